@@ -4,13 +4,13 @@
 #include "mm/manager.h"
 #include "mm/measured.h"
 
-void mm_measured_steps(const mm_measured *m, double part, mm_facts *facts) {
+void mm_measured_steps(const mm_measured *m, double part, bool only_unknown, mm_facts *facts) {
     for (int i = 0; i < m->plan->n_nodes; i++) {
         const mm_node *node = &m->plan->nodes[i];
         if (node->kind != MM_NODE_STEP) continue;
         int32_t id = m->facts->variants[m->facts->variant_first[node->step] + node->variant].id;
         for (int v = facts->variant_first[node->step]; v < facts->variant_first[node->step + 1]; v++)
-            if (facts->variants[v].id == id)
+            if (facts->variants[v].id == id && !(only_unknown && facts->variants[v].ns > 0))
                 facts->variants[v].ns = (int64_t)((double)mm_execution_ns(m->execution, i) * part);
     }
 }
@@ -143,7 +143,7 @@ mm_status mm_facts_save(mm_manager *m, const mm_graph *graph, const char *path) 
                        mm_graph_name(graph));
     MM_TRY(begin(m, &measured, &facts));
     mm_copy_line copies[2] = {{0}};
-    mm_measured_steps(&measured, 1, facts);
+    mm_measured_steps(&measured, 1, false, facts);
     mm_measured_operations(&measured, 1, facts, copies);
     mm_measured_link(copies, facts);
     drop_impossible(facts);

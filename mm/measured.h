@@ -19,8 +19,9 @@ typedef struct mm_copy_line {
     double n, bytes, ns, bytes_bytes, bytes_ns;
 } mm_copy_line;
 
-/* Puts measured times of steps, times `part`, into facts of the same graph: of each step, into the variant that ran. */
-void mm_measured_steps(const mm_measured *measured, double part, mm_facts *facts);
+/* Puts measured times of steps, times `part`, into facts of the same graph: of each step, into the variant that ran.
+ * only_unknown: those stay that the facts have already. */
+void mm_measured_steps(const mm_measured *measured, double part, bool only_unknown, mm_facts *facts);
 /* Puts measured times of encodings and decodings, times `part`, and what bodies of codes took, into facts of the same
  * graph that have these codecs.
  * Adds copies to the lines: [0] in, [1] out. */

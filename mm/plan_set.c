@@ -42,7 +42,7 @@ static mm_status make_plan(const mm_plan_sources *sources, const mm_attempt *a, 
     MM_TRY(mm_planned_init(&p->planned, a->policy, p->graph, sources->device));
     MM_TRY(take_facts(sources, p));
     mm_planned_tell(&p->planned, &sources->rates);
-    if (a->least_workspaces) mm_facts_put_least_workspace_first(p->planned.facts);
+    if (a->least_workspaces) mm_facts_keep_least_workspaces(p->planned.facts);
     MM_TRY(make_within(sources, a, p));
     const mm_plan *plan = p->planned.plan;
     if (plan->peak_bytes > *need_bytes) *need_bytes = plan->peak_bytes;

@@ -27,7 +27,7 @@ typedef struct mm_plan_set {
     mm_plan_sources sources;
     mm_policy policy;      /* the policy that was set */
     mm_policy policy_now;  /* the policy that plans are made by: the same, or a substitute (policies/fallback.h) */
-    bool least_workspaces; /* plans use the variants with the least workspace */
+    bool least_workspaces; /* plans use the variants with the least workspace, and no others */
     mm_prepared **prepared;
     int n;
 } mm_plan_set;

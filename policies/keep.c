@@ -3,7 +3,12 @@
  *   liveness  storage is used again after a tensor's last use, aliases share it, and outputs are written in place where
  *             possible: the lean baseline that other policies are compared with. Its options give the less lean ones
  *             of papers: inplace=off,layout=groups is CNTK's (Gist's baseline), with stash=apart Gist's investigation
- *             baseline */
+ *             baseline. algorithms=N runs each step by its N-th variant after the first, or by its last: so all are
+ *             measured, one after the other (tools/collect.h) */
+#include <limits.h>
+#include <stdlib.h>
+
+#include "mm/core/graph.h"
 #include "mm/core/status.h"
 #include "policies/option_tables.h"
 #include "policies/schedule.h"
@@ -29,11 +34,28 @@ static mm_status naive_plan(const mm_graph *graph, const mm_facts *facts, const 
     return status;
 }
 
+enum { OWN_VARIANT, FIRST = 0, LEAST = INT_MAX };
+
+/* The variant of each step: the one after the first by so many, or the last; or the one with the least workspace. */
+static mm_status take_variants(mm_schedule *s, int index) {
+    const int *first = s->facts->variant_first;
+    if (index == LEAST) return mm_schedule_least_workspaces(s);
+    if (index == FIRST) return MM_OK;
+    s->variant = malloc(((size_t)s->facts->n_steps + 1) * sizeof *s->variant);
+    if (!s->variant) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(s->graph));
+    for (int step = 0; step < s->facts->n_steps; step++) {
+        const int last = first[step + 1] - first[step] - 1;
+        s->variant[step] = index < last ? index : last;
+    }
+    return MM_OK;
+}
+
 static mm_status liveness_plan(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                                const mm_engine_config *config, mm_plan **plan_out) {
     mm_schedule s;
     MM_TRY(mm_schedule_init(&s, graph, facts, limits, &config->sharing));
-    mm_status status = plan_steps(&s, false, plan_out);
+    mm_status status = take_variants(&s, config->own[OWN_VARIANT]);
+    if (status == MM_OK) status = plan_steps(&s, false, plan_out);
     mm_schedule_fini(&s);
     return status;
 }
@@ -45,7 +67,20 @@ const mm_policy_ops mm_policy_naive = {
     .plan = naive_plan,
 };
 
-static const mm_option_desc liveness_options[] = {MM_OPTION_INPLACE, MM_OPTION_LAYOUT, MM_OPTION_STASH, {0}};
+static const mm_option_desc liveness_options[] = {
+    MM_OPTION_INPLACE,
+    MM_OPTION_LAYOUT,
+    MM_OPTION_STASH,
+    {.key = "algorithms",
+     .fallback = "fastest",
+     .type = MM_OPTION_NUMBER,
+     .field = offsetof(mm_engine_config, own[OWN_VARIANT]),
+     .choices = "fastest|least",
+     .values = {FIRST, LEAST},
+     .min = 1,
+     .max = 15,
+     .help = "of a layer's algorithms the fastest, the one with the least workspace, or the N-th after the fastest"},
+    {0}};
 
 const mm_policy_ops mm_policy_liveness = {
     .name = "liveness",

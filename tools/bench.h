@@ -71,6 +71,8 @@ void bench_show_row(const bench *b, const row *r);
 MM_CHECKED mm_status bench_measure(bench *b, const nets_net *net, row *r);
 /* Runs a policy, and adds its times to the collector. */
 MM_CHECKED mm_status bench_calibrate(bench *b, const nets_net *net, int64_t batch, const char *policy, collector *c);
+/* collector_measure_variants by such runs. */
+MM_CHECKED mm_status bench_calibrate_variants(bench *b, const nets_net *net, int64_t batch, collector *c);
 
 /* Compares the simulator with measurements, for all policies at all budgets. Facts are measured under a fixed set of
  * policies, to which the listed ones add only their codecs. Facts and listed policies are measured by turns, facts

@@ -47,6 +47,23 @@ mm_status bench_calibrate(bench *b, const nets_net *net, int64_t batch, const ch
     return status == MM_OK ? MM_OK : mm_fail_in(status, "measuring %s under %s", nets_net_name(net), policy);
 }
 
+typedef struct calibration {
+    bench *b;
+    const nets_net *net;
+    int64_t batch;
+} calibration;
+
+/* collect_run */
+static mm_status calibrate_by(void *ctx, const char *policy, collector *c) {
+    const calibration *of = ctx;
+    return *of->b->interrupted ? MM_OK : bench_calibrate(of->b, of->net, of->batch, policy, c);
+}
+
+mm_status bench_calibrate_variants(bench *b, const nets_net *net, int64_t batch, collector *c) {
+    calibration of = {b, net, batch};
+    return collector_measure_variants(c, calibrate_by, &of);
+}
+
 /* ---------------------------------------------------------------- measuring */
 
 /* What runs ahead is measured as it runs, without times taken on the way: what its streams do comes from another, short

@@ -159,6 +159,7 @@ static mm_status run_collecting(bench *b, const nets_net *net, int64_t batch) {
     b->collector = &c;
     mm_status status = b->source ? facts_source_fill(b->source, c.lowered->graph, c.facts) : MM_OK;
     if (status == MM_OK) status = run_cells(b, net, batch);
+    if (status == MM_OK && !b->source) status = bench_calibrate_variants(b, net, batch, &c);
     bool saved = !*b->interrupted;
     if (status == MM_OK && saved && !b->source) status = collector_measure_link(&c, &b->target);
     if (status == MM_OK && saved) status = collector_save(&c, b->facts);
@@ -361,6 +362,8 @@ static const char help_text[] =
     "one network and batch; several files may be given), or from a machine's rates, as tools/facts/titanx.json, for "
     "any\n"
     "network and batch.\n"
+    "\n"
+    "--facts also runs liveness by all algorithms that steps have besides the fastest, so that all have times.\n"
     "\n"
     "--predict measures facts of each network and batch under liveness, recompute:mode=sqrt,when=always,\n"
     "vdnn-all:when=always, and\n"

@@ -145,8 +145,16 @@ static mm_status show(const options *o) {
 /* Every map that they can move or compress is, so that its times are known. */
 #define FACTS_POLICIES "liveness,vdnn-all:when=always,freelunch:when=always"
 
-static mm_status measure_policy(const options *o, const nets_net *net, const char *policy, collector *c) {
-    session_config config = {.net = net,
+typedef struct subject {
+    const options *o;
+    const nets_net *net;
+} subject;
+
+/* collect_run */
+static mm_status measure_policy(void *ctx, const char *policy, collector *c) {
+    const subject *of = ctx;
+    const options *o = of->o;
+    session_config config = {.net = of->net,
                              .data = "synthetic",
                              .batch = o->batch,
                              .target = o->target,
@@ -168,9 +176,11 @@ static mm_status measure_policy(const options *o, const nets_net *net, const cha
 
 static mm_status measure_facts(const options *o, const nets_net *net) {
     collector c;
+    subject of = {o, net};
     MM_TRY(collector_init(&c, net, o->batch, &o->target, &o->policies));
     mm_status status = MM_OK;
-    for (int p = 0; status == MM_OK && p < o->policies.n; p++) status = measure_policy(o, net, o->policies.text[p], &c);
+    for (int p = 0; status == MM_OK && p < o->policies.n; p++) status = measure_policy(&of, o->policies.text[p], &c);
+    if (status == MM_OK) status = collector_measure_variants(&c, measure_policy, &of);
     if (status == MM_OK) status = collector_measure_link(&c, &o->target);
     if (status == MM_OK) status = collector_save(&c, o->facts);
     collector_fini(&c);

@@ -130,7 +130,7 @@ static void add_steps(collector *c, const mm_measured *m, const int64_t *far_byt
     c->steps_from = rank;
     c->alone_ns = alone ? t->compute : 0;
     c->alone_far_bytes = t->far_bytes;
-    mm_measured_steps(m, typical_part(r), c->facts);
+    mm_measured_steps(m, typical_part(r), false, c->facts);
     for (int i = 0; i < m->plan->n_nodes; i++) {
         const mm_node *node = &m->plan->nodes[i];
         if (node->kind == MM_NODE_STEP) c->far_bytes[node->step] = far_bytes[i];
@@ -170,11 +170,38 @@ static void add_run(collector *c, const mm_measured *measured, const int64_t *fa
 mm_status collector_add(collector *c, session *s, const row *r) {
     mm_measured m;
     MM_TRY(mm_measured_get(s->manager, nets_exec_lowered(s->train)->graph, &m));
+    if (c->variants_only) {
+        mm_measured_steps(&m, typical_part(r), true, c->facts);
+        return MM_OK;
+    }
     int64_t *far_bytes = calloc((size_t)m.plan->n_nodes + 1, sizeof *far_bytes);
     if (!far_bytes) return mm_fail(MM_ERR_NOMEM, "out of memory for facts");
     mm_status status = c->cache_bytes > 0 ? mm_far_bytes(m.plan, c->cache_bytes, far_bytes) : MM_OK;
     if (status == MM_OK) add_run(c, &m, far_bytes, r);
     free(far_bytes);
+    return status;
+}
+
+/* ---------------------------------------------------------------- variants */
+
+/* Whether there is no time yet of the variant of that index, or the last, of a step that has several. */
+static bool lacks(const collector *c, int variant) {
+    for (int s = 0; s < c->facts->n_steps; s++) {
+        const int first = c->facts->variant_first[s], last = c->facts->variant_first[s + 1] - 1;
+        const int v = first + variant < last ? first + variant : last;
+        if (last > first && c->facts->variants[v].ns == 0) return true;
+    }
+    return false;
+}
+
+mm_status collector_measure_variants(collector *c, collect_run run, void *ctx) {
+    static const char *const POLICIES[NETS_WORKSPACES] = {"liveness", "liveness:algorithms=1", "liveness:algorithms=2",
+                                                          "liveness:algorithms=3"};
+    mm_status status = MM_OK;
+    c->variants_only = true;
+    for (int i = 0; status == MM_OK && i < NETS_WORKSPACES; i++)
+        if (lacks(c, i)) status = run(ctx, POLICIES[i], c);
+    c->variants_only = false;
     return status;
 }
 
@@ -192,13 +219,14 @@ static double far_ns(const collector *c) {
     return far < most ? far : most;
 }
 
-/* Takes the time of bytes that were not in the cache off the steps' times. At least half of a step's time stays.
- * Chosen. */
+/* Takes the time of bytes that were not in the cache off the steps' times, of all variants alike. At least half of a
+ * step's time stays. Chosen. */
 static void take_far_off(const collector *c, double far, mm_facts *facts) {
-    for (int s = 0; s < facts->n_steps; s++) {
-        int64_t *ns = &facts->variants[facts->variant_first[s]].ns, off = (int64_t)((double)c->far_bytes[s] * far);
-        *ns -= off < *ns / 2 ? off : *ns / 2;
-    }
+    for (int s = 0; s < facts->n_steps; s++)
+        for (int v = facts->variant_first[s]; v < facts->variant_first[s + 1]; v++) {
+            int64_t *ns = &facts->variants[v].ns, off = (int64_t)((double)c->far_bytes[s] * far);
+            *ns -= off < *ns / 2 ? off : *ns / 2;
+        }
     facts->cache_bytes = c->cache_bytes;
     facts->far_ps_per_byte = (int64_t)(1000 * far);
 }

@@ -2,6 +2,7 @@
  *
  *   steps        from a run without side streams, under liveness if there is one. The first step also gets the part
  *                of the iteration's time that is in no step
+ *   variants     of a step that has several, the others from runs under liveness:algorithms=N besides those asked for
  *   codecs       from the runs that use them. What a body of a code takes is that of the last iteration; plans reserve
  *                an eighth more for it
  *   link         issue_ns and the rates: the line through the times of all copies. The rates with both directions
@@ -43,6 +44,7 @@ typedef struct collector {
     int64_t beyond_ns;                 /* time of an iteration of that run in no step */
     double far_squared, far_longer;    /* sums over runs: additional far bytes squared, and times additional ns */
     collect_contention contention;
+    bool variants_only; /* of runs now, only times of variants are taken that there are none of yet */
 } collector;
 
 /* Begins, with the codecs of all these policies. */
@@ -52,6 +54,10 @@ void collector_fini(collector *c);
 
 /* Adds the times that a session measured (mm_options.measure_times). r: the row of its run. */
 MM_CHECKED mm_status collector_add(collector *c, session *s, const row *r);
+
+/* Lets `run` train under each policy by which variants run that there are no times of yet, and call collector_add. */
+typedef mm_status (*collect_run)(void *ctx, const char *policy, collector *c);
+MM_CHECKED mm_status collector_measure_variants(collector *c, collect_run run, void *ctx);
 
 /* Measures the link with both directions busy. */
 MM_CHECKED mm_status collector_measure_link(collector *c, const target *target);

@@ -62,19 +62,15 @@ void mm_facts_destroy(mm_facts *facts) {
     free(facts);
 }
 
-bool mm_facts_put_least_workspace_first(mm_facts *facts) {
-    bool changed = false;
+void mm_facts_keep_least_workspaces(mm_facts *facts) {
     for (int s = 0; s < facts->n_steps; s++) {
-        mm_variant *variants = &facts->variants[facts->variant_first[s]];
-        int n = facts->variant_first[s + 1] - facts->variant_first[s], least = 0;
-        for (int v = 1; v < n; v++)
-            if (variants[v].workspace_bytes < variants[least].workspace_bytes) least = v;
-        mm_variant first = variants[0];
-        variants[0] = variants[least];
-        variants[least] = first;
-        changed |= least > 0;
+        int least = facts->variant_first[s];
+        for (int v = least + 1; v < facts->variant_first[s + 1]; v++)
+            if (facts->variants[v].workspace_bytes < facts->variants[least].workspace_bytes) least = v;
+        facts->variants[s] = facts->variants[least];
+        facts->variant_first[s] = s;
     }
-    return changed;
+    facts->variant_first[facts->n_steps] = facts->n_steps;
 }
 
 static bool is_possible(int64_t alone, int64_t shared) { return shared <= 0 || shared >= alone / MM_LINK_SHARED_LEAST; }

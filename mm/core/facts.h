@@ -97,8 +97,8 @@ enum { MM_FAR_PS_MOST = 1000000 };
  * first. Room for n_codecs codecs. MM_ERR_NOMEM. The caller destroys them. */
 MM_CHECKED mm_status mm_facts_create(const mm_graph *graph, int n_codecs, mm_facts **facts_out);
 
-/* Puts the variant with the least workspace first for each step; policies take the first. False: nothing changed. */
-bool mm_facts_put_least_workspace_first(mm_facts *facts);
+/* Leaves each step the variant with the least workspace alone. */
+void mm_facts_keep_least_workspaces(mm_facts *facts);
 
 /* Whether the bytes of a code's body are possible, and agree with each other and with the codec. */
 static inline bool mm_facts_body_is_possible(const mm_codec_facts *codec, const mm_code_facts *code) {

@@ -462,6 +462,9 @@ static void each_step_runs_by_the_algorithm_that_the_policy_asks_for(void **stat
         const char *spec;
         int variants[5], units[5]; /* per step: its variant, its workspace */
     } cases[] = {{"liveness", {0, 0, 0, 0, 0}, {0, 6, 1, 5, 0}},
+                 {"liveness:algorithms=1", {0, 1, 0, 1, 0}, {0, 2, 1, 3, 0}},
+                 {"liveness:algorithms=2", {0, 2, 0, 1, 0}, {0, 0, 1, 3, 0}},
+                 {"liveness:algorithms=least", {0, 2, 0, 1, 0}, {0, 0, 1, 3, 0}},
                  {"vdnn-all", {0, 0, 0, 0, 0}, {0, 6, 1, 5, 0}},
                  {"vdnn-all:algorithms=least", {0, 2, 0, 1, 0}, {0, 0, 1, 3, 0}},
                  {"vdnn-conv:algorithms=least,when=needed", {0, 2, 0, 1, 0}, {0, 0, 1, 3, 0}}};

@@ -89,7 +89,7 @@ nets_backend *suite_backend(const suite_net *s) { return suite_backend_on(s, s->
 
 nets_backend *suite_backend_on(const suite_net *s, const char *device) {
     nets_backend *backend;
-    const nets_backend_config config = {.deterministic = true,
+    const nets_backend_config config = {.deterministic = !s->several,
                                         .workspace_limit_bytes = 8 << 20,
                                         .no_fuse = s->no_fuse,
                                         .threads = strcmp(device, "host") == 0 ? SUITE_THREADS : 0,

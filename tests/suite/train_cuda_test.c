@@ -196,27 +196,56 @@ static void lossy_policies_give_the_same_bits_recorded_and_not(void **state) {
     suite_net_fini(&s);
 }
 
+/* Losses and parameters. */
+static void expect_near(const outcome *a, const outcome *b, int iterations, const char *what) {
+    static const double tolerance = 2e-3; /* of float32 sums in other orders, after ten updates */
+    for (int i = 0; i < iterations; i++)
+        if (!(fabs((double)a->losses[i] - (double)b->losses[i]) <= tolerance * fabs((double)b->losses[i])))
+            fail_msg("%s: loss %.7g in step %d, not %.7g", what, (double)a->losses[i], i, (double)b->losses[i]);
+    double difference = 0, norm = 0;
+    for (size_t i = 0; i < b->n / NETS_PARTS; i++) {
+        double d = (double)a->weights[i] - (double)b->weights[i];
+        difference += d * d;
+        norm += (double)b->weights[i] * (double)b->weights[i];
+    }
+    if (!(sqrt(difference / norm) <= tolerance))
+        fail_msg("%s: weights differ by %.3g of them", what, sqrt(difference / norm));
+}
+
 static void ten_steps_agree_with_the_host(void **state) {
     (void)state;
     enum { STEPS = 10 };
-    static const double tolerance = 2e-3; /* of float32 sums in other orders, after ten updates */
     suite_net s;
     suite_net_init_dropped(&s, "cuda", BATCH);
     outcome host, cuda;
     train(&s, "host", "liveness", BLOCKING, STEPS, &host);
     train(&s, "cuda", "liveness", RECORDED, STEPS, &cuda);
-    for (int i = 0; i < STEPS; i++)
-        if (!(fabs((double)host.losses[i] - (double)cuda.losses[i]) <= tolerance * fabs((double)host.losses[i])))
-            fail_msg("loss %.7g in step %d, the host's is %.7g", (double)cuda.losses[i], i, (double)host.losses[i]);
-    double difference = 0, norm = 0;
-    for (size_t i = 0; i < host.n / NETS_PARTS; i++) {
-        double d = (double)host.weights[i] - (double)cuda.weights[i];
-        difference += d * d;
-        norm += (double)host.weights[i] * (double)host.weights[i];
-    }
-    if (!(sqrt(difference / norm) <= tolerance)) fail_msg("weights differ by %.3g of them", sqrt(difference / norm));
+    expect_near(&cuda, &host, STEPS, "beside the host");
     free(host.weights);
     free(cuda.weights);
+    suite_net_fini(&s);
+}
+
+/* By the fastest, those with the least workspace, and some between; recomputed maps by the algorithm of the first time. */
+static void all_algorithms_of_a_step_train_alike(void **state) {
+    (void)state;
+    static const char *const policies[] = {"liveness:algorithms=1", "liveness:algorithms=least",
+                                           "vdnn-all:algorithms=least,when=always", "recompute:mode=sqrt,when=always"};
+    suite_net s;
+    outcome expected;
+    suite_net_init_dropped(&s, "cuda", BATCH);
+    s.several = true;
+    train(&s, "cuda", "liveness", BLOCKING, ITERATIONS, &expected);
+    for (size_t p = 0; p < sizeof policies / sizeof *policies; p++)
+        for (way w = BLOCKING; w <= RECORDED; w += RECORDED - BLOCKING) {
+            outcome o;
+            train(&s, "cuda", policies[p], w, ITERATIONS, &o);
+            expect_near(&o, &expected, ITERATIONS, policies[p]);
+            assert_true(strstr(policies[p], "least") == NULL ||
+                        o.stats.predicted_peak_bytes <= expected.stats.predicted_peak_bytes);
+            free(o.weights);
+        }
+    free(expected.weights);
     suite_net_fini(&s);
 }
 
@@ -367,6 +396,7 @@ int main(void) {
         cmocka_unit_test(residual_networks_do_too),
         cmocka_unit_test(lossy_policies_give_the_same_bits_recorded_and_not),
         cmocka_unit_test(ten_steps_agree_with_the_host),
+        cmocka_unit_test(all_algorithms_of_a_step_train_alike),
         cmocka_unit_test(policies_change_between_replays),
         cmocka_unit_test(a_second_gpu_gives_the_first_ones_bits),
         cmocka_unit_test(operations_of_another_gpu_than_the_managers_are_refused),

@@ -125,6 +125,34 @@ a_workspace_limit_is_what_convolutions_are_timed_under_() {
     [[ $(value rows workspace_limit_bytes) == 0 ]] || fail "a limit that was not given"
 }
 
+# Where one answers. Facts have all workspaces that steps run with, each with its time, and serve what chooses among them.
+every_algorithm_of_a_step_is_timed_() {
+    on_a_gpu || return 0
+    local options=(--device cuda --net tiny --batch 4 --algorithms algorithms) run i others=0 ids times
+    for run in "bench --policies liveness --iterations 3 --quiet" "device --policies liveness --iterations 3"; do
+        rm -f facts
+        # shellcheck disable=SC2086 # words
+        expect 0 $run "${options[@]}" --facts facts
+        mapfile -t ids < <(values facts id)
+        mapfile -t times < <(values facts ns)
+        for ((i = 0; i < ${#ids[@]}; i++)); do
+            ((ids[i] > 0)) || continue
+            others=$((others + 1))
+            ((times[i] > 0)) || fail "$run: variant ${ids[i]} has no time"
+        done
+    done
+    ((others > 0)) || fail "each step has one algorithm"
+    for run in least fastest; do
+        expect 0 plan "${options[@]}" --facts facts --policy "vdnn-all:algorithms=$run,when=always" --json $run
+        positive $run iteration_seconds_predicted
+    done
+    (($(value least minimum_bytes) <= $(value fastest minimum_bytes))) || fail "the least workspaces take more"
+    expect 0 train "${options[@]}" --facts facts --policy vdnn-all:algorithms=least,when=always --iterations 2
+    [[ $(<err) != *facts* ]] || fail "$(<err)"
+    expect 0 bench "${options[@]}" --deterministic --policies liveness --iterations 2 --quiet --facts facts
+    for i in $(values facts id); do ((i == 0)) || fail "deterministic steps have several algorithms"; done
+}
+
 # Where one answers. The file is read and written.
 algorithms_are_kept_in_a_file_of_their_own_() {
     on_a_gpu || return 0
