@@ -180,8 +180,14 @@ typedef struct product {
     const mm_tensor_info *filtered; /* of a convolution: each of its elements takes a filter's multiply-adds */
 } product;
 
-/* A convolution's multiply-adds: each element of the output times a filter. A transposed one's: each of the input,
- * whose channels its weight's first dimension then counts. */
+/* A transposed convolution's weight begins with the channels of its input. Where the output has as many, only the
+ * output's size tells. */
+static bool is_transposed(const product *p) {
+    if (p->w->dims[0] != p->y->dims[3]) return true;
+    return p->w->dims[0] == p->x->dims[3] && p->y->dims[1] >= 2 * p->x->dims[1];
+}
+
+/* A convolution's multiply-adds: each element of the output times a filter. A transposed one's: each of the input. */
 static product product_of(const mm_graph *graph, mm_layer layer) {
     const mm_layer_info *info = mm_graph_layer(graph, layer);
     int forward = info->step[MM_FORWARD];
@@ -193,7 +199,7 @@ static product product_of(const mm_graph *graph, mm_layer layer) {
     if (!p.x) p.x = find_use(graph, step, MM_INPUT, MM_READ);
     if (!p.w || !p.x || !p.y) return (product){0};
     p.linear = info->kind == MM_LAYER_LINEAR;
-    p.filtered = !p.linear && p.w->dims[0] != p.y->dims[3] ? p.x : p.y;
+    p.filtered = !p.linear && is_transposed(&p) ? p.x : p.y;
     p.outputs = elems(p.y);
     p.multiply_adds = elems(p.filtered) * elems(p.w) / (double)p.w->dims[0];
     p.winograd = !p.linear && p.w->dims[2] == 3 && p.w->dims[3] == 3 && p.y->dims[1] == p.x->dims[1] &&
@@ -284,7 +290,8 @@ static bool computes(const machine_algorithm *a, const product *p) {
     const double height = (double)p->w->dims[2], width = (double)p->w->dims[3];
     if (a->kernel > 0 && (a->kernel != height || a->kernel != width)) return false;
     if (a->tile > 0 && (a->tile < height || a->tile < width)) return false;
-    return a->stride == 0 || a->stride == fmax(1, round((double)p->x->dims[1] / (double)p->y->dims[1]));
+    const double ratio = (double)p->x->dims[1] / (double)p->y->dims[1];
+    return a->stride == 0 || a->stride == fmax(1, round(p->filtered == p->x ? 1 / ratio : ratio));
 }
 
 static int by_time(const void *a, const void *b) {

@@ -27,7 +27,7 @@
  *
  * algorithms (default none): ways to compute a convolution. Each has a rate in the place of conv_flops_per_s and
  * winograd_flops_per_s, counted as if computed directly; may be for one kernel size or stride (of the input's height
- * over the output's, rounded); and has a workspace, none by default:
+ * over the output's, rounded; of a transposed one the other way round); and has a workspace, none by default:
  *   im2col_images      the matrix whose rows are what each filter reads, of so many images, or of all if they are fewer
  *   tile, tile_bytes   all maps and filters in transformed tiles: a map of h x h elements of output and a kernel of k
  *                      has ceil(h / (tile - k + 1)) tiles each way, of tile_bytes each, and a filter has one a channel.

@@ -398,6 +398,17 @@ a_machines_algorithms_are_variants_each_slower_and_with_less_workspace_() {
     [[ $(value plain minimum_bytes) == "$(value declared minimum_bytes)" ]] || fail "other workspaces"
 }
 
+# Each of 8 x 16 x 16 x 16 elements of the input takes 16 x 2 x 2 multiply-adds, though the output has as many channels;
+# 131072 elements of output have 16/17 of the rate.
+a_transposed_convolution_takes_the_multiply_adds_of_its_input_() {
+    with_algorithms least '"least": {"flops_per_s": 1e9}, "plain": {"flops_per_s": 9e9, "stride": 1}'
+    expect 0 nets --net tiny --json
+    local up='{"name": "up", "op": "conv_transpose", "inputs": ["dropout"], "out_channels": 16, "kernel": 2, "stride": 2}'
+    sed 's/"tiny"/"up"/; s/\["dropout"\], "kernel": 4/["up"], "kernel": 8/; s/{"name": "avgpool"/'"$up"',&/' out >up.json
+    expect 0 bench --simulate least --net file:up.json --batch 8 --fuse off --policies liveness --facts facts --quiet
+    [[ $(variants facts up forward) == "0 4456448" ]] || fail "$(variants facts up forward)"
+}
+
 bad_algorithms_are_refused_() {
     of() { # ALGORITHMS TEXT
         with_algorithms bad "$1"
