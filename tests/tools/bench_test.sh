@@ -14,6 +14,7 @@ cdma=$(realpath "$9")
 gist=$(realpath "${10}")
 comet=$(realpath "${11}")
 accuracy=$(realpath "${12}")
+modnn=$(realpath "${13}")
 simulate_any=(bench --simulate "$machine" --net tiny --quiet)
 simulate=("${simulate_any[@]}" --batch 32)
 measure_any=(bench --net tiny --iterations 2 --quiet)
@@ -473,12 +474,12 @@ freelunchs_figures_come_in_the_published_order_() {
 figures_without_a_program_or_a_machine_end_in_one_line_() {
     local script lines
     printf '{}' >empty
-    for script in "$figures" "$cdma" "$comet"; do
+    for script in "$figures" "$cdma" "$comet" "$modnn"; do
         ! python3 -S "$script" ./nowhere >out 2>err || fail "$script: in order without mm"
         mapfile -t lines <err
         [[ ${#lines[@]} == 1 && ${lines[0]} == *"'./nowhere'"* ]] || fail "$script: $(<err)"
     done
-    for script in "$figures" "$comet"; do
+    for script in "$figures" "$comet" "$modnn"; do
         ! python3 -S "$script" "$mm" empty >out 2>err || fail "$script: in order on a machine without rates"
         mapfile -t lines <err
         ((${#lines[@]} == 1)) || fail "$script: $(<err)"
