@@ -15,13 +15,17 @@ static void name_bound(const mm_graph *graph, int64_t batch, const mm_facts *fac
     mm_graph_step_name(graph, out->bound.offloaded_step, out->offloaded_held_by, sizeof out->offloaded_held_by);
 }
 
-mm_status explain_bound_of(const nets_net *net, const target *target, int64_t batch, explain_bound *bound_out) {
+mm_status explain_bound_of(const nets_net *net, const target *target, int64_t batch, const facts_source *source,
+                           explain_bound *bound_out) {
     nets_lowered *lowered;
-    mm_status status = nets_lower(net, target->backend, batch, NETS_TRAIN, target->optimizer.id, &lowered);
-    if (status == MM_OK) {
-        name_bound(lowered->graph, batch, NULL, bound_out);
-        nets_lowered_destroy(lowered);
-    }
+    mm_facts *facts = NULL;
+    MM_TRY(nets_lower(net, target->backend, batch, NETS_TRAIN, target->optimizer.id, &lowered));
+    const bool known = source && source->is_machine;
+    mm_status status = known ? mm_facts_create(lowered->graph, 0, &facts) : MM_OK;
+    if (status == MM_OK && known) status = facts_source_fill(source, lowered->graph, facts);
+    if (status == MM_OK) name_bound(lowered->graph, batch, facts, bound_out);
+    mm_facts_destroy(facts);
+    nets_lowered_destroy(lowered);
     return status;
 }
 

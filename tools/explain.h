@@ -14,9 +14,10 @@ typedef struct explain_bound {
     char held_by[256], offloaded_held_by[256];
 } explain_bound;
 
-/* The bound of a net at a batch. Batch 1 is moDNN's smallest sub-batch. */
+/* The bound of a net at a batch. Batch 1 is moDNN's smallest sub-batch. source: a machine's workspaces count; facts that
+ * were measured are of another batch, and do not. NULL: none. */
 MM_CHECKED mm_status explain_bound_of(const nets_net *net, const target *target, int64_t batch,
-                                      explain_bound *bound_out);
+                                      const facts_source *source, explain_bound *bound_out);
 
 /* Prints the largest stashed maps of cases of one net and one batch, with the bytes that each case holds of them, what each
  * holds by class of maps, and the bounds of `image` (batch 1) and of the cases' batch. */

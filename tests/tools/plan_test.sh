@@ -175,7 +175,8 @@ pinned_memory_can_be_limited_() {
 
 a_policy_of_any_length_is_planned_and_named_in_full_() {
     local rules i stars=
-    rules=rules:$(printf 'conv=compress(zfp:rate=%d);' {1..12})
+    rules=rules:
+    for ((i = 1; i <= 12; i++)); do rules+="conv$stars=compress(zfp:rate=$i);" stars+='*'; done
     for ((i = 0; i < 20; i++)); do rules+="fc$stars=swap;" stars+='*'; done
     rules+='*=swap'
     expect 0 plan --net tiny --batch 4 --policy "$rules" --json row.json
@@ -392,6 +393,11 @@ a_machines_algorithms_are_variants_each_slower_and_with_less_workspace_() {
     with_algorithms least '"least": {"flops_per_s": 1e9}'
     expect 0 plan --net tiny --batch 8 --fuse off --policy naive,swap --facts least --json least.rows
     [[ $(values least.rows minimum_bytes) != "$(values fast.rows minimum_bytes)" ]] || fail "no workspace is in no plan"
+    # The bound of one image counts its workspaces, too: none of a convolution.
+    for batch in 8 1; do
+        expect 0 plan --net tiny --batch $batch --fuse off --policy naive --facts least --explain --json of_$batch
+    done
+    [[ $(value of_8 lower_bound_bytes) == "$(value of_1 batch_lower_bound_bytes)" ]] || fail "other bounds of an image"
     # A machine without algorithms takes what the graph declares, as ever.
     expect 0 plan --net tiny --batch 8 --fuse off --policy naive --facts "$machine" --json plain
     expect 0 plan --net tiny --batch 8 --fuse off --policy naive --json declared
