@@ -90,6 +90,11 @@ static void notify_over(mm_manager *m, mm_event_kind kind, const mm_ready *r) {
     mm_manager_notify(m, kind, mm_graph_name(r->prepared->graph), 0, mm_now_ns() - m->now.began_ns);
 }
 
+/* Nothing is under way any more. If iterations ahead have failed, who waits for them will ask which was the largest. */
+static void forget_largest(mm_manager *m) {
+    if (m->state == MM_STATE_IDLE && !mm_dispatch_owes_failure(m->dispatch)) m->largest = NULL;
+}
+
 void mm_iteration_note_end(mm_manager *m, mm_ready *r) {
     r->has_run = true;
     mm_sampling_note_end(r, m->now.ready == r && m->now.samples);
@@ -139,7 +144,7 @@ static mm_status end(mm_manager *m, const char *call, mm_status (*dispatch_end)(
 mm_status mm_iteration_end(mm_manager *m) {
     MM_TRY(mm_state_check(m, MM_MOVE_END, "mm_iteration_end")); /* refused: iterations ahead may still run */
     mm_status status = end(m, "mm_iteration_end", mm_dispatch_end);
-    if (m->state == MM_STATE_IDLE) m->largest = NULL;
+    forget_largest(m);
     return status;
 }
 
@@ -172,7 +177,7 @@ void mm_iteration_abort(mm_manager *m) {
     mm_dispatch_abort(m->dispatch);
     const mm_iteration *was = &m->now;
     was->way->lost(m, was->ready, was->ran_out.status != MM_OK ? &was->ran_out : &reason);
-    m->largest = NULL;
+    forget_largest(m);
     mm_failure_tell(&reason);
 }
 

@@ -140,6 +140,7 @@ static void take(mm_sampling *s, int layer) {
     const double elems = sizeof(float);
     s->samples[layer] = (mm_layer_sample){
         .nonzero_share = map.nonzero * elems / (double)mm_graph_tensor(graph, w->map)->bytes,
+        .map_max = map.max_abs,
         .gradient_mean = g.sum_abs * elems / (double)gradient->bytes,
         .gradient_max = g.max_abs,
         .gradient_sum2 = g.sum_squares,

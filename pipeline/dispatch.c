@@ -309,6 +309,8 @@ mm_status mm_dispatch_end_async(mm_dispatch *d) {
 
 mm_status mm_dispatch_sync(mm_dispatch *d) { return d->ahead || d->ahead_failure.status != MM_OK ? drain(d) : MM_OK; }
 
+bool mm_dispatch_owes_failure(const mm_dispatch *d) { return d->ahead_failure.status != MM_OK; }
+
 void mm_dispatch_abort(mm_dispatch *d) {
     if (!d->execution) return;
     trace_step_end(d);

@@ -121,6 +121,8 @@ MM_CHECKED mm_status mm_dispatch_end_async(mm_dispatch *dispatch);
 /* Waits for iterations that mm_dispatch_end_async left running. Returns their failure once, and clears it, unless the
  * end of a later iteration that went well has done so. To be called between iterations. */
 MM_CHECKED mm_status mm_dispatch_sync(mm_dispatch *dispatch);
+/* Whether the next mm_dispatch_sync returns a failure that is known already. */
+bool mm_dispatch_owes_failure(const mm_dispatch *dispatch);
 
 /* ---- replay.c: recordings. An iteration is recorded instead of run, and then replayed with one call. */
 

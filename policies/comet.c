@@ -22,11 +22,13 @@ mm_layer_verdict mm_comet_observe(const mm_comet_config *config, const mm_layer_
                           .predicted_sigma = mm_comet_sigma(config, sample, before)};
     v.rule_bound = one > 0 ? v.target_sigma / one : one == 0 ? before : 0;
     double bound = v.rule_bound;
-    if (config->guard && sample->measured_sigma > 0 && before > 0) {
-        const double guarded = before * (v.target_sigma / sample->measured_sigma);
+    const double measured = isnan(sample->measured_sigma) ? (double)INFINITY : sample->measured_sigma;
+    if (config->guard && measured > 0 && before > 0) {
+        const double guarded = before * (v.target_sigma / measured);
         v.tightened = guarded < bound;
         if (v.tightened) bound = guarded;
     }
+    if (sample->map_max > 0 && bound > sample->map_max) bound = sample->map_max;
     v.bound = isfinite(bound) && bound >= FLT_MIN && bound <= FLT_MAX ? (float)bound : 0;
     return v;
 }

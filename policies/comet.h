@@ -29,7 +29,8 @@
 double mm_comet_sigma(const mm_comet_config *config, const mm_layer_sample *sample, double bound);
 
 /* Chooses the bound. `before`: the one that held until now. The guard, if it is on and sigma was measured: the bound is at
- * most the one that, by that measurement, gives the target. A rule that knows no bound, because no gradient arrived or the
+ * most the one that, by that measurement, gives the target. No bound is above the input's largest magnitude: nothing would be
+ * left of the map, and the weight's gradient would be 0 until the next sample. A rule that knows no bound, because no gradient arrived or the
  * input was all zero, leaves the bound as it was. Anything that is not finite gives 0, by which codecs lose nothing. */
 mm_layer_verdict mm_comet_observe(const mm_comet_config *config, const mm_layer_sample *sample, float before);
 

@@ -17,6 +17,7 @@ typedef struct mm_watched {
 /* What was measured of a layer in one iteration. */
 typedef struct mm_layer_sample {
     double nonzero_share;  /* R, of its input's elements */
+    double map_max;        /* of the magnitudes of these; 0: not known */
     double gradient_mean;  /* of |g|; g: the loss's gradient by its output */
     double gradient_max;   /* of |g| */
     double gradient_sum2;  /* of g^2 */
@@ -25,7 +26,7 @@ typedef struct mm_layer_sample {
     int64_t batch;         /* N, images */
     int64_t channels;      /* C_out, of its output */
     double measured_sigma; /* of the error of its weight gradient by the bound that held until now; negative: not
-                              measured */
+                              measured; NaN counts as infinite */
 } mm_layer_sample;
 
 /* What follows from a sample. */
@@ -34,7 +35,7 @@ typedef struct mm_layer_verdict {
     double target_sigma;    /* config->sigma * mean |momentum| */
     double predicted_sigma; /* by the rule, of the bound that held until now */
     double rule_bound;      /* the bound by which the rule predicts the target */
-    float bound;            /* the bound from now on: at most rule_bound; 0: nothing may be lost */
+    float bound;            /* the bound from now on: at most rule_bound and map_max; 0: nothing may be lost */
     bool tightened;         /* the guard made it smaller than the rule's */
 } mm_layer_verdict;
 

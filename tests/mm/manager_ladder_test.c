@@ -435,6 +435,28 @@ static void memory_that_runs_out_in_one_of_several_iterations_ahead_is_the_large
     mm_graph_destroy(small);
 }
 
+/* An iteration ahead runs out of memory while the next one is under way, which is given up. */
+static void memory_that_runs_out_ahead_of_an_iteration_that_is_given_up_steps_down(void **state) {
+    (void)state;
+    fixture f;
+    begin(&f);
+    f.options.self_check = false; /* which would wait */
+    f.options.issue = MM_ISSUE_INLINE;
+    f.m = rig_manager(&f.options);
+    assert_int_equal(rig_bind(&f.r, f.m), MM_OK);
+    assert_int_equal(rig_iteration(&f.r, f.m, RIG_STREAM), MM_OK);
+    device_fault_set(DEVICE_FAULT_MEMORY_TASK, 1);
+    assert_int_equal(rig_iteration_ahead(&f.r, f.m, RIG_STREAM), MM_OK);
+    assert_int_equal(mm_iteration_begin(f.m, f.graph), MM_OK);
+    mm_iteration_abort(f.m);
+    assert_int_equal(f.events, 0);
+    assert_int_equal(mm_manager_sync(f.m), MM_ERR_NOMEM);
+    device_fault_set(DEVICE_FAULT_NONE, 0);
+    assert_int_equal(f.events, 1);
+    assert_int_equal(rig_iteration(&f.r, f.m, RIG_STREAM), MM_OK);
+    end(&f);
+}
+
 /* The larger one was waited for, or given up: it is not the one that has none. */
 static void check_small_one_runs_out(bool give_up) {
     fixture f;
@@ -618,6 +640,7 @@ int main(void) {
         cmocka_unit_test(memory_that_runs_out_while_a_step_begins_is_found_at_the_abort),
         cmocka_unit_test(why_memory_ran_out_is_kept_until_the_abort),
         cmocka_unit_test(memory_that_runs_out_in_one_of_several_iterations_ahead_is_the_largest_ones),
+        cmocka_unit_test(memory_that_runs_out_ahead_of_an_iteration_that_is_given_up_steps_down),
         cmocka_unit_test(memory_that_runs_out_in_a_small_iteration_is_not_a_larger_ones_that_has_ended),
         cmocka_unit_test(an_unplanned_allocation_that_fails_is_not_asked_for_again),
         cmocka_unit_test(smaller_workspaces_are_the_first_step),

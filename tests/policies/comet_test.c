@@ -161,6 +161,9 @@ static void the_guard_tightens_what_exceeds_its_target_and_no_other(void **state
     v = mm_comet_observe(&by_sum, &s, 0.02F);
     assert_false(v.tightened);
     assert_float_equal(v.bound, 0.03, 1e-8);
+    s.measured_sigma = NAN; /* of gradients that are not finite: nothing may be lost */
+    v = mm_comet_observe(&by_sum, &s, 0.02F);
+    assert_true(v.tightened && v.bound == 0);
     s.measured_sigma = 0; /* nothing was lost, so nothing is known */
     assert_false(mm_comet_observe(&by_sum, &s, 0.02F).tightened);
 }
@@ -188,6 +191,21 @@ static void what_is_no_bound_loses_nothing(void **state) {
     s = plain;
     s.momentum_mean = 1e300; /* more than a float holds */
     assert_true(mm_comet_observe(&by_sum, &s, 0.25F).bound == 0);
+}
+
+static void no_bound_leaves_nothing_of_the_map_that_was_sampled(void **state) {
+    (void)state;
+    mm_layer_sample s = plain;
+    s.map_max = 0.01;
+    mm_layer_verdict v = mm_comet_observe(&by_sum, &s, 0);
+    assert_float_equal(v.rule_bound, 0.03, 1e-8);
+    assert_float_equal(v.bound, 0.01, 1e-8);
+    assert_false(v.tightened);
+    s.gradient_sum2 = 0; /* the bound stays as it was, but for that */
+    assert_float_equal(mm_comet_observe(&by_sum, &s, 0.25F).bound, 0.01, 1e-8);
+    s = plain;
+    s.map_max = 0.05;
+    assert_float_equal(mm_comet_observe(&by_sum, &s, 0).bound, 0.03, 1e-8);
 }
 
 /* ---------------------------------------------------------------- what is watched */
@@ -316,6 +334,7 @@ int main(void) {
         cmocka_unit_test(rules_are_as_written),
         cmocka_unit_test(the_guard_tightens_what_exceeds_its_target_and_no_other),
         cmocka_unit_test(what_is_no_bound_loses_nothing),
+        cmocka_unit_test(no_bound_leaves_nothing_of_the_map_that_was_sampled),
         cmocka_unit_test(convolutions_with_learned_weights_are_watched),
         cmocka_unit_test(a_spec_has_its_options),
     };

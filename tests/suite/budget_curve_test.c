@@ -133,8 +133,8 @@ static void vgg_is_never_slower_with_more(void **state) {
 
 static void what_is_run_is_never_slower_with_more_by_nominal_times(void **state) {
     (void)state;
-    check_curves("resnet20", 64, true, 21);
-    check_curves("googlenet", 16, true, 5);
+    check_curves("resnet20", 64, true, 9);
+    check_curves("googlenet", 16, true, 3);
 }
 
 /* FreeLunch's Tables I and III, and SuperNeurons: of what is published; and of what each does in one and the same

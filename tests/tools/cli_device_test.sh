@@ -12,8 +12,12 @@ positive() { # FILE KEY: every value of it is
     ((count > 0)) || fail "$1 has no $2"
 }
 
+# What the devices of the build do is measured once: emulated, that takes long.
+mkdir "$work/seen" && (cd "$work/seen" && expect 0 device --json seen) || exit 1
+seen=$work/seen/seen
+
 every_device_of_the_build_is_told_or_why_it_cannot_be_used_() {
-    expect 0 device --json seen
+    cp "$work/seen/out" "$seen" .
     says out "host: "
     says out "  memory "
     says out "  zfp:rate="
@@ -48,17 +52,15 @@ cuda_is_a_gpu_or_a_line_that_says_what_to_do_() {
 
 # Whether a GPU answers. Where the build is for one and none does, the case is counted as skipped.
 on_a_gpu() {
-    expect 0 device --json seen
-    if [[ $(values seen usable) == *true*true* ]]; then return; fi
-    if [[ $(values seen device) == *cuda* ]]; then skip "no GPU answers"; fi
+    if [[ $(values "$seen" usable) == *true*true* ]]; then return; fi
+    if [[ $(values "$seen" device) == *cuda* ]]; then skip "no GPU answers"; fi
     return 1
 }
 
 # With the device cuda where one answers.
 facts_of_a_network_serve_a_plan_() {
     local device=host
-    expect 0 device --json seen
-    if [[ $(values seen usable) == *true*true* ]]; then device=cuda; fi
+    if [[ $(values "$seen" usable) == *true*true* ]]; then device=cuda; fi
     expect 0 device --device $device --facts facts --net tiny --batch 4 --iterations 3
     says out "facts of tiny, batch 4, on $device"
     local value timed=0
