@@ -29,6 +29,193 @@ static mm_status plan_in(const mm_graph *graph, const mm_facts *facts, const cha
     return mm_plan_fits(*plan_out, &limits);
 }
 
+/* ---------------------------------------------------------------- schedules by hand
+ *
+ * A unit is UNIT bytes, and UNIT ns: a step takes one unless the test says, a copy one for each unit of bytes. */
+
+/* Facts of a graph by hand. ns: per step, in units; NULL: one each. */
+static mm_facts *by_hand(const mm_graph *graph, const int *units) {
+    mm_facts *facts = terse_facts(graph, UNIT);
+    for (int s = 0; s < facts->n_steps; s++)
+        for (int v = facts->variant_first[s]; v < facts->variant_first[s + 1]; v++)
+            facts->variants[v].ns = (units ? units[s] : 1) * UNIT;
+    facts->out_bytes_per_s = facts->in_bytes_per_s = 1000000000;
+    return facts;
+}
+
+/* Plans in so many units; what the plan does, in the words of terse_tell. Takes the graph and the facts over. */
+static void assert_tells(mm_graph *graph, mm_facts *facts, const char *spec, int units, int defragmentations,
+                         const char *expected) {
+    char text[512];
+    mm_plan *plan;
+    assert_int_equal(plan_in(graph, facts, spec, mm_plan_base(graph) + units * UNIT, MUCH, &plan), MM_OK);
+    assert_string_equal(terse_tell(plan, text, sizeof text), expected);
+    assert_int_equal(plan->defragmentations, defragmentations);
+    mm_plan_destroy(plan);
+    mm_facts_destroy(facts);
+    mm_graph_destroy(graph);
+}
+
+/* Maps with their units: "a2 b2 ...". */
+static void maps(terse_graph *g, const char *names) {
+    char name[8];
+    for (int units, n; sscanf(names, " %7[a-z]%d%n", name, &units, &n) == 2; names += n)
+        terse_map(g, name, MM_FEATURE_MAP, units);
+}
+
+/* A forward step of a layer of its own. */
+static void forward(terse_graph *g, const char *layer, const char *uses) {
+    terse_step(g, layer, MM_LAYER_OTHER, MM_FORWARD, uses);
+}
+
+/* The paper's Figure 6. When g is made, all is taken: |a 2|b 2|n 4|e 2|f 2|. n was not used yet. a and b have left by
+ * then: their copies take from 1 to 5. e and f would have at 8: e is made at 4, f at 5. b comes after I: the link is busy
+ * with a until then. */
+static void contiguous_maps_leave_whose_leaving_delays_least(void **state) {
+    (void)state;
+    terse_graph g;
+    terse_init(&g, "scheme");
+    maps(&g, "a2 b2 n4 e2 f2 g4");
+    forward(&g, "A", "=a");
+    forward(&g, "B", "a =b");
+    forward(&g, "N", "b =n");
+    forward(&g, "E", "=e");
+    forward(&g, "F", "e =f");
+    forward(&g, "F2", "f");
+    forward(&g, "G", "=g");
+    forward(&g, "H", "n g");
+    forward(&g, "I", "e f");
+    forward(&g, "J", "a b");
+    mm_graph *graph = terse_freeze(&g);
+    assert_tells(graph, by_hand(graph, NULL), "modnn", 12, 0, "A >a B >b N E F F2 G H <a I <b J");
+}
+
+/* x leaves twice. Its copy stays, so the second time nothing is copied. */
+static void what_has_a_copy_leaves_without_a_second_one(void **state) {
+    (void)state;
+    terse_graph g;
+    terse_init(&g, "copy");
+    maps(&g, "x4 p8 q8");
+    forward(&g, "X", "=x");
+    forward(&g, "Y", "x");
+    forward(&g, "P", "=p");
+    forward(&g, "O", "p");
+    forward(&g, "U", "x");
+    forward(&g, "Q", "=q");
+    forward(&g, "R", "q");
+    forward(&g, "V", "x");
+    mm_graph *graph = terse_freeze(&g);
+    assert_tells(graph, by_hand(graph, NULL), "modnn", 8, 0, "X >x Y P O <x U Q R <x V");
+}
+
+/* A step that changes x makes its copy stale: then it is copied out again. */
+static void what_was_changed_since_is_copied_out_again(void **state) {
+    (void)state;
+    terse_graph g;
+    terse_init(&g, "changed");
+    maps(&g, "x4 p8 q8");
+    forward(&g, "X", "=x");
+    forward(&g, "Y", "x");
+    forward(&g, "P", "=p");
+    forward(&g, "O", "p");
+    forward(&g, "U", "+x");
+    forward(&g, "W", "x");
+    forward(&g, "Q", "=q");
+    forward(&g, "R", "q");
+    forward(&g, "V", "x");
+    mm_graph *graph = terse_freeze(&g);
+    assert_tells(graph, by_hand(graph, NULL), "modnn", 8, 0, "X >x Y P O <x U >x W Q R <x V");
+}
+
+/* When d is made, |z 1|a 2|free 2|c 2|free 2|: room enough, in two parts. a and c may not leave, since no step has used
+ * them; so all leave. */
+static void fragments_are_joined_by_putting_all_out(void **state) {
+    (void)state;
+    terse_graph g;
+    terse_init(&g, "fragments");
+    maps(&g, "z1 a2 b2 c2 d4 y9");
+    forward(&g, "Z", "=z");
+    forward(&g, "A", "z =a");
+    forward(&g, "B", "=b");
+    forward(&g, "C", "b =c");
+    forward(&g, "D", "=d");
+    forward(&g, "E", "a c d");
+    forward(&g, "Y", "=y");
+    forward(&g, "F", "y");
+    forward(&g, "G", "z");
+    mm_graph *graph = terse_freeze(&g);
+    assert_tells(graph, by_hand(graph, NULL), "modnn", 9, 1, "Z >z A >a B C >c <a D <c E Y F <z G");
+}
+
+/* x leaves for p, and four steps of 3 units follow. */
+static mm_graph *late(int x) {
+    terse_graph g;
+    terse_init(&g, "late");
+    terse_map(&g, "x", MM_FEATURE_MAP, x);
+    maps(&g, "p8");
+    forward(&g, "X", "=x");
+    forward(&g, "Y", "x");
+    forward(&g, "P", "=p");
+    forward(&g, "O", "p");
+    for (g.i = 1; g.i <= 4; g.i++) forward(&g, "I#", "");
+    forward(&g, "S", "x");
+    return terse_freeze(&g);
+}
+
+/* Inequality 9. After I3 there are 3 units left until S is due; after I2, 6. */
+static void a_map_is_fetched_when_waiting_would_be_late_and_not_before(void **state) {
+    (void)state;
+    static const int units[] = {1, 1, 1, 1, 3, 3, 3, 3, 1};
+    mm_graph *graph = late(3);
+    assert_tells(graph, by_hand(graph, units), "modnn", 8, 0, "X >x Y P O I1 I2 I3 <x I4 S");
+    graph = late(4);
+    assert_tells(graph, by_hand(graph, units), "modnn", 8, 0, "X >x Y P O I1 I2 <x I3 I4 S");
+    graph = late(7);
+    assert_tells(graph, by_hand(graph, units), "modnn", 8, 0, "X >x Y P O I1 <x I2 I3 I4 S");
+}
+
+/* A step that takes 2 units of time with 4 units of workspace, beside x of 8 units that no step near it uses. Without
+ * workspace it takes `slow` units. x has left 7 units after the step could begin. */
+static void assert_gains(int slow, int units, const char *spec, int variant, const char *expected) {
+    terse_graph g;
+    char text[256];
+    mm_plan *plan;
+    terse_init(&g, "gain");
+    maps(&g, "x8 y2");
+    forward(&g, "X", "=x");
+    forward(&g, "U", "x");
+    g.workspace_bytes = 4 * UNIT;
+    forward(&g, "C", "=y");
+    assert_int_equal(mm_graph_allow_workspace(g.graph, 0), MM_OK);
+    g.workspace_bytes = 0;
+    forward(&g, "V", "x y");
+    mm_graph *graph = terse_freeze(&g);
+    mm_facts *facts = by_hand(graph, NULL);
+    facts->variants[facts->variant_first[2]].ns = 2 * UNIT;
+    facts->variants[facts->variant_first[2] + 1].ns = slow * UNIT;
+    assert_int_equal(plan_in(graph, facts, spec, mm_plan_base(graph) + units * UNIT, MUCH, &plan), MM_OK);
+    assert_string_equal(terse_tell(plan, text, sizeof text), expected);
+    for (int i = 0; i < plan->n_nodes; i++)
+        if (plan->nodes[i].step == 2) assert_int_equal(plan->nodes[i].variant, variant);
+    mm_plan_destroy(plan);
+    mm_facts_destroy(facts);
+    mm_graph_destroy(graph);
+}
+
+/* Equation 10: what the faster algorithm saves, less the delay that its workspace causes. */
+static void an_algorithm_is_chosen_by_its_gain(void **state) {
+    (void)state;
+    assert_gains(6, 14, "modnn", 0, "X U C V");        /* there is room */
+    assert_gains(6, 10, "modnn", 1, "X U C V");        /* 4 saved, 7 waited */
+    assert_gains(22, 10, "modnn", 0, "X >x U C <x V"); /* 20 saved, 7 and 8 waited */
+    assert_gains(22, 10, "modnn:algorithms=least", 1, "X U C V");
+    assert_gains(22, 14, "modnn:algorithms=least", 1, "X U C V");
+    assert_gains(6, 10, "modnn:algorithms=fastest", 0, "X >x U C <x V");
+    assert_gains(22, 10, "modnn:offload=off", 1, "X U C V");
+    assert_gains(22, 13, "modnn:offload=off", 1, "X U C V");
+    assert_gains(22, 14, "modnn:offload=off", 0, "X U C V");
+}
+
 /* ---------------------------------------------------------------- random graphs */
 
 static int64_t step_ns(const mm_plan *plan, const mm_facts *facts) {
@@ -128,6 +315,12 @@ static void plans_fit_from_their_minimum_to_what_keeping_all_takes(void **state)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(contiguous_maps_leave_whose_leaving_delays_least),
+        cmocka_unit_test(what_has_a_copy_leaves_without_a_second_one),
+        cmocka_unit_test(what_was_changed_since_is_copied_out_again),
+        cmocka_unit_test(fragments_are_joined_by_putting_all_out),
+        cmocka_unit_test(a_map_is_fetched_when_waiting_would_be_late_and_not_before),
+        cmocka_unit_test(an_algorithm_is_chosen_by_its_gain),
         cmocka_unit_test(plans_fit_from_their_minimum_to_what_keeping_all_takes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
