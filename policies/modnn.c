@@ -5,6 +5,7 @@
  * taken: one that keeps all maps and runs steps by algorithms with less workspace, and that of Algorithm 1
  * (modnn.h). */
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "mm/core/simulate.h"
@@ -195,23 +196,54 @@ static bool keeps_fastest(const mm_plan *kept, const mm_limits *limits) {
     return fits(kept, limits);
 }
 
-enum { LARGE_STEPS = 4000 }; /* chosen: above, one way takes seconds */
-
-/* Compares the plan that keeps all maps with those of Algorithm 1. */
-static mm_status choose(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
-                        const mm_engine_config *config, mm_plan **best) {
-    static const modnn_way ways[] = {{0}, {.closest = true}, {.fewest = true}, {.closest = true, .fewest = true}};
-    const int n = mm_graph_steps(graph) > LARGE_STEPS ? 1 : sizeof ways / sizeof *ways;
-    mm_status status = MM_OK;
-    for (int i = 0; status == MM_OK && i < n; i++) {
-        bool better = false;
-        mm_plan *plan;
-        MM_TRY(plan_offloading(graph, facts, limits, config->algorithms, ways[i], (*best)->external_bytes, &plan));
-        status = is_better(plan, *best, facts, limits, &better);
-        mm_plan_destroy(better ? *best : plan);
-        if (better) *best = plan;
-    }
+/* Plans by one way, and keeps the better plan. Returns in *enough_out whether its bytes are enough for any plan. */
+static mm_status compare(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                         mm_algorithms algorithms, modnn_way way, int64_t less_bytes, mm_plan **best,
+                         bool *enough_out) {
+    bool better = false;
+    mm_plan *plan;
+    mm_limits tighter = *limits;
+    tighter.device_bytes -= less_bytes;
+    MM_TRY(plan_offloading(graph, facts, &tighter, algorithms, way, (*best)->external_bytes, &plan));
+    *enough_out = plan->peak_bytes <= tighter.device_bytes;
+    const mm_status status = is_better(plan, *best, facts, limits, &better);
+    mm_plan_destroy(better ? *best : plan);
+    if (better) *best = plan;
     return status;
+}
+
+/* Compares the plan that keeps all maps with those of Algorithm 1: by each way, and in a little less memory, where
+ * other maps leave, which may be better. The more steps, the fewer plans: 80 steps take some ms, 10000 a second. */
+static mm_status choose(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits, mm_algorithms algorithms,
+                        mm_plan **best) {
+    enum { PLANS = 32, PLAN_STEPS = 4000, SHARES = 16 }; /* chosen, as is how much less: multiples of a sixteenth */
+    static const modnn_way ways[] = {{0}, {.closest = true}, {.fewest = true}, {.closest = true, .fewest = true}};
+    const int n_ways = sizeof ways / sizeof *ways, affordable = PLAN_STEPS / (mm_graph_steps(graph) + 1);
+    const int n = affordable < 1 ? 1 : affordable < PLANS ? affordable : PLANS;
+    const int64_t share = (limits->device_bytes - limits->base_bytes) / SHARES;
+    bool enough = true;
+    for (int i = 0; i < n && enough; i++)
+        MM_TRY(compare(graph, facts, limits, algorithms, ways[i % n_ways], i / n_ways * share, best, &enough));
+    return MM_OK;
+}
+
+static mm_status lacks(const char *what) {
+    return mm_fail(MM_ERR_INVALID,
+                   "the facts have no %s, by which it plans: 'mm bench --facts' measures it; without any "
+                   "times it goes by nominal ones",
+                   what);
+}
+
+/* Checks that no time is missing that plans are made by. */
+static mm_status check_times(const mm_graph *graph, const mm_facts *facts) {
+    char step[256], what[288];
+    for (int s = 0; s < facts->n_steps; s++) {
+        if (facts->variants[facts->variant_first[s]].ns > 0) continue;
+        snprintf(what, sizeof what, "time of %s", mm_graph_step_name(graph, s, step, sizeof step));
+        return lacks(what);
+    }
+    if (facts->out_bytes_per_s <= 0) return lacks("rate of copies to host memory");
+    return facts->in_bytes_per_s > 0 ? MM_OK : lacks("rate of copies to the device");
 }
 
 static mm_status plan_timed(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
@@ -222,8 +254,10 @@ static mm_status plan_timed(const mm_graph *graph, const mm_facts *facts, const 
     mm_status status = keep_all(&w.m, limits, &plan);
     work_fini(&w);
     if (status != MM_OK) return status;
+    if (config->own[OFFLOAD] && !fits(plan, limits)) status = check_times(graph, facts);
     const bool best = config->algorithms == MM_ALGORITHMS_GAIN ? keeps_fastest(plan, limits) : fits(plan, limits);
-    if (config->own[OFFLOAD] && !best) status = choose(graph, facts, limits, config, &plan);
+    if (status == MM_OK && config->own[OFFLOAD] && !best)
+        status = choose(graph, facts, limits, config->algorithms, &plan);
     if (status == MM_OK)
         *plan_out = plan;
     else

@@ -216,6 +216,55 @@ static void an_algorithm_is_chosen_by_its_gain(void **state) {
     assert_gains(22, 14, "modnn:offload=off", 0, "X U C V");
 }
 
+static mm_status status_in(const mm_graph *graph, const mm_facts *facts, int units) {
+    mm_policy policy;
+    mm_plan *plan = NULL;
+    const int64_t base = mm_plan_base(graph);
+    const mm_limits limits = {.device_bytes = base + units * UNIT, .pinned_bytes = units * UNIT, .base_bytes = base};
+    assert_int_equal(mm_policy_parse("modnn", &policy), MM_OK);
+    const mm_status status = mm_policy_plan(&policy, graph, facts, &limits, &plan);
+    mm_policy_fini(&policy);
+    mm_plan_destroy(plan);
+    return status;
+}
+
+/* By other times than all, plans would be wrong without anybody's notice. Where all fits, none is needed. */
+static void facts_without_a_time_that_is_needed_are_refused_naming_it(void **state) {
+    (void)state;
+    mm_graph *graph = late(3);
+    mm_facts *facts = by_hand(graph, NULL);
+    assert_int_equal(status_in(graph, facts, 8), MM_OK);
+    facts->in_bytes_per_s = 0;
+    assert_int_equal(status_in(graph, facts, 8), MM_ERR_INVALID);
+    assert_says("no rate of copies to the device");
+    assert_says("'mm bench --facts'");
+    facts->in_bytes_per_s = 1;
+    facts->variants[facts->variant_first[2]].ns = 0;
+    assert_int_equal(status_in(graph, facts, 8), MM_ERR_INVALID);
+    assert_says("no time of P forward");
+    assert_int_equal(status_in(graph, facts, 11), MM_OK);
+    mm_facts_destroy(facts);
+    mm_graph_destroy(graph);
+}
+
+/* With too little pinned memory for what has to leave, the plan keeps all, and says what that takes. */
+static void without_pinned_memory_all_is_kept(void **state) {
+    (void)state;
+    mm_graph *graph = late(3);
+    mm_facts *facts = by_hand(graph, NULL);
+    mm_plan *plan;
+    const int64_t base = mm_plan_base(graph);
+    assert_int_equal(plan_in(graph, facts, "modnn", base + 8 * UNIT, 3 * UNIT - 1, &plan), MM_ERR_INFEASIBLE);
+    assert_int_equal(plan->pinned_bytes, 0);
+    assert_int_equal(plan->peak_bytes, base + 11 * UNIT);
+    mm_plan_destroy(plan);
+    assert_int_equal(plan_in(graph, facts, "modnn", base + 8 * UNIT, 3 * UNIT, &plan), MM_OK);
+    assert_int_equal(plan->pinned_bytes, 3 * UNIT);
+    mm_plan_destroy(plan);
+    mm_facts_destroy(facts);
+    mm_graph_destroy(graph);
+}
+
 /* ---------------------------------------------------------------- random graphs */
 
 static int64_t step_ns(const mm_plan *plan, const mm_facts *facts) {
@@ -321,6 +370,8 @@ int main(void) {
         cmocka_unit_test(fragments_are_joined_by_putting_all_out),
         cmocka_unit_test(a_map_is_fetched_when_waiting_would_be_late_and_not_before),
         cmocka_unit_test(an_algorithm_is_chosen_by_its_gain),
+        cmocka_unit_test(facts_without_a_time_that_is_needed_are_refused_naming_it),
+        cmocka_unit_test(without_pinned_memory_all_is_kept),
         cmocka_unit_test(plans_fit_from_their_minimum_to_what_keeping_all_takes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
