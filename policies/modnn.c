@@ -234,11 +234,12 @@ static mm_status lacks(const char *what) {
                    what);
 }
 
-/* Checks that no time is missing that plans are made by. */
+/* Checks that no time is missing that plans are made by. A batch may be there without any step's work. */
 static mm_status check_times(const mm_graph *graph, const mm_facts *facts) {
     char step[256], what[288];
     for (int s = 0; s < facts->n_steps; s++) {
-        if (facts->variants[facts->variant_first[s]].ns > 0) continue;
+        const mm_layer_info *layer = mm_graph_layer(graph, mm_graph_step(graph, s)->layer);
+        if (facts->variants[facts->variant_first[s]].ns > 0 || layer->kind == MM_LAYER_DATA) continue;
         snprintf(what, sizeof what, "time of %s", mm_graph_step_name(graph, s, step, sizeof step));
         return lacks(what);
     }
