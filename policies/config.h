@@ -28,7 +28,8 @@ typedef enum mm_action {
 /* Which layers run again, and how long the maps that they make are kept. */
 typedef enum mm_recompute_mode {
     MM_RECOMPUTE_SPEED,  /* cheap layers run again once; maps made on the way are kept until their last backward use */
-    MM_RECOMPUTE_MEMORY, /* cheap layers run again for each backward step that needs them; no map is kept */
+    MM_RECOMPUTE_MEMORY, /* cheap layers run again for each backward step that needs them; no map is kept, but in chains
+                            of more than 128 tensors */
     MM_RECOMPUTE_COST,   /* SuperNeurons' cost-aware recomputation. A segment is a set of maps that are made of one
                             another. SPEED for segments of at most the bytes of the largest layer's step, else MEMORY.
                             A sum or concatenation that would make its segment larger than that is kept, as

@@ -233,7 +233,7 @@ static void choose(mm_maps *maps, mm_schedule *s, const mm_engine_config *config
      * is there. */
     for (int t = 0; t < n; t++)
         if (s->over[t] >= 0 && maps->map_of[s->over[t]] >= 0) mm_schedule_split(s, t);
-    mm_recompute_settle_keeping(maps, config->recompute);
+    mm_recompute_settle_keeping(s, maps, config->recompute);
     order_fetches(maps);
 }
 

@@ -1,5 +1,9 @@
 #include "policies/recompute.h"
 
+/* RECOMPUTE_MEMORY: most tensors that are made or read for one map; a map that would take more is kept. Else the number
+ * of steps that run again would be the square of the depth. Chosen: networks of up to 150 layers stay below it. */
+enum { LONGEST_CHAIN = 128 };
+
 /* ---------------------------------------------------------------- which maps can be made again */
 
 /* Whether a step after step `after` and before step `before` writes the tensor, which is persistent or external. */
@@ -22,6 +26,7 @@ typedef struct query {
     const mm_schedule *schedule;
     mm_maps *maps;
     bool all;   /* dear layers may run again too */
+    bool near;  /* what recomputed maps are made of is known to be there, and is not searched again */
     int when;   /* the tensor is needed before this step */
     bool exact; /* no lossy code was met */
 } query;
@@ -46,6 +51,11 @@ static bool can_have(query *q, mm_tensor input) {
         meet(q->maps, input);
         return m->value;
     }
+    if (m && q->near && s->last_step[input] >= q->when) {
+        q->exact &= m->exact;
+        meet(q->maps, input);
+        return true;
+    }
     return (!m && mm_maps_outlives(s, input, q->when)) || can_make(q, input);
 }
 
@@ -67,6 +77,22 @@ static bool can_make(query *q, mm_tensor tensor) {
         if (step->uses[u].access != MM_READ) continue;
         if (managed ? !can_have(q, used) : is_changed(s, used, producer, q->when)) return false;
     }
+    return true;
+}
+
+/* Finds what the map is made of, as far as to maps that are kept or fetched; for nested recomputation, as far as to the
+ * next maps, because there is no bound for what these are made of. False: it cannot be made again. */
+static bool search(const mm_schedule *s, mm_maps *maps, mm_recompute_mode mode, mm_map *m) {
+    query q = {.schedule = s,
+               .maps = maps,
+               .all = mode >= MM_RECOMPUTE_SQRT,
+               .near = mode == MM_RECOMPUTE_NESTED,
+               .when = s->last_step[m->tensor],
+               .exact = true};
+    maps->marks++;
+    maps->n_met = 0;
+    if (!can_make(&q, m->tensor)) return false;
+    m->exact = q.exact;
     return true;
 }
 
@@ -135,7 +161,20 @@ int64_t mm_recompute_layer_peak(const mm_schedule *s) {
     return peak;
 }
 
-void mm_recompute_settle_keeping(mm_maps *maps, mm_recompute_mode mode) {
+/* A map is needed as soon as a map is that is made of it. */
+static void pass_on_needs(const mm_schedule *s, mm_maps *maps) {
+    for (int i = maps->n - 1; i >= 0; i--) {
+        mm_map *m = &maps->maps[i];
+        if (m->action != MM_ACTION_RECOMPUTE || m->along || !search(s, maps, MM_RECOMPUTE_NESTED, m)) continue;
+        for (int k = 0; k < maps->n_met; k++) {
+            int source = maps->map_of[maps->met[k]];
+            if (source >= 0 && maps->maps[source].needed > m->needed) maps->maps[source].needed = m->needed;
+        }
+    }
+}
+
+void mm_recompute_settle_keeping(const mm_schedule *s, mm_maps *maps, mm_recompute_mode mode) {
+    if (mode == MM_RECOMPUTE_NESTED) pass_on_needs(s, maps);
     for (int i = 0; i < maps->n; i++) {
         mm_map *m = &maps->maps[i];
         if (m->action != MM_ACTION_RECOMPUTE) continue;
@@ -164,17 +203,13 @@ static bool is_join(const mm_schedule *s, mm_tensor tensor) {
 }
 
 bool mm_recompute_settle(const mm_schedule *s, mm_maps *maps, mm_recompute_mode mode, mm_map *m) {
-    query q = {
-        .schedule = s, .maps = maps, .all = mode >= MM_RECOMPUTE_SQRT, .when = s->last_step[m->tensor], .exact = true};
-    maps->marks++;
-    maps->n_met = 0;
     m->codec = -1;
-    if (!can_make(&q, m->tensor)) return false;
-    m->exact = q.exact;
+    if (!search(s, maps, mode, m)) return false;
+    if (mode == MM_RECOMPUTE_MEMORY && maps->n_met > LONGEST_CHAIN) return false;
     if (mode == MM_RECOMPUTE_COST && is_join(s, m->tensor) &&
         joined_bytes(s, maps, m->tensor) > maps->survey->layer_peak)
         return false;
-    if (q.exact || !m->sign) {
+    if (m->exact || !m->sign) {
         mm_maps_read_signs_from_value(s, m);
         return true;
     }

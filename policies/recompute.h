@@ -15,7 +15,7 @@ void mm_recompute_join(const mm_schedule *schedule, mm_maps *maps, int map);
 
 /* Decides for all recomputed maps whether they are kept after they were made again, or made anew for each use. To be
  * called once all maps are joined. */
-void mm_recompute_settle_keeping(mm_maps *maps, mm_recompute_mode mode);
+void mm_recompute_settle_keeping(const mm_schedule *schedule, mm_maps *maps, mm_recompute_mode mode);
 
 /* Bytes of the largest step: its managed tensors and its workspace. SuperNeurons' l_peak, a lower bound of the peak of
  * any recomputing plan. */

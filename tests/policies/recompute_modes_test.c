@@ -120,6 +120,15 @@ static void what_memory_holds_does_not_grow_with_the_segment(void **state) {
     mm_graph_destroy(longer);
 }
 
+/* Else the steps that run again would be the square of the depth: 28680 here. */
+static void memory_keeps_a_map_where_its_chain_would_be_long(void **state) {
+    (void)state;
+    enum { POOLS = 240 };
+    mm_graph *graph = chain(POOLS, 0);
+    assert_in_range(count_again(graph, "recompute:mode=memory"), 32 * POOLS, 64 * POOLS);
+    mm_graph_destroy(graph);
+}
+
 /* A backward step of a pool takes three maps, the segment of n pools n: cost is as memory from the fourth on. */
 static void cost_runs_a_segment_anew_only_if_it_takes_more_than_the_largest_layer(void **state) {
     (void)state;
@@ -190,7 +199,7 @@ static void a_sum_is_made_again_from_the_sums_before_it(void **state) {
     mm_graph_destroy(graph);
 }
 
-/* Along a chain of residual blocks memory takes quadratic time, and cost does not. */
+/* Along a chain of this many residual blocks memory takes quadratic time, and cost does not. */
 static void cost_keeps_a_sum_here_and_there_so_that_each_is_made_once(void **state) {
     (void)state;
     enum { BLOCKS = 24 };
@@ -336,6 +345,7 @@ int main(void) {
         cmocka_unit_test(speed_runs_a_segment_once_and_keeps_what_it_makes),
         cmocka_unit_test(memory_runs_it_anew_for_each_backward_step_and_keeps_nothing),
         cmocka_unit_test(what_memory_holds_does_not_grow_with_the_segment),
+        cmocka_unit_test(memory_keeps_a_map_where_its_chain_would_be_long),
         cmocka_unit_test(cost_runs_a_segment_anew_only_if_it_takes_more_than_the_largest_layer),
         cmocka_unit_test(cost_is_the_default),
         cmocka_unit_test(a_sum_is_made_again_from_the_sums_before_it),
