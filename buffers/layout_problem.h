@@ -52,4 +52,9 @@ MM_CHECKED mm_status mm_layout_groups(const mm_layout_problem *problem, mm_place
  * not time, so the result is the same on every machine. A first placement as low as *best replaces it. */
 MM_CHECKED mm_status mm_layout_search(const mm_layout_problem *problem, int64_t work, mm_placement *best);
 
+/* Replaces *best, if it is higher than `height`, by a placement that is not, if the exact search finds one
+ * (mm_layout_fit). */
+MM_CHECKED mm_status mm_layout_exact(const mm_layout_problem *problem, int64_t height, int64_t *nodes,
+                                     mm_placement *best);
+
 #endif

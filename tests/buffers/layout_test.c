@@ -1,6 +1,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -167,6 +168,9 @@ static void random_items_never_overlap_and_best_is_never_above_modnn(void **stat
         int64_t best = place(items.items, items.n, MM_LAYOUT_BEST, align);
         assert_valid(items.items, items.n, align, best);
         assert_true(bound <= best && best <= modnn);
+        int64_t exact = place(items.items, items.n, MM_LAYOUT_EXACT, align);
+        assert_valid(items.items, items.n, align, exact);
+        assert_true(bound <= exact && exact <= best);
         int64_t groups = place(items.items, items.n, MM_LAYOUT_GROUPS, align);
         assert_valid(items.items, items.n, align, groups);
         assert_true(bound <= groups);
@@ -253,6 +257,197 @@ static void ten_thousand_items_are_placed(void **state) {
     pattern_fini(&items);
 }
 
+/* ---------------------------------------------------------------- the exact search */
+
+enum { PLENTY = 10000000 };
+
+/* Some placement has the least height and consists of items that each lie on the highest end of those before them. So
+ * the least height over all orders is the optimum. */
+static int64_t brute_force_optimum(mm_interval *items, size_t n, size_t placed, int64_t height, int64_t best) {
+    if (height >= best) return best;
+    if (placed == n) return height;
+    for (size_t i = placed; i < n; i++) {
+        mm_interval next = items[i];
+        items[i] = items[placed];
+        next.offset = 0;
+        for (size_t k = 0; k < placed; k++) {
+            const int64_t end = items[k].offset + items[k].bytes;
+            bool together = items[k].first <= next.last && next.first <= items[k].last;
+            if (together && end > next.offset) next.offset = end;
+        }
+        items[placed] = next;
+        const int64_t end = next.offset + next.bytes;
+        best = brute_force_optimum(items, n, placed + 1, end > height ? end : height, best);
+        items[placed] = items[i];
+        items[i] = next;
+    }
+    return best;
+}
+
+static bool fit(const pattern_items *items, int64_t align, int64_t height, int64_t *nodes) {
+    bool fits = false;
+    assert_int_equal(mm_layout_fit(items->items, items->n, align, height, nodes, &fits), MM_OK);
+    return fits;
+}
+
+static void exact_search_finds_the_optimum_of_small_instances_and_proves_it(void **state) {
+    (void)state;
+    for (int i = 0; i < 1500; i++) {
+        pattern_items items = {.random = (uint64_t)i};
+        mm_interval copy[8];
+        int64_t nodes = PLENTY;
+        for (int k = random_below(&items.random, 3); k < 8; k++) {
+            int first = random_below(&items.random, 7);
+            pattern_add(&items, 1 + random_below(&items.random, 4), first, first + random_below(&items.random, 4));
+        }
+        memcpy(copy, items.items, items.n * sizeof *copy);
+        const int64_t optimum = brute_force_optimum(copy, items.n, 0, 0, INT64_MAX);
+        (void)place(items.items, items.n, MM_LAYOUT_MODNN, 1);
+        assert_false(fit(&items, 1, optimum - 1, &nodes));
+        assert_true(nodes > 0);
+        assert_true(fit(&items, 1, optimum, &nodes));
+        assert_valid(items.items, items.n, 1, optimum);
+        pattern_fini(&items);
+    }
+}
+
+/* Six bytes are alive at most, but no placement takes less than seven. Small instances of this kind are rare: one in a
+ * million drawn at random. */
+static void exact_search_proves_that_no_placement_reaches_the_bound(void **state) {
+    (void)state;
+    const mm_interval hard[] = {{.bytes = 3, .first = 0, .last = 0}, {.bytes = 1, .first = 1, .last = 2},
+                                {.bytes = 1, .first = 1, .last = 4}, {.bytes = 2, .first = 2, .last = 4},
+                                {.bytes = 3, .first = 0, .last = 1}, {.bytes = 3, .first = 5, .last = 5},
+                                {.bytes = 3, .first = 4, .last = 5}};
+    enum { N = sizeof hard / sizeof *hard };
+    mm_interval copy[N];
+    pattern_items items = {0};
+    for (int i = 0; i < N; i++) pattern_add(&items, hard[i].bytes, hard[i].first, hard[i].last);
+    memcpy(copy, hard, sizeof hard);
+    assert_int_equal(mm_layout_lower_bound(hard, N, 1), 6);
+    assert_int_equal(brute_force_optimum(copy, N, 0, 0, INT64_MAX), 7);
+    (void)place(items.items, N, MM_LAYOUT_MODNN, 1);
+    int64_t nodes = PLENTY;
+    assert_false(fit(&items, 1, 6, &nodes));
+    assert_true(nodes > 0);
+    assert_true(fit(&items, 1, 7, &nodes));
+    assert_valid(items.items, N, 1, place(items.items, N, MM_LAYOUT_EXACT, 1));
+    pattern_fini(&items);
+}
+
+/* Cuts a rectangle of positions first to last and bytes from 0 to `height` into pieces, at most `pieces`. */
+static void cut(pattern_items *out, int first, int last, int64_t height, int pieces) {
+    bool upright = height < 2 || (first < last && random_chance(&out->random, 50));
+    if (pieces < 2 || (upright && first == last)) {
+        pattern_add(out, height, first, last);
+    } else if (upright) {
+        int at = first + random_below(&out->random, last - first);
+        cut(out, first, at, height, pieces / 2);
+        cut(out, at + 1, last, height, pieces - pieces / 2);
+    } else {
+        int64_t at = 1 + random_below(&out->random, (int)height - 1);
+        cut(out, first, last, at, pieces / 2);
+        cut(out, first, last, height - at, pieces - pieces / 2);
+    }
+}
+
+/* In two sections, one of which is hard. */
+static void make_cut(pattern_items *out, int pieces) {
+    enum { POSITIONS = 40, BYTES = 1000 };
+    cut(out, 0, POSITIONS - 1, BYTES, pieces);
+    cut(out, POSITIONS, POSITIONS + 9, BYTES / 2, pieces / 4);
+    for (size_t i = out->n - 1; i > 0; i--) {
+        const size_t other = (size_t)random_below(&out->random, (int)i + 1);
+        const mm_interval item = out->items[i];
+        out->items[i] = out->items[other];
+        out->items[other] = item;
+    }
+}
+
+/* No byte may be idle at any position, so a heuristic hardly succeeds. */
+static void exact_search_puts_a_rectangle_together_that_was_cut_into_pieces(void **state) {
+    (void)state;
+    enum { CASES = 20 };
+    int skyline = 0, exact = 0;
+    int64_t used = 0;
+    for (int seed = 0; seed < CASES; seed++) {
+        pattern_items items = {.random = (uint64_t)seed};
+        make_cut(&items, 96);
+        const int64_t bound = mm_layout_lower_bound(items.items, items.n, 1);
+        assert_int_equal(bound, 1000);
+        skyline += place(items.items, items.n, MM_LAYOUT_BEST, 1) == bound;
+        (void)place(items.items, items.n, MM_LAYOUT_MODNN, 1);
+        int64_t nodes = PLENTY / 20;
+        if (fit(&items, 1, bound, &nodes)) {
+            exact++;
+            assert_valid(items.items, items.n, 1, bound);
+        } else {
+            assert_int_equal(nodes, 0);
+        }
+        used += PLENTY / 20 - nodes;
+        pattern_fini(&items);
+    }
+    print_message("of %d rectangles, the skyline has %d, the exact search %d, after %lld nodes\n", CASES, skyline,
+                  exact, (long long)used);
+    assert_true(exact == CASES && skyline < CASES / 2);
+}
+
+static void exact_search_stops_after_its_nodes_and_leaves_the_offsets(void **state) {
+    (void)state;
+    pattern_items items = {.random = 1}, same = {.random = 1};
+    make_cut(&items, 64);
+    make_cut(&same, 64);
+    (void)place(items.items, items.n, MM_LAYOUT_MODNN, 1);
+    (void)place(same.items, same.n, MM_LAYOUT_MODNN, 1);
+    assert_true(items.n > 78); /* so that none of these can suffice */
+    for (int64_t limit = 0; limit < 79; limit += 13) {
+        int64_t nodes = limit;
+        assert_false(fit(&items, 1, 1000, &nodes));
+        assert_int_equal(nodes, 0);
+        assert_memory_equal(items.items, same.items, items.n * sizeof *items.items);
+    }
+    int64_t nodes = PLENTY, again = PLENTY;
+    assert_true(fit(&items, 1, 1100, &nodes));
+    assert_true(fit(&same, 1, 1100, &again));
+    assert_int_equal(nodes, again);
+    assert_memory_equal(items.items, same.items, items.n * sizeof *items.items);
+    pattern_fini(&items);
+    pattern_fini(&same);
+}
+
+static void exact_search_keeps_a_placement_that_fits_and_refuses_bad_offsets(void **state) {
+    (void)state;
+    mm_interval items[] = {{.bytes = 100, .first = 0, .last = 1, .offset = 0},
+                           {.bytes = 100, .first = 1, .last = 2, .offset = 512}};
+    bool fits = false;
+    int64_t nodes = 7;
+    assert_int_equal(mm_layout_fit(items, 2, ALIGN, 768, &nodes, &fits), MM_OK);
+    assert_true(fits && nodes == 7 && items[1].offset == 512);
+    assert_int_equal(mm_layout_fit(items, 2, ALIGN, 511, &nodes, &fits), MM_OK);
+    assert_true(!fits && nodes == 7 && items[1].offset == 512);
+    assert_int_equal(mm_layout_fit(NULL, 0, ALIGN, 0, &nodes, &fits), MM_OK);
+    assert_true(fits);
+    items[1].offset = 100;
+    assert_int_equal(mm_layout_fit(items, 2, ALIGN, 768, &nodes, &fits), MM_ERR_INVALID);
+    items[1].offset = -ALIGN;
+    assert_int_equal(mm_layout_fit(items, 2, ALIGN, 768, &nodes, &fits), MM_ERR_INVALID);
+}
+
+static void exact_search_passes_over_what_is_too_large_for_it(void **state) {
+    (void)state;
+    pattern_items items = {0};
+    int64_t nodes = PLENTY;
+    for (int i = 0; i <= MM_LAYOUT_EXACT_ITEMS; i++) pattern_add(&items, 1, 0, 0);
+    for (int i = 0; i <= MM_LAYOUT_EXACT_ITEMS; i++) items.items[i].offset = 2 * i;
+    assert_false(fit(&items, 1, MM_LAYOUT_EXACT_ITEMS + 1, &nodes));
+    assert_int_equal(nodes, 0);
+    items.n = 1000;
+    nodes = PLENTY;
+    assert_true(fit(&items, 1, 1000, &nodes));
+    assert_int_equal(nodes, PLENTY - 1000);
+    pattern_fini(&items);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_items_have_height_zero),
@@ -265,6 +460,12 @@ int main(void) {
         cmocka_unit_test(groups_are_those_of_gists_example),
         cmocka_unit_test(random_items_never_overlap_and_best_is_never_above_modnn),
         cmocka_unit_test(placement_is_the_same_every_time),
+        cmocka_unit_test(exact_search_finds_the_optimum_of_small_instances_and_proves_it),
+        cmocka_unit_test(exact_search_proves_that_no_placement_reaches_the_bound),
+        cmocka_unit_test(exact_search_puts_a_rectangle_together_that_was_cut_into_pieces),
+        cmocka_unit_test(exact_search_stops_after_its_nodes_and_leaves_the_offsets),
+        cmocka_unit_test(exact_search_keeps_a_placement_that_fits_and_refuses_bad_offsets),
+        cmocka_unit_test(exact_search_passes_over_what_is_too_large_for_it),
         cmocka_unit_test(training_lifetimes_are_within_one_percent_of_the_bound_on_average),
         cmocka_unit_test(ten_thousand_items_are_placed),
     };
