@@ -243,8 +243,7 @@ int cmd_plan(int argc, char **argv) {
     const arg table[] = {
         {"--net", "NAME", "network (resnet32)", ARG_TEXT, &c.net, 0, 0},
         {"--batch", "N", "images an iteration (128)", ARG_COUNT, &c.batch, 1, BATCH_MAX},
-        {"--sub-batch", "N|auto",
-         "compute so many of them at a time (as the policy's subbatch= says, else all): plans the pass that needs most",
+        {"--sub-batch", "N|auto", "compute so many at a time; plans the pass that needs most (policy's subbatch=)",
          ARG_TEXT, &c.sub_batch, 0, 0},
         {"--policy", "P,Q", "policies with their options (naive,liveness,freelunch)", ARG_TEXT, &c.policy_list, 0, 0},
         {"--budget", "SIZE", "plan for it; does it fit?", ARG_SIZE, &c.budget_bytes, 0, 0},

@@ -217,9 +217,7 @@ int cmd_train(int argc, char **argv) {
          &t.data, 0, 0},
         {"--test-data", "SPEC", "what --eval evaluates on (the test set of --data)", ARG_TEXT, &t.test_data, 0, 0},
         {"--batch", "N", "images an iteration (128)", ARG_COUNT, &t.batch, 1, 1 << 20},
-        {"--sub-batch", "N|auto",
-         "compute so many of them at a time, and add up gradients; auto: by --budget (as subbatch= of the policy "
-         "says, else all)",
+        {"--sub-batch", "N|auto", "compute so many at a time, add up gradients; auto: by --budget (policy's subbatch=)",
          ARG_TEXT, &t.sub_batch_text, 0, 0},
         {"--iterations", "N", "train until this many iterations are done (100)", ARG_COUNT, &t.iterations, 1, 1e9},
         {"--epochs", "N", "... or this many passes over the data", ARG_COUNT, &t.epochs, 1, 1e6},
