@@ -19,7 +19,7 @@ typedef struct chain {
 } chain;
 
 static mm_tensor add_map(chain *c, mm_tensor_kind kind, const char *prefix, int i) {
-    char name[16];
+    char name[32];
     mm_tensor t;
     snprintf(name, sizeof name, "%s%d", prefix, i);
     const mm_tensor_desc desc = {.name = name, .kind = kind, .dtype = MM_F32, .rank = 1, .dims = {ELEMS}};
@@ -40,7 +40,7 @@ static void make_graph(chain *c) {
     expect_ok(mm_graph_add_layer(c->graph, "data", MM_LAYER_DATA, &c->data));
     expect_ok(mm_graph_add_step(c->graph, c->data, MM_FORWARD, &(mm_use){c->x[0], MM_WRITE, MM_FORM_VALUE}, 1, 0));
     for (int i = 0; i < LAYERS; i++) {
-        char name[16];
+        char name[32];
         snprintf(name, sizeof name, "layer%d", i);
         expect_ok(mm_graph_add_layer(c->graph, name, i % 2 ? MM_LAYER_RELU : MM_LAYER_CONV, &c->layers[i]));
         const mm_use uses[] = {{c->x[i], MM_READ, MM_FORM_VALUE}, {c->x[i + 1], MM_WRITE, MM_FORM_VALUE}};
