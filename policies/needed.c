@@ -12,6 +12,9 @@
  * 0.8 s, a refusal up to 1.2 s (measured, tools/README.md). DEEPER, the factor of a deeper fetch, is chosen too. */
 enum { LIMITS = 32, LIMITS_LEAST = 8, LARGE_STEPS = 1100, DEEPER = 4 };
 
+/* Shares of the maps that RECOMPUTE_NESTED keeps which are tried for eviction; chosen. */
+enum { SHARES = 3 };
+
 static int limits_of(const mm_graph *graph) {
     int64_t steps = mm_graph_steps(graph),
             limits = steps > LARGE_STEPS ? (int64_t)LIMITS * LARGE_STEPS / steps : LIMITS;
@@ -81,7 +84,7 @@ typedef struct contest {
     mm_limits limits;
     const mm_engine_config *config;
     mm_survey *survey;
-    int eligible, *of_rule; /* number of eligible maps, in all and by rule */
+    int eligible, *of_rule; /* number of eligible maps, in all and by rule; behind these, by nesting and rule */
     bool refused;           /* a candidate needed more buffers than config->k */
     candidate *candidates;  /* those whose bound is within the pinned memory */
     int n, entered;
@@ -174,10 +177,32 @@ static mm_status enter(contest *c, candidate one, int *eligible_out, int *of_rul
     return pass_over_refused(c, status);
 }
 
-/* RECOMPUTE_NESTED: the choices stand for numbers of maps. */
+/* One choice of RECOMPUTE_NESTED, with more and more of the maps that the rules behind it evict; none of them, unless
+ * that was entered before. */
+static mm_status enter_shares(contest *c, const way *w, int nesting) {
+    int *of_rule = c->of_rule + (size_t)(1 + nesting) * (size_t)c->config->n_rules, eligible = 0, ignored;
+    candidate one = {.way = *w, .order = ++c->entered, .selection = {.limit = INT32_MAX, .nesting = nesting}};
+    MM_TRY(enter(c, one, &eligible, of_rule));
+    one.selection.of = eligible;
+    one.selection.of_rule = of_rule;
+    for (int share = w->deeper; share < SHARES && of_rule[0] < eligible; share++) {
+        one.order = ++c->entered;
+        one.selection.limit = of_rule[0] + (int)((int64_t)(eligible - of_rule[0]) * share / SHARES);
+        MM_TRY(enter(c, one, &ignored, NULL));
+    }
+    return MM_OK;
+}
+
+/* RECOMPUTE_NESTED: its choices stand for numbers of maps. Where rules behind it evict the maps that it keeps, ways that
+ * take these by rule have all shares of them; of the other ways only that of `always` is in, with the least memory. */
 static mm_status enter_nestings(contest *c, const way *w) {
+    const int n = mm_survey_nestings(c->survey), step = LIMITS / limits_of(c->graph);
     int ignored;
-    for (int i = 0; i < mm_survey_nestings(c->survey); i++) {
+    if (w->ranked) {
+        for (int i = 0; i < n; i += step) MM_TRY(enter_shares(c, w, i));
+        return MM_OK;
+    }
+    for (int i = 0; i < (c->config->n_rules > 1 ? 1 : n); i++) {
         candidate some = {.way = *w, .order = ++c->entered, .selection = {.limit = INT32_MAX, .nesting = i}};
         MM_TRY(enter(c, some, &ignored, NULL));
     }
@@ -271,7 +296,7 @@ static mm_status find_plan(contest *c, int64_t device_bytes, int64_t pinned_byte
  * if the limit is set to just what it takes. */
 static mm_status hold(contest *c, const mm_limits *limits) {
     c->candidates = malloc((1 + (size_t)WAYS * LIMITS) * sizeof *c->candidates);
-    c->of_rule = calloc((size_t)c->config->n_rules + 1, sizeof *c->of_rule);
+    c->of_rule = calloc((size_t)(1 + LIMITS) * ((size_t)c->config->n_rules + 1), sizeof *c->of_rule);
     if (!c->candidates || !c->of_rule)
         return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(c->graph));
     MM_TRY(mm_survey_create(c->graph, c->facts, &c->limits, c->config, &c->survey));

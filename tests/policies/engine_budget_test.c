@@ -167,6 +167,7 @@ static void the_step_never_takes_longer_with_a_larger_budget(void **state) {
         "recompute:mode=cost,",
         "recompute:mode=sqrt,",
         "recompute:mode=nested,",
+        "recompute-swap:mode=nested,",
     };
     enum { GRAPHS = 65 };
     int refused = 0, acted = 0, slower = 0;
