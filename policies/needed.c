@@ -230,7 +230,7 @@ static mm_status enter_way(contest *c, const way *w) {
  *
  * The fastest candidate that fits. Those that are not placed could not have won, by their bounds; so the result is as
  * if all were placed, whatever the budget. Candidates that may have the lowest peak get a longer search for their
- * places. */
+ * places; those with the fewest live bytes, and those of `always`, an exact one. */
 
 static mm_status find_fastest(contest *c) {
     qsort(c->candidates, (size_t)c->n, sizeof *c->candidates, by_ns);
@@ -248,12 +248,15 @@ static bool least_matters(const contest *c) {
 }
 
 static mm_status find_least(contest *c) {
+    enum { EXACT = 4 }; /* chosen for time */
     if (!least_matters(c)) return MM_OK;
     qsort(c->candidates, (size_t)c->n, sizeof *c->candidates, by_bytes);
     for (int i = 0; i < c->n && c->candidates[i].bytes < c->least.bytes; i++)
         MM_TRY(place_quickly(c, &c->candidates[i]));
-    for (int i = 0; i < c->n && c->candidates[i].bytes + MM_ALIGN <= c->least.bytes; i++)
-        MM_TRY(place(c, &c->candidates[i], MM_LAYOUT_BEST));
+    for (int i = 0; i < c->n && c->candidates[i].bytes + MM_ALIGN <= c->least.bytes; i++) {
+        const bool exact = i < EXACT || c->candidates[i].selection.limit == INT32_MAX; /* the latter for `always` */
+        MM_TRY(place(c, &c->candidates[i], exact ? MM_LAYOUT_EXACT : MM_LAYOUT_BEST));
+    }
     return MM_OK;
 }
 
