@@ -2,10 +2,6 @@
 #include "pipeline/codec/chunk_host.h"
 #include "pipeline/codec/eb_chunk.h"
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
 static int raw(mm_eb_quantiser z, const uint32_t *src, int n, uint32_t *words) {
     for (int i = 0; i < n; i++) words[i] = mm_eb_raw(z, src[i]);
     return n;
@@ -22,9 +18,7 @@ static bool decode_portable(const mm_chunk_params *params, const uint32_t *words
 }
 
 #if defined(__x86_64__)
-#define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,popcnt,lzcnt")))
-#define AVX512_INLINE                                                                                                  \
-    static inline __attribute__((always_inline, target("avx512f,avx512bw,avx512vl,avx512dq,popcnt,lzcnt")))
+#define AVX512_INLINE MM_CHUNK_AVX512 static inline __attribute__((always_inline))
 
 enum { LANES = 16 };
 
@@ -41,8 +35,7 @@ AVX512_INLINE void find(mm_eb_quantiser z, const uint32_t *src, int n, found *f)
     __m512i most = _mm512_setzero_si512(), any = most;
     f->k = 0;
     for (int i = 0; i < n; i += LANES) {
-        const __mmask16 inside = n - i < LANES ? (__mmask16)((1u << (n - i)) - 1) : (__mmask16)0xffff;
-        const __m512i bits = _mm512_maskz_loadu_epi32(inside, src + i);
+        const __m512i bits = _mm512_maskz_loadu_epi32(mm_chunk_lanes(n - i), src + i);
         const __m512 x = _mm512_castsi512_ps(_mm512_and_si512(bits, magnitude));
         const __mmask16 kept = _mm512_cmp_ps_mask(x, bound, _CMP_NLT_UQ);
         const __m512i q = _mm512_cvttps_epi32(_mm512_add_ps(_mm512_mul_ps(x, inverse), half));
@@ -60,7 +53,7 @@ AVX512_INLINE void find(mm_eb_quantiser z, const uint32_t *src, int n, found *f)
     f->too_large = _mm512_reduce_max_epu32(most) > MM_EB_Q_MOST;
 }
 
-AVX512 static int encode_avx512(const mm_chunk_params *params, const float *src, int n, uint32_t *words) {
+MM_CHUNK_AVX512 static int encode_avx512(const mm_chunk_params *params, const float *src, int n, uint32_t *words) {
     const mm_eb_quantiser z = mm_eb_quantiser_of(params->bound);
     found f;
     if (z.bound == 0) return raw(z, (const uint32_t *)src, n, words);
@@ -114,9 +107,10 @@ AVX512_INLINE void read_values(mm_eb_quantiser z, const mm_eb_parts *parts, uint
     }
 }
 
-AVX512 static bool decode_avx512(const mm_chunk_params *params, const uint32_t *words, int count, int n, float *dst) {
+MM_CHUNK_AVX512 static bool decode_avx512(const mm_chunk_params *params, const uint32_t *words, int count, int n,
+                                          float *dst) {
     const mm_eb_quantiser z = mm_eb_quantiser_of(params->bound);
-    uint32_t values[MM_CHUNK_ELEMS + MM_EB_GROUP], *value = values;
+    uint32_t values[MM_CHUNK_ELEMS + MM_EB_GROUP], masks[MM_CHUNK_ELEMS / 32];
     mm_eb_parts parts;
     if (count == 0) {
         memset(dst, 0, (size_t)n * sizeof *dst);
@@ -124,22 +118,11 @@ AVX512 static bool decode_avx512(const mm_chunk_params *params, const uint32_t *
     }
     if (z.bound == 0 || !mm_eb_parts_of(words, count, n, &parts)) return false;
     read_values(z, &parts, values);
-    uint32_t mask = 0;
-    for (int i = 0; i < n; i += LANES) {
-        if (i % 32 == 0) mask = words[0] >> i / 32 & 1 ? *parts.mask++ : 0;
-        const __mmask16 inside = n - i < LANES ? (__mmask16)((1u << (n - i)) - 1) : (__mmask16)0xffff;
-        const __mmask16 kept = (__mmask16)(mask >> i % 32);
-        _mm512_mask_storeu_epi32(dst + i, inside, _mm512_maskz_expandloadu_epi32(kept, value));
-        value += __builtin_popcount(kept);
-    }
+    for (int i = 0; 32 * i < n; i++) masks[i] = words[0] >> i & 1 ? *parts.mask++ : 0;
+    mm_chunk_spread_avx512(values, n, masks, dst);
     return true;
 }
-#define EACH_ISA(direction)                                                                                            \
-    { direction##_avx512, direction##_portable, direction##_portable }
-#else
-#define EACH_ISA(direction)                                                                                            \
-    { direction##_portable }
 #endif
 
-static const mm_chunk_host eb_host = {&mm_eb_kind, EACH_ISA(encode), EACH_ISA(decode)};
+static const mm_chunk_host eb_host = {&mm_eb_kind, MM_CHUNK_ISA_LIST(encode), MM_CHUNK_ISA_LIST(decode)};
 const mm_codec_ops mm_codec_eb_host_ops = MM_CHUNK_HOST_OPS("eb", MM_EB_SUMMARY, &eb_host, .reads_bound = true);

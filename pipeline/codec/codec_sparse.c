@@ -5,10 +5,6 @@
 #include "pipeline/codec/csr_chunk.h"
 #include "pipeline/codec/rle_chunk.h"
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
 enum { MASKS = MM_CHUNK_ELEMS / 32 };
 
 /* ---------------------------------------------------------------- masks */
@@ -29,7 +25,7 @@ static inline void gather_portable(const float *src, int n, const uint32_t masks
             *value++ = ((const uint32_t *)src)[i + __builtin_ctz(mask)];
 }
 
-static inline void spread_portable(const uint32_t *value, int n, const uint32_t masks[MASKS], float *dst) {
+static inline void mm_chunk_spread_portable(const uint32_t *value, int n, const uint32_t masks[MASKS], float *dst) {
     memset(dst, 0, (size_t)n * sizeof *dst);
     for (int i = 0; i < n; i += 32)
         for (uint32_t mask = masks[i / 32]; mask; mask &= mask - 1)
@@ -37,33 +33,22 @@ static inline void spread_portable(const uint32_t *value, int n, const uint32_t 
 }
 
 #if defined(__x86_64__)
-#define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,popcnt")))
-
-AVX512 static inline __mmask16 lanes(int left) { return left < 16 ? (__mmask16)((1u << left) - 1) : (__mmask16)0xffff; }
-
-AVX512 static inline void masks_avx512(const float *src, int n, uint32_t masks[MASKS]) {
+MM_CHUNK_AVX512 static inline void masks_avx512(const float *src, int n, uint32_t masks[MASKS]) {
     for (int i = 0; i < n; i += 32) {
         uint32_t mask = 0;
         for (int half = 0; half < 32 && i + half < n; half += 16) {
-            const __m512i x = _mm512_maskz_loadu_epi32(lanes(n - i - half), src + i + half);
+            const __m512i x = _mm512_maskz_loadu_epi32(mm_chunk_lanes(n - i - half), src + i + half);
             mask |= (uint32_t)_mm512_test_epi32_mask(x, x) << half;
         }
         masks[i / 32] = mask;
     }
 }
 
-AVX512 static inline void gather_avx512(const float *src, int n, const uint32_t masks[MASKS], uint32_t *value) {
+MM_CHUNK_AVX512 static inline void gather_avx512(const float *src, int n, const uint32_t masks[MASKS],
+                                                 uint32_t *value) {
     for (int i = 0; i < n; i += 16) {
         const __mmask16 kept = (__mmask16)(masks[i / 32] >> i % 32);
         _mm512_storeu_si512(value, _mm512_maskz_compress_epi32(kept, _mm512_maskz_loadu_epi32(kept, src + i)));
-        value += __builtin_popcount(kept);
-    }
-}
-
-AVX512 static inline void spread_avx512(const uint32_t *value, int n, const uint32_t masks[MASKS], float *dst) {
-    for (int i = 0; i < n; i += 16) {
-        const __mmask16 kept = (__mmask16)(masks[i / 32] >> i % 32);
-        _mm512_mask_storeu_epi32(dst + i, lanes(n - i), _mm512_maskz_expandloadu_epi32(kept, value));
         value += __builtin_popcount(kept);
     }
 }
@@ -73,11 +58,6 @@ MM_HD int count(const uint32_t masks[MASKS], int n) {
     int kept = 0;
     for (int i = 0; i < n; i += 32) kept += __builtin_popcount(masks[i / 32]);
     return kept;
-}
-
-static int raw(const float *src, int n, uint32_t *words) {
-    memcpy(words, src, (size_t)n * sizeof *words);
-    return n;
 }
 
 /* ---------------------------------------------------------------- rle */
@@ -199,7 +179,7 @@ MM_HD void unpack(int format, const uint32_t *packed, int words, uint32_t *value
         (void)params;                                                                                                  \
         masks_##isa(src, n, masks);                                                                                    \
         const int head = 1 + put_runs(masks, n, words), total = head + count(masks, n);                                \
-        if (total >= n) return raw(src, n, words);                                                                     \
+        if (total >= n) return mm_chunk_raw(src, n, words);                                                            \
         gather_##isa(src, n, masks, words + head);                                                                     \
         return total;                                                                                                  \
     }                                                                                                                  \
@@ -208,7 +188,7 @@ MM_HD void unpack(int format, const uint32_t *packed, int words, uint32_t *value
         uint32_t masks[MASKS];                                                                                         \
         (void)params;                                                                                                  \
         if (!take_runs(words, all, n, masks)) return false;                                                            \
-        spread_##isa(words + 1 + words[0], n, masks, dst);                                                             \
+        mm_chunk_spread_##isa(words + 1 + words[0], n, masks, dst);                                                    \
         return true;                                                                                                   \
     }                                                                                                                  \
     TARGET static int csr_encode_##isa(const mm_chunk_params *params, const float *src, int n, uint32_t *words) {      \
@@ -216,7 +196,7 @@ MM_HD void unpack(int format, const uint32_t *packed, int words, uint32_t *value
         uint32_t masks[MASKS], values[MM_CHUNK_ELEMS + 16];                                                            \
         masks_##isa(src, n, masks);                                                                                    \
         const int kept = count(masks, n), head = MM_CSR_HEAD_WORDS + (kept + 3) / 4, total = mm_csr_words(v, kept);    \
-        if (total >= n) return raw(src, n, words);                                                                     \
+        if (total >= n) return mm_chunk_raw(src, n, words);                                                            \
         put_columns(masks, n, words);                                                                                  \
         gather_##isa(src, n, masks, v.per_word ? values : words + head);                                               \
         if (v.per_word) {                                                                                              \
@@ -232,22 +212,17 @@ MM_HD void unpack(int format, const uint32_t *packed, int words, uint32_t *value
         const int kept = take_columns(v, words, all, n, masks), head = MM_CSR_HEAD_WORDS + (kept + 3) / 4;             \
         if (kept < 0) return false;                                                                                    \
         if (v.per_word) unpack(params->format, words + head, all - head, values);                                      \
-        spread_##isa(v.per_word ? values : words + head, n, masks, dst);                                               \
+        mm_chunk_spread_##isa(v.per_word ? values : words + head, n, masks, dst);                                      \
         return true;                                                                                                   \
     }
 
 DEFINE(portable, )
 #if defined(__x86_64__)
-DEFINE(avx512, AVX512)
-#define EACH_ISA(function)                                                                                             \
-    { function##_avx512, function##_portable, function##_portable }
-#else
-#define EACH_ISA(function)                                                                                             \
-    { function##_portable }
+DEFINE(avx512, MM_CHUNK_AVX512)
 #endif
 
-static const mm_chunk_host rle_host = {&mm_rle_kind, EACH_ISA(rle_encode), EACH_ISA(rle_decode)};
+static const mm_chunk_host rle_host = {&mm_rle_kind, MM_CHUNK_ISA_LIST(rle_encode), MM_CHUNK_ISA_LIST(rle_decode)};
 const mm_codec_ops mm_codec_rle_host_ops = MM_CHUNK_HOST_OPS("rle", MM_RLE_SUMMARY, &rle_host, .lossless = true);
 
-static const mm_chunk_host csr_host = {&mm_csr_kind, EACH_ISA(csr_encode), EACH_ISA(csr_decode)};
+static const mm_chunk_host csr_host = {&mm_csr_kind, MM_CHUNK_ISA_LIST(csr_encode), MM_CHUNK_ISA_LIST(csr_decode)};
 const mm_codec_ops mm_codec_csr_host_ops = MM_CHUNK_HOST_OPS("csr", MM_CSR_SUMMARY, &csr_host, .lossless = true);

@@ -14,6 +14,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "pipeline/codec/float_bits.h"
+
 #ifndef MM_HD
 #define MM_HD static inline __attribute__((always_inline))
 #endif
@@ -46,20 +48,8 @@ MM_HD mm_eb_quantiser mm_eb_quantiser_of(float bound) {
     return z;
 }
 
-MM_HD float mm_eb_float(uint32_t bits) {
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-MM_HD uint32_t mm_eb_bits(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
 /* Whether the float with those bits comes back as 0. */
-MM_HD bool mm_eb_is_below(mm_eb_quantiser z, uint32_t bits) { return mm_eb_float(bits & 0x7fffffff) < z.bound; }
+MM_HD bool mm_eb_is_below(mm_eb_quantiser z, uint32_t bits) { return mm_float_of(bits & 0x7fffffff) < z.bound; }
 
 /* An element of a raw chunk. */
 MM_HD uint32_t mm_eb_raw(mm_eb_quantiser z, uint32_t bits) { return mm_eb_is_below(z, bits) ? 0 : bits; }
@@ -69,14 +59,14 @@ MM_HD bool mm_eb_is_finite(uint32_t bits) { return (bits & 0x7fffffff) < MM_EB_I
 /* q of an element that is not below the bound, at least 1; above MM_EB_Q_MOST (or, of a NaN, anything): the chunk is
  * stored raw. */
 MM_HD uint32_t mm_eb_quantise(mm_eb_quantiser z, uint32_t bits) {
-    const float steps = MM_EB_MUL(mm_eb_float(bits & 0x7fffffff), z.inverse);
+    const float steps = MM_EB_MUL(mm_float_of(bits & 0x7fffffff), z.inverse);
     return steps < 2 * MM_EB_Q_MOST ? (uint32_t)(int32_t)(steps + 0.5f) : 2 * MM_EB_Q_MOST; /* NOLINT: halves go up */
 }
 
 /* The element that u stands for. */
 MM_HD uint32_t mm_eb_value(mm_eb_quantiser z, uint32_t u, bool negatives) {
     const uint32_t q = (negatives ? u >> 1 : u) + 1, sign = negatives ? u << 31 : 0;
-    return mm_eb_bits(MM_EB_MUL((float)(int32_t)q, z.step)) | sign;
+    return mm_float_bits(MM_EB_MUL((float)(int32_t)q, z.step)) | sign;
 }
 
 /* Bits that a number below 2^16 takes; 0 takes none. */

@@ -7,7 +7,7 @@
  *
  * Minimum and scale are IEEE binary16. The minimum is rounded down and the scale up, so the levels reach from the least
  * element or below to the greatest or above, and the mean is right whatever they were rounded to. Finite elements beyond
- * the largest binary16, 65504, count as that. The least scale is 2^-24: a spread below it costs no more than that.
+ * the largest binary16, 65504, count as that, whose nearest levels may be up to a scale above it. The least scale is 2^-24: a spread below it costs no more than that.
  * A group that has an infinity or a NaN gets the scale NaN and levels of zero: all of it reads as NaN.
  * mm_codec_counters.nonfinite_blocks counts these groups.
  *
@@ -25,6 +25,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+
+#include "pipeline/codec/float_bits.h"
 
 #ifndef MM_HD
 #define MM_HD static inline __attribute__((always_inline))
@@ -47,24 +49,12 @@ enum {
     "bits=8 (the default), 4 or 2 an element, and a scale and a minimum for each 256 neighbours, rounded at random "   \
     "without bias; seed=N of that (0); sms=N as zfp has it"
 
-MM_HD uint32_t mm_group_bits(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-MM_HD float mm_group_float(uint32_t bits) {
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 /* A float's place in the order of all floats, from its bits; and its bits from its place. */
 MM_HD int32_t mm_group_place(uint32_t bits) { return (int32_t)(bits ^ (uint32_t)((int32_t)bits >> 31) >> 1); }
 
 /* The nearest binary16 towards zero of a size up to 65504, given as a float's bits. *rest_out: something was cut off. */
 MM_HD uint32_t mm_group_half_cut(uint32_t size, bool *rest_out) {
-    const float units = mm_group_float(size) * 0x1p24f; /* of which denormals are made */
+    const float units = mm_float_of(size) * 0x1p24f; /* of which denormals are made */
     const bool normal = size >= 0x38800000;
     const uint32_t half = normal ? (size - 0x38000000) >> 13 : (uint32_t)units;
     *rest_out = normal ? (size & 0x1fff) != 0 : (float)half != units;
@@ -73,8 +63,8 @@ MM_HD uint32_t mm_group_half_cut(uint32_t size, bool *rest_out) {
 
 MM_HD float mm_group_half_float(uint32_t half) {
     const uint32_t size = half & 0x7fff;
-    const float value = size < 0x400 ? (float)size * 0x1p-24f : mm_group_float((size << 13) + 0x38000000);
-    return mm_group_float(mm_group_bits(value) | (half & 0x8000) << 16);
+    const float value = size < 0x400 ? (float)size * 0x1p-24f : mm_float_of((size << 13) + 0x38000000);
+    return mm_float_of(mm_float_bits(value) | (half & 0x8000) << 16);
 }
 
 /* What elements are coded with. */
@@ -97,8 +87,8 @@ MM_HD mm_group_head mm_group_head_of(int32_t least, int32_t most, uint32_t level
     uint32_t minimum = mm_group_half_cut(low & 0x7fffffff, &rest) | (low >> 31 << 15);
     minimum += rest && low >> 31;
     head.minimum = mm_group_half_float(minimum);
-    const float spread = mm_group_float((uint32_t)mm_group_place((uint32_t)most)) - head.minimum;
-    uint32_t scale = mm_group_half_cut(mm_group_bits(spread / (float)levels) & 0x7fffffff, &rest);
+    const float spread = mm_float_of((uint32_t)mm_group_place((uint32_t)most)) - head.minimum;
+    uint32_t scale = mm_group_half_cut(mm_float_bits(spread / (float)levels) & 0x7fffffff, &rest);
     scale += rest || (spread > 0 && scale == 0);
 
     head.halves = scale | minimum << 16;
@@ -111,7 +101,7 @@ MM_HD mm_group_head mm_group_head_of(int32_t least, int32_t most, uint32_t level
 MM_HD uint32_t mm_group_level(uint32_t bits, mm_group_head head, uint32_t random, uint32_t levels) {
     const float most = (float)(levels << 17);
     /* No sum with a product, which compilers might join and then round once. */
-    float place = (mm_group_float(bits & head.kept) - head.minimum) * head.per;
+    float place = (mm_float_of(bits & head.kept) - head.minimum) * head.per;
     place = place > 0 ? place : 0;
     place = place < most ? place : most;
     /* Below the random number's last bit there is one more, so that what is cut off here is cut off as often as not. */
@@ -121,7 +111,7 @@ MM_HD uint32_t mm_group_level(uint32_t bits, mm_group_head head, uint32_t random
 /* The bits of the float that a level stands for. */
 MM_HD uint32_t mm_group_value(uint32_t level, float minimum, float scale, uint32_t number) {
     /* The product is exact: joined with the sum or not gives the same. */
-    return (mm_group_bits(minimum + (float)(int32_t)level * scale) & number) | (0x7fc00000 & ~number);
+    return (mm_float_bits(minimum + (float)(int32_t)level * scale) & number) | (0x7fc00000 & ~number);
 }
 
 /* A mask for mm_group_value: 0 if the group reads as NaN. */

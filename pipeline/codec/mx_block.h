@@ -28,6 +28,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "pipeline/codec/float_bits.h"
+
 #ifndef MM_HD
 #define MM_HD static inline __attribute__((always_inline))
 #endif
@@ -61,18 +63,6 @@ typedef struct mm_mx_element {
     "OCP Microscaling: fp8 (the default; E4M3), fp6 (E2M3), fp4 (E2M1) or int8, and a scale for each 32 neighbours; "  \
     "sms=N as zfp has it"
 
-MM_HD uint32_t mm_mx_bits(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-MM_HD float mm_mx_float(uint32_t bits) {
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 /* A block's scale, from the largest of its floats' bits without signs. */
 MM_HD uint32_t mm_mx_scale(uint32_t largest, mm_mx_element f) {
     const int scale = (int)(largest >> 23) - f.most;
@@ -81,7 +71,7 @@ MM_HD uint32_t mm_mx_scale(uint32_t largest, mm_mx_element f) {
 }
 
 /* 2^(scale - 127), a denormal for scale 0. Not for MM_MX_SCALE_NAN. */
-MM_HD float mm_mx_power(uint32_t scale) { return mm_mx_float(scale == 0 ? 0x400000 : scale << 23); }
+MM_HD float mm_mx_power(uint32_t scale) { return mm_float_of(scale == 0 ? 0x400000 : scale << 23); }
 
 /* 1 / X; 0 for MM_MX_SCALE_NAN. */
 MM_HD float mm_mx_inverse(uint32_t scale) { return scale == MM_MX_SCALE_NAN ? 0 : mm_mx_power(254 - scale); }
@@ -93,10 +83,10 @@ MM_HD uint32_t mm_mx_encode(uint32_t bits, float inverse, mm_mx_element f) {
     const uint32_t least = (uint32_t)(127 + f.least) << 23;
     /* Adding a power of two whose last bit is the element's last bit rounds to the element. The product with a power of
      * two is exact, except where it is so small that it rounds to zero anyway. */
-    const float size = mm_mx_float(bits & 0x7fffffff) * inverse;
-    const uint32_t exponent = mm_mx_bits(size) & 0x7f800000, at = exponent > least ? exponent : least;
+    const float size = mm_float_of(bits & 0x7fffffff) * inverse;
+    const uint32_t exponent = mm_float_bits(size) & 0x7f800000, at = exponent > least ? exponent : least;
     const uint32_t digit = at + ((uint32_t)dropped << 23);
-    uint32_t code = mm_mx_bits(size + mm_mx_float(digit)) - digit + ((at - least) >> dropped);
+    uint32_t code = mm_float_bits(size + mm_float_of(digit)) - digit + ((at - least) >> dropped);
     code = code < f.top ? code : f.top;
     const uint32_t sign = bits >> 31;
     return f.integer ? (sign ? 0 - code : code) & 0xff : code | sign << (f.bits - 1);
@@ -113,11 +103,11 @@ MM_HD uint32_t mm_mx_decode(uint32_t code, float power, bool is_nan, mm_mx_eleme
         /* A denormal is read with its hidden bit set, and the hidden bit's value is subtracted. */
         const uint32_t hidden = (uint32_t)(127 + f.least) << 23, off = size < 1u << f.mantissa ? hidden : 0;
         const uint32_t digits = (size << (23 - f.mantissa)) + hidden - (off ? 0 : 1u << 23);
-        value = mm_mx_float(mm_mx_bits(mm_mx_float(digits) - mm_mx_float(off)) | sign);
+        value = mm_float_of(mm_float_bits(mm_float_of(digits) - mm_float_of(off)) | sign);
     }
     /* NaN's bits are written out, because devices' NaNs differ. Only E4M3 has codes beyond the largest number's. */
     const uint32_t number = 0 - (uint32_t)(!is_nan & (size <= f.top)), nan = 0x7fc00000;
-    return (mm_mx_bits(value * power) & number) | (nan & ~number);
+    return (mm_float_bits(value * power) & number) | (nan & ~number);
 }
 
 /* Eight elements, one in each byte, to eight times `bits` bits, and back. */

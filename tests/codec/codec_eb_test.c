@@ -20,7 +20,7 @@ static float product(float a, float b) { return (float)((double)a * (double)b); 
 /* ---------------------------------------------------------------- values */
 
 static void check_value(mm_eb_quantiser z, float x) {
-    const uint32_t bits = mm_eb_bits(x);
+    const uint32_t bits = mm_float_bits(x);
     if (mm_eb_is_below(z, bits)) {
         assert_true(fabsf(x) < z.bound);
         return;
@@ -33,10 +33,10 @@ static void check_value(mm_eb_quantiser z, float x) {
     }
     assert_true(q >= 1);
     assert_int_equal(q, (uint32_t)floor((double)(float)((double)product(fabsf(x), z.inverse) + 0.5)));
-    const float back = mm_eb_float(mm_eb_value(z, 2 * (q - 1) + (bits >> 31), true));
+    const float back = mm_float_of(mm_eb_value(z, 2 * (q - 1) + (bits >> 31), true));
     if (!(fabs((double)x - (double)back) <= (double)z.bound))
         fail_msg("bound %a: %a comes back as %a", (double)z.bound, (double)x, (double)back);
-    if (x > 0) assert_true(mm_eb_float(mm_eb_value(z, q - 1, false)) == back);
+    if (x > 0) assert_true(mm_float_of(mm_eb_value(z, q - 1, false)) == back);
 }
 
 /* Bounds of all exponents, and for each the values around every border between two of the quantiser's numbers, where errors are
@@ -55,13 +55,13 @@ static void every_value_is_within_the_bound(void **state) {
         for (int q = 0; q < MM_EB_Q_MOST + 3; q += all ? 1 : 1 + (int)(random_next(&random) % 256)) {
             const float border = (float)(((double)q + 0.5) * (double)z.step);
             for (int ulp = -3; ulp <= 3; ulp++) {
-                check_value(z, mm_eb_float(mm_eb_bits(border) + (uint32_t)ulp));
-                check_value(z, mm_eb_float((mm_eb_bits(border) + (uint32_t)ulp) ^ 0x80000000));
+                check_value(z, mm_float_of(mm_float_bits(border) + (uint32_t)ulp));
+                check_value(z, mm_float_of((mm_float_bits(border) + (uint32_t)ulp) ^ 0x80000000));
             }
         }
         for (int other = 0; other < 255; other++)
-            check_value(z, mm_eb_float((uint32_t)other << 23 | (uint32_t)(random_next(&random) & 0x807fffff)));
-        for (int ulp = -2; ulp <= 2; ulp++) check_value(z, mm_eb_float(mm_eb_bits(bound) + (uint32_t)ulp));
+            check_value(z, mm_float_of((uint32_t)other << 23 | (uint32_t)(random_next(&random) & 0x807fffff)));
+        for (int ulp = -2; ulp <= 2; ulp++) check_value(z, mm_float_of(mm_float_bits(bound) + (uint32_t)ulp));
     }
 }
 
@@ -140,7 +140,7 @@ static void check_chunk(float bound, const float *src, int n) {
         assert_true(mm_eb_decode(z, code, count, n, back));
         for (int i = 0; i < n; i++) {
             if (mm_eb_is_below(z, bits[i])) assert_int_equal(back[i], 0);
-            assert_true(fabs((double)src[i] - (double)mm_eb_float(back[i])) <= (double)bound);
+            assert_true(fabs((double)src[i] - (double)mm_float_of(back[i])) <= (double)bound);
         }
         free(code);
         free(back);
@@ -195,7 +195,7 @@ static void damage_is_refused_or_harmless(void **state) {
         const int n = 16 + (int)(random_next(&random) % (CHUNK - 15));
         uint32_t *bits = words_of(n), *words = words_of(n);
         codec_data_fill(src, n, (codec_family)(round % FAMILIES), (uint64_t)round);
-        for (int i = 0; i < n; i++) bits[i] = random_next(&random) % 3 ? 0 : mm_eb_bits(src[i]);
+        for (int i = 0; i < n; i++) bits[i] = random_next(&random) % 3 ? 0 : mm_float_bits(src[i]);
         int count = mm_eb_encode(z, bits, n, words);
         if (count > 0 && count < n) {
             if (round % 3 == 0) count = 1 + (int)(random_next(&random) % (uint64_t)count);
