@@ -47,8 +47,8 @@ __device__ __forceinline__ int sum_below(int value, int lane) {
     return sum - value;
 }
 
-/* Words of shared memory for a chunk's code, and 32 that eb needs. */
-constexpr int SLOT = MM_CHUNK_ELEMS + WARP;
+/* Words of shared memory for a chunk's code, and those that eb needs beside its own. */
+constexpr int SLOT = MM_CHUNK_ELEMS + 3 * WARP;
 
 /* ---------------------------------------------------------------- chunks of which only non-zeros are kept */
 

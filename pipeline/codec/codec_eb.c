@@ -22,9 +22,10 @@ static bool decode_portable(const mm_chunk_params *params, const uint32_t *words
 
 enum { LANES = 16 };
 
-/* What mm_eb_numbers finds; numbers as if there were negatives, of k elements and zeros for the rest of a group. */
+/* What mm_eb_numbers finds; numbers as if there were negatives, of k elements and then zeros. */
 typedef struct found {
-    uint32_t masks[32], numbers[MM_CHUNK_ELEMS + MM_EB_GROUP + LANES];
+    uint32_t masks[32], numbers[MM_CHUNK_ELEMS + 2 * LANES];
+    uint32_t sum, most; /* of the numbers */
     int k;
     bool negatives, too_large;
 } found;
@@ -32,7 +33,7 @@ typedef struct found {
 AVX512_INLINE void find(mm_eb_quantiser z, const uint32_t *src, int n, found *f) {
     const __m512i one = _mm512_set1_epi32(1), magnitude = _mm512_set1_epi32(0x7fffffff);
     const __m512 bound = _mm512_set1_ps(z.bound), inverse = _mm512_set1_ps(z.inverse), half = _mm512_set1_ps(0.5f);
-    __m512i most = _mm512_setzero_si512(), any = most;
+    __m512i most = _mm512_setzero_si512(), any = most, sum = most;
     f->k = 0;
     for (int i = 0; i < n; i += LANES) {
         const __m512i bits = _mm512_maskz_loadu_epi32(mm_chunk_lanes(n - i), src + i);
@@ -43,14 +44,70 @@ AVX512_INLINE void find(mm_eb_quantiser z, const uint32_t *src, int n, found *f)
         const __m512i number = _mm512_or_si512(twice, _mm512_srli_epi32(bits, 31));
         _mm512_storeu_si512(f->numbers + f->k, _mm512_maskz_compress_epi32(kept, number));
         f->k += __builtin_popcount(kept);
-        most = _mm512_mask_max_epu32(most, kept, most, q); /* what is no int32 is converted to 2^31 */
+        sum = _mm512_mask_add_epi32(sum, kept, sum, number);
+        most = _mm512_mask_max_epu32(most, kept, most, number); /* what is no int32 is converted to 2^31 */
         any = _mm512_mask_or_epi32(any, kept, any, bits);
         uint32_t *mask = &f->masks[i / 32];
         *mask = (i % 32 ? *mask : 0) | (uint32_t)kept << i % 32;
     }
-    memset(f->numbers + f->k, 0, MM_EB_GROUP * sizeof *f->numbers);
+    memset(f->numbers + f->k, 0, 2 * LANES * sizeof *f->numbers);
     f->negatives = _mm512_reduce_or_epi32(any) < 0;
-    f->too_large = _mm512_reduce_max_epu32(most) > MM_EB_Q_MOST;
+    f->sum = (uint32_t)_mm512_reduce_add_epi32(sum);
+    f->most = _mm512_reduce_max_epu32(most);
+    f->too_large = f->most > 2 * MM_EB_Q_MOST - 1;
+}
+
+/* One bit of each of 32 numbers. */
+AVX512_INLINE uint32_t plane_of(const uint32_t *numbers, __m512i bit) {
+    return _mm512_test_epi32_mask(_mm512_loadu_si512(numbers), bit) |
+           (uint32_t)_mm512_test_epi32_mask(_mm512_loadu_si512(numbers + LANES), bit) << LANES;
+}
+
+/* As mm_eb_choose has it. */
+AVX512_INLINE mm_eb_prefix choose(const found *f) {
+    const unsigned shift = !f->negatives;
+    mm_eb_prefix p = {.negatives = f->negatives};
+    p.low = mm_eb_low_least(f->sum >> shift, f->most >> shift, (uint32_t)f->k);
+    for (;; p.low++) {
+        __m512i halves = _mm512_setzero_si512();
+        for (int i = 0; i < f->k; i += LANES) {
+            const __m512i high = _mm512_srli_epi32(_mm512_loadu_si512(f->numbers + i), shift + (unsigned)p.low);
+            halves = _mm512_add_epi32(halves, _mm512_srli_epi32(_mm512_add_epi32(high, _mm512_set1_epi32(1)), 1));
+        }
+        if (_mm512_reduce_add_epi32(halves) <= f->k) break;
+    }
+    p.layers = (int)(f->most >> shift >> p.low);
+    return p;
+}
+
+/* As mm_eb_write_string. Returns where the string ends. */
+AVX512_INLINE uint32_t *write_string(mm_eb_prefix p, found *f, uint32_t *string) {
+    mm_eb_bit_writer out = {string, 0, 0};
+    uint32_t *const numbers = f->numbers;
+    const int shift = !p.negatives;
+    mm_eb_put(&out, mm_eb_prefix_bits(p), MM_EB_PREFIX_BITS);
+    for (int b = 0; b < p.low; b++) {
+        const __m512i bit = _mm512_set1_epi32(1 << (b + shift));
+        for (int i = 0; i < f->k; i += 32) mm_eb_put(&out, plane_of(numbers + i, bit), f->k - i < 32 ? f->k - i : 32);
+    }
+    for (int layer = 1, left = f->k; layer <= p.layers; layer++) {
+        const __m512i least = _mm512_set1_epi32(layer << (p.low + shift));
+        int next = 0;
+        for (int i = 0; i < left; i += 32) { /* what is behind the numbers is 0 */
+            const __m512i number[2] = {_mm512_loadu_si512(numbers + i), _mm512_loadu_si512(numbers + i + LANES)};
+            uint32_t ones = 0;
+            for (int j = 0; j < 2; j++) {
+                const __mmask16 one = _mm512_cmpge_epu32_mask(number[j], least);
+                _mm512_storeu_si512(numbers + next, _mm512_maskz_compress_epi32(one, number[j]));
+                next += __builtin_popcount(one);
+                ones |= (uint32_t)one << LANES * j;
+            }
+            mm_eb_put(&out, ones, left - i < 32 ? left - i : 32);
+        }
+        memset(numbers + next, 0, 2 * LANES * sizeof *numbers);
+        left = next;
+    }
+    return mm_eb_put_rest(&out);
 }
 
 MM_CHUNK_AVX512 static int encode_avx512(const mm_chunk_params *params, const float *src, int n, uint32_t *words) {
@@ -60,7 +117,6 @@ MM_CHUNK_AVX512 static int encode_avx512(const mm_chunk_params *params, const fl
     find(z, (const uint32_t *)src, n, &f);
     if (f.too_large) return raw(z, (const uint32_t *)src, n, words);
     if (f.k == 0) return 0;
-    const int groups = (f.k + MM_EB_GROUP - 1) / MM_EB_GROUP, shift = !f.negatives;
     uint32_t blocks = 0, *next = words + 1;
     for (int i = 0; i < (n + 31) / 32; i++) {
         *next = f.masks[i];
@@ -68,56 +124,95 @@ MM_CHUNK_AVX512 static int encode_avx512(const mm_chunk_params *params, const fl
         blocks |= (uint32_t)(f.masks[i] != 0) << i;
     }
     words[0] = blocks;
-    uint32_t *const nibbles = next, *const planes = next + (groups + 8) / 8;
-    memset(nibbles, 0, (size_t)(planes - nibbles) * sizeof *nibbles);
-    nibbles[0] = f.negatives;
-    next = planes;
-    for (int g = 0; g < groups && next - words < n; g++) {
-        const uint32_t *of = f.numbers + g * MM_EB_GROUP;
-        const __m512i low = _mm512_srli_epi32(_mm512_loadu_si512(of), (unsigned)shift);
-        const __m512i high = _mm512_srli_epi32(_mm512_loadu_si512(of + LANES), (unsigned)shift);
-        const uint32_t all = (uint32_t)_mm512_reduce_or_epi32(_mm512_or_si512(low, high));
-        const int width = all ? 32 - __builtin_clz(all) : 0;
-        nibbles[(g + 1) / 8] |= (uint32_t)width << (g + 1) % 8 * 4;
-        __m512i bit = _mm512_set1_epi32(1);
-        for (int b = 0; b < width; b++, bit = _mm512_slli_epi32(bit, 1))
-            *next++ = _mm512_test_epi32_mask(low, bit) | (uint32_t)_mm512_test_epi32_mask(high, bit) << LANES;
-    }
+    next = write_string(choose(&f), &f, next);
     return next - words < n ? (int)(next - words) : raw(z, (const uint32_t *)src, n, words);
 }
 
-/* The elements of the k values, in order. */
-AVX512_INLINE void read_values(mm_eb_quantiser z, const mm_eb_parts *parts, uint32_t *values) {
-    const uint32_t *plane = parts->planes;
-    const unsigned shift = parts->negatives;
-    const __m512i one = _mm512_set1_epi32(1), sign = _mm512_set1_epi32(parts->negatives ? INT32_MIN : 0);
-    const __m512 step = _mm512_set1_ps(z.step);
-    for (int g = 0; g < parts->groups; g++) {
-        __m512i u[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()}, bit = one;
-        for (int b = mm_eb_group_width(parts->nibbles, g); b > 0; b--, plane++, bit = _mm512_slli_epi32(bit, 1)) {
-            u[0] = _mm512_mask_or_epi32(u[0], (__mmask16)*plane, u[0], bit);
-            u[1] = _mm512_mask_or_epi32(u[1], (__mmask16)(*plane >> LANES), u[1], bit);
+/* As many as a chunk has elements, and what may be read or written behind them. */
+typedef uint32_t padded[MM_CHUNK_ELEMS + 2 * LANES];
+
+/* 32 bits from a position on. */
+AVX512_INLINE uint32_t bits_at(const uint32_t *string, int at) {
+    uint64_t bits;
+    memcpy(&bits, string + at / 32, sizeof bits);
+    return (uint32_t)(bits >> at % 32);
+}
+
+/* How many of `count` bits are set. */
+AVX512_INLINE int ones_of(const uint32_t *string, int at, int count) {
+    int ones = 0;
+    for (; count >= 32; count -= 32, at += 32) ones += __builtin_popcount(bits_at(string, at));
+    return ones + __builtin_popcount(bits_at(string, at) & ((1u << count) - 1));
+}
+
+/* 16 values' ones in a layer and those after it. higher: ones in those after it, of the values that have one here. */
+AVX512_INLINE __m512i ones_from(__mmask16 layer, const uint32_t *higher) {
+    return _mm512_mask_add_epi32(_mm512_setzero_si512(), layer, _mm512_maskz_expandloadu_epi32(layer, higher),
+                                 _mm512_set1_epi32(1));
+}
+
+/* Ones in all layers but the first, of the values that have one there; and zeros. from: where layers 1 to p.layers begin,
+ * and end. Returns one of the two buffers. */
+AVX512_INLINE const uint32_t *read_layers(mm_eb_prefix p, const uint32_t *string, const int *from, padded buffers[2]) {
+    const int last = from[p.layers] - from[p.layers - 1];
+    uint32_t *higher = buffers[0], *here = buffers[1];
+    memset(higher, 0, (size_t)(last + LANES) * sizeof *higher);
+    for (int layer = p.layers - 1; layer > 0; layer--) {
+        const int at = from[layer], values = from[layer + 1] - at;
+        const uint32_t *next = higher;
+        for (int i = 0; i < values; i += LANES) {
+            const __mmask16 ones = (__mmask16)bits_at(string, at + i);
+            _mm512_storeu_si512(here + i, ones_from(ones, next));
+            next += __builtin_popcount(ones);
         }
-        for (int i = 0; i < 2; i++) {
-            const __m512i q = _mm512_add_epi32(_mm512_srli_epi32(u[i], shift), one);
-            const __m512i value = _mm512_castps_si512(_mm512_mul_ps(_mm512_cvtepi32_ps(q), step));
-            const __m512i negative = _mm512_and_si512(_mm512_slli_epi32(u[i], 31), sign);
-            _mm512_storeu_si512(values + g * MM_EB_GROUP + i * LANES, _mm512_or_si512(value, negative));
-        }
+        uint32_t *const other = higher;
+        higher = here;
+        here = other;
     }
+    return higher;
+}
+
+/* The elements of the k values, in order. False: the layers do not end with the string. */
+AVX512_INLINE bool read_values(mm_eb_quantiser z, const mm_eb_parts *parts, uint32_t *values) {
+    const mm_eb_prefix p = parts->prefix;
+    int from[MM_EB_LAYERS_MOST + 2] = {MM_EB_PREFIX_BITS + p.low * parts->k}, left = parts->k;
+    padded string, buffers[2];
+    memcpy(string, parts->string, (size_t)parts->bits / 8);
+    memset(string + parts->bits / 32, 0, 2 * sizeof *string);
+    for (int layer = 0; layer < p.layers; layer++) {
+        from[layer + 1] = from[layer] + left;
+        if (from[layer + 1] > parts->bits) return false;
+        left = ones_of(string, from[layer], left);
+    }
+    if (!mm_eb_ends(parts, from[p.layers])) return false;
+    const uint32_t *higher = p.layers > 0 ? read_layers(p, string, from, buffers) : buffers[0];
+    const unsigned shift = p.negatives;
+    const __m512i one = _mm512_set1_epi32(1), sign = _mm512_set1_epi32(p.negatives ? INT32_MIN : 0);
+    const __m512 step = _mm512_set1_ps(z.step);
+    for (int i = 0; i < parts->k; i += LANES) {
+        const __mmask16 ones = p.layers > 0 ? (__mmask16)bits_at(string, from[0] + i) : 0;
+        __m512i u = _mm512_slli_epi32(ones_from(ones, higher), (unsigned)p.low), bit = one;
+        higher += __builtin_popcount(ones);
+        for (int at = MM_EB_PREFIX_BITS + i; at < from[0]; at += parts->k, bit = _mm512_slli_epi32(bit, 1))
+            u = _mm512_mask_or_epi32(u, (__mmask16)bits_at(string, at), u, bit);
+        const __m512i q = _mm512_add_epi32(_mm512_srli_epi32(u, shift), one);
+        const __m512i value = _mm512_castps_si512(_mm512_mul_ps(_mm512_cvtepi32_ps(q), step));
+        const __m512i negative = _mm512_and_si512(_mm512_slli_epi32(u, 31), sign);
+        _mm512_storeu_si512(values + i, _mm512_or_si512(value, negative));
+    }
+    return true;
 }
 
 MM_CHUNK_AVX512 static bool decode_avx512(const mm_chunk_params *params, const uint32_t *words, int count, int n,
                                           float *dst) {
     const mm_eb_quantiser z = mm_eb_quantiser_of(params->bound);
-    uint32_t values[MM_CHUNK_ELEMS + MM_EB_GROUP], masks[MM_CHUNK_ELEMS / 32];
+    uint32_t values[MM_CHUNK_ELEMS + LANES], masks[MM_CHUNK_ELEMS / 32];
     mm_eb_parts parts;
     if (count == 0) {
         memset(dst, 0, (size_t)n * sizeof *dst);
         return true;
     }
-    if (z.bound == 0 || !mm_eb_parts_of(words, count, n, &parts)) return false;
-    read_values(z, &parts, values);
+    if (z.bound == 0 || !mm_eb_parts_of(words, count, n, &parts) || !read_values(z, &parts, values)) return false;
     for (int i = 0; 32 * i < n; i++) masks[i] = words[0] >> i & 1 ? *parts.mask++ : 0;
     mm_chunk_spread_avx512(values, n, masks, dst);
     return true;

@@ -5,8 +5,8 @@
  * 2^-10, q * s by 2^-10. So |x - x'| <= s * (1/2 + 2^-8) < E. Each operation is rounded once, to nearest: CUDA must not
  * make one of two (MM_EB_MUL).
  *
- * A value has a number u, which planes keep (eb_chunk.h): q - 1 where none of its chunk is negative, else 2 (q - 1) +
- * sign. */
+ * A value has a number u, below 2^15, which codes keep (eb_chunk.h): q - 1 where none of its chunk is negative, else
+ * 2 (q - 1) + sign. */
 #ifndef PIPELINE_CODEC_EB_VALUE_H
 #define PIPELINE_CODEC_EB_VALUE_H
 
@@ -33,7 +33,7 @@
 #define MM_EB_LEAST 1e-30f
 #define MM_EB_MOST  1e30f
 
-enum { MM_EB_Q_MOST = 1 << 14, MM_EB_INFINITY = 0x7f800000, MM_EB_GROUP = 32 };
+enum { MM_EB_Q_MOST = 1 << 14, MM_EB_INFINITY = 0x7f800000 };
 
 typedef struct mm_eb_quantiser {
     float bound, step, inverse; /* bound 0: none, nothing is lost */
@@ -69,11 +69,34 @@ MM_HD uint32_t mm_eb_value(mm_eb_quantiser z, uint32_t u, bool negatives) {
     return mm_float_bits(MM_EB_MUL((float)(int32_t)q, z.step)) | sign;
 }
 
-/* Bits that a number below 2^16 takes; 0 takes none. */
-MM_HD int mm_eb_width(uint32_t number) {
-    int width = 0;
-    for (; number; number >>= 1) width++;
-    return width;
+/* ---------------------------------------------------------------- a chunk's string of bits */
+
+enum { MM_EB_LAYERS_MOST = 31, MM_EB_PREFIX_BITS = 10 };
+
+/* Its first bits. */
+typedef struct mm_eb_prefix {
+    int low, layers; /* 0 to 15, 0 to MM_EB_LAYERS_MOST */
+    bool negatives;
+} mm_eb_prefix;
+
+MM_HD uint32_t mm_eb_prefix_bits(mm_eb_prefix p) {
+    return (uint32_t)p.negatives | (uint32_t)p.low << 1 | (uint32_t)p.layers << 5;
+}
+
+MM_HD mm_eb_prefix mm_eb_prefix_of(uint32_t bits) {
+    const mm_eb_prefix p = {(int)(bits >> 1 & 15), (int)(bits >> 5 & MM_EB_LAYERS_MOST), (bits & 1) != 0};
+    return p;
+}
+
+/* One bit of a string. */
+MM_HD uint32_t mm_eb_bit(const uint32_t *string, int at) { return string[at / 32] >> at % 32 & 1; }
+
+/* A low that is not above the one to take (eb_chunk.h), of numbers whose sum and largest are given. Proof: halves(low) <=
+ * kept means that all u >> low together are at most 2 kept; each is above u / 2^low - 1; so sum / 2^low < 3 kept. */
+MM_HD int mm_eb_low_least(uint32_t sum, uint32_t most, uint32_t kept) {
+    int low = 0;
+    while (sum > 3 * kept << low || most >> low > MM_EB_LAYERS_MOST) low++;
+    return low;
 }
 
 #endif

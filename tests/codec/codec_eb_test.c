@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "pipeline/codec/chunk_host.h"
 #include "pipeline/codec/eb_chunk.h"
 #include "tests/codec/codec_data.h"
 
@@ -89,41 +90,71 @@ static uint32_t *words_of(int n) {
     return words;
 }
 
+/* q of a value that is not below the bound. */
+static float steps_of(float bound, float x) {
+    const float step = product(bound, 1.96875f), inverse = (float)(1.0 / (double)step);
+    return floorf(product(fabsf(x), inverse) + 0.5f);
+}
+
+/* What a value comes back as, whatever codes look like. */
+static float decoded(float bound, float x) {
+    return fabsf(x) < bound ? 0 : copysignf(product(steps_of(bound, x), product(bound, 1.96875f)), x);
+}
+
+typedef struct bits {
+    uint32_t words[2 * CHUNK];
+    int count;
+} bits;
+
+static void append(bits *b, uint32_t bit) {
+    if (bit) b->words[b->count / 32] |= 1u << b->count % 32;
+    b->count++;
+}
+
+/* Bits of planes and layers for a low. */
+static int64_t rice_bits(const uint32_t *u, int kept, int low) {
+    int64_t sum = 0;
+    for (int k = 0; k < kept; k++) sum += low + 1 + (int64_t)(u[k] >> low);
+    return sum;
+}
+
 /* The code by its description; its words, or n. */
 static int reference(float bound, const float *src, int n, uint32_t *words) {
-    const float step = product(bound, 1.96875f), inverse = (float)(1.0 / (double)step);
-    static uint32_t out[64 + 16 * 1024];
-    int kept = 0, at[CHUNK], masks = 0, used;
+    static bits out;
+    static uint32_t u[CHUNK];
+    int kept = 0, at[CHUNK], masks = 0, low = 0;
+    uint32_t most = 0;
     bool negatives = false;
     for (int i = 0; i < n; i++) {
         if (fabsf(src[i]) < bound) continue;
-        if (!isfinite(src[i]) || floorf(product(fabsf(src[i]), inverse) + 0.5f) > 16384) return n;
+        if (!isfinite(src[i]) || steps_of(bound, src[i]) > 16384) return n;
         negatives |= src[i] < 0;
         at[kept++] = i;
     }
     if (kept == 0) return 0;
-    memset(out, 0, sizeof out);
+    memset(&out, 0, sizeof out);
     for (int k = 0; k < kept; k++) {
-        masks += !(out[0] >> at[k] / 32 & 1);
-        out[0] |= 1u << at[k] / 32;
-        out[masks] |= 1u << at[k] % 32;
+        masks += !(out.words[0] >> at[k] / 32 & 1);
+        out.words[0] |= 1u << at[k] / 32;
+        out.words[masks] |= 1u << at[k] % 32;
+        u[k] = (uint32_t)steps_of(bound, src[at[k]]) - 1;
+        if (negatives) u[k] = 2 * u[k] + (src[at[k]] < 0);
+        most = u[k] > most ? u[k] : most;
     }
-    const int groups = (kept + 31) / 32, nibbles = 1 + masks;
-    out[nibbles] = negatives;
-    used = nibbles + (1 + groups + 7) / 8;
-    for (int g = 0, w; g < groups; g++, used += w) {
-        w = 0;
-        for (int k = 32 * g; k < kept && k < 32 * g + 32; k++) {
-            const float x = src[at[k]];
-            uint32_t u = (uint32_t)floorf(product(fabsf(x), inverse) + 0.5f) - 1;
-            if (negatives) u = 2 * u + (x < 0);
-            for (int b = 0; b < 15; b++)
-                if (u >> b & 1) out[used + b] |= 1u << k % 32, w = b + 1 > w ? b + 1 : w;
-        }
-        out[nibbles + (1 + g) / 8] |= (uint32_t)w << (1 + g) % 8 * 4;
-    }
+    /* the first that has few enough layers, and after which the bits would be more */
+    while (most >> low > 31 || rice_bits(u, kept, low + 1) < rice_bits(u, kept, low)) low++;
+    out.count = 32 * (1 + masks);
+    append(&out, negatives);
+    for (int b = 0; b < 4; b++) append(&out, (uint32_t)low >> b & 1);
+    for (int b = 0; b < 5; b++) append(&out, most >> low >> b & 1);
+    for (int b = 0; b < low; b++)
+        for (int k = 0; k < kept; k++) append(&out, u[k] >> b & 1);
+    for (uint32_t layer = 1; layer <= most >> low; layer++)
+        for (int k = 0; k < kept; k++)
+            if (u[k] >> low >= layer - 1) append(&out, u[k] >> low >= layer);
+    const int used = (out.count + 31) / 32;
     if (used >= n) return n;
-    memcpy(words, out, (size_t)used * sizeof *words);
+    memcpy(words, out.words, (size_t)used * sizeof *words);
     return used;
 }
 
@@ -139,7 +170,7 @@ static void check_chunk(float bound, const float *src, int n) {
         memcpy(code, have, (size_t)count * sizeof *code);
         assert_true(mm_eb_decode(z, code, count, n, back));
         for (int i = 0; i < n; i++) {
-            if (mm_eb_is_below(z, bits[i])) assert_int_equal(back[i], 0);
+            assert_int_equal(back[i], mm_eb_bits(decoded(bound, src[i])));
             assert_true(fabs((double)src[i] - (double)mm_float_of(back[i])) <= (double)bound);
         }
         free(code);
@@ -167,30 +198,105 @@ static void chunks_are_what_the_header_says(void **state) {
                 }
 }
 
-static void one_chunk_by_hand(void **state) {
-    (void)state;
-    /* step 63/32: 1 to 1.47 is number 0 of 1, 7.9 is q = 4; zeros of either sign and what is below are dropped */
-    uint32_t bits[70], words[70], back[70];
-    float src[70] = {0};
-    src[3] = 1, src[5] = 7.9f, src[6] = 0.999f, src[7] = -0.0f, src[66] = 1.25f;
-    memcpy(bits, src, sizeof bits);
+/* Encodes what has these values at these places and zeros elsewhere, which gives this code, and decodes it. */
+static void check_by_hand(const float (*at)[2], int values, const uint32_t *code, int count) {
+    enum { N = 70 };
     const mm_eb_quantiser z = mm_eb_quantiser_of(1);
-    const uint32_t code[] = {1 << 0 | 1 << 2, 1 << 3 | 1 << 5, 1 << 2, 0 | 2 << 4, 1 << 1, 1 << 1};
-    assert_int_equal(mm_eb_encode(z, bits, 70, words), 6);
-    assert_memory_equal(words, code, sizeof code);
-    assert_true(mm_eb_decode(z, code, 6, 70, back));
-    memset(src, 0, sizeof src);
-    src[3] = 1.96875f, src[5] = 4 * 1.96875f, src[66] = 1.96875f;
-    assert_memory_equal(back, src, sizeof src);
+    float src[N] = {0}, expected[N] = {0};
+    uint32_t bits[N], words[N], back[N];
+    for (int i = 0; i < values; i++) {
+        src[(int)at[i][0]] = at[i][1];
+        expected[(int)at[i][0]] = decoded(1, at[i][1]);
+    }
+    src[1] = -0.0f, src[2] = 0.999f, src[69] = -0.5f; /* are dropped */
+    memcpy(bits, src, sizeof bits);
+    assert_int_equal(mm_eb_encode(z, bits, N, words), count);
+    assert_memory_equal(words, code, (size_t)count * sizeof *words);
+    assert_true(mm_eb_decode(z, code, count, N, back));
+    assert_memory_equal(back, expected, sizeof expected);
 }
 
-/* A damaged code is refused, or is another code: nothing outside its words and elements is touched. */
+static void chunks_by_hand(void **state) {
+    (void)state;
+    /* steps of 63/32; u = 5 0 9 2 12, the header's example */
+    const float example[][2] = {{3, 11.8f}, {4, 1.25f}, {31, 19.7f}, {64, 5.9f}, {66, 25.6f}};
+    check_by_hand(example, 5,
+                  (const uint32_t[]){1 << 0 | 1 << 2, 1u << 3 | 1u << 4 | 1u << 31, 1 << 0 | 1 << 2,
+                                     0 | 2 << 1 | 3 << 5 | (1 << 10 | 1 << 12) | 1 << 18 |
+                                         (1 << 20 | 1 << 22 | 1 << 24) | (1 << 26 | 1 << 27) | 1 << 29},
+                  4);
+    /* u = 1 0 7: with low = 1, 0 0 3 */
+    const float signs[][2] = {{33, -1.2f}, {34, 1.25f}, {40, -8}};
+    check_by_hand(signs, 3,
+                  (const uint32_t[]){1 << 1, 1 << 1 | 1 << 2 | 1 << 8,
+                                     1 | 1 << 1 | 3 << 5 | (1 << 10 | 1 << 12) | 1 << 15 | 1 << 16 | 1 << 17},
+                  3);
+    /* all are q = 1: no plane, no layer */
+    const float least[][2] = {{68, 1}, {67, 2.9f}};
+    check_by_hand(least, 2, (const uint32_t[]){1 << 2, 1 << 3 | 1 << 4, 0}, 3);
+    /* u = 16383 alone: 1 with low = 13, whose planes are ones, and one layer */
+    const float largest[][2] = {{5, 16384 * 1.96875f}};
+    check_by_hand(largest, 1, (const uint32_t[]){1, 1 << 5, 0 | 13 << 1 | 1 << 5 | 0x3fffu << 10}, 3);
+}
+
+/* A value far from the others makes no more than 31 layers, also where fewer planes would be shorter. */
+static void an_outlier_makes_few_layers(void **state) {
+    (void)state;
+    static float src[CHUNK];
+    static uint32_t bits[CHUNK], words[CHUNK];
+    for (int i = 0; i < CHUNK; i++) src[i] = 1;
+    for (int at = 0; at < CHUNK; at += 341) {
+        src[at] = 16384 * 1.96875f;
+        memcpy(bits, src, sizeof bits);
+        /* 33 words before; 9 planes, a layer of all, and 30 of the outlier */
+        assert_int_equal(mm_eb_encode(mm_eb_quantiser_of(1), bits, CHUNK, words),
+                         33 + (10 + 10 * CHUNK + 30 + 31) / 32);
+        assert_int_equal(words[33] & 0x3ff, 0 | 9 << 1 | 31 << 5);
+        check_chunk(1, src, CHUNK);
+        src[at] = 1;
+    }
+}
+
+/* Words that no encoder makes. */
+static void impossible_codes_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        int count;
+        uint32_t words[4];
+    } cases[] = {
+        {3, {0, 1, 0}},                         /* no block */
+        {3, {1 << 3, 1, 0}},                    /* a block past the end */
+        {3, {1 << 2, 1 << 6, 0}},               /* an element past the end */
+        {2, {1, 1}},                            /* no string */
+        {4, {1, 1, 0, 0}},                      /* a word too many */
+        {3, {1, 0xffffffff, 1 << 1}},           /* a plane past the end */
+        {3, {1, 0xffffffff, 1 << 5}},           /* a layer past the end */
+        {3, {1, 1, 23 << 5 | 0x7fffffu << 10}}, /* one past the end */
+    };
+    const mm_eb_quantiser z = mm_eb_quantiser_of(1);
+    uint32_t back[70];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint32_t *code = words_of(cases[i].count);
+        memcpy(code, cases[i].words, (size_t)cases[i].count * sizeof *code);
+        if (mm_eb_decode(z, code, cases[i].count, 70, back)) fail_msg("case %zu is taken", i);
+        free(code);
+    }
+    assert_true(mm_eb_decode(z, (const uint32_t[]){1, 1, 22 << 5 | 0x3fffffu << 10}, 3, 70, back));
+    assert_int_equal(back[0], mm_eb_bits(23 * 1.96875f));
+}
+
+/* A damaged code is refused, or is another code, the same one for each instruction set: nothing outside its words and
+ * elements is touched. */
 static void damage_is_refused_or_harmless(void **state) {
     (void)state;
     uint64_t random = codec_seed(7);
     static float src[CHUNK];
-    const mm_eb_quantiser z = mm_eb_quantiser_of(0.05f);
+    const mm_chunk_params params = {.bound = 0.05f};
+    const mm_eb_quantiser z = mm_eb_quantiser_of(params.bound);
     int refused = 0;
+    mm_codec *codec;
+    assert_int_equal(mm_codec_create("eb", "host", &codec), MM_OK);
+    const mm_chunk_host *host = codec->ops->own;
     for (int round = 0; round < DAMAGED; round++) {
         const int n = 16 + (int)(random_next(&random) % (CHUNK - 15));
         uint32_t *bits = words_of(n), *words = words_of(n);
@@ -204,19 +310,27 @@ static void damage_is_refused_or_harmless(void **state) {
             for (int i = 0; round % 3 && i < 1 + round % 4; i++)
                 code[random_next(&random) % (uint64_t)(round % 2 && count > 8 ? 8 : count)] ^=
                     1u << random_next(&random) % 32;
-            refused += !mm_eb_decode(z, code, count, n, bits);
+            const bool taken = mm_eb_decode(z, code, count, n, bits);
+            refused += !taken;
+            for (int isa = 0; isa < MM_PACKED_ISAS; isa++) {
+                if (!mm_packed_isa_usable(isa)) continue;
+                assert_int_equal(host->decode[isa](&params, code, count, n, (float *)words), taken);
+                if (taken) assert_memory_equal(words, bits, (size_t)n * sizeof *bits);
+            }
             free(code);
         }
         free(words);
         free(bits);
     }
+    mm_codec_destroy(codec);
     assert_true(refused > DAMAGED / 8);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_value_is_within_the_bound), cmocka_unit_test(what_is_no_bound_loses_nothing),
-        cmocka_unit_test(chunks_are_what_the_header_says), cmocka_unit_test(one_chunk_by_hand),
+        cmocka_unit_test(chunks_are_what_the_header_says), cmocka_unit_test(chunks_by_hand),
+        cmocka_unit_test(an_outlier_makes_few_layers),     cmocka_unit_test(impossible_codes_are_refused),
         cmocka_unit_test(damage_is_refused_or_harmless),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
