@@ -25,7 +25,8 @@ enum { LANES = 16 };
 /* What mm_eb_numbers finds; numbers as if there were negatives, of k elements and then zeros. */
 typedef struct found {
     uint32_t masks[32], numbers[MM_CHUNK_ELEMS + 2 * LANES];
-    uint32_t sum, most; /* of the numbers */
+    __m512i sum; /* in parts */
+    uint32_t most;
     int k;
     bool negatives, too_large;
 } found;
@@ -52,7 +53,7 @@ AVX512_INLINE void find(mm_eb_quantiser z, const uint32_t *src, int n, found *f)
     }
     memset(f->numbers + f->k, 0, 2 * LANES * sizeof *f->numbers);
     f->negatives = _mm512_reduce_or_epi32(any) < 0;
-    f->sum = (uint32_t)_mm512_reduce_add_epi32(sum);
+    f->sum = sum;
     f->most = _mm512_reduce_max_epu32(most);
     f->too_large = f->most > 2 * MM_EB_Q_MOST - 1;
 }
@@ -66,8 +67,9 @@ AVX512_INLINE uint32_t plane_of(const uint32_t *numbers, __m512i bit) {
 /* As mm_eb_choose has it. */
 AVX512_INLINE mm_eb_prefix choose(const found *f) {
     const unsigned shift = !f->negatives;
+    const uint32_t sum = (uint32_t)_mm512_reduce_add_epi32(f->sum); /* below 2^25, since none is too large */
     mm_eb_prefix p = {.negatives = f->negatives};
-    p.low = mm_eb_low_least(f->sum >> shift, f->most >> shift, (uint32_t)f->k);
+    p.low = mm_eb_low_least(sum >> shift, f->most >> shift, (uint32_t)f->k);
     for (;; p.low++) {
         __m512i halves = _mm512_setzero_si512();
         for (int i = 0; i < f->k; i += LANES) {
