@@ -170,7 +170,7 @@ static void check_chunk(float bound, const float *src, int n) {
         memcpy(code, have, (size_t)count * sizeof *code);
         assert_true(mm_eb_decode(z, code, count, n, back));
         for (int i = 0; i < n; i++) {
-            assert_int_equal(back[i], mm_eb_bits(decoded(bound, src[i])));
+            assert_int_equal(back[i], mm_float_bits(decoded(bound, src[i])));
             assert_true(fabs((double)src[i] - (double)mm_float_of(back[i])) <= (double)bound);
         }
         free(code);
@@ -282,7 +282,7 @@ static void impossible_codes_are_refused(void **state) {
         free(code);
     }
     assert_true(mm_eb_decode(z, (const uint32_t[]){1, 1, 22 << 5 | 0x3fffffu << 10}, 3, 70, back));
-    assert_int_equal(back[0], mm_eb_bits(23 * 1.96875f));
+    assert_int_equal(back[0], mm_float_bits(23 * 1.96875f));
 }
 
 /* A damaged code is refused, or is another code, the same one for each instruction set: nothing outside its words and
