@@ -43,11 +43,9 @@ static int spread(int64_t low, int64_t high, int n, int64_t *values) {
 
 /* ---------------------------------------------------------------- sub-batches */
 
-/* Facts are of whole batches, so a policy that chooses keeps them whole for those. */
 mm_status bench_sub_batch(const bench *b, const char *policy, int64_t batch, int64_t *sub_batch_out) {
     const bool whole = b->facts || b->predict;
-    MM_TRY(sub_batch_read(b->sub_batch, policy, batch, sub_batch_out));
-    if (whole && *sub_batch_out == 0 && !b->sub_batch) *sub_batch_out = batch;
+    MM_TRY(sub_batch_read(b->sub_batch, policy, batch, whole || sub_batch_is_measured(b->source), sub_batch_out));
     if (!whole || *sub_batch_out == batch) return MM_OK;
     return mm_fail(MM_ERR_INVALID, "--%s: measures whole batches; it cannot go with %s", b->facts ? "facts" : "predict",
                    b->sub_batch ? "--sub-batch" : policy);

@@ -43,7 +43,7 @@ static mm_status find_sub_batch(const plan_command *c, const char *policy, int64
     const sub_batch_case one = case_of(c, policy);
     mm_status status = sub_batch_find(c->sub_batch, &one, sub_batch_out);
     if (status != MM_ERR_INFEASIBLE) MM_TRY(status);
-    return c->facts ? sub_batch_check_facts("--facts", &c->source, c->batch, *sub_batch_out) : MM_OK;
+    return sub_batch_check_facts("--facts", one.facts, c->batch, *sub_batch_out);
 }
 
 static mm_status plan_one(plan_command *c, const char *policy) {
@@ -163,11 +163,12 @@ static mm_status open_facts(plan_command *c, const char *path) {
 }
 
 static mm_status check_sub_batch(const plan_command *c) {
+    const facts_source *facts = c->facts ? &c->source : NULL;
     int64_t n;
     if (c->sub_batch && c->max_batch) return mm_fail(MM_ERR_INVALID, "--sub-batch and --max-batch: give one of them");
     for (int i = 0; !c->max_batch && i < c->policies.n; i++) {
-        MM_TRY(sub_batch_read(c->sub_batch, c->policies.text[i], c->batch, &n));
-        if (n > 0 && c->facts) MM_TRY(sub_batch_check_facts("--facts", &c->source, c->batch, n));
+        MM_TRY(sub_batch_read(c->sub_batch, c->policies.text[i], c->batch, sub_batch_is_measured(facts), &n));
+        if (n > 0) MM_TRY(sub_batch_check_facts("--facts", facts, c->batch, n));
     }
     return MM_OK;
 }

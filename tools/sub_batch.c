@@ -27,7 +27,10 @@ static mm_status parse(const char *text, int64_t batch, int64_t *sub_batch_out) 
     return MM_OK;
 }
 
-mm_status sub_batch_read(const char *text, const char *policy_spec, int64_t batch, int64_t *sub_batch_out) {
+bool sub_batch_is_measured(const facts_source *facts) { return facts && !facts->is_machine; }
+
+mm_status sub_batch_read(const char *text, const char *policy_spec, int64_t batch, bool measured,
+                         int64_t *sub_batch_out) {
     if (text) return parse(text, batch, sub_batch_out);
     mm_policy policy;
     MM_TRY(mm_policy_parse(policy_spec, &policy));
@@ -36,12 +39,12 @@ mm_status sub_batch_read(const char *text, const char *policy_spec, int64_t batc
     if (n > batch)
         return mm_fail(MM_ERR_INVALID, "policy %s: subbatch=%lld: must be at most the batch, %lld",
                        MM_BRIEF(policy_spec), (long long)n, (long long)batch);
-    *sub_batch_out = n == MM_SUB_BATCH_OFF ? batch : n == MM_SUB_BATCH_AUTO ? 0 : n;
+    *sub_batch_out = n == MM_SUB_BATCH_OFF ? batch : n != MM_SUB_BATCH_AUTO ? n : measured ? batch : 0;
     return MM_OK;
 }
 
 mm_status sub_batch_find(const char *text, const sub_batch_case *c, int64_t *sub_batch_out) {
-    MM_TRY(sub_batch_read(text, c->policy, c->batch, sub_batch_out));
+    MM_TRY(sub_batch_read(text, c->policy, c->batch, sub_batch_is_measured(c->facts), sub_batch_out));
     if (*sub_batch_out > 0) return MM_OK;
     if (c->budget_bytes > 0) return sub_batch_choose(c, sub_batch_out);
     if (text) return mm_fail(MM_ERR_INVALID, "--sub-batch auto: needs a --budget to fit into");
@@ -50,7 +53,10 @@ mm_status sub_batch_find(const char *text, const sub_batch_case *c, int64_t *sub
 }
 
 mm_status sub_batch_check_facts(const char *option, const facts_source *facts, int64_t batch, int64_t sub_batch) {
-    if (facts->is_machine || sub_batch == batch) return MM_OK;
+    if (!sub_batch_is_measured(facts) || sub_batch == batch) return MM_OK;
+    if (facts->batch > 0 && facts->batch != batch)
+        return mm_fail(MM_ERR_INVALID, "%s %s: measured of batch %lld, this is of batch %lld; give facts of that",
+                       option, facts->path, (long long)facts->batch, (long long)batch);
     return mm_fail(MM_ERR_INVALID,
                    "%s %s: measured of whole batches, this computes %lld of %lld images at a time; a machine's rates "
                    "serve that, or keep batches whole: --sub-batch %lld",
@@ -179,7 +185,7 @@ static mm_status choose(const sub_batch_case *c, int64_t *n) {
 mm_status sub_batch_choose(const sub_batch_case *given, int64_t *sub_batch_out) {
     sub_batch_case c = *given;
     struct target untimed = *c.target;
-    if (c.facts && !c.facts->is_machine) c.facts = NULL;
+    if (sub_batch_is_measured(c.facts)) c.facts = NULL;
     mm_status status = nets_backend_open_bound(untimed.backend, &untimed.backend);
     if (status == MM_ERR_UNSUPPORTED) return choose(&c, sub_batch_out);
     MM_TRY(status);

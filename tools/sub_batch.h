@@ -7,9 +7,14 @@
 #include "tools/target.h"
 
 /* Reads how many are asked for: the batch, or a smaller number; 0: as many as the budget bears. text: that of
- * --sub-batch; NULL: not given, so that the policy says it; "": whole batches, as a state says it. MM_ERR_INVALID:
- * neither `auto` nor from 1 to the batch; the message names the option. */
-MM_CHECKED mm_status sub_batch_read(const char *text, const char *policy, int64_t batch, int64_t *sub_batch_out);
+ * --sub-batch; NULL: not given, so that the policy says it; "": whole batches, as a state says it. measured: times are
+ * of whole batches, so that a policy that chooses keeps them whole. MM_ERR_INVALID: neither `auto` nor from 1 to the
+ * batch; the message names the option. */
+MM_CHECKED mm_status sub_batch_read(const char *text, const char *policy, int64_t batch, bool measured,
+                                    int64_t *sub_batch_out);
+
+/* Whether facts were measured, so of whole batches; not so a machine's rates. NULL: there are none. */
+bool sub_batch_is_measured(const facts_source *facts);
 
 /* A run that a sub-batch is chosen for. */
 typedef struct sub_batch_case {
@@ -18,7 +23,7 @@ typedef struct sub_batch_case {
     const target *target;
     const char *policy;
     int64_t budget_bytes, pinned_bytes; /* budget 0: what the policy needs */
-    const facts_source *facts;          /* NULL: none; those of a machine alone have a part in it */
+    const facts_source *facts;          /* NULL: none; of measured ones: a policy that chooses keeps batches whole */
 } sub_batch_case;
 
 /* The same, and chooses it for the budget where that is asked for; without a budget, a policy that asks gets whole
@@ -31,7 +36,8 @@ MM_CHECKED mm_status sub_batch_find(const char *text, const sub_batch_case *c, i
  * MM_ERR_INFEASIBLE: they do not even for one image: *sub_batch_out is 1, and the message has what they need then. */
 MM_CHECKED mm_status sub_batch_choose(const sub_batch_case *c, int64_t *sub_batch_out);
 
-/* MM_ERR_INVALID: the facts are measured, so of whole batches, and the run is in sub-batches. option: what gave them. */
+/* MM_ERR_INVALID: the facts are measured, so of whole batches, and the run is in sub-batches. option: what gave them.
+ * Whole batches of another size pass: mm_facts_apply refuses those. */
 MM_CHECKED mm_status sub_batch_check_facts(const char *option, const facts_source *facts, int64_t batch,
                                            int64_t sub_batch);
 

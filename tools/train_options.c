@@ -146,7 +146,8 @@ void train_sub_batch_case(const train *t, sub_batch_case *c) {
                           .target = &t->target,
                           .policy = t->policy,
                           .budget_bytes = t->budget_bytes,
-                          .pinned_bytes = pinned_limit(t->pinned_bytes, requirement_pinned_most())};
+                          .pinned_bytes = pinned_limit(t->pinned_bytes, requirement_pinned_most()),
+                          .facts = t->facts ? &t->source : NULL};
 }
 
 static mm_status read_sub_batch(train *t) {
@@ -157,7 +158,7 @@ static mm_status read_sub_batch(train *t) {
         return requirement_advise(t->network, requirement_last(t->batch, 1), &t->target, c.budget_bytes, c.pinned_bytes,
                                   NULL);
     MM_TRY(train_read_of_state(t, t->sub_batch_text ? "--sub-batch" : "--policy", status));
-    if (t->facts) MM_TRY(sub_batch_check_facts("--facts", &t->source, t->batch, t->sub_batch));
+    MM_TRY(sub_batch_check_facts("--facts", c.facts, t->batch, t->sub_batch));
     if (t->sub_batch == t->batch) return MM_OK;
     tell_of_sub_batch(t);
     snprintf(t->sub_batch_number, sizeof t->sub_batch_number, "%lld", (long long)t->sub_batch);

@@ -137,6 +137,22 @@ sub_batches_that_cannot_be_are_refused_before_anything_runs_() {
     refused 2 "--facts facts: measured of whole batches" train --facts facts --net tiny --batch 8 --sub-batch 4
 }
 
+# A machine's rates serve sub-batches; facts of one batch do not.
+measured_facts_keep_a_policy_that_chooses_to_whole_batches_() {
+    local run=(--net tiny --policy modnn --budget 400KB --facts facts --threads 1 --json rows)
+    expect 0 bench --net tiny --batch 4 --iterations 2 --policies modnn --facts facts --threads 1 --quiet
+    expect 0 plan "${run[@]}" --batch 4
+    [[ $(value rows sub_batch) == 4 ]] || fail "mm plan: $(value rows sub_batch) images at a time"
+    expect 0 train "${run[@]}" --batch 4 --iterations 1 --quiet
+    [[ $(value rows sub_batch) == 4 ]] || fail "mm train: $(value rows sub_batch) images at a time"
+    expect 0 bench --simulate facts --policies modnn --budgets 400KB,sweep:2 --threads 1 --json rows --quiet
+    [[ $(rows_with rows status ok) == 3 && $(rows_with rows sub_batch 4) == 3 ]] || fail "not three rows of batch 4"
+    refused 1 "facts is for another graph" plan "${run[@]}" --batch 8
+    refused 2 "facts: measured of batch 4, this is of batch 8" plan "${run[@]}" --batch 8 --sub-batch 4
+    expect 0 plan --net tiny --policy modnn --budget 400KB --facts "$machine" --batch 4 --json rows
+    (($(value rows sub_batch) < 4)) || fail "by a machine's rates the batch is whole"
+}
+
 all_policies_are_those_listed_but_for_rules_() {
     expect 0 "${simulate[@]}" --policies all --json rows
     local line listed=()
