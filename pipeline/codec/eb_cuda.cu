@@ -142,6 +142,7 @@ struct eb {
                 const bool one = number >> prefix.low >= layer;
                 const uint32_t ones = __ballot_sync(ALL, one);
                 out.put(ones, min(left - i, WARP), lane);
+                __syncwarp(); /* all have read theirs */
                 if (one) numbers[next + __popc(ones & below(lane))] = (uint16_t)number;
                 next += __popc(ones);
             }
