@@ -84,6 +84,10 @@ MM_CHECKED mm_status bench_predict(bench *b, const nets_net *net, int64_t batch)
 /* Encoded bytes per second of the first codec that the policies name. */
 MM_CHECKED mm_status bench_codec_speed(const bench *b, int64_t *bytes_per_s_out);
 
+/* simulated_policy of what bench_subject has made ready, by the source's times if there is one. */
+MM_CHECKED mm_status bench_plan(const bench *b, const char *policy, int64_t budget_bytes, int64_t pinned_bytes,
+                                simulated_run *run_out);
+
 /* Simulates the row's run, and sets its figures. policy: its index in the list. */
 MM_CHECKED mm_status bench_simulate(bench *b, int policy, row *r);
 

@@ -9,10 +9,16 @@ static mm_status fill_times(const void *source, const mm_graph *graph, mm_facts 
     return facts_source_fill(source, graph, facts);
 }
 
+mm_status bench_plan(const bench *b, const char *policy, int64_t budget_bytes, int64_t pinned_bytes,
+                     simulated_run *run_out) {
+    const time_source times = {.fill = fill_times, .ctx = b->source, .planned_with = true};
+    return simulated_policy(&b->subject, policy, budget_bytes, pinned_bytes, b->source ? &times : NULL, run_out);
+}
+
 static mm_status does_not_fit(const bench *b, const row *r, const simulated_run *run) {
     if (r->asked_bytes > 0 && run->peak_bytes > r->asked_bytes) {
-        simulated_run more; /* as if nothing limited pinned memory */
-        MM_TRY(simulated_policy(&b->subject, r->policy, 0, PINNED_OPEN, NULL, &more));
+        simulated_run more = {0}; /* as if nothing limited pinned memory, where something does */
+        if (b->pinned_bytes != PINNED_OPEN) MM_TRY(bench_plan(b, r->policy, 0, PINNED_OPEN, &more));
         const requirement_free free = {more.peak_bytes, more.pinned_bytes};
         return requirement_refuse(r->minimum_bytes, run->holder, b->pinned_bytes, &free);
     }
@@ -22,17 +28,16 @@ static mm_status does_not_fit(const bench *b, const row *r, const simulated_run 
 
 mm_status bench_simulate(bench *b, int policy, row *r) {
     simulated_run run;
-    time_source times = {.fill = fill_times, .ctx = b->source, .planned_with = true};
     r->simulated = true;
     MM_TRY(sub_batch_check_facts("--simulate", b->source, r->batch, r->sub_batch));
     MM_TRY(bench_subject(b, r->sub_batch));
     if (b->least[policy].sub_batch != r->sub_batch) {
-        MM_TRY(simulated_policy(&b->subject, r->policy, 0, b->pinned_bytes, &times, &run));
+        MM_TRY(bench_plan(b, r->policy, 0, b->pinned_bytes, &run));
         b->least[policy].sub_batch = r->sub_batch;
         b->least[policy].bytes = run.peak_bytes;
     }
     r->minimum_bytes = b->least[policy].bytes;
-    MM_TRY(simulated_policy(&b->subject, r->policy, r->asked_bytes, b->pinned_bytes, &times, &run));
+    MM_TRY(bench_plan(b, r->policy, r->asked_bytes, b->pinned_bytes, &run));
     r->budget_bytes = r->asked_bytes > 0 ? r->asked_bytes : run.peak_bytes;
     if (!run.fits) return does_not_fit(b, r, &run);
     if (run.untimed[0])

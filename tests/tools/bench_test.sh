@@ -147,6 +147,9 @@ measured_facts_keep_a_policy_that_chooses_to_whole_batches_() {
     [[ $(value rows sub_batch) == 4 ]] || fail "mm train: $(value rows sub_batch) images at a time"
     expect 0 bench --simulate facts --policies modnn --budgets 400KB,sweep:2 --threads 1 --json rows --quiet
     [[ $(rows_with rows status ok) == 3 && $(rows_with rows sub_batch 4) == 3 ]] || fail "not three rows of batch 4"
+    expect 1 bench --simulate facts --policies modnn --sub-batch auto --budgets sweep:2 --threads 1 --json rows --quiet
+    [[ $(values rows status) == *"measured of whole batches"*$'\n'ok ]] ||
+        fail "one that is asked for: $(values rows status)"
     refused 1 "facts is for another graph" plan "${run[@]}" --batch 8
     refused 2 "facts: measured of batch 4, this is of batch 8" plan "${run[@]}" --batch 8 --sub-batch 4
     expect 0 plan --net tiny --policy modnn --budget 400KB --facts "$machine" --batch 4 --json rows
@@ -241,6 +244,21 @@ a_policy_that_does_not_fit_is_a_row_that_says_why_() {
     says out "of pinned host"
     expect 0 "${simulate[@]}" --policies swap --budgets 1MiB --pinned 1KiB
     says out "infeasible: with 1024 bytes (1KiB) of"
+}
+
+# The k40's convolutions take workspaces, which count in whatever a row says and in each budget that it is given.
+needs_are_those_with_the_workspaces_of_the_machine_() {
+    local any=(bench --simulate "$(dirname "$machine")/k40.json" --net tiny --batch 32 --quiet --json rows) least
+    expect 0 "${any[@]}" --budgets own --policies liveness
+    least=$(value rows minimum_bytes)
+    expect 0 "${any[@]}" --budgets 1MiB --policies liveness
+    [[ $(value rows status) == "infeasible: needs at least $least bytes ("* ]] || fail "$(value rows status)"
+    expect 0 "${any[@]}" --budgets 1MiB --policies liveness --pinned 1KiB
+    [[ $(value rows status) == "infeasible: needs at least $least bytes ("* ]] || fail "$(value rows status)"
+    expect 0 "${any[@]}" --budgets plans --policies liveness,modnn:subbatch=off
+    [[ $(rows_with rows status ok) == 3 && $(values rows budget_bytes | head -1) == "$least" ]] || fail "plans: $(<out)"
+    expect 0 "${any[@]}" --budgets sweep:2 --policies liveness,vdnn-all:subbatch=off
+    [[ $(rows_with rows status ok) == 3 && $(values rows budget_bytes | tail -1) == "$least" ]] || fail "sweep: $(<out)"
 }
 
 facts_are_of_their_own_network_and_batch_() {
