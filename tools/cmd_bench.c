@@ -159,6 +159,9 @@ static mm_status run_collecting(bench *b, const nets_net *net, int64_t batch) {
     b->collector = &c;
     mm_status status = b->source ? facts_source_fill(b->source, c.lowered->graph, c.facts) : MM_OK;
     if (status == MM_OK) status = run_cells(b, net, batch);
+    if (status == MM_OK && !b->source && !*b->interrupted && c.steps_from == COLLECT_NONE)
+        status =
+            mm_fail(MM_ERR_INFEASIBLE, "--facts %s: no run was measured; give --budgets that a policy fits", b->facts);
     if (status == MM_OK && !b->source) status = bench_calibrate_variants(b, net, batch, &c);
     bool saved = !*b->interrupted;
     if (status == MM_OK && saved && !b->source) status = collector_measure_link(&c, &b->target);

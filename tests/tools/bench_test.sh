@@ -275,6 +275,19 @@ facts_are_of_their_own_network_and_batch_() {
     says err "eight has no times of "
 }
 
+facts_are_not_written_where_nothing_was_measured_() {
+    local few=("${measure[@]}" --policies "liveness,swap" --facts facts --budgets)
+    expect 1 "${few[@]}" 1KiB
+    says out "infeasible: "
+    says err "--facts facts: no run was measured"
+    [[ ! -e facts ]] || fail "facts were written"
+    echo kept >facts
+    expect 1 "${few[@]}" 1KiB,2KiB
+    [[ $(<facts) == kept ]] || fail "facts were written over"
+    expect 0 "${few[@]}" 1KiB,own
+    expect 0 bench --simulate facts --policies liveness --quiet
+}
+
 facts_are_of_their_own_optimizer_() {
     expect 0 bench --net tiny --batch 8 --iterations 3 --policies liveness --optimizer adamw --facts adamw --quiet
     expect 0 plan --net tiny --batch 8 --policy liveness --optimizer adamw --facts adamw
