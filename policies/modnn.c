@@ -227,6 +227,32 @@ static mm_status choose(const mm_graph *graph, const mm_facts *facts, const mm_l
     return MM_OK;
 }
 
+/* Where the plans need more pinned memory than there is: the lowest one that needs no more. The more device memory,
+ * the less leaves, hence bisection between the least that a plan takes and what `best`, the plan that keeps all maps,
+ * takes. It does not depend on limits->device_bytes: what is the minimum fits in every larger budget, too. The more
+ * steps, the fewer plans. */
+static mm_status find_within_pinned(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                                    mm_algorithms algorithms, int64_t least_bytes, mm_plan **best) {
+    enum { PLANS = 12, FEWEST = 3, PLAN_STEPS = 24000 }; /* chosen */
+    const int affordable = PLAN_STEPS / (mm_graph_steps(graph) + 1);
+    const int n = affordable < FEWEST ? FEWEST : affordable < PLANS ? affordable : PLANS;
+    const modnn_way way = {0};
+    int64_t low = least_bytes - MM_ALIGN, high = (*best)->peak_bytes, at = least_bytes;
+    for (int i = 0; i <= n && at > low && at < high; i++) {
+        mm_plan *plan;
+        mm_limits other = *limits;
+        other.device_bytes = at;
+        MM_TRY(plan_offloading(graph, facts, &other, algorithms, way, (*best)->external_bytes, &plan));
+        const bool within = plan->pinned_bytes <= limits->pinned_bytes;
+        const bool better = within && plan->peak_bytes < (*best)->peak_bytes;
+        mm_plan_destroy(better ? *best : plan);
+        if (better) *best = plan;
+        *(within ? &high : &low) = at;
+        at = low + (high - low) / 2 / MM_ALIGN * MM_ALIGN;
+    }
+    return MM_OK;
+}
+
 static mm_status lacks(const char *what) {
     return mm_fail(MM_ERR_INVALID,
                    "the facts have no %s, by which it plans: 'mm bench --facts' measures it; without any "
@@ -251,14 +277,20 @@ static mm_status plan_timed(const mm_graph *graph, const mm_facts *facts, const 
                             const mm_engine_config *config, mm_plan **plan_out) {
     work w;
     mm_plan *plan;
-    MM_TRY(work_init(graph, facts, limits, config->algorithms, &w));
+    const mm_algorithms algorithms = config->algorithms;
+    MM_TRY(work_init(graph, facts, limits, algorithms, &w));
     mm_status status = keep_all(&w.m, limits, &plan);
+    const int64_t least_bytes = w.least_bytes;
     work_fini(&w);
     if (status != MM_OK) return status;
     if (config->own[OFFLOAD] && !fits(plan, limits)) status = check_times(graph, facts);
-    const bool best = config->algorithms == MM_ALGORITHMS_GAIN ? keeps_fastest(plan, limits) : fits(plan, limits);
-    if (status == MM_OK && config->own[OFFLOAD] && !best)
-        status = choose(graph, facts, limits, config->algorithms, &plan);
+    const bool best = algorithms == MM_ALGORITHMS_GAIN ? keeps_fastest(plan, limits) : fits(plan, limits);
+    if (status == MM_OK && config->own[OFFLOAD] && !best) {
+        status = choose(graph, facts, limits, algorithms, &plan);
+        const int64_t around = mm_align(limits->base_bytes) + plan->external_bytes;
+        if (status == MM_OK && !fits(plan, limits) && plan->pinned_bytes == 0 && limits->pinned_bytes > 0)
+            status = find_within_pinned(graph, facts, limits, algorithms, around + least_bytes, &plan);
+    }
     if (status == MM_OK)
         *plan_out = plan;
     else

@@ -265,6 +265,34 @@ static void without_pinned_memory_all_is_kept(void **state) {
     mm_graph_destroy(graph);
 }
 
+/* In 8 units a and b leave; pinned memory has room for one of them. */
+static void in_little_pinned_memory_the_lowest_plan_lets_less_leave(void **state) {
+    (void)state;
+    terse_graph g;
+    mm_plan *plan;
+    terse_init(&g, "two");
+    maps(&g, "a3 b3 p8");
+    forward(&g, "A", "=a");
+    forward(&g, "U", "a");
+    forward(&g, "B", "=b");
+    forward(&g, "V", "b");
+    forward(&g, "P", "=p");
+    forward(&g, "O", "p");
+    forward(&g, "S", "a b");
+    mm_graph *graph = terse_freeze(&g);
+    mm_facts *facts = by_hand(graph, NULL);
+    for (int units = 0; units <= 11; units++) {
+        const int64_t base = mm_plan_base(graph), pinned = 5 * UNIT;
+        const mm_status status = plan_in(graph, facts, "modnn", base + units * UNIT, pinned, &plan);
+        assert_int_equal(status, units < 11 ? MM_ERR_INFEASIBLE : MM_OK);
+        assert_int_equal(plan->peak_bytes, base + 11 * UNIT);
+        assert_int_equal(plan->pinned_bytes, 3 * UNIT);
+        mm_plan_destroy(plan);
+    }
+    mm_facts_destroy(facts);
+    mm_graph_destroy(graph);
+}
+
 /* ---------------------------------------------------------------- random graphs */
 
 static int64_t step_ns(const mm_plan *plan, const mm_facts *facts) {
@@ -297,7 +325,23 @@ static void assert_no_second_copy_out(const mm_plan *plan) {
 
 typedef struct tally {
     int moved, defragmented, slowed; /* plans that copy maps, that defragment, with other than the first variants */
+    int squeezed;                    /* minima in half of the pinned memory for which maps leave */
 } tally;
+
+/* In half of the pinned memory that the minimum takes, there is a minimum, and all budgets above it will do. */
+static void try_pinned(const mm_graph *graph, const mm_facts *facts, const char *spec, int64_t pinned, int64_t kept,
+                       tally *sum) {
+    mm_plan *least, *plan;
+    (void)plan_in(graph, facts, spec, 0, pinned, &least);
+    assert_true(least->pinned_bytes <= pinned && least->peak_bytes <= kept);
+    for (int i = 0; i < 2; i++) {
+        const int64_t budget = least->peak_bytes + (kept - least->peak_bytes) * i / 2;
+        if (plan_in(graph, facts, spec, budget, pinned, &plan) != MM_OK) fail_msg("%s: %s", spec, mm_last_error());
+        mm_plan_destroy(plan);
+    }
+    sum->squeezed += least->pinned_bytes > 0;
+    mm_plan_destroy(least);
+}
 
 static void try_budgets(const mm_graph *graph, const mm_facts *facts, const char *spec, tally *sum) {
     enum { BUDGETS = 8 };
@@ -325,6 +369,7 @@ static void try_budgets(const mm_graph *graph, const mm_facts *facts, const char
         mm_plan_destroy(plan);
         mm_plan_destroy(again);
     }
+    try_pinned(graph, facts, spec, least->pinned_bytes / 2, high, sum);
     mm_plan_destroy(least);
     mm_plan_destroy(kept);
 }
@@ -359,7 +404,7 @@ static void plans_fit_from_their_minimum_to_what_keeping_all_takes(void **state)
         mm_facts_destroy(facts);
         mm_graph_destroy(graph);
     }
-    assert_true(sum.moved > 4 * GRAPHS && sum.defragmented > GRAPHS && sum.slowed > GRAPHS);
+    assert_true(sum.moved > 4 * GRAPHS && sum.defragmented > GRAPHS && sum.slowed > GRAPHS && sum.squeezed > 0);
 }
 
 int main(void) {
@@ -372,6 +417,7 @@ int main(void) {
         cmocka_unit_test(an_algorithm_is_chosen_by_its_gain),
         cmocka_unit_test(facts_without_a_time_that_is_needed_are_refused_naming_it),
         cmocka_unit_test(without_pinned_memory_all_is_kept),
+        cmocka_unit_test(in_little_pinned_memory_the_lowest_plan_lets_less_leave),
         cmocka_unit_test(plans_fit_from_their_minimum_to_what_keeping_all_takes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -171,6 +171,10 @@ pinned_memory_can_be_limited_() {
     expect 0 plan --net resnet8 --policy swap --budget 20MiB --max-batch --pinned 1MiB --json less.json
     (($(value less.json batch) < $(value more.json batch) && $(value less.json pinned_bytes) <= 1 << 20)) ||
         fail "$(<less.json)"
+    # The least plan would need 184 MiB of it, the one in the budget needs 8.
+    expect 0 plan --net resnet20 --batch 128 --policy modnn:subbatch=off --budget 200MB --pinned 50MB --json row.json
+    (($(value row.json minimum_bytes) <= 200000000 && $(value row.json pinned_bytes) <= 50000000)) ||
+        fail "$(<row.json)"
 }
 
 a_policy_of_any_length_is_planned_and_named_in_full_() {
