@@ -253,6 +253,15 @@ static mm_status find_within_pinned(const mm_graph *graph, const mm_facts *facts
     return MM_OK;
 }
 
+/* No plan fits: the best of those that need no more than the lowest, as in a budget of just that. What is told of the
+ * minimum is then what runs in it. */
+static mm_status choose_within(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                               mm_algorithms algorithms, mm_plan **best) {
+    mm_limits own = *limits;
+    own.device_bytes = (*best)->peak_bytes;
+    return fits(*best, &own) ? choose(graph, facts, &own, algorithms, best) : MM_OK;
+}
+
 static mm_status lacks(const char *what) {
     return mm_fail(MM_ERR_INVALID,
                    "the facts have no %s, by which it plans: 'mm bench --facts' measures it; without any "
@@ -290,6 +299,7 @@ static mm_status plan_timed(const mm_graph *graph, const mm_facts *facts, const 
         const int64_t around = mm_align(limits->base_bytes) + plan->external_bytes;
         if (status == MM_OK && !fits(plan, limits) && plan->pinned_bytes == 0 && limits->pinned_bytes > 0)
             status = find_within_pinned(graph, facts, limits, algorithms, around + least_bytes, &plan);
+        if (status == MM_OK && !fits(plan, limits)) status = choose_within(graph, facts, limits, algorithms, &plan);
     }
     if (status == MM_OK)
         *plan_out = plan;
