@@ -84,7 +84,7 @@ static bool has_choice(const modnn *m) {
 /* Makes the plan that keeps all maps fit by algorithms with less workspace, if these suffice; else the smallest. */
 static mm_status trim(const modnn *m, const mm_limits *limits, int64_t *room, mm_plan **kept) {
     enum { TRIES = 4 }; /* chosen: a placement seldom exceeds by much what is alive at once */
-    if (!has_choice(m)) return MM_OK;
+    if ((*kept)->peak_bytes <= limits->device_bytes || !has_choice(m)) return MM_OK;
     for (int i = find_room(m, *kept, limits, room) ? 0 : TRIES;
          i <= TRIES && (*kept)->peak_bytes > limits->device_bytes; i++) {
         mm_plan *plan;
@@ -292,10 +292,10 @@ static mm_status plan_timed(const mm_graph *graph, const mm_facts *facts, const 
     const int64_t least_bytes = w.least_bytes;
     work_fini(&w);
     if (status != MM_OK) return status;
-    if (config->own[OFFLOAD] && !fits(plan, limits)) status = check_times(graph, facts);
     const bool best = algorithms == MM_ALGORITHMS_GAIN ? keeps_fastest(plan, limits) : fits(plan, limits);
-    if (status == MM_OK && config->own[OFFLOAD] && !best) {
-        status = choose(graph, facts, limits, algorithms, &plan);
+    if (config->own[OFFLOAD] && !best) {
+        status = check_times(graph, facts);
+        if (status == MM_OK) status = choose(graph, facts, limits, algorithms, &plan);
         const int64_t around = mm_align(limits->base_bytes) + plan->external_bytes;
         if (status == MM_OK && !fits(plan, limits) && plan->pinned_bytes == 0 && limits->pinned_bytes > 0)
             status = find_within_pinned(graph, facts, limits, algorithms, around + least_bytes, &plan);

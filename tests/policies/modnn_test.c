@@ -174,12 +174,9 @@ static void a_map_is_fetched_when_waiting_would_be_late_and_not_before(void **st
     assert_tells(graph, by_hand(graph, units), "modnn", 8, 0, "X >x Y P O I1 <x I2 I3 I4 S");
 }
 
-/* A step that takes 2 units of time with 4 units of workspace, beside x of 8 units that no step near it uses. Without
- * workspace it takes `slow` units. x has left 7 units after the step could begin. */
-static void assert_gains(int slow, int units, const char *spec, int variant, const char *expected) {
+/* A step C with 4 units of workspace, or none, beside x of 8 units that no step near it uses. */
+static mm_graph *two_variants(void) {
     terse_graph g;
-    char text[256];
-    mm_plan *plan;
     terse_init(&g, "gain");
     maps(&g, "x8 y2");
     forward(&g, "X", "=x");
@@ -189,7 +186,14 @@ static void assert_gains(int slow, int units, const char *spec, int variant, con
     assert_int_equal(mm_graph_allow_workspace(g.graph, 0), MM_OK);
     g.workspace_bytes = 0;
     forward(&g, "V", "x y");
-    mm_graph *graph = terse_freeze(&g);
+    return terse_freeze(&g);
+}
+
+/* C takes 2 units of time with its workspace, and `slow` without. x has left 7 units after C could begin. */
+static void assert_gains(int slow, int units, const char *spec, int variant, const char *expected) {
+    char text[256];
+    mm_plan *plan;
+    mm_graph *graph = two_variants();
     mm_facts *facts = by_hand(graph, NULL);
     facts->variants[facts->variant_first[2]].ns = 2 * UNIT;
     facts->variants[facts->variant_first[2] + 1].ns = slow * UNIT;
@@ -243,6 +247,22 @@ static void facts_without_a_time_that_is_needed_are_refused_naming_it(void **sta
     assert_int_equal(status_in(graph, facts, 8), MM_ERR_INVALID);
     assert_says("no time of P forward");
     assert_int_equal(status_in(graph, facts, 11), MM_OK);
+    mm_facts_destroy(facts);
+    mm_graph_destroy(graph);
+}
+
+/* All maps fit, by the slower variant: whether letting x leave would be faster, copies' times say. */
+static void what_fits_by_slower_variants_is_compared_by_all_times(void **state) {
+    (void)state;
+    mm_graph *graph = two_variants();
+    mm_facts *facts = by_hand(graph, NULL);
+    mm_plan *plan;
+    facts->out_bytes_per_s = 0;
+    assert_int_equal(status_in(graph, facts, 10), MM_ERR_INVALID);
+    assert_says("no rate of copies to host memory");
+    assert_int_equal(status_in(graph, facts, 14), MM_OK);
+    assert_int_equal(plan_in(graph, facts, "modnn:offload=off", INT64_MAX, 0, &plan), MM_OK);
+    mm_plan_destroy(plan);
     mm_facts_destroy(facts);
     mm_graph_destroy(graph);
 }
@@ -416,6 +436,7 @@ int main(void) {
         cmocka_unit_test(a_map_is_fetched_when_waiting_would_be_late_and_not_before),
         cmocka_unit_test(an_algorithm_is_chosen_by_its_gain),
         cmocka_unit_test(facts_without_a_time_that_is_needed_are_refused_naming_it),
+        cmocka_unit_test(what_fits_by_slower_variants_is_compared_by_all_times),
         cmocka_unit_test(without_pinned_memory_all_is_kept),
         cmocka_unit_test(in_little_pinned_memory_the_lowest_plan_lets_less_leave),
         cmocka_unit_test(plans_fit_from_their_minimum_to_what_keeping_all_takes),
