@@ -11,6 +11,7 @@ static const struct proposal {
     mm_recompute_mode mode;
     const char *codec; /* rules: for all maps that it takes, the others swapped; NULL: the policy's own rules */
     bool waits;        /* it copies what swap-async copies, and waits more: for where that does not fit */
+    bool once;         /* it has one form alone */
 } proposals[] = {
     [LIVENESS] = {&mm_policy_liveness, MM_RECOMPUTE_COST, NULL, false},
     {&mm_policy_recompute, MM_RECOMPUTE_COST, NULL, false},
@@ -19,6 +20,7 @@ static const struct proposal {
     {&mm_policy_recompute_swap, MM_RECOMPUTE_SQRT, NULL, false},
     {&mm_policy_vdnn_all, MM_RECOMPUTE_COST, NULL, true},
     {&mm_policy_swap, MM_RECOMPUTE_COST, NULL, true},
+    {&mm_policy_modnn, MM_RECOMPUTE_COST, NULL, true, .once = true},
     {&mm_policy_cdma, MM_RECOMPUTE_COST, NULL, true},
     {&mm_policy_freelunch, MM_RECOMPUTE_COST, NULL, false},
     {&mm_policy_hybrid, MM_RECOMPUTE_COST, NULL, false},
@@ -28,6 +30,7 @@ enum { PROPOSALS = sizeof proposals / sizeof *proposals };
 
 static mm_status configure(const struct proposal *p, mm_policy *policy) {
     if (policy->config.n_rules > 0) policy->config.recompute = p->mode; /* a baseline has none */
+    policy->config.sub_batch = MM_SUB_BATCH_OFF;                        /* what is tried is the graph at hand */
     if (p->codec) {
         mm_rules_fini(&policy->config);
         MM_TRY(mm_rules_add(&policy->config, MM_ACTION_CODE, p->codec));
@@ -102,8 +105,11 @@ static choice fastest(const search *s, bool lossy, int64_t pinned_bytes) {
 static mm_status try_published(search *s) {
     bool lossless_fits = false;
     while (s->n_published < PROPOSALS) {
-        mm_trial *t = &s->published[s->n_published];
-        MM_TRY(try_proposal(s, s->n_published++, MM_WHEN_ALWAYS, t));
+        const int p = s->n_published++;
+        mm_trial *t = &s->published[p];
+        *t = nothing.takes;
+        if (proposals[p].waits && fits(s, &s->published[SWAP_ASYNC])) continue; /* no rival */
+        MM_TRY(try_proposal(s, p, MM_WHEN_ALWAYS, t));
         lossless_fits |= !t->lossy && fits(s, t);
         if (lossless_fits && t->lossy) break;
         if (fits(s, &s->published[LIVENESS])) break; /* nothing is faster */
@@ -117,7 +123,7 @@ static mm_status find_fastest(search *s, bool lossy, choice *found) {
     const bool again = best.proposal > LIVENESS && !s->published_only;
     for (int p = 0; again && p < s->n_published; p++) {
         choice c = {.proposal = p};
-        if (!is_rival(s, p, lossy, s->limits->pinned_bytes)) continue;
+        if (proposals[p].once || !is_rival(s, p, lossy, s->limits->pinned_bytes)) continue;
         MM_TRY(try_proposal(s, p, MM_WHEN_NEEDED, &c.takes));
         if (fits(s, &c.takes) && c.takes.step_ns < best.takes.step_ns) best = c;
     }
@@ -134,7 +140,7 @@ static mm_status find_least(search *s, bool lossy, choice *found) {
         if (t->lossy == lossy && is_within(t, found->takes.bytes - 1, pinned)) *found = (choice){p, *t};
     }
     choice c = *found;
-    if (c.proposal < 0 || s->published_only) return MM_OK;
+    if (c.proposal < 0 || s->published_only || proposals[c.proposal].once) return MM_OK;
     MM_TRY(try_proposal(s, c.proposal, MM_WHEN_NEEDED, &c.takes));
     if (is_within(&c.takes, found->takes.bytes - 1, pinned)) *found = c;
     return MM_OK;

@@ -28,8 +28,9 @@ typedef struct mm_advice {
 } mm_advice;
 
 /* Finds a policy that fits, a lossless one if there is one, and of several the one with the shortest predicted step.
- * Each policy is tried as published, which does not depend on the limits. Unless `published_only`, those that fit are
- * tried again in their default form (when=needed), which is then advised. If none fits as published, the default form
+ * Each policy is tried as published; modnn, which has one form alone, in the limits. Those that copy are tried beyond
+ * swap-async only where that does not fit: they wait more. Unless `published_only`, those that fit are tried again in
+ * their default form (when=needed), which is then advised. If none fits as published, the default form
  * of the best lossless one is tried, then that of the best lossy one. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_advice_find(const mm_limits *limits, bool published_only, mm_trial_fn try_policy, void *ctx,
                                     mm_advice *advice_out);

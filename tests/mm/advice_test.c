@@ -143,7 +143,7 @@ static void below_what_any_needs_the_least_is_named_and_does(void **state) {
     m = manager_of(bytes, PINNED, policy);
     if (mm_manager_prepare(m, graph) != MM_OK) fail_msg("%s: %s", policy, mm_last_error());
     mm_manager_destroy(m);
-    static const char *const others[] = {"liveness", "swap-async", "swap", "vdnn-all", "hybrid"};
+    static const char *const others[] = {"liveness", "swap-async", "swap", "modnn", "vdnn-all", "hybrid"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         assert_true(least_of(graph, others[i], PINNED) >= bytes);
     mm_graph_destroy(graph);

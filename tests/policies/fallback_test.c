@@ -256,6 +256,10 @@ static void of_those_that_fit_the_fastest_is_advised(void **state) {
            false, MM_ADVICE_FITS, "hybrid", 90);
     advise((world){{{"liveness", 90, 90, 0, 80, 80}, {"recompute", 20, 20, 0, 20, 20}}}, false, MM_ADVICE_FITS,
            "liveness", 90);
+    /* modnn, which has one form, where swap-async does not fit. */
+    const struct taken modnn = {"modnn:subbatch=off", 90, 90, 10, 50, 50};
+    advise((world){{modnn, {"swap", 110, 110, 10, 80, 80}}}, false, MM_ADVICE_FITS, "modnn:subbatch=off", 90);
+    advise((world){{modnn, {"swap-async", 95, 95, 10, 80, 80}}}, false, MM_ADVICE_FITS, "swap-async", 95);
     advise((world){{{"recompute-swap", 50, 50, 11, 20, 20}, {"swap-async", 60, 60, 12, 10, 10}}}, false,
            MM_ADVICE_PINNED, "swap-async", 60);
 }
