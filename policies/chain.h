@@ -37,7 +37,7 @@ static inline int64_t mm_chain_across(const mm_chain *chain, int a, int b) {
 typedef struct mm_chains {
     const mm_schedule *schedule;
     int n_steps;        /* up to the last forward step */
-    mm_chain coarse;    /* */
+    mm_chain coarse;    /* all forward steps */
     mm_chain *fine;     /* per stage of the coarse chain */
     mm_tensor *maps;    /* that the backward pass reads */
     int32_t *first_map; /* per step, and one more: the first of its maps */

@@ -62,7 +62,7 @@ typedef struct modnn_need {
     int64_t made; /* offset where the step makes it; -1: it was there, or lies over another's bytes. Decided */
 } modnn_need;
 
-/* A root's storage, as the simulation has come. */
+/* A root's storage, at the present step of the simulation. */
 typedef struct modnn_tensor {
     int64_t bytes;    /* aligned */
     int64_t offset;   /* on the device; -1: it is not there */
@@ -124,7 +124,7 @@ typedef struct modnn {
     /* decided */
     modnn_transfers outs, ins;
     int32_t *variant;     /* per step */
-    int64_t *work_offset; /* per step; of no meaning without a workspace */
+    int64_t *work_offset; /* per step; unset for a step without a workspace */
     int defragmentations;
 } modnn;
 

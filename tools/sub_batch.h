@@ -7,7 +7,7 @@
 #include "tools/target.h"
 
 /* Reads how many are asked for: the batch, or a smaller number; 0: as many as the budget bears. text: that of
- * --sub-batch; NULL: not given, so that the policy says it; "": whole batches, as a state says it. measured: times are
+ * --sub-batch; NULL: not given, so that the policy says it; "": whole batches, as a saved state has it. measured: times are
  * of whole batches, so that a policy that chooses keeps them whole. MM_ERR_INVALID: neither `auto` nor from 1 to the
  * batch; the message names the option. */
 MM_CHECKED mm_status sub_batch_read(const char *text, const char *policy, int64_t batch, bool measured,

@@ -20,7 +20,9 @@
 #ifndef PIPELINE_CODEC_ZFP_BLOCK_H
 #define PIPELINE_CODEC_ZFP_BLOCK_H
 
-#include "pipeline/codec/zfp_plane.h"
+#include "pipeline/codec/zfp_plane.h" /* first: it defines MM_HD, and the other macros with it */
+
+#include "pipeline/codec/float_bits.h"
 
 enum {
     MM_ZFP_MIN_BITS = 1 + 8,
@@ -62,18 +64,6 @@ enum {
 /* The two bits for each value of a block that is not finite. */
 enum { MM_ZFP_CLASS_FINITE, MM_ZFP_CLASS_PLUS_INF, MM_ZFP_CLASS_MINUS_INF, MM_ZFP_CLASS_NAN };
 
-MM_HD uint32_t mm_zfp_float_bits(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-MM_HD float mm_zfp_float_of(uint32_t bits) {
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 MM_HD int mm_zfp_words(int maxbits) { return (maxbits + 31) / 32; }
 
 /* Number of values in a block. */
@@ -88,7 +78,7 @@ MM_HD int mm_zfp_groups(int dims) { return dims == 3 ? 4 : 1; }
 MM_HD int mm_zfp_exponent(const float *values, int dims) {
     uint32_t top = 0; /* without the sign */
     MM_UNROLL for (int i = 0; i < mm_zfp_values(dims); i++) {
-        const uint32_t magnitude = mm_zfp_float_bits(values[i]) << 1;
+        const uint32_t magnitude = mm_float_bits(values[i]) << 1;
         top = magnitude > top ? magnitude : top;
     }
     return top ? (int)(top >> 24) + 1 : 0;
@@ -159,7 +149,7 @@ MM_HD int mm_zfp_order(int dims, int i) {
 MM_HD void mm_zfp_coefficients(const float *values, int dims, int e, uint32_t *coefficients) {
     uint32_t q[MM_ZFP_MOST_VALUES];
     const bool overflow = e <= MM_ZFP_INT_MIN_EXPONENT;
-    const float scale = overflow ? 0 : mm_zfp_float_of((uint32_t)(MM_ZFP_SCALE_BIAS - e) << 23);
+    const float scale = overflow ? 0 : mm_float_of((uint32_t)(MM_ZFP_SCALE_BIAS - e) << 23);
     MM_UNROLL for (int i = 0; i < mm_zfp_values(dims); i++) q[i] = MM_INTEGER(values[i], scale, overflow);
     MM_UNROLL for (int d = 0; d < dims; d++) mm_zfp_lift_lines(q, dims, 1 << 2 * d);
     MM_UNROLL for (int i = 0; i < 16 * mm_zfp_groups(dims); i++) {
@@ -188,7 +178,7 @@ MM_HD void mm_zfp_planes(int dims, uint32_t *halves) {
 
 /* 2^(emax - 30) with emax = e - 127, rounded to the nearest float: subnormal or 0 for small e. */
 MM_HD float mm_zfp_unscale(int e) {
-    return mm_zfp_float_of(e > 30 ? (uint32_t)(e - 30) << 23 : e >= 8 ? UINT32_C(1) << (e - 8) : 0);
+    return mm_float_of(e > 30 ? (uint32_t)(e - 30) << 23 : e >= 8 ? UINT32_C(1) << (e - 8) : 0);
 }
 
 /* The inverse of mm_zfp_planes, in place. reached: the code has planes of this half; else all its bits are zero. */
@@ -292,7 +282,7 @@ MM_HD void mm_zfp_block_decode(const uint32_t *words, int start, int dims, int m
 /* ---------------------------------------------------------------- blocks that are not finite */
 
 MM_HD uint32_t mm_zfp_class(float value) {
-    const uint32_t bits = mm_zfp_float_bits(value), magnitude = bits & UINT32_C(0x7fffffff);
+    const uint32_t bits = mm_float_bits(value), magnitude = bits & UINT32_C(0x7fffffff);
     if (magnitude < UINT32_C(0x7f800000)) return MM_ZFP_CLASS_FINITE;
     if (magnitude > UINT32_C(0x7f800000)) return MM_ZFP_CLASS_NAN;
     return bits >> 31 ? MM_ZFP_CLASS_MINUS_INF : MM_ZFP_CLASS_PLUS_INF;
@@ -329,10 +319,10 @@ MM_HD void mm_zfp_nonfinite_decode(const uint32_t *words, int dims, int maxbits,
         uint32_t class_ = words[low / 32] >> low % 32 & 3;
         if (low % 32 == 31) class_ |= (words[low / 32 + 1] & 1) << 1;
         if (!classes) class_ = MM_ZFP_CLASS_NAN;
-        values[i] = mm_zfp_float_of(class_ == MM_ZFP_CLASS_FINITE      ? 0
-                                    : class_ == MM_ZFP_CLASS_PLUS_INF  ? UINT32_C(0x7f800000)
-                                    : class_ == MM_ZFP_CLASS_MINUS_INF ? UINT32_C(0xff800000)
-                                                                       : UINT32_C(0x7fc00000));
+        values[i] = mm_float_of(class_ == MM_ZFP_CLASS_FINITE      ? 0
+                                : class_ == MM_ZFP_CLASS_PLUS_INF  ? UINT32_C(0x7f800000)
+                                : class_ == MM_ZFP_CLASS_MINUS_INF ? UINT32_C(0xff800000)
+                                                                   : UINT32_C(0x7fc00000));
     }
 }
 

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "mm/device/device_host.h"
+#include "pipeline/codec/float_bits.h"
 #include "pipeline/codec/packed_host.h"
 #include "tests/codec/codec_data.h"
 
@@ -62,18 +63,6 @@ static void *allocate(int64_t bytes) {
     return data;
 }
 
-static uint32_t bits_of(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-static float float_of(uint32_t bits) {
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 /* Bits `from` on, `count` of them, of bytes in which bit 0 is the first byte's lowest. */
 static uint32_t bits_at(const uint8_t *bytes, int64_t from, int count) {
     uint32_t bits = 0;
@@ -85,7 +74,7 @@ static bool is_negative(double value) { return signbit(value) != 0; }
 
 static void expect_float(const char *spec, float src, float have, double want) {
     const bool good = isnan(want) ? isnan(have) : (double)have == want && is_negative(have) == is_negative(want);
-    if (!good) fail_msg("%s of %a (%08x) is %a, not %a", spec, (double)src, bits_of(src), (double)have, want);
+    if (!good) fail_msg("%s of %a (%08x) is %a, not %a", spec, (double)src, mm_float_bits(src), (double)have, want);
 }
 
 /* ---------------------------------------------------------------- dpr */
@@ -129,7 +118,7 @@ static int64_t fill_borders(int leading, float *values) {
     const uint32_t below = (1u << (23 - leading)) - 1;
     int64_t n = 0;
     for (uint32_t head = 0; head < 1u << (9 + leading); head++)
-        for (int r = 0; r < 5; r++) values[n++] = float_of(head << (23 - leading) | (rests[r] & below));
+        for (int r = 0; r < 5; r++) values[n++] = mm_float_of(head << (23 - leading) | (rests[r] & below));
     return n;
 }
 
@@ -355,7 +344,7 @@ static void mx_reads_any_code(void **state) {
                 double want = scale == 255 ? NAN : element * ldexp(1, scale - 127);
                 if (fabs(want) >= 0x1p128) want = copysign(INFINITY, want);
                 expect_float(mx[i].spec, (float)e, back[e], want);
-                if (isnan(want)) assert_int_equal(bits_of(back[e]), 0x7fc00000);
+                if (isnan(want)) assert_int_equal(mm_float_bits(back[e]), 0x7fc00000);
             }
         }
 }

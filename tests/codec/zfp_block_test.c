@@ -194,8 +194,8 @@ static void every_kernel_names_exactly_the_blocks_that_are_not_finite(void **sta
         for (int lane = 0; lane < MM_ZFP_GROUP; lane++) {
             group g;
             codec_data_fill(&g.values.at[0][0], MM_ZFP_VALUES * MM_ZFP_GROUP, FAMILY_HUGE, s);
-            g.values.at[(lane + 5) % MM_ZFP_VALUES][lane] = mm_zfp_float_of(specials[s]);
-            g.values.at[0][(lane + 9) % MM_ZFP_GROUP] = mm_zfp_float_of(specials[s]);
+            g.values.at[(lane + 5) % MM_ZFP_VALUES][lane] = mm_float_of(specials[s]);
+            g.values.at[0][(lane + 9) % MM_ZFP_GROUP] = mm_float_of(specials[s]);
             const uint32_t want = 1u << lane | 1u << (lane + 9) % MM_ZFP_GROUP;
             for (size_t k = 0; mm_zfp_kernel_usable(k); k++)
                 assert_int_equal(mm_zfp_kernel_usable(k)->encode(&g.values, 64, &g.code), want);

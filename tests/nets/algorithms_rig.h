@@ -10,6 +10,17 @@
 #include "nets/cuda/choices.h"
 #include "tests/nets/cuda_rig.h"
 
+/* A convolution of which the emulated libraries have several algorithms. */
+static const nets_op_desc CONV __attribute__((unused)) = {
+    .kind = NETS_CONV,
+    .attrs = {.out_channels = 16, .kernel = {3, 3}, .stride = {1, 1}, .pad = {1, 1}, .dilation = {1, 1}, .groups = 1},
+    .x = {{4, {8, 12, 12, 8}}},
+    .y = {4, {8, 12, 12, 16}},
+    .n_inputs = 1,
+    .training = true,
+    .wants_dx = true,
+};
+
 typedef struct algorithms_rig {
     char path[256];
     nets_backend_config config;

@@ -12,15 +12,6 @@
 
 #include "tests/nets/algorithms_rig.h"
 
-static const nets_op_desc CONV = {
-    .kind = NETS_CONV,
-    .attrs = {.out_channels = 16, .kernel = {3, 3}, .stride = {1, 1}, .pad = {1, 1}, .dilation = {1, 1}, .groups = 1},
-    .x = {{4, {8, 12, 12, 8}}},
-    .y = {4, {8, 12, 12, 16}},
-    .n_inputs = 1,
-    .training = true,
-    .wants_dx = true,
-};
 /* Of the weights in another order, rounded up; of the emulated algorithm that is fast, all tensors', and in plain
  * float32 more. */
 enum {

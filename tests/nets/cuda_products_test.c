@@ -8,7 +8,7 @@
 
 #include "tests/nets/algorithms_rig.h"
 
-static const nets_op_desc CONV = {
+static const nets_op_desc POINTWISE = {
     .kind = NETS_CONV,
     .attrs = {.out_channels = 16, .kernel = {1, 1}, .stride = {1, 1}, .dilation = {1, 1}, .groups = 1},
     .x = {{4, {8, 12, 12, 8}}},
@@ -31,8 +31,8 @@ static void check_workspaces(algorithms_rig *f, nets_precision precision, bool d
                              int64_t gradients) {
     f->config.precision = precision;
     f->config.deterministic = deterministic;
-    assert_int_equal(algorithms_workspace(f, &CONV, MM_FORWARD), output);
-    assert_int_equal(algorithms_workspace(f, &CONV, MM_BACKWARD), gradients);
+    assert_int_equal(algorithms_workspace(f, &POINTWISE, MM_FORWARD), output);
+    assert_int_equal(algorithms_workspace(f, &POINTWISE, MM_BACKWARD), gradients);
 }
 
 /* ---------------------------------------------------------------- choosing */
@@ -50,7 +50,7 @@ static void the_fastest_product_that_is_allowed_is_taken(void **state) {
 
 static void an_algorithm_or_engine_that_is_faster_is_taken(void **state) {
     algorithms_rig *f = *state;
-    nets_op_desc desc = CONV;
+    nets_op_desc desc = POINTWISE;
     desc.training = desc.wants_dx = false;
     cuda_emulation_blas_slow_products(100);
     assert_int_equal(algorithms_workspace(f, &desc, MM_FORWARD), ALGORITHM_BYTES);
@@ -62,7 +62,7 @@ static void an_algorithm_or_engine_that_is_faster_is_taken(void **state) {
 static void what_is_no_product_is_not_given_to_cublas(void **state) {
     algorithms_rig *f = *state;
     nets_op_desc none[4];
-    for (int i = 0; i < 4; i++) none[i] = CONV;
+    for (int i = 0; i < 4; i++) none[i] = POINTWISE;
     none[0].attrs.kernel[1] = 2;
     none[0].y.dims[2] = 11;
     none[1].attrs.stride[0] = 2;
@@ -73,14 +73,14 @@ static void what_is_no_product_is_not_given_to_cublas(void **state) {
     long asked = cuda_emulation_calls("cublasLtMatmulAlgoGetHeuristic");
     for (int i = 0; i < 4; i++) algorithms_workspace(f, &none[i], MM_BACKWARD);
     assert_int_equal(cuda_emulation_calls("cublasLtMatmulAlgoGetHeuristic"), asked);
-    algorithms_workspace(f, &CONV, MM_BACKWARD);
+    algorithms_workspace(f, &POINTWISE, MM_BACKWARD);
     assert_true(cuda_emulation_calls("cublasLtMatmulAlgoGetHeuristic") > asked);
 }
 
 /* And of more bytes than the emulated device has: nothing is timed. */
 static void matrices_of_more_than_2_to_the_31_elements_are_products(void **state) {
     algorithms_rig *f = *state;
-    nets_op_desc huge = CONV;
+    nets_op_desc huge = POINTWISE;
     huge.training = huge.wants_dx = false;
     huge.x[0].dims[0] = huge.y.dims[0] = INT64_C(1) << 21;
     f->config.log.level = MM_LOG_DEBUG;
@@ -106,7 +106,7 @@ static void without_memory_to_time_in_cublass_guess_is_taken_and_not_kept(void *
     algorithms_rig *f = *state;
     f->config.algorithms_path = f->path;
     cuda_emulation_fail("cudaMalloc", 1, cudaErrorMemoryAllocation);
-    assert_int_equal(algorithms_workspace(f, &CONV, MM_FORWARD), 0);
+    assert_int_equal(algorithms_workspace(f, &POINTWISE, MM_FORWARD), 0);
     assert_true(cuda_emulation_failed());
     assert_int_equal(f->warnings, 1);
     check_workspaces(f, NETS_FP32, false, PRODUCT_SPLIT_BYTES, PRODUCT_INPLACE_BYTES);
@@ -116,7 +116,7 @@ static int messages_with(algorithms_rig *f, const char *text) {
     f->config.log.level = MM_LOG_DEBUG;
     f->looked_for = text;
     f->found = 0;
-    algorithms_workspace(f, &CONV, MM_FORWARD);
+    algorithms_workspace(f, &POINTWISE, MM_FORWARD);
     return f->found;
 }
 
@@ -147,16 +147,16 @@ static void a_kept_product_that_no_longer_holds_is_made_anew(void **state) {
     };
     f->config.algorithms_path = f->path;
     for (size_t i = 0; i < sizeof gone / sizeof gone[0]; i++) {
-        algorithms_workspace(f, &CONV, MM_FORWARD);
+        algorithms_workspace(f, &POINTWISE, MM_FORWARD);
         algorithms_keep_instead(f, &FORWARD, &gone[i]);
         long timed = cuda_emulation_dnn_timed();
-        assert_int_equal(algorithms_workspace(f, &CONV, MM_FORWARD), PRODUCT_SPLIT_BYTES);
+        assert_int_equal(algorithms_workspace(f, &POINTWISE, MM_FORWARD), PRODUCT_SPLIT_BYTES);
         assert_true(cuda_emulation_dnn_timed() > timed);
     }
     algorithms_keep_instead(f, &FORWARD, &(nets_conv_choice)PRODUCT(PRODUCT_PLAIN, 0, {1, 20}, {2, 1}));
 #undef PRODUCT
     long timed = cuda_emulation_dnn_timed();
-    assert_int_equal(algorithms_workspace(f, &CONV, MM_FORWARD), 0);
+    assert_int_equal(algorithms_workspace(f, &POINTWISE, MM_FORWARD), 0);
     assert_int_equal(cuda_emulation_dnn_timed(), timed);
 }
 
@@ -165,7 +165,7 @@ static void a_kept_product_that_takes_more_now_is_made_anew(void **state) {
     algorithms_rig *f = *state;
     f->config.algorithms_path = f->path;
     f->config.deterministic = true;
-    algorithms_workspace(f, &CONV, MM_FORWARD);
+    algorithms_workspace(f, &POINTWISE, MM_FORWARD);
     nets_conv_choice less = {.api = NETS_CONV_PRODUCT,
                              .algorithm = PRODUCT_SPLIT,
                              .workspace_bytes = PRODUCT_SPLIT_BYTES - 1,
@@ -175,14 +175,14 @@ static void a_kept_product_that_takes_more_now_is_made_anew(void **state) {
         less.workspace_bytes += fits;
         algorithms_keep_instead(f, &FORWARD, &less);
         long timed = cuda_emulation_dnn_timed();
-        assert_int_equal(algorithms_workspace(f, &CONV, MM_FORWARD), PRODUCT_SPLIT_BYTES);
+        assert_int_equal(algorithms_workspace(f, &POINTWISE, MM_FORWARD), PRODUCT_SPLIT_BYTES);
         assert_true(fits ? cuda_emulation_dnn_timed() == timed : cuda_emulation_dnn_timed() > timed);
     }
 }
 
 static void a_product_kept_for_what_is_none_is_made_anew(void **state) {
     algorithms_rig *f = *state;
-    nets_op_desc strided = CONV;
+    nets_op_desc strided = POINTWISE;
     nets_conv_shape shape = FORWARD;
     strided.attrs.stride[0] = shape.stride[0] = 2;
     strided.y.dims[1] = shape.y[1] = 6;
@@ -242,7 +242,7 @@ static void products_compute_what_algorithms_compute(void **state) {
 }
 
 static nets_op_desc of_one_pixel(nets_op_kind kind) {
-    nets_op_desc desc = CONV;
+    nets_op_desc desc = POINTWISE;
     desc.kind = kind;
     desc.x[0].dims[1] = desc.x[0].dims[2] = desc.y.dims[1] = desc.y.dims[2] = 1;
     return desc;
@@ -297,7 +297,7 @@ static void where_cublas_fails_others_are_taken(void **state) {
                                         "cublasLtMatmulAlgoCheck",
                                         "cublasLtMatmul"};
     algorithms_rig *f = *state;
-    nets_op_desc desc = CONV;
+    nets_op_desc desc = POINTWISE;
     desc.training = desc.wants_dx = false;
     for (size_t i = 0; i < sizeof CALLS / sizeof CALLS[0]; i++) {
         long before = cuda_emulation_calls(CALLS[i]);
@@ -321,7 +321,7 @@ static void a_launch_of_a_product_that_fails_is_reported(void **state) {
     static const char *const CALLS[] = {"cublasLtMatmul", "kernel_launch"};
     algorithms_rig *f = *state;
     op_rig rig;
-    op_rig_init(&rig, NETS_CONV, &CONV.attrs, CONV.x[0].dims, true, true);
+    op_rig_init(&rig, NETS_CONV, &POINTWISE.attrs, POINTWISE.x[0].dims, true, true);
     op_rig_reopen(&rig, &f->config);
     for (size_t i = 0; i < sizeof CALLS / sizeof CALLS[0]; i++) {
         cuda_emulation_fail(CALLS[i], 1, cudaErrorMemoryAllocation);

@@ -11,15 +11,6 @@
 #include "nets/lower.h"
 #include "tests/nets/algorithms_rig.h"
 
-static const nets_op_desc CONV = {
-    .kind = NETS_CONV,
-    .attrs = {.out_channels = 16, .kernel = {3, 3}, .stride = {1, 1}, .pad = {1, 1}, .dilation = {1, 1}, .groups = 1},
-    .x = {{4, {8, 12, 12, 8}}},
-    .y = {4, {8, 12, 12, 16}},
-    .n_inputs = 1,
-    .training = true,
-    .wants_dx = true,
-};
 /* Of the weights in another order, rounded up; of the legacy API's algorithms that are fast and small, in f32. */
 enum { WEIGHTS = 4608, FAST = 4 * (8 * 144 * 8 + 8 * 144 * 16 + 1152) + CUDA_EMULATION_FMA_BYTES, SMALL = 1000 };
 

@@ -42,6 +42,8 @@ def train(options, net, policy, seed, path):
     command = [options.mm, "train", "--net", net, "--data", options.data, "--batch", str(options.batch), "--threads",
                str(options.threads), "--epochs", str(options.epochs), "--eval", "--lr-schedule", "cosine", "--seed",
                str(seed), "--policy", policy, "--no-measure", "--quiet", "--json", path + ".tmp", *logs]
+    if options.lr:
+        command += ["--lr", options.lr]
     done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:
         sys.exit("%s: %s" % (" ".join(command), done.stderr.strip()))
@@ -50,7 +52,7 @@ def train(options, net, policy, seed, path):
 
 def run(options, net, policy, seed):
     """Test accuracy in points and ratio of maps to codes, None if nothing is coded; of a run that is kept or made."""
-    name = "%s-%s-%d" % (net, policy, seed)
+    name = "%s-%s-%d%s" % (net, policy, seed, "-lr" + options.lr if options.lr else "")
     path = os.path.join(options.rows, re.sub("[^A-Za-z0-9.=-]", "_", name) + ".json")
     if not os.path.exists(path):
         train(options, net, policy, seed, path)
@@ -119,12 +121,14 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--mm", default=os.path.join(HERE, "../../bazel-bin/tools/mm"), help="the command mm")
     p.add_argument("--data", required=True, help="as mm train takes it")
-    p.add_argument("--rows", required=True, metavar="FOLDER", help="keeps the rows: NET-POLICY-SEED.json")
+    p.add_argument("--rows", required=True, metavar="FOLDER", help="keeps the rows: NET-POLICY-SEED.json, -lrRATE before .json with --lr")
     p.add_argument("--nets", required=True, nargs="+", metavar="NET")
     p.add_argument("--policies", required=True, nargs="+", metavar="POLICY")
     p.add_argument("--seeds", type=int, default=1, help="of each network and policy (1)")
     p.add_argument("--epochs", type=int, default=8)
     p.add_argument("--batch", type=int, default=128)
+    p.add_argument("--lr", metavar="RATE", help="first learning rate, as mm train takes it; networks without batch norms need"
+                   " less than its default, such as 0.02")
     p.add_argument("--threads", type=int, default=1, help="that compute (1)")
     p.add_argument("--test-images", type=int, default=10000, metavar="N",
                    help="that the data have (10000, as CIFAR-10)")
