@@ -30,7 +30,10 @@ typedef struct engine {
     int n_wants;
     /* Per step: the last node of an eviction that it must wait for (leave_steps); -1: none. */
     int *leaving;
+    int *node_of; /* per step: its node */
 } engine;
+
+static const mm_assignment *assigned(const engine *e) { return e->maps.assigned; }
 
 /* ---------------------------------------------------------------- operations */
 
@@ -88,6 +91,7 @@ static int move(engine *e, mm_node_kind kind, const mm_map *m, int src, int afte
 
 static mm_status put_away_value(engine *e, mm_map *m, int after) {
     int from = e->schedule.value[m->tensor];
+    m->away_first = e->schedule.plan->n_nodes;
     m->away_node = after;
     m->away_segment = from;
     if (m->action != MM_ACTION_SWAP) {
@@ -120,6 +124,7 @@ static mm_status put_away(engine *e, mm_map *m, int after) {
     }
     if (m->value && m->action != MM_ACTION_RECOMPUTE) MM_TRY(put_away_value(e, m, after));
     if (mm_config_in_line(e->config)) return MM_OK; /* the next step waits for the eviction anyway */
+    if (assigned(e) && assigned(e)->gone) return MM_OK;
     for (int i = 0; i < n_before && first < s->plan->n_nodes; i++) s->groups[before[i]].hold = s->plan->n_nodes - 1;
     return MM_OK;
 }
@@ -137,7 +142,24 @@ static mm_status put_away_after(engine *e, int step, int node) {
     return MM_OK;
 }
 
+/* Leaves the bytes of maps that go away alone for as long as the assignment says. */
+static void hold_until_gone(engine *e) {
+    mm_schedule *s = &e->schedule;
+    for (int i = 0; assigned(e) && assigned(e)->gone && i < e->maps.n; i++) {
+        const mm_map *m = &e->maps.maps[i];
+        const int step = assigned(e)->gone[m->tensor];
+        if (!m->value || m->action == MM_ACTION_RECOMPUTE || step <= m->last_forward || step >= m->needed) continue;
+        for (int node = m->away_first; node <= m->away_node; node++) {
+            mm_group *group = &s->groups[s->segment_group[s->plan->nodes[node].src]];
+            if (group->hold < e->node_of[step]) group->hold = e->node_of[step];
+        }
+    }
+}
+
 /* ---------------------------------------------------------------- backward: fetch */
+
+/* Whether each map has a step before which its fetch begins. */
+static bool is_timed(const engine *e) { return assigned(e) && assigned(e)->fetch; }
 
 static bool is_fetched(const engine *e, const mm_map *m) { return e->schedule.value_node[m->tensor] >= 0; }
 
@@ -166,7 +188,7 @@ static mm_status fetch(engine *e, mm_map *m) {
         if (node < 0) return MM_ERR_NOMEM;
         mm_plan_wait(s->plan, node, after);
     }
-    if (mm_config_fetch(e->config) != MM_FETCH_DEPTH) wait_for_step(e, first);
+    if (is_timed(e) || mm_config_fetch(e->config) != MM_FETCH_DEPTH) wait_for_step(e, first);
     s->value[m->tensor] = segment;
     s->value_node[m->tensor] = node;
     return MM_OK;
@@ -178,6 +200,15 @@ static mm_status fetch_next(engine *e) {
         int index = e->maps.queue[e->issued++];
         if (index < 0) return MM_OK;
         if (!is_fetched(e, &e->maps.maps[index])) return fetch(e, &e->maps.maps[index]);
+    }
+    return MM_OK;
+}
+
+static mm_status fetch_due(engine *e, int step) {
+    for (; e->issued < e->maps.n_queue; e->issued++) {
+        mm_map *m = &e->maps.maps[e->maps.queue[e->issued]];
+        if (mm_maps_fetch_step(&e->maps, m) > step) break;
+        if (!is_fetched(e, m)) MM_TRY(fetch(e, m));
     }
     return MM_OK;
 }
@@ -273,7 +304,8 @@ static mm_status fetch_for(engine *e, int step, bool ahead) {
             if (!ahead) MM_TRY(want(e, m->tensor, step)); /* recomputed right before the step */
             continue;
         }
-        while (!is_fetched(e, m)) MM_TRY(mm_config_fetch(e->config) == MM_FETCH_DEPTH ? fetch_next(e) : fetch(e, m));
+        const bool in_turn = mm_config_fetch(e->config) == MM_FETCH_DEPTH && !is_timed(e);
+        while (!is_fetched(e, m)) MM_TRY(in_turn ? fetch_next(e) : fetch(e, m));
     }
     return make_wanted(e, step);
 }
@@ -281,7 +313,7 @@ static mm_status fetch_for(engine *e, int step, bool ahead) {
 /* Fetches one more map for each map of the queue that this backward step was the last to read. */
 static mm_status fetch_after(engine *e, int step) {
     const mm_step_info *info = mm_graph_step(e->schedule.graph, step);
-    if (mm_config_fetch(e->config) != MM_FETCH_DEPTH) return MM_OK;
+    if (is_timed(e) || mm_config_fetch(e->config) != MM_FETCH_DEPTH) return MM_OK;
     for (int u = 0; u < info->n_uses; u++) {
         int index = e->maps.map_of[info->uses[u].tensor];
         const mm_map *m = index >= 0 ? &e->maps.maps[index] : NULL;
@@ -292,6 +324,10 @@ static mm_status fetch_after(engine *e, int step) {
 }
 
 static mm_status fetch_before(engine *e, int step, bool first) {
+    if (is_timed(e)) {
+        MM_TRY(fetch_due(e, step));
+        return fetch_for(e, step, false);
+    }
     for (int i = 0; first && e->config->fetch == MM_FETCH_DEPTH && i < e->config->depth; i++) MM_TRY(fetch_next(e));
     MM_TRY(fetch_for(e, step, false));
     if (e->config->fetch != MM_FETCH_LAYER) return MM_OK;
@@ -312,11 +348,13 @@ static mm_status build(engine *e) {
         backward |= phase == MM_BACKWARD;
         int node = mm_schedule_step(s, step, e->maps.region_of);
         if (node < 0) return MM_ERR_NOMEM;
+        e->node_of[step] = node;
         for (int i = e->leaving[step]; i >= 0 && !mm_node_runs_step(&s->plan->nodes[i]); i--)
             mm_plan_wait(s->plan, node, i);
         if (phase == MM_FORWARD) MM_TRY(put_away_after(e, step, node));
         if (phase == MM_BACKWARD) MM_TRY(fetch_after(e, step));
     }
+    hold_until_gone(e);
     MM_TRY(mm_body_pools_size(&e->pools, s, e->pinned_bytes));
     return mm_schedule_scratch(s);
 }
@@ -324,12 +362,13 @@ static mm_status build(engine *e) {
 static mm_status engine_init(engine *e, const mm_graph *graph) {
     size_t n_steps = (size_t)mm_graph_steps(graph) + 1, n_tensors = (size_t)mm_graph_tensors(graph) + 1;
     e->leaving = malloc(n_steps * sizeof *e->leaving);
+    e->node_of = calloc(n_steps, sizeof *e->node_of);
     e->made = calloc(n_tensors, sizeof *e->made);
     e->wanted = calloc(n_tensors, sizeof *e->wanted);
     e->wants = malloc(n_tensors * sizeof *e->wants);
     e->again = calloc(n_steps, sizeof *e->again);
     e->low = calloc(n_steps, sizeof *e->low);
-    if (!e->leaving || !e->made || !e->wanted || !e->wants || !e->again || !e->low)
+    if (!e->leaving || !e->node_of || !e->made || !e->wanted || !e->wants || !e->again || !e->low)
         return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(graph));
     for (size_t i = 0; i < n_steps; i++) e->leaving[i] = -1;
     return MM_OK;
@@ -339,6 +378,7 @@ static void engine_fini(engine *e) {
     mm_maps_fini(&e->maps);
     mm_schedule_fini(&e->schedule);
     free(e->leaving);
+    free(e->node_of);
     free(e->made);
     free(e->wanted);
     free(e->wants);

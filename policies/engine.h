@@ -14,6 +14,20 @@
 #include "policies/config.h"
 #include "policies/schedule.h"
 
+enum { MM_LEVEL_STAGE = UINT8_MAX }; /* of a map: it is there only while the backward pass is in its own stage */
+
+/* An action for each map, whatever the rules' selectors name: the rules are a menu. All arrays are the caller's. */
+typedef struct mm_assignment {
+    const int8_t *rule; /* per tensor: index of its rule; -1: kept. A map that its rule cannot serve is kept */
+    /* Of RECOMPUTE_NESTED, per tensor and per step, as in nested.h; of maps that are made again. NULL: each is made
+     * once, and then kept until its last use. */
+    const uint8_t *level, *cut;
+    /* Per tensor. fetch: step before which its fetch begins, at the latest the one that needs it. gone: forward step up
+     * to which its bytes are left alone, so that nothing waits for a copy that may not have ended. NULL: both as the
+     * configuration says (fetch, depth; until the next map has left). */
+    const int32_t *fetch, *gone;
+} mm_assignment;
+
 /* Which of the eligible maps (those that a rule serves) the engine acts on; the others are kept. */
 typedef struct mm_selection {
     int limit; /* number of maps */
@@ -23,6 +37,7 @@ typedef struct mm_selection {
                            rule's. Of the last rule that is reached, maps are spread evenly, or the first ones if it
                            recomputes. NULL: selected whatever their rule */
     int nesting; /* RECOMPUTE_NESTED: number of the choice, from 0, by which maps are kept (mm_survey_nestings) */
+    const mm_assignment *assigned; /* acts on these maps, and ignores all of the above; NULL: none */
 } mm_selection;
 
 /* What all plans of a graph by one set of rules and one recompute mode have in common, whatever is selected, and

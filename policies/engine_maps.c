@@ -94,6 +94,7 @@ static bool settle(const mm_schedule *s, mm_maps *maps, const mm_engine_config *
 
 /* Whether recomputation keeps the map, and makes others of it. */
 static bool is_checkpoint(const mm_maps *maps, mm_tensor tensor) {
+    if (maps->assigned) return false;
     return maps->level ? maps->level[tensor] == 0 : maps->survey->kept[tensor];
 }
 
@@ -110,7 +111,8 @@ static bool is_eligible(const mm_schedule *s, mm_maps *maps, const mm_engine_con
     backward_reads(s, &found);
     for (int r = 0; r < config->n_rules; r++) {
         const mm_rule *rule = &config->rules[r];
-        if (!is_named(s, maps->survey, &rule->selector, r, tensor)) continue;
+        if (maps->assigned ? maps->assigned->rule[tensor] != r : !is_named(s, maps->survey, &rule->selector, r, tensor))
+            continue;
         if (rule->action == MM_ACTION_KEEP) return false;
         *m = found;
         m->rule = r;
@@ -129,7 +131,10 @@ static int by_key(const void *a, const void *b) {
 static void order_fetches(mm_maps *maps) {
     for (int i = 0; i < maps->n_queue; i++) {
         int index = (int)(maps->keys[i] & INT32_MAX);
-        if (index != INT32_MAX) maps->keys[i] = (int64_t)maps->maps[index].needed << 32 | index;
+        if (index == INT32_MAX) continue;
+        const mm_map *m = &maps->maps[index];
+        const bool timed = maps->assigned && maps->assigned->fetch;
+        maps->keys[i] = (int64_t)(timed ? mm_maps_fetch_step(maps, m) : m->needed) << 32 | index;
     }
     qsort(maps->keys, (size_t)maps->n_queue, sizeof *maps->keys, by_key);
     for (int i = 0; i < maps->n_queue; i++) {
@@ -151,6 +156,7 @@ static bool is_picked(int64_t index, int64_t limit, int64_t n) { return (index +
 
 /* before: the eligible maps before this one. */
 static bool is_selected(const mm_selection *selection, const mm_map *m, const mm_maps *before) {
+    if (selection->assigned) return true;
     if (selection->of == 0) return before->eligible < selection->limit;
     if (!selection->of_rule) return is_picked(before->eligible, selection->limit, selection->of);
     int limit = selection->limit, n = selection->of_rule[m->rule];
@@ -255,7 +261,11 @@ mm_status mm_maps_init(mm_maps *maps, const mm_survey *survey, mm_schedule *s, c
         mm_maps_fini(maps);
         return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(s->graph));
     }
-    if (mm_survey_nestings(survey) > 0) {
+    maps->assigned = selection->assigned;
+    if (maps->assigned) {
+        maps->level = maps->assigned->level;
+        maps->cut = maps->assigned->cut;
+    } else if (mm_survey_nestings(survey) > 0) {
         maps->level = mm_nesting_levels(&survey->nesting, selection->nesting);
         maps->cut = mm_nesting_cuts(&survey->nesting, selection->nesting);
     }

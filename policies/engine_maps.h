@@ -36,7 +36,8 @@ typedef struct mm_map {
     int64_t segment_bytes; /* for that last map: bytes of the whole segment */
     int counted;           /* number of the search that last added up its segment */
     /* while the plan is built */
-    int away_node, away_segment; /* last operation of its eviction, and the segment that it wrote */
+    int away_first, away_node; /* first and last operation of its eviction */
+    int away_segment;          /* the segment that the last one wrote */
 } mm_map;
 
 typedef struct mm_maps {
@@ -51,7 +52,8 @@ typedef struct mm_maps {
     int eligible;       /* number of eligible maps so far */
     int *of_rule;       /* number of them by rule */
     const mm_survey *survey;
-    const uint8_t *level, *cut; /* RECOMPUTE_NESTED: per tensor and step, as in nested.h; NULL: another mode */
+    const mm_assignment *assigned; /* NULL: rules go by their selectors */
+    const uint8_t *level, *cut;    /* RECOMPUTE_NESTED: per tensor and step, as in nested.h; NULL: another mode */
     int *mark, marks; /* mark: per tensor, the number of the last search that reached it; marks: searches so far */
     mm_tensor *met;   /* tensors that the last search reached */
     int n_met;
@@ -65,6 +67,12 @@ void mm_maps_fini(mm_maps *maps);
 
 /* The forward step that writes a tensor; -1: none does. */
 int mm_maps_producer(const mm_graph *graph, mm_tensor tensor);
+
+/* With an assignment that says when maps are fetched: the step before which the fetch of a map begins. */
+static inline int mm_maps_fetch_step(const mm_maps *maps, const mm_map *map) {
+    const int step = maps->assigned->fetch[map->tensor];
+    return step < map->needed ? step : map->needed;
+}
 
 /* Whether `step` or a later one uses the tensor, so that it is still there at `step`. */
 bool mm_maps_outlives(const mm_schedule *schedule, mm_tensor tensor, int step);

@@ -19,9 +19,7 @@
 #ifndef POLICIES_NESTED_H
 #define POLICIES_NESTED_H
 
-#include "policies/schedule.h"
-
-enum { MM_LEVEL_STAGE = UINT8_MAX }; /* of a map: it is there only while the backward pass is in its own stage */
+#include "policies/engine.h"
 
 /* One choice for each of several amounts of memory, the least first. They do not depend on the budget. */
 typedef struct mm_nesting {

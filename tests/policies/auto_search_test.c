@@ -1,0 +1,153 @@
+/* An action for each map (mm_assignment), and the search for the best of them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "policies/engine.h"
+#include "tests/core/random_graph.h"
+#include "tests/policies/engine_rig.h"
+
+enum { MASK, RECOMPUTE, COMPRESS, SWAP, RULES, KEEP = -1 };
+static const mm_limits unlimited = {.device_bytes = INT64_C(1) << 40, .pinned_bytes = INT64_C(1) << 40};
+
+/* The menu: one rule for each action. */
+static mm_engine_config menu_of(const char *codec) {
+    mm_engine_config menu = {.fetch = MM_FETCH_DEPTH, .depth = 2, .recompute = MM_RECOMPUTE_NESTED};
+    char rules[128];
+    snprintf(rules, sizeof rules, "*=mask;*=recompute;*=compress(%s);*=swap", codec);
+    if (mm_rules_parse(rules, &menu) != MM_OK) fail_msg("%s", mm_last_error());
+    assert_int_equal(menu.n_rules, RULES);
+    return menu;
+}
+
+/* The plan of an assignment, proved. */
+static mm_plan *plan_assigned(const mm_graph *graph, const mm_facts *facts, const mm_engine_config *menu,
+                              const mm_assignment *assigned) {
+    mm_survey *survey;
+    mm_plan *plan;
+    mm_limits limits = unlimited;
+    limits.base_bytes = mm_plan_base(graph);
+    assert_int_equal(mm_survey_create(graph, facts, &limits, menu, &survey), MM_OK);
+    const mm_selection selection = {.assigned = assigned};
+    assert_int_equal(mm_engine_plan_maps(survey, menu, &selection, MM_LAYOUT_QUICK, &plan), MM_OK);
+    if (mm_plan_check(plan, facts, &limits) != MM_OK) fail_msg("%s", mm_last_error());
+    mm_survey_destroy(survey);
+    return plan;
+}
+
+/* data -> x0; conv -> a; relu -> b; conv -> c; relu -> d; conv -> e; relu -> f; loss, and back: a ReLU reads its signs,
+ * each convolution its input; the loss the value of f. */
+static mm_graph *six(void) {
+    static const char *const maps[] = {"a", "b", "c", "d", "e", "f"};
+    terse_graph g;
+    terse_init(&g, "six");
+    terse_persistent(&g, "loss", 1);
+    terse_map(&g, "x0", MM_INPUT, MAP);
+    for (int i = 0; i < 6; i++) terse_map(&g, maps[i], MM_FEATURE_MAP, MAP);
+    terse_step(&g, "data", MM_LAYER_DATA, MM_FORWARD, "=x0");
+    terse_step(&g, "conv1", MM_LAYER_CONV, MM_FORWARD, "x0 =a");
+    terse_step(&g, "relu1", MM_LAYER_RELU, MM_FORWARD, "a =b");
+    terse_step(&g, "conv2", MM_LAYER_CONV, MM_FORWARD, "b =c");
+    terse_step(&g, "relu2", MM_LAYER_RELU, MM_FORWARD, "c =d");
+    terse_step(&g, "conv3", MM_LAYER_CONV, MM_FORWARD, "d =e");
+    terse_step(&g, "relu3", MM_LAYER_RELU, MM_FORWARD, "e =f");
+    terse_step(&g, "loss", MM_LAYER_LOSS, MM_FORWARD, "f +loss");
+    terse_step(&g, "loss", MM_LAYER_LOSS, MM_BACKWARD, "f");
+    terse_step(&g, "relu3", MM_LAYER_RELU, MM_BACKWARD, "?f");
+    terse_step(&g, "conv3", MM_LAYER_CONV, MM_BACKWARD, "d e");
+    terse_step(&g, "relu2", MM_LAYER_RELU, MM_BACKWARD, "?d");
+    terse_step(&g, "conv2", MM_LAYER_CONV, MM_BACKWARD, "b c");
+    terse_step(&g, "relu1", MM_LAYER_RELU, MM_BACKWARD, "?b");
+    terse_step(&g, "conv1", MM_LAYER_CONV, MM_BACKWARD, "?a");
+    return terse_freeze(&g);
+}
+
+static void each_map_gets_the_action_that_it_is_assigned(void **state) {
+    (void)state;
+    char text[512];
+    mm_graph *graph = six();
+    mm_facts *facts = terse_facts(graph, CODE * UNIT);
+    mm_engine_config menu = menu_of("zfp:rate=8");
+    int8_t rule[16];
+    int32_t fetch[16], gone[16];
+    memset(rule, KEEP, sizeof rule);
+    rule[terse_tensor(graph, "a")] = MASK; /* its signs alone are read */
+    rule[terse_tensor(graph, "b")] = SWAP;
+    rule[terse_tensor(graph, "c")] = COMPRESS;
+    rule[terse_tensor(graph, "d")] = RECOMPUTE; /* of a lossy code of c: not exactly, so its signs are kept */
+    rule[terse_tensor(graph, "e")] = MASK;      /* its value is read: kept */
+    mm_assignment assigned = {.rule = rule};
+    mm_plan *plan = plan_assigned(graph, facts, &menu, &assigned);
+    assert_string_equal(terse_tell(plan, text, sizeof text),
+                        "data conv1 relu1 (a conv2 >b relu2 (c conv3 (d relu3 loss c) <b loss' relu3' ~relu2 conv3' "
+                        "relu2' conv2' relu1' conv1'");
+    mm_plan_destroy(plan);
+
+    /* Fetched before the steps that it says; at the latest before that which needs them. */
+    for (int t = 0; t < 16; t++) fetch[t] = INT32_MAX, gone[t] = 0;
+    fetch[terse_tensor(graph, "b")] = 9; /* relu3' */
+    gone[terse_tensor(graph, "b")] = 5;  /* conv3 */
+    rule[terse_tensor(graph, "c")] = SWAP;
+    rule[terse_tensor(graph, "d")] = KEEP;
+    assigned.fetch = fetch;
+    assigned.gone = gone;
+    plan = plan_assigned(graph, facts, &menu, &assigned);
+    assert_string_equal(
+        terse_tell(plan, text, sizeof text),
+        "data conv1 relu1 (a conv2 >b relu2 >c conv3 relu3 loss loss' <b relu3' conv3' relu2' <c conv2' "
+        "relu1' conv1'");
+    mm_plan_destroy(plan);
+    mm_rules_fini(&menu);
+    mm_facts_destroy(facts);
+    mm_graph_destroy(graph);
+}
+
+/* Whatever each map is assigned: it is kept where that cannot be. */
+static void any_assignment_gives_a_plan_that_is_proved(void **state) {
+    (void)state;
+    int seen[MM_NODE_KINDS] = {0};
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        mm_graph *graph;
+        mm_facts *facts;
+        const random_graph_options options = {.seed = seed, .layers = 4 + (int)seed % 16, .max_channels = 6};
+        assert_int_equal(random_graph_create(&options, &graph), MM_OK);
+        assert_int_equal(random_facts_create(graph, seed, &facts), MM_OK);
+        strcpy(facts->codecs[RANDOM_MASK].spec, mm_mask_spec);
+        mm_engine_config menu = menu_of(facts->codecs[seed % 2 ? RANDOM_LOSSY : RANDOM_LOSSLESS].spec);
+        const int n = mm_graph_tensors(graph), steps = mm_graph_steps(graph);
+        int8_t *rule = malloc((size_t)n);
+        uint8_t *level = malloc((size_t)n), *cut = malloc((size_t)steps);
+        int32_t *fetch = malloc((size_t)n * sizeof *fetch), *gone = malloc((size_t)n * sizeof *gone);
+        uint64_t random = seed;
+        for (int t = 0; t < n; t++) {
+            rule[t] = (int8_t)(random_next(&random) % (RULES + 1)) - 1;
+            level[t] = (uint8_t)(random_next(&random) % 4);
+            fetch[t] = (int32_t)(random_next(&random) % (uint64_t)steps);
+            gone[t] = (int32_t)(random_next(&random) % (uint64_t)steps);
+        }
+        for (int i = 0; i < steps; i++) cut[i] = random_next(&random) % 2 ? MM_LEVEL_STAGE : (uint8_t)(i % 3);
+        mm_assignment assigned = {.rule = rule};
+        if (seed % 3) assigned.level = level, assigned.cut = cut;
+        if (seed % 5) assigned.fetch = fetch, assigned.gone = gone;
+        mm_plan *plan = plan_assigned(graph, facts, &menu, &assigned);
+        for (int i = 0; i < plan->n_nodes; i++) seen[plan->nodes[i].kind]++;
+        mm_plan_destroy(plan);
+        free(rule), free(level), free(cut), free(fetch), free(gone);
+        mm_rules_fini(&menu);
+        mm_facts_destroy(facts);
+        mm_graph_destroy(graph);
+    }
+    assert_true(seen[MM_NODE_ENCODE] > 60 && seen[MM_NODE_OUT] > 60 && seen[MM_NODE_RECOMPUTE] > 60);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_map_gets_the_action_that_it_is_assigned),
+        cmocka_unit_test(any_assignment_gives_a_plan_that_is_proved),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
