@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/plan_memory.h"
 #include "mm/core/status.h"
 #include "tools/table.h"
 
@@ -346,8 +347,11 @@ mm_status explain_row(json_t *row, const plan_case *c, const explain_bound *imag
     failed |= add_bound(row, "lower_bound", image);
     failed |= add_bound(row, "batch_lower_bound", &own);
     failed |= json_object_set_new(row, "timeline", timeline_json(&c->account));
+    json_t *memory = NULL;
     mm_status status = add_map_account(row, c, &e);
+    if (status == MM_OK) status = mm_plan_memory(plan_case_plan(c), e.facts, &memory);
     explained_fini(&e);
-    if (status != MM_OK) return status;
+    MM_TRY(status);
+    failed |= json_object_set_new(row, "memory", memory);
     return failed ? mm_fail(MM_ERR_NOMEM, "out of memory for the rows") : MM_OK;
 }

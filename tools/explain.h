@@ -23,9 +23,9 @@ MM_CHECKED mm_status explain_bound_of(const nets_net *net, const target *target,
  * holds by class of maps, and the bounds of `image` (batch 1) and of the cases' batch. */
 MM_CHECKED mm_status explain_print(FILE *file, const plan_case *cases, int n, const explain_bound *image);
 
-/* Adds to a case's row the keys kinds, peak_segments, stashed_maps, maps (mm_map_account), timeline (live bytes of each step by kind), the
- * bounds of `image` (lower_bound_bytes, _held_by, _offloaded_bytes, _offloaded_held_by), and those of the case's batch
- * (the same with the prefix batch_). */
+/* Adds to a case's row the keys kinds, peak_segments, stashed_maps, maps (mm_map_account), timeline (live bytes of each
+ * step by kind), memory (mm_plan_memory), the bounds of `image` (lower_bound_bytes, _held_by, _offloaded_bytes,
+ * _offloaded_held_by), and those of the case's batch (the same with the prefix batch_). */
 MM_CHECKED mm_status explain_row(json_t *row, const plan_case *c, const explain_bound *image);
 
 #endif

@@ -45,20 +45,17 @@ static mm_account_kind kind_of_tensor(const mm_tensor_info *tensor) {
 
 typedef int64_t by_kind[MM_ACCOUNT_KINDS];
 
-/* The nodes between which the forward pass ends and the backward pass begins. */
-typedef struct turn {
-    int last_forward, first_backward;
-} turn;
-
 /* Whether a segment waits for the backward pass: by its users, not by how long a plan that frees nothing keeps it. */
-static bool waits(const mm_segment *s, turn t) {
-    return t.first_backward >= 0 && s->first_node <= t.last_forward && s->last_node >= t.first_backward;
+static bool waits(const mm_account *account, const mm_segment *s) {
+    return account->first_backward >= 0 && s->first_node <= account->last_forward &&
+           s->last_node >= account->first_backward;
 }
 
-static mm_account_kind kind_of_segment(const mm_segment *s, turn t) {
+mm_account_kind mm_account_segment_kind(const mm_account *account, int segment) {
+    const mm_segment *s = &account->plan->segments[segment];
     switch (s->category) {
     case MM_CAT_PERSISTENT:
-        return MM_ACCOUNT_REST;
+        return kind_of_tensor(mm_graph_tensor(account->plan->graph, s->tensor));
     case MM_CAT_GRADIENT_MAP:
         return MM_ACCOUNT_GRADIENT_MAP;
     case MM_CAT_WORKSPACE:
@@ -68,7 +65,7 @@ static mm_account_kind kind_of_segment(const mm_segment *s, turn t) {
     case MM_CAT_BUFFER:
         return MM_ACCOUNT_BUFFER;
     default:
-        return waits(s, t) ? MM_ACCOUNT_STASH : MM_ACCOUNT_FEATURE_MAP;
+        return waits(account, s) ? MM_ACCOUNT_STASH : MM_ACCOUNT_FEATURE_MAP;
     }
 }
 
@@ -108,16 +105,17 @@ static mm_status account_time(mm_account *account) {
         free(change);
         return mm_fail(MM_ERR_NOMEM, "out of memory for the accounts of %d nodes", plan->n_nodes);
     }
-    turn t;
-    mm_plan_turning_point(plan, &t.last_forward, &t.first_backward);
+    mm_plan_turning_point(plan, &account->last_forward, &account->first_backward);
     for (int i = 0; i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];
         if (!mm_segment_has_life(s)) continue;
-        change[s->first_node][kind_of_segment(s, t)] += s->bytes;
-        change[s->live_last + 1][kind_of_segment(s, t)] -= s->bytes;
+        const mm_account_kind kind = mm_account_segment_kind(account, i);
+        change[s->first_node][kind] += s->bytes;
+        change[s->live_last + 1][kind] -= s->bytes;
     }
     by_kind now;
-    lasting(plan, now);
+    lasting(plan, account->lasting);
+    memcpy(now, account->lasting, sizeof now);
     memcpy(account->at_peak, now, sizeof now);
     int64_t peak = plan->base_bytes + plan->external_bytes;
     for (int i = 0; i < plan->n_nodes; i++) {
@@ -159,9 +157,7 @@ static void account_declared(mm_account *account) {
         const mm_tensor_info *tensor = mm_graph_tensor(plan->graph, t);
         declared[kind_of_tensor(tensor)] += tensor->bytes;
     }
-    by_kind always;
-    lasting(plan, always);
-    declared[MM_ACCOUNT_REST] = always[MM_ACCOUNT_REST];
+    declared[MM_ACCOUNT_REST] = account->lasting[MM_ACCOUNT_REST];
     declared[MM_ACCOUNT_BUFFER] = plan->buffer_region_bytes;
     for (int i = 0; i < plan->n_segments; i++)
         if (plan->segments[i].category == MM_CAT_CODE) declared[MM_ACCOUNT_CODE] += plan->segments[i].bytes;

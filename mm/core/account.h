@@ -39,6 +39,8 @@ typedef struct mm_account {
     int64_t declared[MM_ACCOUNT_KINDS];
     int peak_node;                     /* first node at which live bytes are plan->live_peak_bytes */
     int64_t at_peak[MM_ACCOUNT_KINDS]; /* live bytes there; their sum is plan->live_peak_bytes */
+    int64_t lasting[MM_ACCOUNT_KINDS]; /* bytes that are on the device throughout: the base and external tensors */
+    int last_forward, first_backward;  /* nodes, as of mm_plan_turning_point */
     int64_t idle_bytes; /* plan->peak_bytes beyond live bytes: regions that are not full then, gaps between segments */
     int *segments;      /* alive on the device at the peak, largest first */
     int n_segments;     /* */
@@ -52,6 +54,9 @@ void mm_account_fini(mm_account *account);
 
 /* Writes the name of a segment: its tensor's, "workspace of STEP", or "pool of codes". Returns buffer. */
 const char *mm_account_segment_name(const mm_plan *plan, int segment, char *buffer, size_t capacity);
+
+/* What a segment's bytes are for; of a persistent tensor, that tensor's kind. */
+mm_account_kind mm_account_segment_kind(const mm_account *account, int segment);
 
 /* Bytes of a plan's pools of codes. */
 typedef struct mm_pool_sums {

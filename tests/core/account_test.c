@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "mm/core/account.h"
+#include "mm/core/plan_memory.h"
 #include "tests/core/random_graph.h"
 #include "tests/core/random_plan.h"
 #include "tests/core/small_graph.h"
@@ -59,6 +60,73 @@ static int64_t live_at(const mm_plan *plan, int node) {
     mm_plan_live_at(plan, node, live);
     for (int c = 0; c < MM_CATEGORIES; c++) all += live[c];
     return all;
+}
+
+/* ---------------------------------------------------------------- as JSON */
+
+static int64_t of_segment(const json_t *segment, const char *key) {
+    return json_integer_value(json_object_get(segment, key));
+}
+
+/* As a reader of the file adds up: what lasts, and the segments alive at the node. */
+static int64_t described_live_at(const json_t *memory, int node) {
+    int64_t live = 0;
+    const char *key;
+    json_t *value;
+    size_t i;
+    json_object_foreach(json_object_get(memory, "lasting"), key, value) live += json_integer_value(value);
+    json_array_foreach(json_object_get(memory, "segments"), i, value) {
+        const char *action = json_string_value(json_object_get(value, "action"));
+        if (json_object_get(value, "pinned") || strcmp(action, "lasting") == 0) continue;
+        if (of_segment(value, "first") <= node && node <= of_segment(value, "live_last"))
+            live += of_segment(value, "bytes");
+    }
+    return live;
+}
+
+static bool names(const json_t *actions, const char *word) {
+    for (size_t i = 0; i < json_array_size(actions); i++)
+        if (strcmp(json_string_value(json_array_get(actions, i)), word) == 0) return true;
+    return false;
+}
+
+/* Whether an operation of that kind moves the storage of that name. */
+static bool has_node(const mm_plan *plan, mm_node_kind kind, const char *root) {
+    for (int i = 0; i < plan->n_nodes; i++) {
+        const mm_node *node = &plan->nodes[i];
+        if (node->kind != kind) continue;
+        if (strcmp(mm_graph_tensor(plan->graph, mm_plan_root(plan, node->tensor))->name, root) == 0) return true;
+    }
+    return false;
+}
+
+static void segments_as_json_add_up_to_the_live_bytes_of_every_node(void **state) {
+    (void)state;
+    int swapped = 0, coded = 0;
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        world w = world_create(seed);
+        json_t *memory, *map;
+        size_t m;
+        assert_int_equal(mm_plan_memory(w.plan, w.facts, &memory), MM_OK);
+        assert_int_equal(json_array_size(json_object_get(memory, "nodes")), w.plan->n_nodes);
+        for (int i = 0; i < w.plan->n_nodes; i++) assert_int_equal(described_live_at(memory, i), live_at(w.plan, i));
+        json_array_foreach(json_object_get(memory, "maps"), m, map) {
+            const char *name = json_string_value(json_object_get(map, "name"));
+            const json_t *actions = json_object_get(map, "actions");
+            if (names(actions, "swap")) {
+                assert_true(has_node(w.plan, MM_NODE_OUT, name));
+                swapped++;
+            }
+            if (names(actions, "mask") || names(actions, "compress") || names(actions, "compress-swap")) {
+                assert_true(has_node(w.plan, MM_NODE_ENCODE, name));
+                assert_non_null(json_object_get(map, "codec"));
+                coded++;
+            }
+        }
+        json_decref(memory);
+        world_destroy(&w);
+    }
+    assert_true(swapped > 0 && coded > 0);
 }
 
 /* ---------------------------------------------------------------- accounts */
@@ -520,6 +588,7 @@ static void map_made_by_a_step_that_changes_its_input_is_not_recomputed(void **s
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(segments_as_json_add_up_to_the_live_bytes_of_every_node),
         cmocka_unit_test(kinds_at_the_peak_add_up_to_what_the_plan_needs),
         cmocka_unit_test(every_step_has_the_most_that_is_alive_until_the_next),
         cmocka_unit_test(every_segment_has_a_name),
