@@ -1,31 +1,7 @@
 #include "policies/least_time.h"
 
-#include "mm/core/program.h"
 #include "mm/core/simulate.h"
 #include "mm/core/status.h"
-
-static double rate_ns(int64_t rate, int64_t bytes) { return rate > 0 ? (double)bytes / (double)rate * 1e9 : 0; }
-
-static double node_ns(const mm_plan *plan, const mm_facts *facts, const mm_node *n) {
-    const mm_node_cost cost = mm_node_table[n->kind].cost;
-    if (cost == MM_COST_STEP) return (double)mm_simulate_step_ns(facts, n);
-    const mm_segment *stored = &plan->segments[mm_program_stored(n)];
-    switch (cost) {
-    case MM_COST_ENCODE:
-        return (double)mm_facts_code(facts, stored->codec, n->tensor)->encode_ns;
-    case MM_COST_DECODE:
-        return (double)mm_facts_code(facts, stored->codec, n->tensor)->decode_ns;
-    case MM_COST_LINK_OUT:
-        return rate_ns(facts->out_bytes_per_s, stored->bytes);
-    case MM_COST_LINK_IN:
-        return rate_ns(facts->in_bytes_per_s, stored->bytes);
-    case MM_COST_MEMORY:
-        return rate_ns(facts->memory_bytes_per_s, stored->bytes);
-    case MM_COST_STEP:
-        break;
-    }
-    return 0;
-}
 
 /* A bound that ignores waits: no stream takes less time than its own work, and the computation is slowed down while
  * codecs or copies run beside it. */
@@ -33,7 +9,7 @@ static double busiest_ns(const mm_plan *plan, const mm_facts *facts) {
     double busy[MM_STREAM_COUNT] = {0}, most = 0;
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node *n = &plan->nodes[i];
-        busy[n->stream] += node_ns(plan, facts, n);
+        busy[n->stream] += (double)mm_simulate_node_ns(plan, facts, n);
     }
     const struct {
         mm_stream_id a, b;

@@ -54,7 +54,8 @@ static mm_status plan_one(plan_command *c, const char *policy) {
                        .batch = c->batch,
                        .budget_bytes = c->budget_bytes,
                        .pinned_bytes = c->pinned_bytes,
-                       .searched = c->max_batch};
+                       .searched = c->max_batch,
+                       .explained = c->explain};
     if (c->max_batch) {
         MM_TRY(
             max_batch_find(c->network, &c->target, policy, c->budget_bytes, c->pinned_bytes, one->facts, &one->found));
@@ -229,8 +230,10 @@ static const char help_text[] =
     "without --budget that is what 'mm train' and 'mm bench' take if the device has it free. The minimum does "
     "without.\n"
     "\n"
-    "--explain tells what holds the memory: bytes by kind, the largest stashed maps and what could be done with each,\n"
-    "and bounds that no plan can undercut. --svg and --chart draw it over the steps of the iteration.\n"
+    "--explain tells what holds the memory: bytes by kind, the largest stashed maps with what could be done with each\n"
+    "and what was decided; where the time goes, by facts or nominal times; what more memory would gain; and bounds "
+    "that\n"
+    "no plan can undercut. --svg and --chart draw it over the steps of the iteration.\n"
     "\n"
     "  mm plan --net resnet32 --batch 128 --policy naive,liveness,freelunch:rate=4 --budget 300MiB --explain\n"
     "  mm plan --net resnet32 --budget 12GiB --max-batch --svg memory.svg";

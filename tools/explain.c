@@ -5,6 +5,7 @@
 
 #include "mm/core/plan_memory.h"
 #include "mm/core/status.h"
+#include "tools/explain_plan.h"
 #include "tools/table.h"
 
 /* ---------------------------------------------------------------- bounds */
@@ -46,34 +47,6 @@ static void print_bound(FILE *file, const explain_bound *b) {
 
 /* ---------------------------------------------------------------- stash */
 
-/* A case's stash, with codecs: those of its policy, else those that freelunch would use. */
-typedef struct explained {
-    mm_stash stash;
-    mm_planned codecs;
-    const mm_facts *facts;
-} explained;
-
-static mm_status explained_init(explained *e, const plan_case *c) {
-    memset(e, 0, sizeof *e);
-    e->facts = plan_case_need(c)->planned.facts;
-    if (e->facts->n_codecs == 0) {
-        mm_policy policy;
-        MM_TRY(mm_policy_parse("freelunch", &policy));
-        mm_status gathered = mm_planned_init(&e->codecs, &policy, plan_case_plan(c)->graph, c->target.device);
-        mm_policy_fini(&policy);
-        MM_TRY(gathered);
-        e->facts = e->codecs.facts;
-    }
-    mm_status status = mm_stash_init(plan_case_plan(c), e->facts, &e->stash);
-    if (status != MM_OK) mm_planned_fini(&e->codecs);
-    return status;
-}
-
-static void explained_fini(explained *e) {
-    mm_stash_fini(&e->stash);
-    mm_planned_fini(&e->codecs);
-}
-
 /* "bn, relu" */
 static const char *kinds_text(uint32_t kinds, char *buffer, size_t capacity) {
     size_t used = 0;
@@ -84,31 +57,42 @@ static const char *kinds_text(uint32_t kinds, char *buffer, size_t capacity) {
     return buffer;
 }
 
-static void print_remedy(FILE *file, const mm_facts *facts, const mm_remedy *r) {
-    char size[32], kinds[128];
-    mm_size_format(r->bytes_left, size, sizeof size);
-    switch (r->kind) {
-    case MM_REMEDY_KEEP:
-        return;
-    case MM_REMEDY_MASK:
-        fprintf(file, "as %s, for only the sign is read: %s", facts->codecs[r->codec].spec, size);
-        return;
-    case MM_REMEDY_COMPRESS:
-        fprintf(file, "as %s%s%s: %s", facts->codecs[r->codec].spec, r->sign_codec >= 0 ? " and " : "",
-                r->sign_codec >= 0 ? facts->codecs[r->sign_codec].spec : "", size);
-        return;
-    case MM_REMEDY_RECOMPUTE:
-        fprintf(file, "recomputed (%s): %s", kinds_text(r->layer_kinds, kinds, sizeof kinds), size);
-        return;
-    case MM_REMEDY_SWAP:
-        fprintf(file, "swapped: %s", size);
-    }
+static void print_code(FILE *file, const mm_facts *facts, const mm_remedy *r) {
+    fprintf(file, "as %s%s%s%s", facts->codecs[r->codec].spec, facts->codecs[r->codec].lossless ? "" : " (lossy)",
+            r->sign_codec >= 0 ? " and " : "", r->sign_codec >= 0 ? facts->codecs[r->sign_codec].spec : "");
 }
 
-static const mm_stash_map *find_map(const mm_stash *stash, mm_tensor tensor) {
+static void print_remedy(FILE *file, const mm_facts *facts, const mm_remedy *r) {
+    char size[32], kinds[128];
+    switch (r->kind) {
+    case MM_REMEDY_KEEP:
+    case MM_REMEDY_KINDS:
+        return;
+    case MM_REMEDY_MASK:
+        fprintf(file, "as %s, for only the sign is read", facts->codecs[r->codec].spec);
+        break;
+    case MM_REMEDY_COMPRESS:
+        print_code(file, facts, r);
+        break;
+    case MM_REMEDY_COMPRESS_SWAP:
+        fputs("swapped ", file);
+        print_code(file, facts, r);
+        break;
+    case MM_REMEDY_RECOMPUTE:
+        fprintf(file, "recomputed (%s)", kinds_text(r->layer_kinds, kinds, sizeof kinds));
+        break;
+    case MM_REMEDY_SWAP:
+        fputs("swapped", file);
+    }
+    fprintf(file, ": %s", mm_size_format(r->bytes_left, size, sizeof size));
+    if (r->ns > 0) fprintf(file, ", %.3g ms", (double)r->ns * 1e-6);
+}
+
+/* The index of a tensor's map; -1: it is not stashed. */
+static int find_map(const mm_stash *stash, mm_tensor tensor) {
     for (int i = 0; i < stash->n_maps; i++)
-        if (stash->maps[i].tensor == tensor) return &stash->maps[i];
-    return NULL;
+        if (stash->maps[i].tensor == tensor) return i;
+    return -1;
 }
 
 static const char *form_name(mm_form form) { return form == MM_FORM_SIGN ? "sign" : "value"; }
@@ -157,13 +141,17 @@ static mm_status print_remedies(FILE *file, const mm_facts *facts, const mm_stas
 }
 
 static mm_status print_held(FILE *file, const plan_case *cases, const explained *e, int n, mm_tensor tensor) {
-    char size[32];
+    char size[32], kinds[EXPLAINED_KINDS];
     told t;
     MM_TRY(told_begin(&t));
     for (int i = 0; i < n; i++) {
-        const mm_stash_map *held = find_map(&e[i].stash, tensor);
-        fprintf(t.text, "%s%s by %s", i ? ", " : "", mm_size_format(held ? held->held_bytes : 0, size, sizeof size),
+        const int map = find_map(&e[i].stash, tensor);
+        fprintf(t.text, "%s%s by %s", i ? "; " : "",
+                mm_size_format(map >= 0 ? e[i].stash.maps[map].held_bytes : 0, size, sizeof size),
                 plan_case_plan(&cases[i])->policy);
+        const mm_decision *decision = map >= 0 ? &e[i].decisions[map] : NULL;
+        if (decision) fprintf(t.text, ": %s", explained_kinds(decision->kinds, kinds));
+        if (decision && decision->ns > 0) fprintf(t.text, ", %.3g ms", (double)decision->ns * 1e-6);
     }
     return told_end(&t, file, "held");
 }
@@ -203,11 +191,17 @@ static mm_status print_classes(FILE *file, const plan_case *c, const explained *
 static mm_status print_maps(FILE *file, const plan_case *cases, const explained *e, int n) {
     char size[32];
     const mm_stash *stash = &e[0].stash;
-    int64_t total = 0;
-    for (int i = 0; i < stash->n_maps; i++) total += stash->maps[i].bytes;
+    int64_t total = 0, rest = 0;
+    for (int i = 0; i < stash->n_maps; i++) {
+        total += stash->maps[i].bytes;
+        rest += i >= EXPLAIN_MAPS ? stash->maps[i].bytes : 0;
+    }
     fprintf(file, "%s, batch %lld: the largest of %d stashed maps of %s; bytes left on the device meanwhile\n",
             cases->net, (long long)cases->batch, stash->n_maps, mm_size_format(total, size, sizeof size));
     for (int i = 0; i < stash->n_maps && i < EXPLAIN_MAPS; i++) MM_TRY(print_map(file, cases, e, n, &stash->maps[i]));
+    if (rest > 0)
+        fprintf(file, "  %10s  in %d smaller ones\n", mm_size_format(rest, size, sizeof size),
+                stash->n_maps - EXPLAIN_MAPS);
     return MM_OK;
 }
 
@@ -221,6 +215,7 @@ mm_status explain_print(FILE *file, const plan_case *cases, int n, const explain
     }
     if (status == MM_OK) status = print_maps(file, cases, e, n);
     for (int i = 0; status == MM_OK && i < n; i++) status = print_classes(file, &cases[i], &e[i]);
+    for (int i = 0; status == MM_OK && i < n; i++) status = explain_plan_print(file, &cases[i], &e[i]);
     if (status == MM_OK) {
         explain_bound own = bound_of_case(cases);
         fprintf(file, "%s: lower bounds (moDNN, equation 7)\n", cases->net);
@@ -247,7 +242,7 @@ static json_t *kinds_json(const mm_account *account) {
 static json_t *segments_json(const mm_account *account) {
     json_t *array = json_array();
     char name[320];
-    for (int i = 0; i < account->n_segments && i < EXPLAIN_MAPS; i++) {
+    for (int i = 0; i < account->n_segments; i++) {
         const mm_segment *s = &account->plan->segments[account->segments[i]];
         json_array_append_new(array,
                               json_pack("{ss ss sI}", "name",
@@ -261,8 +256,9 @@ static json_t *remedies_json(const mm_facts *facts, const mm_stash_map *map) {
     json_t *array = json_array();
     for (int i = 0; i < map->n_remedies; i++) {
         const mm_remedy *r = &map->remedies[i];
-        json_t *object =
-            json_pack("{ss sI}", "action", mm_remedy_kind_name(r->kind), "bytes_left", (json_int_t)r->bytes_left);
+        json_t *object = json_pack(
+            "{ss sI so}", "action", mm_remedy_kind_name(r->kind), "bytes_left", (json_int_t)r->bytes_left, "seconds",
+            r->kind == MM_REMEDY_KEEP || r->ns > 0 ? json_real((double)r->ns * 1e-9) : json_null());
         if (r->codec >= 0) json_object_set_new(object, "codec", json_string(facts->codecs[r->codec].spec));
         if (r->sign_codec >= 0)
             json_object_set_new(object, "sign_codec", json_string(facts->codecs[r->sign_codec].spec));
@@ -286,15 +282,16 @@ static json_t *readers_json(const mm_graph *graph, const mm_stash_map *map) {
 
 static json_t *maps_json(const mm_graph *graph, const explained *e) {
     json_t *array = json_array();
-    for (int i = 0; i < e->stash.n_maps && i < EXPLAIN_MAPS; i++) {
+    for (int i = 0; i < e->stash.n_maps; i++) {
         const mm_stash_map *map = &e->stash.maps[i];
         const mm_tensor_info *tensor = mm_graph_tensor(graph, map->tensor);
         const mm_layer_info *producer = mm_graph_layer(graph, tensor->producer);
-        json_array_append_new(array,
-                              json_pack("{ss ss ss sI sI so so}", "name", tensor->name, "producer", producer->name,
-                                        "producer_kind", mm_layer_kind_name(producer->kind), "bytes",
-                                        (json_int_t)map->bytes, "held_bytes", (json_int_t)map->held_bytes, "readers",
-                                        readers_json(graph, map), "remedies", remedies_json(e->facts, map)));
+        json_array_append_new(
+            array, json_pack("{ss ss ss sI sI so so so sf}", "name", tensor->name, "producer", producer->name,
+                             "producer_kind", mm_layer_kind_name(producer->kind), "bytes", (json_int_t)map->bytes,
+                             "held_bytes", (json_int_t)map->held_bytes, "readers", readers_json(graph, map), "remedies",
+                             remedies_json(e->facts, map), "decided", explained_kinds_json(e->decisions[i].kinds),
+                             "decided_seconds", (double)e->decisions[i].ns * 1e-9));
     }
     return array;
 }
@@ -349,7 +346,8 @@ mm_status explain_row(json_t *row, const plan_case *c, const explain_bound *imag
     failed |= json_object_set_new(row, "timeline", timeline_json(&c->account));
     json_t *memory = NULL;
     mm_status status = add_map_account(row, c, &e);
-    if (status == MM_OK) status = mm_plan_memory(plan_case_plan(c), e.facts, &memory);
+    if (status == MM_OK) status = mm_plan_memory(plan_case_plan(c), &e.times, &memory);
+    if (status == MM_OK) status = explain_plan_row(row, c, &e);
     explained_fini(&e);
     MM_TRY(status);
     failed |= json_object_set_new(row, "memory", memory);

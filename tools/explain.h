@@ -1,4 +1,5 @@
-/* mm plan --explain: the largest stashed maps with remedies for each, lower bounds, and all accounts as JSON. */
+/* mm plan --explain: the largest stashed maps with remedies and decisions for each, where the time goes
+ * (explain_plan.h), lower bounds, and all accounts as JSON. */
 #ifndef TOOLS_EXPLAIN_H
 #define TOOLS_EXPLAIN_H
 
@@ -24,8 +25,8 @@ MM_CHECKED mm_status explain_bound_of(const nets_net *net, const target *target,
 MM_CHECKED mm_status explain_print(FILE *file, const plan_case *cases, int n, const explain_bound *image);
 
 /* Adds to a case's row the keys kinds, peak_segments, stashed_maps, maps (mm_map_account), timeline (live bytes of each
- * step by kind), memory (mm_plan_memory), the bounds of `image` (lower_bound_bytes, _held_by, _offloaded_bytes,
- * _offloaded_held_by), and those of the case's batch (the same with the prefix batch_). */
+ * step by kind), memory (mm_plan_memory), those of explain_plan_row, the bounds of `image` (lower_bound_bytes, _held_by,
+ * _offloaded_bytes, _offloaded_held_by), and those of the case's batch (the same with the prefix batch_). */
 MM_CHECKED mm_status explain_row(json_t *row, const plan_case *c, const explain_bound *image);
 
 #endif

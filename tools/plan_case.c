@@ -1,19 +1,56 @@
 #include "tools/plan_case.h"
 
+#include "policies/nominal.h"
 #include "tools/simulated.h"
 
 /* As a session does: in the budget, around room for the next batch where there is any. */
 static mm_status plan_in_budget(plan_case *c, requirement *r) {
-    if (c->budget_bytes <= r->minimum_bytes && c->staged_bytes == 0) return MM_OK;
+    if (c->budget_bytes <= r->minimum_bytes && c->staged_bytes == 0 && !c->explained) return MM_OK;
     return requirement_limit(r, c->budget_bytes, c->pinned_bytes, c->staged_bytes);
+}
+
+/* By the facts' times, or nominal ones if these have none. */
+static mm_status simulate(const requirement *r, mm_simulation *sim_out) {
+    const mm_facts *facts = r->planned.facts;
+    mm_facts nominal;
+    if (!mm_nominal_is_due(facts)) return mm_program_simulate(r->planned.program, facts, sim_out);
+    mm_status status = mm_nominal_init(r->lowered->graph, facts, &nominal);
+    if (status == MM_OK) status = mm_program_simulate(r->planned.program, &nominal, sim_out);
+    mm_nominal_fini(&nominal);
+    return status;
+}
+
+/* How much more is looked at: 1 GiB; a tenth of a budget below 4 GiB, where 1 GiB would be another network's. */
+static int64_t more_than(int64_t budget_bytes) {
+    const int64_t gib = INT64_C(1) << 30;
+    return budget_bytes < 4 * gib ? budget_bytes / 10 : gib;
+}
+
+/* What a larger budget would gain. The plans in it are not kept. */
+static mm_status look_further(plan_case *c) {
+    const int64_t budget = c->budget_bytes ? c->budget_bytes : plan_case_need(c)->minimum_bytes + c->staged_bytes;
+    c->more_bytes = more_than(budget);
+    for (int i = 0; i < c->passes.n; i++) {
+        requirement *r = &c->passes.r[i];
+        mm_simulation sim;
+        MM_TRY(requirement_limit(r, budget + c->more_bytes, c->pinned_bytes, c->staged_bytes));
+        if (r->planned.plan->peak_bytes > budget + c->more_bytes || r->planned.plan->pinned_bytes > c->pinned_bytes) {
+            c->more_ns = 0;
+            return MM_OK;
+        }
+        MM_TRY(simulate(r, &sim));
+        c->more_ns += c->passes.graphs[i].passes * sim.iteration_ns;
+        mm_simulation_fini(&sim);
+    }
+    return MM_OK;
 }
 
 /* Adds the time of the passes that are of graph i. That of the one that needs most is told in detail. */
 static mm_status simulate_pass(plan_case *c, int i) {
     const mm_planned *planned = &c->passes.r[i].planned;
     mm_simulation sim;
-    if (!c->untimed) c->untimed = simulated_untimed(planned->plan, planned->facts);
-    MM_TRY(mm_program_simulate(planned->program, planned->facts, &sim));
+    if (c->facts && !c->untimed) c->untimed = simulated_untimed(planned->plan, planned->facts);
+    MM_TRY(simulate(&c->passes.r[i], &sim));
     c->iteration_ns += c->passes.graphs[i].passes * sim.iteration_ns;
     if (i == c->passes.most)
         c->sim = sim;
@@ -35,11 +72,12 @@ static mm_status plan_passes(plan_case *c, const nets_net *net, const char *poli
     c->staged_bytes = target_staged_bytes(&c->target, net, c->sub_batch);
     if (c->budget_bytes > 0 && c->budget_bytes < plan_case_need(c)->minimum_bytes + c->staged_bytes)
         c->staged_bytes = 0;
+    if (c->explained) MM_TRY(look_further(c));
     for (int i = 0; i < c->passes.n; i++) {
         MM_TRY(plan_in_budget(c, &c->passes.r[i]));
         add_moves(&c->moves, c->passes.r[i].planned.plan, c->passes.graphs[i].passes);
         c->defragmentations += c->passes.graphs[i].passes * c->passes.r[i].planned.plan->defragmentations;
-        if (c->facts) MM_TRY(simulate_pass(c, i));
+        if (c->facts || c->explained) MM_TRY(simulate_pass(c, i));
     }
     return MM_OK;
 }

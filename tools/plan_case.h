@@ -19,13 +19,16 @@ typedef struct plan_case {
     int64_t pinned_bytes;     /* INT64_MAX: no limit */
     bool searched;            /* `batch` is found.batch, the largest that fits; 1 if none fits */
     max_batch found;
+    bool explained; /* simulates without facts too, by nominal times, and in a larger budget */
     /* set by plan_case_init */
     requirement_passes passes; /* of a whole batch there is one */
-    int64_t iteration_ns;      /* with facts; of all passes */
+    int64_t iteration_ns;      /* with facts, or explained; of all passes */
+    int64_t more_bytes;        /* explained: how much larger that budget is, */
+    int64_t more_ns;           /* and the time of all passes in it; 0: they do not fit */
     mm_moves moves;            /* of all passes */
     int64_t defragmentations;  /* of all passes */
     int64_t staged_bytes;      /* bytes of the plan for staging the next batch; minimum_bytes is without */
-    mm_simulation sim;         /* with facts; of the pass that needs most; valid if `untimed` is NULL */
+    mm_simulation sim;         /* with facts, or explained; of the pass that needs most; valid if `untimed` is NULL */
     const char *untimed;       /* an operation that the facts have no time of; NULL: none */
     mm_account account;
 } plan_case;

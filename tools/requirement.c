@@ -14,6 +14,13 @@ static void give_link(mm_facts *facts, int64_t bytes_per_s) {
     facts->out_both_bytes_per_s = facts->in_both_bytes_per_s = 0;
 }
 
+mm_status requirement_add_times(const facts_source *source, const target *target, const mm_graph *graph,
+                                mm_facts *facts) {
+    if (source) MM_TRY(facts_source_fill(source, graph, facts));
+    if (source && !source->for_run && target->link_bytes_per_s > 0) give_link(facts, target->link_bytes_per_s);
+    return MM_OK;
+}
+
 /* What is known of a graph's times. */
 typedef struct times {
     const facts_source *facts;
@@ -23,9 +30,7 @@ typedef struct times {
 /* An mm_times_fn. */
 static mm_status add_times(const void *ctx, const mm_graph *graph, mm_facts *facts) {
     const times *t = ctx;
-    MM_TRY(facts_source_fill(t->facts, graph, facts));
-    if (!t->facts->for_run && t->target->link_bytes_per_s > 0) give_link(facts, t->target->link_bytes_per_s);
-    return MM_OK;
+    return requirement_add_times(t->facts, t->target, graph, facts);
 }
 
 static mm_status make(requirement *r, const nets_net *net, nets_exec_graph graph, nets_mode mode, const target *target,
@@ -34,8 +39,7 @@ static mm_status make(requirement *r, const nets_net *net, nets_exec_graph graph
     MM_TRY(nets_lower_pass(net, target->backend, graph.batch, mode, graph.pass, target->optimizer.id, &r->lowered));
     mm_status gathered = mm_planned_init(&r->planned, &r->policy, r->lowered->graph, target->device);
     if (gathered != MM_OK) return mm_fail_in(gathered, "policy %s", policy_spec);
-    const times known = {facts, target};
-    if (facts) MM_TRY(add_times(&known, r->lowered->graph, r->planned.facts));
+    MM_TRY(requirement_add_times(facts, target, r->lowered->graph, r->planned.facts));
     mm_planned_tell(&r->planned, &target->rates);
     r->base_bytes = base_bytes > 0 ? base_bytes : mm_plan_base(r->lowered->graph);
     mm_limits limits = {.device_bytes = 0, /* nothing fits: the plan with the lowest peak */

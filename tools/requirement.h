@@ -40,6 +40,11 @@ static inline nets_exec_graph requirement_last(int64_t batch, int64_t sub_batch)
     nets_exec_graph graphs[3];
     return graphs[nets_exec_graphs(batch, sub_batch ? sub_batch : batch, graphs) - 1];
 }
+/* Adds the source's times to the facts of a graph, and the link's of the target, where it has one of its own. source NULL:
+ * adds nothing. Errors of facts_source_fill. */
+MM_CHECKED mm_status requirement_add_times(const facts_source *source, const target *target, const mm_graph *graph,
+                                           mm_facts *facts);
+
 /* Plans anew within these limits; if no plan fits, with the lowest peak within the pinned memory. staged_bytes: size
  * of a staging buffer beside the persistent tensors (target_staged_bytes), or 0. */
 MM_CHECKED mm_status requirement_limit(requirement *r, int64_t device_bytes, int64_t pinned_bytes,

@@ -84,28 +84,30 @@ typedef enum mm_remedy_kind {
     MM_REMEDY_KEEP,
     MM_REMEDY_MASK,      /* a code of the signs, exact; for maps of which the backward pass reads the signs alone */
     MM_REMEDY_COMPRESS,  /* a smaller code; with exact signs beside it if the code is lossy and the signs are read */
-    MM_REMEDY_RECOMPUTE, /* made again by cheap layers from tensors on the device */
+    MM_REMEDY_RECOMPUTE, /* made again by layers that may run again, from tensors on the device */
     MM_REMEDY_SWAP,      /* copied to host memory and back */
+    MM_REMEDY_COMPRESS_SWAP, /* that code, copied to host memory and back; signs beside it stay */
+    MM_REMEDY_KINDS
 } mm_remedy_kind;
 
 const char *mm_remedy_kind_name(mm_remedy_kind kind);
 
 typedef struct mm_remedy {
     mm_remedy_kind kind;
-    int codec;            /* MASK, COMPRESS: index in the facts; else -1 */
-    int sign_codec;       /* COMPRESS: codec of the signs beside it; else -1 */
+    int codec;            /* MASK, COMPRESS, COMPRESS_SWAP: index in the facts; else -1 */
+    int sign_codec;       /* COMPRESS, COMPRESS_SWAP: codec of the signs beside it; else -1 */
     uint32_t layer_kinds; /* RECOMPUTE: bit k: layers of mm_layer_kind k run again */
     /* Bytes that stay on the device, with a code's reserve for its body. RECOMPUTE: bytes of tensors that must be kept
      * for it, without those that the backward pass reads anyway. */
     int64_t bytes_left;
+    /* By the facts' times, whether hidden or not: of codecs, copies, or the layers that run again; 0: not known. */
+    int64_t ns;
 } mm_remedy;
 
 typedef struct mm_stash_reader {
     int step;
     mm_form form;
 } mm_stash_reader;
-
-enum { MM_REMEDIES_MAX = 12 }; /* further codecs are left out */
 
 /* A storage that the forward pass writes and the backward pass reads. */
 typedef struct mm_stash_map {
@@ -116,7 +118,7 @@ typedef struct mm_stash_map {
     int64_t held_bytes;
     const mm_stash_reader *readers; /* backward steps that read it, in order */
     int n_readers;
-    mm_remedy remedies[MM_REMEDIES_MAX]; /* KEEP first; each as if it were applied to this map alone */
+    mm_remedy *remedies; /* KEEP first; each as if it were applied to this map alone */
     int n_remedies;
 } mm_stash_map;
 
@@ -124,12 +126,28 @@ typedef struct mm_stash {
     mm_stash_map *maps; /* largest first */
     int n_maps;
     mm_stash_reader *readers;
+    mm_remedy *remedies;
 } mm_stash;
 
 /* Lists the managed maps that a plan's graph stashes. facts: of the same graph; they may have other codecs than the
  * plan's. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_stash_init(const mm_plan *plan, const mm_facts *facts, mm_stash *stash_out);
 void mm_stash_fini(mm_stash *stash);
+
+/* What a plan does with a stashed map, as its nodes tell. */
+typedef struct mm_decision {
+    uint32_t kinds; /* bit k: mm_remedy_kind k is applied; several may be. KEEP: alone */
+    int codec;      /* of its elements, in the facts; -1: none */
+    int64_t
+        ns; /* of operations on it, and of each step that makes it again, alone. A step that makes several maps again
+                   counts with each of them */
+} mm_decision;
+
+/* *decisions_out: one for each map of the stash, which is of the same plan; the caller frees them. facts: those that the
+ * plan was made of, or the same with times. A map that lies on the device from pass to pass is kept, even if a step that
+ * makes another map again makes it, too. MM_ERR_NOMEM. O(nodes * uses). */
+MM_CHECKED mm_status mm_account_decide(const mm_plan *plan, const mm_facts *facts, const mm_stash *stash,
+                                       mm_decision **decisions_out);
 
 /* ---------------------------------------------------------------- maps */
 

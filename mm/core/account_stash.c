@@ -5,13 +5,8 @@
 #include "mm/core/status.h"
 
 const char *mm_remedy_kind_name(mm_remedy_kind kind) {
-    static const char *const names[] = {"keep", "mask", "compress", "recompute", "swap"};
-    return (unsigned)kind <= MM_REMEDY_SWAP ? names[kind] : "unknown";
-}
-
-/* Whether a layer may run again, at the cost of a pass over its input, which is little beside a convolution. */
-static bool is_cheap(const mm_layer_properties *properties) {
-    return properties->repeatable && properties->cost == MM_LAYER_CHEAP;
+    static const char *const names[] = {"keep", "mask", "compress", "recompute", "swap", "compress-swap"};
+    return (unsigned)kind < MM_REMEDY_KINDS ? names[kind] : "unknown";
 }
 
 /* A storage, indexed by its root tensor. */
@@ -20,9 +15,10 @@ typedef struct storage {
     int value_reads, sign_reads; /* numbers of reads in the backward pass */
     int map;                     /* index in the stash; -1: not stashed */
     /* Recomputing it: */
-    bool cheap;           /* possible with cheap layers alone */
-    uint32_t layer_kinds; /* the kinds of these layers */
+    bool again;           /* possible */
+    uint32_t layer_kinds; /* the kinds of layers that run again */
     int64_t kept_bytes;   /* bytes of storages that would have to be kept for it */
+    int64_t ns;           /* of those layers */
 } storage;
 
 typedef struct accountant {
@@ -68,14 +64,18 @@ static mm_status find_maps(accountant *a) {
     }
     a->stash->maps = calloc((size_t)a->stash->n_maps + 1, sizeof *a->stash->maps);
     a->stash->readers = malloc((reads + 1) * sizeof *a->stash->readers);
-    if (!a->stash->maps || !a->stash->readers)
+    const size_t most = 3 + 2 * (size_t)a->facts->n_codecs; /* remedies of a map: KEEP, RECOMPUTE, SWAP; or a mask */
+    a->stash->remedies = malloc(((size_t)a->stash->n_maps * most + 1) * sizeof *a->stash->remedies);
+    if (!a->stash->maps || !a->stash->readers || !a->stash->remedies)
         return mm_fail(MM_ERR_NOMEM, "out of memory for the accounts of %d maps", a->stash->n_maps);
     mm_stash_reader *next = a->stash->readers;
     for (size_t t = 0; t < n; t++) {
         const storage *s = &a->storages[t];
         if (!s->stashed) continue;
-        a->stash->maps[s->map] = (mm_stash_map){
-            .tensor = (mm_tensor)t, .bytes = mm_graph_tensor(a->graph, (mm_tensor)t)->bytes, .readers = next};
+        a->stash->maps[s->map] = (mm_stash_map){.tensor = (mm_tensor)t,
+                                                .bytes = mm_graph_tensor(a->graph, (mm_tensor)t)->bytes,
+                                                .readers = next,
+                                                .remedies = &a->stash->remedies[(size_t)s->map * most]};
         next += s->value_reads + s->sign_reads;
     }
     return MM_OK;
@@ -113,25 +113,30 @@ static void find_held(accountant *a) {
 /* Finds how `output` can be made again by its forward step. Each input is on the device for the backward pass anyway,
  * or is made again too, or has to be kept for it. */
 static void consider_step(accountant *a, const mm_step_info *step, mm_tensor output) {
-    storage made = {.cheap = is_cheap(&mm_graph_layer(a->graph, step->layer)->properties),
-                    .layer_kinds = 1u << mm_graph_layer(a->graph, step->layer)->kind};
-    for (int u = 0; u < step->n_uses && made.cheap; u++) {
+    const mm_layer_info *layer = mm_graph_layer(a->graph, step->layer);
+    storage made = {.again = layer->properties.repeatable,
+                    .layer_kinds = 1u << layer->kind,
+                    .ns = a->facts->variants[a->facts->variant_first[layer->step[MM_FORWARD]]].ns};
+    for (int u = 0; u < step->n_uses && made.again; u++) {
         mm_tensor input = mm_plan_root(a->plan, step->uses[u].tensor);
         const mm_tensor_info *tensor = mm_graph_tensor(a->graph, input);
         const storage *s = &a->storages[input];
         if (step->uses[u].access == MM_WRITE || tensor->ownership != MM_MANAGED) continue;
-        if (step->uses[u].access == MM_MODIFY) made.cheap = false;
+        if (step->uses[u].access == MM_MODIFY) made.again = false;
         if (s->stashed && s->value_reads > 0) continue;
-        if (s->cheap && s->kept_bytes < tensor->bytes) {
+        if (s->again && s->kept_bytes < tensor->bytes) {
             made.layer_kinds |= s->layer_kinds;
             made.kept_bytes += s->kept_bytes;
+            made.ns += s->ns;
         } else
             made.kept_bytes += tensor->bytes;
     }
     storage *out = &a->storages[output];
-    out->cheap = made.cheap && mm_graph_tensor(a->graph, output)->writes == 1;
+    made.again &= mm_graph_tensor(a->graph, output)->writes == 1;
+    out->again = made.again;
     out->layer_kinds = made.layer_kinds;
     out->kept_bytes = made.kept_bytes;
+    out->ns = made.ns;
 }
 
 static void find_recomputable(accountant *a) {
@@ -146,10 +151,17 @@ static void find_recomputable(accountant *a) {
 /* ---------------------------------------------------------------- remedies */
 
 /* Adds a remedy without codecs. */
-static mm_remedy *add_remedy(mm_stash_map *map, mm_remedy_kind kind, int64_t bytes_left) {
+static mm_remedy *add_remedy(mm_stash_map *map, mm_remedy_kind kind, int64_t bytes_left, int64_t ns) {
     mm_remedy *remedy = &map->remedies[map->n_remedies++];
-    *remedy = (mm_remedy){.kind = kind, .codec = -1, .sign_codec = -1, .bytes_left = bytes_left};
+    *remedy = (mm_remedy){.kind = kind, .codec = -1, .sign_codec = -1, .bytes_left = bytes_left, .ns = ns};
     return remedy;
+}
+
+/* To host memory and back. */
+static int64_t link_ns(const mm_facts *facts, int64_t bytes) {
+    const double out = (double)facts->out_bytes_per_s, in = (double)facts->in_bytes_per_s;
+    if (!(out > 0 && in > 0)) return 0;
+    return 2 * facts->issue_ns + (int64_t)((double)bytes / out * 1e9 + (double)bytes / in * 1e9);
 }
 
 /* The codec of the smallest code that serves readers of the sign; -1: none does. */
@@ -167,32 +179,43 @@ static int sign_codec(const mm_facts *facts, mm_tensor tensor) {
  * signs are held beside it. */
 static void add_codes(const accountant *a, mm_stash_map *map, int sign) {
     const bool takes_loss = mm_tensor_takes_loss(mm_graph_tensor(a->graph, map->tensor));
-    for (int c = 0; c < a->facts->n_codecs && map->n_remedies < MM_REMEDIES_MAX - 2; c++) {
+    for (int c = 0; c < a->facts->n_codecs; c++) {
         const mm_codec_facts *codec = &a->facts->codecs[c];
         const mm_code_facts *code = mm_facts_code(a->facts, c, map->tensor);
-        int64_t bytes = code->code_bytes;
-        bool beside = a->storages[map->tensor].sign_reads > 0 && !codec->lossless;
-        if (!codec->gives_value || bytes < 0 || (beside && sign < 0) || !(codec->lossless || takes_loss)) continue;
-        if (beside) bytes += mm_facts_code(a->facts, sign, map->tensor)->code_bytes;
-        bytes += code->body_reserve_bytes;
+        const bool beside = a->storages[map->tensor].sign_reads > 0 && !codec->lossless;
+        if (!codec->gives_value || code->code_bytes < 0 || (beside && sign < 0) || !(codec->lossless || takes_loss))
+            continue;
+        const mm_code_facts *signs = beside ? mm_facts_code(a->facts, sign, map->tensor) : NULL;
+        const int64_t beside_bytes = signs ? signs->code_bytes : 0;
+        const int64_t bytes = code->code_bytes + code->body_reserve_bytes + beside_bytes;
+        const int64_t ns = code->encode_ns + code->decode_ns + (signs ? signs->encode_ns : 0);
         if (bytes >= map->bytes) continue;
-        mm_remedy *r = add_remedy(map, MM_REMEDY_COMPRESS, bytes);
-        r->codec = c;
-        r->sign_codec = beside ? sign : -1;
+        const int64_t moved = link_ns(a->facts, code->code_bytes + code->body_typical_bytes);
+        for (int swapped = 0; swapped < 2; swapped++) {
+            mm_remedy *r = swapped ? add_remedy(map, MM_REMEDY_COMPRESS_SWAP, beside_bytes, ns + moved)
+                                   : add_remedy(map, MM_REMEDY_COMPRESS, bytes, ns);
+            r->codec = c;
+            r->sign_codec = beside ? sign : -1;
+        }
     }
+}
+
+static void add_mask(const accountant *a, mm_stash_map *map, int sign) {
+    const mm_code_facts *code = mm_facts_code(a->facts, sign, map->tensor);
+    add_remedy(map, MM_REMEDY_MASK, code->code_bytes, code->encode_ns)->codec = sign;
 }
 
 static void add_remedies(const accountant *a, mm_stash_map *map) {
     const storage *s = &a->storages[map->tensor];
     int sign = sign_codec(a->facts, map->tensor);
-    add_remedy(map, MM_REMEDY_KEEP, map->bytes);
+    add_remedy(map, MM_REMEDY_KEEP, map->bytes, 0);
     if (s->value_reads > 0)
         add_codes(a, map, sign);
     else if (sign >= 0)
-        add_remedy(map, MM_REMEDY_MASK, mm_facts_code(a->facts, sign, map->tensor)->code_bytes)->codec = sign;
-    if (s->cheap && s->kept_bytes < map->bytes)
-        add_remedy(map, MM_REMEDY_RECOMPUTE, s->kept_bytes)->layer_kinds = s->layer_kinds;
-    add_remedy(map, MM_REMEDY_SWAP, 0);
+        add_mask(a, map, sign);
+    if (s->again && s->kept_bytes < map->bytes)
+        add_remedy(map, MM_REMEDY_RECOMPUTE, s->kept_bytes, s->ns)->layer_kinds = s->layer_kinds;
+    add_remedy(map, MM_REMEDY_SWAP, 0, link_ns(a->facts, map->bytes));
 }
 
 /* ---------------------------------------------------------------- whole */
@@ -226,5 +249,6 @@ mm_status mm_stash_init(const mm_plan *plan, const mm_facts *facts, mm_stash *st
 void mm_stash_fini(mm_stash *stash) {
     free(stash->maps);
     free(stash->readers);
+    free(stash->remedies);
     memset(stash, 0, sizeof *stash);
 }

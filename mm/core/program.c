@@ -1,6 +1,7 @@
 #include "mm/core/program.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "mm/core/status.h"
 
@@ -253,24 +254,29 @@ int64_t mm_program_started(const mm_program *program, const int64_t *ended_ns, c
     return start;
 }
 
-/* mm_program_codec_wait for one step. */
-static int64_t codec_wait_before(const mm_program *p, const int64_t *ended_ns, const mm_piece *step) {
-    int64_t from = ended_ns[p->at[MM_STREAM_COMPUTE][step->seq - 1]], sum = 0, end, start;
+/* Adds the waits of one step. */
+static void add_waits_before(const mm_program *p, const int64_t *ended_ns, const mm_piece *step,
+                             int64_t waits[MM_STREAM_COUNT]) {
+    int64_t from = ended_ns[p->at[MM_STREAM_COMPUTE][step->seq - 1]], end, start;
     const mm_piece *awaited = last_awaited(p, ended_ns, step, &end);
     for (; awaited && awaited->stream != MM_STREAM_COMPUTE && end > from; end = start) {
-        bool codec = awaited->stream == MM_STREAM_ENCODE || awaited->stream == MM_STREAM_DECODE;
+        const mm_stream_id stream = awaited->stream;
         awaited = last_awaited(p, ended_ns, awaited, &start);
         if (start < from) start = from;
-        if (codec) sum += end - start;
+        waits[stream] += end - start;
     }
-    return sum;
+}
+
+void mm_program_waits(const mm_program *p, const int64_t *ended_ns, int64_t waits_out[MM_STREAM_COUNT]) {
+    memset(waits_out, 0, MM_STREAM_COUNT * sizeof *waits_out);
+    for (int32_t i = 1; i < p->count[MM_STREAM_COMPUTE]; i++) {
+        const mm_piece *step = &p->pieces[p->at[MM_STREAM_COMPUTE][i]];
+        if (mm_piece_waits(step)) add_waits_before(p, ended_ns, step, waits_out);
+    }
 }
 
 int64_t mm_program_codec_wait(const mm_program *p, const int64_t *ended_ns) {
-    int64_t sum = 0;
-    for (int32_t i = 1; i < p->count[MM_STREAM_COMPUTE]; i++) {
-        const mm_piece *step = &p->pieces[p->at[MM_STREAM_COMPUTE][i]];
-        if (mm_piece_waits(step)) sum += codec_wait_before(p, ended_ns, step);
-    }
-    return sum;
+    int64_t waits[MM_STREAM_COUNT];
+    mm_program_waits(p, ended_ns, waits);
+    return waits[MM_STREAM_ENCODE] + waits[MM_STREAM_DECODE];
 }

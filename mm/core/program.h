@@ -74,9 +74,12 @@ MM_CHECKED mm_status mm_program_prove(const mm_program *program, const mm_facts 
  * known. */
 int64_t mm_program_started(const mm_program *program, const int64_t *ended_ns, const mm_piece *piece);
 
-/* How long the computation waited while a codec ran that it needed. For each step that waits, follows the chain of
- * waits backwards: a step waits for a decode, that for a prefetch, that for an offload, that for an encode. Needs the
- * ends of all operations, and of each step before a step that waits for an operation. */
+/* Per side stream, how long the computation waited while an operation on it ran that it needed. For each step that waits,
+ * follows the chain of waits backwards: a step waits for a decode, that for a prefetch, that for an offload, that for an
+ * encode. Needs the ends of all operations, and of each step before a step that waits for an operation. */
+void mm_program_waits(const mm_program *program, const int64_t *ended_ns, int64_t waits_out[MM_STREAM_COUNT]);
+
+/* The waits for codecs. */
 int64_t mm_program_codec_wait(const mm_program *program, const int64_t *ended_ns);
 
 /* Whether a step waits for an operation. */

@@ -47,6 +47,26 @@ int64_t mm_simulate_step_ns(const mm_facts *facts, const mm_node *n) {
     return n->given ? ns - ns / 3 : ns;
 }
 
+int64_t mm_simulate_node_ns(const mm_plan *plan, const mm_facts *facts, const mm_node *n) {
+    const mm_node_cost cost = mm_node_table[n->kind].cost;
+    const mm_segment *stored = cost == MM_COST_STEP ? NULL : &plan->segments[mm_program_stored(n)];
+    switch (cost) {
+    case MM_COST_STEP:
+        return mm_simulate_step_ns(facts, n);
+    case MM_COST_ENCODE:
+        return mm_facts_code(facts, stored->codec, n->tensor)->encode_ns;
+    case MM_COST_DECODE:
+        return mm_facts_code(facts, stored->codec, n->tensor)->decode_ns;
+    case MM_COST_LINK_OUT:
+        return rate_ns(facts->out_bytes_per_s, stored->bytes);
+    case MM_COST_LINK_IN:
+        return rate_ns(facts->in_bytes_per_s, stored->bytes);
+    case MM_COST_MEMORY:
+        return rate_ns(facts->memory_bytes_per_s, stored->bytes);
+    }
+    return -1; /* no cost: refused as out of range */
+}
+
 /* Bytes that the node's codec moves over the link. */
 static int64_t link_bytes_of(const simulator *s, const mm_node *n) {
     return s->link_bytes && !mm_node_runs_step(n) ? s->link_bytes[mm_program_stored(n)] : 0;
@@ -64,23 +84,10 @@ static int64_t codec_ns(const simulator *s, const mm_node *n, int64_t ns, int64_
 }
 
 static int64_t operation_ns(const simulator *s, const mm_node *n) {
-    const mm_facts *facts = s->facts;
-    const mm_segment *stored = &s->plan->segments[mm_program_stored(n)];
-    switch (mm_node_table[n->kind].cost) {
-    case MM_COST_ENCODE:
-        return codec_ns(s, n, mm_facts_code(facts, stored->codec, n->tensor)->encode_ns, facts->out_bytes_per_s);
-    case MM_COST_DECODE:
-        return codec_ns(s, n, mm_facts_code(facts, stored->codec, n->tensor)->decode_ns, facts->in_bytes_per_s);
-    case MM_COST_LINK_OUT:
-        return rate_ns(facts->out_bytes_per_s, stored->bytes);
-    case MM_COST_LINK_IN:
-        return rate_ns(facts->in_bytes_per_s, stored->bytes);
-    case MM_COST_MEMORY:
-        return rate_ns(facts->memory_bytes_per_s, stored->bytes);
-    case MM_COST_STEP:
-        break;
-    }
-    return -1; /* no operation: refused as out of range */
+    const int64_t ns = mm_simulate_node_ns(s->plan, s->facts, n);
+    const mm_node_cost cost = mm_node_table[n->kind].cost;
+    if (cost == MM_COST_ENCODE) return codec_ns(s, n, ns, s->facts->out_bytes_per_s);
+    return cost == MM_COST_DECODE ? codec_ns(s, n, ns, s->facts->in_bytes_per_s) : ns;
 }
 
 static mm_status node_ns(const simulator *s, const mm_node *n, int64_t *ns_out) {
@@ -307,10 +314,11 @@ static void sum_up(const simulator *s, mm_simulation *out) {
     out->iteration_ns = s->now;
     out->compute_ns = out->busy_ns[MM_STREAM_COMPUTE];
     out->stall_ns = compute_span(s) - out->compute_ns;
+    mm_program_waits(s->program, s->ended_ns, out->exposed_ns);
     for (int t = 0; t < MM_STREAM_COUNT; t++) side += t == MM_STREAM_COMPUTE ? 0 : out->busy_ns[t];
     out->hidden_permille = hidden(side, out->stall_ns);
     out->codec_hidden_permille = hidden(out->busy_ns[MM_STREAM_ENCODE] + out->busy_ns[MM_STREAM_DECODE],
-                                        mm_program_codec_wait(s->program, s->ended_ns));
+                                        out->exposed_ns[MM_STREAM_ENCODE] + out->exposed_ns[MM_STREAM_DECODE]);
 }
 
 static mm_status find_far(simulator *s) {

@@ -14,6 +14,8 @@ typedef struct mm_simulation {
     int64_t compute_ns; /* time in which the compute stream runs steps */
     int64_t stall_ns;   /* time in which it waits, from the first step to the last */
     int64_t busy_ns[MM_STREAM_COUNT];
+    int64_t exposed_ns[MM_STREAM_COUNT]; /* of a side stream's, in which the compute stream waited for it
+                                            (mm_program_waits) */
     int hidden_permille;       /* share of the side streams' busy time in which the compute stream did not wait:
                                   1000 * (1 - stall / side busy), clamped; 1000 if they do nothing */
     int codec_hidden_permille; /* share of the codecs' busy time in which the compute stream did not wait for a codec
@@ -25,6 +27,9 @@ typedef struct mm_simulation {
 /* Time of a node that runs a step, alone and with warm caches. A recomputation that is given a result (mm_node.given)
  * takes two thirds: it is a batch norm that is given its statistics, and skips one of its three passes over the map. */
 int64_t mm_simulate_step_ns(const mm_facts *facts, const mm_node *node);
+
+/* Time of any node alone: of a copy without the time to issue it, of a codec without copies of what was spilled. */
+int64_t mm_simulate_node_ns(const mm_plan *plan, const mm_facts *facts, const mm_node *node);
 
 /* Simulates one iteration. A piece (program.h) starts when its stream is free and the pieces that it waits for have
  * ended. It takes the time in the facts. Steps take longer while side streams run (contention), and by their far bytes

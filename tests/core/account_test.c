@@ -1,6 +1,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -399,6 +400,7 @@ static stash_graph stash_graph_create(bool relu_value) {
         g.facts->codes[g.facts->n_tensors + t].code_bytes = 128;
     }
     g.facts->codes[g.out].code_bytes = 100;
+    for (int s = 0; s < g.facts->n_steps; s++) g.facts->variants[s].ns = 10 * (s + 1);
     mm_limits limits = {0};
     assert_int_equal(mm_plan_create(g.graph, &limits, &g.plan), MM_OK);
     return g;
@@ -523,7 +525,7 @@ static void saved_tensor_takes_no_loss(void **state) {
     stash_graph_destroy(&g);
 }
 
-static void map_made_by_cheap_layers_from_a_stashed_one_can_be_recomputed(void **state) {
+static void map_made_by_layers_that_may_run_again_from_what_is_there_can_be_recomputed(void **state) {
     (void)state;
     stash_graph g = stash_graph_create(true);
     mm_stash stash;
@@ -532,53 +534,106 @@ static void map_made_by_cheap_layers_from_a_stashed_one_can_be_recomputed(void *
     assert_non_null(relu);
     assert_int_equal(relu->bytes_left, 0);
     assert_int_equal(relu->layer_kinds, 1u << MM_LAYER_BATCH_NORM | 1u << MM_LAYER_RELU);
-    assert_null(remedy_of(map_of(&stash, g.conv), MM_REMEDY_RECOMPUTE));
+    assert_int_equal(relu->ns, 20 + 30);
+    const mm_remedy *conv = remedy_of(map_of(&stash, g.conv), MM_REMEDY_RECOMPUTE);
+    assert_non_null(conv); /* of the image, which is external */
+    assert_int_equal(conv->bytes_left, 0);
+    assert_int_equal(conv->layer_kinds, 1u << MM_LAYER_CONV);
+    assert_int_equal(conv->ns, 10);
+    assert_null(remedy_of(map_of(&stash, g.out), MM_REMEDY_RECOMPUTE)); /* its layer is of the kind OTHER */
     mm_stash_fini(&stash);
     stash_graph_destroy(&g);
 }
 
-static void map_is_not_recomputed_from_one_as_large_that_would_be_kept_for_it(void **state) {
-    (void)state;
-    small_graph g = small_graph_create(); /* out = relu(map), and nothing in the backward pass reads map */
-    mm_limits limits = {0};
-    mm_plan *plan;
-    mm_facts *facts;
-    mm_stash stash;
-    assert_int_equal(mm_plan_create(g.graph, &limits, &plan), MM_OK);
-    assert_int_equal(mm_facts_create(g.graph, 0, &facts), MM_OK);
-    assert_int_equal(mm_stash_init(plan, facts, &stash), MM_OK);
-    assert_int_equal(stash.n_maps, 1);
-    assert_int_equal(stash.maps[0].tensor, g.out);
-    assert_null(remedy_of(&stash.maps[0], MM_REMEDY_RECOMPUTE));
-    assert_non_null(remedy_of(&stash.maps[0], MM_REMEDY_SWAP));
-    mm_stash_fini(&stash);
-    mm_facts_destroy(facts);
-    mm_plan_destroy(plan);
-    mm_graph_destroy(g.graph);
+/* A segment off the device, raw or of a codec. */
+static int pinned_segment(mm_plan *plan, mm_content content, mm_tensor tensor, int codec, int64_t bytes) {
+    const int segment = mm_plan_segment(plan, content, MM_CAT_FEATURE_MAP, tensor, bytes);
+    plan->segments[segment].pinned = true;
+    plan->segments[segment].codec = codec;
+    return segment;
 }
 
-/* relu adds to b before it makes c of it: again, it would add twice. */
-static void map_made_by_a_step_that_changes_its_input_is_not_recomputed(void **state) {
+static int code_segment(mm_plan *plan, mm_tensor tensor, int codec) {
+    const int segment = mm_plan_segment(plan, MM_CONTENT_CODED, MM_CAT_CODE, tensor, 128);
+    plan->segments[segment].codec = codec;
+    return segment;
+}
+
+/* Operations are read off the nodes, wherever they stand. */
+static void decisions_are_what_the_nodes_do(void **state) {
     (void)state;
-    for (int changes = 0; changes < 2; changes++) {
+    enum { LOSSY, MASK, RELU_F = 2 };
+    stash_graph g = stash_graph_create(true);
+    mm_stash stash;
+    mm_decision *decisions;
+    g.facts->out_bytes_per_s = g.facts->in_bytes_per_s = 1000000000;
+    g.facts->issue_ns = 5;
+    for (int c = 0; c < 2; c++) g.facts->codes[c * g.facts->n_tensors + g.relu].encode_ns = 7 + c;
+    for (int changed = 0; changed < 2; changed++) {
+        mm_plan *plan = g.plan;
+        if (!changed) plan_plainly(&g);
+        if (changed) {
+            const int code = code_segment(plan, g.relu, LOSSY), mask = code_segment(plan, g.relu, MASK);
+            mm_plan_op(plan, MM_NODE_OUT, g.conv, plan->bindings[plan->nodes[0].first_binding + 1],
+                       pinned_segment(plan, MM_CONTENT_RAW, g.conv, -1, 4000));
+            mm_plan_op(plan, MM_NODE_ENCODE, g.relu, -1, code);
+            mm_plan_op(plan, MM_NODE_ENCODE, g.relu, -1, mask);
+            mm_plan_op(plan, MM_NODE_OUT, g.relu, code, pinned_segment(plan, MM_CONTENT_CODED, g.relu, LOSSY, 128));
+            mm_plan_recompute(plan, RELU_F + 1); /* of out, which stays */
+        }
+        assert_int_equal(mm_plan_finish(plan), MM_OK);
+        assert_int_equal(mm_stash_init(plan, g.facts, &stash), MM_OK);
+        assert_int_equal(mm_account_decide(plan, g.facts, &stash, &decisions), MM_OK);
+        for (int i = 0; i < stash.n_maps; i++) {
+            const mm_tensor t = stash.maps[i].tensor;
+            const bool conv = changed && t == g.conv, relu = changed && t == g.relu;
+            assert_int_equal(decisions[i].kinds, conv   ? 1u << MM_REMEDY_SWAP
+                                                 : relu ? 1u << MM_REMEDY_MASK | 1u << MM_REMEDY_COMPRESS_SWAP
+                                                        : 1u << MM_REMEDY_KEEP);
+            assert_int_equal(decisions[i].codec, relu ? LOSSY : -1);
+            assert_int_equal(decisions[i].ns, conv ? 4005 : relu ? 7 + 8 + 133 : 0);
+        }
+        free(decisions);
+        mm_stash_fini(&stash);
+    }
+    stash_graph_destroy(&g);
+}
+
+/* relu makes c of b. */
+static void what_a_map_is_made_of_says_whether_it_is_recomputed(void **state) {
+    (void)state;
+    static const struct {
+        mm_layer_kind producer; /* of b */
+        bool b_is_read, b_is_changed, possible;
+    } cases[] = {
+        {MM_LAYER_CONV, true, false, true},   /* of b, which is there */
+        {MM_LAYER_CONV, true, true, false},   /* relu adds to b: again, it would add twice */
+        {MM_LAYER_CONV, false, false, true},  /* with b */
+        {MM_LAYER_OTHER, true, false, true},  /* of b */
+        {MM_LAYER_OTHER, false, false, false} /* b, as large as c, would be kept for it */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         mm_graph *g;
         mm_plan *plan;
         mm_facts *facts;
         mm_stash stash;
         mm_limits limits = {0};
-        assert_int_equal(mm_graph_create("changes", &g), MM_OK);
+        assert_int_equal(mm_graph_create("made", &g), MM_OK);
         mm_tensor b = small_tensor(g, "b", MM_FEATURE_MAP, MM_MANAGED, 4000),
                   c = small_tensor(g, "c", MM_FEATURE_MAP, MM_MANAGED, 4000);
-        mm_layer conv = small_layer(g, "conv", MM_LAYER_CONV), relu = small_layer(g, "relu", MM_LAYER_RELU),
+        mm_layer first = small_layer(g, "first", cases[i].producer), relu = small_layer(g, "relu", MM_LAYER_RELU),
                  last = small_layer(g, "last", MM_LAYER_OTHER);
-        STEP(g, conv, MM_FORWARD, {b, MM_WRITE, MM_FORM_VALUE});
-        STEP(g, relu, MM_FORWARD, {b, changes ? MM_MODIFY : MM_READ, MM_FORM_VALUE}, {c, MM_WRITE, MM_FORM_VALUE});
-        STEP(g, last, MM_BACKWARD, {b, MM_READ, MM_FORM_VALUE}, {c, MM_READ, MM_FORM_VALUE});
+        STEP(g, first, MM_FORWARD, {b, MM_WRITE, MM_FORM_VALUE});
+        STEP(g, relu, MM_FORWARD, {b, cases[i].b_is_changed ? MM_MODIFY : MM_READ, MM_FORM_VALUE},
+             {c, MM_WRITE, MM_FORM_VALUE});
+        const mm_use uses[] = {{c, MM_READ, MM_FORM_VALUE}, {b, MM_READ, MM_FORM_VALUE}};
+        small_step(g, last, MM_BACKWARD, uses, 1 + (size_t)cases[i].b_is_read, 0);
         assert_int_equal(mm_graph_freeze(g), MM_OK);
         assert_int_equal(mm_plan_create(g, &limits, &plan), MM_OK);
         assert_int_equal(mm_facts_create(g, 0, &facts), MM_OK);
         assert_int_equal(mm_stash_init(plan, facts, &stash), MM_OK);
-        assert_true((remedy_of(map_of(&stash, c), MM_REMEDY_RECOMPUTE) == NULL) == changes);
+        assert_int_equal(remedy_of(map_of(&stash, c), MM_REMEDY_RECOMPUTE) != NULL, cases[i].possible);
+        assert_non_null(remedy_of(map_of(&stash, c), MM_REMEDY_SWAP));
         mm_stash_fini(&stash);
         mm_facts_destroy(facts);
         mm_plan_destroy(plan);
@@ -603,9 +658,9 @@ int main(void) {
         cmocka_unit_test(map_read_by_sign_alone_can_be_a_mask),
         cmocka_unit_test(lossy_code_of_a_map_read_by_sign_too_has_the_mask_beside_it),
         cmocka_unit_test(saved_tensor_takes_no_loss),
-        cmocka_unit_test(map_made_by_cheap_layers_from_a_stashed_one_can_be_recomputed),
-        cmocka_unit_test(map_made_by_a_step_that_changes_its_input_is_not_recomputed),
-        cmocka_unit_test(map_is_not_recomputed_from_one_as_large_that_would_be_kept_for_it),
+        cmocka_unit_test(map_made_by_layers_that_may_run_again_from_what_is_there_can_be_recomputed),
+        cmocka_unit_test(decisions_are_what_the_nodes_do),
+        cmocka_unit_test(what_a_map_is_made_of_says_whether_it_is_recomputed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

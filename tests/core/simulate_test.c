@@ -102,6 +102,8 @@ static void compute_waits_for_a_slow_decode(void **state) {
     assert_int_equal(sim.compute_ns, 7000);
     assert_int_equal(sim.hidden_permille, 500); /* 1000 of the codec's 2000 */
     assert_int_equal(sim.codec_hidden_permille, 500);
+    assert_int_equal(sim.exposed_ns[MM_STREAM_DECODE], 1000);
+    assert_int_equal(sim.exposed_ns[MM_STREAM_ENCODE] + sim.exposed_ns[MM_STREAM_COMPUTE], 0);
     mm_simulation_fini(&sim);
     fixture_destroy(&f);
 }
@@ -396,6 +398,10 @@ static void waits_for_the_link_are_no_waits_for_the_codec(void **state) {
     assert_in_range(sim.stall_ns, 1709, 1711);
     assert_in_range(sim.hidden_permille, 159, 163); /* 330 of 2040: it includes the link */
     assert_in_range(sim.codec_hidden_permille, 748, 752);
+    int64_t exposed = 0;
+    for (int t = 0; t < MM_STREAM_COUNT; t++) exposed += sim.exposed_ns[t];
+    assert_int_equal(exposed, sim.stall_ns); /* each wait is for one stream */
+    assert_true(sim.exposed_ns[MM_STREAM_OUT] > 0 && sim.exposed_ns[MM_STREAM_DECODE] > 0);
     mm_simulation_fini(&sim);
     fixture_destroy(&p.f);
 }

@@ -17,14 +17,75 @@ explain_tells_what_holds_the_memory_() {
     for text in "declared  at the peak" "stashed feature maps" "weight gradients" "optimizer state" \
         "alive at the peak" "stashed maps of" "relu1.out, made by relu1 (relu)" "relu1 backward (sign)" \
         "as mask, for only the sign is read: 32KiB" "bn2 backward (value)" "recomputed (bn-relu)" "swapped: 0B" \
-        "32KiB by freelunch:eligible=all" "lower bounds (moDNN, equation 7)" "weights offloaded" \
+        "freelunch:eligible=all: mask" "lower bounds (moDNN, equation 7)" "weights offloaded" \
         "x less than naive"; do
         says out "$text"
     done
     expect 0 plan --net tiny --batch 32 --policy $policies --explain --fuse off
-    says out "recomputed (bn, relu)"
+    says out "recomputed (bn,"
     expect 0 plan --net tiny --batch 32 --policy liveness
     [[ $(<out) != *declared* && $(<out) != *"than naive"* ]] || fail "explains without being asked"
+}
+
+# at_most A B WHAT: A is at most B, but for rounding
+at_most() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a <= b * 1.000001 + 1e-12) }' || fail "$3: $1 > $2"; }
+
+what_was_decided_is_read_off_the_plan_() {
+    local policy word maps n
+    while read -r policy word; do
+        explained resnet8 32 "$policy"
+        says out "  ${word//_/ }"$'\n'
+        maps=0
+        for n in $(values row.json maps); do [[ $n == [0-9]* ]] && maps=$((maps + n)); done
+        ((maps == $(count row.json '"decided_seconds"'))) || fail "$policy: decisions on $maps maps"
+    done <<'EOF'
+liveness keep
+swap:when=always swap
+recompute:mode=sqrt,when=always recompute
+freelunch:eligible=all,when=always mask_and_compress
+cdma:codec=zfp:rate=4,when=always compress-swap
+gist:lossless,when=always mask
+EOF
+    explained resnet8 32 liveness
+    [[ $(<out) != *"ms  swap"* && $(<out) != *"ms  recompute"* && $(<out) != *"stream "* ]] || fail "liveness acts"
+}
+
+an_iterations_time_is_told_by_where_it_goes_() {
+    local policy sum key exposed busy
+    local -a plan=(plan --net resnet8 --batch 32 --explain --json row.json)
+    for policy in swap recompute-swap:mode=nested freelunch:eligible=all,when=always; do
+        expect 0 "${plan[@]}" --policy "$policy" --facts "$machine"
+        [[ $(<out) != *"nominal times"* ]] || fail "nominal times beside a machine's"
+        sum=0
+        for key in steps again slowed wait; do sum+=+$(value row.json ${key}_seconds); done
+        awk "BEGIN { d = ($sum) / $(value row.json iteration_seconds_predicted); exit !(d > 0.98 && d < 1.001) }" ||
+            fail "$policy: $sum s of $(value row.json iteration_seconds_predicted)"
+        paste <(values row.json exposed_seconds) <(values row.json busy_seconds) >streams
+        while read -r exposed busy; do at_most "$exposed" "$busy" "$policy, exposed"; done <streams
+    done
+    expect 0 "${plan[@]}" --policy swap
+    says out "by nominal times"
+    [[ $(value row.json iteration_seconds_predicted) == null ]] || fail "a prediction without facts"
+}
+
+more_memory_and_what_is_needed_at_the_peak_are_told_() {
+    local need
+    local -a plan=(plan --net resnet8 --batch 32 --policy swap --explain --json row.json)
+    expect 0 "${plan[@]}" --facts "$machine"
+    says out "less"
+    need=$(value row.json minimum_bytes)
+    at_most "$(value row.json iteration_seconds)" "$(value row.json in_place_of_seconds)" "in a larger budget"
+    (($(values row.json bytes | grep -cx $((need / 10))) == 1)) || fail "not a tenth of $need more"
+    expect 1 "${plan[@]}" --budget $((need - 256)) --facts "$machine"
+    says out "it fits then"
+    expect 1 "${plan[@]}" --budget $((need / 2)) --facts "$machine"
+    says out "it does not fit either"
+    says out "the peak is at "
+    expect 0 plan --net resnet8 --batch 32 --policy liveness --explain
+    says out "that wait for other"
+    # Nearly all that is there at its peak is what one step uses.
+    expect 0 plan --net vgg11@32x32,classes=10,thin=4 --batch 64 --policy swap:when=always --explain --json row.json
+    says out "swapping cannot help: the peak is at"
 }
 
 kinds_add_up_to_what_the_plan_needs_() {
@@ -392,8 +453,9 @@ a_machines_algorithms_are_variants_each_slower_and_with_less_workspace_() {
     # Facts that were written out give the same plans, and the bound counts the least workspaces.
     for facts in fast facts; do
         expect 0 plan --net tiny --batch 8 --fuse off --policy naive,swap --facts $facts --explain --json $facts.rows
+        grep -v '"seconds"' $facts.rows >$facts.known # of codecs that did not run they have none
     done
-    equal fast.rows facts.rows
+    equal fast.known facts.known
     with_algorithms least '"least": {"flops_per_s": 1e9}'
     expect 0 plan --net tiny --batch 8 --fuse off --policy naive,swap --facts least --json least.rows
     [[ $(values least.rows minimum_bytes) != "$(values fast.rows minimum_bytes)" ]] || fail "no workspace is in no plan"
