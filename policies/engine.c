@@ -465,8 +465,7 @@ static mm_status plan_all(const mm_graph *graph, const mm_facts *facts, const mm
     return MM_OK;
 }
 
-mm_status mm_engine_plan(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
-                         const mm_engine_config *config, mm_plan **plan_out) {
+mm_status mm_engine_check_codecs(const mm_facts *facts, const mm_engine_config *config) {
     for (int r = 0; r < config->n_rules; r++) {
         const mm_rule *rule = &config->rules[r];
         if (rule->action != MM_ACTION_CODE && rule->action != MM_ACTION_CODE_SWAP) continue;
@@ -474,6 +473,12 @@ mm_status mm_engine_plan(const mm_graph *graph, const mm_facts *facts, const mm_
         if (codec < 0) return mm_fail(MM_ERR_INVALID, "the facts know no codec '%s'", rule->codec);
         MM_TRY(mm_rules_check_codec(config, &facts->codecs[codec]));
     }
+    return MM_OK;
+}
+
+mm_status mm_engine_plan(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                         const mm_engine_config *config, mm_plan **plan_out) {
+    MM_TRY(mm_engine_check_codecs(facts, config));
     return config->when == MM_WHEN_ALWAYS ? plan_all(graph, facts, limits, config, plan_out)
                                           : mm_engine_plan_needed(graph, facts, limits, config, plan_out);
 }

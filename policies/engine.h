@@ -70,6 +70,16 @@ MM_CHECKED mm_status mm_engine_bound_maps(const mm_survey *survey, const mm_engi
 MM_CHECKED mm_status mm_engine_plan_needed(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                                            const mm_engine_config *config, mm_plan **plan_out);
 
+/* One of several contests of the same graph: candidates whose bounds say that they take at least below_ns or below_bytes
+ * are passed over (INT64_MAX: none). *plan_out: as that of mm_engine_plan_needed of those that are left, if one of them
+ * fits; else one of them with a low peak; NULL if none is left. Facts without times: as above. */
+MM_CHECKED mm_status mm_engine_plan_below(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                                          const mm_engine_config *config, int64_t below_ns, int64_t below_bytes,
+                                          mm_plan **plan_out);
+
+/* Checks that the facts have the codecs of all rules, and that these can use them. MM_ERR_INVALID. */
+MM_CHECKED mm_status mm_engine_check_codecs(const mm_facts *facts, const mm_engine_config *config);
+
 /* The plan of the configuration, by its `when`: mm_policy_ops.plan. */
 MM_CHECKED mm_status mm_engine_plan(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                                     const mm_engine_config *config, mm_plan **plan_out);

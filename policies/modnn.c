@@ -262,26 +262,6 @@ static mm_status choose_within(const mm_graph *graph, const mm_facts *facts, con
     return fits(*best, &own) ? choose(graph, facts, &own, algorithms, best) : MM_OK;
 }
 
-static mm_status lacks(const char *what) {
-    return mm_fail(MM_ERR_INVALID,
-                   "the facts have no %s, by which it plans: 'mm bench --facts' measures it; without any "
-                   "times it goes by nominal ones",
-                   what);
-}
-
-/* Checks that no time is missing that plans are made by. A batch may be there without any step's work. */
-static mm_status check_times(const mm_graph *graph, const mm_facts *facts) {
-    char step[256], what[288];
-    for (int s = 0; s < facts->n_steps; s++) {
-        const mm_layer_info *layer = mm_graph_layer(graph, mm_graph_step(graph, s)->layer);
-        if (facts->variants[facts->variant_first[s]].ns > 0 || layer->kind == MM_LAYER_DATA) continue;
-        snprintf(what, sizeof what, "time of %s", mm_graph_step_name(graph, s, step, sizeof step));
-        return lacks(what);
-    }
-    if (facts->out_bytes_per_s <= 0) return lacks("rate of copies to host memory");
-    return facts->in_bytes_per_s > 0 ? MM_OK : lacks("rate of copies to the device");
-}
-
 static mm_status plan_timed(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                             const mm_engine_config *config, mm_plan **plan_out) {
     work w;
@@ -294,7 +274,7 @@ static mm_status plan_timed(const mm_graph *graph, const mm_facts *facts, const 
     if (status != MM_OK) return status;
     const bool best = algorithms == MM_ALGORITHMS_GAIN ? keeps_fastest(plan, limits) : fits(plan, limits);
     if (config->own[OFFLOAD] && !best) {
-        status = check_times(graph, facts);
+        status = mm_nominal_check_times(graph, facts);
         if (status == MM_OK) status = choose(graph, facts, limits, algorithms, &plan);
         const int64_t around = mm_align(limits->base_bytes) + plan->external_bytes;
         if (status == MM_OK && !fits(plan, limits) && plan->pinned_bytes == 0 && limits->pinned_bytes > 0)

@@ -84,6 +84,9 @@ typedef struct contest {
     mm_limits limits;
     const mm_engine_config *config;
     mm_survey *survey;
+    /* A plan that takes so long, or so much, is of no use to the caller: candidates whose bounds say so do not enter.
+     * INT64_MAX: any is. */
+    int64_t below_ns, below_bytes;
     int eligible, *of_rule; /* number of eligible maps, in all and by rule; behind these, by nesting and rule */
     bool refused;           /* a candidate needed more buffers than config->k */
     candidate *candidates;  /* those whose bound is within the pinned memory */
@@ -173,7 +176,8 @@ static mm_status enter(contest *c, candidate one, int *eligible_out, int *of_rul
     mm_status status =
         mm_engine_bound_maps(c->survey, &config, &one.selection, eligible_out, of_rule_out, &bounds, &one.ns);
     one.bytes = bounds.peak_bytes;
-    if (status == MM_OK && bounds.pinned_bytes <= c->limits.pinned_bytes) c->candidates[c->n++] = one;
+    const bool useful = one.ns < c->below_ns && one.bytes < c->below_bytes;
+    if (status == MM_OK && useful && bounds.pinned_bytes <= c->limits.pinned_bytes) c->candidates[c->n++] = one;
     return pass_over_refused(c, status);
 }
 
@@ -298,34 +302,59 @@ static mm_status find_plan(contest *c, int64_t device_bytes, int64_t pinned_byte
 /* Plans without a limit of pinned memory first, and with it only if the result exceeds it. So the plan stays the same
  * if the limit is set to just what it takes. */
 static mm_status hold(contest *c, const mm_limits *limits) {
-    c->candidates = malloc((1 + (size_t)WAYS * LIMITS) * sizeof *c->candidates);
-    c->of_rule = calloc((size_t)(1 + LIMITS) * ((size_t)c->config->n_rules + 1), sizeof *c->of_rule);
-    if (!c->candidates || !c->of_rule)
-        return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(c->graph));
-    MM_TRY(mm_survey_create(c->graph, c->facts, &c->limits, c->config, &c->survey));
     MM_TRY(find_plan(c, limits->device_bytes, INT64_MAX));
     return c->plan->pinned_bytes <= limits->pinned_bytes ? MM_OK
                                                          : find_plan(c, limits->device_bytes, limits->pinned_bytes);
 }
 
-mm_status mm_engine_plan_needed(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
-                                const mm_engine_config *config, mm_plan **plan_out) {
-    mm_facts nominal = {0}, near = *facts;
-    contest c = {.graph = graph, .facts = &near, .limits = *limits, .config = config};
+/* Compares once in the limits, without a limit of pinned memory first; a plan that does not fit stays for the caller to
+ * see. */
+static mm_status hold_once(contest *c, const mm_limits *limits) {
+    MM_TRY(compare_within(c, limits->device_bytes, INT64_MAX));
+    return !c->plan || c->plan->pinned_bytes <= limits->pinned_bytes
+               ? MM_OK
+               : compare_within(c, limits->device_bytes, limits->pinned_bytes);
+}
+
+static mm_status begin(contest *c) {
+    c->candidates = malloc((1 + (size_t)WAYS * LIMITS) * sizeof *c->candidates);
+    c->of_rule = calloc((size_t)(1 + LIMITS) * ((size_t)c->config->n_rules + 1), sizeof *c->of_rule);
+    if (!c->candidates || !c->of_rule)
+        return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(c->graph));
+    return mm_survey_create(c->graph, c->facts, &c->limits, c->config, &c->survey);
+}
+
+/* Holds the contest, by the facts' times or by nominal ones. *plan_out: the winner. */
+static mm_status run(contest *c, const mm_limits *limits, mm_status (*held)(contest *c, const mm_limits *limits),
+                     mm_plan **plan_out) {
+    mm_facts nominal = {0}, near = *c->facts;
     mm_status status = MM_OK;
     near.far_ps_per_byte = 0; /* a smaller memory is faster (mm/core/far.h), but that shall not favour evictions */
-    if (mm_nominal_is_due(facts)) {
-        status = mm_nominal_init(graph, &near, &nominal);
-        c.facts = &nominal;
-    }
-    if (status == MM_OK) status = hold(&c, limits);
+    c->limits = *limits;
+    if (mm_nominal_is_due(c->facts)) status = mm_nominal_init(c->graph, &near, &nominal);
+    c->facts = mm_nominal_is_due(c->facts) ? &nominal : &near;
+    if (status == MM_OK) status = begin(c);
+    if (status == MM_OK) status = held(c, limits);
     if (status == MM_OK)
-        *plan_out = c.plan;
+        *plan_out = c->plan;
     else
-        mm_plan_destroy(c.plan);
-    mm_survey_destroy(c.survey);
-    free(c.candidates);
-    free(c.of_rule);
+        mm_plan_destroy(c->plan);
+    mm_survey_destroy(c->survey);
+    free(c->candidates);
+    free(c->of_rule);
     mm_nominal_fini(&nominal);
     return status;
+}
+
+mm_status mm_engine_plan_needed(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                                const mm_engine_config *config, mm_plan **plan_out) {
+    contest c = {.graph = graph, .facts = facts, .config = config, .below_ns = INT64_MAX, .below_bytes = INT64_MAX};
+    return run(&c, limits, hold, plan_out);
+}
+
+mm_status mm_engine_plan_below(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                               const mm_engine_config *config, int64_t below_ns, int64_t below_bytes,
+                               mm_plan **plan_out) {
+    contest c = {.graph = graph, .facts = facts, .config = config, .below_ns = below_ns, .below_bytes = below_bytes};
+    return run(&c, limits, hold_once, plan_out);
 }

@@ -2,6 +2,7 @@
  * link of 12 GB/s, codecs of 25 GB/s, 8 us for a launch. tools/facts/README.md says where these come from. */
 #include "policies/nominal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,4 +85,23 @@ void mm_nominal_fini(mm_facts *nominal) {
     free(nominal->variants);
     free(nominal->codes);
     *nominal = (mm_facts){0};
+}
+
+mm_status mm_nominal_lacks(const char *what) {
+    return mm_fail(MM_ERR_INVALID,
+                   "the facts have no %s, by which it plans: 'mm bench --facts' with this policy measures it; without "
+                   "any times it goes by nominal ones",
+                   what);
+}
+
+mm_status mm_nominal_check_times(const mm_graph *graph, const mm_facts *facts) {
+    char step[256], what[288];
+    for (int s = 0; s < facts->n_steps; s++) {
+        const mm_layer_info *layer = mm_graph_layer(graph, mm_graph_step(graph, s)->layer);
+        if (facts->variants[facts->variant_first[s]].ns > 0 || layer->kind == MM_LAYER_DATA) continue;
+        snprintf(what, sizeof what, "time of %s", mm_graph_step_name(graph, s, step, sizeof step));
+        return mm_nominal_lacks(what);
+    }
+    if (facts->out_bytes_per_s <= 0) return mm_nominal_lacks("rate of copies to host memory");
+    return facts->in_bytes_per_s > 0 ? MM_OK : mm_nominal_lacks("rate of copies to the device");
 }

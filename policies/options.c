@@ -137,12 +137,15 @@ static char *rules_text(const mm_policy_ops *ops, const mm_option_values *values
 }
 
 static mm_status set_rules(const mm_policy_ops *ops, const mm_option_values *values, mm_engine_config *config) {
-    char codec[MM_SPEC_CAPACITY], specs[MM_MAX_CODECS + 1][MM_SPEC_CAPACITY];
+    char codec[MM_SPEC_CAPACITY], specs[MM_MAX_CODECS + 1][MM_SPEC_CAPACITY], *text = NULL;
+    const bool menu = find_type(ops, MM_OPTION_MENU) != NULL;
     MM_TRY(codec_spec(ops, values, codec));
-    char *text = rules_text(ops, values, codec);
-    if (!text) return no_memory(ops);
-    mm_status status = mm_rules_parse(text, config);
+    if (!menu) text = rules_text(ops, values, codec);
+    if (!menu && !text) return no_memory(ops);
+    mm_status status =
+        menu ? mm_rules_menu(value_of(ops, values, MM_OPTION_MENU), config) : mm_rules_parse(text, config);
     free(text);
+    if (status != MM_OK && menu) return mm_fail_in(status, "policy %s", ops->name);
     if (status != MM_OK || mm_engine_codecs(config, specs, MM_MAX_CODECS + 1) <= MM_MAX_CODECS) return status;
     mm_rules_fini(config);
     return mm_fail(MM_ERR_INVALID, "policy %s: its rules name more than %d codecs, the mask among them", ops->name,
@@ -159,7 +162,8 @@ mm_status mm_options_configure(const mm_policy_ops *ops, const mm_option_values 
     mm_engine_config config = ops->config;
     set_fields(ops, values, &config);
     if (config.sharing.layout == MM_PLACING_GROUPS) place_all_by_lifetime(&config);
-    if (ops->rules || find_type(ops, MM_OPTION_RULES) || find_type(ops, MM_OPTION_RULE_SET))
+    if (ops->rules || find_type(ops, MM_OPTION_RULES) || find_type(ops, MM_OPTION_RULE_SET) ||
+        find_type(ops, MM_OPTION_MENU))
         MM_TRY(set_rules(ops, values, &config));
     *config_out = config;
     return MM_OK;
@@ -190,6 +194,19 @@ static char *rule_set_text(const mm_option_desc *d, const mm_engine_config *conf
     return name;
 }
 
+/* The codecs of a menu, joined by +. */
+static char *menu_text(const mm_engine_config *config) {
+    char *text = strdup("");
+    for (int r = 0; text && r < config->n_rules; r++) {
+        const mm_rule *rule = &config->rules[r];
+        if (rule->action != MM_ACTION_CODE || rule->mask) continue;
+        char *longer = mm_text_format("%s%s%s", text, *text ? "+" : "", rule->codec);
+        free(text);
+        text = longer;
+    }
+    return text;
+}
+
 /* The value of an option as text. The caller frees it. NULL: out of memory. */
 static char *option_text(const mm_option_desc *d, const mm_engine_config *config) {
     const char *c = "";
@@ -210,6 +227,8 @@ static char *option_text(const mm_option_desc *d, const mm_engine_config *config
         return mm_rules_print(config);
     case MM_OPTION_RULE_SET:
         return rule_set_text(d, config);
+    case MM_OPTION_MENU:
+        return menu_text(config);
     case MM_OPTION_RESERVE:
         return strdup(reserve_of(config));
     case MM_OPTION_RATE: /* printed as the option of the codec */

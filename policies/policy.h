@@ -23,6 +23,7 @@ typedef enum mm_option_type {
     MM_OPTION_ELIGIBLE, /* the layers of the rules: the kind that the policy names, or all */
     MM_OPTION_RULES,    /* the rules */
     MM_OPTION_RULE_SET, /* the rules, as one of several sets by name */
+    MM_OPTION_MENU,     /* the rules, as codecs joined by + (mm_rules_menu) */
     MM_OPTION_RESERVE,  /* reserve=PERCENT in the specs of a rule set's codecs of variable size */
 } mm_option_type;
 

@@ -149,6 +149,49 @@ char *mm_rules_print(const mm_engine_config *config) {
     return text;
 }
 
+static mm_status add_to_menu(mm_engine_config *config, mm_action action, const char *codec) {
+    mm_rule *rule = &config->rules[config->n_rules];
+    rule->action = action;
+    rule->mask = strcmp(codec, mm_mask_spec) == 0;
+    strcpy(rule->codec, codec);
+    MM_TRY(mm_selector_parse("*", &rule->selector));
+    config->n_rules++;
+    return MM_OK;
+}
+
+static mm_status add_codec_to_menu(mm_engine_config *config, const char *codec, size_t length) {
+    char spec[MM_SPEC_CAPACITY];
+    if (length == 0) return mm_fail(MM_ERR_INVALID, "codecs=: a codec has no name: give codecs as zfp:rate=4+dpr:fp16");
+    if (length >= MM_SPEC_CAPACITY)
+        return mm_fail(MM_ERR_INVALID, "codecs=%s: a codec's name is longer than %d characters", MM_BRIEF(codec),
+                       MM_SPEC_CAPACITY - 1);
+    memcpy(spec, codec, length);
+    spec[length] = '\0';
+    for (int r = 0; r < config->n_rules; r++)
+        if (strcmp(config->rules[r].codec, spec) == 0)
+            return mm_fail(MM_ERR_INVALID, "codecs=: %s is %s: leave it out", spec,
+                           config->rules[r].mask ? "always among them" : "given twice");
+    MM_TRY(add_to_menu(config, MM_ACTION_CODE, spec));
+    return add_to_menu(config, MM_ACTION_CODE_SWAP, spec);
+}
+
+mm_status mm_rules_menu(const char *codecs, mm_engine_config *config) {
+    const size_t n = *codecs ? count(codecs, '+') + 1 : 0;
+    config->n_rules = 0;
+    config->rules = calloc(3 + 2 * n, sizeof *config->rules);
+    mm_status status = config->rules ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for the rules");
+    if (status == MM_OK) status = add_to_menu(config, MM_ACTION_CODE, mm_mask_spec);
+    if (status == MM_OK) status = add_to_menu(config, MM_ACTION_RECOMPUTE, "");
+    if (status == MM_OK) status = add_to_menu(config, MM_ACTION_SWAP, "");
+    for (size_t i = 0; status == MM_OK && i < n; i++) {
+        const size_t length = strcspn(codecs, "+");
+        status = add_codec_to_menu(config, codecs, length);
+        codecs += length + 1;
+    }
+    if (status != MM_OK) mm_rules_fini(config);
+    return status;
+}
+
 static mm_status copy_rule(const mm_rule *rule, mm_rule *copy) {
     *copy = *rule;
     return mm_selector_parse(rule->selector.text, &copy->selector);

@@ -4,14 +4,14 @@
 
 #include "policies/policy.h"
 
-/* The two baselines (keep.c), presets of the engine (presets.c), and modnn (modnn.c), in the order of `mm policies`. */
+/* The two baselines (keep.c), presets of the engine (presets.c), modnn (modnn.c) and auto (auto.c), in the order of `mm policies`. */
 #define MM_POLICIES(X)                                                                                                 \
     X(naive)                                                                                                           \
     X(liveness)                                                                                                        \
     X(freelunch)                                                                                                       \
     X(swap)                                                                                                            \
     X(swap_async)                                                                                                      \
-    X(hybrid) X(vdnn_all) X(vdnn_conv) X(cdma) X(modnn) X(comet) X(gist) X(recompute) X(recompute_swap) X(rules)
+    X(hybrid) X(vdnn_all) X(vdnn_conv) X(cdma) X(modnn) X(comet) X(gist) X(recompute) X(recompute_swap) X(auto) X(rules)
 
 #define MM_POLICY_OPS(name) extern const mm_policy_ops mm_policy_##name;
 MM_POLICIES(MM_POLICY_OPS)

@@ -1,0 +1,232 @@
+/* auto: every action on every map. It plans by all other policies of the same lossiness, in the forms that pay, and
+ * takes the fastest plan that fits; so it is never slower than one of them.
+ *
+ * Its rules are its menu: each names all maps, with one action that a map may get. The codecs, and what is checked and
+ * printed of them, follow from the rules, as they do for the engine's presets. A policy takes part whose codecs are all
+ * in the menu: without codecs= those that lose nothing. */
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/core/simulate.h"
+#include "mm/core/status.h"
+#include "policies/engine.h"
+#include "policies/nominal.h"
+#include "policies/option_tables.h"
+#include "policies/strategies.h"
+
+enum { EFFORT }; /* elements of mm_engine_config.own */
+
+/* The portfolio. The first are those that win most often, so that bounds keep the later ones' plans from being placed.
+ * %s: each of the codecs in turn. Left out is what cannot win: naive, which needs more than liveness and is no faster,
+ * and whatever takes one of the others' plans. */
+static const char *const members[] = {
+    "recompute-swap:mode=nested",
+    "rules:*=mask;*=recompute;*=swap,mode=sqrt",
+    "rules:*=mask;*=recompute;*=swap,mode=nested",
+    "recompute-swap",
+    "rules:*=mask;*=compress(%s);*=swap",
+    "freelunch:codec=%s,eligible=all",
+    "freelunch:codec=%s",
+    "hybrid:codec=%s",
+    "recompute:mode=nested",
+    "recompute:mode=sqrt",
+    "recompute",
+    "rules:*=mask;*=swap",
+    "swap-async",
+    "vdnn-all",
+    "vdnn-conv",
+    "swap",
+    "cdma:codec=%s",
+    "recompute:mode=speed",
+    "recompute:mode=memory",
+    "gist:lossless",
+    "gist:lossy=fp16",
+    "gist:lossy=fp10",
+    "gist:lossy=fp8",
+    "modnn:subbatch=off",
+};
+
+typedef struct portfolio {
+    const mm_graph *graph;
+    const mm_facts *facts; /* with times, measured or nominal */
+    const mm_limits *limits;
+    const mm_engine_config *config;
+    mm_plan *plan; /* the best so far; NULL: none */
+    int64_t ns;    /* its iteration's time; INT64_MAX: it does not fit */
+} portfolio;
+
+static bool fits(const portfolio *p, const mm_plan *plan) {
+    return plan->peak_bytes <= p->limits->device_bytes && plan->pinned_bytes <= p->limits->pinned_bytes;
+}
+
+/* Keeps the better of both plans: one that fits, then the faster one. Of two that do not fit, one within the pinned
+ * memory, then the smaller one. NULL is no plan. */
+static mm_status offer(portfolio *p, mm_plan *plan) {
+    mm_simulation simulation;
+    if (!plan) return MM_OK;
+    int64_t ns = INT64_MAX;
+    mm_status status = fits(p, plan) ? mm_simulate(plan, p->facts, &simulation) : MM_OK;
+    if (status == MM_OK && fits(p, plan)) {
+        ns = simulation.iteration_ns;
+        mm_simulation_fini(&simulation);
+    }
+    bool better = !p->plan || ns < p->ns;
+    if (p->plan && ns == INT64_MAX && p->ns == INT64_MAX) {
+        const bool within = plan->pinned_bytes <= p->limits->pinned_bytes;
+        const bool was_within = p->plan->pinned_bytes <= p->limits->pinned_bytes;
+        better = within != was_within ? within : plan->peak_bytes < p->plan->peak_bytes;
+    }
+    better = better && status == MM_OK;
+    mm_plan_destroy(better ? p->plan : plan);
+    if (!better) return status;
+    p->plan = plan;
+    p->ns = ns;
+    return MM_OK;
+}
+
+/* Whether a policy uses no codec but those of the menu. */
+static bool is_named(const portfolio *p, const mm_engine_config *config) {
+    char known[MM_MAX_CODECS][MM_SPEC_CAPACITY], used[MM_MAX_CODECS][MM_SPEC_CAPACITY];
+    const int n = mm_engine_codecs(p->config, known, MM_MAX_CODECS), m = mm_engine_codecs(config, used, MM_MAX_CODECS);
+    for (int i = 0; i < m; i++) {
+        int k = 0;
+        while (k < n && strcmp(known[k], used[i]) != 0) k++;
+        if (k == n) return false;
+    }
+    return true;
+}
+
+/* Plans by a policy. fastest: for a plan that fits and is faster than the best; else for one with a low peak. */
+static mm_status try_policy(portfolio *p, const mm_policy *policy, bool fastest) {
+    mm_limits limits = *p->limits;
+    mm_plan *plan;
+    if (policy->ops->plan != mm_engine_plan) {
+        MM_TRY(policy->ops->plan(p->graph, p->facts, &limits, &policy->config, &plan));
+        return offer(p, plan);
+    }
+    int64_t below_bytes = limits.device_bytes < INT64_MAX ? limits.device_bytes + 1 : INT64_MAX;
+    if (!fastest) {
+        const bool within = p->plan && p->plan->pinned_bytes <= limits.pinned_bytes;
+        below_bytes = within ? p->plan->peak_bytes : INT64_MAX;
+        limits.device_bytes = 0;
+    }
+    MM_TRY(mm_engine_plan_below(p->graph, p->facts, &limits, &policy->config, fastest ? p->ns : INT64_MAX, below_bytes,
+                                &plan));
+    return offer(p, plan);
+}
+
+static mm_status try_spec(portfolio *p, const char *spec, bool fastest) {
+    mm_policy policy;
+    MM_TRY(mm_policy_parse(spec, &policy));
+    mm_status status = is_named(p, &policy.config) ? try_policy(p, &policy, fastest) : MM_OK;
+    mm_policy_fini(&policy);
+    return status;
+}
+
+/* A member with each of the codecs, or as it is. */
+static mm_status try_member(portfolio *p, const char *member, bool fastest) {
+    char codecs[MM_MAX_CODECS][MM_SPEC_CAPACITY];
+    const int n = mm_engine_codecs(p->config, codecs, MM_MAX_CODECS);
+    if (!strchr(member, '%')) return try_spec(p, member, fastest);
+    for (int i = 0; i < n; i++) {
+        if (strcmp(codecs[i], mm_mask_spec) == 0) continue;
+        char *spec = mm_text_format(member, codecs[i]);
+        if (!spec) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(p->graph));
+        mm_status status = try_spec(p, spec, fastest);
+        free(spec);
+        MM_TRY(status);
+    }
+    return MM_OK;
+}
+
+static mm_status try_members(portfolio *p, bool fastest) {
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++) MM_TRY(try_member(p, members[i], fastest));
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- the policy */
+
+/* Checks that the facts have what plans are compared by. */
+static mm_status check_facts(const mm_graph *graph, const mm_facts *facts, const mm_engine_config *config) {
+    MM_TRY(mm_nominal_check_times(graph, facts));
+    char codecs[MM_MAX_CODECS][MM_SPEC_CAPACITY];
+    const int n = mm_engine_codecs(config, codecs, MM_MAX_CODECS);
+    for (int i = 0; i < n; i++) {
+        const int codec = mm_facts_codec(facts, codecs[i]);
+        bool timed = false;
+        for (int t = 0; t < facts->n_tensors && !timed; t++) timed = mm_facts_code(facts, codec, t)->encode_ns > 0;
+        char what[MM_SPEC_CAPACITY + 16];
+        snprintf(what, sizeof what, "time of codec %.63s", codecs[i]);
+        if (!timed) return mm_nominal_lacks(what);
+    }
+    return MM_OK;
+}
+
+static mm_status choose(portfolio *p, mm_plan *kept) {
+    MM_TRY(offer(p, kept));
+    if (p->ns < INT64_MAX) return MM_OK; /* nothing is faster */
+    MM_TRY(try_members(p, true));
+    return p->ns < INT64_MAX ? MM_OK : try_members(p, false);
+}
+
+static mm_status plan_timed(portfolio *p, mm_plan **plan_out) {
+    mm_policy liveness;
+    mm_plan *kept = NULL;
+    MM_TRY(mm_policy_default(&mm_policy_liveness, &liveness));
+    mm_status status = liveness.ops->plan(p->graph, p->facts, p->limits, &liveness.config, &kept);
+    mm_policy_fini(&liveness);
+    if (status == MM_OK) status = choose(p, kept);
+    if (status == MM_OK)
+        *plan_out = p->plan;
+    else
+        mm_plan_destroy(p->plan);
+    return status;
+}
+
+static mm_status auto_plan(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                           const mm_engine_config *config, mm_plan **plan_out) {
+    mm_facts nominal = {0}, near = *facts;
+    portfolio p = {.graph = graph, .facts = &near, .limits = limits, .config = config, .ns = INT64_MAX};
+    mm_status status = mm_engine_check_codecs(facts, config);
+    near.far_ps_per_byte = 0; /* as in needed.c */
+    if (status == MM_OK && mm_nominal_is_due(facts)) {
+        status = mm_nominal_init(graph, &near, &nominal);
+        p.facts = &nominal;
+    } else if (status == MM_OK) {
+        status = check_facts(graph, facts, config);
+    }
+    if (status == MM_OK) status = plan_timed(&p, plan_out);
+    mm_nominal_fini(&nominal);
+    return status;
+}
+
+static const mm_option_desc auto_options[] = {
+    {.key = "codecs",
+     .fallback = "",
+     .type = MM_OPTION_MENU,
+     .help = "codecs of the maps' elements that it may use, as zfp:rate=4+dpr:fp16; with a lossy one it is lossy"},
+    {.key = "effort",
+     .fallback = "1",
+     .type = MM_OPTION_NUMBER,
+     .field = offsetof(mm_engine_config, own[EFFORT]),
+     .min = 0,
+     .max = 1000000,
+     .help = "how long it searches beyond the other policies' plans, in multiples; 0: not"},
+    MM_OPTION_SUB_BATCH("off"),
+    {0},
+};
+
+const mm_policy_ops mm_policy_auto = {
+    .name = "auto",
+    .summary = "every action on every map: the fastest plan of all that it tries",
+    .options = auto_options,
+    .config = {.fetch = MM_FETCH_DEPTH,
+               .depth = 2,
+               .buffers = MM_REGION_GENERAL,
+               .codes = MM_REGION_GENERAL,
+               .recompute = MM_RECOMPUTE_NESTED,
+               .sub_batch = MM_SUB_BATCH_OFF},
+    .plan = auto_plan,
+};
