@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/account.h"
 #include "mm/core/simulate.h"
 #include "mm/core/status.h"
 #include "policies/engine.h"
@@ -19,33 +20,35 @@
 enum { EFFORT }; /* elements of mm_engine_config.own */
 
 /* The portfolio. The first are those that win most often, so that bounds keep the later ones' plans from being placed.
- * %s: each of the codecs in turn. Left out is what cannot win: naive, which needs more than liveness and is no faster,
- * and whatever takes one of the others' plans. */
-static const char *const members[] = {
-    "recompute-swap:mode=nested",
-    "rules:*=mask;*=recompute;*=swap,mode=sqrt",
-    "rules:*=mask;*=recompute;*=swap,mode=nested",
-    "recompute-swap",
-    "rules:*=mask;*=compress(%s);*=swap",
-    "freelunch:codec=%s,eligible=all",
-    "freelunch:codec=%s",
-    "hybrid:codec=%s",
-    "recompute:mode=nested",
-    "recompute:mode=sqrt",
-    "recompute",
-    "rules:*=mask;*=swap",
-    "swap-async",
-    "vdnn-all",
-    "vdnn-conv",
-    "swap",
-    "cdma:codec=%s",
-    "recompute:mode=speed",
-    "recompute:mode=memory",
-    "gist:lossless",
-    "gist:lossy=fp16",
-    "gist:lossy=fp10",
-    "gist:lossy=fp8",
-    "modnn:subbatch=off",
+ * Left out is what cannot win: naive, which needs more than liveness and is no faster. */
+static const struct member {
+    const char *spec; /* %s: each of the codecs in turn */
+    bool least;       /* its plans may be the smallest: those of the others keep more, or copy more at a time */
+} members[] = {
+    {"recompute-swap:mode=nested", true},
+    {"rules:*=mask;*=recompute;*=swap,mode=sqrt", false},
+    {"rules:*=mask;*=recompute;*=swap,mode=nested", false},
+    {"recompute-swap", false},
+    {"rules:*=mask;*=compress(%s);*=swap", false},
+    {"freelunch:codec=%s,eligible=all", true},
+    {"freelunch:codec=%s", false},
+    {"hybrid:codec=%s", true},
+    {"recompute:mode=nested", false},
+    {"recompute:mode=sqrt", false},
+    {"recompute", false},
+    {"rules:*=mask;*=swap", false},
+    {"swap-async", false},
+    {"vdnn-all", true},
+    {"vdnn-conv", false},
+    {"swap", true},
+    {"cdma:codec=%s", true},
+    {"recompute:mode=speed", false},
+    {"recompute:mode=memory", false},
+    {"gist:lossless", false},
+    {"gist:lossy=fp16", false},
+    {"gist:lossy=fp10", false},
+    {"gist:lossy=fp8", false},
+    {"modnn:subbatch=off", true},
 };
 
 typedef struct portfolio {
@@ -141,8 +144,13 @@ static mm_status try_member(portfolio *p, const char *member, bool fastest) {
     return MM_OK;
 }
 
+/* All members; for the lowest peak those that may have it, the other way round: those that wait need least. */
 static mm_status try_members(portfolio *p, bool fastest) {
-    for (size_t i = 0; i < sizeof members / sizeof *members; i++) MM_TRY(try_member(p, members[i], fastest));
+    enum { MEMBERS = sizeof members / sizeof *members };
+    for (int i = 0; i < MEMBERS; i++) {
+        const struct member *m = &members[fastest ? i : MEMBERS - 1 - i];
+        if (fastest || m->least) MM_TRY(try_member(p, m->spec, fastest));
+    }
     return MM_OK;
 }
 
@@ -167,7 +175,7 @@ static mm_status check_facts(const mm_graph *graph, const mm_facts *facts, const
 static mm_status choose(portfolio *p, mm_plan *kept) {
     MM_TRY(offer(p, kept));
     if (p->ns < INT64_MAX) return MM_OK; /* nothing is faster */
-    MM_TRY(try_members(p, true));
+    if (p->limits->device_bytes >= mm_lower_bound_of(p->graph, p->facts).bytes) MM_TRY(try_members(p, true));
     return p->ns < INT64_MAX ? MM_OK : try_members(p, false);
 }
 

@@ -419,9 +419,17 @@ mm_status mm_engine_plan_maps(const mm_survey *survey, const mm_engine_config *c
 
 mm_status mm_engine_bound_maps(const mm_survey *survey, const mm_engine_config *config, const mm_selection *selection,
                                int *eligible_out, int *of_rule_out, mm_bounds *bounds_out, int64_t *ns_out) {
+    return mm_engine_bound_within(survey, config, selection, INT64_MAX, eligible_out, of_rule_out, bounds_out, ns_out);
+}
+
+mm_status mm_engine_bound_within(const mm_survey *survey, const mm_engine_config *config, const mm_selection *selection,
+                                 int64_t device_bytes, int *eligible_out, int *of_rule_out, mm_bounds *bounds_out,
+                                 int64_t *ns_out) {
     engine e;
     MM_TRY(engine_make(&e, survey, config, selection, bounds_out));
-    mm_status status = mm_least_time(e.schedule.plan, survey->facts, ns_out);
+    *ns_out = INT64_MAX;
+    mm_status status = MM_OK;
+    if (bounds_out->peak_bytes <= device_bytes) status = mm_least_time(e.schedule.plan, survey->facts, ns_out);
     if (status == MM_OK) *eligible_out = e.maps.eligible;
     if (status == MM_OK && of_rule_out)
         memcpy(of_rule_out, e.maps.of_rule, (size_t)config->n_rules * sizeof *of_rule_out);

@@ -62,6 +62,11 @@ MM_CHECKED mm_status mm_engine_bound_maps(const mm_survey *survey, const mm_engi
                                           const mm_selection *selection, int *eligible_out, int *of_rule_out,
                                           mm_bounds *bounds_out, int64_t *ns_out);
 
+/* The same; of a plan whose bound exceeds device_bytes *ns_out is INT64_MAX, which takes half of the time to find. */
+MM_CHECKED mm_status mm_engine_bound_within(const mm_survey *survey, const mm_engine_config *config,
+                                            const mm_selection *selection, int64_t device_bytes, int *eligible_out,
+                                            int *of_rule_out, mm_bounds *bounds_out, int64_t *ns_out);
+
 /* when=needed: compares plans that act on more and more maps, and returns the fastest that fits the limits; if none
  * fits, the one with the lowest peak. Times are the facts', or nominal ones (nominal.h) if they have none. The set of
  * plans does not depend on the budget, so a larger budget never makes the step slower. It contains the plan of
