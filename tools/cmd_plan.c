@@ -13,7 +13,7 @@
 #include "tools/sub_batch.h"
 
 typedef struct plan_command {
-    const char *net, *policy_list, *facts, *study, *json, *svg, *sub_batch;
+    const char *net, *policy_list, *facts, *study, *json, *svg, *trace, *sub_batch;
     int64_t batch, budget_bytes, pinned_bytes;
     target target;
     bool help, explain, chart, max_batch;
@@ -151,6 +151,15 @@ static mm_status save_picture(const plan_command *c) {
     return status;
 }
 
+static mm_status save_trace(const plan_command *c) {
+    traces all = {0};
+    mm_status status = MM_OK;
+    for (int i = 0; status == MM_OK && i < c->n_cases; i++) status = plan_case_trace(&c->cases[i], &all);
+    if (status == MM_OK) status = traces_save(&all, "plan", c->trace);
+    traces_fini(&all);
+    return status;
+}
+
 /* ---------------------------------------------------------------- the command */
 
 /* A machine's rates are of any batch, measured facts of one. */
@@ -180,13 +189,13 @@ static mm_status check(plan_command *c) {
     if (c->max_batch && c->budget_bytes == 0)
         return mm_fail(MM_ERR_INVALID, "--max-batch needs a --budget to fit into");
     if (c->study && !c->facts) return mm_fail(MM_ERR_INVALID, "--study: goes with --facts only");
+    if (c->trace && !c->facts) return mm_fail(MM_ERR_INVALID, "--trace: needs --facts, for times to simulate by");
     if (c->facts) MM_TRY(open_facts(c, c->facts));
     MM_TRY(check_sub_batch(c));
-    const named_file files[] = {{"--json", c->json, FILE_WRITTEN},
-                                {"--svg", c->svg, FILE_WRITTEN},
-                                {"--facts", c->facts, FILE_READ},
-                                {"--net", files_net(c->net), FILE_READ},
-                                {"--algorithms", c->target.algorithms, FILE_KEPT}};
+    const named_file files[] = {
+        {"--json", c->json, FILE_WRITTEN},       {"--svg", c->svg, FILE_WRITTEN},
+        {"--trace", c->trace, FILE_WRITTEN},     {"--facts", c->facts, FILE_READ},
+        {"--net", files_net(c->net), FILE_READ}, {"--algorithms", c->target.algorithms, FILE_KEPT}};
     return files_check(files, sizeof files / sizeof *files);
 }
 
@@ -214,6 +223,7 @@ static mm_status run_plan(plan_command *c) {
     MM_TRY(plan_all(c));
     MM_TRY(print_all(c));
     if (c->svg) MM_TRY(save_picture(c));
+    if (c->trace) MM_TRY(save_trace(c));
     if (c->json) MM_TRY(save_rows(c));
     return advise(c);
 }
@@ -256,6 +266,8 @@ int cmd_plan(int argc, char **argv) {
         {"--explain", NULL, "what holds the memory, and what could be done", ARG_FLAG, &c.explain, 0, 0},
         {"--chart", NULL, "memory over the steps; with --explain on a terminal anyway", ARG_FLAG, &c.chart, 0, 0},
         {"--svg", "FILE", "the same as a picture", ARG_TEXT, &c.svg, 0, 0},
+        {"--trace", "FILE", "with --facts: the predicted iteration as a timeline, for Perfetto", ARG_TEXT, &c.trace, 0,
+         0},
         TARGET_ARGS(&c.target),
         TARGET_LINK_ARG(&c.target),
         TARGET_OPTIMIZER_ARG(&c.target),

@@ -1,5 +1,7 @@
 #include "tools/plan_case.h"
 
+#include <string.h>
+
 #include "policies/nominal.h"
 #include "tools/simulated.h"
 
@@ -99,6 +101,31 @@ bool plan_case_fits(const plan_case *c) {
     for (int i = 0; i < c->passes.n; i++)
         if (c->passes.r[i].planned.plan->pinned_bytes > c->pinned_bytes) return false;
     return c->budget_bytes == 0 || plan_case_need(c)->minimum_bytes <= c->budget_bytes;
+}
+
+static mm_status simulated_timeline(const plan_case *c, mm_timeline *timeline) {
+    const mm_program *program = plan_case_need(c)->planned.program;
+    int plan;
+    MM_TRY(mm_timeline_add_plan(timeline, program, &plan));
+    mm_period *spans = mm_timeline_add_iteration(timeline, plan);
+    if (!spans) return MM_OK; /* counted as dropped */
+    memcpy(spans, c->sim.spans, (size_t)program->n * sizeof *spans);
+    return MM_OK;
+}
+
+mm_status plan_case_trace(const plan_case *c, traces *t) {
+    const mm_plan *plan = plan_case_plan(c);
+    char name[TRACES_NAME_CAPACITY];
+    mm_timeline *timeline;
+    if (c->untimed)
+        return mm_fail(MM_ERR_INVALID, "--trace: %s has no times of %s; 'mm bench --facts' with %s measures them",
+                       c->facts->path, c->untimed, plan->policy);
+    traces_name(c->net, c->batch, plan->policy, c->budget_bytes > 0 ? c->budget_bytes : plan->peak_bytes, name);
+    MM_TRY(mm_timeline_create(name, 0, &timeline));
+    mm_status status = simulated_timeline(c, timeline);
+    if (status == MM_OK) return traces_add(t, timeline);
+    mm_timeline_destroy(timeline);
+    return status;
 }
 
 /* ---------------------------------------------------------------- text */

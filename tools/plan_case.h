@@ -9,6 +9,7 @@
 #include "mm/core/simulate.h"
 #include "tools/max_batch.h"
 #include "tools/requirement.h"
+#include "tools/traces.h"
 
 typedef struct plan_case {
     const char *net;           /* as the user named it */
@@ -45,6 +46,10 @@ bool plan_case_fits(const plan_case *c);
 /* Prints the plan's figures. by_kind: also the declared bytes and the live bytes at the peak by kind, and the largest
  * segments there. */
 void plan_case_print(FILE *file, const plan_case *c, bool by_kind);
+
+/* Adds the simulated iteration of the pass that needs most. Errors of traces_add; MM_ERR_INVALID: there is none, because
+ * the facts have no time of an operation. */
+MM_CHECKED mm_status plan_case_trace(const plan_case *c, traces *t);
 
 /* The plan's figures as a JSON object; keys are stable. NULL: out of memory. */
 json_t *plan_case_row(const plan_case *c);

@@ -20,9 +20,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include "mm/core/atomic_file.h"
 #include "mm/core/facts.h"
 #include "mm/core/graph.h"
 #include "mm/core/status.h"
@@ -95,34 +94,10 @@ static json_t *facts_json(const mm_graph *graph, const mm_facts *facts) {
         (json_int_t)facts->far_ps_per_byte, "threads", facts->threads, "steps", steps, "codecs", codecs);
 }
 
-/* Writes to a new file beside `path`; the caller renames or removes it. */
-static mm_status write_temporary(const char *temporary, int fd, const json_t *json) {
-    bool good = fchmod(fd, 0644) == 0 && json_dumpfd(json, fd, JSON_INDENT(1)) == 0 && fsync(fd) == 0;
-    int error = errno;
-    if (close(fd) != 0 && good) {
-        good = false;
-        error = errno;
-    }
-    return good ? MM_OK : mm_fail(MM_ERR_IO, "facts: writing %s: %s", temporary, strerror(error));
-}
-
-static mm_status write_atomically(const char *path, const json_t *json) {
-    size_t capacity = strlen(path) + sizeof ".XXXXXX";
-    char *temporary = malloc(capacity);
-    if (!temporary) return mm_fail(MM_ERR_NOMEM, "out of memory for saving facts");
-    snprintf(temporary, capacity, "%s.XXXXXX", path);
-    int fd = mkstemp(temporary);
-    mm_status status = MM_OK;
-    if (fd < 0) {
-        status = mm_fail(MM_ERR_IO, "facts: no file can be made beside %s: %s", path, strerror(errno));
-    } else {
-        status = write_temporary(temporary, fd, json);
-        if (status == MM_OK && rename(temporary, path) != 0)
-            status = mm_fail(MM_ERR_IO, "facts: %s cannot be replaced: %s", path, strerror(errno));
-        if (status != MM_OK) unlink(temporary);
-    }
-    free(temporary);
-    return status;
+/* mm_file_writer */
+static mm_status write_json(const void *ctx, FILE *file) {
+    if (json_dumpf(ctx, file, JSON_INDENT(1)) == 0 || ferror(file)) return MM_OK;
+    return mm_fail(MM_ERR_NOMEM, "out of memory for saving facts");
 }
 
 /* ---------------------------------------------------------------- load */
@@ -440,7 +415,7 @@ mm_status mm_facts_write(const mm_facts *facts, const mm_graph *graph, const cha
     MM_TRY(check_names(graph));
     json_t *json = facts_json(graph, facts);
     if (!json) return mm_fail(MM_ERR_NOMEM, "facts of %s: out of memory, or a name is not UTF-8", mm_graph_name(graph));
-    mm_status status = write_atomically(path, json);
+    mm_status status = mm_file_replace("facts", path, write_json, json);
     json_decref(json);
     return status;
 }

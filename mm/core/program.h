@@ -70,6 +70,11 @@ MM_CHECKED mm_status mm_program_prove(const mm_program *program, const mm_facts 
  *
  * ended_ns: per piece, when it ended; 0: not known. */
 
+/* When a piece ran. */
+typedef struct mm_period {
+    int64_t start_ns, end_ns;
+} mm_period;
+
 /* When a piece started: when its stream was free, and the pieces that it waits for had ended. 0: none of these ends is
  * known. */
 int64_t mm_program_started(const mm_program *program, const int64_t *ended_ns, const mm_piece *piece);

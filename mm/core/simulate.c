@@ -16,6 +16,7 @@ typedef struct simulator {
     const mm_facts *facts;
     const mm_program *program;
     mm_sim_node *nodes;
+    mm_period *spans;                 /* per piece */
     int64_t *far_bytes;               /* per node; NULL: not known */
     int64_t *link_bytes;              /* per segment, of a code's body: bytes that its codec moves over the link; NULL:
                                          there are no pools */
@@ -198,6 +199,7 @@ static mm_status start_piece(simulator *s, int t, const mm_piece *piece) {
     s->running[t] = s->program->at[t][s->ended[t]];
     s->left[t] = ns * FULL_SPEED;
     s->began[t] = s->now;
+    s->spans[s->running[t]].start_ns = s->now;
     if (mm_piece_is_first(s->program, piece)) s->nodes[piece->node].start_ns = s->now;
     return MM_OK;
 }
@@ -253,6 +255,7 @@ static void advance(simulator *s) {
         s->left[t] -= step * rate[t];
         if (needed[t] > step) continue;
         s->nodes[s->program->pieces[s->running[t]].node].end_ns = s->ended_ns[s->running[t]] = s->now;
+        s->spans[s->running[t]].end_ns = s->now;
         s->busy_ns[t] += s->now - s->began[t];
         s->ended[t]++;
         s->running[t] = -1;
@@ -361,16 +364,20 @@ mm_status mm_program_simulate(const mm_program *program, const mm_facts *facts, 
     MM_TRY(check_facts(plan, facts));
     for (int t = 0; t < MM_STREAM_COUNT; t++) s.running[t] = -1;
     s.nodes = calloc((size_t)plan->n_nodes + 1, sizeof *s.nodes);
+    s.spans = calloc((size_t)program->n + 1, sizeof *s.spans);
     s.ended_ns = calloc((size_t)program->n + 1, sizeof *s.ended_ns);
-    mm_status status = s.nodes && s.ended_ns ? find_far(&s) : mm_fail(MM_ERR_NOMEM, "out of memory for a simulation");
+    mm_status status =
+        s.nodes && s.spans && s.ended_ns ? find_far(&s) : mm_fail(MM_ERR_NOMEM, "out of memory for a simulation");
     if (status == MM_OK) status = find_link_bytes(&s);
     if (status == MM_OK) status = run(&s);
     if (status == MM_OK) status = count_live(plan, s.nodes);
     if (status == MM_OK) {
-        *simulation_out = (mm_simulation){.n_nodes = plan->n_nodes, .nodes = s.nodes};
+        *simulation_out = (mm_simulation){.n_nodes = plan->n_nodes, .nodes = s.nodes, .spans = s.spans};
         sum_up(&s, simulation_out);
-    } else
+    } else {
         free(s.nodes);
+        free(s.spans);
+    }
     free(s.ended_ns);
     free(s.far_bytes);
     free(s.link_bytes);
@@ -387,5 +394,6 @@ mm_status mm_simulate(const mm_plan *plan, const mm_facts *facts, mm_simulation 
 
 void mm_simulation_fini(mm_simulation *simulation) {
     free(simulation->nodes);
+    free(simulation->spans);
     *simulation = (mm_simulation){0};
 }

@@ -22,6 +22,7 @@ typedef struct mm_simulation {
                                   (mm_program_codec_wait); waits for the link do not count */
     int n_nodes;
     mm_sim_node *nodes;
+    mm_period *spans; /* per piece of the program */
 } mm_simulation;
 
 /* Time of a node that runs a step, alone and with warm caches. A recomputation that is given a result (mm_node.given)
