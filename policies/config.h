@@ -44,6 +44,10 @@ typedef struct mm_rule {
     mm_action action;
     char codec[MM_SPEC_CAPACITY];
     bool mask; /* CODE: codes are exact masks, so the rule serves only maps of which the signs alone are read */
+    bool lean; /* SWAP: as little as possible stays on the device. Signs are read from a mask: of maps of which they
+                  alone are read, it is made in the forward pass, and nothing is copied; of others when the elements are
+                  back, which leave after their last reader. Between backward steps that are far apart they leave, too.
+                  Inputs and saved tensors are served like maps */
 } mm_rule;
 
 /* When evicted maps are fetched. */

@@ -161,6 +161,11 @@ static void hold_until_gone(engine *e) {
 /* Whether each map has a step before which its fetch begins. */
 static bool is_timed(const engine *e) { return assigned(e) && assigned(e)->fetch; }
 
+/* Steps from one reader to the next from which on a lean map is not there between them; chosen. */
+enum { FAR = 4 };
+
+static bool has_mask(const engine *e, const mm_map *m) { return e->schedule.sign[m->tensor] >= 0; }
+
 static bool is_fetched(const engine *e, const mm_map *m) { return e->schedule.value_node[m->tensor] >= 0; }
 
 /* Makes a fetch wait for the latest step, so that it overlaps with one step only (vDNN). */
@@ -169,6 +174,15 @@ static void wait_for_step(engine *e, int node) {
     int step = node - 1;
     while (step >= 0 && !mm_node_runs_step(&plan->nodes[step])) step--;
     if (step >= 0) mm_plan_wait(plan, node, step);
+}
+
+/* Makes the mask of a map that has come back, if it is due and not there yet. */
+static mm_status mask_late(engine *e, const mm_map *m) {
+    mm_schedule *s = &e->schedule;
+    if (!m->late || has_mask(e, m)) return MM_OK;
+    const int node = encode(e, m, e->mask, s->value_node[m->tensor], true, &s->sign[m->tensor]);
+    s->sign_node[m->tensor] = node;
+    return node < 0 ? MM_ERR_NOMEM : MM_OK;
 }
 
 /* Adds the operations that fetch an evicted map. */
@@ -191,7 +205,7 @@ static mm_status fetch(engine *e, mm_map *m) {
     if (is_timed(e) || mm_config_fetch(e->config) != MM_FETCH_DEPTH) wait_for_step(e, first);
     s->value[m->tensor] = segment;
     s->value_node[m->tensor] = node;
-    return MM_OK;
+    return mm_config_fetch(e->config) == MM_FETCH_DEMAND ? MM_OK : mask_late(e, m);
 }
 
 /* Fetches the next map of the queue. Those that a recomputation has fetched already are skipped; a kept one counts. */
@@ -299,12 +313,12 @@ static mm_status fetch_for(engine *e, int step, bool ahead) {
         int index = e->maps.map_of[info->uses[u].tensor];
         if (index < 0) continue;
         mm_map *m = &e->maps.maps[index];
-        if (info->uses[u].form == MM_FORM_SIGN && m->sign) continue;
+        if (info->uses[u].form == MM_FORM_SIGN && has_mask(e, m)) continue;
         if (m->action == MM_ACTION_RECOMPUTE) {
             if (!ahead) MM_TRY(want(e, m->tensor, step)); /* recomputed right before the step */
             continue;
         }
-        const bool in_turn = mm_config_fetch(e->config) == MM_FETCH_DEPTH && !is_timed(e);
+        const bool in_turn = mm_config_fetch(e->config) == MM_FETCH_DEPTH && !is_timed(e) && !m->again;
         while (!is_fetched(e, m)) MM_TRY(in_turn ? fetch_next(e) : fetch(e, m));
     }
     return make_wanted(e, step);
@@ -320,6 +334,34 @@ static mm_status fetch_after(engine *e, int step) {
         if (m && m->action != MM_ACTION_RECOMPUTE && m->last_value == step) MM_TRY(fetch_next(e));
     }
     for (int i = 0; i < e->maps.ended[step]; i++) MM_TRY(fetch_next(e));
+    return MM_OK;
+}
+
+/* The next backward step that reads the map in this form; INT_MAX: none does. */
+static int next_reader(const engine *e, const mm_map *m, int step, mm_form form) {
+    const mm_schedule *s = &e->schedule;
+    while (++step <= s->last_step[m->tensor]) {
+        const mm_step_info *info = mm_graph_step(s->graph, step);
+        for (int u = 0; u < info->n_uses; u++)
+            if (info->uses[u].form == form && s->plan->alias[info->uses[u].tensor] == m->tensor) return step;
+    }
+    return INT_MAX;
+}
+
+/* Lets lean maps that this backward step reads leave again, if the next step that reads their elements is far. */
+static mm_status let_go_after(engine *e, int step) {
+    const mm_step_info *info = mm_graph_step(e->schedule.graph, step);
+    for (int u = 0; u < info->n_uses; u++) {
+        const int index = e->maps.map_of[info->uses[u].tensor];
+        mm_map *m = index >= 0 ? &e->maps.maps[index] : NULL;
+        if (!m || !m->lean || m->action != MM_ACTION_SWAP || !is_fetched(e, m)) continue;
+        const int next = next_reader(e, m, step, MM_FORM_VALUE), sign = next_reader(e, m, step, MM_FORM_SIGN);
+        if (next < step + FAR || (!m->late && sign < step + FAR)) continue;
+        if (sign < INT_MAX) MM_TRY(mask_late(e, m));
+        if (next == INT_MAX) continue;
+        e->schedule.value_node[m->tensor] = -1;
+        m->again = true;
+    }
     return MM_OK;
 }
 
@@ -352,6 +394,7 @@ static mm_status build(engine *e) {
         for (int i = e->leaving[step]; i >= 0 && !mm_node_runs_step(&s->plan->nodes[i]); i--)
             mm_plan_wait(s->plan, node, i);
         if (phase == MM_FORWARD) MM_TRY(put_away_after(e, step, node));
+        if (phase == MM_BACKWARD) MM_TRY(let_go_after(e, step));
         if (phase == MM_BACKWARD) MM_TRY(fetch_after(e, step));
     }
     hold_until_gone(e);

@@ -73,6 +73,22 @@ static bool is_named(const mm_schedule *s, const mm_survey *survey, const mm_sel
     return true;
 }
 
+/* A copy comes back exactly, so it serves readers of signs, too. A lean one is there no longer than its elements are
+ * read: a mask serves these readers. Where signs alone are read, nothing is copied. */
+static void settle_swap(const mm_schedule *s, const mm_rule *rule, mm_map *m) {
+    const int mask = mm_facts_codec(s->facts, mm_mask_spec);
+    m->lean = rule->lean;
+    if (!m->lean || !m->sign || !takes(s->facts, mask, m->tensor)) {
+        mm_maps_read_signs_from_value(s, m);
+    } else if (m->value) {
+        m->sign = false;
+        m->late = true;
+    } else {
+        m->action = MM_ACTION_CODE;
+        m->codec = mask;
+    }
+}
+
 /* Fills in how the rule evicts the map. False: the rule cannot serve the map, and the next one is tried. */
 static bool settle(const mm_schedule *s, mm_maps *maps, const mm_engine_config *config, const mm_rule *rule,
                    mm_map *m) {
@@ -81,7 +97,7 @@ static bool settle(const mm_schedule *s, mm_maps *maps, const mm_engine_config *
     if (rule->action == MM_ACTION_RECOMPUTE) return mm_recompute_settle(s, maps, config->recompute, m);
     m->codec = -1;
     if (rule->action == MM_ACTION_SWAP) {
-        mm_maps_read_signs_from_value(s, m);
+        settle_swap(s, rule, m);
         return true;
     }
     m->codec = mm_facts_codec(s->facts, rule->codec);
@@ -98,10 +114,20 @@ static bool is_checkpoint(const mm_maps *maps, mm_tensor tensor) {
     return maps->level ? maps->level[tensor] == 0 : maps->survey->kept[tensor];
 }
 
+/* Most bytes of inputs and saved tensors that stay: statistics of 2048 channels, of which there are many and which a copy
+ * of their own would be too much for (chosen). */
+enum { SMALL_BYTES = 8 << 10 };
+
+/* Whether the rule is for tensors of this kind. */
+static bool is_for(const mm_rule *rule, const mm_tensor_info *info) {
+    if (info->kind == MM_FEATURE_MAP) return true;
+    return rule->lean && (info->kind == MM_INPUT || info->kind == MM_SAVED) && info->bytes > SMALL_BYTES;
+}
+
 static bool is_eligible(const mm_schedule *s, mm_maps *maps, const mm_engine_config *config, mm_tensor tensor,
                         mm_map *m) {
     const mm_tensor_info *info = mm_graph_tensor(s->graph, tensor);
-    if (info->kind != MM_FEATURE_MAP || info->ownership != MM_MANAGED) return false;
+    if (info->ownership != MM_MANAGED) return false;
     if (s->plan->alias[tensor] != tensor || info->writes != 1) return false;
     if (info->last_forward < 0 || info->first_backward <= info->last_forward) return false;
     mm_map found = {.tensor = tensor,
@@ -111,6 +137,7 @@ static bool is_eligible(const mm_schedule *s, mm_maps *maps, const mm_engine_con
     backward_reads(s, &found);
     for (int r = 0; r < config->n_rules; r++) {
         const mm_rule *rule = &config->rules[r];
+        if (!is_for(rule, info)) continue;
         if (maps->assigned ? maps->assigned->rule[tensor] != r : !is_named(s, maps->survey, &rule->selector, r, tensor))
             continue;
         if (rule->action == MM_ACTION_KEEP) return false;
@@ -226,7 +253,8 @@ static void choose_one(mm_maps *maps, mm_schedule *s, const mm_engine_config *co
         return;
     }
     /* All tensors whose storage the map takes over in place lie in the buffer. Heap maps take over none: each is an
-     * allocation of its own. */
+     * allocation of its own. Lean maps, which may be small, do not pass through the tensor buffers. */
+    if (m->lean) return;
     if (config->buffers == MM_REGION_HEAP) mm_schedule_split(s, t);
     for (mm_tensor part = t; part >= 0; part = s->over[part]) maps->region_of[part] = (uint8_t)config->buffers;
 }

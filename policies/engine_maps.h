@@ -31,6 +31,9 @@ typedef struct mm_map {
     bool anew;             /* RECOMPUTE: made again for each backward step; else once, and then kept */
     uint8_t level;         /* RECOMPUTE: kept until the backward pass is past a cut of a smaller level (nested.h) */
     bool exact;            /* RECOMPUTE: comes back bit for bit */
+    bool lean;             /* SWAP: not there between backward readers that are far apart (mm_rule.lean) */
+    bool late;             /* SWAP: its mask is made when it has come back, and serves readers of signs from then on */
+    bool again;            /* SWAP: it has come back and left again, so it is fetched when its next reader is due */
     bool along;            /* RECOMPUTE: only made together with another output of its step, like a pool's index map */
     int segment;           /* RECOMPUTE: union-find link towards the last map of its segment (mm_recompute_mode) */
     int64_t segment_bytes; /* for that last map: bytes of the whole segment */

@@ -12,12 +12,11 @@ static const struct action_name {
     const char *name;
     mm_action action;
     bool coded; /* takes a codec in parentheses */
+    bool lean;
 } actions[] = {
-    {"keep", MM_ACTION_KEEP, false},
-    {"compress", MM_ACTION_CODE, true},
-    {"swap", MM_ACTION_SWAP, false},
-    {"recompute", MM_ACTION_RECOMPUTE, false},
-    {"compress-swap", MM_ACTION_CODE_SWAP, true},
+    {"keep", MM_ACTION_KEEP, false, false},           {"compress", MM_ACTION_CODE, true, false},
+    {"swap", MM_ACTION_SWAP, false, false},           {"lean-swap", MM_ACTION_SWAP, false, true},
+    {"recompute", MM_ACTION_RECOMPUTE, false, false}, {"compress-swap", MM_ACTION_CODE_SWAP, true, false},
 };
 
 static mm_status parse_action(const char *selector, char *text, mm_rule *rule) {
@@ -34,6 +33,7 @@ static mm_status parse_action(const char *selector, char *text, mm_rule *rule) {
         size_t end = strlen(text);
         if (actions[a].coded != (codec != NULL) || (codec && (text[end - 1] != ')' || end - length < 3))) break;
         rule->action = actions[a].action;
+        rule->lean = actions[a].lean;
         if (!codec) return MM_OK;
         text[end - 1] = '\0';
         if (strlen(codec + 1) >= MM_SPEC_CAPACITY)
@@ -44,7 +44,8 @@ static mm_status parse_action(const char *selector, char *text, mm_rule *rule) {
     }
     return mm_fail(
         MM_ERR_INVALID,
-        "rule '%s=%s': must be keep, mask, recompute, swap, compress(CODEC) or compress-swap(CODEC), as compress(zfp)",
+        "rule '%s=%s': must be keep, mask, recompute, swap, lean-swap, compress(CODEC) or compress-swap(CODEC), as "
+        "compress(zfp)",
         MM_BRIEF(selector), MM_BRIEF(text));
 }
 
@@ -61,7 +62,7 @@ enum { ACTION_CAPACITY = MM_SPEC_CAPACITY + 32, RULE_CAPACITY = ACTION_CAPACITY 
 /* "compress(zfp:rate=4)". Returns the text. */
 static const char *action_text(const mm_rule *rule, char text[ACTION_CAPACITY]) {
     const struct action_name *a = actions;
-    while (a->action != rule->action) a++;
+    while (a->action != rule->action || a->lean != rule->lean) a++;
     if (rule->mask)
         snprintf(text, ACTION_CAPACITY, "%s", mm_mask_spec);
     else
@@ -76,7 +77,7 @@ static const char *brief(const mm_rule *rule, char text[RULE_CAPACITY]) {
 }
 
 static bool is_same_action(const mm_rule *a, const mm_rule *b) {
-    return a->action == b->action && a->mask == b->mask && strcmp(a->codec, b->codec) == 0;
+    return a->action == b->action && a->mask == b->mask && a->lean == b->lean && strcmp(a->codec, b->codec) == 0;
 }
 
 /* Whether both serve the same maps: which ones a codec takes does not depend on its options. */
@@ -91,7 +92,8 @@ static bool serves_the_same(const mm_rule *a, const mm_rule *b) {
 static const mm_rule *find_covering(const mm_engine_config *config, int n, const mm_rule *rule) {
     for (int r = 0; r < n; r++) {
         const mm_rule *before = &config->rules[r];
-        bool serves_all = before->action == MM_ACTION_KEEP || before->action == MM_ACTION_SWAP;
+        bool serves_all =
+            before->action == MM_ACTION_KEEP || (before->action == MM_ACTION_SWAP && before->lean >= rule->lean);
         if (mm_selector_covers(&before->selector, &rule->selector) && (serves_all || serves_the_same(before, rule)))
             return before;
     }
@@ -274,6 +276,7 @@ int mm_engine_codecs(const mm_engine_config *config, char specs_out[][MM_SPEC_CA
     bool coded = false;
     for (int r = 0; r < config->n_rules && n < capacity; r++) {
         const mm_rule *rule = &config->rules[r];
+        coded |= rule->lean;
         if (rule->action != MM_ACTION_CODE && rule->action != MM_ACTION_CODE_SWAP) continue;
         coded = true;
         int known = 0;

@@ -61,6 +61,8 @@ static void a_rule_that_another_leaves_nothing_to_is_refused(void **state) {
     refuse("relu=swap;relu&conv-in=keep", "rule 'relu&conv-in=keep'", says);
     refuse("conv-in&relu=swap;bn-relu&conv-in=keep", "rule 'bn-relu&conv-in=keep'", says);
     refuse("*=recompute;*=recompute", "rule '*=recompute'", says);
+    refuse("*=lean-swap;*=swap", "rule '*=swap'", says);
+    refuse("*=keep;*=lean-swap", "rule '*=lean-swap'", says);
 }
 
 static void good_rules_are_taken_with_or_without_their_key(void **state) {
@@ -74,6 +76,7 @@ static void good_rules_are_taken_with_or_without_their_key(void **state) {
         "rules:bn-relu=recompute;relu=swap;bn=swap;conv=compress(raw);conv=compress(zfp);conv=swap",
         "rules:conv-in=keep;conv=keep;*-in=recompute;*=recompute;*=swap",
         "rules:*=swap;",
+        "rules:*=swap;*=lean-swap", /* which takes images and saved tensors, too */
         "rules:relu&pool-in=mask;relu&conv-in=swap;pool&conv-in&linear-in=compress(raw);relu=keep,depth=0",
         "rules:*=swap,inplace=off,layout=groups,stash=apart",
         "rules:layer1.*.conv?=swap;a layer's name-in=keep;*-in=swap",
@@ -462,6 +465,79 @@ static void a_mask_serves_only_a_map_of_which_only_the_sign_is_read(void **state
     check_actions("rules:relu=compress-swap(zfp:rate=8)", false, CODE * UNIT, "g=mask");
 }
 
+/* data -> i; pool: i -> a, x (its indices); conv: a -> b. Back: conv reads a; later pool reads x, a's sign and i; last
+ * comes conv's second reader of a. few: units of x. */
+static mm_graph *apart(int few) {
+    terse_graph g;
+    terse_init(&g, "apart");
+    terse_map(&g, "i", MM_INPUT, 40);
+    terse_map(&g, "a", MM_FEATURE_MAP, 64);
+    terse_map(&g, "b", MM_FEATURE_MAP, MAP);
+    terse_map(&g, "x", MM_SAVED, few);
+    terse_map(&g, "d", MM_GRADIENT_MAP, MAP);
+    terse_step(&g, "data", MM_LAYER_DATA, MM_FORWARD, "=i");
+    terse_step(&g, "pool", MM_LAYER_POOL, MM_FORWARD, "i =a =x");
+    terse_step(&g, "conv", MM_LAYER_CONV, MM_FORWARD, "a =b");
+    terse_step(&g, "side", MM_LAYER_CONV, MM_FORWARD, "a b");
+    terse_step(&g, "conv", MM_LAYER_CONV, MM_BACKWARD, "a =d");
+    for (g.i = 1; g.i <= 4; g.i++) terse_step(&g, "other#", MM_LAYER_OTHER, MM_BACKWARD, "+d");
+    terse_step(&g, "side", MM_LAYER_CONV, MM_BACKWARD, "a d");
+    terse_step(&g, "pool", MM_LAYER_POOL, MM_BACKWARD, "x ?a i d");
+    return terse_freeze(&g);
+}
+
+static void a_lean_swap_keeps_signs_as_a_mask_and_elements_no_longer_than_they_are_read(void **state) {
+    (void)state;
+    mm_graph *graph = mixed(MM_LAYER_RELU, true);
+    planned p;
+    char text[512];
+    /* g's mask is made of what came back: meanwhile nothing of it is on the device. */
+    plan_terse(&p, graph, "rules:relu=lean-swap,depth=0", -1);
+    assert_string_equal(terse_tell(p.plan, text, sizeof text),
+                        "linear relu conv >g pool loss loss' pool' <g conv' (g relu' linear'");
+    const mm_segment *back = segment_of(&p, "g", 2), *mask = segment_of(&p, "g", 3);
+    assert_true(back->content == MM_CONTENT_RAW && mask->content == MM_CONTENT_CODED);
+    assert_int_equal(back->last_node, op_of(p.plan, MM_NODE_ENCODE, "g"));
+    assert_int_equal(mask->last_node, node_of(p.plan, "relu", MM_BACKWARD));
+    planned_done(&p);
+    /* Fetched ahead, it is made beside the step that reads the elements. */
+    plan_terse(&p, graph, "rules:relu=lean-swap,depth=1", -1);
+    assert_string_equal(terse_tell(p.plan, text, sizeof text),
+                        "linear relu conv >g pool loss <g (g loss' pool' conv' relu' linear'");
+    planned_done(&p);
+    mm_graph_destroy(graph);
+    /* Where signs alone are read, nothing is copied. */
+    check_actions("rules:*=lean-swap", false, -1, "f= out g=mask c= out p= out");
+}
+
+static void a_lean_map_is_not_there_between_far_readers_nor_are_images_and_indices(void **state) {
+    (void)state;
+    mm_graph *graph = apart(40), *with_few = apart(32);
+    planned p;
+    char text[512];
+    plan_terse(&p, graph, "rules:*=lean-swap,depth=0", -1);
+    assert_string_equal(
+        terse_tell(p.plan, text, sizeof text),
+        "data pool >i >x conv side >a <a conv' (a other1' other2' other3' other4' <a side' <x <i pool'");
+    planned_done(&p);
+    plan_terse(&p, graph, "rules:*=lean-swap,depth=1", -1);
+    assert_string_equal(
+        terse_tell(p.plan, text, sizeof text),
+        "data pool >i >x conv side >a <a (a conv' other1' other2' other3' other4' <a side' <x <i pool'");
+    planned_done(&p);
+    plan_terse(&p, graph, "swap", -1);
+    assert_string_equal(terse_tell(p.plan, text, sizeof text),
+                        "data pool conv side >a <a conv' other1' other2' other3' other4' side' pool'");
+    planned_done(&p);
+    /* What is as small as a batch norm's statistics stays. */
+    plan_terse(&p, with_few, "rules:*=lean-swap,depth=0", -1);
+    assert_int_equal(op_of(p.plan, MM_NODE_OUT, "x"), -1);
+    assert_true(op_of(p.plan, MM_NODE_OUT, "i") >= 0);
+    planned_done(&p);
+    mm_graph_destroy(graph);
+    mm_graph_destroy(with_few);
+}
+
 static void cdma_moves_maps_whole_where_that_is_asked_for_and_loses_nothing(void **state) {
     (void)state;
     static const struct {
@@ -532,6 +608,8 @@ int main(void) {
         cmocka_unit_test(a_batch_norm_with_its_relu_is_named_by_both),
         cmocka_unit_test(the_first_rule_that_names_a_map_and_can_serve_it_counts),
         cmocka_unit_test(a_mask_serves_only_a_map_of_which_only_the_sign_is_read),
+        cmocka_unit_test(a_lean_swap_keeps_signs_as_a_mask_and_elements_no_longer_than_they_are_read),
+        cmocka_unit_test(a_lean_map_is_not_there_between_far_readers_nor_are_images_and_indices),
         cmocka_unit_test(cdma_moves_maps_whole_where_that_is_asked_for_and_loses_nothing),
         cmocka_unit_test(a_synchronous_offload_is_awaited_with_a_mask_behind_it),
     };

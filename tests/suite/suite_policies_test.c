@@ -56,7 +56,8 @@ static const suite_policy POLICIES[] = {
     {"recompute-swap:mode=nested", true, false, false, false},
     {"auto", false, false, false, true},
     {"auto:codecs=zfp:rate=8", false, true, false, false},
-    {"rules:bn=recompute;relu=recompute;*=swap", true, false, false, true},
+    {"rules:bn=recompute;relu=recompute;*=lean-swap", true, false, false, true},
+    {"rules:*=lean-swap,depth=0", true, false, false, true}, /* images and pools' index maps leave, too */
     {"freelunch:codec=raw,eligible=all", true, false, false, true},
     {"freelunch:rate=8", true, true, false, false},
     {"hybrid:rate=8", true, true, false, true},
