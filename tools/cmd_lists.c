@@ -100,7 +100,8 @@ int cmd_policies(int argc, char **argv) {
              "            layer reads (conv-in). Kinds:\n"
              "            %s\n"
              "            (bn and relu name a bn-relu, too: a batch norm and its ReLU in one layer)\n"
-             "  ACTION    keep, mask, recompute, swap, lean-swap, compress(CODEC) or compress-swap(CODEC), as compress(zfp)\n"
+             "  ACTION    keep, mask, recompute, swap, lean-swap, compress(CODEC) or compress-swap(CODEC), as\n"
+             "            compress(zfp)\n"
              "\n"
              "  mm plan --policy 'rules:conv=compress(zfp:rate=4);relu=mask;*=swap'",
              mm_policy_kinds(kinds));

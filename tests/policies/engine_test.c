@@ -523,7 +523,7 @@ static void a_lean_map_is_not_there_between_far_readers_nor_are_images_and_indic
     plan_terse(&p, graph, "rules:*=lean-swap,depth=1", -1);
     assert_string_equal(
         terse_tell(p.plan, text, sizeof text),
-        "data pool >i >x conv side >a <a (a conv' other1' other2' other3' other4' <a side' <x <i pool'");
+        "data pool >i >x conv side >a <a (a conv' other1' other2' other3' other4' <a side' <i <x pool'");
     planned_done(&p);
     plan_terse(&p, graph, "swap", -1);
     assert_string_equal(terse_tell(p.plan, text, sizeof text),
