@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "mm/core/time_bound.h"
 #include "policies/nominal.h"
 #include "tools/simulated.h"
 
@@ -47,6 +48,20 @@ static mm_status look_further(plan_case *c) {
     return MM_OK;
 }
 
+/* Adds the bound of the passes that are of graph i: in the budget, or in what the plan takes. */
+static mm_status bound_pass(plan_case *c, int i) {
+    const mm_planned *planned = &c->passes.r[i].planned;
+    const mm_plan *plan = planned->plan;
+    const mm_limits limits = {.device_bytes = c->budget_bytes > 0 ? c->budget_bytes : plan->peak_bytes,
+                              .pinned_bytes = c->pinned_bytes,
+                              .base_bytes = plan->base_bytes};
+    mm_time_bound bound;
+    if (!c->facts || c->untimed || c->bound_ns == INT64_MAX) return MM_OK;
+    MM_TRY(mm_time_bound_of(plan->graph, planned->facts, &limits, &bound));
+    c->bound_ns = bound.ns < INT64_MAX ? c->bound_ns + c->passes.graphs[i].passes * bound.ns : INT64_MAX;
+    return MM_OK;
+}
+
 /* Adds the time of the passes that are of graph i. That of the one that needs most is told in detail. */
 static mm_status simulate_pass(plan_case *c, int i) {
     const mm_planned *planned = &c->passes.r[i].planned;
@@ -58,7 +73,7 @@ static mm_status simulate_pass(plan_case *c, int i) {
         c->sim = sim;
     else
         mm_simulation_fini(&sim);
-    return MM_OK;
+    return bound_pass(c, i);
 }
 
 static void add_moves(mm_moves *sum, const mm_plan *plan, int64_t passes) {
@@ -101,6 +116,12 @@ bool plan_case_fits(const plan_case *c) {
     for (int i = 0; i < c->passes.n; i++)
         if (c->passes.r[i].planned.plan->pinned_bytes > c->pinned_bytes) return false;
     return c->budget_bytes == 0 || plan_case_need(c)->minimum_bytes <= c->budget_bytes;
+}
+
+bool plan_case_has_gap(const plan_case *c) {
+    for (int i = 0; i < c->passes.n; i++)
+        if (c->passes.r[i].planned.plan->heap_bytes > 0) return false;
+    return c->facts && !c->untimed && c->bound_ns < INT64_MAX && plan_case_fits(c);
 }
 
 static mm_status simulated_timeline(const plan_case *c, mm_timeline *timeline) {
@@ -220,6 +241,10 @@ static void print_prediction(FILE *file, const plan_case *c) {
         fprintf(file, "  %-22s %14.3f  ms, %.1f images/s, %d%% of side streams hidden\n", "predicted step",
                 (double)c->iteration_ns * 1e-6, (double)c->batch * 1e9 / (double)c->iteration_ns,
                 c->sim.hidden_permille / 10);
+    if (plan_case_has_gap(c))
+        fprintf(file, "  %-22s %14.3f  ms, %.1f images/s: no plan is faster; the gap is %.1f%%\n", "bound",
+                (double)c->bound_ns * 1e-6, (double)c->batch * 1e9 / (double)c->bound_ns,
+                (double)mm_time_bound_gap_permille(c->iteration_ns, c->bound_ns) / 10);
 }
 
 void plan_case_print(FILE *file, const plan_case *c, bool by_kind) {
@@ -304,6 +329,9 @@ json_t *plan_case_row(const plan_case *c) {
                                json_pack("{sI sI sI sI}", "offloads", (json_int_t)c->moves.offloads, "prefetches",
                                          (json_int_t)c->moves.prefetches, "moved_bytes", (json_int_t)c->moves.bytes,
                                          "defragmentations", (json_int_t)c->defragmentations));
+    if (row && plan_case_has_gap(c))
+        json_object_update_new(row, json_pack("{sf sI}", "bound_seconds", (double)c->bound_ns * 1e-9, "gap_permille",
+                                              (json_int_t)mm_time_bound_gap_permille(c->iteration_ns, c->bound_ns)));
     if (row && c->searched) json_object_set_new(row, "max_batch", json_integer(c->found.batch));
     return row;
 }

@@ -24,13 +24,15 @@ typedef struct plan_case {
     /* set by plan_case_init */
     requirement_passes passes; /* of a whole batch there is one */
     int64_t iteration_ns;      /* with facts, or explained; of all passes */
-    int64_t more_bytes;        /* explained: how much larger that budget is, */
-    int64_t more_ns;           /* and the time of all passes in it; 0: they do not fit */
-    mm_moves moves;            /* of all passes */
-    int64_t defragmentations;  /* of all passes */
-    int64_t staged_bytes;      /* bytes of the plan for staging the next batch; minimum_bytes is without */
-    mm_simulation sim;         /* with facts, or explained; of the pass that needs most; valid if `untimed` is NULL */
-    const char *untimed;       /* an operation that the facts have no time of; NULL: none */
+    int64_t bound_ns;         /* with facts: no plan with these codecs takes less (mm/core/time_bound.h); of all passes;
+                                  INT64_MAX: none fits */
+    int64_t more_bytes;       /* explained: how much larger that budget is, */
+    int64_t more_ns;          /* and the time of all passes in it; 0: they do not fit */
+    mm_moves moves;           /* of all passes */
+    int64_t defragmentations; /* of all passes */
+    int64_t staged_bytes;     /* bytes of the plan for staging the next batch; minimum_bytes is without */
+    mm_simulation sim;        /* with facts, or explained; of the pass that needs most; valid if `untimed` is NULL */
+    const char *untimed;      /* an operation that the facts have no time of; NULL: none */
     mm_account account;
 } plan_case;
 
@@ -42,6 +44,9 @@ void plan_case_fini(plan_case *c);
 static inline const requirement *plan_case_need(const plan_case *c) { return requirement_most(&c->passes); }
 static inline const mm_plan *plan_case_plan(const plan_case *c) { return plan_case_need(c)->planned.plan; }
 bool plan_case_fits(const plan_case *c);
+
+/* Whether the bound says something of the plan: it fits, has times, and has no heap, which the bound is not for. */
+bool plan_case_has_gap(const plan_case *c);
 
 /* Prints the plan's figures. by_kind: also the declared bytes and the live bytes at the peak by kind, and the largest
  * segments there. */

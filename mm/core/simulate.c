@@ -18,8 +18,7 @@ typedef struct simulator {
     mm_sim_node *nodes;
     mm_period *spans;                 /* per piece */
     int64_t *far_bytes;               /* per node; NULL: not known */
-    int64_t *link_bytes;              /* per segment, of a code's body: bytes that its codec moves over the link; NULL:
-                                         there are no pools */
+    int64_t *link_bytes;              /* per segment, of a code: bytes that its codec moves over the link; NULL: none */
     int32_t ended[MM_STREAM_COUNT];   /* number of pieces that have ended */
     int32_t running[MM_STREAM_COUNT]; /* the piece that runs; -1: none */
     int64_t left[MM_STREAM_COUNT];    /* its remaining work */
@@ -73,14 +72,14 @@ static int64_t link_bytes_of(const simulator *s, const mm_node *n) {
     return s->link_bytes && !mm_node_runs_step(n) ? s->link_bytes[mm_program_stored(n)] : 0;
 }
 
-/* Time of a codec that takes `ns`, and moves bytes over the link besides. What lies in a pinned pool goes over the link
- * while the codec works; what was spilled is added. */
+/* Time of a codec that takes `ns`, and moves bytes over the link besides. What it writes to pinned memory goes over the
+ * link while the codec works; what was spilled is added. */
 static int64_t codec_ns(const simulator *s, const mm_node *n, int64_t ns, int64_t rate) {
     const int64_t bytes = link_bytes_of(s, n);
     if (bytes == 0 || ns < 0) return ns;
     const int64_t link = rate_ns(rate, bytes);
     const mm_segment *code = &s->plan->segments[mm_program_stored(n)];
-    if (s->plan->segments[code->pool].pinned) return link > ns ? link : ns;
+    if (code->pool < 0 || s->plan->segments[code->pool].pinned) return link > ns ? link : ns;
     return add_ns(ns, (double)link);
 }
 
@@ -331,20 +330,27 @@ static mm_status find_far(simulator *s) {
     return mm_far_bytes(s->plan, s->facts->cache_bytes, s->far_bytes);
 }
 
-/* Lays the bodies into their pools by their typical bytes, in issue order: what of each goes over the link. */
+static bool is_moved_code(const mm_segment *s) { return s->content == MM_CONTENT_CODED && s->pool < 0 && s->pinned; }
+
+/* Lays the bodies into their pools by their typical bytes, in issue order: what of each goes over the link. A code
+ * without a body that is encoded into pinned memory, or decoded from there, goes over it as a whole. */
 static mm_status find_link_bytes(simulator *s) {
     const mm_plan *plan = s->plan;
     int64_t *left; /* per pool: bytes that no body has taken */
-    int pools = 0;
-    for (int i = 0; i < plan->n_segments; i++) pools += plan->segments[i].content == MM_CONTENT_POOL;
-    if (pools == 0) return MM_OK;
+    int moved = 0;
+    for (int i = 0; i < plan->n_segments; i++)
+        moved += plan->segments[i].content == MM_CONTENT_POOL || is_moved_code(&plan->segments[i]);
+    if (moved == 0) return MM_OK;
     s->link_bytes = calloc((size_t)plan->n_segments, sizeof *s->link_bytes);
     left = malloc((size_t)plan->n_segments * sizeof *left);
     if (!s->link_bytes || !left) {
         free(left);
         return mm_fail(MM_ERR_NOMEM, "out of memory for a simulation");
     }
-    for (int i = 0; i < plan->n_segments; i++) left[i] = plan->segments[i].pinned ? 0 : plan->segments[i].bytes;
+    for (int i = 0; i < plan->n_segments; i++) {
+        left[i] = plan->segments[i].pinned ? 0 : plan->segments[i].bytes;
+        if (is_moved_code(&plan->segments[i])) s->link_bytes[i] = plan->segments[i].bytes;
+    }
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node *n = &plan->nodes[i];
         const mm_segment *code = mm_node_table[n->kind].cost == MM_COST_ENCODE ? &plan->segments[n->dst] : NULL;

@@ -123,6 +123,22 @@ static void contention_slows_a_step_only_while_a_side_stream_works(void **state)
     fixture_destroy(&f);
 }
 
+static void a_codec_that_works_in_pinned_memory_takes_as_long_as_the_link(void **state) {
+    (void)state;
+    fixture f = fixture_create(true, 0);
+    f.plan->segments[f.plan->nodes[f.encode].dst].pinned = true;
+    f.facts->out_bytes_per_s = INT64_C(1000000000000) / 800; /* of 1000 bytes */
+    f.facts->in_bytes_per_s = INT64_C(1000000000000) / 400;
+    f.facts->link_contention_permille = 250;
+    mm_simulation sim;
+    assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_OK);
+    assert_int_equal(sim.nodes[f.encode].end_ns, 2800);
+    assert_int_equal(sim.nodes[f.decode].end_ns, 3300);        /* the codec is slower */
+    assert_int_equal(sim.nodes[f.steps[LOSS_F]].end_ns, 3250); /* slowed by a codec's use of the link, too */
+    mm_simulation_fini(&sim);
+    fixture_destroy(&f);
+}
+
 /* The small graph's `out` to pinned memory after relu, and back for loss backward. */
 typedef struct link_fixture {
     fixture f;
@@ -619,6 +635,7 @@ int main(void) {
         cmocka_unit_test(codec_beside_the_computation_is_hidden),
         cmocka_unit_test(compute_waits_for_a_slow_decode),
         cmocka_unit_test(contention_slows_a_step_only_while_a_side_stream_works),
+        cmocka_unit_test(a_codec_that_works_in_pinned_memory_takes_as_long_as_the_link),
         cmocka_unit_test(copies_take_their_bytes_at_the_rate_of_their_way),
         cmocka_unit_test(a_copy_is_slower_only_while_the_other_way_is_busy),
         cmocka_unit_test(copies_and_codecs_slow_the_steps_each_by_its_own),

@@ -1,10 +1,12 @@
 /* Networks at the size of the papers, on a GPU that is not there: its times follow from a few rates. The step never
- * takes longer when the budget grows; what fits is planned within it; and the published orders hold. */
+ * takes longer when the budget grows, nor less than the bound; what fits is planned within it; and the published orders
+ * hold. */
 #include <stdio.h>
 #include <string.h>
 
 #include "mm/core/simulate.h"
 #include "mm/core/status.h"
+#include "mm/core/time_bound.h"
 #include "mm/planning.h"
 #include "nets/lower.h"
 #include "nets/zoo/zoo.h"
@@ -57,6 +59,18 @@ typedef struct outcome {
     int operations;
 } outcome;
 
+/* Of the plan's time, in no more memory than it takes itself. */
+static void check_bound(const mm_planned *planned, int64_t ns) {
+    const mm_plan *plan = planned->plan;
+    const mm_limits limits = {
+        .device_bytes = plan->peak_bytes, .pinned_bytes = plan->pinned_bytes, .base_bytes = plan->base_bytes};
+    mm_time_bound bound;
+    expect_ok(mm_time_bound_of(plan->graph, planned->facts, &limits, &bound));
+    if (bound.ns > ns || bound.ns * 20 < ns)
+        fail_msg("%s of %s: %lld ns, the bound is %lld", plan->policy, mm_graph_name(plan->graph), (long long)ns,
+                 (long long)bound.ns);
+}
+
 static outcome plan_within(const subject *s, const char *spec, int64_t budget) {
     const mm_graph *graph = s->lowered->graph;
     mm_policy policy;
@@ -70,6 +84,7 @@ static outcome plan_within(const subject *s, const char *spec, int64_t budget) {
     mm_policy_fini(&policy);
     if (s->untimed) mm_nominal_times(graph, planned.facts);
     expect_ok(mm_simulate(planned.plan, planned.facts, &sim));
+    check_bound(&planned, sim.iteration_ns);
     outcome o = {.device_bytes = planned.plan->peak_bytes, .ns = sim.iteration_ns};
     for (int i = 0; i < planned.plan->n_nodes; i++) o.operations += planned.plan->nodes[i].kind != MM_NODE_STEP;
     mm_simulation_fini(&sim);

@@ -319,6 +319,8 @@ largest_batch_takes_a_machines_rates_but_no_facts_of_one_batch_() {
     for policy in liveness swap recompute; do
         expect 0 plan --net tiny --policy $policy --budget 4MiB --max-batch --facts "$machine" --json row.json
         says out "predicted step"
+        says out "no plan is faster; the gap is"
+        (($(value row.json gap_permille) >= 0)) || fail "$policy: no gap in the row"
         local batch
         batch=$(value row.json max_batch)
         ((batch > 1)) || fail "$policy: batch $batch"

@@ -1,0 +1,52 @@
+/* Private to mm/core: the sum over tensors of time_bound.h, for given weights and prices. */
+#ifndef MM_CORE_TIME_BOUND_PRICES_H
+#define MM_CORE_TIME_BOUND_PRICES_H
+
+#include "mm/core/plan.h"
+
+/* What a way to hold a tensor takes: ns of streams before the step c and from it on, and bytes. */
+typedef enum mm_bound_resource {
+    MM_BOUND_OUT,    /* ns of copies to the host, before */
+    MM_BOUND_ENCODE, /* ns of encodes, before */
+    MM_BOUND_AGAIN,  /* ns of recomputed steps, after */
+    MM_BOUND_IN,     /* ns of copies from the host, after */
+    MM_BOUND_DECODE, /* ns of decodes, after */
+    MM_BOUND_DEVICE, /* bytes on the device */
+    MM_BOUND_PINNED, /* bytes of pinned memory */
+    MM_BOUND_RESOURCES
+} mm_bound_resource;
+
+typedef struct mm_bound_amounts {
+    double of[MM_BOUND_RESOURCES];
+} mm_bound_amounts;
+
+typedef struct mm_bound_storage mm_bound_storage;
+typedef struct mm_bound_code mm_bound_code;
+
+/* A graph's tensors, by the storage that they may share, and a cut of its steps. */
+typedef struct mm_bound_model {
+    const mm_graph *graph;
+    const mm_facts *facts;
+    bool pinned;         /* whether there is pinned memory */
+    int32_t *storage_of; /* per tensor: index of its storage; -1: it is not managed */
+    mm_bound_storage *storages;
+    int n_storages;
+    mm_bound_code *codes;       /* [storage * number of codecs + codec] */
+    double *step_ns, *again_ns; /* per step: the least that it takes, and takes when it runs again; < 0: it cannot */
+    bool *gone;                 /* per tensor: scratch of mm_bound_cut */
+    int cut;                    /* the step c */
+    double before_ns, after_ns; /* of the steps before c; of c and the steps after it */
+    double fixed_bytes;         /* on the device while c runs, whatever else is there */
+} mm_bound_model;
+
+MM_CHECKED mm_status mm_bound_model_init(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                                         mm_bound_model *model_out);
+void mm_bound_model_fini(mm_bound_model *model);
+
+/* Cuts the steps before `step`: finds what is needed from there on. */
+void mm_bound_cut(mm_bound_model *model, int step);
+
+/* The sum over what is needed of the cheapest ways by these prices: what they take. */
+mm_bound_amounts mm_bound_cheapest(mm_bound_model *model, const mm_bound_amounts *prices);
+
+#endif
