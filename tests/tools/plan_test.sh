@@ -6,6 +6,7 @@
 machine=$(realpath "$2")
 h200=$(realpath "$3")
 trace_told=$(realpath "$4")
+planning=$(realpath "$5")
 policies=naive,liveness,freelunch:eligible=all
 
 # explained NET BATCH POLICY: the row to row.json
@@ -541,6 +542,43 @@ a_trace_that_cannot_be_made_leaves_nothing_() {
     refused 1 "no/trace" plan --net tiny --facts "$machine" --trace no/trace
     refused 2 "--trace" plan --net tiny --facts "$machine" --trace same --json same
     [[ -z $(find . -name '*trace*') ]] || fail "$(find . -name '*trace*')"
+}
+
+# ---------------------------------------------------------------- the bench of planning
+
+# bench STATUS ARGUMENT...: as expect, of the bench.
+bench_says() {
+    local status=0 expected=$1
+    shift
+    "$planning" "$@" >out 2>err </dev/null || status=$?
+    ((status == expected)) || fail "planning $*: status $status, expected $expected"
+}
+
+planning_is_timed_in_shares_of_budgets_() {
+    bench_says 0 --help
+    says out "--budget-shares"
+    bench_says 0 --net tiny --batch 8 --rounds 2 --policies liveness,swap --budget-shares 0.6,1 --facts "$machine"
+    for text in "tiny, batch 8, 2" "(share 0.6): refused, needs 874KiB" "liveness in 874KiB (share 1): " \
+        "segments, a simulated step of " "swap in "; do
+        says out "$text"
+    done
+    (($(count out "advice ") == 1 && $(count out "plan + check ") == 4)) || fail "not each policy in each budget"
+    bench_says 0 --net tiny --batch 8 --rounds 1 --policies liveness
+    [[ $(<out) != *share* && $(<out) != *simulated* && $(<out) != *refused* ]] || fail "a budget without being asked"
+}
+
+bad_input_of_the_bench_of_planning_is_one_line_() {
+    local share
+    for share in -0.1 1.5 x nan ','; do
+        bench_says 2 --net tiny --budget-shares "$share"
+        says err "planning: --budget-shares $share: "
+        (($(wc -l <err) == 1)) || fail "$(wc -l <err) lines"
+    done
+    bench_says 2 --net tiny --policies nothing
+    bench_says 1 --net tiny --facts none.json
+    says err "none.json"
+    bench_says 2 --net nothing
+    bench_says 2 --net tiny --budget-share
 }
 
 run_cases
