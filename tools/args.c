@@ -118,6 +118,12 @@ static const char *value_after(int argc, char **argv, int *i) {
     return argv[++*i];
 }
 
+static const arg *find_words(const arg *table) {
+    for (const arg *a = table; a->kind != ARG_END; a++)
+        if (a->kind == ARG_WORDS) return a;
+    return NULL;
+}
+
 /* `given`: the options so far, by their place in the table. Two names of one target are one option. */
 static mm_status check_once(const arg *table, const arg *a, bool given[ARGS_MAX]) {
     assert(a - table < ARGS_MAX);
@@ -129,8 +135,10 @@ static mm_status check_once(const arg *table, const arg *a, bool given[ARGS_MAX]
     return MM_OK;
 }
 
-/* The option at argv[*i], with its value. */
+/* The option at argv[*i], with its value; or a word. */
 static mm_status parse_one(int argc, char **argv, int *i, const arg *table, bool given[ARGS_MAX]) {
+    const arg *words = find_words(table);
+    if (words && argv[*i][0] != '-') return args_texts_add(words->name, words->target, argv[*i]);
     const char *equals = strchr(argv[*i], '=');
     size_t length = equals ? (size_t)(equals - argv[*i]) : strlen(argv[*i]);
     const arg *a = find(table, argv[*i], length);

@@ -14,6 +14,7 @@ typedef enum arg_kind {
     ARG_NUMBER, /* double within [min, max] */
     ARG_SIZE,   /* int64_t bytes, at least min: 12GiB. More than 0, unless min is below 0 */
     ARG_TEXTS,  /* arg_texts: may be repeated; each points into argv */
+    ARG_WORDS,  /* arg_texts: what is not an option, "mm report FILE..."; its name is one for --help and messages */
 } arg_kind;
 
 enum { ARG_TEXTS_MAX = 64, ARGS_MAX = 64 /* most options of a command */ };

@@ -13,6 +13,7 @@ static const struct command {
     {"train", "train a network inside a byte budget", cmd_train},
     {"bench", "compare networks, policies and budgets: one table", cmd_bench},
     {"plan", "will it fit, and what holds the memory? (no device, no data)", cmd_plan},
+    {"report", "rows, plans and traces as one HTML page", cmd_report},
     {"device", "what the library sees: devices, memory, speeds", cmd_device},
     {"nets", "list the networks", cmd_nets},
     {"policies", "list the policies and their options", cmd_policies},

@@ -24,7 +24,7 @@ unknown_commands_and_options_point_to_help_() {
 
 help_is_there_in_every_way_that_it_is_asked_for_() {
     local command
-    for command in train bench plan device nets policies codecs; do
+    for command in train bench plan report device nets policies codecs; do
         expect 0 $command --help
         cp out asked
         says asked "usage: mm $command"

@@ -21,7 +21,7 @@ every_command_has_help_() {
         expect 0 "$option"
         says out "usage: mm COMMAND"
     done
-    for command in train bench plan device nets policies codecs; do
+    for command in train bench plan report device nets policies codecs; do
         says out "  $command "
         for option in --help -h; do
             "$mm" $command $option >"$command" 2>err || fail "mm $command $option: status $?"
@@ -44,7 +44,7 @@ every_command_has_the_headers_version_() {
     expect 0 --version
     cp out version
     [[ $(<version) =~ ^mm\ [0-9]+\.[0-9]+\.[0-9]+$ ]] || fail "$(<version)"
-    for command in train bench plan device nets policies codecs; do
+    for command in train bench plan report device nets policies codecs; do
         expect 0 $command --version
         equal out version
     done

@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+"""report_page.py PAGE FOLDER: checks a page of 'mm report' of report_page_test.sh in a headless Chromium, once started.
+--find: prints the Chromium's path, or fails."""
+import os
+import sys
+import zlib
+
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+import chromium  # pylint: disable=wrong-import-position
+
+POLICIES = 3
+
+
+def colours(png):
+    """The set of colours of a PNG of 8 bits a channel, not interlaced."""
+    at, data, header = 8, b"", None
+    while at < len(png):
+        length, kind = int.from_bytes(png[at:at + 4], "big"), png[at + 4:at + 8]
+        if kind == b"IHDR":
+            header = png[at + 8:at + 8 + length]
+        elif kind == b"IDAT":
+            data += png[at + 8:at + 8 + length]
+        at += 12 + length
+    width, height, channels = int.from_bytes(header[:4], "big"), int.from_bytes(header[4:8], "big"), {2: 3, 6: 4}[header[9]]
+    raw, stride, found = zlib.decompress(data), width * channels, set()
+    before = bytearray(stride)
+    for y in range(height):
+        method, line = raw[y * (stride + 1)], bytearray(raw[y * (stride + 1) + 1:(y + 1) * (stride + 1)])
+        for i in range(stride):
+            left, up = line[i - channels] if i >= channels else 0, before[i]
+            corner = before[i - channels] if i >= channels else 0
+            if method == 1:
+                line[i] = (line[i] + left) & 255
+            elif method == 2:
+                line[i] = (line[i] + up) & 255
+            elif method == 3:
+                line[i] = (line[i] + (left + up) // 2) & 255
+            elif method == 4:
+                guess = left + up - corner
+                near = min((abs(guess - left), 0, left), (abs(guess - up), 1, up), (abs(guess - corner), 2, corner))
+                line[i] = (line[i] + near[2]) & 255
+        found.update(bytes(line[i:i + 3]) for i in range(0, stride, channels))
+        before = line
+    return found
+
+
+def expect(value, wanted, what):
+    if value != wanted:
+        sys.exit("%s: %r, expected %r" % (what, value, wanted))
+
+
+def holds(condition, what):
+    if not condition:
+        sys.exit(what)
+
+
+def number(page, selector):
+    return page.run("document.querySelectorAll('%s').length" % selector)
+
+
+def center(page, selector, fx=0.5, fy=0.5):
+    """Scrolls an element into the middle, and returns a point in it."""
+    page.run("document.querySelector('%s').scrollIntoView({block: 'center', behavior: 'instant'})" % selector)
+    page.settle()
+    x, y, width, height = page.run("(() => { const r = document.querySelector('%s').getBoundingClientRect();"
+                                   "return [r.x, r.y, r.width, r.height]; })()" % selector)
+    return x + fx * width, y + fy * height
+
+
+def tip(page):
+    return page.run("document.getElementById('tip').hidden ? '' : document.getElementById('tip').innerText")
+
+
+def check_counts(page):
+    expect(page.run("document.documentElement.dataset.ready"), "yes", "the script's end")
+    expect(page.run("[...document.querySelectorAll('main section')].map((s) => s.id)"),
+           ["throughput", "runs", "plans", "memory", "maps"], "sections")
+    # Of each of two networks (one by another name): over the budget for two batches, over the batch.
+    expect(number(page, ".chart svg"), 2 * 3, "charts")
+    # A mark for each row in its chart over the budget, and in that over the batch.
+    expect(number(page, ".chart .mark"), 2 * (2 * POLICIES + 2 * POLICIES), "marks")
+    expect(number(page, "#runs tbody tr"), 2 * 2 * POLICIES, "rows of runs")
+    expect(number(page, "#plans tbody tr"), POLICIES, "rows of plans")
+    expect(number(page, ".memory canvas"), 2 * POLICIES, "canvases of memory")
+    expect(number(page, "#maps thead th"), 4 + POLICIES, "columns of maps")
+    for action in "keep", "compress", "swap":
+        holds(number(page, "#maps .act-" + action) > 0, "no map is told to " + action)
+
+
+def check_pointer(page):
+    x, y = center(page, ".memory .view", 0.5, 0.6)
+    page.move(x, y)
+    page.settle()
+    said = tip(page)
+    for text in "stashed feature maps", "MiB", " · ", "computed":
+        holds(text in said, "the tip over the memory lacks %r: %s" % (text, said))
+    page.run("document.querySelector('.memory .switch button[value=addresses]').click()")
+    page.move(x, y + 1)
+    page.settle()
+    said = tip(page)
+    for text in "layer", "action", "computed by", "address", "alive":
+        holds(text in said, "the tip over a segment lacks %r: %s" % (text, said))
+    x, y = center(page, ".chart .mark")
+    page.move(x, y)
+    page.settle()
+    holds("images/s" in tip(page), "no tip at a mark: " + tip(page))
+    page.move(2, 2)
+    page.settle()
+    expect(tip(page), "", "the tip beside everything")
+
+
+def check_keys(page):
+    page.run("document.querySelectorAll('.memory .view')[1].focus()")
+    page.key("ArrowRight")
+    page.key("ArrowDown")
+    page.settle()
+    first = tip(page)
+    holds("MiB" in first or "KiB" in first, "no tip by arrow keys: " + first)
+    for _ in range(9):
+        page.key("ArrowRight")
+    page.settle()
+    holds(tip(page) not in ("", first), "the cursor stays: " + first)
+    page.key("Escape")
+    page.settle()
+    expect(tip(page), "", "the tip after Escape")
+
+
+def check_tables(page):
+    first = "document.querySelector('#maps tbody tr').innerText"
+    largest = page.run(first)
+    page.run("document.querySelectorAll('#maps thead button')[2].click()")
+    expect(page.run("document.querySelectorAll('#maps thead th')[2].getAttribute('aria-sort')"), "ascending", "the order")
+    holds(page.run(first) != largest, "a click on a column sorts nothing")
+    page.run("(() => { const input = document.querySelector('#maps input'); input.value = 'conv swap';"
+             "input.dispatchEvent(new Event('input')); })()")
+    holds(page.run("[...document.querySelectorAll('#maps tbody tr')].every((row) => row.innerText.includes('swap'))"),
+          "the filter lets others through")
+    holds(number(page, "#maps tbody tr") > 0, "the filter lets nothing through")
+
+
+def look(page):
+    """The colours of what is seen, made small, since they are decoded in Python."""
+    clip = {"x": 0, "y": 0, "width": 1200, "height": 900, "scale": 0.4}
+    return colours(page.screenshot(clip=clip))
+
+
+def check_looks(page, folder):
+    ground = "getComputedStyle(document.body).backgroundColor"
+    center(page, ".memory .view")
+    light, light_ground = look(page), page.run(ground)
+    holds(len(light) > 60, "the light page has %d colours" % len(light))
+    page.prefer("dark")
+    dark, dark_ground = look(page), page.run(ground)
+    holds(len(dark) > 60 and dark_ground != light_ground, "the dark page has %d colours on %s" % (len(dark), dark_ground))
+    holds(min(sum(c) for c in dark) < 150, "nothing in the dark page is dark")
+    page.run("document.querySelector('header .switch button[value=light]').click()")
+    page.settle()
+    expect(page.run(ground), light_ground, "the ground after a click on 'light'")
+    page.size(400, 800)
+    page.settle()
+    holds(page.run("document.documentElement.scrollWidth <= innerWidth"), "a narrow page is wider than its window")
+    holds(len(colours(page.screenshot())) > 20, "the narrow page is blank")
+    with open(os.path.join(folder, "narrow.png"), "wb") as file:
+        file.write(page.screenshot())
+
+
+def main():
+    if sys.argv[1:] == ["--find"]:
+        path = chromium.find() or sys.exit(1)
+        print(path)
+        return
+    page = chromium.Page(chromium.find(), os.path.join(sys.argv[2], "profile"))
+    try:
+        page.size(1200, 900)
+        page.prefer("light")
+        page.open(sys.argv[1])
+        for check in check_counts, check_pointer, check_keys, check_tables:
+            check(page)
+        check_looks(page, sys.argv[2])
+        expect(page.run("window.ran === undefined"), True, "that no name ran as a script")
+        expect(page.complaints, [], "the console")
+        expect([url for url in page.requests if not url.startswith("file:")], [], "requests")
+        expect(len(page.requests), 1, "requests")
+    finally:
+        page.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+#!/bin/bash
+# mm report without a browser: what it takes and refuses, and that the page has the data and nothing that runs from it.
+# shellcheck source=tests/tools/cli.sh
+. "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
+
+rows() { expect 0 bench --net tiny --batch 4 --policies liveness,swap-async:when=always --iterations 2 --quiet --json "$1"; }
+plans() { expect 0 plan --net tiny --batch 4 --policy liveness,swap-async:when=always --explain --json "$1"; }
+
+# The data of a page, as JSON.
+data_of() { # PAGE
+    sed -n '/<script type="application\/json" id="data">/,/<\/script>/p' "$1" | sed '1d;$d'
+}
+
+a_page_has_what_the_files_have_() {
+    rows rows.json
+    plans plans.json
+    echo '{"traceEvents": [], "otherData": {"dropped": 3}}' >trace.json
+    echo '[{"ph": "X", "pid": 1, "tid": 1, "ts": 0, "dur": 2.5, "name": "conv forward"}]' >events.json
+    expect 0 report rows.json plans.json trace.json events.json --html page.html
+    [[ ! -s out && ! -s err ]] || fail "it says something"
+    data_of page.html >data
+    python3 - <<'END' || fail "the page's data are others than the files'"
+import json
+data = json.load(open("data"))
+assert [file["kind"] for file in data["files"]] == ["rows", "plans", "trace", "trace"], data
+for file in data["files"]:
+    assert file["data"] == json.load(open(file["name"])), file["name"]
+END
+    # A page of its own: it names no other file and no address.
+    [[ $(<page.html) == '<!doctype html>'*'</html>' ]] || fail "not a whole page"
+    for text in http:// https:// "src=" "@import" "url("; do
+        (($(sed 's/http:\/\/www.w3.org\/2000\/svg//' page.html | grep -cF -- "$text") == 0)) || fail "it has $text"
+    done
+    # What was there is replaced; options may stand anywhere.
+    echo '[' >page.html
+    expect 0 report --html=page.html rows.json
+    says page.html '"kind":"rows"'
+}
+
+names_in_a_file_do_not_become_part_of_the_page_() {
+    rows rows.json
+    sed 's|"net": "tiny"|"net": "</script><script>document.title = 1</script><!--<script>"|' rows.json >bad.json
+    expect 0 report bad.json --html page.html
+    (($(count page.html "<script") == 2 && $(count page.html "</script") == 2)) || fail "a name became an element"
+    (($(count page.html "<!--") == 0)) || fail "a name became a comment"
+    data_of page.html >data
+    python3 -c 'import json
+for row in json.load(open("data"))["files"][0]["data"]:
+    assert row["net"] == "</script><script>document.title = 1</script><!--<script>"' || fail "a name is another"
+}
+
+other_files_are_refused_by_name_() {
+    rows rows.json
+    local why="neither rows ('mm train' or 'mm bench' --json), nor plans ('mm plan --json'), nor a trace (--trace)"
+    for text in '{}' '[]' '[1, 2]' '[{"net": "x", "policy": "y"}]' '{"traceEvents": 3}' '[[]]'; do
+        echo "$text" >other.json
+        refused 2 "mm report: other.json: $why" report rows.json other.json --html page.html
+    done
+    echo '[{"device": "host", "usable": true, "free_bytes": 1}]' >devices.json
+    refused 2 "devices.json: $why" report devices.json --html page.html
+    echo '{"traceEvents": [' >cut.json
+    refused 2 "cut.json: $why: not JSON: line " report cut.json --html page.html
+    : >empty.json
+    refused 2 "empty.json: $why: not JSON" report empty.json --html page.html
+    refused 1 "missing.json: cannot be read: No such file or directory" report missing.json --html page.html
+    refused 1 ".: cannot be read" report . --html page.html
+    [[ ! -e page.html ]] || fail "it wrote a page"
+}
+
+a_page_that_cannot_be_written_leaves_what_was_there_() {
+    rows rows.json
+    refused 1 "cannot be written" report rows.json --html missing/page.html
+    mkdir folder
+    refused 1 "folder: cannot be written" report rows.json --html folder
+    echo before >page.html
+    echo '{}' >other.json
+    refused 2 "other.json: neither" report other.json --html page.html
+    [[ $(<page.html) == before ]] || fail "the old page is lost"
+    refused 2 "FILE and --html name the same file, ./rows.json" report rows.json --html ./rows.json
+    [[ -s rows.json ]] || fail "the rows are lost"
+    [[ ! -w /dev/full ]] || refused 1 "cannot be written" report rows.json --html /dev/full
+}
+
+what_is_missing_is_said_() {
+    refused 2 "no FILE given: rows, plans or traces" report --html page.html
+    refused 2 "no FILE given" report
+    refused 2 "--html OUT is missing" report rows.json
+    refused 2 "--html needs a value" report rows.json --html
+    refused 2 "unknown option '--htm'" report rows.json --htm page.html
+    expect 0 report --help
+    for text in "usage: mm report FILE... --html OUT" "mm bench --json" "mm plan --explain --json" --trace; do says out "$text"; done
+}
+
+run_cases

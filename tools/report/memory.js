@@ -1,0 +1,267 @@
+// Memory over the iteration: stacked by what it is for, or every segment at its address.
+
+const MEMORY_HEIGHT = 250;
+
+// By a segment's action: what the node does that uses it first.
+const ACTIONS = {computed: 'computed by', recomputed: 'computed again by', encoded: 'encoded, by', decoded: 'decoded, by',
+    fetched: 'brought back, by', offloaded: 'brought to the host, by', workspace: 'workspace of', pool: 'for codes, from'};
+
+// What a segment is and why it is there.
+function segmentLines(picture, s) {
+    const decided = picture.decisions.get(s.name), at = (node) => picture.names[node] || '–';
+    return [
+        ['size', sizeText(s.bytes)],
+        s.layer && ['layer', s.layer],
+        ['kind', s.kind + (s.codec ? `, code of ${s.codec}` : '')],
+        s.lasting ? ['action', 'stays on the device throughout'] : ['action', `${ACTIONS[s.action] || s.action + ', from'} ${at(s.first)}`],
+        !s.lasting && s.user !== s.first && ['last used by', at(s.user)],
+        decided && decided.actions.length > 0 && ['the map', decided.actions.join(' + ') + (decided.codec ? ` (${decided.codec})` : '')],
+        ['address', s.dynamic ? 'chosen at run time' : `${sizeText(s.offset)} to ${sizeText(s.offset + s.bytes)}${s.pinned ? ' of pinned memory' : ''}`],
+        !s.lasting && ['alive', `${s.last - s.first + 1} of ${picture.n} steps and operations`],
+    ];
+}
+
+const aliveAt = (picture, node, pinned) => picture.segments.filter((s) => s.pinned === pinned && s.first <= node && node <= s.last);
+
+class MemoryPanel {
+    constructor(picture, title, facts, scale) {
+        Object.assign(this, {picture, scale, mode: 'kinds', layers: LAYERS.map((_, l) => l).filter((l) => picture.stacks[l].some((bytes) => bytes > 0))});
+        this.view = new View({label: `${title}: device memory over the iteration; arrow keys go through steps and segments`,
+            height: MEMORY_HEIGHT, margins: {left: 66, right: 12, top: 10, bottom: 36}, span: [0, picture.n], least: Math.min(4, picture.n),
+            draw: (context) => this.draw(context), find: (x, y) => this.find(x, y), step: (cursor, dx, dy) => this.step(cursor, dx, dy)});
+        const modes = [['kinds', 'by kind']];
+        if (picture.segments.length > 0) modes.push(['addresses', 'by address']);
+        if (picture.segments.some((s) => s.pinned)) modes.push(['pinned', 'host']);
+        const tools = element('div', {class: 'tools'}, modes.length > 1 && choice('What is drawn', modes, 'kinds', (mode) => {
+            this.mode = mode;
+            this.view.leave();
+            this.view.redraw();
+        }), this.view.zoomButtons());
+        this.box = element('figure', {class: 'card memory'}, element('div', {class: 'head'}, element('figcaption', null, title), tools),
+            element('p', {class: 'facts'}, facts), this.view.box);
+    }
+
+    // Bytes at the upper edge.
+    get top() {
+        const {picture} = this;
+        if (this.mode === 'pinned') return picture.pinned * 1.06 || 1;
+        if (this.mode === 'addresses') return Math.max(picture.extent, this.budget || 0) * 1.06 || 1;
+        const own = Math.max(picture.extent, most([...picture.total]), this.budget || 0);
+        return (this.scale.common ? Math.max(this.scale.most, own) : own) * 1.06 || 1;
+    }
+
+    yOf(bytes) { return this.view.margins.top + this.view.plotHeight * (1 - bytes / this.top); }
+
+    // ------------------------------------------------------------ drawing
+
+    draw(context) {
+        context.clearRect(0, 0, this.view.width, this.view.height);
+        if (this.mode === 'kinds') drawSizeAxis(context, this.view, this.top);
+        context.save();
+        context.beginPath();
+        context.rect(this.view.margins.left, 0, this.view.plotWidth, this.view.height);
+        context.clip();
+        if (this.mode === 'kinds') this.drawKinds(context);
+        else this.drawSegments(context);
+        context.restore();
+        if (this.mode !== 'kinds') drawSizeAxis(context, this.view, this.top);
+        this.drawBudget(context);
+        this.drawPhases(context);
+    }
+
+    // The column of a pixel: of those that lie in it the one with most bytes, so that no peak is lost.
+    columnAt(x) {
+        const {picture, view} = this, last = picture.n - 1;
+        const begin = clamp(Math.floor(view.valueAt(x)), 0, last), end = clamp(Math.ceil(view.valueAt(x + 1)) - 1, begin, last);
+        let best = begin;
+        for (let i = begin; i <= end; i++) if (picture.total[i] > picture.total[best]) best = i;
+        return best;
+    }
+
+    // Each kind as an area of its own from the ground up, the highest first: no seam shows between them.
+    drawKinds(context) {
+        const {picture, view} = this, left = view.margins.left, right = view.width - view.margins.right;
+        const columns = [];
+        for (let x = left; x < right; x++) columns.push(this.columnAt(x));
+        for (let k = this.layers.length - 1; k >= 0; k--) {
+            const below = this.layers.slice(0, k + 1);
+            context.beginPath();
+            context.moveTo(left, this.yOf(0));
+            columns.forEach((column, i) => {
+                const y = this.yOf(below.reduce((sum, l) => sum + picture.stacks[l][column], 0));
+                context.lineTo(left + i, y);
+                context.lineTo(left + i + 1, y);
+            });
+            context.lineTo(right, this.yOf(0));
+            context.fillStyle = colour('layer-' + LAYERS[this.layers[k]].id);
+            context.fill();
+        }
+    }
+
+    rectOf(s) {
+        const {view} = this, x = view.xOf(s.first), y = this.yOf(s.offset + s.bytes);
+        return [x, y, Math.max(view.xOf(s.last + 1) - x, 0.5), Math.max(this.yOf(s.offset) - y, 0.25)];
+    }
+
+    drawSegments(context) {
+        const pinned = this.mode === 'pinned', {view} = this;
+        context.strokeStyle = colour('card');
+        for (const s of this.picture.segments) {
+            if (s.pinned !== pinned || s.last + 1 < view.begin || s.first > view.end) continue;
+            const [x, y, w, h] = this.rectOf(s);
+            context.fillStyle = colour('layer-' + LAYERS[s.depth].id);
+            context.fillRect(x, y, w, h);
+            if (w > 3 && h > 3) context.strokeRect(x, y, w, h);
+            if (h < 13 || w < 40) continue;
+            const name = fitText(context, s.name, Math.min(w, view.width - x) - 8);
+            context.textAlign = 'left';
+            context.fillStyle = colour('on-layer');
+            if (name) context.fillText(name, Math.max(x, view.margins.left) + 4, y + h / 2);
+        }
+    }
+
+    drawBudget(context) {
+        const {view} = this;
+        if (!this.budget || this.mode === 'pinned' || this.budget > this.top) return;
+        const y = Math.round(this.yOf(this.budget)) + 0.5;
+        context.strokeStyle = context.fillStyle = colour('alert');
+        context.setLineDash([7, 4]);
+        context.beginPath();
+        context.moveTo(view.margins.left, y);
+        context.lineTo(view.width - view.margins.right, y);
+        context.stroke();
+        context.setLineDash([]);
+        const text = 'budget ' + sizeText(this.budget), width = context.measureText(text).width;
+        context.fillStyle = colour('card');
+        context.fillRect(view.width - view.margins.right - width - 12, y + 3, width + 8, 15);
+        context.fillStyle = colour('alert');
+        context.textAlign = 'right';
+        context.fillText(text, view.width - view.margins.right - 8, y + 11);
+    }
+
+    drawPhases(context) {
+        const {view} = this, ground = view.height - view.margins.bottom;
+        for (const phase of this.picture.phases) {
+            const begin = Math.max(view.xOf(phase.begin), view.margins.left), end = Math.min(view.xOf(phase.end), view.width - view.margins.right);
+            if (end <= begin) continue;
+            context.fillStyle = colour('phase-' + phase.name);
+            context.fillRect(begin, ground + 4, Math.max(1, end - begin - 1), 4);
+            context.fillStyle = colour('muted');
+            context.textAlign = 'center';
+            if (end - begin > context.measureText(phase.name).width + 6) context.fillText(phase.name, (begin + end) / 2, ground + 20);
+        }
+    }
+
+    // ------------------------------------------------------------ what is there
+
+    find(x, y) {
+        const node = clamp(Math.floor(this.view.valueAt(x)), 0, this.picture.n - 1);
+        return this.mode === 'kinds' ? this.findKind(this.columnAt(x), y) : this.findSegment(node, y);
+    }
+
+    markColumn(context, node) {
+        const x = this.view.xOf(node), width = Math.max(1.5, this.view.xOf(node + 1) - x);
+        context.fillStyle = colour('cursor');
+        context.fillRect(x, this.view.margins.top, width, this.view.plotHeight);
+    }
+
+    // The kind under the pointer, with the largest segments of it; above all of them, every kind.
+    findKind(node, y) {
+        const {picture} = this;
+        let sum = 0, under = -1;
+        for (const l of this.layers) {
+            const below = sum;
+            sum += picture.stacks[l][node];
+            if (y <= this.yOf(below) && y > this.yOf(sum)) under = l;
+        }
+        const alive = aliveAt(picture, node, false).filter((s) => (under < 0 ? !s.lasting : s.depth === under)).sort((a, b) => b.bytes - a.bytes);
+        const named = alive.slice(0, 6).map((s) => `${sizeText(s.bytes)}  ${s.name} · ${s.layer} · ${s.action}${s.codec ? ' by ' + s.codec : ''}`);
+        if (alive.length > 6) named.push(`and ${alive.length - 6} smaller ones`);
+        const kinds = under < 0 ? this.layers.filter((l) => picture.stacks[l][node] > 0).reverse() : [under];
+        return {
+            title: picture.names[node],
+            lines: [['all', sizeText(picture.total[node])], ...kinds.map((l) => [LAYERS[l].name, sizeText(picture.stacks[l][node])]), ...named],
+            mark: (context) => this.markColumn(context, node),
+        };
+    }
+
+    findSegment(node, y) {
+        const {picture} = this, pinned = this.mode === 'pinned';
+        const bytes = (1 - (y - this.view.margins.top) / this.view.plotHeight) * this.top;
+        const s = aliveAt(picture, node, pinned).find((one) => one.offset <= bytes && bytes < one.offset + one.bytes);
+        if (!s) return {title: picture.names[node], lines: ['nothing lies here'], mark: (context) => this.markColumn(context, node)};
+        return {
+            title: s.name,
+            lines: segmentLines(picture, s),
+            mark: (context) => {
+                const [x, top, w, h] = this.rectOf(s);
+                context.strokeStyle = colour('ink');
+                context.lineWidth = 2;
+                context.strokeRect(x, top, Math.max(w, 2), Math.max(h, 2));
+            },
+        };
+    }
+
+    // Arrow keys: along the nodes; up and down through what is alive there.
+    step(cursor, dx, dy) {
+        const {picture, view} = this;
+        const node = cursor ? clamp(cursor.node + dx, 0, picture.n - 1) : clamp(Math.floor(view.begin), 0, picture.n - 1);
+        const middles = this.mode === 'kinds' ? this.middlesOfKinds(node) : aliveAt(picture, node, this.mode === 'pinned')
+            .map((s) => this.yOf(s.offset + s.bytes / 2)).sort((a, b) => a - b);
+        const y = cursor ? cursor.y : view.margins.top + 1;
+        const next = dy < 0 ? middles.filter((one) => one < y - 0.5).pop() : dy > 0 ? middles.find((one) => one > y + 0.5) : y;
+        return {node, x: node + 0.5, y: next === undefined ? y : next};
+    }
+
+    middlesOfKinds(node) {
+        let sum = 0;
+        return this.layers.map((l) => {
+            sum += this.picture.stacks[l][node];
+            return this.yOf(sum - this.picture.stacks[l][node] / 2);
+        }).reverse();
+    }
+}
+
+// ---------------------------------------------------------------- the section
+
+function memoryFacts(picture, budget) {
+    const peak = picture.total.indexOf(most([...picture.total]));
+    return [['peak', `${sizeText(picture.total[peak])} at ${picture.names[peak]}`],
+        picture.extent > 0 && ['arena', sizeText(picture.extent)], budget > 0 && ['budget', sizeText(budget)],
+        picture.pinned > 0 && ['pinned host memory', sizeText(picture.pinned)],
+        picture.segments.length > 0 && ['segments', picture.segments.length.toLocaleString('en')]].filter(Boolean)
+        .map(([label, value]) => element('span', null, label + ' ', element('b', null, value)));
+}
+
+function memoryLegend(pictures) {
+    const used = LAYERS.filter((_, l) => pictures.some((picture) => picture.stacks[l].some((bytes) => bytes > 0)));
+    return element('div', {class: 'legend'}, used.map((layer) => element('span', null,
+        element('i', {class: 'swatch layer-' + layer.id}), layer.name)));
+}
+
+function addMemory(all) {
+    const shown = [
+        ...all.plans.filter((plan) => plan.picture).map(({raw, picture}) => ({picture, budget: numberOf(raw.budget_bytes, 0), kind: 'plan',
+            title: `${textOf(raw.net)}, batch ${textOf(raw.batch)}, ${textOf(raw.policy)}`})),
+        ...all.runs.filter((run) => run.picture).map((run) => ({picture: run.picture, budget: 0, kind: 'trace',
+            title: run.title})),
+    ];
+    if (shown.length === 0) return;
+    const pictures = shown.map((one) => one.picture);
+    const scale = {common: shown.length > 1, most: most(shown.map((one) => Math.max(one.picture.extent, most([...one.picture.total]), one.budget)))};
+    const made = section('memory', 'Memory over the iteration', pictures.some((picture) => picture.segments.length > 0)
+        ? 'Device memory at each step. Point at it for the tensors that lie there, their layers, and what was done with them; “by address” draws every segment where it lies.'
+        : 'Device memory at each step, by the counters of the trace.');
+    const panels = shown.map(({picture, budget, kind, title}) => {
+        const panel = new MemoryPanel(picture, title, [chip(kind), ...memoryFacts(picture, budget)], scale);
+        panel.budget = budget;
+        return panel;
+    });
+    const bar = element('div', {class: 'sectionbar'}, memoryLegend(pictures));
+    if (shown.length > 1)
+        bar.append(element('label', null, element('input', {type: 'checkbox', checked: true, onchange: (event) => {
+            scale.common = event.target.checked;
+            for (const panel of panels) panel.view.redraw();
+        }}), ' one scale for all'));
+    made.append(bar, ...panels.map((panel) => panel.box));
+}
