@@ -480,6 +480,45 @@ mm_status mm_engine_bound_within(const mm_survey *survey, const mm_engine_config
     return status;
 }
 
+static void describe(const engine *e, mm_engine_draft *d) {
+    const mm_schedule *s = &e->schedule;
+    for (int i = mm_graph_persistents(s->graph); i < s->plan->n_segments; i++) {
+        const mm_interval *life = &s->lives[s->segment_group[i]];
+        const bool first = s->plan->segments[i].first_node == life->first && life->first >= 0;
+        if (s->groups[s->segment_group[i]].region == MM_REGION_PINNED || !first) continue;
+        d->spans[i] = (struct mm_span){.first = life->first, .last = life->last, .bytes = mm_align(life->bytes)};
+    }
+    for (int t = 0; t < mm_graph_tensors(s->graph); t++)
+        d->taken[t] = (int8_t)(e->maps.map_of[t] >= 0 ? e->maps.maps[e->maps.map_of[t]].rule : -1);
+}
+
+mm_status mm_engine_draft_maps(const mm_survey *survey, const mm_engine_config *config, const mm_selection *selection,
+                               mm_engine_draft *d) {
+    engine e;
+    *d = (mm_engine_draft){.plan = NULL};
+    MM_TRY(engine_make(&e, survey, config, selection, &d->bounds));
+    d->spans = calloc((size_t)e.schedule.plan->n_segments + 1, sizeof *d->spans);
+    d->taken = malloc((size_t)mm_graph_tensors(survey->graph) + 1);
+    mm_status status = d->spans && d->taken
+                           ? MM_OK
+                           : mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(survey->graph));
+    if (status == MM_OK) {
+        describe(&e, d);
+        d->plan = e.schedule.plan;
+        e.schedule.plan = NULL;
+    } else
+        mm_engine_draft_fini(d);
+    engine_fini(&e);
+    return status;
+}
+
+void mm_engine_draft_fini(mm_engine_draft *d) {
+    mm_plan_destroy(d->plan);
+    free(d->spans);
+    free(d->taken);
+    *d = (mm_engine_draft){.plan = NULL};
+}
+
 /* Where the skyline misses the budget, an exact search may not. */
 static mm_status plan_all_within(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                                  const mm_engine_config *config, mm_plan **plan_out) {

@@ -67,6 +67,24 @@ MM_CHECKED mm_status mm_engine_bound_within(const mm_survey *survey, const mm_en
                                             const mm_selection *selection, int64_t device_bytes, int *eligible_out,
                                             int *of_rule_out, mm_bounds *bounds_out, int64_t *ns_out);
 
+/* A plan without places. */
+typedef struct mm_engine_draft {
+    mm_plan *plan; /* mm_simulate times it as if no bytes were used twice */
+    mm_bounds bounds;
+    /* Per segment: nodes from and to which its storage is taken, and bytes of that; 0: it is counted at another segment,
+     * or is not placed on the device by lifetime. */
+    struct mm_span {
+        int32_t first, last;
+        int64_t bytes;
+    } *spans;
+    int8_t *taken; /* per tensor: the rule that was taken; -1: it is kept */
+} mm_engine_draft;
+
+/* The plan before it is placed; the caller frees it with mm_engine_draft_fini. Errors as above. */
+MM_CHECKED mm_status mm_engine_draft_maps(const mm_survey *survey, const mm_engine_config *config,
+                                          const mm_selection *selection, mm_engine_draft *draft_out);
+void mm_engine_draft_fini(mm_engine_draft *draft);
+
 /* when=needed: compares plans that act on more and more maps, and returns the fastest that fits the limits; if none
  * fits, the one with the lowest peak. Times are the facts', or nominal ones (nominal.h) if they have none. The set of
  * plans does not depend on the budget, so a larger budget never makes the step slower. It contains the plan of

@@ -7,7 +7,8 @@
 
 #include <cmocka.h>
 
-#include "policies/engine.h"
+#include "mm/core/simulate.h"
+#include "policies/auto_search.h"
 #include "tests/core/random_graph.h"
 #include "tests/policies/engine_rig.h"
 
@@ -144,10 +145,73 @@ static void any_assignment_gives_a_plan_that_is_proved(void **state) {
     assert_true(seen[MM_NODE_ENCODE] > 60 && seen[MM_NODE_OUT] > 60 && seen[MM_NODE_RECOMPUTE] > 60);
 }
 
+/* ---------------------------------------------------------------- the search */
+
+typedef struct found {
+    int64_t bytes, ns;
+    int nodes;
+} found;
+
+/* Searches within a budget, from a plan that is destroyed; checks what comes of it. */
+static found search_within(const mm_graph *graph, const mm_facts *facts, int64_t bytes, const char *incumbent) {
+    mm_engine_config menu = menu_of(facts->codecs[RANDOM_LOSSLESS].spec);
+    mm_limits limits = {.device_bytes = bytes, .pinned_bytes = INT64_MAX, .base_bytes = mm_plan_base(graph)};
+    mm_simulation before = {0}, after;
+    mm_plan *plan = NULL;
+    if (incumbent) {
+        mm_policy policy;
+        assert_int_equal(mm_policy_parse(incumbent, &policy), MM_OK);
+        assert_int_equal(mm_policy_plan(&policy, graph, facts, &limits, &plan), MM_OK);
+        mm_policy_fini(&policy);
+        assert_int_equal(mm_simulate(plan, facts, &before), MM_OK);
+    }
+    const int64_t before_bytes = plan ? plan->peak_bytes : INT64_MAX;
+    assert_int_equal(mm_auto_search(graph, facts, &limits, &menu, 60, NULL, &plan), MM_OK);
+    assert_int_equal(mm_simulate(plan, facts, &after), MM_OK);
+    const found f = {.bytes = plan->peak_bytes, .ns = after.iteration_ns, .nodes = plan->n_nodes};
+    if (before_bytes <= bytes) assert_true(f.bytes <= bytes && f.ns <= before.iteration_ns);
+    if (before_bytes > bytes) assert_true(f.bytes <= before_bytes);
+    limits.device_bytes = f.bytes;
+    if (mm_plan_check(plan, facts, &limits) != MM_OK) fail_msg("%s", mm_last_error());
+    mm_simulation_fini(&before);
+    mm_simulation_fini(&after);
+    mm_plan_destroy(plan);
+    mm_rules_fini(&menu);
+    return f;
+}
+
+static void a_search_keeps_to_its_budget_and_never_loses_to_what_it_began_with(void **state) {
+    (void)state;
+    static const char *const incumbents[] = {"swap", NULL, "recompute", "liveness", NULL};
+    int gained = 0;
+    for (uint64_t seed = 1; seed <= 25; seed++) {
+        mm_graph *graph;
+        mm_facts *facts;
+        const random_graph_options options = {.seed = seed, .layers = 4 + (int)seed % 16, .max_channels = 6};
+        assert_int_equal(random_graph_create(&options, &graph), MM_OK);
+        assert_int_equal(random_facts_create(graph, seed, &facts), MM_OK);
+        strcpy(facts->codecs[RANDOM_MASK].spec, mm_mask_spec);
+        facts->out_bytes_per_s = facts->in_bytes_per_s = INT64_C(1000000000);
+        const found most = search_within(graph, facts, INT64_MAX, "liveness");
+        const found least = search_within(graph, facts, 0, incumbents[seed % 5]);
+        for (int i = 0; i < 4; i++) {
+            const int64_t budget = least.bytes + (most.bytes - least.bytes) * i / 4;
+            const found f = search_within(graph, facts, budget, incumbents[seed % 5]);
+            const found again = search_within(graph, facts, budget, incumbents[seed % 5]);
+            assert_true(f.bytes == again.bytes && f.ns == again.ns && f.nodes == again.nodes);
+            gained += f.bytes <= budget && f.bytes < most.bytes;
+        }
+        mm_facts_destroy(facts);
+        mm_graph_destroy(graph);
+    }
+    assert_true(gained > 50);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_map_gets_the_action_that_it_is_assigned),
         cmocka_unit_test(any_assignment_gives_a_plan_that_is_proved),
+        cmocka_unit_test(a_search_keeps_to_its_budget_and_never_loses_to_what_it_began_with),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

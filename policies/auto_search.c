@@ -1,0 +1,273 @@
+#include "policies/auto_search.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/core/status.h"
+#include "policies/auto_state.h"
+
+/* ---------------------------------------------------------------- choices */
+
+static mm_status choice_init(const mm_auto *a, mm_auto_choice *c) {
+    const size_t n = (size_t)mm_graph_tensors(a->graph) + 1;
+    *c = (mm_auto_choice){.rule = malloc(n),
+                          .eager = calloc(n, 1),
+                          .nesting = -1,
+                          .fetch = calloc(n, sizeof *c->fetch),
+                          .gone = calloc(n, sizeof *c->gone)};
+    if (c->rule) memset(c->rule, MM_AUTO_KEEP, n);
+    return c->rule && c->eager && c->fetch && c->gone
+               ? MM_OK
+               : mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(a->graph));
+}
+
+static void choice_fini(mm_auto_choice *c) {
+    free(c->rule);
+    free(c->eager);
+    free(c->fetch);
+    free(c->gone);
+}
+
+static mm_assignment assignment_of(const mm_auto *a, const mm_auto_choice *c) {
+    mm_assignment assigned = {.rule = c->rule, .fetch = c->fetch, .gone = c->gone};
+    if (c->nesting >= 0) {
+        assigned.level = mm_nesting_levels(&a->survey->nesting, c->nesting);
+        assigned.cut = mm_nesting_cuts(&a->survey->nesting, c->nesting);
+    }
+    return assigned;
+}
+
+/* ---------------------------------------------------------------- drafts */
+
+static mm_status step_time(const mm_plan *plan, const mm_facts *facts, int64_t *ns_out) {
+    mm_simulation simulation;
+    MM_TRY(mm_simulate(plan, facts, &simulation));
+    *ns_out = simulation.iteration_ns;
+    mm_simulation_fini(&simulation);
+    return MM_OK;
+}
+
+/* Bytes alive at each node. */
+static mm_status profile(mm_auto *a) {
+    const mm_plan *plan = a->draft.plan;
+    if (plan->n_nodes + 2 > a->room) {
+        free(a->live);
+        a->room = 2 * plan->n_nodes + 2;
+        a->live = malloc((size_t)a->room * sizeof *a->live);
+        if (!a->live) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(a->graph));
+    }
+    memset(a->live, 0, ((size_t)plan->n_nodes + 2) * sizeof *a->live);
+    for (int i = 0; i < plan->n_segments; i++) {
+        if (a->draft.spans[i].bytes == 0) continue;
+        a->live[a->draft.spans[i].first] += a->draft.spans[i].bytes;
+        a->live[a->draft.spans[i].last + 1] -= a->draft.spans[i].bytes;
+    }
+    int64_t live = mm_align(plan->base_bytes) + plan->external_bytes;
+    for (int i = 0; i < plan->n_nodes; i++) a->live[i] = live += a->live[i];
+    return MM_OK;
+}
+
+/* Nodes from and to which the maps' bytes are free, or could be. */
+static void find_windows(mm_auto *a) {
+    const mm_plan *plan = a->draft.plan;
+    mm_touch touch;
+    for (int i = 0; i < plan->n_nodes; i++)
+        if (plan->nodes[i].kind == MM_NODE_STEP) a->node_of[plan->nodes[i].step] = i;
+    for (int k = 0; k < a->n_maps; k++) {
+        mm_auto_map *m = &a->maps[k];
+        m->from = m->last = a->node_of[m->last_forward];
+        m->need = a->node_of[m->first_backward];
+        m->to = plan->n_nodes;
+        m->taken = a->draft.taken[m->tensor];
+    }
+    for (int i = 0; i < plan->n_nodes; i++) {
+        for (int t = 0; mm_node_next_touch(plan, &plan->nodes[i], &t, &touch);) {
+            const mm_segment *s = &plan->segments[touch.segment];
+            mm_auto_map *m = s->tensor >= 0 && a->map_of[s->tensor] >= 0 ? &a->maps[a->map_of[s->tensor]] : NULL;
+            if (!m || s->pinned || s->content != MM_CONTENT_RAW || i <= m->last || i >= m->to) continue;
+            const bool first = m->taken >= 0 && s->first_node <= m->last; /* the storage that it leaves */
+            if (!first)
+                m->to = i;
+            else if (a->draft.spans[touch.segment].bytes > 0)
+                m->from = a->draft.spans[touch.segment].last;
+        }
+    }
+    for (int i = 0; i < plan->n_segments; i++) {
+        const mm_segment *s = &plan->segments[i];
+        mm_auto_map *m = s->tensor >= 0 && a->map_of[s->tensor] >= 0 ? &a->maps[a->map_of[s->tensor]] : NULL;
+        if (!m || m->taken < 0 || s->pinned || s->content != MM_CONTENT_RAW || s->first_node > m->last) continue;
+        if (a->draft.spans[i].bytes > 0 && a->draft.spans[i].last > m->from) m->from = a->draft.spans[i].last;
+    }
+}
+
+mm_status mm_auto_draft(mm_auto *a, const mm_auto_choice *c) {
+    mm_auto_choice *timed = (mm_auto_choice *)c;
+    mm_auto_time(a, timed);
+    const mm_assignment assigned = assignment_of(a, c);
+    const mm_selection selection = {.assigned = &assigned};
+    mm_engine_draft_fini(&a->draft);
+    a->left--;
+    MM_TRY(mm_engine_draft_maps(a->survey, a->menu, &selection, &a->draft));
+    MM_TRY(profile(a));
+    find_windows(a);
+    return step_time(a->draft.plan, a->facts, &a->draft_ns);
+}
+
+/* ---------------------------------------------------------------- the best so far */
+
+static bool fits(const mm_auto *a, const mm_plan *plan) {
+    return plan->peak_bytes <= a->limits->device_bytes && plan->pinned_bytes <= a->limits->pinned_bytes;
+}
+
+static bool is_better(const mm_auto *a, const mm_plan *plan, bool plan_fits, int64_t ns) {
+    if (!a->plan) return true;
+    if (plan_fits != a->fits) return plan_fits;
+    return plan_fits ? ns < a->plan_ns : plan->peak_bytes < a->plan->peak_bytes;
+}
+
+/* Takes the plan if it is better. */
+static mm_status compare(mm_auto *a, mm_plan *plan, bool *better_out) {
+    int64_t ns = 0;
+    const bool plan_fits = fits(a, plan);
+    mm_status status = plan_fits ? step_time(plan, a->facts, &ns) : MM_OK;
+    *better_out = status == MM_OK && is_better(a, plan, plan_fits, ns);
+    mm_plan_destroy(*better_out ? a->plan : plan);
+    if (!*better_out) return status;
+    a->plan = plan;
+    a->plan_ns = ns;
+    a->fits = plan_fits;
+    return MM_OK;
+}
+
+/* Places a->now. *over_out: bytes that the lowest placement is above the budget. */
+static mm_status place(mm_auto *a, bool *better_out, int64_t *over_out) {
+    static const mm_layout_algorithm layouts[] = {MM_LAYOUT_MODNN, MM_LAYOUT_QUICK};
+    const mm_assignment assigned = assignment_of(a, &a->now);
+    const mm_selection selection = {.assigned = &assigned};
+    *over_out = INT64_MAX;
+    for (int i = 0; i < 2; i++) {
+        mm_plan *plan;
+        bool better;
+        MM_TRY(mm_engine_plan_maps(a->survey, a->menu, &selection, layouts[i], &plan));
+        const int64_t over = plan->peak_bytes - a->limits->device_bytes;
+        if (over < *over_out) *over_out = over;
+        MM_TRY(compare(a, plan, &better));
+        *better_out |= better;
+    }
+    return MM_OK;
+}
+
+static bool stopped(const mm_auto *a) { return a->left <= 0 || (a->stop && *a->stop); }
+
+/* Relieves a->now, restores, and places it if it may win. *better_out: whether it does. */
+static mm_status try_now(mm_auto *a, const mm_auto_weights *w, bool *better_out) {
+    enum { TIGHTER = 3 };
+    a->target = a->limits->device_bytes;
+    *better_out = false;
+    for (int i = 0; i < TIGHTER && !stopped(a); i++) {
+        int64_t over = 0;
+        MM_TRY(mm_auto_relieve(a, w));
+        if (a->draft.bounds.peak_bytes <= a->target) {
+            MM_TRY(mm_auto_restore(a, w));
+            MM_TRY(mm_auto_relieve(a, w));
+        }
+        const bool within = a->draft.bounds.peak_bytes <= a->limits->device_bytes;
+        if (a->plan && (within ? a->fits && a->draft_ns >= a->plan_ns
+                               : a->fits || a->draft.bounds.peak_bytes >= a->plan->peak_bytes))
+            return MM_OK;
+        MM_TRY(place(a, better_out, &over));
+        if (over <= 0 || !within) return MM_OK;
+        a->target -= over;
+    }
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- starts */
+
+static void start_kept(mm_auto *a) {
+    const size_t n = (size_t)mm_graph_tensors(a->graph);
+    memset(a->now.rule, MM_AUTO_KEEP, n);
+    memset(a->now.eager, 0, n);
+    a->now.nesting = -1;
+}
+
+/* Recomputes what a choice of nested recomputation does not keep. */
+static void start_nested(mm_auto *a, int nesting) {
+    start_kept(a);
+    a->now.nesting = nesting;
+    const uint8_t *level = mm_nesting_levels(&a->survey->nesting, nesting);
+    for (int i = 0; i < a->n_maps; i++) {
+        const mm_auto_map *m = &a->maps[i];
+        if (level[m->tensor] > 0 && m->serves >> a->recompute & 1) a->now.rule[m->tensor] = (int8_t)a->recompute;
+    }
+}
+
+static mm_status search(mm_auto *a) {
+    static const double links[] = {0.05, 0.15, 0.4, 1, 3, 10};
+    bool better;
+    for (size_t l = 0; l < sizeof links / sizeof *links && !stopped(a); l++) {
+        const mm_auto_weights w = {.link = links[l]};
+        start_kept(a);
+        MM_TRY(try_now(a, &w, &better));
+    }
+    const int n = a->recompute >= 0 ? mm_survey_nestings(a->survey) : 0;
+    for (int i = 0; i < n && !stopped(a); i++) {
+        const mm_auto_weights w = {.link = 0.4};
+        start_nested(a, i);
+        MM_TRY(try_now(a, &w, &better));
+    }
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- the whole */
+
+static mm_status init(mm_auto *a) {
+    const size_t n = (size_t)mm_graph_tensors(a->graph) + 1, steps = (size_t)mm_graph_steps(a->graph) + 2;
+    a->maps = calloc(n, sizeof *a->maps);
+    a->map_of = malloc(n * sizeof *a->map_of);
+    a->by_last = malloc(n * sizeof *a->by_last);
+    a->by_need = malloc(n * sizeof *a->by_need);
+    a->start_ns = calloc(steps, sizeof *a->start_ns);
+    a->choice_ns = calloc(steps, sizeof *a->choice_ns);
+    a->node_of = calloc(steps, sizeof *a->node_of);
+    if (!a->maps || !a->map_of || !a->by_last || !a->by_need || !a->start_ns || !a->choice_ns || !a->node_of)
+        return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(a->graph));
+    for (size_t t = 0; t < n; t++) a->map_of[t] = -1;
+    a->mask = a->recompute = -1;
+    for (int r = a->menu->n_rules - 1; r >= 0; r--) {
+        if (a->menu->rules[r].mask) a->mask = r;
+        if (a->menu->rules[r].action == MM_ACTION_RECOMPUTE) a->recompute = r;
+    }
+    MM_TRY(choice_init(a, &a->now));
+    MM_TRY(mm_survey_create(a->graph, a->facts, a->limits, a->menu, &a->survey));
+    return mm_auto_price(a);
+}
+
+static void fini(mm_auto *a) {
+    choice_fini(&a->now);
+    mm_engine_draft_fini(&a->draft);
+    mm_survey_destroy(a->survey);
+    free(a->maps);
+    free(a->map_of);
+    free(a->by_last);
+    free(a->by_need);
+    free(a->start_ns);
+    free(a->choice_ns);
+    free(a->node_of);
+    free(a->live);
+}
+
+mm_status mm_auto_search(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                         const mm_engine_config *menu, int trials, const atomic_int *stop, mm_plan **plan) {
+    mm_auto a = {
+        .graph = graph, .facts = facts, .limits = limits, .menu = menu, .stop = stop, .left = trials, .plan = *plan};
+    mm_status status = init(&a);
+    if (status == MM_OK && a.plan) {
+        a.fits = fits(&a, a.plan);
+        if (a.fits) status = step_time(a.plan, facts, &a.plan_ns);
+    }
+    if (status == MM_OK) status = search(&a);
+    *plan = a.plan;
+    fini(&a);
+    return status;
+}

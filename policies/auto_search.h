@@ -1,0 +1,32 @@
+/* The search of `auto`: an action for each map, found by relieving the steps that need most.
+ *
+ *      bytes alive                 target
+ *        |        ____............./......      1. A start: all maps kept, or a choice of nested recomputation.
+ *        |    ___/    \___ <- over it           2. Relieve: where most is alive, the map there that costs the least
+ *        |___/            \___                     time a byte is masked, made again or swapped, until all is
+ *        +-----------------------> nodes           below the target. The plan is drafted anew, and so on.
+ *                                               3. Restore: maps whose bytes fit after all are kept again.
+ *                                               4. Place and simulate it. The fastest plan that fits stays.
+ *
+ * What the link costs is not known before: each start is relieved with several prices of it, from next to nothing to
+ * its whole time. Fetches begin, and the bytes of maps that leave are free, when a copy ends by the facts' times.
+ * Then small changes of the best assignment are tried, each relieved and restored like a start: some maps are given
+ * another action, the ones that pay most among them first. All is counted in plans that are drafted, so that the same input
+ * gives the same plan. */
+#ifndef POLICIES_AUTO_SEARCH_H
+#define POLICIES_AUTO_SEARCH_H
+
+#include <stdatomic.h>
+
+#include "policies/engine.h"
+
+/* Improves on a plan. *plan: one that fits, or one that does not (the less it takes the better), or NULL; replaced by a
+ * better one, and the old one destroyed; never NULL after success. A plan that fits is better than one that does not; of two that fit, the faster, by
+ * mm_simulate; of two that do not, that with the lower peak. facts: with times (nominal.h). menu: its rules are the
+ * actions that maps may get, one each, whatever their selectors name; recompute=NESTED, buffers and codes in
+ * REGION_GENERAL. trials: number of plans that are drafted, about. stop: NULL, or set to another value than 0 by another
+ * thread or a signal handler: returns the best plan so far. MM_ERR_NOMEM, errors of mm_simulate. Thread-safe. */
+MM_CHECKED mm_status mm_auto_search(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                                    const mm_engine_config *menu, int trials, const atomic_int *stop, mm_plan **plan);
+
+#endif

@@ -1,0 +1,94 @@
+/* Private to the search of `auto` (auto_search.h): what its parts share. */
+#ifndef POLICIES_AUTO_STATE_H
+#define POLICIES_AUTO_STATE_H
+
+#include "mm/core/simulate.h"
+#include "policies/auto_search.h"
+#include "policies/engine_maps.h"
+
+enum { MM_AUTO_KEEP = -1, MM_AUTO_RULES = 16 /* most actions of a menu that are considered */ };
+
+/* A feature map that may be acted on. */
+typedef struct mm_auto_map {
+    mm_tensor tensor;
+    int64_t bytes;
+    int last_forward, first_backward; /* steps */
+    uint32_t serves;                  /* bit r: rule r serves it when all else is kept */
+    int64_t again_ns;                 /* to make it again, of what is there when it is needed */
+    int64_t gap_ns;                   /* computation between its last forward and first backward use */
+    /* of the last draft: nodes after and before which its bytes are free, or could be */
+    int from, to;
+    int last, need;  /* nodes of its last forward, and of its first backward use */
+    int taken;       /* the rule that was taken */
+    uint32_t barred; /* bit r: rule r was refused, beside the other actions */
+} mm_auto_map;
+
+/* An assignment, with its arrays. */
+typedef struct mm_auto_choice {
+    int8_t *rule; /* per tensor */
+    uint8_t
+        *eager;  /* per tensor, bits: its bytes are free at once when it has left; it is fetched at the last moment */
+    int nesting; /* levels and cuts of that choice of the survey; -1: none */
+    int32_t *fetch, *gone; /* per tensor */
+} mm_auto_choice;
+
+enum { MM_AUTO_EAGER_OUT = 1, MM_AUTO_EAGER_IN = 2 };
+
+/* What a search weighs by. */
+typedef struct mm_auto_weights {
+    double link; /* price of a ns of the link, in ns */
+} mm_auto_weights;
+
+typedef struct mm_auto {
+    const mm_graph *graph;
+    const mm_facts *facts;
+    const mm_limits *limits;
+    const mm_engine_config *menu;
+    const atomic_int *stop;
+    mm_survey *survey;
+    mm_auto_map *maps;
+    int n_maps, *map_of;    /* map_of: per tensor; -1: none */
+    int *by_last, *by_need; /* the maps in order of their last forward, and of their first backward use */
+    int mask, recompute;    /* rules; -1: the menu has none */
+    int64_t *start_ns;      /* per step, and one more: computation before it */
+    int64_t *choice_ns;     /* the same, with what is made again */
+    int64_t target;         /* bytes that drafts shall keep to */
+    int left;               /* drafts */
+    mm_auto_choice now;
+    /* of the last draft */
+    mm_engine_draft draft;
+    int64_t draft_ns; /* what it takes if nothing waits for bytes that are used again */
+    int64_t *live;    /* per node: bytes alive, base and external included */
+    int *node_of;     /* per step: its node */
+    int room;         /* of live */
+    /* the best so far */
+    mm_plan *plan;
+    int64_t plan_ns;
+    bool fits;
+} mm_auto;
+
+/* Sets what the maps cost, when all is kept. MM_ERR_NOMEM. */
+MM_CHECKED mm_status mm_auto_price(mm_auto *a);
+
+/* Price of an action on a map, in ns. */
+double mm_auto_cost(const mm_auto *a, const mm_auto_weights *w, const mm_auto_map *map, int rule);
+
+/* Time to copy a map one way. */
+double mm_auto_copy_ns(const mm_auto *a, const mm_auto_map *map);
+
+/* Bytes of the map that an action leaves on the device meanwhile. */
+int64_t mm_auto_left(const mm_auto *a, const mm_auto_map *map, int rule);
+
+/* Sets the steps before which fetches begin, and those up to which the bytes of what leaves are left alone. */
+void mm_auto_time(const mm_auto *a, mm_auto_choice *choice);
+
+/* Plans a choice without placing it: a->draft and what follows from it. MM_ERR_NOMEM. */
+MM_CHECKED mm_status mm_auto_draft(mm_auto *a, const mm_auto_choice *choice);
+
+/* Acts on maps of a->now until the draft is within a->target, or nothing is left to act on. */
+MM_CHECKED mm_status mm_auto_relieve(mm_auto *a, const mm_auto_weights *w);
+
+/* Keeps maps of a->now again that fit within a->target. */
+MM_CHECKED mm_status mm_auto_restore(mm_auto *a, const mm_auto_weights *w);
+
+#endif
