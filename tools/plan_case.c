@@ -128,6 +128,7 @@ static mm_status simulated_timeline(const plan_case *c, mm_timeline *timeline) {
     const mm_program *program = plan_case_need(c)->planned.program;
     int plan;
     MM_TRY(mm_timeline_add_plan(timeline, program, &plan));
+    MM_TRY(mm_timeline_add_memory(timeline, plan, program, plan_case_need(c)->planned.facts));
     mm_period *spans = mm_timeline_add_iteration(timeline, plan);
     if (!spans) return MM_OK; /* counted as dropped */
     memcpy(spans, c->sim.spans, (size_t)program->n * sizeof *spans);

@@ -47,6 +47,7 @@ static void plan_fini(mm_timeline_plan *plan) {
     free(plan->steps);
     free(plan->flows);
     free(plan->links);
+    free(plan->memory);
 }
 
 void mm_timeline_destroy(mm_timeline *t) {

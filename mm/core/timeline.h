@@ -53,6 +53,7 @@ typedef struct mm_timeline_plan {
     mm_timeline_flow *flows;
     int n_flows;
     int32_t *links;
+    char *memory; /* JSON (mm_plan_memory); NULL: not told */
 } mm_timeline_plan;
 
 typedef struct mm_timeline_iteration {
@@ -94,6 +95,11 @@ int64_t mm_timeline_dropped(const mm_timeline *timeline);
 static inline const mm_timeline_iteration *mm_timeline_iteration_at(const mm_timeline *timeline, int64_t i) {
     return &timeline->iterations[-1 - i];
 }
+
+/* Adds what lies where in the memory of a plan of the timeline (mm_plan_memory), and so its maps and decisions. facts:
+ * the plan's. MM_ERR_NOMEM. */
+MM_CHECKED mm_status mm_timeline_add_memory(mm_timeline *timeline, int plan, const mm_program *program,
+                                            const mm_facts *facts);
 
 /* Writes timelines to a file in Chrome's "Trace Event Format", each as a process; tools/README.md says what is in it.
  * Times begin with the earliest of all. The file appears as a whole, or not at all. MM_ERR_IO, MM_ERR_NOMEM,

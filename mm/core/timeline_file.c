@@ -4,12 +4,14 @@
  *   X   a slice: an iteration, a step, a part of an operation, or a wait (category "wait")
  *   s t f   a flow: a map's way from its eviction over its return to the step that reads it
  *   C   the counter "device memory": the live bytes of a step, by kind
- *   M   the names of all that */
+ *   M   the names of all that; and "memory": where each byte of a plan lies and why (plan_memory.h), with its graph and
+ *       policy */
 #include <jansson.h>
 #include <stdlib.h>
 
 #include "mm/core/atomic_file.h"
 #include "mm/core/graph.h"
+#include "mm/core/plan_memory.h"
 #include "mm/core/status.h"
 #include "mm/core/timeline.h"
 
@@ -82,6 +84,27 @@ static mm_status put_names(writer *w, const mm_timeline *t, int pid) {
         MM_TRY(put_place(w, "thread_sort_index", pid, tid, 1 + s));
     }
     return MM_OK;
+}
+
+/* ---------------------------------------------------------------- memory of plans */
+
+mm_status mm_timeline_add_memory(mm_timeline *timeline, int plan, const mm_program *program, const mm_facts *facts) {
+    json_t *memory;
+    MM_TRY(mm_plan_memory(program->plan, facts, &memory));
+    char *text = json_dumps(memory, JSON_COMPACT);
+    json_decref(memory);
+    if (!text) return mm_fail(MM_ERR_NOMEM, "out of memory for the memory of a plan in a trace");
+    free(timeline->plans[plan].memory);
+    timeline->plans[plan].memory = text;
+    return MM_OK;
+}
+
+static mm_status put_plan(writer *w, const mm_timeline_plan *plan, int pid) {
+    if (!plan->memory) return MM_OK;
+    json_t *memory = json_loads(plan->memory, 0, NULL);
+    if (memory) json_object_update_new(memory, json_pack("{ss ss}", "graph", plan->graph, "policy", plan->policy));
+    return put(w, json_pack("{ss ss si si so}", "ph", "M", "name", "memory", "pid", pid, "tid", thread_of(pid, 0),
+                            "args", memory));
 }
 
 /* ---------------------------------------------------------------- slices */
@@ -204,6 +227,7 @@ static mm_status put_memory(scene *s) {
 
 static mm_status put_timeline(writer *w, const mm_timeline *t, int pid) {
     MM_TRY(put_names(w, t, pid));
+    for (int i = 0; i < t->n_plans; i++) MM_TRY(put_plan(w, &t->plans[i], pid));
     for (int64_t i = 0; i < t->n_iterations; i++) {
         const mm_timeline_iteration *it = mm_timeline_iteration_at(t, i);
         scene s = {w, &t->plans[it->plan], t->spans + it->first, it->number, pid};

@@ -79,8 +79,22 @@ static bool add_thread(checker *c, const json_t *event, const char *name) {
     return true;
 }
 
+/* The memory of a plan. */
+static bool read_memory(checker *c, const json_t *event) {
+    static const char *const arrays[] = {"nodes", "segments", "maps"};
+    const json_t *args = json_object_get(event, "args");
+    trace_process *process = process_of(c, number(event, "pid"));
+    if (!process || !thread_of(c, number(event, "pid"), number(event, "tid"))) return bad("a memory of no process");
+    if (!*text(args, "policy") || !*text(args, "graph")) return bad("a memory of no plan");
+    for (int i = 0; i < 3; i++)
+        if (!json_is_array(json_object_get(args, arrays[i]))) return bad("a memory without %s", arrays[i]);
+    process->memories++;
+    return true;
+}
+
 static bool read_name(checker *c, const json_t *event) {
     const char *name = text(json_object_get(event, "args"), "name"), *what = text(event, "name");
+    if (strcmp(what, "memory") == 0) return read_memory(c, event);
     if (strcmp(what, "process_sort_index") == 0 || strcmp(what, "thread_sort_index") == 0)
         return json_is_integer(json_object_get(json_object_get(event, "args"), "sort_index")) || bad("no %s", what);
     if (!*name) return bad("%s without a name", what);

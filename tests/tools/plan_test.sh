@@ -534,6 +534,7 @@ a_trace_shows_the_simulated_iteration_of_each_plan_() {
     says told "resnet20 b16 freelunch:when=always"
     says told "iterations=1 flows=0 "
     [[ $(grep -c "flows=[1-9].* out=0\.[0-9]*[1-9]" told) == 2 ]] || fail "not two of the policies swap"
+    [[ $(grep -c "memories=1 " told) == 4 ]] || fail "not every plan has its memory"
     says told dropped=0
 }
 

@@ -74,15 +74,18 @@ def tip(page):
 def check_counts(page):
     expect(page.run("document.documentElement.dataset.ready"), "yes", "the script's end")
     expect(page.run("[...document.querySelectorAll('main section')].map((s) => s.id)"),
-           ["throughput", "runs", "plans", "memory", "maps"], "sections")
+           ["throughput", "runs", "plans", "memory", "timeline", "maps"], "sections")
     # Of each of two networks (one by another name): over the budget for two batches, over the batch.
     expect(number(page, ".chart svg"), 2 * 3, "charts")
     # A mark for each row in its chart over the budget, and in that over the batch.
     expect(number(page, ".chart .mark"), 2 * (2 * POLICIES + 2 * POLICIES), "marks")
     expect(number(page, "#runs tbody tr"), 2 * 2 * POLICIES, "rows of runs")
     expect(number(page, "#plans tbody tr"), POLICIES, "rows of plans")
-    expect(number(page, ".memory canvas"), 2 * POLICIES, "canvases of memory")
-    expect(number(page, "#maps thead th"), 4 + POLICIES, "columns of maps")
+    # Of plans and of the trace.
+    expect(number(page, ".memory canvas"), 2 * 2 * POLICIES, "canvases of memory")
+    expect(number(page, ".memory button[value=addresses]"), 2 * POLICIES, "pictures with segments")
+    expect(number(page, ".timeline canvas"), 2 * POLICIES, "canvases of timelines")
+    expect(number(page, "#maps thead th"), 4 + 2 * POLICIES, "columns of maps")
     for action in "keep", "compress", "swap":
         holds(number(page, "#maps .act-" + action) > 0, "no map is told to " + action)
 
@@ -100,6 +103,12 @@ def check_pointer(page):
     said = tip(page)
     for text in "layer", "action", "computed by", "address", "alive":
         holds(text in said, "the tip over a segment lacks %r: %s" % (text, said))
+    x, y = center(page, ".timeline .view", 0.3, 0.3)
+    page.move(x, y)
+    page.settle()
+    said = tip(page)
+    for text in "takes", "stream", "compute", "layer", "ward":
+        holds(text in said, "the tip over a slice lacks %r: %s" % (text, said))
     x, y = center(page, ".chart .mark")
     page.move(x, y)
     page.settle()

@@ -132,7 +132,7 @@ function nameParts(name) {
 }
 
 function runOf(pid, source) {
-    return {pid, source, name: 'process ' + pid, order: 0, tracks: new Map(), counters: [], flows: new Map(), memory: null};
+    return {pid, source, name: 'process ' + pid, order: 0, tracks: new Map(), counters: [], flows: new Map(), memories: []};
 }
 
 function trackOf(run, tid) {
@@ -146,7 +146,7 @@ function addMetadata(run, event) {
     if (event.name === 'process_sort_index') run.order = numberOf(args.sort_index, 0);
     if (event.name === 'thread_name') trackOf(run, event.tid).name = textOf(args.name);
     if (event.name === 'thread_sort_index') trackOf(run, event.tid).order = numberOf(args.sort_index, 0);
-    if (event.name === 'memory') run.memory = args;
+    if (event.name === 'memory') run.memories.push(args);
 }
 
 function addEvent(run, event) {
@@ -172,7 +172,7 @@ function iterationsOf(slices) {
     for (const s of own.length > 0 ? own : slices) {
         const number = numberOf(s.args.iteration);
         if (number === null) continue;
-        const one = found.get(number) || {number, begin: Infinity, end: -Infinity};
+        const one = found.get(number) || {number, begin: Infinity, end: -Infinity, args: s.args};
         one.begin = Math.min(one.begin, s.begin);
         one.end = Math.max(one.end, s.end);
         found.set(number, one);
@@ -197,6 +197,12 @@ function bindFlows(run) {
     for (const chain of run.chains) for (const slice of chain) (slice.chains = slice.chains || []).push(chain);
 }
 
+// A run may have had several plans: that of its last iteration.
+function memoryOf(run, last) {
+    const same = (memory, key) => !last || !last.args[key] || last.args[key] === memory[key];
+    return run.memories.filter((memory) => same(memory, 'policy') && same(memory, 'graph')).pop() || run.memories.pop() || null;
+}
+
 function finishRun(run) {
     const tracks = [...run.tracks.values()].filter((track) => track.slices.length > 0).sort((a, b) => a.order - b.order);
     const all = tracks.flatMap((track) => track.slices);
@@ -211,8 +217,9 @@ function finishRun(run) {
     const last = run.iterations[run.iterations.length - 1];
     const counters = run.counters.filter((one) => one.name.includes('memory')).sort((a, b) => a.t - b.t);
     const compute = run.tracks.find((track) => track.slices.some((s) => PHASES.includes(s.kind)));
-    run.picture = run.memory ? pictureOfPlan(run.memory) : pictureOfCounters(counters, compute ? compute.slices : [], last);
-    run.flows = run.counters = run.memory = null;
+    const memory = memoryOf(run, last);
+    run.picture = memory ? pictureOfPlan(memory) : pictureOfCounters(counters, compute ? compute.slices : [], last);
+    run.flows = run.counters = run.memories = null;
     return run;
 }
 

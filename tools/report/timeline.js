@@ -179,7 +179,8 @@ class TimelinePanel {
         return {
             title: s.name,
             lines: [['takes', timeText(s.end - s.begin)], ['from', at], ['stream', s.track.name], args.layer && ['layer', textOf(args.layer)],
-                args.tensor && ['tensor', textOf(args.tensor)], ['action', textOf(args.action, s.kind) + (args.phase ? ', ' + textOf(args.phase) : '')],
+                args.tensor && ['tensor', textOf(args.tensor)], args.action === 'step' ? ['phase', textOf(args.phase)]
+                    : ['action', textOf(args.action, s.kind) + (args.phase ? ', ' + textOf(args.phase) : '')],
                 isNumber(args.bytes) && ['bytes', sizeText(args.bytes)],
                 isNumber(args.stored_bytes) && args.stored_bytes !== args.bytes && ['stored', sizeText(args.stored_bytes)],
                 isNumber(args.iteration) && ['iteration', textOf(args.iteration)],
