@@ -78,6 +78,13 @@ typedef struct candidate {
     int64_t ns;    /* its iteration's time; a lower bound until it is placed; INT64_MAX: it does not fit */
 } candidate;
 
+/* What a candidate took where it was placed. */
+typedef struct placed_before {
+    int64_t bytes, pinned_bytes; /* bytes 0: it was not placed */
+} placed_before;
+
+enum { MOST_CANDIDATES = 1 + WAYS * LIMITS };
+
 typedef struct contest {
     const mm_graph *graph;
     const mm_facts *facts; /* with times, measured or nominal */
@@ -93,8 +100,11 @@ typedef struct contest {
     int n, entered;
     candidate best;
     mm_plan *plan;          /* of the best */
+    bool again;             /* a plan is known that fits */
     bool fits, fits_pinned; /* the best fits the limits; it fits the pinned memory */
     candidate least;        /* the placed one with the lowest peak among those within the pinned memory */
+    /* By order and layout; places depend on the limit of pinned memory, not on the budget. */
+    placed_before (*before)[MM_LAYOUT_EXACT + 1];
 } contest;
 
 /* Tie-break: the first to enter. */
@@ -128,8 +138,9 @@ static bool is_better(const contest *c, const candidate *placed, bool fits, bool
     return by_bytes(placed, &c->best) < 0;
 }
 
-static mm_status compare_plan(contest *c, candidate *placed, mm_plan *plan) {
+static mm_status compare_plan(contest *c, candidate *placed, mm_layout_algorithm layout, mm_plan *plan) {
     bool fits_pinned = plan->pinned_bytes <= c->limits.pinned_bytes;
+    c->before[placed->order][layout] = (placed_before){plan->peak_bytes, plan->pinned_bytes};
     bool fits = fits_pinned && plan->peak_bytes <= c->limits.device_bytes;
     mm_status status = fits ? step_time(plan, c->facts, &placed->ns) : MM_OK;
     placed->bytes = plan->peak_bytes;
@@ -148,7 +159,18 @@ static mm_status plan_one(contest *c, candidate one, mm_layout_algorithm layout)
     mm_engine_config config = config_of(&one.way, c->config);
     mm_plan *plan;
     MM_TRY(mm_engine_plan_maps(c->survey, &config, &one.selection, layout, &plan));
-    return compare_plan(c, &one, plan);
+    return compare_plan(c, &one, layout, plan);
+}
+
+/* Whether a plan that was placed in a smaller budget does not fit this one either, where one is known that does. */
+static bool is_known_misfit(contest *c, const candidate *one, mm_layout_algorithm layout) {
+    const placed_before *p = &c->before[one->order][layout];
+    if (!c->again || p->bytes == 0) return false;
+    candidate placed = *one;
+    placed.bytes = p->bytes;
+    const bool fits_pinned = p->pinned_bytes <= c->limits.pinned_bytes;
+    if (fits_pinned && by_bytes(&placed, &c->least) < 0) c->least = placed;
+    return !fits_pinned || p->bytes > c->limits.device_bytes;
 }
 
 /* Turns MM_ERR_INFEASIBLE (more buffers than config->k) into MM_OK, and notes it. */
@@ -158,6 +180,7 @@ static mm_status pass_over_refused(contest *c, mm_status status) {
 }
 
 static mm_status place(contest *c, const candidate *one, mm_layout_algorithm layout) {
+    if (is_known_misfit(c, one, layout)) return MM_OK;
     return pass_over_refused(c, plan_one(c, *one, layout));
 }
 
@@ -292,10 +315,14 @@ static mm_status compare_within(contest *c, int64_t device_bytes, int64_t pinned
 /* If no plan fits, searches again in the budget of the lowest peak found, until that peak does not sink any more. So
  * the minimum that is reported is the peak of the plan that runs in that budget. */
 static mm_status find_plan(contest *c, int64_t device_bytes, int64_t pinned_bytes) {
+    memset(c->before, 0, MOST_CANDIDATES * sizeof *c->before);
+    c->again = false;
     MM_TRY(compare_within(c, device_bytes, pinned_bytes));
     while (c->fits_pinned &&
-           (!c->fits || (c->limits.device_bytes > device_bytes && c->plan->peak_bytes < c->limits.device_bytes)))
+           (!c->fits || (c->limits.device_bytes > device_bytes && c->plan->peak_bytes < c->limits.device_bytes))) {
+        c->again = true;
         MM_TRY(compare_within(c, c->plan->peak_bytes, pinned_bytes));
+    }
     return MM_OK;
 }
 
@@ -317,9 +344,10 @@ static mm_status hold_once(contest *c, const mm_limits *limits) {
 }
 
 static mm_status begin(contest *c) {
-    c->candidates = malloc((1 + (size_t)WAYS * LIMITS) * sizeof *c->candidates);
+    c->candidates = malloc(MOST_CANDIDATES * sizeof *c->candidates);
+    c->before = malloc(MOST_CANDIDATES * sizeof *c->before);
     c->of_rule = calloc((size_t)(1 + LIMITS) * ((size_t)c->config->n_rules + 1), sizeof *c->of_rule);
-    if (!c->candidates || !c->of_rule)
+    if (!c->candidates || !c->before || !c->of_rule)
         return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(c->graph));
     return mm_survey_create(c->graph, c->facts, &c->limits, c->config, &c->survey);
 }
@@ -341,6 +369,7 @@ static mm_status run(contest *c, const mm_limits *limits, mm_status (*held)(cont
         mm_plan_destroy(c->plan);
     mm_survey_destroy(c->survey);
     free(c->candidates);
+    free(c->before);
     free(c->of_rule);
     mm_nominal_fini(&nominal);
     return status;
