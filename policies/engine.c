@@ -118,7 +118,7 @@ static mm_status put_away(engine *e, mm_map *m, int after) {
     e->n_holding = 0;
     e->holding[e->n_holding++] = s->segment_group[s->value[m->tensor]];
     if (m->sign) {
-        int node = encode(e, m, e->mask, after, false, &s->sign[m->tensor]);
+        int node = encode(e, m, e->mask, after, m->lean, &s->sign[m->tensor]);
         if (node < 0) return MM_ERR_NOMEM;
         s->sign_node[m->tensor] = node;
     }

@@ -150,6 +150,37 @@ static void too_little_pinned_memory_is_refused_naming_it(void **state) {
 }
 
 /* Random graphs with times: from what keeps everything down to what cannot be done. */
+/* norm: f -> g, a batch norm with its ReLU, which on its way back reads f and the signs of g; conv: g -> c, and back. */
+static mm_graph *normed(void) {
+    static const char *const maps[] = {"f", "g", "c", "df", "dg", "dc"};
+    terse_graph g;
+    terse_init(&g, "normed");
+    for (int i = 0; i < 6; i++) terse_map(&g, maps[i], i < 3 ? MM_FEATURE_MAP : MM_GRADIENT_MAP, MAP);
+    terse_step(&g, "first", MM_LAYER_CONV, MM_FORWARD, "=f");
+    terse_step(&g, "norm", MM_LAYER_BATCH_NORM_RELU, MM_FORWARD, "f =g");
+    terse_step(&g, "conv", MM_LAYER_CONV, MM_FORWARD, "g =c");
+    terse_step(&g, "loss", MM_LAYER_LOSS, MM_FORWARD, "c");
+    terse_step(&g, "loss", MM_LAYER_LOSS, MM_BACKWARD, "c =dc");
+    terse_step(&g, "conv", MM_LAYER_CONV, MM_BACKWARD, "g dc =dg");
+    terse_step(&g, "norm", MM_LAYER_BATCH_NORM_RELU, MM_BACKWARD, "?g f dg =df");
+    terse_step(&g, "first", MM_LAYER_CONV, MM_BACKWARD, "df");
+    return terse_freeze(&g);
+}
+
+static void a_lean_swaps_minimum_has_a_mask_where_signs_are_read(void **state) {
+    (void)state;
+    mm_graph *graph = normed();
+    mm_facts *facts = terse_facts(graph, -1);
+    const int64_t base = 128 * UNIT, much = INT64_C(1) << 40;
+    const outcome swap = plan_within(graph, facts, "swap", 0, much),
+                  lean = plan_within(graph, facts, "rules:*=lean-swap,depth=0", 0, much);
+    assert_int_equal(swap.device_bytes, base + 4 * MAP * UNIT); /* f, g, dg, df */
+    const int64_t mask = lean.device_bytes - base - 3 * MAP * UNIT;
+    if (mask <= 0 || mask > UNIT) fail_msg("beside f, dg and df %lld bytes", (long long)mask);
+    mm_facts_destroy(facts);
+    mm_graph_destroy(graph);
+}
+
 static void the_step_never_takes_longer_with_a_larger_budget(void **state) {
     (void)state;
     static const char *const policies[] = {
@@ -168,6 +199,8 @@ static void the_step_never_takes_longer_with_a_larger_budget(void **state) {
         "recompute:mode=sqrt,",
         "recompute:mode=nested,",
         "recompute-swap:mode=nested,",
+        "rules:*=lean-swap,depth=0,",
+        "rules:relu=recompute;conv=compress(test-lossy:rate=8);*=lean-swap,",
     };
     enum { GRAPHS = 65 };
     int refused = 0, acted = 0, slower = 0;
@@ -213,6 +246,7 @@ int main(void) {
         cmocka_unit_test(nominal_times_go_by_the_rate_of_the_devices_memory),
         cmocka_unit_test(a_plan_that_takes_more_buffers_than_there_are_is_passed_over_for_one_that_fits),
         cmocka_unit_test(too_little_pinned_memory_is_refused_naming_it),
+        cmocka_unit_test(a_lean_swaps_minimum_has_a_mask_where_signs_are_read),
         cmocka_unit_test(the_step_never_takes_longer_with_a_larger_budget),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

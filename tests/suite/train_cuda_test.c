@@ -30,7 +30,7 @@ static const char *const LOSSLESS[] = {
     "cdma:when=always",
     "freelunch:codec=raw,eligible=all,when=always",
     "freelunch:codec=raw,eligible=all,buffers=naive,workspace=naive,when=always",
-    "rules:bn=recompute;relu=recompute;*=swap,when=always",
+    "rules:bn=recompute;relu=recompute;*=lean-swap,when=always",
     "rules:*=compress(zvc),when=always",
     "rules:*=compress(zvc:reserve=1),when=always",
     "cdma:codec=zvc,when=always",
