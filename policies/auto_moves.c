@@ -88,7 +88,7 @@ static int bar_refused(mm_auto *a) {
         mm_auto_map *m = &a->maps[i];
         const int rule = a->now.rule[m->tensor];
         if (rule < 0 || m->taken == rule) continue;
-        m->barred |= UINT32_C(1) << rule;
+        m->barred |= UINT64_C(1) << rule;
         a->now.rule[m->tensor] = MM_AUTO_KEEP;
         refused++;
     }

@@ -75,7 +75,7 @@ static mm_status probe(mm_auto *a, const int8_t *rule, int r) {
                                                   .last_forward = m->last_forward,
                                                   .first_backward = m->first_backward};
         }
-        a->maps[a->map_of[t]].serves |= UINT32_C(1) << r;
+        a->maps[a->map_of[t]].serves |= UINT64_C(1) << r;
     }
     if (status == MM_OK) mm_maps_fini(&maps);
     mm_schedule_fini(&s);

@@ -5,22 +5,24 @@
 #include "mm/core/simulate.h"
 #include "policies/auto_search.h"
 #include "policies/engine_maps.h"
+#include "policies/policy.h"
 
-enum { MM_AUTO_KEEP = -1, MM_AUTO_RULES = 16 /* most actions of a menu that are considered */ };
+enum { MM_AUTO_KEEP = -1, MM_AUTO_RULES = 64 /* most actions of a menu that are considered */ };
+_Static_assert(4 + 2 * MM_MAX_CODECS <= MM_AUTO_RULES, "codecs are compressed by, and swapped; beside what has none");
 
 /* A feature map that may be acted on. */
 typedef struct mm_auto_map {
     mm_tensor tensor;
     int64_t bytes;
     int last_forward, first_backward; /* steps */
-    uint32_t serves;                  /* bit r: rule r serves it when all else is kept */
+    uint64_t serves;                  /* bit r: rule r serves it when all else is kept */
     int64_t again_ns;                 /* to make it again, of what is there when it is needed */
     int64_t gap_ns;                   /* computation between its last forward and first backward use */
     /* of the last draft: nodes after and before which its bytes are free, or could be */
     int from, to;
     int last, need;  /* nodes of its last forward, and of its first backward use */
     int taken;       /* the rule that was taken */
-    uint32_t barred; /* bit r: rule r was refused, beside the other actions */
+    uint64_t barred; /* bit r: rule r was refused, beside the other actions */
 } mm_auto_map;
 
 /* An assignment, with its arrays. */

@@ -9,7 +9,7 @@
 
 enum {
     MM_OPTION_MAX = 16, /* most options of a policy; more than any has */
-    MM_MAX_CODECS = 16, /* most codecs of a policy, the mask included; rules that name more are refused */
+    MM_MAX_CODECS = 30, /* most codecs of a policy, the mask included; rules that name more are refused */
 };
 
 /* What an option sets. */

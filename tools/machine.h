@@ -41,7 +41,7 @@
 
 #include "mm/core/facts.h"
 
-enum { MACHINE_CODECS = 16, MACHINE_ALGORITHMS = 16 };
+enum { MACHINE_CODECS = 64, MACHINE_ALGORITHMS = 16 };
 
 typedef struct machine_codec {
     char spec[MM_SPEC_CAPACITY]; /* or name */

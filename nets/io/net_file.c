@@ -115,6 +115,6 @@ mm_status nets_open(const char *name, nets_net **net_out) {
     size_t length = strlen(name);
     if (strncmp(name, prefix, sizeof prefix - 1) == 0) return nets_net_load(name + sizeof prefix - 1, net_out);
     if (length >= sizeof suffix && strcmp(name + length - (sizeof suffix - 1), suffix) == 0)
-        return mm_fail(MM_ERR_NOT_FOUND, "no net %s; a network file is given as file:%s", name, name);
+        return mm_fail(MM_ERR_NOT_FOUND, "no net %s; a network file is given as file:%s", MM_BRIEF(name), name);
     return nets_zoo_build(name, net_out);
 }

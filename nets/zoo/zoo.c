@@ -138,7 +138,7 @@ static mm_status not_found(const char *name) {
         int n = snprintf(list + at, sizeof list - at, "%s%s", i ? ", " : "", ZOO[i].name);
         if (n > 0 && at + (size_t)n < sizeof list) at += (size_t)n;
     }
-    return mm_fail(MM_ERR_NOT_FOUND, "no net %s; there are %s", name, list);
+    return mm_fail(MM_ERR_NOT_FOUND, "no net %s; there are %s", MM_BRIEF(name), list);
 }
 
 /* ---------------------------------------------------------------- names */

@@ -42,7 +42,7 @@ usage_errors_exit_2() {
     expect 0 "$tools/fetch-cifar10" --help
     says "tools/fetch-cifar10 DIR"
     expect 0 "$tools/deps" --help
-    says "tools/deps [build|cifar10]"
+    says "tools/deps [build|cifar10"
 }
 
 deps_is_silent_when_all_is_there() {

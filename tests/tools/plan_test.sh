@@ -191,6 +191,12 @@ a_plan_is_made_for_the_budget_() {
         fail "$(<row.json)"
 }
 
+# The skyline's best is 15 % above the live bytes; the rest is alignment.
+the_exact_search_of_places_reaches_the_live_bytes_() {
+    expect 0 plan --net resnet110 --batch 4 --policy swap --json row.json
+    (($(value row.json minimum_bytes) * 1000 <= $(value row.json live_peak_bytes) * 1001)) || fail "$(<row.json)"
+}
+
 a_spill_that_pinned_memory_has_no_room_for_is_refused_or_lies_on_the_device_() {
     local spill needed
     local -a zvc=(plan --net resnet8 --batch 8 --policy "rules:*=compress(zvc),when=always")
@@ -250,6 +256,27 @@ a_policy_of_any_length_is_planned_and_named_in_full_() {
     [[ $(value row.json policy) == "$rules" ]] || fail "$(value row.json policy)"
     expect 0 bench --net tiny --batch 4 --iterations 1 --quiet --policies "liveness,$rules,when=always" --json rows
     [[ $(values rows policy | tail -1) == "$rules,when=always" && $(values rows status | tail -1) == ok ]] || fail "$(<rows)"
+}
+
+twenty_codecs_are_planned_with_() {
+    local i codecs=zfp:rate=1 long
+    for ((i = 2; i <= 20; i++)); do codecs+=+zfp:rate=$i; done
+    expect 0 plan --net resnet8 --batch 8 --policy "auto:codecs=$codecs" --budget 3200000 --facts "$machine" --json row.json
+    [[ $(value row.json policy) == "auto:codecs=$codecs" && $(value row.json lossy) == true ]] || fail "$(<row.json)"
+    expect 0 plan --net resnet8 --batch 8 --policy auto --budget 3200000 --facts "$machine" --json lossless.json
+    at_most "$(value row.json iteration_seconds_predicted)" "$(value lossless.json iteration_seconds_predicted)" "with codecs"
+    for ((i = 21; i <= 32; i++)); do codecs+=+zfp:rate=$i; done
+    refused 2 "name more than 30 codecs" plan --net tiny --policy "auto:codecs=$codecs"
+    sed 's/"codecs": {/"codecs": {'"$(for i in {1..40}; do printf '"c%d": {"encode_bytes_per_s": 1e9, "decode_bytes_per_s": 1e9}, ' "$i"; done)/" \
+        "$machine" >many
+    expect 0 plan --net tiny --batch 8 --policy swap --facts many
+    # Texts of ten thousand characters are named in brief.
+    long=$(printf '%010000d' 0)
+    refused 2 "zfp:rate=000" plan --net tiny --policy "auto:codecs=zfp:rate=$long"
+    refused 2 "name is longer than 63 characters" plan --net tiny --policy "rules:*=compress(zfp:rate=$long)"
+    refused 2 "; there are " plan --net "$long" --policy liveness
+    refused 2 "a network file is given as file:" plan --net "$long.json" --policy liveness
+    refused 2 "has no such layer" plan --net tiny --policy "rules:conv$long=swap"
 }
 
 where_nothing_fits_a_policy_that_would_is_named_() {
