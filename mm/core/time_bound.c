@@ -137,7 +137,7 @@ static double bound_at(search *s, double room, int step, const double *start) {
     if (s->room < 0) return HUGE_VAL;
     if (start) return evaluate(s, start, slope);
     if (!find_scale(s)) return HUGE_VAL;
-    search_ellipsoid(s, 20 * s->n * s->n);
+    search_ellipsoid(s, 16 * s->n * s->n);
     return s->best;
 }
 

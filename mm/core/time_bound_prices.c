@@ -21,9 +21,16 @@ struct mm_bound_storage {
     int32_t first;                 /* first step that writes it */
     int32_t readers;               /* steps that can run again and read its elements */
     need need;
-    double value_price, sign_price; /* of its cheapest way */
-    mm_bound_amounts value, sign;
+    double price[2]; /* of its cheapest way to give signs, and elements */
+    int way[2];      /* that way */
+    double taken[2]; /* how much of it is taken: of what is needed, and by steps that run again */
 };
+
+/* Ways to hold a storage. Codec k: WAY_CODES + 2 k on the device, and the next in pinned memory. The step that writes it
+ * again: its number below 0. */
+enum { WAY_KEPT, WAY_SWAPPED, WAY_MASK, WAY_PINNED_MASK, WAY_CODES };
+
+enum { SIGNS, ELEMENTS };
 
 /* The least that any tensor of the storage takes as a code. */
 struct mm_bound_code {
@@ -32,6 +39,12 @@ struct mm_bound_code {
     double pinned_bytes; /* in pinned memory, without it */
     double ns[2];        /* encode, decode */
     double link_ns[2];   /* of what a codec moves that writes to pinned memory and reads from there */
+};
+
+/* A storage whose elements a step that can run again reads, or writes. */
+struct mm_bound_link {
+    int32_t storage;
+    double part; /* of what the step writes; < 0: it reads it */
 };
 
 /* ---------------------------------------------------------------- what is fixed */
@@ -159,6 +172,40 @@ static void find_users(mm_bound_model *m, int32_t *writes) {
     }
 }
 
+/* The inputs and outputs of steps that can run again; not what shares an input's storage. */
+static void add_links(mm_bound_model *m, int s) {
+    const mm_step_info *step = mm_graph_step(m->graph, s);
+    int n = m->first_link[s];
+    double bytes = 0;
+    for (int u = 0; u < step->n_uses; u++)
+        if (step->uses[u].access == MM_READ && step->uses[u].form == MM_FORM_VALUE &&
+            m->storage_of[step->uses[u].tensor] >= 0)
+            m->links[n++] = (mm_bound_link){m->storage_of[step->uses[u].tensor], -1};
+    const int outputs = n;
+    for (int u = 0; u < step->n_uses; u++) {
+        const int at = m->storage_of[step->uses[u].tensor];
+        if (at < 0 || step->uses[u].access != MM_WRITE || reads_storage(m, step, at)) continue;
+        m->links[n++] = (mm_bound_link){at, m->storages[at].bytes};
+        bytes += m->storages[at].bytes;
+    }
+    for (int i = outputs; i < n; i++) m->links[i].part /= bytes;
+    m->first_link[s + 1] = n;
+}
+
+static void find_links(mm_bound_model *m) {
+    m->first_link[0] = 0;
+    for (int s = 0; s < mm_graph_steps(m->graph); s++) {
+        m->first_link[s + 1] = m->first_link[s];
+        if (can_run_again(m, s)) add_links(m, s);
+    }
+}
+
+static size_t count_uses(const mm_graph *graph) {
+    size_t n = 1;
+    for (int s = 0; s < mm_graph_steps(graph); s++) n += (size_t)mm_graph_step(graph, s)->n_uses;
+    return n;
+}
+
 mm_status mm_bound_model_init(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                               mm_bound_model *m) {
     const size_t tensors = (size_t)mm_graph_tensors(graph) + 1, steps = (size_t)mm_graph_steps(graph) + 1;
@@ -168,12 +215,16 @@ mm_status mm_bound_model_init(const mm_graph *graph, const mm_facts *facts, cons
     m->codes = calloc(tensors * (size_t)(facts->n_codecs + 1), sizeof *m->codes);
     m->step_ns = malloc(steps * sizeof *m->step_ns);
     m->again_ns = malloc(steps * sizeof *m->again_ns);
+    m->first_link = malloc((steps + 1) * sizeof *m->first_link);
+    m->links = malloc(count_uses(graph) * sizeof *m->links);
     m->gone = malloc(tensors * sizeof *m->gone);
     int32_t *scratch = calloc(2 * tensors, sizeof *scratch);
-    const bool enough = m->storage_of && m->storages && m->codes && m->step_ns && m->again_ns && m->gone && scratch;
+    const bool enough = m->storage_of && m->storages && m->codes && m->step_ns && m->again_ns && m->first_link &&
+                        m->links && m->gone && scratch;
     if (enough) {
         find_storages(m, scratch);
         find_users(m, scratch + tensors);
+        find_links(m);
         time_steps(m);
     } else
         mm_bound_model_fini(m);
@@ -187,6 +238,8 @@ void mm_bound_model_fini(mm_bound_model *m) {
     free(m->codes);
     free(m->step_ns);
     free(m->again_ns);
+    free(m->first_link);
+    free(m->links);
     free(m->gone);
     *m = (mm_bound_model){0};
 }
@@ -246,23 +299,6 @@ void mm_bound_cut(mm_bound_model *m, int cut) {
 
 /* ---------------------------------------------------------------- the cheapest ways */
 
-static double price_of(const mm_bound_amounts *amounts, const mm_bound_amounts *prices) {
-    double sum = 0;
-    for (int i = 0; i < MM_BOUND_RESOURCES; i++) sum += amounts->of[i] * prices->of[i];
-    return sum;
-}
-
-static void add(mm_bound_amounts *sum, const mm_bound_amounts *amounts, double share) {
-    for (int i = 0; i < MM_BOUND_RESOURCES; i++) sum->of[i] += share * amounts->of[i];
-}
-
-static void consider(mm_bound_amounts way, const mm_bound_amounts *prices, mm_bound_amounts *best, double *price) {
-    const double of_way = price_of(&way, prices);
-    if (of_way >= *price) return;
-    *best = way;
-    *price = of_way;
-}
-
 static double larger(double a, double b) { return a > b ? a : b; }
 
 /* A code in pinned memory: copied by the link, or by the codec as it works, whatever is cheaper on each side. */
@@ -279,69 +315,124 @@ static mm_bound_amounts pinned_code(const mm_bound_amounts *prices, const double
     return way;
 }
 
-static void consider_code(const mm_bound_model *m, const mm_bound_code *code, mm_bound_storage *storage,
-                          const mm_bound_amounts *prices) {
-    mm_bound_amounts way = {{0}};
-    way.of[MM_BOUND_ENCODE] = code->ns[0];
-    way.of[MM_BOUND_DECODE] = code->ns[1];
-    way.of[MM_BOUND_DEVICE] = code->device_bytes;
-    consider(way, prices, &storage->value, &storage->value_price);
-    if (!m->pinned) return;
-    way = pinned_code(prices, code->ns, code->link_ns);
-    way.of[MM_BOUND_PINNED] = code->pinned_bytes;
-    consider(way, prices, &storage->value, &storage->value_price);
+static mm_bound_amounts code_amounts(const mm_bound_model *m, int at, int way, const mm_bound_amounts *prices) {
+    const mm_bound_code *code = &m->codes[at * m->facts->n_codecs + (way - WAY_CODES) / 2];
+    mm_bound_amounts amounts;
+    if ((way - WAY_CODES) % 2 == 0)
+        return (mm_bound_amounts){.of = {[MM_BOUND_ENCODE] = code->ns[0],
+                                         [MM_BOUND_DECODE] = code->ns[1],
+                                         [MM_BOUND_DEVICE] = code->device_bytes}};
+    amounts = pinned_code(prices, code->ns, code->link_ns);
+    amounts.of[MM_BOUND_PINNED] = code->pinned_bytes;
+    return amounts;
+}
+
+/* What a way but recomputation takes. */
+static mm_bound_amounts amounts_of(const mm_bound_model *m, int at, int way, const mm_bound_amounts *prices) {
+    static const double codec[2] = {0, 0};
+    const mm_bound_storage *storage = &m->storages[at];
+    const double link[2] = {storage->mask_ns[0], 0}; /* a step reads a mask in pinned memory from there */
+    mm_bound_amounts amounts = {{0}};
+    switch (way) {
+    case WAY_KEPT:
+        amounts.of[MM_BOUND_DEVICE] = storage->bytes;
+        break;
+    case WAY_SWAPPED:
+        amounts.of[MM_BOUND_OUT] = storage->copy_ns[0];
+        amounts.of[MM_BOUND_IN] = storage->copy_ns[1];
+        amounts.of[MM_BOUND_PINNED] = storage->bytes;
+        break;
+    case WAY_MASK:
+        amounts.of[MM_BOUND_DEVICE] = storage->mask_bytes;
+        break;
+    case WAY_PINNED_MASK:
+        amounts = pinned_code(prices, codec, link);
+        amounts.of[MM_BOUND_PINNED] = storage->mask_bytes;
+        break;
+    default:
+        return code_amounts(m, at, way, prices);
+    }
+    return amounts;
+}
+
+static void consider(const mm_bound_model *m, int at, int form, int way, const mm_bound_amounts *prices) {
+    mm_bound_storage *storage = &m->storages[at];
+    const mm_bound_amounts amounts = amounts_of(m, at, way, prices);
+    double price = 0;
+    for (int i = 0; i < MM_BOUND_RESOURCES; i++) price += amounts.of[i] * prices->of[i];
+    if (price >= storage->price[form]) return;
+    storage->price[form] = price;
+    storage->way[form] = way;
 }
 
 /* All ways but recomputation. */
 static void price_held(const mm_bound_model *m, int at, const mm_bound_amounts *prices) {
     mm_bound_storage *storage = &m->storages[at];
-    storage->value = (mm_bound_amounts){.of[MM_BOUND_DEVICE] = storage->bytes};
-    storage->value_price = price_of(&storage->value, prices);
-    storage->sign = (mm_bound_amounts){.of[MM_BOUND_DEVICE] = storage->mask_bytes};
-    storage->sign_price = price_of(&storage->sign, prices);
-    for (int c = 0; c < m->facts->n_codecs; c++) {
-        const mm_bound_code *code = &m->codes[at * m->facts->n_codecs + c];
-        if (code->possible) consider_code(m, code, storage, prices);
+    storage->taken[SIGNS] = storage->taken[ELEMENTS] = 0;
+    storage->price[SIGNS] = HUGE_VAL;
+    const double *price = prices->of;
+    storage->price[ELEMENTS] = storage->bytes * price[MM_BOUND_DEVICE];
+    storage->way[ELEMENTS] = WAY_KEPT;
+    const double swapped = storage->copy_ns[0] * price[MM_BOUND_OUT] + storage->copy_ns[1] * price[MM_BOUND_IN] +
+                           storage->bytes * price[MM_BOUND_PINNED];
+    if (m->pinned && swapped < storage->price[ELEMENTS]) {
+        storage->price[ELEMENTS] = swapped;
+        storage->way[ELEMENTS] = WAY_SWAPPED;
     }
-    if (!m->pinned) return;
-    mm_bound_amounts way = {.of[MM_BOUND_OUT] = storage->copy_ns[0],
-                            .of[MM_BOUND_IN] = storage->copy_ns[1],
-                            .of[MM_BOUND_PINNED] = storage->bytes};
-    consider(way, prices, &storage->value, &storage->value_price);
-    const double codec[2] = {0, 0}, link[2] = {storage->mask_ns[0], 0}; /* a step reads it from there */
-    way = pinned_code(prices, codec, link);
-    way.of[MM_BOUND_PINNED] = storage->mask_bytes;
-    consider(way, prices, &storage->sign, &storage->sign_price);
+    if (storage->need == NEED_SIGN) consider(m, at, SIGNS, WAY_MASK, prices);
+    if (storage->need == NEED_SIGN && m->pinned) consider(m, at, SIGNS, WAY_PINNED_MASK, prices);
+    for (int c = 0; c < m->facts->n_codecs; c++) {
+        if (!m->codes[at * m->facts->n_codecs + c].possible) continue;
+        consider(m, at, ELEMENTS, WAY_CODES + 2 * c, prices);
+        if (m->pinned) consider(m, at, ELEMENTS, WAY_CODES + 2 * c + 1, prices);
+    }
 }
 
-/* Adds what an input of a recomputation takes beyond what is needed of it anyway: this step's share. */
-static void add_input(const mm_bound_storage *input, mm_bound_amounts *again) {
-    if (!input->plain || input->readers == 0 || input->need >= NEED_VALUE) return;
-    const double share = 1.0 / input->readers;
-    if (input->need == NEED_SIGN && input->sign_price >= input->value_price) return;
-    add(again, &input->value, share);
-    if (input->need == NEED_SIGN) add(again, &input->sign, -share);
+/* The share of an input that a step which runs again is charged: of what its elements take beyond what is needed of it
+ * anyway. 0: it is charged nothing. */
+static double share_of(const mm_bound_storage *input) {
+    if (!input->plain || input->readers == 0 || input->need >= NEED_VALUE) return 0;
+    return input->need == NEED_SIGN && input->price[SIGNS] >= input->price[ELEMENTS] ? 0 : 1.0 / input->readers;
 }
 
 /* Considers that the step runs again. Its price is divided among its outputs by their bytes. */
 static void price_again(mm_bound_model *m, int s, const mm_bound_amounts *prices) {
-    const mm_step_info *step = mm_graph_step(m->graph, s);
-    mm_bound_amounts again = {.of[MM_BOUND_AGAIN] = m->again_ns[s]};
-    double bytes = 0;
-    for (int u = 0; u < step->n_uses; u++) {
-        const int at = m->storage_of[step->uses[u].tensor];
-        if (at < 0) continue;
-        if (step->uses[u].access == MM_WRITE) bytes += (double)mm_graph_tensor(m->graph, step->uses[u].tensor)->bytes;
-        if (step->uses[u].access == MM_READ && step->uses[u].form == MM_FORM_VALUE) add_input(&m->storages[at], &again);
+    double price = m->again_ns[s] * prices->of[MM_BOUND_AGAIN];
+    for (int i = m->first_link[s]; i < m->first_link[s + 1]; i++) {
+        mm_bound_storage *storage = &m->storages[m->links[i].storage];
+        if (m->links[i].part < 0) { /* inputs come first */
+            const double share = share_of(storage);
+            if (share == 0) continue;
+            price += share * (storage->price[ELEMENTS] - (storage->need == NEED_SIGN ? storage->price[SIGNS] : 0));
+        } else if (price * m->links[i].part < storage->price[ELEMENTS]) {
+            storage->price[ELEMENTS] = price * m->links[i].part;
+            storage->way[ELEMENTS] = -1 - s;
+        }
     }
-    for (int u = 0; u < step->n_uses; u++) {
-        const int at = m->storage_of[step->uses[u].tensor];
-        if (at < 0 || step->uses[u].access != MM_WRITE || reads_storage(m, step, at)) continue;
-        mm_bound_storage *storage = &m->storages[at];
-        mm_bound_amounts way = {{0}};
-        add(&way, &again, (double)mm_graph_tensor(m->graph, step->uses[u].tensor)->bytes / bytes);
-        consider(way, prices, &storage->value, &storage->value_price);
+}
+
+/* Takes of the step that runs again, and of its inputs, what its outputs take of it. */
+static void take_again(mm_bound_model *m, int s, mm_bound_amounts *sum) {
+    double taken = 0;
+    for (int i = m->first_link[s + 1] - 1; i >= m->first_link[s]; i--) {
+        mm_bound_storage *storage = &m->storages[m->links[i].storage];
+        if (m->links[i].part >= 0) {
+            if (storage->way[ELEMENTS] == -1 - s) taken += storage->taken[ELEMENTS] * m->links[i].part;
+            continue;
+        }
+        const double share = taken > 0 ? share_of(storage) : 0;
+        storage->taken[ELEMENTS] += share * taken;
+        if (storage->need == NEED_SIGN) storage->taken[SIGNS] -= share * taken;
     }
+    sum->of[MM_BOUND_AGAIN] += taken * m->again_ns[s];
+}
+
+/* Adds what is taken of the storage in a form, if it is held so. */
+static void add_held(const mm_bound_model *m, int at, int form, const mm_bound_amounts *prices, mm_bound_amounts *sum) {
+    const mm_bound_storage *storage = &m->storages[at];
+    if (storage->taken[form] == 0 || storage->way[form] < 0) return;
+    const mm_bound_amounts amounts = amounts_of(m, at, storage->way[form], prices);
+    for (int i = 0; i < MM_BOUND_RESOURCES; i++) sum->of[i] += storage->taken[form] * amounts.of[i];
 }
 
 mm_bound_amounts mm_bound_cheapest(mm_bound_model *m, const mm_bound_amounts *prices) {
@@ -351,10 +442,13 @@ mm_bound_amounts mm_bound_cheapest(mm_bound_model *m, const mm_bound_amounts *pr
     for (int s = 0; s < m->cut; s++)
         if (m->again_ns[s] >= 0) price_again(m, s, prices);
     for (int i = 0; i < m->n_storages; i++) {
-        const mm_bound_storage *storage = &m->storages[i];
-        if (storage->need != NEED_SIGN && storage->need != NEED_VALUE) continue;
-        const bool sign = storage->need == NEED_SIGN && storage->sign_price < storage->value_price;
-        add(&sum, sign ? &storage->sign : &storage->value, 1);
+        mm_bound_storage *storage = &m->storages[i];
+        const bool sign = storage->need == NEED_SIGN && storage->price[SIGNS] < storage->price[ELEMENTS];
+        if (storage->need == NEED_SIGN || storage->need == NEED_VALUE) storage->taken[sign ? SIGNS : ELEMENTS] = 1;
     }
+    for (int s = m->cut - 1; s >= 0; s--)
+        if (m->again_ns[s] >= 0) take_again(m, s, &sum);
+    for (int i = 0; i < m->n_storages; i++)
+        for (int form = 0; form < 2 && m->storages[i].first < m->cut; form++) add_held(m, i, form, prices, &sum);
     return sum;
 }

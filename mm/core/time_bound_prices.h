@@ -22,6 +22,7 @@ typedef struct mm_bound_amounts {
 
 typedef struct mm_bound_storage mm_bound_storage;
 typedef struct mm_bound_code mm_bound_code;
+typedef struct mm_bound_link mm_bound_link;
 
 /* A graph's tensors, by the storage that they may share, and a cut of its steps. */
 typedef struct mm_bound_model {
@@ -33,6 +34,8 @@ typedef struct mm_bound_model {
     int n_storages;
     mm_bound_code *codes;       /* [storage * number of codecs + codec] */
     double *step_ns, *again_ns; /* per step: the least that it takes, and takes when it runs again; < 0: it cannot */
+    int32_t *first_link;        /* per step, and one more: */
+    mm_bound_link *links;       /* what it reads and writes if it runs again */
     bool *gone;                 /* per tensor: scratch of mm_bound_cut */
     int cut;                    /* the step c */
     double before_ns, after_ns; /* of the steps before c; of c and the steps after it */
