@@ -42,6 +42,7 @@ static change find_change(const mm_auto *a, const mm_auto_weights *w, int p) {
     for (int i = 0; i < a->n_maps; i++) {
         const mm_auto_map *m = &a->maps[i];
         const int rule = a->now.rule[m->tensor], eager = a->now.eager[m->tensor];
+        if (m->locked) continue;
         if (rule < 0 && m->from < p && p < m->to) {
             for (int r = 0; r < a->menu->n_rules && r < MM_AUTO_RULES; r++) {
                 if (!(m->serves >> r & 1) || (m->barred >> r & 1)) continue;
@@ -133,7 +134,7 @@ mm_status mm_auto_restore(mm_auto *a, const mm_auto_weights *w) {
     if (!payers) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(a->graph));
     for (int i = 0; i < a->n_maps; i++) {
         const mm_auto_map *m = &a->maps[i];
-        if (m->taken < 0) continue;
+        if (m->taken < 0 || m->locked) continue;
         payers[n++] = (payer){i, mm_auto_cost(a, w, m, m->taken) / (double)m->bytes};
     }
     qsort(payers, (size_t)n, sizeof *payers, by_price);

@@ -1,5 +1,6 @@
 #include "policies/auto_search.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,6 +27,13 @@ static void choice_fini(mm_auto_choice *c) {
     free(c->eager);
     free(c->fetch);
     free(c->gone);
+}
+
+static void copy_choice(const mm_auto *a, const mm_auto_choice *from, mm_auto_choice *to) {
+    const size_t n = (size_t)mm_graph_tensors(a->graph);
+    memcpy(to->rule, from->rule, n);
+    memcpy(to->eager, from->eager, n);
+    to->nesting = from->nesting;
 }
 
 static mm_assignment assignment_of(const mm_auto *a, const mm_auto_choice *c) {
@@ -171,11 +179,24 @@ static mm_status try_now(mm_auto *a, const mm_auto_weights *w, bool *better_out)
             MM_TRY(mm_auto_restore(a, w));
             MM_TRY(mm_auto_relieve(a, w));
         }
+        if (getenv("AUTO_LOG")) { /* DBG */
+            int n[6] = {0};
+            for (int k = 0; k < a->n_maps; k++) n[a->maps[k].taken + 1]++;
+            fprintf(stderr,
+                    "link %.2f nesting %d: bound %.3f GiB of %.3f, draft %.3f ms, best %.3f, left %d; keep %d %d %d %d "
+                    "%d\n",
+                    w->link, a->now.nesting, a->draft.bounds.peak_bytes / 1073741824.0, a->target / 1073741824.0,
+                    a->draft_ns * 1e-6, a->plan_ns * 1e-6, a->left, n[0], n[1], n[2], n[3], n[4]);
+        } /* END */
         const bool within = a->draft.bounds.peak_bytes <= a->limits->device_bytes;
         if (a->plan && (within ? a->fits && a->draft_ns >= a->plan_ns
                                : a->fits || a->draft.bounds.peak_bytes >= a->plan->peak_bytes))
             return MM_OK;
         MM_TRY(place(a, better_out, &over));
+        if (*better_out) {
+            copy_choice(a, &a->now, &a->best);
+            a->best_link = w->link;
+        }
         if (over <= 0 || !within) return MM_OK;
         a->target -= over;
     }
@@ -202,10 +223,12 @@ static void start_nested(mm_auto *a, int nesting) {
     }
 }
 
-static mm_status search(mm_auto *a) {
-    static const double links[] = {0.05, 0.15, 0.4, 1, 3, 10};
+static const double links[] = {0.05, 0.15, 0.4, 1, 3, 10};
+enum { LINKS = sizeof links / sizeof *links };
+
+static mm_status start(mm_auto *a) {
     bool better;
-    for (size_t l = 0; l < sizeof links / sizeof *links && !stopped(a); l++) {
+    for (int l = 0; l < LINKS && !stopped(a); l++) {
         const mm_auto_weights w = {.link = links[l]};
         start_kept(a);
         MM_TRY(try_now(a, &w, &better));
@@ -217,6 +240,43 @@ static mm_status search(mm_auto *a) {
         MM_TRY(try_now(a, &w, &better));
     }
     return MM_OK;
+}
+
+/* ---------------------------------------------------------------- small changes */
+
+/* The best with one map changed, which keeps that action: to the next rule that serves it; behind the last one, to be kept. False: there
+ * is no such action. */
+static bool change_one(mm_auto *a, int map, int rule) {
+    mm_auto_map *m = &a->maps[map];
+    if (rule == a->best.rule[m->tensor] && !a->best.eager[m->tensor]) return false;
+    if (rule >= 0 && !(m->serves >> rule & 1)) return false;
+    copy_choice(a, &a->best, &a->now);
+    a->now.rule[m->tensor] = (int8_t)rule;
+    a->now.eager[m->tensor] = 0;
+    m->locked = true;
+    return true;
+}
+
+/* Tries every change of one map, until none makes the best faster. */
+static mm_status improve(mm_auto *a) {
+    bool better = true;
+    while (better && !stopped(a)) {
+        better = false;
+        for (int i = 0; i < a->n_maps && !stopped(a); i++)
+            for (int rule = MM_AUTO_KEEP; rule < a->menu->n_rules && rule < MM_AUTO_RULES && !stopped(a); rule++) {
+                const mm_auto_weights w = {.link = a->best_link};
+                bool found = false;
+                if (change_one(a, i, rule)) MM_TRY(try_now(a, &w, &found));
+                a->maps[i].locked = false;
+                better |= found;
+            }
+    }
+    return MM_OK;
+}
+
+static mm_status search(mm_auto *a) {
+    MM_TRY(start(a));
+    return a->best_link > 0 ? improve(a) : MM_OK;
 }
 
 /* ---------------------------------------------------------------- the whole */
@@ -239,12 +299,14 @@ static mm_status init(mm_auto *a) {
         if (a->menu->rules[r].action == MM_ACTION_RECOMPUTE) a->recompute = r;
     }
     MM_TRY(choice_init(a, &a->now));
+    MM_TRY(choice_init(a, &a->best));
     MM_TRY(mm_survey_create(a->graph, a->facts, a->limits, a->menu, &a->survey));
     return mm_auto_price(a);
 }
 
 static void fini(mm_auto *a) {
     choice_fini(&a->now);
+    choice_fini(&a->best);
     mm_engine_draft_fini(&a->draft);
     mm_survey_destroy(a->survey);
     free(a->maps);

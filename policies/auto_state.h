@@ -22,6 +22,7 @@ typedef struct mm_auto_map {
     int from, to;
     int last, need;  /* nodes of its last forward, and of its first backward use */
     int taken;       /* the rule that was taken */
+    bool locked;     /* it keeps its action */
     uint64_t barred; /* bit r: rule r was refused, beside the other actions */
 } mm_auto_map;
 
@@ -49,14 +50,15 @@ typedef struct mm_auto {
     const atomic_int *stop;
     mm_survey *survey;
     mm_auto_map *maps;
-    int n_maps, *map_of;    /* map_of: per tensor; -1: none */
-    int *by_last, *by_need; /* the maps in order of their last forward, and of their first backward use */
-    int mask, recompute;    /* rules; -1: the menu has none */
-    int64_t *start_ns;      /* per step, and one more: computation before it */
-    int64_t *choice_ns;     /* the same, with what is made again */
-    int64_t target;         /* bytes that drafts shall keep to */
-    int left;               /* drafts */
-    mm_auto_choice now;
+    int n_maps, *map_of;      /* map_of: per tensor; -1: none */
+    int *by_last, *by_need;   /* the maps in order of their last forward, and of their first backward use */
+    int mask, recompute;      /* rules; -1: the menu has none */
+    int64_t *start_ns;        /* per step, and one more: computation before it */
+    int64_t *choice_ns;       /* the same, with what is made again */
+    int64_t target;           /* bytes that drafts shall keep to */
+    int left;                 /* drafts */
+    mm_auto_choice now, best; /* best: of the plan, if it is this search's */
+    double best_link;         /* by which it was found; 0: none */
     /* of the last draft */
     mm_engine_draft draft;
     int64_t draft_ns; /* what it takes if nothing waits for bytes that are used again */
