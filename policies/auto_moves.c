@@ -30,14 +30,15 @@ typedef struct change {
     double price; /* ns for a byte */
 } change;
 
-static void offer(change *best, change c, double ns) {
+static void offer(change *best, change c, int64_t wanted, double ns) {
     if (c.bytes <= 0) return;
-    c.price = ns / (double)c.bytes;
+    c.price = ns / (double)(c.bytes < wanted ? c.bytes : wanted);
     if (best->map < 0 || c.price < best->price) *best = c;
 }
 
 /* The cheapest change that frees bytes at node p. */
 static change find_change(const mm_auto *a, const mm_auto_weights *w, int p) {
+    const int64_t wanted = w->capped ? a->live[p] - a->target : INT64_MAX; /* more is of no use here */
     change best = {.map = -1};
     for (int i = 0; i < a->n_maps; i++) {
         const mm_auto_map *m = &a->maps[i];
@@ -46,16 +47,17 @@ static change find_change(const mm_auto *a, const mm_auto_weights *w, int p) {
         if (rule < 0 && m->from < p && p < m->to) {
             for (int r = 0; r < a->menu->n_rules && r < MM_AUTO_RULES; r++) {
                 if (!(m->serves >> r & 1) || (m->barred >> r & 1)) continue;
-                offer(&best, (change){i, r, 0, m->from + 1, m->to - 1, m->bytes - mm_auto_left(a, m, r), 0},
+                offer(&best, (change){i, r, 0, m->from + 1, m->to - 1, m->bytes - mm_auto_left(a, m, r), 0}, wanted,
                       mm_auto_cost(a, w, m, r));
             }
         }
-        if (!is_moved(a, rule)) continue;
-        const double ns = mm_auto_copy_ns(a, m);
+        if (rule < 0 || rule == a->recompute) continue;
         if (!(eager & MM_AUTO_EAGER_OUT) && m->last + 1 < p && p <= m->from)
-            offer(&best, (change){i, rule, eager | MM_AUTO_EAGER_OUT, m->last + 2, m->from, m->bytes, 0}, ns);
-        if (!(eager & MM_AUTO_EAGER_IN) && m->to <= p && p < m->need - 1)
-            offer(&best, (change){i, rule, eager | MM_AUTO_EAGER_IN, m->to, m->need - 2, m->bytes, 0}, ns);
+            offer(&best, (change){i, rule, eager | MM_AUTO_EAGER_OUT, m->last + 2, m->from, m->bytes, 0}, wanted,
+                  mm_auto_leave_ns(a, m, rule));
+        if (is_moved(a, rule) && !(eager & MM_AUTO_EAGER_IN) && m->to <= p && p < m->need - 1)
+            offer(&best, (change){i, rule, eager | MM_AUTO_EAGER_IN, m->to, m->need - 2, m->bytes, 0}, wanted,
+                  mm_auto_leave_ns(a, m, rule));
     }
     return best;
 }

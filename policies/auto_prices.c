@@ -12,8 +12,11 @@ static int64_t copy_ns(const mm_auto *a, int64_t rate, int64_t bytes) {
     return a->facts->issue_ns + (rate > 0 ? (int64_t)((double)bytes / (double)rate * 1e9) : 0);
 }
 
-double mm_auto_copy_ns(const mm_auto *a, const mm_auto_map *m) {
-    return (double)copy_ns(a, a->facts->in_bytes_per_s, m->bytes);
+double mm_auto_leave_ns(const mm_auto *a, const mm_auto_map *m, int rule) {
+    const mm_rule *r = &a->menu->rules[rule];
+    const int codec = *r->codec ? mm_facts_codec(a->facts, r->codec) : -1;
+    const int64_t coded = codec >= 0 ? mm_facts_code(a->facts, codec, m->tensor)->encode_ns : 0;
+    return (double)(coded + (r->action == MM_ACTION_CODE ? 0 : copy_ns(a, a->facts->out_bytes_per_s, m->bytes)));
 }
 
 int64_t mm_auto_left(const mm_auto *a, const mm_auto_map *m, int rule) {
@@ -151,14 +154,19 @@ void mm_auto_time(const mm_auto *a, mm_auto_choice *c) {
         more += start[i];
         start[i] = a->start_ns[i] + more;
     }
-    int64_t end = 0;
+    int64_t end = 0, encoded = 0;
     for (int i = 0; i < a->n_maps; i++) {
         const mm_auto_map *m = &a->maps[a->by_last[i]];
+        const int rule = c->rule[m->tensor];
+        int64_t ns = start[m->last_forward + 1];
         c->gone[m->tensor] = 0;
-        if (!moves(a, c->rule[m->tensor])) continue;
-        if (end < start[m->last_forward + 1]) end = start[m->last_forward + 1];
-        end += copy_ns(a, a->facts->out_bytes_per_s, m->bytes);
-        const int step = step_at(start, steps, end);
+        if (rule < 0 || rule == a->recompute) continue;
+        if (*a->menu->rules[rule].codec) {
+            const int codec = mm_facts_codec(a->facts, a->menu->rules[rule].codec);
+            ns = encoded = (encoded > ns ? encoded : ns) + mm_facts_code(a->facts, codec, m->tensor)->encode_ns;
+        }
+        if (moves(a, rule)) ns = end = (end > ns ? end : ns) + copy_ns(a, a->facts->out_bytes_per_s, m->bytes);
+        const int step = step_at(start, steps, ns) + 1;
         if (!(c->eager[m->tensor] & MM_AUTO_EAGER_OUT))
             c->gone[m->tensor] = step < m->first_backward ? step : m->first_backward - 1;
     }

@@ -1,6 +1,5 @@
 #include "policies/auto_search.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -179,15 +178,6 @@ static mm_status try_now(mm_auto *a, const mm_auto_weights *w, bool *better_out)
             MM_TRY(mm_auto_restore(a, w));
             MM_TRY(mm_auto_relieve(a, w));
         }
-        if (getenv("AUTO_LOG")) { /* DBG */
-            int n[6] = {0};
-            for (int k = 0; k < a->n_maps; k++) n[a->maps[k].taken + 1]++;
-            fprintf(stderr,
-                    "link %.2f nesting %d: bound %.3f GiB of %.3f, draft %.3f ms, best %.3f, left %d; keep %d %d %d %d "
-                    "%d\n",
-                    w->link, a->now.nesting, a->draft.bounds.peak_bytes / 1073741824.0, a->target / 1073741824.0,
-                    a->draft_ns * 1e-6, a->plan_ns * 1e-6, a->left, n[0], n[1], n[2], n[3], n[4]);
-        } /* END */
         const bool within = a->draft.bounds.peak_bytes <= a->limits->device_bytes;
         if (a->plan && (within ? a->fits && a->draft_ns >= a->plan_ns
                                : a->fits || a->draft.bounds.peak_bytes >= a->plan->peak_bytes))
@@ -195,7 +185,7 @@ static mm_status try_now(mm_auto *a, const mm_auto_weights *w, bool *better_out)
         MM_TRY(place(a, better_out, &over));
         if (*better_out) {
             copy_choice(a, &a->now, &a->best);
-            a->best_link = w->link;
+            a->best_weights = *w;
         }
         if (over <= 0 || !within) return MM_OK;
         a->target -= over;
@@ -228,14 +218,14 @@ enum { LINKS = sizeof links / sizeof *links };
 
 static mm_status start(mm_auto *a) {
     bool better;
-    for (int l = 0; l < LINKS && !stopped(a); l++) {
-        const mm_auto_weights w = {.link = links[l]};
+    for (int l = 0; l < 2 * LINKS && !stopped(a); l++) {
+        const mm_auto_weights w = {.link = links[l / 2], .capped = l % 2};
         start_kept(a);
         MM_TRY(try_now(a, &w, &better));
     }
     const int n = a->recompute >= 0 ? mm_survey_nestings(a->survey) : 0;
     for (int i = 0; i < n && !stopped(a); i++) {
-        const mm_auto_weights w = {.link = 0.4};
+        const mm_auto_weights w = {.link = 0.4, .capped = true};
         start_nested(a, i);
         MM_TRY(try_now(a, &w, &better));
     }
@@ -264,7 +254,7 @@ static mm_status improve(mm_auto *a) {
         better = false;
         for (int i = 0; i < a->n_maps && !stopped(a); i++)
             for (int rule = MM_AUTO_KEEP; rule < a->menu->n_rules && rule < MM_AUTO_RULES && !stopped(a); rule++) {
-                const mm_auto_weights w = {.link = a->best_link};
+                const mm_auto_weights w = a->best_weights;
                 bool found = false;
                 if (change_one(a, i, rule)) MM_TRY(try_now(a, &w, &found));
                 a->maps[i].locked = false;
@@ -274,9 +264,57 @@ static mm_status improve(mm_auto *a) {
     return MM_OK;
 }
 
+/* The next of a row of numbers that look random (splitmix64, Steele et al. 2014), below n. */
+static int next_below(mm_auto *a, int n) {
+    uint64_t z = a->random += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return (int)((z ^ z >> 31) % (uint64_t)n);
+}
+
+/* Gives a map an action that serves it, or none, and keeps it at that. */
+static void force(mm_auto *a, int map, int rule) {
+    mm_auto_map *m = &a->maps[map];
+    if (rule >= 0 && !(m->serves >> rule & 1)) return;
+    a->now.rule[m->tensor] = (int8_t)rule;
+    a->now.eager[m->tensor] = 0;
+    m->locked = true;
+}
+
+/* Changes the best in a few places at once: single maps, or a row of them; or weighs otherwise. */
+static mm_auto_weights change_some(mm_auto *a) {
+    enum { SINGLE = 3, PARTS = 8 }; /* chosen */
+    const int rules = a->menu->n_rules < MM_AUTO_RULES ? a->menu->n_rules : MM_AUTO_RULES;
+    const int nestings = a->recompute >= 0 ? mm_survey_nestings(a->survey) : 0;
+    copy_choice(a, &a->best, &a->now);
+    int n = 1 + next_below(a, SINGLE), kind = next_below(a, 4);
+    if (kind == 0) n = 1 + next_below(a, a->n_maps / PARTS + 1);
+    const int from = next_below(a, a->n_maps), rule = next_below(a, rules + 1) - 1;
+    for (int i = 0; i < n; i++)
+        if (kind == 0)
+            force(a, (from + i) % a->n_maps, rule);
+        else
+            force(a, next_below(a, a->n_maps), next_below(a, rules + 1) - 1);
+    if (kind == 1 && nestings > 0) a->now.nesting = next_below(a, nestings + 1) - 1;
+    if (next_below(a, 2)) return a->best_weights;
+    return (mm_auto_weights){.link = links[next_below(a, LINKS)], .capped = next_below(a, 2)};
+}
+
+static mm_status shake(mm_auto *a) {
+    while (!stopped(a)) {
+        bool better;
+        const mm_auto_weights w = change_some(a);
+        MM_TRY(try_now(a, &w, &better));
+        for (int i = 0; i < a->n_maps; i++) a->maps[i].locked = false;
+    }
+    return MM_OK;
+}
+
 static mm_status search(mm_auto *a) {
     MM_TRY(start(a));
-    return a->best_link > 0 ? improve(a) : MM_OK;
+    if (a->best_weights.link == 0 || !a->fits) return MM_OK;
+    MM_TRY(improve(a));
+    return a->n_maps > 0 ? shake(a) : MM_OK;
 }
 
 /* ---------------------------------------------------------------- the whole */
@@ -332,4 +370,10 @@ mm_status mm_auto_search(const mm_graph *graph, const mm_facts *facts, const mm_
     *plan = a.plan;
     fini(&a);
     return status;
+}
+
+int mm_auto_trials(const mm_graph *graph) {
+    enum { STEPS = 1000000, LEAST = 100, MOST = 4000 };
+    const int trials = STEPS / (mm_graph_steps(graph) + 1);
+    return trials < LEAST ? LEAST : trials > MOST ? MOST : trials;
 }

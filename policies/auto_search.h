@@ -9,10 +9,13 @@
  *                                               4. Place and simulate it. The fastest plan that fits stays.
  *
  * What the link costs is not known before: each start is relieved with several prices of it, from next to nothing to
- * its whole time. Fetches begin, and the bytes of maps that leave are free, when a copy ends by the facts' times.
- * Then small changes of the best assignment are tried, each relieved and restored like a start: some maps are given
- * another action, the ones that pay most among them first. All is counted in plans that are drafted, so that the same input
- * gives the same plan. */
+ * its whole time. Fetches begin, and the bytes of maps that leave are left alone until, when a copy ends by the facts'
+ * times. Where that is too much memory, a fetch begins at the last moment, or the computation waits for a copy.
+ *
+ * Then the best is changed: first every map to every other action, one at a time; then a few maps at once, or a row of
+ * them, or the cuts of nested recomputation, chosen by a row of numbers that is always the same. What is changed stays,
+ * the rest is relieved and restored as a start is. Work is counted in plans that are drafted, so the same input gives
+ * the same plan. */
 #ifndef POLICIES_AUTO_SEARCH_H
 #define POLICIES_AUTO_SEARCH_H
 
@@ -24,9 +27,12 @@
  * better one, and the old one destroyed; never NULL after success. A plan that fits is better than one that does not; of two that fit, the faster, by
  * mm_simulate; of two that do not, that with the lower peak. facts: with times (nominal.h). menu: its rules are the
  * actions that maps may get, one each, whatever their selectors name; recompute=NESTED, buffers and codes in
- * REGION_GENERAL. trials: number of plans that are drafted, about. stop: NULL, or set to another value than 0 by another
+ * REGION_GENERAL. trials: number of plans that are drafted. stop: NULL, or set to another value than 0 by another
  * thread or a signal handler: returns the best plan so far. MM_ERR_NOMEM, errors of mm_simulate. Thread-safe. */
 MM_CHECKED mm_status mm_auto_search(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                                     const mm_engine_config *menu, int trials, const atomic_int *stop, mm_plan **plan);
+
+/* Drafts that take about a second and a half, a sixth of which the starts need (measured, EPYC Zen 5): fewer in larger networks. */
+int mm_auto_trials(const mm_graph *graph);
 
 #endif

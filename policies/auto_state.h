@@ -40,6 +40,7 @@ enum { MM_AUTO_EAGER_OUT = 1, MM_AUTO_EAGER_IN = 2 };
 /* What a search weighs by. */
 typedef struct mm_auto_weights {
     double link; /* price of a ns of the link, in ns */
+    bool capped; /* bytes beyond those that are too many at a node count for nothing there */
 } mm_auto_weights;
 
 typedef struct mm_auto {
@@ -50,15 +51,16 @@ typedef struct mm_auto {
     const atomic_int *stop;
     mm_survey *survey;
     mm_auto_map *maps;
-    int n_maps, *map_of;      /* map_of: per tensor; -1: none */
-    int *by_last, *by_need;   /* the maps in order of their last forward, and of their first backward use */
-    int mask, recompute;      /* rules; -1: the menu has none */
-    int64_t *start_ns;        /* per step, and one more: computation before it */
-    int64_t *choice_ns;       /* the same, with what is made again */
-    int64_t target;           /* bytes that drafts shall keep to */
-    int left;                 /* drafts */
-    mm_auto_choice now, best; /* best: of the plan, if it is this search's */
-    double best_link;         /* by which it was found; 0: none */
+    int n_maps, *map_of;          /* map_of: per tensor; -1: none */
+    int *by_last, *by_need;       /* the maps in order of their last forward, and of their first backward use */
+    int mask, recompute;          /* rules; -1: the menu has none */
+    int64_t *start_ns;            /* per step, and one more: computation before it */
+    int64_t *choice_ns;           /* the same, with what is made again */
+    int64_t target;               /* bytes that drafts shall keep to */
+    int left;                     /* drafts */
+    uint64_t random;              /* state of next_below */
+    mm_auto_choice now, best;     /* best: of the plan, if it is this search's */
+    mm_auto_weights best_weights; /* by which it was found; of link 0: none was */
     /* of the last draft */
     mm_engine_draft draft;
     int64_t draft_ns; /* what it takes if nothing waits for bytes that are used again */
@@ -77,8 +79,8 @@ MM_CHECKED mm_status mm_auto_price(mm_auto *a);
 /* Price of an action on a map, in ns. */
 double mm_auto_cost(const mm_auto *a, const mm_auto_weights *w, const mm_auto_map *map, int rule);
 
-/* Time to copy a map one way. */
-double mm_auto_copy_ns(const mm_auto *a, const mm_auto_map *map);
+/* Time that a map takes to leave by an action. */
+double mm_auto_leave_ns(const mm_auto *a, const mm_auto_map *map, int rule);
 
 /* Bytes of the map that an action leaves on the device meanwhile. */
 int64_t mm_auto_left(const mm_auto *a, const mm_auto_map *map, int rule);

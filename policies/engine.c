@@ -91,7 +91,6 @@ static int move(engine *e, mm_node_kind kind, const mm_map *m, int src, int afte
 
 static mm_status put_away_value(engine *e, mm_map *m, int after) {
     int from = e->schedule.value[m->tensor];
-    m->away_first = e->schedule.plan->n_nodes;
     m->away_node = after;
     m->away_segment = from;
     if (m->action != MM_ACTION_SWAP) {
@@ -124,6 +123,8 @@ static mm_status put_away(engine *e, mm_map *m, int after) {
     }
     if (m->value && m->action != MM_ACTION_RECOMPUTE) MM_TRY(put_away_value(e, m, after));
     if (mm_config_in_line(e->config)) return MM_OK; /* the next step waits for the eviction anyway */
+    m->away_first = first;
+    m->away_end = s->plan->n_nodes;
     if (assigned(e) && assigned(e)->gone) return MM_OK;
     for (int i = 0; i < n_before && first < s->plan->n_nodes; i++) s->groups[before[i]].hold = s->plan->n_nodes - 1;
     return MM_OK;
@@ -148,8 +149,8 @@ static void hold_until_gone(engine *e) {
     for (int i = 0; assigned(e) && assigned(e)->gone && i < e->maps.n; i++) {
         const mm_map *m = &e->maps.maps[i];
         const int step = assigned(e)->gone[m->tensor];
-        if (!m->value || m->action == MM_ACTION_RECOMPUTE || step <= m->last_forward || step >= m->needed) continue;
-        for (int node = m->away_first; node <= m->away_node; node++) {
+        if (step <= m->last_forward || step >= m->needed) continue;
+        for (int node = m->away_first; node < m->away_end; node++) {
             mm_group *group = &s->groups[s->segment_group[s->plan->nodes[node].src]];
             if (group->hold < e->node_of[step]) group->hold = e->node_of[step];
         }

@@ -39,8 +39,8 @@ typedef struct mm_map {
     int64_t segment_bytes; /* for that last map: bytes of the whole segment */
     int counted;           /* number of the search that last added up its segment */
     /* while the plan is built */
-    int away_first, away_node; /* first and last operation of its eviction */
-    int away_segment;          /* the segment that the last one wrote */
+    int away_node, away_segment; /* last operation of its eviction, and the segment that it wrote */
+    int away_first, away_end;    /* all its operations: from the first to before the other; of no operation both are 0 */
 } mm_map;
 
 typedef struct mm_maps {

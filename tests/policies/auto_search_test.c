@@ -184,7 +184,7 @@ static void a_search_keeps_to_its_budget_and_never_loses_to_what_it_began_with(v
     (void)state;
     static const char *const incumbents[] = {"swap", NULL, "recompute", "liveness", NULL};
     int gained = 0;
-    for (uint64_t seed = 1; seed <= 25; seed++) {
+    for (uint64_t seed = 1; seed <= 15; seed++) {
         mm_graph *graph;
         mm_facts *facts;
         const random_graph_options options = {.seed = seed, .layers = 4 + (int)seed % 16, .max_channels = 6};
@@ -204,7 +204,7 @@ static void a_search_keeps_to_its_budget_and_never_loses_to_what_it_began_with(v
         mm_facts_destroy(facts);
         mm_graph_destroy(graph);
     }
-    assert_true(gained > 50);
+    assert_true(gained > 30);
 }
 
 int main(void) {
