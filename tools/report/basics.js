@@ -108,7 +108,7 @@ const MARKS = [
 ];
 
 function markOf(series, radius = 4.5) {
-    return element('svg:path', {d: MARKS[series % MARKS.length](radius), class: 'mark series' + (series % SERIES)});
+    return element('svg:path', {d: MARKS[(series + Math.floor(series / SERIES)) % MARKS.length](radius), class: 'mark series' + (series % SERIES)});
 }
 
 function markIcon(series) {

@@ -80,7 +80,9 @@ function curveChart({points, xText, xLabel, label, stepped}) {
             ring.setAttribute('cx', dot.x);
             ring.setAttribute('cy', dot.y);
             ring.setAttribute('visibility', 'visible');
-            tip.show(box.left + dot.x, box.top + dot.y, dot.p.title, dot.p.lines);
+            const same = dots.filter((other) => other !== dot && Math.hypot(other.x - dot.x, other.y - dot.y) < 7);
+            tip.show(box.left + dot.x, box.top + dot.y, dot.p.title,
+                [...dot.p.lines, same.length > 0 && 'also here: ' + same.map((other) => other.p.title).join(', ')]);
         };
         const leave = () => { ring.setAttribute('visibility', 'hidden'); tip.hide(); };
         svg.addEventListener('pointermove', (event) => {
@@ -144,7 +146,9 @@ const settingOf = (rows) => {
 function budgetCards(rows) {
     return [...groupBy(rows, (row) => `${textOf(row.net)}, batch ${textOf(row.batch)}`)].map(([name, all]) => {
         const points = all.filter((row) => ranRow(row) && numberOf(row.budget_bytes, 0) > 0).map((row) => rowPoint(row, row.budget_bytes));
-        if (points.length === 0) return null;
+        const batches = new Set(rows.filter((row) => row.net === all[0].net).map((row) => row.batch)).size;
+        const budgets = new Set(points.map((p) => p.x)).size;
+        if (budgets === 0 || (budgets === 1 && batches > 1)) return null; // no curve: the batches have one
         const absent = absentText(all);
         return card(`${name}${settingOf(all)}: throughput over the budget`,
             curveChart({points, xText: sizeText, xLabel: 'budget', label: `${name}: images/s over the budget`}),
@@ -164,7 +168,7 @@ function batchCards(rows) {
 }
 
 function addCurves(rows) {
-    const cards = [...budgetCards(rows), ...batchCards(rows)];
+    const cards = [...batchCards(rows), ...budgetCards(rows)];
     if (cards.length === 0) return;
     section('throughput', 'Throughput', 'Images per second of each policy, by the median step. Point at a mark for its figures; a click in the legend hides a policy.')
         .append(element('div', {class: 'cards' + (cards.length === 1 ? ' one' : '')}, cards));

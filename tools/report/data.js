@@ -18,20 +18,22 @@ function phasesOf(names) {
 
 const emptyStacks = (n) => LAYERS.map(() => new Float64Array(n));
 
-function totalOf(stacks, n) {
-    const total = new Float64Array(n);
+// With the columns' totals, and the column with most.
+function pictureOf(picture) {
+    const {stacks, n} = picture, total = new Float64Array(n);
     for (const stack of stacks) for (let i = 0; i < n; i++) total[i] += stack[i];
-    return total;
+    const peak = total.reduce((best, bytes, i) => (bytes > total[best] ? i : best), 0);
+    return Object.assign(picture, {total, peak, most: total[peak], used: LAYERS.map((_, l) => l).filter((l) => stacks[l].some((bytes) => bytes > 0))});
 }
 
 // Allocated at run time, so that no plan says where: where the first gap would be.
 function placeDynamic(segments) {
     const base = most(segments.filter((s) => !s.dynamic && !s.pinned).map((s) => s.offset + s.bytes));
-    const placed = [];
+    let placed = [];
     for (const s of segments.filter((one) => one.dynamic && !one.pinned).sort((a, b) => a.first - b.first)) {
-        const beside = placed.filter((p) => p.last >= s.first && p.first <= s.last).sort((a, b) => a.offset - b.offset);
+        placed = placed.filter((p) => p.last >= s.first);
         s.offset = base;
-        for (const p of beside) {
+        for (const p of placed.sort((a, b) => a.offset - b.offset)) {
             if (p.offset >= s.offset + s.bytes) break;
             s.offset = Math.max(s.offset, p.offset + p.bytes);
         }
@@ -61,27 +63,27 @@ function pictureOfPlan(memory) {
     const nodes = objectsOf(memory.nodes), n = nodes.length;
     if (n === 0) return null;
     const stacks = emptyStacks(n), segments = segmentsOf(memory, n);
-    const lasting = LAYERS.map(() => 0);
-    for (const [kind, bytes] of Object.entries(objectOf(memory.lasting))) lasting[layerOfKind(kind)] += numberOf(bytes, 0);
-    LAYERS.forEach((_, l) => stacks[l].fill(lasting[l]));
+    const change = LAYERS.map(() => new Float64Array(n + 1));
+    for (const [kind, bytes] of Object.entries(objectOf(memory.lasting))) change[layerOfKind(kind)][0] += numberOf(bytes, 0);
     for (const s of segments) {
         if (s.lasting || s.pinned) continue;
-        for (let i = s.first; i <= s.last; i++) stacks[s.depth][i] += s.bytes;
+        change[s.depth][s.first] += s.bytes;
+        change[s.depth][s.last + 1] -= s.bytes;
     }
+    stacks.forEach((stack, l) => { for (let i = 0, now = 0; i < n; i++) stack[i] = now += change[l][i]; });
     const maps = objectsOf(memory.maps).map((raw) => ({
         name: textOf(raw.name), layer: textOf(raw.layer), kind: textOf(raw.layer_kind), bytes: numberOf(raw.bytes, 0),
         held: numberOf(raw.held_bytes), codec: textOf(raw.codec), readers: listOf(raw.readers).map((one) => textOf(one)),
         actions: listOf(raw.actions).map((one) => textOf(one)),
     }));
-    return {
-        n, stacks, total: totalOf(stacks, n), segments, maps, decisions: new Map(maps.map((map) => [map.name, map])),
+    return pictureOf({
+        n, stacks, segments, maps, decisions: new Map(maps.map((map) => [map.name, map])),
         names: nodes.map((node) => textOf(node.name)), streams: nodes.map((node) => textOf(node.stream)),
         phases: phasesOf(nodes.map((node) => (node.stream === 'compute' && !textOf(node.name).startsWith('recompute ')
             ? textOf(node.phase) : ''))),
         extent: most(segments.filter((s) => !s.pinned).map((s) => s.offset + s.bytes)),
         pinned: most(segments.filter((s) => s.pinned).map((s) => s.offset + s.bytes)),
-        unit: 'step or operation',
-    };
+    });
 }
 
 // Of a trace without a plan: the counters of one iteration, a column for each. Each belongs to a step.
@@ -98,8 +100,8 @@ function pictureOfCounters(counters, slices, iteration) {
         const step = steps.length === n ? steps[i] : steps.find((s) => s.begin <= one.t + 1e-3 && one.t < s.end);
         return step ? step.name : timeText(one.t - points[0].t);
     });
-    return {n, stacks, total: totalOf(stacks, n), segments: [], maps: [], decisions: new Map(), names, streams: [],
-        phases: phasesOf(names.map((name) => name.split(' ').pop())), extent: 0, pinned: 0, unit: 'step'};
+    return pictureOf({n, stacks, segments: [], maps: [], decisions: new Map(), names, streams: [],
+        phases: phasesOf(names.map((name) => name.split(' ').pop())), extent: 0, pinned: 0});
 }
 
 // ---------------------------------------------------------------- traces
@@ -180,7 +182,20 @@ function iterationsOf(slices) {
     return [...found.values()].sort((a, b) => a.number - b.number);
 }
 
-// Which slice each end of a flow is at: the one that its time lies in.
+// The slice of a track, no wait, in which a time lies. They are sorted by their begin.
+function sliceAt(track, t) {
+    let low = 0, high = track.slices.length;
+    while (low < high) {
+        const middle = (low + high) >> 1;
+        if (track.slices[middle].begin <= t + 1e-3) low = middle + 1;
+        else high = middle;
+    }
+    for (let i = low - 1; i >= 0 && i >= low - 8; i--) // what takes no time, and waits, may lie between
+        if (!track.slices[i].wait && t <= track.slices[i].end + 1e-3) return track.slices[i];
+    return null;
+}
+
+// Which slice each end of a flow is at.
 function bindFlows(run) {
     run.chains = [];
     for (const points of run.flows.values()) {
@@ -188,8 +203,7 @@ function bindFlows(run) {
         let chain = [];
         for (const point of points) {
             if (point.ph === 's') chain = [];
-            const track = run.tracks.get(point.tid);
-            const slice = track && track.slices.find((s) => !s.wait && s.begin <= point.t + 1e-3 && point.t <= s.end + 1e-3);
+            const track = run.tracks.get(point.tid), slice = track && sliceAt(track, point.t);
             if (slice) chain.push(slice);
             if (point.ph === 'f' && chain.length > 1) run.chains.push(chain);
         }
@@ -233,6 +247,21 @@ function runsOf(trace, source) {
     return [...runs.values()].sort((a, b) => a.order - b.order || (a.pid > b.pid ? 1 : -1)).map(finishRun);
 }
 
+// ---------------------------------------------------------------- plans
+
+// With what else could be done with each map, as --explain tells it.
+function planOf(raw, source) {
+    const picture = raw.memory ? pictureOfPlan(objectOf(raw.memory)) : null;
+    for (const told of picture ? objectsOf(raw.stashed_maps) : []) {
+        const map = picture.decisions.get(textOf(told.name));
+        if (!map) continue;
+        map.seconds = numberOf(told.decided_seconds);
+        map.others = objectsOf(told.remedies).map((one) => ({action: textOf(one.action), codec: textOf(one.codec),
+            left: numberOf(one.bytes_left), seconds: numberOf(one.seconds)}));
+    }
+    return {raw, source, picture};
+}
+
 // ---------------------------------------------------------------- all
 
 function readData() {
@@ -242,8 +271,7 @@ function readData() {
         const source = textOf(file.name);
         if (file.kind === 'rows') all.rows.push(...objectsOf(file.data));
         if (file.kind === 'plans')
-            all.plans.push(...objectsOf(file.data).map((raw) => ({raw, source,
-                picture: raw.memory ? pictureOfPlan(objectOf(raw.memory)) : null})));
+            all.plans.push(...objectsOf(file.data).map((raw) => planOf(raw, source)));
         if (file.kind === 'trace') {
             all.runs.push(...runsOf(file.data, source));
             all.dropped += numberOf(objectOf(file.data.otherData).dropped, 0);

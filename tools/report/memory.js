@@ -25,7 +25,7 @@ const aliveAt = (picture, node, pinned) => picture.segments.filter((s) => s.pinn
 
 class MemoryPanel {
     constructor(picture, title, facts, scale) {
-        Object.assign(this, {picture, scale, mode: 'kinds', layers: LAYERS.map((_, l) => l).filter((l) => picture.stacks[l].some((bytes) => bytes > 0))});
+        Object.assign(this, {picture, scale, mode: 'kinds', layers: picture.used});
         this.view = new View({label: `${title}: device memory over the iteration; arrow keys go through steps and segments`,
             height: MEMORY_HEIGHT, margins: {left: 66, right: 12, top: 10, bottom: 36}, span: [0, picture.n], least: Math.min(4, picture.n),
             draw: (context) => this.draw(context), find: (x, y) => this.find(x, y), step: (cursor, dx, dy) => this.step(cursor, dx, dy)});
@@ -46,7 +46,7 @@ class MemoryPanel {
         const {picture} = this;
         if (this.mode === 'pinned') return picture.pinned * 1.06 || 1;
         if (this.mode === 'addresses') return Math.max(picture.extent, this.budget || 0) * 1.06 || 1;
-        const own = Math.max(picture.extent, most([...picture.total]), this.budget || 0);
+        const own = Math.max(picture.extent, picture.most, this.budget || 0);
         return (this.scale.common ? Math.max(this.scale.most, own) : own) * 1.06 || 1;
     }
 
@@ -81,14 +81,15 @@ class MemoryPanel {
     // Each kind as an area of its own from the ground up, the highest first: no seam shows between them.
     drawKinds(context) {
         const {picture, view} = this, left = view.margins.left, right = view.width - view.margins.right;
-        const columns = [];
+        const columns = [], {top} = this;
         for (let x = left; x < right; x++) columns.push(this.columnAt(x));
         for (let k = this.layers.length - 1; k >= 0; k--) {
             const below = this.layers.slice(0, k + 1);
             context.beginPath();
             context.moveTo(left, this.yOf(0));
             columns.forEach((column, i) => {
-                const y = this.yOf(below.reduce((sum, l) => sum + picture.stacks[l][column], 0));
+                const bytes = below.reduce((sum, l) => sum + picture.stacks[l][column], 0);
+                const y = view.margins.top + view.plotHeight * (1 - bytes / top);
                 context.lineTo(left + i, y);
                 context.lineTo(left + i + 1, y);
             });
@@ -111,7 +112,7 @@ class MemoryPanel {
             const [x, y, w, h] = this.rectOf(s);
             context.fillStyle = colour('layer-' + LAYERS[s.depth].id);
             context.fillRect(x, y, w, h);
-            if (w > 3 && h > 3) context.strokeRect(x, y, w, h);
+            if (w > 4 && h > 4) context.strokeRect(x, y, w, h);
             if (h < 13 || w < 40) continue;
             const name = fitText(context, s.name, Math.min(w, view.width - x) - 8);
             context.textAlign = 'left';
@@ -131,12 +132,13 @@ class MemoryPanel {
         context.lineTo(view.width - view.margins.right, y);
         context.stroke();
         context.setLineDash([]);
-        const text = 'budget ' + sizeText(this.budget), width = context.measureText(text).width;
+        // At the beginning, where memory is low.
+        const text = 'budget ' + sizeText(this.budget), above = y > view.margins.top + 18 ? -16 : 2;
         context.fillStyle = colour('card');
-        context.fillRect(view.width - view.margins.right - width - 12, y + 3, width + 8, 15);
+        context.fillRect(view.margins.left + 4, y + above, context.measureText(text).width + 8, 14);
         context.fillStyle = colour('alert');
-        context.textAlign = 'right';
-        context.fillText(text, view.width - view.margins.right - 8, y + 11);
+        context.textAlign = 'left';
+        context.fillText(text, view.margins.left + 8, y + above + 7);
     }
 
     drawPhases(context) {
@@ -225,8 +227,7 @@ class MemoryPanel {
 // ---------------------------------------------------------------- the section
 
 function memoryFacts(picture, budget) {
-    const peak = picture.total.indexOf(most([...picture.total]));
-    return [['peak', `${sizeText(picture.total[peak])} at ${picture.names[peak]}`],
+    return [['peak', `${sizeText(picture.most)} at ${picture.names[picture.peak]}`],
         picture.extent > 0 && ['arena', sizeText(picture.extent)], budget > 0 && ['budget', sizeText(budget)],
         picture.pinned > 0 && ['pinned host memory', sizeText(picture.pinned)],
         picture.segments.length > 0 && ['segments', picture.segments.length.toLocaleString('en')]].filter(Boolean)
@@ -234,7 +235,7 @@ function memoryFacts(picture, budget) {
 }
 
 function memoryLegend(pictures) {
-    const used = LAYERS.filter((_, l) => pictures.some((picture) => picture.stacks[l].some((bytes) => bytes > 0)));
+    const used = LAYERS.filter((_, l) => pictures.some((picture) => picture.used.includes(l)));
     return element('div', {class: 'legend'}, used.map((layer) => element('span', null,
         element('i', {class: 'swatch layer-' + layer.id}), layer.name)));
 }
@@ -248,7 +249,7 @@ function addMemory(all) {
     ];
     if (shown.length === 0) return;
     const pictures = shown.map((one) => one.picture);
-    const scale = {common: shown.length > 1, most: most(shown.map((one) => Math.max(one.picture.extent, most([...one.picture.total]), one.budget)))};
+    const scale = {common: shown.length > 1, most: most(shown.map((one) => Math.max(one.picture.extent, one.picture.most, one.budget)))};
     const made = section('memory', 'Memory over the iteration', pictures.some((picture) => picture.segments.length > 0)
         ? 'Device memory at each step. Point at it for the tensors that lie there, their layers, and what was done with them; “by address” draws every segment where it lies.'
         : 'Device memory at each step, by the counters of the trace.');

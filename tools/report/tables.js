@@ -105,6 +105,8 @@ function addPlans(plans) {
         sizeColumn('moved', 'bytes over the link in an iteration', 'moved_bytes'),
         {name: 'predicted', title: 'time of an iteration by the simulator', number: true, of: (row) => numberOf(row.iteration_seconds_predicted),
             cell: (row) => (isNumber(row.iteration_seconds_predicted) ? timeText(1e6 * row.iteration_seconds_predicted) : '–')},
+        {name: 'gap', title: 'how much longer than the bound that no plan takes less than', number: true, of: (row) => numberOf(row.gap_permille),
+            cell: (row) => (isNumber(row.gap_permille) ? percentText(row.gap_permille / 1000) : '–')},
         textColumn('held by', 'the step that needs most', (row) => textOf(row.held_by)), statusColumn,
     ], rows);
     section('plans', 'Plans', 'What each policy needs, by “mm plan”.').append(...sortedTable('plans', columns, rows, least, true));
@@ -112,11 +114,18 @@ function addPlans(plans) {
 
 // ---------------------------------------------------------------- maps
 
+const secondsText = (seconds) => (isNumber(seconds) && seconds > 0 ? ', ' + timeText(1e6 * seconds) : '');
+
+function decisionTitle(map) {
+    return [map.codec && 'codec ' + map.codec, `held between the passes: ${sizeText(map.held || 0)}${secondsText(map.seconds)}`,
+        map.others && map.others.length > 0 && 'could be:', ...(map.others || []).map((one) =>
+            `  ${one.action}${one.codec ? ' by ' + one.codec : ''}: ${sizeText(one.left)} left${secondsText(one.seconds)}`)].filter(Boolean).join('\n');
+}
+
 function decisionCell(map) {
     if (!map) return '–';
-    const title = [map.codec && 'codec ' + map.codec, 'held between the passes: ' + sizeText(map.held || 0)].filter(Boolean).join('; ');
-    return element('span', {class: 'decision', title}, map.actions.length > 0 ? map.actions.map((action) => chip(action, 'act-' + action)) : chip('none'),
-        element('small', null, sizeText(map.held || 0)));
+    return element('span', {class: 'decision', title: decisionTitle(map)},
+        map.actions.length > 0 ? map.actions.map((action) => chip(action, 'act-' + action)) : chip('none'), element('small', null, sizeText(map.held || 0)));
 }
 
 // A table for each network and batch; a column for each plan.

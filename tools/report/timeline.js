@@ -123,17 +123,34 @@ class TimelinePanel {
         }
     }
 
+    // Slices too narrow to be seen add up to bars, as high as the share of the pixel's time that they take; waits hang
+    // from above.
     drawLane(context, lane, y) {
-        const {view} = this;
-        let drawn = -Infinity;
+        const {view} = this, narrow = new Map();
         for (const s of lane.slices) {
             if (s.end < view.begin) continue;
             if (s.begin > view.end) break;
             const x = view.xOf(s.begin), w = view.xOf(s.end) - x;
-            if (w < 0.4 && x < drawn + 0.6) continue; // under what was drawn already
-            drawn = x + w;
-            this.drawSlice(context, s, x, y, Math.max(w, 0.8));
+            if (w >= 2) this.drawSlice(context, s, x, y, w);
+            else this.addNarrow(narrow, s.kind, x, x + Math.max(w, 0.05));
         }
+        const ground = new Map();
+        for (const [kind, columns] of narrow) {
+            context.fillStyle = colour('slice-' + kind);
+            for (const [x, share] of columns) {
+                const below = kind === 'wait' ? 0 : ground.get(x) || 0, whole = kind === 'wait' ? 6 : LANE;
+                const h = Math.min(Math.max(1, share * whole), whole - below);
+                context.fillRect(x, kind === 'wait' ? y : y + LANE - below - h, 1, h);
+                if (kind !== 'wait') ground.set(x, below + h);
+            }
+        }
+    }
+
+    addNarrow(narrow, kind, begin, end) {
+        if (!narrow.has(kind)) narrow.set(kind, new Map());
+        const columns = narrow.get(kind);
+        for (let x = Math.floor(begin); x < end; x++)
+            columns.set(x, (columns.get(x) || 0) + Math.min(end, x + 1) - Math.max(begin, x));
     }
 
     drawSlice(context, s, x, y, w) {

@@ -69,7 +69,12 @@ class View {
         this.begin = clamp(begin, low, high - width);
         this.end = this.begin + width;
         this.leave();
-        this.redraw();
+        this.redrawSoon();
+    }
+
+    // Once a frame, however often it is asked for.
+    redrawSoon() {
+        if (!this.frame) this.frame = requestAnimationFrame(() => { this.frame = 0; this.redraw(); });
     }
 
     zoom(factor, x = this.margins.left + this.plotWidth / 2) {
