@@ -44,6 +44,7 @@ static mm_status draft_substitute(const mm_plan_set *set, const mm_wish *wish, c
                                     .added = wish->added};
         mm_refusal refusal;
         mm_status status = mm_plan_set_draft(set, &attempt, draft_out, &refusal);
+        if (status == MM_ERR_INVALID) continue; /* it plans by times that the facts lack (auto) */
         if (status != MM_ERR_INFEASIBLE) return status;
         if (refusal.need_bytes == 0 || refusal.need_bytes >= least_bytes) continue;
         least_bytes = refusal.need_bytes;

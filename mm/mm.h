@@ -341,6 +341,8 @@ typedef struct mm_options {
     void *event_ctx;
     const mm_facts *facts; /* measured times to plan by (mm_facts_load); borrowed until the manager is destroyed. NULL:
                               plans go by nominal times, scaled to the device's rates of memory and link */
+    const volatile int *stop_search; /* not 0: a policy that searches for a plan ends with the best so far. Set by a
+                                        signal handler or another thread; borrowed as facts are. NULL: it never is */
 } mm_options;
 
 /* Devices and threads. A device's name is KIND or KIND:N, with N from 0; KIND alone is KIND:0. GPUs are numbered as

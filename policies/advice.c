@@ -12,6 +12,7 @@ static const struct proposal {
     const char *codec; /* rules: for all maps that it takes, the others swapped; NULL: the policy's own rules */
     bool waits;        /* it copies what swap-async copies, and waits more: for where that does not fit */
     bool once;         /* it has one form alone */
+    bool last;         /* it tries the others, too: for where none of them fits */
 } proposals[] = {
     [LIVENESS] = {&mm_policy_liveness, MM_RECOMPUTE_COST, NULL, false},
     {&mm_policy_recompute, MM_RECOMPUTE_COST, NULL, false},
@@ -22,6 +23,7 @@ static const struct proposal {
     {&mm_policy_swap, MM_RECOMPUTE_COST, NULL, true},
     {&mm_policy_modnn, MM_RECOMPUTE_COST, NULL, true, .once = true},
     {&mm_policy_cdma, MM_RECOMPUTE_COST, NULL, true},
+    {&mm_policy_auto, MM_RECOMPUTE_NESTED, NULL, true, .once = true, .last = true},
     {&mm_policy_freelunch, MM_RECOMPUTE_COST, NULL, false},
     {&mm_policy_hybrid, MM_RECOMPUTE_COST, NULL, false},
     {&mm_policy_rules, MM_RECOMPUTE_COST, "zfp:rate=4", false},
@@ -109,6 +111,7 @@ static mm_status try_published(search *s) {
         mm_trial *t = &s->published[p];
         *t = nothing.takes;
         if (proposals[p].waits && fits(s, &s->published[SWAP_ASYNC])) continue; /* no rival */
+        if (proposals[p].last && lossless_fits) continue;
         MM_TRY(try_proposal(s, p, MM_WHEN_ALWAYS, t));
         lossless_fits |= !t->lossy && fits(s, t);
         if (lossless_fits && t->lossy) break;

@@ -155,7 +155,7 @@ extern const char mm_mask_spec[];
 MM_CHECKED mm_status mm_rules_parse(const char *text, mm_engine_config *config);
 void mm_rules_fini(mm_engine_config *config);
 
-/* Sets config->rules to all actions on all maps: masks, recomputation, swapping, and compression by each of these codecs
+/* Sets config->rules to all actions on all maps: masks, recomputation, swapping, lean swapping, and compression by each of these codecs
  * ("zfp:rate=4+dpr:fp16"; "": none), to stay or to be swapped. They are no rules that mm_rules_parse reads, since the
  * first would leave nothing to others: whoever plans by them chooses for each map. The caller frees them with
  * mm_rules_fini. MM_ERR_INVALID: a codec without a name, with one that is too long, or given twice; MM_ERR_NOMEM. */

@@ -1,5 +1,7 @@
 #include "policies/fallback.h"
 
+#include <stdlib.h>
+
 #include "mm/core/status.h"
 #include "policies/strategies.h"
 
@@ -92,6 +94,17 @@ static mm_status add_preset(mm_fallback *f, const char *step, const mm_policy_op
     return take_changed(f, step, &preset, MM_OK);
 }
 
+/* The last resort: any action on any map, and the policy's codec if it has one. */
+static mm_status add_auto(mm_fallback *f, const char *codec) {
+    mm_policy any;
+    char *spec = mm_text_format(*codec ? "auto:codecs=%s" : "auto", codec);
+    if (!spec) return mm_fail(MM_ERR_NOMEM, "out of memory for a policy");
+    mm_status status = mm_policy_parse(spec, &any);
+    free(spec);
+    if (status == MM_OK) take(f, "any action on any map", &any);
+    return status;
+}
+
 /* Policies that act on more maps. */
 static mm_status add_stronger(mm_fallback *f, const mm_policy *policy) {
     static const struct {
@@ -112,13 +125,17 @@ static mm_status add_stronger(mm_fallback *f, const mm_policy *policy) {
     };
     static const mm_action compress[2] = {MM_ACTION_CODE, MM_ACTION_SWAP};
     const mm_engine_config none = {0}, *own = &policy->config;
-    const bool has_rules = !policy->ops->observer; /* other policies do not choose bounds for its codec */
+    /* Other policies do not choose bounds for its codec; those of auto are its menu. */
+    const bool has_rules = !policy->ops->observer && policy->ops != &mm_policy_auto;
     const char *codec = mm_rules_codec(own);
     for (size_t i = 0; has_rules && i < sizeof more / sizeof *more; i++)
         MM_TRY(add_rules(f, own, more[i].step, more[i].actions, NULL));
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         MM_TRY(add_preset(f, others[i].step, others[i].ops, others[i].mode));
-    return *codec && has_rules ? add_rules(f, &none, "compressing all maps", compress, codec) : MM_OK;
+    MM_TRY(add_auto(f, ""));
+    if (!*codec || !has_rules) return MM_OK;
+    MM_TRY(add_rules(f, &none, "compressing all maps", compress, codec));
+    return add_auto(f, codec);
 }
 
 mm_status mm_fallback_init(mm_fallback *f, const mm_policy *policy) {

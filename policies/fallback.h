@@ -15,9 +15,9 @@
 
 #include "policies/policy.h"
 
-/* An upper bound of what fallback.c adds: at most 4 forms of the policy, 3 and 4 stronger ones, and one that
- * compresses. */
-enum { MM_FALLBACK_MAX = 12 };
+/* An upper bound of what fallback.c adds: at most 4 forms of the policy, 3 and 4 stronger ones, one that
+ * compresses, and auto twice. */
+enum { MM_FALLBACK_MAX = 14 };
 
 /* A substitute. It is planned with the facts' variants of the smallest workspace. */
 typedef struct mm_substitute {

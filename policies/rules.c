@@ -151,9 +151,10 @@ char *mm_rules_print(const mm_engine_config *config) {
     return text;
 }
 
-static mm_status add_to_menu(mm_engine_config *config, mm_action action, const char *codec) {
+static mm_status add_to_menu(mm_engine_config *config, mm_action action, bool lean, const char *codec) {
     mm_rule *rule = &config->rules[config->n_rules];
     rule->action = action;
+    rule->lean = lean;
     rule->mask = strcmp(codec, mm_mask_spec) == 0;
     strcpy(rule->codec, codec);
     MM_TRY(mm_selector_parse("*", &rule->selector));
@@ -173,18 +174,19 @@ static mm_status add_codec_to_menu(mm_engine_config *config, const char *codec, 
         if (strcmp(config->rules[r].codec, spec) == 0)
             return mm_fail(MM_ERR_INVALID, "codecs=: %s is %s: leave it out", spec,
                            config->rules[r].mask ? "always among them" : "given twice");
-    MM_TRY(add_to_menu(config, MM_ACTION_CODE, spec));
-    return add_to_menu(config, MM_ACTION_CODE_SWAP, spec);
+    MM_TRY(add_to_menu(config, MM_ACTION_CODE, false, spec));
+    return add_to_menu(config, MM_ACTION_CODE_SWAP, false, spec);
 }
 
 mm_status mm_rules_menu(const char *codecs, mm_engine_config *config) {
     const size_t n = *codecs ? count(codecs, '+') + 1 : 0;
     config->n_rules = 0;
-    config->rules = calloc(3 + 2 * n, sizeof *config->rules);
+    config->rules = calloc(4 + 2 * n, sizeof *config->rules);
     mm_status status = config->rules ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for the rules");
-    if (status == MM_OK) status = add_to_menu(config, MM_ACTION_CODE, mm_mask_spec);
-    if (status == MM_OK) status = add_to_menu(config, MM_ACTION_RECOMPUTE, "");
-    if (status == MM_OK) status = add_to_menu(config, MM_ACTION_SWAP, "");
+    if (status == MM_OK) status = add_to_menu(config, MM_ACTION_CODE, false, mm_mask_spec);
+    if (status == MM_OK) status = add_to_menu(config, MM_ACTION_RECOMPUTE, false, "");
+    if (status == MM_OK) status = add_to_menu(config, MM_ACTION_SWAP, false, "");
+    if (status == MM_OK) status = add_to_menu(config, MM_ACTION_SWAP, true, "");
     for (size_t i = 0; status == MM_OK && i < n; i++) {
         const size_t length = strcspn(codecs, "+");
         status = add_codec_to_menu(config, codecs, length);

@@ -5,6 +5,7 @@
 #include "nets/io/net_file.h"
 #include "tools/args.h"
 #include "tools/commands.h"
+#include "tools/effort.h"
 #include "tools/explain.h"
 #include "tools/facts_source.h"
 #include "tools/files.h"
@@ -14,11 +15,13 @@
 
 typedef struct plan_command {
     const char *net, *policy_list, *facts, *study, *json, *svg, *trace, *sub_batch;
-    int64_t batch, budget_bytes, pinned_bytes;
+    int64_t batch, budget_bytes, pinned_bytes, effort;
+    const volatile sig_atomic_t *interrupted;
     target target;
     bool help, explain, chart, max_batch;
     /* made */
     arg_texts policies;
+    texts texts; /* policies with an effort */
     nets_net *network;
     plan_case *cases; /* one for each policy */
     int n_cases;
@@ -71,7 +74,7 @@ static mm_status plan_all(plan_command *c) {
     c->cases = calloc((size_t)c->policies.n, sizeof *c->cases);
     if (!c->cases) return mm_fail(MM_ERR_NOMEM, "out of memory for %d plans", c->policies.n);
     MM_TRY(nets_open(c->net, &c->network));
-    for (int i = 0; i < c->policies.n; i++) MM_TRY(plan_one(c, c->policies.text[i]));
+    for (int i = 0; i < c->policies.n && (i == 0 || !*c->interrupted); i++) MM_TRY(plan_one(c, c->policies.text[i]));
     return c->explain ? explain_bound_of(c->network, &c->target, 1, c->facts ? &c->source : NULL, &c->image) : MM_OK;
 }
 
@@ -79,6 +82,7 @@ static void fini(plan_command *c) {
     for (int i = 0; i < c->n_cases; i++) plan_case_fini(&c->cases[i]);
     free(c->cases);
     args_texts_fini(&c->policies);
+    texts_fini(&c->texts);
     target_fini(&c->target);
     facts_source_close(&c->source);
     nets_net_destroy(c->network);
@@ -186,6 +190,7 @@ static mm_status check_sub_batch(const plan_command *c) {
 static mm_status check(plan_command *c) {
     MM_TRY(target_init(&c->target));
     MM_TRY(args_split("--policy", c->policy_list, &c->policies));
+    MM_TRY(effort_apply(c->effort, c->policies.text, c->policies.n, &c->texts));
     if (c->max_batch && c->budget_bytes == 0)
         return mm_fail(MM_ERR_INVALID, "--max-batch needs a --budget to fit into");
     if (c->study && !c->facts) return mm_fail(MM_ERR_INVALID, "--study: goes with --facts only");
@@ -253,7 +258,8 @@ int cmd_plan(int argc, char **argv) {
                       .policy_list = "naive,liveness,freelunch",
                       .target = TARGET_DEFAULTS,
                       .batch = 128,
-                      .pinned_bytes = INT64_MAX};
+                      .pinned_bytes = INT64_MAX,
+                      .effort = EFFORT_OPEN};
     const arg table[] = {
         {"--net", "NAME", "network (resnet32)", ARG_TEXT, &c.net, 0, 0},
         {"--batch", "N", "images an iteration (128)", ARG_COUNT, &c.batch, 1, BATCH_MAX},
@@ -263,6 +269,7 @@ int cmd_plan(int argc, char **argv) {
         {"--budget", "SIZE", "plan for it; does it fit?", ARG_SIZE, &c.budget_bytes, 0, 0},
         {"--pinned", "SIZE", "host memory for offloaded maps (no limit)", ARG_SIZE, &c.pinned_bytes, -1, 0},
         {"--max-batch", NULL, "plan the largest batch that fits the budget instead", ARG_FLAG, &c.max_batch, 0, 0},
+        EFFORT_ARG(&c.effort),
         {"--explain", NULL, "what holds the memory, and what could be done", ARG_FLAG, &c.explain, 0, 0},
         {"--chart", NULL, "memory over the steps; with --explain on a terminal anyway", ARG_FLAG, &c.chart, 0, 0},
         {"--svg", "FILE", "the same as a picture", ARG_TEXT, &c.svg, 0, 0},
@@ -278,10 +285,14 @@ int cmd_plan(int argc, char **argv) {
         {0},
     };
     mm_status status = args_parse(argc, argv, table, "mm plan [OPTIONS]", help_text, &c.help);
-    if (status == MM_OK && !c.help) status = run_plan(&c);
+    if (status == MM_OK && !c.help) {
+        c.interrupted = c.target.stop = command_interruptible();
+        status = run_plan(&c);
+    }
+    const bool interrupted = c.interrupted && *c.interrupted;
     bool misfit = false;
     for (int i = 0; i < c.n_cases; i++) misfit |= !plan_case_fits(&c.cases[i]);
     fini(&c);
     if (status != MM_OK) return command_failed("plan", status);
-    return misfit ? EXIT_FAILED : EXIT_OK;
+    return interrupted ? EXIT_INTERRUPTED : misfit ? EXIT_FAILED : EXIT_OK;
 }

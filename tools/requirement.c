@@ -41,10 +41,12 @@ static mm_status make(requirement *r, const nets_net *net, nets_exec_graph graph
     if (gathered != MM_OK) return mm_fail_in(gathered, "policy %s", policy_spec);
     MM_TRY(requirement_add_times(facts, target, r->lowered->graph, r->planned.facts));
     mm_planned_tell(&r->planned, &target->rates);
+    r->stop = target->stop;
     r->base_bytes = base_bytes > 0 ? base_bytes : mm_plan_base(r->lowered->graph);
     mm_limits limits = {.device_bytes = 0, /* nothing fits: the plan with the lowest peak */
                         .pinned_bytes = INT64_MAX,
-                        .base_bytes = r->base_bytes};
+                        .base_bytes = r->base_bytes,
+                        .stop = r->stop};
     MM_TRY(mm_planned_make(&r->planned, &r->policy, r->lowered->graph, &limits));
     r->minimum_bytes = r->planned.plan->peak_bytes;
     r->free = (requirement_free){r->minimum_bytes, r->planned.plan->pinned_bytes};
@@ -60,8 +62,10 @@ mm_status requirement_init(requirement *r, const nets_net *net, nets_exec_graph 
 }
 
 mm_status requirement_limit(requirement *r, int64_t device_bytes, int64_t pinned_bytes, int64_t staged_bytes) {
-    mm_limits limits = {
-        .device_bytes = device_bytes, .pinned_bytes = pinned_bytes, .base_bytes = r->base_bytes + staged_bytes};
+    mm_limits limits = {.device_bytes = device_bytes,
+                        .pinned_bytes = pinned_bytes,
+                        .base_bytes = r->base_bytes + staged_bytes,
+                        .stop = r->stop};
     return mm_planned_make(&r->planned, &r->policy, r->lowered->graph, &limits);
 }
 
@@ -97,7 +101,8 @@ mm_status requirement_advise(const nets_net *net, nets_exec_graph graph, const t
                                 .device = target->device,
                                 .limits = {.device_bytes = device_bytes,
                                            .pinned_bytes = pinned_bytes,
-                                           .base_bytes = mm_plan_base(r.lowered->graph)},
+                                           .base_bytes = mm_plan_base(r.lowered->graph),
+                                           .stop = target->stop},
                                 .rates = target->rates,
                                 .add_times = facts ? add_times : NULL,
                                 .times = &known,

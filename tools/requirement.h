@@ -19,6 +19,7 @@ typedef struct requirement {
     int64_t base_bytes;    /* bytes of persistent tensors */
     int64_t minimum_bytes; /* the lowest peak of the policy's plans */
     requirement_free free;
+    const volatile int *stop; /* the target's */
 } requirement;
 
 /* Returns MM_ERR_INFEASIBLE; the message has the minimum with this much pinned memory, the step that holds it, and, if

@@ -146,7 +146,8 @@ mm_status simulated_policy(const simulated *s, const char *policy_spec, int64_t 
     mm_policy policy;
     mm_limits limits = {.device_bytes = budget_bytes,
                         .pinned_bytes = pinned_limit(pinned_bytes, INT64_MAX),
-                        .base_bytes = mm_plan_base(s->lowered[s->n - 1]->graph)};
+                        .base_bytes = mm_plan_base(s->lowered[s->n - 1]->graph),
+                        .stop = s->target->stop};
     MM_TRY(mm_policy_parse(policy_spec, &policy));
     mm_status status = plan_passes(s, &policy, &limits, source, run_out);
     if (status == MM_OK && budget_bytes == 0 && source && s->n > 1) {

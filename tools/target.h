@@ -2,6 +2,8 @@
 #ifndef TOOLS_TARGET_H
 #define TOOLS_TARGET_H
 
+#include <signal.h>
+
 #include "mm/device/host_pool.h"
 #include "mm/planning.h"
 #include "nets/exec.h"
@@ -17,6 +19,7 @@ typedef struct target {
     const char *optimizer_text; /* NULL: "sgd" */
     nets_optimizer optimizer;   /* parsed from optimizer_text */
     nets_backend *backend; /* opened with these options; one for the whole command, so that it times algorithms once */
+    const volatile sig_atomic_t *stop; /* set by SIGINT: planning ends with the best plan so far; NULL: never */
     mm_rates rates;        /* of the device; plans without a manager use them as a manager does */
 } target;
 

@@ -53,6 +53,9 @@ typedef struct mm_limits {
     /* Offsets of the graph's persistent tensors, in the order of their declaration, below base_bytes; borrowed. NULL:
      * one after the other from 0, as in an arena for this graph alone (mm_plan_base). */
     const int64_t *places;
+    /* Not 0: a planner that searches ends with the best plan that it has. Set by a signal handler, or by another thread;
+     * borrowed. NULL: it never is. */
+    const volatile int *stop;
 } mm_limits;
 
 /* Streams: name, word. Their number follows from this table. */
@@ -232,6 +235,7 @@ typedef struct mm_plan {
     int64_t code_region_bytes;   /* size of the sliding workspace */
     int64_t buffer_region_bytes; /* size of all tensor buffers */
     int buffers;                 /* number of tensor buffers */
+    bool cut_short;       /* the search for it was stopped (mm_limits.stop), so that it depends on when; for people */
     int defragmentations; /* how often all was put out, and what a step needs fetched again (modnn); for people */
     /* filled by mm_plan_finish */
     int64_t extent_bytes;    /* highest end of a device segment or the heap; at least base_bytes */
