@@ -7,7 +7,7 @@
 
 /* No padding follows the last member, so all bytes that a caller's struct has beyond it are members of a later
  * version. */
-_Static_assert(offsetof(mm_options, facts) + sizeof(mm_facts *) == sizeof(mm_options), "no padding at the end");
+_Static_assert(offsetof(mm_options, stop_search) + sizeof(int *) == sizeof(mm_options), "no padding at the end");
 
 /* Converts options of the caller's header into those of this one. */
 static mm_status take_options(const mm_options *given, size_t bytes, mm_options *taken) {

@@ -61,6 +61,7 @@ typedef struct portfolio {
     const mm_engine_config *config;
     mm_plan *plan; /* the best so far; NULL: none */
     int64_t ns;    /* its iteration's time; INT64_MAX: it does not fit */
+    bool cut_short;
 } portfolio;
 
 static bool fits(const portfolio *p, const mm_plan *plan) {
@@ -91,6 +92,8 @@ static mm_status offer(portfolio *p, mm_plan *plan) {
     p->ns = ns;
     return MM_OK;
 }
+
+static bool is_stopped(const portfolio *p) { return p->limits->stop && *p->limits->stop; }
 
 /* Whether a policy uses no codec but those of the menu. */
 static bool is_named(const portfolio *p, const mm_engine_config *config) {
@@ -152,6 +155,8 @@ static mm_status try_members(portfolio *p, bool fastest) {
     enum { MEMBERS = sizeof members / sizeof *members };
     for (int i = 0; i < MEMBERS; i++) {
         const struct member *m = &members[fastest ? i : MEMBERS - 1 - i];
+        p->cut_short = is_stopped(p) && p->ns < INT64_MAX;
+        if (p->cut_short) return MM_OK;
         if (fastest || m->least) MM_TRY(try_member(p, m->spec, fastest));
     }
     return MM_OK;
@@ -209,6 +214,7 @@ static mm_status auto_plan(const mm_graph *graph, const mm_facts *facts, const m
         status = check_facts(graph, facts, config);
     }
     if (status == MM_OK) status = plan_timed(&p, plan_out);
+    if (status == MM_OK) (*plan_out)->cut_short = p.cut_short;
     mm_nominal_fini(&nominal);
     return status;
 }

@@ -16,7 +16,7 @@ typedef struct bench {
     /* as given */
     const char *net_list, *batch_list, *policy_list, *budget_list, *simulate_list, *data, *json, *svg, *facts, *study,
         *issue_text, *link, *sub_batch;
-    int64_t iterations, seed, alloc_cost_us, pinned_bytes;
+    int64_t iterations, seed, alloc_cost_us, pinned_bytes, effort;
     target target;
     mm_issue issue;
     bool same_batches, no_ladder, equal_streams, predict, quiet, help;

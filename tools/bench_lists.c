@@ -6,6 +6,7 @@
 
 #include "nets/io/net_file.h"
 #include "tools/bench.h"
+#include "tools/effort.h"
 #include "tools/max_batch.h"
 #include "tools/sub_batch.h"
 
@@ -222,6 +223,7 @@ static mm_status expand_policies(bench *b) {
 
 static mm_status check_policies(bench *b) {
     MM_TRY(expand_policies(b));
+    MM_TRY(effort_apply(b->effort, b->policies.text, b->policies.n, &b->texts));
     for (int i = 0; i < b->policies.n; i++) MM_TRY(mm_policy_check(b->policies.text[i]));
     return MM_OK;
 }

@@ -38,6 +38,9 @@ mm_status bench_simulate(bench *b, int policy, row *r) {
     }
     r->minimum_bytes = b->least[policy].bytes;
     MM_TRY(bench_plan(b, r->policy, r->asked_bytes, b->pinned_bytes, &run));
+    if (run.cut_short)
+        fprintf(stderr, "mm bench: %s, batch %lld, %s: interrupted: the best plan that was found so far\n", r->net,
+                (long long)r->batch, r->policy);
     r->budget_bytes = r->asked_bytes > 0 ? r->asked_bytes : run.peak_bytes;
     if (!run.fits) return does_not_fit(b, r, &run);
     if (run.untimed[0])

@@ -7,6 +7,7 @@
 #include "tools/bench.h"
 #include "tools/bench_grid.h"
 #include "tools/commands.h"
+#include "tools/effort.h"
 #include "tools/files.h"
 #include "tools/json_file.h"
 #include "tools/requirement.h"
@@ -436,6 +437,7 @@ int cmd_bench(int argc, char **argv) {
                .issue_text = "auto",
                .iterations = 10,
                .pinned_bytes = PINNED_OPEN,
+               .effort = EFFORT_OPEN,
                .seed = 1};
     const arg table[] = {
         {"--net", "A,B", "networks (resnet32)", ARG_TEXT, &b.net_list, 0, 0},
@@ -445,6 +447,7 @@ int cmd_bench(int argc, char **argv) {
          ARG_TEXT, &b.sub_batch, 0, 0},
         {"--policies", "P,Q", "policies with their options, or all (naive,liveness,freelunch)", ARG_TEXT,
          &b.policy_list, 0, 0},
+        EFFORT_ARG(&b.effort),
         {"--budgets", "X,Y", "budgets: 300MiB, own, plans, sweep[:N] (own)", ARG_TEXT, &b.budget_list, 0, 0},
         {"--iterations", "N", "of each run (10)", ARG_COUNT, &b.iterations, 1, 1e9},
         {"--data", "SPEC", "cifar10:DIR, synthetic[:samples=N], files:IMAGES.npy,LABELS.npy (synthetic)", ARG_TEXT,
@@ -484,7 +487,7 @@ int cmd_bench(int argc, char **argv) {
     mm_status status = args_parse(argc, argv, table, "mm bench [OPTIONS]", help_text, &b.help);
     if (status != MM_OK) return command_failed("bench", status);
     if (b.help) return EXIT_OK;
-    b.interrupted = command_interruptible();
+    b.interrupted = b.target.stop = command_interruptible();
     b.out = json_file_beside(b.json);
     status = prepare(&b);
     if (status == MM_OK) {

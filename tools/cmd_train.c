@@ -5,6 +5,7 @@
 
 #include "nets/io/net_file.h"
 #include "tools/commands.h"
+#include "tools/effort.h"
 #include "tools/json_file.h"
 #include "tools/requirement.h"
 #include "tools/train.h"
@@ -203,10 +204,11 @@ int cmd_train(int argc, char **argv) {
     train t = {.net = "resnet32",
                .data = "synthetic",
                .target = TARGET_DEFAULTS,
-               .policy = "liveness",
+               .policy = "",
                .issue = "auto",
                .batch = 128,
                .pinned_bytes = PINNED_OPEN,
+               .effort = EFFORT_OPEN,
                .seed = 1,
                .lr_schedule = "",
                .momentum = -1,
@@ -229,7 +231,9 @@ int cmd_train(int argc, char **argv) {
          "host memory for offloaded maps; 0: none (what the plan needs, at most half of what is free)", ARG_SIZE,
          &t.pinned_bytes, -1, 0},
         TARGET_LINK_ARG(&t.target),
-        {"--policy", "NAME[:k=v,..]", "policy: 'mm policies' lists them (liveness)", ARG_TEXT, &t.policy, 0, 0},
+        {"--policy", "NAME[:k=v,..]", "policy: 'mm policies' lists them (liveness; with --budget auto)", ARG_TEXT,
+         &t.policy, 0, 0},
+        EFFORT_ARG(&t.effort),
         {"--switch", "ITER:POLICY", "go over to POLICY once ITER iterations are done", ARG_TEXTS, &t.switch_texts, 0,
          0},
         {"--seed", "N", "of weights, shuffling, augmentation and dropout (1)", ARG_COUNT, &t.seed, 0, 9e15},
@@ -270,7 +274,7 @@ int cmd_train(int argc, char **argv) {
     if (status != MM_OK) return command_failed("train", status);
     if (t.help) return EXIT_OK;
     if (!t.iterations && !t.epochs) t.iterations = 100;
-    t.interrupted = command_interruptible();
+    t.interrupted = t.target.stop = command_interruptible();
     row r = {0};
     t.table = table;
     t.argc = argc;

@@ -257,6 +257,7 @@ void plan_case_print(FILE *file, const plan_case *c, bool by_kind) {
                 (long long)c->sub_batch, (long long)nets_exec_passes(c->batch, c->sub_batch),
                 mm_graph_name(plan->graph));
     if (c->searched) print_search(file, c);
+    if (plan->cut_short) fprintf(file, "  %-22s interrupted: this is the best plan that was found so far\n", "search");
     print_size(file, "minimum budget", plan_case_need(c)->minimum_bytes);
     if (c->staged_bytes > 0) print_size(file, "room for the next batch", c->staged_bytes);
     if (plan->peak_bytes != plan_case_need(c)->minimum_bytes)

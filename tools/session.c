@@ -110,7 +110,8 @@ static mm_status open_manager(session *s) {
                           .measure_times = c->measure_times,
                           .alloc_cost_ns = c->alloc_cost_ns,
                           .codec_threads = (int)c->target.codec_threads,
-                          .facts = c->facts ? c->facts->facts : NULL};
+                          .facts = c->facts ? c->facts->facts : NULL,
+                          .stop_search = c->stop};
     MM_TRY(mm_manager_create(&options, &s->manager));
     s->ahead = !mm_compute_stream(s->manager)->device->ops->cpu_reaches_memory;
     graph_wanted wanted[4];

@@ -101,6 +101,7 @@ static mm_status add_pass(const mm_planned *planned, const mm_limits *limits, in
     run->nodes_hash = hash_nodes(plan, planned->facts, run->nodes_hash);
     if (!run->pinned_hint || !run->pinned_hint[0]) run->pinned_hint = mm_plan_pinned_hint(plan);
     run->fits &= plan->peak_bytes <= limits->device_bytes && plan->pinned_bytes <= limits->pinned_bytes;
+    run->cut_short |= plan->cut_short;
     if (!timed) return MM_OK;
     const char *untimed = simulated_untimed(plan, planned->facts);
     if (untimed) strcpy(run->untimed, untimed);

@@ -35,6 +35,7 @@ typedef struct simulated_run {
     int64_t peak_bytes, stash_bytes, pinned_bytes;
     char holder[256]; /* the step that holds the peak */
     bool fits;
+    bool cut_short;                 /* the search for a plan was stopped (mm_plan) */
     const char *pinned_hint;        /* mm_plan_pinned_hint */
     char untimed[MM_SPEC_CAPACITY]; /* an operation that the source has no time of; "": none */
     int64_t iteration_ns, codec_ns; /* valid if `untimed` is "" */

@@ -20,7 +20,7 @@ typedef struct target {
     nets_optimizer optimizer;   /* parsed from optimizer_text */
     nets_backend *backend; /* opened with these options; one for the whole command, so that it times algorithms once */
     const volatile sig_atomic_t *stop; /* set by SIGINT: planning ends with the best plan so far; NULL: never */
-    mm_rates rates;        /* of the device; plans without a manager use them as a manager does */
+    mm_rates rates;                    /* of the device; plans without a manager use them as a manager does */
 } target;
 
 /* Pinned memory as options have it: bytes, or PINNED_OPEN, no limit of the user's: then it is `otherwise`. */

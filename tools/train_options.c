@@ -8,6 +8,7 @@
 
 #include "nets/io/net_file.h"
 #include "policies/policy.h"
+#include "tools/effort.h"
 #include "tools/files.h"
 #include "tools/requirement.h"
 #include "tools/sub_batch.h"
@@ -38,6 +39,16 @@ static mm_status read_switch(train *t, const char *text) {
         return mm_fail(MM_ERR_INVALID, "--switch %s: must be ITERATION:POLICY, for example 100:freelunch:rate=4", text);
     if (mm_policy_check(colon + 1) != MM_OK) return mm_fail_in(MM_ERR_INVALID, "--switch %s", text);
     t->switches[t->n_switches++] = (policy_switch){.iteration = iteration, .policy = colon + 1};
+    return MM_OK;
+}
+
+/* Of the policies that it begins with and goes over to. */
+static mm_status apply_effort(train *t) {
+    const char *policies[SWITCHES_MAX + 1] = {t->policy};
+    for (int i = 0; i < t->n_switches; i++) policies[i + 1] = t->switches[i].policy;
+    MM_TRY(effort_apply(t->effort, policies, t->n_switches + 1, &t->texts));
+    t->policy = policies[0];
+    for (int i = 0; i < t->n_switches; i++) t->switches[i].policy = policies[i + 1];
     return MM_OK;
 }
 
@@ -186,9 +197,11 @@ mm_status train_configure(train *t, session_config *config) {
     MM_TRY(read_optimizer(t));
     MM_TRY(target_probe(&t->target));
     MM_TRY(target_issue(&t->target, t->issue, &issue));
+    if (!*t->policy) t->policy = t->budget_bytes > 0 ? "auto" : "liveness";
     MM_TRY(train_read_of_state(t, "--policy", mm_policy_check(t->policy)));
     for (int i = 0; i < t->switch_texts.n; i++)
         MM_TRY(train_read_of_state(t, "--switch", read_switch(t, t->switch_texts.text[i])));
+    MM_TRY(apply_effort(t));
     MM_TRY(check_codec_log(t));
     MM_TRY(read_save_every(t));
     MM_TRY(open_net(t));
