@@ -4,6 +4,7 @@
  * Its rules are its menu: each names all maps, with one action that a map may get. The codecs, and what is checked and
  * printed of them, follow from the rules, as they do for the engine's presets. A policy takes part whose codecs are all
  * in the menu: without codecs= those that lose nothing. */
+#include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 #include "mm/core/account.h"
 #include "mm/core/simulate.h"
 #include "mm/core/status.h"
+#include "policies/auto_search.h"
 #include "policies/engine.h"
 #include "policies/nominal.h"
 #include "policies/option_tables.h"
@@ -180,11 +182,24 @@ static mm_status check_facts(const mm_graph *graph, const mm_facts *facts, const
     return MM_OK;
 }
 
+/* Searches beyond the portfolio, with a number of drafts that takes about as long for all networks. */
+static mm_status search(portfolio *p) {
+    enum { STEPS = 160000, LEAST = 40 }; /* of all drafts, for an effort of 1; chosen for time */
+    const int64_t effort = p->config->own[EFFORT], drafts = STEPS / (mm_graph_steps(p->graph) + 1);
+    const int64_t trials = effort * (drafts > LEAST ? drafts : LEAST);
+    if (effort == 0 || p->cut_short) return MM_OK;
+    MM_TRY(mm_auto_search(p->graph, p->facts, p->limits, p->config, trials < INT_MAX ? (int)trials : INT_MAX,
+                          p->limits->stop, &p->plan));
+    p->cut_short = is_stopped(p);
+    return MM_OK;
+}
+
 static mm_status choose(portfolio *p, mm_plan *kept) {
     MM_TRY(offer(p, kept));
     if (p->ns < INT64_MAX) return MM_OK; /* nothing is faster */
     if (p->limits->device_bytes >= mm_lower_bound_of(p->graph, p->facts).bytes) MM_TRY(try_members(p, true));
-    return p->ns < INT64_MAX ? MM_OK : try_members(p, false);
+    if (p->ns == INT64_MAX) MM_TRY(try_members(p, false));
+    return search(p);
 }
 
 static mm_status plan_timed(portfolio *p, mm_plan **plan_out) {

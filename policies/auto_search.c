@@ -358,7 +358,7 @@ static void fini(mm_auto *a) {
 }
 
 mm_status mm_auto_search(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
-                         const mm_engine_config *menu, int trials, const atomic_int *stop, mm_plan **plan) {
+                         const mm_engine_config *menu, int trials, const volatile int *stop, mm_plan **plan) {
     mm_auto a = {
         .graph = graph, .facts = facts, .limits = limits, .menu = menu, .stop = stop, .left = trials, .plan = *plan};
     mm_status status = init(&a);

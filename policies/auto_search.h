@@ -19,8 +19,6 @@
 #ifndef POLICIES_AUTO_SEARCH_H
 #define POLICIES_AUTO_SEARCH_H
 
-#include <stdatomic.h>
-
 #include "policies/engine.h"
 
 /* Improves on a plan. *plan: one that fits, or one that does not (the less it takes the better), or NULL; replaced by a
@@ -30,7 +28,7 @@
  * REGION_GENERAL. trials: number of plans that are drafted. stop: NULL, or set to another value than 0 by another
  * thread or a signal handler: returns the best plan so far. MM_ERR_NOMEM, errors of mm_simulate. Thread-safe. */
 MM_CHECKED mm_status mm_auto_search(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
-                                    const mm_engine_config *menu, int trials, const atomic_int *stop, mm_plan **plan);
+                                    const mm_engine_config *menu, int trials, const volatile int *stop, mm_plan **plan);
 
 /* Drafts that take about a second and a half, a sixth of which the starts need (measured, EPYC Zen 5): fewer in larger networks. */
 int mm_auto_trials(const mm_graph *graph);
