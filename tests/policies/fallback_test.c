@@ -156,12 +156,25 @@ static void what_does_the_same_as_the_policy_is_not_named_again(void **state) {
     }
 }
 
+static void the_last_resort_is_any_action_on_any_map(void **state) {
+    (void)state;
+    for (int p = 0; p < COUNT; p++) {
+        mm_fallback ladder;
+        const mm_substitute *rungs = climb(&ladder, POLICIES[p]);
+        const char *last = rungs[ladder.n - 1].policy.spec, *codec = mm_rules_codec(&rungs[0].policy.config);
+        assert_int_equal(strncmp(last, "auto", 4), 0);
+        if (*codec) assert_non_null(strstr(last, codec));
+        mm_fallback_fini(&ladder);
+    }
+}
+
 static void it_ends_with_the_codec_of_the_policy_for_all_maps(void **state) {
     (void)state;
     mm_fallback ladder;
     const mm_substitute *rungs = climb(&ladder, "rules:relu=mask;conv=compress(zfp:rate=4)");
     int n = ladder.n;
-    assert_string_equal(rungs[n - 1].policy.spec, "rules:*=compress(zfp:rate=4);*=swap,depth=1");
+    assert_string_equal(rungs[n - 2].policy.spec, "rules:*=compress(zfp:rate=4);*=swap,depth=1");
+    assert_string_equal(rungs[n - 1].policy.spec, "auto:codecs=zfp:rate=4");
     mm_fallback_fini(&ladder);
     rungs = climb(&ladder, "rules:relu=mask;*=keep");
     n = ladder.n;
@@ -260,6 +273,10 @@ static void of_those_that_fit_the_fastest_is_advised(void **state) {
     const struct taken modnn = {"modnn:subbatch=off", 90, 90, 10, 50, 50};
     advise((world){{modnn, {"swap", 110, 110, 10, 80, 80}}}, false, MM_ADVICE_FITS, "modnn:subbatch=off", 90);
     advise((world){{modnn, {"swap-async", 95, 95, 10, 80, 80}}}, false, MM_ADVICE_FITS, "swap-async", 95);
+    /* auto tries the others, too: where none of them fits alone. */
+    const struct taken mixed = {"auto", 90, 90, 10, 50, 50};
+    advise((world){{mixed, {"swap", 110, 110, 10, 80, 80}}}, false, MM_ADVICE_FITS, "auto", 90);
+    advise((world){{mixed, {"vdnn-all", 90, 90, 10, 80, 80}}}, false, MM_ADVICE_FITS, "vdnn-all", 90);
     advise((world){{{"recompute-swap", 50, 50, 11, 20, 20}, {"swap-async", 60, 60, 12, 10, 10}}}, false,
            MM_ADVICE_PINNED, "swap-async", 60);
 }
@@ -281,6 +298,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_stands_in_is_lossy_only_as_the_policy_is),
         cmocka_unit_test(it_begins_with_the_policy_itself_and_names_nothing_twice),
+        cmocka_unit_test(the_last_resort_is_any_action_on_any_map),
         cmocka_unit_test(it_ends_with_the_codec_of_the_policy_for_all_maps),
         cmocka_unit_test(steps_come_in_the_order_from_later_decodes_to_stronger_policies),
         cmocka_unit_test(segments_run_again_come_after_cheap_layers_and_before_the_computation_waits),
