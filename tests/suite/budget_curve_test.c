@@ -123,7 +123,8 @@ static void check_curves(const char *name, int64_t batch, bool untimed, int budg
                                            "recompute:mode=speed",
                                            "cdma",
                                            "recompute:mode=memory",
-                                           "recompute-swap"};
+                                           "recompute-swap",
+                                           "rules:*=lean-swap"};
     subject s;
     subject_init(&s, name, batch);
     s.untimed = untimed;
