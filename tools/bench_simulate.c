@@ -51,6 +51,7 @@ mm_status bench_simulate(bench *b, int policy, row *r) {
     r->stash_bytes = run.stash_bytes;
     r->pinned_bytes = run.pinned_bytes;
     r->iteration_seconds_predicted = (double)run.iteration_ns * 1e-9;
+    r->bound_seconds = (double)run.bound_ns * 1e-9;
     r->images_per_second = (double)r->batch / r->iteration_seconds_predicted;
     if (run.codec_ns > 0) r->codec_hidden_share = run.hidden_ns / (double)run.codec_ns;
     return MM_OK;

@@ -105,6 +105,13 @@ static void hidden_cell(table *t, const row *r) {
         table_cell(t, "-");
 }
 
+static void gap_cell(table *t, const row *r) {
+    if (r->bound_seconds > 0)
+        table_cell(t, "%.1f%%", 100 * (r->iteration_seconds_predicted / r->bound_seconds - 1));
+    else
+        table_cell(t, "-");
+}
+
 static void ratio_cell(table *t, const row *r) {
     if (r->coded_bytes > 0)
         table_cell(t, "%.1fx", r->encoded_bytes / r->coded_bytes);
@@ -156,6 +163,7 @@ static const struct column {
     {{"stash", false, 5}, stash_cell, false},
     {{"pinned", false, 7}, pinned_cell, false},
     {{"img/s", false, 0}, speed_cell, false},
+    {{"gap", false, 0}, gap_cell, false},
     {{"hidden", false, 8}, hidden_cell, false},
     {{"ratio", false, 4}, ratio_cell, false},
     {{"host", false, 3}, host_cell, false},
@@ -253,7 +261,7 @@ static json_t *to_json(const row *r) {
         "so "
         "sI "
         "sI "
-        "sI so so so so so so ss}",
+        "sI so so so so so so so ss}",
         "net", r->net, "batch", (json_int_t)r->batch, "sub_batch", (json_int_t)r->sub_batch, "device", r->device,
         "precision", r->precision, "fuse", r->fuse, "threads", r->threads, "workspace_limit_bytes",
         (json_int_t)r->workspace_limit_bytes, "policy", r->policy, "policy_effective",
@@ -274,7 +282,8 @@ static json_t *to_json(const row *r) {
         (json_int_t)r->replays, "pinned_bytes", (json_int_t)r->pinned_bytes, "host_peak_bytes",
         known_bytes(r->host_peak_bytes), "host_planned_bytes", known_bytes(r->host_planned_bytes), "host_other_bytes",
         host_other_bytes(r), "encoded_bytes", code_bytes(r, r->encoded_bytes), "coded_bytes",
-        code_bytes(r, r->coded_bytes), "spilled_bytes", code_bytes(r, r->spilled_bytes), "status", r->status);
+        code_bytes(r, r->coded_bytes), "spilled_bytes", code_bytes(r, r->spilled_bytes), "bound_seconds",
+        positive(r->bound_seconds), "status", r->status);
 }
 
 mm_status rows_save(const char *path, const row *rows, int n) {

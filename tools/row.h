@@ -47,6 +47,7 @@ typedef struct row {
     double test_accuracy;               /* negative: not evaluated */
     int64_t iterations, replays;        /* replays: iterations among these that were replayed */
     double iteration_seconds_predicted; /* by the simulator; 0: not simulated */
+    double bound_seconds;               /* no plan takes less; 0: not known */
     bool simulated;                     /* nothing ran; the times are the simulator's */
     bool calibrated;                    /* the simulator's facts were measured under the same plan */
     char status[MM_MESSAGE_CAPACITY];   /* "ok", "diverged", "interrupted", or what went wrong */

@@ -5,6 +5,7 @@
 #include "mm/core/graph.h"
 #include "mm/core/program.h"
 #include "mm/core/status.h"
+#include "mm/core/time_bound.h"
 
 /* Whether any step has a time: without, the simulated iteration takes none. */
 static bool has_step_times(const mm_plan *plan, const mm_facts *facts) {
@@ -89,6 +90,20 @@ static uint64_t hash_nodes(const mm_plan *plan, const mm_facts *facts, uint64_t 
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
+/* Adds the bound of a pass: in the budget, or in what the plan takes. The bound is not for plans with a heap. */
+static mm_status add_bound(const mm_planned *planned, const mm_limits *limits, int64_t times, simulated_run *run) {
+    const mm_plan *plan = planned->plan;
+    const mm_limits within = {.device_bytes =
+                                  limits->device_bytes < INT64_MAX ? limits->device_bytes : plan->peak_bytes,
+                              .pinned_bytes = limits->pinned_bytes,
+                              .base_bytes = plan->base_bytes};
+    mm_time_bound bound;
+    if (plan->heap_bytes > 0 || !run->fits || run->untimed[0]) return MM_OK;
+    MM_TRY(mm_time_bound_of(plan->graph, planned->facts, &within, &bound));
+    run->bound_ns += times * bound.ns;
+    return MM_OK;
+}
+
 /* Adds a pass that is run `times` times. */
 static mm_status add_pass(const mm_planned *planned, const mm_limits *limits, int64_t times, bool timed,
                           simulated_run *run) {
@@ -112,7 +127,7 @@ static mm_status add_pass(const mm_planned *planned, const mm_limits *limits, in
     run->codec_ns += times * codec_ns;
     run->hidden_ns += (double)(times * codec_ns) * simulation.codec_hidden_permille / 1000;
     mm_simulation_fini(&simulation);
-    return MM_OK;
+    return add_bound(planned, limits, times, run);
 }
 
 static mm_status plan_pass(const simulated *s, int i, const mm_policy *policy, const mm_limits *limits,

@@ -39,6 +39,7 @@ typedef struct simulated_run {
     const char *pinned_hint;        /* mm_plan_pinned_hint */
     char untimed[MM_SPEC_CAPACITY]; /* an operation that the source has no time of; "": none */
     int64_t iteration_ns, codec_ns; /* valid if `untimed` is "" */
+    int64_t bound_ns;               /* no plan takes less (mm/core/time_bound.h); 0: not known */
     double hidden_ns;               /* of codec_ns */
     uint64_t nodes_hash;            /* hash of the plans' nodes in order; equal for plans that do the same */
 } simulated_run;

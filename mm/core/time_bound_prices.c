@@ -16,10 +16,10 @@ typedef enum need { NEED_NOTHING, NEED_SIGN, NEED_VALUE, NEED_NOW } need; /* NOW
 /* Tensors that may share one storage, because each equals the others. */
 struct mm_bound_storage {
     double bytes, mask_bytes;
-    double copy_ns[2], mask_ns[2]; /* to the host, and back; of a mask that a codec moves */
-    bool plain;                    /* one step alone writes elements to it, once: all readers read that value */
-    int32_t first;                 /* first step that writes it */
-    int32_t readers;               /* steps that can run again and read its elements */
+    double copy_ns[2], mask_ns; /* to the host, and back; of a mask, to the host */
+    bool plain;                 /* one step alone writes elements to it, once: all readers read that value */
+    int32_t first;              /* first step that writes it */
+    int32_t readers;            /* steps that can run again and read its elements */
     need need;
     double price[2]; /* of its cheapest way to give signs, and elements */
     int way[2];      /* that way */
@@ -35,8 +35,8 @@ enum { SIGNS, ELEMENTS };
 /* The least that any tensor of the storage takes as a code. */
 struct mm_bound_code {
     bool possible;
-    double device_bytes; /* on the device, with its body */
-    double pinned_bytes; /* in pinned memory, without it */
+    double device_bytes; /* on the device: of the body, if it has one */
+    double pinned_bytes; /* in pinned memory, without a body */
     double ns[2];        /* encode, decode */
     double link_ns[2];   /* of what a codec moves that writes to pinned memory and reads from there */
 };
@@ -95,24 +95,31 @@ static mm_tensor root_of(mm_tensor *parent, mm_tensor t) {
     return t;
 }
 
-static mm_bound_storage storage_like(const mm_bound_model *m, const mm_tensor_info *tensor) {
-    mm_bound_storage storage = {.bytes = (double)tensor->bytes, .plain = true, .first = INT32_MAX};
-    storage.mask_bytes = storage.bytes / (double)mm_dtype_bytes(tensor->dtype) / 8;
-    for (int side = 0; side < 2; side++) {
-        storage.copy_ns[side] =
-            at_least_zero(link_ns(m->facts, side, storage.bytes) + (double)m->facts->issue_ns - OPERATION_ROUNDING);
-        storage.mask_ns[side] = at_least_zero(link_ns(m->facts, side, storage.mask_bytes) - OPERATION_ROUNDING);
-    }
-    return storage;
-}
-
 static void reduce(double *least, double value) {
     if (value < *least) *least = value;
+}
+
+/* The storage's signs take no more than so many bytes. */
+static void mask_in(const mm_bound_model *m, mm_bound_storage *storage, double bytes) {
+    reduce(&storage->mask_bytes, bytes);
+    storage->mask_ns = at_least_zero(link_ns(m->facts, 0, storage->mask_bytes) - OPERATION_ROUNDING);
+}
+
+static mm_bound_storage storage_like(const mm_bound_model *m, const mm_tensor_info *tensor) {
+    mm_bound_storage storage = {
+        .bytes = (double)tensor->bytes, .mask_bytes = HUGE_VAL, .plain = true, .first = INT32_MAX};
+    mask_in(m, &storage, storage.bytes / (double)mm_dtype_bytes(tensor->dtype) / 8);
+    for (int side = 0; side < 2; side++)
+        storage.copy_ns[side] =
+            at_least_zero(link_ns(m->facts, side, storage.bytes) + (double)m->facts->issue_ns - OPERATION_ROUNDING);
+    return storage;
 }
 
 static void add_code(mm_bound_model *m, int codec, mm_tensor t) {
     const mm_code_facts *facts = mm_facts_code(m->facts, codec, t);
     const mm_codec_facts *codec_facts = &m->facts->codecs[codec];
+    if (facts->code_bytes >= 0 && codec_facts->gives_sign)
+        mask_in(m, &m->storages[m->storage_of[t]], (double)facts->code_bytes);
     if (facts->code_bytes < 0 || !codec_facts->gives_value) return;
     if (!codec_facts->lossless && !mm_tensor_takes_loss(mm_graph_tensor(m->graph, t))) return;
     const bool body = facts->body_bound_bytes > 0;
@@ -120,7 +127,7 @@ static void add_code(mm_bound_model *m, int codec, mm_tensor t) {
     const double ns[2] = {(double)facts->encode_ns, (double)facts->decode_ns};
     mm_bound_code *code = &m->codes[m->storage_of[t] * m->facts->n_codecs + codec];
     if (!code->possible) *code = (mm_bound_code){true, HUGE_VAL, HUGE_VAL, {HUGE_VAL, HUGE_VAL}, {HUGE_VAL, HUGE_VAL}};
-    reduce(&code->device_bytes, (double)(facts->code_bytes + facts->body_typical_bytes));
+    reduce(&code->device_bytes, moved); /* the head of a code with a body may lie in pinned memory */
     reduce(&code->pinned_bytes, body ? 0 : moved);
     for (int side = 0; side < 2; side++) {
         reduce(&code->ns[side], at_least_zero(ns[side] - OPERATION_ROUNDING));
@@ -331,7 +338,7 @@ static mm_bound_amounts code_amounts(const mm_bound_model *m, int at, int way, c
 static mm_bound_amounts amounts_of(const mm_bound_model *m, int at, int way, const mm_bound_amounts *prices) {
     static const double codec[2] = {0, 0};
     const mm_bound_storage *storage = &m->storages[at];
-    const double link[2] = {storage->mask_ns[0], 0}; /* a step reads a mask in pinned memory from there */
+    const double link[2] = {storage->mask_ns, 0}; /* a step reads a mask in pinned memory from there */
     mm_bound_amounts amounts = {{0}};
     switch (way) {
     case WAY_KEPT:
