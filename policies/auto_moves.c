@@ -46,7 +46,7 @@ static change find_change(const mm_auto *a, const mm_auto_weights *w, int p) {
         if (m->locked) continue;
         if (rule < 0 && m->from < p && p < m->to) {
             for (int r = 0; r < a->menu->n_rules && r < MM_AUTO_RULES; r++) {
-                if (!(m->serves >> r & 1) || (m->barred >> r & 1)) continue;
+                if (!mm_auto_may(a, w, m, r) || (m->barred >> r & 1)) continue;
                 offer(&best, (change){i, r, 0, m->from + 1, m->to - 1, m->bytes - mm_auto_left(a, m, r), 0}, wanted,
                       mm_auto_cost(a, w, m, r));
             }
@@ -99,12 +99,13 @@ static int bar_refused(mm_auto *a) {
 }
 
 mm_status mm_auto_relieve(mm_auto *a, const mm_auto_weights *w) {
-    enum { ROUNDS = 40 };
+    enum { ROUNDS = 40, HOPELESS = 16 }; /* chosen; the latter: a draft that is slower by this share than the best */
     for (int i = 0; i < a->n_maps; i++) a->maps[i].barred = 0;
     for (int round = 0; round < ROUNDS; round++) {
         MM_TRY(mm_auto_draft(a, &a->now));
         const int refused = bar_refused(a);
         if (a->draft.bounds.peak_bytes <= a->target) return MM_OK;
+        if (a->fits && a->draft_ns > a->plan_ns + a->plan_ns / HOPELESS) return MM_OK;
         if (relieve_draft(a, w) + refused == 0 || a->left <= 0) return MM_OK;
     }
     return MM_OK;

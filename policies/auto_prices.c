@@ -42,6 +42,12 @@ static int64_t again_ns(const mm_auto *a, mm_tensor tensor, int when, int *met, 
     return ns;
 }
 
+bool mm_auto_may(const mm_auto *a, const mm_auto_weights *w, const mm_auto_map *m, int rule) {
+    if (!(m->serves >> rule & 1)) return false;
+    return rule != a->recompute || a->now.nesting < 0 || w->deep ||
+           mm_nesting_levels(&a->survey->nesting, a->now.nesting)[m->tensor] > 0;
+}
+
 double mm_auto_cost(const mm_auto *a, const mm_auto_weights *w, const mm_auto_map *m, int rule) {
     const mm_rule *r = &a->menu->rules[rule];
     const mm_facts *f = a->facts;

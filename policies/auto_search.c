@@ -213,6 +213,62 @@ static void start_nested(mm_auto *a, int nesting) {
     }
 }
 
+/* The rule for what a plan does with a map by this operation; -1: the menu has none. */
+static int rule_of(const mm_auto *a, const mm_plan *plan, const mm_node *n) {
+    const int codec = plan->segments[n->dst].codec;
+    const mm_action action = n->kind == MM_NODE_ENCODE ? MM_ACTION_CODE
+                             : codec < 0               ? MM_ACTION_SWAP
+                                                       : MM_ACTION_CODE_SWAP;
+    for (int r = 0; r < a->menu->n_rules && r < MM_AUTO_RULES; r++) {
+        const mm_rule *rule = &a->menu->rules[r];
+        if (rule->action == action && (codec < 0 || strcmp(rule->codec, a->facts->codecs[codec].spec) == 0)) return r;
+    }
+    return MM_AUTO_KEEP;
+}
+
+/* Does with each map what a plan does, as far as that is seen: a mask counts for nothing beside what becomes of the
+ * elements. */
+static void read_off(mm_auto *a, const mm_plan *plan) {
+    start_kept(a);
+    for (int i = 0; i < plan->n_nodes; i++) {
+        const mm_node *n = &plan->nodes[i];
+        if (n->kind == MM_NODE_ENCODE || n->kind == MM_NODE_OUT) {
+            const int rule = rule_of(a, plan, n);
+            int8_t *had = &a->now.rule[n->tensor];
+            if (rule >= 0 && (*had < 0 || rule != a->mask)) *had = (int8_t)rule;
+        }
+        if (n->kind != MM_NODE_RECOMPUTE || a->recompute < 0) continue;
+        const mm_step_info *step = mm_graph_step(a->graph, n->step);
+        for (int u = 0; u < step->n_uses; u++) {
+            const int map = step->uses[u].access == MM_WRITE ? a->map_of[step->uses[u].tensor] : -1;
+            if (map >= 0 && a->maps[map].serves >> a->recompute & 1)
+                a->now.rule[a->maps[map].tensor] = (int8_t)a->recompute;
+        }
+    }
+}
+
+/* Starts from a plan: with those levels and cuts of nested recomputation, or none, by which it takes the least time
+ * among those that fit, or the least memory. */
+static mm_status start_from(mm_auto *a, const mm_plan *plan) {
+    const mm_auto_weights w = {.link = 0.4, .capped = true};
+    const int n = a->recompute >= 0 ? mm_survey_nestings(a->survey) : 0;
+    int nesting = -1;
+    int64_t least = INT64_MAX, ns = INT64_MAX;
+    bool better;
+    read_off(a, plan);
+    for (int i = -1; i < n && !stopped(a); i++) {
+        a->now.nesting = i;
+        MM_TRY(mm_auto_draft(a, &a->now));
+        const int64_t over = a->draft.bounds.peak_bytes - a->limits->device_bytes;
+        if (over > 0 ? over >= least : least <= 0 && a->draft_ns >= ns) continue;
+        nesting = i;
+        least = over > 0 ? over : 0;
+        ns = a->draft_ns;
+    }
+    a->now.nesting = nesting;
+    return try_now(a, &w, &better);
+}
+
 static const double links[] = {0.05, 0.15, 0.4, 1, 3, 10};
 enum { LINKS = sizeof links / sizeof *links };
 
@@ -224,9 +280,9 @@ static mm_status start(mm_auto *a) {
         MM_TRY(try_now(a, &w, &better));
     }
     const int n = a->recompute >= 0 ? mm_survey_nestings(a->survey) : 0;
-    for (int i = 0; i < n && !stopped(a); i++) {
-        const mm_auto_weights w = {.link = 0.4, .capped = true};
-        start_nested(a, i);
+    for (int i = 0; i < 2 * n && !stopped(a); i++) {
+        const mm_auto_weights w = {.link = 0.4, .capped = true, .deep = i >= n};
+        start_nested(a, i % n);
         MM_TRY(try_now(a, &w, &better));
     }
     return MM_OK;
@@ -239,8 +295,8 @@ static mm_status start(mm_auto *a) {
 static bool change_one(mm_auto *a, int map, int rule) {
     mm_auto_map *m = &a->maps[map];
     if (rule == a->best.rule[m->tensor] && !a->best.eager[m->tensor]) return false;
-    if (rule >= 0 && !(m->serves >> rule & 1)) return false;
     copy_choice(a, &a->best, &a->now);
+    if (rule >= 0 && !(m->serves >> rule & 1)) return false;
     a->now.rule[m->tensor] = (int8_t)rule;
     a->now.eager[m->tensor] = 0;
     m->locked = true;
@@ -297,7 +353,7 @@ static mm_auto_weights change_some(mm_auto *a) {
             force(a, next_below(a, a->n_maps), next_below(a, rules + 1) - 1);
     if (kind == 1 && nestings > 0) a->now.nesting = next_below(a, nestings + 1) - 1;
     if (next_below(a, 2)) return a->best_weights;
-    return (mm_auto_weights){.link = links[next_below(a, LINKS)], .capped = next_below(a, 2)};
+    return (mm_auto_weights){.link = links[next_below(a, LINKS)], .capped = next_below(a, 2), .deep = next_below(a, 2)};
 }
 
 static mm_status shake(mm_auto *a) {
@@ -359,21 +415,17 @@ static void fini(mm_auto *a) {
 
 mm_status mm_auto_search(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                          const mm_engine_config *menu, int trials, const volatile int *stop, mm_plan **plan) {
-    mm_auto a = {
-        .graph = graph, .facts = facts, .limits = limits, .menu = menu, .stop = stop, .left = trials, .plan = *plan};
+    mm_auto a = {.graph = graph, .facts = facts, .limits = limits, .menu = menu, .stop = stop, .left = trials};
+    bool better;
     mm_status status = init(&a);
-    if (status == MM_OK && a.plan) {
-        a.fits = fits(&a, a.plan);
-        if (a.fits) status = step_time(a.plan, facts, &a.plan_ns);
-    }
+    if (status == MM_OK && *plan) status = start_from(&a, *plan);
     if (status == MM_OK) status = search(&a);
-    *plan = a.plan;
+    if (status == MM_OK && *plan)
+        status = compare(&a, *plan, &better); /* destroys one of them */
+    else if (status != MM_OK)
+        mm_plan_destroy(*plan);
+    if (status != MM_OK) mm_plan_destroy(a.plan);
+    *plan = status == MM_OK ? a.plan : NULL;
     fini(&a);
     return status;
-}
-
-int mm_auto_trials(const mm_graph *graph) {
-    enum { STEPS = 1000000, LEAST = 100, MOST = 4000 };
-    const int trials = STEPS / (mm_graph_steps(graph) + 1);
-    return trials < LEAST ? LEAST : trials > MOST ? MOST : trials;
 }

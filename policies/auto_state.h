@@ -40,6 +40,7 @@ enum { MM_AUTO_EAGER_OUT = 1, MM_AUTO_EAGER_IN = 2 };
 /* What a search weighs by. */
 typedef struct mm_auto_weights {
     double link; /* price of a ns of the link, in ns */
+    bool deep;   /* of a choice of nested recomputation, what it keeps may be made again, too */
     bool capped; /* bytes beyond those that are too many at a node count for nothing there */
 } mm_auto_weights;
 
@@ -67,7 +68,7 @@ typedef struct mm_auto {
     int64_t *live;    /* per node: bytes alive, base and external included */
     int *node_of;     /* per step: its node */
     int room;         /* of live */
-    /* the best so far */
+    /* the best that was found so far */
     mm_plan *plan;
     int64_t plan_ns;
     bool fits;
@@ -75,6 +76,10 @@ typedef struct mm_auto {
 
 /* Sets what the maps cost, when all is kept. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_auto_price(mm_auto *a);
+
+/* Whether a rule may be given to a map of a->now. What a choice of nested recomputation keeps, so that other maps are
+ * made of it, is made again itself only with weights that are deep: the chains may grow by more than it saves. */
+bool mm_auto_may(const mm_auto *a, const mm_auto_weights *w, const mm_auto_map *map, int rule);
 
 /* Price of an action on a map, in ns. */
 double mm_auto_cost(const mm_auto *a, const mm_auto_weights *w, const mm_auto_map *map, int rule);
