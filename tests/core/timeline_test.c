@@ -108,7 +108,7 @@ static void several_runs_are_several_processes(void **state) {
     mm_timeline *t[3];
     for (int i = 0; i < 3; i++) {
         fixture f;
-        char name[16];
+        char name[32];
         int plan;
         fixture_init((uint64_t)i, &f);
         snprintf(name, sizeof name, "run \"%d\"\n", i);

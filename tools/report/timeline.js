@@ -250,7 +250,7 @@ class TimelinePanel {
 function addTimelines(all) {
     const runs = all.runs.filter((run) => run.tracks.length > 0);
     if (runs.length === 0) return;
-    const made = section('timeline', 'Timeline of the streams', 'What each stream did. Drag to move; Ctrl or Shift with the wheel zooms, as do + and −. Point at an operation to see the way of its map.');
+    const made = section('timeline', 'Timeline of the streams', 'What each stream did. Point at an operation to see the way of its map. Ctrl or Shift with the wheel zooms, as do + and −; drag to move. Where slices are too narrow to be seen, bars are as high as the stream is busy.');
     const used = new Set(runs.flatMap((run) => run.tracks.flatMap((track) => track.slices.map((s) => s.kind))));
     const bar = element('div', {class: 'sectionbar'}, element('div', {class: 'legend'}, SLICES.filter(([kind]) => used.has(kind))
         .map(([kind, name]) => element('span', null, element('i', {class: 'swatch slice-' + kind}), name))));
