@@ -7,7 +7,7 @@
 
 /* No padding follows the last member, so all bytes that a caller's struct has beyond it are members of a later
  * version. */
-_Static_assert(offsetof(mm_options, stop_search) + sizeof(int *) == sizeof(mm_options), "no padding at the end");
+_Static_assert(offsetof(mm_options, trace_bytes) + sizeof(int64_t) == sizeof(mm_options), "no padding at the end");
 
 /* Converts options of the caller's header into those of this one. */
 static mm_status take_options(const mm_options *given, size_t bytes, mm_options *taken) {
@@ -31,6 +31,9 @@ static mm_status check_options(const mm_options *o) {
     if (o->pinned_bytes < 0)
         return mm_fail(MM_ERR_INVALID, "mm_manager_create: pinned_bytes is %lld: must be 0 or more",
                        (long long)o->pinned_bytes);
+    if (o->trace_bytes < 0)
+        return mm_fail(MM_ERR_INVALID, "mm_manager_create: trace_bytes is %lld: must be 0 or more",
+                       (long long)o->trace_bytes);
     return MM_OK;
 }
 
@@ -90,7 +93,7 @@ static mm_status open_parts(mm_manager *m) {
                                .delay_seed = o->delay_seed,
                                .delay_max_ns = o->delay_max_ns,
                                .codec_threads = o->codec_threads,
-                               .timed = o->measure_times};
+                               .timed = o->measure_times || o->trace_bytes > 0};
     MM_TRY(mm_device_create(o->device ? o->device : "host", &config, &m->device));
     o->device = m->device->name; /* a copy: the caller's string may go */
     mm_device_description description;
@@ -111,6 +114,7 @@ static mm_status open_parts(mm_manager *m) {
                                    .issue = o->issue,
                                    .self_check = o->self_check,
                                    .measure_times = o->measure_times,
+                                   .timed = o->trace_bytes > 0,
                                    .equal_streams = o->equal_streams};
     return mm_dispatch_create(&dispatch, &m->dispatch);
 }
@@ -149,6 +153,7 @@ void mm_manager_destroy(mm_manager *m) {
     for (int i = 0; i < m->n_ready; i++) mm_ready_fini(&m->ready[i]);
     free(m->ready);
     mm_dispatch_destroy(m->dispatch);
+    mm_timeline_destroy(m->timeline);
     mm_mirror_destroy(m->values);
     mm_pool_destroy(m->pinned);
     mm_pool_destroy(m->pool);

@@ -73,6 +73,7 @@ struct mm_manager {
     mm_state state;          /* of the session (states.h) */
     mm_iteration now;        /* the iteration under way */
     int64_t number;          /* of the next iteration (mm_iteration_number_set) */
+    mm_timeline *timeline;   /* of the trace under way (mm_trace_start); NULL: none */
     const mm_graph *largest; /* the graph with the largest plan of the iterations that may still run; NULL: none runs */
     int64_t ceiling_bytes;   /* limit of plans, lowered when memory runs out in an iteration; INT64_MAX: none */
     pthread_mutex_t lock;    /* guards the figures below, which any thread may ask for */

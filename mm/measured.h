@@ -39,6 +39,10 @@ const mm_plan *mm_plan_now(const mm_manager *manager, const mm_graph *graph);
 MM_CHECKED mm_status mm_code_sizes(mm_manager *manager, const mm_graph *graph, mm_code_size *sizes_out, int capacity,
                                    int *n_out);
 
+/* Ends the trace that is under way (mm_trace_start), and gives its timeline to the caller. Waits for iterations that were
+ * ended without waiting, and drops their failure. Between iterations. MM_ERR_ORDER: no trace is under way. */
+MM_CHECKED mm_status mm_trace_take(mm_manager *manager, mm_timeline **timeline_out);
+
 /* How long the thread that drives the manager has blocked in calls of iterations: for data, for workers to issue, and
  * at the end for the device. Does not call the device. */
 int64_t mm_host_wait_ns(mm_manager *manager);

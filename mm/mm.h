@@ -343,6 +343,8 @@ typedef struct mm_options {
                               plans go by nominal times, scaled to the device's rates of memory and link */
     const volatile int *stop_search; /* not 0: a policy that searches for a plan ends with the best so far. Set by a
                                         signal handler or another thread; borrowed as facts are. NULL: it never is */
+    int64_t trace_bytes; /* buffer for the times of a trace (mm_trace_start); 0: 16 MiB, and none on a GPU. More than 0
+                              makes a GPU time its events */
 } mm_options;
 
 /* Devices and threads. A device's name is KIND or KIND:N, with N from 0; KIND alone is KIND:0. GPUs are numbered as
@@ -620,6 +622,22 @@ MM_API int mm_current_step(const mm_manager *manager);
 /* The present budget: mm_options.device_bytes, or less if the device gave less or mm_budget_set made it smaller. From
  * any thread. */
 MM_API int64_t mm_manager_device_bytes(mm_manager *manager);
+
+/* ---------------------------------------------------------------- traces */
+
+/* Begins a trace: from now on, until mm_trace_stop, it is kept when each step and each operation of each iteration ran.
+ * That costs less than a hundredth of the time, as a rule. Nothing waits for it. Iterations are not replayed meanwhile
+ * (mm_replay_state). What finds no room in the buffer (mm_options.trace_bytes; a step or an operation takes 16 bytes) is
+ * dropped. name: of the run, for the viewer. Between iterations. MM_ERR_ORDER: a trace is under way. MM_ERR_UNSUPPORTED:
+ * a GPU, and no trace_bytes. */
+MM_API MM_CHECKED mm_status mm_trace_start(mm_manager *manager, const char *name);
+
+/* Ends the trace in any case, and writes it to a file, in Chrome's "Trace Event Format", which https://ui.perfetto.dev
+ * opens (tools/README.md has what is in it). The file appears as a whole, or not at all. *dropped_out (may be NULL): how
+ * many steps and operations are not in it. Waits for iterations that were ended without waiting. Between iterations.
+ * MM_ERR_ORDER: no trace is under way; MM_ERR_IO; MM_ERR_FORMAT: a name is not UTF-8; else the failure of an
+ * iteration. */
+MM_API MM_CHECKED mm_status mm_trace_stop(mm_manager *manager, const char *path, int64_t *dropped_out);
 
 /* ---------------------------------------------------------------- statistics */
 

@@ -6,7 +6,7 @@
 
 mm_replay_state_id mm_replay_state(const mm_manager *m, const mm_graph *graph) {
     const mm_ready *r = m ? mm_manager_find(m, graph) : NULL;
-    if (!r || mm_sampling_is_due(r)) return MM_REPLAY_NO;
+    if (!r || m->timeline || mm_sampling_is_due(r)) return MM_REPLAY_NO;
     if (mm_execution_recorded(r->execution)) return MM_REPLAY_READY;
     /* Not before a first run: libraries load modules and choose algorithms then, which fails while recording. */
     bool may = m->device->ops->capture_begin && r->has_run && !r->unrecordable;

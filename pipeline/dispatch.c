@@ -78,10 +78,10 @@ static mm_status issue(mm_dispatch *d, int index) {
     int node = piece->node;
     mm_stream *stream = mm_dispatch_stream(d, &p->plan->nodes[node]);
     MM_TRY(enqueue_waits(d, piece));
-    if (mm_piece_is_first(p->program, piece)) {
-        MM_TRY(mm_unplanned_take(p, node));
-        MM_TRY(mm_self_check_before(p, node));
-    }
+    const bool is_first = mm_piece_is_first(p->program, piece);
+    if (is_first) MM_TRY(mm_unplanned_take(p, node));
+    MM_TRY(mm_traced_piece(p, index, stream));
+    if (is_first) MM_TRY(mm_self_check_before(p, node));
     MM_TRY(mm_operation_enqueue(d, piece, stream));
     if (mm_piece_is_last(p->program, piece)) MM_TRY(mm_self_check_after(p, node));
     MM_TRY(record(d, index, stream));
@@ -142,7 +142,8 @@ static void trace_step_end(mm_dispatch *d) {
 }
 
 mm_status mm_dispatch_step_begin(mm_dispatch *d, int node, mm_stream *stream, int64_t *waited_ns_out) {
-    const mm_piece *piece = &d->execution->program->pieces[piece_of_step(d, node)];
+    const int index = piece_of_step(d, node);
+    const mm_piece *piece = &d->execution->program->pieces[index];
     if (stream && stream != d->compute)
         return mm_fail(MM_ERR_INVALID, "the stream is not this manager's compute stream (mm_compute_stream)");
     d->waited_ns = 0;
@@ -158,13 +159,14 @@ mm_status mm_dispatch_step_begin(mm_dispatch *d, int node, mm_stream *stream, in
     }
     *waited_ns_out = d->waited_ns;
     trace_step(d, node);
-    return MM_OK;
+    return mm_traced_piece(d->execution, index, stream);
 }
 
 mm_status mm_dispatch_step_end(mm_dispatch *d, int node) {
     mm_execution *p = d->execution;
     int index = piece_of_step(d, node);
     trace_step_end(d);
+    mm_traced_step_end(p, index);
     MM_TRY(mm_self_check_after(p, node));
     MM_TRY(record(d, index, d->compute));
     mm_unplanned_give(p, node);
@@ -176,6 +178,7 @@ mm_status mm_dispatch_step_end(mm_dispatch *d, int node) {
 /* ---------------------------------------------------------------- iterations */
 
 mm_status mm_dispatch_begin(mm_dispatch *d, mm_execution *execution) {
+    MM_TRY(mm_traced_begin(execution));
 #define NAME(name, word) "mm-" word,
     static const char *const names[] = {MM_STREAMS(NAME)};
 #undef NAME
@@ -238,6 +241,7 @@ static mm_status drain(mm_dispatch *d) {
     }
     const mm_status codes = check_codes(d);
     if (first.status == MM_OK) mm_failure_keep(&first, codes);
+    mm_traced_collect(d);
     return mm_failure_tell(&first);
 }
 
@@ -277,6 +281,8 @@ mm_status mm_dispatch_end(mm_dispatch *d) {
     add_ns(d, &d->stats.end_wait_ns, mm_now_ns() - start);
     if (status == MM_OK) status = mm_self_check_end(d->execution);
     if (status == MM_OK) add_ns(d, &d->stats.codec_wait_ns, mm_execution_measure(d->execution));
+    if (status == MM_OK) mm_traced_end(d->execution);
+    mm_traced_collect(d);
     mm_unplanned_reset(d->execution);
     d->execution = NULL;
     return status;
@@ -302,6 +308,7 @@ mm_status mm_dispatch_end_async(mm_dispatch *d) {
     mm_status status = mm_dispatch_failure(d);
     if (status == MM_OK && (status = join_streams(d)) != MM_OK) fail_iteration(d, status);
     if (status != MM_OK) return mm_dispatch_end(d);
+    mm_traced_end(d->execution);
     d->ahead = true;
     d->execution = NULL;
     return MM_OK;

@@ -25,6 +25,7 @@
 
 #include "buffers/pool.h"
 #include "mm/core/program.h"
+#include "mm/core/timeline.h"
 #include "pipeline/codec/codec.h"
 
 typedef struct mm_dispatch mm_dispatch;
@@ -37,6 +38,7 @@ typedef struct mm_dispatch_config {
     mm_issue issue;
     bool self_check;    /* overwrite segments after their last use, compare lossless copies by checksum */
     bool measure_times; /* measure how long nodes take (the device's events must be timed) */
+    bool timed;         /* the device's events are timed, so that iterations can be traced; those of some always are */
     bool equal_streams; /* the compute stream has the priority of the others, not a higher one */
 } mm_dispatch_config;
 
@@ -123,6 +125,15 @@ MM_CHECKED mm_status mm_dispatch_end_async(mm_dispatch *dispatch);
 MM_CHECKED mm_status mm_dispatch_sync(mm_dispatch *dispatch);
 /* Whether the next mm_dispatch_sync returns a failure that is known already. */
 bool mm_dispatch_owes_failure(const mm_dispatch *dispatch);
+
+/* ---- tracing.c: iterations become a timeline, as soon as their times are known: when they end, or, if they were left
+ * running, when a later call finds that they have. Nothing waits for them. If a program is begun so often that the first
+ * of its iterations still runs MM_TRACED_AHEAD later, the times of that one are lost, and counted as dropped. */
+enum { MM_TRACED_AHEAD = 4 };
+
+/* Puts the iterations that begin from now on into a timeline, which is borrowed; NULL: no more. The streams must be
+ * idle (mm_dispatch_sync). Iterations cannot be recorded meanwhile. MM_ERR_UNSUPPORTED: events have no times. */
+MM_CHECKED mm_status mm_dispatch_trace(mm_dispatch *dispatch, mm_timeline *timeline);
 
 /* ---- replay.c: recordings. An iteration is recorded instead of run, and then replayed with one call. */
 

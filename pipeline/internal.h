@@ -61,6 +61,24 @@ typedef struct mm_measured_sums {
     mm_sums sums[]; /* per tensor */
 } mm_measured_sums;
 
+/* Events of one iteration of a program, and what the caller's own clock says. */
+typedef struct mm_traced_set {
+    mm_event **ends;         /* per piece; those of the first set are the execution's own */
+    mm_event *begin;         /* before the first step */
+    mm_period *inline_steps; /* per piece: of steps that the caller computed itself; end 0: of no other */
+    bool is_made;
+    int64_t number; /* of the iteration that it has; 0: none, or it is in the timeline already */
+} mm_traced_set;
+
+/* Tracing of a program. */
+typedef struct mm_traced {
+    int64_t run; /* number of the tracing that `plan` is of (mm_dispatch.traces) */
+    int plan;    /* in the timeline */
+    int now;     /* the set of the iteration under way, or of the last */
+    mm_traced_set sets[MM_TRACED_AHEAD];
+    mm_execution *next; /* list of the dispatcher's executions that were traced */
+} mm_traced;
+
 struct mm_execution {
     mm_dispatch *dispatch;
     const mm_program *program;
@@ -71,6 +89,7 @@ struct mm_execution {
     int32_t *node_of_step;
     mm_event **events; /* per piece: its end; NULL if it is never waited for nor timed */
     mm_event *begin;   /* recorded before the first step; NULL unless config.measure_times */
+    mm_traced *traced; /* NULL: it was never traced */
     int64_t *ended_ns; /* per piece, of the iteration that ended last; NULL if events have no times */
     int64_t *total_ns; /* per node, sum over `timed` iterations; NULL unless config.measure_times */
     int64_t timed;
@@ -98,6 +117,9 @@ struct mm_dispatch {
     mm_failure ahead_failure;           /* of those, kept for a call that waits; MM_OK: none */
     mm_event *join[MM_STREAM_COUNT];    /* per side stream: recorded when an iteration ends asynchronously */
     bool recording;                     /* the iteration is recorded and does not run */
+    mm_timeline *timeline;              /* of the tracing under way; borrowed; NULL: none */
+    int64_t traces;                     /* number of tracings so far */
+    mm_execution *traced;               /* list of executions that were traced */
     mm_dispatch_stats before;           /* statistics when the recording began; it must not change them */
     int64_t waited_ns;                  /* how long the training thread has blocked in the step being begun */
     /* [waiter][waited]: last piece that the stream was made to wait for in this iteration; -1: none. Only the thread
@@ -133,6 +155,25 @@ int64_t mm_execution_measure(mm_execution *execution);
 
 /* Returns the iteration's failure, and sets its message for the calling thread; MM_OK if there is none. */
 mm_status mm_dispatch_failure(mm_dispatch *dispatch);
+
+/* Whether events know when they completed. */
+bool mm_dispatch_is_timed(const mm_dispatch *dispatch);
+/* Creates the events of an iteration that are not there: of pieces that others wait for, that are timed or freed
+ * after. */
+MM_CHECKED mm_status mm_execution_events(mm_execution *execution, mm_event **events);
+
+/* ---- tracing.c: no-ops unless iterations are traced. */
+void mm_traced_fini(mm_execution *execution);
+/* An iteration begins: it gets events of its own. */
+MM_CHECKED mm_status mm_traced_begin(mm_execution *execution);
+/* A piece begins, when all waits of its stream are enqueued. stream NULL: the caller computes it. */
+MM_CHECKED mm_status mm_traced_piece(mm_execution *execution, int piece, mm_stream *stream);
+/* The caller has computed a step. */
+void mm_traced_step_end(mm_execution *execution, int piece);
+/* The iteration has ended well, or is left running. */
+void mm_traced_end(mm_execution *execution);
+/* All streams are idle: what has ended goes into the timeline. */
+void mm_traced_collect(mm_dispatch *dispatch);
 
 /* ---- operation.c: enqueues a piece of an operation. */
 MM_CHECKED mm_status mm_operation_enqueue(mm_dispatch *dispatch, const mm_piece *piece, mm_stream *stream);

@@ -6,6 +6,7 @@ static const char *unrecordable(const mm_dispatch *d, const mm_execution *p) {
     if (p->has_unplanned) return "its plan places tensors at run time";
     if (d->config.self_check) return "it is to be checked";
     if (p->total_ns) return "its times are to be measured";
+    if (d->timeline) return "it is traced";
     return NULL;
 }
 

@@ -14,8 +14,8 @@ enum {
 
 typedef struct bench {
     /* as given */
-    const char *net_list, *batch_list, *policy_list, *budget_list, *simulate_list, *data, *json, *svg, *facts, *study,
-        *issue_text, *link, *sub_batch;
+    const char *net_list, *batch_list, *policy_list, *budget_list, *simulate_list, *data, *json, *svg, *trace, *facts,
+        *study, *issue_text, *link, *sub_batch;
     int64_t iterations, seed, alloc_cost_us, pinned_bytes, effort;
     target target;
     mm_issue issue;
@@ -36,8 +36,9 @@ typedef struct bench {
     texts texts; /* texts that rows point to */
     row *rows;
     int n_rows, capacity;
-    bool warned; /* of batch norms in sub-batches, of the present network and batch */
-    bool failed; /* some run failed, other than by its budget */
+    traces traces; /* of all runs, with `trace` */
+    bool warned;   /* of batch norms in sub-batches, of the present network and batch */
+    bool failed;   /* some run failed, other than by its budget */
     const volatile sig_atomic_t *interrupted;
 } bench;
 

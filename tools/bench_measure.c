@@ -73,7 +73,7 @@ static mm_status profile(const session_config *measured, row *r) {
     session s;
     row timed = {.codec_hidden_share = -1, .batch = r->batch};
     session_config config = *measured;
-    config.measure = false;
+    config.measure = config.trace = false;
     config.measure_times = true;
     session_run run = {.iterations = WARM_UP, .schedule = {.rate = BENCH_RATE, .factor = 1}, .quiet = true};
     mm_status status = session_init(&s, &config);
@@ -98,11 +98,13 @@ mm_status bench_measure(bench *b, const nets_net *net, row *r) {
     config.no_ladder = b->no_ladder;
     config.measure = true;
     config.measure_times = b->collector != NULL;
+    config.trace = b->trace != NULL;
     mm_status status = session_init(&s, &config);
     r->minimum_bytes = s.minimum_bytes;
     if (session_stopped_early(&s, status)) return MM_OK;
     MM_TRY(status);
     status = train(b, &s, r);
+    if (status == MM_OK) status = session_trace(&s, &b->traces);
     if (status == MM_OK && config.measure_times) status = collector_add(b->collector, &s, r);
     config.budget_bytes = s.config.budget_bytes;
     bool apart = s.ahead && !config.measure_times;

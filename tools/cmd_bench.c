@@ -298,6 +298,10 @@ static mm_status check_sources(const bench *b) {
     bool of_lists = b->sources.n == 0;
     if (b->sources.n > 0 && (b->predict || b->link || b->alloc_cost_us > 0))
         return mm_fail(MM_ERR_INVALID, "--simulate runs nothing: it cannot go with --predict, --link or --alloc-cost");
+    if (b->trace && (b->sources.n > 0 || b->predict))
+        return mm_fail(MM_ERR_INVALID,
+                       "--trace: is of runs, and cannot go with --simulate or --predict; 'mm plan --facts "
+                       "F --trace' writes predicted iterations");
     if (b->study && b->sources.n == 0) return mm_fail(MM_ERR_INVALID, "--study: goes with --simulate only");
     for (int i = 0; i < b->sources.n; i++) MM_TRY(check_source(b, b->sources.text[i], &of_lists));
     return of_lists ? bench_check_sub_batches(b, 0) : MM_OK;
@@ -321,11 +325,12 @@ static mm_status check_picture(const bench *b) {
 static mm_status check_files(const bench *b) {
     data_files data;
     files_data(b->data, &data);
-    named_file files[6 + 2 * ARG_TEXTS_MAX] = {
+    named_file files[7 + 2 * ARG_TEXTS_MAX] = {
         {"--json", b->json, FILE_WRITTEN},   {"--svg", b->svg, FILE_WRITTEN},
         {"--facts", b->facts, FILE_WRITTEN}, {"--algorithms", b->target.algorithms, FILE_KEPT},
-        {"--data", data.images, FILE_READ},  {"--data", data.labels, FILE_READ}};
-    int n = 6;
+        {"--data", data.images, FILE_READ},  {"--data", data.labels, FILE_READ},
+        {"--trace", b->trace, FILE_WRITTEN}};
+    int n = 7;
     if (b->svg) MM_TRY(check_picture(b));
     for (int i = 0; i < b->sources.n; i++) files[n++] = (named_file){"--simulate", b->sources.text[i], FILE_READ};
     for (int i = 0; i < b->nets.n; i++) files[n++] = (named_file){"--net", files_net(b->nets.text[i]), FILE_READ};
@@ -481,6 +486,7 @@ int cmd_bench(int argc, char **argv) {
         {"--no-ladder", NULL, "if memory is short, fail: no plan that does with less stands in", ARG_FLAG, &b.no_ladder,
          0, 0},
         {"--svg", "FILE", "throughput over budget and over batch, drawn", ARG_TEXT, &b.svg, 0, 0},
+        {"--trace", "FILE", "when each step and operation of each run ran, for Perfetto", ARG_TEXT, &b.trace, 0, 0},
         {"--quiet", NULL, "no progress", ARG_FLAG, &b.quiet, 0, 0},
         {0},
     };
@@ -494,11 +500,16 @@ int cmd_bench(int argc, char **argv) {
         status = run_all(&b);
         mm_status saved = save_rows(&b), printed = print_all(&b);
         if (status == MM_OK) status = saved != MM_OK ? saved : printed;
+        if (b.trace) {
+            mm_status traced = traces_save(&b.traces, "bench", b.trace);
+            if (status == MM_OK) status = traced;
+        }
     }
     target_fini(&b.target);
     bench_free_lists(&b);
     int code = b.failed ? EXIT_FAILED : *b.interrupted ? EXIT_INTERRUPTED : EXIT_OK;
     if (status != MM_OK) code = command_failed("bench", status);
+    traces_fini(&b.traces);
     free(b.rows);
     texts_fini(&b.texts);
     return code;

@@ -144,6 +144,18 @@ static mm_status advise(const train *t, const session *s, mm_status status) {
     return t->sub_batch > 1 ? sub_batch_advise(&c) : status;
 }
 
+/* Of what ran, even if the run has failed. */
+static mm_status save_trace(const train *t, session *s, mm_status status) {
+    traces all = {0};
+    if (!t->trace) return status;
+    mm_failure failure;
+    mm_failure_keep(&failure, status);
+    mm_status traced = session_trace(s, &all);
+    if (traced == MM_OK) traced = traces_save(&all, "train", t->trace);
+    traces_fini(&all);
+    return failure.status != MM_OK ? mm_failure_tell(&failure) : traced;
+}
+
 static mm_status run_train(train *t, row *r) {
     session_config config;
     session s;
@@ -159,6 +171,7 @@ static mm_status run_train(train *t, row *r) {
     if (begun != MM_OK) return advise(t, &s, begun);
     mm_status status = open_logs(t);
     if (status == MM_OK) status = run_session(t, &s, r);
+    status = save_trace(t, &s, status);
     session_fini(&s);
     if (status == MM_OK) status = check_log(t->log_path, t->log);
     return status == MM_OK ? check_log(t->codec_log_path, t->codec_log) : status;
@@ -255,6 +268,7 @@ int cmd_train(int argc, char **argv) {
         {"--log", "FILE", "a line of CSV for each iteration", ARG_TEXT, &t.log_path, 0, 0},
         {"--codec-log", "FILE", "a line of JSON for each iteration in which a policy samples (comet)", ARG_TEXT,
          &t.codec_log_path, 0, 0},
+        {"--trace", "FILE", "when each step and operation ran, for Perfetto", ARG_TEXT, &t.trace, 0, 0},
         {"--json", "FILE", "the figures, as an array of one row; -: to standard output", ARG_TEXT, &t.json, 0, 0},
         {"--facts", "FILE", "plan by the times that 'mm bench --facts' measured of this network and batch", ARG_TEXT,
          &t.facts, 0, 0},

@@ -94,6 +94,13 @@ static mm_status raise_memory(session *s, const graph_wanted *wanted, int64_t *b
     return session_memory_raise(s, wanted->batch, parts, wanted->mode, base);
 }
 
+static mm_status start_trace(session *s) {
+    const session_config *c = &s->config;
+    char name[TRACES_NAME_CAPACITY];
+    traces_name(nets_net_name(c->net), c->batch, c->policies.text[0], c->budget_bytes, name);
+    return mm_trace_start(s->manager, name);
+}
+
 static mm_status open_manager(session *s) {
     const session_config *c = &s->config;
     mm_options options = {.device = c->target.device,
@@ -111,7 +118,8 @@ static mm_status open_manager(session *s) {
                           .alloc_cost_ns = c->alloc_cost_ns,
                           .codec_threads = (int)c->target.codec_threads,
                           .facts = c->facts ? c->facts->facts : NULL,
-                          .stop_search = c->stop};
+                          .stop_search = c->stop,
+                          .trace_bytes = c->trace ? MM_TIMELINE_BYTES : 0};
     MM_TRY(mm_manager_create(&options, &s->manager));
     s->ahead = !mm_compute_stream(s->manager)->device->ops->cpu_reaches_memory;
     graph_wanted wanted[4];
@@ -121,7 +129,8 @@ static mm_status open_manager(session *s) {
         MM_TRY(create_exec(s, &wanted[g]));
     }
     MM_TRY(session_memory_stage(s));
-    return nets_exec_init(s->train, c->seed);
+    MM_TRY(nets_exec_init(s->train, c->seed));
+    return c->trace ? start_trace(s) : MM_OK;
 }
 
 /* The training graph comes before the data: a batch that no memory holds is refused before its images take some. It has
@@ -429,6 +438,13 @@ mm_status session_train(session *s, const session_run *run, row *r) {
     mm_status status = iterate_to_the_end(s, run, &p, &t, r);
     progress_end(&p);
     return status == MM_OK ? fill_row(s, &t, r) : status;
+}
+
+mm_status session_trace(session *s, traces *all) {
+    mm_timeline *timeline;
+    if (!s->config.trace) return MM_OK;
+    MM_TRY(mm_trace_take(s->manager, &timeline));
+    return traces_add(all, timeline);
 }
 
 /* ---------------------------------------------------------------- evaluation */

@@ -14,6 +14,7 @@
 #include "tools/requirement.h"
 #include "tools/row.h"
 #include "tools/target.h"
+#include "tools/traces.h"
 
 typedef struct session_config {
     const nets_net *net;
@@ -36,6 +37,7 @@ typedef struct session_config {
     bool equal_streams; /* mm_options.equal_streams */
     bool measure;       /* mm_options.measure_touched */
     bool measure_times;
+    bool trace; /* keep when steps and operations run (session_trace) */
     mm_issue issue;
     const facts_source *facts;         /* measured times of the training graph, for_run; borrowed; NULL: none */
     const volatile sig_atomic_t *stop; /* nonzero: begin no further iteration; NULL: never stop */
@@ -115,6 +117,10 @@ bool session_diverged(const session *s);
 
 /* Trains, unless nothing is left to do. Sets the row's figures; its times are those of the last iterations. */
 MM_CHECKED mm_status session_train(session *s, const session_run *run, row *row_out);
+
+/* Ends the trace, and adds it to the others. Nothing if config.trace is not set. After session_train, even if it
+ * failed. */
+MM_CHECKED mm_status session_trace(session *s, traces *all);
 
 /* Evaluates on the test data: share of images whose label scored highest, and mean loss. Both are negative if it was
  * stopped before the end. */

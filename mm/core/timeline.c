@@ -266,17 +266,16 @@ mm_status mm_timeline_add_plan(mm_timeline *t, const mm_program *program, int *p
     return MM_OK;
 }
 
-mm_period *mm_timeline_add_iteration(mm_timeline *t, int plan) {
+mm_period *mm_timeline_add(mm_timeline *t, int plan, int64_t number) {
     const int64_t n = t->plans[plan].n_pieces;
     const int64_t used =
         (t->n_spans + n) * (int64_t)sizeof *t->spans + (t->n_iterations + 1) * (int64_t)sizeof *t->iterations;
-    t->iterations_begun++;
     if (used > t->buffer_bytes) {
         t->dropped += n;
         return NULL;
     }
     t->n_iterations++;
-    t->iterations[-t->n_iterations] = (mm_timeline_iteration){plan, t->iterations_begun, t->n_spans};
+    t->iterations[-t->n_iterations] = (mm_timeline_iteration){plan, number, t->n_spans};
     mm_period *spans = t->spans + t->n_spans;
     t->n_spans += n;
     return spans;

@@ -67,8 +67,8 @@ typedef struct mm_timeline {
     mm_timeline_plan *plans;
     int n_plans;
     mm_timeline_iteration *iterations; /* at the end of the buffer, growing down; [-1 - i] is the i-th */
-    int64_t n_iterations, iterations_begun;
-    mm_period *spans; /* at the beginning of the buffer */
+    int64_t n_iterations, begun;       /* begun: those that were dropped too */
+    mm_period *spans;                  /* at the beginning of the buffer */
     int64_t n_spans;
     int64_t buffer_bytes;
     int64_t dropped; /* pieces */
@@ -85,9 +85,12 @@ MM_CHECKED mm_status mm_timeline_add_plan(mm_timeline *timeline, const mm_progra
 
 static inline bool mm_period_is_known(const mm_period *span) { return span->end_ns >= span->start_ns; }
 
-/* Room for the spans of one more iteration under a plan, per piece, which the caller fills in: for a piece
- * whose time is not known with an end before the start. NULL: the buffer is full, and the iteration was counted as dropped. */
-mm_period *mm_timeline_add_iteration(mm_timeline *timeline, int plan);
+/* The number of an iteration that begins, from 1. */
+static inline int64_t mm_timeline_begin(mm_timeline *timeline) { return ++timeline->begun; }
+
+/* Room for the spans of an iteration under a plan, per piece, which the caller fills in: for a piece whose time is not
+ * known with an end before the start. NULL: the buffer is full, and the iteration was counted as dropped. */
+mm_period *mm_timeline_add(mm_timeline *timeline, int plan, int64_t number);
 
 /* Pieces that are not in the timeline: of iterations that found no room, and those whose time is not known. */
 int64_t mm_timeline_dropped(const mm_timeline *timeline);

@@ -210,6 +210,14 @@ int64_t mm_event_ns(mm_event *event) {
     return ns;
 }
 
+int64_t mm_event_began_ns(mm_event *event) {
+    if (!event->device->ops->event_began_ns) return 0;
+    bool entered = enter_silently(event->device);
+    int64_t ns = event->device->ops->event_began_ns(event);
+    mm_device_leave(event->device, entered);
+    return ns;
+}
+
 /* ---------------------------------------------------------------- work */
 
 static mm_status range_check(const char *what, const void *memory, int64_t bytes) {

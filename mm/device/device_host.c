@@ -228,6 +228,7 @@ const mm_device_ops mm_device_host_ops = {
     .event_sync = host_event_sync,
     .event_done = host_event_done,
     .event_ns = host_event_ns,
+    .event_began_ns = host_event_began_ns,
     .copy_async = host_copy_async,
     .fill_async = host_fill_async,
     .checksum_async = host_checksum_async,

@@ -44,6 +44,7 @@ typedef struct host_stream {
     pthread_t thread;
     char name[16];
     task_buffer running;   /* used by the thread alone */
+    int64_t began_ns;      /* used by the thread alone: when the first task since the last recording began; 0: none */
     uint64_t delay_random; /* used by the thread alone: state of the generator of delays */
 
     pthread_mutex_t lock; /* guards what follows */
@@ -165,6 +166,7 @@ static int64_t run_call(host_stream *stream, host_task *task) {
     if (stream->failure.status != MM_OK) return -1;
     delay(stream);
     int64_t start_ns = mm_now_ns();
+    if (stream->began_ns == 0) stream->began_ns = start_ns;
     mm_status status = task->fn(task->arg);
     int64_t busy_ns = mm_now_ns() - start_ns;
     if (status != MM_OK) {
@@ -193,7 +195,8 @@ static void run_wait(host_stream *stream, host_recording *recording) {
 }
 
 static void run_record(host_stream *stream, host_recording *recording) {
-    host_recording_complete(recording, &stream->failure);
+    host_recording_complete(recording, stream->began_ns, &stream->failure);
+    stream->began_ns = 0;
     host_recording_release(recording);
 }
 

@@ -63,7 +63,7 @@ static json_t *row_of(const mm_plan *plan) {
 
 /* Adds an iteration as simulated, so much later. */
 static bool add(mm_timeline *t, int plan, const fixture *f, int64_t later_ns) {
-    mm_period *spans = mm_timeline_add_iteration(t, plan);
+    mm_period *spans = mm_timeline_add(t, plan, mm_timeline_begin(t));
     for (int i = 0; spans && i < f->program.n; i++)
         spans[i] = (mm_period){f->sim.spans[i].start_ns + later_ns, f->sim.spans[i].end_ns + later_ns};
     return spans != NULL;

@@ -5,8 +5,7 @@
 
 machine=$(realpath "$2")
 h200=$(realpath "$3")
-trace_told=$(realpath "$4")
-planning=$(realpath "$5")
+planning=$(realpath "$4")
 policies=naive,liveness,freelunch:eligible=all
 
 # explained NET BATCH POLICY: the row to row.json
@@ -542,34 +541,6 @@ a_plan_for_a_link_is_that_which_runs_over_it_() {
             done
         done
     done
-}
-
-# ---------------------------------------------------------------- traces
-
-a_trace_shows_the_simulated_iteration_of_each_plan_() {
-    local policies=liveness,freelunch:when=always,swap-async:when=always,cdma:when=always
-    expect 0 plan --net resnet20 --batch 16 --policy $policies --facts "$machine" --explain --json rows --trace trace
-    "$trace_told" trace rows >told 2>err || fail "not valid"
-    local seconds
-    mapfile -t seconds < <(sed -nE 's/.* seconds=([^ ]*).*/\1/p' told)
-    mapfile -t wanted < <(values rows iteration_seconds_predicted)
-    ((${#wanted[@]} == 4 && ${#seconds[@]} == 4)) || fail "${#seconds[@]} processes"
-    for i in 0 1 2 3; do
-        awk -v a="${seconds[i]}" -v b="${wanted[i]}" 'BEGIN { exit !(a - b < 1e-8 && b - a < 1e-8) }' ||
-            fail "process $i takes ${seconds[i]} seconds, not ${wanted[i]}"
-    done
-    says told "resnet20 b16 freelunch:when=always"
-    says told "iterations=1 flows=0 "
-    [[ $(grep -c "flows=[1-9].* out=0\.[0-9]*[1-9]" told) == 2 ]] || fail "not two of the policies swap"
-    [[ $(grep -c "memories=1 " told) == 4 ]] || fail "not every plan has its memory"
-    says told dropped=0
-}
-
-a_trace_that_cannot_be_made_leaves_nothing_() {
-    refused 2 "--trace: needs --facts" plan --net tiny --trace trace
-    refused 1 "no/trace" plan --net tiny --facts "$machine" --trace no/trace
-    refused 2 "--trace" plan --net tiny --facts "$machine" --trace same --json same
-    [[ -z $(find . -name '*trace*') ]] || fail "$(find . -name '*trace*')"
 }
 
 # ---------------------------------------------------------------- the bench of planning

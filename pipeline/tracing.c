@@ -1,0 +1,161 @@
+/* Traces: when the pieces of iterations ran, taken from events. */
+#include <stdlib.h>
+
+#include "mm/device/clock.h"
+#include "pipeline/internal.h"
+
+static mm_status no_memory(void) { return mm_fail(MM_ERR_NOMEM, "out of memory for tracing a plan's execution"); }
+
+mm_status mm_dispatch_trace(mm_dispatch *d, mm_timeline *timeline) {
+    if (timeline && !mm_dispatch_is_timed(d))
+        return mm_fail(MM_ERR_UNSUPPORTED, "events of device %s have no times here, so nothing can be traced",
+                       d->config.device->ops->name);
+    mm_traced_collect(d);
+    d->timeline = timeline;
+    d->traces += timeline != NULL;
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- what a program needs */
+
+static void set_fini(const mm_execution *p, mm_traced_set *set) {
+    if (set != p->traced->sets) {
+        for (int i = 0; set->ends && i < p->program->n; i++) mm_event_destroy(set->ends[i]);
+        free(set->ends);
+    }
+    mm_event_destroy(set->begin);
+    free(set->inline_steps);
+}
+
+void mm_traced_fini(mm_execution *p) {
+    if (!p->traced) return;
+    mm_execution **at = &p->dispatch->traced;
+    while (*at != p) at = &(*at)->traced->next;
+    *at = p->traced->next;
+    if (p->traced->sets[0].ends) p->events = p->traced->sets[0].ends;
+    for (int i = 0; i < MM_TRACED_AHEAD; i++) set_fini(p, &p->traced->sets[i]);
+    free(p->traced);
+    p->traced = NULL;
+}
+
+static mm_status set_init(mm_execution *p, mm_traced_set *set) {
+    if (set->is_made) return MM_OK;
+    const size_t n = (size_t)p->program->n + 1;
+    if (!set->ends) set->ends = set == p->traced->sets ? p->events : calloc(n, sizeof *set->ends);
+    if (!set->inline_steps) set->inline_steps = calloc(n, sizeof *set->inline_steps);
+    if (!set->ends || !set->inline_steps) return no_memory();
+    MM_TRY(mm_execution_events(p, set->ends));
+    if (!set->begin) MM_TRY(mm_event_create(p->dispatch->config.device, &set->begin));
+    set->is_made = true;
+    return MM_OK;
+}
+
+/* The program is new to this tracing. */
+static mm_status describe(mm_execution *p) {
+    mm_dispatch *d = p->dispatch;
+    if (!p->traced) {
+        p->traced = calloc(1, sizeof *p->traced);
+        if (!p->traced) return no_memory();
+        p->traced->next = d->traced;
+        d->traced = p;
+    }
+    if (p->traced->run == d->traces) return MM_OK;
+    MM_TRY(mm_timeline_add_plan(d->timeline, p->program, &p->traced->plan));
+    MM_TRY(mm_timeline_add_memory(d->timeline, p->traced->plan, p->program, p->facts));
+    p->traced->run = d->traces;
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- times */
+
+/* When all that a piece waits for had ended; or, where the device knows that, when its first task began, if that was
+ * later. The stream may have run something else before. */
+static int64_t began(const mm_execution *p, const mm_traced_set *set, int i) {
+    const bool is_first = i == p->program->at[MM_STREAM_COMPUTE][0];
+    const int64_t ready_ns =
+        is_first ? mm_event_ns(set->begin) : mm_program_started(p->program, p->ended_ns, &p->program->pieces[i]);
+    const int64_t task_ns = set->ends[i] && ready_ns > 0 ? mm_event_began_ns(set->ends[i]) : 0;
+    return task_ns > ready_ns ? task_ns : ready_ns;
+}
+
+static mm_period period_of(const mm_execution *p, const mm_traced_set *set, int i) {
+    if (set->inline_steps[i].end_ns > 0) return set->inline_steps[i];
+    const mm_period period = {began(p, set, i), p->ended_ns[i]};
+    return period.start_ns > 0 && period.end_ns >= period.start_ns ? period : (mm_period){0, -1};
+}
+
+/* Takes the times of a set's iteration. One that still runs, of which some are not known, is dropped. */
+static void collect(mm_execution *p, mm_traced_set *set) {
+    mm_timeline *timeline = p->dispatch->timeline;
+    const int64_t number = set->number;
+    bool ended = true;
+    if (number == 0) return;
+    set->number = 0;
+    for (int i = 0; i < p->program->n; i++) {
+        p->ended_ns[i] = set->ends[i] ? mm_event_ns(set->ends[i]) : 0;
+        if (set->inline_steps[i].end_ns > 0) p->ended_ns[i] = set->inline_steps[i].end_ns;
+        ended &= p->ended_ns[i] > 0;
+    }
+    if (!ended) timeline->dropped += p->program->n;
+    mm_period *periods = ended ? mm_timeline_add(timeline, p->traced->plan, number) : NULL;
+    for (int i = 0; periods && i < p->program->n; i++) periods[i] = period_of(p, set, i);
+}
+
+/* In the order in which they were begun. */
+void mm_traced_collect(mm_dispatch *d) {
+    for (;;) {
+        mm_execution *oldest = NULL;
+        mm_traced_set *first = NULL;
+        for (mm_execution *p = d->traced; p; p = p->traced->next)
+            for (int i = 0; i < MM_TRACED_AHEAD; i++) {
+                mm_traced_set *set = &p->traced->sets[i];
+                if (set->number == 0 || (first && first->number < set->number)) continue;
+                first = set;
+                oldest = p;
+            }
+        if (!first) return;
+        collect(oldest, first);
+    }
+}
+
+/* ---------------------------------------------------------------- an iteration */
+
+static bool is_traced(const mm_execution *p) { return p->dispatch->timeline && !p->dispatch->recording; }
+
+mm_status mm_traced_begin(mm_execution *p) {
+    mm_dispatch *d = p->dispatch;
+    if (!is_traced(p)) return MM_OK;
+    MM_TRY(describe(p));
+    mm_traced *t = p->traced;
+    t->now = d->ahead ? (t->now + 1) % MM_TRACED_AHEAD : t->now;
+    mm_traced_set *set = &t->sets[t->now];
+    MM_TRY(set_init(p, &t->sets[0]));
+    MM_TRY(set_init(p, set));
+    collect(p, set);
+    p->events = set->ends;
+    for (int i = 0; i < p->program->n; i++) set->inline_steps[i] = (mm_period){0};
+    return MM_OK;
+}
+
+/* A step on the stream has an event at its end only if it is traced, or if something waits for it. */
+mm_status mm_traced_piece(mm_execution *p, int piece, mm_stream *stream) {
+    if (!is_traced(p)) return MM_OK;
+    mm_traced_set *set = &p->traced->sets[p->traced->now];
+    if (!stream) {
+        set->inline_steps[piece].start_ns = mm_now_ns();
+        return MM_OK;
+    }
+    if (!set->ends[piece]) MM_TRY(mm_event_create(p->dispatch->config.device, &set->ends[piece]));
+    const bool is_first = piece == p->program->at[MM_STREAM_COMPUTE][0];
+    return is_first ? mm_event_record(set->begin, stream) : MM_OK;
+}
+
+void mm_traced_step_end(mm_execution *p, int piece) {
+    if (!is_traced(p)) return;
+    mm_period *step = &p->traced->sets[p->traced->now].inline_steps[piece];
+    if (step->start_ns > 0) step->end_ns = mm_now_ns();
+}
+
+void mm_traced_end(mm_execution *p) {
+    if (is_traced(p)) p->traced->sets[p->traced->now].number = mm_timeline_begin(p->dispatch->timeline);
+}

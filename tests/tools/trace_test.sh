@@ -1,0 +1,52 @@
+#!/bin/bash
+# Traces that plan, bench and train write: valid by the format's rules, whole, with the bytes of the plans.
+# shellcheck source=tests/tools/cli.sh
+. "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
+
+machine=$(realpath "$2")
+trace_told=$(realpath "$3")
+
+a_trace_shows_the_simulated_iteration_of_each_plan_() {
+    local policies=liveness,freelunch:when=always,swap-async:when=always,cdma:when=always
+    expect 0 plan --net resnet20 --batch 16 --policy $policies --facts "$machine" --explain --json rows --trace trace
+    "$trace_told" trace rows >told 2>err || fail "not valid"
+    local seconds
+    mapfile -t seconds < <(sed -nE 's/.* seconds=([^ ]*).*/\1/p' told)
+    mapfile -t wanted < <(values rows iteration_seconds_predicted)
+    ((${#wanted[@]} == 4 && ${#seconds[@]} == 4)) || fail "${#seconds[@]} processes"
+    for i in 0 1 2 3; do
+        awk -v a="${seconds[i]}" -v b="${wanted[i]}" 'BEGIN { exit !(a - b < 1e-8 && b - a < 1e-8) }' ||
+            fail "process $i takes ${seconds[i]} seconds, not ${wanted[i]}"
+    done
+    says told "resnet20 b16 freelunch:when=always"
+    says told "iterations=1 flows=0 "
+    [[ $(grep -c "memories=1 " told) == 4 ]] || fail "not every plan has its memory"
+    [[ $(grep -c "flows=[1-9].* out=0\.[0-9]*[1-9]" told) == 2 ]] || fail "not two of the policies swap"
+    says told dropped=0
+}
+
+a_trace_of_runs_has_each_iteration_with_the_bytes_of_its_plan_() {
+    local what=(--net resnet8 --batch 8) policies=liveness,freelunch:when=always,swap-async:when=always
+    expect 0 bench "${what[@]}" --policies $policies --iterations 3 --quiet --trace trace --json bench
+    expect 0 plan "${what[@]}" --policy $policies --explain --json rows
+    "$trace_told" trace rows >told 2>err || fail "not valid, or not as planned"
+    [[ $(grep -c "^resnet8 b8 " told) == 3 && $(grep -c "^iterations=3 " told) == 3 ]] || fail "not three runs of three"
+    [[ $(grep -c " flows=[1-9]" told) == 2 && $(grep -c " flows=0 .* decode=0.0* " told) == 1 ]] || fail "other flows"
+    [[ $(grep -c "memories=1 " told) == 3 ]] || fail "not every plan has its memory"
+    says told dropped=0
+    expect 0 train "${what[@]}" --sub-batch 4 --iterations 3 --quiet --trace trace
+    "$trace_told" trace >told 2>err || fail "not valid"
+    says told "iterations=6 " # two passes each
+}
+
+a_trace_that_cannot_be_made_leaves_nothing_() {
+    refused 1 "no/trace" train --net tiny --trace no/trace
+    refused 1 "no/trace" bench --net tiny --trace no/trace
+    refused 2 "--trace: is of runs" bench --net tiny --simulate "$machine" --trace trace
+    refused 2 "--trace: needs --facts" plan --net tiny --trace trace
+    refused 1 "no/trace" plan --net tiny --facts "$machine" --trace no/trace
+    refused 2 "--trace" plan --net tiny --facts "$machine" --trace same --json same
+    [[ -z $(find . -name '*trace*') ]] || fail "$(find . -name '*trace*')"
+}
+
+run_cases
