@@ -70,7 +70,7 @@ static int relieve_draft(mm_auto *a, const mm_auto_weights *w) {
         if (a->live[p] <= a->target) return changes;
         const change c = find_change(a, w, p);
         if (c.map < 0) {
-            a->live[p] = INT64_MIN; /* nothing helps here */
+            a->live[p] = INT64_MIN / 2; /* nothing helps here; changes beside are still added to it */
             continue;
         }
         mm_auto_map *m = &a->maps[c.map];
