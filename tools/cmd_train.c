@@ -156,6 +156,12 @@ static mm_status save_trace(const train *t, session *s, mm_status status) {
     return failure.status != MM_OK ? mm_failure_tell(&failure) : traced;
 }
 
+/* Of the policy that ran last. */
+static mm_status save_facts(const train *t, session *s, const row *r) {
+    if (!t->facts_save || r->iterations == 0) return MM_OK;
+    return mm_facts_save(s->manager, nets_exec_lowered(s->train)->graph, t->facts_save);
+}
+
 static mm_status run_train(train *t, row *r) {
     session_config config;
     session s;
@@ -171,6 +177,7 @@ static mm_status run_train(train *t, row *r) {
     if (begun != MM_OK) return advise(t, &s, begun);
     mm_status status = open_logs(t);
     if (status == MM_OK) status = run_session(t, &s, r);
+    if (status == MM_OK) status = save_facts(t, &s, r);
     status = save_trace(t, &s, status);
     session_fini(&s);
     if (status == MM_OK) status = check_log(t->log_path, t->log);
@@ -272,6 +279,8 @@ int cmd_train(int argc, char **argv) {
         {"--json", "FILE", "the figures, as an array of one row; -: to standard output", ARG_TEXT, &t.json, 0, 0},
         {"--facts", "FILE", "plan by the times that 'mm bench --facts' measured of this network and batch", ARG_TEXT,
          &t.facts, 0, 0},
+        {"--facts-save", "FILE", "keep the times that this run measured, for --facts and 'mm plan'", ARG_TEXT,
+         &t.facts_save, 0, 0},
         {"--no-measure", NULL, "do not measure the peak (which touches all bytes that plans take)", ARG_FLAG,
          &t.no_measure, 0, 0},
         {"--keep-going", NULL, "train on with a loss or gradient that is NaN or infinite, updates included", ARG_FLAG,

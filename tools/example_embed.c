@@ -1,11 +1,12 @@
 /* A training loop of one's own on mm: two linear layers with a ReLU between them, in plain C, on made data.
  *
  *     cc example_embed.c $(pkg-config --cflags --libs mm) -lm -o example_embed
- *     ./example_embed [POLICY [BUDGET_BYTES [SUB_BATCHES]]]
+ *     ./example_embed [POLICY [BUDGET_BYTES [SUB_BATCHES [TRACE]]]]
  *
  * The graph is declared once (declare). Each iteration runs its steps between mm_layer_begin and mm_layer_end, and asks
  * there where the tensors lie (iterate). main makes a manager with a budget, trains, and changes the policy
- * half-way.
+ * half-way. TRACE is a file that then shows, in a viewer such as https://ui.perfetto.dev, when each step and each
+ * operation of mm ran.
  *
  * With sub-batches, each update takes several iterations of mm, over a part of the batch each: no more than a part's maps
  * are in memory. Each part has a graph of its own in the same manager. The first writes the gradients, those behind it
@@ -168,6 +169,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < HIDDEN * CLASSES; i++) w2[i] = sinf((float)(5 * i * i + i)) / 16;
     for (int s = 0; s < BATCH; s++) labels[s] = s % CLASSES;
     for (int i = 0; i < BATCH * INPUTS; i++) images[i] = sinf((float)i) + (float)(i % CLASSES == labels[i / INPUTS]);
+    if (argc > 4) check(mm_trace_start(m, "example_embed"));
     for (int i = 0; i < ITERATIONS; i++) {
         if (i == ITERATIONS / 2) check(mm_policy_set(m, "freelunch:codec=raw,eligible=all,when=always"));
         for (int p = 0; p < parts; p++) {
@@ -176,6 +178,7 @@ int main(int argc, char **argv) {
         }
         if (i == 0) loss_first = *loss;
     }
+    if (argc > 4) check(mm_trace_stop(m, argv[4], NULL));
     mm_stats stats;
     mm_stats_get(m, &stats);
     printf("budget %lld, predicted peak %lld, loss %.9g -> %.9g\n", (long long)options.device_bytes,

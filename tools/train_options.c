@@ -115,6 +115,7 @@ static mm_status check_files(const train *t) {
                                 {"--log", t->log_path, FILE_WRITTEN},
                                 {"--codec-log", t->codec_log_path, FILE_WRITTEN},
                                 {"--trace", t->trace, FILE_WRITTEN},
+                                {"--facts-save", t->facts_save, FILE_WRITTEN},
                                 {"--facts", t->facts, FILE_READ},
                                 {"--load", over ? NULL : t->load, FILE_READ},
                                 {"--net", files_net(t->net), FILE_READ},
@@ -209,6 +210,9 @@ mm_status train_configure(train *t, session_config *config) {
     MM_TRY(check_files(t));
     MM_TRY(open_facts(t));
     MM_TRY(read_sub_batch(t));
+    if (t->facts_save && t->sub_batch < t->batch)
+        return mm_fail(MM_ERR_INVALID, "--facts-save %s: facts are of whole batches, not of %lld images of %lld",
+                       t->facts_save, (long long)t->sub_batch, (long long)t->batch);
     *config = (session_config){.net = t->network,
                                .data = t->data,
                                .test_data = t->test_data,
@@ -226,6 +230,7 @@ mm_status train_configure(train *t, session_config *config) {
                                .self_check = t->self_check,
                                .measure = !t->no_measure,
                                .trace = t->trace != NULL,
+                               .measure_times = t->facts_save != NULL,
                                .facts = t->facts ? &t->source : NULL,
                                .stop = t->interrupted,
                                .issue = issue,

@@ -6,8 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
+
+#include "tests/core/trace_check.h"
 
 /* Runs it; its output, errors included. Returns its exit status. */
 static int run(const char *arguments, char *output, size_t capacity) {
@@ -48,6 +51,25 @@ static void every_lossless_policy_trains_to_the_same_loss(void **state) {
         assert_string_equal(o.last, expected.last);
         assert_true(o.peak <= o.budget);
     }
+}
+
+static void a_trace_has_all_iterations_and_changes_nothing(void **state) {
+    (void)state;
+    static trace_checked c;
+    char path[] = "/tmp/example_embed.XXXXXX", arguments[128];
+    const int file = mkstemp(path);
+    assert_true(file >= 0);
+    close(file);
+    snprintf(arguments, sizeof arguments, "liveness 400000 2 %s", path);
+    const outcome traced = train(arguments), plain = train("liveness 400000 2");
+    assert_string_equal(traced.last, plain.last);
+    assert_true(trace_check(path, NULL, &c));
+    assert_int_equal(c.process[0].iterations, 120); /* 60, in two parts */
+    assert_int_equal(c.dropped, 0);
+    assert_int_equal(unlink(path), 0);
+    char output[1024];
+    assert_int_equal(run("liveness 400000 1 /nowhere/trace", output, sizeof output), 1);
+    assert_non_null(strstr(output, "MM_ERR_IO: trace: no file can be made beside /nowhere/trace"));
 }
 
 /* The sums have the same order, so not even rounding differs. */
@@ -99,6 +121,7 @@ static void what_makes_no_sense_is_refused_in_one_line(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_lossless_policy_trains_to_the_same_loss),
+        cmocka_unit_test(a_trace_has_all_iterations_and_changes_nothing),
         cmocka_unit_test(sub_batches_train_to_the_same_loss_in_less),
         cmocka_unit_test(a_lossy_policy_gives_relu_exact_signs_and_trains),
         cmocka_unit_test(the_least_budget_trains_and_a_byte_less_is_refused),

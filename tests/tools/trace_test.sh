@@ -1,5 +1,6 @@
 #!/bin/bash
-# Traces that plan, bench and train write: valid by the format's rules, whole, with the bytes of the plans.
+# What is kept of when things ran. Traces that plan, bench and train write: valid by the format's rules, whole, with the
+# bytes of the plans; and facts that train saves.
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
 
@@ -47,6 +48,19 @@ a_trace_that_cannot_be_made_leaves_nothing_() {
     refused 1 "no/trace" plan --net tiny --facts "$machine" --trace no/trace
     refused 2 "--trace" plan --net tiny --facts "$machine" --trace same --json same
     [[ -z $(find . -name '*trace*') ]] || fail "$(find . -name '*trace*')"
+}
+
+facts_that_a_run_saves_are_planned_by_() {
+    local what=(--net resnet8 --batch 8 --policy freelunch:when=always) seconds
+    expect 0 train "${what[@]}" --iterations 4 --quiet --facts-save facts --json row
+    expect 0 plan "${what[@]}" --facts facts --json planned
+    seconds=$(value planned iteration_seconds_predicted)
+    is_less 0 "$seconds" || fail "a step of $seconds seconds"
+    expect 0 train "${what[@]}" --iterations 2 --quiet --facts facts --facts-save again
+    refused 1 "no iteration of resnet8" train "${what[@]}" --iterations 1 --quiet --facts-save once
+    refused 2 "--facts-save once: facts are of whole batches" train "${what[@]}" --sub-batch 4 --facts-save once
+    refused 2 "--facts-save and --facts name the same file" train "${what[@]}" --facts facts --facts-save facts
+    [[ ! -e once ]] || fail "something was written"
 }
 
 run_cases
