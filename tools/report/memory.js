@@ -178,7 +178,7 @@ class MemoryPanel {
         }
         const alive = aliveAt(picture, node, false).filter((s) => (under < 0 ? !s.lasting : s.depth === under)).sort((a, b) => b.bytes - a.bytes);
         const named = alive.slice(0, 6).map((s) => `${sizeText(s.bytes)}  ${s.name} · ${s.layer} · ${s.action}${s.codec ? ' by ' + s.codec : ''}`);
-        if (alive.length > 6) named.push(`and ${alive.length - 6} smaller ones`);
+        if (alive.length > 6) named.push(`and ${alive.length - 6} others, none larger`);
         const kinds = under < 0 ? this.layers.filter((l) => picture.stacks[l][node] > 0).reverse() : [under];
         return {
             title: picture.names[node],

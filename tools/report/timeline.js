@@ -25,7 +25,7 @@ class TimelinePanel {
             for (let depth = 0; depth <= most(track.slices.map((s) => s.depth)); depth++)
                 this.lanes.push({track, depth, slices: track.slices.filter((s) => s.depth === depth && s.kind !== 'iteration')});
         this.view = new View({label: `${title}: timeline of the streams; left and right go from slice to slice, up and down between streams`,
-            height: 34 + this.lanes.length * (LANE + 6), margins: {left: 112, right: 12, top: 6, bottom: 26}, span: [run.begin, run.end], least: 1,
+            height: 34 + this.lanes.length * (LANE + 6), margins: {left: 112, right: 12, top: 6, bottom: 26}, span: [run.begin, run.end], least: 1, tipBelow: true,
             draw: (context) => this.draw(context), find: (x, y) => this.find(x, y), step: (cursor, dx, dy) => this.step(cursor, dx, dy)});
         this.leastShown = 0;
         this.origin = run.begin;
@@ -53,7 +53,7 @@ class TimelinePanel {
         this.leastShown = least;
         this.origin = begin;
         this.view.span = [this.run.begin, Math.max(this.run.end, begin + width * 1.01)];
-        this.view.show(begin - width * 0.005, begin + width * 1.01);
+        this.view.show(begin, begin + width * 1.01);
     }
 
     get chosenTime() {
@@ -108,7 +108,7 @@ class TimelinePanel {
 
     drawTime(context) {
         const {view} = this, ground = view.height - view.margins.bottom;
-        const count = clamp(Math.floor(view.plotWidth / 110), 2, 10);
+        const count = clamp(Math.floor(view.plotWidth / 110), 3, 10);
         context.textAlign = 'center';
         for (const t of ticksOf(view.begin - this.origin, view.end - this.origin, count, false)) {
             const x = Math.round(view.xOf(t + this.origin)) + 0.5;

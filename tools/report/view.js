@@ -6,7 +6,8 @@ const views = [];
 class View {
     // label: for who does not see it. height: CSS pixels. margins: of the plot. span: [begin, end] along x, of all.
     // draw(context, view); find(x, y, view): {title, lines, mark(context)} or null, x and y in pixels;
-    // step(direction, view): the x at which the cursor stands next; rows: how many y the cursor moves through.
+    // step(cursor, dx, dy): where the cursor (x, a value; y, a pixel; null at first) stands next. tipBelow: what is said
+    // stands below the picture.
     constructor(options) {
         Object.assign(this, {margins: {left: 64, right: 12, top: 8, bottom: 22}}, options);
         [this.begin, this.end] = this.span;
@@ -58,7 +59,7 @@ class View {
         context.save();
         found.mark(context);
         context.restore();
-        tip.show(box.left + x, box.top + y, found.title, found.lines);
+        tip.show(box.left + x, this.tipBelow ? Math.max(box.top + y, box.bottom - 24) : box.top + y, found.title, found.lines);
     }
 
     // ------------------------------------------------------------ zoom
