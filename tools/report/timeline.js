@@ -226,7 +226,7 @@ class TimelinePanel {
     }
 
     markLine(context, from, to) {
-        const [x1, y1, w1] = this.frame(from), [x2, y2] = this.frame(to), a = x1 + w1, bend = Math.max(20, Math.abs(x2 - a) / 3);
+        const [x1, y1, w1] = this.frame(from), [x2, y2] = this.frame(to), a = x1 + w1, bend = Math.abs(x2 - a) / 2;
         context.beginPath();
         context.moveTo(a, y1 + LANE / 2);
         context.bezierCurveTo(a + bend, y1 + LANE / 2, x2 - bend, y2 + LANE / 2, x2, y2 + LANE / 2);
