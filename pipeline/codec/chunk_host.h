@@ -29,7 +29,7 @@ static inline int mm_chunk_raw(const float *src, int n, uint32_t *words) {
 
 /* Kernels come in two instruction sets, NAME_portable and, on x86-64, NAME_avx512. */
 #if defined(__x86_64__)
-#define MM_CHUNK_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,popcnt,lzcnt")))
+#define MM_CHUNK_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,popcnt,lzcnt,bmi2")))
 #define MM_CHUNK_ISA_LIST(name)                                                                                        \
     { name##_avx512, name##_portable, name##_portable }
 

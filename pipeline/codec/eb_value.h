@@ -71,25 +71,35 @@ MM_HD uint32_t mm_eb_value(mm_eb_quantiser z, uint32_t u, bool negatives) {
 
 /* ---------------------------------------------------------------- a chunk's string of bits */
 
-enum { MM_EB_LAYERS_MOST = 31, MM_EB_PREFIX_BITS = 10 };
+enum { MM_EB_LAYERS_MOST = 31, MM_EB_PREFIX_BITS = 14 };
 
 /* Its first bits. */
 typedef struct mm_eb_prefix {
     int low, layers; /* 0 to 15, 0 to MM_EB_LAYERS_MOST */
-    bool negatives;
+    int before;      /* 0: the masks as they are; 1 to 7: changes (eb_mask.h) */
+    bool negatives, ones;
 } mm_eb_prefix;
 
 MM_HD uint32_t mm_eb_prefix_bits(mm_eb_prefix p) {
-    return (uint32_t)p.negatives | (uint32_t)p.low << 1 | (uint32_t)p.layers << 5;
+    return (uint32_t)p.negatives | (uint32_t)p.low << 1 | (uint32_t)p.layers << 5 | (uint32_t)p.before << 10 |
+           (uint32_t)p.ones << 13;
 }
 
 MM_HD mm_eb_prefix mm_eb_prefix_of(uint32_t bits) {
-    const mm_eb_prefix p = {(int)(bits >> 1 & 15), (int)(bits >> 5 & MM_EB_LAYERS_MOST), (bits & 1) != 0};
+    const mm_eb_prefix p = {(int)(bits >> 1 & 15), (int)(bits >> 5 & MM_EB_LAYERS_MOST), (int)(bits >> 10 & 7),
+                            (bits & 1) != 0, (bits >> 13 & 1) != 0};
     return p;
 }
 
 /* One bit of a string. */
 MM_HD uint32_t mm_eb_bit(const uint32_t *string, int at) { return string[at / 32] >> at % 32 & 1; }
+
+/* `count` (0 to 32) bits of a string, not the first. Reads no word that has none of these bits or the one before. */
+MM_HD uint32_t mm_eb_bits(const uint32_t *string, int at, int count) {
+    const unsigned last = (unsigned)(at + count - 1) / 32, first = (unsigned)at / 32 < last ? (unsigned)at / 32 : last;
+    const uint64_t bits = string[first] | (uint64_t)string[last] << 32;
+    return (uint32_t)(bits >> at % 32 & (((uint64_t)1 << count) - 1));
+}
 
 /* A low that is not above the one to take (eb_chunk.h), of numbers whose sum and largest are given. Proof: halves(low) <=
  * kept means that all u >> low together are at most 2 kept; each is above u / 2^low - 1; so sum / 2^low < 3 kept. */

@@ -77,7 +77,7 @@ static void what_is_no_bound_loses_nothing(void **state) {
         assert_true(z.bound == 0);
         assert_int_equal(mm_eb_encode(z, bits, 8, words), 8);
         for (int j = 0; j < 8; j++) assert_int_equal(mm_eb_raw(z, bits[j]), bits[j]);
-        const uint32_t code[] = {1, 1, 0};
+        const uint32_t code[] = {0, 1 << 14, 0};
         assert_false(mm_eb_decode(z, code, 3, 8, words));
     }
 }
@@ -118,40 +118,78 @@ static int64_t rice_bits(const uint32_t *u, int kept, int low) {
     return sum;
 }
 
+/* Whether element i of n is of another kind than the one 32 << (before - 1) elements before. */
+static bool changes(const bool *kept, int i, int before, bool ones) {
+    const int there = i - (32 << (before - 1));
+    return kept[i] != (there >= 0 ? kept[there] : ones);
+}
+
+/* The masks by their description, and what the prefix says of them. */
+static void append_masks(bits *b, const bool *kept, int n, int before, bool ones) {
+    static const char *const codes[8] = {"0",   "100",   "110",   "11100",
+                                         "101", "11110", "11101", "11111"}; /* cba: 0 to 7 */
+    uint32_t places[11][32] = {{0}};
+    for (int i = 0; i < n; i++)
+        if (before) places[i / 96][i % 32] |= (uint32_t)changes(kept, i, before, ones) << i / 32 % 3;
+    for (int i = 0; !before && i < (n + 31) / 32 * 32; i++) append(b, i < n && kept[i]);
+    for (int t = 0; before && t < 11; t++) {
+        bool any = false;
+        for (int j = 0; j < 32; j++) any |= places[t][j] != 0;
+        append(b, any);
+        places[t][0] |= any ? 8 : 0; /* says so for what follows */
+    }
+    for (int bit = 0; before && bit < 5; bit += bit ? 2 : 1) /* 0; 1 and 2; 3 and 4 */
+        for (int t = 0; t < 11; t++)
+            for (int second = 0; second < 1 + (bit > 0); second++)
+                for (int j = 0; (places[t][0] & 8) && j < 32; j++) {
+                    const char *code = codes[places[t][j] & 7];
+                    if (bit + second < (int)strlen(code)) append(b, code[bit + second] == '1');
+                }
+}
+
 /* The code by its description; its words, or n. */
 static int reference(float bound, const float *src, int n, uint32_t *words) {
     static bits out;
     static uint32_t u[CHUNK];
-    int kept = 0, at[CHUNK], masks = 0, low = 0;
+    bool kept[CHUNK] = {false}, negatives = false, ones = false;
+    int k = 0, before = 0, low = 0, least = (11 * n + 31) / 32;
     uint32_t most = 0;
-    bool negatives = false;
     for (int i = 0; i < n; i++) {
-        if (fabsf(src[i]) < bound) continue;
+        kept[i] = !(fabsf(src[i]) < bound);
+        if (!kept[i]) continue;
         if (!isfinite(src[i]) || steps_of(bound, src[i]) > 16384) return n;
         negatives |= src[i] < 0;
-        at[kept++] = i;
     }
-    if (kept == 0) return 0;
-    memset(&out, 0, sizeof out);
-    for (int k = 0; k < kept; k++) {
-        masks += !(out.words[0] >> at[k] / 32 & 1);
-        out.words[0] |= 1u << at[k] / 32;
-        out.words[masks] |= 1u << at[k] % 32;
-        u[k] = (uint32_t)steps_of(bound, src[at[k]]) - 1;
-        if (negatives) u[k] = 2 * u[k] + (src[at[k]] < 0);
+    for (int i = 0; i < n; i++) {
+        if (!kept[i]) continue;
+        u[k] = (uint32_t)steps_of(bound, src[i]) - 1;
+        if (negatives) u[k] = 2 * u[k] + (src[i] < 0);
         most = u[k] > most ? u[k] : most;
+        k++;
     }
+    if (k == 0) return 0;
     /* the first that has few enough layers, and after which the bits would be more */
-    while (most >> low > 31 || rice_bits(u, kept, low + 1) < rice_bits(u, kept, low)) low++;
-    out.count = 32 * (1 + masks);
+    while (most >> low > 31 || rice_bits(u, k, low + 1) < rice_bits(u, k, low)) low++;
+    for (int with = 2; with < 14; with++) { /* before, and ones */
+        int sum = 0;
+        for (int i = 0; i < n; i++) sum += changes(kept, i, with / 2, with % 2);
+        if (sum >= least) continue;
+        least = sum;
+        before = with / 2;
+        ones = with % 2;
+    }
+    memset(&out, 0, sizeof out);
     append(&out, negatives);
     for (int b = 0; b < 4; b++) append(&out, (uint32_t)low >> b & 1);
     for (int b = 0; b < 5; b++) append(&out, most >> low >> b & 1);
+    for (int b = 0; b < 3; b++) append(&out, (uint32_t)before >> b & 1);
+    append(&out, ones);
+    append_masks(&out, kept, n, before, ones);
     for (int b = 0; b < low; b++)
-        for (int k = 0; k < kept; k++) append(&out, u[k] >> b & 1);
+        for (int i = 0; i < k; i++) append(&out, u[i] >> b & 1);
     for (uint32_t layer = 1; layer <= most >> low; layer++)
-        for (int k = 0; k < kept; k++)
-            if (u[k] >> low >= layer - 1) append(&out, u[k] >> low >= layer);
+        for (int i = 0; i < k; i++)
+            if (u[i] >> low >= layer - 1) append(&out, u[i] >> low >= layer);
     const int used = (out.count + 31) / 32;
     if (used >= n) return n;
     memcpy(words, out.words, (size_t)used * sizeof *words);
@@ -198,6 +236,31 @@ static void chunks_are_what_the_header_says(void **state) {
                 }
 }
 
+/* Each element is kept or not as the one `distance` blocks before, or the first ones as all, but for some. */
+static void masks_repeat_at_each_distance(void **state) {
+    (void)state;
+    static const int lengths[] = {33, 352, 353, 700, 992, 993, CHUNK};
+    static float src[CHUNK];
+    static uint32_t code[CHUNK], bits[CHUNK];
+    uint64_t random = codec_seed(5);
+    int seen[7] = {0}, seen_ones = 0;
+    for (int round = 0; round < 1500; round++) {
+        const int n = lengths[round % 7], distance = 32 << round % 6, changes = 2 + round % 11, shown = 1 + round % 9;
+        for (int i = 0; i < n; i++) {
+            const bool as_before = i >= distance ? src[i - distance] != 0 : random_next(&random) % 10 < (uint64_t)shown;
+            const bool change = random_next(&random) % 16 < (uint64_t)changes / 2;
+            src[i] = as_before != change ? 1 + (float)(random_next(&random) % 64) : 0;
+        }
+        check_chunk(1, src, n);
+        memcpy(bits, src, (size_t)n * sizeof *bits);
+        if (mm_eb_encode(mm_eb_quantiser_of(1), bits, n, code) >= n) continue;
+        seen[code[0] >> 10 & 7]++;
+        seen_ones += code[0] >> 13 & 1;
+    }
+    for (int i = 0; i < 7; i++) assert_true(seen[i] > 10);
+    assert_true(seen_ones > 100);
+}
+
 /* Encodes what has these values at these places and zeros elsewhere, which gives this code, and decodes it. */
 static void check_by_hand(const float (*at)[2], int values, const uint32_t *code, int count) {
     enum { N = 70 };
@@ -218,25 +281,26 @@ static void check_by_hand(const float (*at)[2], int values, const uint32_t *code
 
 static void chunks_by_hand(void **state) {
     (void)state;
-    /* steps of 63/32; u = 5 0 9 2 12, the header's example */
+    /* steps of 63/32; u = 5 0 9 2 12, the header's example; blocks 0 and 2 change, a's and c's of the first three */
     const float example[][2] = {{3, 11.8f}, {4, 1.25f}, {31, 19.7f}, {64, 5.9f}, {66, 25.6f}};
-    check_by_hand(example, 5,
-                  (const uint32_t[]){1 << 0 | 1 << 2, 1u << 3 | 1u << 4 | 1u << 31, 1 << 0 | 1 << 2,
-                                     0 | 2 << 1 | 3 << 5 | (1 << 10 | 1 << 12) | 1 << 18 |
-                                         (1 << 20 | 1 << 22 | 1 << 24) | (1 << 26 | 1 << 27) | 1 << 29},
-                  4);
+    check_by_hand(
+        example, 5,
+        (const uint32_t[]){2 << 1 | 3 << 5 | 3 << 10 | 1 << 14 | 0x1d << 25, 1 << 24 | 3u << 30,
+                           (1 << 3 | 1 << 5) | 1 << 11 | (1 << 13 | 1 << 15 | 1 << 17) | (1 << 19 | 1 << 20) | 1 << 22},
+        3);
     /* u = 1 0 7: with low = 1, 0 0 3 */
     const float signs[][2] = {{33, -1.2f}, {34, 1.25f}, {40, -8}};
     check_by_hand(signs, 3,
-                  (const uint32_t[]){1 << 1, 1 << 1 | 1 << 2 | 1 << 8,
-                                     1 | 1 << 1 | 3 << 5 | (1 << 10 | 1 << 12) | 1 << 15 | 1 << 16 | 1 << 17},
+                  (const uint32_t[]){1 | 1 << 1 | 3 << 5 | 2 << 10 | 1 << 14 | 6 << 25, 1 << 1 | 7 << 25 | 1u << 31,
+                                     1 << 1 | 1 << 4 | 1 << 5 | 1 << 6},
                   3);
     /* all are q = 1: no plane, no layer */
     const float least[][2] = {{68, 1}, {67, 2.9f}};
-    check_by_hand(least, 2, (const uint32_t[]){1 << 2, 1 << 3 | 1 << 4, 0}, 3);
+    check_by_hand(least, 2, (const uint32_t[]){1 << 10 | 1 << 14 | 0x18 << 25, 3 << 27}, 2);
     /* u = 16383 alone: 1 with low = 13, whose planes are ones, and one layer */
     const float largest[][2] = {{5, 16384 * 1.96875f}};
-    check_by_hand(largest, 1, (const uint32_t[]){1, 1 << 5, 0 | 13 << 1 | 1 << 5 | 0x3fffu << 10}, 3);
+    check_by_hand(largest, 1, (const uint32_t[]){13 << 1 | 1 << 5 | 3 << 10 | 1 << 14 | 1 << 30, 0x1fu << 27, 0x1ff},
+                  3);
 }
 
 /* A value far from the others makes no more than 31 layers, also where fewer planes would be shorter. */
@@ -248,10 +312,9 @@ static void an_outlier_makes_few_layers(void **state) {
     for (int at = 0; at < CHUNK; at += 341) {
         src[at] = 16384 * 1.96875f;
         memcpy(bits, src, sizeof bits);
-        /* 33 words before; 9 planes, a layer of all, and 30 of the outlier */
-        assert_int_equal(mm_eb_encode(mm_eb_quantiser_of(1), bits, CHUNK, words),
-                         33 + (10 + 10 * CHUNK + 30 + 31) / 32);
-        assert_int_equal(words[33] & 0x3ff, 0 | 9 << 1 | 31 << 5);
+        /* 25 bits before; 9 planes, a layer of all, and 30 of the outlier */
+        assert_int_equal(mm_eb_encode(mm_eb_quantiser_of(1), bits, CHUNK, words), (25 + 10 * CHUNK + 30 + 31) / 32);
+        assert_int_equal(words[0] & 0x1ffffff, 9 << 1 | 31 << 5 | 1 << 10 | 1 << 13);
         check_chunk(1, src, CHUNK);
         src[at] = 1;
     }
@@ -260,18 +323,23 @@ static void an_outlier_makes_few_layers(void **state) {
 /* Words that no encoder makes. */
 static void impossible_codes_are_refused(void **state) {
     (void)state;
+    enum { ONE = 1 << 10 | 1 << 14 }; /* each block as the one before, changes in the first three */
     static const struct {
         int count;
         uint32_t words[4];
     } cases[] = {
-        {3, {0, 1, 0}},                         /* no block */
-        {3, {1 << 3, 1, 0}},                    /* a block past the end */
-        {3, {1 << 2, 1 << 6, 0}},               /* an element past the end */
-        {2, {1, 1}},                            /* no string */
-        {4, {1, 1, 0, 0}},                      /* a word too many */
-        {3, {1, 0xffffffff, 1 << 1}},           /* a plane past the end */
-        {3, {1, 0xffffffff, 1 << 5}},           /* a layer past the end */
-        {3, {1, 1, 23 << 5 | 0x7fffffu << 10}}, /* one past the end */
+        {1, {0}},                                    /* masks past the end */
+        {4, {0, 0, 1 << 20, 0}},                     /* an element past the last, as it is */
+        {1, {1 << 10}},                              /* no element */
+        {1, {ONE}},                                  /* any past the end */
+        {2, {ONE | 0x7f << 25, 0x1ffffff}},          /* which past the end */
+        {2, {ONE | 7 << 25, 0x3f << 25}},            /* rest past the end */
+        {2, {ONE | 1u << 31, 1 << 26}},              /* an element past the last */
+        {2, {1 << 10 | 1 << 15 | 1 << 25, 0}},       /* a block past the last */
+        {2, {1 << 10 | 1 << 24 | 1 << 25, 1 << 26}}, /* the 33rd block */
+        {3, {ONE | 1 << 25, 0, 0}},                  /* a word too many */
+        {2, {ONE | 1 << 25 | 15 << 1, 0}},           /* a plane past the end */
+        {2, {ONE | 1 << 25 | 2 << 5, 0x1fu << 27}},  /* a layer past the end */
     };
     const mm_eb_quantiser z = mm_eb_quantiser_of(1);
     uint32_t back[70];
@@ -281,8 +349,9 @@ static void impossible_codes_are_refused(void **state) {
         if (mm_eb_decode(z, code, cases[i].count, 70, back)) fail_msg("case %zu is taken", i);
         free(code);
     }
-    assert_true(mm_eb_decode(z, (const uint32_t[]){1, 1, 22 << 5 | 0x3fffffu << 10}, 3, 70, back));
-    assert_int_equal(back[0], mm_float_bits(23 * 1.96875f));
+    assert_true(mm_eb_decode(z, (const uint32_t[]){ONE | 1 << 25 | 1 << 5, 1 << 27}, 2, 70, back));
+    assert_int_equal(back[0], mm_float_bits(2 * 1.96875f));
+    assert_int_equal(back[32], mm_float_bits(1.96875f));
 }
 
 /* A damaged code is refused, or is another code, the same one for each instruction set: nothing outside its words and
@@ -328,9 +397,13 @@ static void damage_is_refused_or_harmless(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_value_is_within_the_bound), cmocka_unit_test(what_is_no_bound_loses_nothing),
-        cmocka_unit_test(chunks_are_what_the_header_says), cmocka_unit_test(chunks_by_hand),
-        cmocka_unit_test(an_outlier_makes_few_layers),     cmocka_unit_test(impossible_codes_are_refused),
+        cmocka_unit_test(every_value_is_within_the_bound),
+        cmocka_unit_test(what_is_no_bound_loses_nothing),
+        cmocka_unit_test(chunks_are_what_the_header_says),
+        cmocka_unit_test(masks_repeat_at_each_distance),
+        cmocka_unit_test(chunks_by_hand),
+        cmocka_unit_test(an_outlier_makes_few_layers),
+        cmocka_unit_test(impossible_codes_are_refused),
         cmocka_unit_test(damage_is_refused_or_harmless),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
