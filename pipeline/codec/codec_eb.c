@@ -200,8 +200,8 @@ typedef uint32_t padded[MM_CHUNK_ELEMS + 2 * LANES];
 /* 32 bits from a position on. */
 AVX512_INLINE uint32_t bits_at(const uint32_t *string, int at) {
     uint64_t bits;
-    memcpy(&bits, string + at / 32, sizeof bits);
-    return (uint32_t)(bits >> at % 32);
+    memcpy(&bits, string + (unsigned)at / 32, sizeof bits);
+    return (uint32_t)(bits >> (unsigned)at % 32);
 }
 
 /* How many of `count` bits are set. */
@@ -213,8 +213,8 @@ AVX512_INLINE int ones_of(const uint32_t *string, int at, int count) {
 
 /* 16 values' ones in a layer and those after it. higher: ones in those after it, of the values that have one here. */
 AVX512_INLINE __m512i ones_from(__mmask16 layer, const uint32_t *higher) {
-    return _mm512_mask_add_epi32(_mm512_setzero_si512(), layer, _mm512_maskz_expandloadu_epi32(layer, higher),
-                                 _mm512_set1_epi32(1));
+    return _mm512_mask_add_epi32(_mm512_setzero_si512(), layer,
+                                 _mm512_maskz_expand_epi32(layer, _mm512_loadu_si512(higher)), _mm512_set1_epi32(1));
 }
 
 /* As mm_eb_parts_of. */
