@@ -13,9 +13,9 @@
  *      5 bits                  layers, 0 to 31
  *      3 bits                  before, 0 to 6
  *      1 bit                   ones
- *      masks                   bit j of mask i: element 32 i + j is not below E. If before is 0 as they are, 32 bits for each
- *                              32 elements or the rest of them; else where a mask is not that of 2^(before - 1) blocks before,
- *                              where all are `ones` before the first (eb_mask.h)
+ *      masks                   bit j of mask i: element 32 i + j is not below E. If before is 0 they are written as they
+ *                              are, 32 bits each; else where mask i is not mask i - 2^(before - 1), and the masks
+ *                              before the first are all `ones` (eb_mask.h)
  *      low planes of k bits    plane b: bit b of the number u of each of the k values
  *      layers                  layer 1: a bit for each of the k values: u >> low >= 1; layer l: one for each value
  *                              that has a 1 in layer l - 1: u >> low >= l
@@ -30,9 +30,10 @@
  *
  * layers is the largest u >> low. low is the least number for which that is at most 31, and for which ceil((u >> low) / 2),
  * over all values, add up to at most k: with one more, each value has a plane's bit more, and these fewer ones. So no other
- * low makes the planes and the layers shorter, but for the zeros that the last layer spares. before and ones are those with the fewest changes; of
- * several, the first (1 with zeros, 1 with ones, 2 with zeros, ...). Where 11/32 of the bits change, or more, both are 0:
- * no fewer bits would come of it.
+ * low makes the planes and the layers shorter, but for the zeros that the last layer spares.
+ *
+ * before and ones are those with the fewest changes; of several, the first (1 with zeros, 1 with ones, 2 with zeros, ...).
+ * Where 11/32 of the bits change, or more, both are 0: in maps without neighbours no fewer bits would come of it.
  *
  * Stored raw (chunk_code.h; elements below E are 0): a chunk whose code would not be smaller; one with q > 2^14; and one
  * with an infinity or a NaN, which come back as they are (mm_codec_counters.nonfinite_blocks counts these). With a bound
