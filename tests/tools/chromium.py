@@ -73,7 +73,7 @@ class Page:
         elif method == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
             self.complaints.append(params["entry"]["text"])
         elif method == "Network.requestWillBeSent":
-            self.requests.append(params["request"]["url"][:200])
+            self.requests.append(params["request"]["url"])
         return message
 
     def call(self, method, **params):

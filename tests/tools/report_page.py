@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""report_page.py PAGE FOLDER: checks a page of 'mm report' of report_page_test.sh in a headless Chromium, once started.
+"""report_page.py PAGE DAMAGED FOLDER: checks pages of 'mm report' of report_page_test.sh in a headless Chromium, which is
+started once: what is on PAGE, and that DAMAGED, of damaged files, comes to its end. FOLDER is for the browser's files.
 --find: prints the Chromium's path, or fails."""
 import os
 import sys
@@ -81,11 +82,13 @@ def check_counts(page):
     expect(number(page, ".chart .mark"), 2 * (2 * POLICIES + 2 * POLICIES), "marks")
     expect(number(page, "#runs tbody tr"), 2 * 2 * POLICIES, "rows of runs")
     expect(number(page, "#plans tbody tr"), POLICIES, "rows of plans")
-    # Of plans and of the trace.
-    expect(number(page, ".memory canvas"), 2 * 2 * POLICIES, "canvases of memory")
-    expect(number(page, ".memory button[value=addresses]"), 2 * POLICIES, "pictures with segments")
-    expect(number(page, ".timeline canvas"), 2 * POLICIES, "canvases of timelines")
-    expect(number(page, "#maps thead th"), 4 + 2 * POLICIES, "columns of maps")
+    # Of plans, and of the trace's runs of both batches.
+    expect(number(page, ".memory canvas"), 2 * 3 * POLICIES, "canvases of memory")
+    expect(number(page, ".memory button[value=addresses]"), 3 * POLICIES, "pictures with segments")
+    expect(number(page, ".timeline canvas"), 2 * 2 * POLICIES, "canvases of timelines")
+    expect(number(page, ".timeline option"), 2 * POLICIES * 3, "choices of iterations")
+    expect(number(page, "#maps table"), 3, "tables of maps")
+    expect(number(page, "#maps thead th"), 3 * (4 + POLICIES), "columns of maps")
     for action in "keep", "compress", "swap":
         holds(number(page, "#maps .act-" + action) > 0, "no map is told to " + action)
 
@@ -103,12 +106,20 @@ def check_pointer(page):
     said = tip(page)
     for text in "layer", "action", "computed by", "address", "alive":
         holds(text in said, "the tip over a segment lacks %r: %s" % (text, said))
-    x, y = center(page, ".timeline .view", 0.3, 0.3)
+    x, y = center(page, ".timeline .view", 0.5, 0.25)
+    page.run("document.querySelector('.timeline .zoom button:last-child').click()")
     page.move(x, y)
     page.settle()
     said = tip(page)
-    for text in "takes", "stream", "compute", "layer", "ward":
+    for text in "takes", "stream", "compute", "iteration":
         holds(text in said, "the tip over a slice lacks %r: %s" % (text, said))
+    # From the first encode on, keys lead to its map's way.
+    page.run("document.querySelectorAll('.timeline .view')[1].focus()")
+    for key in "ArrowDown", "ArrowRight":
+        page.key(key)
+    page.settle()
+    for text in "encode ", "tensor", "stored", "the way of the map":
+        holds(text in tip(page), "the tip over an encode lacks %r: %s" % (text, tip(page)))
     x, y = center(page, ".chart .mark")
     page.move(x, y)
     page.settle()
@@ -153,7 +164,7 @@ def look(page):
     return colours(page.screenshot(clip=clip))
 
 
-def check_looks(page, folder):
+def check_looks(page):
     ground = "getComputedStyle(document.body).backgroundColor"
     center(page, ".memory .view")
     light, light_ground = look(page), page.run(ground)
@@ -169,8 +180,17 @@ def check_looks(page, folder):
     page.settle()
     holds(page.run("document.documentElement.scrollWidth <= innerWidth"), "a narrow page is wider than its window")
     holds(len(colours(page.screenshot())) > 20, "the narrow page is blank")
-    with open(os.path.join(folder, "narrow.png"), "wb") as file:
-        file.write(page.screenshot())
+
+
+def check_damaged(page):
+    """It comes to its end, and its pictures answer."""
+    expect(page.run("document.documentElement.dataset.ready"), "yes", "the script's end")
+    holds(number(page, ".view") > 0, "there are no pictures")
+    for i in range(number(page, ".view")):
+        page.run("document.querySelectorAll('.view')[%d].focus()" % i)
+        for key in "ArrowRight", "ArrowDown", "+", "ArrowLeft", "0":
+            page.key(key)
+    page.settle()
 
 
 def main():
@@ -178,18 +198,18 @@ def main():
         path = chromium.find() or sys.exit(1)
         print(path)
         return
-    page = chromium.Page(chromium.find(), os.path.join(sys.argv[2], "profile"))
+    page = chromium.Page(chromium.find(), os.path.join(sys.argv[3], "profile"))
     try:
         page.size(1200, 900)
         page.prefer("light")
         page.open(sys.argv[1])
-        for check in check_counts, check_pointer, check_keys, check_tables:
+        for check in check_counts, check_pointer, check_keys, check_tables, check_looks:
             check(page)
-        check_looks(page, sys.argv[2])
         expect(page.run("window.ran === undefined"), True, "that no name ran as a script")
+        page.open(sys.argv[2])
+        check_damaged(page)
         expect(page.complaints, [], "the console")
-        expect([url for url in page.requests if not url.startswith("file:")], [], "requests")
-        expect(len(page.requests), 1, "requests")
+        expect([url.split("/")[-1] for url in page.requests], sys.argv[1:3], "requests")
     finally:
         page.close()
 

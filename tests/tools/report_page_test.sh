@@ -1,19 +1,44 @@
 #!/bin/bash
 # mm report's page in a headless Chromium: what is drawn, what answers to the pointer and to keys, both themes, a narrow
-# window. Skipped where there is no Chromium ('tools/deps report' installs one).
+# window; and a page of damaged files. Skipped where there is no Chromium ('tools/deps report' installs one).
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
 script=$(realpath "$2")
-machine=$(realpath "$3")
+
+# What passes for rows, plans and a trace, and has other types, lacks parts, or has numbers out of all bounds.
+damaged_files() {
+    cat >rows_bad.json <<'END'
+[{"net": ["<b>"], "policy": {}, "batch": "many", "status": 7, "images_per_second": 1e308, "budget_bytes": 1},
+ {"net": "n", "policy": "p", "batch": 1, "status": "ok", "images_per_second": 1e-300, "budget_bytes": 1e18},
+ {"net": "n", "policy": "p", "batch": 2, "status": null, "images_per_second": -5, "budget_bytes": -1}]
+END
+    cat >plans_bad.json <<'END'
+[{"net": "n", "policy": "p", "batch": 1, "status": "ok", "live_peak_bytes": 0, "memory": {"nodes": 3, "segments": [4]}},
+ {"net": "n", "policy": "p", "batch": 1, "status": "ok", "live_peak_bytes": 0, "stashed_maps": [{"name": "m"}, 5],
+  "memory": {"nodes": [{}, {"name": 9}, {"name": "x", "stream": "compute", "phase": "forward"}], "lasting": {"weights": "all", "y": 1e308},
+   "segments": [{}, {"first": 9, "last": -3, "live_last": -9, "offset": 1e308, "bytes": 1e308, "name": "__proto__", "kind": "constructor"},
+    {"first": 0, "live_last": 2, "dynamic": true, "bytes": 5, "action": "toString"}, {"pinned": true, "bytes": -4}, null],
+   "maps": [{"name": "m", "actions": [1, null, "keep"], "readers": 5, "bytes": "x"}, {}]}}]
+END
+    cat >trace_bad.json <<'END'
+{"traceEvents": [null, 3, {}, {"ph": "X", "ts": "now"}, {"ph": "X", "pid": 1, "tid": 2, "ts": 1e300, "dur": 1e308, "name": 4, "args": []},
+ {"ph": "X", "pid": "a", "tid": {}, "ts": 0, "dur": -9, "args": {"iteration": 1}}, {"ph": "C", "pid": 1, "ts": 0, "name": "device memory"},
+ {"ph": "C", "pid": 3, "ts": 5, "name": "memory", "args": {"codes": -1, "x": 1e308}}, {"ph": "f", "pid": 1, "ts": 0, "id": 1},
+ {"ph": "s", "pid": "a", "tid": 7, "ts": 0, "id": []}, {"ph": "M", "name": "process_name", "pid": 1}, {"ph": "M", "name": "memory", "pid": 4, "args": 3},
+ {"ph": "M", "name": "memory", "pid": 5, "args": {"nodes": [null, {}]}}], "otherData": 5}
+END
+}
 
 page_draws_what_the_files_have_() {
     local policies=liveness,freelunch:when=always,swap-async:when=always evil="</script><script>window.ran=1</script>"
     python3 "$script" --find >/dev/null || skip "there is no Chromium"
-    expect 0 bench --net resnet20 --batch 2,4 --policies $policies --iterations 1 --quiet --json rows.json
-    expect 0 plan --net resnet20 --batch 64 --policy $policies --explain --json plans.json --facts "$machine" --trace trace.json
+    expect 0 bench --net resnet20 --batch 2,4 --policies $policies --iterations 2 --quiet --json rows.json --trace trace.json
+    expect 0 plan --net resnet20 --batch 64 --policy $policies --explain --json plans.json
     sed "s|\"net\": \"resnet20\"|\"net\": \"$evil<img src=x onerror=window.ran=1>\"|" rows.json >evil.json
     expect 0 report rows.json evil.json plans.json trace.json --html page.html
-    python3 "$script" page.html "$PWD" >said 2>&1 || fail "$(<said)"
+    damaged_files
+    expect 0 report rows_bad.json plans_bad.json trace_bad.json --html damaged.html
+    python3 "$script" page.html damaged.html "$PWD" >said 2>&1 || fail "$(<said)"
 }
 
 run_cases

@@ -57,9 +57,8 @@ function ticksOf(low, high, n, binary) {
     const span = high - low || Math.abs(high) || 1;
     let step = binary ? 2 ** Math.ceil(Math.log2(span / n)) : 10 ** Math.floor(Math.log10(span / n));
     if (!binary) step *= [1, 2, 5, 10].find((factor) => (span / (step * factor)) <= n) || 10;
-    const ticks = [];
-    for (let value = Math.ceil(low / step) * step; value <= high + step * 1e-9; value += step) ticks.push(value);
-    return ticks;
+    const first = Math.ceil(low / step), count = Math.floor(high / step + 1e-9) - first + 1;
+    return Array.from({length: isNumber(count) ? clamp(count, 0, 4 * n) : 0}, (_, i) => (first + i) * step);
 }
 
 // ---------------------------------------------------------------- colours
