@@ -171,7 +171,8 @@ void mm_auto_time(const mm_auto *a, mm_auto_choice *c) {
             const int codec = mm_facts_codec(a->facts, a->menu->rules[rule].codec);
             ns = encoded = (encoded > ns ? encoded : ns) + mm_facts_code(a->facts, codec, m->tensor)->encode_ns;
         }
-        if (moves(a, rule)) ns = end = (end > ns ? end : ns) + copy_ns(a, a->facts->out_bytes_per_s, m->bytes);
+        if (moves(a, rule))
+            ns = end = (end > ns ? end : ns) + copy_ns(a, a->facts->out_bytes_per_s, m->bytes) * c->lead / 1000;
         const int step = step_at(start, steps, ns) + 1;
         if (!(c->eager[m->tensor] & MM_AUTO_EAGER_OUT))
             c->gone[m->tensor] = step < m->first_backward ? step : m->first_backward - 1;
@@ -184,7 +185,7 @@ void mm_auto_time(const mm_auto *a, mm_auto_choice *c) {
         c->fetch[m->tensor] = m->first_backward;
         if (!moves(a, c->rule[m->tensor])) continue;
         if (begin > start[m->first_backward]) begin = start[m->first_backward];
-        begin -= copy_ns(a, a->facts->in_bytes_per_s, m->bytes);
+        begin -= copy_ns(a, a->facts->in_bytes_per_s, m->bytes) * c->lead / 1000;
         int step = step_at(start, steps, begin);
         if (step < first) step = first;
         if (!(c->eager[m->tensor] & MM_AUTO_EAGER_IN) && step < m->first_backward) c->fetch[m->tensor] = step;

@@ -33,6 +33,7 @@ static void copy_choice(const mm_auto *a, const mm_auto_choice *from, mm_auto_ch
     memcpy(to->rule, from->rule, n);
     memcpy(to->eager, from->eager, n);
     to->nesting = from->nesting;
+    to->lead = from->lead;
 }
 
 static mm_assignment assignment_of(const mm_auto *a, const mm_auto_choice *c) {
@@ -195,11 +196,16 @@ static mm_status try_now(mm_auto *a, const mm_auto_weights *w, bool *better_out)
 
 /* ---------------------------------------------------------------- starts */
 
+static const double links[] = {0.05, 0.15, 0.4, 1, 3, 10};
+static const int leads[] = {1000, 1100, 1300, 1600}; /* copies are slowed down by others, and wait; chosen */
+enum { LINKS = sizeof links / sizeof *links, LEADS = sizeof leads / sizeof *leads };
+
 static void start_kept(mm_auto *a) {
     const size_t n = (size_t)mm_graph_tensors(a->graph);
     memset(a->now.rule, MM_AUTO_KEEP, n);
     memset(a->now.eager, 0, n);
     a->now.nesting = -1;
+    a->now.lead = leads[0];
 }
 
 /* Recomputes what a choice of nested recomputation does not keep. */
@@ -247,45 +253,55 @@ static void read_off(mm_auto *a, const mm_plan *plan) {
     }
 }
 
-/* Starts from a plan: with those levels and cuts of nested recomputation, or none, by which it takes the least time
- * among those that fit, or the least memory. */
-static mm_status start_from(mm_auto *a, const mm_plan *plan) {
-    const mm_auto_weights w = {.link = 0.4, .capped = true};
-    const int n = a->recompute >= 0 ? mm_survey_nestings(a->survey) : 0;
-    int nesting = -1;
-    int64_t least = INT64_MAX, ns = INT64_MAX;
-    bool better;
-    read_off(a, plan);
-    for (int i = -1; i < n && !stopped(a); i++) {
-        a->now.nesting = i;
-        MM_TRY(mm_auto_draft(a, &a->now));
-        const int64_t over = a->draft.bounds.peak_bytes - a->limits->device_bytes;
-        if (over > 0 ? over >= least : least <= 0 && a->draft_ns >= ns) continue;
-        nesting = i;
-        least = over > 0 ? over : 0;
-        ns = a->draft_ns;
+/* The choice of nested recomputation that keeps nearly the maps that a->now does; -1: to have none comes nearer. */
+static int nearest_nesting(const mm_auto *a) {
+    int nearest = -1, least = 0;
+    for (int i = 0; i < a->n_maps; i++) least += a->now.rule[a->maps[i].tensor] == a->recompute;
+    for (int k = a->recompute >= 0 ? mm_survey_nestings(a->survey) - 1 : -1; k >= 0; k--) {
+        const uint8_t *level = mm_nesting_levels(&a->survey->nesting, k);
+        int differ = 0;
+        for (int i = 0; i < a->n_maps; i++) {
+            const mm_auto_map *m = &a->maps[i];
+            if (m->serves >> a->recompute & 1)
+                differ += (level[m->tensor] > 0) != (a->now.rule[m->tensor] == a->recompute);
+        }
+        if (differ < least) nearest = k, least = differ;
     }
-    a->now.nesting = nesting;
-    return try_now(a, &w, &better);
+    return nearest;
 }
 
-static const double links[] = {0.05, 0.15, 0.4, 1, 3, 10};
-enum { LINKS = sizeof links / sizeof *links };
-
-static mm_status start(mm_auto *a) {
+/* All choices of nested recomputation, those next to the given one first: with larger chains, of which more is swapped,
+ * and with smaller ones. */
+static mm_status start_nestings(mm_auto *a, int near, bool deep) {
+    const mm_auto_weights w = {.link = 0.4, .capped = true, .deep = deep};
+    const int n = a->recompute >= 0 ? mm_survey_nestings(a->survey) : 0;
     bool better;
+    for (int i = 0; i < 2 * n + 1 && !stopped(a); i++) {
+        const int nesting = near + (i % 2 ? (i + 1) / 2 : -i / 2);
+        if (nesting < 0 || nesting >= n) continue;
+        start_nested(a, nesting);
+        MM_TRY(try_now(a, &w, &better));
+    }
+    return MM_OK;
+}
+
+/* Starts from a plan, if there is one, then from all choices of nested recomputation, and from keeping all. */
+static mm_status start(mm_auto *a, const mm_plan *plan) {
+    const mm_auto_weights usual = {.link = 0.4, .capped = true};
+    int near = 0;
+    bool better;
+    if (plan) {
+        read_off(a, plan);
+        near = a->now.nesting = nearest_nesting(a);
+        MM_TRY(try_now(a, &usual, &better));
+    }
+    MM_TRY(start_nestings(a, near, false));
     for (int l = 0; l < 2 * LINKS && !stopped(a); l++) {
         const mm_auto_weights w = {.link = links[l / 2], .capped = l % 2};
         start_kept(a);
         MM_TRY(try_now(a, &w, &better));
     }
-    const int n = a->recompute >= 0 ? mm_survey_nestings(a->survey) : 0;
-    for (int i = 0; i < 2 * n && !stopped(a); i++) {
-        const mm_auto_weights w = {.link = 0.4, .capped = true, .deep = i >= n};
-        start_nested(a, i % n);
-        MM_TRY(try_now(a, &w, &better));
-    }
-    return MM_OK;
+    return start_nestings(a, near, true);
 }
 
 /* ---------------------------------------------------------------- small changes */
@@ -352,6 +368,7 @@ static mm_auto_weights change_some(mm_auto *a) {
         else
             force(a, next_below(a, a->n_maps), next_below(a, rules + 1) - 1);
     if (kind == 1 && nestings > 0) a->now.nesting = next_below(a, nestings + 1) - 1;
+    if (next_below(a, LEADS) == 0) a->now.lead = leads[next_below(a, LEADS)];
     if (next_below(a, 2)) return a->best_weights;
     return (mm_auto_weights){.link = links[next_below(a, LINKS)], .capped = next_below(a, 2), .deep = next_below(a, 2)};
 }
@@ -366,8 +383,8 @@ static mm_status shake(mm_auto *a) {
     return MM_OK;
 }
 
-static mm_status search(mm_auto *a) {
-    MM_TRY(start(a));
+static mm_status search(mm_auto *a, const mm_plan *plan) {
+    MM_TRY(start(a, plan));
     if (a->best_weights.link == 0 || !a->fits) return MM_OK;
     MM_TRY(improve(a));
     return a->n_maps > 0 ? shake(a) : MM_OK;
@@ -418,8 +435,7 @@ mm_status mm_auto_search(const mm_graph *graph, const mm_facts *facts, const mm_
     mm_auto a = {.graph = graph, .facts = facts, .limits = limits, .menu = menu, .stop = stop, .left = trials};
     bool better;
     mm_status status = init(&a);
-    if (status == MM_OK && *plan) status = start_from(&a, *plan);
-    if (status == MM_OK) status = search(&a);
+    if (status == MM_OK) status = search(&a, *plan);
     if (status == MM_OK && *plan)
         status = compare(&a, *plan, &better); /* destroys one of them */
     else if (status != MM_OK)

@@ -31,6 +31,7 @@ typedef struct mm_auto_choice {
     int8_t *rule; /* per tensor */
     uint8_t
         *eager;  /* per tensor, bits: its bytes are free at once when it has left; it is fetched at the last moment */
+    int lead;    /* permille of their time that copies are given */
     int nesting; /* levels and cuts of that choice of the survey; -1: none */
     int32_t *fetch, *gone; /* per tensor */
 } mm_auto_choice;
