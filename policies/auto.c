@@ -184,7 +184,7 @@ static mm_status check_facts(const mm_graph *graph, const mm_facts *facts, const
 
 /* Searches beyond the portfolio, with a number of drafts that takes about as long for all networks. */
 static mm_status search(portfolio *p) {
-    enum { STEPS = 160000, LEAST = 40 }; /* of all drafts, for an effort of 1; chosen for time */
+    enum { STEPS = 400000, LEAST = 40 }; /* of all drafts, for an effort of 1; chosen for time */
     const int64_t effort = p->config->own[EFFORT], drafts = STEPS / (mm_graph_steps(p->graph) + 1);
     const int64_t trials = effort * (drafts > LEAST ? drafts : LEAST);
     if (effort == 0 || p->cut_short) return MM_OK;

@@ -349,7 +349,7 @@ static void force(mm_auto *a, int map, int rule) {
     mm_auto_map *m = &a->maps[map];
     if (rule >= 0 && !(m->serves >> rule & 1)) return;
     a->now.rule[m->tensor] = (int8_t)rule;
-    a->now.eager[m->tensor] = 0;
+    a->now.eager[m->tensor] = (uint8_t)(next_below(a, 4) & (MM_AUTO_EAGER_OUT | MM_AUTO_EAGER_IN));
     m->locked = true;
 }
 
