@@ -68,20 +68,18 @@ static mm_status describe(mm_execution *p) {
 
 /* ---------------------------------------------------------------- times */
 
-/* When all that a piece waits for had ended; or, where the device knows that, when its first task began, if that was
- * later. The stream may have run something else before. */
-static int64_t began(const mm_execution *p, const mm_traced_set *set, int i) {
+/* From when all that the piece waits for had ended until its event; where the device knows its tasks, from when the first
+ * began until the last ended. The stream may have run something else before. */
+static mm_period period_of(const mm_execution *p, const mm_traced_set *set, int i) {
+    if (set->inline_steps[i].end_ns > 0) return set->inline_steps[i];
     const bool is_first = i == p->program->at[MM_STREAM_COMPUTE][0];
     const int64_t ready_ns =
         is_first ? mm_event_ns(set->begin) : mm_program_started(p->program, p->ended_ns, &p->program->pieces[i]);
-    const int64_t task_ns = set->ends[i] && ready_ns > 0 ? mm_event_began_ns(set->ends[i]) : 0;
-    return task_ns > ready_ns ? task_ns : ready_ns;
-}
-
-static mm_period period_of(const mm_execution *p, const mm_traced_set *set, int i) {
-    if (set->inline_steps[i].end_ns > 0) return set->inline_steps[i];
-    const mm_period period = {began(p, set, i), p->ended_ns[i]};
-    return period.start_ns > 0 && period.end_ns >= period.start_ns ? period : (mm_period){0, -1};
+    const mm_task_times tasks = mm_event_tasks(set->ends[i]);
+    mm_period period = {ready_ns, p->ended_ns[i]};
+    if (tasks.began_ns > ready_ns) period.start_ns = tasks.began_ns;
+    if (tasks.ended_ns >= period.start_ns) period.end_ns = tasks.ended_ns;
+    return ready_ns > 0 && period.end_ns >= period.start_ns ? period : (mm_period){0, -1};
 }
 
 /* Takes the times of a set's iteration. One that still runs, of which some are not known, is dropped. */

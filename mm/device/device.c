@@ -210,12 +210,12 @@ int64_t mm_event_ns(mm_event *event) {
     return ns;
 }
 
-int64_t mm_event_began_ns(mm_event *event) {
-    if (!event->device->ops->event_began_ns) return 0;
+mm_task_times mm_event_tasks(mm_event *event) {
+    if (!event->device->ops->event_tasks) return (mm_task_times){0};
     bool entered = enter_silently(event->device);
-    int64_t ns = event->device->ops->event_began_ns(event);
+    mm_task_times times = event->device->ops->event_tasks(event);
     mm_device_leave(event->device, entered);
-    return ns;
+    return times;
 }
 
 /* ---------------------------------------------------------------- work */

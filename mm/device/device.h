@@ -59,6 +59,11 @@ typedef struct mm_stream_stats {
     int64_t wait_ns; /* time spent waiting for events, with tasks queued behind the wait */
 } mm_stream_stats;
 
+/* When the first of some tasks began, and the last ended, by CLOCK_MONOTONIC. */
+typedef struct mm_task_times {
+    int64_t began_ns, ended_ns;
+} mm_task_times;
+
 /* Sums over elements of a tensor, each element by its magnitude. -0 is a zero. With a NaN among the elements, the last
  * three are NaN; else, with an infinity, +Inf. Both count as non-zero. */
 typedef struct mm_sums {
@@ -106,7 +111,7 @@ typedef struct mm_device_ops {
     mm_status (*event_sync)(mm_event *event);
     bool (*event_done)(mm_event *event);
     int64_t (*event_ns)(mm_event *event);
-    int64_t (*event_began_ns)(mm_event *event); /* NULL: it is not known */
+    mm_task_times (*event_tasks)(mm_event *event); /* NULL: not known */
 
     mm_status (*copy_async)(mm_stream *stream, void *dst, const void *src, int64_t bytes, mm_copy_kind kind);
     mm_status (*fill_async)(mm_stream *stream, void *dst, uint8_t byte, int64_t bytes);
@@ -205,9 +210,9 @@ MM_CHECKED mm_status mm_event_sync(mm_event *event);
 bool mm_event_done(mm_event *event);
 /* When the latest recording completed, by CLOCK_MONOTONIC; 0 if it has not, or if events are not timed. */
 int64_t mm_event_ns(mm_event *event);
-/* When the first of the tasks began that the stream ran between the recording before, of whatever event, and the latest
- * of this one; if there were none, as mm_event_ns. 0: the latest has not completed, or the device does not know. */
-int64_t mm_event_began_ns(mm_event *event);
+/* The tasks that the stream ran between the recording before, of whatever event, and the latest of this one; without
+ * any, both are as mm_event_ns. Both 0: the latest has not completed, or the device does not know. */
+mm_task_times mm_event_tasks(mm_event *event);
 
 MM_CHECKED mm_status mm_copy_async(mm_stream *stream, void *dst, const void *src, int64_t bytes, mm_copy_kind kind);
 MM_CHECKED mm_status mm_fill_async(mm_stream *stream, void *dst, uint8_t byte, int64_t bytes);

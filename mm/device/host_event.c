@@ -36,12 +36,12 @@ void host_recording_wait(host_recording *recording) {
     pthread_mutex_unlock(&recording->lock);
 }
 
-void host_recording_complete(host_recording *recording, int64_t began_ns, const mm_failure *failure) {
+void host_recording_complete(host_recording *recording, mm_task_times tasks, const mm_failure *failure) {
     pthread_mutex_lock(&recording->lock);
     recording->failure.status = failure->status;
     if (failure->status != MM_OK) recording->failure = *failure;
     recording->done_ns = mm_now_ns();
-    recording->began_ns = began_ns > 0 ? began_ns : recording->done_ns;
+    recording->tasks = tasks.began_ns > 0 ? tasks : (mm_task_times){recording->done_ns, recording->done_ns};
     recording->done = true;
     pthread_mutex_unlock(&recording->lock);
     pthread_cond_broadcast(&recording->completed);
@@ -148,14 +148,18 @@ bool host_event_done(mm_event *event) {
     return done;
 }
 
-static int64_t time_of(mm_event *event, bool began) {
+int64_t host_event_ns(mm_event *event) {
     host_recording *recording = host_event_last(event);
     if (recording == NULL) return 0;
-    int64_t ns = !host_recording_done(recording) ? 0 : began ? recording->began_ns : recording->done_ns;
+    int64_t ns = host_recording_done(recording) ? recording->done_ns : 0;
     host_recording_release(recording);
     return ns;
 }
 
-int64_t host_event_ns(mm_event *event) { return time_of(event, false); }
-
-int64_t host_event_began_ns(mm_event *event) { return time_of(event, true); }
+mm_task_times host_event_tasks(mm_event *event) {
+    host_recording *recording = host_event_last(event);
+    if (recording == NULL) return (mm_task_times){0};
+    mm_task_times times = host_recording_done(recording) ? recording->tasks : (mm_task_times){0};
+    host_recording_release(recording);
+    return times;
+}

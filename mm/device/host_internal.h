@@ -36,16 +36,16 @@ typedef struct host_recording {
     pthread_mutex_t lock;
     pthread_cond_t completed;
     bool done;
-    int64_t began_ns;   /* when the stream's first task since its recording before began; done_ns if there was none */
-    int64_t done_ns;    /* these and failure are set before `done`, and constant until the object is used again */
-    mm_failure failure; /* of the stream, when it reached the recording */
+    mm_task_times tasks; /* of the stream, since its recording before; done_ns if there was none */
+    int64_t done_ns;     /* these and failure are set before `done`, and constant until the object is used again */
+    mm_failure failure;  /* of the stream, when it reached the recording */
 } host_recording;
 
 void host_recording_release(host_recording *recording);
 bool host_recording_done(host_recording *recording);
 void host_recording_wait(host_recording *recording);
-/* began_ns 0: there was no task. */
-void host_recording_complete(host_recording *recording, int64_t began_ns, const mm_failure *failure);
+/* tasks: all 0 if there was none. */
+void host_recording_complete(host_recording *recording, mm_task_times tasks, const mm_failure *failure);
 
 /* The event's latest recording; NULL if there is none. The caller gets a reference, and releases it. */
 host_recording *host_event_last(mm_event *event);
@@ -56,7 +56,7 @@ mm_status host_event_record(mm_event *event, mm_stream *stream);
 mm_status host_event_sync(mm_event *event);
 bool host_event_done(mm_event *event);
 int64_t host_event_ns(mm_event *event);
-int64_t host_event_began_ns(mm_event *event);
+mm_task_times host_event_tasks(mm_event *event);
 
 /* ---------------------------------------------------------------- streams (host_stream.c) */
 

@@ -44,7 +44,7 @@ typedef struct host_stream {
     pthread_t thread;
     char name[16];
     task_buffer running;   /* used by the thread alone */
-    int64_t began_ns;      /* used by the thread alone: when the first task since the last recording began; 0: none */
+    mm_task_times tasks;   /* used by the thread alone: since the last recording; all 0: none */
     uint64_t delay_random; /* used by the thread alone: state of the generator of delays */
 
     pthread_mutex_t lock; /* guards what follows */
@@ -166,9 +166,10 @@ static int64_t run_call(host_stream *stream, host_task *task) {
     if (stream->failure.status != MM_OK) return -1;
     delay(stream);
     int64_t start_ns = mm_now_ns();
-    if (stream->began_ns == 0) stream->began_ns = start_ns;
     mm_status status = task->fn(task->arg);
-    int64_t busy_ns = mm_now_ns() - start_ns;
+    int64_t end_ns = mm_now_ns(), busy_ns = end_ns - start_ns;
+    if (stream->tasks.began_ns == 0) stream->tasks.began_ns = start_ns;
+    stream->tasks.ended_ns = end_ns;
     if (status != MM_OK) {
         mm_failure failure;
         mm_failure_keep(&failure, status);
@@ -195,8 +196,8 @@ static void run_wait(host_stream *stream, host_recording *recording) {
 }
 
 static void run_record(host_stream *stream, host_recording *recording) {
-    host_recording_complete(recording, stream->began_ns, &stream->failure);
-    stream->began_ns = 0;
+    host_recording_complete(recording, stream->tasks, &stream->failure);
+    stream->tasks = (mm_task_times){0};
     host_recording_release(recording);
 }
 
