@@ -9,6 +9,8 @@ static mm_status advise(const mm_plan_set *set, const mm_wish *wish, const mm_re
                                 .device = set->sources.device,
                                 .limits = wish->limits,
                                 .rates = set->sources.rates,
+                                .policy = wish->policy,
+                                .needs_bytes = refusal->need_bytes,
                                 .add_times = set->sources.facts ? mm_times_measured : NULL,
                                 .times = set->sources.facts,
                                 .recomputes = refusal->recomputes,

@@ -5,6 +5,9 @@
 #include "policies/advice.h"
 #include "policies/nominal.h"
 
+/* Up to so many steps auto plans within a second. */
+enum { DEEP_STEPS = 1000 };
+
 /* Whether the plan could run, memory aside: if it recomputes, there must be a function for that. */
 static bool can_run(const mm_refused *r, const mm_plan *plan) {
     for (int i = 0; !r->recomputes && i < plan->n_nodes; i++)
@@ -62,6 +65,8 @@ static mm_status tell(const mm_refused *r, const char *refusal, const mm_advice 
                        MM_SIZE_TOLD(r->limits.pinned_bytes), MM_SIZE_TOLD(advice->takes.pinned_bytes), spec, lossy);
     case MM_ADVICE_NEEDS_LEAST:
         if (r->descended) break;
+        if (r->needs_bytes > 0 && advice->takes.bytes >= r->needs_bytes)
+            return mm_fail(MM_ERR_INFEASIBLE, "%s; no policy would fit: none needs less", refusal);
         return mm_fail(MM_ERR_INFEASIBLE, "%s; no policy would fit: %s%s needs least, %s", refusal, spec, lossy,
                        MM_SIZE_TOLD(advice->takes.bytes));
     case MM_ADVICE_NONE:
@@ -73,7 +78,12 @@ static mm_status tell(const mm_refused *r, const char *refusal, const mm_advice 
 mm_status mm_advise(const mm_refused *refused, const char *refusal) {
     mm_refused ctx = *refused;
     mm_advice advice = {.kind = MM_ADVICE_NONE};
-    if (mm_advice_find(&refused->limits, refused->descended, try_policy, &ctx, &advice) != MM_OK)
+    const mm_advice_wish wish = {.limits = &refused->limits,
+                                 .published_only = refused->descended,
+                                 .deep = mm_graph_steps(refused->graph) > DEEP_STEPS,
+                                 .refused = refused->needs_bytes > 0 ? refused->policy : NULL,
+                                 .refused_takes = {.bytes = refused->needs_bytes}};
+    if (mm_advice_find(&wish, try_policy, &ctx, &advice) != MM_OK)
         return mm_fail(MM_ERR_INFEASIBLE, "%s", refusal); /* without advice */
     mm_status status = tell(refused, refusal, &advice);
     mm_policy_fini(&advice.policy);

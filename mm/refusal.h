@@ -17,15 +17,18 @@ typedef struct mm_refused {
     const char *device;
     mm_limits limits;
     mm_rates rates;
-    mm_times_fn add_times; /* adds the times that the policy was planned by; NULL: it was planned by the rates */
-    const void *times;     /* ctx of add_times */
-    bool recomputes;       /* there is a function that recomputes its layers */
-    bool descended;        /* the refusal names the substitute that needs least; all of them were tried */
+    mm_times_fn add_times;   /* adds the times that the policy was planned by; NULL: it was planned by the rates */
+    const void *times;       /* ctx of add_times */
+    const mm_policy *policy; /* NULL: not known */
+    int64_t needs_bytes;     /* at least, of `policy`; 0: not known */
+    bool recomputes;         /* there is a function that recomputes its layers */
+    bool descended;          /* the refusal names the substitute that needs least; all of them were tried */
 } mm_refused;
 
 /* Returns MM_ERR_INFEASIBLE with the message `refusal`, followed by advice: a policy that would fit the limits, a
  * lossless one if there is one, and of those the fastest. If none was found: a policy that would fit with more pinned
- * memory; or else the one that needs least device memory with the pinned memory that there is (policies/advice.h). */
+ * memory; or else the one that needs least device memory with the pinned memory that there is, unless that is the refused one
+ * (policies/advice.h). */
 MM_CHECKED mm_status mm_advise(const mm_refused *refused, const char *refusal);
 
 #endif

@@ -5,26 +5,27 @@
 
 /* Of equal ones the first is advised; what is lossless comes first. A policy that fits as published (when=always) fits
  * in its default form, too. */
-enum { LIVENESS, SWAP_ASYNC = 2 };
+enum { LIVENESS, AUTO, SWAP_ASYNC = 3, LOSSY = 12 };
 static const struct proposal {
     const mm_policy_ops *ops;
     mm_recompute_mode mode;
     const char *codec; /* rules: for all maps that it takes, the others swapped; NULL: the policy's own rules */
     bool waits;        /* it copies what swap-async copies, and waits more: for where that does not fit */
     bool once;         /* it has one form alone */
-    bool last;         /* it tries the others, too: for where none of them fits */
 } proposals[] = {
     [LIVENESS] = {&mm_policy_liveness, MM_RECOMPUTE_COST, NULL, false},
+    [AUTO] = {&mm_policy_auto, MM_RECOMPUTE_NESTED, NULL, false, .once = true},
     {&mm_policy_recompute, MM_RECOMPUTE_COST, NULL, false},
     [SWAP_ASYNC] = {&mm_policy_swap_async, MM_RECOMPUTE_COST, NULL, false},
     {&mm_policy_recompute, MM_RECOMPUTE_SQRT, NULL, false},
     {&mm_policy_recompute_swap, MM_RECOMPUTE_SQRT, NULL, false},
+    {&mm_policy_recompute, MM_RECOMPUTE_NESTED, NULL, false},
+    {&mm_policy_recompute_swap, MM_RECOMPUTE_NESTED, NULL, false},
     {&mm_policy_vdnn_all, MM_RECOMPUTE_COST, NULL, true},
     {&mm_policy_swap, MM_RECOMPUTE_COST, NULL, true},
     {&mm_policy_modnn, MM_RECOMPUTE_COST, NULL, true, .once = true},
     {&mm_policy_cdma, MM_RECOMPUTE_COST, NULL, true},
-    {&mm_policy_auto, MM_RECOMPUTE_NESTED, NULL, true, .once = true, .last = true},
-    {&mm_policy_freelunch, MM_RECOMPUTE_COST, NULL, false},
+    [LOSSY] = {&mm_policy_freelunch, MM_RECOMPUTE_COST, NULL, false},
     {&mm_policy_hybrid, MM_RECOMPUTE_COST, NULL, false},
     {&mm_policy_rules, MM_RECOMPUTE_COST, "zfp:rate=4", false},
 };
@@ -61,8 +62,8 @@ typedef struct choice {
 static const choice nothing = {.proposal = -1, .takes = {.bytes = INT64_MAX}};
 
 typedef struct search {
-    const mm_limits *limits;
-    bool published_only;
+    const mm_advice_wish *wish;
+    const mm_limits *limits; /* of the wish */
     mm_trial_fn try_policy;
     void *ctx;
     mm_trial published[PROPOSALS]; /* as published */
@@ -103,19 +104,38 @@ static choice fastest(const search *s, bool lossy, int64_t pinned_bytes) {
     return best;
 }
 
-/* Tries all as published, until a lossy one comes and a lossless one fits. */
+/* auto takes the fastest lossless plan. With codecs it may do more, so without it does not fit either. */
+static mm_status try_auto(search *s) {
+    const mm_advice_wish *w = s->wish;
+    if (!w->refused || w->refused->ops != &mm_policy_auto)
+        return try_proposal(s, AUTO, MM_WHEN_NEEDED, &s->published[AUTO]);
+    s->published[AUTO] = w->refused_takes;
+    s->published[AUTO].lossy = false;
+    return MM_OK;
+}
+
+/* Whether a proposal is no rival of those before it. Where auto has a plan, it is at least as good as all others without
+ * loss; with little pinned memory they may tell how much would do. */
+static bool is_no_rival(const search *s, int proposal) {
+    if (proposal > AUTO && proposal < LOSSY && s->published[AUTO].bytes < INT64_MAX &&
+        s->limits->pinned_bytes == INT64_MAX)
+        return true;
+    return proposals[proposal].waits && fits(s, &s->published[SWAP_ASYNC]);
+}
+
+/* Tries all as published, until one without loss fits that is as fast as any, or lossy ones come and one fits. */
 static mm_status try_published(search *s) {
     bool lossless_fits = false;
+    for (int p = 0; p < PROPOSALS; p++) s->published[p] = nothing.takes;
     while (s->n_published < PROPOSALS) {
         const int p = s->n_published++;
         mm_trial *t = &s->published[p];
-        *t = nothing.takes;
-        if (proposals[p].waits && fits(s, &s->published[SWAP_ASYNC])) continue; /* no rival */
-        if (proposals[p].last && lossless_fits) continue;
-        MM_TRY(try_proposal(s, p, MM_WHEN_ALWAYS, t));
+        if (p == LOSSY && s->wish->deep && !lossless_fits) MM_TRY(try_auto(s));
+        if (p == LOSSY && (lossless_fits || fits(s, &s->published[AUTO]))) break;
+        if (is_no_rival(s, p) || (p == AUTO && s->wish->deep)) continue;
+        MM_TRY(p == AUTO ? try_auto(s) : try_proposal(s, p, MM_WHEN_ALWAYS, t));
         lossless_fits |= !t->lossy && fits(s, t);
-        if (lossless_fits && t->lossy) break;
-        if (fits(s, &s->published[LIVENESS])) break; /* nothing is faster */
+        if (p <= AUTO && fits(s, t)) break; /* nothing is faster */
     }
     return MM_OK;
 }
@@ -123,7 +143,7 @@ static mm_status try_published(search *s) {
 /* Of those of one kind that fit as published the fastest in its default form. */
 static mm_status find_fastest(search *s, bool lossy, choice *found) {
     choice best = fastest(s, lossy, s->limits->pinned_bytes);
-    const bool again = best.proposal > LIVENESS && !s->published_only;
+    const bool again = best.proposal > LIVENESS && !s->wish->published_only;
     for (int p = 0; again && p < s->n_published; p++) {
         choice c = {.proposal = p};
         if (proposals[p].once || !is_rival(s, p, lossy, s->limits->pinned_bytes)) continue;
@@ -143,7 +163,7 @@ static mm_status find_least(search *s, bool lossy, choice *found) {
         if (t->lossy == lossy && is_within(t, found->takes.bytes - 1, pinned)) *found = (choice){p, *t};
     }
     choice c = *found;
-    if (c.proposal < 0 || s->published_only || proposals[c.proposal].once) return MM_OK;
+    if (c.proposal < 0 || s->wish->published_only || proposals[c.proposal].once) return MM_OK;
     MM_TRY(try_proposal(s, c.proposal, MM_WHEN_NEEDED, &c.takes));
     if (is_within(&c.takes, found->takes.bytes - 1, pinned)) *found = c;
     return MM_OK;
@@ -168,13 +188,12 @@ static choice find_pinning(const search *s) {
     return lossless.proposal >= 0 ? lossless : fastest(s, true, INT64_MAX);
 }
 
-mm_status mm_advice_find(const mm_limits *limits, bool published_only, mm_trial_fn try_policy, void *ctx,
-                         mm_advice *advice_out) {
-    search s = {.limits = limits, .published_only = published_only, .try_policy = try_policy, .ctx = ctx};
+mm_status mm_advice_find(const mm_advice_wish *wish, mm_trial_fn try_policy, void *ctx, mm_advice *advice_out) {
+    search s = {.wish = wish, .limits = wish->limits, .try_policy = try_policy, .ctx = ctx};
     choice found;
     MM_TRY(find(&s, &found));
     mm_advice advice = {.kind = MM_ADVICE_FITS};
-    if (found.takes.bytes > limits->device_bytes) { /* all were tried in vain */
+    if (found.takes.bytes > wish->limits->device_bytes) { /* all were tried in vain */
         const choice pinning = find_pinning(&s);
         advice.kind = pinning.proposal >= 0 ? MM_ADVICE_PINNED : MM_ADVICE_NEEDS_LEAST;
         if (pinning.proposal >= 0) found = pinning;

@@ -138,7 +138,7 @@ static mm_status check_log(const char *path, FILE *log) {
 static mm_status advise(const train *t, const session *s, mm_status status) {
     if (status != MM_ERR_INFEASIBLE || s->refused_switch || t->budget_bytes == 0) return status;
     status = requirement_advise(t->network, requirement_last(t->batch, t->sub_batch), &t->target,
-                                s->config.budget_bytes, s->pinned_most_bytes, s->config.facts);
+                                s->config.budget_bytes, s->pinned_most_bytes, s->config.facts, NULL);
     sub_batch_case c;
     train_sub_batch_case(t, &c);
     return t->sub_batch > 1 ? sub_batch_advise(&c) : status;

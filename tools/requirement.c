@@ -88,7 +88,7 @@ mm_status requirement_refuse(int64_t minimum_bytes, const char *holder, int64_t 
 }
 
 mm_status requirement_advise(const nets_net *net, nets_exec_graph graph, const target *target, int64_t device_bytes,
-                             int64_t pinned_bytes, const facts_source *facts) {
+                             int64_t pinned_bytes, const facts_source *facts, const requirement *refused_one) {
     const times known = {facts, target};
     requirement r = {0};
     mm_failure refusal;
@@ -106,6 +106,8 @@ mm_status requirement_advise(const nets_net *net, nets_exec_graph graph, const t
                                 .rates = target->rates,
                                 .add_times = facts ? add_times : NULL,
                                 .times = &known,
+                                .policy = refused_one ? &refused_one->policy : NULL,
+                                .needs_bytes = refused_one ? refused_one->minimum_bytes : 0,
                                 .recomputes = true};
         refused = mm_advise(&who, refusal.message);
     }
