@@ -130,7 +130,10 @@ static bool fits(const mm_auto *a, const mm_plan *plan) {
 static bool is_better(const mm_auto *a, const mm_plan *plan, bool plan_fits, int64_t ns) {
     if (!a->plan) return true;
     if (plan_fits != a->fits) return plan_fits;
-    return plan_fits ? ns < a->plan_ns : plan->peak_bytes < a->plan->peak_bytes;
+    if (plan_fits) return ns < a->plan_ns;
+    const bool within = plan->pinned_bytes <= a->limits->pinned_bytes;
+    if (within != (a->plan->pinned_bytes <= a->limits->pinned_bytes)) return within;
+    return plan->peak_bytes < a->plan->peak_bytes;
 }
 
 /* Takes the plan if it is better. */

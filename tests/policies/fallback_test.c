@@ -228,14 +228,50 @@ static mm_trial pretend(void *ctx, const mm_policy *policy) {
     return t;
 }
 
-static void advise(world w, bool published_only, mm_advice_kind kind, const char *spec, int64_t bytes) {
+static void advise_for(world w, mm_advice_wish wish, mm_advice_kind kind, const char *spec, int64_t bytes) {
     const mm_limits limits = {.device_bytes = 100, .pinned_bytes = 10};
     mm_advice advice = {.kind = MM_ADVICE_NONE};
-    assert_int_equal(mm_advice_find(&limits, published_only, pretend, &w, &advice), MM_OK);
+    if (!wish.limits) wish.limits = &limits;
+    assert_int_equal(mm_advice_find(&wish, pretend, &w, &advice), MM_OK);
     assert_int_equal(advice.kind, kind);
     if (spec) assert_string_equal(advice.policy.spec, spec);
     if (spec) assert_int_equal(advice.takes.bytes, bytes);
     mm_policy_fini(&advice.policy);
+}
+
+static void advise(world w, bool published_only, mm_advice_kind kind, const char *spec, int64_t bytes) {
+    advise_for(w, (mm_advice_wish){.published_only = published_only}, kind, spec, bytes);
+}
+
+/* auto's plan is at least as good as those of all other lossless policies, which need not be tried then. */
+static void auto_is_advised_where_it_fits_and_stands_for_all_that_lose_nothing(void **state) {
+    (void)state;
+    const mm_limits open = {.device_bytes = 100, .pinned_bytes = INT64_MAX};
+    const struct taken mixed = {"auto", 90, 90, 10, 50, 50}, large = {"auto", 120, 120, 10, 50, 50};
+    const struct taken vdnn = {"vdnn-all", 90, 90, 10, 40, 40}, lossy = {"freelunch", 90, 90, 0, 9, 9};
+    const mm_advice_wish deep = {.deep = true};
+    advise((world){{mixed, vdnn, lossy}}, false, MM_ADVICE_FITS, "auto", 90);
+    advise((world){{mixed, {"liveness", 99, 99, 0, 50, 50}}}, false, MM_ADVICE_FITS, "liveness", 99);
+    advise_for((world){{large, vdnn, lossy}}, (mm_advice_wish){.limits = &open}, MM_ADVICE_FITS, "freelunch", 90);
+    advise((world){{large, vdnn, lossy}}, false, MM_ADVICE_FITS, "vdnn-all", 90); /* little pinned memory */
+    /* Where it takes long, others come first. */
+    advise_for((world){{mixed, vdnn, lossy}}, deep, MM_ADVICE_FITS, "vdnn-all", 90);
+    advise_for((world){{mixed, lossy}}, deep, MM_ADVICE_FITS, "auto", 90);
+    /* Where it was refused itself, it is not tried again. */
+    mm_policy refused;
+    assert_int_equal(mm_policy_parse("auto:effort=3", &refused), MM_OK);
+    mm_advice_wish again = {.limits = &open, .refused = &refused, .refused_takes = {.bytes = 110}};
+    advise_for((world){{mixed, vdnn, lossy}}, again, MM_ADVICE_FITS, "freelunch", 90);
+    advise_for((world){{mixed, vdnn}}, again, MM_ADVICE_NEEDS_LEAST, "auto", 110);
+    mm_policy_fini(&refused);
+}
+
+static void nested_recomputation_is_advised(void **state) {
+    (void)state;
+    for (int swaps = 0; swaps < 2; swaps++) {
+        const char *spec = swaps ? "recompute-swap:mode=nested" : "recompute:mode=nested";
+        advise((world){{{spec, 90, 60, 5, 7, 9}, {"recompute", 95, 95, 0, 8, 8}}}, false, MM_ADVICE_FITS, spec, 90);
+    }
 }
 
 static void the_first_that_fits_is_advised_and_a_lossless_one_before_the_others(void **state) {
@@ -273,10 +309,6 @@ static void of_those_that_fit_the_fastest_is_advised(void **state) {
     const struct taken modnn = {"modnn:subbatch=off", 90, 90, 10, 50, 50};
     advise((world){{modnn, {"swap", 110, 110, 10, 80, 80}}}, false, MM_ADVICE_FITS, "modnn:subbatch=off", 90);
     advise((world){{modnn, {"swap-async", 95, 95, 10, 80, 80}}}, false, MM_ADVICE_FITS, "swap-async", 95);
-    /* auto tries the others, too: where none of them fits alone. */
-    const struct taken mixed = {"auto", 90, 90, 10, 50, 50};
-    advise((world){{mixed, {"swap", 110, 110, 10, 80, 80}}}, false, MM_ADVICE_FITS, "auto", 90);
-    advise((world){{mixed, {"vdnn-all", 90, 90, 10, 80, 80}}}, false, MM_ADVICE_FITS, "vdnn-all", 90);
     advise((world){{{"recompute-swap", 50, 50, 11, 20, 20}, {"swap-async", 60, 60, 12, 10, 10}}}, false,
            MM_ADVICE_PINNED, "swap-async", 60);
 }
@@ -305,6 +337,8 @@ int main(void) {
         cmocka_unit_test(what_does_the_same_as_the_policy_is_not_named_again),
         cmocka_unit_test(the_first_that_fits_is_advised_and_a_lossless_one_before_the_others),
         cmocka_unit_test(of_those_that_fit_the_fastest_is_advised),
+        cmocka_unit_test(auto_is_advised_where_it_fits_and_stands_for_all_that_lose_nothing),
+        cmocka_unit_test(nested_recomputation_is_advised),
         cmocka_unit_test(where_none_fits_more_pinned_memory_is_advised_or_what_needs_least),
         cmocka_unit_test(a_long_policy_has_all_rungs_in_full),
     };

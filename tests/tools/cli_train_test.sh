@@ -216,7 +216,7 @@ pinned_memory_is_a_budget_too_() {
     equal liveness given
     refused 1 "needs $pinned bytes (" "${net[@]}" \
         --policy swap:when=always --pinned $((pinned - 1))
-    refused 1 "(lossy) needs least" "${net[@]}" --policy swap:when=always --budget 1MiB --pinned 0
+    refused 1 " needs least" "${net[@]}" --policy swap:when=always --budget 1MiB --pinned 0
     refused 1 "needs $pinned bytes (" "${net[@]}" --policy swap:when=always --pinned 0
     trained none --policy swap --pinned 0
     equal_tensors given none
@@ -239,7 +239,7 @@ pinned_memory_is_a_budget_too_() {
 a_budget_too_small_names_what_would_fit_() {
     local least
     least=$(minimum resnet8 8 liveness)
-    refused 1 "policy recompute would fit" "${net[@]}" --policy liveness --budget $((least - 1))
+    refused 1 "policy auto would fit" "${net[@]}" --policy liveness --budget $((least - 1))
     refused 1 "no policy would fit: " "${net[@]}" --policy liveness --budget 1KiB
 }
 
