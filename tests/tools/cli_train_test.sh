@@ -61,9 +61,9 @@ sub_batches_train_in_less_with_equal_bits_under_every_policy_() {
     expect 0 plan --net $vgg --batch 8 "${sub[@]}" --policy liveness --json plan.json
     least=$(values plan.json minimum_bytes) whole=$(minimum $vgg 8 liveness)
     ((least < whole)) || fail "$least bytes in sub-batches, $whole as a whole"
-    refused 1 "infeasible: needs at least $least bytes" "${net[@]}" "${sub[@]}" --budget $((least - 1))
+    refused 1 "infeasible: needs at least $least bytes" "${net[@]}" "${sub[@]}" --policy liveness --budget $((least - 1))
     says err "'mm plan --net $vgg --batch 8 --sub-batch 3' tells"
-    trained state "${sub[@]}" --budget "$least"
+    trained state "${sub[@]}" --policy liveness --budget "$least"
     kept_its_budget state.json
     [[ $(values state.json sub_batch) == 3 ]] || fail "the row has another sub-batch"
     for policy in swap-async recompute freelunch:codec=raw,eligible=all; do
@@ -95,7 +95,7 @@ an_evaluation_is_in_sub_batches_too_() {
 # The state has the number that was chosen, and goes on with it in any budget.
 a_sub_batch_is_chosen_for_a_budget_() {
     local vgg=vgg11@32x32,classes=10,thin=16 whole one n
-    local net=(train --net "$vgg" --batch 40 --quiet)
+    local net=(train --net "$vgg" --batch 40 --quiet --policy liveness)
     expect 0 plan --net $vgg --batch 40 --sub-batch 1 --policy liveness --json one
     whole=$(minimum $vgg 40 liveness) one=$(values one minimum_bytes)
     trained all --budget "$whole" --sub-batch auto
