@@ -47,7 +47,7 @@ typedef struct mm_rule {
     bool lean; /* SWAP: as little as possible stays on the device. Signs are read from a mask: of maps of which they
                   alone are read, it is made in the forward pass, and nothing is copied; of others when the elements are
                   back, which leave after their last reader. Between backward steps that are far apart they leave, too.
-                  Inputs and saved tensors are served like maps */
+                  Inputs and saved tensors are served like maps; gradient maps leave between far steps (engine_gradients.h) */
 } mm_rule;
 
 /* When evicted maps are fetched. */

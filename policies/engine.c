@@ -6,6 +6,7 @@
 
 #include "mm/core/status.h"
 #include "policies/body_pools.h"
+#include "policies/engine_gradients.h"
 #include "policies/engine_maps.h"
 #include "policies/least_time.h"
 
@@ -13,6 +14,7 @@ typedef struct engine {
     const mm_engine_config *config;
     mm_schedule schedule;
     mm_maps maps;
+    mm_gradients gradients;
     int mask;             /* the codec of masks, in the facts */
     int64_t pinned_bytes; /* the limit */
     mm_body_pools pools;
@@ -161,9 +163,6 @@ static void hold_until_gone(engine *e) {
 
 /* Whether each map has a step before which its fetch begins. */
 static bool is_timed(const engine *e) { return assigned(e) && assigned(e)->fetch; }
-
-/* Steps from one reader to the next from which on a lean map is not there between them; chosen. */
-enum { FAR = 4 };
 
 static bool has_mask(const engine *e, const mm_map *m) { return e->schedule.sign[m->tensor] >= 0; }
 
@@ -357,7 +356,7 @@ static mm_status let_go_after(engine *e, int step) {
         mm_map *m = index >= 0 ? &e->maps.maps[index] : NULL;
         if (!m || !m->lean || m->action != MM_ACTION_SWAP || !is_fetched(e, m)) continue;
         const int next = next_reader(e, m, step, MM_FORM_VALUE), sign = next_reader(e, m, step, MM_FORM_SIGN);
-        if (next < step + FAR || (!m->late && sign < step + FAR)) continue;
+        if (next < step + MM_FAR_STEPS || (!m->late && sign < step + MM_FAR_STEPS)) continue;
         if (sign < INT_MAX) MM_TRY(mask_late(e, m));
         if (next == INT_MAX) continue;
         e->schedule.value_node[m->tensor] = -1;
@@ -389,12 +388,14 @@ static mm_status build(engine *e) {
         mm_phase phase = mm_graph_step(s->graph, step)->phase;
         if (phase == MM_BACKWARD) MM_TRY(fetch_before(e, step, !backward));
         backward |= phase == MM_BACKWARD;
+        MM_TRY(mm_gradients_return(&e->gradients, step));
         int node = mm_schedule_step(s, step, e->maps.region_of);
         if (node < 0) return MM_ERR_NOMEM;
         e->node_of[step] = node;
         for (int i = e->leaving[step]; i >= 0 && !mm_node_runs_step(&s->plan->nodes[i]); i--)
             mm_plan_wait(s->plan, node, i);
         if (phase == MM_FORWARD) MM_TRY(put_away_after(e, step, node));
+        MM_TRY(mm_gradients_go(&e->gradients, step, node));
         if (phase == MM_BACKWARD) MM_TRY(let_go_after(e, step));
         if (phase == MM_BACKWARD) MM_TRY(fetch_after(e, step));
     }
@@ -420,6 +421,7 @@ static mm_status engine_init(engine *e, const mm_graph *graph) {
 
 static void engine_fini(engine *e) {
     mm_maps_fini(&e->maps);
+    mm_gradients_fini(&e->gradients);
     mm_schedule_fini(&e->schedule);
     free(e->leaving);
     free(e->node_of);
@@ -444,6 +446,7 @@ static mm_status engine_make(engine *e, const mm_survey *survey, const mm_engine
     if (status == MM_OK && config->algorithms == MM_ALGORITHMS_LEAST)
         status = mm_schedule_least_workspaces(&e->schedule);
     if (status == MM_OK) status = mm_maps_init(&e->maps, survey, &e->schedule, config, selection);
+    if (status == MM_OK) status = mm_gradients_init(&e->gradients, &e->schedule, e->maps.leaves);
     if (status == MM_OK) status = build(e);
     if (status == MM_OK) status = mm_schedule_close(&e->schedule, e->maps.n > 0 ? config->k : 0, false, bounds_out);
     if (status != MM_OK) engine_fini(e);

@@ -259,10 +259,26 @@ static void choose_one(mm_maps *maps, mm_schedule *s, const mm_engine_config *co
     for (mm_tensor part = t; part >= 0; part = s->over[part]) maps->region_of[part] = (uint8_t)config->buffers;
 }
 
+/* Whether a gradient map leaves: where a lean rule is assigned to it, or names it and all maps are acted on; not with nested
+ * recomputation, which has that for each of its choices. */
+static bool gradient_leaves(const mm_schedule *s, const mm_maps *maps, const mm_engine_config *config,
+                            const mm_selection *selection, mm_tensor t) {
+    const mm_tensor_info *info = mm_graph_tensor(s->graph, t);
+    if (info->kind != MM_GRADIENT_MAP || info->ownership != MM_MANAGED || info->bytes <= SMALL_BYTES) return false;
+    for (int r = 0; r < config->n_rules; r++) {
+        const mm_rule *rule = &config->rules[r];
+        if (maps->assigned ? maps->assigned->rule[t] != r : !is_named(s, maps->survey, &rule->selector, r, t)) continue;
+        return rule->action == MM_ACTION_SWAP && rule->lean &&
+               (maps->assigned || (selection->limit == INT32_MAX && !maps->level));
+    }
+    return false;
+}
+
 static void choose(mm_maps *maps, mm_schedule *s, const mm_engine_config *config, const mm_selection *selection) {
     int n = mm_graph_tensors(s->graph);
     for (int t = 0; t < n; t++) maps->map_of[t] = -1;
     for (int i = 0; i < n; i++) choose_one(maps, s, config, selection, maps->survey->order[i]);
+    for (int t = 0; t < n; t++) maps->leaves[t] = gradient_leaves(s, maps, config, selection, t);
     /* No tensor is written in place over such a map: in the backward pass its elements lie elsewhere, or only its mask
      * is there. */
     for (int t = 0; t < n; t++)
@@ -281,11 +297,12 @@ mm_status mm_maps_init(mm_maps *maps, const mm_survey *survey, mm_schedule *s, c
                       .keys = malloc(n * sizeof *maps->keys),
                       .ended = calloc((size_t)mm_graph_steps(s->graph) + 1, sizeof *maps->ended),
                       .region_of = calloc(n, sizeof *maps->region_of),
+                      .leaves = calloc(n, sizeof *maps->leaves),
                       .mark = calloc(n, sizeof *maps->mark),
                       .met = malloc(n * sizeof *maps->met),
                       .of_rule = calloc((size_t)config->n_rules + 1, sizeof *maps->of_rule)};
     if (!maps->maps || !maps->map_of || !maps->queue || !maps->keys || !maps->ended || !maps->region_of ||
-        !maps->mark || !maps->met || !maps->of_rule) {
+        !maps->leaves || !maps->mark || !maps->met || !maps->of_rule) {
         mm_maps_fini(maps);
         return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(s->graph));
     }
@@ -308,6 +325,7 @@ void mm_maps_fini(mm_maps *maps) {
     free(maps->keys);
     free(maps->ended);
     free(maps->region_of);
+    free(maps->leaves);
     free(maps->mark);
     free(maps->met);
     free(maps->of_rule);

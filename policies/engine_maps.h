@@ -40,7 +40,7 @@ typedef struct mm_map {
     int counted;           /* number of the search that last added up its segment */
     /* while the plan is built */
     int away_node, away_segment; /* last operation of its eviction, and the segment that it wrote */
-    int away_first, away_end;    /* all its operations: from the first to before the other; of no operation both are 0 */
+    int away_first, away_end; /* all its operations: from the first to before the other; of no operation both are 0 */
 } mm_map;
 
 typedef struct mm_maps {
@@ -52,6 +52,7 @@ typedef struct mm_maps {
     int n_queue;
     int *ended;         /* per step: number of kept maps in the queue that it is the last to read */
     uint8_t *region_of; /* per tensor: region of its storage */
+    uint8_t *leaves;    /* per tensor: a gradient map that leaves between far steps (engine_gradients.h) */
     int eligible;       /* number of eligible maps so far */
     int *of_rule;       /* number of them by rule */
     const mm_survey *survey;

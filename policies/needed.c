@@ -83,7 +83,7 @@ typedef struct placed_before {
     int64_t bytes, pinned_bytes; /* bytes 0: it was not placed */
 } placed_before;
 
-enum { MOST_CANDIDATES = 1 + WAYS * LIMITS };
+enum { MOST_CANDIDATES = 1 + WAYS * (LIMITS + 1) };
 
 typedef struct contest {
     const mm_graph *graph;
@@ -236,18 +236,25 @@ static mm_status enter_nestings(contest *c, const way *w) {
     return MM_OK;
 }
 
+static bool is_lean(const mm_engine_config *config) {
+    for (int r = 0; r < config->n_rules; r++)
+        if (config->rules[r].lean) return true;
+    return false;
+}
+
 static mm_status enter_way(contest *c, const way *w) {
     if (mm_survey_nestings(c->survey) > 0) return enter_nestings(c, w);
     int limits = limits_of(c->graph);
     if (w->loose && limits == LIMITS_LEAST) limits /= 2;
     if (limits > c->eligible) limits = c->eligible;
     int ignored;
-    for (int i = 1; i <= limits; i++) {
+    const int last = limits + (limits > 0 && is_lean(c->config)); /* all maps, and then gradient maps, too */
+    for (int i = 1; i <= last; i++) {
         candidate some = {.way = *w, .order = ++c->entered};
-        some.selection = (mm_selection){.limit = (int)((int64_t)c->eligible * i / limits)};
+        some.selection = (mm_selection){.limit = (int)((int64_t)c->eligible * (i < limits ? i : limits) / limits)};
         if (w->spread) some.selection.of = c->eligible;
         if (w->ranked) some.selection.of_rule = c->of_rule;
-        if (i == limits) some.selection = (mm_selection){.limit = INT32_MAX};
+        if (i == last) some.selection = (mm_selection){.limit = INT32_MAX};
         MM_TRY(enter(c, some, &ignored, NULL));
     }
     return MM_OK;

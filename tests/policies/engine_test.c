@@ -538,6 +538,40 @@ static void a_lean_map_is_not_there_between_far_readers_nor_are_images_and_indic
     mm_graph_destroy(with_few);
 }
 
+static void a_gradient_is_not_there_while_no_near_step_uses_it(void **state) {
+    (void)state;
+    terse_graph g;
+    planned p;
+    char text[512];
+    terse_init(&g, "residual");
+    terse_map(&g, "a", MM_FEATURE_MAP, MAP);
+    terse_map(&g, "b", MM_FEATURE_MAP, MAP);
+    terse_map(&g, "sum", MM_GRADIENT_MAP, 40);
+    terse_map(&g, "same", MM_GRADIENT_MAP, 40); /* an alias */
+    terse_map(&g, "small", MM_GRADIENT_MAP, 32);
+    terse_map(&g, "last", MM_GRADIENT_MAP, 40);
+    terse_step(&g, "conv", MM_LAYER_CONV, MM_FORWARD, "=a");
+    terse_step(&g, "loss", MM_LAYER_LOSS, MM_FORWARD, "a =b");
+    terse_step(&g, "loss", MM_LAYER_LOSS, MM_BACKWARD, "b =sum =small");
+    terse_step(&g, "other1", MM_LAYER_OTHER, MM_BACKWARD, "sum =same");
+    terse_alias(&g, "sum", "same");
+    for (g.i = 2; g.i <= 4; g.i++) terse_step(&g, "other#", MM_LAYER_OTHER, MM_BACKWARD, "");
+    terse_step(&g, "add", MM_LAYER_ADD, MM_BACKWARD, "a same small =last");
+    terse_inplace(&g, "same", "last");
+    terse_step(&g, "conv", MM_LAYER_CONV, MM_BACKWARD, "last");
+    mm_graph *graph = terse_freeze(&g);
+    plan_terse(&p, graph, "rules:*=lean-swap,depth=0", -1);
+    assert_string_equal(terse_tell(p.plan, text, sizeof text),
+                        "conv loss >a >b <b loss' other1' >sum other2' other3' other4' <a <sum add' conv'");
+    const mm_segment *back = segment_of(&p, "sum", 2), *over = segment_of(&p, "last", 0);
+    assert_true(!back->pinned && back->offset == over->offset); /* written in place where it came back */
+    planned_done(&p);
+    plan_terse(&p, graph, "swap", -1);
+    assert_int_equal(op_of(p.plan, MM_NODE_OUT, "sum"), -1);
+    planned_done(&p);
+    mm_graph_destroy(graph);
+}
+
 static void cdma_moves_maps_whole_where_that_is_asked_for_and_loses_nothing(void **state) {
     (void)state;
     static const struct {
@@ -610,6 +644,7 @@ int main(void) {
         cmocka_unit_test(a_mask_serves_only_a_map_of_which_only_the_sign_is_read),
         cmocka_unit_test(a_lean_swap_keeps_signs_as_a_mask_and_elements_no_longer_than_they_are_read),
         cmocka_unit_test(a_lean_map_is_not_there_between_far_readers_nor_are_images_and_indices),
+        cmocka_unit_test(a_gradient_is_not_there_while_no_near_step_uses_it),
         cmocka_unit_test(cdma_moves_maps_whole_where_that_is_asked_for_and_loses_nothing),
         cmocka_unit_test(a_synchronous_offload_is_awaited_with_a_mask_behind_it),
     };
