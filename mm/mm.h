@@ -553,7 +553,8 @@ MM_API bool mm_sampling_guards(const mm_manager *manager, const mm_graph *graph)
 /* Begins an iteration that does not sample, is not counted, and can only be aborted. Errors of mm_iteration_begin. */
 MM_API MM_CHECKED mm_status mm_rehearsal_begin(mm_manager *manager, const mm_graph *graph);
 
-/* Tells the standard deviation of the error of a weight's gradient, after the iteration that sampled, before the next.
+/* Tells the standard deviation of the error of a weight's gradient, after the iteration that sampled, before the next. NaN
+ * counts as infinite: the guard has the layer's codes lose nothing until the next sample. 0 tightens nothing.
  * MM_ERR_NOT_FOUND: not a weight (MM_WEIGHT) of a layer that was sampled. MM_ERR_ORDER: the last iteration of the graph
  * did not sample. */
 MM_API MM_CHECKED mm_status mm_sampling_tell(mm_manager *manager, const mm_graph *graph, mm_tensor weight,

@@ -11,7 +11,8 @@
  *
  *      sum     sigma = eb * sqrt(R * V * sum(g^2) / (3 * C_out))      V: the share of products that read x, not padding
  *
- * Values below the bound come back as zeros, whose errors are not uniform: where most are, sigma is larger. The paper's equations 6, 7 and 9 have instead
+ * Values below the bound come back as zeros, whose errors are not uniform: where most are, sigma is larger. The paper's
+ * equations 6, 7 and 9 have instead
  *
  *      eq9     sigma = a * L * sqrt(N * R) * eb          N: images, a = 0.32
  *
@@ -29,9 +30,10 @@
 double mm_comet_sigma(const mm_comet_config *config, const mm_layer_sample *sample, double bound);
 
 /* Chooses the bound. `before`: the one that held until now. The guard, if it is on and sigma was measured: the bound is at
- * most the one that, by that measurement, gives the target. No bound is above the input's largest magnitude: nothing would be
- * left of the map, and the weight's gradient would be 0 until the next sample. A rule that knows no bound, because no gradient arrived or the
- * input was all zero, leaves the bound as it was. Anything that is not finite gives 0, by which codecs lose nothing. */
+ * most the one that, by that measurement, gives the target; that is not kept: each sample begins with the rule's bound. No
+ * bound is above the input's largest magnitude: nothing would be left of the map, and the weight's gradient would be 0
+ * until the next sample. A rule that knows no bound, because no gradient arrived or the input was all zero, leaves the
+ * bound as it was. Anything that is not finite gives 0, by which codecs lose nothing. */
 mm_layer_verdict mm_comet_observe(const mm_comet_config *config, const mm_layer_sample *sample, float before);
 
 /* The graph's convolutions whose weights are learned by a declared gradient (mm_graph_set_weight), in order of their
