@@ -22,38 +22,42 @@
 enum { EFFORT }; /* elements of mm_engine_config.own */
 
 /* The portfolio. The first are those that win most often, so that bounds keep the later ones' plans from being placed.
- * Left out is what cannot win: naive, which needs more than liveness and is no faster. */
+ * Left out is what cannot win: naive, which needs more than liveness and is no faster. Other algorithms of a step round
+ * otherwise, so plans have them only where nothing else fits. */
+enum { FAST = 1, LEAST = 2, COPIES = 4 };
 static const struct member {
     const char *spec; /* %s: each of the codecs in turn */
-    bool least;       /* its plans may be the smallest: those of the others keep more, or copy more at a time */
+    int flags; /* FAST: its plan may be the fastest that fits. LEAST: the smallest; those of the others keep more,
+                         or copy more at a time. COPIES: what it does not keep it copies whole, and no more */
 } members[] = {
-    {"recompute-swap:mode=nested", true},
-    {"rules:*=mask;*=recompute;*=swap,mode=sqrt", false},
-    {"rules:*=mask;*=recompute;*=swap,mode=nested", false},
-    {"recompute-swap", false},
-    {"rules:*=mask;*=compress(%s);*=swap", false},
-    {"freelunch:codec=%s,eligible=all", true},
-    {"freelunch:codec=%s", false},
-    {"hybrid:codec=%s", true},
-    {"recompute:mode=nested", false},
-    {"recompute:mode=sqrt", false},
-    {"recompute", false},
-    {"rules:*=mask;*=swap", false},
-    {"swap-async", false},
-    {"vdnn-all", true},
-    {"vdnn-conv", false},
-    {"rules:*=recompute;*=lean-swap,mode=nested", false},
-    {"rules:*=lean-swap", false},
-    {"rules:*=lean-swap,depth=0", true},
-    {"swap", true},
-    {"cdma:codec=%s", true},
-    {"recompute:mode=speed", false},
-    {"recompute:mode=memory", false},
-    {"gist:lossless", false},
-    {"gist:lossy=fp16", false},
-    {"gist:lossy=fp10", false},
-    {"gist:lossy=fp8", false},
-    {"modnn:subbatch=off", true},
+    {"recompute:mode=nested", FAST},
+    {"recompute-swap:mode=nested", FAST | LEAST},
+    {"rules:*=mask;*=recompute;*=swap,mode=sqrt", FAST},
+    {"rules:*=mask;*=recompute;*=swap,mode=nested", FAST},
+    {"recompute-swap", FAST},
+    {"rules:*=mask;*=compress(%s);*=swap", FAST},
+    {"freelunch:codec=%s,eligible=all", FAST | LEAST},
+    {"freelunch:codec=%s", FAST},
+    {"hybrid:codec=%s", FAST | LEAST},
+    {"recompute:mode=sqrt", FAST},
+    {"recompute", FAST},
+    {"rules:*=mask;*=swap", FAST},
+    {"swap-async", FAST | COPIES},
+    {"vdnn-all", FAST | LEAST | COPIES},
+    {"vdnn-conv", FAST | COPIES},
+    {"rules:*=recompute;*=lean-swap,mode=nested", FAST},
+    {"rules:*=lean-swap", FAST},
+    {"rules:*=lean-swap,depth=0", FAST | LEAST},
+    {"swap", FAST | LEAST | COPIES},
+    {"cdma:codec=%s", FAST | LEAST},
+    {"recompute:mode=speed", FAST},
+    {"recompute:mode=memory", FAST},
+    {"gist:lossless", FAST},
+    {"gist:lossy=fp16", FAST},
+    {"gist:lossy=fp10", FAST},
+    {"gist:lossy=fp8", FAST},
+    {"modnn:subbatch=off,algorithms=fastest", FAST | COPIES},
+    {"modnn:subbatch=off", LEAST},
 };
 
 typedef struct portfolio {
@@ -61,8 +65,9 @@ typedef struct portfolio {
     const mm_facts *facts; /* with times, measured or nominal */
     const mm_limits *limits;
     const mm_engine_config *config;
-    mm_plan *plan; /* the best so far; NULL: none */
-    int64_t ns;    /* its iteration's time; INT64_MAX: it does not fit */
+    mm_plan *plan;      /* the best so far; NULL: none */
+    int64_t ns;         /* its iteration's time; INT64_MAX: it does not fit */
+    int64_t copying_ns; /* no plan that copies what it does not keep takes less */
     bool cut_short;
 } portfolio;
 
@@ -159,9 +164,32 @@ static mm_status try_members(portfolio *p, bool fastest) {
         const struct member *m = &members[fastest ? i : MEMBERS - 1 - i];
         p->cut_short = is_stopped(p) && p->ns < INT64_MAX;
         if (p->cut_short) return MM_OK;
-        if (fastest || m->least) MM_TRY(try_member(p, m->spec, fastest));
+        if (!(m->flags & (fastest ? FAST : LEAST))) continue;
+        if (fastest && (m->flags & COPIES) && p->copying_ns >= p->ns) continue;
+        MM_TRY(try_member(p, m->spec, fastest));
     }
     return MM_OK;
+}
+
+/* A bound of plans that keep a map or copy it: what is alive when the backward pass begins, and exceeds the budget, has
+ * been copied to the host in the time of the forward pass or longer, and comes back likewise. kept: keeps all maps. */
+static int64_t bound_copying(const portfolio *p, const mm_plan *kept) {
+    double passes[2] = {0};
+    int64_t live[MM_CATEGORIES], excess = -p->limits->device_bytes;
+    int turn = -1;
+    for (int i = 0; i < kept->n_nodes; i++) {
+        if (turn < 0 && mm_graph_step(p->graph, kept->nodes[i].step)->phase == MM_BACKWARD) turn = i;
+        passes[turn >= 0] += (double)mm_simulate_step_ns(p->facts, &kept->nodes[i]);
+    }
+    if (turn < 0) return 0;
+    mm_plan_live_at(kept, turn, live);
+    for (int c = 0; c < MM_CATEGORIES; c++) excess += c == MM_CAT_WORKSPACE ? 0 : live[c];
+    const int64_t rates[2] = {p->facts->out_bytes_per_s, p->facts->in_bytes_per_s};
+    for (int i = 0; i < 2; i++) {
+        const double ns = rates[i] > 0 ? (double)excess / (double)rates[i] * 1e9 : 0;
+        if (ns > passes[i]) passes[i] = ns;
+    }
+    return (int64_t)((passes[0] + passes[1]) * 0.999); /* roundings of the simulator */
 }
 
 /* ---------------------------------------------------------------- the policy */
@@ -184,9 +212,9 @@ static mm_status check_facts(const mm_graph *graph, const mm_facts *facts, const
 
 /* Searches beyond the portfolio, with a number of drafts that takes about as long for all networks. */
 static mm_status search(portfolio *p) {
-    enum { STEPS = 400000, LEAST = 40 }; /* of all drafts, for an effort of 1; chosen for time */
+    enum { STEPS = 400000, FEWEST = 40 }; /* of all drafts, for an effort of 1; chosen for time */
     const int64_t effort = p->config->own[EFFORT], drafts = STEPS / (mm_graph_steps(p->graph) + 1);
-    const int64_t trials = effort * (drafts > LEAST ? drafts : LEAST);
+    const int64_t trials = effort * (drafts > FEWEST ? drafts : FEWEST);
     if (effort == 0 || p->cut_short) return MM_OK;
     MM_TRY(mm_auto_search(p->graph, p->facts, p->limits, p->config, trials < INT_MAX ? (int)trials : INT_MAX,
                           p->limits->stop, &p->plan));
@@ -208,6 +236,7 @@ static mm_status plan_timed(portfolio *p, mm_plan **plan_out) {
     MM_TRY(mm_policy_default(&mm_policy_liveness, &liveness));
     mm_status status = liveness.ops->plan(p->graph, p->facts, p->limits, &liveness.config, &kept);
     mm_policy_fini(&liveness);
+    if (status == MM_OK) p->copying_ns = bound_copying(p, kept);
     if (status == MM_OK) status = choose(p, kept);
     if (status == MM_OK)
         *plan_out = p->plan;

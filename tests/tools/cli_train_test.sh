@@ -290,7 +290,7 @@ the_policy_at_the_end_is_in_the_row_() {
 # A limit of the process's memory leaves the arena less than was asked for: how much, differs between machines.
 less_memory_than_asked_for_is_made_do_with_() {
     (ulimit -v 8000000 && "$mm" nets >/dev/null 2>&1) || skip "this build takes more address space than can be limited"
-    local run=(train --net resnet20 --batch 128 --iterations 2 --no-measure --quiet) limit status base=50000
+    local run=(train --net resnet20 --batch 128 --iterations 2 --no-measure --quiet --policy liveness) limit status base=50000
     export OMP_NUM_THREADS=1
     expect 0 "${run[@]}" --save wanted
     # What the libraries of this build take alone.
