@@ -20,7 +20,7 @@ class Failed(Exception):
 
 
 class Page:
-    """One tab. `complaints` has what its console said: errors, warnings and exceptions; `requests` what it asked for."""
+    """One tab. `complaints` has what its console said: errors, warnings, exceptions; `requests` what it asked for."""
 
     def __init__(self, chromium, folder, seconds=120):
         """folder: of the browser's own, made and removed; after so many seconds it is ended."""
@@ -107,7 +107,7 @@ class Page:
 
     def settle(self):
         """Waits until what was changed is drawn."""
-        self.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 30))))")
+        self.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 20))))")
 
     def prefer(self, scheme):
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])

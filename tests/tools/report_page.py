@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""report_page.py PAGE DAMAGED FOLDER: checks pages of 'mm report' of report_page_test.sh in a headless Chromium, which is
-started once: what is on PAGE, and that DAMAGED, of damaged files, comes to its end. FOLDER is for the browser's files.
+"""report_page.py PAGE DAMAGED FOLDER: checks pages of 'mm report' of report_page_test.sh in a headless Chromium, which
+is started once: what is on PAGE, and that DAMAGED, of damaged files, comes to its end. FOLDER is for the browser's files.
 --find: prints the Chromium's path, or fails."""
 import os
 import sys
@@ -22,7 +22,8 @@ def colours(png):
         elif kind == b"IDAT":
             data += png[at + 8:at + 8 + length]
         at += 12 + length
-    width, height, channels = int.from_bytes(header[:4], "big"), int.from_bytes(header[4:8], "big"), {2: 3, 6: 4}[header[9]]
+    width, height = int.from_bytes(header[:4], "big"), int.from_bytes(header[4:8], "big")
+    channels = {2: 3, 6: 4}[header[9]]
     raw, stride, found = zlib.decompress(data), width * channels, set()
     before = bytearray(stride)
     for y in range(height):
@@ -149,7 +150,8 @@ def check_tables(page):
     first = "document.querySelector('#maps tbody tr').innerText"
     largest = page.run(first)
     page.run("document.querySelectorAll('#maps thead button')[2].click()")
-    expect(page.run("document.querySelectorAll('#maps thead th')[2].getAttribute('aria-sort')"), "ascending", "the order")
+    order = "document.querySelectorAll('#maps thead th')[2].getAttribute('aria-sort')"
+    expect(page.run(order), "ascending", "the order")
     holds(page.run(first) != largest, "a click on a column sorts nothing")
     page.run("(() => { const input = document.querySelector('#maps input'); input.value = 'conv swap';"
              "input.dispatchEvent(new Event('input')); })()")
@@ -171,7 +173,8 @@ def check_looks(page):
     holds(len(light) > 60, "the light page has %d colours" % len(light))
     page.prefer("dark")
     dark, dark_ground = look(page), page.run(ground)
-    holds(len(dark) > 60 and dark_ground != light_ground, "the dark page has %d colours on %s" % (len(dark), dark_ground))
+    holds(len(dark) > 60 and dark_ground != light_ground,
+          "the dark page has %d colours on %s" % (len(dark), dark_ground))
     holds(min(sum(c) for c in dark) < 150, "nothing in the dark page is dark")
     page.run("document.querySelector('header .switch button[value=light]').click()")
     page.settle()

@@ -3,7 +3,7 @@
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
 
-rows() { expect 0 bench --net tiny --batch 4 --policies liveness,swap-async:when=always --iterations 2 --quiet --json "$1"; }
+rows() { expect 0 bench --net tiny --batch 4 --policies liveness,swap-async --iterations 2 --quiet --json "$1"; }
 plans() { expect 0 plan --net tiny --batch 4 --policy liveness,swap-async:when=always --explain --json "$1"; }
 
 # The data of a page, as JSON.

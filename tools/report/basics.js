@@ -4,11 +4,14 @@
 
 function element(name, attributes, ...children) {
     const svg = name.startsWith('svg:');
-    const made = svg ? document.createElementNS('http://www.w3.org/2000/svg', name.slice(4)) : document.createElement(name);
+    const made =
+        svg ? document.createElementNS('http://www.w3.org/2000/svg', name.slice(4)) : document.createElement(name);
     for (const [key, value] of Object.entries(attributes || {})) {
         if (value === null || value === undefined || value === false) continue;
-        if (key.startsWith('on')) made.addEventListener(key.slice(2), value);
-        else made.setAttribute(key, value === true ? '' : String(value));
+        if (key.startsWith('on'))
+            made.addEventListener(key.slice(2), value);
+        else
+            made.setAttribute(key, value === true ? '' : String(value));
     }
     made.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
     return made;
@@ -16,7 +19,10 @@ function element(name, attributes, ...children) {
 
 const isNumber = (value) => typeof value === 'number' && Number.isFinite(value);
 const numberOf = (value, otherwise = null) => (isNumber(value) ? value : otherwise);
-const textOf = (value, otherwise = '') => (typeof value === 'string' ? value : isNumber(value) ? String(value) : otherwise);
+const textOf = (value, otherwise = '') =>
+    (typeof value === 'string' ? value :
+         isNumber(value)       ? String(value) :
+                                 otherwise);
 const listOf = (value) => (Array.isArray(value) ? value : []);
 const objectOf = (value) => (value && typeof value === 'object' && !Array.isArray(value) ? value : {});
 const objectsOf = (value) => listOf(value).filter((one) => one && typeof one === 'object' && !Array.isArray(one));
@@ -50,7 +56,8 @@ function rateText(value) {
     return value >= 1000 ? Math.round(value).toLocaleString('en') : value.toFixed(value < 10 ? 2 : 1);
 }
 
-const percentText = (share) => (isNumber(share) ? (100 * share).toFixed(share !== 0 && Math.abs(share) < 0.1 ? 1 : 0) + '%' : '–');
+const percentText = (share) =>
+    (isNumber(share) ? (100 * share).toFixed(share !== 0 && Math.abs(share) < 0.1 ? 1 : 0) + '%' : '–');
 
 // Round numbers from low to high, about n of them; in powers of two for bytes.
 function ticksOf(low, high, n, binary) {
@@ -65,8 +72,11 @@ function ticksOf(low, high, n, binary) {
 
 // What memory is for, from the bottom up, as 'mm plan --svg' draws it, and the words for it in plans and in traces.
 const LAYERS = [
-    {id: 'lasting', name: 'weights and states',
-        kinds: ['weights', 'weight gradients', 'optimizer state', 'other state', 'alignment and others', 'persistent']},
+    {
+        id: 'lasting',
+        name: 'weights and states',
+        kinds: ['weights', 'weight gradients', 'optimizer state', 'other state', 'alignment and others', 'persistent']
+    },
     {id: 'stash', name: 'stashed feature maps', kinds: ['stashed feature maps']},
     {id: 'features', name: 'feature maps', kinds: ['feature maps']},
     {id: 'codes', name: 'codes', kinds: ['codes']},
@@ -83,11 +93,12 @@ const layerOfKind = (kind) => {
 
 const SERIES = 8;
 
-let colours = new Map(); // of the theme
+let colours = new Map();  // of the theme
 
 // The colour that a CSS variable has now, for canvases.
 function colour(name) {
-    if (!colours.has(name)) colours.set(name, getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim());
+    if (!colours.has(name))
+        colours.set(name, getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim());
     return colours.get(name);
 }
 
@@ -99,15 +110,18 @@ function seriesOf(policy) {
 }
 
 const MARKS = [
-    (r) => `M${-r} 0A${r} ${r} 0 1 0 ${r} 0A${r} ${r} 0 1 0 ${-r} 0Z`,
-    (r) => `M${-r} ${-r}H${r}V${r}H${-r}Z`,
-    (r) => `M0 ${-1.25 * r}L${1.2 * r} ${0.9 * r}H${-1.2 * r}Z`,
-    (r) => `M0 ${-1.35 * r}L${1.35 * r} 0L0 ${1.35 * r}L${-1.35 * r} 0Z`,
-    (r) => `M0 ${1.25 * r}L${1.2 * r} ${-0.9 * r}H${-1.2 * r}Z`,
+    (r) => `M${- r} 0A${r} ${r} 0 1 0 ${r} 0A${r} ${r} 0 1 0 ${- r} 0Z`,
+    (r) => `M${- r} ${- r}H${r}V${r}H${- r}Z`,
+    (r) => `M0 ${- 1.25 * r}L${1.2 * r} ${0.9 * r}H${- 1.2 * r}Z`,
+    (r) => `M0 ${- 1.35 * r}L${1.35 * r} 0L0 ${1.35 * r}L${- 1.35 * r} 0Z`,
+    (r) => `M0 ${1.25 * r}L${1.2 * r} ${- 0.9 * r}H${- 1.2 * r}Z`,
 ];
 
 function markOf(series, radius = 4.5) {
-    return element('svg:path', {d: MARKS[(series + Math.floor(series / SERIES)) % MARKS.length](radius), class: 'mark series' + (series % SERIES)});
+    return element('svg:path', {
+        d: MARKS[(series + Math.floor(series / SERIES)) % MARKS.length](radius),
+        class: 'mark series' + (series % SERIES)
+    });
 }
 
 function markIcon(series) {
@@ -124,9 +138,11 @@ const tip = {
         const box = this.box = this.box || document.getElementById('tip');
         box.replaceChildren(
             element('strong', null, title),
-            element('dl', null, lines.filter(Boolean).map((line) => (typeof line === 'string'
-                ? element('dd', {class: 'wide'}, line)
-                : [element('dt', null, line[0]), element('dd', null, line[1])]))));
+            element(
+                'dl', null,
+                lines.filter(Boolean).map((line) => (typeof line === 'string' ? element('dd', {class: 'wide'}, line) : [
+                                              element('dt', null, line[0]), element('dd', null, line[1])
+                                          ]))));
         box.hidden = false;
         const {offsetWidth: w, offsetHeight: h} = box;
         const left = x + 16 + w > innerWidth - 8 ? x - 16 - w : x + 16;
@@ -142,8 +158,9 @@ const tip = {
 // ---------------------------------------------------------------- parts of the page
 
 function section(id, title, lead) {
-    const made = element('section', {id, 'aria-labelledby': id + '-title'},
-        element('h2', {id: id + '-title'}, title), lead && element('p', {class: 'lead'}, lead));
+    const made = element(
+        'section', {id, 'aria-labelledby': id + '-title'}, element('h2', {id: id + '-title'}, title),
+        lead && element('p', {class: 'lead'}, lead));
     document.getElementById('nav').append(element('a', {href: '#' + id}, title));
     document.getElementById('main').append(made);
     return made;
@@ -158,7 +175,16 @@ function choice(label, options, value, onChange) {
         for (const button of group.children) button.setAttribute('aria-pressed', String(button.value === chosen));
     };
     for (const [key, text] of options)
-        group.append(element('button', {type: 'button', value: key, onclick: () => { press(key); onChange(key); }}, text));
+        group.append(element(
+            'button', {
+                type: 'button',
+                value: key,
+                onclick: () => {
+                    press(key);
+                    onChange(key);
+                }
+            },
+            text));
     press(value);
     return group;
 }

@@ -12,7 +12,9 @@ function phasesOf(names) {
         if (!PHASES.includes(name)) return;
         if (runs.length === 0 || runs[runs.length - 1].name !== name) runs.push({name, begin: i});
     });
-    runs.forEach((run, i) => { run.end = i + 1 < runs.length ? runs[i + 1].begin : names.length; });
+    runs.forEach((run, i) => {
+        run.end = i + 1 < runs.length ? runs[i + 1].begin : names.length;
+    });
     return runs;
 }
 
@@ -21,9 +23,15 @@ const emptyStacks = (n) => LAYERS.map(() => new Float64Array(n));
 // With the columns' totals, and the column with most.
 function pictureOf(picture) {
     const {stacks, n} = picture, total = new Float64Array(n);
-    for (const stack of stacks) for (let i = 0; i < n; i++) total[i] += stack[i];
+    for (const stack of stacks)
+        for (let i = 0; i < n; i++) total[i] += stack[i];
     const peak = total.reduce((best, bytes, i) => (bytes > total[best] ? i : best), 0);
-    return Object.assign(picture, {total, peak, most: total[peak], used: LAYERS.map((_, l) => l).filter((l) => stacks[l].some((bytes) => bytes > 0))});
+    return Object.assign(picture, {
+        total,
+        peak,
+        most: total[peak],
+        used: LAYERS.map((_, l) => l).filter((l) => stacks[l].some((bytes) => bytes > 0))
+    });
 }
 
 // Allocated at run time, so that no plan says where: where the first gap would be.
@@ -46,11 +54,20 @@ function segmentsOf(memory, n) {
     const segments = objectsOf(memory.segments).map((raw) => {
         const lasting = raw.action === 'lasting';
         return {
-            name: textOf(raw.name), layer: textOf(raw.layer), kind: textOf(raw.kind), content: textOf(raw.content),
-            action: textOf(raw.action), codec: textOf(raw.codec), lasting, pinned: raw.pinned === true,
-            dynamic: raw.dynamic === true, depth: layerOfKind(textOf(raw.kind)),
-            offset: numberOf(raw.offset, 0), bytes: Math.max(0, numberOf(raw.bytes, 0)),
-            first: lasting ? 0 : inside(raw.first, 0), last: lasting ? n - 1 : inside(raw.live_last, n - 1),
+            name: textOf(raw.name),
+            layer: textOf(raw.layer),
+            kind: textOf(raw.kind),
+            content: textOf(raw.content),
+            action: textOf(raw.action),
+            codec: textOf(raw.codec),
+            lasting,
+            pinned: raw.pinned === true,
+            dynamic: raw.dynamic === true,
+            depth: layerOfKind(textOf(raw.kind)),
+            offset: numberOf(raw.offset, 0),
+            bytes: Math.max(0, numberOf(raw.bytes, 0)),
+            first: lasting ? 0 : inside(raw.first, 0),
+            last: lasting ? n - 1 : inside(raw.live_last, n - 1),
             user: lasting ? n - 1 : inside(raw.last, n - 1),
         };
     });
@@ -64,23 +81,37 @@ function pictureOfPlan(memory) {
     if (n === 0) return null;
     const stacks = emptyStacks(n), segments = segmentsOf(memory, n);
     const change = LAYERS.map(() => new Float64Array(n + 1));
-    for (const [kind, bytes] of Object.entries(objectOf(memory.lasting))) change[layerOfKind(kind)][0] += numberOf(bytes, 0);
+    for (const [kind, bytes] of Object.entries(objectOf(memory.lasting)))
+        change[layerOfKind(kind)][0] += numberOf(bytes, 0);
     for (const s of segments) {
         if (s.lasting || s.pinned) continue;
         change[s.depth][s.first] += s.bytes;
         change[s.depth][s.last + 1] -= s.bytes;
     }
-    stacks.forEach((stack, l) => { for (let i = 0, now = 0; i < n; i++) stack[i] = now += change[l][i]; });
+    stacks.forEach((stack, l) => {
+        for (let i = 0, now = 0; i < n; i++) stack[i] = now += change[l][i];
+    });
     const maps = objectsOf(memory.maps).map((raw) => ({
-        name: textOf(raw.name), layer: textOf(raw.layer), kind: textOf(raw.layer_kind), bytes: numberOf(raw.bytes, 0),
-        held: numberOf(raw.held_bytes), codec: textOf(raw.codec), readers: listOf(raw.readers).map((one) => textOf(one)),
-        actions: listOf(raw.actions).map((one) => textOf(one)),
-    }));
+                                                name: textOf(raw.name),
+                                                layer: textOf(raw.layer),
+                                                kind: textOf(raw.layer_kind),
+                                                bytes: numberOf(raw.bytes, 0),
+                                                held: numberOf(raw.held_bytes),
+                                                codec: textOf(raw.codec),
+                                                readers: listOf(raw.readers).map((one) => textOf(one)),
+                                                actions: listOf(raw.actions).map((one) => textOf(one)),
+                                            }));
     return pictureOf({
-        n, stacks, segments, maps, decisions: new Map(maps.map((map) => [map.name, map])),
-        names: nodes.map((node) => textOf(node.name)), streams: nodes.map((node) => textOf(node.stream)),
-        phases: phasesOf(nodes.map((node) => (node.stream === 'compute' && !textOf(node.name).startsWith('recompute ')
-            ? textOf(node.phase) : ''))),
+        n,
+        stacks,
+        segments,
+        maps,
+        decisions: new Map(maps.map((map) => [map.name, map])),
+        names: nodes.map((node) => textOf(node.name)),
+        streams: nodes.map((node) => textOf(node.stream)),
+        phases: phasesOf(nodes.map(
+            (node) =>
+                (node.stream === 'compute' && !textOf(node.name).startsWith('recompute ') ? textOf(node.phase) : ''))),
         extent: most(segments.filter((s) => !s.pinned).map((s) => s.offset + s.bytes)),
         pinned: most(segments.filter((s) => s.pinned).map((s) => s.offset + s.bytes)),
     });
@@ -100,8 +131,18 @@ function pictureOfCounters(counters, slices, iteration) {
         const step = steps.length === n ? steps[i] : steps.find((s) => s.begin <= one.t + 1e-3 && one.t < s.end);
         return step ? step.name : timeText(one.t - points[0].t);
     });
-    return pictureOf({n, stacks, segments: [], maps: [], decisions: new Map(), names, streams: [],
-        phases: phasesOf(names.map((name) => name.split(' ').pop())), extent: 0, pinned: 0});
+    return pictureOf({
+        n,
+        stacks,
+        segments: [],
+        maps: [],
+        decisions: new Map(),
+        names,
+        streams: [],
+        phases: phasesOf(names.map((name) => name.split(' ').pop())),
+        extent: 0,
+        pinned: 0
+    });
 }
 
 // ---------------------------------------------------------------- traces
@@ -111,7 +152,8 @@ const KINDS = ['wait', 'iteration', 'encode', 'decode', 'offload', 'prefetch', '
 // By its category, its action or phase, else by the first or last word of its name.
 function classOf(event) {
     const args = objectOf(event.args), words = textOf(event.name).split(' ');
-    const said = [...textOf(event.cat).split(','), textOf(args.action), textOf(args.phase), words[0], words[words.length - 1]];
+    const said =
+        [...textOf(event.cat).split(','), textOf(args.action), textOf(args.phase), words[0], words[words.length - 1]];
     return said.find((word) => KINDS.includes(word)) || 'other';
 }
 
@@ -121,7 +163,7 @@ function nest(slices) {
     slices.sort((a, b) => a.begin - b.begin || b.end - a.end);
     for (const slice of slices) {
         while (open.length > 0 && open[open.length - 1].end <= slice.begin + 1e-6) open.pop();
-        slice.depth = slice.end - slice.begin < 1e-6 ? 0 : open.length; // what takes no time hides nothing
+        slice.depth = slice.end - slice.begin < 1e-6 ? 0 : open.length;  // what takes no time hides nothing
         if (slice.depth === open.length) open.push(slice);
     }
 }
@@ -129,12 +171,21 @@ function nest(slices) {
 // "resnet32 b128 freelunch:when=always 700MiB"
 function nameParts(name) {
     const found = /^(\S+) b(\d+) (\S+)(?: (.*))?$/.exec(name);
-    return found ? {group: `${found[1]}, batch ${found[2]}`, policy: found[3], rest: found[4] || ''}
-        : {group: name, policy: name, rest: ''};
+    return found ? {group: `${found[1]}, batch ${found[2]}`, policy: found[3], rest: found[4] || ''} :
+                   {group: name, policy: name, rest: ''};
 }
 
 function runOf(pid, source) {
-    return {pid, source, name: 'process ' + pid, order: 0, tracks: new Map(), counters: [], flows: new Map(), memories: []};
+    return {
+        pid,
+        source,
+        name: 'process ' + pid,
+        order: 0,
+        tracks: new Map(),
+        counters: [],
+        flows: new Map(),
+        memories: []
+    };
 }
 
 function trackOf(run, tid) {
@@ -157,8 +208,15 @@ function addEvent(run, event) {
     if (t === null) return;
     if (event.ph === 'X') {
         const track = trackOf(run, event.tid), kind = classOf(event);
-        track.slices.push({name: textOf(event.name), begin: t, end: t + Math.max(0, numberOf(event.dur, 0)), kind,
-            wait: kind === 'wait', args: objectOf(event.args), track});
+        track.slices.push({
+            name: textOf(event.name),
+            begin: t,
+            end: t + Math.max(0, numberOf(event.dur, 0)),
+            kind,
+            wait: kind === 'wait',
+            args: objectOf(event.args),
+            track
+        });
     }
     if (event.ph === 'C') run.counters.push({name: textOf(event.name), t, args: objectOf(event.args)});
     if (['s', 't', 'f'].includes(event.ph)) {
@@ -187,10 +245,12 @@ function sliceAt(track, t) {
     let low = 0, high = track.slices.length;
     while (low < high) {
         const middle = (low + high) >> 1;
-        if (track.slices[middle].begin <= t + 1e-3) low = middle + 1;
-        else high = middle;
+        if (track.slices[middle].begin <= t + 1e-3)
+            low = middle + 1;
+        else
+            high = middle;
     }
-    for (let i = low - 1; i >= 0 && i >= low - 8; i--) // what takes no time, and waits, may lie between
+    for (let i = low - 1; i >= 0 && i >= low - 8; i--)  // what takes no time, and waits, may lie between
         if (!track.slices[i].wait && t <= track.slices[i].end + 1e-3) return track.slices[i];
     return null;
 }
@@ -208,17 +268,20 @@ function bindFlows(run) {
             if (point.ph === 'f' && chain.length > 1) run.chains.push(chain);
         }
     }
-    for (const chain of run.chains) for (const slice of chain) (slice.chains = slice.chains || []).push(chain);
+    for (const chain of run.chains)
+        for (const slice of chain) (slice.chains = slice.chains || []).push(chain);
 }
 
 // A run may have had several plans: that of its last iteration.
 function memoryOf(run, last) {
     const same = (memory, key) => !last || !last.args[key] || last.args[key] === memory[key];
-    return run.memories.filter((memory) => same(memory, 'policy') && same(memory, 'graph')).pop() || run.memories.pop() || null;
+    return run.memories.filter((memory) => same(memory, 'policy') && same(memory, 'graph')).pop() ||
+        run.memories.pop() || null;
 }
 
 function finishRun(run) {
-    const tracks = [...run.tracks.values()].filter((track) => track.slices.length > 0).sort((a, b) => a.order - b.order);
+    const tracks =
+        [...run.tracks.values()].filter((track) => track.slices.length > 0).sort((a, b) => a.order - b.order);
     const all = tracks.flatMap((track) => track.slices);
     run.iterations = iterationsOf(all);
     run.begin = all.reduce((a, s) => Math.min(a, s.begin), Infinity);
@@ -256,8 +319,12 @@ function planOf(raw, source) {
         const map = picture.decisions.get(textOf(told.name));
         if (!map) continue;
         map.seconds = numberOf(told.decided_seconds);
-        map.others = objectsOf(told.remedies).map((one) => ({action: textOf(one.action), codec: textOf(one.codec),
-            left: numberOf(one.bytes_left), seconds: numberOf(one.seconds)}));
+        map.others = objectsOf(told.remedies).map((one) => ({
+                                                      action: textOf(one.action),
+                                                      codec: textOf(one.codec),
+                                                      left: numberOf(one.bytes_left),
+                                                      seconds: numberOf(one.seconds)
+                                                  }));
     }
     return {raw, source, picture};
 }
@@ -270,8 +337,7 @@ function readData() {
     for (const file of all.files) {
         const source = textOf(file.name);
         if (file.kind === 'rows') all.rows.push(...objectsOf(file.data));
-        if (file.kind === 'plans')
-            all.plans.push(...objectsOf(file.data).map((raw) => planOf(raw, source)));
+        if (file.kind === 'plans') all.plans.push(...objectsOf(file.data).map((raw) => planOf(raw, source)));
         if (file.kind === 'trace') {
             all.runs.push(...runsOf(file.data, source));
             all.dropped += numberOf(objectOf(file.data.otherData).dropped, 0);

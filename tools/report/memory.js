@@ -3,8 +3,16 @@
 const MEMORY_HEIGHT = 250;
 
 // By a segment's action: what the node does that uses it first.
-const ACTIONS = {computed: 'computed by', recomputed: 'computed again by', encoded: 'encoded, by', decoded: 'decoded, by',
-    fetched: 'brought back, by', offloaded: 'brought to the host, by', workspace: 'workspace of', pool: 'for codes, from'};
+const ACTIONS = {
+    computed: 'computed by',
+    recomputed: 'computed again by',
+    encoded: 'encoded, by',
+    decoded: 'decoded, by',
+    fetched: 'brought back, by',
+    offloaded: 'brought to the host, by',
+    workspace: 'workspace of',
+    pool: 'for codes, from'
+};
 
 // What a segment is and why it is there.
 function segmentLines(picture, s) {
@@ -13,31 +21,48 @@ function segmentLines(picture, s) {
         ['size', sizeText(s.bytes)],
         s.layer && ['layer', s.layer],
         ['kind', s.kind + (s.codec ? `, code of ${s.codec}` : '')],
-        s.lasting ? ['action', 'stays on the device throughout'] : ['action', `${ACTIONS[s.action] || s.action + ', from'} ${at(s.first)}`],
+        s.lasting ? ['action', 'stays on the device throughout'] :
+                    ['action', `${ACTIONS[s.action] || s.action + ', from'} ${at(s.first)}`],
         !s.lasting && s.user !== s.first && ['last used by', at(s.user)],
-        decided && decided.actions.length > 0 && ['the map', decided.actions.join(' + ') + (decided.codec ? ` (${decided.codec})` : '')],
-        ['address', s.dynamic ? 'chosen at run time' : `${sizeText(s.offset)} to ${sizeText(s.offset + s.bytes)}${s.pinned ? ' of pinned memory' : ''}`],
+        decided && decided.actions.length > 0 &&
+            ['the map', decided.actions.join(' + ') + (decided.codec ? ` (${decided.codec})` : '')],
+        [
+            'address',
+            s.dynamic ? 'chosen at run time' :
+                        `${sizeText(s.offset)} to ${sizeText(s.offset + s.bytes)}${s.pinned ? ' of pinned memory' : ''}`
+        ],
         !s.lasting && ['alive', `${s.last - s.first + 1} of ${picture.n} steps and operations`],
     ];
 }
 
-const aliveAt = (picture, node, pinned) => picture.segments.filter((s) => s.pinned === pinned && s.first <= node && node <= s.last);
+const aliveAt = (picture, node, pinned) =>
+    picture.segments.filter((s) => s.pinned === pinned && s.first <= node && node <= s.last);
 
 class MemoryPanel {
     constructor(picture, title, facts, scale) {
         Object.assign(this, {picture, scale, mode: 'kinds', layers: picture.used});
-        this.view = new View({label: `${title}: device memory over the iteration; arrow keys go through steps and segments`,
-            height: MEMORY_HEIGHT, margins: {left: 66, right: 12, top: 10, bottom: 36}, span: [0, picture.n], least: Math.min(4, picture.n),
-            draw: (context) => this.draw(context), find: (x, y) => this.find(x, y), step: (cursor, dx, dy) => this.step(cursor, dx, dy)});
+        this.view = new View({
+            label: `${title}: device memory over the iteration; arrow keys go through steps and segments`,
+            height: MEMORY_HEIGHT,
+            margins: {left: 66, right: 12, top: 10, bottom: 36},
+            span: [0, picture.n],
+            least: Math.min(4, picture.n),
+            draw: (context) => this.draw(context),
+            find: (x, y) => this.find(x, y),
+            step: (cursor, dx, dy) => this.step(cursor, dx, dy)
+        });
         const modes = [['kinds', 'by kind']];
         if (picture.segments.length > 0) modes.push(['addresses', 'by address']);
         if (picture.segments.some((s) => s.pinned)) modes.push(['pinned', 'host']);
-        const tools = element('div', {class: 'tools'}, modes.length > 1 && choice('What is drawn', modes, 'kinds', (mode) => {
-            this.mode = mode;
-            this.view.leave();
-            this.view.redraw();
-        }), this.view.zoomButtons());
-        this.box = element('figure', {class: 'card memory'}, element('div', {class: 'head'}, element('figcaption', null, title), tools),
+        const tools =
+            element('div', {class: 'tools'}, modes.length > 1 && choice('What is drawn', modes, 'kinds', (mode) => {
+                                                 this.mode = mode;
+                                                 this.view.leave();
+                                                 this.view.redraw();
+                                             }), this.view.zoomButtons());
+        this.box = element(
+            'figure', {class: 'card memory'},
+            element('div', {class: 'head'}, element('figcaption', null, title), tools),
             element('p', {class: 'facts'}, facts), this.view.box);
     }
 
@@ -61,8 +86,10 @@ class MemoryPanel {
         context.beginPath();
         context.rect(this.view.margins.left, 0, this.view.plotWidth, this.view.height);
         context.clip();
-        if (this.mode === 'kinds') this.drawKinds(context);
-        else this.drawSegments(context);
+        if (this.mode === 'kinds')
+            this.drawKinds(context);
+        else
+            this.drawSegments(context);
         context.restore();
         if (this.mode !== 'kinds') drawSizeAxis(context, this.view, this.top);
         this.drawBudget(context);
@@ -72,9 +99,11 @@ class MemoryPanel {
     // The column of a pixel: of those that lie in it the one with most bytes, so that no peak is lost.
     columnAt(x) {
         const {picture, view} = this, last = picture.n - 1;
-        const begin = clamp(Math.floor(view.valueAt(x)), 0, last), end = clamp(Math.ceil(view.valueAt(x + 1)) - 1, begin, last);
+        const begin = clamp(Math.floor(view.valueAt(x)), 0, last),
+              end = clamp(Math.ceil(view.valueAt(x + 1)) - 1, begin, last);
         let best = begin;
-        for (let i = begin; i <= end; i++) if (picture.total[i] > picture.total[best]) best = i;
+        for (let i = begin; i <= end; i++)
+            if (picture.total[i] > picture.total[best]) best = i;
         return best;
     }
 
@@ -144,13 +173,15 @@ class MemoryPanel {
     drawPhases(context) {
         const {view} = this, ground = view.height - view.margins.bottom;
         for (const phase of this.picture.phases) {
-            const begin = Math.max(view.xOf(phase.begin), view.margins.left), end = Math.min(view.xOf(phase.end), view.width - view.margins.right);
+            const begin = Math.max(view.xOf(phase.begin), view.margins.left),
+                  end = Math.min(view.xOf(phase.end), view.width - view.margins.right);
             if (end <= begin) continue;
             context.fillStyle = colour('phase-' + phase.name);
             context.fillRect(begin, ground + 4, Math.max(1, end - begin - 1), 4);
             context.fillStyle = colour('muted');
             context.textAlign = 'center';
-            if (end - begin > context.measureText(phase.name).width + 6) context.fillText(phase.name, (begin + end) / 2, ground + 20);
+            if (end - begin > context.measureText(phase.name).width + 6)
+                context.fillText(phase.name, (begin + end) / 2, ground + 20);
         }
     }
 
@@ -176,13 +207,19 @@ class MemoryPanel {
             sum += picture.stacks[l][node];
             if (y <= this.yOf(below) && y > this.yOf(sum)) under = l;
         }
-        const alive = aliveAt(picture, node, false).filter((s) => (under < 0 ? !s.lasting : s.depth === under)).sort((a, b) => b.bytes - a.bytes);
-        const named = alive.slice(0, 6).map((s) => `${sizeText(s.bytes)}  ${s.name} · ${s.layer} · ${s.action}${s.codec ? ' by ' + s.codec : ''}`);
+        const alive = aliveAt(picture, node, false)
+                          .filter((s) => (under < 0 ? !s.lasting : s.depth === under))
+                          .sort((a, b) => b.bytes - a.bytes);
+        const named = alive.slice(0, 6).map(
+            (s) => `${sizeText(s.bytes)}  ${s.name} · ${s.layer} · ${s.action}${s.codec ? ' by ' + s.codec : ''}`);
         if (alive.length > 6) named.push(`and ${alive.length - 6} others, none larger`);
         const kinds = under < 0 ? this.layers.filter((l) => picture.stacks[l][node] > 0).reverse() : [under];
         return {
             title: picture.names[node],
-            lines: [['all', sizeText(picture.total[node])], ...kinds.map((l) => [LAYERS[l].name, sizeText(picture.stacks[l][node])]), ...named],
+            lines: [
+                ['all', sizeText(picture.total[node])],
+                ...kinds.map((l) => [LAYERS[l].name, sizeText(picture.stacks[l][node])]), ...named
+            ],
             mark: (context) => this.markColumn(context, node),
         };
     }
@@ -191,7 +228,12 @@ class MemoryPanel {
         const {picture} = this, pinned = this.mode === 'pinned';
         const bytes = (1 - (y - this.view.margins.top) / this.view.plotHeight) * this.top;
         const s = aliveAt(picture, node, pinned).find((one) => one.offset <= bytes && bytes < one.offset + one.bytes);
-        if (!s) return {title: picture.names[node], lines: ['nothing lies here'], mark: (context) => this.markColumn(context, node)};
+        if (!s)
+            return {
+                title: picture.names[node],
+                lines: ['nothing lies here'],
+                mark: (context) => this.markColumn(context, node)
+            };
         return {
             title: s.name,
             lines: segmentLines(picture, s),
@@ -207,52 +249,73 @@ class MemoryPanel {
     // Arrow keys: along the nodes; up and down through what is alive there.
     step(cursor, dx, dy) {
         const {picture, view} = this;
-        const node = cursor ? clamp(cursor.node + dx, 0, picture.n - 1) : clamp(Math.floor(view.begin), 0, picture.n - 1);
-        const middles = this.mode === 'kinds' ? this.middlesOfKinds(node) : aliveAt(picture, node, this.mode === 'pinned')
-            .map((s) => this.yOf(s.offset + s.bytes / 2)).sort((a, b) => a - b);
+        const node =
+            cursor ? clamp(cursor.node + dx, 0, picture.n - 1) : clamp(Math.floor(view.begin), 0, picture.n - 1);
+        const middles = this.mode === 'kinds' ? this.middlesOfKinds(node) :
+                                                aliveAt(picture, node, this.mode === 'pinned')
+                                                    .map((s) => this.yOf(s.offset + s.bytes / 2))
+                                                    .sort((a, b) => a - b);
         const y = cursor ? cursor.y : view.margins.top + 1;
-        const next = dy < 0 ? middles.filter((one) => one < y - 0.5).pop() : dy > 0 ? middles.find((one) => one > y + 0.5) : y;
+        const next = dy < 0 ? middles.filter((one) => one < y - 0.5).pop() :
+            dy > 0          ? middles.find((one) => one > y + 0.5) :
+                              y;
         return {node, x: node + 0.5, y: next === undefined ? y : next};
     }
 
     middlesOfKinds(node) {
         let sum = 0;
-        return this.layers.map((l) => {
-            sum += this.picture.stacks[l][node];
-            return this.yOf(sum - this.picture.stacks[l][node] / 2);
-        }).reverse();
+        return this.layers
+            .map((l) => {
+                sum += this.picture.stacks[l][node];
+                return this.yOf(sum - this.picture.stacks[l][node] / 2);
+            })
+            .reverse();
     }
 }
 
 // ---------------------------------------------------------------- the section
 
 function memoryFacts(picture, budget) {
-    return [['peak', `${sizeText(picture.most)} at ${picture.names[picture.peak]}`],
+    return [
+        ['peak', `${sizeText(picture.most)} at ${picture.names[picture.peak]}`],
         picture.extent > 0 && ['arena', sizeText(picture.extent)], budget > 0 && ['budget', sizeText(budget)],
         picture.pinned > 0 && ['pinned host memory', sizeText(picture.pinned)],
-        picture.segments.length > 0 && ['segments', picture.segments.length.toLocaleString('en')]].filter(Boolean)
+        picture.segments.length > 0 && ['segments', picture.segments.length.toLocaleString('en')]
+    ].filter(Boolean)
         .map(([label, value]) => element('span', null, label + ' ', element('b', null, value)));
 }
 
 function memoryLegend(pictures) {
     const used = LAYERS.filter((_, l) => pictures.some((picture) => picture.used.includes(l)));
-    return element('div', {class: 'legend'}, used.map((layer) => element('span', null,
-        element('i', {class: 'swatch layer-' + layer.id}), layer.name)));
+    return element(
+        'div', {class: 'legend'},
+        used.map((layer) => element('span', null, element('i', {class: 'swatch layer-' + layer.id}), layer.name)));
 }
 
 function addMemory(all) {
     const shown = [
-        ...all.plans.filter((plan) => plan.picture).map(({raw, picture}) => ({picture, budget: numberOf(raw.budget_bytes, 0), kind: 'plan',
-            title: `${textOf(raw.net)}, batch ${textOf(raw.batch)}, ${textOf(raw.policy)}`})),
-        ...all.runs.filter((run) => run.picture).map((run) => ({picture: run.picture, budget: 0, kind: 'trace',
-            title: run.title})),
+        ...all.plans.filter((plan) => plan.picture)
+            .map(({raw, picture}) => ({
+                     picture,
+                     budget: numberOf(raw.budget_bytes, 0),
+                     kind: 'plan',
+                     title: `${textOf(raw.net)}, batch ${textOf(raw.batch)}, ${textOf(raw.policy)}`
+                 })),
+        ...all.runs.filter((run) => run.picture)
+            .map((run) => ({picture: run.picture, budget: 0, kind: 'trace', title: run.title})),
     ];
     if (shown.length === 0) return;
     const pictures = shown.map((one) => one.picture);
-    const scale = {common: shown.length > 1, most: most(shown.map((one) => Math.max(one.picture.extent, one.picture.most, one.budget)))};
-    const made = section('memory', 'Memory over the iteration', pictures.some((picture) => picture.segments.length > 0)
-        ? 'Device memory at each step. Point at it for the tensors that lie there, their layers, and what was done with them; “by address” draws every segment where it lies.'
-        : 'Device memory at each step, by the counters of the trace.');
+    const scale = {
+        common: shown.length > 1,
+        most: most(shown.map((one) => Math.max(one.picture.extent, one.picture.most, one.budget)))
+    };
+    const made = section(
+        'memory', 'Memory over the iteration',
+        pictures.some((picture) => picture.segments.length > 0) ?
+            'Device memory at each step. Point at it for the tensors that lie there, their layers, and what was done ' +
+                'with them; “by address” draws every segment where it lies.' :
+            'Device memory at each step, by the counters of the trace.');
     const panels = shown.map(({picture, budget, kind, title}) => {
         const panel = new MemoryPanel(picture, title, [chip(kind), ...memoryFacts(picture, budget)], scale);
         panel.budget = budget;
@@ -260,9 +323,15 @@ function addMemory(all) {
     });
     const bar = element('div', {class: 'sectionbar'}, memoryLegend(pictures));
     if (shown.length > 1)
-        bar.append(element('label', null, element('input', {type: 'checkbox', checked: true, onchange: (event) => {
-            scale.common = event.target.checked;
-            for (const panel of panels) panel.view.redraw();
-        }}), ' one scale for all'));
+        bar.append(element(
+            'label', null, element('input', {
+                type: 'checkbox',
+                checked: true,
+                onchange: (event) => {
+                    scale.common = event.target.checked;
+                    for (const panel of panels) panel.view.redraw();
+                }
+            }),
+            ' one scale for all'));
     made.append(bar, ...panels.map((panel) => panel.box));
 }

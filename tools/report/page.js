@@ -15,7 +15,8 @@ const themes = {
         this.value = value;
         try {
             if (keep) localStorage.setItem('mm-report-theme', value);
-        } catch (refused) { /* it is then as the system is, the next time */ }
+        } catch (refused) { /* it is then as the system is, the next time */
+        }
         this.apply();
     },
 
@@ -23,21 +24,28 @@ const themes = {
         let stored = null;
         try {
             stored = localStorage.getItem('mm-report-theme');
-        } catch (refused) { /* as above */ }
+        } catch (refused) { /* as above */
+        }
         const value = ['light', 'dark'].includes(stored) ? stored : 'auto';
         this.system.addEventListener('change', () => this.apply());
-        document.getElementById('theme').replaceWith(choice('Colours', [['auto', 'auto'], ['light', 'light'], ['dark', 'dark']], value,
+        document.getElementById('theme').replaceWith(choice(
+            'Colours', [['auto', 'auto'], ['light', 'light'], ['dark', 'dark']], value,
             (chosen) => this.set(chosen, true)));
         this.set(value, false);
     },
 };
 
 function addSources(all) {
-    const nets = [...new Set([...all.rows, ...all.plans.map((plan) => plan.raw)].map((row) => textOf(row.net))
-        .concat(all.runs.map((run) => run.group)))].filter(Boolean);
+    const nets = [
+        ...new Set([...all.rows, ...all.plans.map((plan) => plan.raw)]
+                       .map((row) => textOf(row.net))
+                       .concat(all.runs.map((run) => run.group)))
+    ].filter(Boolean);
     document.title = 'mm report' + (nets.length > 0 ? ': ' + nets.slice(0, 3).join('; ') : '');
-    document.getElementById('sources').append(`mm ${all.version}, from `,
-        ...all.files.flatMap((file, i) => [i > 0 ? ', ' : '', element('b', null, textOf(file.name)), ` (${textOf(file.kind)})`]));
+    document.getElementById('sources').append(
+        `mm ${all.version}, from `,
+        ...all.files.flatMap(
+            (file, i) => [i > 0 ? ', ' : '', element('b', null, textOf(file.name)), ` (${textOf(file.kind)})`]));
 }
 
 themes.start();
@@ -50,5 +58,6 @@ addMemory(all);
 addTimelines(all);
 addMaps(all);
 if (document.querySelectorAll('main section').length === 0)
-    document.getElementById('main').append(element('p', {class: 'note'}, 'There is nothing to show in these files: no row, no plan and no event.'));
+    document.getElementById('main').append(
+        element('p', {class: 'note'}, 'There is nothing to show in these files: no row, no plan and no event.'));
 document.documentElement.dataset.ready = 'yes';

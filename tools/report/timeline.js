@@ -1,10 +1,19 @@
 // Streams over time, from traces: what ran when, what it waited for, and the way of a map.
 
 const SLICES = [
-    ['forward', 'forward'], ['backward', 'backward'], ['update', 'update'], ['recompute', 'recompute'], ['encode', 'encode'],
-    ['decode', 'decode'], ['offload', 'offload'], ['prefetch', 'prefetch'], ['measure', 'measure'], ['wait', 'wait'], ['other', 'other'],
+    ['forward', 'forward'],
+    ['backward', 'backward'],
+    ['update', 'update'],
+    ['recompute', 'recompute'],
+    ['encode', 'encode'],
+    ['decode', 'decode'],
+    ['offload', 'offload'],
+    ['prefetch', 'prefetch'],
+    ['measure', 'measure'],
+    ['wait', 'wait'],
+    ['other', 'other'],
 ];
-const LANE = 24; // pixels of a track
+const LANE = 24;  // pixels of a track
 
 // Share of the time from begin to end in which a track is busy; what waits is not.
 function busyShare(track, begin, end) {
@@ -23,14 +32,26 @@ class TimelinePanel {
         this.lanes = [];
         for (const track of run.tracks)
             for (let depth = 0; depth <= most(track.slices.map((s) => s.depth)); depth++)
-                this.lanes.push({track, depth, slices: track.slices.filter((s) => s.depth === depth && s.kind !== 'iteration')});
-        this.view = new View({label: `${title}: timeline of the streams; left and right go from slice to slice, up and down between streams`,
-            height: 34 + this.lanes.length * (LANE + 6), margins: {left: 112, right: 12, top: 6, bottom: 26}, span: [run.begin, run.end], least: 1, tipBelow: true,
-            draw: (context) => this.draw(context), find: (x, y) => this.find(x, y), step: (cursor, dx, dy) => this.step(cursor, dx, dy)});
+                this.lanes.push(
+                    {track, depth, slices: track.slices.filter((s) => s.depth === depth && s.kind !== 'iteration')});
+        this.view = new View({
+            label:
+                `${title}: timeline of the streams; left and right go from slice to slice, up and down between streams`,
+            height: 34 + this.lanes.length * (LANE + 6),
+            margins: {left: 112, right: 12, top: 6, bottom: 26},
+            span: [run.begin, run.end],
+            least: 1,
+            tipBelow: true,
+            draw: (context) => this.draw(context),
+            find: (x, y) => this.find(x, y),
+            step: (cursor, dx, dy) => this.step(cursor, dx, dy)
+        });
         this.leastShown = 0;
         this.origin = run.begin;
         const tools = element('div', {class: 'tools'}, this.iterationChoice(), this.view.zoomButtons());
-        this.box = element('figure', {class: 'card timeline'}, element('div', {class: 'head'}, element('figcaption', null, title), tools),
+        this.box = element(
+            'figure', {class: 'card timeline'},
+            element('div', {class: 'head'}, element('figcaption', null, title), tools),
             this.facts = element('p', {class: 'facts'}), this.view.box);
     }
 
@@ -39,17 +60,24 @@ class TimelinePanel {
         const {iterations} = this.run;
         if (iterations.length < 2) return null;
         this.chosen = iterations[iterations.length - 1];
-        const select = element('select', {'aria-label': 'Iteration', onchange: () => {
-            this.chosen = iterations.find((i) => String(i.number) === select.value);
-            this.frameChosen();
-        }}, element('option', {value: 'all'}, 'all iterations'), iterations.map((i) => element('option', {value: i.number}, 'iteration ' + i.number)));
+        const select = element(
+            'select', {
+                'aria-label': 'Iteration',
+                onchange: () => {
+                    this.chosen = iterations.find((i) => String(i.number) === select.value);
+                    this.frameChosen();
+                }
+            },
+            element('option', {value: 'all'}, 'all iterations'),
+            iterations.map((i) => element('option', {value: i.number}, 'iteration ' + i.number)));
         select.value = String(this.chosen.number);
         return select;
     }
 
     // Shows what was chosen. least: as many microseconds at least, so that several timelines have one scale.
     frameChosen(least = this.leastShown) {
-        const {begin, end} = this.chosen || this.run, width = Math.max(end - begin, this.chosen || this.run.iterations.length < 2 ? least : 0);
+        const {begin, end} = this.chosen || this.run,
+                      width = Math.max(end - begin, this.chosen || this.run.iterations.length < 2 ? least : 0);
         this.leastShown = least;
         this.origin = begin;
         this.view.span = [this.run.begin, Math.max(this.run.end, begin + width * 1.01)];
@@ -99,10 +127,13 @@ class TimelinePanel {
 
     tellWindow() {
         const [begin, end] = this.seen;
-        const parts = [['shown', timeText(Math.max(0, end - begin))], ['slices', this.run.tracks.reduce((n, t) => n + t.slices.length, 0).toLocaleString('en')]];
-        if (this.run.iterations.length > 0)
-            parts.push(['iterations', this.run.iterations.length]);
-        this.facts.replaceChildren(...parts.map(([label, value]) => element('span', null, label + ' ', element('b', null, value))),
+        const parts = [
+            ['shown', timeText(Math.max(0, end - begin))],
+            ['slices', this.run.tracks.reduce((n, t) => n + t.slices.length, 0).toLocaleString('en')]
+        ];
+        if (this.run.iterations.length > 0) parts.push(['iterations', this.run.iterations.length]);
+        this.facts.replaceChildren(
+            ...parts.map(([label, value]) => element('span', null, label + ' ', element('b', null, value))),
             element('span', null, 'beside each stream: its busy share of what is shown'));
     }
 
@@ -131,8 +162,10 @@ class TimelinePanel {
             if (s.end < view.begin) continue;
             if (s.begin > view.end) break;
             const x = view.xOf(s.begin), w = view.xOf(s.end) - x;
-            if (w >= 2) this.drawSlice(context, s, x, y, w);
-            else this.addNarrow(narrow, s.kind, x, x + Math.max(w, 0.05));
+            if (w >= 2)
+                this.drawSlice(context, s, x, y, w);
+            else
+                this.addNarrow(narrow, s.kind, x, x + Math.max(w, 0.05));
         }
         const ground = new Map();
         for (const [kind, columns] of narrow) {
@@ -160,7 +193,8 @@ class TimelinePanel {
             return;
         }
         context.fillRect(x, y, w > 3 ? w - 0.6 : w, LANE);
-        const from = Math.max(x, this.view.margins.left), name = w > 30 ? fitText(context, s.name, Math.min(x + w, this.view.width) - from - 8) : '';
+        const from = Math.max(x, this.view.margins.left),
+              name = w > 30 ? fitText(context, s.name, Math.min(x + w, this.view.width) - from - 8) : '';
         context.textAlign = 'left';
         context.fillStyle = colour('on-layer');
         if (name) context.fillText(name, from + 4, y + LANE / 2 + 0.5);
@@ -195,19 +229,25 @@ class TimelinePanel {
         const {args} = s, at = timeText(s.begin - this.origin);
         return {
             title: s.name,
-            lines: [['takes', timeText(s.end - s.begin)], ['from', at], ['stream', s.track.name], args.layer && ['layer', textOf(args.layer)],
-                args.tensor && ['tensor', textOf(args.tensor)], args.action === 'step' ? ['phase', textOf(args.phase)]
-                    : ['action', textOf(args.action, s.kind) + (args.phase ? ', ' + textOf(args.phase) : '')],
+            lines: [
+                ['takes', timeText(s.end - s.begin)], ['from', at], ['stream', s.track.name],
+                args.layer && ['layer', textOf(args.layer)], args.tensor && ['tensor', textOf(args.tensor)],
+                args.action === 'step' ?
+                    ['phase', textOf(args.phase)] :
+                    ['action', textOf(args.action, s.kind) + (args.phase ? ', ' + textOf(args.phase) : '')],
                 isNumber(args.bytes) && ['bytes', sizeText(args.bytes)],
-                isNumber(args.stored_bytes) && args.stored_bytes !== args.bytes && ['stored', sizeText(args.stored_bytes)],
+                isNumber(args.stored_bytes) && args.stored_bytes !== args.bytes &&
+                    ['stored', sizeText(args.stored_bytes)],
                 isNumber(args.iteration) && ['iteration', textOf(args.iteration)],
-                s.chains && 'the lines show the way of the map: out, back, and to its reader'],
+                s.chains && 'the lines show the way of the map: out, back, and to its reader'
+            ],
             mark: (context) => this.mark(context, s),
         };
     }
 
     frame(s) {
-        const x = this.view.xOf(s.begin), lane = this.lanes.findIndex((one) => one.track === s.track && one.depth === s.depth);
+        const x = this.view.xOf(s.begin),
+              lane = this.lanes.findIndex((one) => one.track === s.track && one.depth === s.depth);
         return [x, this.laneTop(lane), Math.max(2, this.view.xOf(s.end) - x), LANE];
     }
 
@@ -241,7 +281,8 @@ class TimelinePanel {
         if (dx < 0) {
             i = (i < 0 ? slices.length : i) - 1;
             while (i > 0 && middle(slices[i]) >= t - 1e-6) i--;
-        } else if (dy !== 0 && i > 0 && t - middle(slices[i - 1]) < middle(slices[i]) - t) i--;
+        } else if (dy !== 0 && i > 0 && t - middle(slices[i - 1]) < middle(slices[i]) - t)
+            i--;
         const s = slices[clamp(i < 0 ? slices.length - 1 : i, 0, slices.length - 1)];
         return {lane, x: s ? middle(s) : t, y: this.laneTop(lane) + LANE / 2};
     }
@@ -250,19 +291,34 @@ class TimelinePanel {
 function addTimelines(all) {
     const runs = all.runs.filter((run) => run.tracks.length > 0);
     if (runs.length === 0) return;
-    const made = section('timeline', 'Timeline of the streams', 'What each stream did. Point at an operation to see the way of its map. Ctrl or Shift with the wheel zooms, as do + and −; drag to move. Where slices are too narrow to be seen, bars are as high as the stream is busy.');
+    const made = section(
+        'timeline', 'Timeline of the streams',
+        'What each stream did. Point at an operation to see the way of its map. Ctrl or Shift with the wheel ' +
+            'zooms, as do + and −; drag to move. Where slices are too narrow to be seen, bars are as high as the ' +
+            'stream is busy.');
     const used = new Set(runs.flatMap((run) => run.tracks.flatMap((track) => track.slices.map((s) => s.kind))));
-    const bar = element('div', {class: 'sectionbar'}, element('div', {class: 'legend'}, SLICES.filter(([kind]) => used.has(kind))
-        .map(([kind, name]) => element('span', null, element('i', {class: 'swatch slice-' + kind}), name))));
+    const bar = element(
+        'div', {class: 'sectionbar'},
+        element(
+            'div', {class: 'legend'},
+            SLICES.filter(([kind]) => used.has(kind))
+                .map(([kind, name]) => element('span', null, element('i', {class: 'swatch slice-' + kind}), name))));
     made.append(bar);
-    if (all.dropped > 0) made.append(element('p', {class: 'note'}, `${all.dropped.toLocaleString('en')} events were dropped while the trace was written: its buffer was full.`));
+    if (all.dropped > 0)
+        made.append(element(
+            'p', {class: 'note'},
+            `${
+                all.dropped.toLocaleString(
+                    'en')} events were dropped while the trace was written: its buffer was full.`));
     const panels = runs.map((run) => new TimelinePanel(run, run.title));
     const frame = (common) => {
         const least = common ? most(panels.map((panel) => panel.chosenTime)) : 0;
         for (const panel of panels) panel.frameChosen(least);
     };
     if (runs.length > 1)
-        bar.append(element('label', null, element('input', {type: 'checkbox', checked: true, onchange: (event) => frame(event.target.checked)}),
+        bar.append(element(
+            'label', null,
+            element('input', {type: 'checkbox', checked: true, onchange: (event) => frame(event.target.checked)}),
             ' one scale for all'));
     made.append(...panels.map((panel) => panel.box));
     frame(runs.length > 1);

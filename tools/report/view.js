@@ -13,8 +13,15 @@ class View {
         [this.begin, this.end] = this.span;
         this.canvas = element('canvas', {});
         this.above = element('canvas', {class: 'above'});
-        this.box = element('div', {class: 'view', tabindex: 0, role: 'application', 'aria-label': this.label,
-            'aria-roledescription': 'picture'}, this.canvas, this.above);
+        this.box = element(
+            'div', {
+                class: 'view',
+                tabindex: 0,
+                role: 'application',
+                'aria-label': this.label,
+                'aria-roledescription': 'picture'
+            },
+            this.canvas, this.above);
         this.listen();
         views.push(this);
         new ResizeObserver(() => this.redraw()).observe(this.box);
@@ -41,9 +48,7 @@ class View {
         this.draw(context, this);
     }
 
-    clearAbove() {
-        this.above.getContext('2d').clearRect(0, 0, this.width, this.height);
-    }
+    clearAbove() { this.above.getContext('2d').clearRect(0, 0, this.width, this.height); }
 
     leave() {
         this.clearAbove();
@@ -59,7 +64,9 @@ class View {
         context.save();
         found.mark(context);
         context.restore();
-        tip.show(box.left + x, this.tipBelow ? Math.max(box.top + y, box.bottom - 24) : box.top + y, found.title, found.lines);
+        tip.show(
+            box.left + x, this.tipBelow ? Math.max(box.top + y, box.bottom - 24) : box.top + y, found.title,
+            found.lines);
     }
 
     // ------------------------------------------------------------ zoom
@@ -75,7 +82,11 @@ class View {
 
     // Once a frame, however often it is asked for.
     redrawSoon() {
-        if (!this.frame) this.frame = requestAnimationFrame(() => { this.frame = 0; this.redraw(); });
+        if (!this.frame)
+            this.frame = requestAnimationFrame(() => {
+                this.frame = 0;
+                this.redraw();
+            });
     }
 
     zoom(factor, x = this.margins.left + this.plotWidth / 2) {
@@ -89,8 +100,10 @@ class View {
     }
 
     zoomButtons() {
-        const button = (text, label, act) => element('button', {type: 'button', 'aria-label': label, title: label, onclick: act}, text);
-        return element('div', {class: 'switch zoom', role: 'group', 'aria-label': 'Zoom'},
+        const button = (text, label, act) =>
+            element('button', {type: 'button', 'aria-label': label, title: label, onclick: act}, text);
+        return element(
+            'div', {class: 'switch zoom', role: 'group', 'aria-label': 'Zoom'},
             button('−', 'Zoom out', () => this.zoom(2)), button('+', 'Zoom in', () => this.zoom(0.5)),
             button('all', 'Show all', () => this.show(...this.span)));
     }
@@ -114,14 +127,17 @@ class View {
             const frame = box.getBoundingClientRect();
             this.point(event.clientX - frame.left, event.clientY - frame.top);
         });
-        box.addEventListener('pointerup', () => { dragged = null; });
+        box.addEventListener('pointerup', () => {
+            dragged = null;
+        });
         box.addEventListener('pointerleave', () => this.leave());
         box.addEventListener('blur', () => this.leave());
         box.addEventListener('dblclick', (event) => this.zoom(0.4, event.clientX - box.getBoundingClientRect().left));
         box.addEventListener('wheel', (event) => {
-            if (!event.ctrlKey && !event.shiftKey) return; // the page scrolls
+            if (!event.ctrlKey && !event.shiftKey) return;  // the page scrolls
             event.preventDefault();
-            this.zoom((event.deltaY || event.deltaX) > 0 ? 1.25 : 0.8, event.clientX - box.getBoundingClientRect().left);
+            this.zoom(
+                (event.deltaY || event.deltaX) > 0 ? 1.25 : 0.8, event.clientX - box.getBoundingClientRect().left);
         }, {passive: false});
         box.addEventListener('keydown', (event) => this.key(event));
     }
@@ -129,12 +145,18 @@ class View {
     key(event) {
         const moves = {ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1]};
         if (event.ctrlKey || event.metaKey || event.altKey) return;
-        if (event.key === '+' || event.key === '=') this.zoom(0.5);
-        else if (event.key === '-') this.zoom(2);
-        else if (event.key === '0') this.show(...this.span);
-        else if (event.key === 'Escape') this.leave();
-        else if (moves[event.key]) this.moveCursor(...moves[event.key]);
-        else return;
+        if (event.key === '+' || event.key === '=')
+            this.zoom(0.5);
+        else if (event.key === '-')
+            this.zoom(2);
+        else if (event.key === '0')
+            this.show(...this.span);
+        else if (event.key === 'Escape')
+            this.leave();
+        else if (moves[event.key])
+            this.moveCursor(...moves[event.key]);
+        else
+            return;
         event.preventDefault();
     }
 
