@@ -99,6 +99,7 @@ static mm_status run_session(train *t, session *s, row *r) {
                        .log = t->log,
                        .codec_log = t->codec_log,
                        .quiet = t->quiet,
+                       .view = strcmp(t->progress, "full") == 0,
                        .save = save};
     if (t->state) MM_TRY(session_load(s, t->state, t->load));
     MM_TRY(train_read_schedule(t, last_iteration(t, s), &run.schedule));
@@ -226,6 +227,7 @@ int cmd_train(int argc, char **argv) {
                .target = TARGET_DEFAULTS,
                .policy = "",
                .issue = "auto",
+               .progress = "bar",
                .batch = 128,
                .pinned_bytes = PINNED_OPEN,
                .effort = EFFORT_OPEN,
@@ -290,6 +292,8 @@ int cmd_train(int argc, char **argv) {
         {"--self-check", NULL, "poison freed bytes and compare lossless copies (slow)", ARG_FLAG, &t.self_check, 0, 0},
         {"--issue", "HOW", "of side streams: thread: workers; inline: the training thread, can be recorded (auto)",
          ARG_TEXT, &t.issue, 0, 0},
+        {"--progress", "HOW", "bar; or full: on a terminal also budget, memory by kind, streams (bar)", ARG_TEXT,
+         &t.progress, 0, 0},
         {"--quiet", NULL, "no progress", ARG_FLAG, &t.quiet, 0, 0},
         {0},
     };

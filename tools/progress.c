@@ -34,6 +34,14 @@ static void draw_bar(int room, int64_t done, int64_t total, char bar[static BAR_
     strcpy(bar + 2 + width, "]");
 }
 
+/* The cursor stays in the bar's line, so that a message takes its place and not that of the last detail. */
+static void show_details(progress *p, int columns) {
+    char lines[PROGRESS_LINES][PROGRESS_LINE_BYTES];
+    const int n = p->details ? p->details(p->details_ctx, lines) : 0;
+    for (int i = 0; i < n; i++) fprintf(stderr, "\n\033[K%.*s", columns, lines[i]);
+    if (n > 0) fprintf(stderr, "\033[%dA", n);
+}
+
 void progress_show(progress *p, int64_t done, const char *format, ...) {
     const double pause = p->terminal ? 0.1 : 10;
     double t = now();
@@ -52,6 +60,7 @@ void progress_show(progress *p, int64_t done, const char *format, ...) {
         int columns = terminal_columns() - 1, name = (int)strlen(p->what);
         draw_bar(columns - name - length, done, p->total, bar);
         fprintf(stderr, "\r\033[K%.*s%s%.*s", columns, p->what, bar, columns > name ? columns - name : 0, line);
+        show_details(p, columns);
     } else
         fprintf(stderr, "%s%s\n", p->what, line);
     fflush(stderr);
@@ -59,7 +68,7 @@ void progress_show(progress *p, int64_t done, const char *format, ...) {
 
 void progress_end(progress *p) {
     if (p->terminal && !p->quiet) {
-        fprintf(stderr, "\r\033[K");
+        fprintf(stderr, p->details ? "\r\033[J" : "\r\033[K");
         fflush(stderr);
     }
 }

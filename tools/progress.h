@@ -4,17 +4,24 @@
 
 #include "mm/core/status.h"
 
+enum { PROGRESS_LINES = 3, PROGRESS_LINE_BYTES = 320 };
+
+/* Makes lines that a terminal shows below the bar, each of which is cut to its columns. Returns their number. */
+typedef int (*progress_details)(void *ctx, char lines[PROGRESS_LINES][PROGRESS_LINE_BYTES]);
+
 typedef struct progress {
     const char *what;
     int64_t total;
     bool terminal, quiet;
-    double began, shown; /* seconds */
+    double began, shown;      /* seconds */
+    progress_details details; /* NULL: none; may be set after progress_begin */
+    void *details_ctx;
 } progress;
 
 void progress_begin(progress *p, const char *what, int64_t total, bool quiet);
 /* Shows `done` of total, followed by the formatted text. */
 void progress_show(progress *p, int64_t done, const char *format, ...) MM_PRINTF(3, 4);
-/* Clears the bar. */
+/* Clears the bar, and what is below it. */
 void progress_end(progress *p);
 
 #endif

@@ -12,6 +12,7 @@
 #include "tools/codec_log.h"
 #include "tools/requirement.h"
 #include "tools/session_memory.h"
+#include "tools/session_view.h"
 
 static double now(void) { return (double)mm_now_ns() * 1e-9; }
 
@@ -435,6 +436,12 @@ mm_status session_train(session *s, const session_run *run, row *r) {
     mm_stats_get(s->manager, &t.before);
     progress p;
     progress_begin(&p, r->policy, run->iterations, run->quiet);
+    session_view view;
+    if (run->view) {
+        session_view_begin(&view, s);
+        p.details = session_view_lines;
+        p.details_ctx = &view;
+    }
     mm_status status = iterate_to_the_end(s, run, &p, &t, r);
     progress_end(&p);
     return status == MM_OK ? fill_row(s, &t, r) : status;

@@ -110,6 +110,7 @@ typedef struct session_run {
     FILE *log;         /* gets a line for each iteration: iteration,loss,accuracy,seconds; NULL: none */
     FILE *codec_log;   /* gets a line for each iteration that samples (codec_log.h); NULL: none */
     bool quiet;
+    bool view; /* on a terminal, lines below the progress say what memory and streams do (session_view.h) */
 } session_run;
 
 /* Whether the training has ended because a loss was not finite. */

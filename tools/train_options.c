@@ -194,6 +194,8 @@ mm_status train_configure(train *t, session_config *config) {
     if (t->iterations && t->epochs) return mm_fail(MM_ERR_INVALID, "--iterations and --epochs: give one of them");
     MM_TRY(check_data(t));
     MM_TRY(files_absolute(t->data, &t->data_path));
+    if (strcmp(t->progress, "bar") != 0 && strcmp(t->progress, "full") != 0)
+        return mm_fail(MM_ERR_INVALID, "--progress %s: must be bar or full", t->progress);
     mm_issue issue;
     MM_TRY(target_init(&t->target));
     MM_TRY(read_optimizer(t));

@@ -275,4 +275,20 @@ progress_is_a_bar_within_the_terminal_() {
     done
 }
 
+full_progress_shows_memory_and_streams_below_the_bar_() {
+    local command="stty cols 70; '$mm' train --net tiny --batch 4 --iterations 9 --policy freelunch:when=always" text line
+    script -qec "$command --progress full" /dev/null </dev/null >typescript 2>&1 || skip "no terminal: $(<typescript)"
+    for text in "policy   freelunch:when=always, batch 4 on host" "memory   budget " ", planned " "weights and state " "streams  compute " \
+        "%, codecs " "hidden " $'\e[3A' $'\r\e[J'; do
+        says typescript "$text"
+    done
+    while IFS= read -r line; do
+        line=${line%%$'\e[3A'*} line=${line#$'\e[K'}
+        [[ $line != " memory"* ]] || ((${#line} <= 71)) || fail "${#line} columns: $line"
+    done <typescript
+    expect 0 train --net tiny --batch 4 --iterations 3 --progress full
+    [[ $(<err) == "liveness "*"3/3 loss "*" img/s" && $(<err) != *[$'\r\e']* ]] || fail "not plain"
+    refused 2 "--progress fancy: must be bar or full" train --net tiny --progress fancy
+}
+
 run_cases
