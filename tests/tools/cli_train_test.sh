@@ -109,14 +109,14 @@ a_sub_batch_is_chosen_for_a_budget_() {
     [[ $(values row sub_batch) == "$n" ]] || fail "goes on with $(values row sub_batch)"
     refused 1 "infeasible: in sub-batches of one image needs at least $one bytes" "${net[@]}" \
         --budget $((one - 1)) --sub-batch auto
-    says err "stay on the device, classifier.3 backward uses the rest; policy swap"
+    says err "stay on the device, classifier.3 backward uses the rest; policy auto would fit"
     refused 1 "; with --sub-batch auto policy liveness would fit" "${net[@]}" --budget "$one"
     refused 1 "; with --sub-batch auto policy liveness would fit" "${net[@]}" --budget "$one" --sub-batch 20
     expect 1 plan --net $vgg --batch 40 --policy liveness --budget "$one"
     says err "; with --sub-batch auto policy liveness would fit"
     expect 1 plan --net $vgg --batch 40 --sub-batch auto --policy liveness --budget $((one - 1))
     says err "this does not fit; no policy needs less than "
-    says err "; policy swap"
+    says err "; policy auto would fit"
 }
 
 # --sub-batch beats what the policy says; a policy that is switched to changes nothing.
