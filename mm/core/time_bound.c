@@ -148,26 +148,25 @@ static int turn_of(const mm_graph *graph) {
     return 0;
 }
 
-/* The steps other than the turn that are tried: so many, by equal distances. At the one whose bound is largest by the
- * turn's multipliers, these are searched for anew. */
-enum { SAMPLE = 32 };
+/* The steps other than the turn at which the bound is evaluated, by equal distances: with the multipliers that are best
+ * so far. Where that comes within a hundredth of the largest bound, better ones are searched for. */
+enum { SAMPLE = 96, SEARCHES = 6 };
 
 static double best_bound(search *s, double room, int *step_out) {
-    const int n = mm_graph_steps(s->model.graph);
-    double at_turn[MULTIPLIERS], most = bound_at(s, room, *step_out = turn_of(s->model.graph), NULL), next = 0;
-    int step = -1;
-    memcpy(at_turn, s->best_at, sizeof at_turn);
-    for (int i = 0; i < SAMPLE && most < HUGE_VAL; i++) {
-        const int other = (int)((int64_t)n * i / SAMPLE);
-        const double bound = bound_at(s, room, other, at_turn);
-        if (bound <= next) continue;
-        next = bound;
-        step = other;
+    const int n = mm_graph_steps(s->model.graph), sample = n < SAMPLE ? n : SAMPLE;
+    double at[MULTIPLIERS], most = bound_at(s, room, *step_out = turn_of(s->model.graph), NULL);
+    int searches = 0;
+    memcpy(at, s->best_at, sizeof at);
+    for (int i = 0; i < sample && most < HUGE_VAL; i++) {
+        const int step = (int)((int64_t)n * i / sample);
+        double bound = bound_at(s, room, step, at);
+        if (bound < HUGE_VAL && bound > most * 0.99 && searches++ < SEARCHES) bound = bound_at(s, room, step, NULL);
+        if (bound <= most) continue;
+        most = bound;
+        *step_out = step;
+        memcpy(at, s->best_at, sizeof at);
     }
-    if (step >= 0 && most < HUGE_VAL) next = bound_at(s, room, step, NULL);
-    if (step < 0 || next <= most) return most;
-    *step_out = step;
-    return next;
+    return most;
 }
 
 /* What varies: prices of codecs if there are some, of pinned memory if there is a limit. */
