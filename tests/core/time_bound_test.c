@@ -13,6 +13,7 @@
 #include "tests/core/expect.h"
 #include "tests/core/random_graph.h"
 #include "tests/core/random_plan.h"
+#include "tests/core/small_graph.h"
 
 static void set_rates(mm_facts *facts, uint64_t seed) {
     facts->out_bytes_per_s = facts->in_bytes_per_s = INT64_C(1) << (24 + seed % 8);
@@ -75,8 +76,103 @@ static void random_plans_take_at_least_the_bound(void **state) {
     assert_true(compared > 100);
 }
 
+/* ---------------------------------------------------------------- what is known by hand */
+
+enum { FIRST, WIDE, LAST, BACK, STEPS, A_BYTES = 4096, WIDE_BYTES = 65536, STEP_NS = 100000 };
+
+typedef struct subject {
+    mm_graph *graph;
+    mm_facts *facts;
+} subject;
+
+/* first =a; wide a =w; last w =loss; and back, which reads a and the loss. While `wide` runs it reads a, so `last`, which
+ * reads w alone, is where a can be away. A layer of the kind `kind` writes a. */
+static subject subject_create(mm_layer_kind kind) {
+    subject s;
+    expect_ok(mm_graph_create("wide", &s.graph));
+    const mm_tensor a = small_tensor(s.graph, "a", MM_FEATURE_MAP, MM_MANAGED, A_BYTES);
+    const mm_tensor w = small_tensor(s.graph, "w", MM_FEATURE_MAP, MM_MANAGED, WIDE_BYTES);
+    const mm_tensor loss = small_tensor(s.graph, "loss", MM_STATE, MM_PERSISTENT, 256);
+    const mm_layer first = small_layer(s.graph, "first", kind), wide = small_layer(s.graph, "wide", MM_LAYER_OTHER);
+    const mm_layer last = small_layer(s.graph, "last", MM_LAYER_LOSS);
+    small_step(s.graph, first, MM_FORWARD, (mm_use[]){{a, MM_WRITE, MM_FORM_VALUE}}, 1, 0);
+    small_step(s.graph, wide, MM_FORWARD, (mm_use[]){{a, MM_READ, MM_FORM_VALUE}, {w, MM_WRITE, MM_FORM_VALUE}}, 2, 0);
+    small_step(s.graph, last, MM_FORWARD, (mm_use[]){{w, MM_READ, MM_FORM_VALUE}, {loss, MM_WRITE, MM_FORM_VALUE}}, 2,
+               2 * A_BYTES);
+    small_step(s.graph, first, MM_BACKWARD, (mm_use[]){{a, MM_READ, MM_FORM_VALUE}, {loss, MM_READ, MM_FORM_VALUE}}, 2,
+               0);
+    expect_ok(mm_graph_freeze(s.graph));
+    expect_ok(mm_facts_create(s.graph, 0, &s.facts));
+    for (int i = 0; i < STEPS; i++) s.facts->variants[i].ns = STEP_NS;
+    s.facts->out_bytes_per_s = A_BYTES * INT64_C(1000000000) / (5 * STEP_NS);
+    s.facts->in_bytes_per_s = A_BYTES * INT64_C(1000000000) / (3 * STEP_NS);
+    return s;
+}
+
+static void subject_destroy(subject *s) {
+    mm_facts_destroy(s->facts);
+    mm_graph_destroy(s->graph);
+}
+
+/* With so many bytes beside those of `last`: w, and its workspace. */
+static void expect_bound(const subject *s, int64_t beside, int64_t pinned, int64_t expected) {
+    const mm_limits limits = {
+        .device_bytes = 256 + WIDE_BYTES + 2 * A_BYTES + beside, .pinned_bytes = pinned, .base_bytes = 256};
+    mm_time_bound bound;
+    expect_ok(mm_time_bound_of(s->graph, s->facts, &limits, &bound));
+    if (expected == INT64_MAX ? bound.ns != expected : bound.ns > expected || bound.ns < expected - expected / 500)
+        fail_msg("%lld bytes, %lld pinned: %lld ns, expected %lld", (long long)beside, (long long)pinned,
+                 (long long)bound.ns, (long long)expected);
+}
+
+static void without_a_limit_it_is_the_time_of_the_steps(void **state) {
+    (void)state;
+    subject s = subject_create(MM_LAYER_OTHER);
+    const mm_limits limits = {.pinned_bytes = INT64_MAX};
+    mm_time_bound bound;
+    s.facts->variants[WIDE].ns = 2 * STEP_NS;
+    expect_ok(mm_time_bound_of(s.graph, s.facts, &limits, &bound));
+    assert_in_range(bound.ns, 5 * STEP_NS - 20, 5 * STEP_NS);
+    expect_bound(&s, A_BYTES, 0, 5 * STEP_NS);
+    subject_destroy(&s);
+}
+
+static void what_cannot_stay_goes_over_the_link_before_and_after(void **state) {
+    (void)state;
+    subject s = subject_create(MM_LAYER_OTHER);
+    expect_bound(&s, 0, INT64_MAX, 8 * STEP_NS); /* 5 out beside two steps, 3 back beside two */
+    expect_bound(&s, 0, A_BYTES, 8 * STEP_NS);
+    expect_bound(&s, A_BYTES / 2, INT64_MAX, 9 * STEP_NS / 2); /* half of it stays, as a share: 2.5 and 2 */
+    expect_bound(&s, 0, 0, INT64_MAX);
+    expect_bound(&s, -1, INT64_MAX, INT64_MAX);
+    s.facts->link_contention_permille = 1000;
+    expect_bound(&s, A_BYTES / 2, INT64_MAX, (325 + 275) * STEP_NS / 100); /* half of each ns of a copy is lost */
+    subject_destroy(&s);
+}
+
+static void what_can_run_again_takes_its_time_again(void **state) {
+    (void)state;
+    subject s = subject_create(MM_LAYER_CONV);
+    expect_bound(&s, 0, 0, 5 * STEP_NS);
+    expect_bound(&s, A_BYTES / 2, 0, 9 * STEP_NS / 2);
+    expect_bound(&s, A_BYTES, 0, 4 * STEP_NS);
+    expect_bound(&s, 0, INT64_MAX, 46 * STEP_NS / 10); /* two fifths of it out beside two steps, the rest again: 2.6 */
+    subject_destroy(&s);
+}
+
+static void a_gap_is_a_share_of_the_bound(void **state) {
+    (void)state;
+    assert_int_equal(mm_time_bound_gap_permille(1100, 1000), 100);
+    assert_int_equal(mm_time_bound_gap_permille(1000, 1000), 0);
+    assert_int_equal(mm_time_bound_gap_permille(1000, 0), INT64_MAX);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_a_limit_it_is_the_time_of_the_steps),
+        cmocka_unit_test(what_cannot_stay_goes_over_the_link_before_and_after),
+        cmocka_unit_test(what_can_run_again_takes_its_time_again),
+        cmocka_unit_test(a_gap_is_a_share_of_the_bound),
         cmocka_unit_test(random_plans_take_at_least_the_bound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

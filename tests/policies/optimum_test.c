@@ -178,9 +178,10 @@ typedef struct tally {
     int optima, met, above_steps; /* those that a plan reaches; those above the time of all steps */
 } tally;
 
-static void compare(const subject *s, const mm_limits *limits, uint64_t seed, tally *tally) {
-    static const char *const policies[] = {"auto", "recompute:mode=nested", "recompute:mode=sqrt", "recompute",
-                                           "recompute:mode=memory"};
+/* with_auto: its search takes longer than all else. */
+static void compare(const subject *s, const mm_limits *limits, uint64_t seed, bool with_auto, tally *tally) {
+    static const char *const policies[] = {"recompute:mode=nested", "recompute:mode=sqrt", "recompute",
+                                           "recompute:mode=memory", "auto"};
     mm_time_bound bound;
     int64_t steps = 0;
     for (int i = 0; i < mm_graph_steps(s->graph); i++) steps += s->facts->variants[i].ns;
@@ -191,7 +192,7 @@ static void compare(const subject *s, const mm_limits *limits, uint64_t seed, ta
     tally->optima += least >= 0;
     tally->above_steps += bound.ns > steps + 1000;
     bool met = false;
-    for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
+    for (size_t p = 0; p < sizeof policies / sizeof *policies - !with_auto; p++) {
         const int64_t ns = plan_ns(s, policies[p], limits, NULL);
         if (ns < 0) continue;
         if (least < 0 || (double)ns + 0.5 < least)
@@ -214,7 +215,7 @@ static void the_optimum_is_between_the_bound_and_every_plan(void **state) {
         plan_ns(&s, "recompute:mode=nested", &limits, &least);
         for (int b = 0; b < 4; b++) {
             limits.device_bytes = least + (most - least) * b / 3;
-            compare(&s, &limits, seed, &tally);
+            compare(&s, &limits, seed, b == 1, &tally);
         }
         subject_destroy(&s);
     }
