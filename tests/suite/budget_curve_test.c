@@ -153,6 +153,47 @@ static void what_is_run_is_never_slower_with_more_by_nominal_times(void **state)
     check_curves("googlenet", 16, true, 3);
 }
 
+/* By more than half a percent; where another one fits, it fits, too. */
+static void check_auto(const char *name, int64_t batch, const char *spec, const char *const *others) {
+    enum { BUDGETS = 4, SLACK = 200 };
+    subject s;
+    subject_init(&s, name, batch);
+    const int64_t least = plan_within(&s, spec, 0).device_bytes, most = plan_within(&s, "liveness", 0).device_bytes;
+    int64_t before = INT64_MAX;
+    for (int b = 0; b < BUDGETS; b++) {
+        const int64_t budget = least + (most - least) * b / (BUDGETS - 1);
+        const outcome o = plan_within(&s, spec, budget);
+        if (o.device_bytes > budget || o.ns - o.ns / SLACK > before)
+            fail_msg("%s, %s: %lld bytes of %lld, %lld ns after %lld", name, spec, (long long)o.device_bytes,
+                     (long long)budget, (long long)o.ns, (long long)before);
+        before = o.ns;
+        for (int p = 0; others[p]; p++) {
+            const outcome other = plan_within(&s, others[p], budget);
+            if (b == 0 && other.device_bytes < least)
+                fail_msg("%s, %s: needs %lld bytes, %s %lld", name, spec, (long long)least, others[p],
+                         (long long)other.device_bytes);
+            if (other.device_bytes <= budget && o.ns - o.ns / SLACK > other.ns)
+                fail_msg("%s, %s in %lld bytes: %lld ns, %s %lld", name, spec, (long long)budget, (long long)o.ns,
+                         others[p], (long long)other.ns);
+        }
+    }
+    subject_fini(&s);
+}
+
+static void auto_is_never_slower_than_others_nor_with_more(void **state) {
+    (void)state;
+    static const char *const lossless[] = {
+        "swap", "swap-async",     "vdnn-all",  "vdnn-conv",           "modnn:subbatch=off",
+        "cdma", "recompute-swap", "recompute", "recompute:mode=sqrt", "gist:lossless",
+        NULL};
+    static const char *const lossy[] = {"freelunch:rate=4", "freelunch:rate=4,eligible=all", "hybrid", "cdma:rate=4",
+                                        NULL};
+    check_auto("tiny", 16, "auto", lossless);
+    check_auto("resnet20", 64, "auto", lossless);
+    check_auto("vgg16", 16, "auto", lossless);
+    check_auto("resnet20", 64, "auto:codecs=zfp:rate=4", lossy);
+}
+
 /* FreeLunch's Tables I and III, and SuperNeurons: of what is published; and of what each does in one and the same
  * budget, but for a fortieth, where most of it is hidden anyway. */
 static void check_orders(const char *name, int64_t batch) {
@@ -216,6 +257,7 @@ int main(void) {
         cmocka_unit_test(googlenet_is_never_slower_with_more),
         cmocka_unit_test(vgg_is_never_slower_with_more),
         cmocka_unit_test(what_is_run_is_never_slower_with_more_by_nominal_times),
+        cmocka_unit_test(auto_is_never_slower_than_others_nor_with_more),
         cmocka_unit_test(published_orders_hold_for_resnets),
         cmocka_unit_test(published_orders_hold_for_vgg),
         cmocka_unit_test(segments_of_a_deep_resnet_take_a_fraction),

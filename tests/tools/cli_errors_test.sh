@@ -103,6 +103,14 @@ unknown_names_are_answered_with_the_known_() {
     refused 2 "policy freelunch:codec=eb: codec 'eb' has no error bound" bench --policies liveness,freelunch:codec=eb
     refused 2 "unknown policy 'nope'" bench --policies liveness,nope
     refused 2 "unknown policy 'nope'" plan --policy nope
+    refused 2 "policy auto:codecs=nope: codec 'nope' for device 'host'" plan --policy auto:codecs=nope
+    refused 2 "policy auto: codecs=: a codec has no name" plan --policy auto:codecs=zfp++dpr
+    refused 2 "policy auto: codecs=: zfp is given twice" plan --policy auto:codecs=zfp+zfp
+    refused 2 "policy auto: codecs=: mask is always among them" plan --policy auto:codecs=mask
+    for command in plan train bench; do
+        refused 2 "--plan-effort -1: must be a whole number from 0 to 1000000" $command --plan-effort -1
+    done
+    refused 2 "no policy here searches for its plan, as auto does" plan --policy liveness --plan-effort 2
     refused 2 "aaa...': there are naive, liveness" train --policy "$(printf 'a%.0s' {1..300})"
     refused 2 "there are raw, mask, zfp, dpr, mx" train --policy freelunch:codec=nope
     refused 2 "unknown data 'nope': there are cifar10:DIR, synthetic" "${train[@]}" --data nope

@@ -87,4 +87,12 @@ a_bench_that_is_interrupted_prints_its_rows_() {
     [[ $(<out) != *$'\n    interrupted'* ]] || fail "the status has a line of its own"
 }
 
+a_search_that_is_interrupted_ends_with_the_best_plan_() {
+    start plan --net resnet56 --batch 64 --policy auto --plan-effort 1000000 --budget 100MiB
+    wait_for_handler
+    interrupt
+    says out "interrupted: this is the best plan that was found so far"
+    says out "fits the budget        yes"
+}
+
 run_cases
