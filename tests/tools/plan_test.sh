@@ -282,6 +282,18 @@ twenty_codecs_are_planned_with_() {
     refused 2 "has no such layer" plan --net tiny --policy "rules:conv$long=swap"
 }
 
+# The bounds are those of batch 64 when auto was asked for; what it needs is at most 1.15 times as much.
+autos_least_budget_is_near_the_full_batch_bound_() {
+    local net bound
+    while read -r net bound; do
+        expect 0 plan --net "$net" --batch 64 --policy auto --json row.json
+        (($(value row.json minimum_bytes) <= bound * 115 / 100)) || fail "$net: $(value row.json minimum_bytes)"
+    done <<<"resnet50 824041468
+resnet152 1240063996
+densenet121 641212668
+vgg16 4126688764"
+}
+
 where_nothing_fits_a_policy_that_would_is_named_() {
     expect 0 plan --net resnet8 --batch 8 --policy liveness --json row.json
     local below=$(($(value row.json minimum_bytes) - 1))
