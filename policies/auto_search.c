@@ -173,7 +173,7 @@ static bool stopped(const mm_auto *a) { return a->left <= 0 || (a->stop && *a->s
 /* Relieves a->now, restores, and places it if it may win. *better_out: whether it does. */
 static mm_status try_now(mm_auto *a, const mm_auto_weights *w, bool *better_out) {
     enum { TIGHTER = 3 };
-    a->target = a->limits->device_bytes;
+    a->target = a->aim;
     *better_out = false;
     for (int i = 0; i < TIGHTER && !stopped(a); i++) {
         int64_t over = 0;
@@ -386,8 +386,26 @@ static mm_status shake(mm_auto *a) {
     return MM_OK;
 }
 
+/* The next lower budget of a row that does not depend on the one given, each an eighth of a power of two apart: what is
+ * found there fits in larger budgets, too, so that these give plans that are no slower. */
+static int64_t rung_below(int64_t bytes) {
+    enum { RUNGS = 16 };
+    int64_t octave = 1;
+    while (octave <= bytes / 2) octave *= 2;
+    if (octave < RUNGS) return bytes - 1;
+    const int64_t step = octave / RUNGS, rung = bytes / step * step;
+    return rung < bytes ? rung : rung - (rung > octave ? step : step / 2);
+}
+
 static mm_status search(mm_auto *a, const mm_plan *plan) {
+    enum { RUNGS = 6 };
+    const int trials = a->left;
     MM_TRY(start(a, plan));
+    for (int i = 0; i < RUNGS && a->fits && a->left > trials / 2; i++) {
+        a->aim = rung_below(a->aim);
+        MM_TRY(start(a, NULL));
+    }
+    a->aim = a->limits->device_bytes;
     if (a->best_weights.link == 0 || !a->fits) return MM_OK;
     MM_TRY(improve(a));
     return a->n_maps > 0 ? shake(a) : MM_OK;
@@ -435,7 +453,13 @@ static void fini(mm_auto *a) {
 
 mm_status mm_auto_search(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                          const mm_engine_config *menu, int trials, const volatile int *stop, mm_plan **plan) {
-    mm_auto a = {.graph = graph, .facts = facts, .limits = limits, .menu = menu, .stop = stop, .left = trials};
+    mm_auto a = {.graph = graph,
+                 .facts = facts,
+                 .limits = limits,
+                 .menu = menu,
+                 .stop = stop,
+                 .left = trials,
+                 .aim = limits->device_bytes};
     bool better;
     mm_status status = init(&a);
     if (status == MM_OK) status = search(&a, *plan);

@@ -58,6 +58,7 @@ typedef struct mm_auto {
     int mask, recompute;          /* rules; -1: the menu has none */
     int64_t *start_ns;            /* per step, and one more: computation before it */
     int64_t *choice_ns;           /* the same, with what is made again */
+    int64_t aim;                  /* bytes that a start is relieved to: the budget, or less */
     int64_t target;               /* bytes that drafts shall keep to */
     int left;                     /* drafts */
     uint64_t random;              /* state of next_below */

@@ -167,7 +167,7 @@ static found search_within(const mm_graph *graph, const mm_facts *facts, int64_t
         assert_int_equal(mm_simulate(plan, facts, &before), MM_OK);
     }
     const int64_t before_bytes = plan ? plan->peak_bytes : INT64_MAX;
-    assert_int_equal(mm_auto_search(graph, facts, &limits, &menu, 60, NULL, &plan), MM_OK);
+    assert_int_equal(mm_auto_search(graph, facts, &limits, &menu, 500, NULL, &plan), MM_OK);
     assert_int_equal(mm_simulate(plan, facts, &after), MM_OK);
     const found f = {.bytes = plan->peak_bytes, .ns = after.iteration_ns, .nodes = plan->n_nodes};
     if (before_bytes <= bytes) assert_true(f.bytes <= bytes && f.ns <= before.iteration_ns);
@@ -181,11 +181,13 @@ static found search_within(const mm_graph *graph, const mm_facts *facts, int64_t
     return f;
 }
 
+/* In a larger budget it takes at most half a percent longer: the starts differ, and none is best for all budgets. */
 static void a_search_keeps_to_its_budget_and_never_loses_to_what_it_began_with(void **state) {
     (void)state;
+    enum { GRAPHS = 10, BUDGETS = 8 };
     static const char *const incumbents[] = {"swap", NULL, "recompute", "liveness", NULL};
     int gained = 0;
-    for (uint64_t seed = 1; seed <= 15; seed++) {
+    for (uint64_t seed = 1; seed <= GRAPHS; seed++) {
         mm_graph *graph;
         mm_facts *facts;
         const random_graph_options options = {.seed = seed, .layers = 4 + (int)seed % 16, .max_channels = 6};
@@ -193,19 +195,24 @@ static void a_search_keeps_to_its_budget_and_never_loses_to_what_it_began_with(v
         assert_int_equal(random_facts_create(graph, seed, &facts), MM_OK);
         strcpy(facts->codecs[RANDOM_MASK].spec, mm_mask_spec);
         facts->out_bytes_per_s = facts->in_bytes_per_s = INT64_C(1000000000);
+        const char *incumbent = incumbents[seed % 5];
         const found most = search_within(graph, facts, INT64_MAX, "liveness");
-        const found least = search_within(graph, facts, 0, incumbents[seed % 5]);
-        for (int i = 0; i < 4; i++) {
-            const int64_t budget = least.bytes + (most.bytes - least.bytes) * i / 4;
-            const found f = search_within(graph, facts, budget, incumbents[seed % 5]);
-            const found again = search_within(graph, facts, budget, incumbents[seed % 5]);
-            assert_true(f.bytes == again.bytes && f.ns == again.ns && f.nodes == again.nodes);
+        const found least = search_within(graph, facts, 0, incumbent);
+        int64_t ns = INT64_MAX / 2;
+        for (int i = 0; i < BUDGETS; i++) {
+            const int64_t budget = least.bytes + (most.bytes - least.bytes) * i / BUDGETS;
+            const found f = search_within(graph, facts, budget, incumbent);
             gained += f.bytes <= budget && f.bytes < most.bytes;
+            if (f.bytes <= budget) assert_true(f.ns <= ns + ns / 200);
+            if (f.bytes <= budget && f.ns < ns) ns = f.ns;
+            if (i % 4 != 0) continue;
+            const found again = search_within(graph, facts, budget, incumbent);
+            assert_true(f.bytes == again.bytes && f.ns == again.ns && f.nodes == again.nodes);
         }
         mm_facts_destroy(facts);
         mm_graph_destroy(graph);
     }
-    assert_true(gained > 30);
+    assert_true(gained > GRAPHS * BUDGETS / 2);
 }
 
 /* What is in the way are the images and a pool's indices. */
