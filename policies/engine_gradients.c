@@ -40,7 +40,9 @@ static int copy(const mm_gradients *g, mm_node_kind kind, mm_tensor t, int src, 
     mm_schedule *s = g->schedule;
     const mm_region region = kind == MM_NODE_OUT ? MM_REGION_PINNED : MM_REGION_GENERAL;
     const int node = mm_schedule_op(s, kind, t, src, -1, region, s->plan->segments[src].bytes, segment_out);
-    if (node >= 0) mm_plan_wait(s->plan, node, after);
+    if (node < 0) return -1;
+    s->plan->segments[*segment_out].category = MM_CAT_GRADIENT_MAP;
+    mm_plan_wait(s->plan, node, after);
     return node;
 }
 

@@ -564,6 +564,7 @@ static void a_gradient_is_not_there_while_no_near_step_uses_it(void **state) {
     assert_string_equal(terse_tell(p.plan, text, sizeof text),
                         "conv loss >a >b <b loss' other1' >sum other2' other3' other4' <a <sum add' conv'");
     const mm_segment *back = segment_of(&p, "sum", 2), *over = segment_of(&p, "last", 0);
+    assert_int_equal(back->category, MM_CAT_GRADIENT_MAP);
     assert_true(!back->pinned && back->offset == over->offset); /* written in place where it came back */
     planned_done(&p);
     plan_terse(&p, graph, "swap", -1);
