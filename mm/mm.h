@@ -626,11 +626,11 @@ MM_API int64_t mm_manager_device_bytes(mm_manager *manager);
 
 /* ---------------------------------------------------------------- traces */
 
-/* Begins a trace: from now on, until mm_trace_stop, it is kept when each step and each operation of each iteration ran.
- * That costs less than a hundredth of the time, as a rule. Nothing waits for it. Iterations are not replayed meanwhile
- * (mm_replay_state). What finds no room in the buffer (mm_options.trace_bytes; a step or an operation takes 16 bytes) is
- * dropped. name: of the run, for the viewer. Between iterations. MM_ERR_ORDER: a trace is under way. MM_ERR_UNSUPPORTED:
- * a GPU, and no trace_bytes. */
+/* Begins a trace: from now on, until mm_trace_stop, it is kept when each step and operation of each iteration ran.
+ * That costs about a hundredth of the time. Nothing waits for it. Iterations are not replayed meanwhile
+ * (mm_replay_state). What finds no room in the buffer (mm_options.trace_bytes; a step or an operation takes 16 bytes)
+ * is dropped. name: of the run, for the viewer. Between iterations. MM_ERR_ORDER: a trace is under way.
+ * MM_ERR_UNSUPPORTED: a GPU, and no trace_bytes. */
 MM_API MM_CHECKED mm_status mm_trace_start(mm_manager *manager, const char *name);
 
 /* Ends the trace in any case, and writes it to a file, in Chrome's "Trace Event Format", which https://ui.perfetto.dev

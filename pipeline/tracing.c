@@ -68,8 +68,8 @@ static mm_status describe(mm_execution *p) {
 
 /* ---------------------------------------------------------------- times */
 
-/* From when all that the piece waits for had ended until its event; where the device knows its tasks, from when the first
- * began until the last ended. The stream may have run something else before. */
+/* From when all that the piece waits for had ended until its event; where the device knows its tasks, from when the
+ * first began until the last ended. The stream may have run something else before. */
 static mm_period period_of(const mm_execution *p, const mm_traced_set *set, int i) {
     if (set->inline_steps[i].end_ns > 0) return set->inline_steps[i];
     const bool is_first = i == p->program->at[MM_STREAM_COMPUTE][0];
