@@ -160,6 +160,43 @@ static void what_can_run_again_takes_its_time_again(void **state) {
     subject_destroy(&s);
 }
 
+/* a, b, which equals a and may share its storage, and c, which may be written over b; a and c are read at the end. */
+static mm_graph *sharing(bool may) {
+    mm_graph *graph;
+    mm_tensor t[3];
+    expect_ok(mm_graph_create("sharing", &graph));
+    for (int i = 0; i < 3; i++)
+        t[i] = small_tensor(graph, (const char *[]){"a", "b", "c"}[i], MM_FEATURE_MAP, MM_MANAGED, A_BYTES);
+    const mm_layer layers[] = {small_layer(graph, "first", MM_LAYER_OTHER),
+                               small_layer(graph, "second", MM_LAYER_OTHER),
+                               small_layer(graph, "third", MM_LAYER_OTHER), small_layer(graph, "last", MM_LAYER_OTHER)};
+    small_step(graph, layers[0], MM_FORWARD, (mm_use[]){{t[0], MM_WRITE, MM_FORM_VALUE}}, 1, 0);
+    small_step(graph, layers[1], MM_FORWARD,
+               (mm_use[]){{t[0], MM_READ, MM_FORM_VALUE}, {t[1], MM_WRITE, MM_FORM_VALUE}}, 2, 0);
+    if (may) expect_ok(mm_graph_allow_alias(graph, t[0], t[1]));
+    small_step(graph, layers[3], MM_FORWARD, (mm_use[]){{t[0], MM_READ, MM_FORM_VALUE}, {t[1], MM_READ, MM_FORM_VALUE}},
+               2, 0);
+    small_step(graph, layers[2], MM_FORWARD,
+               (mm_use[]){{t[1], MM_READ, MM_FORM_VALUE}, {t[2], MM_WRITE, MM_FORM_VALUE}}, 2, 0);
+    if (may) expect_ok(mm_graph_allow_inplace(graph, t[1], t[2]));
+    small_step(graph, layers[2], MM_BACKWARD, (mm_use[]){{t[2], MM_READ, MM_FORM_VALUE}}, 1, 0);
+    expect_ok(mm_graph_freeze(graph));
+    return graph;
+}
+
+static void what_may_share_a_storage_takes_it_once(void **state) {
+    (void)state;
+    for (int may = 0; may < 2; may++) {
+        subject s = {.graph = sharing(may)};
+        const mm_limits limits = {.device_bytes = A_BYTES};
+        mm_time_bound bound;
+        expect_ok(mm_facts_create(s.graph, 0, &s.facts));
+        expect_ok(mm_time_bound_of(s.graph, s.facts, &limits, &bound));
+        assert_int_equal(bound.ns, may ? 0 : INT64_MAX);
+        subject_destroy(&s);
+    }
+}
+
 static void a_gap_is_a_share_of_the_bound(void **state) {
     (void)state;
     assert_int_equal(mm_time_bound_gap_permille(1100, 1000), 100);
@@ -172,6 +209,7 @@ int main(void) {
         cmocka_unit_test(without_a_limit_it_is_the_time_of_the_steps),
         cmocka_unit_test(what_cannot_stay_goes_over_the_link_before_and_after),
         cmocka_unit_test(what_can_run_again_takes_its_time_again),
+        cmocka_unit_test(what_may_share_a_storage_takes_it_once),
         cmocka_unit_test(a_gap_is_a_share_of_the_bound),
         cmocka_unit_test(random_plans_take_at_least_the_bound),
     };

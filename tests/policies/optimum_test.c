@@ -26,11 +26,13 @@ typedef struct subject {
 } subject;
 
 /* x0 -> layer1 -> x1 -> ... -> loss, some layers also with a map from further back; maps of one to seven units, steps
- * of 1 to 30 us. The backward step of a layer reads what its forward step read, and every other what it wrote. */
+ * of 1 to 30 us. The backward step of a layer reads what its forward step read, and every other what it wrote; that of
+ * one layer reads neither, so that a map may be needed for recomputations alone. */
 static subject subject_create(uint64_t seed) {
     subject s;
     terse_graph g;
     uint64_t random = seed;
+    const int bare = 1 + (int)(seed % LAYERS);
     int back[LAYERS + 1];
     char uses[64];
     terse_init(&g, "small");
@@ -55,7 +57,9 @@ static subject subject_create(uint64_t seed) {
     terse_step(&g, "loss", MM_LAYER_LOSS, MM_BACKWARD, "x# =d#");
     for (; g.i >= 1; g.i--)
         terse_step(&g, "layer#", g.i % 2 ? MM_LAYER_CONV : MM_LAYER_POOL, MM_BACKWARD,
-                   g.i % 2 ? "x< d# =d<" : "x< x# d# =d<");
+                   g.i == bare ? "d# =d<"
+                   : g.i % 2   ? "x< d# =d<"
+                               : "x< x# d# =d<");
     s.graph = terse_freeze(&g);
     s.facts = terse_facts(s.graph, -1);
     for (int i = 0; i < mm_graph_steps(s.graph); i++) s.facts->variants[i].ns = 1000 * (1 + random_below(&random, 30));
