@@ -197,6 +197,36 @@ static void what_may_share_a_storage_takes_it_once(void **state) {
     }
 }
 
+/* u, from which v and w are made, which are read at the end. In between nothing can be held. */
+static void what_two_recomputations_read_is_made_once(void **state) {
+    (void)state;
+    subject s;
+    mm_tensor t[3];
+    mm_layer layers[3];
+    mm_time_bound bound;
+    const mm_limits limits = {.device_bytes = 256 + 4 * A_BYTES, .base_bytes = 256};
+    expect_ok(mm_graph_create("fork", &s.graph));
+    for (int i = 0; i < 3; i++) {
+        t[i] = small_tensor(s.graph, (const char *[]){"u", "v", "w"}[i], MM_FEATURE_MAP, MM_MANAGED, A_BYTES);
+        layers[i] = small_layer(s.graph, (const char *[]){"first", "second", "third"}[i], MM_LAYER_CONV);
+    }
+    const mm_tensor loss = small_tensor(s.graph, "loss", MM_STATE, MM_PERSISTENT, 256);
+    const mm_layer last = small_layer(s.graph, "last", MM_LAYER_LOSS);
+    small_step(s.graph, layers[0], MM_FORWARD, (mm_use[]){{t[0], MM_WRITE, MM_FORM_VALUE}}, 1, 0);
+    for (int i = 1; i < 3; i++)
+        small_step(s.graph, layers[i], MM_FORWARD,
+                   (mm_use[]){{t[0], MM_READ, MM_FORM_VALUE}, {t[i], MM_WRITE, MM_FORM_VALUE}}, 2, 0);
+    small_step(s.graph, last, MM_FORWARD, (mm_use[]){{loss, MM_WRITE, MM_FORM_VALUE}}, 1, 4 * A_BYTES);
+    small_step(s.graph, last, MM_BACKWARD, (mm_use[]){{t[1], MM_READ, MM_FORM_VALUE}, {t[2], MM_READ, MM_FORM_VALUE}},
+               2, 0);
+    expect_ok(mm_graph_freeze(s.graph));
+    expect_ok(mm_facts_create(s.graph, 0, &s.facts));
+    for (int i = 0; i < mm_graph_steps(s.graph); i++) s.facts->variants[i].ns = STEP_NS;
+    expect_ok(mm_time_bound_of(s.graph, s.facts, &limits, &bound));
+    assert_in_range(bound.ns, 8 * STEP_NS - STEP_NS / 50, 8 * STEP_NS);
+    subject_destroy(&s);
+}
+
 static void a_gap_is_a_share_of_the_bound(void **state) {
     (void)state;
     assert_int_equal(mm_time_bound_gap_permille(1100, 1000), 100);
@@ -210,6 +240,7 @@ int main(void) {
         cmocka_unit_test(what_cannot_stay_goes_over_the_link_before_and_after),
         cmocka_unit_test(what_can_run_again_takes_its_time_again),
         cmocka_unit_test(what_may_share_a_storage_takes_it_once),
+        cmocka_unit_test(what_two_recomputations_read_is_made_once),
         cmocka_unit_test(a_gap_is_a_share_of_the_bound),
         cmocka_unit_test(random_plans_take_at_least_the_bound),
     };
