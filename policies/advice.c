@@ -104,12 +104,12 @@ static choice fastest(const search *s, bool lossy, int64_t pinned_bytes) {
     return best;
 }
 
+static bool was_auto_refused(const search *s) { return s->wish->refused && s->wish->refused->ops == &mm_policy_auto; }
+
 /* auto takes the fastest lossless plan. With codecs it may do more, so without it does not fit either. */
 static mm_status try_auto(search *s) {
-    const mm_advice_wish *w = s->wish;
-    if (!w->refused || w->refused->ops != &mm_policy_auto)
-        return try_proposal(s, AUTO, MM_WHEN_NEEDED, &s->published[AUTO]);
-    s->published[AUTO] = w->refused_takes;
+    if (!was_auto_refused(s)) return try_proposal(s, AUTO, MM_WHEN_NEEDED, &s->published[AUTO]);
+    s->published[AUTO] = s->wish->refused_takes;
     s->published[AUTO].lossy = false;
     return MM_OK;
 }
@@ -125,14 +125,15 @@ static bool is_no_rival(const search *s, int proposal) {
 
 /* Tries all as published, until one without loss fits that is as fast as any, or lossy ones come and one fits. */
 static mm_status try_published(search *s) {
+    const bool late = s->wish->deep && !was_auto_refused(s); /* auto comes last */
     bool lossless_fits = false;
     for (int p = 0; p < PROPOSALS; p++) s->published[p] = nothing.takes;
     while (s->n_published < PROPOSALS) {
         const int p = s->n_published++;
         mm_trial *t = &s->published[p];
-        if (p == LOSSY && s->wish->deep && !lossless_fits) MM_TRY(try_auto(s));
+        if (p == LOSSY && late && !lossless_fits) MM_TRY(try_auto(s));
         if (p == LOSSY && (lossless_fits || fits(s, &s->published[AUTO]))) break;
-        if (is_no_rival(s, p) || (p == AUTO && s->wish->deep)) continue;
+        if (is_no_rival(s, p) || (p == AUTO && late)) continue;
         MM_TRY(p == AUTO ? try_auto(s) : try_proposal(s, p, MM_WHEN_ALWAYS, t));
         lossless_fits |= !t->lossy && fits(s, t);
         if (p <= AUTO && fits(s, t)) break; /* nothing is faster */

@@ -261,7 +261,10 @@ static void auto_is_advised_where_it_fits_and_stands_for_all_that_lose_nothing(v
     mm_policy refused;
     assert_int_equal(mm_policy_parse("auto:effort=3", &refused), MM_OK);
     mm_advice_wish again = {.limits = &open, .refused = &refused, .refused_takes = {.bytes = 110}};
-    advise_for((world){{mixed, vdnn, lossy}}, again, MM_ADVICE_FITS, "freelunch", 90);
+    for (int d = 0; d < 2; d++) {
+        again.deep = d;
+        advise_for((world){{mixed, vdnn, lossy}}, again, MM_ADVICE_FITS, "freelunch", 90);
+    }
     advise_for((world){{mixed, vdnn}}, again, MM_ADVICE_NEEDS_LEAST, "auto", 110);
     mm_policy_fini(&refused);
 }
