@@ -36,91 +36,6 @@ static void copy_choice(const mm_auto *a, const mm_auto_choice *from, mm_auto_ch
     to->lead = from->lead;
 }
 
-static mm_assignment assignment_of(const mm_auto *a, const mm_auto_choice *c) {
-    mm_assignment assigned = {.rule = c->rule, .fetch = c->fetch, .gone = c->gone};
-    if (c->nesting >= 0) {
-        assigned.level = mm_nesting_levels(&a->survey->nesting, c->nesting);
-        assigned.cut = mm_nesting_cuts(&a->survey->nesting, c->nesting);
-    }
-    return assigned;
-}
-
-/* ---------------------------------------------------------------- drafts */
-
-static mm_status step_time(const mm_plan *plan, const mm_facts *facts, int64_t *ns_out) {
-    mm_simulation simulation;
-    MM_TRY(mm_simulate(plan, facts, &simulation));
-    *ns_out = simulation.iteration_ns;
-    mm_simulation_fini(&simulation);
-    return MM_OK;
-}
-
-/* Bytes alive at each node. */
-static mm_status profile(mm_auto *a) {
-    const mm_plan *plan = a->draft.plan;
-    if (plan->n_nodes + 2 > a->room) {
-        free(a->live);
-        a->room = 2 * plan->n_nodes + 2;
-        a->live = malloc((size_t)a->room * sizeof *a->live);
-        if (!a->live) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(a->graph));
-    }
-    memset(a->live, 0, ((size_t)plan->n_nodes + 2) * sizeof *a->live);
-    for (int i = 0; i < plan->n_segments; i++) {
-        if (a->draft.spans[i].bytes == 0) continue;
-        a->live[a->draft.spans[i].first] += a->draft.spans[i].bytes;
-        a->live[a->draft.spans[i].last + 1] -= a->draft.spans[i].bytes;
-    }
-    int64_t live = mm_align(plan->base_bytes) + plan->external_bytes;
-    for (int i = 0; i < plan->n_nodes; i++) a->live[i] = live += a->live[i];
-    return MM_OK;
-}
-
-/* Nodes from and to which the maps' bytes are free, or could be. */
-static void find_windows(mm_auto *a) {
-    const mm_plan *plan = a->draft.plan;
-    mm_touch touch;
-    for (int i = 0; i < plan->n_nodes; i++)
-        if (plan->nodes[i].kind == MM_NODE_STEP) a->node_of[plan->nodes[i].step] = i;
-    for (int k = 0; k < a->n_maps; k++) {
-        mm_auto_map *m = &a->maps[k];
-        m->from = m->last = a->node_of[m->last_forward];
-        m->need = a->node_of[m->first_backward];
-        m->to = plan->n_nodes;
-        m->taken = a->draft.taken[m->tensor];
-    }
-    for (int i = 0; i < plan->n_nodes; i++) {
-        for (int t = 0; mm_node_next_touch(plan, &plan->nodes[i], &t, &touch);) {
-            const mm_segment *s = &plan->segments[touch.segment];
-            mm_auto_map *m = s->tensor >= 0 && a->map_of[s->tensor] >= 0 ? &a->maps[a->map_of[s->tensor]] : NULL;
-            if (!m || s->pinned || s->content != MM_CONTENT_RAW || i <= m->last || i >= m->to) continue;
-            const bool first = m->taken >= 0 && s->first_node <= m->last; /* the storage that it leaves */
-            if (!first)
-                m->to = i;
-            else if (a->draft.spans[touch.segment].bytes > 0)
-                m->from = a->draft.spans[touch.segment].last;
-        }
-    }
-    for (int i = 0; i < plan->n_segments; i++) {
-        const mm_segment *s = &plan->segments[i];
-        mm_auto_map *m = s->tensor >= 0 && a->map_of[s->tensor] >= 0 ? &a->maps[a->map_of[s->tensor]] : NULL;
-        if (!m || m->taken < 0 || s->pinned || s->content != MM_CONTENT_RAW || s->first_node > m->last) continue;
-        if (a->draft.spans[i].bytes > 0 && a->draft.spans[i].last > m->from) m->from = a->draft.spans[i].last;
-    }
-}
-
-mm_status mm_auto_draft(mm_auto *a, const mm_auto_choice *c) {
-    mm_auto_choice *timed = (mm_auto_choice *)c;
-    mm_auto_time(a, timed);
-    const mm_assignment assigned = assignment_of(a, c);
-    const mm_selection selection = {.assigned = &assigned};
-    mm_engine_draft_fini(&a->draft);
-    a->left--;
-    MM_TRY(mm_engine_draft_maps(a->survey, a->menu, &selection, &a->draft));
-    MM_TRY(profile(a));
-    find_windows(a);
-    return step_time(a->draft.plan, a->facts, &a->draft_ns);
-}
-
 /* ---------------------------------------------------------------- the best so far */
 
 static bool fits(const mm_auto *a, const mm_plan *plan) {
@@ -140,7 +55,7 @@ static bool is_better(const mm_auto *a, const mm_plan *plan, bool plan_fits, int
 static mm_status compare(mm_auto *a, mm_plan *plan, bool *better_out) {
     int64_t ns = 0;
     const bool plan_fits = fits(a, plan);
-    mm_status status = plan_fits ? step_time(plan, a->facts, &ns) : MM_OK;
+    mm_status status = plan_fits ? mm_auto_step_time(plan, a->facts, &ns) : MM_OK;
     *better_out = status == MM_OK && is_better(a, plan, plan_fits, ns);
     mm_plan_destroy(*better_out ? a->plan : plan);
     if (!*better_out) return status;
@@ -153,7 +68,7 @@ static mm_status compare(mm_auto *a, mm_plan *plan, bool *better_out) {
 /* Places a->now. *over_out: bytes that the lowest placement is above the budget. */
 static mm_status place(mm_auto *a, bool *better_out, int64_t *over_out) {
     static const mm_layout_algorithm layouts[] = {MM_LAYOUT_MODNN, MM_LAYOUT_QUICK};
-    const mm_assignment assigned = assignment_of(a, &a->now);
+    const mm_assignment assigned = mm_auto_assignment(a, &a->now);
     const mm_selection selection = {.assigned = &assigned};
     *over_out = INT64_MAX;
     for (int i = 0; i < 2; i++) {
@@ -182,7 +97,8 @@ static mm_status try_now(mm_auto *a, const mm_auto_weights *w, bool *better_out)
             MM_TRY(mm_auto_restore(a, w));
             MM_TRY(mm_auto_relieve(a, w));
         }
-        const bool within = a->draft.bounds.peak_bytes <= a->limits->device_bytes;
+        const bool within = a->draft.bounds.peak_bytes <= a->limits->device_bytes &&
+                            a->draft.bounds.pinned_bytes <= a->limits->pinned_bytes;
         if (a->plan && (within ? a->fits && a->draft_ns >= a->plan_ns
                                : a->fits || a->draft.bounds.peak_bytes >= a->plan->peak_bytes))
             return MM_OK;
@@ -309,8 +225,8 @@ static mm_status start(mm_auto *a, const mm_plan *plan) {
 
 /* ---------------------------------------------------------------- small changes */
 
-/* The best with one map changed, which keeps that action: to the next rule that serves it; behind the last one, to be kept. False: there
- * is no such action. */
+/* The best with one map changed, which keeps that action: a rule, or to be kept. False: it has that action, or the rule
+ * does not serve it. */
 static bool change_one(mm_auto *a, int map, int rule) {
     mm_auto_map *m = &a->maps[map];
     if (rule == a->best.rule[m->tensor] && !a->best.eager[m->tensor]) return false;
@@ -386,7 +302,7 @@ static mm_status shake(mm_auto *a) {
     return MM_OK;
 }
 
-/* The next lower budget of a row that does not depend on the one given, each an eighth of a power of two apart: what is
+/* The next lower budget of a row that does not depend on the one given, sixteen to each power of two: what is
  * found there fits in larger budgets, too, so that these give plans that are no slower. */
 static int64_t rung_below(int64_t bytes) {
     enum { RUNGS = 16 };

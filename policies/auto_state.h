@@ -95,6 +95,12 @@ int64_t mm_auto_left(const mm_auto *a, const mm_auto_map *map, int rule);
 /* Sets the steps before which fetches begin, and those up to which the bytes of what leaves are left alone. */
 void mm_auto_time(const mm_auto *a, mm_auto_choice *choice);
 
+/* The choice as the engine takes it; borrows it. */
+mm_assignment mm_auto_assignment(const mm_auto *a, const mm_auto_choice *choice);
+
+/* The iteration's time. Errors of mm_simulate. */
+MM_CHECKED mm_status mm_auto_step_time(const mm_plan *plan, const mm_facts *facts, int64_t *ns_out);
+
 /* Plans a choice without placing it: a->draft and what follows from it. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_auto_draft(mm_auto *a, const mm_auto_choice *choice);
 
