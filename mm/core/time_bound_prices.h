@@ -1,4 +1,5 @@
-/* Private to mm/core: the sum over tensors of time_bound.h, for given weights and prices. */
+/* Private to mm/core: what time_bound.h says of a graph, in numbers (time_bound_model.c), and the sum over tensors for given weights
+ * and prices (time_bound_prices.c). */
 #ifndef MM_CORE_TIME_BOUND_PRICES_H
 #define MM_CORE_TIME_BOUND_PRICES_H
 
@@ -20,9 +21,41 @@ typedef struct mm_bound_amounts {
     double of[MM_BOUND_RESOURCES];
 } mm_bound_amounts;
 
-typedef struct mm_bound_storage mm_bound_storage;
-typedef struct mm_bound_code mm_bound_code;
-typedef struct mm_bound_link mm_bound_link;
+/* What the steps from c on need of a storage. */
+typedef enum mm_bound_need {
+    MM_BOUND_NOTHING,
+    MM_BOUND_SIGN,
+    MM_BOUND_VALUE,
+    MM_BOUND_NOW, /* c reads its elements */
+} mm_bound_need;
+
+/* Tensors that may share one storage, because each equals the others. */
+typedef struct mm_bound_storage {
+    double bytes, mask_bytes;
+    double copy_ns[2], mask_ns; /* to the host, and back; of a mask, to the host */
+    bool plain;                 /* one step alone writes elements to it, once: all readers read that value */
+    int32_t first;              /* first step that writes it */
+    int32_t readers;            /* steps that can run again and read its elements */
+    mm_bound_need need;
+    double price[2]; /* of its cheapest way to give signs, and elements */
+    int way[2];      /* that way */
+    double taken[2]; /* how much of it is taken: of what is needed, and by steps that run again */
+} mm_bound_storage;
+
+/* The least that any tensor of the storage takes as a code. */
+typedef struct mm_bound_code {
+    bool possible;
+    double device_bytes; /* on the device: of the body, if it has one */
+    double pinned_bytes; /* in pinned memory, without a body */
+    double ns[2];        /* encode, decode */
+    double link_ns[2];   /* of what a codec moves that writes to pinned memory and reads from there */
+} mm_bound_code;
+
+/* A storage whose elements a step that can run again reads, or writes. */
+typedef struct mm_bound_link {
+    int32_t storage;
+    double part; /* of what the step writes; < 0: it reads it */
+} mm_bound_link;
 
 /* A graph's tensors, by the storage that they may share, and a cut of its steps. */
 typedef struct mm_bound_model {
