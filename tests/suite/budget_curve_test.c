@@ -155,7 +155,7 @@ static void what_is_run_is_never_slower_with_more_by_nominal_times(void **state)
 
 /* By more than half a percent; where another one fits, it fits, too. */
 static void check_auto(const char *name, int64_t batch, const char *spec, const char *const *others) {
-    enum { BUDGETS = 4, SLACK = 200 };
+    enum { BUDGETS = 3, SLACK = 200 };
     subject s;
     subject_init(&s, name, batch);
     const int64_t least = plan_within(&s, spec, 0).device_bytes, most = plan_within(&s, "liveness", 0).device_bytes;
@@ -191,7 +191,7 @@ static void auto_is_never_slower_than_others_nor_with_more(void **state) {
     check_auto("tiny", 16, "auto", lossless);
     check_auto("resnet20", 64, "auto", lossless);
     check_auto("vgg16", 16, "auto", lossless);
-    check_auto("resnet20", 64, "auto:codecs=zfp:rate=4", lossy);
+    check_auto("tiny", 16, "auto:codecs=zfp:rate=4", lossy);
 }
 
 /* FreeLunch's Tables I and III, and SuperNeurons: of what is published; and of what each does in one and the same
