@@ -1,5 +1,5 @@
-/* Private to mm/core: what time_bound.h says of a graph, in numbers (time_bound_model.c), and the sum over tensors for given weights
- * and prices (time_bound_prices.c). */
+/* Private to mm/core: what time_bound.h says of a graph, in numbers (time_bound_model.c), and the sum over tensors for
+ * given weights and prices (time_bound_prices.c). */
 #ifndef MM_CORE_TIME_BOUND_PRICES_H
 #define MM_CORE_TIME_BOUND_PRICES_H
 
