@@ -62,7 +62,7 @@ static change find_change(const mm_auto *a, const mm_auto_weights *w, int p) {
     return best;
 }
 
-/* Acts on maps until the bytes alive are within the target, as far as the draft tells. Returns the number of changes. */
+/* Acts on maps until the bytes alive are within the target, as far as the draft tells; returns their number. */
 static int relieve_draft(mm_auto *a, const mm_auto_weights *w) {
     int changes = 0;
     for (;;) {

@@ -71,8 +71,8 @@ MM_CHECKED mm_status mm_engine_bound_within(const mm_survey *survey, const mm_en
 typedef struct mm_engine_draft {
     mm_plan *plan; /* mm_simulate times it as if no bytes were used twice */
     mm_bounds bounds;
-    /* Per segment: nodes from and to which its storage is taken, and bytes of that; 0: it is counted at another segment,
-     * or is not placed on the device by lifetime. */
+    /* Per segment: nodes from and to which its storage is taken, and bytes of that; 0: it is counted at another
+     * segment, or is not placed on the device by lifetime. */
     struct mm_span {
         int32_t first, last;
         int64_t bytes;
