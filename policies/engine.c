@@ -490,7 +490,7 @@ static void describe(const engine *e, mm_engine_draft *d) {
         const mm_interval *life = &s->lives[s->segment_group[i]];
         const bool first = s->plan->segments[i].first_node == life->first && life->first >= 0;
         if (s->groups[s->segment_group[i]].region == MM_REGION_PINNED || !first) continue;
-        d->spans[i] = (struct mm_span){.first = life->first, .last = life->last, .bytes = mm_align(life->bytes)};
+        d->spans[i] = (mm_span){.first = life->first, .last = life->last, .bytes = mm_align(life->bytes)};
     }
     for (int t = 0; t < mm_graph_tensors(s->graph); t++)
         d->taken[t] = (int8_t)(e->maps.map_of[t] >= 0 ? e->maps.maps[e->maps.map_of[t]].rule : -1);

@@ -67,17 +67,19 @@ MM_CHECKED mm_status mm_engine_bound_within(const mm_survey *survey, const mm_en
                                             const mm_selection *selection, int64_t device_bytes, int *eligible_out,
                                             int *of_rule_out, mm_bounds *bounds_out, int64_t *ns_out);
 
+/* Nodes from and to which the storage of a segment is taken, and bytes of that; 0: it is counted at another segment, or is
+ * not placed on the device by lifetime. */
+typedef struct mm_span {
+    int32_t first, last;
+    int64_t bytes;
+} mm_span;
+
 /* A plan without places. */
 typedef struct mm_engine_draft {
     mm_plan *plan; /* mm_simulate times it as if no bytes were used twice */
     mm_bounds bounds;
-    /* Per segment: nodes from and to which its storage is taken, and bytes of that; 0: it is counted at another
-     * segment, or is not placed on the device by lifetime. */
-    struct mm_span {
-        int32_t first, last;
-        int64_t bytes;
-    } *spans;
-    int8_t *taken; /* per tensor: the rule that was taken; -1: it is kept */
+    mm_span *spans; /* per segment */
+    int8_t *taken;  /* per tensor: the rule that was taken; -1: it is kept */
 } mm_engine_draft;
 
 /* The plan before it is placed; the caller frees it with mm_engine_draft_fini. Errors as above. */
