@@ -16,10 +16,10 @@
  *    reader's segment back to the node that computed it, and take the last node of that chain that has started:
  *      kept         it wrote a map that is on the device: the map's bytes
  *      compressed   it wrote a code that is on the device: the code's bytes, a whole encode in X, a whole decode in Y
- *      swapped      it wrote a map or a code to pinned memory, and has ended (if not, its source is alive, too): a whole
- *                   copy in X, and one in Y; or its codec writes to pinned memory and reads from there itself
- *      recomputed   none has started: the step that writes the tensor runs again in Y. It reads its inputs in Y, so they
- *                   are held, too, in one of these four ways
+ *      swapped      it wrote a map or a code to pinned memory, and has ended (if not, its source is alive, too): a
+ *                   whole copy in X, and one in Y; or its codec writes to pinned memory and reads from there itself
+ *      recomputed   none has started: the step that writes the tensor runs again in Y. It reads its inputs in Y, so
+ *                   they are held, too, in one of these four ways
  *    Of a tensor whose sign alone is read, a mask may be held. Tensors that may share one storage count as one; a body
  *    of a code takes its typical bytes on the device, or as long on its codec as these take over the link.
  *
@@ -29,8 +29,8 @@
  *    contention: of each ns that they run, it loses the share p / (1000 + both contentions).
  *
  * 4. Duality. The least X + Y under 1 to 3 is a linear programme if a tensor may be held in shares of several ways.
- *    Weights of the three bounds of X, and of those of Y, which sum up to 1, and prices of a byte on the device and of a
- *    byte of pinned memory turn it into a sum over tensors, in which each takes its cheapest way:
+ *    Weights of the three bounds of X, and of those of Y, which sum up to 1, and prices of a byte on the device and of
+ *    a byte of pinned memory turn it into a sum over tensors, in which each takes its cheapest way:
  *      X + Y >= weights . times of the steps + sum of the cheapest ways - price . bytes that there are
  *    A recomputation's price is that of its step, and of its inputs in so far as nothing else needs them; where several
  *    steps read such an input or a step has several outputs, each is charged a share. Whatever the weights and prices,

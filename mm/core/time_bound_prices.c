@@ -2,8 +2,8 @@
 
 #include "mm/core/time_bound_prices.h"
 
-/* Ways to hold a storage. Codec k: WAY_CODES + 2 k on the device, and the next in pinned memory. The step that writes it
- * again: its number below 0. */
+/* Ways to hold a storage. Codec k: WAY_CODES + 2 k on the device, and the next in pinned memory. The step s that writes
+ * it again: -1 - s. */
 enum { WAY_KEPT, WAY_SWAPPED, WAY_MASK, WAY_PINNED_MASK, WAY_CODES };
 
 enum { SIGNS, ELEMENTS }; /* the forms in which a storage is held */

@@ -85,8 +85,8 @@ typedef struct subject {
     mm_facts *facts;
 } subject;
 
-/* first =a; wide a =w; last w =loss; and back, which reads a and the loss. While `wide` runs it reads a, so `last`, which
- * reads w alone, is where a can be away. A layer of the kind `kind` writes a. */
+/* first =a; wide a =w; last w =loss; and back, which reads a and the loss. While `wide` runs it reads a, so `last`,
+ * which reads w alone, is where a can be away. A layer of the kind `kind` writes a. */
 static subject subject_create(mm_layer_kind kind) {
     subject s;
     expect_ok(mm_graph_create("wide", &s.graph));
