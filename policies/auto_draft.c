@@ -72,9 +72,8 @@ static void find_windows(mm_auto *a) {
     }
 }
 
-mm_status mm_auto_draft(mm_auto *a, const mm_auto_choice *c) {
-    mm_auto_choice *timed = (mm_auto_choice *)c;
-    mm_auto_time(a, timed);
+mm_status mm_auto_draft(mm_auto *a, mm_auto_choice *c) {
+    mm_auto_time(a, c);
     const mm_assignment assigned = mm_auto_assignment(a, c);
     const mm_selection selection = {.assigned = &assigned};
     mm_engine_draft_fini(&a->draft);

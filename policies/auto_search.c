@@ -225,8 +225,8 @@ static mm_status start(mm_auto *a, const mm_plan *plan) {
 
 /* ---------------------------------------------------------------- small changes */
 
-/* The best with one map changed, which keeps that action: a rule, or to be kept. False: it has that action, or the rule
- * does not serve it. */
+/* Sets a->now to the best with one map locked at another action: a rule, or to be kept. False: it has that action, or
+ * the rule does not serve it. */
 static bool change_one(mm_auto *a, int map, int rule) {
     mm_auto_map *m = &a->maps[map];
     if (rule == a->best.rule[m->tensor] && !a->best.eager[m->tensor]) return false;

@@ -12,8 +12,8 @@
  * its whole time. Fetches begin, and the bytes of maps that leave are left alone until, when a copy ends by the facts'
  * times. Where that is too much memory, a fetch begins at the last moment, or the computation waits for a copy.
  *
- * Starts are relieved to lower budgets of a fixed row, too: what is found there fits in any larger budget, so that these
- * hardly ever give slower plans.
+ * Starts are relieved to lower budgets of a fixed row, too: what is found there fits in any larger budget, so that
+ * these hardly ever give slower plans.
  *
  * Then the best is changed: first every map to every other action, one at a time; then a few maps at once, or a row of
  * them, or the cuts of nested recomputation, chosen by a row of numbers that is always the same. What is changed stays,

@@ -28,14 +28,14 @@ typedef struct mm_auto_map {
 
 /* An assignment, with its arrays. */
 typedef struct mm_auto_choice {
-    int8_t *rule; /* per tensor */
-    uint8_t
-        *eager;  /* per tensor, bits: its bytes are free at once when it has left; it is fetched at the last moment */
-    int lead;    /* permille of their time that copies are given */
-    int nesting; /* levels and cuts of that choice of the survey; -1: none */
+    int8_t *rule;          /* per tensor */
+    uint8_t *eager;        /* per tensor, MM_AUTO_EAGER bits */
+    int lead;              /* permille of their time that copies are given */
+    int nesting;           /* levels and cuts of that choice of the survey; -1: none */
     int32_t *fetch, *gone; /* per tensor */
 } mm_auto_choice;
 
+/* OUT: a map's bytes are free at once when it has left. IN: it is fetched at the last moment. */
 enum { MM_AUTO_EAGER_OUT = 1, MM_AUTO_EAGER_IN = 2 };
 
 /* What a search weighs by. */
@@ -101,8 +101,9 @@ mm_assignment mm_auto_assignment(const mm_auto *a, const mm_auto_choice *choice)
 /* The iteration's time. Errors of mm_simulate. */
 MM_CHECKED mm_status mm_auto_step_time(const mm_plan *plan, const mm_facts *facts, int64_t *ns_out);
 
-/* Plans a choice without placing it: a->draft and what follows from it. MM_ERR_NOMEM. */
-MM_CHECKED mm_status mm_auto_draft(mm_auto *a, const mm_auto_choice *choice);
+/* Plans a choice, whose copies it times (mm_auto_time), without placing it: a->draft and what follows from it.
+ * MM_ERR_NOMEM. */
+MM_CHECKED mm_status mm_auto_draft(mm_auto *a, mm_auto_choice *choice);
 
 /* Acts on maps of a->now until the draft is within a->target, or nothing is left to act on. */
 MM_CHECKED mm_status mm_auto_relieve(mm_auto *a, const mm_auto_weights *w);

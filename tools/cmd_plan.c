@@ -75,6 +75,8 @@ static mm_status plan_all(plan_command *c) {
     if (!c->cases) return mm_fail(MM_ERR_NOMEM, "out of memory for %d plans", c->policies.n);
     MM_TRY(nets_open(c->net, &c->network));
     for (int i = 0; i < c->policies.n && (i == 0 || !*c->interrupted); i++) MM_TRY(plan_one(c, c->policies.text[i]));
+    for (int i = c->n_cases; i < c->policies.n; i++)
+        fprintf(stderr, "mm plan: interrupted: %s was not planned\n", c->policies.text[i]);
     return c->explain ? explain_bound_of(c->network, &c->target, 1, c->facts ? &c->source : NULL, &c->image) : MM_OK;
 }
 

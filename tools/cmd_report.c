@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,9 +68,10 @@ static mm_status add_file(report_command *c, const char *path) {
     FILE *file = fopen(path, "rb");
     if (!file) return mm_fail(MM_ERR_IO, "%s: cannot be read: %m", path);
     json_t *json = json_loadf(file, 0, &error);
+    const int why = errno;
     const bool unread = ferror(file) != 0;
     fclose(file);
-    if (unread) return mm_fail(MM_ERR_IO, "%s: cannot be read", path);
+    if (unread) return mm_fail(MM_ERR_IO, "%s: cannot be read: %s", path, strerror(why));
     if (!json && json_error_code(&error) == json_error_out_of_memory)
         return mm_fail(MM_ERR_NOMEM, "out of memory for %s", path);
     if (!json) {

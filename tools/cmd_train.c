@@ -135,11 +135,23 @@ static mm_status check_log(const char *path, FILE *log) {
     return mm_fail(MM_ERR_IO, "cannot write %s: %s", path, strerror(errno));
 }
 
-/* A budget, if one is given, that is too small for the policy may do for another. */
+/* A budget, if one is given, that is too small for the policy may do for another. What the policy needs is compared
+ * with others where both are of whole batches. */
+static mm_status advise_another(const train *t, const session *s) {
+    const bool whole = t->sub_batch == 0 || t->sub_batch >= t->batch;
+    const bool told = whole && s->minimum_bytes > s->config.budget_bytes;
+    requirement refused = {.minimum_bytes = s->minimum_bytes};
+    if (told) MM_TRY(mm_policy_parse(s->config.policies.text[0], &refused.policy));
+    mm_status status =
+        requirement_advise(t->network, requirement_last(t->batch, t->sub_batch), &t->target, s->config.budget_bytes,
+                           s->pinned_most_bytes, s->config.facts, told ? &refused : NULL);
+    requirement_fini(&refused);
+    return status;
+}
+
 static mm_status advise(const train *t, const session *s, mm_status status) {
     if (status != MM_ERR_INFEASIBLE || s->refused_switch || t->budget_bytes == 0) return status;
-    status = requirement_advise(t->network, requirement_last(t->batch, t->sub_batch), &t->target,
-                                s->config.budget_bytes, s->pinned_most_bytes, s->config.facts, NULL);
+    if (!s->refused_by_manager) status = advise_another(t, s);
     sub_batch_case c;
     train_sub_batch_case(t, &c);
     return t->sub_batch > 1 ? sub_batch_advise(&c) : status;
@@ -205,7 +217,9 @@ static const char help_text[] =
     "A loss or gradient that is NaN or infinite ends the training with status diverged and exit 1: that iteration's\n"
     "update is not taken, and --save has the state before it, or what --save-every wrote. --keep-going trains on.\n"
     "Ctrl-C (or SIGTERM) finishes the iteration, saves if --save is given, and exits with 130; a second one ends it\n"
-    "at once.\n"
+    "at once. While auto still searches for its plan, before the first iteration, the first one ends the run, and "
+    "there\n"
+    "is nothing to save.\n"
     "Otherwise: 0 done, 1 failed or does not fit, 2 the command line cannot be meant so.\n"
     "\n"
     "  mm train --net resnet32 --data cifar10:DIR --epochs 3 --eval --policy freelunch:rate=4 --budget 200MiB\n"

@@ -118,6 +118,12 @@ bool plan_case_fits(const plan_case *c) {
     return c->budget_bytes == 0 || plan_case_need(c)->minimum_bytes <= c->budget_bytes;
 }
 
+bool plan_case_interrupted(const plan_case *c) {
+    bool cut_short = false;
+    for (int i = 0; i < c->passes.n; i++) cut_short |= c->passes.r[i].planned.plan->cut_short;
+    return cut_short;
+}
+
 bool plan_case_has_gap(const plan_case *c) {
     for (int i = 0; i < c->passes.n; i++)
         if (c->passes.r[i].planned.plan->heap_bytes > 0) return false;
@@ -257,7 +263,8 @@ void plan_case_print(FILE *file, const plan_case *c, bool by_kind) {
                 (long long)c->sub_batch, (long long)nets_exec_passes(c->batch, c->sub_batch),
                 mm_graph_name(plan->graph));
     if (c->searched) print_search(file, c);
-    if (plan->cut_short) fprintf(file, "  %-22s interrupted: this is the best plan that was found so far\n", "search");
+    if (plan_case_interrupted(c))
+        fprintf(file, "  %-22s interrupted: this is the best plan that was found so far\n", "search");
     print_size(file, "minimum budget", plan_case_need(c)->minimum_bytes);
     if (c->staged_bytes > 0) print_size(file, "room for the next batch", c->staged_bytes);
     if (plan->peak_bytes != plan_case_need(c)->minimum_bytes)
@@ -310,7 +317,7 @@ json_t *plan_case_row(const plan_case *c) {
     const mm_plan *plan = plan_case_plan(c);
     char step[256];
     json_t *row = json_pack(
-        "{ss sI sI ss ss sb sI sI sI sI sI ss so sI sI si sI so ss}", "net", c->net, "batch", (json_int_t)c->batch,
+        "{ss sI sI ss ss sb sI sI sI sI sI ss so sI sI si sI so ss sb}", "net", c->net, "batch", (json_int_t)c->batch,
         "sub_batch", (json_int_t)c->sub_batch, "device", c->target.device, "policy", plan->policy, "lossy",
         (int)requirement_is_lossy(plan->policy), "budget_bytes", (json_int_t)c->budget_bytes, "predicted_peak_bytes",
         (json_int_t)plan->peak_bytes, "minimum_bytes", (json_int_t)plan_case_need(c)->minimum_bytes, "staged_bytes",
@@ -319,7 +326,7 @@ json_t *plan_case_row(const plan_case *c) {
         (json_int_t)plan->stash_bytes, "compression_workspace_bytes", (json_int_t)plan->code_region_bytes, "buffers",
         plan->buffers, "pinned_bytes", (json_int_t)plan->pinned_bytes, "iteration_seconds_predicted",
         c->facts && !c->untimed ? json_real((double)c->iteration_ns * 1e-9) : json_null(), "status",
-        plan_case_fits(c) ? "ok" : "infeasible");
+        plan_case_fits(c) ? "ok" : "infeasible", "interrupted", (int)plan_case_interrupted(c));
     const mm_pool_sums pools = mm_account_pools(plan);
     if (row && pools.bound_bytes > 0)
         json_object_set_new(row, "pools",

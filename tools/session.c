@@ -151,7 +151,9 @@ static mm_status init(session *s) {
     MM_TRY(session_memory_pin(s));
     session_memory_end(s);
     s->config.pinned_bytes = s->pinned_needed_bytes; /* all of it is taken at once: no more than what is used */
-    return open_manager(s);
+    const mm_status status = open_manager(s);
+    s->refused_by_manager = status != MM_OK;
+    return status;
 }
 
 mm_status session_init(session *s, const session_config *config) {

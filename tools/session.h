@@ -59,8 +59,9 @@ typedef struct session {
     int64_t minimum_bytes;             /* the smallest budget in which the first policy runs */
     int64_t need_bytes[ARG_TEXTS_MAX]; /* the smallest budget of each policy */
     bool refused_switch;               /* session_init failed because a policy other than the first does not fit */
-    bool refused_data;                 /* session_init failed because the training data could not be opened */
-    requirement_passes *requirements;  /* of each batch and policy, until the manager is created */
+    bool refused_by_manager; /* session_init failed after all was planned: the message has the manager's advice */
+    bool refused_data;       /* session_init failed because the training data could not be opened */
+    requirement_passes *requirements; /* of each batch and policy, until the manager is created */
     int n_requirements;
     int64_t pinned_most_bytes, pinned_needed_bytes;
     int64_t staged_bytes;  /* part of the budget for staging batches; 0: they are not staged */

@@ -241,6 +241,7 @@ a_budget_too_small_names_what_would_fit_() {
     least=$(minimum resnet8 8 liveness)
     refused 1 "policy auto would fit" "${net[@]}" --policy liveness --budget $((least - 1))
     refused 1 "no policy would fit: " "${net[@]}" --policy liveness --budget 1KiB
+    refused 1 "no policy would fit: none needs less" "${net[@]}" --policy auto --budget 1KiB
 }
 
 # ---------------------------------------------------------------- switching

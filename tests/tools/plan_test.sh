@@ -593,4 +593,16 @@ bad_input_of_the_bench_of_planning_is_one_line_() {
     bench_says 2 --net tiny --budget-share
 }
 
+# The facts are read after the signals are caught, and before a plan is made.
+an_interrupted_search_is_told_in_its_row_() {
+    mkfifo facts
+    start plan --net resnet20 --batch 16 --policy auto,swap --plan-effort 1000000 --budget 8MiB --facts facts --json rows
+    cat "$machine" >facts
+    interrupt
+    [[ $(value rows interrupted) == true ]] || fail "the row does not tell"
+    says err "mm plan: interrupted: swap was not planned"
+    expect 0 plan --net tiny --batch 4 --policy auto --json row
+    [[ $(value row interrupted) == false ]] || fail "nothing was interrupted"
+}
+
 run_cases

@@ -63,7 +63,7 @@ other_files_are_refused_by_name_() {
     : >empty.json
     refused 2 "empty.json: $why: not JSON" report empty.json --html page.html
     refused 1 "missing.json: cannot be read: No such file or directory" report missing.json --html page.html
-    refused 1 ".: cannot be read" report . --html page.html
+    refused 1 ".: cannot be read: Is a directory" report . --html page.html
     [[ ! -e page.html ]] || fail "it wrote a page"
 }
 

@@ -63,4 +63,14 @@ facts_that_a_run_saves_are_planned_by_() {
     [[ ! -e once ]] || fail "something was written"
 }
 
+a_trace_goes_where_a_link_leads_() {
+    mkdir there
+    echo old >there/trace
+    ln -s there/trace link
+    expect 0 plan --net tiny --batch 4 --policy liveness --facts "$machine" --trace link
+    [[ -L link ]] || fail "the link was replaced"
+    says there/trace traceEvents
+    [[ $(echo there/*) == there/trace ]] || fail "something was left behind"
+}
+
 run_cases
