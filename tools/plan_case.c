@@ -8,7 +8,7 @@
 
 /* As a session does: in the budget, around room for the next batch where there is any. */
 static mm_status plan_in_budget(plan_case *c, requirement *r) {
-    if (c->budget_bytes <= r->minimum_bytes && c->staged_bytes == 0 && !c->explained) return MM_OK;
+    if (c->budget_bytes < r->minimum_bytes && c->staged_bytes == 0 && !c->explained) return MM_OK;
     return requirement_limit(r, c->budget_bytes, c->pinned_bytes, c->staged_bytes);
 }
 

@@ -53,10 +53,11 @@ mm_status sub_batch_find(const char *text, const sub_batch_case *c, int64_t *sub
 }
 
 mm_status sub_batch_check_facts(const char *option, const facts_source *facts, int64_t batch, int64_t sub_batch) {
-    if (!sub_batch_is_measured(facts) || sub_batch == batch) return MM_OK;
+    if (!sub_batch_is_measured(facts)) return MM_OK;
     if (facts->batch > 0 && facts->batch != batch)
         return mm_fail(MM_ERR_INVALID, "%s %s: measured of batch %lld, this is of batch %lld; give facts of that",
                        option, facts->path, (long long)facts->batch, (long long)batch);
+    if (sub_batch == batch) return MM_OK;
     return mm_fail(MM_ERR_INVALID,
                    "%s %s: measured of whole batches, this computes %lld of %lld images at a time; a machine's rates "
                    "serve that, or keep batches whole: --sub-batch %lld",

@@ -36,8 +36,8 @@ MM_CHECKED mm_status sub_batch_find(const char *text, const sub_batch_case *c, i
  * MM_ERR_INFEASIBLE: they do not even for one image: *sub_batch_out is 1, and the message has what they need then. */
 MM_CHECKED mm_status sub_batch_choose(const sub_batch_case *c, int64_t *sub_batch_out);
 
-/* MM_ERR_INVALID: the facts are measured, so of whole batches, and the run is in sub-batches. option: what gave them.
- * Whole batches of another size pass: mm_facts_apply refuses those. */
+/* MM_ERR_INVALID: the facts are measured, so of whole batches of one size, and the run is in sub-batches, or of another
+ * batch. option: what gave them. */
 MM_CHECKED mm_status sub_batch_check_facts(const char *option, const facts_source *facts, int64_t batch,
                                            int64_t sub_batch);
 

@@ -150,7 +150,7 @@ measured_facts_keep_a_policy_that_chooses_to_whole_batches_() {
     expect 1 bench --simulate facts --policies modnn --sub-batch auto --budgets sweep:2 --threads 1 --json rows --quiet
     [[ $(values rows status) == *"measured of whole batches"*$'\n'ok ]] ||
         fail "one that is asked for: $(values rows status)"
-    refused 1 "facts is for another graph" plan "${run[@]}" --batch 8
+    refused 2 "facts: measured of batch 4, this is of batch 8" plan "${run[@]}" --batch 8
     refused 2 "facts: measured of batch 4, this is of batch 8" plan "${run[@]}" --batch 8 --sub-batch 4
     expect 0 plan --net tiny --policy modnn --budget 400KB --facts "$machine" --batch 4 --json rows
     (($(value rows sub_batch) < 4)) || fail "by a machine's rates the batch is whole"

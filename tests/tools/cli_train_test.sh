@@ -677,7 +677,8 @@ measured_times_are_planned_by_() {
     [[ ! -s err ]] || fail "$(<err)"
     [[ $(values row minimum_bytes) == $(values planned minimum_bytes) ]] || fail "other minima"
     [[ $(values row predicted_peak_bytes) == $(values planned predicted_peak_bytes) ]] || fail "other plans"
-    refused 1 "facts file facts is for another graph" train --net tiny --batch 8 --facts facts --iterations 2 --quiet
+    refused 2 "--facts facts: measured of batch 4, this is of batch 8" train --net tiny --batch 8 --facts facts \
+        --iterations 2 --quiet
     sed 's/"workspace_bytes": 0/"workspace_bytes": 64/' facts >others
     refused 1 "has other workspaces there than here" "${tiny[@]}" --facts others --iterations 2
     echo '{"format": "mm machine"' >broken

@@ -294,6 +294,43 @@ densenet121 641212668
 vgg16 4126688764"
 }
 
+# Its plan of the lowest peak is a slow one, but not all that fit there are.
+auto_is_no_slower_in_its_minimum_than_others_() {
+    local least lean
+    local -a plan=(plan --net vgg16 --batch 2 --facts "$machine" --json row.json)
+    expect 0 "${plan[@]}" --policy auto
+    least=$(value row.json minimum_bytes)
+    expect 0 "${plan[@]}" --policy "rules:*=lean-swap,depth=0" --budget "$least"
+    lean=$(value row.json iteration_seconds_predicted)
+    expect 0 "${plan[@]}" --policy auto --budget "$least"
+    at_most "$(value row.json iteration_seconds_predicted)" "$lean" "auto in its minimum, after lean-swap"
+}
+
+# one_line TEXT FACTS POLICY: mm plan and mm train of "${net[@]}" and $batch refuse the facts with it.
+one_line() {
+    refused 2 "$1" plan "${net[@]}" --batch "$batch" --facts "$2" --policy "$3"
+    (($(wc -l <err) == 1)) || fail "$(wc -l <err) lines"
+    refused 2 "$1" train "${net[@]}" --batch "$batch" --facts "$2" --policy "$3" --iterations 1 --quiet --budget 1MiB
+    (($(wc -l <err) == 1)) || fail "$(wc -l <err) lines"
+}
+
+# Measured without copies, or without a codec, or of another batch: there is nothing to compare its plans by.
+auto_names_what_its_facts_lack_() {
+    local lacks="by which it plans: 'mm bench --facts' with this policy measures it"
+    local batch=4
+    local -a net=(--net tiny --threads 1)
+    expect 0 bench "${net[@]}" --batch 4 --iterations 2 --quiet --policies liveness --facts kept
+    expect 0 bench "${net[@]}" --batch 4 --iterations 2 --quiet --facts swapped \
+        --policies "liveness,swap:when=always,rules:*=mask,when=always"
+    expect 0 plan "${net[@]}" --batch 4 --policy auto --facts swapped
+    one_line "policy auto: the facts have no rate of copies to host memory, $lacks" kept auto
+    one_line "the facts have no time of codec zfp:rate=4, $lacks" swapped auto:codecs=zfp:rate=4
+    sed '/"layer": "relu1"/,/"ns":/s/"ns": [0-9]*/"ns": 0/' swapped >untimed
+    one_line "policy auto: the facts have no time of relu1 forward, $lacks" untimed auto
+    batch=8
+    one_line "--facts swapped: measured of batch 4, this is of batch 8; give facts of that" swapped auto
+}
+
 where_nothing_fits_a_policy_that_would_is_named_() {
     expect 0 plan --net resnet8 --batch 8 --policy liveness --json row.json
     local below=$(($(value row.json minimum_bytes) - 1))
