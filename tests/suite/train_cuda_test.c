@@ -49,9 +49,9 @@ typedef struct training {
     way way;
 } training;
 
-static void start(training *t, const suite_net *s, const char *device, const char *policy, way w) {
+static void start_in(training *t, const suite_net *s, const char *device, const char *policy, way w, int64_t bytes) {
     const mm_options options = {.device = device,
-                                .device_bytes = BUDGET,
+                                .device_bytes = bytes,
                                 .pinned_bytes = PINNED,
                                 .policy = policy,
                                 .issue = w >= RECORDED ? MM_ISSUE_INLINE : MM_ISSUE_THREAD};
@@ -60,6 +60,10 @@ static void start(training *t, const suite_net *s, const char *device, const cha
     expect_ok(nets_exec_create_on(s->net, s->batch, NETS_TRAIN, t->manager, t->backend, &SUITE_SGD, &t->exec));
     if (w == STAGED) expect_ok(nets_exec_stage(t->exec));
     expect_ok(nets_exec_init(t->exec, SUITE_SEED));
+}
+
+static void start(training *t, const suite_net *s, const char *device, const char *policy, way w) {
+    start_in(t, s, device, policy, w, BUDGET);
 }
 
 static void finish(training *t) {
@@ -114,13 +118,18 @@ typedef struct outcome {
     mm_stats stats;
 } outcome;
 
-static void train(const suite_net *s, const char *device, const char *policy, way w, int iterations, outcome *o) {
+static void train_in(const suite_net *s, const char *device, const char *policy, way w, int64_t bytes, int iterations,
+                     outcome *o) {
     training t;
-    start(&t, s, device, policy, w);
+    start_in(&t, s, device, policy, w, bytes);
     iterate(&t, iterations, o->losses);
     o->weights = weights_of(&t, &o->n);
     mm_stats_get(t.manager, &o->stats);
     finish(&t);
+}
+
+static void train(const suite_net *s, const char *device, const char *policy, way w, int iterations, outcome *o) {
+    train_in(s, device, policy, w, BUDGET, iterations, o);
 }
 
 static void expect_same(const outcome *a, const outcome *b, int iterations, const char *policy, way w) {
@@ -170,6 +179,33 @@ static void residual_networks_do_too(void **state) {
     suite_net s;
     suite_net_init(&s, "cuda", "resnet18@32,classes=5,thin=32", 2);
     lossless_on(&s, policies, sizeof policies / sizeof *policies, RECORDED);
+    suite_net_fini(&s);
+}
+
+/* From its least budget up to what liveness needs. Each way has its turn, but STAGED, whose plans have less room. */
+static void auto_gives_liveness_bits_at_five_budgets(void **state) {
+    (void)state;
+    enum { BUDGETS = 5 };
+    suite_net s;
+    outcome expected, o;
+    suite_net_init(&s, "cuda", "cifar-resnet8,thin=4", BATCH);
+    train(&s, "cuda", "liveness", BLOCKING, ITERATIONS, &expected);
+    const int64_t most = suite_needs(&s, "liveness", 0).device_bytes;
+    const int64_t least = suite_needs_within(&s, "auto", 0, PINNED).device_bytes;
+    assert_true(least < most);
+    for (int b = 0; b < BUDGETS; b++) {
+        const int64_t bytes = least + (most - least) * b / (BUDGETS - 1);
+        const way w = (way)(b % STAGED);
+        train_in(&s, "cuda", "auto", w, bytes, ITERATIONS, &o);
+        expect_same(&o, &expected, ITERATIONS, "auto", w);
+        const suite_need need = suite_needs_within(&s, "auto", bytes, PINNED);
+        assert_true(need.device_bytes <= bytes);
+        assert_int_equal(need.operations + need.recomputed > 0, b < BUDGETS - 1);
+        assert_int_equal(o.stats.predicted_peak_bytes, need.device_bytes);
+        assert_int_equal(o.stats.out_bytes, ITERATIONS * need.out_bytes);
+        free(o.weights);
+    }
+    free(expected.weights);
     suite_net_fini(&s);
 }
 
@@ -394,6 +430,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lossless_policies_give_liveness_bits_in_every_way),
         cmocka_unit_test(residual_networks_do_too),
+        cmocka_unit_test(auto_gives_liveness_bits_at_five_budgets),
         cmocka_unit_test(lossy_policies_give_the_same_bits_recorded_and_not),
         cmocka_unit_test(ten_steps_agree_with_the_host),
         cmocka_unit_test(all_algorithms_of_a_step_train_alike),
