@@ -219,9 +219,10 @@ static mm_status advise(const plan_command *c) {
     const mm_limits limits = {.device_bytes = INT64_MAX, .pinned_bytes = c->pinned_bytes};
     if (c->n_cases == 1 && mm_plan_fits(plan_case_plan(&c->cases[0]), &limits) != MM_OK) misfit = MM_ERR_INFEASIBLE;
     if (c->budget_bytes == 0 || c->max_batch) return misfit;
+    const bool pinned = plan_case_plan(first)->pinned_bytes <= c->pinned_bytes;
+    const bool told = c->n_cases == 1 && first->passes.n == 1 && pinned;
     misfit = requirement_advise(c->network, requirement_last(c->batch, first->sub_batch), &c->target, c->budget_bytes,
-                                c->pinned_bytes, c->facts ? &c->source : NULL,
-                                c->n_cases == 1 && first->passes.n == 1 ? plan_case_need(first) : NULL);
+                                c->pinned_bytes, c->facts ? &c->source : NULL, told ? plan_case_need(first) : NULL);
     const sub_batch_case whole = case_of(c, c->policies.text[0]);
     return first->sub_batch > 1 ? sub_batch_advise(&whole) : misfit;
 }

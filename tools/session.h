@@ -57,6 +57,7 @@ typedef struct session {
     nets_reader_size train_size, test_size;
     host_memory host_before;           /* the process's memory when the session began */
     int64_t minimum_bytes;             /* the smallest budget in which the first policy runs */
+    int64_t minimum_pinned_bytes;      /* of the plan that needs minimum_bytes; may be more than pinned_most_bytes */
     int64_t need_bytes[ARG_TEXTS_MAX]; /* the smallest budget of each policy */
     bool refused_switch;               /* session_init failed because a policy other than the first does not fit */
     bool refused_by_manager; /* session_init failed after all was planned: the message has the manager's advice */

@@ -19,6 +19,7 @@ static void raise_by(session *s, int p, const requirement *r) {
     if (plan->peak_bytes > s->need_bytes[p]) s->need_bytes[p] = plan->peak_bytes;
     if (p > 0 || plan->peak_bytes <= s->minimum_bytes) return;
     s->minimum_bytes = plan->peak_bytes;
+    s->minimum_pinned_bytes = plan->pinned_bytes;
     s->free = r->free;
     mm_graph_step_name(plan->graph, plan->peak_step, s->holder, sizeof s->holder);
 }
