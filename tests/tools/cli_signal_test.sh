@@ -4,6 +4,7 @@
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
 
+machine=$(realpath "$2")
 net=(train --net resnet8 --batch 8 --quiet)
 tiny=(train --net tiny --batch 4 --quiet)
 
@@ -93,6 +94,29 @@ a_search_that_is_interrupted_ends_with_the_best_plan_() {
     interrupt
     says out "interrupted: this is the best plan that was found so far"
     says out "fits the budget        yes"
+}
+
+long_search=(--net resnet56 --batch 64 --policy auto --plan-effort 1000000 --budget 100MiB)
+
+a_search_that_is_interrupted_trains_nothing_() {
+    start train "${long_search[@]}" --json row --save state --log log
+    wait_for_handler
+    sleep 0.3
+    interrupt
+    says err "mm train: interrupted before the first iteration; there is nothing to save"
+    [[ $(values row status) == interrupted && $(values row iterations) == 0 ]] || fail "the row is not whole"
+    [[ ! -e state && ! -e log ]] || fail "a state or a log of nothing"
+}
+
+a_simulated_row_whose_search_is_interrupted_has_the_best_plan_() {
+    start bench --simulate "$machine" --net resnet56 --batch 64 --policies auto,liveness --plan-effort 1000000 \
+        --budgets 100MiB --json rows
+    wait_for_handler
+    sleep 1
+    interrupt
+    says err "interrupted: the best plan that was found so far"
+    [[ $(values rows policy) == auto:* && $(values rows status) == interrupted ]] || fail "not the row of what ran"
+    is_less "$(values rows predicted_peak_bytes)" $(((100 << 20) + 1)) || fail "the plan does not fit"
 }
 
 run_cases
