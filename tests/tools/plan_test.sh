@@ -306,6 +306,17 @@ auto_is_no_slower_in_its_minimum_than_others_() {
     at_most "$(value row.json iteration_seconds_predicted)" "$lean" "auto in its minimum, after lean-swap"
 }
 
+# What is pinned is what its plan takes; with no more than that the search may take another way.
+auto_runs_in_the_budgets_that_its_plans_fit_() {
+    local least percent
+    local -a run=(--net resnet8 --batch 64 --policy auto --threads 1 --json row.json)
+    expect 0 plan "${run[@]}"
+    least=$(value row.json minimum_bytes)
+    for percent in 100 140; do
+        expect 0 train "${run[@]}" --budget $((least * percent / 100)) --iterations 1 --quiet
+    done
+}
+
 # one_line TEXT FACTS POLICY: mm plan and mm train of "${net[@]}" and $batch refuse the facts with it.
 one_line() {
     refused 2 "$1" plan "${net[@]}" --batch "$batch" --facts "$2" --policy "$3"
