@@ -183,20 +183,19 @@ static void residual_networks_do_too(void **state) {
 }
 
 /* From its least budget up to what liveness needs. Each way has its turn, but STAGED, whose plans have less room. */
-static void auto_gives_liveness_bits_at_five_budgets(void **state) {
-    (void)state;
+static void auto_at_five_budgets(const char *device) {
     enum { BUDGETS = 5 };
     suite_net s;
     outcome expected, o;
-    suite_net_init(&s, "cuda", "cifar-resnet8,thin=4", BATCH);
-    train(&s, "cuda", "liveness", BLOCKING, ITERATIONS, &expected);
+    suite_net_init(&s, device, "cifar-resnet8,thin=4", BATCH);
+    train(&s, device, "liveness", BLOCKING, ITERATIONS, &expected);
     const int64_t most = suite_needs(&s, "liveness", 0).device_bytes;
     const int64_t least = suite_needs_within(&s, "auto", 0, PINNED).device_bytes;
     assert_true(least < most);
     for (int b = 0; b < BUDGETS; b++) {
         const int64_t bytes = least + (most - least) * b / (BUDGETS - 1);
         const way w = (way)(b % STAGED);
-        train_in(&s, "cuda", "auto", w, bytes, ITERATIONS, &o);
+        train_in(&s, device, "auto", w, bytes, ITERATIONS, &o);
         expect_same(&o, &expected, ITERATIONS, "auto", w);
         const suite_need need = suite_needs_within(&s, "auto", bytes, PINNED);
         assert_true(need.device_bytes <= bytes);
@@ -207,6 +206,12 @@ static void auto_gives_liveness_bits_at_five_budgets(void **state) {
     }
     free(expected.weights);
     suite_net_fini(&s);
+}
+
+static void auto_gives_liveness_bits_at_five_budgets(void **state) {
+    (void)state;
+    auto_at_five_budgets("host");
+    auto_at_five_budgets("cuda");
 }
 
 static void lossy_policies_give_the_same_bits_recorded_and_not(void **state) {
