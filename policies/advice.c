@@ -106,11 +106,19 @@ static choice fastest(const search *s, bool lossy, int64_t pinned_bytes) {
 
 static bool was_auto_refused(const search *s) { return s->wish->refused && s->wish->refused->ops == &mm_policy_auto; }
 
-/* auto takes the fastest lossless plan. With codecs it may do more, so without it does not fit either. */
+/* auto takes the fastest lossless plan. With codecs it may do more, so without it does not fit either. Whether it fits
+ * does not hang on its search, which would take longer than all the rest. */
 static mm_status try_auto(search *s) {
-    if (!was_auto_refused(s)) return try_proposal(s, AUTO, MM_WHEN_NEEDED, &s->published[AUTO]);
-    s->published[AUTO] = s->wish->refused_takes;
-    s->published[AUTO].lossy = false;
+    mm_policy policy;
+    if (was_auto_refused(s)) {
+        s->published[AUTO] = s->wish->refused_takes;
+        s->published[AUTO].lossy = false;
+        return MM_OK;
+    }
+    MM_TRY(propose(&proposals[AUTO], &policy));
+    policy.config.own[MM_AUTO_EFFORT] = 0;
+    s->published[AUTO] = s->try_policy(s->ctx, &policy);
+    mm_policy_fini(&policy);
     return MM_OK;
 }
 

@@ -19,8 +19,6 @@
 #include "policies/option_tables.h"
 #include "policies/strategies.h"
 
-enum { EFFORT }; /* elements of mm_engine_config.own */
-
 /* The portfolio. The first are those that win most often, so that bounds keep the later ones' plans from being placed.
  * Left out is what cannot win: naive, which needs more than liveness and is no faster. Other algorithms of a step round
  * otherwise, so plans have them only where nothing else fits. */
@@ -69,6 +67,7 @@ typedef struct portfolio {
     int64_t ns;         /* its iteration's time; INT64_MAX: it does not fit */
     int64_t copying_ns; /* no plan that copies what it does not keep takes less */
     bool cut_short;
+    bool searches; /* also where no member fits */
 } portfolio;
 
 static bool fits(const portfolio *p, const mm_plan *plan) {
@@ -194,27 +193,44 @@ static int64_t bound_copying(const portfolio *p, const mm_plan *kept) {
 
 /* ---------------------------------------------------------------- the policy */
 
+static bool is_timed(const mm_facts *facts, const char *spec) {
+    const int codec = mm_facts_codec(facts, spec);
+    for (int t = 0; t < facts->n_tensors; t++)
+        if (mm_facts_code(facts, codec, t)->encode_ns > 0) return true;
+    return false;
+}
+
 /* Checks that the facts have what plans are compared by. */
 static mm_status check_facts(const mm_graph *graph, const mm_facts *facts, const mm_engine_config *config) {
     MM_TRY(mm_nominal_check_times(graph, facts));
     char codecs[MM_MAX_CODECS][MM_SPEC_CAPACITY];
     const int n = mm_engine_codecs(config, codecs, MM_MAX_CODECS);
     for (int i = 0; i < n; i++) {
-        const int codec = mm_facts_codec(facts, codecs[i]);
-        bool timed = false;
-        for (int t = 0; t < facts->n_tensors && !timed; t++) timed = mm_facts_code(facts, codec, t)->encode_ns > 0;
         char what[MM_SPEC_CAPACITY + 16];
         snprintf(what, sizeof what, "time of codec %.63s", codecs[i]);
-        if (!timed) return mm_nominal_lacks(what);
+        if (!is_timed(facts, codecs[i])) return mm_nominal_lacks(what);
     }
     return MM_OK;
 }
 
+/* Takes masks off the menu: files of a machine's rates, or of runs that made none, may lack their times. */
+static void leave_masks_out(mm_engine_config *menu) {
+    int n = 0;
+    for (int r = 0; r < menu->n_rules; r++) {
+        mm_rule *rule = &menu->rules[r];
+        if (rule->mask || rule->lean)
+            mm_selector_fini(&rule->selector);
+        else
+            menu->rules[n++] = *rule;
+    }
+    menu->n_rules = n;
+}
+
 /* Searches beyond the portfolio, with a number of drafts that takes about as long for all networks. */
 static mm_status search(portfolio *p) {
-    enum { STEPS = 400000, FEWEST = 40 }; /* of all drafts, for an effort of 1; chosen for time */
-    const int64_t effort = p->config->own[EFFORT], drafts = STEPS / (mm_graph_steps(p->graph) + 1);
-    const int64_t trials = effort * (drafts > FEWEST ? drafts : FEWEST);
+    enum { STEPS = 400000, FEWEST = 40, MOST = 4000 }; /* of all drafts, for an effort of 1; chosen for time */
+    const int64_t effort = p->config->own[MM_AUTO_EFFORT], drafts = STEPS / (mm_graph_steps(p->graph) + 1);
+    const int64_t trials = effort * (drafts < FEWEST ? FEWEST : drafts > MOST ? MOST : drafts);
     if (effort == 0 || p->cut_short) return MM_OK;
     MM_TRY(mm_auto_search(p->graph, p->facts, p->limits, p->config, trials < INT_MAX ? (int)trials : INT_MAX,
                           p->limits->stop, &p->plan));
@@ -229,15 +245,17 @@ static mm_status choose(portfolio *p, mm_plan *kept) {
     if (p->ns < INT64_MAX) return MM_OK; /* nothing is faster */
     const bool small = p->limits->device_bytes < SMALL * mm_lower_bound_of(p->graph, p->facts).bytes;
     if (small) MM_TRY(try_members(p, false));
-    if (small && p->ns == INT64_MAX) return MM_OK;
+    if (small && p->ns == INT64_MAX && !p->searches) return MM_OK;
     MM_TRY(try_members(p, true));
     if (!small && p->ns == INT64_MAX) MM_TRY(try_members(p, false));
-    return p->ns < INT64_MAX ? search(p) : MM_OK;
+    return p->ns < INT64_MAX || p->searches ? search(p) : MM_OK;
 }
 
-static mm_status plan_timed(portfolio *p, mm_plan **plan_out) {
+static mm_status plan_within(portfolio *p, mm_plan **plan_out) {
     mm_policy liveness;
     mm_plan *kept = NULL;
+    p->plan = NULL;
+    p->ns = INT64_MAX;
     MM_TRY(mm_policy_default(&mm_policy_liveness, &liveness));
     mm_status status = liveness.ops->plan(p->graph, p->facts, p->limits, &liveness.config, &kept);
     mm_policy_fini(&liveness);
@@ -250,21 +268,46 @@ static mm_status plan_timed(portfolio *p, mm_plan **plan_out) {
     return status;
 }
 
+/* Plans without a limit of pinned memory first, and with it only if the result exceeds it. So the plan stays the same if
+ * the limit is set to just what it takes. */
+static mm_status plan_timed(portfolio *p, mm_plan **plan_out) {
+    const mm_limits *limits = p->limits;
+    mm_limits unlimited = *limits;
+    unlimited.pinned_bytes = INT64_MAX;
+    p->limits = &unlimited;
+    mm_status status = plan_within(p, plan_out);
+    p->limits = limits;
+    if (status != MM_OK || (*plan_out)->pinned_bytes <= limits->pinned_bytes) return status;
+    p->searches = p->ns < INT64_MAX;
+    mm_plan_destroy(*plan_out);
+    return plan_within(p, plan_out);
+}
+
+static mm_status plan_by(portfolio *p, const mm_facts *facts, mm_engine_config *menu, mm_plan **plan_out) {
+    mm_facts nominal = {0}, near = *facts;
+    mm_status status = mm_engine_check_codecs(facts, menu);
+    near.far_ps_per_byte = 0; /* as in needed.c */
+    p->facts = &near;
+    if (status == MM_OK && mm_nominal_is_due(facts)) {
+        status = mm_nominal_init(p->graph, &near, &nominal);
+        p->facts = &nominal;
+    } else if (status == MM_OK) {
+        if (!is_timed(facts, mm_mask_spec)) leave_masks_out(menu);
+        status = check_facts(p->graph, facts, menu);
+    }
+    if (status == MM_OK) status = plan_timed(p, plan_out);
+    if (status == MM_OK) (*plan_out)->cut_short = p->cut_short;
+    mm_nominal_fini(&nominal);
+    return status;
+}
+
 static mm_status auto_plan(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                            const mm_engine_config *config, mm_plan **plan_out) {
-    mm_facts nominal = {0}, near = *facts;
-    portfolio p = {.graph = graph, .facts = &near, .limits = limits, .config = config, .ns = INT64_MAX};
-    mm_status status = mm_engine_check_codecs(facts, config);
-    near.far_ps_per_byte = 0; /* as in needed.c */
-    if (status == MM_OK && mm_nominal_is_due(facts)) {
-        status = mm_nominal_init(graph, &near, &nominal);
-        p.facts = &nominal;
-    } else if (status == MM_OK) {
-        status = check_facts(graph, facts, config);
-    }
-    if (status == MM_OK) status = plan_timed(&p, plan_out);
-    if (status == MM_OK) (*plan_out)->cut_short = p.cut_short;
-    mm_nominal_fini(&nominal);
+    mm_engine_config menu;
+    MM_TRY(mm_config_copy(config, &menu));
+    portfolio p = {.graph = graph, .limits = limits, .config = &menu};
+    mm_status status = plan_by(&p, facts, &menu, plan_out);
+    mm_rules_fini(&menu);
     return status;
 }
 
@@ -276,7 +319,7 @@ static const mm_option_desc auto_options[] = {
     {.key = "effort",
      .fallback = "1",
      .type = MM_OPTION_NUMBER,
-     .field = offsetof(mm_engine_config, own[EFFORT]),
+     .field = offsetof(mm_engine_config, own[MM_AUTO_EFFORT]),
      .min = 0,
      .max = 1000000,
      .help = "how long it searches beyond the other policies' plans, in multiples; 0: not"},

@@ -4,7 +4,8 @@
 
 #include "policies/policy.h"
 
-/* The two baselines (keep.c), presets of the engine (presets.c), modnn (modnn.c) and auto (auto.c), in the order of `mm policies`. */
+/* The two baselines (keep.c), presets of the engine (presets.c), modnn (modnn.c) and auto (auto.c), in the order of
+ * `mm policies`. */
 #define MM_POLICIES(X)                                                                                                 \
     X(naive)                                                                                                           \
     X(liveness)                                                                                                        \
@@ -16,5 +17,7 @@
 #define MM_POLICY_OPS(name) extern const mm_policy_ops mm_policy_##name;
 MM_POLICIES(MM_POLICY_OPS)
 #undef MM_POLICY_OPS
+
+enum { MM_AUTO_EFFORT }; /* of auto, the element of mm_engine_config.own that says how long it searches; 0: not */
 
 #endif

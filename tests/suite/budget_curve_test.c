@@ -55,7 +55,7 @@ static void time_steps(const mm_graph *graph, mm_facts *facts) {
 }
 
 typedef struct outcome {
-    int64_t device_bytes, ns;
+    int64_t device_bytes, pinned_bytes, ns;
     int operations;
 } outcome;
 
@@ -71,12 +71,12 @@ static void check_bound(const mm_planned *planned, int64_t ns) {
                  (long long)bound.ns);
 }
 
-static outcome plan_within(const subject *s, const char *spec, int64_t budget) {
+static outcome plan_within_both(const subject *s, const char *spec, int64_t budget, int64_t pinned) {
     const mm_graph *graph = s->lowered->graph;
     mm_policy policy;
     mm_planned planned;
     mm_simulation sim;
-    mm_limits limits = {.device_bytes = budget, .pinned_bytes = INT64_MAX, .base_bytes = mm_plan_base(graph)};
+    mm_limits limits = {.device_bytes = budget, .pinned_bytes = pinned, .base_bytes = mm_plan_base(graph)};
     expect_ok(mm_policy_parse(spec, &policy));
     expect_ok(mm_planned_init(&planned, &policy, graph, "host"));
     if (!s->untimed) time_steps(graph, planned.facts);
@@ -85,11 +85,16 @@ static outcome plan_within(const subject *s, const char *spec, int64_t budget) {
     if (s->untimed) mm_nominal_times(graph, planned.facts);
     expect_ok(mm_simulate(planned.plan, planned.facts, &sim));
     check_bound(&planned, sim.iteration_ns);
-    outcome o = {.device_bytes = planned.plan->peak_bytes, .ns = sim.iteration_ns};
+    outcome o = {
+        .device_bytes = planned.plan->peak_bytes, .pinned_bytes = planned.plan->pinned_bytes, .ns = sim.iteration_ns};
     for (int i = 0; i < planned.plan->n_nodes; i++) o.operations += planned.plan->nodes[i].kind != MM_NODE_STEP;
     mm_simulation_fini(&sim);
     mm_planned_fini(&planned);
     return o;
+}
+
+static outcome plan_within(const subject *s, const char *spec, int64_t budget) {
+    return plan_within_both(s, spec, budget, INT64_MAX);
 }
 
 /* At that many budgets, from the least to what liveness takes. */
@@ -194,6 +199,24 @@ static void auto_is_never_slower_than_others_nor_with_more(void **state) {
     check_auto("tiny", 16, "auto:codecs=zfp:rate=4", lossy);
 }
 
+/* Sessions plan once to learn what pinned memory to take, and again within that. */
+static void auto_plans_the_same_in_the_pinned_memory_that_it_takes(void **state) {
+    (void)state;
+    enum { BUDGETS = 8 };
+    subject s;
+    subject_init(&s, "resnet20", 16);
+    const int64_t least = plan_within(&s, "auto", 0).device_bytes, most = plan_within(&s, "liveness", 0).device_bytes;
+    for (int b = 0; b < BUDGETS / 2; b++) {
+        const int64_t budget = least + (most - least) * b / BUDGETS;
+        const outcome o = plan_within(&s, "auto", budget);
+        const outcome again = plan_within_both(&s, "auto", budget, o.pinned_bytes);
+        if (again.ns != o.ns || again.device_bytes != o.device_bytes || again.pinned_bytes != o.pinned_bytes)
+            fail_msg("%lld bytes, %lld pinned: %lld ns, then %lld", (long long)budget, (long long)o.pinned_bytes,
+                     (long long)o.ns, (long long)again.ns);
+    }
+    subject_fini(&s);
+}
+
 /* FreeLunch's Tables I and III, and SuperNeurons: of what is published; and of what each does in one and the same
  * budget, but for a fortieth, where most of it is hidden anyway. */
 static void check_orders(const char *name, int64_t batch) {
@@ -258,6 +281,7 @@ int main(void) {
         cmocka_unit_test(vgg_is_never_slower_with_more),
         cmocka_unit_test(what_is_run_is_never_slower_with_more_by_nominal_times),
         cmocka_unit_test(auto_is_never_slower_than_others_nor_with_more),
+        cmocka_unit_test(auto_plans_the_same_in_the_pinned_memory_that_it_takes),
         cmocka_unit_test(published_orders_hold_for_resnets),
         cmocka_unit_test(published_orders_hold_for_vgg),
         cmocka_unit_test(segments_of_a_deep_resnet_take_a_fraction),

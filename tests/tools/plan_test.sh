@@ -237,6 +237,8 @@ pinned_memory_can_be_limited_() {
     says err "of pinned memory; its limit is 0 bytes"
     expect 0 plan --net resnet8 --batch 8 --policy auto --pinned 0 --json row.json
     [[ $(value row.json pinned_bytes) == 0 ]] || fail "auto pins $(value row.json pinned_bytes) bytes of none"
+    grep -v '"mask"' "$machine" >no_masks.json
+    expect 0 plan --net resnet8 --batch 8 --policy auto --budget 3200000 --facts no_masks.json
     expect 1 plan --net resnet8 --batch 8 --policy auto --budget 1MiB
     says err "no policy would fit: none needs less"
     expect 0 plan --net resnet8 --policy swap --budget 20MiB --max-batch --json more.json
