@@ -247,7 +247,7 @@ static void advise(world w, bool published_only, mm_advice_kind kind, const char
 static void auto_is_advised_where_it_fits_and_stands_for_all_that_lose_nothing(void **state) {
     (void)state;
     const mm_limits open = {.device_bytes = 100, .pinned_bytes = INT64_MAX};
-    const struct taken mixed = {"auto", 90, 90, 10, 50, 50}, large = {"auto", 120, 120, 10, 50, 50};
+    const struct taken mixed = {"auto:effort=0", 90, 90, 10, 50, 50}, large = {"auto:effort=0", 120, 120, 10, 50, 50};
     const struct taken vdnn = {"vdnn-all", 90, 90, 10, 40, 40}, lossy = {"freelunch", 90, 90, 0, 9, 9};
     const mm_advice_wish deep = {.deep = true};
     advise((world){{mixed, vdnn, lossy}}, false, MM_ADVICE_FITS, "auto", 90);
