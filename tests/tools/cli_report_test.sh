@@ -189,7 +189,7 @@ measured_facts_give_a_step_time_() {
     says out "no times of the link"
     expect 0 plan --net resnet20 --batch 8 --policy liveness --json rows
     [[ $(values rows iteration_seconds_predicted) == null ]] || fail "a time without facts"
-    expect 1 plan --net resnet20 --batch 4 --policy liveness --facts facts
+    expect 2 plan --net resnet20 --batch 4 --policy liveness --facts facts
     echo "{" >broken
     expect 1 plan --net resnet20 --batch 8 --facts broken
     says err "broken"
