@@ -297,6 +297,7 @@ static mm_status plan_by(portfolio *p, const mm_facts *facts, mm_engine_config *
     }
     if (status == MM_OK) status = plan_timed(p, plan_out);
     if (status == MM_OK) (*plan_out)->cut_short = p->cut_short;
+    p->facts = NULL;
     mm_nominal_fini(&nominal);
     return status;
 }

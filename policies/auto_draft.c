@@ -53,7 +53,7 @@ static void find_windows(mm_auto *a) {
         m->from = m->last = a->node_of[m->last_forward];
         m->need = a->node_of[m->first_backward];
         m->to = plan->n_nodes;
-        m->taken = a->draft.taken[m->tensor];
+        m->taken = (int)a->draft.taken[m->tensor];
     }
     for (int i = 0; i < plan->n_nodes; i++) {
         for (int t = 0; mm_node_next_touch(plan, &plan->nodes[i], &t, &touch);) {

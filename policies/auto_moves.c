@@ -42,7 +42,7 @@ static change find_change(const mm_auto *a, const mm_auto_weights *w, int p) {
     change best = {.map = -1};
     for (int i = 0; i < a->n_maps; i++) {
         const mm_auto_map *m = &a->maps[i];
-        const int rule = a->now.rule[m->tensor], eager = a->now.eager[m->tensor];
+        const int rule = (int)a->now.rule[m->tensor], eager = a->now.eager[m->tensor];
         if (m->locked) continue;
         if (rule < 0 && m->from < p && p < m->to) {
             for (int r = 0; r < a->menu->n_rules && r < MM_AUTO_RULES; r++) {
@@ -89,7 +89,7 @@ static int bar_refused(mm_auto *a) {
     int refused = 0;
     for (int i = 0; i < a->n_maps; i++) {
         mm_auto_map *m = &a->maps[i];
-        const int rule = a->now.rule[m->tensor];
+        const int rule = (int)a->now.rule[m->tensor];
         if (rule < 0 || m->taken == rule) continue;
         m->barred |= UINT64_C(1) << rule;
         a->now.rule[m->tensor] = MM_AUTO_KEEP;

@@ -163,7 +163,7 @@ void mm_auto_time(const mm_auto *a, mm_auto_choice *c) {
     int64_t end = 0, encoded = 0;
     for (int i = 0; i < a->n_maps; i++) {
         const mm_auto_map *m = &a->maps[a->by_last[i]];
-        const int rule = c->rule[m->tensor];
+        const int rule = (int)c->rule[m->tensor];
         int64_t ns = start[m->last_forward + 1];
         c->gone[m->tensor] = 0;
         if (rule < 0 || rule == a->recompute) continue;

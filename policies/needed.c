@@ -378,6 +378,7 @@ static mm_status run(contest *c, const mm_limits *limits, mm_status (*held)(cont
     free(c->candidates);
     free(c->before);
     free(c->of_rule);
+    c->facts = NULL;
     mm_nominal_fini(&nominal);
     return status;
 }

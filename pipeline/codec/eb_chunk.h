@@ -160,8 +160,9 @@ MM_HD void mm_eb_threes_of(const uint32_t *changes, mm_eb_three *threes) {
 /* Bits that mm_eb_put_masks puts. */
 MM_HD int mm_eb_mask_bits(int n, mm_eb_prefix p, const mm_eb_three *threes) {
     int bits = MM_EB_THREES;
+    if (!p.before) return 32 * mm_eb_blocks(n);
     for (int t = 0; t < MM_EB_THREES; t++) bits += mm_eb_three_bits(&threes[t]);
-    return p.before ? bits : 32 * mm_eb_blocks(n);
+    return bits;
 }
 
 /* Two words' bits at the mask's places. */
@@ -326,7 +327,7 @@ MM_HD bool mm_eb_read_numbers(const mm_eb_parts *parts, uint32_t *numbers) {
         if (at + left > parts->bits) return false;
         for (int i = 0; i < left; i++) {
             const uint32_t one = mm_eb_bit(parts->string, at++);
-            numbers[of[i]] += one << p.low;
+            numbers[of[i]] += one << p.low; /* NOLINT: left is at most k */
             of[next] = of[i];
             next += (int)one;
         }
