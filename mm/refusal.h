@@ -27,8 +27,8 @@ typedef struct mm_refused {
 
 /* Returns MM_ERR_INFEASIBLE with the message `refusal`, followed by advice: a policy that would fit the limits, a
  * lossless one if there is one, and of those the fastest. If none was found: a policy that would fit with more pinned
- * memory; or else the one that needs least device memory with the pinned memory that there is, unless that is the refused one
- * (policies/advice.h). */
+ * memory; or else the one that needs least device memory with the pinned memory that there is, unless that is the
+ * refused one (policies/advice.h). */
 MM_CHECKED mm_status mm_advise(const mm_refused *refused, const char *refusal);
 
 #endif

@@ -15,8 +15,9 @@
  * Failure. If a piece cannot be issued, the iteration fails: later operations are dropped, and threads that wait
  * return the failure. A task that fails while it runs poisons its stream and those that wait for it (device.h).
  * mm_dispatch_end and mm_dispatch_abort clear both. Where the device cannot fail a task that finds a code damaged, it
- * counts them (mm_codec_counters), and the next call that waits fails with MM_ERR_FORMAT. Of an iteration that was left running, the failure has one owner: it
- * is kept until a call that waits, and has no failure of its own iteration to tell, returns it.
+ * counts them (mm_codec_counters), and the next call that waits fails with MM_ERR_FORMAT. Of an iteration that was left
+ * running, the failure has one owner: it is kept until a call that waits, and has no failure of its own iteration to
+ * tell, returns it.
  *
  * Threads. One thread at a time calls the functions of a dispatcher, but for mm_dispatch_stats_get, which any thread
  * may call. */

@@ -15,6 +15,7 @@
 #include "mm/core/status.h"
 #include "policies/auto_search.h"
 #include "policies/engine.h"
+#include "policies/least_time.h"
 #include "policies/nominal.h"
 #include "policies/option_tables.h"
 #include "policies/strategies.h"
@@ -25,8 +26,8 @@
 enum { FAST = 1, LEAST = 2, COPIES = 4 };
 static const struct member {
     const char *spec; /* %s: each of the codecs in turn */
-    int flags; /* FAST: its plan may be the fastest that fits. LEAST: the smallest; those of the others keep more,
-                         or copy more at a time. COPIES: what it does not keep it copies whole, and no more */
+    int flags;        /* FAST: its plan may be the fastest that fits. LEAST: the smallest; those of the others keep
+                         more, or copy more at a time. COPIES: what it does not keep it copies whole, and no more */
 } members[] = {
     {"recompute:mode=nested", FAST},
     {"recompute-swap:mode=nested", FAST | LEAST},
@@ -77,14 +78,9 @@ static bool fits(const portfolio *p, const mm_plan *plan) {
 /* Keeps the better of both plans: one that fits, then the faster one. Of two that do not fit, one within the pinned
  * memory, then the smaller one. NULL is no plan. */
 static mm_status offer(portfolio *p, mm_plan *plan) {
-    mm_simulation simulation;
     if (!plan) return MM_OK;
     int64_t ns = INT64_MAX;
-    mm_status status = fits(p, plan) ? mm_simulate(plan, p->facts, &simulation) : MM_OK;
-    if (status == MM_OK && fits(p, plan)) {
-        ns = simulation.iteration_ns;
-        mm_simulation_fini(&simulation);
-    }
+    mm_status status = fits(p, plan) ? mm_simulated_time(plan, p->facts, &ns) : MM_OK;
     bool better = !p->plan || ns < p->ns;
     if (p->plan && ns == INT64_MAX && p->ns == INT64_MAX) {
         const bool within = plan->pinned_bytes <= p->limits->pinned_bytes;

@@ -14,14 +14,6 @@ mm_assignment mm_auto_assignment(const mm_auto *a, const mm_auto_choice *c) {
     return assigned;
 }
 
-mm_status mm_auto_step_time(const mm_plan *plan, const mm_facts *facts, int64_t *ns_out) {
-    mm_simulation simulation;
-    MM_TRY(mm_simulate(plan, facts, &simulation));
-    *ns_out = simulation.iteration_ns;
-    mm_simulation_fini(&simulation);
-    return MM_OK;
-}
-
 /* Bytes alive at each node. */
 static mm_status profile(mm_auto *a) {
     const mm_plan *plan = a->draft.plan;
@@ -81,5 +73,5 @@ mm_status mm_auto_draft(mm_auto *a, mm_auto_choice *c) {
     MM_TRY(mm_engine_draft_maps(a->survey, a->menu, &selection, &a->draft));
     MM_TRY(profile(a));
     find_windows(a);
-    return mm_auto_step_time(a->draft.plan, a->facts, &a->draft_ns);
+    return mm_simulated_time(a->draft.plan, a->facts, &a->draft_ns);
 }

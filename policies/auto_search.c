@@ -55,7 +55,7 @@ static bool is_better(const mm_auto *a, const mm_plan *plan, bool plan_fits, int
 static mm_status compare(mm_auto *a, mm_plan *plan, bool *better_out) {
     int64_t ns = 0;
     const bool plan_fits = fits(a, plan);
-    mm_status status = plan_fits ? mm_auto_step_time(plan, a->facts, &ns) : MM_OK;
+    mm_status status = plan_fits ? mm_simulated_time(plan, a->facts, &ns) : MM_OK;
     *better_out = status == MM_OK && is_better(a, plan, plan_fits, ns);
     mm_plan_destroy(*better_out ? a->plan : plan);
     if (!*better_out) return status;

@@ -5,6 +5,7 @@
 #include "mm/core/simulate.h"
 #include "policies/auto_search.h"
 #include "policies/engine_maps.h"
+#include "policies/least_time.h"
 #include "policies/policy.h"
 
 enum { MM_AUTO_KEEP = -1, MM_AUTO_RULES = 64 /* most actions of a menu that are considered */ };
@@ -97,9 +98,6 @@ void mm_auto_time(const mm_auto *a, mm_auto_choice *choice);
 
 /* The choice as the engine takes it; borrows it. */
 mm_assignment mm_auto_assignment(const mm_auto *a, const mm_auto_choice *choice);
-
-/* The iteration's time. Errors of mm_simulate. */
-MM_CHECKED mm_status mm_auto_step_time(const mm_plan *plan, const mm_facts *facts, int64_t *ns_out);
 
 /* Plans a choice, whose copies it times (mm_auto_time), without placing it: a->draft and what follows from it.
  * MM_ERR_NOMEM. */

@@ -155,10 +155,11 @@ extern const char mm_mask_spec[];
 MM_CHECKED mm_status mm_rules_parse(const char *text, mm_engine_config *config);
 void mm_rules_fini(mm_engine_config *config);
 
-/* Sets config->rules to all actions on all maps: masks, recomputation, swapping, lean swapping, and compression by each of these codecs
- * ("zfp:rate=4+dpr:fp16"; "": none), to stay or to be swapped. They are no rules that mm_rules_parse reads, since the
- * first would leave nothing to others: whoever plans by them chooses for each map. The caller frees them with
- * mm_rules_fini. MM_ERR_INVALID: a codec without a name, with one that is too long, or given twice; MM_ERR_NOMEM. */
+/* Sets config->rules to all actions on all maps: masks, recomputation, swapping, lean swapping, and compression by each
+ * of these codecs ("zfp:rate=4+dpr:fp16"; "": none), to stay or to be swapped. They are no rules that mm_rules_parse
+ * reads, since the first would leave nothing to others: whoever plans by them chooses for each map. The caller frees
+ * them with mm_rules_fini. MM_ERR_INVALID: a codec without a name, with one that is too long, or given twice;
+ * MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_rules_menu(const char *codecs, mm_engine_config *config);
 
 /* The rules as text that mm_rules_parse reads. The caller frees it. NULL: out of memory. */

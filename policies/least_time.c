@@ -31,11 +31,7 @@ static mm_status unhindered_ns(const mm_plan *plan, const mm_facts *facts, int64
     unhindered.contention_permille = unhindered.link_contention_permille = 0;
     unhindered.out_both_bytes_per_s = unhindered.in_both_bytes_per_s = 0;
     unhindered.alloc_ns = unhindered.far_ps_per_byte = 0;
-    mm_simulation simulation;
-    MM_TRY(mm_simulate(plan, &unhindered, &simulation));
-    *ns_out = simulation.iteration_ns;
-    mm_simulation_fini(&simulation);
-    return MM_OK;
+    return mm_simulated_time(plan, &unhindered, ns_out);
 }
 
 mm_status mm_least_time(const mm_plan *plan, const mm_facts *facts, int64_t *ns_out) {
@@ -47,5 +43,13 @@ mm_status mm_least_time(const mm_plan *plan, const mm_facts *facts, int64_t *ns_
      * The factors 16 and 4 are chosen above that. */
     double rounding = 16.0 * plan->n_nodes + most * 4e-6;
     *ns_out = most > rounding ? (int64_t)(most - rounding) : 0;
+    return MM_OK;
+}
+
+mm_status mm_simulated_time(const mm_plan *plan, const mm_facts *facts, int64_t *ns_out) {
+    mm_simulation simulation;
+    MM_TRY(mm_simulate(plan, facts, &simulation));
+    *ns_out = simulation.iteration_ns;
+    mm_simulation_fini(&simulation);
     return MM_OK;
 }

@@ -1,4 +1,4 @@
-/* A lower bound of a plan's time, before its segments are placed. */
+/* A plan's time, and a lower bound of it before its segments are placed. */
 #ifndef POLICIES_LEAST_TIME_H
 #define POLICIES_LEAST_TIME_H
 
@@ -7,5 +7,8 @@
 /* *ns_out: at most the iteration's time that mm_simulate gives for the plan, wherever its segments are placed. Errors
  * of mm_simulate. */
 MM_CHECKED mm_status mm_least_time(const mm_plan *plan, const mm_facts *facts, int64_t *ns_out);
+
+/* The iteration's time that mm_simulate gives, and nothing else of it. Errors of mm_simulate. */
+MM_CHECKED mm_status mm_simulated_time(const mm_plan *plan, const mm_facts *facts, int64_t *ns_out);
 
 #endif

@@ -5,6 +5,7 @@
 #include "mm/core/simulate.h"
 #include "mm/core/status.h"
 #include "policies/engine.h"
+#include "policies/least_time.h"
 #include "policies/nominal.h"
 
 /* LIMITS: numbers of maps that are tried in each way; above LARGE_STEPS steps fewer, in proportion, down to
@@ -120,14 +121,6 @@ static int by_ns(const void *a, const void *b) {
     return x->ns != y->ns ? (x->ns > y->ns) - (x->ns < y->ns) : by_order(x, y);
 }
 
-static mm_status step_time(const mm_plan *plan, const mm_facts *facts, int64_t *ns_out) {
-    mm_simulation simulation;
-    MM_TRY(mm_simulate(plan, facts, &simulation));
-    *ns_out = simulation.iteration_ns;
-    mm_simulation_fini(&simulation);
-    return MM_OK;
-}
-
 /* A plan that fits beats one that does not; of two that fit, the faster wins. Of two that do not, one within the pinned
  * memory wins, then the one that needs less. */
 static bool is_better(const contest *c, const candidate *placed, bool fits, bool fits_pinned) {
@@ -142,7 +135,7 @@ static mm_status compare_plan(contest *c, candidate *placed, mm_layout_algorithm
     bool fits_pinned = plan->pinned_bytes <= c->limits.pinned_bytes;
     c->before[placed->order][layout] = (placed_before){plan->peak_bytes, plan->pinned_bytes};
     bool fits = fits_pinned && plan->peak_bytes <= c->limits.device_bytes;
-    mm_status status = fits ? step_time(plan, c->facts, &placed->ns) : MM_OK;
+    mm_status status = fits ? mm_simulated_time(plan, c->facts, &placed->ns) : MM_OK;
     placed->bytes = plan->peak_bytes;
     if (status == MM_OK && fits_pinned && by_bytes(placed, &c->least) < 0) c->least = *placed;
     bool better = status == MM_OK && is_better(c, placed, fits, fits_pinned);

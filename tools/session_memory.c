@@ -77,21 +77,9 @@ static mm_status raise_pinned(session *s, const mm_plan *plan) {
     return MM_OK;
 }
 
-/* Where no plan fits the budget with only what the plan at hand pins, as with auto, whose search begins with plans that
- * pin more: by what the plan of the lowest peak pins, with which that one is found at least. */
-static mm_status settle_pinned(session *s, requirement *r, int64_t staged_bytes, int64_t least_pinned_bytes) {
-    const mm_limits limits = {.device_bytes = s->config.budget_bytes, .pinned_bytes = r->planned.plan->pinned_bytes};
-    if (limits.pinned_bytes >= least_pinned_bytes) return MM_OK;
-    MM_TRY(requirement_limit(r, limits.device_bytes, limits.pinned_bytes, staged_bytes));
-    if (mm_plan_fits(r->planned.plan, &limits) != MM_OK && s->pinned_needed_bytes < least_pinned_bytes)
-        s->pinned_needed_bytes = least_pinned_bytes;
-    return MM_OK;
-}
-
 /* A plan may need more of it in a smaller budget, and in a larger one. A batch that is staged may take its part of the
  * budget at any time. */
 static mm_status pin(session *s, requirement *r) {
-    const int64_t least_pinned_bytes = r->planned.plan->pinned_bytes;
     for (int staged = 0; staged <= (s->staged_bytes > 0); staged++) {
         int64_t bytes = staged * s->staged_bytes, room = s->config.budget_bytes - bytes;
         if (room < r->minimum_bytes) continue;
@@ -99,7 +87,6 @@ static mm_status pin(session *s, requirement *r) {
         if (staged || room > r->minimum_bytes)
             MM_TRY(requirement_limit(r, s->config.budget_bytes, s->pinned_most_bytes, bytes));
         MM_TRY(raise_pinned(s, r->planned.plan));
-        MM_TRY(settle_pinned(s, r, bytes, least_pinned_bytes));
     }
     return MM_OK;
 }

@@ -339,7 +339,8 @@ MM_CHECKED mm_status mm_plan_fits(const mm_plan *plan, const mm_limits *limits);
  *     encoded and decoded, and nothing else: not copied over the link, not staged, not read by a step;
  *  7. a measure finds its tensor's present value on the device, in f32 and bit for bit as it was computed;
  *  8. nothing is missing or superfluous: each step runs once and in order, each operation's result is used (a measure
- *     uses its source, and the host what it tells), waits are for earlier nodes, sizes of codes are those of the facts, sizes of workspaces those of the variants.
+ *     uses its source, and the host what it tells), waits are for earlier nodes, sizes of codes are those
+ *     of the facts, sizes of workspaces those of the variants.
  * MM_ERR_PLAN: the message names tensor, step and reason. MM_ERR_INFEASIBLE: only a limit is exceeded. MM_ERR_NOMEM.
  * O(n log n), and a move of the runs of bytes behind each segment (runs.h). */
 MM_CHECKED mm_status mm_plan_check(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits);
