@@ -23,18 +23,18 @@ typedef struct mm_chunk_work {
     /* Increased by the number of chunks that encode stored raw because of infinities or NaNs, and of those that decode
      * could not read. NULL: not counted. */
     unsigned long long *nonfinite, *damaged;
-    int sms; /* at most this many multiprocessors' worth of threads; 0: all */
+    int sms; /* at most this many multiprocessors; 0: all */
 } mm_chunk_work;
 
-/* Chunks of a group, which a block takes at a time. */
-enum { MM_CHUNK_CUDA_GROUP = 8, MM_CHUNK_CUDA_GROUP_ELEMS = MM_CHUNK_CUDA_GROUP * MM_CHUNK_ELEMS };
+/* Least number of chunks of a group, which a block takes at a time; with sms=, up to 32. */
+enum { MM_CHUNK_CUDA_GROUP = 8 };
 
-static inline int64_t mm_chunk_cuda_groups(int64_t elems) {
-    return (elems + MM_CHUNK_CUDA_GROUP_ELEMS - 1) / MM_CHUNK_CUDA_GROUP_ELEMS;
-}
+static inline int64_t mm_chunk_cuda_groups(int64_t elems, int group) { return (mm_chunks(elems) + group - 1) / group; }
 
 /* Bytes of scratch of an encode: four counters, and a state of each group. Whatever it holds, the encode clears it. */
-static inline int64_t mm_chunk_cuda_scratch_bytes(int64_t elems) { return 8 * (4 + mm_chunk_cuda_groups(elems)); }
+static inline int64_t mm_chunk_cuda_scratch_bytes(int64_t elems) {
+    return 8 * (4 + mm_chunk_cuda_groups(elems, MM_CHUNK_CUDA_GROUP));
+}
 
 /* Enqueue an encode or a decode. */
 typedef cudaError_t (*mm_chunk_cuda_fn)(cudaStream_t stream, const mm_chunk_work *work);

@@ -1,6 +1,7 @@
 /* Kernels of codecs of chunks (chunk_code.h), for *_cuda.cu only. A codec adds how a warp encodes and decodes a chunk.
  *
- * Encode. A warp turns a chunk into a code in shared memory; the 8 chunks of a block are a group. Where a group's codes
+ * Encode. A warp turns a chunk into a code in shared memory; the chunks of a block (8, or 32 with sms=) are a
+ * group. Where a group's codes
  * begin is the sum of the words of all groups before it, which a single pass finds (D. Merrill, M. Garland, Single-pass
  * Parallel Prefix Scan with Decoupled Look-back, 2016): a block publishes its group's words, adds up what the blocks
  * before have published, back to one that has published its whole sum, and publishes its own. Blocks take groups by
@@ -8,7 +9,7 @@
  * sums, which no order of blocks changes.
  *
  *      map     | chunk | chunk | ...                              a warp each
- *      shared  | code...    | code..     | ...   8 slots          a block: a group
+ *      shared  | code...    | code..     | ...   8 or 32 slots    a block: a group
  *      body    ...|code...|code..|...                             32 words of a warp's are a line of memory
  *
  * A word that blocks hand to one another is read and written by mm_cuda_load and mm_cuda_store. It holds all that it
@@ -19,7 +20,7 @@
 #ifndef PIPELINE_CODEC_CHUNK_CUDA_KERNEL_H
 #define PIPELINE_CODEC_CHUNK_CUDA_KERNEL_H
 
-#include "mm/device/cuda_launch.h"
+#include "pipeline/codec/cuda_grid.h"
 
 #define MM_HD __device__ __forceinline__
 
@@ -28,11 +29,13 @@
 
 namespace {
 
-constexpr unsigned ALL = 0xffffffff, THREADS = 32 * MM_CHUNK_CUDA_GROUP, BLOCKS = 4 /* a multiprocessor, at least */;
-constexpr int WARP = 32, LINE = 32 /* words */, GROUP = MM_CHUNK_CUDA_GROUP, GROUPS_OF_32 = MM_CHUNK_ELEMS / WARP;
+constexpr unsigned ALL = 0xffffffff, THREADS = FAT_THREADS /* at most */;
+constexpr int WARP = 32, LINE = 32 /* words */, MOST_GROUP = THREADS / WARP, GROUPS_OF_32 = MM_CHUNK_ELEMS / WARP;
 
 __device__ __forceinline__ int lane_of() { return (int)(threadIdx.x % WARP); }
 __device__ __forceinline__ int warp_of() { return (int)(threadIdx.x / WARP); }
+/* Chunks of a group. */
+__device__ __forceinline__ int group_of() { return (int)(blockDim.x / WARP); }
 /* The bits below the lane's. */
 __device__ __forceinline__ uint32_t below(int lane) { return (1u << lane) - 1; }
 
@@ -107,10 +110,6 @@ __device__ __forceinline__ unsigned long long *states_of(chunk_scratch *scratch)
     return (unsigned long long *)(scratch + 1);
 }
 
-__device__ __forceinline__ int64_t groups_of(int64_t elems) {
-    return (elems + MM_CHUNK_CUDA_GROUP_ELEMS - 1) / MM_CHUNK_CUDA_GROUP_ELEMS;
-}
-
 /* Publishes the words of group g. Returns the sum of those of the groups before, when all of them are known. To be
  * called by a whole warp. */
 __device__ __forceinline__ uint64_t words_before(unsigned long long *state, int64_t g, unsigned words, int lane) {
@@ -133,30 +132,29 @@ __device__ __forceinline__ uint64_t words_before(unsigned long long *state, int6
     return sum;
 }
 
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, 1)
     prepare(chunk_scratch *scratch, int64_t groups, const mm_body_record *before) {
-    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    if (i < groups) states_of(scratch)[i] = 0;
-    if (i > 0) return;
+    const int64_t first = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    for (int64_t i = first; i < groups; i += (int64_t)gridDim.x * blockDim.x) states_of(scratch)[i] = 0;
+    if (first > 0) return;
     scratch->begin = before ? mm_body_begin(before->end) : 0;
     scratch->tickets = scratch->finished = scratch->spill_from = 0;
 }
 
 /* ---------------------------------------------------------------- encode */
 
-/* A group's codes. */
+/* A group's codes. Each is in a SLOT of dynamic shared memory. */
 struct group_codes {
-    uint32_t code[GROUP][SLOT];
-    uint32_t words[GROUP];
-    uint32_t from[GROUP + 1]; /* where each begins among them, in words; the last: all words */
-    uint32_t *place[GROUP];   /* where each goes to; NULL: there is no room */
+    uint32_t words[MOST_GROUP];
+    uint32_t from[MOST_GROUP + 1]; /* where each begins among them, in words; after the last: all words */
+    uint32_t *place[MOST_GROUP];   /* where each goes to; NULL: there is no room */
     unsigned long long ticket;
     int skew; /* where the group begins in a line of memory, in words */
 };
 
 /* What the head and the record tell of the whole body. */
-__device__ __forceinline__ void tell_of_all(const mm_chunk_work &work, chunk_scratch *scratch) {
-    const int64_t chunks = mm_chunks(work.elems), groups = groups_of(work.elems);
+__device__ __forceinline__ void tell_of_all(const mm_chunk_work &work, int64_t groups, chunk_scratch *scratch) {
+    const int64_t chunks = mm_chunks(work.elems);
     const uint64_t words = mm_cuda_load(&states_of(scratch)[groups - 1]) & WORDS,
                    spill_from = mm_cuda_load(&scratch->spill_from);
     uint32_t *const at = (uint32_t *)work.head + 2;
@@ -172,14 +170,16 @@ __device__ __forceinline__ void tell_of_all(const mm_chunk_work &work, chunk_scr
 }
 
 /* Finds where the group's codes go to, and tells it in the head. By the first warp: lane i has chunk i's words. */
-__device__ __forceinline__ void place_group(const mm_chunk_work &work, group_codes &codes, int64_t g, int lane) {
+__device__ __forceinline__ void place_group(const mm_chunk_work &work, group_codes &codes, int64_t g, int64_t groups,
+                                            int lane) {
     chunk_scratch *const scratch = (chunk_scratch *)work.scratch;
-    const uint32_t words = lane < GROUP ? codes.words[lane] : 0, from = (uint32_t)sum_below((int)words, lane);
-    if (lane <= GROUP) codes.from[lane] = from;
-    const uint64_t before = words_before(states_of(scratch), g, __shfl_sync(ALL, from, GROUP), lane);
-    const int64_t chunk = g * GROUP + lane, position = scratch->begin + 4 * (int64_t)(before + from);
+    const uint32_t words = lane < group_of() ? codes.words[lane] : 0, from = (uint32_t)sum_below((int)words, lane);
+    codes.from[lane] = from;
+    if (lane == WARP - 1) codes.from[WARP] = from + words;
+    const uint64_t before = words_before(states_of(scratch), g, __shfl_sync(ALL, from + words, WARP - 1), lane);
+    const int64_t chunk = g * group_of() + lane, position = scratch->begin + 4 * (int64_t)(before + from);
     if (lane == 0) codes.skew = (int)(before % LINE);
-    if (lane < GROUP && chunk < mm_chunks(work.elems)) {
+    if (lane < group_of() && chunk < mm_chunks(work.elems)) {
         ((uint32_t *)work.head)[2 + chunk] = (uint32_t)(before + from);
         codes.place[lane] = (uint32_t *)mm_chunk_place(&work.body, position, 4 * words);
         if (mm_chunk_spills(&work.body, position, 4 * words) && (chunk == 0 || position <= work.body.pool_bytes))
@@ -187,20 +187,20 @@ __device__ __forceinline__ void place_group(const mm_chunk_work &work, group_cod
     }
     __threadfence();
     __syncwarp();
-    if (lane > 0 || atomicAdd(&scratch->finished, 1ull) + 1 < (unsigned long long)groups_of(work.elems)) return;
+    if (lane > 0 || atomicAdd(&scratch->finished, 1ull) + 1 < (unsigned long long)groups) return;
     __threadfence();
-    tell_of_all(work, scratch);
+    tell_of_all(work, groups, scratch);
 }
 
 /* Writes the group's codes. Warps write whole lines of memory, but where the group ends. */
-__device__ __forceinline__ void write_group(const group_codes &codes) {
-    const int words = (int)codes.from[GROUP];
+__device__ __forceinline__ void write_group(const group_codes &codes, const uint32_t *slots) {
+    const int words = (int)codes.from[WARP];
     int c = 0;
-    for (int at = (int)threadIdx.x - codes.skew; at < words; at += THREADS) {
+    for (int at = (int)threadIdx.x - codes.skew; at < words; at += (int)blockDim.x) {
         if (at < 0) continue;
         while (at >= (int)codes.from[c + 1]) c++;
         const int in_code = at - (int)codes.from[c];
-        if (codes.place[c]) codes.place[c][in_code] = codes.code[c][in_code];
+        if (codes.place[c]) codes.place[c][in_code] = slots[c * SLOT + in_code];
     }
 }
 
@@ -237,28 +237,31 @@ __device__ __forceinline__ void store_chunk(const uint32_t *values, int n, int l
  *
  * Both are called by whole warps, and return the same to all lanes. Lanes may look at `words` at once on decode, and
  * need nothing after encode. */
-template <typename CODE> __global__ void __launch_bounds__(THREADS, BLOCKS) encode(mm_chunk_work work, int turns) {
+template <typename CODE>
+__global__ void __launch_bounds__(THREADS, 1) encode(mm_chunk_work work, int64_t groups, int turns) {
+    MM_DYNAMIC_SHARED(uint32_t, slots);
     __shared__ group_codes codes;
     const CODE code(work);
     const int lane = lane_of(), warp = warp_of();
+    uint32_t *const slot = slots + warp * SLOT;
     for (int turn = 0; turn < turns; turn++) {
         if (threadIdx.x == 0) codes.ticket = atomicAdd(&((chunk_scratch *)work.scratch)->tickets, 1ull);
         __syncthreads();
-        const int64_t g = (int64_t)codes.ticket, chunk = g * GROUP + warp;
-        if (g >= groups_of(work.elems)) return;
-        const int n = chunk < mm_chunks(work.elems) ? mm_chunk_elems(work.elems, chunk) : 0;
+        const int64_t g = (int64_t)codes.ticket, at = (g * group_of() + warp) * MM_CHUNK_ELEMS, left = work.elems - at;
+        if (g >= groups) return;
         int words = 0;
-        if (n > 0) {
+        if (left > 0) {
+            const int n = left < MM_CHUNK_ELEMS ? (int)left : MM_CHUNK_ELEMS;
             uint32_t values[GROUPS_OF_32];
-            load_chunk((const uint32_t *)work.map + chunk * MM_CHUNK_ELEMS, n, lane, values);
-            words = code.encode(values, n, codes.code[warp], lane);
-            if (words == n) store_chunk(values, n, lane, codes.code[warp]);
+            load_chunk((const uint32_t *)work.map + at, n, lane, values);
+            words = code.encode(values, n, slot, lane);
+            if (words == n) store_chunk(values, n, lane, slot);
         }
         if (lane == 0) codes.words[warp] = (uint32_t)words;
         __syncthreads();
-        if (warp == 0) place_group(work, codes, g, lane);
+        if (warp == 0) place_group(work, codes, g, groups, lane);
         __syncthreads();
-        write_group(codes);
+        write_group(codes, slots);
         __syncthreads();
     }
 }
@@ -285,19 +288,20 @@ __device__ __forceinline__ int fetch_code(const mm_chunk_work &work, int64_t chu
     return count;
 }
 
-template <typename CODE> __global__ void __launch_bounds__(THREADS, BLOCKS) decode(mm_chunk_work work) {
-    __shared__ uint32_t codes[GROUP][SLOT];
+template <typename CODE> __global__ void __launch_bounds__(THREADS, 1) decode(mm_chunk_work work) {
+    MM_DYNAMIC_SHARED(uint32_t, slots);
     const CODE code(work);
     const int lane = lane_of(), warp = warp_of();
-    const int64_t chunks = mm_chunks(work.elems), step = (int64_t)gridDim.x * GROUP;
-    for (int64_t chunk = (int64_t)blockIdx.x * GROUP + warp; chunk < chunks; chunk += step) {
-        const int n = mm_chunk_elems(work.elems, chunk), count = fetch_code(work, chunk, n, codes[warp], lane);
+    uint32_t *const slot = slots + warp * SLOT;
+    const int64_t chunks = mm_chunks(work.elems), step = (int64_t)gridDim.x * group_of();
+    for (int64_t chunk = (int64_t)blockIdx.x * group_of() + warp; chunk < chunks; chunk += step) {
+        const int n = mm_chunk_elems(work.elems, chunk), count = fetch_code(work, chunk, n, slot, lane);
         uint32_t values[GROUPS_OF_32];
         bool good = count >= 0;
         if (count == n)
-            load_chunk(codes[warp], n, lane, values);
+            load_chunk(slot, n, lane, values);
         else if (good)
-            good = code.decode(codes[warp], count, n, values, lane);
+            good = code.decode(slot, count, n, values, lane);
 #pragma unroll
         for (int i = 0; i < GROUPS_OF_32; i++) values[i] = good ? values[i] : 0;
         if (!good && lane == 0 && work.damaged) atomicAdd_system(work.damaged, 1ull);
@@ -308,24 +312,46 @@ template <typename CODE> __global__ void __launch_bounds__(THREADS, BLOCKS) deco
 
 /* ---------------------------------------------------------------- launches */
 
-/* Blocks for all groups; at most as many as `sms` multiprocessors run at once (0: no such limit), of which each takes
- * several. Without a limit a block takes one group and ends, so that a stream of higher priority waits for no more. */
-inline unsigned grid_of(int64_t groups, int sms) {
-    constexpr int64_t TOGETHER = 2048 / THREADS; /* blocks that a multiprocessor's 2048 threads make */
-    return (unsigned)(sms > 0 && sms * TOGETHER < groups ? sms * TOGETHER : groups);
+inline grid_request request_of(const mm_chunk_work &work) {
+    grid_request request = {};
+    request.threads = (uint64_t)mm_chunks(work.elems) * WARP;
+    request.thread_bytes = MM_CHUNK_ELEMS / WARP * sizeof(float);
+    request.sms = work.sms;
+    request.fat_threads = THREADS;
+    request.least_warps = MM_CHUNK_CUDA_GROUP; /* the scratch has room for so many groups */
+    request.warp_bytes = SLOT * sizeof(uint32_t);
+    request.static_bytes = sizeof(group_codes);
+    return request;
 }
 
 template <typename CODE> cudaError_t launch_encode(cudaStream_t stream, const mm_chunk_work &work) {
-    const int64_t groups = mm_chunk_cuda_groups(work.elems);
-    const unsigned grid = grid_of(groups, work.sms), clear = (unsigned)((groups + THREADS - 1) / THREADS);
-    MM_LAUNCH(prepare, clear, THREADS, 0, stream, (chunk_scratch *)work.scratch, groups, work.body.before);
-    MM_LAUNCH(encode<CODE>, grid, THREADS, 0, stream, work, grid < groups ? INT32_MAX : 1);
+    const grid_request request = request_of(work);
+    grid_request clears = {};
+    codec_grid grid, clear;
+    cudaError_t error = grid_of(request, &grid);
+    if (error != cudaSuccess) return error;
+    const int64_t groups = mm_chunk_cuda_groups(work.elems, (int)grid.threads / WARP);
+    clears.threads = (uint64_t)groups;
+    clears.thread_bytes = sizeof(unsigned long long);
+    clears.sms = work.sms;
+    clears.fat_threads = THREADS;
+    error = grid_of(clears, &clear);
+    if (error == cudaSuccess) error = ask_for_shared(encode<CODE>, request, grid);
+    if (error != cudaSuccess) return error;
+    const int turns = (int)((groups + grid.blocks - 1) / grid.blocks);
+    MM_LAUNCH(prepare, clear.blocks, clear.threads, 0, stream, (chunk_scratch *)work.scratch, groups, work.body.before);
+    MM_LAUNCH(encode<CODE>, grid.blocks, grid.threads, grid.shared_bytes, stream, work, groups,
+              work.sms > 0 ? INT32_MAX : turns);
     return cudaGetLastError();
 }
 
 template <typename CODE> cudaError_t launch_decode(cudaStream_t stream, const mm_chunk_work &work) {
-    const unsigned grid = grid_of(mm_chunk_cuda_groups(work.elems), work.sms);
-    MM_LAUNCH(decode<CODE>, grid, THREADS, 0, stream, work);
+    const grid_request request = request_of(work);
+    codec_grid grid;
+    cudaError_t error = grid_of(request, &grid);
+    if (error == cudaSuccess) error = ask_for_shared(decode<CODE>, request, grid);
+    if (error != cudaSuccess) return error;
+    MM_LAUNCH(decode<CODE>, grid.blocks, grid.threads, grid.shared_bytes, stream, work);
     return cudaGetLastError();
 }
 

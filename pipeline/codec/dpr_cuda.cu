@@ -11,8 +11,8 @@ template <int EXPONENT, int MANTISSA, int PER_WORD>
 __global__ void __launch_bounds__(THREADS)
     encode(int64_t elems, const float *__restrict__ src, uint2 *__restrict__ dst) {
     constexpr int GROUP = 2 * PER_WORD, BITS = 1 + EXPONENT + MANTISSA;
-    const int64_t groups = (elems + GROUP - 1) / GROUP, step = (int64_t)gridDim.x * THREADS;
-    for (int64_t g = (int64_t)blockIdx.x * THREADS + threadIdx.x; g < groups; g += step) {
+    const int64_t groups = (elems + GROUP - 1) / GROUP, step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t g = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; g < groups; g += step) {
         float values[GROUP];
         load<GROUP>(src, elems, g * GROUP, values);
         uint32_t words[2] = {0, 0};
@@ -27,8 +27,8 @@ template <int EXPONENT, int MANTISSA, int PER_WORD>
 __global__ void __launch_bounds__(THREADS)
     decode(int64_t elems, const uint2 *__restrict__ src, float *__restrict__ dst) {
     constexpr int GROUP = 2 * PER_WORD, BITS = 1 + EXPONENT + MANTISSA;
-    const int64_t groups = (elems + GROUP - 1) / GROUP, step = (int64_t)gridDim.x * THREADS;
-    for (int64_t g = (int64_t)blockIdx.x * THREADS + threadIdx.x; g < groups; g += step) {
+    const int64_t groups = (elems + GROUP - 1) / GROUP, step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t g = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; g < groups; g += step) {
         const uint2 code = src[g];
         float values[GROUP];
 #pragma unroll
@@ -41,12 +41,18 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 template <int EXPONENT, int MANTISSA, int PER_WORD>
-void launch(cudaStream_t stream, int sms, int64_t elems, const float *map, void *code, const void *coded, float *dst) {
-    const unsigned grid = grid_of((elems + 2 * PER_WORD - 1) / (2 * PER_WORD), sms);
+cudaError_t launch(cudaStream_t stream, int sms, int64_t elems, const float *map, void *code, const void *coded,
+                   float *dst) {
+    codec_grid grid;
+    const cudaError_t error = packed_grid((elems + 2 * PER_WORD - 1) / (2 * PER_WORD), 1, 2 * PER_WORD, sms, &grid);
+    if (error != cudaSuccess) return error;
     if (map)
-        MM_LAUNCH((encode<EXPONENT, MANTISSA, PER_WORD>), grid, THREADS, 0, stream, elems, map, (uint2 *)code);
+        MM_LAUNCH((encode<EXPONENT, MANTISSA, PER_WORD>), grid.blocks, grid.threads, 0, stream, elems, map,
+                  (uint2 *)code);
     else
-        MM_LAUNCH((decode<EXPONENT, MANTISSA, PER_WORD>), grid, THREADS, 0, stream, elems, (const uint2 *)coded, dst);
+        MM_LAUNCH((decode<EXPONENT, MANTISSA, PER_WORD>), grid.blocks, grid.threads, 0, stream, elems,
+                  (const uint2 *)coded, dst);
+    return cudaGetLastError();
 }
 
 /* In the formats' order. Of an encode `map` and `code`, of a decode the others. */
@@ -54,10 +60,10 @@ cudaError_t run(cudaStream_t stream, int format, int sms, int64_t elems, const f
                 const void *coded, float *dst) {
     int i = 0;
 #define LAUNCH(name, exponent, mantissa, per_word)                                                                     \
-    if (format == i++) launch<exponent, mantissa, per_word>(stream, sms, elems, map, code, coded, dst);
+    if (format == i++) return launch<exponent, mantissa, per_word>(stream, sms, elems, map, code, coded, dst);
     MM_DPR_FORMATS(LAUNCH)
 #undef LAUNCH
-    return cudaGetLastError();
+    return cudaErrorInvalidValue;
 }
 
 } // namespace

@@ -29,10 +29,10 @@ __global__ void __launch_bounds__(THREADS)
     constexpr uint32_t LEVELS = (1u << BITS) - 1;
     constexpr int PER_WORD = MM_GROUP_EACH / lane_code<BITS>::WORDS;
     const int64_t groups = (elems + MM_GROUP_PACK - 1) / MM_GROUP_PACK * 2;
-    const int64_t step = (int64_t)gridDim.x * (THREADS / WARP);
+    const int64_t step = (int64_t)gridDim.x * (blockDim.x / WARP);
     const uint64_t iteration = from.iteration ? (uint64_t)*from.iteration : 0;
     const unsigned lane = threadIdx.x % WARP;
-    for (int64_t g = (int64_t)blockIdx.x * (THREADS / WARP) + threadIdx.x / WARP; g < groups; g += step) {
+    for (int64_t g = (int64_t)blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP; g < groups; g += step) {
         uint32_t values[MM_GROUP_EACH];
         int32_t least = INT32_MAX, most = INT32_MIN;
 #pragma unroll
@@ -79,9 +79,9 @@ template <int BITS>
 __global__ void __launch_bounds__(THREADS)
     decode(int64_t elems, const uint8_t *__restrict__ src, float *__restrict__ dst) {
     constexpr int PER_WORD = MM_GROUP_EACH / lane_code<BITS>::WORDS;
-    const int64_t groups = (elems + MM_GROUP - 1) / MM_GROUP, step = (int64_t)gridDim.x * (THREADS / WARP);
+    const int64_t groups = (elems + MM_GROUP - 1) / MM_GROUP, step = (int64_t)gridDim.x * (blockDim.x / WARP);
     const unsigned lane = threadIdx.x % WARP;
-    for (int64_t g = (int64_t)blockIdx.x * (THREADS / WARP) + threadIdx.x / WARP; g < groups; g += step) {
+    for (int64_t g = (int64_t)blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP; g < groups; g += step) {
         const uint8_t *const pack = src + g / 2 * pack_bytes(BITS);
         const uint32_t halves = reinterpret_cast<const uint32_t *>(pack)[g % 2], number = mm_group_number(halves);
         const float scale = mm_group_half_float(halves & 0x7fff), minimum = mm_group_half_float(halves >> 16);
@@ -98,13 +98,17 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 template <int BITS>
-void launch(cudaStream_t stream, int sms, int64_t elems, const float *map, void *code, const void *coded, float *dst,
-            const mm_packed_draw *from, unsigned long long *nonfinite) {
-    const unsigned grid = grid_of((elems + MM_GROUP - 1) / MM_GROUP * WARP, sms);
+cudaError_t launch(cudaStream_t stream, int sms, int64_t elems, const float *map, void *code, const void *coded,
+                   float *dst, const mm_packed_draw *from, unsigned long long *nonfinite) {
+    codec_grid grid;
+    const cudaError_t error =
+        packed_grid((elems + MM_GROUP_PACK - 1) / MM_GROUP_PACK * 2, WARP, MM_GROUP_EACH, sms, &grid);
+    if (error != cudaSuccess) return error;
     if (map)
-        MM_LAUNCH(encode<BITS>, grid, THREADS, 0, stream, elems, map, (uint8_t *)code, *from, nonfinite);
+        MM_LAUNCH(encode<BITS>, grid.blocks, grid.threads, 0, stream, elems, map, (uint8_t *)code, *from, nonfinite);
     else
-        MM_LAUNCH(decode<BITS>, grid, THREADS, 0, stream, elems, (const uint8_t *)coded, dst);
+        MM_LAUNCH(decode<BITS>, grid.blocks, grid.threads, 0, stream, elems, (const uint8_t *)coded, dst);
+    return cudaGetLastError();
 }
 
 /* In the formats' order. Of an encode `map` and `code`, of a decode the others. */
@@ -112,10 +116,10 @@ cudaError_t run(cudaStream_t stream, int format, int sms, int64_t elems, const f
                 const void *coded, float *dst, const mm_packed_draw *from, unsigned long long *nonfinite) {
     int i = 0;
 #define LAUNCH(bits)                                                                                                   \
-    if (format == i++) launch<bits>(stream, sms, elems, map, code, coded, dst, from, nonfinite);
+    if (format == i++) return launch<bits>(stream, sms, elems, map, code, coded, dst, from, nonfinite);
     MM_GROUP_FORMATS(LAUNCH)
 #undef LAUNCH
-    return cudaGetLastError();
+    return cudaErrorInvalidValue;
 }
 
 } // namespace

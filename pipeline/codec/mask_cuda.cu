@@ -2,21 +2,21 @@
  * loads and stores are coalesced, and 8 loads of a lane are under way at once. */
 #include "pipeline/codec/mask_cuda.h"
 
-#include "mm/device/cuda_launch.h"
+#include "pipeline/codec/cuda_grid.h"
 
 namespace {
 
-constexpr unsigned WARP = 32, ALL = 0xffffffff, THREADS = 256, AHEAD = 8, MOST_BLOCKS = 1 << 16;
+constexpr unsigned WARP = 32, ALL = 0xffffffff, AHEAD = 8;
 
 __device__ bool is_positive(float value, uint16_t) { return value > 0; }
 __device__ bool is_positive(uint16_t bits, uint16_t infinity) { return (uint16_t)(bits - 1) < infinity; }
 
 template <typename T>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(LEAN_THREADS)
     mask(int64_t elems, const T *__restrict__ src, uint16_t infinity, uint32_t *__restrict__ dst) {
-    const int64_t words = (elems + WARP - 1) / WARP, step = (int64_t)gridDim.x * THREADS;
+    const int64_t words = (elems + WARP - 1) / WARP, step = (int64_t)gridDim.x * blockDim.x;
     const int lane = threadIdx.x % WARP;
-    for (int64_t first = (int64_t)blockIdx.x * THREADS + (threadIdx.x - lane); first < words; first += step) {
+    for (int64_t first = (int64_t)blockIdx.x * blockDim.x + (threadIdx.x - lane); first < words; first += step) {
         uint32_t mine = 0;
         for (unsigned i = 0; i < WARP; i += AHEAD) {
             T values[AHEAD];
@@ -39,11 +39,16 @@ __global__ void __launch_bounds__(THREADS)
 
 extern "C" cudaError_t mm_mask_cuda_encode(cudaStream_t stream, int64_t elems, const void *src, uint16_t infinity,
                                            uint32_t *dst) {
-    const int64_t words = (elems + WARP - 1) / WARP, blocks = (words + THREADS - 1) / THREADS;
-    const unsigned grid = blocks < MOST_BLOCKS ? (unsigned)blocks : MOST_BLOCKS;
+    const unsigned elem_bytes = infinity ? sizeof(uint16_t) : sizeof(float);
+    grid_request request = {};
+    request.threads = (uint64_t)(elems + WARP - 1) / WARP;
+    request.thread_bytes = WARP * elem_bytes;
+    codec_grid grid;
+    const cudaError_t error = grid_of(request, &grid);
+    if (error != cudaSuccess) return error;
     if (infinity)
-        MM_LAUNCH(mask<uint16_t>, grid, THREADS, 0, stream, elems, (const uint16_t *)src, infinity, dst);
+        MM_LAUNCH(mask<uint16_t>, grid.blocks, grid.threads, 0, stream, elems, (const uint16_t *)src, infinity, dst);
     else
-        MM_LAUNCH(mask<float>, grid, THREADS, 0, stream, elems, (const float *)src, infinity, dst);
+        MM_LAUNCH(mask<float>, grid.blocks, grid.threads, 0, stream, elems, (const float *)src, infinity, dst);
     return cudaGetLastError();
 }

@@ -48,9 +48,9 @@ template <typename ELEMENT>
 __global__ void __launch_bounds__(THREADS)
     encode(int64_t elems, const float *__restrict__ src, uint8_t *__restrict__ dst, unsigned long long *nonfinite) {
     const mm_mx_element f = ELEMENT::get();
-    const int64_t groups = (elems + MM_MX_GROUP - 1) / MM_MX_GROUP, step = (int64_t)gridDim.x * (THREADS / WARP);
+    const int64_t groups = (elems + MM_MX_GROUP - 1) / MM_MX_GROUP, step = (int64_t)gridDim.x * (blockDim.x / WARP);
     const unsigned lane = threadIdx.x % WARP;
-    for (int64_t g = (int64_t)blockIdx.x * (THREADS / WARP) + threadIdx.x / WARP; g < groups; g += step) {
+    for (int64_t g = (int64_t)blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP; g < groups; g += step) {
         float values[MM_MX_UNIT];
         load<MM_MX_UNIT>(src, elems, g * MM_MX_GROUP + lane * MM_MX_UNIT, values);
         uint32_t largest = 0;
@@ -79,8 +79,8 @@ template <typename ELEMENT>
 __global__ void __launch_bounds__(THREADS)
     decode(int64_t elems, const uint8_t *__restrict__ src, float *__restrict__ dst) {
     const mm_mx_element f = ELEMENT::get();
-    const int64_t units = (elems + MM_MX_UNIT - 1) / MM_MX_UNIT, step = (int64_t)gridDim.x * THREADS;
-    for (int64_t u = (int64_t)blockIdx.x * THREADS + threadIdx.x; u < units; u += step) {
+    const int64_t units = (elems + MM_MX_UNIT - 1) / MM_MX_UNIT, step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t u = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; u < units; u += step) {
         const unsigned at = (unsigned)(u % MM_MX_UNITS);
         const uint8_t *const group = src + u / MM_MX_UNITS * MM_MX_GROUP_BYTES(ELEMENT::bits);
         const uint32_t scale = group[at / BLOCK_THREADS];
@@ -97,13 +97,16 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 template <typename ELEMENT>
-void launch(cudaStream_t stream, int sms, int64_t elems, const float *map, void *code, const void *coded, float *dst,
-            unsigned long long *nonfinite) {
-    const unsigned grid = grid_of((elems + MM_MX_GROUP - 1) / MM_MX_GROUP * WARP, sms);
+cudaError_t launch(cudaStream_t stream, int sms, int64_t elems, const float *map, void *code, const void *coded,
+                   float *dst, unsigned long long *nonfinite) {
+    codec_grid grid;
+    const cudaError_t error = packed_grid((elems + MM_MX_GROUP - 1) / MM_MX_GROUP, WARP, MM_MX_UNIT, sms, &grid);
+    if (error != cudaSuccess) return error;
     if (map)
-        MM_LAUNCH(encode<ELEMENT>, grid, THREADS, 0, stream, elems, map, (uint8_t *)code, nonfinite);
+        MM_LAUNCH(encode<ELEMENT>, grid.blocks, grid.threads, 0, stream, elems, map, (uint8_t *)code, nonfinite);
     else
-        MM_LAUNCH(decode<ELEMENT>, grid, THREADS, 0, stream, elems, (const uint8_t *)coded, dst);
+        MM_LAUNCH(decode<ELEMENT>, grid.blocks, grid.threads, 0, stream, elems, (const uint8_t *)coded, dst);
+    return cudaGetLastError();
 }
 
 /* In the formats' order. Of an encode `map` and `code`, of a decode the others. */
@@ -111,10 +114,10 @@ cudaError_t run(cudaStream_t stream, int format, int sms, int64_t elems, const f
                 const void *coded, float *dst, unsigned long long *nonfinite) {
     int i = 0;
 #define LAUNCH(name, ...)                                                                                              \
-    if (format == i++) launch<element<__VA_ARGS__>>(stream, sms, elems, map, code, coded, dst, nonfinite);
+    if (format == i++) return launch<element<__VA_ARGS__>>(stream, sms, elems, map, code, coded, dst, nonfinite);
     MM_MX_FORMATS(LAUNCH)
 #undef LAUNCH
-    return cudaGetLastError();
+    return cudaErrorInvalidValue;
 }
 
 } // namespace

@@ -2,7 +2,7 @@
 #ifndef PIPELINE_CODEC_PACKED_CUDA_KERNEL_H
 #define PIPELINE_CODEC_PACKED_CUDA_KERNEL_H
 
-#include "mm/device/cuda_launch.h"
+#include "pipeline/codec/cuda_grid.h"
 
 #define MM_HD __device__ __forceinline__
 
@@ -10,15 +10,16 @@
 
 namespace {
 
-constexpr unsigned WARP = 32, ALL = 0xffffffff, THREADS = 256, MOST_BLOCKS = 1 << 16;
+constexpr unsigned WARP = 32, ALL = 0xffffffff, THREADS = FAT_THREADS /* at most */;
 
-/* Blocks for that many threads, at most as many as `sms` multiprocessors run at once (0: no such limit). With fewer
- * threads than asked for, each takes several groups. */
-inline unsigned grid_of(int64_t threads, int sms) {
-    constexpr int64_t TOGETHER = 2048 / THREADS; /* blocks that a multiprocessor's 2048 threads make */
-    const int64_t blocks = (threads + THREADS - 1) / THREADS;
-    const int64_t most = sms > 0 && sms * TOGETHER < MOST_BLOCKS ? sms * TOGETHER : MOST_BLOCKS;
-    return (unsigned)(blocks < most ? blocks : most);
+/* For groups of so many threads, each of which takes that many values. */
+inline cudaError_t packed_grid(int64_t groups, unsigned threads, unsigned values, int sms, codec_grid *grid_out) {
+    grid_request request = {};
+    request.threads = (uint64_t)groups * threads;
+    request.thread_bytes = values * (unsigned)sizeof(float);
+    request.sms = sms;
+    request.fat_threads = THREADS;
+    return grid_of(request, grid_out);
 }
 
 /* The widest vector, of two or four floats, that divides N floats. */

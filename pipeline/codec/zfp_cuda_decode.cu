@@ -67,7 +67,7 @@ template <int DIMS> constexpr int class_words = 2 * (1 << 2 * DIMS) / 32 + 2;
 
 /* WORDS 0: as many as it takes, in shared memory. */
 template <int DIMS, int WORDS>
-__global__ void __launch_bounds__(MOST_THREADS, blocks_together<DIMS>())
+__global__ void __launch_bounds__(most_threads(DIMS), 1)
     decode(mm_zfp_work work, const uint32_t *__restrict__ src, float *__restrict__ dst) {
     MM_DYNAMIC_SHARED(uint32_t, shared);
     tables_make_undouble();
@@ -119,12 +119,15 @@ __global__ void __launch_bounds__(MOST_THREADS, blocks_together<DIMS>())
 
 template <int DIMS, int WORDS>
 cudaError_t launch(cudaStream_t stream, mm_zfp_work work, const uint32_t *src, float *dst) {
-    shape_of_grid grid;
     place_values(dst, &work);
     work.words = WORDS > 0 && takes_words(work, src);
     const size_t warp_bytes = work.words || WORDS > 1 ? 0 : 4 * ((size_t)work.maxbits + WINDOW_WORDS);
-    const cudaError_t error = grid_of(blocks_together<DIMS>(), warp_bytes, &work, &grid);
+    const grid_request request = request_of(work, warp_bytes);
+    codec_grid grid;
+    cudaError_t error = grid_of(request, &grid);
+    if (error == cudaSuccess) error = ask_for_shared(decode<DIMS, WORDS>, request, grid);
     if (error != cudaSuccess) return error;
+    place_steps(grid, &work);
     MM_LAUNCH((decode<DIMS, WORDS>), grid.blocks, grid.threads, grid.shared_bytes, stream, work, src, dst);
     return cudaGetLastError();
 }

@@ -93,7 +93,7 @@ MM_HD void staged_store(const mm_zfp_work &work, const uint32_t *staged, uint64_
 
 /* WORDS 0: as many as it takes, in shared memory; so is the one of codes shorter than it. */
 template <int DIMS, int WORDS>
-__global__ void __launch_bounds__(MOST_THREADS, blocks_together<DIMS>())
+__global__ void __launch_bounds__(most_threads(DIMS), 1)
     encode(mm_zfp_work work, const float *__restrict__ src, uint32_t *__restrict__ dst, unsigned long long *nonfinite) {
     MM_DYNAMIC_SHARED(uint32_t, shared);
     tables_make_doubled();
@@ -147,12 +147,15 @@ __global__ void __launch_bounds__(MOST_THREADS, blocks_together<DIMS>())
 template <int DIMS, int WORDS>
 cudaError_t launch(cudaStream_t stream, mm_zfp_work work, const float *src, uint32_t *dst,
                    unsigned long long *nonfinite) {
-    shape_of_grid grid;
     place_values(src, &work);
     work.words = WORDS > 0 && takes_words(work, dst);
     const size_t warp_bytes = work.words || WORDS > 1 ? 0 : 4 * WARP * (size_t)staged_stride(work.maxbits);
-    const cudaError_t error = grid_of(blocks_together<DIMS>(), warp_bytes, &work, &grid);
+    const grid_request request = request_of(work, warp_bytes);
+    codec_grid grid;
+    cudaError_t error = grid_of(request, &grid);
+    if (error == cudaSuccess) error = ask_for_shared(encode<DIMS, WORDS>, request, grid);
     if (error != cudaSuccess) return error;
+    place_steps(grid, &work);
     MM_LAUNCH((encode<DIMS, WORDS>), grid.blocks, grid.threads, grid.shared_bytes, stream, work, src, dst, nonfinite);
     return cudaGetLastError();
 }

@@ -6,10 +6,6 @@
  * accesses the words that begin in its block's code; very short or long codes of a warp pass through shared memory. No
  * warp waits for another.
  *
- *      grid    as many threads as registers of the multiprocessors allow, or of as many as it may take; in small
- *              blocks, which find room beside other kernels' and are spread over all multiprocessors. For little work,
- *              still smaller ones, that all multiprocessors have some.
- *
  * What bounds it, counted in the machine code for sm_90 (2-D, NHWC, rate 4, the 9 planes that the slowest of 32 blocks
  * of codec_bench's map has): 45 instructions a value each way, 24 of them for the integer unit, which takes one every
  * other cycle. That is 2.7 TB/s of values on an H200, where memory would allow 3.6. Blocks whose bits are spent in the
@@ -23,7 +19,7 @@
 
 #include <stdint.h>
 
-#include "mm/device/cuda_launch.h"
+#include "pipeline/codec/cuda_grid.h"
 
 #define MM_HD                       __device__ __forceinline__
 #define MM_HD_CONSTEXPR             constexpr __host__ __device__ __forceinline__
@@ -90,13 +86,10 @@ MM_HD uint32_t spliced(uint32_t low, uint32_t high, unsigned above) {
 namespace {
 
 constexpr unsigned WARP = 32, ALL = 0xffffffff;
-constexpr int MOST_REGISTER_WORDS = 4, WINDOW_WORDS = 3; /* that may be read beyond a code's end */
-constexpr size_t MOST_SHARED_BYTES = 43 << 10;           /* of a block: what any may have, less the tables */
-static_assert(MOST_SHARED_BYTES + sizeof(tables_of_block) <= 48 << 10, "without asking for more");
-constexpr unsigned MOST_THREADS = 256;
+constexpr int WINDOW_WORDS = 3; /* that may be read beyond a code's end */
 
-/* Blocks that share a multiprocessor's 65536 registers, at 64 a thread, or 128. */
-template <int DIMS> constexpr unsigned blocks_together() { return DIMS == 3 ? 2 : 4; }
+/* Of a block: those that a multiprocessor's 65536 registers are enough for, at 64 a thread, or 128. */
+__host__ __device__ constexpr unsigned most_threads(int dims) { return dims == 3 ? FAT_THREADS / 2 : FAT_THREADS; }
 
 /* Every thread of a block calls one of them, first of all. */
 MM_HD void tables_make_doubled() {
@@ -312,40 +305,24 @@ MM_HD uint32_t staged_word(const uint32_t *staged, int maxbits, word_place at) {
 
 /* ---------------------------------------------------------------- launches */
 
-inline cudaError_t multiprocessors(int at_most, unsigned *count_out) {
-    int device, count;
-    cudaError_t error = cudaGetDevice(&device);
-    if (error == cudaSuccess) error = cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
-    if (error != cudaSuccess) return error;
-    *count_out = (unsigned)(at_most > 0 && at_most < count ? at_most : count);
-    return cudaSuccess;
+/* What a kernel takes whose warps each have so much shared memory beside the tables. */
+inline grid_request request_of(const mm_zfp_work &work, size_t warp_bytes) {
+    grid_request request = {};
+    request.threads = work.blocks;
+    request.thread_bytes = (unsigned)(mm_zfp_values(work.dims) * sizeof(float));
+    request.sms = work.multiprocessors;
+    request.fat_threads = most_threads(work.dims);
+    request.warp_bytes = warp_bytes;
+    request.static_bytes = sizeof(tables_of_block);
+    return request;
 }
 
-struct shape_of_grid {
-    unsigned blocks, threads;
-    size_t shared_bytes;
-};
-
-/* For kernels of which so many blocks share a multiprocessor, and whose warps each take so much shared memory. Sets the
- * steps of `work`. */
-inline cudaError_t grid_of(unsigned together, size_t warp_bytes, mm_zfp_work *work, shape_of_grid *grid_out) {
-    unsigned count;
-    const cudaError_t error = multiprocessors(work->multiprocessors, &count);
-    if (error != cudaSuccess) return error;
-    const uint64_t each = (work->blocks + count - 1) / count;
-    uint64_t warps = (each + WARP - 1) / WARP;
-    if (warps > MOST_THREADS / WARP) warps = MOST_THREADS / WARP;
-    if (warp_bytes && warps > MOST_SHARED_BYTES / warp_bytes) warps = MOST_SHARED_BYTES / warp_bytes;
-    const uint64_t threads = warps * WARP, needed = (work->blocks + threads - 1) / threads;
-    grid_out->threads = (unsigned)threads;
-    grid_out->blocks = needed < count * together ? (unsigned)needed : count * together;
-    grid_out->shared_bytes = warps * warp_bytes;
-
-    const place step = place_of(*work, threads * grid_out->blocks);
+/* Sets the steps of a grid's threads. */
+inline void place_steps(const codec_grid &grid, mm_zfp_work *work) {
+    const place step = place_of(*work, (uint64_t)grid.blocks * grid.threads);
     const word_place next = word_place_of(WARP, work->maxbits);
     work->step_code = next.block, work->step_bit = next.bit;
     work->step_n = step.n, work->step_y = step.y, work->step_x = step.x, work->step_c = step.c;
-    return cudaSuccess;
 }
 
 /* Sets what depends on where values are. */

@@ -78,8 +78,9 @@ void elements_beyond_32_bits_are_found(void **) {
 void threads_go_on_to_their_next_block(void **) {
     static const uint64_t starts[] = {0, 31, 1000, 134999};
     for (mm_zfp_work work : large) {
-        shape_of_grid grid = {};
-        assert_int_equal(grid_of(1024, 0, &work, &grid), cudaSuccess);
+        codec_grid grid = {};
+        assert_int_equal(grid_of(request_of(work, 0), &grid), cudaSuccess);
+        place_steps(grid, &work);
         const uint64_t step = (uint64_t)grid.blocks * grid.threads;
         for (uint64_t start : starts) {
             place at = place_of(work, start);
@@ -88,6 +89,33 @@ void threads_go_on_to_their_next_block(void **) {
                 assert_true(first_by(work, at) == first_expected(work, block));
         }
     }
+}
+
+/* Of an H200: all work is some block's, and most multiprocessors have some, whatever the size. */
+void grids_of_a_large_gpu_are_of_short_blocks_or_confined(void **) {
+    constexpr unsigned MULTIPROCESSORS = 132, SMS = 16;
+    constexpr size_t SHARED = 227 << 10;
+    for (unsigned bytes = 16; bytes <= 256; bytes *= 2)
+        for (size_t warp_bytes = 0; warp_bytes <= 9000; warp_bytes += 3000)
+            for (uint64_t work = 1; work < 1ull << 34; work += 1 + work / 3) {
+                grid_request of = {};
+                of.threads = work;
+                of.thread_bytes = bytes;
+                of.fat_threads = FAT_THREADS;
+                of.warp_bytes = warp_bytes;
+                of.static_bytes = 4096;
+                const codec_grid lean = grid_on(MULTIPROCESSORS, SHARED, of);
+                of.sms = SMS;
+                const codec_grid fat = grid_on(MULTIPROCESSORS, SHARED, of);
+                const uint64_t stride = (uint64_t)lean.blocks * lean.threads;
+                const uint64_t strides = (work + stride - 1) / stride;
+                assert_true(strides <= MOST_STRIDES && (strides == 1 || strides * lean.threads * bytes <= BLOCK_BYTES));
+                assert_true(lean.threads <= LEAN_THREADS && lean.shared_bytes + of.static_bytes <= SHARED_UNASKED);
+                assert_true(2 * lean.blocks >= MULTIPROCESSORS || (uint64_t)lean.blocks * WARP >= work);
+                assert_true(fat.blocks <= SMS && fat.shared_bytes + of.static_bytes <= SHARED);
+                assert_int_equal(fat.threads, warp_bytes < 7000 ? FAT_THREADS : 25 * WARP);
+                assert_true(fat.blocks == SMS || (uint64_t)fat.blocks * fat.threads >= work);
+            }
 }
 
 /* A launch finds out which of them are whole and may be taken four at once. */
@@ -134,6 +162,7 @@ int main() {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(elements_beyond_32_bits_are_found),
         cmocka_unit_test(threads_go_on_to_their_next_block),
+        cmocka_unit_test(grids_of_a_large_gpu_are_of_short_blocks_or_confined),
         cmocka_unit_test(values_are_taken_four_at_once_where_they_are_neighbours),
         cmocka_unit_test(words_of_warps_follow_one_another_to_the_codes_end),
     };

@@ -40,6 +40,17 @@ bool cuda_emulation_failed(void);
  * Until the reset, enqueued tasks do not run, and all calls of all threads return the error. */
 void cuda_emulation_fault(cudaError_t error);
 
+/* A kernel's launch, or its recording into a graph. */
+typedef struct cuda_emulation_launch {
+    const char *kernel; /* as MM_LAUNCH has it: "encode<CODE>"; NULL: there was none */
+    long blocks, threads /* of a block */;
+    size_t shared_bytes; /* dynamic */
+    int priority;        /* of the stream: 0, or negative where it is more urgent */
+} cuda_emulation_launch;
+
+/* The i-th last launch (0: the last) of all threads since the reset. The last 1024 are known. */
+cuda_emulation_launch cuda_emulation_launch_get(long i);
+
 /* Number of stray calls so far: those that used a stream, an event, memory or a library's handle of a device other
  * than the thread's current one. Each has returned an error. */
 long cuda_emulation_strays(void);

@@ -80,6 +80,9 @@ void launch(const char *name, void (*kernel)(Parameters...), dim3 blocks, dim3 t
         new (memory) packed{of, kernel, std::tuple<Parameters...>(static_cast<Parameters>(arguments)...)};
         error = cuda_emulation_enqueue(
             stream, [](void *arg) { run(static_cast<const packed *>(arg)->of, arg); }, memory);
+        if (error == cudaSuccess)
+            cuda_emulation_launched(stream, name, (long)blocks.x * blocks.y * blocks.z,
+                                    (long)threads.x * threads.y * threads.z, shared_bytes);
     }
     if (error != cudaSuccess) cuda_emulation_set_last_error(error);
 }

@@ -15,6 +15,9 @@ extern "C" {
  * run must not change it. */
 cudaError_t cuda_emulation_enqueue(cudaStream_t stream, void (*run)(void *arg), void *arg);
 
+/* Keeps a kernel's launch, for cuda_emulation_launch_get. The stream exists. */
+void cuda_emulation_launched(cudaStream_t stream, const char *kernel, long blocks, long threads, size_t shared_bytes);
+
 /* The error of a launch on the stream, without a launch: that of a destroyed stream. NULL is the default stream, on
  * which the emulation runs nothing. */
 cudaError_t cuda_emulation_launch_check(cudaStream_t stream);

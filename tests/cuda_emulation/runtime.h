@@ -215,7 +215,8 @@ struct CUstream_st {
     pthread_cond_t work;
     task *head, *tail;
     long queued, finished;
-    bool stopping, urgent;
+    bool stopping;
+    int priority;
     bool open;        /* it has opened its device's memory */
     capture *capture; /* the capture that it takes part in, as stream `place` of it; NULL: none */
     int place;
@@ -228,6 +229,9 @@ struct CUevent_st {
     long captured; /* number of the capture that its latest recording is in; 0: none */
     capture_clock clock;
 };
+
+/* For the reset, under the lock. */
+void runtime_forget_launches(void);
 
 /* Appends the task to the stream, or to its capture's graph, and takes it over. Under the lock. */
 cudaError_t stream_append_locked(cudaStream_t stream, task *of);

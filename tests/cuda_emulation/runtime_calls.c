@@ -148,6 +148,7 @@ void cuda_emulation_reset(void) {
     runtime_forget_contexts();
     pthread_mutex_lock(&runtime.lock);
     runtime.fault = cudaSuccess;
+    runtime_forget_launches();
     order.left = 0;
     order.failed = false;
     pthread_mutex_unlock(&runtime.lock);

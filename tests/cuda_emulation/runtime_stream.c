@@ -133,10 +133,12 @@ static void forget_locked(cudaStream_t stream) {
     while (*at != stream) at = &(*at)->next_alive;
     *at = stream->next_alive;
     runtime.alive.streams--;
-    runtime.alive.urgent -= stream->urgent;
+    runtime.alive.urgent -= stream->priority < 0;
 }
 
 /* ---------------------------------------------------------------- life */
+
+enum { MOST_URGENT = -5 }; /* a Hopper's greatest priority */
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned int flags, int priority) {
     ENTER(cudaStreamCreateWithPriority);
@@ -159,8 +161,8 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned int flags, 
     stream->next_alive = runtime.streams;
     runtime.streams = stream;
     runtime.alive.streams++;
-    stream->urgent = priority < 0;
-    runtime.alive.urgent += stream->urgent;
+    stream->priority = priority > 0 ? 0 : priority < MOST_URGENT ? MOST_URGENT : priority;
+    runtime.alive.urgent += stream->priority < 0;
     pthread_mutex_unlock(&runtime.lock);
     *out = stream;
     return cudaSuccess;
@@ -244,6 +246,29 @@ cudaError_t cuda_emulation_enqueue(cudaStream_t stream, void (*run)(void *arg), 
     task *t = task_create(TASK_RUN, run, arg, free);
     return t ? append(stream, t) : runtime_failed(cudaErrorMemoryAllocation);
 }
+
+/* The last launches, in a ring; under runtime.lock. */
+static cuda_emulation_launch launches[1024];
+static long launches_kept;
+enum { LAUNCHES = sizeof launches / sizeof launches[0] };
+
+void cuda_emulation_launched(cudaStream_t stream, const char *kernel, long blocks, long threads, size_t shared_bytes) {
+    pthread_mutex_lock(&runtime.lock);
+    launches[launches_kept++ % LAUNCHES] =
+        (cuda_emulation_launch){kernel, blocks, threads, shared_bytes, stream->priority};
+    pthread_mutex_unlock(&runtime.lock);
+}
+
+cuda_emulation_launch cuda_emulation_launch_get(long i) {
+    pthread_mutex_lock(&runtime.lock);
+    const bool known = i < LAUNCHES && i < launches_kept;
+    const cuda_emulation_launch launch =
+        known ? launches[(launches_kept - 1 - i) % LAUNCHES] : (cuda_emulation_launch){0};
+    pthread_mutex_unlock(&runtime.lock);
+    return launch;
+}
+
+void runtime_forget_launches(void) { launches_kept = 0; }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *data) {
     ENTER(cudaLaunchHostFunc);

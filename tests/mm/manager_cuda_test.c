@@ -228,6 +228,12 @@ static void the_computation_goes_before_side_streams_unless_they_are_to_be_equal
         assert_true(alive.streams > 2);
         assert_int_equal(alive.urgent, !equal);
         finish(&f);
+        start(&f, "freelunch:eligible=all,when=always", MM_ISSUE_INLINE, (mm_options){.equal_streams = equal});
+        expect_ok("freelunch", iterate(&f.rig, f.m, DRAINED));
+        assert_non_null(cuda_emulation_launch_get(0).kernel); /* a codec's */
+        for (long i = 0; cuda_emulation_launch_get(i).kernel; i++)
+            assert_int_equal(cuda_emulation_launch_get(i).priority, 0);
+        finish(&f);
     }
 }
 
