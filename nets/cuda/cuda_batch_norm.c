@@ -51,30 +51,35 @@ static mm_status backward(nets_op *base, const nets_op_args *args, mm_stream *st
 static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
     const batch_norm_op *op = (const batch_norm_op *)base;
     if (!op->training) return 0;
-    return phase == MM_FORWARD ? nets_cuda_reduction_bytes(op->bn.rows, op->bn.channels)
-                               : nets_cuda_batch_norm_backward_bytes(op->bn);
+    return phase == MM_FORWARD ? nets_strips_bytes(&op->bn.over.strips) : nets_cuda_batch_norm_backward_bytes(op->bn);
+}
+
+static void destroy(nets_op *base) {
+    batch_norm_op *op = (batch_norm_op *)base;
+    nets_cuda_reduction_fini(&op->bn.over);
+    free(op);
 }
 
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
-    (void)backend;
     MM_TRY(nets_cuda_check_dims(desc));
     batch_norm_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a batch norm");
     *op = (batch_norm_op){.base.impl = &nets_cuda_op_batch_norm,
-                          .bn = {.rows = nets_shape_rows(&desc->x[0]),
-                                 .channels = nets_shape_channels(&desc->x[0]),
-                                 .eps = desc->attrs.eps,
+                          .bn = {.eps = desc->attrs.eps,
                                  .momentum = desc->attrs.momentum,
                                  .relu = desc->relu,
                                  .keep_mask = desc->relu && desc->wants_dx && desc->n_inputs == 1},
                           .training = desc->training,
                           .wants_dx = desc->wants_dx,
                           .alone = desc->n_inputs == 1};
+    mm_status status = nets_cuda_reduction_init(&op->bn.over, (nets_cuda_backend *)backend, &desc->x[0]);
+    if (status != MM_OK) {
+        destroy(&op->base);
+        return status;
+    }
     *op_out = &op->base;
     return MM_OK;
 }
-
-static void destroy(nets_op *op) { free(op); }
 
 const nets_op_impl nets_cuda_op_batch_norm = {NETS_DTYPE_BIT(MM_F32), create,  destroy,
                                               workspace_bytes,        forward, backward};

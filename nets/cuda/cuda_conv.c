@@ -21,6 +21,7 @@ typedef struct conv_op {
     int64_t outer, inner, window; /* of the weights: O, I, HW */
     int64_t weights_bytes;        /* of the workspace */
     int64_t x_elems, y_rows, y_channels;
+    nets_cuda_reduction by_bias; /* its gradient; zeros where there is none */
 } conv_op;
 
 static bool reorders(const conv_op *op) { return op->weights_bytes > 0; }
@@ -63,7 +64,7 @@ static mm_status backward_weights(const conv_op *op, const nets_op_args *args, m
     if (reorders(op))
         nets_cuda_transpose(gradient, args->at[NETS_DW], op->outer, op->window, op->inner, mm_cuda_stream(stream));
     if (args->at[NETS_DB])
-        nets_cuda_sum_rows(args->at[NETS_DY], op->y_rows, op->y_channels, args->at[NETS_WORKSPACE], args->at[NETS_DB],
+        nets_cuda_sum_rows(args->at[NETS_DY], &op->by_bias, args->at[NETS_WORKSPACE], args->at[NETS_DB],
                            mm_cuda_stream(stream));
     return MM_OK;
 }
@@ -99,6 +100,7 @@ static void destroy(nets_op *base) {
     nets_cudnn_conv_fini(&op->y);
     nets_cudnn_conv_fini(&op->dx);
     nets_cudnn_conv_fini(&op->dw);
+    nets_cuda_reduction_fini(&op->by_bias);
     free(op);
 }
 
@@ -142,7 +144,7 @@ static void set_workspaces(conv_op *op) {
     const nets_cudnn_conv *const forward[] = {&op->y}, *const backward[] = {&op->dw, &op->dx};
     nets_conv_room room = {.before = op->weights_bytes};
     nets_cudnn_conv_set_workspaces(&op->base, MM_FORWARD, forward, 1, room);
-    if (op->bias) room.least = nets_cuda_reduction_bytes(op->y_rows, op->y_channels);
+    if (op->bias) room.least = nets_strips_bytes(&op->by_bias.strips);
     if (op->training) nets_cudnn_conv_set_workspaces(&op->base, MM_BACKWARD, backward, 2, room);
 }
 
@@ -167,6 +169,8 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, const n
     op->y_rows = nets_shape_rows(&desc->y);
     op->y_channels = nets_shape_channels(&desc->y);
     mm_status status = make_parts(op, backend, &s);
+    if (status == MM_OK && op->training && op->bias)
+        status = nets_cuda_reduction_init(&op->by_bias, (nets_cuda_backend *)backend, &desc->y);
     if (status != MM_OK) {
         destroy(&op->base);
         return status;

@@ -9,6 +9,7 @@ typedef struct elementwise_op {
     nets_op base;
     int64_t elems, channels;
     nets_cuda_dropout dropout;
+    nets_cuda_reduction by_bias; /* of a ReLU with a bias in training; else zeros */
 } elementwise_op;
 
 static mm_status create(const nets_op_impl *impl, const nets_op_desc *desc, nets_op **op_out) {
@@ -24,7 +25,10 @@ static mm_status create(const nets_op_impl *impl, const nets_op_desc *desc, nets
     return MM_OK;
 }
 
-static void destroy(nets_op *op) { free(op); }
+static void destroy(nets_op *op) {
+    nets_cuda_reduction_fini(&((elementwise_op *)op)->by_bias);
+    free(op);
+}
 
 static int64_t elems_of(const nets_op *op) { return ((const elementwise_op *)op)->elems; }
 
@@ -55,24 +59,27 @@ static mm_status bias_relu_forward(nets_op *base, const nets_op_args *args, mm_s
 static mm_status bias_relu_backward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
     const elementwise_op *op = (const elementwise_op *)base;
     nets_cuda_bias_relu_backward(args->at[NETS_DY], nets_cuda_gate_of(args), args->at[NETS_EARLIER], args->at[NETS_DX],
-                                 rows_of(op), op->channels, args->at[NETS_WORKSPACE], args->at[NETS_DB],
-                                 mm_cuda_stream(stream));
+                                 &op->by_bias, args->at[NETS_WORKSPACE], args->at[NETS_DB], mm_cuda_stream(stream));
     return nets_cuda_launched("the gradient of relu with a bias");
 }
 
 static int64_t bias_relu_workspace_bytes(const nets_op *base, mm_phase phase) {
     const elementwise_op *op = (const elementwise_op *)base;
-    return phase == MM_BACKWARD ? nets_cuda_reduction_bytes(rows_of(op), op->channels) : 0;
+    return phase == MM_BACKWARD && op->by_bias.strips.rows ? nets_strips_bytes(&op->by_bias.strips) : 0;
 }
 
 static const nets_op_impl bias_relu = {
     NETS_DTYPE_BIT(MM_F32), NULL, destroy, bias_relu_workspace_bytes, bias_relu_forward, bias_relu_backward};
 
 static mm_status create_relu(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
-    (void)backend;
     if (!desc->attrs.bias) return create(&nets_cuda_op_relu, desc, op_out);
     MM_TRY(nets_cuda_check_dims(desc));
-    return create(&bias_relu, desc, op_out);
+    MM_TRY(create(&bias_relu, desc, op_out));
+    elementwise_op *op = (elementwise_op *)*op_out;
+    mm_status status =
+        desc->training ? nets_cuda_reduction_init(&op->by_bias, (nets_cuda_backend *)backend, &desc->x[0]) : MM_OK;
+    if (status != MM_OK) destroy(&op->base);
+    return status;
 }
 
 /* ---------------------------------------------------------------- residual sum */

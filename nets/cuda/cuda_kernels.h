@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "nets/cuda/strips.h"
 #include "nets/optimizer.h"
 #include "nets/rng.h"
 
@@ -135,22 +136,26 @@ void nets_cuda_add_bias(float *values, const float *bias, int64_t rows, int64_t 
 void nets_cuda_bias_relu(const float *x, const float *bias, float *y, int64_t rows, int64_t channels,
                          cudaStream_t stream);
 
-/* Bytes of scratch for a sum over the rows of [rows, channels] (reduce.h). */
-int64_t nets_cuda_reduction_bytes(int64_t rows, int64_t channels);
+/* What sums go over (reduce.h). */
+typedef struct nets_cuda_reduction {
+    nets_strips strips;
+    unsigned *counters;            /* nets_strips_counters, 0; of one stream's work at a time */
+    const struct mm_cuda_gpu *gpu; /* whose memory they are in */
+} nets_cuda_reduction;
 
-/* sums[c] = the sum of values[r][c] over r. */
-void nets_cuda_sum_rows(const float *values, int64_t rows, int64_t channels, void *scratch, float *sums,
+/* sums[c] = the sum of values[r][c] over r. The scratch has nets_strips_bytes. */
+void nets_cuda_sum_rows(const float *values, const nets_cuda_reduction *over, void *scratch, float *sums,
                         cudaStream_t stream);
 
 /* The gradient of nets_cuda_bias_relu: dx is dy where the gate lets it through, dbias the sum of its rows. The gate
  * must not be open. */
-void nets_cuda_bias_relu_backward(const float *dy, nets_cuda_gate gate, const float *earlier, float *dx, int64_t rows,
-                                  int64_t channels, void *scratch, float *dbias, cudaStream_t stream);
+void nets_cuda_bias_relu_backward(const float *dy, nets_cuda_gate gate, const float *earlier, float *dx,
+                                  const nets_cuda_reduction *over, void *scratch, float *dbias, cudaStream_t stream);
 
 /* ---------------------------------------------------------------- op_batch_norm_kernels.cu */
 
 typedef struct nets_cuda_batch_norm {
-    int64_t rows, channels;
+    nets_cuda_reduction over;
     float eps, momentum;
     bool relu;      /* y's negative elements become zero */
     bool keep_mask; /* the gradient's scratch has room for y's sign mask, which saves reading y twice */

@@ -34,6 +34,7 @@ typedef struct linear_op {
     int64_t pixels, channels; /* of an image */
     int64_t planes_bytes;     /* of the workspace */
     bool training, wants_dx, bias;
+    nets_cuda_reduction by_bias; /* its gradient; zeros where there is none */
 } linear_op;
 
 static void *planes(const nets_op_args *args) { return args->at[NETS_WORKSPACE]; }
@@ -100,8 +101,7 @@ static mm_status add_weights_gradient(const linear_op *op, const nets_op_args *a
 
 static void give_bias_gradient(const linear_op *op, const nets_op_args *args, mm_stream *stream) {
     float *sum = args->at[NETS_DB], *gradient = op->base.adds ? added(op, args) : sum;
-    nets_cuda_sum_rows(args->at[NETS_DY], op->batch, op->out, args->at[NETS_WORKSPACE], gradient,
-                       mm_cuda_stream(stream));
+    nets_cuda_sum_rows(args->at[NETS_DY], &op->by_bias, args->at[NETS_WORKSPACE], gradient, mm_cuda_stream(stream));
     if (op->base.adds) nets_cuda_sum(sum, gradient, sum, op->out, mm_cuda_stream(stream));
 }
 
@@ -124,7 +124,7 @@ static void set_workspaces(linear_op *op) {
     const nets_cudnn_conv *const forward[] = {&op->y}, *const backward[] = {&op->dw, &op->dw_rest, &op->dx};
     nets_conv_room room = {.before = op->planes_bytes};
     nets_cudnn_conv_set_workspaces(&op->base, MM_FORWARD, forward, 1, room);
-    if (op->bias) room.least = nets_cuda_reduction_bytes(op->batch, op->out);
+    if (op->bias) room.least = nets_strips_bytes(&op->by_bias.strips);
     room.behind = op->added_bytes = op->base.adds ? added_bytes(op) : 0;
     if (op->training) nets_cudnn_conv_set_workspaces(&op->base, MM_BACKWARD, backward, 3, room);
 }
@@ -135,6 +135,7 @@ static void destroy(nets_op *base) {
     nets_cudnn_conv_fini(&op->dx);
     nets_cudnn_conv_fini(&op->dw);
     nets_cudnn_conv_fini(&op->dw_rest);
+    nets_cuda_reduction_fini(&op->by_bias);
     free(op);
 }
 
@@ -163,7 +164,6 @@ static mm_status make_parts(linear_op *op, nets_backend *backend) {
     if (op->out % op->block)
         MM_TRY(make_part(op, cuda, NETS_CONV_BY_WEIGHTS, op->out % op->block, &of_gradients, &op->dw_rest));
     if (op->wants_dx) MM_TRY(make_part(op, cuda, NETS_CONV_BY_INPUT, op->out, &of_gradients, &op->dx));
-    set_workspaces(op);
     return MM_OK;
 }
 
@@ -194,10 +194,13 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     op->block = op->base.adds ? features_of_block(op->in, op->out) : op->out;
     if (pixels > 1) op->planes_bytes = nets_aligned(nets_shape_elems(&desc->x[0]) * (int64_t)sizeof(float));
     mm_status status = make_parts(op, backend);
+    if (status == MM_OK && op->training && op->bias)
+        status = nets_cuda_reduction_init(&op->by_bias, (nets_cuda_backend *)backend, &desc->y);
     if (status != MM_OK) {
         destroy(&op->base);
         return status;
     }
+    set_workspaces(op);
     *op_out = &op->base;
     return MM_OK;
 }

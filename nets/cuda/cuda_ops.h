@@ -46,6 +46,12 @@ static inline nets_cuda_gate nets_cuda_gate_of(const nets_op_args *args) {
     return (nets_cuda_gate){.y = by_mask ? NULL : y, .mask = by_mask ? y : NULL};
 }
 
+/* What sums over this map go over, with counters on the backend's GPU; without a GPU there are none. After a failure, too,
+ * the caller ends it. One of zeros may be ended. MM_ERR_NOMEM, MM_ERR_DEVICE. */
+MM_CHECKED mm_status nets_cuda_reduction_init(nets_cuda_reduction *over, nets_cuda_backend *cuda,
+                                              const nets_shape *map);
+void nets_cuda_reduction_fini(nets_cuda_reduction *over);
+
 /* Fails if a kernel launch since the last call has failed; `what` names the operation. */
 MM_CHECKED mm_status nets_cuda_launched(const char *what);
 

@@ -22,21 +22,13 @@ enum { SUMMED_ROWS = 2, NORMALISED_ROWS = 2 };
 
 /* ---------------------------------------------------------------- statistics */
 
-/* Mean and sum of squared deviations, by Welford's recurrence, joined as by Chan et al., "Algorithms for computing the
- * sample variance" (1983): no difference of large sums. */
-template <int V> struct moments {
-    enum { QUANTITIES = 2 };
-    float n, q[2][V];
-};
+/* Mean and sum of squared deviations. */
+template <int V> struct moments { float n, q[2][V]; };
 
 template <int V> static __device__ inline void join(moments<V> *a, const moments<V> &b) {
     if (b.n == 0) return;
     const float n = a->n + b.n, share = b.n / n;
-    for (int k = 0; k < V; k++) {
-        const float apart = b.q[0][k] - a->q[0][k];
-        a->q[0][k] += apart * share;
-        a->q[1][k] += b.q[1][k] + apart * apart * a->n * share;
-    }
+    for (int k = 0; k < V; k++) nets_moments_join(&a->q[0][k], &a->q[1][k], a->n, b.q[0][k], b.q[1][k], share);
     a->n = n;
 }
 
@@ -51,67 +43,61 @@ template <int V> struct moments_of {
     __device__ void take(int64_t, const item &v, total *t) const {
         t->n += 1;
         const float weight = 1 / t->n;
-        for (int k = 0; k < V; k++) {
-            const float apart = v.at[k] - t->q[0][k];
-            t->q[0][k] = fmaf(apart, weight, t->q[0][k]);
-            t->q[1][k] = fmaf(apart, v.at[k] - t->q[0][k], t->q[1][k]);
-        }
+        for (int k = 0; k < V; k++) nets_moments_take(v.at[k], weight, &t->q[0][k], &t->q[1][k]);
     }
 };
 
-/* Joins the blocks' means by their deviations from the first block's: that too avoids differences of large sums, and
- * needs no division. */
+/* Joins parts' means by their deviations from the first part's: that too avoids differences of large sums. */
 struct finish_moments {
-    const float *means; /* the first block's */
     float *mean, *var, *running_mean, *running_var;
     float momentum;
-    float origin, old_mean, old_var; /* loaded early: nothing waits for them alone */
 
-    __device__ void start(int c) {
-        origin = means[c];
-        if (!running_mean) return;
-        old_mean = running_mean[c];
-        old_var = running_var[c];
+    __device__ void part(const wide &q, double origin, double rows, wide *w) const {
+        nets_parts_take(q.q[0], q.q[1], origin, rows, &w->q[0], &w->q[1]);
     }
-    __device__ void part(const float *q, int rows, wide *w) const {
-        const double apart = q[0] - origin, weighted = rows * apart;
-        w->q[0] += weighted;
-        w->q[1] += q[1] + weighted * apart;
+    __device__ void close(double origin, double rows, wide *w) const {
+        nets_parts_close(origin, rows, &w->q[0], &w->q[1]);
     }
     __device__ void finish(int c, const wide &w, double rows) const {
-        const double apart = w.q[0] / rows, spread = w.q[1] / rows - apart * apart;
-        const float m = (float)(origin + apart), v = spread < 0 ? 0 : (float)spread; /* rounding; a NaN stays one */
+        const double spread = w.q[1] / rows;
+        const float m = (float)w.q[0], v = spread < 0 ? 0 : (float)spread; /* rounding; a NaN stays one */
         mean[c] = m;
         var[c] = v;
         if (!running_mean) return; /* recomputed: this batch has been counted */
         const float unbias = rows > 1 ? (float)(rows / (rows - 1)) : 1.0f;
-        running_mean[c] = old_mean + momentum * (m - old_mean);
-        running_var[c] = old_var + momentum * (v * unbias - old_var);
+        running_mean[c] += momentum * (m - running_mean[c]);
+        running_var[c] += momentum * (v * unbias - running_var[c]);
     }
 };
 
 void nets_cuda_batch_norm_statistics(nets_cuda_batch_norm bn, const float *x, void *scratch, float *mean, float *var,
                                      float *running_mean, float *running_var, cudaStream_t stream) {
-    const finish_moments f = {
-        static_cast<float *>(scratch), mean, var, running_mean, running_var, bn.momentum, 0, 0, 0};
-    if (bn.channels % 4) {
+    const finish_moments f = {mean, var, running_mean, running_var, bn.momentum};
+    if (bn.over.strips.channels % 4) {
         const moments_of<1> source = {x};
-        sum_up<1>(source, f, bn.rows, bn.channels, scratch, stream);
+        sum_up<1>(source, f, bn.over, scratch, stream);
     } else {
         const moments_of<4> source = {x};
-        sum_up<4>(source, f, bn.rows, bn.channels, scratch, stream);
+        sum_up<4>(source, f, bn.over, scratch, stream);
     }
 }
 
 /* ---------------------------------------------------------------- forward */
 
-/* The grid's blocks all run at once, as those of the sums do. They go together through the map from its end, which the
- * sums read last: of a map larger than the level-2 cache, the end is still cached. A second wave of blocks would start
- * at the end again. */
-static map_grid one_wave(nets_cuda_batch_norm bn) {
-    map_grid g = map_over(bn.rows, bn.channels, bn.channels % 4 ? 1 : 4, NORMALISED_ROWS);
-    g.grid.x = (unsigned)lesser(g.grid.x, larger(1, REDUCE_BLOCKS / g.tiles));
-    return g;
+/* How the map is divided among blocks: as many waves as the sums', from the map's end, which these read last: of a map
+ * larger than the level-2 cache, the end is still cached. */
+struct division {
+    int64_t rows;
+    int channels, each; /* each: rows of a block */
+    dim3 grid, block;
+};
+
+static division divide(nets_cuda_batch_norm bn) {
+    const nets_strips &s = bn.over.strips;
+    const map_grid g = map_over(s.rows, s.channels, s.channels % 4 ? 1 : 4, NORMALISED_ROWS);
+    const int64_t most = larger(1, NETS_STRIPS_THREADS / THREADS / g.tiles);
+    const int64_t each = ceil_div(s.rows, lesser(g.grid.x, most));
+    return {s.rows, s.channels, (int)each, dim3((unsigned)ceil_div(s.rows, each), (unsigned)g.tiles), g.block};
 }
 
 /* scale / sqrt(var + eps) of the thread's channels. */
@@ -142,13 +128,13 @@ template <int V> struct two { vec<V> x, x2; };
 
 template <int V>
 static __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
-    normalise(nets_cuda_batch_norm bn, const float *x, const float *x2, const float *mean, const float *var,
+    normalise(nets_cuda_batch_norm bn, division d, const float *x, const float *x2, const float *mean, const float *var,
               const float *scale, const float *shift, float *y) {
-    const int c = my_channel<V>(), channels = (int)bn.channels;
+    const int c = my_channel<V>(), channels = d.channels;
     if (c >= channels) return;
     const affine<V> by = {loaded<V>(mean + c), factors<V>(scale, var, bn.eps, c), loaded<V>(shift + c)};
     write_rows<V, NORMALISED_ROWS>(
-        bn.rows, channels, y + c,
+        rows_of_block(d.rows, d.each), channels, y + c,
         [&](int row) {
             const int64_t at = (int64_t)row * channels + c;
             two<V> v;
@@ -166,11 +152,11 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
 void nets_cuda_batch_norm_apply(nets_cuda_batch_norm bn, const float *x, const float *x2, const float *mean,
                                 const float *var, const float *scale, const float *shift, float *y,
                                 cudaStream_t stream) {
-    const map_grid g = one_wave(bn);
-    if (bn.channels % 4)
-        MM_LAUNCH(normalise<1>, g.grid, g.block, 0, stream, bn, x, x2, mean, var, scale, shift, y);
+    const division d = divide(bn);
+    if (d.channels % 4)
+        MM_LAUNCH(normalise<1>, d.grid, d.block, 0, stream, bn, d, x, x2, mean, var, scale, shift, y);
     else
-        MM_LAUNCH(normalise<4>, g.grid, g.block, 0, stream, bn, x, x2, mean, var, scale, shift, y);
+        MM_LAUNCH(normalise<4>, d.grid, d.block, 0, stream, bn, d, x, x2, mean, var, scale, shift, y);
 }
 
 /* ---------------------------------------------------------------- backward: sums */
@@ -227,15 +213,11 @@ struct finish_gradient_sums {
     float eps;
     float *dscale, *dshift;
     float *mean_dy, *slope; /* for the gradient by x */
-    float my_var;
 
-    __device__ void start(int c) { my_var = var[c]; }
-    __device__ void part(const float *q, int, wide *w) const {
-        w->q[0] += q[0];
-        w->q[1] += q[1];
-    }
+    __device__ void part(const wide &q, double, double, wide *w) const { join(w, q); }
+    __device__ void close(double, double, wide *) const {}
     __device__ void finish(int c, const wide &w, double rows) const {
-        const double inverse = 1 / sqrt((double)my_var + eps);
+        const double inverse = 1 / sqrt((double)var[c] + eps);
         dshift[c] = (float)w.q[0];
         dscale[c] = (float)(w.q[1] * inverse);
         mean_dy[c] = (float)(w.q[0] / rows);
@@ -253,15 +235,15 @@ template <int V> struct at_x {
 /* dx = scale / sqrt(var + eps) * (g - mean of g - (x - mean) * slope) */
 template <int V, gate_kind GATE>
 static __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
-    normalise_backward(nets_cuda_batch_norm bn, nets_cuda_batch_norm_gradients to, gradient<GATE> from,
+    normalise_backward(nets_cuda_batch_norm bn, division d, nets_cuda_batch_norm_gradients to, gradient<GATE> from,
                        const float *mean_dy, const float *slope) {
-    const int c = my_channel<V>(), channels = (int)bn.channels;
+    const int c = my_channel<V>(), channels = d.channels;
     if (c >= channels) return;
     const vec<V> away = loaded<V>(mean_dy + c), tilt = loaded<V>(slope + c);
     affine<V> by = {loaded<V>(to.mean + c), factors<V>(to.scale, to.var, bn.eps, c), {}};
     if (GATE == FROM_X) load(to.shift + c, &by.shift);
     write_rows<V, NORMALISED_ROWS>(
-        bn.rows, channels, to.dx + c,
+        rows_of_block(d.rows, d.each), channels, to.dx + c,
         [&](int row) {
             const int64_t at = (int64_t)row * channels + c;
             at_x<V> i;
@@ -287,12 +269,13 @@ struct places {
 static int64_t padded(int64_t bytes) { return ceil_div(bytes, 256) * 256; }
 
 static places places_of(nets_cuda_batch_norm bn) {
-    const bool has_mask = bn.keep_mask && bn.channels % 32 == 0;
+    const nets_strips &s = bn.over.strips;
+    const bool has_mask = bn.keep_mask && s.channels % 32 == 0;
     places p;
-    p.mean_dy = padded(nets_cuda_reduction_bytes(bn.rows, bn.channels));
-    p.slope = p.mean_dy + padded(bn.channels * (int64_t)sizeof(float));
-    p.mask = p.slope + padded(bn.channels * (int64_t)sizeof(float));
-    p.end = p.mask + (has_mask ? bn.rows * bn.channels / 8 : 0);
+    p.mean_dy = padded(nets_strips_bytes(&s));
+    p.slope = p.mean_dy + padded(s.channels * (int64_t)sizeof(float));
+    p.mask = p.slope + padded(s.channels * (int64_t)sizeof(float));
+    p.end = p.mask + (has_mask ? s.rows * s.channels / 8 : 0);
     return p;
 }
 
@@ -301,25 +284,25 @@ int64_t nets_cuda_batch_norm_backward_bytes(nets_cuda_batch_norm bn) { return pl
 template <gate_kind GATE>
 static void sum_gradients(nets_cuda_batch_norm bn, const nets_cuda_batch_norm_gradients &to,
                           const finish_gradient_sums &f, uint32_t *mask, void *scratch, cudaStream_t stream) {
-    if (bn.channels % 4) {
+    if (bn.over.strips.channels % 4) {
         const gradient_sums_of<1, GATE> source = {{to.dy, to.gate}, to.x,   to.mean, to.var, to.scale, to.shift,
                                                   to.earlier2,      bn.eps, to.dx2,  mask,   {}};
-        sum_up<1>(source, f, bn.rows, bn.channels, scratch, stream);
+        sum_up<1>(source, f, bn.over, scratch, stream);
     } else {
         const gradient_sums_of<4, GATE> source = {{to.dy, to.gate}, to.x,   to.mean, to.var, to.scale, to.shift,
                                                   to.earlier2,      bn.eps, to.dx2,  mask,   {}};
-        sum_up<4>(source, f, bn.rows, bn.channels, scratch, stream);
+        sum_up<4>(source, f, bn.over, scratch, stream);
     }
 }
 
 template <gate_kind GATE>
 static void by_x(nets_cuda_batch_norm bn, const nets_cuda_batch_norm_gradients &to, gradient<GATE> from,
                  const float *mean_dy, const float *slope, cudaStream_t stream) {
-    const map_grid g = one_wave(bn);
-    if (bn.channels % 4)
-        MM_LAUNCH((normalise_backward<1, GATE>), g.grid, g.block, 0, stream, bn, to, from, mean_dy, slope);
+    const division d = divide(bn);
+    if (d.channels % 4)
+        MM_LAUNCH((normalise_backward<1, GATE>), d.grid, d.block, 0, stream, bn, d, to, from, mean_dy, slope);
     else
-        MM_LAUNCH((normalise_backward<4, GATE>), g.grid, g.block, 0, stream, bn, to, from, mean_dy, slope);
+        MM_LAUNCH((normalise_backward<4, GATE>), d.grid, d.block, 0, stream, bn, d, to, from, mean_dy, slope);
 }
 
 template <gate_kind GATE>
@@ -329,7 +312,7 @@ static void backward(nets_cuda_batch_norm bn, const nets_cuda_batch_norm_gradien
     const places p = places_of(bn);
     float *mean_dy = reinterpret_cast<float *>(begin + p.mean_dy), *slope = reinterpret_cast<float *>(begin + p.slope);
     uint32_t *mask = GATE == BY_VALUE && p.end > p.mask ? reinterpret_cast<uint32_t *>(begin + p.mask) : NULL;
-    const finish_gradient_sums f = {to.var, bn.eps, to.dscale, to.dshift, mean_dy, slope, 0};
+    const finish_gradient_sums f = {to.var, bn.eps, to.dscale, to.dshift, mean_dy, slope};
     sum_gradients<GATE>(bn, to, f, mask, scratch, stream);
     const gradient<OPEN> let_through = {to.dx2, {}};
     const gradient<BY_MASK> masked = {to.dy, {NULL, mask}};

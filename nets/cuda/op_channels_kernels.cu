@@ -1,11 +1,6 @@
 /* Biases, and sums over rows: of the channels of maps. Bytes of memory traffic for each of a map's are in brackets. */
 #include "nets/cuda/reduce.h"
 
-int64_t nets_cuda_reduction_bytes(int64_t rows, int64_t channels) {
-    const map_grid g = map_over(rows, channels, channels % 4 ? 1 : 4, LEAST_ROWS);
-    return 2 * (int64_t)sizeof(float) * channels * divide(rows, channels, g).n;
-}
-
 /* ---------------------------------------------------------------- y = x + bias [8] */
 
 template <int V>
@@ -15,7 +10,7 @@ static __global__ void add_bias(const float *x, const float *bias, float *y, int
     vec<V> b;
     load(bias + c, &b);
     write_rows<V, AT_ONCE>(
-        rows, channels, y + c, [&](int row) { return loaded<V>(x + (int64_t)row * channels + c); },
+        rows_of_all(rows), channels, y + c, [&](int row) { return loaded<V>(x + (int64_t)row * channels + c); },
         [&](const vec<V> &v, int) { return relu ? positive(sum_of(v, b)) : sum_of(v, b); });
 }
 
@@ -33,7 +28,7 @@ void nets_cuda_bias_relu(const float *x, const float *bias, float *y, int64_t ro
 /* [4] */
 template <int V> struct values_of {
     enum { ROWS = AT_ONCE };
-    typedef sum<V> total;
+    typedef sums<V> total;
     typedef vec<V> item;
     const float *values;
 
@@ -47,7 +42,7 @@ template <int V> struct values_of {
 /* What the gate lets through is written on the way. [12 by value, 8 by mask; 4 more for what came earlier] */
 template <int V, gate_kind GATE> struct gradients_of {
     enum { ROWS = 2 };
-    typedef sum<V> total;
+    typedef sums<V> total;
     struct item {
         gated<V> g;
         vec<V> earlier;
@@ -71,40 +66,40 @@ template <int V, gate_kind GATE> struct gradients_of {
 struct finish_sum {
     float *sums;
 
-    __device__ void start(int) {}
-    __device__ void part(const float *q, int, wide *w) const { w->q[0] += q[0]; }
+    __device__ void part(const wide &q, double, double, wide *w) const { w->q[0] += q.q[0]; }
+    __device__ void close(double, double, wide *) const {}
     __device__ void finish(int c, const wide &w, double) const { sums[c] = (float)w.q[0]; }
 };
 
-void nets_cuda_sum_rows(const float *values, int64_t rows, int64_t channels, void *scratch, float *sums,
+void nets_cuda_sum_rows(const float *values, const nets_cuda_reduction *over, void *scratch, float *sums,
                         cudaStream_t stream) {
     const finish_sum f = {sums};
-    if (channels % 4) {
+    if (over->strips.channels % 4) {
         const values_of<1> source = {values};
-        sum_up<1>(source, f, rows, channels, scratch, stream);
+        sum_up<1>(source, f, *over, scratch, stream);
     } else {
         const values_of<4> source = {values};
-        sum_up<4>(source, f, rows, channels, scratch, stream);
+        sum_up<4>(source, f, *over, scratch, stream);
     }
 }
 
 template <gate_kind GATE>
-static void pass_and_sum(const float *dy, nets_cuda_gate gate, const float *earlier, float *dx, int64_t rows,
-                         int64_t channels, void *scratch, float *sums, cudaStream_t stream) {
+static void pass_and_sum(const float *dy, nets_cuda_gate gate, const float *earlier, float *dx,
+                         const nets_cuda_reduction &over, void *scratch, float *sums, cudaStream_t stream) {
     const finish_sum f = {sums};
-    if (channels % 4) {
+    if (over.strips.channels % 4) {
         const gradients_of<1, GATE> source = {{dy, gate}, earlier, dx};
-        sum_up<1>(source, f, rows, channels, scratch, stream);
+        sum_up<1>(source, f, over, scratch, stream);
     } else {
         const gradients_of<4, GATE> source = {{dy, gate}, earlier, dx};
-        sum_up<4>(source, f, rows, channels, scratch, stream);
+        sum_up<4>(source, f, over, scratch, stream);
     }
 }
 
-void nets_cuda_bias_relu_backward(const float *dy, nets_cuda_gate gate, const float *earlier, float *dx, int64_t rows,
-                                  int64_t channels, void *scratch, float *dbias, cudaStream_t stream) {
+void nets_cuda_bias_relu_backward(const float *dy, nets_cuda_gate gate, const float *earlier, float *dx,
+                                  const nets_cuda_reduction *over, void *scratch, float *dbias, cudaStream_t stream) {
     if (gate.mask)
-        pass_and_sum<BY_MASK>(dy, gate, earlier, dx, rows, channels, scratch, dbias, stream);
+        pass_and_sum<BY_MASK>(dy, gate, earlier, dx, *over, scratch, dbias, stream);
     else
-        pass_and_sum<BY_VALUE>(dy, gate, earlier, dx, rows, channels, scratch, dbias, stream);
+        pass_and_sum<BY_VALUE>(dy, gate, earlier, dx, *over, scratch, dbias, stream);
 }

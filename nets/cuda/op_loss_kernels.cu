@@ -106,7 +106,7 @@ static __global__ void loss_backward(nets_cuda_labels labels, const float *proba
     const int c = my_channel<V>(), classes = labels.classes;
     if (c >= classes) return;
     write_rows<V, AT_ONCE>(
-        labels.n, classes, dx + c,
+        rows_of_all(labels.n), classes, dx + c,
         [&](int row) {
             const int64_t at = (int64_t)row * classes + c;
             scored<V> i;

@@ -8,7 +8,7 @@ static __global__ void copy_rows(nets_cuda_rows s, const float *from, const floa
     const int c = my_channel<V>();
     if (c >= s.width) return;
     write_rows<V, AT_ONCE>(
-        s.rows, s.to_pitch, to + c,
+        rows_of_all(s.rows), s.to_pitch, to + c,
         [&](int row) {
             copied<V> i;
             load(from + row * s.from_pitch + c, &i.v);

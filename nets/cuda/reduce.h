@@ -1,160 +1,201 @@
-/* Sums over a map's rows, channel by channel, in two steps. In the first step block i of n takes every n-th stripe of
- * blockDim.y rows in its tile of channels, so that all blocks go down the map together. It joins its threads' sums in
- * shared memory, in a tree, and writes them to the scratch:
+/* Sums over a map's pixels, channel by channel, in one launch. strips.h has the cut and the order of the sums. A block is
+ * `chains` threads for each vector of channels. It writes its sums to the scratch, and counts itself; the last block of
+ * a group joins the group's, and the last of these the groups', whose sums it uses:
  *
- *   | quantity 0: block 0 [channels], block 1, ... | quantity 1: block 0, ... |
+ *   | sums of block 0 [channels], block 1, ... | first quantity of group 0 [channels], second, group 1, ... |
  *
- * The second step joins the blocks' sums in double. The number of blocks depends only on the shape, so the order of
- * sums is the same on every device. For .cu files; C++. */
+ * Counters are 0 before a launch and after it, so it can be replayed. What blocks hand to one another passes by words,
+ * as mm_cuda_load says, between fences. For .cu files; C++. */
 #ifndef NETS_CUDA_REDUCE_H
 #define NETS_CUDA_REDUCE_H
 
 #include "nets/cuda/vector.h"
 
-/* REDUCE_BLOCKS: four for each of the 132 multiprocessors of an H100 or H200, whose registers suffice for that: one
- * wave. LEAST_ROWS: rows of a thread. This and the others are chosen. */
-enum { REDUCE_BLOCKS = 528, BLOCKS_AT_ONCE = 4, LEAST_ROWS = 4, FINISH_LANES = 16, FINISH_HEIGHT = 64 };
-
-/* How the first step divides [rows, channels] among n blocks for each tile. */
-struct stripes {
-    int64_t rows;
-    int channels, n, height;
-    int each, rest; /* rows that every block takes; rows of the last, incomplete round */
-};
-
-static inline stripes divide(int64_t rows, int64_t channels, const map_grid &g) {
-    stripes s;
-    const int64_t most = larger(1, REDUCE_BLOCKS / g.tiles);
-    s.rows = rows;
-    s.channels = (int)channels;
-    s.height = (int)g.block.y;
-    s.n = (int)lesser(most, ceil_div(rows, LEAST_ROWS * (int64_t)s.height));
-    const int64_t round = (int64_t)s.n * s.height;
-    s.each = (int)(rows / round * s.height);
-    s.rest = (int)(rows % round);
-    return s;
-}
-
-static __device__ inline int rows_of(const stripes &s, int block) {
-    return s.each + max(0, min(s.height, s.rest - block * s.height));
-}
+/* Blocks of THREADS on a multiprocessor. Chosen: registers suffice, 64 a thread. */
+enum { BLOCKS_AT_ONCE = 4 };
 
 /* ---------------------------------------------------------------- first step: what is summed */
 
-template <int V> struct sums {
-    enum { QUANTITIES = 2 };
-    float q[2][V];
-};
+template <int V> struct sums { float q[2][V]; };
 
-template <int V> struct sum {
-    enum { QUANTITIES = 1 };
-    float q[1][V];
-};
-
-template <typename S> static __device__ inline void add(S *a, const S &b) {
-    for (int i = 0; i < S::QUANTITIES; i++)
-        for (int k = 0; k < (int)(sizeof a->q[0] / sizeof a->q[0][0]); k++) a->q[i][k] += b.q[i][k];
+template <int V> static __device__ inline void join(sums<V> *a, const sums<V> &b) {
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < V; k++) a->q[i][k] += b.q[i][k];
 }
 
-template <int V> static __device__ inline void join(sums<V> *a, const sums<V> &b) { add(a, b); }
-template <int V> static __device__ inline void join(sum<V> *a, const sum<V> &b) { add(a, b); }
-
-/* A Source has `fetch`, which loads what it needs of a row, and `take`, which adds that to the thread's total. Both get
- * the index of the thread's first element in the row. ROWS rows are fetched before the first is taken, so that their
- * loads overlap. */
+/* A Source has `fetch`, which loads what it needs of a pixel, and `take`, which adds that to the thread's total. Both get
+ * the index of the thread's first element in the pixel. ROWS pixels are fetched before the first is taken, so that
+ * their loads overlap. */
 template <typename Source>
-static __device__ inline void take_rows(Source &source, typename Source::total *t, const stripes &s, int channel) {
-    const unsigned step = (unsigned)row_step(), rows = (unsigned)s.rows;
-    for (unsigned row = (unsigned)my_row(); row < rows; row += Source::ROWS * step) {
-        typename Source::item item[Source::ROWS];
+static __device__ inline void take_tile(Source &source, typename Source::total *t, const nets_strips &s,
+                                        const nets_tile &tile, int channel) {
+    for (int y = 0; y < tile.height; y++) {
+        const int64_t line = (int64_t)(tile.row + y * s.columns) * s.channels + channel;
+        for (int x = 0; x < tile.width; x += Source::ROWS) {
+            typename Source::item item[Source::ROWS];
 #pragma unroll
-        for (int i = 0; i < Source::ROWS; i++)
-            if (row + i * step < rows) source.fetch((int64_t)(row + i * step) * s.channels + channel, &item[i]);
+            for (int i = 0; i < Source::ROWS; i++)
+                if (x + i < tile.width) source.fetch(line + (int64_t)(x + i) * s.channels, &item[i]);
 #pragma unroll
-        for (int i = 0; i < Source::ROWS; i++)
-            if (row + i * step < rows) source.take((int64_t)(row + i * step) * s.channels + channel, item[i], t);
+            for (int i = 0; i < Source::ROWS; i++)
+                if (x + i < tile.width) source.take(line + (int64_t)(x + i) * s.channels, item[i], t);
+        }
     }
 }
 
-template <int V, typename Source>
-static __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE) reduce(Source source, stripes s, float *parts) {
-    typedef typename Source::total total;
-    __shared__ total all[THREADS];
-    const int channel = my_channel<V>(), lane = (int)threadIdx.x, lanes = (int)blockDim.x;
-    const bool mine = channel < s.channels;
-    total t = {};
-    if (mine) {
-        source.start(channel);
-        take_rows(source, &t, s, channel);
-    }
-    all[threadIdx.y * lanes + lane] = t;
+/* In `all`, chain i of a lane joins chain i + n / 2, for n = chains, chains / 2, ... 2. Every thread calls it. */
+template <typename T> static __device__ inline void join_chains(T *all) {
+    const int lanes = (int)blockDim.x, mine = (int)(threadIdx.y * blockDim.x + threadIdx.x);
     for (int half = (int)blockDim.y / 2; half > 0; half /= 2) {
         __syncthreads();
-        if ((int)threadIdx.y < half) join(&all[threadIdx.y * lanes + lane], all[(threadIdx.y + half) * lanes + lane]);
-    }
-    if (!mine || threadIdx.y) return;
-    for (int i = 0; i < total::QUANTITIES; i++) {
-        vec<V> out;
-        for (int k = 0; k < V; k++) out.at[k] = all[lane].q[i][k];
-        store(parts + ((int64_t)i * s.n + blockIdx.x) * s.channels + channel, out);
+        if ((int)threadIdx.y < half) join(&all[mine], all[mine + half * lanes]);
     }
 }
 
-/* ---------------------------------------------------------------- second step: the sums are joined and used */
+/* ---------------------------------------------------------------- second step: blocks' sums are joined and used */
 
+/* A channel's sums of several blocks. */
 struct wide {
     double q[2];
 };
 
-/* blockDim.y threads join the blocks' sums of a channel. A Finish has `start`, which loads what it needs of the
- * channel, `part`, which adds a block's quantities to a thread's sums, and `finish`, which uses the channel's sums. */
-template <int QUANTITIES, typename Finish>
-static __global__ void __launch_bounds__(FINISH_LANES *FINISH_HEIGHT) finish(Finish f, stripes s, const float *parts) {
-    __shared__ wide all[FINISH_HEIGHT][FINISH_LANES];
-    const int channel = (int)(blockIdx.x * FINISH_LANES + threadIdx.x), down = (int)threadIdx.y;
-    const int height = (int)blockDim.y;
-    const bool mine = channel < s.channels;
-    wide w = {};
-    if (mine) {
-        f.start(channel);
-        for (int block = down; block < s.n; block += AT_ONCE * height) {
-            float q[AT_ONCE][QUANTITIES] = {};
+static __device__ inline void join(wide *a, const wide &b) {
+    a->q[0] += b.q[0];
+    a->q[1] += b.q[1];
+}
+
+/* Where blocks leave what other blocks read. */
+struct handed {
+    unsigned long long *blocks, *groups; /* of the scratch */
+    unsigned *counters;                  /* for each tile of channels: one for each group, then one for these */
+};
+
+static __device__ inline unsigned long long word_of(float a, float b) {
+    return (unsigned long long)__float_as_uint(b) << 32 | __float_as_uint(a);
+}
+
+/* How many counters a tile of channels has. */
+static __host__ __device__ inline int counters_of(const nets_strips &s) { return s.groups + 1; }
+
+struct from_blocks {
+    const unsigned long long *at;
+    int channels;
+
+    __device__ wide get(int i, int c) const {
+        const unsigned long long word = mm_cuda_load(at + (int64_t)i * channels + c);
+        return {{__uint_as_float((unsigned)word), __uint_as_float((unsigned)(word >> 32))}};
+    }
+};
+
+struct from_groups {
+    const unsigned long long *at;
+    int channels;
+
+    __device__ double quantity(int64_t i, int c) const {
+        return __longlong_as_double((long long)mm_cuda_load(at + i * channels + c));
+    }
+    __device__ wide get(int i, int c) const { return {{quantity(2 * i, c), quantity(2 * i + 1, c)}}; }
+    static __device__ void put(unsigned long long *at, const wide &w, int i, int c, int channels) {
+        for (int q = 0; q < 2; q++)
+            mm_cuda_store(at + (int64_t)(2 * i + q) * channels + c, (unsigned long long)__double_as_longlong(w.q[q]));
+    }
+};
+
+/* Joins the sums of parts first .. end - 1, of so many blocks each. They are the result's of chain 0. */
+template <int V, typename Finish, typename From>
+static __device__ inline void join_parts(const Finish &f, const nets_strips &s, const From &from, int first, int end,
+                                         int blocks, int channel, bool mine, wide *all, wide w[V]) {
+    const int step = (int)blockDim.y, threads = step * (int)blockDim.x;
+    double origin[V];
+    for (int k = 0; k < V; k++) {
+        w[k] = {};
+        origin[k] = mine ? from.get(first, channel + k).q[0] : 0;
+    }
+    for (int part = first + (int)threadIdx.y; mine && part < end; part += 2 * step) {
+        wide got[2][V];
 #pragma unroll
-            for (int k = 0; k < AT_ONCE; k++)
-                for (int i = 0; i < QUANTITIES && block + k * height < s.n; i++)
-                    q[k][i] = parts[((int64_t)i * s.n + block + k * height) * s.channels + channel];
+        for (int i = 0; i < 2; i++)
+            for (int k = 0; k < V && part + i * step < end; k++) got[i][k] = from.get(part + i * step, channel + k);
 #pragma unroll
-            for (int k = 0; k < AT_ONCE; k++)
-                if (block + k * height < s.n) f.part(q[k], rows_of(s, block + k * height), &w);
+        for (int i = 0; i < 2; i++) {
+            if (part + i * step >= end) break;
+            const double rows = (double)nets_strips_rows(&s, (int64_t)(part + i * step) * blocks, blocks);
+            for (int k = 0; k < V; k++) f.part(got[i][k], origin[k], rows, &w[k]);
         }
     }
-    all[down][threadIdx.x] = w;
-    for (int half = height / 2; half > 0; half /= 2) {
-        __syncthreads();
-        if (down < half)
-            for (int i = 0; i < QUANTITIES; i++) all[down][threadIdx.x].q[i] += all[down + half][threadIdx.x].q[i];
+    const int at = (int)(threadIdx.y * blockDim.x + threadIdx.x);
+    for (int k = 0; k < V; k++) all[k * threads + at] = w[k];
+    for (int k = 0; k < V; k++) join_chains(all + k * threads);
+    const double rows = (double)nets_strips_rows(&s, (int64_t)first * blocks, (int64_t)(end - first) * blocks);
+    for (int k = 0; k < V; k++) {
+        w[k] = all[k * threads + at];
+        f.close(origin[k], rows, &w[k]);
     }
-    if (down == 0 && mine) f.finish(channel, all[0][threadIdx.x], (double)s.rows);
 }
 
-/* Threads for each channel: a power of two, no more than needed for the parts. */
-static inline unsigned finish_height(int parts) {
-    unsigned height = 1;
-    while (height < FINISH_HEIGHT && (int)height < parts) height *= 2;
-    return height;
+/* Whether this block is the last of n that come here; then it sees what the others wrote. Every thread calls it. */
+static __device__ inline bool is_last(unsigned *counter, int n) {
+    __shared__ bool last;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0 && threadIdx.y == 0) {
+        last = atomicAdd(counter, 1u) == (unsigned)n - 1;
+        if (last) atomicExch(counter, 0u);
+    }
+    __syncthreads();
+    if (last) __threadfence();
+    return last;
 }
 
+/* A Finish has `part`, which adds a part's quantities to sums, `close`, which makes of sums the quantities of their
+ * group, both in double, and `finish`, which uses those of a channel. */
 template <int V, typename Source, typename Finish>
-static void sum_up(const Source &source, const Finish &f, int64_t rows, int64_t channels, void *scratch,
+static __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
+    reduce(Source source, Finish f, nets_strips s, handed to) {
+    typedef typename Source::total total;
+    MM_DYNAMIC_SHARED(wide, shared);
+    total *const all = reinterpret_cast<total *>(shared);
+    const int channel = my_channel<V>(), block = (int)blockIdx.x, group = block / s.together;
+    const bool mine = channel < s.channels, first = threadIdx.y == 0;
+    total t = {};
+    if (mine) {
+        source.start(channel);
+        const int64_t from = (int64_t)block * s.each * s.chains + threadIdx.y;
+        const int64_t end = min(from + (int64_t)s.each * s.chains, (int64_t)s.tiles);
+        for (int64_t tile = from; tile < end; tile += s.chains)
+            take_tile(source, &t, s, nets_tile_at(&s, (int)tile), channel);
+    }
+    all[threadIdx.y * blockDim.x + threadIdx.x] = t;
+    join_chains(all);
+    for (int k = 0; k < V && mine && first; k++)
+        mm_cuda_store(to.blocks + (int64_t)block * s.channels + channel + k,
+                      word_of(all[threadIdx.x].q[0][k], all[threadIdx.x].q[1][k]));
+
+    wide w[V];
+    unsigned *const counters = to.counters + blockIdx.y * (unsigned)counters_of(s);
+    const int begin = group * s.together, end = min(begin + s.together, s.blocks);
+    if (!is_last(counters + group, end - begin)) return;
+    join_parts<V>(f, s, from_blocks{to.blocks, s.channels}, begin, end, 1, channel, mine, shared, w);
+    for (int k = 0; k < V && mine && first; k++) from_groups::put(to.groups, w[k], group, channel + k, s.channels);
+
+    if (!is_last(counters + s.groups, s.groups)) return;
+    join_parts<V>(f, s, from_groups{to.groups, s.channels}, 0, s.groups, s.together, channel, mine, shared, w);
+    for (int k = 0; k < V && mine && first; k++) f.finish(channel + k, w[k], (double)s.rows);
+}
+
+/* In scratch of nets_cuda_reduction_bytes. */
+template <int V, typename Source, typename Finish>
+static void sum_up(const Source &source, const Finish &f, const nets_cuda_reduction &over, void *scratch,
                    cudaStream_t stream) {
-    const map_grid g = map_over(rows, channels, V, LEAST_ROWS);
-    const stripes s = divide(rows, channels, g);
-    float *parts = static_cast<float *>(scratch);
-    void (*first)(Source, stripes, float *) = reduce<V, Source>;
-    void (*second)(Finish, stripes, const float *) = finish<Source::total::QUANTITIES, Finish>;
-    MM_LAUNCH(first, dim3((unsigned)s.n, (unsigned)g.tiles), g.block, 0, stream, source, s, parts);
-    MM_LAUNCH(second, (unsigned)ceil_div(channels, FINISH_LANES), dim3(FINISH_LANES, finish_height(s.n)), 0, stream, f,
-              s, parts);
+    const nets_strips &s = over.strips;
+    const int64_t vectors = s.channels / V, lanes = lanes_for(vectors);
+    const dim3 grid((unsigned)s.blocks, (unsigned)ceil_div(vectors, lanes)), block((unsigned)lanes, (unsigned)s.chains);
+    unsigned long long *words = static_cast<unsigned long long *>(scratch);
+    const handed to = {words, words + (int64_t)s.blocks * s.channels, over.counters};
+    const size_t each =
+        V * sizeof(wide) > sizeof(typename Source::total) ? V * sizeof(wide) : sizeof(typename Source::total);
+    void (*kernel)(Source, Finish, nets_strips, handed) = reduce<V, Source, Finish>;
+    MM_LAUNCH(kernel, grid, block, lanes * s.chains * each, stream, source, f, s, to);
 }
 
 #endif

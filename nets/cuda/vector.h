@@ -104,21 +104,35 @@ template <int V> static __device__ inline int my_channel() { return (int)(blockI
 static __device__ inline int64_t my_row() { return (int64_t)blockIdx.x * blockDim.y + threadIdx.y; }
 static __device__ inline int64_t row_step() { return (int64_t)gridDim.x * blockDim.y; }
 
+/* A thread's rows: from `first` down to no less than `least`. */
+struct my_rows {
+    int first, least, step;
+};
+
+/* All blocks step through the map together. */
+static __device__ inline my_rows rows_of_all(int64_t rows) { return {(int)(rows - 1 - my_row()), 0, (int)row_step()}; }
+
+/* Each block has `each` rows of its own. */
+static __device__ inline my_rows rows_of_block(int64_t rows, int each) {
+    const int end = (int)(rows - (int64_t)blockIdx.x * each);
+    return {end - 1 - (int)threadIdx.y, max(0, end - each), (int)blockDim.y};
+}
+
 /* out[row * pitch] = make(fetch(row), row) for the thread's rows. ROWS rows are fetched before the first is made, so
- * `fetch` may only load, and nothing that another thread writes. Threads go from the map's last row to its first: the
- * kernel before mostly went the other way, so of a map larger than the level-2 cache the end is still cached. */
+ * `fetch` may only load, and nothing that another thread writes. Threads and blocks go from the map's last row to its
+ * first: the kernel before mostly went the other way, so of a map larger than the level-2 cache the end is still
+ * cached. */
 template <int V, int ROWS, typename Fetch, typename Make>
-static __device__ inline void write_rows(int64_t rows, int64_t pitch, float *out, const Fetch &fetch,
+static __device__ inline void write_rows(const my_rows &r, int64_t pitch, float *out, const Fetch &fetch,
                                          const Make &make) {
-    const int step = (int)row_step();
-    for (int row = (int)(rows - 1 - my_row()); row >= 0; row -= ROWS * step) {
+    for (int row = r.first; row >= r.least; row -= ROWS * r.step) {
         decltype(fetch(row)) item[ROWS];
 #pragma unroll
         for (int i = 0; i < ROWS; i++)
-            if (row >= i * step) item[i] = fetch(row - i * step);
+            if (row - i * r.step >= r.least) item[i] = fetch(row - i * r.step);
 #pragma unroll
         for (int i = 0; i < ROWS; i++)
-            if (row >= i * step) store(out + (row - i * step) * pitch, make(item[i], row - i * step));
+            if (row - i * r.step >= r.least) store(out + (row - i * r.step) * pitch, make(item[i], row - i * r.step));
     }
 }
 

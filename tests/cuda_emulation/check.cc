@@ -103,7 +103,7 @@ void check_elsewhere(const void *at, size_t bytes, use as) {
 void check_inside(const check_memory *m, const void *at, size_t offset, size_t bytes, use as) {
     if (bytes > m->bytes - offset) check_fail("memcheck", as, bytes, at, m, "across its end");
     if (!is_open(m, offset) || !is_open(m, offset + bytes - 1)) check_fail("memcheck", as, bytes, at, m, "not mapped");
-    if (as == use::WRITE || m->kind == CHECK_PINNED || was_written(m, offset, bytes)) return;
+    if (as == use::WRITE || as == use::PUT || m->kind == CHECK_PINNED || was_written(m, offset, bytes)) return;
     check_fail("initcheck", as, bytes, at, m, "which nothing has written");
 }
 
@@ -141,9 +141,9 @@ void check_fail(const char *which, use as, size_t bytes, const void *at, const c
     else
         snprintf(place, sizeof place, "%p", at);
     die("%s: %s %zu bytes at %s, %s", which,
-        as == use::READ    ? "reads"
-        : as == use::WRITE ? "writes"
-                           : "changes",
+        as == use::READ     ? "reads"
+        : as == use::ATOMIC ? "changes"
+                            : "writes",
         bytes, place, words);
 }
 

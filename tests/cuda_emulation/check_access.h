@@ -9,8 +9,8 @@
 
 namespace cuda_emulation {
 
-/* ATOMIC reads and writes. */
-enum class use { READ, WRITE, ATOMIC };
+/* ATOMIC reads and writes; PUT writes atomically. */
+enum class use { READ, WRITE, ATOMIC, PUT };
 
 /* Progress of the launch that runs. */
 struct progress {

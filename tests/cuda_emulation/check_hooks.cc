@@ -29,19 +29,19 @@ void __tsan_read_range(void *at, size_t bytes) { check_access(at, bytes, use::RE
 void __tsan_write_range(void *at, size_t bytes) { check_access(at, bytes, use::WRITE); }
 
 #define ATOMICS(bits, type)                                                                                            \
-    ATOMIC(bits, type, load, (volatile type * at, int), __atomic_load_n(at, __ATOMIC_SEQ_CST))                         \
-    ATOMIC(bits, type, fetch_add, ARGUMENTS(type), __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST))                    \
-    ATOMIC(bits, type, fetch_sub, ARGUMENTS(type), __atomic_fetch_sub(at, value, __ATOMIC_SEQ_CST))                    \
-    ATOMIC(bits, void, store, ARGUMENTS(type), __atomic_store_n(at, value, __ATOMIC_SEQ_CST))                          \
-    ATOMIC(bits, int, compare_exchange_strong, (volatile type * at, type * expected, type value, int, int),            \
+    ATOMIC(ATOMIC, bits, type, load, (volatile type * at, int), __atomic_load_n(at, __ATOMIC_SEQ_CST))                 \
+    ATOMIC(ATOMIC, bits, type, fetch_add, ARGUMENTS(type), __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST))            \
+    ATOMIC(ATOMIC, bits, type, fetch_sub, ARGUMENTS(type), __atomic_fetch_sub(at, value, __ATOMIC_SEQ_CST))            \
+    ATOMIC(PUT, bits, void, store, ARGUMENTS(type), __atomic_store_n(at, value, __ATOMIC_SEQ_CST))                     \
+    ATOMIC(ATOMIC, bits, int, compare_exchange_strong, (volatile type * at, type * expected, type value, int, int),    \
            EXCHANGED(expected))                                                                                        \
-    ATOMIC(bits, type, compare_exchange_val, (volatile type * at, type expected, type value, int, int),                \
+    ATOMIC(ATOMIC, bits, type, compare_exchange_val, (volatile type * at, type expected, type value, int, int),        \
            (EXCHANGED(&expected), expected))
 #define EXCHANGED(expected) __atomic_compare_exchange_n(at, expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)
 #define ARGUMENTS(type)     (volatile type * at, type value, int)
-#define ATOMIC(bits, result, name, arguments, does)                                                                    \
+#define ATOMIC(as, bits, result, name, arguments, does)                                                                \
     result __tsan_atomic##bits##_##name arguments {                                                                    \
-        check_access(const_cast<const void *>(static_cast<const volatile void *>(at)), sizeof *at, use::ATOMIC);       \
+        check_access(const_cast<const void *>(static_cast<const volatile void *>(at)), sizeof *at, use::as);           \
         return does;                                                                                                   \
     }
 ATOMICS(8, uint8_t)

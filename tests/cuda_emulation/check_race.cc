@@ -87,7 +87,7 @@ void check_race(check_memory *m, size_t offset, size_t bytes, use as, const witn
     mine.thread = w.number;
     mine.barrier = now.barrier;
     mine.clock = clock;
-    mine.atomic = as == use::ATOMIC;
+    mine.atomic = as == use::ATOMIC || as == use::PUT;
     mine.is = 1;
     const access a = {m, offset, bytes, as, w, mine};
     for (size_t i = offset; i < offset + bytes;) {
