@@ -135,6 +135,7 @@ __device__ __forceinline__ uint64_t words_before(unsigned long long *state, int6
 __global__ void __launch_bounds__(THREADS, 1)
     prepare(chunk_scratch *scratch, int64_t groups, const mm_body_record *before) {
     const int64_t first = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+#pragma unroll 1
     for (int64_t i = first; i < groups; i += (int64_t)gridDim.x * blockDim.x) states_of(scratch)[i] = 0;
     if (first > 0) return;
     scratch->begin = before ? mm_body_begin(before->end) : 0;

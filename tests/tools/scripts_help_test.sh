@@ -63,6 +63,45 @@ ci_fails_if_lint_or_a_test_does_and_ends_with_the_count_() {
     done
 }
 
+# A toolkit whose nvcc makes code of LINES instructions, a jump to itself and padding, in place of CUDA's.
+stand_in_nvcc() {
+    mkdir -p cuda/bin
+    cat >cuda/bin/nvcc <<'END'
+#!/bin/bash
+while (($# > 1)); do [[ $1 == -o ]] && out=$2; [[ $1 == *.cu ]] && file=$1; shift; done
+{
+    echo '.section .text._Z6encodeILi2EEvPKf,"ax"'
+    while read -r; do echo '.quad 0x210, 0'; done <"$file"
+    echo '.quad 0x947, 0, 0x918, 0, 0x918, 0'
+} | as -o "$out" || exit
+echo "ptxas info    : Compiling entry function '_Z6encodeILi2EEvPKf' for 'sm_90'
+ptxas info    : Function properties for _Z6encodeILi2EEvPKf
+    8 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads
+ptxas info    : Used $(wc -l <"$file")0 registers, used 1 barriers, 4096 bytes smem"
+END
+    chmod +x cuda/bin/nvcc
+}
+
+kernels_static_tells_of_each_kernel_and_of_another_checkouts_() {
+    local script=$root/tools/bench/kernels_static version lines
+    command -v as >/dev/null || skip "there is no assembler"
+    stand_in_nvcc
+    for version in before after; do
+        mkdir -p $version/tools/bazel $version/pipeline/codec
+        echo '_NVCC_COPTS = ["-O3"]' >$version/tools/bazel/cuda.bzl
+        lines=$([[ $version == before ]] && echo 3 || echo 5)
+        seq "$lines" >$version/pipeline/codec/some_cuda.cu
+    done
+    CUDA_HOME=$PWD/cuda "$script" --tree after some >out || fail "status $?"
+    says out "some_cuda  encode<2>         50       20    4096             5"
+    CUDA_HOME=$PWD/cuda "$script" --tree after --before before >out || fail "status $?"
+    says out "some_cuda  encode<2>   30 -> 50       20    4096        3 -> 5"
+    ! CUDA_HOME=$PWD/cuda "$script" --tree after another 2>err || fail "finds what is not there"
+    says err "another"
+    ! CUDA_HOME=$PWD/none "$script" --tree after 2>err || fail "needs no toolkit"
+    says err "there is no CUDA toolkit"
+}
+
 # shellcheck disable=SC2016 # a script's text
 lint_finds_what_was_planted_() {
     local tool
