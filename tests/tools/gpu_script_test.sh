@@ -55,21 +55,22 @@ prebuilt() {
 help_names_options_and_parts_() {
     script 0 --help
     local word
-    for word in --quick --only --limit --total --archive --prebuilt --pack --emulated --tiny "tests sanitizer suites" \
-        "--only goals,peers"; do says out "$word"; done
+    for word in --quick --only --limit --total --archive --prebuilt --pack --call --emulated --tiny "smoke device algorithms" \
+        first second; do says out "$word"; done
     [[ $(<out) != *"set -uo"* ]] || fail "help goes on into the script"
 }
 
 what_is_wrong_is_said_before_anything_runs_() {
     refused_script "no option --nope" --nope
-    refused_script "--only nope: parts are build tests" --only tests,nope
+    refused_script "--only nope: parts are build smoke" --only tests,nope
     refused_script "--only: needs a value" --only
     refused_script "--limit: needs a value" --limit --quick
     refused_script "seconds must be a whole number" --limit 1.5
     refused_script "seconds must be a whole number" --total 0
     refused_script "LABEL=POLICY,... is wanted" --policies overlap
     refused_script "--policies resnet152=...: there are overlap resnet50" --policies resnet152=liveness
-    refused_script "--prebuilt nowhere: no such file" --prebuilt nowhere
+    refused_script "--prebuilt nowhere: no such folder" --prebuilt nowhere
+    refused_script "--call third: first or second" --call third
     refused_script "one folder" a b
     [[ ! -e gpu-results && ! -e a ]] || fail "a folder was made"
 }
@@ -94,39 +95,90 @@ a_library_that_is_missing_is_named_() {
     says err "libnowhere.so.4"
 }
 
-every_part_runs_and_the_summary_holds_goals_and_figures_() {
-    prebuilt tests/device_cuda_test
-    program pre/tests/device_cuda_test 'exec tools/mm codecs'
-    program bin/compute-sanitizer 'while [[ $1 == --* ]]; do' \
-        '    case $1 in --tool | --error-exitcode | --report-api-errors) shift 2 ;; *) exit 3 ;; esac' 'done' 'exec "$@"'
-    program bin/python-alone 'exec python3 -S "$@"' # without torch, wherever
-    PATH=$PWD/bin:$PATH PYTHON=$PWD/bin/python-alone script 1 --quick --tiny --prebuilt "$PWD/pre" --archive "$PWD/all.tar.gz" \
-        --policies overlap=liveness,freelunch:codec=zfp:rate=4:sms=16,when=always \
-        --policies alexnet=liveness --policies vgg16=liveness --policies resnet152-44-all=recompute \
-        --policies tables-alexnet=freelunch:ratio=5,when=always,buffers=naive,workspace=naive \
-        --policies tables-vgg16=liveness --policies tables-resnet152=liveness \
-        --only tests,sanitizer,device,algorithms,overlap,facts,goals,peers,nets "$PWD/results"
-    local name step
-    for step in tests sanitizer codec codec-zeros ops algorithms-resnet50 algorithms-resnet50-1200MiB ops-1200MiB mm-overlap \
-        mm-overlap-equal facts-tiny mm-resnet50 mm-resnet50-1200MiB mm-resnet50-6.5GB mm-resnet152-20GB \
-        mm-resnet152-12GiB mm-alexnet mm-vgg16 mm-tables-alexnet mm-tables-resnet152; do
+# $@: of call first or second, in the folder gpu; out and err as ever. Nothing of this machine but what is in the folder bin.
+packed() {
+    env -i PATH="$PWD/bin" gpu/run "$@" >out 2>err </dev/null || fail "run $*: status $?"
+    [[ $(tail -1 out) == "nothing failed" ]] || fail "$(tail -1 out)"
+}
+
+# ok_steps STEP...: each was run, and went well.
+ok_steps() {
+    local step
+    for step in "$@"; do
         grep -qP "^$step\t\d+\tok\$" results/steps.txt || fail "$step: $(grep -P "^$step\t" results/steps.txt)"
     done
-    says out "peer_pytorch: there is no PyTorch here"
-    [[ $(tail -1 out) == "not well: pytorch-resnet50 pytorch-resnet152-12GiB" ]] || fail "$(tail -1 out)"
-    for name in "== goals" "ResNet-50 128: liveness as torch.compile" "zfp:rate=4 encode" "(equal streams)" "sms=16" \
-        "== codecs" "relu, backward 2.5 us (0.75)" "conv 3x3, forward 4.5 us" \
+}
+
+thin=(--policies "overlap=liveness,freelunch:codec=zfp:rate=4:sms=16,when=always"
+    --policies "resnet50-6.5GB=auto,freelunch:rate=4")
+
+a_pack_needs_neither_this_repository_nor_xz_() {
+    local name text
+    prebuilt tests/device_cuda_test
+    program pre/tests/device_cuda_test 'exec tools/mm codecs'
+    XZ_OPT=-0 script 0 --pack gpu.tar.xz --prebuilt pre
+    says out "python3 -m tarfile -e gpu.tar.xz gpu && gpu/run first && gpu/run second"
+    (($(stat -c %s gpu.tar.xz) < 48 << 20)) || fail "too large"
+    # What a machine is expected to have.
+    mkdir bin
+    for name in basename bash cat chmod cp cut date dirname env grep head ls mkdir mktemp mv realpath rm sed sleep sort tail \
+        timeout tr; do ln -s "$(type -P $name)" bin/; done
+    # Without torch, wherever; nor is what ldd only mentions an error.
+    program bin/python3 "exec $(python3 -c 'import sys; print(sys.executable)') -S \"\$@\""
+    program bin/ldd 'echo "$1: /lib/libtinfo.so.6: no version information available (required by $1)"' "exec $(type -P ldd) \"\$@\""
+    PATH=$PWD/bin python3 -m tarfile -e gpu.tar.xz gpu
+    packed first --tiny "${thin[@]}"
+    says out "== goals"
+    mkdir results
+    tar -xzf results.tar.gz -C results || fail "no archive"
+    ok_steps smoke codec codec-zeros ops algorithms-resnet50 algorithms-resnet50-1200MiB ops-1200MiB rounds-resnet50 facts-tiny \
+        mm-overlap mm-overlap-equal
+    [[ $(values results/rounds-resnet50.json status | sort -u) == $'no torch\nok' ]] || fail "rounds"
+    [[ $(values results/rounds-resnet50.json workspace_limit_bytes | sort -u) == *1258291200* ]] || fail "another workspace"
+    program bin/compute-sanitizer 'while [[ $1 == --* ]]; do' \
+        '    case $1 in --tool | --error-exitcode | --report-api-errors) shift 2 ;; *) exit 3 ;; esac' 'done' 'exec "$@"'
+    packed second --tiny
+    tar -xzf results.tar.gz -C results
+    ok_steps smoke mm-overlap mm-resnet152-20GB mm-resnet152-12GiB mm-resnet152-44 mm-resnet50-swap facts-tiny sanitizer tests
+    for name in "ResNet-50 128, all kept" "zfp:rate=4 encode" "(equal streams)" "sms=16" \
+        "== codecs" "relu, backward 2.5 us (0.75)" "conv 3x3, forward 4.5 us" "compile:1.0: no torch; 3513 on an H200" \
+        "checkpoint: no torch" "pytorch-resnet152 0 s SKIPPED: NO TORCH" "zfp:rate=4: encode" ", inline: loss" \
         "with 1200 MiB of workspace"$'\n'"conv 3x3, forward 2.25 us" "liveness (workspace 1.26 GB)"; do
         says results/summary.txt "$name"
     done
-    [[ $(value results/mm-resnet50-1200MiB.json workspace_limit_bytes) == 1258291200 ]] || fail "another workspace"
-    [[ $(grep -E '^(ResNet|  with|zfp|[a-z]+.*its bytes)' results/summary.txt) != *"no row"* ]] || fail "a goal without a figure"
-    tar -xzf all.tar.gz ./mm-overlap.json || fail "no rows in the archive"
+    text=$(sed '1,/^== goals$/d' results/summary.txt)
+    (($(wc -l <<<"$text") == 21)) || fail "goals: $text"
+    [[ $text != *"no row"* ]] || fail "a goal without a figure: $text"
     # The summary of it all is what the output ends with, and short.
-    local text
-    text=$(sed -n '/^== steps$/,$p' out)
-    ((${#text} > 2000 && ${#text} <= 12000)) || fail "a summary of ${#text} characters"
+    text=$(sed -n '/^== steps$/,/^results: /p' out)
+    ((${#text} > 2000 && ${#text} <= 10100)) || fail "a summary of ${#text} characters"
     expect 0 plan --net tiny --batch 4 --policy freelunch --facts results/facts-tiny-4.json
+}
+
+a_smoke_that_fails_ends_the_run_and_a_sanitizer_may_be_refused_() {
+    prebuilt
+    program pre/tools/mm-wrong "exec $mm \"\$@\" \$([[ \$* != *inline* ]] || echo --seed 2)"
+    ln -sf mm-wrong pre/tools/mm
+    script 1 --call first --tiny --prebuilt pre all.tar.gz
+    says out "the smoke failed, and nothing else was run: send back $PWD/all.tar.gz"
+    says out "tensors differ from those step by step, the first "
+    tar -xzf all.tar.gz steps.txt
+    [[ $(cut -f1 steps.txt | tr '\n' ' ') == "smoke summary " ]] || fail "more was run"
+    program mm-wrong "exec $mm \"\$@\" \$([[ \$* != *'device cuda'* ]] || echo --seed 2)"
+    ! python3 "$root/tools/bench/gpu_smoke.py" ./mm-wrong --net tiny --batch 4 >out || fail "other weights than the host's"
+    says out "beside the host's"
+    program bin/compute-sanitizer 'echo "========= Device not supported"' 'exit 1'
+    PATH=$PWD/bin:$PATH script 0 --quick --only sanitizer --prebuilt pre results
+    grep -q "^sanitizer.*skipped: refused (1): =* Device not supported" results/steps.txt || fail "$(<results/steps.txt)"
+}
+
+networks_that_no_goal_needs_run_too_() {
+    prebuilt
+    script 0 --quick --tiny --prebuilt "$PWD/pre" --only nets \
+        --policies alexnet=liveness --policies vgg16=liveness --policies resnet152-44-all=recompute \
+        --policies tables-alexnet=freelunch:ratio=5,when=always,buffers=naive,workspace=naive \
+        --policies tables-vgg16=liveness --policies tables-resnet152=liveness "$PWD/results"
+    ok_steps mm-alexnet mm-vgg16 mm-tables-alexnet mm-tables-resnet152
 }
 
 what_fails_or_hangs_costs_nothing_else_() {
@@ -139,8 +191,8 @@ what_fails_or_hangs_costs_nothing_else_() {
     says out "CUT:  tests/b_hangs"
     says out "it_is_wrong"
     says results/tests.log begun
-    [[ $(tail -1 out) == "not well: tests"* ]] || fail "$(tail -1 out)"
-    tar -xzf all.tar.gz ./tests.log && says tests.log begun
+    [[ $(tail -1 out) == "not well: "*tests ]] || fail "$(tail -1 out)"
+    tar -xzf all.tar.gz tests.log && says tests.log begun
 }
 
 time_for_all_bounds_each_part_() {
@@ -158,7 +210,7 @@ time_for_all_bounds_each_part_() {
 
 # row NET BATCH POLICY IMAGES/S PEAK [REPLAYS [POLICY_THAT_RAN [WORKSPACE]]]: as mm and peer_pytorch.py write it, but for what no summary reads.
 row() {
-    printf '{"net": "%s", "batch": %d, "precision": "tf32", "policy": "%s", "budget_bytes": 0, "images_per_second": %s,' "$1" \
+    printf '{"net": "%s", "batch": %d, "precision": "tf32", "policy": "%s", "budget_bytes": 6e9, "images_per_second": %s,' "$1" \
         "$2" "$3" "$4"
     printf '"peak_bytes": %s, "outside_bytes": 0, "codec_hidden_share": null, "device": "cuda", "iterations": 9, ' "$5"
     printf '"host_seconds": 5e-5, "host_seconds_per_layer": 1e-7, "iteration_seconds_median": 0.02, '
@@ -185,27 +237,27 @@ goals_stand_beside_what_was_reached_() {
         "{\"direction\":\"encode\"$zeros:7.6,\"zeros_percent\":90,\"share_of_bytes\":0.6}" >results/codec-zeros.json
     summary results || fail "status"
     [[ $(grep "^zvc  " out) =~ ^zvc\ +49\ %:\ 1\.85,\ 0\.71\ /\ 0\.83\ +90\ %:\ 7\.60,\ 0\.60$ ]] || fail "$(grep "^zvc  " out)"
-    line=$(grep "liveness as torch.compile" out)
-    [[ $line =~ 3513\ +3688\.[67]\ +1\.05\ +liveness,\ batch\ 128,\ 11\.00\ GB\ +1\.23\ of\ 3000 ]] || fail "$line"
-    line=$(grep "less memory" out)
-    [[ $line =~ 16\.89\ +11\.00\ +1\.54.*0\.65\ of\ 17\.00 ]] || fail "$line"
-    [[ $(grep "under 12 GiB" out) =~ 736\ +736\.0\ +1\.00\ +hybrid ]] || fail "$(grep "under 12 GiB" out)"
+    line=$(grep "128, all kept" out)
+    [[ $line =~ 1\.05\ x\ +3688\.[67]\ +3000\.0\ +1\.23\ +liveness,\ 11\.00\ GB\ +compile:1\.0,\ batch\ 128 ]] || fail "$line"
+    line=$(grep "its memory" out)
+    [[ $line =~ 0\.8\ x\ +11\.00\ +17\.00\ +0\.65 ]] || fail "$line"
+    line=$(grep "in 12 GiB" out)
+    [[ $line =~ 1\ x\ +736\.0\ +\(736\)\ +1\.00\ +hybrid.*checkpoint:\ not\ run ]] || fail "$line"
     line=$(grep "zvc, of what" out)
-    [[ $line =~ 0\.65\ +0\.52\ +0\.80\ +zvc ]] || fail "$line"
+    [[ $line =~ 0\.65\ +0\.52\ .*zvc ]] || fail "$line"
     [[ $(grep "in 20 GB" out) == *"no row"* ]] || fail "$(grep "in 20 GB" out)"
-    [[ $(grep "zfp:rate=4 encode" out) =~ 1600\ +1760\ +1\.10.*0\.86\ of\ the\ copy ]] || fail "$(grep "zfp:rate=4 encode" out)"
+    [[ $(grep "zfp:rate=4 encode" out) =~ 5\ x\ +1760\ +\(369\)\ +4\.77.*0\.86\ of\ the\ copy ]] || fail "$(grep "zfp:rate=4 encode" out)"
 }
 
 host_time_stands_beside_the_step_() {
     mkdir results
     summary results || fail "status"
-    [[ $(grep "share of the step" out) =~ step\ +1\ +-\ +-\ +no\ row ]] || fail "$(grep "share of the step" out)"
+    [[ $(grep "host time" out) =~ 100\ +-\ +-\ +-\ +no\ row ]] || fail "$(grep "host time" out)"
     echo "[$(row resnet152 44 swap 300 1),$(row resnet152 44 liveness 570 1)]" >results/mm-resnet152-44.json
     echo "[$(row resnet152 44 "pytorch checkpoint" 285 1)]" >results/pytorch-resnet152-44.json
     summary results || fail "status"
-    [[ $(grep "by launches" out) =~ 285\ +570\.0\ +2\.00\ +liveness.*2\.00\ of\ 285 ]] || fail "$(grep "by launches" out)"
-    [[ $(grep "share of the step" out) =~ 1\ +0\.003\ +400\ +liveness,\ 50\ us,\ 0\.10\ a\ layer,\ replayed ]] ||
-        fail "$(grep "share of the step" out)"
+    [[ $(grep "launch-bound" out) =~ 1\ x\ +570\.0\ +285\.0\ +2\.00\ +liveness ]] || fail "$(grep "launch-bound" out)"
+    [[ $(grep "host time" out) =~ 100\ +50\ +-\ +-\ +liveness,\ 0\.002\ of\ the\ step,\ replayed ]] || fail "$(grep "host time" out)"
     [[ $(grep -E "^resnet152 .* liveness " out) =~ \ -\ +50\ +1\.00\  ]] || fail "$(grep -E "^resnet152" out)"
 }
 
@@ -215,17 +267,17 @@ a_larger_workspace_is_another_candidate_for_the_first_goals_() {
     echo "[$(row resnet50 128 liveness 3000 11e9)]" >results/mm-resnet50.json
     echo "[$(row resnet50 128 liveness 3600 12e9 8 liveness 1200000000)]" >results/mm-resnet50-1200MiB.json
     summary results || fail "status"
-    line=$(grep "liveness as torch.compile" out)
-    [[ $line =~ 3513\ +3600\.0\ +1\.02\ +liveness\ \(workspace\ 1\.20\ GB\),\ batch\ 128,\ 12\.00\ GB ]] || fail "$line"
-    line=$(grep "less memory" out)
-    [[ $line =~ 16\.89\ +12\.00\ +1\.41 ]] || fail "not of the same row: $line"
+    line=$(grep "128, all kept" out)
+    [[ $line =~ 3600\.0\ +\(3513\)\ +1\.02\ +liveness\ \(workspace\ 1\.20\ GB\),\ 12\.00\ GB ]] || fail "$line"
+    line=$(grep "its memory" out)
+    [[ $line =~ 12\.00\ +\(16\.89\)\ +0\.71 ]] || fail "not of the same row: $line"
     line=$(grep -E "^resnet50 .*\(workspace 1\.20 GB\)" out)
     [[ $line =~ 3600\.0\ +-\ +50\ +1\.20\  ]] || fail "not beside the other: $line"
     echo "[$(row resnet50 128 liveness 3000 11e9 8 liveness 1200000000)]" >results/mm-resnet50-1200MiB.json
     echo "[$(row resnet50 128 liveness 3100 11e9)]" >results/mm-resnet50.json
     summary results || fail "status"
-    line=$(grep "liveness as torch.compile" out)
-    [[ $line =~ 3100\.0\ +0\.88\ +liveness,\ batch ]] || fail "$line"
+    line=$(grep "128, all kept" out)
+    [[ $line =~ 3100\.0\ +\(3513\)\ +0\.88\ +liveness,\ 11 ]] || fail "$line"
 }
 
 a_summary_is_never_longer_than_asked_and_goals_stay_() {
@@ -237,7 +289,7 @@ a_summary_is_never_longer_than_asked_and_goals_stay_() {
     printf 'step%d\t1\tfailed (1)\n' {1..40} >results/steps.txt
     summary results --most 5000 || fail "status"
     (($(stat -c %s out) <= 5000)) || fail "$(stat -c %s out) characters"
-    says out "ResNet-152 384 under 12 GiB"
+    says out "ResNet-152 384 in 12 GiB"
     says results/summary.txt "number=200"
 }
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """What tools/bench/gpu found, from its folder of results: one text that fits the end of a log.
 
-    gpu_summary.py FOLDER [--first PART,...] [--most CHARACTERS]
+    gpu_summary.py FOLDER [--first PART,...] [--most CHARACTERS] [--archive FILE]
     gpu_summary.py --table ROWS.json ...              only the table of rows, of mm and PyTorch alike
 
-Sections: steps; device; ops; codecs; what runs beside the computation; every row; what failed; the goals and what was
-reached. Those of the parts named with --first are kept when not all fit; steps, failures and goals always are.
+Sections: steps; the smoke; device; ops; codecs; what runs beside the computation; every row; what failed; the goals, with
+what was reached and what PyTorch did. Those of the parts named with --first are kept when not all fit; steps, failures and goals always are.
 """
 import argparse
 import glob
@@ -13,6 +13,7 @@ import json
 import os
 import re
 import sys
+import tarfile
 
 # ---------------------------------------------------------------- rows
 
@@ -151,7 +152,7 @@ def failures_section(folder):
     """The end of each failed step's log, and of a tool's what it found."""
     lines = []
     for name, (_, end) in read_steps(folder).items():
-        if end == "ok":
+        if end == "ok" or end.startswith("skipped"):
             continue
         log = [line.rstrip() for line in read_text(folder, name + ".log").splitlines() if line.strip()]
         found = [line for line in log if WRONG.search(line)]
@@ -192,6 +193,25 @@ def codec_section(folder):
                                               " / %.2f" % decode[1] if decode else "")).ljust(54))
     lines = ["".join(words[i:i + 2]).rstrip() for i in range(0, len(words), 2)]
     return (["encode / decode in GB/s (share of the copy inside the device)"] + lines if lines else []) + zeros_lines(folder)
+
+
+def facts_section(folder):
+    """Codes of fixed rate while a network trains: the maps' bytes a second, over all maps."""
+    lines = []
+    for path in sorted(glob.glob(os.path.join(folder, "facts-*.json"))):
+        for codec in (read_rows(path) or {}).get("codecs", []):
+            rate = re.search(r"rate=([\d.]+)", codec["spec"])
+            timed = [c for c in codec["codes"].values() if c["encode_ns"] > 0 and c["decode_ns"] > 0]
+            if rate and timed:
+                maps = sum(c["code_bytes"] for c in timed) * 32 / float(rate.group(1))
+                lines.append("%s %s: encode %.0f, decode %.0f GB/s of %d maps, %s" % (
+                    os.path.basename(path)[6:-5], codec["spec"], maps / sum(c["encode_ns"] for c in timed),
+                    maps / sum(c["decode_ns"] for c in timed), len(timed), size(maps)))
+    return lines
+
+
+def smoke_section(folder):
+    return read_text(folder, "smoke.log").splitlines()[-8:]
 
 
 def zeros_lines(folder):
@@ -256,99 +276,146 @@ def overlap_section(folder):
 
 # ---------------------------------------------------------------- goals
 
+GIB, GB = 1 << 30, 10**9
+LOSSLESS, CODES, ANY = "lossless", "codes", "any"
 
-def best(rows, name=""):
-    """The fastest row whose policy begins so."""
-    ran = [r for r in rows if r["images_per_second"] and r["status"] == "ok" and r["policy"].startswith(name)]
+
+class Goal:
+    """Images a second of the rows with these labels, beside a mode of PyTorch: of this run, else what it did on an H200 (on
+    2026-11-20, one run each)."""
+
+    def __init__(self, text, labels, cap, policies, wanted, peer, anchor):
+        self.text, self.labels, self.cap, self.policies, self.wanted = text, labels.split(), cap, policies, wanted
+        self.peer_labels, self.mode = peer[0].split(), peer[1]
+        self.anchor = anchor
+
+
+RESNET50 = "rounds-resnet50 mm-resnet50 mm-resnet50-6.5GB mm-resnet50-1200MiB"
+GOALS = [
+    Goal("ResNet-50 128, all kept", RESNET50, 0, "liveness", 1.05, ("rounds-resnet50 pytorch-resnet50", "compile:1.0"), 3513),
+    Goal("  in 6.5 GB, without loss", RESNET50, 6.5 * GB, LOSSLESS, 1.1,
+         ("rounds-resnet50 pytorch-resnet50", "compile:0.5"), 3075),
+    Goal("  in 6.5 GB, with codes", RESNET50, 6.5 * GB, CODES, 1.15, ("rounds-resnet50 pytorch-resnet50", "compile:0.5"), 3075),
+    Goal("  swapping", "mm-resnet50-swap", 0, ANY, 5, ("pytorch-resnet50 pytorch-resnet50-eager", "save_on_cpu"), 186),
+    Goal("ResNet-152 256 in 20 GB", "mm-resnet152-20GB", 20 * GB, ANY, 1.8, ("pytorch-resnet152", "checkpoint"), 792),
+    Goal("ResNet-152 384 in 12 GiB", "mm-resnet152-12GiB", 12 * GIB, ANY, 1, ("pytorch-resnet152-12GiB", "checkpoint"), 736),
+    Goal("ResNet-152 44, launch-bound", "mm-resnet152-44", 0, ANY, 1, ("pytorch-resnet152-44", "checkpoint"), 285),
+]
+
+
+def best(rows):
+    ran = [r for r in rows if r["images_per_second"] and r["status"] == "ok" and r.get("precision") == "tf32"]
     return max(ran, key=lambda r: r["images_per_second"], default=None)
 
 
-def candidates(folder, labels):
-    return [row for label in labels.split() for row in rows_named(folder, "mm-" + label)]
+def ours_of(folder, goal):
+    def serves(row):
+        if row["policy"].startswith("pytorch ") or goal.cap and not 0 < row["budget_bytes"] <= goal.cap:
+            return False
+        if goal.policies in (LOSSLESS, CODES):
+            return bool(row.get("lossy")) == (goal.policies == CODES)
+        return goal.policies == ANY or row["policy"].startswith(goal.policies)
+
+    return best(row for label in goal.labels for row in rows_named(folder, label) if serves(row))
 
 
-def speed_goal(folder, text, labels, name, wanted, peer_label, peer_name):
-    row = best(candidates(folder, labels), name)
-    peer = best(rows_named(folder, "pytorch-" + peer_label), "pytorch " + peer_name)
-    reached = row["images_per_second"] if row else None
-    beside = "-"
-    if row and peer:
-        beside = "%.2f of %.0f (%s, batch %d, %s)" % (reached / peer["images_per_second"], peer["images_per_second"],
-                                                     peer["policy"][8:], peer["batch"], size(peer["peak_bytes"]))
-    by = "%s, batch %d, %s" % (policy_of(row), row["batch"], size(row["peak_bytes"])) if row else "no row"
-    return [text, "%g" % wanted, "%.1f" % reached if row else "-", "%.2f" % (reached / wanted) if row else "-", by,
-            beside]
+def peer_of(folder, goal):
+    """-> its best row, why there is none."""
+    rows = [row for label in goal.peer_labels for row in rows_named(folder, label)
+            if row["policy"] == "pytorch " + goal.mode]
+    steps = read_steps(folder)
+    ends = [steps[label][1] for label in goal.peer_labels if label in steps]
+    return best(rows), ([row["status"] for row in rows] + [end for end in ends if end != "ok"] + ["not run"])[0]
 
 
-def memory_goal(folder, text, labels, wanted, peer_label, peer_name):
-    """Of the row that serves the speed's goal. Less is better: the ratio is of what was wanted to what it took."""
-    row = best(candidates(folder, labels), "liveness")
-    peer = best(rows_named(folder, "pytorch-" + peer_label), "pytorch " + peer_name)
-    took = (row["peak_bytes"] + row["outside_bytes"]) / 1e9 if row else 0
-    beside = "-"
-    if row and peer:
-        theirs = (peer["peak_bytes"] + peer["outside_bytes"]) / 1e9
-        if theirs:
-            beside = "%.2f of %.2f (%s, with what is outside)" % (took / theirs, theirs, peer["policy"][8:])
-    return [text, "%g" % wanted, "%.2f" % took if row else "-", "%.2f" % (wanted / took) if took else "-",
-            "peak and outside" if row else "no row", beside]
+def ratio_words(ours, theirs):
+    return "%.2f" % (ours / theirs) if ours and theirs else "-"
 
 
-def host_goal(folder, text, labels):
-    """Of the fastest row: the share of a step in which the training thread is busy issuing it. At 1 that is what holds the
-    step up."""
-    row = best(candidates(folder, labels))
-    if not row or not row.get("host_seconds"):
-        return [text, "1", "-", "-", "no row", "-"]
-    share = row["host_seconds"] / row["iteration_seconds_median"]
-    by = "%s, %s us, %.2f a layer, %s" % (policy_of(row), host_of(row), 1e6 * row["host_seconds_per_layer"],
-                                          "replayed" if row["replays"] else "step by step")
-    return [text, "1", "%.3f" % share, "%.0f" % (1 / share), by, "-"]
+def peer_words(goal, peer, why, anchor):
+    """With the H200's figure where there is none of this run."""
+    if peer:
+        return "%s, batch %d" % (goal.mode, peer["batch"])
+    return "%s: %s; %g on an H200" % (goal.mode, why.replace("skipped: ", "")[:40], anchor)
 
 
-def codec_goal(folder, text, spec, direction, wanted):
+def speed_goal(folder, goal):
+    ours, (peer, why) = ours_of(folder, goal), peer_of(folder, goal)
+    speed = ours["images_per_second"] if ours else 0
+    theirs = peer["images_per_second"] if peer else goal.anchor
+    by = "%s, %s" % (policy_of(ours), size(ours["peak_bytes"])) if ours else "no row"
+    return [goal.text + ", img/s", "%g x" % goal.wanted, "%.1f" % speed if ours else "-",
+            "%.1f" % theirs if peer else "(%g)" % theirs, ratio_words(speed, theirs), by,
+            peer_words(goal, peer, why, goal.anchor)]
+
+
+def memory_goal(folder, goal, wanted, anchor):
+    """Of the row that serves the goal of speed; with what is outside of the peak, on both sides."""
+    ours, (peer, why) = ours_of(folder, goal), peer_of(folder, goal)
+    took, theirs = ((row["peak_bytes"] + row["outside_bytes"]) / GB if row else 0 for row in (ours, peer))
+    return ["  its memory, GB", "%g x" % wanted, "%.2f" % took if ours else "-",
+            "%.2f" % theirs if theirs else "(%g)" % anchor, ratio_words(took, theirs or anchor), "peak and outside",
+            peer_words(goal, peer, why, anchor)]
+
+
+def host_goal(folder, goal):
+    """What the training thread is busy with to issue a step."""
+    row = ours_of(folder, goal)
+    host = 1e6 * (row.get("host_seconds") or 0) if row else 0
+    by = "%s, %.3f of the step, %s" % (policy_of(row), host * 1e-6 / row["iteration_seconds_median"],
+                                       "replayed" if row["replays"] else "step by step") if host else "no row"
+    return ["  host time of an iteration, us", "<= 100", "%.0f" % host if host else "-", "-", "-", by, ""]
+
+
+def overlap_goals(folder):
+    """The best share that is hidden, and that row's step beside liveness'."""
+    rows = [r for r in rows_named(folder, "mm-overlap") if r["images_per_second"]]
+    base = next((r for r in rows if r["policy"] == "liveness"), None)
+    coded = [r for r in rows if r.get("codec_hidden_share") is not None]
+    row = max(coded, key=lambda r: (("eligible=all" in r["policy"]), r["codec_hidden_share"]), default=None)
+    name = "%s %d" % (row["net"], row["batch"]) if row else "overlap"
+    by = policy_of(row) if row else "no row"
+    step = row["iteration_seconds_median"] / base["iteration_seconds_median"] if row and base else 0
+    hidden = "%.3f" % row["codec_hidden_share"] if row else "-"
+    return [[name + ": codec time hidden", ">= 0.9", hidden, "-", "-", by, ""],
+            ["  its step beside liveness'", "<= 1.05", "%.3f" % step if step else "-", "-", "-", by, ""]]
+
+
+def codec_goal(folder, spec, direction, cuzfp):
+    """Beside cuZFP's on an H200, and as a share of the copy's rate in this run."""
     speed = codec_speeds(folder).get((spec, direction))
-    return [text, "%g" % wanted, "%.0f" % speed[0] if speed else "-", "%.2f" % (speed[0] / wanted) if speed else "-",
-            spec if speed else "no row", "%.2f of the copy" % speed[1] if speed else "-"]
+    return ["%s %s, GB/s" % (spec, direction), "5 x", "%.0f" % speed[0] if speed else "-", "(%d)" % cuzfp,
+            ratio_words(speed[0] if speed else 0, cuzfp),
+            "%.2f of the copy (>= 0.45)" % speed[1] if speed else "no row", "cuZFP on an H200"]
 
 
 def bytes_goal(folder, spec, wanted):
     """Of the slower direction: its share of what the copy's bytes a second allow for the map and its code."""
     shares = [row["share_of_bytes"] for row in rows_named(folder, "codec")
               if row["codec"] == spec and "share_of_bytes" in row]
-    reached = "%.2f" % min(shares) if shares else "-"
-    return ["%s, of what its bytes allow" % spec, "%g" % wanted, reached,
-            "%.2f" % (min(shares) / wanted) if shares else "-", spec if shares else "no row", "-"]
+    return ["%s, of what its bytes allow" % spec, ">= %g" % wanted, "%.2f" % min(shares) if shares else "-", "-", "-",
+            spec if shares else "no row", ""]
 
 
 def goals_section(folder):
-    """Figures wanted: those of PyTorch are of an H200, TF32; what PyTorch does in this very run is beside."""
-    cells = [["goal", "wanted", "reached", "ratio", "by", "beside PyTorch here"]]
-    first = "resnet50 resnet50-1200MiB"
-    cells += [
-        speed_goal(folder, "ResNet-50 128: liveness as torch.compile, img/s", first, "liveness", 3513, "resnet50",
-                   "compile:1.0"),
-        memory_goal(folder, "  with less memory than its, GB", first, 16.89, "resnet50", "compile:1.0"),
-        speed_goal(folder, "ResNet-50 128 in 6.5 GB: freelunch as budget 0.5", "resnet50-6.5GB", "freelunch", 3075,
-                   "resnet50", "compile:0.5"),
-        speed_goal(folder, "ResNet-152 256 in 20 GB, img/s", "resnet152-20GB", "", 1200, "resnet152", "checkpoint"),
-        speed_goal(folder, "ResNet-152 384 under 12 GiB, img/s", "resnet152-12GiB", "", 736, "resnet152-12GiB",
-                   "checkpoint"),
-        speed_goal(folder, "ResNet-152 44: not held up by launches, img/s", "resnet152-44", "", 285, "resnet152-44",
-                   "checkpoint"),
-        host_goal(folder, "  host time, as a share of the step", "resnet152-44"),
-    ]
-    for spec, wanted in (("zfp:rate=4", 1600), ("zfp:rate=6", 1200), ("zfp:rate=4,dims=3", 1000)):
-        for direction in ("encode", "decode"):
-            cells.append(codec_goal(folder, "%s %s, GB/s" % (spec, direction), spec, direction, wanted))
+    cells = [["goal", "wanted", "ours", "peer's", "ratio", "by", "peer (in brackets: not of this run)"]]
+    for goal in GOALS:
+        cells.append(speed_goal(folder, goal))
+        if goal is GOALS[0]:
+            cells.append(memory_goal(folder, goal, 0.8, 16.89))
+    cells.append(host_goal(folder, GOALS[-1]))
+    cells += overlap_goals(folder)
+    cells += [codec_goal(folder, "zfp:rate=4", *of) for of in (("encode", 369), ("decode", 434))]
     for specs, wanted in (("mask dpr:fp16 mx:fp8 group:bits=4", 0.85), ("zvc csr eb", 0.65)):
         cells += [bytes_goal(folder, spec, wanted) for spec in specs.split()]
-    return lines_of(cells, (0, 4))
+    return lines_of(cells, (0, 5))
 
 
 def rows_section(folder):
-    paths = [path for names in ("mm-*.json", "pytorch-*.json") for path in sorted(glob.glob(os.path.join(folder, names)))]
-    rows = [row for path in paths if "mm-overlap" not in path for row in read_rows(path)]
+    """Not those of the overlap, of fewer iterations and of other streams."""
+    paths = [path for names in ("rounds-*.json", "mm-*.json", "pytorch-*.json")
+             for path in sorted(glob.glob(os.path.join(folder, names))) if "mm-overlap" not in path]
+    rows = [row for path in paths for row in read_rows(path)]
     return table(rows) if rows else []
 
 
@@ -356,15 +423,18 @@ def rows_section(folder):
 
 SECTIONS = [  # title, function, parts that it is of; in the order of print
     ("steps", steps_section, "tests suites sanitizer"),
+    ("smoke", smoke_section, "smoke"),
     ("device", device_section, "device"),
     ("ops", ops_section, "device algorithms"),
     ("codecs", codec_section, "device"),
+    ("codecs on maps in training", facts_section, "facts"),
     ("beside the computation", overlap_section, "overlap"),
-    ("rows", rows_section, "goals peers nets"),
+    ("rows", rows_section, "rounds goals peers nets"),
     ("not well", failures_section, "tests suites sanitizer"),
-    ("goals", goals_section, "goals"),
+    ("goals", goals_section, "rounds goals"),
 ]
-ALWAYS = ("steps", "not well", "goals")
+ALWAYS = ("goals", "not well", "steps")
+EARLY = ("smoke", "rows", "beside the computation", "device", "codecs on maps in training")
 
 
 def summary(folder, first, most):
@@ -376,7 +446,8 @@ def summary(folder, first, most):
 
     def rank(section):
         title, _, parts = section
-        return 0 if title in ALWAYS else 1 if set(first) & set(parts.split()) else 2
+        wanted = bool(set(first) & set(parts.split()))
+        return title not in ALWAYS, not wanted, EARLY.index(title) if title in EARLY else len(EARLY)
 
     left, kept = most, {}
     for title, _, _ in sorted(SECTIONS, key=rank):
@@ -390,6 +461,35 @@ def summary(folder, first, most):
     with open(os.path.join(folder, "summary.txt"), "w", encoding="utf-8") as file:
         file.write(whole)
     return "".join(kept[title] for title, _, _ in SECTIONS)
+
+
+ARCHIVE_BYTES = 12 << 20
+LOG_BYTES = 256 << 10  # of a long log the beginning and the end, each
+
+
+def shorten(path):
+    with open(path, "rb") as file:
+        text = file.read()
+    if len(text) <= 2 * LOG_BYTES:
+        return
+    with open(path, "wb") as file:
+        file.write(text[:LOG_BYTES] + b"\n... (%d bytes) ...\n" % (len(text) - 2 * LOG_BYTES) + text[-LOG_BYTES:])
+
+
+def make_archive(folder, path):
+    """The folder's files, without the largest if all would be more than ARCHIVE_BYTES. A whole file at any time."""
+    for log in glob.glob(os.path.join(folder, "*.log")):
+        shorten(log)
+    names = sorted((name for name in os.listdir(folder) if os.path.isfile(os.path.join(folder, name))),
+                   key=lambda name: os.path.getsize(os.path.join(folder, name)))
+    while True:
+        with tarfile.open(path + ".tmp", "w:gz") as archive:
+            for name in names:
+                archive.add(os.path.join(folder, name), name)
+        if os.path.getsize(path + ".tmp") <= ARCHIVE_BYTES or not names:
+            break
+        print("gpu_summary: %s is too large for %s" % (names.pop(), path), file=sys.stderr)
+    os.replace(path + ".tmp", path)
 
 
 def version():
@@ -411,7 +511,8 @@ def main():
     p = make_parser(__doc__)
     p.add_argument("folder", nargs="?")
     p.add_argument("--first", default="", help="parts whose sections are kept when not all fit")
-    p.add_argument("--most", type=int, default=11000, help="characters (11000)")
+    p.add_argument("--most", type=int, default=10000, help="characters (10000)")
+    p.add_argument("--archive", metavar="FILE", help="the folder as a .tar.gz of at most 12 MiB, instead of a text")
     p.add_argument("--table", nargs="+", metavar="FILE", help="only the table of these files' rows")
     args = p.parse_args()
     if args.table:
@@ -424,7 +525,11 @@ def main():
         return
     if not args.folder or not os.path.isdir(args.folder):
         p.error("a folder of results is wanted: %s" % (args.folder or "none given"))
-    print(summary(args.folder, args.first.split(","), args.most), end="")
+    text = summary(args.folder, args.first.split(","), args.most)
+    if args.archive:
+        make_archive(args.folder, args.archive)
+    else:
+        print(text, end="")
 
 
 if __name__ == "__main__":

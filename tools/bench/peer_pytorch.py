@@ -4,7 +4,7 @@
     peer_pytorch.py --net resnet50 --batch 128 --precision tf32 --json peers.json
     gpu_summary.py --table mm.json peers.json        one table of rows from several files
     peer_pytorch.py --device cpu --net resnet20:128,resnet50:8,vgg16:8 --mm bazel-bin/tools/mm
-                                                     both sides on the CPU, in alternating rounds, in one table
+                                                     both sides in alternating rounds, in one table
 
 Networks are built here layer by layer as the zoo has them (torchvision's shapes), so torch alone is needed. Each run has a
 process of its own: peaks are its own, and one that runs out of memory, or of its time, spoils no other. Rows are saved as
@@ -16,6 +16,10 @@ block; plain networks in four segments); save_on_cpu (autograd's stash in pinned
 activation_memory_budget B: PyTorch 2.4 or later). Outside of the peak: what the process takes of the device beside its
 tensors, less what CUDA and its libraries take before there are any.
 
+With --mm both sides take turns: in each round each mode and each run of mm bench, of each the median. A mode keeps its
+process, and so what it has compiled and its memory, for all rounds. Without PyTorch there are mm's rows alone, and for its
+modes rows that say so.
+
 On the CPU both sides compute on --threads threads, by default on as many as the process may be scheduled on, and are told
 apart by images a second (the median of the rounds) and by the process's resident peak. A fair peer needs a fast BLAS:
 Debian's python3-torch with libopenblas0-pthread.
@@ -26,6 +30,8 @@ import json
 import os
 import re
 import resource
+import select
+import shlex
 import signal
 import statistics
 import subprocess
@@ -235,7 +241,8 @@ def base_bytes(torch):
     return bytes_in_use(torch) - torch.cuda.memory_reserved()
 
 
-def run(net, batch, mode, precision, device, iterations, seconds, cap, image_size, threads):
+def measure(net, batch, mode, precision, device, iterations, seconds, cap, image_size, threads):
+    """Yields nothing once it is warm, then what a row has, as often as asked."""
     import torch
     import torch.utils.checkpoint
 
@@ -277,19 +284,20 @@ def run(net, batch, mode, precision, device, iterations, seconds, cap, image_siz
         losses.append(loss.detach())
 
     fit = warm_up(torch, cuda, iterate, seconds)
+    beside = bytes_in_use(torch) - base - torch.cuda.memory_reserved() if cuda else 0  # before others begin
     if cuda:
         torch.cuda.reset_peak_memory_stats()
-    times = sorted(step_seconds(torch, cuda, iterate, min(iterations, fit)))
-    peak = outside = 0
-    if cuda:
-        peak = torch.cuda.max_memory_allocated()
-        outside = max(0, bytes_in_use(torch) - base - peak)
-    median = statistics.median(times)
-    return {"peak_bytes": peak, "outside_bytes": outside, "images_per_second": batch / median,
-            "iteration_seconds_median": median, "iteration_seconds_p95": times[int(0.95 * (len(times) - 1) + 0.5)],
-            "loss_first": losses[0].item(), "loss_last": losses[-1].item(), "iterations": len(losses), "status": "ok",
-            "torch": torch.__version__, "threads": torch.get_num_threads() if not cuda else 0,
-            "host_peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
+    yield None
+    while True:
+        times = sorted(step_seconds(torch, cuda, iterate, min(iterations, fit)))
+        median = statistics.median(times)
+        peak, taken = (torch.cuda.max_memory_allocated(), torch.cuda.memory_reserved() + beside) if cuda else (0, 0)
+        yield {"peak_bytes": peak, "outside_bytes": max(0, taken - peak),
+               "images_per_second": batch / median, "iteration_seconds_median": median,
+               "iteration_seconds_p95": times[int(0.95 * (len(times) - 1) + 0.5)], "loss_first": losses[0].item(),
+               "loss_last": losses[-1].item(), "iterations": len(losses), "status": "ok", "torch": torch.__version__,
+               "threads": torch.get_num_threads() if not cuda else 0,
+               "host_peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
 
 
 def empty_row(args, net, batch, mode, precision):
@@ -319,38 +327,83 @@ def environment(args):
     return here
 
 
+class Apart:
+    """A mode in a process group of its own, which serves a row for each line that it is sent. What goes wrong becomes the
+    row's status, and ends it."""
+
+    def __init__(self, args, net, batch, mode, precision):
+        self.args, self.empty = args, empty_row(args, net, batch, mode, precision)
+        self.err = tempfile.TemporaryFile("w+")
+        what = json.dumps([net, batch, mode, precision, args.device, args.iterations, args.seconds, args.cap,
+                           args.image_size, args.threads])
+        self.child = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--serve", what],
+                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.err,
+                                      env=environment(args), start_new_session=True)
+        self.status = self.answer()["status"]
+
+    def answer(self):
+        """The next line that it writes, in time."""
+        end, line = time.monotonic() + self.args.limit, b""
+        while not line.endswith(b"\n"):
+            left = end - time.monotonic()
+            if left <= 0 or not select.select([self.child.stdout], [], [], left)[0]:
+                return self.close("took more than %g s" % self.args.limit)
+            piece = os.read(self.child.stdout.fileno(), 1 << 16)
+            if not piece:
+                self.child.wait()
+                self.err.seek(0)
+                return self.close(reason(self.err.read(), self.child.returncode))
+            line += piece
+        return json.loads(line)
+
+    def row(self):
+        told = {"status": self.status}
+        if self.status == "ok":
+            self.child.stdin.write(b"\n")
+            self.child.stdin.flush()
+            told = self.answer()
+        return dict(self.empty, **told)
+
+    def close(self, status="closed"):
+        if self.child.poll() is None:
+            os.killpg(self.child.pid, signal.SIGKILL)
+            self.child.wait()
+        for file in (self.child.stdin, self.child.stdout):
+            file.close()
+        self.status = status
+        return {"status": status}
+
+
 def run_apart(args, net, batch, mode, precision):
-    """In a process group of its own; what goes wrong becomes the row's status."""
-    row = empty_row(args, net, batch, mode, precision)
-    what = json.dumps([net, batch, mode, precision, args.device, args.iterations, args.seconds, args.cap,
-                       args.image_size, args.threads])
-    child = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--one", what], stdout=subprocess.PIPE,
-                             stderr=subprocess.PIPE, text=True, env=environment(args), start_new_session=True)
+    apart = Apart(args, net, batch, mode, precision)
     try:
-        out, err = child.communicate(timeout=args.limit)
-    except subprocess.TimeoutExpired:
-        row["status"] = "took more than %g s" % args.limit
-        return row
+        return apart.row()
     finally:
-        if child.poll() is None:
-            os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
-    if child.returncode == 0:
-        row.update(json.loads(out.splitlines()[-1]))
-    else:
-        row["status"] = reason(err, child.returncode)
-    return row
+        apart.close()
 
 
-# ---------------------------------------------------------------- both sides, on the CPU
+def serve(what):
+    rows = measure(*what)
+    out, sys.stdout = sys.stdout, sys.stderr  # a library that prints spoils no row
+    next(rows)
+    print(json.dumps({"status": "ok"}), file=out, flush=True)
+    for _ in sys.stdin:
+        print(json.dumps(next(rows)), file=out, flush=True)
 
 
-def run_mm(args, net, batch, policies):
+# ---------------------------------------------------------------- both sides
+
+
+def run_mm(args, net, batch, options):
     """Rows of mm bench, one for each policy."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "rows")
-        command = [args.mm, "bench", "--net", net, "--batch", str(batch), "--threads", str(args.threads), "--policies",
-                   policies, "--iterations", str(args.iterations), "--quiet", "--json", path]
+        command = [args.mm, "bench", "--net", net, "--batch", str(batch), "--iterations", str(args.iterations),
+                   "--quiet", "--json", path] + options
+        if args.device == "cpu":
+            command += ["--threads", str(args.threads)]
+        else:
+            command += ["--device", "cuda", "--precision", args.precision]
         ended = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False,
                                timeout=args.limit)
         if not os.path.exists(path):
@@ -359,30 +412,72 @@ def run_mm(args, net, batch, policies):
             return json.load(file)
 
 
+def row_key(row):
+    return row["policy"], row.get("budget_bytes"), row.get("workspace_limit_bytes")
+
+
+def medians(rounds):
+    """Of each mode and policy the row of its median round, with the images a second of all rounds."""
+    of = {}
+    for row in (row for rows in rounds for row in rows):
+        of.setdefault(row_key(row), []).append(row)
+    result = []
+    for rows in of.values():
+        by_speed = sorted(rows, key=lambda row: row["images_per_second"])
+        result.append(dict(by_speed[len(rows) // 2], rounds=[row["images_per_second"] for row in rows]))
+        peaks = [row.get("host_peak_bytes") or 0 for row in rows]
+        result[-1]["host_peak_bytes"] = max(peaks)
+    return result
+
+
+def rounds_of(args, net, batch):
+    """Yields the rows of each round, PyTorch's first."""
+    runs = [shlex.split(run) for run in args.run or []]
+    runs = runs or [["--policies", policy] for policy in args.policies.split(";")]  # apart: each its resident peak
+    peers, why = [], why_none(args.device, net)
+    try:
+        for mode in [] if why else args.modes:
+            peers.append(Apart(args, net, batch, mode, args.precision))
+        missing = [dict(empty_row(args, net, batch, mode, args.precision), status=why) for mode in args.modes if why]
+        begin = time.monotonic()
+        for i in range(args.rounds):
+            rows = [peer.row() for peer in peers] + missing
+            for run in runs:
+                rows += run_mm(args, net, batch, run)
+            yield rows
+            each = (time.monotonic() - begin) / (i + 1)
+            if args.end and time.monotonic() + each > args.end:
+                return
+    finally:
+        for peer in peers:
+            peer.close()
+
+
 def compare(args):
     """Alternating rounds; of each side the median, and its ratio to PyTorch's."""
-    lines = []
+    everything = []
     for net, batch in args.cases:
-        speeds, peaks = {}, {}
-        for _ in range(args.rounds):
-            rows = [run_apart(args, net, batch, "channels_last", "fp32")]
-            for policy in args.policies.split(";"):  # each in a process of its own: its resident peak
-                rows += run_mm(args, net, batch, policy)
-            for row in rows:
-                if row["status"] != "ok":
-                    sys.exit("peer_pytorch: %s, %s: %s" % (net, row["policy"], row["status"]))
-                speeds.setdefault(row["policy"], []).append(row["images_per_second"])
-                peaks[row["policy"]] = max(peaks.get(row["policy"], 0), row["host_peak_bytes"] or 0)
-        torch_speed, torch_peak = (next(iter(of.values())) for of in (speeds, peaks))
-        for policy, rounds in speeds.items():
-            speed = statistics.median(rounds)
-            lines.append((net, batch, args.threads, policy, speed, speed / statistics.median(torch_speed),
-                          peaks[policy] / (1 << 20), peaks[policy] / torch_peak))
-            print("%s: %s" % (policy, ", ".join("%.1f" % each for each in rounds)), file=sys.stderr, flush=True)
+        rounds, rows = [], []
+        for told in rounds_of(args, net, batch):
+            rounds.append(told)
+            rows = medians(rounds)
+            if args.json:
+                save(args.json, everything + rows)
+        everything += rows
+        for row in rows:
+            print("%s: %s" % (row["policy"], ", ".join("%.1f" % each for each in row["rounds"])), file=sys.stderr)
     print("%-10s %5s %7s  %-36s %8s %8s %12s %8s" %
           ("net", "batch", "threads", "side", "images/s", "to torch", "resident MiB", "to torch"))
-    for line in lines:
-        print("%-10s %5d %7d  %-36s %8.1f %8.2f %12.0f %8.2f" % line)
+    theirs = {}
+    for row in everything:
+        base = theirs.setdefault((row["net"], row["batch"]), row)
+        speeds, peaks = ([r[key] for r in (row, base)] for key in ("images_per_second", "host_peak_bytes"))
+        print("%-10s %5d %7d  %-36s %8.1f %8s %12.0f %8s%s" % (
+            row["net"], row["batch"], args.threads, row["policy"], speeds[0],
+            "%.2f" % (speeds[0] / speeds[1]) if speeds[1] else "-", peaks[0] / (1 << 20),
+            "%.2f" % (peaks[0] / peaks[1]) if peaks[1] else "-", "" if row["status"] == "ok" else "  " + row["status"]))
+    bad = [row for row in everything if row["status"] not in ("ok", why_none(args.device, row["net"]))]
+    sys.exit("peer_pytorch: %s, %s: %s" % tuple(bad[0][key] for key in ("net", "policy", "status")) if bad else 0)
 
 
 # ---------------------------------------------------------------- the command
@@ -417,30 +512,35 @@ def parse():
     p = make_parser(__doc__)
     p.add_argument("--net", default="resnet50", help="of " + ", ".join(NETS))
     p.add_argument("--batch", default="128")
-    p.add_argument("--modes", default=",".join(MODES))
-    p.add_argument("--precision", default="fp32,tf32")
+    p.add_argument("--modes", help="of " + ", ".join(MODES) + " (all; with --mm channels_last)")
+    p.add_argument("--precision", help="fp32, tf32, with --mm one of them (both; with --mm fp32)")
     p.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
     p.add_argument("--cap", type=read_size, default=0, help="hard limit of device memory, as 12GiB")
     p.add_argument("--iterations", type=int, default=30, help="that are measured, at most (30)")
     p.add_argument("--seconds", type=float, default=30, help="that they may take: fewer, where one is slow (30)")
     p.add_argument("--limit", type=float, default=600, help="seconds of a run with all that it takes to begin (600)")
     p.add_argument("--image-size", type=int, default=224, help="pixels a side; another for residual networks alone (224)")
-    p.add_argument("--mm", help="with --device cpu: mm beside it, in alternating rounds; --net takes NET:BATCH")
+    p.add_argument("--mm", help="this mm beside it, in alternating rounds; --net takes NET:BATCH")
     p.add_argument("--policies", default="liveness;freelunch:rate=4,when=always", help="mm's, separated by ;")
+    p.add_argument("--run", action="append", help="a run of mm bench in each round, as its options, instead of --policies")
+    p.add_argument("--total", type=float, default=0, help="seconds: no round begins that is not expected to end in them")
     p.add_argument("--rounds", type=int, default=3, help="of both sides (3)")
     p.add_argument("--threads", type=int, default=0, help="of both sides on the CPU (those it may be scheduled on)")
     p.add_argument("--json", help="the rows, as an array, saved after each")
-    p.add_argument("--one", help=argparse.SUPPRESS)
+    p.add_argument("--serve", help=argparse.SUPPRESS)
     args = p.parse_args()
-    if args.one:
+    if args.serve:
         return args
-    if args.mm and args.device != "cpu":
-        p.error("--mm: both sides are compared on the CPU; it goes with --device cpu")
+    args.end = time.monotonic() + args.total if args.total else 0
+    args.modes = args.modes or ("channels_last" if args.mm else ",".join(MODES))
+    args.precision = args.precision or ("fp32" if args.mm else "fp32,tf32")
+    if args.mm and "," in args.precision:
+        p.error("--precision %s: with --mm one at a time" % args.precision)
     args.threads = args.threads or (len(os.sched_getaffinity(0)) if args.device == "cpu" else 0)
     args.cases = []
     for each in args.net.split(","):
         net, _, batch = each.partition(":")
-        if net not in NETS:
+        if net not in NETS and not args.mm:
             p.error("--net %s: there are %s" % (net, ", ".join(NETS)))
         args.cases += [(net, b) for b in read_batches(p, batch or args.batch)]
     for precision in args.precision.split(","):
@@ -453,13 +553,14 @@ def parse():
     return args
 
 
-def check_torch(device):
-    try:
-        import torch
-    except ImportError:
-        sys.exit("peer_pytorch: there is no PyTorch here (module torch)")
+def why_none(device, net):
+    """Why there is no PyTorch to compare with; None: there is."""
+    if importlib.util.find_spec("torch") is None:
+        return "no torch"
+    import torch
     if device == "cuda" and not torch.cuda.is_available():
-        sys.exit("peer_pytorch: PyTorch finds no CUDA device; --device cpu runs without")
+        return "PyTorch finds no CUDA device; --device cpu runs without"
+    return None if net in NETS else "no %s in PyTorch; there are %s" % (net, ", ".join(NETS))
 
 
 def save(path, rows):
@@ -471,10 +572,12 @@ def save(path, rows):
 
 def main():
     args = parse()
-    if args.one:
-        print(json.dumps(run(*json.loads(args.one))))
+    if args.serve:
+        serve(json.loads(args.serve))
         return
-    check_torch(args.device)
+    why = why_none(args.device, args.cases[0][0])
+    if why and not args.mm:
+        sys.exit("peer_pytorch: " + ("there is no PyTorch here (module torch)" if why == "no torch" else why))
     for number in (signal.SIGINT, signal.SIGTERM):  # not without the child, which no signal to the group reaches
         signal.signal(number, lambda n, _: sys.exit(128 + n))
     if args.mm:

@@ -1,0 +1,76 @@
+# shellcheck shell=bash
+# Sourced by tools/bench/gpu: makes the archive $pack for another machine, of the programs in $prebuilt or, without, of those
+# that it builds.
+# shellcheck disable=SC2154 # what the script has set
+
+PACK_MIB=48 # what travels may be limited to 64 MiB, with the tree
+
+# Shared libraries of the programs, but the C library's, the driver's and the large ones of CUDA.
+list_libraries() {
+    ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
+        grep -Ev '/(libc|libm|libdl|librt|libpthread|libresolv|ld-linux[^/]*|libcuda|libcudnn[^/]*|libcublas[^/]*|libnv[^/]*)\.so'
+}
+
+SCRIPTS=(tools/bench/{gpu,gpu_tests.sh,gpu_summary.py,gpu_smoke.py,peer_pytorch.py,orders.sh} tools/version mm/mm.h)
+
+# Builds the programs, and lists them and the tests among them in $folder.
+build_programs() {
+    local programs tests suites labels
+    mapfile -t tests < <(list_cuda_tests)
+    mapfile -t suites < <(list_suites)
+    ((${#tests[@]} > 0)) || { echo "tools/bench/gpu: bazel names no test that needs CUDA" >&2 && return 1; }
+    programs=(tools/mm tools/example_embed_cuda tools/bench/codec_bench tools/bench/op_bench "${tests[@]}" "${suites[@]}")
+    # What only nvcc compiles is no target of the emulation.
+    if $emulated; then mapfile -t programs < <(printf '%s\n' "${programs[@]}" | grep -v cuda_describe_test); fi
+    mapfile -t labels < <(printf '//%s\n' "${programs[@]}" | sed 's#\(.*\)/#\1:#')
+    "${bazel[@]}" build "${options[@]}" "${labels[@]}" || return 1
+    bin=$(bin_of_build)
+    printf '%s\n' "${programs[@]}" | grep -Fx -f <(printf '%s\n' "${tests[@]}") >"$folder/cuda_tests.txt"
+    printf '%s\n' "${suites[@]}" >"$folder/suites.txt"
+}
+
+pack() {
+    local folder bin=$prebuilt programs libraries into
+    folder=$(mktemp -d) || return 1
+    # shellcheck disable=SC2064 # now
+    trap "rm -rf '$folder'" EXIT
+    if [[ $prebuilt ]]; then
+        cp "$prebuilt/cuda_tests.txt" "$prebuilt/suites.txt" "$folder/" || return 1
+    else
+        build_programs || return 1
+    fi
+    mapfile -t programs < <(cat "$folder/cuda_tests.txt" "$folder/suites.txt" &&
+        printf 'tools/%s\n' mm bench/codec_bench bench/op_bench &&
+        (cd "$bin" && find tools -maxdepth 1 -name example_embed_cuda))
+    # The compiler's own are in compiler/: a machine that has them has newer ones, which its other programs need.
+    mkdir -p "$folder/lib" "$folder/compiler" || return 1
+    for program in "${programs[@]}"; do
+        install -D "$bin/$program" "$folder/$program" || return 1
+        [[ $(head -c 2 "$folder/$program") == "#!" ]] || strip "$folder/$program" || return 1
+    done
+    for script in "${SCRIPTS[@]}"; do install -D "$script" "$folder/$script" || return 1; done
+    cat >"$folder/run" <<'END' && chmod +x "$folder/run" || return 1
+#!/bin/bash
+# run first|second [--tiny] [RESULTS.tar.gz]: tools/bench/gpu --call with the programs beside it; run --help says more.
+here=$(realpath "$(dirname "${BASH_SOURCE[0]}")")
+[[ ${1:-} == -* ]] || set -- --call "$@"
+exec "$here/tools/bench/gpu" --prebuilt "$here" "$@"
+END
+    mapfile -t libraries < <(cd "$bin" && list_libraries "${programs[@]}")
+    for library in "${libraries[@]}"; do
+        into=$folder/lib/
+        [[ ! ${library##*/} =~ ^(libstdc\+\+|libgcc_s|libgomp)\.so ]] || into=$folder/compiler/
+        install "$library" "$into" && strip --strip-unneeded "$into${library##*/}" || return 1
+    done
+    # All programs have the same kernels: a dictionary that reaches from one to the next.
+    XZ_OPT=${XZ_OPT:---lzma2=preset=3,dict=64MiB} tar -cJf "$pack" -C "$folder" . || return 1
+    if (($(stat -c %s "$pack") <= PACK_MIB << 20)); then
+        echo "$pack: $(stat -c %s "$pack" | numfmt --to=iec). There, with any folder for gpu:"
+        echo "python3 -m tarfile -e ${pack##*/} gpu && gpu/run first && gpu/run second"
+        return
+    fi
+    echo "tools/bench/gpu: $pack is above $PACK_MIB MiB; before compression:" >&2
+    (cd "$folder" && find . -type f -printf '%s %P\n' | sort -rn | numfmt --to=iec) >&2
+    rm -f "$pack"
+    return 1
+}
