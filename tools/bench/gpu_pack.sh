@@ -20,8 +20,6 @@ build_programs() {
     mapfile -t suites < <(list_suites)
     ((${#tests[@]} > 0)) || { echo "tools/bench/gpu: bazel names no test that needs CUDA" >&2 && return 1; }
     programs=(tools/mm tools/example_embed_cuda tools/bench/codec_bench tools/bench/op_bench "${tests[@]}" "${suites[@]}")
-    # What only nvcc compiles is no target of the emulation.
-    if $emulated; then mapfile -t programs < <(printf '%s\n' "${programs[@]}" | grep -v cuda_describe_test); fi
     mapfile -t labels < <(printf '//%s\n' "${programs[@]}" | sed 's#\(.*\)/#\1:#')
     "${bazel[@]}" build "${options[@]}" "${labels[@]}" || return 1
     bin=$(bin_of_build)
