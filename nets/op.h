@@ -123,7 +123,7 @@ typedef struct nets_workspaces {
 struct nets_backend {
     const nets_backend_ops *ops;
     int ordinal;   /* of the device, among those of its kind; set by nets_backend_open */
-    bool no_fuse;  /* from its configuration; set by nets_backend_open */
+    bool no_fuse;  /* nets are lowered layer by layer from now on (fuse.h); at first as its configuration says */
     int threads;   /* how many CPU threads it computes on; 0: it computes on another device */
     mm_dtype maps; /* the type of maps in nets lowered for it: MM_F32 */
 };

@@ -26,6 +26,7 @@ typedef struct bench {
     const nets_net *net;
     int64_t batch;
     simulated subject; /* as bench_subject has lowered it last */
+    simulated apart;   /* the same with layers that are not fused, once a policy needs that; n 0: not yet */
     struct {
         int64_t sub_batch, bytes;
     } least[ARG_TEXTS_MAX];     /* minimum of each policy, and of which sub-batch; 0: it was not simulated yet */
@@ -85,8 +86,9 @@ MM_CHECKED mm_status bench_predict(bench *b, const nets_net *net, int64_t batch)
 /* Encoded bytes per second of the first codec that the policies name. */
 MM_CHECKED mm_status bench_codec_speed(const bench *b, int64_t *bytes_per_s_out);
 
-/* simulated_policy of what bench_subject has made ready, by the source's times if there is one. */
-MM_CHECKED mm_status bench_plan(const bench *b, const char *policy, int64_t budget_bytes, int64_t pinned_bytes,
+/* simulated_policy of what bench_subject has made ready, by the source's times if there is one. Where it is open
+ * (requirement_may_unfuse), layers are not fused if fused ones do not fit, or, with budget 0, if others need less. */
+MM_CHECKED mm_status bench_plan(bench *b, const char *policy, int64_t budget_bytes, int64_t pinned_bytes,
                                 simulated_run *run_out);
 
 /* Simulates the row's run, and sets its figures. policy: its index in the list. */

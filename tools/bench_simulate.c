@@ -9,13 +9,32 @@ static mm_status fill_times(const void *source, const mm_graph *graph, mm_facts 
     return facts_source_fill(source, graph, facts);
 }
 
-mm_status bench_plan(const bench *b, const char *policy, int64_t budget_bytes, int64_t pinned_bytes,
-                     simulated_run *run_out) {
+static mm_status plan(const bench *b, const simulated *subject, const char *policy, int64_t budget_bytes,
+                      int64_t pinned_bytes, simulated_run *run_out) {
     const time_source times = {.fill = fill_times, .ctx = b->source, .planned_with = true};
-    return simulated_policy(&b->subject, policy, budget_bytes, pinned_bytes, b->source ? &times : NULL, run_out);
+    return simulated_policy(subject, policy, budget_bytes, pinned_bytes, b->source ? &times : NULL, run_out);
 }
 
-static mm_status does_not_fit(const bench *b, const row *r, const simulated_run *run) {
+static mm_status lower_apart(bench *b) {
+    if (b->apart.n > 0) return MM_OK;
+    target_set_fused(&b->target, false);
+    mm_status status = simulated_init(&b->apart, b->net, b->batch, b->subject.sub_batch, &b->target);
+    target_set_fused(&b->target, true);
+    return status;
+}
+
+mm_status bench_plan(bench *b, const char *policy, int64_t budget_bytes, int64_t pinned_bytes, simulated_run *run_out) {
+    simulated_run apart;
+    MM_TRY(plan(b, &b->subject, policy, budget_bytes, pinned_bytes, run_out));
+    const bool fits = budget_bytes > 0 && run_out->fits;
+    if (fits || !requirement_may_unfuse(&b->target, policy)) return MM_OK;
+    MM_TRY(lower_apart(b));
+    MM_TRY(plan(b, &b->apart, policy, budget_bytes, pinned_bytes, &apart));
+    if (apart.peak_bytes < run_out->peak_bytes && apart.fits >= run_out->fits) *run_out = apart;
+    return MM_OK;
+}
+
+static mm_status does_not_fit(bench *b, const row *r, const simulated_run *run) {
     if (r->asked_bytes > 0 && run->peak_bytes > r->asked_bytes) {
         simulated_run more = {0}; /* as if nothing limited pinned memory, where something does */
         if (b->pinned_bytes != PINNED_OPEN) MM_TRY(bench_plan(b, r->policy, 0, PINNED_OPEN, &more));
@@ -38,6 +57,7 @@ mm_status bench_simulate(bench *b, int policy, row *r) {
     }
     r->minimum_bytes = b->least[policy].bytes;
     MM_TRY(bench_plan(b, r->policy, r->asked_bytes, b->pinned_bytes, &run));
+    snprintf(r->fuse, sizeof r->fuse, "%s", run.fused ? "on" : "off");
     if (run.cut_short)
         fprintf(stderr, "mm bench: %s, batch %lld, %s: interrupted: the best plan that was found so far\n", r->net,
                 (long long)r->batch, r->policy);

@@ -35,7 +35,7 @@ row *bench_row(bench *b, const nets_net *net, int64_t batch, const char *policy,
     r->policy = policy;
     const char *device = !b->source ? b->target.device : b->source->is_machine ? b->source->machine.name : "facts";
     snprintf(r->device, sizeof r->device, "%s", device);
-    snprintf(r->fuse, sizeof r->fuse, "%s", b->target.fuse);
+    snprintf(r->fuse, sizeof r->fuse, "%s", target_fuse_text(&b->target));
     r->batch = r->sub_batch = batch;
     r->workspace_limit_bytes = b->target.workspace_bytes;
     r->asked_bytes = r->budget_bytes = budget;
@@ -90,6 +90,7 @@ static mm_status save_rows(bench *b) {
 mm_status bench_subject(bench *b, int64_t sub_batch) {
     if (b->subject.n > 0 && b->subject.sub_batch == sub_batch) return MM_OK;
     simulated_fini(&b->subject);
+    simulated_fini(&b->apart);
     return simulated_init(&b->subject, b->net, b->batch, sub_batch, &b->target);
 }
 
@@ -180,6 +181,7 @@ static mm_status run_batch(bench *b, const nets_net *net, int64_t batch) {
     mm_status status = bench_subject(b, batch);
     if (status == MM_OK) status = run_collecting(b, net, batch);
     simulated_fini(&b->subject);
+    simulated_fini(&b->apart);
     return status;
 }
 
@@ -190,7 +192,8 @@ static mm_status run_net(bench *b, const char *name, int64_t only_batch) {
     int64_t batches[BENCH_VALUES_MAX] = {only_batch};
     int n = 1;
     MM_TRY(nets_open(name, &net));
-    mm_status status = only_batch > 0 ? MM_OK : bench_batches(b, net, batches, &n);
+    mm_status status = requirement_follow_facts(&b->target, net, b->source);
+    if (status == MM_OK && only_batch <= 0) status = bench_batches(b, net, batches, &n);
     for (int i = 0; status == MM_OK && !*b->interrupted && i < n; i++) status = run_batch(b, net, batches[i]);
     nets_net_destroy(net);
     return status;
@@ -210,6 +213,7 @@ static mm_status run_source(bench *b, const char *path) {
     if (status == MM_OK) status = source.is_machine ? run_nets(b) : run_net(b, source.net, source.batch);
     b->source = NULL;
     facts_source_close(&source);
+    target_forget_facts(&b->target);
     return status;
 }
 
@@ -339,6 +343,7 @@ static mm_status check_files(const bench *b) {
 
 static mm_status prepare(bench *b) {
     MM_TRY(bench_read_lists(b));
+    if ((b->facts || b->predict) && target_may_unfuse(&b->target)) b->target.fuse = "on"; /* facts are of one graph */
     MM_TRY(target_init(&b->target));
     MM_TRY(bench_check_codecs(b));
     if (!b->simulate_list) MM_TRY(target_probe(&b->target));
@@ -400,7 +405,8 @@ static const char help_text[] =
     "  simulated             the step that the simulator expected, and how far that is from what was measured\n"
     "\n"
     "Keys of --json, in each row (null: not known, or not there):\n"
-    "  net, batch, sub_batch, device, precision, fuse, codec   sub_batch: images computed at a time\n"
+    "  net, batch, sub_batch, device, precision, fuse, codec   sub_batch: images computed at a time;\n"
+    "                               fuse: on or off, also where --fuse auto chose\n"
     "  threads                      of the machine's CPUs that it computed on; 0: on another device\n"
     "  policy, policy_effective, ladder_steps   as asked for; what stood in for it at the end, after how many steps\n"
     "  lossy                        true: a codec of the policy gives other values back; tables say (lossy)\n"

@@ -74,6 +74,7 @@ static mm_status plan_all(plan_command *c) {
     c->cases = calloc((size_t)c->policies.n, sizeof *c->cases);
     if (!c->cases) return mm_fail(MM_ERR_NOMEM, "out of memory for %d plans", c->policies.n);
     MM_TRY(nets_open(c->net, &c->network));
+    if (c->facts) MM_TRY(requirement_follow_facts(&c->target, c->network, &c->source));
     for (int i = 0; i < c->policies.n && (i == 0 || !*c->interrupted); i++) MM_TRY(plan_one(c, c->policies.text[i]));
     for (int i = c->n_cases; i < c->policies.n; i++)
         fprintf(stderr, "mm plan: interrupted: %s was not planned\n", c->policies.text[i]);
@@ -224,6 +225,8 @@ static mm_status advise(const plan_command *c) {
     misfit = requirement_advise(c->network, requirement_last(c->batch, first->sub_batch), &c->target, c->budget_bytes,
                                 c->pinned_bytes, c->facts ? &c->source : NULL, told ? plan_case_need(first) : NULL);
     const sub_batch_case whole = case_of(c, c->policies.text[0]);
+    const requirement_asked asked = sub_batch_asked(&whole, first->sub_batch);
+    misfit = requirement_advise_apart(&asked);
     return first->sub_batch > 1 ? sub_batch_advise(&whole) : misfit;
 }
 

@@ -155,6 +155,8 @@ static mm_status advise(const train *t, const session *s, mm_status status) {
     if (!s->refused_by_manager) status = advise_another(t, s);
     sub_batch_case c;
     train_sub_batch_case(t, &c);
+    const requirement_asked asked = sub_batch_asked(&c, t->sub_batch);
+    status = requirement_advise_apart(&asked);
     return t->sub_batch > 1 ? sub_batch_advise(&c) : status;
 }
 

@@ -14,14 +14,25 @@ typedef struct search {
 } search;
 
 static mm_status probe(search *s, int64_t batch) {
-    requirement r;
-    MM_TRY(requirement_init(&r, s->net, requirement_whole(batch), NETS_TRAIN, s->target, s->policy, 0, s->facts));
-    mm_status status = requirement_limit_pinned(&r, s->pinned_bytes);
+    const requirement_asked asked = {.net = s->net,
+                                     .batch = batch,
+                                     .sub_batch = batch,
+                                     .mode = NETS_TRAIN,
+                                     .target = s->target,
+                                     .policy = s->policy,
+                                     .pinned_bytes = s->pinned_bytes,
+                                     .facts = s->facts,
+                                     .may_unfuse = true,
+                                     .budget_bytes = s->budget_bytes};
+    requirement_passes p;
+    MM_TRY(requirement_passes_init(&p, &asked));
+    requirement *r = &p.r[0];
+    mm_status status = MM_OK;
     /* In the budget, what pinned memory has no room for may lie on the device. */
-    if (status == MM_OK && r.planned.plan->pinned_bytes > s->pinned_bytes)
-        status = requirement_limit(&r, s->budget_bytes, s->pinned_bytes, 0);
-    int64_t bytes = r.planned.plan->peak_bytes, pinned = r.planned.plan->pinned_bytes;
-    requirement_fini(&r);
+    if (r->planned.plan->pinned_bytes > s->pinned_bytes)
+        status = requirement_limit(r, s->budget_bytes, s->pinned_bytes, 0);
+    int64_t bytes = r->planned.plan->peak_bytes, pinned = r->planned.plan->pinned_bytes;
+    requirement_passes_fini(&p);
     MM_TRY(status);
     bool fits = bytes <= s->budget_bytes && pinned <= s->pinned_bytes;
     if (s->fits > 0 && batch > s->fits && bytes > s->fits_bytes)

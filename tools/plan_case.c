@@ -84,8 +84,18 @@ static void add_moves(mm_moves *sum, const mm_plan *plan, int64_t passes) {
 }
 
 static mm_status plan_passes(plan_case *c, const nets_net *net, const char *policy) {
-    MM_TRY(requirement_passes_init(&c->passes, net, c->batch, c->sub_batch, NETS_TRAIN, &c->target, policy, 0,
-                                   c->pinned_bytes, c->facts));
+    const requirement_asked asked = {.net = net,
+                                     .batch = c->batch,
+                                     .sub_batch = c->sub_batch,
+                                     .mode = NETS_TRAIN,
+                                     .target = &c->target,
+                                     .policy = policy,
+                                     .pinned_bytes = c->pinned_bytes,
+                                     .facts = c->facts,
+                                     .may_unfuse = true,
+                                     .budget_bytes = c->budget_bytes,
+                                     .wants_least = true};
+    MM_TRY(requirement_passes_init(&c->passes, &asked));
     c->staged_bytes = target_staged_bytes(&c->target, net, c->sub_batch);
     if (c->budget_bytes > 0 && c->budget_bytes < plan_case_need(c)->minimum_bytes + c->staged_bytes)
         c->staged_bytes = 0;
@@ -265,9 +275,12 @@ void plan_case_print(FILE *file, const plan_case *c, bool by_kind) {
     if (c->searched) print_search(file, c);
     if (plan_case_interrupted(c))
         fprintf(file, "  %-22s interrupted: this is the best plan that was found so far\n", "search");
-    print_size(file, "minimum budget", plan_case_need(c)->minimum_bytes);
+    print_size(file, "minimum budget", c->passes.least_bytes);
+    if (c->passes.least_bytes < c->passes.fused_bytes)
+        print_size(file, c->passes.fused ? "  layers fused, as here" : "  layers fused; here not",
+                   c->passes.fused_bytes);
     if (c->staged_bytes > 0) print_size(file, "room for the next batch", c->staged_bytes);
-    if (plan->peak_bytes != plan_case_need(c)->minimum_bytes)
+    if (plan->peak_bytes != c->passes.least_bytes)
         print_size(file, c->budget_bytes > 0 ? "planned in the budget" : "planned", plan->peak_bytes);
     print_size(file, "live bytes at the peak", plan->live_peak_bytes);
     fprintf(file, "  %-22s %s, step %d of %d\n", "held by",
@@ -317,11 +330,12 @@ json_t *plan_case_row(const plan_case *c) {
     const mm_plan *plan = plan_case_plan(c);
     char step[256];
     json_t *row = json_pack(
-        "{ss sI sI ss ss sb sI sI sI sI sI ss so sI sI si sI so ss sb}", "net", c->net, "batch", (json_int_t)c->batch,
-        "sub_batch", (json_int_t)c->sub_batch, "device", c->target.device, "policy", plan->policy, "lossy",
-        (int)requirement_is_lossy(plan->policy), "budget_bytes", (json_int_t)c->budget_bytes, "predicted_peak_bytes",
-        (json_int_t)plan->peak_bytes, "minimum_bytes", (json_int_t)plan_case_need(c)->minimum_bytes, "staged_bytes",
-        (json_int_t)c->staged_bytes, "live_peak_bytes", (json_int_t)plan->live_peak_bytes, "held_by",
+        "{ss sI sI ss ss ss sb sI sI sI sI sI ss so sI sI si sI so ss sb}", "net", c->net, "batch",
+        (json_int_t)c->batch, "sub_batch", (json_int_t)c->sub_batch, "device", c->target.device, "fuse",
+        c->passes.fused ? "on" : "off", "policy", plan->policy, "lossy", (int)requirement_is_lossy(plan->policy),
+        "budget_bytes", (json_int_t)c->budget_bytes, "predicted_peak_bytes", (json_int_t)plan->peak_bytes,
+        "minimum_bytes", (json_int_t)c->passes.least_bytes, "staged_bytes", (json_int_t)c->staged_bytes,
+        "live_peak_bytes", (json_int_t)plan->live_peak_bytes, "held_by",
         mm_graph_step_name(plan->graph, plan->peak_step, step, sizeof step), "at_peak", at_peak(c), "stash_bytes",
         (json_int_t)plan->stash_bytes, "compression_workspace_bytes", (json_int_t)plan->code_region_bytes, "buffers",
         plan->buffers, "pinned_bytes", (json_int_t)plan->pinned_bytes, "iteration_seconds_predicted",

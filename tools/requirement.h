@@ -72,15 +72,41 @@ typedef struct requirement_passes {
     nets_exec_graph graphs[NETS_PASSES];
     requirement r[NETS_PASSES];
     int n;
-    int most; /* the one whose minimum is the minimum of all: they run one after the other in the same memory */
+    int most;   /* the one whose minimum is the minimum of all: they run one after the other in the same memory */
+    bool fused; /* whether layers are (nets/fuse.h) */
+    int64_t fused_bytes; /* the minimum with layers fused as the target does, */
+    int64_t least_bytes; /* and the least of the minima that were found */
 } requirement_passes;
 
-/* Plans all passes within the pinned memory, as requirement_init and requirement_limit_pinned do. sub_batch: the batch,
- * for whole batches. base_bytes 0: bytes of the persistent tensors of all passes. */
-MM_CHECKED mm_status requirement_passes_init(requirement_passes *p, const nets_net *net, int64_t batch,
-                                             int64_t sub_batch, nets_mode mode, const target *target,
-                                             const char *policy, int64_t base_bytes, int64_t pinned_bytes,
-                                             const facts_source *facts);
+/* What is planned. */
+typedef struct requirement_asked {
+    const nets_net *net;
+    int64_t batch, sub_batch; /* sub_batch: the batch, for whole ones */
+    nets_mode mode;
+    const target *target;
+    const char *policy;
+    int64_t base_bytes; /* bytes of the persistent tensors of all passes; 0: not known */
+    int64_t pinned_bytes;
+    const facts_source *facts; /* NULL: no times */
+    /* Where it is open (requirement_may_unfuse), layers are not fused if fused ones do not fit the budget and others need
+     * less; 0: if others need less. */
+    bool may_unfuse;
+    int64_t budget_bytes;
+    bool wants_least; /* finds least_bytes of both, though fused ones fit */
+} requirement_asked;
+
+/* Whether it is open if layers are fused: target_may_unfuse, and the policy is auto. */
+bool requirement_may_unfuse(const target *target, const char *policy);
+/* Measured facts are of one graph: where --fuse is auto, layers are fused or not as they were measured, from now on.
+ * facts NULL, or a machine's: nothing changes. */
+MM_CHECKED mm_status requirement_follow_facts(target *target, const nets_net *net, const facts_source *facts);
+/* Adds to the refusal in mm_last_error that a plan without fusion would fit, if target.fuse_facts alone are why there
+ * was none. Returns MM_ERR_INFEASIBLE. */
+MM_CHECKED mm_status requirement_advise_apart(const requirement_asked *asked);
+
+/* Plans all passes within the pinned memory, as requirement_init and requirement_limit_pinned do. The target fuses
+ * layers afterwards as before. */
+MM_CHECKED mm_status requirement_passes_init(requirement_passes *p, const requirement_asked *asked);
 void requirement_passes_fini(requirement_passes *p);
 /* What no policy can undercut in these passes (mm_lower_bound_of), as text: the bytes, what of them stays on the device,
  * and the step that uses the rest. Returns buffer. */

@@ -134,6 +134,17 @@ static mm_status open_manager(session *s) {
     return c->trace ? start_trace(s) : MM_OK;
 }
 
+/* Told once it is clear that the plans fit. */
+static void tell_unfused(const session *s) {
+    char message[384];
+    if (s->fused_bytes == 0) return;
+    snprintf(message, sizeof message,
+             "%.64s, batch %lld, %.64s: layers are not fused: fused, it needs at least %s; the weights are the same",
+             nets_net_name(s->config.net), (long long)s->config.batch, s->config.policies.text[0],
+             MM_SIZE_TOLD(s->fused_bytes));
+    say(NULL, MM_LOG_WARNING, message);
+}
+
 /* The training graph comes before the data: a batch that no memory holds is refused before its images take some. It has
  * all persistent tensors, so its base is all graphs' base. */
 static mm_status init(session *s) {
@@ -148,6 +159,7 @@ static mm_status init(session *s) {
     MM_TRY(session_memory_check(s));
     MM_TRY(session_memory_check_switches(s));
     MM_TRY(session_memory_default(s));
+    tell_unfused(s);
     MM_TRY(session_memory_pin(s));
     session_memory_end(s);
     s->config.pinned_bytes = s->pinned_needed_bytes; /* all of it is taken at once: no more than what is used */
@@ -168,6 +180,7 @@ mm_status session_init(session *s, const session_config *config) {
 
 void session_fini(session *s) {
     session_memory_end(s);
+    if (s->fused_bytes > 0) target_set_fused(&s->config.target, true);
     nets_exec_destroy(s->eval_last);
     nets_exec_destroy(s->eval);
     nets_exec_destroy(s->train_last);
@@ -415,7 +428,7 @@ void session_name_row(const session *s, row *r) {
     copy_text(r->device, sizeof r->device, s->config.target.device);
     r->threads = s->config.target.backend->threads;
     copy_text(r->precision, sizeof r->precision, s->config.target.precision);
-    copy_text(r->fuse, sizeof r->fuse, s->config.target.fuse);
+    copy_text(r->fuse, sizeof r->fuse, target_fuse_text(&s->config.target));
     r->policy = s->config.policies.text[0];
     for (int p = 1; p < s->config.policies.n; p++) r->lossy |= requirement_is_lossy(s->config.policies.text[p]);
     char specs[MM_MAX_CODECS][MM_SPEC_CAPACITY];

@@ -33,16 +33,25 @@ static mm_status make_room(session *s) {
     return MM_OK;
 }
 
-/* Facts are of the first graph, the one to train with. Others are planned without, as the manager does. */
+/* Facts are of the first graph, the one to train with. Others are planned without, as the manager does. The first
+ * policy's first plan says whether layers are fused: all graphs share the weights, and the manager its policies. */
 static mm_status require(const session *s, int64_t batch, int64_t sub_batch, nets_mode mode, int p, int64_t base_bytes,
                          requirement_passes *passes) {
     const session_config *c = &s->config;
-    const facts_source *facts = c->facts;
-    mm_status status;
-    for (;; facts = NULL) {
-        status = requirement_passes_init(passes, c->net, batch, sub_batch, mode, &c->target, c->policies.text[p],
-                                         base_bytes, s->pinned_most_bytes, facts);
-        if (!facts || status != MM_ERR_FORMAT || s->n_requirements < c->policies.n) return status;
+    requirement_asked asked = {.net = c->net,
+                               .batch = batch,
+                               .sub_batch = sub_batch,
+                               .mode = mode,
+                               .target = &c->target,
+                               .policy = c->policies.text[p],
+                               .base_bytes = base_bytes,
+                               .pinned_bytes = s->pinned_most_bytes,
+                               .facts = c->facts,
+                               .may_unfuse = s->n_requirements == 0,
+                               .budget_bytes = c->budget_bytes};
+    for (;; asked.facts = NULL) {
+        mm_status status = requirement_passes_init(passes, &asked);
+        if (!asked.facts || status != MM_ERR_FORMAT || s->n_requirements < c->policies.n) return status;
     }
 }
 
@@ -53,6 +62,10 @@ mm_status session_memory_raise(session *s, int64_t batch, int64_t sub_batch, net
         MM_TRY(session_go_on(s));
         MM_TRY(require(s, batch, sub_batch, mode, p, *base_bytes, passes));
         s->n_requirements++;
+        if (passes->fused_bytes > passes->least_bytes) {
+            target_set_fused(&s->config.target, passes->fused);
+            s->fused_bytes = passes->fused_bytes;
+        }
         *base_bytes = passes->r[0].base_bytes;
         raise_by(s, p, requirement_most(passes));
     }

@@ -57,6 +57,7 @@ static mm_status lower(simulated *s, const nets_net *net) {
 mm_status simulated_init(simulated *s, const nets_net *net, int64_t batch, int64_t sub_batch, const target *target) {
     *s = (simulated){.batch = batch,
                      .sub_batch = sub_batch,
+                     .fused = target_fuses(target),
                      .target = target,
                      .staged_bytes = target_staged_bytes(target, net, sub_batch)};
     mm_status status = lower(s, net);
@@ -150,7 +151,7 @@ static mm_status plan_pass(const simulated *s, int i, const mm_policy *policy, c
 
 static mm_status plan_passes(const simulated *s, const mm_policy *policy, const mm_limits *limits,
                              const time_source *source, simulated_run *run) {
-    *run = (simulated_run){.fits = true, .nodes_hash = UINT64_C(0xcbf29ce484222325)};
+    *run = (simulated_run){.fits = true, .fused = s->fused, .nodes_hash = UINT64_C(0xcbf29ce484222325)};
     for (int i = 0; i < s->n; i++) MM_TRY(plan_pass(s, i, policy, limits, source, run));
     return MM_OK;
 }

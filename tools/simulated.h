@@ -11,6 +11,7 @@ typedef struct simulated {
     nets_exec_graph graphs[NETS_PASSES];
     nets_lowered *lowered[NETS_PASSES];
     int n; /* passes that differ; 0: nothing is lowered */
+    bool fused;
     int64_t batch, sub_batch;
     const target *target;
     int64_t staged_bytes; /* bytes for staging batches; plans are without */
@@ -35,6 +36,7 @@ typedef struct simulated_run {
     int64_t peak_bytes, stash_bytes, pinned_bytes;
     char holder[256]; /* the step that holds the peak */
     bool fits;
+    bool fused;                     /* layers are (nets/fuse.h) */
     bool cut_short;                 /* the search for a plan was stopped (mm_plan) */
     const char *pinned_hint;        /* mm_plan_pinned_hint */
     char untimed[MM_SPEC_CAPACITY]; /* an operation that the source has no time of; "": none */

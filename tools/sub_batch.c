@@ -129,10 +129,25 @@ static int64_t rounded(int64_t n) {
     return n / power * power;
 }
 
+requirement_asked sub_batch_asked(const sub_batch_case *c, int64_t sub_batch) {
+    return (requirement_asked){.net = c->net,
+                               .batch = c->batch,
+                               .sub_batch = sub_batch,
+                               .mode = NETS_TRAIN,
+                               .target = c->target,
+                               .policy = c->policy,
+                               .pinned_bytes = c->pinned_bytes,
+                               .facts = c->facts,
+                               .may_unfuse = true,
+                               .budget_bytes = c->budget_bytes};
+}
+
 static mm_status plan_passes(const sub_batch_case *c, int64_t sub_batch, const char *policy, int64_t pinned_bytes,
                              requirement_passes *p) {
-    return requirement_passes_init(p, c->net, c->batch, sub_batch, NETS_TRAIN, c->target, policy, 0, pinned_bytes,
-                                   c->facts);
+    requirement_asked asked = sub_batch_asked(c, sub_batch);
+    asked.policy = policy;
+    asked.pinned_bytes = pinned_bytes;
+    return requirement_passes_init(p, &asked);
 }
 
 /* Larger ones are as good where all maps fit: then none has to leave. */

@@ -4,6 +4,7 @@
 #define TOOLS_SUB_BATCH_H
 
 #include "tools/facts_source.h"
+#include "tools/requirement.h"
 #include "tools/target.h"
 
 /* Reads how many are asked for: the batch, or a smaller number; 0: as many as the budget bears. text: that of
@@ -25,6 +26,9 @@ typedef struct sub_batch_case {
     int64_t budget_bytes, pinned_bytes; /* budget 0: what the policy needs */
     const facts_source *facts;          /* NULL: none; of measured ones: a policy that chooses keeps batches whole */
 } sub_batch_case;
+
+/* What is planned of a case in sub-batches of so many images, as train, plan and bench fuse layers. */
+requirement_asked sub_batch_asked(const sub_batch_case *c, int64_t sub_batch);
 
 /* The same, and chooses it for the budget where that is asked for; without a budget, a policy that asks gets whole
  * batches. MM_ERR_INVALID as above, and: --sub-batch auto without a budget. Errors of sub_batch_choose. */

@@ -68,8 +68,9 @@ mm_status target_init(target *t) {
     bool tf32 = strcmp(t->precision, "tf32") == 0;
     if (!tf32 && strcmp(t->precision, "fp32") != 0)
         return mm_fail(MM_ERR_INVALID, "--precision %s: must be fp32 or tf32", t->precision);
-    bool fuse = strcmp(t->fuse, "on") == 0;
-    if (!fuse && strcmp(t->fuse, "off") != 0) return mm_fail(MM_ERR_INVALID, "--fuse %s: must be on or off", t->fuse);
+    const bool fuse = strcmp(t->fuse, "off") != 0;
+    if (fuse && strcmp(t->fuse, "on") != 0 && !target_may_unfuse(t))
+        return mm_fail(MM_ERR_INVALID, "--fuse %s: must be auto, on or off", t->fuse);
     const char *optimizer = t->optimizer_text ? t->optimizer_text : "sgd";
     if (nets_optimizer_parse(optimizer, &t->optimizer) != MM_OK)
         return mm_fail_in(MM_ERR_INVALID, "--optimizer %s", optimizer);
@@ -84,6 +85,19 @@ mm_status target_init(target *t) {
     learn_rates(t);
     return nets_backend_open(t->device, &config, &t->backend);
 }
+
+bool target_may_unfuse(const target *t) { return strcmp(t->fuse, "auto") == 0 && !t->fuse_facts; }
+
+bool target_fuses(const target *t) { return !t->backend->no_fuse; }
+
+void target_set_fused(const target *t, bool fused) { t->backend->no_fuse = !fused; }
+
+void target_forget_facts(target *t) {
+    t->fuse_facts = NULL;
+    target_set_fused(t, strcmp(t->fuse, "off") != 0);
+}
+
+const char *target_fuse_text(const target *t) { return target_fuses(t) ? "on" : "off"; }
 
 void target_set_link(target *t, int64_t bytes_per_s) {
     t->link_bytes_per_s = bytes_per_s;

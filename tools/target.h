@@ -11,6 +11,8 @@
 
 typedef struct target {
     const char *device, *precision, *fuse, *algorithms; /* algorithms NULL: choices are not kept in a file */
+    const char
+        *fuse_facts; /* --fuse is auto, and layers are fused or not as in this file's measured facts; NULL: none */
     bool deterministic;
     int64_t threads;            /* of the host device; 0: all CPUs that the process may use */
     int64_t codec_threads;      /* host device: threads for one encode or decode; 0: 1 */
@@ -30,7 +32,7 @@ static inline int64_t pinned_limit(int64_t option, int64_t otherwise) {
 }
 
 #define TARGET_DEFAULTS                                                                                                \
-    { .device = "host", .precision = "fp32", .fuse = "on" }
+    { .device = "host", .precision = "fp32", .fuse = "auto" }
 
 /* Rows of a command's table of options: the device, and how to compute on it. */
 #define TARGET_ARGS(t)                                                                                                 \
@@ -47,8 +49,12 @@ static inline int64_t pinned_limit(int64_t option, int64_t otherwise) {
      1,                                                                                                                \
      MM_HOST_THREADS_MOST},                                                                                            \
         {"--precision", "P", "of products on cuda: fp32, or tf32 (fp32)", ARG_TEXT, &(t)->precision, 0, 0},            \
-        {"--fuse", "on|off",   "batch norm, sum and ReLU, or bias and ReLU, as one layer; the bits are the same (on)", \
-         ARG_TEXT, &(t)->fuse, 0,                                                                                      \
+        {"--fuse",                                                                                                     \
+         "HOW",                                                                                                        \
+         "batch norm, sum and ReLU as one layer, same bits: on, off; auto: on if auto fits so (auto)",                 \
+         ARG_TEXT,                                                                                                     \
+         &(t)->fuse,                                                                                                   \
+         0,                                                                                                            \
          0},                                                                                                           \
         {"--deterministic",                                                                                            \
          NULL,                                                                                                         \
@@ -97,13 +103,25 @@ bool target_is_host(const char *device);
 MM_CHECKED mm_status target_check_device(const char *device);
 
 /* Checks the device, opens the backend, and finds the device's rates. MM_ERR_INVALID: an unknown precision or
- * optimizer, --fuse neither on nor off, options of cuda for the host device (--workspace, tf32, --algorithms), or
+ * optimizer, --fuse not auto, on or off, options of cuda for the host device (--workspace, tf32, --algorithms), or
  * options of the host device for another (--link, --threads). */
 MM_CHECKED mm_status target_init(target *target);
 /* MM_ERR_INVALID: the device's link has no rate to set. */
 MM_CHECKED mm_status target_allows_link(const target *target);
 /* Sets the link's rate after target_init, and finds the rates anew. */
 void target_set_link(target *target, int64_t bytes_per_s);
+
+/* Whether it is left open if layers are fused (nets/fuse.h): --fuse is auto, and no measured facts say it. */
+bool target_may_unfuse(const target *target);
+/* Whether the layers of networks that are lowered for the target are fused. Without target_set_fused: unless --fuse is
+ * off, or fuse_facts has them apart. */
+bool target_fuses(const target *target);
+void target_set_fused(const target *target, bool fused);
+/* Ends fuse_facts: layers are fused again as --fuse says. */
+void target_forget_facts(target *target);
+/* As JSON has it: "on", "off". */
+const char *target_fuse_text(const target *target);
+
 /* Legal on a target that is not initialised. */
 void target_fini(target *target);
 

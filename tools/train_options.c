@@ -187,7 +187,7 @@ static mm_status open_facts(train *t) {
                        t->facts);
     t->source.for_run = true;
     target_tell_threads(&t->target, t->facts, t->source.threads);
-    return MM_OK;
+    return requirement_follow_facts(&t->target, t->network, &t->source);
 }
 
 mm_status train_configure(train *t, session_config *config) {

@@ -77,7 +77,7 @@ numbers_out_of_range_are_refused_() {
     refused 2 "--lr-step x: must be" "${train[@]}" --lr-step x
     refused 2 "--iterations and --epochs: give one of them" train --iterations 5 --epochs 1
     refused 2 "--issue x: must be auto, thread or inline" "${train[@]}" --issue x
-    refused 2 "--fuse x: must be on or off" "${train[@]}" --fuse x
+    refused 2 "--fuse x: must be auto, on or off" "${train[@]}" --fuse x
 }
 
 workspaces_are_a_size_and_not_the_hosts_() {

@@ -2,6 +2,7 @@
 # mm train: budgets kept to the byte, weights equal to the bit, and states that go on.
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
+machine=$(realpath "$2")
 
 net=(train --net resnet8 --batch 8 --quiet)
 tiny=(train --net tiny --batch 4 --quiet)
@@ -196,6 +197,107 @@ layers_that_are_fused_give_the_weights_of_those_that_are_not_() {
         trained apart --policy "$policy" --fuse off
         equal fused apart
     done
+}
+
+# A dense block, small. A batch norm's input has other readers there, so its gradient needs bytes of its own; that of a
+# ReLU alone does not.
+dense_net() { # FILE
+    local i at=conv0 layers='{"name": "conv0", "op": "conv", "inputs": ["data"], "out_channels": 16, "kernel": 3, "pad": 1}'
+    for i in 1 2 end; do
+        layers+=', {"name": "norm'$i'", "op": "batch_norm", "inputs": ["'$at'"]}'
+        layers+=', {"name": "relu'$i'", "op": "relu", "inputs": ["norm'$i'"]}'
+        [[ $i != end ]] || break
+        layers+=', {"name": "conv'$i'", "op": "conv", "inputs": ["relu'$i'"], "out_channels": 16, "kernel": 1}'
+        layers+=', {"name": "cat'$i'", "op": "concat", "inputs": ["'$at'", "conv'$i'"]}'
+        at=cat$i
+    done
+    layers+=', {"name": "pool", "op": "avg_pool", "inputs": ["reluend"], "kernel": 16}'
+    layers+=', {"name": "fc", "op": "linear", "inputs": ["pool"], "out_channels": 4, "bias": true}'
+    layers+=', {"name": "loss", "op": "loss", "inputs": ["fc"]}'
+    echo '{"format": "mm net", "version": 1, "name": "dense", "input":
+        {"height": 16, "width": 16, "channels": 3, "classes": 4}, "layers": ['"$layers]}" >"$1"
+}
+
+# The least that auto needs of it, fused and not.
+dense_minima() {
+    dense_net dense.json
+    dense=(--net file:dense.json --batch 8)
+    expect 0 plan "${dense[@]}" --policy auto --fuse on --json on.json
+    expect 0 plan "${dense[@]}" --policy auto --fuse off --json off.json
+    fused=$(values on.json minimum_bytes) apart=$(values off.json minimum_bytes) between=$(((fused + apart) / 2))
+    ((apart < between && between < fused)) || fail "fused $fused, apart $apart"
+}
+
+# FILE on|off ARGUMENT...: what ran, by the row in the file.
+ran() {
+    [[ $(values "$1" fuse) == "$2" ]] || fail "$1: layers fused: $(values "$1" fuse)"
+}
+
+auto_leaves_layers_apart_where_fused_ones_do_not_fit_() {
+    local dense fused apart between
+    dense_minima
+    expect 0 plan "${dense[@]}" --policy auto --json plan.json
+    ran plan.json off
+    [[ $(values plan.json minimum_bytes) == "$apart" ]] || fail "$(values plan.json minimum_bytes), apart $apart"
+    expect 0 plan "${dense[@]}" --policy auto --budget "$between" --json plan.json
+    ran plan.json off
+    says out "layers fused; here not"
+    expect 0 plan "${dense[@]}" --policy auto --budget "$fused" --json plan.json
+    ran plan.json on
+    [[ $(values plan.json minimum_bytes) == "$apart" ]] || fail "$(values plan.json minimum_bytes), apart $apart"
+    local run=(train "${dense[@]}" --quiet --iterations 3)
+    refused 1 "needs at least $fused bytes" "${run[@]}" --budget "$between" --fuse on
+    refused 1 "needs at least $apart bytes" "${run[@]}" --budget "$((apart - 256))"
+    expect 0 "${run[@]}" --budget "$between" --save state --json row.json
+    says err "layers are not fused: fused, it needs at least $fused bytes"
+    ran row.json off
+    kept_its_budget row.json
+    expect 0 "${run[@]}" --budget "$fused" --save fused --json row.json
+    [[ ! -s err ]] || fail "something is told of a fused run"
+    ran row.json on
+    expect 0 "${run[@]}" --policy liveness --fuse off --save liveness
+    equal state liveness
+    equal state fused
+    expect 0 train --net file:dense.json --load state --iterations 5 --budget "$fused" --save on_fused --quiet
+    expect 0 train --net file:dense.json --load liveness --iterations 5 --fuse off --save on_apart --quiet
+    equal on_fused on_apart
+    refused 1 "infeasible" "${run[@]}" --budget "$between" --policy liveness
+}
+
+bench_leaves_layers_apart_cell_by_cell_() {
+    local dense fused apart between
+    dense_minima
+    local cells=(bench "${dense[@]}" --policies liveness,auto --quiet --iterations 2 --budgets "1GiB,$between,$fused,own")
+    expect 0 "${cells[@]}" --json rows.json
+    [[ $(values rows.json fuse) == $'on\non\non\noff\non\non\non\noff' ]] || fail "$(values rows.json fuse)"
+    expect 0 "${cells[@]}" --simulate "$machine" --json rows.json
+    [[ $(values rows.json fuse) == $'on\non\non\noff\non\non\non\noff' ]] || fail "$(values rows.json fuse)"
+    [[ $(values rows.json minimum_bytes) == *$'\n'"$apart" ]] || fail "$(values rows.json minimum_bytes), apart $apart"
+}
+
+# Measured facts are of one graph, so that one is trained.
+layers_are_fused_as_they_were_measured_() {
+    local dense fused apart between
+    dense_minima
+    local measure=(bench "${dense[@]}" --policies auto,swap:when=always --quiet --iterations 2)
+    expect 0 "${measure[@]}" --facts of_fused
+    expect 0 "${measure[@]}" --facts of_apart --fuse off
+    local run=(train "${dense[@]}" --quiet --iterations 2)
+    refused 1 "with --fuse off it fits, of which of_fused has no times" "${run[@]}" --budget "$between" --facts of_fused
+    refused 1 "of_apart is for another graph" "${run[@]}" --budget "$between" --facts of_apart --fuse on
+    expect 0 "${run[@]}" --budget "$between" --facts of_apart --json row.json
+    ran row.json off
+    expect 0 plan "${dense[@]}" --policy liveness --facts of_apart --json plan.json
+    ran plan.json off
+    expect 0 plan "${dense[@]}" --policy liveness --facts of_fused --json plan.json
+    ran plan.json on
+    expect 1 plan "${dense[@]}" --policy auto --facts of_fused --budget "$between"
+    says err "with --fuse off it fits, of which of_fused has no times"
+    local measured=(bench --net tiny --batch 4 --policies liveness --quiet --iterations 2)
+    expect 0 "${measured[@]}" --facts of_apart --fuse off
+    expect 0 "${measured[@]}" --facts of_fused
+    expect 0 bench --simulate of_apart,of_fused --policies liveness --quiet --json rows.json
+    [[ $(values rows.json fuse) == $'off\non' ]] || fail "$(values rows.json fuse)"
 }
 
 a_lossless_codec_gives_the_weights_of_liveness_() {
