@@ -1,5 +1,6 @@
 #include "mm/refusal.h"
 
+#include "mm/core/account.h"
 #include "mm/core/simulate.h"
 #include "mm/core/status.h"
 #include "policies/advice.h"
@@ -35,19 +36,22 @@ static bool has_times(const mm_refused *r, mm_facts *facts) {
 }
 
 /* An mm_trial_fn. */
-static mm_trial try_policy(void *ctx, const mm_policy *policy) {
+static mm_trial try_policy(void *ctx, const mm_policy *policy, bool any) {
+    static const volatile int enough = 1; /* a search ends with its first plan that fits */
     const mm_refused *r = ctx;
     mm_trial t = {.bytes = INT64_MAX};
+    mm_limits limits = r->limits;
+    if (any) limits.stop = &enough;
     mm_planned planned;
     if (mm_planned_init(&planned, policy, r->graph, r->device) != MM_OK) return t; /* the device lacks its codecs */
     bool timed = has_times(r, planned.facts);
     mm_planned_tell(&planned, &r->rates);
     for (int c = 0; c < planned.facts->n_codecs; c++) t.lossy |= !planned.facts->codecs[c].lossless;
-    bool made = timed && mm_planned_make(&planned, policy, r->graph, &r->limits) == MM_OK;
+    bool made = timed && mm_planned_make(&planned, policy, r->graph, &limits) == MM_OK;
     if (made && can_run(r, planned.plan)) {
         t.bytes = planned.plan->peak_bytes;
         t.pinned_bytes = planned.plan->pinned_bytes;
-        t.step_ns = predict(r, &planned);
+        t.step_ns = t.bytes <= limits.device_bytes ? predict(r, &planned) : INT64_MAX;
     }
     mm_planned_fini(&planned);
     return t;
@@ -75,12 +79,22 @@ static mm_status tell(const mm_refused *r, const char *refusal, const mm_advice 
     return mm_fail(MM_ERR_INFEASIBLE, "%s", refusal);
 }
 
+/* Whether no plan of any policy fits the budget. */
+static bool is_hopeless(const mm_refused *r) {
+    mm_facts *facts;
+    if (mm_facts_create(r->graph, 0, &facts) != MM_OK) return false;
+    const bool over = mm_lower_bound_of(r->graph, facts).bytes > r->limits.device_bytes;
+    mm_facts_destroy(facts);
+    return over;
+}
+
 mm_status mm_advise(const mm_refused *refused, const char *refusal) {
     mm_refused ctx = *refused;
     mm_advice advice = {.kind = MM_ADVICE_NONE};
     const mm_advice_wish wish = {.limits = &refused->limits,
                                  .published_only = refused->descended,
                                  .deep = mm_graph_steps(refused->graph) > DEEP_STEPS,
+                                 .hopeless = is_hopeless(refused),
                                  .refused = refused->needs_bytes > 0 ? refused->policy : NULL,
                                  .refused_takes = {.bytes = refused->needs_bytes}};
     if (mm_advice_find(&wish, try_policy, &ctx, &advice) != MM_OK)

@@ -74,7 +74,7 @@ static mm_status try_proposal(const search *s, int proposal, mm_when when, mm_tr
     mm_policy policy;
     MM_TRY(propose(&proposals[proposal], &policy));
     policy.config.when = when;
-    *takes_out = s->try_policy(s->ctx, &policy);
+    *takes_out = s->try_policy(s->ctx, &policy, false);
     mm_policy_fini(&policy);
     return MM_OK;
 }
@@ -108,16 +108,16 @@ static bool was_auto_refused(const search *s) { return s->wish->refused && s->wi
 
 /* auto takes the fastest lossless plan. With codecs it may do more, so without it does not fit either. Whether it fits
  * does not hang on its search, which would take longer than all the rest. */
-static mm_status try_auto(search *s) {
+static mm_status try_auto(const search *s, mm_trial *takes_out) {
     mm_policy policy;
     if (was_auto_refused(s)) {
-        s->published[AUTO] = s->wish->refused_takes;
-        s->published[AUTO].lossy = false;
+        *takes_out = s->wish->refused_takes;
+        takes_out->lossy = false;
         return MM_OK;
     }
     MM_TRY(propose(&proposals[AUTO], &policy));
     policy.config.own[MM_AUTO_EFFORT] = 0;
-    s->published[AUTO] = s->try_policy(s->ctx, &policy);
+    *takes_out = s->try_policy(s->ctx, &policy, true);
     mm_policy_fini(&policy);
     return MM_OK;
 }
@@ -126,23 +126,25 @@ static mm_status try_auto(search *s) {
  * loss; with little pinned memory they may tell how much would do. */
 static bool is_no_rival(const search *s, int proposal) {
     if (proposal > AUTO && proposal < LOSSY && s->published[AUTO].bytes < INT64_MAX &&
-        s->limits->pinned_bytes == INT64_MAX)
+        (s->limits->pinned_bytes == INT64_MAX || s->wish->hopeless))
         return true;
     return proposals[proposal].waits && fits(s, &s->published[SWAP_ASYNC]);
 }
 
 /* Tries all as published, until one without loss fits that is as fast as any, or lossy ones come and one fits. */
 static mm_status try_published(search *s) {
-    const bool late = s->wish->deep && !was_auto_refused(s); /* auto comes last */
+    mm_trial by_auto = nothing.takes;
     bool lossless_fits = false;
     for (int p = 0; p < PROPOSALS; p++) s->published[p] = nothing.takes;
     while (s->n_published < PROPOSALS) {
         const int p = s->n_published++;
         mm_trial *t = &s->published[p];
-        if (p == LOSSY && late && !lossless_fits) MM_TRY(try_auto(s));
-        if (p == LOSSY && (lossless_fits || fits(s, &s->published[AUTO]))) break;
-        if (is_no_rival(s, p) || (p == AUTO && late)) continue;
-        MM_TRY(p == AUTO ? try_auto(s) : try_proposal(s, p, MM_WHEN_ALWAYS, t));
+        if (p == LOSSY && !lossless_fits) s->published[AUTO] = by_auto;
+        if (p == LOSSY && (lossless_fits || fits(s, &by_auto))) break;
+        if (is_no_rival(s, p)) continue;
+        MM_TRY(p == AUTO ? try_auto(s, &by_auto) : try_proposal(s, p, MM_WHEN_ALWAYS, t));
+        if (p == AUTO && s->wish->deep && fits(s, &by_auto)) continue; /* another may be advised instead */
+        if (p == AUTO) *t = by_auto;
         lossless_fits |= !t->lossy && fits(s, t);
         if (p <= AUTO && fits(s, t)) break; /* nothing is faster */
     }
@@ -163,9 +165,16 @@ static mm_status find_fastest(search *s, bool lossy, choice *found) {
     return MM_OK;
 }
 
-/* Of those of one kind what needs least, in its default form if that needs less. */
-static mm_status find_least(search *s, bool lossy, choice *found) {
-    const int64_t pinned = s->limits->pinned_bytes;
+/* Whether the default form of a policy may take no more than `bytes`, by what it takes as published. */
+static bool may_take(const mm_trial *published, int64_t bytes) {
+    enum { TIMES = 2 }; /* chosen: far more than default forms save, which is 5 % for hybrid on ResNet-1202 */
+    return published->bytes / TIMES < bytes;
+}
+
+/* Of those of one kind what needs least, in its default form if that needs less. least_bytes: what one of another kind
+ * needs. */
+static mm_status find_least(search *s, bool lossy, int64_t least_bytes, choice *found) {
+    const int64_t pinned = s->limits->pinned_bytes, device = s->limits->device_bytes;
     *found = nothing;
     for (int p = 0; p < s->n_published; p++) {
         const mm_trial *t = &s->published[p];
@@ -173,6 +182,7 @@ static mm_status find_least(search *s, bool lossy, choice *found) {
     }
     choice c = *found;
     if (c.proposal < 0 || s->wish->published_only || proposals[c.proposal].once) return MM_OK;
+    if (!may_take(&found->takes, least_bytes > device ? least_bytes : device)) return MM_OK;
     MM_TRY(try_proposal(s, c.proposal, MM_WHEN_NEEDED, &c.takes));
     if (is_within(&c.takes, found->takes.bytes - 1, pinned)) *found = c;
     return MM_OK;
@@ -183,7 +193,7 @@ static mm_status find(search *s, choice *found) {
     MM_TRY(try_published(s));
     for (int lossy = 0; lossy < 2; lossy++) {
         MM_TRY(find_fastest(s, lossy, found));
-        if (found->proposal < 0) MM_TRY(find_least(s, lossy, found));
+        if (found->proposal < 0) MM_TRY(find_least(s, lossy, least.takes.bytes, found));
         if (fits(s, &found->takes)) return MM_OK;
         if (found->takes.bytes < least.takes.bytes) least = *found;
     }

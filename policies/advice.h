@@ -11,8 +11,8 @@ typedef struct mm_trial {
     bool lossy;
 } mm_trial;
 
-/* Plans a policy within the limits. */
-typedef mm_trial (*mm_trial_fn)(void *ctx, const mm_policy *policy);
+/* Plans a policy within the limits. any: any plan that fits will do, not the fastest alone. */
+typedef mm_trial (*mm_trial_fn)(void *ctx, const mm_policy *policy, bool any);
 
 typedef enum mm_advice_kind {
     MM_ADVICE_NONE,       /* there is no plan at all */
@@ -31,17 +31,18 @@ typedef struct mm_advice {
 typedef struct mm_advice_wish {
     const mm_limits *limits;
     bool published_only;      /* no default forms of policies */
-    bool deep;                /* auto takes long: it is tried where no other lossless policy fits */
+    bool deep;                /* plans by auto take long: it is advised where no other lossless policy fits */
+    bool hopeless;            /* a bound of what any plan needs exceeds the limits */
     const mm_policy *refused; /* NULL: not known */
     mm_trial refused_takes;   /* with `refused`: what it takes at least */
 } mm_advice_wish;
 
 /* Finds a policy that fits, a lossless one if there is one, and of several the one with the shortest predicted step.
- * auto is tried first: its plan is the fastest without loss. Where it has none, or in a deep graph, each policy is tried
- * as published; modnn, which has one form alone, in the limits. Those that copy are tried beyond
+ * auto is tried first: its plan is the fastest without loss. Where it has none, or fits in a deep graph, each policy is
+ * tried as published; modnn, which has one form alone, in the limits. Those that copy are tried beyond
  * swap-async only where that does not fit: they wait more. Unless `published_only`, those that fit are tried again in
  * their default form (when=needed), which is then advised. If none fits as published, the default form
- * of the best lossless one is tried, then that of the best lossy one. MM_ERR_NOMEM. */
+ * of the best lossless one is tried, then that of the best lossy one, unless that takes far too much. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_advice_find(const mm_advice_wish *wish, mm_trial_fn try_policy, void *ctx,
                                     mm_advice *advice_out);
 

@@ -212,14 +212,20 @@ static mm_status compare(const mm_graph *graph, const mm_facts *facts, const mm_
     return status;
 }
 
+/* The more steps, the fewer plans: 80 steps take some ms, 10000 a second. */
+static int affordable_plans(const mm_graph *graph) {
+    enum { PLANS = 32, PLAN_STEPS = 4000 }; /* chosen */
+    const int affordable = PLAN_STEPS / (mm_graph_steps(graph) + 1);
+    return affordable < 1 ? 1 : affordable < PLANS ? affordable : PLANS;
+}
+
 /* Compares the plan that keeps all maps with those of Algorithm 1: by each way, and in a little less memory, where
- * other maps leave, which may be better. The more steps, the fewer plans: 80 steps take some ms, 10000 a second. */
+ * other maps leave, which may be better. */
 static mm_status choose(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits, mm_algorithms algorithms,
                         mm_plan **best) {
-    enum { PLANS = 32, PLAN_STEPS = 4000, SHARES = 16 }; /* chosen, as is how much less: multiples of a sixteenth */
+    enum { SHARES = 16 }; /* chosen, as is how much less: multiples of a sixteenth */
     static const modnn_way ways[] = {{0}, {.closest = true}, {.fewest = true}, {.closest = true, .fewest = true}};
-    const int n_ways = sizeof ways / sizeof *ways, affordable = PLAN_STEPS / (mm_graph_steps(graph) + 1);
-    const int n = affordable < 1 ? 1 : affordable < PLANS ? affordable : PLANS;
+    const int n_ways = sizeof ways / sizeof *ways, n = affordable_plans(graph);
     const int64_t share = (limits->device_bytes - limits->base_bytes) / SHARES;
     bool enough = true;
     for (int i = 0; i < n && enough; i++)
@@ -254,11 +260,12 @@ static mm_status find_within_pinned(const mm_graph *graph, const mm_facts *facts
 }
 
 /* No plan fits: the best of those that need no more than the lowest, as in a budget of just that. What is told of the
- * minimum is then what runs in it. */
+ * minimum is then what runs in it. Where only one is compared, and in the least memory, that is the plan at hand. */
 static mm_status choose_within(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
-                               mm_algorithms algorithms, mm_plan **best) {
+                               mm_algorithms algorithms, int64_t least_bytes, mm_plan **best) {
     mm_limits own = *limits;
     own.device_bytes = (*best)->peak_bytes;
+    if (affordable_plans(graph) == 1 && mm_align(own.device_bytes) <= least_bytes) return MM_OK;
     return fits(*best, &own) ? choose(graph, facts, &own, algorithms, best) : MM_OK;
 }
 
@@ -279,7 +286,8 @@ static mm_status plan_timed(const mm_graph *graph, const mm_facts *facts, const 
         const int64_t around = mm_align(limits->base_bytes) + plan->external_bytes;
         if (status == MM_OK && !fits(plan, limits) && plan->pinned_bytes == 0 && limits->pinned_bytes > 0)
             status = find_within_pinned(graph, facts, limits, algorithms, around + least_bytes, &plan);
-        if (status == MM_OK && !fits(plan, limits)) status = choose_within(graph, facts, limits, algorithms, &plan);
+        if (status == MM_OK && !fits(plan, limits))
+            status = choose_within(graph, facts, limits, algorithms, around + least_bytes, &plan);
     }
     if (status == MM_OK)
         *plan_out = plan;

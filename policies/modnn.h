@@ -65,6 +65,7 @@ typedef struct modnn_need {
 /* A root's storage, at the present step of the simulation. */
 typedef struct modnn_tensor {
     int64_t bytes;    /* aligned */
+    int64_t out_ns;   /* that copying it out takes */
     int64_t offset;   /* on the device; -1: it is not there */
     int64_t ready_ns; /* when its value is there */
     int32_t written;  /* last step that wrote it */
@@ -163,6 +164,9 @@ int64_t mm_modnn_least_work(const modnn *m, int step);
 bool mm_modnn_is_for_later(const modnn *m, int step, int32_t use, mm_tensor root);
 
 /* ---------------------------------------------------------------- transfers */
+
+/* What copying a storage takes over a link of that rate. */
+int64_t mm_modnn_copy_ns(const modnn *m, mm_tensor root, int64_t bytes_per_s);
 
 /* Which blocks leave for an allocation: blocks[from] to blocks[to]. */
 typedef struct modnn_scheme {

@@ -117,9 +117,14 @@ mm_status mm_modnn_init(modnn *m, mm_schedule *schedule, const mm_facts *facts, 
                  .n_steps = mm_graph_steps(graph)};
     if (!allocate(m)) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(graph));
     int64_t least = 0;
+    const bool links = facts->out_bytes_per_s > 0; /* else nothing is copied */
     for (int t = 0; t < mm_graph_tensors(graph); t++)
-        m->tensors[t] = (modnn_tensor){
-            .bytes = mm_align(mm_graph_tensor(graph, t)->bytes), .offset = -1, .written = -1, .copy = -1, .fetch = -1};
+        m->tensors[t] = (modnn_tensor){.bytes = mm_align(mm_graph_tensor(graph, t)->bytes),
+                                       .out_ns = links ? mm_modnn_copy_ns(m, t, facts->out_bytes_per_s) : 0,
+                                       .offset = -1,
+                                       .written = -1,
+                                       .copy = -1,
+                                       .fetch = -1};
     for (int s = 0, n = 0; s < m->n_steps; s++) m->first_need[s + 1] = n = add_needs(m, s, n);
     list_uses(m);
     for (int s = 0; s < m->n_steps; s++) {

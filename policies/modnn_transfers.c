@@ -6,12 +6,11 @@
 
 #include "policies/modnn.h"
 
-static int64_t copy_ns(const modnn *m, mm_tensor root, int64_t bytes_per_s) {
+int64_t mm_modnn_copy_ns(const modnn *m, mm_tensor root, int64_t bytes_per_s) {
     return m->facts->issue_ns + (int64_t)((double)mm_graph_tensor(m->graph, root)->bytes / (double)bytes_per_s * 1e9);
 }
 
-static int64_t out_ns(const modnn *m, mm_tensor root) { return copy_ns(m, root, m->facts->out_bytes_per_s); }
-static int64_t in_ns(const modnn *m, mm_tensor root) { return copy_ns(m, root, m->facts->in_bytes_per_s); }
+static int64_t in_ns(const modnn *m, mm_tensor root) { return mm_modnn_copy_ns(m, root, m->facts->in_bytes_per_s); }
 
 static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
 
@@ -64,7 +63,7 @@ static bool may_leave(const modnn *m, const modnn_block *block, int until) {
 static int64_t leave_ns(const modnn *m, mm_tensor root, int64_t *free_ns) {
     const modnn_tensor *t = &m->tensors[root];
     if (t->copy >= 0) return m->outs.list[t->copy].end_ns;
-    *free_ns = later(*free_ns, t->ready_ns) + out_ns(m, root);
+    *free_ns = later(*free_ns, t->ready_ns) + t->out_ns;
     return *free_ns;
 }
 

@@ -33,8 +33,8 @@ static mm_status add_times(const void *ctx, const mm_graph *graph, mm_facts *fac
     return requirement_add_times(t->facts, t->target, graph, facts);
 }
 
-static mm_status make(requirement *r, const nets_net *net, nets_exec_graph graph, nets_mode mode, const target *target,
-                      const char *policy_spec, int64_t base_bytes, const facts_source *facts) {
+static mm_status gather(requirement *r, const nets_net *net, nets_exec_graph graph, nets_mode mode,
+                        const target *target, const char *policy_spec, int64_t base_bytes, const facts_source *facts) {
     MM_TRY(mm_policy_parse(policy_spec, &r->policy));
     MM_TRY(nets_lower_pass(net, target->backend, graph.batch, mode, graph.pass, target->optimizer.id, &r->lowered));
     mm_status gathered = mm_planned_init(&r->planned, &r->policy, r->lowered->graph, target->device);
@@ -43,6 +43,10 @@ static mm_status make(requirement *r, const nets_net *net, nets_exec_graph graph
     mm_planned_tell(&r->planned, &target->rates);
     r->stop = target->stop;
     r->base_bytes = base_bytes > 0 ? base_bytes : mm_plan_base(r->lowered->graph);
+    return MM_OK;
+}
+
+static mm_status plan_least(requirement *r) {
     mm_limits limits = {.device_bytes = 0, /* nothing fits: the plan with the lowest peak */
                         .pinned_bytes = INT64_MAX,
                         .base_bytes = r->base_bytes,
@@ -56,7 +60,8 @@ static mm_status make(requirement *r, const nets_net *net, nets_exec_graph graph
 mm_status requirement_init(requirement *r, const nets_net *net, nets_exec_graph graph, nets_mode mode,
                            const target *target, const char *policy, int64_t base_bytes, const facts_source *facts) {
     memset(r, 0, sizeof *r);
-    mm_status status = make(r, net, graph, mode, target, policy, base_bytes, facts);
+    mm_status status = gather(r, net, graph, mode, target, policy, base_bytes, facts);
+    if (status == MM_OK) status = plan_least(r);
     if (status != MM_OK) requirement_fini(r);
     return status;
 }
@@ -67,6 +72,40 @@ mm_status requirement_limit(requirement *r, int64_t device_bytes, int64_t pinned
                         .base_bytes = r->base_bytes + staged_bytes,
                         .stop = r->stop};
     return mm_planned_make(&r->planned, &r->policy, r->lowered->graph, &limits);
+}
+
+/* Whether the bound of what any plan needs is within the limits. */
+static bool may_fit(const requirement *r, const mm_limits *limits) {
+    return mm_lower_bound_of(r->lowered->graph, r->planned.facts).bytes <= limits->device_bytes;
+}
+
+static mm_status try_pass(requirement *r, int64_t device_bytes, int64_t pinned_bytes, bool *fits_out) {
+    static const volatile int enough = 1; /* a search ends with its first plan that fits */
+    const mm_limits limits = {
+        .device_bytes = device_bytes, .pinned_bytes = pinned_bytes, .base_bytes = r->base_bytes, .stop = &enough};
+    *fits_out = false;
+    if (!may_fit(r, &limits)) return MM_OK;
+    MM_TRY(mm_planned_make(&r->planned, &r->policy, r->lowered->graph, &limits));
+    *fits_out = mm_plan_fits(r->planned.plan, &limits) == MM_OK;
+    return MM_OK;
+}
+
+mm_status requirement_try_passes(const nets_net *net, int64_t batch, int64_t sub_batch, const target *target,
+                                 const char *policy, int64_t device_bytes, int64_t pinned_bytes,
+                                 const facts_source *facts, bool *fit_out) {
+    nets_exec_graph graphs[NETS_PASSES];
+    int64_t base_bytes = 0;
+    bool fit = true;
+    for (int i = nets_exec_graphs(batch, sub_batch, graphs) - 1; fit && i >= 0; i--) {
+        requirement r = {0};
+        mm_status status = gather(&r, net, graphs[i], NETS_TRAIN, target, policy, base_bytes, facts);
+        if (status == MM_OK) status = try_pass(&r, device_bytes, pinned_bytes, &fit);
+        base_bytes = r.base_bytes;
+        requirement_fini(&r);
+        MM_TRY(status);
+    }
+    *fit_out = fit;
+    return MM_OK;
 }
 
 mm_status requirement_limit_pinned(requirement *r, int64_t pinned_bytes) {

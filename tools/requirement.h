@@ -108,6 +108,12 @@ MM_CHECKED mm_status requirement_advise_apart(const requirement_asked *asked);
  * layers afterwards as before. */
 MM_CHECKED mm_status requirement_passes_init(requirement_passes *p, const requirement_asked *asked);
 void requirement_passes_fini(requirement_passes *p);
+
+/* Whether all passes have a plan within the limits, found sooner than what they need at least. Errors of
+ * requirement_init. */
+MM_CHECKED mm_status requirement_try_passes(const nets_net *net, int64_t batch, int64_t sub_batch, const target *target,
+                                            const char *policy, int64_t device_bytes, int64_t pinned_bytes,
+                                            const facts_source *facts, bool *fit_out);
 /* What no policy can undercut in these passes (mm_lower_bound_of), as text: the bytes, what of them stays on the device,
  * and the step that uses the rest. Returns buffer. */
 const char *requirement_bound_text(const requirement_passes *p, char *buffer, size_t capacity);

@@ -214,15 +214,12 @@ mm_status sub_batch_choose(const sub_batch_case *given, int64_t *sub_batch_out) 
 
 /* What is found at all is found for one image, too. */
 mm_status sub_batch_advise(const sub_batch_case *c) {
-    requirement_passes p;
     mm_failure refusal;
     mm_failure_keep(&refusal, MM_ERR_INFEASIBLE);
     bool fits = false;
-    if (plan_passes(c, 1, c->policy, c->pinned_bytes, &p) == MM_OK) {
-        fits = requirement_most(&p)->minimum_bytes <= c->budget_bytes;
-        requirement_passes_fini(&p);
-    }
-    if (!fits) return mm_failure_tell(&refusal);
+    const mm_status status = requirement_try_passes(c->net, c->batch, 1, c->target, c->policy, c->budget_bytes,
+                                                    c->pinned_bytes, c->facts, &fits);
+    if (status != MM_OK || !fits) return mm_failure_tell(&refusal);
     return mm_fail(MM_ERR_INFEASIBLE, "%s; with --sub-batch auto policy %s would fit", refusal.message,
                    MM_BRIEF(c->policy));
 }

@@ -211,7 +211,11 @@ typedef struct world {
     } taken[4]; /* others cannot be had */
 } world;
 
-static mm_trial pretend(void *ctx, const mm_policy *policy) {
+static int tries; /* plans that were pretended */
+
+static mm_trial pretend(void *ctx, const mm_policy *policy, bool any) {
+    (void)any;
+    tries++;
     const world *w = ctx;
     mm_trial t = {.bytes = INT64_MAX, .lossy = *mm_rules_codec(&policy->config) != '\0'};
     for (int i = 0; i < 4 && w->taken[i].spec; i++) {
@@ -267,6 +271,31 @@ static void auto_is_advised_where_it_fits_and_stands_for_all_that_lose_nothing(v
     }
     advise_for((world){{mixed, vdnn}}, again, MM_ADVICE_NEEDS_LEAST, "auto", 110);
     mm_policy_fini(&refused);
+}
+
+/* In a deep network each plan takes long. */
+static void few_plans_tell_that_none_fits(void **state) {
+    (void)state;
+    const mm_limits open = {.device_bytes = 100, .pinned_bytes = INT64_MAX};
+    const struct taken large = {"auto:effort=0", 120, 120, 10, 50, 50}, vdnn = {"vdnn-all", 130, 130, 10, 40, 40};
+    const struct taken lossy = {"freelunch", 900, 900, 0, 9, 9}, near = {"freelunch", 90, 150, 0, 9, 9};
+    enum { LIVENESS_AND_AUTO = 2, LOSSY = 3, AGAIN = 1 };
+    mm_advice_wish deep = {.deep = true, .limits = &open};
+    tries = 0;
+    advise_for((world){{large, vdnn, lossy}}, deep, MM_ADVICE_NEEDS_LEAST, "auto", 120);
+    assert_int_equal(tries, LIVENESS_AND_AUTO + LOSSY);
+    tries = 0; /* in its default form this one fits */
+    advise_for((world){{large, vdnn, near}}, deep, MM_ADVICE_FITS, "freelunch", 90);
+    assert_int_equal(tries, LIVENESS_AND_AUTO + LOSSY + AGAIN);
+    /* With little pinned memory others may tell how much would do, unless none would. */
+    tries = 0;
+    deep.limits = NULL;
+    deep.hopeless = true;
+    advise_for((world){{large, vdnn, lossy}}, deep, MM_ADVICE_NEEDS_LEAST, "auto", 120);
+    assert_int_equal(tries, LIVENESS_AND_AUTO + LOSSY);
+    deep.hopeless = false;
+    const struct taken pinning = {"vdnn-all", 90, 90, 11, 40, 40};
+    advise_for((world){{large, pinning, lossy}}, deep, MM_ADVICE_PINNED, "vdnn-all", 90);
 }
 
 static void nested_recomputation_is_advised(void **state) {
@@ -341,6 +370,7 @@ int main(void) {
         cmocka_unit_test(the_first_that_fits_is_advised_and_a_lossless_one_before_the_others),
         cmocka_unit_test(of_those_that_fit_the_fastest_is_advised),
         cmocka_unit_test(auto_is_advised_where_it_fits_and_stands_for_all_that_lose_nothing),
+        cmocka_unit_test(few_plans_tell_that_none_fits),
         cmocka_unit_test(nested_recomputation_is_advised),
         cmocka_unit_test(where_none_fits_more_pinned_memory_is_advised_or_what_needs_least),
         cmocka_unit_test(a_long_policy_has_all_rungs_in_full),
