@@ -6,6 +6,7 @@
 
 #include "mm/arena.h"
 #include "mm/descend.h"
+#include "mm/observe.h"
 #include "mm/sampling.h"
 #include "mm/states.h"
 
@@ -51,6 +52,7 @@ static mm_status ready_init(const mm_manager *m, const mm_policy *policy, mm_pre
         status = mm_execution_create(m->dispatch, planned->program, planned->facts, planned->codecs, &r.execution);
     if (status == MM_OK) status = open_block(m, &r);
     if (status == MM_OK) status = mm_sampling_create(m, policy, &r);
+    if (status == MM_OK) status = mm_observe_ready(m, &r);
     if (status == MM_OK)
         *ready_out = r;
     else

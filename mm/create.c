@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "mm/adopt.h"
+#include "mm/observe.h"
 
 /* No padding follows the last member, so all bytes that a caller's struct has beyond it are members of a later
  * version. */
@@ -159,6 +160,7 @@ void mm_manager_destroy(mm_manager *m) {
     mm_pool_destroy(m->pool);
     mm_device_destroy(m->device);
     mm_plan_set_fini(&m->plans);
+    mm_observe_fini(m);
     mm_directory_fini(&m->directory);
     mm_coverage_fini(&m->coverage);
     pthread_mutex_destroy(&m->lock);

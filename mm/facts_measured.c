@@ -1,8 +1,10 @@
 /* Makes facts from times that a manager measured. */
 #include <string.h>
 
+#include "mm/adopt.h"
 #include "mm/manager.h"
 #include "mm/measured.h"
+#include "mm/observe.h"
 
 void mm_measured_steps(const mm_measured *m, double part, bool only_unknown, mm_facts *facts) {
     for (int i = 0; i < m->plan->n_nodes; i++) {
@@ -109,43 +111,55 @@ void mm_measured_link(const mm_copy_line copies[2], mm_facts *facts) {
 
 /* ---------------------------------------------------------------- a manager's facts */
 
-/* Facts with the sizes of the plan's facts, and with the times of mm_options.facts if they are of this graph. */
-static mm_status begin(const mm_manager *m, const mm_measured *measured, mm_facts **facts_out) {
-    const mm_facts *from = measured->facts;
-    mm_facts *facts;
-    MM_TRY(mm_facts_create(measured->plan->graph, from->n_codecs, &facts));
-    memcpy(facts->codecs, from->codecs, (size_t)from->n_codecs * sizeof *from->codecs);
-    memcpy(facts->codes, from->codes, (size_t)from->n_codecs * (size_t)from->n_tensors * sizeof *from->codes);
-    mm_status status = MM_OK;
-    if (m->options.facts) status = mm_facts_apply(m->options.facts, measured->plan->graph, MM_FACTS_TIMES, facts);
-    if (status == MM_OK || status == MM_ERR_FORMAT) {
-        *facts_out = facts;
-        return MM_OK;
-    }
-    mm_facts_destroy(facts);
-    return status;
-}
-
 /* A newly measured rate of one direction may contradict the old rates with both busy; those are dropped then. */
 static void drop_impossible(mm_facts *facts) {
     if (!mm_facts_link_is_possible(facts)) facts->out_both_bytes_per_s = facts->in_both_bytes_per_s = 0;
 }
 
-mm_status mm_facts_save(mm_manager *m, const mm_graph *graph, const char *path) {
+/* What bodies of codes took last. */
+static void take_bodies(const mm_measured *m, mm_facts *facts) {
+    for (int i = 0; i < m->plan->n_nodes; i++) {
+        const mm_node *node = &m->plan->nodes[i];
+        mm_code_size size;
+        if (mm_node_table[node->kind].cost != MM_COST_ENCODE) continue;
+        mm_code_facts *code = code_of(m, node, facts);
+        mm_execution_code(m->execution, i, &size);
+        if (code && size.body_bytes > 0) set_body(&size, code);
+    }
+}
+
+/* Where a graph is observed, what was learned of it. */
+static mm_status observed(const mm_manager *m, const mm_ready *r, mm_facts **facts_out) {
+    const mm_measured measured = {
+        .plan = r->prepared->planned.plan, .facts = r->prepared->planned.facts, .execution = r->execution};
+    MM_TRY(mm_observe_facts(m, r, facts_out));
+    take_bodies(&measured, *facts_out);
+    return MM_OK;
+}
+
+static mm_status measured_alone(mm_manager *m, const mm_graph *graph, mm_facts **facts_out) {
     mm_measured measured;
-    mm_facts *facts;
     int64_t ns = 0;
     MM_TRY(mm_measured_get(m, graph, &measured));
-    MM_TRY(mm_check_given(path, "mm_facts_save", "path"));
     for (int i = 0; i < measured.plan->n_nodes; i++) ns += mm_execution_ns(measured.execution, i);
     if (ns == 0)
         return mm_fail(MM_ERR_ORDER, "mm_facts_save: no iteration of %s was measured under this plan: run at least two",
                        mm_graph_name(graph));
-    MM_TRY(begin(m, &measured, &facts));
+    MM_TRY(mm_plan_set_facts(&m->plans, mm_plan_set_find(&m->plans, graph), facts_out));
     mm_copy_line copies[2] = {{0}};
-    mm_measured_steps(&measured, 1, false, facts);
-    mm_measured_operations(&measured, 1, facts, copies);
-    mm_measured_link(copies, facts);
+    mm_measured_steps(&measured, 1, false, *facts_out);
+    mm_measured_operations(&measured, 1, *facts_out, copies);
+    mm_measured_link(copies, *facts_out);
+    return MM_OK;
+}
+
+mm_status mm_facts_save(mm_manager *m, const mm_graph *graph, const char *path) {
+    mm_facts *facts;
+    MM_TRY(mm_manager_settle(m, "mm_facts_save"));
+    MM_TRY(mm_check_given(path, "mm_facts_save", "path"));
+    const mm_ready *r = mm_manager_find(m, graph);
+    const bool is_observed = r && m->observed.permille > 0 && r->prepared->untimed.status == MM_OK;
+    MM_TRY(is_observed ? observed(m, r, &facts) : measured_alone(m, graph, &facts));
     drop_impossible(facts);
     mm_status status = mm_facts_write(facts, graph, path);
     mm_facts_destroy(facts);

@@ -1,9 +1,16 @@
 /* Statistics, touched bytes, and the lists of policies, codecs and devices. */
+#include <string.h>
+
 #include "mm/adopt.h"
 #include "mm/arena.h"
 #include "mm/measured.h"
 
-void mm_stats_get(mm_manager *m, mm_stats *stats_out) {
+/* Members that mm_stats had when mm_stats_get was a function alone. */
+enum { FIRST_STATS_BYTES = offsetof(mm_stats, replans) };
+
+void(mm_stats_get)(mm_manager *m, mm_stats *stats_out) { mm_stats_get_sized(m, stats_out, FIRST_STATS_BYTES); }
+
+void mm_stats_get_sized(mm_manager *m, mm_stats *stats_out, size_t stats_bytes) {
     if (!m || !stats_out) return;
     mm_dispatch_stats d;
     mm_memory_info memory;
@@ -11,7 +18,7 @@ void mm_stats_get(mm_manager *m, mm_stats *stats_out) {
     mm_device_memory_info(m->device, &memory);
     const mm_stream_stats *s = d.stream;
     pthread_mutex_lock(&m->lock);
-    *stats_out = (mm_stats){
+    const mm_stats stats = {
         .iterations = m->iterations,
         .replays = m->replays,
         .predicted_peak_bytes = m->predicted_peak_bytes,
@@ -34,8 +41,11 @@ void mm_stats_get(mm_manager *m, mm_stats *stats_out) {
         .unplanned_allocs = d.unplanned_allocs,
         .host_waits = d.host_waits,
         .ladder_steps = m->ladder_steps,
+        .replans = m->replans,
     };
     pthread_mutex_unlock(&m->lock);
+    memset(stats_out, 0, stats_bytes);
+    memcpy(stats_out, &stats, stats_bytes < sizeof stats ? stats_bytes : sizeof stats);
 }
 
 mm_status mm_touched_get(mm_manager *m, mm_touched *touched_out) {

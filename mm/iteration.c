@@ -6,6 +6,7 @@
 
 #include "mm/adopt.h"
 #include "mm/device/clock.h"
+#include "mm/observe.h"
 #include "mm/sampling.h"
 #include "mm/states.h"
 #include "mm/values.h"
@@ -117,6 +118,8 @@ static const mm_way run = {
     .begin = mm_dispatch_begin, .lost = lose_run, .runs = true, .may_sample = true, .told = "not being recorded"};
 
 mm_status mm_iteration_begin(mm_manager *m, const mm_graph *graph) {
+    MM_TRY(mm_state_check(m, MM_MOVE_BEGIN, "mm_iteration_begin"));
+    MM_TRY(mm_observe_look(m));
     MM_TRY(mm_iteration_start(m, graph, &run, "mm_iteration_begin"));
     mm_iteration_note_begin(m, m->now.ready);
     return MM_OK;

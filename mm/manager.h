@@ -21,13 +21,29 @@ typedef struct mm_ready {
     void **external;       /* per tensor: the user's memory of an external tensor; NULL for others */
     mm_recompute_fn recompute;
     void *recompute_ctx;
-    float *bounds;     /* per tensor: mm_bound_set */
-    mm_mirror *block;  /* what its codecs read on the device; NULL: they read nothing */
-    bool covered;      /* its plan is in the coverage */
-    bool has_run;      /* an iteration has run under this plan */
-    bool told_untimed; /* it was logged that the measured times are of another graph */
-    bool unrecordable; /* recording has failed under this plan */
+    float *bounds;       /* per tensor: mm_bound_set */
+    mm_mirror *block;    /* what its codecs read on the device; NULL: they read nothing */
+    bool covered;        /* its plan is in the coverage */
+    bool has_run;        /* an iteration has run under this plan */
+    bool told_untimed;   /* it was logged that the measured times are of another graph */
+    bool unrecordable;   /* recording has failed under this plan */
+    int64_t compared_at; /* mm_manager.iterations when a window was last compared with this plan; -1: none was */
 } mm_ready;
+
+/* A plan that was left because iterations differed from it. */
+typedef struct mm_left_plan {
+    const mm_graph *graph;
+    uint64_t digest; /* mm_plan_digest */
+} mm_left_plan;
+
+/* What mm_observe has set, and what became of it (observe.h). */
+typedef struct mm_observed {
+    int permille;       /* by which iterations may differ from their plans; 0: nothing is observed */
+    int window;         /* iterations */
+    int64_t planned_at; /* mm_manager.iterations when the policy last planned again; 0: it has not */
+    mm_left_plan *left;
+    int n_left;
+} mm_observed;
 
 /* States of a session; states.h has the calls that lead from one to another. */
 typedef enum mm_state {
@@ -65,20 +81,21 @@ struct mm_manager {
     mm_ready *ready; /* one for each prepared graph */
     int n_ready;
     mm_directory directory;
-    mm_mirror *values;       /* of the tensor MM_VALUES; NULL until it is needed */
-    mm_coverage coverage;    /* bytes that plans which have run may touch */
-    int64_t there_bytes;     /* of the arena; the memory above was given back to the system */
-    mm_touched given_back;   /* touched bytes of the memory above, counted before it was given back */
-    int64_t most_touched;    /* touched bytes in all, counted before memory was last taken back */
-    mm_state state;          /* of the session (states.h) */
-    mm_iteration now;        /* the iteration under way */
-    int64_t number;          /* of the next iteration (mm_iteration_number_set) */
+    mm_mirror *values;     /* of the tensor MM_VALUES; NULL until it is needed */
+    mm_coverage coverage;  /* bytes that plans which have run may touch */
+    int64_t there_bytes;   /* of the arena; the memory above was given back to the system */
+    mm_touched given_back; /* touched bytes of the memory above, counted before it was given back */
+    int64_t most_touched;  /* touched bytes in all, counted before memory was last taken back */
+    mm_state state;        /* of the session (states.h) */
+    mm_iteration now;      /* the iteration under way */
+    int64_t number;        /* of the next iteration (mm_iteration_number_set) */
+    mm_observed observed;
     mm_timeline *timeline;   /* of the trace under way (mm_trace_start); NULL: none */
     const mm_graph *largest; /* the graph with the largest plan of the iterations that may still run; NULL: none runs */
     int64_t ceiling_bytes;   /* limit of plans, lowered when memory runs out in an iteration; INT64_MAX: none */
     pthread_mutex_t lock;    /* guards the figures below, which any thread may ask for */
     int64_t budget_bytes;    /* the reserved bytes, or less (mm_budget_set) */
-    int64_t iterations, replays, predicted_peak_bytes, persistent_bytes, stash_bytes, ladder_steps;
+    int64_t iterations, replays, predicted_peak_bytes, persistent_bytes, stash_bytes, ladder_steps, replans;
 };
 
 /* The graph's entry; NULL if it is not prepared. */

@@ -289,6 +289,8 @@ typedef enum mm_event_kind {
     MM_EVENT_ABORT,  /* the iteration failed or was aborted, so it has no MM_EVENT_ITERATION_END: name = graph */
     MM_EVENT_WAIT,   /* mm_layer_begin blocked for a worker or an input: name = layer, ns = how long */
     MM_EVENT_LADDER, /* fallback: name = the substitute policy, bytes = what is available to plans now */
+    MM_EVENT_REPLAN, /* mm_observe: a graph has another plan, because iterations did not take what was planned: name =
+                        graph, bytes = the new plan's peak, ns = what an iteration of it is predicted to take */
 } mm_event_kind;
 
 typedef struct mm_event_info {
@@ -624,6 +626,36 @@ MM_API int mm_current_step(const mm_manager *manager);
  * any thread. */
 MM_API int64_t mm_manager_device_bytes(mm_manager *manager);
 
+/* ---------------------------------------------------------------- observing */
+
+typedef struct mm_observe_options {
+    int replan_permille; /* by how much of the planned time iterations may differ, from 1 to 10000; 0: observe nothing */
+    int window; /* number of iterations of a graph that are compared with its plan at a time, 1 to 100; 0: 10 */
+} mm_observe_options;
+
+/* From now on, iterations are measured, and compared with their plans, a window at a time. Where three quarters of a
+ * window's iterations take more than replan_permille longer than their plan, or that much less, the facts of the graph
+ * are renewed by the medians of what its steps, codecs and copies took; what did not run keeps the times that it had.
+ * Then the policy that runs now plans all graphs again by these facts. The new plans are taken up if they are faster by
+ * them (2 % at least), and if no graph goes back to a plan that was left in this way. Weights stay as they would have
+ * been, bit for bit: each step keeps its variant, each lossy map its codec, and no other map becomes lossy.
+ *
+ * That happens when an iteration begins (mm_iteration_begin), at most once in 100 iterations, all graphs' counted. It
+ * waits for the iterations before, whose failure mm_iteration_begin then returns, and takes as long as the policy takes
+ * to plan. Each such change is logged as a warning, counted (mm_stats.replans), reported (MM_EVENT_REPLAN) and part of a
+ * trace; where the plan stays, MM_LOG_INFO says why. mm_policy_set, mm_budget_set and the ladder plan by renewed facts,
+ * too, and mm_facts_save saves them.
+ *
+ * Otherwise nothing waits, and measuring costs what a trace costs (mm_trace_start). Times include what passed since the
+ * iteration before, as those of `mm bench --facts` do. On a GPU the first window of a plan runs step by step
+ * (mm_replay_state), then one in 100 iterations; recorded iterations are not measured.
+ *
+ * A second call sets other options; facts stay renewed. Between iterations. MM_ERR_INVALID: options out of range, or the
+ * manager has no measured times (mm_options.facts). Graphs that these are not of are not compared. MM_ERR_UNSUPPORTED: a
+ * GPU, and neither trace_bytes nor measure_times. MM_ERR_NOMEM: nothing is observed then. Else the failure of an
+ * iteration that was ended without waiting. */
+MM_API MM_CHECKED mm_status mm_observe(mm_manager *manager, const mm_observe_options *options);
+
 /* ---------------------------------------------------------------- traces */
 
 /* Begins a trace: from now on, until mm_trace_stop, it is kept when each step and operation of each iteration ran.
@@ -665,10 +697,17 @@ typedef struct mm_stats {
     int64_t unplanned_allocs;    /* number of allocations at run time; naive forms only */
     int64_t host_waits;          /* number of mm_layer_begin calls that blocked, for a worker or for an input */
     int64_t ladder_steps;        /* number of substitutions because memory was short */
+    int64_t replans;             /* number of times that mm_observe changed plans */
 } mm_stats;
+
+/* mm_stats_get for statistics of `stats_bytes` bytes: sizeof(mm_stats) in the caller's header. Members beyond this
+ * library's are set to zero. Callers that find functions by name (dlsym) need this one; the function mm_stats_get, which
+ * programs that were built with older headers call, fills in the members up to ladder_steps. */
+MM_API void mm_stats_get_sized(mm_manager *manager, mm_stats *stats_out, size_t stats_bytes);
 
 /* The manager's statistics since its creation. From any thread. Does nothing if an argument is NULL. */
 MM_API void mm_stats_get(mm_manager *manager, mm_stats *stats_out);
+#define mm_stats_get(manager, stats_out) mm_stats_get_sized((manager), (stats_out), sizeof(mm_stats))
 
 /* Bytes of the arena that were written (measure_touched). Memory of plans is filled with a pattern before the first
  * plan that takes it runs. The rest of the arena stays zero and costs no memory; zeros that are written there are not

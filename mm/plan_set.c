@@ -18,12 +18,38 @@ int mm_prepared_unable(const mm_prepared *p) {
     return -1;
 }
 
+static mm_learned *learned_of(const mm_plan_set *set, const mm_graph *graph) {
+    for (int i = 0; i < set->n_learned; i++)
+        if (set->learned[i].graph == graph) return &set->learned[i];
+    return NULL;
+}
+
 /* Adds measured times to the facts, if there are any of this graph; else keeps in p->untimed why not. */
-static mm_status take_facts(const mm_plan_sources *sources, mm_prepared *p) {
-    if (!sources->facts) return MM_OK;
-    mm_status status = mm_facts_apply(sources->facts, p->graph, MM_FACTS_TIMES, p->planned.facts);
+static mm_status take_facts(const mm_plan_set *set, mm_prepared *p) {
+    const mm_learned *learned = learned_of(set, p->graph);
+    mm_status status = MM_OK;
+    if (set->sources.facts) status = mm_facts_apply(set->sources.facts, p->graph, MM_FACTS_TIMES, p->planned.facts);
+    if (status == MM_OK && learned) status = mm_facts_apply(learned->facts, p->graph, MM_FACTS_TIMES, p->planned.facts);
     if (status != MM_ERR_FORMAT) return status;
     mm_failure_keep(&p->untimed, status);
+    return MM_OK;
+}
+
+/* Leaves each step the variant that its graph's present plan runs it in. */
+static mm_status keep_variants(const mm_plan_set *set, mm_prepared *p) {
+    const mm_prepared *now = mm_plan_set_find(set, p->graph);
+    if (!now) return MM_OK;
+    const mm_plan *plan = now->planned.plan;
+    const mm_facts *facts = now->planned.facts;
+    int32_t *ids = malloc(((size_t)facts->n_steps + 1) * sizeof *ids);
+    if (!ids) return mm_fail(MM_ERR_NOMEM, "out of memory for the graph %s", mm_graph_name(p->graph));
+    for (int i = 0; i < plan->n_nodes; i++) {
+        const mm_node *node = &plan->nodes[i];
+        if (node->kind == MM_NODE_STEP)
+            ids[node->step] = facts->variants[facts->variant_first[node->step] + node->variant].id;
+    }
+    mm_facts_keep_variants(p->planned.facts, ids);
+    free(ids);
     return MM_OK;
 }
 
@@ -38,11 +64,15 @@ static mm_status make_within(const mm_plan_sources *sources, const mm_attempt *a
     return status;
 }
 
-static mm_status make_plan(const mm_plan_sources *sources, const mm_attempt *a, mm_prepared *p, int64_t *need_bytes) {
+static mm_status make_plan(const mm_plan_set *set, const mm_attempt *a, mm_prepared *p, int64_t *need_bytes) {
+    const mm_plan_sources *sources = &set->sources;
     MM_TRY(mm_planned_init(&p->planned, a->policy, p->graph, sources->device));
-    MM_TRY(take_facts(sources, p));
+    MM_TRY(take_facts(set, p));
     mm_planned_tell(&p->planned, &sources->rates);
-    if (a->least_workspaces) mm_facts_keep_least_workspaces(p->planned.facts);
+    if (a->same_variants)
+        MM_TRY(keep_variants(set, p));
+    else if (a->least_workspaces)
+        mm_facts_keep_least_workspaces(p->planned.facts);
     MM_TRY(make_within(sources, a, p));
     const mm_plan *plan = p->planned.plan;
     if (plan->peak_bytes > *need_bytes) *need_bytes = plan->peak_bytes;
@@ -53,13 +83,13 @@ static mm_status make_plan(const mm_plan_sources *sources, const mm_attempt *a, 
     return MM_OK;
 }
 
-static mm_status prepare(const mm_plan_sources *sources, const mm_attempt *a, const mm_newcomer *graph,
-                         int64_t *need_bytes, mm_prepared **prepared_out) {
+static mm_status prepare(const mm_plan_set *set, const mm_attempt *a, const mm_newcomer *graph, int64_t *need_bytes,
+                         mm_prepared **prepared_out) {
     mm_prepared *p = calloc(1, sizeof *p);
     if (!p) return mm_fail(MM_ERR_NOMEM, "out of memory for the graph %s", mm_graph_name(graph->graph));
     p->graph = graph->graph;
     p->recomputes = graph->recomputes;
-    mm_status status = make_plan(sources, a, p, need_bytes);
+    mm_status status = make_plan(set, a, p, need_bytes);
     if (status == MM_OK)
         *prepared_out = p;
     else
@@ -82,7 +112,7 @@ static mm_status fill(const mm_plan_set *set, const mm_attempt *a, mm_draft *d, 
     for (int i = 0; i < d->kept; i++) d->prepared[i] = set->prepared[i];
     for (; d->n < n; d->n++) {
         const mm_newcomer graph = graph_at(set, a, d->n);
-        mm_status status = prepare(&set->sources, a, &graph, &d->need_bytes, &d->prepared[d->n]);
+        mm_status status = prepare(set, a, &graph, &d->need_bytes, &d->prepared[d->n]);
         if (status == MM_ERR_INFEASIBLE && refusal) {
             *refusal = (mm_refusal){graph.graph, graph.recomputes, d->need_bytes, {0}};
             mm_failure_keep(&refusal->failure, status);
@@ -142,8 +172,48 @@ mm_prepared *mm_plan_set_find(const mm_plan_set *set, const mm_graph *graph) {
     return i < set->n ? set->prepared[i] : NULL;
 }
 
+mm_status mm_plan_set_facts(const mm_plan_set *set, const mm_prepared *p, mm_facts **facts_out) {
+    const mm_facts *from = p->planned.facts;
+    const mm_learned *learned = learned_of(set, p->graph);
+    mm_facts *facts;
+    MM_TRY(mm_facts_create(p->graph, from->n_codecs, &facts));
+    memcpy(facts->codecs, from->codecs, (size_t)from->n_codecs * sizeof *from->codecs);
+    memcpy(facts->codes, from->codes, (size_t)from->n_codecs * (size_t)from->n_tensors * sizeof *from->codes);
+    mm_status status = MM_OK;
+    if (set->sources.facts) status = mm_facts_apply(set->sources.facts, p->graph, MM_FACTS_TIMES, facts);
+    if (status == MM_ERR_FORMAT) status = MM_OK; /* of another graph */
+    if (status == MM_OK && learned) status = mm_facts_apply(learned->facts, p->graph, MM_FACTS_ALL, facts);
+    if (status == MM_OK)
+        *facts_out = facts;
+    else
+        mm_facts_destroy(facts);
+    return status;
+}
+
+mm_status mm_plan_set_learn(mm_plan_set *set, const mm_graph *graph, mm_facts *facts) {
+    mm_learned *learned = learned_of(set, graph);
+    if (!learned) {
+        mm_learned *more = realloc(set->learned, ((size_t)set->n_learned + 1) * sizeof *more);
+        if (!more) return mm_fail(MM_ERR_NOMEM, "out of memory for the facts of %s", mm_graph_name(graph));
+        set->learned = more;
+        learned = &more[set->n_learned++];
+        *learned = (mm_learned){.graph = graph};
+    }
+    mm_facts_destroy(learned->facts);
+    learned->facts = facts;
+    return MM_OK;
+}
+
+static void unlearn(mm_plan_set *set, const mm_graph *graph) {
+    mm_learned *learned = learned_of(set, graph);
+    if (!learned) return;
+    mm_facts_destroy(learned->facts);
+    *learned = set->learned[--set->n_learned];
+}
+
 void mm_plan_set_forget(mm_plan_set *set, const mm_graph *graph) {
     int i = index_of(set, graph);
+    unlearn(set, graph);
     if (i == set->n) return;
     drop(set->prepared[i]);
     set->prepared[i] = set->prepared[--set->n];
@@ -151,6 +221,8 @@ void mm_plan_set_forget(mm_plan_set *set, const mm_graph *graph) {
 
 void mm_plan_set_fini(mm_plan_set *set) {
     while (set->n > 0) drop(set->prepared[--set->n]);
+    while (set->n_learned > 0) mm_facts_destroy(set->learned[--set->n_learned].facts);
+    free(set->learned);
     free(set->prepared);
     mm_policy_fini(&set->policy);
     mm_policy_fini(&set->policy_now);

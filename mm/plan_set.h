@@ -23,8 +23,16 @@ typedef struct mm_plan_sources {
     const mm_directory *directory; /* places of persistent tensors */
 } mm_plan_sources;
 
+/* Facts of a graph as its iterations have shown them (observe.h). They come before the sources' facts. */
+typedef struct mm_learned {
+    const mm_graph *graph;
+    mm_facts *facts;
+} mm_learned;
+
 typedef struct mm_plan_set {
     mm_plan_sources sources;
+    mm_learned *learned;
+    int n_learned;
     mm_policy policy;      /* the policy that was set */
     mm_policy policy_now;  /* the policy that plans are made by: the same, or a substitute (policies/fallback.h) */
     bool least_workspaces; /* plans use the variants with the least workspace, and no others */
@@ -42,8 +50,9 @@ typedef struct mm_newcomer {
 typedef struct mm_attempt {
     const mm_policy *policy;
     bool least_workspaces;
-    bool stands_in;   /* the policy is a substitute, so a plan that recomputes without mm_recompute_set is refused */
-    const char *step; /* the ladder's step, in a few words (static); NULL: none */
+    bool stands_in;     /* the policy is a substitute, so a plan that recomputes without mm_recompute_set is refused */
+    const char *step;   /* the ladder's step, in a few words (static); NULL: none */
+    bool same_variants; /* each step runs in the variant that it has now, so that it gives the same bits */
     mm_limits limits;
     const mm_newcomer *added; /* a new graph, or NULL */
     bool others_stay;         /* only `added` is planned */
@@ -78,6 +87,13 @@ mm_attempt mm_plan_set_again(const mm_plan_set *set, const mm_limits *limits);
 void mm_plan_set_commit(mm_plan_set *set, mm_draft *draft);
 /* Frees the draft, with its plans if they were not committed. */
 void mm_draft_fini(mm_draft *draft);
+
+/* Facts of a prepared graph, with the codecs of its plan at the same places, and all variants: by the sources' times, if
+ * they are of this graph, and what was learned. MM_ERR_NOMEM. The caller destroys them. */
+MM_CHECKED mm_status mm_plan_set_facts(const mm_plan_set *set, const mm_prepared *prepared, mm_facts **facts_out);
+/* Takes over what was learned of a graph, in place of what was learned before. On failure the caller keeps the facts.
+ * MM_ERR_NOMEM. Plans stay as they are. */
+MM_CHECKED mm_status mm_plan_set_learn(mm_plan_set *set, const mm_graph *graph, mm_facts *facts);
 
 /* The graph's entry; NULL if it is not prepared. */
 mm_prepared *mm_plan_set_find(const mm_plan_set *set, const mm_graph *graph);

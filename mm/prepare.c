@@ -1,5 +1,6 @@
 /* Prepares and forgets graphs; sets external memory and recompute functions. */
 #include "mm/adopt.h"
+#include "mm/observe.h"
 #include "mm/persistent.h"
 #include "mm/states.h"
 
@@ -49,6 +50,7 @@ mm_status mm_manager_forget(mm_manager *m, const mm_graph *graph) {
     mm_ready_fini(r);
     *r = m->ready[--m->n_ready];
     mm_plan_set_forget(&m->plans, graph);
+    mm_observe_forget(m, graph);
     return MM_OK;
 }
 

@@ -1,12 +1,13 @@
 /* Recordings: an iteration is recorded once and then replayed. The graph's execution owns the recording. */
 #include "mm/iteration.h"
+#include "mm/observe.h"
 #include "mm/sampling.h"
 #include "mm/states.h"
 #include "mm/values.h"
 
 mm_replay_state_id mm_replay_state(const mm_manager *m, const mm_graph *graph) {
     const mm_ready *r = m ? mm_manager_find(m, graph) : NULL;
-    if (!r || m->timeline || mm_sampling_is_due(r)) return MM_REPLAY_NO;
+    if (!r || m->timeline || mm_sampling_is_due(r) || mm_observe_measures(m, r)) return MM_REPLAY_NO;
     if (mm_execution_recorded(r->execution)) return MM_REPLAY_READY;
     /* Not before a first run: libraries load modules and choose algorithms then, which fails while recording. */
     bool may = m->device->ops->capture_begin && r->has_run && !r->unrecordable;

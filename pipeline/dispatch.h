@@ -136,6 +136,27 @@ enum { MM_TRACED_AHEAD = 4 };
  * idle (mm_dispatch_sync). Iterations cannot be recorded meanwhile. MM_ERR_UNSUPPORTED: events have no times. */
 MM_CHECKED mm_status mm_dispatch_trace(mm_dispatch *dispatch, mm_timeline *timeline);
 
+/* ---- window.c: what the nodes of a program took in its latest iterations, whose times are taken as those of traces are:
+ * nothing waits for them. What passed between the end of the iteration before, of whatever program that is observed, and
+ * the first step counts to that step: the facts of `mm bench --facts` have it there, too. */
+
+/* Keeps the times of the latest `iterations` (> 0) from now on. The streams must be idle, and events timed. MM_ERR_NOMEM:
+ * nothing changed. */
+MM_CHECKED mm_status mm_execution_observe(mm_execution *execution, int iterations);
+/* No more. The streams must be idle. */
+void mm_execution_unobserve(mm_execution *execution);
+/* Whether so many have ended since it was observed or restarted, the first left out, in which caches warm up. */
+bool mm_execution_window_is_full(const mm_execution *execution);
+void mm_execution_window_restart(mm_execution *execution);
+
+typedef struct mm_quartiles {
+    int64_t lower_ns, median_ns, upper_ns;
+} mm_quartiles;
+
+/* Times of the latest iterations, and the median of each node's. Returns how many iterations there are; 0: nothing is
+ * set. */
+int mm_execution_window_times(const mm_execution *execution, mm_quartiles *iteration_out, int64_t *node_ns_out);
+
 /* ---- replay.c: recordings. An iteration is recorded instead of run, and then replayed with one call. */
 
 /* Begins an iteration that is recorded and does not run, until mm_dispatch_record_end. The execution keeps the

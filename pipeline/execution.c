@@ -108,6 +108,7 @@ void mm_execution_destroy(mm_execution *p) {
     if (!p) return;
     mm_execution_unrecord(p);
     mm_traced_fini(p);
+    mm_execution_unobserve(p);
     mm_self_check_fini(p);
     mm_unplanned_fini(p);
     mm_bodies_fini(p);

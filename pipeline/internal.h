@@ -67,8 +67,21 @@ typedef struct mm_traced_set {
     mm_event *begin;         /* before the first step */
     mm_period *inline_steps; /* per piece: of steps that the caller computed itself; end 0: of no other */
     bool is_made;
-    int64_t number; /* of the iteration that it has; 0: none, or it is in the timeline already */
+    int64_t order;  /* number of the iteration that it has, of all that were traced; 0: none, or its times are taken */
+    int64_t number; /* of that iteration in the timeline; 0: it is not for a timeline */
 } mm_traced_set;
+
+/* Times of a program's latest iterations (mm_execution_observe). */
+typedef struct mm_window {
+    int most;              /* iterations that it has room for */
+    int kept;              /* iterations that it has */
+    int fresh;             /* and those of them since it was restarted */
+    int next;              /* where the next one goes */
+    bool starts;           /* the next iteration is the first since it was restarted */
+    int64_t *node_ns;      /* [iteration * nodes + node] */
+    int64_t *iteration_ns; /* per iteration: since the end of the one before, of whatever program */
+    int64_t *sorted;       /* scratch, per iteration */
+} mm_window;
 
 /* Tracing of a program. */
 typedef struct mm_traced {
@@ -76,6 +89,7 @@ typedef struct mm_traced {
     int plan;    /* in the timeline */
     int now;     /* the set of the iteration under way, or of the last */
     mm_traced_set sets[MM_TRACED_AHEAD];
+    mm_period *periods; /* per piece; scratch */
     mm_execution *next; /* list of the dispatcher's executions that were traced */
 } mm_traced;
 
@@ -90,6 +104,7 @@ struct mm_execution {
     mm_event **events; /* per piece: its end; NULL if it is never waited for nor timed */
     mm_event *begin;   /* recorded before the first step; NULL unless config.measure_times */
     mm_traced *traced; /* NULL: it was never traced */
+    mm_window *window; /* NULL: it is not observed */
     int64_t *ended_ns; /* per piece, of the iteration that ended last; NULL if events have no times */
     int64_t *total_ns; /* per node, sum over `timed` iterations; NULL unless config.measure_times */
     int64_t timed;
@@ -119,6 +134,8 @@ struct mm_dispatch {
     bool recording;                     /* the iteration is recorded and does not run */
     mm_timeline *timeline;              /* of the tracing under way; borrowed; NULL: none */
     int64_t traces;                     /* number of tracings so far */
+    int64_t orders;                     /* iterations that were traced or observed so far */
+    int64_t ended_ns;                   /* when the last of those that were observed ended; 0: none has */
     mm_execution *traced;               /* list of executions that were traced */
     mm_dispatch_stats before;           /* statistics when the recording began; it must not change them */
     int64_t waited_ns;                  /* how long the training thread has blocked in the step being begun */
@@ -162,7 +179,11 @@ bool mm_dispatch_is_timed(const mm_dispatch *dispatch);
  * after. */
 MM_CHECKED mm_status mm_execution_events(mm_execution *execution, mm_event **events);
 
-/* ---- tracing.c: no-ops unless iterations are traced. */
+/* ---- window.c */
+/* Takes the times of an iteration, per piece. */
+void mm_window_add(mm_execution *execution, const mm_period *periods);
+
+/* ---- tracing.c: no-ops unless iterations are traced or observed. */
 void mm_traced_fini(mm_execution *execution);
 /* An iteration begins: it gets events of its own. */
 MM_CHECKED mm_status mm_traced_begin(mm_execution *execution);
@@ -172,7 +193,7 @@ MM_CHECKED mm_status mm_traced_piece(mm_execution *execution, int piece, mm_stre
 void mm_traced_step_end(mm_execution *execution, int piece);
 /* The iteration has ended well, or is left running. */
 void mm_traced_end(mm_execution *execution);
-/* All streams are idle: what has ended goes into the timeline. */
+/* All streams are idle: the times of what has ended are taken; what has not is lost. */
 void mm_traced_collect(mm_dispatch *dispatch);
 
 /* ---- operation.c: enqueues a piece of an operation. */

@@ -1,5 +1,6 @@
-/* Traces: when the pieces of iterations ran, taken from events. */
+/* When the pieces of iterations ran, taken from events: for traces, and for windows (window.c). */
 #include <stdlib.h>
+#include <string.h>
 
 #include "mm/device/clock.h"
 #include "pipeline/internal.h"
@@ -34,6 +35,7 @@ void mm_traced_fini(mm_execution *p) {
     *at = p->traced->next;
     if (p->traced->sets[0].ends) p->events = p->traced->sets[0].ends;
     for (int i = 0; i < MM_TRACED_AHEAD; i++) set_fini(p, &p->traced->sets[i]);
+    free(p->traced->periods);
     free(p->traced);
     p->traced = NULL;
 }
@@ -50,16 +52,24 @@ static mm_status set_init(mm_execution *p, mm_traced_set *set) {
     return MM_OK;
 }
 
-/* The program is new to this tracing. */
+static mm_status create(mm_execution *p) {
+    if (p->traced) return MM_OK;
+    mm_traced *traced = calloc(1, sizeof *traced);
+    if (traced) traced->periods = calloc((size_t)p->program->n + 1, sizeof *traced->periods);
+    if (!traced || !traced->periods) {
+        free(traced);
+        return no_memory();
+    }
+    p->traced = traced;
+    p->traced->next = p->dispatch->traced;
+    p->dispatch->traced = p;
+    return MM_OK;
+}
+
+/* Tells the timeline of the program, if it is new to it. */
 static mm_status describe(mm_execution *p) {
     mm_dispatch *d = p->dispatch;
-    if (!p->traced) {
-        p->traced = calloc(1, sizeof *p->traced);
-        if (!p->traced) return no_memory();
-        p->traced->next = d->traced;
-        d->traced = p;
-    }
-    if (p->traced->run == d->traces) return MM_OK;
+    if (!d->timeline || p->traced->run == d->traces) return MM_OK;
     MM_TRY(mm_timeline_add_plan(d->timeline, p->program, &p->traced->plan));
     MM_TRY(mm_timeline_add_memory(d->timeline, p->traced->plan, p->program, p->facts));
     p->traced->run = d->traces;
@@ -85,45 +95,68 @@ static mm_period period_of(const mm_execution *p, const mm_traced_set *set, int 
 /* Takes the times of a set's iteration. One that still runs, of which some are not known, is dropped. */
 static void collect(mm_execution *p, mm_traced_set *set) {
     mm_timeline *timeline = p->dispatch->timeline;
-    const int64_t number = set->number;
     bool ended = true;
-    if (number == 0) return;
-    set->number = 0;
+    if (set->order == 0) return;
+    set->order = 0;
     for (int i = 0; i < p->program->n; i++) {
         p->ended_ns[i] = set->ends[i] ? mm_event_ns(set->ends[i]) : 0;
         if (set->inline_steps[i].end_ns > 0) p->ended_ns[i] = set->inline_steps[i].end_ns;
         ended &= p->ended_ns[i] > 0;
     }
-    if (!ended) timeline->dropped += p->program->n;
-    mm_period *periods = ended ? mm_timeline_add(timeline, p->traced->plan, number) : NULL;
-    for (int i = 0; periods && i < p->program->n; i++) periods[i] = period_of(p, set, i);
+    const bool told = timeline && set->number > 0;
+    if (told && !ended) timeline->dropped += p->program->n;
+    if (!ended) return;
+    for (int i = 0; i < p->program->n; i++) p->traced->periods[i] = period_of(p, set, i);
+    mm_period *spans = told ? mm_timeline_add(timeline, p->traced->plan, set->number) : NULL;
+    if (spans) memcpy(spans, p->traced->periods, (size_t)p->program->n * sizeof *spans);
+    if (p->window) mm_window_add(p, p->traced->periods);
+}
+
+/* The oldest iteration whose times are not taken; NULL: there is none. */
+static mm_traced_set *oldest(const mm_dispatch *d, mm_execution **of) {
+    mm_traced_set *first = NULL;
+    for (mm_execution *p = d->traced; p; p = p->traced->next)
+        for (int i = 0; i < MM_TRACED_AHEAD; i++) {
+            mm_traced_set *set = &p->traced->sets[i];
+            if (set->order == 0 || (first && first->order < set->order)) continue;
+            first = set;
+            *of = p;
+        }
+    return first;
 }
 
 /* In the order in which they were begun. */
 void mm_traced_collect(mm_dispatch *d) {
-    for (;;) {
-        mm_execution *oldest = NULL;
-        mm_traced_set *first = NULL;
-        for (mm_execution *p = d->traced; p; p = p->traced->next)
-            for (int i = 0; i < MM_TRACED_AHEAD; i++) {
-                mm_traced_set *set = &p->traced->sets[i];
-                if (set->number == 0 || (first && first->number < set->number)) continue;
-                first = set;
-                oldest = p;
-            }
-        if (!first) return;
-        collect(oldest, first);
+    mm_execution *p;
+    for (mm_traced_set *set; (set = oldest(d, &p));) collect(p, set);
+}
+
+/* Whether the last piece of each stream has. */
+static bool has_ended(const mm_execution *p, const mm_traced_set *set) {
+    for (int s = 0; s < MM_STREAM_COUNT; s++) {
+        const int n = p->program->count[s], last = n > 0 ? p->program->at[s][n - 1] : -1;
+        if (last >= 0 && set->ends[last] && set->inline_steps[last].end_ns == 0 && !mm_event_done(set->ends[last]))
+            return false;
     }
+    return true;
+}
+
+/* Of iterations that were left running, as far as they have ended. */
+static void collect_ended(mm_dispatch *d) {
+    mm_execution *p;
+    for (mm_traced_set *set; (set = oldest(d, &p)) && has_ended(p, set);) collect(p, set);
 }
 
 /* ---------------------------------------------------------------- an iteration */
 
-static bool is_traced(const mm_execution *p) { return p->dispatch->timeline && !p->dispatch->recording; }
+static bool is_traced(const mm_execution *p) { return (p->dispatch->timeline || p->window) && !p->dispatch->recording; }
 
 mm_status mm_traced_begin(mm_execution *p) {
     mm_dispatch *d = p->dispatch;
     if (!is_traced(p)) return MM_OK;
+    MM_TRY(create(p));
     MM_TRY(describe(p));
+    collect_ended(d);
     mm_traced *t = p->traced;
     t->now = d->ahead ? (t->now + 1) % MM_TRACED_AHEAD : t->now;
     mm_traced_set *set = &t->sets[t->now];
@@ -155,5 +188,9 @@ void mm_traced_step_end(mm_execution *p, int piece) {
 }
 
 void mm_traced_end(mm_execution *p) {
-    if (is_traced(p)) p->traced->sets[p->traced->now].number = mm_timeline_begin(p->dispatch->timeline);
+    mm_dispatch *d = p->dispatch;
+    if (!is_traced(p)) return;
+    mm_traced_set *set = &p->traced->sets[p->traced->now];
+    set->order = ++d->orders;
+    set->number = d->timeline ? mm_timeline_begin(d->timeline) : 0;
 }

@@ -40,6 +40,30 @@ mm_status mm_facts_create(const mm_graph *graph, int n_codecs, mm_facts **facts_
     return MM_OK;
 }
 
+static void *copy_of(const void *from, size_t n, size_t bytes) {
+    void *copy = malloc((n + 1) * bytes);
+    if (copy) memcpy(copy, from, n * bytes);
+    return copy;
+}
+
+mm_status mm_facts_copy(const mm_facts *from, mm_facts **copy_out) {
+    mm_facts *facts = malloc(sizeof *facts);
+    if (!facts) return mm_fail(MM_ERR_NOMEM, "out of memory for facts");
+    const size_t steps = (size_t)from->n_steps, codecs = (size_t)from->n_codecs;
+    *facts = *from;
+    facts->names = NULL;
+    facts->variant_first = copy_of(from->variant_first, steps + 1, sizeof *from->variant_first);
+    facts->variants = copy_of(from->variants, (size_t)from->variant_first[steps], sizeof *from->variants);
+    facts->codecs = copy_of(from->codecs, codecs, sizeof *from->codecs);
+    facts->codes = copy_of(from->codes, codecs * (size_t)from->n_tensors, sizeof *from->codes);
+    if (!facts->variant_first || !facts->variants || !facts->codecs || !facts->codes) {
+        mm_facts_destroy(facts);
+        return mm_fail(MM_ERR_NOMEM, "out of memory for facts of %d steps", from->n_steps);
+    }
+    *copy_out = facts;
+    return MM_OK;
+}
+
 static void destroy_names(mm_facts_names *names, int n_steps, int n_tensors) {
     if (!names) return;
     for (int s = 0; names->layers && s < n_steps; s++) free(names->layers[s]);
@@ -71,6 +95,19 @@ void mm_facts_keep_least_workspaces(mm_facts *facts) {
         facts->variant_first[s] = s;
     }
     facts->variant_first[facts->n_steps] = facts->n_steps;
+}
+
+void mm_facts_keep_variants(mm_facts *facts, const int32_t *ids) {
+    int n = 0;
+    for (int s = 0; s < facts->n_steps; s++) {
+        const int first = facts->variant_first[s], end = facts->variant_first[s + 1];
+        int kept = first;
+        while (kept < end && facts->variants[kept].id != ids[s]) kept++;
+        const int from = kept < end ? kept : first, to = kept < end ? kept + 1 : end;
+        facts->variant_first[s] = n;
+        for (int v = from; v < to; v++) facts->variants[n++] = facts->variants[v];
+    }
+    facts->variant_first[facts->n_steps] = n;
 }
 
 static bool is_possible(int64_t alone, int64_t shared) { return shared <= 0 || shared >= alone / MM_LINK_SHARED_LEAST; }

@@ -97,6 +97,12 @@ enum { MM_FAR_PS_MOST = 1000000 };
  * first. Room for n_codecs codecs. MM_ERR_NOMEM. The caller destroys them. */
 MM_CHECKED mm_status mm_facts_create(const mm_graph *graph, int n_codecs, mm_facts **facts_out);
 
+/* A copy of a graph's facts (not of a file's). MM_ERR_NOMEM. The caller destroys it. */
+MM_CHECKED mm_status mm_facts_copy(const mm_facts *facts, mm_facts **copy_out);
+
+/* Leaves each step the variant with that id alone; a step that has none stays as it is. ids: per step. */
+void mm_facts_keep_variants(mm_facts *facts, const int32_t *ids);
+
 /* Leaves each step the variant with the least workspace alone. */
 void mm_facts_keep_least_workspaces(mm_facts *facts);
 

@@ -356,3 +356,27 @@ mm_status mm_plan_fits(const mm_plan *plan, const mm_limits *limits) {
                        MM_SIZE_TOLD(limits->pinned_bytes), mm_plan_pinned_hint(plan));
     return MM_OK;
 }
+
+/* FNV-1a, by words, with a shift that mixes the upper bits down. */
+static uint64_t mix(uint64_t digest, int64_t word) {
+    digest = (digest ^ (uint64_t)word) * UINT64_C(0x100000001b3);
+    return digest ^ digest >> 29;
+}
+
+uint64_t mm_plan_digest(const mm_plan *plan) {
+    uint64_t d = UINT64_C(0xcbf29ce484222325);
+    for (int i = 0; i < plan->n_nodes; i++) {
+        const mm_node *n = &plan->nodes[i];
+        const int64_t words[] = {n->kind, n->step, n->tensor, n->src, n->dst, n->work, n->stage, n->throttle};
+        for (size_t w = 0; w < sizeof words / sizeof *words; w++) d = mix(d, words[w]);
+        for (int s = 0; s < MM_STREAM_COUNT; s++) d = mix(d, n->wait[s]);
+        d = mix(d, (int64_t)n->given);
+    }
+    for (int i = 0; i < plan->n_segments; i++) {
+        const mm_segment *s = &plan->segments[i];
+        const int64_t words[] = {s->content, s->tensor, s->codec, s->pool, s->spill, s->pinned, s->offset, s->bytes};
+        for (size_t w = 0; w < sizeof words / sizeof *words; w++) d = mix(d, words[w]);
+    }
+    for (int i = 0; i < plan->n_bindings; i++) d = mix(d, plan->bindings[i]);
+    return d;
+}

@@ -303,6 +303,10 @@ typedef struct mm_touch {
  * named twice is a touch twice. Uses without a segment are skipped. Start with *i = 0. False: there are no more. */
 bool mm_node_next_touch(const mm_plan *plan, const mm_node *node, int *i, mm_touch *touch_out);
 
+/* A number that tells plans of one graph apart: by what their nodes do and wait for, and where segments lie. Plans with the
+ * same are taken for equal. */
+uint64_t mm_plan_digest(const mm_plan *plan);
+
 /* The root of a tensor's storage. */
 static inline mm_tensor mm_plan_root(const mm_plan *plan, mm_tensor tensor) { return plan->alias[tensor]; }
 

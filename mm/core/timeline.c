@@ -53,6 +53,8 @@ static void plan_fini(mm_timeline_plan *plan) {
 void mm_timeline_destroy(mm_timeline *t) {
     if (!t) return;
     for (int i = 0; i < t->n_plans; i++) plan_fini(&t->plans[i]);
+    for (int i = 0; i < t->n_replans; i++) free((char *)t->replans[i].graph);
+    free(t->replans);
     if (t->spans) munmap(t->spans, (size_t)t->buffer_bytes);
     free(t->plans);
     free(t->name);
@@ -285,4 +287,17 @@ int64_t mm_timeline_dropped(const mm_timeline *t) {
     int64_t unknown = 0;
     for (int64_t i = 0; i < t->n_spans; i++) unknown += !mm_period_is_known(&t->spans[i]);
     return t->dropped + unknown;
+}
+
+void mm_timeline_add_replan(mm_timeline *t, const char *graph, const mm_timeline_replan *replan) {
+    mm_timeline_replan *more = realloc(t->replans, ((size_t)t->n_replans + 1) * sizeof *more);
+    char *name = strdup(graph);
+    if (more) t->replans = more;
+    if (!more || !name) {
+        t->dropped++;
+        free(name);
+        return;
+    }
+    more[t->n_replans] = *replan;
+    more[t->n_replans++].graph = name;
 }

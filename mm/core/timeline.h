@@ -62,6 +62,14 @@ typedef struct mm_timeline_iteration {
     int64_t first;  /* its spans: spans[first] to those of the plan's last piece */
 } mm_timeline_iteration;
 
+/* A policy planned again, because iterations did not take what was planned. */
+typedef struct mm_timeline_replan {
+    const char *graph;
+    int64_t at_ns;
+    int64_t measured_ns, planned_ns; /* an iteration under the plan that was left */
+    int64_t left_ns, new_ns;         /* predicted by what was measured: under that plan, and under the new one */
+} mm_timeline_replan;
+
 typedef struct mm_timeline {
     char *name; /* of the run */
     mm_timeline_plan *plans;
@@ -71,7 +79,9 @@ typedef struct mm_timeline {
     mm_period *spans;                  /* at the beginning of the buffer */
     int64_t n_spans;
     int64_t buffer_bytes;
-    int64_t dropped; /* pieces */
+    int64_t dropped; /* pieces, and replans for which there was no memory */
+    mm_timeline_replan *replans;
+    int n_replans;
 } mm_timeline;
 
 /* An empty timeline. buffer_bytes 0: MM_TIMELINE_BYTES; memory is taken as it is used. MM_ERR_NOMEM, MM_ERR_INVALID:
@@ -91,6 +101,9 @@ static inline int64_t mm_timeline_begin(mm_timeline *timeline) { return ++timeli
 /* Room for the spans of an iteration under a plan, per piece, which the caller fills in: for a piece whose time is not
  * known with an end before the start. NULL: the buffer is full, and the iteration was counted as dropped. */
 mm_period *mm_timeline_add(mm_timeline *timeline, int plan, int64_t number);
+
+/* Notes that the plan of a graph was left. The graph's name is copied. */
+void mm_timeline_add_replan(mm_timeline *timeline, const char *graph, const mm_timeline_replan *replan);
 
 /* Pieces that are not in the timeline: of iterations that found no room, and those whose time is not known. */
 int64_t mm_timeline_dropped(const mm_timeline *timeline);

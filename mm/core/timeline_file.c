@@ -3,6 +3,7 @@
  * A timeline is a process. Its threads are the iterations, and one for each stream. Its events:
  *   X   a slice: an iteration, a step, a part of an operation, or a wait (category "wait")
  *   s t f   a flow: a map's way from its eviction over its return to the step that reads it
+ *   i   a replan: a policy planned again, because iterations did not take what was planned (mm_observe)
  *   C   the counter "device memory": the live bytes of a step, by kind
  *   M   the names of all that; and "memory": where each byte of a plan lies and why (plan_memory.h), with its graph and
  *       policy */
@@ -223,6 +224,16 @@ static mm_status put_memory(scene *s) {
     return MM_OK;
 }
 
+/* ---------------------------------------------------------------- replans */
+
+static mm_status put_replan(writer *w, const mm_timeline_replan *r, int pid) {
+    return put(w, json_pack("{ss ss ss ss si si sf s{ss sf sf sf sf}}", "ph", "i", "s", "p", "name", "replan", "cat",
+                            "replan", "pid", pid, "tid", thread_of(pid, 0), "ts", us_since_origin(w, r->at_ns), "args",
+                            "graph", r->graph, "measured_us", (double)r->measured_ns * 1e-3, "planned_us",
+                            (double)r->planned_ns * 1e-3, "left_us", (double)r->left_ns * 1e-3, "new_us",
+                            (double)r->new_ns * 1e-3));
+}
+
 /* ---------------------------------------------------------------- all */
 
 static mm_status put_timeline(writer *w, const mm_timeline *t, int pid) {
@@ -236,11 +247,15 @@ static mm_status put_timeline(writer *w, const mm_timeline *t, int pid) {
         MM_TRY(put_pieces(&s));
         MM_TRY(put_flows(&s));
     }
+    for (int i = 0; i < t->n_replans; i++) MM_TRY(put_replan(w, &t->replans[i], pid));
     return MM_OK;
 }
 
 static int64_t earliest(const writer *w) {
     int64_t ns = INT64_MAX;
+    for (int i = 0; i < w->n; i++)
+        for (int k = 0; k < w->timelines[i]->n_replans; k++)
+            if (w->timelines[i]->replans[k].at_ns < ns) ns = w->timelines[i]->replans[k].at_ns;
     for (int i = 0; i < w->n; i++)
         for (int64_t k = 0; k < w->timelines[i]->n_spans; k++) {
             const mm_period *span = &w->timelines[i]->spans[k];

@@ -32,9 +32,10 @@ static const char library_path[] = "mm/libmm.so";
                                                     f(sampling_age_set) f(iteration_abort) f(layer_begin) f(layer_end) \
                                                         f(tensor_data) f(tensor_form) f(tensor_exact) f(tensor_given)  \
                                                             f(workspace_data) f(workspace_bytes) f(current_step)       \
-                                                                f(manager_device_bytes) f(stats_get) f(touched_get)    \
-                                                                    f(trace_start) f(trace_stop) f(policy_list)        \
-                                                                        f(codec_list) f(device_list)
+                                                                f(manager_device_bytes) f(stats_get)                   \
+                                                                    f(stats_get_sized) f(touched_get) f(observe)       \
+                                                                        f(trace_start) f(trace_stop) f(policy_list)    \
+                                                                            f(codec_list) f(device_list)
 
 /* mm.h's functions by their types, to be found in the library. */
 static struct api {

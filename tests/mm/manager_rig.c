@@ -54,13 +54,11 @@ mm_status rig_bind(const rig *r, mm_manager *m) {
 
 /* ---------------------------------------------------------------- steps */
 
-static mm_status run_step(rig *r, mm_manager *m, int s, bool on_stream) {
+/* What the step under way finds. */
+static void find_operands(const rig *r, mm_manager *m, int s, random_operand operands[RANDOM_USES]) {
     const mm_step_info *step = mm_graph_step(r->graph, s);
-    mm_stream *stream = on_stream ? mm_compute_stream(m) : NULL;
     assert_true(step->n_uses <= RANDOM_USES);
-    random_operand operands[RANDOM_USES];
-    memset(operands, 0, sizeof operands);
-    MM_TRY(mm_layer_begin(m, step->layer, step->phase, stream));
+    memset(operands, 0, RANDOM_USES * sizeof *operands);
     assert_int_equal(mm_current_step(m), s);
     for (int u = 0; u < step->n_uses; u++) {
         mm_tensor tensor = step->uses[u].tensor;
@@ -68,13 +66,34 @@ static mm_status run_step(rig *r, mm_manager *m, int s, bool on_stream) {
         operands[u].form = mm_tensor_form(m, tensor);
         assert_non_null(operands[u].data);
     }
+}
+
+static mm_status run_task(const rig *r, mm_manager *m, int s, const random_operand *operands, mm_stream *stream) {
+    random_task task = {r->graph, s, operands, mm_workspace_data(m), r->step_ns ? r->step_ns[s] : 0};
+    assert_int_equal(task.workspace != NULL, mm_graph_step(r->graph, s)->workspace_bytes > 0);
+    return stream ? rig_device_used()->launch(stream, random_graph_run_task, &task, sizeof task)
+                  : random_graph_run_task(&task);
+}
+
+static mm_status run_step(rig *r, mm_manager *m, int s, bool on_stream) {
+    const mm_step_info *step = mm_graph_step(r->graph, s);
+    mm_stream *stream = on_stream ? mm_compute_stream(m) : NULL;
+    random_operand operands[RANDOM_USES];
+    MM_TRY(mm_layer_begin(m, step->layer, step->phase, stream));
+    find_operands(r, m, s, operands);
     /* The stream may still be at the last iteration, which found them in the same place. */
     if (memcmp(operands, r->operands[s], sizeof operands) != 0) memcpy(r->operands[s], operands, sizeof operands);
-    random_task task = {r->graph, s, r->operands[s], mm_workspace_data(m), 0};
-    assert_int_equal(task.workspace != NULL, step->workspace_bytes > 0);
-    MM_TRY(stream ? rig_device_used()->launch(stream, random_graph_run_task, &task, sizeof task)
-                  : random_graph_run_task(&task));
+    MM_TRY(run_task(r, m, s, r->operands[s], stream));
     return mm_layer_end(m, step->layer, step->phase);
+}
+
+mm_status rig_again(void *ctx, mm_manager *m, mm_layer layer, mm_stream *stream) {
+    const rig *r = ctx;
+    random_operand operands[RANDOM_USES];
+    const int s = mm_graph_layer(r->graph, layer)->step[MM_FORWARD];
+    if (stream) return mm_fail(MM_ERR_UNSUPPORTED, "rig_again: recomputes inline alone");
+    find_operands(r, m, s, operands);
+    return run_task(r, m, s, operands, NULL);
 }
 
 mm_status rig_steps(rig *r, mm_manager *m, rig_mode mode, int first, int count) {
