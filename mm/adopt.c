@@ -6,7 +6,6 @@
 
 #include "mm/arena.h"
 #include "mm/descend.h"
-#include "mm/observe.h"
 #include "mm/sampling.h"
 #include "mm/states.h"
 
@@ -36,6 +35,7 @@ static mm_status ready_init(const mm_manager *m, const mm_policy *policy, mm_pre
     mm_ready r = {.prepared = prepared,
                   .recompute = before ? before->recompute : NULL,
                   .recompute_ctx = before ? before->recompute_ctx : NULL,
+                  .compared_at = -1,
                   .sampled_age = before ? before->sampled_age : -1,
                   .told_untimed = before && before->told_untimed};
     const size_t n = (size_t)mm_graph_tensors(prepared->graph) + 1;
@@ -52,7 +52,7 @@ static mm_status ready_init(const mm_manager *m, const mm_policy *policy, mm_pre
         status = mm_execution_create(m->dispatch, planned->program, planned->facts, planned->codecs, &r.execution);
     if (status == MM_OK) status = open_block(m, &r);
     if (status == MM_OK) status = mm_sampling_create(m, policy, &r);
-    if (status == MM_OK) status = mm_observe_ready(m, &r);
+    if (status == MM_OK && m->observed.permille > 0) status = mm_execution_observe(r.execution, m->observed.window);
     if (status == MM_OK)
         *ready_out = r;
     else

@@ -21,11 +21,6 @@ enum {
 
 /* ---------------------------------------------------------------- what is observed */
 
-mm_status mm_observe_ready(const mm_manager *m, mm_ready *r) {
-    r->compared_at = -1;
-    return m->observed.permille > 0 ? mm_execution_observe(r->execution, m->observed.window) : MM_OK;
-}
-
 bool mm_observe_measures(const mm_manager *m, const mm_ready *r) {
     if (m->observed.permille == 0 || !m->options.facts || r->prepared->untimed.status != MM_OK) return false;
     return r->compared_at < 0 || m->iterations - r->compared_at >= INTERVAL;
@@ -64,7 +59,10 @@ mm_status mm_observe(mm_manager *m, const mm_observe_options *options) {
     m->observed.window = options->window > 0 ? options->window : WINDOW;
     m->observed.permille = options->replan_permille;
     mm_status status = MM_OK;
-    for (int i = 0; status == MM_OK && i < m->n_ready; i++) status = mm_observe_ready(m, &m->ready[i]);
+    for (int i = 0; status == MM_OK && m->observed.permille > 0 && i < m->n_ready; i++) {
+        m->ready[i].compared_at = -1;
+        status = mm_execution_observe(m->ready[i].execution, m->observed.window);
+    }
     if (status != MM_OK) observe_none(m);
     return status;
 }

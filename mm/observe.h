@@ -19,8 +19,6 @@
 /* Between iterations, before one begins: compares the graph whose window is full, if any is, and plans again where that
  * is due. Returns the failure of iterations that were ended without waiting; failures to plan are logged. */
 MM_CHECKED mm_status mm_observe_look(mm_manager *manager);
-/* Begins to observe a graph that is about to be ready, if any are observed. MM_ERR_NOMEM. */
-MM_CHECKED mm_status mm_observe_ready(const mm_manager *manager, mm_ready *ready);
 /* Whether the graph's next iterations are to be measured, so that they must run step by step. Where iterations cannot be
  * recorded, all are. */
 bool mm_observe_measures(const mm_manager *manager, const mm_ready *ready);

@@ -409,6 +409,7 @@ static const char help_text[] =
     "                               fuse: on or off, also where --fuse auto chose\n"
     "  threads                      of the machine's CPUs that it computed on; 0: on another device\n"
     "  policy, policy_effective, ladder_steps   as asked for; what stood in for it at the end, after how many steps\n"
+    "  replans                      of train --replan; else 0\n"
     "  lossy                        true: a codec of the policy gives other values back; tables say (lossy)\n"
     "  status                       ok, diverged (a loss was NaN or infinite: null), or why not\n"
     "  budget_bytes, minimum_bytes  and the least that the policy runs in\n"

@@ -300,6 +300,8 @@ int cmd_train(int argc, char **argv) {
          &t.facts, 0, 0},
         {"--facts-save", "FILE", "keep the times that this run measured, for --facts and 'mm plan'", ARG_TEXT,
          &t.facts_save, 0, 0},
+        {"--replan", "PERCENT", "plan again where iterations take so much more or less than planned (--facts)",
+         ARG_COUNT, &t.replan, 1, 1000},
         {"--no-measure", NULL, "do not measure the peak (which touches all bytes that plans take)", ARG_FLAG,
          &t.no_measure, 0, 0},
         {"--keep-going", NULL, "train on with a loss or gradient that is NaN or infinite, updates included", ARG_FLAG,

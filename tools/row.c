@@ -261,7 +261,7 @@ static json_t *to_json(const row *r) {
         "so "
         "sI "
         "sI "
-        "sI so so so so so so so ss}",
+        "sI so so so so so so so sI ss}",
         "net", r->net, "batch", (json_int_t)r->batch, "sub_batch", (json_int_t)r->sub_batch, "device", r->device,
         "precision", r->precision, "fuse", r->fuse, "threads", r->threads, "workspace_limit_bytes",
         (json_int_t)r->workspace_limit_bytes, "policy", r->policy, "policy_effective",
@@ -283,7 +283,7 @@ static json_t *to_json(const row *r) {
         known_bytes(r->host_peak_bytes), "host_planned_bytes", known_bytes(r->host_planned_bytes), "host_other_bytes",
         host_other_bytes(r), "encoded_bytes", code_bytes(r, r->encoded_bytes), "coded_bytes",
         code_bytes(r, r->coded_bytes), "spilled_bytes", code_bytes(r, r->spilled_bytes), "bound_seconds",
-        positive(r->bound_seconds), "status", r->status);
+        positive(r->bound_seconds), "replans", (json_int_t)r->replans, "status", r->status);
 }
 
 mm_status rows_save(const char *path, const row *rows, int n) {

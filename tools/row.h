@@ -17,6 +17,7 @@ typedef struct row {
                                session's texts */
     bool lossy;      /* a policy that it is switched to is lossy */
     int64_t ladder_steps;          /* substitutions because memory was short */
+    int64_t replans;               /* mm_stats.replans */
     int threads;                   /* CPU threads that it computed on; 0: on another device */
     int64_t batch, sub_batch;      /* sub_batch: images of a pass; the batch, unless it is trained on in sub-batches */
     int64_t workspace_limit_bytes; /* of one convolution; 0: the device's default */

@@ -120,7 +120,7 @@ static mm_status open_manager(session *s) {
                           .codec_threads = (int)c->target.codec_threads,
                           .facts = c->facts ? c->facts->facts : NULL,
                           .stop_search = c->stop,
-                          .trace_bytes = c->trace ? MM_TIMELINE_BYTES : 0};
+                          .trace_bytes = c->trace || c->replan_percent > 0 ? MM_TIMELINE_BYTES : 0};
     MM_TRY(mm_manager_create(&options, &s->manager));
     s->ahead = !mm_compute_stream(s->manager)->device->ops->cpu_reaches_memory;
     graph_wanted wanted[4];
@@ -131,6 +131,8 @@ static mm_status open_manager(session *s) {
     }
     MM_TRY(session_memory_stage(s));
     MM_TRY(nets_exec_init(s->train, c->seed));
+    if (c->replan_percent > 0)
+        MM_TRY(mm_observe(s->manager, &(mm_observe_options){.replan_permille = 10 * c->replan_percent}));
     return c->trace ? start_trace(s) : MM_OK;
 }
 
@@ -404,6 +406,7 @@ static mm_status fill_row(session *s, tally *t, row *r) {
     fill_host_memory(s, r);
     r->codec_hidden_share = hidden_share(&t->before, &after);
     r->ladder_steps = after.ladder_steps;
+    r->replans = after.replans;
     r->diverged_iteration = s->diverged_iteration;
     r->replays = after.replays;
     if (s->config.texts) r->policy_now = texts_keep(s->config.texts, mm_policy_now(s->manager));

@@ -37,7 +37,8 @@ typedef struct session_config {
     bool equal_streams; /* mm_options.equal_streams */
     bool measure;       /* mm_options.measure_touched */
     bool measure_times;
-    bool trace; /* keep when steps and operations run (session_trace) */
+    int replan_percent; /* of the planned time, by which iterations may differ until the policy plans again; 0: any */
+    bool trace;         /* keep when steps and operations run (session_trace) */
     mm_issue issue;
     const facts_source *facts;         /* measured times of the training graph, for_run; borrowed; NULL: none */
     const volatile sig_atomic_t *stop; /* nonzero: begin no further iteration; NULL: never stop */

@@ -21,7 +21,7 @@ typedef struct train {
     /* as given */
     const char *net, *data, *test_data, *policy, *save, *save_every, *load, *json, *log_path, *codec_log_path, *facts,
         *facts_save, *trace, *progress, *issue, *sub_batch_text;
-    int64_t batch, iterations, epochs, budget_bytes, pinned_bytes, effort, seed;
+    int64_t batch, iterations, epochs, budget_bytes, pinned_bytes, effort, seed, replan;
     const char *lr_schedule;
     double lr, momentum, weight_decay; /* below their minimum: the optimizer's default */
     target target;

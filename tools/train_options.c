@@ -211,6 +211,11 @@ mm_status train_configure(train *t, session_config *config) {
     MM_TRY(open_net(t));
     MM_TRY(check_files(t));
     MM_TRY(open_facts(t));
+    if (t->replan && !t->facts)
+        return mm_fail(MM_ERR_INVALID,
+                       "--replan %lld: needs measured times to compare iterations with: --facts FILE, which "
+                       "'mm bench --facts FILE' writes",
+                       (long long)t->replan);
     MM_TRY(read_sub_batch(t));
     if (t->facts_save && t->sub_batch < t->batch)
         return mm_fail(MM_ERR_INVALID, "--facts-save %s: facts are of whole batches, not of %lld images of %lld",
@@ -232,7 +237,8 @@ mm_status train_configure(train *t, session_config *config) {
                                .self_check = t->self_check,
                                .measure = !t->no_measure,
                                .trace = t->trace != NULL,
-                               .measure_times = t->facts_save != NULL,
+                               .measure_times = t->facts_save && !t->replan, /* who observes has times */
+                               .replan_percent = (int)t->replan,
                                .facts = t->facts ? &t->source : NULL,
                                .stop = t->interrupted,
                                .issue = issue,

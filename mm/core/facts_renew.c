@@ -1,5 +1,7 @@
 #include "mm/core/facts_renew.h"
 
+#define RATE_MOST 1e15 /* bytes/s: beyond any link, and within what files of facts may have */
+
 void mm_facts_renew_simulated(const mm_program *program, const mm_period *spans, int64_t *node_ns) {
     for (int i = 0; i < program->plan->n_nodes; i++) node_ns[i] = 0;
     for (int i = 0; i < program->n; i++) node_ns[program->pieces[i].node] += spans[i].end_ns - spans[i].start_ns;
@@ -38,13 +40,16 @@ static double of_bytes(const copies *c, double ns) {
     return rest > 0.1 * ns ? rest : 0.1 * ns;
 }
 
+/* The simulation knows how directions slow each other down, so what it takes the bytes to need is compared with what they
+ * needed; unless it takes them to need next to nothing. */
 static void renew_rates(const copies *c, int64_t *alone, int64_t *both) {
     if (c->measured_ns <= 0) return;
-    const double measured = of_bytes(c, c->measured_ns);
-    const double factor = of_bytes(c, c->simulated_ns) / measured;
-    const double rate = *alone > 0 && factor > 0 ? (double)*alone * factor : c->bytes * 1e9 / measured;
-    if (*both > 0 && *alone > 0) *both = (int64_t)((double)*both * rate / (double)*alone);
-    *alone = rate < 1 ? 1 : rate > 1e18 ? (int64_t)1e18 : (int64_t)rate;
+    const double measured = of_bytes(c, c->measured_ns), simulated = c->simulated_ns - c->issue_ns;
+    const bool compares = *alone > 0 && simulated > 0.1 * c->simulated_ns;
+    double rate = compares ? (double)*alone * simulated / measured : c->bytes * 1e9 / measured;
+    rate = rate < 1 ? 1 : rate > RATE_MOST ? RATE_MOST : rate;
+    if (*both > 0 && *alone > 0) *both = 1 + (int64_t)((double)*both * rate / (double)*alone);
+    *alone = (int64_t)rate;
 }
 
 void mm_facts_renew(const mm_program *program, const mm_facts *planned, const int64_t *simulated_ns,

@@ -17,10 +17,6 @@ MM_CHECKED mm_status mm_host_launch(mm_stream *stream, mm_status (*fn)(void *arg
  * Returns at once where the link has no rate. */
 void mm_host_link_charge(mm_stream *stream, mm_copy_kind kind, int64_t bytes, int64_t began_ns);
 
-/* Changes the rate of the simulated link (mm_device_config.link_*), each way; 0: as memcpy. No copy may be on its way.
- * For tests: a machine that changes while it runs. */
-void mm_host_link_set(mm_device *device, int64_t bytes_per_s);
-
 /* The pool that operations of codecs on the stream run on (mm_device_config.codec_threads); NULL: the stream's own
  * thread alone. The device owns it and all of its streams share it; concurrent operations do not wait for one another
  * (mm_host_pool_run). */

@@ -16,11 +16,6 @@ typedef struct copy_task {
     mm_copy_kind kind;
 } copy_task;
 
-void mm_host_link_set(mm_device *base, int64_t bytes_per_s) {
-    host_device *device = (host_device *)base;
-    device->config.link_out_bytes_per_s = device->config.link_in_bytes_per_s = bytes_per_s;
-}
-
 /* The simulated link does one copy at a time in each direction, for all streams. Returns when this one, which began at
  * began_ns, will have finished, in ns; 0 if no rate is set. */
 static int64_t link_book(host_device *device, mm_copy_kind kind, int64_t bytes, int64_t began_ns) {

@@ -156,6 +156,20 @@ static bool read_counter(checker *c, const json_t *event) {
     return true;
 }
 
+/* A policy that planned again, in a process, at a time, with what it went by. */
+static bool read_replan(checker *c, const json_t *event) {
+    static const char *const times[] = {"measured_us", "planned_us", "left_us", "new_us"};
+    const json_t *args = json_object_get(event, "args");
+    if (ns(event, "ts") < 0 || strcmp(text(event, "name"), "replan") != 0 || strcmp(text(event, "s"), "p") != 0)
+        return bad("an instant event %s", text(event, "name"));
+    if (!thread_of(c, number(event, "pid"), number(event, "tid"))) return bad("a replan of a thread without a name");
+    for (int i = 0; i < 4; i++)
+        if (ns(args, times[i]) <= 0) return bad("a replan without %s", times[i]);
+    if (!*text(args, "graph")) return bad("a replan of no graph");
+    process_of(c, number(event, "pid"))->replans++;
+    return true;
+}
+
 static bool read_event(checker *c, const json_t *event) {
     const char *phase = text(event, "ph");
     if (!process_of(c, number(event, "pid")) && *phase != 'M') return bad("an event of no process");
@@ -166,6 +180,8 @@ static bool read_event(checker *c, const json_t *event) {
         return read_slice(c, event);
     case 'C':
         return read_counter(c, event);
+    case 'i':
+        return read_replan(c, event);
     case 's':
     case 't':
     case 'f':

@@ -3,6 +3,7 @@
  *  - slices of a thread nest, and those of a stream do not even overlap;
  *  - each flow has one beginning and one end, in order, each at a slice that is no wait, and its ends are an operation
  *    and a step;
+ *  - a replan has a time, its graph, and what it went by;
  *  - the memory of a plan (mm/core/plan_memory.h) is of a process that has a name;
  *  - each iteration counts the memory at each of its steps, and names all its steps once, in order. */
 #ifndef TESTS_CORE_TRACE_CHECK_H
@@ -20,7 +21,7 @@ typedef struct trace_process {
     int64_t busy_ns[MM_STREAM_COUNT]; /* slices of its streams, without waits */
     int64_t wait_ns[MM_STREAM_COUNT];
     int64_t iterations_ns; /* slices of its iterations */
-    int iterations, flows, counters, slices, waits, memories;
+    int iterations, flows, counters, slices, waits, memories, replans;
 } trace_process;
 
 typedef struct trace_checked {

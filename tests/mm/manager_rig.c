@@ -69,7 +69,7 @@ static void find_operands(const rig *r, mm_manager *m, int s, random_operand ope
 }
 
 static mm_status run_task(const rig *r, mm_manager *m, int s, const random_operand *operands, mm_stream *stream) {
-    random_task task = {r->graph, s, operands, mm_workspace_data(m), r->step_ns ? r->step_ns[s] : 0};
+    random_task task = {r->graph, s, operands, mm_workspace_data(m), 0};
     assert_int_equal(task.workspace != NULL, mm_graph_step(r->graph, s)->workspace_bytes > 0);
     return stream ? rig_device_used()->launch(stream, random_graph_run_task, &task, sizeof task)
                   : random_graph_run_task(&task);

@@ -19,7 +19,6 @@ typedef struct rig {
     const mm_graph *graph;                   /* borrowed */
     uint64_t seed;                           /* of what tensors hold before the first iteration */
     void **external;                         /* per tensor; NULL unless external */
-    const int64_t *step_ns;                  /* per step: how long it sleeps first; borrowed; NULL: not at all */
     random_operand (*operands)[RANDOM_USES]; /* per step: a stream's tasks read them until the iteration has ended */
 } rig;
 

@@ -71,6 +71,39 @@ a_trace_goes_where_a_link_leads_() {
     [[ -L link ]] || fail "the link was replaced"
     says there/trace traceEvents
     [[ $(echo there/*) == there/trace ]] || fail "something was left behind"
+    rm there/trace # the link dangles
+    ln -s "$PWD/link" second
+    expect 0 plan --net tiny --batch 4 --policy liveness --facts "$machine" --trace second
+    [[ -L link && -L second ]] || fail "a dangling link was replaced"
+    says there/trace traceEvents
+    ln -s circle circle
+    refused 1 "circle" plan --net tiny --batch 4 --policy liveness --facts "$machine" --trace circle
+}
+
+# Facts of a fast link, a run with a slow one: the plan follows, the weights do not.
+a_run_plans_again_where_the_link_is_slower_than_planned_() {
+    local what=(--net resnet8 --batch 8 --iterations 14 --quiet --link 8MiB --facts facts) least
+    expect 0 plan --net resnet8 --batch 8 --policy liveness,swap:when=always --json rows
+    mapfile -t least < <(values rows minimum_bytes)
+    expect 0 train --net resnet8 --batch 8 --policy swap:when=always --iterations 4 --quiet --facts-save facts
+    what+=(--policy auto --budget $(((least[0] + least[1]) / 2)) --pinned 64MiB)
+    expect 0 train "${what[@]}" --save one --json row
+    [[ $(value row replans) == 0 ]] || fail "planned again without --replan"
+    expect 0 train "${what[@]}" --replan 20 --save two --json row --trace trace --facts-save learned
+    [[ $(value row replans) == 1 ]] || fail "planned again $(value row replans) times: $(<err)"
+    says err "is planned again: an iteration takes"
+    "$trace_told" trace >told 2>err || fail "not valid"
+    says told "replans=1 "
+    cmp one two || fail "other weights"
+    is_less "$(value learned 'out_bytes_per_s')" $((9 << 20)) || fail "the link was not learned: $(value learned out_bytes_per_s) bytes/s"
+}
+
+replan_says_what_it_needs_() {
+    refused 2 "--replan 0: must be a whole number from 1 to 1000" train --net tiny --replan 0
+    refused 2 "--replan -5: must be a whole number from 1 to 1000" train --net tiny --replan -5
+    refused 2 "--replan 1001: must be a whole number from 1 to 1000" train --net tiny --replan 1001
+    refused 2 "--replan often" train --net tiny --replan often
+    refused 2 "--replan 20: needs measured times to compare iterations with: --facts FILE" train --net tiny --replan 20
 }
 
 run_cases

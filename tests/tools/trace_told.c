@@ -1,5 +1,5 @@
 /* trace_told TRACE [ROWS]: checks a trace (tests/core/trace_check.h), with ROWS against what plans have at each step.
- * Prints for each process, by name=value: iterations, flows, counters, slices, waits, memories (of plans), the seconds of
+ * Prints for each process, by name=value: iterations, flows, counters, slices, waits, memories (of plans), replans, the seconds of
  * its iterations, and of each stream the busy seconds. Last the number of slices that were dropped. */
 #include <stdio.h>
 
@@ -22,8 +22,9 @@ int main(int argc, char **argv) {
     if (!good) return 1;
     for (int i = 0; i < checked.n; i++) {
         const trace_process *p = &checked.process[i];
-        printf("%s\niterations=%d flows=%d counters=%d slices=%d waits=%d memories=%d seconds=%.9f", p->name,
-               p->iterations, p->flows, p->counters, p->slices, p->waits, p->memories, (double)p->iterations_ns * 1e-9);
+        printf("%s\niterations=%d flows=%d counters=%d slices=%d waits=%d memories=%d replans=%d seconds=%.9f", p->name,
+               p->iterations, p->flows, p->counters, p->slices, p->waits, p->memories, p->replans,
+               (double)p->iterations_ns * 1e-9);
         for (int s = 0; s < MM_STREAM_COUNT; s++)
             printf(" %s=%.9f", mm_stream_id_name((mm_stream_id)s), (double)p->busy_ns[s] * 1e-9);
         putchar('\n');
