@@ -386,7 +386,8 @@ MM_CHECKED static inline mm_status mm_manager_create(const mm_options *options, 
 /* Writes the measured times of a graph under its present plan to a file for mm_facts_load: mean times of steps, codecs
  * and copies, over all iterations but the first. The manager must have been created with measure_times. The time of a
  * step includes how much codecs and copies beside it slowed it down; `mm bench --facts` measures several policies, and
- * separates the two. Times that this plan does not measure are those of mm_options.facts. Between iterations.
+ * separates the two. Times that this plan does not measure are those of mm_options.facts. Of a graph that is observed
+ * (mm_observe), it writes what was learned under all plans that ran, and needs no measure_times. Between iterations.
  * MM_ERR_ORDER: no times were measured; MM_ERR_INVALID: two steps have the same layer name and phase; MM_ERR_IO. */
 MM_API MM_CHECKED mm_status mm_facts_save(mm_manager *manager, const mm_graph *graph, const char *path);
 
