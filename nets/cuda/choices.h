@@ -42,7 +42,7 @@ typedef struct nets_conv_choice {
     int algorithm, math;     /* graph API: the engine's index and 0; cuBLAS: the algorithm's number and 0 */
     int64_t workspace_bytes; /* of the library */
     int64_t ns;              /* as timed, at least 1; 0: it was not */
-    int n_knobs;             /* an engine's knobs; cuBLAS: the algorithm's configuration attributes */
+    int n_knobs;             /* an engine's knobs; cuBLAS: the words of the algorithm's description */
     struct nets_conv_knob {
         int type;
         int64_t value;

@@ -6,6 +6,7 @@
  * A candidate that fails only means that there are fewer. The log lists, at level debug, each candidate and the reason
  * why another proposal is none. The numbers below are chosen. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "nets/cuda/cudnn_conv.h"
@@ -15,11 +16,14 @@ enum {
     PRODUCTS = 8, /* algorithms of cuBLAS */
     ENGINES = 9,
     CANDIDATES = LEGACY + PRODUCTS + ENGINES,
-    BEYOND = 6,    /* candidates that take more workspace than the limit */
-    PROPOSED = 64, /* engines that are considered from each heuristic */
-    COMPILED = 4,  /* candidates whose kernel is compiled when their plan is made, which can take seconds */
-    RUNS = 4,      /* timed together, after a warm-up run and a single timed run */
-    SLOW = 2,      /* a candidate that takes this many times the fastest one's time is not timed by RUNS */
+    BEYOND = 6,       /* candidates that take more workspace than the limit */
+    PROPOSED = 64,    /* engines that are considered from each heuristic */
+    COMPILED = 4,     /* candidates whose kernel is compiled when their plan is made, which can take seconds */
+    SLOW = 2,         /* a candidate that takes this many times the fastest one's time is timed by a single run */
+    RUNS = 4,         /* of others are timed together; */
+    RUNS_MOST = 32,   /* more of short ones, that: */
+    RUNS_NS = 200000, /* so much is timed */
+    VALUES = 1 << 18, /* after which those of trials repeat; a power of two */
     TEXT = 1200,
 };
 
@@ -29,6 +33,7 @@ typedef struct selection {
     nets_cudnn_trial memory;
     cudaStream_t stream;
     cudaEvent_t begin, end;
+    float *values; /* what tensors are filled with */
     nets_cudnn_graph graph;
     candidate of[CANDIDATES + BEYOND];
     candidate beyond[BEYOND]; /* with tensor cores; timed only if no candidate within the limit uses these */
@@ -55,7 +60,7 @@ static void describe(const nets_conv_choice *c, char text[TEXT]) {
         [NETS_CONV_LEGACY] = "algorithm", [NETS_CONV_GRAPH] = "engine", [NETS_CONV_PRODUCT] = "product"};
     int at = snprintf(text, TEXT, "%s %d", NAMES[c->api], c->algorithm);
     if (c->api == NETS_CONV_LEGACY) snprintf(text + at, (size_t)(TEXT - at), ", math %d", c->math);
-    for (int i = 0; i < c->n_knobs; i++)
+    for (int i = 0; c->api != NETS_CONV_PRODUCT && i < c->n_knobs; i++)
         at += snprintf(text + at, (size_t)(TEXT - at), " %d=%lld", c->knobs[i].type, (long long)c->knobs[i].value);
 }
 
@@ -88,10 +93,35 @@ static mm_status take(int64_t bytes, void **memory_out) {
     return mm_cuda_check(error, "cudaMalloc");
 }
 
-/* Fills it with small numbers: a kernel's time can depend on the data, and uninitialised memory must not be read. */
-static mm_status take_tensor(int64_t bytes, cudaStream_t stream, void **memory_out) {
+/* Numbers of all signs and mantissas in [-1, 1): of data that is all alike kernels are faster, for fewer wires switch and
+ * clocks stay higher. xorshift32, always the same numbers. */
+static mm_status make_values(selection *s) {
+    uint32_t x = 2463534242u;
+    s->values = malloc(VALUES * sizeof *s->values);
+    if (!s->values) return mm_fail(MM_ERR_NOMEM, "no memory for %d numbers", VALUES);
+    for (int i = 0; i < VALUES; i++) {
+        x ^= x << 13;
+        x ^= x >> 17;
+        x ^= x << 5;
+        s->values[i] = (float)(int32_t)x * 0x1p-31f;
+    }
+    return MM_OK;
+}
+
+static mm_status copy(void *to, const void *from, int64_t bytes, enum cudaMemcpyKind kind, const selection *s) {
+    return mm_cuda_check(cudaMemcpyAsync(to, from, (size_t)bytes, kind, s->stream), "cudaMemcpyAsync");
+}
+
+/* Begins with the values, and doubles what there is. */
+static mm_status take_tensor(int64_t bytes, const selection *s, void **memory_out) {
+    int64_t n = bytes < VALUES * (int64_t)sizeof(float) ? bytes : VALUES * (int64_t)sizeof(float);
     MM_TRY(take(bytes, memory_out));
-    return mm_cuda_check(cudaMemsetAsync(*memory_out, 0x3c, (size_t)bytes, stream), "cudaMemsetAsync");
+    MM_TRY(copy(*memory_out, s->values, n, cudaMemcpyHostToDevice, s));
+    for (int64_t done = n; done < bytes; done += n) {
+        n = bytes - done < done ? bytes - done : done;
+        MM_TRY(copy((char *)*memory_out + done, *memory_out, n, cudaMemcpyDeviceToDevice, s));
+    }
+    return MM_OK;
 }
 
 static mm_status start(const nets_cudnn_conv *c, selection *s) {
@@ -99,9 +129,10 @@ static mm_status start(const nets_cudnn_conv *c, selection *s) {
                          "cudaStreamCreateWithPriority"));
     MM_TRY(mm_cuda_check(cudaEventCreateWithFlags(&s->begin, cudaEventDefault), "cudaEventCreateWithFlags"));
     MM_TRY(mm_cuda_check(cudaEventCreateWithFlags(&s->end, cudaEventDefault), "cudaEventCreateWithFlags"));
-    MM_TRY(take_tensor(c->x_bytes, s->stream, &s->memory.x));
-    MM_TRY(take_tensor(c->y_bytes, s->stream, &s->memory.y));
-    MM_TRY(take_tensor(c->weights_bytes, s->stream, &s->memory.weights));
+    MM_TRY(make_values(s));
+    MM_TRY(take_tensor(c->x_bytes, s, &s->memory.x));
+    MM_TRY(take_tensor(c->y_bytes, s, &s->memory.y));
+    MM_TRY(take_tensor(c->weights_bytes, s, &s->memory.weights));
     MM_TRY(take(c->terms.limit_bytes, &s->memory.workspace));
     return nets_cuda_dnn_check(cudnnSetStream(c->cuda->dnn, s->stream), "setting a stream");
 }
@@ -115,7 +146,9 @@ static void end(const nets_cudnn_conv *c, selection *s) {
     if (s->begin) (void)cudaEventDestroy(s->begin);
     if (s->end) (void)cudaEventDestroy(s->end);
     if (s->stream) (void)cudaStreamDestroy(s->stream);
+    free(s->values);
     s->memory = (nets_cudnn_trial){0};
+    s->values = NULL;
     s->stream = NULL;
     s->begin = s->end = NULL;
 }
@@ -125,15 +158,42 @@ static mm_status launch(const nets_cudnn_conv *c, const selection *s, const cand
     return nets_cudnn_conv_launch(c, a, t->x, t->y, t->weights, t->workspace, s->stream);
 }
 
-static mm_status time_launches(const nets_cudnn_conv *c, const selection *s, int n, candidate *a) {
-    float ms;
+/* n launches as one graph. One that cannot be captured is no candidate: iterations with it could not be replayed. */
+static mm_status record(const nets_cudnn_conv *c, const selection *s, int n, const candidate *a,
+                        cudaGraphExec_t *exec_out) {
+    cudaGraph_t graph = NULL;
+    MM_TRY(
+        mm_cuda_check(cudaStreamBeginCapture(s->stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture"));
+    mm_failure failure = {.status = MM_OK};
+    for (int i = 0; i < n && failure.status == MM_OK; i++) mm_failure_keep(&failure, launch(c, s, a));
+    cudaError_t error = cudaStreamEndCapture(s->stream, &graph);
+    if (failure.status == MM_OK) mm_failure_keep(&failure, mm_cuda_check(error, "cudaStreamEndCapture"));
+    if (failure.status == MM_OK)
+        mm_failure_keep(&failure, mm_cuda_check(cudaGraphInstantiate(exec_out, graph, 0), "cudaGraphInstantiate"));
+    (void)cudaGetLastError();
+    if (error == cudaSuccess) (void)cudaGraphDestroy(graph);
+    return mm_failure_tell(&failure);
+}
+
+static mm_status time_graph(const selection *s, cudaGraphExec_t exec, float *ms_out) {
+    MM_TRY(mm_cuda_check(cudaGraphUpload(exec, s->stream), "cudaGraphUpload"));
     MM_TRY(mm_cuda_check(cudaEventRecord(s->begin, s->stream), "cudaEventRecord"));
-    for (int i = 0; i < n; i++) MM_TRY(launch(c, s, a));
+    MM_TRY(mm_cuda_check(cudaGraphLaunch(exec, s->stream), "cudaGraphLaunch"));
     MM_TRY(mm_cuda_check(cudaEventRecord(s->end, s->stream), "cudaEventRecord"));
     MM_TRY(mm_cuda_check(cudaEventSynchronize(s->end), "cudaEventSynchronize"));
-    MM_TRY(mm_cuda_check(cudaEventElapsedTime(&ms, s->begin, s->end), "cudaEventElapsedTime"));
+    return mm_cuda_check(cudaEventElapsedTime(ms_out, s->begin, s->end), "cudaEventElapsedTime");
+}
+
+/* As a replayed iteration runs them: launched one by one from here, what takes less than some 20 us would be ranked by
+ * what its launch costs the host. */
+static mm_status time_launches(const nets_cudnn_conv *c, const selection *s, int n, candidate *a) {
+    cudaGraphExec_t exec;
+    float ms = 0;
+    MM_TRY(record(c, s, n, a, &exec));
+    mm_status status = time_graph(s, exec, &ms);
+    (void)cudaGraphExecDestroy(exec);
     a->choice.ns = 1 + (int64_t)((double)ms * 1e6 / n);
-    return MM_OK;
+    return status;
 }
 
 /* NULL: there is none. */
@@ -150,7 +210,8 @@ static mm_status run(const nets_cudnn_conv *c, const selection *s, candidate *a)
     MM_TRY(launch(c, s, a));
     MM_TRY(time_launches(c, s, 1, a));
     if (fastest && a->choice.ns > SLOW * fastest->choice.ns) return MM_OK;
-    return time_launches(c, s, RUNS, a);
+    const int64_t n = RUNS_NS / a->choice.ns;
+    return time_launches(c, s, n < RUNS ? RUNS : n > RUNS_MOST ? RUNS_MOST : (int)n, a);
 }
 
 static mm_status time_candidate(const nets_cudnn_conv *c, const selection *s, candidate *a) {

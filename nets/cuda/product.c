@@ -3,9 +3,12 @@
  *
  *   forward      y = weights' x      by input     x = weights y      by weights   weights = x y'
  *
- * An algorithm is kept as its number and configuration (CUBLASLT_ALGO_CONFIG_*), and always made from these: so what
- * was timed is what runs, in this process and in the next one. */
+ * An algorithm is kept as the words of its opaque description, which "can be trivially serialized and later restored
+ * for use with the same version of cuBLAS" (its reference, cublasLtMatmulAlgo_t): what was timed is what runs, in this
+ * process and in the next one. choices.c keeps the version beside it. */
 #include "nets/cuda/product.h"
+
+#include <string.h>
 
 enum { ALIGNMENT = 16, /* of all tensors; kernels make use of no more */ PROPOSED = 16 };
 
@@ -74,64 +77,31 @@ mm_status nets_product_init(nets_product *product, const nets_cuda_backend *cuda
 
 /* ---------------------------------------------------------------- an algorithm as numbers */
 
-static const struct configuration {
-    cublasLtMatmulAlgoConfigAttributes_t name;
-    size_t bytes;
-} CONFIGURATION[] = {
-    {CUBLASLT_ALGO_CONFIG_TILE_ID, 4},          {CUBLASLT_ALGO_CONFIG_SPLITK_NUM, 4},
-    {CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, 4}, {CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, 4},
-    {CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, 4},    {CUBLASLT_ALGO_CONFIG_STAGES_ID, 4},
-    {CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, 2},   {CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, 2},
-};
-enum { ATTRIBUTES = sizeof CONFIGURATION / sizeof CONFIGURATION[0] };
+enum { WORDS = sizeof(((cublasLtMatmulAlgo_t *)0)->data) / sizeof(uint64_t) };
+_Static_assert(sizeof(cublasLtMatmulAlgo_t) == WORDS * sizeof(uint64_t) && WORDS <= (int)NETS_CONV_KNOBS, "its words");
 
 static mm_status check_algorithm(cublasStatus_t status) {
     return nets_cuda_blas_check(status, "a product's algorithm");
 }
 
-static mm_status read_attribute(const cublasLtMatmulAlgo_t *algorithm, struct configuration of, int64_t *value_out) {
-    uint16_t of_two;
-    uint32_t of_four;
-    void *value = of.bytes == sizeof of_two ? (void *)&of_two : (void *)&of_four;
-    size_t n;
-    MM_TRY(check_algorithm(cublasLtMatmulAlgoConfigGetAttribute(algorithm, of.name, value, of.bytes, &n)));
-    *value_out = of.bytes == sizeof of_two ? of_two : of_four;
-    return MM_OK;
-}
-
-/* Some algorithms know less than all attributes: what is so already is not set. */
-static mm_status write_attribute(cublasLtMatmulAlgo_t *algorithm, struct configuration of, int64_t value) {
-    const uint16_t of_two = (uint16_t)value;
-    const uint32_t of_four = (uint32_t)value;
-    int64_t now;
-    MM_TRY(read_attribute(algorithm, of, &now));
-    if (now == value) return MM_OK;
-    return check_algorithm(cublasLtMatmulAlgoConfigSetAttribute(
-        algorithm, of.name, of.bytes == sizeof of_two ? (const void *)&of_two : &of_four, of.bytes));
-}
-
 static mm_status read_choice(const cublasLtMatmulAlgo_t *algorithm, nets_conv_choice *c) {
     int32_t number;
     size_t n;
-    *c = (nets_conv_choice){.api = NETS_CONV_PRODUCT, .n_knobs = ATTRIBUTES};
+    *c = (nets_conv_choice){.api = NETS_CONV_PRODUCT, .n_knobs = WORDS};
     MM_TRY(check_algorithm(
         cublasLtMatmulAlgoConfigGetAttribute(algorithm, CUBLASLT_ALGO_CONFIG_ID, &number, sizeof number, &n)));
     c->algorithm = number;
-    for (int i = 0; i < ATTRIBUTES; i++) {
-        c->knobs[i].type = (int)CONFIGURATION[i].name;
-        MM_TRY(read_attribute(algorithm, CONFIGURATION[i], &c->knobs[i].value));
+    for (int i = 0; i < WORDS; i++) {
+        c->knobs[i].type = i;
+        memcpy(&c->knobs[i].value, &algorithm->data[i], sizeof algorithm->data[i]);
     }
     return MM_OK;
 }
 
 static mm_status write_choice(cublasLtMatmulAlgo_t *algorithm, const nets_conv_choice *c) {
-    for (int i = 0; i < c->n_knobs; i++) {
-        int at = 0;
-        while (at < ATTRIBUTES && (int)CONFIGURATION[at].name != c->knobs[i].type) at++;
-        if (at == ATTRIBUTES)
-            return mm_fail(MM_ERR_UNSUPPORTED, "a product's algorithm has no attribute %d", c->knobs[i].type);
-        MM_TRY(write_attribute(algorithm, CONFIGURATION[at], c->knobs[i].value));
-    }
+    if (c->n_knobs != WORDS)
+        return mm_fail(MM_ERR_UNSUPPORTED, "a product's algorithm of %d words, not %d", c->n_knobs, (int)WORDS);
+    for (int i = 0; i < WORDS; i++) memcpy(&algorithm->data[i], &c->knobs[i].value, sizeof algorithm->data[i]);
     return MM_OK;
 }
 
@@ -146,8 +116,6 @@ static bool uses_tensor_cores(const cublasLtMatmulAlgo_t *algorithm) {
 mm_status nets_product_make(nets_product *p, const nets_conv_choice *choice, nets_product_algorithm *algorithm_out) {
     cublasLtMatmulHeuristicResult_t said;
     cublasLtMatmulAlgo_t made;
-    MM_TRY(check_algorithm(
-        cublasLtMatmulAlgoInit(p->lt, p->compute, FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, choice->algorithm, &made)));
     MM_TRY(write_choice(&made, choice));
     MM_TRY(check_algorithm(cublasLtMatmulAlgoCheck(p->lt, &p->operation, &p->a, &p->b, &p->c, &p->c, &made, &said)));
     *algorithm_out = (nets_product_algorithm){made, (int64_t)said.workspaceSize, uses_tensor_cores(&made)};
@@ -191,9 +159,8 @@ mm_status nets_product_propose(nets_product *p, int64_t limit_bytes, bool determ
                                                                &preference, capacity, proposed, &n),
                                 "asking for a product's algorithms"));
     for (int i = 0; i < n; i++) {
-        if (proposed[i].state != CUBLAS_STATUS_SUCCESS) continue;
-        MM_TRY(read_choice(&proposed[i].algo, &choices[*n_out]));
-        ++*n_out;
+        const bool made = proposed[i].state == CUBLAS_STATUS_SUCCESS;
+        if (made && read_choice(&proposed[i].algo, &choices[*n_out]) == MM_OK) ++*n_out;
     }
     return MM_OK;
 }

@@ -17,9 +17,11 @@ struct cublasLtContext {
 /* It stands for a library that is one for the whole process. */
 static atomic_long executed;
 static _Atomic double slowness = 1;
+static atomic_int unreadable = -1;
 
 long cuda_emulation_blas_executed(void) { return atomic_load(&executed); }
 void cuda_emulation_blas_slow_products(double factor) { atomic_store(&slowness, factor); }
+void cuda_emulation_blas_unreadable(int number) { atomic_store(&unreadable, number); }
 
 const char *cublasLtGetStatusString(cublasStatus_t status) {
     switch (status) {
@@ -81,7 +83,7 @@ typedef struct preference {
     uint32_t schemes, alignment[4];
 } preference;
 
-enum { ATTRIBUTES = CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID + 1 };
+enum { ATTRIBUTES = 9 }; /* as the real one counts them, CUBLASLT_ALGO_CONFIG_* */
 
 typedef struct algorithm {
     uint32_t config[ATTRIBUTES]; /* by name; the first is its number */
@@ -168,8 +170,6 @@ static const kind TABLE[PRODUCTS] = {
     [PRODUCT_HUNGRY] = {0.01, UINT64_C(1) << 40, 21, 1, CUBLASLT_REDUCTION_SCHEME_NONE, 0, 0, 16},
 };
 
-static algorithm start_of(int number) { return (algorithm){{(uint32_t)number, 0, 1}}; }
-
 static algorithm configured(int number) {
     const kind *k = &TABLE[number];
     return (algorithm){{(uint32_t)number, k->tile, k->splits, k->scheme, 0, 0, k->stages, 0, k->cluster}};
@@ -184,45 +184,14 @@ static bool is_as_proposed(const algorithm *a) {
     return memcmp(a, &proposed, sizeof proposed) == 0;
 }
 
-/* Two bytes, or four. */
-static size_t bytes_of(cublasLtMatmulAlgoConfigAttributes_t name) {
-    bool narrow = name == CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID || name == CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID;
-    return narrow ? sizeof(uint16_t) : sizeof(uint32_t);
-}
-
-cublasStatus_t cublasLtMatmulAlgoInit(cublasLtHandle_t handle, cublasComputeType_t compute, cudaDataType_t scale,
-                                      cudaDataType_t a, cudaDataType_t b, cudaDataType_t c, cudaDataType_t d,
-                                      int number, cublasLtMatmulAlgo_t *out) {
-    (void)handle;
-    ENTER("cublasLtMatmulAlgoInit");
-    if (number < 0 || number >= PRODUCTS) return CUBLAS_STATUS_INVALID_VALUE;
-    bool floats = scale == CUDA_R_32F && a == CUDA_R_32F && b == CUDA_R_32F && c == CUDA_R_32F && d == CUDA_R_32F;
-    if (!floats || (number == PRODUCT_TENSOR_CORE && compute != CUBLAS_COMPUTE_32F_FAST_TF32))
-        return CUBLAS_STATUS_NOT_SUPPORTED;
-    const algorithm made = start_of(number);
-    PUT(out, made);
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-cublasStatus_t cublasLtMatmulAlgoConfigSetAttribute(cublasLtMatmulAlgo_t *of, cublasLtMatmulAlgoConfigAttributes_t name,
-                                                    const void *value, size_t bytes) {
-    algorithm a;
-    TAKE(of, a);
-    ENTER("cublasLtMatmulAlgoConfigSetAttribute");
-    if (name == CUBLASLT_ALGO_CONFIG_ID || name > CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID || bytes != bytes_of(name))
-        return CUBLAS_STATUS_INVALID_VALUE;
-    memcpy(&a.config[name], value, bytes);
-    PUT(of, a);
-    return CUBLAS_STATUS_SUCCESS;
-}
-
 cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *of,
                                                     cublasLtMatmulAlgoConfigAttributes_t name, void *value,
                                                     size_t bytes, size_t *written) {
     algorithm a;
     TAKE(of, a);
     ENTER("cublasLtMatmulAlgoConfigGetAttribute");
-    if (name > CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID || bytes != bytes_of(name)) return CUBLAS_STATUS_INVALID_VALUE;
+    if (name != CUBLASLT_ALGO_CONFIG_ID || bytes != sizeof a.config[name]) return CUBLAS_STATUS_INVALID_VALUE;
+    if (atomic_load(&unreadable) == (int)a.config[name]) return CUBLAS_STATUS_NOT_SUPPORTED;
     memcpy(value, &a.config[name], bytes);
     *written = bytes;
     return CUBLAS_STATUS_SUCCESS;
@@ -278,6 +247,8 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDe
     TAKE(of, made);
     if (!take_product(desc, a, b, c, d, &p)) return CUBLAS_STATUS_INVALID_VALUE;
     if (!kind_of(&made) || !is_as_proposed(&made)) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (made.config[0] == PRODUCT_TENSOR_CORE && p.of.compute != CUBLAS_COMPUTE_32F_FAST_TF32)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     result->workspaceSize = kind_of(&made)->bytes;
     result->state = CUBLAS_STATUS_SUCCESS;
     return CUBLAS_STATUS_SUCCESS;
@@ -343,8 +314,7 @@ static void multiply(const product *p) {
 static void run(void *arg) {
     const product *p = arg;
     if (p->bytes) memset(p->workspace, 0xa5, p->bytes);
-    if (cuda_emulation_is_trial(p->a_data, (int64_t)(p->a.rows * p->a.columns)) &&
-        cuda_emulation_is_trial(p->b_data, (int64_t)(p->b.rows * p->b.columns)))
+    if (cuda_emulation_is_trial(p->a_data) && cuda_emulation_is_trial(p->b_data))
         cuda_emulation_pass_trial(p->time);
     else
         multiply(p);

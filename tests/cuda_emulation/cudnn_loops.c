@@ -94,18 +94,15 @@ static float *rounded(const float *data, int64_t n) {
     return copy;
 }
 
-bool cuda_emulation_is_trial(const float *data, int64_t n) {
-    const unsigned char *bytes = (const unsigned char *)data;
-    return bytes[0] == CUDA_EMULATION_TRIAL_BYTE && memcmp(bytes, bytes + 1, (size_t)n * sizeof *data - 1) == 0;
-}
+bool cuda_emulation_is_trial(const float *data) { return data[0] == CUDA_EMULATION_TRIAL_VALUE; }
 
 void cuda_emulation_pass_trial(double time) { cuda_emulation_pass((int64_t)(time * 1e12)); }
 
 /* Such sums take long, and nobody reads them. */
 static bool is_trial(const conv_job *j) {
-    return (j->of == BY_INPUT || cuda_emulation_is_trial(j->x_data, conv_x_elems(j))) &&
-           (j->of == FORWARD || cuda_emulation_is_trial(j->y_data, conv_y_elems(j))) &&
-           (j->of == BY_WEIGHTS || cuda_emulation_is_trial(j->w_data, conv_w_elems(j)));
+    return (j->of == BY_INPUT || cuda_emulation_is_trial(j->x_data)) &&
+           (j->of == FORWARD || cuda_emulation_is_trial(j->y_data)) &&
+           (j->of == BY_WEIGHTS || cuda_emulation_is_trial(j->w_data));
 }
 
 static void run(void *arg) {

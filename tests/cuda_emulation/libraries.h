@@ -9,9 +9,10 @@
 long cuda_emulation_dnn_timed(void);
 long cuda_emulation_dnn_listed(void);
 
-/* Factors that consist of this byte alone belong to a trial. They are not multiplied; instead event times grow by a
- * pretended time, far longer than the real one, which is always the same for an algorithm or engine. */
-enum { CUDA_EMULATION_TRIAL_BYTE = 0x3c };
+/* Factors that begin with this number belong to a trial (the first of nets/cuda/cudnn_choose.c's). They are not
+ * multiplied; instead event times grow by a pretended time, far longer than the real one, which is always the same for an
+ * algorithm or engine. */
+#define CUDA_EMULATION_TRIAL_VALUE ((float)(int32_t)723471715u * 0x1p-31f)
 
 /* Makes the engines of the graph API (cudnn_backend.c) take `factor` times as long in trials. At first the factor is
  * 1: they take longer than the legacy algorithms, except for gradients with respect to weights. */
@@ -57,13 +58,15 @@ typedef enum cuda_emulation_product {
     PRODUCTS
 } cuda_emulation_product;
 enum { PRODUCT_SPLIT_BYTES = 1100, PRODUCT_INPLACE_BYTES = 300, PRODUCT_TENSOR_CORE_BYTES = 1300 };
+/* Makes the description of this algorithm unreadable; -1, as at first: of none. */
+void cuda_emulation_blas_unreadable(int number);
 /* Number of products enqueued since the process began. */
 long cuda_emulation_blas_executed(void);
 
 /* A factor rounded to TF32, which has ten bits of mantissa. */
 float cuda_emulation_tf32(float x);
 /* Whether these factors belong to a trial; and the passing of its pretended time. */
-bool cuda_emulation_is_trial(const float *data, int64_t n);
+bool cuda_emulation_is_trial(const float *data);
 void cuda_emulation_pass_trial(double time);
 
 #endif

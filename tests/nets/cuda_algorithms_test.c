@@ -184,7 +184,7 @@ static void check_guessed(algorithms_rig *f) {
 }
 
 static void where_timing_cannot_begin_cudnns_guess_is_taken_and_not_kept(void **state) {
-    static const char *const CALLS[] = {"cudaStreamCreateWithPriority", "cudaEventCreateWithFlags", "cudaMemsetAsync"};
+    static const char *const CALLS[] = {"cudaStreamCreateWithPriority", "cudaEventCreateWithFlags", "cudaMemcpyAsync"};
     algorithms_rig *f = *state;
     f->config.algorithms_path = f->path;
     for (size_t i = 0; i < sizeof CALLS / sizeof CALLS[0]; i++) {
@@ -195,11 +195,14 @@ static void where_timing_cannot_begin_cudnns_guess_is_taken_and_not_kept(void **
 
 /* When cuDNN times it, twice, or when it runs: engines are timed all the same, and their best is kept. */
 static void a_legacy_algorithm_that_fails_is_left_out(void **state) {
-    static const char *const CALLS[] = {"cudaEventRecord", "cudaEventSynchronize", "cudaEventElapsedTime"};
+    static const char *const CALLS[] = {"cudaEventRecord",        "cudaEventSynchronize", "cudaEventElapsedTime",
+                                        "cudaStreamBeginCapture", "cudaStreamEndCapture", "cudaGraphInstantiate",
+                                        "cudaGraphUpload",        "cudaGraphLaunch"};
+    enum { FAILURES = sizeof CALLS / sizeof CALLS[0] };
     algorithms_rig *f = *state;
     f->config.algorithms_path = f->path;
     f->config.log.level = MM_LOG_DEBUG;
-    for (int nth = 1; nth <= 2 + LAUNCHES + 3; nth++) {
+    for (int nth = 1; nth <= 2 + LAUNCHES + FAILURES; nth++) {
         const char *call = nth <= 2 + LAUNCHES ? "kernel_launch" : CALLS[nth - 2 - LAUNCHES - 1];
         f->looked_for = nth <= 2 ? "  no algorithm: " : ", math 3: cu";
         f->found = 0;

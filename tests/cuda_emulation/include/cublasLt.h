@@ -63,17 +63,7 @@ typedef enum {
     CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES = 8
 } cublasLtMatmulPreferenceAttributes_t;
 
-typedef enum {
-    CUBLASLT_ALGO_CONFIG_ID = 0,
-    CUBLASLT_ALGO_CONFIG_TILE_ID = 1,
-    CUBLASLT_ALGO_CONFIG_SPLITK_NUM = 2,
-    CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME = 3,
-    CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING = 4,
-    CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION = 5,
-    CUBLASLT_ALGO_CONFIG_STAGES_ID = 6,
-    CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID = 7,
-    CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID = 8
-} cublasLtMatmulAlgoConfigAttributes_t;
+typedef enum { CUBLASLT_ALGO_CONFIG_ID = 0 } cublasLtMatmulAlgoConfigAttributes_t;
 
 typedef enum { CUBLASLT_ALGO_CAP_NUMERICAL_IMPL_FLAGS = 15 } cublasLtMatmulAlgoCapAttributes_t;
 #define CUBLASLT_NUMERICAL_IMPL_FLAGS_FMA            0x01ull
@@ -100,18 +90,12 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                               cublasLtMatmulPreference_t preference, int requested,
                                               cublasLtMatmulHeuristicResult_t results[], int *returned);
-cublasStatus_t cublasLtMatmulAlgoInit(cublasLtHandle_t handle, cublasComputeType_t compute, cudaDataType_t scale,
-                                      cudaDataType_t a, cudaDataType_t b, cudaDataType_t c, cudaDataType_t d,
-                                      int number, cublasLtMatmulAlgo_t *algorithm);
 cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
                                        cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                        const cublasLtMatmulAlgo_t *algorithm, cublasLtMatmulHeuristicResult_t *result);
 cublasStatus_t cublasLtMatmulAlgoCapGetAttribute(const cublasLtMatmulAlgo_t *algorithm,
                                                  cublasLtMatmulAlgoCapAttributes_t name, void *value, size_t bytes,
                                                  size_t *written);
-cublasStatus_t cublasLtMatmulAlgoConfigSetAttribute(cublasLtMatmulAlgo_t *algorithm,
-                                                    cublasLtMatmulAlgoConfigAttributes_t name, const void *value,
-                                                    size_t bytes);
 cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *algorithm,
                                                     cublasLtMatmulAlgoConfigAttributes_t name, void *value,
                                                     size_t bytes, size_t *written);
