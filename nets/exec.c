@@ -19,7 +19,7 @@ static mm_status collect_params(nets_exec *exec) {
         nets_update_param *param = &exec->params[exec->n_params++];
         *param = (nets_update_param){.weight = nets_exec_param(exec, i, NETS_VALUE),
                                      .gradient = nets_exec_param(exec, i, NETS_GRADIENT),
-                                     .elems = of->elems,
+                                     .elems = nets_order_elems(&exec->lowered->params[i].order),
                                      .decayed = of->decayed};
         for (int k = 0; k < NETS_OPTIMIZER_STATES; k++) param->state[k] = nets_exec_param(exec, i, NETS_STATE + k);
     }

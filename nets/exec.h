@@ -71,14 +71,21 @@ const nets_lowered *nets_exec_lowered_pass(const nets_exec *exec, int pass);
  * of threads gives the same bits on every run, under every lossless policy and in every budget. */
 int nets_exec_threads(const nets_exec *exec);
 
-/* The address of a parameter's elements in the device's memory, the same for the manager's life. NULL if the parameter
+/* The address of a parameter's elements in the device's memory, in its order (op_order.h), the same for the manager's life. NULL if the parameter
  * has no such part: gradients and states exist in training only. The CPU may use the address only on device host. */
 float *nets_exec_param(const nets_exec *exec, int param, nets_part part);
 
-/* Copies all elements of a parameter's part to `values_out`, or from `values`, on any device. Call it between
- * iterations; it blocks. MM_ERR_NOT_FOUND: the parameter has no such part. */
+/* Copies all elements of a parameter's part to `values_out`, or from `values`, on any device, in torchvision's order.
+ * Call it between iterations; it blocks. MM_ERR_NOT_FOUND: the parameter has no such part. */
 MM_CHECKED mm_status nets_exec_param_get(nets_exec *exec, int param, nets_part part, float *values_out);
 MM_CHECKED mm_status nets_exec_param_set(nets_exec *exec, int param, nets_part part, const float *values);
+
+/* The same for `bytes` from `offset` on of the persistent tensor of this name (lower.h): mm_persistent_get and _set, but
+ * parameters, gradients and states are in torchvision's order. `offset` and `bytes` are of whole elements. */
+MM_CHECKED mm_status nets_exec_values_get(nets_exec *exec, const char *name, int64_t offset, void *values_out,
+                                          int64_t bytes);
+MM_CHECKED mm_status nets_exec_values_set(nets_exec *exec, const char *name, int64_t offset, const void *values,
+                                          int64_t bytes);
 
 /* Parameters are initialised, saved and loaded in pieces of this many bytes, so that no whole copy is in the CPU's
  * memory. Chosen. */

@@ -1,4 +1,5 @@
-/* A net's parameters and its counts of updates, in the manager. */
+/* A net's parameters and its counts of updates, in the manager; the order of elements that the device wants is known
+ * here alone. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,30 +21,108 @@ static mm_status no_part(const nets_exec *exec, int param) {
                    nets_net_name(exec->net));
 }
 
-mm_status nets_exec_param_get(nets_exec *exec, int param, nets_part part, float *values_out) {
-    mm_tensor tensor = part_tensor(exec, param, part);
+/* ---------------------------------------------------------------- orders */
+
+static nets_order order_of(const nets_exec *exec, mm_tensor tensor) {
+    for (int i = 0; i < nets_net_params(exec->net); i++) {
+        const nets_param_tensors *p = &exec->lowered->params[i];
+        if (tensor == p->value || tensor == p->gradient || tensor == p->state[0] || tensor == p->state[1])
+            return p->order;
+    }
+    return (nets_order){1, 1, 1};
+}
+_Static_assert(NETS_OPTIMIZER_STATES == 2, "all states are looked at");
+
+/* A copy of elements first .. first + n - 1 of a tensor from the manager to `out` or, if that is NULL, from `in` to it. */
+typedef struct transfer {
+    nets_exec *exec;
+    const char *name;
+    nets_order order;
+    int64_t first, n;
+    float *out;
+    const float *in;
+} transfer;
+
+static mm_status copy_plain(const transfer *t, int64_t at, int64_t n, float *out, const float *in) {
+    const int64_t offset = at * (int64_t)sizeof(float), bytes = n * (int64_t)sizeof(float);
+    return out ? mm_persistent_get(t->exec->manager, t->name, offset, out, bytes)
+               : mm_persistent_set(t->exec->manager, t->name, offset, in, bytes);
+}
+
+/* Of the elements at .. at + n - 1 of the tensor, whole outer rows, those that are copied; `rows` has room for them. */
+static mm_status copy_rows(const transfer *t, int64_t at, int64_t n, float *rows) {
+    const int64_t from = at > t->first ? at : t->first, last = t->first + t->n;
+    const int64_t to = at + n < last ? at + n : last;
+    if (t->out || to - from < n) MM_TRY(copy_plain(t, at, n, rows, NULL));
+    for (int64_t e = from; e < to; e++) {
+        float *there = &rows[nets_order_place(&t->order, e) - at];
+        if (t->out)
+            t->out[e - t->first] = *there;
+        else
+            *there = t->in[e - t->first];
+    }
+    return t->out ? MM_OK : copy_plain(t, at, n, NULL, rows);
+}
+
+/* By as many outer rows as NETS_TRANSFER_BYTES hold, at least one. */
+static mm_status copy_ordered(const transfer *t) {
+    const int64_t row = t->order.inner * t->order.window, fit = NETS_TRANSFER_BYTES / (int64_t)sizeof(float) / row;
+    const int64_t most = row * (fit > 1 ? fit : 1), all = nets_order_elems(&t->order);
+    if (nets_order_is_plain(&t->order)) return copy_plain(t, t->first, t->n, t->out, t->in);
+    float *rows = malloc((size_t)(most < all ? most : all) * sizeof *rows);
+    mm_status status = rows ? MM_OK : mm_fail(MM_ERR_NOMEM, "no memory to reorder %s", t->name);
+    for (int64_t at = t->first / row * row; status == MM_OK && at < t->first + t->n; at += most)
+        status = copy_rows(t, at, most < all - at ? most : all - at, rows);
+    free(rows);
+    return status;
+}
+
+static mm_status copy_part(nets_exec *exec, int param, nets_part part, float *out, const float *in) {
+    const mm_tensor tensor = part_tensor(exec, param, part);
     if (tensor < 0) return no_part(exec, param);
-    return mm_persistent_get(exec->manager, nets_exec_name_of(exec, tensor), 0, values_out,
-                             nets_exec_bytes_of(exec, tensor));
+    return copy_ordered(&(transfer){exec, nets_exec_name_of(exec, tensor), exec->lowered->params[param].order, 0,
+                                    nets_net_param(exec->net, param)->elems, out, in});
+}
+
+mm_status nets_exec_param_get(nets_exec *exec, int param, nets_part part, float *values_out) {
+    return copy_part(exec, param, part, values_out, NULL);
 }
 
 mm_status nets_exec_param_set(nets_exec *exec, int param, nets_part part, const float *values) {
-    mm_tensor tensor = part_tensor(exec, param, part);
-    if (tensor < 0) return no_part(exec, param);
-    return mm_persistent_set(exec->manager, nets_exec_name_of(exec, tensor), 0, values,
-                             nets_exec_bytes_of(exec, tensor));
+    return copy_part(exec, param, part, NULL, values);
 }
+
+static mm_status copy_values(nets_exec *exec, const char *name, int64_t offset, void *out, const void *in,
+                             int64_t bytes) {
+    const int64_t size = sizeof(float);
+    mm_tensor tensor;
+    MM_TRY(mm_graph_find_tensor(exec->lowered->graph, name, &tensor));
+    return copy_ordered(&(transfer){exec, name, order_of(exec, tensor), offset / size, bytes / size, out, in});
+}
+
+mm_status nets_exec_values_get(nets_exec *exec, const char *name, int64_t offset, void *values_out, int64_t bytes) {
+    return copy_values(exec, name, offset, values_out, NULL, bytes);
+}
+
+mm_status nets_exec_values_set(nets_exec *exec, const char *name, int64_t offset, const void *values, int64_t bytes) {
+    return copy_values(exec, name, offset, NULL, values, bytes);
+}
+
+/* ---------------------------------------------------------------- initial values */
 
 static mm_status init_param(nets_exec *exec, int param, uint64_t seed, float *values, const float *zeros) {
     const nets_param_tensors *tensors = &exec->lowered->params[param];
     const int64_t elems = nets_net_param(exec->net, param)->elems, most = NETS_TRANSFER_BYTES / (int64_t)sizeof *values;
     for (int64_t first = 0; first < elems; first += most) {
-        int64_t n = elems - first < most ? elems - first : most;
-        int64_t at = first * (int64_t)sizeof *values, bytes = n * (int64_t)sizeof *values;
+        const int64_t n = elems - first < most ? elems - first : most;
+        transfer t = {exec, nets_exec_name_of(exec, tensors->value), tensors->order, first, n, NULL, values};
         nets_init_param(exec->net, param, seed, first, n, values);
-        MM_TRY(mm_persistent_set(exec->manager, nets_exec_name_of(exec, tensors->value), at, values, bytes));
-        for (int k = 0; k < NETS_OPTIMIZER_STATES && tensors->state[k] >= 0; k++)
-            MM_TRY(mm_persistent_set(exec->manager, nets_exec_name_of(exec, tensors->state[k]), at, zeros, bytes));
+        MM_TRY(copy_ordered(&t));
+        t.in = zeros;
+        for (int k = 0; k < NETS_OPTIMIZER_STATES && tensors->state[k] >= 0; k++) {
+            t.name = nets_exec_name_of(exec, tensors->state[k]);
+            MM_TRY(copy_ordered(&t));
+        }
     }
     return MM_OK;
 }

@@ -336,7 +336,7 @@ static mm_status allocate(lowering *lo) {
         lo->layers[i].value = lo->layers[i].gradient = -1;
         for (int k = 0; k < NETS_MAX_SAVED; k++) lo->layers[i].saved[k] = -1;
     }
-    for (size_t i = 0; i < n_params; i++) out->params[i] = (nets_param_tensors){-1, -1, {-1, -1}};
+    for (size_t i = 0; i < n_params; i++) out->params[i] = (nets_param_tensors){-1, -1, {-1, -1}, {0}};
     return MM_OK;
 }
 
@@ -370,7 +370,7 @@ static mm_status lower_all(lowering *lo) {
     MM_TRY(allocate(lo));
     MM_TRY(fuse(lo));
     MM_TRY(create_graph(out));
-    MM_TRY(nets_lower_shared(out));
+    MM_TRY(nets_lower_shared(out, lo->backend));
     int n = nets_net_layers(out->net);
     for (int i = 0; i < n; i++) MM_TRY(lower_forward(lo, i));
     if (out->mode == NETS_TRAIN) {

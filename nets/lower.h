@@ -14,6 +14,7 @@
 #define NETS_LOWER_H
 
 #include "nets/op.h"
+#include "nets/op_order.h"
 
 typedef enum nets_mode {
     NETS_TRAIN,
@@ -34,9 +35,10 @@ typedef struct nets_step {
     int64_t op_workspace_at; /* where the op's own workspace begins: behind the addends */
 } nets_step;
 
-/* A parameter's tensors in the graph; -1: absent. */
+/* A parameter's tensors in the graph; -1: absent. All lie in the same order. */
 typedef struct nets_param_tensors {
     mm_tensor value, gradient, state[NETS_OPTIMIZER_STATES];
+    nets_order order;
 } nets_param_tensors;
 
 typedef struct nets_lowered {

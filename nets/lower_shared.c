@@ -14,22 +14,34 @@ mm_status nets_lower_tensor(mm_graph *graph, mm_tensor_kind kind, mm_ownership o
 /* Whether the graph updates the weights, for which it has more tensors. */
 static bool updates(const nets_lowered *out) { return out->mode == NETS_TRAIN && !out->pass.goes_on; }
 
-static mm_status add_param_tensors(nets_lowered *out, int index) {
+/* Its dims, as the device has them. */
+static void order_dims(const nets_param *param, bool channels_last, int64_t dims_out[MM_RANK_MAX]) {
+    memcpy(dims_out, param->dims, sizeof param->dims);
+    if (!channels_last || param->rank != 4) return;
+    dims_out[1] = param->dims[2];
+    dims_out[2] = param->dims[3];
+    dims_out[3] = param->dims[1];
+}
+
+static mm_status add_param_tensors(nets_lowered *out, bool channels_last, int index) {
     const nets_param *param = nets_net_param(out->net, index);
     nets_param_tensors *tensors = &out->params[index];
+    int64_t dims[MM_RANK_MAX];
+    order_dims(param, channels_last, dims);
+    tensors->order = nets_order_of(param->rank, param->dims, channels_last);
     MM_TRY(nets_lower_tensor(out->graph, param->learned ? MM_WEIGHT : MM_STATE, MM_PERSISTENT, MM_F32, param->rank,
-                             param->dims, param->name, &tensors->value));
+                             dims, param->name, &tensors->value));
     if (!param->learned || out->mode != NETS_TRAIN) return MM_OK;
     char name[NETS_PARAM_NAME_CAPACITY + 16];
     snprintf(name, sizeof name, "grad.%s", param->name);
-    MM_TRY(nets_lower_tensor(out->graph, MM_WEIGHT_GRADIENT, MM_PERSISTENT, MM_F32, param->rank, param->dims, name,
+    MM_TRY(nets_lower_tensor(out->graph, MM_WEIGHT_GRADIENT, MM_PERSISTENT, MM_F32, param->rank, dims, name,
                              &tensors->gradient));
     MM_TRY(mm_graph_set_weight(out->graph, tensors->gradient, tensors->value));
     if (!updates(out)) return MM_OK;
     const nets_optimizer_traits *optimizer = nets_optimizer_traits_of(out->optimizer);
     for (int k = 0; k < NETS_OPTIMIZER_STATES && optimizer->states[k]; k++) {
         snprintf(name, sizeof name, "%s.%s", optimizer->states[k], param->name);
-        MM_TRY(nets_lower_tensor(out->graph, MM_OPTIMIZER, MM_PERSISTENT, MM_F32, param->rank, param->dims, name,
+        MM_TRY(nets_lower_tensor(out->graph, MM_OPTIMIZER, MM_PERSISTENT, MM_F32, param->rank, dims, name,
                                  &tensors->state[k]));
         MM_TRY(mm_graph_set_weight(out->graph, tensors->state[k], tensors->value));
     }
@@ -37,19 +49,19 @@ static mm_status add_param_tensors(nets_lowered *out, int index) {
 }
 
 /* What the forward pass changes lies together, and with the count of updates: the executor copies it as one. */
-static mm_status add_params(nets_lowered *out) {
+static mm_status add_params(nets_lowered *out, bool channels_last) {
     const nets_net *net = out->net;
     const int64_t words = NETS_RNG_WORDS;
     for (int learned = 1; learned >= 0; learned--)
         for (int i = 0; i < nets_net_params(net); i++)
-            if (nets_net_param(net, i)->learned == (learned == 1)) MM_TRY(add_param_tensors(out, i));
+            if (nets_net_param(net, i)->learned == (learned == 1)) MM_TRY(add_param_tensors(out, channels_last, i));
     if (out->mode != NETS_TRAIN) return MM_OK;
     return nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_I32, 1, &words, "rng", &out->rng);
 }
 
-mm_status nets_lower_shared(nets_lowered *out) {
+mm_status nets_lower_shared(nets_lowered *out, const nets_backend *backend) {
     const int64_t one = 1;
-    MM_TRY(add_params(out));
+    MM_TRY(add_params(out, backend->channels_last));
     MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, "loss", &out->loss));
     MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_I32, 1, &one, "correct", &out->correct));
     if (updates(out)) MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, "lr", &out->lr));

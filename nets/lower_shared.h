@@ -10,7 +10,7 @@ MM_CHECKED mm_status nets_lower_tensor(mm_graph *graph, mm_tensor_kind kind, mm_
                                        int rank, const int64_t *dims, const char *name, mm_tensor *tensor_out);
 
 /* Adds all of these tensors and the batch's. Sets out->params, images, labels, loss, correct, rng, lr and step. */
-MM_CHECKED mm_status nets_lower_shared(nets_lowered *out);
+MM_CHECKED mm_status nets_lower_shared(nets_lowered *out, const nets_backend *backend);
 
 /* Adds the last step of a training graph: the update, or the end of a pass that goes on. */
 MM_CHECKED mm_status nets_lower_update(nets_lowered *out);

@@ -126,6 +126,8 @@ struct nets_backend {
     bool no_fuse;  /* nets are lowered layer by layer from now on (fuse.h); at first as its configuration says */
     int threads;   /* how many CPU threads it computes on; 0: it computes on another device */
     mm_dtype maps; /* the type of maps in nets lowered for it: MM_F32 */
+    /* Parameters of rank 4, and their gradients, are [out][height][width][in] in its memory (op_order.h). */
+    bool channels_last;
 };
 struct nets_op {
     const nets_op_impl *impl;

@@ -184,7 +184,7 @@ static mm_status add_metadata(const session *s, const arg *options, nets_safeten
     return nets_safetensors_add_metadata(builder, "last_batch", s->config.whole_epochs ? "trained" : "left out");
 }
 
-/* nets_safetensors_fetch: a tensor has the same name in the manager as in the file. */
+/* nets_safetensors_fetch: a tensor has the same name in the graph as in the file. */
 static mm_status fetch(void *ctx, const nets_safetensors_tensor *tensor, int64_t offset, void *data, int64_t bytes) {
     const session *s = ctx;
     const float *values = data;
@@ -193,7 +193,7 @@ static mm_status fetch(void *ctx, const nets_safetensors_tensor *tensor, int64_t
         memcpy(data, &bound, sizeof bound);
         return MM_OK;
     }
-    MM_TRY(mm_persistent_get(s->manager, tensor->name, offset, data, bytes));
+    MM_TRY(nets_exec_values_get(s->train, tensor->name, offset, data, bytes));
     if (s->config.keep_going || tensor->dtype != NETS_SAFETENSORS_F32) return MM_OK;
     for (int64_t i = 0; i < bytes / (int64_t)sizeof *values; i++)
         if (!isfinite(values[i]))
@@ -222,7 +222,7 @@ static mm_status copy_in(session *s, const nets_safetensors_file *file, const ne
     for (int64_t at = 0; at < bytes; at += NETS_TRANSFER_BYTES) {
         int64_t n = bytes - at < NETS_TRANSFER_BYTES ? bytes - at : NETS_TRANSFER_BYTES;
         MM_TRY(nets_safetensors_read(file, data, at, piece, n));
-        MM_TRY(mm_persistent_set(s->manager, tensor->name, at, piece, n));
+        MM_TRY(nets_exec_values_set(s->train, tensor->name, at, piece, n));
     }
     return MM_OK;
 }

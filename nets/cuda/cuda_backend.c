@@ -108,6 +108,7 @@ static mm_status open_cuda(int ordinal, const nets_backend_config *config, nets_
     nets_cuda_backend *cuda = calloc(1, sizeof *cuda);
     if (!cuda) return mm_fail(MM_ERR_NOMEM, "no memory for CUDA's network operations");
     cuda->base.ops = &nets_cuda_backend_ops;
+    cuda->base.channels_last = true; /* as cuDNN's fast kernels want it */
     mm_status status = fill(cuda, ordinal, config);
     if (status != MM_OK) {
         close_cuda(&cuda->base);

@@ -1,15 +1,9 @@
 /* Convolution and transposed convolution. The transposed one is the gradient of a convolution that leads from its
  * output to its input: the same three parts, the first two with their places exchanged, and that convolution's weights.
- * Biases are added and summed by own kernels.
+ * Biases are added and summed by own kernels. Weights and their gradients are OHWI (op_order.h), as cuDNN wants them.
  *
- * Weights travel in torchvision's order (OIHW) and are reordered (OHWI) in the workspace, unless a window or a group's
- * input is of one element: then both orders are one. A phase's parts use it one after the other:
- *
- *   0               weights_bytes
- *   | weights, OHWI | the library's own |
- *
- * The library's own may have several sizes; a part runs by the fastest algorithm that fits.
- */
+ * A phase's parts use the workspace one after the other. It may have several sizes; a part runs by the fastest algorithm
+ * that fits. */
 #include <stdlib.h>
 
 #include "nets/cuda/cudnn_conv.h"
@@ -18,35 +12,22 @@ typedef struct conv_op {
     nets_op base;
     nets_cudnn_conv y, dx, dw; /* what gives these; dx and dw are not made where they are not wanted */
     bool transposed, training, wants_dx, adds_earlier, bias;
-    int64_t outer, inner, window; /* of the weights: O, I, HW */
-    int64_t weights_bytes;        /* of the workspace */
     int64_t x_elems, y_rows, y_channels;
     nets_cuda_reduction by_bias; /* its gradient; zeros where there is none */
 } conv_op;
 
-static bool reorders(const conv_op *op) { return op->weights_bytes > 0; }
-
 static mm_status enqueue(const conv_op *op, const nets_cudnn_conv *part, void *x, void *y, void *weights,
                          const nets_op_args *args, mm_phase phase, mm_stream *stream) {
-    const int64_t bytes = nets_op_workspace_within(&op->base, phase, args->workspace_bytes) - op->weights_bytes;
-    return nets_cudnn_conv_enqueue(part, x, y, weights, (char *)args->at[NETS_WORKSPACE] + op->weights_bytes, bytes,
-                                   stream);
-}
-
-/* The weights as cuDNN wants them. */
-static void *get_weights(const conv_op *op, const nets_op_args *args, mm_stream *stream) {
-    if (!reorders(op)) return args->at[NETS_W];
-    nets_cuda_transpose(args->at[NETS_W], args->at[NETS_WORKSPACE], op->outer, op->inner, op->window,
-                        mm_cuda_stream(stream));
-    return args->at[NETS_WORKSPACE];
+    return nets_cudnn_conv_enqueue(part, x, y, weights, args->at[NETS_WORKSPACE],
+                                   nets_op_workspace_within(&op->base, phase, args->workspace_bytes), stream);
 }
 
 /* A part that applies the weights. */
 static mm_status apply(const conv_op *op, const nets_cudnn_conv *part, const nets_op_args *args, nets_role in,
                        nets_role out, mm_stream *stream) {
     bool forward = part->shape.direction == NETS_CONV_FORWARD;
-    return enqueue(op, part, args->at[forward ? in : out], args->at[forward ? out : in], get_weights(op, args, stream),
-                   args, out == NETS_Y ? MM_FORWARD : MM_BACKWARD, stream);
+    return enqueue(op, part, args->at[forward ? in : out], args->at[forward ? out : in], args->at[NETS_W], args,
+                   out == NETS_Y ? MM_FORWARD : MM_BACKWARD, stream);
 }
 
 static mm_status forward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
@@ -58,11 +39,8 @@ static mm_status forward(nets_op *base, const nets_op_args *args, mm_stream *str
 }
 
 static mm_status backward_weights(const conv_op *op, const nets_op_args *args, mm_stream *stream) {
-    void *gradient = args->at[reorders(op) ? NETS_WORKSPACE : NETS_DW];
     void *from = args->at[op->transposed ? NETS_DY : NETS_X], *to = args->at[op->transposed ? NETS_X : NETS_DY];
-    MM_TRY(enqueue(op, &op->dw, from, to, gradient, args, MM_BACKWARD, stream));
-    if (reorders(op))
-        nets_cuda_transpose(gradient, args->at[NETS_DW], op->outer, op->window, op->inner, mm_cuda_stream(stream));
+    MM_TRY(enqueue(op, &op->dw, from, to, args->at[NETS_DW], args, MM_BACKWARD, stream));
     if (args->at[NETS_DB])
         nets_cuda_sum_rows(args->at[NETS_DY], &op->by_bias, args->at[NETS_WORKSPACE], args->at[NETS_DB],
                            mm_cuda_stream(stream));
@@ -142,7 +120,7 @@ static mm_status make_parts(conv_op *op, nets_backend *backend, const nets_conv_
 
 static void set_workspaces(conv_op *op) {
     const nets_cudnn_conv *const forward[] = {&op->y}, *const backward[] = {&op->dw, &op->dx};
-    nets_conv_room room = {.before = op->weights_bytes};
+    nets_conv_room room = {0};
     nets_cudnn_conv_set_workspaces(&op->base, MM_FORWARD, forward, 1, room);
     if (op->bias) room.least = nets_strips_bytes(&op->by_bias.strips);
     if (op->training) nets_cudnn_conv_set_workspaces(&op->base, MM_BACKWARD, backward, 2, room);
@@ -160,11 +138,6 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, const n
     op->wants_dx = desc->wants_dx;
     op->adds_earlier = desc->adds_earlier;
     op->bias = desc->attrs.bias;
-    op->outer = s.y[3];
-    op->inner = s.x[3] / s.groups;
-    op->window = (int64_t)s.kernel[0] * s.kernel[1];
-    if (op->inner > 1 && op->window > 1)
-        op->weights_bytes = nets_aligned(op->outer * op->inner * op->window * (int64_t)sizeof(float));
     op->x_elems = nets_shape_elems(&desc->x[0]);
     op->y_rows = nets_shape_rows(&desc->y);
     op->y_channels = nets_shape_channels(&desc->y);

@@ -58,13 +58,14 @@ static void check_near(const pair *p, nets_role role, double tolerance) {
     double largest = 1e-3;
     if (!host) return;
     for (int64_t i = 0; i < op_rig_elems(&p->host, role); i++) largest = fmax(largest, fabs((double)host[i]));
-    for (int64_t i = 0; i < op_rig_elems(&p->host, role); i++)
-        if (!(fabs((double)host[i] - cuda[i]) <= tolerance * largest))
+    for (int64_t i = 0; i < op_rig_elems(&p->host, role); i++) {
+        const double there = cuda[op_rig_place(&p->cuda, role, i)];
+        if (!(fabs((double)host[i] - there) <= tolerance * largest))
             fail_msg("%s of %lldx%lldx%lldx%lld: role %d element %lld: %.9g, on the host %.9g, the largest %g",
                      nets_op_name(p->host.desc.kind), (long long)p->host.desc.x[0].dims[0],
                      (long long)p->host.desc.x[0].dims[1], (long long)p->host.desc.x[0].dims[2],
-                     (long long)p->host.desc.x[0].dims[3], (int)role, (long long)i, (double)cuda[i], (double)host[i],
-                     largest);
+                     (long long)p->host.desc.x[0].dims[3], (int)role, (long long)i, there, (double)host[i], largest);
+    }
 }
 
 /* ---------------------------------------------------------------- exactly */

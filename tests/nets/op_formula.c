@@ -32,7 +32,7 @@ double op_formula_conv(const op_rig *rig, int64_t e) {
             for (int64_t kx = 0; kx < a->kernel[1]; kx++)
                 sum += x_at(rig, (spot){at.n, at.y * a->stride[0] + ky * a->dilation[0] - a->pad[0],
                                         at.x * a->stride[1] + kx * a->dilation[1] - a->pad[1], group * in_group + c}) *
-                       w[((at.c * in_group + c) * a->kernel[0] + ky) * a->kernel[1] + kx];
+                       w[op_rig_place(rig, NETS_W, ((at.c * in_group + c) * a->kernel[0] + ky) * a->kernel[1] + kx)];
     return sum;
 }
 
@@ -54,7 +54,8 @@ double op_formula_conv_transpose(const op_rig *rig, int64_t e) {
             for (int64_t kx = 0; kx < a->kernel[1]; kx++) {
                 const int64_t c = at.c / out_group * in_group + i;
                 sum += x_at(rig, (spot){at.n, before(at.y, ky, a, 0), before(at.x, kx, a, 1), c}) *
-                       w[((c * out_group + at.c % out_group) * a->kernel[0] + ky) * a->kernel[1] + kx];
+                       w[op_rig_place(rig, NETS_W,
+                                      ((c * out_group + at.c % out_group) * a->kernel[0] + ky) * a->kernel[1] + kx)];
             }
     return sum;
 }

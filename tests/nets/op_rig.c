@@ -99,6 +99,7 @@ static void infer(op_rig *rig, const nets_attrs *attrs) {
     for (int i = 0; i < nets_net_params(net); i++) {
         const nets_param *param = nets_net_param(net, i);
         if (param->layer != layer) continue;
+        rig->orders[param->place] = nets_order_of(param->rank, param->dims, rig->backend->channels_last);
         give(rig, (nets_role)(NETS_PARAM + param->place), 4 * param->elems);
         if (param->learned) give_output(rig, (nets_role)(NETS_DPARAM + param->place), 4 * param->elems);
     }
@@ -192,6 +193,14 @@ void op_rig_fini(op_rig *rig) {
 }
 
 float *op_rig_floats(const op_rig *rig, nets_role role) { return rig->args.at[role]; }
+
+int64_t op_rig_place(const op_rig *rig, nets_role role, int64_t e) {
+    const bool gradient = role >= NETS_DPARAM && role <= NETS_DPARAM_LAST;
+    if (!gradient && (role < NETS_PARAM || role > NETS_PARAM_LAST)) return e;
+    const nets_order *order = &rig->orders[role - (gradient ? NETS_DPARAM : NETS_PARAM)];
+    return order->window ? nets_order_place(order, e) : e;
+}
+
 int64_t op_rig_elems(const op_rig *rig, nets_role role) { return rig->bytes[role] / 4; }
 
 void *op_rig_mask(op_rig *rig, const float *y, int64_t n) {
@@ -209,7 +218,7 @@ void op_rig_fill(op_rig *rig, nets_role role, uint32_t seed) {
         const uint32_t counter[4] = {(uint32_t)i, 0, 0, 0};
         uint32_t words[4];
         mm_philox(key, counter, words);
-        out[i] = (float)((double)words[0] / 2147483648.0 - 1.0);
+        out[op_rig_place(rig, role, i)] = (float)((double)words[0] / 2147483648.0 - 1.0);
     }
 }
 

@@ -4,6 +4,7 @@
 #define TESTS_NETS_OP_RIG_H
 
 #include "nets/op.h"
+#include "nets/op_order.h"
 
 /* Sets the device of later rigs to the i-th of the build; false past the last. */
 bool op_rig_use_device(size_t i);
@@ -31,6 +32,7 @@ typedef struct op_rig {
     nets_op_args args;         /* with which phases are enqueued; tests may change its pointers */
     void *storage[NETS_ROLES]; /* what args.at points to after init */
     int64_t bytes[NETS_ROLES];
+    nets_order orders[NETS_MAX_PARAMS]; /* of parameters and their gradients */
     struct {
         void *memory;
         int64_t bytes;
@@ -63,12 +65,14 @@ void op_rig_fini(op_rig *rig);
 void op_rig_reopen(op_rig *rig, const nets_backend_config *config);
 
 float *op_rig_floats(const op_rig *rig, nets_role role);
+/* Where torchvision's element e of a role is among them; e but for the weights of a convolution on some devices. */
+int64_t op_rig_place(const op_rig *rig, nets_role role, int64_t e);
 int64_t op_rig_elems(const op_rig *rig, nets_role role);
 
 /* The signs of n numbers in mm.h's form of a mask; given back by op_rig_fini. */
 void *op_rig_mask(op_rig *rig, const float *y, int64_t n);
 
-/* Fills a role with numbers in [-1, 1] that depend only on the seed. */
+/* Fills a role with numbers in [-1, 1] that depend only on the seed and on the element. */
 void op_rig_fill(op_rig *rig, nets_role role, uint32_t seed);
 
 /* Fills the workspace with NaN and runs a phase to its end, in the largest of its workspaces that args.workspace_bytes

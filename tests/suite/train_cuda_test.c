@@ -431,6 +431,42 @@ static void evaluation_shares_the_weights(void **state) {
     suite_net_fini(&s);
 }
 
+/* Element by element in odd pieces, whose ends cut rows, as at once; in memory as order says. */
+static void parameters_are_copied_in_torchvisions_order_from_any_place(void **state) {
+    (void)state;
+    suite_net s;
+    training t;
+    suite_net_init_dropped(&s, "cuda", BATCH);
+    start(&t, &s, "cuda", "liveness", BLOCKING);
+    int reordered = 0;
+    for (int p = 0; p < nets_net_params(s.net); p++) {
+        const nets_param *param = nets_net_param(s.net, p);
+        const nets_order order = nets_exec_lowered(t.exec)->params[p].order;
+        const int64_t n = param->elems;
+        float *whole = calloc(4 * (size_t)n, sizeof *whole), *there = whole + n, *given = whole + 2 * n;
+        assert_non_null(whole);
+        reordered += !nets_order_is_plain(&order);
+        for (int64_t i = 0; i < n; i++) given[i] = (float)i;
+        for (int64_t at = 0; at < n; at += 7) {
+            const int64_t bytes = 4 * (n - at < 7 ? n - at : 7);
+            expect_ok(nets_exec_values_set(t.exec, param->name, 4 * at, given + at, bytes));
+        }
+        expect_ok(nets_exec_param_get(t.exec, p, NETS_VALUE, whole));
+        assert_memory_equal(whole, given, 4 * (size_t)n);
+        expect_ok(mm_persistent_get(t.manager, param->name, 0, there, 4 * n));
+        for (int64_t i = 0; i < n; i++) assert_true(there[nets_order_place(&order, i)] == given[i]);
+        for (int64_t at = 0; at < n; at += 5) {
+            const int64_t bytes = 4 * (n - at < 5 ? n - at : 5);
+            expect_ok(nets_exec_values_get(t.exec, param->name, 4 * at, given + n + at, bytes));
+        }
+        assert_memory_equal(given + n, given, 4 * (size_t)n);
+        free(whole);
+    }
+    assert_true(reordered > 0);
+    finish(&t);
+    suite_net_fini(&s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lossless_policies_give_liveness_bits_in_every_way),
@@ -445,6 +481,7 @@ int main(void) {
         cmocka_unit_test(staged_batches_come_in_whatever_runs_them),
         cmocka_unit_test(a_label_that_is_no_class_is_told_when_collected),
         cmocka_unit_test(evaluation_shares_the_weights),
+        cmocka_unit_test(parameters_are_copied_in_torchvisions_order_from_any_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

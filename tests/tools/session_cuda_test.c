@@ -1,7 +1,11 @@
 /* Sessions on the CUDA device, emulated: what is planned for them is what their managers plan, with all that batches
  * that come in beside the computation take of the budget, and of what is free. */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "nets/io/safetensors.h"
 #include "nets/zoo/zoo.h"
 #include "tests/core/expect.h"
 #include "tests/cuda_emulation/control.h"
@@ -184,12 +188,63 @@ static void a_row_has_the_device_as_it_was_asked_for(void **state) {
     assert_true(target_is_host("host:0") && target_is_host("host") && !target_is_host("hos"));
 }
 
+/* Loads a state unless that is NULL, and saves one. */
+static void pass_through(const subject *u, int iterations, const char *from, const char *to) {
+    session s;
+    nets_safetensors_file *file;
+    session_config config = config_of(u, 0, "liveness", NULL);
+    const session_run run = {.iterations = iterations, .schedule = {.rate = 0.01f, .factor = 1}, .quiet = true};
+    expect_ok(session_init(&s, &config));
+    if (from) {
+        expect_ok(nets_safetensors_open(from, &file));
+        expect_ok(session_load(&s, file, from));
+        nets_safetensors_close(file);
+    }
+    if (iterations) expect_ok(session_train(&s, &run, &(row){0}));
+    expect_ok(session_save(&s, to, NULL));
+    session_fini(&s);
+}
+
+static void assert_same_file(const char *a, const char *b) {
+    FILE *files[2] = {fopen(a, "rb"), fopen(b, "rb")};
+    assert_true(files[0] && files[1]);
+    for (int64_t at = 0;; at++) {
+        const int x = getc(files[0]), y = getc(files[1]);
+        if (x != y) fail_msg("%s and %s differ at byte %lld", a, b, (long long)at);
+        if (x == EOF) break;
+    }
+    for (int i = 0; i < 2; i++) fclose(files[i]);
+}
+
+/* Convolutions' weights and states lie in another order on CUDA than on the host and in files. */
+static void states_of_host_and_cuda_are_the_same_bytes(void **state) {
+    (void)state;
+    const char *root = getenv("TEST_TMPDIR");
+    char paths[3][512];
+    for (int i = 0; i < 3; i++) snprintf(paths[i], sizeof paths[i], "%s/state%d", root ? root : "/tmp", i);
+    for (int i = 0; i < 2; i++) {
+        subject cuda, host;
+        subject_init_on(&host, "resnet8", "host");
+        subject_init(&cuda, "resnet8");
+        cuda.target.optimizer.id = host.target.optimizer.id = i == 0 ? NETS_SGD : NETS_ADAMW;
+        pass_through(&cuda, 1, NULL, paths[0]);
+        pass_through(&host, 0, paths[0], paths[1]);
+        assert_same_file(paths[0], paths[1]);
+        pass_through(&cuda, 0, paths[1], paths[2]);
+        assert_same_file(paths[1], paths[2]);
+        subject_fini(&cuda);
+        subject_fini(&host);
+    }
+    for (int i = 0; i < 3; i++) assert_int_equal(unlink(paths[i]), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(policies_that_will_be_switched_to_fit_whatever_the_budget),
         cmocka_unit_test(a_manager_plans_what_was_planned_without_one),
         cmocka_unit_test(a_replayed_iteration_takes_the_host_fewer_calls_than_layers),
         cmocka_unit_test(a_row_has_the_device_as_it_was_asked_for),
+        cmocka_unit_test(states_of_host_and_cuda_are_the_same_bytes),
         cmocka_unit_test(without_a_budget_batches_come_in_beside_the_computation_where_much_is_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
