@@ -320,15 +320,22 @@ static mm_status show(const nets_exec *exec, const nets_step *step, mm_stream *s
     return exec->watch(exec->watch_ctx, exec->manager, step);
 }
 
+void nets_exec_mark(nets_exec *exec, nets_mark_fn fn, void *ctx) {
+    exec->mark = fn;
+    exec->mark_ctx = ctx;
+}
+
 static mm_status run_steps(nets_exec *exec, const iteration *it) {
     const nets_lowered *lowered = it->pass->lowered;
     for (int i = 0; i < lowered->n_steps; i++) {
         const nets_step *step = &lowered->steps[i];
+        if (exec->mark) exec->mark(exec->mark_ctx, i);
         MM_TRY(mm_layer_begin(exec->manager, step->graph_layer, step->phase, it->stream));
         MM_TRY(enqueue_step(exec, it, step));
         MM_TRY(show(exec, step, it->stream));
         MM_TRY(mm_layer_end(exec->manager, step->graph_layer, step->phase));
     }
+    if (exec->mark) exec->mark(exec->mark_ctx, -1);
     return MM_OK;
 }
 
@@ -343,7 +350,7 @@ static mm_status run_step_by_step(nets_exec *exec, const iteration *it) {
  * under this plan. */
 static bool has_recording(nets_exec *exec, nets_exec_pass *pass, mm_stream *stream) {
     iteration recorded = {.pass = pass, .stream = stream, .recorded = true};
-    if (exec->watch) return false;
+    if (exec->watch || exec->mark) return false;
     mm_replay_state_id state = mm_replay_state(exec->manager, pass->lowered->graph);
     if (state != MM_REPLAY_MAY) return state == MM_REPLAY_READY;
     mm_status status = mm_record_begin(exec->manager, pass->lowered->graph);

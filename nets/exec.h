@@ -154,6 +154,13 @@ typedef mm_status (*nets_watch_fn)(void *ctx, mm_manager *manager, const nets_st
  * the device after each forward step. Call it between iterations. */
 void nets_exec_watch(nets_exec *exec, nets_watch_fn fn, void *ctx);
 
+/* Called before a step is issued, with its number in the graph, and with -1 behind the last. */
+typedef void (*nets_mark_fn)(void *ctx, int step);
+
+/* From the next iteration on `fn` is told what is issued; NULL: it is not. Marked iterations are not replayed. Call it
+ * between iterations. */
+void nets_exec_mark(nets_exec *exec, nets_mark_fn fn, void *ctx);
+
 /* How long the calling thread has spent enqueuing iterations since creation, waits included. Copying batches into
  * pinned memory does not count. */
 int64_t nets_exec_enqueue_ns(const nets_exec *exec);

@@ -34,6 +34,8 @@ struct nets_exec {
     int64_t enqueue_ns;   /* nets_exec_enqueue_ns */
     nets_watch_fn watch;  /* NULL: nobody watches */
     void *watch_ctx;
+    nets_mark_fn mark; /* NULL: nobody is told what is issued */
+    void *mark_ctx;
 };
 
 static inline const char *nets_exec_name_of(const nets_exec *exec, mm_tensor tensor) {

@@ -3,6 +3,8 @@
 #ifndef TOOLS_BENCH_H
 #define TOOLS_BENCH_H
 
+#include <jansson.h>
+
 #include "tools/collect.h"
 #include "tools/facts_source.h"
 #include "tools/simulated.h"
@@ -12,10 +14,14 @@ enum {
     BENCH_PREDICT_ROUNDS = 4              /* times that facts are measured; in between, listed policies are. Chosen */
 };
 
+/* Of learning: what is measured is the speed. Ten times as much drives nets without batch norm to infinity in a few
+ * iterations on random labels, as SqueezeNet. */
+#define BENCH_RATE 0.01f
+
 typedef struct bench {
     /* as given */
     const char *net_list, *batch_list, *policy_list, *budget_list, *simulate_list, *data, *json, *svg, *trace, *facts,
-        *study, *issue_text, *link, *sub_batch;
+        *study, *issue_text, *link, *sub_batch, *kernels;
     int64_t iterations, seed, alloc_cost_us, pinned_bytes, effort;
     target target;
     mm_issue issue;
@@ -37,9 +43,10 @@ typedef struct bench {
     texts texts; /* texts that rows point to */
     row *rows;
     int n_rows, capacity;
-    traces traces; /* of all runs, with `trace` */
-    bool warned;   /* of batch norms in sub-batches, of the present network and batch */
-    bool failed;   /* some run failed, other than by its budget */
+    traces traces;       /* of all runs, with `trace` */
+    json_t *kernel_rows; /* of all runs, with `kernels`; NULL: none */
+    bool warned;         /* of batch norms in sub-batches, of the present network and batch */
+    bool failed;         /* some run failed, other than by its budget */
     const volatile sig_atomic_t *interrupted;
 } bench;
 
@@ -71,6 +78,9 @@ void bench_show_row(const bench *b, const row *r);
 
 /* Trains the row's run, and sets its figures. MM_ERR_INFEASIBLE: the message says why. */
 MM_CHECKED mm_status bench_measure(bench *b, const nets_net *net, row *r);
+/* Adds the kernels of one further iteration of the session, as --kernels writes them. MM_ERR_UNSUPPORTED: they cannot be
+ * had here, and why. */
+MM_CHECKED mm_status bench_kernels(bench *b, session *s, const row *r);
 /* Runs a policy, and adds its times to the collector. */
 MM_CHECKED mm_status bench_calibrate(bench *b, const nets_net *net, int64_t batch, const char *policy, collector *c);
 /* collector_measure_variants by such runs. */

@@ -1,14 +1,11 @@
 /* Cells of the table that are measured: a network is trained for some iterations. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "mm/device/device.h"
 #include "tools/bench.h"
 #include "tools/device_speed.h"
-
-/* Of learning: what is measured is the speed. Ten times as much drives nets without batch norm to infinity in a few
- * iterations on random labels, as SqueezeNet. */
-static const float BENCH_RATE = 0.01f;
 
 static session_config configure(bench *b, const nets_net *net, int64_t batch, const char *policy) {
     session_config config = {.net = net,
@@ -90,6 +87,16 @@ static mm_status profile(const session_config *measured, row *r) {
     return MM_OK;
 }
 
+/* Where CUPTI is missing, one line says so, and the table has no kernels. */
+static mm_status see_kernels(bench *b, session *s, const row *r) {
+    if (!b->kernels || *b->interrupted) return MM_OK;
+    mm_status status = bench_kernels(b, s, r);
+    if (status != MM_ERR_UNSUPPORTED) return status;
+    fprintf(stderr, "mm bench: --kernels %s: nothing is written: %s\n", b->kernels, mm_last_error());
+    b->kernels = NULL;
+    return MM_OK;
+}
+
 mm_status bench_measure(bench *b, const nets_net *net, row *r) {
     session s;
     session_config config = configure(b, net, r->batch, r->policy);
@@ -105,6 +112,7 @@ mm_status bench_measure(bench *b, const nets_net *net, row *r) {
     MM_TRY(status);
     status = train(b, &s, r);
     if (status == MM_OK) status = session_trace(&s, &b->traces);
+    if (status == MM_OK) status = see_kernels(b, &s, r);
     if (status == MM_OK && config.measure_times) status = collector_add(b->collector, &s, r);
     config.budget_bytes = s.config.budget_bytes;
     bool apart = s.ahead && !config.measure_times;

@@ -333,8 +333,8 @@ static mm_status check_files(const bench *b) {
         {"--json", b->json, FILE_WRITTEN},   {"--svg", b->svg, FILE_WRITTEN},
         {"--facts", b->facts, FILE_WRITTEN}, {"--algorithms", b->target.algorithms, FILE_KEPT},
         {"--data", data.images, FILE_READ},  {"--data", data.labels, FILE_READ},
-        {"--trace", b->trace, FILE_WRITTEN}};
-    int n = 7;
+        {"--trace", b->trace, FILE_WRITTEN}, {"--kernels", b->kernels, FILE_WRITTEN}};
+    int n = 8;
     if (b->svg) MM_TRY(check_picture(b));
     for (int i = 0; i < b->sources.n; i++) files[n++] = (named_file){"--simulate", b->sources.text[i], FILE_READ};
     for (int i = 0; i < b->nets.n; i++) files[n++] = (named_file){"--net", files_net(b->nets.text[i]), FILE_READ};
@@ -349,6 +349,9 @@ static mm_status prepare(bench *b) {
     if (!b->simulate_list) MM_TRY(target_probe(&b->target));
     MM_TRY(target_issue(&b->target, b->issue_text, &b->issue));
     MM_TRY(check_sources(b));
+    if (b->kernels && (b->simulate_list || b->predict || strncmp(b->target.device, "cuda", 4) != 0))
+        return mm_fail(MM_ERR_INVALID, "--kernels: kernels are a GPU's, of runs; it goes with --device cuda, and "
+                                       "neither with --simulate nor --predict");
     if (b->facts &&
         (b->nets.n > 1 || b->batches.n > 1 || b->sources.n > 1 || strncmp(b->batches.text[0], "sweep", 5) == 0))
         return mm_fail(MM_ERR_INVALID, "--facts: facts are of one network and one batch; give one of each");
@@ -403,6 +406,15 @@ static const char help_text[] =
     "                        and by layer (forward and backward); whether it is replayed, or issued step by step\n"
     "  loss                  of the first iteration and of the last\n"
     "  simulated             the step that the simulator expected, and how far that is from what was measured\n"
+    "\n"
+    "--kernels writes an array with an element for each run. kernels, of an iteration that is issued step by step: "
+    "name,\n"
+    "layer, phase, stream, begin_ns, ns, gap_ns (since the stream's last), bytes (what the step reads and writes by "
+    "the\n"
+    "plan, shared out by time; null beside the computation) and gb_per_s. replayed, of the next iteration: kernels, "
+    "their\n"
+    "sum kernels_ns, busy_ns, span_ns and idle_ns, when none ran. CUPTI is loaded when it runs; without, a line says "
+    "so.\n"
     "\n"
     "Keys of --json, in each row (null: not known, or not there):\n"
     "  net, batch, sub_batch, device, precision, fuse, codec   sub_batch: images computed at a time;\n"
@@ -494,6 +506,7 @@ int cmd_bench(int argc, char **argv) {
          0, 0},
         {"--svg", "FILE", "throughput over budget and over batch, drawn", ARG_TEXT, &b.svg, 0, 0},
         {"--trace", "FILE", "when each step and operation of each run ran, for Perfetto", ARG_TEXT, &b.trace, 0, 0},
+        {"--kernels", "FILE", "the kernels of an iteration of each run, by CUPTI (cuda)", ARG_TEXT, &b.kernels, 0, 0},
         {"--quiet", NULL, "no progress", ARG_FLAG, &b.quiet, 0, 0},
         {0},
     };
@@ -511,12 +524,18 @@ int cmd_bench(int argc, char **argv) {
             mm_status traced = traces_save(&b.traces, "bench", b.trace);
             if (status == MM_OK) status = traced;
         }
+        if (b.kernel_rows && b.kernels) {
+            mm_status kept = json_file_save(b.kernels, b.kernel_rows);
+            b.kernel_rows = NULL;
+            if (status == MM_OK) status = kept;
+        }
     }
     target_fini(&b.target);
     bench_free_lists(&b);
     int code = b.failed ? EXIT_FAILED : *b.interrupted ? EXIT_INTERRUPTED : EXIT_OK;
     if (status != MM_OK) code = command_failed("bench", status);
     traces_fini(&b.traces);
+    json_decref(b.kernel_rows);
     free(b.rows);
     texts_fini(&b.texts);
     return code;

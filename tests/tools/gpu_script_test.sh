@@ -206,6 +206,37 @@ time_for_all_bounds_each_part_() {
     says results/codec.log "the part's time is over"
 }
 
+kernels_are_told_by_cupti_or_a_line_says_why_not_() {
+    local bench=(bench --net tiny --batch 4 --device cuda --policies liveness --iterations 3 --quiet --kernels kernels.json)
+    mkdir results
+    LD_LIBRARY_PATH=$PWD expect 0 "${bench[@]}"
+    [[ $(grep -c "^mm bench: --kernels kernels.json: nothing is written: .*CUPTI" err) == 1 && ! -e kernels.json ]] || fail "not told"
+    LD_LIBRARY_PATH=$root/tests/tools FAKE_CUPTI_REFUSES=1 expect 0 "${bench[@]}"
+    says err "nothing is written: CUPTI: noting kernels: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (15)"
+    LD_LIBRARY_PATH=$root/tests/tools expect 0 "${bench[@]}"
+    [[ ! -s err ]] || fail "more than the table"
+    python3 - <<'END' || fail "kernels.json"
+import json
+run = json.load(open("kernels.json"))[0]
+assert (run["net"], run["batch"], run["policy"]) == ("tiny", 4, "liveness")
+of = run["kernels"]
+computed, beside = ([k for k in of if k["stream"] == stream] for stream in (7, 9))
+steps = [(k["layer"], k["phase"]) for k in computed]
+assert steps[1] == ("conv1", "forward") and steps[-1][1] == "update" and len(set(steps)) == len(steps) == len(beside)
+assert [(k["layer"], k["phase"]) for k in beside] == steps
+assert of[0]["begin_ns"] == 0 and all(k["ns"] == 600 and k["gap_ns"] == (400 if i else 0) for i, k in enumerate(computed))
+assert all(k["gap_ns"] == (500 if i else 0) and k["bytes"] is None for i, k in enumerate(beside))
+conv = computed[1]  # a batch of 4 images, its weights and its output, 4 bytes each
+assert conv["bytes"] > 4 * 4 * 3 * 16 and abs(conv["gb_per_s"] - conv["bytes"] / 600) < 0.01
+assert run["replayed"] == {"kernels": 3, "kernels_ns": 1800, "busy_ns": 1800, "span_ns": 2600, "idle_ns": 800}
+END
+    cp kernels.json results/kernels-tiny.json
+    summary results || fail "status"
+    says out "tiny, batch 4, liveness: replayed 3 kernels, 0.002 ms in 0.003 ms, idle 30.8%"
+    grep -qE "^ *0\.01[0-9]+ +100\.0% +[0-9]+ +[0-9.]+ +compute +" out || fail "no kernel: $(<out)"
+    refused 2 "--kernels: kernels are a GPU's" bench --net tiny --kernels kernels.json
+}
+
 # ---------------------------------------------------------------- the summary
 
 # row NET BATCH POLICY IMAGES/S PEAK [REPLAYS [POLICY_THAT_RAN [WORKSPACE]]]: as mm and peer_pytorch.py write it, but for what no summary reads.

@@ -210,6 +210,42 @@ def facts_section(folder):
     return lines
 
 
+def plain(name):
+    """Of a mangled name the last part of its path, without what templates and parameters add."""
+    parts, at = [], re.match(r"_ZN?", name)
+    rest = name[at.end():] if at else ""
+    while (at := re.match(r"(\d+)", rest)):
+        parts.append(rest[at.end():at.end() + int(at.group(1))])
+        rest = rest[at.end() + int(at.group(1)):]
+    return parts[-1] if parts else name
+
+
+def kernels_section(folder):
+    """For each run what a replayed iteration takes, and the dearest kernels of one that was issued step by step: together,
+    of the step's computation, by name."""
+    lines = []
+    for path in sorted(glob.glob(os.path.join(folder, "kernels-*.json"))):
+        for run in read_rows(path):
+            whole, of_name = run["replayed"], {}
+            for kernel in run["kernels"]:
+                of_name.setdefault(plain(kernel["name"]), []).append(kernel)
+            idle = whole["idle_ns"] / whole["span_ns"] if whole["span_ns"] else 0
+            lines.append("%s, batch %d, %s: replayed %d kernels, %.3f ms in %.3f ms, idle %.1f%%" % (
+                run["net"], run["batch"], run["policy"], whole["kernels"], whole["kernels_ns"] * 1e-6,
+                whole["span_ns"] * 1e-6, 100 * idle))
+            total = sum(k["ns"] for k in run["kernels"] if k["bytes"] is not None) or 1
+            cells = [["ms", "share", "n", "GB/s", "kernel", "dearest in"]]
+            for name, all_of in sorted(of_name.items(), key=lambda of: -sum(k["ns"] for k in of[1]))[:20]:
+                ns, dearest = sum(k["ns"] for k in all_of), max(all_of, key=lambda k: k["ns"])
+                moved = sum(k["bytes"] or 0 for k in all_of)
+                cells.append(["%.3f" % (ns * 1e-6), "%.1f%%" % (100 * ns / total), str(len(all_of)),
+                              "%.0f" % (moved / ns) if moved and ns else "-", name[:44],
+                              "%s %s, stream %d, %.1f us" % (dearest["layer"], dearest["phase"], dearest["stream"],
+                                                             dearest["ns"] * 1e-3)])
+            lines += lines_of(cells, (4,))
+    return lines
+
+
 def smoke_section(folder):
     return read_text(folder, "smoke.log").splitlines()[-8:]
 
@@ -428,13 +464,14 @@ SECTIONS = [  # title, function, parts that it is of; in the order of print
     ("ops", ops_section, "device algorithms"),
     ("codecs", codec_section, "device"),
     ("codecs on maps in training", facts_section, "facts"),
+    ("kernels", kernels_section, "rounds"),
     ("beside the computation", overlap_section, "overlap"),
     ("rows", rows_section, "rounds goals peers nets"),
     ("not well", failures_section, "tests suites sanitizer"),
     ("goals", goals_section, "rounds goals"),
 ]
 ALWAYS = ("goals", "not well", "steps")
-EARLY = ("smoke", "rows", "beside the computation", "device", "codecs on maps in training")
+EARLY = ("smoke", "rows", "beside the computation", "kernels", "device", "codecs on maps in training")
 
 
 def summary(folder, first, most):
