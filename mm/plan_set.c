@@ -75,12 +75,13 @@ static mm_status make_plan(const mm_plan_set *set, const mm_attempt *a, mm_prepa
         mm_facts_keep_least_workspaces(p->planned.facts);
     MM_TRY(make_within(sources, a, p));
     const mm_plan *plan = p->planned.plan;
-    if (plan->peak_bytes > *need_bytes) *need_bytes = plan->peak_bytes;
-    MM_TRY(mm_plan_fits(plan, &a->limits));
-    if (a->stands_in && mm_prepared_unable(p) >= 0)
+    if (a->stands_in && mm_prepared_unable(p) >= 0) {
+        *need_bytes = 0; /* no memory would do */
         return mm_fail(MM_ERR_INFEASIBLE, "%s recomputes steps of %s, and nobody said how", MM_BRIEF(plan->policy),
                        mm_graph_name(p->graph));
-    return MM_OK;
+    }
+    if (plan->peak_bytes > *need_bytes) *need_bytes = plan->peak_bytes;
+    return mm_plan_fits(plan, &a->limits);
 }
 
 static mm_status prepare(const mm_plan_set *set, const mm_attempt *a, const mm_newcomer *graph, int64_t *need_bytes,

@@ -94,14 +94,19 @@ static mm_status add_preset(mm_fallback *f, const char *step, const mm_policy_op
     return take_changed(f, step, &preset, MM_OK);
 }
 
+static mm_status add_spec(mm_fallback *f, const char *step, const char *spec) {
+    mm_policy policy;
+    MM_TRY(mm_policy_parse(spec, &policy));
+    take(f, step, &policy);
+    return MM_OK;
+}
+
 /* The last resort: any action on any map, and the policy's codec if it has one. */
 static mm_status add_auto(mm_fallback *f, const char *codec) {
-    mm_policy any;
     char *spec = mm_text_format(*codec ? "auto:codecs=%s" : "auto", codec);
     if (!spec) return mm_fail(MM_ERR_NOMEM, "out of memory for a policy");
-    mm_status status = mm_policy_parse(spec, &any);
+    mm_status status = add_spec(f, "any action on any map", spec);
     free(spec);
-    if (status == MM_OK) take(f, "any action on any map", &any);
     return status;
 }
 
@@ -132,6 +137,7 @@ static mm_status add_stronger(mm_fallback *f, const mm_policy *policy) {
         MM_TRY(add_rules(f, own, more[i].step, more[i].actions, NULL));
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         MM_TRY(add_preset(f, others[i].step, others[i].ops, others[i].mode));
+    MM_TRY(add_spec(f, "keeping signs alone", "rules:*=mask")); /* for want of a callback and of pinned memory */
     MM_TRY(add_auto(f, ""));
     if (!*codec || !has_rules) return MM_OK;
     MM_TRY(add_rules(f, &none, "compressing all maps", compress, codec));

@@ -6,7 +6,8 @@
  *   later decodes          only one map fetched ahead
  *   more swapping          maps that the policy keeps are swapped too
  *   a stronger policy      recompute cheap layers, then also swap; recompute whole segments and swap their inputs; swap
- *                          all maps while the computation waits; recompute all, swap nothing; compress all maps
+ *                          all maps while the computation waits; recompute all, swap nothing; keep signs alone; any
+ *                          action on any map; compress all maps
  *
  * A substitute is lossy only if the policy is, and then it uses the policy's codec. A pure function of the policy's
  * configuration. */
@@ -15,9 +16,9 @@
 
 #include "policies/policy.h"
 
-/* An upper bound of what fallback.c adds: at most 4 forms of the policy, 3 and 4 stronger ones, one that
+/* An upper bound of what fallback.c adds: at most 4 forms of the policy, 3 and 5 stronger ones, one that
  * compresses, and auto twice. */
-enum { MM_FALLBACK_MAX = 14 };
+enum { MM_FALLBACK_MAX = 15 };
 
 /* A substitute. It is planned with the facts' variants of the smallest workspace. */
 typedef struct mm_substitute {

@@ -221,9 +221,11 @@ static mm_status advise(const plan_command *c) {
     if (c->n_cases == 1 && mm_plan_fits(plan_case_plan(&c->cases[0]), &limits) != MM_OK) misfit = MM_ERR_INFEASIBLE;
     if (c->budget_bytes == 0 || c->max_batch) return misfit;
     const bool pinned = plan_case_plan(first)->pinned_bytes <= c->pinned_bytes;
-    const bool told = c->n_cases == 1 && first->passes.n == 1 && pinned;
-    misfit = requirement_advise(c->network, requirement_last(c->batch, first->sub_batch), &c->target, c->budget_bytes,
-                                c->pinned_bytes, c->facts ? &c->source : NULL, told ? plan_case_need(first) : NULL);
+    const requirement passes = {.minimum_bytes = plan_case_need(first)->minimum_bytes};
+    const requirement *refused = first->passes.n == 1 ? plan_case_need(first) : &passes;
+    misfit =
+        requirement_advise(c->network, requirement_last(c->batch, first->sub_batch), &c->target, c->budget_bytes,
+                           c->pinned_bytes, c->facts ? &c->source : NULL, c->n_cases == 1 && pinned ? refused : NULL);
     const sub_batch_case whole = case_of(c, c->policies.text[0]);
     const requirement_asked asked = sub_batch_asked(&whole, first->sub_batch);
     misfit = requirement_advise_apart(&asked);
@@ -237,7 +239,7 @@ static mm_status run_plan(plan_command *c) {
     if (c->svg) MM_TRY(save_picture(c));
     if (c->trace) MM_TRY(save_trace(c));
     if (c->json) MM_TRY(save_rows(c));
-    return advise(c);
+    return *c->interrupted ? MM_OK : advise(c); /* advice takes plans, too */
 }
 
 static const char help_text[] =
@@ -301,5 +303,6 @@ int cmd_plan(int argc, char **argv) {
     for (int i = 0; i < c.n_cases; i++) misfit |= !plan_case_fits(&c.cases[i]);
     fini(&c);
     if (status != MM_OK) return command_failed("plan", status);
+    if (interrupted && misfit) fprintf(stderr, "mm plan: interrupted: a plan that fits may not have been found yet\n");
     return interrupted ? EXIT_INTERRUPTED : misfit ? EXIT_FAILED : EXIT_OK;
 }

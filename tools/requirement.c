@@ -145,7 +145,7 @@ mm_status requirement_advise(const nets_net *net, nets_exec_graph graph, const t
                                 .rates = target->rates,
                                 .add_times = facts ? add_times : NULL,
                                 .times = &known,
-                                .policy = refused_one ? &refused_one->policy : NULL,
+                                .policy = refused_one && refused_one->policy.ops ? &refused_one->policy : NULL,
                                 .needs_bytes = refused_one ? refused_one->minimum_bytes : 0,
                                 .recomputes = true};
         refused = mm_advise(&who, refusal.message);

@@ -56,7 +56,7 @@ MM_CHECKED mm_status requirement_limit(requirement *r, int64_t device_bytes, int
 MM_CHECKED mm_status requirement_limit_pinned(requirement *r, int64_t pinned_bytes);
 
 /* Adds advice to the refusal in mm_last_error (mm_advise), and returns MM_ERR_INFEASIBLE. facts: the times that were
- * planned by, or NULL. refused: what was refused, of the same graph; NULL: not known. */
+ * planned by, or NULL. refused: what was refused; with a policy, of the same graph; NULL: not known. */
 MM_CHECKED mm_status requirement_advise(const nets_net *net, nets_exec_graph graph, const target *target,
                                         int64_t device_bytes, int64_t pinned_bytes, const facts_source *facts,
                                         const requirement *refused);

@@ -212,6 +212,15 @@ mm_status sub_batch_choose(const sub_batch_case *given, int64_t *sub_batch_out) 
     return status == MM_OK ? halve(&c, sub_batch_out) : status;
 }
 
+/* The policy without its own number of images. */
+static mm_status without_number(const char *spec, mm_policy *policy_out) {
+    MM_TRY(mm_policy_parse(spec, policy_out));
+    policy_out->config.sub_batch = policy_out->ops->config.sub_batch;
+    mm_status status = mm_policy_print(policy_out);
+    if (status != MM_OK) mm_policy_fini(policy_out);
+    return status;
+}
+
 /* What is found at all is found for one image, too. */
 mm_status sub_batch_advise(const sub_batch_case *c) {
     mm_failure refusal;
@@ -219,7 +228,10 @@ mm_status sub_batch_advise(const sub_batch_case *c) {
     bool fits = false;
     const mm_status status = requirement_try_passes(c->net, c->batch, 1, c->target, c->policy, c->budget_bytes,
                                                     c->pinned_bytes, c->facts, &fits);
-    if (status != MM_OK || !fits) return mm_failure_tell(&refusal);
-    return mm_fail(MM_ERR_INFEASIBLE, "%s; with --sub-batch auto policy %s would fit", refusal.message,
-                   MM_BRIEF(c->policy));
+    mm_policy policy;
+    if (status != MM_OK || !fits || without_number(c->policy, &policy) != MM_OK) return mm_failure_tell(&refusal);
+    mm_status told = mm_fail(MM_ERR_INFEASIBLE, "%s; with --sub-batch auto policy %s would fit", refusal.message,
+                             MM_BRIEF(policy.spec));
+    mm_policy_fini(&policy);
+    return told;
 }

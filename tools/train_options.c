@@ -145,12 +145,16 @@ static mm_status check_data(const train *t) {
     return MM_OK;
 }
 
-static void tell_of_sub_batch(const train *t) {
-    const char *policy = t->sub_batch_text ? NULL : t->policy;
-    if (policy || strcmp(t->sub_batch_text, "auto") == 0)
-        fprintf(stderr, "mm train: %s: %lld image%s at a time\n", policy ? MM_BRIEF(policy) : "--sub-batch auto",
-                (long long)t->sub_batch, t->sub_batch == 1 ? "" : "s");
+/* Of a number that was given only what follows from it. */
+static mm_status tell_of_sub_batch(const train *t) {
+    int64_t given;
+    const char *source = t->sub_batch_text ? "--sub-batch auto" : t->policy;
+    MM_TRY(sub_batch_read(t->sub_batch_text, t->policy, t->batch, false, &given));
+    if (given == 0)
+        fprintf(stderr, "mm train: %s: %lld image%s at a time\n", MM_BRIEF(source), (long long)t->sub_batch,
+                t->sub_batch == 1 ? "" : "s");
     sub_batch_warn("train", t->network, t->batch, t->sub_batch);
+    return MM_OK;
 }
 
 void train_sub_batch_case(const train *t, sub_batch_case *c) {
@@ -173,7 +177,7 @@ static mm_status read_sub_batch(train *t) {
     MM_TRY(train_read_of_state(t, t->sub_batch_text ? "--sub-batch" : "--policy", status));
     MM_TRY(sub_batch_check_facts("--facts", c.facts, t->batch, t->sub_batch));
     if (t->sub_batch == t->batch) return MM_OK;
-    tell_of_sub_batch(t);
+    MM_TRY(tell_of_sub_batch(t));
     snprintf(t->sub_batch_number, sizeof t->sub_batch_number, "%lld", (long long)t->sub_batch);
     return MM_OK;
 }

@@ -96,6 +96,15 @@ a_search_that_is_interrupted_ends_with_the_best_plan_() {
     says out "fits the budget        yes"
 }
 
+# Small memory is refused after seconds. The advice, which takes plans too, is left out.
+a_plan_that_is_interrupted_and_does_not_fit_is_not_told_to_have_failed_() {
+    start plan --net resnet1202 --batch 64 --policy auto --budget 1MiB --json row
+    wait_for_handler
+    interrupt
+    says err "mm plan: interrupted: a plan that fits may not have been found yet"
+    [[ $(<err) != *" would fit"* && $(values row status) == infeasible ]] || fail "$(<err)"
+}
+
 long_search=(--net resnet56 --batch 64 --policy auto --plan-effort 1000000 --budget 100MiB)
 
 a_search_that_is_interrupted_trains_nothing_() {

@@ -120,13 +120,23 @@ a_sub_batch_is_chosen_for_a_budget_() {
     says err "; policy auto would fit"
 }
 
+# What one image at a time needs is told once, and not beside a number that --sub-batch would replace.
+a_refusal_in_sub_batches_says_nothing_twice_() {
+    local net=(--net resnet20 --batch 32 --policy modnn:subbatch=4 --budget 4MiB)
+    local told="no policy would fit: none needs less; with --sub-batch auto policy modnn would fit"
+    expect 1 train "${net[@]}" --quiet --iterations 1
+    says err "$told"
+    expect 1 plan "${net[@]}"
+    says err "$told"
+}
+
 # --sub-batch beats what the policy says; a policy that is switched to changes nothing.
 a_policy_can_say_the_sub_batch_() {
     local vgg=vgg11@32x32,classes=10,thin=16 whole
     local net=(train --net "$vgg" --batch 8 --quiet)
     trained state --sub-batch 3
     trained own --policy vdnn-all:subbatch=3
-    says err "mm train: vdnn-all:subbatch=3: 3 images at a time"
+    [[ $(<err) != *"3 images at a time"* ]] || fail "what was given is told again: $(<err)"
     equal state own
     trained other --policy vdnn-all:subbatch=2 --sub-batch 3
     equal state other
