@@ -60,13 +60,14 @@ static mm_trial try_policy(void *ctx, const mm_policy *policy, bool any) {
 /* Returns the refusal, followed by the advice. */
 static mm_status tell(const mm_refused *r, const char *refusal, const mm_advice *advice) {
     const char *spec = advice->policy.spec, *lossy = advice->takes.lossy ? " (lossy)" : "";
+    const char *from = r->pinned_from ? r->pinned_from : "";
     switch (advice->kind) {
     case MM_ADVICE_FITS:
         return mm_fail(MM_ERR_INFEASIBLE, "%s; policy %s%s would fit", refusal, spec, lossy);
     case MM_ADVICE_PINNED:
-        return mm_fail(MM_ERR_INFEASIBLE,
-                       "%s; no policy would fit with %s of pinned memory; with %s, policy %s%s would", refusal,
-                       MM_SIZE_TOLD(r->limits.pinned_bytes), MM_SIZE_TOLD(advice->takes.pinned_bytes), spec, lossy);
+        return mm_fail(
+            MM_ERR_INFEASIBLE, "%s; no policy would fit with %s of pinned memory%s; with %s, policy %s%s would",
+            refusal, MM_SIZE_TOLD(r->limits.pinned_bytes), from, MM_SIZE_TOLD(advice->takes.pinned_bytes), spec, lossy);
     case MM_ADVICE_NEEDS_LEAST:
         if (r->descended) break;
         if (r->needs_bytes > 0 && advice->takes.bytes >= r->needs_bytes)

@@ -17,6 +17,7 @@ typedef struct mm_refused {
     const char *device;
     mm_limits limits;
     mm_rates rates;
+    const char *pinned_from; /* said behind limits.pinned_bytes: where it is from; NULL: the user gave it */
     mm_times_fn add_times;   /* adds the times that the policy was planned by; NULL: it was planned by the rates */
     const void *times;       /* ctx of add_times */
     const mm_policy *policy; /* NULL: not known */

@@ -223,9 +223,9 @@ static mm_status advise(const plan_command *c) {
     const bool pinned = plan_case_plan(first)->pinned_bytes <= c->pinned_bytes;
     const requirement passes = {.minimum_bytes = plan_case_need(first)->minimum_bytes};
     const requirement *refused = first->passes.n == 1 ? plan_case_need(first) : &passes;
-    misfit =
-        requirement_advise(c->network, requirement_last(c->batch, first->sub_batch), &c->target, c->budget_bytes,
-                           c->pinned_bytes, c->facts ? &c->source : NULL, c->n_cases == 1 && pinned ? refused : NULL);
+    misfit = requirement_advise(c->network, requirement_last(c->batch, first->sub_batch), &c->target, c->budget_bytes,
+                                (requirement_pinned){c->pinned_bytes, true}, c->facts ? &c->source : NULL,
+                                c->n_cases == 1 && pinned ? refused : NULL);
     const sub_batch_case whole = case_of(c, c->policies.text[0]);
     const requirement_asked asked = sub_batch_asked(&whole, first->sub_batch);
     misfit = requirement_advise_apart(&asked);

@@ -146,7 +146,7 @@ static mm_status advise_another(const train *t, const session *s) {
     if (told && whole) MM_TRY(mm_policy_parse(s->config.policies.text[0], &refused.policy));
     mm_status status =
         requirement_advise(t->network, requirement_last(t->batch, t->sub_batch), &t->target, s->config.budget_bytes,
-                           s->pinned_most_bytes, s->config.facts, told ? &refused : NULL);
+                           session_pinned(s), s->config.facts, told ? &refused : NULL);
     requirement_fini(&refused);
     return status;
 }

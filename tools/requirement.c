@@ -115,19 +115,22 @@ mm_status requirement_limit_pinned(requirement *r, int64_t pinned_bytes) {
     return MM_OK;
 }
 
-mm_status requirement_refuse(int64_t minimum_bytes, const char *holder, int64_t pinned_bytes,
+static const char *pinned_from(requirement_pinned pinned) { return pinned.given ? "" : " (half of what is free)"; }
+
+mm_status requirement_refuse(int64_t minimum_bytes, const char *holder, requirement_pinned pinned,
                              const requirement_free *free) {
     if (free->device_bytes == 0 || free->device_bytes >= minimum_bytes)
         return mm_fail(MM_ERR_INFEASIBLE, "infeasible: needs at least %s, held by %s", MM_SIZE_TOLD(minimum_bytes),
                        holder);
-    return mm_fail(MM_ERR_INFEASIBLE,
-                   "infeasible: with %s of pinned memory needs at least %s, held by %s; with %s (--pinned) it needs %s",
-                   MM_SIZE_TOLD(pinned_bytes), MM_SIZE_TOLD(minimum_bytes), holder, MM_SIZE_TOLD(free->pinned_bytes),
-                   MM_SIZE_TOLD(free->device_bytes));
+    return mm_fail(
+        MM_ERR_INFEASIBLE,
+        "infeasible: with %s of pinned memory%s needs at least %s, held by %s; with %s (--pinned) it needs %s",
+        MM_SIZE_TOLD(pinned.bytes), pinned_from(pinned), MM_SIZE_TOLD(minimum_bytes), holder,
+        MM_SIZE_TOLD(free->pinned_bytes), MM_SIZE_TOLD(free->device_bytes));
 }
 
 mm_status requirement_advise(const nets_net *net, nets_exec_graph graph, const target *target, int64_t device_bytes,
-                             int64_t pinned_bytes, const facts_source *facts, const requirement *refused_one) {
+                             requirement_pinned pinned, const facts_source *facts, const requirement *refused_one) {
     const times known = {facts, target};
     requirement r = {0};
     mm_failure refusal;
@@ -139,10 +142,11 @@ mm_status requirement_advise(const nets_net *net, nets_exec_graph graph, const t
         const mm_refused who = {.graph = r.lowered->graph,
                                 .device = target->device,
                                 .limits = {.device_bytes = device_bytes,
-                                           .pinned_bytes = pinned_bytes,
+                                           .pinned_bytes = pinned.bytes,
                                            .base_bytes = mm_plan_base(r.lowered->graph),
                                            .stop = target->stop},
                                 .rates = target->rates,
+                                .pinned_from = pinned_from(pinned),
                                 .add_times = facts ? add_times : NULL,
                                 .times = &known,
                                 .policy = refused_one && refused_one->policy.ops ? &refused_one->policy : NULL,

@@ -7,6 +7,12 @@
 #include "tools/facts_source.h"
 #include "tools/target.h"
 
+/* The pinned memory that plans may take. */
+typedef struct requirement_pinned {
+    int64_t bytes;
+    bool given; /* by the user; else it is requirement_pinned_most, and refusals say so */
+} requirement_pinned;
+
 /* What a policy's smallest plan takes if pinned memory has no limit. */
 typedef struct requirement_free {
     int64_t device_bytes, pinned_bytes;
@@ -24,7 +30,7 @@ typedef struct requirement {
 
 /* Returns MM_ERR_INFEASIBLE; the message has the minimum with this much pinned memory, the step that holds it, and, if
  * that is less, the minimum with more pinned memory (`free`). */
-MM_CHECKED mm_status requirement_refuse(int64_t minimum_bytes, const char *holder, int64_t pinned_bytes,
+MM_CHECKED mm_status requirement_refuse(int64_t minimum_bytes, const char *holder, requirement_pinned pinned,
                                         const requirement_free *free);
 
 /* Lowers the net and plans, with the lowest peak that the policy can reach. base_bytes 0: bytes of the graph's own
@@ -58,12 +64,16 @@ MM_CHECKED mm_status requirement_limit_pinned(requirement *r, int64_t pinned_byt
 /* Adds advice to the refusal in mm_last_error (mm_advise), and returns MM_ERR_INFEASIBLE. facts: the times that were
  * planned by, or NULL. refused: what was refused; with a policy, of the same graph; NULL: not known. */
 MM_CHECKED mm_status requirement_advise(const nets_net *net, nets_exec_graph graph, const target *target,
-                                        int64_t device_bytes, int64_t pinned_bytes, const facts_source *facts,
+                                        int64_t device_bytes, requirement_pinned pinned, const facts_source *facts,
                                         const requirement *refused);
 
 /* The most pinned memory that a plan gets if the user sets no limit: half of the machine's free memory (chosen, so that
  * the rest of the system keeps the other half). 0: not known. */
 int64_t requirement_pinned_most(void);
+/* As an option has it: PINNED_OPEN, then it is `otherwise`. */
+static inline requirement_pinned requirement_pinned_of(int64_t option, int64_t otherwise) {
+    return (requirement_pinned){pinned_limit(option, otherwise), option != PINNED_OPEN};
+}
 
 void requirement_fini(requirement *r);
 

@@ -106,7 +106,7 @@ static mm_status open_manager(session *s) {
     const session_config *c = &s->config;
     mm_options options = {.device = c->target.device,
                           .device_bytes = c->budget_bytes,
-                          .pinned_bytes = c->pinned_bytes,
+                          .pinned_bytes = s->pinned_needed_bytes, /* taken at once: no more than what is used */
                           .link_bytes_per_s = c->target.link_bytes_per_s,
                           .policy = c->policies.text[0],
                           .no_ladder = c->no_ladder,
@@ -164,7 +164,6 @@ static mm_status init(session *s) {
     tell_unfused(s);
     MM_TRY(session_memory_pin(s));
     session_memory_end(s);
-    s->config.pinned_bytes = s->pinned_needed_bytes; /* all of it is taken at once: no more than what is used */
     const mm_status status = open_manager(s);
     s->refused_by_manager = status != MM_OK;
     return status;

@@ -66,6 +66,7 @@ typedef struct session {
     requirement_passes *requirements; /* of each batch and policy, until the manager is created */
     int n_requirements;
     int64_t pinned_most_bytes, pinned_needed_bytes;
+    bool budget_given;     /* config.budget_bytes is the user's; else it becomes the first policy's minimum */
     int64_t staged_bytes;  /* part of the budget for staging batches; 0: they are not staged */
     requirement_free free; /* the first policy's minimum with unlimited pinned memory, if that is less */
     char holder[256];      /* layer and phase that hold minimum_bytes */
@@ -86,6 +87,11 @@ MM_CHECKED mm_status session_init(session *s, const session_config *config);
 void session_fini(session *s);
 
 static inline bool session_is_stopped(const session *s) { return s->config.stop && *s->config.stop; }
+
+/* What its plans may take, once session_init has looked. */
+static inline requirement_pinned session_pinned(const session *s) {
+    return requirement_pinned_of(s->config.pinned_bytes, s->pinned_most_bytes);
+}
 
 /* Whether session_init, which returned `begun`, failed because it was stopped. */
 static inline bool session_stopped_early(const session *s, mm_status begun) {

@@ -84,20 +84,21 @@ static mm_status raise_pinned(session *s, const mm_plan *plan) {
     if (plan->pinned_bytes > s->pinned_most_bytes)
         return mm_fail(MM_ERR_INFEASIBLE, "infeasible: %s needs %s of pinned host memory, %s are %s%s", plan->policy,
                        MM_SIZE_TOLD(plan->pinned_bytes), MM_SIZE_TOLD(s->pinned_most_bytes),
-                       s->config.pinned_bytes != PINNED_OPEN ? "given" : "half of what is free; --pinned sets it",
+                       session_pinned(s).given ? "given" : "half of what is free; --pinned sets it",
                        mm_plan_pinned_hint(plan));
     if (plan->pinned_bytes > s->pinned_needed_bytes) s->pinned_needed_bytes = plan->pinned_bytes;
     return MM_OK;
 }
 
 /* A plan may need more of it in a smaller budget, and in a larger one. A batch that is staged may take its part of the
- * budget at any time. */
+ * budget at any time. In a budget that is given the fastest plan counts, though it be the minimum; without one, what the
+ * plan with the lowest peak takes is the budget. */
 static mm_status pin(session *s, requirement *r) {
     for (int staged = 0; staged <= (s->staged_bytes > 0); staged++) {
         int64_t bytes = staged * s->staged_bytes, room = s->config.budget_bytes - bytes;
         if (room < r->minimum_bytes) continue;
         MM_TRY(session_go_on(s));
-        if (staged || room > r->minimum_bytes)
+        if (staged || s->budget_given || room > r->minimum_bytes)
             MM_TRY(requirement_limit(r, s->config.budget_bytes, s->pinned_most_bytes, bytes));
         MM_TRY(raise_pinned(s, r->planned.plan));
     }
@@ -121,6 +122,7 @@ static mm_status look_at_device(const session *s, const mm_device_ops **ops_out,
 
 void session_memory_begin(session *s) {
     s->pinned_most_bytes = pinned_limit(s->config.pinned_bytes, requirement_pinned_most());
+    s->budget_given = s->config.budget_bytes > 0;
     s->staged_bytes = target_staged_bytes(&s->config.target, s->config.net,
                                           s->config.sub_batch > 0 ? s->config.sub_batch : s->config.batch);
 }
@@ -169,7 +171,7 @@ mm_status session_memory_stage(session *s) {
 
 mm_status session_memory_check(const session *s) {
     if (s->config.budget_bytes == 0 || s->config.budget_bytes >= s->minimum_bytes) return check_device(s);
-    return requirement_refuse(s->minimum_bytes, s->holder, s->pinned_most_bytes, &s->free);
+    return requirement_refuse(s->minimum_bytes, s->holder, session_pinned(s), &s->free);
 }
 
 mm_status session_memory_check_switches(session *s) {

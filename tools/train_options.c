@@ -172,8 +172,8 @@ static mm_status read_sub_batch(train *t) {
     train_sub_batch_case(t, &c);
     mm_status status = sub_batch_find(t->sub_batch_text, &c, &t->sub_batch);
     if (status == MM_ERR_INFEASIBLE)
-        return requirement_advise(t->network, requirement_last(t->batch, 1), &t->target, c.budget_bytes, c.pinned_bytes,
-                                  NULL, NULL);
+        return requirement_advise(t->network, requirement_last(t->batch, 1), &t->target, c.budget_bytes,
+                                  requirement_pinned_of(t->pinned_bytes, c.pinned_bytes), NULL, NULL);
     MM_TRY(train_read_of_state(t, t->sub_batch_text ? "--sub-batch" : "--policy", status));
     MM_TRY(sub_batch_check_facts("--facts", c.facts, t->batch, t->sub_batch));
     if (t->sub_batch == t->batch) return MM_OK;

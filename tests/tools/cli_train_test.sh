@@ -277,7 +277,7 @@ auto_leaves_layers_apart_where_fused_ones_do_not_fit_() {
 bench_leaves_layers_apart_cell_by_cell_() {
     local dense fused apart between
     dense_minima
-    local cells=(bench "${dense[@]}" --policies liveness,auto --quiet --iterations 2 --budgets "1GiB,$between,$fused,own")
+    local cells=(bench "${dense[@]}" --policies "liveness,auto" --quiet --iterations 2 --budgets "1GiB,$between,$fused,own")
     expect 0 "${cells[@]}" --json rows.json
     [[ $(values rows.json fuse) == $'on\non\non\noff\non\non\non\noff' ]] || fail "$(values rows.json fuse)"
     expect 0 "${cells[@]}" --simulate "$machine" --json rows.json
@@ -289,7 +289,7 @@ bench_leaves_layers_apart_cell_by_cell_() {
 layers_are_fused_as_they_were_measured_() {
     local dense fused apart between
     dense_minima
-    local measure=(bench "${dense[@]}" --policies auto,swap:when=always --quiet --iterations 2)
+    local measure=(bench "${dense[@]}" --policies "auto,swap:when=always" --quiet --iterations 2)
     expect 0 "${measure[@]}" --facts of_fused
     expect 0 "${measure[@]}" --facts of_apart --fuse off
     local run=(train "${dense[@]}" --quiet --iterations 2)
@@ -343,6 +343,9 @@ pinned_memory_is_a_budget_too_() {
         "${net[@]}" --policy swap --pinned $((pinned / 2)) --budget "$budget"
     says err " of pinned memory needs at least $(values less.json budget_bytes) bytes ("
     refused 1 " (--pinned) it needs " "${net[@]}" --policy swap --pinned $((pinned / 2)) --budget "$budget"
+    # A limit that nobody gave is told as such. It needs 1 TB.
+    refused 1 " of pinned memory (half of what is free) needs at least " \
+        train --net vgg16 --batch 40000 --policy swap --budget 1GiB --quiet
     # No more is taken than plans need: this is more than any machine has.
     expect 0 "${net[@]}" --policy swap:when=always --pinned 1000TB
     ! [[ -s err ]] || fail "it was tried"

@@ -90,6 +90,29 @@ static void what_is_told_of_a_policy_is_what_runs(void **state) {
     target_fini(&t);
 }
 
+/* The plan with the lowest peak moves all that can leave; the fastest in that budget need not. */
+static void in_its_minimum_a_policy_pins_what_the_fastest_plan_takes(void **state) {
+    (void)state;
+    enum { BATCH = 4 };
+    static const char policy[] = "auto";
+    target t = host();
+    nets_net *net;
+    requirement own;
+    expect_ok(nets_zoo_build("nin-cifar", &net));
+    expect_ok(requirement_init(&own, net, requirement_whole(BATCH), NETS_TRAIN, &t, policy, 0, NULL));
+    session_config config = config_of(net, BATCH, &t, policy);
+    config.budget_bytes = own.minimum_bytes;
+    const int64_t lowest = own.planned.plan->pinned_bytes;
+    expect_ok(requirement_limit(&own, own.minimum_bytes, INT64_MAX, 0));
+    const row r = run_config(&config, 1);
+    assert_true(own.planned.plan->pinned_bytes < lowest);
+    assert_int_equal(r.pinned_bytes, own.planned.plan->pinned_bytes);
+    assert_int_equal(r.predicted_peak_bytes, own.planned.plan->peak_bytes);
+    requirement_fini(&own);
+    nets_net_destroy(net);
+    target_fini(&t);
+}
+
 static void the_stash_is_that_of_whole_batches(void **state) {
     (void)state;
     target t = host();
@@ -174,6 +197,7 @@ static void a_session_that_is_stopped_plans_no_further(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_told_of_a_policy_is_what_runs),
+        cmocka_unit_test(in_its_minimum_a_policy_pins_what_the_fastest_plan_takes),
         cmocka_unit_test(the_stash_is_that_of_whole_batches),
         cmocka_unit_test(the_hosts_memory_is_counted_by_session),
         cmocka_unit_test(a_large_budget_takes_no_memory),

@@ -62,8 +62,8 @@ static mm_status simulate(const mm_planned *planned, subject *s) {
 static mm_status measure_refusal(const bench *b, const nets_net *net, subject *s, bool keep) {
     const int64_t start = cpu_ns();
     mm_status refused = mm_fail(MM_ERR_INFEASIBLE, "refused");
-    refused =
-        requirement_advise(net, requirement_whole(b->batch), &b->target, s->budget_bytes, INT64_MAX, b->facts, NULL);
+    refused = requirement_advise(net, requirement_whole(b->batch), &b->target, s->budget_bytes,
+                                 (requirement_pinned){INT64_MAX, true}, b->facts, NULL);
     if (refused != MM_ERR_INFEASIBLE) return refused;
     return keep ? samples_add(&s->refusal, (double)(cpu_ns() - start)) : MM_OK;
 }
