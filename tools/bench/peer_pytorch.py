@@ -339,7 +339,11 @@ class Apart:
         self.child = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--serve", what],
                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.err,
                                       env=environment(args), start_new_session=True)
-        self.status = self.answer()["status"]
+        try:
+            self.status = self.answer()["status"]
+        except BaseException:  # an interrupt, which does not reach its group
+            self.close()
+            raise
 
     def answer(self):
         """The next line that it writes, in time."""
