@@ -18,6 +18,7 @@ typedef struct layer_state {
     mm_tensor saved[NETS_MAX_SAVED]; /* -1: it saves no more */
     mm_tensor gradient;              /* the sum of the contributions so far; -1: none yet */
     int consumers, contributions;    /* of its gradient: how many there will be, are */
+    int last_reader;                 /* the last layer that reads it; -1: none */
     bool wants_gradient;             /* it or something before it has something to learn */
 } layer_state;
 
@@ -108,14 +109,14 @@ static mm_status find_op(lowering *lo, const nets_op_desc *desc, nets_op **op_ou
     return MM_OK;
 }
 
-/* Whether a later layer reads it, too: that one's contribution to its gradient is there first. */
-static bool is_read_after(const lowering *lo, int index, int input) {
-    for (int later = index + 1; later < nets_net_layers(lo->out->net); later++) {
-        const unit u = unit_of(lo, later);
-        for (int i = 0; i < u.n_inputs; i++)
-            if (lo->fused[later].within == later && u.inputs[i] == input) return true;
+static void find_readers(lowering *lo) {
+    const int n = nets_net_layers(lo->out->net);
+    for (int i = 0; i < n; i++) lo->layers[i].last_reader = -1;
+    for (int reader = 0; reader < n; reader++) {
+        const unit u = unit_of(lo, reader);
+        for (int i = 0; lo->fused[reader].within == reader && i < u.n_inputs; i++)
+            lo->layers[u.inputs[i]].last_reader = reader;
     }
-    return false;
 }
 
 /* The shapes of a unit's inputs and of its output, with the batch. */
@@ -134,7 +135,8 @@ static mm_status make_op(lowering *lo, int index) {
     desc.training = lo->out->mode == NETS_TRAIN;
     desc.wants_dx = desc.training && lo->layers[u.inputs[0]].wants_gradient;
     desc.pass = lo->out->pass;
-    desc.adds_earlier = desc.wants_dx && is_read_after(lo, index, u.inputs[0]);
+    /* A later reader's contribution to the input's gradient is there first. */
+    desc.adds_earlier = desc.wants_dx && lo->layers[u.inputs[0]].last_reader > index;
     mm_status status = find_op(lo, &desc, &lo->layers[index].op);
     return status == MM_OK ? MM_OK : mm_fail_in(status, "layer %s", u.layer->name);
 }
@@ -369,6 +371,7 @@ static mm_status lower_all(lowering *lo) {
     nets_lowered *out = lo->out;
     MM_TRY(allocate(lo));
     MM_TRY(fuse(lo));
+    find_readers(lo);
     MM_TRY(create_graph(out));
     MM_TRY(nets_lower_shared(out, lo->backend));
     int n = nets_net_layers(out->net);
