@@ -649,7 +649,8 @@ typedef struct mm_observe_options {
  *
  * Otherwise nothing waits, and measuring costs what a trace costs (mm_trace_start). Times include what passed since the
  * iteration before, as those of `mm bench --facts` do. On a GPU the first window of a plan runs step by step
- * (mm_replay_state), then one in 100 iterations; recorded iterations are not measured.
+ * (mm_replay_state), then one in 100 iterations; recorded iterations are not measured. Nor are those of a loop that leaves
+ * more than four running (mm_iteration_end_async).
  *
  * A second call sets other options; facts stay renewed. Between iterations. MM_ERR_INVALID: options out of range, or the
  * manager has no measured times (mm_options.facts). Graphs that these are not of are not compared. MM_ERR_UNSUPPORTED: a

@@ -15,9 +15,11 @@ void rig_init(rig *r, const mm_graph *graph, uint64_t seed) {
     *r = (rig){.graph = graph,
                .seed = seed,
                .external = calloc((size_t)mm_graph_tensors(graph), sizeof *r->external),
+               .again = calloc((size_t)mm_graph_steps(graph), sizeof *r->again),
                .operands = calloc((size_t)mm_graph_steps(graph), sizeof *r->operands)};
     assert_non_null(r->external);
     assert_non_null(r->operands);
+    assert_non_null(r->again);
     for (int t = 0; t < mm_graph_tensors(graph); t++) {
         if (mm_graph_tensor(graph, t)->ownership != MM_EXTERNAL) continue;
         r->external[t] = malloc((size_t)mm_graph_tensor(graph, t)->bytes);
@@ -30,6 +32,7 @@ void rig_fini(rig *r) {
     for (int t = 0; t < mm_graph_tensors(r->graph); t++) free(r->external[t]);
     free(r->external);
     free(r->operands);
+    free(r->again);
 }
 
 static mm_status fill_persistent(const rig *r, mm_manager *m, mm_tensor t) {
@@ -54,11 +57,12 @@ mm_status rig_bind(const rig *r, mm_manager *m) {
 
 /* ---------------------------------------------------------------- steps */
 
-/* What the step under way finds. */
-static void find_operands(const rig *r, mm_manager *m, int s, random_operand operands[RANDOM_USES]) {
+/* What the step under way finds. The stream may still be at the last iteration, which found it in the same place. */
+static void find_operands(const rig *r, mm_manager *m, int s, random_operand kept[RANDOM_USES]) {
     const mm_step_info *step = mm_graph_step(r->graph, s);
+    random_operand operands[RANDOM_USES];
+    memset(operands, 0, sizeof operands);
     assert_true(step->n_uses <= RANDOM_USES);
-    memset(operands, 0, RANDOM_USES * sizeof *operands);
     assert_int_equal(mm_current_step(m), s);
     for (int u = 0; u < step->n_uses; u++) {
         mm_tensor tensor = step->uses[u].tensor;
@@ -66,6 +70,7 @@ static void find_operands(const rig *r, mm_manager *m, int s, random_operand ope
         operands[u].form = mm_tensor_form(m, tensor);
         assert_non_null(operands[u].data);
     }
+    if (memcmp(operands, kept, sizeof operands) != 0) memcpy(kept, operands, sizeof operands);
 }
 
 static mm_status run_task(const rig *r, mm_manager *m, int s, const random_operand *operands, mm_stream *stream) {
@@ -78,22 +83,17 @@ static mm_status run_task(const rig *r, mm_manager *m, int s, const random_opera
 static mm_status run_step(rig *r, mm_manager *m, int s, bool on_stream) {
     const mm_step_info *step = mm_graph_step(r->graph, s);
     mm_stream *stream = on_stream ? mm_compute_stream(m) : NULL;
-    random_operand operands[RANDOM_USES];
     MM_TRY(mm_layer_begin(m, step->layer, step->phase, stream));
-    find_operands(r, m, s, operands);
-    /* The stream may still be at the last iteration, which found them in the same place. */
-    if (memcmp(operands, r->operands[s], sizeof operands) != 0) memcpy(r->operands[s], operands, sizeof operands);
+    find_operands(r, m, s, r->operands[s]);
     MM_TRY(run_task(r, m, s, r->operands[s], stream));
     return mm_layer_end(m, step->layer, step->phase);
 }
 
 mm_status rig_again(void *ctx, mm_manager *m, mm_layer layer, mm_stream *stream) {
     const rig *r = ctx;
-    random_operand operands[RANDOM_USES];
     const int s = mm_graph_layer(r->graph, layer)->step[MM_FORWARD];
-    if (stream) return mm_fail(MM_ERR_UNSUPPORTED, "rig_again: recomputes inline alone");
-    find_operands(r, m, s, operands);
-    return run_task(r, m, s, operands, NULL);
+    find_operands(r, m, s, r->again[s]);
+    return run_task(r, m, s, r->again[s], stream);
 }
 
 mm_status rig_steps(rig *r, mm_manager *m, rig_mode mode, int first, int count) {

@@ -19,6 +19,7 @@ typedef struct rig {
     const mm_graph *graph;                   /* borrowed */
     uint64_t seed;                           /* of what tensors hold before the first iteration */
     void **external;                         /* per tensor; NULL unless external */
+    random_operand (*again)[RANDOM_USES];    /* the same, of steps that are recomputed */
     random_operand (*operands)[RANDOM_USES]; /* per step: a stream's tasks read them until the iteration has ended */
 } rig;
 
@@ -31,7 +32,7 @@ mm_status rig_bind(const rig *rig, mm_manager *manager);
 /* Begins, runs and ends `count` steps from `first` on; returns the first failure. */
 mm_status rig_steps(rig *rig, mm_manager *manager, rig_mode mode, int first, int count);
 
-/* Recomputes a layer (mm_recompute_fn); ctx: the rig. */
+/* Recomputes a layer, once in an iteration (mm_recompute_fn); ctx: the rig. */
 mm_status rig_again(void *ctx, mm_manager *manager, mm_layer layer, mm_stream *stream);
 
 /* Runs an iteration; aborts it if a call fails. */
