@@ -162,12 +162,12 @@ MM_HD void mm_zfp_coefficients(const float *values, int dims, int e, uint32_t *c
 MM_HD void mm_zfp_halves(const uint32_t *coefficients, int dims, int half, uint32_t *halves) {
     MM_UNROLL for (int i = 0; i < 8 * mm_zfp_groups(dims); i++) {
         const uint32_t a = coefficients[i / 8 * 16 + i % 8], b = coefficients[i / 8 * 16 + i % 8 + 8];
-        halves[i] = half ? MM_BYTES(a, b, 2, 6, 3, 7) : MM_BYTES(a, b, 0, 4, 1, 5);
+        halves[i] = half ? MM_BYTES(a, b, 3, 7, 2, 6) : MM_BYTES(a, b, 1, 5, 0, 4);
     }
 }
 
-/* Converts a half of the coefficients to its 16 planes, in place. The j-th word of a group has plane j in its low 16
- * bits and plane j + 8 in its high 16 bits, with coefficient i at bit i. Most blocks' bits are used up before planes
+/* Converts a half of the coefficients to its 16 planes, in place. The j-th word of a group has plane j + 8 in its low
+ * 16 bits and plane j in its high 16 bits, with coefficient i at bit i. Most blocks' bits are used up before planes
  * of the lower half, which are then not made. */
 MM_HD void mm_zfp_planes(int dims, uint32_t *halves) {
     MM_UNROLL for (int g = 0; g < mm_zfp_groups(dims); g++) {
@@ -198,7 +198,7 @@ MM_HD void mm_zfp_values_of(const uint32_t *low, const uint32_t *high, int dims,
     uint32_t q[MM_ZFP_MOST_VALUES];
     MM_UNROLL for (int i = 0; i < mm_zfp_values(dims); i++) {
         const uint32_t a = low[i / 16 * 8 + i % 8], b = high[i / 16 * 8 + i % 8];
-        const uint32_t coefficient = i & 8 ? MM_BYTES(a, b, 1, 3, 5, 7) : MM_BYTES(a, b, 0, 2, 4, 6);
+        const uint32_t coefficient = i & 8 ? MM_BYTES(a, b, 3, 1, 7, 5) : MM_BYTES(a, b, 2, 0, 6, 4);
         q[mm_zfp_order(dims, i)] = coefficient - MM_ZFP_NEGABINARY;
     }
     MM_UNROLL for (int d = dims - 1; d >= 0; d--) mm_zfp_unlift_lines(q, dims, 1 << 2 * d);
@@ -207,7 +207,7 @@ MM_HD void mm_zfp_values_of(const uint32_t *low, const uint32_t *high, int dims,
 }
 
 /* Plane j of a half, with coefficient i at bit i. */
-MM_HD uint32_t mm_zfp_plane(const uint32_t *planes, int j) { return planes[j & 7] >> 2 * (j & 8) & 0xffff; }
+MM_HD uint32_t mm_zfp_plane(const uint32_t *planes, int j) { return planes[j & 7] >> 2 * (~j & 8) & 0xffff; }
 
 MM_HD uint64_t mm_zfp_plane_3(const uint32_t *planes, int j) {
     const uint32_t low = mm_zfp_plane(planes, j) | mm_zfp_plane(planes + 8, j) << 16;
@@ -215,7 +215,7 @@ MM_HD uint64_t mm_zfp_plane_3(const uint32_t *planes, int j) {
     return low | (uint64_t)high << 32;
 }
 
-MM_HD void mm_zfp_set_plane(uint32_t *planes, int j, uint32_t bits) { planes[j & 7] |= bits << 2 * (j & 8); }
+MM_HD void mm_zfp_set_plane(uint32_t *planes, int j, uint32_t bits) { planes[j & 7] |= bits << 2 * (~j & 8); }
 
 /* ---------------------------------------------------------------- blocks */
 

@@ -22,8 +22,10 @@ typedef struct mm_zfp_work {
     bool channels_first;
     int multiprocessors; /* most multiprocessors to use; 0: all */
     /* set by the launchers: */
-    uint32_t step_n, step_y, step_x, step_c; /* distance to a thread's next block, in blocks along each dimension */
-    uint32_t step_code, step_bit;            /* distance to a lane's next word of its warp's code, in codes and bits */
+    uint32_t step_y, step_x, step_c;    /* distance to a thread's next block, in blocks along each dimension, */
+    uint64_t step_first;                /* in elements, */
+    uint64_t carry_x, carry_y, carry_c; /* and in elements more where the end of a dimension is passed */
+    uint32_t step_code, step_bit;       /* distance to a lane's next word of its warp's code, in codes and bits */
     mm_zfp_vectors vectors;
     bool whole; /* no block is partial */
     bool words; /* a code is 1, 2 or 4 whole words, which its own thread loads and stores */

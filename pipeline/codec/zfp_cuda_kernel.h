@@ -7,9 +7,10 @@
  * warp waits for another.
  *
  * What bounds it, counted in the machine code for sm_90 (2-D, NHWC, rate 4, the 9 planes that the slowest of 32 blocks
- * of codec_bench's map has): 45 instructions a value each way, 24 of them for the integer unit, which takes one every
- * other cycle. That is 2.7 TB/s of values on an H200, where memory would allow 3.6. Blocks whose bits are spent in the
- * upper 16 planes, nearly all, never make the lower ones.
+ * of codec_bench's map has): 36 instructions a value each way, 19 of them for the integer unit, which takes one every
+ * other cycle. That is 3.5 TB/s of values on an H200, where memory would allow 3.6. Of a block's, 24 are for each plane to
+ * encode and 28 to decode; one more part of a plane's code is 17. Blocks whose bits are spent in the upper 16 planes,
+ * nearly all, never make the lower ones. README.md has the counts, and those of other rates.
  *
  * Codes of few words (WORDS) are in registers too, as a queue: bits are put in at the upper end and taken at the lower
  * one, and the whole is shifted, a funnel shift a word; no bit's place depends on data. Longer ones are in shared
@@ -71,7 +72,21 @@ MM_HD uint32_t doubled_ones(uint32_t x) {
     return __funnelshift_r(lower, tables().upper[opaque(x >> 8)], lower);
 }
 
+/* Twice that and one, of x < 2^15, where the table is made for it. */
+MM_HD uint32_t doubled_ones_after_one(uint32_t x) { return doubled_ones(x); }
+
 MM_HD uint32_t undoubled(uint32_t code) { return tables().undouble[opaque(code & 0x3ff)]; }
+
+/* The larger magnitude, or a NaN if one of them is. */
+MM_HD float largest_or_nan(float a, float b) {
+#ifdef __CUDA_ARCH__
+    float largest;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(largest) : "f"(fabsf(a)), "f"(fabsf(b)));
+    return largest;
+#else
+    return b != b || fabsf(a) < fabsf(b) ? fabsf(b) : fabsf(a);
+#endif
+}
 
 /* 32 - above bits of low. */
 MM_HD uint32_t spliced(uint32_t low, uint32_t high, unsigned above) {
@@ -91,11 +106,11 @@ constexpr int WINDOW_WORDS = 3; /* that may be read beyond a code's end */
 /* Of a block: those that a multiprocessor's 65536 registers are enough for, at 64 a thread, or 128. */
 __host__ __device__ constexpr unsigned most_threads(int dims) { return dims == 3 ? FAT_THREADS / 2 : FAT_THREADS; }
 
-/* Every thread of a block calls one of them, first of all. */
-MM_HD void tables_make_doubled() {
+/* Every thread of a block calls one of them, first of all. after_one: for doubled_ones_after_one. */
+MM_HD void tables_make_doubled(bool after_one) {
     for (uint32_t i = threadIdx.x; i < 256; i += blockDim.x) {
-        const uint32_t doubled = mm_zfp_double_ones(i), above = 24 - (uint32_t)__popc(i);
-        tables().lower[i] = doubled << above | above;
+        const uint32_t doubled = mm_zfp_double_ones(i), above = (after_one ? 23 : 24) - (uint32_t)__popc(i);
+        tables().lower[i] = (after_one ? 2 * doubled + 1 : doubled) << above | above;
         tables().upper[i] = doubled;
     }
     __syncthreads();
@@ -123,6 +138,7 @@ MM_HD void tables_make_undouble() {
 
 struct place {
     uint32_t n, y, x, c; /* in blocks */
+    uint64_t first;      /* the block's first value, in elements from the map's */
 };
 
 __host__ __device__ inline uint32_t digit_of(uint64_t &number, uint32_t base) {
@@ -131,37 +147,54 @@ __host__ __device__ inline uint32_t digit_of(uint64_t &number, uint32_t base) {
     return digit;
 }
 
+/* Elements from a block to the next along each dimension. Modulo 2^64: what is undefined, for an extent of one block, comes
+ * to nothing. */
+struct units {
+    uint64_t x, y, c, n;
+
+    __host__ __device__ explicit units(const mm_zfp_work &work)
+        : x(4 * (uint64_t)work.stride_x), y(4 * (uint64_t)work.stride_y),
+          c((work.dims == 3 ? 4 : 1) * (uint64_t)work.stride_c), n(work.image) {}
+};
+
 __host__ __device__ inline place place_of(const mm_zfp_work &work, uint64_t block) {
     place at;
+    const units unit(work);
     if (!work.channels_first) at.c = digit_of(block, work.blocks_c);
     at.x = digit_of(block, work.blocks_x);
     at.y = digit_of(block, work.blocks_y);
     if (work.channels_first) at.c = digit_of(block, work.blocks_c);
     at.n = (uint32_t)block;
+    at.first = at.n * unit.n + at.y * unit.y + at.x * unit.x + at.c * unit.c;
     return at;
 }
 
-MM_HD uint32_t wrap(uint32_t &digit, uint32_t base) {
+/* Whether a digit is carried, which moves the block by so many elements. */
+MM_HD uint32_t wrap(uint32_t &digit, uint32_t base, uint64_t &first, uint64_t by) {
     const bool over = digit >= base;
-    digit -= over ? base : 0;
+    if (over) digit -= base, first += by;
     return over;
 }
 
-/* By the grid's threads: digits are added, and carried. */
+template <int DIMS> MM_HD void place_carry(const mm_zfp_work &work, place &at) {
+    if (DIMS == 3 && work.channels_first) {
+        at.y += wrap(at.x, work.blocks_x, at.first, work.carry_x);
+        at.c += wrap(at.y, work.blocks_y, at.first, work.carry_y);
+        wrap(at.c, work.blocks_c, at.first, work.carry_c);
+    } else {
+        at.x += wrap(at.c, work.blocks_c, at.first, work.carry_c);
+        at.y += wrap(at.x, work.blocks_x, at.first, work.carry_x);
+        wrap(at.y, work.blocks_y, at.first, work.carry_y);
+    }
+}
+
+/* By the grid's threads: digits are added, and carried if need be. n is not kept. */
 template <int DIMS> MM_HD void place_advance(const mm_zfp_work &work, place &at) {
     at.c += work.step_c;
     at.x += work.step_x;
     at.y += work.step_y;
-    at.n += work.step_n;
-    if (DIMS == 3 && work.channels_first) {
-        at.y += wrap(at.x, work.blocks_x);
-        at.c += wrap(at.y, work.blocks_y);
-        at.n += wrap(at.c, work.blocks_c);
-    } else {
-        at.x += wrap(at.c, work.blocks_c);
-        at.y += wrap(at.x, work.blocks_x);
-        at.n += wrap(at.y, work.blocks_y);
-    }
+    at.first += work.step_first;
+    if (at.c >= work.blocks_c || at.x >= work.blocks_x || at.y >= work.blocks_y) place_carry<DIMS>(work, at);
 }
 
 /* A line of four: where each is, for those outside where what stands in for it is, as zfp fills up lines. */
@@ -178,12 +211,6 @@ template <bool WHOLE> MM_HD line line_of(uint32_t extent, uint32_t block, uint32
     l.offset[2] = l.inside > 2 ? (int)(2 * stride) : l.offset[1];
     l.offset[3] = l.inside > 3 ? (int)(3 * stride) : 0;
     return l;
-}
-
-template <int DIMS> MM_HD uint64_t first_of(const mm_zfp_work &work, const place &at) {
-    uint64_t first = at.n * work.image + (uint64_t)(4 * at.x) * work.stride_x;
-    if (DIMS > 1) first += (uint64_t)(4 * at.y) * work.stride_y;
-    return first + (uint64_t)(DIMS == 3 ? 4 * at.c : at.c) * work.stride_c;
 }
 
 /* The lines along x, y and z of a block; those that its dimensions have not are one value long. */
@@ -212,7 +239,7 @@ template <int DIMS, bool WHOLE> MM_HD lines<DIMS> lines_of(const mm_zfp_work &wo
 template <int DIMS, bool WHOLE>
 MM_HD void values_load(const mm_zfp_work &work, const place &at, const float *__restrict__ src, float *values) {
     const lines<DIMS> l = lines_of<DIMS, WHOLE>(work, at);
-    const float *first = src + first_of<DIMS>(work, at);
+    const float *first = src + at.first;
     if (work.vectors == MM_ZFP_VECTORS_X) {
         MM_UNROLL for (int i = 0; i < mm_zfp_values(DIMS); i += 4) {
             const float4 four = *reinterpret_cast<const float4 *>(first + l.offset(i));
@@ -231,7 +258,7 @@ MM_HD void values_load(const mm_zfp_work &work, const place &at, const float *__
 template <int DIMS, bool WHOLE>
 MM_HD void values_store(const mm_zfp_work &work, const place &at, const float *values, float *__restrict__ dst) {
     const lines<DIMS> l = lines_of<DIMS, WHOLE>(work, at);
-    float *first = dst + first_of<DIMS>(work, at);
+    float *first = dst + at.first;
     if (work.vectors == MM_ZFP_VECTORS_X) {
         MM_UNROLL for (int i = 0; i < mm_zfp_values(DIMS); i += 4) {
             if (l.has(i))
@@ -305,6 +332,23 @@ MM_HD uint32_t staged_word(const uint32_t *staged, int maxbits, word_place at) {
 
 /* ---------------------------------------------------------------- launches */
 
+/* launch<DIMS, WORDS, MAXBITS>: WORDS that a code is kept in, 0 where it is in shared memory; MAXBITS of the usual rates, 4,
+ * 6.4 and 8 bits a value, which are constants to their kernels, 0 for others. */
+#define MM_ZFP_LAUNCH_OF(dims, maxbits, launch)                                                                        \
+    ((dims) == 3              ? launch<3, 0>                                                                           \
+     : (dims) == 1            ? words_of(maxbits) == 1   ? launch<1, 1>                                                \
+                                : words_of(maxbits) == 2 ? launch<1, 2>                                                \
+                                : words_of(maxbits) == 3 ? launch<1, 3>                                                \
+                                                         : launch<1, 4>                                                \
+                : (maxbits) == 64 ? launch<2, 2, 64>                                                                   \
+     : (maxbits) == 102       ? launch<2, 4, 102>                                                                      \
+     : (maxbits) == 128       ? launch<2, 4, 128>                                                                      \
+     : words_of(maxbits) == 1 ? launch<2, 1>                                                                           \
+     : words_of(maxbits) == 2 ? launch<2, 2>                                                                           \
+     : words_of(maxbits) == 3 ? launch<2, 3>                                                                           \
+     : words_of(maxbits) == 4 ? launch<2, 4>                                                                           \
+                              : launch<2, 0>)
+
 /* What a kernel takes whose warps each have so much shared memory beside the tables. */
 inline grid_request request_of(const mm_zfp_work &work, size_t warp_bytes) {
     grid_request request = {};
@@ -322,7 +366,13 @@ inline void place_steps(const codec_grid &grid, mm_zfp_work *work) {
     const place step = place_of(*work, (uint64_t)grid.blocks * grid.threads);
     const word_place next = word_place_of(WARP, work->maxbits);
     work->step_code = next.block, work->step_bit = next.bit;
-    work->step_n = step.n, work->step_y = step.y, work->step_x = step.x, work->step_c = step.c;
+    const units unit(*work);
+    const bool first_of_all = work->dims == 3 && work->channels_first; /* x, y, c, n; else c, x, y, n */
+    work->step_y = step.y, work->step_x = step.x, work->step_c = step.c;
+    work->step_first = step.first;
+    work->carry_x = unit.y - work->blocks_x * unit.x;
+    work->carry_y = (first_of_all ? unit.c : unit.n) - work->blocks_y * unit.y;
+    work->carry_c = (first_of_all ? unit.n : unit.x) - work->blocks_c * unit.c;
 }
 
 /* Sets what depends on where values are. */

@@ -70,9 +70,9 @@ enum { MM_ZFP_PART_BITS = 10, MM_ZFP_GOES_ON = 64 };
 /* Decodes the low MM_ZFP_PART_BITS bits of `code`, which follows the n verbatim bits of a plane. If the first bit is
  * zero, the rest of the plane is zero. Else the plane's bits follow, up to a one that is followed by a zero, where the
  * code ends, or up to the last of these bits; a one whose inserted bit is not among them is left out. The result has
- *      bits 0 to 4     the number of bits of the code that were used, less 1. If the code has not ended: shift it by
+ *      bits 0 to 15    the bits of the plane
+ *      bits 16 to 20   the number of bits of the code that were used, less 1. If the code has not ended: shift it by
  *                      that number, set its first bit, and decode again
- *      bits 8 to 23    the bits of the plane
  *      bits 24 to 31   their number, less MM_ZFP_GOES_ON if the code has not ended, which makes it negative
  * MM_UNDOUBLE is this function, or a table of it. */
 MM_HD_CONSTEXPR uint32_t mm_zfp_undouble(uint32_t code) {
@@ -84,11 +84,12 @@ MM_HD_CONSTEXPR uint32_t mm_zfp_undouble(uint32_t code) {
         end = one && !(code >> (taken + 1) & 1);
         taken += 1 + one;
     }
-    return (taken - 1) | bits << 8 | (end ? count : count - MM_ZFP_GOES_ON) << 24;
+    return bits | (taken - 1) << 16 | (end ? count : count - MM_ZFP_GOES_ON) << 24;
 }
 
 MM_HD int mm_zfp_part_count(uint32_t part) { return (int32_t)part >> 24; }
-MM_HD uint32_t mm_zfp_part_bits(uint32_t part) { return MM_BYTES(part, 0, 1, 2, 4, 4); }
+MM_HD uint32_t mm_zfp_part_bits(uint32_t part) { return part & 0xffff; }
+MM_HD uint32_t mm_zfp_part_used(uint32_t part) { return part >> 16 & 31; }
 
 /* ---------------------------------------------------------------- planes of 4 or 16 bits */
 
@@ -112,7 +113,7 @@ MM_HD uint32_t mm_zfp_plane_decode(uint32_t window, int left, int values, int *n
     uint32_t code = window >> first, part = MM_UNDOUBLE(code), rest = mm_zfp_part_bits(part);
     int count = mm_zfp_part_count(part);
     while (count < last - MM_ZFP_GOES_ON) {
-        code = MM_SHIFT_RIGHT(code, part) | 1;
+        code = MM_SHIFT_RIGHT(code, mm_zfp_part_used(part)) | 1;
         part = MM_UNDOUBLE(code);
         rest |= MM_SHIFT_LEFT(mm_zfp_part_bits(part), count);
         count += mm_zfp_part_count(part) + MM_ZFP_GOES_ON;
@@ -231,7 +232,7 @@ MM_HD uint64_t mm_zfp_plane_get(const uint32_t *words, int end, int *position, i
         rest |= (uint64_t)mm_zfp_part_bits(part) << count;
         ended = mm_zfp_part_count(part) >= 0;
         count += mm_zfp_part_count(part) + (ended ? 0 : MM_ZFP_GOES_ON);
-        at += (int)(part & 31);
+        at += (int)mm_zfp_part_used(part);
         more = 1;
     } while (!ended && count < last);
 
