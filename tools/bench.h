@@ -34,8 +34,9 @@ typedef struct bench {
     simulated subject; /* as bench_subject has lowered it last */
     simulated apart;   /* the same with layers that are not fused, once a policy needs that; n 0: not yet */
     struct {
-        int64_t sub_batch, bytes;
-    } least[ARG_TEXTS_MAX];     /* minimum of each policy, and of which sub-batch; 0: it was not simulated yet */
+        int64_t sub_batch;
+        simulated_run run;
+    } least[ARG_TEXTS_MAX];     /* in the least budget of each policy, and of which sub-batch; 0: not simulated yet */
     const facts_source *source; /* times to simulate by; NULL: policies are trained */
     collector *collector;       /* collects facts; NULL: they are not wanted */
     FILE *out;                  /* where tables go: standard output, unless JSON goes there */

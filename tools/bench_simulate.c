@@ -52,12 +52,15 @@ mm_status bench_simulate(bench *b, int policy, row *r) {
     MM_TRY(sub_batch_check_facts("--simulate", b->source, r->batch, r->sub_batch));
     MM_TRY(bench_subject(b, r->sub_batch));
     if (b->least[policy].sub_batch != r->sub_batch) {
-        MM_TRY(bench_plan(b, r->policy, 0, b->pinned_bytes, &run));
+        MM_TRY(bench_plan(b, r->policy, 0, b->pinned_bytes, &b->least[policy].run));
         b->least[policy].sub_batch = r->sub_batch;
-        b->least[policy].bytes = run.peak_bytes;
     }
-    r->minimum_bytes = b->least[policy].bytes;
-    MM_TRY(bench_plan(b, r->policy, r->asked_bytes, b->pinned_bytes, &run));
+    run = b->least[policy].run;
+    r->minimum_bytes = run.peak_bytes;
+    if (r->asked_bytes >= run.peak_bytes)
+        MM_TRY(bench_plan(b, r->policy, r->asked_bytes, b->pinned_bytes, &run));
+    else if (r->asked_bytes > 0)
+        run.fits = false; /* nor does any other plan */
     snprintf(r->fuse, sizeof r->fuse, "%s", run.fused ? "on" : "off");
     if (run.cut_short)
         fprintf(stderr, "mm bench: %s, batch %lld, %s: interrupted: the best plan that was found so far\n", r->net,
