@@ -363,6 +363,13 @@ peers_options_are_checked_() {
     [[ $(<err) == "peer_pytorch: there is no PyTorch here (module torch)" ]] || fail "not told"
 }
 
+rounds_that_are_cut_keep_their_rows_() {
+    program slow '[[ $* != *freelunch* ]] || { kill -INT $PPID; sleep 100; }' "exec $mm \"\$@\""
+    ! peer --device cpu --net tiny:4 --mm ./slow --iterations 1 --json rows || fail "status"
+    [[ $(values rows policy) == "pytorch channels_last"$'\n'"liveness" ]] || fail "$(values rows policy)"
+    [[ $(values rows status) == "no torch"$'\n'"ok" ]] || fail "$(values rows status)"
+}
+
 peers_rows_have_keys_of_mms_rows_() {
     expect 0 bench --net tiny --batch 2 --policies liveness --iterations 1 --quiet --json rows
     (cd "$root/tools/bench" && python3 -S -B -c '

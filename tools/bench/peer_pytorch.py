@@ -435,7 +435,7 @@ def medians(rounds):
 
 
 def rounds_of(args, net, batch):
-    """Yields the rows of each round, PyTorch's first."""
+    """Yields the rows of the present round, PyTorch's first, each time that there are more: a run that is cut keeps them."""
     runs = [shlex.split(run) for run in args.run or []]
     runs = runs or [["--policies", policy] for policy in args.policies.split(";")]  # apart: each its resident peak
     peers, why = [], why_none(args.device, net)
@@ -447,6 +447,7 @@ def rounds_of(args, net, batch):
         for i in range(args.rounds):
             rows = [peer.row() for peer in peers] + missing
             for run in runs:
+                yield rows
                 rows += run_mm(args, net, batch, run)
             yield rows
             each = (time.monotonic() - begin) / (i + 1)
@@ -463,7 +464,8 @@ def compare(args):
     for net, batch in args.cases:
         rounds, rows = [], []
         for told in rounds_of(args, net, batch):
-            rounds.append(told)
+            if not rounds or rounds[-1] is not told:
+                rounds.append(told)
             rows = medians(rounds)
             if args.json:
                 save(args.json, everything + rows)
