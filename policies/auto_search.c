@@ -1,8 +1,10 @@
 #include "policies/auto_search.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/account.h"
 #include "mm/core/status.h"
 #include "policies/auto_state.h"
 
@@ -39,15 +41,15 @@ static void copy_choice(const mm_auto *a, const mm_auto_choice *from, mm_auto_ch
 /* ---------------------------------------------------------------- the best so far */
 
 static bool fits(const mm_auto *a, const mm_plan *plan) {
-    return plan->peak_bytes <= a->limits->device_bytes && plan->pinned_bytes <= a->limits->pinned_bytes;
+    return plan->peak_bytes <= a->within.device_bytes && plan->pinned_bytes <= a->within.pinned_bytes;
 }
 
 static bool is_better(const mm_auto *a, const mm_plan *plan, bool plan_fits, int64_t ns) {
     if (!a->plan) return true;
     if (plan_fits != a->fits) return plan_fits;
     if (plan_fits) return ns < a->plan_ns;
-    const bool within = plan->pinned_bytes <= a->limits->pinned_bytes;
-    if (within != (a->plan->pinned_bytes <= a->limits->pinned_bytes)) return within;
+    const bool within = plan->pinned_bytes <= a->within.pinned_bytes;
+    if (within != (a->plan->pinned_bytes <= a->within.pinned_bytes)) return within;
     return plan->peak_bytes < a->plan->peak_bytes;
 }
 
@@ -67,6 +69,7 @@ static mm_status compare(mm_auto *a, mm_plan *plan, bool *better_out) {
 
 /* Places a->now. *over_out: bytes that the lowest placement is above the budget. */
 static mm_status place(mm_auto *a, bool *better_out, int64_t *over_out) {
+    enum { PLACING = 2 }; /* drafts that take as long */
     static const mm_layout_algorithm layouts[] = {MM_LAYOUT_MODNN, MM_LAYOUT_QUICK};
     const mm_assignment assigned = mm_auto_assignment(a, &a->now);
     const mm_selection selection = {.assigned = &assigned};
@@ -74,8 +77,9 @@ static mm_status place(mm_auto *a, bool *better_out, int64_t *over_out) {
     for (int i = 0; i < 2; i++) {
         mm_plan *plan;
         bool better;
+        a->left -= PLACING;
         MM_TRY(mm_engine_plan_maps(a->survey, a->menu, &selection, layouts[i], &plan));
-        const int64_t over = plan->peak_bytes - a->limits->device_bytes;
+        const int64_t over = plan->peak_bytes - a->within.device_bytes;
         if (over < *over_out) *over_out = over;
         MM_TRY(compare(a, plan, &better));
         *better_out |= better;
@@ -83,22 +87,28 @@ static mm_status place(mm_auto *a, bool *better_out, int64_t *over_out) {
     return MM_OK;
 }
 
-static bool stopped(const mm_auto *a) { return a->left <= 0 || (a->stop && *a->stop); }
+bool mm_auto_stopped(const mm_auto *a) { return a->left <= 0 || (a->stop && *a->stop); }
 
-/* Relieves a->now, restores, and places it if it may win. *better_out: whether it does. */
-static mm_status try_now(mm_auto *a, const mm_auto_weights *w, bool *better_out) {
-    enum { TIGHTER = 3 };
-    a->target = a->aim;
-    *better_out = false;
-    for (int i = 0; i < TIGHTER && !stopped(a); i++) {
-        int64_t over = 0;
+/* Relieves a->now, of gradient maps too where maps are not enough, and restores. */
+static mm_status relieve(mm_auto *a, const mm_auto_weights *w) {
+    MM_TRY(mm_auto_relieve(a, w));
+    const bool hopeless = a->fits && a->draft_ns > a->plan_ns + a->plan_ns / MM_AUTO_HOPELESS;
+    if (a->draft.bounds.peak_bytes > a->target && !hopeless && mm_auto_let_gradients_go(a))
         MM_TRY(mm_auto_relieve(a, w));
-        if (a->draft.bounds.peak_bytes <= a->target) {
-            MM_TRY(mm_auto_restore(a, w));
-            MM_TRY(mm_auto_relieve(a, w));
-        }
-        const bool within = a->draft.bounds.peak_bytes <= a->limits->device_bytes &&
-                            a->draft.bounds.pinned_bytes <= a->limits->pinned_bytes;
+    if (a->draft.bounds.peak_bytes > a->target) return MM_OK;
+    MM_TRY(mm_auto_restore(a, w));
+    return mm_auto_relieve(a, w);
+}
+
+mm_status mm_auto_try(mm_auto *a, const mm_auto_weights *w, bool *better_out) {
+    enum { TIGHTER = 3 };
+    a->target = a->within.device_bytes;
+    *better_out = false;
+    for (int i = 0; i < TIGHTER && !mm_auto_stopped(a); i++) {
+        int64_t over = 0;
+        MM_TRY(relieve(a, w));
+        const bool within = a->draft.bounds.peak_bytes <= a->within.device_bytes &&
+                            a->draft.bounds.pinned_bytes <= a->within.pinned_bytes;
         if (a->plan && (within ? a->fits && a->draft_ns >= a->plan_ns
                                : a->fits || a->draft.bounds.peak_bytes >= a->plan->peak_bytes))
             return MM_OK;
@@ -111,116 +121,6 @@ static mm_status try_now(mm_auto *a, const mm_auto_weights *w, bool *better_out)
         a->target -= over;
     }
     return MM_OK;
-}
-
-/* ---------------------------------------------------------------- starts */
-
-static const double links[] = {0.05, 0.15, 0.4, 1, 3, 10};
-static const int leads[] = {1000, 1100, 1300, 1600}; /* copies are slowed down by others, and wait; chosen */
-enum { LINKS = sizeof links / sizeof *links, LEADS = sizeof leads / sizeof *leads };
-
-static void start_kept(mm_auto *a) {
-    const size_t n = (size_t)mm_graph_tensors(a->graph);
-    memset(a->now.rule, MM_AUTO_KEEP, n);
-    memset(a->now.eager, 0, n);
-    a->now.nesting = -1;
-    a->now.lead = leads[0];
-}
-
-/* Recomputes what a choice of nested recomputation does not keep. */
-static void start_nested(mm_auto *a, int nesting) {
-    start_kept(a);
-    a->now.nesting = nesting;
-    const uint8_t *level = mm_nesting_levels(&a->survey->nesting, nesting);
-    for (int i = 0; i < a->n_maps; i++) {
-        const mm_auto_map *m = &a->maps[i];
-        if (level[m->tensor] > 0 && m->serves >> a->recompute & 1) a->now.rule[m->tensor] = (int8_t)a->recompute;
-    }
-}
-
-/* The rule for what a plan does with a map by this operation; -1: the menu has none. */
-static int rule_of(const mm_auto *a, const mm_plan *plan, const mm_node *n) {
-    const int codec = plan->segments[n->dst].codec;
-    const mm_action action = n->kind == MM_NODE_ENCODE ? MM_ACTION_CODE
-                             : codec < 0               ? MM_ACTION_SWAP
-                                                       : MM_ACTION_CODE_SWAP;
-    for (int r = 0; r < a->menu->n_rules && r < MM_AUTO_RULES; r++) {
-        const mm_rule *rule = &a->menu->rules[r];
-        if (rule->action == action && (codec < 0 || strcmp(rule->codec, a->facts->codecs[codec].spec) == 0)) return r;
-    }
-    return MM_AUTO_KEEP;
-}
-
-/* Does with each map what a plan does, as far as that is seen: a mask counts for nothing beside what becomes of the
- * elements. */
-static void read_off(mm_auto *a, const mm_plan *plan) {
-    start_kept(a);
-    for (int i = 0; i < plan->n_nodes; i++) {
-        const mm_node *n = &plan->nodes[i];
-        if (n->kind == MM_NODE_ENCODE || n->kind == MM_NODE_OUT) {
-            const int rule = rule_of(a, plan, n);
-            int8_t *had = &a->now.rule[n->tensor];
-            if (rule >= 0 && (*had < 0 || rule != a->mask)) *had = (int8_t)rule;
-        }
-        if (n->kind != MM_NODE_RECOMPUTE || a->recompute < 0) continue;
-        const mm_step_info *step = mm_graph_step(a->graph, n->step);
-        for (int u = 0; u < step->n_uses; u++) {
-            const int map = step->uses[u].access == MM_WRITE ? a->map_of[step->uses[u].tensor] : -1;
-            if (map >= 0 && a->maps[map].serves >> a->recompute & 1)
-                a->now.rule[a->maps[map].tensor] = (int8_t)a->recompute;
-        }
-    }
-}
-
-/* The choice of nested recomputation that keeps nearly the maps that a->now does; -1: to have none comes nearer. */
-static int nearest_nesting(const mm_auto *a) {
-    int nearest = -1, least = 0;
-    for (int i = 0; i < a->n_maps; i++) least += a->now.rule[a->maps[i].tensor] == a->recompute;
-    for (int k = a->recompute >= 0 ? mm_survey_nestings(a->survey) - 1 : -1; k >= 0; k--) {
-        const uint8_t *level = mm_nesting_levels(&a->survey->nesting, k);
-        int differ = 0;
-        for (int i = 0; i < a->n_maps; i++) {
-            const mm_auto_map *m = &a->maps[i];
-            if (m->serves >> a->recompute & 1)
-                differ += (level[m->tensor] > 0) != (a->now.rule[m->tensor] == a->recompute);
-        }
-        if (differ < least) nearest = k, least = differ;
-    }
-    return nearest;
-}
-
-/* All choices of nested recomputation, those next to the given one first: with larger chains, of which more is swapped,
- * and with smaller ones. */
-static mm_status start_nestings(mm_auto *a, int near, bool deep) {
-    const mm_auto_weights w = {.link = 0.4, .capped = true, .deep = deep};
-    const int n = a->recompute >= 0 ? mm_survey_nestings(a->survey) : 0;
-    bool better;
-    for (int i = 0; i < 2 * n + 1 && !stopped(a); i++) {
-        const int nesting = near + (i % 2 ? (i + 1) / 2 : -i / 2);
-        if (nesting < 0 || nesting >= n) continue;
-        start_nested(a, nesting);
-        MM_TRY(try_now(a, &w, &better));
-    }
-    return MM_OK;
-}
-
-/* Starts from a plan, if there is one, then from all choices of nested recomputation, and from keeping all. */
-static mm_status start(mm_auto *a, const mm_plan *plan) {
-    const mm_auto_weights usual = {.link = 0.4, .capped = true};
-    int near = 0;
-    bool better;
-    if (plan) {
-        read_off(a, plan);
-        near = a->now.nesting = nearest_nesting(a);
-        MM_TRY(try_now(a, &usual, &better));
-    }
-    MM_TRY(start_nestings(a, near, false));
-    for (int l = 0; l < 2 * LINKS && !stopped(a); l++) {
-        const mm_auto_weights w = {.link = links[l / 2], .capped = l % 2};
-        start_kept(a);
-        MM_TRY(try_now(a, &w, &better));
-    }
-    return start_nestings(a, near, true);
 }
 
 /* ---------------------------------------------------------------- small changes */
@@ -241,13 +141,14 @@ static bool change_one(mm_auto *a, int map, int rule) {
 /* Tries every change of one map, until none makes the best faster. */
 static mm_status improve(mm_auto *a) {
     bool better = true;
-    while (better && !stopped(a)) {
+    while (better && !mm_auto_stopped(a)) {
         better = false;
-        for (int i = 0; i < a->n_maps && !stopped(a); i++)
-            for (int rule = MM_AUTO_KEEP; rule < a->menu->n_rules && rule < MM_AUTO_RULES && !stopped(a); rule++) {
+        for (int i = 0; i < a->n_maps && !mm_auto_stopped(a); i++)
+            for (int rule = MM_AUTO_KEEP; rule < a->menu->n_rules && rule < MM_AUTO_RULES && !mm_auto_stopped(a);
+                 rule++) {
                 const mm_auto_weights w = a->best_weights;
                 bool found = false;
-                if (change_one(a, i, rule)) MM_TRY(try_now(a, &w, &found));
+                if (change_one(a, i, rule)) MM_TRY(mm_auto_try(a, &w, &found));
                 a->maps[i].locked = false;
                 better |= found;
             }
@@ -287,44 +188,69 @@ static mm_auto_weights change_some(mm_auto *a) {
         else
             force(a, next_below(a, a->n_maps), next_below(a, rules + 1) - 1);
     if (kind == 1 && nestings > 0) a->now.nesting = next_below(a, nestings + 1) - 1;
-    if (next_below(a, LEADS) == 0) a->now.lead = leads[next_below(a, LEADS)];
+    if (next_below(a, MM_AUTO_LEADS) == 0) a->now.lead = mm_auto_leads[next_below(a, MM_AUTO_LEADS)];
     if (next_below(a, 2)) return a->best_weights;
-    return (mm_auto_weights){.link = links[next_below(a, LINKS)], .capped = next_below(a, 2), .deep = next_below(a, 2)};
+    return (mm_auto_weights){
+        .link = mm_auto_links[next_below(a, MM_AUTO_LINKS)], .capped = next_below(a, 2), .deep = next_below(a, 2)};
 }
 
 static mm_status shake(mm_auto *a) {
-    while (!stopped(a)) {
+    while (!mm_auto_stopped(a)) {
         bool better;
         const mm_auto_weights w = change_some(a);
-        MM_TRY(try_now(a, &w, &better));
+        MM_TRY(mm_auto_try(a, &w, &better));
         for (int i = 0; i < a->n_maps; i++) a->maps[i].locked = false;
     }
     return MM_OK;
 }
 
-/* The next lower budget of a row that does not depend on the one given, sixteen to each power of two: what is
- * found there fits in larger budgets, too, so that these give plans that are no slower. */
-static int64_t rung_below(int64_t bytes) {
-    enum { RUNGS = 16 };
+/* ---------------------------------------------------------------- budgets */
+
+/* The next lower budget of a row that does not depend on the one given: its distance to a bound of what any plan needs
+ * halves with each RUNGS of them. */
+static int64_t rung_below(int64_t bytes, int64_t floor_bytes) {
+    enum { RUNGS = 8 };
     int64_t octave = 1;
-    while (octave <= bytes / 2) octave *= 2;
-    if (octave < RUNGS) return bytes - 1;
-    const int64_t step = octave / RUNGS, rung = bytes / step * step;
-    return rung < bytes ? rung : rung - (rung > octave ? step : step / 2);
+    const int64_t above = bytes - floor_bytes;
+    if (above < RUNGS * MM_ALIGN) return 0;
+    while (octave <= above / 2) octave *= 2;
+    const int64_t step = octave / RUNGS, rung = above / step * step;
+    return floor_bytes + (rung < above ? rung : rung - (rung > octave ? step : step / 2));
 }
 
-static mm_status search(mm_auto *a, const mm_plan *plan) {
-    enum { RUNGS = 6 };
-    const int trials = a->left;
-    MM_TRY(start(a, plan));
-    for (int i = 0; i < RUNGS && a->fits && a->left > trials / 2; i++) {
-        a->aim = rung_below(a->aim);
-        MM_TRY(start(a, NULL));
-    }
-    a->aim = a->limits->device_bytes;
+/* Searches for the fastest plan within so many bytes, from a plan or from none. */
+static mm_status search_within(mm_auto *a, int64_t bytes, int trials, const mm_plan *plan) {
+    a->within.device_bytes = bytes;
+    a->left = trials;
+    a->random = 0;
+    a->plan = NULL;
+    a->fits = false;
+    a->best_weights.link = 0;
+    MM_TRY(mm_auto_start(a, plan));
     if (a->best_weights.link == 0 || !a->fits) return MM_OK;
     MM_TRY(improve(a));
     return a->n_maps > 0 ? shake(a) : MM_OK;
+}
+
+/* Searches within the budget, and within a few lower ones of the fixed row: what is found there fits larger budgets,
+ * too, so that these seldom give slower plans. *best: the best of these; NULL: none. */
+static mm_status search(mm_auto *a, int trials, const mm_plan *plan, mm_plan **best) {
+    enum { LOWER = 1, LARGE_STEPS = 1100 }; /* chosen for time */
+    const int lower = mm_graph_steps(a->graph) <= LARGE_STEPS ? LOWER : 0;
+    const int64_t floor_bytes = mm_lower_bound_of(a->graph, a->facts).bytes;
+    int64_t bytes = a->limits->device_bytes, best_ns = INT64_MAX;
+    for (int i = 0; i <= lower && (i == 0 || (bytes > 0 && !(a->stop && *a->stop))); i++) {
+        mm_status status = search_within(a, bytes, trials, i == 0 ? plan : NULL);
+        const bool better = status == MM_OK && (!*best || (a->fits && a->plan_ns < best_ns));
+        mm_plan_destroy(better ? *best : a->plan);
+        if (better) *best = a->plan;
+        if (better && a->fits) best_ns = a->plan_ns;
+        a->plan = NULL;
+        MM_TRY(status);
+        if (!a->fits) break; /* nor would a lower one give a plan */
+        bytes = rung_below(bytes, floor_bytes);
+    }
+    return MM_OK;
 }
 
 /* ---------------------------------------------------------------- the whole */
@@ -341,8 +267,9 @@ static mm_status init(mm_auto *a) {
     if (!a->maps || !a->map_of || !a->by_last || !a->by_need || !a->start_ns || !a->choice_ns || !a->node_of)
         return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(a->graph));
     for (size_t t = 0; t < n; t++) a->map_of[t] = -1;
-    a->mask = a->recompute = -1;
+    a->mask = a->recompute = a->lean = -1;
     for (int r = a->menu->n_rules - 1; r >= 0; r--) {
+        if (a->menu->rules[r].lean) a->lean = r;
         if (a->menu->rules[r].mask) a->mask = r;
         if (a->menu->rules[r].action == MM_ACTION_RECOMPUTE) a->recompute = r;
     }
@@ -369,16 +296,17 @@ static void fini(mm_auto *a) {
 
 mm_status mm_auto_search(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                          const mm_engine_config *menu, int trials, const volatile int *stop, mm_plan **plan) {
-    mm_auto a = {.graph = graph,
-                 .facts = facts,
-                 .limits = limits,
-                 .menu = menu,
-                 .stop = stop,
-                 .left = trials,
-                 .aim = limits->device_bytes};
+    mm_auto a = {.graph = graph, .facts = facts, .limits = limits, .within = *limits, .menu = menu, .stop = stop};
+    mm_plan *found = NULL;
     bool better;
     mm_status status = init(&a);
-    if (status == MM_OK) status = search(&a, *plan);
+    if (status == MM_OK) status = search(&a, trials, *plan, &found);
+    a.plan = NULL;
+    a.within = *limits;
+    if (status == MM_OK && found)
+        status = compare(&a, found, &better);
+    else
+        mm_plan_destroy(found);
     if (status == MM_OK && *plan)
         status = compare(&a, *plan, &better); /* destroys one of them */
     else if (status != MM_OK)

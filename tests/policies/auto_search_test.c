@@ -249,10 +249,51 @@ static void images_and_indices_leave_where_maps_do_not_suffice(void **state) {
     mm_graph_destroy(graph);
 }
 
+/* What is in the way is a gradient that a residual sum holds while its block is gone through. */
+static void idle_gradients_leave_where_maps_do_not_suffice(void **state) {
+    (void)state;
+    static const struct {
+        const char *layer, *forward, *backward;
+    } layers[] = {{"conv1", "x1 =x2", "x1 h d"},
+                  {"conv2", "x2 =x3", "x2 f =h"},
+                  {"conv3", "x3 =x4", "x3 e =f"},
+                  {"conv4", "x4 =x5", "x4 =e"},
+                  {"conv5", "x5 =x6", "x5 =d"}};
+    enum { LAYERS = sizeof layers / sizeof *layers };
+    terse_graph g;
+    char text[512];
+    terse_init(&g, "residual");
+    for (g.i = 1; g.i <= 6; g.i++) terse_map(&g, "x#", MM_FEATURE_MAP, 1);
+    terse_map(&g, "d", MM_GRADIENT_MAP, 64);
+    terse_map(&g, "e", MM_GRADIENT_MAP, 8);
+    terse_map(&g, "f", MM_GRADIENT_MAP, 64);
+    terse_map(&g, "h", MM_GRADIENT_MAP, 8);
+    terse_step(&g, "data", MM_LAYER_DATA, MM_FORWARD, "=x1");
+    for (int i = 0; i < LAYERS; i++) terse_step(&g, layers[i].layer, MM_LAYER_CONV, MM_FORWARD, layers[i].forward);
+    for (int i = LAYERS - 1; i >= 0; i--)
+        terse_step(&g, layers[i].layer, MM_LAYER_CONV, MM_BACKWARD, layers[i].backward);
+    mm_graph *graph = terse_freeze(&g);
+    mm_facts *facts = terse_facts(graph, -1);
+    mm_limits limits = {.device_bytes = 96 * UNIT, .pinned_bytes = INT64_MAX};
+    mm_policy policy;
+    mm_plan *plan = NULL;
+    mm_nominal_times(graph, facts);
+    assert_int_equal(mm_policy_parse("auto", &policy), MM_OK);
+    assert_int_equal(mm_auto_search(graph, facts, &limits, &policy.config, 60, NULL, &plan), MM_OK);
+    if (mm_plan_check(plan, facts, &limits) != MM_OK) fail_msg("%s", mm_last_error());
+    terse_tell(plan, text, sizeof text);
+    if (!strstr(text, ">d") || !strstr(text, "<d")) fail_msg("%s", text);
+    mm_plan_destroy(plan);
+    mm_policy_fini(&policy);
+    mm_facts_destroy(facts);
+    mm_graph_destroy(graph);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_map_gets_the_action_that_it_is_assigned),
         cmocka_unit_test(images_and_indices_leave_where_maps_do_not_suffice),
+        cmocka_unit_test(idle_gradients_leave_where_maps_do_not_suffice),
         cmocka_unit_test(any_assignment_gives_a_plan_that_is_proved),
         cmocka_unit_test(a_search_keeps_to_its_budget_and_never_loses_to_what_it_began_with),
     };
