@@ -73,8 +73,10 @@ static mm_status create_pass(nets_exec *exec, nets_mode mode, const nets_exec_gr
     return MM_OK;
 }
 
+/* Of an image as the network has it. */
 static int64_t image_bytes(const nets_exec *exec) {
-    return nets_exec_bytes_of(exec, exec->lowered->images) / exec->lowered->batch;
+    const int64_t bytes = nets_exec_bytes_of(exec, exec->lowered->images) / exec->lowered->batch;
+    return exec->lowered->pads_images ? bytes / 4 * 3 : bytes;
 }
 
 static int64_t label_bytes(const nets_exec *exec) {
@@ -208,13 +210,13 @@ typedef struct iteration {
 static mm_status enqueue_batch(nets_exec *exec, const iteration *it, void *images, void *labels) {
     const int64_t n = it->pass->lowered->batch;
     const nets_staged parts[NETS_STAGED] = {
-        {it->images, images, n * image_bytes(exec)},
-        {it->labels, labels, n * label_bytes(exec)},
-        {it->slot->lr, nets_exec_place(exec, exec->lowered->lr), nets_exec_bytes_of(exec, exec->lowered->lr)},
+        {it->images, images, n * image_bytes(exec), exec->lowered->pads_images ? exec->backend : NULL},
+        {it->labels, labels, n * label_bytes(exec), NULL},
+        {it->slot->lr, nets_exec_place(exec, exec->lowered->lr), nets_exec_bytes_of(exec, exec->lowered->lr), NULL},
     };
     if (exec->staging.stream) return nets_staging_pass(&exec->staging, it->stream, parts);
     for (int i = 0; i < NETS_STAGED; i++)
-        if (parts[i].to) MM_TRY(mm_copy_async(it->stream, parts[i].to, parts[i].from, parts[i].bytes, MM_COPY_IN));
+        if (parts[i].to) MM_TRY(nets_staged_copy(&parts[i], parts[i].from, MM_COPY_IN, it->stream));
     return MM_OK;
 }
 
@@ -494,6 +496,8 @@ mm_status nets_exec_iteration(nets_exec *exec, const float *images, const int32_
     bool again;
     do {
         iteration it = {.images = images, .labels = labels, .slot = nets_slots_next(&exec->slots)};
+        if (exec->lowered->pads_images) /* by a kernel, which reads pinned memory */
+            it.images = memcpy(it.slot->images, images, (size_t)(exec->batch * image_bytes(exec)));
         status = submit(exec, &it, lr);
         if (status == MM_OK) return nets_exec_collect(exec, result_out);
         /* Memory ran out, the manager has a plan that needs less, and nothing has changed: once more. */

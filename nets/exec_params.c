@@ -29,7 +29,7 @@ static nets_order order_of(const nets_exec *exec, mm_tensor tensor) {
         if (tensor == p->value || tensor == p->gradient || tensor == p->state[0] || tensor == p->state[1])
             return p->order;
     }
-    return (nets_order){1, 1, 1};
+    return (nets_order){1, 1, 1, 1};
 }
 _Static_assert(NETS_OPTIMIZER_STATES == 2, "all states are looked at");
 
@@ -49,30 +49,36 @@ static mm_status copy_plain(const transfer *t, int64_t at, int64_t n, float *out
                : mm_persistent_set(t->exec->manager, t->name, offset, in, bytes);
 }
 
-/* Of the elements at .. at + n - 1 of the tensor, whole outer rows, those that are copied; `rows` has room for them. */
-static mm_status copy_rows(const transfer *t, int64_t at, int64_t n, float *rows) {
-    const int64_t from = at > t->first ? at : t->first, last = t->first + t->n;
-    const int64_t to = at + n < last ? at + n : last;
-    if (t->out || to - from < n) MM_TRY(copy_plain(t, at, n, rows, NULL));
+/* Of n outer rows from row `first` on, what is copied; `rows` has room for them. */
+static mm_status copy_rows(const transfer *t, int64_t first, int64_t n, float *rows) {
+    const int64_t row = t->order.inner * t->order.window, row_there = t->order.there * t->order.window;
+    const int64_t at = first * row, last = t->first + t->n;
+    const int64_t from = at > t->first ? at : t->first, to = at + n * row < last ? at + n * row : last;
+    if (t->out || to - from < n * row)
+        MM_TRY(copy_plain(t, first * row_there, n * row_there, rows, NULL));
+    else
+        memset(rows, 0, (size_t)(n * row_there) * sizeof *rows);
     for (int64_t e = from; e < to; e++) {
-        float *there = &rows[nets_order_place(&t->order, e) - at];
+        float *there = &rows[nets_order_place(&t->order, e) - first * row_there];
         if (t->out)
             t->out[e - t->first] = *there;
         else
             *there = t->in[e - t->first];
     }
-    return t->out ? MM_OK : copy_plain(t, at, n, NULL, rows);
+    return t->out ? MM_OK : copy_plain(t, first * row_there, n * row_there, NULL, rows);
 }
 
 /* By as many outer rows as NETS_TRANSFER_BYTES hold, at least one. */
 static mm_status copy_ordered(const transfer *t) {
-    const int64_t row = t->order.inner * t->order.window, fit = NETS_TRANSFER_BYTES / (int64_t)sizeof(float) / row;
-    const int64_t most = row * (fit > 1 ? fit : 1), all = nets_order_elems(&t->order);
-    if (nets_order_is_plain(&t->order)) return copy_plain(t, t->first, t->n, t->out, t->in);
-    float *rows = malloc((size_t)(most < all ? most : all) * sizeof *rows);
+    const nets_order *o = &t->order;
+    const int64_t row = o->inner * o->window, bytes = o->there * o->window * (int64_t)sizeof(float);
+    const int64_t fit = NETS_TRANSFER_BYTES / bytes, most = fit > 1 ? fit : 1;
+    if (nets_order_is_plain(o)) return copy_plain(t, t->first, t->n, t->out, t->in);
+    float *rows = malloc((size_t)((most < o->outer ? most : o->outer) * bytes));
     mm_status status = rows ? MM_OK : mm_fail(MM_ERR_NOMEM, "no memory to reorder %s", t->name);
-    for (int64_t at = t->first / row * row; status == MM_OK && at < t->first + t->n; at += most)
-        status = copy_rows(t, at, most < all - at ? most : all - at, rows);
+    const int64_t end = (t->first + t->n + row - 1) / row;
+    for (int64_t first = t->first / row; status == MM_OK && first < end; first += most)
+        status = copy_rows(t, first, most < end - first ? most : end - first, rows);
     free(rows);
     return status;
 }

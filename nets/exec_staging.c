@@ -38,11 +38,16 @@ void nets_staging_fini(nets_staging *staging) {
     memset(staging, 0, sizeof *staging);
 }
 
+mm_status nets_staged_copy(const nets_staged *part, const void *from, mm_copy_kind kind, mm_stream *stream) {
+    if (!part->padder) return mm_copy_async(stream, part->to, from, part->bytes, kind);
+    return part->padder->ops->pad(part->padder, from, part->to, part->bytes / (3 * (int64_t)sizeof(float)), stream);
+}
+
 static mm_status copy_parts(mm_stream *stream, uint8_t *buffer, const nets_staged *parts, mm_copy_kind kind) {
     for (int i = 0; i < NETS_STAGED; buffer += mm_align(parts[i++].bytes)) {
         if (!parts[i].to) continue;
         MM_TRY(kind == MM_COPY_IN ? mm_copy_async(stream, buffer, parts[i].from, parts[i].bytes, kind)
-                                  : mm_copy_async(stream, parts[i].to, buffer, parts[i].bytes, kind));
+                                  : nets_staged_copy(&parts[i], buffer, kind, stream));
     }
     return MM_OK;
 }

@@ -9,6 +9,7 @@
 
 #include "mm/device/device.h"
 #include "mm/mm.h"
+#include "nets/op.h"
 
 enum { NETS_STAGED = 3 }; /* images, labels, learning rate */
 
@@ -16,8 +17,12 @@ enum { NETS_STAGED = 3 }; /* images, labels, learning rate */
 typedef struct nets_staged {
     const void *from;
     void *to;
-    int64_t bytes;
+    int64_t bytes;        /* of `from` */
+    nets_backend *padder; /* makes four channels of three on the way to the tensor; NULL: it has what `from` has */
 } nets_staged;
+
+/* Copies a part to its tensor, from the device's memory or from pinned one. */
+MM_CHECKED mm_status nets_staged_copy(const nets_staged *part, const void *from, mm_copy_kind kind, mm_stream *stream);
 
 typedef struct nets_staging {
     mm_manager *manager;

@@ -122,7 +122,10 @@ static void find_readers(lowering *lo) {
 /* The shapes of a unit's inputs and of its output, with the batch. */
 static mm_status shapes_of(const lowering *lo, const unit *u, int index, nets_shape x_out[NETS_MAX_INPUTS],
                            nets_shape *y_out) {
-    for (int i = 0; i < u->n_inputs; i++) MM_TRY(nets_net_shape(lo->out->net, u->inputs[i], lo->out->batch, &x_out[i]));
+    for (int i = 0; i < u->n_inputs; i++) {
+        MM_TRY(nets_net_shape(lo->out->net, u->inputs[i], lo->out->batch, &x_out[i]));
+        if (u->inputs[i] == 0 && lo->out->pads_images) x_out[i].dims[x_out[i].rank - 1] = 4;
+    }
     return nets_net_shape(lo->out->net, index, lo->out->batch, y_out);
 }
 
@@ -367,8 +370,25 @@ static mm_status create_graph(nets_lowered *out) {
     return mm_graph_create(name, &out->graph);
 }
 
+/* Sets whether images of three channels get a fourth: cuDNN's fast kernels take channels by four. Convolutions of one
+ * group read them so; others must not see it. */
+static mm_status choose_images(lowering *lo) {
+    const nets_net *net = lo->out->net;
+    nets_shape images;
+    MM_TRY(nets_net_shape(net, 0, 1, &images));
+    bool pads = lo->backend->ops->pad && nets_shape_channels(&images) == 3;
+    for (int i = 1; i < nets_net_layers(net); i++) {
+        const nets_layer *layer = nets_net_layer(net, i);
+        for (int k = 0; k < layer->n_inputs; k++)
+            if (layer->inputs[k] == 0) pads &= layer->op == NETS_CONV && layer->attrs.groups == 1;
+    }
+    lo->out->pads_images = pads;
+    return MM_OK;
+}
+
 static mm_status lower_all(lowering *lo) {
     nets_lowered *out = lo->out;
+    MM_TRY(choose_images(lo));
     MM_TRY(allocate(lo));
     MM_TRY(fuse(lo));
     find_readers(lo);

@@ -52,10 +52,11 @@ typedef struct nets_lowered {
     int n_steps;
     nets_param_tensors *params; /* nets_net_params(net) of them */
     mm_tensor images, labels, loss, correct;
-    mm_tensor rng;  /* training only: NETS_RNG */
-    mm_tensor lr;   /* where the graph updates the weights: f32 [1], the learning rate */
-    mm_tensor step; /* the same, of an optimizer that counts: i32 [1], its updates */
-    nets_op **ops;  /* one for each different description */
+    bool pads_images; /* `images` have four channels for three, the last zero (nets_backend_ops.pad) */
+    mm_tensor rng;    /* training only: NETS_RNG */
+    mm_tensor lr;     /* where the graph updates the weights: f32 [1], the learning rate */
+    mm_tensor step;   /* the same, of an optimizer that counts: i32 [1], its updates */
+    nets_op **ops;    /* one for each different description */
     int n_ops;
 } nets_lowered;
 

@@ -14,21 +14,26 @@ mm_status nets_lower_tensor(mm_graph *graph, mm_tensor_kind kind, mm_ownership o
 /* Whether the graph updates the weights, for which it has more tensors. */
 static bool updates(const nets_lowered *out) { return out->mode == NETS_TRAIN && !out->pass.goes_on; }
 
-/* Its dims, as the device has them. */
-static void order_dims(const nets_param *param, bool channels_last, int64_t dims_out[MM_RANK_MAX]) {
+/* Its order on the device, and its dims there. */
+static nets_order order_param(const nets_lowered *out, const nets_param *param, bool channels_last,
+                              int64_t dims_out[MM_RANK_MAX]) {
+    const bool reads_images = nets_net_layer(out->net, param->layer)->inputs[0] == 0;
+    const nets_order order =
+        nets_order_of(param->rank, param->dims, channels_last, out->pads_images && reads_images ? 4 : 0);
     memcpy(dims_out, param->dims, sizeof param->dims);
-    if (!channels_last || param->rank != 4) return;
-    dims_out[1] = param->dims[2];
-    dims_out[2] = param->dims[3];
-    dims_out[3] = param->dims[1];
+    if (channels_last && param->rank == 4) {
+        dims_out[1] = param->dims[2];
+        dims_out[2] = param->dims[3];
+        dims_out[3] = order.there;
+    }
+    return order;
 }
 
 static mm_status add_param_tensors(nets_lowered *out, bool channels_last, int index) {
     const nets_param *param = nets_net_param(out->net, index);
     nets_param_tensors *tensors = &out->params[index];
     int64_t dims[MM_RANK_MAX];
-    order_dims(param, channels_last, dims);
-    tensors->order = nets_order_of(param->rank, param->dims, channels_last);
+    tensors->order = order_param(out, param, channels_last, dims);
     MM_TRY(nets_lower_tensor(out->graph, param->learned ? MM_WEIGHT : MM_STATE, MM_PERSISTENT, MM_F32, param->rank,
                              dims, param->name, &tensors->value));
     if (!param->learned || out->mode != NETS_TRAIN) return MM_OK;
@@ -69,6 +74,7 @@ mm_status nets_lower_shared(nets_lowered *out, const nets_backend *backend) {
         MM_TRY(nets_lower_tensor(out->graph, MM_OPTIMIZER, MM_PERSISTENT, MM_I32, 1, &one, NETS_STEP_NAME, &out->step));
     nets_shape images, scores;
     MM_TRY(nets_net_shape(out->net, 0, out->batch, &images));
+    if (out->pads_images) images.dims[images.rank - 1] = 4;
     MM_TRY(nets_net_shape(out->net, nets_net_layers(out->net) - 1, out->batch, &scores));
     MM_TRY(
         nets_lower_tensor(out->graph, MM_INPUT, MM_MANAGED, MM_F32, images.rank, images.dims, "images", &out->images));

@@ -101,6 +101,9 @@ typedef struct nets_backend_ops {
     mm_status (*pass_on)(nets_backend *backend, uint32_t *rng, int64_t images, mm_stream *stream);
     /* sum[i] += addend[i], f32 in device memory. */
     mm_status (*add)(nets_backend *backend, float *sum, const float *addend, int64_t elems, mm_stream *stream);
+    /* to[p] = {from[3 p], from[3 p + 1], from[3 p + 2], 0} for pixels p: `from` on the device or pinned. NULL: images
+     * have no more channels on the device than in the network. */
+    mm_status (*pad)(nets_backend *backend, const float *from, float *to, int64_t pixels, mm_stream *stream);
     /* The configuration of a backend that times algorithms when ops are created. The function or its result is NULL if
      * the backend does not. */
     const nets_backend_config *(*config)(const nets_backend *backend);

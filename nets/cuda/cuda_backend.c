@@ -130,6 +130,7 @@ const nets_backend_ops nets_cuda_backend_ops = {
     .update = nets_cuda_update_step,
     .pass_on = nets_cuda_pass_on_step,
     .add = nets_cuda_add_step,
+    .pad = nets_cuda_pad_step,
     .config = config_of,
     .enter = enter,
     .leave = leave,

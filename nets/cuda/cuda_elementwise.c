@@ -209,3 +209,15 @@ const nets_op_impl nets_cuda_op_relu = {NETS_DTYPE_BIT(MM_F32), create_relu,  de
 const nets_op_impl nets_cuda_op_add = {NETS_DTYPE_BIT(MM_F32), create_add, destroy, NULL, add_forward, add_backward};
 const nets_op_impl nets_cuda_op_dropout = {NETS_DTYPE_BIT(MM_F32), create_dropout,  destroy, NULL,
                                            dropout_forward,        dropout_backward};
+
+/* ---------------------------------------------------------------- batches */
+
+mm_status nets_cuda_pad_step(nets_backend *backend, const float *from, float *to, int64_t pixels, mm_stream *stream) {
+    bool entered;
+    (void)backend;
+    MM_TRY(mm_device_enter(stream->device, &entered));
+    nets_cuda_pad_pixels(from, to, pixels, mm_cuda_stream(stream));
+    mm_status status = nets_cuda_launched("a batch's fourth channel");
+    mm_device_leave(stream->device, entered);
+    return status;
+}

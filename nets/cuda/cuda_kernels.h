@@ -98,6 +98,9 @@ void nets_cuda_crop_forward(nets_cuda_crop shape, const float *x, float *y, cuda
 void nets_cuda_crop_backward(nets_cuda_crop shape, const float *dy, const float *earlier, float *dx,
                              cudaStream_t stream);
 
+/* to[p] = {from[3 p], from[3 p + 1], from[3 p + 2], 0} */
+void nets_cuda_pad_pixels(const float *from, float *to, int64_t pixels, cudaStream_t stream);
+
 /* to[b][c][r] = from[b][r][c] for each of the batches. A matrix has at most INT32_MAX elements. */
 void nets_cuda_transpose(const float *from, float *to, int64_t batches, int64_t rows, int64_t columns,
                          cudaStream_t stream);

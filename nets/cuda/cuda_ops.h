@@ -38,6 +38,8 @@ MM_CHECKED mm_status nets_cuda_update_step(nets_backend *backend, const nets_upd
 MM_CHECKED mm_status nets_cuda_pass_on_step(nets_backend *backend, uint32_t *rng, int64_t images, mm_stream *stream);
 MM_CHECKED mm_status nets_cuda_add_step(nets_backend *backend, float *sum, const float *addend, int64_t elems,
                                         mm_stream *stream);
+MM_CHECKED mm_status nets_cuda_pad_step(nets_backend *backend, const float *from, float *to, int64_t pixels,
+                                        mm_stream *stream);
 
 /* The gate that a ReLU's output makes: NETS_Y, as elements or as sign mask. */
 static inline nets_cuda_gate nets_cuda_gate_of(const nets_op_args *args) {

@@ -1,4 +1,5 @@
-/* Copies: of rows (concatenation), of rectangles (crop), and with rows and columns exchanged (the order of weights). */
+/* Copies: of rows (concatenation), of rectangles (crop), of pixels that get a channel more, and with rows and columns
+ * exchanged (the order of a linear layer's features). */
 #include "nets/cuda/vector.h"
 
 template <int V> struct copied { vec<V> v, earlier; };
@@ -30,6 +31,20 @@ void nets_cuda_copy_rows(nets_cuda_rows s, const float *from, const float *earli
         const map_grid g = map_over(s.rows, s.width, 1, AT_ONCE);
         MM_LAUNCH(copy_rows<1>, g.grid, g.block, 0, stream, s, from, earlier, to);
     }
+}
+
+/* ---------------------------------------------------------------- a fourth channel */
+
+static __global__ void pad_pixels(const float *from, float *to, int64_t pixels) {
+    for (int64_t p = (int64_t)blockIdx.x * THREADS + threadIdx.x; p < pixels; p += (int64_t)gridDim.x * THREADS) {
+        const vec<4> v = {{from[3 * p], from[3 * p + 1], from[3 * p + 2], 0}};
+        store(to + 4 * p, v);
+    }
+}
+
+void nets_cuda_pad_pixels(const float *from, float *to, int64_t pixels, cudaStream_t stream) {
+    MM_LAUNCH(pad_pixels, (unsigned)lesser(ceil_div(pixels, THREADS), MOST_BLOCKS), THREADS, 0, stream, from, to,
+              pixels);
 }
 
 /* ---------------------------------------------------------------- crop */

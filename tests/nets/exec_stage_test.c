@@ -76,7 +76,7 @@ static void the_next_batch_arrives_while_the_computation_is_held(void **state) {
     mm_stream *compute = mm_compute_stream(manager);
     for (int b = 0; b < BATCHES; b++) {
         for (int i = 0; i < WORDS; i++) batches[b][i] = (float)(b * WORDS + i);
-        const nets_staged parts[NETS_STAGED] = {{batches[b], target, sizeof target}};
+        const nets_staged parts[NETS_STAGED] = {{.from = batches[b], .to = target, .bytes = sizeof target}};
         expect_ok(nets_staging_pass(&staging, compute, parts));
         if (b == 0) host_gate_launch(&gate, compute);
     }

@@ -99,7 +99,7 @@ static void infer(op_rig *rig, const nets_attrs *attrs) {
     for (int i = 0; i < nets_net_params(net); i++) {
         const nets_param *param = nets_net_param(net, i);
         if (param->layer != layer) continue;
-        rig->orders[param->place] = nets_order_of(param->rank, param->dims, rig->backend->channels_last);
+        rig->orders[param->place] = nets_order_of(param->rank, param->dims, rig->backend->channels_last, 0);
         give(rig, (nets_role)(NETS_PARAM + param->place), 4 * param->elems);
         if (param->learned) give_output(rig, (nets_role)(NETS_DPARAM + param->place), 4 * param->elems);
     }

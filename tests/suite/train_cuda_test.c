@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/graph.h"
 #include "tests/core/expect.h"
 #include "tests/suite/suite_rig.h"
 
@@ -431,6 +432,27 @@ static void evaluation_shares_the_weights(void **state) {
     suite_net_fini(&s);
 }
 
+/* Of the first convolution's weights, gradient and state, beside the images' three. */
+static void check_fourth_channel(const training *t) {
+    const nets_param_tensors *first = &nets_exec_lowered(t->exec)->params[0];
+    const mm_tensor parts[] = {first->value, first->gradient, first->state[0]};
+    const mm_graph *graph = nets_exec_lowered(t->exec)->graph;
+    const int64_t n = nets_order_elems(&first->order);
+    float *values = calloc((size_t)n, sizeof *values);
+    assert_non_null(values);
+    assert_int_equal(first->order.inner, 3);
+    assert_int_equal(first->order.there, 4);
+    assert_int_equal(mm_graph_tensor(graph, nets_exec_lowered(t->exec)->images)->dims[3], 4);
+    for (int p = 0; p < 3; p++) {
+        int zeros = 0;
+        expect_ok(mm_persistent_get(t->manager, mm_graph_tensor(graph, parts[p])->name, 0, values, 4 * n));
+        for (int64_t i = 0; i < n; i++) zeros += values[i] == 0;
+        for (int64_t i = 3; i < n; i += 4) assert_true(values[i] == 0);
+        assert_true(zeros < n / 2);
+    }
+    free(values);
+}
+
 /* Element by element in odd pieces, whose ends cut rows, as at once; in memory as order says. */
 static void parameters_are_copied_in_torchvisions_order_from_any_place(void **state) {
     (void)state;
@@ -439,11 +461,14 @@ static void parameters_are_copied_in_torchvisions_order_from_any_place(void **st
     suite_net_init_dropped(&s, "cuda", BATCH);
     start(&t, &s, "cuda", "liveness", BLOCKING);
     int reordered = 0;
+    float losses[2];
+    iterate(&t, 2, losses);
+    check_fourth_channel(&t);
     for (int p = 0; p < nets_net_params(s.net); p++) {
         const nets_param *param = nets_net_param(s.net, p);
         const nets_order order = nets_exec_lowered(t.exec)->params[p].order;
-        const int64_t n = param->elems;
-        float *whole = calloc(4 * (size_t)n, sizeof *whole), *there = whole + n, *given = whole + 2 * n;
+        const int64_t n = param->elems, n_there = nets_order_elems(&order);
+        float *whole = calloc((size_t)(3 * n + n_there), sizeof *whole), *given = whole + n, *there = given + 2 * n;
         assert_non_null(whole);
         reordered += !nets_order_is_plain(&order);
         for (int64_t i = 0; i < n; i++) given[i] = (float)i;
@@ -453,7 +478,7 @@ static void parameters_are_copied_in_torchvisions_order_from_any_place(void **st
         }
         expect_ok(nets_exec_param_get(t.exec, p, NETS_VALUE, whole));
         assert_memory_equal(whole, given, 4 * (size_t)n);
-        expect_ok(mm_persistent_get(t.manager, param->name, 0, there, 4 * n));
+        expect_ok(mm_persistent_get(t.manager, param->name, 0, there, 4 * n_there));
         for (int64_t i = 0; i < n; i++) assert_true(there[nets_order_place(&order, i)] == given[i]);
         for (int64_t at = 0; at < n; at += 5) {
             const int64_t bytes = 4 * (n - at < 5 ? n - at : 5);
