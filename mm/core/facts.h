@@ -137,8 +137,8 @@ MM_CHECKED mm_status mm_facts_apply(const mm_facts *from, const mm_graph *graph,
  * MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_facts_write(const mm_facts *facts, const mm_graph *graph, const char *path);
 
-/* The sum of the bytes of a graph's tensors, modulo 2^63. With the numbers of steps and tensors it identifies a
- * graph. */
+/* The sum of the bytes of a graph's maps and saved tensors, modulo 2^63. With the numbers of steps and tensors it
+ * identifies a graph. Others count nothing: a device may pad inputs and parameters. */
 int64_t mm_facts_tensor_bytes(const mm_graph *graph);
 
 #endif

@@ -7,11 +7,17 @@
 #include "mm/core/graph.h"
 #include "mm/core/status.h"
 
-int64_t mm_facts_tensor_bytes(const mm_graph *graph) {
+static int64_t sum_bytes(const mm_graph *graph, bool only_maps) {
     uint64_t sum = 0;
-    for (int t = 0; t < mm_graph_tensors(graph); t++) sum += (uint64_t)mm_graph_tensor(graph, t)->bytes;
+    for (int t = 0; t < mm_graph_tensors(graph); t++) {
+        const mm_tensor_info *info = mm_graph_tensor(graph, t);
+        const bool is_map = info->kind == MM_FEATURE_MAP || info->kind == MM_SAVED || info->kind == MM_GRADIENT_MAP;
+        if (is_map || !only_maps) sum += (uint64_t)info->bytes;
+    }
     return (int64_t)(sum & INT64_MAX);
 }
+
+int64_t mm_facts_tensor_bytes(const mm_graph *graph) { return sum_bytes(graph, true); }
 
 /* Correspondence of steps and tensors. */
 typedef struct matching {
@@ -28,10 +34,12 @@ static mm_status check_graph(const matching *m) {
     int steps = names ? names->steps_of_all : m->from->n_steps;
     int tensors = names ? names->tensors_of_all : m->from->n_tensors;
     int64_t bytes = mm_facts_tensor_bytes(m->graph), bytes_there = names ? names->tensor_bytes : bytes;
-    if (steps == mm_graph_steps(m->graph) && tensors == mm_graph_tensors(m->graph) && bytes == bytes_there)
-        return MM_OK;
-    return mm_fail(MM_ERR_FORMAT, "%s is for another graph: %d steps, %d tensors, %lld bytes; %s has %d, %d, %lld",
-                   m->origin, steps, tensors, (long long)bytes_there, mm_graph_name(m->graph), mm_graph_steps(m->graph),
+    /* Files of before counted all tensors. */
+    const bool same_bytes = bytes == bytes_there || sum_bytes(m->graph, false) == bytes_there;
+    if (steps == mm_graph_steps(m->graph) && tensors == mm_graph_tensors(m->graph) && same_bytes) return MM_OK;
+    return mm_fail(MM_ERR_FORMAT,
+                   "%s is for another graph: %d steps, %d tensors, %lld bytes of maps; %s has %d, %d, %lld", m->origin,
+                   steps, tensors, (long long)bytes_there, mm_graph_name(m->graph), mm_graph_steps(m->graph),
                    mm_graph_tensors(m->graph), (long long)bytes);
 }
 
