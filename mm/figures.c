@@ -71,6 +71,10 @@ const mm_plan *mm_plan_now(const mm_manager *m, const mm_graph *graph) {
     return r ? r->prepared->planned.plan : NULL;
 }
 
+mm_status mm_plan_offer(mm_manager *m, mm_plan *plan, int64_t device_bytes) {
+    return mm_plan_set_offer(&m->plans, plan, device_bytes);
+}
+
 mm_status mm_code_sizes(mm_manager *m, const mm_graph *graph, mm_code_size *sizes_out, int capacity, int *n_out) {
     MM_TRY(mm_manager_settle(m, "mm_code_sizes"));
     const mm_ready *r = mm_manager_find(m, graph);

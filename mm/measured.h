@@ -33,6 +33,11 @@ void mm_measured_link(const mm_copy_line copies[2], mm_facts *facts);
  * budget changes or the graph is forgotten. */
 const mm_plan *mm_plan_now(const mm_manager *manager, const mm_graph *graph);
 
+/* Offers a plan that was made by the manager's policy and facts, within device_bytes and as much pinned memory as it
+ * takes or more, of a graph that is equal to one that will be prepared. When that is first prepared within such limits,
+ * the plan is proved and taken, rather than made again. Takes the plan, also on failure; its graph may go. MM_ERR_NOMEM. */
+MM_CHECKED mm_status mm_plan_offer(mm_manager *manager, mm_plan *plan, int64_t device_bytes);
+
 /* What the codes of a graph's maps took in the iteration that ended last (mm_execution_codes). Waits for iterations that
  * were ended without waiting. *n_out: their number; at most `capacity` are filled in. Between iterations. MM_ERR_ORDER:
  * the graph is not prepared; else the failure of an iteration. */

@@ -53,13 +53,31 @@ static mm_status keep_variants(const mm_plan_set *set, mm_prepared *p) {
     return MM_OK;
 }
 
+static bool is_for(const mm_offered *o, const mm_attempt *a, const mm_graph *graph) {
+    return o->plan && o->device_bytes == a->limits.device_bytes && o->plan->pinned_bytes <= a->limits.pinned_bytes &&
+           strcmp(o->plan->policy, a->policy->spec) == 0 && strcmp(o->graph, mm_graph_name(graph)) == 0 &&
+           o->steps == mm_graph_steps(graph) && o->tensors == mm_graph_tensors(graph) &&
+           o->tensor_bytes == mm_facts_tensor_bytes(graph);
+}
+
+/* Takes an offered plan, where there is one of what is asked for. */
+static bool take_offered(const mm_plan_set *set, const mm_attempt *a, const mm_limits *limits, mm_prepared *p) {
+    if (a->least_workspaces || a->stands_in || a->same_variants || learned_of(set, p->graph)) return false;
+    for (int i = 0; i < set->n_offered; i++)
+        if (is_for(&set->offered[i], a, p->graph) &&
+            mm_planned_take(&p->planned, &set->offered[i].plan, p->graph, limits) == MM_OK)
+            return true;
+    return false;
+}
+
 /* Makes the plan within the attempt's limits, with the directory's places of persistent tensors. */
-static mm_status make_within(const mm_plan_sources *sources, const mm_attempt *a, mm_prepared *p) {
+static mm_status make_within(const mm_plan_set *set, const mm_attempt *a, mm_prepared *p) {
     int64_t *places;
-    MM_TRY(mm_directory_places(sources->directory, p->graph, &places));
+    MM_TRY(mm_directory_places(set->sources.directory, p->graph, &places));
     mm_limits limits = a->limits;
     limits.places = places;
-    mm_status status = mm_planned_make(&p->planned, a->policy, p->graph, &limits);
+    mm_status status = MM_OK;
+    if (!take_offered(set, a, &limits, p)) status = mm_planned_make(&p->planned, a->policy, p->graph, &limits);
     free(places);
     return status;
 }
@@ -73,7 +91,7 @@ static mm_status make_plan(const mm_plan_set *set, const mm_attempt *a, mm_prepa
         MM_TRY(keep_variants(set, p));
     else if (a->least_workspaces)
         mm_facts_keep_least_workspaces(p->planned.facts);
-    MM_TRY(make_within(sources, a, p));
+    MM_TRY(make_within(set, a, p));
     const mm_plan *plan = p->planned.plan;
     if (a->stands_in && mm_prepared_unable(p) >= 0) {
         *need_bytes = 0; /* no memory would do */
@@ -212,6 +230,23 @@ static void unlearn(mm_plan_set *set, const mm_graph *graph) {
     *learned = set->learned[--set->n_learned];
 }
 
+mm_status mm_plan_set_offer(mm_plan_set *set, mm_plan *plan, int64_t device_bytes) {
+    mm_offered *more = realloc(set->offered, ((size_t)set->n_offered + 1) * sizeof *more);
+    if (more) set->offered = more;
+    char *name = more ? strdup(mm_graph_name(plan->graph)) : NULL;
+    if (!name) {
+        mm_plan_destroy(plan);
+        return mm_fail(MM_ERR_NOMEM, "out of memory for a plan that is offered");
+    }
+    more[set->n_offered++] = (mm_offered){.plan = plan,
+                                          .graph = name,
+                                          .steps = mm_graph_steps(plan->graph),
+                                          .tensors = mm_graph_tensors(plan->graph),
+                                          .tensor_bytes = mm_facts_tensor_bytes(plan->graph),
+                                          .device_bytes = device_bytes};
+    return MM_OK;
+}
+
 void mm_plan_set_forget(mm_plan_set *set, const mm_graph *graph) {
     int i = index_of(set, graph);
     unlearn(set, graph);
@@ -223,6 +258,11 @@ void mm_plan_set_forget(mm_plan_set *set, const mm_graph *graph) {
 void mm_plan_set_fini(mm_plan_set *set) {
     while (set->n > 0) drop(set->prepared[--set->n]);
     while (set->n_learned > 0) mm_facts_destroy(set->learned[--set->n_learned].facts);
+    for (int i = 0; i < set->n_offered; i++) {
+        mm_plan_destroy(set->offered[i].plan);
+        free(set->offered[i].graph);
+    }
+    free(set->offered);
     free(set->learned);
     free(set->prepared);
     mm_policy_fini(&set->policy);

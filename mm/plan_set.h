@@ -29,8 +29,19 @@ typedef struct mm_learned {
     mm_facts *facts;
 } mm_learned;
 
+/* A plan that is there before its graph is prepared (mm_plan_offer). */
+typedef struct mm_offered {
+    mm_plan *plan; /* of another graph, which is gone, but was equal; NULL: taken */
+    char *graph;   /* that graph's name, */
+    int steps, tensors;
+    int64_t tensor_bytes; /* and its size (mm_facts_tensor_bytes) */
+    int64_t device_bytes; /* that it was made within */
+} mm_offered;
+
 typedef struct mm_plan_set {
     mm_plan_sources sources;
+    mm_offered *offered;
+    int n_offered;
     mm_learned *learned;
     int n_learned;
     mm_policy policy;      /* the policy that was set */
@@ -94,6 +105,9 @@ MM_CHECKED mm_status mm_plan_set_facts(const mm_plan_set *set, const mm_prepared
 /* Takes over what was learned of a graph, in place of what was learned before. On failure the caller keeps the facts.
  * MM_ERR_NOMEM. Plans stay as they are. */
 MM_CHECKED mm_status mm_plan_set_learn(mm_plan_set *set, const mm_graph *graph, mm_facts *facts);
+
+/* mm_plan_offer. */
+MM_CHECKED mm_status mm_plan_set_offer(mm_plan_set *set, mm_plan *plan, int64_t device_bytes);
 
 /* The graph's entry; NULL if it is not prepared. */
 mm_prepared *mm_plan_set_find(const mm_plan_set *set, const mm_graph *graph);

@@ -81,13 +81,16 @@ static int64_t block_bytes(const mm_planned *planned, const mm_graph *graph) {
     return 0;
 }
 
-mm_status mm_planned_make(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,
-                          const mm_limits *limits) {
-    mm_plan *plan;
-    const int64_t block = block_bytes(planned, graph), offset = mm_align(limits->base_bytes);
+/* Where what its codecs read lies, and the limits above it. */
+static mm_limits limits_above(const mm_planned *planned, const mm_graph *graph, const mm_limits *limits) {
+    const int64_t block = block_bytes(planned, graph);
     mm_limits own = *limits;
-    if (block > 0) own.base_bytes = offset + mm_align(block);
-    MM_TRY(mm_policy_plan(policy, graph, planned->facts, &own, &plan));
+    if (block > 0) own.base_bytes = mm_align(limits->base_bytes) + mm_align(block);
+    return own;
+}
+
+/* Proves a plan that was made within `own`, in place of the earlier one. */
+static mm_status settle(mm_planned *planned, mm_plan *plan, const mm_limits *limits, mm_limits own) {
     own.device_bytes = plan->peak_bytes;
     own.pinned_bytes = plan->pinned_bytes;
     mm_planned made = {.plan = plan};
@@ -100,9 +103,37 @@ mm_status mm_planned_make(mm_planned *planned, const mm_policy *policy, const mm
     planned->plan = made.plan;
     planned->program = made.program;
     planned->exact = made.exact;
-    planned->block_offset = offset;
-    planned->block_bytes = block;
+    planned->block_offset = mm_align(limits->base_bytes);
+    planned->block_bytes = block_bytes(planned, plan->graph);
     return MM_OK;
+}
+
+mm_status mm_planned_make(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,
+                          const mm_limits *limits) {
+    const mm_limits own = limits_above(planned, graph, limits);
+    mm_plan *plan;
+    MM_TRY(mm_policy_plan(policy, graph, planned->facts, &own, &plan));
+    return settle(planned, plan, limits, own);
+}
+
+mm_plan *mm_planned_release(mm_planned *planned) {
+    mm_plan *plan = planned->plan;
+    planned->plan = NULL;
+    drop_plan(planned);
+    planned->program = NULL;
+    planned->exact = NULL;
+    return plan;
+}
+
+mm_status mm_planned_take(mm_planned *planned, mm_plan **plan, const mm_graph *graph, const mm_limits *limits) {
+    const mm_limits own = limits_above(planned, graph, limits);
+    mm_plan *taken = *plan;
+    if (taken->base_bytes != own.base_bytes)
+        return mm_fail(MM_ERR_PLAN, "the plan of %s lies above %lld bytes, not %lld", mm_graph_name(graph),
+                       (long long)taken->base_bytes, (long long)own.base_bytes);
+    *plan = NULL;
+    taken->graph = graph;
+    return settle(planned, taken, limits, own);
 }
 
 mm_status mm_planned_add_measures(const mm_planned *planned, const int64_t *places, const mm_measure_at *at, int n,

@@ -40,6 +40,16 @@ void mm_planned_tell(mm_planned *planned, const mm_rates *rates);
 MM_CHECKED mm_status mm_planned_make(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,
                                      const mm_limits *limits);
 
+/* Ends planned->plan, and gives it to the caller, who destroys it. Its graph need not outlive it any more, unless it is
+ * read. */
+mm_plan *mm_planned_release(mm_planned *planned);
+
+/* As mm_planned_make, but takes a plan that was made within these limits of an equal graph, by the same facts. It is
+ * proved as any. *plan is NULL then. MM_ERR_PLAN: it is above another base, and stays the caller's; or it is no plan of
+ * this graph, and is destroyed. */
+MM_CHECKED mm_status mm_planned_take(mm_planned *planned, mm_plan **plan, const mm_graph *graph,
+                                     const mm_limits *limits);
+
 /* Makes a plan that also measures (mm_plan_add_measures) of one that is made. places: of its persistent tensors
  * (mm_limits). *measured_out has no facts and no codecs: those are planned's. Errors of mm_plan_add_measures and
  * mm_program_prove. The caller frees it with mm_planned_fini. */

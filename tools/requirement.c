@@ -71,6 +71,7 @@ mm_status requirement_limit(requirement *r, int64_t device_bytes, int64_t pinned
                         .pinned_bytes = pinned_bytes,
                         .base_bytes = r->base_bytes + staged_bytes,
                         .stop = r->stop};
+    r->device_bytes = device_bytes;
     return mm_planned_make(&r->planned, &r->policy, r->lowered->graph, &limits);
 }
 

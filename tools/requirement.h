@@ -24,6 +24,7 @@ typedef struct requirement {
     mm_policy policy;
     int64_t base_bytes;    /* bytes of persistent tensors */
     int64_t minimum_bytes; /* the lowest peak of the policy's plans */
+    int64_t device_bytes;  /* the limit that the plan was made for; 0: none, it is the one with the lowest peak */
     requirement_free free;
     const volatile int *stop; /* the target's */
 } requirement;

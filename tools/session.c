@@ -122,6 +122,8 @@ static mm_status open_manager(session *s) {
                           .stop_search = c->stop,
                           .trace_bytes = c->trace || c->replan_percent > 0 ? MM_TIMELINE_BYTES : 0};
     MM_TRY(mm_manager_create(&options, &s->manager));
+    MM_TRY(session_memory_offer(s));
+    session_memory_end(s);
     s->ahead = !mm_compute_stream(s->manager)->device->ops->cpu_reaches_memory;
     graph_wanted wanted[4];
     int n = list_graphs(s, wanted);
@@ -163,7 +165,6 @@ static mm_status init(session *s) {
     MM_TRY(session_memory_default(s));
     tell_unfused(s);
     MM_TRY(session_memory_pin(s));
-    session_memory_end(s);
     const mm_status status = open_manager(s);
     s->refused_by_manager = status != MM_OK;
     return status;

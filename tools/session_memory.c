@@ -5,6 +5,7 @@
 
 #include "mm/core/graph.h"
 #include "mm/device/device.h"
+#include "mm/measured.h"
 #include "mm/planning.h"
 #include "tools/requirement.h"
 
@@ -108,6 +109,17 @@ static mm_status pin(session *s, requirement *r) {
 mm_status session_memory_pin(session *s) {
     for (int i = 0; i < s->n_requirements; i++)
         for (int k = 0; k < s->requirements[i].n; k++) MM_TRY(pin(s, &s->requirements[i].r[k]));
+    return MM_OK;
+}
+
+/* The first policy's plans that were made for the budget. */
+mm_status session_memory_offer(session *s) {
+    for (int i = 0; i < s->n_requirements; i += s->config.policies.n)
+        for (int k = 0; k < s->requirements[i].n; k++) {
+            requirement *r = &s->requirements[i].r[k];
+            if (r->device_bytes == s->config.budget_bytes)
+                MM_TRY(mm_plan_offer(s->manager, mm_planned_release(&r->planned), r->device_bytes));
+        }
     return MM_OK;
 }
 

@@ -20,6 +20,9 @@ MM_CHECKED mm_status session_memory_raise(session *s, int64_t batch, int64_t sub
  * not so much. */
 MM_CHECKED mm_status session_memory_pin(session *s);
 
+/* Offers the plans that were made for the budget to the manager, so that they are not made again. */
+MM_CHECKED mm_status session_memory_offer(session *s);
+
 /* Frees the plans. */
 void session_memory_end(session *s);
 

@@ -12,6 +12,7 @@
 
 #include "mm/core/account.h"
 #include "mm/measured.h"
+#include "mm/planning.h"
 #include "tests/core/comma_locale.h"
 #include "tests/core/expect.h"
 #include "tests/mm/manager_rig.h"
@@ -595,6 +596,69 @@ static void what_bodies_of_codes_took_is_saved_and_planned_by(void **state) {
     mm_graph_destroy(graph);
 }
 
+/* ---------------------------------------------------------------- plans that are there before */
+
+static mm_plan *plan_of(const mm_graph *graph, const char *spec, int64_t device_bytes) {
+    mm_planned planned;
+    mm_policy policy;
+    const mm_limits limits = {.device_bytes = device_bytes, .pinned_bytes = BUDGET, .base_bytes = mm_plan_base(graph)};
+    expect_ok(mm_policy_parse(spec, &policy));
+    expect_ok(mm_planned_init(&planned, &policy, graph, rig_device_used()->name));
+    expect_ok(mm_planned_make(&planned, &policy, graph, &limits));
+    mm_plan *plan = mm_planned_release(&planned);
+    assert_null(planned.plan);
+    mm_planned_fini(&planned);
+    mm_policy_fini(&policy);
+    return plan;
+}
+
+/* Its maps lie one on top of the other. */
+static void spoil(mm_plan *plan) {
+    for (int i = 0; i < plan->n_segments; i++)
+        if (mm_segment_has_life(&plan->segments[i])) plan->segments[i].offset = plan->base_bytes;
+}
+
+/* The graph that it was made of is gone by then. What does not serve is made again. */
+static void a_plan_that_is_offered_is_taken_where_it_serves(void **state) {
+    (void)state;
+    static const struct {
+        const char *policy; /* that it was made by */
+        int layers;
+        int64_t device_bytes; /* that it is said to be made within */
+        bool spoilt, taken;
+    } cases[] = {
+        {"swap:when=always", LAYERS, BUDGET, false, true}, {"swap:when=always", LAYERS, BUDGET - 256, false, false},
+        {"liveness", LAYERS, BUDGET, false, false},        {"swap:when=always", LAYERS + 1, BUDGET, false, false},
+        {"swap:when=always", LAYERS, BUDGET, true, false},
+    };
+    mm_graph *graph = rig_random_graph(SEED, LAYERS, 6);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mm_options options = {.device_bytes = BUDGET, .pinned_bytes = BUDGET, .policy = "swap:when=always"};
+        mm_manager *m = rig_manager(&options);
+        mm_graph *other = rig_random_graph(SEED, cases[i].layers, 6);
+        mm_plan *plan = plan_of(other, cases[i].policy, BUDGET);
+        const mm_node *nodes = plan->nodes; /* where they lie: another plan has its own, as long as this one is there */
+        if (cases[i].spoilt) spoil(plan);
+        expect_ok(mm_plan_offer(m, plan, cases[i].device_bytes));
+        mm_graph_destroy(other);
+        plain expected;
+        rig r;
+        rig_init(&r, graph, SEED);
+        plain_init(&expected, graph, SEED);
+        expect_ok(rig_bind(&r, m));
+        if (!cases[i].spoilt && (mm_plan_now(m, graph)->nodes == nodes) != cases[i].taken)
+            fail_msg("case %zu: the plan %s", i, cases[i].taken ? "is not taken" : "is taken");
+        assert_ptr_equal(mm_plan_now(m, graph)->graph, graph);
+        expect_ok(rig_iteration(&r, m, RIG_INLINE));
+        plain_steps(&expected, 0, mm_graph_steps(graph));
+        if (rig_digest(&r, m) != plain_digest(&expected)) fail_msg("case %zu: other results", i);
+        plain_fini(&expected);
+        rig_fini(&r);
+        mm_manager_destroy(m);
+    }
+    mm_graph_destroy(graph);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_in_specs_have_a_point_in_programs_whose_locale_has_a_comma),
@@ -613,6 +677,7 @@ int main(void) {
         cmocka_unit_test(what_a_manager_measured_is_saved_and_serves_another),
         cmocka_unit_test(nothing_is_learned_of_bodies_without_an_iteration),
         cmocka_unit_test(what_bodies_of_codes_took_is_saved_and_planned_by),
+        cmocka_unit_test(a_plan_that_is_offered_is_taken_where_it_serves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

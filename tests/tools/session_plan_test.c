@@ -7,6 +7,22 @@
 #include "tests/core/expect.h"
 #include "tools/session.h"
 
+/* How often the first policy was planned for a budget. */
+static struct {
+    int64_t budget_bytes;
+    int plans;
+} counted;
+
+typedef mm_status policy_plan(const mm_policy *policy, const mm_graph *graph, const mm_facts *facts,
+                              const mm_limits *limits, mm_plan **plan_out);
+policy_plan __real_mm_policy_plan, __wrap_mm_policy_plan;
+
+mm_status __wrap_mm_policy_plan(const mm_policy *policy, const mm_graph *graph, const mm_facts *facts,
+                                const mm_limits *limits, mm_plan **plan_out) {
+    counted.plans += limits->device_bytes == counted.budget_bytes;
+    return __real_mm_policy_plan(policy, graph, facts, limits, plan_out);
+}
+
 static session_config config_of(const nets_net *net, int64_t batch, const target *target, const char *policy) {
     session_config config = {.net = net,
                              .data = "synthetic:samples=24",
@@ -104,7 +120,10 @@ static void in_its_minimum_a_policy_pins_what_the_fastest_plan_takes(void **stat
     config.budget_bytes = own.minimum_bytes;
     const int64_t lowest = own.planned.plan->pinned_bytes;
     expect_ok(requirement_limit(&own, own.minimum_bytes, INT64_MAX, 0));
+    counted.budget_bytes = own.minimum_bytes;
+    counted.plans = 0;
     const row r = run_config(&config, 1);
+    assert_int_equal(counted.plans, 1); /* the manager takes the plan that pinned memory was found by */
     assert_true(own.planned.plan->pinned_bytes < lowest);
     assert_int_equal(r.pinned_bytes, own.planned.plan->pinned_bytes);
     assert_int_equal(r.predicted_peak_bytes, own.planned.plan->peak_bytes);
