@@ -71,12 +71,13 @@ is_less() { # A B: numbers
 
 # The values of a key in a JSON file, one a line.
 values() { # FILE KEY
-    local line
-    while IFS= read -r line; do
-        [[ $line =~ ^\ *\"$2\":\ \"?(.*)$ ]] || continue
+    local line lines
+    mapfile -t lines <"$1"
+    for line in "${lines[@]}"; do # of 60000 lines in the largest: the expression is dear, so a text comes first
+        [[ $line == *"\"$2\": "* && $line =~ ^\ *\"$2\":\ \"?(.*)$ ]] || continue
         line=${BASH_REMATCH[1]%,}
         echo "${line%\"}"
-    done <"$1"
+    done
 }
 
 # The only value of a key.
