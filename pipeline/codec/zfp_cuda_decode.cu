@@ -5,29 +5,19 @@ namespace {
 
 /* ---------------------------------------------------------------- a code in registers */
 
-/* The rest of a plane that MM_ZFP_PART_BITS bits of its code did not tell; part: what they told. Sets *behind_out to the
- * plane's length, as the code tells it. */
-MM_HD uint32_t plane_goes_on(uint32_t code, uint32_t part, int values, int n, int *behind_out) {
-    uint32_t rest = mm_zfp_part_bits(part);
-    int count = mm_zfp_part_count(part);
-    do {
-        code = MM_SHIFT_RIGHT(code, mm_zfp_part_used(part)) | 1;
-        part = MM_UNDOUBLE(code);
-        rest |= MM_SHIFT_LEFT(mm_zfp_part_bits(part), count);
-        count += mm_zfp_part_count(part) + MM_ZFP_GOES_ON;
-    } while (n + count < values - 1 - MM_ZFP_GOES_ON);
-    *behind_out = n + count;
-    return rest;
-}
-
 /* As mm_zfp_plane_decode, in places of the plane rather than of its rest. *past: bits after the block's end, negative
  * before it; updated. */
 template <int VALUES> MM_HD uint32_t plane_decode(uint32_t window, int *past, int *n, int *length_out) {
-    const uint32_t code = window >> *n, verbatim = UINT32_MAX << *n;
-    uint32_t rest = MM_UNDOUBLE(code);
-    int behind = *n + mm_zfp_part_count(rest);
-    if (behind < VALUES - 1 - MM_ZFP_GOES_ON) rest = plane_goes_on(code, MM_CONSTANT(rest), VALUES, *n, &behind);
-    rest = rest << *n & mm_zfp_ones(VALUES - 1);
+    const uint32_t verbatim = UINT32_MAX << *n;
+    uint32_t code = window >> *n, part = MM_UNDOUBLE(code), rest = part << *n; /* and more beyond the plane's last */
+    int behind = *n + mm_zfp_part_count(part);
+    while (behind < VALUES - 1 - MM_ZFP_GOES_ON) {
+        code = MM_SHIFT_RIGHT(code, part >> 16) | 1;
+        part = MM_UNDOUBLE(code);
+        rest |= MM_SHIFT_LEFT(part, behind);
+        behind += mm_zfp_part_count(part) + MM_ZFP_GOES_ON;
+    }
+    rest &= mm_zfp_ones(VALUES - 1);
     const int next = mm_zfp_least(behind, VALUES), length = mm_zfp_least(behind, VALUES - 1) + MM_POPC32(rest) + 1;
     *past += length;
     const int cut = *past > 0 ? *past : 0;

@@ -9,7 +9,7 @@
  * What bounds it, counted in the machine code for sm_90 (2-D, NHWC, rate 4, the 9 planes that the slowest of 32 blocks
  * of codec_bench's map has): 36 instructions a value each way, 19 of them for the integer unit, which takes one every
  * other cycle. That is 3.5 TB/s of values on an H200, where memory would allow 3.6. Of a block's, 24 are for each plane to
- * encode and 28 to decode; one more part of a plane's code is 17. Blocks whose bits are spent in the upper 16 planes,
+ * encode and 28 to decode; one more part of a plane's code is 12. Blocks whose bits are spent in the upper 16 planes,
  * nearly all, never make the lower ones. README.md has the counts, and those of other rates.
  *
  * Codes of few words (WORDS) are in registers too, as a queue: bits are put in at the upper end and taken at the lower
