@@ -144,8 +144,8 @@ static void a_step_computes_by_the_algorithm_of_the_workspace_that_it_got(void *
 static void a_pass_that_adds_does_too(void **state) {
     algorithms_rig *f = *state;
     op_rig rig;
-    op_rig_init(&rig, NETS_LINEAR, &(nets_attrs){.out_channels = 4, .bias = true}, (const int64_t[4]){2, 1, 1, 8},
-                true, true);
+    op_rig_init(&rig, NETS_LINEAR, &(nets_attrs){.out_channels = 4, .bias = true}, (const int64_t[4]){2, 1, 1, 8}, true,
+                true);
     rig.desc.pass = (nets_pass){.whole = 4, .adds = true};
     op_rig_reopen(&rig, &f->config);
     const nets_workspaces w = nets_op_workspaces(rig.op, MM_BACKWARD);
