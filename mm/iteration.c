@@ -276,14 +276,20 @@ static const mm_node *current_node(const mm_manager *m) {
     return mm_state_in_step(m) ? &planned_now(m)->plan->nodes[m->now.node] : NULL;
 }
 
-/* The segment of the current step's use of a tensor; -1 if it has none, or outside of a step. */
-static int current_segment(const mm_manager *m, mm_tensor tensor) {
+/* The current step's use of a tensor; -1 if it has none, or outside of a step. */
+static int current_use(const mm_manager *m, mm_tensor tensor) {
     const mm_node *node = current_node(m);
     if (!node) return -1;
     const mm_step_info *step = mm_graph_step(planned_now(m)->plan->graph, node->step);
     for (int u = 0; u < step->n_uses; u++)
-        if (step->uses[u].tensor == tensor) return planned_now(m)->plan->bindings[node->first_binding + u];
+        if (step->uses[u].tensor == tensor) return u;
     return -1;
+}
+
+/* The segment of the current step's use of a tensor; -1 if it has none, or outside of a step. */
+static int current_segment(const mm_manager *m, mm_tensor tensor) {
+    const int use = current_use(m, tensor);
+    return use < 0 ? -1 : planned_now(m)->plan->bindings[current_node(m)->first_binding + use];
 }
 
 void *mm_tensor_data(mm_manager *m, mm_tensor tensor) {
@@ -296,15 +302,37 @@ void *mm_tensor_data(mm_manager *m, mm_tensor tensor) {
     return segment < 0 ? NULL : mm_dispatch_address(m->dispatch, segment);
 }
 
+/* Whether the current step reads the tensor's elements in a code. */
+static bool is_coded(const mm_manager *m, mm_tensor tensor) {
+    const int use = current_use(m, tensor), segment = current_segment(m, tensor);
+    if (segment < 0) return false;
+    const mm_plan *plan = planned_now(m)->plan;
+    return mm_use_is_coded(&mm_graph_step(plan->graph, current_node(m)->step)->uses[use], &plan->segments[segment]);
+}
+
 mm_form mm_tensor_form(mm_manager *m, mm_tensor tensor) {
     int segment = current_segment(m, tensor);
-    if (segment < 0) return MM_FORM_VALUE;
-    return planned_now(m)->plan->segments[segment].content == MM_CONTENT_CODED ? MM_FORM_SIGN : MM_FORM_VALUE;
+    if (segment < 0 || planned_now(m)->plan->segments[segment].content != MM_CONTENT_CODED) return MM_FORM_VALUE;
+    return is_coded(m, tensor) ? MM_FORM_CODE : MM_FORM_SIGN;
+}
+
+bool mm_tensor_coded(mm_manager *m, mm_tensor tensor, mm_access access, mm_coded *coded_out) {
+    const int use = current_use(m, tensor);
+    if (use < 0) return false;
+    int segment = mm_node_code(planned_now(m)->plan, current_node(m), use);
+    if (access == MM_READ) segment = is_coded(m, tensor) ? current_segment(m, tensor) : -1;
+    if (segment < 0) return false;
+    *coded_out = (mm_coded){.strips = mm_execution_strips(m->now.ready->execution, segment),
+                            .code = mm_dispatch_address(m->dispatch, segment),
+                            .counters = mm_dispatch_counters(m->dispatch)};
+    return true;
 }
 
 bool mm_tensor_exact(mm_manager *m, mm_tensor tensor) {
     int segment = current_segment(m, tensor);
     if (segment < 0 || mm_graph_tensor(planned_now(m)->plan->graph, tensor)->ownership != MM_MANAGED) return false;
+    const int codec = planned_now(m)->plan->segments[segment].codec;
+    if (is_coded(m, tensor) && !planned_now(m)->facts->codecs[codec].lossless) return false;
     return planned_now(m)->exact[segment];
 }
 

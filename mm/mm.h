@@ -180,6 +180,8 @@ typedef enum mm_form {
     MM_FORM_SIGN,  /* only whether each element is > 0. The reader gets either the elements or the exact mask: one bit
                       for each element, least significant bit first, in 32-bit little-endian words.
                       mm_tensor_form says which of the two it got. */
+    MM_FORM_CODE,  /* a code of the elements. No use declares it: mm_tensor_form says it of a tensor whose elements the
+                      step reads, and may read in a code (mm_graph_allow_code) */
 } mm_form;
 
 enum { MM_RANK_MAX = 8 };
@@ -197,8 +199,19 @@ typedef struct mm_tensor_desc {
 typedef struct mm_use {
     mm_tensor tensor;
     mm_access access;
-    mm_form form; /* MM_FORM_SIGN only for a read of floats */
+    mm_form form; /* MM_FORM_VALUE; or MM_FORM_SIGN, only for a read of floats */
 } mm_use;
+
+/* A code that a step reads or writes by itself, strip by strip (mm_strips), instead of a codec beside it. */
+typedef struct mm_code_use {
+    mm_tensor tensor; /* a managed tensor of f32 that the step uses */
+    mm_access access; /* MM_READ: where it reads the elements, it can read a code of them. MM_WRITE: when it has read or
+                          written them, it can also write their code */
+    const char *codec;      /* the codec's name, "zfp", whatever its options; copied */
+    size_t workspace_bytes; /* that it needs for this beside its workspace (mm_workspace_data has both), */
+    int workspace_strips;   /* and the bytes of so many strips of elements; only of a read */
+    int passes;             /* how often it decodes all of it; only of a read, at least 1 */
+} mm_code_use;
 
 typedef struct mm_graph mm_graph;
 
@@ -257,6 +270,11 @@ MM_API MM_CHECKED mm_status mm_graph_allow_alias(mm_graph *graph, mm_tensor inpu
  * thirds of the step's time, as a batch norm's does. MM_ERR_INVALID: not a managed output of a forward step, or not
  * among its first 64 uses. */
 MM_API MM_CHECKED mm_status mm_graph_allow_given(mm_graph *graph, mm_tensor output);
+
+/* Declares for the step added last that it can read or write a code by itself. The policy decides whether it does
+ * (mm_tensor_coded). MM_ERR_INVALID: the step does not use the tensor so; not a managed tensor of f32; no codec's name,
+ * or one of more than 23 characters; or declared twice. */
+MM_API MM_CHECKED mm_status mm_graph_allow_code(mm_graph *graph, const mm_code_use *code);
 
 /* Declares for the step added last: it can also run with a workspace of `workspace_bytes`, which must be less than all
  * sizes declared for it before. The size is chosen when the graph is planned (mm_workspace_bytes). Results may round
@@ -590,9 +608,39 @@ MM_API MM_CHECKED mm_status mm_layer_end(mm_manager *manager, mm_layer layer, mm
  * persistent and external tensors are available at any time within the iteration. */
 MM_API void *mm_tensor_data(mm_manager *manager, mm_tensor tensor);
 
-/* What mm_tensor_data points to, for a tensor that the step reads: the elements (MM_FORM_VALUE), or the mask's bits
- * (MM_FORM_SIGN), the latter only if the step declared a read of MM_FORM_SIGN. */
+/* What mm_tensor_data points to, for a tensor that the step reads: the elements (MM_FORM_VALUE); the mask's bits
+ * (MM_FORM_SIGN), only if the step declared a read of MM_FORM_SIGN; or a code (MM_FORM_CODE), only if it declared that it
+ * can read one (mm_graph_allow_code). */
 MM_API mm_form mm_tensor_form(mm_manager *manager, mm_tensor tensor);
+
+/* A code as a row of strips, each of which can be encoded and decoded by itself, by any thread. The elements are f32, in
+ * their order. They come in periods (a map's images), whose last strip has the rest of the period:
+ *
+ *      elements  | strip | strip | rest | strip | strip | rest | ...      strip s of the code is the bytes from
+ *                |<--- period_elems --->|                                 s * strip_bytes on */
+typedef struct mm_strips mm_strips;
+struct mm_strips {
+    int64_t elems;        /* of the tensor: a multiple of period_elems */
+    int64_t period_elems; /* of a period */
+    int64_t strip_elems;  /* of a strip that is not the last of its period */
+    int64_t strip_bytes;  /* of its code */
+    /* Decode or encode strips first to first + n - 1. elems: of these strips alone. Strips that are worked on at a time
+     * must not be the same. counters: of mm_coded. They never fail. decode: NULL for a code of signs. */
+    void (*decode)(const mm_strips *strips, const void *code, int64_t first, int64_t n, float *elems_out);
+    void (*encode)(const mm_strips *strips, const float *elems, int64_t first, int64_t n, void *code_out,
+                   void *counters);
+};
+
+/* A code that the current step reads or writes. */
+typedef struct mm_coded {
+    const mm_strips *strips; /* valid until the graph is planned anew */
+    void *code;
+    void *counters; /* of the statistics */
+} mm_coded;
+
+/* The code that the current step must write of a tensor (MM_WRITE), or reads in place of its elements (MM_READ). False:
+ * there is none. */
+MM_API bool mm_tensor_coded(mm_manager *manager, mm_tensor tensor, mm_access access, mm_coded *coded_out);
 
 /* Whether a managed tensor that the step reads has exactly the bits that were first written to it. If so, the step may
  * recompute from it, exactly, other tensors that depend on it alone, instead of reading them. False if a lossy codec

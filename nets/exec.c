@@ -257,6 +257,14 @@ static mm_status enqueue_sums(const nets_exec *exec, const nets_lowered *lowered
     return MM_OK;
 }
 
+/* The code of a role that the step reads instead of the elements, or writes beside them; if there is one. */
+static void find_code(const nets_exec *exec, const nets_step *step, nets_role r, nets_op_args *args) {
+    const mm_access access = step->phase == MM_BACKWARD ? MM_READ : MM_WRITE;
+    if (!(step->coded_roles & NETS_ROLE_BIT(r))) return;
+    mm_coded *coded = &args->coded[r == NETS_Y ? NETS_CODED_Y : NETS_CODED_X];
+    if (mm_tensor_coded(exec->manager, step->tensors[r], access, coded) && access == MM_READ) args->at[r] = NULL;
+}
+
 /* `again`: a recomputation or a rehearsal, which must not update running statistics. */
 static mm_status enqueue_op(const nets_exec *exec, const nets_lowered *lowered, const nets_step *step,
                             mm_stream *stream, bool again) {
@@ -272,6 +280,7 @@ static mm_status enqueue_op(const nets_exec *exec, const nets_lowered *lowered, 
             args.sign_roles |= NETS_ROLE_BIT(r);
         if (step->sign_roles && mm_tensor_exact(exec->manager, tensor)) args.exact_roles |= NETS_ROLE_BIT(r);
         if (again && mm_tensor_given(exec->manager, tensor)) args.given_roles |= NETS_ROLE_BIT(r);
+        find_code(exec, step, r, &args);
     }
     for (int i = 0; i < NETS_MAX_PARAMS; i++)
         if (step->addend[i] >= 0) args.at[NETS_DPARAM + i] = workspace + step->addend[i];

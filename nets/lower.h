@@ -28,6 +28,7 @@ typedef struct nets_step {
     nets_op *op;                   /* NULL: the data and update steps */
     mm_tensor tensors[NETS_ROLES]; /* -1: absent */
     uint64_t sign_roles;           /* bit r: role r may be given as the sign mask (mm_tensor_form) */
+    uint64_t coded_roles;          /* bit r: the step may write, or read, a code of role r (mm_tensor_coded) */
     uint64_t modified_roles;       /* bit r: the step changes what role r holds */
     /* Where in the workspace the op leaves the gradient of DPARAM + i, which is then added to what the tensor has
      * (nets_pass.adds); -1: it writes to the tensor itself. */

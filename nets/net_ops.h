@@ -14,7 +14,8 @@ enum {
     NETS_OP_NAMES_CAPACITY = 512,
     NETS_PARAMS_TEXT_CAPACITY = 512,
     NETS_STEP_USES = 2 * NETS_MAX_INPUTS + 4,
-    NETS_STEP_PAIRS = NETS_MAX_INPUTS
+    NETS_STEP_PAIRS = NETS_MAX_INPUTS,
+    NETS_STEP_CODES = 5
 };
 
 /* ---------------------------------------------------------------- parameters */
@@ -66,9 +67,18 @@ typedef struct nets_role_pair {
     nets_pairing pairing;
 } nets_role_pair;
 
+/* A code that the step can read instead of the elements, or write beside them, where the implementation does
+ * (nets_op_impl.codes). */
+typedef struct nets_role_code {
+    nets_role role; /* NETS_X or NETS_Y; NETS_WORKSPACE (0) ends a list */
+    mm_access access;
+    const char *codec; /* its name */
+} nets_role_code;
+
 typedef struct nets_step_spec {
     nets_role_use uses[NETS_STEP_USES]; /* those of absent roles are ignored */
     nets_role_pair pairs[NETS_STEP_PAIRS];
+    nets_role_code codes[NETS_STEP_CODES + 1];
 } nets_step_spec;
 
 /* A tensor that the forward saves for the backward: NETS_SAVED + i is the i-th. */

@@ -19,6 +19,9 @@
 #include "nets/optimizer.h"
 #include "nets/role.h"
 
+/* Which tensors' codes an op may be given. */
+enum { NETS_CODED_X, NETS_CODED_Y, NETS_CODED };
+
 typedef struct nets_op_args {
     void *at[NETS_ROLES];    /* NULL: absent */
     int64_t workspace_bytes; /* at NETS_WORKSPACE: what the op runs by is the largest of its sizes that fits in them */
@@ -29,6 +32,9 @@ typedef struct nets_op_args {
     /* Bit r: role r has the bits that it had in the forward, so what depends on it alone can be computed again instead
      * of read. Set only for steps that read signs; 0 is always legal. */
     uint64_t exact_roles;
+    /* Codes, by NETS_CODED_*: strips NULL: none. A forward writes them beside the elements. A backward reads them instead
+     * of the elements, whose address is NULL. Only ops whose implementation has `codes` get any. */
+    mm_coded coded[NETS_CODED];
     uint32_t layer; /* the layer's number: dropout layers need different random numbers */
 } nets_op_args;
 
@@ -80,6 +86,12 @@ typedef struct nets_backend_config {
 #define NETS_WORKSPACE_LIMIT_BYTES             (INT64_C(256) << 20)
 #define NETS_WORKSPACE_TENSOR_CORE_LIMIT_BYTES (INT64_C(2) << 30)
 
+/* What an op needs for the codes that it reads (mm_code_use). */
+typedef struct nets_code_needs {
+    int64_t workspace_bytes; /* behind its own workspace */
+    int workspace_strips, passes;
+} nets_code_needs;
+
 #define NETS_DTYPE_BIT(dtype) (1u << (dtype))
 
 /* An operation's implementation on a device. All zero: the device has none. */
@@ -90,6 +102,9 @@ typedef struct nets_op_impl {
     int64_t (*workspace_bytes)(const nets_op *op, mm_phase phase); /* NULL: none, or nets_op.workspaces has them */
     mm_status (*forward)(nets_op *op, const nets_op_args *args, mm_stream *stream);
     mm_status (*backward)(nets_op *op, const nets_op_args *args, mm_stream *stream);
+    /* It reads and writes the codes that its description names (net_ops.h); NULL: none. Returns what reading them in the
+     * backward takes. */
+    nets_code_needs (*codes)(const nets_op *op);
 } nets_op_impl;
 
 typedef struct nets_backend_ops {

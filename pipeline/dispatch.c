@@ -162,6 +162,26 @@ mm_status mm_dispatch_step_begin(mm_dispatch *d, int node, mm_stream *stream, in
     return mm_traced_piece(d->execution, index, stream);
 }
 
+/* Counts the codes that the step has read and written by itself. */
+static void count_codes(mm_dispatch *d, int node) {
+    const mm_plan *plan = d->execution->plan;
+    const mm_node *n = &plan->nodes[node];
+    const mm_step_info *step = mm_graph_step(plan->graph, n->step);
+    if (!d->execution->strips) return;
+    pthread_mutex_lock(&d->lock);
+    for (int u = 0; u < step->n_uses; u++) {
+        const int32_t read = plan->bindings[n->first_binding + u], written = mm_node_code(plan, n, u);
+        d->stats.decodes += read >= 0 && mm_use_is_coded(&step->uses[u], &plan->segments[read]);
+        if (written < 0) continue;
+        d->stats.encodes++;
+        d->stats.encoded_bytes += mm_graph_tensor(plan->graph, plan->segments[written].tensor)->bytes;
+        d->stats.coded_bytes += plan->segments[written].bytes;
+    }
+    pthread_mutex_unlock(&d->lock);
+}
+
+mm_codec_counters *mm_dispatch_counters(const mm_dispatch *d) { return d->counters; }
+
 mm_status mm_dispatch_step_end(mm_dispatch *d, int node) {
     mm_execution *p = d->execution;
     int index = piece_of_step(d, node);
@@ -170,6 +190,7 @@ mm_status mm_dispatch_step_end(mm_dispatch *d, int node) {
     MM_TRY(mm_self_check_after(p, node));
     MM_TRY(record(d, index, d->compute));
     mm_unplanned_give(p, node);
+    count_codes(d, node);
     for (int i = index + 1; i < p->program->n && p->program->pieces[i].stream != MM_STREAM_COMPUTE; i++)
         mm_worker_push(d->worker[p->program->pieces[i].stream], i);
     return MM_OK;

@@ -103,6 +103,12 @@ int mm_execution_codes(const mm_execution *execution, mm_code_size *sizes_out, i
  * mm_dispatch_sync); no later one may have begun. All 0 before the first. False: the plan does not measure it. */
 bool mm_execution_sums(const mm_execution *execution, mm_tensor tensor, mm_sums *sums_out);
 
+/* The strips of the code in a segment that a step reads or writes by itself, valid until the execution is destroyed; NULL:
+ * it has none. */
+const mm_strips *mm_execution_strips(const mm_execution *execution, int segment);
+/* What codecs count, for those strips. */
+mm_codec_counters *mm_dispatch_counters(const mm_dispatch *dispatch);
+
 /* The node of a step of the graph. */
 int mm_execution_node(const mm_execution *execution, int step);
 

@@ -78,6 +78,38 @@ static mm_status create_measured(mm_execution *p) {
     return MM_OK;
 }
 
+/* Whether steps read or write codes by themselves. */
+static bool has_coded_steps(const mm_plan *plan) {
+    for (int i = 0; i < plan->n_nodes; i++) {
+        const mm_node *n = &plan->nodes[i];
+        if (!mm_node_runs_step(n)) continue;
+        if (n->first_code >= 0) return true;
+        const mm_step_info *step = mm_graph_step(plan->graph, n->step);
+        for (int u = 0; step->n_codes > 0 && u < step->n_uses; u++) {
+            const int32_t segment = plan->bindings[n->first_binding + u];
+            if (segment >= 0 && mm_use_is_coded(&step->uses[u], &plan->segments[segment])) return true;
+        }
+    }
+    return false;
+}
+
+static mm_status create_strips(mm_execution *p) {
+    if (!has_coded_steps(p->plan)) return MM_OK;
+    p->strips = calloc((size_t)p->plan->n_segments + 1, sizeof *p->strips);
+    if (!p->strips) return no_memory();
+    for (int i = 0; i < p->plan->n_segments; i++) {
+        const mm_segment *s = &p->plan->segments[i];
+        if (s->content != MM_CONTENT_CODED) continue;
+        const mm_shape shape = mm_codec_shape(mm_graph_tensor(p->plan->graph, s->tensor));
+        if (!mm_codec_strips_of(p->codecs[s->codec], &shape, &p->strips[i])) p->strips[i].codec = NULL;
+    }
+    return MM_OK;
+}
+
+const mm_strips *mm_execution_strips(const mm_execution *p, int segment) {
+    return p->strips && p->strips[segment].codec ? &p->strips[segment].strips : NULL;
+}
+
 mm_status mm_execution_create(mm_dispatch *dispatch, const mm_program *program, const mm_facts *facts,
                               mm_codec *const *codecs, mm_execution **execution_out) {
     mm_execution *p = calloc(1, sizeof *p);
@@ -94,6 +126,7 @@ mm_status mm_execution_create(mm_dispatch *dispatch, const mm_program *program, 
     if (status == MM_OK) status = mm_unplanned_init(p);
     if (status == MM_OK) status = mm_self_check_init(p);
     if (status == MM_OK) status = create_measured(p);
+    if (status == MM_OK) status = create_strips(p);
     if (status != MM_OK) {
         mm_execution_destroy(p);
         return status;
@@ -115,6 +148,7 @@ void mm_execution_destroy(mm_execution *p) {
     for (int i = 0; p->events && i < p->program->n; i++) mm_event_destroy(p->events[i]);
     mm_event_destroy(p->begin);
     if (p->measured) mm_device_release(p->dispatch->config.device, MM_MEMORY_PINNED, p->measured, measured_bytes(p));
+    free(p->strips);
     free(p->events);
     free(p->total_ns);
     free(p->ended_ns);

@@ -112,6 +112,7 @@ struct mm_execution {
     mm_unplanned unplanned;
     mm_self_check check;
     mm_bodies bodies;
+    mm_codec_strips *strips; /* per segment: of the code that a step reads or writes by itself; NULL: there is none */
     mm_measured_sums *measured;     /* NULL: the plan measures nothing */
     mm_replay *recorded;            /* the recording; NULL: none */
     mm_dispatch_stats recorded_did; /* what one replay adds to the statistics */

@@ -23,6 +23,17 @@ static bool may_share(const mm_step_info *step, mm_tensor output) {
     return false;
 }
 
+/* The least bytes in which the step finds what it reads by use u: elements, or a code that it can read. */
+static int64_t value_bytes(const mm_facts *facts, const mm_step_info *step, int u, const mm_tensor_info *tensor) {
+    int64_t least = tensor->bytes;
+    for (int c = 0; step->n_codes > 0 && facts && c < facts->n_codecs; c++) {
+        if (!mm_step_code_of(facts, step, u, MM_READ, c, step->uses[u].tensor)) continue;
+        const int64_t code = mm_facts_code(facts, c, step->uses[u].tensor)->code_bytes;
+        if (code < least) least = code;
+    }
+    return least;
+}
+
 /* The least bytes that a step needs: *managed_out of managed tensors and workspace, *other_out of all other tensors. */
 static void needs(const mm_graph *graph, const mm_facts *facts, int index, int64_t *managed_out, int64_t *other_out) {
     const mm_step_info *step = mm_graph_step(graph, index);
@@ -35,7 +46,7 @@ static void needs(const mm_graph *graph, const mm_facts *facts, int index, int64
         else if (step->uses[u].form == MM_FORM_SIGN)
             *managed_out += sign_bytes(tensor);
         else if (!may_share(step, step->uses[u].tensor))
-            *managed_out += tensor->bytes;
+            *managed_out += value_bytes(facts, step, u, tensor);
     }
 }
 

@@ -38,6 +38,7 @@ typedef struct mm_code_facts {
      * rows. Parts take split_bytes, a multiple of MM_ALIGN, as do the bytes of their rows in the map; the last part
      * takes the rest. 0: the code cannot be cut. */
     int64_t split_rows, split_bytes;
+    int64_t strip_elems; /* of the strips that steps can read and write by themselves (mm_strips); 0: they cannot */
 } mm_code_facts;
 
 /* Names in facts that were read from a file (mm_facts_load). */

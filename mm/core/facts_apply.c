@@ -167,10 +167,11 @@ static void merge_codec(const matching *m, mm_facts_part part, int codec, mm_fac
         const mm_code_facts *from = mm_facts_code(m->from, codec, t);
         mm_code_facts *code = &merged->codes[(size_t)to * (size_t)merged->n_tensors + (size_t)m->tensor_to[t]];
         if (from->code_bytes < 0) continue;
-        const int64_t split_rows = code->split_rows, split_bytes = code->split_bytes; /* in no file */
+        const mm_code_facts own = *code; /* what is in no file */
         *code = *from;
-        code->split_rows = split_rows;
-        code->split_bytes = split_bytes;
+        code->split_rows = own.split_rows;
+        code->split_bytes = own.split_bytes;
+        code->strip_elems = own.strip_elems;
     }
 }
 

@@ -18,6 +18,7 @@ typedef struct step {
     mm_step_info info;
     mm_use *uses;
     mm_pair *pairs;
+    mm_step_code *codes;
     int64_t *less_bytes;
 } step;
 
@@ -91,6 +92,7 @@ void mm_graph_destroy(mm_graph *graph) {
     for (int i = 0; i < graph->n_steps; i++) {
         free(graph->steps[i].uses);
         free(graph->steps[i].pairs);
+        free(graph->steps[i].codes);
         free(graph->steps[i].less_bytes);
     }
     free(graph->tensors);
@@ -257,7 +259,7 @@ static mm_status check_uses(const mm_graph *graph, mm_layer layer, mm_phase phas
         if (uses[i].tensor < 0 || uses[i].tensor >= graph->n_tensors)
             return mm_fail(MM_ERR_INVALID, "%s %s: use %zu names no tensor", name, mm_phase_name(phase), i);
         const mm_tensor_info *tensor = &graph->tensors[uses[i].tensor];
-        if ((unsigned)uses[i].access > MM_MODIFY || (unsigned)uses[i].form > MM_FORM_SIGN)
+        if ((unsigned)uses[i].access > MM_MODIFY || (unsigned)uses[i].form > MM_FORM_SIGN) /* no use is of a code */
             return mm_fail(MM_ERR_INVALID, "%s %s, tensor %s: unknown access or form", name, mm_phase_name(phase),
                            tensor->name);
         if (uses[i].form == MM_FORM_SIGN && (uses[i].access != MM_READ || !mm_dtype_table[tensor->dtype].has_sign))
@@ -347,6 +349,57 @@ mm_status mm_graph_allow_given(mm_graph *graph, mm_tensor output) {
                        "tensors",
                        graph->layers[last->layer].name, mm_phase_name(last->phase), MM_GIVEN_USES);
     last->given |= UINT64_C(1) << (out - last->uses);
+    return MM_OK;
+}
+
+/* Whether the use lets the step read or write a code of the tensor. */
+static bool may_code(const mm_graph *graph, const mm_use *use, mm_access access) {
+    const mm_tensor_info *tensor = &graph->tensors[use->tensor];
+    if (tensor->ownership != MM_MANAGED || tensor->dtype != MM_F32 || use->form != MM_FORM_VALUE) return false;
+    return use->access == MM_READ ? access != MM_MODIFY : use->access == MM_WRITE && access == MM_WRITE;
+}
+
+static bool is_coded_twice(const mm_step_info *info, int use, mm_access access, const char *codec) {
+    for (int i = 0; i < info->n_codes; i++)
+        if (info->codes[i].use == use && info->codes[i].access == access && strcmp(info->codes[i].codec, codec) == 0)
+            return true;
+    return false;
+}
+
+mm_status mm_graph_allow_code(mm_graph *graph, const mm_code_use *code) {
+    MM_TRY(check_open(graph, "mm_graph_allow_code"));
+    MM_TRY(mm_check_given(code, "mm_graph_allow_code", "code"));
+    if (graph->n_steps == 0) return mm_fail(MM_ERR_ORDER, "graph %s: a code before any step", graph->name);
+    step *last = &graph->steps[graph->n_steps - 1];
+    const char *name = graph->layers[last->info.layer].name, *phase = mm_phase_name(last->info.phase);
+    const mm_use *use = find_use(&last->info, code->tensor);
+    if (!use || !may_code(graph, use, code->access))
+        return mm_fail(
+            MM_ERR_INVALID,
+            "%s %s: a code must be read of managed f32 elements that the step reads, or written of such that "
+            "it reads or writes",
+            name, phase);
+    const int index = (int)(use - last->info.uses);
+    const size_t length = code->codec ? strlen(code->codec) : 0;
+    if (length == 0 || length >= MM_CODEC_NAME_CAPACITY || strchr(code->codec, ':'))
+        return mm_fail(MM_ERR_INVALID, "%s %s: a code needs a codec's name, of 1 to %d characters and without options",
+                       name, phase, MM_CODEC_NAME_CAPACITY - 1);
+    if (is_coded_twice(&last->info, index, code->access, code->codec))
+        return mm_fail(MM_ERR_INVALID, "%s %s: the code of %s by %s is declared twice", name, phase,
+                       graph->tensors[code->tensor].name, code->codec);
+    const bool reads = code->access == MM_READ;
+    if (code->workspace_bytes > (size_t)MAX_TENSOR_BYTES || code->workspace_strips < 0 ||
+        code->passes < (reads ? 1 : 0) || (!reads && (code->workspace_strips > 0 || code->passes > 0)))
+        return mm_fail(MM_ERR_INVALID, "%s %s: a code's workspace or passes are out of range", name, phase);
+    if (!grow((void **)&last->codes, last->info.n_codes, sizeof *last->codes)) return no_memory("a step's codes");
+    mm_step_code *added = &last->codes[last->info.n_codes++];
+    *added = (mm_step_code){.use = index,
+                            .access = code->access,
+                            .workspace_bytes = (int64_t)code->workspace_bytes,
+                            .workspace_strips = code->workspace_strips,
+                            .passes = code->passes};
+    memcpy(added->codec, code->codec, length + 1);
+    last->info.codes = last->codes;
     return MM_OK;
 }
 

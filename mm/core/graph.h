@@ -41,6 +41,17 @@ typedef struct mm_pair {
 
 enum { MM_GIVEN_USES = 64 }; /* bits of mm_step_info.given */
 
+enum { MM_CODEC_NAME_CAPACITY = 24 }; /* of a codec's name in a step's declaration, with its NUL */
+
+/* A code that a step can read or write by itself (mm_code_use). */
+typedef struct mm_step_code {
+    int use;
+    mm_access access; /* MM_READ or MM_WRITE */
+    char codec[MM_CODEC_NAME_CAPACITY];
+    int64_t workspace_bytes;
+    int workspace_strips, passes;
+} mm_step_code;
+
 typedef struct mm_step_info {
     mm_layer layer;
     mm_phase phase;
@@ -50,6 +61,8 @@ typedef struct mm_step_info {
     int n_pairs;
     uint64_t
         given; /* bit u: a recomputation can read the output of use u, if it is still there (mm_graph_allow_given) */
+    const mm_step_code *codes;
+    int n_codes;
     int64_t workspace_bytes;
     const int64_t *less_bytes; /* smaller workspaces that it can run with, descending */
     int n_less;

@@ -132,6 +132,7 @@ static int add_node(mm_plan *plan, mm_node_kind kind, mm_stream_id stream) {
                       .stream = stream,
                       .seq = plan->stream_nodes[stream]++,
                       .step = -1,
+                      .first_code = -1,
                       .tensor = -1,
                       .src = -1,
                       .dst = -1,
@@ -165,6 +166,21 @@ int mm_plan_op(mm_plan *plan, mm_node_kind kind, mm_tensor tensor, int src, int 
     plan->nodes[index].src = src;
     plan->nodes[index].dst = dst;
     return index;
+}
+
+bool mm_plan_write_code(mm_plan *plan, int node, int use, int segment) {
+    mm_node *n = &plan->nodes[node];
+    const int n_uses = mm_graph_step(plan->graph, n->step)->n_uses;
+    if (n->first_code < 0) {
+        if (!grow((void **)&plan->bindings, plan->n_bindings, n_uses, sizeof *plan->bindings)) {
+            no_memory();
+            return false;
+        }
+        n->first_code = plan->n_bindings;
+        for (int u = 0; u < n_uses; u++) plan->bindings[plan->n_bindings++] = -1;
+    }
+    plan->bindings[n->first_code + use] = segment;
+    return true;
 }
 
 int mm_plan_segment(mm_plan *plan, mm_content content, mm_category category, mm_tensor tensor, int64_t bytes) {
@@ -209,8 +225,15 @@ bool mm_node_next_touch(const mm_plan *plan, const mm_node *n, int *i, mm_touch 
         ++*i;
         return true;
     }
-    for (; *i < uses + OWN; ++*i) {
-        const int own = *i - uses;
+    for (; *i < 2 * uses; ++*i) {
+        const int segment = mm_node_code(plan, n, *i - uses);
+        if (segment < 0) continue;
+        *touch_out = (mm_touch){.segment = segment, .use = -1, .access = MM_WRITE};
+        ++*i;
+        return true;
+    }
+    for (; *i < 2 * uses + OWN; ++*i) {
+        const int own = *i - 2 * uses;
         if (own_segments[own] < 0) continue;
         const bool reads = own == SRC || (own >= POOL && !encodes);
         *touch_out = (mm_touch){.segment = own_segments[own],

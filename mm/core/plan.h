@@ -25,7 +25,9 @@
  *      spill                  | one chunk   | chunk   | chunk | body | body ...  |   (a position p of it is at
  *                                                                                     p - pool.bytes + a chunk)
  *
- * BINDINGS say, for each use of each step, in which segment the step finds or puts the tensor.
+ * BINDINGS say, for each use of each step, in which segment the step finds or puts the tensor. A step that declares so
+ * (mm_graph_allow_code) may find a code where it reads elements, and may also put the code of what it reads or writes
+ * into a segment.
  *
  *      arena of a manager (one address range; offsets from its base, multiples of 256)
  *      0            base                                                        extent
@@ -149,13 +151,15 @@ typedef struct mm_node {
     int32_t step;              /* STEP, RECOMPUTE: the graph's step; else -1 */
     int32_t variant;           /* STEP, RECOMPUTE: index among the step's variants in the facts */
     int32_t first_binding;     /* STEP, RECOMPUTE: use u has segment bindings[first_binding + u] */
-    uint64_t given;            /* RECOMPUTE: bit u: the output of use u is still there, and is read */
-    mm_tensor tensor;          /* operations: the tensor; else -1 */
-    int32_t src, dst;          /* operations: segments; a measure has no dst; else -1 */
-    int32_t work;              /* segment of the step's workspace or of the codec's scratch; -1: none */
-    int32_t stage;             /* ENCODE in the unoptimised workflow: segment to encode to, before the copy to dst;
+    int32_t first_code; /* STEP: use u writes its tensor's code to segment bindings[first_code + u], if that is not
+                                      -1; -1: it writes no codes */
+    uint64_t given;     /* RECOMPUTE: bit u: the output of use u is still there, and is read */
+    mm_tensor tensor;   /* operations: the tensor; else -1 */
+    int32_t src, dst;   /* operations: segments; a measure has no dst; else -1 */
+    int32_t work;       /* segment of the step's workspace or of the codec's scratch; -1: none */
+    int32_t stage;      /* ENCODE in the unoptimised workflow: segment to encode to, before the copy to dst;
                                       else -1 */
-    int32_t throttle;          /* ENCODE right before the OUT of its code: most pieces (program.h) that may be
+    int32_t throttle;   /* ENCODE right before the OUT of its code: most pieces (program.h) that may be
                                       encoded and not copied yet, of this and earlier throttled maps; 0: no limit */
 } mm_node;
 
@@ -271,6 +275,9 @@ MM_CHECKED mm_status mm_plan_name(mm_plan *plan, const char *policy);
 int mm_plan_step(mm_plan *plan, int step);
 int mm_plan_recompute(mm_plan *plan, int step);
 int mm_plan_op(mm_plan *plan, mm_node_kind kind, mm_tensor tensor, int src, int dst);
+/* Makes the step at `node` write the code of its use's tensor to a segment. False: out of memory (mm_last_error is
+ * set). */
+bool mm_plan_write_code(mm_plan *plan, int node, int use, int segment);
 int mm_plan_segment(mm_plan *plan, mm_content content, mm_category category, mm_tensor tensor, int64_t bytes);
 
 /* Makes node `node` wait for node `earlier` (indices in issue order). Does nothing if both are on one stream. */
@@ -293,12 +300,13 @@ MM_CHECKED mm_status mm_plan_add_measures(const mm_plan *plan, const mm_measure_
 /* How a node touches a segment. */
 typedef struct mm_touch {
     int32_t segment;
-    int32_t use;      /* index of the step's use; -1: source or target of an operation, a workspace, or a pool */
+    int32_t use; /* index of the step's use; -1: a code that it writes, source or target of an operation, a workspace,
+                         or a pool */
     mm_access access; /* MM_WRITE for a workspace, and for a pool that a code is encoded into */
     bool work;        /* a workspace, scratch or stage: no other node may use it */
 } mm_touch;
 
-/* Iterates over the segments that a node touches: a step's uses in their order, then source, target, workspace and
+/* Iterates over the segments that a node touches: a step's uses in their order, then the codes that it writes, source, target, workspace and
  * stage, then, if it encodes or decodes a code with a body, the pool of that and the pool's spill. A segment that is
  * named twice is a touch twice. Uses without a segment are skipped. Start with *i = 0. False: there are no more. */
 bool mm_node_next_touch(const mm_plan *plan, const mm_node *node, int *i, mm_touch *touch_out);
@@ -306,6 +314,28 @@ bool mm_node_next_touch(const mm_plan *plan, const mm_node *node, int *i, mm_tou
 /* A number that tells plans of one graph apart: by what their nodes do and wait for, and where segments lie. Plans with the
  * same are taken for equal. */
 uint64_t mm_plan_digest(const mm_plan *plan);
+
+/* Whether the step finds a code in the segment, where it reads the elements of its use. */
+static inline bool mm_use_is_coded(const mm_use *use, const mm_segment *segment) {
+    return use->form == MM_FORM_VALUE && segment->content == MM_CONTENT_CODED;
+}
+
+/* The segment of the code that a node writes of its use u; -1: none. */
+static inline int32_t mm_node_code(const mm_plan *plan, const mm_node *node, int u) {
+    return node->first_code < 0 ? -1 : plan->bindings[node->first_code + u];
+}
+
+/* The step's declaration by which it can read or write the codec's code of its use u by itself; NULL: it cannot, or the
+ * code has no strips. tensor: the root. */
+const mm_step_code *mm_step_code_of(const mm_facts *facts, const mm_step_info *step, int use, mm_access access,
+                                    int codec, mm_tensor tensor);
+
+/* Bytes of a step's workspace: its variant's, and what it needs for the codes that it reads and writes. */
+int64_t mm_node_work_bytes(const mm_plan *plan, const mm_facts *facts, const mm_node *node);
+
+/* Time that a step takes longer for the codes that it reads and writes: that of the codec beside it, less a pass over
+ * the map in memory, if the memory's rate is known. */
+int64_t mm_node_codes_ns(const mm_plan *plan, const mm_facts *facts, const mm_node *node);
 
 /* The root of a tensor's storage. */
 static inline mm_tensor mm_plan_root(const mm_plan *plan, mm_tensor tensor) { return plan->alias[tensor]; }
@@ -328,7 +358,8 @@ MM_CHECKED mm_status mm_plan_fits(const mm_plan *plan, const mm_limits *limits);
 /* Lowers the plan to its program (program.h), and proves, with one vector clock for each stream:
  *  1. each read of a step finds its tensor in a form that serves it, written completely by the last write before the
  *     reader, and not overwritten since; a decoded lossy code never serves MM_FORM_SIGN,
- *     and is of a managed map or gradient map (mm_tensor_takes_loss);
+ *     and is of a managed map or gradient map (mm_tensor_takes_loss). A step reads or writes only codes that it declares
+ *     and that have strips; it writes them, new, of elements that it reads or writes in full;
  *  2. two segments share bytes only if all uses of the first happen before the first write of the second (or a step
  *     whose graph allows it writes the second in place over the first, as the first one's last use);
  *  3. device bytes (base, segments, heap with all dynamic segments that can be alive at once, external tensors) are
@@ -340,7 +371,7 @@ MM_CHECKED mm_status mm_plan_fits(const mm_plan *plan, const mm_limits *limits);
  *     iterations follow each other on the compute stream;
  *  6. a code has a body in a pool if and only if the facts have a bound for it. A pool and its spill have room for the
  *     bounds of all bodies, and for a chunk if there is a spill. A spill is of one pool alone. A code with a body is
- *     encoded and decoded, and nothing else: not copied over the link, not staged, not read by a step;
+ *     encoded and decoded, and nothing else: not copied over the link, not staged, not read or written by a step;
  *  7. a measure finds its tensor's present value on the device, in f32 and bit for bit as it was computed;
  *  8. nothing is missing or superfluous: each step runs once and in order, each operation's result is used (a measure
  *     uses its source, and the host what it tells), waits are for earlier nodes, sizes of codes are those

@@ -29,7 +29,7 @@ static bool has_pair(const mm_step_info *step, mm_tensor input, mm_tensor output
 }
 
 /* Whether the step at `node` writes segment `heir` in place over `old`: all that it reads from `old` are inputs that
- * may be overwritten by the output in `heir`. */
+ * may be overwritten by the output in `heir`, and it writes no code of them, which may come after the output. */
 static bool is_inplace(const mm_check *c, int node, int old, int heir) {
     const mm_node *n = &c->plan->nodes[node];
     const mm_segment *a = &c->plan->segments[old], *b = &c->plan->segments[heir];
@@ -40,7 +40,9 @@ static bool is_inplace(const mm_check *c, int node, int old, int heir) {
     while (output < step->n_uses && bindings[output] != heir) output++;
     if (output == step->n_uses) return false;
     for (int u = 0; u < step->n_uses; u++)
-        if (bindings[u] == old && !has_pair(step, step->uses[u].tensor, step->uses[output].tensor)) return false;
+        if (bindings[u] == old &&
+            (mm_node_code(c->plan, n, u) >= 0 || !has_pair(step, step->uses[u].tensor, step->uses[output].tensor)))
+            return false;
     return true;
 }
 

@@ -164,6 +164,53 @@ static mm_status check_bindings(const mm_check *c, int node) {
     return MM_OK;
 }
 
+/* Checks that the step declares to read the code that it finds where it reads elements. */
+static mm_status check_code_read(const mm_check *c, int node, int u) {
+    const mm_node *n = &c->plan->nodes[node];
+    const mm_step_info *step = mm_graph_step(c->graph, n->step);
+    const int32_t segment = c->plan->bindings[n->first_binding + u];
+    if (segment < 0) return MM_OK;
+    const mm_segment *s = &c->plan->segments[segment];
+    if (!mm_use_is_coded(&step->uses[u], s)) return MM_OK;
+    if (mm_node_access(n, &step->uses[u], u) != MM_READ) return MM_OK; /* the pass `uses` refuses it */
+    if (!mm_step_code_of(c->facts, step, u, MM_READ, s->codec, s->tensor))
+        return mm_check_refuse(c, node, step->uses[u].tensor, "a code of %s does not serve a reader of elements",
+                               c->facts->codecs[s->codec].spec);
+    return MM_OK;
+}
+
+/* Checks the segment of the code that the step writes of its use u. */
+static mm_status check_code_written(const mm_check *c, int node, int u) {
+    const mm_node *n = &c->plan->nodes[node];
+    const mm_step_info *step = mm_graph_step(c->graph, n->step);
+    const mm_tensor tensor = step->uses[u].tensor;
+    const int32_t code = c->plan->bindings[n->first_code + u], value = c->plan->bindings[n->first_binding + u];
+    if (code == -1) return MM_OK;
+    if (!in_range(code, c->plan->n_segments) || c->plan->segments[code].content != MM_CONTENT_CODED ||
+        c->plan->segments[code].pool != -1)
+        return mm_check_refuse(c, node, tensor, "its code goes to segment %d, which is for none", code);
+    const mm_segment *s = &c->plan->segments[code];
+    if (!is_managed(c, tensor) || s->tensor != c->plan->alias[tensor])
+        return mm_check_refuse(c, node, tensor, "its code goes to segment %d, of another tensor", code);
+    if (!in_range(value, c->plan->n_segments) || c->plan->segments[value].content != MM_CONTENT_RAW)
+        return mm_check_refuse(c, node, tensor, "its code is written by a step that has no elements of it");
+    if (!mm_step_code_of(c->facts, step, u, MM_WRITE, s->codec, s->tensor))
+        return mm_check_refuse(c, node, tensor, "the step does not write codes of %s", c->facts->codecs[s->codec].spec);
+    return MM_OK;
+}
+
+static mm_status check_codes(const mm_check *c, int node) {
+    const mm_node *n = &c->plan->nodes[node];
+    const int n_uses = mm_graph_step(c->graph, n->step)->n_uses;
+    for (int u = 0; u < n_uses; u++) MM_TRY(check_code_read(c, node, u));
+    if (n->first_code == -1) return MM_OK;
+    if (n->kind != MM_NODE_STEP) return mm_check_refuse(c, node, -1, "only a step that runs first writes codes");
+    if (n->first_code < 0 || n->first_code > c->plan->n_bindings - n_uses)
+        return mm_check_refuse(c, node, -1, "its codes are out of range");
+    for (int u = 0; u < n_uses; u++) MM_TRY(check_code_written(c, node, u));
+    return MM_OK;
+}
+
 static mm_status check_run(const mm_check *c, int node) {
     const mm_node *n = &c->plan->nodes[node];
     if (n->tensor != -1 || n->src != -1 || n->dst != -1 || n->stage != -1 || n->throttle != 0)
@@ -171,7 +218,8 @@ static mm_status check_run(const mm_check *c, int node) {
     int first = c->facts->variant_first[n->step], end = c->facts->variant_first[n->step + 1];
     if (!in_range(n->variant, end - first)) return mm_check_refuse(c, node, -1, "has no variant %d", n->variant);
     MM_TRY(check_bindings(c, node));
-    return check_work(c, node, c->facts->variants[first + n->variant].workspace_bytes);
+    MM_TRY(check_codes(c, node));
+    return check_work(c, node, mm_node_work_bytes(c->plan, c->facts, n));
 }
 
 static mm_status check_step(const mm_check *c, int node, int expected) {

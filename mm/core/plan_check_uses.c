@@ -97,9 +97,9 @@ static mm_status check_serves(const mm_check *c, int node, const mm_use *use, in
     MM_TRY(check_written(c, node, use->tensor, segment));
     if (r->value != value)
         return mm_check_refuse(c, node, use->tensor, "segment %d holds another value than the one due", segment);
-    if (s->content == MM_CONTENT_CODED && (use->form != MM_FORM_SIGN || !c->facts->codecs[s->codec].gives_sign))
-        return mm_check_refuse(c, node, use->tensor, "a code of %s does not serve a reader of %s",
-                               c->facts->codecs[s->codec].spec, use->form == MM_FORM_SIGN ? "signs" : "elements");
+    if (s->content == MM_CONTENT_CODED && use->form == MM_FORM_SIGN && !c->facts->codecs[s->codec].gives_sign)
+        return mm_check_refuse(c, node, use->tensor, "a code of %s does not serve a reader of signs",
+                               c->facts->codecs[s->codec].spec);
     if (use->form == MM_FORM_SIGN && !r->exact)
         return mm_check_refuse(c, node, use->tensor, "signs are read from what a lossy code gave back");
     return MM_OK;
@@ -147,6 +147,27 @@ static mm_status step_writes(mm_check *c, int node, const mm_step_info *step, co
     return MM_OK;
 }
 
+/* Whether the segment gives its use what was first written: elements of a lossy code do not. */
+static bool serves_exactly(const mm_check *c, const mm_use *use, int segment) {
+    const mm_segment *s = &c->plan->segments[segment];
+    if (mm_use_is_coded(use, s) && !c->facts->codecs[s->codec].lossless) return false;
+    return c->residences[segment].exact;
+}
+
+/* The codes that the step writes, of what it has read or written. */
+static mm_status step_codes(mm_check *c, int node, const mm_step_info *step, const int32_t *bindings) {
+    const mm_node *n = &c->plan->nodes[node];
+    for (int u = 0; u < step->n_uses; u++) {
+        const int32_t code = mm_node_code(c->plan, n, u);
+        if (code < 0) continue;
+        if (c->residences[code].first >= 0)
+            return mm_check_refuse(c, node, step->uses[u].tensor, "its code's segment %d was used before", code);
+        set_content(c, node, code, c->current[step->uses[u].tensor], c->residences[bindings[u]].exact);
+        c->residences[code].unread = true;
+    }
+    return MM_OK;
+}
+
 /* Keeps the values that the step read and wrote, for its recomputation. External tensors are in no segment, but their
  * values are numbered too. */
 static void remember_values(mm_check *c, int node, const mm_step_info *step, bool written) {
@@ -167,6 +188,7 @@ static mm_status walk_step(mm_check *c, int node) {
     remember_values(c, node, step, false);
     MM_TRY(step_reads(c, node, step, bindings));
     MM_TRY(step_writes(c, node, step, bindings));
+    MM_TRY(step_codes(c, node, step, bindings));
     remember_values(c, node, step, true);
     return use_work(c, node, n->work);
 }
@@ -191,7 +213,7 @@ static mm_status recompute_reads(mm_check *c, int node, const mm_step_info *step
         if (bindings[u] < 0) continue;
         MM_TRY(check_serves(c, node, use, bindings[u], seen[u]));
         mm_residence *r = &c->residences[bindings[u]];
-        *exact = *exact && r->exact;
+        *exact = *exact && serves_exactly(c, use, bindings[u]);
         r->unread = false;
         add_user(c, node, bindings[u]);
     }

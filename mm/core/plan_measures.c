@@ -45,6 +45,7 @@ static void append_measure(mm_plan *copy, int32_t segment) {
                        .stream = stream,
                        .seq = copy->stream_nodes[stream]++,
                        .step = -1,
+                       .first_code = -1,
                        .tensor = copy->segments[segment].tensor,
                        .src = segment,
                        .dst = -1,

@@ -52,7 +52,7 @@ int64_t mm_simulate_node_ns(const mm_plan *plan, const mm_facts *facts, const mm
     const mm_segment *stored = cost == MM_COST_STEP ? NULL : &plan->segments[mm_program_stored(n)];
     switch (cost) {
     case MM_COST_STEP:
-        return mm_simulate_step_ns(facts, n);
+        return mm_simulate_step_ns(facts, n) + mm_node_codes_ns(plan, facts, n);
     case MM_COST_ENCODE:
         return mm_facts_code(facts, stored->codec, n->tensor)->encode_ns;
     case MM_COST_DECODE:
@@ -95,7 +95,7 @@ static mm_status node_ns(const simulator *s, const mm_node *n, int64_t *ns_out) 
     const mm_facts *facts = s->facts;
     int64_t ns;
     if (mm_node_runs_step(n)) {
-        ns = mm_simulate_step_ns(facts, n);
+        ns = mm_simulate_node_ns(plan, facts, n);
         if (s->far_bytes && ns >= 0 && ns <= MM_NS_MOST)
             ns = add_ns(ns, (double)s->far_bytes[n - plan->nodes] * 1e-3 * (double)facts->far_ps_per_byte);
     } else

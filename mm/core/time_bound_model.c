@@ -77,6 +77,25 @@ static mm_bound_storage storage_like(const mm_bound_model *m, const mm_tensor_in
     return storage;
 }
 
+/* Whether use u of the step can read the tensor in a code of a codec of the facts. */
+static bool reads_code(const mm_bound_model *m, const mm_step_info *step, int u) {
+    for (int c = 0; step->n_codes > 0 && c < m->facts->n_codecs; c++)
+        if (mm_step_code_of(m->facts, step, u, MM_READ, c, step->uses[u].tensor)) return true;
+    return false;
+}
+
+/* Whether a step can read or write the codec's code of the tensor by itself. */
+static bool is_coded_by_steps(const mm_bound_model *m, int codec, mm_tensor t) {
+    for (int s = 0; s < mm_graph_steps(m->graph); s++) {
+        const mm_step_info *step = mm_graph_step(m->graph, s);
+        for (int i = 0; i < step->n_codes; i++)
+            if (step->uses[step->codes[i].use].tensor == t &&
+                mm_step_code_of(m->facts, step, step->codes[i].use, step->codes[i].access, codec, t))
+                return true;
+    }
+    return false;
+}
+
 static void add_code(mm_bound_model *m, int codec, mm_tensor t) {
     const mm_code_facts *facts = mm_facts_code(m->facts, codec, t);
     const mm_codec_facts *codec_facts = &m->facts->codecs[codec];
@@ -86,7 +105,9 @@ static void add_code(mm_bound_model *m, int codec, mm_tensor t) {
     if (!codec_facts->lossless && !mm_tensor_takes_loss(mm_graph_tensor(m->graph, t))) return;
     const bool body = facts->body_bound_bytes > 0;
     const double moved = (double)(body ? facts->body_typical_bytes : facts->code_bytes);
-    const double ns[2] = {(double)facts->encode_ns, (double)facts->decode_ns};
+    /* Steps that code by themselves take longer for it, by less than a codec beside them may delay them. */
+    const bool by_steps = is_coded_by_steps(m, codec, t);
+    const double ns[2] = {by_steps ? 0 : (double)facts->encode_ns, by_steps ? 0 : (double)facts->decode_ns};
     mm_bound_code *code = &m->codes[m->storage_of[t] * m->facts->n_codecs + codec];
     if (!code->possible) *code = (mm_bound_code){true, HUGE_VAL, HUGE_VAL, {HUGE_VAL, HUGE_VAL}, {HUGE_VAL, HUGE_VAL}};
     reduce(&code->device_bytes, moved); /* the head of a code with a body may lie in pinned memory */
@@ -231,9 +252,9 @@ static void add_needs(mm_bound_model *m, int s) {
         m->gone[use->tensor] = use->access != MM_READ; /* it has another value from here on */
         mm_bound_storage *storage = &m->storages[at];
         if (use->access == MM_WRITE || storage->first >= m->cut) continue;
-        const mm_bound_need needed = use->form == MM_FORM_SIGN ? MM_BOUND_SIGN
-                                     : s == m->cut             ? MM_BOUND_NOW
-                                                               : MM_BOUND_VALUE;
+        const mm_bound_need needed = use->form == MM_FORM_SIGN                ? MM_BOUND_SIGN
+                                     : s == m->cut && !reads_code(m, step, u) ? MM_BOUND_NOW
+                                                                              : MM_BOUND_VALUE;
         if (needed > storage->need) storage->need = needed;
     }
 }

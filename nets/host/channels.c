@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "nets/op_sizes.h"
 
@@ -202,19 +203,60 @@ static nets_lanes_map map_of(const nets_channels *ch, const nets_channels_affine
     return (nets_lanes_map){.mean = mean, .factor = factor, .shift = shift};
 }
 
+/* Encodes the strips from *next on that end at element `end` or before it; NULL: none. elems: the whole map. */
+static void encode_to(const mm_coded *code, const float *elems, int64_t end, int64_t *next) {
+    if (!code) return;
+    const mm_strips *s = code->strips;
+    int64_t n = 0;
+    while (mm_strip_begin(s, *next + n) < s->elems && mm_strip_begin(s, *next + n + 1) <= end) n++;
+    if (n > 0) s->encode(s, elems + mm_strip_begin(s, *next), *next, n, code->code, code->counters);
+    *next += n;
+}
+
+/* The first strip that begins at element `at` or behind it. */
+static int64_t strip_from(const mm_coded *code, int64_t at) {
+    if (!code) return 0;
+    const int64_t strip = mm_strip_of(code->strips, at);
+    return mm_strip_begin(code->strips, strip) == at ? strip : strip + 1;
+}
+
+/* Encodes the strips that lie in two blocks or more, each once. */
+static void encode_across(const nets_channels *ch, const mm_coded *code, const float *elems) {
+    for (int64_t block = 1, after = 0; code && block < ch->blocks.pieces; block++) {
+        int64_t strip = strip_from(code, block_begin(ch, block));
+        if (mm_strip_begin(code->strips, strip) == block_begin(ch, block)) continue;
+        if (--strip < after) continue;
+        encode_to(code, elems, mm_strip_begin(code->strips, strip + 1), &strip);
+        after = strip;
+    }
+}
+
 typedef struct normalising {
     const nets_channels_norm *norm;
     nets_lanes_map with;
 } normalising;
 
+static void normalise(const nets_channels *ch, const normalising *of, int64_t at, int64_t n) {
+    const nets_channels_norm *norm = of->norm;
+    ch->lines->map(norm->x + at, norm->x2 ? norm->x2 + at : NULL, n, ch->lanes, of->with, norm->relu, norm->y + at);
+}
+
 static void normalise_block(const block_pass *pass, int64_t block, int64_t place) {
     const nets_channels *ch = pass->ch;
     const normalising *of = pass->of;
     const nets_channels_norm *norm = of->norm;
-    int64_t at = block_begin(ch, block);
+    const int64_t begin = block_begin(ch, block);
     (void)place;
-    ch->lines->map(norm->x + at, norm->x2 ? norm->x2 + at : NULL, block_end(ch, block) - at, ch->lanes, of->with,
-                   norm->relu, norm->y + at);
+    if (!norm->x_code && !norm->y_code) {
+        normalise(ch, of, begin, block_end(ch, block) - begin);
+        return;
+    }
+    int64_t x_strip = strip_from(norm->x_code, begin), y_strip = strip_from(norm->y_code, begin);
+    FOR_EACH_CHUNK(ch, block) { /* whose elements are in the cache when they are encoded */
+        normalise(ch, of, at, n);
+        encode_to(norm->x_code, norm->x, at + n, &x_strip);
+        encode_to(norm->y_code, norm->y, at + n, &y_strip);
+    }
 }
 
 void nets_channels_normalise(const nets_channels *ch, const nets_channels_norm *norm, void *scratch) {
@@ -222,12 +264,55 @@ void nets_channels_normalise(const nets_channels *ch, const nets_channels_norm *
     const normalising of = {.norm = norm,
                             .with = map_of(ch, &norm->by, lane_at(&w, 0), lane_at(&w, 1), lane_at(&w, 2))};
     run_blocks((block_pass){.ch = ch, .w = &w, .of = &of, .fn = normalise_block});
+    encode_across(ch, norm->x_code, norm->x);
+    encode_across(ch, norm->y_code, norm->y);
 }
 
 /* A chunk of what passes the ReLU, by the mask. */
 static const float *pass_gate(const nets_channels *ch, const uint32_t *mask, const float *dy, int64_t at, float *to) {
     ch->lines->gate(NULL, mask + at / MASK_BITS, dy + at, chunk_at(ch, at), to);
     return to;
+}
+
+/* The decoded strips around a chunk of a code: elements begin to end - 1.
+ *
+ *      strips  |    s    |   s + 1  |   s + 2  |
+ *      chunk          |  at ... at + n  |
+ *      window  begin                            end     what is before `at` is dropped when the next chunk is asked for
+ */
+typedef struct window {
+    const mm_coded *code; /* NULL: the elements themselves are read */
+    const float *elems;
+    float *decoded;
+    int64_t begin, end;
+} window;
+
+int64_t nets_channels_window_bytes(const nets_channels *ch) {
+    return ch->places * nets_aligned(ch->chunk_elems * (int64_t)sizeof(float));
+}
+
+static window window_of(const nets_channels *ch, const nets_channels_gradients *g, int64_t place) {
+    if (g->x) return (window){.elems = g->x};
+    const int64_t elems = ch->chunk_elems + 2 * g->x_code->strips->strip_elems;
+    return (window){.code = g->x_code, .decoded = (float *)g->window + place * elems};
+}
+
+/* Elements at to at + n - 1, at most a chunk; valid until the next call. */
+static const float *window_at(window *w, int64_t at, int64_t n) {
+    if (!w->code) return w->elems + at;
+    const mm_strips *s = w->code->strips;
+    if (at < w->begin || at >= w->end) {
+        w->begin = w->end = mm_strip_begin(s, mm_strip_of(s, at));
+    } else {
+        memmove(w->decoded, w->decoded + (at - w->begin), (size_t)(w->end - at) * sizeof *w->decoded);
+        w->begin = at;
+    }
+    while (w->end < at + n) {
+        const int64_t strip = mm_strip_of(s, w->end);
+        s->decode(s, w->code->code, strip, 1, w->decoded + (w->end - w->begin));
+        w->end += mm_strips_elems(s, strip, 1);
+    }
+    return w->decoded + (at - w->begin);
 }
 
 typedef struct backward {
@@ -247,15 +332,17 @@ static void sum_block(const block_pass *pass, int64_t block, int64_t place) {
     const nets_channels_gradients *g = of->g;
     float *mean = lane_at(w, 0), *sum = lane_at(w, SUMS_SHARED + SUMS_LANES * place);
     float *sum_x = lane_at(w, SUMS_SHARED + SUMS_LANES * place + 1);
+    window xs = window_of(ch, g, place);
     for (int i = 0; i < 2; i++) clear(ch, total_of(w, block, i));
     FOR_EACH_CHUNK(ch, block) {
+        const float *x = window_at(&xs, at, n);
         if (of->by_x) { /* nothing is written: the second pass tells the signs, too */
-            ch->lines->products_by_x(of->y, g->dy + at, g->x + at, n, ch->lanes, sum, sum_x);
+            ch->lines->products_by_x(of->y, g->dy + at, x, n, ch->lanes, sum, sum_x);
         } else {
             float *to = of->kept ? of->kept + at : chunk_of(w, place);
             const float *y = g->relu && !g->mask ? g->y + at : NULL;
             const float *dy = g->relu && g->mask ? pass_gate(ch, g->mask, g->dy, at, to) : g->dy + at;
-            ch->lines->products(y, dy, g->x + at, n, ch->lanes, mean, to, sum, sum_x);
+            ch->lines->products(y, dy, x, n, ch->lanes, mean, to, sum, sum_x);
             if (g->dx2 && g->earlier2) ch->lines->add(to, g->earlier2 + at, n, g->dx2 + at);
         }
         gather(ch, sum, total_of(w, block, 0));
@@ -263,17 +350,25 @@ static void sum_block(const block_pass *pass, int64_t block, int64_t place) {
     }
 }
 
+static void gradient(const nets_channels *ch, const backward *of, const float *x, int64_t at, int64_t n) {
+    const nets_channels_gradients *g = of->g;
+    const float *earlier = g->earlier ? g->earlier + at : NULL;
+    if (of->by_x)
+        ch->lines->gradient_by_x(of->y, of->from + at, x, earlier, n, ch->lanes, of->with, g->dx + at);
+    else
+        ch->lines->gradient(of->from + at, x, earlier, n, ch->lanes, of->with, g->dx + at);
+}
+
 static void gradient_block(const block_pass *pass, int64_t block, int64_t place) {
     const nets_channels *ch = pass->ch;
     const backward *of = pass->of;
-    const nets_channels_gradients *g = of->g;
-    int64_t at = block_begin(ch, block), n = block_end(ch, block) - at;
-    const float *earlier = g->earlier ? g->earlier + at : NULL;
-    (void)place;
-    if (of->by_x)
-        ch->lines->gradient_by_x(of->y, of->from + at, g->x + at, earlier, n, ch->lanes, of->with, g->dx + at);
-    else
-        ch->lines->gradient(of->from + at, g->x + at, earlier, n, ch->lanes, of->with, g->dx + at);
+    const int64_t begin = block_begin(ch, block);
+    window xs = window_of(ch, of->g, place);
+    if (!xs.code) {
+        gradient(ch, of, of->g->x + begin, begin, block_end(ch, block) - begin);
+        return;
+    }
+    FOR_EACH_CHUNK(ch, block) gradient(ch, of, window_at(&xs, at, n), at, n);
 }
 
 /* The sums are the first block's totals. */

@@ -6,6 +6,7 @@
 #ifndef NETS_HOST_CHANNELS_H
 #define NETS_HOST_CHANNELS_H
 
+#include "mm/core/strips.h"
 #include "nets/host/lines.h"
 #include "nets/host/pieces.h"
 
@@ -41,7 +42,8 @@ typedef struct nets_channels_norm {
     nets_channels_affine by;
     const float *x, *x2;
     bool relu;
-    float *y; /* may be x or x2 */
+    float *y;                        /* may be x or x2 */
+    const mm_coded *x_code, *y_code; /* codes of x (which y must not be then) and of y, to be written; NULL: none */
 } nets_channels_norm;
 void nets_channels_normalise(const nets_channels *ch, const nets_channels_norm *norm, void *scratch);
 
@@ -53,10 +55,14 @@ typedef struct nets_channels_gradients {
     bool relu;
     const float *y;
     const uint32_t *mask;
+    const mm_coded *x_code; /* where x is read from, if x is NULL: decoded into the cache, in each pass over it */
+    void *window;           /* then: nets_channels_window_bytes */
     const float *x, *dy, *earlier, *earlier2; /* earlier ones are added to dx and dx2; NULL: nothing is added */
     float *dx, *dx2; /* NULL: not wanted. dx may be dy. dx2 may be earlier2 or, without earlier2, y */
     float *dscale, *dshift;
 } nets_channels_gradients;
+/* Bytes of the window of a code that is read, less 2 strips of elements for each place. */
+int64_t nets_channels_window_bytes(const nets_channels *ch);
 void nets_channels_backward(const nets_channels *ch, const nets_channels_gradients *g, void *scratch);
 
 /* y = x + bias, or max(0, x + bias). y may be x. */

@@ -11,10 +11,12 @@ typedef struct host_job {
     nets_op *op;
     nets_host_fn fn;
     uint64_t roles, sign_roles, given_roles, exact_roles;
-    uint32_t layer;
+    uint32_t layer, coded; /* coded, bit i: nets_op_args.coded[i] is there, behind the roles */
     void *at[2 * NETS_MAX_INPUTS + 9];
 } host_job;
 
+enum { CODED_WORDS = sizeof(mm_coded) / sizeof(void *) };
+_Static_assert(sizeof(mm_coded) % sizeof(void *) == 0, "a code's description is copied as pointers");
 _Static_assert(sizeof(host_job) <= MM_HOST_ARG_CAPACITY, "a job is copied into the stream's queue");
 
 static mm_status run_job(void *arg) {
@@ -26,6 +28,11 @@ static mm_status run_job(void *arg) {
     int n = 0;
     for (int r = 0; r < NETS_ROLES; r++)
         if (job->roles & NETS_ROLE_BIT(r)) args.at[r] = job->at[n++];
+    for (int i = 0; i < NETS_CODED; i++) {
+        if (!(job->coded >> i & 1)) continue;
+        memcpy(&args.coded[i], &job->at[n], sizeof args.coded[i]);
+        n += CODED_WORDS;
+    }
     return job->fn(job->op, &args);
 }
 
@@ -42,6 +49,14 @@ mm_status nets_host_enqueue(nets_op *op, nets_host_fn fn, const nets_op_args *ar
         if (n == capacity) return mm_fail(MM_ERR_UNSUPPORTED, "an operation of more than %zu tensors", capacity);
         job.roles |= NETS_ROLE_BIT(r);
         job.at[n++] = args->at[r];
+    }
+    for (int i = 0; i < NETS_CODED; i++) {
+        if (!args->coded[i].strips) continue;
+        if (n + CODED_WORDS > capacity)
+            return mm_fail(MM_ERR_UNSUPPORTED, "an operation of too many tensors and codes");
+        job.coded |= 1u << i;
+        memcpy(&job.at[n], &args->coded[i], sizeof args->coded[i]);
+        n += CODED_WORDS;
     }
     return mm_host_launch(stream, run_job, &job, offsetof(host_job, at) + n * sizeof job.at[0]);
 }

@@ -44,13 +44,19 @@ static nets_channels_affine affine_of(const batch_norm_op *op, const nets_op_arg
                                   .eps = op->eps};
 }
 
+static const mm_coded *code_of(const nets_op_args *args, int which) {
+    return args->coded[which].strips ? &args->coded[which] : NULL;
+}
+
 static mm_status run_forward(nets_op *base, const nets_op_args *args) {
     const batch_norm_op *op = (const batch_norm_op *)base;
     const nets_channels_norm norm = {.by = affine_of(op, args),
                                      .x = args->at[NETS_X],
                                      .x2 = args->at[NETS_X2],
                                      .relu = op->relu,
-                                     .y = args->at[NETS_Y]};
+                                     .y = args->at[NETS_Y],
+                                     .x_code = code_of(args, NETS_CODED_X),
+                                     .y_code = code_of(args, NETS_CODED_Y)};
     if (op->training && !(args->given_roles & NETS_STATISTICS_BITS)) {
         nets_channels_statistics(&op->channels, args->at[NETS_X], args->at[NETS_SAVED_MEAN], args->at[NETS_SAVED_VAR],
                                  args->at[NETS_WORKSPACE]);
@@ -58,6 +64,14 @@ static mm_status run_forward(nets_op *base, const nets_op_args *args) {
     }
     nets_channels_normalise(&op->channels, &norm, args->at[NETS_WORKSPACE]);
     return MM_OK;
+}
+
+static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
+    const batch_norm_op *op = (const batch_norm_op *)base;
+    int64_t bytes = op->channels.scratch_bytes;
+    if (phase == MM_FORWARD || !op->relu) return bytes;
+    if (!op->wants_dx) return bytes + op->channels.chunk_bytes; /* which is more than the other */
+    return bytes + (op->by_x ? op->channels.by_x_bytes : 0);
 }
 
 static mm_status run_backward(nets_op *base, const nets_op_args *args) {
@@ -69,6 +83,9 @@ static mm_status run_backward(nets_op *base, const nets_op_args *args) {
                                        .y = by_x || by_mask ? NULL : args->at[NETS_Y],
                                        .mask = !by_x && by_mask ? args->at[NETS_Y] : NULL,
                                        .x = args->at[NETS_X],
+                                       .x_code = code_of(args, NETS_CODED_X),
+                                       .window = (char *)args->at[NETS_WORKSPACE] +
+                                                 nets_aligned(workspace_bytes(base, MM_BACKWARD)),
                                        .dy = args->at[NETS_DY],
                                        .earlier = args->at[NETS_EARLIER],
                                        .earlier2 = args->at[NETS_EARLIER2],
@@ -88,12 +105,11 @@ static mm_status backward(nets_op *op, const nets_op_args *args, mm_stream *stre
     return nets_host_enqueue(op, run_backward, args, stream);
 }
 
-static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
+static nets_code_needs codes(const nets_op *base) {
     const batch_norm_op *op = (const batch_norm_op *)base;
-    int64_t bytes = op->channels.scratch_bytes;
-    if (phase == MM_FORWARD || !op->relu) return bytes;
-    if (!op->wants_dx) return bytes + op->channels.chunk_bytes; /* which is more than the other */
-    return bytes + (op->by_x ? op->channels.by_x_bytes : 0);
+    return (nets_code_needs){.workspace_bytes = nets_channels_window_bytes(&op->channels),
+                             .workspace_strips = 2 * op->channels.places,
+                             .passes = op->wants_dx ? 2 : 1};
 }
 
 static void destroy(nets_op *op) { free(op); }
@@ -114,5 +130,5 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     return MM_OK;
 }
 
-const nets_op_impl nets_host_op_batch_norm = {NETS_DTYPE_BIT(MM_F32), create,  destroy,
-                                              workspace_bytes,        forward, backward};
+const nets_op_impl nets_host_op_batch_norm = {
+    NETS_DTYPE_BIT(MM_F32), create, destroy, workspace_bytes, forward, backward, codes};

@@ -11,16 +11,22 @@ static const nets_attr_rule ODD = {"odd", NULL, false, is_odd};
 /* clang-format off */
 #define STATISTICS .saved = {{"mean", MM_F32, nets_saved_channels, true}, {"var", MM_F32, nets_saved_channels, true}}
 
+/* Codecs whose codes are strips (mm.h), and need no random numbers. */
+#define WRITES_CODES .codes = {{NETS_X, MM_WRITE, "zfp"}, {NETS_X, MM_WRITE, "dpr"}, {NETS_X, MM_WRITE, "mx"}, \
+                               {NETS_X, MM_WRITE, "raw"}, {NETS_Y, MM_WRITE, "mask"}}
+#define READS_CODES .codes = {{NETS_X, MM_READ, "zfp"}, {NETS_X, MM_READ, "dpr"}, {NETS_X, MM_READ, "mx"}, \
+                              {NETS_X, MM_READ, "raw"}}
+
 /* With its ReLU, and the sum between them where it has a second input. */
 static const nets_op_lowering BATCH_NORM_RELU = {
     .kind = MM_LAYER_BATCH_NORM_RELU,
     STATISTICS,
     .forward = {.uses = {R(X), R(X2), R(W), R(B), W(Y), W(SAVED_MEAN), W(SAVED_VAR), M(MEAN), M(VAR)},
-                .pairs = {INPLACE(X2, Y)}},
+                .pairs = {INPLACE(X2, Y)}, WRITES_CODES},
     .eval = {.uses = {R(X), R(X2), R(W), R(B), R(MEAN), R(VAR), W(Y)}, .pairs = {INPLACE(X, Y), INPLACE(X2, Y)}},
     .backward = {.uses = {R(X), R(W), R(B), R(SAVED_MEAN), R(SAVED_VAR), S(Y), R(DY), GIVES_DX, GIVES_DX_OF(1), W(DW),
                           W(DB)},
-                 .pairs = {INPLACE(DY, DX), INPLACE_OR_EARLIER(Y, DX2)}},
+                 .pairs = {INPLACE(DY, DX), INPLACE_OR_EARLIER(Y, DX2)}, READS_CODES},
 };
 
 const nets_op_info nets_info_batch_norm = {
@@ -42,10 +48,10 @@ const nets_op_info nets_info_batch_norm = {
     .steps = {
         .kind = MM_LAYER_BATCH_NORM,
         STATISTICS,
-        .forward = {.uses = {R(X), R(W), R(B), W(Y), W(SAVED_MEAN), W(SAVED_VAR), M(MEAN), M(VAR)}},
+        .forward = {.uses = {R(X), R(W), R(B), W(Y), W(SAVED_MEAN), W(SAVED_VAR), M(MEAN), M(VAR)}, WRITES_CODES},
         .eval = {.uses = {R(X), R(W), R(B), R(MEAN), R(VAR), W(Y)}, .pairs = {INPLACE(X, Y)}},
         .backward = {.uses = {R(X), R(W), R(B), R(SAVED_MEAN), R(SAVED_VAR), R(DY), GIVES_DX, W(DW), W(DB)},
-                     .pairs = {INPLACE(DY, DX)}},
+                     .pairs = {INPLACE(DY, DX)}, READS_CODES},
     },
     .with_relu = &BATCH_NORM_RELU,
 };

@@ -66,6 +66,15 @@ int64_t mm_codec_split(const mm_codec *codec, const mm_shape *shape) {
     return codec->ops->split(codec, shape);
 }
 
+bool mm_codec_strips_of(const mm_codec *codec, const mm_shape *shape, mm_codec_strips *strips_out) {
+    int64_t elems;
+    if (!codec->ops->strips || !codec->flags.fixed_size || codec->flags.reads_iteration || codec->flags.reads_bound ||
+        shape->dtype != MM_F32 || mm_shape_elems(shape, &elems) != MM_OK)
+        return false;
+    *strips_out = (mm_codec_strips){.strips = {.elems = elems}, .codec = codec, .shape = *shape};
+    return codec->ops->strips(strips_out);
+}
+
 /* Whether the inputs have what the codec needs. */
 static mm_status check_inputs(const mm_codec *codec, const mm_code_inputs *inputs, bool encode) {
     const mm_code_body *body = inputs ? inputs->body : NULL;

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "mm/core/graph.h"
+#include "mm/core/strips.h"
 #include "mm/device/device.h"
 #include "pipeline/codec/code_body.h"
 
@@ -59,6 +60,13 @@ typedef struct mm_body_nominal {
     int64_t reserve_bytes; /* what plans reserve on the device; at least 1 */
 } mm_body_nominal;
 
+/* The strips of a tensor's code (mm.h), with what their functions need. */
+typedef struct mm_codec_strips {
+    mm_strips strips; /* the first member: its functions get this struct */
+    const mm_codec *codec;
+    mm_shape shape;
+} mm_codec_strips;
+
 struct mm_codec_ops {
     const char *name, *summary; /* name: "zfp"; summary: describes its parameters */
     const char *device;         /* kind of device on whose streams it enqueues */
@@ -79,6 +87,9 @@ struct mm_codec_ops {
                         void *scratch, const mm_code_inputs *inputs, mm_codec_counters *counters);
     mm_status (*decode)(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src, void *dst,
                         void *scratch, const mm_code_inputs *inputs, mm_codec_counters *counters);
+    /* Fills in strips->strips from the rest of the struct, but for elems; false: a code of this shape has none. NULL:
+     * none has. */
+    bool (*strips)(mm_codec_strips *strips);
 };
 
 /* The first member of every implementation's struct. Immutable after creation, so any thread may use it. */
@@ -117,6 +128,10 @@ int64_t mm_codec_scratch(const mm_codec *codec, const mm_shape *shape);
  * on, an 8-byte boundary, and can be encoded and decoded alone. 0: the code cannot be split, or the shape not
  * encoded. */
 int64_t mm_codec_split(const mm_codec *codec, const mm_shape *shape);
+
+/* The strips of codes of this shape, all of which together are what encode makes; false: steps cannot read and write the
+ * code by themselves. Borrows the codec. */
+bool mm_codec_strips_of(const mm_codec *codec, const mm_shape *shape, mm_codec_strips *strips_out);
 
 /* Enqueues the encoding. src: dense elements; dst: at least bound bytes, aligned to 256, all of which are written;
  * scratch: mm_codec_scratch bytes. All must stay valid until the task is done. inputs: NULL for codecs that need none.

@@ -45,4 +45,5 @@ MM_DPR_FORMATS(EACH_ISA)
 static const mm_packed_host dpr_host = {{{MM_DPR_FORMATS(MM_DPR_PACKED)}}, {MM_DPR_FORMATS(KERNELS)}};
 
 const mm_codec_ops mm_codec_dpr_host_ops =
-    MM_PACKED_OPS("dpr", MM_DPR_SUMMARY, "host", &dpr_host, false, mm_packed_host_encode, mm_packed_host_decode);
+    MM_PACKED_OPS("dpr", MM_DPR_SUMMARY, "host", &dpr_host, false, mm_packed_host_encode, mm_packed_host_decode,
+                  mm_packed_host_strips);

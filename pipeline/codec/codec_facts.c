@@ -31,6 +31,8 @@ static void fill_code(const mm_codec *codec, const mm_tensor_info *tensor, mm_co
     facts->scratch_bytes = mm_codec_scratch(codec, &shape);
     facts->split_rows = split_rows(codec, shape, tensor->bytes, &bytes);
     facts->split_bytes = facts->split_rows > 0 ? bytes : 0;
+    mm_codec_strips strips;
+    if (mm_codec_strips_of(codec, &shape, &strips)) facts->strip_elems = strips.strips.strip_elems;
 }
 
 mm_codec_facts mm_codec_facts_of(const mm_codec *codec, const char *spec) {

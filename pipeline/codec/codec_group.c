@@ -118,5 +118,5 @@ MM_GROUP_FORMATS(EACH_ISA)
 #define KERNELS(bits) {MM_PACKED_ISA_LIST(encode_##bits), MM_PACKED_ISA_LIST(decode_##bits)},
 static const mm_packed_host group_host = {{{MM_GROUP_FORMATS(MM_GROUP_PACKED)}}, {MM_GROUP_FORMATS(KERNELS)}};
 
-const mm_codec_ops mm_codec_group_host_ops =
-    MM_PACKED_OPS("group", MM_GROUP_SUMMARY, "host", &group_host, true, mm_packed_host_encode, mm_packed_host_decode);
+const mm_codec_ops mm_codec_group_host_ops = MM_PACKED_OPS("group", MM_GROUP_SUMMARY, "host", &group_host, true,
+                                                           mm_packed_host_encode, mm_packed_host_decode, NULL);

@@ -83,6 +83,26 @@ static mm_status mask_encode(const mm_codec *codec, mm_stream *stream, const mm_
     return mm_host_launch(stream, mask_run, &job, sizeof job);
 }
 
+enum { STRIP_WORDS = 64 }; /* 2048 elements, 8 KiB: a quarter of a cache of the first level */
+
+static void mask_encode_strips(const mm_strips *strips, const float *elems, int64_t first, int64_t n, void *code_out,
+                               void *counters) {
+    (void)counters;
+    const mask_job job = {.src = elems,
+                          .dst = (uint8_t *)code_out + first * strips->strip_bytes,
+                          .row_elems = mm_strips_elems(strips, first, n)};
+    mask_rows(&job, 0, 1);
+}
+
+static bool mask_strips(mm_codec_strips *s) {
+    s->strips = (mm_strips){.elems = s->strips.elems,
+                            .period_elems = s->strips.elems,
+                            .strip_elems = STRIP_WORDS * MM_MASK_WORD_BITS,
+                            .strip_bytes = STRIP_WORDS * 4,
+                            .encode = mask_encode_strips};
+    return true;
+}
+
 const mm_codec_ops mm_codec_mask_host_ops = {
     .name = "mask",
     .summary = MM_MASK_SUMMARY,
@@ -94,4 +114,5 @@ const mm_codec_ops mm_codec_mask_host_ops = {
     .scratch = mm_codec_no_scratch,
     .split = mm_mask_split,
     .encode = mask_encode,
+    .strips = mask_strips,
 };

@@ -77,5 +77,5 @@ MM_MX_FORMATS(EACH_ISA)
 #define KERNELS(format, ...) {MM_PACKED_ISA_LIST(encode_##format), MM_PACKED_ISA_LIST(decode_##format)},
 static const mm_packed_host mx_host = {{{MM_MX_FORMATS(MM_MX_PACKED)}}, {MM_MX_FORMATS(KERNELS)}};
 
-const mm_codec_ops mm_codec_mx_host_ops =
-    MM_PACKED_OPS("mx", MM_MX_SUMMARY, "host", &mx_host, false, mm_packed_host_encode, mm_packed_host_decode);
+const mm_codec_ops mm_codec_mx_host_ops = MM_PACKED_OPS(
+    "mx", MM_MX_SUMMARY, "host", &mx_host, false, mm_packed_host_encode, mm_packed_host_decode, mm_packed_host_strips);

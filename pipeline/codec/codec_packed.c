@@ -108,3 +108,54 @@ mm_status mm_packed_host_decode(const mm_codec *codec, mm_stream *stream, const 
     (void)scratch, (void)inputs, (void)counters;
     return enqueue(codec, stream, shape, false, (packed_job){.src = src, .dst = dst});
 }
+
+/* ---------------------------------------------------------------- strips */
+
+enum { STRIP_ELEMS = 2048 }; /* about; 8 KiB, a quarter of a cache of the first level */
+
+/* The job of a strip's groups; to those of the whole map, only the last strip's last group is incomplete. */
+static packed_job strips_job(const mm_strips *strips, int64_t first, int64_t n) {
+    const mm_codec_strips *s = (const mm_codec_strips *)strips;
+    packed_job job = {.src = NULL};
+    mm_status known_to_do = mm_packed_layout_of(s->codec, &s->shape, &job.layout); /* strips were made of it */
+    (void)known_to_do;
+    job.layout.elems = mm_strips_elems(strips, first, n);
+    job.layout.groups = (job.layout.elems + job.layout.format.group_elems - 1) / job.layout.format.group_elems;
+    return job;
+}
+
+static const mm_packed_kernels *kernels_of(const mm_strips *strips, const packed_job *job) {
+    const mm_codec *codec = ((const mm_codec_strips *)strips)->codec;
+    return &((const mm_packed_host *)codec->ops->own)->kernels[job->layout.number];
+}
+
+static void decode_strips(const mm_strips *strips, const void *code, int64_t first, int64_t n, float *elems_out) {
+    packed_job job = strips_job(strips, first, n);
+    job.decode = kernels_of(strips, &job)->decode[mm_packed_isa_fastest()];
+    job.src = (const uint8_t *)code + first * strips->strip_bytes;
+    job.dst = elems_out;
+    decode_groups(&job, 0, job.layout.groups);
+}
+
+static void encode_strips(const mm_strips *strips, const float *elems, int64_t first, int64_t n, void *code_out,
+                          void *counters) {
+    packed_job job = strips_job(strips, first, n);
+    job.encode = kernels_of(strips, &job)->encode[mm_packed_isa_fastest()];
+    job.src = elems;
+    job.dst = (uint8_t *)code_out + first * strips->strip_bytes;
+    job.counters = counters;
+    encode_groups(&job, 0, job.layout.groups);
+}
+
+bool mm_packed_host_strips(mm_codec_strips *s) {
+    mm_packed_layout layout;
+    if (mm_packed_layout_of(s->codec, &s->shape, &layout) != MM_OK) return false;
+    const int64_t group = layout.format.group_elems, groups = group < STRIP_ELEMS ? STRIP_ELEMS / group : 1;
+    s->strips = (mm_strips){.elems = s->strips.elems,
+                            .period_elems = s->strips.elems,
+                            .strip_elems = groups * group,
+                            .strip_bytes = groups * layout.format.group_bytes,
+                            .decode = decode_strips,
+                            .encode = encode_strips};
+    return true;
+}

@@ -40,13 +40,13 @@ static mm_status cuda_decode(const mm_codec *codec, mm_stream *stream, const mm_
 
 static const packed_cuda dpr_cuda = {{{MM_DPR_FORMATS(MM_DPR_PACKED)}}, mm_dpr_cuda_encode, mm_dpr_cuda_decode};
 const mm_codec_ops mm_codec_dpr_cuda_ops =
-    MM_PACKED_OPS("dpr", MM_DPR_SUMMARY, "cuda", &dpr_cuda, false, cuda_encode, cuda_decode);
+    MM_PACKED_OPS("dpr", MM_DPR_SUMMARY, "cuda", &dpr_cuda, false, cuda_encode, cuda_decode, NULL);
 
 static const packed_cuda mx_cuda = {{{MM_MX_FORMATS(MM_MX_PACKED)}}, mm_mx_cuda_encode, mm_mx_cuda_decode};
 const mm_codec_ops mm_codec_mx_cuda_ops =
-    MM_PACKED_OPS("mx", MM_MX_SUMMARY, "cuda", &mx_cuda, false, cuda_encode, cuda_decode);
+    MM_PACKED_OPS("mx", MM_MX_SUMMARY, "cuda", &mx_cuda, false, cuda_encode, cuda_decode, NULL);
 
 static const packed_cuda group_cuda = {
     {{MM_GROUP_FORMATS(MM_GROUP_PACKED)}}, mm_group_cuda_encode, mm_group_cuda_decode};
 const mm_codec_ops mm_codec_group_cuda_ops =
-    MM_PACKED_OPS("group", MM_GROUP_SUMMARY, "cuda", &group_cuda, true, cuda_encode, cuda_decode);
+    MM_PACKED_OPS("group", MM_GROUP_SUMMARY, "cuda", &group_cuda, true, cuda_encode, cuda_decode, NULL);

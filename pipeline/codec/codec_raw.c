@@ -1,4 +1,6 @@
 /* raw: the elements as they are. The code of a tensor is a copy of it. */
+#include <string.h>
+
 #include "pipeline/codec/codec_impl.h"
 
 static mm_status raw_bound(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out) {
@@ -24,8 +26,33 @@ static mm_status raw_copy(const mm_codec *codec, mm_stream *stream, const mm_sha
     return mm_copy_async(stream, dst, src, bytes, MM_COPY_DEVICE);
 }
 
+enum { STRIP_ELEMS = 2048 }; /* 8 KiB, a quarter of a cache of the first level */
+
+static void raw_decode_strips(const mm_strips *strips, const void *code, int64_t first, int64_t n, float *elems_out) {
+    memcpy(elems_out, (const uint8_t *)code + first * strips->strip_bytes,
+           (size_t)mm_strips_elems(strips, first, n) * sizeof *elems_out);
+}
+
+static void raw_encode_strips(const mm_strips *strips, const float *elems, int64_t first, int64_t n, void *code_out,
+                              void *counters) {
+    (void)counters;
+    memcpy((uint8_t *)code_out + first * strips->strip_bytes, elems,
+           (size_t)mm_strips_elems(strips, first, n) * sizeof *elems);
+}
+
+/* On the host. */
+static bool raw_host_strips(mm_codec_strips *s) {
+    s->strips = (mm_strips){.elems = s->strips.elems,
+                            .period_elems = s->strips.elems,
+                            .strip_elems = STRIP_ELEMS,
+                            .strip_bytes = STRIP_ELEMS * (int64_t)sizeof(float),
+                            .decode = raw_decode_strips,
+                            .encode = raw_encode_strips};
+    return true;
+}
+
 /* On any device: copies are all it takes. */
-#define RAW_ON(device_)                                                                                                \
+#define RAW_ON(device_, strips_)                                                                                       \
     const mm_codec_ops mm_codec_raw_##device_##_ops = {                                                                \
         .name = "raw",                                                                                                 \
         .summary = "a plain copy of the elements",                                                                     \
@@ -38,7 +65,8 @@ static mm_status raw_copy(const mm_codec *codec, mm_stream *stream, const mm_sha
         .split = raw_split,                                                                                            \
         .encode = raw_copy,                                                                                            \
         .decode = raw_copy,                                                                                            \
+        .strips = strips_,                                                                                             \
     };
-RAW_ON(host)
-RAW_ON(cuda)
+RAW_ON(host, raw_host_strips)
+RAW_ON(cuda, NULL)
 #undef RAW_ON

@@ -5,6 +5,8 @@
 #include "pipeline/codec/zfp_code.h"
 #include "pipeline/codec/zfp_codec.h"
 
+enum { ZFP_SIDE = 4 }; /* of a block */
+
 typedef struct zfp_job {
     const mm_codec *codec; /* lives as long as jobs run */
     const float *src_elems;
@@ -82,6 +84,60 @@ static mm_status zfp_decode(const mm_codec *codec, mm_stream *stream, const mm_s
     return zfp_enqueue(stream, (zfp_job){.codec = codec, .src_code = src, .dst_elems = dst, .shape = *shape});
 }
 
+/* ---------------------------------------------------------------- strips */
+
+/* The layout of strip number s, as of a map of its own. */
+static mm_zfp_layout strip_layout(const mm_strips *strips, int64_t s) {
+    const mm_codec_strips *of = (const mm_codec_strips *)strips;
+    mm_zfp_layout layout;
+    mm_status known_to_do = mm_zfp_codec_layout(of->codec, &of->shape, &layout); /* strips were made of it */
+    (void)known_to_do;
+    const int64_t left = layout.rows - s % layout.blocks_y * ZFP_SIDE;
+    layout.rows = left < ZFP_SIDE ? left : ZFP_SIDE;
+    layout.blocks_y = 1;
+    layout.blocks = layout.blocks_x * layout.blocks_c;
+    layout.code_bytes = strips->strip_bytes;
+    return layout;
+}
+
+static void decode_strips(const mm_strips *strips, const void *code, int64_t first, int64_t n, float *elems_out) {
+    const mm_zfp_kernel *kernel = mm_zfp_kernel_usable(0);
+    for (int64_t s = first; s < first + n; s++) {
+        const mm_zfp_layout layout = strip_layout(strips, s);
+        mm_zfp_code_decode(kernel, &layout, (const uint8_t *)code + s * strips->strip_bytes, elems_out);
+        elems_out += mm_strips_elems(strips, s, 1);
+    }
+}
+
+static void encode_strips(const mm_strips *strips, const float *elems, int64_t first, int64_t n, void *code_out,
+                          void *counters) {
+    const mm_zfp_kernel *kernel = mm_zfp_kernel_usable(0);
+    int64_t nonfinite = 0;
+    for (int64_t s = first; s < first + n; s++) {
+        const mm_zfp_layout layout = strip_layout(strips, s);
+        nonfinite += mm_zfp_code_encode(kernel, &layout, elems, (uint8_t *)code_out + s * strips->strip_bytes);
+        elems += mm_strips_elems(strips, s, 1);
+    }
+    if (nonfinite && counters) atomic_fetch_add(&((mm_codec_counters *)counters)->nonfinite_blocks, nonfinite);
+}
+
+/* A strip is a row of blocks of an image, all its channels: in memory and in the code one piece. Its code must begin with
+ * a word. */
+static bool zfp_strips(mm_codec_strips *s) {
+    mm_zfp_layout layout;
+    if (mm_zfp_codec_layout(s->codec, &s->shape, &layout) != MM_OK || layout.dims != 2 || layout.channels_first)
+        return false;
+    const int64_t bits = layout.blocks_x * layout.blocks_c * layout.maxbits, row = layout.columns * layout.channels;
+    if (bits % 64 != 0) return false;
+    s->strips = (mm_strips){.elems = s->strips.elems,
+                            .period_elems = layout.rows * row,
+                            .strip_elems = (layout.rows < ZFP_SIDE ? layout.rows : ZFP_SIDE) * row,
+                            .strip_bytes = bits / 8,
+                            .decode = decode_strips,
+                            .encode = encode_strips};
+    return true;
+}
+
 const mm_codec_ops mm_codec_zfp_host_ops = {
     .name = "zfp",
     .summary = MM_ZFP_SUMMARY,
@@ -94,4 +150,5 @@ const mm_codec_ops mm_codec_zfp_host_ops = {
     .split = mm_zfp_codec_split,
     .encode = zfp_encode,
     .decode = zfp_decode,
+    .strips = zfp_strips,
 };

@@ -51,13 +51,14 @@ MM_CHECKED mm_status mm_packed_bound(const mm_codec *codec, const mm_shape *shap
 int64_t mm_packed_split(const mm_codec *codec, const mm_shape *shape);
 
 /* The mm_codec_ops of a packed codec, which is lossy, on a device. own_: its formats and kernels there; draws_: it rounds
- * at random. */
-#define MM_PACKED_OPS(name_, summary_, device_, own_, draws_, encode_, decode_)                                        \
+ * at random; strips_: NULL where steps cannot read and write its codes. */
+#define MM_PACKED_OPS(name_, summary_, device_, own_, draws_, encode_, decode_, strips_)                               \
     {                                                                                                                  \
         .name = name_, .summary = summary_, .device = device_, .own = own_, .create = mm_packed_create,                \
         .flags = {.fixed_size = true, .gives_value = true, .reads_iteration = draws_},                                 \
         .format = mm_packed_format_name, .destroy = mm_codec_free, .bound = mm_packed_bound,                           \
         .scratch = mm_codec_no_scratch, .split = mm_packed_split, .encode = encode_, .decode = decode_,                \
+        .strips = strips_,                                                                                             \
     }
 
 #endif

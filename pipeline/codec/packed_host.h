@@ -49,5 +49,6 @@ MM_CHECKED mm_status mm_packed_host_encode(const mm_codec *codec, mm_stream *str
 MM_CHECKED mm_status mm_packed_host_decode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape,
                                            const void *src, void *dst, void *scratch, const mm_code_inputs *inputs,
                                            mm_codec_counters *counters);
+bool mm_packed_host_strips(mm_codec_strips *strips);
 
 #endif
