@@ -215,17 +215,17 @@ static mm_status add_to_graph(const lowering *lo, const nets_step *step, const m
 
 /* Declares the codes that the op can read or write by itself. */
 static mm_status add_codes(const lowering *lo, nets_step *step, const nets_step_spec *spec) {
-    for (int c = 0; step->op && step->op->impl->codes && spec->codes[c].role != NETS_WORKSPACE; c++) {
+    for (int c = 0; step->op && step->op->code_needs.passes > 0 && spec->codes[c].role != NETS_WORKSPACE; c++) {
         const nets_role_code *code = &spec->codes[c];
         const mm_tensor tensor = step->tensors[code->role];
         const mm_tensor_info *info = tensor < 0 ? NULL : mm_graph_tensor(lo->out->graph, tensor);
         if (!info || info->ownership != MM_MANAGED || info->dtype != MM_F32) continue;
         mm_code_use use = {.tensor = tensor, .access = code->access, .codec = code->codec};
         if (code->access == MM_READ) {
-            const nets_code_needs needs = step->op->impl->codes(step->op);
-            use.workspace_bytes = (size_t)needs.workspace_bytes;
-            use.workspace_strips = needs.workspace_strips;
-            use.passes = needs.passes;
+            const nets_code_needs *needs = &step->op->code_needs;
+            use.workspace_bytes = (size_t)needs->workspace_bytes;
+            use.workspace_strips = needs->workspace_strips;
+            use.passes = needs->passes;
         }
         MM_TRY(mm_graph_allow_code(lo->out->graph, &use));
         step->coded_roles |= NETS_ROLE_BIT(code->role);

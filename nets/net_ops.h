@@ -67,8 +67,8 @@ typedef struct nets_role_pair {
     nets_pairing pairing;
 } nets_role_pair;
 
-/* A code that the step can read instead of the elements, or write beside them, where the implementation does
- * (nets_op_impl.codes). */
+/* A code that the step can read instead of the elements, or write beside them, where the op does
+ * (nets_op.code_needs). */
 typedef struct nets_role_code {
     nets_role role; /* NETS_X or NETS_Y; NETS_WORKSPACE (0) ends a list */
     mm_access access;

@@ -33,7 +33,7 @@ typedef struct nets_op_args {
      * of read. Set only for steps that read signs; 0 is always legal. */
     uint64_t exact_roles;
     /* Codes, by NETS_CODED_*: strips NULL: none. A forward writes them beside the elements. A backward reads them instead
-     * of the elements, whose address is NULL. Only ops whose implementation has `codes` get any. */
+     * of the elements, whose address is NULL. Only ops with code_needs get any. */
     mm_coded coded[NETS_CODED];
     uint32_t layer; /* the layer's number: dropout layers need different random numbers */
 } nets_op_args;
@@ -86,12 +86,6 @@ typedef struct nets_backend_config {
 #define NETS_WORKSPACE_LIMIT_BYTES             (INT64_C(256) << 20)
 #define NETS_WORKSPACE_TENSOR_CORE_LIMIT_BYTES (INT64_C(2) << 30)
 
-/* What an op needs for the codes that it reads (mm_code_use). */
-typedef struct nets_code_needs {
-    int64_t workspace_bytes; /* behind its own workspace */
-    int workspace_strips, passes;
-} nets_code_needs;
-
 #define NETS_DTYPE_BIT(dtype) (1u << (dtype))
 
 /* An operation's implementation on a device. All zero: the device has none. */
@@ -102,9 +96,6 @@ typedef struct nets_op_impl {
     int64_t (*workspace_bytes)(const nets_op *op, mm_phase phase); /* NULL: none, or nets_op.workspaces has them */
     mm_status (*forward)(nets_op *op, const nets_op_args *args, mm_stream *stream);
     mm_status (*backward)(nets_op *op, const nets_op_args *args, mm_stream *stream);
-    /* It reads and writes the codes that its description names (net_ops.h); NULL: none. Returns what reading them in the
-     * backward takes. */
-    nets_code_needs (*codes)(const nets_op *op);
 } nets_op_impl;
 
 typedef struct nets_backend_ops {
@@ -137,6 +128,12 @@ typedef struct nets_workspaces {
     int64_t bytes[NETS_WORKSPACES];
 } nets_workspaces;
 
+/* What an op's backward needs for the codes that it reads (mm_code_use). */
+typedef struct nets_code_needs {
+    int64_t workspace_bytes; /* behind its own workspace */
+    int workspace_strips, passes;
+} nets_code_needs;
+
 /* The first member of every backend's and every op's struct. */
 struct nets_backend {
     const nets_backend_ops *ops;
@@ -152,6 +149,7 @@ struct nets_op {
     /* With pass.adds: its backward adds what it computes to DPARAM, in blocks, because the parameters may be large. Of
      * other ops the backward writes gradients as ever, whole, to where the executor adds them from. */
     bool adds;
+    nets_code_needs code_needs; /* passes not 0: it reads and writes the codes that its description names (net_ops.h) */
     nets_workspaces workspaces[2]; /* of MM_FORWARD and MM_BACKWARD; n 0: the one of workspace_bytes */
 };
 

@@ -111,6 +111,13 @@ typedef struct mm_comet_config {
 
 enum { MM_OWN_OPTIONS = 4 }; /* most options of a policy with a planner of its own */
 
+/* Who encodes and decodes a map that is compressed on the device. */
+typedef enum mm_coding {
+    MM_CODES_BESIDE, /* a codec on a side stream */
+    MM_CODES_IN_STEP, /* the steps that write and read the map, where they declare so (mm_graph_allow_code); else a codec */
+    MM_CODES_AUTO, /* as of these two the plan is that fits, or of two that fit the faster one */
+} mm_coding;
+
 /* Configuration of the engine, which plans for all policies but the two baselines; of liveness, `sharing` alone. A policy
  * with a planner of its own has its numbers and choices in `own`, and ignores the rest. */
 typedef struct mm_engine_config {
@@ -128,6 +135,7 @@ typedef struct mm_engine_config {
     int throttle;    /* CODE_SWAP: most pieces encoded ahead of the link (mm_node.throttle); 0: no limit */
     int signs_whole; /* CODE_SWAP by a lossless codec: maps of which signs alone are read move whole; else their mask is
                         kept */
+    mm_coding coding;
     mm_when when;
     mm_sharing sharing;
     mm_comet_config comet;

@@ -124,9 +124,87 @@ mm_status mm_engine_check_codecs(const mm_facts *facts, const mm_engine_config *
     return MM_OK;
 }
 
+static mm_status plan_coded(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                            const mm_engine_config *config, mm_plan **plan_out) {
+    return config->when == MM_WHEN_ALWAYS ? plan_all(graph, facts, limits, config, plan_out)
+                                          : mm_engine_plan_needed(graph, facts, limits, config, plan_out);
+}
+
+/* Whether a step can read a code of one of the rules' codecs by itself. */
+static bool any_reads_code(const mm_graph *graph, const mm_facts *facts, const mm_engine_config *config) {
+    for (int i = 0; i < mm_graph_steps(graph); i++) {
+        const mm_step_info *step = mm_graph_step(graph, i);
+        for (int c = 0; c < step->n_codes; c++)
+            for (int r = 0; r < config->n_rules; r++)
+                if (mm_step_code_of(facts, step, step->codes[c].use, MM_READ,
+                                    mm_facts_codec(facts, config->rules[r].codec),
+                                    step->uses[step->codes[c].use].tensor))
+                    return true;
+    }
+    return false;
+}
+
+static bool has_backward(const mm_graph *graph) {
+    for (int i = 0; i < mm_graph_steps(graph); i++)
+        if (mm_graph_step(graph, i)->phase == MM_BACKWARD) return true;
+    return false;
+}
+
+static bool fits(const mm_plan *plan, const mm_limits *limits) {
+    return plan->peak_bytes <= limits->device_bytes && plan->pinned_bytes <= limits->pinned_bytes;
+}
+
+/* Whether plan a is the better one: it alone fits; or both do, and it is faster; or neither, and it needs less. */
+static mm_status compare(const mm_plan *a, const mm_plan *b, const mm_facts *facts, const mm_limits *limits,
+                         bool *better_out) {
+    int64_t a_ns, b_ns;
+    *better_out = fits(a, limits);
+    if (*better_out != fits(b, limits)) return MM_OK;
+    const bool less = a->peak_bytes < b->peak_bytes;
+    *better_out = less;
+    if (!fits(a, limits)) return MM_OK;
+    MM_TRY(mm_simulated_time(a, facts, &a_ns));
+    MM_TRY(mm_simulated_time(b, facts, &b_ns));
+    *better_out = a_ns != b_ns ? a_ns < b_ns : less;
+    return MM_OK;
+}
+
+static mm_status plan_both(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                           const mm_engine_config *config, mm_plan **plan_out) {
+    mm_engine_config one = *config; /* borrows the rules */
+    mm_plan *beside, *in_step;
+    bool better = false;
+    one.coding = MM_CODES_BESIDE;
+    mm_status status = plan_coded(graph, facts, limits, &one, &beside);
+    if (!any_reads_code(graph, facts, config)) {
+        if (status == MM_OK) *plan_out = beside;
+        return status;
+    }
+    one.coding = MM_CODES_IN_STEP;
+    if (status != MM_OK) return plan_coded(graph, facts, limits, &one, plan_out);
+    status = plan_coded(graph, facts, limits, &one, &in_step);
+    if (status != MM_OK) {
+        *plan_out = beside;
+        return MM_OK;
+    }
+    status = compare(in_step, beside, facts, limits, &better);
+    mm_plan_destroy(better ? beside : in_step);
+    if (status == MM_OK)
+        *plan_out = better ? in_step : beside;
+    else
+        mm_plan_destroy(better ? in_step : beside);
+    return status;
+}
+
 mm_status mm_engine_plan(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                          const mm_engine_config *config, mm_plan **plan_out) {
     MM_TRY(mm_engine_check_codecs(facts, config));
-    return config->when == MM_WHEN_ALWAYS ? plan_all(graph, facts, limits, config, plan_out)
-                                          : mm_engine_plan_needed(graph, facts, limits, config, plan_out);
+    if (config->coding == MM_CODES_AUTO) return plan_both(graph, facts, limits, config, plan_out);
+    if (config->coding == MM_CODES_IN_STEP && has_backward(graph) && !any_reads_code(graph, facts, config))
+        return mm_fail(
+            MM_ERR_INVALID,
+            "codes=in-step: no step of %s reads codes of %s by itself: on the device host, batch norms do, of "
+            "zfp in two dimensions, dpr, mx and raw; use codes=beside or codes=auto",
+            mm_graph_name(graph), mm_rules_codec(config));
+    return plan_coded(graph, facts, limits, config, plan_out);
 }

@@ -62,7 +62,28 @@ static int move(mm_engine *e, mm_node_kind kind, const mm_map *m, int src, int a
 
 /* ---------------------------------------------------------------- forward: evict */
 
+/* Makes the step at `node` write the map's code. */
+static mm_status write_code(mm_engine *e, const mm_map *m, int node, int codec, int *code_out) {
+    const int code = mm_schedule_code(&e->schedule, node, m->tensor, codec, e->config->codes);
+    if (code < 0) return MM_ERR_NOMEM;
+    e->schedule.groups[e->schedule.segment_group[code]].rank = m->needed;
+    *code_out = code;
+    return MM_OK;
+}
+
+/* The masks of what the step has made, where it writes them itself. */
+static mm_status mask_made(mm_engine *e, int step, int node) {
+    const mm_step_info *info = mm_graph_step(e->schedule.graph, step);
+    for (int u = 0; info->n_codes > 0 && u < info->n_uses; u++) {
+        const int index = e->maps.map_of[info->uses[u].tensor];
+        if (index < 0 || info->uses[u].access != MM_WRITE || !e->maps.maps[index].mask_in_step) continue;
+        MM_TRY(write_code(e, &e->maps.maps[index], node, e->mask, &e->schedule.sign[info->uses[u].tensor]));
+    }
+    return MM_OK;
+}
+
 static mm_status put_away_value(mm_engine *e, mm_map *m, int after) {
+    if (m->in_step) return write_code(e, m, after, m->codec, &e->schedule.value[m->tensor]);
     int from = e->schedule.value[m->tensor];
     m->away_node = after;
     m->away_segment = from;
@@ -89,7 +110,7 @@ static mm_status put_away(mm_engine *e, mm_map *m, int after) {
     memcpy(before, e->holding, sizeof before);
     e->n_holding = 0;
     e->holding[e->n_holding++] = s->segment_group[s->value[m->tensor]];
-    if (m->sign) {
+    if (m->sign && !m->mask_in_step) {
         int node = encode(e, m, e->mask, after, m->lean, &s->sign[m->tensor]);
         if (node < 0) return MM_ERR_NOMEM;
         s->sign_node[m->tensor] = node;
@@ -137,7 +158,10 @@ static bool is_timed(const mm_engine *e) { return assigned(e) && assigned(e)->fe
 
 static bool has_mask(const mm_engine *e, const mm_map *m) { return e->schedule.sign[m->tensor] >= 0; }
 
-static bool is_fetched(const mm_engine *e, const mm_map *m) { return e->schedule.value_node[m->tensor] >= 0; }
+/* Whether it has come back, or need not. */
+static bool is_fetched(const mm_engine *e, const mm_map *m) {
+    return m->in_step || e->schedule.value_node[m->tensor] >= 0;
+}
 
 /* Makes a fetch wait for the latest step, so that it overlaps with one step only (vDNN). */
 static void wait_for_step(mm_engine *e, int node) {
@@ -302,7 +326,7 @@ static mm_status fetch_after(mm_engine *e, int step) {
     for (int u = 0; u < info->n_uses; u++) {
         int index = e->maps.map_of[info->uses[u].tensor];
         const mm_map *m = index >= 0 ? &e->maps.maps[index] : NULL;
-        if (m && m->action != MM_ACTION_RECOMPUTE && m->last_value == step) MM_TRY(fetch_next(e));
+        if (m && m->action != MM_ACTION_RECOMPUTE && !m->in_step && m->last_value == step) MM_TRY(fetch_next(e));
     }
     for (int i = 0; i < e->maps.ended[step]; i++) MM_TRY(fetch_next(e));
     return MM_OK;
@@ -365,6 +389,7 @@ static mm_status build(mm_engine *e) {
         e->node_of[step] = node;
         for (int i = e->leaving[step]; i >= 0 && !mm_node_runs_step(&s->plan->nodes[i]); i--)
             mm_plan_wait(s->plan, node, i);
+        if (phase == MM_FORWARD) MM_TRY(mask_made(e, step, node));
         if (phase == MM_FORWARD) MM_TRY(put_away_after(e, step, node));
         MM_TRY(mm_gradients_go(&e->gradients, step, node));
         if (phase == MM_BACKWARD) MM_TRY(let_go_after(e, step));

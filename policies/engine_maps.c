@@ -63,6 +63,40 @@ int mm_maps_producer(const mm_graph *graph, mm_tensor tensor) {
 
 bool mm_maps_outlives(const mm_schedule *s, mm_tensor tensor, int step) { return s->last_step[tensor] >= step; }
 
+int mm_maps_use(const mm_step_info *step, mm_tensor tensor) {
+    for (int u = 0; u < step->n_uses; u++)
+        if (step->uses[u].tensor == tensor) return u;
+    return -1;
+}
+
+/* Whether a step can read or write the codec's code of the tensor by itself. */
+static bool codes(const mm_schedule *s, int step, mm_tensor tensor, mm_access access, int codec) {
+    const mm_step_info *info = mm_graph_step(s->graph, step);
+    const int use = mm_maps_use(info, tensor);
+    return use >= 0 && codec >= 0 && mm_step_code_of(s->facts, info, use, access, codec, tensor);
+}
+
+/* Whether all backward steps that read the map's elements can read its code. */
+static bool readers_code(const mm_schedule *s, const mm_map *m) {
+    for (int i = m->first_backward; i <= s->last_step[m->tensor]; i++) {
+        const mm_step_info *step = mm_graph_step(s->graph, i);
+        for (int u = 0; u < step->n_uses; u++) {
+            if (s->plan->alias[step->uses[u].tensor] != m->tensor || step->uses[u].form == MM_FORM_SIGN) continue;
+            if (!codes(s, i, m->tensor, MM_READ, m->codec)) return false;
+        }
+    }
+    return true;
+}
+
+/* Decides which codes of the map steps write and read by themselves. */
+static void settle_coding(const mm_schedule *s, const mm_engine_config *config, mm_map *m) {
+    if (config->coding != MM_CODES_IN_STEP || config->codes == MM_REGION_HEAP || m->action != MM_ACTION_CODE) return;
+    const int producer = mm_maps_producer(s->graph, m->tensor);
+    m->in_step = m->value && codes(s, m->last_forward, m->tensor, MM_WRITE, m->codec) && readers_code(s, m);
+    m->mask_in_step =
+        m->sign && producer >= 0 && codes(s, producer, m->tensor, MM_WRITE, mm_facts_codec(s->facts, mm_mask_spec));
+}
+
 /* Whether each term of a rule's selector names the map. */
 static bool is_named(const mm_schedule *s, const mm_survey *survey, const mm_selector *selector, int rule,
                      mm_tensor tensor) {
@@ -145,7 +179,9 @@ static bool is_eligible(const mm_schedule *s, mm_maps *maps, const mm_engine_con
         m->rule = r;
         if (maps->level) m->level = maps->level[tensor];
         if (rule->action == MM_ACTION_RECOMPUTE && is_checkpoint(maps, tensor)) continue;
-        if (settle(s, maps, config, rule, m)) return true;
+        if (!settle(s, maps, config, rule, m)) continue;
+        settle_coding(s, config, m);
+        return true;
     }
     return false;
 }
@@ -173,7 +209,7 @@ static void order_fetches(mm_maps *maps) {
 /* Adds the map to the queue of fetches. Kept maps are in it too, so that fetches run ahead just as far as if all maps
  * were evicted. */
 static void queue_up(mm_maps *maps, const mm_map *m, bool kept) {
-    if (!m->value || m->action == MM_ACTION_RECOMPUTE) return;
+    if (!m->value || m->in_step || m->action == MM_ACTION_RECOMPUTE) return;
     maps->keys[maps->n_queue++] = ((int64_t)m->first_backward << 32) | (kept ? INT32_MAX : maps->n - 1);
     if (kept) maps->ended[m->last_value]++;
 }
@@ -253,8 +289,9 @@ static void choose_one(mm_maps *maps, mm_schedule *s, const mm_engine_config *co
         return;
     }
     /* All tensors whose storage the map takes over in place lie in the buffer. Heap maps take over none: each is an
-     * allocation of its own. Lean maps, which may be small, do not pass through the tensor buffers. */
-    if (m->lean) return;
+     * allocation of its own. Lean maps, which may be small, do not pass through the tensor buffers, nor do maps of which
+     * no codec beside the steps reads or writes the elements. */
+    if (m->lean || m->in_step || (!m->value && m->mask_in_step)) return;
     if (config->buffers == MM_REGION_HEAP) mm_schedule_split(s, t);
     for (mm_tensor part = t; part >= 0; part = s->over[part]) maps->region_of[part] = (uint8_t)config->buffers;
 }

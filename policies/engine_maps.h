@@ -34,6 +34,8 @@ typedef struct mm_map {
     bool lean;             /* SWAP: not there between backward readers that are far apart (mm_rule.lean) */
     bool late;             /* SWAP: its mask is made when it has come back, and serves readers of signs from then on */
     bool again;            /* SWAP: it has come back and left again, so it is fetched when its next reader is due */
+    bool in_step;          /* CODE: its last forward step writes the code of its elements, and backward steps read it */
+    bool mask_in_step;     /* the step that makes it writes its mask */
     bool along;            /* RECOMPUTE: only made together with another output of its step, like a pool's index map */
     int segment;           /* RECOMPUTE: union-find link towards the last map of its segment (mm_recompute_mode) */
     int64_t segment_bytes; /* for that last map: bytes of the whole segment */
@@ -71,6 +73,9 @@ void mm_maps_fini(mm_maps *maps);
 
 /* The forward step that writes a tensor; -1: none does. */
 int mm_maps_producer(const mm_graph *graph, mm_tensor tensor);
+
+/* The index of a step's use of a tensor; -1: it does not use it. */
+int mm_maps_use(const mm_step_info *step, mm_tensor tensor);
 
 /* With an assignment that says when maps are fetched: the step before which the fetch of a map begins. */
 static inline int mm_maps_fetch_step(const mm_maps *maps, const mm_map *map) {

@@ -96,6 +96,14 @@ static const mm_option_desc freelunch_options[] = {
      .choices = "sliding|naive",
      .values = {MM_REGION_CODES, MM_REGION_HEAP},
      .help = "codes one after the other, or an allocation and a copy for each"},
+    {.key = "codes",
+     .fallback = "beside",
+     .type = MM_OPTION_CHOICE,
+     FIELD(coding),
+     .choices = "auto|in-step|beside",
+     .values = {MM_CODES_AUTO, MM_CODES_IN_STEP, MM_CODES_BESIDE},
+     .help =
+         "steps that can write and read codes by themselves do so (in-step), or codecs beside them; or what is faster"},
     WHEN,
     {0},
 };

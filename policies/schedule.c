@@ -197,8 +197,8 @@ mm_status mm_schedule_least_workspaces(mm_schedule *s) {
 }
 
 static int make_workspace(mm_schedule *s, int node, int step) {
-    const int variant = s->plan->nodes[node].variant = s->variant ? s->variant[step] : 0;
-    int64_t bytes = s->facts->variants[s->facts->variant_first[step] + variant].workspace_bytes;
+    s->plan->nodes[node].variant = s->variant ? s->variant[step] : 0;
+    int64_t bytes = mm_node_work_bytes(s->plan, s->facts, &s->plan->nodes[node]);
     if (bytes == 0) return 0;
     int group = s->workspace_group >= 0 ? s->workspace_group : mm_schedule_group(s, MM_REGION_GENERAL, bytes);
     if (group < 0) return -1;
@@ -276,6 +276,30 @@ int mm_schedule_op(mm_schedule *s, mm_node_kind kind, mm_tensor tensor, int src,
     s->plan->segments[segment].codec = codec;
     *segment_out = segment;
     return mm_plan_op(s->plan, kind, tensor, src, segment);
+}
+
+/* Makes room in the step's workspace for a code that it writes. */
+static int fit_workspace(mm_schedule *s, int node) {
+    const int work = s->plan->nodes[node].work;
+    const int64_t bytes = mm_node_work_bytes(s->plan, s->facts, &s->plan->nodes[node]);
+    if (work < 0) return make_workspace(s, node, s->plan->nodes[node].step);
+    s->plan->segments[work].bytes = bytes;
+    mm_group *group = &s->groups[s->segment_group[work]];
+    if (group->bytes < bytes) group->bytes = bytes;
+    return 0;
+}
+
+int mm_schedule_code(mm_schedule *s, int node, mm_tensor tensor, int codec, mm_region region) {
+    const mm_step_info *info = mm_graph_step(s->graph, s->plan->nodes[node].step);
+    const int64_t bytes = mm_facts_code(s->facts, codec, tensor)->code_bytes;
+    int use = 0;
+    while (info->uses[use].tensor != tensor) use++;
+    const int group = mm_schedule_group(s, region, bytes);
+    const int code = group < 0 ? -1 : mm_schedule_segment(s, MM_CONTENT_CODED, MM_CAT_CODE, tensor, bytes, group);
+    if (code < 0) return -1;
+    s->plan->segments[code].codec = codec;
+    if (!mm_plan_write_code(s->plan, node, use, code)) return -1;
+    return fit_workspace(s, node) < 0 ? -1 : code;
 }
 
 mm_status mm_schedule_scratch(mm_schedule *s) {

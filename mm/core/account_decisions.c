@@ -37,6 +37,22 @@ static void read_operation(const decider *d, const mm_node *n) {
     }
 }
 
+/* Codes that the step reads and writes by itself. */
+static void read_step(const decider *d, const mm_node *n) {
+    const mm_step_info *step = mm_graph_step(d->plan->graph, n->step);
+    for (int u = 0; step->n_codes > 0 && u < step->n_uses; u++) {
+        mm_decision *decision = decision_of(d, step->uses[u].tensor);
+        const int32_t written = mm_node_code(d->plan, n, u);
+        if (!decision) continue;
+        decision->ns += mm_node_codes_ns(d->plan, d->facts, n, u);
+        if (written < 0) continue;
+        const int32_t codec = d->plan->segments[written].codec;
+        const bool value = d->facts->codecs[codec].gives_value;
+        decision->kinds |= 1u << (value ? MM_REMEDY_COMPRESS : MM_REMEDY_MASK);
+        if (value) decision->codec = codec;
+    }
+}
+
 static void read_recomputation(const decider *d, const mm_node *n) {
     const mm_step_info *step = mm_graph_step(d->plan->graph, n->step);
     for (int u = 0; u < step->n_uses; u++) {
@@ -83,7 +99,10 @@ mm_status mm_account_decide(const mm_plan *plan, const mm_facts *facts, const mm
     }
     for (int i = 0; i < plan->n_nodes; i++) {
         if (plan->nodes[i].kind == MM_NODE_RECOMPUTE) read_recomputation(&d, &plan->nodes[i]);
-        if (!mm_node_runs_step(&plan->nodes[i])) read_operation(&d, &plan->nodes[i]);
+        if (mm_node_runs_step(&plan->nodes[i]))
+            read_step(&d, &plan->nodes[i]);
+        else
+            read_operation(&d, &plan->nodes[i]);
     }
     keep_what_stays(&d);
     for (int i = 0; i < stash->n_maps; i++) settle(&d.decisions[i]);

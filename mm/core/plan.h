@@ -333,9 +333,9 @@ const mm_step_code *mm_step_code_of(const mm_facts *facts, const mm_step_info *s
 /* Bytes of a step's workspace: its variant's, and what it needs for the codes that it reads and writes. */
 int64_t mm_node_work_bytes(const mm_plan *plan, const mm_facts *facts, const mm_node *node);
 
-/* Time that a step takes longer for the codes that it reads and writes: that of the codec beside it, less a pass over
- * the map in memory, if the memory's rate is known. */
-int64_t mm_node_codes_ns(const mm_plan *plan, const mm_facts *facts, const mm_node *node);
+/* Time that a step takes longer for the codes that it reads and writes, those of its use u alone unless u is -1: that of
+ * the codec beside it, less a pass over the map in memory, if the memory's rate is known. */
+int64_t mm_node_codes_ns(const mm_plan *plan, const mm_facts *facts, const mm_node *node, int u);
 
 /* The root of a tensor's storage. */
 static inline mm_tensor mm_plan_root(const mm_plan *plan, mm_tensor tensor) { return plan->alias[tensor]; }

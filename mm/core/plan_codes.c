@@ -25,12 +25,14 @@ const mm_step_code *mm_step_code_of(const mm_facts *facts, const mm_step_info *s
 typedef int64_t (*share_fn)(const mm_plan *plan, const mm_facts *facts, const mm_step_code *declared,
                             const mm_segment *code);
 
-static int64_t sum_codes(const mm_plan *plan, const mm_facts *facts, const mm_node *n, share_fn share) {
+/* Of the node's use u; -1: of all. */
+static int64_t sum_codes(const mm_plan *plan, const mm_facts *facts, const mm_node *n, int u, share_fn share) {
     int64_t sum = 0;
     const mm_step_info *step = mm_graph_step(plan->graph, n->step);
     for (int i = 0; i < step->n_codes; i++) {
         const mm_step_code *declared = &step->codes[i];
         const bool reads = declared->access == MM_READ;
+        if (u >= 0 && declared->use != u) continue;
         const int32_t at =
             reads ? plan->bindings[n->first_binding + declared->use] : mm_node_code(plan, n, declared->use);
         if (at < 0 || (reads && !mm_use_is_coded(&step->uses[declared->use], &plan->segments[at]))) continue;
@@ -50,7 +52,7 @@ static int64_t work_of(const mm_plan *plan, const mm_facts *facts, const mm_step
 
 int64_t mm_node_work_bytes(const mm_plan *plan, const mm_facts *facts, const mm_node *n) {
     const int64_t bytes = facts->variants[facts->variant_first[n->step] + n->variant].workspace_bytes;
-    const int64_t more = sum_codes(plan, facts, n, work_of);
+    const int64_t more = sum_codes(plan, facts, n, -1, work_of);
     return more > 0 ? mm_align(bytes) + more : bytes;
 }
 
@@ -63,6 +65,6 @@ static int64_t ns_of(const mm_plan *plan, const mm_facts *facts, const mm_step_c
     return declared->access == MM_READ ? left * declared->passes : left;
 }
 
-int64_t mm_node_codes_ns(const mm_plan *plan, const mm_facts *facts, const mm_node *n) {
-    return sum_codes(plan, facts, n, ns_of);
+int64_t mm_node_codes_ns(const mm_plan *plan, const mm_facts *facts, const mm_node *n, int u) {
+    return sum_codes(plan, facts, n, u, ns_of);
 }

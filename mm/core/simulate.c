@@ -52,7 +52,7 @@ int64_t mm_simulate_node_ns(const mm_plan *plan, const mm_facts *facts, const mm
     const mm_segment *stored = cost == MM_COST_STEP ? NULL : &plan->segments[mm_program_stored(n)];
     switch (cost) {
     case MM_COST_STEP:
-        return mm_simulate_step_ns(facts, n) + mm_node_codes_ns(plan, facts, n);
+        return mm_simulate_step_ns(facts, n) + mm_node_codes_ns(plan, facts, n, -1);
     case MM_COST_ENCODE:
         return mm_facts_code(facts, stored->codec, n->tensor)->encode_ns;
     case MM_COST_DECODE:

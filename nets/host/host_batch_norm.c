@@ -105,13 +105,6 @@ static mm_status backward(nets_op *op, const nets_op_args *args, mm_stream *stre
     return nets_host_enqueue(op, run_backward, args, stream);
 }
 
-static nets_code_needs codes(const nets_op *base) {
-    const batch_norm_op *op = (const batch_norm_op *)base;
-    return (nets_code_needs){.workspace_bytes = nets_channels_window_bytes(&op->channels),
-                             .workspace_strips = 2 * op->channels.places,
-                             .passes = op->wants_dx ? 2 : 1};
-}
-
 static void destroy(nets_op *op) { free(op); }
 
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
@@ -126,9 +119,12 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
                           .training = desc->training,
                           .wants_dx = desc->wants_dx};
     op->by_x = desc->relu && desc->n_inputs == 1 && gains_by_x(&op->channels);
+    op->base.code_needs = (nets_code_needs){.workspace_bytes = nets_channels_window_bytes(&op->channels),
+                                            .workspace_strips = 2 * op->channels.places,
+                                            .passes = op->wants_dx ? 2 : 1};
     *op_out = &op->base;
     return MM_OK;
 }
 
-const nets_op_impl nets_host_op_batch_norm = {
-    NETS_DTYPE_BIT(MM_F32), create, destroy, workspace_bytes, forward, backward, codes};
+const nets_op_impl nets_host_op_batch_norm = {NETS_DTYPE_BIT(MM_F32), create,  destroy,
+                                              workspace_bytes,        forward, backward};
