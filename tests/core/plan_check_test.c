@@ -15,7 +15,7 @@
 #include "tests/core/random_graph.h"
 #include "tests/core/random_plan.h"
 
-enum { GRAPHS = 60, PLANS = 4, ROUNDS = 4, MUTATIONS = 130 };
+enum { GRAPHS = 60, PLANS = 4, ROUNDS = 4, MUTATIONS = 137 };
 
 typedef struct world {
     mm_graph *graph;

@@ -120,7 +120,8 @@ void mutant_move_node(mm_plan *plan, int from, int to) {
 const mutation *mutation_at(int index) {
     const mutation *const tables[] = {mutations_of_order,       mutations_of_moves, mutations_of_recomputes,
                                       mutations_of_bytes,       mutations_of_uses,  mutations_of_limits,
-                                      mutations_of_persistents, mutations_of_pools, mutations_of_measures};
+                                      mutations_of_persistents, mutations_of_pools, mutations_of_measures,
+                                      mutations_of_codes};
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
         int n = 0;
         while (tables[t][n].name) n++;

@@ -7,7 +7,7 @@
 /* Each ended by a NULL name. */
 extern const mutation mutations_of_order[], mutations_of_moves[], mutations_of_recomputes[], mutations_of_bytes[],
     mutations_of_uses[], mutations_of_limits[], mutations_of_persistents[], mutations_of_pools[],
-    mutations_of_measures[];
+    mutations_of_measures[], mutations_of_codes[];
 
 /* ---------------------------------------------------------------- uniform random choice */
 

@@ -41,6 +41,8 @@ access *plan_accesses(const mm_plan *plan, int *n_out) {
                 if (node->kind == MM_NODE_RECOMPUTE && step->uses[u].access == MM_MODIFY) write = false;
                 if (segment >= 0) list[n++] = (access){i, segment, u, write};
             }
+            for (int u = 0; u < step->n_uses; u++)
+                if (oracle_code(plan, node, u) >= 0) list[n++] = (access){i, oracle_code(plan, node, u), -1, true};
         } else {
             list[n++] = (access){i, node->src, -1, false};
             if (node->dst >= 0) list[n++] = (access){i, node->dst, -1, true};
@@ -64,6 +66,7 @@ bool plan_inplace(const mm_plan *plan, int node, int input, int output) {
     const mm_segment *a = &plan->segments[plan->bindings[n->first_binding + input]];
     const mm_segment *b = &plan->segments[plan->bindings[n->first_binding + output]];
     if (a == b || a->offset != b->offset || a->content != MM_CONTENT_RAW) return false;
+    if (oracle_code(plan, n, input) >= 0) return false; /* its code may be made after the output */
     for (int p = 0; p < step->n_pairs; p++)
         if (step->pairs[p].input == step->uses[input].tensor && step->pairs[p].output == step->uses[output].tensor)
             return true;
@@ -167,7 +170,8 @@ static bool good_users(const mm_plan *plan, const access *list, int n) {
     }
     for (int i = 0; i < n; i++) {
         const mm_node *node = &plan->nodes[list[i].node];
-        if (!mm_node_runs_step(node) && !oracle_persists(plan, list[i].segment) && list[i].write &&
+        const bool codes = plan->segments[list[i].segment].content == MM_CONTENT_CODED && list[i].use < 0;
+        if ((!mm_node_runs_step(node) || codes) && !oracle_persists(plan, list[i].segment) && list[i].write &&
             !oracle_is_pool(plan, list[i].segment) && first_user(list, n, list[i].segment) != list[i].node)
             return false;
     }

@@ -35,6 +35,10 @@ bool plan_walkable(const mm_plan *plan) {
         if (n->first_binding < 0 || n->first_binding + (int64_t)n_uses > plan->n_bindings) return false;
         for (int u = 0; u < n_uses; u++)
             if (!known_or_none(plan->bindings[n->first_binding + u], plan->n_segments)) return false;
+        if (n->first_code == -1) continue;
+        if (n->first_code < 0 || n->first_code + (int64_t)n_uses > plan->n_bindings) return false;
+        for (int u = 0; u < n_uses; u++)
+            if (!known_or_none(plan->bindings[n->first_code + u], plan->n_segments)) return false;
     }
     return memcmp(seen, plan->stream_nodes, sizeof seen) == 0;
 }
@@ -115,6 +119,45 @@ static bool good_work(const mm_plan *plan, int segment, int64_t bytes) {
     return plan->segments[segment].content == MM_CONTENT_WORK && plan->segments[segment].bytes >= bytes;
 }
 
+/* Whether the step says that it reads or writes such a code of its use by itself. *bytes: grows by what that takes. */
+static bool declared(const mm_facts *facts, const mm_step_info *step, int u, mm_access access, const mm_segment *code,
+                     int64_t *bytes) {
+    if (code->codec < 0 || code->pool >= 0) return false;
+    const mm_codec_facts *codec = &facts->codecs[code->codec];
+    const int64_t strip = mm_facts_code(facts, code->codec, code->tensor)->strip_elems;
+    if (strip <= 0 || (access == MM_READ && !codec->gives_value)) return false;
+    for (int i = 0; i < step->n_codes; i++) {
+        const mm_step_code *c = &step->codes[i];
+        const size_t length = strcspn(codec->spec, ":");
+        if (c->use != u || c->access != access || strlen(c->codec) != length ||
+            memcmp(c->codec, codec->spec, length) != 0)
+            continue;
+        *bytes += mm_align(c->workspace_bytes + c->workspace_strips * strip * 4);
+        return true;
+    }
+    return false;
+}
+
+/* The codes that a step reads in place of elements, and those that it writes of elements that it has. */
+static bool good_codes(const mm_plan *plan, const mm_facts *facts, const mm_node *n, int64_t *bytes) {
+    const mm_step_info *step = mm_graph_step(plan->graph, n->step);
+    if (n->first_code != -1 && n->kind != MM_NODE_STEP) return false;
+    for (int u = 0; u < step->n_uses; u++) {
+        const mm_use *use = &step->uses[u];
+        const int read = plan->bindings[n->first_binding + u], written = oracle_code(plan, n, u);
+        const mm_segment *from = read >= 0 ? &plan->segments[read] : NULL;
+        if (from && from->content == MM_CONTENT_CODED && use->form == MM_FORM_VALUE && use->access == MM_READ &&
+            !declared(facts, step, u, MM_READ, from, bytes))
+            return false;
+        if (written < 0) continue;
+        const mm_segment *to = &plan->segments[written];
+        if (to->content != MM_CONTENT_CODED || !managed(plan, use->tensor) || to->tensor != plan->alias[use->tensor] ||
+            !from || from->content != MM_CONTENT_RAW || !declared(facts, step, u, MM_WRITE, to, bytes))
+            return false;
+    }
+    return true;
+}
+
 /* A step, for the first time or again. */
 static bool good_run(const mm_plan *plan, const mm_facts *facts, const mm_node *n) {
     if (n->stream != MM_STREAM_COMPUTE || n->src != -1 || n->dst != -1 || n->stage != -1 || n->tensor != -1 ||
@@ -133,7 +176,9 @@ static bool good_run(const mm_plan *plan, const mm_facts *facts, const mm_node *
             return false;
         if (segment >= 0 && plan->segments[segment].pool >= 0) return false;
     }
-    return good_work(plan, n->work, facts->variants[first + n->variant].workspace_bytes);
+    const int64_t own = facts->variants[first + n->variant].workspace_bytes;
+    int64_t more = 0;
+    return good_codes(plan, facts, n, &more) && good_work(plan, n->work, more > 0 ? mm_align(own) + more : own);
 }
 
 /* What is run again has been run, and does nothing but write managed tensors anew. */

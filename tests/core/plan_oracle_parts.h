@@ -18,6 +18,11 @@ static inline bool oracle_shares(const mm_plan *plan, const mm_use *use) {
     return use->access == MM_WRITE && plan->alias[use->tensor] != use->tensor;
 }
 
+/* The segment that a step writes the code of its use to; -1: none. */
+static inline int oracle_code(const mm_plan *plan, const mm_node *n, int use) {
+    return n->kind == MM_NODE_STEP && n->first_code >= 0 ? plan->bindings[n->first_code + use] : -1;
+}
+
 /* Whether a segment of a well-formed plan is that of a persistent tensor. */
 static inline bool oracle_persists(const mm_plan *plan, int segment) {
     return plan->segments[segment].category == MM_CAT_PERSISTENT;

@@ -22,6 +22,7 @@ typedef struct player {
     int *ran;     /* per step: its node */
     bool *begun;  /* per segment: a pool that a body was encoded into */
     bool *used;   /* per node: an operation's result was read */
+    bool *read;   /* per segment: what it held was */
     int values;
     plan_contents *contents; /* per segment */
 } player;
@@ -63,6 +64,7 @@ static bool get(player *p, int segment, tag *out) {
             return false;
     *out = cells[0];
     if (cells[0].op >= 0) p->used[cells[0].op] = true;
+    p->read[segment] = true;
     p->contents[segment].inexact_reads += !cells[0].exact;
     return true;
 }
@@ -71,8 +73,9 @@ static bool read_use(player *p, const mm_use *use, int segment, int value, bool 
     tag t;
     if (!get(p, segment, &t) || t.value != value) return false;
     if (use->form == MM_FORM_SIGN && !t.exact) return false;
-    *exact = *exact && t.exact;
-    return t.content == MM_CONTENT_RAW || (use->form == MM_FORM_SIGN && p->facts->codecs[t.codec].gives_sign);
+    *exact = *exact && t.exact && (t.content == MM_CONTENT_RAW || p->facts->codecs[t.codec].lossless);
+    if (t.content == MM_CONTENT_RAW) return true;
+    return use->form == MM_FORM_SIGN ? p->facts->codecs[t.codec].gives_sign : use->access == MM_READ;
 }
 
 /* An output that shares storage: in the segment of an input that it equals. */
@@ -113,6 +116,17 @@ static bool play_step(player *p, int node) {
         const mm_segment *s = &p->plan->segments[bindings[u]];
         if (s->content != MM_CONTENT_RAW) return false;
         put(p, bindings[u], (tag){p->current[use->tensor], true, MM_CONTENT_RAW, -1, s->tensor, -1});
+    }
+    for (int u = 0; u < step->n_uses; u++) { /* codes of what is there now */
+        const int code = oracle_code(p->plan, n, u);
+        tag t;
+        if (code < 0) continue;
+        if (!get(p, bindings[u], &t) || t.value != p->current[step->uses[u].tensor]) return false;
+        t.content = MM_CONTENT_CODED;
+        t.codec = p->plan->segments[code].codec;
+        t.op = -1;
+        put(p, code, t);
+        p->read[code] = false;
     }
     return true;
 }
@@ -208,6 +222,8 @@ static bool play(player *p) {
     }
     for (int i = 0; i < p->plan->n_nodes; i++)
         if (!mm_node_runs_step(&p->plan->nodes[i]) && !p->used[i]) return false;
+    for (int i = 0; i < p->plan->n_segments; i++)
+        if (p->plan->segments[i].content == MM_CONTENT_CODED && !p->read[i]) return false;
     return true;
 }
 
@@ -230,6 +246,7 @@ bool oracle_plays(const mm_plan *plan, const mm_facts *facts, plan_contents *con
     p.ran = oracle_allocate((size_t)mm_graph_steps(plan->graph), sizeof *p.ran);
     p.begun = oracle_allocate((size_t)plan->n_segments, sizeof *p.begun);
     p.used = oracle_allocate((size_t)plan->n_nodes, sizeof *p.used);
+    p.read = oracle_allocate((size_t)plan->n_segments, sizeof *p.read);
     bool right = play(&p);
     for (int m = 0; m < 2; m++) {
         free(p.ends[m]);
@@ -241,5 +258,6 @@ bool oracle_plays(const mm_plan *plan, const mm_facts *facts, plan_contents *con
     free(p.ran);
     free(p.begun);
     free(p.used);
+    free(p.read);
     return right;
 }

@@ -161,17 +161,38 @@ static void run_op(const runner *r, const mm_node *n) {
     if (n->stage >= 0) memcpy(segment_data(r, n->dst), target, (size_t)code->bytes);
 }
 
+/* Encodes what the step has read and written, where it does so by itself. */
+static void write_codes(const runner *r, const mm_node *n, const random_operand *operands) {
+    const mm_step_info *step = mm_graph_step(r->plan->graph, n->step);
+    for (int u = 0; u < step->n_uses; u++) {
+        const int code = mm_node_code(r->plan, n, u);
+        if (code < 0) continue;
+        const size_t bytes = (size_t)mm_graph_tensor(r->plan->graph, step->uses[u].tensor)->bytes;
+        const int codec = r->plan->segments[code].codec;
+        if (codec == RANDOM_MASK)
+            make_mask(operands[u].data, bytes / 4, segment_data(r, code));
+        else
+            transform(codec, operands[u].data, bytes, segment_data(r, code));
+    }
+}
+
 static void run_step(const runner *r, const mm_node *n) {
     const mm_step_info *step = mm_graph_step(r->plan->graph, n->step);
     random_operand operands[32];
+    void *copies[32] = {NULL}; /* what is run again changes nothing that persists; and what a step decodes by itself */
     for (int u = 0; u < step->n_uses; u++) {
         int segment = r->plan->bindings[n->first_binding + u];
-        bool mask = segment >= 0 && r->plan->segments[segment].content == MM_CONTENT_CODED;
-        operands[u].data = segment >= 0 ? segment_data(r, segment) : r->external[step->uses[u].tensor];
-        operands[u].form = mask ? MM_FORM_SIGN : MM_FORM_VALUE;
+        bool coded = segment >= 0 && r->plan->segments[segment].content == MM_CONTENT_CODED;
+        operands[u] =
+            (random_operand){.data = segment >= 0 ? segment_data(r, segment) : r->external[step->uses[u].tensor],
+                             .form = coded && step->uses[u].form == MM_FORM_SIGN ? MM_FORM_SIGN : MM_FORM_VALUE};
+        if (!coded || step->uses[u].form == MM_FORM_SIGN) continue;
+        const int64_t bytes = mm_graph_tensor(r->plan->graph, step->uses[u].tensor)->bytes;
+        copies[u] = allocate(bytes, 0);
+        transform(r->plan->segments[segment].codec, operands[u].data, (size_t)bytes, copies[u]);
+        operands[u].data = copies[u];
     }
     void *work = n->work >= 0 ? segment_data(r, n->work) : NULL;
-    void *copies[32] = {NULL}; /* what is run again changes nothing that persists */
     for (int u = 0; n->kind == MM_NODE_RECOMPUTE && u < step->n_uses; u++) {
         const mm_tensor_info *tensor = mm_graph_tensor(r->plan->graph, step->uses[u].tensor);
         if (tensor->ownership == MM_MANAGED || step->uses[u].access == MM_READ) continue;
@@ -180,6 +201,7 @@ static void run_step(const runner *r, const mm_node *n) {
         operands[u].data = copies[u];
     }
     random_graph_run_step(r->plan->graph, n->step, operands, work, (size_t)step->workspace_bytes);
+    write_codes(r, n, operands);
     for (int u = 0; u < 32; u++) free(copies[u]);
 }
 

@@ -101,6 +101,7 @@ static bool all_in_order(const world *w, const closure *nodes, int *pairs_out, i
         if (!closure_before(nodes, a->node, b->node) || !(a->write || b->write) ||
             !overlap(&s[a->segment], &s[b->segment]))
             continue;
+        if (a->segment == b->segment && s[a->segment].content == MM_CONTENT_POOL) continue; /* bodies lie apart */
         good &= in_order(w, a, b, carried_out);
         ++*pairs_out;
     }

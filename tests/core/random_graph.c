@@ -31,7 +31,7 @@ typedef struct layer {
 typedef struct builder {
     mm_graph *graph;
     mm_dtype dtype;
-    uint64_t random;
+    uint64_t random, codes; /* codes: decides about those alone, so that graphs are what they were without */
     int max_channels, images;
     map *maps;
     layer *layers;
@@ -77,10 +77,31 @@ static void reads(builder *b, mm_tensor tensor) { use(b, tensor, MM_READ, MM_FOR
 static void writes(builder *b, mm_tensor tensor) { use(b, tensor, MM_WRITE, MM_FORM_VALUE); }
 static void modifies(builder *b, mm_tensor tensor) { use(b, tensor, MM_MODIFY, MM_FORM_VALUE); }
 
+/* Declares for the step added last which codes it can read and write by itself. */
+static void allow_codes(builder *b, const mm_use *use) {
+    static const char *const codecs[] = {"test-lossless", "test-lossy", "raw", "dpr", "zfp", "test-mask", "mask"};
+    enum { CODECS = sizeof codecs / sizeof *codecs, MASKS = 2 };
+    const mm_tensor_info *tensor = mm_graph_tensor(b->graph, use->tensor);
+    if (tensor->ownership != MM_MANAGED || tensor->dtype != MM_F32 || use->form != MM_FORM_VALUE) return;
+    if (use->access == MM_MODIFY || random_chance(&b->codes, 40)) return;
+    for (int i = 0; i < 2 * CODECS; i++) {
+        mm_code_use code = {.tensor = use->tensor, .access = i % 2 ? MM_READ : MM_WRITE, .codec = codecs[i / 2]};
+        const bool reads = code.access == MM_READ;
+        if ((reads && (use->access != MM_READ || i / 2 >= CODECS - MASKS)) || random_chance(&b->codes, 20)) continue;
+        code.workspace_bytes = (size_t)random_below(&b->codes, 300);
+        if (reads) {
+            code.workspace_strips = random_below(&b->codes, 3);
+            code.passes = 1 + random_below(&b->codes, 2);
+        }
+        if (b->status == MM_OK) b->status = mm_graph_allow_code(b->graph, &code);
+    }
+}
+
 /* Appends the step whose uses were collected. */
 static void add_step(builder *b, mm_layer id, mm_phase phase) {
     size_t workspace = random_chance(&b->random, 40) ? (size_t)random_below(&b->random, 3000) : 0;
     if (b->status == MM_OK) b->status = mm_graph_add_step(b->graph, id, phase, b->uses, (size_t)b->n_uses, workspace);
+    for (int u = 0; b->status == MM_OK && u < b->n_uses; u++) allow_codes(b, &b->uses[u]);
     b->n_uses = 0;
 }
 
@@ -379,6 +400,7 @@ mm_status random_graph_create(const random_graph_options *options, mm_graph **gr
     /* One of a kind is up to eight layers, the loss joins maps by eights; each layer makes at most one map. */
     size_t capacity = 10 * (size_t)options->layers + 16;
     builder b = {.random = options->seed,
+                 .codes = options->seed + 1,
                  .dtype = options->dtype,
                  .max_channels = options->max_channels,
                  .images = options->images,

@@ -16,7 +16,7 @@ typedef struct random_graph_options {
 } random_graph_options;
 
 /* A frozen training graph: chains with branches, residual sums, concatenations of many earlier maps, readers of signs,
- * saved tensors, in-place and alias pairs, tensors written more than once, persistent and external ones; forward,
+ * saved tensors, in-place and alias pairs, codes that steps can read and write by themselves, tensors written more than once, persistent and external ones; forward,
  * backward in reverse, updates. The same options give the same graph. */
 MM_CHECKED mm_status random_graph_create(const random_graph_options *options, mm_graph **graph_out);
 
@@ -28,10 +28,11 @@ enum { RANDOM_LOSSLESS, RANDOM_LOSSY, RANDOM_MASK, RANDOM_VARIABLE, RANDOM_CODEC
  * tensor's size. The others have the size of their tensor. */
 MM_CHECKED mm_status random_facts_create(const mm_graph *graph, uint64_t seed, mm_facts **facts_out);
 
-/* Address and form of the tensor of one use (MM_FORM_SIGN: the mask's bits). */
+/* Address and form of the tensor of one use (MM_FORM_SIGN: the mask's bits; MM_FORM_CODE: the code in `read`). */
 typedef struct random_operand {
     void *data;
     mm_form form;
+    mm_coded read, write; /* codes that are read in place of the elements, and written of them; strips NULL: none */
 } random_operand;
 
 /* Computes a step. operands[u]: of its use u. Outputs may be in place over inputs, or aliases (equal pointers), if the

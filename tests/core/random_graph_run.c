@@ -10,6 +10,7 @@
 
 #include "mm/core/plan.h"
 #include "mm/core/status.h"
+#include "mm/core/strips.h"
 #include "tests/core/random_graph.h"
 
 static uint64_t mix(uint64_t digest, uint64_t word) {
@@ -110,9 +111,41 @@ static uint64_t digest_inputs(const mm_graph *graph, const mm_step_info *step, u
     return digest;
 }
 
-void random_graph_run_step(const mm_graph *graph, int s, const random_operand *operands, void *workspace,
+static int64_t count_strips(const mm_strips *s) {
+    return (s->elems + s->period_elems - 1) / s->period_elems * mm_strips_in_period(s);
+}
+
+/* The operands with elements in place of codes. The caller frees those of copies_out. */
+static void decode_operands(const mm_graph *graph, const mm_step_info *step, const random_operand *operands,
+                            random_operand *out, void **copies_out) {
+    for (int u = 0; u < step->n_uses; u++) {
+        const mm_coded *code = &operands[u].read;
+        out[u] = operands[u];
+        copies_out[u] = NULL;
+        if (!code->strips) continue;
+        copies_out[u] = malloc((size_t)mm_graph_tensor(graph, step->uses[u].tensor)->bytes);
+        if (!copies_out[u]) abort();
+        code->strips->decode(code->strips, code->code, 0, count_strips(code->strips), copies_out[u]);
+        out[u].data = copies_out[u];
+        out[u].form = MM_FORM_VALUE;
+    }
+}
+
+static void encode_operands(const mm_step_info *step, const random_operand *operands) {
+    for (int u = 0; u < step->n_uses; u++) {
+        const mm_coded *code = &operands[u].write;
+        if (code->strips)
+            code->strips->encode(code->strips, operands[u].data, 0, count_strips(code->strips), code->code,
+                                 code->counters);
+    }
+}
+
+void random_graph_run_step(const mm_graph *graph, int s, const random_operand *given, void *workspace,
                            size_t workspace_bytes) {
     const mm_step_info *step = mm_graph_step(graph, s);
+    random_operand operands[RANDOM_USES];
+    void *copies[RANDOM_USES];
+    decode_operands(graph, step, given, operands, copies);
     uint64_t digest = digest_inputs(graph, step, (uint64_t)s + 1, operands);
     if (workspace_bytes > 0) {
         for (size_t i = 0; i < workspace_bytes; i++)
@@ -131,6 +164,8 @@ void random_graph_run_step(const mm_graph *graph, int s, const random_operand *o
         put_elements(mm_graph_tensor(graph, use->tensor), rectified, use->access == MM_MODIFY, mix(digest, (uint64_t)u),
                      operands[u].data);
     }
+    encode_operands(step, operands);
+    for (int u = 0; u < step->n_uses; u++) free(copies[u]);
 }
 
 mm_status random_graph_run_task(void *arg) {
@@ -173,7 +208,7 @@ void plain_steps(plain *p, int first, int count) {
         random_operand operands[RANDOM_USES];
         assert_true(step->n_uses <= RANDOM_USES);
         for (int u = 0; u < step->n_uses; u++)
-            operands[u] = (random_operand){p->memory[step->uses[u].tensor], MM_FORM_VALUE};
+            operands[u] = (random_operand){.data = p->memory[step->uses[u].tensor], .form = MM_FORM_VALUE};
         random_graph_run_step(p->graph, s, operands, p->memory[mm_graph_tensors(p->graph)],
                               (size_t)step->workspace_bytes);
     }
@@ -220,6 +255,8 @@ static mm_code_facts code_of(const mm_tensor_info *tensor, int codec, uint64_t *
     if (codec != RANDOM_MASK && codec != RANDOM_VARIABLE) code.split_rows = split_rows(tensor);
     code.split_bytes = tensor->bytes / tensor->dims[0] * code.split_rows;
     if (tensor->dtype != MM_F32) code.code_bytes = codec == RANDOM_LOSSLESS ? tensor->bytes : -1;
+    /* Steps can read and write codes of most tensors. */
+    if (codec != RANDOM_VARIABLE && tensor->bytes / 4 % 5 != 0) code.strip_elems = 8;
     if (codec == RANDOM_MASK && tensor->dtype == MM_F32) code.code_bytes = (tensor->bytes / 4 + 31) / 32 * 4;
     if (codec != RANDOM_VARIABLE || tensor->dtype != MM_F32) return code;
     code.code_bytes = (tensor->bytes + MM_CHUNK_BYTES - 1) / MM_CHUNK_BYTES * 8;

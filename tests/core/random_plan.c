@@ -1,6 +1,7 @@
 #include "tests/core/random_plan.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "mm/core/status.h"
 #include "tests/core/plan_oracle.h"
@@ -289,6 +290,49 @@ static int add_encode(planner *p, mm_tensor root, int codec) {
     return code;
 }
 
+/* The step's use of that tensor; -1. */
+static int use_of(const mm_step_info *step, mm_tensor tensor) {
+    for (int u = 0; u < step->n_uses; u++)
+        if (step->uses[u].tensor == tensor) return u;
+    return -1;
+}
+
+/* Whether a step declares that it can read or write such a code by itself. */
+static bool codes(const planner *p, const mm_step_info *step, int use, mm_access access, int codec, mm_tensor tensor) {
+    if (use < 0 || mm_facts_code(p->facts, codec, tensor)->strip_elems == 0) return false;
+    const char *spec = p->facts->codecs[codec].spec;
+    for (int i = 0; i < step->n_codes; i++)
+        if (step->codes[i].use == use && step->codes[i].access == access &&
+            strncmp(spec, step->codes[i].codec, strlen(step->codes[i].codec)) == 0)
+            return true;
+    return false;
+}
+
+/* Makes room in a step's workspace for the codes that it reads and writes. */
+static void fit_work(planner *p, int node) {
+    const int64_t bytes = mm_node_work_bytes(p->plan, p->facts, &p->plan->nodes[node]);
+    const int work = p->plan->nodes[node].work;
+    if (work < 0)
+        add_work(p, node, bytes);
+    else if (p->plan->segments[work].bytes < bytes)
+        p->plan->segments[work].bytes = bytes + random_below(&p->random, 100);
+}
+
+/* The code of what the latest step has read or written: by itself, if it can and as chance has it, else encoded. */
+static int add_code(planner *p, mm_tensor root, int codec) {
+    const int node = latest_node(p, MM_STREAM_COMPUTE);
+    const mm_node *n = &p->plan->nodes[node];
+    const mm_step_info *step = mm_graph_step(p->graph, n->step);
+    const int use = use_of(step, root);
+    if (n->kind != MM_NODE_STEP || !codes(p, step, use, MM_WRITE, codec, root) || mm_node_code(p->plan, n, use) >= 0 ||
+        p->plan->segments[p->plan->bindings[n->first_binding + use]].content != MM_CONTENT_RAW || chance(p, 30))
+        return add_encode(p, root, codec);
+    const int code = add_segment(p, MM_CONTENT_CODED, root, mm_facts_code(p->facts, codec, root)->code_bytes, codec);
+    if (!mm_plan_write_code(p->plan, node, use, code)) abort();
+    fit_work(p, node);
+    return code;
+}
+
 /* Where the elements of a tensor come back to. */
 static int home_of(planner *p, mm_tensor root) {
     const int home = mm_graph_tensor(p->graph, root)->persistent;
@@ -307,7 +351,7 @@ static int add_move(planner *p, mm_node_kind kind, int src) {
 
 static void put_away_sign(planner *p, mm_tensor root) {
     storage *st = &p->storages[root];
-    if (st->mask) st->sign = add_encode(p, root, RANDOM_MASK);
+    if (st->mask) st->sign = add_code(p, root, RANDOM_MASK);
     if (st->mask && st->travels) st->sign = add_move(p, MM_NODE_OUT, st->sign);
 }
 
@@ -317,7 +361,7 @@ static void put_away_after(planner *p, mm_tensor root) {
     if (mask_first) put_away_sign(p, root);
     if (st->action == SWAP) st->code = st->raw;
     if (st->action == LOSSLESS || st->action == LOSSY)
-        st->code = add_encode(p, root, st->action == LOSSY ? RANDOM_LOSSY : RANDOM_LOSSLESS);
+        st->code = add_code(p, root, st->action == LOSSY ? RANDOM_LOSSY : RANDOM_LOSSLESS);
     if (st->action == VARIABLE) st->code = add_encode(p, root, RANDOM_VARIABLE);
     if (st->code >= 0 && (st->action == SWAP || st->travels)) st->code = add_move(p, MM_NODE_OUT, st->code);
     if (!mask_first) put_away_sign(p, root);
@@ -328,6 +372,19 @@ static void put_away_after(planner *p, mm_tensor root) {
 }
 
 static void recompute(planner *p, mm_tensor root);
+
+/* Whether a code stands for the elements. */
+static bool is_coded(const planner *p, mm_tensor root) {
+    const int raw = p->storages[root].raw;
+    return raw >= 0 && p->plan->segments[raw].content == MM_CONTENT_CODED;
+}
+
+static void decode(planner *p, mm_tensor root) {
+    storage *st = &p->storages[root];
+    const int code = st->raw;
+    st->raw = home_of(p, root);
+    add_op(p, MM_NODE_DECODE, root, code, st->raw, p->plan->segments[code].codec);
+}
 
 static void fetch(planner *p, mm_tensor root) {
     storage *st = &p->storages[root];
@@ -340,8 +397,20 @@ static void fetch(planner *p, mm_tensor root) {
     if (p->plan->segments[code].pinned) code = add_move(p, MM_NODE_IN, code);
     st->raw = code;
     if (p->plan->segments[code].content == MM_CONTENT_RAW) return;
-    st->raw = home_of(p, root);
-    add_op(p, MM_NODE_DECODE, root, code, st->raw, p->plan->segments[code].codec);
+    const bool persists = mm_graph_tensor(p->graph, root)->persistent >= 0;
+    if (persists || p->plan->segments[code].pool >= 0 || chance(p, 60)) decode(p, root);
+}
+
+/* Decodes what a step is to use and cannot read coded. */
+static void decode_for(planner *p, const mm_step_info *step, int u) {
+    const mm_use *use = &step->uses[u];
+    const mm_tensor root = p->plan->alias[use->tensor];
+    const storage *st = &p->storages[root];
+    if (!is_coded(p, root) || (use->form == MM_FORM_SIGN && st->sign >= 0)) return;
+    if (use->access == MM_WRITE && use->tensor == root) return;
+    const int codec = p->plan->segments[st->raw].codec;
+    const bool direct = use->access == MM_READ && use->form == MM_FORM_VALUE;
+    if (!direct || !codes(p, step, u, MM_READ, codec, root)) decode(p, root);
 }
 
 static int bind(planner *p, const mm_use *use) {
@@ -350,6 +419,7 @@ static int bind(planner *p, const mm_use *use) {
     if (mm_graph_tensor(p->graph, root)->ownership != MM_MANAGED) return mm_graph_tensor(p->graph, root)->persistent;
     if (use->form == MM_FORM_SIGN && st->sign >= 0) return st->sign;
     bool write = use->access == MM_WRITE && use->tensor == root, change = write || use->access == MM_MODIFY;
+    if (write && is_coded(p, root)) st->raw = -1;
     if (change && st->kept >= 0 && (st->raw < 0 || st->read)) {
         st->raw = st->kept;
     } else if (write && (st->raw < 0 || chance(p, 50))) {
@@ -377,6 +447,7 @@ static void recompute(planner *p, mm_tensor root) {
         bool sign = step->uses[u].form == MM_FORM_SIGN && p->storages[input].sign >= 0;
         bool managed = mm_graph_tensor(p->graph, input)->ownership == MM_MANAGED;
         if (managed && step->uses[u].access == MM_READ && !sign && p->storages[input].raw < 0) fetch(p, input);
+        if (step->uses[u].access == MM_READ) decode_for(p, step, u);
     }
     int node = mm_plan_recompute(p->plan, st->maker);
     if (node < 0) abort();
@@ -393,6 +464,7 @@ static void recompute(planner *p, mm_tensor root) {
             binding = use->tensor == root ? (st->raw = add_raw(p, root)) : bind_again(p, use->tensor, st);
         p->plan->bindings[p->plan->nodes[node].first_binding + u] = binding;
     }
+    fit_work(p, node);
     add_idle_waits(p, node);
 }
 
@@ -409,6 +481,7 @@ static void fetch_before(planner *p, int s, int ahead) {
 
 static void add_step(planner *p, int s) {
     const mm_step_info *step = mm_graph_step(p->graph, s);
+    for (int u = 0; u < step->n_uses; u++) decode_for(p, step, u);
     int node = mm_plan_step(p->plan, s);
     if (node < 0) abort();
     int first = p->facts->variant_first[s], variants = p->facts->variant_first[s + 1] - first;
@@ -416,6 +489,7 @@ static void add_step(planner *p, int s) {
     add_work(p, node, p->facts->variants[first + p->plan->nodes[node].variant].workspace_bytes);
     for (int u = 0; u < step->n_uses; u++)
         p->plan->bindings[p->plan->nodes[node].first_binding + u] = bind(p, &step->uses[u]);
+    fit_work(p, node);
     add_idle_waits(p, node);
 }
 
@@ -423,7 +497,7 @@ static void add_step(planner *p, int s) {
 static void measure_after(planner *p, const mm_use *use) {
     const mm_tensor root = p->plan->alias[use->tensor];
     const storage *st = &p->storages[root];
-    if (mm_graph_tensor(p->graph, root)->dtype != MM_F32 || st->raw < 0) return;
+    if (mm_graph_tensor(p->graph, root)->dtype != MM_F32 || st->raw < 0 || is_coded(p, root)) return;
     if (use->access == MM_READ && !st->exact) return;
     const int node = add_node(p, MM_NODE_MEASURE, root, st->raw, -1);
     mm_plan_wait(p->plan, node, latest_node(p, MM_STREAM_COMPUTE));

@@ -24,10 +24,10 @@ typedef struct trial {
 } trial;
 
 static void print_policy(char *spec, size_t capacity, uint64_t *random, const char *codec) {
-    snprintf(spec, capacity, "freelunch:codec=%s,eligible=%s,depth=%d,buffers=%s,workspace=%s,when=%s", codec,
+    snprintf(spec, capacity, "freelunch:codec=%s,eligible=%s,depth=%d,buffers=%s,workspace=%s,when=%s,codes=%s", codec,
              random_chance(random, 60) ? "all" : "conv", 1 + random_below(random, 4),
              random_chance(random, 60) ? "persistent" : "naive", random_chance(random, 60) ? "sliding" : "naive",
-             random_chance(random, 80) ? "always" : "needed");
+             random_chance(random, 80) ? "always" : "needed", random_chance(random, 60) ? "auto" : "beside");
 }
 
 static trial random_trial(const char *policy, uint64_t seed, uint64_t *random) {

@@ -185,7 +185,7 @@ static mm_status run_step(rig *r, int s, mm_stream *stream) {
         int segment = p->bindings[node->first_binding + u];
         bool coded = segment >= 0 && p->segments[segment].content == MM_CONTENT_CODED;
         void *data = segment < 0 ? r->memory[step->uses[u].tensor] : mm_dispatch_address(r->dispatch, segment);
-        const random_operand now = {data, coded ? MM_FORM_SIGN : MM_FORM_VALUE};
+        const random_operand now = {.data = data, .form = coded ? MM_FORM_SIGN : MM_FORM_VALUE};
         random_operand *operand = &r->operands[s][u];
         /* The same in every iteration ahead: an earlier one may still read it. */
         if (operand->data != now.data || operand->form != now.form) *operand = now;

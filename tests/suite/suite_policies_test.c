@@ -64,6 +64,7 @@ static const suite_policy POLICIES[] = {
     {"rules:*=lean-swap,depth=0", true, false, false, true}, /* images and pools' index maps leave, too */
     {"freelunch:codec=raw,eligible=all", true, false, false, true},
     {"freelunch:rate=8", true, true, false, false},
+    {"freelunch:codec=raw,eligible=all,codes=auto", true, false, false, false}, /* steps code by themselves */
     {"hybrid:rate=8", true, true, false, true},
     {"comet:every=1", true, false, true, true}, /* each iteration samples, and is rehearsed: nothing is lost */
     {"gist:lossless", true, false, true, true},
