@@ -81,8 +81,9 @@ static bool readers_code(const mm_schedule *s, const mm_map *m) {
     for (int i = m->first_backward; i <= s->last_step[m->tensor]; i++) {
         const mm_step_info *step = mm_graph_step(s->graph, i);
         for (int u = 0; u < step->n_uses; u++) {
-            if (s->plan->alias[step->uses[u].tensor] != m->tensor || step->uses[u].form == MM_FORM_SIGN) continue;
-            if (!codes(s, i, m->tensor, MM_READ, m->codec)) return false;
+            if (s->plan->alias[step->uses[u].tensor] != m->tensor) continue;
+            if (step->uses[u].form == MM_FORM_SIGN && m->sign) continue; /* it reads the mask */
+            if (step->uses[u].form == MM_FORM_SIGN || !codes(s, i, m->tensor, MM_READ, m->codec)) return false;
         }
     }
     return true;
