@@ -8,7 +8,7 @@ static inline int64_t mm_strips_in_period(const mm_strips *s) {
     return (s->period_elems + s->strip_elems - 1) / s->strip_elems;
 }
 
-/* The element with which a strip begins; with the number of all strips, that of the elements. */
+/* The element with which a strip begins; with the number of all strips, the number of elements. */
 static inline int64_t mm_strip_begin(const mm_strips *s, int64_t strip) {
     const int64_t n = mm_strips_in_period(s);
     return strip / n * s->period_elems + strip % n * s->strip_elems;

@@ -69,6 +69,65 @@ static void packed_codecs_are_split_where_their_groups_end(void **state) {
     assert_int_equal(split("dpr", (mm_shape){MM_F16, 4, {65, 8, 8, 3}}), 0);
 }
 
+/* The strips of a code, made one by one in any order, are what encode makes of the whole; and decode to the same. */
+static void check_strips(const char *spec, mm_shape shape) {
+    mm_codec *codec = NULL;
+    mm_device *device;
+    mm_stream *stream;
+    mm_codec_strips s;
+    int64_t bytes;
+    assert_int_equal(mm_codec_create(spec, "host", &codec), MM_OK);
+    assert_int_equal(mm_device_create("host", NULL, &device), MM_OK);
+    assert_int_equal(mm_stream_create(device, "strips", 0, &stream), MM_OK);
+    assert_int_equal(mm_codec_bound(codec, &shape, &bytes), MM_OK);
+    assert_true(mm_codec_strips_of(codec, &shape, &s));
+    const int64_t elems = s.strips.elems, last = mm_strip_of(&s.strips, elems - 1);
+    float *map = malloc((size_t)elems * sizeof *map), *whole = calloc((size_t)elems, sizeof *whole);
+    float *strip = malloc((size_t)s.strips.strip_elems * sizeof *strip);
+    unsigned char *code = calloc(1, (size_t)bytes), *parts = calloc(1, (size_t)bytes);
+    assert_true(map && whole && strip && code && parts);
+    for (int64_t i = 0; i < elems; i++) map[i] = sinf((float)i * 0.37f) * (float)(i % 7);
+    assert_int_equal(mm_codec_encode(codec, stream, &shape, map, code, NULL, NULL, NULL), MM_OK);
+    if (s.strips.decode) assert_int_equal(mm_codec_decode(codec, stream, &shape, code, whole, NULL, NULL, NULL), MM_OK);
+    assert_int_equal(mm_stream_sync(stream), MM_OK);
+    for (int64_t i = last; i >= 0; i--)
+        s.strips.encode(&s.strips, map + mm_strip_begin(&s.strips, i), i, 1, parts, NULL);
+    assert_memory_equal(parts, code, (size_t)bytes);
+    for (int64_t i = 0; s.strips.decode && i <= last; i++) {
+        const int64_t begin = mm_strip_begin(&s.strips, i), n = mm_strips_elems(&s.strips, i, 1);
+        s.strips.decode(&s.strips, code, i, 1, strip);
+        assert_memory_equal(strip, whole + begin, (size_t)n * sizeof *strip);
+    }
+    free(map), free(whole), free(strip), free(code), free(parts);
+    mm_stream_destroy(stream);
+    mm_device_destroy(device);
+    mm_codec_destroy(codec);
+}
+
+static void strips_make_the_code_of_the_whole_map(void **state) {
+    (void)state;
+    static const char *const specs[] = {"zfp:rate=4", "zfp:rate=8", "dpr:fp16", "dpr:fp10", "mx", "raw", "mask"};
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        check_strips(specs[i], images(3, 16, 16, 16));
+        check_strips(specs[i], images(2, 14, 14, 8)); /* rows that are no multiple of 4, strips of several sizes */
+        check_strips(specs[i], images(5, 7, 7, 4));
+        check_strips(specs[i], images(1, 3, 8, 8));
+    }
+}
+
+static void what_is_not_cut_at_words_or_needs_more_than_its_elements_has_no_strips(void **state) {
+    (void)state;
+    static const char *const none[] = {"zfp:rate=4,dims=1", "zfp:rate=4,dims=3", "zfp:rate=6.4", "group:bits=4", "zvc"};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        const mm_shape shape = images(2, 8, 8, 3);
+        mm_codec *codec = NULL;
+        mm_codec_strips strips;
+        assert_int_equal(mm_codec_create(none[i], "host", &codec), MM_OK);
+        assert_false(mm_codec_strips_of(codec, &shape, &strips));
+        mm_codec_destroy(codec);
+    }
+}
+
 static void what_has_no_smaller_piece_or_is_not_taken_is_not_split(void **state) {
     (void)state;
     assert_int_equal(split("raw", images(1, 2, 2, 2)), 0);
@@ -144,6 +203,8 @@ int main(void) {
         cmocka_unit_test(mask_is_split_where_rows_end_on_64_elements),
         cmocka_unit_test(zfp_is_split_where_an_images_blocks_end_on_64_bits),
         cmocka_unit_test(packed_codecs_are_split_where_their_groups_end),
+        cmocka_unit_test(strips_make_the_code_of_the_whole_map),
+        cmocka_unit_test(what_is_not_cut_at_words_or_needs_more_than_its_elements_has_no_strips),
         cmocka_unit_test(what_has_no_smaller_piece_or_is_not_taken_is_not_split),
         cmocka_unit_test(the_batch_does_not_change_it),
         cmocka_unit_test(threads_give_the_code_and_the_elements_of_one),

@@ -331,6 +331,33 @@ static void frozen_graph_takes_nothing_more(void **state) {
     mm_graph_destroy(g.graph);
 }
 
+static void bad_codes_are_refused(void **state) {
+    (void)state;
+    mm_graph *graph;
+    assert_int_equal(mm_graph_create("codes", &graph), MM_OK);
+    const mm_tensor weight = small_tensor(graph, "w", MM_WEIGHT, MM_PERSISTENT, 64);
+    const mm_tensor x = small_tensor(graph, "x", MM_FEATURE_MAP, MM_MANAGED, 64);
+    const mm_tensor y = small_tensor(graph, "y", MM_FEATURE_MAP, MM_MANAGED, 64);
+    const mm_layer layer = small_layer(graph, "layer", MM_LAYER_BATCH_NORM);
+    mm_code_use code = {.tensor = x, .access = MM_READ, .codec = "zfp", .passes = 1};
+    EXPECT(MM_ERR_ORDER, "before any step", mm_graph_allow_code(graph, &code));
+    const mm_use uses[] = {{weight, MM_READ, MM_FORM_VALUE}, {x, MM_READ, MM_FORM_VALUE}, {y, MM_WRITE, MM_FORM_VALUE}};
+    small_step(graph, layer, MM_FORWARD, uses, 3, 0);
+    assert_int_equal(mm_graph_allow_code(graph, &code), MM_OK);
+    EXPECT(MM_ERR_INVALID, "declared twice", mm_graph_allow_code(graph, &code));
+    code.access = MM_WRITE;
+    EXPECT(MM_ERR_INVALID, "passes are out of range", mm_graph_allow_code(graph, &code));
+    code.passes = 0;
+    assert_int_equal(mm_graph_allow_code(graph, &code), MM_OK);
+    code.codec = "zfp:rate=4";
+    EXPECT(MM_ERR_INVALID, "without options", mm_graph_allow_code(graph, &code));
+    code = (mm_code_use){.tensor = weight, .access = MM_WRITE, .codec = "zfp"};
+    EXPECT(MM_ERR_INVALID, "managed f32", mm_graph_allow_code(graph, &code));
+    code = (mm_code_use){.tensor = y, .access = MM_READ, .codec = "zfp", .passes = 1};
+    EXPECT(MM_ERR_INVALID, "managed f32", mm_graph_allow_code(graph, &code));
+    mm_graph_destroy(graph);
+}
+
 static void destroy_takes_null(void **state) {
     (void)state;
     mm_graph_destroy(NULL);
@@ -376,6 +403,7 @@ int main(void) {
         CASE(freeze_refuses_a_modify_before_the_first_write),
         CASE(freeze_refuses_a_tensor_that_no_step_uses),
         cmocka_unit_test(frozen_graph_takes_nothing_more),
+        cmocka_unit_test(bad_codes_are_refused),
         cmocka_unit_test(destroy_takes_null),
         cmocka_unit_test(random_graphs_are_the_same_for_the_same_seed),
     };

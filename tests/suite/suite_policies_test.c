@@ -274,6 +274,30 @@ static void run_wrong_map(const char *device, const char *name, int64_t batch) {
     suite_net_fini(&ref.net);
 }
 
+/* Codes that steps read and write by themselves give the weights that codecs beside them give, bit for bit. */
+static void in_step_gives_the_bits_of_beside(void **state) {
+    static const char *const codecs[] = {"zfp:rate=4", "zfp:rate=8", "dpr:fp16", "mx"};
+    suite_net net;
+    suite_net_init(&net, *state, "cifar-resnet8,thin=4", 2);
+    if (strcmp(*state, "host") != 0) skip(); /* of the devices, the only one whose steps do */
+    for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++) {
+        float *weights[2];
+        size_t n;
+        for (int in_step = 0; in_step < 2; in_step++) {
+            char spec[128];
+            snprintf(spec, sizeof spec, "freelunch:codec=%s,eligible=all,when=always,codes=%s", codecs[i],
+                     in_step ? "in-step" : "beside");
+            weights[in_step] = suite_expected(&net, spec, ITERATIONS, &n);
+        }
+        assert_memory_equal(weights[0], weights[1], n * sizeof **weights);
+        free(weights[0]);
+        free(weights[1]);
+    }
+    assert_true(suite_needs(&net, "freelunch:rate=4,when=always,codes=in-step", 0).device_bytes <
+                suite_needs(&net, "freelunch:rate=4,when=always,codes=beside", 0).device_bytes);
+    suite_net_fini(&net);
+}
+
 static void wrong_map_misses_the_bound(void **state) {
     run_wrong_map(*state, "tiny", 2);
     run_wrong_map(*state, "cifar-resnet8,thin=4", 2);
@@ -296,6 +320,7 @@ NET(net_with_crops_and_upsampling_under_every_kind_of_policy, "unet@188,thin=32"
 
 static int run(const char *device) {
     const struct CMUnitTest tests[] = {
+        SUITE_TEST(in_step_gives_the_bits_of_beside, device),
         SUITE_TEST(tiny_under_every_policy, device),
         SUITE_TEST(residual_net_under_every_policy, device),
         SUITE_TEST(net_with_lrn_groups_and_dropout_under_every_policy, device),

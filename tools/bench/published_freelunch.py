@@ -18,7 +18,7 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.realpath(__file__))
-FREELUNCH = "freelunch:ratio=5,eligible=all,when=always"
+FREELUNCH = "freelunch:ratio=5,eligible=all,when=always,codes=beside"
 SWAP, RECOMPUTE = "swap:when=always", "recompute:when=always"
 LIVENESS = "liveness:inplace=off"  # SuperNeurons' knows nothing of in-place writes, and of equal tensors
 ASYNC = "swap-async:when=always"
