@@ -7,8 +7,8 @@
 
 #include <stdatomic.h>
 
+#include "mm/core/code_strips.h"
 #include "mm/core/graph.h"
-#include "mm/core/strips.h"
 #include "mm/device/device.h"
 #include "pipeline/codec/code_body.h"
 

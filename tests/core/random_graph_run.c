@@ -8,9 +8,9 @@
 
 #include <cmocka.h>
 
+#include "mm/core/code_strips.h"
 #include "mm/core/plan.h"
 #include "mm/core/status.h"
-#include "mm/core/strips.h"
 #include "tests/core/random_graph.h"
 
 static uint64_t mix(uint64_t digest, uint64_t word) {

@@ -1,6 +1,6 @@
 /* Where the strips of a code lie among its tensor's elements (mm_strips). */
-#ifndef MM_CORE_STRIPS_H
-#define MM_CORE_STRIPS_H
+#ifndef MM_CORE_CODE_STRIPS_H
+#define MM_CORE_CODE_STRIPS_H
 
 #include "mm/mm.h"
 
