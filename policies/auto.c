@@ -45,6 +45,7 @@ static const struct member {
     {"vdnn-all", FAST | LEAST | COPIES},
     {"vdnn-conv", FAST | COPIES},
     {"rules:*=recompute;*=lean-swap,mode=nested", FAST},
+    {"rules:relu=recompute;*=lean-swap", FAST},
     {"rules:*=lean-swap", FAST},
     {"rules:*=lean-swap,depth=0", FAST | LEAST},
     {"swap", FAST | LEAST | COPIES},
@@ -222,7 +223,7 @@ static void leave_masks_out(mm_engine_config *menu) {
     menu->n_rules = n;
 }
 
-/* Searches on from the best plan, with a number of drafts that takes about as long for all networks. */
+/* Searches beyond the portfolio, with a number of drafts that takes about as long for all networks. */
 static mm_status search(portfolio *p) {
     enum { STEPS = 400000, FEWEST = 40, MOST = 4000 }; /* of all drafts, for an effort of 1; chosen for time */
     const int64_t effort = p->config->own[MM_AUTO_EFFORT], drafts = STEPS / (mm_graph_steps(p->graph) + 1);
@@ -231,11 +232,10 @@ static mm_status search(portfolio *p) {
     MM_TRY(mm_auto_search(p->graph, p->facts, p->limits, p->config, trials < INT_MAX ? (int)trials : INT_MAX,
                           p->limits->stop, &p->plan));
     p->cut_short = is_stopped(p);
-    return fits(p, p->plan) ? mm_simulated_time(p->plan, p->facts, &p->ns) : MM_OK;
+    return MM_OK;
 }
 
-/* Where the budget is small, the smallest plans come first: if these do not fit, the refusal is quick. The search comes
- * before the others: what it finds is mostly the fastest, so that bounds keep most of theirs from being placed. */
+/* Where the budget is small, the smallest plans come first: if these do not fit, the refusal is quick. */
 static mm_status choose(portfolio *p, mm_plan *kept) {
     enum { SMALL = 2 }; /* times a bound of what any plan needs; plans need at most 1.5 times that (measured) */
     MM_TRY(offer(p, kept));
@@ -243,11 +243,9 @@ static mm_status choose(portfolio *p, mm_plan *kept) {
     const bool small = p->limits->device_bytes < SMALL * mm_lower_bound_of(p->graph, p->facts).bytes;
     if (small) MM_TRY(try_members(p, false));
     if (small && p->ns == INT64_MAX && !p->searches) return MM_OK;
-    MM_TRY(search(p));
-    const int64_t found_ns = p->ns;
     MM_TRY(try_members(p, true));
     if (!small && p->ns == INT64_MAX) MM_TRY(try_members(p, false));
-    return p->ns < found_ns ? search(p) : MM_OK;
+    return p->ns < INT64_MAX || p->searches ? search(p) : MM_OK;
 }
 
 static mm_status plan_within(portfolio *p, mm_plan **plan_out) {

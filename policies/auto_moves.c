@@ -99,13 +99,13 @@ static int bar_refused(mm_auto *a) {
 }
 
 mm_status mm_auto_relieve(mm_auto *a, const mm_auto_weights *w) {
-    enum { ROUNDS = 40 }; /* chosen */
+    enum { ROUNDS = 40, HOPELESS = 16 }; /* chosen; the latter: a draft that is slower by this share than the best */
     for (int i = 0; i < a->n_maps; i++) a->maps[i].barred = 0;
     for (int round = 0; round < ROUNDS; round++) {
         MM_TRY(mm_auto_draft(a, &a->now));
         const int refused = bar_refused(a);
         if (a->draft.bounds.peak_bytes <= a->target) return MM_OK;
-        if (a->fits && a->draft_ns > a->plan_ns + a->plan_ns / MM_AUTO_HOPELESS) return MM_OK;
+        if (a->fits && a->draft_ns > a->plan_ns + a->plan_ns / HOPELESS) return MM_OK;
         if (relieve_draft(a, w) + refused == 0 || a->left <= 0) return MM_OK;
     }
     return MM_OK;

@@ -41,15 +41,15 @@ static void copy_choice(const mm_auto *a, const mm_auto_choice *from, mm_auto_ch
 /* ---------------------------------------------------------------- the best so far */
 
 static bool fits(const mm_auto *a, const mm_plan *plan) {
-    return plan->peak_bytes <= a->within.device_bytes && plan->pinned_bytes <= a->within.pinned_bytes;
+    return plan->peak_bytes <= a->limits->device_bytes && plan->pinned_bytes <= a->limits->pinned_bytes;
 }
 
 static bool is_better(const mm_auto *a, const mm_plan *plan, bool plan_fits, int64_t ns) {
     if (!a->plan) return true;
     if (plan_fits != a->fits) return plan_fits;
     if (plan_fits) return ns < a->plan_ns;
-    const bool within = plan->pinned_bytes <= a->within.pinned_bytes;
-    if (within != (a->plan->pinned_bytes <= a->within.pinned_bytes)) return within;
+    const bool within = plan->pinned_bytes <= a->limits->pinned_bytes;
+    if (within != (a->plan->pinned_bytes <= a->limits->pinned_bytes)) return within;
     return plan->peak_bytes < a->plan->peak_bytes;
 }
 
@@ -69,7 +69,6 @@ static mm_status compare(mm_auto *a, mm_plan *plan, bool *better_out) {
 
 /* Places a->now. *over_out: bytes that the lowest placement is above the budget. */
 static mm_status place(mm_auto *a, bool *better_out, int64_t *over_out) {
-    enum { PLACING = 2 }; /* drafts that take as long */
     static const mm_layout_algorithm layouts[] = {MM_LAYOUT_MODNN, MM_LAYOUT_QUICK};
     const mm_assignment assigned = mm_auto_assignment(a, &a->now);
     const mm_selection selection = {.assigned = &assigned};
@@ -77,9 +76,8 @@ static mm_status place(mm_auto *a, bool *better_out, int64_t *over_out) {
     for (int i = 0; i < 2; i++) {
         mm_plan *plan;
         bool better;
-        a->left -= PLACING;
         MM_TRY(mm_engine_plan_maps(a->survey, a->menu, &selection, layouts[i], &plan));
-        const int64_t over = plan->peak_bytes - a->within.device_bytes;
+        const int64_t over = plan->peak_bytes - a->limits->device_bytes;
         if (over < *over_out) *over_out = over;
         MM_TRY(compare(a, plan, &better));
         *better_out |= better;
@@ -89,26 +87,19 @@ static mm_status place(mm_auto *a, bool *better_out, int64_t *over_out) {
 
 bool mm_auto_stopped(const mm_auto *a) { return a->left <= 0 || (a->stop && *a->stop); }
 
-/* Relieves a->now, of gradient maps too where maps are not enough, and restores. */
-static mm_status relieve(mm_auto *a, const mm_auto_weights *w) {
-    MM_TRY(mm_auto_relieve(a, w));
-    const bool hopeless = a->fits && a->draft_ns > a->plan_ns + a->plan_ns / MM_AUTO_HOPELESS;
-    if (a->draft.bounds.peak_bytes > a->target && !hopeless && mm_auto_let_gradients_go(a))
-        MM_TRY(mm_auto_relieve(a, w));
-    if (a->draft.bounds.peak_bytes > a->target) return MM_OK;
-    MM_TRY(mm_auto_restore(a, w));
-    return mm_auto_relieve(a, w);
-}
-
 mm_status mm_auto_try(mm_auto *a, const mm_auto_weights *w, bool *better_out) {
     enum { TIGHTER = 3 };
-    a->target = a->within.device_bytes;
+    a->target = a->aim;
     *better_out = false;
     for (int i = 0; i < TIGHTER && !mm_auto_stopped(a); i++) {
         int64_t over = 0;
-        MM_TRY(relieve(a, w));
-        const bool within = a->draft.bounds.peak_bytes <= a->within.device_bytes &&
-                            a->draft.bounds.pinned_bytes <= a->within.pinned_bytes;
+        MM_TRY(mm_auto_relieve(a, w));
+        if (a->draft.bounds.peak_bytes <= a->target) {
+            MM_TRY(mm_auto_restore(a, w));
+            MM_TRY(mm_auto_relieve(a, w));
+        }
+        const bool within = a->draft.bounds.peak_bytes <= a->limits->device_bytes &&
+                            a->draft.bounds.pinned_bytes <= a->limits->pinned_bytes;
         if (a->plan && (within ? a->fits && a->draft_ns >= a->plan_ns
                                : a->fits || a->draft.bounds.peak_bytes >= a->plan->peak_bytes))
             return MM_OK;
@@ -206,51 +197,46 @@ static mm_status shake(mm_auto *a) {
 
 /* ---------------------------------------------------------------- budgets */
 
-/* The next lower budget of a row that does not depend on the one given: its distance to a bound of what any plan needs
- * halves with each RUNGS of them. */
-static int64_t rung_below(int64_t bytes, int64_t floor_bytes) {
-    enum { RUNGS = 8 };
+/* The next lower budget of a row that does not depend on the one given, sixteen to each power of two: what is
+ * found there fits in larger budgets, too, so that these give plans that are seldom slower. */
+static int64_t rung_below(int64_t bytes) {
+    enum { RUNGS = 16 };
     int64_t octave = 1;
-    const int64_t above = bytes - floor_bytes;
-    if (above < RUNGS * MM_ALIGN) return 0;
-    while (octave <= above / 2) octave *= 2;
-    const int64_t step = octave / RUNGS, rung = above / step * step;
-    return floor_bytes + (rung < above ? rung : rung - (rung > octave ? step : step / 2));
+    while (octave <= bytes / 2) octave *= 2;
+    if (octave < RUNGS) return bytes - 1;
+    const int64_t step = octave / RUNGS, rung = bytes / step * step;
+    return rung < bytes ? rung : rung - (rung > octave ? step : step / 2);
 }
 
-/* Searches for the fastest plan within so many bytes, from a plan or from none. */
-static mm_status search_within(mm_auto *a, int64_t bytes, int trials, const mm_plan *plan) {
-    a->within.device_bytes = bytes;
-    a->left = trials;
-    a->random = 0;
-    a->plan = NULL;
-    a->fits = false;
-    a->best_weights.link = 0;
-    MM_TRY(mm_auto_start(a, plan));
+/* Changes the best until drafts are used up. */
+static mm_status refine(mm_auto *a) {
     if (a->best_weights.link == 0 || !a->fits) return MM_OK;
     MM_TRY(improve(a));
     return a->n_maps > 0 ? shake(a) : MM_OK;
 }
 
-/* Searches within the budget, and within a few lower ones of the fixed row: what is found there fits larger budgets,
- * too, so that these seldom give slower plans. *best: the best of these; NULL: none. */
-static mm_status search(mm_auto *a, int trials, const mm_plan *plan, mm_plan **best) {
-    enum { LOWER = 1, LARGE_STEPS = 1100 }; /* chosen for time */
-    const int lower = mm_graph_steps(a->graph) <= LARGE_STEPS ? LOWER : 0;
-    const int64_t floor_bytes = mm_lower_bound_of(a->graph, a->facts).bytes;
-    int64_t bytes = a->limits->device_bytes, best_ns = INT64_MAX;
-    for (int i = 0; i <= lower && (i == 0 || (bytes > 0 && !(a->stop && *a->stop))); i++) {
-        mm_status status = search_within(a, bytes, trials, i == 0 ? plan : NULL);
-        const bool better = status == MM_OK && (!*best || (a->fits && a->plan_ns < best_ns));
-        mm_plan_destroy(better ? *best : a->plan);
-        if (better) *best = a->plan;
-        if (better && a->fits) best_ns = a->plan_ns;
-        a->plan = NULL;
-        MM_TRY(status);
-        if (!a->fits) break; /* nor would a lower one give a plan */
-        bytes = rung_below(bytes, floor_bytes);
+/* Near what any plan needs, starts by kinds of layers have drafts of their own, and what they find has, too. */
+static mm_status search_small(mm_auto *a, int trials) {
+    enum { SMALL = 2, SHARE = 4 }; /* chosen: a budget below so many times a bound; a quarter of the drafts */
+    if (a->limits->device_bytes >= SMALL * mm_lower_bound_of(a->graph, a->facts).bytes) return MM_OK;
+    const int64_t before_ns = a->fits ? a->plan_ns : INT64_MAX;
+    a->left = trials / SHARE;
+    MM_TRY(mm_auto_start_kinds(a));
+    a->left = trials / SHARE;
+    return a->fits && a->plan_ns < before_ns ? refine(a) : MM_OK;
+}
+
+static mm_status search(mm_auto *a, const mm_plan *plan) {
+    enum { RUNGS = 6 };
+    const int trials = a->left;
+    MM_TRY(mm_auto_start(a, plan));
+    for (int i = 0; i < RUNGS && a->fits && a->left > trials / 2; i++) {
+        a->aim = rung_below(a->aim);
+        MM_TRY(mm_auto_start(a, NULL));
     }
-    return MM_OK;
+    a->aim = a->limits->device_bytes;
+    MM_TRY(refine(a));
+    return search_small(a, trials);
 }
 
 /* ---------------------------------------------------------------- the whole */
@@ -296,17 +282,16 @@ static void fini(mm_auto *a) {
 
 mm_status mm_auto_search(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                          const mm_engine_config *menu, int trials, const volatile int *stop, mm_plan **plan) {
-    mm_auto a = {.graph = graph, .facts = facts, .limits = limits, .within = *limits, .menu = menu, .stop = stop};
-    mm_plan *found = NULL;
+    mm_auto a = {.graph = graph,
+                 .facts = facts,
+                 .limits = limits,
+                 .menu = menu,
+                 .stop = stop,
+                 .left = trials,
+                 .aim = limits->device_bytes};
     bool better;
     mm_status status = init(&a);
-    if (status == MM_OK) status = search(&a, trials, *plan, &found);
-    a.plan = NULL;
-    a.within = *limits;
-    if (status == MM_OK && found)
-        status = compare(&a, found, &better);
-    else
-        mm_plan_destroy(found);
+    if (status == MM_OK) status = search(&a, *plan);
     if (status == MM_OK && *plan)
         status = compare(&a, *plan, &better); /* destroys one of them */
     else if (status != MM_OK)

@@ -12,16 +12,16 @@
  * its whole time. Fetches begin, and the bytes of maps that leave are left alone until, when a copy ends by the facts'
  * times. Where that is too much memory, a fetch begins at the last moment, or the computation waits for a copy.
  *
- * Where all that is not enough, gradient maps that are idle leave, too. Starts also come from letting all maps leave,
- * which needs least: then one kind of layer at a time gets the action that is the fastest for its maps.
+ * Starts are relieved to lower budgets of a fixed row, too: what is found there fits in any larger budget, so that
+ * these seldom give slower plans.
+ *
+ * Where all that is not enough, gradient maps that are idle leave, too. In budgets near what any plan needs, starts come
+ * from letting all maps leave, too: then one kind of layer at a time gets the action that is the fastest for its maps.
  *
  * Then the best is changed: first every map to every other action, one at a time; then a few maps at once, or a row of
  * them, or the cuts of nested recomputation, chosen by a row of numbers that is always the same. What is changed stays,
- * the rest is relieved and restored as a start is.
- *
- * All of this is done within the budget, and again within the next lower one of a fixed row: what is found there fits
- * larger budgets, too, so that these seldom give slower plans. Work is counted in plans that are drafted or placed, so
- * the same input gives the same plan. */
+ * the rest is relieved and restored as a start is. Work is counted in plans that are drafted, so the same input gives
+ * the same plan. */
 #ifndef POLICIES_AUTO_SEARCH_H
 #define POLICIES_AUTO_SEARCH_H
 
@@ -31,9 +31,9 @@
  * better one, and the old one destroyed; not NULL after success, and NULL after a failure. A plan that fits is better
  * than one that does not; of two that fit, the faster, by mm_simulate; of two that do not, that with the lower peak.
  * facts: with times (nominal.h). menu: its rules are the actions that maps may get, one each, whatever their selectors
- * name; recompute=NESTED, buffers and codes in REGION_GENERAL. trials: number of plans that are drafted within each
- * budget; placing one counts as two. stop: NULL, or set to another value than 0 by another thread or a signal handler:
- * returns the best plan so far. MM_ERR_NOMEM, errors of mm_simulate. Thread-safe. */
+ * name; recompute=NESTED, buffers and codes in REGION_GENERAL. trials: number of plans that are drafted. stop: NULL, or
+ * set to another value than 0 by another thread or a signal handler: returns the best plan so far. MM_ERR_NOMEM, errors
+ * of mm_simulate. Thread-safe. */
 MM_CHECKED mm_status mm_auto_search(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                                     const mm_engine_config *menu, int trials, const volatile int *stop, mm_plan **plan);
 

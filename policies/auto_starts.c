@@ -4,8 +4,8 @@
 #include "policies/auto_state.h"
 
 const double mm_auto_links[MM_AUTO_LINKS] = {0.05, 0.15, 0.4, 1, 3, 10};
-const int mm_auto_leads[MM_AUTO_LEADS] = {1000, 1100, 1300,
-                                          1600}; /* copies are slowed down by others, and wait; chosen */
+/* Copies are slowed down by others, and wait; chosen. */
+const int mm_auto_leads[MM_AUTO_LEADS] = {1000, 1100, 1300, 1600};
 
 void mm_auto_start_kept(mm_auto *a) {
     const size_t n = (size_t)mm_graph_tensors(a->graph);
@@ -92,16 +92,6 @@ static mm_status start_nestings(mm_auto *a, int near, bool deep) {
     return MM_OK;
 }
 
-bool mm_auto_let_gradients_go(mm_auto *a) {
-    bool any = false;
-    for (int t = 0; a->lean >= 0 && t < mm_graph_tensors(a->graph); t++) {
-        if (mm_graph_tensor(a->graph, t)->kind != MM_GRADIENT_MAP || a->now.rule[t] == a->lean) continue;
-        a->now.rule[t] = (int8_t)a->lean;
-        any = true;
-    }
-    return any;
-}
-
 /* ---------------------------------------------------------------- by kinds of layers */
 
 static mm_layer_kind kind_of(const mm_auto *a, const mm_auto_map *m) {
@@ -109,8 +99,9 @@ static mm_layer_kind kind_of(const mm_auto *a, const mm_auto_map *m) {
     return producer < 0 ? MM_LAYER_OTHER : mm_graph_layer(a->graph, mm_graph_step(a->graph, producer)->layer)->kind;
 }
 
-/* Tries an action for each kind of layer, on the maps that it writes; what that does not serve leaves. *value_out: what
- * the draft takes; of one that does not fit, more than of any that does. */
+/* Tries an action for each kind of layer, on the maps that it writes; what that does not serve leaves, as do gradient
+ * maps where they are idle (engine_gradients.h). *value_out: what the draft takes; of one that does not fit, more than
+ * of any that does. */
 static mm_status try_kinds(mm_auto *a, const int8_t *action, int64_t *value_out) {
     const mm_auto_weights w = {.link = 0.4, .capped = true};
     bool better;
@@ -121,17 +112,16 @@ static mm_status try_kinds(mm_auto *a, const int8_t *action, int64_t *value_out)
         const bool served = wanted < 0 || m->serves >> wanted & 1;
         if (served || m->serves >> a->lean & 1) a->now.rule[m->tensor] = served ? wanted : (int8_t)a->lean;
     }
-    mm_auto_let_gradients_go(a);
+    for (int t = 0; t < mm_graph_tensors(a->graph); t++)
+        if (mm_graph_tensor(a->graph, t)->kind == MM_GRADIENT_MAP) a->now.rule[t] = (int8_t)a->lean;
     MM_TRY(mm_auto_try(a, &w, &better));
-    const bool within =
-        a->draft.bounds.peak_bytes <= a->within.device_bytes && a->draft.bounds.pinned_bytes <= a->within.pinned_bytes;
+    const bool within = a->draft.bounds.peak_bytes <= a->limits->device_bytes &&
+                        a->draft.bounds.pinned_bytes <= a->limits->pinned_bytes;
     *value_out = within ? a->draft_ns : INT64_MAX / 2 + a->draft.bounds.peak_bytes;
     return MM_OK;
 }
 
-/* From letting all maps leave, which needs least, to another action for one kind of layer at a time, while that makes
- * the draft better. */
-static mm_status start_kinds(mm_auto *a) {
+mm_status mm_auto_start_kinds(mm_auto *a) {
     int8_t action[MM_LAYER_KINDS];
     bool there[MM_LAYER_KINDS] = {0}, changed = true;
     int64_t least, value;
@@ -172,6 +162,5 @@ mm_status mm_auto_start(mm_auto *a, const mm_plan *plan) {
         mm_auto_start_kept(a);
         MM_TRY(mm_auto_try(a, &w, &better));
     }
-    MM_TRY(start_nestings(a, near, true));
-    return start_kinds(a);
+    return start_nestings(a, near, true);
 }

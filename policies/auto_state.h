@@ -50,7 +50,6 @@ typedef struct mm_auto {
     const mm_graph *graph;
     const mm_facts *facts;
     const mm_limits *limits;
-    mm_limits within; /* of the plans that are searched for now */
     const mm_engine_config *menu;
     const volatile int *stop;
     mm_survey *survey;
@@ -60,6 +59,7 @@ typedef struct mm_auto {
     int mask, recompute, lean;    /* rules; -1: the menu has none */
     int64_t *start_ns;            /* per step, and one more: computation before it */
     int64_t *choice_ns;           /* the same, with what is made again */
+    int64_t aim;                  /* bytes that a start is relieved to: the budget, or less */
     int64_t target;               /* bytes that drafts shall keep to */
     int left;                     /* drafts */
     uint64_t random;              /* state of next_below */
@@ -80,9 +80,6 @@ typedef struct mm_auto {
 enum { MM_AUTO_LINKS = 6, MM_AUTO_LEADS = 4 };
 extern const double mm_auto_links[MM_AUTO_LINKS]; /* prices of a link */
 extern const int mm_auto_leads[MM_AUTO_LEADS];
-
-/* A draft that is slower than the best plan by this share of it is relieved no further; chosen. */
-enum { MM_AUTO_HOPELESS = 16 };
 
 /* Sets what the maps cost, when all is kept. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_auto_price(mm_auto *a);
@@ -119,17 +116,16 @@ MM_CHECKED mm_status mm_auto_restore(mm_auto *a, const mm_auto_weights *w);
 /* Sets a->now to keep all maps. */
 void mm_auto_start_kept(mm_auto *a);
 
-/* Lets gradient maps of a->now leave where they are idle (engine_gradients.h); false: they do already, or the menu does
- * not allow it. */
-bool mm_auto_let_gradients_go(mm_auto *a);
-
 /* Relieves a->now, restores, and places it if it may win. *better_out: whether it does. MM_ERR_NOMEM, errors of
  * mm_simulate. */
 MM_CHECKED mm_status mm_auto_try(mm_auto *a, const mm_auto_weights *w, bool *better_out);
 
-/* Tries starts: a plan, if there is one; all choices of nested recomputation; keeping all; an action for each kind of
- * layer. Errors of mm_auto_try. */
+/* Tries starts: a plan, if there is one; all choices of nested recomputation; keeping all. Errors of mm_auto_try. */
 MM_CHECKED mm_status mm_auto_start(mm_auto *a, const mm_plan *plan);
+
+/* Tries starts by kinds of layers: from letting all maps leave, which needs least, to another action for one kind at a
+ * time, while that makes the draft better. Errors of mm_auto_try. */
+MM_CHECKED mm_status mm_auto_start_kinds(mm_auto *a);
 
 /* Whether the search's drafts are used up, or it was told to stop. */
 bool mm_auto_stopped(const mm_auto *a);
