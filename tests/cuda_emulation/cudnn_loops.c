@@ -107,7 +107,7 @@ static bool is_trial(const conv_job *j) {
 
 static void run(void *arg) {
     const conv_job *j = arg;
-    memset(j->workspace, 0xa5, j->memory);
+    if (j->memory > 0) memset(j->workspace, 0xa5, j->memory);
     if (is_trial(j)) {
         cuda_emulation_pass_trial(j->time);
         return;

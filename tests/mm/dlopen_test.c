@@ -20,7 +20,7 @@ static const char library_path[] = "mm/libmm.so";
     f(status_name) f(last_error) f(dtype_bytes) f(dtype_name) f(layer_kind_properties) f(graph_set_properties)         \
         f(graph_set_weight) f(graph_add_part) f(tensor_kind_name) f(layer_kind_name) f(phase_name) f(graph_create)     \
             f(graph_destroy) f(graph_add_tensor) f(graph_add_layer) f(graph_add_step) f(graph_allow_inplace)           \
-                f(graph_allow_alias) f(graph_allow_given) f(graph_allow_workspace) f(graph_freeze)                     \
+                f(graph_allow_alias) f(graph_allow_code) f(graph_allow_given) f(graph_allow_workspace) f(graph_freeze) \
                     f(graph_find_tensor) f(manager_create_sized) f(facts_load) f(facts_destroy) f(facts_save)          \
                         f(manager_destroy) f(manager_prepare) f(manager_forget) f(policy_set) f(policy_now)            \
                             f(recompute_set) f(budget_set) f(external_set) f(persistent_add) f(persistent_remove)      \
@@ -30,9 +30,9 @@ static const char library_path[] = "mm/libmm.so";
                                             f(record_begin) f(record_end) f(iteration_replay) f(sampling_guards)       \
                                                 f(rehearsal_begin) f(sampling_tell) f(sampling_age)                    \
                                                     f(sampling_age_set) f(iteration_abort) f(layer_begin) f(layer_end) \
-                                                        f(tensor_data) f(tensor_form) f(tensor_exact) f(tensor_given)  \
-                                                            f(workspace_data) f(workspace_bytes) f(current_step)       \
-                                                                f(manager_device_bytes) f(stats_get)                   \
+                                                        f(tensor_data) f(tensor_form) f(tensor_coded) f(tensor_exact)  \
+                                                            f(tensor_given) f(workspace_data) f(workspace_bytes)       \
+                                                                f(current_step) f(manager_device_bytes) f(stats_get)   \
                                                                     f(stats_get_sized) f(touched_get) f(observe)       \
                                                                         f(trace_start) f(trace_stop) f(policy_list)    \
                                                                             f(codec_list) f(device_list)
