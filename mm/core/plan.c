@@ -390,7 +390,8 @@ uint64_t mm_plan_digest(const mm_plan *plan) {
     uint64_t d = UINT64_C(0xcbf29ce484222325);
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node *n = &plan->nodes[i];
-        const int64_t words[] = {n->kind, n->step, n->tensor, n->src, n->dst, n->work, n->stage, n->throttle};
+        const int64_t words[] = {n->kind,  n->step,     n->tensor,  n->src,    n->dst,       n->work,
+                                 n->stage, n->throttle, n->variant, n->stream, n->first_code};
         for (size_t w = 0; w < sizeof words / sizeof *words; w++) d = mix(d, words[w]);
         for (int s = 0; s < MM_STREAM_COUNT; s++) d = mix(d, n->wait[s]);
         d = mix(d, (int64_t)n->given);
