@@ -19,7 +19,8 @@ enum {
     BEYOND = 6,       /* candidates that take more workspace than the limit */
     PROPOSED = 64,    /* engines that are considered from each heuristic */
     COMPILED = 4,     /* candidates whose kernel is compiled when their plan is made, which can take seconds */
-    SLOW = 2,         /* a candidate that takes this many times the fastest one's time is timed by a single run */
+    SLOW = 2,         /* a candidate that takes this many times the fastest one's time is timed by a single run, */
+    SLOW_NS = 50000,  /* and this long: a single run's time has some 10 us of its launch in it */
     RUNS = 4,         /* of others are timed together; */
     RUNS_MOST = 32,   /* more of short ones, that: */
     RUNS_NS = 200000, /* so much is timed */
@@ -209,7 +210,7 @@ static mm_status run(const nets_cudnn_conv *c, const selection *s, candidate *a)
     const candidate *fastest = fastest_of(s);
     MM_TRY(launch(c, s, a));
     MM_TRY(time_launches(c, s, 1, a));
-    if (fastest && a->choice.ns > SLOW * fastest->choice.ns) return MM_OK;
+    if (fastest && a->choice.ns > nets_larger(SLOW * fastest->choice.ns, SLOW_NS)) return MM_OK;
     const int64_t n = RUNS_NS / a->choice.ns;
     return time_launches(c, s, n < RUNS ? RUNS : n > RUNS_MOST ? RUNS_MOST : (int)n, a);
 }
