@@ -201,6 +201,18 @@ what_fails_or_hangs_costs_nothing_else_() {
     tar -xzf all.tar.gz tests.log && says tests.log begun
 }
 
+results_of_the_first_call_that_cannot_be_read_are_put_aside_() {
+    prebuilt tests/c_passes
+    program pre/tests/c_passes 'echo "[  PASSED  ] 7 test(s)."'
+    mkdir first && echo kept >first/rows.json && head -c 100000 /dev/urandom >first/zeros
+    tar -czf all.tar.gz -C first rows.json zeros && truncate -s 50000 all.tar.gz
+    cp all.tar.gz damaged
+    script 0 --call second --only tests --prebuilt "$PWD/pre" all.tar.gz
+    says err "all.tar.gz.unread: no results of the first call"
+    cmp damaged all.tar.gz.unread
+    [[ $(tar -tzf all.tar.gz) == *tests.log* && $(tar -tzf all.tar.gz) != *rows.json* ]] || fail "$(tar -tzf all.tar.gz)"
+}
+
 time_for_all_bounds_each_part_() {
     prebuilt tests/b_hangs tests/c_passes
     program pre/tests/b_hangs 'sleep 100'
@@ -368,6 +380,17 @@ rounds_that_are_cut_keep_their_rows_() {
     ! peer --device cpu --net tiny:4 --mm ./slow --iterations 1 --json rows || fail "status"
     [[ $(values rows policy) == "pytorch channels_last"$'\n'"liveness" ]] || fail "$(values rows policy)"
     [[ $(values rows status) == "no torch"$'\n'"ok" ]] || fail "$(values rows status)"
+}
+
+a_run_that_fails_or_takes_too_long_ends_no_round_() {
+    local begin=$SECONDS
+    program fails '[[ $* != *vdnn* ]] || { echo "mm: it is wrong" >&2; exit 1; }' '[[ $* != *freelunch* ]] || exec sleep 100' "exec $mm \"\$@\""
+    ! peer --device cpu --net tiny:4 --mm ./fails --iterations 1 --rounds 2 --limit 3 --policies "vdnn;freelunch;liveness" \
+        --json rows || fail "status"
+    ((SECONDS - begin < 60)) || fail "$((SECONDS - begin)) s"
+    [[ $(values rows status) == $'no torch\nmm: it is wrong\ntook more than 3 s\nok' ]] || fail "$(values rows status)"
+    [[ $(values rows policy | tail -1) == liveness ]] || fail "$(values rows policy)"
+    says err "vdnn: mm: it is wrong"
 }
 
 peers_rows_have_keys_of_mms_rows_() {

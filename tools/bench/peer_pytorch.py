@@ -25,6 +25,7 @@ apart by images a second (the median of the rounds) and by the process's residen
 Debian's python3-torch with libopenblas0-pthread.
 """
 import argparse
+import contextlib
 import importlib.util
 import json
 import os
@@ -363,8 +364,9 @@ class Apart:
     def row(self):
         told = {"status": self.status}
         if self.status == "ok":
-            self.child.stdin.write(b"\n")
-            self.child.stdin.flush()
+            with contextlib.suppress(OSError):  # a child that has ended: the answer says why
+                self.child.stdin.write(b"\n")
+                self.child.stdin.flush()
             told = self.answer()
         return dict(self.empty, **told)
 
@@ -373,7 +375,8 @@ class Apart:
             os.killpg(self.child.pid, signal.SIGKILL)
             self.child.wait()
         for file in (self.child.stdin, self.child.stdout):
-            file.close()
+            with contextlib.suppress(OSError):
+                file.close()
         self.status = status
         return {"status": status}
 
@@ -399,7 +402,7 @@ def serve(what):
 
 
 def run_mm(args, net, batch, options):
-    """Rows of mm bench, one for each policy."""
+    """Rows of mm bench, one for each policy that it came to; if it came to none, one that says why."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "rows")
         command = [args.mm, "bench", "--net", net, "--batch", str(batch), "--iterations", str(args.iterations),
@@ -408,12 +411,18 @@ def run_mm(args, net, batch, options):
             command += ["--threads", str(args.threads)]
         else:
             command += ["--device", "cuda", "--precision", args.precision]
-        ended = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False,
-                               timeout=args.limit)
-        if not os.path.exists(path):
-            sys.exit("peer_pytorch: %s: %s" % (" ".join(command), reason(ended.stderr, ended.returncode)))
-        with open(path, encoding="utf-8") as file:
-            return json.load(file)
+        try:
+            ended = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False,
+                                   timeout=args.limit)
+            status = reason(ended.stderr, ended.returncode)
+        except subprocess.TimeoutExpired:
+            status = "took more than %g s" % args.limit
+        try:  # saved after each row, so there can be some
+            with open(path, encoding="utf-8") as file:
+                return json.load(file)
+        except OSError:
+            print("peer_pytorch: %s: %s" % (" ".join(command), status), file=sys.stderr, flush=True)
+        return [dict(empty_row(args, net, batch, "", args.precision), policy=" ".join(options), status=status)]
 
 
 def row_key(row):
