@@ -1,8 +1,10 @@
 /* mm: the command. */
 #include <errno.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "tools/commands.h"
 
@@ -36,13 +38,26 @@ int command_failed(const char *command, mm_status status) {
     return status == MM_ERR_INVALID || status == MM_ERR_NOT_FOUND ? EXIT_USAGE : EXIT_FAILED;
 }
 
-/* The one global: a signal handler has no other way to be heard. */
+/* The only globals: a signal handler has no other way to be heard. */
 static volatile sig_atomic_t interrupted;
+static struct timespec interrupted_at;
+
+enum { TWICE_MS = 100 }; /* within which two are one: timeout sends its own to the process, and again to its group */
 
 /* A second one ends the process: the first may not be looked at for long, while plans are made. */
 static void on_interrupt(int number) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (!interrupted) {
+        interrupted_at = now;
+        interrupted = 1;
+        return;
+    }
+    const int64_t ns =
+        (int64_t)(now.tv_sec - interrupted_at.tv_sec) * 1000000000 + now.tv_nsec - interrupted_at.tv_nsec;
+    if (ns < TWICE_MS * (int64_t)1000000) return;
     signal(number, SIG_DFL);
-    interrupted = 1;
+    raise(number);
 }
 
 const volatile sig_atomic_t *command_interruptible(void) {

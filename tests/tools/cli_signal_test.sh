@@ -69,6 +69,19 @@ a_second_sigint_ends_it_at_once_() {
     [[ ! -e row ]] || fail "it went on to the end"
 }
 
+# As timeout does, which sends a signal to the process and to its group.
+a_sigint_that_comes_twice_is_one_() {
+    for _ in 1 2 3 4 5 6; do
+        start train --net resnet8 --batch 8 --iterations 1000000 --json row
+        wait_for_handler
+        kill -INT $!
+        sleep 0.005
+        interrupt
+        [[ $(values row status) == interrupted ]] || fail "the row is not whole"
+        rm row
+    done
+}
+
 sigint_ends_an_evaluation_() {
     black_cifar10 data
     start train --net resnet8 --batch 4 --iterations 1 --eval --data cifar10:data --save state --json row
