@@ -173,6 +173,9 @@ a_smoke_that_fails_ends_the_run_and_a_sanitizer_may_be_refused_() {
     program mm-wrong "exec $mm \"\$@\" \$([[ \$* != *'device cuda'* ]] || echo --seed 2)"
     ! python3 "$root/tools/bench/gpu_smoke.py" ./mm-wrong --net tiny --batch 4 >out || fail "other weights than the host's"
     says out "beside the host's"
+    program mm-stepwise "exec $mm \"\${@/#inline/thread}\""
+    python3 "$root/tools/bench/gpu_smoke.py" ./mm-stepwise --net tiny --batch 4 >out || fail "what is only slower ends it"
+    says out ", 0 replayed (NOT 2): ok"
     program bin/compute-sanitizer 'echo "========= Device not supported"' 'exit 1'
     PATH=$PWD/bin:$PATH script 0 --quick --only sanitizer --prebuilt pre results
     grep -q "^sanitizer.*skipped: refused (1): =* Device not supported" results/steps.txt || fail "$(<results/steps.txt)"
