@@ -106,9 +106,16 @@ static mm_status pin(session *s, requirement *r) {
     return MM_OK;
 }
 
+/* Pinned memory is reserved once, but by other times a plan may copy more: as much as the plan that needs least. */
+static void pin_for_others(session *s) {
+    const int64_t least = s->minimum_pinned_bytes, most = s->pinned_most_bytes, bytes = least < most ? least : most;
+    if (s->config.replan_percent > 0 && bytes > s->pinned_needed_bytes) s->pinned_needed_bytes = bytes;
+}
+
 mm_status session_memory_pin(session *s) {
     for (int i = 0; i < s->n_requirements; i++)
         for (int k = 0; k < s->requirements[i].n; k++) MM_TRY(pin(s, &s->requirements[i].r[k]));
+    pin_for_others(s);
     return MM_OK;
 }
 

@@ -82,16 +82,18 @@ a_trace_goes_where_a_link_leads_() {
 
 # Facts of a fast link, a run with a slow one: the plan follows, the weights do not.
 a_run_plans_again_where_the_link_is_slower_than_planned_() {
-    local what=(--net resnet8 --batch 8 --iterations 14 --quiet --link 8MiB --facts facts) least
+    local what=(--net resnet8 --batch 8 --iterations 14 --quiet --link 8MiB --facts facts) least pinned
     expect 0 plan --net resnet8 --batch 8 --policy liveness,swap:when=always --json rows
     mapfile -t least < <(values rows minimum_bytes)
     expect 0 train --net resnet8 --batch 8 --policy swap:when=always --iterations 4 --quiet --facts-save facts
     what+=(--policy auto --budget $(((least[0] + least[1]) / 2)) --pinned 64MiB)
     expect 0 train "${what[@]}" --save one --json row
     [[ $(value row replans) == 0 ]] || fail "planned again without --replan"
+    pinned=$(value row pinned_bytes)
     expect 0 train "${what[@]}" --replan 20 --save two --json row --trace trace --facts-save learned
     [[ $(value row replans) == 1 ]] || fail "planned again $(value row replans) times: $(<err)"
     says err "is planned again: an iteration takes"
+    is_less "$pinned" "$(value row pinned_bytes)" || fail "no more than $pinned bytes are pinned for plans to come"
     "$trace_told" trace >told 2>err || fail "not valid"
     says told "replans=1 "
     cmp one two || fail "other weights"
