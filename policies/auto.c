@@ -280,19 +280,56 @@ static mm_status plan_timed(portfolio *p, mm_plan **plan_out) {
     return plan_within(p, plan_out);
 }
 
+/* The facts, with nominal times of masks. */
+static mm_status time_masks(const mm_graph *graph, const mm_facts *facts, mm_facts *timed) {
+    const size_t tensors = (size_t)facts->n_tensors;
+    MM_TRY(mm_nominal_init(graph, facts, timed));
+    const mm_facts nominal = *timed;
+    *timed = *facts;
+    timed->variants = nominal.variants;
+    timed->codes = nominal.codes;
+    memcpy(timed->variants, facts->variants, (size_t)facts->variant_first[facts->n_steps] * sizeof *facts->variants);
+    for (int c = 0; c < facts->n_codecs; c++)
+        if (strcmp(facts->codecs[c].spec, mm_mask_spec) != 0)
+            memcpy(timed->codes + (size_t)c * tensors, facts->codes + (size_t)c * tensors,
+                   tensors * sizeof *facts->codes);
+    return MM_OK;
+}
+
+/* Where no plan without masks fits: better one whose time is estimated than none. */
+static mm_status plan_with_masks(portfolio *p, const mm_facts *near, mm_facts *timed, mm_plan **plan) {
+    mm_plan *without = *plan;
+    mm_status status = time_masks(p->graph, near, timed);
+    p->facts = timed;
+    *plan = NULL;
+    if (status == MM_OK) status = plan_timed(p, plan);
+    p->plan = *plan;
+    if (status == MM_OK)
+        status = offer(p, without);
+    else
+        mm_plan_destroy(without);
+    *plan = p->plan;
+    return status;
+}
+
 static mm_status plan_by(portfolio *p, const mm_facts *facts, mm_engine_config *menu, mm_plan **plan_out) {
+    const mm_engine_config *whole = p->config;
     mm_facts nominal = {0}, near = *facts;
     mm_status status = mm_engine_check_codecs(facts, menu);
+    const bool due = mm_nominal_is_due(facts), unmasked = !due && !is_timed(facts, mm_mask_spec);
     near.far_ps_per_byte = 0; /* as in needed.c */
     p->facts = &near;
-    if (status == MM_OK && mm_nominal_is_due(facts)) {
+    p->config = menu;
+    if (status == MM_OK && due) {
         status = mm_nominal_init(p->graph, &near, &nominal);
         p->facts = &nominal;
     } else if (status == MM_OK) {
-        if (!is_timed(facts, mm_mask_spec)) leave_masks_out(menu);
+        if (unmasked) leave_masks_out(menu);
         status = check_facts(p->graph, facts, menu);
     }
     if (status == MM_OK) status = plan_timed(p, plan_out);
+    p->config = whole;
+    if (status == MM_OK && unmasked && !fits(p, *plan_out)) status = plan_with_masks(p, &near, &nominal, plan_out);
     if (status == MM_OK) (*plan_out)->cut_short = p->cut_short;
     p->facts = NULL;
     mm_nominal_fini(&nominal);
@@ -303,7 +340,7 @@ static mm_status auto_plan(const mm_graph *graph, const mm_facts *facts, const m
                            const mm_engine_config *config, mm_plan **plan_out) {
     mm_engine_config menu;
     MM_TRY(mm_config_copy(config, &menu));
-    portfolio p = {.graph = graph, .limits = limits, .config = &menu};
+    portfolio p = {.graph = graph, .limits = limits, .config = config};
     mm_status status = plan_by(&p, facts, &menu, plan_out);
     mm_rules_fini(&menu);
     return status;

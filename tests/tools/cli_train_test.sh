@@ -274,6 +274,16 @@ auto_leaves_layers_apart_where_fused_ones_do_not_fit_() {
     refused 1 "infeasible" "${run[@]}" --budget "$between" --policy liveness
 }
 
+# Masks' times are missing where the runs that were measured made none. The smallest plans need masks.
+auto_makes_masks_that_facts_lack_where_nothing_else_fits_() {
+    local dense fused apart between
+    dense_minima
+    expect 0 bench "${dense[@]}" --policies swap-async:when=always --iterations 2 --facts facts --quiet
+    expect 0 train "${dense[@]}" --iterations 2 --facts facts --budget "$fused" --json row.json --quiet
+    kept_its_budget row.json
+    refused 1 "needs at least $fused bytes" train "${dense[@]}" --facts facts --budget "$((fused - 256))" --fuse on
+}
+
 bench_leaves_layers_apart_cell_by_cell_() {
     local dense fused apart between
     dense_minima
