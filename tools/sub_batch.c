@@ -175,18 +175,30 @@ static mm_status refuse(const requirement_passes *p) {
                    requirement_bound_text(p, bound, sizeof bound));
 }
 
+/* Batches in parts keep a sum of gradients for each weight, which whole ones do not. Leaves *n where they do not fit. */
+static mm_status try_whole(const sub_batch_case *c, int64_t *n) {
+    requirement_passes p;
+    MM_TRY(plan_passes(c, c->batch, c->policy, c->pinned_bytes, &p));
+    if (requirement_most(&p)->minimum_bytes <= c->budget_bytes) *n = c->batch;
+    requirement_passes_fini(&p);
+    return MM_OK;
+}
+
 /* Until the policy's plans fit. */
 static mm_status halve(const sub_batch_case *c, int64_t *n) {
-    mm_status status = MM_OK;
-    for (bool fits = false; status == MM_OK && !fits;) {
+    const bool in_parts = *n < c->batch;
+    for (;;) {
+        const int64_t tried = *n;
         requirement_passes p;
-        MM_TRY(plan_passes(c, *n, c->policy, c->pinned_bytes, &p));
-        fits = requirement_most(&p)->minimum_bytes <= c->budget_bytes;
-        if (!fits && *n == 1) status = refuse(&p);
-        if (!fits) *n = rounded(*n > 1 ? *n / 2 : 1);
+        MM_TRY(plan_passes(c, tried, c->policy, c->pinned_bytes, &p));
+        const bool fits = requirement_most(&p)->minimum_bytes <= c->budget_bytes;
+        mm_status status = MM_OK;
+        if (!fits && tried == 1 && in_parts) status = try_whole(c, n);
+        if (status == MM_OK && !fits && *n == 1) status = refuse(&p);
         requirement_passes_fini(&p);
+        if (status != MM_OK || fits || tried == 1) return status;
+        *n = rounded(tried / 2);
     }
-    return status;
 }
 
 static mm_status choose(const sub_batch_case *c, int64_t *n) {

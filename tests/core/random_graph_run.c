@@ -205,7 +205,7 @@ void plain_fini(plain *p) {
 void plain_steps(plain *p, int first, int count) {
     for (int s = first; s < first + count; s++) {
         const mm_step_info *step = mm_graph_step(p->graph, s);
-        random_operand operands[RANDOM_USES];
+        random_operand operands[RANDOM_USES] = {0};
         assert_true(step->n_uses <= RANDOM_USES);
         for (int u = 0; u < step->n_uses; u++)
             operands[u] = (random_operand){.data = p->memory[step->uses[u].tensor], .form = MM_FORM_VALUE};

@@ -249,6 +249,11 @@ pinned_memory_can_be_limited_() {
     expect 0 plan --net resnet20 --batch 128 --policy modnn:subbatch=off --budget 200MB --pinned 50MB --json row.json
     (($(value row.json minimum_bytes) <= 200000000 && $(value row.json pinned_bytes) <= 50000000)) ||
         fail "$(<row.json)"
+    # Its weights are most of what it needs: parts of the batch, which keep a sum of gradients for each, need more.
+    expect 0 plan --net alexnet@64x64,thin=4 --batch 4 --policy modnn --json row.json
+    least=$(value row.json minimum_bytes)
+    expect 0 plan --net alexnet@64x64,thin=4 --batch 4 --policy modnn --budget "$least"
+    expect 1 plan --net alexnet@64x64,thin=4 --batch 4 --policy modnn --budget $((least - 1))
 }
 
 a_policy_of_any_length_is_planned_and_named_in_full_() {
