@@ -21,6 +21,10 @@
 #ifndef MM_HD
 #define MM_HD static inline __attribute__((always_inline))
 #endif
+/* What the host that launches kernels calls, too. */
+#ifndef MM_HD_CONSTEXPR
+#define MM_HD_CONSTEXPR MM_HD
+#endif
 
 enum {
     MM_CHUNK_ELEMS = 1024,
@@ -30,7 +34,7 @@ enum {
 /* Elements of a map, at most: at[] counts the words of its body in 32 bits. */
 #define MM_CHUNK_MAP_ELEMS_MOST ((int64_t)UINT32_MAX)
 
-MM_HD int64_t mm_chunks(int64_t elems) { return (elems + MM_CHUNK_ELEMS - 1) / MM_CHUNK_ELEMS; }
+MM_HD_CONSTEXPR int64_t mm_chunks(int64_t elems) { return (elems + MM_CHUNK_ELEMS - 1) / MM_CHUNK_ELEMS; }
 
 /* Elements of chunk i. */
 MM_HD int mm_chunk_elems(int64_t elems, int64_t i) {

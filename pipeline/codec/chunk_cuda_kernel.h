@@ -22,7 +22,8 @@
 
 #include "pipeline/codec/cuda_grid.h"
 
-#define MM_HD __device__ __forceinline__
+#define MM_HD           __device__ __forceinline__
+#define MM_HD_CONSTEXPR constexpr __host__ __device__ __forceinline__
 
 #include "pipeline/codec/chunk_code.h"
 #include "pipeline/codec/chunk_cuda.h"

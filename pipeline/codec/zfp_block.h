@@ -67,7 +67,7 @@ enum { MM_ZFP_CLASS_FINITE, MM_ZFP_CLASS_PLUS_INF, MM_ZFP_CLASS_MINUS_INF, MM_ZF
 MM_HD int mm_zfp_words(int maxbits) { return (maxbits + 31) / 32; }
 
 /* Number of values in a block. */
-MM_HD int mm_zfp_values(int dims) { return 1 << 2 * dims; }
+MM_HD_CONSTEXPR int mm_zfp_values(int dims) { return 1 << 2 * dims; }
 
 /* Number of groups of 16 coefficients in a block; a 1-D block fills a quarter of one. */
 MM_HD int mm_zfp_groups(int dims) { return dims == 3 ? 4 : 1; }
