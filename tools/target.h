@@ -11,8 +11,7 @@
 
 typedef struct target {
     const char *device, *precision, *fuse, *algorithms; /* algorithms NULL: choices are not kept in a file */
-    const char
-        *fuse_facts; /* --fuse is auto, and layers are fused or not as in this file's measured facts; NULL: none */
+    const char *fuse_facts; /* with --fuse auto: file of measured facts, whose layers say what is fused; NULL: none */
     bool deterministic;
     int64_t threads;            /* of the host device; 0: all CPUs that the process may use */
     int64_t codec_threads;      /* host device: threads for one encode or decode; 0: 1 */
