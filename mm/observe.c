@@ -86,7 +86,7 @@ static mm_status expect(const mm_planned *planned, int64_t *ns_out, int64_t *nod
     mm_simulation simulation;
     MM_TRY(mm_program_simulate(planned->program, planned->facts, &simulation));
     *ns_out = simulation.iteration_ns;
-    if (node_ns) mm_facts_renew_simulated(planned->program, simulation.spans, node_ns);
+    if (node_ns) mm_program_node_times(planned->program, simulation.spans, node_ns);
     mm_simulation_fini(&simulation);
     return MM_OK;
 }

@@ -57,9 +57,7 @@ void mm_window_add(mm_execution *p, const mm_period *periods) {
     }
     const int slot = w->next;
     int64_t *node_ns = w->node_ns + (size_t)slot * (size_t)p->plan->n_nodes;
-    memset(node_ns, 0, (size_t)p->plan->n_nodes * sizeof *node_ns);
-    for (int i = 0; i < p->program->n; i++)
-        node_ns[p->program->pieces[i].node] += periods[i].end_ns - periods[i].start_ns;
+    mm_program_node_times(p->program, periods, node_ns);
     node_ns[p->program->pieces[first].node] += periods[first].start_ns - start_ns;
     w->iteration_ns[slot] = end_ns - start_ns;
     w->next = (slot + 1) % w->most;

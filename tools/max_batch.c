@@ -1,6 +1,7 @@
 #include "tools/max_batch.h"
 
 #include "tools/requirement.h"
+#include "tools/sub_batch.h"
 
 typedef struct search {
     const nets_net *net;
@@ -14,16 +15,14 @@ typedef struct search {
 } search;
 
 static mm_status probe(search *s, int64_t batch) {
-    const requirement_asked asked = {.net = s->net,
-                                     .batch = batch,
-                                     .sub_batch = batch,
-                                     .mode = NETS_TRAIN,
-                                     .target = s->target,
-                                     .policy = s->policy,
-                                     .pinned_bytes = s->pinned_bytes,
-                                     .facts = s->facts,
-                                     .may_unfuse = true,
-                                     .budget_bytes = s->budget_bytes};
+    const sub_batch_case c = {.net = s->net,
+                              .batch = batch,
+                              .target = s->target,
+                              .policy = s->policy,
+                              .budget_bytes = s->budget_bytes,
+                              .pinned_bytes = s->pinned_bytes,
+                              .facts = s->facts};
+    const requirement_asked asked = sub_batch_asked(&c, batch);
     requirement_passes p;
     MM_TRY(requirement_passes_init(&p, &asked));
     requirement *r = &p.r[0];

@@ -2,11 +2,6 @@
 
 #define RATE_MOST 1e15 /* bytes/s: beyond any link, and within what files of facts may have */
 
-void mm_facts_renew_simulated(const mm_program *program, const mm_period *spans, int64_t *node_ns) {
-    for (int i = 0; i < program->plan->n_nodes; i++) node_ns[i] = 0;
-    for (int i = 0; i < program->n; i++) node_ns[program->pieces[i].node] += spans[i].end_ns - spans[i].start_ns;
-}
-
 /* What was not known takes what was measured. */
 static int64_t scaled(int64_t ns, int64_t simulated_ns, int64_t measured_ns) {
     if (measured_ns <= 0) return ns;

@@ -4,9 +4,6 @@
 
 #include "mm/core/program.h"
 
-/* The time of each node in a simulation: of all its pieces. */
-void mm_facts_renew_simulated(const mm_program *program, const mm_period *spans, int64_t *node_ns_out);
-
 /* Puts measured times into `facts`: what took longer than in the simulation takes longer in them by the same factor. So
  * contention and far bytes, which the simulation adds to a step's own time, are not taken for the step's. Renewed are
  * the variants of steps that ran, codes that were encoded or decoded on the device, and the link's rates, by all copies

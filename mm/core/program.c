@@ -267,6 +267,11 @@ static void add_waits_before(const mm_program *p, const int64_t *ended_ns, const
     }
 }
 
+void mm_program_node_times(const mm_program *p, const mm_period *periods, int64_t *node_ns) {
+    for (int i = 0; i < p->plan->n_nodes; i++) node_ns[i] = 0;
+    for (int i = 0; i < p->n; i++) node_ns[p->pieces[i].node] += periods[i].end_ns - periods[i].start_ns;
+}
+
 void mm_program_waits(const mm_program *p, const int64_t *ended_ns, int64_t waits_out[MM_STREAM_COUNT]) {
     memset(waits_out, 0, MM_STREAM_COUNT * sizeof *waits_out);
     for (int32_t i = 1; i < p->count[MM_STREAM_COMPUTE]; i++) {

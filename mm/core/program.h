@@ -75,6 +75,9 @@ typedef struct mm_period {
     int64_t start_ns, end_ns;
 } mm_period;
 
+/* Per node, the time of all its pieces. periods: per piece, all known. */
+void mm_program_node_times(const mm_program *program, const mm_period *periods, int64_t *node_ns_out);
+
 /* When a piece started: when its stream was free, and the pieces that it waits for had ended. 0: none of these ends is
  * known. */
 int64_t mm_program_started(const mm_program *program, const int64_t *ended_ns, const mm_piece *piece);
