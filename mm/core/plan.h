@@ -27,7 +27,7 @@
  *
  * BINDINGS say, for each use of each step, in which segment the step finds or puts the tensor. A step that declares so
  * (mm_graph_allow_code) may find a code where it reads elements, and may also put the code of what it reads or writes
- * into a segment.
+ * into a segment: on the device both times, never in pinned memory.
  *
  *      arena of a manager (one address range; offsets from its base, multiples of 256)
  *      0            base                                                        extent

@@ -176,6 +176,9 @@ static mm_status check_code_read(const mm_check *c, int node, int u) {
     if (!mm_step_code_of(c->facts, step, u, MM_READ, s->codec, s->tensor))
         return mm_check_refuse(c, node, step->uses[u].tensor, "a code of %s does not serve a reader of elements",
                                c->facts->codecs[s->codec].spec);
+    if (s->pinned)
+        return mm_check_refuse(c, node, step->uses[u].tensor,
+                               "reads a code in segment %d, in pinned memory: steps read those on the device", segment);
     return MM_OK;
 }
 
@@ -192,6 +195,9 @@ static mm_status check_code_written(const mm_check *c, int node, int u) {
     const mm_segment *s = &c->plan->segments[code];
     if (!is_managed(c, tensor) || s->tensor != c->plan->alias[tensor])
         return mm_check_refuse(c, node, tensor, "its code goes to segment %d, of another tensor", code);
+    if (s->pinned)
+        return mm_check_refuse(c, node, tensor,
+                               "its code goes to segment %d, in pinned memory: steps write those on the device", code);
     if (!in_range(value, c->plan->n_segments) || c->plan->segments[value].content != MM_CONTENT_RAW)
         return mm_check_refuse(c, node, tensor, "its code is written by a step that has no elements of it");
     if (!mm_step_code_of(c->facts, step, u, MM_WRITE, s->codec, s->tensor))

@@ -71,6 +71,14 @@ static bool read_code(mutant *m) {
     return found != NULL;
 }
 
+/* A code that a step writes, and most likely another reads, lies in pinned memory. */
+static bool code_pinned(mutant *m) {
+    mm_node *n;
+    const int32_t *code = find_written(m, &n);
+    if (code) m->plan->segments[*code].pinned = true;
+    return code != NULL;
+}
+
 /* The workspace of a step that writes codes is what the step needs without. */
 static bool cramped(mutant *m) {
     mm_node *n = mutant_find_node(m, writes_codes);
@@ -87,6 +95,7 @@ const mutation mutations_of_codes[] = {
     {"other_codes", other_codes},
     {"code_again", code_again},
     {"read_code", read_code},
+    {"code_pinned", code_pinned},
     {"cramped", cramped},
     {NULL, NULL},
 };

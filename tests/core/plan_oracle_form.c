@@ -147,12 +147,13 @@ static bool good_codes(const mm_plan *plan, const mm_facts *facts, const mm_node
         const int read = plan->bindings[n->first_binding + u], written = oracle_code(plan, n, u);
         const mm_segment *from = read >= 0 ? &plan->segments[read] : NULL;
         if (from && from->content == MM_CONTENT_CODED && use->form == MM_FORM_VALUE && use->access == MM_READ &&
-            !declared(facts, step, u, MM_READ, from, bytes))
+            (from->pinned || !declared(facts, step, u, MM_READ, from, bytes)))
             return false;
         if (written < 0) continue;
         const mm_segment *to = &plan->segments[written];
-        if (to->content != MM_CONTENT_CODED || !managed(plan, use->tensor) || to->tensor != plan->alias[use->tensor] ||
-            !from || from->content != MM_CONTENT_RAW || !declared(facts, step, u, MM_WRITE, to, bytes))
+        if (to->content != MM_CONTENT_CODED || to->pinned || !managed(plan, use->tensor) ||
+            to->tensor != plan->alias[use->tensor] || !from || from->content != MM_CONTENT_RAW ||
+            !declared(facts, step, u, MM_WRITE, to, bytes))
             return false;
     }
     return true;

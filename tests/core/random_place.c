@@ -86,22 +86,33 @@ static void place_heap(mm_plan *plan) {
     plan->heap_offset = plan->heap_bytes > 0 ? mm_align(plan->extent_bytes) : 0;
 }
 
-/* Some codes lie in pinned memory, to be written and read there; where copies go is settled. */
+/* Segments that steps read or write codes in by themselves. */
+static void find_coded_by_steps(const mm_plan *plan, const mm_node *n, bool *found) {
+    const mm_step_info *step = mm_graph_step(plan->graph, n->step);
+    for (int u = 0; u < step->n_uses; u++) {
+        const int read = plan->bindings[n->first_binding + u], written = mm_node_code(plan, n, u);
+        if (read >= 0 && mm_use_is_coded(&step->uses[u], &plan->segments[read])) found[read] = true;
+        if (written >= 0) found[written] = true;
+    }
+}
+
+/* Some codes lie in pinned memory, to be written and read there by codecs; where copies go is settled. */
 static void choose_memory(placer *q) {
     mm_plan *plan = q->plan;
-    bool *copied = calloc((size_t)plan->n_segments + 1, sizeof *copied);
-    if (!copied) abort();
+    bool *settled = calloc((size_t)plan->n_segments + 1, sizeof *settled);
+    if (!settled) abort();
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node *n = &plan->nodes[i];
-        if (n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN) copied[n->src] = copied[n->dst] = true;
+        if (n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN) settled[n->src] = settled[n->dst] = true;
+        if (mm_node_runs_step(n)) find_coded_by_steps(plan, n, settled);
     }
     for (int i = mm_graph_persistents(plan->graph); i < plan->n_segments; i++) {
         mm_segment *s = &plan->segments[i];
         if (s->content == MM_CONTENT_POOL) continue;
-        if (!copied[i]) s->pinned = s->content == MM_CONTENT_CODED && random_chance(q->random, 20);
+        if (!settled[i]) s->pinned = s->content == MM_CONTENT_CODED && random_chance(q->random, 20);
         s->dynamic = q->options->dynamic && !s->pinned && random_chance(q->random, 20);
     }
-    free(copied);
+    free(settled);
 }
 
 /* A dynamic segment is freed after its last user: that one waits for the others. */
