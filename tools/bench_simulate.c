@@ -39,8 +39,8 @@ static mm_status does_not_fit(bench *b, const row *r, const simulated_run *run) 
         simulated_run more = {0}; /* as if nothing limited pinned memory, where something does */
         if (b->pinned_bytes != PINNED_OPEN) MM_TRY(bench_plan(b, r->policy, 0, PINNED_OPEN, &more));
         const requirement_free free = {more.peak_bytes, more.pinned_bytes};
-        return requirement_refuse(r->minimum_bytes, run->holder, requirement_pinned_of(b->pinned_bytes, INT64_MAX),
-                                  &free);
+        return requirement_refuse(r->minimum_bytes, run->pinned_bytes, run->holder,
+                                  requirement_pinned_of(b->pinned_bytes, INT64_MAX), &free);
     }
     return mm_fail(MM_ERR_INFEASIBLE, "infeasible: needs %s of pinned host memory, --pinned gives %s%s",
                    MM_SIZE_TOLD(run->pinned_bytes), MM_SIZE_TOLD(b->pinned_bytes), run->pinned_hint);

@@ -136,12 +136,10 @@ static mm_status check_log(const char *path, FILE *log) {
 }
 
 /* A budget, if one is given, that is too small for the policy may do for another. What the policy needs is compared
- * with others where it has the pinned memory; of sub-batches that is what the largest pass needs, others are planned
- * for the last. */
+ * with others; of sub-batches that is what the largest pass needs, others are planned for the last. */
 static mm_status advise_another(const train *t, const session *s) {
     const bool whole = t->sub_batch == 0 || t->sub_batch >= t->batch;
-    const bool pinned = s->minimum_pinned_bytes <= s->pinned_most_bytes;
-    const bool told = pinned && s->minimum_bytes > s->config.budget_bytes;
+    const bool told = s->minimum_bytes > s->config.budget_bytes;
     requirement refused = {.minimum_bytes = s->minimum_bytes};
     if (told && whole) MM_TRY(mm_policy_parse(s->config.policies.text[0], &refused.policy));
     mm_status status =

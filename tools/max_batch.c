@@ -26,9 +26,9 @@ static mm_status probe(search *s, int64_t batch) {
     requirement_passes p;
     MM_TRY(requirement_passes_init(&p, &asked));
     requirement *r = &p.r[0];
-    mm_status status = MM_OK;
+    mm_status status = requirement_limit_pinned(r, s->pinned_bytes);
     /* In the budget, what pinned memory has no room for may lie on the device. */
-    if (r->planned.plan->pinned_bytes > s->pinned_bytes)
+    if (status == MM_OK && r->planned.plan->pinned_bytes > s->pinned_bytes)
         status = requirement_limit(r, s->budget_bytes, s->pinned_bytes, 0);
     int64_t bytes = r->planned.plan->peak_bytes, pinned = r->planned.plan->pinned_bytes;
     requirement_passes_fini(&p);

@@ -118,8 +118,11 @@ mm_status requirement_limit_pinned(requirement *r, int64_t pinned_bytes) {
 
 static const char *pinned_from(requirement_pinned pinned) { return pinned.given ? "" : " (half of what is free)"; }
 
-mm_status requirement_refuse(int64_t minimum_bytes, const char *holder, requirement_pinned pinned,
-                             const requirement_free *free) {
+mm_status requirement_refuse(int64_t minimum_bytes, int64_t minimum_pinned_bytes, const char *holder,
+                             requirement_pinned pinned, const requirement_free *free) {
+    if (minimum_pinned_bytes > pinned.bytes)
+        return mm_fail(MM_ERR_INFEASIBLE, "infeasible: needs at least %s, and %s of pinned memory, held by %s",
+                       MM_SIZE_TOLD(minimum_bytes), MM_SIZE_TOLD(minimum_pinned_bytes), holder);
     if (free->device_bytes == 0 || free->device_bytes >= minimum_bytes)
         return mm_fail(MM_ERR_INFEASIBLE, "infeasible: needs at least %s, held by %s", MM_SIZE_TOLD(minimum_bytes),
                        holder);
@@ -181,7 +184,8 @@ static mm_status make_passes(requirement_passes *p, const requirement_asked *a) 
     for (int i = p->n - 1; i >= 0; i--) {
         requirement *r = &p->r[i];
         MM_TRY(requirement_init(r, a->net, p->graphs[i], a->mode, a->target, a->policy, base_bytes, a->facts));
-        MM_TRY(requirement_limit_pinned(r, a->pinned_bytes));
+        if (a->wants_least || a->budget_bytes == 0 || r->minimum_bytes <= a->budget_bytes)
+            MM_TRY(requirement_limit_pinned(r, a->pinned_bytes));
         base_bytes = r->base_bytes;
         if (r->minimum_bytes > p->r[p->most].minimum_bytes) p->most = i;
     }

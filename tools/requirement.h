@@ -29,10 +29,10 @@ typedef struct requirement {
     const volatile int *stop; /* the target's */
 } requirement;
 
-/* Returns MM_ERR_INFEASIBLE; the message has the minimum with this much pinned memory, the step that holds it, and, if
- * that is less, the minimum with more pinned memory (`free`). */
-MM_CHECKED mm_status requirement_refuse(int64_t minimum_bytes, const char *holder, requirement_pinned pinned,
-                                        const requirement_free *free);
+/* Returns MM_ERR_INFEASIBLE; the message has the minimum, what its plan pins if that is more than there is, the step
+ * that holds it, and, if that is less, the minimum with more pinned memory (`free`). */
+MM_CHECKED mm_status requirement_refuse(int64_t minimum_bytes, int64_t minimum_pinned_bytes, const char *holder,
+                                        requirement_pinned pinned, const requirement_free *free);
 
 /* Lowers the net and plans, with the lowest peak that the policy can reach. base_bytes 0: bytes of the graph's own
  * persistent tensors. facts: times to plan by, or NULL. The net must outlive the requirement. */
@@ -103,7 +103,9 @@ typedef struct requirement_asked {
      * less; 0: if others need less. */
     bool may_unfuse;
     int64_t budget_bytes;
-    bool wants_least; /* finds least_bytes of both, though fused ones fit */
+    /* Finds least_bytes of both, though fused ones fit; and minima within the pinned memory, though they are above the
+     * budget with any. That takes long. */
+    bool wants_least;
 } requirement_asked;
 
 /* Whether it is open if layers are fused: target_may_unfuse, and the policy is auto. */
@@ -115,8 +117,8 @@ MM_CHECKED mm_status requirement_follow_facts(target *target, const nets_net *ne
  * was none. Returns MM_ERR_INFEASIBLE. */
 MM_CHECKED mm_status requirement_advise_apart(const requirement_asked *asked);
 
-/* Plans all passes within the pinned memory, as requirement_init and requirement_limit_pinned do. The target fuses
- * layers afterwards as before. */
+/* Plans all passes within the pinned memory, as requirement_init and requirement_limit_pinned do; but without a limit of
+ * it where the budget is too small even so (wants_least). The target fuses layers afterwards as before. */
 MM_CHECKED mm_status requirement_passes_init(requirement_passes *p, const requirement_asked *asked);
 void requirement_passes_fini(requirement_passes *p);
 

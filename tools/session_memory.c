@@ -190,7 +190,7 @@ mm_status session_memory_stage(session *s) {
 
 mm_status session_memory_check(const session *s) {
     if (s->config.budget_bytes == 0 || s->config.budget_bytes >= s->minimum_bytes) return check_device(s);
-    return requirement_refuse(s->minimum_bytes, s->holder, session_pinned(s), &s->free);
+    return requirement_refuse(s->minimum_bytes, s->minimum_pinned_bytes, s->holder, session_pinned(s), &s->free);
 }
 
 mm_status session_memory_check_switches(session *s) {

@@ -338,7 +338,8 @@ pinned_memory_is_a_budget_too_() {
     equal liveness given
     refused 1 "needs $pinned bytes (" "${net[@]}" \
         --policy swap:when=always --pinned $((pinned - 1))
-    refused 1 " needs least" "${net[@]}" --policy swap:when=always --budget 1MiB --pinned 0
+    refused 1 ", and $pinned bytes (" "${net[@]}" --policy swap:when=always --budget 1MiB --pinned 0
+    says err "none needs less"
     refused 1 "needs $pinned bytes (" "${net[@]}" --policy swap:when=always --pinned 0
     trained none --policy swap --pinned 0
     equal_tensors given none
@@ -353,9 +354,11 @@ pinned_memory_is_a_budget_too_() {
         "${net[@]}" --policy swap --pinned $((pinned / 2)) --budget "$budget"
     says err " of pinned memory needs at least $(values less.json budget_bytes) bytes ("
     refused 1 " (--pinned) it needs " "${net[@]}" --policy swap --pinned $((pinned / 2)) --budget "$budget"
-    # A limit that nobody gave is told as such. It needs 1 TB.
-    refused 1 " of pinned memory (half of what is free) needs at least " \
-        train --net vgg16 --batch 40000 --policy swap --budget 1GiB --quiet
+    # A limit that nobody gave is told as such. It pins 1 TB.
+    local large=(train --net vgg16 --batch 40000 --policy swap --quiet)
+    refused 1 " of pinned memory (half of what is free) needs at least " "${large[@]}" --budget 1600GB
+    # A budget that is too small with any pinned memory is refused at once: what less of it takes is not looked for.
+    refused 1 " of pinned memory, held by " "${large[@]}" --budget 1GiB
     # No more is taken than plans need: this is more than any machine has.
     expect 0 "${net[@]}" --policy swap:when=always --pinned 1000TB
     ! [[ -s err ]] || fail "it was tried"
