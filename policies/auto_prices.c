@@ -48,6 +48,13 @@ bool mm_auto_may(const mm_auto *a, const mm_auto_weights *w, const mm_auto_map *
            mm_nesting_levels(&a->survey->nesting, a->now.nesting)[m->tensor] > 0;
 }
 
+/* Of a codec's ns: what steps lose beside it, on average of both kinds, and a twentieth. Chosen. */
+static double codec_price(const mm_facts *f, mm_work codec) {
+    const double permille =
+        (mm_facts_contention(f, MM_WORK_DEAR, codec) + mm_facts_contention(f, MM_WORK_CHEAP, codec)) / 2.0;
+    return permille / (1000 + permille) + 0.05;
+}
+
 double mm_auto_cost(const mm_auto *a, const mm_auto_weights *w, const mm_auto_map *m, int rule) {
     const mm_rule *r = &a->menu->rules[rule];
     const mm_facts *f = a->facts;
@@ -56,8 +63,8 @@ double mm_auto_cost(const mm_auto *a, const mm_auto_weights *w, const mm_auto_ma
     int64_t moved = m->bytes;
     if (r->action == MM_ACTION_CODE || r->action == MM_ACTION_CODE_SWAP) {
         const mm_code_facts *code = mm_facts_code(f, mm_facts_codec(f, r->codec), m->tensor);
-        ns = (double)(code->encode_ns + (r->mask ? 0 : code->decode_ns)) *
-             ((double)f->contention_permille / (1000 + f->contention_permille) + 0.05);
+        ns = (double)code->encode_ns * codec_price(f, MM_WORK_ENCODE) +
+             (r->mask ? 0 : (double)code->decode_ns * codec_price(f, MM_WORK_DECODE));
         moved = code->code_bytes + code->body_typical_bytes;
     }
     if (r->action == MM_ACTION_CODE) return ns;

@@ -14,9 +14,10 @@ static double busiest_ns(const mm_plan *plan, const mm_facts *facts) {
     const struct {
         mm_stream_id a, b;
         int permille;
-    } beside[] = {{MM_STREAM_ENCODE, MM_STREAM_DECODE, facts->contention_permille},
-                  {MM_STREAM_OUT, MM_STREAM_IN, facts->link_contention_permille}};
-    for (int i = 0; i < 2; i++) {
+    } beside[] = {{MM_STREAM_ENCODE, MM_STREAM_ENCODE, mm_facts_step_contention(facts, MM_WORK_ENCODE)},
+                  {MM_STREAM_DECODE, MM_STREAM_DECODE, mm_facts_step_contention(facts, MM_WORK_DECODE)},
+                  {MM_STREAM_OUT, MM_STREAM_IN, mm_facts_step_contention(facts, MM_WORK_LINK)}};
+    for (size_t i = 0; i < sizeof beside / sizeof *beside; i++) {
         double longer = busy[beside[i].a] > busy[beside[i].b] ? busy[beside[i].a] : busy[beside[i].b];
         double slowed = busy[MM_STREAM_COMPUTE] + longer * beside[i].permille / (1000.0 + beside[i].permille);
         if (longer > most) most = longer;
@@ -29,6 +30,7 @@ static double busiest_ns(const mm_plan *plan, const mm_facts *facts) {
 static mm_status unhindered_ns(const mm_plan *plan, const mm_facts *facts, int64_t *ns_out) {
     mm_facts unhindered = *facts;
     unhindered.contention_permille = unhindered.link_contention_permille = 0;
+    unhindered.contention.known = false;
     unhindered.out_both_bytes_per_s = unhindered.in_both_bytes_per_s = 0;
     unhindered.alloc_ns = unhindered.far_ps_per_byte = 0;
     return mm_simulated_time(plan, &unhindered, ns_out);

@@ -98,6 +98,22 @@ static mm_status get_if_there(const reader *r, const json_t *object, const char 
     return json_object_get(object, key) ? get_number(r, object, where, key, low, high, out) : MM_OK;
 }
 
+/* By kinds of work (mm_contention); machines may have none. */
+static mm_status read_contention(const reader *r, const json_t *table, mm_contention *out) {
+    out->known = table != NULL;
+    for (mm_work of = 0; table && of < MM_WORK_KINDS; of++)
+        for (mm_work beside = 0; beside < MM_WORK_KINDS; beside++) {
+            char where[64];
+            double permille = 0;
+            snprintf(where, sizeof where, "contention of %s: ", mm_work_name(of));
+            if (mm_work_can_run_beside(of, beside))
+                MM_TRY(get_number(r, json_object_get(table, mm_work_name(of)), where, mm_work_name(beside), 0,
+                                  MM_CONTENTION_MOST, &permille));
+            out->permille[of][beside] = (int)permille;
+        }
+    return MM_OK;
+}
+
 static mm_status read_workspace(const reader *r, const json_t *formula, const char *where, machine_algorithm *a) {
     static const double MOST_IMAGES = 1e9, MOST_TILE = 4096, MOST_TILE_BYTES = 1e9;
     if (!formula || json_object_get(formula, "im2col_images"))
@@ -148,6 +164,7 @@ mm_status machine_read(const char *path, const json_t *root, machine *machine_ou
     MM_TRY(read_link(&r, json_object_get(root, "link"), &m));
     MM_TRY(get_integer(&r, root, "", "contention_permille", MM_CONTENTION_MOST, &m.contention_permille));
     MM_TRY(get_integer(&r, root, "", "link_contention_permille", MM_CONTENTION_MOST, &m.link_contention_permille));
+    MM_TRY(read_contention(&r, json_object_get(root, "contention"), &m.contention));
     MM_TRY(get_integer(&r, root, "", "issue_ns", MOST_NS, &m.issue_ns));
     MM_TRY(get_integer(&r, root, "", "alloc_ns", MOST_NS, &m.alloc_ns));
     MM_TRY(read_codecs(&r, json_object_get(root, "codecs"), &m));
@@ -375,6 +392,7 @@ mm_status machine_facts(const machine *m, const mm_graph *graph, mm_facts *facts
     facts->in_both_bytes_per_s = m->in_both_bytes_per_s;
     facts->contention_permille = (int)m->contention_permille;
     facts->link_contention_permille = (int)m->link_contention_permille;
+    facts->contention = m->contention;
     facts->issue_ns = m->issue_ns;
     facts->alloc_ns = m->alloc_ns;
     return MM_OK;

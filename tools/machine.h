@@ -7,6 +7,7 @@
  *     "link": { "out_bytes_per_s": ..., "in_bytes_per_s": ...,
  *       "out_both_bytes_per_s": ..., "in_both_bytes_per_s": ... },
  *     "contention_permille": ..., "link_contention_permille": ..., "issue_ns": ..., "alloc_ns": ...,
+ *     "contention": { "dear": { "encode": ..., "decode": ..., "link": ... }, ... },
  *     "codecs": { "zfp:rate=4": { "encode_bytes_per_s": ..., "decode_bytes_per_s": ... }, "zfp": { ... } },
  *     "half_rate_elems": ...,
  *     "algorithms": { "implicit GEMM": { "flops_per_s": ... },
@@ -21,6 +22,9 @@
  *                layer's kind (default 1; bn-relu has those of bn): a batch norm reads its input twice
  * A step whose output only shares storage (the gradient of a sum) costs just the launch. A codec takes the map's bytes
  * at its rate, plus a launch. Codecs are looked up by their whole spec, then by name.
+ *
+ * contention (default none): permille by kinds of work, as in files of facts (mm/core/facts_file.c); it stands in the
+ * place of the two numbers.
  *
  * half_rate_elems (default 0) makes convolutions that are too small to fill the device slower: one with n elements of
  * output has n / (n + half_rate_elems) of its rate.
@@ -64,6 +68,7 @@ typedef struct machine {
     double passes[MM_LAYER_KINDS];
     int64_t out_bytes_per_s, in_bytes_per_s, out_both_bytes_per_s, in_both_bytes_per_s;
     int64_t contention_permille, link_contention_permille, issue_ns, alloc_ns;
+    mm_contention contention;
     machine_codec codecs[MACHINE_CODECS];
     int n_codecs;
     double half_rate_elems;

@@ -117,6 +117,28 @@ bool mm_facts_link_is_possible(const mm_facts *facts) {
            is_possible(facts->in_bytes_per_s, facts->in_both_bytes_per_s);
 }
 
+const char *mm_work_name(mm_work work) {
+    static const char *const names[MM_WORK_KINDS] = {[MM_WORK_DEAR] = "dear",
+                                                     [MM_WORK_CHEAP] = "cheap",
+                                                     [MM_WORK_ENCODE] = "encode",
+                                                     [MM_WORK_DECODE] = "decode",
+                                                     [MM_WORK_LINK] = "link"};
+    return (unsigned)work < MM_WORK_KINDS ? names[work] : "unknown";
+}
+
+int mm_facts_contention(const mm_facts *facts, mm_work of, mm_work beside) {
+    if (!mm_work_can_run_beside(of, beside)) return 0;
+    if (facts->contention.known) return facts->contention.permille[of][beside];
+    if (of > MM_WORK_CHEAP) return 0;
+    return beside == MM_WORK_LINK ? facts->link_contention_permille : facts->contention_permille;
+}
+
+int mm_facts_step_contention(const mm_facts *facts, mm_work beside) {
+    const int dear = mm_facts_contention(facts, MM_WORK_DEAR, beside);
+    const int cheap = mm_facts_contention(facts, MM_WORK_CHEAP, beside);
+    return dear < cheap ? dear : cheap;
+}
+
 int mm_facts_codec(const mm_facts *facts, const char *spec) {
     for (int c = 0; c < facts->n_codecs; c++)
         if (strcmp(facts->codecs[c].spec, spec) == 0) return c;

@@ -41,6 +41,25 @@ typedef struct mm_code_facts {
     int64_t strip_elems; /* of the strips that steps can read and write by themselves (mm_strips); 0: they cannot */
 } mm_code_facts;
 
+/* Kinds of work, of which each takes longer while others run. */
+typedef enum mm_work {
+    MM_WORK_DEAR,  /* steps of layers that multiply matrices (MM_LAYER_DEAR) */
+    MM_WORK_CHEAP, /* all other steps */
+    MM_WORK_ENCODE,
+    MM_WORK_DECODE,
+    MM_WORK_LINK, /* copies of either direction; how these slow each other is in the link's rates */
+    MM_WORK_KINDS
+} mm_work;
+
+const char *mm_work_name(mm_work work);
+
+/* permille[of][beside]: by how much of its time alone the one work takes longer while the other runs. What several others
+ * take adds up. Entries of a kind with itself, and of dear with cheap steps, mean nothing. */
+typedef struct mm_contention {
+    bool known; /* false: mm_facts.contention_permille and link_contention_permille are all that is known */
+    int permille[MM_WORK_KINDS][MM_WORK_KINDS];
+} mm_contention;
+
 /* Names in facts that were read from a file (mm_facts_load). */
 typedef struct mm_facts_names {
     char *path;       /* of the file */
@@ -68,8 +87,10 @@ struct mm_facts {
     int64_t out_both_bytes_per_s, in_both_bytes_per_s; /* with both directions busy */
     int64_t memory_bytes_per_s;                        /* of the device's memory, by which nominal times scale
                                                           (policies/nominal.h). 0: not known */
-    int contention_permille;                           /* how much longer steps take while a codec runs */
-    int link_contention_permille;                      /* and while a copy over the link does; the two add up */
+    /* How much longer steps take while an encode, or a decode, or a copy over the link runs. What slows them is not slowed
+     * by them, as far as these know; `contention`, if it is known, stands in their place. */
+    int contention_permille, link_contention_permille;
+    mm_contention contention;
     int64_t issue_ns; /* time to issue a copy, in addition to that of its bytes; codecs' times include theirs */
     int64_t alloc_ns; /* time of an unplanned allocation or free. The whole device is idle meanwhile, as it is with
                          cudaMalloc and cudaFree. 0: they cost nothing */
@@ -86,9 +107,8 @@ struct mm_facts {
  * several pieces. */
 enum { MM_PIECE_BYTES = 4 << 20 };
 
-/* Ranges of times, so that their sums fit 64 bits in the simulator: a step or an operation takes at most 1000 s,
- * codecs and copies slow compute down at most tenfold each, and each direction of the link the other at most
- * tenfold. */
+/* Ranges of times, so that their sums fit 64 bits in the simulator: a step or an operation takes at most 1000 s, each
+ * kind of work slows another down at most tenfold, and each direction of the link the other at most tenfold. */
 enum { MM_CONTENTION_MOST = 9000, MM_LINK_SHARED_LEAST = 10 };
 #define MM_NS_MOST INT64_C(1000000000000)
 enum { MM_ALLOC_NS_MOST = 1000000000 }; /* of issue_ns and alloc_ns */
@@ -118,6 +138,17 @@ static inline bool mm_facts_body_is_possible(const mm_codec_facts *codec, const 
 /* Index of the codec with that spec; -1: there is none. */
 int mm_facts_codec(const mm_facts *facts, const char *spec);
 const mm_code_facts *mm_facts_code(const mm_facts *facts, int codec, mm_tensor tensor);
+
+/* By how much longer a kind of work takes while another runs, in permille; 0 for what never runs beside it. */
+int mm_facts_contention(const mm_facts *facts, mm_work of, mm_work beside);
+
+/* The same of any step: of the kind that takes less. */
+int mm_facts_step_contention(const mm_facts *facts, mm_work beside);
+
+/* Whether two kinds of work can run at the same time: they are on different streams, and not both copies. */
+static inline bool mm_work_can_run_beside(mm_work a, mm_work b) {
+    return a != b && (a > MM_WORK_CHEAP || b > MM_WORK_CHEAP);
+}
 
 /* Whether each direction of the link has, with both busy, at least a tenth of its rate alone. True if not known. */
 bool mm_facts_link_is_possible(const mm_facts *facts);

@@ -5,6 +5,9 @@
  *     "link": { "out_bytes_per_s": ..., "in_bytes_per_s": ...,
  *       "out_both_bytes_per_s": ..., "in_both_bytes_per_s": ... },
  *     "contention_permille": 50, "link_contention_permille": 20, "issue_ns": 2000, "alloc_ns": 0,
+ *     "contention": { "dear": { "encode": 90, "decode": 80, "link": 20 }, "cheap": { ... },
+ *       "encode": { "dear": 50, "cheap": 70, "decode": 500, "link": 10 }, "decode": { ... },
+ *       "link": { "dear": 0, "cheap": 0, "encode": 0, "decode": 0 } },
  *     "cache_bytes": 33554432, "far_ps_per_byte": 60, "threads": 2,
  *     "steps": [ { "layer": "conv1", "phase": "forward", "variants": [
  *       { "id": 0, "deterministic": true, "workspace_bytes": 0, "ns": 1000 } ] } ],
@@ -13,7 +16,7 @@
  *       "codes": { "conv1.out": { "code_bytes": 4096, "scratch_bytes": 0, "encode_ns": 500, "decode_ns": 500,
  *         "body_bound_bytes": 0, "body_reserve_bytes": 0, "body_typical_bytes": 0 } } } ] }
  *
- * Steps and codes may be left out; an entry must have all of its keys. Version 1 has no bodies. The counts and the sum
+ * Steps, codes and `contention` (mm_contention) may be left out; an entry must have all of its keys. Version 1 has no bodies. The counts and the sum
  * of the tensors' bytes identify the graph; its name does not matter. */
 #include <errno.h>
 #include <jansson.h>
@@ -69,6 +72,21 @@ static json_t *codec_json(const mm_graph *graph, const mm_facts *facts, int code
                      codes);
 }
 
+/* Adds what is known of pairs of kinds of work. False: out of memory. */
+static bool add_contention(json_t *root, const mm_facts *facts) {
+    json_t *table = json_object();
+    bool whole = table != NULL;
+    for (mm_work of = 0; whole && of < MM_WORK_KINDS; of++) {
+        json_t *row = json_object();
+        whole = json_object_set_new(table, mm_work_name(of), row) == 0;
+        for (mm_work beside = 0; whole && beside < MM_WORK_KINDS; beside++)
+            if (mm_work_can_run_beside(of, beside))
+                whole = json_object_set_new(row, mm_work_name(beside),
+                                            json_integer(mm_facts_contention(facts, of, beside))) == 0;
+    }
+    return json_object_set_new(root, "contention", table) == 0 && whole;
+}
+
 /* The file's content. NULL: out of memory, or a name is not UTF-8. */
 static json_t *facts_json(const mm_graph *graph, const mm_facts *facts) {
     json_t *steps = json_array(), *codecs = json_array();
@@ -82,7 +100,7 @@ static json_t *facts_json(const mm_graph *graph, const mm_facts *facts) {
         json_decref(codecs);
         return NULL;
     }
-    return json_pack(
+    json_t *root = json_pack(
         "{s:s, s:i, s:{s:s, s:i, s:i, s:I}, s:{s:I, s:I, s:I, s:I}, s:i, s:i, s:I, s:I, s:I, s:I, s:i, s:o, s:o}",
         "format", format_name, "version", FORMAT_VERSION, "graph", "name", mm_graph_name(graph), "steps",
         facts->n_steps, "tensors", facts->n_tensors, "tensor_bytes", (json_int_t)mm_facts_tensor_bytes(graph), "link",
@@ -92,6 +110,9 @@ static json_t *facts_json(const mm_graph *graph, const mm_facts *facts) {
         "link_contention_permille", facts->link_contention_permille, "issue_ns", (json_int_t)facts->issue_ns,
         "alloc_ns", (json_int_t)facts->alloc_ns, "cache_bytes", (json_int_t)facts->cache_bytes, "far_ps_per_byte",
         (json_int_t)facts->far_ps_per_byte, "threads", facts->threads, "steps", steps, "codecs", codecs);
+    if (!root || !facts->contention.known || add_contention(root, facts)) return root;
+    json_decref(root);
+    return NULL;
 }
 
 /* mm_file_writer */
@@ -174,6 +195,21 @@ static mm_status load_header(loader *l, const json_t *root) {
     return get_integer(l, graph, "graph", "tensor_bytes", 0, INT64_MAX, &names->tensor_bytes);
 }
 
+/* Files that do not know it have none, or null. */
+static mm_status load_contention(loader *l, const json_t *table) {
+    if (!table || json_is_null(table)) return MM_OK;
+    for (mm_work of = 0; of < MM_WORK_KINDS; of++)
+        for (mm_work beside = 0; beside < MM_WORK_KINDS; beside++) {
+            char where[64];
+            snprintf(where, sizeof where, "contention of %s", mm_work_name(of));
+            if (mm_work_can_run_beside(of, beside))
+                MM_TRY(get_int(l, json_object_get(table, mm_work_name(of)), where, mm_work_name(beside), 0,
+                               MM_CONTENTION_MOST, &l->facts->contention.permille[of][beside]));
+        }
+    l->facts->contention.known = true;
+    return MM_OK;
+}
+
 static mm_status load_link(loader *l, const json_t *root) {
     const json_t *link = json_object_get(root, "link");
     mm_facts *f = l->facts;
@@ -186,6 +222,7 @@ static mm_status load_link(loader *l, const json_t *root) {
     if (json_object_get(root, "link_contention_permille")) /* older files have none */
         MM_TRY(get_int(l, root, "device", "link_contention_permille", 0, MM_CONTENTION_MOST,
                        &f->link_contention_permille));
+    MM_TRY(load_contention(l, json_object_get(root, "contention")));
     MM_TRY(get_integer(l, root, "device", "issue_ns", 0, MM_ALLOC_NS_MOST, &f->issue_ns));
     if (json_object_get(root, "alloc_ns")) /* older files have none */
         MM_TRY(get_integer(l, root, "device", "alloc_ns", 0, MM_ALLOC_NS_MOST, &f->alloc_ns));

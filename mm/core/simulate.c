@@ -25,6 +25,8 @@ typedef struct simulator {
     int64_t began[MM_STREAM_COUNT];   /* when it began */
     int64_t *ended_ns;                /* per piece */
     int64_t busy_ns[MM_STREAM_COUNT];
+    mm_work work[MM_STREAM_COUNT]; /* of the piece that runs */
+    int contention[MM_WORK_KINDS][MM_WORK_KINDS];
     int64_t now;
 } simulator;
 
@@ -125,36 +127,71 @@ static mm_status piece_ns(const simulator *s, const mm_piece *piece, int64_t *ns
 /* Whether a stream slows others down; one whose piece has no work left does not. */
 static bool is_busy(const simulator *s, mm_stream_id t) { return s->running[t] >= 0 && s->left[t] > 0; }
 
-/* Whether a direction of the link is busy: with a copy, or with what a codec writes to pinned memory or reads from
- * there. */
+static mm_work work_of(const mm_plan *plan, const mm_node *n) {
+    switch (n->stream) {
+    case MM_STREAM_ENCODE:
+        return MM_WORK_ENCODE;
+    case MM_STREAM_DECODE:
+        return MM_WORK_DECODE;
+    case MM_STREAM_OUT:
+    case MM_STREAM_IN:
+        return MM_WORK_LINK;
+    default:
+        return mm_graph_step_properties(plan->graph, n->step)->cost == MM_LAYER_DEAR ? MM_WORK_DEAR : MM_WORK_CHEAP;
+    }
+}
+
+/* The codec that may move over the link in a direction. */
+static mm_stream_id codec_of(mm_stream_id direction) {
+    return direction == MM_STREAM_OUT ? MM_STREAM_ENCODE : MM_STREAM_DECODE;
+}
+
+/* Whether the codec of a direction of the link writes to pinned memory, or reads from there. */
+static bool is_moving(const simulator *s, mm_stream_id codec) {
+    return is_busy(s, codec) && link_bytes_of(s, &s->plan->nodes[s->program->pieces[s->running[codec]].node]) > 0;
+}
+
+/* Whether a direction of the link is busy: with a copy, or with its codec. */
 static bool is_link_busy(const simulator *s, mm_stream_id direction) {
-    const mm_stream_id codec = direction == MM_STREAM_OUT ? MM_STREAM_ENCODE : MM_STREAM_DECODE;
-    if (is_busy(s, direction)) return true;
-    if (!is_busy(s, codec)) return false;
-    return link_bytes_of(s, &s->plan->nodes[s->program->pieces[s->running[codec]].node]) > 0;
+    return is_busy(s, direction) || is_moving(s, codec_of(direction));
+}
+
+/* How much longer a stream's work takes beside what else runs; a codec is not slowed by what it moves itself. */
+static int64_t contention(const simulator *s, mm_stream_id t) {
+    const int *beside = s->contention[s->work[t]];
+    int permille = 0;
+    for (mm_stream_id other = MM_STREAM_COMPUTE; other <= MM_STREAM_DECODE; other++)
+        if (other != t && is_busy(s, other)) permille += beside[s->work[other]];
+    for (mm_stream_id way = MM_STREAM_OUT; beside[MM_WORK_LINK] > 0 && way <= MM_STREAM_IN; way++)
+        if (is_busy(s, way) || (codec_of(way) != t && is_moving(s, codec_of(way))))
+            return permille + beside[MM_WORK_LINK];
+    return permille;
 }
 
 static int64_t speed(const simulator *s, mm_stream_id t) {
     const mm_facts *f = s->facts;
-    if (t == MM_STREAM_COMPUTE) {
-        int64_t permille = 1000;
-        if (is_busy(s, MM_STREAM_ENCODE) || is_busy(s, MM_STREAM_DECODE)) permille += f->contention_permille;
-        if (is_link_busy(s, MM_STREAM_OUT) || is_link_busy(s, MM_STREAM_IN)) permille += f->link_contention_permille;
-        return INT64_C(1000) * FULL_SPEED / permille;
-    }
-    bool out = t == MM_STREAM_OUT;
-    if ((!out && t != MM_STREAM_IN) || !is_link_busy(s, out ? MM_STREAM_IN : MM_STREAM_OUT)) return FULL_SPEED;
-    int64_t alone = out ? f->out_bytes_per_s : f->in_bytes_per_s;
-    int64_t shared = out ? f->out_both_bytes_per_s : f->in_both_bytes_per_s;
-    return shared > 0 && shared < alone ? (int64_t)((double)shared / (double)alone * FULL_SPEED) : FULL_SPEED;
+    const int64_t beside = INT64_C(1000) * FULL_SPEED / (1000 + contention(s, t));
+    const bool out = t == MM_STREAM_OUT;
+    if ((!out && t != MM_STREAM_IN) || !is_link_busy(s, out ? MM_STREAM_IN : MM_STREAM_OUT)) return beside;
+    const int64_t alone = out ? f->out_bytes_per_s : f->in_bytes_per_s;
+    const int64_t shared = out ? f->out_both_bytes_per_s : f->in_both_bytes_per_s;
+    return shared > 0 && shared < alone ? (int64_t)((double)shared / (double)alone * (double)beside) : beside;
+}
+
+/* All entries, of those that are never used, too. */
+static mm_status check_contention(const mm_plan *plan, const mm_facts *f) {
+    const int *all[] = {&f->contention_permille, &f->link_contention_permille, &f->contention.permille[0][0]};
+    const int n[] = {1, 1, f->contention.known ? MM_WORK_KINDS * MM_WORK_KINDS : 0};
+    for (int i = 0; i < 3; i++)
+        for (int k = 0; k < n[i]; k++)
+            if (all[i][k] < 0 || all[i][k] > MM_CONTENTION_MOST)
+                return mm_fail(MM_ERR_INVALID, "facts for %s: a contention of %d permille is out of range, 0 to %d",
+                               mm_graph_name(plan->graph), all[i][k], MM_CONTENTION_MOST);
+    return MM_OK;
 }
 
 static mm_status check_facts(const mm_plan *plan, const mm_facts *f) {
-    const int contentions[] = {f->contention_permille, f->link_contention_permille};
-    for (int i = 0; i < 2; i++)
-        if (contentions[i] < 0 || contentions[i] > MM_CONTENTION_MOST)
-            return mm_fail(MM_ERR_INVALID, "facts for %s: a contention of %d permille is out of range, 0 to %d",
-                           mm_graph_name(plan->graph), contentions[i], MM_CONTENTION_MOST);
+    MM_TRY(check_contention(plan, f));
     if (f->issue_ns < 0 || f->issue_ns > MM_ALLOC_NS_MOST || f->alloc_ns < 0 || f->alloc_ns > MM_ALLOC_NS_MOST)
         return mm_fail(MM_ERR_INVALID, "facts for %s: issuing in %lld ns, an allocation in %lld ns: out of range",
                        mm_graph_name(plan->graph), (long long)f->issue_ns, (long long)f->alloc_ns);
@@ -196,6 +233,7 @@ static mm_status start_piece(simulator *s, int t, const mm_piece *piece) {
     int64_t ns;
     MM_TRY(piece_ns(s, piece, &ns));
     s->running[t] = s->program->at[t][s->ended[t]];
+    s->work[t] = work_of(s->plan, &s->plan->nodes[piece->node]);
     s->left[t] = ns * FULL_SPEED;
     s->began[t] = s->now;
     s->spans[s->running[t]].start_ns = s->now;
@@ -243,8 +281,8 @@ static mm_status start_pieces(simulator *s, bool *any_out) {
 static void advance(simulator *s) {
     int64_t rate[MM_STREAM_COUNT], needed[MM_STREAM_COUNT], step = INT64_MAX;
     for (int t = 0; t < MM_STREAM_COUNT; t++) {
-        rate[t] = speed(s, (mm_stream_id)t);
         if (s->running[t] < 0) continue;
+        rate[t] = speed(s, (mm_stream_id)t);
         needed[t] = (s->left[t] + rate[t] / 2) / rate[t];
         if (needed[t] < step) step = needed[t];
     }
@@ -369,6 +407,9 @@ mm_status mm_program_simulate(const mm_program *program, const mm_facts *facts, 
     simulator s = {.plan = plan, .facts = facts, .program = program};
     MM_TRY(check_facts(plan, facts));
     for (int t = 0; t < MM_STREAM_COUNT; t++) s.running[t] = -1;
+    for (mm_work of = 0; of < MM_WORK_KINDS; of++)
+        for (mm_work beside = 0; beside < MM_WORK_KINDS; beside++)
+            s.contention[of][beside] = mm_facts_contention(facts, of, beside);
     s.nodes = calloc((size_t)plan->n_nodes + 1, sizeof *s.nodes);
     s.spans = calloc((size_t)program->n + 1, sizeof *s.spans);
     s.ended_ns = calloc((size_t)program->n + 1, sizeof *s.ended_ns);

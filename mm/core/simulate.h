@@ -33,8 +33,8 @@ int64_t mm_simulate_step_ns(const mm_facts *facts, const mm_node *node);
 int64_t mm_simulate_node_ns(const mm_plan *plan, const mm_facts *facts, const mm_node *node);
 
 /* Simulates one iteration. A piece (program.h) starts when its stream is free and the pieces that it waits for have
- * ended. It takes the time in the facts. Steps take longer while side streams run (contention), and by their far bytes
- * (far.h). Bodies of codes take their typical bytes, one after the other in their pool. If a part of a body lies in the
+ * ended. It takes the time in the facts. All work takes longer while other streams work: by
+ * what the facts say of each pair of kinds (mm_contention), added up. Steps take longer by their far bytes (far.h). Bodies of codes take their typical bytes, one after the other in their pool. If a part of a body lies in the
  * spill, its time on the link is added to the codec's; with a pool or a code in pinned memory, the longer of both counts.
  * Such a codec keeps the link busy; this is not in busy_ns of the copy streams. Copies run at the link's rate at each
  * moment, and take issue_ns more. Memory that is allocated or freed at run time takes alloc_ns, with all streams idle.

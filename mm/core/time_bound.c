@@ -11,10 +11,10 @@ enum { W_OUT, W_ENCODE, W_IN, W_DECODE, P_DEVICE, P_PINNED, MULTIPLIERS };
 
 typedef struct search {
     mm_bound_model model;
-    double room, pinned;            /* bytes on the device beside what is fixed; of pinned memory; HUGE_VAL: no limit */
-    double link_share, codec_share; /* what the computation loses of each ns that a copy or a codec runs */
-    double scale[MULTIPLIERS];      /* of the multipliers in the search's coordinates */
-    int varied[MULTIPLIERS], n;     /* those that are varied; the others are 0 */
+    double room, pinned; /* bytes on the device beside what is fixed; of pinned memory; HUGE_VAL: no limit */
+    double share[MM_BOUND_RESOURCES]; /* what the computation loses of each ns that a copy or a codec runs */
+    double scale[MULTIPLIERS];        /* of the multipliers in the search's coordinates */
+    int varied[MULTIPLIERS], n;       /* those that are varied; the others are 0 */
     double best, best_at[MULTIPLIERS];
 } search;
 
@@ -24,11 +24,11 @@ typedef struct search {
  * loses by it. */
 static mm_bound_amounts prices_of(const search *s, const double *m) {
     const double before = 1 - m[W_OUT] - m[W_ENCODE], after = 1 - m[W_IN] - m[W_DECODE];
-    return (mm_bound_amounts){.of = {[MM_BOUND_OUT] = m[W_OUT] + before * s->link_share,
-                                     [MM_BOUND_ENCODE] = m[W_ENCODE] + before * s->codec_share,
+    return (mm_bound_amounts){.of = {[MM_BOUND_OUT] = m[W_OUT] + before * s->share[MM_BOUND_OUT],
+                                     [MM_BOUND_ENCODE] = m[W_ENCODE] + before * s->share[MM_BOUND_ENCODE],
                                      [MM_BOUND_AGAIN] = after,
-                                     [MM_BOUND_IN] = m[W_IN] + after * s->link_share,
-                                     [MM_BOUND_DECODE] = m[W_DECODE] + after * s->codec_share,
+                                     [MM_BOUND_IN] = m[W_IN] + after * s->share[MM_BOUND_IN],
+                                     [MM_BOUND_DECODE] = m[W_DECODE] + after * s->share[MM_BOUND_DECODE],
                                      [MM_BOUND_DEVICE] = m[P_DEVICE],
                                      [MM_BOUND_PINNED] = m[P_PINNED]}};
 }
@@ -37,9 +37,10 @@ static mm_bound_amounts prices_of(const search *s, const double *m) {
 static double evaluate(search *s, const double *m, double *slope) {
     const mm_bound_amounts prices = prices_of(s, m), sum = mm_bound_cheapest(&s->model, &prices);
     const double *of = sum.of;
-    const double before = s->model.before_ns + s->link_share * of[MM_BOUND_OUT] + s->codec_share * of[MM_BOUND_ENCODE];
-    const double after =
-        s->model.after_ns + of[MM_BOUND_AGAIN] + s->link_share * of[MM_BOUND_IN] + s->codec_share * of[MM_BOUND_DECODE];
+    const double before = s->model.before_ns + s->share[MM_BOUND_OUT] * of[MM_BOUND_OUT] +
+                          s->share[MM_BOUND_ENCODE] * of[MM_BOUND_ENCODE];
+    const double after = s->model.after_ns + of[MM_BOUND_AGAIN] + s->share[MM_BOUND_IN] * of[MM_BOUND_IN] +
+                         s->share[MM_BOUND_DECODE] * of[MM_BOUND_DECODE];
     slope[W_OUT] = of[MM_BOUND_OUT] - before;
     slope[W_ENCODE] = of[MM_BOUND_ENCODE] - before;
     slope[W_IN] = of[MM_BOUND_IN] - after;
@@ -169,14 +170,26 @@ static double best_bound(search *s, double room, int *step_out) {
     return most;
 }
 
+/* The least that any step loses of each ns that the other work runs beside it, whatever else does. */
+static double lost_share(const mm_facts *facts, mm_work other) {
+    double least = 1;
+    for (mm_work step = MM_WORK_DEAR; step <= MM_WORK_CHEAP; step++) {
+        double all = 1000;
+        for (mm_work w = MM_WORK_ENCODE; w < MM_WORK_KINDS; w++) all += mm_facts_contention(facts, step, w);
+        const double share = mm_facts_contention(facts, step, other) / all;
+        if (share < least) least = share;
+    }
+    return least;
+}
+
 /* What varies: prices of codecs if there are some, of pinned memory if there is a limit. */
 static void set_up(search *s, const mm_limits *limits) {
     const mm_facts *facts = s->model.facts;
-    const double both = 1000.0 + facts->contention_permille + facts->link_contention_permille;
     bool codecs = false;
     for (int c = 0; c < facts->n_codecs; c++) codecs |= facts->codecs[c].gives_value;
-    s->link_share = facts->link_contention_permille / both;
-    s->codec_share = facts->contention_permille / both;
+    s->share[MM_BOUND_OUT] = s->share[MM_BOUND_IN] = lost_share(facts, MM_WORK_LINK);
+    s->share[MM_BOUND_ENCODE] = lost_share(facts, MM_WORK_ENCODE);
+    s->share[MM_BOUND_DECODE] = lost_share(facts, MM_WORK_DECODE);
     for (int i = 0; i < MULTIPLIERS; i++) s->scale[i] = 1;
     static const int always[] = {W_OUT, W_IN, P_DEVICE};
     for (int i = 0; i < 3; i++) s->varied[s->n++] = always[i];

@@ -25,8 +25,10 @@
  *
  * 3. Time. X is at least what steps before c take, each in its fastest variant; at least all copies to the host that
  *    are in X; at least all encodes in X. Y is at least what c, all later steps and what is recomputed take; at least
- *    all copies from the host; at least all decodes. While a codec or a copy runs, the computation is slowed down by
- *    contention: of each ns that they run, it loses the share p / (1000 + both contentions).
+ *    all copies from the host; at least all decodes, each as long as it takes alone: contention lengthens it. While
+ *    other work runs that takes p of a step's kind, the step's speed is 1000 / (1000 + the p of all that run), so it
+ *    loses p of this one / (1000 + the p of all kinds) of each ns or more, by the kind of step that loses least; and
+ *    all of it where no step runs, which is not less, since the shares of all kinds are less than 1 together.
  *
  * 4. Duality. The least X + Y under 1 to 3 is a linear programme if a tensor may be held in shares of several ways.
  *    Weights of the three bounds of X, and of those of Y, which sum up to 1, and prices of a byte on the device and of

@@ -140,6 +140,10 @@ static void assert_same_facts(const mm_facts *a, const mm_facts *b) {
     assert_int_equal(a->in_both_bytes_per_s, b->in_both_bytes_per_s);
     assert_int_equal(a->contention_permille, b->contention_permille);
     assert_int_equal(a->link_contention_permille, b->link_contention_permille);
+    assert_int_equal(a->contention.known, b->contention.known);
+    for (mm_work of = 0; of < MM_WORK_KINDS; of++)
+        for (mm_work beside = 0; beside < MM_WORK_KINDS; beside++)
+            assert_int_equal(mm_facts_contention(a, of, beside), mm_facts_contention(b, of, beside));
     assert_int_equal(a->issue_ns, b->issue_ns);
     assert_int_equal(a->alloc_ns, b->alloc_ns);
     assert_int_equal(a->cache_bytes, b->cache_bytes);
@@ -163,6 +167,10 @@ static void save_then_load_gives_the_same_facts(void **state) {
         facts->cache_bytes = (int64_t)seed << 40;
         facts->far_ps_per_byte = 10 * (int64_t)seed;
         facts->link_contention_permille = (int)seed;
+        facts->contention.known = seed % 2;
+        for (mm_work of = 0; of < MM_WORK_KINDS; of++)
+            for (mm_work beside = 0; beside < MM_WORK_KINDS; beside++)
+                facts->contention.permille[of][beside] = (int)seed * 100 + 10 * (int)of + (int)beside;
         facts->codecs[RANDOM_LOSSY].fixed_size = false;
         facts->codes[RANDOM_LOSSY * facts->n_tensors].body_bound_bytes = 1000;
         facts->codes[RANDOM_LOSSY * facts->n_tensors].body_reserve_bytes = 700 + (int64_t)seed;
@@ -415,6 +423,10 @@ static void what_simulations_refuse_is_refused(void **state) {
     expect_format_error(f, "contention_permille is 9001");
     write_file(f, "\"link_contention_permille\": 9001, \"steps\": [], \"codecs\": []");
     expect_format_error(f, "link_contention_permille is 9001");
+    write_file(f, "\"contention\": {\"dear\": {\"encode\": 1, \"decode\": 2}}, \"steps\": [], \"codecs\": []");
+    expect_format_error(f, "contention of dear: link is missing");
+    write_file(f, "\"contention\": {\"dear\": {\"encode\": -1}}, \"steps\": [], \"codecs\": []");
+    expect_format_error(f, "contention of dear: encode is -1, must be 0 to 9000");
     write_file(f, "\"steps\": [{\"layer\": \"conv\", \"phase\": \"forward\", \"variants\": [{\"id\": 1,"
                   " \"deterministic\": true, \"workspace_bytes\": 1, \"ns\": 1000000000001}]}], \"codecs\": []");
     expect_format_error(f, "ns is 1000000000001");

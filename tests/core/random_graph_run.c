@@ -291,6 +291,10 @@ mm_status random_facts_create(const mm_graph *graph, uint64_t seed, mm_facts **f
             facts->codes[c * facts->n_tensors + t] = code_of(mm_graph_tensor(graph, t), c, &random);
     }
     facts->contention_permille = random_below(&random, 300);
+    facts->contention.known = random_chance(&random, 50);
+    for (mm_work of = 0; of < MM_WORK_KINDS; of++)
+        for (mm_work beside = 0; beside < MM_WORK_KINDS; beside++)
+            facts->contention.permille[of][beside] = random_chance(&random, 70) ? random_below(&random, 1500) : 0;
     *facts_out = facts;
     return MM_OK;
 }

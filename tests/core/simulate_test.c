@@ -123,6 +123,59 @@ static void contention_slows_a_step_only_while_a_side_stream_works(void **state)
     fixture_destroy(&f);
 }
 
+/* By the rules of facts that know pairs: all else is 0. */
+static void know(mm_facts *facts, mm_work of, mm_work beside, int permille) {
+    facts->contention.known = true;
+    facts->contention.permille[of][beside] = permille;
+}
+
+static void a_codec_takes_longer_beside_steps_by_their_kind(void **state) {
+    (void)state;
+    fixture f = fixture_create(true, 9000); /* pairs stand in its place */
+    mm_simulation sim;
+    f.facts->codes[f.g.out].encode_ns = 500;
+    f.facts->codes[f.g.out].decode_ns = 0;
+    know(f.facts, MM_WORK_ENCODE, MM_WORK_CHEAP, 600); /* loss forward, 1000 ns: 625 of the encode's work */
+    assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_OK);
+    assert_int_equal(sim.nodes[f.encode].end_ns, 2800);
+    assert_int_equal(sim.iteration_ns, 7000);
+    assert_int_equal(sim.busy_ns[MM_STREAM_ENCODE], 800);
+    mm_simulation_fini(&sim);
+    know(f.facts, MM_WORK_ENCODE, MM_WORK_DEAR, 3000); /* a convolution, not beside it */
+    know(f.facts, MM_WORK_CHEAP, MM_WORK_ENCODE, 1000);
+    assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_OK);
+    assert_int_equal(sim.nodes[f.encode].end_ns, 2800); /* both go on at their slower speeds */
+    assert_int_equal(sim.nodes[f.steps[LOSS_F]].end_ns, 3400);
+    mm_simulation_fini(&sim);
+    f.facts->variants[RELU_F].ns = 0; /* the encode begins with loss forward, as before */
+    f.facts->variants[LOSS_F].ns = 0; /* now beside nothing cheap but what follows it: backward waits for the decode */
+    assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_OK);
+    assert_int_equal(sim.nodes[f.encode].end_ns, 1500);
+    mm_simulation_fini(&sim);
+    fixture_destroy(&f);
+}
+
+/* The decode of the plan begins with its encode, only for its time's sake. */
+static void an_encode_and_a_decode_at_once_count_twice(void **state) {
+    (void)state;
+    fixture f = fixture_create(true, 250);
+    mm_simulation sim;
+    f.plan->nodes[f.decode].wait[MM_STREAM_ENCODE] = -1;
+    mm_plan_wait(f.plan, f.decode, f.steps[RELU_F]);
+    assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_OK);
+    assert_int_equal(sim.nodes[f.decode].start_ns, 2000);
+    assert_in_range(sim.nodes[f.steps[LOSS_F]].end_ns, 3166, 3167); /* 500 ns at two thirds of its speed */
+    mm_simulation_fini(&sim);
+    know(f.facts, MM_WORK_ENCODE, MM_WORK_DECODE, 1000);
+    know(f.facts, MM_WORK_DECODE, MM_WORK_ENCODE, 500);
+    assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_OK);
+    assert_int_equal(sim.nodes[f.decode].end_ns, 2750);
+    assert_int_equal(sim.nodes[f.encode].end_ns, 2875); /* 375 of its 500 ns done till then */
+    assert_int_equal(sim.nodes[f.steps[LOSS_F]].end_ns, 3000);
+    mm_simulation_fini(&sim);
+    fixture_destroy(&f);
+}
+
 static void a_codec_that_works_in_pinned_memory_takes_as_long_as_the_link(void **state) {
     (void)state;
     fixture f = fixture_create(true, 0);
@@ -135,6 +188,10 @@ static void a_codec_that_works_in_pinned_memory_takes_as_long_as_the_link(void *
     assert_int_equal(sim.nodes[f.encode].end_ns, 2800);
     assert_int_equal(sim.nodes[f.decode].end_ns, 3300);        /* the codec is slower */
     assert_int_equal(sim.nodes[f.steps[LOSS_F]].end_ns, 3250); /* slowed by a codec's use of the link, too */
+    mm_simulation_fini(&sim);
+    know(f.facts, MM_WORK_ENCODE, MM_WORK_LINK, 500); /* its own use of the link is not beside it */
+    assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_OK);
+    assert_int_equal(sim.nodes[f.encode].end_ns, 2800);
     mm_simulation_fini(&sim);
     fixture_destroy(&f);
 }
@@ -237,6 +294,21 @@ static void copies_and_codecs_slow_the_steps_each_by_its_own(void **state) {
     assert_int_equal(sim.nodes[f.steps[LOSS_F]].end_ns, 3100); /* 400 of the encode's 500 ns */
     mm_simulation_fini(&sim);
     fixture_destroy(&f);
+}
+
+static void a_copy_takes_longer_beside_steps_and_not_beside_the_other_way(void **state) {
+    (void)state;
+    link_fixture l = link_create(true);
+    l.f.facts->out_bytes_per_s = rate_for(400);
+    l.f.facts->in_bytes_per_s = rate_for(500);
+    know(l.f.facts, MM_WORK_LINK, MM_WORK_CHEAP, 1000);
+    mm_simulation sim;
+    assert_int_equal(mm_simulate(l.f.plan, l.f.facts, &sim), MM_OK);
+    check_copy(&sim, l.out, 2000, 2800);
+    check_copy(&sim, l.in, 2000, 3000);
+    assert_int_equal(sim.nodes[l.f.steps[LOSS_F]].end_ns, 3000);
+    mm_simulation_fini(&sim);
+    fixture_destroy(&l.f);
 }
 
 static void a_copy_takes_its_issuing_and_its_bytes(void **state) {
@@ -583,8 +655,10 @@ static void times_out_of_range_are_refused(void **state) {
     assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_ERR_INVALID);
     assert_non_null(strstr(mm_last_error(), "small"));
     f.facts->variants[2].ns = 0;
-    int *contentions[] = {&f.facts->contention_permille, &f.facts->link_contention_permille};
-    for (int i = 0; i < 2; i++) {
+    f.facts->contention.known = true;
+    int *contentions[] = {&f.facts->contention_permille, &f.facts->link_contention_permille,
+                          &f.facts->contention.permille[MM_WORK_LINK][MM_WORK_DECODE]};
+    for (int i = 0; i < 3; i++) {
         *contentions[i] = -1;
         assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_ERR_INVALID);
         *contentions[i] = MM_CONTENTION_MOST + 1;
@@ -635,6 +709,9 @@ int main(void) {
         cmocka_unit_test(codec_beside_the_computation_is_hidden),
         cmocka_unit_test(compute_waits_for_a_slow_decode),
         cmocka_unit_test(contention_slows_a_step_only_while_a_side_stream_works),
+        cmocka_unit_test(a_codec_takes_longer_beside_steps_by_their_kind),
+        cmocka_unit_test(an_encode_and_a_decode_at_once_count_twice),
+        cmocka_unit_test(a_copy_takes_longer_beside_steps_and_not_beside_the_other_way),
         cmocka_unit_test(a_codec_that_works_in_pinned_memory_takes_as_long_as_the_link),
         cmocka_unit_test(copies_take_their_bytes_at_the_rate_of_their_way),
         cmocka_unit_test(a_copy_is_slower_only_while_the_other_way_is_busy),

@@ -74,6 +74,7 @@ static void where_nothing_is_slowed_down_it_is_what_the_plan_takes(void **state)
     for (uint64_t seed = 0; seed < 40; seed++) {
         fixture f = fixture_create(seed);
         f.facts->contention_permille = f.facts->link_contention_permille = 0;
+        f.facts->contention.known = false;
         f.facts->in_both_bytes_per_s = 0;
         f.facts->alloc_ns = f.facts->far_ps_per_byte = 0;
         int64_t ns = simulated_ns(&f), least;

@@ -344,6 +344,8 @@ bad_sources_are_refused_() {
     refused 1 "nameless does not say of which network" bench --simulate nameless
     sed 's/"launch_ns": [0-9]*/"launch_ns": -1/' "$machine" >negative
     refused 1 "machine file negative: launch_ns is -1, must be 0 to" "${simulate[@]/#$machine/negative}"
+    sed 's/"issue_ns"/"contention": {"dear": {"encode": 10, "decode": 9001}}, &/' "$machine" >crowded
+    refused 1 "machine file crowded: contention of dear: decode is 9001, must be 0 to 9000" "${simulate[@]/#$machine/crowded}"
     sed '/"conv_flops_per_s"/d' "$machine" >missing
     refused 1 "machine file missing: conv_flops_per_s is missing" "${simulate[@]/#$machine/missing}"
     sed 's/"in_bytes_per_s": [0-9e]*/"in_bytes_per_s": 0/' "$machine" >linkless
