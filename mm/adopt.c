@@ -19,6 +19,11 @@ void mm_ready_fini(mm_ready *r) {
     free(r->external);
 }
 
+void mm_ready_set_gradients(mm_ready *r) {
+    mm_execution_set_gradients(r->execution, &r->gradient_fns, r->gradient_ctx);
+    if (r->sampling) mm_execution_set_gradients(r->sampling->execution, &r->gradient_fns, r->gradient_ctx);
+}
+
 static mm_status open_block(const mm_manager *m, mm_ready *r) {
     const mm_planned *planned = &r->prepared->planned;
     uint8_t *place = (uint8_t *)mm_pool_base(m->pool) + planned->block_offset;
@@ -27,7 +32,7 @@ static mm_status open_block(const mm_manager *m, mm_ready *r) {
     return mm_mirror_create(m->device, place, planned->block_bytes, &r->block);
 }
 
-/* If the graph was ready before, keeps its external memory, its bounds, its recompute function, and told_untimed. */
+/* If the graph was ready before, keeps its external memory, its bounds, the functions that it was given, and told_untimed. */
 static mm_status ready_init(const mm_manager *m, const mm_policy *policy, mm_prepared *prepared, mm_ready *ready_out) {
     mm_ready *before = mm_manager_find(m, prepared->graph);
     if (before) mm_sampling_settle(before);
@@ -35,6 +40,8 @@ static mm_status ready_init(const mm_manager *m, const mm_policy *policy, mm_pre
     mm_ready r = {.prepared = prepared,
                   .recompute = before ? before->recompute : NULL,
                   .recompute_ctx = before ? before->recompute_ctx : NULL,
+                  .gradient_fns = before ? before->gradient_fns : (mm_gradient_fns){0},
+                  .gradient_ctx = before ? before->gradient_ctx : NULL,
                   .compared_at = -1,
                   .sampled_age = before ? before->sampled_age : -1,
                   .told_untimed = before && before->told_untimed};
@@ -52,6 +59,7 @@ static mm_status ready_init(const mm_manager *m, const mm_policy *policy, mm_pre
         status = mm_execution_create(m->dispatch, planned->program, planned->facts, planned->codecs, &r.execution);
     if (status == MM_OK) status = open_block(m, &r);
     if (status == MM_OK) status = mm_sampling_create(m, policy, &r);
+    if (status == MM_OK) mm_ready_set_gradients(&r);
     if (status == MM_OK && m->observed.permille > 0) status = mm_execution_observe(r.execution, m->observed.window);
     if (status == MM_OK)
         *ready_out = r;

@@ -23,6 +23,8 @@ void mm_manager_run_out(mm_manager *manager, const mm_failure *reason);
  * needs an idle manager, for messages. MM_ERR_ORDER: an iteration is under way. */
 MM_CHECKED mm_status mm_manager_settle(mm_manager *manager, const char *what);
 
+/* Tells its executions of the functions that mm_gradient_set was given. */
+void mm_ready_set_gradients(mm_ready *ready);
 void mm_ready_fini(mm_ready *ready);
 
 #endif

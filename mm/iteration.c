@@ -163,8 +163,10 @@ static void lose_rehearsal(mm_manager *m, mm_ready *r, const mm_failure *why) {
     if (why->status == MM_ERR_NOMEM) lose_run(m, r, why);
 }
 
-static const mm_way rehearsal = {
-    .begin = mm_dispatch_begin, .lost = lose_rehearsal, .runs = true, .told = "being rehearsed (mm_iteration_abort)"};
+static const mm_way rehearsal = {.begin = mm_dispatch_rehearse,
+                                 .lost = lose_rehearsal,
+                                 .runs = true,
+                                 .told = "being rehearsed (mm_iteration_abort)"};
 
 mm_status mm_rehearsal_begin(mm_manager *m, const mm_graph *graph) {
     return mm_iteration_start(m, graph, &rehearsal, "mm_rehearsal_begin");

@@ -722,6 +722,59 @@ MM_API MM_CHECKED mm_status mm_trace_start(mm_manager *manager, const char *name
  * iteration. */
 MM_API MM_CHECKED mm_status mm_trace_stop(mm_manager *manager, const char *path, int64_t *dropped_out);
 
+/* ---------------------------------------------------------------- several processes
+ *
+ * Processes that train one network, each on a part of every batch, add up their gradients. Each has a manager of its own.
+ * The graph declares which of its persistent tensors are shared. Its plans then copy each of them to pinned memory, behind
+ * the last step that writes it and beside the steps that follow; the caller adds up what the processes have; and the plan
+ * copies the sum back before the next MM_UPDATE step, which waits for it:
+ *
+ *   compute  ... | backward of c | backward of b | backward of a |               update |
+ *   out                          | c             | b             | a |
+ *   the caller                        | sum of c      | sum of b      | sum of a |
+ *   in                                           | c             | b             | a |
+ *
+ * That memory is part of mm_options.pinned_bytes. Graphs with the same steps share in the same order, whatever their
+ * policies: the order of the steps that write the tensors last. */
+
+/* When a tensor goes to pinned memory. */
+typedef enum mm_share {
+    MM_SHARE_NOT,
+    MM_SHARE_AT_ONCE, /* behind the last step that writes it */
+    MM_SHARE_AT_END,  /* behind the last step before the update */
+} mm_share;
+
+/* Declares a persistent tensor as shared: a weight's gradient, a loss, running statistics. mm_graph_freeze refuses
+ * (MM_ERR_INVALID) one that no step writes, or that no MM_UPDATE step follows. MM_ERR_ORDER: the graph is frozen. MM_ERR_INVALID: not a persistent tensor of the graph. */
+MM_API MM_CHECKED mm_status mm_graph_share(mm_graph *graph, mm_tensor tensor, mm_share when);
+
+/* A shared tensor of an iteration, in pinned memory, where it has the same place as long as the graph has the same plan.
+ * Elements are in the tensor's order. */
+typedef struct mm_shared {
+    const mm_graph *graph;
+    mm_tensor tensor;
+    void *data;
+    int64_t bytes;
+} mm_shared;
+
+/* What the caller does with shared tensors. Both functions are called on threads of the device, and may not call the
+ * manager or the device. */
+typedef struct mm_gradient_fns {
+    /* data has what this process has: from now on it is the caller's, until `await` returns. Called in the order above. It
+     * must not block. */
+    void (*sent)(void *ctx, const mm_shared *shared);
+    /* Returns when data has the sum, which is then copied back. Called in the same order. It may block, and must return if
+     * the sum does not come: its failure is the iteration's. */
+    mm_status (*await)(void *ctx, const mm_shared *shared);
+} mm_gradient_fns;
+
+/* Sets what becomes of a graph's shared tensors, and prepares the graph if it was not. It stays set when the policy
+ * changes. fns NULL, the default: nothing; they come back as they were. Neither is called in a rehearsal. MM_ERR_INVALID: one of them is NULL. An iteration
+ * with such functions cannot be recorded (mm_replay_state), so it runs step by step; the log says so once for each plan.
+ * Between iterations; waits for iterations that were ended without waiting, and returns their failure. fns is copied. */
+MM_API MM_CHECKED mm_status mm_gradient_set(mm_manager *manager, const mm_graph *graph, const mm_gradient_fns *fns,
+                                            void *ctx);
+
 /* ---------------------------------------------------------------- statistics */
 
 typedef struct mm_stats {

@@ -108,11 +108,24 @@ static mm_status settle(mm_planned *planned, mm_plan *plan, const mm_limits *lim
     return MM_OK;
 }
 
+/* With the copies of what the graph shares with other processes, for which the policy leaves room. */
+static mm_status make(const mm_policy *policy, const mm_graph *graph, const mm_facts *facts, mm_limits own,
+                      mm_plan **plan_out) {
+    const int64_t shared = mm_plan_shared_bytes(graph);
+    if (shared == 0) return mm_policy_plan(policy, graph, facts, &own, plan_out);
+    own.pinned_bytes = own.pinned_bytes > shared ? own.pinned_bytes - shared : 0;
+    mm_plan *plan;
+    MM_TRY(mm_policy_plan(policy, graph, facts, &own, &plan));
+    mm_status status = mm_plan_add_shared(plan, plan_out);
+    mm_plan_destroy(plan);
+    return status;
+}
+
 mm_status mm_planned_make(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,
                           const mm_limits *limits) {
     const mm_limits own = limits_above(planned, graph, limits);
     mm_plan *plan;
-    MM_TRY(mm_policy_plan(policy, graph, planned->facts, &own, &plan));
+    MM_TRY(make(policy, graph, planned->facts, own, &plan));
     return settle(planned, plan, limits, own);
 }
 

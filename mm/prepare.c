@@ -40,6 +40,20 @@ mm_status mm_recompute_set(mm_manager *m, const mm_graph *graph, mm_recompute_fn
     return MM_OK;
 }
 
+mm_status mm_gradient_set(mm_manager *m, const mm_graph *graph, const mm_gradient_fns *fns, void *ctx) {
+    MM_TRY(mm_manager_settle(m, "mm_gradient_set"));
+    MM_TRY(mm_manager_prepare(m, graph));
+    if (fns && (!fns->sent || !fns->await))
+        return mm_fail(MM_ERR_INVALID, "mm_gradient_set: one of the functions is NULL");
+    mm_ready *r = mm_manager_find(m, graph);
+    mm_execution_unrecord(r->execution);
+    r->unrecordable = false;
+    r->gradient_fns = fns ? *fns : (mm_gradient_fns){0};
+    r->gradient_ctx = ctx;
+    mm_ready_set_gradients(r);
+    return MM_OK;
+}
+
 mm_status mm_manager_forget(mm_manager *m, const mm_graph *graph) {
     MM_TRY(mm_manager_check_idle(m, "mm_manager_forget"));
     mm_ready *r = mm_manager_find(m, graph);

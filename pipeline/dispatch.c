@@ -222,9 +222,15 @@ mm_status mm_dispatch_begin(mm_dispatch *d, mm_execution *execution) {
     }
     if (d->ahead) MM_TRY(mm_event_record(d->behind, d->compute));
     d->failure.status = MM_OK;
-    d->inline_compute = false;
+    d->inline_compute = d->rehearsed = false;
     d->execution = execution;
     return MM_OK;
+}
+
+mm_status mm_dispatch_rehearse(mm_dispatch *d, mm_execution *execution) {
+    mm_status status = mm_dispatch_begin(d, execution);
+    d->rehearsed = true;
+    return status;
 }
 
 /* NULL for a side stream that no program has used yet. */
@@ -262,6 +268,8 @@ static mm_status drain(mm_dispatch *d) {
     }
     const mm_status codes = check_codes(d);
     if (first.status == MM_OK) mm_failure_keep(&first, codes);
+    if (first.status == MM_OK) first = d->unshared; /* all streams are idle: nobody else is at it */
+    d->unshared.status = MM_OK;
     mm_traced_collect(d);
     return mm_failure_tell(&first);
 }

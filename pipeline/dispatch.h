@@ -73,6 +73,8 @@ MM_CHECKED mm_status mm_execution_create(mm_dispatch *dispatch, const mm_program
 /* Tells where on the device the block of numbers lies that its codecs read (pipeline/codec/code_block.h). Without, they
  * find none. To be called before the first iteration. */
 void mm_execution_set_block(mm_execution *execution, const void *block);
+/* Sets what becomes of the plan's shared tensors (mm_gradient_set); NULL: nothing. Its iterations must have ended. */
+void mm_execution_set_gradients(mm_execution *execution, const mm_gradient_fns *fns, void *ctx);
 /* NULL is legal. */
 void mm_execution_destroy(mm_execution *execution);
 
@@ -114,6 +116,8 @@ int mm_execution_node(const mm_execution *execution, int step);
 
 /* Begins an iteration. Iterations of one dispatcher do not overlap. MM_ERR_NOMEM, MM_ERR_DEVICE. */
 MM_CHECKED mm_status mm_dispatch_begin(mm_dispatch *dispatch, mm_execution *execution);
+/* The same, of an iteration in which nothing is shared. */
+MM_CHECKED mm_status mm_dispatch_rehearse(mm_dispatch *dispatch, mm_execution *execution);
 /* Begins a step. `stream`: the dispatcher's compute stream, which is made to wait for the step's inputs; or NULL, to
  * block until the inputs are there. *waited_ns_out: how long the call blocked. MM_ERR_INVALID: another stream; else
  * the iteration's failure. */

@@ -123,6 +123,7 @@ mm_status mm_execution_create(mm_dispatch *dispatch, const mm_program *program, 
     if (status == MM_OK) status = create_events(p);
     if (status == MM_OK && mm_dispatch_is_timed(dispatch)) status = create_times(p);
     if (status == MM_OK) status = mm_bodies_init(p);
+    if (status == MM_OK) status = mm_exchange_init(p);
     if (status == MM_OK) status = mm_unplanned_init(p);
     if (status == MM_OK) status = mm_self_check_init(p);
     if (status == MM_OK) status = create_measured(p);
@@ -145,6 +146,7 @@ void mm_execution_destroy(mm_execution *p) {
     mm_self_check_fini(p);
     mm_unplanned_fini(p);
     mm_bodies_fini(p);
+    mm_exchange_fini(p);
     for (int i = 0; p->events && i < p->program->n; i++) mm_event_destroy(p->events[i]);
     mm_event_destroy(p->begin);
     if (p->measured) mm_device_release(p->dispatch->config.device, MM_MEMORY_PINNED, p->measured, measured_bytes(p));

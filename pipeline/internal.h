@@ -1,5 +1,5 @@
 /* Private to the pipeline: types and functions that dispatch.c, operation.c, execution.c, replay.c, bodies.c,
- * unplanned.c and self_check.c share. */
+ * exchange.c, unplanned.c and self_check.c share. */
 #ifndef PIPELINE_INTERNAL_H
 #define PIPELINE_INTERNAL_H
 
@@ -93,6 +93,15 @@ typedef struct mm_traced {
     mm_execution *next; /* list of the dispatcher's executions that were traced */
 } mm_traced;
 
+typedef struct mm_exchange_call mm_exchange_call; /* exchange.c */
+
+/* What becomes of tensors that processes share (mm_gradient_set). */
+typedef struct mm_exchange {
+    mm_gradient_fns fns; /* sent NULL: nothing */
+    void *ctx;
+    mm_exchange_call *calls; /* per node; NULL: the plan shares nothing */
+} mm_exchange;
+
 struct mm_execution {
     mm_dispatch *dispatch;
     const mm_program *program;
@@ -112,6 +121,7 @@ struct mm_execution {
     mm_unplanned unplanned;
     mm_self_check check;
     mm_bodies bodies;
+    mm_exchange exchange;
     mm_codec_strips *strips; /* per segment: of the code that a step reads or writes by itself; NULL: there is none */
     mm_measured_sums *measured;     /* NULL: the plan measures nothing */
     mm_replay *recorded;            /* the recording; NULL: none */
@@ -132,6 +142,7 @@ struct mm_dispatch {
     mm_event *behind;                   /* recorded when an iteration begins behind those: where they end */
     mm_failure ahead_failure;           /* of those, kept for a call that waits; MM_OK: none */
     mm_event *join[MM_STREAM_COUNT];    /* per side stream: recorded when an iteration ends asynchronously */
+    bool rehearsed;                     /* nothing is shared in the iteration under way */
     bool recording;                     /* the iteration is recorded and does not run */
     mm_timeline *timeline;              /* of the tracing under way; borrowed; NULL: none */
     int64_t traces;                     /* number of tracings so far */
@@ -148,8 +159,9 @@ struct mm_dispatch {
     /* under the lock */
     int32_t issued[MM_STREAM_COUNT]; /* seq of the last piece issued */
     mm_failure failure;              /* the iteration's first */
-    mm_dispatch_stats stats;         /* without what the records of executions have (mm_bodies_add) */
-    mm_execution *with_bodies;       /* executions whose plans have codes with bodies */
+    mm_failure unshared;       /* a sum of shared tensors did not come; MM_OK: they all have, since the last drain */
+    mm_dispatch_stats stats;   /* without what the records of executions have (mm_bodies_add) */
+    mm_execution *with_bodies; /* executions whose plans have codes with bodies */
 };
 
 static inline bool mm_node_is_op(const mm_node *node) { return !mm_node_runs_step(node); }
@@ -208,6 +220,14 @@ void mm_bodies_fini(mm_execution *execution);
 const mm_code_body *mm_body_of(const mm_dispatch *dispatch, int code, mm_code_body *body_out);
 /* Adds what bodies have taken so far. Under the lock. */
 void mm_bodies_add(const mm_dispatch *dispatch, mm_dispatch_stats *stats);
+
+/* ---- exchange.c: tensors that processes share. */
+MM_CHECKED mm_status mm_exchange_init(mm_execution *execution);
+void mm_exchange_fini(mm_execution *execution);
+/* Whether the caller's functions are called. */
+bool mm_exchange_is_on(const mm_execution *execution);
+/* Behind a copy of a shared tensor to pinned memory, and before the one back: enqueues the caller's function. */
+MM_CHECKED mm_status mm_exchange_call_async(mm_dispatch *dispatch, int node, mm_stream *stream);
 
 /* ---- unplanned.c: segments placed at run time. No-ops unless execution->has_unplanned. */
 MM_CHECKED mm_status mm_unplanned_init(mm_execution *execution);

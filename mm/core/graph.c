@@ -209,6 +209,21 @@ mm_status mm_graph_set_weight(mm_graph *graph, mm_tensor tensor, mm_tensor weigh
     return MM_OK;
 }
 
+mm_status mm_graph_share(mm_graph *graph, mm_tensor tensor, mm_share when) {
+    MM_TRY(check_open(graph, "mm_graph_share"));
+    if (tensor < 0 || tensor >= graph->n_tensors)
+        return mm_fail(MM_ERR_INVALID, "graph %s: mm_graph_share: the graph has no tensor %d", graph->name, tensor);
+    mm_tensor_info *info = &graph->tensors[tensor];
+    if ((unsigned)when > MM_SHARE_AT_END)
+        return mm_fail(MM_ERR_INVALID, "graph %s, tensor %s: shared in an unknown way, %d", graph->name, info->name,
+                       when);
+    if (info->ownership != MM_PERSISTENT)
+        return mm_fail(MM_ERR_INVALID, "graph %s, tensor %s: only persistent tensors are shared", graph->name,
+                       info->name);
+    info->shared = when;
+    return MM_OK;
+}
+
 mm_status mm_graph_add_layer(mm_graph *graph, const char *name, mm_layer_kind kind, mm_layer *layer_out) {
     MM_TRY(check_open(graph, "mm_graph_add_layer"));
     MM_TRY(mm_check_given(layer_out, "mm_graph_add_layer", "layer_out"));
@@ -448,6 +463,27 @@ static mm_status check_values(const mm_graph *graph) {
     return MM_OK;
 }
 
+/* A shared tensor is whole when an update begins: that is a step behind all that write it. */
+static mm_status check_shared(const mm_graph *graph) {
+    for (int t = 0; t < graph->n_tensors; t++) {
+        const mm_tensor_info *tensor = &graph->tensors[t];
+        if (tensor->shared == MM_SHARE_NOT) continue;
+        bool written = false, updated = false;
+        for (int s = 0; s < graph->n_steps; s++) {
+            const mm_step_info *step = &graph->steps[s].info;
+            bool writes = false;
+            for (int u = 0; u < step->n_uses; u++)
+                writes |= step->uses[u].tensor == t && step->uses[u].access != MM_READ;
+            if (writes) written = step->phase != MM_UPDATE;
+            updated = writes ? false : updated || step->phase == MM_UPDATE;
+        }
+        if (written && updated) continue;
+        return mm_fail(MM_ERR_INVALID, "graph %s, tensor %s: is shared, but no update step follows those that write it",
+                       graph->name, tensor->name);
+    }
+    return MM_OK;
+}
+
 mm_status mm_graph_freeze(mm_graph *graph) {
     MM_TRY(check_open(graph, "mm_graph_freeze"));
     if (graph->n_steps == 0) return mm_fail(MM_ERR_INVALID, "graph %s has no step", graph->name);
@@ -466,6 +502,7 @@ mm_status mm_graph_freeze(mm_graph *graph) {
         if (graph->tensors[t].first_use < 0)
             return mm_fail(MM_ERR_INVALID, "graph %s: no step uses tensor %s", graph->name, graph->tensors[t].name);
     MM_TRY(check_values(graph));
+    MM_TRY(check_shared(graph));
     graph->frozen = true;
     return MM_OK;
 }

@@ -297,6 +297,13 @@ typedef struct mm_measure_at {
  * plan's. MM_ERR_NOMEM. The caller destroys the copy. */
 MM_CHECKED mm_status mm_plan_add_measures(const mm_plan *plan, const mm_measure_at *at, int n, mm_plan **plan_out);
 
+/* A copy of a finished plan in which the graph's shared tensors (mm_graph_share) go to pinned memory, behind the last step
+ * that writes them, and come back before the update, which waits for them. Their pinned bytes lie above the plan's.
+ * MM_ERR_NOMEM. The caller destroys the copy. */
+MM_CHECKED mm_status mm_plan_add_shared(const mm_plan *plan, mm_plan **plan_out);
+/* By how much that makes the plan's pinned bytes more, at most; 0: the graph shares nothing. */
+int64_t mm_plan_shared_bytes(const mm_graph *graph);
+
 /* How a node touches a segment. */
 typedef struct mm_touch {
     int32_t segment;

@@ -165,6 +165,7 @@ mm_status cuda_copy_async(mm_stream *stream, void *dst, const void *src, int64_t
 mm_status cuda_fill_async(mm_stream *stream, void *dst, uint8_t byte, int64_t bytes);
 mm_status cuda_checksum_async(mm_stream *stream, const void *src, int64_t bytes, uint64_t *sum_out);
 mm_status cuda_sums_async(mm_stream *stream, const float *src, int64_t elems, void *scratch, mm_sums *sums_out);
+mm_status cuda_call_async(mm_stream *stream, const mm_call *call);
 
 /* cuda_checksum.cu: writes the checksum to *sum_out, in pinned memory. */
 cudaError_t cuda_checksum_launch(cudaStream_t stream, const void *src, int64_t bytes, uint64_t *sum_out);

@@ -81,3 +81,19 @@ mm_status cuda_sums_async(mm_stream *base, const float *src, int64_t elems, void
     return work_check((cuda_stream *)base, cuda_sums_launch(mm_cuda_stream(base), src, elems, scratch, sums_out),
                       "sums", elems * (int64_t)sizeof *src);
 }
+
+/* ---------------------------------------------------------------- functions of the CPU */
+
+static void run_call(void *arg) {
+    const mm_call *call = arg;
+    mm_status status = call->fn(call->arg);
+    (void)status; /* a function cannot fail its stream */
+}
+
+mm_status cuda_call_async(mm_stream *base, const mm_call *call) {
+    cuda_stream *stream = (cuda_stream *)base;
+    if (stream->capture != 0)
+        return mm_fail(MM_ERR_UNSUPPORTED, "stream %s: functions of the CPU are not captured", stream->name);
+    return work_check(stream, cudaLaunchHostFunc(mm_cuda_stream(base), run_call, (void *)call), "cudaLaunchHostFunc",
+                      0);
+}

@@ -261,6 +261,12 @@ mm_status mm_sums_async(mm_stream *stream, const float *src, int64_t elems, void
     return leave(stream->device, entered, stream->device->ops->sums_async(stream, src, elems, scratch, sums_out));
 }
 
+mm_status mm_call_async(mm_stream *stream, const mm_call *call) {
+    bool entered;
+    MM_TRY(mm_device_enter(stream->device, &entered));
+    return leave(stream->device, entered, stream->device->ops->call_async(stream, call));
+}
+
 /* ---------------------------------------------------------------- captured work */
 
 static mm_status captures_check(const mm_stream *stream) {

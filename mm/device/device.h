@@ -71,6 +71,12 @@ typedef struct mm_sums {
     double sum_abs, sum_squares, max_abs;
 } mm_sums;
 
+/* A function of the CPU as a task of a stream. It may not call the device. */
+typedef struct mm_call {
+    mm_status (*fn)(void *arg);
+    void *arg;
+} mm_call;
+
 typedef struct mm_device_ops {
     const char *name, *summary; /* the kind: "host", and one line about it */
     bool cpu_reaches_memory;    /* the CPU may read and write device memory */
@@ -117,6 +123,7 @@ typedef struct mm_device_ops {
     mm_status (*fill_async)(mm_stream *stream, void *dst, uint8_t byte, int64_t bytes);
     mm_status (*checksum_async)(mm_stream *stream, const void *src, int64_t bytes, uint64_t *sum_out);
     mm_status (*sums_async)(mm_stream *stream, const float *src, int64_t elems, void *scratch, mm_sums *sums_out);
+    mm_status (*call_async)(mm_stream *stream, const mm_call *call);
 
     /* All NULL where work cannot be captured. */
     mm_status (*capture_begin)(mm_stream *stream);
@@ -226,6 +233,10 @@ MM_CHECKED mm_status mm_checksum_async(mm_stream *stream, const void *src, int64
 enum { MM_SUMS_SCRATCH_BYTES = 1 << 16 };
 MM_CHECKED mm_status mm_sums_async(mm_stream *stream, const float *src, int64_t elems, void *scratch,
                                    mm_sums *sums_out);
+
+/* Calls a function when the tasks before it are done; tasks behind it wait until it has returned. `call` is borrowed until
+ * then. On the host a failure poisons the stream; CUDA cannot, and drops it. Not captured. */
+MM_CHECKED mm_status mm_call_async(mm_stream *stream, const mm_call *call);
 
 /* A capture keeps tasks instead of running them; the replay made of it then runs them any number of times with one
  * cheap call (a CUDA graph). Addresses and sizes stay those of the capture. MM_ERR_UNSUPPORTED: the device (host) has

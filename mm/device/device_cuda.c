@@ -164,6 +164,7 @@ const mm_device_ops mm_device_cuda_ops = {
     .fill_async = cuda_fill_async,
     .checksum_async = cuda_checksum_async,
     .sums_async = cuda_sums_async,
+    .call_async = cuda_call_async,
     .capture_begin = cuda_capture_begin,
     .capture_end = cuda_capture_end,
     .replay_launch = cuda_replay_launch,

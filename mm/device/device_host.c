@@ -233,4 +233,5 @@ const mm_device_ops mm_device_host_ops = {
     .fill_async = host_fill_async,
     .checksum_async = host_checksum_async,
     .sums_async = host_sums_async,
+    .call_async = host_call_async,
 };

@@ -143,3 +143,14 @@ mm_status host_sums_async(mm_stream *stream, const float *src, int64_t elems, vo
                             .sums_out = sums_out};
     return mm_host_launch(stream, sums_run, &task, sizeof task);
 }
+
+/* ---------------------------------------------------------------- functions of the caller's */
+
+static mm_status run_call(void *arg) {
+    const mm_call *call = arg;
+    return call->fn(call->arg);
+}
+
+mm_status host_call_async(mm_stream *stream, const mm_call *call) {
+    return mm_host_launch(stream, run_call, call, sizeof *call);
+}

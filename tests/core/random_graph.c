@@ -395,6 +395,17 @@ static void add_data(builder *b) {
     add_step(b, l->id, MM_FORWARD);
 }
 
+static mm_status share(builder *b, mm_share shares) {
+    bool updates = false;
+    for (int i = 0; i < b->n_layers; i++) {
+        const layer *l = &b->layers[i];
+        updates |= l->weight >= 0;
+        if (l->weight >= 0 && mm_graph_tensor(b->graph, l->weight_gradient)->ownership == MM_PERSISTENT)
+            MM_TRY(mm_graph_share(b->graph, l->weight_gradient, shares));
+    }
+    return updates ? mm_graph_share(b->graph, b->loss, shares) : MM_OK;
+}
+
 mm_status random_graph_create(const random_graph_options *options, mm_graph **graph_out) {
     char name[64];
     /* One of a kind is up to eight layers, the loss joins maps by eights; each layer makes at most one map. */
@@ -414,6 +425,7 @@ mm_status random_graph_create(const random_graph_options *options, mm_graph **gr
         forward_loss(&b);
         add_backward(&b);
     }
+    if (b.status == MM_OK) b.status = share(&b, options->shares);
     if (b.status == MM_OK) b.status = mm_graph_freeze(b.graph);
     free(b.maps);
     free(b.layers);

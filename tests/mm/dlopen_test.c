@@ -35,7 +35,7 @@ static const char library_path[] = "mm/libmm.so";
                                                                 f(current_step) f(manager_device_bytes) f(stats_get)   \
                                                                     f(stats_get_sized) f(touched_get) f(observe)       \
                                                                         f(trace_start) f(trace_stop) f(policy_list)    \
-                                                                            f(codec_list) f(device_list)
+                                                                            f(codec_list) f(device_list) f(graph_share) f(gradient_set)
 
 /* mm.h's functions by their types, to be found in the library. */
 static struct api {

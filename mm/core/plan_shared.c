@@ -1,0 +1,156 @@
+/* Adds the copies of tensors that several processes share (mm_graph_share) to a plan that is made already.
+ *
+ *   compute  ... | backward of c | backward of b | backward of a |              update |
+ *   out                          | grad c        | grad b        | grad a |
+ *   (host)                                | sum c         | sum b         | sum a |
+ *   in                                            | grad c        | grad b        | grad a |
+ *
+ * The copies out are in the order of the steps that write the tensors last, which is every process's, whatever its
+ * policy; so are the copies in. A copy in waits on its stream for the sum, and would hold up what follows there: the
+ * copies in come behind all fetches of the plan's own. */
+#include <stdlib.h>
+
+#include "mm/core/plan_rewrite.h"
+#include "mm/core/status.h"
+
+typedef struct shared {
+    mm_tensor tensor;
+    int32_t written;           /* the last node that writes it */
+    int32_t update;            /* the first update behind that */
+    int32_t used;              /* the last node before the update that uses it */
+    int32_t out_at, in_at;     /* nodes that the copies follow */
+    int32_t pinned;            /* segment, in the copy of the plan */
+    int32_t out_node, in_node; /* there; -1: not yet */
+} shared;
+
+static int by_writer(const void *a, const void *b) {
+    const shared *x = a, *y = b;
+    return x->written != y->written ? (x->written < y->written ? -1 : 1) : x->tensor - y->tensor;
+}
+
+static int list_shared(const mm_graph *graph, shared *list) {
+    int n = 0;
+    for (mm_tensor t = 0; t < mm_graph_tensors(graph); t++)
+        if (mm_graph_tensor(graph, t)->shared != MM_SHARE_NOT)
+            list[n++] = (shared){.tensor = t, .written = -1, .update = -1, .out_node = -1, .in_node = -1};
+    return n;
+}
+
+static bool is_update(const mm_plan *plan, int node) {
+    return plan->nodes[node].kind == MM_NODE_STEP &&
+           mm_graph_step(plan->graph, plan->nodes[node].step)->phase == MM_UPDATE;
+}
+
+/* Finds the nodes that matter to each. by_segment: per persistent segment, its entry; NULL: it is not shared. */
+static void find_users(const mm_plan *plan, shared *const *by_segment, shared *list, int n) {
+    const int persistents = mm_graph_persistents(plan->graph);
+    for (int i = 0; i < plan->n_nodes; i++) {
+        for (int k = 0; is_update(plan, i) && k < n; k++)
+            if (list[k].written >= 0 && list[k].update < 0) list[k].update = i;
+        mm_touch touch;
+        for (int t = 0; mm_node_next_touch(plan, &plan->nodes[i], &t, &touch);) {
+            shared *s = touch.segment < persistents ? by_segment[touch.segment] : NULL;
+            if (!s) continue;
+            if (touch.access != MM_READ) {
+                s->written = i;
+                s->update = -1;
+            }
+            if (s->update < 0) s->used = i;
+        }
+    }
+}
+
+/* The last of the operations that follow the step before a node or at it: those stay together. */
+static int32_t behind(const mm_plan *plan, int32_t node) {
+    while (node + 1 < plan->n_nodes && !mm_node_runs_step(&plan->nodes[node + 1])) node++;
+    return node;
+}
+
+static int32_t later(int32_t a, int32_t b) { return a > b ? a : b; }
+
+/* Where the copies go; the list is sorted. */
+static void place(const mm_plan *plan, shared *list, int n) {
+    int last_fetch = -1, last_in = -1;
+    for (int k = 0, i = 0; k < n; k++) {
+        shared *s = &list[k];
+        for (; i < s->update; i++)
+            if (plan->nodes[i].stream == MM_STREAM_IN) last_fetch = i;
+        const bool at_end = mm_graph_tensor(plan->graph, s->tensor)->shared == MM_SHARE_AT_END;
+        s->out_at = behind(plan, at_end ? s->update - 1 : s->written);
+        s->in_at = last_in = behind(plan, later(later(s->out_at, s->used), later(last_fetch, last_in)));
+    }
+}
+
+static void add_pinned(mm_plan *copy, int64_t bytes, shared *s) {
+    s->pinned = copy->n_segments++;
+    copy->segments[s->pinned] = (mm_segment){.content = MM_CONTENT_RAW,
+                                             .category = MM_CAT_GRADIENT_MAP,
+                                             .tensor = s->tensor,
+                                             .codec = -1,
+                                             .pool = -1,
+                                             .spill = -1,
+                                             .pinned = true,
+                                             .offset = mm_align(copy->pinned_bytes),
+                                             .bytes = bytes};
+    copy->pinned_bytes = copy->segments[s->pinned].offset + bytes;
+}
+
+/* kept: per node of the plan, its index in the copy. */
+static void add_copies(mm_plan_rewrite *r, int at, const int32_t *kept, shared *list, int n) {
+    mm_plan *copy = r->copy;
+    for (int k = 0; k < n; k++) {
+        shared *s = &list[k];
+        const int32_t segment = mm_graph_tensor(copy->graph, s->tensor)->persistent;
+        if (s->out_at == at) {
+            s->out_node = mm_plan_rewrite_add(r, MM_NODE_OUT, s->tensor, segment, s->pinned);
+            mm_plan_wait(copy, s->out_node, kept[s->written]);
+        }
+        if (s->in_at == at) {
+            s->in_node = mm_plan_rewrite_add(r, MM_NODE_IN, s->tensor, s->pinned, segment);
+            mm_plan_wait(copy, s->in_node, s->out_node);
+            mm_plan_wait(copy, s->in_node, kept[s->used]);
+        }
+    }
+}
+
+static mm_status rewrite(const mm_plan *plan, shared *list, int n, int32_t *kept, mm_plan **plan_out) {
+    mm_plan_rewrite r;
+    MM_TRY(mm_plan_rewrite_begin(plan, 2 * n, n, &r));
+    for (int k = 0; k < n; k++) add_pinned(r.copy, mm_graph_tensor(plan->graph, list[k].tensor)->bytes, &list[k]);
+    for (int i = 0; i < plan->n_nodes; i++) {
+        kept[i] = r.copy->n_nodes;
+        mm_plan_rewrite_keep(&r, &plan->nodes[i]);
+        for (int k = 0; k < n; k++)
+            if (list[k].update == i) mm_plan_wait(r.copy, kept[i], list[k].in_node);
+        add_copies(&r, i, kept, list, n);
+    }
+    return mm_plan_rewrite_end(&r, plan_out);
+}
+
+int64_t mm_plan_shared_bytes(const mm_graph *graph) {
+    int64_t bytes = 0;
+    for (mm_tensor t = 0; t < mm_graph_tensors(graph); t++)
+        if (mm_graph_tensor(graph, t)->shared != MM_SHARE_NOT)
+            bytes = mm_align(bytes) + mm_graph_tensor(graph, t)->bytes;
+    return mm_align(bytes);
+}
+
+mm_status mm_plan_add_shared(const mm_plan *plan, mm_plan **plan_out) {
+    const mm_graph *graph = plan->graph;
+    shared *list = malloc(((size_t)mm_graph_tensors(graph) + 1) * sizeof *list);
+    shared **by_segment = calloc((size_t)mm_graph_persistents(graph) + 1, sizeof *by_segment);
+    int32_t *kept = malloc(((size_t)plan->n_nodes + 1) * sizeof *kept);
+    mm_status status = list && by_segment && kept ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for shared tensors");
+    if (status == MM_OK) {
+        const int n = list_shared(graph, list);
+        for (int k = 0; k < n; k++) by_segment[mm_graph_tensor(graph, list[k].tensor)->persistent] = &list[k];
+        find_users(plan, by_segment, list, n);
+        qsort(list, (size_t)n, sizeof *list, by_writer);
+        place(plan, list, n);
+        status = rewrite(plan, list, n, kept, plan_out);
+    }
+    free(list);
+    free(by_segment);
+    free(kept);
+    return status;
+}
