@@ -52,6 +52,9 @@ extern "C" {
  * built against an older library would no longer run. */
 #define MM_VERSION "0.12.0"
 
+/* The library's MM_VERSION. Static. */
+MM_API const char *mm_version(void);
+
 /* ---------------------------------------------------------------- status */
 
 typedef enum mm_status {
@@ -831,6 +834,131 @@ MM_API MM_CHECKED mm_status mm_touched_get(mm_manager *manager, mm_touched *touc
 MM_API const char *mm_policy_list(size_t i, const char **summary_out);
 MM_API const char *mm_codec_list(size_t i, const char **summary_out);
 MM_API const char *mm_device_list(size_t i, const char **summary_out);
+
+/* ---------------------------------------------------------------- stash
+ *
+ * Holds, inside a budget, what a framework saves in forward passes for backward passes, where nobody can declare a graph
+ * beforehand. A tensor is put, got any number of times, and dropped. An iteration begins with a put while there is no
+ * entry, and ends when the last entry is dropped.
+ *
+ *   mm_stash_put(s, &tensor, stream, &entry, &answer)     in the forward pass, for each tensor that is saved
+ *       MM_STASH_TAKEN: the caller may release its tensor; MM_STASH_KEPT: it keeps it until it drops the entry
+ *   mm_stash_get(s, entry, stream, &data)                 in the backward pass, in any order, any number of times
+ *       ... enqueue on `stream` what reads data ...
+ *   mm_stash_give_back(s, entry, stream)                  once for each get
+ *   mm_stash_drop(s, entry)                               once for each entry
+ *
+ * The first iteration of an order runs unplanned, yet inside the budget: copies to host memory make room. It is exact.
+ *
+ * Budget. What lies in the arena, and what callers keep, is together at most device_bytes at any time. Unplanned iterations
+ * use pinned memory as far as there is, then ordinary host memory (mm_stash_stats.host_bytes).
+ *
+ * Streams. `stream` is the caller's current stream. On cuda it is a cudaStream_t that is not being captured (NULL: the
+ * legacy default stream), which mm need not know. A tensor that was taken was read in the order of the stream that put had:
+ * whatever the caller enqueues there afterwards may overwrite it. On the host `stream` is NULL, callers compute on their own
+ * threads, and bytes are there when a call returns.
+ *
+ * Threads. All functions may be called from any thread, and wait for one another. mm_stash_drop and mm_stash_give_back wait
+ * for no other call, and may be called from the log's function. No lock is held while that is called. */
+typedef struct mm_stash mm_stash;
+typedef uint64_t mm_stash_entry; /* never 0; the numbers of entries that were dropped are not used again */
+
+typedef enum mm_stash_answer {
+    MM_STASH_KEPT,  /* the caller keeps its tensor, unchanged, until it drops the entry */
+    MM_STASH_TAKEN, /* the caller may release its tensor, or change it */
+} mm_stash_answer;
+
+typedef enum mm_stash_flag {
+    MM_STASH_SIGNS = 1, /* readers need exact signs (> 0, or not) beside the values: a ReLU's output */
+    MM_STASH_EXACT = 2, /* never in a lossy code: indices, masks, statistics */
+} mm_stash_flag;
+
+/* Options of a stash. Later versions add members at the end, as with mm_options. */
+typedef struct mm_stash_options {
+    const char *device; /* as mm_options.device */
+    int64_t
+        device_bytes; /* the budget: for the arena, which is reserved at creation, and what callers keep. Required */
+    int64_t pinned_bytes; /* host memory for what leaves the arena; reserved at creation */
+    const char *policy;   /* "swap-async" (default). Policies that recompute are refused */
+    mm_log log;
+    const mm_facts *facts; /* these as in mm_options */
+    int codec_threads;
+    bool measure_touched;
+    bool unplanned; /* plan nothing: all iterations run unplanned */
+    uint64_t delay_seed;
+    int64_t delay_max_ns;
+    int64_t link_bytes_per_s;
+} mm_stash_options;
+
+/* mm_stash_create for options of `options_bytes` bytes; see mm_manager_create_sized. */
+MM_API MM_CHECKED mm_status mm_stash_create_sized(const mm_stash_options *options, size_t options_bytes,
+                                                  mm_stash **stash_out);
+
+/* Creates a stash, with its arena and its threads. The options' strings are copied. MM_ERR_INVALID (a value out of range),
+ * MM_ERR_NOT_FOUND (policy, device, codec), MM_ERR_UNSUPPORTED (a policy that recomputes: frameworks have checkpointing of
+ * their own), MM_ERR_NOMEM (the budget is above what the device has; both numbers), MM_ERR_DEVICE. */
+MM_CHECKED static inline mm_status mm_stash_create(const mm_stash_options *options, mm_stash **stash_out) {
+    return mm_stash_create_sized(options, sizeof *options, stash_out);
+}
+
+/* Waits for the device, and frees. Entries that are left are lost, pointers to them become invalid, and their number is
+ * logged as a warning. No other call may be under way. NULL is legal. */
+MM_API void mm_stash_destroy(mm_stash *stash);
+
+/* A tensor that is put. */
+typedef struct mm_stash_tensor {
+    const void *data;             /* device memory on cuda, memory of the process on the host */
+    mm_dtype dtype;               /* MM_U8 for a type that mm does not have, with the last dimension in bytes */
+    int rank;                     /* 0 to MM_RANK_MAX */
+    int64_t dims[MM_RANK_MAX];    /* outermost first, each at least 1 */
+    int64_t strides[MM_RANK_MAX]; /* in elements; in some order the dimensions follow each other without gaps. All 0: in
+                                     the order of dims */
+    const char *producer;         /* what made it, such as "ReluBackward0", for messages and rules; copied. NULL: "" */
+    uint32_t flags;               /* of mm_stash_flag */
+} mm_stash_tensor;
+
+/* Puts a tensor. On failure there is no new entry, the caller keeps its tensor, and the entries before stay as they were.
+ * MM_ERR_INVALID: dimensions, strides or flags. MM_ERR_INFEASIBLE: the tensor is larger than the budget. MM_ERR_NOMEM: what
+ * is held and kept leaves no room, or there is no host memory; the message has the numbers. MM_ERR_DEVICE: a copy failed. */
+MM_API MM_CHECKED mm_status mm_stash_put(mm_stash *stash, const mm_stash_tensor *tensor, void *stream,
+                                         mm_stash_entry *entry_out, mm_stash_answer *answer_out);
+
+/* Gets an entry's bytes, in the order in memory that they had, for tasks that are enqueued on `stream` from now on: device
+ * memory, to be read alone, valid until mm_stash_give_back; of an entry that the caller kept, its own pointer. Further gets of
+ * an entry that is held give the same pointer. On failure the entry stays, and can be got again. MM_ERR_NOT_FOUND: there is
+ * no such entry. MM_ERR_NOMEM: what is held and kept leaves no room. MM_ERR_DEVICE: a copy failed. */
+MM_API MM_CHECKED mm_status mm_stash_get(mm_stash *stash, mm_stash_entry entry, void *stream, void **data_out);
+
+/* Gives back what one get gave, when the tasks enqueued on `stream` so far have run. Unknown entries are ignored. */
+MM_API void mm_stash_give_back(mm_stash *stash, mm_stash_entry entry, void *stream);
+
+/* Drops an entry. If it is held, its bytes stay until it is given back for the last time. Unknown entries are ignored. */
+MM_API void mm_stash_drop(mm_stash *stash, mm_stash_entry entry);
+
+typedef struct mm_stash_stats {
+    int64_t entries;                    /* that are there now */
+    int64_t kept_bytes;                 /* that callers keep now */
+    int64_t puts, gets;                 /* since creation, as all below */
+    int64_t iterations;                 /* that have ended */
+    int64_t planned;                    /* of these, as planned to their end */
+    int64_t off_plan;                   /* of these, that left their plan */
+    int64_t plans, planning_ns;         /* plans that were made, and the CPU time for them */
+    int64_t peak_bytes;                 /* most bytes at a time: the arena's extent, and what callers keep */
+    int64_t predicted_bytes;            /* the same of the plan that ran last, as planned; 0: none has run */
+    int64_t needed_bytes;               /* the least budget for the order that was planned last; 0: not known */
+    int64_t moved_bytes;                /* of tensors that were taken */
+    int64_t out_bytes, in_bytes;        /* copied to host memory, and back */
+    int64_t encoded_bytes, coded_bytes; /* of tensors that were encoded, and of their codes */
+    int64_t host_bytes;                 /* most bytes of ordinary host memory at a time */
+} mm_stash_stats;
+
+/* mm_stash_stats_get for statistics of `stats_bytes` bytes; members beyond this library's are set to zero. */
+MM_API void mm_stash_stats_get_sized(mm_stash *stash, mm_stash_stats *stats_out, size_t stats_bytes);
+
+/* The stash's statistics. Does nothing if an argument is NULL. */
+static inline void mm_stash_stats_get(mm_stash *stash, mm_stash_stats *stats_out) {
+    mm_stash_stats_get_sized(stash, stats_out, sizeof *stats_out);
+}
 
 #ifdef __cplusplus
 }

@@ -10,6 +10,8 @@
 
 static _Thread_local char last_message[MM_MESSAGE_CAPACITY];
 
+const char *mm_version(void) { return MM_VERSION; }
+
 const char *mm_status_name(mm_status status) {
     switch (status) {
     case MM_OK:

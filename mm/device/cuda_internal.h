@@ -142,6 +142,8 @@ void cuda_event_destroy(mm_event *base);
 mm_status cuda_event_record(mm_event *base, mm_stream *stream);
 mm_status cuda_event_sync(mm_event *base);
 bool cuda_event_done(mm_event *base);
+mm_status cuda_foreign_record(mm_event *base, void *handle);
+mm_status cuda_foreign_wait(mm_device *base, void *handle, mm_event *event);
 
 /* ---------------------------------------------------------------- times (cuda_time.c): no-ops unless config.timed */
 

@@ -143,3 +143,20 @@ bool cuda_event_done(mm_event *base) {
     if (atomic_load(&event->recorded) != CUDA_EVENT_RECORDED) return false;
     return cuda_event_completed(event->event);
 }
+
+/* ---------------------------------------------------------------- streams of others */
+
+mm_status cuda_foreign_record(mm_event *base, void *handle) {
+    cuda_event *event = (cuda_event *)base;
+    CUDA_TRY(cudaEventRecord(event->event, (cudaStream_t)handle), "cudaEventRecord on a stream of the caller");
+    atomic_store(&event->recorded, CUDA_EVENT_RECORDED);
+    return MM_OK;
+}
+
+mm_status cuda_foreign_wait(mm_device *base, void *handle, mm_event *event) {
+    (void)base;
+    if (!was_recorded(event))
+        return mm_fail(MM_ERR_ORDER, "a stream of the caller is to wait for an event that was never recorded");
+    return mm_cuda_check(cudaStreamWaitEvent((cudaStream_t)handle, ((cuda_event *)event)->event, 0),
+                         "cudaStreamWaitEvent on a stream of the caller");
+}

@@ -218,6 +218,32 @@ mm_task_times mm_event_tasks(mm_event *event) {
     return times;
 }
 
+/* ---------------------------------------------------------------- streams of others */
+
+bool mm_device_is_inline(const mm_device *device) { return device->ops->foreign_record == NULL; }
+
+static mm_status check_no_handle(const mm_device *device, const void *handle) {
+    if (handle == NULL) return MM_OK;
+    return mm_fail(MM_ERR_INVALID, "device %s has no streams of others, and %p must be NULL", device->name, handle);
+}
+
+mm_status mm_foreign_record(mm_event *event, void *handle) {
+    bool entered;
+    if (mm_device_is_inline(event->device)) return check_no_handle(event->device, handle);
+    MM_TRY(mm_device_enter(event->device, &entered));
+    return leave(event->device, entered, event->device->ops->foreign_record(event, handle));
+}
+
+mm_status mm_foreign_wait(mm_device *device, void *handle, mm_event *event) {
+    bool entered;
+    if (mm_device_is_inline(device)) {
+        MM_TRY(check_no_handle(device, handle));
+        return mm_event_sync(event);
+    }
+    MM_TRY(mm_device_enter(device, &entered));
+    return leave(device, entered, device->ops->foreign_wait(device, handle, event));
+}
+
 /* ---------------------------------------------------------------- work */
 
 static mm_status range_check(const char *what, const void *memory, int64_t bytes) {

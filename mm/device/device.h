@@ -118,6 +118,9 @@ typedef struct mm_device_ops {
     bool (*event_done)(mm_event *event);
     int64_t (*event_ns)(mm_event *event);
     mm_task_times (*event_tasks)(mm_event *event); /* NULL: not known */
+    /* See mm_foreign_record. Both NULL: callers compute on their own threads. */
+    mm_status (*foreign_record)(mm_event *event, void *handle);
+    mm_status (*foreign_wait)(mm_device *device, void *handle, mm_event *event);
 
     mm_status (*copy_async)(mm_stream *stream, void *dst, const void *src, int64_t bytes, mm_copy_kind kind);
     mm_status (*fill_async)(mm_stream *stream, void *dst, uint8_t byte, int64_t bytes);
@@ -220,6 +223,15 @@ int64_t mm_event_ns(mm_event *event);
 /* The tasks that the stream ran between the recording before, of whatever event, and the latest of this one; without
  * any, both are as mm_event_ns. Both 0: the latest has not completed, or the device does not know. */
 mm_task_times mm_event_tasks(mm_event *event);
+
+/* Streams that are not of this mm_device, by the handle that mm_stream_handle has of its own: cuda a cudaStream_t (NULL: the
+ * legacy default stream). The caller keeps them alive, and captures nothing on them. Calls for one stream may overlap.
+ * On the host the handle must be NULL, and is the calling thread: a recording completes at once, and a wait blocks. */
+MM_CHECKED mm_status mm_foreign_record(mm_event *event, void *handle);
+/* The errors of mm_stream_wait. */
+MM_CHECKED mm_status mm_foreign_wait(mm_device *device, void *handle, mm_event *event);
+/* Whether callers compute on their own threads, so that there are no foreign streams. */
+bool mm_device_is_inline(const mm_device *device);
 
 MM_CHECKED mm_status mm_copy_async(mm_stream *stream, void *dst, const void *src, int64_t bytes, mm_copy_kind kind);
 MM_CHECKED mm_status mm_fill_async(mm_stream *stream, void *dst, uint8_t byte, int64_t bytes);

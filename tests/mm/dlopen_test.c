@@ -27,15 +27,19 @@ static const char library_path[] = "mm/libmm.so";
                                 f(persistent_data) f(persistent_get) f(persistent_set) f(values_set)                   \
                                     f(iteration_number_set) f(compute_stream) f(stream_handle) f(iteration_begin)      \
                                         f(iteration_end) f(iteration_end_async) f(manager_sync) f(replay_state)        \
-                                            f(record_begin) f(record_end) f(iteration_replay) f(sampling_guards)       \
-                                                f(rehearsal_begin) f(sampling_tell) f(sampling_age)                    \
-                                                    f(sampling_age_set) f(iteration_abort) f(layer_begin) f(layer_end) \
-                                                        f(tensor_data) f(tensor_form) f(tensor_coded) f(tensor_exact)  \
-                                                            f(tensor_given) f(workspace_data) f(workspace_bytes)       \
-                                                                f(current_step) f(manager_device_bytes) f(stats_get)   \
-                                                                    f(stats_get_sized) f(touched_get) f(observe)       \
-                                                                        f(trace_start) f(trace_stop) f(policy_list)    \
-                                                                            f(codec_list) f(device_list) f(graph_share) f(gradient_set)
+                                            f(record_begin) f(record_end) f(iteration_replay) f(sampling_guards) f(    \
+                                                rehearsal_begin) f(sampling_tell) f(sampling_age) f(sampling_age_set)  \
+                                                f(iteration_abort) f(layer_begin) f(layer_end) f(tensor_data)          \
+                                                    f(tensor_form) f(tensor_coded) f(tensor_exact) f(tensor_given)     \
+                                                        f(workspace_data) f(workspace_bytes) f(current_step)           \
+                                                            f(manager_device_bytes) f(stats_get) f(stats_get_sized)    \
+                                                                f(touched_get) f(observe) f(trace_start) f(trace_stop) \
+                                                                    f(policy_list) f(codec_list) f(device_list)        \
+                                                                        f(graph_share) f(gradient_set) f(version)      \
+                                                                            f(stash_create_sized) f(stash_destroy)     \
+                                                                                f(stash_put) f(stash_get)              \
+                                                                                    f(stash_give_back) f(stash_drop)   \
+                                                                                        f(stash_stats_get_sized)
 
 /* mm.h's functions by their types, to be found in the library. */
 static struct api {

@@ -1,0 +1,221 @@
+/* The calls of a stash: the turn, puts, gets, notes. */
+#include "mm/stash.h"
+
+#include <string.h>
+
+#include "mm/core/plan.h"
+
+/* ---------------------------------------------------------------- the turn */
+
+static void release(mm_stash *s, mm_stash_slot *e) {
+    if (e->kept) s->stats.kept_bytes -= e->kind.bytes;
+    mm_loose_free(s, e);
+    mm_stash_slot_free(s, e);
+    s->stats.entries--;
+    if (s->stats.entries == 0) s->stats.iterations++;
+}
+
+/* Makes what is enqueued from now on come after the caller's tasks; if that fails, waits for these. */
+static void follow(mm_stash *s, const mm_stash_note *note) {
+    mm_status status = note->failed;
+    if (status == MM_OK) status = mm_lane_follow(s, note->event);
+    if (status == MM_OK) return;
+    mm_failure_keep(&s->owed, mm_fail_in(status, "mm_stash_give_back"));
+    if (note->event && note->failed == MM_OK) {
+        mm_status ended = mm_event_sync(note->event);
+        (void)ended; /* the failure is owed already */
+    }
+}
+
+static void read_note(mm_stash *s, mm_stash_note *note) {
+    mm_stash_slot *e = note->slot;
+    if (note->returns) {
+        follow(s, note);
+        e->held--;
+        mm_stash_note_free(s, note);
+    } else {
+        e->dropped = true;
+    }
+    if (e->dropped && e->held == 0) release(s, e);
+}
+
+static void turn_take(mm_stash *s) {
+    pthread_mutex_lock(&s->lock);
+    while (s->busy) pthread_cond_wait(&s->changed, &s->lock);
+    s->busy = true;
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Reads notes until there are none. */
+static void turn_leave(mm_stash *s) {
+    pthread_mutex_lock(&s->lock);
+    while (s->notes) {
+        mm_stash_note *note = s->notes;
+        s->notes = note->next;
+        if (!s->notes) s->last_note = NULL;
+        pthread_mutex_unlock(&s->lock);
+        read_note(s, note);
+        pthread_mutex_lock(&s->lock);
+    }
+    s->busy = false;
+    pthread_cond_signal(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Leaves a note to whoever has the turn, or else reads it. Called with the lock, which it gives back. */
+static void leave_note(mm_stash *s, mm_stash_note *note) {
+    note->next = NULL;
+    *(s->last_note ? &s->last_note->next : &s->notes) = note;
+    s->last_note = note;
+    const bool mine = !s->busy;
+    s->busy = true;
+    pthread_mutex_unlock(&s->lock);
+    if (mine) turn_leave(s);
+}
+
+/* Returns a failure of a drop or a return, once. */
+static mm_status pay(mm_stash *s) {
+    mm_failure owed = s->owed;
+    s->owed.status = MM_OK;
+    return mm_failure_tell(&owed);
+}
+
+/* ---------------------------------------------------------------- put */
+
+static mm_status take_in(mm_stash *s, mm_stash_slot *e, const void *data, void *stream) {
+    MM_TRY(mm_lane_enter(s, stream));
+    MM_TRY(mm_loose_put(s, e, data));
+    mm_status status = mm_lane_leave(s, stream);
+    if (status == MM_OK) return MM_OK;
+    mm_failure failure;
+    mm_failure_keep(&failure, status);
+    mm_status drained = mm_lane_drain(s); /* so that the caller may go on using its tensor */
+    (void)drained;
+    mm_loose_free(s, e);
+    return mm_failure_tell(&failure);
+}
+
+static mm_status check_size(const mm_stash *s, const mm_stash_kind *kind) {
+    const int64_t bytes = mm_align(kind->bytes);
+    if (bytes <= s->options.device_bytes) return MM_OK;
+    return mm_fail(MM_ERR_INFEASIBLE, "a tensor of %s needs %s, the budget is %s", kind->producer, MM_SIZE_TOLD(bytes),
+                   MM_SIZE_TOLD(s->options.device_bytes));
+}
+
+static mm_status put(mm_stash *s, const mm_stash_kind *kind, const void *data, void *stream,
+                     mm_stash_entry *entry_out) {
+    mm_stash_slot *e;
+    MM_TRY(pay(s));
+    MM_TRY(check_size(s, kind));
+    MM_TRY(mm_stash_slot_new(s, &e));
+    e->kind = *kind;
+    mm_status status = take_in(s, e, data, stream);
+    if (status != MM_OK) {
+        mm_stash_slot_free(s, e);
+        return status;
+    }
+    s->stats.entries++;
+    s->stats.puts++;
+    *entry_out = mm_stash_slot_publish(s, e);
+    return MM_OK;
+}
+
+mm_status mm_stash_put(mm_stash *s, const mm_stash_tensor *tensor, void *stream, mm_stash_entry *entry_out,
+                       mm_stash_answer *answer_out) {
+    mm_stash_kind kind;
+    MM_TRY(mm_check_given(s, "mm_stash_put", "stash"));
+    MM_TRY(mm_check_given(tensor, "mm_stash_put", "tensor"));
+    MM_TRY(mm_check_given(entry_out, "mm_stash_put", "entry_out"));
+    MM_TRY(mm_check_given(answer_out, "mm_stash_put", "answer_out"));
+    MM_TRY(mm_stash_kind_of(tensor, &kind));
+    turn_take(s);
+    mm_failure failure;
+    mm_failure_keep(&failure, put(s, &kind, tensor->data, stream, entry_out));
+    turn_leave(s);
+    if (failure.status == MM_OK) *answer_out = MM_STASH_TAKEN;
+    return mm_failure_tell(&failure);
+}
+
+/* ---------------------------------------------------------------- get, give back, drop */
+
+/* Makes the bytes be there, and the caller's stream wait for them. */
+static mm_status serve(mm_stash *s, mm_stash_slot *e, void *stream) {
+    if (e->kept) return MM_OK;
+    MM_TRY(mm_lane_enter(s, stream));
+    MM_TRY(mm_loose_bring(s, e));
+    return mm_lane_leave(s, stream);
+}
+
+static mm_status get(mm_stash *s, mm_stash_entry entry, void *stream, void **data_out) {
+    mm_stash_note *note;
+    MM_TRY(pay(s));
+    pthread_mutex_lock(&s->lock);
+    mm_stash_slot *e = mm_stash_slot_at(s, entry);
+    if (e && e->dropping) e = NULL;
+    pthread_mutex_unlock(&s->lock);
+    if (!e) return mm_fail(MM_ERR_NOT_FOUND, "mm_stash_get: there is no entry %llu", (unsigned long long)entry);
+    MM_TRY(mm_stash_note_new(s, &note));
+    mm_status status = serve(s, e, stream);
+    if (status != MM_OK) {
+        mm_stash_note_free(s, note);
+        return status;
+    }
+    e->held++;
+    s->stats.gets++;
+    *data_out = e->kept ? e->kept : (uint8_t *)mm_pool_base(s->pool) + e->offset;
+    note->slot = e;
+    pthread_mutex_lock(&s->lock);
+    note->next = e->gets;
+    e->gets = note;
+    pthread_mutex_unlock(&s->lock);
+    return MM_OK;
+}
+
+mm_status mm_stash_get(mm_stash *s, mm_stash_entry entry, void *stream, void **data_out) {
+    MM_TRY(mm_check_given(s, "mm_stash_get", "stash"));
+    MM_TRY(mm_check_given(data_out, "mm_stash_get", "data_out"));
+    turn_take(s);
+    mm_failure failure;
+    mm_failure_keep(&failure, get(s, entry, stream, data_out));
+    turn_leave(s);
+    return mm_failure_tell(&failure);
+}
+
+void mm_stash_give_back(mm_stash *s, mm_stash_entry entry, void *stream) {
+    if (!s) return;
+    pthread_mutex_lock(&s->lock);
+    mm_stash_slot *e = mm_stash_slot_at(s, entry);
+    mm_stash_note *note = e ? e->gets : NULL;
+    if (note) e->gets = note->next;
+    pthread_mutex_unlock(&s->lock);
+    if (!note) return;
+    mm_failure told; /* keeps the caller's mm_last_error */
+    mm_failure_keep(&told, MM_ERR_DEVICE);
+    note->failed = note->event ? mm_foreign_record(note->event, stream) : MM_OK;
+    pthread_mutex_lock(&s->lock);
+    leave_note(s, note);
+    mm_failure_tell(&told);
+}
+
+void mm_stash_drop(mm_stash *s, mm_stash_entry entry) {
+    if (!s) return;
+    pthread_mutex_lock(&s->lock);
+    mm_stash_slot *e = mm_stash_slot_at(s, entry);
+    if (!e || e->dropping) {
+        pthread_mutex_unlock(&s->lock);
+        return;
+    }
+    e->dropping = true;
+    leave_note(s, &e->drop);
+}
+
+/* ---------------------------------------------------------------- statistics */
+
+void mm_stash_stats_get_sized(mm_stash *s, mm_stash_stats *stats_out, size_t stats_bytes) {
+    if (!s || !stats_out) return;
+    turn_take(s);
+    const mm_stash_stats stats = s->stats;
+    turn_leave(s);
+    memset(stats_out, 0, stats_bytes);
+    memcpy(stats_out, &stats, stats_bytes < sizeof stats ? stats_bytes : sizeof stats);
+}

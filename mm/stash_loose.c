@@ -1,0 +1,149 @@
+#include <stdlib.h>
+
+#include "mm/core/plan.h"
+#include "mm/stash.h"
+
+static uint8_t *arena_at(const mm_stash *s, int64_t offset) { return (uint8_t *)mm_pool_base(s->pool) + offset; }
+
+/* Bytes that a piece of the arena or of pinned memory takes. */
+static int64_t piece(const mm_stash_slot *e) { return mm_align(e->kind.bytes); }
+
+/* Takes a piece, the lowest that fits. -1: there is none. */
+static mm_status take(mm_stash *s, mm_ranges *ranges, int64_t bytes, int64_t *offset_out) {
+    MM_TRY(mm_ranges_reserve(ranges, s->taken + 2));
+    *offset_out = mm_ranges_take(ranges, bytes, MM_ALIGN, MM_FIT_LOWEST);
+    s->taken += *offset_out >= 0;
+    return MM_OK;
+}
+
+static void give(mm_stash *s, mm_ranges *ranges, int64_t offset, int64_t bytes) {
+    mm_ranges_give(ranges, offset, bytes);
+    s->taken--;
+}
+
+/* ---------------------------------------------------------------- host memory */
+
+static mm_status host_take(mm_stash *s, const mm_stash_slot *e, mm_stash_host *host_out) {
+    mm_stash_host host;
+    MM_TRY(take(s, &s->host, piece(e), &host.offset));
+    host.memory = host.offset >= 0 ? (uint8_t *)mm_pool_base(s->pinned) + host.offset : malloc((size_t)piece(e));
+    if (!host.memory)
+        return mm_fail(MM_ERR_NOMEM, "no host memory for %s of %s", MM_SIZE_TOLD(e->kind.bytes), e->kind.producer);
+    if (host.offset < 0) {
+        s->ordinary_bytes += piece(e);
+        if (s->ordinary_bytes > s->stats.host_bytes) s->stats.host_bytes = s->ordinary_bytes;
+    }
+    *host_out = host;
+    return MM_OK;
+}
+
+/* Ordinary memory must not be copied from or to any more when it goes. */
+static void host_give(mm_stash *s, const mm_stash_slot *e, mm_stash_host *host) {
+    if (!host->memory) return;
+    if (host->offset >= 0) {
+        give(s, &s->host, host->offset, piece(e));
+    } else {
+        mm_status drained = mm_lane_drain(s);
+        if (drained != MM_OK) mm_failure_keep(&s->owed, drained);
+        free(host->memory);
+        s->ordinary_bytes -= piece(e);
+    }
+    host->memory = NULL;
+}
+
+/* ---------------------------------------------------------------- the arena */
+
+static void arena_enter(mm_stash *s, mm_stash_slot *e, int64_t offset) {
+    e->offset = offset;
+    e->newer = NULL;
+    e->older = s->newest;
+    *(s->newest ? &s->newest->newer : &s->oldest) = e;
+    s->newest = e;
+    if (offset + piece(e) > s->extent_bytes) s->extent_bytes = offset + piece(e);
+    const int64_t now = s->extent_bytes + s->stats.kept_bytes;
+    if (now > s->stats.peak_bytes) s->stats.peak_bytes = now;
+}
+
+static void arena_leave(mm_stash *s, mm_stash_slot *e) {
+    if (e->offset < 0) return;
+    *(e->older ? &e->older->newer : &s->oldest) = e->newer;
+    *(e->newer ? &e->newer->older : &s->newest) = e->older;
+    give(s, &s->arena, e->offset, piece(e));
+    e->offset = -1;
+}
+
+/* Copies an entry to host memory, unless it has a copy there, and takes it out of the arena. */
+static mm_status evict(mm_stash *s, mm_stash_slot *e) {
+    if (!e->host.memory) {
+        mm_stash_host host;
+        MM_TRY(host_take(s, e, &host));
+        mm_status status = mm_lane_copy(s, host.memory, arena_at(s, e->offset), e->kind.bytes, MM_COPY_OUT);
+        if (status != MM_OK) {
+            host_give(s, e, &host);
+            return status;
+        }
+        e->host = host;
+        s->stats.out_bytes += e->kind.bytes;
+    }
+    arena_leave(s, e);
+    return MM_OK;
+}
+
+static mm_stash_slot *next_to_leave(const mm_stash *s) {
+    mm_stash_slot *e = s->oldest;
+    while (e && e->held > 0) e = e->newer;
+    return e;
+}
+
+static int64_t held_bytes(const mm_stash *s) {
+    int64_t bytes = 0;
+    for (const mm_stash_slot *e = s->oldest; e; e = e->newer)
+        if (e->held > 0) bytes += piece(e);
+    return bytes;
+}
+
+/* Finds room in the arena; entries that are not held leave until there is. */
+static mm_status make_room(mm_stash *s, const mm_stash_slot *e, int64_t *offset_out) {
+    for (;;) {
+        MM_TRY(take(s, &s->arena, piece(e), offset_out));
+        if (*offset_out >= 0) return MM_OK;
+        mm_stash_slot *leaves = next_to_leave(s);
+        if (!leaves) break;
+        MM_TRY(evict(s, leaves));
+    }
+    return mm_fail(MM_ERR_NOMEM, "no room for %s of %s: %s are held, %s kept, and the budget is %s",
+                   MM_SIZE_TOLD(piece(e)), e->kind.producer, MM_SIZE_TOLD(held_bytes(s)),
+                   MM_SIZE_TOLD(s->stats.kept_bytes), MM_SIZE_TOLD(s->options.device_bytes));
+}
+
+mm_status mm_loose_put(mm_stash *s, mm_stash_slot *e, const void *data) {
+    int64_t offset;
+    MM_TRY(make_room(s, e, &offset));
+    mm_status status = mm_lane_copy(s, arena_at(s, offset), data, e->kind.bytes, MM_COPY_DEVICE);
+    if (status != MM_OK) {
+        give(s, &s->arena, offset, piece(e));
+        return status;
+    }
+    arena_enter(s, e, offset);
+    s->stats.moved_bytes += e->kind.bytes;
+    return MM_OK;
+}
+
+mm_status mm_loose_bring(mm_stash *s, mm_stash_slot *e) {
+    int64_t offset;
+    if (e->offset >= 0) return MM_OK;
+    MM_TRY(make_room(s, e, &offset));
+    mm_status status = mm_lane_copy(s, arena_at(s, offset), e->host.memory, e->kind.bytes, MM_COPY_IN);
+    if (status != MM_OK) {
+        give(s, &s->arena, offset, piece(e));
+        return status;
+    }
+    arena_enter(s, e, offset);
+    s->stats.in_bytes += e->kind.bytes;
+    return MM_OK;
+}
+
+void mm_loose_free(mm_stash *s, mm_stash_slot *e) {
+    arena_leave(s, e);
+    host_give(s, e, &e->host);
+}

@@ -1,0 +1,173 @@
+#include "tests/mm/stash_rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "mm/core/dtype.h"
+#include "tests/mm/rig_device.h"
+
+enum { READS = 64, DELAY_NS = 200000 };
+
+/* A copy of what a get gave. */
+struct stash_read {
+    uint8_t *bytes; /* pinned */
+    int64_t n;
+    uint64_t seed;
+};
+
+static void expect_ok(mm_status status) {
+    if (status != MM_OK) fail_msg("%s", mm_last_error());
+}
+
+/* Floats between -1 and 1, half of them 0, so that codecs have something to do. */
+static void fill(uint64_t seed, uint8_t *bytes, int64_t n) {
+    uint64_t state = seed;
+    for (int64_t i = 0; i + 4 <= n; i += 4) {
+        const uint64_t draw = random_next(&state);
+        const float value = draw & 1 ? (float)(int32_t)(draw >> 32) / 2147483648.0F : 0;
+        memcpy(bytes + i, &value, sizeof value);
+    }
+    for (int64_t i = n & ~(int64_t)3; i < n; i++) bytes[i] = (uint8_t)random_next(&state);
+}
+
+static bool is_inline(const stash_rig *r) { return mm_device_is_inline(r->device); }
+
+void stash_rig_init(stash_rig *r, mm_stash *stash, uint64_t seed) {
+    *r = (stash_rig){.stash = stash, .random = seed, .next_seed = seed * 1000003};
+    expect_ok(mm_device_create(rig_device_used()->name, NULL, &r->device));
+    r->reads = calloc(READS, sizeof *r->reads);
+    assert_non_null(r->reads);
+    for (int i = 0; i < READS; i++)
+        expect_ok(mm_device_reserve(r->device, MM_MEMORY_PINNED, STASH_RIG_MOST, (void **)&r->reads[i].bytes));
+    for (int i = 0; i < STASH_RIG_STREAMS; i++) {
+        expect_ok(mm_device_reserve(r->device, MM_MEMORY_DEVICE, STASH_RIG_MOST, (void **)&r->tensor[i]));
+        if (is_inline(r)) continue;
+        expect_ok(mm_stream_create(r->device, "caller", 0, &r->streams[i]));
+        r->handles[i] = mm_stream_handle(r->streams[i]);
+    }
+}
+
+static void check_reads(stash_rig *r) {
+    uint8_t *expected = malloc(STASH_RIG_MOST);
+    assert_non_null(expected);
+    for (int i = 0; i < STASH_RIG_STREAMS; i++)
+        if (r->streams[i]) expect_ok(mm_stream_sync(r->streams[i]));
+    for (int i = 0; i < r->n_reads; i++) {
+        const stash_read *read = &r->reads[i];
+        fill(read->seed, expected, read->n);
+        assert_memory_equal(expected, read->bytes, read->n);
+    }
+    r->n_reads = 0;
+    free(expected);
+}
+
+void stash_rig_fini(stash_rig *r) {
+    check_reads(r);
+    for (int i = 0; i < STASH_RIG_STREAMS; i++) {
+        mm_stream_destroy(r->streams[i]);
+        mm_device_release(r->device, MM_MEMORY_DEVICE, r->tensor[i], STASH_RIG_MOST);
+    }
+    for (int i = 0; i < READS; i++) mm_device_release(r->device, MM_MEMORY_PINNED, r->reads[i].bytes, STASH_RIG_MOST);
+    free(r->reads);
+    mm_device_destroy(r->device);
+}
+
+/* Copies on a stream of the caller, or on this thread. */
+static void copy(const stash_rig *r, int stream, void *dst, const void *src, int64_t bytes, mm_copy_kind kind) {
+    if (is_inline(r))
+        memcpy(dst, src, (size_t)bytes);
+    else
+        expect_ok(mm_copy_async(r->streams[stream], dst, src, bytes, kind));
+}
+
+static mm_status sleep_on_stream(void *arg) {
+    nanosleep(arg, NULL);
+    return MM_OK;
+}
+
+/* Now and then a stream falls behind. */
+static void delay(stash_rig *r, int stream) {
+    const struct timespec time = {.tv_nsec = random_below(&r->random, DELAY_NS)};
+    if (!is_inline(r) && random_chance(&r->random, 2))
+        expect_ok(rig_device_used()->launch(r->streams[stream], sleep_on_stream, &time, sizeof time));
+}
+
+static int64_t bytes_of(const mm_stash_tensor *tensor) {
+    int64_t bytes = mm_dtype_table[tensor->dtype].bytes;
+    for (int i = 0; i < tensor->rank; i++) bytes *= tensor->dims[i];
+    return bytes;
+}
+
+mm_status stash_rig_put(stash_rig *r, const mm_stash_tensor *like, stash_item *item_out) {
+    const int stream = random_below(&r->random, STASH_RIG_STREAMS);
+    stash_item item = {.seed = r->next_seed++, .bytes = bytes_of(like)};
+    mm_stash_tensor tensor = *like;
+    if (r->n_reads == READS) check_reads(r);
+    /* Its bytes pass through the copy of a read that nobody has made yet. */
+    uint8_t *staged = r->reads[r->n_reads].bytes;
+    void *memory = r->tensor[stream];
+    if (!is_inline(r)) expect_ok(mm_stream_sync(r->streams[stream]));
+    fill(item.seed, staged, item.bytes);
+    delay(r, stream);
+    copy(r, stream, memory, staged, item.bytes, MM_COPY_IN);
+    tensor.data = memory;
+    mm_status status = mm_stash_put(r->stash, &tensor, r->handles[stream], &item.entry, &item.answer);
+    if (status == MM_OK && item.answer == MM_STASH_KEPT) {
+        expect_ok(mm_device_reserve(r->device, MM_MEMORY_DEVICE, STASH_RIG_MOST, (void **)&r->tensor[stream]));
+        item.kept = memory;
+    }
+    if (!is_inline(r)) expect_ok(mm_stream_sync(r->streams[stream])); /* staged is used again */
+    if (!item.kept) {
+        memset(staged, 0xff, (size_t)item.bytes);
+        copy(r, stream, memory, staged, item.bytes, MM_COPY_IN);
+    }
+    if (status == MM_OK) *item_out = item;
+    return status;
+}
+
+mm_status stash_rig_get(stash_rig *r, stash_item *item) {
+    const int stream = random_below(&r->random, STASH_RIG_STREAMS);
+    void *data;
+    if (r->n_reads == READS) check_reads(r);
+    MM_TRY(mm_stash_get(r->stash, item->entry, r->handles[stream], &data));
+    if (item->kept) assert_ptr_equal(data, item->kept);
+    stash_read *read = &r->reads[r->n_reads++];
+    read->seed = item->seed;
+    read->n = item->bytes;
+    delay(r, stream);
+    copy(r, stream, read->bytes, data, item->bytes, MM_COPY_OUT);
+    item->held++;
+    /* Whichever stream it is given back on has seen the reading. */
+    if (!is_inline(r)) {
+        mm_event *event;
+        expect_ok(mm_event_create(r->device, &event));
+        expect_ok(mm_event_record(event, r->streams[stream]));
+        expect_ok(mm_stream_wait(r->streams[!stream], event));
+        mm_event_destroy(event);
+    }
+    return MM_OK;
+}
+
+void stash_rig_give_back(stash_rig *r, stash_item *item) {
+    mm_stash_give_back(r->stash, item->entry, r->handles[random_below(&r->random, STASH_RIG_STREAMS)]);
+    item->held--;
+}
+
+void stash_rig_drop(stash_rig *r, stash_item *item) {
+    if (item->kept) {
+        if (!is_inline(r)) check_reads(r);
+        mm_device_release(r->device, MM_MEMORY_DEVICE, item->kept, STASH_RIG_MOST);
+    }
+    mm_stash_drop(r->stash, item->entry);
+    item->entry = 0;
+}
+
+mm_stash_tensor stash_tensor_f32(const char *producer, int64_t elems) {
+    return (mm_stash_tensor){.dtype = MM_F32, .rank = 1, .dims = {elems}, .producer = producer};
+}

@@ -1,0 +1,264 @@
+/* A stash: bytes come back, in any order, from any thread, and stay within the budget. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/mm/rig_device.h"
+#include "tests/mm/stash_rig.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { OPERATIONS = 10000 }; /* of a thread; sanitizers make each some ten times slower */
+#else
+enum { OPERATIONS = 50000 };
+#endif
+enum { KIB = 1 << 10, THREADS = 2, ITEMS = 24 };
+
+static void expect_ok(mm_status status) {
+    if (status != MM_OK) fail_msg("%s", mm_last_error());
+}
+
+/* The message has the text. */
+static void expect_refused(mm_status status, mm_status expected, const char *text) {
+    assert_int_equal(status, expected);
+    if (!strstr(mm_last_error(), text)) fail_msg("'%s' is not in: %s", text, mm_last_error());
+}
+
+static mm_stash *create(mm_stash_options options) {
+    mm_stash *s;
+    if (!options.device) options.device = rig_device_used()->name;
+    expect_ok(mm_stash_create(&options, &s));
+    return s;
+}
+
+static mm_stash_stats stats_of(mm_stash *s) {
+    mm_stash_stats stats;
+    mm_stash_stats_get(s, &stats);
+    return stats;
+}
+
+/* ---------------------------------------------------------------- random operations */
+
+typedef struct actor {
+    pthread_t thread;
+    mm_stash *stash;
+    int seed;
+} actor;
+
+static void act(stash_rig *r, stash_item *items) {
+    stash_item *item = &items[random_below(&r->random, ITEMS)];
+    const mm_stash_tensor like = stash_tensor_f32("Random", 1 + random_below(&r->random, STASH_RIG_MOST / 8));
+    if (!item->entry)
+        expect_ok(stash_rig_put(r, &like, item));
+    else if (item->held > 0)
+        stash_rig_give_back(r, item);
+    else if (random_chance(&r->random, 60))
+        expect_ok(stash_rig_get(r, item));
+    else
+        stash_rig_drop(r, item);
+}
+
+/* At most two entries are held at a time. */
+static void settle_held(stash_rig *r, stash_item *items) {
+    int held = 0;
+    for (int i = 0; i < ITEMS; i++)
+        if (items[i].held > 0 && ++held > 2) stash_rig_give_back(r, &items[i]);
+}
+
+static void *run_actor(void *arg) {
+    const actor *a = arg;
+    stash_rig r;
+    stash_item items[ITEMS] = {0};
+    stash_rig_init(&r, a->stash, (uint64_t)a->seed);
+    for (int i = 0; i < OPERATIONS; i++) {
+        act(&r, items);
+        settle_held(&r, items);
+    }
+    for (int i = 0; i < ITEMS; i++) {
+        if (!items[i].entry) continue;
+        /* A drop while an entry is held waits for the return. */
+        const bool held = items[i].held > 0;
+        const stash_item dropped = items[i];
+        stash_rig_drop(&r, &items[i]);
+        if (held) mm_stash_give_back(r.stash, dropped.entry, r.handles[0]);
+    }
+    stash_rig_fini(&r);
+    return NULL;
+}
+
+static void random_operations_of_two_threads_give_every_byte_back(void **state) {
+    (void)state;
+    enum { BUDGET = 96 * KIB };
+    mm_stash *s = create((mm_stash_options){.device_bytes = BUDGET, .pinned_bytes = 16 * KIB, .unplanned = true});
+    actor actors[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        actors[i] = (actor){.stash = s, .seed = i + 1};
+        assert_int_equal(pthread_create(&actors[i].thread, NULL, run_actor, &actors[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) pthread_join(actors[i].thread, NULL);
+    const mm_stash_stats stats = stats_of(s);
+    assert_int_equal(stats.entries, 0);
+    assert_int_equal(stats.kept_bytes, 0);
+    assert_true(stats.peak_bytes <= BUDGET);
+    assert_true(stats.out_bytes > 0 && stats.in_bytes > 0);
+    assert_true(stats.host_bytes > 0); /* what pinned memory had no room for */
+    assert_true(stats.puts > OPERATIONS / 10 && stats.gets > OPERATIONS / 10);
+    mm_stash_destroy(s);
+}
+
+/* ---------------------------------------------------------------- calls */
+
+static void what_is_put_first_leaves_first_and_comes_back(void **state) {
+    (void)state;
+    enum { N = 6, BYTES = 16 * KIB };
+    mm_stash *s = create((mm_stash_options){.device_bytes = 2 * BYTES, .pinned_bytes = N * BYTES, .unplanned = true});
+    stash_rig r;
+    stash_item items[N];
+    const mm_stash_tensor like = stash_tensor_f32("Conv", BYTES / 4);
+    stash_rig_init(&r, s, 7);
+    for (int i = 0; i < N; i++) expect_ok(stash_rig_put(&r, &like, &items[i]));
+    assert_int_equal(stats_of(s).entries, N);
+    assert_int_equal(stats_of(s).out_bytes, (N - 2) * BYTES);
+    for (int i = N; i-- > 0;) {
+        expect_ok(stash_rig_get(&r, &items[i]));
+        expect_ok(stash_rig_get(&r, &items[i]));
+        stash_rig_give_back(&r, &items[i]);
+        stash_rig_give_back(&r, &items[i]);
+        stash_rig_drop(&r, &items[i]);
+    }
+    const mm_stash_stats stats = stats_of(s);
+    assert_int_equal(stats.peak_bytes, 2 * BYTES);
+    assert_int_equal(stats.in_bytes, (N - 2) * BYTES);
+    assert_int_equal(stats.iterations, 1);
+    assert_int_equal(stats.gets, 2 * N);
+    assert_int_equal(stats.host_bytes, 0);
+    stash_rig_fini(&r);
+    mm_stash_destroy(s);
+}
+
+static void held_entries_stay_and_one_too_many_is_refused_with_numbers(void **state) {
+    (void)state;
+    enum { BYTES = 16 * KIB };
+    mm_stash *s = create((mm_stash_options){.device_bytes = 2 * BYTES, .unplanned = true});
+    stash_rig r;
+    stash_item items[3];
+    const mm_stash_tensor like = stash_tensor_f32("Conv", BYTES / 4);
+    stash_rig_init(&r, s, 8);
+    for (int i = 0; i < 3; i++) expect_ok(stash_rig_put(&r, &like, &items[i]));
+    for (int i = 0; i < 2; i++) expect_ok(stash_rig_get(&r, &items[i]));
+    expect_refused(stash_rig_get(&r, &items[2]), MM_ERR_NOMEM, "32768 bytes (32KiB) are held");
+    stash_rig_give_back(&r, &items[0]);
+    expect_ok(stash_rig_get(&r, &items[2]));
+    for (int i = 1; i < 3; i++) stash_rig_give_back(&r, &items[i]);
+    for (int i = 0; i < 3; i++) stash_rig_drop(&r, &items[i]);
+    assert_int_equal(stats_of(s).entries, 0);
+    stash_rig_fini(&r);
+    mm_stash_destroy(s);
+}
+
+static void wrong_calls_are_refused_and_change_nothing(void **state) {
+    (void)state;
+    static float elems[64];
+    mm_stash *s;
+    mm_stash_entry entry = 0;
+    mm_stash_answer answer;
+    void *data;
+    expect_refused(mm_stash_create(&(mm_stash_options){0}, &s), MM_ERR_INVALID, "device_bytes is 0");
+    expect_refused(mm_stash_create(&(mm_stash_options){.device_bytes = 1, .pinned_bytes = -1}, &s), MM_ERR_INVALID,
+                   "pinned_bytes is -1");
+    expect_refused(mm_stash_create(&(mm_stash_options){.device_bytes = INT64_MAX}, &s), MM_ERR_NOMEM, "the budget is");
+    s = create((mm_stash_options){.device_bytes = 64 * KIB});
+    struct {
+        mm_stash_tensor tensor;
+        mm_status status;
+        const char *text;
+    } cases[] = {
+        {{.data = NULL, .rank = 1, .dims = {1}}, MM_ERR_INVALID, "data"},
+        {{.data = elems, .rank = 9}, MM_ERR_INVALID, "rank is 9"},
+        {{.data = elems, .rank = 1, .dims = {0}, .producer = "Relu"}, MM_ERR_INVALID, "Relu: a dimension is 0"},
+        {{.data = elems, .rank = 2, .dims = {INT64_MAX, 2}}, MM_ERR_INVALID, "too much"},
+        {{.data = elems, .rank = 2, .dims = {4, 4}, .strides = {8, 1}}, MM_ERR_INVALID, "a stride is 8"},
+        {{.data = elems, .rank = 2, .dims = {4, 4}, .strides = {0, 1}}, MM_ERR_INVALID, "gap"},
+        {{.data = elems, .rank = 1, .dims = {4}, .flags = 4}, MM_ERR_INVALID, "flags is 4"},
+        {{.data = elems, .rank = 1, .dims = {4}, .dtype = MM_DTYPES}, MM_ERR_INVALID, "dtype"},
+        {{.data = elems, .rank = 1, .dims = {1 << 20}, .producer = "Big"}, MM_ERR_INFEASIBLE, "of Big needs 4194304"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        expect_refused(mm_stash_put(s, &cases[i].tensor, NULL, &entry, &answer), cases[i].status, cases[i].text);
+    assert_int_equal(entry, 0);
+    expect_refused(mm_stash_get(s, 12345, NULL, &data), MM_ERR_NOT_FOUND, "no entry 12345");
+    mm_stash_give_back(s, 12345, NULL);
+    mm_stash_drop(s, 12345);
+    assert_int_equal(stats_of(s).puts, 0);
+    mm_stash_destroy(s);
+    mm_stash_destroy(NULL);
+}
+
+static void dense_tensors_of_any_order_and_a_dropped_number_stay_apart(void **state) {
+    (void)state;
+    mm_stash *s = create((mm_stash_options){.device_bytes = 64 * KIB});
+    stash_rig r;
+    stash_item items[4], before;
+    const mm_stash_tensor likes[] = {
+        {.dtype = MM_BF16, .rank = 4, .dims = {2, 3, 4, 5}, .strides = {60, 1, 15, 3}, .producer = "channels last"},
+        {.dtype = MM_F16, .rank = 3, .dims = {7, 1, 9}, .strides = {1, 99, 7}},
+        {.dtype = MM_U8, .rank = 0},
+        {.dtype = MM_I32, .rank = 2, .dims = {6, 6}, .flags = MM_STASH_EXACT},
+    };
+    stash_rig_init(&r, s, 9);
+    for (int i = 0; i < 4; i++) expect_ok(stash_rig_put(&r, &likes[i], &items[i]));
+    for (int i = 0; i < 4; i++) {
+        expect_ok(stash_rig_get(&r, &items[i]));
+        stash_rig_give_back(&r, &items[i]);
+        stash_rig_give_back(&r, &items[i]); /* once too often: ignored */
+    }
+    before = items[0];
+    stash_rig_drop(&r, &items[0]);
+    expect_ok(stash_rig_put(&r, &likes[1], &items[0]));
+    void *data;
+    expect_refused(mm_stash_get(s, before.entry, r.handles[0], &data), MM_ERR_NOT_FOUND, "there is no entry");
+    mm_stash_drop(s, before.entry);
+    expect_ok(stash_rig_get(&r, &items[0]));
+    stash_rig_give_back(&r, &items[0]);
+    for (int i = 0; i < 4; i++) stash_rig_drop(&r, &items[i]);
+    assert_int_equal(stats_of(s).entries, 0);
+    stash_rig_fini(&r);
+    mm_stash_destroy(s);
+}
+
+static void count_warnings(void *ctx, mm_log_level level, const char *message) {
+    (void)message;
+    *(int *)ctx += level == MM_LOG_WARNING;
+}
+
+static void entries_that_are_left_are_freed_and_told(void **state) {
+    (void)state;
+    int warnings = 0;
+    mm_stash *s = create((mm_stash_options){
+        .device_bytes = 4 * KIB, .unplanned = true, .log = {count_warnings, &warnings, MM_LOG_WARNING}});
+    stash_rig r;
+    stash_item items[3];
+    const mm_stash_tensor like = stash_tensor_f32("Left", KIB / 2);
+    stash_rig_init(&r, s, 10);
+    for (int i = 0; i < 3; i++) expect_ok(stash_rig_put(&r, &like, &items[i]));
+    expect_ok(stash_rig_get(&r, &items[0]));
+    stash_rig_fini(&r);
+    mm_stash_destroy(s);
+    assert_int_equal(warnings, 1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_put_first_leaves_first_and_comes_back),
+        cmocka_unit_test(held_entries_stay_and_one_too_many_is_refused_with_numbers),
+        cmocka_unit_test(wrong_calls_are_refused_and_change_nothing),
+        cmocka_unit_test(dense_tensors_of_any_order_and_a_dropped_number_stay_apart),
+        cmocka_unit_test(entries_that_are_left_are_freed_and_told),
+        cmocka_unit_test(random_operations_of_two_threads_give_every_byte_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
