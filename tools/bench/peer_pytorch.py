@@ -425,6 +425,10 @@ def run_mm(args, net, batch, options):
         return [dict(empty_row(args, net, batch, "", args.precision), policy=" ".join(options), status=status)]
 
 
+def is_pytorch(row):
+    return row["policy"].startswith("pytorch ")
+
+
 def row_key(row):
     return row["policy"], row.get("budget_bytes"), row.get("workspace_limit_bytes")
 
@@ -444,23 +448,30 @@ def medians(rounds):
 
 
 def rounds_of(args, net, batch):
-    """Yields the rows of the present round, PyTorch's first, each time that there are more: a run that is cut keeps them."""
+    """Yields the rows of the present round, mm's first, each time that there are more: a run that is cut keeps them. PyTorch's
+    processes begin after mm's first rows, for they may take all the time that there is."""
     runs = [shlex.split(run) for run in args.run or []]
     runs = runs or [["--policies", policy] for policy in args.policies.split(";")]  # apart: each its resident peak
-    peers, why = [], why_none(args.device, net)
+    peers, why, longest = [], why_none(args.device, net), 0
     try:
-        for mode in [] if why else args.modes:
-            peers.append(Apart(args, net, batch, mode, args.precision))
-        missing = [dict(empty_row(args, net, batch, mode, args.precision), status=why) for mode in args.modes if why]
-        begin = time.monotonic()
         for i in range(args.rounds):
-            rows = [peer.row() for peer in peers] + missing
+            begin, rows = time.monotonic(), []
             for run in runs:
-                yield rows
                 rows += run_mm(args, net, batch, run)
+                yield rows
+            if i == 0 and not why:
+                starts = time.monotonic()
+                for mode in args.modes:
+                    peers.append(Apart(args, net, batch, mode, args.precision))
+                begin += time.monotonic() - starts  # not what the next rounds take
+            for mode in args.modes if why else []:
+                rows.append(dict(empty_row(args, net, batch, mode, args.precision), status=why))
+            for peer in peers:
+                rows.append(peer.row())
+                yield rows
             yield rows
-            each = (time.monotonic() - begin) / (i + 1)
-            if args.end and time.monotonic() + each > args.end:
+            longest = max(longest, time.monotonic() - begin)
+            if args.end and time.monotonic() + longest > args.end:
                 return
     finally:
         for peer in peers:
@@ -475,7 +486,7 @@ def compare(args):
         for told in rounds_of(args, net, batch):
             if not rounds or rounds[-1] is not told:
                 rounds.append(told)
-            rows = medians(rounds)
+            rows = sorted(medians(rounds), key=lambda row: not is_pytorch(row))
             if args.json:
                 save(args.json, everything + rows)
         everything += rows
@@ -483,9 +494,9 @@ def compare(args):
             print("%s: %s" % (row["policy"], ", ".join("%.1f" % each for each in row["rounds"])), file=sys.stderr)
     print("%-10s %5s %7s  %-36s %8s %8s %12s %8s" %
           ("net", "batch", "threads", "side", "images/s", "to torch", "resident MiB", "to torch"))
-    theirs = {}
+    theirs = {(row["net"], row["batch"]): row for row in reversed(everything) if is_pytorch(row)}
     for row in everything:
-        base = theirs.setdefault((row["net"], row["batch"]), row)
+        base = theirs.get((row["net"], row["batch"]), empty_row(args, row["net"], row["batch"], "", ""))
         speeds, peaks = ([r[key] for r in (row, base)] for key in ("images_per_second", "host_peak_bytes"))
         print("%-10s %5d %7d  %-36s %8.1f %8s %12.0f %8s%s" % (
             row["net"], row["batch"], args.threads, row["policy"], speeds[0],
