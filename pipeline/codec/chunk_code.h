@@ -1,7 +1,7 @@
 /* Codes of variable size in chunks: where everything lies. Plain C functions, the same on every device.
  *
- * A chunk is 1024 consecutive floats of the map (4 KiB, the window of cDMA: Rhu et al., HPCA 2018); the last may be
- * shorter.
+ * A chunk is 1024 consecutive elements of the map (of f32 4 KiB, the window of cDMA: Rhu et al., HPCA 2018); the last may
+ * be shorter.
  *
  *   head   | int64 begin | uint32 at[0], at[1], ... at[chunks] | padding to 8 bytes |
  *   body   | chunk 0 | chunk 1 | ... |
@@ -9,11 +9,19 @@
  * begin: the body's first position in its pool's range, aligned to 256. at[i]: where chunk i begins in the body, in words
  * of 4 bytes; at[chunks]: the body's words. The padding is zeros. All is little-endian.
  *
- * A chunk's code has at most as many words as the chunk has elements. If it has exactly as many, it is the elements
- * themselves ("raw"). So a body is never larger than the map. */
+ * A chunk's code has at most as many words as the chunk's elements fill. If it has exactly as many, it is the elements
+ * themselves ("raw"). So a body is never larger than the map.
+ *
+ * Codecs know elements of 32 bits. How they take those of 16 bits (f16, bf16):
+ *
+ *      lossy       as floats: they are widened, and what is decoded is rounded to them (half_value.h)
+ *      lossless    their bits, zero-extended. The code has the non-zeros last, a word each; then two share a word:
+ *                  | masks, runs or columns | value 0, value 1 | value 2, value 3 | ... |, zeros after the last
+ *      deflate     two elements as one of 32 bits */
 #ifndef PIPELINE_CODEC_CHUNK_CODE_H
 #define PIPELINE_CODEC_CHUNK_CODE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "pipeline/codec/code_body.h"
@@ -36,6 +44,9 @@ enum {
 
 MM_HD_CONSTEXPR int64_t mm_chunks(int64_t elems) { return (elems + MM_CHUNK_ELEMS - 1) / MM_CHUNK_ELEMS; }
 
+/* Words that n elements fill. */
+MM_HD int mm_chunk_raw_words(int n, bool halves) { return halves ? (n + 1) / 2 : n; }
+
 /* Elements of chunk i. */
 MM_HD int mm_chunk_elems(int64_t elems, int64_t i) {
     const int64_t left = elems - i * MM_CHUNK_ELEMS;
@@ -54,9 +65,15 @@ MM_HD bool mm_body_begin_is_possible(const mm_code_body *body, int64_t begin) {
     return begin >= 0 && begin % MM_BODY_ALIGN == 0 && begin <= body->pool_bytes + body->spill_bytes;
 }
 
-/* Whether at[i], at[i + 1] may be those of a chunk of n elements: false of a damaged head. */
-MM_HD bool mm_chunk_words_are_possible(uint32_t from, uint32_t to, int n) {
-    return from <= to && to - from <= (uint32_t)n;
+/* Whether at[i], at[i + 1] may be those of a chunk whose elements fill so many words: false of a damaged head. */
+MM_HD bool mm_chunk_words_are_possible(uint32_t from, uint32_t to, int raw) {
+    return from <= to && to - from <= (uint32_t)raw;
+}
+
+/* How many non-zeros of 16 bits a code of `count` words has, of which the first `head` are others; -1: it is damaged. */
+MM_HD int mm_chunk_half_values(const uint32_t *words, int count, int head) {
+    if (head > count) return -1;
+    return 2 * (count - head) - (count > head && words[count - 1] >> 16 == 0);
 }
 
 /* Whether a chunk's code lies in the spill. */

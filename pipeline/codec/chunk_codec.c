@@ -4,12 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/core/dtype.h"
 #include "mm/core/number.h"
 #include "mm/core/plan.h"
+#include "pipeline/codec/csr_chunk.h"
 #include "pipeline/codec/deflate_chunk.h"
-#include "pipeline/codec/dpr_value.h"
 #include "pipeline/codec/eb_value.h"
+#include "pipeline/codec/rle_chunk.h"
+#include "pipeline/codec/zvc_chunk.h"
 
 _Static_assert((int)MM_CHUNK_MOST_BYTES == (int)MM_CHUNK_BYTES, "the room that plans leave for a chunk");
 _Static_assert((int)MM_BODY_ALIGN == (int)MM_ALIGN, "as plans align what they add up");
@@ -97,10 +98,10 @@ mm_status mm_chunk_create(const mm_codec_ops *ops, const char *params, mm_codec 
 
 /* Rhu et al. (cDMA, HPCA 2018): 2.6 times smaller on average, figure 11; AlexNet, which has the fewest zeros of their nets,
  * 49.4 %, takes 0.506 and 1/32. */
-const mm_chunk_kind mm_zvc_kind = {.typical_permille = {385}, .reserve_permille = {538}};
+const mm_chunk_kind mm_zvc_kind = {.typical_permille = {385}, .reserve_permille = {538}, .head = mm_zvc_head};
 
 /* Maps as in mm codecs --study --draw with cDMA's shares of zeros, in NHWC: six networks on average; AlexNet. */
-const mm_chunk_kind mm_rle_kind = {.typical_permille = {600}, .reserve_permille = {735}};
+const mm_chunk_kind mm_rle_kind = {.typical_permille = {600}, .reserve_permille = {735}, .head = mm_rle_head};
 
 static mm_status take_values(mm_chunk_codec *codec, const char *value, char canonical_out[MM_CHUNK_VALUE_CAPACITY]) {
 #define NAME(name, ...) #name,
@@ -124,6 +125,7 @@ const mm_chunk_kind mm_csr_kind = {.formats =
                                        (const char *const[]){"", "values=fp16", "values=fp10", "values=fp8", NULL},
                                    .typical_permille = {477, 287, 224, 192},
                                    .reserve_permille = {635, 382, 298, 255},
+                                   .head = mm_csr_head,
                                    .key = "values",
                                    .take = take_values};
 
@@ -163,12 +165,10 @@ const mm_chunk_kind mm_eb_kind = {.formats = (const char *const[]){"", "abs=0.01
 
 mm_status mm_chunk_map_elems(const mm_codec *codec, const mm_shape *shape, int64_t *elems_out) {
     int64_t elems;
-    MM_TRY(mm_shape_elems(shape, &elems));
-    if (shape->dtype != MM_F32)
-        return mm_fail(MM_ERR_UNSUPPORTED, "codec %s takes f32 only, not %s", codec->spec, mm_dtype_name(shape->dtype));
+    MM_TRY(mm_float_elems(codec->spec, shape, &elems));
     if (elems > MM_CHUNK_MAP_ELEMS_MOST)
-        return mm_fail(MM_ERR_UNSUPPORTED, "codec %s: a map of %lld elements: must be below 16 GiB, 2^32 elements",
-                       codec->spec, (long long)elems);
+        return mm_fail(MM_ERR_UNSUPPORTED, "codec %s: a map of %lld elements: must have fewer than 2^32", codec->spec,
+                       (long long)elems);
     *elems_out = elems;
     return MM_OK;
 }
@@ -183,12 +183,21 @@ mm_status mm_chunk_bound(const mm_codec *codec, const mm_shape *shape, int64_t *
 mm_status mm_chunk_body_bound(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out) {
     int64_t elems;
     MM_TRY(mm_chunk_map_elems(codec, shape, &elems));
-    *bytes_out = 4 * elems;
+    *bytes_out = 4 * (shape->dtype == MM_F32 ? elems : (elems + 1) / 2);
     return MM_OK;
 }
 
-/* The share of a map, at least a word. */
-static int64_t share(int64_t elems, int permille) { return 4 * ((elems * permille + 999) / 1000); }
+/* Shares of non-zeros, in thousandths, that the kinds' figures go by (cDMA's average, AlexNet's), of which elements of 16 bits take
+ * half. */
+enum { TYPICAL_NONZEROS = 380, RESERVE_NONZEROS = 506 };
+
+/* The share of so many words, at least one. */
+static int64_t share(int64_t words, int permille) { return 4 * ((words * permille + 999) / 1000); }
+
+/* What a kind's share of a map of f32 is for a map of that type, as a share of the same: a lossy code is the same. */
+static int share_of(const mm_codec *codec, const mm_shape *shape, int permille, int nonzeros) {
+    return shape->dtype == MM_F32 || !codec->flags.lossless ? permille : permille - nonzeros / 2;
+}
 
 mm_status mm_chunk_body_nominal(const mm_codec *codec, const mm_shape *shape, mm_body_nominal *nominal_out) {
     const mm_chunk_kind *kind = kind_of(codec->ops);
@@ -196,8 +205,10 @@ mm_status mm_chunk_body_nominal(const mm_codec *codec, const mm_shape *shape, mm
     const int format = ((const mm_chunk_codec *)codec)->params.format;
     int64_t elems;
     MM_TRY(mm_chunk_map_elems(codec, shape, &elems));
-    *nominal_out =
-        (mm_body_nominal){.typical_bytes = share(elems, kind->typical_permille[format]),
-                          .reserve_bytes = share(elems, percent > 0 ? 10 * percent : kind->reserve_permille[format])};
+    const int typical = share_of(codec, shape, kind->typical_permille[format], TYPICAL_NONZEROS);
+    const int reserve = share_of(codec, shape, kind->reserve_permille[format], RESERVE_NONZEROS);
+    const int64_t words = shape->dtype == MM_F32 ? elems : (elems + 1) / 2; /* of the map */
+    *nominal_out = (mm_body_nominal){.typical_bytes = share(elems, typical),
+                                     .reserve_bytes = percent > 0 ? share(words, 10 * percent) : share(elems, reserve)};
     return MM_OK;
 }

@@ -1,8 +1,8 @@
-/* Codecs of variable size (zvc, rle, csr, deflate, eb): each encodes chunks of 1024 floats, one by one. chunk_code.h says
+/* Codecs of variable size (zvc, rle, csr, deflate, eb): each encodes chunks of 1024 elements, one by one. chunk_code.h says
  * where heads and bodies lie; this is what such codecs share, and what each of them has of its own.
  *
  * Parameters of all: reserve=PERCENT (1 to 100, of the map: what plans reserve for a body on the device) and sms=N (on a
- * GPU: at most this many multiprocessors' worth of threads). Maps are f32, below 16 GiB. Codes cannot be cut. */
+ * GPU: at most this many multiprocessors' worth of threads). Maps are f32, f16 or bf16, of fewer than 2^32 elements. Codes cannot be cut. */
 #ifndef PIPELINE_CODEC_CHUNK_CODEC_H
 #define PIPELINE_CODEC_CHUNK_CODEC_H
 
@@ -31,6 +31,9 @@ typedef struct mm_chunk_kind {
     /* By params.format: of the map, in thousandths, where nothing is measured: what a body takes, and what plans reserve
      * for it. */
     int typical_permille[MM_CHUNK_FORMATS], reserve_permille[MM_CHUNK_FORMATS];
+    /* Of a lossless codec: words of a code of n elements before its non-zeros, which may be as many as n of a damaged one; reads
+     * the first two words. NULL: two elements of 16 bits are coded as one. */
+    int (*head)(const uint32_t *words, int n);
     bool counts_nonfinite; /* a chunk with infinities or NaNs is stored raw, and counted in nonfinite_blocks */
     const char *key;       /* of its own parameter, such as "abs"; NULL: it has none */
     /* Takes the parameter's value: sets codec->params and codec->base.flags, and its canonical form. MM_ERR_INVALID: the
@@ -41,7 +44,7 @@ typedef struct mm_chunk_kind {
 /* Members of mm_codec_ops. create's: mm_codec_free destroys it. */
 MM_CHECKED mm_status mm_chunk_create(const mm_codec_ops *ops, const char *params, mm_codec **codec_out);
 const char *mm_chunk_format(const mm_codec_ops *ops, size_t i);
-/* MM_ERR_UNSUPPORTED: the map is not f32, or too large. */
+/* MM_ERR_UNSUPPORTED: the map is not of floats, or too large. */
 MM_CHECKED mm_status mm_chunk_map_elems(const mm_codec *codec, const mm_shape *shape, int64_t *elems_out);
 MM_CHECKED mm_status mm_chunk_bound(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out);
 MM_CHECKED mm_status mm_chunk_body_bound(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out);

@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include "pipeline/codec/chunk_code.h"
+#include "pipeline/codec/elem_type.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -13,7 +14,8 @@ extern "C" {
 /* One encode or decode of a map. Pointers are to memory that the device reaches. */
 typedef struct mm_chunk_work {
     int64_t elems;      /* of the map, 1 to MM_CHUNK_MAP_ELEMS_MOST */
-    float *map;         /* encode reads it, decode writes it */
+    void *map;          /* encode reads it, decode writes it */
+    mm_elem_type type;  /* of its elements */
     void *head;         /* aligned to 8; encode writes all of it, decode reads it */
     mm_code_body body;  /* `before` and `record` are the encode's only */
     void *scratch;      /* encode: mm_chunk_cuda_scratch_bytes, aligned to 8 */

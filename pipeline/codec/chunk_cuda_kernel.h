@@ -27,6 +27,7 @@
 
 #include "pipeline/codec/chunk_code.h"
 #include "pipeline/codec/chunk_cuda.h"
+#include "pipeline/codec/half_value.h"
 
 namespace {
 
@@ -206,8 +207,9 @@ __device__ __forceinline__ void write_group(const group_codes &codes, const uint
     }
 }
 
-/* Bits of elements 32 i + lane of a chunk of n; zeros beyond. */
-__device__ __forceinline__ void load_chunk(const uint32_t *__restrict__ src, int n, int lane, uint32_t *values) {
+/* Bits of elements 32 i + lane of a chunk of n; zeros beyond. T: uint32_t or uint16_t. */
+template <typename T>
+__device__ __forceinline__ void load_chunk(const T *__restrict__ src, int n, int lane, uint32_t *values) {
     const int left = n - lane;
     src += lane;
     if (n == MM_CHUNK_ELEMS) {
@@ -220,12 +222,119 @@ __device__ __forceinline__ void load_chunk(const uint32_t *__restrict__ src, int
 }
 
 /* What stands for them. */
-__device__ __forceinline__ void store_chunk(const uint32_t *values, int n, int lane, uint32_t *__restrict__ dst) {
+template <typename T>
+__device__ __forceinline__ void store_chunk(const uint32_t *values, int n, int lane, T *__restrict__ dst) {
     const int left = n - lane;
     dst += lane;
 #pragma unroll
     for (int i = 0; i < GROUPS_OF_32; i++)
-        if (WARP * i < left) dst[WARP * i] = values[i];
+        if (WARP * i < left) dst[WARP * i] = (T)values[i];
+}
+
+/* ---------------------------------------------------------------- elements of 16 bits (chunk_code.h) */
+
+/* The elements of a chunk as the codec has them. `at`: number of the first. */
+template <typename CODE>
+__device__ __forceinline__ void load_elems(const mm_chunk_work &work, int64_t at, int n, int lane, uint32_t *values) {
+    if (work.type == MM_ELEM_F32) {
+        load_chunk((const uint32_t *)work.map + at, n, lane, values);
+        return;
+    }
+    load_chunk((const uint16_t *)work.map + at, n, lane, values);
+    if constexpr (!CODE::LOSSLESS) {
+#pragma unroll
+        for (int i = 0; i < GROUPS_OF_32; i++) values[i] = mm_half_widen(values[i], work.type);
+    }
+}
+
+/* The other way; as_bits: values are the elements' bits. */
+__device__ __forceinline__ void store_elems(uint32_t *values, bool as_bits, const mm_chunk_work &work, int64_t at,
+                                            int n, int lane) {
+    if (work.type == MM_ELEM_F32) {
+        store_chunk(values, n, lane, (uint32_t *)work.map + at);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < GROUPS_OF_32; i++)
+        if (!as_bits) values[i] = mm_half_narrow(values[i], work.type);
+    store_chunk(values, n, lane, (uint16_t *)work.map + at);
+}
+
+/* Words from `head` to `words` - 1, the non-zeros, become halves of words. Returns the words of the code. */
+template <typename CODE> __device__ __forceinline__ int join_values(uint32_t *code, int words, int n, int lane) {
+    __syncwarp();
+    const int head = CODE::head(code, n), values = words - head;
+    uint32_t *const value = code + head;
+    for (int i = 0; i < values; i += 2 * WARP) { /* what is written was read, or is read no more */
+        const int k = i + 2 * lane;
+        const uint32_t low = k < values ? value[k] : 0, high = k + 1 < values ? value[k + 1] : 0;
+        __syncwarp();
+        if (k < values) value[k / 2] = low | high << 16;
+        __syncwarp();
+    }
+    return head + (values + 1) / 2;
+}
+
+/* The other way, from the last to the first. -1: the code is damaged. */
+template <typename CODE> __device__ __forceinline__ int part_values(uint32_t *code, int words, int n, int lane) {
+    if (lane < 2 && lane >= words) code[lane] = 0;
+    __syncwarp();
+    const int head = CODE::head(code, n), values = mm_chunk_half_values(code, words, head);
+    if (values < 0 || head + values >= n) return -1;
+    uint32_t *const value = code + head;
+    for (int i = (values - 1) / (2 * WARP) * (2 * WARP); i >= 0; i -= 2 * WARP) {
+        const int k = i + 2 * lane;
+        const uint32_t pair = k < values ? value[k / 2] : 0;
+        __syncwarp();
+        if (k < values) value[k] = pair & 0xffff;
+        if (k + 1 < values) value[k + 1] = pair >> 16;
+        __syncwarp();
+    }
+    return head + values;
+}
+
+/* Encodes a chunk to `words`. Returns the code's words; mm_chunk_raw_words: it is the elements. */
+template <typename CODE>
+__device__ __forceinline__ int encode_chunk(const mm_chunk_work &work, const CODE &code, int64_t at, int n,
+                                            uint32_t *words, int lane) {
+    const bool halves = work.type != MM_ELEM_F32;
+    const int raw = mm_chunk_raw_words(n, halves);
+    uint32_t values[GROUPS_OF_32];
+    load_elems<CODE>(work, at, n, lane, values);
+    int count = code.encode(values, n, words, lane);
+    if (!halves) {
+        if (count == n) store_chunk(values, n, lane, words);
+        return count;
+    }
+    if constexpr (CODE::LOSSLESS) {
+        if (count < n) count = join_values<CODE>(words, count, n, lane);
+    }
+    if (count < raw) return count;
+    __syncwarp();
+    load_chunk((const uint16_t *)work.map + at, n, lane, values);
+    store_chunk(values, n, lane, (uint16_t *)words);
+    if (n % 2 && lane == 0) ((uint16_t *)words)[n] = 0;
+    return raw;
+}
+
+/* Decodes a chunk of `count` words to `values`. False: damaged. */
+template <typename CODE>
+__device__ __forceinline__ bool decode_chunk(const mm_chunk_work &work, const CODE &code, int n, int count,
+                                             uint32_t *words, uint32_t *values, int lane) {
+    const bool halves = work.type != MM_ELEM_F32;
+    if (count == mm_chunk_raw_words(n, halves)) {
+        if (!halves) {
+            load_chunk(words, n, lane, values);
+            return true;
+        }
+        load_chunk((const uint16_t *)words, n, lane, values);
+        return true;
+    }
+    if constexpr (CODE::LOSSLESS) {
+        if (halves) count = part_values<CODE>(words, count, n, lane);
+        if (count < 0) return false;
+    }
+    return code.decode(words, count, n, values, lane);
 }
 
 /* A codec, for the kernels: a class CODE made from a (const mm_chunk_work &), with
@@ -237,7 +346,11 @@ __device__ __forceinline__ void store_chunk(const uint32_t *values, int n, int l
  *      bool decode(uint32_t *words, int count, int n, uint32_t *values, int lane)
  *          count: less than n. `words` may be changed. False: damaged
  *
- * Both are called by whole warps, and return the same to all lanes. Lanes may look at `words` at once on decode, and
+ *      LOSSLESS    whether it keeps every bit. Then there is
+ *      int head(const uint32_t *words, int n)
+ *          words of a code before its non-zeros, as mm_chunk_kind has it
+ *
+ * All are called by whole warps, and return the same to all lanes. Lanes may look at `words` at once on decode, and
  * need nothing after encode. */
 template <typename CODE>
 __global__ void __launch_bounds__(THREADS, 1) encode(mm_chunk_work work, int64_t groups, int turns) {
@@ -254,10 +367,7 @@ __global__ void __launch_bounds__(THREADS, 1) encode(mm_chunk_work work, int64_t
         int words = 0;
         if (left > 0) {
             const int n = left < MM_CHUNK_ELEMS ? (int)left : MM_CHUNK_ELEMS;
-            uint32_t values[GROUPS_OF_32];
-            load_chunk((const uint32_t *)work.map + at, n, lane, values);
-            words = code.encode(values, n, slot, lane);
-            if (words == n) store_chunk(values, n, lane, slot);
+            words = encode_chunk(work, code, at, n, slot, lane);
         }
         if (lane == 0) codes.words[warp] = (uint32_t)words;
         __syncthreads();
@@ -270,7 +380,7 @@ __global__ void __launch_bounds__(THREADS, 1) encode(mm_chunk_work work, int64_t
 
 /* ---------------------------------------------------------------- decode */
 
-/* Copies the code of a chunk of n elements to shared memory. Returns its words; -1: the head or the body is damaged. */
+/* Copies the code of a chunk, whose elements fill n words, to shared memory. Returns its words; -1: the head or the body is damaged. */
 __device__ __forceinline__ int fetch_code(const mm_chunk_work &work, int64_t chunk, int n, uint32_t *words, int lane) {
     const int64_t begin = *(const int64_t *)work.head;
     const uint32_t *const at = (const uint32_t *)work.head + 2 + chunk;
@@ -297,17 +407,14 @@ template <typename CODE> __global__ void __launch_bounds__(THREADS, 1) decode(mm
     uint32_t *const slot = slots + warp * SLOT;
     const int64_t chunks = mm_chunks(work.elems), step = (int64_t)gridDim.x * group_of();
     for (int64_t chunk = (int64_t)blockIdx.x * group_of() + warp; chunk < chunks; chunk += step) {
-        const int n = mm_chunk_elems(work.elems, chunk), count = fetch_code(work, chunk, n, slot, lane);
+        const int n = mm_chunk_elems(work.elems, chunk), raw = mm_chunk_raw_words(n, work.type != MM_ELEM_F32);
+        const int count = fetch_code(work, chunk, raw, slot, lane);
         uint32_t values[GROUPS_OF_32];
-        bool good = count >= 0;
-        if (count == n)
-            load_chunk(slot, n, lane, values);
-        else if (good)
-            good = code.decode(slot, count, n, values, lane);
+        const bool good = count >= 0 && decode_chunk(work, code, n, count, slot, values, lane);
 #pragma unroll
         for (int i = 0; i < GROUPS_OF_32; i++) values[i] = good ? values[i] : 0;
         if (!good && lane == 0 && work.damaged) atomicAdd_system(work.damaged, 1ull);
-        store_chunk(values, n, lane, (uint32_t *)work.map + chunk * MM_CHUNK_ELEMS);
+        store_elems(values, CODE::LOSSLESS || count == raw || !good, work, chunk * MM_CHUNK_ELEMS, n, lane);
         __syncwarp();
     }
 }

@@ -10,6 +10,7 @@
 
 #include "mm/device/clock.h"
 #include "mm/device/device_host.h"
+#include "pipeline/codec/half_host.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "codes are little-endian: here as words are in memory");
 
@@ -23,10 +24,21 @@ typedef struct chunk_job {
     const void *src;
     void *dst;
     int64_t elems;
+    mm_elem_type type;
+    int elem_bytes;
     mm_stream *stream;
     mm_host_pool *pool;
     mm_codec_counters *counters;
 } chunk_job;
+
+/* Where chunk i of the map begins. */
+static uint8_t *chunk_of(const chunk_job *job, const void *map, int64_t i) {
+    return (uint8_t *)map + i * MM_CHUNK_ELEMS * job->elem_bytes;
+}
+
+static int raw_words_of(const chunk_job *job, int64_t i) {
+    return mm_chunk_raw_words(mm_chunk_elems(job->elems, i), job->type != MM_ELEM_F32);
+}
 
 /* What goes to a pool in pinned memory, or comes from there, does so while the job works; what is spilled is the last
  * of it, and takes the link's time besides (as mm/core/simulate.h has it). */
@@ -39,6 +51,86 @@ static void charge_link(const chunk_job *job, mm_copy_kind kind, int64_t bytes, 
 
 static const uint32_t *words_begin(const void *code) { return (const uint32_t *)code + 2; }
 
+/* ---------------------------------------------------------------- elements */
+
+static bool has_nonfinite(const float *src, int n) {
+    bool found = false;
+    for (int i = 0; i < n; i++) found |= !__builtin_isfinite(src[i]);
+    return found;
+}
+
+/* How elements of 16 bits become such as kernels know: chunk_code.h says which. */
+typedef enum halves_as { AS_FLOATS, AS_BITS, AS_PAIRS } halves_as;
+
+static const mm_chunk_host *host_of(const chunk_job *job) { return job->codec->ops->own; }
+
+static halves_as halves_as_of(const chunk_job *job) {
+    return !job->codec->flags.lossless ? AS_FLOATS : host_of(job)->kind->head ? AS_BITS : AS_PAIRS;
+}
+
+/* A chunk, as kernels have it. */
+typedef union wide_chunk {
+    float value[MM_CHUNK_ELEMS];
+    uint32_t bits[MM_CHUNK_ELEMS];
+} wide_chunk;
+
+/* As mm_chunk_encode_fn, of elements of 16 bits; returns mm_chunk_raw_words for a raw chunk. */
+static int encode_halves(const chunk_job *job, mm_chunk_encode_fn encode, const uint16_t *src, int n, uint32_t *words,
+                         bool *nonfinite_out) {
+    const int raw = mm_chunk_raw_words(n, true);
+    const halves_as as = halves_as_of(job);
+    wide_chunk wide;
+    int count;
+    if (as == AS_FLOATS) {
+        mm_halves_widen(job->type, src, n, wide.value);
+        count = encode(&job->params, wide.value, n, words);
+        *nonfinite_out = count == n && has_nonfinite(wide.value, n);
+    } else if (as == AS_PAIRS) {
+        wide.bits[raw - 1] = 0;
+        memcpy(wide.bits, src, (size_t)n * sizeof *src);
+        count = encode(&job->params, wide.value, raw, words);
+    } else {
+        for (int i = 0; i < n; i++) wide.bits[i] = src[i];
+        count = encode(&job->params, wide.value, n, words);
+        const int head = host_of(job)->kind->head(words, n), values = count - head;
+        if (count < n) {
+            for (int i = 0; i < values; i += 2)
+                words[head + i / 2] = words[head + i] | (i + 1 < values ? words[head + i + 1] << 16 : 0);
+            count = head + (values + 1) / 2;
+        }
+    }
+    if (count < raw) return count;
+    words[raw - 1] = 0;
+    memcpy(words, src, (size_t)n * sizeof *src);
+    return raw;
+}
+
+/* As mm_chunk_decode_fn, to elements of 16 bits; count: fewer than mm_chunk_raw_words. */
+static bool decode_halves(const chunk_job *job, mm_chunk_decode_fn decode, const uint32_t *words, int count, int n,
+                          uint16_t *dst) {
+    const halves_as as = halves_as_of(job);
+    wide_chunk wide;
+    uint32_t code[MM_CHUNK_ELEMS];
+    if (as == AS_FLOATS) {
+        if (!decode(&job->params, words, count, n, wide.value)) return false;
+        mm_halves_narrow(job->type, wide.value, n, dst);
+        return true;
+    }
+    if (as == AS_PAIRS) {
+        if (!decode(&job->params, words, count, mm_chunk_raw_words(n, true), wide.value)) return false;
+        memcpy(dst, wide.bits, (size_t)n * sizeof *dst);
+        return true;
+    }
+    memset(code, 0, 2 * sizeof *code);
+    memcpy(code, words, (size_t)count * sizeof *code);
+    const int head = host_of(job)->kind->head(code, n), values = mm_chunk_half_values(words, count, head);
+    if (values < 0 || head + values >= n) return false;
+    for (int i = 0; i < values; i++) code[head + i] = words[head + i / 2] >> i % 2 * 16 & 0xffff;
+    if (!decode(&job->params, code, head + values, n, wide.value)) return false;
+    for (int i = 0; i < n; i++) dst[i] = (uint16_t)wide.bits[i];
+    return true;
+}
+
 /* ---------------------------------------------------------------- encode */
 
 typedef struct encode_run {
@@ -49,12 +141,6 @@ typedef struct encode_run {
     int64_t words; /* that tasks have taken; whose turn it is may use it */
     _Atomic int64_t turn, spilled_bytes, nonfinite;
 } encode_run;
-
-static bool has_nonfinite(const float *src, int n) {
-    bool found = false;
-    for (int i = 0; i < n; i++) found |= !__builtin_isfinite(src[i]);
-    return found;
-}
 
 static int64_t take_words(encode_run *run, int64_t task, int64_t words) {
     while (atomic_load_explicit(&run->turn, memory_order_acquire) != task) sched_yield();
@@ -79,14 +165,33 @@ static mm_status copy_chunk(encode_run *run, int64_t from, const uint32_t *words
 }
 
 /* Has the chunk fetched from memory while the one before is encoded, which would wait for each line. */
-static void fetch_ahead(const float *src, int n) {
-    for (int i = 0; i < n; i += 16) __builtin_prefetch(src + i);
+static void fetch_ahead(const chunk_job *job, int64_t i) {
+    if (i >= mm_chunks(job->elems)) return;
+    const uint8_t *src = chunk_of(job, job->src, i);
+    for (int64_t at = 0; at < mm_chunk_elems(job->elems, i) * job->elem_bytes; at += 64) __builtin_prefetch(src + at);
+}
+
+/* One chunk. Returns the code's words, which are fewer than mm_chunk_raw_words unless it is raw. */
+static int encode_chunk(encode_run *run, int64_t i, uint32_t *words) {
+    const chunk_job *job = run->job;
+    const void *src = chunk_of(job, job->src, i);
+    const int n = mm_chunk_elems(job->elems, i);
+    bool nonfinite = false;
+    int count;
+    fetch_ahead(job, i + 1);
+    if (job->type != MM_ELEM_F32) {
+        count = encode_halves(job, run->encode, src, n, words, &nonfinite);
+    } else {
+        count = run->encode(&job->params, src, n, words);
+        nonfinite = count == n && host_of(job)->kind->counts_nonfinite && has_nonfinite(src, n);
+    }
+    if (nonfinite && host_of(job)->kind->counts_nonfinite) atomic_fetch_add(&run->nonfinite, 1);
+    return count;
 }
 
 static mm_status encode_task(void *ctx, int64_t task, int thread) {
     encode_run *run = ctx;
     const chunk_job *job = run->job;
-    const bool counts = ((const mm_chunk_host *)job->codec->ops->own)->kind->counts_nonfinite;
     const int64_t first = task * TASK_CHUNKS, left = mm_chunks(job->elems) - first;
     const int chunks = left < TASK_CHUNKS ? (int)left : TASK_CHUNKS;
     uint32_t words[TASK_CHUNKS * MM_CHUNK_ELEMS + MM_CHUNK_ROOM];
@@ -95,12 +200,7 @@ static mm_status encode_task(void *ctx, int64_t task, int thread) {
     mm_status status = MM_OK;
     (void)thread;
     for (int i = 0; i < chunks; i++) {
-        const float *src = (const float *)job->src + (first + i) * MM_CHUNK_ELEMS;
-        const int n = mm_chunk_elems(job->elems, first + i);
-        if (first + i + 1 < mm_chunks(job->elems))
-            fetch_ahead(src + MM_CHUNK_ELEMS, mm_chunk_elems(job->elems, first + i + 1));
-        count[i] = run->encode(&job->params, src, n, words + used);
-        if (counts && count[i] == n && has_nonfinite(src, n)) atomic_fetch_add(&run->nonfinite, 1);
+        count[i] = encode_chunk(run, first + i, words + used);
         used += count[i];
     }
     int64_t from = take_words(run, task, used);
@@ -130,7 +230,7 @@ static mm_status encode(void *arg) {
     const int64_t chunks = mm_chunks(job->elems), head_words = mm_chunk_head_bytes(job->elems) / 4;
     uint32_t *code = job->dst;
     encode_run run = {.job = job,
-                      .encode = ((const mm_chunk_host *)job->codec->ops->own)->encode[mm_packed_isa_fastest()],
+                      .encode = host_of(job)->encode[mm_packed_isa_fastest()],
                       .begin = before ? mm_body_begin(before->end) : 0,
                       .at = code + 2};
     if (job->bound) job->params.bound = *job->bound;
@@ -155,7 +255,7 @@ typedef struct decode_run {
 /* Where a chunk's code lies. False: the head is damaged. */
 static bool find_chunk(const decode_run *run, int64_t i, const uint32_t **words_out, int *count_out) {
     const uint32_t *at = words_begin(run->job->src);
-    if (!mm_chunk_words_are_possible(at[i], at[i + 1], mm_chunk_elems(run->job->elems, i))) return false;
+    if (!mm_chunk_words_are_possible(at[i], at[i + 1], raw_words_of(run->job, i))) return false;
     *count_out = (int)(at[i + 1] - at[i]);
     const int64_t position = run->begin + 4 * (int64_t)at[i];
     *words_out = (const uint32_t *)mm_chunk_place(&run->job->body, position, 4 * (int64_t)*count_out);
@@ -168,22 +268,25 @@ static void fetch_chunk(const decode_run *run, int64_t i) {
     int count;
     if (i >= mm_chunks(run->job->elems) || !find_chunk(run, i, &words, &count)) return;
     for (int j = 0; j < count; j += 16) __builtin_prefetch(words + j);
-    const float *dst = (float *)run->job->dst + i * MM_CHUNK_ELEMS;
-    for (int j = 0, n = mm_chunk_elems(run->job->elems, i); j < n; j += 16) __builtin_prefetch(dst + j, 1);
+    const uint8_t *dst = chunk_of(run->job, run->job->dst, i);
+    for (int j = 0, n = raw_words_of(run->job, i); j < n; j += 16) __builtin_prefetch(dst + 4 * j, 1);
 }
 
 /* False: damaged. */
 static bool decode_chunk(const decode_run *run, int64_t i) {
     const chunk_job *job = run->job;
     const int n = mm_chunk_elems(job->elems, i);
-    float *dst = (float *)job->dst + i * MM_CHUNK_ELEMS;
+    void *dst = chunk_of(job, job->dst, i);
     const uint32_t *words;
     int count;
     if (!find_chunk(run, i, &words, &count)) return false;
     fetch_chunk(run, i + 1);
-    if (count < n) return run->decode(&job->params, words, count, n, dst);
-    memcpy(dst, words, (size_t)n * sizeof *dst);
-    return true;
+    if (count == raw_words_of(job, i)) {
+        memcpy(dst, words, (size_t)(n * job->elem_bytes));
+        return true;
+    }
+    return job->type == MM_ELEM_F32 ? run->decode(&job->params, words, count, n, dst)
+                                    : decode_halves(job, run->decode, words, count, n, dst);
 }
 
 static mm_status decode_task(void *ctx, int64_t task, int thread) {
@@ -210,8 +313,7 @@ static int64_t pinned_bytes(const mm_code_body *body, int64_t begin, const uint3
 static mm_status decode(void *arg) {
     chunk_job *job = arg;
     const int64_t began_ns = mm_now_ns(), chunks = mm_chunks(job->elems);
-    decode_run run = {.job = job,
-                      .decode = ((const mm_chunk_host *)job->codec->ops->own)->decode[mm_packed_isa_fastest()]};
+    decode_run run = {.job = job, .decode = host_of(job)->decode[mm_packed_isa_fastest()]};
     memcpy(&run.begin, job->src, sizeof run.begin);
     if (!mm_body_begin_is_possible(&job->body, run.begin) || words_begin(job->src)[0] != 0)
         return mm_fail(MM_ERR_FORMAT, "codec %s: the head of a code is damaged: its body begins at %lld, chunk 0 at %u",
@@ -227,6 +329,8 @@ static mm_status decode(void *arg) {
 static mm_status enqueue(mm_stream *stream, const mm_shape *shape, const mm_code_inputs *inputs,
                          mm_status (*fn)(void *arg), chunk_job job) {
     MM_TRY(mm_chunk_map_elems(job.codec, shape, &job.elems));
+    job.type = mm_elem_type_of(shape->dtype);
+    job.elem_bytes = (int)mm_elem_bytes(job.type);
     job.stream = stream;
     job.params = ((const mm_chunk_codec *)job.codec)->params;
     job.body = *inputs->body;

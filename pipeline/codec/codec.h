@@ -51,6 +51,8 @@ typedef struct mm_codec_flags {
     bool fixed_size;  /* codes have no body */
     bool gives_value; /* there is a decode */
     bool gives_sign;  /* the code is the mask of MM_FORM_SIGN */
+    bool exact_signs; /* what is decoded is > 0 where the element was, and nowhere else; of lossless codecs that goes
+                         without saying */
     bool reads_iteration, reads_bound; /* these of mm_code_inputs */
 } mm_codec_flags;
 

@@ -22,6 +22,7 @@ static mm_status work_of(const mm_codec *codec, const mm_shape *shape, const mm_
     const mm_chunk_codec *chunked = (const mm_chunk_codec *)codec;
     mm_chunk_work work = {
         .body = *inputs->body,
+        .type = mm_elem_type_of(shape->dtype),
         .format = chunked->params.format,
         .abs = chunked->params.bound,
         .bound = codec->flags.reads_bound ? inputs->bound : NULL,
@@ -39,7 +40,7 @@ static mm_status cuda_encode(const mm_codec *codec, mm_stream *stream, const mm_
     const chunk_cuda *own = codec->ops->own;
     mm_chunk_work work;
     MM_TRY(work_of(codec, shape, inputs, counters, &work));
-    work.map = (float *)src;
+    work.map = (void *)src;
     work.head = dst;
     work.scratch = scratch;
     return mm_cuda_check(own->encode(mm_cuda_stream(stream), &work), "encode of a map's chunks");

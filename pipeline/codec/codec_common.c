@@ -51,6 +51,20 @@ mm_status mm_shape_elems(const mm_shape *shape, int64_t *elems_out) {
     return MM_OK;
 }
 
+mm_status mm_float_elems(const char *spec, const mm_shape *shape, int64_t *elems_out) {
+    int64_t elems;
+    MM_TRY(mm_shape_elems(shape, &elems));
+    if (!mm_dtype_table[shape->dtype].has_sign)
+        return mm_fail(MM_ERR_UNSUPPORTED, "codec %s takes floats only (f32, f16, bf16), not %s", spec,
+                       mm_dtype_name(shape->dtype));
+    *elems_out = elems;
+    return MM_OK;
+}
+
+mm_elem_type mm_elem_type_of(mm_dtype dtype) {
+    return dtype == MM_F16 ? MM_ELEM_F16 : dtype == MM_BF16 ? MM_ELEM_BF16 : MM_ELEM_F32;
+}
+
 int64_t mm_split_rows(const mm_shape *shape, uint64_t row, uint64_t unit) {
     uint64_t divisor = unit, rest = row % unit; /* greatest common */
     while (rest > 0) {
@@ -90,23 +104,15 @@ void mm_codec_run_rows(mm_host_pool *pool, int64_t rows, int64_t split, mm_codec
 
 uint16_t mm_mask_infinity(mm_dtype dtype) { return dtype == MM_F16 ? 0x7c00 : dtype == MM_BF16 ? 0x7f80 : 0; }
 
-mm_status mm_mask_elems(const mm_codec *codec, const mm_shape *shape, int64_t *elems_out) {
-    MM_TRY(mm_shape_elems(shape, elems_out));
-    if (!mm_dtype_table[shape->dtype].has_sign)
-        return mm_fail(MM_ERR_UNSUPPORTED, "codec %s takes floats only, not %s", codec->spec,
-                       mm_dtype_name(shape->dtype));
-    return MM_OK;
-}
-
 mm_status mm_mask_bound(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out) {
     int64_t elems;
-    MM_TRY(mm_mask_elems(codec, shape, &elems));
+    MM_TRY(mm_float_elems(codec->spec, shape, &elems));
     *bytes_out = (elems + MM_MASK_WORD_BITS - 1) / MM_MASK_WORD_BITS * 4;
     return MM_OK;
 }
 
 int64_t mm_mask_split(const mm_codec *codec, const mm_shape *shape) {
     int64_t elems;
-    if (mm_mask_elems(codec, shape, &elems) != MM_OK) return 0;
+    if (mm_float_elems(codec->spec, shape, &elems) != MM_OK) return 0;
     return mm_split_rows(shape, (uint64_t)(elems / shape->dims[0]), 64);
 }

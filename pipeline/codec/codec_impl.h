@@ -4,11 +4,17 @@
 
 #include "mm/device/host_pool.h"
 #include "pipeline/codec/codec.h"
+#include "pipeline/codec/elem_type.h"
 
 #define MM_SHAPE_MAX_BYTES ((int64_t)1 << 62)
 
 /* Checks rank, dimensions and size, and counts the elements. MM_ERR_INVALID: the message says what is wrong. */
 MM_CHECKED mm_status mm_shape_elems(const mm_shape *shape, int64_t *elems_out);
+
+/* The same for a codec of floats. MM_ERR_UNSUPPORTED: the type is not one of them. */
+MM_CHECKED mm_status mm_float_elems(const char *spec, const mm_shape *shape, int64_t *elems_out);
+/* Of a type that mm_float_elems lets pass. */
+mm_elem_type mm_elem_type_of(mm_dtype dtype);
 
 /* A codec in zeroed memory of `bytes`, for its ops to fill in; mm_codec_free destroys it. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_codec_new(const mm_codec_ops *ops, size_t bytes, mm_codec **codec_out);
@@ -33,8 +39,10 @@ enum { MM_MASK_WORD_BITS = 32 };
 #define MM_MASK_SUMMARY "whether each element is > 0, one bit an element"
 /* The bits of +Inf of a 16-bit float type; elements with bits from 1 to these are > 0. 0 for MM_F32. */
 uint16_t mm_mask_infinity(mm_dtype dtype);
-MM_CHECKED mm_status mm_mask_elems(const mm_codec *codec, const mm_shape *shape, int64_t *elems_out);
 MM_CHECKED mm_status mm_mask_bound(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out);
 int64_t mm_mask_split(const mm_codec *codec, const mm_shape *shape);
+
+/* signs on CUDA: enqueues mm_signs_value of the n elements of a decoded map, given its mask. */
+MM_CHECKED mm_status mm_signs_mend_cuda(mm_stream *stream, mm_dtype dtype, const void *mask, void *map, int64_t n);
 
 #endif

@@ -72,7 +72,7 @@ static mm_status mask_encode(const mm_codec *codec, mm_stream *stream, const mm_
                              void *dst, void *scratch, const mm_code_inputs *inputs, mm_codec_counters *counters) {
     (void)scratch, (void)inputs, (void)counters;
     int64_t elems;
-    MM_TRY(mm_mask_elems(codec, shape, &elems));
+    MM_TRY(mm_float_elems(codec->spec, shape, &elems));
     mask_job job = {.src = src,
                     .dst = dst,
                     .infinity = mm_mask_infinity(shape->dtype),

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "mm/device/device_host.h"
+#include "pipeline/codec/half_host.h"
 #include "pipeline/codec/packed_host.h"
 
 typedef struct packed_job {
@@ -40,21 +41,35 @@ static int64_t full_groups(const mm_packed_layout *layout, int64_t from, int64_t
     return (to < full ? to : full) - from;
 }
 
+/* Of 16-bit elements so many groups as fit a buffer in the cache are widened at a time; of f32 all are read where they are. */
+enum { BUFFER_ELEMS = 2048 };
+static int64_t groups_at_once(const mm_packed_layout *layout) {
+    return layout->type == MM_ELEM_F32 ? layout->groups : BUFFER_ELEMS / layout->format.group_elems;
+}
+
 static void encode_groups(const void *arg, int64_t from, int64_t to) {
     const packed_job *job = arg;
     const mm_packed_format *format = &job->layout.format;
-    const float *src = (const float *)job->src + from * format->group_elems;
     uint8_t *dst = (uint8_t *)job->dst + from * format->group_bytes;
-    int64_t rest, full = full_groups(&job->layout, from, to, &rest);
-    mm_packed_draw draw = job->draw;
-    draw.first += from * format->group_elems;
-    int64_t nonfinite = job->encode(src, full, dst, &draw);
+    int64_t rest, nonfinite = 0;
+    const int64_t full = full_groups(&job->layout, from, to, &rest), at_once = groups_at_once(&job->layout);
+    for (int64_t g = 0, n; g < full; g += n) {
+        float buffer[BUFFER_ELEMS];
+        const int64_t first = (from + g) * format->group_elems;
+        n = full - g < at_once ? full - g : at_once;
+        mm_packed_draw draw = job->draw;
+        draw.first += first;
+        const float *src = mm_elems_read(job->layout.type, job->src, first, n * format->group_elems, buffer);
+        nonfinite += job->encode(src, n, dst + g * format->group_bytes, &draw);
+    }
     if (rest > 0) {
-        float last[MM_PACKED_GROUP_MOST] = {0};
-        src += full * format->group_elems;
+        float buffer[MM_PACKED_GROUP_MOST], last[MM_PACKED_GROUP_MOST] = {0};
+        const int64_t first = (from + full) * format->group_elems;
+        mm_packed_draw draw = job->draw;
+        draw.first += first;
+        const float *src = mm_elems_read(job->layout.type, job->src, first, rest, buffer);
         memcpy(last, src, (size_t)rest * sizeof *last);
         for (int64_t i = rest; job->fills_up && i < format->group_elems; i++) last[i] = src[rest - 1];
-        draw.first += full * format->group_elems;
         nonfinite += job->encode(last, 1, dst + full * format->group_bytes, &draw);
     }
     if (nonfinite && job->counters) atomic_fetch_add(&job->counters->nonfinite_blocks, nonfinite);
@@ -64,13 +79,21 @@ static void decode_groups(const void *arg, int64_t from, int64_t to) {
     const packed_job *job = arg;
     const mm_packed_format *format = &job->layout.format;
     const uint8_t *src = (const uint8_t *)job->src + from * format->group_bytes;
-    float *dst = (float *)job->dst + from * format->group_elems;
-    int64_t rest, full = full_groups(&job->layout, from, to, &rest);
-    job->decode(src, full, dst);
+    const mm_elem_type type = job->layout.type;
+    int64_t rest;
+    const int64_t full = full_groups(&job->layout, from, to, &rest), at_once = groups_at_once(&job->layout);
+    for (int64_t g = 0, n; g < full; g += n) {
+        float buffer[BUFFER_ELEMS];
+        const int64_t first = (from + g) * format->group_elems;
+        n = full - g < at_once ? full - g : at_once;
+        float *dst = type == MM_ELEM_F32 ? (float *)job->dst + first : buffer;
+        job->decode(src + g * format->group_bytes, n, dst);
+        mm_elems_write(type, dst, n * format->group_elems, job->dst, first);
+    }
     if (rest > 0) {
         float last[MM_PACKED_GROUP_MOST];
         job->decode(src + full * format->group_bytes, 1, last);
-        memcpy(dst + full * format->group_elems, last, (size_t)rest * sizeof *last);
+        mm_elems_write(type, last, rest, job->dst, (from + full) * format->group_elems);
     }
 }
 

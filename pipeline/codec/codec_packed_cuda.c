@@ -23,9 +23,9 @@ static mm_status cuda_encode(const mm_codec *codec, mm_stream *stream, const mm_
     mm_packed_layout layout;
     MM_TRY(mm_packed_layout_of(codec, shape, &layout));
     unsigned long long *nonfinite = counters ? (unsigned long long *)&counters->nonfinite_blocks : NULL;
-    return mm_cuda_check(
-        own->encode(mm_cuda_stream(stream), layout.number, layout.sms, layout.elems, src, dst, &draw, nonfinite),
-        "a packed codec's encode");
+    return mm_cuda_check(own->encode(mm_cuda_stream(stream), layout.number, layout.sms, layout.type, layout.elems, src,
+                                     dst, &draw, nonfinite),
+                         "a packed codec's encode");
 }
 
 static mm_status cuda_decode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
@@ -34,8 +34,9 @@ static mm_status cuda_decode(const mm_codec *codec, mm_stream *stream, const mm_
     const packed_cuda *own = codec->ops->own;
     mm_packed_layout layout;
     MM_TRY(mm_packed_layout_of(codec, shape, &layout));
-    return mm_cuda_check(own->decode(mm_cuda_stream(stream), layout.number, layout.sms, layout.elems, src, dst),
-                         "a packed codec's decode");
+    return mm_cuda_check(
+        own->decode(mm_cuda_stream(stream), layout.number, layout.sms, layout.type, layout.elems, src, dst),
+        "a packed codec's decode");
 }
 
 static const packed_cuda dpr_cuda = {{{MM_DPR_FORMATS(MM_DPR_PACKED)}}, mm_dpr_cuda_encode, mm_dpr_cuda_decode};

@@ -15,6 +15,7 @@
     EVERYWHERE(eb) \
     EVERYWHERE(rle) \
     EVERYWHERE(csr) \
+    EVERYWHERE(signs) \
     HOST_ALONE(deflate)
 /* clang-format on */
 

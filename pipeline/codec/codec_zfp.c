@@ -2,6 +2,7 @@
  * zfp_group.h how fast. */
 #include "mm/device/device_host.h"
 #include "pipeline/codec/codec_impl.h"
+#include "pipeline/codec/half_host.h"
 #include "pipeline/codec/zfp_code.h"
 #include "pipeline/codec/zfp_codec.h"
 
@@ -9,9 +10,9 @@ enum { ZFP_SIDE = 4 }; /* of a block */
 
 typedef struct zfp_job {
     const mm_codec *codec; /* lives as long as jobs run */
-    const float *src_elems;
+    const void *src_elems;
     const uint8_t *src_code;
-    float *dst_elems; /* of a decode; else dst_code */
+    void *dst_elems; /* of a decode; else dst_code */
     uint8_t *dst_code;
     mm_shape shape;
     const mm_zfp_kernel *kernel;
@@ -24,6 +25,8 @@ typedef struct zfp_part {
     mm_zfp_layout layout;
     int64_t elem, byte;
 } zfp_part;
+
+static int64_t elem_bytes(const zfp_part *part) { return mm_elem_bytes(part->layout.type); }
 
 static zfp_part part_of(const zfp_job *job, int64_t from, int64_t to) {
     zfp_part part = {.elem = 0};
@@ -46,14 +49,16 @@ static void encode_rows(const void *arg, int64_t from, int64_t to) {
     const zfp_job *job = arg;
     const zfp_part part = part_of(job, from, to);
     const int64_t nonfinite =
-        mm_zfp_code_encode(job->kernel, &part.layout, job->src_elems + part.elem, job->dst_code + part.byte);
+        mm_zfp_code_encode(job->kernel, &part.layout, (const uint8_t *)job->src_elems + part.elem * elem_bytes(&part),
+                           job->dst_code + part.byte);
     if (nonfinite && job->counters) atomic_fetch_add(&job->counters->nonfinite_blocks, nonfinite);
 }
 
 static void decode_rows(const void *arg, int64_t from, int64_t to) {
     const zfp_job *job = arg;
     const zfp_part part = part_of(job, from, to);
-    mm_zfp_code_decode(job->kernel, &part.layout, job->src_code + part.byte, job->dst_elems + part.elem);
+    mm_zfp_code_decode(job->kernel, &part.layout, job->src_code + part.byte,
+                       (uint8_t *)job->dst_elems + part.elem * elem_bytes(&part));
 }
 
 static mm_status run(void *arg) {

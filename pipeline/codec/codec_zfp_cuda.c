@@ -30,6 +30,7 @@ static mm_status work_of(const mm_codec *codec, const mm_shape *shape, mm_zfp_la
     *work_out = (mm_zfp_work){
         .dims = l->dims,
         .maxbits = l->maxbits,
+        .type = l->type,
         .columns = (uint32_t)l->columns,
         .rows = (uint32_t)l->rows,
         .channels = (uint32_t)l->channels,

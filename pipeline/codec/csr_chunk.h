@@ -30,6 +30,12 @@ typedef struct mm_csr_values {
     int per_word;           /* values that a word holds; 0: as they are */
 } mm_csr_values;
 
+/* Words of a code before its non-zeros. */
+MM_HD int mm_csr_head(const uint32_t *words, int n) {
+    (void)n;
+    return MM_CSR_HEAD_WORDS + ((int)(words[1] >> 16) + 3) / 4;
+}
+
 /* Words that k values take. */
 MM_HD int mm_csr_value_words(mm_csr_values v, int k) { return v.per_word ? (k + v.per_word - 1) / v.per_word : k; }
 

@@ -9,9 +9,12 @@ constexpr int LANES_A_ROW = MM_CSR_ROW / WARP;
 
 /* PER_WORD: values that a word holds; 0: as they are. */
 template <int EXPONENT, int MANTISSA, int PER_WORD> struct csr {
+    static constexpr bool LOSSLESS = PER_WORD == 0;
     static constexpr int BITS = 1 + EXPONENT + MANTISSA, EACH = PER_WORD > 0 ? PER_WORD : 1;
 
     __device__ explicit csr(const mm_chunk_work &) {}
+
+    static __device__ __forceinline__ int head(const uint32_t *words, int n) { return mm_csr_head(words, n); }
 
     __device__ __forceinline__ int encode(uint32_t *values, int n, uint32_t *words, int lane) const {
         const uint32_t mine = mask_nonzeros(values, lane);

@@ -9,12 +9,12 @@ namespace {
 
 template <int EXPONENT, int MANTISSA, int PER_WORD>
 __global__ void __launch_bounds__(THREADS)
-    encode(int64_t elems, const float *__restrict__ src, uint2 *__restrict__ dst) {
+    encode(mm_elem_type type, int64_t elems, const float *__restrict__ src, uint2 *__restrict__ dst) {
     constexpr int GROUP = 2 * PER_WORD, BITS = 1 + EXPONENT + MANTISSA;
     const int64_t groups = (elems + GROUP - 1) / GROUP, step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t g = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; g < groups; g += step) {
         float values[GROUP];
-        load<GROUP>(src, elems, g * GROUP, values);
+        load<GROUP>(src, type, elems, g * GROUP, values);
         uint32_t words[2] = {0, 0};
 #pragma unroll
         for (int i = 0; i < GROUP; i++)
@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(THREADS)
 
 template <int EXPONENT, int MANTISSA, int PER_WORD>
 __global__ void __launch_bounds__(THREADS)
-    decode(int64_t elems, const uint2 *__restrict__ src, float *__restrict__ dst) {
+    decode(mm_elem_type type, int64_t elems, const uint2 *__restrict__ src, float *__restrict__ dst) {
     constexpr int GROUP = 2 * PER_WORD, BITS = 1 + EXPONENT + MANTISSA;
     const int64_t groups = (elems + GROUP - 1) / GROUP, step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t g = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; g < groups; g += step) {
@@ -36,31 +36,31 @@ __global__ void __launch_bounds__(THREADS)
             const uint32_t word = i < PER_WORD ? code.x : code.y;
             values[i] = __uint_as_float(mm_dpr_decode(word >> i % PER_WORD * BITS, EXPONENT, MANTISSA));
         }
-        store<GROUP>(values, elems, g * GROUP, dst);
+        store<GROUP>(values, type, elems, g * GROUP, dst);
     }
 }
 
 template <int EXPONENT, int MANTISSA, int PER_WORD>
-cudaError_t launch(cudaStream_t stream, int sms, int64_t elems, const float *map, void *code, const void *coded,
-                   float *dst) {
+cudaError_t launch(cudaStream_t stream, int sms, mm_elem_type type, int64_t elems, const float *map, void *code,
+                   const void *coded, float *dst) {
     codec_grid grid;
     const cudaError_t error = packed_grid((elems + 2 * PER_WORD - 1) / (2 * PER_WORD), 1, 2 * PER_WORD, sms, &grid);
     if (error != cudaSuccess) return error;
     if (map)
-        MM_LAUNCH((encode<EXPONENT, MANTISSA, PER_WORD>), grid.blocks, grid.threads, 0, stream, elems, map,
+        MM_LAUNCH((encode<EXPONENT, MANTISSA, PER_WORD>), grid.blocks, grid.threads, 0, stream, type, elems, map,
                   (uint2 *)code);
     else
-        MM_LAUNCH((decode<EXPONENT, MANTISSA, PER_WORD>), grid.blocks, grid.threads, 0, stream, elems,
+        MM_LAUNCH((decode<EXPONENT, MANTISSA, PER_WORD>), grid.blocks, grid.threads, 0, stream, type, elems,
                   (const uint2 *)coded, dst);
     return cudaGetLastError();
 }
 
 /* In the formats' order. Of an encode `map` and `code`, of a decode the others. */
-cudaError_t run(cudaStream_t stream, int format, int sms, int64_t elems, const float *map, void *code,
-                const void *coded, float *dst) {
+cudaError_t run(cudaStream_t stream, int format, int sms, mm_elem_type type, int64_t elems, const float *map,
+                void *code, const void *coded, float *dst) {
     int i = 0;
 #define LAUNCH(name, exponent, mantissa, per_word)                                                                     \
-    if (format == i++) return launch<exponent, mantissa, per_word>(stream, sms, elems, map, code, coded, dst);
+    if (format == i++) return launch<exponent, mantissa, per_word>(stream, sms, type, elems, map, code, coded, dst);
     MM_DPR_FORMATS(LAUNCH)
 #undef LAUNCH
     return cudaErrorInvalidValue;
@@ -68,12 +68,12 @@ cudaError_t run(cudaStream_t stream, int format, int sms, int64_t elems, const f
 
 } // namespace
 
-extern "C" cudaError_t mm_dpr_cuda_encode(cudaStream_t stream, int format, int sms, int64_t elems, const float *src,
-                                          void *dst, const mm_packed_draw *, unsigned long long *) {
-    return run(stream, format, sms, elems, src, dst, nullptr, nullptr);
+extern "C" cudaError_t mm_dpr_cuda_encode(cudaStream_t stream, int format, int sms, mm_elem_type type, int64_t elems,
+                                          const void *src, void *dst, const mm_packed_draw *, unsigned long long *) {
+    return run(stream, format, sms, type, elems, (const float *)src, dst, nullptr, nullptr);
 }
 
-extern "C" cudaError_t mm_dpr_cuda_decode(cudaStream_t stream, int format, int sms, int64_t elems, const void *src,
-                                          float *dst) {
-    return run(stream, format, sms, elems, nullptr, nullptr, src, dst);
+extern "C" cudaError_t mm_dpr_cuda_decode(cudaStream_t stream, int format, int sms, mm_elem_type type, int64_t elems,
+                                          const void *src, void *dst) {
+    return run(stream, format, sms, type, elems, nullptr, nullptr, src, (float *)dst);
 }

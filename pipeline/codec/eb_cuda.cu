@@ -38,6 +38,8 @@ struct bit_writer {
 };
 
 struct eb {
+    static constexpr bool LOSSLESS = false;
+
     __device__ explicit eb(const mm_chunk_work &work)
         : z(mm_eb_quantiser_of(work.bound ? *work.bound : work.abs)), nonfinite(work.nonfinite) {}
 

@@ -24,8 +24,8 @@ __host__ __device__ constexpr int64_t pack_bytes(int bits) { return MM_GROUP_HEA
 
 template <int BITS>
 __global__ void __launch_bounds__(THREADS)
-    encode(int64_t elems, const float *__restrict__ src, uint8_t *__restrict__ dst, mm_packed_draw from,
-           unsigned long long *nonfinite) {
+    encode(mm_elem_type type, int64_t elems, const float *__restrict__ src, uint8_t *__restrict__ dst,
+           mm_packed_draw from, unsigned long long *nonfinite) {
     constexpr uint32_t LEVELS = (1u << BITS) - 1;
     constexpr int PER_WORD = MM_GROUP_EACH / lane_code<BITS>::WORDS;
     const int64_t groups = (elems + MM_GROUP_PACK - 1) / MM_GROUP_PACK * 2;
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(THREADS)
 #pragma unroll
         for (int k = 0; k < MM_GROUP_EACH; k++) {
             const int64_t at = g * MM_GROUP + k * WARP + lane;
-            values[k] = __float_as_uint(src[at < elems ? at : elems - 1]);
+            values[k] = __float_as_uint(elem_load(src, type, at < elems ? at : elems - 1));
             least = min(least, mm_group_place(values[k]));
             most = max(most, mm_group_place(values[k]));
         }
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(THREADS)
 
 template <int BITS>
 __global__ void __launch_bounds__(THREADS)
-    decode(int64_t elems, const uint8_t *__restrict__ src, float *__restrict__ dst) {
+    decode(mm_elem_type type, int64_t elems, const uint8_t *__restrict__ src, float *__restrict__ dst) {
     constexpr int PER_WORD = MM_GROUP_EACH / lane_code<BITS>::WORDS;
     const int64_t groups = (elems + MM_GROUP - 1) / MM_GROUP, step = (int64_t)gridDim.x * (blockDim.x / WARP);
     const unsigned lane = threadIdx.x % WARP;
@@ -92,31 +92,32 @@ __global__ void __launch_bounds__(THREADS)
             const int64_t at = g * MM_GROUP + k * WARP + lane;
             const uint32_t code = codes[k / PER_WORD * WARP + lane];
             const uint32_t level = code >> k % PER_WORD * BITS & ((1u << BITS) - 1);
-            if (at < elems) dst[at] = __uint_as_float(mm_group_value(level, minimum, scale, number));
+            if (at < elems) elem_store(__uint_as_float(mm_group_value(level, minimum, scale, number)), type, at, dst);
         }
     }
 }
 
 template <int BITS>
-cudaError_t launch(cudaStream_t stream, int sms, int64_t elems, const float *map, void *code, const void *coded,
-                   float *dst, const mm_packed_draw *from, unsigned long long *nonfinite) {
+cudaError_t launch(cudaStream_t stream, int sms, mm_elem_type type, int64_t elems, const float *map, void *code,
+                   const void *coded, float *dst, const mm_packed_draw *from, unsigned long long *nonfinite) {
     codec_grid grid;
     const cudaError_t error =
         packed_grid((elems + MM_GROUP_PACK - 1) / MM_GROUP_PACK * 2, WARP, MM_GROUP_EACH, sms, &grid);
     if (error != cudaSuccess) return error;
     if (map)
-        MM_LAUNCH(encode<BITS>, grid.blocks, grid.threads, 0, stream, elems, map, (uint8_t *)code, *from, nonfinite);
+        MM_LAUNCH(encode<BITS>, grid.blocks, grid.threads, 0, stream, type, elems, map, (uint8_t *)code, *from,
+                  nonfinite);
     else
-        MM_LAUNCH(decode<BITS>, grid.blocks, grid.threads, 0, stream, elems, (const uint8_t *)coded, dst);
+        MM_LAUNCH(decode<BITS>, grid.blocks, grid.threads, 0, stream, type, elems, (const uint8_t *)coded, dst);
     return cudaGetLastError();
 }
 
 /* In the formats' order. Of an encode `map` and `code`, of a decode the others. */
-cudaError_t run(cudaStream_t stream, int format, int sms, int64_t elems, const float *map, void *code,
-                const void *coded, float *dst, const mm_packed_draw *from, unsigned long long *nonfinite) {
+cudaError_t run(cudaStream_t stream, int format, int sms, mm_elem_type type, int64_t elems, const float *map,
+                void *code, const void *coded, float *dst, const mm_packed_draw *from, unsigned long long *nonfinite) {
     int i = 0;
 #define LAUNCH(bits)                                                                                                   \
-    if (format == i++) return launch<bits>(stream, sms, elems, map, code, coded, dst, from, nonfinite);
+    if (format == i++) return launch<bits>(stream, sms, type, elems, map, code, coded, dst, from, nonfinite);
     MM_GROUP_FORMATS(LAUNCH)
 #undef LAUNCH
     return cudaErrorInvalidValue;
@@ -124,12 +125,13 @@ cudaError_t run(cudaStream_t stream, int format, int sms, int64_t elems, const f
 
 } // namespace
 
-extern "C" cudaError_t mm_group_cuda_encode(cudaStream_t stream, int format, int sms, int64_t elems, const float *src,
-                                            void *dst, const mm_packed_draw *draw, unsigned long long *nonfinite) {
-    return run(stream, format, sms, elems, src, dst, nullptr, nullptr, draw, nonfinite);
+extern "C" cudaError_t mm_group_cuda_encode(cudaStream_t stream, int format, int sms, mm_elem_type type, int64_t elems,
+                                            const void *src, void *dst, const mm_packed_draw *draw,
+                                            unsigned long long *nonfinite) {
+    return run(stream, format, sms, type, elems, (const float *)src, dst, nullptr, nullptr, draw, nonfinite);
 }
 
-extern "C" cudaError_t mm_group_cuda_decode(cudaStream_t stream, int format, int sms, int64_t elems, const void *src,
-                                            float *dst) {
-    return run(stream, format, sms, elems, nullptr, nullptr, src, dst, nullptr, nullptr);
+extern "C" cudaError_t mm_group_cuda_decode(cudaStream_t stream, int format, int sms, mm_elem_type type, int64_t elems,
+                                            const void *src, void *dst) {
+    return run(stream, format, sms, type, elems, nullptr, nullptr, src, (float *)dst, nullptr, nullptr);
 }

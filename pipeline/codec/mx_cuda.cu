@@ -45,14 +45,14 @@ template <> __device__ __forceinline__ uint64_t unit_load<4>(const uint8_t *at) 
 }
 
 template <typename ELEMENT>
-__global__ void __launch_bounds__(THREADS)
-    encode(int64_t elems, const float *__restrict__ src, uint8_t *__restrict__ dst, unsigned long long *nonfinite) {
+__global__ void __launch_bounds__(THREADS) encode(mm_elem_type type, int64_t elems, const float *__restrict__ src,
+                                                  uint8_t *__restrict__ dst, unsigned long long *nonfinite) {
     const mm_mx_element f = ELEMENT::get();
     const int64_t groups = (elems + MM_MX_GROUP - 1) / MM_MX_GROUP, step = (int64_t)gridDim.x * (blockDim.x / WARP);
     const unsigned lane = threadIdx.x % WARP;
     for (int64_t g = (int64_t)blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP; g < groups; g += step) {
         float values[MM_MX_UNIT];
-        load<MM_MX_UNIT>(src, elems, g * MM_MX_GROUP + lane * MM_MX_UNIT, values);
+        load<MM_MX_UNIT>(src, type, elems, g * MM_MX_GROUP + lane * MM_MX_UNIT, values);
         uint32_t largest = 0;
 #pragma unroll
         for (int i = 0; i < MM_MX_UNIT; i++) largest = max(largest, __float_as_uint(values[i]) & 0x7fffffff);
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(THREADS)
 
 template <typename ELEMENT>
 __global__ void __launch_bounds__(THREADS)
-    decode(int64_t elems, const uint8_t *__restrict__ src, float *__restrict__ dst) {
+    decode(mm_elem_type type, int64_t elems, const uint8_t *__restrict__ src, float *__restrict__ dst) {
     const mm_mx_element f = ELEMENT::get();
     const int64_t units = (elems + MM_MX_UNIT - 1) / MM_MX_UNIT, step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t u = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; u < units; u += step) {
@@ -92,29 +92,29 @@ __global__ void __launch_bounds__(THREADS)
 #pragma unroll
         for (int i = 0; i < MM_MX_UNIT; i++)
             values[i] = __uint_as_float(mm_mx_decode((uint32_t)(unit >> 8 * i) & 0xff, power, is_nan, f));
-        store<MM_MX_UNIT>(values, elems, u * MM_MX_UNIT, dst);
+        store<MM_MX_UNIT>(values, type, elems, u * MM_MX_UNIT, dst);
     }
 }
 
 template <typename ELEMENT>
-cudaError_t launch(cudaStream_t stream, int sms, int64_t elems, const float *map, void *code, const void *coded,
-                   float *dst, unsigned long long *nonfinite) {
+cudaError_t launch(cudaStream_t stream, int sms, mm_elem_type type, int64_t elems, const float *map, void *code,
+                   const void *coded, float *dst, unsigned long long *nonfinite) {
     codec_grid grid;
     const cudaError_t error = packed_grid((elems + MM_MX_GROUP - 1) / MM_MX_GROUP, WARP, MM_MX_UNIT, sms, &grid);
     if (error != cudaSuccess) return error;
     if (map)
-        MM_LAUNCH(encode<ELEMENT>, grid.blocks, grid.threads, 0, stream, elems, map, (uint8_t *)code, nonfinite);
+        MM_LAUNCH(encode<ELEMENT>, grid.blocks, grid.threads, 0, stream, type, elems, map, (uint8_t *)code, nonfinite);
     else
-        MM_LAUNCH(decode<ELEMENT>, grid.blocks, grid.threads, 0, stream, elems, (const uint8_t *)coded, dst);
+        MM_LAUNCH(decode<ELEMENT>, grid.blocks, grid.threads, 0, stream, type, elems, (const uint8_t *)coded, dst);
     return cudaGetLastError();
 }
 
 /* In the formats' order. Of an encode `map` and `code`, of a decode the others. */
-cudaError_t run(cudaStream_t stream, int format, int sms, int64_t elems, const float *map, void *code,
-                const void *coded, float *dst, unsigned long long *nonfinite) {
+cudaError_t run(cudaStream_t stream, int format, int sms, mm_elem_type type, int64_t elems, const float *map,
+                void *code, const void *coded, float *dst, unsigned long long *nonfinite) {
     int i = 0;
 #define LAUNCH(name, ...)                                                                                              \
-    if (format == i++) return launch<element<__VA_ARGS__>>(stream, sms, elems, map, code, coded, dst, nonfinite);
+    if (format == i++) return launch<element<__VA_ARGS__>>(stream, sms, type, elems, map, code, coded, dst, nonfinite);
     MM_MX_FORMATS(LAUNCH)
 #undef LAUNCH
     return cudaErrorInvalidValue;
@@ -122,12 +122,13 @@ cudaError_t run(cudaStream_t stream, int format, int sms, int64_t elems, const f
 
 } // namespace
 
-extern "C" cudaError_t mm_mx_cuda_encode(cudaStream_t stream, int format, int sms, int64_t elems, const float *src,
-                                         void *dst, const mm_packed_draw *, unsigned long long *nonfinite) {
-    return run(stream, format, sms, elems, src, dst, nullptr, nullptr, nonfinite);
+extern "C" cudaError_t mm_mx_cuda_encode(cudaStream_t stream, int format, int sms, mm_elem_type type, int64_t elems,
+                                         const void *src, void *dst, const mm_packed_draw *,
+                                         unsigned long long *nonfinite) {
+    return run(stream, format, sms, type, elems, (const float *)src, dst, nullptr, nullptr, nonfinite);
 }
 
-extern "C" cudaError_t mm_mx_cuda_decode(cudaStream_t stream, int format, int sms, int64_t elems, const void *src,
-                                         float *dst) {
-    return run(stream, format, sms, elems, nullptr, nullptr, src, dst, nullptr);
+extern "C" cudaError_t mm_mx_cuda_decode(cudaStream_t stream, int format, int sms, mm_elem_type type, int64_t elems,
+                                         const void *src, void *dst) {
+    return run(stream, format, sms, type, elems, nullptr, nullptr, src, (float *)dst, nullptr);
 }

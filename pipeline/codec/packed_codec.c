@@ -3,8 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "mm/core/dtype.h"
-
 static const mm_packed_format *formats_of(const mm_codec_ops *ops) { return ((const mm_packed_formats *)ops->own)->at; }
 
 const char *mm_packed_format_name(const mm_codec_ops *ops, size_t i) {
@@ -100,9 +98,8 @@ mm_status mm_packed_layout_of(const mm_codec *codec, const mm_shape *shape, mm_p
     const mm_packed_codec *packed = (const mm_packed_codec *)codec;
     mm_packed_layout layout = {
         .format = formats_of(codec->ops)[packed->format], .number = packed->format, .sms = packed->sms};
-    MM_TRY(mm_shape_elems(shape, &layout.elems));
-    if (shape->dtype != MM_F32)
-        return mm_fail(MM_ERR_UNSUPPORTED, "codec %s takes f32 only, not %s", codec->spec, mm_dtype_name(shape->dtype));
+    MM_TRY(mm_float_elems(codec->spec, shape, &layout.elems));
+    layout.type = mm_elem_type_of(shape->dtype);
     layout.groups = (layout.elems + layout.format.group_elems - 1) / layout.format.group_elems;
     *layout_out = layout;
     return MM_OK;

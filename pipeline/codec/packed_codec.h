@@ -1,5 +1,8 @@
-/* Packed codecs (dpr, mx, group): each group of consecutive floats becomes the same number of bytes, whatever the map's shape.
+/* Packed codecs (dpr, mx, group): each group of consecutive elements becomes the same number of bytes, whatever the map's shape.
  * Each such codec has formats and kernels of its own; this is what they share.
+ *
+ * Groups are coded as f32: elements of f16 and bf16 are widened, and what is decoded of their codes is rounded to them
+ * (half_value.h). So the code is that of the widened map.
  *
  * A code is its groups, one after the other. An incomplete last group is filled up with zeros, or, of a codec that rounds
  * at random, with the map's last element. */
@@ -32,6 +35,7 @@ typedef struct mm_packed_codec {
 typedef struct mm_packed_layout {
     mm_packed_format format;
     int number; /* the format's */
+    mm_elem_type type;
     int sms;
     int64_t elems, groups;
 } mm_packed_layout;
@@ -39,7 +43,7 @@ typedef struct mm_packed_layout {
 /* For mm_codec_ops.create; mm_codec_free destroys it. Parameters, each at most once: a format's name,
  * sms=N, and seed=N of a codec that rounds at random (flags.reads_iteration). */
 MM_CHECKED mm_status mm_packed_create(const mm_codec_ops *ops, const char *params, mm_codec **codec_out);
-/* MM_ERR_UNSUPPORTED: the map is not f32. */
+/* MM_ERR_UNSUPPORTED: the map is not of floats. */
 MM_CHECKED mm_status mm_packed_layout_of(const mm_codec *codec, const mm_shape *shape, mm_packed_layout *layout_out);
 
 /* inputs: NULL for none. */

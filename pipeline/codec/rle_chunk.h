@@ -28,6 +28,12 @@
 #define MM_HD static inline __attribute__((always_inline))
 #endif
 
+/* Words of a code before its non-zeros. */
+MM_HD int mm_rle_head(const uint32_t *words, int n) {
+    (void)n;
+    return words[0] < 1024 ? 1 + (int)words[0] : 1024; /* of a damaged code */
+}
+
 /* Words of the code of n elements, and the runs in it. */
 MM_HD int mm_rle_words(const uint32_t *src, int n, int *runs_out) {
     int runs = 0, kept = 0;

@@ -1,6 +1,8 @@
 /* rle on CUDA (rle_chunk.h). */
 #include "pipeline/codec/chunk_cuda_kernel.h"
 
+#include "pipeline/codec/rle_chunk.h"
+
 namespace {
 
 /* Calls fn(i, at) for each bit of the lanes' masks: it is the i-th of all, and the at-th of the chunk. */
@@ -20,7 +22,11 @@ __device__ __forceinline__ int first_of(uint32_t run) { return (int)(run & 0xfff
 __device__ __forceinline__ int end_of(uint32_t run) { return (int)(run >> 16); }
 
 struct rle {
+    static constexpr bool LOSSLESS = true;
+
     __device__ explicit rle(const mm_chunk_work &) {}
+
+    static __device__ __forceinline__ int head(const uint32_t *words, int n) { return mm_rle_head(words, n); }
 
     __device__ __forceinline__ int encode(uint32_t *values, int n, uint32_t *words, int lane) const {
         const uint32_t mine = mask_nonzeros(values, lane), top = __shfl_up_sync(ALL, mine >> 31, 1);

@@ -1,4 +1,5 @@
 /* Codes of 1-D and 3-D blocks, one block after another. */
+#include "pipeline/codec/half_host.h"
 #include "pipeline/codec/zfp_bits.h"
 #include "pipeline/codec/zfp_code.h"
 
@@ -51,19 +52,20 @@ static place place_next(cursor *at) {
 /* How zfp fills up a line of which 1 to 4 values are inside. */
 static const uint8_t stand_in[5][4] = {{0}, {0, 0, 0, 0}, {0, 1, 1, 0}, {0, 1, 2, 0}, {0, 1, 2, 3}};
 
-static void block_load(const place *p, int values, const float *src, float *block) {
+static void block_load(const place *p, int values, mm_elem_type type, const void *src, float *block) {
     for (int i = 0; i < values; i++) {
         const int64_t x = stand_in[p->inside[0]][i % 4], y = stand_in[p->inside[1]][i / 4 % 4];
         const int64_t z = stand_in[p->inside[2]][i / 16];
-        block[i] = src[p->first + x * p->stride[0] + y * p->stride[1] + z * p->stride[2]];
+        block[i] = mm_elem_read(type, src, p->first + x * p->stride[0] + y * p->stride[1] + z * p->stride[2]);
     }
 }
 
-static void block_store(const place *p, const float *block, float *dst) {
+static void block_store(const place *p, const float *block, mm_elem_type type, void *dst) {
     for (int z = 0; z < p->inside[2]; z++)
         for (int y = 0; y < p->inside[1]; y++)
             for (int x = 0; x < p->inside[0]; x++)
-                dst[p->first + x * p->stride[0] + y * p->stride[1] + z * p->stride[2]] = block[x + 4 * y + 16 * z];
+                mm_elem_write(type, block[x + 4 * y + 16 * z], dst,
+                              p->first + x * p->stride[0] + y * p->stride[1] + z * p->stride[2]);
 }
 
 /* One function each for constant dims: see zfp_block.h. Whether the block is finite. */
@@ -86,7 +88,7 @@ BLOCK_FUNCTIONS(1)
 BLOCK_FUNCTIONS(3)
 #undef BLOCK_FUNCTIONS
 
-int64_t mm_zfp_blocks_encode(const mm_zfp_layout *layout, const float *src, uint8_t *dst) {
+int64_t mm_zfp_blocks_encode(const mm_zfp_layout *layout, const void *src, uint8_t *dst) {
     const int maxbits = layout->maxbits, values = mm_zfp_values(layout->dims);
     mm_bit_writer out = {.dst = dst};
     int64_t nonfinite = 0;
@@ -94,7 +96,7 @@ int64_t mm_zfp_blocks_encode(const mm_zfp_layout *layout, const float *src, uint
         const place p = place_next(&at);
         float block[MM_ZFP_MOST_VALUES];
         uint32_t words[MM_ZFP_MOST_WORDS];
-        block_load(&p, values, src, block);
+        block_load(&p, values, layout->type, src, block);
         nonfinite += !(layout->dims == 1 ? encode_1 : encode_3)(block, maxbits, words);
         for (int bit = 0; bit < maxbits; bit += 32)
             mm_bits_put(&out, words[bit / 32], maxbits - bit < 32 ? maxbits - bit : 32);
@@ -103,7 +105,7 @@ int64_t mm_zfp_blocks_encode(const mm_zfp_layout *layout, const float *src, uint
     return nonfinite;
 }
 
-void mm_zfp_blocks_decode(const mm_zfp_layout *layout, const uint8_t *src, float *dst) {
+void mm_zfp_blocks_decode(const mm_zfp_layout *layout, const uint8_t *src, void *dst) {
     const int maxbits = layout->maxbits;
     mm_bit_reader in = {.src = src};
     uint32_t words[MM_ZFP_MOST_WORDS + MM_ZFP_PAD_WORDS] = {0};
@@ -113,6 +115,6 @@ void mm_zfp_blocks_decode(const mm_zfp_layout *layout, const uint8_t *src, float
         for (int bit = 0; bit < maxbits; bit += 32)
             words[bit / 32] = (uint32_t)mm_bits_get(&in, maxbits - bit < 32 ? maxbits - bit : 32);
         (layout->dims == 1 ? decode_1 : decode_3)(words, maxbits, block);
-        block_store(&p, block, dst);
+        block_store(&p, block, layout->type, dst);
     }
 }

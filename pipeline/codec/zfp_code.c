@@ -1,5 +1,6 @@
 #include "pipeline/codec/zfp_code.h"
 
+#include "pipeline/codec/half_host.h"
 #include "pipeline/codec/zfp_bits.h"
 
 /* ---------------------------------------------------------------- where a group's values are */
@@ -61,38 +62,44 @@ static void next_span(cursor *at, int most_lanes) {
         next_place(at, 1);
 }
 
-/* The same value of each lane, from the tensor and to it. */
-static void lanes_load(float *to, const float *from, const cursor *at) {
-    if (at->step == 1 && at->lanes == MM_ZFP_GROUP)
-        memcpy(to, from, MM_ZFP_GROUP * sizeof *to);
+/* The same value of each lane, from the tensor's element number `first` on and to there. */
+static void lanes_load(float *to, const void *map, int64_t first, const cursor *at) {
+    const mm_elem_type type = at->layout->type;
+    if (type != MM_ELEM_F32)
+        for (int l = 0; l < at->lanes; l++) to[l] = mm_elem_read(type, map, first + l * at->step);
+    else if (at->step == 1 && at->lanes == MM_ZFP_GROUP)
+        memcpy(to, (const float *)map + first, MM_ZFP_GROUP * sizeof *to);
     else
-        for (int l = 0; l < at->lanes; l++) to[l] = from[l * at->step];
+        for (int l = 0; l < at->lanes; l++) to[l] = ((const float *)map)[first + l * at->step];
 }
 
-static void lanes_store(float *to, const float *from, const cursor *at) {
-    if (at->step == 1 && at->lanes == MM_ZFP_GROUP)
-        memcpy(to, from, MM_ZFP_GROUP * sizeof *to);
+static void lanes_store(const float *from, void *map, int64_t first, const cursor *at) {
+    const mm_elem_type type = at->layout->type;
+    if (type != MM_ELEM_F32)
+        for (int l = 0; l < at->lanes; l++) mm_elem_write(type, from[l], map, first + l * at->step);
+    else if (at->step == 1 && at->lanes == MM_ZFP_GROUP)
+        memcpy((float *)map + first, from, MM_ZFP_GROUP * sizeof *from);
     else
-        for (int l = 0; l < at->lanes; l++) to[l * at->step] = from[l];
+        for (int l = 0; l < at->lanes; l++) ((float *)map)[first + l * at->step] = from[l];
 }
 
 static int group_count(const cursor *at) { return at->left < MM_ZFP_GROUP ? (int)at->left : MM_ZFP_GROUP; }
 
 /* The next `count` blocks; the lanes beyond get zeros. */
-static void group_load(cursor *at, int count, const float *src, mm_zfp_group_values *values_out) {
+static void group_load(cursor *at, int count, const void *src, mm_zfp_group_values *values_out) {
     if (count < MM_ZFP_GROUP) memset(values_out, 0, sizeof *values_out);
     for (int l = 0; l < count; l += at->lanes) {
         next_span(at, count - l);
-        for (int i = 0; i < MM_ZFP_VALUES; i++) lanes_load(&values_out->at[i][l], src + at->first + at->offset[i], at);
+        for (int i = 0; i < MM_ZFP_VALUES; i++) lanes_load(&values_out->at[i][l], src, at->first + at->offset[i], at);
     }
 }
 
-static void group_store(cursor *at, int count, const mm_zfp_group_values *values, float *dst) {
+static void group_store(cursor *at, int count, const mm_zfp_group_values *values, void *dst) {
     for (int l = 0; l < count; l += at->lanes) {
         next_span(at, count - l);
         for (int y = 0; y < at->height; y++)
             for (int x = 0; x < at->width; x++)
-                lanes_store(dst + at->first + at->offset[4 * y + x], &values->at[4 * y + x][l], at);
+                lanes_store(&values->at[4 * y + x][l], dst, at->first + at->offset[4 * y + x], at);
     }
 }
 
@@ -137,7 +144,7 @@ static void decode_nonfinite(const mm_zfp_group_code *code, int maxbits, int cou
 
 /* ---------------------------------------------------------------- a tensor */
 
-int64_t mm_zfp_code_encode(const mm_zfp_kernel *kernel, const mm_zfp_layout *layout, const float *src, uint8_t *dst) {
+int64_t mm_zfp_code_encode(const mm_zfp_kernel *kernel, const mm_zfp_layout *layout, const void *src, uint8_t *dst) {
     if (layout->dims != 2) return mm_zfp_blocks_encode(layout, src, dst);
     cursor at = cursor_make(layout);
     mm_bit_writer out = {.dst = dst};
@@ -156,7 +163,7 @@ int64_t mm_zfp_code_encode(const mm_zfp_kernel *kernel, const mm_zfp_layout *lay
     return nonfinite_blocks;
 }
 
-void mm_zfp_code_decode(const mm_zfp_kernel *kernel, const mm_zfp_layout *layout, const uint8_t *src, float *dst) {
+void mm_zfp_code_decode(const mm_zfp_kernel *kernel, const mm_zfp_layout *layout, const uint8_t *src, void *dst) {
     if (layout->dims != 2) {
         mm_zfp_blocks_decode(layout, src, dst);
         return;

@@ -7,6 +7,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include "pipeline/codec/elem_type.h"
+
 /* Along which dimension a thread loads and stores four values at once, as a float4. */
 typedef enum mm_zfp_vectors { MM_ZFP_VECTORS_NONE, MM_ZFP_VECTORS_X, MM_ZFP_VECTORS_C } mm_zfp_vectors;
 
@@ -14,6 +16,7 @@ typedef enum mm_zfp_vectors { MM_ZFP_VECTORS_NONE, MM_ZFP_VECTORS_X, MM_ZFP_VECT
  * dimension of an image fit 31), counts of images, blocks and code have 64. */
 typedef struct mm_zfp_work {
     int dims, maxbits;
+    mm_elem_type type; /* of the map, which kernels take as one of floats */
     uint32_t columns, rows, channels;
     uint32_t stride_x, stride_y, stride_c; /* undefined for an extent of 1 */
     uint64_t image;                        /* elements */

@@ -95,6 +95,7 @@ MM_HD uint32_t spliced(uint32_t low, uint32_t high, unsigned above) {
 
 } // namespace
 
+#include "pipeline/codec/half_value.h"
 #include "pipeline/codec/zfp_block.h"
 #include "pipeline/codec/zfp_cuda.h"
 
@@ -240,6 +241,12 @@ template <int DIMS, bool WHOLE>
 MM_HD void values_load(const mm_zfp_work &work, const place &at, const float *__restrict__ src, float *values) {
     const lines<DIMS> l = lines_of<DIMS, WHOLE>(work, at);
     const float *first = src + at.first;
+    if (work.type != MM_ELEM_F32) {
+        const uint16_t *halves = reinterpret_cast<const uint16_t *>(src) + at.first;
+        MM_UNROLL for (int i = 0; i < mm_zfp_values(DIMS); i++) values[i] =
+            mm_float_of(mm_half_widen(halves[l.offset(i)], work.type));
+        return;
+    }
     if (work.vectors == MM_ZFP_VECTORS_X) {
         MM_UNROLL for (int i = 0; i < mm_zfp_values(DIMS); i += 4) {
             const float4 four = *reinterpret_cast<const float4 *>(first + l.offset(i));
@@ -259,6 +266,13 @@ template <int DIMS, bool WHOLE>
 MM_HD void values_store(const mm_zfp_work &work, const place &at, const float *values, float *__restrict__ dst) {
     const lines<DIMS> l = lines_of<DIMS, WHOLE>(work, at);
     float *first = dst + at.first;
+    if (work.type != MM_ELEM_F32) {
+        uint16_t *halves = reinterpret_cast<uint16_t *>(dst) + at.first;
+        MM_UNROLL for (int i = 0; i < mm_zfp_values(DIMS); i++) {
+            if (l.has(i)) halves[l.offset(i)] = (uint16_t)mm_half_narrow(mm_float_bits(values[i]), work.type);
+        }
+        return;
+    }
     if (work.vectors == MM_ZFP_VECTORS_X) {
         MM_UNROLL for (int i = 0; i < mm_zfp_values(DIMS); i += 4) {
             if (l.has(i))

@@ -37,11 +37,9 @@ static void place_elements(const mm_shape *shape, bool channels_first, int64_t e
 mm_status mm_zfp_layout_make(const mm_shape *shape, int dims, bool channels_first, int maxbits,
                              mm_zfp_layout *layout_out) {
     int64_t elems, images;
-    MM_TRY(mm_shape_elems(shape, &elems));
-    if (shape->dtype != MM_F32)
-        return mm_fail(MM_ERR_UNSUPPORTED, "codec zfp takes f32 only, not %s", mm_dtype_name(shape->dtype));
+    MM_TRY(mm_float_elems("zfp", shape, &elems));
 
-    mm_zfp_layout layout = {.dims = dims, .maxbits = maxbits};
+    mm_zfp_layout layout = {.dims = dims, .maxbits = maxbits, .type = mm_elem_type_of(shape->dtype)};
     place_elements(shape, channels_first, elems, &images, &layout);
     layout.blocks_x = (layout.columns + 3) / 4;
     layout.blocks_y = dims == 1 ? 1 : (layout.rows + 3) / 4;

@@ -33,9 +33,11 @@
 #define PIPELINE_CODEC_ZFP_LAYOUT_H
 
 #include "pipeline/codec/codec.h"
+#include "pipeline/codec/elem_type.h"
 
 typedef struct mm_zfp_layout {
     int dims, maxbits;
+    mm_elem_type type;   /* of elements; those of 16 bits are coded as floats, a block at a time (half_value.h) */
     bool channels_first; /* NCHW, with several channels in a block */
     int64_t columns, rows, channels;
     int64_t stride_x, stride_y, stride_c; /* distance of neighbours along x, y and c, in elements */
@@ -44,7 +46,7 @@ typedef struct mm_zfp_layout {
     int64_t code_bytes; /* of all blocks, in whole 64-bit words */
 } mm_zfp_layout;
 
-/* dims: 1 to 3. MM_ERR_UNSUPPORTED: the type is not f32, or the code has 2^63 bits or more. */
+/* dims: 1 to 3. MM_ERR_UNSUPPORTED: the type is not one of floats, or the code has 2^63 bits or more. */
 MM_CHECKED mm_status mm_zfp_layout_make(const mm_shape *shape, int dims, bool channels_first, int maxbits,
                                         mm_zfp_layout *layout_out);
 

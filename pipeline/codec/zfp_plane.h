@@ -19,7 +19,9 @@
 #include <stdint.h>
 #include <string.h>
 
-#ifndef MM_HD
+#ifndef MM_UNROLL
+#undef MM_HD /* of headers of one value */
+#undef MM_HD_CONSTEXPR
 #define MM_HD           static inline
 #define MM_HD_CONSTEXPR MM_HD
 #define MM_UNROLL

@@ -22,6 +22,12 @@
 
 MM_HD int mm_zvc_masks(int n) { return (n + 31) / 32; }
 
+/* Words of a code before its non-zeros. */
+MM_HD int mm_zvc_head(const uint32_t *words, int n) {
+    (void)words;
+    return mm_zvc_masks(n);
+}
+
 /* Encodes the bits of n floats. Returns the words of the code, all of which are written, or n if the code would not be
  * smaller. words: has room for mm_zvc_masks(n) + n, all of which may be written. */
 MM_HD int mm_zvc_encode(const uint32_t *src, int n, uint32_t *words) {

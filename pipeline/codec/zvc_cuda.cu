@@ -1,10 +1,16 @@
 /* zvc on CUDA (zvc_chunk.h). */
 #include "pipeline/codec/chunk_cuda_kernel.h"
 
+#include "pipeline/codec/zvc_chunk.h"
+
 namespace {
 
 struct zvc {
+    static constexpr bool LOSSLESS = true;
+
     __device__ explicit zvc(const mm_chunk_work &) {}
+
+    static __device__ __forceinline__ int head(const uint32_t *words, int n) { return mm_zvc_head(words, n); }
 
     __device__ __forceinline__ int encode(uint32_t *values, int n, uint32_t *words, int lane) const {
         const uint32_t mine = mask_nonzeros(values, lane);

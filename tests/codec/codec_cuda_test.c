@@ -109,7 +109,7 @@ static rig *rig_of(void **state) {
 }
 
 static int64_t bytes_of(const mm_shape *shape) {
-    int64_t bytes = 4;
+    int64_t bytes = (int64_t)mm_dtype_bytes(shape->dtype);
     for (int d = 0; d < shape->rank; d++) bytes *= shape->dims[d];
     return bytes;
 }
@@ -177,7 +177,7 @@ static void check_bodies(rig *r, const char *spec) {
     assert_int_equal(r->cuda.counters->damaged_chunks, 0);
 }
 
-static void check_shifted(rig *r, const char *spec, mm_shape shape, const float *values) {
+static void check_shifted(rig *r, const char *spec, mm_shape shape, const void *values) {
     mm_codec *host, *cuda;
     int64_t bytes = bytes_of(&shape), code_bytes, on_cuda;
     assert_int_equal(mm_codec_create(spec, "cuda", &cuda), MM_OK);
@@ -213,7 +213,7 @@ static void check_shifted(rig *r, const char *spec, mm_shape shape, const float 
     mm_codec_destroy(cuda);
 }
 
-static void check(rig *r, const char *spec, mm_shape shape, const float *values) {
+static void check(rig *r, const char *spec, mm_shape shape, const void *values) {
     for (r->cuda.shift = MOST_SHIFT / 2; r->cuda.shift <= MOST_SHIFT; r->cuda.shift += MOST_SHIFT / 2)
         check_shifted(r, spec, shape, values);
 }
@@ -258,7 +258,7 @@ static void every_class_of_bits_on_odd_shapes(void **state) {
 }
 
 /* Calls check of each codec in each of its formats. */
-static void check_formats(rig *r, mm_shape shape, const float *values) {
+static void check_formats(rig *r, mm_shape shape, const void *values) {
     const mm_codec_ops *ops;
     const char *format;
     for (size_t i = 0; (ops = mm_codec_table(i)); i++)
@@ -276,6 +276,25 @@ static void every_format_on_odd_shapes_and_of_every_family(void **state) {
         const mm_shape shape = i < SHAPES ? odd_shapes[i] : nhwc(3, 9, 8, 12);
         codec_data_fill(values, bytes_of(&shape) / 4, (codec_family)(i % FAMILIES), (uint64_t)i);
         check_formats(r, shape, values);
+    }
+}
+
+/* Any bits; and mostly zeros, so that chunks become codes. */
+static void every_format_of_elements_of_16_bits(void **state) {
+    rig *r = rig_of(state);
+    uint16_t *halves = (uint16_t *)(void *)memory[4];
+    for (int i = 0; i < 4 * SHAPES; i++) {
+        mm_shape shape = odd_shapes[i % SHAPES];
+        uint64_t random = codec_seed((uint64_t)i);
+        shape.dtype = i % 2 ? MM_F16 : MM_BF16;
+        for (int64_t e = 0; e < bytes_of(&shape) / 2; e++) {
+            const uint16_t bits = (uint16_t)(random_next(&random) >> 20);
+            halves[e] = i < 2 * SHAPES           ? bits
+                        : bits % 4               ? 0
+                        : shape.dtype == MM_BF16 ? bits >> 2 | 0x3c00
+                                                 : bits & 0xbfff;
+        }
+        check_formats(r, shape, halves);
     }
 }
 
@@ -456,6 +475,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_class_of_bits_on_odd_shapes),
         cmocka_unit_test(every_format_on_odd_shapes_and_of_every_family),
+        cmocka_unit_test(every_format_of_elements_of_16_bits),
         cmocka_unit_test(every_format_of_values_that_are_not_finite),
         cmocka_unit_test(every_family_of_values),
         cmocka_unit_test(blocks_that_are_not_finite_and_their_count),
