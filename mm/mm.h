@@ -146,6 +146,10 @@ typedef enum mm_layer_kind {
     MM_LAYER_DROPOUT,
     MM_LAYER_LOSS,
     MM_LAYER_UPDATE,
+    MM_LAYER_EMBEDDING, /* a learned row for each token, or for each position */
+    MM_LAYER_LAYER_NORM,
+    MM_LAYER_GELU,
+    MM_LAYER_ATTENTION,
     MM_LAYER_KINDS
 } mm_layer_kind;
 
@@ -163,7 +167,7 @@ typedef struct mm_layer_properties {
     bool repeatable; /* its forward step may run again, and then gives the same bits (mm_recompute_fn) */
 } mm_layer_properties;
 
-/* The default properties of a kind: MM_LAYER_CONV and MM_LAYER_LINEAR are dear, all others cheap; MM_LAYER_OTHER,
+/* The default properties of a kind: MM_LAYER_CONV, _LINEAR and _ATTENTION are dear, all others cheap; MM_LAYER_OTHER,
  * _DATA, _LOSS and _UPDATE are not repeatable, all others are. */
 MM_API mm_layer_properties mm_layer_kind_properties(mm_layer_kind kind);
 

@@ -71,6 +71,9 @@ void nets_init_param(const nets_net *net, int index, uint64_t seed, int64_t firs
     case NETS_INIT_NORMAL_FAN_OUT:
         fill_normal(&s, sqrt(init.value / (double)(param->elems / param->dims[1])), &wanted);
         break;
+    case NETS_INIT_NORMAL:
+        fill_normal(&s, (double)layer->attrs.deviation, &wanted);
+        break;
     case NETS_INIT_UNIFORM_FAN_IN:
         fill_uniform(&s, init.value / sqrt((double)(weight->elems / weight->dims[0])), &wanted);
         break;

@@ -84,6 +84,9 @@ static void map_params(const lowering *lo, const nets_layer *layer, uint64_t oth
         tensors[NETS_PARAM + place] = lo->out->params[i].value;
         tensors[NETS_DPARAM + place] = lo->out->params[i].gradient;
     }
+    if (layer->tied_param < 0 || others) return;
+    tensors[NETS_PARAM] = lo->out->params[layer->tied_param].value;
+    tensors[NETS_DPARAM] = lo->out->params[layer->tied_param].gradient;
 }
 
 /* ---------------------------------------------------------------- ops */
@@ -93,7 +96,8 @@ static bool descs_equal(const nets_op_desc *a, const nets_op_desc *b) {
     for (int i = 0; equal && i < a->n_inputs; i++) equal = nets_shape_equal(&a->x[i], &b->x[i]);
     return equal && a->kind == b->kind && a->maps == b->maps && nets_attrs_equal(&a->attrs, &b->attrs) &&
            a->training == b->training && a->wants_dx == b->wants_dx && a->adds_earlier == b->adds_earlier &&
-           a->relu == b->relu && a->pass.whole == b->pass.whole && a->pass.adds == b->pass.adds;
+           a->shared == b->shared && a->relu == b->relu && a->pass.whole == b->pass.whole &&
+           a->pass.adds == b->pass.adds;
 }
 
 static mm_status find_op(lowering *lo, const nets_op_desc *desc, nets_op **op_out) {
@@ -138,6 +142,8 @@ static mm_status make_op(lowering *lo, int index) {
     desc.training = lo->out->mode == NETS_TRAIN;
     desc.wants_dx = desc.training && lo->layers[u.inputs[0]].wants_gradient;
     desc.pass = lo->out->pass;
+    for (int i = 0; i < u.layer->n_params; i++)
+        desc.shared |= desc.training && nets_net_param(lo->out->net, u.layer->first_param + i)->shared;
     /* A later reader's contribution to the input's gradient is there first. */
     desc.adds_earlier = desc.wants_dx && lo->layers[u.inputs[0]].last_reader > index;
     mm_status status = find_op(lo, &desc, &lo->layers[index].op);
@@ -158,7 +164,7 @@ static void map_roles(lowering *lo, int index, mm_tensor tensors[NETS_ROLES]) {
     if (u.bias && u.bias != u.layer) map_params(lo, u.bias, ~NETS_ROLE_BIT(NETS_B), tensors);
     tensors[NETS_LABELS] = lo->out->labels;
     /* The loss reads it for the place of a pass's images in the batch. */
-    if (u.layer->op != NETS_LOSS || lo->out->pass.whole > 0) tensors[NETS_RNG] = lo->out->rng;
+    if (!nets_op_info_of(u.layer->op)->loss || lo->out->pass.whole > 0) tensors[NETS_RNG] = lo->out->rng;
     tensors[NETS_LOSS_VALUE] = lo->out->loss;
     tensors[NETS_CORRECT] = lo->out->correct;
 }
@@ -187,9 +193,11 @@ static mm_status add_pair(mm_graph *graph, const nets_step *step, const nets_rol
                                                   : mm_graph_allow_inplace(graph, input, output);
 }
 
-/* What passes before this one have left there, and this one adds to. */
-static bool is_added_to(nets_role role) {
-    return (role >= NETS_DPARAM && role <= NETS_DPARAM_LAST) || role == NETS_LOSS_VALUE || role == NETS_CORRECT;
+/* Whether passes before this one, or another step that reads the parameter, have left there what this step adds to. */
+static bool adds_to(const nets_step *step, const nets_lowered *out, nets_role role) {
+    const bool gradient = role >= NETS_DPARAM && role <= NETS_DPARAM_LAST;
+    if (gradient && step->op && step->op->adds) return true;
+    return out->pass.adds && (gradient || role == NETS_LOSS_VALUE || role == NETS_CORRECT);
 }
 
 /* Places in the step's workspace what the op leaves there to be added; behind it is the op's own. */
@@ -248,7 +256,7 @@ static mm_status add_step(lowering *lo, int index, mm_phase phase, const nets_st
         const nets_role_use *use = &spec->uses[u];
         if (tensors[use->role] < 0) continue;
         step->tensors[use->role] = tensors[use->role];
-        const mm_access access = out->pass.adds && is_added_to(use->role) ? MM_MODIFY : use->access;
+        const mm_access access = adds_to(step, out, use->role) ? MM_MODIFY : use->access;
         if (access == MM_MODIFY) step->modified_roles |= NETS_ROLE_BIT(use->role);
         if (is_used(uses, n_uses, tensors[use->role])) continue;
         if (use->form == MM_FORM_SIGN) step->sign_roles |= NETS_ROLE_BIT(use->role);
@@ -307,7 +315,7 @@ static mm_status lower_forward(lowering *lo, int index) {
         state->value = lo->out->images;
     else
         MM_TRY(make_op(lo, index));
-    bool has_output = u.layer->op != NETS_DATA && (train || u.layer->op != NETS_LOSS);
+    bool has_output = u.layer->op != NETS_DATA && (train || !nets_op_info_of(u.layer->op)->loss);
     if (has_output) MM_TRY(add_map(lo, index, MM_FEATURE_MAP, "", "out", &state->value));
     if (train) MM_TRY(add_saved(lo, index, &u, how->saved));
     mm_tensor tensors[NETS_ROLES];

@@ -80,10 +80,31 @@ static mm_status check_output(const nets_layer *layer) {
                    layer->name, nets_shape_text(&layer->shape, text), INT32_MAX);
 }
 
+/* Lets the layer read the weight of the net's embedding, which is [out_channels, channels] as its own would be. */
+static mm_status tie(nets_net *net, nets_layer *layer, const nets_shape *in) {
+    layer->tied_param = -1;
+    if (!layer->attrs.tied) return MM_OK;
+    for (int i = 0; i < net->n_params && layer->tied_param < 0; i++)
+        if (net->layers[net->params[i].layer].op == NETS_EMBEDDING) layer->tied_param = i;
+    if (layer->tied_param < 0)
+        return mm_fail(MM_ERR_INVALID, "layer %s: \"tied\", but there is no embedding before it", layer->name);
+    nets_param *weight = &net->params[layer->tied_param];
+    if (weight->shared)
+        return mm_fail(MM_ERR_INVALID, "layer %s: \"tied\", but another layer is tied to %s", layer->name,
+                       weight->name);
+    if (weight->dims[0] != layer->attrs.out_channels || weight->dims[1] != nets_shape_channels(in))
+        return mm_fail(MM_ERR_INVALID, "layer %s: tied to %s, which is %lldx%lld, must be %lldx%lld", layer->name,
+                       weight->name, (long long)weight->dims[0], (long long)weight->dims[1],
+                       (long long)layer->attrs.out_channels, (long long)nets_shape_channels(in));
+    weight->shared = true;
+    return MM_OK;
+}
+
 static mm_status add_layer(nets_net *net, nets_layer *layer, const nets_shape *in) {
     const nets_param_spec *spec;
     MM_TRY(nets_op_infer(layer, in));
     MM_TRY(check_output(layer));
+    MM_TRY(tie(net, layer, in));
     layer->first_param = net->n_params;
     MM_TRY(reserve_one((void **)&net->layers, net->n_layers, &net->layers_capacity, sizeof *net->layers));
     for (int i = 0; (spec = nets_param_spec_of(layer->op, i)); i++)
@@ -113,7 +134,7 @@ static mm_status try_add(nets_net *net, const char *name, nets_op_kind op, const
     if (attrs) layer.attrs = *attrs;
     nets_shape in[NETS_MAX_INPUTS];
     for (int i = 0; i < n_inputs; i++) {
-        if (inputs[i] < 0 || inputs[i] >= net->n_layers || net->layers[inputs[i]].op == NETS_LOSS)
+        if (inputs[i] < 0 || inputs[i] >= net->n_layers || nets_op_info_of(net->layers[inputs[i]].op)->loss)
             return mm_fail(MM_ERR_INVALID, "layer %s: input %d is layer %d, which is none before it", name, i,
                            inputs[i]);
         layer.inputs[i] = inputs[i];
@@ -182,14 +203,14 @@ static bool is_used(const nets_net *net, int layer) {
 
 mm_status nets_net_finish(nets_net *net) {
     if (net->status != MM_OK) return net->status;
-    if (!net->n_layers || net->layers[net->n_layers - 1].op != NETS_LOSS)
+    if (!net->n_layers || !nets_op_info_of(net->layers[net->n_layers - 1].op)->loss)
         return mm_fail(MM_ERR_INVALID, "net %s: its last layer is not a loss", net->name);
     for (int i = 0; i < net->n_layers - 1; i++)
         if (!is_used(net, i))
             return mm_fail(MM_ERR_INVALID, "net %s: nothing uses layer %s", net->name, net->layers[i].name);
     MM_TRY(check_names_differ(net));
     const nets_layer *loss = &net->layers[net->n_layers - 1];
-    int64_t scores = loss->shape.dims[loss->shape.rank - 1];
+    int64_t scores = loss->attrs.out_channels ? loss->attrs.out_channels : nets_shape_channels(&loss->shape);
     if (scores != net->classes)
         return mm_fail(MM_ERR_INVALID, "layer %s: %lld scores for %lld classes: must be as many", loss->name,
                        (long long)scores, (long long)net->classes);
@@ -209,9 +230,7 @@ int nets_net_find_param(const nets_net *net, const char *name) {
     return -1;
 }
 
-int64_t nets_net_labels(const nets_net *net) {
-    return nets_shape_elems(&net->layers[net->n_layers - 1].shape) / net->classes;
-}
+int64_t nets_net_labels(const nets_net *net) { return nets_shape_rows(&net->layers[net->n_layers - 1].shape); }
 
 int64_t nets_net_learned_elems(const nets_net *net) {
     int64_t sum = 0;

@@ -29,7 +29,14 @@ enum { NETS_MAX_INPUTS = 8, NETS_MAX_PARAMS = 6, NETS_NAME_CAPACITY = 96, NETS_P
     OP(CROP, crop)                       \
     OP(UPSAMPLE, upsample)               \
     OP(DROPOUT, dropout)                 \
-    OP(LOSS, loss)
+    OP(LOSS, loss)                       \
+    OP(EMBEDDING, embedding)             \
+    OP(POSITION, position)               \
+    OP(LAYER_NORM, layer_norm)           \
+    OP(GELU, gelu)                       \
+    OP(PROJECT, project)                 \
+    OP(ATTENTION, attention)             \
+    OP(TOKEN_LOSS, token_loss)
 /* clang-format on */
 
 typedef enum nets_op_kind {
@@ -52,7 +59,7 @@ typedef struct nets_shape {
 /* An operation's attributes. Zero means not given: nets_add fills in the default, if there is one. Defaults and ranges
  * are in the operations' descriptions (net_ops.h); `mm nets --ops` prints them. Pairs are {height, width}. */
 typedef struct nets_attrs {
-    int64_t out_channels; /* conv, conv_transpose, linear */
+    int64_t out_channels; /* conv, conv_transpose, linear, embedding, project, token_loss */
     int64_t kernel[2];    /* conv, conv_transpose, pools */
     int64_t stride[2];    /* conv, conv_transpose, pools: by default the kernel's */
     /* conv, pools: rows and columns added on each side of the input, zeros in all but max_pool, which skips them;
@@ -61,7 +68,7 @@ typedef struct nets_attrs {
     int64_t output_pad[2]; /* conv_transpose: rows and columns added below and on the right; less than the stride */
     int64_t dilation[2];   /* conv, conv_transpose: steps between the kernel's elements */
     int64_t groups;        /* conv, conv_transpose: groups of channels, each convolved by itself */
-    bool bias;             /* conv, conv_transpose, linear; also a ReLU to which fusion gave one (fuse.h) */
+    bool bias;             /* conv, conv_transpose, linear, project; also a ReLU to which fusion gave one (fuse.h) */
     bool ceil_mode;   /* pools: the last window may end beyond the padded image, but not begin in the padding behind */
     bool exclude_pad; /* avg_pool: divide by the number of elements inside the image, not by the kernel's as torch */
     int64_t size;     /* lrn: channels of a window, odd */
@@ -71,9 +78,14 @@ typedef struct nets_attrs {
     int64_t out_size[2];  /* crop: height and width of the part that is kept */
     int64_t offset[2];    /* crop: rows and columns cut off at the top and on the left */
     bool center;          /* crop: the offset is half of what is cut off, rounded down */
-    float eps;            /* batch_norm */
+    float eps;            /* batch_norm, layer_norm */
     float momentum;       /* batch_norm: running = (1 - momentum) running + momentum new */
     float p;              /* dropout: the rate of zeros */
+    int64_t vocabulary;   /* embedding: how many tokens there are */
+    int64_t heads;        /* attention: parts of the channels that attend each by itself */
+    bool tanh;            /* gelu: approximated by a tanh */
+    bool tied;            /* token_loss: its weight is that of the embedding */
+    float deviation;      /* embedding, position, project, token_loss: the standard deviation of their first weights */
 } nets_attrs;
 
 typedef struct nets_layer {
@@ -86,6 +98,7 @@ typedef struct nets_layer {
     nets_shape shape;
     int first_param; /* its parameters are [first_param, first_param + n_params) of the net's */
     int n_params;
+    int tied_param; /* the embedding's, which it reads as its own first one; -1: none */
 } nets_layer;
 
 /* A tensor of a layer that outlives iterations: learned, or running statistics. */
@@ -93,6 +106,7 @@ typedef struct nets_param {
     char name[NETS_PARAM_NAME_CAPACITY]; /* "layer1.0.conv1.weight" */
     int layer;
     int place;             /* in its operation's list (net_ops.h) */
+    bool shared;           /* a later layer reads it, too (nets_attrs.tied), and gives the first part of its gradient */
     bool learned, decayed; /* as the list says */
     int rank;
     int64_t dims[MM_RANK_MAX]; /* unused ones are 1 */

@@ -43,13 +43,15 @@ const nets_param_spec *nets_param_spec_of(nets_op_kind op, int i) {
 }
 
 bool nets_param_is_had(const nets_param_spec *param, const nets_layer *layer) {
+    if (param->without) return !nets_attr_is_told(nets_attr_find(layer->op, param->without), &layer->attrs);
     return !param->with || nets_attr_is_told(nets_attr_find(layer->op, param->with), &layer->attrs);
 }
 
 const char *nets_init_text(const nets_init *init, char text_out[NETS_INIT_TEXT_CAPACITY]) {
     static const char *const formats[] = {[NETS_INIT_CONSTANT] = "%g",
                                           [NETS_INIT_NORMAL_FAN_OUT] = "normal, variance %g / fan out",
-                                          [NETS_INIT_UNIFORM_FAN_IN] = "uniform in +-%g / sqrt(fan in)"};
+                                          [NETS_INIT_UNIFORM_FAN_IN] = "uniform in +-%g / sqrt(fan in)",
+                                          [NETS_INIT_NORMAL] = "normal, standard deviation 'deviation'"};
     snprintf(text_out, NETS_INIT_TEXT_CAPACITY, formats[init->kind], init->value);
     return text_out;
 }
@@ -58,10 +60,12 @@ const char *nets_params_text(nets_op_kind op, char text_out[NETS_PARAMS_TEXT_CAP
     const nets_param_spec *param;
     size_t at = 0;
     text_out[0] = '\0';
-    for (int i = 0; (param = nets_param_spec_of(op, i)) && at < NETS_PARAMS_TEXT_CAPACITY; i++)
+    for (int i = 0; (param = nets_param_spec_of(op, i)) && at < NETS_PARAMS_TEXT_CAPACITY; i++) {
+        const char *condition = param->with ? param->with : param->without;
         at += (size_t)snprintf(text_out + at, NETS_PARAMS_TEXT_CAPACITY - at, "%s%s%s%s%s [%s]%s", i ? ", " : "",
-                               param->with ? "with " : "", param->with ? param->with : "", param->with ? ": " : "",
-                               param->name, param->dims, param->learned ? "" : " (not learned)");
+                               condition ? (param->with ? "with " : "without ") : "", condition ? condition : "",
+                               condition ? ": " : "", param->name, param->dims, param->learned ? "" : " (not learned)");
+    }
     return text_out;
 }
 

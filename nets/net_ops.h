@@ -28,6 +28,7 @@ typedef enum nets_init_kind {
     /* Uniform in +-value / sqrt(fan in). The fan in is the elements of the layer's first parameter divided by its
      * dims[0]. */
     NETS_INIT_UNIFORM_FAN_IN,
+    NETS_INIT_NORMAL, /* Normal with the layer's attribute `deviation` as standard deviation. */
 } nets_init_kind;
 
 typedef struct nets_init {
@@ -42,9 +43,10 @@ typedef struct nets_param_spec {
     /* Sets dims_out and returns the rank; `in`: the inputs' shapes. */
     int (*shape)(const nets_layer *layer, const nets_shape *in, int64_t dims_out[MM_RANK_MAX]);
     nets_init init;
-    bool learned;     /* false: a running statistic, which the forward pass changes in training */
-    bool decayed;     /* the optimizer's weight decay applies */
-    const char *with; /* the layer has the parameter if this attribute, a flag, is set; NULL: always */
+    bool learned;        /* false: a running statistic, which the forward pass changes in training */
+    bool decayed;        /* the optimizer's weight decay applies */
+    const char *with;    /* the layer has the parameter if this attribute, a flag, is set; NULL: always */
+    const char *without; /* it has it unless this attribute, a flag, is set; NULL: `with` says it */
 } nets_param_spec;
 
 /* ---------------------------------------------------------------- steps */
@@ -105,6 +107,7 @@ typedef struct nets_op_info {
     const char *output;  /* as text: the output's shape for an input of height, width, channels */
     const char *example; /* a layer of a network file; NULL: a file cannot have this operation */
     int min_inputs, max_inputs;
+    bool loss;              /* it is a net's last layer: reads labels, has no output in evaluation */
     int input_rank;         /* each input's rank without the batch, 3 for images; 0: any */
     const nets_attr *attrs; /* ended by one without a name; NULL: none */
     /* Sets layer->shape from the inputs' shapes and the complete attributes. NULL: layer->shape is set already. */

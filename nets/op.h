@@ -58,6 +58,8 @@ typedef struct nets_op_desc {
     bool training;     /* false: evaluation, without a backward */
     bool wants_dx;     /* the backward computes the first input's gradient; the others' DX may be absent in any case */
     bool adds_earlier; /* every backward has EARLIER; false: none has. Convolutions choose their algorithm by it */
+    /* Another layer reads the parameters, too, and has written their gradients: the op adds to them (nets_op.adds). */
+    bool shared;
     nets_pass pass;
 } nets_op_desc;
 
@@ -146,8 +148,8 @@ struct nets_backend {
 };
 struct nets_op {
     const nets_op_impl *impl;
-    /* With pass.adds: its backward adds what it computes to DPARAM, in blocks, because the parameters may be large. Of
-     * other ops the backward writes gradients as ever, whole, to where the executor adds them from. */
+    /* With pass.adds or shared parameters: it adds what it computes to DPARAM, in blocks, because the parameters may be
+     * large. Other ops write gradients as ever, whole, to where the executor adds them from. */
     bool adds;
     nets_code_needs code_needs; /* passes not 0: it reads and writes the codes that its description names (net_ops.h) */
     nets_workspaces workspaces[2]; /* of MM_FORWARD and MM_BACKWARD; n 0: the one of workspace_bytes */

@@ -21,6 +21,10 @@ static const struct {
     [MM_LAYER_DROPOUT] = {"dropout", {MM_LAYER_CHEAP, true}},
     [MM_LAYER_LOSS] = {"loss", {MM_LAYER_CHEAP, false}},
     [MM_LAYER_UPDATE] = {"update", {MM_LAYER_CHEAP, false}},
+    [MM_LAYER_EMBEDDING] = {"embedding", {MM_LAYER_CHEAP, true}},
+    [MM_LAYER_LAYER_NORM] = {"ln", {MM_LAYER_CHEAP, true}},
+    [MM_LAYER_GELU] = {"gelu", {MM_LAYER_CHEAP, true}},
+    [MM_LAYER_ATTENTION] = {"attention", {MM_LAYER_DEAR, true}},
 };
 
 const char *mm_layer_kind_name(mm_layer_kind kind) {

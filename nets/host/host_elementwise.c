@@ -48,16 +48,15 @@ static mm_status run_forward(nets_op *base, const nets_op_args *args) {
     return MM_OK;
 }
 
-/* The gradient by one addend: dy itself, plus what came earlier. Nothing to do where both share their storage. */
-static void run_backward_one(const add_op *op, const float *dy, const float *earlier, float *dx) {
+void nets_host_pass_gradient(mm_host_pool *pool, const float *dy, const float *earlier, float *dx, int64_t elems) {
     const addends s = {.a = dy, .b = earlier, .y = dx};
-    if (dx && (earlier || dx != dy)) nets_ranges(op->pool, op->elems, 1, 1, add, &s);
+    if (dx && (earlier || dx != dy)) nets_ranges(pool, elems, 1, 1, add, &s);
 }
 
 static mm_status run_backward(nets_op *base, const nets_op_args *args) {
     const add_op *op = (const add_op *)base;
-    run_backward_one(op, args->at[NETS_DY], args->at[NETS_EARLIER], args->at[NETS_DX]);
-    run_backward_one(op, args->at[NETS_DY], args->at[NETS_EARLIER2], args->at[NETS_DX2]);
+    nets_host_pass_gradient(op->pool, args->at[NETS_DY], args->at[NETS_EARLIER], args->at[NETS_DX], op->elems);
+    nets_host_pass_gradient(op->pool, args->at[NETS_DY], args->at[NETS_EARLIER2], args->at[NETS_DX2], op->elems);
     return MM_OK;
 }
 

@@ -138,36 +138,6 @@ static void destroy(nets_op *base) {
  * Chosen. */
 enum { CUT_UNIT = 16, CUT_LEAST = 64 };
 
-/* A product cut by its columns, or by its rows. own_blocks: each piece writes to a block of its own, not to its rows of
- * the whole. */
-static mm_status make_product(const nets_dnn *dnn, const nets_dnn_product_desc *whole, bool by_rows, nets_cut cut,
-                              bool own_blocks, nets_piecewise *run) {
-    const int64_t sizes[] = {cut.each, nets_cut_rest(&cut)}, one = sizeof(float);
-    nets_dnn_product_desc part = *whole;
-    part.a_stride = whole->a_transposed ? whole->rows : whole->inner;
-    part.b_stride = whole->b_transposed ? whole->inner : whole->columns;
-    part.y_stride = whole->columns;
-    for (int k = 0; k < (sizes[1] == sizes[0] ? 1 : 2); k++) {
-        *(by_rows ? &part.rows : &part.columns) = sizes[k];
-        MM_TRY(nets_dnn_product(dnn, &part, &run->kernel[k]));
-    }
-    nets_piecewise_measure(run);
-    const nets_piece_arg args[NETS_PIECE_ARGS] = {
-        {DNNL_ARG_SRC, by_rows ? (whole->a_transposed ? one : one * part.a_stride) : 0, 0},
-        {DNNL_ARG_WEIGHTS,
-         by_rows               ? 0
-         : whole->b_transposed ? one * part.b_stride
-                               : one,
-         0},
-        {DNNL_ARG_DST,
-         own_blocks ? 0
-         : by_rows  ? one * part.y_stride
-                    : one,
-         0},
-    };
-    return nets_piecewise_init_cut(run, &cut, args);
-}
-
 /* Bytes of a block of weights' gradients that are added, if a row is not more. Chosen: two threads' blocks are no more
  * than what a first layer's maps of one image take. */
 enum { BLOCK_BYTES = 2 << 20 };
@@ -199,13 +169,13 @@ static mm_status make_kernels(linear_op *op, const nets_op_desc *desc) {
     const nets_dnn_product_desc dw = {.rows = out, .inner = batch, .columns = in, .a_transposed = true};
     const int pieces = nets_pieces(dnn->pool);
     const nets_cut by_out = nets_cut_of(out, pieces, CUT_UNIT, CUT_LEAST);
-    MM_TRY(make_product(dnn, &y, false, by_out, false, &op->y));
+    MM_TRY(nets_piecewise_product(dnn, &y, false, by_out, false, &op->y));
     if (op->maps) MM_TRY(make_planes(dnn, &desc->x[0], true, &op->to_planes));
     if (!desc->training) return MM_OK;
     op->dw_cut = op->base.adds ? cut_for_adding(out, in * (int64_t)sizeof(float)) : by_out;
-    MM_TRY(make_product(dnn, &dw, true, op->dw_cut, op->base.adds, &op->dw));
+    MM_TRY(nets_piecewise_product(dnn, &dw, true, op->dw_cut, op->base.adds, &op->dw));
     if (!desc->wants_dx) return MM_OK;
-    MM_TRY(make_product(dnn, &dx, false, nets_cut_of(in, pieces, CUT_UNIT, CUT_LEAST), false, &op->dx));
+    MM_TRY(nets_piecewise_product(dnn, &dx, false, nets_cut_of(in, pieces, CUT_UNIT, CUT_LEAST), false, &op->dx));
     return op->maps ? make_planes(dnn, &desc->x[0], false, &op->from_planes) : MM_OK;
 }
 

@@ -41,5 +41,7 @@ nets_dnn_windows nets_host_windows(const nets_op_desc *desc);
 /* sum[i] += addend[i]; `addend` NULL: nothing. The first runs on the calling thread, the second on the pool's. */
 void nets_host_accumulate(float *sum, const float *addend, int64_t elems);
 void nets_host_accumulate_on(mm_host_pool *pool, float *sum, const float *addend, int64_t elems);
+/* dx = dy, plus what came earlier unless NULL. dx may be either, or NULL: not wanted. */
+void nets_host_pass_gradient(mm_host_pool *pool, const float *dy, const float *earlier, float *dx, int64_t elems);
 
 #endif

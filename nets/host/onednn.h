@@ -38,6 +38,7 @@ typedef struct nets_dnn_product_desc {
     int64_t rows, inner, columns;
     bool a_transposed, b_transposed;
     int64_t a_stride, b_stride, y_stride;
+    bool adds; /* y += a b */
 } nets_dnn_product_desc;
 
 typedef enum nets_dnn_pool { NETS_DNN_POOL_MAX, NETS_DNN_POOL_AVG, NETS_DNN_POOL_AVG_EXCLUDE_PAD } nets_dnn_pool;

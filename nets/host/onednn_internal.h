@@ -42,7 +42,7 @@ typedef struct nets_dnn_op {
     dnnl_alg_kind_t algorithm;
     nets_dnn_layout x, weights, y;
     nets_dnn_window_dims windows;
-    bool adds; /* of a reorder: it adds x to y */
+    bool adds; /* of a reorder or product: it adds to y */
 } nets_dnn_op;
 
 /* The layout of NHWC dims, stored with channels last. */

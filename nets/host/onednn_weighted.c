@@ -71,6 +71,7 @@ mm_status nets_dnn_product(const nets_dnn *dnn, const nets_dnn_product_desc *p, 
         .x = matrix(p->rows, p->inner, p->a_transposed, p->a_stride),
         .weights = matrix(p->inner, p->columns, p->b_transposed, p->b_stride),
         .y = matrix(p->rows, p->columns, false, p->y_stride),
+        .adds = p->adds,
     };
     return nets_dnn_build(dnn, &op, kernel_out);
 }

@@ -75,6 +75,34 @@ void nets_piecewise_fini(nets_piecewise *p) {
     *p = (nets_piecewise){0};
 }
 
+mm_status nets_piecewise_product(const nets_dnn *dnn, const nets_dnn_product_desc *whole, bool by_rows, nets_cut cut,
+                                 bool own_blocks, nets_piecewise *run) {
+    const int64_t sizes[] = {cut.each, nets_cut_rest(&cut)}, one = sizeof(float);
+    nets_dnn_product_desc part = *whole;
+    part.a_stride = whole->a_transposed ? whole->rows : whole->inner;
+    part.b_stride = whole->b_transposed ? whole->inner : whole->columns;
+    part.y_stride = whole->columns;
+    for (int k = 0; k < (sizes[1] == sizes[0] ? 1 : 2); k++) {
+        *(by_rows ? &part.rows : &part.columns) = sizes[k];
+        MM_TRY(nets_dnn_product(dnn, &part, &run->kernel[k]));
+    }
+    nets_piecewise_measure(run);
+    const nets_piece_arg args[NETS_PIECE_ARGS] = {
+        {DNNL_ARG_SRC, by_rows ? (whole->a_transposed ? one : one * part.a_stride) : 0, 0},
+        {DNNL_ARG_WEIGHTS,
+         by_rows               ? 0
+         : whole->b_transposed ? one * part.b_stride
+                               : one,
+         0},
+        {DNNL_ARG_DST,
+         own_blocks ? 0
+         : by_rows  ? one * part.y_stride
+                    : one,
+         0},
+    };
+    return nets_piecewise_init_cut(run, &cut, args);
+}
+
 int nets_piecewise_places(const nets_dnn *dnn, const nets_piecewise *p) {
     int threads = mm_host_pool_threads(dnn->pool);
     return p->n_pieces < threads ? p->n_pieces : threads;

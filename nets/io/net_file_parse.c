@@ -279,14 +279,14 @@ static mm_status read_inputs(const parser *p, const json_t *object, const char *
 }
 
 static mm_status check_place(parser *p, const char *where, const char *name, nets_op_kind op) {
-    if (p->loss && op == NETS_LOSS)
+    if (p->loss && nets_op_info_of(op)->loss)
         return mm_fail(MM_ERR_FORMAT, "%sis a second loss, after %s; a net has one, its last layer", where, p->loss);
     if (p->loss)
         return mm_fail(MM_ERR_FORMAT, "%scomes after the loss, %s, which must be the last layer", where, p->loss);
     if (strcmp(name, p->data_name) == 0) return mm_fail(MM_ERR_FORMAT, "%sthat name is the input's", where);
     if (mm_names_find(&p->names, name) >= 0)
         return mm_fail(MM_ERR_FORMAT, "%sthere is another layer of that name before", where);
-    if (op == NETS_LOSS) p->loss = name;
+    if (nets_op_info_of(op)->loss) p->loss = name;
     return MM_OK;
 }
 

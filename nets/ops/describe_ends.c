@@ -53,7 +53,7 @@ const nets_op_info nets_info_loss = {
     .what = "softmax cross-entropy of scores, one a class, with the labels; a file's last layer",
     .output = "the input's; a label for each of its pixels",
     .example = LAYER("loss", "loss", "\"fc\"", ""),
-    .min_inputs = 1, .max_inputs = 1,
+    .min_inputs = 1, .max_inputs = 1, .loss = true,
     .infer = nets_infer_same,
     .steps = {
         .kind = MM_LAYER_LOSS,

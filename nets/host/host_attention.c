@@ -1,0 +1,284 @@
+/* Causal attention, block by block (Dao et al. 2022, "FlashAttention"): of the scores, which are the square of the
+ * context, only one block exists at a time, in the cache. A thread computes a head of a sample alone, in a fixed order.
+ *
+ *   keys       0     1     2            With s = scale q k, for a block of rows (queries) i and each block of keys j <= i:
+ *   rows 0   | \ |     |     |            forward:   top, l = sum of e^(s - top), o = sum of e^(s - top) v; both are
+ *   rows 1   |   |  \  |     |                       rescaled when a block raises the top. y = o / l, log l + top is saved
+ *   rows 2   |   |     |  \  |            backward:  p = e^(s - saved); dp = dy v; ds = p (dp - y dy) scale;
+ *            whole blocks, then half of                dv += p dy; dq += ds k; dk += ds q
+ *            the one on the diagonal
+ *
+ * The input's channels are q, k, v, each of `heads` times `size`. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nets/host/host_ops.h"
+#include "nets/host/pieces.h"
+#include "nets/host/rows.h"
+
+enum { BLOCK = 128 }; /* rows and keys of a block: its scores take 64 KiB, of a cache of 256 KiB at least. Chosen */
+
+/* Products of blocks. The gradients are added to what is there. */
+enum { SCORES, OUTPUT, BY_P, BY_V, BY_Q, BY_K, PRODUCTS };
+/* The sizes of a block: all but the last rows are whole, and so are the keys but those of the last block's diagonal. */
+enum { WHOLE, LAST_ROWS, LAST_BOTH, SIZES };
+
+typedef struct attention_op {
+    nets_op base;
+    const nets_dnn *dnn;
+    const nets_rows *loops;
+    int64_t samples, tokens, heads, size;
+    nets_cut blocks; /* of tokens */
+    nets_dnn_kernel product[PRODUCTS][SIZES];
+    int64_t scratch_bytes; /* of a product */
+    int64_t place_bytes;   /* of a thread, in the workspace */
+    float scale;
+} attention_op;
+
+typedef struct attention_run {
+    attention_op *op;
+    const nets_op_args *args;
+} attention_run;
+
+/* One head of one sample, and the thread's scratch. */
+typedef struct head {
+    attention_op *op;
+    int thread;
+    const float *q, *k, *v, *dy;
+    float *y, *log_sums, *dq, *dk, *dv;
+    void *scratch;
+    float *s, *dp;  /* [BLOCK, BLOCK] */
+    float *o;       /* [BLOCK, size] */
+    float *top, *l; /* [BLOCK]; in the backward, top is y dy */
+} head;
+
+/* Blocks i of rows and j of keys. */
+typedef struct block {
+    int64_t row, key, rows, keys;
+    int size;
+    bool diagonal;
+} block;
+
+static block block_of(const attention_op *op, int64_t i, int64_t j) {
+    const int64_t last = op->blocks.pieces - 1, each = op->blocks.each, rest = nets_cut_rest(&op->blocks);
+    return (block){.row = i * each,
+                   .key = j * each,
+                   .rows = i == last ? rest : each,
+                   .keys = j == last ? rest : each,
+                   .size = i < last   ? WHOLE
+                           : j < last ? LAST_ROWS
+                                      : LAST_BOTH,
+                   .diagonal = i == j};
+}
+
+static int64_t row_of_x(const attention_op *op) { return 3 * op->heads * op->size; }
+static int64_t row_of_y(const attention_op *op) { return op->heads * op->size; }
+
+static mm_status multiply(const head *h, int product, int size, const float *a, const float *b, float *y) {
+    nets_dnn_kernel *kernel = &h->op->product[product][size];
+    MM_TRY(nets_dnn_bind(kernel, h->thread, DNNL_ARG_SRC, a));
+    MM_TRY(nets_dnn_bind(kernel, h->thread, DNNL_ARG_WEIGHTS, b));
+    MM_TRY(nets_dnn_bind(kernel, h->thread, DNNL_ARG_DST, y));
+    return nets_dnn_run(h->op->dnn, kernel, h->thread, h->scratch);
+}
+
+/* How many keys of the block a row sees. */
+static int64_t seen(const block *b, int64_t row) { return b->diagonal ? row + 1 : b->keys; }
+
+/* ---------------------------------------------------------------- forward */
+
+static mm_status add_block(const head *h, const block *b) {
+    const attention_op *op = h->op;
+    MM_TRY(multiply(h, SCORES, b->size, h->q + b->row * row_of_x(op), h->k + b->key * row_of_x(op), h->s));
+    for (int64_t r = 0; r < b->rows; r++) {
+        float *s = h->s + r * b->keys, *o = h->o + r * op->size;
+        const int64_t n = seen(b, r);
+        const float top = op->loops->top(s, n) * op->scale;
+        if (b->key == 0) {
+            h->top[r] = top;
+            h->l[r] = 0;
+        } else if (top > h->top[r]) {
+            const float less = expf(h->top[r] - top);
+            op->loops->scale(o, less, op->size, o);
+            h->l[r] *= less;
+            h->top[r] = top;
+        }
+        h->l[r] += op->loops->exps(s, op->scale, h->top[r], n, s);
+        memset(s + n, 0, (size_t)(b->keys - n) * sizeof *s);
+    }
+    return multiply(h, OUTPUT, b->size, h->s, h->v + b->key * row_of_x(op), h->o);
+}
+
+static mm_status attend_rows(const head *h, int64_t i) {
+    const attention_op *op = h->op;
+    const block whole = block_of(op, i, i);
+    memset(h->o, 0, (size_t)(whole.rows * op->size) * sizeof *h->o);
+    for (int64_t j = 0; j <= i; j++) {
+        const block b = block_of(op, i, j);
+        MM_TRY(add_block(h, &b));
+    }
+    for (int64_t r = 0; r < whole.rows; r++) {
+        op->loops->scale(h->o + r * op->size, 1.0f / h->l[r], op->size, h->y + (whole.row + r) * row_of_y(op));
+        if (h->log_sums) h->log_sums[whole.row + r] = h->top[r] + logf(h->l[r]);
+    }
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- backward */
+
+static mm_status give_block(const head *h, const block *b) {
+    const attention_op *op = h->op;
+    const int64_t rx = row_of_x(op), ry = row_of_y(op);
+    const float *q = h->q + b->row * rx, *k = h->k + b->key * rx, *dy = h->dy + b->row * ry;
+    MM_TRY(multiply(h, SCORES, b->size, q, k, h->s));
+    for (int64_t r = 0; r < b->rows; r++) {
+        float *s = h->s + r * b->keys;
+        const int64_t n = seen(b, r);
+        op->loops->exps(s, op->scale, h->log_sums[b->row + r], n, s);
+        memset(s + n, 0, (size_t)(b->keys - n) * sizeof *s);
+    }
+    MM_TRY(multiply(h, BY_V, b->size, h->s, dy, h->dv + b->key * rx));
+    MM_TRY(multiply(h, BY_P, b->size, dy, h->v + b->key * rx, h->dp));
+    for (int64_t r = 0; r < b->rows; r++) {
+        float *s = h->s + r * b->keys;
+        const float *dp = h->dp + r * b->keys, at_y = h->top[r], scale = op->scale;
+#pragma omp simd
+        for (int64_t c = 0; c < b->keys; c++) s[c] = s[c] * (dp[c] - at_y) * scale;
+    }
+    MM_TRY(multiply(h, BY_Q, b->size, h->s, k, h->dq + b->row * rx));
+    return multiply(h, BY_K, b->size, h->s, q, h->dk + b->key * rx);
+}
+
+static mm_status give_rows(const head *h, int64_t i) {
+    const attention_op *op = h->op;
+    const block whole = block_of(op, i, i);
+    for (int64_t r = 0; r < whole.rows; r++) {
+        const int64_t at = (whole.row + r) * row_of_y(op);
+        h->top[r] = op->loops->dot(h->y + at, h->dy + at, op->size);
+    }
+    for (int64_t j = 0; j <= i; j++) {
+        const block b = block_of(op, i, j);
+        MM_TRY(give_block(h, &b));
+    }
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- both */
+
+static head head_of(const attention_run *run, int64_t piece, int thread) {
+    attention_op *op = run->op;
+    void *const *at = run->args->at;
+    const int64_t sample = piece / op->heads, first = piece % op->heads * op->size, width = op->heads * op->size;
+    const int64_t x = sample * op->tokens * row_of_x(op) + first, y = sample * op->tokens * row_of_y(op) + first;
+    float *floats = (float *)((char *)at[NETS_WORKSPACE] + thread * op->place_bytes), *dx = at[NETS_DX];
+    const float *q = (const float *)at[NETS_X] + x, *dy = at[NETS_DY];
+    head h = {.op = op, .thread = thread, .q = q, .k = q + width, .v = q + 2 * width, .y = (float *)at[NETS_Y] + y};
+    if (dy) h.dy = dy + y;
+    if (at[NETS_SAVED]) h.log_sums = (float *)at[NETS_SAVED] + piece * op->tokens;
+    if (dx) {
+        h.dq = dx + x;
+        h.dk = h.dq + width;
+        h.dv = h.dk + width;
+    }
+    h.s = floats;
+    h.dp = h.s + BLOCK * BLOCK;
+    h.o = h.dp + BLOCK * BLOCK;
+    h.top = h.o + BLOCK * op->size;
+    h.l = h.top + BLOCK;
+    h.scratch = (char *)floats + op->place_bytes - op->scratch_bytes;
+    return h;
+}
+
+static mm_status run_head(void *ctx, int64_t piece, int thread) {
+    const attention_run *run = ctx;
+    const head h = head_of(run, piece, thread);
+    for (int64_t i = 0; i < run->op->blocks.pieces; i++) MM_TRY(h.dq ? give_rows(&h, i) : attend_rows(&h, i));
+    return MM_OK;
+}
+
+static mm_status run_all(nets_op *base, const nets_op_args *args) {
+    attention_run run = {(attention_op *)base, args};
+    return mm_host_pool_run(run.op->dnn->pool, run.op->samples * run.op->heads, run_head, &run);
+}
+
+static void clear(const void *ctx, int64_t from, int64_t to) {
+    memset((float *)((const nets_op_args *)ctx)->at[NETS_DX] + from, 0, (size_t)(to - from) * sizeof(float));
+}
+
+static mm_status run_backward(nets_op *base, const nets_op_args *args) {
+    const attention_op *op = (const attention_op *)base;
+    const int64_t elems = op->samples * op->tokens * row_of_x(op);
+    nets_ranges(op->dnn->pool, elems, 1, 1, clear, args);
+    MM_TRY(run_all(base, args));
+    nets_host_accumulate_on(op->dnn->pool, args->at[NETS_DX], args->at[NETS_EARLIER], elems);
+    return MM_OK;
+}
+
+static mm_status forward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
+    return nets_host_enqueue(op, run_all, args, stream);
+}
+
+static mm_status backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
+    return nets_host_enqueue(op, run_backward, args, stream);
+}
+
+static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
+    const attention_op *op = (const attention_op *)base;
+    (void)phase;
+    return mm_host_pool_threads(op->dnn->pool) * op->place_bytes;
+}
+
+static void destroy(nets_op *base) {
+    attention_op *op = (attention_op *)base;
+    for (int p = 0; p < PRODUCTS; p++)
+        for (int s = 0; s < SIZES; s++) nets_dnn_kernel_fini(&op->product[p][s]);
+    free(op);
+}
+
+static mm_status make_products(attention_op *op, bool training) {
+    const int64_t x = row_of_x(op), y = row_of_y(op), each = op->blocks.each, rest = nets_cut_rest(&op->blocks);
+    const int64_t size = op->size;
+    for (int s = op->blocks.pieces > 1 ? WHOLE : LAST_BOTH; s < SIZES; s++) {
+        const int64_t rows = s == WHOLE ? each : rest, keys = s == LAST_BOTH ? rest : each;
+        const nets_dnn_product_desc products[PRODUCTS] = {
+            [SCORES] = {rows, size, keys, false, true, x, x, keys, false},
+            [OUTPUT] = {rows, keys, size, false, false, keys, x, size, true},
+            [BY_P] = {rows, size, keys, false, true, y, x, keys, false},
+            [BY_V] = {keys, rows, size, true, false, keys, y, x, true},
+            [BY_Q] = {rows, keys, size, false, false, keys, x, x, true},
+            [BY_K] = {keys, rows, size, true, false, keys, x, x, true},
+        };
+        for (int p = 0; p < (training ? PRODUCTS : BY_P); p++) {
+            MM_TRY(nets_dnn_product(op->dnn, &products[p], &op->product[p][s]));
+            op->scratch_bytes = nets_larger(op->scratch_bytes, nets_aligned(op->product[p][s].scratch_bytes));
+        }
+    }
+    return MM_OK;
+}
+
+static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
+    attention_op *op = calloc(1, sizeof *op);
+    if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for an attention");
+    op->base.impl = &nets_host_op_attention;
+    op->dnn = &((nets_host_backend *)backend)->dnn;
+    op->loops = nets_rows_best();
+    op->samples = desc->y.dims[0];
+    op->tokens = nets_shape_rows(&desc->y) / op->samples;
+    op->heads = desc->attrs.heads;
+    op->size = nets_shape_channels(&desc->y) / op->heads;
+    op->scale = 1.0f / sqrtf((float)op->size);
+    op->blocks = (nets_cut){op->tokens, BLOCK, (int)((op->tokens + BLOCK - 1) / BLOCK)};
+    mm_status status = make_products(op, desc->training);
+    if (status != MM_OK) {
+        destroy(&op->base);
+        return status;
+    }
+    const int64_t floats = 2 * BLOCK * BLOCK + BLOCK * (op->size + 2);
+    op->place_bytes = nets_aligned(floats * (int64_t)sizeof(float)) + op->scratch_bytes;
+    *op_out = &op->base;
+    return MM_OK;
+}
+
+const nets_op_impl nets_host_op_attention = {NETS_DTYPE_BIT(MM_F32), create,  destroy,
+                                             workspace_bytes,        forward, backward};

@@ -1,0 +1,146 @@
+/* Rows of weights for tokens and for their places. A weight's gradient is the sum over its tokens in their order:
+ * threads share the channels, or the places, so no two write to one number. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "nets/host/host_ops.h"
+#include "nets/host/pieces.h"
+
+enum { UNIT = 16 }; /* channels of a cache line */
+
+typedef struct embedding_op {
+    nets_op base;
+    mm_host_pool *pool;
+    int64_t rows, rows_per_sample, channels, vocabulary; /* rows: tokens of the batch; vocabulary 0: position */
+} embedding_op;
+
+typedef struct embedding_run {
+    const embedding_op *op;
+    const float *x, *weight, *dy;
+    float *y, *dweight;
+} embedding_run;
+
+/* ---------------------------------------------------------------- tokens */
+
+static mm_status check_tokens(const embedding_op *op, const float *tokens) {
+    for (int64_t i = 0; i < op->rows; i++)
+        if (!(tokens[i] >= 0 && tokens[i] < (float)op->vocabulary && tokens[i] == (float)(int64_t)tokens[i]))
+            return mm_fail(MM_ERR_INVALID, "token %g at place %lld of sample %lld is not one of %lld",
+                           (double)tokens[i], (long long)(i % op->rows_per_sample),
+                           (long long)(i / op->rows_per_sample), (long long)op->vocabulary);
+    return MM_OK;
+}
+
+static void look_up(const void *ctx, int64_t from, int64_t to) {
+    const embedding_run *r = ctx;
+    const int64_t channels = r->op->channels;
+    for (int64_t i = from; i < to; i++)
+        memcpy(r->y + i * channels, r->weight + (int64_t)r->x[i] * channels, (size_t)channels * sizeof *r->y);
+}
+
+static mm_status run_forward(nets_op *base, const nets_op_args *args) {
+    const embedding_op *op = (const embedding_op *)base;
+    const embedding_run r = {.op = op, .x = args->at[NETS_X], .weight = args->at[NETS_W], .y = args->at[NETS_Y]};
+    MM_TRY(check_tokens(op, r.x));
+    nets_ranges(op->pool, op->rows, 1, op->channels, look_up, &r);
+    return MM_OK;
+}
+
+/* Of units of channels. */
+static void sum_tokens(const void *ctx, int64_t from, int64_t to) {
+    const embedding_run *r = ctx;
+    const int64_t channels = r->op->channels, first = from * UNIT, end = to * UNIT < channels ? to * UNIT : channels;
+    if (!r->op->base.adds)
+        for (int64_t v = 0; v < r->op->vocabulary; v++)
+            memset(r->dweight + v * channels + first, 0, (size_t)(end - first) * sizeof *r->dweight);
+    for (int64_t i = 0; i < r->op->rows; i++) {
+        float *sum = r->dweight + (int64_t)r->x[i] * channels;
+        const float *dy = r->dy + i * channels;
+        for (int64_t c = first; c < end; c++) sum[c] += dy[c];
+    }
+}
+
+static mm_status run_backward(nets_op *base, const nets_op_args *args) {
+    const embedding_op *op = (const embedding_op *)base;
+    const embedding_run r = {.op = op, .x = args->at[NETS_X], .dy = args->at[NETS_DY], .dweight = args->at[NETS_DW]};
+    MM_TRY(check_tokens(op, r.x));
+    nets_ranges(op->pool, (op->channels + UNIT - 1) / UNIT, 1, UNIT * op->rows, sum_tokens, &r);
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- places */
+
+static void add_places(const void *ctx, int64_t from, int64_t to) {
+    const embedding_run *r = ctx;
+    const int64_t channels = r->op->channels;
+    for (int64_t i = from; i < to; i++) {
+        const float *x = r->x + i * channels, *weight = r->weight + i % r->op->rows_per_sample * channels;
+        float *y = r->y + i * channels;
+#pragma omp simd
+        for (int64_t c = 0; c < channels; c++) y[c] = x[c] + weight[c];
+    }
+}
+
+static mm_status run_position_forward(nets_op *base, const nets_op_args *args) {
+    const embedding_op *op = (const embedding_op *)base;
+    const embedding_run r = {.op = op, .x = args->at[NETS_X], .weight = args->at[NETS_W], .y = args->at[NETS_Y]};
+    nets_ranges(op->pool, op->rows, 1, op->channels, add_places, &r);
+    return MM_OK;
+}
+
+static void sum_places(const void *ctx, int64_t from, int64_t to) {
+    const embedding_run *r = ctx;
+    const int64_t sample = r->op->rows_per_sample * r->op->channels, samples = r->op->rows / r->op->rows_per_sample;
+    memcpy(r->dweight + from, r->dy + from, (size_t)(to - from) * sizeof *r->dy);
+    for (int64_t n = 1; n < samples; n++) {
+        const float *dy = r->dy + n * sample;
+#pragma omp simd
+        for (int64_t e = from; e < to; e++) r->dweight[e] += dy[e];
+    }
+}
+
+static mm_status run_position_backward(nets_op *base, const nets_op_args *args) {
+    const embedding_op *op = (const embedding_op *)base;
+    const embedding_run r = {.op = op, .dy = args->at[NETS_DY], .dweight = args->at[NETS_DW]};
+    nets_ranges(op->pool, op->rows_per_sample * op->channels, UNIT, op->rows / op->rows_per_sample, sum_places, &r);
+    nets_host_pass_gradient(op->pool, r.dy, args->at[NETS_EARLIER], args->at[NETS_DX], op->rows * op->channels);
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- life */
+
+static mm_status embed(nets_op *op, const nets_op_args *args, mm_stream *stream) {
+    return nets_host_enqueue(op, run_forward, args, stream);
+}
+
+static mm_status embed_backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
+    return nets_host_enqueue(op, run_backward, args, stream);
+}
+
+static mm_status place(nets_op *op, const nets_op_args *args, mm_stream *stream) {
+    return nets_host_enqueue(op, run_position_forward, args, stream);
+}
+
+static mm_status place_backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
+    return nets_host_enqueue(op, run_position_backward, args, stream);
+}
+
+static void destroy(nets_op *op) { free(op); }
+
+static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
+    const bool tokens = desc->kind == NETS_EMBEDDING;
+    embedding_op *op = calloc(1, sizeof *op);
+    if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for an embedding");
+    op->base.impl = tokens ? &nets_host_op_embedding : &nets_host_op_position;
+    op->base.adds = tokens && desc->training && (desc->pass.adds || desc->shared);
+    op->pool = nets_host_pool(backend);
+    op->rows = nets_shape_rows(&desc->y);
+    op->rows_per_sample = op->rows / desc->y.dims[0];
+    op->channels = nets_shape_channels(&desc->y);
+    op->vocabulary = desc->attrs.vocabulary;
+    *op_out = &op->base;
+    return MM_OK;
+}
+
+const nets_op_impl nets_host_op_embedding = {NETS_DTYPE_BIT(MM_F32), create, destroy, NULL, embed, embed_backward};
+const nets_op_impl nets_host_op_position = {NETS_DTYPE_BIT(MM_F32), create, destroy, NULL, place, place_backward};

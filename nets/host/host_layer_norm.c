@@ -1,0 +1,123 @@
+/* Layer norm: each row by itself. The gradients by weight and bias are sums over rows of parts, which hang on the shape
+ * alone, and then over the parts, in order. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nets/host/host_ops.h"
+#include "nets/host/pieces.h"
+#include "nets/host/rows.h"
+
+enum { PARTS = 32, LEAST_ROWS = 64 }; /* parts at most, and rows of one at least; chosen */
+
+typedef struct layer_norm_op {
+    nets_op base;
+    mm_host_pool *pool;
+    const nets_rows *loops;
+    nets_cut cut; /* of rows, for sums over them */
+    int64_t rows, channels;
+    float eps;
+} layer_norm_op;
+
+typedef struct layer_norm_run {
+    const layer_norm_op *op;
+    const nets_op_args *args;
+} layer_norm_run;
+
+static void normalise(const void *ctx, int64_t from, int64_t to) {
+    const layer_norm_run *run = ctx;
+    const layer_norm_op *op = run->op;
+    void *const *at = run->args->at;
+    const int64_t n = op->channels;
+    float *means = at[NETS_SAVED_MEAN], *factors = at[NETS_SAVED_VAR];
+    for (int64_t r = from; r < to; r++) {
+        const float *x = (const float *)at[NETS_X] + r * n;
+        const float mean = op->loops->sum(x, n) / (float)n;
+        const float factor = 1.0f / sqrtf(op->loops->squares(x, mean, n) / (float)n + op->eps);
+        op->loops->normalise(x, mean, factor, at[NETS_W], at[NETS_B], n, (float *)at[NETS_Y] + r * n);
+        if (means) means[r] = mean;
+        if (factors) factors[r] = factor;
+    }
+}
+
+static mm_status run_forward(nets_op *base, const nets_op_args *args) {
+    const layer_norm_run run = {(const layer_norm_op *)base, args};
+    nets_ranges(run.op->pool, run.op->rows, 1, run.op->channels, normalise, &run);
+    return MM_OK;
+}
+
+static float *part_sums(const layer_norm_run *run, int64_t part) {
+    return (float *)run->args->at[NETS_WORKSPACE] + part * 2 * run->op->channels;
+}
+
+/* The part's sums of the gradients by weight and bias, one behind the other; dx may be dy. */
+static mm_status give_part(void *ctx, int64_t part, int thread) {
+    const layer_norm_run *run = ctx;
+    const layer_norm_op *op = run->op;
+    void *const *at = run->args->at;
+    const int64_t n = op->channels, from = part * op->cut.each;
+    const int64_t to = from + op->cut.each < op->rows ? from + op->cut.each : op->rows;
+    const float *means = at[NETS_SAVED_MEAN], *factors = at[NETS_SAVED_VAR];
+    float *dweight = part_sums(run, part), *dbias = dweight + n;
+    (void)thread;
+    memset(dweight, 0, (size_t)(2 * n) * sizeof *dweight);
+    for (int64_t r = from; r < to; r++) {
+        const float *x = (const float *)at[NETS_X] + r * n, *dy = (const float *)at[NETS_DY] + r * n;
+        float sums[2];
+        op->loops->normalise_sums(x, means[r], factors[r], at[NETS_W], dy, n, dweight, dbias, sums);
+        sums[0] /= (float)n;
+        sums[1] /= (float)n;
+        if (at[NETS_DX])
+            op->loops->normalise_gradient(x, means[r], factors[r], at[NETS_W], dy, sums, n,
+                                          (float *)at[NETS_DX] + r * n);
+    }
+    return MM_OK;
+}
+
+static mm_status run_backward(nets_op *base, const nets_op_args *args) {
+    layer_norm_run run = {(const layer_norm_op *)base, args};
+    const layer_norm_op *op = run.op;
+    const size_t bytes = (size_t)op->channels * sizeof(float);
+    MM_TRY(mm_host_pool_run(op->pool, op->cut.pieces, give_part, &run));
+    memcpy(args->at[NETS_DW], part_sums(&run, 0), bytes);
+    memcpy(args->at[NETS_DB], part_sums(&run, 0) + op->channels, bytes);
+    for (int p = 1; p < op->cut.pieces; p++) {
+        op->loops->add(part_sums(&run, p), op->channels, args->at[NETS_DW]);
+        op->loops->add(part_sums(&run, p) + op->channels, op->channels, args->at[NETS_DB]);
+    }
+    if (args->at[NETS_DX])
+        nets_host_accumulate_on(op->pool, args->at[NETS_DX], args->at[NETS_EARLIER], op->rows * op->channels);
+    return MM_OK;
+}
+
+static mm_status forward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
+    return nets_host_enqueue(op, run_forward, args, stream);
+}
+
+static mm_status backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
+    return nets_host_enqueue(op, run_backward, args, stream);
+}
+
+static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
+    const layer_norm_op *op = (const layer_norm_op *)base;
+    return phase == MM_FORWARD ? 0 : 2 * op->cut.pieces * op->channels * (int64_t)sizeof(float);
+}
+
+static void destroy(nets_op *op) { free(op); }
+
+static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
+    layer_norm_op *op = calloc(1, sizeof *op);
+    if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a layer norm");
+    op->base.impl = &nets_host_op_layer_norm;
+    op->pool = nets_host_pool(backend);
+    op->loops = nets_rows_best();
+    op->rows = nets_shape_rows(&desc->x[0]);
+    op->channels = nets_shape_channels(&desc->x[0]);
+    op->cut = nets_cut_of(op->rows, PARTS, 1, LEAST_ROWS);
+    op->eps = desc->attrs.eps;
+    *op_out = &op->base;
+    return MM_OK;
+}
+
+const nets_op_impl nets_host_op_layer_norm = {NETS_DTYPE_BIT(MM_F32), create,  destroy,
+                                              workspace_bytes,        forward, backward};

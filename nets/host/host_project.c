@@ -1,0 +1,107 @@
+/* The linear layer of tokens: oneDNN's matrix products over the plain weights. A batch has many rows, so the output and
+ * the gradient by the input are cut by rows; the gradient by the weights is cut by its own rows, each of which sums over
+ * the whole batch. */
+#include <stdlib.h>
+
+#include "nets/host/channels.h"
+#include "nets/host/host_ops.h"
+#include "nets/host/pieces.h"
+
+enum { CUT_UNIT = 16, LEAST_ROWS = 64, LEAST_CHANNELS = 32 }; /* of a piece; chosen */
+
+typedef struct project_op {
+    nets_op base;
+    const nets_dnn *dnn;
+    nets_piecewise y, dx, dw;
+    nets_channels channels; /* of the output */
+    int64_t x_elems, workspace_bytes;
+    bool bias, wants_dx;
+} project_op;
+
+static mm_status run(const project_op *op, nets_piecewise *p, const nets_op_args *args, nets_role a, nets_role b,
+                     nets_role c) {
+    void *const at[NETS_PIECE_ARGS] = {args->at[a], args->at[b], args->at[c]};
+    return nets_piecewise_run(op->dnn, p, at, args->at[NETS_WORKSPACE]);
+}
+
+static mm_status run_forward(nets_op *base, const nets_op_args *args) {
+    project_op *op = (project_op *)base;
+    MM_TRY(run(op, &op->y, args, NETS_X, NETS_W, NETS_Y));
+    if (op->bias)
+        nets_channels_add_bias(&op->channels, args->at[NETS_Y], args->at[NETS_B], false, args->at[NETS_Y],
+                               args->at[NETS_WORKSPACE]);
+    return MM_OK;
+}
+
+static mm_status run_backward(nets_op *base, const nets_op_args *args) {
+    project_op *op = (project_op *)base;
+    const nets_channels_bias bias = {.dy = args->at[NETS_DY], .dbias = args->at[NETS_DB]};
+    MM_TRY(run(op, &op->dw, args, NETS_X, NETS_DY, NETS_DW));
+    if (op->wants_dx) {
+        MM_TRY(run(op, &op->dx, args, NETS_DY, NETS_W, NETS_DX));
+        nets_host_accumulate_on(op->dnn->pool, args->at[NETS_DX], args->at[NETS_EARLIER], op->x_elems);
+    }
+    if (op->bias) nets_channels_bias_backward(&op->channels, &bias, args->at[NETS_WORKSPACE]);
+    return MM_OK;
+}
+
+static mm_status forward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
+    return nets_host_enqueue(op, run_forward, args, stream);
+}
+
+static mm_status backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
+    return nets_host_enqueue(op, run_backward, args, stream);
+}
+
+static int64_t workspace_bytes(const nets_op *op, mm_phase phase) {
+    (void)phase;
+    return ((const project_op *)op)->workspace_bytes;
+}
+
+static void destroy(nets_op *base) {
+    project_op *op = (project_op *)base;
+    nets_piecewise_fini(&op->y);
+    nets_piecewise_fini(&op->dx);
+    nets_piecewise_fini(&op->dw);
+    free(op);
+}
+
+static mm_status make_products(project_op *op, const nets_op_desc *desc) {
+    const int64_t rows = nets_shape_rows(&desc->x[0]), in = nets_shape_channels(&desc->x[0]);
+    const int64_t out = nets_shape_channels(&desc->y);
+    const int pieces = nets_pieces(op->dnn->pool);
+    const nets_cut by_rows = nets_cut_of(rows, pieces, CUT_UNIT, LEAST_ROWS);
+    const nets_dnn_product_desc y = {.rows = rows, .inner = in, .columns = out};
+    const nets_dnn_product_desc dx = {.rows = rows, .inner = out, .columns = in, .b_transposed = true};
+    const nets_dnn_product_desc dw = {.rows = in, .inner = rows, .columns = out, .a_transposed = true};
+    MM_TRY(nets_piecewise_product(op->dnn, &y, true, by_rows, false, &op->y));
+    if (!desc->training) return MM_OK;
+    MM_TRY(
+        nets_piecewise_product(op->dnn, &dw, true, nets_cut_of(in, pieces, CUT_UNIT, LEAST_CHANNELS), false, &op->dw));
+    return desc->wants_dx ? nets_piecewise_product(op->dnn, &dx, true, by_rows, false, &op->dx) : MM_OK;
+}
+
+static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
+    project_op *op = calloc(1, sizeof *op);
+    if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a projection");
+    op->base.impl = &nets_host_op_project;
+    op->dnn = &((nets_host_backend *)backend)->dnn;
+    op->x_elems = nets_shape_elems(&desc->x[0]);
+    op->channels = nets_channels_of(nets_shape_rows(&desc->y), nets_shape_channels(&desc->y), op->dnn->pool);
+    op->bias = desc->attrs.bias;
+    op->wants_dx = desc->wants_dx;
+    mm_status status = make_products(op, desc);
+    if (status != MM_OK) {
+        destroy(&op->base);
+        return status;
+    }
+    const nets_piecewise *const all[] = {&op->y, &op->dx, &op->dw};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        op->workspace_bytes =
+            nets_larger(op->workspace_bytes, nets_piecewise_places(op->dnn, all[i]) * all[i]->scratch_bytes);
+    if (op->bias) op->workspace_bytes = nets_larger(op->workspace_bytes, op->channels.scratch_bytes);
+    *op_out = &op->base;
+    return MM_OK;
+}
+
+const nets_op_impl nets_host_op_project = {NETS_DTYPE_BIT(MM_F32), create, destroy, workspace_bytes, forward, backward};

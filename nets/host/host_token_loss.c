@@ -1,0 +1,230 @@
+/* The last product and the loss, chunk of tokens by chunk. In training a chunk's gradients follow its scores at once:
+ *
+ *   scores = x weight^T;   scores := (softmax(scores) - 1 at the label) / labels
+ *   y = scores weight;     dweight += scores^T x
+ *
+ * so no more than a chunk's scores exist. Sums over chunks are in order. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nets/host/host_ops.h"
+#include "nets/host/pieces.h"
+#include "nets/host/rows.h"
+
+/* Of a chunk: bytes of scores, and its least and most rows. Fewer rows make the weight's gradient, which is read and
+ * written for each chunk, the slowest part. Chosen. */
+enum { CHUNK_BYTES = 24 << 20, LEAST_ROWS = 128, MOST_ROWS = 1024 };
+enum { CUT_UNIT = 16, CUT_LEAST = 32 }; /* rows or columns of a piece of a product; chosen */
+
+/* The products of a chunk of some size. */
+typedef struct chunk_products {
+    nets_piecewise scores, y, dweight;
+} chunk_products;
+
+typedef struct token_loss_op {
+    nets_op base;
+    const nets_dnn *dnn;
+    const nets_rows *loops;
+    nets_cut chunks;           /* of rows */
+    chunk_products product[2]; /* of a whole chunk; of the last */
+    int64_t rows, rows_per_sample, channels, classes;
+    int64_t whole; /* labels of the whole batch */
+    int64_t losses_at, correct_at, scratch_at, workspace_bytes;
+    bool training, adds;
+} token_loss_op;
+
+typedef struct token_loss_run {
+    token_loss_op *op;
+    const nets_op_args *args;
+    int64_t first;  /* row of the chunk */
+    bool gives;     /* gradients */
+    float *scores;  /* of the chunk; then their gradients */
+    double *losses; /* of its rows */
+    int32_t *correct;
+} token_loss_run;
+
+static int64_t first_sample(const nets_op_args *args) {
+    const uint32_t *rng = args->at[NETS_RNG];
+    return rng ? rng[NETS_RNG_IMAGE] : 0;
+}
+
+static mm_status check_labels(const token_loss_op *op, const nets_op_args *args) {
+    const int32_t *labels = args->at[NETS_LABELS];
+    for (int64_t i = 0; i < op->rows; i++)
+        if (labels[i] < 0 || labels[i] >= op->classes)
+            return mm_fail(MM_ERR_INVALID, "label %d of sample %lld is not one of %lld classes", labels[i],
+                           (long long)(first_sample(args) + i / op->rows_per_sample), (long long)op->classes);
+    return MM_OK;
+}
+
+/* Whether no class has a higher score than the label, and none before it the same. */
+static bool is_highest(const float *scores, int64_t n, int32_t label, float top) {
+    int64_t k = 0;
+    while (k < n && scores[k] != top) k++;
+    return k == label;
+}
+
+static void lose_rows(const void *ctx, int64_t from, int64_t to) {
+    const token_loss_run *run = ctx;
+    const token_loss_op *op = run->op;
+    const int32_t *labels = (const int32_t *)run->args->at[NETS_LABELS] + run->first;
+    for (int64_t r = from; r < to; r++) {
+        float *scores = run->scores + r * op->classes;
+        const float top = op->loops->top(scores, op->classes), at_label = scores[labels[r]];
+        run->correct[r] = is_highest(scores, op->classes, labels[r], top);
+        const float sum = op->loops->exps(scores, 1, top, op->classes, scores);
+        run->losses[r] = log((double)sum) - ((double)at_label - (double)top);
+        if (!run->gives) continue;
+        op->loops->scale(scores, 1.0f / (sum * (float)op->whole), op->classes, scores);
+        scores[labels[r]] -= 1.0f / (float)op->whole;
+    }
+}
+
+static mm_status multiply(const token_loss_run *run, nets_piecewise *p, const void *a, const void *b, void *y) {
+    void *const at[NETS_PIECE_ARGS] = {(void *)a, (void *)b, y};
+    return nets_piecewise_run(run->op->dnn, p, at, (char *)run->args->at[NETS_WORKSPACE] + run->op->scratch_at);
+}
+
+static mm_status run_chunk(token_loss_run *run, int64_t chunk) {
+    token_loss_op *op = run->op;
+    void *const *at = run->args->at;
+    const bool last = chunk == op->chunks.pieces - 1;
+    const int64_t rows = last ? nets_cut_rest(&op->chunks) : op->chunks.each;
+    chunk_products *p = &op->product[last];
+    run->first = chunk * op->chunks.each;
+    const float *x = (const float *)at[NETS_X] + run->first * op->channels;
+    MM_TRY(multiply(run, &p->scores, x, at[NETS_W], run->scores));
+    nets_ranges(op->dnn->pool, rows, 1, 4 * op->classes, lose_rows, run);
+    if (!run->gives) return MM_OK;
+    MM_TRY(multiply(run, &p->y, run->scores, at[NETS_W], (float *)at[NETS_Y] + run->first * op->channels));
+    return at[NETS_DW] ? multiply(run, &p->dweight, run->scores, x, at[NETS_DW]) : MM_OK;
+}
+
+static void clear(const void *ctx, int64_t from, int64_t to) {
+    memset((float *)((const nets_op_args *)ctx)->at[NETS_DW] + from, 0, (size_t)(to - from) * sizeof(float));
+}
+
+static mm_status run_forward(nets_op *base, const nets_op_args *args) {
+    token_loss_op *op = (token_loss_op *)base;
+    char *workspace = args->at[NETS_WORKSPACE];
+    token_loss_run run = {.op = op,
+                          .args = args,
+                          .gives = op->training && args->at[NETS_Y],
+                          .scores = (float *)workspace,
+                          .losses = (double *)(void *)(workspace + op->losses_at),
+                          .correct = (int32_t *)(void *)(workspace + op->correct_at)};
+    double loss = 0;
+    int32_t correct = 0;
+    MM_TRY(check_labels(op, args));
+    if (run.gives && args->at[NETS_DW] && !base->adds)
+        nets_ranges(op->dnn->pool, op->classes * op->channels, 1, 1, clear, args);
+    for (int64_t c = 0; c < op->chunks.pieces; c++) {
+        MM_TRY(run_chunk(&run, c));
+        const int64_t rows = c == op->chunks.pieces - 1 ? nets_cut_rest(&op->chunks) : op->chunks.each;
+        for (int64_t r = 0; r < rows; r++) {
+            loss += run.losses[r];
+            correct += run.correct[r];
+        }
+    }
+    float *value = args->at[NETS_LOSS_VALUE];
+    int32_t *all_correct = args->at[NETS_CORRECT];
+    if (value) *value = (float)(loss / (double)op->whole) + (op->adds ? *value : 0);
+    if (all_correct) *all_correct = correct + (op->adds ? *all_correct : 0);
+    return MM_OK;
+}
+
+/* The forward has left the gradient in Y. */
+static mm_status run_backward(nets_op *base, const nets_op_args *args) {
+    const token_loss_op *op = (const token_loss_op *)base;
+    nets_host_pass_gradient(op->dnn->pool, args->at[NETS_Y], args->at[NETS_EARLIER], args->at[NETS_DX],
+                            op->rows * op->channels);
+    return MM_OK;
+}
+
+static mm_status forward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
+    return nets_host_enqueue(op, run_forward, args, stream);
+}
+
+static mm_status backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
+    return nets_host_enqueue(op, run_backward, args, stream);
+}
+
+static int64_t workspace_bytes(const nets_op *op, mm_phase phase) {
+    return phase == MM_FORWARD ? ((const token_loss_op *)op)->workspace_bytes : 0;
+}
+
+static void destroy(nets_op *base) {
+    token_loss_op *op = (token_loss_op *)base;
+    for (int k = 0; k < 2; k++) {
+        nets_piecewise_fini(&op->product[k].scores);
+        nets_piecewise_fini(&op->product[k].y);
+        nets_piecewise_fini(&op->product[k].dweight);
+    }
+    free(op);
+}
+
+static mm_status make_products(token_loss_op *op, int64_t rows, chunk_products *p) {
+    const int pieces = nets_pieces(op->dnn->pool);
+    const nets_cut by_class = nets_cut_of(op->classes, pieces, CUT_UNIT, CUT_LEAST);
+    const nets_dnn_product_desc scores = {
+        .rows = rows, .inner = op->channels, .columns = op->classes, .b_transposed = true};
+    const nets_dnn_product_desc y = {.rows = rows, .inner = op->classes, .columns = op->channels};
+    const nets_dnn_product_desc dweight = {
+        .rows = op->classes, .inner = rows, .columns = op->channels, .a_transposed = true, .adds = true};
+    MM_TRY(nets_piecewise_product(op->dnn, &scores, false, by_class, false, &p->scores));
+    if (!op->training) return MM_OK;
+    MM_TRY(nets_piecewise_product(op->dnn, &y, true, nets_cut_of(rows, pieces, CUT_UNIT, CUT_LEAST), false, &p->y));
+    return nets_piecewise_product(op->dnn, &dweight, true, by_class, false, &p->dweight);
+}
+
+static void measure_workspace(token_loss_op *op) {
+    const int64_t rows = op->chunks.each;
+    op->losses_at = nets_aligned(rows * op->classes * (int64_t)sizeof(float));
+    op->correct_at = op->losses_at + nets_aligned(rows * (int64_t)sizeof(double));
+    op->scratch_at = op->correct_at + nets_aligned(rows * (int64_t)sizeof(int32_t));
+    int64_t scratch = 0;
+    for (int k = 0; k < 2; k++) {
+        const nets_piecewise *const all[] = {&op->product[k].scores, &op->product[k].y, &op->product[k].dweight};
+        for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+            scratch = nets_larger(scratch, nets_piecewise_places(op->dnn, all[i]) * all[i]->scratch_bytes);
+    }
+    op->workspace_bytes = op->scratch_at + scratch;
+}
+
+static int64_t rows_of_chunk(int64_t rows, int64_t classes) {
+    const int64_t fit = CHUNK_BYTES / (classes * (int64_t)sizeof(float)) / CUT_UNIT * CUT_UNIT;
+    const int64_t each = fit < LEAST_ROWS ? LEAST_ROWS : fit > MOST_ROWS ? MOST_ROWS : fit;
+    return each < rows ? each : rows;
+}
+
+static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
+    token_loss_op *op = calloc(1, sizeof *op);
+    if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a loss of tokens");
+    op->base.impl = &nets_host_op_token_loss;
+    op->base.adds = desc->training && desc->pass.adds;
+    op->dnn = &((nets_host_backend *)backend)->dnn;
+    op->loops = nets_rows_best();
+    op->rows = nets_shape_rows(&desc->x[0]);
+    op->rows_per_sample = op->rows / desc->x[0].dims[0];
+    op->channels = nets_shape_channels(&desc->x[0]);
+    op->classes = desc->attrs.out_channels;
+    op->whole = desc->pass.whole > 0 ? desc->pass.whole * op->rows_per_sample : op->rows;
+    op->adds = desc->pass.adds;
+    op->training = desc->training;
+    const int64_t each = rows_of_chunk(op->rows, op->classes);
+    op->chunks = (nets_cut){op->rows, each, (int)((op->rows + each - 1) / each)};
+    mm_status status = MM_OK;
+    if (op->chunks.pieces > 1) status = make_products(op, each, &op->product[0]);
+    if (status == MM_OK) status = make_products(op, nets_cut_rest(&op->chunks), &op->product[1]);
+    if (status != MM_OK) {
+        destroy(&op->base);
+        return status;
+    }
+    measure_workspace(op);
+    *op_out = &op->base;
+    return MM_OK;
+}
+
+const nets_op_impl nets_host_op_token_loss = {NETS_DTYPE_BIT(MM_F32), create,  destroy,
+                                              workspace_bytes,        forward, backward};

@@ -1,0 +1,223 @@
+/* Operations of transformers. A sample is a row of tokens: maps are [1, tokens, channels]. */
+#include "nets/ops/describe.h"
+
+/* The first input's shape with other channels. */
+static mm_status infer_channels(nets_layer *layer, const nets_shape *in, int64_t channels) {
+    layer->shape = *in;
+    layer->shape.dims[in->rank - 1] = channels;
+    return MM_OK;
+}
+
+static int matrix(int64_t rows, int64_t columns, int64_t dims_out[MM_RANK_MAX]) {
+    dims_out[0] = rows;
+    dims_out[1] = columns;
+    return 2;
+}
+
+/* clang-format off */
+/* GPT-2's. */
+#define DEVIATION ATTR(deviation, "standard deviation of initial weights", VALUE(0.02), ABOVE(0, 16), NULL)
+#define NORMAL    {NETS_INIT_NORMAL, 0}
+/* clang-format on */
+
+/* ---------------------------------------------------------------- embeddings */
+
+static mm_status infer_embedding(nets_layer *layer, const nets_shape *in) {
+    char text[NETS_SHAPE_TEXT_CAPACITY];
+    if (nets_shape_channels(in) != 1)
+        return mm_fail(MM_ERR_INVALID, "layer %s: its input is %s, must have one channel, the tokens' numbers",
+                       layer->name, nets_shape_text(in, text));
+    return infer_channels(layer, in, layer->attrs.out_channels);
+}
+
+static int embedding_weight(const nets_layer *layer, const nets_shape *in, int64_t dims_out[MM_RANK_MAX]) {
+    (void)in;
+    return matrix(layer->attrs.vocabulary, layer->attrs.out_channels, dims_out);
+}
+
+static int position_weight(const nets_layer *layer, const nets_shape *in, int64_t dims_out[MM_RANK_MAX]) {
+    (void)layer;
+    return matrix(nets_shape_rows(in), nets_shape_channels(in), dims_out);
+}
+
+/* clang-format off */
+const nets_op_info nets_info_embedding = {
+    .name = "embedding",
+    .what = "a learned row for each token; the input has the tokens' numbers, from 0, as floats",
+    .output = "height, width; out_channels",
+    .example = LAYER("wte", "embedding", "\"data\"", ", \"vocabulary\": 256, \"out_channels\": 128"),
+    .min_inputs = 1, .max_inputs = 1, .input_rank = 3,
+    .attrs = ATTRS(
+        ATTR(vocabulary, "how many tokens there are", REQUIRED, EXTENT, NULL), OUT_CHANNELS, DEVIATION),
+    .infer = infer_embedding,
+    .params = {{"weight", "vocabulary, out_channels", embedding_weight, NORMAL, .learned = true, .decayed = true}},
+    .steps = {
+        .kind = MM_LAYER_EMBEDDING,
+        .forward = {.uses = {R(X), R(W), W(Y)}},
+        .eval = {.uses = {R(X), R(W), W(Y)}},
+        .backward = {.uses = {R(X), R(DY), W(DW)}},
+    },
+};
+
+const nets_op_info nets_info_position = {
+    .name = "position",
+    .what = "adds a learned row to each token, by its place",
+    .output = "the input's",
+    .example = LAYER("wpe", "position", "\"wte\"", ""),
+    .min_inputs = 1, .max_inputs = 1, .input_rank = 3,
+    .attrs = ATTRS(DEVIATION),
+    .infer = nets_infer_same,
+    .params = {{"weight", "height * width, channels", position_weight, NORMAL, .learned = true, .decayed = true}},
+    .steps = {
+        .kind = MM_LAYER_EMBEDDING,
+        .forward = {.uses = {R(X), R(W), W(Y)}, .pairs = {INPLACE(X, Y)}},
+        .eval = {.uses = {R(X), R(W), W(Y)}, .pairs = {INPLACE(X, Y)}},
+        .backward = {.uses = {R(DY), GIVES_DX, W(DW)}, .pairs = {ALIAS(DY, DX)}},
+    },
+};
+
+/* ---------------------------------------------------------------- maps */
+
+static nets_shape saved_rows(const nets_attrs *attrs, const nets_shape *x, const nets_shape *y) {
+    (void)attrs, (void)x;
+    return (nets_shape){1, {nets_shape_rows(y)}};
+}
+
+const nets_op_info nets_info_layer_norm = {
+    .name = "layer_norm",
+    .what = "normalises the channels of each token, then scales and shifts them",
+    .output = "the input's",
+    .example = LAYER("ln_1", "layer_norm", "\"wpe\"", ""),
+    .min_inputs = 1, .max_inputs = 1,
+    .attrs = ATTRS(ATTR(eps, "added to the variance", VALUE(1e-5), 0, 1, true, true, NULL)),
+    .infer = nets_infer_same,
+    .params = {
+        {"weight", "channels", nets_channels_in, CONSTANT(1), .learned = true},
+        {"bias", "channels", nets_channels_in, CONSTANT(0), .learned = true},
+    },
+    .steps = {
+        .kind = MM_LAYER_LAYER_NORM,
+        .saved = {{"mean", MM_F32, saved_rows, false}, {"factor", MM_F32, saved_rows, false}},
+        .forward = {.uses = {R(X), R(W), R(B), W(Y), W(SAVED_MEAN), W(SAVED_VAR)}},
+        .eval = {.uses = {R(X), R(W), R(B), W(Y)}, .pairs = {INPLACE(X, Y)}},
+        .backward = {.uses = {R(X), R(W), R(SAVED_MEAN), R(SAVED_VAR), R(DY), GIVES_DX, W(DW), W(DB)},
+                     .pairs = {INPLACE(DY, DX)}},
+    },
+};
+
+const nets_op_info nets_info_gelu = {
+    .name = "gelu",
+    .what = "x times the normal distribution's share below x",
+    .output = "the input's",
+    .example = LAYER("act", "gelu", "\"c_fc\"", ", \"tanh\": true"),
+    .min_inputs = 1, .max_inputs = 1,
+    .attrs = ATTRS(ATTR(tanh, "approximated by a tanh, as in GPT-2; else by erf", FLAG)),
+    .infer = nets_infer_same,
+    .steps = {
+        .kind = MM_LAYER_GELU,
+        .forward = {.uses = {R(X), W(Y)}},
+        .eval = {.uses = {R(X), W(Y)}, .pairs = {INPLACE(X, Y)}},
+        .backward = {.uses = {R(X), R(DY), GIVES_DX}, .pairs = {INPLACE(DY, DX)}},
+    },
+};
+/* clang-format on */
+
+static mm_status infer_project(nets_layer *layer, const nets_shape *in) {
+    return infer_channels(layer, in, layer->attrs.out_channels);
+}
+
+static int project_weight(const nets_layer *layer, const nets_shape *in, int64_t dims_out[MM_RANK_MAX]) {
+    return matrix(nets_shape_channels(in), layer->attrs.out_channels, dims_out);
+}
+
+/* clang-format off */
+const nets_op_info nets_info_project = {
+    .name = "project",
+    .what = "linear in the channels of each token; the weight is stored as GPT-2's, by input channel",
+    .output = "height, width; out_channels",
+    .example = LAYER("c_fc", "project", "\"ln_2\"", ", \"out_channels\": 512, \"bias\": true"),
+    .min_inputs = 1, .max_inputs = 1,
+    .attrs = ATTRS(OUT_CHANNELS, BIAS, DEVIATION),
+    .infer = infer_project,
+    .params = {
+        {"weight", "channels, out_channels", project_weight, NORMAL, .learned = true, .decayed = true},
+        {"bias", "out_channels", nets_channels_out, CONSTANT(0), .learned = true, .with = "bias"},
+    },
+    .steps = {
+        .kind = MM_LAYER_LINEAR,
+        .forward = {.uses = {R(X), R(W), R(B), W(Y)}},
+        .eval = {.uses = {R(X), R(W), R(B), W(Y)}},
+        .backward = {.uses = {R(X), R(W), R(DY), GIVES_DX, W(DW), W(DB)}},
+    },
+};
+/* clang-format on */
+
+/* ---------------------------------------------------------------- attention */
+
+static bool divides_third(const nets_layer *layer, const nets_shape *in, size_t d) {
+    (void)d;
+    return nets_shape_channels(in) % 3 == 0 && nets_shape_channels(in) / 3 % layer->attrs.heads == 0;
+}
+
+static const nets_attr_rule DIVIDES_WIDTH = {"dividing the width, a third of the input's channels", NULL, true,
+                                             divides_third};
+
+static mm_status infer_attention(nets_layer *layer, const nets_shape *in) {
+    return infer_channels(layer, in, nets_shape_channels(in) / 3);
+}
+
+/* Of each token and head: [n, heads, tokens]. */
+static nets_shape saved_heads(const nets_attrs *attrs, const nets_shape *x, const nets_shape *y) {
+    (void)x;
+    return (nets_shape){3, {y->dims[0], attrs->heads, nets_shape_rows(y) / y->dims[0]}};
+}
+
+/* clang-format off */
+const nets_op_info nets_info_attention = {
+    .name = "attention",
+    .what = "causal attention; the input's channels are all heads' queries, then keys, then values",
+    .output = "height, width; channels / 3",
+    .example = LAYER("attn", "attention", "\"c_attn\"", ", \"heads\": 4"),
+    .min_inputs = 1, .max_inputs = 1, .input_rank = 3,
+    .attrs = ATTRS(ATTR(heads, "parts of the width, each attended by itself", REQUIRED, EXTENT, &DIVIDES_WIDTH)),
+    .infer = infer_attention,
+    .steps = {
+        .kind = MM_LAYER_ATTENTION,
+        .saved = {{"log_sums", MM_F32, saved_heads, false}},
+        .forward = {.uses = {R(X), W(Y), W(SAVED)}},
+        .eval = {.uses = {R(X), W(Y)}},
+        .backward = {.uses = {R(X), R(Y), R(SAVED), R(DY), GIVES_DX}},
+    },
+};
+/* clang-format on */
+
+/* ---------------------------------------------------------------- loss */
+
+static int token_loss_weight(const nets_layer *layer, const nets_shape *in, int64_t dims_out[MM_RANK_MAX]) {
+    return matrix(layer->attrs.out_channels, nets_shape_channels(in), dims_out);
+}
+
+/* The forward writes Y, the gradient by X, and the weight's gradient: scores exist for a few tokens at a time, and are
+ * not computed again. */
+/* clang-format off */
+const nets_op_info nets_info_token_loss = {
+    .name = "token_loss",
+    .what = "scores of all classes for each token, by a product, and their softmax cross-entropy with its label; a file's "
+            "last layer",
+    .output = "the input's: in training, its gradient",
+    .example = LAYER("loss", "token_loss", "\"ln_f\"", ", \"out_channels\": 256, \"tied\": true"),
+    .min_inputs = 1, .max_inputs = 1, .loss = true,
+    .attrs = ATTRS(
+        ATTR(out_channels, "the classes", REQUIRED, EXTENT, NULL),
+        ATTR(tied, "the weight is the embedding's", FLAG), DEVIATION),
+    .infer = nets_infer_same,
+    .params = {{"weight", "out_channels, channels", token_loss_weight, NORMAL, .learned = true, .decayed = true,
+                .without = "tied"}},
+    .steps = {
+        .kind = MM_LAYER_LOSS,
+        .forward = {.uses = {R(X), R(W), R(LABELS), R(RNG), W(Y), W(DW), W(LOSS_VALUE), W(CORRECT)}},
+        .eval = {.uses = {R(X), R(W), R(LABELS), W(LOSS_VALUE), W(CORRECT)}},
+        .backward = {.uses = {R(Y), GIVES_DX}, .pairs = {ALIAS(Y, DX)}},
+    },
+};
+/* clang-format on */
