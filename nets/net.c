@@ -232,6 +232,13 @@ int nets_net_find_param(const nets_net *net, const char *name) {
 
 int64_t nets_net_labels(const nets_net *net) { return nets_shape_rows(&net->layers[net->n_layers - 1].shape); }
 
+int64_t nets_net_tokens(const nets_net *net) {
+    for (int i = 1; i < net->n_layers; i++)
+        if (net->layers[i].op == NETS_EMBEDDING && net->layers[i].inputs[0] == 0)
+            return nets_shape_rows(&net->layers[0].shape);
+    return 0;
+}
+
 int64_t nets_net_learned_elems(const nets_net *net) {
     int64_t sum = 0;
     for (int i = 0; i < net->n_params; i++)

@@ -146,6 +146,8 @@ const nets_param *nets_net_param(const nets_net *net, int param);
 int nets_net_find_param(const nets_net *net, const char *name);
 /* Labels of one image: 1, or one for each pixel of the loss's input. */
 int64_t nets_net_labels(const nets_net *net);
+/* Tokens of a sample, of a net that begins with an embedding; 0: its samples are no tokens. */
+int64_t nets_net_tokens(const nets_net *net);
 /* How many learned numbers the net has. */
 int64_t nets_net_learned_elems(const nets_net *net);
 

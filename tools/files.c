@@ -55,11 +55,24 @@ const char *files_net(const char *net) {
     return net && strncmp(net, prefix, sizeof prefix - 1) == 0 ? net + sizeof prefix - 1 : NULL;
 }
 
+/* Of data in one file or folder: the length of the prefix before its path; 0: it is other data. */
+static size_t one_path(const char *spec) {
+    static const char *const prefixes[] = {"cifar10:", "text:", "tokens:"};
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
+        if (strncmp(spec, prefixes[i], strlen(prefixes[i])) == 0) return strlen(prefixes[i]);
+    return 0;
+}
+
 void files_data(const char *spec, data_files *files_out) {
-    static const char prefix[] = "files:";
+    static const char prefix[] = "files:", folder[] = "cifar10:";
     *files_out = (data_files){.images = NULL};
-    if (!spec || strncmp(spec, prefix, sizeof prefix - 1) != 0) return;
-    snprintf(files_out->text, sizeof files_out->text, "%s", spec + sizeof prefix - 1);
+    const size_t one = spec && strncmp(spec, folder, sizeof folder - 1) != 0 ? one_path(spec) : 0;
+    if (!spec || (one == 0 && strncmp(spec, prefix, sizeof prefix - 1) != 0)) return;
+    snprintf(files_out->text, sizeof files_out->text, "%s", spec + (one > 0 ? one : sizeof prefix - 1));
+    if (one > 0) {
+        files_out->images = files_out->text;
+        return;
+    }
     char *comma = strchr(files_out->text, ',');
     if (!comma) return; /* for the reader to refuse */
     *comma = '\0';
@@ -68,19 +81,18 @@ void files_data(const char *spec, data_files *files_out) {
 }
 
 mm_status files_absolute(const char *spec, char **spec_out) {
-    static const char folder_prefix[] = "cifar10:";
     char first[PATH_MAX], second[PATH_MAX];
     data_files files;
-    bool folder = strncmp(spec, folder_prefix, sizeof folder_prefix - 1) == 0;
+    const size_t one = one_path(spec);
     *spec_out = NULL;
     files_data(spec, &files);
-    if (folder ? !realpath(spec + sizeof folder_prefix - 1, first)
-               : !files.images || !realpath(files.images, first) || !realpath(files.labels, second))
+    if (one > 0 ? !realpath(spec + one, first)
+                : !files.images || !realpath(files.images, first) || !realpath(files.labels, second))
         return MM_OK;
-    if (!folder && (strchr(first, ',') || strchr(second, ',')))
+    if (one == 0 && (strchr(first, ',') || strchr(second, ',')))
         return MM_OK; /* which the reader could not tell apart */
-    int length =
-        folder ? asprintf(spec_out, "%s%s", folder_prefix, first) : asprintf(spec_out, "files:%s,%s", first, second);
+    int length = one > 0 ? asprintf(spec_out, "%.*s%s", (int)one, spec, first)
+                         : asprintf(spec_out, "files:%s,%s", first, second);
     if (length >= 0) return MM_OK;
     *spec_out = NULL;
     return mm_fail(MM_ERR_NOMEM, "out of memory for the path of %s", spec);

@@ -25,14 +25,14 @@ bool files_are_same(const char *a, const char *b);
 /* The path in "file:PATH" of --net; NULL for other networks. */
 const char *files_net(const char *net);
 
-/* The two files of --data files:IMAGES,LABELS; both NULL for other data. */
+/* The files of --data files:IMAGES,LABELS, or the one of text:FILE and tokens:FILE, as images; NULL: there is none. */
 typedef struct data_files {
     char text[2 * PATH_MAX];
     const char *images, *labels; /* in it */
 } data_files;
 void files_data(const char *spec, data_files *files_out);
 
-/* The same data, "files:..." or "cifar10:...", by absolute paths with links followed, which the caller frees; NULL for
+/* The same data, "files:...", "cifar10:...", "text:..." or "tokens:...", by absolute paths with links followed, which the caller frees; NULL for
  * other data, and for files that are not there. MM_ERR_NOMEM. */
 MM_CHECKED mm_status files_absolute(const char *spec, char **spec_out);
 

@@ -36,7 +36,8 @@ static mm_status open_data(session *s) {
                                    .wanted = {.height = data->shape.dims[0],
                                               .width = data->shape.dims[1],
                                               .channels = data->shape.dims[2],
-                                              .classes = nets_net_classes(c->net)}};
+                                              .classes = nets_net_classes(c->net),
+                                              .tokens = nets_net_tokens(c->net) > 0}};
     if (nets_net_labels(c->net) > 1) {
         const int64_t *map = nets_net_layer(c->net, nets_net_layers(c->net) - 1)->shape.dims;
         options.label_map[0] = map[0];

@@ -20,7 +20,8 @@
 #define DEFAULT_PREFETCH 3
 #define MAX_PREFETCH     16
 
-static const nets_source_ops *const sources[] = {&nets_source_cifar10, &nets_source_synthetic, &nets_source_files};
+static const nets_source_ops *const sources[] = {&nets_source_cifar10, &nets_source_synthetic, &nets_source_files,
+                                                 &nets_source_text, &nets_source_tokens};
 
 #define N_SOURCES (sizeof sources / sizeof *sources)
 
@@ -309,6 +310,8 @@ void nets_reader_destroy(nets_reader *reader) {
 /* ---------------------------------------------------------------- kinds of data */
 
 mm_status nets_source_check_wanted(const char *name, const nets_image_shape *image, const nets_image_shape *wanted) {
+    if (wanted->tokens)
+        return mm_fail(MM_ERR_INVALID, "%s has images, the network wants tokens: text:FILE, tokens:FILE", name);
     if ((wanted->height == 0 || wanted->height == image->height) &&
         (wanted->width == 0 || wanted->width == image->width) &&
         (wanted->channels == 0 || wanted->channels == image->channels) &&

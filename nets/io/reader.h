@@ -1,4 +1,4 @@
-/* Readers: batches of labelled images for training and testing, prepared ahead by a thread.
+/* Readers: batches of labelled images, or of rows of tokens, for training and testing, prepared ahead by a thread.
  *
  * Images are f32 NHWC, normalised per channel; labels are i32 from 0. A training reader shuffles every epoch and
  * augments some data (CIFAR-10: pad 4, random crop, random horizontal flip, as He et al. 2015). Both use a
@@ -17,6 +17,7 @@ typedef enum nets_split { NETS_SPLIT_TRAIN, NETS_SPLIT_TEST } nets_split;
 
 typedef struct nets_image_shape {
     int64_t height, width, channels, classes;
+    bool tokens; /* of a network of tokens: numbers below `classes`, as whole floats, `width` of them */
 } nets_image_shape;
 
 typedef struct nets_reader_options {
@@ -50,8 +51,8 @@ typedef struct nets_batch {
 } nets_batch;
 
 /* Opens data and starts to prepare its first batch. `spec` is "cifar10:DIR", where DIR or DIR/cifar-10-batches-bin
- * holds the files of the binary version; "synthetic" or "synthetic:samples=N"; or "files:IMAGES.npy,LABELS.npy"
- * (nets_reader_list). MM_ERR_NOT_FOUND: unknown kind of data. MM_ERR_INVALID: an option or the argument is out of
+ * holds the files of the binary version; "synthetic" or "synthetic:samples=N"; "files:IMAGES.npy,LABELS.npy"; or
+ * "text:FILE" or "tokens:FILE", for networks of tokens (nets_reader_list). MM_ERR_NOT_FOUND: unknown kind of data. MM_ERR_INVALID: an option or the argument is out of
  * range. MM_ERR_UNSUPPORTED: the data has no labels for pixels. MM_ERR_IO: a file is missing or unreadable.
  * MM_ERR_FORMAT: a file has the wrong size. */
 MM_CHECKED mm_status nets_reader_create(const char *spec, const nets_reader_options *options, nets_reader **reader_out);

@@ -79,7 +79,7 @@ static mm_status open_both(files *data, const nets_reader_options *options) {
     MM_TRY(check_shapes(data, options->label_map));
     const int64_t *dims = data->images.dims;
     data->source.samples = dims[0];
-    data->source.image = (nets_image_shape){dims[HEIGHT], dims[WIDTH], dims[CHANNELS], options->wanted.classes};
+    data->source.image = (nets_image_shape){dims[HEIGHT], dims[WIDTH], dims[CHANNELS], options->wanted.classes, false};
     MM_TRY(nets_source_check_wanted(data->images.path, &data->source.image, &options->wanted));
     data->image_elems = data->images.elems / dims[0];
     data->label_elems = data->labels.elems / dims[0];

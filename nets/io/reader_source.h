@@ -42,6 +42,8 @@ struct nets_source {
 extern const nets_source_ops nets_source_cifar10;
 extern const nets_source_ops nets_source_files;
 extern const nets_source_ops nets_source_synthetic;
+extern const nets_source_ops nets_source_text;
+extern const nets_source_ops nets_source_tokens;
 
 /* Opens CIFAR-10 files of `records` samples each, which are 10000 in the real data. */
 mm_status nets_source_cifar10_open(const char *dir, nets_split split, int64_t records, nets_source **source_out);

@@ -84,11 +84,26 @@ static int64_t region_class(const synthetic *data, int64_t index, int64_t y, int
     return (int64_t)nets_random_below(nets_random_at(key, (uint64_t)cell), (uint64_t)shape->classes);
 }
 
+/* Each token follows from the one before it, but for one in eight, which is any. */
+static mm_status write_tokens(const synthetic *data, int64_t index, float *image_out, int32_t *labels_out) {
+    const uint64_t classes = (uint64_t)data->source.image.classes;
+    const uint64_t key = nets_random_key(NETS_RANDOM_NOISE, DATA_SEED, data->split, (uint64_t)index);
+    uint64_t token = nets_random_below(nets_random_at(key, 0), classes);
+    for (int64_t i = 0; i < data->source.image.width; i++) {
+        const uint64_t bits = nets_random_at(key, (uint64_t)i + 1);
+        image_out[i] = (float)token;
+        token = bits % 8 == 0 ? nets_random_below(bits, classes) : (5 * token + 3) % classes;
+        labels_out[i] = (int32_t)token;
+    }
+    return MM_OK;
+}
+
 static mm_status synthetic_read_map(nets_source *source, int64_t index, const int64_t map[2], float *image_out,
                                     int32_t *labels_out) {
     const synthetic *data = (const synthetic *)source;
     const nets_image_shape *shape = &source->image;
     int64_t top = (shape->height - map[0]) / 2, left = (shape->width - map[1]) / 2;
+    if (shape->tokens) return write_tokens(data, index, image_out, labels_out);
     for (int64_t y = 0; y < shape->height; y++)
         for (int64_t x = 0; x < shape->width; x++) {
             int64_t label = region_class(data, index, y, x);
@@ -131,6 +146,7 @@ static mm_status synthetic_open(const char *argument, const nets_reader_options 
         .width = wanted->width ? wanted->width : DEFAULT_SIDE,
         .channels = wanted->channels ? wanted->channels : DEFAULT_COLOURS,
         .classes = wanted->classes ? wanted->classes : DEFAULT_CLASSES,
+        .tokens = wanted->tokens,
     };
     int64_t elems;
     if (image.height < 1 || image.width < 1 || image.channels < 1 ||
@@ -154,7 +170,8 @@ static mm_status synthetic_open(const char *argument, const nets_reader_options 
 const nets_source_ops nets_source_synthetic = {
     .name = "synthetic",
     .usage = "synthetic[:samples=N]",
-    .summary = "made-up learnable images of the network's shape: N for training (5000), a fifth of it for testing",
+    .summary =
+        "made-up learnable images, or tokens, of the network's shape: N for training (5000), a fifth of it for testing",
     .open = synthetic_open,
     .read = synthetic_read,
     .read_map = synthetic_read_map,

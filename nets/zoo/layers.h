@@ -8,8 +8,10 @@
 
 typedef struct zoo {
     nets_net *net;
-    int64_t height, width, classes; /* of the input */
-    int64_t thin;                   /* at least 1: divides channels */
+    int64_t height, width, classes;                           /* of the input */
+    int64_t thin;                                             /* at least 1: divides channels */
+    int64_t layers, tokens_width, heads, context, vocabulary; /* of a network of tokens: ZOO_NUMBERS, in this order */
+    double dropout;
 } zoo;
 
 enum { ZOO_NUMBERS = 8 };
@@ -22,6 +24,7 @@ zoo_builder zoo_build_alexnet_2012;            /* */
 zoo_builder zoo_build_densenet;                /* densenet.c: layers of each dense block */
 zoo_builder zoo_build_fcn8s;                   /* fcn.c */
 zoo_builder zoo_build_googlenet;               /* googlenet.c */
+zoo_builder zoo_build_gpt;                     /* gpt.c: what zoo_option says */
 zoo_builder zoo_build_inception_v4;            /* inception_v4.c: blocks A, B, C */
 zoo_builder zoo_build_nin;                     /* nin.c */
 zoo_builder zoo_build_nin_cifar;               /* */

@@ -1,20 +1,45 @@
 #include "nets/zoo/zoo.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "mm/core/number.h"
 #include "nets/zoo/layers.h"
+
+/* ",name=number" behind a name, at most once. */
+typedef struct zoo_option {
+    const char *name, *metavar;
+    size_t offset; /* in struct zoo */
+    long least, most;
+    bool real; /* a number from `least` to below `most`; else a whole one, from `least` to `most` */
+} zoo_option;
 
 typedef struct zoo_entry {
     const char *name, *summary;
     zoo_builder *build;
     int numbers[ZOO_NUMBERS];
-    int64_t size, classes; /* of the input, height and width */
+    /* Of the input, height and width; 0: a network of tokens, whose layers, width, heads, context and vocabulary are
+     * `numbers`. */
+    int64_t size, classes;
     /* For a family: reads what follows the name up to its '<'. */
     bool (*parse)(const char *rest, int numbers_out[ZOO_NUMBERS]);
 } zoo_entry;
 
 enum { MAX_DEPTH = 12002, MAX_BLOCKS = 4096, MAX_SIZE = 1 << 16, MAX_THIN = 4096, MAX_CLASSES = 1 << 24 };
+enum { MAX_TOKEN_LAYERS = 1024, MAX_WIDTH = 1 << 16, MAX_CONTEXT = 1 << 20 };
+
+static const zoo_option IMAGE_OPTIONS[] = {{"classes", "K", offsetof(zoo, classes), 1, MAX_CLASSES, false},
+                                           {"thin", "T", offsetof(zoo, thin), 1, MAX_THIN, false},
+                                           {.name = NULL}};
+
+static const zoo_option TOKEN_OPTIONS[] = {{"layers", "N", offsetof(zoo, layers), 1, MAX_TOKEN_LAYERS, false},
+                                           {"width", "N", offsetof(zoo, tokens_width), 1, MAX_WIDTH, false},
+                                           {"heads", "N", offsetof(zoo, heads), 1, MAX_WIDTH, false},
+                                           {"context", "N", offsetof(zoo, context), 1, MAX_CONTEXT, false},
+                                           {"vocabulary", "N", offsetof(zoo, vocabulary), 1, MAX_CLASSES, false},
+                                           {"dropout", "P", offsetof(zoo, dropout), 0, 1, true},
+                                           {.name = NULL}};
 
 /* A number without sign or leading zeros in [low, high], moving `at` behind it; -1 if there is none. */
 static long read_number(const char **at, long low, long high) {
@@ -103,6 +128,10 @@ static const zoo_entry ZOO[] = {
     {"resnet<6n+2>", "the same, but for the names above", zoo_build_resnet_cifar, {0}, 32, 10, parse_basic_depth},
     {"cifar-resnet-bottleneck<9n+2>", "CIFAR ResNet of bottlenecks, of any depth 9n + 2",
      zoo_build_resnet_cifar_bottleneck, {0}, 32, 10, parse_bottleneck_depth},
+    {"gpt", "a GPT-2 of 4 layers, width 128, 4 heads, context 128, 256 tokens: ,layers=N,width=N,... set others",
+     zoo_build_gpt, {4, 128, 4, 128, 256}, 0, 0, NULL},
+    {"gpt2", "GPT-2 as published: 12 layers, width 768, 12 heads, context 1024, 50257 tokens", zoo_build_gpt,
+     {12, 768, 12, 1024, 50257}, 0, 0, NULL},
     {"tiny", "a little of everything, 32x32x3, 10 classes", zoo_build_tiny, {0}, 32, 10, NULL},
 };
 /* clang-format on */
@@ -151,35 +180,49 @@ static size_t base_length(const char *name) {
     return length;
 }
 
-/* ",classes=K" and ",thin=T", each at most once, in any order. */
-static bool parse_options(const char *at, zoo *z) {
-    static const char classes[] = ",classes=", thin[] = ",thin=";
-    bool has_classes = false, has_thin = false;
+static bool is_of_tokens(const zoo_entry *entry) { return entry->size == 0; }
+
+static const zoo_option *options_of(const zoo_entry *entry) {
+    return is_of_tokens(entry) ? TOKEN_OPTIONS : IMAGE_OPTIONS;
+}
+
+static bool read_option(const zoo_option *option, const char **at, zoo *z) {
+    char *place = (char *)z + option->offset, *end;
+    if (!option->real) {
+        const int64_t value = read_number(at, option->least, option->most);
+        memcpy(place, &value, sizeof value);
+        return value >= 0;
+    }
+    const double value = mm_number_parse(*at, &end);
+    const bool read = end != *at;
+    *at = end;
+    memcpy(place, &value, sizeof value);
+    return read && value >= (double)option->least && value < (double)option->most;
+}
+
+/* Those of the entry, each at most once, in any order. */
+static bool parse_options(const zoo_entry *entry, const char *at, zoo *z) {
+    const zoo_option *options = options_of(entry);
+    uint32_t had = 0;
     while (*at) {
-        int64_t *value;
-        long most;
-        if (!has_classes && strncmp(at, classes, sizeof classes - 1) == 0) {
-            has_classes = true;
-            value = &z->classes;
-            most = MAX_CLASSES;
-            at += sizeof classes - 1;
-        } else if (!has_thin && strncmp(at, thin, sizeof thin - 1) == 0) {
-            has_thin = true;
-            value = &z->thin;
-            most = MAX_THIN;
-            at += sizeof thin - 1;
-        } else {
-            return false;
+        int i = 0;
+        size_t length = 0;
+        if (*at++ != ',') return false;
+        for (; options[i].name; i++) {
+            length = strlen(options[i].name);
+            if (strncmp(at, options[i].name, length) == 0 && at[length] == '=') break;
         }
-        *value = read_number(&at, 1, most);
-        if (*value < 0) return false;
+        if (!options[i].name || had >> i & 1) return false;
+        had |= 1u << i;
+        at += length + 1;
+        if (!read_option(&options[i], &at, z)) return false;
     }
     return true;
 }
 
 /* What follows the base name. */
-static bool parse_size(const char *at, zoo *z) {
-    if (*at == '@') {
+static bool parse_rest(const zoo_entry *entry, const char *at, zoo *z) {
+    if (*at == '@' && !is_of_tokens(entry)) {
         at++;
         z->height = z->width = read_number(&at, 1, MAX_SIZE);
         if (z->height < 0) return false;
@@ -189,7 +232,28 @@ static bool parse_size(const char *at, zoo *z) {
             if (z->width < 0) return false;
         }
     }
-    return parse_options(at, z);
+    return parse_options(entry, at, z);
+}
+
+static mm_status refuse_rest(const zoo_entry *entry, const char *base, const char *rest) {
+    char expected[256];
+    size_t n =
+        is_of_tokens(entry) ? 0 : (size_t)snprintf(expected, sizeof expected, " @HEIGHTxWIDTH (to %d)", MAX_SIZE);
+    for (const zoo_option *o = options_of(entry); o->name && n < sizeof expected; o++)
+        n += (size_t)snprintf(expected + n, sizeof expected - n, "%s ,%s=%s (%s %ld)", n ? "," : "", o->name,
+                              o->metavar, o->real ? "below" : "to", o->most);
+    return mm_fail(MM_ERR_INVALID, "net %s: '%s' after its name; expected%s", base, rest, expected);
+}
+
+static zoo zoo_of(const zoo_entry *entry, const int numbers[ZOO_NUMBERS]) {
+    if (!is_of_tokens(entry))
+        return (zoo){.height = entry->size, .width = entry->size, .classes = entry->classes, .thin = 1};
+    return (zoo){.thin = 1,
+                 .layers = numbers[0],
+                 .tokens_width = numbers[1],
+                 .heads = numbers[2],
+                 .context = numbers[3],
+                 .vocabulary = numbers[4]};
 }
 
 mm_status nets_zoo_build(const char *name, nets_net **net_out) {
@@ -202,11 +266,8 @@ mm_status nets_zoo_build(const char *name, nets_net **net_out) {
     const zoo_entry *entry = find(base, numbers);
     if (!entry) return not_found(base);
 
-    zoo z = {.height = entry->size, .width = entry->size, .classes = entry->classes, .thin = 1};
-    if (!parse_size(name + length, &z))
-        return mm_fail(MM_ERR_INVALID,
-                       "net %s: '%s' after its name; expected @HEIGHTxWIDTH (to %d), ,classes=K, ,thin=T (to %d)", base,
-                       name + length, MAX_SIZE, MAX_THIN);
+    zoo z = zoo_of(entry, numbers);
+    if (!parse_rest(entry, name + length, &z)) return refuse_rest(entry, base, name + length);
     MM_TRY(nets_net_create(name, &z.net));
     entry->build(&z, numbers);
     mm_status status = nets_net_finish(z.net);

@@ -7,6 +7,9 @@
  * stay, maps and the first linear layer change. A layer whose window does not fit refuses the size. `thin` divides the
  * channels of all layers but the last, rounded up, for small instances.
  *
+ * A network of tokens has other options: gpt[,layers=N][,width=N][,heads=N][,context=N][,vocabulary=N][,dropout=P], and
+ * gpt2 the same. Width is that of its maps; its samples are `context` tokens.
+ *
  * Layers and parameters have torchvision's names if torchvision has the network, else those of the network's first
  * published description, which its file cites. AlexNet and VGG do not pool adaptively to a fixed size as torchvision's
  * do: for another input size, their first linear layer has more or fewer inputs. */
