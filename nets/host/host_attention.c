@@ -39,6 +39,7 @@ typedef struct attention_op {
 typedef struct attention_run {
     attention_op *op;
     const nets_op_args *args;
+    bool backward;
 } attention_run;
 
 /* One head of one sample, and the thread's scratch. */
@@ -193,14 +194,16 @@ static head head_of(const attention_run *run, int64_t piece, int thread) {
 static mm_status run_head(void *ctx, int64_t piece, int thread) {
     const attention_run *run = ctx;
     const head h = head_of(run, piece, thread);
-    for (int64_t i = 0; i < run->op->blocks.pieces; i++) MM_TRY(h.dq ? give_rows(&h, i) : attend_rows(&h, i));
+    for (int64_t i = 0; i < run->op->blocks.pieces; i++) MM_TRY(run->backward ? give_rows(&h, i) : attend_rows(&h, i));
     return MM_OK;
 }
 
-static mm_status run_all(nets_op *base, const nets_op_args *args) {
-    attention_run run = {(attention_op *)base, args};
+static mm_status run_all(nets_op *base, const nets_op_args *args, bool backward) {
+    attention_run run = {(attention_op *)base, args, backward};
     return mm_host_pool_run(run.op->dnn->pool, run.op->samples * run.op->heads, run_head, &run);
 }
+
+static mm_status run_forward(nets_op *base, const nets_op_args *args) { return run_all(base, args, false); }
 
 static void clear(const void *ctx, int64_t from, int64_t to) {
     memset((float *)((const nets_op_args *)ctx)->at[NETS_DX] + from, 0, (size_t)(to - from) * sizeof(float));
@@ -210,13 +213,13 @@ static mm_status run_backward(nets_op *base, const nets_op_args *args) {
     const attention_op *op = (const attention_op *)base;
     const int64_t elems = op->samples * op->tokens * row_of_x(op);
     nets_ranges(op->dnn->pool, elems, 1, 1, clear, args);
-    MM_TRY(run_all(base, args));
+    MM_TRY(run_all(base, args, true));
     nets_host_accumulate_on(op->dnn->pool, args->at[NETS_DX], args->at[NETS_EARLIER], elems);
     return MM_OK;
 }
 
 static mm_status forward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    return nets_host_enqueue(op, run_all, args, stream);
+    return nets_host_enqueue(op, run_forward, args, stream);
 }
 
 static mm_status backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {

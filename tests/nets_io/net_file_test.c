@@ -278,12 +278,17 @@ static json_t *printed_ops(void) {
 static mm_status parse_around(const json_t *layer, nets_net **net_out) {
     json_t *first = json_deep_copy(layer), *inputs = json_object_get(first, "inputs");
     for (size_t i = 0; i < json_array_size(inputs); i++) json_array_set_new(inputs, i, json_string("data"));
-    bool is_loss = strcmp(json_string_value(json_object_get(first, "op")), "loss") == 0;
+    const char *op = json_string_value(json_object_get(first, "op"));
+    const bool is_loss = strcmp(op, "loss") == 0, is_of_tokens = strcmp(op, "token_loss") == 0;
+    const int channels = strcmp(op, "embedding") == 0 ? 1 : strcmp(op, "attention") == 0 ? 12 : 4;
+    if (is_of_tokens) json_object_del(first, "tied"); /* there is no embedding */
+    const json_int_t told = is_of_tokens ? json_integer_value(json_object_get(first, "out_channels")) : 0;
+    const int classes = told > 0 && told <= NETS_MAX_EXTENT ? (int)told : 4;
     const char *name = json_string_value(json_object_get(first, "name"));
     json_t *net = json_pack("{s:s, s:i, s:s, s:{s:i, s:i, s:i, s:i}, s:[O]}", "format", NETS_NET_FILE_FORMAT, "version",
-                            NETS_NET_FILE_VERSION, "name", "around", "input", "height", 8, "width", 8, "channels", 4,
-                            "classes", 4, "layers", first);
-    if (!is_loss) {
+                            NETS_NET_FILE_VERSION, "name", "around", "input", "height", 8, "width", 8, "channels",
+                            channels, "classes", classes, "layers", first);
+    if (!is_loss && !is_of_tokens) {
         json_t *layers = json_object_get(net, "layers");
         json_array_append_new(layers, json_pack("{s:s, s:s, s:[s], s:i}", "name", "scores", "op", "linear", "inputs",
                                                 name, "out_channels", 4));

@@ -38,7 +38,8 @@ static void defaults_are_those_of_a_small_cifar10(void **state) {
 
 static void any_shape_is_filled_with_finite_values(void **state) {
     (void)state;
-    static const nets_image_shape shapes[] = {{1, 1, 1, 1}, {1, 7, 2, 3}, {5, 3, 4, 7}, {17, 2, 1, 1000}};
+    static const nets_image_shape shapes[] = {
+        {1, 1, 1, 1, false}, {1, 7, 2, 3, false}, {5, 3, 4, 7, false}, {17, 2, 1, 1000, false}};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         nets_reader_options options = {.batch = 9, .split = NETS_SPLIT_TEST, .wanted = shapes[s]};
         nets_reader *reader = open_reader("synthetic:samples=61", options);
@@ -99,7 +100,7 @@ static int nearest(const float *image, const float *means, int64_t elems, int cl
 static void classes_learned_from_training_are_found_in_test(void **state) {
     (void)state;
     enum { SIDE = 16, ELEMS = SIDE * SIDE * 3, CLASSES = 8, PER_CLASS = 50 };
-    nets_image_shape shape = {SIDE, SIDE, 3, CLASSES};
+    nets_image_shape shape = {SIDE, SIDE, 3, CLASSES, false};
     float *means = calloc(CLASSES * ELEMS, sizeof *means);
     assert_non_null(means);
     nets_reader *train = open_reader("synthetic:samples=400", (nets_reader_options){.batch = 32, .wanted = shape});
@@ -200,7 +201,8 @@ static void bad_arguments_are_refused(void **state) {
     nets_reader *reader;
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
         assert_int_equal(nets_reader_create(specs[i], &options, &reader), MM_ERR_INVALID);
-    static const nets_image_shape shapes[] = {{-1, 1, 1, 1}, {INT64_MAX, INT64_MAX, 1, 1}, {1, 1, 1, -1}};
+    static const nets_image_shape shapes[] = {
+        {-1, 1, 1, 1, false}, {INT64_MAX, INT64_MAX, 1, 1, false}, {1, 1, 1, -1, false}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         options.wanted = shapes[i];
         assert_int_equal(nets_reader_create("synthetic", &options, &reader), MM_ERR_INVALID);

@@ -1,0 +1,100 @@
+#!/usr/bin/python3
+"""Records what PyTorch computes of a transformer's operations, in float64: outputs and gradients, some elements of each.
+
+    tests/nets/references/tokens.py        writes tokens.safetensors beside itself; needs Debian's python3-torch
+
+tests/nets/op_tokens_test.c computes the same in float32 from the same inputs; `number` below is its formula.
+"""
+import json
+import os
+import struct
+
+import torch
+
+torch.set_default_dtype(torch.float64)
+MOST = 997  # recorded elements of a tensor
+
+
+def number(seed, *shape):
+    """In [-1, 1], as float32 has it."""
+    n = 1
+    for size in shape:
+        n *= size
+    i = torch.arange(n, dtype=torch.int64)
+    return (((i * 7919 + seed * 104729) % 2003 - 1001).float() / 1001).double().reshape(shape)
+
+
+recorded = {}
+
+
+def record(name, tensor):
+    flat = tensor.detach().reshape(-1)
+    recorded[name] = flat[:: max(1, flat.numel() // MOST)].float()
+
+
+def leaf(tensor):
+    return tensor.clone().requires_grad_()
+
+
+def case(name, compute, **inputs):
+    """inputs: x, w, b; the gradient of sum(dy y) by each is recorded, with dy = number(4)."""
+    leaves = {key: leaf(value) for key, value in inputs.items()}
+    y = compute(**leaves)
+    (y * number(4, *y.shape)).sum().backward()
+    record(name + ".y", y)
+    for key, value in leaves.items():
+        record(name + ".d" + key, value.grad)
+
+
+def embedding(vocabulary, width, tokens):
+    ids = (torch.arange(tokens) * 5) % vocabulary
+    case("embedding", lambda w: torch.nn.functional.embedding(ids.reshape(2, -1), w), w=number(2, vocabulary, width))
+
+
+def attention(heads):
+    def compute(x):
+        n, tokens, width = x.shape
+        q, k, v = (t.reshape(n, tokens, heads, -1).transpose(1, 2) for t in x.chunk(3, dim=-1))
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        scores = scores.masked_fill(torch.ones(tokens, tokens).triu(1).bool(), float("-inf"))
+        return (scores.softmax(-1) @ v).transpose(1, 2).reshape(n, tokens, width // 3)
+
+    return compute
+
+
+def token_loss(name, tokens, width, classes):
+    x, w = leaf(number(1, tokens, width)), leaf(number(2, classes, width))
+    labels = (torch.arange(tokens) * 3) % classes
+    loss = torch.nn.functional.cross_entropy(x @ w.T, labels)
+    loss.backward()
+    record(name + ".loss", loss)
+    record(name + ".y", x.grad)
+    record(name + ".dw", w.grad)
+
+
+def write(path):
+    header, data, at = {}, b"", 0
+    for name in sorted(recorded):
+        blob = struct.pack("<%df" % recorded[name].numel(), *recorded[name].tolist())
+        header[name] = {"dtype": "F32", "shape": [recorded[name].numel()], "data_offsets": [at, at + len(blob)]}
+        at += len(blob)
+        data += blob
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data)
+
+
+functional = torch.nn.functional
+embedding(11, 20, 30)
+case("position", lambda x, w: x + w, x=number(1, 3, 17, 20), w=number(2, 17, 20))
+case("layer_norm", lambda x, w, b: functional.layer_norm(x, x.shape[-1:], w, b), x=3 * number(1, 2, 75, 20) + 1,
+     w=number(2, 20), b=number(3, 20))
+case("gelu_tanh", lambda x: functional.gelu(x, approximate="tanh"), x=4 * number(1, 2, 65, 20))
+case("gelu_erf", functional.gelu, x=4 * number(1, 2, 65, 20))
+case("project", lambda x, w, b: x @ w + b, x=number(1, 2, 75, 24), w=number(2, 24, 40), b=number(3, 40))
+case("attention_of_one_block", attention(3), x=2 * number(1, 2, 33, 72))
+case("attention_of_blocks", attention(2), x=2 * number(1, 1, 300, 48))
+token_loss("token_loss", 150, 16, 37)
+token_loss("token_loss_of_chunks", 2100, 8, 19)
+write(os.path.join(os.path.dirname(os.path.abspath(__file__)), "tokens.safetensors"))

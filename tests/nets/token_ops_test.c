@@ -1,0 +1,267 @@
+/* Operations of transformers against PyTorch's in float64, of which references/tokens.py recorded some elements: outputs
+ * and gradients differ by at most 1e-5 of the largest. And what only these operations do. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "nets/io/safetensors.h"
+#include "nets/net_ops.h"
+#include "tests/nets/op_rig.h"
+
+static const char REFERENCES[] = "tests/nets/references/tokens.safetensors";
+static const double TOLERANCE = 1e-5;
+
+/* In [-1, 1]; the script's formula. */
+static float number(int64_t seed, int64_t i) { return (float)((i * 7919 + seed * 104729) % 2003 - 1001) / 1001; }
+
+static void fill(op_rig *rig, nets_role role, int64_t seed, float factor, float shift) {
+    float *values = op_rig_floats(rig, role);
+    for (int64_t i = 0; values && i < op_rig_elems(rig, role); i++) values[i] = factor * number(seed, i) + shift;
+}
+
+typedef struct op_case {
+    const char *name;
+    nets_op_kind kind;
+    nets_attrs attrs;
+    int64_t x[4];
+    float factor, shift; /* of x */
+} op_case;
+
+static const op_case CASES[] = {
+    {"embedding", NETS_EMBEDDING, {.vocabulary = 11, .out_channels = 20}, {2, 1, 15, 1}, 1, 0},
+    {"position", NETS_POSITION, {0}, {3, 1, 17, 20}, 1, 0},
+    {"layer_norm", NETS_LAYER_NORM, {0}, {2, 1, 75, 20}, 3, 1},
+    {"gelu_tanh", NETS_GELU, {.tanh = true}, {2, 1, 65, 20}, 4, 0},
+    {"gelu_erf", NETS_GELU, {0}, {2, 1, 65, 20}, 4, 0},
+    {"project", NETS_PROJECT, {.out_channels = 40, .bias = true}, {2, 1, 75, 24}, 1, 0},
+    {"attention_of_one_block", NETS_ATTENTION, {.heads = 3}, {2, 1, 33, 72}, 2, 0},
+    {"attention_of_blocks", NETS_ATTENTION, {.heads = 2}, {1, 1, 300, 48}, 2, 0},
+    {"token_loss", NETS_TOKEN_LOSS, {.out_channels = 37}, {2, 1, 75, 16}, 1, 0},
+    {"token_loss_of_chunks", NETS_TOKEN_LOSS, {.out_channels = 19}, {3, 1, 700, 8}, 1, 0},
+};
+
+enum { N_CASES = sizeof CASES / sizeof CASES[0] };
+
+static void open_case(op_rig *rig, const op_case *c) {
+    op_rig_init(rig, c->kind, &c->attrs, c->x, true, c->kind != NETS_EMBEDDING);
+    fill(rig, NETS_X, 1, c->factor, c->shift);
+    fill(rig, NETS_W, 2, 1, 0);
+    fill(rig, NETS_B, 3, 1, 0);
+    fill(rig, NETS_DY, 4, 1, 0);
+    float *x = op_rig_floats(rig, NETS_X);
+    int32_t *labels = rig->args.at[NETS_LABELS];
+    for (int64_t i = 0; i < c->x[0] * c->x[2]; i++) {
+        if (c->kind == NETS_EMBEDDING) x[i] = (float)(5 * i % c->attrs.vocabulary);
+        if (c->kind == NETS_TOKEN_LOSS) labels[i] = (int32_t)(3 * i % c->attrs.out_channels);
+    }
+}
+
+/* ---------------------------------------------------------------- references */
+
+static void check(const nets_safetensors_file *file, const op_rig *rig, const op_case *c, const char *what,
+                  nets_role role) {
+    enum { MOST = 997 };
+    char name[64];
+    snprintf(name, sizeof name, "%s.%s", c->name, what);
+    const nets_safetensors_tensor *recorded = nets_safetensors_find(file, name);
+    const float *values = op_rig_floats(rig, role);
+    if (!recorded) return; /* as the script records what there is */
+    const int64_t n = op_rig_elems(rig, role), step = n / MOST > 1 ? n / MOST : 1;
+    double largest = 0, deviation = 0;
+    assert_int_equal(recorded->dims[0], (n + step - 1) / step);
+    for (int64_t i = 0; i < recorded->dims[0]; i++) {
+        float expected;
+        memcpy(&expected, (const char *)recorded->data + (size_t)i * sizeof expected, sizeof expected);
+        largest = fmax(largest, fabs((double)expected));
+        if (isnan(values[i * step])) fail_msg("%s: element %lld is not a number", name, (long long)(i * step));
+        deviation = fmax(deviation, fabs((double)values[i * step] - (double)expected));
+    }
+    if (getenv("MM_TEST_VERBOSE")) print_message("%-32s %.2e\n", name, deviation / largest);
+    if (!(largest > 0 && deviation <= TOLERANCE * largest))
+        fail_msg("%s deviates by %g of %g", name, deviation, largest);
+}
+
+static void outputs_and_gradients_are_those_of_float64(void **state) {
+    nets_safetensors_file *file;
+    (void)state;
+    if (nets_safetensors_open(REFERENCES, &file) != MM_OK) fail_msg("%s", mm_last_error());
+    for (size_t i = 0; i < N_CASES; i++) {
+        op_rig rig;
+        open_case(&rig, &CASES[i]);
+        op_rig_run(&rig, MM_FORWARD);
+        op_rig_run(&rig, MM_BACKWARD);
+        check(file, &rig, &CASES[i], "y", NETS_Y);
+        check(file, &rig, &CASES[i], "loss", NETS_LOSS_VALUE);
+        check(file, &rig, &CASES[i], "dx", NETS_DX);
+        check(file, &rig, &CASES[i], "dw", NETS_DW);
+        check(file, &rig, &CASES[i], "db", NETS_DB);
+        op_rig_fini(&rig);
+    }
+    nets_safetensors_close(file);
+}
+
+/* ---------------------------------------------------------------- the contract of ops */
+
+static void bits_do_not_depend_on_places_and_earlier_gradients_are_added(void **state) {
+    (void)state;
+    for (size_t i = 0; i < N_CASES; i++) {
+        op_rig rig;
+        open_case(&rig, &CASES[i]);
+        op_rig_check_places(&rig);
+        if (CASES[i].kind != NETS_EMBEDDING) op_rig_check_earlier(&rig);
+        op_rig_fini(&rig);
+    }
+}
+
+static void outputs_may_lie_over_inputs(void **state) {
+    static const nets_op_kind backward[] = {NETS_LAYER_NORM, NETS_GELU, NETS_POSITION};
+    (void)state;
+    for (size_t i = 0; i < N_CASES; i++) {
+        op_rig rig;
+        bool over = false;
+        for (size_t k = 0; k < sizeof backward / sizeof *backward; k++) over |= CASES[i].kind == backward[k];
+        if (!over) continue;
+        open_case(&rig, &CASES[i]);
+        op_rig_run(&rig, MM_FORWARD);
+        op_rig_check_inplace(&rig, MM_BACKWARD, NETS_DY, NETS_DX);
+        op_rig_fini(&rig);
+        open_case(&rig, &CASES[i]);
+        op_rig_check_inplace(&rig, MM_FORWARD, NETS_X, NETS_Y);
+        op_rig_fini(&rig);
+    }
+}
+
+static void attention_does_not_see_what_comes_later(void **state) {
+    const op_case *c = &CASES[7];
+    op_rig rig;
+    (void)state;
+    open_case(&rig, c);
+    op_rig_run(&rig, MM_FORWARD);
+    const int64_t row = rig.desc.y.dims[3], from = 200;
+    float *before = malloc((size_t)(from * row) * sizeof *before);
+    assert_non_null(before);
+    memcpy(before, rig.args.at[NETS_Y], (size_t)(from * row) * sizeof *before);
+    for (int64_t e = from * 3 * row; e < op_rig_elems(&rig, NETS_X); e++) op_rig_floats(&rig, NETS_X)[e] += 1;
+    op_rig_run(&rig, MM_FORWARD);
+    assert_memory_equal(rig.args.at[NETS_Y], before, (size_t)(from * row) * sizeof *before);
+    free(before);
+    op_rig_fini(&rig);
+}
+
+/* A workspace of blocks, not of the square of the context. */
+static void attention_needs_no_memory_for_all_scores(void **state) {
+    const int64_t x[4] = {1, 1, 4096, 24};
+    op_rig rig;
+    (void)state;
+    op_rig_init(&rig, NETS_ATTENTION, &(nets_attrs){.heads = 1}, x, true, true);
+    assert_true(nets_op_workspace_bytes(rig.op, MM_BACKWARD) < 4096 * 4096);
+    op_rig_fini(&rig);
+}
+
+static void expect_failure(op_rig *rig, mm_phase phase, const char *message) {
+    assert_int_equal(nets_op_enqueue(rig->op, phase, &rig->args, rig->stream), MM_OK);
+    assert_int_equal(mm_stream_sync(rig->stream), MM_ERR_INVALID);
+    assert_string_equal(mm_last_error(), message);
+}
+
+static void a_token_beyond_the_vocabulary_is_refused(void **state) {
+    static const float bad[] = {11, -1, 2.5f, NAN};
+    static const char *const told[] = {"11", "-1", "2.5", "nan"};
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        op_rig rig;
+        char message[128];
+        open_case(&rig, &CASES[0]);
+        op_rig_floats(&rig, NETS_X)[16] = bad[i];
+        snprintf(message, sizeof message, "token %s at place 1 of sample 1 is not one of 11", told[i]);
+        expect_failure(&rig, MM_FORWARD, message);
+        op_rig_fini(&rig);
+    }
+}
+
+static void a_label_beyond_the_classes_is_refused(void **state) {
+    op_rig rig;
+    (void)state;
+    open_case(&rig, &CASES[8]);
+    ((int32_t *)rig.args.at[NETS_LABELS])[80] = 37;
+    expect_failure(&rig, MM_FORWARD, "label 37 of sample 1 is not one of 37 classes");
+    op_rig_fini(&rig);
+}
+
+/* Of tied weights, the loss writes the gradient, and the embedding adds to it. */
+static void an_embedding_of_shared_weights_adds_its_gradient(void **state) {
+    op_rig alone, shared;
+    (void)state;
+    open_case(&alone, &CASES[0]);
+    op_rig_run(&alone, MM_BACKWARD);
+    open_case(&shared, &CASES[0]);
+    nets_op_destroy(shared.op);
+    shared.desc.shared = true;
+    assert_int_equal(nets_op_create(shared.backend, &shared.desc, &shared.op), MM_OK);
+    float *dw = op_rig_floats(&shared, NETS_DW);
+    for (int64_t i = 0; i < op_rig_elems(&shared, NETS_DW); i++) dw[i] = 0;
+    dw[7] = 3;
+    op_rig_run(&shared, MM_BACKWARD);
+    const float *without = op_rig_floats(&alone, NETS_DW);
+    for (int64_t i = 0; i < op_rig_elems(&shared, NETS_DW); i++)
+        if (i != 7) assert_true(dw[i] == without[i]);
+    assert_true(fabsf(dw[7] - without[7] - 3) < 1e-6f);
+    op_rig_fini(&alone);
+    op_rig_fini(&shared);
+}
+
+/* ---------------------------------------------------------------- descriptions */
+
+static int add_tokens(nets_net *net) {
+    return nets_add1(net, "wte", NETS_EMBEDDING, &(nets_attrs){.vocabulary = 11, .out_channels = 12},
+                     nets_add_data(net, 1, 5, 1, 11));
+}
+
+static void wrong_networks_are_refused(void **state) {
+    nets_net *net;
+    (void)state;
+    assert_int_equal(nets_net_create("t", &net), MM_OK);
+    assert_int_equal(nets_add1(net, "attn", NETS_ATTENTION, &(nets_attrs){.heads = 5}, add_tokens(net)), -1);
+    assert_int_equal(nets_net_finish(net), MM_ERR_INVALID);
+    assert_non_null(strstr(mm_last_error(), "\"heads\" must be from 1 to 16777216, dividing the width, a third of the "
+                                            "input's channels, not 5; the input is 1x5x12"));
+    nets_net_destroy(net);
+    assert_int_equal(nets_net_create("t", &net), MM_OK);
+    nets_add1(net, "loss", NETS_TOKEN_LOSS, &(nets_attrs){.out_channels = 7, .tied = true}, add_tokens(net));
+    assert_int_equal(nets_net_finish(net), MM_ERR_INVALID);
+    assert_string_equal(mm_last_error(), "layer loss: tied to wte.weight, which is 11x12, must be 7x12");
+    nets_net_destroy(net);
+    assert_int_equal(nets_net_create("t", &net), MM_OK);
+    nets_add1(net, "loss", NETS_TOKEN_LOSS, &(nets_attrs){.out_channels = 7, .tied = true},
+              nets_add_data(net, 1, 5, 1, 7));
+    assert_int_equal(nets_net_finish(net), MM_ERR_INVALID);
+    assert_string_equal(mm_last_error(), "layer loss: \"tied\", but there is no embedding before it");
+    nets_net_destroy(net);
+    assert_int_equal(nets_net_create("t", &net), MM_OK);
+    nets_add1(net, "wte", NETS_EMBEDDING, &(nets_attrs){.vocabulary = 7, .out_channels = 3},
+              nets_add_data(net, 2, 5, 3, 7));
+    assert_int_equal(nets_net_finish(net), MM_ERR_INVALID);
+    assert_string_equal(mm_last_error(), "layer wte: its input is 2x5x3, must have one channel, the tokens' numbers");
+    nets_net_destroy(net);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(outputs_and_gradients_are_those_of_float64),
+        cmocka_unit_test(bits_do_not_depend_on_places_and_earlier_gradients_are_added),
+        cmocka_unit_test(outputs_may_lie_over_inputs),
+        cmocka_unit_test(attention_does_not_see_what_comes_later),
+        cmocka_unit_test(attention_needs_no_memory_for_all_scores),
+        cmocka_unit_test(a_token_beyond_the_vocabulary_is_refused),
+        cmocka_unit_test(a_label_beyond_the_classes_is_refused),
+        cmocka_unit_test(an_embedding_of_shared_weights_adds_its_gradient),
+        cmocka_unit_test(wrong_networks_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
