@@ -1,0 +1,241 @@
+"""inputs: what is refused, in which words, and that the next step works; what is left alone; what a picture and a table say."""
+
+import io
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+
+import torch
+from torch.nn import functional as F
+
+import mm_torch as mm
+from mm_torch import bridge, models, session
+
+CPU = {"device": "cpu", "log": lambda text: None}
+failed = 0
+
+
+def expect(what, condition, found=""):
+    global failed
+    if not condition:
+        failed += 1
+        print(f"{what}: not so: {found}")
+
+
+def refused(what, kind, *words):
+    """A function that must raise this kind of error, with all these words."""
+    def run(function):
+        try:
+            function()
+        except Exception as error:
+            expect(what, type(error) is kind, f"{type(error).__name__}: {error}")
+            for word in words:
+                expect(f"{what}: says {word!r}", word in str(error), error)
+            return error
+        expect(what, False, "nothing is raised")
+        return None
+    return run
+
+
+def step(m):
+    """A step whose gradient must be plain torch's."""
+    gradients = []
+    for session_ in (None, m):
+        torch.manual_seed(1)
+        x, w = torch.randn(64, 64), torch.randn(64, 64, requires_grad=True)
+        if session_:
+            with session_:
+                (torch.relu(x @ w).sigmoid() @ w).sum().backward()
+        else:
+            (torch.relu(x @ w).sigmoid() @ w).sum().backward()
+        gradients.append(w.grad)
+    expect("the next step works", torch.equal(*gradients))
+
+
+def sizes():
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for bad in ("6GB!", 0, -5, "-1MiB", "", None, "GiB", 1.5, 2 * total):
+        refused(f"budget {bad!r}", ValueError, repr(bad), str(total))(lambda: mm.budget(bad, **CPU))
+    for text, value in (("6GiB", 6 << 30), ("1.5GB", 1500000000), ("300 MiB", 300 << 20), ("7", 7), (9, 9)):
+        expect(f"size {text!r}", session.size(text) == value, session.size(text))
+    refused("host", ValueError, "much")(lambda: mm.budget("1MiB", host="much", **CPU))
+    refused("policy", ValueError, "nonsense")(lambda: mm.budget("1MiB", policy="nonsense", **CPU))
+    refused("recompute", ValueError, "torch.utils.checkpoint")(lambda: mm.budget("1MiB", policy="recompute", **CPU))
+    refused("device", ValueError, "meta")(lambda: mm.budget("1MiB", device="meta"))
+    step(mm.budget("1MiB", **CPU))
+
+
+def too_small():
+    m = mm.budget(40000, "liveness", **CPU)
+    net, batches = models.make("gpt")
+    x, y = batches(2, torch.Generator().manual_seed(1))
+
+    def train():
+        for _ in range(3):
+            with m:
+                models.loss(net(x), y).backward()
+            m.settle()
+
+    error = refused("a budget below what the order needs", mm.Infeasible, "40000")(train)
+    if error:
+        expect("it names the minimum", error.minimum and error.minimum > 40000, error.minimum)
+        expect("it names a producer", "Backward" in error.producer, error.producer)
+    step(m)
+    m = mm.budget(100000, **CPU)
+
+    def large():
+        with m:
+            a = torch.zeros(300, 300, requires_grad=True)
+            a.exp().sum().backward()
+
+    refused("a tensor larger than the budget", mm.Infeasible, "360000", "ExpBackward0", "100000")(large)
+    step(m)
+
+
+def in_place():
+    m = mm.budget("1MiB", **CPU)
+    for kept in (False, True):  # a large tensor that is moved; a small one, left alone
+        def overwritten():
+            with m:
+                a = torch.ones(3 if kept else 2000, requires_grad=True)
+                b = a.exp()
+                b.mul_(2)
+                b.sum().backward()
+
+        refused("a saved tensor modified in place", RuntimeError, "modified by an inplace operation: [torch.FloatTensor",
+                "is at version 1; expected version 0", "ExpBackward0")(overwritten)
+    step(m)
+
+
+def nested():
+    m, other = mm.budget("1MiB", **CPU), mm.budget("1MiB", **CPU)
+
+    def twice(inner):
+        with m:
+            with inner:
+                pass
+
+    refused("nested", RuntimeError, "this thread")(lambda: twice(other))
+    refused("nested in itself", RuntimeError, "this thread")(lambda: twice(m))
+    caught = []
+
+    def second():
+        refused("in a second thread", RuntimeError, "another thread")(lambda: other.__enter__())
+        caught.append(True)
+
+    with m:
+        thread = threading.Thread(target=second)
+        thread.start()
+        thread.join()
+    expect("the thread ran", caught)
+    step(other)
+
+
+def forked():
+    m = mm.budget("1MiB", **CPU)
+    step(m)
+    with m:
+        held = torch.randn(64, 64, requires_grad=True).exp()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            step(m)
+        except RuntimeError as error:
+            status = 0 if "forked" in str(error) else 2
+        del held, m
+        os._exit(status)
+    expect("training in a forked child is refused", os.waitpid(child, 0)[1] == 0)
+    held.sum().backward()
+    dataset = torch.utils.data.TensorDataset(torch.randn(8, 4))
+    with m:
+        loaded = list(torch.utils.data.DataLoader(dataset, 4, num_workers=1))
+    expect("a worker loads data", len(loaded) == 2)
+    step(m)
+
+
+def imports():
+    def run(library):
+        return subprocess.run([sys.executable, "-W", "ignore", "-c", "import mm_torch"], stderr=subprocess.PIPE,
+                              env={**os.environ, "MM_LIBRARY": library}, check=False).stderr.decode()
+
+    said = run("/nonexistent/libmm.so")
+    expect("a library that is missing", "ImportError" in said and "/nonexistent/libmm.so" in said, said)
+    said = run("/lib/x86_64-linux-gnu/libm.so.6")
+    expect("another library", "ImportError" in said and "libm.so.6" in said and mm.__version__ in said, said)
+
+
+def left_alone():
+    m = mm.budget("8MiB", **CPU)
+    weight, buffer = torch.randn(64, 64, requires_grad=True), torch.rand(64, 64)
+
+    class Other(torch.Tensor):
+        pass
+
+    def counts(function):
+        before = m.stats
+        with m:
+            result = function()
+        after = m.stats
+        del result
+        return {name: getattr(after, name) - getattr(before, name) for name in (*bridge.COUNTS, "puts")
+                if getattr(after, name) != getattr(before, name)}
+
+    batch = torch.randn(64, 64)
+    for what, function, expected in (
+            ("a weight and the batch", lambda: batch @ weight, {"saved": 1, "held": 1}),
+            ("a weight's view", lambda: weight.t() * weight.t(), {"saved": 2, "params": 2}),
+            ("a buffer", lambda: weight * buffer, {"saved": 1, "held": 1}),
+            ("small", lambda: torch.ones(9, requires_grad=True).exp(), {"saved": 1, "small": 1}),
+            ("a subclass", lambda: (lambda a: a * a)(weight.exp().as_subclass(Other)), {"saved": 3, "puts": 1, "other": 2}),
+            ("an output", lambda: weight.exp(), {"saved": 1, "puts": 1}),
+            ("a square", lambda: (lambda a: a * a)(weight.exp()), {"saved": 3, "puts": 1, "duplicates": 2}),
+            ("views of one storage", lambda: (lambda a: a[:40] * a.t()[:40] * a[::2][:, :1].sum())(weight.exp()), None)):
+        found = counts(function)
+        if expected is not None:
+            expect(what, found == expected, found)
+        else:
+            expect(what, found["puts"] <= 3 and found["views"] >= 2, found)
+    with m:
+        outputs = [torch.relu(weight), F.dropout(weight.exp(), 0.5), weight.bfloat16().exp()]
+    del outputs
+    flags = {(e.producer, e.signs, e.exact) for e in m.entries()}
+    for wanted in (("ReluBackward0", True, False), ("", False, True), ("ExpBackward0", False, False)):
+        expect(f"flags {wanted}", wanted in flags, flags)
+
+
+def told():
+    net, batches = models.make("resnet20")
+    x, y = batches(2, torch.Generator().manual_seed(1))
+    before = {key: value.clone() for key, value in net.state_dict().items()}
+    state, out = torch.get_rng_state(), io.StringIO()
+    figures = mm.plan(net, models.loss, x, y, policy="swap-async", device="cpu", file=out)
+    for word in ("saved tensors", "minimum budget", "fits the budget        yes"):
+        expect(f"plan says {word!r}", word in out.getvalue(), out.getvalue())
+    expect("plan has figures", 0 < figures["needed_bytes"] <= figures["saved_bytes"], figures)
+    expect("plan leaves weights and buffers", all(torch.equal(before[k], v) for k, v in net.state_dict().items()))
+    expect("plan leaves gradients and random numbers", net.head.weight.grad is None and torch.equal(state, torch.get_rng_state()))
+    m = mm.budget("1MiB", "swap-async:when=always", **CPU)
+    expect("a report before any iteration", "no iteration" in m.report(), m.report())
+    for _ in range(3):
+        with m:
+            models.loss(net(x), y).backward()
+        m.settle()
+    for word in ("ReluBackward0", "ConvolutionBackward0", "offloaded", "budget 1MiB", "left alone"):
+        expect(f"report says {word!r}", word in m.report(), m.report())
+    with tempfile.TemporaryDirectory() as folder:
+        m.svg(os.path.join(folder, "plan.svg"))
+        with open(os.path.join(folder, "plan.svg"), encoding="utf-8") as file:
+            picture = file.read()
+        expect("a picture has boxes", picture.startswith("<svg") and picture.count("<title>") > 10, picture[:500])
+        refused("a picture nowhere", FileNotFoundError)(lambda: m.svg(os.path.join(folder, "none", "plan.svg")))
+
+
+if __name__ == "__main__":
+    for case in (sizes, too_small, in_place, nested, forked, imports, left_alone, told):
+        if len(sys.argv) == 1 or case.__name__ in sys.argv[1:]:
+            print(case.__name__, flush=True)
+            case()
+    sys.exit(failed > 0)

@@ -1,0 +1,95 @@
+"""PEP 517's hooks: builds libmm.so with bazel, and a wheel around it, without network and without other packages.
+
+pip install tools/python; --config-settings bazel=--config=cuda gives bazel an option. With MM_LIBRARY=PATH that libmm.so is
+taken, and bazel not asked."""
+
+import base64
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import zipfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+NAME = "mm_torch"
+# What every system has that a wheel of this kind may run on (PEP 600), and what comes with a driver or a toolkit.
+SYSTEMS_OWN = re.compile(r"(libc|libm|libz|libgcc_s|libpthread|libdl|librt|libstdc\+\+|ld-linux.*|libcuda.*|libcu.*|libnv.*)\.so")
+
+
+def get_requires_for_build_wheel(config_settings=None):
+    return []
+
+
+def _run(*command):
+    return subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout.decode()
+
+
+def _library(settings):
+    named = os.environ.get("MM_LIBRARY")
+    if named:
+        return os.path.abspath(named)
+    options = (settings or {}).get("bazel", "").split()
+    try:
+        _run("bazel", "build", *options, "//mm:libmm.so")
+        return os.path.join(_run("bazel", "info", *options, "bazel-bin").strip(), "mm", "libmm.so")
+    except (OSError, subprocess.CalledProcessError) as error:
+        sys.exit(f"mm_torch: bazel cannot build libmm.so ({error}); tools/deps installs what building needs")
+
+
+def _others(library):
+    """Libraries that it needs and that a system may lack: name and path."""
+    for line in _run("ldd", library).splitlines():
+        found = re.match(r"\s*(\S+) => (/\S+)", line)
+        if found and not SYSTEMS_OWN.match(found.group(1)):
+            yield found.groups()
+
+
+def _glibc(files):
+    """The least glibc, 2.N, that all of them load with."""
+    return max(int(n) for path in files for n in re.findall(r"GLIBC_2\.(\d+)", _run("objdump", "-T", path)))
+
+
+def _metadata(version):
+    readme = open(os.path.join(HERE, "README.md"), encoding="utf-8").read()
+    return (f"Metadata-Version: 2.1\nName: mm-torch\nVersion: {version}\nSummary: A PyTorch loop inside a byte budget\n"
+            f"Requires-Python: >=3.7\nDescription-Content-Type: text/markdown\n\n{readme}")
+
+
+def _version():
+    with open(os.path.join(ROOT, "mm", "mm.h"), encoding="utf-8") as file:
+        return re.search(r'#define MM_VERSION "(.*)"', file.read()).group(1)
+
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    library, version = _library(config_settings), _version()
+    others = dict(_others(library))
+    tag = f"py3-none-manylinux_2_{_glibc([library, *others.values()])}_{os.uname().machine}"
+    package = os.path.join(HERE, NAME)
+    files = {f"{NAME}/{name}": os.path.join(package, name) for name in sorted(os.listdir(package)) if name.endswith(".py")}
+    files[f"{NAME}/libmm.so.1"] = library
+    files.update({f"{NAME}/{name}": path for name, path in sorted(others.items())})
+    info = f"{NAME}-{version}.dist-info"
+    texts = {f"{NAME}/VERSION": f"{version}\n", f"{info}/METADATA": _metadata(version),
+             f"{info}/WHEEL": f"Wheel-Version: 1.0\nGenerator: mm\nRoot-Is-Purelib: false\nTag: {tag}\n"}
+    contents = {name: open(path, "rb").read() for name, path in files.items()}
+    contents.update({name: text.encode() for name, text in texts.items()})
+    record = [f"{name},sha256={base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b'=').decode()},{len(data)}"
+              for name, data in contents.items()]
+    contents[f"{info}/RECORD"] = "\n".join(record + [f"{info}/RECORD,,"]).encode() + b"\n"
+    wheel = f"{NAME}-{version}-{tag}.whl"
+    with zipfile.ZipFile(os.path.join(wheel_directory, wheel), "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in contents.items():
+            entry = zipfile.ZipInfo(name)  # of 1980: the same contents give the same wheel
+            entry.external_attr = (0o755 if ".so" in name else 0o644) << 16
+            archive.writestr(entry, data, zipfile.ZIP_DEFLATED, 9)
+    return wheel
+
+
+def build_sdist(sdist_directory, config_settings=None):
+    raise RuntimeError("mm_torch is built from mm's whole tree: there is no source distribution of it alone")
+
+
+if __name__ == "__main__":
+    print(os.path.join(sys.argv[1], build_wheel(sys.argv[1], {"bazel": " ".join(sys.argv[2:])})))

@@ -1,0 +1,142 @@
+"""Trains a network with plain torch and inside budgets, and compares: python3 -m mm_torch.compare --net resnet20
+
+A row for each policy and share. share: of the bytes that one step saves and mm moves, each storage once. A lossless row
+must have weights, buffers and losses that are bit for bit plain torch's; a lossy one (the library says which is) losses within
+2 % or 0.002. All that ran must have touched what was predicted, within the budget, and nothing else. Exits with 1 if a row
+does not, with 2 for arguments that cannot be."""
+
+import argparse
+import contextlib
+import sys
+import time
+
+import torch
+
+import mm_torch as mm
+from mm_torch import models, session
+from mm_torch.picture import table
+
+RELATIVE, ABSOLUTE = 0.02, 0.002
+
+
+def policies_of(text):
+    """Policies, divided by commas: a part with = and no colon before it belongs to the policy before."""
+    found = []
+    for part in text.split(","):
+        if found and "=" in part.split(":")[0]:
+            found[-1] += "," + part
+        else:
+            found.append(part)
+    return found
+
+
+def train(name, batch, steps, seed, autocast, m=None, settle=True):
+    """Trains from the same start with the same batches. Returns losses, weights and buffers, seconds."""
+    net, batches = models.make(name, seed)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
+    generator = torch.Generator().manual_seed(seed)
+    losses, started = [], time.perf_counter()
+    for step in range(steps):
+        x, y = batches(batch, generator)
+        with m or contextlib.nullcontext():
+            with torch.autocast("cpu", torch.bfloat16) if autocast else contextlib.nullcontext():
+                output = net(x)
+            loss = models.loss(output, y)
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+        if m and settle and step == 0:
+            del output, loss
+            m.settle()
+    return losses, {key: value.clone() for key, value in net.state_dict().items()}, time.perf_counter() - started
+
+
+def moved_bytes(name, batch, seed, autocast):
+    """Bytes that one step saves and mm moves; each storage once."""
+    m = mm.budget(session._free_bytes(torch.device("cpu"))[1], host=0, device="cpu", unplanned=True)
+    train(name, batch, 1, seed, autocast, m, settle=False)
+    return sum(entry.bytes for entry in m.entries())
+
+
+def far(a, b):
+    """By how much a loss is out of its bounds: at most 1 is within."""
+    return abs(a - b) / max(RELATIVE * abs(b), ABSOLUTE)
+
+
+def row(options, policy, budget, plain):
+    """One run. Returns cells, and whether it is as it must be."""
+    losses, state, seconds = plain
+    m = None
+    try:
+        m = mm.budget(budget, policy, device="cpu", measure_touched=True, log=lambda text: None)
+        found_losses, found, found_seconds = train(options.net, options.batch, options.steps, options.seed,
+                                                   options.autocast, m)
+    except mm.Infeasible as error:
+        least = f"needs {session.text_of(error.minimum)} ({error.minimum} bytes)" if error.minimum else str(error)
+        return ["-"] * 6 + [f"infeasible: {least}" + (f", for what {error.producer} saved" if error.producer else "")], \
+            bool(error.minimum and error.minimum > budget)
+    stats, touched = m.stats, m.touched
+    faults = []
+    if touched.bytes > stats.predicted_bytes or not stats.predicted_bytes:
+        faults.append("touched is not as predicted")
+    if stats.predicted_bytes > budget or stats.peak_bytes > budget:
+        faults.append("above the budget")
+    if touched.stray:
+        faults.append(f"{touched.stray} bytes are stray")
+    if stats.entries or stats.kept_bytes:
+        faults.append(f"{stats.entries} entries are left")
+    same = found_losses == losses and all(torch.equal(found[key], state[key]) for key in state)
+    worst = max(far(a, b) for a, b in zip(found_losses, losses))
+    if same:
+        verdict = "bit-equal"
+    elif stats.lossy_gets and worst <= 1:
+        verdict = f"lossy, {worst:.0%} of what is allowed"
+    else:
+        verdict = "DIFFERS"
+        faults.append(f"losses differ by {worst * RELATIVE:.2%}" if found_losses != losses else "weights or buffers differ")
+    cells = [session.text_of(stats.predicted_bytes), session.text_of(touched.bytes), str(touched.stray),
+             f"{stats.planned}/{stats.iterations}", f"{found_seconds / seconds:.2f}", f"{found_losses[-1]:.4f}",
+             ", ".join([verdict] + faults)]
+    return cells, not faults
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="python3 -m mm_torch.compare", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--net", choices=sorted(models.NETS), default="resnet20")
+    parser.add_argument("--batch", type=int, help="default: the net's own")
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--share", default="1,0.5,0.27", help="budgets, as shares of the moved bytes")
+    parser.add_argument("--policy", default="liveness,swap-async,freelunch:codec=zvc,eligible=all,when=always")
+    parser.add_argument("--autocast", choices=["bf16"])
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    options.batch = options.batch or models.NETS[options.net][2]
+    try:
+        shares = [float(share) for share in options.share.split(",")]
+    except ValueError:
+        parser.error(f"--share {options.share}: not numbers divided by commas")
+    if options.steps < 1 or options.batch < 1 or min(shares) <= 0:
+        parser.error("--steps, --batch and --share must be above 0")
+    plain = train(options.net, options.batch, options.steps, options.seed, options.autocast)
+    moved = moved_bytes(options.net, options.batch, options.seed, options.autocast)
+    print(f"{options.net}, batch {options.batch}{', ' + options.autocast if options.autocast else ''}, {options.steps} steps: "
+          f"a step saves {session.text_of(moved)} ({moved} bytes) that can be moved; plain torch ends with "
+          f"{plain[0][-1]:.4f}", flush=True)
+    rows, right = [("policy", "share", "budget", "predicted", "touched", "stray", "planned", "time", "loss", "status")], True
+    for policy in policies_of(options.policy):
+        for share in shares:
+            try:
+                cells, fine = row(options, policy, int(share * moved), plain)
+            except ValueError as error:
+                parser.error(str(error))
+            right &= fine
+            rows.append((policy, f"{share:g}", session.text_of(int(share * moved)), *cells))
+    print("\n".join(table(rows, range(1, 9))))
+    print("time: as a multiple of plain torch's.", "All rows are as they must be." if right else "A ROW IS NOT AS IT MUST BE.")
+    sys.exit(not right)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,205 @@
+"""mm.budget and what a program asks it: statistics, a report, a picture."""
+
+import ctypes
+import os
+import re
+import sys
+import threading
+import types
+import weakref
+from ctypes import byref
+
+import torch
+
+from . import bridge, library, picture
+
+_UNITS = {"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+          "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_active = None  # the session whose `with` is under way, and the thread that entered it
+_active_thread = None
+_active_lock = threading.Lock()
+
+
+def size(text):
+    """Bytes: an integer, or text such as "6GiB", "1.5GB" or "300MiB"."""
+    if isinstance(text, int) and not isinstance(text, bool):
+        return text
+    found = re.fullmatch(r"(-?[0-9]+(?:\.[0-9]+)?) *([A-Za-z]*)", text) if isinstance(text, str) else None
+    if not found or found.group(2) not in _UNITS:
+        return None
+    return int(float(found.group(1)) * _UNITS[found.group(2)] + 0.5)
+
+
+def text_of(value):
+    """Bytes as people read them: 23.8MiB."""
+    if value is None:
+        return "-"
+    for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if abs(value) >= unit:
+            return f"{value / unit:.3g}{name}" if value < 999.5 * unit else f"{value / unit:.0f}{name}"
+    return f"{value}B"
+
+
+def _free_bytes(device):
+    """What the device has, and what of its host's memory is free."""
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else pages, free
+
+
+def _device(device):
+    device = torch.device(device if device is not None else "cuda" if torch.cuda.is_available() else "cpu")
+    if device.type == "cuda":
+        index = device.index if device.index is not None else torch.cuda.current_device()
+        return torch.device("cuda", index), f"cuda:{index}"
+    if device.type == "cpu":
+        return torch.device("cpu"), "host"
+    raise ValueError(f"device {device}: mm has the devices cpu and cuda")
+
+
+class budget:
+    """Keeps what autograd saves inside a byte budget.
+
+        with mm.budget("6GiB", policy="freelunch:rate=4") as m:
+            for x, y in batches:
+                loss = criterion(net(x), y)
+                loss.backward()
+                optimizer.step()
+
+    bytes: the budget, for what is saved by operations on `device` inside the `with`: a number, or text such as "6GiB". Left
+    alone, and not counted: parameters and their views, what the program holds itself (buffers, the batch), tensors below
+    4 KiB, subclasses, sparse tensors, other devices. policy: as of the command mm; policies that recompute are refused.
+    host: host memory for what is moved there; default: four times the budget, half of what is free at most. device: default
+    the current GPU, or the CPU. The first iteration of an order is unplanned and exact, and learned; then it is planned.
+
+    ValueError: a budget, policy or device that cannot be. RuntimeError: within another mm.budget, of this or another thread;
+    in a forked child. From operations inside: Infeasible, where the order needs more than the budget. Leaving the `with`
+    leaves what was saved where it is: backward() may follow.
+
+    options: members of mm_stash_options for tests and measurements (measure_touched, unplanned, delay_seed, delay_max_ns,
+    link_bytes_per_s, codec_threads)."""
+
+    def __init__(self, bytes, policy="swap-async", host=None, device=None, log=None, **options):
+        self._core = None
+        bridge.check_process()
+        lib = library.get()
+        torch_device, name = _device(device)
+        total, free = _free_bytes(torch_device)
+        wanted = size(bytes)
+        if wanted is None:
+            raise ValueError(f"budget {bytes!r} is not understood: use \"6GiB\", \"1.5GB\" or a number of bytes, up to the "
+                             f"{total} bytes ({text_of(total)}) that {torch_device} has")
+        if not 0 < wanted <= total:
+            raise ValueError(f"budget {bytes!r}, {wanted} bytes: must be from 1 to the {total} bytes ({text_of(total)}) that "
+                             f"{torch_device} has")
+        pinned = size(host) if host is not None else min(4 * wanted, free // 2)
+        if pinned is None or pinned < 0:
+            raise ValueError(f"host {host!r} is not understood: use \"6GiB\", \"1.5GB\" or a number of bytes")
+        self.bytes, self.policy, self.device = wanted, policy, torch_device
+        self._log = library.LOG_FN(_logger(log))
+        settings = library.Options(device=name.encode(), device_bytes=wanted, pinned_bytes=pinned, policy=policy.encode(),
+                                   log=library.Log(self._log, None, library.LOG_WARNING), **options)
+        try:
+            self._core = bridge.Core(lib, settings, torch_device)
+        except ValueError as error:
+            if "recompute" in policy:
+                raise ValueError(f"{error}; torch.utils.checkpoint recomputes, and nests with mm.budget") from None
+            raise
+        self._core.log = self._log  # as long as anything may log
+        self._hooks = None
+
+    def __enter__(self):
+        global _active, _active_thread
+        bridge.check_process()
+        me = threading.get_ident()
+        with _active_lock:
+            if _active is not None:
+                raise RuntimeError("mm.budget: another one is under way in " +
+                                   ("this thread: they do not nest; use one for both" if _active_thread == me else
+                                    "another thread: forward passes of one process enter one after the other"))
+            _active, _active_thread = self, me
+        hooks = torch.autograd.graph.saved_tensors_hooks(self._core.pack, self._core.unpack)
+        try:
+            hooks.__enter__()
+        except BaseException:
+            _active = _active_thread = None
+            raise
+        self._hooks = hooks
+        return self
+
+    def __exit__(self, *error):
+        global _active, _active_thread
+        hooks, self._hooks = self._hooks, None
+        hooks.__exit__(*error)
+        _active = _active_thread = None
+        # On its way through autograd an error of unpack becomes a RuntimeError that quotes it, in torch 1.13.
+        failure, self._core.failure = self._core.failure, None
+        if failure is not None and error[1] is not None and error[1] is not failure and str(failure) in str(error[1]):
+            raise failure.with_traceback(None) from None
+
+    def settle(self):
+        """Waits until the orders that were learned are planned. Infeasible: the last one does not fit."""
+        bridge.check_process()
+        core = self._core
+        library.check(core.lib, core.lib.mm_stash_settle(core.stash), core.stash)
+
+    @property
+    def stats(self):
+        """Figures since the budget was created: those of mm_stash_stats (mm.h); and how many tensors were saved, and of them
+        left alone (params, small, held: by the program, other), or found in the stash already (duplicates; of them views
+        of another shape)."""
+        core, stats = self._core, library.Stats()
+        core.lib.mm_stash_stats_get_sized(core.stash, byref(stats), ctypes.sizeof(stats))
+        figures = {name: getattr(stats, name) for name, _ in library.Stats._fields_}
+        for name in bridge.COUNTS:
+            figures[name] = getattr(core, name)
+        return types.SimpleNamespace(**figures)
+
+    @property
+    def touched(self):
+        """Bytes of the arena that were written under plans, and of them strays (measure_touched=True)."""
+        core, touched = self._core, library.Touched()
+        library.check(core.lib, core.lib.mm_stash_touched_get(core.stash, byref(touched)))
+        return types.SimpleNamespace(bytes=touched.total_bytes, stray=touched.stray_bytes)
+
+    def entries(self):
+        """What was put in the iteration that ended last, in that order: producer, bytes, fate, codec, code_bytes, gets."""
+        core, line, i = self._core, library.Line(), 0
+        while core.lib.mm_stash_report(core.stash, i, byref(line)):
+            yield types.SimpleNamespace(producer=(line.producer or b"").decode(), bytes=line.bytes,
+                                        fate=library.FATES[line.fate], codec=(line.codec or b"").decode(),
+                                        code_bytes=line.code_bytes, gets=line.gets, signs=bool(line.flags & library.SIGNS),
+                                        exact=bool(line.flags & library.EXACT))
+            i += 1
+
+    def segments(self):
+        core, segment, i = self._core, library.Segment(), 0
+        while core.lib.mm_stash_plan_segment(core.stash, i, byref(segment)):
+            yield types.SimpleNamespace(**{name: getattr(segment, name) for name, _ in library.Segment._fields_})
+            i += 1
+
+    def report(self):
+        """A text: who holds the memory, and what became of it, in the iteration that ended last."""
+        return picture.report(self)
+
+    def svg(self, path):
+        """Writes a picture: where the plan of the last iteration has each tensor, and when. OSError."""
+        picture.svg(self, path)
+
+
+def _logger(log):
+    """What the library calls with its messages: log(text), or standard error."""
+    def say(_ctx, _level, message):
+        text = message.decode(errors="replace")
+        if log:
+            log(text)
+        elif sys.stderr:
+            print(f"mm: {text}", file=sys.stderr)
+    return say
+
+
+def plan(net, loss, x, y, budget=None, policy="swap-async", device=None, file=None):
+    """Runs one step, loss(net(x), y) and its gradients, and prints what `mm plan` prints of a network: what a policy needs at
+    least, and what it takes in a budget (default: all that is saved). Gradients, buffers and random numbers stay what they
+    were. Returns the figures."""
+    return picture.plan(net, loss, x, y, budget, policy, device, file)
