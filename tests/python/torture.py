@@ -79,7 +79,8 @@ def outcome(seed, m=None):
     except mm.Infeasible:
         raise
     except RuntimeError as error:
-        return re.sub(r", which is output .*?,", ",", str(error))  # torch names who overwrote it, mm who had made it
+        # Torch names who overwrote the tensor, mm who had made it; and bf16 has a name of its own here.
+        return re.sub(r", which is output .*?(?=,)|CPUBFloat16Type|torch.BFloat16Tensor", "", str(error))
 
 
 def same(a, b):

@@ -90,6 +90,11 @@ _SIGNATURES = {
 }
 
 
+# Of a library that runs every iteration unplanned, these have nothing to tell.
+_OF_PLANS = frozenset(("mm_stash_mark", "mm_stash_settle", "mm_stash_touched_get", "mm_stash_refusal_get", "mm_stash_report",
+                       "mm_stash_plan_segment"))
+
+
 def version():
     """The package's version: that of the library it was built with, or of the tree it lies in."""
     here = os.path.dirname(os.path.abspath(__file__))
@@ -131,6 +136,9 @@ def load():
         raise ImportError(f"mm_torch {wanted}: {place} cannot be loaded: {error}") from None
     try:
         for name, (result, *arguments) in _SIGNATURES.items():
+            if name in _OF_PLANS and not hasattr(lib, name):
+                setattr(lib, name, lambda *_: OK)
+                continue
             function = getattr(lib, name)
             function.restype, function.argtypes = result, arguments
         found = lib.mm_version().decode()
