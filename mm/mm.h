@@ -632,10 +632,12 @@ struct mm_strips {
     int64_t strip_elems;  /* of a strip that is not the last of its period */
     int64_t strip_bytes;  /* of its code */
     /* Decode or encode strips first to first + n - 1. elems: of these strips alone. Strips that are worked on at a time
-     * must not be the same. counters: of mm_coded. They never fail. decode: NULL for a code of signs. */
+     * must not be the same. counters: of mm_coded. They never fail. decode: NULL for a code of signs. Both are NULL
+     * on CUDA, where the step's own kernels do so. */
     void (*decode)(const mm_strips *strips, const void *code, int64_t first, int64_t n, float *elems_out);
     void (*encode)(const mm_strips *strips, const float *elems, int64_t first, int64_t n, void *code_out,
                    void *counters);
+    int32_t blocks; /* on CUDA: which kernels of this library can (pipeline/codec/code_blocks.h); else 0 */
 };
 
 /* A code that the current step reads or writes. */

@@ -15,6 +15,7 @@
 #include "nets/cuda/strips.h"
 #include "nets/optimizer.h"
 #include "nets/rng.h"
+#include "pipeline/codec/code_blocks.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -172,6 +173,13 @@ void nets_cuda_batch_norm_apply(nets_cuda_batch_norm bn, const float *x, const f
                                 const float *var, const float *scale, const float *shift, float *y,
                                 cudaStream_t stream);
 
+/* A code that kernels read or write by themselves. */
+typedef struct nets_cuda_code {
+    mm_code_blocks blocks; /* MM_BLOCKS_NONE: there is none */
+    void *code;
+    unsigned long long *nonfinite; /* counts blocks written that are not finite; NULL: not counted */
+} nets_cuda_code;
+
 typedef struct nets_cuda_batch_norm_gradients {
     const float *x, *mean, *var, *scale, *shift, *dy;
     nets_cuda_gate gate; /* open: there is no ReLU, or gate_by_x is set */
@@ -180,11 +188,26 @@ typedef struct nets_cuda_batch_norm_gradients {
     /* Gradients by x and x2; NULL: not wanted. dx may be dy. dx2 may be earlier2 or, without earlier2, gate.y. */
     float *dx, *dx2;
     float *dscale, *dshift;
+    nets_cuda_code x_code; /* op_batch_norm_decode_kernels.cu: what x is decoded from, in registers; x is NULL */
 } nets_cuda_batch_norm_gradients;
 
 int64_t nets_cuda_batch_norm_backward_bytes(nets_cuda_batch_norm bn);
 void nets_cuda_batch_norm_backward(nets_cuda_batch_norm bn, nets_cuda_batch_norm_gradients g, void *scratch,
                                    cudaStream_t stream);
+
+/* ---------------------------------------------------------------- op_batch_norm_encode_kernels.cu */
+
+/* As nets_cuda_batch_norm_apply; besides, x's code is written, unless x_code is none, and the mask of y's signs, unless it
+ * is NULL. y is not at x. */
+void nets_cuda_batch_norm_apply_and_encode(nets_cuda_batch_norm bn, const float *x, const float *x2, const float *mean,
+                                           const float *var, const float *scale, const float *shift, float *y,
+                                           nets_cuda_code x_code, uint32_t *y_mask, cudaStream_t stream);
+
+/* ---------------------------------------------------------------- op_batch_norm_decode_kernels.cu */
+
+/* As nets_cuda_batch_norm_backward, of x_code; not gated by x. */
+void nets_cuda_batch_norm_backward_of_code(nets_cuda_batch_norm bn, nets_cuda_batch_norm_gradients g, void *scratch,
+                                           cudaStream_t stream);
 
 /* ---------------------------------------------------------------- op_lrn_kernels.cu */
 

@@ -14,11 +14,11 @@
  * map's beginning to its end, the second back. So the second begins with what the first read last, and the convolution
  * behind it, which goes forward, begins with what the second wrote last. The opposite order would instead help the
  * first pass after a convolution, about as much. Data that is not read again soon is marked to be evicted first. */
-#include "nets/cuda/reduce.h"
+#include "nets/cuda/batch_norm_parts.h"
 
 /* Rows that a thread loads at once, with two to four arrays to load from: chosen so that the registers suffice for
  * BLOCKS_AT_ONCE. */
-enum { SUMMED_ROWS = 2, NORMALISED_ROWS = 2 };
+enum { NORMALISED_ROWS = 2 };
 
 /* ---------------------------------------------------------------- statistics */
 
@@ -49,6 +49,7 @@ template <int V> struct moments_of {
 
 /* Joins parts' means by their deviations from the first part's: that too avoids differences of large sums. */
 struct finish_moments {
+    enum { PARTS = 1 };
     float *mean, *var, *running_mean, *running_var;
     float momentum;
 
@@ -100,30 +101,6 @@ static division divide(nets_cuda_batch_norm bn) {
     return {s.rows, s.channels, (int)each, dim3((unsigned)ceil_div(s.rows, each), (unsigned)g.tiles), g.block};
 }
 
-/* scale / sqrt(var + eps) of the thread's channels. */
-template <int V> static __device__ inline vec<V> factors(const float *scale, const float *var, float eps, int c) {
-    vec<V> f = loaded<V>(scale + c);
-    const vec<V> v = loaded<V>(var + c);
-    for (int k = 0; k < V; k++) f.at[k] /= sqrtf(v.at[k] + eps);
-    return f;
-}
-
-/* What is normalised, of the thread's channels: in the backward the same bits as in the forward. */
-template <int V> struct affine {
-    vec<V> mean, factor, shift;
-
-    __device__ vec<V> of(vec<V> x) const {
-        for (int k = 0; k < V; k++) x.at[k] = fmaf(x.at[k] - mean.at[k], factor.at[k], shift.at[k]);
-        return x;
-    }
-    /* Of g, where the ReLU of it is positive. */
-    __device__ vec<V> through(vec<V> g, const vec<V> &x) const {
-        const vec<V> v = of(x);
-        for (int k = 0; k < V; k++) g.at[k] = v.at[k] > 0 ? g.at[k] : 0;
-        return g;
-    }
-};
-
 template <int V> struct two { vec<V> x, x2; };
 
 template <int V>
@@ -159,72 +136,6 @@ void nets_cuda_batch_norm_apply(nets_cuda_batch_norm bn, const float *x, const f
         MM_LAUNCH(normalise<4>, d.grid, d.block, 0, stream, bn, d, x, x2, mean, var, scale, shift, y);
 }
 
-/* ---------------------------------------------------------------- backward: sums */
-
-/* Writes the mask's bits of a vector; eight threads' are a word, so rows are whole words. */
-static __device__ inline void write_signs(uint32_t *mask, int64_t at, const vec<4> &y) {
-    const unsigned lane = (threadIdx.y * blockDim.x + threadIdx.x) % 32;
-    uint32_t bits = 0;
-    for (int k = 0; k < 4; k++) bits |= (uint32_t)(y.at[k] > 0) << (at % 32 + k);
-    for (int apart = 1; apart < 8; apart *= 2) bits |= __shfl_xor_sync(0xffu << (lane & 24), bits, apart);
-    if (at % 32 == 0) mask[at / 32] = bits;
-}
-static __device__ inline void write_signs(uint32_t *, int64_t, const vec<1> &) {}
-
-/* Of the gradient, and of it times the deviation from the mean. */
-template <int V, gate_kind GATE> struct gradient_sums_of {
-    enum { ROWS = SUMMED_ROWS };
-    typedef sums<V> total;
-    struct item {
-        gated<V> g;
-        vec<V> x;
-    };
-    gradient<GATE> from;
-    const float *x, *mean, *var, *scale, *shift, *earlier2;
-    float eps;
-    float *dx2;
-    uint32_t *mask; /* NULL: not wanted */
-    affine<V> by;
-
-    __device__ void start(int c) {
-        load(mean + c, &by.mean);
-        if (GATE != FROM_X) return;
-        by.factor = factors<V>(scale, var, eps, c);
-        load(shift + c, &by.shift);
-    }
-    __device__ void fetch(int64_t at, item *i) const {
-        from.fetch(at, &i->g, dx2 && !earlier2);
-        load(x + at, &i->x);
-    }
-    __device__ void take(int64_t at, const item &i, total *t) const {
-        vec<V> g = from.get(at, i.g);
-        if (GATE == FROM_X) g = by.through(g, i.x);
-        if (dx2) store(dx2 + at, plus(g, earlier2, at)); /* mostly the first contribution: not worth registers */
-        if (GATE == BY_VALUE && mask) write_signs(mask, at, i.g.y);
-        for (int k = 0; k < V; k++) {
-            t->q[0][k] += g.at[k];
-            t->q[1][k] = fmaf(g.at[k], i.x.at[k] - by.mean.at[k], t->q[1][k]);
-        }
-    }
-};
-
-struct finish_gradient_sums {
-    const float *var;
-    float eps;
-    float *dscale, *dshift;
-    float *mean_dy, *slope; /* for the gradient by x */
-
-    __device__ void part(const wide &q, double, double, wide *w) const { join(w, q); }
-    __device__ void close(double, double, wide *) const {}
-    __device__ void finish(int c, const wide &w, double rows) const {
-        const double inverse = 1 / sqrt((double)var[c] + eps);
-        dshift[c] = (float)w.q[0];
-        dscale[c] = (float)(w.q[1] * inverse);
-        mean_dy[c] = (float)(w.q[0] / rows);
-        slope[c] = (float)(w.q[1] * inverse * inverse / rows);
-    }
-};
-
 /* ---------------------------------------------------------------- backward: by x */
 
 template <int V> struct at_x {
@@ -232,7 +143,6 @@ template <int V> struct at_x {
     vec<V> x, earlier;
 };
 
-/* dx = scale / sqrt(var + eps) * (g - mean of g - (x - mean) * slope) */
 template <int V, gate_kind GATE>
 static __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
     normalise_backward(nets_cuda_batch_norm bn, division d, nets_cuda_batch_norm_gradients to, gradient<GATE> from,
@@ -255,28 +165,9 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
         [&](const at_x<V> &i, int row) {
             vec<V> v = from.get((int64_t)row * channels + c, i.g);
             if (GATE == FROM_X) v = by.through(v, i.x);
-            for (int k = 0; k < V; k++)
-                v.at[k] = by.factor.at[k] * (v.at[k] - away.at[k] - (i.x.at[k] - by.mean.at[k]) * tilt.at[k]);
+            v = by_input<V>{by.mean, by.factor, away, tilt}.of(v, i.x);
             return to.earlier ? sum_of(v, i.earlier) : v;
         });
-}
-
-/* What lies in the scratch one behind the other: sums, two rows of channels, the mask. */
-struct places {
-    int64_t mean_dy, slope, mask, end;
-};
-
-static int64_t padded(int64_t bytes) { return ceil_div(bytes, 256) * 256; }
-
-static places places_of(nets_cuda_batch_norm bn) {
-    const nets_strips &s = bn.over.strips;
-    const bool has_mask = bn.keep_mask && s.channels % 32 == 0;
-    places p;
-    p.mean_dy = padded(nets_strips_bytes(&s));
-    p.slope = p.mean_dy + padded(s.channels * (int64_t)sizeof(float));
-    p.mask = p.slope + padded(s.channels * (int64_t)sizeof(float));
-    p.end = p.mask + (has_mask ? s.rows * s.channels / 8 : 0);
-    return p;
 }
 
 int64_t nets_cuda_batch_norm_backward_bytes(nets_cuda_batch_norm bn) { return places_of(bn).end; }

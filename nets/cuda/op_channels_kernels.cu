@@ -64,6 +64,7 @@ template <int V, gate_kind GATE> struct gradients_of {
 };
 
 struct finish_sum {
+    enum { PARTS = 2 };
     float *sums;
 
     __device__ void part(const wide &q, double, double, wide *w) const { w->q[0] += q.q[0]; }

@@ -29,26 +29,38 @@ template <int V> static __device__ inline void join(sums<V> *a, const sums<V> &b
 template <typename Source>
 static __device__ inline void take_tile(Source &source, typename Source::total *t, const nets_strips &s,
                                         const nets_tile &tile, int channel) {
-    for (int y = 0; y < tile.height; y++) {
-        const int64_t line = (int64_t)(tile.row + y * s.columns) * s.channels + channel;
-        for (int x = 0; x < tile.width; x += Source::ROWS) {
-            typename Source::item item[Source::ROWS];
+
+    const int64_t first = (int64_t)tile.row * s.channels + channel;
+#pragma unroll 1
+    for (int pixel = 0; pixel < 16; pixel += Source::ROWS) {
+        typename Source::item item[Source::ROWS];
 #pragma unroll
-            for (int i = 0; i < Source::ROWS; i++)
-                if (x + i < tile.width) source.fetch(line + (int64_t)(x + i) * s.channels, &item[i]);
+        for (int i = 0; i < Source::ROWS; i++) {
+            const int x = (pixel + i) % 4, y = pixel / 4;
+            if (x < tile.width && y < tile.height)
+                source.fetch(first + (int64_t)(y * s.columns + x) * s.channels, &item[i]);
+        }
 #pragma unroll
-            for (int i = 0; i < Source::ROWS; i++)
-                if (x + i < tile.width) source.take(line + (int64_t)(x + i) * s.channels, item[i], t);
+        for (int i = 0; i < Source::ROWS; i++) {
+            const int x = (pixel + i) % 4, y = pixel / 4;
+            if (x < tile.width && y < tile.height)
+                source.take(first + (int64_t)(y * s.columns + x) * s.channels, item[i], t);
         }
     }
 }
 
-/* In `all`, chain i of a lane joins chain i + n / 2, for n = chains, chains / 2, ... 2. Every thread calls it. */
-template <typename T> static __device__ inline void join_chains(T *all) {
-    const int lanes = (int)blockDim.x, mine = (int)(threadIdx.y * blockDim.x + threadIdx.x);
+/* What every thread of a block does first of all. A Source that needs something has its own of these two. */
+template <typename Source> static __device__ inline void prepare(const Source &) {}
+
+/* In each of n arrays of a number for each thread, chain i of a lane joins chain i + m / 2, for m = chains, chains / 2, ... 2.
+ * Every thread calls it. */
+template <typename T> static __device__ inline void join_chains(T *all, int n) {
+    const int lanes = (int)blockDim.x, threads = lanes * (int)blockDim.y,
+              mine = (int)(threadIdx.y * blockDim.x + threadIdx.x);
     for (int half = (int)blockDim.y / 2; half > 0; half /= 2) {
         __syncthreads();
-        if ((int)threadIdx.y < half) join(&all[mine], all[mine + half * lanes]);
+        for (int k = 0; k < n && (int)threadIdx.y < half; k++)
+            join(&all[k * threads + mine], all[k * threads + mine + half * lanes]);
     }
 }
 
@@ -77,17 +89,22 @@ static __device__ inline unsigned long long word_of(float a, float b) {
 /* How many counters a tile of channels has. */
 static __host__ __device__ inline int counters_of(const nets_strips &s) { return s.groups + 1; }
 
+/* Sums of parts, as they were handed over. At most MOST of all channels are loaded before the first is added. */
 struct from_blocks {
+    enum { MOST = 2 };
+    typedef unsigned long long word;
     const unsigned long long *at;
     int channels;
 
-    __device__ wide get(int i, int c) const {
-        const unsigned long long word = mm_cuda_load(at + (int64_t)i * channels + c);
-        return {{__uint_as_float((unsigned)word), __uint_as_float((unsigned)(word >> 32))}};
+    __device__ word get(int i, int c) const { return mm_cuda_load(at + (int64_t)i * channels + c); }
+    static __device__ wide sums_of(word w) {
+        return {{__uint_as_float((unsigned)w), __uint_as_float((unsigned)(w >> 32))}};
     }
 };
 
 struct from_groups {
+    enum { MOST = 1 };
+    typedef wide word;
     const unsigned long long *at;
     int channels;
 
@@ -95,42 +112,48 @@ struct from_groups {
         return __longlong_as_double((long long)mm_cuda_load(at + i * channels + c));
     }
     __device__ wide get(int i, int c) const { return {{quantity(2 * i, c), quantity(2 * i + 1, c)}}; }
+    static __device__ wide sums_of(const wide &w) { return w; }
     static __device__ void put(unsigned long long *at, const wide &w, int i, int c, int channels) {
         for (int q = 0; q < 2; q++)
             mm_cuda_store(at + (int64_t)(2 * i + q) * channels + c, (unsigned long long)__double_as_longlong(w.q[q]));
     }
 };
 
-/* Joins the sums of parts first .. end - 1, of so many blocks each. They are the result's of chain 0. */
+/* Joins the sums of parts first .. end - 1, of so many blocks each. They are the result's of the thread's channel, which is
+ * another one in each of the first V chains: what follows takes many registers. */
 template <int V, typename Finish, typename From>
-static __device__ inline void join_parts(const Finish &f, const nets_strips &s, const From &from, int first, int end,
-                                         int blocks, int channel, bool mine, wide *all, wide w[V]) {
+static __device__ inline wide join_parts(const Finish &f, const nets_strips &s, const From &from, int first, int end,
+                                         int blocks, int channel, bool mine, wide *all) {
+    constexpr int ROUND = int(Finish::PARTS) < int(From::MOST) ? int(Finish::PARTS) : int(From::MOST);
     const int step = (int)blockDim.y, threads = step * (int)blockDim.x;
+    wide w[V];
     double origin[V];
     for (int k = 0; k < V; k++) {
         w[k] = {};
-        origin[k] = mine ? from.get(first, channel + k).q[0] : 0;
+        origin[k] = mine ? From::sums_of(from.get(first, channel + k)).q[0] : 0;
     }
-    for (int part = first + (int)threadIdx.y; mine && part < end; part += 2 * step) {
-        wide got[2][V];
+    for (int part = first + (int)threadIdx.y; mine && part < end; part += ROUND * step) {
+        typename From::word got[ROUND][V];
 #pragma unroll
-        for (int i = 0; i < 2; i++)
+        for (int i = 0; i < ROUND; i++)
             for (int k = 0; k < V && part + i * step < end; k++) got[i][k] = from.get(part + i * step, channel + k);
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < ROUND; i++) {
             if (part + i * step >= end) break;
             const double rows = (double)nets_strips_rows(&s, (int64_t)(part + i * step) * blocks, blocks);
-            for (int k = 0; k < V; k++) f.part(got[i][k], origin[k], rows, &w[k]);
+            for (int k = 0; k < V; k++) f.part(From::sums_of(got[i][k]), origin[k], rows, &w[k]);
         }
     }
     const int at = (int)(threadIdx.y * blockDim.x + threadIdx.x);
     for (int k = 0; k < V; k++) all[k * threads + at] = w[k];
-    for (int k = 0; k < V; k++) join_chains(all + k * threads);
+    join_chains(all, V);
+    __syncthreads();
+    wide sum = {};
+    if (!mine || threadIdx.y >= V) return sum;
+    sum = all[(int)threadIdx.y * threads + (int)threadIdx.x];
     const double rows = (double)nets_strips_rows(&s, (int64_t)first * blocks, (int64_t)(end - first) * blocks);
-    for (int k = 0; k < V; k++) {
-        w[k] = all[k * threads + at];
-        f.close(origin[k], rows, &w[k]);
-    }
+    f.close(From::sums_of(from.get(first, channel + (int)threadIdx.y)).q[0], rows, &sum);
+    return sum;
 }
 
 /* Whether this block is the last of n that come here; then it sees what the others wrote. Every thread calls it. */
@@ -148,7 +171,8 @@ static __device__ inline bool is_last(unsigned *counter, int n) {
 }
 
 /* A Finish has `part`, which adds a part's quantities to sums, `close`, which makes of sums the quantities of their
- * group, both in double, and `finish`, which uses those of a channel. */
+ * group, both in double, and `finish`, which uses those of a channel. PARTS: how many may be loaded at once, for as many
+ * registers. */
 template <int V, typename Source, typename Finish>
 static __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
     reduce(Source source, Finish f, nets_strips s, handed to) {
@@ -158,29 +182,31 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
     const int channel = my_channel<V>(), block = (int)blockIdx.x, group = block / s.together;
     const bool mine = channel < s.channels, first = threadIdx.y == 0;
     total t = {};
+    prepare(source);
     if (mine) {
         source.start(channel);
-        const int64_t from = (int64_t)block * s.each * s.chains + threadIdx.y;
-        const int64_t end = min(from + (int64_t)s.each * s.chains, (int64_t)s.tiles);
-        for (int64_t tile = from; tile < end; tile += s.chains)
+        const unsigned each = (unsigned)s.each * (unsigned)s.chains, begin = (unsigned)block * each;
+        const unsigned end = min(begin + each, (unsigned)s.tiles); /* below 2^32: each is small beside 2^31 tiles */
+        for (unsigned tile = begin + threadIdx.y; tile < end; tile += (unsigned)s.chains)
             take_tile(source, &t, s, nets_tile_at(&s, (int)tile), channel);
     }
     all[threadIdx.y * blockDim.x + threadIdx.x] = t;
-    join_chains(all);
+    join_chains(all, 1);
     for (int k = 0; k < V && mine && first; k++)
         mm_cuda_store(to.blocks + (int64_t)block * s.channels + channel + k,
                       word_of(all[threadIdx.x].q[0][k], all[threadIdx.x].q[1][k]));
 
-    wide w[V];
+    const bool finishes = mine && threadIdx.y < V;
+    const int finished = channel + (int)threadIdx.y;
     unsigned *const counters = to.counters + blockIdx.y * (unsigned)counters_of(s);
     const int begin = group * s.together, end = min(begin + s.together, s.blocks);
     if (!is_last(counters + group, end - begin)) return;
-    join_parts<V>(f, s, from_blocks{to.blocks, s.channels}, begin, end, 1, channel, mine, shared, w);
-    for (int k = 0; k < V && mine && first; k++) from_groups::put(to.groups, w[k], group, channel + k, s.channels);
+    wide sum = join_parts<V>(f, s, from_blocks{to.blocks, s.channels}, begin, end, 1, channel, mine, shared);
+    if (finishes) from_groups::put(to.groups, sum, group, finished, s.channels);
 
     if (!is_last(counters + s.groups, s.groups)) return;
-    join_parts<V>(f, s, from_groups{to.groups, s.channels}, 0, s.groups, s.together, channel, mine, shared, w);
-    for (int k = 0; k < V && mine && first; k++) f.finish(channel + k, w[k], (double)s.rows);
+    sum = join_parts<V>(f, s, from_groups{to.groups, s.channels}, 0, s.groups, s.together, channel, mine, shared);
+    if (finishes) f.finish(finished, sum, (double)s.rows);
 }
 
 /* In scratch of nets_cuda_reduction_bytes. */

@@ -76,10 +76,10 @@ NETS_STRIPS_FN nets_strips nets_strips_of(int64_t images, int64_t height, int64_
 
 /* Pixels in the tiles before this one; 0 <= tile <= tiles. */
 NETS_STRIPS_FN int64_t nets_strips_rows_before(const nets_strips *s, int64_t tile) {
-    const int64_t image = tile / s->tiles_whole;
-    const int strip = (int)(tile % s->tiles_whole) / s->tiles_across, across = (int)(tile % s->tiles_across);
-    const int left = s->lines - 4 * strip;
-    return image * s->plane + (int64_t)4 * strip * s->columns + (int64_t)(left < 4 ? left : 4) * 4 * across;
+    const unsigned t = (unsigned)tile, image = t / (unsigned)s->tiles_whole, rest = t % (unsigned)s->tiles_whole;
+    const unsigned strip = rest / (unsigned)s->tiles_across, across = rest % (unsigned)s->tiles_across;
+    const int left = s->lines - 4 * (int)strip;
+    return image * (unsigned)s->plane + 4 * strip * (unsigned)s->columns + (unsigned)(left < 4 ? left : 4) * 4 * across;
 }
 
 /* Pixels in blocks first .. first + n - 1, as far as there are so many. */
@@ -98,15 +98,16 @@ NETS_STRIPS_FN int64_t nets_strips_counters(const nets_strips *s) {
     return (int64_t)(s->groups + 1) * nets_strips_ceil(s->channels, 8);
 }
 
-/* A tile: the row of its first pixel, the distance of its lines is `columns`, and how much of it is inside. */
+/* A tile: its number, the row of its first pixel, the distance of its lines is `columns`, and how much of it is inside. */
 typedef struct nets_tile {
-    int row, width, height;
+    int number, row, width, height;
 } nets_tile;
 
 NETS_STRIPS_FN nets_tile nets_tile_at(const nets_strips *s, int tile) {
     const unsigned t = (unsigned)tile, image = t / (unsigned)s->tiles_whole, rest = t % (unsigned)s->tiles_whole;
     const int y = 4 * (int)(rest / (unsigned)s->tiles_across), x = 4 * (int)(rest % (unsigned)s->tiles_across);
     nets_tile at;
+    at.number = tile;
     at.row = (int)image * s->plane + y * s->columns + x;
     at.width = s->columns - x < 4 ? s->columns - x : 4;
     at.height = s->lines - y < 4 ? s->lines - y : 4;

@@ -116,3 +116,12 @@ int64_t mm_mask_split(const mm_codec *codec, const mm_shape *shape) {
     if (mm_float_elems(codec->spec, shape, &elems) != MM_OK) return 0;
     return mm_split_rows(shape, (uint64_t)(elems / shape->dims[0]), 64);
 }
+
+enum { STRIP_WORDS = 64 }; /* 2048 elements, 8 KiB: a quarter of a cache of the first level */
+
+mm_strips mm_mask_strips(int64_t elems) {
+    return (mm_strips){.elems = elems,
+                       .period_elems = elems,
+                       .strip_elems = STRIP_WORDS * MM_MASK_WORD_BITS,
+                       .strip_bytes = STRIP_WORDS * 4};
+}

@@ -83,8 +83,6 @@ static mm_status mask_encode(const mm_codec *codec, mm_stream *stream, const mm_
     return mm_host_launch(stream, mask_run, &job, sizeof job);
 }
 
-enum { STRIP_WORDS = 64 }; /* 2048 elements, 8 KiB: a quarter of a cache of the first level */
-
 static void mask_encode_strips(const mm_strips *strips, const float *elems, int64_t first, int64_t n, void *code_out,
                                void *counters) {
     (void)counters;
@@ -95,11 +93,8 @@ static void mask_encode_strips(const mm_strips *strips, const float *elems, int6
 }
 
 static bool mask_strips(mm_codec_strips *s) {
-    s->strips = (mm_strips){.elems = s->strips.elems,
-                            .period_elems = s->strips.elems,
-                            .strip_elems = STRIP_WORDS * MM_MASK_WORD_BITS,
-                            .strip_bytes = STRIP_WORDS * 4,
-                            .encode = mask_encode_strips};
+    s->strips = mm_mask_strips(s->strips.elems);
+    s->strips.encode = mask_encode_strips;
     return true;
 }
 

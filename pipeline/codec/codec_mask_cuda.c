@@ -1,5 +1,6 @@
 /* mask on CUDA: the bits of codec_mask.c. */
 #include "mm/device/device_cuda.h"
+#include "pipeline/codec/code_blocks.h"
 #include "pipeline/codec/codec_impl.h"
 #include "pipeline/codec/mask_cuda.h"
 
@@ -10,6 +11,12 @@ static mm_status cuda_encode(const mm_codec *codec, mm_stream *stream, const mm_
     MM_TRY(mm_float_elems(codec->spec, shape, &elems));
     return mm_cuda_check(mm_mask_cuda_encode(mm_cuda_stream(stream), elems, src, mm_mask_infinity(shape->dtype), dst),
                          "mask's encode");
+}
+
+static bool cuda_strips(mm_codec_strips *s) {
+    s->strips = mm_mask_strips(s->strips.elems);
+    s->strips.blocks = MM_BLOCKS_MASK;
+    return true;
 }
 
 const mm_codec_ops mm_codec_mask_cuda_ops = {
@@ -23,4 +30,5 @@ const mm_codec_ops mm_codec_mask_cuda_ops = {
     .scratch = mm_codec_no_scratch,
     .split = mm_mask_split,
     .encode = cuda_encode,
+    .strips = cuda_strips,
 };

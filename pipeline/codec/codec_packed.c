@@ -134,8 +134,6 @@ mm_status mm_packed_host_decode(const mm_codec *codec, mm_stream *stream, const 
 
 /* ---------------------------------------------------------------- strips */
 
-enum { STRIP_ELEMS = 2048 }; /* about; 8 KiB, a quarter of a cache of the first level */
-
 /* The job of a strip's groups; to those of the whole map, only the last strip's last group is incomplete. */
 static packed_job strips_job(const mm_strips *strips, int64_t first, int64_t n) {
     const mm_codec_strips *s = (const mm_codec_strips *)strips;
@@ -173,12 +171,8 @@ static void encode_strips(const mm_strips *strips, const float *elems, int64_t f
 bool mm_packed_host_strips(mm_codec_strips *s) {
     mm_packed_layout layout;
     if (mm_packed_layout_of(s->codec, &s->shape, &layout) != MM_OK) return false;
-    const int64_t group = layout.format.group_elems, groups = group < STRIP_ELEMS ? STRIP_ELEMS / group : 1;
-    s->strips = (mm_strips){.elems = s->strips.elems,
-                            .period_elems = s->strips.elems,
-                            .strip_elems = groups * group,
-                            .strip_bytes = groups * layout.format.group_bytes,
-                            .decode = decode_strips,
-                            .encode = encode_strips};
+    s->strips = mm_packed_strips(&layout);
+    s->strips.decode = decode_strips;
+    s->strips.encode = encode_strips;
     return true;
 }

@@ -1,5 +1,6 @@
 /* Packed codecs on CUDA: the bits of codec_dpr.c, codec_mx.c and codec_group.c. */
 #include "mm/device/device_cuda.h"
+#include "pipeline/codec/code_blocks.h"
 #include "pipeline/codec/dpr_value.h"
 #include "pipeline/codec/group_code.h"
 #include "pipeline/codec/mx_block.h"
@@ -39,9 +40,21 @@ static mm_status cuda_decode(const mm_codec *codec, mm_stream *stream, const mm_
         "a packed codec's decode");
 }
 
+/* Kernels have neighbouring channels beside one another, and fill whole groups (code_blocks_cuda.h). */
+static bool dpr_strips(mm_codec_strips *s) {
+    static const mm_code_blocks of_formats[] = {MM_BLOCKS_DPR_FP16, MM_BLOCKS_NONE, MM_BLOCKS_DPR_FP8};
+    mm_packed_layout layout;
+    if (s->shape.rank != 4 || mm_packed_layout_of(s->codec, &s->shape, &layout) != MM_OK) return false;
+    const int64_t of_word = layout.format.group_elems / MM_DPR_GROUP_WORDS;
+    if (s->shape.dims[3] % of_word != 0 || layout.elems % layout.format.group_elems != 0) return false;
+    s->strips = mm_packed_strips(&layout);
+    s->strips.blocks = of_formats[layout.number];
+    return s->strips.blocks != MM_BLOCKS_NONE;
+}
+
 static const packed_cuda dpr_cuda = {{{MM_DPR_FORMATS(MM_DPR_PACKED)}}, mm_dpr_cuda_encode, mm_dpr_cuda_decode};
 const mm_codec_ops mm_codec_dpr_cuda_ops =
-    MM_PACKED_OPS("dpr", MM_DPR_SUMMARY, "cuda", &dpr_cuda, false, cuda_encode, cuda_decode, NULL);
+    MM_PACKED_OPS("dpr", MM_DPR_SUMMARY, "cuda", &dpr_cuda, false, cuda_encode, cuda_decode, dpr_strips);
 
 static const packed_cuda mx_cuda = {{{MM_MX_FORMATS(MM_MX_PACKED)}}, mm_mx_cuda_encode, mm_mx_cuda_decode};
 const mm_codec_ops mm_codec_mx_cuda_ops =

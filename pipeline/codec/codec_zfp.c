@@ -6,8 +6,6 @@
 #include "pipeline/codec/zfp_code.h"
 #include "pipeline/codec/zfp_codec.h"
 
-enum { ZFP_SIDE = 4 }; /* of a block */
-
 typedef struct zfp_job {
     const mm_codec *codec; /* lives as long as jobs run */
     const void *src_elems;
@@ -97,8 +95,8 @@ static mm_zfp_layout strip_layout(const mm_strips *strips, int64_t s) {
     mm_zfp_layout layout;
     mm_status known_to_do = mm_zfp_codec_layout(of->codec, &of->shape, &layout); /* strips were made of it */
     (void)known_to_do;
-    const int64_t left = layout.rows - s % layout.blocks_y * ZFP_SIDE;
-    layout.rows = left < ZFP_SIDE ? left : ZFP_SIDE;
+    const int64_t left = layout.rows - s % layout.blocks_y * MM_ZFP_SIDE;
+    layout.rows = left < MM_ZFP_SIDE ? left : MM_ZFP_SIDE;
     layout.blocks_y = 1;
     layout.blocks = layout.blocks_x * layout.blocks_c;
     layout.code_bytes = strips->strip_bytes;
@@ -126,20 +124,10 @@ static void encode_strips(const mm_strips *strips, const float *elems, int64_t f
     if (nonfinite && counters) atomic_fetch_add(&((mm_codec_counters *)counters)->nonfinite_blocks, nonfinite);
 }
 
-/* A strip is a row of blocks of an image, all its channels: in memory and in the code one piece. Its code must begin with
- * a word. */
 static bool zfp_strips(mm_codec_strips *s) {
-    mm_zfp_layout layout;
-    if (mm_zfp_codec_layout(s->codec, &s->shape, &layout) != MM_OK || layout.dims != 2 || layout.channels_first)
-        return false;
-    const int64_t bits = layout.blocks_x * layout.blocks_c * layout.maxbits, row = layout.columns * layout.channels;
-    if (bits % 64 != 0) return false;
-    s->strips = (mm_strips){.elems = s->strips.elems,
-                            .period_elems = layout.rows * row,
-                            .strip_elems = (layout.rows < ZFP_SIDE ? layout.rows : ZFP_SIDE) * row,
-                            .strip_bytes = bits / 8,
-                            .decode = decode_strips,
-                            .encode = encode_strips};
+    if (!mm_zfp_codec_strips(s)) return false;
+    s->strips.decode = decode_strips;
+    s->strips.encode = encode_strips;
     return true;
 }
 

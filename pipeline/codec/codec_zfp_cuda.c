@@ -1,9 +1,14 @@
 /* zfp on CUDA: the bits of codec_zfp.c. zfp_cuda_kernel.h says how. */
+#include <stddef.h>
+
 #include "mm/device/device_cuda.h"
+#include "pipeline/codec/code_blocks.h"
 #include "pipeline/codec/zfp_codec.h"
 #include "pipeline/codec/zfp_cuda.h"
 
 _Static_assert(sizeof(_Atomic int64_t) == sizeof(unsigned long long), "kernels count in it");
+_Static_assert(offsetof(mm_codec_counters, nonfinite_blocks) == 0,
+               "kernels of other layers count at mm_coded.counters");
 
 /* Whether kernels can count along a dimension of that extent: all of it, and in a block. */
 static bool countable(int64_t extent, int64_t stride) {
@@ -76,6 +81,18 @@ static mm_status cuda_decode(const mm_codec *codec, mm_stream *stream, const mm_
     return mm_cuda_check(mm_zfp_cuda_decode(mm_cuda_stream(stream), work, src, dst), "zfp's decode");
 }
 
+/* Kernels have whole tiles of maps NHWC, and a warp's codes where these are no whole words (code_blocks_cuda.h). */
+static bool cuda_strips(mm_codec_strips *s) {
+    const mm_zfp_spec *spec = &((const mm_zfp_codec *)s->codec)->spec;
+    if (s->shape.rank != 4 || spec->channels_first || !mm_zfp_codec_strips(s)) return false;
+    const bool whole_warps = s->shape.dims[3] % 32 == 0;
+    s->strips.blocks = spec->maxbits == 64                   ? MM_BLOCKS_ZFP_4
+                       : spec->maxbits == 128                ? MM_BLOCKS_ZFP_8
+                       : spec->maxbits == 102 && whole_warps ? MM_BLOCKS_ZFP_6_4
+                                                             : MM_BLOCKS_NONE;
+    return s->strips.blocks != MM_BLOCKS_NONE;
+}
+
 const mm_codec_ops mm_codec_zfp_cuda_ops = {
     .name = "zfp",
     .summary = MM_ZFP_SUMMARY,
@@ -88,4 +105,5 @@ const mm_codec_ops mm_codec_zfp_cuda_ops = {
     .split = mm_zfp_codec_split,
     .encode = cuda_encode,
     .decode = cuda_decode,
+    .strips = cuda_strips,
 };

@@ -126,3 +126,13 @@ int64_t mm_packed_split(const mm_codec *codec, const mm_shape *shape) {
     if (mm_packed_layout_of(codec, shape, &layout) != MM_OK) return 0;
     return mm_split_rows(shape, (uint64_t)(layout.elems / shape->dims[0]), (uint64_t)layout.format.group_elems);
 }
+
+enum { STRIP_ELEMS = 2048 }; /* about; 8 KiB, a quarter of a cache of the first level */
+
+mm_strips mm_packed_strips(const mm_packed_layout *layout) {
+    const int64_t group = layout->format.group_elems, groups = group < STRIP_ELEMS ? STRIP_ELEMS / group : 1;
+    return (mm_strips){.elems = layout->elems,
+                       .period_elems = layout->elems,
+                       .strip_elems = groups * group,
+                       .strip_bytes = groups * layout->format.group_bytes};
+}

@@ -31,3 +31,16 @@ int64_t mm_zfp_codec_split(const mm_codec *codec, const mm_shape *shape) {
     if (shape->rank != 4 || mm_zfp_codec_layout(codec, shape, &layout) != MM_OK) return 0;
     return mm_split_rows(shape, (uint64_t)(layout.blocks / shape->dims[0]) * (uint64_t)layout.maxbits, 64);
 }
+
+bool mm_zfp_codec_strips(mm_codec_strips *s) {
+    mm_zfp_layout layout;
+    if (mm_zfp_codec_layout(s->codec, &s->shape, &layout) != MM_OK || layout.dims != 2 || layout.channels_first)
+        return false;
+    const int64_t bits = layout.blocks_x * layout.blocks_c * layout.maxbits, row = layout.columns * layout.channels;
+    if (bits % 64 != 0) return false;
+    s->strips = (mm_strips){.elems = s->strips.elems,
+                            .period_elems = layout.rows * row,
+                            .strip_elems = (layout.rows < MM_ZFP_SIDE ? layout.rows : MM_ZFP_SIDE) * row,
+                            .strip_bytes = bits / 8};
+    return true;
+}

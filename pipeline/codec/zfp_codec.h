@@ -17,4 +17,9 @@ MM_CHECKED mm_status mm_zfp_codec_layout(const mm_codec *codec, const mm_shape *
 MM_CHECKED mm_status mm_zfp_codec_bound(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out);
 int64_t mm_zfp_codec_split(const mm_codec *codec, const mm_shape *shape);
 
+enum { MM_ZFP_SIDE = 4 }; /* of a block */
+/* Sets the sizes of strips (mm_codec_ops.strips), all else to nothing: a strip is a row of blocks of an image, all its
+ * channels, in memory and in the code one piece. False: the code has none, as it must begin with a word in each. */
+bool mm_zfp_codec_strips(mm_codec_strips *strips);
+
 #endif

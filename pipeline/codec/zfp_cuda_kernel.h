@@ -12,128 +12,24 @@
  * encode and 28 to decode; one more part of a plane's code is 12. Blocks whose bits are spent in the upper 16 planes,
  * nearly all, never make the lower ones. README.md has the counts, and those of other rates.
  *
- * Codes of few words (WORDS) are in registers too, as a queue: bits are put in at the upper end and taken at the lower
- * one, and the whole is shifted, a funnel shift a word; no bit's place depends on data. Longer ones are in shared
- * memory. */
+ * Codes of few words (WORDS) are in registers too (zfp_cuda_block.h). Longer ones are in shared memory. */
 #ifndef PIPELINE_CODEC_ZFP_CUDA_KERNEL_H
 #define PIPELINE_CODEC_ZFP_CUDA_KERNEL_H
 
 #include <stdint.h>
 
 #include "pipeline/codec/cuda_grid.h"
-
-#define MM_HD                       __device__ __forceinline__
-#define MM_HD_CONSTEXPR             constexpr __host__ __device__ __forceinline__
-#define MM_UNROLL                   _Pragma("unroll")
-#define MM_LENGTH32(x)              (32 - __clz((int)(x)))
-#define MM_ABOVE32(x)               __clz((int)(x))
-#define MM_CONSTANT(x)              opaque(x)
-#define MM_POPC32(x)                __popc(x)
-#define MM_POPC64(x)                __popcll(x)
-#define MM_DOUBLE_ONES(x)           doubled_ones(x)
-#define MM_UNDOUBLE(code)           undoubled(code)
-#define MM_SHIFT_RIGHT(x, by)       __funnelshift_r(x, 0, by)
-#define MM_SHIFT_LEFT(x, by)        __funnelshift_l(0, x, (unsigned)(by))
-#define MM_DROP(x, above)           __funnelshift_lc(x, 0, (unsigned)(above))
-#define MM_SPLICE(low, high, above) spliced(low, high, (unsigned)(above))
-#define MM_BYTES(a, b, i, j, k, l)  __byte_perm(a, b, (i) | (j) << 4 | (k) << 8 | (l) << 12)
-#define MM_INTEGER(value, scale, infinite)                                                                             \
-    (uint32_t) __float2int_rz(__fmaf_rn(value, scale, (infinite) ? -4294967296.0f : 0.0f))
-
-namespace {
-
-/* x, of which the compiler knows nothing. */
-MM_HD uint32_t opaque(uint32_t x) {
-    asm("" : "+r"(x));
-    return x;
-}
-
-/* What the functions of zfp_plane.h give for all bytes and for all parts. Threads beside each other have planes with
- * few and with many ones: loops over them take as long as the longest, lookups do not. A kernel has one of them. */
-struct tables_of_block {
-    union {
-        /* The code of a byte below others: at the upper end, and in the low bits by how much that is to be shifted. */
-        struct {
-            uint32_t lower[256];
-            uint32_t upper[256];
-        };
-        alignas(sizeof(uint4)) uint32_t undouble[1024];
-    };
-};
-
-MM_HD tables_of_block &tables() {
-    __shared__ tables_of_block of;
-    return of;
-}
-
-/* Of x < 2^16. */
-MM_HD uint32_t doubled_ones(uint32_t x) {
-    const uint32_t lower = tables().lower[opaque(x & 0xff)];
-    return __funnelshift_r(lower, tables().upper[opaque(x >> 8)], lower);
-}
-
-/* Twice that and one, of x < 2^15, where the table is made for it. */
-MM_HD uint32_t doubled_ones_after_one(uint32_t x) { return doubled_ones(x); }
-
-MM_HD uint32_t undoubled(uint32_t code) { return tables().undouble[opaque(code & 0x3ff)]; }
-
-/* The larger magnitude, or a NaN if one of them is. */
-MM_HD float largest_or_nan(float a, float b) {
-#ifdef __CUDA_ARCH__
-    float largest;
-    asm("max.NaN.f32 %0, %1, %2;" : "=f"(largest) : "f"(fabsf(a)), "f"(fabsf(b)));
-    return largest;
-#else
-    return b != b || fabsf(a) < fabsf(b) ? fabsf(b) : fabsf(a);
-#endif
-}
-
-/* 32 - above bits of low. */
-MM_HD uint32_t spliced(uint32_t low, uint32_t high, unsigned above) {
-    return __funnelshift_rc(__funnelshift_lc(0, low, above), high, above);
-}
-
-} // namespace
+#include "pipeline/codec/zfp_cuda_block.h" /* before others that use MM_HD */
 
 #include "pipeline/codec/half_value.h"
-#include "pipeline/codec/zfp_block.h"
 #include "pipeline/codec/zfp_cuda.h"
 
 namespace {
 
-constexpr unsigned WARP = 32, ALL = 0xffffffff;
 constexpr int WINDOW_WORDS = 3; /* that may be read beyond a code's end */
 
 /* Of a block: those that a multiprocessor's 65536 registers are enough for, at 64 a thread, or 128. */
 __host__ __device__ constexpr unsigned most_threads(int dims) { return dims == 3 ? FAT_THREADS / 2 : FAT_THREADS; }
-
-/* Every thread of a block calls one of them, first of all. after_one: for doubled_ones_after_one. */
-MM_HD void tables_make_doubled(bool after_one) {
-    for (uint32_t i = threadIdx.x; i < 256; i += blockDim.x) {
-        const uint32_t doubled = mm_zfp_double_ones(i), above = (after_one ? 23 : 24) - (uint32_t)__popc(i);
-        tables().lower[i] = (after_one ? 2 * doubled + 1 : doubled) << above | above;
-        tables().upper[i] = doubled;
-    }
-    __syncthreads();
-}
-
-/* Made by the compiler: kernels would take as long to make it as for a small map. */
-struct table_of_parts {
-    alignas(sizeof(uint4)) uint32_t at[1 << MM_ZFP_PART_BITS];
-
-    __host__ __device__ constexpr table_of_parts() : at() {
-        for (uint32_t i = 0; i < 1 << MM_ZFP_PART_BITS; i++) at[i] = mm_zfp_undouble(i);
-    }
-};
-__device__ constexpr table_of_parts parts;
-
-MM_HD void tables_make_undouble() {
-    static_assert(sizeof tables().undouble == sizeof parts, "one for each");
-    const uint4 *from = reinterpret_cast<const uint4 *>(parts.at);
-    uint4 *to = reinterpret_cast<uint4 *>(tables().undouble);
-    for (uint32_t i = threadIdx.x; i < sizeof parts / sizeof *to; i += blockDim.x) to[i] = from[i];
-    __syncthreads();
-}
 
 /* ---------------------------------------------------------------- where a thread's block is */
 
@@ -198,20 +94,8 @@ template <int DIMS> MM_HD void place_advance(const mm_zfp_work &work, place &at)
     if (at.c >= work.blocks_c || at.x >= work.blocks_x || at.y >= work.blocks_y) place_carry<DIMS>(work, at);
 }
 
-/* A line of four: where each is, for those outside where what stands in for it is, as zfp fills up lines. */
-struct line {
-    int inside, offset[4];
-};
-
 template <bool WHOLE> MM_HD line line_of(uint32_t extent, uint32_t block, uint32_t stride) {
-    const uint32_t left = WHOLE ? 4 : extent - 4 * block;
-    line l;
-    l.inside = left < 4 ? (int)left : 4;
-    l.offset[0] = 0;
-    l.offset[1] = l.inside > 1 ? (int)stride : 0;
-    l.offset[2] = l.inside > 2 ? (int)(2 * stride) : l.offset[1];
-    l.offset[3] = l.inside > 3 ? (int)(3 * stride) : 0;
-    return l;
+    return line_within(WHOLE ? 4 : extent - 4 * block, stride);
 }
 
 /* The lines along x, y and z of a block; those that its dimensions have not are one value long. */
@@ -294,24 +178,11 @@ MM_HD void values_store(const mm_zfp_work &work, const place &at, const float *v
 
 /* ---------------------------------------------------------------- a warp's codes, in words that they may share */
 
-__host__ __device__ inline int words_of(int maxbits) { return (maxbits + 31) / 32; }
-
 /* The words of the code that are a warp's, whose first block this is: with the last block come those that pad it. */
 MM_HD uint32_t warp_words(const mm_zfp_work &work, uint64_t first_block, uint64_t *first_word_out) {
     *first_word_out = first_block / WARP * (uint32_t)work.maxbits;
     return first_block + WARP < work.blocks ? (uint32_t)work.maxbits : (uint32_t)(work.code_words - *first_word_out);
 }
-
-/* Of a lane's code of WORDS words, at least 2, the last of them not always full: the word where it begins, of the
- * warp's, at which bit, and whether it goes on into a word more. */
-template <int WORDS> struct code_place {
-    uint32_t word, shift;
-    bool over, shares_last;
-
-    MM_HD code_place(uint32_t lane, int maxbits)
-        : word(lane * (uint32_t)maxbits / 32), shift(lane * (uint32_t)maxbits % 32),
-          over(shift + (uint32_t)maxbits > 32 * WORDS), shares_last((shift + (uint32_t)maxbits) % 32 != 0) {}
-};
 
 /* ---------------------------------------------------------------- a warp's codes in shared memory */
 

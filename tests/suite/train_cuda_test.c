@@ -1,6 +1,7 @@
 /* Small networks trained on the CUDA device, on a GPU or emulated: whatever the policy and however iterations are
  * issued, the same bits; the host's numbers within rounding. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -239,6 +240,38 @@ static void lossy_policies_give_the_same_bits_recorded_and_not(void **state) {
 }
 
 /* Losses and parameters. */
+/* Steps that write and read codes by themselves do what codecs beside them do. */
+static void in_step_on(const char *name, const char *codec, way first) {
+    char spec[128];
+    suite_net s;
+    outcome beside, in_step;
+    int64_t bytes[2];
+    suite_net_init(&s, "cuda", name, BATCH);
+    snprintf(spec, sizeof spec, "freelunch:codec=%s,eligible=all,when=always", codec);
+    bytes[0] = suite_needs(&s, spec, 0).device_bytes;
+    train(&s, "cuda", spec, BLOCKING, ITERATIONS, &beside);
+    strcat(spec, ",codes=in-step");
+    bytes[1] = suite_needs(&s, spec, 0).device_bytes;
+    for (way w = first; w < WAYS; w++) {
+        train(&s, "cuda", spec, w, ITERATIONS, &in_step);
+        expect_same(&in_step, &beside, ITERATIONS, spec, w);
+        assert_true(in_step.stats.decodes > 0);
+        assert_int_equal(in_step.stats.nonfinite_blocks, beside.stats.nonfinite_blocks);
+        free(in_step.weights);
+    }
+    assert_true(bytes[1] <= bytes[0]);
+    free(beside.weights);
+    suite_net_fini(&s);
+}
+
+static void codes_in_steps_give_the_bits_of_codes_beside(void **state) {
+    (void)state;
+    in_step_on("cifar-resnet8,thin=4", "zfp:rate=4", BLOCKING);
+    in_step_on("cifar-resnet8,thin=4", "dpr:fp8", STAGED);
+    in_step_on("resnet18@32,classes=5,thin=16", "zfp:rate=8", STAGED);
+    in_step_on("resnet18@32,classes=5,thin=8", "zfp:rate=6.4", STAGED); /* of 32 and 64 channels */
+}
+
 static void expect_near(const outcome *a, const outcome *b, int iterations, const char *what) {
     static const double tolerance = 2e-3; /* of float32 sums in other orders, after ten updates */
     for (int i = 0; i < iterations; i++)
@@ -498,6 +531,7 @@ int main(void) {
         cmocka_unit_test(residual_networks_do_too),
         cmocka_unit_test(auto_gives_liveness_bits_at_five_budgets),
         cmocka_unit_test(lossy_policies_give_the_same_bits_recorded_and_not),
+        cmocka_unit_test(codes_in_steps_give_the_bits_of_codes_beside),
         cmocka_unit_test(ten_steps_agree_with_the_host),
         cmocka_unit_test(all_algorithms_of_a_step_train_alike),
         cmocka_unit_test(policies_change_between_replays),
