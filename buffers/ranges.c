@@ -88,12 +88,8 @@ static void span_remove(mm_ranges *ranges, size_t at) {
     memmove(&ranges->free[at], &ranges->free[at + 1], (ranges->n - at) * sizeof *ranges->free);
 }
 
-int64_t mm_ranges_take(mm_ranges *ranges, int64_t bytes, int64_t align, mm_fit fit) {
-    assert(bytes > 0 && align > 0);
-    size_t at = find(ranges, bytes, align, fit);
-    if (at == ranges->n) return -1;
+static void take_of(mm_ranges *ranges, size_t at, int64_t offset, int64_t bytes) {
     mm_span *span = &ranges->free[at];
-    int64_t offset = span_low(span, align);
     mm_span above = {offset + bytes, span->end};
     span->end = offset;
     if (span->begin == span->end) {
@@ -105,7 +101,22 @@ int64_t mm_ranges_take(mm_ranges *ranges, int64_t bytes, int64_t align, mm_fit f
     } else if (above.begin < above.end) {
         span_insert(ranges, at + 1, above);
     }
+}
+
+int64_t mm_ranges_take(mm_ranges *ranges, int64_t bytes, int64_t align, mm_fit fit) {
+    assert(bytes > 0 && align > 0);
+    size_t at = find(ranges, bytes, align, fit);
+    if (at == ranges->n) return -1;
+    int64_t offset = span_low(&ranges->free[at], align);
+    take_of(ranges, at, offset, bytes);
     return offset;
+}
+
+void mm_ranges_take_at(mm_ranges *ranges, int64_t offset, int64_t bytes) {
+    size_t at = 0;
+    while (at < ranges->n && ranges->free[at].end < offset + bytes) at++;
+    assert(at < ranges->n && ranges->free[at].begin <= offset);
+    take_of(ranges, at, offset, bytes);
 }
 
 void mm_ranges_give(mm_ranges *ranges, int64_t offset, int64_t bytes) {

@@ -32,6 +32,9 @@ MM_CHECKED mm_status mm_ranges_reserve(mm_ranges *ranges, size_t n);
  * reserved, because taking may split one. */
 int64_t mm_ranges_take(mm_ranges *ranges, int64_t bytes, int64_t align, mm_fit fit);
 
+/* Takes [offset, offset + bytes), all of which must be free. Room as for mm_ranges_take. */
+void mm_ranges_take_at(mm_ranges *ranges, int64_t offset, int64_t bytes);
+
 /* Gives back [offset, offset + bytes), all of which must be taken. Room for one more span must be reserved. */
 void mm_ranges_give(mm_ranges *ranges, int64_t offset, int64_t bytes);
 

@@ -854,7 +854,11 @@ MM_API const char *mm_device_list(size_t i, const char **summary_out);
  *   mm_stash_give_back(s, entry, stream)                  once for each get
  *   mm_stash_drop(s, entry)                               once for each entry
  *
- * The first iteration of an order runs unplanned, yet inside the budget: copies to host memory make room. It is exact.
+ * The first iteration of an order runs unplanned, yet inside the budget: copies to host memory make room. It is exact. Its
+ * order, of puts, gets, returns and drops, becomes a graph: a put is a step that writes, the others are steps that read. A
+ * thread of the stash plans it by the policy, and proves the plan as any other. From then on, iterations that follow this
+ * order run as planned. What their plan never moves, callers keep. An iteration that leaves its plan loses nothing: it goes
+ * on unplanned, is counted and logged (off_plan), and learned. 16 orders are remembered.
  *
  * Budget. What lies in the arena, and what callers keep, is together at most device_bytes at any time. Unplanned iterations
  * use pinned memory as far as there is, then ordinary host memory (mm_stash_stats.host_bytes).
@@ -924,7 +928,8 @@ typedef struct mm_stash_tensor {
 } mm_stash_tensor;
 
 /* Puts a tensor. On failure there is no new entry, the caller keeps its tensor, and the entries before stay as they were.
- * MM_ERR_INVALID: dimensions, strides or flags. MM_ERR_INFEASIBLE: the tensor is larger than the budget. MM_ERR_NOMEM: what
+ * MM_ERR_INVALID: dimensions, strides or flags. MM_ERR_INFEASIBLE: the tensor is larger than the budget; or it would begin an
+ * iteration of an order that was planned and does not fit (mm_stash_refusal_get). MM_ERR_NOMEM: what
  * is held and kept leaves no room, or there is no host memory; the message has the numbers. MM_ERR_DEVICE: a copy failed. */
 MM_API MM_CHECKED mm_status mm_stash_put(mm_stash *stash, const mm_stash_tensor *tensor, void *stream,
                                          mm_stash_entry *entry_out, mm_stash_answer *answer_out);
@@ -941,6 +946,25 @@ MM_API void mm_stash_give_back(mm_stash *stash, mm_stash_entry entry, void *stre
 /* Drops an entry. If it is held, its bytes stay until it is given back for the last time. Unknown entries are ignored. */
 MM_API void mm_stash_drop(mm_stash *stash, mm_stash_entry entry);
 
+/* A backward pass has ended. Entries that are left (a graph that is retained, or was never used) belong to no further
+ * iteration: they stay, are served unplanned, and the next put begins a new iteration. Not needed where none is left. */
+MM_API void mm_stash_mark(mm_stash *stash);
+
+/* Waits until all orders that were learned are planned. Returns the failure of the newest, as the put would. */
+MM_API MM_CHECKED mm_status mm_stash_settle(mm_stash *stash);
+
+/* The latest MM_ERR_INFEASIBLE of an order, as data. */
+typedef struct mm_stash_refusal {
+    int64_t needed_bytes, device_bytes; /* the least budget for the order; the budget */
+    int64_t tensor_bytes;               /* of the entry that is put, got or dropped where most is needed, */
+    int tensor;                         /* its number among the puts of the order, from 0, */
+    const char *producer;               /* and what made it. Strings are valid until the next refusal */
+    const char *policy;                 /* that would fit; "": none is known */
+} mm_stash_refusal;
+
+/* False: there was none. */
+MM_API bool mm_stash_refusal_get(mm_stash *stash, mm_stash_refusal *refusal_out);
+
 typedef struct mm_stash_stats {
     int64_t entries;                    /* that are there now */
     int64_t kept_bytes;                 /* that callers keep now */
@@ -956,10 +980,15 @@ typedef struct mm_stash_stats {
     int64_t out_bytes, in_bytes;        /* copied to host memory, and back */
     int64_t encoded_bytes, coded_bytes; /* of tensors that were encoded, and of their codes */
     int64_t host_bytes;                 /* most bytes of ordinary host memory at a time */
+    int64_t lossy_gets;                 /* gets of what a lossy code gave back */
 } mm_stash_stats;
 
 /* mm_stash_stats_get for statistics of `stats_bytes` bytes; members beyond this library's are set to zero. */
 MM_API void mm_stash_stats_get_sized(mm_stash *stash, mm_stash_stats *stats_out, size_t stats_bytes);
+
+/* Bytes of the arena that iterations touched which ran as planned, the most of any time (measure_touched). While no entry is
+ * there. MM_ERR_ORDER: the stash was created without measure_touched. */
+MM_API MM_CHECKED mm_status mm_stash_touched_get(mm_stash *stash, mm_touched *touched_out);
 
 /* The stash's statistics. Does nothing if an argument is NULL. */
 static inline void mm_stash_stats_get(mm_stash *stash, mm_stash_stats *stats_out) {

@@ -1,5 +1,7 @@
 #include "mm/refusal.h"
 
+#include <stdio.h>
+
 #include "mm/core/account.h"
 #include "mm/core/simulate.h"
 #include "mm/core/status.h"
@@ -100,6 +102,8 @@ mm_status mm_advise(const mm_refused *refused, const char *refusal) {
                                  .refused_takes = {.bytes = refused->needs_bytes}};
     if (mm_advice_find(&wish, try_policy, &ctx, &advice) != MM_OK)
         return mm_fail(MM_ERR_INFEASIBLE, "%s", refusal); /* without advice */
+    if (refused->advised && advice.kind == MM_ADVICE_FITS)
+        snprintf(refused->advised, refused->advised_bytes, "%s", advice.policy.spec);
     mm_status status = tell(refused, refusal, &advice);
     mm_policy_fini(&advice.policy);
     return status;

@@ -23,6 +23,8 @@ typedef struct mm_refused {
     const mm_policy *policy; /* NULL: not known */
     int64_t needs_bytes;     /* at least, of `policy`; 0: not known */
     bool recomputes;         /* there is a function that recomputes its layers */
+    char *advised;           /* receives the spec of the policy that would fit, or ""; NULL: it is not asked for */
+    size_t advised_bytes;    /* its capacity */
     bool descended;          /* the refusal names the substitute that needs least; all of them were tried */
 } mm_refused;
 

@@ -7,14 +7,6 @@
 
 /* ---------------------------------------------------------------- the turn */
 
-static void release(mm_stash *s, mm_stash_slot *e) {
-    if (e->kept) s->stats.kept_bytes -= e->kind.bytes;
-    mm_loose_free(s, e);
-    mm_stash_slot_free(s, e);
-    s->stats.entries--;
-    if (s->stats.entries == 0) s->stats.iterations++;
-}
-
 /* Makes what is enqueued from now on come after the caller's tasks; if that fails, waits for these. */
 static void follow(mm_stash *s, const mm_stash_note *note) {
     mm_status status = note->failed;
@@ -36,7 +28,7 @@ static void read_note(mm_stash *s, mm_stash_note *note) {
     } else {
         e->dropped = true;
     }
-    if (e->dropped && e->held == 0) release(s, e);
+    if (e->held == 0) mm_stash_unhold(s, e);
 }
 
 static void turn_take(mm_stash *s) {
@@ -82,17 +74,9 @@ static mm_status pay(mm_stash *s) {
 
 /* ---------------------------------------------------------------- put */
 
-static mm_status take_in(mm_stash *s, mm_stash_slot *e, const void *data, void *stream) {
-    MM_TRY(mm_lane_enter(s, stream));
-    MM_TRY(mm_loose_put(s, e, data));
-    mm_status status = mm_lane_leave(s, stream);
-    if (status == MM_OK) return MM_OK;
-    mm_failure failure;
-    mm_failure_keep(&failure, status);
-    mm_status drained = mm_lane_drain(s); /* so that the caller may go on using its tensor */
-    (void)drained;
-    mm_loose_free(s, e);
-    return mm_failure_tell(&failure);
+/* What the caller enqueues from now on comes after what was enqueued here; if that cannot be said, waits instead. */
+static mm_status lane_leave(mm_stash *s, void *stream) {
+    return mm_lane_leave(s, stream) == MM_OK ? MM_OK : mm_lane_drain(s);
 }
 
 static mm_status check_size(const mm_stash *s, const mm_stash_kind *kind) {
@@ -102,21 +86,37 @@ static mm_status check_size(const mm_stash *s, const mm_stash_kind *kind) {
                    MM_SIZE_TOLD(s->options.device_bytes));
 }
 
-static mm_status put(mm_stash *s, const mm_stash_kind *kind, const void *data, void *stream,
-                     mm_stash_entry *entry_out) {
+/* On failure nobody reads the caller's tensor any more. */
+static mm_status take_in(mm_stash *s, mm_stash_slot *e, void *data, void *stream) {
+    MM_TRY(mm_lane_enter(s, stream));
+    MM_TRY(mm_stash_begin(s, &e->kind));
+    MM_TRY(mm_stash_take_in(s, e, data));
+    s->stats.entries++;
+    s->stats.puts++;
+    return e->kept ? MM_OK : lane_leave(s, stream);
+}
+
+static mm_status put(mm_stash *s, const mm_stash_tensor *tensor, const mm_stash_kind *kind, void *stream,
+                     mm_stash_entry *entry_out, mm_stash_answer *answer_out) {
     mm_stash_slot *e;
     MM_TRY(pay(s));
     MM_TRY(check_size(s, kind));
     MM_TRY(mm_stash_slot_new(s, &e));
     e->kind = *kind;
-    mm_status status = take_in(s, e, data, stream);
-    if (status != MM_OK) {
+    const int64_t before = s->stats.entries;
+    mm_status status = take_in(s, e, (void *)tensor->data, stream);
+    if (s->stats.entries == before) {
         mm_stash_slot_free(s, e);
         return status;
     }
-    s->stats.entries++;
-    s->stats.puts++;
-    *entry_out = mm_stash_slot_publish(s, e);
+    mm_stash_entry entry = mm_stash_slot_publish(s, e);
+    if (status != MM_OK) { /* it is there, and the caller's stream cannot follow: the device has failed */
+        e->dropped = true;
+        mm_stash_unhold(s, e);
+        return status;
+    }
+    *answer_out = e->kept ? MM_STASH_KEPT : MM_STASH_TAKEN;
+    *entry_out = entry;
     return MM_OK;
 }
 
@@ -130,9 +130,8 @@ mm_status mm_stash_put(mm_stash *s, const mm_stash_tensor *tensor, void *stream,
     MM_TRY(mm_stash_kind_of(tensor, &kind));
     turn_take(s);
     mm_failure failure;
-    mm_failure_keep(&failure, put(s, &kind, tensor->data, stream, entry_out));
+    mm_failure_keep(&failure, put(s, tensor, &kind, stream, entry_out, answer_out));
     turn_leave(s);
-    if (failure.status == MM_OK) *answer_out = MM_STASH_TAKEN;
     return mm_failure_tell(&failure);
 }
 
@@ -140,10 +139,10 @@ mm_status mm_stash_put(mm_stash *s, const mm_stash_tensor *tensor, void *stream,
 
 /* Makes the bytes be there, and the caller's stream wait for them. */
 static mm_status serve(mm_stash *s, mm_stash_slot *e, void *stream) {
-    if (e->kept) return MM_OK;
     MM_TRY(mm_lane_enter(s, stream));
-    MM_TRY(mm_loose_bring(s, e));
-    return mm_lane_leave(s, stream);
+    if (e->held == 0) MM_TRY(mm_stash_serve(s, e));
+    e->held++;
+    return e->kept ? MM_OK : lane_leave(s, stream);
 }
 
 static mm_status get(mm_stash *s, mm_stash_entry entry, void *stream, void **data_out) {
@@ -155,14 +154,16 @@ static mm_status get(mm_stash *s, mm_stash_entry entry, void *stream, void **dat
     pthread_mutex_unlock(&s->lock);
     if (!e) return mm_fail(MM_ERR_NOT_FOUND, "mm_stash_get: there is no entry %llu", (unsigned long long)entry);
     MM_TRY(mm_stash_note_new(s, &note));
+    const int held = e->held;
     mm_status status = serve(s, e, stream);
     if (status != MM_OK) {
         mm_stash_note_free(s, note);
+        if (e->held > held && --e->held == 0) mm_stash_unhold(s, e);
         return status;
     }
-    e->held++;
     s->stats.gets++;
-    *data_out = e->kept ? e->kept : (uint8_t *)mm_pool_base(s->pool) + e->offset;
+    s->stats.lossy_gets += e->lossy;
+    *data_out = e->kept ? e->kept : e->place;
     note->slot = e;
     pthread_mutex_lock(&s->lock);
     note->next = e->gets;
@@ -211,11 +212,76 @@ void mm_stash_drop(mm_stash *s, mm_stash_entry entry) {
 
 /* ---------------------------------------------------------------- statistics */
 
+static void add_devices(mm_stash *s, mm_stash_stats *stats) {
+    mm_dispatch_stats d;
+    mm_dispatch_stats_get(s->dispatch, &d);
+    stats->out_bytes += d.out_bytes;
+    stats->in_bytes += d.in_bytes;
+    stats->encoded_bytes += d.encoded_bytes;
+    stats->coded_bytes += d.coded_bytes;
+    pthread_mutex_lock(&s->learner.lock);
+    stats->plans = s->learner.plans;
+    stats->planning_ns = s->learner.planning_ns;
+    stats->needed_bytes = s->learner.needed_bytes;
+    pthread_mutex_unlock(&s->learner.lock);
+}
+
 void mm_stash_stats_get_sized(mm_stash *s, mm_stash_stats *stats_out, size_t stats_bytes) {
     if (!s || !stats_out) return;
     turn_take(s);
-    const mm_stash_stats stats = s->stats;
+    mm_stash_stats stats = s->stats;
+    add_devices(s, &stats);
     turn_leave(s);
     memset(stats_out, 0, stats_bytes);
     memcpy(stats_out, &stats, stats_bytes < sizeof stats ? stats_bytes : sizeof stats);
+}
+
+mm_status mm_stash_touched_get(mm_stash *s, mm_touched *touched_out) {
+    MM_TRY(mm_check_given(s, "mm_stash_touched_get", "stash"));
+    MM_TRY(mm_check_given(touched_out, "mm_stash_touched_get", "touched_out"));
+    turn_take(s);
+    mm_failure failure;
+    mm_failure_keep(&failure, mm_stash_touched(s, touched_out));
+    turn_leave(s);
+    return mm_failure_tell(&failure);
+}
+
+/* ---------------------------------------------------------------- plans */
+
+void mm_stash_mark(mm_stash *s) {
+    if (!s) return;
+    turn_take(s);
+    s->marked = s->stats.entries > 0;
+    turn_leave(s);
+}
+
+static mm_status tell_newest(mm_stash *s) {
+    const mm_learned_order *o = s->learner.last;
+    MM_TRY(pay(s));
+    if (!o || o->failure.status == MM_OK) return MM_OK;
+    s->refused = o->refused;
+    return mm_failure_tell(&o->failure);
+}
+
+mm_status mm_stash_settle(mm_stash *s) {
+    MM_TRY(mm_check_given(s, "mm_stash_settle", "stash"));
+    mm_learner_settle(&s->learner);
+    turn_take(s);
+    mm_failure failure;
+    if (mm_learner_is_idle(&s->learner))
+        mm_failure_keep(&failure, tell_newest(s));
+    else
+        failure.status = MM_OK;
+    turn_leave(s);
+    return mm_failure_tell(&failure);
+}
+
+bool mm_stash_refusal_get(mm_stash *s, mm_stash_refusal *refusal_out) {
+    if (!s || !refusal_out) return false;
+    turn_take(s);
+    const mm_stash_refused *r = &s->refused;
+    *refusal_out =
+        (mm_stash_refusal){r->needed_bytes, r->device_bytes, r->tensor_bytes, r->tensor, r->producer, r->policy};
+    turn_leave(s);
+    return r->needed_bytes > 0;
 }

@@ -41,9 +41,38 @@ static mm_status check_budget(const mm_stash *s) {
 
 static mm_status open_lane(mm_stash *s) {
     if (s->is_inline) return MM_OK;
-    MM_TRY(mm_stream_create(s->device, "mm-stash", 0, &s->stream));
+    s->stream = mm_dispatch_compute(s->dispatch);
     MM_TRY(mm_event_create(s->device, &s->entered));
     return mm_event_create(s->device, &s->left);
+}
+
+/* Whether the policy recomputes. One that chooses among actions for each map finds that none can be recomputed. */
+static bool recomputes(const mm_policy *policy) {
+    for (const mm_option_desc *o = policy->ops->options; o && o->key; o++)
+        if (o->type == MM_OPTION_MENU) return false;
+    for (int i = 0; i < policy->config.n_rules; i++)
+        if (policy->config.rules[i].action == MM_ACTION_RECOMPUTE) return true;
+    return false;
+}
+
+static mm_status open_learner(mm_stash *s) {
+    mm_learner *l = &s->learner;
+    mm_device_description description;
+    mm_device_describe(s->device, &description);
+    MM_TRY(mm_policy_parse(s->options.policy, &l->policy));
+    if (recomputes(&l->policy))
+        return mm_fail(
+            MM_ERR_UNSUPPORTED,
+            "mm_stash_create: policy %s recomputes, and a stash cannot: use the framework's own checkpointing "
+            "(torch.utils.checkpoint), which may be combined with a stash",
+            MM_BRIEF(l->policy.spec));
+    MM_TRY(mm_planned_try_codecs(&l->policy, s->options.device));
+    l->terms.device = s->device->name;
+    l->terms.rates = (mm_rates){description.memory_bytes_per_s, description.link_bytes_per_s};
+    l->terms.facts = s->options.facts;
+    l->terms.device_bytes = s->options.device_bytes / MM_ALIGN * MM_ALIGN;
+    l->terms.pinned_bytes = s->options.pinned_bytes / MM_ALIGN * MM_ALIGN;
+    return MM_OK;
 }
 
 static mm_status open_parts(mm_stash *s) {
@@ -55,11 +84,16 @@ static mm_status open_parts(mm_stash *s) {
                                      .codec_threads = o->codec_threads};
     MM_TRY(mm_device_create(o->device, &config, &s->device));
     s->is_inline = mm_device_is_inline(s->device);
+    MM_TRY(open_learner(s));
     MM_TRY(check_budget(s));
     MM_TRY(mm_pool_create(s->device, MM_MEMORY_DEVICE, o->device_bytes, &s->pool));
     MM_TRY(mm_pool_create(s->device, MM_MEMORY_PINNED, o->pinned_bytes, &s->pinned));
     MM_TRY(mm_ranges_init(&s->arena, 0, s->limit_bytes));
-    MM_TRY(mm_ranges_init(&s->host, 0, o->pinned_bytes));
+    MM_TRY(mm_ranges_init(&s->host, 0, s->learner.terms.pinned_bytes));
+    const mm_dispatch_config dispatch = {
+        .device = s->device, .pool = s->pool, .pinned = s->pinned, .issue = MM_ISSUE_INLINE};
+    MM_TRY(mm_dispatch_create(&dispatch, &s->dispatch));
+    s->learner.dispatch = s->dispatch;
     return open_lane(s);
 }
 
@@ -70,7 +104,8 @@ mm_status mm_stash_create_sized(const mm_stash_options *given, size_t options_by
     mm_stash *s = calloc(1, sizeof *s);
     if (!s) return mm_fail(MM_ERR_NOMEM, "out of memory for a stash");
     s->options = options;
-    s->limit_bytes = options.device_bytes;
+    s->limit_bytes = options.device_bytes / MM_ALIGN * MM_ALIGN;
+    mm_learner_init(&s->learner);
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
     mm_status status = open_parts(s);
@@ -92,14 +127,19 @@ void mm_stash_destroy(mm_stash *s) {
     if (s->stats.entries > 0)
         mm_log_send(&s->options.log, MM_LOG_WARNING, "a stash is destroyed with %lld entries",
                     (long long)s->stats.entries);
-    if (s->stream) {
+    if (s->dispatch) {
+        mm_dispatch_abort(s->dispatch);
         mm_status drained = mm_lane_drain(s);
         (void)drained; /* nobody is there to be told */
     }
+    free(s->follow.order ? s->follow.slots : NULL);
+    mm_order_fini(&s->recorded);
     mm_stash_table_fini(s);
+    mm_learner_fini(&s->learner);
     mm_event_destroy(s->entered);
     mm_event_destroy(s->left);
-    mm_stream_destroy(s->stream);
+    mm_dispatch_destroy(s->dispatch);
+    mm_coverage_fini(&s->coverage);
     mm_ranges_fini(&s->arena);
     mm_ranges_fini(&s->host);
     mm_pool_destroy(s->pinned);

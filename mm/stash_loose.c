@@ -1,4 +1,5 @@
 #include <stdlib.h>
+#include <string.h>
 
 #include "mm/core/plan.h"
 #include "mm/stash.h"
@@ -6,7 +7,7 @@
 static uint8_t *arena_at(const mm_stash *s, int64_t offset) { return (uint8_t *)mm_pool_base(s->pool) + offset; }
 
 /* Bytes that a piece of the arena or of pinned memory takes. */
-static int64_t piece(const mm_stash_slot *e) { return mm_align(e->kind.bytes); }
+static int64_t piece(const mm_stash_slot *e) { return mm_stash_piece(&e->kind); }
 
 /* Takes a piece, the lowest that fits. -1: there is none. */
 static mm_status take(mm_stash *s, mm_ranges *ranges, int64_t bytes, int64_t *offset_out) {
@@ -23,17 +24,21 @@ static void give(mm_stash *s, mm_ranges *ranges, int64_t offset, int64_t bytes) 
 
 /* ---------------------------------------------------------------- host memory */
 
-static mm_status host_take(mm_stash *s, const mm_stash_slot *e, mm_stash_host *host_out) {
-    mm_stash_host host;
-    MM_TRY(take(s, &s->host, piece(e), &host.offset));
-    host.memory = host.offset >= 0 ? (uint8_t *)mm_pool_base(s->pinned) + host.offset : malloc((size_t)piece(e));
-    if (!host.memory)
+static mm_status ordinary_take(mm_stash *s, const mm_stash_slot *e, mm_stash_host *host_out) {
+    void *memory = aligned_alloc(MM_ALIGN, (size_t)piece(e));
+    if (!memory)
         return mm_fail(MM_ERR_NOMEM, "no host memory for %s of %s", MM_SIZE_TOLD(e->kind.bytes), e->kind.producer);
-    if (host.offset < 0) {
-        s->ordinary_bytes += piece(e);
-        if (s->ordinary_bytes > s->stats.host_bytes) s->stats.host_bytes = s->ordinary_bytes;
-    }
-    *host_out = host;
+    *host_out = (mm_stash_host){memory, -1};
+    s->ordinary_bytes += piece(e);
+    if (s->ordinary_bytes > s->stats.host_bytes) s->stats.host_bytes = s->ordinary_bytes;
+    return MM_OK;
+}
+
+static mm_status host_take(mm_stash *s, const mm_stash_slot *e, mm_stash_host *host_out) {
+    int64_t offset;
+    MM_TRY(take(s, &s->host, piece(e), &offset));
+    if (offset < 0) return ordinary_take(s, e, host_out);
+    *host_out = (mm_stash_host){(uint8_t *)mm_pool_base(s->pinned) + offset, offset};
     return MM_OK;
 }
 
@@ -51,6 +56,8 @@ static void host_give(mm_stash *s, const mm_stash_slot *e, mm_stash_host *host) 
     host->memory = NULL;
 }
 
+mm_status mm_loose_host_ordinary(mm_stash *s, mm_stash_slot *e) { return ordinary_take(s, e, &e->host); }
+
 /* ---------------------------------------------------------------- the arena */
 
 static void arena_enter(mm_stash *s, mm_stash_slot *e, int64_t offset) {
@@ -60,8 +67,7 @@ static void arena_enter(mm_stash *s, mm_stash_slot *e, int64_t offset) {
     *(s->newest ? &s->newest->newer : &s->oldest) = e;
     s->newest = e;
     if (offset + piece(e) > s->extent_bytes) s->extent_bytes = offset + piece(e);
-    const int64_t now = s->extent_bytes + s->stats.kept_bytes;
-    if (now > s->stats.peak_bytes) s->stats.peak_bytes = now;
+    mm_stash_note_peak(s);
 }
 
 static void arena_leave(mm_stash *s, mm_stash_slot *e) {
@@ -146,4 +152,63 @@ mm_status mm_loose_bring(mm_stash *s, mm_stash_slot *e) {
 void mm_loose_free(mm_stash *s, mm_stash_slot *e) {
     arena_leave(s, e);
     host_give(s, e, &e->host);
+}
+
+/* ---------------------------------------------------------------- from and to plans */
+
+mm_status mm_loose_reserve(mm_stash *s, int n) {
+    MM_TRY(mm_ranges_reserve(&s->arena, (size_t)n + 2));
+    return mm_ranges_reserve(&s->host, (size_t)n + 2);
+}
+
+void mm_loose_adopt(mm_stash *s, mm_stash_slot *const *slots, int n) {
+    for (int i = 0; i < n; i++) {
+        mm_stash_slot *e = slots[i];
+        if (!e) continue;
+        if (e->offset >= 0) {
+            mm_ranges_take_at(&s->arena, e->offset, piece(e));
+            s->taken++;
+            arena_enter(s, e, e->offset);
+        }
+        if (e->host.memory && e->host.offset >= 0) {
+            mm_ranges_take_at(&s->host, e->host.offset, piece(e));
+            s->taken++;
+        }
+    }
+}
+
+/* Moves an entry to ordinary memory. What it has in the arena has a copy there then. */
+static mm_status clear(mm_stash *s, mm_stash_slot *e) {
+    mm_stash_host host;
+    if (e->host.memory && e->host.offset < 0) {
+        arena_leave(s, e);
+        return MM_OK;
+    }
+    MM_TRY(ordinary_take(s, e, &host));
+    mm_status status = MM_OK;
+    if (e->host.memory)
+        memcpy(host.memory, e->host.memory, (size_t)e->kind.bytes);
+    else
+        status = mm_lane_copy(s, host.memory, arena_at(s, e->offset), e->kind.bytes, MM_COPY_OUT);
+    if (status != MM_OK) {
+        host_give(s, e, &host);
+        return status;
+    }
+    host_give(s, e, &e->host);
+    arena_leave(s, e);
+    e->host = host;
+    return MM_OK;
+}
+
+bool mm_loose_clear(mm_stash *s) {
+    if (s->taken == 0) return true;
+    mm_status drained = mm_lane_drain(s); /* what is on its way to pinned memory is there */
+    bool clears = drained == MM_OK;
+    for (size_t c = 0; clears && c < s->table.n_chunks; c++)
+        for (int i = 0; clears && i < MM_STASH_CHUNK; i++) {
+            mm_stash_slot *e = &s->table.chunks[c][i];
+            if (!e->id || e->kept || e->lost) continue;
+            clears = e->held == 0 && clear(s, e) == MM_OK;
+        }
+    return clears;
 }

@@ -41,7 +41,7 @@ mm_status mm_stash_slot_new(mm_stash *s, mm_stash_slot **slot_out) {
     mm_stash_slot *slot = s->table.free;
     s->table.free = slot->next_free;
     pthread_mutex_lock(&s->lock); /* others may be looking for an entry that it was */
-    *slot = (mm_stash_slot){.index = slot->index, .offset = -1};
+    *slot = (mm_stash_slot){.index = slot->index, .number = -1, .offset = -1};
     pthread_mutex_unlock(&s->lock);
     slot->drop.slot = slot;
     *slot_out = slot;

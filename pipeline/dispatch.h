@@ -184,6 +184,19 @@ MM_CHECKED mm_status mm_dispatch_replay(mm_dispatch *dispatch, mm_execution *exe
  * its failures. That of iterations which mm_dispatch_end_async left running stays. So does mm_last_error. */
 void mm_dispatch_abort(mm_dispatch *dispatch);
 
+/* ---- salvage.c: an iteration that will not go on, with MM_ISSUE_INLINE. Values that its plan holds can be taken over before
+ * it is aborted. */
+
+/* Waits for all that has been issued. The iteration stays under way. Returns the first failure of a task; what ran is not
+ * known then. */
+MM_CHECKED mm_status mm_dispatch_pause(mm_dispatch *dispatch);
+/* Whether all of an operation was issued. After one that failed to be, none is. */
+bool mm_dispatch_has_issued(mm_dispatch *dispatch, int node);
+/* Decodes the code in a segment to memory that the device reaches, as large as the map, and waits. scratch: of so many bytes
+ * (0: none), as reachable. Errors of mm_codec_decode, and of its task. */
+MM_CHECKED mm_status mm_dispatch_salvage(mm_dispatch *dispatch, int segment, void *map, void *scratch);
+int64_t mm_dispatch_salvage_scratch(const mm_dispatch *dispatch, int segment);
+
 /* The address of a segment of the running program. */
 void *mm_dispatch_address(mm_dispatch *dispatch, int segment);
 

@@ -89,7 +89,7 @@ static void print_remedy(FILE *file, const mm_facts *facts, const mm_remedy *r) 
 }
 
 /* The index of a tensor's map; -1: it is not stashed. */
-static int find_map(const mm_stash *stash, mm_tensor tensor) {
+static int find_map(const mm_stash_account *stash, mm_tensor tensor) {
     for (int i = 0; i < stash->n_maps; i++)
         if (stash->maps[i].tensor == tensor) return i;
     return -1;
@@ -190,7 +190,7 @@ static mm_status print_classes(FILE *file, const plan_case *c, const explained *
 
 static mm_status print_maps(FILE *file, const plan_case *cases, const explained *e, int n) {
     char size[32];
-    const mm_stash *stash = &e[0].stash;
+    const mm_stash_account *stash = &e[0].stash;
     int64_t total = 0, rest = 0;
     for (int i = 0; i < stash->n_maps; i++) {
         total += stash->maps[i].bytes;

@@ -36,7 +36,7 @@ static mm_status init(explained *e, const plan_case *c) {
     if (!e->nominal) e->times = *planned->facts;
     e->facts = &e->times;
     if (!gives_values(e->facts)) MM_TRY(gather_codecs(e, c));
-    MM_TRY(mm_stash_init(planned->plan, e->facts, &e->stash));
+    MM_TRY(mm_stash_account_init(planned->plan, e->facts, &e->stash));
     return mm_account_decide(planned->plan, &e->times, &e->stash, &e->decisions);
 }
 
@@ -49,7 +49,7 @@ mm_status explained_init(explained *e, const plan_case *c) {
 
 void explained_fini(explained *e) {
     free(e->decisions);
-    mm_stash_fini(&e->stash);
+    mm_stash_account_fini(&e->stash);
     mm_planned_fini(&e->codecs);
     if (e->nominal) mm_nominal_fini(&e->times);
     memset(e, 0, sizeof *e);

@@ -7,7 +7,7 @@
 
 /* A case's stash and what was decided about it. Times are the facts', or nominal ones if these have none. */
 typedef struct explained {
-    mm_stash stash;
+    mm_stash_account stash;
     const mm_facts *facts; /* of the remedies; with the policy's codecs, or if none of them gives values, freelunch's */
     mm_facts times;        /* of the decisions: those of the plan, with times */
     mm_decision *decisions; /* one for each map of the stash */

@@ -122,17 +122,17 @@ typedef struct mm_stash_map {
     int n_remedies;
 } mm_stash_map;
 
-typedef struct mm_stash {
+typedef struct mm_stash_account {
     mm_stash_map *maps; /* largest first */
     int n_maps;
     mm_stash_reader *readers;
     mm_remedy *remedies;
-} mm_stash;
+} mm_stash_account;
 
 /* Lists the managed maps that a plan's graph stashes. facts: of the same graph; they may have other codecs than the
  * plan's. MM_ERR_NOMEM. */
-MM_CHECKED mm_status mm_stash_init(const mm_plan *plan, const mm_facts *facts, mm_stash *stash_out);
-void mm_stash_fini(mm_stash *stash);
+MM_CHECKED mm_status mm_stash_account_init(const mm_plan *plan, const mm_facts *facts, mm_stash_account *stash_out);
+void mm_stash_account_fini(mm_stash_account *stash);
 
 /* What a plan does with a stashed map, as its nodes tell. */
 typedef struct mm_decision {
@@ -146,7 +146,7 @@ typedef struct mm_decision {
 /* *decisions_out: one for each map of the stash, which is of the same plan; the caller frees them. facts: those that the
  * plan was made of, or the same with times. A map that lies on the device from pass to pass is kept, even if a step that
  * makes another map again makes it, too. MM_ERR_NOMEM. O(nodes * uses). */
-MM_CHECKED mm_status mm_account_decide(const mm_plan *plan, const mm_facts *facts, const mm_stash *stash,
+MM_CHECKED mm_status mm_account_decide(const mm_plan *plan, const mm_facts *facts, const mm_stash_account *stash,
                                        mm_decision **decisions_out);
 
 /* ---------------------------------------------------------------- maps */
@@ -179,7 +179,7 @@ typedef struct mm_map_account {
 } mm_map_account;
 
 /* stash: of the same plan and facts. The facts have the plan's codecs. MM_ERR_NOMEM. */
-MM_CHECKED mm_status mm_map_account_init(const mm_plan *plan, const mm_facts *facts, const mm_stash *stash,
+MM_CHECKED mm_status mm_map_account_init(const mm_plan *plan, const mm_facts *facts, const mm_stash_account *stash,
                                          mm_map_account *account_out);
 
 /* ---------------------------------------------------------------- lower bound */

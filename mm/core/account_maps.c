@@ -44,7 +44,8 @@ static int64_t body_bytes(const mm_plan *plan, const mm_facts *facts, const mm_s
     return mm_facts_code(facts, s->codec, s->tensor)->body_reserve_bytes;
 }
 
-static void classify(const mm_plan *plan, const mm_facts *facts, const mm_stash *stash, mm_map_account *account) {
+static void classify(const mm_plan *plan, const mm_facts *facts, const mm_stash_account *stash,
+                     mm_map_account *account) {
     for (int i = 0; i < stash->n_maps; i++) {
         mm_stash_sum *sum = &account->stash[class_of(plan, stash->maps[i].tensor)];
         sum->bytes += stash->maps[i].bytes;
@@ -84,7 +85,7 @@ static int64_t peak(const mm_plan *plan, const mm_facts *facts, const bool *left
     return most;
 }
 
-mm_status mm_map_account_init(const mm_plan *plan, const mm_facts *facts, const mm_stash *stash,
+mm_status mm_map_account_init(const mm_plan *plan, const mm_facts *facts, const mm_stash_account *stash,
                               mm_map_account *account_out) {
     mm_map_account account = {.placed_bytes = plan->extent_bytes - mm_align(plan->base_bytes)};
     int64_t *change = malloc(((size_t)plan->n_nodes + 1) * sizeof *change);

@@ -26,7 +26,7 @@ typedef struct accountant {
     const mm_graph *graph;
     const mm_facts *facts;
     storage *storages;
-    mm_stash *stash;
+    mm_stash_account *stash;
 } accountant;
 
 static bool in_backward(const mm_step_info *step, const mm_use *use) {
@@ -226,8 +226,8 @@ static int larger_first(const void *a, const void *b) {
     return (x->tensor > y->tensor) - (x->tensor < y->tensor);
 }
 
-mm_status mm_stash_init(const mm_plan *plan, const mm_facts *facts, mm_stash *stash_out) {
-    mm_stash stash = {0};
+mm_status mm_stash_account_init(const mm_plan *plan, const mm_facts *facts, mm_stash_account *stash_out) {
+    mm_stash_account stash = {0};
     accountant a = {.plan = plan, .graph = plan->graph, .facts = facts, .stash = &stash};
     a.storages = calloc((size_t)mm_graph_tensors(plan->graph) + 1, sizeof *a.storages);
     if (!a.storages) return mm_fail(MM_ERR_NOMEM, "out of memory for the accounts of a stash");
@@ -241,12 +241,12 @@ mm_status mm_stash_init(const mm_plan *plan, const mm_facts *facts, mm_stash *st
         qsort(stash.maps, (size_t)stash.n_maps, sizeof *stash.maps, larger_first);
         *stash_out = stash;
     } else
-        mm_stash_fini(&stash);
+        mm_stash_account_fini(&stash);
     free(a.storages);
     return status;
 }
 
-void mm_stash_fini(mm_stash *stash) {
+void mm_stash_account_fini(mm_stash_account *stash) {
     free(stash->maps);
     free(stash->readers);
     free(stash->remedies);

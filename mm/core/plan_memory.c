@@ -9,7 +9,7 @@ typedef struct described {
     const mm_plan *plan;
     const mm_facts *facts;
     mm_account account;
-    mm_stash stash;
+    mm_stash_account stash;
     bool failed;
 } described;
 
@@ -181,11 +181,11 @@ static json_t *describe(described *d) {
 mm_status mm_plan_memory(const mm_plan *plan, const mm_facts *facts, json_t **memory_out) {
     described d = {.plan = plan, .facts = facts};
     MM_TRY(mm_account_init(plan, &d.account));
-    mm_status status = mm_stash_init(plan, facts, &d.stash);
+    mm_status status = mm_stash_account_init(plan, facts, &d.stash);
     json_t *memory = status == MM_OK ? describe(&d) : NULL;
     if (status == MM_OK && (d.failed || !memory))
         status = mm_fail(MM_ERR_NOMEM, "out of memory for the memory of a plan of %d nodes", plan->n_nodes);
-    mm_stash_fini(&d.stash);
+    mm_stash_account_fini(&d.stash);
     mm_account_fini(&d.account);
     if (status != MM_OK)
         json_decref(memory);

@@ -343,8 +343,8 @@ static void stash_lists_what_the_backward_pass_reads_largest_first(void **state)
     (void)state;
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         world w = world_create(seed);
-        mm_stash stash;
-        assert_int_equal(mm_stash_init(w.plan, w.facts, &stash), MM_OK);
+        mm_stash_account stash;
+        assert_int_equal(mm_stash_account_init(w.plan, w.facts, &stash), MM_OK);
         int64_t held = 0;
         for (int i = 0; i < stash.n_maps; i++) {
             const mm_stash_map *map = &stash.maps[i];
@@ -360,7 +360,7 @@ static void stash_lists_what_the_backward_pass_reads_largest_first(void **state)
         int last_forward, first_backward;
         mm_plan_turning_point(w.plan, &last_forward, &first_backward);
         assert_true(held <= live_at(w.plan, last_forward));
-        mm_stash_fini(&stash);
+        mm_stash_account_fini(&stash);
         world_destroy(&w);
     }
 }
@@ -450,7 +450,7 @@ static void plan_plainly(stash_graph *g) {
     assert_int_equal(mm_plan_finish(g->plan), MM_OK);
 }
 
-static const mm_stash_map *map_of(const mm_stash *stash, mm_tensor tensor) {
+static const mm_stash_map *map_of(const mm_stash_account *stash, mm_tensor tensor) {
     for (int i = 0; i < stash->n_maps; i++)
         if (stash->maps[i].tensor == tensor) return &stash->maps[i];
     return NULL;
@@ -467,7 +467,7 @@ static void maps_that_wait_for_the_backward_pass_are_told_from_those_that_do_not
     enum { BN_F = 1, LAST_F = 3, RELU_B = 5 };
     stash_graph g = stash_graph_create(true);
     mm_account account;
-    mm_stash stash;
+    mm_stash_account stash;
     plan_plainly(&g);
     assert_int_equal(mm_account_init(g.plan, &account), MM_OK);
     assert_int_equal(account.declared[MM_ACCOUNT_STASH], 4000 + 4000 + 4000 + 400); /* image, conv, relu, out */
@@ -479,9 +479,9 @@ static void maps_that_wait_for_the_backward_pass_are_told_from_those_that_do_not
     assert_int_equal(account.steps[LAST_F].bytes[MM_ACCOUNT_FEATURE_MAP], 0);
     assert_int_equal(account.steps[RELU_B].bytes[MM_ACCOUNT_GRADIENT_MAP], 4000 + 4000);
     assert_int_equal(g.plan->nodes[account.peak_node].step, RELU_B);
-    assert_int_equal(mm_stash_init(g.plan, g.facts, &stash), MM_OK);
+    assert_int_equal(mm_stash_account_init(g.plan, g.facts, &stash), MM_OK);
     for (int i = 0; i < stash.n_maps; i++) assert_int_equal(stash.maps[i].held_bytes, stash.maps[i].bytes);
-    mm_stash_fini(&stash);
+    mm_stash_account_fini(&stash);
     mm_account_fini(&account);
     stash_graph_destroy(&g);
 }
@@ -489,8 +489,8 @@ static void maps_that_wait_for_the_backward_pass_are_told_from_those_that_do_not
 static void map_read_by_sign_alone_can_be_a_mask(void **state) {
     (void)state;
     stash_graph g = stash_graph_create(false);
-    mm_stash stash;
-    assert_int_equal(mm_stash_init(g.plan, g.facts, &stash), MM_OK);
+    mm_stash_account stash;
+    assert_int_equal(mm_stash_account_init(g.plan, g.facts, &stash), MM_OK);
     const mm_stash_map *relu = map_of(&stash, g.relu), *conv = map_of(&stash, g.conv);
     assert_non_null(relu);
     assert_non_null(conv);
@@ -503,47 +503,47 @@ static void map_read_by_sign_alone_can_be_a_mask(void **state) {
     assert_null(remedy_of(conv, MM_REMEDY_MASK));
     assert_int_equal(remedy_of(conv, MM_REMEDY_COMPRESS)->bytes_left, 1000);
     assert_int_equal(remedy_of(conv, MM_REMEDY_COMPRESS)->sign_codec, -1);
-    mm_stash_fini(&stash);
+    mm_stash_account_fini(&stash);
     stash_graph_destroy(&g);
 }
 
 static void lossy_code_of_a_map_read_by_sign_too_has_the_mask_beside_it(void **state) {
     (void)state;
     stash_graph g = stash_graph_create(true);
-    mm_stash stash;
-    assert_int_equal(mm_stash_init(g.plan, g.facts, &stash), MM_OK);
+    mm_stash_account stash;
+    assert_int_equal(mm_stash_account_init(g.plan, g.facts, &stash), MM_OK);
     const mm_stash_map *relu = map_of(&stash, g.relu);
     assert_int_equal(relu->n_readers, 2);
     assert_null(remedy_of(relu, MM_REMEDY_MASK));
     assert_int_equal(remedy_of(relu, MM_REMEDY_COMPRESS)->bytes_left, 1000 + 128);
     assert_int_equal(remedy_of(relu, MM_REMEDY_COMPRESS)->sign_codec, 1);
-    mm_stash_fini(&stash);
+    mm_stash_account_fini(&stash);
     g.facts->codecs[0].lossless = true;
-    assert_int_equal(mm_stash_init(g.plan, g.facts, &stash), MM_OK);
+    assert_int_equal(mm_stash_account_init(g.plan, g.facts, &stash), MM_OK);
     assert_int_equal(remedy_of(map_of(&stash, g.relu), MM_REMEDY_COMPRESS)->bytes_left, 1000);
-    mm_stash_fini(&stash);
+    mm_stash_account_fini(&stash);
     stash_graph_destroy(&g);
 }
 
 static void saved_tensor_takes_no_loss(void **state) {
     (void)state;
     stash_graph g = stash_graph_create(true);
-    mm_stash stash;
-    assert_int_equal(mm_stash_init(g.plan, g.facts, &stash), MM_OK);
+    mm_stash_account stash;
+    assert_int_equal(mm_stash_account_init(g.plan, g.facts, &stash), MM_OK);
     assert_null(remedy_of(map_of(&stash, g.out), MM_REMEDY_COMPRESS));
-    mm_stash_fini(&stash);
+    mm_stash_account_fini(&stash);
     g.facts->codecs[0].lossless = true;
-    assert_int_equal(mm_stash_init(g.plan, g.facts, &stash), MM_OK);
+    assert_int_equal(mm_stash_account_init(g.plan, g.facts, &stash), MM_OK);
     assert_int_equal(remedy_of(map_of(&stash, g.out), MM_REMEDY_COMPRESS)->bytes_left, 100);
-    mm_stash_fini(&stash);
+    mm_stash_account_fini(&stash);
     stash_graph_destroy(&g);
 }
 
 static void map_made_by_layers_that_may_run_again_from_what_is_there_can_be_recomputed(void **state) {
     (void)state;
     stash_graph g = stash_graph_create(true);
-    mm_stash stash;
-    assert_int_equal(mm_stash_init(g.plan, g.facts, &stash), MM_OK);
+    mm_stash_account stash;
+    assert_int_equal(mm_stash_account_init(g.plan, g.facts, &stash), MM_OK);
     const mm_remedy *relu = remedy_of(map_of(&stash, g.relu), MM_REMEDY_RECOMPUTE);
     assert_non_null(relu);
     assert_int_equal(relu->bytes_left, 0);
@@ -555,7 +555,7 @@ static void map_made_by_layers_that_may_run_again_from_what_is_there_can_be_reco
     assert_int_equal(conv->layer_kinds, 1u << MM_LAYER_CONV);
     assert_int_equal(conv->ns, 10);
     assert_null(remedy_of(map_of(&stash, g.out), MM_REMEDY_RECOMPUTE)); /* its layer is of the kind OTHER */
-    mm_stash_fini(&stash);
+    mm_stash_account_fini(&stash);
     stash_graph_destroy(&g);
 }
 
@@ -578,7 +578,7 @@ static void decisions_are_what_the_nodes_do(void **state) {
     (void)state;
     enum { LOSSY, MASK, RELU_F = 2 };
     stash_graph g = stash_graph_create(true);
-    mm_stash stash;
+    mm_stash_account stash;
     mm_decision *decisions;
     g.facts->out_bytes_per_s = g.facts->in_bytes_per_s = 1000000000;
     g.facts->issue_ns = 5;
@@ -596,7 +596,7 @@ static void decisions_are_what_the_nodes_do(void **state) {
             mm_plan_recompute(plan, RELU_F + 1); /* of out, which stays */
         }
         assert_int_equal(mm_plan_finish(plan), MM_OK);
-        assert_int_equal(mm_stash_init(plan, g.facts, &stash), MM_OK);
+        assert_int_equal(mm_stash_account_init(plan, g.facts, &stash), MM_OK);
         assert_int_equal(mm_account_decide(plan, g.facts, &stash, &decisions), MM_OK);
         for (int i = 0; i < stash.n_maps; i++) {
             const mm_tensor t = stash.maps[i].tensor;
@@ -608,7 +608,7 @@ static void decisions_are_what_the_nodes_do(void **state) {
             assert_int_equal(decisions[i].ns, conv ? 4005 : relu ? 7 + 8 + 133 : 0);
         }
         free(decisions);
-        mm_stash_fini(&stash);
+        mm_stash_account_fini(&stash);
     }
     stash_graph_destroy(&g);
 }
@@ -630,7 +630,7 @@ static void what_a_map_is_made_of_says_whether_it_is_recomputed(void **state) {
         mm_graph *g;
         mm_plan *plan;
         mm_facts *facts;
-        mm_stash stash;
+        mm_stash_account stash;
         mm_limits limits = {0};
         assert_int_equal(mm_graph_create("made", &g), MM_OK);
         mm_tensor b = small_tensor(g, "b", MM_FEATURE_MAP, MM_MANAGED, 4000),
@@ -645,10 +645,10 @@ static void what_a_map_is_made_of_says_whether_it_is_recomputed(void **state) {
         assert_int_equal(mm_graph_freeze(g), MM_OK);
         assert_int_equal(mm_plan_create(g, &limits, &plan), MM_OK);
         assert_int_equal(mm_facts_create(g, 0, &facts), MM_OK);
-        assert_int_equal(mm_stash_init(plan, facts, &stash), MM_OK);
+        assert_int_equal(mm_stash_account_init(plan, facts, &stash), MM_OK);
         assert_int_equal(remedy_of(map_of(&stash, c), MM_REMEDY_RECOMPUTE) != NULL, cases[i].possible);
         assert_non_null(remedy_of(map_of(&stash, c), MM_REMEDY_SWAP));
-        mm_stash_fini(&stash);
+        mm_stash_account_fini(&stash);
         mm_facts_destroy(facts);
         mm_plan_destroy(plan);
         mm_graph_destroy(g);

@@ -230,6 +230,160 @@ static void dense_tensors_of_any_order_and_a_dropped_number_stay_apart(void **st
     mm_stash_destroy(s);
 }
 
+/* ---------------------------------------------------------------- orders */
+
+enum { LAYERS = 12, MAP = 16 * KIB };
+
+/* What an iteration does other than the plain one: a put for each layer, then, the last layer first, a get, a return and a
+ * drop. */
+typedef enum deviation {
+    PLAIN,
+    SMALLER,   /* a smaller batch */
+    DROPPED,   /* layers 4 and 5 are left out */
+    UNUSED,    /* layer 6 is never got */
+    SWAPPED,   /* layers 7 and 8 are got in another order */
+    TWICE,     /* layer 3 is got again at the end */
+    RETAINED,  /* nothing is dropped before all was got twice */
+    ABANDONED, /* nothing is got */
+    BROKEN,    /* the backward pass ends in the middle */
+    TOGETHER,  /* layers 9 and 10 are held together */
+    TWO,       /* two forward passes before the two backward passes */
+    HELD_LONG, /* layer 2 is returned at the end */
+    DEVIATIONS
+} deviation;
+
+static const char *const producers[] = {"ConvolutionBackward0", "NativeBatchNormBackward0", "ReluBackward0",
+                                        "AddBackward0"};
+
+static mm_stash_tensor layer_like(deviation d, int i) {
+    mm_stash_tensor like = stash_tensor_f32(producers[i % 4], (d == SMALLER ? MAP / 2 : MAP) / 4);
+    if (i % 5 == 4) {
+        like.dtype = MM_U8;
+        like.dims[0] = KIB * (i + 1);
+    }
+    return like;
+}
+
+static void forward(stash_rig *r, deviation d, stash_item *items) {
+    for (int i = 0; i < LAYERS; i++) {
+        items[i] = (stash_item){0};
+        if (d == DROPPED && (i == 4 || i == 5)) continue;
+        const mm_stash_tensor like = layer_like(d, i);
+        expect_ok(stash_rig_put(r, &like, &items[i]));
+    }
+}
+
+static void visit(stash_rig *r, deviation d, stash_item *item) {
+    if (!item->entry) return;
+    expect_ok(stash_rig_get(r, item));
+    stash_rig_give_back(r, item);
+    if (d != RETAINED && d != TWICE) stash_rig_drop(r, item);
+}
+
+static void backward(stash_rig *r, deviation d, stash_item *items) {
+    for (int i = LAYERS; i-- > 0;) {
+        if ((d == UNUSED && i == 6) || d == ABANDONED || (d == BROKEN && i < 5)) continue;
+        if (d == SWAPPED && i == 8) visit(r, d, &items[7]);
+        if (d == TOGETHER && i == 10) expect_ok(stash_rig_get(r, &items[9]));
+        if (d == HELD_LONG && i == 2) {
+            expect_ok(stash_rig_get(r, &items[2]));
+            continue;
+        }
+        visit(r, d, &items[i]);
+        if (d == TOGETHER && i == 10) stash_rig_give_back(r, &items[9]);
+    }
+    if (d == TWICE) visit(r, d, &items[3]);
+    for (int i = LAYERS; d == RETAINED && i-- > 0;) visit(r, d, &items[i]);
+    if (d == HELD_LONG) stash_rig_give_back(r, &items[2]);
+    for (int i = 0; i < LAYERS; i++)
+        if (items[i].entry) stash_rig_drop(r, &items[i]);
+}
+
+static void iterate(stash_rig *r, deviation d) {
+    stash_item items[LAYERS], more[LAYERS];
+    forward(r, d, items);
+    if (d == TWO) forward(r, d, more);
+    backward(r, d, items);
+    if (d == TWO) backward(r, d, more);
+    assert_int_equal(stats_of(r->stash).entries, 0);
+    assert_int_equal(stats_of(r->stash).kept_bytes, 0);
+}
+
+/* Policies, and how many maps their budgets hold. */
+static const struct {
+    const char *spec;
+    int maps;
+} POLICIES[] = {
+    {"swap-async", 6},
+    {"rules:*=swap,depth=2,when=always", 6},
+    {"liveness", LAYERS + 2},
+    {"freelunch:codec=zvc,eligible=all,when=always", 11},
+    {"rules:relu=compress(zvc);*=swap,depth=1,when=always", 9},
+    {"auto", 6},
+};
+enum { POLICIES_N = sizeof POLICIES / sizeof *POLICIES };
+
+static void an_order_is_planned_once_and_then_followed(void **state) {
+    (void)state;
+    for (int p = 0; p < POLICIES_N; p++) {
+        const int64_t budget = POLICIES[p].maps * MAP;
+        mm_stash *s = create((mm_stash_options){.device_bytes = budget,
+                                                .pinned_bytes = (LAYERS + 2) * MAP,
+                                                .policy = POLICIES[p].spec,
+                                                .measure_touched = true});
+        stash_rig r;
+        mm_touched touched;
+        stash_rig_init(&r, s, 21 + p);
+        iterate(&r, PLAIN);
+        mm_status settled = mm_stash_settle(s);
+        if (settled != MM_OK) fail_msg("%s: %s", POLICIES[p].spec, mm_last_error());
+        for (int i = 0; i < 4; i++) iterate(&r, PLAIN);
+        const mm_stash_stats stats = stats_of(s);
+        if (stats.planned != 4) fail_msg("%s: %lld planned", POLICIES[p].spec, (long long)stats.planned);
+        assert_int_equal(stats.off_plan, 0);
+        assert_int_equal(stats.plans, 1);
+        assert_int_equal(stats.iterations, 5);
+        assert_true(stats.peak_bytes <= budget);
+        assert_true(stats.predicted_bytes <= budget && stats.predicted_bytes > 0);
+        expect_ok(mm_stash_touched_get(s, &touched));
+        assert_int_equal(touched.stray_bytes, 0);
+        assert_true(touched.total_bytes <= stats.predicted_bytes);
+        stash_rig_fini(&r);
+        mm_stash_destroy(s);
+    }
+}
+
+static void iterations_that_leave_their_plan_lose_nothing(void **state) {
+    (void)state;
+    for (int p = 0; p < POLICIES_N; p++) {
+        const int64_t budget = POLICIES[p].maps * MAP;
+        mm_stash *s = create(
+            (mm_stash_options){.device_bytes = budget, .pinned_bytes = (LAYERS + 2) * MAP, .policy = POLICIES[p].spec});
+        stash_rig r;
+        stash_rig_init(&r, s, 31 + p);
+        iterate(&r, PLAIN);
+        expect_ok(mm_stash_settle(s));
+        for (int d = PLAIN; d < DEVIATIONS; d++) {
+            const int64_t before = stats_of(s).off_plan;
+            iterate(&r, (deviation)d);
+            /* A smaller batch begins with another tensor, so no plan is begun. Where all is dropped, what was still to come
+             * is passed over. */
+            const bool follows = d == PLAIN || d == SMALLER || d == ABANDONED || d == BROKEN;
+            const int64_t expected = follows ? 0 : 1;
+            if (stats_of(s).off_plan - before != expected)
+                fail_msg("%s: deviation %d: %lld off plan", POLICIES[p].spec, d,
+                         (long long)(stats_of(s).off_plan - before));
+            mm_status settled = mm_stash_settle(s);
+            if (settled != MM_OK) print_message("deviation %d: %s\n", d, mm_last_error());
+            iterate(&r, PLAIN);
+            iterate(&r, PLAIN);
+        }
+        assert_true(stats_of(s).peak_bytes <= budget);
+        stash_rig_fini(&r);
+        mm_stash_destroy(s);
+    }
+}
+
 static void count_warnings(void *ctx, mm_log_level level, const char *message) {
     (void)message;
     *(int *)ctx += level == MM_LOG_WARNING;
@@ -258,6 +412,8 @@ int main(void) {
         cmocka_unit_test(wrong_calls_are_refused_and_change_nothing),
         cmocka_unit_test(dense_tensors_of_any_order_and_a_dropped_number_stay_apart),
         cmocka_unit_test(entries_that_are_left_are_freed_and_told),
+        cmocka_unit_test(an_order_is_planned_once_and_then_followed),
+        cmocka_unit_test(iterations_that_leave_their_plan_lose_nothing),
         cmocka_unit_test(random_operations_of_two_threads_give_every_byte_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -165,10 +165,10 @@ static void maps_are_told_by_who_writes_and_who_reads_them(void **state) {
     mm_graph *graph = convnet();
     for (int gist = 0; gist < 2; gist++) {
         planned p;
-        mm_stash stash;
+        mm_stash_account stash;
         mm_map_account account;
         plan_gist(graph, gist ? RULES : "liveness:inplace=off,layout=groups", &p);
-        assert_int_equal(mm_stash_init(p.plan, p.facts, &stash), MM_OK);
+        assert_int_equal(mm_stash_account_init(p.plan, p.facts, &stash), MM_OK);
         assert_int_equal(mm_map_account_init(p.plan, p.facts, &stash, &account), MM_OK);
         const mm_stash_sum *sums = account.stash;
         assert_int_equal(sums[MM_STASH_RELU_POOL].bytes, BIG * UNIT);
@@ -190,7 +190,7 @@ static void maps_are_told_by_who_writes_and_who_reads_them(void **state) {
             assert_int_equal(account.dynamic_bytes, 3 * BIG * UNIT);
             assert_int_equal(account.placed_bytes, p.plan->extent_bytes - UNIT - 2 * UNIT);
         }
-        mm_stash_fini(&stash);
+        mm_stash_account_fini(&stash);
         planned_done(&p);
     }
     mm_graph_destroy(graph);

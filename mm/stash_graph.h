@@ -1,0 +1,24 @@
+/* An order as a graph: a put is a step that writes, gets, returns and ends are steps that read. */
+#ifndef MM_STASH_GRAPH_H
+#define MM_STASH_GRAPH_H
+
+#include "mm/core/graph.h"
+#include "mm/stash_order.h"
+
+typedef struct mm_stash_graph {
+    mm_graph *graph;     /* NULL: all entries are kept */
+    mm_tensor *tensor;   /* per entry; -1: it is kept */
+    int32_t *begins;     /* per event: the step that it begins; -1: none */
+    int32_t *ends;       /* per event: the step that it ends; -1: none. A get begins one that the return or end right
+                            behind it ends */
+    int32_t *step_entry; /* per step */
+    bool *step_holds;    /* per step: a get, after whose end the entry is held */
+} mm_stash_graph;
+
+/* kept: per entry. A layer is named by its entry's number and producer. Entries in which no loss may be, or whose type
+ * codecs do not take, are bytes in the graph. MM_ERR_NOMEM. The caller frees it with mm_stash_graph_fini, even after a
+ * failure. */
+MM_CHECKED mm_status mm_stash_graph_init(const mm_order *order, const bool *kept, mm_stash_graph *graph_out);
+void mm_stash_graph_fini(mm_stash_graph *graph);
+
+#endif

@@ -1,0 +1,92 @@
+/* What iterations are, and whether they follow a plan. */
+#include <stdio.h>
+
+#include "mm/stash.h"
+
+static bool is_following(const mm_stash *s) { return s->follow.order != NULL; }
+
+/* Whether the entry is of the iteration under way, not left from one before. */
+static bool is_of_now(const mm_stash *s, const mm_stash_slot *e) { return e->iteration == s->iteration; }
+
+/* ---------------------------------------------------------------- begin and end */
+
+static mm_status begin_unplanned(mm_stash *s) {
+    MM_TRY(mm_stash_cover(s, NULL));
+    return s->taken > 0 ? MM_OK : mm_stash_arena_limit(s, s->options.device_bytes - s->stats.kept_bytes);
+}
+
+/* An order without gets is that of a graph which was abandoned. */
+static bool is_worth_a_plan(const mm_stash *s) {
+    const mm_order *o = &s->recorded;
+    return !s->options.unplanned && !o->lost && o->open == 0 && o->n_gets > 0;
+}
+
+/* The iteration is over; entries may be left if it was marked. */
+static void end(mm_stash *s) {
+    s->was_planned = is_following(s) && mm_follow_finish(s);
+    if (is_following(s)) mm_leave(s);
+    if (!s->was_planned && is_worth_a_plan(s)) mm_learner_add(&s->learner, &s->recorded);
+    s->stats.planned += s->was_planned;
+    s->stats.off_plan += s->left_plan;
+    s->stats.iterations++;
+    s->iteration++;
+    s->left_plan = s->marked = false;
+    mm_order_clear(&s->recorded);
+}
+
+mm_status mm_stash_begin(mm_stash *s, const mm_stash_kind *first) {
+    if (s->stats.entries > 0 && !s->marked) return MM_OK;
+    if (s->marked) end(s);
+    if (!s->options.unplanned && s->stats.kept_bytes == 0 && mm_loose_clear(s)) MM_TRY(mm_follow_try(s, first));
+    return is_following(s) ? MM_OK : begin_unplanned(s);
+}
+
+/* ---------------------------------------------------------------- events */
+
+mm_status mm_stash_take_in(mm_stash *s, mm_stash_slot *e, void *data) {
+    e->iteration = s->iteration;
+    if (is_following(s)) {
+        if (mm_follow_put(s, e, data)) {
+            if (e->kept) s->stats.kept_bytes += mm_stash_piece(&e->kind);
+            mm_stash_note_peak(s);
+            return MM_OK;
+        }
+        mm_leave(s);
+    }
+    MM_TRY(mm_loose_put(s, e, data));
+    e->number = mm_order_put(&s->recorded, &e->kind);
+    return MM_OK;
+}
+
+mm_status mm_stash_serve(mm_stash *s, mm_stash_slot *e) {
+    if (is_following(s)) {
+        if (is_of_now(s, e) && mm_follow_get(s, e)) return MM_OK;
+        if (!is_of_now(s, e)) snprintf(s->follow.why, sizeof s->follow.why, "an entry of an earlier iteration was got");
+        mm_leave(s);
+    }
+    if (e->lost) return mm_failure_tell(&s->lost);
+    if (!e->kept) {
+        MM_TRY(mm_loose_bring(s, e));
+        e->place = (uint8_t *)mm_pool_base(s->pool) + e->offset;
+    }
+    if (is_of_now(s, e)) mm_order_add(&s->recorded, MM_ORDER_GET, e->number);
+    return MM_OK;
+}
+
+static void release(mm_stash *s, mm_stash_slot *e) {
+    if (e->kept) s->stats.kept_bytes -= mm_stash_piece(&e->kind);
+    mm_loose_free(s, e);
+    mm_stash_slot_free(s, e);
+    if (--s->stats.entries == 0) end(s);
+}
+
+void mm_stash_unhold(mm_stash *s, mm_stash_slot *e) {
+    const bool now = is_of_now(s, e);
+    if (now && is_following(s)) {
+        if (!(e->dropped ? mm_follow_end : mm_follow_return)(s, e)) mm_leave(s);
+    } else if (now) {
+        mm_order_add(&s->recorded, e->dropped ? MM_ORDER_END : MM_ORDER_RETURN, e->number);
+    }
+    e->place = NULL;
+    if (e->dropped) release(s, e);
+}
