@@ -98,9 +98,10 @@ MM_CHECKED mm_status bench_predict(bench *b, const nets_net *net, int64_t batch)
 MM_CHECKED mm_status bench_codec_speed(const bench *b, int64_t *bytes_per_s_out);
 
 /* simulated_policy of what bench_subject has made ready, by the source's times if there is one. Where it is open
- * (requirement_may_unfuse), layers are not fused if fused ones do not fit, or, with budget 0, if others need less. */
+ * (requirement_may_unfuse), layers are not fused if fused ones do not fit; if fused ones just fit (requirement_near) and
+ * others are faster; or, with budget 0, if others need less. fused_bytes: that of the run with budget 0. */
 MM_CHECKED mm_status bench_plan(bench *b, const char *policy, int64_t budget_bytes, int64_t pinned_bytes,
-                                simulated_run *run_out);
+                                int64_t fused_bytes, simulated_run *run_out);
 
 /* Simulates the row's run, and sets its figures. policy: its index in the list. */
 MM_CHECKED mm_status bench_simulate(bench *b, int policy, row *r);

@@ -156,7 +156,7 @@ static mm_status needs(bench *b, const char *policy, int64_t otherwise, int64_t 
     MM_TRY(bench_sub_batch(b, policy, b->batch, &sub_batch));
     if (sub_batch == 0) sub_batch = sub_batch_is_measured(b->source) ? b->batch : otherwise;
     MM_TRY(bench_subject(b, sub_batch));
-    MM_TRY(bench_plan(b, policy, 0, b->pinned_bytes, &run));
+    MM_TRY(bench_plan(b, policy, 0, b->pinned_bytes, 0, &run));
     *bytes_out = run.peak_bytes;
     return MM_OK;
 }

@@ -23,21 +23,32 @@ static mm_status lower_apart(bench *b) {
     return status;
 }
 
-mm_status bench_plan(bench *b, const char *policy, int64_t budget_bytes, int64_t pinned_bytes, simulated_run *run_out) {
+static int64_t time_of(const simulated_run *run) {
+    return run->fits && !run->untimed[0] && run->iteration_ns > 0 ? run->iteration_ns : INT64_MAX;
+}
+
+mm_status bench_plan(bench *b, const char *policy, int64_t budget_bytes, int64_t pinned_bytes, int64_t fused_bytes,
+                     simulated_run *run_out) {
+    const mm_graph *fused = b->subject.lowered[b->subject.n - 1]->graph;
     simulated_run apart;
     MM_TRY(plan(b, &b->subject, policy, budget_bytes, pinned_bytes, run_out));
     const bool fits = budget_bytes > 0 && run_out->fits;
-    if (fits || !requirement_may_unfuse(&b->target, policy)) return MM_OK;
+    const bool compared = fits && b->source && requirement_near(fused_bytes, fused, budget_bytes);
+    if (budget_bytes == 0) run_out->fused_bytes = run_out->peak_bytes;
+    if ((fits && !compared) || !requirement_may_unfuse(&b->target, policy)) return MM_OK;
     MM_TRY(lower_apart(b));
+    b->apart.beside = compared ? fused : NULL;
     MM_TRY(plan(b, &b->apart, policy, budget_bytes, pinned_bytes, &apart));
-    if (apart.peak_bytes < run_out->peak_bytes && apart.fits >= run_out->fits) *run_out = apart;
+    apart.fused_bytes = run_out->fused_bytes;
+    const bool less = apart.peak_bytes < run_out->peak_bytes && apart.fits >= run_out->fits;
+    if (compared ? time_of(&apart) < time_of(run_out) : less) *run_out = apart;
     return MM_OK;
 }
 
 static mm_status does_not_fit(bench *b, const row *r, const simulated_run *run) {
     if (r->asked_bytes > 0 && run->peak_bytes > r->asked_bytes) {
         simulated_run more = {0}; /* as if nothing limited pinned memory, where something does */
-        if (b->pinned_bytes != PINNED_OPEN) MM_TRY(bench_plan(b, r->policy, 0, PINNED_OPEN, &more));
+        if (b->pinned_bytes != PINNED_OPEN) MM_TRY(bench_plan(b, r->policy, 0, PINNED_OPEN, 0, &more));
         const requirement_free free = {more.peak_bytes, more.pinned_bytes};
         return requirement_refuse(r->minimum_bytes, run->pinned_bytes, run->holder,
                                   requirement_pinned_of(b->pinned_bytes, INT64_MAX), &free);
@@ -52,13 +63,13 @@ mm_status bench_simulate(bench *b, int policy, row *r) {
     MM_TRY(sub_batch_check_facts("--simulate", b->source, r->batch, r->sub_batch));
     MM_TRY(bench_subject(b, r->sub_batch));
     if (b->least[policy].sub_batch != r->sub_batch) {
-        MM_TRY(bench_plan(b, r->policy, 0, b->pinned_bytes, &b->least[policy].run));
+        MM_TRY(bench_plan(b, r->policy, 0, b->pinned_bytes, 0, &b->least[policy].run));
         b->least[policy].sub_batch = r->sub_batch;
     }
     run = b->least[policy].run;
     r->minimum_bytes = run.peak_bytes;
     if (r->asked_bytes >= run.peak_bytes)
-        MM_TRY(bench_plan(b, r->policy, r->asked_bytes, b->pinned_bytes, &run));
+        MM_TRY(bench_plan(b, r->policy, r->asked_bytes, b->pinned_bytes, run.fused_bytes, &run));
     else if (r->asked_bytes > 0)
         run.fits = false; /* nor does any other plan */
     snprintf(r->fuse, sizeof r->fuse, "%s", run.fused ? "on" : "off");

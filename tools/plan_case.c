@@ -3,24 +3,12 @@
 #include <string.h>
 
 #include "mm/core/time_bound.h"
-#include "policies/nominal.h"
 #include "tools/simulated.h"
 
 /* As a session does: in the budget, around room for the next batch where there is any. */
 static mm_status plan_in_budget(plan_case *c, requirement *r) {
     if (c->budget_bytes < r->minimum_bytes && c->staged_bytes == 0 && !c->explained) return MM_OK;
     return requirement_limit(r, c->budget_bytes, c->pinned_bytes, c->staged_bytes);
-}
-
-/* By the facts' times, or nominal ones if these have none. */
-static mm_status simulate(const requirement *r, mm_simulation *sim_out) {
-    const mm_facts *facts = r->planned.facts;
-    mm_facts nominal;
-    if (!mm_nominal_is_due(facts)) return mm_program_simulate(r->planned.program, facts, sim_out);
-    mm_status status = mm_nominal_init(r->lowered->graph, facts, &nominal);
-    if (status == MM_OK) status = mm_program_simulate(r->planned.program, &nominal, sim_out);
-    mm_nominal_fini(&nominal);
-    return status;
 }
 
 /* How much more is looked at: 1 GiB; a tenth of a budget below 4 GiB, where 1 GiB would be another network's. */
@@ -41,7 +29,7 @@ static mm_status look_further(plan_case *c) {
             c->more_ns = 0;
             return MM_OK;
         }
-        MM_TRY(simulate(r, &sim));
+        MM_TRY(requirement_simulate(r, &sim));
         c->more_ns += c->passes.graphs[i].passes * sim.iteration_ns;
         mm_simulation_fini(&sim);
     }
@@ -67,7 +55,7 @@ static mm_status simulate_pass(plan_case *c, int i) {
     const mm_planned *planned = &c->passes.r[i].planned;
     mm_simulation sim;
     if (c->facts && !c->untimed) c->untimed = simulated_untimed(planned->plan, planned->facts);
-    MM_TRY(simulate(&c->passes.r[i], &sim));
+    MM_TRY(requirement_simulate(&c->passes.r[i], &sim));
     c->iteration_ns += c->passes.graphs[i].passes * sim.iteration_ns;
     if (i == c->passes.most)
         c->sim = sim;
@@ -94,6 +82,7 @@ static mm_status plan_passes(plan_case *c, const nets_net *net, const char *poli
                                      .facts = c->facts,
                                      .may_unfuse = true,
                                      .budget_bytes = c->budget_bytes,
+                                     .wants_fastest = true,
                                      .wants_least = true};
     MM_TRY(requirement_passes_init(&c->passes, &asked));
     c->staged_bytes = target_staged_bytes(&c->target, net, c->sub_batch);
@@ -279,6 +268,8 @@ void plan_case_print(FILE *file, const plan_case *c, bool by_kind) {
     if (c->passes.least_bytes < c->passes.fused_bytes)
         print_size(file, c->passes.fused ? "  layers fused, as here" : "  layers fused; here not",
                    c->passes.fused_bytes);
+    if (c->passes.fused != target_fuses(&c->target) && c->budget_bytes >= c->passes.fused_bytes)
+        fprintf(file, "  %-22s not fused: that is faster in this budget\n", "layers");
     if (c->staged_bytes > 0) print_size(file, "room for the next batch", c->staged_bytes);
     if (plan->peak_bytes != c->passes.least_bytes)
         print_size(file, c->budget_bytes > 0 ? "planned in the budget" : "planned", plan->peak_bytes);

@@ -6,6 +6,7 @@
 #include "mm/core/account.h"
 #include "mm/core/status.h"
 #include "mm/refusal.h"
+#include "policies/nominal.h"
 #include "tools/facts_source.h"
 
 /* A speed that was asked for counts, whatever link the facts are of. Each way has it, with both busy too. */
@@ -46,14 +47,22 @@ static mm_status gather(requirement *r, const nets_net *net, nets_exec_graph gra
     return MM_OK;
 }
 
+/* By the plan at hand. */
+static void set_minimum(requirement *r) {
+    const mm_plan *plan = r->planned.plan;
+    r->minimum_bytes = plan->peak_bytes;
+    r->minimum_pinned_bytes = plan->pinned_bytes;
+    r->minimum_step = plan->peak_step;
+}
+
 static mm_status plan_least(requirement *r) {
     mm_limits limits = {.device_bytes = 0, /* nothing fits: the plan with the lowest peak */
                         .pinned_bytes = INT64_MAX,
                         .base_bytes = r->base_bytes,
                         .stop = r->stop};
     MM_TRY(mm_planned_make(&r->planned, &r->policy, r->lowered->graph, &limits));
-    r->minimum_bytes = r->planned.plan->peak_bytes;
-    r->free = (requirement_free){r->minimum_bytes, r->planned.plan->pinned_bytes};
+    set_minimum(r);
+    r->free = (requirement_free){r->minimum_bytes, r->minimum_pinned_bytes};
     return MM_OK;
 }
 
@@ -71,8 +80,21 @@ mm_status requirement_limit(requirement *r, int64_t device_bytes, int64_t pinned
                         .pinned_bytes = pinned_bytes,
                         .base_bytes = r->base_bytes + staged_bytes,
                         .stop = r->stop};
-    r->device_bytes = device_bytes;
-    return mm_planned_make(&r->planned, &r->policy, r->lowered->graph, &limits);
+    const requirement_room room = {device_bytes, pinned_bytes, staged_bytes};
+    if (device_bytes > 0 && memcmp(&room, &r->room, sizeof room) == 0) return MM_OK;
+    MM_TRY(mm_planned_make(&r->planned, &r->policy, r->lowered->graph, &limits));
+    r->room = room;
+    return MM_OK;
+}
+
+mm_status requirement_simulate(const requirement *r, mm_simulation *sim_out) {
+    const mm_facts *facts = r->planned.facts;
+    mm_facts nominal;
+    if (!mm_nominal_is_due(facts)) return mm_program_simulate(r->planned.program, facts, sim_out);
+    mm_status status = mm_nominal_init(r->lowered->graph, facts, &nominal);
+    if (status == MM_OK) status = mm_program_simulate(r->planned.program, &nominal, sim_out);
+    mm_nominal_fini(&nominal);
+    return status;
 }
 
 /* Whether the bound of what any plan needs is within the limits. */
@@ -110,9 +132,9 @@ mm_status requirement_try_passes(const nets_net *net, int64_t batch, int64_t sub
 }
 
 mm_status requirement_limit_pinned(requirement *r, int64_t pinned_bytes) {
-    if (r->planned.plan->pinned_bytes <= pinned_bytes) return MM_OK;
+    if (r->minimum_pinned_bytes <= pinned_bytes) return MM_OK;
     MM_TRY(requirement_limit(r, 0, pinned_bytes, 0));
-    r->minimum_bytes = r->planned.plan->peak_bytes;
+    set_minimum(r);
     return MM_OK;
 }
 
@@ -176,166 +198,6 @@ void requirement_fini(requirement *r) {
     mm_policy_fini(&r->policy);
     nets_lowered_destroy(r->lowered);
     memset(r, 0, sizeof *r);
-}
-
-/* The graph that updates the weights comes first: it has all persistent tensors of the others. */
-static mm_status make_passes(requirement_passes *p, const requirement_asked *a) {
-    int64_t base_bytes = a->base_bytes;
-    for (int i = p->n - 1; i >= 0; i--) {
-        requirement *r = &p->r[i];
-        MM_TRY(requirement_init(r, a->net, p->graphs[i], a->mode, a->target, a->policy, base_bytes, a->facts));
-        if (a->wants_least || a->budget_bytes == 0 || r->minimum_bytes <= a->budget_bytes)
-            MM_TRY(requirement_limit_pinned(r, a->pinned_bytes));
-        base_bytes = r->base_bytes;
-        if (r->minimum_bytes > p->r[p->most].minimum_bytes) p->most = i;
-    }
-    return MM_OK;
-}
-
-static mm_status plan_passes(requirement_passes *p, const requirement_asked *a) {
-    memset(p, 0, sizeof *p);
-    p->n = nets_exec_graphs(a->batch, a->sub_batch, p->graphs);
-    p->most = p->n - 1;
-    p->fused = target_fuses(a->target);
-    mm_status status = make_passes(p, a);
-    p->fused_bytes = p->least_bytes = requirement_most(p)->minimum_bytes;
-    if (status != MM_OK) requirement_passes_fini(p);
-    return status;
-}
-
-void requirement_passes_fini(requirement_passes *p) {
-    for (int i = 0; i < p->n; i++) requirement_fini(&p->r[i]);
-    memset(p, 0, sizeof *p);
-}
-
-bool requirement_may_unfuse(const target *target, const char *policy) {
-    static const char chooses[] = "auto";
-    const size_t length = strlen(chooses);
-    return target_may_unfuse(target) && strcspn(policy, ":") == length && strncmp(policy, chooses, length) == 0;
-}
-
-static mm_status are_of(const target *target, const nets_net *net, const facts_source *source, bool *are_out) {
-    nets_lowered *lowered;
-    mm_facts *facts = NULL;
-    MM_TRY(nets_lower(net, target->backend, source->batch, NETS_TRAIN, target->optimizer.id, &lowered));
-    mm_status status = mm_facts_create(lowered->graph, 0, &facts);
-    if (status == MM_OK) status = facts_source_fill(source, lowered->graph, facts);
-    *are_out = status == MM_OK;
-    mm_facts_destroy(facts);
-    nets_lowered_destroy(lowered);
-    return status == MM_ERR_FORMAT ? MM_OK : status;
-}
-
-/* Facts of neither graph are refused where they are used. */
-mm_status requirement_follow_facts(target *target, const nets_net *net, const facts_source *facts) {
-    bool fused, apart = false;
-    if (!facts || facts->is_machine || facts->batch == 0 || strcmp(facts->net, nets_net_name(net)) != 0 ||
-        !target_may_unfuse(target))
-        return MM_OK;
-    MM_TRY(are_of(target, net, facts, &fused));
-    target_set_fused(target, false);
-    if (!fused) MM_TRY(are_of(target, net, facts, &apart));
-    target_set_fused(target, !apart);
-    target->fuse_facts = facts->path;
-    return MM_OK;
-}
-
-/* Whether the plans that need least fit. */
-static bool fit(const requirement_passes *p, int64_t budget_bytes, int64_t pinned_bytes) {
-    bool all = requirement_most(p)->minimum_bytes <= budget_bytes;
-    for (int i = 0; i < p->n; i++) all &= p->r[i].planned.plan->pinned_bytes <= pinned_bytes;
-    return all;
-}
-
-mm_status requirement_advise_apart(const requirement_asked *asked) {
-    target open = *asked->target;
-    requirement_asked again = *asked;
-    requirement_passes p;
-    mm_failure refusal;
-    const char *path = open.fuse_facts;
-    open.fuse_facts = NULL;
-    again.target = &open;
-    again.facts = NULL;
-    again.may_unfuse = true;
-    if (!path || !target_fuses(&open) || !requirement_may_unfuse(&open, asked->policy)) return MM_ERR_INFEASIBLE;
-    mm_failure_keep(&refusal, MM_ERR_INFEASIBLE);
-    bool fits = false;
-    if (requirement_passes_init(&p, &again) == MM_OK) {
-        fits = !p.fused && fit(&p, asked->budget_bytes, asked->pinned_bytes);
-        requirement_passes_fini(&p);
-    }
-    if (!fits) return mm_failure_tell(&refusal);
-    return mm_fail(MM_ERR_INFEASIBLE, "%s; with --fuse off it fits, of which %s has no times", refusal.message, path);
-}
-
-/* Whether a plan of these passes may need less than so many bytes. The bound does not round tensors up, as plans do: up
- * to so much of a step's. */
-static mm_status may_undercut(const requirement_asked *a, int64_t bytes, bool *may_out) {
-    enum { ROUNDED = 16 * MM_ALIGN };
-    const nets_exec_graph last = requirement_last(a->batch, a->sub_batch);
-    nets_lowered *lowered;
-    mm_facts *facts;
-    MM_TRY(
-        nets_lower_pass(a->net, a->target->backend, last.batch, a->mode, last.pass, a->target->optimizer.id, &lowered));
-    mm_status status = mm_facts_create(lowered->graph, 0, &facts);
-    if (status == MM_OK) {
-        const mm_lower_bound bound = mm_lower_bound_of(lowered->graph, facts);
-        *may_out = mm_plan_base(lowered->graph) + bound.bytes - bound.persistent_bytes + ROUNDED < bytes;
-        mm_facts_destroy(facts);
-    }
-    nets_lowered_destroy(lowered);
-    return status;
-}
-
-/* Plans without fusion where that may need less. *apart: no passes, if it cannot. */
-static mm_status plan_apart(const requirement_passes *p, const requirement_asked *a, requirement_passes *apart) {
-    bool may = false;
-    MM_TRY(may_undercut(a, p->fused_bytes, &may));
-    return may ? plan_passes(apart, a) : MM_OK;
-}
-
-static mm_status choose(requirement_passes *p, const requirement_asked *a) {
-    const bool fused_fit = fit(p, a->budget_bytes, a->pinned_bytes);
-    requirement_passes apart = {0};
-    if (fused_fit && !a->wants_least) return MM_OK;
-    target_set_fused(a->target, false);
-    mm_status status = plan_apart(p, a, &apart);
-    target_set_fused(a->target, true);
-    if (apart.n > 0 && apart.least_bytes < p->least_bytes) {
-        p->least_bytes = apart.least_bytes;
-        apart.fused_bytes = p->fused_bytes;
-        if (!fused_fit) {
-            const requirement_passes fused = *p;
-            *p = apart;
-            apart = fused;
-        }
-    }
-    requirement_passes_fini(&apart);
-    return status;
-}
-
-mm_status requirement_passes_init(requirement_passes *p, const requirement_asked *a) {
-    MM_TRY(plan_passes(p, a));
-    if (!a->may_unfuse || !requirement_may_unfuse(a->target, a->policy)) return MM_OK;
-    mm_status status = choose(p, a);
-    if (status != MM_OK) requirement_passes_fini(p);
-    return status;
-}
-
-const char *requirement_bound_text(const requirement_passes *p, char *buffer, size_t capacity) {
-    mm_lower_bound most = {0};
-    const mm_graph *graph = NULL;
-    char step[256];
-    for (int i = 0; i < p->n; i++) {
-        const mm_lower_bound bound = mm_lower_bound_of(p->r[i].lowered->graph, p->r[i].planned.facts);
-        if (bound.bytes <= most.bytes || bound.step < 0) continue;
-        most = bound;
-        graph = p->r[i].lowered->graph;
-    }
-    snprintf(buffer, capacity, "no policy needs less than %s: %lld stay on the device, %s uses the rest",
-             MM_SIZE_TOLD(most.bytes), (long long)most.persistent_bytes,
-             graph ? mm_graph_step_name(graph, most.step, step, sizeof step) : "nothing");
-    return buffer;
 }
 
 /* Whether a codec that the policy names is of a kind. */

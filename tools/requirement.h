@@ -2,6 +2,7 @@
 #ifndef TOOLS_REQUIREMENT_H
 #define TOOLS_REQUIREMENT_H
 
+#include "mm/core/simulate.h"
 #include "mm/planning.h"
 #include "nets/exec.h"
 #include "tools/facts_source.h"
@@ -18,13 +19,22 @@ typedef struct requirement_free {
     int64_t device_bytes, pinned_bytes;
 } requirement_free;
 
+/* Limits that a plan is made for. */
+typedef struct requirement_room {
+    int64_t device_bytes; /* 0: none, it is the plan with the lowest peak */
+    int64_t pinned_bytes;
+    int64_t staged_bytes; /* of the device's */
+} requirement_room;
+
 typedef struct requirement {
     nets_lowered *lowered;
     mm_planned planned;
     mm_policy policy;
     int64_t base_bytes;    /* bytes of persistent tensors */
-    int64_t minimum_bytes; /* the lowest peak of the policy's plans */
-    int64_t device_bytes;  /* the limit that the plan was made for; 0: none, it is the one with the lowest peak */
+    int64_t minimum_bytes; /* the lowest peak of the policy's plans, */
+    int64_t minimum_pinned_bytes;
+    int minimum_step;      /* and what that plan pins, and the step that holds it */
+    requirement_room room; /* that the plan was made for */
     requirement_free free;
     const volatile int *stop; /* the target's */
 } requirement;
@@ -53,12 +63,15 @@ static inline nets_exec_graph requirement_last(int64_t batch, int64_t sub_batch)
 MM_CHECKED mm_status requirement_add_times(const facts_source *source, const target *target, const mm_graph *graph,
                                            mm_facts *facts);
 
-/* Plans anew within these limits; if no plan fits, with the lowest peak within the pinned memory. staged_bytes: size
- * of a staging buffer beside the persistent tensors (target_staged_bytes), or 0. */
+/* Plans anew within these limits, unless the plan was made for them; if no plan fits, with the lowest peak within the
+ * pinned memory. staged_bytes: size of a staging buffer beside the persistent tensors (target_staged_bytes), or 0. */
 MM_CHECKED mm_status requirement_limit(requirement *r, int64_t device_bytes, int64_t pinned_bytes,
                                        int64_t staged_bytes);
 
-/* Plans anew if the plan takes more pinned memory than this, and updates minimum_bytes. If the policy
+/* Simulates the plan by the facts' times, or nominal ones if these have none. The caller ends it. */
+MM_CHECKED mm_status requirement_simulate(const requirement *r, mm_simulation *sim_out);
+
+/* Plans anew if the plan with the lowest peak takes more pinned memory than this, and updates the minimum. If the policy
  * cannot do with less, the plan still takes more. */
 MM_CHECKED mm_status requirement_limit_pinned(requirement *r, int64_t pinned_bytes);
 
@@ -100,9 +113,11 @@ typedef struct requirement_asked {
     int64_t pinned_bytes;
     const facts_source *facts; /* NULL: no times */
     /* Where it is open (requirement_may_unfuse), layers are not fused if fused ones do not fit the budget and others need
-     * less; 0: if others need less. */
+     * less; budget 0: if others need less. */
     bool may_unfuse;
     int64_t budget_bytes;
+    bool
+        wants_fastest; /* nor if fused ones just fit (requirement_near) and others are faster: plans of both are made */
     /* Finds least_bytes of both, though fused ones fit; and minima within the pinned memory, though they are above the
      * budget with any. That takes long. */
     bool wants_least;
@@ -110,6 +125,11 @@ typedef struct requirement_asked {
 
 /* Whether it is open if layers are fused: target_may_unfuse, and the policy is auto. */
 bool requirement_may_unfuse(const target *target, const char *policy);
+/* Whether, in this budget, plans of layers that are not fused may be the faster ones: it is little more than the minimum
+ * of the fused graph. False where planning both takes long. */
+bool requirement_near(int64_t fused_bytes, const mm_graph *fused, int64_t budget_bytes);
+/* auto's plans of these layers take less time, in all but small graphs: what other policies find is compared alone. */
+void requirement_hasten(mm_policy *automatic, const mm_graph *fused);
 /* Measured facts are of one graph: where --fuse is auto, layers are fused or not as they were measured, from now on.
  * facts NULL, or a machine's: nothing changes. */
 MM_CHECKED mm_status requirement_follow_facts(target *target, const nets_net *net, const facts_source *facts);

@@ -143,10 +143,11 @@ static mm_status open_manager(session *s) {
 static void tell_unfused(const session *s) {
     char message[384];
     if (s->fused_bytes == 0) return;
-    snprintf(message, sizeof message,
-             "%.64s, batch %lld, %.64s: layers are not fused: fused, it needs at least %s; the weights are the same",
+    const bool fit = s->budget_given && s->config.budget_bytes >= s->fused_bytes;
+    snprintf(message, sizeof message, "%.64s, batch %lld, %.64s: layers are not fused: %s%s; the weights are the same",
              nets_net_name(s->config.net), (long long)s->config.batch, s->config.policies.text[0],
-             MM_SIZE_TOLD(s->fused_bytes));
+             fit ? "that is faster in this budget" : "fused, it needs at least ",
+             fit ? "" : MM_SIZE_TOLD(s->fused_bytes));
     say(NULL, MM_LOG_WARNING, message);
 }
 

@@ -70,9 +70,10 @@ typedef struct session {
     int64_t staged_bytes;  /* part of the budget for staging batches; 0: they are not staged */
     requirement_free free; /* the first policy's minimum with unlimited pinned memory, if that is less */
     char holder[256];      /* layer and phase that hold minimum_bytes */
-    int64_t fused_bytes; /* layers are not fused, since fused ones need at least so much; 0: they are as --fuse says */
-    int64_t data_shift;  /* how far the data is ahead of `iteration`, in batches */
-    int64_t iteration;   /* number of iterations run, including those of a loaded state */
+    int64_t
+        fused_bytes; /* layers are not fused, though they may be: fused ones need at least so much; 0: as --fuse says */
+    int64_t data_shift; /* how far the data is ahead of `iteration`, in batches */
+    int64_t iteration;  /* number of iterations run, including those of a loaded state */
     /* The first iteration, from 1, whose loss or gradient was not finite; 0: none. It ends the training without an
      * update, unless config.keep_going. */
     int64_t diverged_iteration;

@@ -16,13 +16,12 @@ mm_status session_go_on(const session *s) {
 
 /* What a policy takes at the least, within the pinned memory that there is. */
 static void raise_by(session *s, int p, const requirement *r) {
-    const mm_plan *plan = r->planned.plan;
-    if (plan->peak_bytes > s->need_bytes[p]) s->need_bytes[p] = plan->peak_bytes;
-    if (p > 0 || plan->peak_bytes <= s->minimum_bytes) return;
-    s->minimum_bytes = plan->peak_bytes;
-    s->minimum_pinned_bytes = plan->pinned_bytes;
+    if (r->minimum_bytes > s->need_bytes[p]) s->need_bytes[p] = r->minimum_bytes;
+    if (p > 0 || r->minimum_bytes <= s->minimum_bytes) return;
+    s->minimum_bytes = r->minimum_bytes;
+    s->minimum_pinned_bytes = r->minimum_pinned_bytes;
     s->free = r->free;
-    mm_graph_step_name(plan->graph, plan->peak_step, s->holder, sizeof s->holder);
+    mm_graph_step_name(r->lowered->graph, r->minimum_step, s->holder, sizeof s->holder);
 }
 
 /* One more, for each policy. */
@@ -49,7 +48,8 @@ static mm_status require(const session *s, int64_t batch, int64_t sub_batch, net
                                .pinned_bytes = s->pinned_most_bytes,
                                .facts = c->facts,
                                .may_unfuse = s->n_requirements == 0,
-                               .budget_bytes = c->budget_bytes};
+                               .budget_bytes = c->budget_bytes,
+                               .wants_fastest = true};
     for (;; asked.facts = NULL) {
         mm_status status = requirement_passes_init(passes, &asked);
         if (!asked.facts || status != MM_ERR_FORMAT || s->n_requirements < c->policies.n) return status;
@@ -63,8 +63,8 @@ mm_status session_memory_raise(session *s, int64_t batch, int64_t sub_batch, net
         MM_TRY(session_go_on(s));
         MM_TRY(require(s, batch, sub_batch, mode, p, *base_bytes, passes));
         s->n_requirements++;
-        if (passes->fused_bytes > passes->least_bytes) {
-            target_set_fused(&s->config.target, passes->fused);
+        if (passes->fused != target_fuses(&s->config.target)) {
+            target_set_fused(&s->config.target, false);
             s->fused_bytes = passes->fused_bytes;
         }
         *base_bytes = passes->r[0].base_bytes;
@@ -124,8 +124,8 @@ mm_status session_memory_offer(session *s) {
     for (int i = 0; i < s->n_requirements; i += s->config.policies.n)
         for (int k = 0; k < s->requirements[i].n; k++) {
             requirement *r = &s->requirements[i].r[k];
-            if (r->device_bytes == s->config.budget_bytes)
-                MM_TRY(mm_plan_offer(s->manager, mm_planned_release(&r->planned), r->device_bytes));
+            if (r->room.device_bytes == s->config.budget_bytes)
+                MM_TRY(mm_plan_offer(s->manager, mm_planned_release(&r->planned), r->room.device_bytes));
         }
     return MM_OK;
 }

@@ -6,6 +6,7 @@
 #include "mm/core/program.h"
 #include "mm/core/status.h"
 #include "mm/core/time_bound.h"
+#include "tools/requirement.h"
 
 /* Whether any step has a time: without, the simulated iteration takes none. */
 static bool has_step_times(const mm_plan *plan, const mm_facts *facts) {
@@ -166,6 +167,7 @@ mm_status simulated_policy(const simulated *s, const char *policy_spec, int64_t 
                         .base_bytes = mm_plan_base(s->lowered[s->n - 1]->graph),
                         .stop = s->target->stop};
     MM_TRY(mm_policy_parse(policy_spec, &policy));
+    if (s->beside) requirement_hasten(&policy, s->beside);
     mm_status status = plan_passes(s, &policy, &limits, source, run_out);
     if (status == MM_OK && budget_bytes == 0 && source && s->n > 1) {
         limits.device_bytes = run_out->peak_bytes;

@@ -12,6 +12,7 @@ typedef struct simulated {
     nets_lowered *lowered[NETS_PASSES];
     int n; /* passes that differ; 0: nothing is lowered */
     bool fused;
+    const mm_graph *beside; /* the fused one, where both are planned: requirement_hasten; NULL: this one alone */
     int64_t batch, sub_batch;
     const target *target;
     int64_t staged_bytes; /* bytes for staging batches; plans are without */
@@ -34,7 +35,8 @@ typedef struct time_source {
 /* Of all passes: the most bytes of any, and the time of all. */
 typedef struct simulated_run {
     int64_t peak_bytes, stash_bytes, pinned_bytes;
-    char holder[256]; /* the step that holds the peak */
+    int64_t fused_bytes; /* of a budget of 0 that was planned fused and not: the peak, fused */
+    char holder[256];    /* the step that holds the peak */
     bool fits;
     bool fused;                     /* layers are (nets/fuse.h) */
     bool cut_short;                 /* the search for a plan was stopped (mm_plan) */

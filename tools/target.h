@@ -50,7 +50,7 @@ static inline int64_t pinned_limit(int64_t option, int64_t otherwise) {
         {"--precision", "P", "of products on cuda: fp32, or tf32 (fp32)", ARG_TEXT, &(t)->precision, 0, 0},            \
         {"--fuse",                                                                                                     \
          "HOW",                                                                                                        \
-         "batch norm, sum and ReLU as one layer, same bits: on, off; auto: on if auto fits so (auto)",                 \
+         "batch norm, sum and ReLU as one layer, same bits: on, off; auto: as suits policy auto (auto)",                 \
          ARG_TEXT,                                                                                                     \
          &(t)->fuse,                                                                                                   \
          0,                                                                                                            \

@@ -313,6 +313,32 @@ auto_is_no_slower_in_its_minimum_than_others_() {
     at_most "$(value row.json iteration_seconds_predicted)" "$lean" "auto in its minimum, after lean-swap"
 }
 
+# Near the minimum of fused layers, plans of single ones can be faster.
+auto_fuses_layers_where_that_is_faster_() {
+    local fuse budget
+    local -A seconds
+    local -a net=(--net resnet20 --batch 32 --threads 1 --policy auto --json row.json)
+    expect 0 plan "${net[@]}" --facts "$machine" --fuse on
+    budget=$(($(value row.json minimum_bytes) * 104 / 100))
+    for fuse in on off auto; do
+        expect 0 plan "${net[@]}" --facts "$machine" --fuse $fuse --budget "$budget"
+        seconds[$fuse]=$(value row.json iteration_seconds_predicted)
+    done
+    awk -v on="${seconds[on]}" -v off="${seconds[off]}" 'BEGIN { exit !(off < on) }' || fail "single layers take longer"
+    at_most "${seconds[auto]}" "${seconds[off]}" "auto, after --fuse off"
+    [[ $(value row.json fuse) == off ]] || fail "layers are fused"
+    says out "not fused: that is faster in this budget"
+    expect 0 bench --net resnet20 --batch 32 --threads 1 --policies auto --simulate "$machine" --budgets "$budget" \
+        --json rows.json --quiet
+    at_most "$(value rows.json iteration_seconds_predicted)" "${seconds[off]}" "mm bench, after --fuse off"
+    expect 0 train "${net[@]}" --budget "$budget" --iterations 1 --quiet # by nominal times
+    [[ $(value row.json fuse) == off ]] || fail "layers are fused in training"
+    says err "layers are not fused: that is faster in this budget; the weights are the same"
+    # In a larger budget they are compared no more.
+    expect 0 plan "${net[@]}" --facts "$machine" --budget $((budget * 2))
+    [[ $(value row.json fuse) == on ]] || fail "layers are not fused in a large budget"
+}
+
 # What is pinned is what its plan takes; with no more than that the search may take another way.
 auto_runs_in_the_budgets_that_its_plans_fit_() {
     local least percent
