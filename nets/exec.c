@@ -70,7 +70,9 @@ static mm_status create_pass(nets_exec *exec, nets_mode mode, const nets_exec_gr
         nets_lower_pass(exec->net, exec->backend, graph->batch, mode, graph->pass, exec->optimizer.id, &pass->lowered));
     MM_TRY(mm_recompute_set(exec->manager, pass->lowered->graph, recompute, pass));
     pass->prepared = true;
-    return MM_OK;
+    const nets_ranks *ranks = &exec->backend->ranks;
+    if (ranks->n < 2 || mode != NETS_TRAIN || graph->pass.goes_on) return MM_OK;
+    return mm_gradient_set(exec->manager, pass->lowered->graph, ranks->fns, ranks->ctx);
 }
 
 /* Of an image as the network has it. */
@@ -449,9 +451,18 @@ static mm_status run_middle(nets_exec *exec, const iteration *it) {
     return age >= 0 ? mm_sampling_age_set(exec->manager, graph, age) : MM_OK;
 }
 
+/* Its part of the whole batch begins behind those of the ranks before it. */
+static mm_status begin_part(const nets_exec *exec, mm_stream *stream) {
+    const int rank = exec->lowered->mode == NETS_TRAIN ? exec->backend->ranks.rank : 0;
+    if (rank == 0) return MM_OK;
+    return exec->backend->ops->pass_on(exec->backend, nets_exec_place(exec, exec->lowered->rng), rank * exec->batch,
+                                       stream);
+}
+
 static mm_status run_iteration(nets_exec *exec, const iteration *it) {
     const int64_t last = (nets_exec_passes(exec->batch, exec->sub_batch) - 1) * exec->sub_batch;
     MM_TRY(nets_kept_save(&exec->kept, index_of(exec, it->slot), it->stream));
+    MM_TRY(begin_part(exec, it->stream));
     if (exec->n_passes > 1) MM_TRY(run_pass(exec, it, 0));
     if (exec->n_passes > 2) MM_TRY(run_middle(exec, it));
     MM_TRY(run_pass(exec, it, last));
@@ -509,8 +520,9 @@ mm_status nets_exec_iteration(nets_exec *exec, const float *images, const int32_
             it.images = memcpy(it.slot->images, images, (size_t)(exec->batch * image_bytes(exec)));
         status = submit(exec, &it, lr);
         if (status == MM_OK) return nets_exec_collect(exec, result_out);
-        /* Memory ran out, the manager has a plan that needs less, and nothing has changed: once more. */
-        again = status == MM_ERR_NOMEM && it.undone && stepped_down(exec);
+        /* Memory ran out, the manager has a plan that needs less, and nothing has changed: once more. But other ranks
+         * have part of what is lost. */
+        again = status == MM_ERR_NOMEM && it.undone && stepped_down(exec) && exec->backend->ranks.n < 2;
     } while (again);
     return status;
 }

@@ -47,7 +47,11 @@ MM_CHECKED mm_status nets_exec_create_on(const nets_net *net, int64_t batch, net
  * size. MM_ERR_INVALID: the sub-batch is out of range. */
 MM_CHECKED mm_status nets_exec_create_sub(const nets_net *net, int64_t batch, int64_t sub_batch, mm_manager *manager,
                                           nets_backend *backend, const nets_optimizer *optimizer, nets_exec **exec_out);
-/* The passes of such an iteration as graphs: of its first, middle and last sub-batches. Returns their number, 1 to 3. */
+/* With a backend of several ranks (nets_ranks), `batch` is this rank's part of a whole batch of ranks.n times as many
+ * images. Gradients, losses and counts of correct labels are the whole batch's when the update begins, by what ranks.fns
+ * make of them; so are results. If memory runs out in an iteration, it is not run again.
+ *
+ * The passes of such an iteration as graphs: of its first, middle and last sub-batches. Returns their number, 1 to 3. */
 typedef struct nets_exec_graph {
     int64_t batch;
     nets_pass pass;

@@ -393,9 +393,9 @@ static mm_status create_graph(nets_lowered *out) {
                      out->mode == NETS_TRAIN ? "train" : "eval", (long long)out->batch);
     if (out->pass.whole > 0)
         snprintf(name + n, sizeof name - (size_t)n, " of %lld, %s", (long long)out->pass.whole,
-                 !out->pass.adds     ? "first"
-                 : out->pass.goes_on ? "next"
-                                     : "last");
+                 out->pass.adds      ? (out->pass.goes_on ? "next" : "last")
+                 : out->pass.goes_on ? "first"
+                                     : "part");
     return mm_graph_create(name, &out->graph);
 }
 
@@ -427,7 +427,7 @@ static mm_status lower_all(lowering *lo) {
     for (int i = 0; i < n; i++) MM_TRY(lower_forward(lo, i));
     if (out->mode == NETS_TRAIN) {
         for (int i = n - 1; i >= 0; i--) MM_TRY(lower_backward(lo, i));
-        MM_TRY(nets_lower_update(out));
+        MM_TRY(nets_lower_update(out, &lo->backend->ranks));
     }
     return mm_graph_freeze(out->graph);
 }
@@ -445,6 +445,8 @@ mm_status nets_lower_pass(const nets_net *net, nets_backend *backend, int64_t ba
     out->batch = batch;
     out->mode = mode;
     out->pass = pass;
+    if (mode == NETS_TRAIN && backend->ranks.n > 1)
+        out->pass.whole = (pass.whole > 0 ? pass.whole : batch) * backend->ranks.n;
     out->optimizer = optimizer;
     out->images = out->labels = out->loss = out->correct = out->rng = out->lr = out->step = -1;
     lowering lo = {.out = out, .backend = backend};

@@ -67,7 +67,7 @@ static mm_status add_params(nets_lowered *out, bool channels_last) {
 mm_status nets_lower_shared(nets_lowered *out, const nets_backend *backend) {
     const int64_t one = 1;
     MM_TRY(add_params(out, backend->channels_last));
-    MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, "loss", &out->loss));
+    MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, NETS_LOSS_NAME, &out->loss));
     MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_I32, 1, &one, "correct", &out->correct));
     if (updates(out)) MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, "lr", &out->lr));
     if (updates(out) && nets_optimizer_traits_of(out->optimizer)->counts)
@@ -95,9 +95,23 @@ static mm_status add_last_step(nets_lowered *out, const char *name, const mm_use
     return MM_OK;
 }
 
-mm_status nets_lower_update(nets_lowered *out) {
+/* The gradients, what the loss says, and running statistics, which become the ranks' mean: all that the update looks at or
+ * that a state has. */
+static mm_status share(nets_lowered *out, mm_share when) {
+    MM_TRY(mm_graph_share(out->graph, out->loss, when));
+    MM_TRY(mm_graph_share(out->graph, out->correct, when));
+    for (int i = 0; i < nets_net_params(out->net); i++) {
+        const nets_param_tensors *tensors = &out->params[i];
+        MM_TRY(mm_graph_share(out->graph, nets_net_param(out->net, i)->learned ? tensors->gradient : tensors->value,
+                              when));
+    }
+    return MM_OK;
+}
+
+mm_status nets_lower_update(nets_lowered *out, const nets_ranks *ranks) {
     const mm_use image = {out->rng, MM_MODIFY, MM_FORM_VALUE};
     if (out->pass.goes_on) return add_last_step(out, "sub-batch", &image, 1);
+    if (ranks->n > 1) MM_TRY(share(out, ranks->when));
     int n_params = nets_net_params(out->net);
     mm_use *uses = malloc(((2 + NETS_OPTIMIZER_STATES) * (size_t)n_params + 4) * sizeof *uses);
     if (!uses) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to lower its update", nets_net_name(out->net));

@@ -13,6 +13,6 @@ MM_CHECKED mm_status nets_lower_tensor(mm_graph *graph, mm_tensor_kind kind, mm_
 MM_CHECKED mm_status nets_lower_shared(nets_lowered *out, const nets_backend *backend);
 
 /* Adds the last step of a training graph: the update, or the end of a pass that goes on. */
-MM_CHECKED mm_status nets_lower_update(nets_lowered *out);
+MM_CHECKED mm_status nets_lower_update(nets_lowered *out, const nets_ranks *ranks);
 
 #endif

@@ -38,10 +38,19 @@ typedef struct nets_op_args {
     uint32_t layer; /* the layer's number: dropout layers need different random numbers */
 } nets_op_args;
 
+/* Processes that train one network, each on a part of every batch: rank r on the r-th. All zero: there is one. */
+typedef struct nets_ranks {
+    int n, rank;
+    mm_share when;              /* gradients and the like are shared (mm_graph_share) */
+    const mm_gradient_fns *fns; /* what becomes of them, for executors; borrowed. NULL: for planning only */
+    void *ctx;
+} nets_ranks;
+
 /* A training graph's part in one update of the weights. A batch may be trained on in sub-batches, one pass of a graph
  * each; the passes' gradients are added up, and the last pass updates. All zero: the graph's batch is the whole. */
 typedef struct nets_pass {
-    int64_t whole; /* images of the whole batch, by whose labels the loss is divided; 0: the graph's own */
+    int64_t whole; /* images of the whole batch, by whose labels the loss is divided; 0: the graph's own. With several
+                      ranks, of this rank's part of it; lowering makes it the whole */
     bool adds;     /* not the first pass: gradients, loss and correct labels are added to those of the passes before */
     bool goes_on;  /* not the last pass: nothing is updated; NETS_RNG_IMAGE moves on to the next pass's first image */
 } nets_pass;
@@ -143,6 +152,7 @@ struct nets_backend {
     bool no_fuse;  /* nets are lowered layer by layer from now on (fuse.h); at first as its configuration says */
     int threads;   /* how many CPU threads it computes on; 0: it computes on another device */
     mm_dtype maps; /* the type of maps in nets lowered for it: MM_F32 */
+    nets_ranks ranks; /* nets are lowered and run for so many processes from now on; at first for one */
     /* Parameters of rank 4, and their gradients, are [out][height][width][in] in its memory (op_order.h). */
     bool channels_last;
 };

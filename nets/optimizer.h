@@ -54,6 +54,7 @@ typedef struct nets_optimizer_traits {
 
 /* The tensor with the number of updates, i32 [1]. */
 #define NETS_STEP_NAME "step"
+#define NETS_LOSS_NAME "loss"
 
 const nets_optimizer_traits *nets_optimizer_traits_of(nets_optimizer_id id);
 

@@ -1,0 +1,11 @@
+/* What ranks make of the tensors that graphs of nets share (nets_ranks): sums of gradients, of the loss and of counts of
+ * correct labels; means of running statistics. */
+#ifndef NETS_MULTI_MULTI_SHARED_H
+#define NETS_MULTI_MULTI_SHARED_H
+
+#include "nets/multi/multi.h"
+
+/* For nets_ranks.fns; its ctx is the multi. */
+extern const mm_gradient_fns multi_gradient_fns;
+
+#endif
