@@ -148,10 +148,10 @@ typedef struct nets_code_needs {
 /* The first member of every backend's and every op's struct. */
 struct nets_backend {
     const nets_backend_ops *ops;
-    int ordinal;   /* of the device, among those of its kind; set by nets_backend_open */
-    bool no_fuse;  /* nets are lowered layer by layer from now on (fuse.h); at first as its configuration says */
-    int threads;   /* how many CPU threads it computes on; 0: it computes on another device */
-    mm_dtype maps; /* the type of maps in nets lowered for it: MM_F32 */
+    int ordinal;      /* of the device, among those of its kind; set by nets_backend_open */
+    bool no_fuse;     /* nets are lowered layer by layer from now on (fuse.h); at first as its configuration says */
+    int threads;      /* how many CPU threads it computes on; 0: it computes on another device */
+    mm_dtype maps;    /* the type of maps in nets lowered for it: MM_F32 */
     nets_ranks ranks; /* nets are lowered and run for so many processes from now on; at first for one */
     /* Parameters of rank 4, and their gradients, are [out][height][width][in] in its memory (op_order.h). */
     bool channels_last;

@@ -66,8 +66,8 @@ static mm_status train_all(train *t, session *s, session_run *run, row *r) {
             one.iterations += all.iterations;
         }
         all = one;
-        if (t->eval && !*t->interrupted && !session_diverged(s)) MM_TRY(evaluate(t, s, &all));
-    } while (s->iteration < end && !*t->interrupted && !session_diverged(s));
+        if (t->eval && !session_is_stopped(s) && !session_diverged(s)) MM_TRY(evaluate(t, s, &all));
+    } while (s->iteration < end && !session_is_stopped(s) && !session_diverged(s));
     *r = all;
     return MM_OK;
 }
@@ -138,12 +138,12 @@ static mm_status check_log(const char *path, FILE *log) {
 /* A budget, if one is given, that is too small for the policy may do for another. What the policy needs is compared
  * with others; of sub-batches that is what the largest pass needs, others are planned for the last. */
 static mm_status advise_another(const train *t, const session *s) {
-    const bool whole = t->sub_batch == 0 || t->sub_batch >= t->batch;
+    const bool whole = t->sub_batch == 0 || t->sub_batch >= t->part;
     const bool told = s->minimum_bytes > s->config.budget_bytes;
     requirement refused = {.minimum_bytes = s->minimum_bytes};
     if (told && whole) MM_TRY(mm_policy_parse(s->config.policies.text[0], &refused.policy));
     mm_status status =
-        requirement_advise(t->network, requirement_last(t->batch, t->sub_batch), &t->target, s->config.budget_bytes,
+        requirement_advise(t->network, requirement_last(t->part, t->sub_batch), &t->target, s->config.budget_bytes,
                            session_pinned(s), s->config.facts, told ? &refused : NULL);
     requirement_fini(&refused);
     return status;
@@ -177,23 +177,38 @@ static mm_status save_facts(const train *t, session *s, const row *r) {
     return mm_facts_save(s->manager, nets_exec_lowered(s->train)->graph, t->facts_save);
 }
 
-static mm_status run_train(train *t, row *r) {
+/* All that may be refused. *ended_out: it was stopped before the first iteration; the session needs no session_fini. */
+static mm_status begin(train *t, session *s, row *r, bool *ended_out) {
     session_config config;
-    session s;
     MM_TRY(train_configure(t, &config));
     train_set_options(t);
-    mm_status begun = session_init(&s, &config);
-    if (session_stopped_early(&s, begun)) {
-        session_name_row(&s, r);
-        say_why_nothing_ran(t, &s);
+    mm_status begun = session_init(s, &config);
+    *ended_out = session_stopped_early(s, begun);
+    if (*ended_out) {
+        session_name_row(s, r);
+        say_why_nothing_ran(t, s);
         return MM_OK;
     }
-    if (s.refused_data) return train_read_of_state(t, "--data", begun);
-    if (begun != MM_OK) return advise(t, &s, begun);
-    mm_status status = open_logs(t);
+    if (s->refused_data) return train_read_of_state(t, "--data", begun);
+    return begun == MM_OK ? MM_OK : advise(t, s, begun);
+}
+
+static mm_status run_train(train *t, row *r) {
+    session s;
+    bool ended = false;
+    mm_status begun = begin(t, &s, r, &ended);
+    const bool open = begun == MM_OK && !ended;
+    mm_status status = train_ranks_agree(t, begun, &ended);
+    t->stopped = ended;
+    if (status != MM_OK || ended) {
+        if (open) session_fini(&s);
+        return status;
+    }
+    status = open_logs(t);
     if (status == MM_OK) status = run_session(t, &s, r);
     if (status == MM_OK) status = save_facts(t, &s, r);
     status = save_trace(t, &s, status);
+    t->stopped = session_is_stopped(&s);
     session_fini(&s);
     if (status == MM_OK) status = check_log(t->log_path, t->log);
     return status == MM_OK ? check_log(t->codec_log_path, t->codec_log) : status;
@@ -224,14 +239,26 @@ static const char help_text[] =
     "is nothing to save.\n"
     "Otherwise: 0 done, 1 failed or does not fit, 2 the command line cannot be meant so.\n"
     "\n"
+    "With --ranks N, or as one of those that mpirun started (--engine mpi), each process trains an N-th of every "
+    "batch, in\n"
+    "its own --budget, and all add up their gradients, in the same order on every run. Rank 0 reports, evaluates and "
+    "saves;\n"
+    "its state loads into any number. A batch norm normalises a rank's part; running statistics become the ranks' "
+    "mean.\n"
+    "Figures are the whole batch's, memory is rank 0's. Ctrl-C at the mm that started them, or SIGINT to any of them, "
+    "lets\n"
+    "all finish the same iteration; mpirun itself gives them a second or two. If one fails, all end.\n"
+    "\n"
     "  mm train --net resnet32 --data cifar10:DIR --epochs 3 --eval --policy freelunch:rate=4 --budget 200MiB\n"
     "  mm train --net resnet20 --data files:x.npy,y.npy --test-data files:tx.npy,ty.npy --epochs 9 --eval\n"
     "  mm train --net resnet20 --iterations 300 --switch 100:freelunch --switch 200:liveness --save state\n"
-    "  mm train --net resnet20 --iterations 400 --load state --save state";
+    "  mm train --net resnet20 --iterations 400 --load state --save state\n"
+    "  mm train --net resnet20 --ranks 2 --threads 1\n"
+    "  mpirun -n 2 mm train --net resnet20 --threads 1 --engine mpi";
 
 static void tell_of_plan(const train *t) {
     char sub_batch[48] = "";
-    if (t->sub_batch > 0 && t->sub_batch < t->batch)
+    if (t->sub_batch > 0 && t->sub_batch < t->part)
         snprintf(sub_batch, sizeof sub_batch, " --sub-batch %lld", (long long)t->sub_batch);
     fprintf(stderr, "'mm plan --net %s --batch %lld%s' tells what each policy needs\n", t->net, (long long)t->batch,
             sub_batch);
@@ -243,6 +270,8 @@ int cmd_train(int argc, char **argv) {
                .target = TARGET_DEFAULTS,
                .policy = "",
                .issue = "auto",
+               .sum = "overlap",
+               .sum_at = "ranks",
                .progress = "bar",
                .batch = 128,
                .pinned_bytes = PINNED_OPEN,
@@ -261,6 +290,13 @@ int cmd_train(int argc, char **argv) {
          ARG_TEXT, &t.sub_batch_text, 0, 0},
         {"--iterations", "N", "train until this many iterations are done (100)", ARG_COUNT, &t.iterations, 1, 1e9},
         {"--epochs", "N", "... or this many passes over the data", ARG_COUNT, &t.epochs, 1, 1e6},
+        {"--engine", "NAME", "this process is one of several: mpi: of those that mpirun has started", ARG_TEXT,
+         &t.engine, 0, 0},
+        {"--ranks", "N", "start N processes, each of which trains an N-th of every batch", ARG_COUNT, &t.ranks_wanted,
+         1, 1024},
+        {"--sum", "WHEN", "gradients of ranks: overlap: beside the backward pass; end: behind it (overlap)", ARG_TEXT,
+         &t.sum, 0, 0},
+        {"--sum-at", "WHERE", "ranks: each rank adds a part; root: rank 0 adds all (ranks)", ARG_TEXT, &t.sum_at, 0, 0},
         TARGET_ARGS(&t.target),
         TARGET_CODEC_THREADS_ARG(&t.target),
         {"--budget", "SIZE", "bytes on the device, never exceeded: 300MiB (what --policy's plan needs)", ARG_SIZE,
@@ -324,8 +360,14 @@ int cmd_train(int argc, char **argv) {
     t.table = table;
     t.argc = argc;
     t.argv = argv;
-    status = train_open_state(&t);
-    if (status == MM_OK) status = run_train(&t, &r);
+    int code;
+    status = train_ranks_begin(&t, &code);
+    if (status == MM_OK && code >= 0) return code;
+    if (status == MM_OK) status = train_open_state(&t);
+    if (status == MM_OK)
+        status = run_train(&t, &r);
+    else if (t.ranks)
+        status = train_ranks_agree(&t, status, &t.stopped);
     args_texts_fini(&t.lr_texts);
     args_texts_fini(&t.switch_texts);
     free(t.data_path);
@@ -336,17 +378,20 @@ int cmd_train(int argc, char **argv) {
     nets_net_destroy(t.network);
     if (status != MM_OK) {
         texts_fini(&t.texts);
-        int code = command_failed("train", status);
-        if (status == MM_ERR_INFEASIBLE && t.budget_bytes > 0) tell_of_plan(&t);
+        code = t.told ? command_status(status) : command_failed("train", status);
+        if (status == MM_ERR_INFEASIBLE && t.budget_bytes > 0 && !t.ranks) tell_of_plan(&t);
         session_state_close(t.state);
-        return code;
+        return train_ranks_end(&t, status, code);
     }
-    row_end(&r, *t.interrupted);
-    status = rows_print(json_file_beside(t.json), &r, 1);
+    row_end(&r, t.stopped);
+    status = MM_OK;
+    const bool tells = !t.ranks || multi_rank(t.ranks) == 0;
+    if (tells) status = rows_print(json_file_beside(t.json), &r, 1);
     if (status == MM_OK && t.json) status = rows_save(t.json, &r, 1);
     texts_fini(&t.texts);
     session_state_close(t.state);
-    if (status != MM_OK) return command_failed("train", status);
-    if (r.diverged_iteration > 0 && !t.keep_going) return EXIT_FAILED;
-    return *t.interrupted ? EXIT_INTERRUPTED : EXIT_OK;
+    code = t.stopped ? EXIT_INTERRUPTED : EXIT_OK;
+    if (r.diverged_iteration > 0 && !t.keep_going) code = EXIT_FAILED;
+    if (status != MM_OK) code = command_failed("train", status);
+    return train_ranks_end(&t, status, code);
 }

@@ -21,8 +21,14 @@ int cmd_study(int argc, char **argv); /* mm codecs --study */
 /* Prints "mm COMMAND: message" to stderr, and returns the exit status: EXIT_USAGE for MM_ERR_INVALID and
  * MM_ERR_NOT_FOUND, which are faults of the command line, else EXIT_FAILED. */
 int command_failed(const char *command, mm_status status);
+/* The exit status alone. */
+int command_status(mm_status status);
 
 /* From now on SIGINT and SIGTERM only set the variable that is returned; the command looks at it and ends by itself. */
 const volatile sig_atomic_t *command_interruptible(void);
+/* The same for another signal. */
+void command_interruptible_by(int signal);
+/* Set by SIGTERM alone. */
+const volatile sig_atomic_t *command_terminated(void);
 
 #endif

@@ -35,11 +35,15 @@ static void print_help(FILE *file) {
 
 int command_failed(const char *command, mm_status status) {
     fprintf(stderr, "mm %s: %s\n", command, mm_last_error());
+    return command_status(status);
+}
+
+int command_status(mm_status status) {
     return status == MM_ERR_INVALID || status == MM_ERR_NOT_FOUND ? EXIT_USAGE : EXIT_FAILED;
 }
 
 /* The only globals: a signal handler has no other way to be heard. */
-static volatile sig_atomic_t interrupted;
+static volatile sig_atomic_t interrupted, terminated;
 static struct timespec interrupted_at;
 
 enum { TWICE_MS = 100 }; /* within which two are one: timeout sends its own to the process, and again to its group */
@@ -48,6 +52,7 @@ enum { TWICE_MS = 100 }; /* within which two are one: timeout sends its own to t
 static void on_interrupt(int number) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
+    if (number == SIGTERM) terminated = 1;
     if (!interrupted) {
         interrupted_at = now;
         interrupted = 1;
@@ -65,6 +70,10 @@ const volatile sig_atomic_t *command_interruptible(void) {
     signal(SIGTERM, on_interrupt);
     return &interrupted;
 }
+
+void command_interruptible_by(int number) { signal(number, on_interrupt); }
+
+const volatile sig_atomic_t *command_terminated(void) { return &terminated; }
 
 static int run_command(int argc, char **argv) {
     for (int i = 0; i < N_COMMANDS; i++)

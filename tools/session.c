@@ -24,7 +24,7 @@ static int64_t sub_batch_of(const session *s, int64_t batch) {
 }
 
 /* Images are evaluated independently of each other, so in no more than are trained on at a time. */
-static int64_t eval_batch(const session *s) { return sub_batch_of(s, s->config.batch); }
+static int64_t eval_batch(const session *s) { return sub_batch_of(s, session_part(s, s->config.batch)); }
 
 static mm_status open_data(session *s) {
     const session_config *c = &s->config;
@@ -66,9 +66,9 @@ typedef struct graph_wanted {
 static int list_graphs(session *s, graph_wanted wanted[4]) {
     int n = 0;
     int64_t batch = s->config.batch;
-    wanted[n++] = (graph_wanted){batch, NETS_TRAIN, &s->train};
+    wanted[n++] = (graph_wanted){session_part(s, batch), NETS_TRAIN, &s->train};
     if (s->config.whole_epochs && s->train_size.last != batch)
-        wanted[n++] = (graph_wanted){s->train_size.last, NETS_TRAIN, &s->train_last};
+        wanted[n++] = (graph_wanted){session_part(s, s->train_size.last), NETS_TRAIN, &s->train_last};
     if (!s->test_data) return n;
     batch = eval_batch(s);
     if (s->test_size.batches > (s->test_size.last != batch)) wanted[n++] = (graph_wanted){batch, NETS_EVAL, &s->eval};
@@ -151,14 +151,24 @@ static void tell_unfused(const session *s) {
     say(NULL, MM_LOG_WARNING, message);
 }
 
+static mm_status check_last_batch(const session *s) {
+    const int ranks = s->config.ranks ? multi_ranks(s->config.ranks) : 1;
+    if (!s->config.whole_epochs || s->train_size.last % ranks == 0) return MM_OK;
+    return mm_fail(
+        MM_ERR_INVALID,
+        "--epochs: an epoch's last batch has %lld images, which %d ranks cannot share; --iterations leaves it out",
+        (long long)s->train_size.last, ranks);
+}
+
 /* The training graph comes before the data: a batch that no memory holds is refused before its images take some. It has
  * all persistent tensors, so its base is all graphs' base. */
 static mm_status init(session *s) {
     int64_t base = 0;
     session_memory_begin(s);
-    MM_TRY(raise_memory(s, &(graph_wanted){.batch = s->config.batch, .mode = NETS_TRAIN}, &base));
+    MM_TRY(raise_memory(s, &(graph_wanted){.batch = session_part(s, s->config.batch), .mode = NETS_TRAIN}, &base));
     MM_TRY(session_memory_check(s));
     MM_TRY(open_data(s));
+    MM_TRY(check_last_batch(s));
     graph_wanted wanted[4];
     int n = list_graphs(s, wanted);
     for (int g = 1; g < n; g++) MM_TRY(raise_memory(s, &wanted[g], &base));
@@ -250,6 +260,16 @@ static void tell_diverged(session *s, int64_t iteration, const nets_result *resu
 
 bool session_diverged(const session *s) { return s->diverged_iteration > 0 && !s->config.keep_going; }
 
+/* This rank's part of a batch. */
+static void take_part(const session *s, nets_batch *batch) {
+    const int64_t rank = s->config.ranks ? multi_rank(s->config.ranks) : 0;
+    nets_shape image;
+    batch->n = session_part(s, batch->n);
+    if (rank == 0 || !batch->images || nets_net_shape(s->config.net, 0, 1, &image) != MM_OK) return;
+    batch->images += rank * batch->n * nets_shape_elems(&image);
+    batch->labels += rank * labels_of(s, batch->n);
+}
+
 static mm_status start_iteration(session *s, const session_run *run, tally *t) {
     nets_batch batch = {.n = s->config.batch};
     if (!s->config.same_batches || !s->ahead || s->iteration < NETS_AHEAD)
@@ -260,9 +280,10 @@ static mm_status start_iteration(session *s, const session_run *run, tally *t) {
     flight *next = &t->flight[t->flying];
     *next = (flight){.exec = exec, .n = batch.n};
     /* Of the first pass; evaluations are not counted. */
-    const int64_t passes = nets_exec_passes(s->config.batch, sub_batch_of(s, s->config.batch));
+    const int64_t part = session_part(s, s->config.batch), passes = nets_exec_passes(part, sub_batch_of(s, part));
     MM_TRY(mm_iteration_number_set(s->manager, s->iteration * passes));
     int64_t host = host_ns(s, exec);
+    take_part(s, &batch);
     MM_TRY(s->ahead ? nets_exec_submit(exec, batch.images, batch.labels, batch.n, rate)
                     : nets_exec_iteration(exec, batch.images, batch.labels, batch.n, rate, &next->result));
     next->host_seconds = (double)(host_ns(s, exec) - host) * 1e-9;
@@ -325,8 +346,20 @@ static mm_status save_if_due(session *s, const session_run *run, progress *p, ta
     return session_diverged(s) ? MM_OK : run->save(run->hook_ctx, s);
 }
 
+/* Whether another iteration begins. Ranks that are stopped at different times finish the same one. */
+static mm_status look_whether_stopped(session *s) {
+    if (!s->config.ranks) return MM_OK;
+    const int32_t own = s->config.stop && *s->config.stop;
+    int32_t all[MULTI_RANKS_MOST];
+    MM_TRY(multi_gather(s->config.ranks, &own, sizeof own, all));
+    for (int i = 0; i < multi_ranks(s->config.ranks); i++) s->stopped |= all[i] != 0;
+    return MM_OK;
+}
+
 static mm_status iterate_all(session *s, const session_run *run, progress *p, tally *t, row *r) {
-    while (s->iteration < run->iterations && !session_is_stopped(s) && !session_diverged(s)) {
+    while (s->iteration < run->iterations && !session_diverged(s)) {
+        MM_TRY(look_whether_stopped(s));
+        if (session_is_stopped(s)) break;
         if (run->hook) MM_TRY(run->hook(run->hook_ctx, s));
         MM_TRY(start_iteration(s, run, t));
         if (t->flying == (s->ahead ? NETS_AHEAD : 1)) MM_TRY(finish_iteration(s, run, p, t, r));
@@ -353,7 +386,7 @@ static mm_status iterate_to_the_end(session *s, const session_run *run, progress
         int64_t steps = ladder_steps(s);
         mm_status status = iterate_all(s, run, p, t, r), landed = land(s, run, p, t, r);
         if (status == MM_OK) status = landed;
-        if (status != MM_ERR_NOMEM || ladder_steps(s) == steps) return status;
+        if (status != MM_ERR_NOMEM || ladder_steps(s) == steps || s->config.ranks) return status;
         MM_TRY(nets_exec_updates(s->train, &s->iteration));
         MM_TRY(seek(s));
     }
@@ -441,7 +474,7 @@ void session_name_row(const session *s, row *r) {
     if (mm_policy_codecs(r->policy, specs, &n_codecs) == MM_OK && n_codecs > 0)
         copy_text(r->codec, sizeof r->codec, specs[0]);
     r->batch = s->config.batch;
-    r->sub_batch = sub_batch_of(s, s->config.batch);
+    r->sub_batch = sub_batch_of(s, session_part(s, s->config.batch));
     r->workspace_limit_bytes = s->config.target.workspace_bytes;
     r->budget_bytes = s->config.budget_bytes;
     r->minimum_bytes = s->minimum_bytes;
@@ -450,6 +483,7 @@ void session_name_row(const session *s, row *r) {
 
 mm_status session_train(session *s, const session_run *run, row *r) {
     session_name_row(s, r);
+    s->together = s->config.ranks != NULL;
     MM_TRY(seek(s));
     const int64_t samples = s->train_size.samples;
     tally t = {.full_images = samples < s->config.batch ? samples : s->config.batch};

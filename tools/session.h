@@ -8,6 +8,7 @@
 #include "nets/exec.h"
 #include "nets/io/reader.h"
 #include "nets/lr_schedule.h"
+#include "nets/multi/multi.h"
 #include "tools/args.h"
 #include "tools/host_memory.h"
 #include "tools/progress.h"
@@ -20,7 +21,10 @@ typedef struct session_config {
     const nets_net *net;
     const char *data;
     const char *test_data; /* to evaluate on; NULL: the test set of `data` */
-    int64_t batch;
+    int64_t batch;         /* of all ranks together */
+    multi *
+        ranks; /* this process is one of them, and trains its part of each batch, as the target's backend knows; borrowed;
+                      NULL: it is alone */
     int64_t sub_batch;    /* train in sub-batches of so many images (nets_exec_create_sub); 0: in whole batches */
     target target;        /* borrowed */
     int64_t budget_bytes; /* 0: what the first policy needs */
@@ -73,6 +77,8 @@ typedef struct session {
     int64_t
         fused_bytes; /* layers are not fused, though they may be: fused ones need at least so much; 0: as --fuse says */
     int64_t data_shift; /* how far the data is ahead of `iteration`, in batches */
+    bool together;      /* with other ranks: they begin each iteration together, or none of them does */
+    bool stopped;       /* then: one of them was stopped */
     int64_t iteration;  /* number of iterations run, including those of a loaded state */
     /* The first iteration, from 1, whose loss or gradient was not finite; 0: none. It ends the training without an
      * update, unless config.keep_going. */
@@ -87,7 +93,14 @@ enum { SESSION_ITERATIONS_MAX = 1000000000 }; /* chosen, far above any training 
 MM_CHECKED mm_status session_init(session *s, const session_config *config);
 void session_fini(session *s);
 
-static inline bool session_is_stopped(const session *s) { return s->config.stop && *s->config.stop; }
+/* Images of n that this process trains. */
+static inline int64_t session_part(const session *s, int64_t n) {
+    return s->config.ranks ? n / multi_ranks(s->config.ranks) : n;
+}
+
+static inline bool session_is_stopped(const session *s) {
+    return s->together ? s->stopped : s->config.stop && *s->config.stop;
+}
 
 /* What its plans may take, once session_init has looked. */
 static inline requirement_pinned session_pinned(const session *s) {

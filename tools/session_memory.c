@@ -142,8 +142,9 @@ static mm_status look_at_device(const session *s, const mm_device_ops **ops_out,
 void session_memory_begin(session *s) {
     s->pinned_most_bytes = pinned_limit(s->config.pinned_bytes, requirement_pinned_most());
     s->budget_given = s->config.budget_bytes > 0;
-    s->staged_bytes = target_staged_bytes(&s->config.target, s->config.net,
-                                          s->config.sub_batch > 0 ? s->config.sub_batch : s->config.batch);
+    s->staged_bytes =
+        target_staged_bytes(&s->config.target, s->config.net,
+                            s->config.sub_batch > 0 ? s->config.sub_batch : session_part(s, s->config.batch));
 }
 
 /* Where the device knows what others have, that is not the ladder's affair. */

@@ -20,8 +20,8 @@ typedef struct policy_switch {
 typedef struct train {
     /* as given */
     const char *net, *data, *test_data, *policy, *save, *save_every, *load, *json, *log_path, *codec_log_path, *facts,
-        *facts_save, *trace, *progress, *issue, *sub_batch_text;
-    int64_t batch, iterations, epochs, budget_bytes, pinned_bytes, effort, seed, replan;
+        *facts_save, *trace, *progress, *issue, *sub_batch_text, *engine, *sum, *sum_at;
+    int64_t ranks_wanted, batch, iterations, epochs, budget_bytes, pinned_bytes, effort, seed, replan;
     const char *lr_schedule;
     double lr, momentum, weight_decay; /* below their minimum: the optimizer's default */
     target target;
@@ -31,6 +31,11 @@ typedef struct train {
     int argc;
     char **argv;
     /* made from the above */
+    multi *ranks;      /* NULL: this process is alone */
+    bool agreed;       /* all ranks have begun well */
+    bool stopped;      /* by a signal to this process or to another rank */
+    bool told;         /* another rank has told of the failure */
+    int64_t part;      /* images of a batch that this process trains */
     int64_t sub_batch; /* images that are computed at a time: the batch, unless it is trained on in sub-batches */
     char sub_batch_number[24]; /* the same, for the state */
     policy_switch switches[SWITCHES_MAX];
@@ -60,6 +65,26 @@ MM_CHECKED mm_status train_configure(train *t, session_config *config_out);
 
 /* The learning rate's schedule for a run of `iterations` iterations, those of a loaded state included. */
 MM_CHECKED mm_status train_read_schedule(const train *t, int64_t iterations, nets_schedule *schedule_out);
+
+/* ---- train_ranks.c */
+
+/* Starts the ranks that --ranks asks for, or makes this process one of those that --engine says were started. *code_out: the
+ * exit status of the ranks that it has started, and waited for; -1: the training is this process's. MM_ERR_INVALID: the
+ * options are of no use together, or others were started and would train alone; else errors of multi_open. */
+MM_CHECKED mm_status train_ranks_begin(train *t, int *code_out);
+/* How many there are, this one included. */
+static inline int train_ranks(const train *t) { return t->ranks ? multi_ranks(t->ranks) : 1; }
+/* Sets t->part. MM_ERR_INVALID: the ranks do not divide the batch. */
+MM_CHECKED mm_status train_ranks_divide(train *t);
+/* Once the target is open: its nets are lowered and run for the ranks. */
+void train_ranks_tell_target(train *t);
+/* Tells the others how this rank has begun, and returns how all have: if one has failed, all do; the first of them keeps its
+ * message, named by its rank, and others have t->told. Ranks that were started with other options fail. *ended: this rank was
+ * stopped before the first iteration; becomes true if any was. */
+MM_CHECKED mm_status train_ranks_agree(train *t, mm_status begun, bool *ended);
+/* Waits for the others, and leaves them. code: this process's exit status; after a failure of which they do not know, ends
+ * them. Returns the exit status. */
+int train_ranks_end(train *t, mm_status status, int code);
 
 /* ---- train_state.c */
 

@@ -149,17 +149,17 @@ static mm_status check_data(const train *t) {
 static mm_status tell_of_sub_batch(const train *t) {
     int64_t given;
     const char *source = t->sub_batch_text ? "--sub-batch auto" : t->policy;
-    MM_TRY(sub_batch_read(t->sub_batch_text, t->policy, t->batch, false, &given));
+    MM_TRY(sub_batch_read(t->sub_batch_text, t->policy, t->part, false, &given));
     if (given == 0)
         fprintf(stderr, "mm train: %s: %lld image%s at a time\n", MM_BRIEF(source), (long long)t->sub_batch,
                 t->sub_batch == 1 ? "" : "s");
-    sub_batch_warn("train", t->network, t->batch, t->sub_batch);
+    sub_batch_warn("train", t->network, t->part, t->sub_batch);
     return MM_OK;
 }
 
 void train_sub_batch_case(const train *t, sub_batch_case *c) {
     *c = (sub_batch_case){.net = t->network,
-                          .batch = t->batch,
+                          .batch = t->part,
                           .target = &t->target,
                           .policy = t->policy,
                           .budget_bytes = t->budget_bytes,
@@ -172,11 +172,11 @@ static mm_status read_sub_batch(train *t) {
     train_sub_batch_case(t, &c);
     mm_status status = sub_batch_find(t->sub_batch_text, &c, &t->sub_batch);
     if (status == MM_ERR_INFEASIBLE)
-        return requirement_advise(t->network, requirement_last(t->batch, 1), &t->target, c.budget_bytes,
+        return requirement_advise(t->network, requirement_last(t->part, 1), &t->target, c.budget_bytes,
                                   requirement_pinned_of(t->pinned_bytes, c.pinned_bytes), NULL, NULL);
     MM_TRY(train_read_of_state(t, t->sub_batch_text ? "--sub-batch" : "--policy", status));
-    MM_TRY(sub_batch_check_facts("--facts", c.facts, t->batch, t->sub_batch));
-    if (t->sub_batch == t->batch) return MM_OK;
+    MM_TRY(sub_batch_check_facts("--facts", c.facts, t->part, t->sub_batch));
+    if (t->sub_batch == t->part) return MM_OK;
     MM_TRY(tell_of_sub_batch(t));
     snprintf(t->sub_batch_number, sizeof t->sub_batch_number, "%lld", (long long)t->sub_batch);
     return MM_OK;
@@ -196,12 +196,14 @@ static mm_status open_facts(train *t) {
 
 mm_status train_configure(train *t, session_config *config) {
     if (t->iterations && t->epochs) return mm_fail(MM_ERR_INVALID, "--iterations and --epochs: give one of them");
+    MM_TRY(train_ranks_divide(t));
     MM_TRY(check_data(t));
     MM_TRY(files_absolute(t->data, &t->data_path));
     if (strcmp(t->progress, "bar") != 0 && strcmp(t->progress, "full") != 0)
         return mm_fail(MM_ERR_INVALID, "--progress %s: must be bar or full", t->progress);
     mm_issue issue;
     MM_TRY(target_init(&t->target));
+    train_ranks_tell_target(t);
     MM_TRY(read_optimizer(t));
     MM_TRY(target_probe(&t->target));
     MM_TRY(target_issue(&t->target, t->issue, &issue));
@@ -221,13 +223,14 @@ mm_status train_configure(train *t, session_config *config) {
                        "'mm bench --facts FILE' writes",
                        (long long)t->replan);
     MM_TRY(read_sub_batch(t));
-    if (t->facts_save && t->sub_batch < t->batch)
+    if (t->facts_save && t->sub_batch < t->part)
         return mm_fail(MM_ERR_INVALID, "--facts-save %s: facts are of whole batches, not of %lld images of %lld",
-                       t->facts_save, (long long)t->sub_batch, (long long)t->batch);
+                       t->facts_save, (long long)t->sub_batch, (long long)t->part);
     *config = (session_config){.net = t->network,
                                .data = t->data,
                                .test_data = t->test_data,
                                .batch = t->batch,
+                               .ranks = t->ranks,
                                .sub_batch = t->sub_batch,
                                .target = t->target,
                                .budget_bytes = t->budget_bytes,

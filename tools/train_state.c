@@ -36,7 +36,7 @@ static bool uses_lossy(const train *t) {
 
 /* A run in whole batches says nothing of sub-batches. */
 void train_set_options(train *t) {
-    t->sub_batch_text = t->sub_batch < t->batch ? t->sub_batch_number : "";
+    t->sub_batch_text = t->sub_batch < t->part ? t->sub_batch_number : "";
     list_options(t, uses_lossy(t), t->options);
 }
 

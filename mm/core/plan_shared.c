@@ -132,7 +132,7 @@ int64_t mm_plan_shared_bytes(const mm_graph *graph) {
     for (mm_tensor t = 0; t < mm_graph_tensors(graph); t++)
         if (mm_graph_tensor(graph, t)->shared != MM_SHARE_NOT)
             bytes = mm_align(bytes) + mm_graph_tensor(graph, t)->bytes;
-    return mm_align(bytes);
+    return bytes;
 }
 
 mm_status mm_plan_add_shared(const mm_plan *plan, mm_plan **plan_out) {

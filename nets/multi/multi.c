@@ -315,9 +315,13 @@ static int start_thread(multi *m) {
 }
 
 mm_status multi_open(const multi_config *config, multi **multi_out) {
-    enum { ROOM = 64 };
     const multi_engine *engine;
     MM_TRY(find_engine(config->engine, &engine));
+    return multi_open_on(engine, config, multi_out);
+}
+
+mm_status multi_open_on(const multi_engine *engine, const multi_config *config, multi **multi_out) {
+    enum { ROOM = 64 };
     multi *m = calloc(1, sizeof *m);
     if (m) m->jobs = malloc(ROOM * sizeof *m->jobs);
     if (!m || !m->jobs) {

@@ -20,6 +20,8 @@
 
 typedef struct multi multi;
 
+enum { MULTI_RANKS_MOST = 1024 }; /* chosen: far above what one batch is shared by */
+
 /* What becomes of the ranks' elements. */
 typedef enum multi_kind {
     MULTI_SUM,   /* f32: their sum */

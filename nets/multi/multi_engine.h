@@ -34,4 +34,7 @@ struct multi_link {
 
 extern const multi_engine multi_mpi;
 
+/* multi_open with an engine that is in no table. config->engine is not read. */
+MM_CHECKED mm_status multi_open_on(const multi_engine *engine, const multi_config *config, multi **multi_out);
+
 #endif

@@ -90,7 +90,9 @@ static mm_status join(mpi_link *l) {
         MM_TRY(check(l, mpi->Comm_set_errhandler(l->comm[i], mpi->returns), "Comm_set_errhandler"));
     }
     MM_TRY(check(l, mpi->Comm_rank(mpi->world, &l->base.rank), "Comm_rank"));
-    return check(l, mpi->Comm_size(mpi->world, &l->base.ranks), "Comm_size");
+    MM_TRY(check(l, mpi->Comm_size(mpi->world, &l->base.ranks), "Comm_size"));
+    if (l->base.ranks <= MULTI_RANKS_MOST) return MM_OK;
+    return mm_fail(MM_ERR_UNSUPPORTED, "%d ranks: at most %d", l->base.ranks, MULTI_RANKS_MOST);
 }
 
 static mm_status mpi_open(multi_link **link_out) {

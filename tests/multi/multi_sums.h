@@ -1,0 +1,11 @@
+/* Random elements on several ranks, and what must become of them. */
+#ifndef TESTS_MULTI_MULTI_SUMS_H
+#define TESTS_MULTI_MULTI_SUMS_H
+
+#include "nets/multi/multi.h"
+
+/* Begins sums, means and counts of random sizes, several at a time, as rank `rank` of `ranks` does, with random pauses; and
+ * compares what comes with sums in the order of ranks. NULL: all is right; else what is not. */
+const char *multi_sums_try(multi *m, uint64_t seed);
+
+#endif

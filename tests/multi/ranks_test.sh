@@ -1,0 +1,197 @@
+#!/bin/bash
+# mm train as several processes: the same weights as one process that adds up sub-batches; beginnings, ends and failures.
+# shellcheck source=tests/tools/cli.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../tools/cli.sh"
+
+sums=$(realpath "$2")
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+LSAN_OPTIONS=suppressions=$(realpath "$3"):print_suppressions=0
+export LSAN_OPTIONS
+any=(train --net 'vgg11@32x32,classes=10,thin=16' --threads 1 --quiet --no-measure)
+net=("${any[@]}" --batch 16 --iterations 6)
+many=("${any[@]}" --batch 16 --iterations 1000000)
+normed=(train --net tiny --batch 8 --threads 1 --quiet --no-measure --iterations 5)
+seconds=${MM_RANKS_SECONDS:-10} # in which all ranks of a failure must have ended
+
+needs_mpi() {
+    command -v mpirun >/dev/null || skip "there is no mpirun"
+    "$sums" >/dev/null 2>&1
+    [[ $? != 77 ]] || skip "the build or the machine has no MPI"
+}
+
+# together STATUS RANKS ARGUMENT...: mpirun starts as many, within the time; what they print goes to out and err.
+together() {
+    local status=0 expected=$1 ranks=$2
+    shift 2
+    timeout -s KILL 60 mpirun --bind-to none -n "$ranks" "$mm" "$@" --engine mpi >out 2>err </dev/null || status=$?
+    ((status == expected)) || fail "$ranks ranks of mm $*: status $status, expected $expected"
+}
+
+# apart STATUS TEXT OPTIONS...: rank 1 has these options instead, so that all end, within the time, with one line of mm.
+apart() {
+    local status=0 expected=$1 text=$2 began=$SECONDS
+    shift 2
+    timeout -s KILL 60 mpirun --bind-to none -n 1 "$mm" "${net[@]}" --engine mpi --save state : \
+        -n 1 "$mm" "$@" --engine mpi --save state >out 2>err </dev/null || status=$?
+    ((status == expected)) || fail "status $status, expected $expected"
+    ((SECONDS - began <= seconds)) || fail "they took $((SECONDS - began)) s to end"
+    mapfile -t lines < <(grep '^mm' err)
+    ((${#lines[@]} == 1)) || fail "${#lines[@]} lines"
+    [[ ${lines[0]} == "mm train: rank 1"*"$text"* ]] || fail "does not say of rank 1: $text"
+    [[ ! -s out && ! -e state ]] || fail "something was printed or saved"
+}
+
+# In the background; what they print goes to out and err. ranks: their process ids, once they train.
+start_together() {
+    mpirun --bind-to none -n 2 "$mm" "${many[@]}" --engine mpi --save state --log log >out 2>err </dev/null &
+    starter=$!
+    trap 'kill -KILL $starter 2>/dev/null' EXIT
+    wait_for log $'\n3,'
+    mapfile -t ranks < <(pgrep -P "$starter")
+    ((${#ranks[@]} == 2)) || fail "${#ranks[@]} processes"
+}
+
+# Ended, whether or not anybody has asked how.
+is_gone() { # PROCESS
+    local key state
+    while read -r key state _; do
+        [[ $key != State: ]] || break
+    done 2>/dev/null <"/proc/$1/status" || return 0
+    [[ $state == Z ]]
+}
+
+# await_end: sets status; all ranks are gone.
+await_end() {
+    local began=$SECONDS rank
+    status=0
+    wait "$starter" || status=$?
+    trap - EXIT
+    ((SECONDS - began <= seconds)) || fail "they took $((SECONDS - began)) s to end"
+    for rank in "${ranks[@]}"; do
+        until is_gone "$rank"; do
+            ((SECONDS - began <= seconds)) || fail "$rank is left"
+            sleep 0.05
+        done
+    done
+}
+
+sums_of_mpi_are_those_in_the_order_of_ranks_() {
+    needs_mpi
+    local n how
+    for how in "1 ranks" "2 root" "3 ranks"; do
+        read -r n how <<<"$how"
+        timeout -s KILL 60 mpirun --bind-to none -n "$n" "$sums" "$how" >out 2>err || fail "$n ranks, $how"
+    done
+}
+
+two_ranks_come_to_the_weights_of_one_process_under_every_policy_() {
+    needs_mpi
+    expect 0 "${net[@]}" --sub-batch 8 --save one
+    local options
+    for options in "" "--policy swap-async:when=always" "--policy swap-async:when=always --budget 20MiB --issue inline" \
+        "--policy recompute:when=always --sum end" "--policy recompute:when=always --budget 20MiB --sum-at root" \
+        "--policy gist:lossless" "--policy gist:lossless --budget 20MiB --issue inline --self-check"; do
+        # shellcheck disable=SC2086
+        together 0 2 "${net[@]}" --save two $options
+        equal_tensors one two
+        rm two
+    done
+    expect 0 "${net[@]}" --ranks 2 --save two
+    equal_tensors one two
+}
+
+four_ranks_come_to_the_weights_of_four_sub_batches_() {
+    needs_mpi
+    expect 0 "${net[@]}" --sub-batch 4 --save one
+    together 0 4 "${net[@]}" --save four
+    equal_tensors one four
+}
+
+a_state_of_two_ranks_loads_into_one_and_into_two_() {
+    needs_mpi
+    expect 0 "${net[@]}" --sub-batch 8 --save one
+    together 0 2 "${any[@]}" --batch 16 --iterations 3 --save half
+    together 0 2 train --load half --iterations 6 --quiet --no-measure --save two
+    equal_tensors one two
+    expect 0 train --load half --iterations 6 --sub-batch 8 --quiet --no-measure --save back
+    equal_tensors one back
+}
+
+ranks_with_batch_norms_come_to_the_same_every_time_and_report_once_() {
+    needs_mpi
+    together 0 2 "${normed[@]}" --save first --eval --json row
+    together 0 2 "${normed[@]}" --save second --sum end --policy swap-async:when=always --issue inline
+    equal_tensors first second
+    [[ $(value row batch) == 8 && $(value row sub_batch) == 4 ]] || fail "the row is not of the whole batch"
+    (($(value row pinned_bytes) > 0)) || fail "no pinned memory is counted"
+}
+
+# What one process cannot train alone by mistake, and what ranks cannot share.
+what_cannot_be_meant_is_refused_() {
+    refused 2 "--ranks 0" "${net[@]}" --ranks 0
+    refused 2 "--sum never: must be overlap or end" "${net[@]}" --sum never
+    refused 2 "--sum-at 3: must be ranks or root" "${net[@]}" --sum-at 3
+    refused 2 "unknown engine 'pigeons'" "${net[@]}" --engine pigeons
+    OMPI_COMM_WORLD_SIZE=2 refused 2 "each would train alone: give --engine mpi" "${net[@]}"
+    OMPI_COMM_WORLD_SIZE=2 refused 2 "give --engine mpi" "${net[@]}" --ranks 2
+    needs_mpi
+    together 2 3 "${net[@]}"
+    says err "--batch 16: 3 ranks cannot share it evenly; 15 and 18 are the nearest that they can"
+    (($(count err "mm train: rank 0: ") == 1)) || fail "not one line"
+}
+
+ranks_that_were_started_otherwise_are_refused_() {
+    needs_mpi
+    apart 2 "--seed 2, rank 0 has --seed 1" "${net[@]}" --seed 2
+    apart 2 "--net tiny, rank 0 has --net vgg11" train --net tiny --threads 1 --quiet --no-measure --batch 16 --iterations 6
+    apart 2 "--batch 32, rank 0 has --batch 16" "${any[@]}" --batch 32 --iterations 6
+}
+
+a_rank_that_cannot_begin_ends_all_() {
+    needs_mpi
+    apart 1 "infeasible: needs at least" "${net[@]}" --budget 1MiB
+    apart 2 "unknown policy" "${net[@]}" --policy nonsense
+    apart 1 "of pinned host memory, 0 bytes are given" "${net[@]}" --pinned 0
+}
+
+a_rank_that_is_killed_ends_all_() {
+    needs_mpi
+    start_together
+    kill -KILL "${ranks[1]}"
+    await_end
+    ((status == 137)) || fail "status $status"
+    [[ ! -e state ]] || fail "something was saved"
+}
+
+a_rank_that_fails_on_the_way_ends_all_() {
+    needs_mpi
+    local status=0 began=$SECONDS
+    mkdir folder
+    timeout -s KILL 60 mpirun --bind-to none -n 2 "$mm" "${net[@]}" --engine mpi --save folder/there/state \
+        >out 2>err </dev/null || status=$?
+    ((status == 1)) || fail "status $status"
+    ((SECONDS - began <= seconds)) || fail "they took $((SECONDS - began)) s to end"
+    (($(count err "mm train: ") == 1)) || fail "not one line"
+    says err "mm train: rank 0: "
+}
+
+sigint_to_a_rank_ends_all_with_the_same_iteration_() {
+    needs_mpi
+    start_together
+    kill -INT "${ranks[1]}"
+    await_end
+    ((status == 130)) || fail "status $status"
+    mapfile -t lines <log
+    together 0 2 "${any[@]}" --batch 16 --iterations $((${#lines[@]} - 1)) --save again
+    equal_tensors state again
+}
+
+sigint_to_the_mm_that_started_them_ends_all_() {
+    needs_mpi
+    start "${many[@]}" --ranks 2 --save state --log log
+    wait_for log $'\n3,'
+    interrupt
+    [[ -s state ]] || fail "nothing was saved"
+}
+
+run_cases

@@ -1,0 +1,255 @@
+/* 'mm train' as one of several processes: they are started, find each other, begin and end together. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "nets/multi/multi_shared.h"
+#include "tools/commands.h"
+#include "tools/train.h"
+
+/* ---------------------------------------------------------------- starting them */
+
+/* How many processes some mpirun has started, this one among them; 0: none has. */
+static int started(void) {
+    static const char *const variables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"};
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
+        const char *text = getenv(variables[i]);
+        if (text) return atoi(text);
+    }
+    return 0;
+}
+
+/* The command line of mpirun. The caller frees the array. */
+static char **command_line(const train *t, char *program, char *number) {
+    static char *const before[] = {"mpirun", "--bind-to", "none", "--oversubscribe", "-n"};
+    enum { BEFORE = sizeof before / sizeof *before, MORE = 6 };
+    char **line = calloc((size_t)t->argc + BEFORE + MORE, sizeof *line);
+    if (!line) return NULL;
+    int n = 0;
+    for (int i = 0; i < BEFORE; i++) line[n++] = before[i];
+    line[n++] = number;
+    line[n++] = program;
+    line[n++] = "train";
+    for (int i = 1; i < t->argc; i++) {
+        if (strcmp(t->argv[i], "--ranks") == 0 || strcmp(t->argv[i], "--engine") == 0)
+            i++;
+        else if (strncmp(t->argv[i], "--ranks=", 8) != 0 && strncmp(t->argv[i], "--engine=", 9) != 0)
+            line[n++] = t->argv[i];
+    }
+    line[n++] = "--engine";
+    line[n++] = "mpi";
+    return line;
+}
+
+/* Waits for mpirun. An interrupt goes to the ranks, through it: it itself would kill them. */
+static int wait_for(pid_t child, const volatile sig_atomic_t *interrupted) {
+    const struct timespec while_ = {.tv_nsec = 20000000};
+    bool passed_on = false;
+    int status;
+    while (waitpid(child, &status, WNOHANG) == 0) {
+        if (*interrupted && !passed_on) passed_on = kill(child, SIGUSR1) == 0;
+        nanosleep(&while_, NULL);
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* In a group of its own, lest a terminal interrupt it, too. */
+static _Noreturn void become(char **line) {
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (!freopen("/dev/null", "r", stdin)) _exit(EXIT_FAILED);
+    execvp(line[0], line);
+    fprintf(stderr, "mm train: --ranks: mpirun cannot be started: %s (Debian's openmpi-bin has it)\n", strerror(errno));
+    _exit(EXIT_FAILED);
+}
+
+static mm_status start(const train *t, int *code_out) {
+    char program[4096], number[24];
+    const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    program[length > 0 ? length : 0] = 0;
+    snprintf(number, sizeof number, "%lld", (long long)t->ranks_wanted);
+    char **line = command_line(t, program, number);
+    if (!line) return mm_fail(MM_ERR_NOMEM, "out of memory for the command line of mpirun");
+    const pid_t child = fork();
+    if (child == 0) become(line);
+    free(line);
+    if (child < 0) return mm_fail(MM_ERR_NOMEM, "--ranks: no process can be started: %s", strerror(errno));
+    *code_out = wait_for(child, t->interrupted);
+    return MM_OK;
+}
+
+/* Rank 0 evaluates, reports and saves. */
+static void be_quiet(train *t) {
+    t->save = t->save_every = t->json = t->log_path = t->codec_log_path = t->trace = t->facts_save = NULL;
+    t->eval = false;
+    t->test_data = NULL;
+    t->quiet = true;
+}
+
+static mm_status read_sums(const train *t, mm_share *when_out, bool *at_root_out) {
+    const bool overlap = strcmp(t->sum, "overlap") == 0, root = strcmp(t->sum_at, "root") == 0;
+    if (!overlap && strcmp(t->sum, "end") != 0)
+        return mm_fail(MM_ERR_INVALID, "--sum %s: must be overlap or end", t->sum);
+    if (!root && strcmp(t->sum_at, "ranks") != 0)
+        return mm_fail(MM_ERR_INVALID, "--sum-at %s: must be ranks or root", t->sum_at);
+    *when_out = overlap ? MM_SHARE_AT_ONCE : MM_SHARE_AT_END;
+    *at_root_out = root;
+    return MM_OK;
+}
+
+mm_status train_ranks_begin(train *t, int *code_out) {
+    mm_share when;
+    multi_config config = {.engine = t->engine, .ended = command_terminated()};
+    *code_out = -1;
+    MM_TRY(read_sums(t, &when, &config.at_root));
+    if (t->ranks_wanted > 0 && started() > 0)
+        return mm_fail(MM_ERR_INVALID, "--ranks %lld: mpirun has started this process as one of %d: give --engine mpi",
+                       (long long)t->ranks_wanted, started());
+    if (t->ranks_wanted > 1) {
+        if (t->engine && strcmp(t->engine, "mpi") != 0)
+            return mm_fail(MM_ERR_INVALID, "--engine %s: must be mpi", t->engine);
+        return start(t, code_out);
+    }
+    if (!t->engine && started() > 1)
+        return mm_fail(MM_ERR_INVALID, "mpirun has started %d processes, and each would train alone: give --engine mpi",
+                       started());
+    if (!t->engine || t->ranks_wanted == 1) return MM_OK;
+    MM_TRY(multi_open(&config, &t->ranks));
+    command_interruptible_by(SIGUSR1);
+    if (multi_rank(t->ranks) > 0) be_quiet(t);
+    return MM_OK;
+}
+
+mm_status train_ranks_divide(train *t) {
+    const int64_t ranks = train_ranks(t), less = t->batch / ranks * ranks;
+    t->part = t->batch / ranks;
+    if (less == t->batch) return MM_OK;
+    if (less == 0)
+        return mm_fail(MM_ERR_INVALID, "--batch %lld: %lld ranks cannot share it; %lld is the least that they can",
+                       (long long)t->batch, (long long)ranks, (long long)ranks);
+    return mm_fail(MM_ERR_INVALID,
+                   "--batch %lld: %lld ranks cannot share it evenly; %lld and %lld are the nearest that they can",
+                   (long long)t->batch, (long long)ranks, (long long)less, (long long)(less + ranks));
+}
+
+void train_ranks_tell_target(train *t) {
+    mm_share when = MM_SHARE_AT_ONCE;
+    bool at_root;
+    if (train_ranks(t) < 2 || read_sums(t, &when, &at_root) != MM_OK) return;
+    t->target.backend->ranks = (nets_ranks){.n = multi_ranks(t->ranks),
+                                            .rank = multi_rank(t->ranks),
+                                            .when = when,
+                                            .fns = &multi_gradient_fns,
+                                            .ctx = t->ranks};
+}
+
+/* ---------------------------------------------------------------- agreeing */
+
+/* What a rank tells the others before the first iteration. */
+typedef struct word {
+    int32_t status; /* mm_status */
+    int32_t ended;  /* it was stopped */
+    uint64_t build;
+    char options[1536]; /* "--net vgg11\n--batch 64\n..." */
+} word;
+
+/* A number that tells builds apart: of the program's bytes. 0: they cannot be read. */
+static uint64_t build_number(void) {
+    unsigned char bytes[65536];
+    uint64_t digest = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
+    FILE *file = fopen("/proc/self/exe", "rb");
+    size_t n;
+    if (!file) return 0;
+    while ((n = fread(bytes, 1, sizeof bytes, file)) > 0)
+        for (size_t i = 0; i < n; i++) digest = (digest ^ bytes[i]) * UINT64_C(0x100000001b3);
+    fclose(file);
+    return digest;
+}
+
+/* The options that ranks must have in common. */
+static void write_options(const train *t, char *text, size_t capacity) {
+    static const char *const names[] = {"--net",         "--data",      "--batch",    "--seed",
+                                        "--iterations",  "--epochs",    "--lr",       "--lr-step",
+                                        "--lr-schedule", "--optimizer", "--momentum", "--weight-decay",
+                                        "--precision",   "--sum",       "--sum-at",   "--keep-going"};
+    size_t n = 0;
+    text[0] = 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names && n < capacity; i++) {
+        const arg *a = args_find(t->table, names[i]);
+        const bool open = !a || (a->kind == ARG_TEXT && !*(const char *const *)a->target);
+        char *value = open ? NULL : a->kind == ARG_FLAG ? strdup(*(bool *)a->target ? "yes" : "no") : args_text(a);
+        n += (size_t)snprintf(text + n, capacity - n, "%s %s\n", names[i], value && *value ? value : "(not given)");
+        free(value);
+    }
+}
+
+/* The length of the line at `at`. */
+static int line_length(const char *at) { return (int)strcspn(at, "\n"); }
+
+/* The first option in which rank r differs from rank 0. */
+static mm_status tell_difference(const word *words, int r) {
+    const char *one = words[0].options, *other = words[r].options;
+    if (words[r].build != words[0].build)
+        return mm_fail(MM_ERR_INVALID, "rank %d runs another build of mm than rank 0", r);
+    while (*one && line_length(one) == line_length(other) && memcmp(one, other, (size_t)line_length(one)) == 0) {
+        one += line_length(one) + (one[line_length(one)] == '\n');
+        other += line_length(other) + (other[line_length(other)] == '\n');
+    }
+    return mm_fail(MM_ERR_INVALID, "rank %d has %.*s, rank 0 has %.*s", r, line_length(other), other, line_length(one),
+                   one);
+}
+
+/* The first rank that has failed, or that was started otherwise than rank 0; -1: none. */
+static int find_wrong(const word *words, int ranks) {
+    for (int r = 0; r < ranks; r++)
+        if (words[r].status != MM_OK) return r;
+    for (int r = 1; r < ranks; r++)
+        if (words[r].build != words[0].build || strcmp(words[r].options, words[0].options) != 0) return r;
+    return -1;
+}
+
+static mm_status judge(train *t, mm_status begun, const word *words, bool *ended) {
+    const int rank = multi_rank(t->ranks), wrong = find_wrong(words, multi_ranks(t->ranks));
+    for (int r = 0; r < multi_ranks(t->ranks); r++) *ended |= words[r].ended != 0;
+    t->agreed = wrong < 0;
+    if (wrong < 0) return MM_OK;
+    t->told = wrong != rank;
+    if (words[wrong].status == MM_OK) return tell_difference(words, wrong);
+    return t->told ? mm_fail(words[wrong].status, "rank %d has failed", wrong) : mm_fail_in(begun, "rank %d", rank);
+}
+
+mm_status train_ranks_agree(train *t, mm_status begun, bool *ended) {
+    if (!t->ranks) return begun;
+    mm_failure failure;
+    mm_failure_keep(&failure, begun);
+    word own = {.status = begun, .ended = *ended, .build = build_number()};
+    write_options(t, own.options, sizeof own.options);
+    word *words = calloc((size_t)multi_ranks(t->ranks), sizeof *words);
+    if (!words) return mm_fail(MM_ERR_NOMEM, "out of memory for what ranks tell each other");
+    mm_status status = multi_gather(t->ranks, &own, sizeof own, words);
+    if (status == MM_OK) {
+        mm_failure_tell(&failure);
+        status = judge(t, begun, words, ended);
+    }
+    free(words);
+    return status;
+}
+
+/* ---------------------------------------------------------------- the end */
+
+int train_ranks_end(train *t, mm_status status, int code) {
+    int32_t own = 0, all[MULTI_RANKS_MOST];
+    if (!t->ranks) return code;
+    fflush(NULL);
+    /* Not in the engine's own way, which takes a core. */
+    const bool failed = (status != MM_OK && t->agreed) || multi_gather(t->ranks, &own, sizeof own, all) != MM_OK;
+    if (failed) multi_abort(t->ranks, code ? code : EXIT_FAILED);
+    multi_close(t->ranks);
+    return code;
+}
