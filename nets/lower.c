@@ -73,7 +73,8 @@ static mm_status add_map(lowering *lo, int layer, mm_tensor_kind kind, const cha
                          mm_tensor *tensor_out) {
     nets_shape shape;
     MM_TRY(nets_net_shape(lo->out->net, layer, lo->out->batch, &shape));
-    return add_named(lo, layer, kind, lo->backend->maps, &shape, prefix, suffix, tensor_out);
+    const bool wide = nets_op_info_of(nets_net_layer(lo->out->net, layer)->op)->f32_output;
+    return add_named(lo, layer, kind, wide ? MM_F32 : lo->backend->maps, &shape, prefix, suffix, tensor_out);
 }
 
 /* A layer's parameters in their roles, with their gradients; those of `others` are another layer's. */
@@ -94,10 +95,10 @@ static void map_params(const lowering *lo, const nets_layer *layer, uint64_t oth
 static bool descs_equal(const nets_op_desc *a, const nets_op_desc *b) {
     bool equal = a->n_inputs == b->n_inputs && nets_shape_equal(&a->y, &b->y);
     for (int i = 0; equal && i < a->n_inputs; i++) equal = nets_shape_equal(&a->x[i], &b->x[i]);
-    return equal && a->kind == b->kind && a->maps == b->maps && nets_attrs_equal(&a->attrs, &b->attrs) &&
-           a->training == b->training && a->wants_dx == b->wants_dx && a->adds_earlier == b->adds_earlier &&
-           a->shared == b->shared && a->relu == b->relu && a->pass.whole == b->pass.whole &&
-           a->pass.adds == b->pass.adds;
+    return equal && a->kind == b->kind && a->maps == b->maps && a->f32_inputs == b->f32_inputs &&
+           nets_attrs_equal(&a->attrs, &b->attrs) && a->training == b->training && a->wants_dx == b->wants_dx &&
+           a->adds_earlier == b->adds_earlier && a->shared == b->shared && a->relu == b->relu &&
+           a->pass.whole == b->pass.whole && a->pass.adds == b->pass.adds;
 }
 
 static mm_status find_op(lowering *lo, const nets_op_desc *desc, nets_op **op_out) {
@@ -133,11 +134,24 @@ static mm_status shapes_of(const lowering *lo, const unit *u, int index, nets_sh
     return nets_net_shape(lo->out->net, index, lo->out->batch, y_out);
 }
 
+/* What of the layer is not f32, and which f32 is multiplied. */
+static void set_types(const lowering *lo, const unit *u, nets_op_desc *desc) {
+    const nets_param_spec *weight = nets_param_spec_of(u->layer->op, 0);
+    desc->maps = lo->backend->maps;
+    for (int i = 0; i < u->n_inputs; i++) {
+        const mm_tensor input = lo->layers[u->inputs[i]].value;
+        if (mm_graph_tensor(lo->out->graph, input)->dtype == MM_F32) desc->f32_inputs |= 1u << i;
+    }
+    if (!weight || !weight->factor) return;
+    const int param = u->layer->tied_param >= 0 ? u->layer->tied_param : u->layer->first_param;
+    desc->factor_elems = nets_net_param(lo->out->net, param)->elems;
+}
+
 static mm_status make_op(lowering *lo, int index) {
     const unit u = unit_of(lo, index);
     nets_op_desc desc = {.kind = u.layer->op, .attrs = u.layer->attrs, .relu = u.relu, .n_inputs = u.n_inputs};
     desc.attrs.bias = u.bias && u.bias->attrs.bias;
-    desc.maps = lo->backend->maps;
+    set_types(lo, &u, &desc);
     MM_TRY(shapes_of(lo, &u, index, desc.x, &desc.y));
     desc.training = lo->out->mode == NETS_TRAIN;
     desc.wants_dx = desc.training && lo->layers[u.inputs[0]].wants_gradient;
@@ -187,6 +201,7 @@ static bool is_written_twice(const nets_step *step, mm_tensor tensor) {
 static mm_status add_pair(mm_graph *graph, const nets_step *step, const nets_role_pair *pair) {
     mm_tensor input = step->tensors[pair->input], output = step->tensors[pair->output];
     if (input < 0 || output < 0 || is_written_twice(step, output)) return MM_OK;
+    if (mm_graph_tensor(graph, input)->dtype != mm_graph_tensor(graph, output)->dtype) return MM_OK;
     mm_tensor earlier = pair->pairing == NETS_OVER ? -1 : step->tensors[NETS_EARLIER + (pair->output - NETS_DX)];
     if (earlier >= 0) return mm_graph_allow_inplace(graph, earlier, output);
     return pair->pairing == NETS_EQUAL_OR_EARLIER ? mm_graph_allow_alias(graph, input, output)

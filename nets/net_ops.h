@@ -45,6 +45,7 @@ typedef struct nets_param_spec {
     nets_init init;
     bool learned;        /* false: a running statistic, which the forward pass changes in training */
     bool decayed;        /* the optimizer's weight decay applies */
+    bool factor;         /* maps are multiplied by it; then it is the first. Products of bf16 maps read it rounded */
     const char *with;    /* the layer has the parameter if this attribute, a flag, is set; NULL: always */
     const char *without; /* it has it unless this attribute, a flag, is set; NULL: `with` says it */
 } nets_param_spec;
@@ -113,6 +114,7 @@ typedef struct nets_op_info {
     /* Sets layer->shape from the inputs' shapes and the complete attributes. NULL: layer->shape is set already. */
     mm_status (*infer)(nets_layer *layer, const nets_shape *in);
     nets_param_spec params[NETS_MAX_PARAMS];
+    bool f32_output; /* f32 whatever the type of maps: probabilities, of which small differences count */
     nets_op_lowering steps;
     const nets_op_lowering *with_relu; /* the steps if a ReLU is fused behind it (fuse.h); NULL: that is not possible */
 } nets_op_info;

@@ -26,6 +26,7 @@ static mm_status open_on(const nets_backend_ops *ops, int ordinal, const nets_ba
     MM_TRY(ops->open(ordinal, config, backend_out));
     (*backend_out)->ordinal = ordinal;
     (*backend_out)->no_fuse = config->no_fuse;
+    (*backend_out)->maps = config->precision == NETS_BF16 ? MM_BF16 : MM_F32;
     return MM_OK;
 }
 
@@ -69,7 +70,11 @@ static mm_status find_impl(const nets_backend *backend, const nets_op_desc *desc
     char has[64];
     if (!impl || !impl->create)
         return mm_fail(MM_ERR_UNSUPPORTED, "device %s has no %s", backend->ops->name, nets_op_name(desc->kind));
-    if ((unsigned)desc->maps >= MM_DTYPES || !(impl->maps & NETS_DTYPE_BIT(desc->maps)))
+    const bool known = (unsigned)desc->maps < MM_DTYPES;
+    const nets_op_impl *wide = backend->ops->widened;
+    if (known && !(impl->maps & NETS_DTYPE_BIT(desc->maps)) && wide && wide->maps & NETS_DTYPE_BIT(desc->maps))
+        impl = wide;
+    if (!known || !(impl->maps & NETS_DTYPE_BIT(desc->maps)))
         return mm_fail(MM_ERR_UNSUPPORTED, "device %s has no %s of %s maps, only of %s", backend->ops->name,
                        nets_op_name(desc->kind), mm_dtype_name(desc->maps), list_dtypes(impl->maps, has));
     *impl_out = impl;

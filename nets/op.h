@@ -6,7 +6,8 @@
  * in the order of one stream.
  *
  * An op gets its tensors' addresses by role (role.h), on every device alike. Addresses are 256-byte aligned. Maps have
- * the type that the description says; images are NHWC. Parameters, their gradients and statistics are f32, in
+ * the type that the description says, but for the batch, which is f32, and outputs that the operation keeps in f32
+ * (nets_op_info.f32_output); sums are f32 in any case. Images are NHWC. Parameters, their gradients and statistics are f32, in
  * torchvision's order; an op that needs another order makes a copy in its workspace. Two inputs may be one tensor.
  * Their DX are then one tensor too, and it is the second one's EARLIER: an op computes its inputs' gradients in order.
  *
@@ -62,6 +63,8 @@ typedef struct nets_op_desc {
      * attrs.bias is y = max(0, x + b).) The bits are those of the single operations, one after the other. */
     bool relu;
     mm_dtype maps;                    /* of X, Y and their gradients */
+    uint32_t f32_inputs;              /* bit i: input i is f32, whatever the maps are: it is the batch */
+    int64_t factor_elems;             /* of its first parameter, if products read that (nets_param_spec.factor) */
     nets_shape x[NETS_MAX_INPUTS], y; /* of each input, and of the output, with the batch */
     int n_inputs;
     bool training;     /* false: evaluation, without a backward */
@@ -75,9 +78,10 @@ typedef struct nets_op_desc {
 typedef struct nets_backend nets_backend;
 typedef struct nets_op nets_op;
 
-/* To what factors of products may be rounded before they are multiplied; sums are float32. It is a permission: a device
- * without such units computes in float32. Switches over it list all values, so that a new one is not forgotten. */
-typedef enum nets_precision { NETS_FP32, NETS_TF32 } nets_precision;
+/* To what factors of products may be rounded before they are multiplied; sums are float32. NETS_TF32 is a permission: a
+ * device without such units computes in float32. NETS_BF16 is the type of maps, too, and weights are rounded to it
+ * before they are multiplied, on every device. Switches over it list all values, so that a new one is not forgotten. */
+typedef enum nets_precision { NETS_FP32, NETS_TF32, NETS_BF16 } nets_precision;
 
 typedef struct nets_backend_config {
     nets_precision precision;
@@ -128,6 +132,8 @@ typedef struct nets_backend_ops {
     mm_status (*enter)(nets_backend *backend, bool *entered_out);
     void (*leave)(nets_backend *backend);
     const nets_op_impl *impls[NETS_OP_KINDS]; /* NULL for the data */
+    /* Takes maps of its types for operations that take none but f32, through these. NULL: nothing does. */
+    const nets_op_impl *widened;
 } nets_backend_ops;
 
 /* The sizes of workspace with which a phase of an op runs, each by another algorithm: the fastest first, strictly
@@ -151,7 +157,7 @@ struct nets_backend {
     int ordinal;      /* of the device, among those of its kind; set by nets_backend_open */
     bool no_fuse;     /* nets are lowered layer by layer from now on (fuse.h); at first as its configuration says */
     int threads;      /* how many CPU threads it computes on; 0: it computes on another device */
-    mm_dtype maps;    /* the type of maps in nets lowered for it: MM_F32 */
+    mm_dtype maps;    /* the type of maps in nets lowered for it: MM_F32, or as its precision says */
     nets_ranks ranks; /* nets are lowered and run for so many processes from now on; at first for one */
     /* Parameters of rank 4, and their gradients, are [out][height][width][in] in its memory (op_order.h). */
     bool channels_last;

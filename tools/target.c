@@ -47,9 +47,8 @@ static void learn_rates(target *t) {
 static mm_status check_host(const target *t) {
     if (t->workspace_bytes > 0)
         return mm_fail(MM_ERR_INVALID, "--workspace: device host has no limit to set; it goes with --device cuda");
-    if (strcmp(t->precision, "fp32") != 0)
-        return mm_fail(MM_ERR_INVALID, "--precision %s: device host computes in fp32; it goes with --device cuda",
-                       t->precision);
+    if (strcmp(t->precision, "tf32") == 0)
+        return mm_fail(MM_ERR_INVALID, "--precision tf32: device host has no such units; it goes with --device cuda");
     if (t->algorithms)
         return mm_fail(MM_ERR_INVALID, "--algorithms: device host has none to choose; it goes with --device cuda");
     return MM_OK;
@@ -63,19 +62,28 @@ static mm_status check_other(const target *t) {
     return MM_OK;
 }
 
+static mm_status parse_precision(const char *text, nets_precision *precision_out) {
+    static const char *const names[] = {[NETS_FP32] = "fp32", [NETS_TF32] = "tf32", [NETS_BF16] = "bf16"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strcmp(text, names[i]) != 0) continue;
+        *precision_out = (nets_precision)i;
+        return MM_OK;
+    }
+    return mm_fail(MM_ERR_INVALID, "--precision %s: must be fp32, tf32 or bf16", text);
+}
+
 mm_status target_init(target *t) {
     MM_TRY(target_check_device(t->device));
-    bool tf32 = strcmp(t->precision, "tf32") == 0;
-    if (!tf32 && strcmp(t->precision, "fp32") != 0)
-        return mm_fail(MM_ERR_INVALID, "--precision %s: must be fp32 or tf32", t->precision);
+    nets_precision precision;
+    MM_TRY(parse_precision(t->precision, &precision));
     const bool fuse = strcmp(t->fuse, "off") != 0;
-    if (fuse && strcmp(t->fuse, "on") != 0 && !target_may_unfuse(t))
+    if (fuse && strcmp(t->fuse, "on") != 0 && strcmp(t->fuse, "auto") != 0)
         return mm_fail(MM_ERR_INVALID, "--fuse %s: must be auto, on or off", t->fuse);
     const char *optimizer = t->optimizer_text ? t->optimizer_text : "sgd";
     if (nets_optimizer_parse(optimizer, &t->optimizer) != MM_OK)
         return mm_fail_in(MM_ERR_INVALID, "--optimizer %s", optimizer);
     MM_TRY(target_is_host(t->device) ? check_host(t) : check_other(t));
-    const nets_backend_config config = {.precision = tf32 ? NETS_TF32 : NETS_FP32,
+    const nets_backend_config config = {.precision = precision,
                                         .deterministic = t->deterministic,
                                         .workspace_limit_bytes = t->workspace_bytes,
                                         .no_fuse = !fuse,
@@ -86,7 +94,10 @@ mm_status target_init(target *t) {
     return nets_backend_open(t->device, &config, &t->backend);
 }
 
-bool target_may_unfuse(const target *t) { return strcmp(t->fuse, "auto") == 0 && !t->fuse_facts; }
+/* Of bf16 maps, fused layers round once what single ones round twice: which they are must not depend on the budget. */
+bool target_may_unfuse(const target *t) {
+    return strcmp(t->fuse, "auto") == 0 && !t->fuse_facts && strcmp(t->precision, "bf16") != 0;
+}
 
 bool target_fuses(const target *t) { return !t->backend->no_fuse; }
 

@@ -47,7 +47,14 @@ static inline int64_t pinned_limit(int64_t option, int64_t otherwise) {
      &(t)->threads,                                                                                                    \
      1,                                                                                                                \
      MM_HOST_THREADS_MOST},                                                                                            \
-        {"--precision", "P", "of products on cuda: fp32, or tf32 (fp32)", ARG_TEXT, &(t)->precision, 0, 0},            \
+        {"--precision",                                                                                                \
+         "P",                                                                                                          \
+         "fp32; bf16: maps and factors of products, on device host (states are fp32, and load into either); or tf32: " \
+         "factors of products, on cuda (fp32)",                                                                        \
+         ARG_TEXT,                                                                                                     \
+         &(t)->precision,                                                                                              \
+         0,                                                                                                            \
+         0},                                                                                                           \
         {"--fuse",                                                                                                     \
          "HOW",                                                                                                        \
          "batch norm, sum and ReLU as one layer, same bits: on, off; auto: as suits policy auto (auto)",                 \

@@ -34,6 +34,7 @@ static cudnnMathType_t widest_math(const nets_cuda_backend *cuda) {
     case NETS_FP32:
         return CUDNN_FMA_MATH;
     case NETS_TF32:
+    case NETS_BF16: /* of f32 maps there are none */
         return CUDNN_DEFAULT_MATH;
     }
     return CUDNN_FMA_MATH;

@@ -30,6 +30,7 @@ static bool has_small_sides(uint64_t pixels, uint64_t in, uint64_t out) {
 static cublasComputeType_t compute_type(nets_precision precision) {
     switch (precision) {
     case NETS_FP32:
+    case NETS_BF16:
         return CUBLAS_COMPUTE_32F;
     case NETS_TF32:
         return CUBLAS_COMPUTE_32F_FAST_TF32;

@@ -22,6 +22,8 @@ extern const nets_backend_ops nets_host_backend_ops;
 #define NETS_HOST_OP(NAME, name) extern const nets_op_impl nets_host_op_##name;
 NETS_OPS(NETS_HOST_OP)
 #undef NETS_HOST_OP
+/* Any of them, of bf16 maps: host_widened.c. */
+extern const nets_op_impl nets_host_op_widened;
 
 /* Computes a phase of an op, on the stream's thread. */
 typedef mm_status (*nets_host_fn)(nets_op *op, const nets_op_args *args);

@@ -37,7 +37,7 @@ const nets_op_info nets_info_linear = {
     .infer = infer_linear,
     .params = {
         {"weight", "out_channels, channels * height * width", linear_weight, UNIFORM_FAN_IN(1), .learned = true,
-         .decayed = true},
+         .decayed = true, .factor = true},
         BIAS_PARAM,
     },
     .steps = {
@@ -55,6 +55,7 @@ const nets_op_info nets_info_loss = {
     .example = LAYER("loss", "loss", "\"fc\"", ""),
     .min_inputs = 1, .max_inputs = 1, .loss = true,
     .infer = nets_infer_same,
+    .f32_output = true,
     .steps = {
         .kind = MM_LAYER_LOSS,
         .forward = {.uses = {R(X), R(LABELS), R(RNG), W(Y), W(LOSS_VALUE), W(CORRECT)}, .pairs = {INPLACE(X, Y)}},

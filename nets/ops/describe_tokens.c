@@ -140,7 +140,8 @@ const nets_op_info nets_info_project = {
     .attrs = ATTRS(OUT_CHANNELS, BIAS, DEVIATION),
     .infer = infer_project,
     .params = {
-        {"weight", "channels, out_channels", project_weight, NORMAL, .learned = true, .decayed = true},
+        {"weight", "channels, out_channels", project_weight, NORMAL, .learned = true, .decayed = true,
+         .factor = true},
         {"bias", "out_channels", nets_channels_out, CONSTANT(0), .learned = true, .with = "bias"},
     },
     .steps = {
@@ -212,7 +213,7 @@ const nets_op_info nets_info_token_loss = {
         ATTR(tied, "the weight is the embedding's", FLAG), DEVIATION),
     .infer = nets_infer_same,
     .params = {{"weight", "out_channels, channels", token_loss_weight, NORMAL, .learned = true, .decayed = true,
-                .without = "tied"}},
+                .factor = true, .without = "tied"}},
     .steps = {
         .kind = MM_LAYER_LOSS,
         .forward = {.uses = {R(X), R(W), R(LABELS), R(RNG), W(Y), W(DW), W(LOSS_VALUE), W(CORRECT)}},

@@ -101,7 +101,7 @@ const nets_op_info nets_info_conv = {
     .infer = infer_conv,
     .params = {
         {"weight", "out_channels, channels / groups, kernel height, kernel width", conv_weight, NORMAL_FAN_OUT(2),
-         .learned = true, .decayed = true},
+         .learned = true, .decayed = true, .factor = true},
         BIAS_PARAM,
     },
     .steps = CONV_STEPS,
@@ -139,7 +139,7 @@ const nets_op_info nets_info_conv_transpose = {
     .infer = infer_conv_transpose,
     .params = {
         {"weight", "channels, out_channels / groups, kernel height, kernel width", conv_transpose_weight,
-         UNIFORM_FAN_IN(1), .learned = true, .decayed = true},
+         UNIFORM_FAN_IN(1), .learned = true, .decayed = true, .factor = true},
         BIAS_PARAM,
     },
     .steps = CONV_STEPS,

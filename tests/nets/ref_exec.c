@@ -85,7 +85,7 @@ void ref_init(ref_exec *ref, const nets_net *net, int64_t batch, nets_mode mode,
     *ref = (ref_exec){.net = net, .options = options, .optimizer = {.momentum = 0.9f, .weight_decay = 1e-4f}};
     assert_int_equal(mm_device_create("host", NULL, &ref->device), MM_OK);
     assert_int_equal(mm_stream_create(ref->device, "ref", 0, &ref->stream), MM_OK);
-    const nets_backend_config config = {.no_fuse = options.no_fuse};
+    const nets_backend_config config = {.no_fuse = options.no_fuse, .precision = options.precision};
     assert_int_equal(nets_backend_open("host", &config, &ref->backend), MM_OK);
     if (nets_lower(net, ref->backend, batch, mode, options.optimizer, &ref->lowered) != MM_OK)
         fail_msg("%s", mm_last_error());
@@ -118,11 +118,14 @@ void ref_fini(ref_exec *ref) {
     mm_device_destroy(ref->device);
 }
 
-static uint32_t *make_mask(const float *values, int64_t n) {
+static uint32_t *make_mask(const void *values, const mm_tensor_info *tensor) {
+    const bool wide = tensor->dtype == MM_F32;
+    const int64_t n = tensor->bytes / (wide ? 4 : 2);
     uint32_t *mask = calloc((size_t)n / 32 + 1, sizeof *mask);
     assert_non_null(mask);
-    for (int64_t i = 0; i < n; i++)
-        if (values[i] > 0) mask[i / 32] |= UINT32_C(1) << (i % 32);
+    for (int64_t i = 0; i < n; i++) /* of bf16: neither zero nor negative */
+        if (wide ? ((const float *)values)[i] > 0 : ((const int16_t *)values)[i] > 0)
+            mask[i / 32] |= UINT32_C(1) << (i % 32);
     return mask;
 }
 
@@ -137,7 +140,7 @@ static void run_op(ref_exec *ref, const nets_step *step) {
         if (step->tensors[r] < 0) continue;
         args.at[r] = data_of(ref, step->tensors[r]);
         if (ref->options.sign_mask && step->sign_roles & NETS_ROLE_BIT(r)) {
-            args.at[r] = mask = make_mask(args.at[r], info(ref, step->tensors[r])->bytes / 4);
+            args.at[r] = mask = make_mask(args.at[r], info(ref, step->tensors[r]));
             args.sign_roles |= NETS_ROLE_BIT(r);
         }
     }

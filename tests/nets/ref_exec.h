@@ -9,6 +9,7 @@ typedef struct ref_options {
     bool share;     /* an output is written over its input where the graph allows it and the input is not read again */
     bool sign_mask; /* readers of signs get sign masks */
     bool no_fuse;   /* the net is lowered layer by layer */
+    nets_precision precision;
     nets_optimizer_id optimizer;
     bool exact; /* ops get exact_roles for everything, which is true here */
 } ref_options;

@@ -117,9 +117,9 @@ count() { # FILE TEXT
 }
 
 # Bytes that a plan needs.
-minimum() { # NET BATCH POLICY
-    "$mm" plan --net "$1" --batch "$2" --policy "$3" --json minimum.json >/dev/null ||
-        fail "mm plan of $1, $2, $3 failed"
+minimum() { # NET BATCH POLICY ARGUMENT...
+    "$mm" plan --net "$1" --batch "$2" --policy "$3" "${@:4}" --json minimum.json >/dev/null ||
+        fail "mm plan of $* failed"
     values minimum.json minimum_bytes
 }
 

@@ -143,7 +143,8 @@ policy_options_out_of_range_are_refused_() {
 
 what_only_a_gpu_has_is_not_the_hosts_() {
     for command in train plan bench; do
-        refused 2 "--precision tf32: device host computes in fp32; it goes with --device cuda" $command --precision tf32
+        refused 2 "--precision tf32: device host has no such units; it goes with --device cuda" $command --precision tf32
+        refused 2 "--precision fp16: must be fp32, tf32 or bf16" $command --precision fp16
         refused 2 "--algorithms: device host has none to choose; it goes with --device cuda" $command --algorithms file
         refused 2 "--link 12: must be at least 100000 bytes" $command --link 12
     done

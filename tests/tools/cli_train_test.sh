@@ -602,6 +602,31 @@ bounds_that_cannot_be_are_refused_() {
     [[ ! -e log ]] || fail "a refused run wrote its log"
 }
 
+# Half the maps' bytes; states are fp32 and load into either precision.
+bf16_has_equal_bits_under_lossless_policies_() {
+    local policy state n=0 data=$PWD/text
+    local tokens=gpt,layers=2,width=16,heads=2,context=16,vocabulary=256
+    local gpt=(train --net "$tokens" --batch 4 --quiet --optimizer adamw)
+    printf '%s' {1..2000} >"$data"
+    (($(minimum resnet8 8 naive --precision bf16) * 10 < $(minimum resnet8 8 naive) * 7)) || fail "maps are as large as in fp32"
+    for policy in liveness swap-async:when=always recompute:mode=sqrt,when=always \
+        'rules:*=compress-swap(zvc),when=always' auto; do
+        state=state$((n++))
+        expect 0 "${net[@]}" --iterations 4 --precision bf16 --policy "$policy" --save $state --json row
+        [[ $(values row precision) == bf16 ]] || fail "the row has another precision"
+        expect 0 "${gpt[@]}" --data text:"$data" --iterations 4 --precision bf16 --policy "$policy" --save g$state
+        cmp -s state0 $state || fail "$policy: other weights"
+        cmp -s gstate0 g$state || fail "$policy: other weights of gpt"
+    done
+    expect 0 "${net[@]}" --iterations 4 --save fp32
+    ! cmp -s state0 fp32 || fail "bf16 rounds nothing"
+    for precision in fp32 bf16; do
+        expect 0 "${net[@]}" --iterations 6 --precision $precision --load state0 --save on
+        expect 0 "${net[@]}" --iterations 6 --precision $precision --load fp32 --save on
+    done
+    refused 2 "--precision bf16x: must be fp32, tf32 or bf16" "${net[@]}" --precision bf16x
+}
+
 adamw_has_equal_bits_under_lossless_policies_() {
     trained reference --optimizer adamw --policy naive
     for policy in liveness swap:when=always swap-async:when=always recompute:when=always recompute-swap:when=always \

@@ -1,0 +1,241 @@
+/* Ops of bf16 maps, through their f32 forms: before a phase the maps that it reads are widened to scratch, after it those
+ * that it writes are rounded from there, to nearest, ties to even. Factors of products that are no maps, weights, are
+ * rounded to bf16, too, as units for bf16 would have them. All else is f32 anyhow. The scratch is part of the workspace:
+ *
+ *      | map | map | ... | weight | workspace of the f32 op |
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "nets/host/host_ops.h"
+#include "nets/host/pieces.h"
+#include "nets/net_ops.h"
+
+typedef struct widened_map {
+    nets_role role;
+    bool reads, writes, taken; /* taken: an output has its scratch, too */
+    int64_t elems, at;         /* at: of its scratch, from its beginning, in bytes */
+} widened_map;
+
+typedef struct widened_phase {
+    widened_map maps[NETS_STEP_USES];
+    int n;
+    int64_t weight_at; /* -1: it reads no weight */
+    int64_t bytes;     /* of scratch */
+} widened_phase;
+
+typedef struct widened_op {
+    nets_op base, *of;
+    mm_host_pool *pool;
+    int64_t weight_elems; /* 0: no product has a weight as a factor */
+    widened_phase phases[2];
+} widened_op;
+
+/* ---------------------------------------------------------------- elements */
+
+typedef struct conversion {
+    const void *from;
+    void *to;
+} conversion;
+
+static inline uint16_t bf16_of(uint32_t bits) {
+    const uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? bits >> 16 | 0x40 : rounded);
+}
+
+static void widen(const void *ctx, int64_t from, int64_t to) {
+    const conversion *c = ctx;
+    const uint16_t *src = c->from;
+    uint32_t *dst = c->to;
+    for (int64_t i = from; i < to; i++) dst[i] = (uint32_t)src[i] << 16;
+}
+
+static void narrow(const void *ctx, int64_t from, int64_t to) {
+    const conversion *c = ctx;
+    const uint32_t *src = c->from;
+    uint16_t *dst = c->to;
+    for (int64_t i = from; i < to; i++) dst[i] = bf16_of(src[i]);
+}
+
+static void round_floats(const void *ctx, int64_t from, int64_t to) {
+    const conversion *c = ctx;
+    const uint32_t *src = c->from;
+    uint32_t *dst = c->to;
+    for (int64_t i = from; i < to; i++) dst[i] = (uint32_t)bf16_of(src[i]) << 16;
+}
+
+static void convert(const widened_op *op, nets_range_fn fn, const void *from, void *to, int64_t elems) {
+    nets_ranges(op->pool, elems, 64, 1, fn, &(conversion){from, to});
+}
+
+/* ---------------------------------------------------------------- a phase */
+
+static bool is_there(const nets_op_args *args, nets_role role) {
+    return args->at[role] && !(args->sign_roles & NETS_ROLE_BIT(role));
+}
+
+/* A map's scratch. If an output lies where another role's tensor does, they have one, so that the op sees what is in place.
+ * Two inputs have each its own: over one of them the op may write an output, although the other is in the same place. */
+static void *scratch_of(const widened_phase *phase, const nets_op_args *args, int map) {
+    const widened_map *m = &phase->maps[map];
+    for (int i = 0; i < map; i++) {
+        const widened_map *other = &phase->maps[i];
+        if (!other->writes && !m->writes) continue;
+        if (is_there(args, other->role) && args->at[other->role] == args->at[m->role] && other->elems == m->elems)
+            return scratch_of(phase, args, i);
+    }
+    return (char *)args->at[NETS_WORKSPACE] + m->at;
+}
+
+static mm_status run_before(const widened_op *op, mm_phase p, const nets_op_args *args) {
+    const widened_phase *phase = &op->phases[p];
+    for (int i = 0; i < phase->n; i++) {
+        const widened_map *m = &phase->maps[i];
+        if (m->reads && is_there(args, m->role))
+            convert(op, widen, args->at[m->role], scratch_of(phase, args, i), m->elems);
+    }
+    if (phase->weight_at >= 0)
+        convert(op, round_floats, args->at[NETS_W], (char *)args->at[NETS_WORKSPACE] + phase->weight_at,
+                op->weight_elems);
+    return MM_OK;
+}
+
+static mm_status run_after(const widened_op *op, mm_phase p, const nets_op_args *args) {
+    const widened_phase *phase = &op->phases[p];
+    for (int i = 0; i < phase->n; i++) {
+        const widened_map *m = &phase->maps[i];
+        if (m->writes && is_there(args, m->role))
+            convert(op, narrow, scratch_of(phase, args, i), args->at[m->role], m->elems);
+    }
+    return MM_OK;
+}
+
+#define RUN(when, name, phase)                                                                                         \
+    static mm_status when##_##name(nets_op *op, const nets_op_args *args) {                                            \
+        return run_##when((const widened_op *)op, phase, args);                                                        \
+    }
+RUN(before, forward, MM_FORWARD)
+RUN(before, backward, MM_BACKWARD)
+RUN(after, forward, MM_FORWARD)
+RUN(after, backward, MM_BACKWARD)
+#undef RUN
+
+/* What the f32 op gets. */
+static nets_op_args inner_args(const widened_op *op, mm_phase p, const nets_op_args *args) {
+    const widened_phase *phase = &op->phases[p];
+    nets_op_args inner = *args;
+    char *workspace = args->at[NETS_WORKSPACE];
+    for (int i = 0; i < phase->n; i++)
+        if (is_there(args, phase->maps[i].role)) inner.at[phase->maps[i].role] = scratch_of(phase, args, i);
+    if (phase->weight_at >= 0) inner.at[NETS_W] = workspace + phase->weight_at;
+    inner.workspace_bytes = args->workspace_bytes - phase->bytes;
+    inner.at[NETS_WORKSPACE] = inner.workspace_bytes > 0 ? workspace + phase->bytes : NULL;
+    inner.exact_roles = 0; /* what is computed again is rounded on the way to its map */
+    return inner;
+}
+
+static mm_status forward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
+    const widened_op *op = (const widened_op *)base;
+    const nets_op_args inner = inner_args(op, MM_FORWARD, args);
+    MM_TRY(nets_host_enqueue(base, before_forward, args, stream));
+    MM_TRY(op->of->impl->forward(op->of, &inner, stream));
+    return nets_host_enqueue(base, after_forward, args, stream);
+}
+
+static mm_status backward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
+    const widened_op *op = (const widened_op *)base;
+    const nets_op_args inner = inner_args(op, MM_BACKWARD, args);
+    MM_TRY(nets_host_enqueue(base, before_backward, args, stream));
+    MM_TRY(op->of->impl->backward(op->of, &inner, stream));
+    return nets_host_enqueue(base, after_backward, args, stream);
+}
+
+/* ---------------------------------------------------------------- creation */
+
+/* The elements of a role that is a bf16 map which may be there; 0: it is none. */
+static int64_t map_elems(const nets_op_desc *desc, nets_role role) {
+    static const nets_role firsts[] = {NETS_X, NETS_DX, NETS_EARLIER};
+    if (role == NETS_Y || role == NETS_DY)
+        return nets_op_info_of(desc->kind)->f32_output ? 0 : nets_shape_elems(&desc->y);
+    if ((role == NETS_DX && !desc->wants_dx) || (role == NETS_EARLIER && !desc->adds_earlier)) return 0;
+    for (size_t f = 0; f < sizeof firsts / sizeof *firsts; f++) {
+        const int i = (int)role - (int)firsts[f];
+        if (i >= 0 && i < desc->n_inputs) return desc->f32_inputs >> i & 1 ? 0 : nets_shape_elems(&desc->x[i]);
+    }
+    return 0;
+}
+
+static int64_t take(widened_phase *phase, int64_t elems) {
+    const int64_t at = phase->bytes;
+    phase->bytes += nets_aligned(elems * (int64_t)sizeof(float));
+    return at;
+}
+
+/* Where an output's scratch is: over an input's, where the op may write it over that. */
+static int64_t place_of(widened_phase *phase, const nets_op_desc *desc, const nets_step_spec *spec, nets_role output,
+                        int64_t elems) {
+    for (int p = 0; p < NETS_STEP_PAIRS && spec->pairs[p].input != NETS_WORKSPACE; p++) {
+        const nets_role_pair *pair = &spec->pairs[p];
+        if (pair->output != output) continue;
+        const nets_role earlier = (nets_role)(NETS_EARLIER + (output - NETS_DX));
+        const bool adds = pair->pairing != NETS_OVER && map_elems(desc, earlier) > 0;
+        for (widened_map *m = phase->maps; m < phase->maps + phase->n; m++) {
+            if (m->role != (adds ? earlier : pair->input) || m->elems != elems || m->taken) continue;
+            m->taken = true;
+            return m->at;
+        }
+    }
+    return take(phase, elems);
+}
+
+static widened_phase phase_of(const nets_op_desc *desc, const nets_step_spec *spec) {
+    widened_phase phase = {.weight_at = -1};
+    for (int u = 0; u < NETS_STEP_USES && spec->uses[u].role != NETS_WORKSPACE; u++) {
+        const nets_role_use *use = &spec->uses[u];
+        const int64_t elems = map_elems(desc, use->role);
+        if (use->role == NETS_W && desc->factor_elems > 0) phase.weight_at = take(&phase, desc->factor_elems);
+        if (elems == 0) continue;
+        const int64_t at =
+            use->access == MM_WRITE ? place_of(&phase, desc, spec, use->role, elems) : take(&phase, elems);
+        phase.maps[phase.n++] = (widened_map){.role = use->role,
+                                              .reads = use->access != MM_WRITE,
+                                              .writes = use->access != MM_READ,
+                                              .elems = elems,
+                                              .at = at};
+    }
+    return phase;
+}
+
+static void destroy(nets_op *base) {
+    nets_op_destroy(((widened_op *)base)->of);
+    free(base);
+}
+
+static void take_phase(widened_op *op, mm_phase p, const nets_op_desc *desc, const nets_step_spec *spec) {
+    op->phases[p] = phase_of(desc, spec);
+    op->base.workspaces[p] = nets_op_workspaces(op->of, p);
+    for (int i = 0; i < op->base.workspaces[p].n; i++) op->base.workspaces[p].bytes[i] += op->phases[p].bytes;
+}
+
+static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
+    const nets_op_lowering *steps = nets_op_lowering_of(desc->kind, desc->relu);
+    nets_op_desc wide = *desc;
+    wide.maps = MM_F32;
+    widened_op *op = calloc(1, sizeof *op);
+    if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a %s of bf16 maps", nets_op_name(desc->kind));
+    const mm_status status = nets_op_create(backend, &wide, &op->of);
+    if (status != MM_OK) {
+        free(op);
+        return status;
+    }
+    op->base.impl = &nets_host_op_widened;
+    op->base.adds = op->of->adds;
+    op->pool = nets_host_pool(backend);
+    op->weight_elems = desc->factor_elems;
+    take_phase(op, MM_FORWARD, desc, desc->training ? &steps->forward : &steps->eval);
+    if (desc->training) take_phase(op, MM_BACKWARD, desc, &steps->backward);
+    *op_out = &op->base;
+    return MM_OK;
+}
+
+const nets_op_impl nets_host_op_widened = {NETS_DTYPE_BIT(MM_BF16), create, destroy, NULL, forward, backward};

@@ -1,0 +1,216 @@
+/* Ops of bf16 maps: what they write is what the f32 op gives for the same elements, rounded once. The f32 ops are held
+ * against their definitions elsewhere. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "nets/net_ops.h"
+#include "tests/nets/op_rig.h"
+
+/* To nearest, ties to even, by arithmetic. */
+static uint16_t nearest(float value) {
+    const int exponent = value == 0 ? -126 : ilogb((double)value) < -126 ? -126 : ilogb((double)value);
+    const float rounded = (float)ldexp(nearbyint(ldexp((double)value, 7 - exponent)), exponent - 7);
+    uint32_t bits;
+    assert_true(isfinite(value));
+    memcpy(&bits, &rounded, sizeof bits);
+    assert_int_equal(bits & 0xffff, 0);
+    return (uint16_t)(bits >> 16);
+}
+
+static float widened(uint16_t half) {
+    const uint32_t bits = (uint32_t)half << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static bool is_map(const op_rig *rig, int r) {
+    const nets_op_info *info = nets_op_info_of(rig->desc.kind);
+    if (r == NETS_Y || r == NETS_DY) return !info->f32_output;
+    return (r >= NETS_X && r <= NETS_X_LAST) || (r >= NETS_DX && r <= NETS_DX_LAST) ||
+           (r >= NETS_EARLIER && r <= NETS_EARLIER_LAST);
+}
+
+static void round_role(const op_rig *rig, int r) {
+    float *values = rig->args.at[r];
+    for (int64_t i = 0; i < rig->bytes[r] / 4; i++) values[i] = widened(nearest(values[i]));
+}
+
+/* The rig's op, and the same of bf16 maps, with roles of its own. */
+typedef struct pair {
+    op_rig *rig;
+    nets_op *op;
+    nets_op_args args;
+    int64_t workspace_bytes;
+} pair;
+
+static void give(pair *p, int r) {
+    const int64_t bytes = p->rig->bytes[r];
+    p->args.at[r] = op_rig_alloc(p->rig, bytes);
+    if (!is_map(p->rig, r)) {
+        memcpy(p->args.at[r], p->rig->args.at[r], (size_t)bytes);
+        return;
+    }
+    for (int64_t i = 0; i < bytes / 4; i++)
+        ((uint16_t *)p->args.at[r])[i] = nearest(((const float *)p->rig->args.at[r])[i]);
+}
+
+/* Both get elements of bf16; the weight is rounded for the rig's op alone. */
+static void pair_init(pair *p, op_rig *rig, bool earlier) {
+    const nets_param_spec *weight = nets_param_spec_of(rig->desc.kind, 0);
+    nets_op_desc desc;
+    *p = (pair){.rig = rig};
+    if (earlier) {
+        op_rig_give_earlier(rig, op_rig_alloc(rig, rig->bytes[NETS_DX]));
+        op_rig_fill(rig, NETS_EARLIER, 77);
+    }
+    for (int r = 0; r < NETS_ROLES; r++) {
+        if (!rig->args.at[r] || r == NETS_WORKSPACE) continue;
+        const bool output = r == NETS_Y || (r >= NETS_DX && r <= NETS_DX_LAST);
+        if (is_map(rig, r) && !output) round_role(rig, r);
+        if (is_map(rig, r) && output) memset(rig->args.at[r], 0, (size_t)rig->bytes[r]);
+        give(p, r);
+    }
+    desc = rig->desc;
+    desc.maps = MM_BF16;
+    if (weight && weight->factor) {
+        desc.factor_elems = rig->bytes[NETS_W] / 4;
+        round_role(rig, NETS_W);
+    }
+    if (nets_op_create(rig->backend, &desc, &p->op) != MM_OK) fail_msg("%s", mm_last_error());
+    for (int phase = MM_FORWARD; phase <= (desc.training ? MM_BACKWARD : MM_FORWARD); phase++) {
+        const int64_t bytes = nets_op_workspace_bytes(p->op, (mm_phase)phase);
+        assert_true(bytes >= nets_op_workspace_bytes(rig->op, (mm_phase)phase));
+        if (bytes > p->workspace_bytes) p->workspace_bytes = bytes;
+    }
+    p->args.at[NETS_WORKSPACE] = op_rig_alloc(rig, p->workspace_bytes + 64);
+    p->args.workspace_bytes = p->workspace_bytes;
+}
+
+static void expect_role(const pair *p, int r) {
+    const float *want = p->rig->args.at[r];
+    for (int64_t i = 0; want && is_map(p->rig, r) && i < p->rig->bytes[r] / 4; i++)
+        if (((const uint16_t *)p->args.at[r])[i] != nearest(want[i]))
+            fail_msg("%s: role %d, element %lld is %04x, not %04x", nets_op_name(p->rig->desc.kind), r, (long long)i,
+                     ((const uint16_t *)p->args.at[r])[i], nearest(want[i]));
+    if (want && !is_map(p->rig, r) && memcmp(p->args.at[r], want, (size_t)p->rig->bytes[r]) != 0)
+        fail_msg("%s: role %d differs", nets_op_name(p->rig->desc.kind), r);
+}
+
+static void run(pair *p, mm_phase phase) {
+    static const nets_role written[] = {NETS_Y, NETS_LOSS_VALUE, NETS_CORRECT, NETS_MEAN, NETS_VAR};
+    uint8_t *workspace = p->args.at[NETS_WORKSPACE];
+    op_rig_run(p->rig, phase);
+    memset(workspace, 0xff, (size_t)p->workspace_bytes + 64);
+    assert_int_equal(nets_op_enqueue(p->op, phase, &p->args, p->rig->stream), MM_OK);
+    if (mm_stream_sync(p->rig->stream) != MM_OK) fail_msg("%s", mm_last_error());
+    for (int i = 0; i < 64; i++) assert_int_equal(workspace[p->workspace_bytes + i], 0xff);
+    for (size_t i = 0; i < sizeof written / sizeof *written; i++) expect_role(p, written[i]);
+    for (int i = 0; i < NETS_MAX_SAVED; i++) expect_role(p, NETS_SAVED + i);
+    for (int i = 0; phase == MM_BACKWARD && i < NETS_MAX_INPUTS; i++) expect_role(p, NETS_DX + i);
+    for (int i = 0; phase == MM_BACKWARD && i < NETS_MAX_PARAMS; i++) expect_role(p, NETS_DPARAM + i);
+}
+
+static void check(op_rig *rig, bool earlier) {
+    pair p;
+    if (strcmp(rig->backend->ops->name, "host") != 0) { /* other devices have none yet, and say so */
+        nets_op_desc desc = rig->desc;
+        desc.maps = MM_BF16;
+        assert_int_equal(nets_op_create(rig->backend, &desc, &p.op), MM_ERR_UNSUPPORTED);
+        assert_non_null(strstr(mm_last_error(), "of bf16 maps, only of f32"));
+        op_rig_fini(rig);
+        return;
+    }
+    pair_init(&p, rig, earlier);
+    run(&p, MM_FORWARD);
+    if (rig->desc.training) {
+        if (is_map(rig, NETS_Y)) round_role(rig, NETS_Y); /* which the backward may read */
+        run(&p, MM_BACKWARD);
+    }
+    nets_op_destroy(p.op);
+    op_rig_fini(rig);
+}
+
+static const struct {
+    nets_op_kind kind;
+    nets_attrs attrs;
+    int64_t x[4];
+} CASES[] = {
+    {NETS_CONV, {.out_channels = 24, .kernel = {3, 3}, .pad = {1, 1}, .bias = true}, {3, 6, 5, 16}},
+    {NETS_CONV, {.out_channels = 7, .kernel = {5, 3}, .stride = {2, 1}, .pad = {2, 0}, .bias = true}, {2, 9, 7, 3}},
+    {NETS_CONV, {.out_channels = 16, .kernel = {3, 3}, .pad = {1, 1}, .groups = 16}, {3, 6, 5, 16}},
+    {NETS_CONV_TRANSPOSE, {.out_channels = 8, .kernel = {2, 2}, .stride = {2, 2}, .bias = true}, {2, 4, 3, 16}},
+    {NETS_LINEAR, {.out_channels = 10, .bias = true}, {3, 4, 2, 16}},
+    {NETS_LINEAR, {.out_channels = 10}, {5, 1, 1, 64}},
+    {NETS_LRN, {.size = 5, .alpha = 2, .beta = 0.75f, .k = 2}, {2, 3, 2, 11}},
+    {NETS_RELU, {0}, {2, 7, 5, 13}},
+    {NETS_MAX_POOL, {.kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}}, {2, 7, 6, 16}},
+    {NETS_AVG_POOL, {.kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}}, {2, 7, 6, 16}},
+    {NETS_GLOBAL_AVG_POOL, {0}, {2, 7, 6, 16}},
+    {NETS_UPSAMPLE, {.scale = {2, 2}, .bilinear = true}, {2, 3, 4, 5}},
+    {NETS_ADD, {0}, {2, 5, 3, 9}},
+    {NETS_BATCH_NORM, {0}, {4, 5, 5, 13}},
+    {NETS_DROPOUT, {.p = 0.3f}, {2, 5, 5, 13}},
+    {NETS_LAYER_NORM, {0}, {2, 7, 1, 24}},
+    {NETS_GELU, {0}, {2, 7, 1, 24}},
+    {NETS_PROJECT, {.out_channels = 12, .bias = true}, {2, 7, 1, 24}},
+};
+
+/* Transformers' operations are the host's. */
+static bool is_missing(nets_op_kind kind) { return kind >= NETS_EMBEDDING && strcmp(op_rig_device(), "host") != 0; }
+
+static void an_op_of_bf16_maps_rounds_what_the_f32_op_gives(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
+        for (int mode = 0; mode < 3; mode++) { /* training, evaluation, training without the input's gradient */
+            op_rig rig;
+            if (mode == 1 && nets_op_lowering_of(CASES[i].kind, false)->identity_in_eval) continue;
+            if (mode == 2 && !nets_param_spec_of(CASES[i].kind, 0)) continue; /* there is no backward */
+            if (is_missing(CASES[i].kind)) continue;
+            op_rig_init(&rig, CASES[i].kind, &CASES[i].attrs, CASES[i].x, mode != 1, mode == 0);
+            check(&rig, false);
+        }
+}
+
+static void earlier_gradients_are_added_before_the_sum_is_rounded(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        op_rig rig;
+        if (is_missing(CASES[i].kind)) continue;
+        op_rig_init(&rig, CASES[i].kind, &CASES[i].attrs, CASES[i].x, true, true);
+        check(&rig, true);
+    }
+}
+
+static void fused_batch_norms_are_rounded_once(void **state) {
+    (void)state;
+    for (int inputs = 1; inputs <= 2; inputs++) {
+        op_rig rig;
+        op_rig_init_fused(&rig, NETS_BATCH_NORM, NULL, (const int64_t[]){4, 5, 5, 13}, inputs, true, true);
+        check(&rig, false);
+    }
+}
+
+static void the_losss_probabilities_are_f32(void **state) {
+    (void)state;
+    op_rig rig;
+    op_rig_init(&rig, NETS_LOSS, NULL, (const int64_t[]){6, 1, 1, 10}, true, true);
+    for (int i = 0; i < 6; i++) ((int32_t *)rig.args.at[NETS_LABELS])[i] = 3 * i % 10;
+    check(&rig, false);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_op_of_bf16_maps_rounds_what_the_f32_op_gives),
+        cmocka_unit_test(earlier_gradients_are_added_before_the_sum_is_rounded),
+        cmocka_unit_test(fused_batch_norms_are_rounded_once),
+        cmocka_unit_test(the_losss_probabilities_are_f32),
+    };
+    OP_RIG_RUN(tests);
+}
