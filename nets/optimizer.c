@@ -16,7 +16,8 @@ static const nets_optimizer_traits TABLE[] = {
                   .states = {"momentum"},
                   .rate = 0.1,
                   .options = {{"momentum", AT(momentum), 0.9, 0, 1, false},
-                              {"weight-decay", AT(weight_decay), 1e-4, 0, 1, false}}},
+                              {"weight-decay", AT(weight_decay), 1e-4, 0, 1, false},
+                              {"clip-norm", AT(clip_norm), 0, 0, 1e30, false}}},
     [NETS_ADAMW] = {.name = "adamw",
                     .states = {"exp_avg", "exp_avg_sq"},
                     .counts = true,
@@ -24,7 +25,8 @@ static const nets_optimizer_traits TABLE[] = {
                     .options = {{"weight-decay", AT(weight_decay), 1e-2, 0, 1, false},
                                 {"beta1", AT(beta1), 0.9, 0, 1, true},
                                 {"beta2", AT(beta2), 0.999, 0, 1, true},
-                                {"eps", AT(eps), 1e-8, 1e-30, 1, false}}},
+                                {"eps", AT(eps), 1e-8, 1e-30, 1, false},
+                                {"clip-norm", AT(clip_norm), 0, 0, 1e30, false}}},
 };
 _Static_assert(sizeof TABLE / sizeof *TABLE == NETS_OPTIMIZERS, "an entry for each");
 

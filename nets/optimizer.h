@@ -22,13 +22,16 @@
 
 typedef enum nets_optimizer_id { NETS_SGD, NETS_ADAMW, NETS_OPTIMIZERS } nets_optimizer_id;
 
-enum { NETS_OPTIMIZER_STATES = 2, NETS_OPTIMIZER_OPTIONS = 4 }; /* at most */
+enum { NETS_OPTIMIZER_STATES = 2, NETS_OPTIMIZER_OPTIONS = 5 }; /* at most */
 
 /* An optimizer and its constants; the learning rate comes with each iteration (lr_schedule.h). Constants of another
  * optimizer are ignored. All zero: SGD without momentum or decay. */
 typedef struct nets_optimizer {
     nets_optimizer_id id;
     double momentum, weight_decay, beta1, beta2, eps;
+    /* Above 0: if the root of the sum of all gradients' squares is more, all are multiplied by clip_norm / (that + 1e-6)
+     * before the update, as torch.nn.utils.clip_grad_norm_ does. */
+    double clip_norm;
     /* An iteration updates nothing if its loss is not finite, or if a gradient or running statistic is NaN or above
      * NETS_GRADIENT_MOST in magnitude. Nor does any iteration after it. */
     bool only_finite;

@@ -89,9 +89,29 @@ static void print_option(const mm_option_desc *o) {
     print_entry(4, 10, o->key, text);
 }
 
+/* All kinds of layers, on lines that a help text's indentation leaves. */
+static const char *wrap_kinds(char text_out[2 * MM_POLICY_KINDS_CAPACITY]) {
+    enum { INDENT = 12, WIDTH = 84 };
+    char kinds[MM_POLICY_KINDS_CAPACITY];
+    size_t line = 0, n = 0;
+    for (const char *at = mm_policy_kinds(kinds); *at; at++) {
+        text_out[n++] = *at;
+        if (*at != ' ' || ++line + strcspn(at + 1, " ") < WIDTH) {
+            line += *at != ' ';
+            continue;
+        }
+        text_out[n - 1] = '\n';
+        memset(text_out + n, ' ', INDENT);
+        n += INDENT;
+        line = 0;
+    }
+    text_out[n] = '\0';
+    return text_out;
+}
+
 int cmd_policies(int argc, char **argv) {
     int code;
-    char kinds[MM_POLICY_KINDS_CAPACITY], text[1024];
+    char kinds[2 * MM_POLICY_KINDS_CAPACITY], text[1280];
     snprintf(text, sizeof text,
              "Lists the policies that --policy takes, each with its options: NAME:key=value,key=value.\n"
              "\n"
@@ -104,7 +124,7 @@ int cmd_policies(int argc, char **argv) {
              "            compress(zfp)\n"
              "\n"
              "  mm plan --policy 'rules:conv=compress(zfp:rate=4);relu=mask;*=swap'",
-             mm_policy_kinds(kinds));
+             wrap_kinds(kinds));
     if (only_help(argc, argv, "mm policies", text, &code)) return code;
     for (size_t i = 0; mm_policy_table(i); i++) {
         const mm_policy_ops *ops = mm_policy_table(i);

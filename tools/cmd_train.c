@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,12 +27,13 @@ static mm_status apply_switches(void *ctx, session *s) {
 }
 
 static mm_status evaluate(const train *t, session *s, row *r) {
-    double loss;
-    MM_TRY(session_evaluate(s, t->quiet, &r->test_accuracy, &loss));
+    MM_TRY(session_evaluate(s, t->quiet, &r->test_accuracy, &r->test_loss));
     if (r->test_accuracy < 0) return MM_OK;
     FILE *out = json_file_beside(t->json);
-    fprintf(out, "iteration %lld: test accuracy %.2f%%, test loss %.4f\n", (long long)s->iteration,
-            100 * r->test_accuracy, loss);
+    fprintf(out, "iteration %lld: test accuracy %.2f%%, test loss %.4f", (long long)s->iteration,
+            100 * r->test_accuracy, r->test_loss);
+    if (r->sample_tokens) fprintf(out, ", perplexity %.4f", exp(r->test_loss));
+    fprintf(out, "\n");
     fflush(out);
     return MM_OK;
 }
@@ -51,14 +53,21 @@ static int64_t last_iteration(const train *t, const session *s) {
     return t->epochs ? t->epochs * s->train_size.batches - s->data_shift : t->iterations;
 }
 
-/* Trains to the end, with an evaluation after each epoch if asked; one run otherwise. A loaded state that is at the end
+/* Where training stops to evaluate, and goes on: after each --eval-every iterations; with --epochs after each. */
+static int64_t next_stop(const train *t, const session *s, int64_t end) {
+    const int64_t epoch = s->train_size.batches, shift = t->eval_every ? 0 : s->data_shift;
+    const int64_t every = t->eval_every ? t->eval_every : t->epochs ? epoch : end;
+    const int64_t stop = s->iteration + every - (s->iteration + shift) % every;
+    return t->eval && stop < end ? stop : end;
+}
+
+/* Trains to the end, with an evaluation at each stop if asked; one run otherwise. A loaded state that is at the end
  * is only evaluated. */
 static mm_status train_all(train *t, session *s, session_run *run, row *r) {
-    int64_t epoch = s->train_size.batches, end = last_iteration(t, s);
+    const int64_t end = last_iteration(t, s);
     row all = {0};
     do {
-        int64_t epoch_end = s->iteration + epoch - (s->iteration + s->data_shift) % epoch;
-        run->iterations = t->epochs && t->eval && epoch_end < end ? epoch_end : end;
+        run->iterations = next_stop(t, s, end);
         row one = {0};
         MM_TRY(session_train(s, run, &one));
         if (all.iterations > 0) {
@@ -226,6 +235,10 @@ static const char help_text[] =
     "and int32 labels [images], or [images, height, width] for a network with a label for each pixel, as numpy.save\n"
     "writes them. They are read while training goes on, not held in memory.\n"
     "\n"
+    "text: takes a file's bytes as tokens, tokens: its 16-bit numbers, for networks such as gpt. The last tenth is "
+    "for\n"
+    "--eval. The rest is cut into rows of the network's context; an epoch reads each row once, in a seeded order.\n"
+    "\n"
     "A saved state goes on where it stopped, bit for bit: it says its network, data and the place in it, batch, seed,\n"
     "learning rate and its steps or schedule, optimizer and threads, and policies and budget where a code is lossy.\n"
     "Paths of data are absolute in it, with links followed.\n"
@@ -251,6 +264,7 @@ static const char help_text[] =
     "\n"
     "  mm train --net resnet32 --data cifar10:DIR --epochs 3 --eval --policy freelunch:rate=4 --budget 200MiB\n"
     "  mm train --net resnet20 --data files:x.npy,y.npy --test-data files:tx.npy,ty.npy --epochs 9 --eval\n"
+    "  mm train --net gpt --data text:FILE --optimizer adamw --lr 6e-4 --lr-schedule cosine,warmup=20 --eval\n"
     "  mm train --net resnet20 --iterations 300 --switch 100:freelunch --switch 200:liveness --save state\n"
     "  mm train --net resnet20 --iterations 400 --load state --save state\n"
     "  mm train --net resnet20 --ranks 2 --threads 1\n"
@@ -279,11 +293,12 @@ int cmd_train(int argc, char **argv) {
                .seed = 1,
                .lr_schedule = "",
                .momentum = -1,
-               .weight_decay = -1};
+               .weight_decay = -1,
+               .clip_norm = -1};
     const arg table[] = {
         {"--net", "NAME", "network: 'mm nets' lists them (resnet32)", ARG_TEXT, &t.net, 0, 0},
-        {"--data", "SPEC", "cifar10:DIR, synthetic[:samples=N], files:IMAGES.npy,LABELS.npy (synthetic)", ARG_TEXT,
-         &t.data, 0, 0},
+        {"--data", "SPEC", "cifar10:DIR, synthetic[:samples=N], files:X.npy,Y.npy, text:FILE, tokens:FILE (synthetic)",
+         ARG_TEXT, &t.data, 0, 0},
         {"--test-data", "SPEC", "what --eval evaluates on (the test set of --data)", ARG_TEXT, &t.test_data, 0, 0},
         {"--batch", "N", "images an iteration (128)", ARG_COUNT, &t.batch, 1, 1 << 20},
         {"--sub-batch", "N|auto", "compute so many at a time, add up gradients; auto: by --budget (policy's subbatch=)",
@@ -320,9 +335,13 @@ int cmd_train(int argc, char **argv) {
          "constant, or cosine[,warmup=N]: up in N iterations, down to 0 over the run (constant)", ARG_TEXT,
          &t.lr_schedule, 0, 0},
         {"--momentum", "X", "of sgd (0.9)", ARG_NUMBER, &t.momentum, 0, 1},
-        {"--weight-decay", "X", "of weights, biases and batch norms (sgd 0.0001, adamw 0.01)", ARG_NUMBER,
-         &t.weight_decay, 0, 1},
-        {"--eval", NULL, "test accuracy at the end, with --epochs after each", ARG_FLAG, &t.eval, 0, 0},
+        {"--weight-decay", "X", "of weights, biases and batch norms; of gpt's matrices (sgd 0.0001, adamw 0.01)",
+         ARG_NUMBER, &t.weight_decay, 0, 1},
+        {"--clip-norm", "X", "scale gradients down to this norm of all together; 0: do not (0)", ARG_NUMBER,
+         &t.clip_norm, 0, 1e30},
+        {"--eval", NULL, "test accuracy, loss (and perplexity) at the end, with --epochs after each", ARG_FLAG, &t.eval,
+         0, 0},
+        {"--eval-every", "N", "... and after each N iterations", ARG_COUNT, &t.eval_every, 1, 1e9},
         {"--load", "FILE", "go on from a saved state (safetensors)", ARG_TEXT, &t.load, 0, 0},
         {"--save", "FILE", "save weights and optimizer state at the end (safetensors)", ARG_TEXT, &t.save, 0, 0},
         {"--save-every", "N", "... and after each N iterations, or epochs: 1epoch", ARG_TEXT, &t.save_every, 0, 0},

@@ -204,21 +204,34 @@ static bool is_transposed(const product *p) {
     return p->w->dims[0] == p->x->dims[3] && p->y->dims[1] >= 2 * p->x->dims[1];
 }
 
+/* Two products of each token's channels with half of all tokens'. */
+static product attention_of(const product *maps) {
+    product p = *maps;
+    if (!p.x || !p.y || p.y->rank < 2) return (product){0};
+    p.linear = true;
+    p.multiply_adds = elems(p.y) * (double)p.y->dims[p.y->rank - 2];
+    return p;
+}
+
 /* A convolution's multiply-adds: each element of the output times a filter. A transposed one's: each of the input. */
 static product product_of(const mm_graph *graph, mm_layer layer) {
     const mm_layer_info *info = mm_graph_layer(graph, layer);
     int forward = info->step[MM_FORWARD];
-    if (forward < 0 || (info->kind != MM_LAYER_CONV && info->kind != MM_LAYER_LINEAR)) return (product){0};
+    if (forward < 0) return (product){0};
     const mm_step_info *step = mm_graph_step(graph, forward);
     product p = {.w = find_use(graph, step, MM_WEIGHT, MM_READ),
                  .y = find_use(graph, step, MM_FEATURE_MAP, MM_WRITE),
                  .x = find_use(graph, step, MM_FEATURE_MAP, MM_READ)};
     if (!p.x) p.x = find_use(graph, step, MM_INPUT, MM_READ);
+    if (info->kind == MM_LAYER_ATTENTION) return attention_of(&p);
     if (!p.w || !p.x || !p.y) return (product){0};
-    p.linear = info->kind == MM_LAYER_LINEAR;
+    if (info->kind != MM_LAYER_CONV && info->kind != MM_LAYER_LINEAR && info->kind != MM_LAYER_LOSS)
+        return (product){0};
+    p.linear = info->kind != MM_LAYER_CONV;
     p.filtered = !p.linear && is_transposed(&p) ? p.x : p.y;
     p.outputs = elems(p.y);
-    p.multiply_adds = elems(p.filtered) * elems(p.w) / (double)p.w->dims[0];
+    p.multiply_adds = p.linear ? elems(p.w) * (elems(p.y) / (double)p.y->dims[p.y->rank - 1])
+                               : elems(p.filtered) * elems(p.w) / (double)p.w->dims[0];
     p.winograd = !p.linear && p.w->dims[2] == 3 && p.w->dims[3] == 3 && p.y->dims[1] == p.x->dims[1] &&
                  p.y->dims[2] == p.x->dims[2];
     return p;
@@ -255,6 +268,15 @@ static bool is_twice(const mm_graph *graph, const mm_step_info *step) {
     return step->phase == MM_BACKWARD && find_use(graph, step, MM_GRADIENT_MAP, MM_WRITE);
 }
 
+/* How often it takes its layer's multiply-adds. A loss with a product computes both gradients in its forward step; an
+ * attention computes its scores again in the backward one, which has five products for two. */
+static double times(const mm_graph *graph, const mm_step_info *step) {
+    const mm_layer_kind kind = mm_graph_layer(graph, step->layer)->kind;
+    if (kind == MM_LAYER_LOSS) return step->phase == MM_FORWARD ? 3 : 0;
+    if (kind == MM_LAYER_ATTENTION) return step->phase == MM_FORWARD ? 1 : 2.5;
+    return 1 + is_twice(graph, step);
+}
+
 /* algorithm NULL: at the machine's own rate. */
 static double arithmetic_s(const machine *m, const mm_graph *graph, const mm_step_info *step, const product *p,
                            const machine_algorithm *algorithm) {
@@ -265,7 +287,7 @@ static double arithmetic_s(const machine *m, const mm_graph *graph, const mm_ste
                                 : m->conv_flops_per_s;
     if (!p->linear) rate *= p->outputs / (p->outputs + m->half_rate_elems);
     if (algorithm && algorithm->tile > 0) rate *= used_share(algorithm, p);
-    return 2 * p->multiply_adds * (1 + is_twice(graph, step)) / rate;
+    return 2 * p->multiply_adds * times(graph, step) / rate;
 }
 
 /* Whether the step only passes it on: it is given its input's storage, and writes nothing. */

@@ -89,7 +89,9 @@ static void touched_cell(table *t, const row *r) { size_cell(t, r->peak_bytes); 
 static void outside_cell(table *t, const row *r) { size_cell(t, r->outside_bytes); }
 static void stash_cell(table *t, const row *r) { size_cell(t, r->stash_bytes); }
 static void pinned_cell(table *t, const row *r) { size_cell(t, r->pinned_bytes); }
-static void speed_cell(table *t, const row *r) { table_cell(t, "%.1f", r->images_per_second); }
+static double speed(const row *r) { return r->images_per_second * (double)(r->sample_tokens ? r->sample_tokens : 1); }
+static const char *speed_unit(const row *r) { return r->sample_tokens ? "tokens/s" : "img/s"; }
+static void speed_cell(table *t, const row *r) { table_cell(t, "%.1f", speed(r)); }
 static void status_cell(table *t, const row *r) { table_cell(t, "%s", r->status); }
 
 static void policy_cell(table *t, const row *r) {
@@ -184,7 +186,10 @@ static void add_row(table *t, const row *r) {
 mm_status rows_print(FILE *file, const row *rows, int n) {
     table_column shown[COLUMNS];
     table *t;
-    for (int c = 0; c < COLUMNS; c++) shown[c] = columns[c].shown;
+    for (int c = 0; c < COLUMNS; c++) {
+        shown[c] = columns[c].shown;
+        if (columns[c].cell == speed_cell && n > 0) shown[c].head = speed_unit(&rows[0]);
+    }
     MM_TRY(table_create(shown, COLUMNS, TABLE_DROPPING, &t));
     for (int i = 0; i < n; i++) add_row(t, &rows[i]);
     mm_status status = table_print(file, t);
@@ -199,7 +204,7 @@ void row_print_line(FILE *file, const row *r) {
     fprintf(file, "%s", name ? name : r->policy);
     free(name);
     if (r->asked_bytes > 0) fprintf(file, ", budget %s", mm_size_format(r->asked_bytes, size, sizeof size));
-    if (has_speed(r)) fprintf(file, ": %.1f img/s, %.1f ms", r->images_per_second, 1e3 * r->iteration_seconds_median);
+    if (has_speed(r)) fprintf(file, ": %.1f %s, %.1f ms", speed(r), speed_unit(r), 1e3 * r->iteration_seconds_median);
     if (has_speed(r) && is_predicted(r)) {
         char cell[CELL];
         expected_cell(r, cell);
@@ -261,7 +266,7 @@ static json_t *to_json(const row *r) {
         "so "
         "sI "
         "sI "
-        "sI so so so so so so so sI ss}",
+        "sI so so so so so so so sI so so ss}",
         "net", r->net, "batch", (json_int_t)r->batch, "sub_batch", (json_int_t)r->sub_batch, "device", r->device,
         "precision", r->precision, "fuse", r->fuse, "threads", r->threads, "workspace_limit_bytes",
         (json_int_t)r->workspace_limit_bytes, "policy", r->policy, "policy_effective",
@@ -283,7 +288,9 @@ static json_t *to_json(const row *r) {
         known_bytes(r->host_peak_bytes), "host_planned_bytes", known_bytes(r->host_planned_bytes), "host_other_bytes",
         host_other_bytes(r), "encoded_bytes", code_bytes(r, r->encoded_bytes), "coded_bytes",
         code_bytes(r, r->coded_bytes), "spilled_bytes", code_bytes(r, r->spilled_bytes), "bound_seconds",
-        positive(r->bound_seconds), "replans", (json_int_t)r->replans, "status", r->status);
+        positive(r->bound_seconds), "replans", (json_int_t)r->replans, "tokens_per_second",
+        positive(r->sample_tokens > 0 ? speed(r) : -1), "test_loss",
+        r->test_accuracy < 0 ? json_null() : number(r->test_loss), "status", r->status);
 }
 
 mm_status rows_save(const char *path, const row *rows, int n) {

@@ -46,6 +46,8 @@ typedef struct row {
     double loss_first, loss_last;       /* may be NaN or infinite */
     int64_t diverged_iteration;         /* the first whose loss or gradient was not finite, from 1; 0: none */
     double test_accuracy;               /* negative: not evaluated */
+    double test_loss;                   /* if it is */
+    int64_t sample_tokens;              /* of a network of tokens, whose speed is told in tokens; else 0 */
     int64_t iterations, replays;        /* replays: iterations among these that were replayed */
     double iteration_seconds_predicted; /* by the simulator; 0: not simulated */
     double bound_seconds;               /* no plan takes less; 0: not known */

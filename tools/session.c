@@ -319,9 +319,11 @@ static mm_status finish_iteration(session *s, const session_run *run, progress *
     int64_t iteration = s->iteration - t->flying, window = t->full < 20 ? t->full : 20;
     log_line(run->log, iteration, &result, labels_of(s, oldest.n), seconds);
     for (int64_t i = t->full - window; i < t->full; i++) mean += t->seconds[i % TIMES];
-    progress_show(p, iteration, "loss %.4f, accuracy %.1f%%, %.0f img/s", r->loss_last,
+    const int64_t sample = r->sample_tokens ? r->sample_tokens : 1;
+    progress_show(p, iteration, "loss %.4f, accuracy %.1f%%, %.0f %s", r->loss_last,
                   100.0 * (double)t->correct / (double)t->labels,
-                  mean > 0 ? (double)(window * t->full_images) / mean : 0);
+                  mean > 0 ? (double)(window * t->full_images * sample) / mean : 0,
+                  r->sample_tokens ? "tokens/s" : "img/s");
     if (isfinite(result.loss) && !result.halted) return MM_OK;
     tell_diverged(s, iteration, &result);
     if (!session_diverged(s)) return MM_OK;
@@ -478,6 +480,7 @@ void session_name_row(const session *s, row *r) {
     r->workspace_limit_bytes = s->config.target.workspace_bytes;
     r->budget_bytes = s->config.budget_bytes;
     r->minimum_bytes = s->minimum_bytes;
+    r->sample_tokens = nets_net_tokens(s->config.net);
     r->codec_hidden_share = r->test_accuracy = -1;
 }
 

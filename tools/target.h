@@ -92,8 +92,9 @@ enum { TARGET_LINK_LEAST = 100000 };
 
 #define TARGET_OPTIMIZER_ARG(t)                                                                                        \
     {                                                                                                                  \
-        "--optimizer", "NAME[,k=v..]", "sgd[,momentum=X], or adamw[,beta1=X,beta2=X,eps=X]; weight-decay=X of either", \
-            ARG_TEXT, &(t)->optimizer_text, 0, 0                                                                       \
+        "--optimizer", "NAME[,k=v..]",                                                                                 \
+            "sgd[,momentum=X], or adamw[,beta1=X,beta2=X,eps=X]; weight-decay=X, clip-norm=X of either", ARG_TEXT,     \
+            &(t)->optimizer_text, 0, 0                                                                                 \
     }
 
 #define TARGET_CODEC_THREADS_ARG(t)                                                                                    \

@@ -21,9 +21,9 @@ typedef struct train {
     /* as given */
     const char *net, *data, *test_data, *policy, *save, *save_every, *load, *json, *log_path, *codec_log_path, *facts,
         *facts_save, *trace, *progress, *issue, *sub_batch_text, *engine, *sum, *sum_at;
-    int64_t ranks_wanted, batch, iterations, epochs, budget_bytes, pinned_bytes, effort, seed, replan;
+    int64_t ranks_wanted, batch, iterations, epochs, budget_bytes, pinned_bytes, effort, seed, replan, eval_every;
     const char *lr_schedule;
-    double lr, momentum, weight_decay; /* below their minimum: the optimizer's default */
+    double lr, momentum, weight_decay, clip_norm; /* below their minimum: the optimizer's default */
     target target;
     arg_texts switch_texts, lr_texts;
     bool eval, keep_going, no_ladder, self_check, no_measure, quiet, reset_optimizer, help;

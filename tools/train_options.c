@@ -59,9 +59,11 @@ static mm_status read_optimizer(train *t) {
     if (t->momentum >= 0 && nets_optimizer_set(optimizer, "momentum", t->momentum) != MM_OK)
         return mm_fail_in(MM_ERR_INVALID, "--momentum %g", t->momentum);
     if (t->weight_decay >= 0) MM_TRY(nets_optimizer_set(optimizer, "weight-decay", t->weight_decay));
+    if (t->clip_norm >= 0) MM_TRY(nets_optimizer_set(optimizer, "clip-norm", t->clip_norm));
     if (t->lr <= 0) t->lr = nets_optimizer_traits_of(optimizer->id)->rate;
     if (optimizer->id == NETS_SGD) t->momentum = optimizer->momentum;
     t->weight_decay = optimizer->weight_decay;
+    t->clip_norm = optimizer->clip_norm;
     nets_optimizer_text(optimizer, t->optimizer_text);
     t->target.optimizer_text = t->optimizer_text;
     return MM_OK;

@@ -9,7 +9,7 @@
 /* What the bits hang on: of policies, and of the budget they plan for, only where a code is lossy. */
 static const char *const RUN_OPTIONS[] = {"--data",         "--batch",       "--seed",      "--lr",
                                           "--lr-step",      "--lr-schedule", "--optimizer", "--momentum",
-                                          "--weight-decay", "--threads",     "--sub-batch"},
+                                          "--weight-decay", "--clip-norm",   "--threads",   "--sub-batch"},
                          *const LOSSY_OPTIONS[] = {"--policy", "--switch", "--budget"};
 
 enum {
@@ -68,6 +68,7 @@ static mm_status open_optimizer(train *t) {
     if (args_given(t->argc, t->argv, "--optimizer")) { /* with all options */
         if (!args_given(t->argc, t->argv, "--momentum")) t->momentum = -1;
         if (!args_given(t->argc, t->argv, "--weight-decay")) t->weight_decay = -1;
+        if (!args_given(t->argc, t->argv, "--clip-norm")) t->clip_norm = -1;
     }
     if (!then || (strcspn(then, ",") == length && memcmp(then, now, length) == 0)) return MM_OK;
     if (!t->reset_optimizer)

@@ -176,6 +176,9 @@ static mm_status enqueue_updates(const nets_update_args *args, mm_stream *stream
 mm_status nets_cuda_update_step(nets_backend *backend, const nets_update_args *args, mm_stream *stream) {
     bool entered;
     (void)backend;
+    if (args->optimizer.clip_norm > 0)
+        return mm_fail(MM_ERR_UNSUPPORTED, "device cuda does not clip gradients: clip-norm is %g, must be 0",
+                       args->optimizer.clip_norm);
     MM_TRY(mm_device_enter(stream->device, &entered));
     mm_status status = enqueue_updates(args, stream);
     mm_device_leave(stream->device, entered);

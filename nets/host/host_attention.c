@@ -49,9 +49,9 @@ typedef struct head {
     const float *q, *k, *v, *dy;
     float *y, *log_sums, *dq, *dk, *dv;
     void *scratch;
-    float *s, *dp;  /* [BLOCK, BLOCK] */
-    float *o;       /* [BLOCK, size] */
-    float *top, *l; /* [BLOCK]; in the backward, top is y dy */
+    float *s, *dp;  /* of a block */
+    float *o;       /* of a block's rows: [rows, size] */
+    float *top, *l; /* [rows]; in the backward, top is y dy */
 } head;
 
 /* Blocks i of rows and j of keys. */
@@ -170,7 +170,8 @@ static mm_status give_rows(const head *h, int64_t i) {
 static head head_of(const attention_run *run, int64_t piece, int thread) {
     attention_op *op = run->op;
     void *const *at = run->args->at;
-    const int64_t sample = piece / op->heads, first = piece % op->heads * op->size, width = op->heads * op->size;
+    const int64_t each = op->blocks.each, sample = piece / op->heads, first = piece % op->heads * op->size,
+                  width = op->heads * op->size;
     const int64_t x = sample * op->tokens * row_of_x(op) + first, y = sample * op->tokens * row_of_y(op) + first;
     float *floats = (float *)((char *)at[NETS_WORKSPACE] + thread * op->place_bytes), *dx = at[NETS_DX];
     const float *q = (const float *)at[NETS_X] + x, *dy = at[NETS_DY];
@@ -183,10 +184,10 @@ static head head_of(const attention_run *run, int64_t piece, int thread) {
         h.dv = h.dk + width;
     }
     h.s = floats;
-    h.dp = h.s + BLOCK * BLOCK;
-    h.o = h.dp + BLOCK * BLOCK;
-    h.top = h.o + BLOCK * op->size;
-    h.l = h.top + BLOCK;
+    h.dp = h.s + each * each;
+    h.o = h.dp + each * each;
+    h.top = h.o + each * op->size;
+    h.l = h.top + each;
     h.scratch = (char *)floats + op->place_bytes - op->scratch_bytes;
     return h;
 }
@@ -271,13 +272,14 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     op->heads = desc->attrs.heads;
     op->size = nets_shape_channels(&desc->y) / op->heads;
     op->scale = 1.0f / sqrtf((float)op->size);
-    op->blocks = (nets_cut){op->tokens, BLOCK, (int)((op->tokens + BLOCK - 1) / BLOCK)};
+    const int64_t each = op->tokens < BLOCK ? op->tokens : BLOCK;
+    op->blocks = (nets_cut){op->tokens, each, (int)((op->tokens + each - 1) / each)};
     mm_status status = make_products(op, desc->training);
     if (status != MM_OK) {
         destroy(&op->base);
         return status;
     }
-    const int64_t floats = 2 * BLOCK * BLOCK + BLOCK * (op->size + 2);
+    const int64_t floats = 2 * each * each + each * (op->size + 2);
     op->place_bytes = nets_aligned(floats * (int64_t)sizeof(float)) + op->scratch_bytes;
     *op_out = &op->base;
     return MM_OK;

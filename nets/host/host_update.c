@@ -15,27 +15,31 @@ typedef struct update_job {
     nets_update_args args;
 } update_job;
 
-static void update_sgd(const nets_update_param *p, const nets_update_args *args, int64_t from, int64_t to) {
+/* `clip`: gradients are multiplied by it. */
+static void update_sgd(const nets_update_param *p, const nets_update_args *args, float clip, int64_t from, int64_t to) {
     float *weight = p->weight, *momentum = p->state[0];
     const float *gradient = p->gradient;
     float lr = *args->lr, keep = (float)args->optimizer.momentum;
     float decay = p->decayed ? (float)args->optimizer.weight_decay : 0;
     for (int64_t i = from; i < to; i++) {
-        float v = keep * momentum[i] + (gradient[i] + decay * weight[i]);
+        float v = keep * momentum[i] + (clip * gradient[i] + decay * weight[i]);
         momentum[i] = v;
         weight[i] -= lr * v;
     }
 }
 
-static void update_adamw(const nets_update_param *p, const nets_update_args *args, int64_t from, int64_t to) {
+static void update_adamw(const nets_update_param *p, const nets_update_args *args, float clip, int64_t from,
+                         int64_t to) {
     float *restrict weight = p->weight, *restrict average = p->state[0], *restrict square = p->state[1];
     const float *restrict gradient = p->gradient;
     nets_adamw_factors f = nets_adamw_factors_at(&args->optimizer, *args->step + 1, *args->lr);
     if (!p->decayed) f.decay = 0;
-    for (int64_t i = from; i < to; i++) weight[i] = nets_adamw_move(f, weight[i], gradient[i], &average[i], &square[i]);
+    for (int64_t i = from; i < to; i++)
+        weight[i] = nets_adamw_move(f, weight[i], clip * gradient[i], &average[i], &square[i]);
 }
 
-typedef void (*update_fn)(const nets_update_param *param, const nets_update_args *args, int64_t from, int64_t to);
+typedef void (*update_fn)(const nets_update_param *param, const nets_update_args *args, float clip, int64_t from,
+                          int64_t to);
 
 static const update_fn UPDATES[] = {[NETS_SGD] = update_sgd, [NETS_ADAMW] = update_adamw};
 _Static_assert(sizeof UPDATES / sizeof *UPDATES == NETS_OPTIMIZERS, "an update for each");
@@ -47,11 +51,21 @@ static bool overflows(const nets_update_param *p, int64_t from, int64_t to) {
     return bad;
 }
 
+static double squares(const nets_update_param *p, int64_t from, int64_t to) {
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = from; i < to; i++) sum += (double)p->gradient[i] * (double)p->gradient[i];
+    return sum;
+}
+
 /* One of the passes over the first n of the list, one behind the other, as one range of elements. */
 typedef struct pass {
     const nets_update_args *args;
     int n;
-    atomic_bool *overflow; /* set if something does; NULL: it is the update */
+    float clip;            /* of the update */
+    atomic_bool *overflow; /* set if something does; NULL: it is the update, or a sum of squares */
+    nets_cut cut;          /* of a sum of squares; its parts: */
+    double *parts;         /* NULL: it is none */
 } pass;
 
 static void pass_range(const void *ctx, int64_t from, int64_t to) {
@@ -61,24 +75,54 @@ static void pass_range(const void *ctx, int64_t from, int64_t to) {
         const nets_update_param *param = &p->args->params[i];
         int64_t begin = nets_larger(from - first, 0), end = to - first < param->elems ? to - first : param->elems;
         if (begin >= end) continue;
-        if (!p->overflow)
-            UPDATES[p->args->optimizer.id](param, p->args, begin, end);
+        if (p->parts)
+            p->parts[from / p->cut.each] += squares(param, begin, end);
+        else if (!p->overflow)
+            UPDATES[p->args->optimizer.id](param, p->args, p->clip, begin, end);
         else if (overflows(param, begin, end))
             atomic_store(p->overflow, true);
     }
 }
 
-static void run_pass(const update_job *job, int n, atomic_bool *overflow) {
-    const pass all = {&job->args, n, overflow};
+static int64_t elems_of(const update_job *job, int n) {
     int64_t elems = 0;
     for (int i = 0; i < n; i++) elems += job->args.params[i].elems;
-    nets_ranges(job->pool, elems, 16, 1, pass_range, &all);
+    return elems;
+}
+
+static void run_pass(const update_job *job, int n, float clip, atomic_bool *overflow) {
+    const pass all = {.args = &job->args, .n = n, .clip = clip, .overflow = overflow};
+    nets_ranges(job->pool, elems_of(job, n), 16, 1, pass_range, &all);
+}
+
+static mm_status sum_part(void *ctx, int64_t part, int thread) {
+    const pass *p = ctx;
+    const int64_t from = part * p->cut.each, to = from + p->cut.each;
+    (void)thread;
+    pass_range(p, from, to < p->cut.items ? to : p->cut.items);
+    return MM_OK;
+}
+
+/* What gradients are multiplied by (nets_optimizer.clip_norm). Parts hang on the number of elements alone, and are added
+ * in order: so do the bits. */
+static mm_status find_clip(const update_job *job, float *clip_out) {
+    enum { PARTS = 256, LEAST_ELEMS = 4096 };
+    double parts[PARTS] = {0}, sum = 0;
+    *clip_out = 1;
+    if (!(job->args.optimizer.clip_norm > 0)) return MM_OK;
+    pass all = {.args = &job->args, .n = job->args.n_params, .parts = parts};
+    all.cut = nets_cut_of(elems_of(job, all.n), PARTS, 16, LEAST_ELEMS);
+    MM_TRY(mm_host_pool_run(job->pool, all.cut.pieces, sum_part, &all));
+    for (int i = 0; i < all.cut.pieces; i++) sum += parts[i];
+    const double clip = job->args.optimizer.clip_norm / (sqrt(sum) + 1e-6);
+    if (clip < 1) *clip_out = (float)clip;
+    return MM_OK;
 }
 
 static bool has_diverged(const update_job *job) {
     atomic_bool overflow = false;
     if (!isfinite(*job->args.loss)) return true;
-    run_pass(job, job->args.n_checked, &overflow);
+    run_pass(job, job->args.n_checked, 1, &overflow);
     return overflow;
 }
 
@@ -90,7 +134,9 @@ static mm_status run_update(void *arg) {
         if (!args->rng[NETS_RNG_HALTED]) args->rng[NETS_RNG_HALTED] = has_diverged(job);
         if (args->rng[NETS_RNG_HALTED]) return MM_OK;
     }
-    run_pass(job, args->n_params, NULL);
+    float clip;
+    MM_TRY(find_clip(job, &clip));
+    run_pass(job, args->n_params, clip, NULL);
     if (++args->rng[2] == 0) args->rng[3]++;
     if (args->step) ++*args->step;
     return MM_OK;

@@ -160,8 +160,7 @@ static bool divides_third(const nets_layer *layer, const nets_shape *in, size_t 
     return nets_shape_channels(in) % 3 == 0 && nets_shape_channels(in) / 3 % layer->attrs.heads == 0;
 }
 
-static const nets_attr_rule DIVIDES_WIDTH = {"dividing the width, a third of the input's channels", NULL, true,
-                                             divides_third};
+static const nets_attr_rule DIVIDES_WIDTH = {"dividing a third of the channels", NULL, true, divides_third};
 
 static mm_status infer_attention(nets_layer *layer, const nets_shape *in) {
     return infer_channels(layer, in, nets_shape_channels(in) / 3);
@@ -203,8 +202,7 @@ static int token_loss_weight(const nets_layer *layer, const nets_shape *in, int6
 /* clang-format off */
 const nets_op_info nets_info_token_loss = {
     .name = "token_loss",
-    .what = "scores of all classes for each token, by a product, and their softmax cross-entropy with its label; a file's "
-            "last layer",
+    .what = "each token's scores of all classes, by a product, and their loss; a file's last layer",
     .output = "the input's: in training, its gradient",
     .example = LAYER("loss", "token_loss", "\"ln_f\"", ", \"out_channels\": 256, \"tied\": true"),
     .min_inputs = 1, .max_inputs = 1, .loss = true,

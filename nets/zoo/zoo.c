@@ -128,9 +128,9 @@ static const zoo_entry ZOO[] = {
     {"resnet<6n+2>", "the same, but for the names above", zoo_build_resnet_cifar, {0}, 32, 10, parse_basic_depth},
     {"cifar-resnet-bottleneck<9n+2>", "CIFAR ResNet of bottlenecks, of any depth 9n + 2",
      zoo_build_resnet_cifar_bottleneck, {0}, 32, 10, parse_bottleneck_depth},
-    {"gpt", "a GPT-2 of 4 layers, width 128, 4 heads, context 128, 256 tokens: ,layers=N,width=N,... set others",
+    {"gpt", "4 layers of GPT-2, width 128, 4 heads, context 128, 256 tokens",
      zoo_build_gpt, {4, 128, 4, 128, 256}, 0, 0, NULL},
-    {"gpt2", "GPT-2 as published: 12 layers, width 768, 12 heads, context 1024, 50257 tokens", zoo_build_gpt,
+    {"gpt2", "GPT-2 as published: 12 layers, width 768, 12 heads, context 1024", zoo_build_gpt,
      {12, 768, 12, 1024, 50257}, 0, 0, NULL},
     {"tiny", "a little of everything, 32x32x3, 10 classes", zoo_build_tiny, {0}, 32, 10, NULL},
 };

@@ -199,19 +199,19 @@ static void optimizers_are_read_as_they_are_told(void **state) {
     static const struct {
         const char *text, *told;
     } good[] = {
-        {"sgd", "sgd,momentum=0.9,weight-decay=0.0001"},
-        {"sgd,momentum=0.1", "sgd,momentum=0.1,weight-decay=0.0001"},
-        {"adamw", "adamw,weight-decay=0.01,beta1=0.9,beta2=0.999,eps=1e-08"},
+        {"sgd", "sgd,momentum=0.9,weight-decay=0.0001,clip-norm=0"},
+        {"sgd,momentum=0.1", "sgd,momentum=0.1,weight-decay=0.0001,clip-norm=0"},
+        {"adamw", "adamw,weight-decay=0.01,beta1=0.9,beta2=0.999,eps=1e-08,clip-norm=0"},
         {"adamw,beta2=0.99,weight-decay=0,eps=0.3333333333333333",
-         "adamw,weight-decay=0,beta1=0.9,beta2=0.99,eps=0.3333333333333333"},
+         "adamw,weight-decay=0,beta1=0.9,beta2=0.99,eps=0.3333333333333333,clip-norm=0"},
     };
     static const struct {
         const char *text, *message;
     } bad[] = {
         {"adam", "no optimizer 'adam': there are sgd and adamw"},
         {"", "no optimizer ''"},
-        {"adamw,momentum=0.9", "has no option 'momentum'; it has weight-decay, beta1, beta2, eps"},
-        {"sgd,beta1=0.9", "optimizer sgd has no option 'beta1'; it has momentum, weight-decay"},
+        {"adamw,momentum=0.9", "has no option 'momentum'; it has weight-decay, beta1, beta2, eps, clip-norm"},
+        {"sgd,beta1=0.9", "optimizer sgd has no option 'beta1'; it has momentum, weight-decay, clip-norm"},
         {"adamw,beta1=1", "beta1 is 1: must be from 0 to below 1"},
         {"adamw,beta2=-0.1", "beta2 is -0.1: must be"},
         {"adamw,eps=0", "eps is 0: must be"},
@@ -220,6 +220,7 @@ static void optimizers_are_read_as_they_are_told(void **state) {
         {"adamw,beta1", "'beta1': must be OPTION=NUMBER"},
         {"adamw,beta1=0.9x", "'beta1=0.9x': must be OPTION=NUMBER"},
         {"adamw,", "must be OPTION=NUMBER"},
+        {"sgd,clip-norm=-1", "clip-norm is -1: must be from 0 to"},
     };
     nets_optimizer optimizer;
     char told[NETS_OPTIMIZER_TEXT_CAPACITY];

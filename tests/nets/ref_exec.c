@@ -221,7 +221,8 @@ void ref_batch(const nets_net *net, int64_t n, uint32_t seed, float **images_out
     uint32_t words[4];
     for (int64_t i = 0; i < elems; i++) {
         mm_philox(key, (const uint32_t[4]){(uint32_t)i, 0, 0, 0}, words);
-        images[i] = (float)((double)words[0] / 2147483648.0 - 1.0);
+        images[i] = nets_net_tokens(net) ? (float)(words[0] % (uint32_t)nets_net_classes(net))
+                                         : (float)((double)words[0] / 2147483648.0 - 1.0);
     }
     for (int64_t i = 0; i < n_labels; i++) {
         mm_philox(key, (const uint32_t[4]){(uint32_t)i, 1, 0, 0}, words);

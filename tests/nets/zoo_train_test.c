@@ -35,6 +35,7 @@ static const char *const SMALL[] = {
     "fcn8s-vgg16@32,classes=3,thin=32",
     "unet@188,thin=32",
     "tiny@16",
+    "gpt,layers=2,width=32,heads=2,context=24,vocabulary=40,dropout=0.1",
 };
 
 static nets_net *build(const char *name) {

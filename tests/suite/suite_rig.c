@@ -44,7 +44,8 @@ static void take_net(suite_net *s, const char *device, nets_net *net, int64_t ba
     assert_true(s->images && s->labels);
     for (int64_t i = 0; i < elems; i++) {
         mm_philox(key, (const uint32_t[4]){(uint32_t)i, 0, 0, 0}, words);
-        s->images[i] = (float)((double)words[0] / 2147483648.0 - 1.0);
+        s->images[i] = nets_net_tokens(net) ? (float)(words[0] % (uint32_t)nets_net_classes(net))
+                                            : (float)((double)words[0] / 2147483648.0 - 1.0);
     }
     for (int64_t i = 0; i < labels; i++) {
         mm_philox(key, (const uint32_t[4]){(uint32_t)i, 1, 0, 0}, words);

@@ -638,12 +638,13 @@ adamw_has_equal_bits_under_lossless_policies_() {
     differ reference sgd
     [[ $(<reference) == *exp_avg.fc.weight*exp_avg_sq.fc.weight* && $(<reference) != *momentum.* ]] || fail "its states"
     goes_on_alone 3 --net tiny --batch 4 --optimizer adamw,beta2=0.99,weight-decay=0.1 --lr-step 4
-    [[ $(<in_two) == *'"optimizer":"adamw,weight-decay=0.1,beta1=0.9,beta2=0.99,eps=1e-08"'* ]] || fail "its options"
+    [[ $(<in_two) == *'"optimizer":"adamw,weight-decay=0.1,beta1=0.9,beta2=0.99,eps=1e-08,clip-norm=0"'* ]] ||
+        fail "its options"
 }
 
 states_of_another_optimizer_are_refused_() {
     expect 0 "${tiny[@]}" --iterations 2 --momentum 0.5 --lr 0.3 --save sgd
-    refused 2 "--optimizer adamw: sgd was trained with sgd,momentum=0.5,weight-decay=0.0001; --reset-optimizer takes" \
+    refused 2 "--optimizer adamw: sgd was trained with sgd,momentum=0.5,weight-decay=0.0001,clip-norm=0;" \
         "${tiny[@]}" --load sgd --optimizer adamw
     expect 0 "${tiny[@]}" --iterations 4 --load sgd --optimizer adamw --reset-optimizer --save adamw
     [[ $(<adamw) == *'"lr":"0.001"'*'"optimizer":"adamw,weight-decay=0.01,'* ]] || fail "options of another optimizer"
@@ -873,6 +874,52 @@ data_of_ones_own_that_does_not_go_with_the_network_is_refused_() {
     refused 2 "is what --eval evaluates on; add --eval" "${own[@]}" --test-data files:x.npy,y.npy
     refused 2 "must be two paths without commas: files:IMAGES.npy,LABELS.npy" "${own[@]}" --data files:x.npy
     refused 2 "--save and --data name the same file, y.npy" "${own[@]}" --data files:x.npy,y.npy --save y.npy
+}
+
+# The text's last tenth is evaluated on, with the same bits under every lossless policy; each moves bytes or runs steps again.
+a_text_is_learned_with_equal_bits_under_lossless_policies_() {
+    local i need
+    for ((i = 0; i < 400; i++)); do echo "$i: the text's lines are numbered, $((i * i)) is the square"; done >text
+    local net=(--net "gpt,layers=2,width=32,heads=2,context=32,vocabulary=128")
+    local run=(train --quiet --batch 16 --data text:text --iterations 30 --optimizer adamw --lr 1e-2 --clip-norm 1
+        --lr-schedule "cosine,warmup=5" --eval --eval-every 10)
+    expect 0 "${run[@]}" "${net[@]}" --policy liveness --save reference --json row.json
+    says out "tokens/s"
+    mapfile -t losses < <(sed -n 's/.*test loss \([0-9.]*\), perplexity .*/\1/p' out)
+    ((${#losses[@]} == 3)) || fail "evaluated ${#losses[@]} times"
+    [[ ${losses[0]} > ${losses[2]} ]] || fail "nothing is learned: ${losses[*]}"
+    [[ $(value row.json tokens_per_second) != null ]] || fail "no tokens_per_second"
+    grep perplexity out >reference.out
+    need=$(value row.json minimum_bytes)
+    for policy in "auto --budget $((need / 2))" swap-async:when=always recompute:mode=sqrt,when=always \
+        'rules:*=compress-swap(zvc),when=always'; do
+        # shellcheck disable=SC2086 # a policy and its budget
+        expect 0 "${run[@]}" "${net[@]}" --policy $policy --save state
+        equal_tensors reference state
+        grep perplexity out | cmp -s - reference.out || fail "$policy: another perplexity"
+    done
+    expect 0 "${run[@]}" "${net[@]}" --sub-batch 8 --save parts
+    differ reference parts
+    expect 0 nets "${net[@]}" --json
+    cp out gpt.json
+    expect 0 "${run[@]}" --net file:gpt.json --policy liveness --save file
+    equal_tensors reference file
+}
+
+what_cannot_be_learned_of_a_text_is_one_line_() {
+    printf 'short' >short
+    printf '\xff%.0s' {1..2000} >bytes
+    local gpt=(train --iterations 2 --batch 2 --quiet)
+    refused 2 "short: has 5 tokens, of which training takes 5: too short for a context of 128" "${gpt[@]}" --net gpt --data text:short
+    refused 2 "bytes: token 0 is 255, must be from 0 to 99" "${gpt[@]}" --net gpt,vocabulary=100 --data text:bytes
+    refused 2 '"heads" must be from 1 to 16777216, dividing a third of the channels, not 5' "${gpt[@]}" --net gpt,heads=5
+    refused 2 "net gpt: ',depth=3' after its name; expected ,layers=N (to 1024)" "${gpt[@]}" --net gpt,depth=3
+    refused 2 "net gpt: ',layers=0' after its name" "${gpt[@]}" --net gpt,layers=0
+    refused 2 "net gpt: ',dropout=1' after its name" "${gpt[@]}" --net gpt,dropout=1
+    refused 2 "net gpt: '@32' after its name" "${gpt[@]}" --net gpt@32
+    refused 2 "net resnet20: ',heads=2' after its name" "${gpt[@]}" --net resnet20,heads=2
+    refused 2 "bytes: has tokens, each with a label; the network takes 32x32x3" "${gpt[@]}" --net resnet20 --data text:bytes
+    refused 2 "clip-norm" "${gpt[@]}" --net gpt --clip-norm -1
 }
 
 run_cases

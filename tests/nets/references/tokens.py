@@ -6,6 +6,7 @@
 tests/nets/op_tokens_test.c computes the same in float32 from the same inputs; `number` below is its formula.
 """
 import json
+import math
 import os
 import struct
 
@@ -72,6 +73,91 @@ def token_loss(name, tokens, width, classes):
     record(name + ".dw", w.grad)
 
 
+class Gpt:
+    """GPT-2 in float32, its weights by `number`, which tests/nets/gpt_train_test.c trains too."""
+
+    LAYERS, WIDTH, HEADS, CONTEXT, VOCABULARY, BATCH, STEPS, WARMUP, RATE, CLIP = 4, 64, 4, 64, 64, 4, 50, 20, 6e-4, 0.5
+
+    def __init__(self):
+        width = self.WIDTH
+        self.params, self.matrices = {}, []
+        self.add("wte", self.VOCABULARY, width)
+        self.add("wpe", self.CONTEXT, width)
+        for i in range(self.LAYERS):
+            self.norm("h.%d.ln_1" % i)
+            self.linear("h.%d.attn.c_attn" % i, width, 3 * width)
+            self.linear("h.%d.attn.c_proj" % i, width, width)
+            self.norm("h.%d.ln_2" % i)
+            self.linear("h.%d.mlp.c_fc" % i, width, 4 * width)
+            self.linear("h.%d.mlp.c_proj" % i, 4 * width, width)
+        self.norm("ln_f")
+
+    def put(self, name, base, factor, *shape):
+        values = base + factor * number(100 + len(self.params), *shape).float()
+        self.params[name] = values.float().requires_grad_()
+
+    def add(self, name, *shape):
+        self.put(name + ".weight", 0, 0.04, *shape)
+        self.matrices.append(name + ".weight")
+
+    def linear(self, name, rows, columns):
+        self.add(name, rows, columns)
+        self.put(name + ".bias", 0, 0.01, columns)
+
+    def norm(self, name):
+        self.put(name + ".weight", 1, 0.1, self.WIDTH)
+        self.put(name + ".bias", 0, 0.01, self.WIDTH)
+
+    def apply(self, name, x):
+        return x @ self.params[name + ".weight"] + self.params[name + ".bias"]
+
+    def normed(self, name, x):
+        p = self.params
+        return functional.layer_norm(x, x.shape[-1:], p[name + ".weight"], p[name + ".bias"])
+
+    def loss(self, tokens):
+        p, attend = self.params, attention(self.HEADS)
+        x = p["wte.weight"][tokens[:, :-1]] + p["wpe.weight"]
+        for i in range(self.LAYERS):
+            h = "h.%d." % i
+            y = attend(self.apply(h + "attn.c_attn", self.normed(h + "ln_1", x)))
+            x = x + self.apply(h + "attn.c_proj", y)
+            y = functional.gelu(self.apply(h + "mlp.c_fc", self.normed(h + "ln_2", x)), approximate="tanh")
+            x = x + self.apply(h + "mlp.c_proj", y)
+        scores = self.normed("ln_f", x) @ p["wte.weight"].T
+        return functional.cross_entropy(scores.reshape(-1, self.VOCABULARY), tokens[:, 1:].reshape(-1))
+
+    def tokens(self, step):
+        rows = []
+        for sample in range(self.BATCH):
+            row = [(sample * 7 + step * 13) % self.VOCABULARY]
+            for k in range(self.CONTEXT):
+                row.append((5 * row[-1] + 3 + k % 3) % self.VOCABULARY)
+            rows.append(row)
+        return torch.tensor(rows)
+
+    def rate(self, step):
+        if step < self.WARMUP:
+            return self.RATE * (step + 1) / self.WARMUP
+        return self.RATE * 0.5 * (1 + math.cos(math.pi * (step - self.WARMUP) / (self.STEPS - self.WARMUP)))
+
+    def train(self):
+        others = [values for name, values in self.params.items() if name not in self.matrices]
+        groups = [{"params": [self.params[name] for name in self.matrices]}, {"params": others, "weight_decay": 0}]
+        optimizer = torch.optim.AdamW(groups, weight_decay=0.01)
+        losses = []
+        for step in range(self.STEPS):
+            loss = self.loss(self.tokens(step))
+            optimizer.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(self.params.values(), self.CLIP)
+            for group in optimizer.param_groups:
+                group["lr"] = self.rate(step)
+            optimizer.step()
+            losses.append(loss.item())
+        return losses
+
+
 def write(path):
     header, data, at = {}, b"", 0
     for name in sorted(recorded):
@@ -97,4 +183,6 @@ case("attention_of_one_block", attention(3), x=2 * number(1, 2, 33, 72))
 case("attention_of_blocks", attention(2), x=2 * number(1, 1, 300, 48))
 token_loss("token_loss", 150, 16, 37)
 token_loss("token_loss_of_chunks", 2100, 8, 19)
+torch.set_default_dtype(torch.float32)
+record("gpt.losses", torch.tensor(Gpt().train()))
 write(os.path.join(os.path.dirname(os.path.abspath(__file__)), "tokens.safetensors"))

@@ -1,0 +1,135 @@
+/* A GPT of four layers learns as in PyTorch: from the same weights and batches, by AdamW with warm-up, a cosine and clipped
+ * gradients, its losses in float32 differ by at most 1e-4 (references/tokens.py: Gpt). */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "nets/exec.h"
+#include "nets/io/safetensors.h"
+#include "nets/lr_schedule.h"
+#include "nets/zoo/zoo.h"
+
+static const char NET[] = "gpt,layers=4,width=64,heads=4,context=64,vocabulary=64";
+enum { CONTEXT = 64, VOCABULARY = 64, BATCH = 4, STEPS = 50 };
+
+static float number(int64_t seed, int64_t i) { return (float)((i * 7919 + seed * 104729) % 2003 - 1001) / 1001; }
+
+typedef struct training {
+    nets_net *net;
+    mm_manager *manager;
+    nets_backend *backend;
+    nets_exec *exec;
+} training;
+
+/* The script's weights: matrices by themselves, norms' scales about 1, biases small. */
+static void set_weights(training *t) {
+    for (int p = 0; p < nets_net_params(t->net); p++) {
+        const nets_param *param = nets_net_param(t->net, p);
+        const bool matrix = param->rank == 2, scale = !matrix && param->place == 0;
+        float *values = malloc((size_t)param->elems * sizeof *values);
+        assert_non_null(values);
+        for (int64_t i = 0; i < param->elems; i++)
+            values[i] = (scale ? 1.0f : 0.0f) + (matrix ? 0.04f : scale ? 0.1f : 0.01f) * number(100 + p, i);
+        assert_int_equal(nets_exec_param_set(t->exec, p, NETS_VALUE, values), MM_OK);
+        free(values);
+    }
+}
+
+static void start(training *t, const char *optimizer_text, int64_t sub_batch) {
+    const mm_options options = {.device = "host", .device_bytes = 64 << 20, .policy = "liveness"};
+    nets_optimizer optimizer;
+    assert_int_equal(nets_optimizer_parse(optimizer_text, &optimizer), MM_OK);
+    assert_int_equal(nets_zoo_build(NET, &t->net), MM_OK);
+    assert_int_equal(mm_manager_create(&options, &t->manager), MM_OK);
+    assert_int_equal(nets_backend_open("host", &(nets_backend_config){.threads = 2}, &t->backend), MM_OK);
+    if (nets_exec_create_sub(t->net, BATCH, sub_batch, t->manager, t->backend, &optimizer, &t->exec) != MM_OK)
+        fail_msg("%s", mm_last_error());
+    assert_int_equal(nets_exec_init(t->exec, 1), MM_OK);
+    set_weights(t);
+}
+
+static void stop(training *t) {
+    nets_exec_destroy(t->exec);
+    mm_manager_destroy(t->manager);
+    nets_backend_close(t->backend);
+    nets_net_destroy(t->net);
+}
+
+static float iterate(training *t, int step) {
+    const nets_schedule schedule = {.id = NETS_SCHEDULE_COSINE, .rate = 6e-4f, .warmup = 20, .iterations = STEPS};
+    float tokens[BATCH * CONTEXT];
+    int32_t labels[BATCH * CONTEXT];
+    nets_result result;
+    for (int n = 0; n < BATCH; n++) {
+        int token = (n * 7 + step * 13) % VOCABULARY;
+        for (int k = 0; k < CONTEXT; k++) {
+            tokens[n * CONTEXT + k] = (float)token;
+            labels[n * CONTEXT + k] = token = (5 * token + 3 + k % 3) % VOCABULARY;
+        }
+    }
+    if (nets_exec_iteration(t->exec, tokens, labels, BATCH, nets_schedule_rate(&schedule, step), &result) != MM_OK)
+        fail_msg("%s", mm_last_error());
+    return result.loss;
+}
+
+static void losses_are_those_of_pytorch(void **state) {
+    const nets_safetensors_tensor want = {
+        .name = "gpt.losses", .dtype = NETS_SAFETENSORS_F32, .rank = 1, .dims = {STEPS}};
+    nets_safetensors_file *file;
+    const void *data;
+    training t;
+    (void)state;
+    assert_int_equal(nets_safetensors_open("tests/nets/references/tokens.safetensors", &file), MM_OK);
+    if (nets_safetensors_get(file, &want, &data) != MM_OK) fail_msg("%s", mm_last_error());
+    start(&t, "adamw,clip-norm=0.5", BATCH);
+    float first = 0, last = 0;
+    double most = 0;
+    for (int step = 0; step < STEPS; step++) {
+        float expected;
+        memcpy(&expected, (const char *)data + (size_t)step * sizeof expected, sizeof expected);
+        last = iterate(&t, step);
+        if (step == 0) first = last;
+        const double off = fabs((double)last / (double)expected - 1);
+        if (off > most) most = off;
+        if (!(off <= 1e-4)) fail_msg("step %d: loss %.6f, of PyTorch %.6f", step, (double)last, (double)expected);
+    }
+    print_message("losses %.4f to %.4f, off by %.1e at most\n", (double)first, (double)last, most);
+    assert_true(last < 0.8f * first);
+    stop(&t);
+    nets_safetensors_close(file);
+}
+
+/* Sums of gradients are made in another order then, so the weights are equal but for rounding. */
+static void sub_batches_learn_as_whole_batches(void **state) {
+    training whole, parts;
+    (void)state;
+    start(&whole, "sgd,momentum=0,weight-decay=0", BATCH);
+    start(&parts, "sgd,momentum=0,weight-decay=0", 1);
+    for (int step = 0; step < 3; step++) assert_true(fabsf(iterate(&whole, step) - iterate(&parts, step)) < 1e-5f);
+    for (int p = 0; p < nets_net_params(whole.net); p++) {
+        const float *a = nets_exec_param(whole.exec, p, NETS_GRADIENT),
+                    *b = nets_exec_param(parts.exec, p, NETS_GRADIENT);
+        double apart = 0, size = 0;
+        for (int64_t i = 0; i < nets_net_param(whole.net, p)->elems; i++) {
+            apart += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
+            size += (double)a[i] * (double)a[i];
+        }
+        if (!(size > 0 && apart < 1e-9 * size))
+            fail_msg("%s: %g of %g", nets_net_param(whole.net, p)->name, apart, size);
+    }
+    stop(&whole);
+    stop(&parts);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(losses_are_those_of_pytorch),
+        cmocka_unit_test(sub_batches_learn_as_whole_batches),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
