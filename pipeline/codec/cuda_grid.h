@@ -48,7 +48,8 @@ struct grid_request {
 
 struct codec_grid {
     unsigned blocks, threads;
-    size_t shared_bytes; /* dynamic */
+    size_t shared_bytes;      /* dynamic */
+    size_t most_shared_bytes; /* of a block, static and dynamic, if it asks for that */
 };
 
 inline unsigned warps_within(size_t bytes, const grid_request &of, unsigned warps) {
@@ -82,6 +83,7 @@ inline codec_grid grid_on(unsigned multiprocessors, size_t most_shared_bytes, co
     }
     grid.threads = warps * THREADS_OF_WARP;
     grid.shared_bytes = warps * of.warp_bytes;
+    grid.most_shared_bytes = most_shared_bytes;
     return grid;
 }
 
@@ -96,10 +98,13 @@ inline cudaError_t grid_of(const grid_request &of, codec_grid *grid_out) {
     return error;
 }
 
-/* To be called before a launch whose blocks may have more shared memory than they may without asking. */
+/* To be called before a launch whose blocks may have more shared memory than they may without asking. It asks for all there
+ * is: the limit is the kernel's, not the launch's, so that a lower one would be in the way of launches of other threads and
+ * of recorded ones. */
 template <typename KERNEL> cudaError_t ask_for_shared(KERNEL *kernel, const grid_request &of, const codec_grid &grid) {
     if (grid.shared_bytes + of.static_bytes <= SHARED_UNASKED) return cudaSuccess;
-    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)grid.shared_bytes);
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                (int)(grid.most_shared_bytes - of.static_bytes));
 }
 
 } // namespace

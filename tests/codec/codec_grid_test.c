@@ -143,6 +143,23 @@ static void sms_are_no_more_than_there_are_or_have_work(void **state) {
     assert_int_equal(cuda_emulation_launch_get(0).blocks, 2);
 }
 
+/* A kernel's limit is not the last launch's, which may need less than others that are under way, or recorded. */
+static void shared_memory_is_asked_for_once_and_all(void **state) {
+    static const char *const specs[] = {"zfp:rate=32,dims=3,sms=2", "zfp:rate=20,dims=3,sms=2",
+                                        "zfp:rate=4,dims=3,sms=2"};
+    rig *r = *state;
+    cuda_emulation_launch first[2];
+    for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
+        assert_int_equal(launches_of(r, r->stream, specs[s], 64), 2);
+        for (long i = 0; i < 2; i++) {
+            const cuda_emulation_launch l = cuda_emulation_launch_get(i);
+            if (s == 0) first[i] = l;
+            assert_true(s == 0 ? l.shared_bytes > 48 << 10 : l.shared_bytes < first[i].shared_bytes);
+            assert_true(l.shared_limit >= first[i].shared_bytes);
+        }
+    }
+}
+
 static void launches_have_the_priority_that_was_asked(void **state) {
     rig *r = *state;
     static const int asked[] = {0, -1, -5, -9, 3}, given[] = {0, -1, -5, -5, 0};
@@ -161,6 +178,7 @@ int main(void) {
         cmocka_unit_test(blocks_end_after_few_strides),
         cmocka_unit_test(sms_are_as_many_blocks_of_1024_threads),
         cmocka_unit_test(sms_are_no_more_than_there_are_or_have_work),
+        cmocka_unit_test(shared_memory_is_asked_for_once_and_all),
         cmocka_unit_test(launches_have_the_priority_that_was_asked),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

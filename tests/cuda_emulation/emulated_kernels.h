@@ -74,6 +74,8 @@ void launch(const char *name, void (*kernel)(Parameters...), dim3 blocks, dim3 t
                      },
                      sizeof(packed)};
     cudaError_t error = check(of);
+    const size_t shared_limit = cuda_emulation_shared_limit(reinterpret_cast<const void *>(kernel));
+    if (shared_bytes > shared_limit) error = cudaErrorInvalidValue;
     if (error == cudaSuccess) {
         void *memory = malloc(sizeof(packed));
         if (!memory) die("no memory for the launch");
@@ -82,7 +84,7 @@ void launch(const char *name, void (*kernel)(Parameters...), dim3 blocks, dim3 t
             stream, [](void *arg) { run(static_cast<const packed *>(arg)->of, arg); }, memory);
         if (error == cudaSuccess)
             cuda_emulation_launched(stream, name, (long)blocks.x * blocks.y * blocks.z,
-                                    (long)threads.x * threads.y * threads.z, shared_bytes);
+                                    (long)threads.x * threads.y * threads.z, shared_bytes, shared_limit);
     }
     if (error != cudaSuccess) cuda_emulation_set_last_error(error);
 }

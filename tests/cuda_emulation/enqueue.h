@@ -16,7 +16,11 @@ extern "C" {
 cudaError_t cuda_emulation_enqueue(cudaStream_t stream, void (*run)(void *arg), void *arg);
 
 /* Keeps a kernel's launch, for cuda_emulation_launch_get. The stream exists. */
-void cuda_emulation_launched(cudaStream_t stream, const char *kernel, long blocks, long threads, size_t shared_bytes);
+void cuda_emulation_launched(cudaStream_t stream, const char *kernel, long blocks, long threads, size_t shared_bytes,
+                             size_t shared_limit);
+
+/* Most dynamic shared memory of a kernel's block: what cudaFuncSetAttribute has set, at first 48 KiB. */
+size_t cuda_emulation_shared_limit(const void *function);
 
 /* The error of a launch on the stream, without a launch: that of a destroyed stream. NULL is the default stream, on
  * which the emulation runs nothing. */

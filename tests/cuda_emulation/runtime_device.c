@@ -277,13 +277,41 @@ cudaError_t cudaRuntimeGetVersion(int *version) {
 }
 
 /* A kernel of the emulation takes what it is given. */
+/* What kernels have asked for of dynamic shared memory; under runtime.lock. */
+static struct {
+    const void *function;
+    size_t bytes;
+} shared_limits[256];
+
+/* The function's place there, or a free one; NULL: there is none. */
+static size_t *shared_limit(const void *function) {
+    for (size_t i = 0; i < sizeof shared_limits / sizeof *shared_limits; i++) {
+        if (!shared_limits[i].function)
+            shared_limits[i].bytes = device_properties.sharedMemPerBlock, shared_limits[i].function = function;
+        if (shared_limits[i].function == function) return &shared_limits[i].bytes;
+    }
+    return NULL;
+}
+
 cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value) {
     ENTER(cudaFuncSetAttribute);
     if (!function) return runtime_failed(cudaErrorInvalidDeviceFunction);
-    if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize &&
-        (value < 0 || (size_t)value > device_properties.sharedMemPerBlockOptin))
+    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
+    if (value < 0 || (size_t)value > device_properties.sharedMemPerBlockOptin)
         return runtime_failed(cudaErrorInvalidValue);
-    return cudaSuccess;
+    pthread_mutex_lock(&runtime.lock);
+    size_t *limit = shared_limit(function);
+    if (limit) *limit = (size_t)value;
+    pthread_mutex_unlock(&runtime.lock);
+    return limit ? cudaSuccess : runtime_failed(cudaErrorMemoryAllocation);
+}
+
+size_t cuda_emulation_shared_limit(const void *function) {
+    pthread_mutex_lock(&runtime.lock);
+    const size_t *limit = shared_limit(function);
+    const size_t bytes = limit ? *limit : device_properties.sharedMemPerBlock;
+    pthread_mutex_unlock(&runtime.lock);
+    return bytes;
 }
 
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *function, int threads,

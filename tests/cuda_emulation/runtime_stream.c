@@ -252,10 +252,11 @@ static cuda_emulation_launch launches[1024];
 static long launches_kept;
 enum { LAUNCHES = sizeof launches / sizeof launches[0] };
 
-void cuda_emulation_launched(cudaStream_t stream, const char *kernel, long blocks, long threads, size_t shared_bytes) {
+void cuda_emulation_launched(cudaStream_t stream, const char *kernel, long blocks, long threads, size_t shared_bytes,
+                             size_t shared_limit) {
     pthread_mutex_lock(&runtime.lock);
     launches[launches_kept++ % LAUNCHES] =
-        (cuda_emulation_launch){kernel, blocks, threads, shared_bytes, stream->priority};
+        (cuda_emulation_launch){kernel, blocks, threads, shared_bytes, shared_limit, stream->priority};
     pthread_mutex_unlock(&runtime.lock);
 }
 
