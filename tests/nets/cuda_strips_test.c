@@ -1,5 +1,6 @@
 /* The order of CUDA's sums (strips.h): kernels give the bits of plain loops in that order, however the map is cut; the
- * cut is ZFP's, and makes several waves of short blocks. On the emulation. */
+ * cut is ZFP's, and makes several waves of short blocks. Kernels that encode and decode tiles do what codecs do. On the
+ * emulation. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,6 +12,7 @@
 
 #include "mm/device/device_cuda.h"
 #include "nets/cuda/cuda_kernels.h"
+#include "pipeline/codec/codec.h"
 #include "pipeline/codec/zfp_layout.h"
 #include "tests/nets/cuda_rig.h"
 
@@ -206,6 +208,92 @@ static void check_order(const int64_t x[4], int each) {
     op_rig_fini(&rig);
 }
 
+/* ---------------------------------------------------------------- kernels that code */
+
+/* A map that kernels encode, and decode in registers; and what the codec makes of it. */
+typedef struct coded_map {
+    mm_codec *codec;
+    mm_shape shape;
+    void *code, *expected;
+    float *decoded;
+} coded_map;
+
+static coded_map code_of(op_rig *rig, const int64_t x[4]) {
+    coded_map m = {.shape = {.dtype = MM_F32, .rank = 4, .dims = {x[0], x[1], x[2], x[3]}}};
+    int64_t bytes;
+    assert_int_equal(mm_codec_create("zfp:rate=8", "cuda", &m.codec), MM_OK);
+    assert_int_equal(mm_codec_bound(m.codec, &m.shape, &bytes), MM_OK);
+    m.code = op_rig_alloc(rig, bytes);
+    m.expected = op_rig_alloc(rig, bytes);
+    m.decoded = op_rig_alloc(rig, rig->bytes[NETS_X]);
+    assert_int_equal(
+        mm_codec_encode(m.codec, rig->stream, &m.shape, rig->args.at[NETS_X], m.expected, NULL, NULL, NULL), MM_OK);
+    assert_int_equal(mm_codec_decode(m.codec, rig->stream, &m.shape, m.expected, m.decoded, NULL, NULL, NULL), MM_OK);
+    assert_int_equal(mm_stream_sync(rig->stream), MM_OK);
+    return m;
+}
+
+/* With several tiles a thread: what is written equals what the kernels of maps and the codec write; sums are those of plain
+ * loops over the decoded map. */
+static void check_coded(const int64_t x[4], int each) {
+    op_rig rig;
+    op_rig_init_fused(&rig, NETS_BATCH_NORM, NULL, x, 1, true, true);
+    nets_cuda_batch_norm bn = {.over.strips = strips_of(x), .eps = 1e-5f, .relu = true};
+    nets_strips *s = &bn.over.strips;
+    nets_strips_divide(s, each);
+    bn.over.counters = op_rig_alloc(&rig, nets_strips_counters(s) * (int64_t)sizeof(unsigned));
+    void *scratch = op_rig_alloc(&rig, nets_cuda_batch_norm_backward_bytes(bn));
+    float *const *at = (float *const *)rig.args.at;
+    const int64_t elems = op_rig_elems(&rig, NETS_X);
+    const size_t bytes = (size_t)rig.bytes[NETS_X];
+    float *y = op_rig_alloc(&rig, rig.bytes[NETS_Y]), *dx = op_rig_alloc(&rig, rig.bytes[NETS_DX]);
+    uint32_t *mask = op_rig_alloc(&rig, (elems / 32 + 1) * (int64_t)sizeof *mask);
+    cudaStream_t stream = mm_cuda_stream(rig.stream);
+    coded_map m = code_of(&rig, x);
+    const nets_cuda_code code = {.blocks = MM_BLOCKS_ZFP_8, .code = m.code};
+
+    nets_cuda_batch_norm_statistics(bn, at[NETS_X], scratch, at[NETS_SAVED_MEAN], at[NETS_SAVED_VAR], NULL, NULL,
+                                    stream);
+    nets_cuda_batch_norm_apply(bn, at[NETS_X], NULL, at[NETS_SAVED_MEAN], at[NETS_SAVED_VAR], at[NETS_W], at[NETS_B],
+                               at[NETS_Y], stream);
+    nets_cuda_batch_norm_apply_and_encode(bn, at[NETS_X], NULL, at[NETS_SAVED_MEAN], at[NETS_SAVED_VAR], at[NETS_W],
+                                          at[NETS_B], y, code, mask, stream);
+    assert_int_equal(mm_stream_sync(rig.stream), MM_OK);
+    int64_t code_bytes;
+    assert_int_equal(mm_codec_bound(m.codec, &m.shape, &code_bytes), MM_OK);
+    assert_memory_equal(y, at[NETS_Y], bytes);
+    assert_memory_equal(m.code, m.expected, (size_t)code_bytes);
+    const uint32_t *signs = op_rig_mask(&rig, y, elems);
+    assert_memory_equal(mask, signs, (size_t)(elems + 31) / 32 * sizeof *mask);
+
+    nets_cuda_batch_norm_gradients to = {.x = m.decoded,
+                                         .mean = at[NETS_SAVED_MEAN],
+                                         .var = at[NETS_SAVED_VAR],
+                                         .scale = at[NETS_W],
+                                         .shift = at[NETS_B],
+                                         .dy = at[NETS_DY],
+                                         .dx = at[NETS_DX],
+                                         .dscale = at[NETS_DW],
+                                         .dshift = at[NETS_DB]};
+    nets_cuda_batch_norm_backward(bn, to, scratch, stream);
+    to.x = NULL;
+    to.x_code = code;
+    to.dx = dx;
+    nets_cuda_batch_norm_backward_of_code(bn, to, scratch, stream);
+    assert_int_equal(mm_stream_sync(rig.stream), MM_OK);
+    assert_memory_equal(dx, at[NETS_DX], bytes);
+    check_gradients(&rig, &(order){.strips = *s, .x = m.decoded, .dy = to.dy}, bn.eps);
+    for (int64_t i = 0; i < nets_strips_counters(s); i++) assert_int_equal(bn.over.counters[i], 0);
+    mm_codec_destroy(m.codec);
+    op_rig_fini(&rig);
+}
+
+static void codes_are_those_of_codecs_however_tiles_are_divided(void **state) {
+    (void)state;
+    for (int i = 0; i < N_SHAPES; i++)
+        for (int each = 2; each < 6; each += 3) check_coded(SHAPES[i], each);
+}
+
 static void sums_are_those_of_plain_loops_in_the_same_order(void **state) {
     (void)state;
     for (int i = 0; i < N_SHAPES; i++)
@@ -219,6 +307,7 @@ int main(void) {
         CASE(tiles_are_the_blocks_of_zfp),
         CASE(maps_of_a_large_network_are_cut_into_several_waves_of_short_blocks),
         CASE(sums_are_those_of_plain_loops_in_the_same_order),
+        CASE(codes_are_those_of_codecs_however_tiles_are_divided),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
