@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 import weakref
-from ctypes import POINTER, Structure, byref, c_int, c_int32, c_int64, c_uint8, c_uint16, c_uint64, c_void_p, pointer
+from ctypes import Structure, byref, c_int, c_int32, c_int64, c_uint8, c_uint16, c_uint64, c_void_p
 
 import torch
 
@@ -26,22 +26,19 @@ COUNTS = ("saved", "params", "small", "held", "other", "duplicates", "views")  #
 
 # ---- DLPack (dlpack.h, version 0.x, which every torch from 1.13 reads)
 
-class DLTensor(Structure):
-    _fields_ = [("data", c_void_p), ("device_type", c_int32), ("device_id", c_int32), ("ndim", c_int32),
-                ("code", c_uint8), ("bits", c_uint8), ("lanes", c_uint16), ("shape", POINTER(c_int64)),
-                ("strides", POINTER(c_int64)), ("byte_offset", c_uint64)]
-
-
 DELETER = ctypes.CFUNCTYPE(None, c_void_p)
 
 
 class DLManaged(Structure):
-    _fields_ = [("tensor", DLTensor), ("ctx", c_void_p), ("deleter", DELETER)]
+    """DLManagedTensor, its DLTensor written out."""
+    _fields_ = [("data", c_void_p), ("device_type", c_int32), ("device_id", c_int32), ("ndim", c_int32),
+                ("code", c_uint8), ("bits", c_uint8), ("lanes", c_uint16), ("shape", c_void_p), ("strides", c_void_p),
+                ("byte_offset", c_uint64), ("ctx", c_void_p), ("deleter", DELETER)]
 
 
 _new_capsule = ctypes.pythonapi.PyCapsule_New
 _new_capsule.restype, _new_capsule.argtypes = ctypes.py_object, [c_void_p, ctypes.c_char_p, c_void_p]
-_from_dlpack = torch.utils.dlpack.from_dlpack
+_from_dlpack = getattr(torch._C, "_from_dlpack", torch.utils.dlpack.from_dlpack)  # without the detour in Python
 _CPU, _CUDA = 1, 2
 
 # torch's type: mm's type, DLPack's code and bits, whether DLPack's type is not torch's own (bool).
@@ -53,7 +50,8 @@ _DTYPES = {
     torch.int64: (library.U8, 0, 64, False), torch.bool: (library.U8, 1, 8, True),
     torch.complex64: (library.U8, 5, 64, False), torch.complex128: (library.U8, 5, 128, False),
 }
-_LOSSY = (torch.float32, torch.float16, torch.bfloat16)
+_EXACT = (library.U8, library.I32)
+_Tensor, _STRIDED = torch.Tensor, torch.strided
 
 if hasattr(torch.Tensor, "untyped_storage"):
     _storage = torch.Tensor.untyped_storage
@@ -72,10 +70,11 @@ def _deleted(address):
     managed, layout, record, stream, data = _out.pop(address)
     if _held.get(data) is record:
         _held.pop(data, None)
-    layout.free.append(managed)
-    core = record.entry.core
+    layout.free.append((managed, address))
+    entry = record.entry
+    core = entry.core
     if not _ended:
-        core.lib.mm_stash_give_back(core.stash, record.entry.id, stream)
+        core.give_back(core.stash, entry.id, stream)
 
 
 # Calls into the library end where it does: in a forked child its threads are not there, and after exit nothing is.
@@ -126,6 +125,19 @@ _CONVERTS = frozenset(("ToCopyBackward0", "TBackward0", "TransposeBackward0", "V
                        "ReshapeAliasBackward0", "UnsafeViewBackward0", "ExpandBackward0", "CloneBackward0"))
 
 
+# By the type of a grad_fn: its name, the same as bytes, the flags of what it makes, whether it only converts. A type that
+# stands for nodes of several names is not remembered.
+_traits = {type(None): ("", b"", library.EXACT, False)}
+
+
+def _traits_of(fn):
+    name, kind = fn.name(), type(fn)
+    traits = name, name.encode(), library.SIGNS if name.startswith("ReluBackward") else 0, name in _CONVERTS
+    if kind.__name__ == name:
+        _traits[kind] = traits
+    return traits
+
+
 def _of_weights(fn, name):
     """Whether a tensor is a copy of a leaf that requires a gradient, such as autocast makes."""
     for _ in range(4):
@@ -154,24 +166,23 @@ def _dense(shape, strides):
 
 class Layout:
     """Shape, strides and type, as the stash and as DLPack want them. Made once, used by many."""
-    __slots__ = ("shape", "strides", "dtype", "dense", "bytes", "put", "free", "dims", "steps", "managed_of")
+    __slots__ = ("shape", "strides", "dtype", "dense", "bytes", "size", "put", "put_at", "template", "cast", "dims", "steps", "free")
 
     def __init__(self, shape, strides, dtype, device):
         self.shape, self.strides, self.dtype = shape, strides, dtype
-        kind, code, bits, _ = _DTYPES[dtype]
-        self.dense = _dense(shape, strides)
+        kind, code, bits, self.cast = _DTYPES[dtype]
+        self.dense, self.size = _dense(shape, strides), bits // 8
         elems = 1
         for n in shape:
             elems *= n
-        self.bytes = elems * bits // 8
+        self.bytes = elems * self.size
         rank = len(shape)
-        self.dims = (c_int64 * max(rank, 1))(*shape)
-        self.steps = (c_int64 * max(rank, 1))(*strides)
-        on_cuda = device.type == "cuda"
-        self.managed_of = DLTensor(None, _CUDA if on_cuda else _CPU, device.index or 0, rank, code, bits, 1,
-                                   self.dims, self.steps, 0)
-        self.free = []
+        self.dims, self.steps = (c_int64 * max(rank, 1))(*shape), (c_int64 * max(rank, 1))(*strides)
+        self.template = (None, _CUDA if device.type == "cuda" else _CPU, device.index or 0, rank, code, bits, 1,
+                         ctypes.addressof(self.dims), ctypes.addressof(self.steps), 0, None, _deleted)
+        self.free = []  # descriptions of results, and their addresses
         self.put = library.Tensor()
+        self.put_at = ctypes.addressof(self.put)
         if kind == library.U8 and bits > 8 or rank > library.RANK_MAX or not self.dense:
             self.put.rank, self.put.dims[0], self.put.strides[0] = 1, self.bytes if kind == library.U8 else elems, 1
         else:
@@ -182,26 +193,28 @@ class Layout:
 
     def result(self, data, record, stream):
         """A tensor of this layout at the address data: no copy. When it is freed, its entry is given back."""
-        managed = self.free.pop() if self.free else DLManaged(self.managed_of, None, _deleted)
-        managed.tensor.data = data
-        address = ctypes.addressof(managed)
-        _out[address] = (managed, self, record, stream, data)
+        try:
+            managed, address = self.free.pop()
+        except IndexError:
+            managed = DLManaged(*self.template)
+            address = ctypes.addressof(managed)
+        managed.data = data
+        _out[address] = managed, self, record, stream, data
         _held[data] = record
         try:
             tensor = _from_dlpack(_new_capsule(address, b"dltensor", None))
         except BaseException:
             _deleted(address)
             raise
-        return tensor.view(self.dtype) if tensor.dtype is not self.dtype else tensor
+        return tensor.view(self.dtype) if self.cast else tensor
 
 
 class Record:
     """What autograd holds in place of a tensor: a place in an entry."""
-    __slots__ = ("entry", "layout", "offset", "producer", "output")
+    __slots__ = ("entry", "layout", "offset", "traits", "output")
 
-    def __init__(self, entry, layout, offset, producer, output):
-        self.entry, self.layout, self.offset = entry, layout, offset
-        self.producer, self.output = producer, output
+    def __init__(self, entry, layout, offset, traits, output):
+        self.entry, self.layout, self.offset, self.traits, self.output = entry, layout, offset, traits, output
 
 
 class Entry:
@@ -248,8 +261,9 @@ class Core:
         library.check(lib, lib.mm_stash_create_sized(byref(options), ctypes.sizeof(options), byref(stash)))
         self.stash = stash.value
         self.id, self.answer = c_uint64(), c_int()
-        self.id_ref, self.answer_ref = pointer(self.id), pointer(self.answer)
-        self.layouts, self.names, self.empty = {}, {}, {}
+        self.id_at, self.answer_at = ctypes.addressof(self.id), ctypes.addressof(self.answer)
+        self.lib_put, self.lib_get, self.give_back = lib.mm_stash_put, lib.mm_stash_get, lib.mm_stash_give_back
+        self.layouts, self.empty = {}, {}
         self.entries = {}  # (storage, version) or (storage, version, offset, layout): a weak reference to its Entry
         self.lock = threading.Lock()
         self.failure = None  # what unpack raised last
@@ -264,51 +278,52 @@ class Core:
         if leaf and x.requires_grad:
             self.params += 1
             return x, x._version, None, 0
-        fn = x.grad_fn
-        if type(x) is not torch.Tensor or x.layout is not torch.strided or x.device != self.device or x.dtype not in _DTYPES:
-            return self.leave(x, fn, "other")
+        if type(x) is not _Tensor or x.layout is not _STRIDED or x.device != self.device or x.dtype not in _DTYPES:
+            return self.leave(x, "other")
         try:
             storage = _storage(x)
             data = x.data_ptr()
         except (RuntimeError, NotImplementedError):  # wrapped by a transformation of functions: there is no storage
-            return self.leave(x, fn, "other")
+            return self.leave(x, "other")
         total = storage.nbytes()
         if total < SMALL_BYTES:
-            return self.leave(x, fn, "small")
+            return self.leave(x, "small")
         if x._is_view():
             if x._base.is_leaf and (x._base.requires_grad or _base_references(x) > _FRESH_BASE):
-                return self.leave(x, fn, "params" if x._base.requires_grad else "held")
+                return self.leave(x, "params" if x._base.requires_grad else "held")
+            if x.is_neg() or x.is_conj():
+                return self.leave(x, "other")
         if leaf and sys.getrefcount(x) > _FRESH:
-            return self.leave(x, fn, "held")
-        if data == 0 or x.is_neg() or x.is_conj():
-            return self.leave(x, fn, "other")
+            return self.leave(x, "held")
         if _ended:
             check_process()
 
-        layout = self.layout(x.shape, x.stride(), x.dtype)
-        start = x.storage_offset() * x.element_size()
-        name = fn.name() if fn is not None else ""
-        output = x.output_nr
+        shape, strides = x.shape, x.stride()
+        layout = self.layouts.get((shape, strides, x.dtype)) or self.layout(shape, strides, x.dtype)
+        fn = x.grad_fn
+        traits = _traits.get(type(fn)) or _traits_of(fn)
+        start = x.storage_offset() * layout.size
         data -= start
-        version = x._version
+        version, output = x._version, x.output_nr
         held = _held.get(data)
         if held is not None and held.entry.core is self and version == 0:
             self.duplicates += 1
-            return Record(held.entry, layout, start + held.offset, name, output)
+            return Record(held.entry, layout, start + held.offset, traits, output)
         alone = layout.bytes * SHARE < total
         key = (storage._cdata, version, start, layout) if alone else (storage._cdata, version)
         found = self.entries.get(key)
         entry = found() if found is not None else None
         if entry is None or entry.data != data or entry.bytes != total:
-            entry = self.put(x, fn, name, storage, total, data, version, layout, start, key, alone)
+            entry = self.put(x, fn, traits, storage, total, data, version, layout, start, key, alone)
         else:
             self.duplicates += 1
             self.views += layout is not entry.layout
         if alone:
-            return Record(entry, entry.layout, 0, name, output)
-        return Record(entry, layout, start, name, output)
+            return Record(entry, entry.layout, 0, traits, output)
+        return Record(entry, layout, start, traits, output)
 
-    def leave(self, x, fn, why):
+    def leave(self, x, why):
+        fn = x.grad_fn
         setattr(self, why, getattr(self, why) + 1)
         if fn is None:
             return x, x._version, None, 0
@@ -338,7 +353,7 @@ class Core:
             return self.layout((storage_bytes // size,), (1,), x.dtype)
         return self.layout((storage_bytes,), (1,), torch.uint8)
 
-    def put(self, x, fn, name, storage, total, data, version, layout, start, key, alone):
+    def put(self, x, fn, traits, storage, total, data, version, layout, start, key, alone):
         """Puts what x needs of its storage: all of it, or where x alone is to have an entry, the elements of x."""
         entry = Entry.__new__(Entry)
         entry.core, entry.id, entry.key, entry.data, entry.bytes, entry.version = self, 0, None, data, total, version
@@ -354,21 +369,17 @@ class Core:
             layout = self.layout(memory.shape, memory.stride(), memory.dtype)
             data = memory.data_ptr()
         entry.layout = layout
-        flags = 0
-        if fn is None or x.dtype not in _LOSSY or _of_weights(fn, name):
+        _, producer, flags, converts = traits
+        if layout.put.dtype in _EXACT or converts and _of_weights(fn, traits[0]):
             flags = library.EXACT
-        elif name.startswith("ReluBackward"):
-            flags = library.SIGNS
-        producer = self.names.get(name)
-        if producer is None:
-            producer = self.names[name] = name.encode()
+        stream = self.stream() if self.on_cuda else None
         with self.lock:
             if self.between:  # a backward pass has ended: what it left there belongs to no further iteration
                 self.between = False
                 self.lib.mm_stash_mark(self.stash)
             tensor = layout.put
             tensor.data, tensor.producer, tensor.flags = data, producer, flags
-            status = self.lib.mm_stash_put(self.stash, tensor, self.stream(), self.id_ref, self.answer_ref)
+            status = self.lib_put(self.stash, layout.put_at, stream, self.id_at, self.answer_at)
             entry.id, taken = self.id.value, self.answer.value == library.TAKEN
         if status:
             entry.id = 0
@@ -385,7 +396,7 @@ class Core:
         return entry
 
     def stream(self):
-        return torch.cuda.current_stream(self.device).cuda_stream if self.on_cuda else None
+        return torch.cuda.current_stream(self.device).cuda_stream
 
     def unpack(self, record):
         if type(record) is tuple:
@@ -403,11 +414,11 @@ class Core:
     def fetch(self, record):
         entry = record.entry
         if entry.watch._version != entry.version:
-            raise _modified(entry.watch.type(), record.layout.shape, record.producer, record.output, entry.watch._version,
+            raise _modified(entry.watch.type(), record.layout.shape, record.traits[0], record.output, entry.watch._version,
                             entry.version)
         if _ended:
             check_process()
-        stream = self.stream()
+        stream = self.stream() if self.on_cuda else None
         if not self.backward:
             self.backward = True
             ended = Ended(self)
@@ -416,7 +427,7 @@ class Core:
             except RuntimeError:
                 pass  # no backward pass: the program looks at what a grad_fn has saved
         data = c_void_p()
-        status = self.lib.mm_stash_get(self.stash, entry.id, stream, byref(data))
+        status = self.lib_get(self.stash, entry.id, stream, byref(data))
         if status:
             library.check(self.lib, status, self.stash)
         return record.layout.result(data.value + record.offset, record, stream)

@@ -76,7 +76,7 @@ _SIGNATURES = {
     "mm_status_name": (c_char_p, c_int),
     "mm_stash_create_sized": (c_int, POINTER(Options), c_size_t, POINTER(c_void_p)),
     "mm_stash_destroy": (None, c_void_p),
-    "mm_stash_put": (c_int, c_void_p, POINTER(Tensor), c_void_p, POINTER(c_uint64), POINTER(c_int)),
+    "mm_stash_put": (c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p),
     "mm_stash_get": (c_int, c_void_p, c_uint64, c_void_p, POINTER(c_void_p)),
     "mm_stash_give_back": (None, c_void_p, c_uint64, c_void_p),
     "mm_stash_drop": (None, c_void_p, c_uint64),
