@@ -14,11 +14,30 @@ with_torch() {
     ((status == 0)) || fail "$*: status $status"
 }
 
-inputs_are_refused_and_the_next_step_works_() { with_torch inputs.py in_place nested forked imports; }
+compare() {
+    with_torch -m mm_torch.compare "$@"
+    says out "All rows are as they must be"
+}
 
-loops_that_drift_are_bit_equal_() { with_torch drift.py; }
+inputs_are_refused_and_the_next_step_works_() { with_torch inputs.py sizes too_small in_place nested forked imports; }
+
+loops_that_drift_are_bit_equal_() {
+    with_torch drift.py epochs dropped_block two_forwards one_weights_gradient retained double_backward checkpoint_outside \
+        abandoned evaluation exception left_before_backward
+}
 
 random_graphs_are_bit_equal_or_refused_by_both_() { with_torch torture.py --graphs 40 --seed 3; }
+
+resnet20_is_bit_equal_at_each_share_() {
+    compare --net resnet20 --batch 16 --steps 4 --share 1,0.5,0.27
+    [[ $(grep -c bit-equal out) == 5 ]] || fail "not 5 rows ran"
+}
+
+operations_in_place_are_bit_equal_() { compare --net resnet18 --batch 2 --steps 3 --share 0.5 --policy swap-async; }
+
+views_and_tied_weights_are_bit_equal_() { compare --net gpt --batch 2 --steps 3 --share 0.5 --policy swap-async; }
+
+autocast_is_bit_equal_() { compare --net gpt --autocast bf16 --batch 2 --steps 3 --share 0.5 --policy swap-async; }
 
 costs_are_told_() {
     with_torch -m mm_torch.cost --steps 2 --rounds 2 --no-limits

@@ -21,7 +21,8 @@ from . import library
 SMALL_BYTES = 4096  # below, a tensor is left alone: bookkeeping would cost more than it saves
 SHARE = 4  # a view of less than 1/SHARE of its storage has an entry of its own
 LAYOUTS_MOST = 4096
-COUNTS = ("saved", "params", "small", "held", "other", "duplicates", "views")  # of saved tensors, and what became of them
+COUNTS = ("saved", "params", "small", "held", "other", "duplicates", "views",  # of saved tensors, and what became of them
+          "put_bytes")
 
 
 # ---- DLPack (dlpack.h, version 0.x, which every torch from 1.13 reads)
@@ -369,6 +370,7 @@ class Core:
             layout = self.layout(memory.shape, memory.stride(), memory.dtype)
             data = memory.data_ptr()
         entry.layout = layout
+        self.put_bytes += layout.bytes
         _, producer, flags, converts = traits
         if layout.put.dtype in _EXACT or converts and _of_weights(fn, traits[0]):
             flags = library.EXACT

@@ -47,8 +47,8 @@ class Stats(ctypes.Structure):
     """mm_stash_stats; mm.h says what each is."""
     _fields_ = [(name, c_int64) for name in (
         "entries", "kept_bytes", "puts", "gets", "iterations", "planned", "off_plan", "plans", "planning_ns", "peak_bytes",
-        "predicted_bytes", "needed_bytes", "out_bytes", "in_bytes", "encoded_bytes", "coded_bytes", "host_bytes",
-        "moved_bytes", "lossy_gets")]
+        "predicted_bytes", "needed_bytes", "moved_bytes", "out_bytes", "in_bytes", "encoded_bytes", "coded_bytes",
+        "host_bytes", "lossy_gets")]
 
 
 class Touched(ctypes.Structure):
@@ -90,9 +90,8 @@ _SIGNATURES = {
 }
 
 
-# Of a library that runs every iteration unplanned, these have nothing to tell.
-_OF_PLANS = frozenset(("mm_stash_mark", "mm_stash_settle", "mm_stash_touched_get", "mm_stash_refusal_get", "mm_stash_report",
-                       "mm_stash_plan_segment"))
+# Not in every library of this version yet: without them a session tells its figures, but not each entry.
+_OF_REPORTS = frozenset(("mm_stash_report", "mm_stash_plan_segment"))
 
 
 def version():
@@ -136,7 +135,7 @@ def load():
         raise ImportError(f"mm_torch {wanted}: {place} cannot be loaded: {error}") from None
     try:
         for name, (result, *arguments) in _SIGNATURES.items():
-            if name in _OF_PLANS and not hasattr(lib, name):
+            if name in _OF_REPORTS and not hasattr(lib, name):
                 setattr(lib, name, lambda *_: OK)
                 continue
             function = getattr(lib, name)

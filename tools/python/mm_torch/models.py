@@ -74,6 +74,7 @@ class GPT(nn.Module):
             "mlp": nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width), nn.Dropout(0.1)),
         }) for _ in range(blocks))
         self.norm = nn.LayerNorm(width)
+        nn.init.normal_(self.words.weight, std=0.02)
 
     def forward(self, x):
         h = self.words(x) + self.places.weight[:x.shape[1]]

@@ -25,7 +25,7 @@ def report(m):
     rows = [("producer", "needs", "fate", "codec", "tensors", "bytes", "code", "read")]
     for (producer, fate, codec, needs), (count, size, code, gets) in sorted(groups.items(), key=lambda g: -g[1][1]):
         rows.append((producer, needs, fate, codec, str(count), text_of(size), text_of(code) if code else "-", str(gets)))
-    lines = table(rows, (4, 5, 6, 7)) if len(rows) > 1 else ["no iteration has ended yet"]
+    lines = table(rows, (4, 5, 6, 7)) if len(rows) > 1 else ["nothing is known of an iteration that has ended"]
     alone = ", ".join(f"{getattr(stats, name)} {words}" for name, words in (
         ("params", "parameters and their views"), ("small", "small"), ("held", "held by the program"), ("other", "others"))
         if getattr(stats, name))
@@ -101,10 +101,9 @@ def plan(net, loss, x, y, budget, policy, device, file):
     total, free = session._free_bytes(torch.device(device))
     with_all = session.budget(total if name != "host" else free, policy, host=0, device=device, unplanned=True)
     step(with_all)
-    saved = sum(entry.bytes for entry in with_all.entries())
-    producers = [entry.producer for entry in with_all.entries()]
+    saved, tensors = with_all.stats.put_bytes, with_all.stats.puts
     del with_all
-    figures = {"saved_bytes": saved, "tensors": len(producers), "fits": True, "needed_bytes": None, "planned_bytes": None,
+    figures = {"saved_bytes": saved, "tensors": tensors, "fits": True, "needed_bytes": None, "planned_bytes": None,
                "held_by": ""}
     m = session.budget(budget if budget is not None else max(saved, 1), policy, device=device)
     figures["budget_bytes"] = m.bytes
@@ -117,7 +116,7 @@ def plan(net, loss, x, y, budget, policy, device, file):
     except Infeasible as error:
         figures.update(fits=False, needed_bytes=error.minimum, held_by=error.producer)
     rows = [(f"{type(net).__name__}, {policy}", "", ""),
-            ("  saved tensors", str(saved), f"{session.text_of(saved)} in {len(producers)}")]
+            ("  saved tensors", str(saved), f"{session.text_of(saved)} in {tensors}")]
     for key, words in (("needed_bytes", "minimum budget"), ("planned_bytes", "planned in the budget"),
                        ("budget_bytes", "budget")):
         if figures[key] is not None:
