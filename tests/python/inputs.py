@@ -90,7 +90,7 @@ def too_small():
             a = torch.zeros(300, 300, requires_grad=True)
             a.exp().sum().backward()
 
-    refused("a tensor larger than the budget", mm.Infeasible, "360000", "ExpBackward0", "100000")(large)
+    refused("a tensor larger than the budget", mm.Infeasible, "ExpBackward0", "100000")(large)
     step(m)
 
 
@@ -181,7 +181,7 @@ def left_alone():
         after = m.stats
         del result
         return {name: getattr(after, name) - getattr(before, name) for name in (*bridge.COUNTS, "puts")
-                if getattr(after, name) != getattr(before, name)}
+                if name != "put_bytes" and getattr(after, name) != getattr(before, name)}
 
     batch = torch.randn(64, 64)
     for what, function, expected in (

@@ -94,6 +94,7 @@ def same(a, b):
 def main():
     parser = argparse.ArgumentParser(prog="tests/python/torture", description=__doc__)
     parser.add_argument("--graphs", type=int, default=1000)
+    parser.add_argument("--settle", action="store_true", help="wait for each plan, so that more iterations run by one")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     refused = small = wrong = refusals = 0
@@ -111,7 +112,7 @@ def main():
         for run in range(r.randint(1, 3)):
             try:
                 found = outcome(seed, m)
-                if run == 0 and r.random() < 0.5:
+                if run == 0 and options.settle:
                     m.settle()
             except mm.Infeasible:
                 small += 1

@@ -267,7 +267,7 @@ class Core:
         self.layouts, self.empty = {}, {}
         self.entries = {}  # (storage, version) or (storage, version, offset, layout): a weak reference to its Entry
         self.lock = threading.Lock()
-        self.failure = None  # what unpack raised last
+        self.failure = None  # what a hook raised last
         self.backward = self.between = False  # a backward pass is under way, or ended and nothing was put since
         for name in COUNTS:
             setattr(self, name, 0)
@@ -385,7 +385,7 @@ class Core:
             entry.id, taken = self.id.value, self.answer.value == library.TAKEN
         if status:
             entry.id = 0
-            library.check(self.lib, status, self.stash)
+            self.refuse(status, layout.bytes, traits[0])
         if taken:
             entry.memory = None
         if taken or memory is not entry.watch:
@@ -400,6 +400,17 @@ class Core:
     def stream(self):
         return torch.cuda.current_stream(self.device).cuda_stream
 
+    def refuse(self, status, put_bytes=None, producer=""):
+        """Raises what a status says, and remembers it: autograd may raise something else in its place. put_bytes, producer:
+        of a tensor that was put."""
+        try:
+            library.check(self.lib, status, self.stash)
+        except Exception as error:
+            self.failure = error
+            if isinstance(error, library.Infeasible) and error.minimum is None:  # the tensor alone is too large
+                error.minimum, error.producer = put_bytes, producer
+            raise
+
     def unpack(self, record):
         if type(record) is tuple:
             tensor, version, producer, output = record
@@ -407,17 +418,11 @@ class Core:
                 return tensor
             self.failure = _modified(tensor.type(), tensor.shape, producer, output, tensor._version, version)
             raise self.failure
-        try:
-            return self.fetch(record)
-        except Exception as error:
-            self.failure = error
-            raise
-
-    def fetch(self, record):
         entry = record.entry
         if entry.watch._version != entry.version:
-            raise _modified(entry.watch.type(), record.layout.shape, record.traits[0], record.output, entry.watch._version,
-                            entry.version)
+            self.failure = _modified(entry.watch.type(), record.layout.shape, record.traits[0], record.output,
+                                     entry.watch._version, entry.version)
+            raise self.failure
         if _ended:
             check_process()
         stream = self.stream() if self.on_cuda else None
@@ -431,7 +436,7 @@ class Core:
         data = c_void_p()
         status = self.lib_get(self.stash, entry.id, stream, byref(data))
         if status:
-            library.check(self.lib, status, self.stash)
+            self.refuse(status)
         return record.layout.result(data.value + record.offset, record, stream)
 
     def forget(self, entry):

@@ -132,7 +132,7 @@ class budget:
         hooks, self._hooks = self._hooks, None
         hooks.__exit__(*error)
         _active = _active_thread = None
-        # On its way through autograd an error of unpack becomes a RuntimeError that quotes it, in torch 1.13.
+        # On its way through autograd an error of a hook becomes a RuntimeError that quotes it, in torch 1.13.
         failure, self._core.failure = self._core.failure, None
         if failure is not None and error[1] is not None and error[1] is not failure and str(failure) in str(error[1]):
             raise failure.with_traceback(None) from None
