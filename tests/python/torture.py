@@ -13,6 +13,7 @@ import torch.utils.checkpoint
 import mm_torch as mm
 
 ROWS, COLUMNS = 24, 48  # 4.5 KiB: just what is not left alone
+BUDGETS = 40000, 60000, 150000, 1 << 20
 POLICIES = ("liveness", "swap-async", "swap-async:when=always", "freelunch:codec=zvc,eligible=all,when=always")
 
 
@@ -94,6 +95,7 @@ def same(a, b):
 def main():
     parser = argparse.ArgumentParser(prog="tests/python/torture", description=__doc__)
     parser.add_argument("--graphs", type=int, default=1000)
+    parser.add_argument("--policies", default="/".join(POLICIES), help="divided by /")
     parser.add_argument("--settle", action="store_true", help="wait for each plan, so that more iterations run by one")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
@@ -106,7 +108,7 @@ def main():
         refused += isinstance(plain, str)
         if m is None or i % 8 == 0:
             refusals = 0
-            budget, policy = r.choice((40000, 60000, 150000, 1 << 20)), r.choice(POLICIES)
+            budget, policy = r.choice(BUDGETS), r.choice(options.policies.split("/"))
             m = mm.budget(budget, policy, host="64MiB", device="cpu", delay_seed=seed + 1, delay_max_ns=r.choice((0, 200000)),
                           log=lambda text: None)
         for run in range(r.randint(1, 3)):
