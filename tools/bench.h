@@ -7,6 +7,7 @@
 
 #include "tools/collect.h"
 #include "tools/facts_source.h"
+#include "tools/ranks.h"
 #include "tools/simulated.h"
 
 enum {
@@ -21,25 +22,27 @@ enum {
 typedef struct bench {
     /* as given */
     const char *net_list, *batch_list, *policy_list, *budget_list, *simulate_list, *data, *json, *svg, *trace, *facts,
-        *study, *issue_text, *link, *sub_batch, *kernels;
+        *study, *issue_text, *link, *sub_batch, *kernels, *ranks_list, *sum, *sum_at;
     int64_t iterations, seed, alloc_cost_us, pinned_bytes, effort;
     target target;
     mm_issue issue;
     bool same_batches, no_ladder, equal_streams, predict, quiet, help;
     /* read */
     arg_texts nets, batches, policies, budgets, sources;
+    ranks ranks;
     /* of the present network and batch */
     const nets_net *net;
-    int64_t batch;
+    int64_t batch;     /* of each device, */
+    int n_ranks;       /* and their number */
     simulated subject; /* as bench_subject has lowered it last */
     simulated apart;   /* the same with layers that are not fused, once a policy needs that; n 0: not yet */
     struct {
         int64_t sub_batch;
         simulated_run run;
-    } least[ARG_TEXTS_MAX];     /* in the least budget of each policy, and of which sub-batch; 0: not simulated yet */
-    const facts_source *source; /* times to simulate by; NULL: policies are trained */
-    collector *collector;       /* collects facts; NULL: they are not wanted */
-    FILE *out;                  /* where tables go: standard output, unless JSON goes there */
+    } least[ARG_TEXTS_MAX]; /* in the least budget of each policy, and of which sub-batch; 0: not simulated yet */
+    facts_source *source;   /* times to simulate by; NULL: policies are trained */
+    collector *collector;   /* collects facts; NULL: they are not wanted */
+    FILE *out;              /* where tables go: standard output, unless JSON goes there */
     /* made */
     texts texts; /* texts that rows point to */
     row *rows;
@@ -62,6 +65,8 @@ void bench_free_lists(bench *b);
 MM_CHECKED mm_status bench_sub_batch(const bench *b, const char *policy, int64_t batch, int64_t *sub_batch_out);
 /* Checks that for all policies, and for all batches that are listed by number (batch > 0: for this one). */
 MM_CHECKED mm_status bench_check_sub_batches(const bench *b, int64_t batch);
+/* Checks that the listed numbers of ranks divide all batches. */
+MM_CHECKED mm_status bench_check_ranks(const bench *b);
 /* Makes the present network and batch ready to be simulated in sub-batches of so many images. */
 MM_CHECKED mm_status bench_subject(bench *b, int64_t sub_batch);
 

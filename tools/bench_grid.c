@@ -12,7 +12,7 @@ static int64_t value_of(const row *r, bool over_batch) { return over_batch ? r->
 
 /* Whether two rows belong to one table: what it is not over is equal. */
 static bool is_together(const row *a, const row *b, bool over_batch) {
-    return strcmp(a->net, b->net) == 0 && value_of(a, !over_batch) == value_of(b, !over_batch);
+    return strcmp(a->net, b->net) == 0 && a->ranks == b->ranks && value_of(a, !over_batch) == value_of(b, !over_batch);
 }
 
 static int find_value(grid *g, int64_t value) {
@@ -39,7 +39,8 @@ enum { MIXED = -1 };
 /* What a row is of, but for the policy and for what a table is over. sub_batch: of all rows; 0: they are of whole
  * batches; MIXED: they differ. */
 static void name_case(const row *r, bool with_batch, int64_t sub_batch, bool with_budget, char *text, size_t capacity) {
-    char size[32], batch[32] = "", parts[48] = "", budget[64] = "";
+    char size[32], batch[32] = "", ranks[32] = "", parts[48] = "", budget[64] = "";
+    if (r->ranks > 1) snprintf(ranks, sizeof ranks, ", %d ranks", r->ranks);
     if (sub_batch > 0) snprintf(parts, sizeof parts, ", sub-batch %lld", (long long)sub_batch);
     if (sub_batch == MIXED) snprintf(parts, sizeof parts, ", in sub-batches");
     if (with_batch) snprintf(batch, sizeof batch, ", batch %lld", (long long)r->batch);
@@ -47,7 +48,7 @@ static void name_case(const row *r, bool with_batch, int64_t sub_batch, bool wit
         snprintf(budget, sizeof budget, ", budget %s", mm_size_format(r->asked_bytes, size, sizeof size));
     else if (with_budget)
         snprintf(budget, sizeof budget, ", each in its own budget");
-    snprintf(text, capacity, "%s%s%s%s", r->net, batch, parts, budget);
+    snprintf(text, capacity, "%s%s%s%s%s", r->net, batch, ranks, parts, budget);
 }
 
 static void note_need(grid *g, int p, const row *r) {
@@ -57,7 +58,7 @@ static void note_need(grid *g, int p, const row *r) {
     g->needs_batch[p] = r->batch;
 }
 
-static int64_t split_of(const row *r) { return r->sub_batch < r->batch ? r->sub_batch : 0; }
+static int64_t split_of(const row *r) { return r->sub_batch < row_part(r) ? r->sub_batch : 0; }
 
 /* That of all rows of a table. */
 static int64_t common_split(const row *rows, int n, int first, bool over_batch) {

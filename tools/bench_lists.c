@@ -75,6 +75,18 @@ mm_status bench_check_sub_batches(const bench *b, int64_t batch) {
     return MM_OK;
 }
 
+mm_status bench_check_ranks(const bench *b) {
+    for (int i = 0; b->ranks_list && i < b->batches.n; i++) {
+        int sweep;
+        int64_t part;
+        MM_TRY(read_sweep("--batch", b->batches.text[i], &sweep));
+        if (sweep > 0) return mm_fail(MM_ERR_INVALID, "--batch sweep: is of one device; it cannot go with --ranks");
+        for (int k = 0; k < b->ranks.count; k++)
+            MM_TRY(ranks_part(strtoll(b->batches.text[i], NULL, 10), b->ranks.n[k], &part));
+    }
+    return MM_OK;
+}
+
 /* ---------------------------------------------------------------- batches */
 
 static mm_status read_batch(const char *text, int64_t *batch_out) {

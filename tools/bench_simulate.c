@@ -60,7 +60,7 @@ static mm_status does_not_fit(bench *b, const row *r, const simulated_run *run) 
 mm_status bench_simulate(bench *b, int policy, row *r) {
     simulated_run run;
     r->simulated = true;
-    MM_TRY(sub_batch_check_facts("--simulate", b->source, r->batch, r->sub_batch));
+    MM_TRY(sub_batch_check_facts("--simulate", b->source, b->batch, r->sub_batch));
     MM_TRY(bench_subject(b, r->sub_batch));
     if (b->least[policy].sub_batch != r->sub_batch) {
         MM_TRY(bench_plan(b, r->policy, 0, b->pinned_bytes, 0, &b->least[policy].run));

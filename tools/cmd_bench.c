@@ -36,7 +36,9 @@ row *bench_row(bench *b, const nets_net *net, int64_t batch, const char *policy,
     const char *device = !b->source ? b->target.device : b->source->is_machine ? b->source->machine.name : "facts";
     snprintf(r->device, sizeof r->device, "%s", device);
     snprintf(r->fuse, sizeof r->fuse, "%s", target_fuse_text(&b->target));
-    r->batch = r->sub_batch = batch;
+    r->batch = batch * b->n_ranks;
+    r->sub_batch = batch;
+    r->ranks = b->n_ranks;
     r->workspace_limit_bytes = b->target.workspace_bytes;
     r->asked_bytes = r->budget_bytes = budget;
     return r;
@@ -72,7 +74,7 @@ static void compare_with_liveness(bench *b) {
         for (int j = 0; r->iteration_seconds_median > 0 && j < b->n_rows; j++) {
             const row *base = &b->rows[j];
             if (strcmp(base->policy, "liveness") != 0 || strcmp(base->net, r->net) != 0 || base->batch != r->batch ||
-                base->sub_batch != r->sub_batch || base->simulated != r->simulated ||
+                base->sub_batch != r->sub_batch || base->ranks != r->ranks || base->simulated != r->simulated ||
                 base->iteration_seconds_median <= 0)
                 continue;
             compare(r, base);
@@ -98,13 +100,13 @@ mm_status bench_subject(bench *b, int64_t sub_batch) {
 static mm_status choose_sub_batch(bench *b, row *r) {
     const int64_t most = b->source ? INT64_MAX : requirement_pinned_most();
     const sub_batch_case one = {.net = b->net,
-                                .batch = r->batch,
+                                .batch = b->batch,
                                 .target = &b->target,
                                 .policy = r->policy,
                                 .budget_bytes = r->asked_bytes,
                                 .pinned_bytes = pinned_limit(b->pinned_bytes, most),
                                 .facts = b->source};
-    MM_TRY(bench_sub_batch(b, r->policy, r->batch, &r->sub_batch));
+    MM_TRY(bench_sub_batch(b, r->policy, b->batch, &r->sub_batch));
     if (r->sub_batch > 0) return MM_OK;
     mm_status status = sub_batch_find(b->sub_batch, &one, &r->sub_batch);
     return status == MM_ERR_INFEASIBLE ? MM_OK : status;
@@ -128,7 +130,7 @@ static mm_status run_one(bench *b, const nets_net *net, int64_t batch, int index
 
 static void show_progress(const bench *b, progress *p, int done) {
     const row *r = &b->rows[b->n_rows - 1];
-    if (r->sub_batch < r->batch)
+    if (r->sub_batch < b->batch)
         progress_show(p, done, "%s, sub-batch %lld", r->policy, (long long)r->sub_batch);
     else
         progress_show(p, done, "%s", r->policy);
@@ -173,9 +175,14 @@ static mm_status run_collecting(bench *b, const nets_net *net, int64_t batch) {
     return status;
 }
 
-static mm_status run_batch(bench *b, const nets_net *net, int64_t batch) {
+/* A batch on so many devices. */
+static mm_status run_batch(bench *b, const nets_net *net, int64_t whole, int n_ranks) {
+    int64_t batch;
+    MM_TRY(ranks_part(whole, n_ranks, &batch));
+    ranks_use(&b->ranks, n_ranks, &b->target, b->source);
     b->net = net;
     b->batch = batch;
+    b->n_ranks = n_ranks;
     b->warned = false;
     memset(b->least, 0, sizeof b->least);
     mm_status status = bench_subject(b, batch);
@@ -194,7 +201,9 @@ static mm_status run_net(bench *b, const char *name, int64_t only_batch) {
     MM_TRY(nets_open(name, &net));
     mm_status status = requirement_follow_facts(&b->target, net, b->source);
     if (status == MM_OK && only_batch <= 0) status = bench_batches(b, net, batches, &n);
-    for (int i = 0; status == MM_OK && !*b->interrupted && i < n; i++) status = run_batch(b, net, batches[i]);
+    for (int i = 0; i < n; i++)
+        for (int k = 0; status == MM_OK && !*b->interrupted && k < b->ranks.count; k++)
+            status = run_batch(b, net, batches[i], b->ranks.n[k]);
     nets_net_destroy(net);
     return status;
 }
@@ -272,6 +281,11 @@ static mm_status read_link(bench *b) {
 static mm_status check_subject(const bench *b, const facts_source *source) {
     if (source->is_machine) return MM_OK;
     target_tell_threads(&b->target, source->path, source->threads);
+    if (b->ranks_list)
+        return mm_fail(MM_ERR_INVALID,
+                       "--simulate %s: facts of one device and its batch; --ranks goes with a machine's "
+                       "rates",
+                       source->path);
     if (b->net_list || b->batch_list)
         return mm_fail(MM_ERR_INVALID,
                        "--simulate %s: holds the facts of one network and batch; --net and --batch go with a machine's "
@@ -306,7 +320,10 @@ static mm_status check_sources(const bench *b) {
         return mm_fail(MM_ERR_INVALID,
                        "--trace: is of runs, and cannot go with --simulate or --predict; 'mm plan --facts "
                        "F --trace' writes predicted iterations");
+    if (b->ranks_list && b->sources.n == 0)
+        return mm_fail(MM_ERR_INVALID, "--ranks: goes with --simulate only; 'mm train --ranks' trains");
     if (b->study && b->sources.n == 0) return mm_fail(MM_ERR_INVALID, "--study: goes with --simulate only");
+    MM_TRY(bench_check_ranks(b));
     for (int i = 0; i < b->sources.n; i++) MM_TRY(check_source(b, b->sources.text[i], &of_lists));
     return of_lists ? bench_check_sub_batches(b, 0) : MM_OK;
 }
@@ -343,6 +360,9 @@ static mm_status check_files(const bench *b) {
 
 static mm_status prepare(bench *b) {
     MM_TRY(bench_read_lists(b));
+    MM_TRY(ranks_read(b->ranks_list, b->sum, b->sum_at, &b->ranks));
+    if (b->facts && b->ranks_list)
+        return mm_fail(MM_ERR_INVALID, "--facts: are of one device; it cannot go with --ranks");
     if ((b->facts || b->predict) && target_may_unfuse(&b->target)) b->target.fuse = "on"; /* facts are of one graph */
     MM_TRY(target_init(&b->target));
     MM_TRY(bench_check_codecs(b));
@@ -380,6 +400,10 @@ static const char help_text[] =
     "any\n"
     "network and batch.\n"
     "\n"
+    "--ranks N,M, with a machine's rates: N devices each train an N-th of the batch, and add up gradients, which are\n"
+    "copied to pinned memory and back beside the backward pass (--sum end: behind it), over a link that the machine's\n"
+    "link_sharers share, and added up at its host_sum_bytes_per_s. Budgets are each device's; img/s are of all.\n"
+    "\n"
     "--facts also runs liveness by all algorithms that steps have besides the fastest, so that all have times.\n"
     "\n"
     "--predict measures facts of each network and batch under liveness, recompute:mode=sqrt,when=always,\n"
@@ -394,7 +418,7 @@ static const char help_text[] =
     "Off a terminal each row is also printed once it is known: with --predict, when its network and batch are "
     "through.\n"
     "Columns:\n"
-    "  batch                 images of an update; 128/32: 32 of them at a time\n"
+    "  batch                 images of an update; 128/32: 32 of them at a time; 4x64: 4 ranks train 64 each\n"
     "  predicted, touched    peak bytes on the device: of the plan, and measured as touched\n"
     "  outside               bytes that libraries took elsewhere\n"
     "  stash                 bytes held from the forward to the backward pass\n"
@@ -417,7 +441,7 @@ static const char help_text[] =
     "so.\n"
     "\n"
     "Keys of --json, in each row (null: not known, or not there):\n"
-    "  net, batch, sub_batch, device, precision, fuse, codec   sub_batch: images computed at a time;\n"
+    "  net, batch, ranks, sub_batch, device, precision, fuse, codec   sub_batch: images computed at a time;\n"
     "                               fuse: on or off, also where --fuse auto chose\n"
     "  threads                      of the machine's CPUs that it computed on; 0: on another device\n"
     "  policy, policy_effective, ladder_steps   as asked for; what stood in for it at the end, after how many steps\n"
@@ -469,6 +493,7 @@ int cmd_bench(int argc, char **argv) {
         {"--batches", "N,M", "the same", ARG_TEXT, &b.batch_list, 0, 0},
         {"--sub-batch", "N|auto", "compute so many images at a time; auto: by the budget (policy's subbatch=)",
          ARG_TEXT, &b.sub_batch, 0, 0},
+        RANKS_ARGS(&b.ranks_list, &b.sum, &b.sum_at),
         {"--policies", "P,Q", "policies with their options, or all (naive,liveness,freelunch)", ARG_TEXT,
          &b.policy_list, 0, 0},
         EFFORT_ARG(&b.effort),

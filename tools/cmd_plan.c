@@ -11,15 +11,17 @@
 #include "tools/files.h"
 #include "tools/json_file.h"
 #include "tools/picture.h"
+#include "tools/ranks.h"
 #include "tools/sub_batch.h"
 
 typedef struct plan_command {
-    const char *net, *policy_list, *facts, *study, *json, *svg, *trace, *sub_batch;
+    const char *net, *policy_list, *facts, *study, *json, *svg, *trace, *sub_batch, *ranks_list, *sum, *sum_at;
     int64_t batch, budget_bytes, pinned_bytes, effort;
     const volatile sig_atomic_t *interrupted;
     target target;
     bool help, explain, chart, max_batch;
     /* made */
+    int ranks; /* devices; batch is each one's part */
     arg_texts policies;
     texts texts; /* policies with an effort */
     nets_net *network;
@@ -55,6 +57,7 @@ static mm_status plan_one(plan_command *c, const char *policy) {
                        .target = c->target,
                        .facts = c->facts ? &c->source : NULL,
                        .batch = c->batch,
+                       .ranks = c->ranks,
                        .budget_bytes = c->budget_bytes,
                        .pinned_bytes = c->pinned_bytes,
                        .searched = c->max_batch,
@@ -190,6 +193,23 @@ static mm_status check_sub_batch(const plan_command *c) {
     return MM_OK;
 }
 
+/* From here on the batch is a device's part. */
+static mm_status read_ranks(plan_command *c) {
+    ranks asked;
+    int64_t part;
+    MM_TRY(ranks_read(c->ranks_list, c->sum, c->sum_at, &asked));
+    c->ranks = asked.n[0];
+    if (asked.count > 1)
+        return mm_fail(MM_ERR_INVALID, "--ranks %s: give one number; mm bench takes several", c->ranks_list);
+    if (c->ranks_list && c->max_batch) return mm_fail(MM_ERR_INVALID, "--ranks and --max-batch: give one of them");
+    MM_TRY(ranks_part(c->batch, c->ranks, &part));
+    c->batch = part;
+    ranks_use(&asked, c->ranks, &c->target, &c->source);
+    if (c->ranks == 1 || !c->facts || c->source.is_machine) return MM_OK;
+    return mm_fail(MM_ERR_INVALID, "--facts %s: of one device and its batch; --ranks goes with a machine's rates",
+                   c->facts);
+}
+
 static mm_status check(plan_command *c) {
     MM_TRY(target_init(&c->target));
     MM_TRY(args_split("--policy", c->policy_list, &c->policies));
@@ -199,6 +219,7 @@ static mm_status check(plan_command *c) {
     if (c->study && !c->facts) return mm_fail(MM_ERR_INVALID, "--study: goes with --facts only");
     if (c->trace && !c->facts) return mm_fail(MM_ERR_INVALID, "--trace: needs --facts, for times to simulate by");
     if (c->facts) MM_TRY(open_facts(c, c->facts));
+    MM_TRY(read_ranks(c));
     MM_TRY(check_sub_batch(c));
     const named_file files[] = {
         {"--json", c->json, FILE_WRITTEN},       {"--svg", c->svg, FILE_WRITTEN},
@@ -254,6 +275,10 @@ static const char help_text[] =
     "without --budget that is what 'mm train' and 'mm bench' take if the device has it free. The minimum does "
     "without.\n"
     "\n"
+    "--ranks N plans for one of N devices that each train an N-th of the batch, with the copies of gradients that "
+    "they\n"
+    "add up, in pinned memory; images/s are of all.\n"
+    "\n"
     "--explain tells what holds the memory: bytes by kind, the largest stashed maps with what could be done with each\n"
     "and what was decided; where the time goes, by facts or nominal times; what more memory would gain; and bounds "
     "that\n"
@@ -274,6 +299,7 @@ int cmd_plan(int argc, char **argv) {
         {"--batch", "N", "images an iteration (128)", ARG_COUNT, &c.batch, 1, BATCH_MAX},
         {"--sub-batch", "N|auto", "compute so many at a time; plans the pass that needs most (policy's subbatch=)",
          ARG_TEXT, &c.sub_batch, 0, 0},
+        RANKS_ARGS(&c.ranks_list, &c.sum, &c.sum_at),
         {"--policy", "P,Q", "policies with their options (naive,liveness,freelunch)", ARG_TEXT, &c.policy_list, 0, 0},
         {"--budget", "SIZE", "plan for it; does it fit?", ARG_SIZE, &c.budget_bytes, 0, 0},
         {"--pinned", "SIZE", "host memory for offloaded maps (no limit)", ARG_SIZE, &c.pinned_bytes, -1, 0},

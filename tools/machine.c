@@ -164,6 +164,8 @@ mm_status machine_read(const char *path, const json_t *root, machine *machine_ou
     MM_TRY(read_link(&r, json_object_get(root, "link"), &m));
     MM_TRY(get_integer(&r, root, "", "contention_permille", MM_CONTENTION_MOST, &m.contention_permille));
     MM_TRY(get_integer(&r, root, "", "link_contention_permille", MM_CONTENTION_MOST, &m.link_contention_permille));
+    MM_TRY(get_if_there(&r, root, "", "host_sum_bytes_per_s", LEAST_RATE, MOST_RATE, &m.host_sum_bytes_per_s));
+    MM_TRY(get_if_there(&r, root, "", "link_sharers", 1, MM_RANKS_MOST, &m.link_sharers));
     MM_TRY(read_contention(&r, json_object_get(root, "contention"), &m.contention));
     MM_TRY(get_integer(&r, root, "", "issue_ns", MOST_NS, &m.issue_ns));
     MM_TRY(get_integer(&r, root, "", "alloc_ns", MOST_NS, &m.alloc_ns));
@@ -415,6 +417,8 @@ mm_status machine_facts(const machine *m, const mm_graph *graph, mm_facts *facts
     facts->contention_permille = (int)m->contention_permille;
     facts->link_contention_permille = (int)m->link_contention_permille;
     facts->contention = m->contention;
+    facts->host_sum_bytes_per_s = (int64_t)m->host_sum_bytes_per_s;
+    facts->link_sharers = (int)m->link_sharers;
     facts->issue_ns = m->issue_ns;
     facts->alloc_ns = m->alloc_ns;
     return MM_OK;

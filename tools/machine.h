@@ -6,6 +6,7 @@
  *     "launch_ns": ..., "passes": { "batch_norm": 1.6, ... },
  *     "link": { "out_bytes_per_s": ..., "in_bytes_per_s": ...,
  *       "out_both_bytes_per_s": ..., "in_both_bytes_per_s": ... },
+ *     "host_sum_bytes_per_s": ..., "link_sharers": ...,
  *     "contention_permille": ..., "link_contention_permille": ..., "issue_ns": ..., "alloc_ns": ...,
  *     "contention": { "dear": { "encode": ..., "decode": ..., "link": ... }, ... },
  *     "codecs": { "zfp:rate=4": { "encode_bytes_per_s": ..., "decode_bytes_per_s": ... }, "zfp": { ... } },
@@ -22,6 +23,9 @@
  *                layer's kind (default 1; bn-relu has those of bn): a batch norm reads its input twice
  * A step whose output only shares storage (the gradient of a sum) costs just the launch. A codec takes the map's bytes
  * at its rate, plus a launch. Codecs are looked up by their whole spec, then by name.
+ *
+ * host_sum_bytes_per_s (default none: that takes no time) and link_sharers (default 1): of several devices that train parts
+ * of a batch: how fast a core of the host adds what they send, and how many of them share the link's rates (mm_facts).
  *
  * contention (default none): permille by kinds of work, as in files of facts (mm/core/facts_file.c); it stands in the
  * place of the two numbers.
@@ -69,6 +73,7 @@ typedef struct machine {
     int64_t out_bytes_per_s, in_bytes_per_s, out_both_bytes_per_s, in_both_bytes_per_s;
     int64_t contention_permille, link_contention_permille, issue_ns, alloc_ns;
     mm_contention contention;
+    double host_sum_bytes_per_s, link_sharers;
     machine_codec codecs[MACHINE_CODECS];
     int n_codecs;
     double half_rate_elems;

@@ -245,18 +245,20 @@ static void print_prediction(FILE *file, const plan_case *c) {
                 "predicted step", c->facts->path, c->untimed);
     else
         fprintf(file, "  %-22s %14.3f  ms, %.1f images/s, %d%% of side streams hidden\n", "predicted step",
-                (double)c->iteration_ns * 1e-6, (double)c->batch * 1e9 / (double)c->iteration_ns,
+                (double)c->iteration_ns * 1e-6, (double)(c->ranks * c->batch) * 1e9 / (double)c->iteration_ns,
                 c->sim.hidden_permille / 10);
     if (plan_case_has_gap(c))
         fprintf(file, "  %-22s %14.3f  ms, %.1f images/s: no plan is faster; the gap is %.1f%%\n", "bound",
-                (double)c->bound_ns * 1e-6, (double)c->batch * 1e9 / (double)c->bound_ns,
+                (double)c->bound_ns * 1e-6, (double)(c->ranks * c->batch) * 1e9 / (double)c->bound_ns,
                 (double)mm_time_bound_gap_permille(c->iteration_ns, c->bound_ns) / 10);
 }
 
 void plan_case_print(FILE *file, const plan_case *c, bool by_kind) {
     const mm_plan *plan = plan_case_plan(c);
     char step[256];
-    fprintf(file, "%s, batch %lld, %s%s\n", c->net, (long long)c->batch, plan->policy, requirement_mark(plan->policy));
+    fprintf(file, "%s, batch %lld, ", c->net, (long long)(c->ranks * c->batch));
+    if (c->ranks > 1) fprintf(file, "one of %d ranks with %lld images, ", c->ranks, (long long)c->batch);
+    fprintf(file, "%s%s\n", plan->policy, requirement_mark(plan->policy));
     if (c->sub_batch < c->batch)
         fprintf(file, "  %-22s %14lld  images, %lld passes; the plan is of the one that needs most, %s\n", "sub-batch",
                 (long long)c->sub_batch, (long long)nets_exec_passes(c->batch, c->sub_batch),
@@ -321,12 +323,12 @@ json_t *plan_case_row(const plan_case *c) {
     const mm_plan *plan = plan_case_plan(c);
     char step[256];
     json_t *row = json_pack(
-        "{ss sI sI ss ss ss sb sI sI sI sI sI ss so sI sI si sI so ss sb}", "net", c->net, "batch",
-        (json_int_t)c->batch, "sub_batch", (json_int_t)c->sub_batch, "device", c->target.device, "fuse",
-        c->passes.fused ? "on" : "off", "policy", plan->policy, "lossy", (int)requirement_is_lossy(plan->policy),
-        "budget_bytes", (json_int_t)c->budget_bytes, "predicted_peak_bytes", (json_int_t)plan->peak_bytes,
-        "minimum_bytes", (json_int_t)c->passes.least_bytes, "staged_bytes", (json_int_t)c->staged_bytes,
-        "live_peak_bytes", (json_int_t)plan->live_peak_bytes, "held_by",
+        "{ss sI si sI ss ss ss sb sI sI sI sI sI ss so sI sI si sI so ss sb}", "net", c->net, "batch",
+        (json_int_t)(c->ranks * c->batch), "ranks", c->ranks, "sub_batch", (json_int_t)c->sub_batch, "device",
+        c->target.device, "fuse", c->passes.fused ? "on" : "off", "policy", plan->policy, "lossy",
+        (int)requirement_is_lossy(plan->policy), "budget_bytes", (json_int_t)c->budget_bytes, "predicted_peak_bytes",
+        (json_int_t)plan->peak_bytes, "minimum_bytes", (json_int_t)c->passes.least_bytes, "staged_bytes",
+        (json_int_t)c->staged_bytes, "live_peak_bytes", (json_int_t)plan->live_peak_bytes, "held_by",
         mm_graph_step_name(plan->graph, plan->peak_step, step, sizeof step), "at_peak", at_peak(c), "stash_bytes",
         (json_int_t)plan->stash_bytes, "compression_workspace_bytes", (json_int_t)plan->code_region_bytes, "buffers",
         plan->buffers, "pinned_bytes", (json_int_t)plan->pinned_bytes, "iteration_seconds_predicted",

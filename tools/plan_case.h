@@ -15,6 +15,7 @@ typedef struct plan_case {
     const char *net;           /* as the user named it */
     const facts_source *facts; /* borrowed; NULL: no times */
     target target;
+    int ranks;                /* devices that each train such a batch, and add up gradients; at least 1 */
     int64_t batch, sub_batch; /* sub_batch: images of a pass (nets_exec_create_sub); the batch: whole batches */
     int64_t budget_bytes;     /* 0: no limit */
     int64_t pinned_bytes;     /* INT64_MAX: no limit */

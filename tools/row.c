@@ -74,13 +74,13 @@ static void size_cell(table *t, int64_t bytes) {
 }
 
 static void net_cell(table *t, const row *r) { table_cell(t, "%s", r->net); }
-static bool is_split(const row *r) { return r->sub_batch > 0 && r->sub_batch < r->batch; }
+static bool is_split(const row *r) { return r->sub_batch > 0 && r->sub_batch < row_part(r); }
 
 static void batch_cell(table *t, const row *r) {
-    if (is_split(r))
-        table_cell(t, "%lld/%lld", (long long)r->batch, (long long)r->sub_batch);
-    else
-        table_cell(t, "%lld", (long long)r->batch);
+    char ranks[16] = "", passes[24] = "";
+    if (r->ranks > 1) snprintf(ranks, sizeof ranks, "%dx", r->ranks);
+    if (is_split(r)) snprintf(passes, sizeof passes, "/%lld", (long long)r->sub_batch);
+    table_cell(t, "%s%lld%s", ranks, (long long)row_part(r), passes);
 }
 
 static void budget_cell(table *t, const row *r) { size_cell(t, r->budget_bytes); }
@@ -200,6 +200,7 @@ mm_status rows_print(FILE *file, const row *rows, int n) {
 void row_print_line(FILE *file, const row *r) {
     char size[32], *name = row_policy(r);
     fprintf(file, "%s, batch %lld, ", r->net, (long long)r->batch);
+    if (r->ranks > 1) fprintf(file, "%d ranks, ", r->ranks);
     if (is_split(r)) fprintf(file, "sub-batch %lld, ", (long long)r->sub_batch);
     fprintf(file, "%s", name ? name : r->policy);
     free(name);
@@ -262,15 +263,16 @@ static bool is_lossy(const row *r) {
 static json_t *to_json(const row *r) {
     bool ran = r->iteration_seconds_median > 0;
     return json_pack(
-        "{ss sI sI ss ss ss si sI ss ss sb sI ss sI sI sI sI sI sI sI sf sf sf so so sb sb so sf sf so so so so so so "
+        "{ss sI sI si ss ss ss si sI ss ss sb sI ss sI sI sI sI sI sI sI sf sf sf so so sb sb so sf sf so so so so so "
+        "so "
         "so "
         "sI "
         "sI "
         "sI so so so so so so so sI so so ss}",
-        "net", r->net, "batch", (json_int_t)r->batch, "sub_batch", (json_int_t)r->sub_batch, "device", r->device,
-        "precision", r->precision, "fuse", r->fuse, "threads", r->threads, "workspace_limit_bytes",
-        (json_int_t)r->workspace_limit_bytes, "policy", r->policy, "policy_effective",
-        r->policy_now ? r->policy_now : r->policy, "lossy", (int)is_lossy(r), "ladder_steps",
+        "net", r->net, "batch", (json_int_t)r->batch, "sub_batch", (json_int_t)r->sub_batch, "ranks",
+        r->ranks > 1 ? r->ranks : 1, "device", r->device, "precision", r->precision, "fuse", r->fuse, "threads",
+        r->threads, "workspace_limit_bytes", (json_int_t)r->workspace_limit_bytes, "policy", r->policy,
+        "policy_effective", r->policy_now ? r->policy_now : r->policy, "lossy", (int)is_lossy(r), "ladder_steps",
         (json_int_t)r->ladder_steps, "codec", r->codec, "budget_bytes", (json_int_t)r->budget_bytes, "peak_bytes",
         (json_int_t)r->peak_bytes, "predicted_peak_bytes", (json_int_t)r->predicted_peak_bytes, "minimum_bytes",
         (json_int_t)r->minimum_bytes, "staged_bytes", (json_int_t)r->staged_bytes, "outside_bytes",

@@ -20,6 +20,7 @@ typedef struct row {
     int64_t replans;               /* mm_stats.replans */
     int threads;                   /* CPU threads that it computed on; 0: on another device */
     int64_t batch, sub_batch;      /* sub_batch: images of a pass; the batch, unless it is trained on in sub-batches */
+    int ranks;                     /* devices, or processes, that share the batch; 0: one */
     int64_t workspace_limit_bytes; /* of one convolution; 0: the device's default */
     int64_t asked_bytes;           /* the budget that the user set; 0: what the policy needs */
     int64_t budget_bytes;
@@ -55,6 +56,9 @@ typedef struct row {
     bool calibrated;                    /* the simulator's facts were measured under the same plan */
     char status[MM_MESSAGE_CAPACITY];   /* "ok", "diverged", "interrupted", or what went wrong */
 } row;
+
+/* Images of the batch that each of its devices trains. */
+static inline int64_t row_part(const row *r) { return r->ranks > 1 ? r->batch / r->ranks : r->batch; }
 
 /* Sets the row's times from n iterations of `images` images each; sorts both arrays. seconds: times of the iterations;
  * host_seconds: times of the training thread to issue them. */

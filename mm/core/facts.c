@@ -139,6 +139,44 @@ int mm_facts_step_contention(const mm_facts *facts, mm_work beside) {
     return dear < cheap ? dear : cheap;
 }
 
+void mm_facts_share(mm_facts *facts, int ranks, mm_sum_at sum_at) {
+    int64_t *const rates[] = {&facts->out_bytes_per_s, &facts->in_bytes_per_s, &facts->out_both_bytes_per_s,
+                              &facts->in_both_bytes_per_s};
+    const int sharers = ranks < facts->link_sharers ? ranks : facts->link_sharers;
+    facts->ranks = ranks;
+    facts->sum_at = sum_at;
+    for (int i = 0; i < 4 && sharers > 1; i++)
+        if (*rates[i] > 0) *rates[i] = *rates[i] / sharers > 0 ? *rates[i] / sharers : 1;
+}
+
+static double seconds_of(double bytes, int64_t rate) { return rate > 0 ? bytes / (double)rate : 0; }
+
+/* What goes over the first device's link meanwhile has all of its rates. */
+static double at_device(const mm_facts *f, double bytes) {
+    const int sharers = f->link_sharers > f->ranks ? f->ranks : f->link_sharers;
+    const double link = seconds_of((f->ranks - 1) * bytes, f->in_bytes_per_s) + seconds_of(bytes, f->out_bytes_per_s);
+    return link / (sharers > 1 ? sharers : 1) + seconds_of((f->ranks + 1) * bytes, f->memory_bytes_per_s) +
+           1e-9 * f->ranks * (double)f->issue_ns;
+}
+
+int64_t mm_facts_sum_ns(const mm_facts *f, int64_t bytes) {
+    double seconds = 0;
+    switch (f->sum_at) {
+    case MM_SUM_AT_RANKS:
+        seconds = seconds_of((double)bytes, f->host_sum_bytes_per_s);
+        break;
+    case MM_SUM_AT_ROOT:
+        seconds = seconds_of((double)bytes * f->ranks, f->host_sum_bytes_per_s);
+        break;
+    case MM_SUM_AT_DEVICE:
+        seconds = at_device(f, (double)bytes);
+        break;
+    case MM_SUM_PLACES:
+        break;
+    }
+    return seconds * 1e9 < (double)MM_NS_MOST ? (int64_t)(seconds * 1e9) : MM_NS_MOST;
+}
+
 int mm_facts_codec(const mm_facts *facts, const char *spec) {
     for (int c = 0; c < facts->n_codecs; c++)
         if (strcmp(facts->codecs[c].spec, spec) == 0) return c;

@@ -60,6 +60,15 @@ typedef struct mm_contention {
     int permille[MM_WORK_KINDS][MM_WORK_KINDS];
 } mm_contention;
 
+/* Who adds up what devices share. */
+typedef enum mm_sum_at {
+    MM_SUM_AT_RANKS, /* a core for each device, all a part */
+    MM_SUM_AT_ROOT,  /* one core */
+    MM_SUM_AT_DEVICE, /* the first device, when all have sent all: that goes there over the link, and back; no other has its
+                         sums before */
+    MM_SUM_PLACES
+} mm_sum_at;
+
 /* Names in facts that were read from a file (mm_facts_load). */
 typedef struct mm_facts_names {
     char *path;       /* of the file */
@@ -91,6 +100,11 @@ struct mm_facts {
      * by them, as far as these know; `contention`, if it is known, stands in their place. */
     int contention_permille, link_contention_permille;
     mm_contention contention;
+    /* Of several devices that each run the plan at the same time, on a part of the batch (mm_graph_share). */
+    int64_t host_sum_bytes_per_s; /* at which a core of the host adds what they share; 0: that takes no time */
+    int link_sharers;             /* how many of them share the link's rates; 0: each has its own */
+    int ranks;                    /* how many devices there are: of a run, not of a machine (mm_facts_share); 0: one */
+    mm_sum_at sum_at;
     int64_t issue_ns; /* time to issue a copy, in addition to that of its bytes; codecs' times include theirs */
     int64_t alloc_ns; /* time of an unplanned allocation or free. The whole device is idle meanwhile, as it is with
                          cudaMalloc and cudaFree. 0: they cost nothing */
@@ -112,6 +126,7 @@ enum { MM_PIECE_BYTES = 4 << 20 };
 enum { MM_CONTENTION_MOST = 9000, MM_LINK_SHARED_LEAST = 10 };
 #define MM_NS_MOST INT64_C(1000000000000)
 enum { MM_ALLOC_NS_MOST = 1000000000 }; /* of issue_ns and alloc_ns */
+enum { MM_RANKS_MOST = 1024 };          /* of ranks and link_sharers. Chosen */
 enum { MM_FAR_PS_MOST = 1000000 };
 
 /* Facts of a graph without times. Each step has a variant for each workspace that the graph allows it, the declared one
@@ -149,6 +164,13 @@ int mm_facts_step_contention(const mm_facts *facts, mm_work beside);
 static inline bool mm_work_can_run_beside(mm_work a, mm_work b) {
     return a != b && (a > MM_WORK_CHEAP || b > MM_WORK_CHEAP);
 }
+
+/* Makes the facts those of one of so many devices (1: the only one): the link's rates are what it gets of them while all
+ * copy. ranks: from 1. Once. */
+void mm_facts_share(mm_facts *facts, int ranks, mm_sum_at sum_at);
+
+/* How long adding up takes of a tensor that so many devices share. */
+int64_t mm_facts_sum_ns(const mm_facts *facts, int64_t bytes);
 
 /* Whether each direction of the link has, with both busy, at least a tenth of its rate alone. True if not known. */
 bool mm_facts_link_is_possible(const mm_facts *facts);

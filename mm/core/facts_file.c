@@ -4,6 +4,7 @@
  *     "graph": { "name": "resnet32 train 128", "steps": 214, "tensors": 402, "tensor_bytes": 1234567 },
  *     "link": { "out_bytes_per_s": ..., "in_bytes_per_s": ...,
  *       "out_both_bytes_per_s": ..., "in_both_bytes_per_s": ... },
+ *     "host_sum_bytes_per_s": 0, "link_sharers": 0,
  *     "contention_permille": 50, "link_contention_permille": 20, "issue_ns": 2000, "alloc_ns": 0,
  *     "contention": { "dear": { "encode": 90, "decode": 80, "link": 20 }, "cheap": { ... },
  *       "encode": { "dear": 50, "cheap": 70, "decode": 500, "link": 10 }, "decode": { ... },
@@ -100,16 +101,19 @@ static json_t *facts_json(const mm_graph *graph, const mm_facts *facts) {
         json_decref(codecs);
         return NULL;
     }
-    json_t *root = json_pack(
-        "{s:s, s:i, s:{s:s, s:i, s:i, s:I}, s:{s:I, s:I, s:I, s:I}, s:i, s:i, s:I, s:I, s:I, s:I, s:i, s:o, s:o}",
-        "format", format_name, "version", FORMAT_VERSION, "graph", "name", mm_graph_name(graph), "steps",
-        facts->n_steps, "tensors", facts->n_tensors, "tensor_bytes", (json_int_t)mm_facts_tensor_bytes(graph), "link",
-        "out_bytes_per_s", (json_int_t)facts->out_bytes_per_s, "in_bytes_per_s", (json_int_t)facts->in_bytes_per_s,
-        "out_both_bytes_per_s", (json_int_t)facts->out_both_bytes_per_s, "in_both_bytes_per_s",
-        (json_int_t)facts->in_both_bytes_per_s, "contention_permille", facts->contention_permille,
-        "link_contention_permille", facts->link_contention_permille, "issue_ns", (json_int_t)facts->issue_ns,
-        "alloc_ns", (json_int_t)facts->alloc_ns, "cache_bytes", (json_int_t)facts->cache_bytes, "far_ps_per_byte",
-        (json_int_t)facts->far_ps_per_byte, "threads", facts->threads, "steps", steps, "codecs", codecs);
+    json_t *root =
+        json_pack("{s:s, s:i, s:{s:s, s:i, s:i, s:I}, s:{s:I, s:I, s:I, s:I}, s:i, s:i, s:I, s:i, s:I, s:I, s:I, s:I, "
+                  "s:i, s:o, s:o}",
+                  "format", format_name, "version", FORMAT_VERSION, "graph", "name", mm_graph_name(graph), "steps",
+                  facts->n_steps, "tensors", facts->n_tensors, "tensor_bytes", (json_int_t)mm_facts_tensor_bytes(graph),
+                  "link", "out_bytes_per_s", (json_int_t)facts->out_bytes_per_s, "in_bytes_per_s",
+                  (json_int_t)facts->in_bytes_per_s, "out_both_bytes_per_s", (json_int_t)facts->out_both_bytes_per_s,
+                  "in_both_bytes_per_s", (json_int_t)facts->in_both_bytes_per_s, "contention_permille",
+                  facts->contention_permille, "link_contention_permille", facts->link_contention_permille,
+                  "host_sum_bytes_per_s", (json_int_t)facts->host_sum_bytes_per_s, "link_sharers", facts->link_sharers,
+                  "issue_ns", (json_int_t)facts->issue_ns, "alloc_ns", (json_int_t)facts->alloc_ns, "cache_bytes",
+                  (json_int_t)facts->cache_bytes, "far_ps_per_byte", (json_int_t)facts->far_ps_per_byte, "threads",
+                  facts->threads, "steps", steps, "codecs", codecs);
     if (!root || !facts->contention.known || add_contention(root, facts)) return root;
     json_decref(root);
     return NULL;
@@ -223,6 +227,10 @@ static mm_status load_link(loader *l, const json_t *root) {
         MM_TRY(get_int(l, root, "device", "link_contention_permille", 0, MM_CONTENTION_MOST,
                        &f->link_contention_permille));
     MM_TRY(load_contention(l, json_object_get(root, "contention")));
+    if (json_object_get(root, "host_sum_bytes_per_s")) /* nor these */
+        MM_TRY(get_integer(l, root, "device", "host_sum_bytes_per_s", 0, MAX_BYTES, &f->host_sum_bytes_per_s));
+    if (json_object_get(root, "link_sharers"))
+        MM_TRY(get_int(l, root, "device", "link_sharers", 0, MM_RANKS_MOST, &f->link_sharers));
     MM_TRY(get_integer(l, root, "device", "issue_ns", 0, MM_ALLOC_NS_MOST, &f->issue_ns));
     if (json_object_get(root, "alloc_ns")) /* older files have none */
         MM_TRY(get_integer(l, root, "device", "alloc_ns", 0, MM_ALLOC_NS_MOST, &f->alloc_ns));

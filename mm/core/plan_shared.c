@@ -18,6 +18,7 @@ typedef struct shared {
     int32_t written;           /* the last node that writes it */
     int32_t update;            /* the first update behind that */
     int32_t used;              /* the last node before the update that uses it */
+    int32_t after;             /* the step that the copy out waits for */
     int32_t out_at, in_at;     /* nodes that the copies follow */
     int32_t pinned;            /* segment, in the copy of the plan */
     int32_t out_node, in_node; /* there; -1: not yet */
@@ -76,7 +77,9 @@ static void place(const mm_plan *plan, shared *list, int n) {
         for (; i < s->update; i++)
             if (plan->nodes[i].stream == MM_STREAM_IN) last_fetch = i;
         const bool at_end = mm_graph_tensor(plan->graph, s->tensor)->shared == MM_SHARE_AT_END;
-        s->out_at = behind(plan, at_end ? s->update - 1 : s->written);
+        s->after = at_end ? s->update - 1 : s->written;
+        while (at_end && s->after > s->written && !mm_node_runs_step(&plan->nodes[s->after])) s->after--;
+        s->out_at = behind(plan, s->after);
         s->in_at = last_in = behind(plan, later(later(s->out_at, s->used), later(last_fetch, last_in)));
     }
 }
@@ -103,7 +106,7 @@ static void add_copies(mm_plan_rewrite *r, int at, const int32_t *kept, shared *
         const int32_t segment = mm_graph_tensor(copy->graph, s->tensor)->persistent;
         if (s->out_at == at) {
             s->out_node = mm_plan_rewrite_add(r, MM_NODE_OUT, s->tensor, segment, s->pinned);
-            mm_plan_wait(copy, s->out_node, kept[s->written]);
+            mm_plan_wait(copy, s->out_node, kept[s->after]);
         }
         if (s->in_at == at) {
             s->in_node = mm_plan_rewrite_add(r, MM_NODE_IN, s->tensor, s->pinned, segment);

@@ -16,13 +16,16 @@ typedef struct simulator {
     const mm_facts *facts;
     const mm_program *program;
     mm_sim_node *nodes;
-    mm_period *spans;                 /* per piece */
-    int64_t *far_bytes;               /* per node; NULL: not known */
-    int64_t *link_bytes;              /* per segment, of a code: bytes that its codec moves over the link; NULL: none */
-    int32_t ended[MM_STREAM_COUNT];   /* number of pieces that have ended */
+    mm_period *spans;               /* per piece */
+    int64_t *far_bytes;             /* per node; NULL: not known */
+    int64_t *summed_ns;             /* per tensor that several devices share: when its sum is there; NULL: one device */
+    int64_t sums_ns;                /* when the last sum ends that has begun: they follow each other */
+    int outs_left;                  /* copies of what devices share that the host does not have yet */
+    int64_t *link_bytes;            /* per segment, of a code: bytes that its codec moves over the link; NULL: none */
+    int32_t ended[MM_STREAM_COUNT]; /* number of pieces that have ended */
     int32_t running[MM_STREAM_COUNT]; /* the piece that runs; -1: none */
     int64_t left[MM_STREAM_COUNT];    /* its remaining work */
-    int64_t began[MM_STREAM_COUNT];   /* when it began */
+    int64_t began[MM_STREAM_COUNT];   /* when it began; later than now: it waits for a sum until then */
     int64_t *ended_ns;                /* per piece */
     int64_t busy_ns[MM_STREAM_COUNT];
     mm_work work[MM_STREAM_COUNT]; /* of the piece that runs */
@@ -125,7 +128,9 @@ static mm_status piece_ns(const simulator *s, const mm_piece *piece, int64_t *ns
 }
 
 /* Whether a stream slows others down; one whose piece has no work left does not. */
-static bool is_busy(const simulator *s, mm_stream_id t) { return s->running[t] >= 0 && s->left[t] > 0; }
+static bool is_busy(const simulator *s, mm_stream_id t) {
+    return s->running[t] >= 0 && s->left[t] > 0 && s->began[t] <= s->now;
+}
 
 static mm_work work_of(const mm_plan *plan, const mm_node *n) {
     switch (n->stream) {
@@ -192,6 +197,10 @@ static mm_status check_contention(const mm_plan *plan, const mm_facts *f) {
 
 static mm_status check_facts(const mm_plan *plan, const mm_facts *f) {
     MM_TRY(check_contention(plan, f));
+    if (f->host_sum_bytes_per_s < 0 || f->link_sharers < 0 || f->ranks < 0)
+        return mm_fail(MM_ERR_INVALID,
+                       "facts for %s: %d ranks, %d on a link, sums of %lld bytes a second: out of range",
+                       mm_graph_name(plan->graph), f->ranks, f->link_sharers, (long long)f->host_sum_bytes_per_s);
     if (f->issue_ns < 0 || f->issue_ns > MM_ALLOC_NS_MOST || f->alloc_ns < 0 || f->alloc_ns > MM_ALLOC_NS_MOST)
         return mm_fail(MM_ERR_INVALID, "facts for %s: issuing in %lld ns, an allocation in %lld ns: out of range",
                        mm_graph_name(plan->graph), (long long)f->issue_ns, (long long)f->alloc_ns);
@@ -206,7 +215,15 @@ static mm_status check_facts(const mm_plan *plan, const mm_facts *f) {
 
 /* ---------------------------------------------------------------- time passes */
 
+/* The first device adds what all have sent, and sends all sums, one after the other. */
+static bool waits_for_all(const simulator *s, const mm_piece *piece) {
+    const mm_node *n = &s->plan->nodes[piece->node];
+    return s->outs_left > 0 && s->facts->sum_at == MM_SUM_AT_DEVICE && n->kind == MM_NODE_IN &&
+           mm_graph_tensor(s->plan->graph, n->tensor)->shared != MM_SHARE_NOT;
+}
+
 static bool is_ready(const simulator *s, const mm_piece *piece) {
+    if (waits_for_all(s, piece)) return false;
     for (int t = 0; t < MM_STREAM_COUNT; t++)
         if (piece->wait[t] >= s->ended[t]) return false;
     return true;
@@ -229,15 +246,34 @@ static const mm_piece *next_piece(const simulator *s, int t) {
     return is_ready(s, piece) ? piece : NULL;
 }
 
+/* When a piece can begin that is about to start: a copy of what devices share waits for its sum, and holds up its stream. */
+static int64_t sum_of(const simulator *s, const mm_piece *piece) {
+    const mm_node *n = &s->plan->nodes[piece->node];
+    if (!s->summed_ns || n->kind != MM_NODE_IN || s->summed_ns[n->tensor] == 0) return s->now;
+    const int64_t there = s->facts->sum_at == MM_SUM_AT_DEVICE ? s->sums_ns : s->summed_ns[n->tensor];
+    return there > s->now ? there : s->now;
+}
+
+/* A piece has ended: if it brought what devices share to the host, its sum is next. */
+static void begin_sum(simulator *s, const mm_piece *piece) {
+    const mm_node *n = &s->plan->nodes[piece->node];
+    if (!s->summed_ns || n->kind != MM_NODE_OUT) return;
+    const mm_tensor_info *tensor = mm_graph_tensor(s->plan->graph, n->tensor);
+    if (tensor->shared == MM_SHARE_NOT) return;
+    s->outs_left--;
+    s->sums_ns = (s->sums_ns > s->now ? s->sums_ns : s->now) + mm_facts_sum_ns(s->facts, tensor->bytes);
+    s->summed_ns[n->tensor] = s->sums_ns;
+}
+
 static mm_status start_piece(simulator *s, int t, const mm_piece *piece) {
     int64_t ns;
     MM_TRY(piece_ns(s, piece, &ns));
     s->running[t] = s->program->at[t][s->ended[t]];
     s->work[t] = work_of(s->plan, &s->plan->nodes[piece->node]);
     s->left[t] = ns * FULL_SPEED;
-    s->began[t] = s->now;
-    s->spans[s->running[t]].start_ns = s->now;
-    if (mm_piece_is_first(s->program, piece)) s->nodes[piece->node].start_ns = s->now;
+    s->began[t] = sum_of(s, piece);
+    s->spans[s->running[t]].start_ns = s->began[t];
+    if (mm_piece_is_first(s->program, piece)) s->nodes[piece->node].start_ns = s->began[t];
     return MM_OK;
 }
 
@@ -277,22 +313,24 @@ static mm_status start_pieces(simulator *s, bool *any_out) {
     return MM_OK;
 }
 
-/* Advances the time to the next end of a piece, rounded to the nearest ns. */
+/* Advances the time to the next end of a piece, rounded to the nearest ns, or to a sum that one waits for. */
 static void advance(simulator *s) {
     int64_t rate[MM_STREAM_COUNT], needed[MM_STREAM_COUNT], step = INT64_MAX;
     for (int t = 0; t < MM_STREAM_COUNT; t++) {
         if (s->running[t] < 0) continue;
-        rate[t] = speed(s, (mm_stream_id)t);
-        needed[t] = (s->left[t] + rate[t] / 2) / rate[t];
+        const bool waits = s->began[t] > s->now;
+        rate[t] = waits ? 0 : speed(s, (mm_stream_id)t);
+        needed[t] = waits ? s->began[t] - s->now : (s->left[t] + rate[t] / 2) / rate[t];
         if (needed[t] < step) step = needed[t];
     }
     s->now += step;
     for (int t = 0; t < MM_STREAM_COUNT; t++) {
         if (s->running[t] < 0) continue;
         s->left[t] -= step * rate[t];
-        if (needed[t] > step) continue;
+        if (needed[t] > step || rate[t] == 0) continue;
         s->nodes[s->program->pieces[s->running[t]].node].end_ns = s->ended_ns[s->running[t]] = s->now;
         s->spans[s->running[t]].end_ns = s->now;
+        begin_sum(s, &s->program->pieces[s->running[t]]);
         s->busy_ns[t] += s->now - s->began[t];
         s->ended[t]++;
         s->running[t] = -1;
@@ -368,6 +406,15 @@ static mm_status find_far(simulator *s) {
     return mm_far_bytes(s->plan, s->facts->cache_bytes, s->far_bytes);
 }
 
+static mm_status find_sums(simulator *s) {
+    if (s->facts->ranks <= 1) return MM_OK;
+    for (int i = 0; i < s->plan->n_nodes; i++)
+        s->outs_left += s->plan->nodes[i].kind == MM_NODE_OUT &&
+                        mm_graph_tensor(s->plan->graph, s->plan->nodes[i].tensor)->shared != MM_SHARE_NOT;
+    s->summed_ns = calloc((size_t)mm_graph_tensors(s->plan->graph) + 1, sizeof *s->summed_ns);
+    return s->summed_ns ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for a simulation");
+}
+
 static bool is_moved_code(const mm_segment *s) { return s->content == MM_CONTENT_CODED && s->pool < 0 && s->pinned; }
 
 /* Lays the bodies into their pools by their typical bytes, in issue order: what of each goes over the link. A code
@@ -416,6 +463,7 @@ mm_status mm_program_simulate(const mm_program *program, const mm_facts *facts, 
     mm_status status =
         s.nodes && s.spans && s.ended_ns ? find_far(&s) : mm_fail(MM_ERR_NOMEM, "out of memory for a simulation");
     if (status == MM_OK) status = find_link_bytes(&s);
+    if (status == MM_OK) status = find_sums(&s);
     if (status == MM_OK) status = run(&s);
     if (status == MM_OK) status = count_live(plan, s.nodes);
     if (status == MM_OK) {
@@ -427,6 +475,7 @@ mm_status mm_program_simulate(const mm_program *program, const mm_facts *facts, 
     }
     free(s.ended_ns);
     free(s.far_bytes);
+    free(s.summed_ns);
     free(s.link_bytes);
     return status;
 }

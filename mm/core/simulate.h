@@ -38,6 +38,8 @@ int64_t mm_simulate_node_ns(const mm_plan *plan, const mm_facts *facts, const mm
  * spill, its time on the link is added to the codec's; with a pool or a code in pinned memory, the longer of both counts.
  * Such a codec keeps the link busy; this is not in busy_ns of the copy streams. Copies run at the link's rate at each
  * moment, and take issue_ns more. Memory that is allocated or freed at run time takes alloc_ns, with all streams idle.
+ * With several ranks (mm_facts_share), all do the same at the same time: what a graph shares (mm_graph_share) is added up on
+ * the host in the order in which it got there, one tensor after the other, and the copy back waits for that.
  * The caller frees the result. MM_ERR_INVALID: facts out of range (facts.h); MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_program_simulate(const mm_program *program, const mm_facts *facts,
                                          mm_simulation *simulation_out);

@@ -144,6 +144,8 @@ static void assert_same_facts(const mm_facts *a, const mm_facts *b) {
     for (mm_work of = 0; of < MM_WORK_KINDS; of++)
         for (mm_work beside = 0; beside < MM_WORK_KINDS; beside++)
             assert_int_equal(mm_facts_contention(a, of, beside), mm_facts_contention(b, of, beside));
+    assert_int_equal(a->host_sum_bytes_per_s, b->host_sum_bytes_per_s);
+    assert_int_equal(a->link_sharers, b->link_sharers);
     assert_int_equal(a->issue_ns, b->issue_ns);
     assert_int_equal(a->alloc_ns, b->alloc_ns);
     assert_int_equal(a->cache_bytes, b->cache_bytes);
@@ -167,6 +169,8 @@ static void save_then_load_gives_the_same_facts(void **state) {
         facts->cache_bytes = (int64_t)seed << 40;
         facts->far_ps_per_byte = 10 * (int64_t)seed;
         facts->link_contention_permille = (int)seed;
+        facts->host_sum_bytes_per_s = (int64_t)seed << 30;
+        facts->link_sharers = (int)seed;
         facts->contention.known = seed % 2;
         for (mm_work of = 0; of < MM_WORK_KINDS; of++)
             for (mm_work beside = 0; beside < MM_WORK_KINDS; beside++)

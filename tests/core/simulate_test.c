@@ -645,6 +645,78 @@ static void random_plans_run_as_early_as_their_waits_allow(void **state) {
     assert_true(overlapping > 10);
 }
 
+/* ---------------------------------------------------------------- several devices */
+
+enum { GRADIENT_BYTES = 4096, SHARED_STEPS = 4 };
+
+typedef struct shared_case {
+    mm_graph *graph;
+    mm_facts *facts;
+    mm_plan *plan;
+} shared_case;
+
+/* forward; backward of b and of a, which write their gradients; an update. 1000 ns each. A gradient takes 400 ns each way
+ * on a link that two devices share, and a core adds two of them in 500 ns. */
+static shared_case shared_create(mm_share when, int ranks, mm_sum_at sum_at) {
+    shared_case c;
+    mm_plan *plan;
+    const mm_limits limits = {.base_bytes = 8192 + 2 * GRADIENT_BYTES};
+    assert_int_equal(mm_graph_create("shared", &c.graph), MM_OK);
+    const mm_tensor map = small_tensor(c.graph, "map", MM_FEATURE_MAP, MM_MANAGED, 256);
+    const mm_tensor ga = small_tensor(c.graph, "ga", MM_WEIGHT_GRADIENT, MM_PERSISTENT, GRADIENT_BYTES);
+    const mm_tensor gb = small_tensor(c.graph, "gb", MM_WEIGHT_GRADIENT, MM_PERSISTENT, GRADIENT_BYTES);
+    const mm_layer a = small_layer(c.graph, "a", MM_LAYER_CONV), b = small_layer(c.graph, "b", MM_LAYER_CONV);
+    const mm_layer update = small_layer(c.graph, "update", MM_LAYER_UPDATE);
+    small_step(c.graph, a, MM_FORWARD, (mm_use[]){{map, MM_WRITE, MM_FORM_VALUE}}, 1, 0);
+    small_step(c.graph, b, MM_BACKWARD, (mm_use[]){{map, MM_READ, MM_FORM_VALUE}, {gb, MM_WRITE, MM_FORM_VALUE}}, 2, 0);
+    small_step(c.graph, a, MM_BACKWARD, (mm_use[]){{ga, MM_WRITE, MM_FORM_VALUE}}, 1, 0);
+    small_step(c.graph, update, MM_UPDATE, (mm_use[]){{ga, MM_READ, MM_FORM_VALUE}, {gb, MM_READ, MM_FORM_VALUE}}, 2,
+               0);
+    assert_int_equal(mm_graph_share(c.graph, ga, when), MM_OK);
+    assert_int_equal(mm_graph_share(c.graph, gb, when), MM_OK);
+    assert_int_equal(mm_graph_freeze(c.graph), MM_OK);
+    assert_int_equal(mm_facts_create(c.graph, 0, &c.facts), MM_OK);
+    assert_int_equal(mm_plan_create(c.graph, &limits, &plan), MM_OK);
+    for (int s = 0; s < SHARED_STEPS; s++) {
+        c.facts->variants[s].ns = 1000;
+        mm_plan_step(plan, s);
+    }
+    c.facts->out_bytes_per_s = c.facts->in_bytes_per_s = INT64_C(1000000000) * GRADIENT_BYTES / 400;
+    c.facts->host_sum_bytes_per_s = INT64_C(1000000000) * GRADIENT_BYTES / 250;
+    c.facts->link_sharers = 4;
+    mm_facts_share(c.facts, ranks, sum_at);
+    assert_int_equal(mm_plan_finish(plan), MM_OK);
+    assert_int_equal(mm_plan_add_shared(plan, &c.plan), MM_OK);
+    mm_plan_destroy(plan);
+    return c;
+}
+
+static void check_shared(mm_share when, int ranks, mm_sum_at sum_at, int64_t expected_ns) {
+    shared_case c = shared_create(when, ranks, sum_at);
+    mm_simulation sim;
+    assert_int_equal(mm_simulate(c.plan, c.facts, &sim), MM_OK);
+    if (sim.iteration_ns < expected_ns - 4 || sim.iteration_ns > expected_ns + 4)
+        fail_msg("%s, %d ranks, place %d: %lld ns, expected %lld", when == MM_SHARE_AT_END ? "end" : "overlap", ranks,
+                 (int)sum_at, (long long)sim.iteration_ns, (long long)expected_ns);
+    mm_simulation_fini(&sim);
+    mm_plan_destroy(c.plan);
+    mm_facts_destroy(c.facts);
+    mm_graph_destroy(c.graph);
+}
+
+static void sums_of_ranks_follow_each_other_between_the_copies(void **state) {
+    (void)state;
+    /* One device copies, and adds nothing. Overlapped: the last gradient leaves at 3000. */
+    check_shared(MM_SHARE_AT_ONCE, 1, MM_SUM_AT_ROOT, 4800);
+    /* Two: 800 a copy. a: out 3000 to 3800, added until 4300, in until 5100. */
+    check_shared(MM_SHARE_AT_ONCE, 2, MM_SUM_AT_ROOT, 6100);
+    check_shared(MM_SHARE_AT_ONCE, 2, MM_SUM_AT_RANKS, 5850); /* each adds a half */
+    /* At the end: b out 3000 to 3800, a until 4600; a added until 5100, in until 5900, behind b's. */
+    check_shared(MM_SHARE_AT_END, 2, MM_SUM_AT_ROOT, 6900);
+    /* By the first device: both out until 4600; each 400 in and 400 out, alone, until 5400; both in until 7000. */
+    check_shared(MM_SHARE_AT_END, 2, MM_SUM_AT_DEVICE, 8000);
+}
+
 static void times_out_of_range_are_refused(void **state) {
     (void)state;
     fixture f = fixture_create(true, 0);
@@ -730,6 +802,7 @@ int main(void) {
         cmocka_unit_test(the_step_takes_its_variants_time),
         cmocka_unit_test(live_bytes_are_those_of_the_plans_accounts),
         cmocka_unit_test(random_plans_run_as_early_as_their_waits_allow),
+        cmocka_unit_test(sums_of_ranks_follow_each_other_between_the_copies),
         cmocka_unit_test(times_out_of_range_are_refused),
         cmocka_unit_test(a_plan_that_cannot_end_is_refused),
     };

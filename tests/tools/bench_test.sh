@@ -333,6 +333,33 @@ a_machines_facts_can_be_written_out_() {
         fail "mm plan has other times"
 }
 
+ranks_share_the_link_and_their_sums_hide_() {
+    local speeds
+    sed 's/"issue_ns"/"host_sum_bytes_per_s": 8e9, "link_sharers": 4, &/' "$machine" >four
+    local ranks=(bench --simulate four --net vgg16 --batch 256 --policies naive --json rows --quiet --sum-at root)
+    expect 0 "${ranks[@]}" --ranks 1,4
+    says out "4x64"
+    [[ $(values rows ranks) == $'1\n4' && $(values rows batch) == $'256\n256' ]] || fail "rows: $(<rows)"
+    mapfile -t speeds < <(values rows images_per_second)
+    awk "BEGIN { exit !(${speeds[1]} > 3.5 * ${speeds[0]} && ${speeds[1]} < 4 * ${speeds[0]}) }" || fail "${speeds[*]}"
+    expect 0 "${ranks[@]}" --ranks 4 --sum end
+    awk "BEGIN { exit !($(values rows images_per_second) < 0.95 * ${speeds[1]}) }" || fail "what is at the end hides"
+    sed -i 's/"link_sharers": 4/"link_sharers": 1/; s/8e9/8e10/' four
+    expect 0 "${ranks[@]}" --ranks 4 --sum end
+    awk "BEGIN { exit !($(values rows images_per_second) > 0.9 * ${speeds[1]}) }" || fail "a link for each is no faster"
+    expect 0 plan --net tiny --batch 8 --policy liveness --ranks 2 --json rows
+    says out "tiny, batch 8, one of 2 ranks with 4 images, liveness"
+    (($(value rows pinned_bytes) > 0)) || fail "gradients are nowhere in pinned memory"
+    refused 2 "--ranks 0: must be a whole number from 1" "${ranks[@]}" --ranks 4,0
+    refused 2 "--batch 256: is not a multiple of 3 ranks; the nearest are 255 and 258" "${ranks[@]}" --ranks 3
+    refused 2 "--batch 2: is not a multiple of 3 ranks; 3 is the least" plan --net tiny --batch 2 --ranks 3
+    refused 2 "--sum never: must be overlap or end" "${ranks[@]}" --ranks 2 --sum never
+    refused 2 "--sum: goes with --ranks only" plan --net tiny --sum end
+    refused 2 "--ranks: goes with --simulate only" bench --net tiny --ranks 2
+    refused 2 "--batch sweep: is of one device" "${ranks[@]/#256/sweep}" --ranks 2 --budgets 12GiB
+    refused 2 "--ranks and --max-batch" plan --net tiny --ranks 2 --max-batch --budget 1GiB
+}
+
 bad_sources_are_refused_() {
     refused 1 "cannot open nowhere: No such file" bench --simulate nowhere
     echo "{" >broken
