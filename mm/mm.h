@@ -965,6 +965,43 @@ typedef struct mm_stash_refusal {
 /* False: there was none. */
 MM_API bool mm_stash_refusal_get(mm_stash *stash, mm_stash_refusal *refusal_out);
 
+/* What became of an entry. */
+typedef enum mm_stash_fate {
+    MM_STASH_FATE_UNPLANNED, /* its iteration ran unplanned, or left its plan */
+    MM_STASH_FATE_KEPT,      /* the caller kept it */
+    MM_STASH_FATE_STAYED,    /* it stayed in the arena */
+    MM_STASH_FATE_ENCODED,   /* it was encoded; the code stayed in the arena */
+    MM_STASH_FATE_OFFLOADED, /* it was copied to pinned memory */
+    MM_STASH_FATE_BOTH,      /* it was encoded, and the code copied to pinned memory */
+} mm_stash_fate;
+
+typedef struct mm_stash_line {
+    const char *producer; /* strings are valid until the next put */
+    mm_dtype dtype;
+    uint32_t flags; /* of mm_stash_flag */
+    int64_t bytes;
+    mm_stash_fate fate;
+    const char *codec;  /* "": it was not encoded */
+    int64_t code_bytes; /* of its code, in the iteration before */
+    bool lossy;         /* the code is */
+    int gets;           /* as the order has them: gets of an entry that was held already are not counted */
+} mm_stash_line;
+
+/* Reports about the i-th entry, in the order of puts, of the iteration that ended last. False: there are no more, or that
+ * iteration's order is not known (none has ended, it was too long, or entries of it are left). */
+MM_API bool mm_stash_report(mm_stash *stash, int i, mm_stash_line *line_out);
+
+/* Where the plan of the iteration that ended last has bytes, and when. */
+typedef struct mm_stash_segment {
+    int entry;             /* its number in the report; -1: a codec's scratch, or a pool of codes */
+    bool pinned, code;     /* in pinned memory, else in the arena; a code, or a pool of them */
+    int64_t offset, bytes; /* from the beginning of that memory */
+    int first, last;       /* events of the order, from 0 */
+} mm_stash_segment;
+
+/* The i-th segment. False: there are no more, or the iteration had no plan. */
+MM_API bool mm_stash_plan_segment(mm_stash *stash, int i, mm_stash_segment *segment_out);
+
 typedef struct mm_stash_stats {
     int64_t entries;                    /* that are there now */
     int64_t kept_bytes;                 /* that callers keep now */

@@ -285,3 +285,19 @@ bool mm_stash_refusal_get(mm_stash *s, mm_stash_refusal *refusal_out) {
     turn_leave(s);
     return r->needed_bytes > 0;
 }
+
+bool mm_stash_report(mm_stash *s, int i, mm_stash_line *line_out) {
+    if (!s || !line_out) return false;
+    turn_take(s);
+    const bool told = mm_stash_tell_entry(s, i, line_out);
+    turn_leave(s);
+    return told;
+}
+
+bool mm_stash_plan_segment(mm_stash *s, int i, mm_stash_segment *segment_out) {
+    if (!s || !segment_out) return false;
+    turn_take(s);
+    const bool told = mm_stash_tell_segment(s, i, segment_out);
+    turn_leave(s);
+    return told;
+}

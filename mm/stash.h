@@ -203,6 +203,11 @@ MM_CHECKED mm_status mm_stash_serve(mm_stash *stash, mm_stash_slot *slot);
 /* Nobody holds the entry any more. If it is dropped, its memory goes, and with the last one the iteration ends. */
 void mm_stash_unhold(mm_stash *stash, mm_stash_slot *slot);
 
+/* ---- stash_report.c: mm_stash_report and mm_stash_plan_segment, of who has the turn. */
+
+bool mm_stash_tell_entry(mm_stash *stash, int i, mm_stash_line *line_out);
+bool mm_stash_tell_segment(mm_stash *stash, int i, mm_stash_segment *segment_out);
+
 /* ---- stash_leave.c */
 
 /* From now on the iteration is unplanned. Entries whose bytes cannot be had are lost (device faults). */

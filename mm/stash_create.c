@@ -46,11 +46,15 @@ static mm_status open_lane(mm_stash *s) {
     return mm_event_create(s->device, &s->left);
 }
 
-/* Whether the policy recomputes. One that chooses among actions for each map finds that none can be recomputed. */
-static bool recomputes(const mm_policy *policy) {
+/* Whether the policy chooses among actions for each map: then it has rules that recompute, and finds that nothing can be. */
+static bool chooses(const mm_policy *policy) {
     for (const mm_option_desc *o = policy->ops->options; o && o->key; o++)
-        if (o->type == MM_OPTION_MENU) return false;
-    for (int i = 0; i < policy->config.n_rules; i++)
+        if (o->type == MM_OPTION_MENU) return true;
+    return false;
+}
+
+static bool recomputes(const mm_policy *policy) {
+    for (int i = 0; i < policy->config.n_rules && !chooses(policy); i++)
         if (policy->config.rules[i].action == MM_ACTION_RECOMPUTE) return true;
     return false;
 }
@@ -67,6 +71,11 @@ static mm_status open_learner(mm_stash *s) {
             "(torch.utils.checkpoint), which may be combined with a stash",
             MM_BRIEF(l->policy.spec));
     MM_TRY(mm_planned_try_codecs(&l->policy, s->options.device));
+    if (!chooses(&l->policy)) {
+        MM_TRY(mm_stash_sign_policy(&l->policy, s->options.device, &l->signing));
+        MM_TRY(mm_planned_try_codecs(&l->signing, s->options.device));
+        l->terms.signing = &l->signing;
+    }
     l->terms.device = s->device->name;
     l->terms.rates = (mm_rates){description.memory_bytes_per_s, description.link_bytes_per_s};
     l->terms.facts = s->options.facts;

@@ -6,6 +6,8 @@
 
 #include "mm/core/dtype.h"
 
+const char mm_stash_signs_part[] = "mm.signs";
+
 enum { NAME_BYTES = 128 };
 
 /* Layers that rules name by kind, by a word in the producer's name; the first that matches counts. */
@@ -37,6 +39,7 @@ static mm_layer_kind kind_of(const char *producer) {
 /* What is being built. */
 typedef struct build {
     const mm_order *order;
+    uint32_t exact; /* flags of entries in which no loss may be */
     mm_stash_graph *out;
     mm_layer *layer;  /* per entry */
     int32_t *readers; /* per entry: steps that read it so far */
@@ -52,7 +55,7 @@ static mm_status add_layer(const build *b, const char *name, mm_layer_kind kind,
 
 static mm_status add_entry(const build *b, int entry) {
     const mm_stash_kind *kind = &b->order->entries[entry];
-    const bool bytes = (kind->flags & MM_STASH_EXACT) || !mm_dtype_table[kind->dtype].has_sign;
+    const bool bytes = (kind->flags & b->exact) || !mm_dtype_table[kind->dtype].has_sign;
     char name[NAME_BYTES];
     mm_tensor_desc desc = {.name = name, .kind = MM_FEATURE_MAP, .ownership = MM_MANAGED};
     desc.dtype = bytes ? MM_U8 : kind->dtype;
@@ -60,7 +63,9 @@ static mm_status add_entry(const build *b, int entry) {
     memcpy(desc.dims, bytes ? &kind->bytes : kind->dims, (size_t)desc.rank * sizeof *desc.dims);
     snprintf(name, sizeof name, "tensor %d of %s", entry, kind->producer);
     MM_TRY(mm_graph_add_tensor(b->out->graph, &desc, &b->out->tensor[entry]));
-    return add_layer(b, name, kind_of(kind->producer), &b->layer[entry]);
+    MM_TRY(add_layer(b, name, kind_of(kind->producer), &b->layer[entry]));
+    if (bytes || !(kind->flags & MM_STASH_SIGNS)) return MM_OK;
+    return mm_graph_add_part(b->out->graph, b->layer[entry], mm_stash_signs_part);
 }
 
 static mm_status add_step(build *b, int entry, mm_layer layer, mm_phase phase, mm_access access) {
@@ -132,9 +137,9 @@ static mm_status reserve(build *b) {
     return MM_OK;
 }
 
-mm_status mm_stash_graph_init(const mm_order *order, const bool *kept, mm_stash_graph *graph_out) {
+mm_status mm_stash_graph_init(const mm_order *order, const bool *kept, uint32_t exact, mm_stash_graph *graph_out) {
     *graph_out = (mm_stash_graph){0};
-    build b = {.order = order, .out = graph_out};
+    build b = {.order = order, .exact = exact, .out = graph_out};
     mm_status status = reserve(&b);
     if (status == MM_OK) status = mm_graph_create("stash", &graph_out->graph);
     for (int i = 0; status == MM_OK && i < order->n_events; i++) status = add_event(&b, kept, i);

@@ -15,10 +15,14 @@ typedef struct mm_stash_graph {
     bool *step_holds;    /* per step: a get, after whose end the entry is held */
 } mm_stash_graph;
 
-/* kept: per entry. A layer is named by its entry's number and producer. Entries in which no loss may be, or whose type
+/* Layers of entries with MM_STASH_SIGNS have this part, for rules. */
+extern const char mm_stash_signs_part[];
+
+/* kept: per entry. exact: the flags of entries in which no loss may be. A layer is named by its entry's number and producer. Entries in which no loss may be, or whose type
  * codecs do not take, are bytes in the graph. MM_ERR_NOMEM. The caller frees it with mm_stash_graph_fini, even after a
  * failure. */
-MM_CHECKED mm_status mm_stash_graph_init(const mm_order *order, const bool *kept, mm_stash_graph *graph_out);
+MM_CHECKED mm_status mm_stash_graph_init(const mm_order *order, const bool *kept, uint32_t exact,
+                                         mm_stash_graph *graph_out);
 void mm_stash_graph_fini(mm_stash_graph *graph);
 
 #endif

@@ -25,7 +25,7 @@ static bool is_worth_a_plan(const mm_stash *s) {
 static void end(mm_stash *s) {
     s->was_planned = is_following(s) && mm_follow_finish(s);
     if (is_following(s)) mm_leave(s);
-    if (!s->was_planned && is_worth_a_plan(s)) mm_learner_add(&s->learner, &s->recorded);
+    if (!s->was_planned) s->learner.last_known = is_worth_a_plan(s) && mm_learner_add(&s->learner, &s->recorded);
     s->stats.planned += s->was_planned;
     s->stats.off_plan += s->left_plan;
     s->stats.iterations++;

@@ -78,6 +78,7 @@ void mm_learner_fini(mm_learner *l) {
     }
     for (int i = 0; i < l->n; i++) destroy(l, l->orders[i]);
     mm_policy_fini(&l->policy);
+    mm_policy_fini(&l->signing);
     pthread_cond_destroy(&l->changed);
     pthread_mutex_destroy(&l->lock);
 }
@@ -122,16 +123,18 @@ static mm_learned_order *learn(mm_learner *l, mm_order *order) {
     return o;
 }
 
-void mm_learner_add(mm_learner *l, mm_order *order) {
+bool mm_learner_add(mm_learner *l, mm_order *order) {
     mm_learned_order *o = known(l, order);
     if (!o) o = learn(l, order);
     if (o) mm_learner_note(l, o);
+    return o != NULL;
 }
 
 void mm_learner_note(mm_learner *l, mm_learned_order *o) {
     o->used = ++l->clock;
     if (l->last) l->last->next = o;
     l->last = o;
+    l->last_known = true;
 }
 
 mm_learned_order *mm_learner_find(mm_learner *l, const mm_stash_kind *first) {

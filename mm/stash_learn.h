@@ -30,11 +30,12 @@ typedef struct mm_learned_order {
 typedef struct mm_learner {
     mm_dispatch *dispatch; /* of the executions */
     mm_stash_terms terms;
-    mm_policy policy;
+    mm_policy policy, signing;                 /* of the terms */
     mm_learned_order *orders[MM_LEARNED_MOST]; /* only whoever has the stash's turn changes these */
     int n;
     int64_t clock;
-    mm_learned_order *last; /* of the iteration before; NULL: not known */
+    mm_learned_order *last; /* of the last iteration whose order is known; NULL: there was none */
+    bool last_known;        /* that was the iteration before */
     volatile int stop;      /* mm_limits.stop */
     pthread_t thread;
     bool has_thread;
@@ -54,8 +55,8 @@ void mm_learner_init(mm_learner *learner);
 void mm_learner_fini(mm_learner *learner);
 
 /* Takes over an order that has ended (and leaves *order empty), unless it is known, and has it planned. Forgets the order
- * that was longest not used, if there are too many. What cannot be had for lack of memory is not learned. */
-void mm_learner_add(mm_learner *learner, mm_order *order);
+ * that was longest not used, if there are too many. False: there was no memory for it. */
+bool mm_learner_add(mm_learner *learner, mm_order *order);
 
 /* The order that an iteration may follow that begins with this entry: the one that came behind the last one the time before,
  * or else the one that was used last. NULL: none is known, or it is not planned yet. A refused one is returned if it is that

@@ -64,6 +64,12 @@ static bool holds_still(const mm_plan *plan, const mm_stash_graph *g) {
     return still;
 }
 
+static bool has_signs(const mm_graph *graph) {
+    for (int i = 0; i < mm_graph_layers(graph); i++)
+        if (mm_graph_layer(graph, i)->n_parts > 0) return true;
+    return false;
+}
+
 static bool recomputes(const mm_plan *plan) {
     for (int i = 0; i < plan->n_nodes; i++)
         if (plan->nodes[i].kind == MM_NODE_RECOMPUTE) return true;
@@ -72,17 +78,19 @@ static bool recomputes(const mm_plan *plan) {
 
 /* Plans the entries that are not kept, within what is left of the budget. If it does not fit, the plan is there, too. */
 static mm_status plan_rest(const mm_stash_terms *t, const mm_order *o, mm_stash_plan *p) {
-    MM_TRY(mm_stash_graph_init(o, p->kept, &p->graph));
+    const uint32_t exact = MM_STASH_EXACT | (t->signing ? 0 : MM_STASH_SIGNS);
+    MM_TRY(mm_stash_graph_init(o, p->kept, exact, &p->graph));
     if (!p->graph.graph) return MM_OK;
     const mm_limits limits = {
         .device_bytes = t->device_bytes - p->kept_bytes, .pinned_bytes = t->pinned_bytes, .stop = t->stop};
-    MM_TRY(mm_planned_init(&p->planned, t->policy, p->graph.graph, t->device));
+    const mm_policy *policy = has_signs(p->graph.graph) ? t->signing : t->policy;
+    MM_TRY(mm_planned_init(&p->planned, policy, p->graph.graph, t->device));
     if (t->facts) {
         mm_status status = mm_facts_apply(t->facts, p->graph.graph, MM_FACTS_TIMES, p->planned.facts);
         if (status != MM_OK && status != MM_ERR_FORMAT) return status; /* times of another graph are no use */
     }
     mm_planned_tell(&p->planned, &t->rates);
-    MM_TRY(mm_planned_make(&p->planned, t->policy, p->graph.graph, &limits));
+    MM_TRY(mm_planned_make(&p->planned, policy, p->graph.graph, &limits));
     const mm_plan *plan = p->planned.plan;
     p->needed_bytes = plan->peak_bytes + p->kept_bytes;
     const char *unfit = recomputes(plan)                ? "recomputes"

@@ -8,6 +8,9 @@
 /* What orders are planned by. Borrowed. */
 typedef struct mm_stash_terms {
     const mm_policy *policy;
+    const mm_policy
+        *signing;       /* the same with exact signs beside lossy codes (mm_stash_sign_policy); NULL: entries that need
+                                 signs are never in a lossy code */
     const char *device; /* its name */
     mm_rates rates;
     const mm_facts *facts; /* measured times; NULL: none */
@@ -37,6 +40,9 @@ typedef struct mm_stash_refused {
  * with mm_stash_plan_fini, even after a failure. */
 MM_CHECKED mm_status mm_stash_plan_make(const mm_stash_terms *terms, const mm_order *order, mm_stash_plan *plan_out,
                                         mm_stash_refused *refused_out);
+/* Makes a policy whose rules have, before each with a lossy codec, one with the codec 'signs:CODEC' for layers with the part
+ * mm_stash_signs_part. MM_ERR_INVALID: a rule that cannot have it. Errors of mm_codec_create. The caller frees it. */
+MM_CHECKED mm_status mm_stash_sign_policy(const mm_policy *policy, const char *device, mm_policy *signed_out);
 void mm_stash_plan_fini(mm_stash_plan *plan);
 
 /* The bytes of the arena that the plan uses, from its beginning on. */

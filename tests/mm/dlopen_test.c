@@ -39,7 +39,9 @@ static const char library_path[] = "mm/libmm.so";
                                                                         f(stash_give_back) f(stash_drop)               \
                                                                             f(stash_stats_get_sized) f(stash_mark)     \
                                                                                 f(stash_settle) f(stash_refusal_get)   \
-                                                                                    f(stash_touched_get)
+                                                                                    f(stash_touched_get)               \
+                                                                                        f(stash_report)                \
+                                                                                            f(stash_plan_segment)
 
 /* mm.h's functions by their types, to be found in the library. */
 static struct api {

@@ -23,6 +23,13 @@ typedef struct stash_rig {
     int n_reads;
 } stash_rig;
 
+/* What must come back. */
+typedef enum stash_comes_back {
+    STASH_BITS,
+    STASH_SIGNS_ALONE /* of floats: whether each is above 0 */,
+    STASH_SOMETHING
+} stash_comes_back;
+
 /* What a test knows of an entry. */
 typedef struct stash_item {
     mm_stash_entry entry;
@@ -31,6 +38,7 @@ typedef struct stash_item {
     int64_t bytes;
     int held;
     void *kept; /* device memory of an entry that is kept */
+    stash_comes_back back;
 } stash_item;
 
 /* The device of this process (rig_device_used). */

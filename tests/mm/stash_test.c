@@ -374,7 +374,7 @@ static void iterations_that_leave_their_plan_lose_nothing(void **state) {
                 fail_msg("%s: deviation %d: %lld off plan", POLICIES[p].spec, d,
                          (long long)(stats_of(s).off_plan - before));
             mm_status settled = mm_stash_settle(s);
-            if (settled != MM_OK) print_message("deviation %d: %s\n", d, mm_last_error());
+            (void)settled; /* some deviations need more than the budget, and run unplanned */
             iterate(&r, PLAIN);
             iterate(&r, PLAIN);
         }
@@ -382,6 +382,129 @@ static void iterations_that_leave_their_plan_lose_nothing(void **state) {
         stash_rig_fini(&r);
         mm_stash_destroy(s);
     }
+}
+
+static void lossy_codes_keep_signs_that_are_asked_for_and_exact_entries(void **state) {
+    (void)state;
+    enum { N = 9, BYTES = 16 * KIB };
+    mm_stash *s =
+        create((mm_stash_options){.device_bytes = N * BYTES, .policy = "freelunch:rate=4,eligible=all,when=always"});
+    stash_rig r;
+    stash_item items[N];
+    int fates[MM_STASH_FATE_BOTH + 1] = {0}, with_signs = 0;
+    stash_rig_init(&r, s, 41);
+    for (int iteration = 0; iteration < 3; iteration++) {
+        for (int i = 0; i < N; i++) {
+            mm_stash_tensor like = stash_tensor_f32(producers[i % 3], BYTES / 4);
+            like.rank = 2;
+            like.dims[0] = BYTES / 4 / 64;
+            like.dims[1] = 64;
+            like.flags = i % 3 == 0 ? 0 : i % 3 == 1 ? MM_STASH_EXACT : MM_STASH_SIGNS;
+            expect_ok(stash_rig_put(&r, &like, &items[i]));
+            const bool exact = iteration == 0 || like.flags == MM_STASH_EXACT;
+            items[i].back = exact ? STASH_BITS : like.flags ? STASH_SIGNS_ALONE : STASH_SOMETHING;
+        }
+        for (int i = N; i-- > 0;) {
+            expect_ok(stash_rig_get(&r, &items[i]));
+            stash_rig_give_back(&r, &items[i]);
+            stash_rig_drop(&r, &items[i]);
+        }
+        expect_ok(mm_stash_settle(s));
+    }
+    assert_int_equal(stats_of(s).planned, 2);
+    assert_true(stats_of(s).lossy_gets >= 2 * N / 3);
+    mm_stash_line line;
+    for (int i = 0; mm_stash_report(s, i, &line); i++) {
+        fates[line.fate]++;
+        with_signs += strncmp(line.codec, "signs:zfp", 9) == 0;
+        assert_string_equal(line.producer, producers[i % 3]);
+        assert_int_equal(line.gets, 1);
+        assert_int_equal(line.lossy, line.fate == MM_STASH_FATE_ENCODED);
+        assert_int_equal(line.bytes, BYTES);
+        if (line.fate == MM_STASH_FATE_ENCODED) assert_true(line.code_bytes > 0 && line.code_bytes < BYTES / 4);
+        if (line.flags == MM_STASH_EXACT) assert_string_equal(line.codec, "");
+    }
+    assert_true(with_signs >= N / 3 - 1);
+    assert_int_equal(fates[MM_STASH_FATE_ENCODED] + fates[MM_STASH_FATE_STAYED] + fates[MM_STASH_FATE_KEPT], N);
+    mm_stash_segment segment;
+    int segments = 0, of_entries = 0;
+    for (; mm_stash_plan_segment(s, segments, &segment); segments++) {
+        assert_true(segment.first <= segment.last && segment.last < 3 * N);
+        of_entries += segment.entry >= 0;
+    }
+    assert_true(of_entries >= 2 * N / 3);
+    stash_rig_fini(&r);
+    mm_stash_destroy(s);
+}
+
+static void what_does_not_fit_is_refused_with_numbers_and_a_policy_that_would(void **state) {
+    (void)state;
+    mm_stash *s =
+        create((mm_stash_options){.device_bytes = 6 * MAP, .pinned_bytes = (LAYERS + 2) * MAP, .policy = "liveness"});
+    stash_rig r;
+    stash_item item;
+    mm_stash_refusal refusal;
+    const mm_stash_tensor like = layer_like(PLAIN, 0);
+    stash_rig_init(&r, s, 51);
+    assert_false(mm_stash_refusal_get(s, &refusal));
+    iterate(&r, PLAIN);
+    expect_refused(mm_stash_settle(s), MM_ERR_INFEASIBLE, "liveness on stash needs at least");
+    expect_refused(stash_rig_put(&r, &like, &item), MM_ERR_INFEASIBLE, "would fit");
+    assert_int_equal(stats_of(s).entries, 0);
+    assert_true(mm_stash_refusal_get(s, &refusal));
+    assert_int_equal(refusal.device_bytes, 6 * MAP);
+    assert_true(refusal.needed_bytes > 6 * MAP && refusal.tensor_bytes > 0);
+    assert_non_null(strstr(refusal.producer, "Backward0"));
+    assert_true(*refusal.policy != 0);
+    /* A smaller batch begins with another tensor. */
+    iterate(&r, SMALLER);
+    assert_int_equal(stats_of(s).iterations, 2);
+    stash_rig_fini(&r);
+    mm_stash_destroy(s);
+    mm_stash *none;
+    const mm_stash_options recomputes = {.device = rig_device_used()->name, .device_bytes = MAP, .policy = "recompute"};
+    expect_refused(mm_stash_create(&recomputes, &none), MM_ERR_UNSUPPORTED, "torch.utils.checkpoint");
+    const mm_stash_options unknown = {.device = rig_device_used()->name, .device_bytes = MAP, .policy = "swop"};
+    expect_refused(mm_stash_create(&unknown, &none), MM_ERR_NOT_FOUND, "swop");
+}
+
+static void entries_that_a_mark_leaves_are_served_while_plans_go_on(void **state) {
+    (void)state;
+    mm_stash *s = create((mm_stash_options){.device_bytes = 6 * MAP, .pinned_bytes = (LAYERS + 2) * MAP});
+    stash_rig r;
+    stash_item left[3];
+    const mm_stash_tensor like = stash_tensor_f32("Left", MAP / 4);
+    stash_rig_init(&r, s, 61);
+    for (int i = 0; i < 3; i++) expect_ok(stash_rig_put(&r, &like, &left[i]));
+    for (int i = 0; i < 4; i++) {
+        stash_item items[LAYERS];
+        mm_stash_mark(s);
+        forward(&r, PLAIN, items);
+        if (i == 3) { /* an entry of an earlier iteration: the plan is left */
+            expect_ok(stash_rig_get(&r, &left[1]));
+            stash_rig_give_back(&r, &left[1]);
+        }
+        backward(&r, PLAIN, items);
+        mm_stash_mark(s);
+        if (i == 0) {
+            const mm_stash_tensor one = stash_tensor_f32("One", 64);
+            stash_item item;
+            expect_ok(stash_rig_put(&r, &one, &item));
+            stash_rig_drop(&r, &item);
+        }
+        expect_ok(mm_stash_settle(s));
+    }
+    for (int i = 0; i < 3; i++) {
+        expect_ok(stash_rig_get(&r, &left[i]));
+        stash_rig_give_back(&r, &left[i]);
+        stash_rig_drop(&r, &left[i]);
+    }
+    assert_int_equal(stats_of(s).entries, 0);
+    assert_true(stats_of(s).planned >= 2);
+    assert_int_equal(stats_of(s).off_plan, 1);
+    assert_true(stats_of(s).peak_bytes <= 6 * MAP);
+    stash_rig_fini(&r);
+    mm_stash_destroy(s);
 }
 
 static void count_warnings(void *ctx, mm_log_level level, const char *message) {
@@ -414,6 +537,9 @@ int main(void) {
         cmocka_unit_test(entries_that_are_left_are_freed_and_told),
         cmocka_unit_test(an_order_is_planned_once_and_then_followed),
         cmocka_unit_test(iterations_that_leave_their_plan_lose_nothing),
+        cmocka_unit_test(lossy_codes_keep_signs_that_are_asked_for_and_exact_entries),
+        cmocka_unit_test(what_does_not_fit_is_refused_with_numbers_and_a_policy_that_would),
+        cmocka_unit_test(entries_that_a_mark_leaves_are_served_while_plans_go_on),
         cmocka_unit_test(random_operations_of_two_threads_give_every_byte_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
