@@ -139,7 +139,7 @@ mm_status mm_stash_put(mm_stash *s, const mm_stash_tensor *tensor, void *stream,
 
 /* Makes the bytes be there, and the caller's stream wait for them. */
 static mm_status serve(mm_stash *s, mm_stash_slot *e, void *stream) {
-    MM_TRY(mm_lane_enter(s, stream));
+    if (s->is_inline) MM_TRY(mm_lane_enter(s, stream)); /* else nothing here waits for what the caller has enqueued */
     if (e->held == 0) MM_TRY(mm_stash_serve(s, e));
     e->held++;
     return e->kept ? MM_OK : lane_leave(s, stream);

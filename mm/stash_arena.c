@@ -86,10 +86,13 @@ mm_status mm_stash_arena_limit(mm_stash *s, int64_t bytes) {
     MM_TRY(mm_lane_drain(s));
     if (s->is_patterned) MM_TRY(keep_counts(s));
     s->is_patterned = false;
-    if (bytes > s->limit_bytes)
-        MM_TRY(mm_pool_restore(s->pool, bytes));
-    else
+    if (bytes > s->limit_bytes) {
+        mm_status status = mm_pool_restore(s->pool, bytes);
+        if (status != MM_OK) mm_pool_trim(s->pool, s->limit_bytes);
+        MM_TRY(status);
+    } else {
         mm_pool_trim(s->pool, bytes);
+    }
     s->limit_bytes = bytes;
     if (s->extent_bytes > bytes) s->extent_bytes = bytes;
     s->arena.n = 0;

@@ -12,7 +12,11 @@ static bool is_of_now(const mm_stash *s, const mm_stash_slot *e) { return e->ite
 
 static mm_status begin_unplanned(mm_stash *s) {
     MM_TRY(mm_stash_cover(s, NULL));
-    return s->taken > 0 ? MM_OK : mm_stash_arena_limit(s, s->options.device_bytes - s->stats.kept_bytes);
+    if (s->taken > 0) return MM_OK;
+    if (mm_stash_arena_limit(s, s->options.device_bytes - s->stats.kept_bytes) == MM_OK) return MM_OK;
+    mm_log_send(&s->options.log, MM_LOG_WARNING, "an iteration runs in %s of the arena: %s",
+                MM_SIZE_TOLD(s->limit_bytes), mm_last_error());
+    return MM_OK;
 }
 
 /* An order without gets is that of a graph which was abandoned. */

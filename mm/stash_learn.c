@@ -85,10 +85,18 @@ void mm_learner_fini(mm_learner *l) {
 
 /* ---------------------------------------------------------------- what is known */
 
-static mm_learned_order *known(const mm_learner *l, const mm_order *order) {
-    for (int i = 0; i < l->n; i++)
-        if (mm_order_equal(&l->orders[i]->order, order)) return l->orders[i];
-    return NULL;
+/* Planning that ran out of memory is tried again. */
+static bool is_no_plan(const mm_learned_order *o) { return o->failure.status == MM_ERR_NOMEM; }
+
+static mm_learned_order *known(mm_learner *l, const mm_order *order) {
+    mm_learned_order *found = NULL;
+    pthread_mutex_lock(&l->lock);
+    for (int i = 0; i < l->n; i++) {
+        mm_learned_order *o = l->orders[i];
+        if (mm_order_equal(&o->order, order) && (o->state == MM_LEARNED_NEW || !is_no_plan(o))) found = o;
+    }
+    pthread_mutex_unlock(&l->lock);
+    return found;
 }
 
 /* Makes room for one more: forgets the one that was longest not used, of those that are planned. */
@@ -143,7 +151,7 @@ mm_learned_order *mm_learner_find(mm_learner *l, const mm_stash_kind *first) {
     for (int i = 0; i < l->n; i++) {
         mm_learned_order *o = l->orders[i];
         const bool refused = o->state == MM_LEARNED_REFUSED;
-        if (o->state == MM_LEARNED_NEW || (refused && o != l->last)) continue;
+        if (o->state == MM_LEARNED_NEW || is_no_plan(o) || (refused && o != l->last)) continue;
         if (!mm_stash_kind_equal(&o->order.entries[0], first)) continue;
         if (l->last && l->last->next == o && !refused) {
             found = o;

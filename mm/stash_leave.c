@@ -90,6 +90,8 @@ static void take_over_all(mm_stash *s, const mm_failure *broken) {
         if (!e || e->kept) continue;
         mm_failure why = *broken;
         if (why.status == MM_OK) mm_failure_keep(&why, take_over(s, e, &t));
+        if (why.status != MM_OK && broken->status == MM_OK)
+            mm_failure_keep(&why, take_over(s, e, &t)); /* a second try */
         if (why.status == MM_OK) continue;
         e->lost = true;
         s->lost = why;

@@ -41,12 +41,11 @@ static int64_t total(const mm_order *o) {
 
 /* ---------------------------------------------------------------- plans */
 
-/* Whether held entries stay where they are: between a get and the return, nothing writes to their segments. */
-static bool holds_still(const mm_plan *plan, const mm_stash_graph *g) {
-    int32_t *segment_of = malloc(((size_t)mm_graph_tensors(plan->graph) + 1) * sizeof *segment_of);
-    bool *held = calloc((size_t)plan->n_segments + 1, sizeof *held);
-    bool still = segment_of && held;
-    for (int i = 0; still && i < mm_graph_tensors(plan->graph); i++) segment_of[i] = -1;
+/* Whether held entries stay where they are: between a get and the return, nothing writes to their segments. segment_of, per
+ * tensor, and held, per segment: scratch. */
+static bool holds_still(const mm_plan *plan, const mm_stash_graph *g, int32_t *segment_of, bool *held) {
+    bool still = true;
+    for (int i = 0; i < mm_graph_tensors(plan->graph); i++) segment_of[i] = -1;
     for (int i = 0; still && i < plan->n_nodes; i++) {
         const mm_node *node = &plan->nodes[i];
         if (node->kind != MM_NODE_STEP) {
@@ -59,8 +58,6 @@ static bool holds_still(const mm_plan *plan, const mm_stash_graph *g) {
         *segment = g->step_holds[node->step] ? now : -1;
         held[now] = *segment >= 0;
     }
-    free(segment_of);
-    free(held);
     return still;
 }
 
@@ -74,6 +71,23 @@ static bool recomputes(const mm_plan *plan) {
     for (int i = 0; i < plan->n_nodes; i++)
         if (plan->nodes[i].kind == MM_NODE_RECOMPUTE) return true;
     return false;
+}
+
+/* MM_ERR_UNSUPPORTED: the plan does what a stash cannot. */
+static mm_status check_served(const mm_stash_terms *t, const mm_plan *plan, const mm_stash_graph *g) {
+    int32_t *segment_of = malloc(((size_t)mm_graph_tensors(plan->graph) + 1) * sizeof *segment_of);
+    bool *held = calloc((size_t)plan->n_segments + 1, sizeof *held);
+    mm_status status = MM_OK;
+    const char *unfit = recomputes(plan) ? "recomputes" : plan->heap_bytes > 0 ? "places tensors at run time" : NULL;
+    if (!segment_of || !held)
+        status = mm_fail(MM_ERR_NOMEM, "out of memory for a plan of %d segments", plan->n_segments);
+    else if (!unfit && !holds_still(plan, g, segment_of, held))
+        unfit = "moves tensors while they are read";
+    if (status == MM_OK && unfit)
+        status = mm_fail(MM_ERR_UNSUPPORTED, "policy %s %s, which a stash does not", MM_BRIEF(t->policy->spec), unfit);
+    free(segment_of);
+    free(held);
+    return status;
 }
 
 /* Plans the entries that are not kept, within what is left of the budget. If it does not fit, the plan is there, too. */
@@ -93,12 +107,7 @@ static mm_status plan_rest(const mm_stash_terms *t, const mm_order *o, mm_stash_
     MM_TRY(mm_planned_make(&p->planned, policy, p->graph.graph, &limits));
     const mm_plan *plan = p->planned.plan;
     p->needed_bytes = plan->peak_bytes + p->kept_bytes;
-    const char *unfit = recomputes(plan)                ? "recomputes"
-                        : !holds_still(plan, &p->graph) ? "moves tensors while they are read"
-                        : plan->heap_bytes > 0          ? "places tensors at run time"
-                                                        : NULL;
-    if (unfit)
-        return mm_fail(MM_ERR_UNSUPPORTED, "policy %s %s, which a stash does not", MM_BRIEF(t->policy->spec), unfit);
+    MM_TRY(check_served(t, plan, &p->graph));
     return mm_plan_fits(plan, &limits);
 }
 

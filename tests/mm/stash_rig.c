@@ -22,6 +22,14 @@ struct stash_read {
     stash_comes_back back;
 };
 
+static void enter(const stash_rig *r) {
+    if (r->guard) r->guard(true);
+}
+
+static void leave(const stash_rig *r) {
+    if (r->guard) r->guard(false);
+}
+
 static void expect_ok(mm_status status) {
     if (status != MM_OK) fail_msg("%s", mm_last_error());
 }
@@ -128,7 +136,9 @@ mm_status stash_rig_put(stash_rig *r, const mm_stash_tensor *like, stash_item *i
     delay(r, stream);
     copy(r, stream, memory, staged, item.bytes, MM_COPY_IN);
     tensor.data = memory;
+    enter(r);
     mm_status status = mm_stash_put(r->stash, &tensor, r->handles[stream], &item.entry, &item.answer);
+    leave(r);
     if (status == MM_OK && item.answer == MM_STASH_KEPT) {
         expect_ok(mm_device_reserve(r->device, MM_MEMORY_DEVICE, STASH_RIG_MOST, (void **)&r->tensor[stream]));
         item.kept = memory;
@@ -146,7 +156,10 @@ mm_status stash_rig_get(stash_rig *r, stash_item *item) {
     const int stream = random_below(&r->random, STASH_RIG_STREAMS);
     void *data;
     if (r->n_reads == READS) check_reads(r);
-    MM_TRY(mm_stash_get(r->stash, item->entry, r->handles[stream], &data));
+    enter(r);
+    mm_status status = mm_stash_get(r->stash, item->entry, r->handles[stream], &data);
+    leave(r);
+    if (status != MM_OK) return status;
     if (item->kept) assert_ptr_equal(data, item->kept);
     stash_read *read = &r->reads[r->n_reads++];
     read->seed = item->seed;
@@ -167,7 +180,10 @@ mm_status stash_rig_get(stash_rig *r, stash_item *item) {
 }
 
 void stash_rig_give_back(stash_rig *r, stash_item *item) {
-    mm_stash_give_back(r->stash, item->entry, r->handles[random_below(&r->random, STASH_RIG_STREAMS)]);
+    const int stream = random_below(&r->random, STASH_RIG_STREAMS);
+    enter(r);
+    mm_stash_give_back(r->stash, item->entry, r->handles[stream]);
+    leave(r);
     item->held--;
 }
 
@@ -176,7 +192,9 @@ void stash_rig_drop(stash_rig *r, stash_item *item) {
         if (!is_inline(r)) check_reads(r);
         mm_device_release(r->device, MM_MEMORY_DEVICE, item->kept, STASH_RIG_MOST);
     }
+    enter(r);
     mm_stash_drop(r->stash, item->entry);
+    leave(r);
     item->entry = 0;
 }
 

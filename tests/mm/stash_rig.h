@@ -21,6 +21,7 @@ typedef struct stash_rig {
     uint64_t next_seed;
     stash_read *reads; /* to be checked when the streams have run */
     int n_reads;
+    void (*guard)(bool inside); /* called before and after each call of the stash; NULL: none */
 } stash_rig;
 
 /* What must come back. */

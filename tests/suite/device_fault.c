@@ -130,6 +130,8 @@ WRAP(mm_event_record, before_call(CALLER), (mm_event * event, mm_stream *stream)
 WRAP(mm_stream_wait, before_call(CALLER), (mm_stream * stream, mm_event *event), (stream, event))
 WRAP(mm_copy_async, before_work(stream, CALLER + kind), /* each kind a place of its own */
      (mm_stream *stream, void *dst, const void *src, int64_t bytes, mm_copy_kind kind), (stream, dst, src, bytes, kind))
+WRAP(mm_foreign_record, before_call(CALLER), (mm_event * event, void *handle), (event, handle))
+WRAP(mm_foreign_wait, before_call(CALLER), (mm_device * device, void *handle, mm_event *event), (device, handle, event))
 WRAP(mm_fill_async, before_work(stream, CALLER), (mm_stream * stream, void *dst, uint8_t byte, int64_t bytes),
      (stream, dst, byte, bytes))
 WRAP(mm_checksum_async, before_work(stream, CALLER),

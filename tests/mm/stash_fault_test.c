@@ -1,0 +1,140 @@
+/* A stash while memory, copies and launches fail, each once: no byte of an entry is lost, and nothing is left behind. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/mm/alloc_fault.h"
+#include "tests/mm/rig_device.h"
+#include "tests/mm/stash_rig.h"
+#include "tests/suite/device_fault.h"
+
+enum { KIB = 1 << 10, LAYERS = 6, MAP = 8 * KIB };
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { EVERY_CALL = 5, EVERY_ALLOCATION = 15 };
+#else
+enum { EVERY_CALL = 1, EVERY_ALLOCATION = 3 };
+#endif
+/* Every nth fails in turn, which ones differing by policy; with 3, each allocation fails under one of the policies. */
+
+static const char *const POLICIES[] = {
+    "rules:*=swap,depth=1,when=always",
+    "freelunch:codec=zvc,eligible=all,when=always",
+    "swap-async",
+};
+enum { POLICIES_N = sizeof POLICIES / sizeof *POLICIES };
+
+static void expect_ok(mm_status status) {
+    if (status != MM_OK) fail_msg("%s", mm_last_error());
+}
+
+/* Faults happen in calls of the stash alone. */
+static void guard(bool inside) {
+    device_fault_pause(!inside);
+    alloc_fault_pause(!inside);
+}
+
+/* A call that failed is made once more. */
+static void put(stash_rig *r, int i, stash_item *item) {
+    mm_stash_tensor like = stash_tensor_f32(i % 2 ? "ReluBackward0" : "ConvolutionBackward0", MAP / 4);
+    if (i == 3) like.dims[0] /= 2;
+    if (stash_rig_put(r, &like, item) != MM_OK) expect_ok(stash_rig_put(r, &like, item));
+}
+
+static void get(stash_rig *r, stash_item *item) {
+    if (stash_rig_get(r, item) != MM_OK) expect_ok(stash_rig_get(r, item));
+}
+
+static void iterate(stash_rig *r, bool deviates) {
+    stash_item items[LAYERS];
+    for (int i = 0; i < LAYERS; i++) put(r, i, &items[i]);
+    for (int i = LAYERS; i-- > 0;) {
+        const int at = deviates && i < 4 ? 3 - i : i;
+        get(r, &items[at]);
+        stash_rig_give_back(r, &items[at]);
+        stash_rig_drop(r, &items[at]);
+    }
+    mm_stash_stats stats;
+    mm_stash_stats_get(r->stash, &stats);
+    assert_int_equal(stats.entries, 0);
+    assert_int_equal(stats.kept_bytes, 0);
+}
+
+static mm_status create(const char *policy, mm_stash **stash_out) {
+    const mm_stash_options options = {.device = rig_device_used()->name,
+                                      .device_bytes = 4 * MAP + 2 * MAP * (strstr(policy, "zvc") != NULL),
+                                      .pinned_bytes = (LAYERS + 1) * MAP,
+                                      .policy = policy};
+    return mm_stash_create(&options, stash_out);
+}
+
+static void settle(mm_stash *s) {
+    mm_status settled = mm_stash_settle(s);
+    (void)settled; /* what is owed, or planning has failed */
+}
+
+/* A life of a stash: learning, following, leaving. False: it could not be created. */
+static bool live(const char *policy, uint64_t seed) {
+    mm_stash *s;
+    stash_rig r;
+    if (create(policy, &s) != MM_OK) return false;
+    guard(false);
+    stash_rig_init(&r, s, seed);
+    r.guard = guard;
+    for (int i = 0; i < 4; i++) {
+        iterate(&r, i == 2);
+        guard(true);
+        settle(s);
+        guard(false);
+    }
+    stash_rig_fini(&r);
+    mm_stash_destroy(s);
+    return true;
+}
+
+static void each_allocation_that_fails_loses_nothing(void **state) {
+    (void)state;
+    for (int p = 0; p < POLICIES_N; p++) {
+        int nth = 1 + p % EVERY_ALLOCATION, refused = 0;
+        for (;; nth += EVERY_ALLOCATION) {
+            guard(true);
+            alloc_fault_set(nth);
+            refused += !live(POLICIES[p], (uint64_t)nth);
+            guard(true);
+            const bool happened = alloc_fault_happened();
+            alloc_fault_set(0);
+            if (!happened) break;
+        }
+        assert_true(refused > 0); /* while it was created */
+        assert_true(nth > 100);
+    }
+}
+
+static void each_call_of_the_device_that_fails_loses_nothing(void **state) {
+    (void)state;
+    for (int p = 0; p < POLICIES_N; p++) {
+        int nth = 1 + p % EVERY_CALL;
+        for (;; nth += EVERY_CALL) {
+            guard(true);
+            device_fault_set(nth % 2 ? DEVICE_FAULT_CALL : DEVICE_FAULT_MEMORY_CALL, nth);
+            (void)live(POLICIES[p], (uint64_t)nth);
+            guard(true);
+            const bool happened = device_fault_happened();
+            device_fault_set(DEVICE_FAULT_NONE, 0);
+            if (!happened) break;
+        }
+        assert_true(nth > 20);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_call_of_the_device_that_fails_loses_nothing),
+        cmocka_unit_test(each_allocation_that_fails_loses_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
