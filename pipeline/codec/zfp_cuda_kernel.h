@@ -127,8 +127,11 @@ MM_HD void values_load(const mm_zfp_work &work, const place &at, const float *__
     const float *first = src + at.first;
     if (work.type != MM_ELEM_F32) {
         const uint16_t *halves = reinterpret_cast<const uint16_t *>(src) + at.first;
+        /* Widened when all are there, and their places are forgotten, which takes fewer registers. */
         MM_UNROLL for (int i = 0; i < mm_zfp_values(DIMS); i++) values[i] =
-            mm_float_of(mm_half_widen(halves[l.offset(i)], work.type));
+            mm_float_of(MM_CONSTANT(halves[l.offset(i)]));
+        MM_UNROLL for (int i = 0; i < mm_zfp_values(DIMS); i++) values[i] =
+            mm_float_of(mm_half_widen(mm_float_bits(values[i]), work.type));
         return;
     }
     if (work.vectors == MM_ZFP_VECTORS_X) {
@@ -148,15 +151,19 @@ MM_HD void values_load(const mm_zfp_work &work, const place &at, const float *__
 
 template <int DIMS, bool WHOLE>
 MM_HD void values_store(const mm_zfp_work &work, const place &at, const float *values, float *__restrict__ dst) {
-    const lines<DIMS> l = lines_of<DIMS, WHOLE>(work, at);
-    float *first = dst + at.first;
     if (work.type != MM_ELEM_F32) {
+        uint32_t narrow[mm_zfp_values(DIMS)]; /* first of all, with registers that places take afterwards */
+        MM_UNROLL for (int i = 0; i < mm_zfp_values(DIMS); i++) narrow[i] =
+            MM_CONSTANT(mm_half_narrow(mm_float_bits(values[i]), work.type));
+        const lines<DIMS> l = lines_of<DIMS, WHOLE>(work, at);
         uint16_t *halves = reinterpret_cast<uint16_t *>(dst) + at.first;
         MM_UNROLL for (int i = 0; i < mm_zfp_values(DIMS); i++) {
-            if (l.has(i)) halves[l.offset(i)] = (uint16_t)mm_half_narrow(mm_float_bits(values[i]), work.type);
+            if (l.has(i)) halves[l.offset(i)] = (uint16_t)narrow[i];
         }
         return;
     }
+    const lines<DIMS> l = lines_of<DIMS, WHOLE>(work, at);
+    float *first = dst + at.first;
     if (work.vectors == MM_ZFP_VECTORS_X) {
         MM_UNROLL for (int i = 0; i < mm_zfp_values(DIMS); i += 4) {
             if (l.has(i))
