@@ -268,6 +268,14 @@ a_policy_of_any_length_is_planned_and_named_in_full_() {
     [[ $(values rows policy | tail -1) == "$rules,when=always" && $(values rows status | tail -1) == ok ]] || fail "$(<rows)"
 }
 
+# A search with more actions may end elsewhere; here it did.
+naming_codecs_makes_no_plan_slower_() {
+    local -a plan=(plan --net resnet32 --batch 128 --threads 2 --budget 63MiB --facts "$h200" --json)
+    expect 0 "${plan[@]}" lossless.json --policy auto
+    expect 0 "${plan[@]}" row.json --policy auto:codecs=zfp:rate=4+zfp:rate=6.4
+    at_most "$(value row.json iteration_seconds_predicted)" "$(value lossless.json iteration_seconds_predicted)" "with codecs"
+}
+
 twenty_codecs_are_planned_with_() {
     local i codecs=zfp:rate=1 long
     for ((i = 2; i <= 20; i++)); do codecs+=+zfp:rate=$i; done
