@@ -160,7 +160,10 @@ static mm_status advise_another(const train *t, const session *s) {
 
 static mm_status advise(const train *t, const session *s, mm_status status) {
     if (status != MM_ERR_INFEASIBLE || s->refused_switch || t->budget_bytes == 0) return status;
-    if (!s->refused_by_manager) status = advise_another(t, s);
+    if (!s->refused_by_manager) {
+        const mm_status advised = advise_another(t, s);
+        (void)advised; /* what it adds is in the message */
+    }
     sub_batch_case c;
     train_sub_batch_case(t, &c);
     const requirement_asked asked = sub_batch_asked(&c, t->sub_batch);
@@ -203,7 +206,7 @@ static mm_status begin(train *t, session *s, row *r, bool *ended_out) {
 }
 
 static mm_status run_train(train *t, row *r) {
-    session s;
+    session s = {0};
     bool ended = false;
     mm_status begun = begin(t, &s, r, &ended);
     const bool open = begun == MM_OK && !ended;

@@ -31,12 +31,13 @@ typedef struct train {
     int argc;
     char **argv;
     /* made from the above */
-    multi *ranks;      /* NULL: this process is alone */
-    bool agreed;       /* all ranks have begun well */
-    bool stopped;      /* by a signal to this process or to another rank */
-    bool told;         /* another rank has told of the failure */
-    int64_t part;      /* images of a batch that this process trains */
-    int64_t sub_batch; /* images that are computed at a time: the batch, unless it is trained on in sub-batches */
+    multi *ranks;         /* NULL: this process is alone */
+    char device_text[24]; /* this rank's GPU */
+    bool agreed;          /* all ranks have begun well */
+    bool stopped;         /* by a signal to this process or to another rank */
+    bool told;            /* another rank has told of the failure */
+    int64_t part;         /* images of a batch that this process trains */
+    int64_t sub_batch;    /* images that are computed at a time: the batch, unless it is trained on in sub-batches */
     char sub_batch_number[24]; /* the same, for the state */
     policy_switch switches[SWITCHES_MAX];
     int n_switches;

@@ -92,6 +92,15 @@ static void be_quiet(train *t) {
     t->quiet = true;
 }
 
+/* Ranks on one machine take its GPUs in order, unless one is named. */
+static void choose_device(train *t) {
+    const char *text = getenv("OMPI_COMM_WORLD_LOCAL_RANK"); /* Open MPI's; elsewhere all are on one machine */
+    const int local = text ? atoi(text) : multi_rank(t->ranks);
+    if (train_ranks(t) < 2 || target_is_host(t->target.device) || strchr(t->target.device, ':')) return;
+    snprintf(t->device_text, sizeof t->device_text, "%.8s:%d", t->target.device, local);
+    t->target.device = t->device_text;
+}
+
 static mm_status read_sums(const train *t, mm_share *when_out, bool *at_root_out) {
     const bool overlap = strcmp(t->sum, "overlap") == 0, root = strcmp(t->sum_at, "root") == 0;
     if (!overlap && strcmp(t->sum, "end") != 0)
@@ -123,6 +132,7 @@ mm_status train_ranks_begin(train *t, int *code_out) {
     MM_TRY(multi_open(&config, &t->ranks));
     command_interruptible_by(SIGUSR1);
     if (multi_rank(t->ranks) > 0) be_quiet(t);
+    choose_device(t);
     return MM_OK;
 }
 
