@@ -274,8 +274,12 @@ static void *run(void *arg) {
     pthread_mutex_unlock(&m->lock);
     if (status == MM_OK) work(m);
     if (!m->link) return NULL;
-    if (m->aborts != 0) m->engine->abort(m->link, m->aborts);
-    m->engine->close(m->link, m->failure.status == MM_OK);
+    pthread_mutex_lock(&m->lock);
+    const int aborts = m->aborts;
+    const bool well = m->failure.status == MM_OK;
+    pthread_mutex_unlock(&m->lock);
+    if (aborts != 0) m->engine->abort(m->link, aborts);
+    m->engine->close(m->link, well);
     return NULL;
 }
 
