@@ -249,7 +249,7 @@ static mm_status advise(const plan_command *c) {
                                 c->n_cases == 1 && pinned ? refused : NULL);
     const sub_batch_case whole = case_of(c, c->policies.text[0]);
     const requirement_asked asked = sub_batch_asked(&whole, first->sub_batch);
-    misfit = requirement_advise_apart(&asked);
+    if (misfit == MM_ERR_INFEASIBLE) misfit = requirement_advise_apart(&asked);
     return first->sub_batch > 1 ? sub_batch_advise(&whole) : misfit;
 }
 

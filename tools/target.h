@@ -57,7 +57,7 @@ static inline int64_t pinned_limit(int64_t option, int64_t otherwise) {
          0},                                                                                                           \
         {"--fuse",                                                                                                     \
          "HOW",                                                                                                        \
-         "batch norm, sum and ReLU as one layer, same bits: on, off; auto: as suits policy auto (auto)",                 \
+         "batch norm, sum and ReLU as one layer, same bits: on, off; auto: as suits policy auto (auto)",               \
          ARG_TEXT,                                                                                                     \
          &(t)->fuse,                                                                                                   \
          0,                                                                                                            \
