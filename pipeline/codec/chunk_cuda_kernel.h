@@ -265,6 +265,7 @@ template <typename CODE> __device__ __forceinline__ int join_values(uint32_t *co
     __syncwarp();
     const int head = CODE::head(code, n), values = words - head;
     uint32_t *const value = code + head;
+#pragma unroll 1
     for (int i = 0; i < values; i += 2 * WARP) { /* what is written was read, or is read no more */
         const int k = i + 2 * lane;
         const uint32_t low = k < values ? value[k] : 0, high = k + 1 < values ? value[k + 1] : 0;
@@ -282,6 +283,7 @@ template <typename CODE> __device__ __forceinline__ int part_values(uint32_t *co
     const int head = CODE::head(code, n), values = mm_chunk_half_values(code, words, head);
     if (values < 0 || head + values >= n) return -1;
     uint32_t *const value = code + head;
+#pragma unroll 1
     for (int i = (values - 1) / (2 * WARP) * (2 * WARP); i >= 0; i -= 2 * WARP) {
         const int k = i + 2 * lane;
         const uint32_t pair = k < values ? value[k / 2] : 0;

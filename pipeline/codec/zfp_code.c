@@ -62,11 +62,26 @@ static void next_span(cursor *at, int most_lanes) {
         next_place(at, 1);
 }
 
+/* Of 16 bits. With constants for type, lanes and step the loops become vectors. */
+static inline __attribute__((always_inline)) void halves_load(float *to, const uint16_t *from, mm_elem_type type,
+                                                              int lanes, int64_t step) {
+    for (int l = 0; l < lanes; l++) to[l] = mm_float_of(mm_half_widen(from[l * step], type));
+}
+
+static inline __attribute__((always_inline)) void halves_store(const float *from, uint16_t *to, mm_elem_type type,
+                                                               int lanes, int64_t step) {
+    for (int l = 0; l < lanes; l++) to[l * step] = (uint16_t)mm_half_narrow(mm_float_bits(from[l]), type);
+}
+
+#define EACH_HALVES(fn, from, to)                                                                                      \
+    (at->lanes != MM_ZFP_GROUP || at->step != 1 ? fn(from, to, at->layout->type, at->lanes, at->step)                  \
+     : at->layout->type == MM_ELEM_BF16         ? fn(from, to, MM_ELEM_BF16, MM_ZFP_GROUP, 1)                          \
+                                                : fn(from, to, MM_ELEM_F16, MM_ZFP_GROUP, 1))
+
 /* The same value of each lane, from the tensor's element number `first` on and to there. */
 static void lanes_load(float *to, const void *map, int64_t first, const cursor *at) {
-    const mm_elem_type type = at->layout->type;
-    if (type != MM_ELEM_F32)
-        for (int l = 0; l < at->lanes; l++) to[l] = mm_elem_read(type, map, first + l * at->step);
+    if (at->layout->type != MM_ELEM_F32)
+        EACH_HALVES(halves_load, to, (const uint16_t *)map + first);
     else if (at->step == 1 && at->lanes == MM_ZFP_GROUP)
         memcpy(to, (const float *)map + first, MM_ZFP_GROUP * sizeof *to);
     else
@@ -74,9 +89,8 @@ static void lanes_load(float *to, const void *map, int64_t first, const cursor *
 }
 
 static void lanes_store(const float *from, void *map, int64_t first, const cursor *at) {
-    const mm_elem_type type = at->layout->type;
-    if (type != MM_ELEM_F32)
-        for (int l = 0; l < at->lanes; l++) mm_elem_write(type, from[l], map, first + l * at->step);
+    if (at->layout->type != MM_ELEM_F32)
+        EACH_HALVES(halves_store, from, (uint16_t *)map + first);
     else if (at->step == 1 && at->lanes == MM_ZFP_GROUP)
         memcpy((float *)map + first, from, MM_ZFP_GROUP * sizeof *from);
     else

@@ -1,14 +1,14 @@
 /* How fast a device's codecs are, beside its own copy measured in the same rounds; on the host, beside libzfp too.
  *
- *      codec_bench [--device host|cuda] [--shape NxHxWxC] [--codecs SPEC,SPEC] [--zeros PERCENT,PERCENT] [--jobs N]
- *                  [--rounds N] [--json FILE]
+ *      codec_bench [--device host|cuda] [--shape NxHxWxC] [--type f32|f16|bf16] [--codecs SPEC,SPEC]
+ *                  [--zeros PERCENT,PERCENT] [--jobs N] [--rounds N] [--json FILE]
  *
  * A line for each codec and direction:
  *      min, median, p95   the map's bytes a second in the slowest round, the median one and the 95th percentile
  *      /copy              the median's ratio to that of a copy inside the device's memory (one core's on the host)
  *      /bytes             the same of bytes that are moved: of the map and its code; a copy moves the map twice
  *      map/code           the map's bytes to its code's
- *      /libzfp            the median's ratio to libzfp's at the same bits a block, one thread
+ *      /libzfp            the median's ratio to libzfp's at the same bits a block, one thread; of f32
  *
  * A codec with layout=nchw gets the same map, stored so. With --zeros all of it is done once for each share. On a GPU a
  * round is JOBS of them enqueued together, so that launches do not count, and specs of few multiprocessors (sms=) show
@@ -21,7 +21,8 @@
 
 #include "mm/core/facts.h"
 #include "mm/device/clock.h"
-#include "pipeline/codec/codec.h"
+#include "pipeline/codec/codec_impl.h"
+#include "pipeline/codec/half_host.h"
 #include "tools/args.h"
 #include "tools/bench/samples.h"
 #include "tools/json_file.h"
@@ -74,7 +75,9 @@ typedef struct entry {
 } entry;
 
 typedef struct bench {
-    const char *device_name, *shape_text, *codecs, *zeros_text, *json;
+    const char *device_name, *shape_text, *type, *codecs, *zeros_text, *json;
+    mm_elem_type elem;
+    int64_t elem_bytes;
     int64_t zeros;               /* percent of the map, at random places; or WAVES */
     json_t *rows;                /* NULL: out of memory, or none are wanted */
     const mm_device_ops *all_of; /* the kind of device all of whose codecs are measured, too; NULL: none */
@@ -173,7 +176,7 @@ static double ratio_of(const bench *b, const entry *e) { return (double)b->bytes
 
 static void print(const bench *b) {
     FILE *const file = json_file_beside(b->json);
-    fprintf(file, "%s: %s float32, %.1f MB, n = %" PRId64 " of %" PRId64 " jobs", b->device_name, b->shape_text,
+    fprintf(file, "%s: %s %s, %.1f MB, n = %" PRId64 " of %" PRId64 " jobs", b->device_name, b->shape_text, b->type,
             (double)b->bytes / 1e6, b->rounds, b->jobs);
     if (b->zeros != WAVES) fprintf(file, ", %" PRId64 " %% zeros", b->zeros);
     fprintf(file, "\n%-36s %-8s %8s %8s %8s GB/s %9s %9s %9s %9s\n", "codec", "", "min", "median", "p95", "/copy",
@@ -189,9 +192,9 @@ static void print(const bench *b) {
 
 static json_t *row_of(const bench *b, const entry *e) {
     json_t *row =
-        json_pack("{ss ss ss ss sI sI sI sI sf sf sf sf sf sf}", "device", b->device_name, "codec", e->spec,
-                  "direction", e->direction, "shape", b->shape_text, "bytes", (json_int_t)b->bytes, "jobs",
-                  (json_int_t)b->jobs, "n", (json_int_t)e->summary.n, "code_bytes", (json_int_t)e->code_bytes,
+        json_pack("{ss ss ss ss ss sI sI sI sI sf sf sf sf sf sf}", "device", b->device_name, "codec", e->spec,
+                  "direction", e->direction, "shape", b->shape_text, "type", b->type, "bytes", (json_int_t)b->bytes,
+                  "jobs", (json_int_t)b->jobs, "n", (json_int_t)e->summary.n, "code_bytes", (json_int_t)e->code_bytes,
                   "gb_per_s_min", e->summary.min, "gb_per_s_median", e->summary.median, "gb_per_s_p95", e->summary.p95,
                   "share_of_copy", of_copy(b, e), "share_of_bytes", of_bytes(b, e), "map_by_code", ratio_of(b, e));
     const bool whole = row && (!e->peer || json_object_set_new(row, "times_libzfp", json_real(of_libzfp(e))) == 0) &&
@@ -241,14 +244,21 @@ static void make_values(const bench *b, bool channels_first, int64_t from, int64
 }
 
 static mm_status fill(const bench *b, bool channels_first) {
+    enum { CHUNK = CHUNK_BYTES / sizeof(float) };
+    static uint16_t halves[CHUNK];
     void *memory = NULL;
     uint32_t random = 1;
-    float *const to = b->src[channels_first];
+    uint8_t *const to = b->src[channels_first];
+    const int64_t elems = b->bytes / b->elem_bytes;
     mm_status status = mm_device_reserve(b->device, MM_MEMORY_PINNED, CHUNK_BYTES, &memory);
-    for (int64_t at = 0; status == MM_OK && at < b->bytes; at += CHUNK_BYTES) {
-        const int64_t bytes = b->bytes - at < CHUNK_BYTES ? b->bytes - at : CHUNK_BYTES;
-        make_values(b, channels_first, at / 4, bytes / 4, &random, memory);
-        status = mm_copy_async(b->stream, to + at / 4, memory, bytes, MM_COPY_IN);
+    for (int64_t at = 0; status == MM_OK && at < elems; at += CHUNK) {
+        const int64_t n = elems - at < CHUNK ? elems - at : CHUNK;
+        make_values(b, channels_first, at, n, &random, memory);
+        if (b->elem != MM_ELEM_F32) {
+            mm_halves_narrow(b->elem, memory, n, halves);
+            memcpy(memory, halves, (size_t)n * sizeof *halves);
+        }
+        status = mm_copy_async(b->stream, to + at * b->elem_bytes, memory, n * b->elem_bytes, MM_COPY_IN);
         if (status == MM_OK) status = mm_stream_sync(b->stream);
     }
     if (memory) mm_device_release(b->device, MM_MEMORY_PINNED, memory, CHUNK_BYTES);
@@ -280,12 +290,20 @@ static mm_status add_libzfp(bench *b, const mm_codec *codec, bool channels_first
     return MM_OK;
 }
 
-static mm_status add_codec(bench *b, const char *spec) {
+/* asked: codes that are larger than the map are an error, not left out. */
+static mm_status add_codec(bench *b, const char *spec, bool asked) {
     mm_codec *codec;
-    int64_t code_bytes;
+    int64_t code_bytes = 0;
     entry *peers[2] = {NULL, NULL};
     MM_TRY(mm_codec_create(spec, b->device_name, &codec));
     const bool channels_first = strstr(codec->spec, "layout=nchw");
+    mm_status status = mm_codec_bound(codec, &b->shapes[channels_first], &code_bytes);
+    const bool large = status == MM_OK && code_bytes > b->bytes;
+    if (large && asked) status = mm_fail(MM_ERR_INVALID, "codes of %s are larger than the tensor", codec->spec);
+    if (status != MM_OK || large) {
+        mm_codec_destroy(codec);
+        return status;
+    }
     entry *const ours = &b->entries[b->n_entries];
     for (int i = 0; i < (codec->flags.gives_value ? 2 : 1); i++) {
         entry *e = add(b, codec->spec, i == 0 ? "encode" : "decode");
@@ -293,11 +311,10 @@ static mm_status add_codec(bench *b, const char *spec) {
         e->encode = i == 0;
         e->channels_first = channels_first;
     }
-    MM_TRY(mm_codec_bound(codec, &b->shapes[channels_first], &code_bytes));
     const int64_t scratch_bytes = mm_codec_scratch(codec, &b->shapes[channels_first]);
     if (scratch_bytes > b->scratch_bytes) b->scratch_bytes = scratch_bytes;
-    if (code_bytes > b->bytes) return mm_fail(MM_ERR_INVALID, "codes of %s are larger than the tensor", codec->spec);
     if (strcmp(codec->ops->name, "zfp") != 0 || strstr(codec->spec, "dims=") || !b->on_cpu) return MM_OK;
+    if (b->elem != MM_ELEM_F32) return MM_OK;
     MM_TRY(add_libzfp(b, codec, channels_first, code_bytes, peers));
     for (int i = 0; i < 2; i++) ours[i].peer = peers[i];
     return MM_OK;
@@ -311,16 +328,21 @@ static mm_status add_all(bench *b) {
         for (size_t f = 0; strcmp(ops->device, b->all_of->name) == 0 && (format = mm_codec_format(ops, f)); f++) {
             char spec[MM_SPEC_CAPACITY];
             snprintf(spec, sizeof spec, "%s%s%s", ops->name, *format ? ":" : "", format);
-            MM_TRY(add_codec(b, spec));
+            MM_TRY(add_codec(b, spec, false));
         }
     return MM_OK;
 }
 
-/* "NxHxWxC", H and W multiples of 4, to that shape and to NCHW's. */
+/* The type; "NxHxWxC", H and W multiples of 4, to that shape and to NCHW's. */
 static mm_status parse_shape(bench *b) {
     int64_t d[4];
     char more;
-    b->bytes = 4;
+    const mm_dtype types[] = {MM_F32, MM_F16, MM_BF16};
+    int t = 0;
+    while (t < 3 && strcmp(b->type, mm_dtype_name(types[t])) != 0) t++;
+    if (t == 3) return mm_fail(MM_ERR_INVALID, "--type %s: must be f32, f16 or bf16", b->type);
+    b->elem = mm_elem_type_of(types[t]);
+    b->bytes = b->elem_bytes = (int64_t)mm_dtype_bytes(types[t]);
     bool good = sscanf(b->shape_text, "%" SCNd64 "x%" SCNd64 "x%" SCNd64 "x%" SCNd64 "%c", &d[0], &d[1], &d[2], &d[3],
                        &more) == 4;
     for (int i = 0; good && i < 4; i++) {
@@ -329,8 +351,8 @@ static mm_status parse_shape(bench *b) {
     }
     if (!good || d[1] % 4 || d[2] % 4)
         return mm_fail(MM_ERR_INVALID, "--shape %s: NxHxWxC, each up to 16384, H and W multiples of 4", b->shape_text);
-    b->shapes[0] = (mm_shape){MM_F32, 4, {d[0], d[1], d[2], d[3]}};
-    b->shapes[1] = (mm_shape){MM_F32, 4, {d[0], d[3], d[1], d[2]}};
+    b->shapes[0] = (mm_shape){types[t], 4, {d[0], d[1], d[2], d[3]}};
+    b->shapes[1] = (mm_shape){types[t], 4, {d[0], d[3], d[1], d[2]}};
     return MM_OK;
 }
 
@@ -362,7 +384,7 @@ static mm_status bench_init(bench *b) {
     MM_TRY(init_inputs(b));
     add(b, "copy", "");
     MM_TRY(add_all(b));
-    for (int i = 0; i < b->specs.n; i++) MM_TRY(add_codec(b, b->specs.text[i]));
+    for (int i = 0; i < b->specs.n; i++) MM_TRY(add_codec(b, b->specs.text[i], !b->all_of));
     if (b->scratch_bytes > 0) MM_TRY(mm_device_reserve(b->device, MM_MEMORY_DEVICE, b->scratch_bytes, &b->scratch));
     if (b->json) b->rows = json_array();
     return MM_OK;
@@ -439,11 +461,12 @@ static mm_status settle(bench *b) {
 }
 
 int main(int argc, char **argv) {
-    static bench b = {.device_name = "host", .rounds = 15};
+    static bench b = {.device_name = "host", .type = "f32", .rounds = 15};
     bool help = false;
     const arg table[] = {
         {"--device", "NAME", "host, cuda or cuda:1 (host)", ARG_TEXT, &b.device_name, 0, 0},
         {"--shape", "NxHxWxC", "the tensor (128x32x32x64, 128x64x64x128 on cuda)", ARG_TEXT, &b.shape_text, 0, 0},
+        {"--type", "TYPE", "of its elements: f32, f16 or bf16 (f32)", ARG_TEXT, &b.type, 0, 0},
         {"--codecs", "SPECS", "separated by commas (all that there are goals for)", ARG_TEXT, &b.codecs, 0, 0},
         {"--zeros", "PERCENTS", "of the map, at random places (half of it, in waves)", ARG_TEXT, &b.zeros_text, 0, 0},
         {"--jobs", "N", "enqueued together (1, 20 on cuda)", ARG_COUNT, &b.jobs, 1, 1000},
