@@ -44,6 +44,7 @@ typedef struct build {
     mm_layer *layer;  /* per entry */
     int32_t *readers; /* per entry: steps that read it so far */
     int n_steps;
+    int n_reads; /* steps that read any entry so far */
 } build;
 
 static mm_status add_layer(const build *b, const char *name, mm_layer_kind kind, mm_layer *layer_out) {
@@ -53,11 +54,12 @@ static mm_status add_layer(const build *b, const char *name, mm_layer_kind kind,
     return mm_graph_set_properties(b->out->graph, *layer_out, &properties);
 }
 
+/* Policies expect no feature map after the first backward step: what is put behind a read stays where it is. */
 static mm_status add_entry(const build *b, int entry) {
     const mm_stash_kind *kind = &b->order->entries[entry];
     const bool bytes = (kind->flags & b->exact) || !mm_dtype_table[kind->dtype].has_sign;
     char name[NAME_BYTES];
-    mm_tensor_desc desc = {.name = name, .kind = MM_FEATURE_MAP, .ownership = MM_MANAGED};
+    mm_tensor_desc desc = {.name = name, .kind = b->n_reads > 0 ? MM_SAVED : MM_FEATURE_MAP, .ownership = MM_MANAGED};
     desc.dtype = bytes ? MM_U8 : kind->dtype;
     desc.rank = bytes ? 1 : kind->rank;
     memcpy(desc.dims, bytes ? &kind->bytes : kind->dims, (size_t)desc.rank * sizeof *desc.dims);
@@ -80,6 +82,7 @@ static mm_status add_reader(build *b, int entry) {
     mm_layer layer = b->layer[entry];
     char name[NAME_BYTES];
     const int reader = b->readers[entry]++;
+    b->n_reads++;
     if (reader > 0) {
         snprintf(name, sizeof name, "tensor %d again, %d", entry, reader);
         MM_TRY(add_layer(b, name, MM_LAYER_OTHER, &layer));
