@@ -11,7 +11,7 @@ RANK_MAX = 8
 F32, I32, U8, F16, BF16 = range(5)
 SIGNS, EXACT = 1, 2
 KEPT, TAKEN = 0, 1
-FATES = ("kept", "stayed", "encoded", "offloaded", "encoded, offloaded")
+FATES = ("unplanned", "kept", "stayed", "encoded", "offloaded", "encoded, offloaded")
 LOG_WARNING = 1
 
 LOG_FN = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p)
@@ -62,7 +62,7 @@ class Refusal(ctypes.Structure):
 
 class Line(ctypes.Structure):
     _fields_ = [("producer", c_char_p), ("dtype", c_int), ("flags", c_uint32), ("bytes", c_int64), ("fate", c_int),
-                ("codec", c_char_p), ("code_bytes", c_int64), ("gets", c_int)]
+                ("codec", c_char_p), ("code_bytes", c_int64), ("lossy", c_bool), ("gets", c_int)]
 
 
 class Segment(ctypes.Structure):
@@ -88,10 +88,6 @@ _SIGNATURES = {
     "mm_stash_report": (c_bool, c_void_p, c_int, POINTER(Line)),
     "mm_stash_plan_segment": (c_bool, c_void_p, c_int, POINTER(Segment)),
 }
-
-
-# Not in every library of this version yet: without them a session tells its figures, but not each entry.
-_OF_REPORTS = frozenset(("mm_stash_report", "mm_stash_plan_segment"))
 
 
 def version():
@@ -135,9 +131,6 @@ def load():
         raise ImportError(f"mm_torch {wanted}: {place} cannot be loaded: {error}") from None
     try:
         for name, (result, *arguments) in _SIGNATURES.items():
-            if name in _OF_REPORTS and not hasattr(lib, name):
-                setattr(lib, name, lambda *_: OK)
-                continue
             function = getattr(lib, name)
             function.restype, function.argtypes = result, arguments
         found = lib.mm_version().decode()

@@ -163,12 +163,13 @@ class budget:
         return types.SimpleNamespace(bytes=touched.total_bytes, stray=touched.stray_bytes)
 
     def entries(self):
-        """What was put in the iteration that ended last, in that order: producer, bytes, fate, codec, code_bytes, gets."""
+        """What was put in the iteration that ended last, in that order: producer, bytes, fate, codec, code_bytes, lossy, gets,
+        signs and exact (what readers need)."""
         core, line, i = self._core, library.Line(), 0
         while core.lib.mm_stash_report(core.stash, i, byref(line)):
             yield types.SimpleNamespace(producer=(line.producer or b"").decode(), bytes=line.bytes,
                                         fate=library.FATES[line.fate], codec=(line.codec or b"").decode(),
-                                        code_bytes=line.code_bytes, gets=line.gets, signs=bool(line.flags & library.SIGNS),
+                                        code_bytes=line.code_bytes, lossy=line.lossy, gets=line.gets, signs=bool(line.flags & library.SIGNS),
                                         exact=bool(line.flags & library.EXACT))
             i += 1
 
