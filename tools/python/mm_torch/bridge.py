@@ -246,10 +246,10 @@ class Ended:
         self.core = core
 
     def __call__(self):
-        self.core.between = True
+        pass
 
     def __del__(self):
-        self.core.backward = False
+        self.core.backward, self.core.between = False, True
 
 
 class Core:
