@@ -198,7 +198,7 @@ def left_before_backward(a):
 
 # Each case, and how often it leaves a plan: iterations begin by the plan of the one before where that begins alike.
 CASES = {epochs: 0, dropped_block: 4, two_forwards: 3, one_weights_gradient: 0, retained: 0, double_backward: 2,
-         checkpoint_inside: 0, checkpoint_outside: 1, abandoned: 0, evaluation: 0, exception: 1, left_before_backward: 0}
+         checkpoint_inside: 0, checkpoint_outside: 1, abandoned: 0, evaluation: 0, exception: 2, left_before_backward: 0}
 
 
 def faults(case, off_plan):
