@@ -192,7 +192,9 @@ void mm_stash_give_back(mm_stash *s, mm_stash_entry entry, void *stream) {
     if (!note) return;
     mm_failure told; /* keeps the caller's mm_last_error */
     mm_failure_keep(&told, MM_ERR_DEVICE);
+    /* Tried twice: without the event nobody knows when the caller has read. */
     note->failed = note->event ? mm_foreign_record(note->event, stream) : MM_OK;
+    if (note->failed != MM_OK) note->failed = mm_foreign_record(note->event, stream);
     pthread_mutex_lock(&s->lock);
     leave_note(s, note);
     mm_failure_tell(&told);
