@@ -99,6 +99,7 @@ static mm_status plan_passes(plan_case *c, const nets_net *net, const char *poli
 }
 
 mm_status plan_case_init(plan_case *c, const nets_net *net, const char *policy) {
+    c->sample_tokens = nets_net_tokens(net);
     mm_status status = plan_passes(c, net, policy);
     if (status == MM_OK) status = mm_account_init(plan_case_plan(c), &c->account);
     if (status != MM_OK) plan_case_fini(c);
@@ -239,17 +240,22 @@ static void print_moves(FILE *file, const mm_moves *moves) {
             (long long)moves->prefetches);
 }
 
+static double speed(const plan_case *c, int64_t ns) {
+    return (double)(c->ranks * c->batch * (c->sample_tokens ? c->sample_tokens : 1)) * 1e9 / (double)ns;
+}
+
+static const char *speed_unit(const plan_case *c) { return c->sample_tokens ? "tokens/s" : "images/s"; }
+
 static void print_prediction(FILE *file, const plan_case *c) {
     if (c->untimed)
         fprintf(file, "  %-22s none: %s has no times of %s; 'mm bench --facts' with this policy measures them\n",
                 "predicted step", c->facts->path, c->untimed);
     else
-        fprintf(file, "  %-22s %14.3f  ms, %.1f images/s, %d%% of side streams hidden\n", "predicted step",
-                (double)c->iteration_ns * 1e-6, (double)(c->ranks * c->batch) * 1e9 / (double)c->iteration_ns,
-                c->sim.hidden_permille / 10);
+        fprintf(file, "  %-22s %14.3f  ms, %.1f %s, %d%% of side streams hidden\n", "predicted step",
+                (double)c->iteration_ns * 1e-6, speed(c, c->iteration_ns), speed_unit(c), c->sim.hidden_permille / 10);
     if (plan_case_has_gap(c))
-        fprintf(file, "  %-22s %14.3f  ms, %.1f images/s: no plan is faster; the gap is %.1f%%\n", "bound",
-                (double)c->bound_ns * 1e-6, (double)(c->ranks * c->batch) * 1e9 / (double)c->bound_ns,
+        fprintf(file, "  %-22s %14.3f  ms, %.1f %s: no plan is faster; the gap is %.1f%%\n", "bound",
+                (double)c->bound_ns * 1e-6, speed(c, c->bound_ns), speed_unit(c),
                 (double)mm_time_bound_gap_permille(c->iteration_ns, c->bound_ns) / 10);
 }
 

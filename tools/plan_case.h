@@ -23,6 +23,7 @@ typedef struct plan_case {
     max_batch found;
     bool explained; /* simulates without facts too, by nominal times, and in a larger budget */
     /* set by plan_case_init */
+    int64_t sample_tokens;     /* of a network of tokens, whose speed is told in tokens; else 0 */
     requirement_passes passes; /* of a whole batch there is one */
     int64_t iteration_ns;      /* with facts, or explained; of all passes */
     int64_t bound_ns;         /* with facts: no plan with these codecs takes less (mm/core/time_bound.h); of all passes;

@@ -39,46 +39,41 @@ static inline int64_t pinned_limit(int64_t option, int64_t otherwise) {
      ARG_TEXT,   &(t)->device, 0,                                                                                      \
      0},                                                                                                               \
         TARGET_HOW_ARGS(t)
-#define TARGET_HOW_ARGS(t)                                                                                             \
-    {"--threads",                                                                                                      \
-     "N",                                                                                                              \
-     "to compute on, of device host; another N rounds differently (all CPUs there are for it)",                        \
-     ARG_COUNT,                                                                                                        \
-     &(t)->threads,                                                                                                    \
-     1,                                                                                                                \
-     MM_HOST_THREADS_MOST},                                                                                            \
-        {"--precision",                                                                                                \
-         "P",                                                                                                          \
-         "fp32; bf16: maps and factors of products, on device host (states are fp32, and load into either); or tf32: " \
-         "factors of products, on cuda (fp32)",                                                                        \
-         ARG_TEXT,                                                                                                     \
-         &(t)->precision,                                                                                              \
-         0,                                                                                                            \
-         0},                                                                                                           \
-        {"--fuse",                                                                                                     \
-         "HOW",                                                                                                        \
-         "batch norm, sum and ReLU as one layer, same bits: on, off; auto: as suits policy auto (auto)",               \
-         ARG_TEXT,                                                                                                     \
-         &(t)->fuse,                                                                                                   \
-         0,                                                                                                            \
-         0},                                                                                                           \
-        {"--deterministic",                                                                                            \
-         NULL,                                                                                                         \
-         "same bits on every run; the host device always is",                                                          \
-         ARG_FLAG,                                                                                                     \
-         &(t)->deterministic,                                                                                          \
-         0,                                                                                                            \
-         0},                                                                                                           \
-        {"--workspace",                                                                                                \
-         "SIZE",                                                                                                       \
-         "a convolution's scratch on cuda; more can be faster (256MiB, 2GiB if tensor cores need it)",                 \
-         ARG_SIZE,                                                                                                     \
-         &(t)->workspace_bytes,                                                                                        \
-         0,                                                                                                            \
-         0},                                                                                                           \
-    {                                                                                                                  \
-        "--algorithms", "FILE", "where cuda's choices of algorithms are kept (nowhere: they are timed each time)",     \
-            ARG_TEXT, &(t)->algorithms, 0, 0                                                                           \
+#define TARGET_HOW_ARGS(t)                                                                                              \
+    {"--threads",                                                                                                       \
+     "N",                                                                                                               \
+     "to compute on, of device host; another N rounds differently (all CPUs there are for it)",                         \
+     ARG_COUNT,                                                                                                         \
+     &(t)->threads,                                                                                                     \
+     1,                                                                                                                 \
+     MM_HOST_THREADS_MOST},                                                                                             \
+        {"--precision",                                                                                                 \
+         "P",                                                                                                           \
+         "fp32; bf16: maps and factors of products, on host; tf32: factors, on cuda (fp32)",                            \
+         ARG_TEXT,                                                                                                      \
+         &(t)->precision,                                                                                               \
+         0,                                                                                                             \
+         0},                                                                                                            \
+        {"--fuse", "HOW",      "batch norm, sum and ReLU as one layer, same bits: on, off; auto: as suits auto (auto)", \
+         ARG_TEXT, &(t)->fuse, 0,                                                                                       \
+         0},                                                                                                            \
+        {"--deterministic",                                                                                             \
+         NULL,                                                                                                          \
+         "same bits on every run; the host device always is",                                                           \
+         ARG_FLAG,                                                                                                      \
+         &(t)->deterministic,                                                                                           \
+         0,                                                                                                             \
+         0},                                                                                                            \
+        {"--workspace",                                                                                                 \
+         "SIZE",                                                                                                        \
+         "a convolution's scratch on cuda; more can be faster (256MiB, 2GiB if tensor cores need it)",                  \
+         ARG_SIZE,                                                                                                      \
+         &(t)->workspace_bytes,                                                                                         \
+         0,                                                                                                             \
+         0},                                                                                                            \
+    {                                                                                                                   \
+        "--algorithms", "FILE", "where cuda's choices of algorithms are kept (nowhere: they are timed each time)",      \
+            ARG_TEXT, &(t)->algorithms, 0, 0                                                                            \
     }
 
 /* The slowest --link, in bytes per second. Chosen: with less a run would seem to hang. */
