@@ -191,6 +191,9 @@ def left_alone():
             ("small", lambda: torch.ones(9, requires_grad=True).exp(), {"saved": 1, "small": 1}),
             ("a subclass", lambda: (lambda a: a * a)(weight.exp().as_subclass(Other)), {"saved": 3, "puts": 1, "other": 2}),
             ("an output", lambda: weight.exp(), {"saved": 1, "puts": 1}),
+            ("an empty view", lambda: weight.tanh()[:0].exp(), {"saved": 2, "puts": 1, "small": 1}),
+            ("an empty view that is read", lambda: (lambda a: a[:0] * a[:0])(weight.exp()),
+             {"saved": 3, "puts": 1, "small": 2}),
             ("a square", lambda: (lambda a: a * a)(weight.exp()), {"saved": 3, "puts": 1, "duplicates": 2}),
             ("views of one storage", lambda: (lambda a: a[:40] * a.t()[:40] * a[::2][:, :1].sum())(weight.exp()), None)):
         found = counts(function)

@@ -287,7 +287,7 @@ class Core:
         except (RuntimeError, NotImplementedError):  # wrapped by a transformation of functions: there is no storage
             return self.leave(x, "other")
         total = storage.nbytes()
-        if total < SMALL_BYTES:
+        if total < SMALL_BYTES or not data:  # an empty view has no address
             return self.leave(x, "small")
         if x._is_view():
             if x._base.is_leaf and (x._base.requires_grad or _base_references(x) > _FRESH_BASE):
