@@ -324,21 +324,21 @@ auto_is_no_slower_in_its_minimum_than_others_() {
 # Near the minimum of fused layers, plans of single ones can be faster.
 auto_fuses_layers_where_that_is_faster_() {
     local fuse budget
-    local -A seconds
+    local -A takes
     local -a net=(--net resnet20 --batch 32 --threads 1 --policy auto --json row.json)
     expect 0 plan "${net[@]}" --facts "$machine" --fuse on
     budget=$(($(value row.json minimum_bytes) * 104 / 100))
     for fuse in on off auto; do
         expect 0 plan "${net[@]}" --facts "$machine" --fuse $fuse --budget "$budget"
-        seconds[$fuse]=$(value row.json iteration_seconds_predicted)
+        takes[$fuse]=$(value row.json iteration_seconds_predicted)
     done
-    awk -v on="${seconds[on]}" -v off="${seconds[off]}" 'BEGIN { exit !(off < on) }' || fail "single layers take longer"
-    at_most "${seconds[auto]}" "${seconds[off]}" "auto, after --fuse off"
+    awk -v on="${takes[on]}" -v off="${takes[off]}" 'BEGIN { exit !(off < on) }' || fail "single layers take longer"
+    at_most "${takes[auto]}" "${takes[off]}" "auto, after --fuse off"
     [[ $(value row.json fuse) == off ]] || fail "layers are fused"
     says out "not fused: that is faster in this budget"
     expect 0 bench --net resnet20 --batch 32 --threads 1 --policies auto --simulate "$machine" --budgets "$budget" \
         --json rows.json --quiet
-    at_most "$(value rows.json iteration_seconds_predicted)" "${seconds[off]}" "mm bench, after --fuse off"
+    at_most "$(value rows.json iteration_seconds_predicted)" "${takes[off]}" "mm bench, after --fuse off"
     expect 0 train "${net[@]}" --budget "$budget" --iterations 1 --quiet # by nominal times
     [[ $(value row.json fuse) == off ]] || fail "layers are fused in training"
     says err "layers are not fused: that is faster in this budget; the weights are the same"
