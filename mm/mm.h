@@ -950,7 +950,8 @@ MM_API void mm_stash_drop(mm_stash *stash, mm_stash_entry entry);
  * iteration: they stay, are served unplanned, and the next put begins a new iteration. Not needed where none is left. */
 MM_API void mm_stash_mark(mm_stash *stash);
 
-/* Waits until all orders that were learned are planned. Returns the failure of the newest, as the put would. */
+/* Waits until all orders that were learned are planned. Returns the failure of the newest, as the put would. An order whose
+ * plan fails otherwise (the check refuses it: a fault of a policy) is told once as a warning, and goes on unplanned. */
 MM_API MM_CHECKED mm_status mm_stash_settle(mm_stash *stash);
 
 /* The latest MM_ERR_INFEASIBLE of an order, as data. */
@@ -1018,6 +1019,7 @@ typedef struct mm_stash_stats {
     int64_t encoded_bytes, coded_bytes; /* of tensors that were encoded, and of their codes */
     int64_t host_bytes;                 /* most bytes of ordinary host memory at a time */
     int64_t lossy_gets;                 /* gets of what a lossy code gave back */
+    int64_t predicted_kept_bytes;       /* of predicted_bytes, what callers keep; the rest is the arena's extent */
 } mm_stash_stats;
 
 /* mm_stash_stats_get for statistics of `stats_bytes` bytes; members beyond this library's are set to zero. */

@@ -260,7 +260,7 @@ void mm_stash_mark(mm_stash *s) {
 static mm_status tell_newest(mm_stash *s) {
     const mm_learned_order *o = s->learner.last;
     MM_TRY(pay(s));
-    if (!o || o->failure.status == MM_OK) return MM_OK;
+    if (!o || !mm_learned_fits_not(o)) return MM_OK;
     s->refused = o->refused;
     return mm_failure_tell(&o->failure);
 }

@@ -37,13 +37,21 @@ static mm_status begin(mm_stash *s, mm_learned_order *o) {
     const int64_t extent = mm_stash_plan_extent(&o->plan);
     if (extent > s->extent_bytes) s->extent_bytes = extent;
     s->stats.predicted_bytes = extent + o->plan.kept_bytes;
+    s->stats.predicted_kept_bytes = o->plan.kept_bytes;
     s->follow.order = o;
     s->follow.slots = slots;
     s->follow.cursor = s->follow.step = 0;
     return MM_OK;
 }
 
+static void tell_refused(mm_stash *s) {
+    for (const mm_learned_order *o; (o = mm_learner_untold(&s->learner));)
+        mm_log_send(&s->options.log, MM_LOG_WARNING, "iterations of an order of %d tensors run unplanned: %s",
+                    o->order.n_entries, o->failure.message);
+}
+
 mm_status mm_follow_try(mm_stash *s, const mm_stash_kind *first) {
+    tell_refused(s);
     mm_learned_order *o = mm_learner_find(&s->learner, first);
     if (!o) return MM_OK;
     if (o->state == MM_LEARNED_REFUSED) {

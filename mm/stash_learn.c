@@ -86,14 +86,16 @@ void mm_learner_fini(mm_learner *l) {
 /* ---------------------------------------------------------------- what is known */
 
 /* Planning that ran out of memory is tried again. */
-static bool is_no_plan(const mm_learned_order *o) { return o->failure.status == MM_ERR_NOMEM; }
+static bool is_tried_again(const mm_learned_order *o) { return o->failure.status == MM_ERR_NOMEM; }
+
+bool mm_learned_fits_not(const mm_learned_order *o) { return o->failure.status == MM_ERR_INFEASIBLE; }
 
 static mm_learned_order *known(mm_learner *l, const mm_order *order) {
     mm_learned_order *found = NULL;
     pthread_mutex_lock(&l->lock);
     for (int i = 0; i < l->n; i++) {
         mm_learned_order *o = l->orders[i];
-        if (mm_order_equal(&o->order, order) && (o->state == MM_LEARNED_NEW || !is_no_plan(o))) found = o;
+        if (mm_order_equal(&o->order, order) && (o->state == MM_LEARNED_NEW || !is_tried_again(o))) found = o;
     }
     pthread_mutex_unlock(&l->lock);
     return found;
@@ -151,7 +153,7 @@ mm_learned_order *mm_learner_find(mm_learner *l, const mm_stash_kind *first) {
     for (int i = 0; i < l->n; i++) {
         mm_learned_order *o = l->orders[i];
         const bool refused = o->state == MM_LEARNED_REFUSED;
-        if (o->state == MM_LEARNED_NEW || is_no_plan(o) || (refused && o != l->last)) continue;
+        if (o->state == MM_LEARNED_NEW || (refused && (o != l->last || !mm_learned_fits_not(o)))) continue;
         if (!mm_stash_kind_equal(&o->order.entries[0], first)) continue;
         if (l->last && l->last->next == o && !refused) {
             found = o;
@@ -160,5 +162,17 @@ mm_learned_order *mm_learner_find(mm_learner *l, const mm_stash_kind *first) {
         if (!found || found->state == MM_LEARNED_REFUSED || (!refused && o->used > found->used)) found = o;
     }
     pthread_mutex_unlock(&l->lock);
+    return found;
+}
+
+mm_learned_order *mm_learner_untold(mm_learner *l) {
+    mm_learned_order *found = NULL;
+    pthread_mutex_lock(&l->lock);
+    for (int i = 0; i < l->n && !found; i++) {
+        mm_learned_order *o = l->orders[i];
+        if (o->state == MM_LEARNED_REFUSED && !o->told && !mm_learned_fits_not(o)) found = o;
+    }
+    pthread_mutex_unlock(&l->lock);
+    if (found) found->told = true;
     return found;
 }

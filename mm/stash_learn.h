@@ -23,6 +23,7 @@ typedef struct mm_learned_order {
     mm_stash_refused refused;
     mm_learned_state state;        /* under the lock */
     mm_execution *execution;       /* NULL: not made yet, or all entries are kept */
+    bool told;                     /* mm_learner_untold has returned it */
     int64_t used;                  /* when it was last begun or learned; larger is later */
     struct mm_learned_order *next; /* what followed it last time; NULL: not known */
 } mm_learned_order;
@@ -59,9 +60,15 @@ void mm_learner_fini(mm_learner *learner);
 bool mm_learner_add(mm_learner *learner, mm_order *order);
 
 /* The order that an iteration may follow that begins with this entry: the one that came behind the last one the time before,
- * or else the one that was used last. NULL: none is known, or it is not planned yet. A refused one is returned if it is that
- * of the iteration before, and there is no other. */
+ * or else the one that was used last. NULL: none is known, or it is not planned yet. One that does not fit is returned if it
+ * is that of the iteration before, and there is no other. */
 mm_learned_order *mm_learner_find(mm_learner *learner, const mm_stash_kind *first);
+
+/* Whether it has no plan because it does not fit the budget. Orders without a plan for other reasons (a policy's fault) run
+ * unplanned. */
+bool mm_learned_fits_not(const mm_learned_order *order);
+/* An order that runs unplanned for such a reason, which failure says; each is returned once. NULL: there is none. */
+mm_learned_order *mm_learner_untold(mm_learner *learner);
 
 /* An iteration has followed an order. */
 void mm_learner_note(mm_learner *learner, mm_learned_order *order);

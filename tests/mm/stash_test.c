@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "mm/stash.h"
 #include "tests/mm/rig_device.h"
 #include "tests/mm/stash_rig.h"
 
@@ -345,9 +346,10 @@ static void an_order_is_planned_once_and_then_followed(void **state) {
         assert_int_equal(stats.iterations, 5);
         assert_true(stats.peak_bytes <= budget);
         assert_true(stats.predicted_bytes <= budget && stats.predicted_bytes > 0);
+        assert_true(stats.predicted_kept_bytes >= 0 && stats.predicted_kept_bytes <= stats.predicted_bytes);
         expect_ok(mm_stash_touched_get(s, &touched));
         assert_int_equal(touched.stray_bytes, 0);
-        assert_true(touched.total_bytes <= stats.predicted_bytes);
+        assert_true(touched.total_bytes <= stats.predicted_bytes - stats.predicted_kept_bytes);
         stash_rig_fini(&r);
         mm_stash_destroy(s);
     }
@@ -512,6 +514,40 @@ static void count_warnings(void *ctx, mm_log_level level, const char *message) {
     *(int *)ctx += level == MM_LOG_WARNING;
 }
 
+/* A fault of a policy: all segments at the same place. */
+static mm_status plan_in_one_place(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                                   const mm_engine_config *config, mm_plan **plan_out) {
+    const mm_policy_ops *ops = NULL;
+    for (size_t i = 0; !ops || strcmp(ops->name, "liveness") != 0; i++) ops = mm_policy_table(i);
+    mm_status status = ops->plan(graph, facts, limits, config, plan_out);
+    if (status != MM_OK) return status;
+    for (int i = 0; i < (*plan_out)->n_segments; i++) (*plan_out)->segments[i].offset = 0;
+    return MM_OK;
+}
+
+static void an_order_whose_plan_the_check_refuses_runs_unplanned_and_is_told_once(void **state) {
+    (void)state;
+    int warnings = 0;
+    mm_stash *s = create((mm_stash_options){.device_bytes = 6 * MAP,
+                                            .pinned_bytes = (LAYERS + 2) * MAP,
+                                            .policy = "liveness",
+                                            .log = {count_warnings, &warnings, MM_LOG_WARNING}});
+    mm_policy_ops faulty = *s->learner.policy.ops;
+    faulty.plan = plan_in_one_place;
+    s->learner.policy.ops = &faulty;
+    stash_rig r;
+    stash_rig_init(&r, s, 61);
+    iterate(&r, PLAIN);
+    expect_ok(mm_stash_settle(s));
+    for (int i = 0; i < 3; i++) iterate(&r, PLAIN);
+    assert_int_equal(stats_of(s).iterations, 4);
+    assert_int_equal(stats_of(s).planned, 0);
+    assert_int_equal(stats_of(s).plans, 0);
+    assert_int_equal(warnings, 1);
+    stash_rig_fini(&r);
+    mm_stash_destroy(s);
+}
+
 static void entries_that_are_left_are_freed_and_told(void **state) {
     (void)state;
     int warnings = 0;
@@ -539,6 +575,7 @@ int main(void) {
         cmocka_unit_test(iterations_that_leave_their_plan_lose_nothing),
         cmocka_unit_test(lossy_codes_keep_signs_that_are_asked_for_and_exact_entries),
         cmocka_unit_test(what_does_not_fit_is_refused_with_numbers_and_a_policy_that_would),
+        cmocka_unit_test(an_order_whose_plan_the_check_refuses_runs_unplanned_and_is_told_once),
         cmocka_unit_test(entries_that_a_mark_leaves_are_served_while_plans_go_on),
         cmocka_unit_test(random_operations_of_two_threads_give_every_byte_back),
     };

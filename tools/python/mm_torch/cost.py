@@ -2,9 +2,13 @@
 
 Microseconds for each saved tensor that is left alone and for each that is moved (pack, unpack and release together, beyond
 plain torch's; of 1000 tensors of 4 KiB, the least of several rounds, so that copying is next to nothing), and steps of ResNet-20
-with batch 16, inside a budget and plain by turns. Exits with 1 where a median is above its limit (--no-limits: never)."""
+with batch 16, inside a budget and plain by turns. Exits with 1 where a median is above its limit (--no-limits: never).
+
+glibc's malloc is told to keep what is freed: whether it returns the top of the heap, and takes it again page by page, depends on
+what else was allocated before, and costs more than what is measured here (--trim: as it is)."""
 
 import argparse
+import ctypes
 import statistics
 import sys
 import time
@@ -85,13 +89,24 @@ def steps(count):
     return [statistics.median(t) * 1e3 for t in times]
 
 
+def keep_freed_memory():
+    """As MALLOC_TRIM_THRESHOLD_ and MALLOC_MMAP_THRESHOLD_ do. A C library without mallopt stays as it is."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    for parameter in (-1, -3):  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
+        if mallopt:
+            mallopt(parameter, 1 << 30)
+
+
 def main():
     parser = argparse.ArgumentParser(prog="python3 -m mm_torch.cost", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--no-limits", action="store_true")
+    parser.add_argument("--trim", action="store_true")
     options = parser.parse_args()
+    if not options.trim:
+        keep_freed_memory()
     alone, moved = each("left alone", options.rounds), each("moved", options.rounds)
     plain, inside = steps(options.steps)
     for words, value, limit, unit in (("a tensor left alone", alone, LEFT_ALONE_US, "us"), ("a tensor moved", moved, MOVED_US, "us"),

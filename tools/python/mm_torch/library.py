@@ -48,7 +48,7 @@ class Stats(ctypes.Structure):
     _fields_ = [(name, c_int64) for name in (
         "entries", "kept_bytes", "puts", "gets", "iterations", "planned", "off_plan", "plans", "planning_ns", "peak_bytes",
         "predicted_bytes", "needed_bytes", "moved_bytes", "out_bytes", "in_bytes", "encoded_bytes", "coded_bytes",
-        "host_bytes", "lossy_gets")]
+        "host_bytes", "lossy_gets", "predicted_kept_bytes")]
 
 
 class Touched(ctypes.Structure):
