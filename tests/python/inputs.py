@@ -1,5 +1,6 @@
 """inputs: what is refused, in which words, and that the next step works; what is left alone; what a picture and a table say."""
 
+import contextlib
 import io
 import os
 import subprocess
@@ -107,6 +108,49 @@ def in_place():
         refused("a saved tensor modified in place", RuntimeError, "modified by an inplace operation: [torch.FloatTensor",
                 "is at version 1; expected version 0", "ExpBackward0")(overwritten)
     step(m)
+
+
+def gradient(function, m=None):
+    """Of one weight, by function(weight)."""
+    weight = torch.linspace(-2, 2, 4096).reshape(64, 64).requires_grad_()
+    with m or contextlib.nullcontext():
+        function(weight).sum().backward()
+    return weight.grad
+
+
+def storages():
+    """What share a storage, and are modified in place, but not views; and storages that get other memory, or none."""
+    def chunks(weight):  # as LSTM does
+        a, b = (weight * 2).unsafe_chunk(2)
+        return a.sigmoid_() * b.tanh_()
+
+    def grown(weight):
+        a = weight * 2
+        b = a.sin()
+        a.detach().resize_(1024, 1024)
+        return b
+
+    def emptied(weight):
+        a = weight * 2
+        b = a.sin()
+        getattr(a, "untyped_storage", a.storage)().resize_(0)
+        return b
+
+    m = mm.budget("1MiB", **CPU)
+    for function in (chunks, grown):
+        expected = gradient(function)
+        for i in range(3):  # moved, and kept
+            expect(f"{function.__name__}, step {i}", torch.equal(gradient(function, m), expected))
+            m.settle()
+    refused("a storage that was emptied", RuntimeError, "was resized from 16384 to 0 bytes")(lambda: gradient(emptied, m))
+    step(m)
+    m = mm.budget("1MiB", **CPU)
+    with m:
+        a = torch.nn.GroupNorm(64, 64)(torch.ones(64, 64, 2, 2, requires_grad=True))
+        a.sum().backward()
+    m.settle()
+    flags = [e.exact for e in m.entries() if e.producer == "NativeGroupNormBackward0"]
+    expect("statistics are exact", flags == [True, True], flags)
 
 
 def nested():
@@ -236,7 +280,7 @@ def told():
 
 
 if __name__ == "__main__":
-    for case in (sizes, too_small, in_place, nested, forked, imports, left_alone, told):
+    for case in (sizes, too_small, in_place, storages, nested, forked, imports, left_alone, told):
         if len(sys.argv) == 1 or case.__name__ in sys.argv[1:]:
             print(case.__name__, flush=True)
             case()

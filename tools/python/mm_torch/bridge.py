@@ -220,8 +220,9 @@ class Record:
 
 class Entry:
     """One version of a storage in the stash. watch: an alias of the tensor, for its version counter, which is emptied
-    when nothing else is needed of it. memory: the tensor that the stash has the caller keep; None if it was taken."""
-    __slots__ = ("core", "id", "watch", "version", "memory", "key", "storage", "data", "bytes", "layout", "__weakref__")
+    when nothing else is needed of it. memory: the tensor that the stash has the caller keep; None if it was taken. root: a weak
+    reference to the tensor, or what it is a view of: only tensors of one root have the same version counter for certain."""
+    __slots__ = ("core", "id", "watch", "version", "memory", "root", "key", "storage", "data", "bytes", "layout", "__weakref__")
 
     def __del__(self):
         self.core.forget(self)
@@ -289,7 +290,8 @@ class Core:
         total = storage.nbytes()
         if total < SMALL_BYTES or not data:  # an empty view has no address
             return self.leave(x, "small")
-        if x._is_view():
+        is_view = x._is_view()
+        if is_view:
             if x._base.is_leaf and (x._base.requires_grad or _base_references(x) > _FRESH_BASE):
                 return self.leave(x, "params" if x._base.requires_grad else "held")
             if x.is_neg() or x.is_conj():
@@ -310,12 +312,15 @@ class Core:
         if held is not None and held.entry.core is self and version == 0:
             self.duplicates += 1
             return Record(held.entry, layout, start + held.offset, traits, output)
-        alone = layout.bytes * SHARE < total
+        # Other parts of a storage may have version counters of their own, unless x is a view: unsafe_chunk makes such.
+        alone = layout.bytes * (SHARE if is_view else 1) < total
+        root = x._base if is_view else x
         key = (storage._cdata, version, start, layout) if alone else (storage._cdata, version)
         found = self.entries.get(key)
         entry = found() if found is not None else None
-        if entry is None or entry.data != data or entry.bytes != total:
+        if entry is None or entry.data != data or entry.bytes != total or entry.root() is not root:
             entry = self.put(x, fn, traits, storage, total, data, version, layout, start, key, alone)
+            entry.root = weakref.ref(root)
         else:
             self.duplicates += 1
             self.views += layout is not entry.layout
@@ -372,7 +377,8 @@ class Core:
         entry.layout = layout
         self.put_bytes += layout.bytes
         _, producer, flags, converts = traits
-        if layout.put.dtype in _EXACT or converts and _of_weights(fn, traits[0]):
+        statistics = x.output_nr > 0 and ("Norm" in traits[0] or "Attention" in traits[0])
+        if layout.put.dtype in _EXACT or statistics or converts and _of_weights(fn, traits[0]):
             flags = library.EXACT
         stream = self.stream() if self.on_cuda else None
         with self.lock:
@@ -437,7 +443,20 @@ class Core:
         status = self.lib_get(self.stash, entry.id, stream, byref(data))
         if status:
             self.refuse(status)
-        return record.layout.result(data.value + record.offset, record, stream)
+        place = data.value + record.offset
+        if entry.memory is not None and entry.memory is entry.watch:
+            place += self.moved(entry, stream)
+        return record.layout.result(place, record, stream)
+
+    def moved(self, entry, stream):
+        """By how much the memory of a tensor that the program kept has moved since: resize_ gives a storage other memory."""
+        storage = _storage(entry.watch)
+        if storage.nbytes() >= entry.bytes:
+            return storage.data_ptr() - entry.data
+        self.give_back(self.stash, entry.id, stream)
+        self.failure = RuntimeError(f"mm_torch: a saved tensor's storage was resized from {entry.bytes} to {storage.nbytes()} bytes "
+                                    "before the backward pass: what it saved is gone")
+        raise self.failure
 
     def forget(self, entry):
         """Called when autograd has let go of an entry, by any thread."""
