@@ -56,6 +56,7 @@ mm_status mm_follow_try(mm_stash *s, const mm_stash_kind *first) {
     if (!o) return MM_OK;
     if (o->state == MM_LEARNED_REFUSED) {
         s->refused = o->refused;
+        s->learner.last = NULL; /* told: what comes next may be another order that begins the same way, and fits */
         return mm_failure_tell(&o->failure);
     }
     mm_status status = begin(s, o);

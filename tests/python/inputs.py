@@ -95,6 +95,28 @@ def too_small():
     step(m)
 
 
+def refused_once():
+    """After an order that does not fit, one that begins the same way and fits runs."""
+    m = mm.budget(65536, "liveness", **CPU)
+
+    def chain(n):
+        def run(weight):
+            for _ in range(n):
+                weight = weight.tanh()
+            return weight
+        return lambda: gradient(run, m)
+
+    chain(8)()
+    refused("settling an order that does not fit", mm.Infeasible)(m.settle)
+    refused("its next iteration", mm.Infeasible, "TanhBackward0")(chain(8))
+    for _ in range(3):
+        expect("a shorter one", torch.equal(chain(2)(), gradient(lambda weight: weight.tanh().tanh())))
+        m.settle()
+    expect("it is planned", m.stats.planned > 0, m.stats)
+    refused("a policy that is no text", ValueError, "None")(lambda: mm.budget("1MiB", None, device="cpu"))
+    refused("an option that is misspelt", TypeError, "polcy")(lambda: mm.budget("1MiB", polcy="swap", device="cpu"))
+
+
 def in_place():
     m = mm.budget("1MiB", **CPU)
     for kept in (False, True):  # a large tensor that is moved; a small one, left alone
@@ -280,7 +302,7 @@ def told():
 
 
 if __name__ == "__main__":
-    for case in (sizes, too_small, in_place, storages, nested, forked, imports, left_alone, told):
+    for case in (sizes, too_small, refused_once, in_place, storages, nested, forked, imports, left_alone, told):
         if len(sys.argv) == 1 or case.__name__ in sys.argv[1:]:
             print(case.__name__, flush=True)
             case()

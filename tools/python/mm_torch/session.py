@@ -95,6 +95,10 @@ class budget:
         pinned = size(host) if host is not None else min(4 * wanted, free // 2)
         if pinned is None or pinned < 0:
             raise ValueError(f"host {host!r} is not understood: use \"6GiB\", \"1.5GB\" or a number of bytes")
+        if not isinstance(policy, str):
+            raise ValueError(f"policy {policy!r} is not understood: use text as of the command mm, such as \"swap-async\"")
+        for name in options.keys() - {name for name, _ in library.Options._fields_}:  # ctypes would take any
+            raise TypeError(f"mm.budget has no option {name!r}")
         self.bytes, self.policy, self.device = wanted, policy, torch_device
         self._log = library.LOG_FN(_logger(log))
         settings = library.Options(device=name.encode(), device_bytes=wanted, pinned_bytes=pinned, policy=policy.encode(),
