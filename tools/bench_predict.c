@@ -53,7 +53,7 @@ static mm_status calibrate(bench *b, const nets_net *net, int64_t batch, predict
     for (int i = 0; i < p->policies.n && !*b->interrupted; i++)
         MM_TRY(bench_calibrate(b, net, batch, p->policies.text[i], c));
     MM_TRY(bench_calibrate_variants(b, net, batch, c));
-    return *b->interrupted ? MM_OK : collector_measure_link(c, &b->target);
+    return *b->interrupted ? MM_OK : collector_measure_device(c, &b->target);
 }
 
 /* ---------------------------------------------------------------- measuring */

@@ -168,7 +168,7 @@ static mm_status run_collecting(bench *b, const nets_net *net, int64_t batch) {
             mm_fail(MM_ERR_INFEASIBLE, "--facts %s: no run was measured; give --budgets that a policy fits", b->facts);
     if (status == MM_OK && !b->source) status = bench_calibrate_variants(b, net, batch, &c);
     bool saved = !*b->interrupted;
-    if (status == MM_OK && saved && !b->source) status = collector_measure_link(&c, &b->target);
+    if (status == MM_OK && saved && !b->source) status = collector_measure_device(&c, &b->target);
     if (status == MM_OK && saved) status = collector_save(&c, b->facts);
     collector_fini(&c);
     b->collector = NULL;
@@ -404,7 +404,8 @@ static const char help_text[] =
     "copied to pinned memory and back beside the backward pass (--sum end: behind it), over a link that the machine's\n"
     "link_sharers share, and added up at its host_sum_bytes_per_s. Budgets are each device's; img/s are of all.\n"
     "\n"
-    "--facts also runs liveness by all algorithms that steps have besides the fastest, so that all have times.\n"
+    "--facts also runs liveness by all algorithms that steps have besides the fastest, so that all have times, and\n"
+    "measures, but on device host, how much steps, the first listed codec that can be, and copies slow each other.\n"
     "\n"
     "--predict measures facts of each network and batch under liveness, recompute:mode=sqrt,when=always,\n"
     "vdnn-all:when=always, and\n"

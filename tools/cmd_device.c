@@ -181,7 +181,7 @@ static mm_status measure_facts(const options *o, const nets_net *net) {
     mm_status status = MM_OK;
     for (int p = 0; status == MM_OK && p < o->policies.n; p++) status = measure_policy(&of, o->policies.text[p], &c);
     if (status == MM_OK) status = collector_measure_variants(&c, measure_policy, &of);
-    if (status == MM_OK) status = collector_measure_link(&c, &o->target);
+    if (status == MM_OK) status = collector_measure_device(&c, &o->target);
     if (status == MM_OK) status = collector_save(&c, o->facts);
     collector_fini(&c);
     return status;
@@ -218,7 +218,7 @@ static const char help_text[] =
     "Prints what the library sees: the devices of this build, why one cannot be used, memory, and in about a second\n"
     "each how fast the link to host memory, copies and codecs are. With --facts instead: trains a network on the\n"
     "device for a few iterations of each policy and writes the times of its steps, codecs and link to a file, so\n"
-    "that 'mm plan --facts' can plan for that device elsewhere.\n"
+    "that 'mm plan --facts' can plan for that device elsewhere; and, but on host, how much these slow each other.\n"
     "\n"
     "  mm device --device cuda --facts resnet50.json --net resnet50 --batch 128";
 

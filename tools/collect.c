@@ -257,7 +257,20 @@ static int64_t shared_rate(int64_t both, int64_t alone) {
     return alone > 0 && both > alone ? alone : both < least ? least : both;
 }
 
-mm_status collector_measure_link(collector *c, const target *target) {
+/* What the device cannot compute is left out. */
+static mm_status measure_pairs(collector *c, const target *target) {
+    mm_device *device;
+    const mm_codec *codec = NULL;
+    for (int i = 0; i < MM_MAX_CODECS && c->codecs[i] && !codec; i++)
+        if (device_pairs_takes(c->codecs[i])) codec = c->codecs[i];
+    MM_TRY(mm_device_create(target->device, &(mm_device_config){.timed = true}, &device));
+    mm_status status = device_pairs_measure(device, target->backend, codec, DEVICE_PAIRS_IMAGES, &c->pairs);
+    mm_device_destroy(device);
+    c->has_pairs = status == MM_OK;
+    return status == MM_ERR_UNSUPPORTED ? MM_OK : status;
+}
+
+mm_status collector_measure_device(collector *c, const target *target) {
     mm_device *device;
     device_speed speed = {0};
     const mm_device_config config = {.link_out_bytes_per_s = target->link_bytes_per_s,
@@ -266,7 +279,19 @@ mm_status collector_measure_link(collector *c, const target *target) {
     mm_status status = device_speed_link(device, &speed);
     mm_device_destroy(device);
     c->both_bytes_per_s = speed.both;
-    return status;
+    return status == MM_OK && !target_is_host(target->device) ? measure_pairs(c, target) : status;
+}
+
+void collector_put_pairs(const device_pairs *pairs, mm_facts *facts) {
+    mm_contention found = {.known = true};
+    facts->contention.known = false; /* what the two numbers say */
+    for (mm_work of = 0; of < MM_WORK_KINDS; of++)
+        for (mm_work beside = 0; beside < MM_WORK_KINDS; beside++) {
+            const int measured = pairs->permille[of][beside];
+            found.permille[of][beside] =
+                measured == DEVICE_PAIRS_UNKNOWN ? mm_facts_contention(facts, of, beside) : measured;
+        }
+    facts->contention = found;
 }
 
 static void conclude(const collector *c, mm_facts *facts) {
@@ -279,6 +304,7 @@ static void conclude(const collector *c, mm_facts *facts) {
         facts->in_both_bytes_per_s = shared_rate(c->both_bytes_per_s, facts->in_bytes_per_s);
     }
     find_contention(&c->contention, far, &facts->contention_permille, &facts->link_contention_permille);
+    if (c->has_pairs) collector_put_pairs(&c->pairs, facts);
 }
 
 mm_status collector_fill(const void *ctx, const mm_graph *graph, mm_facts *facts) {

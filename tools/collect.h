@@ -11,11 +11,16 @@
  *                side streams took, to how many more or fewer far bytes (mm/core/far.h) they had. Step times are
  *                then reduced to those with warm caches
  *   contention   the two contention_permille: a least-squares fit of how much longer steps took in runs with side
- *                streams, beyond their far bytes, to how long codecs and copies ran beside them */
+ *                streams, beyond their far bytes, to how long codecs and copies ran beside them
+ *   pairs        contention of each pair of kinds of work: measured separately (device_pairs.h), with the first listed
+ *                codec that it takes. Pairs that it cannot measure are as the two contention_permille have them. None on
+ *                the host device: steps, codecs and copies share its CPUs, so how much they slow each other hangs on
+ *                the numbers of threads and on the network, which the fit to its own runs is of */
 #ifndef TOOLS_COLLECT_H
 #define TOOLS_COLLECT_H
 
 #include "mm/measured.h"
+#include "tools/device_pairs.h"
 #include "tools/requirement.h"
 #include "tools/session.h"
 #include "tools/target.h"
@@ -44,6 +49,8 @@ typedef struct collector {
     int64_t beyond_ns;                 /* time of an iteration of that run in no step */
     double far_squared, far_longer;    /* sums over runs: additional far bytes squared, and times additional ns */
     collect_contention contention;
+    bool has_pairs;
+    device_pairs pairs; /* with has_pairs */
     bool variants_only; /* of runs now, only times of variants are taken that there are none of yet */
 } collector;
 
@@ -59,8 +66,11 @@ MM_CHECKED mm_status collector_add(collector *c, session *s, const row *r);
 typedef mm_status (*collect_run)(void *ctx, const char *policy, collector *c);
 MM_CHECKED mm_status collector_measure_variants(collector *c, collect_run run, void *ctx);
 
-/* Measures the link with both directions busy. */
-MM_CHECKED mm_status collector_measure_link(collector *c, const target *target);
+/* Measures what no run tells: the link with both directions busy, and, but on the host device, the pairs. */
+MM_CHECKED mm_status collector_measure_device(collector *c, const target *target);
+
+/* The facts' contention of each pair: as measured, else as the facts' two contention_permille have it. */
+void collector_put_pairs(const device_pairs *pairs, mm_facts *facts);
 
 /* A time_source.fill: adds the collected times to facts of the same graph, or of an equal one. Codecs that these facts
  * do not have are left out. */

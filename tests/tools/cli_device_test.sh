@@ -73,6 +73,35 @@ facts_of_a_network_serve_a_plan_() {
     refused 2 "--batch" device --facts facts --net tiny --batch 0
 }
 
+table_of() { sed -n '/^ "contention": {/,/^ }/p' "$1"; }
+
+# Where one answers: a file of facts says how much each two kinds of work slow each other, and plans are timed by that.
+facts_of_cuda_have_contention_of_each_pair_() {
+    on_a_gpu || return 0
+    local options=(--net tiny --batch 4 --policy freelunch:when=always)
+    expect 0 device --device cuda --facts facts --net tiny --batch 4 --iterations 3 --policies liveness,freelunch:when=always
+    local permille count=0
+    while read -r permille; do
+        ((permille >= 0 && permille <= 9000)) || fail "contention of $permille permille"
+        count=$((count + 1))
+    done < <(table_of facts | grep -Eo '": [0-9]+' | grep -Eo '[0-9]+')
+    ((count == 18)) || fail "contention of $count pairs: $(table_of facts)"
+    expect 0 plan "${options[@]}" --facts facts --json plan
+    sed '/^ "contention": {/,/^ }/ s/": [0-9]\+/": 0/g' facts >free
+    sed '/^ "contention": {/,/^ }/ s/": [0-9]\+/": 9000/g' facts >crowded
+    expect 0 plan "${options[@]}" --facts free --json free.plan
+    expect 0 plan "${options[@]}" --facts crowded --json crowded.plan
+    local key=iteration_seconds_predicted
+    awk -v free="$(value free.plan $key)" -v crowded="$(value crowded.plan $key)" \
+        'BEGIN { exit !(free > 0 && crowded > free) }' || fail "contention of 9000 permille takes no time"
+    expect 0 device --device cuda --facts none --net tiny --batch 4 --iterations 2 --policies liveness
+    # Without a codec nothing says that steps slow one, and no run told what steps lose to it.
+    table_of none | sed -n '/"encode": {/,/}/p' | grep -q '": [1-9]' && fail "of an encode, without a codec"
+    table_of none | grep -Eq '"(en|de)code": [1-9]' && fail "beside a codec, without one: $(table_of none)"
+    expect 0 device --device host --facts host --net tiny --batch 4 --iterations 2 --policies liveness
+    [[ -z $(table_of host) ]] || fail "pairs were measured on the host"
+}
+
 # Where one answers.
 runs_on_cuda_are_replayed_and_have_a_link_of_their_own_() {
     on_a_gpu || return 0
