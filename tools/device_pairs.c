@@ -8,8 +8,8 @@ enum { CHANNELS = 64, SIDE = 16, IMAGE_BYTES = CHANNELS * SIDE * SIDE * 4, WEIGH
 enum { SIDES = MM_WORK_KINDS, ROUNDS = 3, TIMES_MAX = 256, GROWTH = 8 };
 enum { MEMORY_PART = 64 }; /* a block takes at most so large a part of the free memory. Chosen: all take a sixth */
 
-/* Chosen: the shortest work is long beside its launch; a run of the longest is no longer than that; and each run that is
- * timed is long beside what an event's time is off. */
+/* Chosen: the shortest work is long beside its launch; the maps grow no more once the longest takes that long; and each
+ * run is long beside what an event's time is off. */
 static const int64_t SHORTEST_NS = 50000, LONGEST_NS = 4000000, RUN_NS = 3000000;
 
 enum { MAP, CONVOLVED, CLIPPED, CODE, CODE_READ, DECODED, COPIED_IN, BODY, BODY_READ, BLOCKS };
@@ -219,8 +219,7 @@ static mm_status time_alone(bench *b, mm_work work) {
     return MM_OK;
 }
 
-/* How long each takes once, and of all that are steps or of a codec the shortest and the longest. The link's time depends
- * on the bytes alone. */
+/* How long each takes once, and of steps and the codec's work the shortest and the longest. */
 static mm_status time_once(bench *b, int64_t *shortest_out, int64_t *longest_out) {
     *shortest_out = INT64_MAX;
     *longest_out = 0;

@@ -79,7 +79,8 @@ table_of() { sed -n '/^ "contention": {/,/^ }/p' "$1"; }
 facts_of_cuda_have_contention_of_each_pair_() {
     on_a_gpu || return 0
     local options=(--net tiny --batch 4 --policy freelunch:when=always)
-    expect 0 device --device cuda --facts facts --net tiny --batch 4 --iterations 3 --policies liveness,freelunch:when=always
+    expect 0 device --device cuda --facts facts --net tiny --batch 4 --iterations 3 \
+        --policies liveness,freelunch:when=always
     local permille count=0
     while read -r permille; do
         ((permille >= 0 && permille <= 9000)) || fail "contention of $permille permille"
