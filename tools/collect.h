@@ -13,8 +13,8 @@
  *   contention   the two contention_permille: a least-squares fit of how much longer steps took in runs with side
  *                streams, beyond their far bytes, to how long codecs and copies ran beside them
  *   pairs        contention of each pair of kinds of work: measured separately (device_pairs.h), with the first listed
- *                codec that it takes. Pairs that it cannot measure are as the two contention_permille have them. None on
- *                the host device: steps, codecs and copies share its CPUs, so how much they slow each other hangs on
+ *                codec that it takes. Pairs that it cannot measure are as the two contention_permille have them. None
+ *                on the host device: steps, codecs and copies share its CPUs, so how much they slow each other hangs on
  *                the numbers of threads and on the network, which the fit to its own runs is of */
 #ifndef TOOLS_COLLECT_H
 #define TOOLS_COLLECT_H
