@@ -117,6 +117,21 @@ def refused_once():
     refused("an option that is misspelt", TypeError, "polcy")(lambda: mm.budget("1MiB", polcy="swap", device="cpu"))
 
 
+def garbage():
+    """A budget and its entries that are garbage together go in any order."""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", """
+import gc, torch, mm_torch as mm
+for i in range(20):
+    m = mm.budget("1MiB", device="cpu", log=lambda text: None)
+    with m:
+        a = torch.ones(64, 64, requires_grad=True).exp()
+    m.cycle = m, [entry() for entry in m._core.entries.values()]
+    del m, a
+    gc.collect()
+"""], check=False)
+    expect("garbage is collected", done.returncode == 0, done.returncode)
+
+
 def in_place():
     m = mm.budget("1MiB", **CPU)
     for kept in (False, True):  # a large tensor that is moved; a small one, left alone
@@ -302,7 +317,7 @@ def told():
 
 
 if __name__ == "__main__":
-    for case in (sizes, too_small, refused_once, in_place, storages, nested, forked, imports, left_alone, told):
+    for case in (sizes, too_small, refused_once, garbage, in_place, storages, nested, forked, imports, left_alone, told):
         if len(sys.argv) == 1 or case.__name__ in sys.argv[1:]:
             print(case.__name__, flush=True)
             case()

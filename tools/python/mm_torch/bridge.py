@@ -469,5 +469,6 @@ class Core:
         _free_storage(entry.storage)
 
     def __del__(self):
-        if self.stash and not _ended:
-            self.lib.mm_stash_destroy(self.stash)
+        stash, self.stash = self.stash, None  # entries of the same garbage may follow: calls with NULL do nothing
+        if stash and not _ended:
+            self.lib.mm_stash_destroy(stash)
