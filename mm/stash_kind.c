@@ -48,7 +48,7 @@ static mm_status check_elems(const mm_stash_tensor *t, int64_t *elems_out) {
 }
 
 mm_status mm_stash_kind_of(const mm_stash_tensor *t, mm_stash_kind *kind_out) {
-    int64_t elems, strides[MM_RANK_MAX], next = 1;
+    int64_t elems = 0, strides[MM_RANK_MAX], next = 1;
     mm_stash_kind kind = {.dtype = t->dtype, .flags = t->flags};
     MM_TRY(mm_check_given(t->data, "mm_stash_put", "tensor->data"));
     if ((unsigned)t->dtype >= MM_DTYPES) return refuse(t, "dtype", t->dtype, "not one of mm_dtype");

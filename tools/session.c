@@ -358,13 +358,17 @@ static mm_status look_whether_stopped(session *s) {
     return MM_OK;
 }
 
+/* How many iterations may be under way. One of several ranks: they tell each other between iterations whether to stop,
+ * and none of their sums may be left to await then (multi_gather). */
+static int most_flying(const session *s) { return s->ahead && !s->config.ranks ? NETS_AHEAD : 1; }
+
 static mm_status iterate_all(session *s, const session_run *run, progress *p, tally *t, row *r) {
     while (s->iteration < run->iterations && !session_diverged(s)) {
         MM_TRY(look_whether_stopped(s));
         if (session_is_stopped(s)) break;
         if (run->hook) MM_TRY(run->hook(run->hook_ctx, s));
         MM_TRY(start_iteration(s, run, t));
-        if (t->flying == (s->ahead ? NETS_AHEAD : 1)) MM_TRY(finish_iteration(s, run, p, t, r));
+        if (t->flying == most_flying(s)) MM_TRY(finish_iteration(s, run, p, t, r));
         if (!session_diverged(s)) MM_TRY(save_if_due(s, run, p, t, r));
     }
     return MM_OK;

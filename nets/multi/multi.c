@@ -415,7 +415,16 @@ mm_status multi_await(multi *m) {
     return status;
 }
 
+/* A failure is multi_await's to tell. */
+static bool all_is_awaited(multi *m) {
+    pthread_mutex_lock(&m->lock);
+    const bool is = m->awaited == m->begun || m->failure.status != MM_OK;
+    pthread_mutex_unlock(&m->lock);
+    return is;
+}
+
 mm_status multi_gather(multi *m, const void *mine, int64_t bytes, void *all_out) {
+    if (!all_is_awaited(m)) return mm_fail(MM_ERR_ORDER, "ranks tell each other nothing while sums are under way");
     const int64_t elems = (bytes + 3) / 4, ranks = m->link->ranks;
     int32_t *all = calloc((size_t)(elems * ranks), sizeof *all);
     if (!all) return mm_fail(MM_ERR_NOMEM, "out of memory for what ranks tell each other");

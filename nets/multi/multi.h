@@ -59,8 +59,8 @@ void multi_begin(multi *m, multi_kind kind, void *data, int64_t elems);
  * too. */
 MM_CHECKED mm_status multi_await(multi *m);
 
-/* Collects `bytes` of every rank, in their order, in all_out. Blocks. Nothing that was begun may be left to await. Errors of
- * multi_await. */
+/* Collects `bytes` of every rank, in their order, in all_out. Blocks. MM_ERR_ORDER: something that was begun is left to
+ * await. Errors of multi_await. */
 MM_CHECKED mm_status multi_gather(multi *m, const void *mine, int64_t bytes, void *all_out);
 
 /* What a multi has done so far. */
