@@ -929,8 +929,9 @@ typedef struct mm_stash_tensor {
 
 /* Puts a tensor. On failure there is no new entry, the caller keeps its tensor, and the entries before stay as they were.
  * MM_ERR_INVALID: dimensions, strides or flags. MM_ERR_INFEASIBLE: the tensor is larger than the budget; or it would begin an
- * iteration of an order that was planned and does not fit (mm_stash_refusal_get). MM_ERR_NOMEM: what
- * is held and kept leaves no room, or there is no host memory; the message has the numbers. MM_ERR_DEVICE: a copy failed. */
+ * iteration of an order that was planned and does not fit (mm_stash_refusal_get); it is told once, and an iteration that
+ * begins all the same runs unplanned. MM_ERR_NOMEM: what is held and kept leaves no room, or there is no host memory; the
+ * message has the numbers. MM_ERR_DEVICE: a copy failed. */
 MM_API MM_CHECKED mm_status mm_stash_put(mm_stash *stash, const mm_stash_tensor *tensor, void *stream,
                                          mm_stash_entry *entry_out, mm_stash_answer *answer_out);
 
