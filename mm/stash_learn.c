@@ -69,7 +69,7 @@ static void destroy(mm_learner *l, mm_learned_order *o) {
 
 void mm_learner_fini(mm_learner *l) {
     if (l->has_thread) {
-        l->stop = 1;
+        __atomic_store_n(&l->stop, 1, __ATOMIC_RELAXED);
         pthread_mutex_lock(&l->lock);
         l->ends = true;
         pthread_cond_broadcast(&l->changed);

@@ -74,7 +74,9 @@ mm_status mm_portfolio_offer(mm_portfolio *p, mm_plan *plan) {
     return MM_OK;
 }
 
-static bool is_stopped(const mm_portfolio *p) { return p->limits->stop && *p->limits->stop; }
+static bool is_stopped(const mm_portfolio *p) {
+    return p->limits->stop && __atomic_load_n(p->limits->stop, __ATOMIC_RELAXED);
+}
 
 /* Whether a policy uses no codec but those of a menu. */
 static bool is_named(const mm_engine_config *menu, const mm_engine_config *config) {

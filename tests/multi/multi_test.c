@@ -71,6 +71,8 @@ static mm_status begin(multi_link *link, int slot, int comm, const int32_t *data
     post *p = &world.posts[comm][link->rank][(t->number - 1) % POSTS];
     const bool fails = world.fails_at > 0 && link->rank == 1 && t->number == world.fails_at;
     *p = (post){data, t->number};
+    /* Its data is freed when it has failed. */
+    for (int c = 0; fails && c < COMMS; c++) memset(world.posts[c][link->rank], 0, sizeof world.posts[c][link->rank]);
     pthread_mutex_unlock(&world.lock);
     return fails ? mm_fail(MM_ERR_DEVICE, "rank 1: the fake fails") : MM_OK;
 }
