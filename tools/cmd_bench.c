@@ -143,7 +143,7 @@ static mm_status run_cells(bench *b, const nets_net *net, int64_t batch) {
     progress p;
     MM_TRY(bench_budgets(b, budgets, &n));
     snprintf(what, sizeof what, "%.60s, batch %lld", nets_net_name(net), (long long)batch);
-    progress_begin(&p, what, (int64_t)n * b->policies.n, b->quiet || !b->source);
+    progress_begin(&p, what, 0, (int64_t)n * b->policies.n, b->quiet || !b->source);
     mm_status status = MM_OK;
     for (int i = 0; i < n; i++)
         for (int j = 0; status == MM_OK && !*b->interrupted && j < b->policies.n; j++) {

@@ -226,7 +226,7 @@ static mm_status study_trained(study *s) {
 static mm_status draw_all(study *s, const double *zeros) {
     mm_status status = MM_OK;
     progress p;
-    progress_begin(&p, "mm codecs: drawing", s->lowered->n_steps, s->quiet);
+    progress_begin(&p, "mm codecs: drawing", 0, s->lowered->n_steps, s->quiet);
     for (int i = 0; status == MM_OK && i < s->lowered->n_steps; i++) {
         const nets_step *step = &s->lowered->steps[i];
         if (!is_kept(s->lowered, step)) continue;

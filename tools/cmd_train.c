@@ -66,6 +66,7 @@ static int64_t next_stop(const train *t, const session *s, int64_t end) {
 static mm_status train_all(train *t, session *s, session_run *run, row *r) {
     const int64_t end = last_iteration(t, s);
     row all = {0};
+    run->whole = end;
     do {
         run->iterations = next_stop(t, s, end);
         row one = {0};

@@ -10,8 +10,8 @@
 
 static double now(void) { return (double)mm_now_ns() * 1e-9; }
 
-void progress_begin(progress *p, const char *what, int64_t total, bool quiet) {
-    *p = (progress){.what = what, .total = total, .terminal = isatty(2), .quiet = quiet, .began = now()};
+void progress_begin(progress *p, const char *what, int64_t from, int64_t total, bool quiet) {
+    *p = (progress){.what = what, .from = from, .total = total, .terminal = isatty(2), .quiet = quiet, .began = now()};
 }
 
 /* Columns of the terminal: a line that wrapped could not be redrawn. */
@@ -53,8 +53,9 @@ void progress_show(progress *p, int64_t done, const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    if (!last && done > 0)
-        snprintf(left, sizeof left, ", %.0f s left", (t - p->began) * (double)(p->total - done) / (double)done);
+    if (!last && done > p->from)
+        snprintf(left, sizeof left, ", %.0f s left",
+                 (t - p->began) * (double)(p->total - done) / (double)(done - p->from));
     int length = snprintf(line, sizeof line, " %lld/%lld %s%s", (long long)done, (long long)p->total, text, left);
     if (p->terminal) {
         int columns = terminal_columns() - 1, name = (int)strlen(p->what);

@@ -11,14 +11,15 @@ typedef int (*progress_details)(void *ctx, char lines[PROGRESS_LINES][PROGRESS_L
 
 typedef struct progress {
     const char *what;
-    int64_t total;
+    int64_t total, from; /* from: done before progress_begin */
     bool terminal, quiet;
     double began, shown;      /* seconds */
     progress_details details; /* NULL: none; may be set after progress_begin */
     void *details_ctx;
 } progress;
 
-void progress_begin(progress *p, const char *what, int64_t total, bool quiet);
+/* `from` of the total are done already; the time that is left is told from what is done since. */
+void progress_begin(progress *p, const char *what, int64_t from, int64_t total, bool quiet);
 /* Shows `done` of total, followed by the formatted text. */
 void progress_show(progress *p, int64_t done, const char *format, ...) MM_PRINTF(3, 4);
 /* Clears the bar, and what is below it. */

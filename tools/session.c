@@ -496,7 +496,7 @@ mm_status session_train(session *s, const session_run *run, row *r) {
     tally t = {.full_images = samples < s->config.batch ? samples : s->config.batch};
     mm_stats_get(s->manager, &t.before);
     progress p;
-    progress_begin(&p, r->policy, run->iterations, run->quiet);
+    progress_begin(&p, r->policy, s->iteration, run->whole ? run->whole : run->iterations, run->quiet);
     session_view view;
     if (run->view) {
         session_view_begin(&view, s);
@@ -540,7 +540,7 @@ mm_status session_evaluate(session *s, bool quiet, double *accuracy_out, double 
     progress p;
     int64_t done = 0;
     MM_TRY(nets_reader_seek(s->test_data, 0, 0));
-    progress_begin(&p, "evaluation", s->test_size.batches, quiet);
+    progress_begin(&p, "evaluation", 0, s->test_size.batches, quiet);
     mm_status status = MM_OK;
     while (done < s->test_size.batches && !session_is_stopped(s) && (status = evaluate_batch(s, &all)) == MM_OK)
         progress_show(&p, ++done, "accuracy %.2f%%", 100.0 * (double)all.correct / (double)all.labels);

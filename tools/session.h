@@ -126,6 +126,7 @@ typedef struct session_period {
 
 typedef struct session_run {
     int64_t iterations; /* trains until session.iteration is this */
+    int64_t whole;      /* progress is shown of so many, which further runs go on to; 0: `iterations` */
     nets_schedule schedule;
     session_hook hook; /* may be NULL */
     void *hook_ctx;
