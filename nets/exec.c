@@ -20,7 +20,8 @@ static mm_status collect_params(nets_exec *exec) {
         *param = (nets_update_param){.weight = nets_exec_param(exec, i, NETS_VALUE),
                                      .gradient = nets_exec_param(exec, i, NETS_GRADIENT),
                                      .elems = nets_order_elems(&exec->lowered->params[i].order),
-                                     .decayed = of->decayed};
+                                     .decayed = of->decayed,
+                                     .copy = nets_exec_place(exec, exec->lowered->params[i].copy)};
         for (int k = 0; k < NETS_OPTIMIZER_STATES; k++) param->state[k] = nets_exec_param(exec, i, NETS_STATE + k);
     }
     exec->n_checked = exec->n_params;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nets/bf16.h"
 #include "nets/exec_internal.h"
 #include "nets/init.h"
 
@@ -33,20 +34,47 @@ static nets_order order_of(const nets_exec *exec, mm_tensor tensor) {
 }
 _Static_assert(NETS_OPTIMIZER_STATES == 2, "all states are looked at");
 
+/* The name of the bf16 copy of the weight that a tensor is; NULL: it is none that has one. */
+static const char *copy_name(const nets_exec *exec, mm_tensor tensor) {
+    for (int i = 0; i < nets_net_params(exec->net); i++) {
+        const nets_param_tensors *p = &exec->lowered->params[i];
+        if (tensor == p->value && p->copy >= 0) return nets_exec_name_of(exec, p->copy);
+    }
+    return NULL;
+}
+
 /* A copy of elements first .. first + n - 1 of a tensor from the manager to `out` or, if that is NULL, from `in` to it. */
 typedef struct transfer {
     nets_exec *exec;
-    const char *name;
+    const char *name, *copy; /* copy: of its bf16 copy, which is set, too; NULL: it has none */
     nets_order order;
     int64_t first, n;
     float *out;
     const float *in;
 } transfer;
 
+static mm_status set_copy(const transfer *t, int64_t at, int64_t n, const float *in) {
+    const int64_t size = sizeof(uint16_t), most = NETS_TRANSFER_BYTES / size;
+    uint16_t *halves = malloc((size_t)((n < most ? n : most) * size));
+    mm_status status = halves ? MM_OK : mm_fail(MM_ERR_NOMEM, "no memory to round %s", t->name);
+    for (int64_t first = 0; status == MM_OK && first < n; first += most) {
+        const int64_t m = n - first < most ? n - first : most;
+        for (int64_t i = 0; i < m; i++) {
+            uint32_t bits;
+            memcpy(&bits, &in[first + i], sizeof bits);
+            halves[i] = nets_bf16_of(bits);
+        }
+        status = mm_persistent_set(t->exec->manager, t->copy, (at + first) * size, halves, m * size);
+    }
+    free(halves);
+    return status;
+}
+
 static mm_status copy_plain(const transfer *t, int64_t at, int64_t n, float *out, const float *in) {
     const int64_t offset = at * (int64_t)sizeof(float), bytes = n * (int64_t)sizeof(float);
-    return out ? mm_persistent_get(t->exec->manager, t->name, offset, out, bytes)
-               : mm_persistent_set(t->exec->manager, t->name, offset, in, bytes);
+    if (out) return mm_persistent_get(t->exec->manager, t->name, offset, out, bytes);
+    MM_TRY(mm_persistent_set(t->exec->manager, t->name, offset, in, bytes));
+    return t->copy ? set_copy(t, at, n, in) : MM_OK;
 }
 
 /* Of n outer rows from row `first` on, what is copied; `rows` has room for them. */
@@ -86,8 +114,9 @@ static mm_status copy_ordered(const transfer *t) {
 static mm_status copy_part(nets_exec *exec, int param, nets_part part, float *out, const float *in) {
     const mm_tensor tensor = part_tensor(exec, param, part);
     if (tensor < 0) return no_part(exec, param);
-    return copy_ordered(&(transfer){exec, nets_exec_name_of(exec, tensor), exec->lowered->params[param].order, 0,
-                                    nets_net_param(exec->net, param)->elems, out, in});
+    return copy_ordered(&(transfer){exec, nets_exec_name_of(exec, tensor), copy_name(exec, tensor),
+                                    exec->lowered->params[param].order, 0, nets_net_param(exec->net, param)->elems, out,
+                                    in});
 }
 
 mm_status nets_exec_param_get(nets_exec *exec, int param, nets_part part, float *values_out) {
@@ -103,7 +132,8 @@ static mm_status copy_values(nets_exec *exec, const char *name, int64_t offset, 
     const int64_t size = sizeof(float);
     mm_tensor tensor;
     MM_TRY(mm_graph_find_tensor(exec->lowered->graph, name, &tensor));
-    return copy_ordered(&(transfer){exec, name, order_of(exec, tensor), offset / size, bytes / size, out, in});
+    return copy_ordered(
+        &(transfer){exec, name, copy_name(exec, tensor), order_of(exec, tensor), offset / size, bytes / size, out, in});
 }
 
 mm_status nets_exec_values_get(nets_exec *exec, const char *name, int64_t offset, void *values_out, int64_t bytes) {
@@ -121,10 +151,18 @@ static mm_status init_param(nets_exec *exec, int param, uint64_t seed, float *va
     const int64_t elems = nets_net_param(exec->net, param)->elems, most = NETS_TRANSFER_BYTES / (int64_t)sizeof *values;
     for (int64_t first = 0; first < elems; first += most) {
         const int64_t n = elems - first < most ? elems - first : most;
-        transfer t = {exec, nets_exec_name_of(exec, tensors->value), tensors->order, first, n, NULL, values};
+        transfer t = {exec,
+                      nets_exec_name_of(exec, tensors->value),
+                      copy_name(exec, tensors->value),
+                      tensors->order,
+                      first,
+                      n,
+                      NULL,
+                      values};
         nets_init_param(exec->net, param, seed, first, n, values);
         MM_TRY(copy_ordered(&t));
         t.in = zeros;
+        t.copy = NULL;
         for (int k = 0; k < NETS_OPTIMIZER_STATES && tensors->state[k] >= 0; k++) {
             t.name = nets_exec_name_of(exec, tensors->state[k]);
             MM_TRY(copy_ordered(&t));

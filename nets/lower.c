@@ -85,6 +85,8 @@ static void map_params(const lowering *lo, const nets_layer *layer, uint64_t oth
         tensors[NETS_PARAM + place] = lo->out->params[i].value;
         tensors[NETS_DPARAM + place] = lo->out->params[i].gradient;
     }
+    if (nets_factor_of(layer) >= 0 && !(others & NETS_ROLE_BIT(NETS_W)))
+        tensors[NETS_W16] = lo->out->params[nets_factor_of(layer)].copy;
     if (layer->tied_param < 0 || others) return;
     tensors[NETS_PARAM] = lo->out->params[layer->tied_param].value;
     tensors[NETS_DPARAM] = lo->out->params[layer->tied_param].gradient;
@@ -136,15 +138,13 @@ static mm_status shapes_of(const lowering *lo, const unit *u, int index, nets_sh
 
 /* What of the layer is not f32, and which f32 is multiplied. */
 static void set_types(const lowering *lo, const unit *u, nets_op_desc *desc) {
-    const nets_param_spec *weight = nets_param_spec_of(u->layer->op, 0);
+    const int factor = nets_factor_of(u->layer);
     desc->maps = lo->backend->maps;
     for (int i = 0; i < u->n_inputs; i++) {
         const mm_tensor input = lo->layers[u->inputs[i]].value;
         if (mm_graph_tensor(lo->out->graph, input)->dtype == MM_F32) desc->f32_inputs |= 1u << i;
     }
-    if (!weight || !weight->factor) return;
-    const int param = u->layer->tied_param >= 0 ? u->layer->tied_param : u->layer->first_param;
-    desc->factor_elems = nets_net_param(lo->out->net, param)->elems;
+    if (factor >= 0) desc->factor_elems = nets_order_elems(&lo->out->params[factor].order);
 }
 
 static mm_status make_op(lowering *lo, int index) {
@@ -269,13 +269,14 @@ static mm_status add_step(lowering *lo, int index, mm_phase phase, const nets_st
     size_t n_uses = 0;
     for (int u = 0; u < NETS_STEP_USES && spec->uses[u].role != NETS_WORKSPACE; u++) {
         const nets_role_use *use = &spec->uses[u];
-        if (tensors[use->role] < 0) continue;
-        step->tensors[use->role] = tensors[use->role];
-        const mm_access access = adds_to(step, out, use->role) ? MM_MODIFY : use->access;
-        if (access == MM_MODIFY) step->modified_roles |= NETS_ROLE_BIT(use->role);
-        if (is_used(uses, n_uses, tensors[use->role])) continue;
-        if (use->form == MM_FORM_SIGN) step->sign_roles |= NETS_ROLE_BIT(use->role);
-        uses[n_uses++] = (mm_use){tensors[use->role], access, use->form};
+        const nets_role role = use->role == NETS_W && tensors[NETS_W16] >= 0 ? NETS_W16 : use->role;
+        if (tensors[role] < 0) continue;
+        step->tensors[role] = tensors[role];
+        const mm_access access = adds_to(step, out, role) ? MM_MODIFY : use->access;
+        if (access == MM_MODIFY) step->modified_roles |= NETS_ROLE_BIT(role);
+        if (is_used(uses, n_uses, tensors[role])) continue;
+        if (use->form == MM_FORM_SIGN) step->sign_roles |= NETS_ROLE_BIT(role);
+        uses[n_uses++] = (mm_use){tensors[role], access, use->form};
     }
     place_addends(lo, step);
     MM_TRY(add_to_graph(lo, step, uses, n_uses));
@@ -385,7 +386,7 @@ static mm_status allocate(lowering *lo) {
         lo->layers[i].value = lo->layers[i].gradient = -1;
         for (int k = 0; k < NETS_MAX_SAVED; k++) lo->layers[i].saved[k] = -1;
     }
-    for (size_t i = 0; i < n_params; i++) out->params[i] = (nets_param_tensors){-1, -1, {-1, -1}, {0}};
+    for (size_t i = 0; i < n_params; i++) out->params[i] = (nets_param_tensors){-1, -1, -1, {-1, -1}, {0}};
     return MM_OK;
 }
 

@@ -6,7 +6,8 @@
  * Managed tensors are called images, labels, <layer>.out; <layer>.mean, <layer>.var, <layer>.index for saved ones; and
  * grad.<layer>.out, or grad.<layer>.out.1, .2, ... for the parts of a sum over several consumers. Persistent tensors
  * are shared by name with the other graphs of the net: the parameters, grad.<parameter>, <state>.<parameter> for each
- * state of the optimizer (optimizer.h: momentum.<parameter>), loss, correct, rng, lr, and step if the optimizer counts.
+ * state of the optimizer (optimizer.h: momentum.<parameter>), loss, correct, rng, lr, and step if the optimizer counts;
+ * with bf16 maps bf16.<parameter>, the copy of a weight that is a factor.
  *
  * If a tensor has several consumers, each backward writes a gradient map of its own. A later one reads what the earlier
  * ones have written and adds it to its own. So the last map is the sum, always in the same order. */
@@ -38,7 +39,7 @@ typedef struct nets_step {
 
 /* A parameter's tensors in the graph; -1: absent. All lie in the same order. */
 typedef struct nets_param_tensors {
-    mm_tensor value, gradient, state[NETS_OPTIMIZER_STATES];
+    mm_tensor value, copy, gradient, state[NETS_OPTIMIZER_STATES]; /* copy: NETS_W16 */
     nets_order order;
 } nets_param_tensors;
 

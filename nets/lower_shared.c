@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nets/net_ops.h"
+
 mm_status nets_lower_tensor(mm_graph *graph, mm_tensor_kind kind, mm_ownership ownership, mm_dtype dtype, int rank,
                             const int64_t *dims, const char *name, mm_tensor *tensor_out) {
     mm_tensor_desc desc = {.name = name, .kind = kind, .ownership = ownership, .dtype = dtype, .rank = rank};
@@ -29,15 +31,27 @@ static nets_order order_param(const nets_lowered *out, const nets_param *param, 
     return order;
 }
 
-static mm_status add_param_tensors(nets_lowered *out, bool channels_last, int index) {
+/* Whether products read it, of the layer that has it or of one that is tied to that. */
+static bool is_factor(const nets_net *net, int param) {
+    for (int i = 0; i < nets_net_layers(net); i++)
+        if (nets_factor_of(nets_net_layer(net, i)) == param) return true;
+    return false;
+}
+
+static mm_status add_param_tensors(nets_lowered *out, const nets_backend *backend, int index) {
     const nets_param *param = nets_net_param(out->net, index);
     nets_param_tensors *tensors = &out->params[index];
     int64_t dims[MM_RANK_MAX];
-    tensors->order = order_param(out, param, channels_last, dims);
+    tensors->order = order_param(out, param, backend->channels_last, dims);
     MM_TRY(nets_lower_tensor(out->graph, param->learned ? MM_WEIGHT : MM_STATE, MM_PERSISTENT, MM_F32, param->rank,
                              dims, param->name, &tensors->value));
-    if (!param->learned || out->mode != NETS_TRAIN) return MM_OK;
     char name[NETS_PARAM_NAME_CAPACITY + 16];
+    if (backend->maps == MM_BF16 && is_factor(out->net, index)) {
+        snprintf(name, sizeof name, "bf16.%s", param->name);
+        MM_TRY(
+            nets_lower_tensor(out->graph, MM_WEIGHT, MM_PERSISTENT, MM_BF16, param->rank, dims, name, &tensors->copy));
+    }
+    if (!param->learned || out->mode != NETS_TRAIN) return MM_OK;
     snprintf(name, sizeof name, "grad.%s", param->name);
     MM_TRY(nets_lower_tensor(out->graph, MM_WEIGHT_GRADIENT, MM_PERSISTENT, MM_F32, param->rank, dims, name,
                              &tensors->gradient));
@@ -54,19 +68,19 @@ static mm_status add_param_tensors(nets_lowered *out, bool channels_last, int in
 }
 
 /* What the forward pass changes lies together, and with the count of updates: the executor copies it as one. */
-static mm_status add_params(nets_lowered *out, bool channels_last) {
+static mm_status add_params(nets_lowered *out, const nets_backend *backend) {
     const nets_net *net = out->net;
     const int64_t words = NETS_RNG_WORDS;
     for (int learned = 1; learned >= 0; learned--)
         for (int i = 0; i < nets_net_params(net); i++)
-            if (nets_net_param(net, i)->learned == (learned == 1)) MM_TRY(add_param_tensors(out, channels_last, i));
+            if (nets_net_param(net, i)->learned == (learned == 1)) MM_TRY(add_param_tensors(out, backend, i));
     if (out->mode != NETS_TRAIN) return MM_OK;
     return nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_I32, 1, &words, "rng", &out->rng);
 }
 
 mm_status nets_lower_shared(nets_lowered *out, const nets_backend *backend) {
     const int64_t one = 1;
-    MM_TRY(add_params(out, backend->channels_last));
+    MM_TRY(add_params(out, backend));
     MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, NETS_LOSS_NAME, &out->loss));
     MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_I32, 1, &one, "correct", &out->correct));
     if (updates(out)) MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, "lr", &out->lr));
@@ -113,7 +127,7 @@ mm_status nets_lower_update(nets_lowered *out, const nets_ranks *ranks) {
     if (out->pass.goes_on) return add_last_step(out, "sub-batch", &image, 1);
     if (ranks->n > 1) MM_TRY(share(out, ranks->when));
     int n_params = nets_net_params(out->net);
-    mm_use *uses = malloc(((2 + NETS_OPTIMIZER_STATES) * (size_t)n_params + 4) * sizeof *uses);
+    mm_use *uses = malloc(((3 + NETS_OPTIMIZER_STATES) * (size_t)n_params + 4) * sizeof *uses);
     if (!uses) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to lower its update", nets_net_name(out->net));
     size_t n = 0;
     for (int i = 0; i < n_params; i++) {
@@ -122,6 +136,7 @@ mm_status nets_lower_update(nets_lowered *out, const nets_ranks *ranks) {
         for (int k = 0; k < NETS_OPTIMIZER_STATES && out->params[i].state[k] >= 0; k++)
             uses[n++] = (mm_use){out->params[i].state[k], MM_MODIFY, MM_FORM_VALUE};
         uses[n++] = (mm_use){out->params[i].value, MM_MODIFY, MM_FORM_VALUE};
+        if (out->params[i].copy >= 0) uses[n++] = (mm_use){out->params[i].copy, MM_MODIFY, MM_FORM_VALUE};
     }
     uses[n++] = (mm_use){out->rng, MM_MODIFY, MM_FORM_VALUE};
     uses[n++] = (mm_use){out->lr, MM_READ, MM_FORM_VALUE};

@@ -47,6 +47,12 @@ bool nets_param_is_had(const nets_param_spec *param, const nets_layer *layer) {
     return !param->with || nets_attr_is_told(nets_attr_find(layer->op, param->with), &layer->attrs);
 }
 
+int nets_factor_of(const nets_layer *layer) {
+    const nets_param_spec *weight = nets_param_spec_of(layer->op, 0);
+    if (!weight || !weight->factor) return -1;
+    return layer->tied_param >= 0 ? layer->tied_param : layer->first_param;
+}
+
 const char *nets_init_text(const nets_init *init, char text_out[NETS_INIT_TEXT_CAPACITY]) {
     static const char *const formats[] = {[NETS_INIT_CONSTANT] = "%g",
                                           [NETS_INIT_NORMAL_FAN_OUT] = "normal, variance %g / fan out",

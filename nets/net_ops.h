@@ -45,7 +45,7 @@ typedef struct nets_param_spec {
     nets_init init;
     bool learned;        /* false: a running statistic, which the forward pass changes in training */
     bool decayed;        /* the optimizer's weight decay applies */
-    bool factor;         /* maps are multiplied by it; then it is the first. Products of bf16 maps read it rounded */
+    bool factor;         /* maps are multiplied by it; then it is the first. Bf16 maps are by its copy (NETS_W16) */
     const char *with;    /* the layer has the parameter if this attribute, a flag, is set; NULL: always */
     const char *without; /* it has it unless this attribute, a flag, is set; NULL: `with` says it */
 } nets_param_spec;
@@ -136,6 +136,8 @@ const char *nets_op_names(char text_out[NETS_OP_NAMES_CAPACITY]);
 const nets_param_spec *nets_param_spec_of(nets_op_kind op, int i);
 /* Whether the layer has the parameter. */
 bool nets_param_is_had(const nets_param_spec *param, const nets_layer *layer);
+/* The net's parameter that the layer's input is multiplied by, its own or an embedding's; -1: none. */
+int nets_factor_of(const nets_layer *layer);
 /* Initial values as text: "1"; "normal, variance 2 / fan out". Returns text_out. */
 enum { NETS_INIT_TEXT_CAPACITY = 64 };
 const char *nets_init_text(const nets_init *init, char text_out[NETS_INIT_TEXT_CAPACITY]);

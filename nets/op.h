@@ -8,7 +8,8 @@
  * An op gets its tensors' addresses by role (role.h), on every device alike. Addresses are 256-byte aligned. Maps have
  * the type that the description says, but for the batch, which is f32, and outputs that the operation keeps in f32
  * (nets_op_info.f32_output); sums are f32 in any case. Images are NHWC. Parameters, their gradients and statistics are f32, in
- * torchvision's order; an op that needs another order makes a copy in its workspace. Two inputs may be one tensor.
+ * torchvision's order; an op that needs another order makes a copy in its workspace. Where maps are bf16, a weight that they are
+ * multiplied by comes rounded to bf16, in the same order, as W16 instead of W. Two inputs may be one tensor.
  * Their DX are then one tensor too, and it is the second one's EARLIER: an op computes its inputs' gradients in order.
  *
  * For the same inputs, forward outputs have the same bits wherever the tensors lie, in place or not. Gradients do so
@@ -64,7 +65,7 @@ typedef struct nets_op_desc {
     bool relu;
     mm_dtype maps;                    /* of X, Y and their gradients */
     uint32_t f32_inputs;              /* bit i: input i is f32, whatever the maps are: it is the batch */
-    int64_t factor_elems;             /* of its first parameter, if products read that (nets_param_spec.factor) */
+    int64_t factor_elems;             /* on the device, of the weight, if that is a factor (nets_param_spec.factor) */
     nets_shape x[NETS_MAX_INPUTS], y; /* of each input, and of the output, with the batch */
     int n_inputs;
     bool training;     /* false: evaluation, without a backward */

@@ -76,7 +76,8 @@ typedef struct nets_update_param {
     float *weight, *state[NETS_OPTIMIZER_STATES];
     const float *gradient;
     int64_t elems;
-    bool decayed; /* weight decay applies to it */
+    bool decayed;   /* weight decay applies to it */
+    uint16_t *copy; /* the new weight's bf16 copy; NULL: it has none */
 } nets_update_param;
 
 /* The arguments of a backend's update step (op.h). `params` is an array in the CPU's memory. All other pointers, its

@@ -34,6 +34,7 @@ typedef enum nets_role {
     NETS_EARLIER_LAST = NETS_EARLIER + NETS_MAX_INPUTS - 1,
     NETS_DPARAM, /* the gradients by the parameters */
     NETS_DPARAM_LAST = NETS_DPARAM + NETS_MAX_PARAMS - 1,
+    NETS_W16, /* the weight's bf16 copy, in place of NETS_W where maps are bf16 and it is a factor (net_ops.h) */
     NETS_ROLES,
 
     /* The first parameters and saved tensors by name, for the operations that have them in this order. */

@@ -140,6 +140,7 @@ static void list_tensors(const nets_update_param *params, int n, nets_cuda_updat
         update->tensors[i].weight = params[i].weight;
         memcpy(update->tensors[i].state, params[i].state, sizeof params[i].state);
         update->tensors[i].gradient = params[i].gradient;
+        update->tensors[i].copy = params[i].copy;
         update->tensors[i].elems = params[i].elems;
         update->first_block[i] = block;
         block += (uint32_t)((params[i].elems + NETS_CUDA_UPDATE_CHUNK - 1) / NETS_CUDA_UPDATE_CHUNK);

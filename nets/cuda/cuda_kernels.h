@@ -51,7 +51,7 @@ void nets_cuda_drop(nets_cuda_dropout how, const float *in, const float *earlier
 
 /* TENSORS: with that many, nets_cuda_update has 31 KB; a kernel's arguments have at most 32764 bytes (CUDA 12.1 on).
  * CHUNK: what a block's threads do at once (op_update_kernels.cu). */
-enum { NETS_CUDA_UPDATE_TENSORS = 700, NETS_CUDA_UPDATE_CHUNK = 4096 };
+enum { NETS_CUDA_UPDATE_TENSORS = 600, NETS_CUDA_UPDATE_CHUNK = 4096 };
 
 /* What one launch updates. It is the kernel's argument: a CUDA graph keeps it, and no table is copied to the device.
  * Blocks first_block[i] .. first_block[i + 1] - 1 update tensor i, NETS_CUDA_UPDATE_CHUNK elements each. */
@@ -59,6 +59,7 @@ typedef struct nets_cuda_update {
     struct {
         float *weight, *state[NETS_OPTIMIZER_STATES];
         const float *gradient;
+        uint16_t *copy; /* the weight's, in bf16; NULL: none */
         int64_t elems;
     } tensors[NETS_CUDA_UPDATE_TENSORS];
     uint32_t first_block[NETS_CUDA_UPDATE_TENSORS + 1];

@@ -4,6 +4,8 @@
 
 #define NETS_ADAMW_FUNCTION static __device__ inline
 #include "nets/adamw.h"
+#define NETS_BF16_FUNCTION static __device__ inline
+#include "nets/bf16.h"
 
 static __device__ inline int tensor_of(const nets_cuda_update &update, unsigned block) {
     int low = 0, high = update.n; /* first_block[low] <= block < first_block[high] */
@@ -55,6 +57,15 @@ struct adamw {
     }
 };
 
+static __device__ inline void store_halves(uint16_t *to, const vec<1> &v) {
+    *to = nets_bf16_of(__float_as_uint(v.at[0]));
+}
+static __device__ inline void store_halves(uint16_t *to, const vec<4> &v) {
+    uint32_t bits[4];
+    for (int k = 0; k < 4; k++) bits[k] = nets_bf16_of(__float_as_uint(v.at[k]));
+    *reinterpret_cast<uint2 *>(to) = make_uint2(bits[0] | bits[1] << 16, bits[2] | bits[3] << 16);
+}
+
 /* One thread's vector of a tensor. */
 template <class Rule, int V> struct moving {
     vec<V> w, g, state[Rule::STATES];
@@ -73,6 +84,7 @@ template <class Rule, int V> struct moving {
         }
         for (int s = 0; s < Rule::STATES; s++) store(update.tensors[tensor].state[s] + i, state[s]);
         store(update.tensors[tensor].weight + i, w);
+        if (update.tensors[tensor].copy) store_halves(update.tensors[tensor].copy + i, w);
     }
 };
 

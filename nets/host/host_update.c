@@ -2,9 +2,11 @@
  * looks for what overflows. */
 #include <math.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #include "mm/device/device_host.h"
 #include "nets/adamw.h"
+#include "nets/bf16.h"
 #include "nets/host/host_ops.h"
 #include "nets/host/pieces.h"
 #include "nets/op_sizes.h"
@@ -44,6 +46,26 @@ typedef void (*update_fn)(const nets_update_param *param, const nets_update_args
 static const update_fn UPDATES[] = {[NETS_SGD] = update_sgd, [NETS_ADAMW] = update_adamw};
 _Static_assert(sizeof UPDATES / sizeof *UPDATES == NETS_OPTIMIZERS, "an update for each");
 
+static void copy_weight(const nets_update_param *p, int64_t from, int64_t to) {
+    const float *restrict weight = p->weight;
+    uint16_t *restrict copy = p->copy;
+    for (int64_t i = from; i < to; i++) {
+        uint32_t bits;
+        memcpy(&bits, &weight[i], sizeof bits);
+        copy[i] = nets_bf16_of(bits);
+    }
+}
+
+/* In blocks, which are still in cache when they are copied. */
+static void update(const nets_update_param *p, const nets_update_args *args, float clip, int64_t from, int64_t to) {
+    enum { BLOCK = 8192 };
+    for (int64_t at = from; at < to; at += BLOCK) {
+        const int64_t end = to - at < BLOCK ? to : at + BLOCK;
+        UPDATES[args->optimizer.id](p, args, clip, at, end);
+        if (p->copy) copy_weight(p, at, end);
+    }
+}
+
 /* Without an exit: then it runs as fast as the memory. */
 static bool overflows(const nets_update_param *p, int64_t from, int64_t to) {
     int32_t bad = 0;
@@ -78,7 +100,7 @@ static void pass_range(const void *ctx, int64_t from, int64_t to) {
         if (p->parts)
             p->parts[from / p->cut.each] += squares(param, begin, end);
         else if (!p->overflow)
-            UPDATES[p->args->optimizer.id](param, p->args, p->clip, begin, end);
+            update(param, p->args, p->clip, begin, end);
         else if (overflows(param, begin, end))
             atomic_store(p->overflow, true);
     }

@@ -1,18 +1,19 @@
-/* Ops of bf16 maps, through their f32 forms: before a phase the maps that it reads are widened to scratch, after it those
- * that it writes are rounded from there, to nearest, ties to even. Factors of products that are no maps, weights, are
- * rounded to bf16, too, as units for bf16 would have them. All else is f32 anyhow. The scratch is part of the workspace:
+/* Ops of bf16 maps, through their f32 forms: before a phase the maps that it reads are widened to scratch, and the copy of
+ * the weight; after it those that it writes are rounded from there, to nearest, ties to even. All else is f32 anyhow. The
+ * scratch is part of the workspace:
  *
  *      | map | map | ... | weight | workspace of the f32 op |
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "nets/bf16.h"
 #include "nets/host/host_ops.h"
 #include "nets/host/pieces.h"
 #include "nets/net_ops.h"
 
 typedef struct widened_map {
-    nets_role role;
+    nets_role role;            /* of a map, or NETS_W16 */
     bool reads, writes, taken; /* taken: an output has its scratch, too */
     int64_t elems, at;         /* at: of its scratch, from its beginning, in bytes */
 } widened_map;
@@ -20,14 +21,12 @@ typedef struct widened_map {
 typedef struct widened_phase {
     widened_map maps[NETS_STEP_USES];
     int n;
-    int64_t weight_at; /* -1: it reads no weight */
-    int64_t bytes;     /* of scratch */
+    int64_t bytes; /* of scratch */
 } widened_phase;
 
 typedef struct widened_op {
     nets_op base, *of;
     mm_host_pool *pool;
-    int64_t weight_elems; /* 0: no product has a weight as a factor */
     widened_phase phases[2];
 } widened_op;
 
@@ -37,11 +36,6 @@ typedef struct conversion {
     const void *from;
     void *to;
 } conversion;
-
-static inline uint16_t bf16_of(uint32_t bits) {
-    const uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-    return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? bits >> 16 | 0x40 : rounded);
-}
 
 static void widen(const void *ctx, int64_t from, int64_t to) {
     const conversion *c = ctx;
@@ -54,14 +48,7 @@ static void narrow(const void *ctx, int64_t from, int64_t to) {
     const conversion *c = ctx;
     const uint32_t *src = c->from;
     uint16_t *dst = c->to;
-    for (int64_t i = from; i < to; i++) dst[i] = bf16_of(src[i]);
-}
-
-static void round_floats(const void *ctx, int64_t from, int64_t to) {
-    const conversion *c = ctx;
-    const uint32_t *src = c->from;
-    uint32_t *dst = c->to;
-    for (int64_t i = from; i < to; i++) dst[i] = (uint32_t)bf16_of(src[i]) << 16;
+    for (int64_t i = from; i < to; i++) dst[i] = nets_bf16_of(src[i]);
 }
 
 static void convert(const widened_op *op, nets_range_fn fn, const void *from, void *to, int64_t elems) {
@@ -94,9 +81,6 @@ static mm_status run_before(const widened_op *op, mm_phase p, const nets_op_args
         if (m->reads && is_there(args, m->role))
             convert(op, widen, args->at[m->role], scratch_of(phase, args, i), m->elems);
     }
-    if (phase->weight_at >= 0)
-        convert(op, round_floats, args->at[NETS_W], (char *)args->at[NETS_WORKSPACE] + phase->weight_at,
-                op->weight_elems);
     return MM_OK;
 }
 
@@ -120,14 +104,16 @@ RUN(after, forward, MM_FORWARD)
 RUN(after, backward, MM_BACKWARD)
 #undef RUN
 
+/* The f32 op reads the copy of the weight as the weight. */
+static nets_role inner_role(nets_role role) { return role == NETS_W16 ? NETS_W : role; }
+
 /* What the f32 op gets. */
 static nets_op_args inner_args(const widened_op *op, mm_phase p, const nets_op_args *args) {
     const widened_phase *phase = &op->phases[p];
     nets_op_args inner = *args;
     char *workspace = args->at[NETS_WORKSPACE];
     for (int i = 0; i < phase->n; i++)
-        if (is_there(args, phase->maps[i].role)) inner.at[phase->maps[i].role] = scratch_of(phase, args, i);
-    if (phase->weight_at >= 0) inner.at[NETS_W] = workspace + phase->weight_at;
+        if (is_there(args, phase->maps[i].role)) inner.at[inner_role(phase->maps[i].role)] = scratch_of(phase, args, i);
     inner.workspace_bytes = args->workspace_bytes - phase->bytes;
     inner.at[NETS_WORKSPACE] = inner.workspace_bytes > 0 ? workspace + phase->bytes : NULL;
     inner.exact_roles = 0; /* what is computed again is rounded on the way to its map */
@@ -157,6 +143,7 @@ static int64_t map_elems(const nets_op_desc *desc, nets_role role) {
     static const nets_role firsts[] = {NETS_X, NETS_DX, NETS_EARLIER};
     if (role == NETS_Y || role == NETS_DY)
         return nets_op_info_of(desc->kind)->f32_output ? 0 : nets_shape_elems(&desc->y);
+    if (role == NETS_W16) return desc->factor_elems;
     if ((role == NETS_DX && !desc->wants_dx) || (role == NETS_EARLIER && !desc->adds_earlier)) return 0;
     for (size_t f = 0; f < sizeof firsts / sizeof *firsts; f++) {
         const int i = (int)role - (int)firsts[f];
@@ -189,19 +176,15 @@ static int64_t place_of(widened_phase *phase, const nets_op_desc *desc, const ne
 }
 
 static widened_phase phase_of(const nets_op_desc *desc, const nets_step_spec *spec) {
-    widened_phase phase = {.weight_at = -1};
+    widened_phase phase = {.n = 0};
     for (int u = 0; u < NETS_STEP_USES && spec->uses[u].role != NETS_WORKSPACE; u++) {
         const nets_role_use *use = &spec->uses[u];
-        const int64_t elems = map_elems(desc, use->role);
-        if (use->role == NETS_W && desc->factor_elems > 0) phase.weight_at = take(&phase, desc->factor_elems);
+        const nets_role role = use->role == NETS_W ? NETS_W16 : use->role;
+        const int64_t elems = map_elems(desc, role);
         if (elems == 0) continue;
-        const int64_t at =
-            use->access == MM_WRITE ? place_of(&phase, desc, spec, use->role, elems) : take(&phase, elems);
-        phase.maps[phase.n++] = (widened_map){.role = use->role,
-                                              .reads = use->access != MM_WRITE,
-                                              .writes = use->access != MM_READ,
-                                              .elems = elems,
-                                              .at = at};
+        const int64_t at = use->access == MM_WRITE ? place_of(&phase, desc, spec, role, elems) : take(&phase, elems);
+        phase.maps[phase.n++] = (widened_map){
+            .role = role, .reads = use->access != MM_WRITE, .writes = use->access != MM_READ, .elems = elems, .at = at};
     }
     return phase;
 }
@@ -231,7 +214,6 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     op->base.impl = &nets_host_op_widened;
     op->base.adds = op->of->adds;
     op->pool = nets_host_pool(backend);
-    op->weight_elems = desc->factor_elems;
     take_phase(op, MM_FORWARD, desc, desc->training ? &steps->forward : &steps->eval);
     if (desc->training) take_phase(op, MM_BACKWARD, desc, &steps->backward);
     *op_out = &op->base;

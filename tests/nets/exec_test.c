@@ -1,12 +1,14 @@
 /* The executor under a manager: equal bits to the reference executor, whatever the policy. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "mm/core/graph.h"
+#include "nets/bf16.h"
 #include "nets/exec.h"
 #include "nets/exec_kept.h"
 #include "nets/zoo/zoo.h"
@@ -196,6 +198,46 @@ static void initial_values_are_set_again_by_init(void **state) {
     finish(&f);
 }
 
+/* Checks each weight's copy, and returns how many there are. */
+static int expect_copies(const fixture *f) {
+    int copies = 0;
+    for (int p = 0; p < nets_net_params(f->net); p++) {
+        const nets_param *param = nets_net_param(f->net, p);
+        const uint32_t *values = (const uint32_t *)nets_exec_param(f->train, p, NETS_VALUE);
+        char name[NETS_PARAM_NAME_CAPACITY + 8];
+        snprintf(name, sizeof name, "bf16.%s", param->name);
+        const uint16_t *copy = mm_persistent_data(f->manager, name, NULL);
+        for (int64_t i = 0; copy && i < param->elems; i++) assert_int_equal(copy[i], nets_bf16_of(values[i]));
+        copies += copy != NULL;
+    }
+    return copies;
+}
+
+static void copies_in_bf16_follow_weights_whatever_sets_them(void **state) {
+    (void)state;
+    const float some[] = {0.123456f, -7.654321f, 3e38f};
+    fixture f;
+    nets_backend *backend;
+    float values[8 * 3 * 25];
+    assert_int_equal(nets_zoo_build("tiny", &f.net), MM_OK);
+    assert_int_equal(make_manager("liveness", 64 << 20, &f.manager), MM_OK);
+    assert_int_equal(nets_backend_open("host", &(nets_backend_config){.precision = NETS_BF16}, &backend), MM_OK);
+    assert_int_equal(nets_exec_create_on(f.net, BATCH, NETS_TRAIN, f.manager, backend, &SGD, &f.train), MM_OK);
+    ref_batch(f.net, BATCH, 4, &f.images, &f.labels);
+    assert_int_equal(nets_exec_init(f.train, 11), MM_OK);
+    assert_int_equal(expect_copies(&f), 3);
+    iterate(&f, f.train, BATCH);
+    expect_copies(&f);
+    assert_int_equal(nets_exec_param_get(f.train, 0, NETS_VALUE, values), MM_OK);
+    values[17] = 1.003f;
+    assert_int_equal(nets_exec_param_set(f.train, 0, NETS_VALUE, values), MM_OK);
+    expect_copies(&f);
+    assert_int_equal(nets_exec_values_set(f.train, "fc.weight", 28, some, sizeof some), MM_OK);
+    expect_copies(&f);
+    finish(&f);
+    nets_backend_close(backend);
+}
+
 static void wrong_batch_or_label_is_refused_and_the_executor_stays_usable(void **state) {
     (void)state;
     fixture f;
@@ -365,6 +407,7 @@ int main(void) {
         cmocka_unit_test(operations_of_images_refuse_other_shapes_by_name),
         cmocka_unit_test(smaller_batch_and_evaluation_share_the_parameters),
         cmocka_unit_test(initial_values_are_set_again_by_init),
+        cmocka_unit_test(copies_in_bf16_follow_weights_whatever_sets_them),
         cmocka_unit_test(wrong_batch_or_label_is_refused_and_the_executor_stays_usable),
         cmocka_unit_test(the_count_of_updates_is_the_last_that_is_kept),
         cmocka_unit_test(a_watcher_sees_each_forward_step_when_it_is_done),

@@ -18,20 +18,19 @@ typedef struct fixture {
     nets_lowered *lowered;
 } fixture;
 
-static void start_with(fixture *f, const char *net, int64_t batch, nets_mode mode, bool no_fuse) {
-    const nets_backend_config config = {.no_fuse = no_fuse};
+static void start_with(fixture *f, const char *net, int64_t batch, nets_mode mode, nets_backend_config config) {
     assert_int_equal(nets_zoo_build(net, &f->net), MM_OK);
     assert_int_equal(nets_backend_open("host", &config, &f->backend), MM_OK);
     if (nets_lower(f->net, f->backend, batch, mode, NETS_SGD, &f->lowered) != MM_OK) fail_msg("%s", mm_last_error());
 }
 
 static void start(fixture *f, const char *net, int64_t batch, nets_mode mode) {
-    start_with(f, net, batch, mode, false);
+    start_with(f, net, batch, mode, (nets_backend_config){0});
 }
 
 /* Layer by layer, as the net is declared. */
 static void start_unfused(fixture *f, const char *net, int64_t batch, nets_mode mode) {
-    start_with(f, net, batch, mode, true);
+    start_with(f, net, batch, mode, (nets_backend_config){.no_fuse = true});
 }
 
 static void finish(fixture *f) {
@@ -525,6 +524,48 @@ static void every_layer_of_a_net_is_a_layer_of_the_graph_or_a_part_of_one(void *
     }
 }
 
+/* The tensor in a role of the layer's step; "": none. */
+static const char *role_of(const fixture *f, const char *layer, mm_phase phase, nets_role role) {
+    for (int s = 0; s < f->lowered->n_steps; s++) {
+        const nets_step *step = &f->lowered->steps[s];
+        if (step->phase != phase || strcmp(mm_graph_layer(f->lowered->graph, step->graph_layer)->name, layer) != 0)
+            continue;
+        return step->tensors[role] < 0 ? "" : mm_graph_tensor(f->lowered->graph, step->tensors[role])->name;
+    }
+    fail_msg("no layer %s", layer);
+    return NULL;
+}
+
+static void products_of_bf16_maps_read_the_copies_of_weights_that_the_update_writes(void **state) {
+    (void)state;
+    static const char *const nets[] = {"tiny", "gpt,layers=1,width=8,heads=2,context=4"};
+    static const struct {
+        const char *layer, *factor, *weight;
+    } known[] = {{"conv1", "bf16.conv1.weight", ""}, {"bn2", "", "bn2.weight"}, {"fc", "bf16.fc.weight", ""},
+                 {"loss", "bf16.wte.weight", ""},    {"wte", "", "wte.weight"}, {"h.0.ln_1", "", "h.0.ln_1.weight"}};
+    for (int n = 0; n < 4; n++) {
+        fixture f;
+        int copies = 0;
+        start_with(&f, nets[n / 2], 2, n % 2 ? NETS_EVAL : NETS_TRAIN, (nets_backend_config){.precision = NETS_BF16});
+        for (int i = 0; i < 3; i++) {
+            const int k = n / 2 * 3 + i;
+            assert_string_equal(role_of(&f, known[k].layer, MM_FORWARD, NETS_W16), known[k].factor);
+            assert_string_equal(role_of(&f, known[k].layer, MM_FORWARD, NETS_W), known[k].weight);
+        }
+        for (int i = 0; i < nets_net_params(f.net); i++) {
+            const nets_param_tensors *p = &f.lowered->params[i];
+            if (p->copy < 0) continue;
+            const mm_tensor_info *copy = mm_graph_tensor(f.lowered->graph, p->copy);
+            copies++;
+            assert_true(copy->kind == MM_WEIGHT && copy->ownership == MM_PERSISTENT && copy->dtype == MM_BF16);
+            assert_int_equal(2 * copy->bytes, mm_graph_tensor(f.lowered->graph, p->value)->bytes);
+            if (n % 2 == 0) assert_int_equal(use_of(&f, "sgd update", copy->name)->access, MM_MODIFY);
+        }
+        assert_int_equal(copies, n < 2 ? 3 : 5); /* conv1, conv2, fc; wte, and four projections */
+        finish(&f);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(training_has_a_step_for_each_layer_both_ways_and_an_update),
@@ -550,6 +591,7 @@ int main(void) {
         cmocka_unit_test(unknown_device_has_no_backend),
         cmocka_unit_test(gradients_and_momenta_belong_to_their_parameters),
         cmocka_unit_test(every_layer_of_a_net_is_a_layer_of_the_graph_or_a_part_of_one),
+        cmocka_unit_test(products_of_bf16_maps_read_the_copies_of_weights_that_the_update_writes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,7 +61,17 @@ static void give(pair *p, int r) {
         ((uint16_t *)p->args.at[r])[i] = nearest(((const float *)p->rig->args.at[r])[i]);
 }
 
-/* Both get elements of bf16; the weight is rounded for the rig's op alone. */
+/* The op gets a copy of the weight in its place. */
+static void give_copy(pair *p, nets_op_desc *desc) {
+    const float *weight = p->rig->args.at[NETS_W];
+    desc->factor_elems = p->rig->bytes[NETS_W] / 4;
+    round_role(p->rig, NETS_W);
+    p->args.at[NETS_W] = NULL;
+    p->args.at[NETS_W16] = op_rig_alloc(p->rig, 2 * desc->factor_elems);
+    for (int64_t i = 0; i < desc->factor_elems; i++) ((uint16_t *)p->args.at[NETS_W16])[i] = nearest(weight[i]);
+}
+
+/* Both get elements of bf16. */
 static void pair_init(pair *p, op_rig *rig, bool earlier) {
     const nets_param_spec *weight = nets_param_spec_of(rig->desc.kind, 0);
     nets_op_desc desc;
@@ -79,10 +89,7 @@ static void pair_init(pair *p, op_rig *rig, bool earlier) {
     }
     desc = rig->desc;
     desc.maps = MM_BF16;
-    if (weight && weight->factor) {
-        desc.factor_elems = rig->bytes[NETS_W] / 4;
-        round_role(rig, NETS_W);
-    }
+    if (weight && weight->factor) give_copy(p, &desc);
     if (nets_op_create(rig->backend, &desc, &p->op) != MM_OK) fail_msg("%s", mm_last_error());
     for (int phase = MM_FORWARD; phase <= (desc.training ? MM_BACKWARD : MM_FORWARD); phase++) {
         const int64_t bytes = nets_op_workspace_bytes(p->op, (mm_phase)phase);

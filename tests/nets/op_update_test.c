@@ -24,7 +24,12 @@ typedef struct tensor {
 static void start_tensor(op_rig *rig, tensor *t, int64_t n) {
     float *w = op_rig_alloc(rig, 4 * n), *v = op_rig_alloc(rig, 4 * n);
     t->gradient = op_rig_alloc(rig, 4 * n);
-    t->param = (nets_update_param){.weight = w, .state = {v}, .gradient = t->gradient, .elems = n, .decayed = true};
+    t->param = (nets_update_param){.weight = w,
+                                   .state = {v},
+                                   .gradient = t->gradient,
+                                   .elems = n,
+                                   .decayed = true,
+                                   .copy = n % 2 ? op_rig_alloc(rig, 2 * n) : NULL};
     t->w = calloc((size_t)n, sizeof *t->w);
     t->v = calloc((size_t)n, sizeof *t->v);
     assert_true(t->w && t->v);
@@ -42,6 +47,13 @@ static void step_as_it_should_be(tensor *t, int step, double lr) {
 static void check_tensor(const tensor *t) {
     for (int64_t i = 0; i < t->param.elems; i++)
         assert_true(fabs(t->param.weight[i] - t->w[i]) < 1e-6 && fabs(t->param.state[0][i] - t->v[i]) < 1e-6);
+    for (int64_t i = 0; t->param.copy && i < t->param.elems; i++) { /* 8 bits: at most half of the last one away */
+        const uint32_t bits = (uint32_t)t->param.copy[i] << 16;
+        const double weight = (double)t->param.weight[i];
+        float copy;
+        memcpy(&copy, &bits, sizeof copy);
+        assert_true(fabs((double)copy - weight) <= (weight == 0 ? 0 : ldexp(1, ilogb(weight) - 8)));
+    }
 }
 
 /* Sizes that are no multiple of a vector, or of what a block of a GPU takes. */
@@ -118,7 +130,7 @@ static void undecayed_parameters_are_updated_as_without_decay(void **state) {
             for (int t = 0; t < TENSORS; t++) {
                 float *weight = weights[run] + 8 * t, *both = states + 16 * t;
                 for (int i = 0; i < ELEMS; i++) weight[i] = (float)(i + 1);
-                params[t] = (nets_update_param){weight, {both, both + 8}, gradient, ELEMS, t % 3 == 0};
+                params[t] = (nets_update_param){weight, {both, both + 8}, gradient, ELEMS, t % 3 == 0, NULL};
             }
             const nets_update_args args = {
                 .params = params, .n_params = TENSORS, .lr = lr, .optimizer = optimizer, .rng = rng, .step = count};
@@ -250,7 +262,8 @@ static void a_loss_that_is_not_finite_halts_updates_if_asked(void **state) {
         float *gradient = op_rig_alloc(&rig, 4 * ELEMS), *lr = op_rig_alloc(&rig, 4), *loss = op_rig_alloc(&rig, 4);
         uint32_t *rng = op_rig_alloc(&rig, NETS_RNG_WORDS * sizeof *rng);
         float *statistic = op_rig_alloc(&rig, 16);
-        const nets_update_param param[] = {{weight, {momentum}, gradient, ELEMS, true},
+        uint16_t *copy = op_rig_alloc(&rig, 2 * ELEMS);
+        const nets_update_param param[] = {{weight, {momentum}, gradient, ELEMS, true, copy},
                                            {.gradient = statistic, .elems = 3}};
         const nets_update_args args = {.params = param,
                                        .n_params = 1,
@@ -267,7 +280,11 @@ static void a_loss_that_is_not_finite_halts_updates_if_asked(void **state) {
             if (run > 1) *(run < 5 ? &gradient[4998] : &statistic[2]) = step == 1 ? WRONG[run - 2] : 1;
             assert_int_equal(rig.backend->ops->update(rig.backend, &args, rig.stream), MM_OK);
             assert_int_equal(mm_stream_sync(rig.stream), MM_OK);
-            for (int i = 0; i < ELEMS; i++) assert_true(weight[i] == -updates && momentum[i] == (updates > 0));
+            for (int i = 0; i < ELEMS; i++) {
+                static const uint16_t halves[] = {0, 0xbf80, 0xc000, 0xc040};
+                assert_true(weight[i] == -updates && momentum[i] == (updates > 0));
+                assert_int_equal(copy[i], halves[(int)updates]);
+            }
             assert_int_equal(rng[2], (int)updates);
             assert_int_equal(rng[NETS_RNG_HALTED] != 0, only_finite && step > 0);
         }
@@ -287,7 +304,7 @@ static void update_of_very_many_tensors(void **state) {
     nets_update_param *params = calloc(TENSORS, sizeof *params);
     assert_non_null(params);
     for (int t = 0; t < TENSORS; t++)
-        params[t] = (nets_update_param){weights + 4 * t, {momenta + 4 * t}, gradient, ELEMS, true};
+        params[t] = (nets_update_param){weights + 4 * t, {momenta + 4 * t}, gradient, ELEMS, true, NULL};
     for (int i = 0; i < ELEMS; i++) gradient[i] = (float)(i + 1);
     *lr = 0.5f;
     const nets_update_args args = {.params = params, .n_params = TENSORS, .lr = lr, .rng = rng};

@@ -9,6 +9,7 @@
 
 #include "mm/core/graph.h"
 #include "mm/core/philox.h"
+#include "nets/bf16.h"
 #include "nets/init.h"
 
 static void *allocate(int64_t bytes) {
@@ -62,10 +63,18 @@ static void collect_params(ref_exec *ref) {
         *param = (nets_update_param){.weight = data_of(ref, tensors->value),
                                      .gradient = data_of(ref, tensors->gradient),
                                      .elems = nets_net_param(ref->net, i)->elems,
-                                     .decayed = nets_net_param(ref->net, i)->decayed};
+                                     .decayed = nets_net_param(ref->net, i)->decayed,
+                                     .copy = tensors->copy < 0 ? NULL : data_of(ref, tensors->copy)};
         for (int k = 0; k < NETS_OPTIMIZER_STATES && tensors->state[k] >= 0; k++)
             param->state[k] = data_of(ref, tensors->state[k]);
     }
+}
+
+static void fill_copy(ref_exec *ref, int param) {
+    const nets_param_tensors *tensors = &ref->lowered->params[param];
+    const uint32_t *values = data_of(ref, tensors->value);
+    for (int64_t i = 0; tensors->copy >= 0 && i < nets_net_param(ref->net, param)->elems; i++)
+        ((uint16_t *)data_of(ref, tensors->copy))[i] = nets_bf16_of(values[i]);
 }
 
 static void fill_params(ref_exec *ref, uint64_t seed, const ref_exec *like) {
@@ -76,6 +85,7 @@ static void fill_params(ref_exec *ref, uint64_t seed, const ref_exec *like) {
                    (size_t)nets_net_param(ref->net, i)->elems * sizeof *values);
         else
             nets_init_param(ref->net, i, seed, 0, nets_net_param(ref->net, i)->elems, values);
+        fill_copy(ref, i);
     }
     if (ref->lowered->rng >= 0) *(uint32_t *)data_of(ref, ref->lowered->rng) = (uint32_t)seed;
 }
