@@ -265,7 +265,7 @@ static mm_status add_step(lowering *lo, int index, mm_phase phase, const nets_st
     *step = (nets_step){.layer = index, .graph_layer = state->graph_layer, .phase = phase, .op = state->op};
     for (int r = 0; r < NETS_ROLES; r++) step->tensors[r] = -1;
 
-    mm_use uses[NETS_STEP_USES];
+    mm_use uses[NETS_STEP_USES + 1];
     size_t n_uses = 0;
     for (int u = 0; u < NETS_STEP_USES && spec->uses[u].role != NETS_WORKSPACE; u++) {
         const nets_role_use *use = &spec->uses[u];
@@ -277,6 +277,9 @@ static mm_status add_step(lowering *lo, int index, mm_phase phase, const nets_st
         if (is_used(uses, n_uses, tensors[role])) continue;
         if (use->form == MM_FORM_SIGN) step->sign_roles |= NETS_ROLE_BIT(role);
         uses[n_uses++] = (mm_use){tensors[role], access, use->form};
+        /* A graph has no tensor that no step uses; where weights are not updated, they are of it by this. */
+        if (role == NETS_W16 && !nets_lowered_updates(out))
+            uses[n_uses++] = (mm_use){tensors[NETS_W], MM_READ, MM_FORM_VALUE};
     }
     place_addends(lo, step);
     MM_TRY(add_to_graph(lo, step, uses, n_uses));

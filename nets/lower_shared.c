@@ -13,9 +13,6 @@ mm_status nets_lower_tensor(mm_graph *graph, mm_tensor_kind kind, mm_ownership o
     return mm_graph_add_tensor(graph, &desc, tensor_out);
 }
 
-/* Whether the graph updates the weights, for which it has more tensors. */
-static bool updates(const nets_lowered *out) { return out->mode == NETS_TRAIN && !out->pass.goes_on; }
-
 /* Its order on the device, and its dims there. */
 static nets_order order_param(const nets_lowered *out, const nets_param *param, bool channels_last,
                               int64_t dims_out[MM_RANK_MAX]) {
@@ -56,7 +53,7 @@ static mm_status add_param_tensors(nets_lowered *out, const nets_backend *backen
     MM_TRY(nets_lower_tensor(out->graph, MM_WEIGHT_GRADIENT, MM_PERSISTENT, MM_F32, param->rank, dims, name,
                              &tensors->gradient));
     MM_TRY(mm_graph_set_weight(out->graph, tensors->gradient, tensors->value));
-    if (!updates(out)) return MM_OK;
+    if (!nets_lowered_updates(out)) return MM_OK;
     const nets_optimizer_traits *optimizer = nets_optimizer_traits_of(out->optimizer);
     for (int k = 0; k < NETS_OPTIMIZER_STATES && optimizer->states[k]; k++) {
         snprintf(name, sizeof name, "%s.%s", optimizer->states[k], param->name);
@@ -83,8 +80,9 @@ mm_status nets_lower_shared(nets_lowered *out, const nets_backend *backend) {
     MM_TRY(add_params(out, backend));
     MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, NETS_LOSS_NAME, &out->loss));
     MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_I32, 1, &one, "correct", &out->correct));
-    if (updates(out)) MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, "lr", &out->lr));
-    if (updates(out) && nets_optimizer_traits_of(out->optimizer)->counts)
+    if (nets_lowered_updates(out))
+        MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, "lr", &out->lr));
+    if (nets_lowered_updates(out) && nets_optimizer_traits_of(out->optimizer)->counts)
         MM_TRY(nets_lower_tensor(out->graph, MM_OPTIMIZER, MM_PERSISTENT, MM_I32, 1, &one, NETS_STEP_NAME, &out->step));
     nets_shape images, scores;
     MM_TRY(nets_net_shape(out->net, 0, out->batch, &images));

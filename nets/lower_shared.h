@@ -9,6 +9,11 @@
 MM_CHECKED mm_status nets_lower_tensor(mm_graph *graph, mm_tensor_kind kind, mm_ownership ownership, mm_dtype dtype,
                                        int rank, const int64_t *dims, const char *name, mm_tensor *tensor_out);
 
+/* Whether the graph updates the weights, for which it has more tensors. */
+static inline bool nets_lowered_updates(const nets_lowered *out) {
+    return out->mode == NETS_TRAIN && !out->pass.goes_on;
+}
+
 /* Adds all of these tensors and the batch's. Sets out->params, images, labels, loss, correct, rng, lr and step. */
 MM_CHECKED mm_status nets_lower_shared(nets_lowered *out, const nets_backend *backend);
 
