@@ -6,38 +6,12 @@
 #ifndef NETS_CUDA_VECTOR_H
 #define NETS_CUDA_VECTOR_H
 
-#include "mm/device/cuda_launch.h"
 #include "nets/cuda/cuda_kernels.h"
+#include "nets/cuda/storage.h"
 
 /* AT_ONCE: how many vectors a thread loads before it stores the first, so that the loads overlap. With stores between
  * them the compiler could not overlap them, since outputs may alias inputs. All three are chosen. */
 enum { THREADS = 256, MOST_BLOCKS = 2048, AT_ONCE = 4 };
-
-template <int V> struct vec { float at[V]; };
-
-/* `last`: the data is not read again soon, and is evicted from the level-2 cache first. */
-static __device__ inline void load(const float *from, vec<1> *v, bool last = false) {
-    v->at[0] = last ? __ldcs(from) : *from;
-}
-static __device__ inline void load(const float *from, vec<4> *v, bool last = false) {
-    const float4 *four = reinterpret_cast<const float4 *>(from);
-    const float4 f = last ? __ldcs(four) : *four;
-    v->at[0] = f.x;
-    v->at[1] = f.y;
-    v->at[2] = f.z;
-    v->at[3] = f.w;
-}
-
-static __device__ inline void store(float *to, const vec<1> &v) { *to = v.at[0]; }
-static __device__ inline void store(float *to, const vec<4> &v) {
-    *reinterpret_cast<float4 *>(to) = make_float4(v.at[0], v.at[1], v.at[2], v.at[3]);
-}
-
-template <int V> static __device__ inline vec<V> loaded(const float *from) {
-    vec<V> v;
-    load(from, &v);
-    return v;
-}
 
 template <int V> static __device__ inline vec<V> sum_of(vec<V> a, const vec<V> &b) {
     for (int k = 0; k < V; k++) a.at[k] += b.at[k];
