@@ -1,3 +1,11 @@
+/* Entries of an iteration without a plan. A new entry is copied to the lowest free piece of the arena. Where none is free,
+ * entries are copied to host memory, the oldest first, until one is. An entry that is read is copied back in the same
+ * way; it keeps its copy in host memory, so it leaves again without another.
+ *
+ *      the caller's memory --put--> arena --evict--> host memory --bring--> arena
+ *
+ * A held entry stays where it is. Host memory is pinned, and ordinary where pinned memory is used up. Copies are queued on
+ * the lane in the order of the calls, so a piece is free for the next entry at once. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -122,31 +130,26 @@ static mm_status make_room(mm_stash *s, const mm_stash_slot *e, int64_t *offset_
                    MM_SIZE_TOLD(s->stats.kept_bytes), MM_SIZE_TOLD(s->options.device_bytes));
 }
 
-mm_status mm_loose_put(mm_stash *s, mm_stash_slot *e, const void *data) {
+/* Copies an entry's bytes into the arena. On failure it has no place there. */
+static mm_status copy_in(mm_stash *s, mm_stash_slot *e, const void *from, mm_copy_kind kind, int64_t *bytes) {
     int64_t offset;
     MM_TRY(make_room(s, e, &offset));
-    mm_status status = mm_lane_copy(s, arena_at(s, offset), data, e->kind.bytes, MM_COPY_DEVICE);
+    mm_status status = mm_lane_copy(s, arena_at(s, offset), from, e->kind.bytes, kind);
     if (status != MM_OK) {
         give(s, &s->arena, offset, piece(e));
         return status;
     }
     arena_enter(s, e, offset);
-    s->stats.moved_bytes += e->kind.bytes;
+    *bytes += e->kind.bytes;
     return MM_OK;
 }
 
+mm_status mm_loose_put(mm_stash *s, mm_stash_slot *e, const void *data) {
+    return copy_in(s, e, data, MM_COPY_DEVICE, &s->stats.moved_bytes);
+}
+
 mm_status mm_loose_bring(mm_stash *s, mm_stash_slot *e) {
-    int64_t offset;
-    if (e->offset >= 0) return MM_OK;
-    MM_TRY(make_room(s, e, &offset));
-    mm_status status = mm_lane_copy(s, arena_at(s, offset), e->host.memory, e->kind.bytes, MM_COPY_IN);
-    if (status != MM_OK) {
-        give(s, &s->arena, offset, piece(e));
-        return status;
-    }
-    arena_enter(s, e, offset);
-    s->stats.in_bytes += e->kind.bytes;
-    return MM_OK;
+    return e->offset >= 0 ? MM_OK : copy_in(s, e, e->host.memory, MM_COPY_IN, &s->stats.in_bytes);
 }
 
 void mm_loose_free(mm_stash *s, mm_stash_slot *e) {

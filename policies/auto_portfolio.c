@@ -74,10 +74,6 @@ mm_status mm_portfolio_offer(mm_portfolio *p, mm_plan *plan) {
     return MM_OK;
 }
 
-static bool is_stopped(const mm_portfolio *p) {
-    return p->limits->stop && __atomic_load_n(p->limits->stop, __ATOMIC_RELAXED);
-}
-
 /* Whether a policy uses no codec but those of a menu. */
 static bool is_named(const mm_engine_config *menu, const mm_engine_config *config) {
     char known[MM_MAX_CODECS][MM_SPEC_CAPACITY], used[MM_MAX_CODECS][MM_SPEC_CAPACITY];
@@ -139,7 +135,7 @@ static mm_status try_members(mm_portfolio *p, bool fastest) {
     enum { MEMBERS = sizeof members / sizeof *members };
     for (int i = 0; i < MEMBERS; i++) {
         const struct member *m = &members[fastest ? i : MEMBERS - 1 - i];
-        p->cut_short = is_stopped(p) && p->ns < INT64_MAX;
+        p->cut_short = mm_is_stopped(p->limits->stop) && p->ns < INT64_MAX;
         if (p->cut_short) return MM_OK;
         if (!(m->flags & (fastest ? FAST : LEAST))) continue;
         if (fastest && (m->flags & COPIES) && p->copying_ns >= p->ns) continue;
@@ -187,7 +183,7 @@ static mm_status search(mm_portfolio *p) {
     if (effort == 0 || p->cut_short || (p->ns == INT64_MAX && !p->searches)) return MM_OK;
     MM_TRY(mm_auto_search(p->graph, p->facts, p->limits, p->menu, trials < INT_MAX ? (int)trials : INT_MAX,
                           p->limits->stop, &p->plan));
-    p->cut_short = is_stopped(p);
+    p->cut_short = mm_is_stopped(p->limits->stop);
     return mm_portfolio_fits(p, p->plan) ? mm_simulated_time(p->plan, p->facts, &p->ns) : MM_OK;
 }
 

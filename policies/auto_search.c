@@ -85,9 +85,7 @@ static mm_status place(mm_auto *a, bool *better_out, int64_t *over_out) {
     return MM_OK;
 }
 
-bool mm_auto_stopped(const mm_auto *a) {
-    return a->left <= 0 || (a->stop && __atomic_load_n(a->stop, __ATOMIC_RELAXED));
-}
+bool mm_auto_stopped(const mm_auto *a) { return a->left <= 0 || mm_is_stopped(a->stop); }
 
 mm_status mm_auto_try(mm_auto *a, const mm_auto_weights *w, bool *better_out) {
     enum { TIGHTER = 3 };

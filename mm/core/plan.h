@@ -60,6 +60,9 @@ typedef struct mm_limits {
     const volatile int *stop;
 } mm_limits;
 
+/* Whether a planner is to end: mm_limits.stop. */
+static inline bool mm_is_stopped(const volatile int *stop) { return stop && __atomic_load_n(stop, __ATOMIC_RELAXED); }
+
 /* Streams: name, word. Their number follows from this table. */
 #define MM_STREAMS(X)                                                                                                  \
     X(COMPUTE, "compute")                                                                                              \

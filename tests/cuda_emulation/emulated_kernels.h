@@ -76,9 +76,9 @@ void launch(const char *name, void (*kernel)(Parameters...), dim3 blocks, dim3 t
     cudaError_t error = check(of);
     const size_t shared_limit = cuda_emulation_shared_limit(reinterpret_cast<const void *>(kernel));
     if (shared_bytes > shared_limit) error = cudaErrorInvalidValue;
+    void *memory = error == cudaSuccess ? malloc(sizeof(packed)) : nullptr;
+    if (error == cudaSuccess && !memory) error = cudaErrorMemoryAllocation;
     if (error == cudaSuccess) {
-        void *memory = malloc(sizeof(packed));
-        if (!memory) die("no memory for the launch");
         new (memory) packed{of, kernel, std::tuple<Parameters...>(static_cast<Parameters>(arguments)...)};
         error = cuda_emulation_enqueue(
             stream, [](void *arg) { run(static_cast<const packed *>(arg)->of, arg); }, memory);
