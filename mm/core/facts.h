@@ -64,8 +64,8 @@ typedef struct mm_contention {
 typedef enum mm_sum_at {
     MM_SUM_AT_RANKS, /* a core for each device, all a part */
     MM_SUM_AT_ROOT,  /* one core */
-    MM_SUM_AT_DEVICE, /* the first device, when all have sent all: that goes there over the link, and back; no other has its
-                         sums before */
+    MM_SUM_AT_DEVICE, /* the first device, when all have sent all to the host: all of it goes there over the link, and the sums
+                         back, one after the other; no other device has its sums before */
     MM_SUM_PLACES
 } mm_sum_at;
 

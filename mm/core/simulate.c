@@ -215,7 +215,7 @@ static mm_status check_facts(const mm_plan *plan, const mm_facts *f) {
 
 /* ---------------------------------------------------------------- time passes */
 
-/* The first device adds what all have sent, and sends all sums, one after the other. */
+/* Devices get sums from the first device when it has all of them. */
 static bool waits_for_all(const simulator *s, const mm_piece *piece) {
     const mm_node *n = &s->plan->nodes[piece->node];
     return s->outs_left > 0 && s->facts->sum_at == MM_SUM_AT_DEVICE && n->kind == MM_NODE_IN &&
@@ -254,15 +254,18 @@ static int64_t sum_of(const simulator *s, const mm_piece *piece) {
     return there > s->now ? there : s->now;
 }
 
-/* A piece has ended: if it brought what devices share to the host, its sum is next. */
+/* A piece has ended: if it brought what devices share to the host, its sum is next; at the first device all sums, one after
+ * the other, when all is on the host. */
 static void begin_sum(simulator *s, const mm_piece *piece) {
     const mm_node *n = &s->plan->nodes[piece->node];
     if (!s->summed_ns || n->kind != MM_NODE_OUT) return;
     const mm_tensor_info *tensor = mm_graph_tensor(s->plan->graph, n->tensor);
     if (tensor->shared == MM_SHARE_NOT) return;
+    const bool one_by_one = s->facts->sum_at == MM_SUM_AT_DEVICE;
     s->outs_left--;
-    s->sums_ns = (s->sums_ns > s->now ? s->sums_ns : s->now) + mm_facts_sum_ns(s->facts, tensor->bytes);
+    s->sums_ns = (one_by_one || s->sums_ns > s->now ? s->sums_ns : s->now) + mm_facts_sum_ns(s->facts, tensor->bytes);
     s->summed_ns[n->tensor] = s->sums_ns;
+    if (one_by_one && s->outs_left == 0) s->sums_ns += s->now; /* until then it is how long all sums take */
 }
 
 static mm_status start_piece(simulator *s, int t, const mm_piece *piece) {

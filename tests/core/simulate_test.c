@@ -713,8 +713,8 @@ static void sums_of_ranks_follow_each_other_between_the_copies(void **state) {
     check_shared(MM_SHARE_AT_ONCE, 2, MM_SUM_AT_RANKS, 5850); /* each adds a half */
     /* At the end: b out 3000 to 3800, a until 4600; a added until 5100, in until 5900, behind b's. */
     check_shared(MM_SHARE_AT_END, 2, MM_SUM_AT_ROOT, 6900);
-    /* By the first device: both out until 4600; each 400 in and 400 out, alone, until 5400; both in until 7000. */
-    check_shared(MM_SHARE_AT_END, 2, MM_SUM_AT_DEVICE, 8000);
+    /* By the first device: both out until 4600; each 400 in and 400 out, alone, until 6200; both in until 7800. */
+    check_shared(MM_SHARE_AT_END, 2, MM_SUM_AT_DEVICE, 8800);
 }
 
 static void times_out_of_range_are_refused(void **state) {
