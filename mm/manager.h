@@ -21,7 +21,7 @@ typedef struct mm_ready {
     void **external;       /* per tensor: the user's memory of an external tensor; NULL for others */
     mm_recompute_fn recompute;
     void *recompute_ctx;
-    mm_gradient_fns gradient_fns; /* mm_gradient_set; sent NULL: none */
+    mm_gradient_fns gradient_fns; /* mm_gradient_set; all NULL: none */
     void *gradient_ctx;
     float *bounds;       /* per tensor: mm_bound_set */
     mm_mirror *block;    /* what its codecs read on the device; NULL: they read nothing */

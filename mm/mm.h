@@ -744,21 +744,31 @@ MM_API MM_CHECKED mm_status mm_trace_stop(mm_manager *manager, const char *path,
  *   in                                           | c             | b             | a |
  *
  * That memory is part of mm_options.pinned_bytes. Graphs with the same steps share in the same order, whatever their
- * policies: the order of the steps that write the tensors last. */
+ * policies: the order of the steps that write the tensors last.
+ *
+ * Devices that reach each other need no copies: a tensor that is shared in place stays where it is, and the caller enqueues
+ * work that makes it the sum, on a stream of its own beside the computation:
+ *
+ *   compute  ... | backward of c | backward of b | backward of a |                     update |
+ *   sums                         | c             | b             | a | states and results |
+ *
+ * Gradients are first, in the order of their writers; all else that is shared follows them at once. */
 
-/* When a tensor goes to pinned memory. */
+/* When a tensor is shared, and how. */
 typedef enum mm_share {
     MM_SHARE_NOT,
-    MM_SHARE_AT_ONCE, /* behind the last step that writes it */
-    MM_SHARE_AT_END,  /* behind the last step before the update */
+    MM_SHARE_AT_ONCE,          /* it goes to pinned memory behind the last step that writes it */
+    MM_SHARE_AT_END,           /* ... behind the last step before the update */
+    MM_SHARE_IN_PLACE_AT_ONCE, /* the same two, in place */
+    MM_SHARE_IN_PLACE_AT_END,
 } mm_share;
 
 /* Declares a persistent tensor as shared: a weight's gradient, a loss, running statistics. mm_graph_freeze refuses
  * (MM_ERR_INVALID) one that no step writes, or that no MM_UPDATE step follows. MM_ERR_ORDER: the graph is frozen. MM_ERR_INVALID: not a persistent tensor of the graph. */
 MM_API MM_CHECKED mm_status mm_graph_share(mm_graph *graph, mm_tensor tensor, mm_share when);
 
-/* A shared tensor of an iteration, in pinned memory, where it has the same place as long as the graph has the same plan.
- * Elements are in the tensor's order. */
+/* A shared tensor of an iteration, in pinned memory, where it has the same place as long as the graph has the same plan;
+ * or, if it is shared in place, in device memory. Elements are in the tensor's order. */
 typedef struct mm_shared {
     const mm_graph *graph;
     mm_tensor tensor;
@@ -766,8 +776,8 @@ typedef struct mm_shared {
     int64_t bytes;
 } mm_shared;
 
-/* What the caller does with shared tensors. Both functions are called on threads of the device, and may not call the
- * manager or the device. */
+/* What the caller does with shared tensors. The first two are called on threads of the device, and may not call the
+ * manager or the device. They may be NULL if all are shared in place, `enqueue` if none is. */
 typedef struct mm_gradient_fns {
     /* data has what this process has: from now on it is the caller's, until `await` returns. Called in the order above. It
      * must not block. */
@@ -775,11 +785,16 @@ typedef struct mm_gradient_fns {
     /* Returns when data has the sum, which is then copied back. Called in the same order. It may block, and must return if
      * the sum does not come: its failure is the iteration's. */
     mm_status (*await)(void *ctx, const mm_shared *shared);
+    /* Enqueues on `stream` what makes the sums of these n tensors, in place. Called in mm_layer_end, by the thread that
+     * calls that; the tensors that are together in one call, and the order of calls, are the same for every policy. It may
+     * enqueue on that stream only, must not block, and may be recorded. A failure is the step's. */
+    mm_status (*enqueue)(void *ctx, const mm_shared *shared, int n, mm_stream *stream);
 } mm_gradient_fns;
 
 /* Sets what becomes of a graph's shared tensors, and prepares the graph if it was not. It stays set when the policy
- * changes. fns NULL, the default: nothing; they come back as they were. Neither is called in a rehearsal. MM_ERR_INVALID: one of them is NULL. An iteration
- * with such functions cannot be recorded (mm_replay_state), so it runs step by step; the log says so once for each plan.
+ * changes. fns NULL, the default: nothing; they come back as they were. None is called in a rehearsal. MM_ERR_INVALID: one
+ * that the graph needs is NULL. An iteration that calls the first two cannot be recorded (mm_replay_state), so it runs step
+ * by step; the log says so once for each plan.
  * Between iterations; waits for iterations that were ended without waiting, and returns their failure. fns is copied. */
 MM_API MM_CHECKED mm_status mm_gradient_set(mm_manager *manager, const mm_graph *graph, const mm_gradient_fns *fns,
                                             void *ctx);

@@ -43,8 +43,12 @@ mm_status mm_recompute_set(mm_manager *m, const mm_graph *graph, mm_recompute_fn
 mm_status mm_gradient_set(mm_manager *m, const mm_graph *graph, const mm_gradient_fns *fns, void *ctx) {
     MM_TRY(mm_manager_settle(m, "mm_gradient_set"));
     MM_TRY(mm_manager_prepare(m, graph));
-    if (fns && (!fns->sent || !fns->await))
-        return mm_fail(MM_ERR_INVALID, "mm_gradient_set: one of the functions is NULL");
+    for (mm_tensor t = 0; fns && t < mm_graph_tensors(graph); t++) {
+        const mm_tensor_info *tensor = mm_graph_tensor(graph, t);
+        if (tensor->shared == MM_SHARE_NOT) continue;
+        if (mm_share_copies(tensor->shared) ? !fns->sent || !fns->await : !fns->enqueue)
+            return mm_fail(MM_ERR_INVALID, "mm_gradient_set: a function that %s needs is NULL", tensor->name);
+    }
     mm_ready *r = mm_manager_find(m, graph);
     mm_execution_unrecord(r->execution);
     r->unrecordable = false;

@@ -150,6 +150,7 @@ mm_status mm_dispatch_step_begin(mm_dispatch *d, int node, mm_stream *stream, in
     if (piece->seq == 0 && d->execution->begin) MM_TRY(mm_event_record(d->execution->begin, d->compute));
     MM_TRY(mm_unplanned_take(d->execution, node));
     MM_TRY(stream ? enqueue_waits(d, piece) : await_inputs(d, piece));
+    MM_TRY(mm_exchange_step_begin(d, node, stream));
     d->inline_compute = stream == NULL;
     if (d->waited_ns > 0) {
         pthread_mutex_lock(&d->lock);
@@ -189,6 +190,7 @@ mm_status mm_dispatch_step_end(mm_dispatch *d, int node) {
     mm_traced_step_end(p, index);
     MM_TRY(mm_self_check_after(p, node));
     MM_TRY(record(d, index, d->compute));
+    MM_TRY(mm_exchange_step_end(d, node));
     mm_unplanned_give(p, node);
     count_codes(d, node);
     for (int i = index + 1; i < p->program->n && p->program->pieces[i].stream != MM_STREAM_COMPUTE; i++)
@@ -239,6 +241,11 @@ static mm_stream *stream_of(const mm_dispatch *d, int s) {
     return d->worker[s] ? mm_worker_stream(d->worker[s]) : NULL;
 }
 
+/* ... or MM_STREAM_COUNT: that of the sums. */
+static mm_stream *any_stream_of(const mm_dispatch *d, int s) {
+    return s == MM_STREAM_COUNT ? d->sums : stream_of(d, s);
+}
+
 /* MM_ERR_FORMAT: codes were damaged when they were decoded, since this was last asked. A device that cannot fail a task
  * counts them. */
 static mm_status check_codes(mm_dispatch *d) {
@@ -256,14 +263,14 @@ static mm_status drain(mm_dispatch *d) {
     mm_failure first = d->ahead_failure;
     d->ahead_failure.status = MM_OK;
     d->ahead = false;
-    for (int s = 0; s < MM_STREAM_COUNT; s++) {
-        mm_stream *stream = stream_of(d, s);
+    for (int s = 0; s <= MM_STREAM_COUNT; s++) {
+        mm_stream *stream = any_stream_of(d, s);
         if (!stream) continue;
         mm_status one = mm_stream_sync(stream);
         if (first.status == MM_OK) mm_failure_keep(&first, one);
     }
-    for (int s = 0; first.status != MM_OK && s < MM_STREAM_COUNT; s++) {
-        mm_stream *stream = stream_of(d, s);
+    for (int s = 0; first.status != MM_OK && s <= MM_STREAM_COUNT; s++) {
+        mm_stream *stream = any_stream_of(d, s);
         if (stream) mm_stream_reset(stream);
     }
     const mm_status codes = check_codes(d);
@@ -411,6 +418,9 @@ void mm_dispatch_destroy(mm_dispatch *d) {
     if (!d) return;
     mm_dispatch_abort(d);
     for (int s = 0; s < MM_STREAM_COUNT; s++) mm_worker_destroy(d->worker[s]);
+    mm_stream_destroy(d->sums);
+    mm_event_destroy(d->ready);
+    mm_event_destroy(d->summed);
     mm_stream_destroy(d->compute);
     mm_event_destroy(d->behind);
     for (int s = 0; s < MM_STREAM_COUNT; s++) mm_event_destroy(d->join[s]);

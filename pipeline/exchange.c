@@ -1,4 +1,5 @@
-/* Tensors that several processes share: the caller's functions, as tasks of the streams that copy them out and back in. */
+/* Tensors that several processes share: the caller's functions, as tasks of the streams that copy them out and back in; and
+ * of what is shared in place, the stream of the sums. */
 #include <stdlib.h>
 
 #include "pipeline/internal.h"
@@ -13,7 +14,7 @@ struct mm_exchange_call {
 static bool is_shared(const mm_plan *plan, int node) {
     const mm_node *n = &plan->nodes[node];
     return (n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN) &&
-           mm_graph_tensor(plan->graph, n->tensor)->shared != MM_SHARE_NOT;
+           mm_share_copies(mm_graph_tensor(plan->graph, n->tensor)->shared);
 }
 
 /* Keeps the failure for devices on which it does not fail the stream. */
@@ -40,8 +41,27 @@ static mm_status run(void *arg) {
     return status;
 }
 
+static mm_status create_stream(mm_dispatch *d) {
+    if (d->sums) return MM_OK;
+    if (!d->ready) MM_TRY(mm_event_create(d->config.device, &d->ready));
+    if (!d->summed) MM_TRY(mm_event_create(d->config.device, &d->summed));
+    return mm_stream_create(d->config.device, "mm-sums", 0, &d->sums);
+}
+
+static mm_status init_groups(mm_execution *p) {
+    int most = 0;
+    MM_TRY(mm_plan_shared_groups(p->plan, &p->exchange.groups));
+    for (int g = 0; g < p->exchange.groups.n; g++)
+        if (p->exchange.groups.groups[g].n > most) most = p->exchange.groups.groups[g].n;
+    if (most == 0) return MM_OK;
+    p->exchange.tensors = calloc((size_t)most, sizeof *p->exchange.tensors);
+    return p->exchange.tensors ? create_stream(p->dispatch)
+                               : mm_fail(MM_ERR_NOMEM, "out of memory for a plan's shared tensors");
+}
+
 mm_status mm_exchange_init(mm_execution *p) {
     bool any = false;
+    MM_TRY(init_groups(p));
     for (int i = 0; i < p->plan->n_nodes; i++) any |= is_shared(p->plan, i);
     if (!any) return MM_OK;
     p->exchange.calls = calloc((size_t)p->plan->n_nodes, sizeof *p->exchange.calls);
@@ -51,17 +71,64 @@ mm_status mm_exchange_init(mm_execution *p) {
     return MM_OK;
 }
 
-void mm_exchange_fini(mm_execution *p) { free(p->exchange.calls); }
+void mm_exchange_fini(mm_execution *p) {
+    free(p->exchange.calls);
+    free(p->exchange.tensors);
+    mm_shared_groups_fini(&p->exchange.groups);
+}
 
 void mm_execution_set_gradients(mm_execution *p, const mm_gradient_fns *fns, void *ctx) {
     p->exchange.fns = fns ? *fns : (mm_gradient_fns){0};
     p->exchange.ctx = ctx;
 }
 
-bool mm_exchange_is_on(const mm_execution *p) { return p->exchange.calls && p->exchange.fns.sent; }
+bool mm_exchange_is_called(const mm_execution *p) { return p->exchange.calls && p->exchange.fns.sent; }
 
 mm_status mm_exchange_call_async(mm_dispatch *d, int node, mm_stream *stream) {
     const mm_execution *p = d->execution;
-    if (d->rehearsed || !mm_exchange_is_on(p) || !p->exchange.calls[node].call.fn) return MM_OK;
+    if (d->rehearsed || !mm_exchange_is_called(p) || !p->exchange.calls[node].call.fn) return MM_OK;
     return mm_call_async(stream, &p->exchange.calls[node].call);
+}
+
+/* ---------------------------------------------------------------- in place */
+
+static bool is_summed(const mm_dispatch *d) {
+    return !d->rehearsed && d->execution->exchange.groups.n > 0 && d->execution->exchange.fns.enqueue;
+}
+
+mm_status mm_exchange_step_begin(mm_dispatch *d, int node, mm_stream *stream) {
+    const mm_shared_groups *all = &d->execution->exchange.groups;
+    bool updates = false;
+    if (!is_summed(d)) return MM_OK;
+    for (int g = 0; g < all->n; g++) updates |= all->groups[g].update == node;
+    if (!updates) return MM_OK;
+    MM_TRY(mm_event_record(d->summed, d->sums));
+    return stream ? mm_stream_wait(stream, d->summed) : mm_event_sync(d->summed);
+}
+
+static mm_status enqueue_group(mm_dispatch *d, const mm_shared_group *group) {
+    const mm_exchange *x = &d->execution->exchange;
+    const mm_graph *graph = d->execution->plan->graph;
+    for (int i = 0; i < group->n; i++) {
+        const mm_tensor tensor = x->groups.tensors[group->first + i];
+        const mm_tensor_info *info = mm_graph_tensor(graph, tensor);
+        x->tensors[i] = (mm_shared){graph, tensor, mm_dispatch_address(d, info->persistent), info->bytes};
+    }
+    return x->fns.enqueue(x->ctx, x->tensors, group->n, d->sums);
+}
+
+mm_status mm_exchange_step_end(mm_dispatch *d, int node) {
+    const mm_shared_groups *all = &d->execution->exchange.groups;
+    bool waits = d->inline_compute;
+    if (!is_summed(d)) return MM_OK;
+    for (int g = 0; g < all->n; g++) {
+        if (all->groups[g].after != node) continue;
+        if (!waits) {
+            MM_TRY(mm_event_record(d->ready, d->compute));
+            MM_TRY(mm_stream_wait(d->sums, d->ready));
+            waits = true;
+        }
+        MM_TRY(enqueue_group(d, &all->groups[g]));
+    }
+    return MM_OK;
 }

@@ -97,9 +97,11 @@ typedef struct mm_exchange_call mm_exchange_call; /* exchange.c */
 
 /* What becomes of tensors that processes share (mm_gradient_set). */
 typedef struct mm_exchange {
-    mm_gradient_fns fns; /* sent NULL: nothing */
+    mm_gradient_fns fns; /* all NULL: nothing */
     void *ctx;
-    mm_exchange_call *calls; /* per node; NULL: the plan shares nothing */
+    mm_exchange_call *calls; /* per node; NULL: the plan copies nothing that is shared */
+    mm_shared_groups groups; /* of what is shared in place */
+    mm_shared *tensors;      /* scratch: of a group */
 } mm_exchange;
 
 struct mm_execution {
@@ -142,6 +144,8 @@ struct mm_dispatch {
     mm_event *behind;                   /* recorded when an iteration begins behind those: where they end */
     mm_failure ahead_failure;           /* of those, kept for a call that waits; MM_OK: none */
     mm_event *join[MM_STREAM_COUNT];    /* per side stream: recorded when an iteration ends asynchronously */
+    mm_stream *sums;                    /* for sums in place; NULL: no plan has had any */
+    mm_event *ready, *summed;           /* what is to be summed is complete; is summed */
     bool rehearsed;                     /* nothing is shared in the iteration under way */
     bool recording;                     /* the iteration is recorded and does not run */
     mm_timeline *timeline;              /* of the tracing under way; borrowed; NULL: none */
@@ -224,10 +228,14 @@ void mm_bodies_add(const mm_dispatch *dispatch, mm_dispatch_stats *stats);
 /* ---- exchange.c: tensors that processes share. */
 MM_CHECKED mm_status mm_exchange_init(mm_execution *execution);
 void mm_exchange_fini(mm_execution *execution);
-/* Whether the caller's functions are called. */
-bool mm_exchange_is_on(const mm_execution *execution);
+/* Whether functions of the caller's are called which cannot be recorded. */
+bool mm_exchange_is_called(const mm_execution *execution);
 /* Behind a copy of a shared tensor to pinned memory, and before the one back: enqueues the caller's function. */
 MM_CHECKED mm_status mm_exchange_call_async(mm_dispatch *dispatch, int node, mm_stream *stream);
+/* Before a step: what it updates with is summed in place. stream NULL: blocks until then. */
+MM_CHECKED mm_status mm_exchange_step_begin(mm_dispatch *dispatch, int node, mm_stream *stream);
+/* Behind a step: lets the caller enqueue the sums that may begin. */
+MM_CHECKED mm_status mm_exchange_step_end(mm_dispatch *dispatch, int node);
 
 /* ---- unplanned.c: segments placed at run time. No-ops unless execution->has_unplanned. */
 MM_CHECKED mm_status mm_unplanned_init(mm_execution *execution);

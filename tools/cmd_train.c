@@ -93,7 +93,7 @@ static mm_status save(void *ctx, session *s) {
 /* What was trained is not lost to a failure: the state is as the last whole iteration left it. What --save-every wrote
  * before a run diverged is better: its loss was finite, and not about to overflow. */
 static mm_status save_at_end(train *t, session *s, mm_status status) {
-    if (!t->save) return status;
+    if (!t->save || (t->ranks && multi_gpu(t->ranks) >= 0 && multi_check(t->ranks) != MM_OK)) return status;
     bool diverged = session_diverged(s);
     mm_status saved = diverged && t->saved_iteration > 0 ? MM_OK : save(t, s);
     if (diverged && saved != MM_OK) fprintf(stderr, "mm train: %s\n", mm_last_error());
@@ -309,8 +309,8 @@ int cmd_train(int argc, char **argv) {
          ARG_TEXT, &t.sub_batch_text, 0, 0},
         {"--iterations", "N", "train until this many iterations are done (100)", ARG_COUNT, &t.iterations, 1, 1e9},
         {"--epochs", "N", "... or this many passes over the data", ARG_COUNT, &t.epochs, 1, 1e6},
-        {"--engine", "NAME", "this process is one of several: mpi: of those that mpirun has started", ARG_TEXT,
-         &t.engine, 0, 0},
+        {"--engine", "NAME", "of ranks: mpi, or nccl: a GPU for each; without --ranks: mpirun has started them",
+         ARG_TEXT, &t.engine, 0, 0},
         {"--ranks", "N", "start N processes, each of which trains an N-th of every batch", ARG_COUNT, &t.ranks_wanted,
          1, 1024},
         {"--sum", "WHEN", "gradients of ranks: overlap: beside the backward pass; end: behind it (overlap)", ARG_TEXT,
@@ -401,6 +401,7 @@ int cmd_train(int argc, char **argv) {
     nets_net_destroy(t.network);
     if (status != MM_OK) {
         texts_fini(&t.texts);
+        t.told |= t.ranks && multi_lost(t.ranks);
         code = t.told ? command_status(status) : command_failed("train", status);
         if (status == MM_ERR_INFEASIBLE && t.budget_bytes > 0 && !t.ranks) tell_of_plan(&t);
         session_state_close(t.state);

@@ -304,6 +304,7 @@ static mm_status finish_iteration(session *s, const session_run *run, progress *
     const flight oldest = t->flight[0];
     nets_result result = oldest.result;
     if (s->ahead) MM_TRY(nets_exec_collect(oldest.exec, &result));
+    if (s->config.ranks) MM_TRY(multi_check(s->config.ranks));
     if (isnan(result.loss)) result.loss = NAN; /* without a sign */
     double end = now(), seconds = end - t->ended, mean = 0;
     t->ended = end;

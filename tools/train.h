@@ -87,6 +87,11 @@ MM_CHECKED mm_status train_ranks_agree(train *t, mm_status begun, bool *ended);
  * them. Returns the exit status. */
 int train_ranks_end(train *t, mm_status status, int code);
 
+/* ---- train_start.c */
+
+/* Starts --ranks processes with the command line of this one, and waits for them. *code_out: their exit status. MM_ERR_NOMEM. */
+MM_CHECKED mm_status train_start(const train *t, bool by_mpirun, int *code_out);
+
 /* ---- train_state.c */
 
 /* Opens the file of --load, if there is one, and sets the options that the command line does not. To be called before

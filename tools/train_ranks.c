@@ -1,19 +1,14 @@
-/* 'mm train' as one of several processes: they are started, find each other, begin and end together. */
-#include <errno.h>
+/* 'mm train' as one of several processes: they find each other, begin and end together. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "nets/multi/multi_shared.h"
 #include "tools/commands.h"
 #include "tools/train.h"
 
-/* ---------------------------------------------------------------- starting them */
+/* ---------------------------------------------------------------- beginning */
 
 /* How many processes some mpirun has started, this one among them; 0: none has. */
 static int started(void) {
@@ -23,65 +18,6 @@ static int started(void) {
         if (text) return atoi(text);
     }
     return 0;
-}
-
-/* The command line of mpirun. The caller frees the array. */
-static char **command_line(const train *t, char *program, char *number) {
-    static char *const before[] = {"mpirun", "--bind-to", "none", "--oversubscribe", "-n"};
-    enum { BEFORE = sizeof before / sizeof *before, MORE = 6 };
-    char **line = calloc((size_t)t->argc + BEFORE + MORE, sizeof *line);
-    if (!line) return NULL;
-    int n = 0;
-    for (int i = 0; i < BEFORE; i++) line[n++] = before[i];
-    line[n++] = number;
-    line[n++] = program;
-    line[n++] = "train";
-    for (int i = 1; i < t->argc; i++) {
-        if (strcmp(t->argv[i], "--ranks") == 0 || strcmp(t->argv[i], "--engine") == 0)
-            i++;
-        else if (strncmp(t->argv[i], "--ranks=", 8) != 0 && strncmp(t->argv[i], "--engine=", 9) != 0)
-            line[n++] = t->argv[i];
-    }
-    line[n++] = "--engine";
-    line[n++] = "mpi";
-    return line;
-}
-
-/* Waits for mpirun. An interrupt goes to the ranks, through it: it itself would kill them. */
-static int wait_for(pid_t child, const volatile sig_atomic_t *interrupted) {
-    const struct timespec while_ = {.tv_nsec = 20000000};
-    bool passed_on = false;
-    int status;
-    while (waitpid(child, &status, WNOHANG) == 0) {
-        if (*interrupted && !passed_on) passed_on = kill(child, SIGUSR1) == 0;
-        nanosleep(&while_, NULL);
-    }
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-/* In a group of its own, lest a terminal interrupt it, too. */
-static _Noreturn void become(char **line) {
-    setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (!freopen("/dev/null", "r", stdin)) _exit(EXIT_FAILED);
-    execvp(line[0], line);
-    fprintf(stderr, "mm train: --ranks: mpirun cannot be started: %s (Debian's openmpi-bin has it)\n", strerror(errno));
-    _exit(EXIT_FAILED);
-}
-
-static mm_status start(const train *t, int *code_out) {
-    char program[4096], number[24];
-    const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-    program[length > 0 ? length : 0] = 0;
-    snprintf(number, sizeof number, "%lld", (long long)t->ranks_wanted);
-    char **line = command_line(t, program, number);
-    if (!line) return mm_fail(MM_ERR_NOMEM, "out of memory for the command line of mpirun");
-    const pid_t child = fork();
-    if (child == 0) become(line);
-    free(line);
-    if (child < 0) return mm_fail(MM_ERR_NOMEM, "--ranks: no process can be started: %s", strerror(errno));
-    *code_out = wait_for(child, t->interrupted);
-    return MM_OK;
 }
 
 /* Rank 0 evaluates, reports and saves. */
@@ -94,11 +30,31 @@ static void be_quiet(train *t) {
 
 /* Ranks on one machine take its GPUs in order, unless one is named. */
 static void choose_device(train *t) {
-    const char *text = getenv("OMPI_COMM_WORLD_LOCAL_RANK"); /* Open MPI's; elsewhere all are on one machine */
-    const int local = text ? atoi(text) : multi_rank(t->ranks);
+    const int gpu = multi_gpu(t->ranks), local = gpu >= 0 ? gpu : multi_local_rank(multi_rank(t->ranks));
     if (train_ranks(t) < 2 || target_is_host(t->target.device) || strchr(t->target.device, ':')) return;
     snprintf(t->device_text, sizeof t->device_text, "%.8s:%d", t->target.device, local);
     t->target.device = t->device_text;
+}
+
+/* The GPU that --device names; -1: none. */
+static int named_gpu(const train *t) {
+    const char *colon = strchr(t->target.device, ':');
+    return colon ? atoi(colon + 1) : -1;
+}
+
+/* The engine of ranks that are to be started: on GPUs NCCL, unless another is asked for. */
+static const char *choose_engine(const train *t) {
+    return t->engine ? t->engine : target_is_host(t->target.device) ? "mpi" : "nccl";
+}
+
+static mm_status check_engine(const train *t, const multi_config *config) {
+    if (strcmp(config->engine, "nccl") != 0) return MM_OK;
+    if (target_is_host(t->target.device))
+        return mm_fail(MM_ERR_INVALID, "--engine nccl: adds up on GPUs, and --device %s is none; give --device cuda",
+                       t->target.device);
+    if (config->at_root)
+        return mm_fail(MM_ERR_INVALID, "--sum-at root: NCCL adds up in its own order; give --engine mpi");
+    return t->ranks_wanted > 0 ? multi_probe(config, (int)t->ranks_wanted) : MM_OK;
 }
 
 static mm_status read_sums(const train *t, mm_share *when_out, bool *at_root_out) {
@@ -114,21 +70,24 @@ static mm_status read_sums(const train *t, mm_share *when_out, bool *at_root_out
 
 mm_status train_ranks_begin(train *t, int *code_out) {
     mm_share when;
-    multi_config config = {.engine = t->engine, .ended = command_terminated()};
+    multi_config config = {
+        .engine = choose_engine(t), .ended = command_terminated(), .gpu = named_gpu(t), .lost_out = &t->told};
     *code_out = -1;
     MM_TRY(read_sums(t, &when, &config.at_root));
     if (t->ranks_wanted > 0 && started() > 0)
         return mm_fail(MM_ERR_INVALID, "--ranks %lld: mpirun has started this process as one of %d: give --engine mpi",
                        (long long)t->ranks_wanted, started());
     if (t->ranks_wanted > 1) {
-        if (t->engine && strcmp(t->engine, "mpi") != 0)
-            return mm_fail(MM_ERR_INVALID, "--engine %s: must be mpi", t->engine);
-        return start(t, code_out);
+        MM_TRY(check_engine(t, &config));
+        if (strcmp(config.engine, "nccl") == 0) return train_start(t, false, code_out);
+        if (strcmp(config.engine, "mpi") == 0) return train_start(t, true, code_out);
+        return mm_fail(MM_ERR_INVALID, "--engine %s: must be mpi or nccl", t->engine);
     }
     if (!t->engine && started() > 1)
         return mm_fail(MM_ERR_INVALID, "mpirun has started %d processes, and each would train alone: give --engine mpi",
                        started());
     if (!t->engine || t->ranks_wanted == 1) return MM_OK;
+    MM_TRY(check_engine(t, &config));
     MM_TRY(multi_open(&config, &t->ranks));
     command_interruptible_by(SIGUSR1);
     if (multi_rank(t->ranks) > 0) be_quiet(t);
@@ -152,6 +111,7 @@ void train_ranks_tell_target(train *t) {
     mm_share when = MM_SHARE_AT_ONCE;
     bool at_root;
     if (train_ranks(t) < 2 || read_sums(t, &when, &at_root) != MM_OK) return;
+    if (multi_gpu(t->ranks) >= 0) when = when == MM_SHARE_AT_END ? MM_SHARE_IN_PLACE_AT_END : MM_SHARE_IN_PLACE_AT_ONCE;
     t->target.backend->ranks = (nets_ranks){.n = multi_ranks(t->ranks),
                                             .rank = multi_rank(t->ranks),
                                             .when = when,

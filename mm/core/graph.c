@@ -214,7 +214,7 @@ mm_status mm_graph_share(mm_graph *graph, mm_tensor tensor, mm_share when) {
     if (tensor < 0 || tensor >= graph->n_tensors)
         return mm_fail(MM_ERR_INVALID, "graph %s: mm_graph_share: the graph has no tensor %d", graph->name, tensor);
     mm_tensor_info *info = &graph->tensors[tensor];
-    if ((unsigned)when > MM_SHARE_AT_END)
+    if ((unsigned)when > MM_SHARE_IN_PLACE_AT_END)
         return mm_fail(MM_ERR_INVALID, "graph %s, tensor %s: shared in an unknown way, %d", graph->name, info->name,
                        when);
     if (info->ownership != MM_PERSISTENT)

@@ -25,6 +25,12 @@ typedef struct mm_tensor_info {
     int writes;         /* number of steps that write or modify it */
 } mm_tensor_info;
 
+/* Of a tensor that is shared: whether by copies (else in place), and whether behind the last step before the update. */
+static inline bool mm_share_copies(mm_share share) { return share == MM_SHARE_AT_ONCE || share == MM_SHARE_AT_END; }
+static inline bool mm_share_at_end(mm_share share) {
+    return share == MM_SHARE_AT_END || share == MM_SHARE_IN_PLACE_AT_END;
+}
+
 typedef struct mm_layer_info {
     char *name;
     char **parts; /* names of its further parts (mm_graph_add_part) */

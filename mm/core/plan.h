@@ -307,6 +307,25 @@ MM_CHECKED mm_status mm_plan_add_shared(const mm_plan *plan, mm_plan **plan_out)
 /* By how much that makes the plan's pinned bytes more, at most; 0: the graph shares nothing. */
 int64_t mm_plan_shared_bytes(const mm_graph *graph);
 
+/* Tensors that are shared in place, whose sums begin together: those of the groups before it have begun by then. */
+typedef struct mm_shared_group {
+    int first, n;          /* its tensors: mm_shared_groups.tensors[first] to [first + n - 1] */
+    int32_t after, update; /* nodes: the step behind which they may begin, and the one before which they must be done */
+    int32_t writer; /* step that writes the gradients last; INT32_MAX: of what is no gradient, or all at the end */
+} mm_shared_group;
+
+/* In the order in which sums begin, which is the same for all plans of a graph. */
+typedef struct mm_shared_groups {
+    mm_shared_group *groups;
+    int n; /* of groups */
+    mm_tensor *tensors;
+} mm_shared_groups;
+
+/* MM_ERR_NOMEM. The caller frees them by mm_shared_groups_fini. */
+MM_CHECKED mm_status mm_plan_shared_groups(const mm_plan *plan, mm_shared_groups *groups_out);
+/* Legal on a zeroed one. */
+void mm_shared_groups_fini(mm_shared_groups *groups);
+
 /* How a node touches a segment. */
 typedef struct mm_touch {
     int32_t segment;

@@ -7,7 +7,10 @@
  *
  * The copies out are in the order of the steps that write the tensors last, which is every process's, whatever its
  * policy; so are the copies in. A copy in waits on its stream for the sum, and would hold up what follows there: the
- * copies in come behind all fetches of the plan's own. */
+ * copies in come behind all fetches of the plan's own.
+ *
+ * What is shared in place needs no copies: mm_plan_shared_groups tells behind which steps its sums begin. */
+#include <stdint.h>
 #include <stdlib.h>
 
 #include "mm/core/plan_rewrite.h"
@@ -29,10 +32,12 @@ static int by_writer(const void *a, const void *b) {
     return x->written != y->written ? (x->written < y->written ? -1 : 1) : x->tensor - y->tensor;
 }
 
-static int list_shared(const mm_graph *graph, shared *list) {
+/* copies: those that are copied, else those that are shared in place. */
+static int list_shared(const mm_graph *graph, bool copies, shared *list) {
     int n = 0;
     for (mm_tensor t = 0; t < mm_graph_tensors(graph); t++)
-        if (mm_graph_tensor(graph, t)->shared != MM_SHARE_NOT)
+        if (mm_graph_tensor(graph, t)->shared != MM_SHARE_NOT &&
+            mm_share_copies(mm_graph_tensor(graph, t)->shared) == copies)
             list[n++] = (shared){.tensor = t, .written = -1, .update = -1, .out_node = -1, .in_node = -1};
     return n;
 }
@@ -69,6 +74,14 @@ static int32_t behind(const mm_plan *plan, int32_t node) {
 
 static int32_t later(int32_t a, int32_t b) { return a > b ? a : b; }
 
+/* The step that a tensor's sum may begin behind, as far as its writers are concerned. */
+static int32_t complete(const mm_plan *plan, const shared *s) {
+    int32_t node = s->written;
+    if (!mm_share_at_end(mm_graph_tensor(plan->graph, s->tensor)->shared)) return node;
+    for (node = s->update - 1; node > s->written && !mm_node_runs_step(&plan->nodes[node]);) node--;
+    return node;
+}
+
 /* Where the copies go; the list is sorted. */
 static void place(const mm_plan *plan, shared *list, int n) {
     int last_fetch = -1, last_in = -1;
@@ -76,9 +89,7 @@ static void place(const mm_plan *plan, shared *list, int n) {
         shared *s = &list[k];
         for (; i < s->update; i++)
             if (plan->nodes[i].stream == MM_STREAM_IN) last_fetch = i;
-        const bool at_end = mm_graph_tensor(plan->graph, s->tensor)->shared == MM_SHARE_AT_END;
-        s->after = at_end ? s->update - 1 : s->written;
-        while (at_end && s->after > s->written && !mm_node_runs_step(&plan->nodes[s->after])) s->after--;
+        s->after = complete(plan, s);
         s->out_at = behind(plan, s->after);
         s->in_at = last_in = behind(plan, later(later(s->out_at, s->used), later(last_fetch, last_in)));
     }
@@ -133,27 +144,116 @@ static mm_status rewrite(const mm_plan *plan, shared *list, int n, int32_t *kept
 int64_t mm_plan_shared_bytes(const mm_graph *graph) {
     int64_t bytes = 0;
     for (mm_tensor t = 0; t < mm_graph_tensors(graph); t++)
-        if (mm_graph_tensor(graph, t)->shared != MM_SHARE_NOT)
+        if (mm_share_copies(mm_graph_tensor(graph, t)->shared))
             bytes = mm_align(bytes) + mm_graph_tensor(graph, t)->bytes;
     return bytes;
 }
 
-mm_status mm_plan_add_shared(const mm_plan *plan, mm_plan **plan_out) {
+/* A list's room, and what else finding its users takes. */
+typedef struct finder {
+    shared *list, **by_segment;
+    int n;
+} finder;
+
+static void finder_fini(finder *f) {
+    free(f->list);
+    free(f->by_segment);
+}
+
+/* Fini also after a failure. */
+static mm_status find(const mm_plan *plan, bool copies, finder *f) {
     const mm_graph *graph = plan->graph;
-    shared *list = malloc(((size_t)mm_graph_tensors(graph) + 1) * sizeof *list);
-    shared **by_segment = calloc((size_t)mm_graph_persistents(graph) + 1, sizeof *by_segment);
+    *f = (finder){.list = malloc(((size_t)mm_graph_tensors(graph) + 1) * sizeof *f->list),
+                  .by_segment = calloc((size_t)mm_graph_persistents(graph) + 1, sizeof *f->by_segment)};
+    if (!f->list || !f->by_segment) return mm_fail(MM_ERR_NOMEM, "out of memory for shared tensors");
+    f->n = list_shared(graph, copies, f->list);
+    for (int k = 0; k < f->n; k++) f->by_segment[mm_graph_tensor(graph, f->list[k].tensor)->persistent] = &f->list[k];
+    find_users(plan, f->by_segment, f->list, f->n);
+    return MM_OK;
+}
+
+mm_status mm_plan_add_shared(const mm_plan *plan, mm_plan **plan_out) {
+    finder f;
+    mm_status status = find(plan, true, &f);
     int32_t *kept = malloc(((size_t)plan->n_nodes + 1) * sizeof *kept);
-    mm_status status = list && by_segment && kept ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for shared tensors");
+    if (status == MM_OK && !kept) status = mm_fail(MM_ERR_NOMEM, "out of memory for shared tensors");
     if (status == MM_OK) {
-        const int n = list_shared(graph, list);
-        for (int k = 0; k < n; k++) by_segment[mm_graph_tensor(graph, list[k].tensor)->persistent] = &list[k];
-        find_users(plan, by_segment, list, n);
-        qsort(list, (size_t)n, sizeof *list, by_writer);
-        place(plan, list, n);
-        status = rewrite(plan, list, n, kept, plan_out);
+        qsort(f.list, (size_t)f.n, sizeof *f.list, by_writer);
+        place(plan, f.list, f.n);
+        status = rewrite(plan, f.list, f.n, kept, plan_out);
     }
-    free(list);
-    free(by_segment);
+    finder_fini(&f);
     free(kept);
     return status;
+}
+
+/* ---------------------------------------------------------------- in place */
+
+/* The group that a tensor belongs to: by the update, gradients by their writers, then all else. No policy changes the
+ * order of these. At the end there is one group only. */
+static mm_shared_group group_of(const mm_plan *plan, const shared *s) {
+    const mm_tensor_info *tensor = mm_graph_tensor(plan->graph, s->tensor);
+    const bool gradient = tensor->kind == MM_WEIGHT_GRADIENT, at_end = mm_share_at_end(tensor->shared);
+    return (mm_shared_group){.n = 1,
+                             .after = later(complete(plan, s), s->used),
+                             .update = s->update,
+                             .writer = at_end || !gradient ? INT32_MAX : plan->nodes[s->written].step};
+}
+
+static int by_group(const void *a, const void *b) {
+    const mm_shared_group *x = a, *y = b;
+    if (x->update != y->update) return x->update < y->update ? -1 : 1;
+    if (x->writer != y->writer) return x->writer < y->writer ? -1 : 1;
+    return x->first - y->first;
+}
+
+/* groups: one of each tensor, which has its number in `first`. Joins those of one group. */
+static void join_groups(mm_shared_groups *all) {
+    const int n = all->n;
+    mm_shared_group *last = NULL;
+    all->n = 0;
+    qsort(all->groups, (size_t)n, sizeof *all->groups, by_group);
+    for (int k = 0; k < n; k++) {
+        const mm_shared_group one = all->groups[k];
+        all->tensors[k] = one.first;
+        if (!last || last->update != one.update || last->writer != one.writer) {
+            const int32_t earliest = last ? last->after : -1;
+            last = &all->groups[all->n++];
+            *last = one;
+            last->first = k;
+            last->after = later(one.after, earliest);
+        } else {
+            last->n++;
+            last->after = later(last->after, one.after);
+        }
+    }
+}
+
+mm_status mm_plan_shared_groups(const mm_plan *plan, mm_shared_groups *groups_out) {
+    finder f;
+    mm_shared_groups all = {0};
+    mm_status status = find(plan, false, &f);
+    if (status == MM_OK && f.n > 0) {
+        all = (mm_shared_groups){.n = f.n,
+                                 .groups = malloc((size_t)f.n * sizeof *all.groups),
+                                 .tensors = malloc((size_t)f.n * sizeof *all.tensors)};
+        if (!all.groups || !all.tensors) status = mm_fail(MM_ERR_NOMEM, "out of memory for shared tensors");
+    }
+    for (int k = 0; status == MM_OK && k < f.n; k++) {
+        all.groups[k] = group_of(plan, &f.list[k]);
+        all.groups[k].first = f.list[k].tensor;
+    }
+    if (status == MM_OK && f.n > 0) join_groups(&all);
+    finder_fini(&f);
+    if (status == MM_OK)
+        *groups_out = all;
+    else
+        mm_shared_groups_fini(&all);
+    return status;
+}
+
+void mm_shared_groups_fini(mm_shared_groups *all) {
+    free(all->groups);
+    free(all->tensors);
+    *all = (mm_shared_groups){0};
 }

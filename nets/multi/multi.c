@@ -18,11 +18,15 @@ enum {
     NAP_LEAST_NS = 10000,
     NAP_MOST_NS = 200000,
     ENDED_MS = 1000, /* multi_config.ended */
+    LOOK_MS = 100,   /* between two looks at whether ranks are there (multi_engine.look) */
 };
 
 static const multi_engine *const engines[] = {
 #ifdef MULTI_MPI
     &multi_mpi,
+#endif
+#ifdef MULTI_NCCL
+    &multi_nccl,
 #endif
 };
 enum { ENGINES = sizeof engines / sizeof *engines };
@@ -55,7 +59,7 @@ struct multi {
     /* under the lock */
     job *jobs; /* a ring: job i is at i % room */
     int64_t room, begun, done, awaited;
-    bool opened, stops;
+    bool opened, stops, lost;
     int aborts; /* the exit status; 0: it does not */
     mm_failure failure;
     multi_stats stats;
@@ -227,13 +231,14 @@ static mm_status drain(multi *m, int64_t begun) {
 static void keep_failure(multi *m, mm_status status) {
     pthread_mutex_lock(&m->lock);
     if (status != MM_OK && m->failure.status == MM_OK) mm_failure_keep(&m->failure, status);
+    m->lost = m->link && m->link->lost;
     pthread_cond_broadcast(&m->changed);
     pthread_mutex_unlock(&m->lock);
 }
 
 static mm_status make_chunks(multi *m) {
-    const size_t ranks = (size_t)m->link->ranks;
-    const size_t received = (size_t)chunk_elems(m) * (m->config.at_root ? (m->link->rank == 0 ? ranks : 0) : 1) + ranks;
+    const size_t ranks = (size_t)m->link->ranks, parts = m->config.at_root ? (m->link->rank == 0 ? ranks : 0) : 1;
+    const size_t received = m->engine->sum ? 1 : (size_t)chunk_elems(m) * parts + ranks;
     for (int i = 0; i < MULTI_TRANSFERS; i++) {
         chunk *c = &m->chunks[i];
         c->counts = calloc(ranks * 4, sizeof *c->counts);
@@ -246,10 +251,31 @@ static mm_status make_chunks(multi *m) {
     return MM_OK;
 }
 
+/* Sleeps until something changes, or looks whether the ranks are still there. Under the lock. */
+static void rest(multi *m) {
+    struct timespec until;
+    if (!m->engine->look || m->failure.status != MM_OK) {
+        pthread_cond_wait(&m->changed, &m->lock);
+        return;
+    }
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += LOOK_MS * 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    if (pthread_cond_timedwait(&m->changed, &m->lock, &until) == 0) return;
+    pthread_mutex_unlock(&m->lock);
+    const mm_status status = m->engine->look(m->link);
+    pthread_mutex_lock(&m->lock);
+    if (status == MM_OK) return;
+    mm_failure_keep(&m->failure, status);
+    m->lost = m->link->lost;
+    pthread_cond_broadcast(&m->changed);
+}
+
 static void work(multi *m) {
     pthread_mutex_lock(&m->lock);
     for (;;) {
-        while (m->job == m->begun && !m->stops && m->aborts == 0) pthread_cond_wait(&m->changed, &m->lock);
+        while (m->job == m->begun && !m->stops && m->aborts == 0) rest(m);
         const int64_t begun = m->begun, since = mm_now_ns();
         if (m->aborts != 0 || m->job == begun) break;
         pthread_mutex_unlock(&m->lock);
@@ -265,7 +291,7 @@ static void work(multi *m) {
 
 static void *run(void *arg) {
     multi *m = arg;
-    mm_status status = m->engine->open(&m->link);
+    mm_status status = m->engine->open(&m->config, &m->link);
     if (status == MM_OK) status = make_chunks(m);
     keep_failure(m, status);
     pthread_mutex_lock(&m->lock);
@@ -294,7 +320,11 @@ static mm_status find_engine(const char *name, const multi_engine **engine_out) 
     if (strcmp(name, "mpi") == 0)
         return mm_fail(MM_ERR_UNSUPPORTED, "this build has no engine mpi: it was built where there is no MPI (Debian's "
                                            "openmpi-bin and libopenmpi-dev; then build again)");
-    return mm_fail(MM_ERR_NOT_FOUND, "unknown engine '%s': must be mpi", name);
+    if (strcmp(name, "nccl") == 0)
+        return mm_fail(MM_ERR_UNSUPPORTED,
+                       "this build has no engine nccl: it was built without CUDA, or where there is no "
+                       "nccl.h (NVIDIA's libnccl-dev; then build again)");
+    return mm_fail(MM_ERR_NOT_FOUND, "unknown engine '%s': must be mpi or nccl", name);
 }
 
 static void destroy(multi *m) {
@@ -322,6 +352,12 @@ mm_status multi_open(const multi_config *config, multi **multi_out) {
     const multi_engine *engine;
     MM_TRY(find_engine(config->engine, &engine));
     return multi_open_on(engine, config, multi_out);
+}
+
+mm_status multi_probe(const multi_config *config, int ranks) {
+    const multi_engine *engine;
+    MM_TRY(find_engine(config->engine, &engine));
+    return engine->probe ? engine->probe(config, ranks) : MM_OK;
 }
 
 mm_status multi_open_on(const multi_engine *engine, const multi_config *config, multi **multi_out) {
@@ -375,6 +411,12 @@ void multi_abort(multi *m, int status) {
 
 int multi_rank(const multi *m) { return m->link->rank; }
 int multi_ranks(const multi *m) { return m->link->ranks; }
+int multi_gpu(const multi *m) { return m->engine->sum ? m->link->gpu : -1; }
+
+int multi_local_rank(int rank) {
+    const char *text = getenv("OMPI_COMM_WORLD_LOCAL_RANK"); /* Open MPI's; elsewhere all are on one machine */
+    return text ? atoi(text) : rank;
+}
 
 /* ---------------------------------------------------------------- what is begun */
 
@@ -413,6 +455,29 @@ mm_status multi_await(multi *m) {
         status = mm_failure_tell(&m->failure);
     pthread_mutex_unlock(&m->lock);
     return status;
+}
+
+mm_status multi_check(multi *m) {
+    pthread_mutex_lock(&m->lock);
+    const mm_status status = mm_failure_tell(&m->failure);
+    pthread_mutex_unlock(&m->lock);
+    return status;
+}
+
+bool multi_lost(multi *m) {
+    pthread_mutex_lock(&m->lock);
+    const bool is = m->lost;
+    pthread_mutex_unlock(&m->lock);
+    return is;
+}
+
+mm_status multi_enqueue(multi *m, const multi_tensor *tensors, int n, void *stream) {
+    if (!m->engine->sum) return mm_fail(MM_ERR_UNSUPPORTED, "the engine %s adds up nothing on a GPU", m->engine->name);
+    MM_TRY(multi_check(m));
+    pthread_mutex_lock(&m->lock);
+    for (int i = 0; i < n; i++) m->stats.bytes += tensors[i].elems * (int64_t)sizeof(int32_t);
+    pthread_mutex_unlock(&m->lock);
+    return m->engine->sum(m->link, tensors, n, stream);
 }
 
 /* A failure is multi_await's to tell. */

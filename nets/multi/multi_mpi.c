@@ -95,7 +95,8 @@ static mm_status join(mpi_link *l) {
     return mm_fail(MM_ERR_UNSUPPORTED, "%d ranks: at most %d", l->base.ranks, MULTI_RANKS_MOST);
 }
 
-static mm_status mpi_open(multi_link **link_out) {
+static mm_status mpi_open(const multi_config *config, multi_link **link_out) {
+    (void)config;
     mpi_link *l = calloc(1, sizeof *l);
     if (!l) return mm_fail(MM_ERR_NOMEM, "out of memory for the engine mpi");
     mm_status status = load(l);

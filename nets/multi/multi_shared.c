@@ -20,4 +20,20 @@ static mm_status await(void *ctx, const mm_shared *shared) {
     return multi_await(ctx);
 }
 
-const mm_gradient_fns multi_gradient_fns = {sent, await};
+/* NCCL's calls are joined in groups, which must be the same on all ranks. */
+static mm_status enqueue(void *ctx, const mm_shared *shared, int n, mm_stream *stream) {
+    enum { MOST = 256 };
+    multi_tensor tensors[MOST];
+    for (int from = 0; from < n; from += MOST) {
+        const int some = n - from < MOST ? n - from : MOST;
+        for (int i = 0; i < some; i++) {
+            const mm_shared *s = &shared[from + i];
+            tensors[i] = (multi_tensor){kind_of(mm_graph_tensor(s->graph, s->tensor)), s->data,
+                                        s->bytes / (int64_t)sizeof(float)};
+        }
+        MM_TRY(multi_enqueue(ctx, tensors, some, mm_stream_handle(stream)));
+    }
+    return MM_OK;
+}
+
+const mm_gradient_fns multi_gradient_fns = {sent, await, enqueue};

@@ -10,10 +10,13 @@
 extern "C" {
 #endif
 
+/* For libraries that are opened at run time (nccl.c). */
+#define CUDA_EMULATION_SHOWN __attribute__((visibility("default")))
+
 /* Enqueues run(arg) on the stream; it may access device memory. Takes over `arg` (malloc'd, or NULL), even if it
  * fails, and frees it after the run; or, if the stream is captured, with the graph, which may run it several times, so
  * run must not change it. */
-cudaError_t cuda_emulation_enqueue(cudaStream_t stream, void (*run)(void *arg), void *arg);
+CUDA_EMULATION_SHOWN cudaError_t cuda_emulation_enqueue(cudaStream_t stream, void (*run)(void *arg), void *arg);
 
 /* Keeps a kernel's launch, for cuda_emulation_launch_get. The stream exists. */
 void cuda_emulation_launched(cudaStream_t stream, const char *kernel, long blocks, long threads, size_t shared_bytes,
@@ -35,7 +38,7 @@ void cuda_emulation_pass(int64_t ns);
 
 /* cuda_emulation_device: the thread's current device. cuda_emulation_on: cudaErrorInvalidResourceHandle, and a stray
  * call (control.h), unless `device` is the current one. */
-int cuda_emulation_device(void);
+CUDA_EMULATION_SHOWN int cuda_emulation_device(void);
 cudaError_t cuda_emulation_on(int device);
 
 /* Sets the result of the next cudaGetLastError on this thread, because a launch returns nothing. */

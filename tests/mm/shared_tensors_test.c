@@ -5,11 +5,13 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "mm/core/status.h"
+#include "mm/device/device.h"
 #include "mm/measured.h"
 #include "tests/mm/manager_rig.h"
 
@@ -20,7 +22,9 @@ typedef struct caller {
     pthread_mutex_t lock;
     mm_tensor sent[MOST], awaited[MOST];
     int n_sent, n_awaited;
-    int fails_at; /* the call of await that fails, from 1; 0: none */
+    int n_groups; /* calls of enqueue */
+    int fails_at; /* the call of await, or enqueue, that fails, from 1; 0: none */
+    struct halving *halvings;
 } caller;
 
 /* Finite, and another value for each bit. */
@@ -47,7 +51,45 @@ static mm_status await(void *ctx, const mm_shared *shared) {
     return fails ? mm_fail(MM_ERR_IO, "rank 1 is gone") : MM_OK;
 }
 
-static const mm_gradient_fns fns = {sent, await};
+/* Halves a tensor in place: through memory of the CPU, which reaches no device's. */
+typedef struct halving {
+    mm_call call;
+    int64_t bytes;
+    struct halving *next;
+    float data[];
+} halving;
+
+static mm_status run_halving(void *arg) {
+    halving *h = arg;
+    halve(h->data, h->bytes);
+    return MM_OK;
+}
+
+static mm_status enqueue(void *ctx, const mm_shared *shared, int n, mm_stream *stream) {
+    caller *c = ctx;
+    if (c->n_groups++ == c->fails_at - 1) return mm_fail(MM_ERR_IO, "rank 1 is gone");
+    for (int i = 0; i < n; i++) {
+        halving *h = malloc(sizeof *h + (size_t)shared[i].bytes);
+        if (!h) return mm_fail(MM_ERR_NOMEM, "no memory");
+        *h = (halving){.call = {run_halving, h}, .bytes = shared[i].bytes, .next = c->halvings};
+        c->halvings = h;
+        MM_TRY(mm_copy_async(stream, h->data, shared[i].data, h->bytes, MM_COPY_OUT));
+        MM_TRY(mm_call_async(stream, &h->call));
+        MM_TRY(mm_copy_async(stream, shared[i].data, h->data, h->bytes, MM_COPY_IN));
+        c->sent[c->n_sent++ % MOST] = c->awaited[c->n_awaited++ % MOST] = shared[i].tensor;
+    }
+    return MM_OK;
+}
+
+static void free_halvings(caller *c) {
+    for (halving *h = c->halvings, *next; h; h = next) {
+        next = h->next;
+        free(h);
+    }
+    c->halvings = NULL;
+}
+
+static const mm_gradient_fns fns = {sent, await, enqueue};
 
 static mm_graph *create_graph(uint64_t seed, mm_share how) {
     mm_graph *graph;
@@ -130,6 +172,7 @@ static void run_trial(const trial *t, const mm_graph *graph, uint64_t seed, uint
     assert_memory_equal(c.sent, order, (size_t)n * sizeof *c.sent);
     mm_manager_destroy(m);
     rig_fini(&r);
+    free_halvings(&c);
 }
 
 static void what_comes_back_is_what_is_updated_with_under_every_policy(void **state) {
@@ -142,7 +185,7 @@ static void what_comes_back_is_what_is_updated_with_under_every_policy(void **st
                                            "swap:when=always"};
     int tensors = 0;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-        const mm_share how = seed % 3 ? MM_SHARE_AT_ONCE : MM_SHARE_AT_END;
+        const mm_share how = (mm_share)(MM_SHARE_AT_ONCE + seed % 4);
         mm_graph *graph = create_graph(seed, how);
         mm_tensor order[MOST];
         const uint64_t expected = expected_digest(graph, seed);
@@ -209,6 +252,31 @@ static void a_sum_that_does_not_come_fails_its_iteration_alone(void **state) {
     }
 }
 
+static void sums_in_place_take_no_pinned_memory_and_fail_their_step(void **state) {
+    (void)state;
+    mm_graph *graph = create_graph(4, MM_SHARE_IN_PLACE_AT_ONCE);
+    const rig_need need = rig_needs(graph, "liveness", INT64_MAX, INT64_MAX);
+    assert_int_equal(need.pinned_bytes, 0);
+    assert_int_equal(need.out_bytes, 0);
+    caller c = {.lock = PTHREAD_MUTEX_INITIALIZER, .fails_at = 2};
+    rig r;
+    rig_init(&r, graph, 4);
+    mm_manager *m = rig_manager(&(mm_options){.device_bytes = need.device_bytes});
+    assert_int_equal(rig_bind(&r, m), MM_OK);
+    assert_int_equal(mm_gradient_set(m, graph, &(mm_gradient_fns){.sent = sent, .await = await}, &c), MM_ERR_INVALID);
+    assert_int_equal(mm_gradient_set(m, graph, &fns, &c), MM_OK);
+    assert_int_equal(rig_iteration(&r, m, RIG_STREAM), MM_ERR_IO);
+    assert_non_null(strstr(mm_last_error(), "rank 1 is gone"));
+    assert_int_equal(c.n_groups, 2);
+    c.n_sent = 0;
+    assert_int_equal(rig_iteration(&r, m, RIG_STREAM), MM_OK);
+    assert_int_equal(c.n_sent, count_shared(graph));
+    mm_manager_destroy(m);
+    rig_fini(&r);
+    free_halvings(&c);
+    mm_graph_destroy(graph);
+}
+
 static void what_cannot_be_shared_is_refused(void **state) {
     (void)state;
     mm_graph *graph;
@@ -250,6 +318,7 @@ int main(void) {
         cmocka_unit_test(what_comes_back_is_what_is_updated_with_under_every_policy),
         cmocka_unit_test(without_functions_shared_tensors_come_back_as_they_were),
         cmocka_unit_test(a_sum_that_does_not_come_fails_its_iteration_alone),
+        cmocka_unit_test(sums_in_place_take_no_pinned_memory_and_fail_their_step),
         cmocka_unit_test(what_cannot_be_shared_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -42,7 +42,8 @@ typedef struct fake {
     transfer slots[MULTI_TRANSFERS];
 } fake;
 
-static mm_status fake_open(multi_link **link_out) {
+static mm_status fake_open(const multi_config *config, multi_link **link_out) {
+    (void)config;
     fake *f = calloc(1, sizeof *f);
     if (!f) return mm_fail(MM_ERR_NOMEM, "no memory");
     pthread_mutex_lock(&world.lock);

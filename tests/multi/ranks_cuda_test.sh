@@ -1,26 +1,97 @@
 #!/bin/bash
-# mm train as two processes, each on a GPU of its own.
+# mm train as two processes, each on a GPU of its own. On emulated GPUs an emulated NCCL is found, elsewhere the real one.
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../tools/cli.sh"
 
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 # MPI's plugins leave memory behind, and are unloaded before leaks are looked for: none can be told from ours.
 export ASAN_OPTIONS=detect_leaks=0
-net=(train --net tiny --batch 8 --device cuda --deterministic --quiet --no-measure --iterations 3)
+emulated=$(dirname "$mm")/../tests/cuda_emulation
+[[ ! -e $emulated/libnccl.so.2 ]] || export LD_LIBRARY_PATH=$emulated
+net=(train --net tiny --batch 8 --device cuda --deterministic --quiet --no-measure)
+seconds=${MM_RANKS_SECONDS:-10} # in which all ranks of a failure must have ended
 
-two_gpus_come_to_the_same_weights_whatever_the_plan_() {
-    command -v mpirun >/dev/null || skip "there is no mpirun"
+needs_two_gpus() {
     "$mm" device --device cuda:1 >told 2>&1 || skip "there are no two GPUs"
+}
+
+two_gpus_come_to_the_same_weights_whatever_the_plan_and_the_engine_() {
+    command -v mpirun >/dev/null || skip "there is no mpirun"
+    needs_two_gpus
     local options n=0
-    for options in "--policy liveness" "--policy swap-async:when=always" "--policy recompute:when=always --sum end --issue thread"; do
+    for options in "--policy liveness" "--policy swap-async:when=always" \
+        "--policy recompute:when=always --sum end --issue thread"; do
         n=$((n + 1))
         # shellcheck disable=SC2086
-        timeout -s KILL 100 mpirun --bind-to none -n 2 "$mm" "${net[@]}" $options --engine mpi --save state$n --json row$n \
-            >out 2>err </dev/null || fail "status $? with $options"
+        timeout -s KILL 100 mpirun --bind-to none -n 2 "$mm" "${net[@]}" --iterations 3 $options --engine mpi --save state$n \
+            --json row$n >out 2>err </dev/null || fail "status $? with $options"
         equal_tensors state1 state$n
+        # Two terms have one sum, whatever the order.
+        # shellcheck disable=SC2086
+        expect 0 "${net[@]}" --iterations 3 $options --ranks 2 --save nccl$n --json row$n.nccl
+        equal_tensors state1 nccl$n
     done
     [[ $(value row1 device) == cuda:0 && $(value row1 replays) == 0 ]] || fail "not on the first, or recorded"
+    (($(value row1.nccl replays) > 0 && $(value row3.nccl replays) == 0)) || fail "NCCL's sums are not recorded"
+    (($(value row1 pinned_bytes) > $(value row1.nccl pinned_bytes))) || fail "NCCL's sums go to the host"
     ((n == 3)) || fail "$n runs"
+    # NCCL where mpirun has started the ranks.
+    timeout -s KILL 100 mpirun --bind-to none -n 2 "$mm" "${net[@]}" --iterations 3 --engine nccl --save state \
+        >out 2>err </dev/null || fail "status $? under mpirun"
+    equal_tensors state1 state
+}
+
+ranks_without_a_gpu_each_are_refused_() {
+    refused 2 "--engine nccl: adds up on GPUs, and --device host is none" train --net tiny --ranks 2 --engine nccl
+    refused 2 "--sum-at root: NCCL adds up in its own order" "${net[@]}" --ranks 2 --sum-at root
+    needs_two_gpus
+    refused 2 "8 ranks, 2 GPUs answer" "${net[@]}" --ranks 8
+    refused 2 "2 ranks, and one GPU is named, cuda:1" train --net tiny --batch 8 --device cuda:1 --ranks 2
+    # One that cannot be opened, in case that one is installed.
+    mkdir none
+    : >none/libnccl.so.2
+    LD_LIBRARY_PATH=none refused 1 "the engine nccl: none/libnccl.so.2" "${net[@]}" --ranks 2
+}
+
+# In the background: starter; ranks: their process ids, once they train.
+start_ranks() {
+    start "${net[@]}" --iterations 1000000 --ranks 2 --save state --log log
+    starter=$! # a process whose output is read takes its place
+    wait_for log $'\n3,'
+    mapfile -t ranks < <(pgrep -P "$starter")
+    ((${#ranks[@]} == 2)) || fail "${#ranks[@]} processes"
+}
+
+a_rank_on_a_gpu_that_is_killed_ends_all_() {
+    needs_two_gpus
+    start_ranks
+    local began=$SECONDS status=0
+    kill -KILL "${ranks[1]}"
+    wait "$starter" || status=$?
+    ((SECONDS - began <= seconds)) || fail "they took $((SECONDS - began)) s to end"
+    ((status == 137)) || fail "status $status"
+    mapfile -t lines < <(grep '^mm' err)
+    [[ ${#lines[@]} == 1 && ${lines[0]} == "mm train: rank "*" was killed by signal 9" ]] || fail "not one line"
+    ! kill -0 "${ranks[0]}" 2>/dev/null || fail "the other is left"
+    [[ ! -e state ]] || fail "something was saved"
+}
+
+a_rank_on_a_gpu_that_cannot_begin_ends_all_() {
+    needs_two_gpus
+    expect 1 "${net[@]}" --iterations 3 --ranks 2 --budget 10KiB --policy liveness
+    (($(count err "mm train: rank ") == 1)) || fail "not one line"
+}
+
+sigint_to_ranks_on_gpus_ends_all_with_the_same_iteration_() {
+    needs_two_gpus
+    start_ranks
+    local status=0
+    kill -INT "$starter"
+    wait "$starter" || status=$?
+    ((status == 130)) || fail "status $status"
+    mapfile -t lines <log
+    expect 0 "${net[@]}" --iterations $((${#lines[@]} - 1)) --ranks 2 --save again
+    equal_tensors state again
 }
 
 run_cases

@@ -1,0 +1,293 @@
+/* The engine nccl: sums on GPUs, each rank's own. NCCL's functions are found when it is opened, in one table, as MPI's are.
+ *
+ * NCCL moves what lies on devices, on streams; what ranks tell each other goes by the engine that knows how they were
+ * started: multi_local where mm has started them, mpi where mpirun has. By it rank 0 tells the others where it is found
+ * (ncclUniqueId), and every rank hears that one of them cannot begin, instead of waiting for it. */
+#include <dlfcn.h>
+#include <nccl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "mm/device/device_cuda.h"
+#include "nets/multi/multi_engine.h"
+#include "nets/multi/multi_nccl.h"
+
+#define CALLS(f)                                                                                                       \
+    f(GetUniqueId) f(CommInitRank) f(CommDestroy) f(CommAbort) f(CommGetAsyncError) f(AllReduce) f(AllGather)          \
+        f(GroupStart) f(GroupEnd) f(GetErrorString)
+
+typedef struct nccl_api {
+#define POINTER(name) __typeof__(nccl##name) *name;
+    CALLS(POINTER)
+#undef POINTER
+} nccl_api;
+
+enum { COUNTS_MOST = 256 }; /* elements of all MULTI_COUNT of a call. Chosen: nets have two */
+
+typedef struct nccl_link {
+    multi_link base;
+    const multi_engine *host;
+    multi_link *host_link;
+    nccl_api nccl;
+    mm_cuda_gpu *gpu;
+    int32_t *counts; /* of all ranks; on the device */
+    pthread_mutex_t lock;
+    ncclComm_t comm; /* under the lock: the training thread enqueues, the engine's aborts */
+} nccl_link;
+
+/* What a rank tells the others before it joins them. */
+typedef struct hello {
+    int32_t status; /* mm_status */
+    char message[252];
+    ncclUniqueId id; /* rank 0's */
+} hello;
+
+/* ---------------------------------------------------------------- NCCL itself */
+
+/* It stays loaded: it leaves threads behind. */
+static mm_status load(nccl_api *nccl) {
+    void *library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        return mm_fail(MM_ERR_UNSUPPORTED, "the engine nccl: %s (NVIDIA's package libnccl2 has it)", dlerror());
+#define FIND(name)                                                                                                     \
+    if (!(nccl->name = (__typeof__(nccl->name))dlsym(library, "nccl" #name)))                                          \
+        return mm_fail(MM_ERR_UNSUPPORTED, "the engine nccl: the NCCL here has no nccl" #name);
+    CALLS(FIND)
+#undef FIND
+    return MM_OK;
+}
+
+static mm_status check(const nccl_link *l, ncclResult_t result, const char *call) {
+    if (result == ncclSuccess || result == ncclInProgress) return MM_OK;
+    return mm_fail(MM_ERR_DEVICE, "nccl%s: %s", call, l->nccl.GetErrorString(result));
+}
+
+static mm_status nccl_probe(const multi_config *config, int ranks) {
+    nccl_api nccl;
+    const int gpus = mm_cuda_count();
+    if (ranks > gpus)
+        return mm_fail(MM_ERR_INVALID, "the engine nccl: %d ranks, %d GPUs answer; each rank needs one of its own",
+                       ranks, gpus);
+    if (ranks > 1 && config->gpu >= 0)
+        return mm_fail(MM_ERR_INVALID, "the engine nccl: %d ranks, and one GPU is named, cuda:%d; give --device cuda",
+                       ranks, config->gpu);
+    return load(&nccl);
+}
+
+/* ---------------------------------------------------------------- joining */
+
+static mm_status open_gpu(nccl_link *l) {
+    const int gpus = mm_cuda_count();
+    if (l->base.gpu < gpus) return mm_cuda_gpu_open(l->base.gpu, &l->gpu);
+    return mm_fail(MM_ERR_INVALID,
+                   "the engine nccl: rank %d of %d is to have cuda:%d, %d GPUs answer; each rank needs one "
+                   "of its own",
+                   l->base.rank, l->base.ranks, l->base.gpu, gpus);
+}
+
+/* All that may fail before ranks wait for each other. */
+static mm_status get_ready(nccl_link *l, hello *own) {
+    MM_TRY(load(&l->nccl));
+    MM_TRY(open_gpu(l));
+    return l->base.rank == 0 ? check(l, l->nccl.GetUniqueId(&own->id), "GetUniqueId") : MM_OK;
+}
+
+/* Sends everybody's to everybody. */
+static mm_status tell_all(const nccl_link *l, hello *all) {
+    const struct timespec nap = {.tv_nsec = 1000000};
+    int counts[MULTI_RANKS_MOST], places[MULTI_RANKS_MOST];
+    for (int r = 0; r < l->base.ranks; r++) {
+        counts[r] = (int)(sizeof *all / sizeof(int32_t));
+        places[r] = r * counts[r];
+    }
+    MM_TRY(l->host->share(l->host_link, 0, (int32_t *)(void *)all, counts, places));
+    for (bool done = false; !done;) {
+        MM_TRY(l->host->test(l->host_link, 0, &done));
+        if (!done) nanosleep(&nap, NULL);
+    }
+    return MM_OK;
+}
+
+static mm_status join_others(nccl_link *l, const ncclUniqueId *id) {
+    bool entered;
+    MM_TRY(mm_cuda_gpu_enter(l->gpu, false, &entered));
+    mm_status status = check(l, l->nccl.CommInitRank(&l->comm, l->base.ranks, *id, l->base.rank), "CommInitRank");
+    void *counts = NULL;
+    if (status == MM_OK)
+        status = mm_cuda_check(cudaMalloc(&counts, (size_t)l->base.ranks * COUNTS_MOST * sizeof *l->counts),
+                               "cudaMalloc of the ranks' counts");
+    l->counts = counts;
+    if (entered) mm_cuda_gpu_leave(l->gpu);
+    return status;
+}
+
+static mm_status join(nccl_link *l) {
+    hello *all = calloc((size_t)l->base.ranks, sizeof *all);
+    if (!all) return mm_fail(MM_ERR_NOMEM, "out of memory for the engine nccl");
+    hello *own = &all[l->base.rank];
+    own->status = get_ready(l, own);
+    if (own->status != MM_OK) snprintf(own->message, sizeof own->message, "%s", mm_last_error());
+    mm_status status = tell_all(l, all);
+    for (int r = 0; status == MM_OK && r < l->base.ranks; r++) {
+        if (all[r].status == MM_OK) continue;
+        l->base.lost = r != l->base.rank;
+        status = mm_fail((mm_status)all[r].status, "%.*s", (int)sizeof all[r].message, all[r].message);
+    }
+    if (status == MM_OK) status = join_others(l, &all[0].id);
+    free(all);
+    return status;
+}
+
+static void destroy(nccl_link *l, bool well) {
+    if (l->host_link) l->host->close(l->host_link, well);
+    mm_cuda_gpu_close(l->gpu);
+    pthread_mutex_destroy(&l->lock);
+    free(l);
+}
+
+static mm_status nccl_open(const multi_config *config, multi_link **link_out) {
+    nccl_link *l = calloc(1, sizeof *l);
+    if (!l) return mm_fail(MM_ERR_NOMEM, "out of memory for the engine nccl");
+    pthread_mutex_init(&l->lock, NULL);
+    l->host = multi_host_engine();
+    mm_status status = l->host->open(config, &l->host_link);
+    if (status == MM_OK) {
+        l->base = *l->host_link;
+        l->base.gpu = config->gpu >= 0 ? config->gpu : multi_local_rank(l->base.rank);
+        status = join(l);
+    }
+    if (status != MM_OK) {
+        if (config->lost_out) *config->lost_out = l->base.lost;
+        if (!l->base.lost && l->base.ranks > 0) mm_fail_prefix("rank %d", l->base.rank);
+        destroy(l, false);
+        return status;
+    }
+    *link_out = &l->base;
+    return MM_OK;
+}
+
+/* The ranks have told each other that they end well, if they do. */
+static void nccl_close(multi_link *link, bool well) {
+    nccl_link *l = (nccl_link *)link;
+    bool entered;
+    if (mm_cuda_gpu_enter(l->gpu, true, &entered) == MM_OK) {
+        if (l->comm) (void)(well ? l->nccl.CommDestroy(l->comm) : l->nccl.CommAbort(l->comm));
+        cudaFree(l->counts);
+        if (entered) mm_cuda_gpu_leave(l->gpu);
+    }
+    destroy(l, well);
+}
+
+static void nccl_abort(multi_link *link, int status) {
+    nccl_link *l = (nccl_link *)link;
+    l->host->abort(l->host_link, status);
+}
+
+/* ---------------------------------------------------------------- sums */
+
+static mm_status enqueue_one(nccl_link *l, const multi_tensor *t, int32_t *counts, cudaStream_t stream) {
+    const size_t n = (size_t)t->elems;
+    if (t->kind == MULTI_COUNT)
+        return check(l, l->nccl.AllGather(t->data, counts, n, ncclInt32, l->comm, stream), "AllGather");
+    return check(
+        l,
+        l->nccl.AllReduce(t->data, t->data, n, ncclFloat32, t->kind == MULTI_MEAN ? ncclAvg : ncclSum, l->comm, stream),
+        "AllReduce");
+}
+
+/* All together: NCCL makes few launches of them. */
+static mm_status enqueue_group(nccl_link *l, const multi_tensor *tensors, int n, cudaStream_t stream) {
+    int64_t at = 0;
+    MM_TRY(check(l, l->nccl.GroupStart(), "GroupStart"));
+    mm_status status = MM_OK;
+    for (int i = 0; status == MM_OK && i < n; i++) {
+        const multi_tensor *t = &tensors[i];
+        if (t->elems == 0) continue;
+        if (t->kind == MULTI_COUNT && at + t->elems > COUNTS_MOST)
+            status = mm_fail(MM_ERR_UNSUPPORTED, "the engine nccl: more than %d counts at a time", COUNTS_MOST);
+        else
+            status = enqueue_one(l, t, l->counts + at * l->base.ranks, stream);
+        at += t->kind == MULTI_COUNT ? t->elems : 0;
+    }
+    const mm_status ended = check(l, l->nccl.GroupEnd(), "GroupEnd");
+    return status == MM_OK ? ended : status;
+}
+
+static mm_status enqueue_counts(const nccl_link *l, const multi_tensor *tensors, int n, cudaStream_t stream) {
+    int64_t at = 0;
+    for (int i = 0; i < n; i++) {
+        const multi_tensor *t = &tensors[i];
+        if (t->kind != MULTI_COUNT || t->elems == 0) continue;
+        MM_TRY(mm_cuda_check(
+            multi_nccl_add_counts(stream, l->counts + at * l->base.ranks, l->base.ranks, (int)t->elems, t->data),
+            "counts of ranks"));
+        at += t->elems;
+    }
+    return MM_OK;
+}
+
+static mm_status nccl_sum(multi_link *link, const multi_tensor *tensors, int n, void *stream) {
+    nccl_link *l = (nccl_link *)link;
+    bool entered;
+    MM_TRY(mm_cuda_gpu_enter(l->gpu, false, &entered));
+    pthread_mutex_lock(&l->lock);
+    mm_status status = l->comm ? enqueue_group(l, tensors, n, stream)
+                               : mm_fail(MM_ERR_DEVICE, "rank %d: the ranks are ended", l->base.rank);
+    pthread_mutex_unlock(&l->lock);
+    if (status == MM_OK) status = enqueue_counts(l, tensors, n, stream);
+    if (entered) mm_cuda_gpu_leave(l->gpu);
+    return status;
+}
+
+/* A rank that has ended, or a link that is down, leaves sums that never end: they are given up. */
+static mm_status nccl_look(multi_link *link) {
+    nccl_link *l = (nccl_link *)link;
+    ncclResult_t result = ncclSuccess;
+    mm_status status = l->host->look ? l->host->look(l->host_link) : MM_OK;
+    link->lost = l->host_link->lost;
+    pthread_mutex_lock(&l->lock);
+    if (status == MM_OK && l->comm) {
+        status = check(l, l->nccl.CommGetAsyncError(l->comm, &result), "CommGetAsyncError");
+        if (status == MM_OK) status = check(l, result, "AllReduce");
+    }
+    ncclComm_t comm = l->comm;
+    if (status != MM_OK) l->comm = NULL;
+    pthread_mutex_unlock(&l->lock);
+    bool entered;
+    if (status == MM_OK || !comm) return status;
+    mm_failure failure;
+    mm_failure_keep(&failure, status);
+    if (mm_cuda_gpu_enter(l->gpu, true, &entered) == MM_OK) {
+        (void)l->nccl.CommAbort(comm);
+        if (entered) mm_cuda_gpu_leave(l->gpu);
+    }
+    return mm_failure_tell(&failure);
+}
+
+static mm_status nccl_share(multi_link *link, int slot, int32_t *data, const int *counts, const int *places) {
+    const nccl_link *l = (const nccl_link *)link;
+    return l->host->share(l->host_link, slot, data, counts, places);
+}
+
+static mm_status nccl_test(multi_link *link, int slot, bool *done_out) {
+    const nccl_link *l = (const nccl_link *)link;
+    const mm_status status = l->host->test(l->host_link, slot, done_out);
+    link->lost = l->host_link->lost;
+    return status;
+}
+
+const multi_engine multi_nccl = {
+    .name = "nccl",
+    .summary = "a GPU for each rank; sums on the GPUs, in NCCL's order",
+    .probe = nccl_probe,
+    .open = nccl_open,
+    .close = nccl_close,
+    .abort = nccl_abort,
+    .share = nccl_share,
+    .test = nccl_test,
+    .sum = nccl_sum,
+    .look = nccl_look,
+};

@@ -1,0 +1,20 @@
+/* Private to the engine nccl. */
+#ifndef NETS_MULTI_MULTI_NCCL_H
+#define NETS_MULTI_MULTI_NCCL_H
+
+#include <stdint.h>
+
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* sums[i] of all[r * elems + i] over the ranks r, as MULTI_COUNT says. Device memory. */
+cudaError_t multi_nccl_add_counts(cudaStream_t stream, const int32_t *all, int ranks, int elems, int32_t *sums);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

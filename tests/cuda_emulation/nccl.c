@@ -1,0 +1,184 @@
+/* NCCL for emulated GPUs, each of a process of its own: a library that the engine opens at run time. Processes share a
+ * file, which rank 0's id names. Each collective is a task of its stream, and waits there for the other ranks', as NCCL's
+ * kernels do; sums are in another order than MPI's. Calls are refused that NCCL takes badly: on a stream of another device,
+ * outside of a group for several of them, in another order than the other ranks'. */
+#include <fcntl.h>
+#include <nccl.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/cuda_emulation/enqueue.h"
+
+enum { RANKS_MOST = 4, CHUNK = 4096 };
+
+typedef struct world {
+    atomic_int arrived, generation, joined;
+    atomic_int broken;          /* the ranks' calls differ */
+    int64_t wanted[RANKS_MOST]; /* what each rank's collective is */
+    int32_t data[RANKS_MOST][CHUNK];
+} world;
+
+struct ncclComm {
+    world *shared;
+    int rank, ranks, device;
+    atomic_bool aborted;
+};
+
+typedef struct collective {
+    struct ncclComm *comm;
+    const int32_t *from;
+    int32_t *to;
+    int64_t count;
+    bool gathers, mean;
+} collective;
+
+static _Thread_local int in_group;
+
+static void nap(void) {
+    const struct timespec time = {.tv_nsec = 50000};
+    nanosleep(&time, NULL);
+}
+
+/* False: the collective was given up. */
+static bool meet(struct ncclComm *c) {
+    world *w = c->shared;
+    const int generation = atomic_load(&w->generation);
+    if (atomic_fetch_add(&w->arrived, 1) + 1 == c->ranks) {
+        atomic_store(&w->arrived, 0);
+        atomic_fetch_add(&w->generation, 1);
+        return true;
+    }
+    while (atomic_load(&w->generation) == generation) {
+        if (atomic_load(&c->aborted)) return false;
+        nap();
+    }
+    return true;
+}
+
+static void reduce(const collective *r, int64_t at, int n) {
+    const world *w = r->comm->shared;
+    const int ranks = r->comm->ranks;
+    for (int i = 0; i < n; i++) {
+        float sum = 0;
+        for (int k = ranks - 1; k >= 0; k--) { /* the last rank's first */
+            float one;
+            memcpy(&one, &w->data[k][i], sizeof one);
+            sum = k == ranks - 1 ? one : sum + one;
+        }
+        if (r->mean) sum /= (float)ranks;
+        memcpy(&r->to[at + i], &sum, sizeof sum);
+    }
+}
+
+static void run(void *arg) {
+    const collective *r = arg;
+    struct ncclComm *c = r->comm;
+    world *w = c->shared;
+    for (int64_t at = 0; at < r->count; at += CHUNK) {
+        const int n = (int)(r->count - at < CHUNK ? r->count - at : CHUNK);
+        if (atomic_load(&c->aborted)) return;
+        w->wanted[c->rank] = r->count * 4 + r->gathers * 2 + r->mean;
+        memcpy(w->data[c->rank], r->from + at, (size_t)n * sizeof(int32_t));
+        if (!meet(c)) return;
+        for (int k = 0; k < c->ranks; k++)
+            if (w->wanted[k] != w->wanted[0]) atomic_store(&w->broken, 1);
+        if (r->gathers)
+            for (int k = 0; k < c->ranks; k++)
+                memcpy(r->to + k * r->count + at, w->data[k], (size_t)n * sizeof(int32_t));
+        else
+            reduce(r, at, n);
+        if (!meet(c)) return;
+    }
+}
+
+static ncclResult_t enqueue(const collective *like, cudaStream_t stream) {
+    if (!in_group || cuda_emulation_device() != like->comm->device) return ncclInvalidArgument;
+    collective *r = malloc(sizeof *r);
+    if (!r) return ncclSystemError;
+    *r = *like;
+    return cuda_emulation_enqueue(stream, run, r) == cudaSuccess ? ncclSuccess : ncclSystemError;
+}
+
+ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                           ncclComm_t comm, cudaStream_t stream) {
+    if (type != ncclFloat32) return ncclInvalidArgument;
+    return enqueue(&(collective){comm, from, to, (int64_t)count, false, op == ncclAvg}, stream);
+}
+
+ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream) {
+    if (type != ncclInt32) return ncclInvalidArgument;
+    return enqueue(&(collective){comm, from, to, (int64_t)count, true, false}, stream);
+}
+
+ncclResult_t ncclGroupStart(void) {
+    in_group++;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd(void) {
+    in_group--;
+    return ncclSuccess;
+}
+
+/* ---------------------------------------------------------------- a communicator's life */
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
+    memset(id, 0, sizeof *id);
+    snprintf(id->internal, sizeof id->internal, "/tmp/nccl.XXXXXX");
+    const int file = mkstemp(id->internal);
+    if (file < 0) return ncclSystemError;
+    const bool sized = ftruncate(file, sizeof(world)) == 0;
+    close(file);
+    return sized ? ncclSuccess : ncclSystemError;
+}
+
+/* Returns when all ranks have come; the file has no name any more then. */
+ncclResult_t ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank) {
+    const int file = open(id.internal, O_RDWR);
+    struct ncclComm *c = calloc(1, sizeof *c);
+    if (file < 0 || !c || ranks > RANKS_MOST) {
+        free(c);
+        if (file >= 0) close(file);
+        return ncclSystemError;
+    }
+    c->shared = mmap(NULL, sizeof *c->shared, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    close(file);
+    c->rank = rank;
+    c->ranks = ranks;
+    c->device = cuda_emulation_device();
+    atomic_fetch_add(&c->shared->joined, 1);
+    while (atomic_load(&c->shared->joined) < ranks) nap();
+    if (rank == 0) unlink(id.internal);
+    *comm = c;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+    munmap(comm->shared, sizeof *comm->shared);
+    free(comm);
+    return ncclSuccess;
+}
+
+/* What is enqueued may still look at it. */
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+    atomic_store(&comm->aborted, true);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error) {
+    *error = atomic_load(&comm->shared->broken) ? ncclInvalidArgument : ncclSuccess;
+    return ncclSuccess;
+}
+
+const char *ncclGetErrorString(ncclResult_t result) {
+    return result == ncclInvalidArgument ? "the emulation takes this badly" : "the emulation fails";
+}
