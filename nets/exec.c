@@ -210,6 +210,16 @@ typedef struct iteration {
     mm_stream *stream;
 } iteration;
 
+/* Behind the count of correct labels is what ranks tell each other, which becomes their sum with it. */
+static bool tells(const nets_exec *exec) {
+    return exec->lowered->mode == NETS_TRAIN &&
+           nets_exec_bytes_of(exec, exec->lowered->correct) > (int64_t)sizeof(int32_t);
+}
+
+static int32_t *place_of_word(const nets_exec *exec) {
+    return (int32_t *)nets_exec_place(exec, exec->lowered->correct) + 1;
+}
+
 static mm_status enqueue_batch(nets_exec *exec, const iteration *it, void *images, void *labels) {
     const int64_t n = it->pass->lowered->batch;
     const nets_staged parts[NETS_STAGED] = {
@@ -217,6 +227,8 @@ static mm_status enqueue_batch(nets_exec *exec, const iteration *it, void *image
         {it->labels, labels, n * label_bytes(exec), NULL},
         {it->slot->lr, nets_exec_place(exec, exec->lowered->lr), nets_exec_bytes_of(exec, exec->lowered->lr), NULL},
     };
+    if (tells(exec) && !it->pass->lowered->pass.goes_on)
+        MM_TRY(mm_copy_async(it->stream, place_of_word(exec), it->slot->word, sizeof *it->slot->word, MM_COPY_IN));
     if (exec->staging.stream) return nets_staging_pass(&exec->staging, it->stream, parts);
     for (int i = 0; i < NETS_STAGED; i++)
         if (parts[i].to) MM_TRY(nets_staged_copy(&parts[i], parts[i].from, MM_COPY_IN, it->stream));
@@ -229,6 +241,7 @@ static mm_status enqueue_result(const nets_exec *exec, const iteration *it) {
         mm_copy_async(it->stream, &to->loss, nets_exec_place(exec, exec->lowered->loss), sizeof to->loss, MM_COPY_OUT));
     MM_TRY(mm_copy_async(it->stream, &to->correct, nets_exec_place(exec, exec->lowered->correct), sizeof to->correct,
                          MM_COPY_OUT));
+    if (tells(exec)) MM_TRY(mm_copy_async(it->stream, &to->told, place_of_word(exec), sizeof to->told, MM_COPY_OUT));
     if (!exec->optimizer.only_finite || exec->lowered->rng < 0) return MM_OK;
     const uint32_t *rng = nets_exec_place(exec, exec->lowered->rng);
     return mm_copy_async(it->stream, &to->halted, rng + NETS_RNG_HALTED, sizeof to->halted, MM_COPY_OUT);
@@ -492,6 +505,7 @@ static mm_status undo(nets_exec *exec, iteration *it, mm_status status) {
 static mm_status submit(nets_exec *exec, iteration *it, float lr) {
     it->stream = mm_compute_stream(exec->manager);
     *it->slot->lr = lr;
+    *it->slot->word = exec->word;
     MM_TRY(get_ages(exec, it->ages));
     int64_t began = mm_now_ns();
     mm_status status = run_iteration(exec, it);
@@ -510,9 +524,16 @@ static mm_status check_batch(const nets_exec *exec, int64_t n, int room) {
                    nets_exec_outstanding(exec));
 }
 
+/* What other ranks have of this one's, in numbers. Without functions, nobody has anything. */
+static int64_t sums_begun(const nets_exec *exec) {
+    const nets_ranks *ranks = &exec->backend->ranks;
+    return ranks->n > 1 && ranks->begun ? ranks->begun(ranks->ctx) : 0;
+}
+
 mm_status nets_exec_iteration(nets_exec *exec, const float *images, const int32_t *labels, int64_t n, float lr,
                               nets_result *result_out) {
     MM_TRY(check_batch(exec, n, NETS_AHEAD));
+    const int64_t begun = sums_begun(exec);
     mm_status status;
     bool again;
     do {
@@ -521,9 +542,9 @@ mm_status nets_exec_iteration(nets_exec *exec, const float *images, const int32_
             it.images = memcpy(it.slot->images, images, (size_t)(exec->batch * image_bytes(exec)));
         status = submit(exec, &it, lr);
         if (status == MM_OK) return nets_exec_collect(exec, result_out);
-        /* Memory ran out, the manager has a plan that needs less, and nothing has changed: once more. But other ranks
-         * have part of what is lost. */
-        again = status == MM_ERR_NOMEM && it.undone && stepped_down(exec) && exec->backend->ranks.n < 2;
+        /* Memory ran out, the manager has a plan that needs less, and nothing has changed: once more. But not if other
+         * ranks have part of what is lost. */
+        again = status == MM_ERR_NOMEM && it.undone && stepped_down(exec) && sums_begun(exec) == begun;
     } while (again);
     return status;
 }
@@ -579,6 +600,8 @@ mm_status nets_exec_collect(nets_exec *exec, nets_result *result_out) {
     *result_out = result;
     return MM_OK;
 }
+
+void nets_exec_tell(nets_exec *exec, int32_t word) { exec->word = word; }
 
 void nets_exec_drop(nets_exec *exec) { exec->slots.collected = exec->slots.submitted; }
 

@@ -32,6 +32,7 @@ struct nets_exec {
     nets_staging staging; /* its stream NULL: batches are copied on the compute stream */
     int64_t ladder_steps; /* mm_stats.ladder_steps when last read */
     int64_t enqueue_ns;   /* nets_exec_enqueue_ns */
+    int32_t word;         /* nets_exec_tell */
     nets_watch_fn watch;  /* NULL: nobody watches */
     void *watch_ctx;
     nets_mark_fn mark; /* NULL: nobody is told what is issued */

@@ -9,6 +9,7 @@ typedef struct nets_slot {
     float *images;
     int32_t *labels;
     float *lr;
+    int32_t *word; /* nets_exec_tell */
     nets_result *result;
     mm_event *done; /* recorded behind the iteration's last work */
 } nets_slot;

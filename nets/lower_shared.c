@@ -76,10 +76,11 @@ static mm_status add_params(nets_lowered *out, const nets_backend *backend) {
 }
 
 mm_status nets_lower_shared(nets_lowered *out, const nets_backend *backend) {
-    const int64_t one = 1;
+    const int64_t one = 1, two = 2; /* of ranks: what they tell each other, too (nets_exec_tell) */
     MM_TRY(add_params(out, backend));
     MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, NETS_LOSS_NAME, &out->loss));
-    MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_I32, 1, &one, "correct", &out->correct));
+    MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_I32, 1, backend->ranks.n > 1 ? &two : &one,
+                             "correct", &out->correct));
     if (nets_lowered_updates(out))
         MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, "lr", &out->lr));
     if (nets_lowered_updates(out) && nets_optimizer_traits_of(out->optimizer)->counts)

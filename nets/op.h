@@ -46,6 +46,7 @@ typedef struct nets_ranks {
     mm_share when;              /* gradients and the like are shared (mm_graph_share) */
     const mm_gradient_fns *fns; /* what becomes of them, for executors; borrowed. NULL: for planning only */
     void *ctx;
+    int64_t (*begun)(void *ctx); /* how many sums have begun so far; NULL: it is not known */
 } nets_ranks;
 
 /* A training graph's part in one update of the weights. A batch may be trained on in sub-batches, one pass of a graph

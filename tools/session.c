@@ -228,6 +228,7 @@ typedef struct tally {
     double host_seconds[TIMES];
     int64_t full_images; /* in a full batch: all that there are, if they are fewer */
     int64_t full, labels, correct;
+    int64_t begun; /* sums, when the last iteration was submitted that could be */
     mm_stats before;
 } tally;
 
@@ -270,6 +271,13 @@ static void take_part(const session *s, nets_batch *batch) {
     batch->labels += rank * labels_of(s, batch->n);
 }
 
+/* How many sums this rank has begun so far. */
+static int64_t sums_begun(const session *s) {
+    multi_stats stats = {0};
+    if (s->config.ranks) multi_stats_get(s->config.ranks, &stats);
+    return stats.begun;
+}
+
 static mm_status start_iteration(session *s, const session_run *run, tally *t) {
     nets_batch batch = {.n = s->config.batch};
     if (!s->config.same_batches || !s->ahead || s->iteration < NETS_AHEAD)
@@ -284,8 +292,10 @@ static mm_status start_iteration(session *s, const session_run *run, tally *t) {
     MM_TRY(mm_iteration_number_set(s->manager, s->iteration * passes));
     int64_t host = host_ns(s, exec);
     take_part(s, &batch);
+    if (s->config.ranks) nets_exec_tell(exec, s->config.stop && *s->config.stop);
     MM_TRY(s->ahead ? nets_exec_submit(exec, batch.images, batch.labels, batch.n, rate)
                     : nets_exec_iteration(exec, batch.images, batch.labels, batch.n, rate, &next->result));
+    t->begun = sums_begun(s);
     next->host_seconds = (double)(host_ns(s, exec) - host) * 1e-9;
     t->flying++;
     s->iteration++;
@@ -306,6 +316,7 @@ static mm_status finish_iteration(session *s, const session_run *run, progress *
     if (s->ahead) MM_TRY(nets_exec_collect(oldest.exec, &result));
     if (s->config.ranks) MM_TRY(multi_check(s->config.ranks));
     if (isnan(result.loss)) result.loss = NAN; /* without a sign */
+    s->stopped |= result.told > 0;
     double end = now(), seconds = end - t->ended, mean = 0;
     t->ended = end;
     memmove(t->flight, t->flight + 1, (size_t)--t->flying * sizeof *t->flight);
@@ -349,27 +360,14 @@ static mm_status save_if_due(session *s, const session_run *run, progress *p, ta
     return session_diverged(s) ? MM_OK : run->save(run->hook_ctx, s);
 }
 
-/* Whether another iteration begins. Ranks that are stopped at different times finish the same one. */
-static mm_status look_whether_stopped(session *s) {
-    if (!s->config.ranks) return MM_OK;
-    const int32_t own = s->config.stop && *s->config.stop;
-    int32_t all[MULTI_RANKS_MOST];
-    MM_TRY(multi_gather(s->config.ranks, &own, sizeof own, all));
-    for (int i = 0; i < multi_ranks(s->config.ranks); i++) s->stopped |= all[i] != 0;
-    return MM_OK;
-}
-
-/* How many iterations may be under way. One of several ranks: they tell each other between iterations whether to stop,
- * and none of their sums may be left to await then (multi_gather). */
-static int most_flying(const session *s) { return s->ahead && !s->config.ranks ? NETS_AHEAD : 1; }
-
+/* Ranks tell each other with each iteration whether they are stopped, and hear it with its result; so all end with the same
+ * one. For that, what they do next must follow from results alone. */
 static mm_status iterate_all(session *s, const session_run *run, progress *p, tally *t, row *r) {
     while (s->iteration < run->iterations && !session_diverged(s)) {
-        MM_TRY(look_whether_stopped(s));
         if (session_is_stopped(s)) break;
         if (run->hook) MM_TRY(run->hook(run->hook_ctx, s));
         MM_TRY(start_iteration(s, run, t));
-        if (t->flying == most_flying(s)) MM_TRY(finish_iteration(s, run, p, t, r));
+        if (t->flying == (s->ahead ? NETS_AHEAD : 1)) MM_TRY(finish_iteration(s, run, p, t, r));
         if (!session_diverged(s)) MM_TRY(save_if_due(s, run, p, t, r));
     }
     return MM_OK;
@@ -387,13 +385,13 @@ static int64_t ladder_steps(const session *s) {
 }
 
 /* Where memory ran out and the manager has found a plan that needs less, what was lost is run again: the weights say
- * how far it came. */
+ * how far it came. Not if other ranks have part of what is lost. */
 static mm_status iterate_to_the_end(session *s, const session_run *run, progress *p, tally *t, row *r) {
     for (;;) {
         int64_t steps = ladder_steps(s);
         mm_status status = iterate_all(s, run, p, t, r), landed = land(s, run, p, t, r);
         if (status == MM_OK) status = landed;
-        if (status != MM_ERR_NOMEM || ladder_steps(s) == steps || s->config.ranks) return status;
+        if (status != MM_ERR_NOMEM || ladder_steps(s) == steps || sums_begun(s) != t->begun) return status;
         MM_TRY(nets_exec_updates(s->train, &s->iteration));
         MM_TRY(seek(s));
     }

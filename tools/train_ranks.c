@@ -116,7 +116,8 @@ void train_ranks_tell_target(train *t) {
                                             .rank = multi_rank(t->ranks),
                                             .when = when,
                                             .fns = &multi_gradient_fns,
-                                            .ctx = t->ranks};
+                                            .ctx = t->ranks,
+                                            .begun = multi_shared_begun};
 }
 
 /* ---------------------------------------------------------------- agreeing */

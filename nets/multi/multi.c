@@ -349,13 +349,13 @@ static int start_thread(multi *m) {
 }
 
 mm_status multi_open(const multi_config *config, multi **multi_out) {
-    const multi_engine *engine;
+    const multi_engine *engine = NULL; /* where there is none, the compiler does not see that it is refused */
     MM_TRY(find_engine(config->engine, &engine));
     return multi_open_on(engine, config, multi_out);
 }
 
 mm_status multi_probe(const multi_config *config, int ranks) {
-    const multi_engine *engine;
+    const multi_engine *engine = NULL; /* where there is none, the compiler does not see that it is refused */
     MM_TRY(find_engine(config->engine, &engine));
     return engine->probe ? engine->probe(config, ranks) : MM_OK;
 }
@@ -436,6 +436,7 @@ void multi_begin(multi *m, multi_kind kind, void *data, int64_t elems) {
     pthread_mutex_lock(&m->lock);
     if (make_room(m)) {
         m->jobs[m->begun++ % m->room] = (job){kind, data, elems};
+        m->stats.begun++;
         m->stats.bytes += elems * (int64_t)sizeof(int32_t);
     } else if (m->failure.status == MM_OK)
         mm_failure_keep(&m->failure, mm_fail(MM_ERR_NOMEM, "out of memory to add up gradients"));
@@ -475,6 +476,7 @@ mm_status multi_enqueue(multi *m, const multi_tensor *tensors, int n, void *stre
     if (!m->engine->sum) return mm_fail(MM_ERR_UNSUPPORTED, "the engine %s adds up nothing on a GPU", m->engine->name);
     MM_TRY(multi_check(m));
     pthread_mutex_lock(&m->lock);
+    m->stats.begun += n;
     for (int i = 0; i < n; i++) m->stats.bytes += tensors[i].elems * (int64_t)sizeof(int32_t);
     pthread_mutex_unlock(&m->lock);
     return m->engine->sum(m->link, tensors, n, stream);

@@ -101,7 +101,8 @@ MM_CHECKED mm_status multi_gather(multi *m, const void *mine, int64_t bytes, voi
 
 /* What a multi has done so far. */
 typedef struct multi_stats {
-    int64_t bytes;    /* that were begun */
+    int64_t begun;    /* tensors that were given to multi_begin and multi_enqueue */
+    int64_t bytes;    /* of these */
     int64_t busy_ns;  /* while something was begun and not done */
     int64_t await_ns; /* that multi_await has blocked */
 } multi_stats;

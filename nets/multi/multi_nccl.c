@@ -82,10 +82,8 @@ static mm_status nccl_probe(const multi_config *config, int ranks) {
 static mm_status open_gpu(nccl_link *l) {
     const int gpus = mm_cuda_count();
     if (l->base.gpu < gpus) return mm_cuda_gpu_open(l->base.gpu, &l->gpu);
-    return mm_fail(MM_ERR_INVALID,
-                   "the engine nccl: rank %d of %d is to have cuda:%d, %d GPUs answer; each rank needs one "
-                   "of its own",
-                   l->base.rank, l->base.ranks, l->base.gpu, gpus);
+    return mm_fail_in(mm_device_fail_ordinal("cuda", l->base.gpu, gpus),
+                      "the engine nccl: each of %d ranks needs a GPU of its own", l->base.ranks);
 }
 
 /* All that may fail before ranks wait for each other. */

@@ -37,3 +37,9 @@ static mm_status enqueue(void *ctx, const mm_shared *shared, int n, mm_stream *s
 }
 
 const mm_gradient_fns multi_gradient_fns = {sent, await, enqueue};
+
+int64_t multi_shared_begun(void *ctx) {
+    multi_stats stats;
+    multi_stats_get(ctx, &stats);
+    return stats.begun;
+}

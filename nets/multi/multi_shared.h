@@ -7,5 +7,7 @@
 
 /* For nets_ranks.fns; its ctx is the multi. */
 extern const mm_gradient_fns multi_gradient_fns;
+/* For nets_ranks.begun. */
+int64_t multi_shared_begun(void *ctx);
 
 #endif

@@ -90,7 +90,8 @@ two_ranks_come_to_the_weights_of_one_process_under_every_policy_() {
     local options
     for options in "" "--policy swap-async:when=always" "--policy swap-async:when=always --budget 20MiB --issue inline" \
         "--policy recompute:when=always --sum end" "--policy recompute:when=always --budget 20MiB --sum-at root" \
-        "--policy gist:lossless" "--policy gist:lossless --budget 20MiB --issue inline --self-check"; do
+        "--policy gist:lossless" "--policy gist:lossless --budget 20MiB --issue inline --self-check" \
+        "--policy auto --budget 20MiB"; do
         # shellcheck disable=SC2086
         together 0 2 "${net[@]}" --save two $options
         equal_tensors one two
@@ -147,6 +148,17 @@ ranks_that_were_started_otherwise_are_refused_() {
     apart 2 "--batch 32, rank 0 has --batch 16" "${any[@]}" --batch 32 --iterations 6
 }
 
+a_rank_of_another_build_is_refused_() {
+    needs_mpi
+    local status=0
+    cp "$mm" other && printf x >>other
+    timeout -s KILL 60 mpirun --bind-to none -n 1 "$mm" "${net[@]}" --engine mpi : \
+        -n 1 ./other "${net[@]}" --engine mpi >out 2>err </dev/null || status=$?
+    ((status == 2)) || fail "status $status"
+    (($(count err "mm train: ") == 1)) || fail "not one line"
+    says err "mm train: rank 1 runs another build of mm than rank 0"
+}
+
 a_rank_that_cannot_begin_ends_all_() {
     needs_mpi
     apart 1 "infeasible: needs at least" "${net[@]}" --budget 1MiB
@@ -175,15 +187,20 @@ a_rank_that_fails_on_the_way_ends_all_() {
     says err "mm train: rank 0: "
 }
 
-sigint_to_a_rank_ends_all_with_the_same_iteration_() {
+a_signal_to_a_rank_ends_all_with_the_same_iteration_() {
     needs_mpi
-    start_together
-    kill -INT "${ranks[1]}"
-    await_end
-    ((status == 130)) || fail "status $status"
-    mapfile -t lines <log
-    together 0 2 "${any[@]}" --batch 16 --iterations $((${#lines[@]} - 1)) --save again
-    equal_tensors state again
+    local signal
+    for signal in INT TERM; do
+        rm -f log
+        start_together
+        kill -$signal "${ranks[1]}"
+        await_end
+        ((status == 130)) || fail "$signal: status $status"
+        mapfile -t lines <log
+        together 0 2 "${any[@]}" --batch 16 --iterations $((${#lines[@]} - 1)) --save again
+        equal_tensors state again
+        rm state
+    done
 }
 
 sigint_to_the_mm_that_started_them_ends_all_() {
