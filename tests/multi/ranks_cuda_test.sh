@@ -57,6 +57,7 @@ ranks_without_a_gpu_each_are_refused_() {
 start_ranks() {
     start "${net[@]}" --iterations 1000000 --ranks 2 --save state --log log
     starter=$! # a process whose output is read takes its place
+    trap 'kill -KILL $starter 2>/dev/null' EXIT
     wait_for log $'\n3,'
     mapfile -t ranks < <(pgrep -P "$starter")
     ((${#ranks[@]} == 2)) || fail "${#ranks[@]} processes"
@@ -74,6 +75,19 @@ a_rank_on_a_gpu_that_is_killed_ends_all_() {
     [[ ${#lines[@]} == 1 && ${lines[0]} == "mm train: rank "*" was killed by signal 9" ]] || fail "not one line"
     ! kill -0 "${ranks[0]}" 2>/dev/null || fail "the other is left"
     [[ ! -e state ]] || fail "something was saved"
+}
+
+ranks_end_when_the_mm_that_started_them_is_killed_() {
+    needs_two_gpus
+    start_ranks
+    local began=$SECONDS rank
+    kill -KILL "$starter"
+    for rank in "${ranks[@]}"; do
+        while kill -0 "$rank" 2>/dev/null; do
+            ((SECONDS - began <= seconds)) || fail "$rank is left"
+            sleep 0.05
+        done
+    done
 }
 
 a_rank_on_a_gpu_that_cannot_begin_ends_all_() {
