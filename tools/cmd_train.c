@@ -262,6 +262,8 @@ static const char help_text[] =
     "saves;\n"
     "its state loads into any number. A batch norm normalises a rank's part; running statistics become the ranks' "
     "mean.\n"
+    "On the device cuda, --ranks gives each a GPU, and NCCL adds up there, in its own order; --engine mpi: as on the "
+    "host.\n"
     "Figures are the whole batch's, memory is rank 0's. Ctrl-C at the mm that started them, or SIGINT to any of them, "
     "lets\n"
     "all finish the same iteration; mpirun itself gives them a second or two. If one fails, all end.\n"
