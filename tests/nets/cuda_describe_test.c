@@ -1,5 +1,5 @@
 /* The CUDA backend of this build, with the libraries that it really calls, describes every network of the zoo and knows
- * its workspaces without a GPU; networks of tokens, whose operations it has not, it refuses by name. (On a machine that has one it is hidden: to time all algorithms of all networks takes
+ * its workspaces without a GPU; networks of tokens, of whose operations it has not all, it refuses by name. (On a machine that has one it is hidden: to time all algorithms of all networks takes
  * long.) */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,7 +28,7 @@ static void every_network_is_described_without_a_device(void **state) {
         const mm_status status = nets_lower(net, backend, 8, NETS_TRAIN, NETS_SGD, &lowered);
         if (is_of_tokens(net)) {
             assert_int_equal(status, MM_ERR_UNSUPPORTED);
-            assert_non_null(strstr(mm_last_error(), "device cuda has no embedding"));
+            assert_non_null(strstr(mm_last_error(), "device cuda has no project"));
             nets_net_destroy(net);
             continue;
         }

@@ -251,6 +251,35 @@ static void linear_agrees(void **state) {
     }
 }
 
+static void layer_norm_gelu_and_positions_agree(void **state) {
+    (void)state;
+    for (int i = 0; i < N_SIZES; i++) {
+        if (SIZES[i][3] > 1) check_op(NETS_LAYER_NORM, NULL, SIZES[i], 1e-5);
+        check_op(NETS_GELU, NULL, SIZES[i], 1e-6);
+        check_op(NETS_GELU, &(nets_attrs){.tanh = true}, SIZES[i], 2e-6);
+        check_op(NETS_POSITION, NULL, SIZES[i], 1e-6);
+    }
+    check_op(NETS_LAYER_NORM, &(nets_attrs){.eps = 0.01f}, (const int64_t[4]){3, 1, 300, 260}, 1e-5);
+}
+
+/* Some tokens are frequent, some are not there. */
+static void embeddings_agree(void **state) {
+    static const int64_t CHANNELS[] = {1, 6, 132};
+    (void)state;
+    for (size_t i = 0; i < sizeof CHANNELS / sizeof *CHANNELS; i++) {
+        pair p;
+        start(&p, NETS_EMBEDDING, &(nets_attrs){.vocabulary = 40, .out_channels = CHANNELS[i]},
+              (const int64_t[4]){3, 1, 300, 1}, true);
+        for (int64_t e = 0; e < op_rig_elems(&p.host, NETS_X); e++)
+            op_rig_floats(&p.host, NETS_X)[e] = op_rig_floats(&p.cuda, NETS_X)[e] = (float)(e * e % 7 * (e % 6));
+        run(&p, MM_FORWARD);
+        check_exact(&p, NETS_Y);
+        run(&p, MM_BACKWARD);
+        check_near(&p, NETS_DW, 1e-5);
+        finish(&p);
+    }
+}
+
 static const nets_attrs CONVS[] = {
     {.out_channels = 8, .kernel = {3, 3}, .pad = {1, 1}, .bias = true},
     {.out_channels = 5, .kernel = {1, 1}, .stride = {2, 2}},
@@ -336,6 +365,8 @@ int main(void) {
         cmocka_unit_test(upsampling_agrees),
         cmocka_unit_test(lrn_agrees),
         cmocka_unit_test(linear_agrees),
+        cmocka_unit_test(layer_norm_gelu_and_positions_agree),
+        cmocka_unit_test(embeddings_agree),
         cmocka_unit_test(convolutions_agree),
         cmocka_unit_test(tf32_convolutions_agree_as_they_are_rounded),
         cmocka_unit_test(loss_agrees_and_counts_the_same),

@@ -1,0 +1,139 @@
+/* Layer norm: a warp has a row. The gradients by weight and bias are sums over rows of parts, which hang on the shape
+ * alone, and then over the parts, in order. */
+#include "nets/cuda/cuda_token_kernels.h"
+#include "nets/cuda/vector.h"
+
+/* PARTS at most, of at least LEAST_ROWS: enough blocks for a GPU, and few sums to add up. Chosen. */
+enum { WARP = 32, WARPS = THREADS / WARP, PARTS = 128, LEAST_ROWS = 64 };
+
+static int64_t rows_of_part(int64_t rows) { return larger(LEAST_ROWS, ceil_div(rows, PARTS)); }
+
+/* The same in all lanes. */
+static __device__ inline float sum_of_warp(float v) {
+    for (int apart = WARP / 2; apart > 0; apart /= 2) v += __shfl_xor_sync(0xffffffffu, v, apart);
+    return v;
+}
+
+static __device__ inline int64_t row_of_warp() { return (int64_t)blockIdx.x * WARPS + threadIdx.y; }
+
+/* A lane reads a row's elements again and again, from cache, and writes only those; so y may be x. */
+template <int V>
+static __global__ void normalise(nets_cuda_layer_norm ln, const float *x, const float *weight, const float *bias,
+                                 float *y, float *means, float *factors) {
+    const int64_t row = row_of_warp();
+    if (row >= ln.rows) return;
+    const float *own = x + row * ln.channels;
+    const int first = (int)threadIdx.x * V;
+    float sum = 0, squares = 0;
+    for (int c = first; c < ln.channels; c += WARP * V) {
+        const vec<V> v = loaded<V>(own + c);
+        for (int k = 0; k < V; k++) sum += v.at[k];
+    }
+    const float mean = sum_of_warp(sum) / (float)ln.channels;
+    for (int c = first; c < ln.channels; c += WARP * V) {
+        const vec<V> v = loaded<V>(own + c);
+        for (int k = 0; k < V; k++) squares += (v.at[k] - mean) * (v.at[k] - mean);
+    }
+    const float factor = 1.0f / sqrtf(sum_of_warp(squares) / (float)ln.channels + ln.eps);
+    for (int c = first; c < ln.channels; c += WARP * V) {
+        const vec<V> w = loaded<V>(weight + c), b = loaded<V>(bias + c);
+        vec<V> v = loaded<V>(own + c);
+        for (int k = 0; k < V; k++) v.at[k] = (v.at[k] - mean) * factor * w.at[k] + b.at[k];
+        store(y + row * ln.channels + c, v);
+    }
+    if (threadIdx.x) return;
+    if (means) means[row] = mean;
+    if (factors) factors[row] = factor;
+}
+
+/* dx = factor (g - mean(g) - xhat mean(g xhat)), where g = dy weight, and xhat = (x - mean) factor. */
+template <int V>
+static __global__ void give_dx(nets_cuda_layer_norm ln, const float *x, const float *weight, const float *means,
+                               const float *factors, const float *dy, const float *earlier, float *dx) {
+    const int64_t row = row_of_warp();
+    if (row >= ln.rows) return;
+    const int64_t begin = row * ln.channels;
+    const int first = (int)threadIdx.x * V;
+    const float mean = means[row], factor = factors[row];
+    float by_mean = 0, by_factor = 0;
+    for (int c = first; c < ln.channels; c += WARP * V) {
+        const vec<V> w = loaded<V>(weight + c), d = loaded<V>(dy + begin + c), v = loaded<V>(x + begin + c);
+        for (int k = 0; k < V; k++) {
+            const float g = d.at[k] * w.at[k];
+            by_mean += g;
+            by_factor += g * ((v.at[k] - mean) * factor);
+        }
+    }
+    by_mean = sum_of_warp(by_mean) / (float)ln.channels;
+    by_factor = sum_of_warp(by_factor) / (float)ln.channels;
+    for (int c = first; c < ln.channels; c += WARP * V) {
+        const vec<V> w = loaded<V>(weight + c), d = loaded<V>(dy + begin + c), v = loaded<V>(x + begin + c);
+        vec<V> out;
+        for (int k = 0; k < V; k++)
+            out.at[k] = factor * (d.at[k] * w.at[k] - by_mean - (v.at[k] - mean) * factor * by_factor);
+        store(dx + begin + c, plus(out, earlier, begin + c));
+    }
+}
+
+/* sums[part] = {by weight [channels], by bias [channels]} of the part's rows; each warp has every eighth of them. */
+template <int V>
+static __global__ void sum_part(nets_cuda_layer_norm ln, int64_t each, const float *x, const float *means,
+                                const float *factors, const float *dy, float *sums) {
+    __shared__ vec<V> all[2][WARPS][WARP];
+    const int c = (int)(blockIdx.y * WARP + threadIdx.x) * V;
+    const int64_t from = blockIdx.x * each, end = from + each < ln.rows ? from + each : ln.rows;
+    vec<V> by_weight = {}, by_bias = {};
+    for (int64_t row = from + threadIdx.y; row < end && c < ln.channels; row += WARPS) {
+        const vec<V> d = loaded<V>(dy + row * ln.channels + c), v = loaded<V>(x + row * ln.channels + c);
+        const float mean = means[row], factor = factors[row];
+        for (int k = 0; k < V; k++) by_weight.at[k] += d.at[k] * ((v.at[k] - mean) * factor);
+        by_bias = sum_of(by_bias, d);
+    }
+    all[0][threadIdx.y][threadIdx.x] = by_weight;
+    all[1][threadIdx.y][threadIdx.x] = by_bias;
+    __syncthreads();
+    if (threadIdx.y > 1 || c >= ln.channels) return;
+    vec<V> sum = all[threadIdx.y][0][threadIdx.x];
+    for (int warp = 1; warp < WARPS; warp++) sum = sum_of(sum, all[threadIdx.y][warp][threadIdx.x]);
+    store(sums + ((int64_t)blockIdx.x * 2 + threadIdx.y) * ln.channels + c, sum);
+}
+
+static __global__ void join_parts(int channels, int parts, const float *sums, float *dweight, float *dbias) {
+    const int i = (int)(blockIdx.x * THREADS + threadIdx.x);
+    if (i >= 2 * channels) return;
+    float sum = sums[i];
+    for (int part = 1; part < parts; part++) sum += sums[(int64_t)part * 2 * channels + i];
+    *(i < channels ? dweight + i : dbias + (i - channels)) = sum;
+}
+
+/* ---------------------------------------------------------------- launchers */
+
+#define LAUNCH_VECTORS(kernel, grid, ...)                                                                              \
+    do {                                                                                                               \
+        if (ln.channels % 4)                                                                                           \
+            MM_LAUNCH(kernel<1>, grid, dim3(WARP, WARPS), 0, stream, ln, __VA_ARGS__);                                 \
+        else                                                                                                           \
+            MM_LAUNCH(kernel<4>, grid, dim3(WARP, WARPS), 0, stream, ln, __VA_ARGS__);                                 \
+    } while (0)
+
+void nets_cuda_layer_norm_forward(nets_cuda_layer_norm ln, const float *x, const float *weight, const float *bias,
+                                  float *y, float *means, float *factors, cudaStream_t stream) {
+    LAUNCH_VECTORS(normalise, (unsigned)ceil_div(ln.rows, WARPS), x, weight, bias, y, means, factors);
+}
+
+int64_t nets_cuda_layer_norm_backward_bytes(nets_cuda_layer_norm ln) {
+    return ceil_div(ln.rows, rows_of_part(ln.rows)) * 2 * ln.channels * (int64_t)sizeof(float);
+}
+
+/* The sums first: dx may take dy's place. */
+void nets_cuda_layer_norm_backward(nets_cuda_layer_norm ln, const float *x, const float *weight, const float *means,
+                                   const float *factors, const float *dy, const float *earlier, void *scratch,
+                                   float *dx, float *dweight, float *dbias, cudaStream_t stream) {
+    const int64_t each = rows_of_part(ln.rows), parts = ceil_div(ln.rows, each);
+    const dim3 grid((unsigned)parts, (unsigned)ceil_div(ln.channels, WARP * (ln.channels % 4 ? 1 : 4)));
+    float *sums = static_cast<float *>(scratch);
+    LAUNCH_VECTORS(sum_part, grid, each, x, means, factors, dy, sums);
+    MM_LAUNCH(join_parts, (unsigned)ceil_div(2 * ln.channels, THREADS), THREADS, 0, stream, ln.channels, (int)parts,
+              sums, dweight, dbias);
+    if (dx) LAUNCH_VECTORS(give_dx, (unsigned)ceil_div(ln.rows, WARPS), x, weight, means, factors, dy, earlier, dx);
+}
