@@ -45,7 +45,7 @@ typedef struct plot {
     FILE *file;
     const grid *g;
     double upper, lower; /* y */
-    double top;          /* images/s at the upper edge */
+    double top;          /* speed at the upper edge */
     curve curves[GRID_POLICIES];
     int n_curves;
 } plot;
@@ -95,11 +95,9 @@ static void draw_axes(const plot *p) {
 
 /* ---------------------------------------------------------------- curves */
 
-static bool is_shown(const plot *p, int policy, int v) {
-    return p->g->images_per_second[policy][v] > 0 && p->g->values[v] > 0;
-}
+static bool is_shown(const plot *p, int policy, int v) { return p->g->speed[policy][v] > 0 && p->g->values[v] > 0; }
 
-static double policy_y(const plot *p, int policy, int v) { return y_of(p, p->g->images_per_second[policy][v]); }
+static double policy_y(const plot *p, int policy, int v) { return y_of(p, p->g->speed[policy][v]); }
 
 /* Whether both are shown at the same value, and how near. */
 static bool are_near(const plot *p, int a, int b, int v, double distance) {
@@ -327,7 +325,7 @@ static plot make_plot(FILE *file, const grid *g, double y) {
     plot p = {.file = file, .g = g, .upper = y + HEAD, .lower = y + HEAD + PLOT_HEIGHT, .top = 0};
     for (int i = 0; i < g->n_policies; i++)
         for (int v = 0; v < g->n_values; v++)
-            if (g->images_per_second[i][v] > p.top) p.top = g->images_per_second[i][v];
+            if (g->speed[i][v] > p.top) p.top = g->speed[i][v];
     p.top = p.top > 0 ? p.top * 1.08 : 1;
     find_curves(&p);
     return p;
@@ -342,7 +340,7 @@ static void draw_panel(FILE *file, const grid *g, int y) {
     plot p = make_plot(file, g, y);
     fprintf(file, "<text x=\"%d\" y=\"%.1f\" class=\"head\">", LEFT, p.upper - 12);
     picture_text(file, g->title);
-    fprintf(file, ": images/s over the %s</text>\n", g->over_batch ? "batch" : "budget");
+    fprintf(file, ": %s over the %s</text>\n", g->unit, g->over_batch ? "batch" : "budget");
     draw_axes(&p);
     draw_curves(&p);
     write_legend(&p, file, p.lower + FOOT + 8);

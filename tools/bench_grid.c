@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tools/requirement.h"
+#include "tools/speed.h"
 #include "tools/table.h"
 
 /* ---------------------------------------------------------------- making */
@@ -71,6 +72,7 @@ static int64_t common_split(const row *rows, int n, int first, bool over_batch) 
 static void fill(grid *g, const row *rows, int n, int first, bool over_batch) {
     memset(g, 0, sizeof *g);
     g->over_batch = over_batch;
+    g->unit = speed_unit(rows[first].sample_tokens);
     name_case(&rows[first], !over_batch, common_split(rows, n, first, over_batch), over_batch, g->title,
               sizeof g->title);
     for (int i = first; i < n; i++)
@@ -79,7 +81,7 @@ static void fill(grid *g, const row *rows, int n, int first, bool over_batch) {
         if (!is_together(&rows[first], &rows[i], over_batch)) continue;
         int p = find_policy(g, rows[i].policy), v = find_value(g, value_of(&rows[i], over_batch));
         if (p < 0 || v < 0) continue;
-        g->images_per_second[p][v] = rows[i].images_per_second;
+        g->speed[p][v] = speed_of(rows[i].images_per_second, rows[i].sample_tokens);
         g->stood_in[p][v] = row_stand_in(&rows[i]) != NULL;
         note_need(g, p, &rows[i]);
     }
@@ -122,8 +124,8 @@ static void add_policy(table *t, const grid *g, int p) {
     table_row(t);
     table_cell(t, "%s%s", g->policies[p], requirement_mark(g->policies[p]));
     for (int v = 0; v < g->n_values; v++)
-        if (g->images_per_second[p][v] > 0)
-            table_cell(t, "%.1f%s", g->images_per_second[p][v], g->stood_in[p][v] ? "*" : "");
+        if (g->speed[p][v] > 0)
+            table_cell(t, "%.1f%s", g->speed[p][v], g->stood_in[p][v] ? "*" : "");
         else
             table_cell(t, "-");
 }
@@ -139,7 +141,7 @@ mm_status grid_print(FILE *file, const grid *g) {
         add_policy(t, g, p);
         for (int v = 0; v < g->n_values; v++) starred |= g->stood_in[p][v];
     }
-    fprintf(file, "\n%s: images/s by %s\n", g->title, g->over_batch ? "batch" : "budget");
+    fprintf(file, "\n%s: %s by %s\n", g->title, g->unit, g->over_batch ? "batch" : "budget");
     mm_status status = table_print(file, t);
     if (starred) fputs("* by the policy that stood in for it: the table above names it\n", file);
     table_destroy(t);
@@ -164,7 +166,8 @@ static mm_status print_ran(FILE *file, const row *const *ran, int n_ran) {
         if (!name) return mm_fail(MM_ERR_NOMEM, "out of memory for the name of a policy");
         int length = (int)strlen(name) + 16;
         if (i > 0 && at + length > TABLE_WIDTH) at = fprintf(file, "\n ") - 1;
-        at += fprintf(file, " %s%s %.1f", i ? "> " : "", name, ran[i]->images_per_second);
+        at += fprintf(file, " %s%s %.1f", i ? "> " : "", name,
+                      speed_of(ran[i]->images_per_second, ran[i]->sample_tokens));
         free(name);
     }
     fputc('\n', file);
@@ -183,7 +186,7 @@ static mm_status print_order(FILE *file, const row *rows, int n, int first) {
     for (int i = 0; i < n_ran; i++)
         if (split_of(ran[i]) != split) split = MIXED;
     name_case(&rows[first], true, split, true, title, sizeof title);
-    fprintf(file, "\n%s: images/s, fastest first\n", title);
+    fprintf(file, "\n%s: %s, fastest first\n", title, speed_unit(rows[first].sample_tokens));
     return print_ran(file, ran, n_ran);
 }
 

@@ -8,13 +8,14 @@ enum { GRID_POLICIES = 64, GRID_VALUES = 256, GRID_TITLE = 192 };
 
 typedef struct grid {
     bool over_batch;             /* values are batches; else budgets */
+    const char *unit;            /* of speeds */
     char title[GRID_TITLE];      /* "resnet32, batch 128" */
     int64_t values[GRID_VALUES]; /* budgets or batches, ascending; a budget of 0: what each policy needs */
     int n_values;
     const char *policies[GRID_POLICIES]; /* borrowed from the rows */
     int n_policies;
-    double images_per_second[GRID_POLICIES][GRID_VALUES]; /* 0: infeasible, or not run */
-    bool stood_in[GRID_POLICIES][GRID_VALUES];            /* a substitute policy ran */
+    double speed[GRID_POLICIES][GRID_VALUES];  /* 0: infeasible, or not run */
+    bool stood_in[GRID_POLICIES][GRID_VALUES]; /* a substitute policy ran */
     /* Minimum of a policy that did not fit, and the batch of that run; 0: it fitted, or the minimum is not known. */
     int64_t needs_bytes[GRID_POLICIES], needs_batch[GRID_POLICIES];
 } grid;

@@ -85,6 +85,8 @@ mm_status bench_simulate(bench *b, int policy, row *r) {
     r->predicted_peak_bytes = run.peak_bytes;
     r->stash_bytes = run.stash_bytes;
     r->pinned_bytes = run.pinned_bytes;
+    r->moved_bytes = run.moved_bytes;
+    r->steps_again = run.steps_again;
     r->iteration_seconds_predicted = (double)run.iteration_ns * 1e-9;
     r->bound_seconds = (double)run.bound_ns * 1e-9;
     r->images_per_second = (double)r->batch / r->iteration_seconds_predicted;

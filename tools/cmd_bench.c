@@ -32,6 +32,7 @@ row *bench_row(bench *b, const nets_net *net, int64_t batch, const char *policy,
     row *r = next_row(b);
     if (!r) return NULL;
     snprintf(r->net, sizeof r->net, "%s", nets_net_name(net));
+    r->sample_tokens = nets_net_tokens(net);
     r->policy = policy;
     const char *device = !b->source ? b->target.device : b->source->is_machine ? b->source->machine.name : "facts";
     snprintf(r->device, sizeof r->device, "%s", device);
@@ -474,6 +475,7 @@ static const char help_text[] =
     "  iterations, replays          and those of them that were recorded work enqueued as a whole, on cuda\n"
     "  loss_first, loss_last, test_accuracy, test_loss\n"
     "  tokens_per_second            of networks of tokens; else null\n"
+    "  moved_bytes, steps_again     what an iteration copies over the link, and runs again, by its plan\n"
     "\n"
     "  mm bench --net resnet32 --policies naive,liveness,freelunch:rate=4 --budgets plans\n"
     "  mm bench --net resnet20 --batch 32 --policies all --budgets sweep --svg throughput.svg\n"

@@ -74,28 +74,65 @@ static mm_status read_passes(const reader *r, const json_t *passes, machine *m) 
     return MM_OK;
 }
 
-static mm_status read_codecs(const reader *r, const json_t *codecs, machine *m) {
+/* Nothing is changed where the object has no such key. */
+static mm_status get_if_there(const reader *r, const json_t *object, const char *where, const char *key, double low,
+                              double high, double *out) {
+    return json_object_get(object, key) ? get_number(r, object, where, key, low, high, out) : MM_OK;
+}
+
+static mm_status read_codecs(const reader *r, const json_t *codecs, int type, machine *m) {
     const char *spec;
     json_t *entry;
     json_object_foreach((json_t *)codecs, spec, entry) {
         if (m->n_codecs == MACHINE_CODECS)
-            return mm_fail(MM_ERR_FORMAT, "machine file %s: codecs: there are %zu, must be at most %d", r->path,
-                           json_object_size(codecs), MACHINE_CODECS);
+            return mm_fail(MM_ERR_FORMAT, "machine file %s: codecs: there are more than %d", r->path, MACHINE_CODECS);
         if (strlen(spec) >= MM_SPEC_CAPACITY)
             return mm_fail(MM_ERR_FORMAT, "machine file %s: codecs: the name %s has %zu characters, at most %d",
                            r->path, MM_BRIEF(spec), strlen(spec), MM_SPEC_CAPACITY - 1);
         machine_codec *codec = &m->codecs[m->n_codecs++];
         strcpy(codec->spec, spec);
+        codec->type = type;
         MM_TRY(get_rate(r, entry, "codecs: ", "encode_bytes_per_s", &codec->encode_bytes_per_s));
         MM_TRY(get_rate(r, entry, "codecs: ", "decode_bytes_per_s", &codec->decode_bytes_per_s));
     }
     return MM_OK;
 }
 
-/* Nothing is changed where the object has no such key. */
-static mm_status get_if_there(const reader *r, const json_t *object, const char *where, const char *key, double low,
-                              double high, double *out) {
-    return json_object_get(object, key) ? get_number(r, object, where, key, low, high, out) : MM_OK;
+/* A rate that the object does not say stays as it is. */
+static mm_status read_rates_if_there(const reader *r, const json_t *object, const char *where, machine_rates *rates) {
+    MM_TRY(get_if_there(r, object, where, "conv_flops_per_s", LEAST_RATE, MOST_RATE, &rates->conv));
+    MM_TRY(get_if_there(r, object, where, "winograd_flops_per_s", LEAST_RATE, MOST_RATE, &rates->winograd));
+    MM_TRY(get_if_there(r, object, where, "linear_flops_per_s", LEAST_RATE, MOST_RATE, &rates->linear));
+    return get_if_there(r, object, where, "attention_flops_per_s", LEAST_RATE, MOST_RATE, &rates->attention);
+}
+
+/* The machine's own rates, which hold for every type; then what types have of their own. */
+static mm_status read_rates(const reader *r, const json_t *root, machine *m) {
+    machine_rates own;
+    MM_TRY(get_rate(r, root, "", "conv_flops_per_s", &own.conv));
+    MM_TRY(get_rate(r, root, "", "winograd_flops_per_s", &own.winograd));
+    MM_TRY(get_rate(r, root, "", "linear_flops_per_s", &own.linear));
+    own.attention = own.linear;
+    MM_TRY(read_rates_if_there(r, root, "", &own));
+    for (int type = 0; type < MM_DTYPES; type++) m->rates[type] = own;
+    return MM_OK;
+}
+
+static mm_status read_types(const reader *r, const json_t *types, machine *m) {
+    const char *name;
+    json_t *entry;
+    json_object_foreach((json_t *)types, name, entry) {
+        char where[64];
+        int type = 0;
+        while (type < MM_DTYPES && strcmp(name, mm_dtype_name((mm_dtype)type)) != 0) type++;
+        if (type == MM_DTYPES)
+            return mm_fail(MM_ERR_FORMAT, "machine file %s: types: %s is not an element type (f32, bf16, ...)", r->path,
+                           MM_BRIEF(name));
+        snprintf(where, sizeof where, "types: %s: ", name);
+        MM_TRY(read_rates_if_there(r, entry, where, &m->rates[type]));
+        MM_TRY(read_codecs(r, json_object_get(entry, "codecs"), type, m));
+    }
+    return MM_OK;
 }
 
 /* By kinds of work (mm_contention); machines may have none. */
@@ -155,9 +192,7 @@ mm_status machine_read(const char *path, const json_t *root, machine *machine_ou
     strcpy(m.name, name);
     MM_TRY(get_number(&r, root, "", "version", 1, 1, &version));
     MM_TRY(get_integer(&r, root, "", "memory_bytes", MOST_RATE, &m.memory_bytes));
-    MM_TRY(get_rate(&r, root, "", "conv_flops_per_s", &m.conv_flops_per_s));
-    MM_TRY(get_rate(&r, root, "", "winograd_flops_per_s", &m.winograd_flops_per_s));
-    MM_TRY(get_rate(&r, root, "", "linear_flops_per_s", &m.linear_flops_per_s));
+    MM_TRY(read_rates(&r, root, &m));
     MM_TRY(get_rate(&r, root, "", "memory_bytes_per_s", &m.memory_bytes_per_s));
     MM_TRY(get_integer(&r, root, "", "launch_ns", MOST_NS, &m.launch_ns));
     MM_TRY(read_passes(&r, json_object_get(root, "passes"), &m));
@@ -169,7 +204,8 @@ mm_status machine_read(const char *path, const json_t *root, machine *machine_ou
     MM_TRY(read_contention(&r, json_object_get(root, "contention"), &m.contention));
     MM_TRY(get_integer(&r, root, "", "issue_ns", MOST_NS, &m.issue_ns));
     MM_TRY(get_integer(&r, root, "", "alloc_ns", MOST_NS, &m.alloc_ns));
-    MM_TRY(read_codecs(&r, json_object_get(root, "codecs"), &m));
+    MM_TRY(read_codecs(&r, json_object_get(root, "codecs"), MACHINE_ANY_TYPE, &m));
+    MM_TRY(read_types(&r, json_object_get(root, "types"), &m));
     MM_TRY(read_algorithms(&r, json_object_get(root, "algorithms"), &m));
     MM_TRY(get_if_there(&r, root, "", "half_rate_elems", 0, MOST_RATE, &m.half_rate_elems));
     *machine_out = m;
@@ -194,7 +230,8 @@ static const mm_tensor_info *find_use(const mm_graph *graph, const mm_step_info 
 typedef struct product {
     double multiply_adds; /* of the forward pass; 0: the layer multiplies nothing */
     double outputs;       /* elements that it makes */
-    bool linear, winograd;
+    bool linear, winograd, attention;
+    mm_dtype type; /* of the maps */
     const mm_tensor_info *x, *w, *y;
     const mm_tensor_info *filtered; /* of a convolution: each of its elements takes a filter's multiply-adds */
 } product;
@@ -210,7 +247,7 @@ static bool is_transposed(const product *p) {
 static product attention_of(const product *maps) {
     product p = *maps;
     if (!p.x || !p.y || p.y->rank < 2) return (product){0};
-    p.linear = true;
+    p.linear = p.attention = true;
     p.multiply_adds = elems(p.y) * (double)p.y->dims[p.y->rank - 2];
     return p;
 }
@@ -225,6 +262,7 @@ static product product_of(const mm_graph *graph, mm_layer layer) {
                  .y = find_use(graph, step, MM_FEATURE_MAP, MM_WRITE),
                  .x = find_use(graph, step, MM_FEATURE_MAP, MM_READ)};
     if (!p.x) p.x = find_use(graph, step, MM_INPUT, MM_READ);
+    if (p.x) p.type = p.x->dtype;
     if (info->kind == MM_LAYER_ATTENTION) return attention_of(&p);
     if (!p.w || !p.x || !p.y) return (product){0};
     if (info->kind != MM_LAYER_CONV && info->kind != MM_LAYER_LINEAR && info->kind != MM_LAYER_LOSS)
@@ -283,10 +321,12 @@ static double times(const mm_graph *graph, const mm_step_info *step) {
 static double arithmetic_s(const machine *m, const mm_graph *graph, const mm_step_info *step, const product *p,
                            const machine_algorithm *algorithm) {
     if (p->multiply_adds == 0 || step->phase == MM_UPDATE) return 0;
-    double rate = algorithm     ? algorithm->flops_per_s
-                  : p->linear   ? m->linear_flops_per_s
-                  : p->winograd ? m->winograd_flops_per_s
-                                : m->conv_flops_per_s;
+    const machine_rates *rates = &m->rates[p->type];
+    double rate = algorithm      ? algorithm->flops_per_s
+                  : p->attention ? rates->attention
+                  : p->linear    ? rates->linear
+                  : p->winograd  ? rates->winograd
+                                 : rates->conv;
     if (!p->linear) rate *= p->outputs / (p->outputs + m->half_rate_elems);
     if (algorithm && algorithm->tile > 0) rate *= used_share(algorithm, p);
     return 2 * p->multiply_adds * times(graph, step) / rate;
@@ -388,28 +428,36 @@ static mm_status set_variants(const machine *m, const mm_graph *graph, mm_facts 
 
 /* ---------------------------------------------------------------- codecs */
 
-static const machine_codec *find_codec(const machine *m, const char *spec) {
-    size_t name = strcspn(spec, ":");
-    for (int pass = 0; pass < 2; pass++)
-        for (int c = 0; c < m->n_codecs; c++) {
-            const char *known = m->codecs[c].spec;
-            if (pass == 0 ? strcmp(known, spec) == 0 : strlen(known) == name && strncmp(known, spec, name) == 0)
-                return &m->codecs[c];
+/* The codec's own spec counts before its name, and rates of the type before those of any. */
+static const machine_codec *find_codec(const machine *m, const char *spec, mm_dtype type) {
+    const machine_codec *found = NULL;
+    int found_rank = 0;
+    const size_t name = strcspn(spec, ":");
+    for (int c = 0; c < m->n_codecs; c++) {
+        const machine_codec *codec = &m->codecs[c];
+        const bool whole = strcmp(codec->spec, spec) == 0;
+        if (!whole && (strlen(codec->spec) != name || strncmp(codec->spec, spec, name) != 0)) continue;
+        if (codec->type != MACHINE_ANY_TYPE && codec->type != (int)type) continue;
+        const int rank = 1 + whole + 2 * (codec->type != MACHINE_ANY_TYPE);
+        if (rank > found_rank) {
+            found = codec;
+            found_rank = rank;
         }
-    return NULL;
+    }
+    return found;
 }
 
 mm_status machine_facts(const machine *m, const mm_graph *graph, mm_facts *facts) {
     MM_TRY(set_variants(m, graph, facts));
-    for (int c = 0; c < facts->n_codecs; c++) {
-        const machine_codec *codec = find_codec(m, facts->codecs[c].spec);
-        for (int t = 0; codec && t < facts->n_tensors; t++) {
+    for (int c = 0; c < facts->n_codecs; c++)
+        for (int t = 0; t < facts->n_tensors; t++) {
+            const machine_codec *codec = find_codec(m, facts->codecs[c].spec, mm_graph_tensor(graph, t)->dtype);
+            if (!codec) continue;
             mm_code_facts *code = &facts->codes[(size_t)c * (size_t)facts->n_tensors + (size_t)t];
             double bytes = (double)mm_graph_tensor(graph, t)->bytes;
             code->encode_ns = nanoseconds(bytes / codec->encode_bytes_per_s) + m->launch_ns;
             code->decode_ns = nanoseconds(bytes / codec->decode_bytes_per_s) + m->launch_ns;
         }
-    }
     facts->out_bytes_per_s = m->out_bytes_per_s;
     facts->in_bytes_per_s = m->in_bytes_per_s;
     facts->out_both_bytes_per_s = m->out_both_bytes_per_s;

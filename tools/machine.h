@@ -10,6 +10,7 @@
  *     "contention_permille": ..., "link_contention_permille": ..., "issue_ns": ..., "alloc_ns": ...,
  *     "contention": { "dear": { "encode": ..., "decode": ..., "link": ... }, ... },
  *     "codecs": { "zfp:rate=4": { "encode_bytes_per_s": ..., "decode_bytes_per_s": ... }, "zfp": { ... } },
+ *     "types": { "bf16": { "conv_flops_per_s": ..., "codecs": { ... } }, ... },
  *     "half_rate_elems": ...,
  *     "algorithms": { "implicit GEMM": { "flops_per_s": ... },
  *       "GEMM": { "flops_per_s": ..., "workspace": { "im2col_images": 1 } },
@@ -18,11 +19,15 @@
  * A step takes the longer of its arithmetic and its traffic, plus a launch:
  *   arithmetic   two operations for each multiply-add of convolutions and linear layers, at their rate;
  *                winograd_flops_per_s is for 3x3 convolutions of stride 1. A backward step does it twice, or once if no
- *                gradient with respect to the input is needed
+ *                gradient with respect to the input is needed. Attention's are flash attention's: two products of the
+ *                causal half going forward, five going back, at attention_flops_per_s (default linear_flops_per_s)
  *   traffic      the bytes of all tensors that it reads and writes, at memory_bytes_per_s, times `passes` of its
  *                layer's kind (default 1; bn-relu has those of bn): a batch norm reads its input twice
  * A step whose output only shares storage (the gradient of a sum) costs just the launch. A codec takes the map's bytes
  * at its rate, plus a launch. Codecs are looked up by their whole spec, then by name.
+ *
+ * types (default none): other rates of arithmetic and codecs by the element type of maps (f32, bf16, ...). The four rates
+ * above hold for steps whose maps are of no listed type, or where the type does not say; codecs likewise.
  *
  * host_sum_bytes_per_s (default none: that takes no time) and link_sharers (default 1): of several devices that train parts
  * of a batch: how fast a core of the host adds what they send, and how many of them share the link's rates (mm_facts).
@@ -49,10 +54,16 @@
 
 #include "mm/core/facts.h"
 
-enum { MACHINE_CODECS = 64, MACHINE_ALGORITHMS = 16 };
+enum { MACHINE_CODECS = 64, MACHINE_ALGORITHMS = 16, MACHINE_ANY_TYPE = MM_DTYPES };
+
+/* Multiplications and additions of a step, a second. */
+typedef struct machine_rates {
+    double conv, winograd, linear, attention;
+} machine_rates;
 
 typedef struct machine_codec {
     char spec[MM_SPEC_CAPACITY]; /* or name */
+    int type;                    /* mm_dtype of the maps; MACHINE_ANY_TYPE */
     double encode_bytes_per_s, decode_bytes_per_s;
 } machine_codec;
 
@@ -66,7 +77,7 @@ typedef struct machine_algorithm {
 typedef struct machine {
     char name[16];
     int64_t memory_bytes;
-    double conv_flops_per_s, winograd_flops_per_s, linear_flops_per_s;
+    machine_rates rates[MM_DTYPES]; /* by the element type of maps */
     double memory_bytes_per_s;
     int64_t launch_ns;
     double passes[MM_LAYER_KINDS];

@@ -4,6 +4,7 @@
 
 #include "mm/core/time_bound.h"
 #include "tools/simulated.h"
+#include "tools/speed.h"
 
 /* As a session does: in the budget, around room for the next batch where there is any. */
 static mm_status plan_in_budget(plan_case *c, requirement *r) {
@@ -241,10 +242,8 @@ static void print_moves(FILE *file, const mm_moves *moves) {
 }
 
 static double speed(const plan_case *c, int64_t ns) {
-    return (double)(c->ranks * c->batch * (c->sample_tokens ? c->sample_tokens : 1)) * 1e9 / (double)ns;
+    return speed_of((double)(c->ranks * c->batch) * 1e9 / (double)ns, c->sample_tokens);
 }
-
-static const char *speed_unit(const plan_case *c) { return c->sample_tokens ? "tokens/s" : "images/s"; }
 
 static void print_prediction(FILE *file, const plan_case *c) {
     if (c->untimed)
@@ -252,10 +251,11 @@ static void print_prediction(FILE *file, const plan_case *c) {
                 "predicted step", c->facts->path, c->untimed);
     else
         fprintf(file, "  %-22s %14.3f  ms, %.1f %s, %d%% of side streams hidden\n", "predicted step",
-                (double)c->iteration_ns * 1e-6, speed(c, c->iteration_ns), speed_unit(c), c->sim.hidden_permille / 10);
+                (double)c->iteration_ns * 1e-6, speed(c, c->iteration_ns), speed_unit(c->sample_tokens),
+                c->sim.hidden_permille / 10);
     if (plan_case_has_gap(c))
         fprintf(file, "  %-22s %14.3f  ms, %.1f %s: no plan is faster; the gap is %.1f%%\n", "bound",
-                (double)c->bound_ns * 1e-6, speed(c, c->bound_ns), speed_unit(c),
+                (double)c->bound_ns * 1e-6, speed(c, c->bound_ns), speed_unit(c->sample_tokens),
                 (double)mm_time_bound_gap_permille(c->iteration_ns, c->bound_ns) / 10);
 }
 

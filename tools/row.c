@@ -6,6 +6,7 @@
 
 #include "tools/json_file.h"
 #include "tools/requirement.h"
+#include "tools/speed.h"
 #include "tools/table.h"
 #include "tools/target.h"
 
@@ -89,8 +90,7 @@ static void touched_cell(table *t, const row *r) { size_cell(t, r->peak_bytes); 
 static void outside_cell(table *t, const row *r) { size_cell(t, r->outside_bytes); }
 static void stash_cell(table *t, const row *r) { size_cell(t, r->stash_bytes); }
 static void pinned_cell(table *t, const row *r) { size_cell(t, r->pinned_bytes); }
-static double speed(const row *r) { return r->images_per_second * (double)(r->sample_tokens ? r->sample_tokens : 1); }
-static const char *speed_unit(const row *r) { return r->sample_tokens ? "tokens/s" : "img/s"; }
+static double speed(const row *r) { return speed_of(r->images_per_second, r->sample_tokens); }
 static void speed_cell(table *t, const row *r) { table_cell(t, "%.1f", speed(r)); }
 static void status_cell(table *t, const row *r) { table_cell(t, "%s", r->status); }
 
@@ -188,7 +188,7 @@ mm_status rows_print(FILE *file, const row *rows, int n) {
     table *t;
     for (int c = 0; c < COLUMNS; c++) {
         shown[c] = columns[c].shown;
-        if (columns[c].cell == speed_cell && n > 0) shown[c].head = speed_unit(&rows[0]);
+        if (columns[c].cell == speed_cell && n > 0) shown[c].head = speed_unit_brief(rows[0].sample_tokens);
     }
     MM_TRY(table_create(shown, COLUMNS, TABLE_DROPPING, &t));
     for (int i = 0; i < n; i++) add_row(t, &rows[i]);
@@ -205,7 +205,9 @@ void row_print_line(FILE *file, const row *r) {
     fprintf(file, "%s", name ? name : r->policy);
     free(name);
     if (r->asked_bytes > 0) fprintf(file, ", budget %s", mm_size_format(r->asked_bytes, size, sizeof size));
-    if (has_speed(r)) fprintf(file, ": %.1f %s, %.1f ms", speed(r), speed_unit(r), 1e3 * r->iteration_seconds_median);
+    if (has_speed(r))
+        fprintf(file, ": %.1f %s, %.1f ms", speed(r), speed_unit_brief(r->sample_tokens),
+                1e3 * r->iteration_seconds_median);
     if (has_speed(r) && is_predicted(r)) {
         char cell[CELL];
         expected_cell(r, cell);
@@ -268,7 +270,7 @@ static json_t *to_json(const row *r) {
         "so "
         "sI "
         "sI "
-        "sI so so so so so so so sI so so ss}",
+        "sI so so so so so so so sI so so sI sI ss}",
         "net", r->net, "batch", (json_int_t)r->batch, "sub_batch", (json_int_t)r->sub_batch, "ranks",
         r->ranks > 1 ? r->ranks : 1, "device", r->device, "precision", r->precision, "fuse", r->fuse, "threads",
         r->threads, "workspace_limit_bytes", (json_int_t)r->workspace_limit_bytes, "policy", r->policy,
@@ -292,7 +294,8 @@ static json_t *to_json(const row *r) {
         code_bytes(r, r->coded_bytes), "spilled_bytes", code_bytes(r, r->spilled_bytes), "bound_seconds",
         positive(r->bound_seconds), "replans", (json_int_t)r->replans, "tokens_per_second",
         positive(r->sample_tokens > 0 ? speed(r) : -1), "test_loss",
-        r->test_accuracy < 0 ? json_null() : number(r->test_loss), "status", r->status);
+        r->test_accuracy < 0 ? json_null() : number(r->test_loss), "moved_bytes", (json_int_t)r->moved_bytes,
+        "steps_again", (json_int_t)r->steps_again, "status", r->status);
 }
 
 mm_status rows_save(const char *path, const row *rows, int n) {

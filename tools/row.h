@@ -33,6 +33,8 @@ typedef struct row {
     int64_t staged_bytes;         /* part of the plans for staging the next batch */
     int64_t outside_bytes;
     int64_t stash_bytes;
+    int64_t moved_bytes;      /* over the link in an iteration, by its plans (mm_moves) */
+    int64_t steps_again;      /* that an iteration runs again, by its plans */
     double images_per_second; /* by the median iteration; 0: nothing ran */
     double iteration_seconds_median, iteration_seconds_p95;
     double iteration_seconds_mean;      /* without the first iteration, if there are more */

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "mm/core/account.h"
 #include "mm/core/graph.h"
 #include "mm/device/clock.h"
 #include "mm/device/device.h"
@@ -13,6 +14,7 @@
 #include "tools/requirement.h"
 #include "tools/session_memory.h"
 #include "tools/session_view.h"
+#include "tools/speed.h"
 
 static double now(void) { return (double)mm_now_ns() * 1e-9; }
 
@@ -331,11 +333,10 @@ static mm_status finish_iteration(session *s, const session_run *run, progress *
     int64_t iteration = s->iteration - t->flying, window = t->full < 20 ? t->full : 20;
     log_line(run->log, iteration, &result, labels_of(s, oldest.n), seconds);
     for (int64_t i = t->full - window; i < t->full; i++) mean += t->seconds[i % TIMES];
-    const int64_t sample = r->sample_tokens ? r->sample_tokens : 1;
+    const double images_per_second = mean > 0 ? (double)(window * t->full_images) / mean : 0;
     progress_show(p, iteration, "loss %.4f, accuracy %.1f%%, %.0f %s", r->loss_last,
-                  100.0 * (double)t->correct / (double)t->labels,
-                  mean > 0 ? (double)(window * t->full_images * sample) / mean : 0,
-                  r->sample_tokens ? "tokens/s" : "img/s");
+                  100.0 * (double)t->correct / (double)t->labels, speed_of(images_per_second, r->sample_tokens),
+                  speed_unit_brief(r->sample_tokens));
     if (isfinite(result.loss) && !result.halted) return MM_OK;
     tell_diverged(s, iteration, &result);
     if (!session_diverged(s)) return MM_OK;
@@ -421,15 +422,18 @@ static void fill_code_bytes(const mm_stats *before, const mm_stats *after, row *
     r->spilled_bytes = (double)(after->spilled_bytes - before->spilled_bytes) / n;
 }
 
-/* The most that a pass over a sub-batch of the full batches holds, whatever ran last. */
-static int64_t stash_of(const session *s) {
-    int64_t most = 0;
+/* Of the plans of full batches, whatever ran last: the most that a pass over a sub-batch holds, and what an iteration moves
+ * and runs again. */
+static void fill_plans(const session *s, row *r) {
     const nets_lowered *pass;
+    r->stash_bytes = r->moved_bytes = r->steps_again = 0;
     for (int i = 0; (pass = nets_exec_lowered_pass(s->train, i)); i++) {
-        const int64_t bytes = mm_plan_now(s->manager, pass->graph)->stash_bytes;
-        if (bytes > most) most = bytes;
+        const int64_t passes = i < 2 ? 1 : nets_exec_passes(row_part(r), r->sub_batch) - 2;
+        const mm_plan *plan = mm_plan_now(s->manager, pass->graph);
+        if (plan->stash_bytes > r->stash_bytes) r->stash_bytes = plan->stash_bytes;
+        r->moved_bytes += passes * mm_account_moves(plan).bytes;
+        r->steps_again += passes * mm_account_steps_again(plan);
     }
-    return most;
 }
 
 static mm_status fill_row(session *s, tally *t, row *r) {
@@ -441,7 +445,7 @@ static mm_status fill_row(session *s, tally *t, row *r) {
     r->layers = mm_graph_layers(graph);
     r->predicted_peak_bytes = after.predicted_peak_bytes;
     r->outside_bytes = after.outside_bytes;
-    r->stash_bytes = stash_of(s);
+    fill_plans(s, r);
     r->pinned_bytes = after.pinned_bytes;
     fill_host_memory(s, r);
     r->codec_hidden_share = hidden_share(&t->before, &after);

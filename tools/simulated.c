@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "mm/core/account.h"
 #include "mm/core/graph.h"
 #include "mm/core/program.h"
 #include "mm/core/status.h"
@@ -115,6 +116,8 @@ static mm_status add_pass(const mm_planned *planned, const mm_limits *limits, in
     run->peak_bytes = larger(run->peak_bytes, plan->peak_bytes);
     run->stash_bytes = larger(run->stash_bytes, plan->stash_bytes);
     run->pinned_bytes = larger(run->pinned_bytes, plan->pinned_bytes);
+    run->moved_bytes += times * mm_account_moves(plan).bytes;
+    run->steps_again += times * mm_account_steps_again(plan);
     run->nodes_hash = hash_nodes(plan, planned->facts, run->nodes_hash);
     if (!run->pinned_hint || !run->pinned_hint[0]) run->pinned_hint = mm_plan_pinned_hint(plan);
     run->fits &= plan->peak_bytes <= limits->device_bytes && plan->pinned_bytes <= limits->pinned_bytes;

@@ -35,8 +35,9 @@ typedef struct time_source {
 /* Of all passes: the most bytes of any, and the time of all. */
 typedef struct simulated_run {
     int64_t peak_bytes, stash_bytes, pinned_bytes;
-    int64_t fused_bytes; /* of a budget of 0 that was planned fused and not: the peak, fused */
-    char holder[256];    /* the step that holds the peak */
+    int64_t moved_bytes, steps_again; /* of an iteration */
+    int64_t fused_bytes;              /* of a budget of 0 that was planned fused and not: the peak, fused */
+    char holder[256];                 /* the step that holds the peak */
     bool fits;
     bool fused;                     /* layers are (nets/fuse.h) */
     bool cut_short;                 /* the search for a plan was stopped (mm_plan) */

@@ -209,6 +209,12 @@ mm_moves mm_account_moves(const mm_plan *plan) {
     return moves;
 }
 
+int mm_account_steps_again(const mm_plan *plan) {
+    int again = 0;
+    for (int i = 0; i < plan->n_nodes; i++) again += plan->nodes[i].kind == MM_NODE_RECOMPUTE;
+    return again;
+}
+
 const char *mm_account_segment_name(const mm_plan *plan, int segment, char *buffer, size_t capacity) {
     const mm_segment *s = &plan->segments[segment];
     const mm_node *user = s->first_node >= 0 ? &plan->nodes[s->first_node] : NULL;

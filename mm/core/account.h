@@ -77,6 +77,9 @@ typedef struct mm_moves {
 
 mm_moves mm_account_moves(const mm_plan *plan);
 
+/* Steps that run again in one iteration. */
+int mm_account_steps_again(const mm_plan *plan);
+
 /* ---------------------------------------------------------------- stash */
 
 /* Ways to save the memory of a map between its last forward and its first backward use. */

@@ -360,6 +360,40 @@ ranks_share_the_link_and_their_sums_hide_() {
     refused 2 "--ranks and --max-batch" plan --net tiny --ranks 2 --max-batch --budget 1GiB
 }
 
+speeds_of_networks_of_tokens_are_in_tokens_() {
+    local gpt=(bench --simulate "$machine" --net "gpt,layers=1,width=16,heads=2,context=16,vocabulary=32" --batch 2)
+    expect 0 "${gpt[@]}" --policies liveness,recompute:mode=sqrt,when=always,swap-async:when=always \
+        --budgets 1MiB,2MiB --json rows --svg chart.svg
+    says out " tokens/s "
+    says out ": tokens/s by budget"
+    says chart.svg ": tokens/s over the budget"
+    [[ $(<out) != *img/s* && $(<out) != *images/s* ]] || fail "images/s: $(<out)"
+    local images tokens
+    images=$(values rows images_per_second | head -1) tokens=$(values rows tokens_per_second | head -1)
+    awk "BEGIN { exit !($tokens / $images > 15.99 && $tokens / $images < 16.01) }" || fail "$tokens of $images"
+    [[ $(values rows moved_bytes) =~ ^0$'\n'0$'\n'[1-9] ]] || fail "moved: $(values rows moved_bytes)"
+    [[ $(values rows steps_again) =~ ^0$'\n'[1-9][0-9]*$'\n'0 ]] || fail "again: $(values rows steps_again)"
+    expect 0 "${gpt[@]}" --policies liveness,swap-async:when=always
+    says out ", each in its own budget: tokens/s, fastest first"
+}
+
+rates_of_an_element_type_count_for_its_maps_() {
+    local plan=(plan --net "gpt,layers=1,width=64,heads=2,context=64,vocabulary=32" --batch 64 --policy liveness --json row)
+    local times=()
+    sed 's/"half_rate_elems"/"types": {"bf16": {"linear_flops_per_s": 1e9}}, &/;t
+         s/"issue_ns"/"types": {"bf16": {"linear_flops_per_s": 1e9}}, &/' "$machine" >slow
+    for run in "$machine fp32" "slow fp32" "$machine bf16" "slow bf16"; do
+        expect 0 "${plan[@]}" --facts "${run% *}" --precision "${run#* }"
+        times+=("$(value row iteration_seconds_predicted)")
+    done
+    [[ ${times[0]} == "${times[1]}" ]] || fail "f32: ${times[*]}"
+    awk "BEGIN { exit !(${times[3]} > 10 * ${times[2]}) }" || fail "bf16: ${times[*]}"
+    sed 's/"bf16"/"bf15"/' slow >unknown
+    refused 1 "machine file unknown: types: bf15 is not an element type" "${plan[@]}" --facts unknown
+    sed 's/1e9}}/"fast"}}/' slow >worded
+    refused 1 "machine file worded: types: bf16: linear_flops_per_s is not a number" "${plan[@]}" --facts worded
+}
+
 bad_sources_are_refused_() {
     refused 1 "cannot open nowhere: No such file" bench --simulate nowhere
     echo "{" >broken

@@ -2,6 +2,11 @@
 
 const ranRow = (row) => isNumber(row.images_per_second) && row.images_per_second > 0;
 
+// Speeds are told in tokens of networks of tokens, in images of others.
+const ofTokens = (row) => isNumber(row.tokens_per_second);
+const speedOf = (row) => (ofTokens(row) ? row.tokens_per_second : row.images_per_second);
+const speedUnit = (row) => (ofTokens(row) ? 'tokens/s' : 'images/s');
+
 function groupBy(list, keyOf) {
     const groups = new Map();
     for (const one of list) {
@@ -79,7 +84,7 @@ function curveChart({points, xText, xLabel, label, stepped}) {
             y2: height - s.margins.bottom,
             class: 'axis'
         }));
-        text(8, 14, 'start', 'images/s', 'name');
+        text(8, 14, 'start', speedUnit(points[0].row), 'name');
         text(width - s.margins.right, height - 6, 'end', xLabel, 'name');
         dots = [];
         for (const [series, all] of groupBy(points, (p) => p.series)) {
@@ -165,11 +170,11 @@ function rowPoint(row, x) {
         series: seriesOf(policy),
         name: policy + (row.lossy === true ? ' (lossy)' : ''),
         x,
-        y: row.images_per_second,
+        y: speedOf(row),
         row,
         title: policy,
         lines: [
-            ['images/s', rateText(row.images_per_second)],
+            [speedUnit(row), rateText(speedOf(row))],
             ['step', timeText(1e6 * numberOf(row.iteration_seconds_median))], ['batch', textOf(row.batch)],
             ['budget', sizeText(row.budget_bytes)], ['touched', sizeText(row.peak_bytes || row.predicted_peak_bytes)],
             numberOf(row.pinned_bytes, 0) > 0 && ['pinned host memory', sizeText(row.pinned_bytes)],
@@ -208,7 +213,7 @@ function budgetCards(rows) {
             const absent = absentText(all);
             return card(
                 `${name}${settingOf(all)}: throughput over the budget`,
-                curveChart({points, xText: sizeText, xLabel: 'budget', label: `${name}: images/s over the budget`}),
+                curveChart({points, xText: sizeText, xLabel: 'budget', label: `${name}: ${speedUnit(points[0].row)} over the budget`}),
                 absent && element('p', {class: 'note'}, absent));
         })
         .filter(Boolean);
@@ -224,8 +229,8 @@ function batchCards(rows) {
             return card(`${name}${settingOf(all)}: throughput over the batch`, curveChart({
                             points: fastest.map((row) => rowPoint(row, row.batch)),
                             xText: String,
-                            xLabel: 'images a batch',
-                            label: `${name}: images/s over the batch`,
+                            xLabel: 'batch',
+                            label: `${name}: ${speedUnit(fastest[0])} over the batch`,
                             stepped: true
                         }));
         })
@@ -237,7 +242,7 @@ function addCurves(rows) {
     if (cards.length === 0) return;
     section(
         'throughput', 'Throughput',
-        'Images per second of each policy, by the median step. Point at a mark for its figures; a click in the ' +
+        'Images or tokens per second of each policy, by the median step. Point at a mark for its figures; a click in the ' +
             'legend hides a policy.')
         .append(element('div', {class: 'cards' + (cards.length === 1 ? ' one' : '')}, cards));
 }

@@ -116,14 +116,15 @@ const filled = (columns, rows) => columns.filter((column) => rows.some((row) => 
 
 function addRuns(rows) {
     if (rows.length === 0) return;
-    const fastest = most(rows.map((row) => numberOf(row.images_per_second, 0)));
+    const units = [...new Set(rows.filter(ranRow).map(speedUnit))];
+    const fastest = most(rows.map((row) => numberOf(speedOf(row), 0)));
     const share = (key) => (row) => (ranRow(row) ? numberOf(row[key]) : null);
     const speed = {
-        name: 'images/s',
+        name: units.join(', '),
         title: 'by the median step',
         number: true,
-        of: (row) => (ranRow(row) ? row.images_per_second : null),
-        cell: (row) => (ranRow(row) ? barCell(row.images_per_second, fastest, rateText(row.images_per_second)) : '–')
+        of: (row) => (ranRow(row) ? speedOf(row) : null),
+        cell: (row) => (ranRow(row) ? barCell(speedOf(row), fastest, rateText(speedOf(row))) : '–')
     };
     const timed = (name, title, key) => ({
         name,
