@@ -1,5 +1,7 @@
 #include "tools/device_pairs.h"
+#include "tools/smooth.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -98,17 +100,6 @@ static mm_status reserve(const bench *b, mm_memory_kind kind, int64_t bytes, voi
     return bytes > 0 ? mm_device_reserve(b->device, kind, bytes, memory_out) : MM_OK;
 }
 
-/* Something like what a batch norm gives: smooth, and half of it below zero. */
-static void put_map(float *values, int64_t n) {
-    uint32_t state = 1;
-    float level = 0;
-    for (int64_t i = 0; i < n; i++) {
-        state = state * 1664525u + 1013904223u;
-        level = 0.9f * level + (float)(int32_t)state * 0x1p-31f;
-        values[i] = level;
-    }
-}
-
 static mm_status create_op(bench *b, nets_backend *backend, mm_work work) {
     const nets_shape map = {4, {b->shape.dims[0], SIDE, SIDE, CHANNELS}};
     nets_op_desc desc = {.kind = NETS_RELU, .maps = MM_F32, .n_inputs = 1, .y = map};
@@ -158,7 +149,7 @@ static mm_status open_bench(bench *b, nets_backend *backend, int64_t images) {
     for (mm_work work = MM_WORK_DEAR; work <= MM_WORK_CHEAP; work++) MM_TRY(create_op(b, backend, work));
     b->workspace_bytes = nets_op_workspace_bytes(b->op[MM_WORK_DEAR], MM_FORWARD);
     MM_TRY(reserve(b, MM_MEMORY_DEVICE, b->workspace_bytes, &b->workspace));
-    put_map(b->pinned[PINNED_IN], b->bytes / 4);
+    smooth_put(b->pinned[PINNED_IN], b->bytes / 4, -INFINITY);
     mm_stream *stream = b->stream[MM_WORK_DECODE];
     MM_TRY(mm_copy_async(stream, b->block[MAP], b->pinned[PINNED_IN], b->bytes, MM_COPY_IN));
     const int64_t part = WEIGHT_BYTES < b->bytes ? WEIGHT_BYTES : b->bytes;

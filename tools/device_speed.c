@@ -5,6 +5,7 @@
 
 #include "mm/device/clock.h"
 #include "pipeline/codec/codec.h"
+#include "tools/smooth.h"
 
 enum { STREAMS = 2, BLOCKS = 4 };
 
@@ -145,17 +146,6 @@ static mm_status measure_codecs(bench *b, device_speed *speed) {
 
 /* ---------------------------------------------------------------- the whole */
 
-/* Something like what a ReLU gives: smooth, and half of it zero. */
-static void put_map(float *values, int64_t n) {
-    uint32_t state = 1;
-    float level = 0;
-    for (int64_t i = 0; i < n; i++) {
-        state = state * 1664525u + 1013904223u;
-        level = 0.9f * level + (float)(int32_t)state * 0x1p-31f;
-        values[i] = level > 0 ? level : 0;
-    }
-}
-
 static mm_status open_bench(bench *b) {
     mm_memory_info info;
     mm_device_memory_info(b->device, &info);
@@ -173,7 +163,7 @@ static mm_status open_bench(bench *b) {
     for (int i = 0; i < STREAMS; i++)
         MM_TRY(mm_device_reserve(b->device, MM_MEMORY_PINNED, b->bytes, (void **)&b->pinned[i]));
     b->pinned_seconds = now() - start;
-    put_map((float *)b->pinned[0], b->bytes / 4);
+    smooth_put((float *)b->pinned[0], b->bytes / 4, 0);
     memset(b->pinned[1], 0, (size_t)b->bytes);
     return mm_copy_async(b->stream[0], b->block[0], b->pinned[0], b->bytes, MM_COPY_IN);
 }
