@@ -951,9 +951,10 @@ MM_API MM_CHECKED mm_status mm_stash_put(mm_stash *stash, const mm_stash_tensor 
                                          mm_stash_entry *entry_out, mm_stash_answer *answer_out);
 
 /* Gets an entry's bytes, in the order in memory that they had, for tasks that are enqueued on `stream` from now on: device
- * memory, to be read alone, valid until mm_stash_give_back; of an entry that the caller kept, its own pointer. Further gets of
- * an entry that is held give the same pointer. On failure the entry stays, and can be got again. MM_ERR_NOT_FOUND: there is
- * no such entry. MM_ERR_NOMEM: what is held and kept leaves no room. MM_ERR_DEVICE: a copy failed. */
+ * memory, to be read alone, valid until mm_stash_give_back. Further gets of an entry that is held give the same pointer. Of an
+ * entry that the caller kept, it is the caller's own: nothing is held, and a return of it is ignored. On failure the
+ * entry stays, and can be got again. MM_ERR_NOT_FOUND: there is no such entry. MM_ERR_NOMEM: what is held and kept leaves no
+ * room. MM_ERR_DEVICE: a copy failed. */
 MM_API MM_CHECKED mm_status mm_stash_get(mm_stash *stash, mm_stash_entry entry, void *stream, void **data_out);
 
 /* Gives back what one get gave, when the tasks enqueued on `stream` so far have run. Unknown entries are ignored. */
@@ -1036,6 +1037,7 @@ typedef struct mm_stash_stats {
     int64_t host_bytes;                 /* most bytes of ordinary host memory at a time */
     int64_t lossy_gets;                 /* gets of what a lossy code gave back */
     int64_t predicted_kept_bytes;       /* of predicted_bytes, what callers keep; the rest is the arena's extent */
+    int64_t arena_bytes;                /* that the arena may take now; the rest of the budget is for callers */
 } mm_stash_stats;
 
 /* mm_stash_stats_get for statistics of `stats_bytes` bytes; members beyond this library's are set to zero. */

@@ -139,10 +139,17 @@ mm_status mm_stash_put(mm_stash *s, const mm_stash_tensor *tensor, void *stream,
 
 /* Makes the bytes be there, and the caller's stream wait for them. */
 static mm_status serve(mm_stash *s, mm_stash_slot *e, void *stream) {
-    if (s->is_inline) MM_TRY(mm_lane_enter(s, stream)); /* else nothing here waits for what the caller has enqueued */
     if (e->held == 0) MM_TRY(mm_stash_serve(s, e));
     e->held++;
-    return e->kept ? MM_OK : lane_leave(s, stream);
+    return lane_leave(s, stream);
+}
+
+/* What the caller kept is there: nothing is held, and nothing is to be given back. */
+static mm_status get_kept(mm_stash *s, mm_stash_slot *e, void **data_out) {
+    MM_TRY(mm_stash_serve(s, e));
+    s->stats.gets++;
+    *data_out = e->kept;
+    return MM_OK;
 }
 
 static mm_status get(mm_stash *s, mm_stash_entry entry, void *stream, void **data_out) {
@@ -153,6 +160,8 @@ static mm_status get(mm_stash *s, mm_stash_entry entry, void *stream, void **dat
     if (e && e->dropping) e = NULL;
     pthread_mutex_unlock(&s->lock);
     if (!e) return mm_fail(MM_ERR_NOT_FOUND, "mm_stash_get: there is no entry %llu", (unsigned long long)entry);
+    if (s->is_inline) MM_TRY(mm_lane_enter(s, stream)); /* else nothing here waits for what the caller has enqueued */
+    if (e->kept) return get_kept(s, e, data_out);
     MM_TRY(mm_stash_note_new(s, &note));
     const int held = e->held;
     mm_status status = serve(s, e, stream);
@@ -163,7 +172,7 @@ static mm_status get(mm_stash *s, mm_stash_entry entry, void *stream, void **dat
     }
     s->stats.gets++;
     s->stats.lossy_gets += e->lossy;
-    *data_out = e->kept ? e->kept : e->place;
+    *data_out = e->place;
     note->slot = e;
     pthread_mutex_lock(&s->lock);
     note->next = e->gets;
@@ -232,6 +241,7 @@ void mm_stash_stats_get_sized(mm_stash *s, mm_stash_stats *stats_out, size_t sta
     if (!s || !stats_out) return;
     turn_take(s);
     mm_stash_stats stats = s->stats;
+    stats.arena_bytes = s->limit_bytes;
     add_devices(s, &stats);
     turn_leave(s);
     memset(stats_out, 0, stats_bytes);

@@ -104,10 +104,12 @@ static const mm_order_event *expected(const mm_stash *s) {
     return s->follow.cursor < o->n_events ? &o->events[s->follow.cursor] : NULL;
 }
 
-/* Passes over events of entries that have ended earlier than in the order. */
-static mm_status skip_ended(mm_stash *s) {
+/* Passes over events of entries that have ended earlier than in the order; and of those that callers keep: no step depends
+ * on when they are read. */
+static mm_status skip(mm_stash *s) {
+    const mm_follow *f = &s->follow;
     for (const mm_order_event *e; (e = expected(s)) && e->kind != MM_ORDER_PUT; s->follow.cursor++) {
-        if (s->follow.slots[e->entry]) return MM_OK;
+        if (f->slots[e->entry] && !f->order->plan.kept[e->entry]) return MM_OK;
         MM_TRY(run_event(s, s->follow.cursor));
     }
     return MM_OK;
@@ -134,7 +136,7 @@ static bool fails(mm_stash *s, mm_status status) {
 bool mm_follow_put(mm_stash *s, mm_stash_slot *slot, void *data) {
     mm_follow *f = &s->follow;
     int32_t segment;
-    if (fails(s, skip_ended(s))) return false;
+    if (fails(s, skip(s))) return false;
     const mm_order *o = &f->order->order;
     const mm_order_event *e = expected(s);
     slot->number = e && e->kind == MM_ORDER_PUT ? e->entry : o->n_entries;
@@ -157,21 +159,21 @@ bool mm_follow_get(mm_stash *s, mm_stash_slot *slot) {
     mm_follow *f = &s->follow;
     const mm_stash_plan *plan = &f->order->plan;
     int32_t segment;
-    if (fails(s, skip_ended(s))) return false;
+    if (slot->kept) return true;
+    if (fails(s, skip(s))) return false;
     if (!is_expected(s, MM_ORDER_GET, slot->number)) return differs(s, "a get", slot);
-    if (!slot->kept) {
-        const int step = plan->graph.begins[f->cursor];
-        if (fails(s, step_begin(s, step))) return false;
-        slot->place = address_now(s, &segment);
-        slot->lossy = !plan->planned.exact[segment];
-        if (plan->graph.ends[f->cursor] >= 0 && fails(s, step_end(s, step))) return false;
-    }
+    const int step = plan->graph.begins[f->cursor];
+    if (fails(s, step_begin(s, step))) return false;
+    slot->place = address_now(s, &segment);
+    slot->lossy = !plan->planned.exact[segment];
+    if (plan->graph.ends[f->cursor] >= 0 && fails(s, step_end(s, step))) return false;
     f->cursor++;
     return true;
 }
 
 /* A return that the order does not have is one of an entry that ends next. */
 bool mm_follow_return(mm_stash *s, mm_stash_slot *slot) {
+    if (fails(s, skip(s))) return false;
     mm_follow *f = &s->follow;
     if (is_expected(s, MM_ORDER_END, slot->number)) return true;
     if (!is_expected(s, MM_ORDER_RETURN, slot->number)) return differs(s, "a return", slot);
@@ -181,13 +183,14 @@ bool mm_follow_return(mm_stash *s, mm_stash_slot *slot) {
 }
 
 bool mm_follow_end(mm_stash *s, mm_stash_slot *slot) {
+    if (fails(s, skip(s))) return false;
     mm_follow *f = &s->follow;
     if (is_expected(s, MM_ORDER_END, slot->number)) {
         if (fails(s, run_event(s, f->cursor))) return false;
         f->cursor++;
     }
     f->slots[slot->number] = NULL;
-    return !fails(s, skip_ended(s));
+    return !fails(s, skip(s));
 }
 
 bool mm_follow_finish(mm_stash *s) {

@@ -73,7 +73,9 @@ mm_status mm_stash_serve(mm_stash *s, mm_stash_slot *e) {
         MM_TRY(mm_loose_bring(s, e));
         e->place = (uint8_t *)mm_pool_base(s->pool) + e->offset;
     }
-    if (is_of_now(s, e)) mm_order_add(&s->recorded, MM_ORDER_GET, e->number);
+    if (!is_of_now(s, e)) return MM_OK;
+    mm_order_add(&s->recorded, MM_ORDER_GET, e->number);
+    if (e->kept) mm_order_add(&s->recorded, MM_ORDER_RETURN, e->number);
     return MM_OK;
 }
 

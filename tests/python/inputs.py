@@ -261,7 +261,7 @@ def left_alone():
             result = function()
         after = m.stats
         del result
-        return {name: getattr(after, name) - getattr(before, name) for name in (*bridge.COUNTS, "puts")
+        return {name: getattr(after, name) - getattr(before, name) for name in ("saved", *bridge.COUNTS, "puts")
                 if name != "put_bytes" and getattr(after, name) != getattr(before, name)}
 
     batch = torch.randn(64, 64)

@@ -48,7 +48,13 @@ class Stats(ctypes.Structure):
     _fields_ = [(name, c_int64) for name in (
         "entries", "kept_bytes", "puts", "gets", "iterations", "planned", "off_plan", "plans", "planning_ns", "peak_bytes",
         "predicted_bytes", "needed_bytes", "moved_bytes", "out_bytes", "in_bytes", "encoded_bytes", "coded_bytes",
-        "host_bytes", "lossy_gets", "predicted_kept_bytes")]
+        "host_bytes", "lossy_gets", "predicted_kept_bytes", "arena_bytes")]
+
+
+# Of these, sums over a stash's life, and what was most at a time; the others are of now.
+SUMMED = ("puts", "gets", "iterations", "planned", "off_plan", "plans", "planning_ns", "moved_bytes", "out_bytes", "in_bytes",
+          "encoded_bytes", "coded_bytes", "lossy_gets")
+MOST = "peak_bytes", "host_bytes"
 
 
 class Touched(ctypes.Structure):
@@ -76,7 +82,7 @@ _SIGNATURES = {
     "mm_status_name": (c_char_p, c_int),
     "mm_stash_create_sized": (c_int, POINTER(Options), c_size_t, POINTER(c_void_p)),
     "mm_stash_destroy": (None, c_void_p),
-    "mm_stash_put": (c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p),
+    "mm_stash_put": (c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p),  # entry and answer: of any type
     "mm_stash_get": (c_int, c_void_p, c_uint64, c_void_p, POINTER(c_void_p)),
     "mm_stash_give_back": (None, c_void_p, c_uint64, c_void_p),
     "mm_stash_drop": (None, c_void_p, c_uint64),

@@ -98,8 +98,8 @@ def plan(net, loss, x, y, budget, policy, device, file):
 
     # What is saved is not known before: a first step has all the memory, without a plan.
     _, name = session._device(device)
-    total, free = session._free_bytes(torch.device(device))
-    with_all = session.budget(total if name != "host" else free, policy, host=0, device=device, unplanned=True)
+    free = torch.cuda.mem_get_info(device)[0] // 2 if name != "host" else session._memory(torch.device(device))[2]
+    with_all = session.budget(free, policy, host=0, device=device, unplanned=True, _cuda=None)
     step(with_all)
     saved, tensors = with_all.stats.put_bytes, with_all.stats.puts
     del with_all

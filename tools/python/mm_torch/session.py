@@ -11,7 +11,7 @@ from ctypes import byref
 
 import torch
 
-from . import bridge, library, picture
+from . import allocator, bridge, layouts, library, picture
 
 _UNITS = {"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
           "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -40,11 +40,11 @@ def text_of(value):
     return f"{value}B"
 
 
-def _free_bytes(device):
-    """What the device has, and what of its host's memory is free."""
-    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else pages, free
+def _memory(device):
+    """Bytes that the device has, that the host has, and that are free there."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    host, free = os.sysconf("SC_PHYS_PAGES") * page, os.sysconf("SC_AVPHYS_PAGES") * page
+    return torch.cuda.mem_get_info(device)[1] if device.type == "cuda" else host, host, free
 
 
 def _device(device):
@@ -71,20 +71,22 @@ class budget:
     4 KiB, subclasses, sparse tensors, other devices. policy: as of the command mm; policies that recompute are refused.
     host: host memory for what is moved there; default: four times the budget, half of what is free at most. device: default
     the current GPU, or the CPU. The first iteration of an order is unplanned and exact, and learned; then it is planned.
+    On a GPU the budget is of all that torch's allocator and mm hold; torch's is capped (allocator.Share).
 
     ValueError: a budget, policy or device that cannot be. RuntimeError: within another mm.budget, of this or another thread;
     in a forked child. From operations inside: Infeasible, where the order needs more than the budget. Leaving the `with`
     leaves what was saved where it is: backward() may follow.
 
     options: members of mm_stash_options for tests and measurements (measure_touched, unplanned, delay_seed, delay_max_ns,
-    link_bytes_per_s, codec_threads)."""
+    link_bytes_per_s, codec_threads); _cuda: what has the functions of torch.cuda, None where torch's allocator takes no
+    share."""
 
     def __init__(self, bytes, policy="swap-async", host=None, device=None, log=None, **options):
         self._core = None
-        bridge.check_process()
+        layouts.check_process()
         lib = library.get()
         torch_device, name = _device(device)
-        total, free = _free_bytes(torch_device)
+        total, host_total, free = _memory(torch_device)
         wanted = size(bytes)
         if wanted is None:
             raise ValueError(f"budget {bytes!r} is not understood: use \"6GiB\", \"1.5GB\" or a number of bytes, up to the "
@@ -95,16 +97,27 @@ class budget:
         pinned = size(host) if host is not None else min(4 * wanted, free // 2)
         if pinned is None or pinned < 0:
             raise ValueError(f"host {host!r} is not understood: use \"6GiB\", \"1.5GB\" or a number of bytes")
+        if pinned > host_total:
+            raise ValueError(f"host {host!r}, {pinned} bytes: must be from 0 to the {host_total} bytes ({text_of(host_total)}) "
+                             "that the host has")
         if not isinstance(policy, str):
             raise ValueError(f"policy {policy!r} is not understood: use text as of the command mm, such as \"swap-async\"")
+        cuda = options.pop("_cuda", torch.cuda if torch_device.type == "cuda" else None)
         for name in options.keys() - {name for name, _ in library.Options._fields_}:  # ctypes would take any
             raise TypeError(f"mm.budget has no option {name!r}")
         self.bytes, self.policy, self.device = wanted, policy, torch_device
-        self._log = library.LOG_FN(_logger(log))
+        self._say = say = _sayer(log)
+        self._log = library.LOG_FN(lambda _ctx, _level, message: say(message.decode(errors="replace")))
         settings = library.Options(device=name.encode(), device_bytes=wanted, pinned_bytes=pinned, policy=policy.encode(),
                                    log=library.Log(self._log, None, library.LOG_WARNING), **options)
+        share = None
+        if cuda is not None:
+            share = allocator.Share(cuda, torch_device, wanted)
+            share.unplanned, settings.unplanned, settings.device_bytes = settings.unplanned, True, share.first()
+        if torch_device.type == "cpu":
+            allocator.keep_heap()
         try:
-            self._core = bridge.Core(lib, settings, torch_device)
+            self._core = bridge.Core(lib, settings, torch_device, share)
         except ValueError as error:
             if "recompute" in policy:
                 raise ValueError(f"{error}; torch.utils.checkpoint recomputes, and nests with mm.budget") from None
@@ -114,7 +127,7 @@ class budget:
 
     def __enter__(self):
         global _active, _active_thread
-        bridge.check_process()
+        layouts.check_process()
         me = threading.get_ident()
         with _active_lock:
             if _active is not None:
@@ -137,13 +150,18 @@ class budget:
         hooks.__exit__(*error)
         _active = _active_thread = None
         # On its way through autograd an error of a hook becomes a RuntimeError that quotes it, in torch 1.13.
-        failure, self._core.failure = self._core.failure, None
+        core = self._core
+        failure, core.failure = core.failure, None
+        if failure is not None:
+            _drain()
+        if core.share is not None and isinstance(error[1], core.share.cuda.OutOfMemoryError):
+            self._say(core.share.ran_out())
         if failure is not None and error[1] is not None and error[1] is not failure and str(failure) in str(error[1]):
             raise failure.with_traceback(None) from None
 
     def settle(self):
         """Waits until the orders that were learned are planned. Infeasible: the last one does not fit."""
-        bridge.check_process()
+        layouts.check_process()
         core = self._core
         library.check(core.lib, core.lib.mm_stash_settle(core.stash), core.stash)
 
@@ -151,12 +169,14 @@ class budget:
     def stats(self):
         """Figures since the budget was created: those of mm_stash_stats (mm.h); and how many tensors were saved, and of them
         left alone (params, small, held: by the program, other), or found in the stash already (duplicates; of them views
-        of another shape)."""
-        core, stats = self._core, library.Stats()
-        core.lib.mm_stash_stats_get_sized(core.stash, byref(stats), ctypes.sizeof(stats))
+        of another shape). torch_bytes: what torch's allocator may take of the budget; 0: it takes no share."""
+        core = self._core
+        stats = core.stats()
         figures = {name: getattr(stats, name) for name, _ in library.Stats._fields_}
         for name in bridge.COUNTS:
             figures[name] = getattr(core, name)
+        figures["saved"] = stats.puts + sum(figures[name] for name in ("params", "small", "held", "other", "duplicates"))
+        figures["torch_bytes"] = core.share.allowed if core.share else 0
         return types.SimpleNamespace(**figures)
 
     @property
@@ -192,15 +212,17 @@ class budget:
         picture.svg(self, path)
 
 
-def _logger(log):
-    """What the library calls with its messages: log(text), or standard error."""
-    def say(_ctx, _level, message):
-        text = message.decode(errors="replace")
-        if log:
-            log(text)
-        elif sys.stderr:
+def _sayer(log):
+    """What messages go to: log(text), or standard error."""
+    def say(text):
+        if sys.stderr:
             print(f"mm: {text}", file=sys.stderr)
-    return say
+    return log or say
+
+
+def _drain():
+    """After a backward pass that failed, torch holds tasks of it, and so a part of its graph, until the next one."""
+    torch.zeros((), requires_grad=True).backward()
 
 
 def plan(net, loss, x, y, budget=None, policy="swap-async", device=None, file=None):

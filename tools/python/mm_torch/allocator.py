@@ -1,0 +1,119 @@
+"""Memory beside the stash: torch's allocator, which shares a GPU's budget, and the heap of the C library."""
+
+import ctypes
+import os
+
+from . import library
+
+SLACK = 16  # torch's allocator rounds and splits: it may have 1/SLACK more than its tensors took
+LEAST_BYTES = 1 << 20  # of a budget that torch leaves
+_MMAP_BYTES, _TRIM_BYTES = 32 << 20, 1 << 30
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+
+
+def keep_heap():
+    """Has glibc keep the memory that a step frees, for the next: it would return the heap's top and take it again page by page,
+    and how often depends on chance. Blocks up to 32 MiB, glibc's own upper limit, come from the heap, of which 1 GiB may be
+    free. Does nothing where the environment sets a threshold, or the C library is another."""
+    if any(name in os.environ for name in ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_")) or \
+            "threshold" in os.environ.get("GLIBC_TUNABLES", ""):
+        return
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "gnu_get_libc_version"):
+        libc.mallopt(_M_MMAP_THRESHOLD, _MMAP_BYTES)
+        libc.mallopt(_M_TRIM_THRESHOLD, _TRIM_BYTES)
+
+
+class Share:
+    """Divides a budget between torch's allocator and a stash.
+
+        budget  = arena of the stash + what torch's allocator may take (its cap)
+        the cap = what torch needs besides + what the stash has the program keep
+
+    The first iteration is unplanned, the stash has half of what is free, and keeps nothing in torch's memory: torch's peak is
+    what it needs besides. From then on the stash has the rest. The second iteration, which has an optimizer's state from its
+    beginning, corrects it. When torch runs out, it gets more from the next iteration on.
+
+    cuda: torch.cuda, or what has its functions. All sizes in bytes. Called by the thread that packs."""
+
+    def __init__(self, cuda, device, budget):
+        self.cuda, self.device, self.budget = cuda, device, budget
+        self.total = cuda.mem_get_info(device)[1]
+        self.needs = self.asked = 0  # of torch, as far as measured; and more, since it ran out
+        self.left = 2  # measurements to come
+        self.iterations = self.arena = 0
+        self.unplanned = False  # what the program wants after the first iteration
+
+    def first(self):
+        """Sets the cap for the first iteration. Returns the stash's budget."""
+        self.cuda.empty_cache()
+        self.base = self.cuda.memory_reserved(self.device)
+        free = self.budget - self.base
+        if free < LEAST_BYTES:
+            raise library.Infeasible(f"a budget of {self.budget} bytes: torch's allocator has {self.base} of them already",
+                                     self.base + LEAST_BYTES)
+        self.cap(self.budget - free // 2)
+        self.cuda.reset_peak_memory_stats(self.device)
+        return free // 2
+
+    def cap(self, allowed):
+        self.allowed = allowed
+        self.cuda.set_per_process_memory_fraction(min(allowed / self.total, 1.0), self.device)
+        if self.cuda.memory_reserved(self.device) > allowed:
+            self.cuda.empty_cache()
+
+    def begin(self, core):
+        """Before the put that begins an iteration: measures what torch needed in the last."""
+        stats = core.stats()
+        if stats.entries or stats.iterations == self.iterations:
+            return
+        self.iterations = stats.iterations
+        if not self.left and not self.asked:
+            return
+        self.left = max(self.left - 1, 0)
+        now = self.cuda.memory_allocated(self.device)
+        first, asked = not self.needs, self.asked
+        kept = max(core.options.device_bytes - stats.arena_bytes, 0)
+        peak = self.cuda.max_memory_allocated(self.device) - kept
+        # What stays from the first iteration, such as an optimizer's state, lies under the second's peak.
+        needs = peak + max(now - self.base, 0) if first else peak
+        needs += needs // SLACK + asked
+        self.asked = 0
+        self.cuda.reset_peak_memory_stats(self.device)
+        if first or asked or abs(needs - self.needs) > self.budget // SLACK:
+            self.divide(core, needs)
+
+    def divide(self, core, needs):
+        self.needs = needs
+        rest = self.budget - needs
+        if rest < LEAST_BYTES:
+            error = library.Infeasible(f"a budget of {self.budget} bytes: torch's allocator needs {needs} beside what is saved",
+                                       needs + LEAST_BYTES)
+            core.failure = error
+            raise error
+        core.options.device_bytes, core.options.unplanned = rest, self.unplanned
+        core.renew()
+        self.follow(core)
+
+    def follow(self, core):
+        """After the put that began an iteration: torch may have what the arena has not."""
+        arena = core.stats().arena_bytes
+        if arena != self.arena:
+            self.arena = arena
+            self.cap(self.budget - arena)
+
+    def ran_out(self):
+        """Torch did, within its cap: it gets more, from the next iteration on. Returns words about it."""
+        self.asked += self.budget // SLACK
+        return (f"torch's allocator ran out: it may take {self.allowed} of the budget of {self.budget} bytes, and "
+                f"{self.budget // SLACK} more from the next iteration on")
+
+    def explain(self, error):
+        """Says in an error of the stash that it has not the whole budget."""
+        beside = self.needs or self.allowed
+        error.args = (f"{error}; torch's allocator takes {beside} of the budget of {self.budget} bytes besides",)
+        if getattr(error, "minimum", None):
+            error.minimum += beside
+
+    def end(self):
+        self.cuda.set_per_process_memory_fraction(1.0, self.device)

@@ -1,0 +1,89 @@
+"""What a saved tensor is to autograd: who else holds it, what made it, and whether it was modified."""
+
+import sys
+
+import torch
+
+from . import library
+
+
+def base_references(tensor):
+    return sys.getrefcount(tensor._base)
+
+
+def _calibrate():
+    """How many references pack sees of a tensor that autograd made and no program holds, and of a view's base."""
+    seen = []
+
+    class Probe:
+        def pack(self, tensor):
+            seen.append(sys.getrefcount(tensor))
+            return tensor.detach()
+
+    with torch.autograd.graph.saved_tensors_hooks(Probe().pack, lambda tensor: tensor):
+        torch.sigmoid(torch.zeros(1, requires_grad=True))
+    return seen[0], base_references(torch.zeros(2, 2)[0])
+
+
+FRESH, FRESH_BASE = _calibrate()
+
+# What only rearranges or converts: behind these, a weight is still a weight.
+_CONVERTS = frozenset(("ToCopyBackward0", "TBackward0", "TransposeBackward0", "ViewBackward0", "PermuteBackward0",
+                       "ReshapeAliasBackward0", "UnsafeViewBackward0", "ExpandBackward0", "CloneBackward0"))
+
+
+class Producer:
+    """What made a tensor: the name of its grad_fn, the same as bytes, the flags of its outputs, whether it only converts, whether
+    its further outputs are statistics."""
+    __slots__ = ("name", "bytes", "flags", "converts", "has_statistics")
+
+    def __init__(self, name, flags):
+        self.name, self.bytes, self.flags = name, name.encode(), flags
+        self.converts, self.has_statistics = name in _CONVERTS, "Norm" in name or "Attention" in name
+
+    def flags_of(self, fn, output):
+        """Of what fn, of this name, made as its output of that number."""
+        if output > 0 and self.has_statistics or self.converts and _is_of_weights(fn, self.name):
+            return library.EXACT
+        return self.flags
+
+
+# By the type of a grad_fn. A type that stands for nodes of several names is not remembered.
+_producers = {type(None): Producer("", library.EXACT)}
+
+
+def producer_of(fn):
+    kind = type(fn)
+    producer = _producers.get(kind)
+    if producer is None:
+        name = fn.name()
+        producer = Producer(name, library.SIGNS if name.startswith("ReluBackward") else 0)
+        if kind.__name__ == name:
+            _producers[kind] = producer
+    return producer
+
+
+def _is_of_weights(fn, name):
+    """Whether a tensor is a copy of a leaf that requires a gradient, such as autocast makes."""
+    for _ in range(4):
+        if name not in _CONVERTS:
+            return False
+        fn = fn.next_functions[0][0]
+        if fn is None:
+            return False
+        name = fn.name()
+        if name.endswith("AccumulateGrad"):
+            return True
+    return False
+
+
+def modified(tensor, shape, producer, output, expected):
+    """Torch's own words for a saved tensor that was modified in place."""
+    made = f", which is output {output} of {producer}," if producer else ""
+    hint = ("the backtrace further above shows the operation that failed to compute its gradient. The variable in question"
+            " was changed in there or anywhere later. Good luck!" if torch.is_anomaly_enabled() else
+            "enable anomaly detection to find the operation that failed to compute its gradient, with"
+            " torch.autograd.set_detect_anomaly(True).")
+    return RuntimeError("one of the variables needed for gradient computation has been modified by an inplace operation: "
+                        f"[{tensor.type()} {list(shape)}]{made} is at version {tensor._version}; expected version {expected} "
+                        f"instead. Hint: {hint}")
