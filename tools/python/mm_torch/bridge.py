@@ -225,7 +225,8 @@ class Core:
 
     def put(self, x, storage, total, data, version, layout, start, key, alone):
         """Puts what x needs of its storage: all of it, or where x alone is to have an entry, the elements of x."""
-        if self.share is not None and not self.entries:
+        begins = self.share is not None and not self.entries
+        if begins:
             self.share.begin(self)
         fn, output = x.grad_fn, x.output_nr
         producer = producer_of(fn)
@@ -252,6 +253,8 @@ class Core:
         answer = entry.answer
         status = self.lib_put(self.stash, described[1], stream, byref(answer), byref(answer, _ANSWER))
         free.append(described)
+        if begins:
+            self.share.follow(self)
         if status:
             self.refuse(status, layout.bytes, producer.name)
         taken = answer[1] == library.TAKEN

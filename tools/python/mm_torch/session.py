@@ -163,7 +163,12 @@ class budget:
         """Waits until the orders that were learned are planned. Infeasible: the last one does not fit."""
         layouts.check_process()
         core = self._core
-        library.check(core.lib, core.lib.mm_stash_settle(core.stash), core.stash)
+        try:
+            library.check(core.lib, core.lib.mm_stash_settle(core.stash), core.stash)
+        except library.Infeasible as error:
+            if core.share is not None:
+                core.share.explain(error)
+            raise
 
     @property
     def stats(self):
