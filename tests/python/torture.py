@@ -1,5 +1,6 @@
-"""torture [--graphs N] [--seed N]: random graphs of views, operations in place and duplicates, each by plain torch and inside a
-budget with side streams that are delayed at random. Both must give the same bits, or refuse in the same words."""
+"""torture [--graphs N] [--seed N]: random graphs of views, operations in place, duplicates, recurrent layers, checkpoints, storages
+that are split and resized, and second gradients, each by plain torch and inside a budget with side streams that are delayed at
+random. Both must give the same bits, or refuse in the same words: about one graph in ten overwrites what it has saved."""
 
 import argparse
 import gc
@@ -13,7 +14,7 @@ import torch.utils.checkpoint
 import mm_torch as mm
 
 ROWS, COLUMNS = 24, 48  # 4.5 KiB: just what is not left alone
-BUDGETS = 40000, 60000, 150000, 1 << 20
+BUDGETS = 80000, 120000, 250000, 1 << 20
 POLICIES = ("liveness", "swap-async", "swap-async:when=always", "freelunch:codec=zvc,eligible=all,when=always")
 
 
@@ -24,6 +25,8 @@ def build(r, seed):
     def draw(*shape):
         return torch.randn(*shape, generator=generator)
 
+    torch.manual_seed(seed)
+    layers = [kind(COLUMNS, COLUMNS) for kind in (torch.nn.LSTM, torch.nn.GRU)]
     leaves = [draw(ROWS, COLUMNS).requires_grad_() for _ in range(r.randint(1, 3))]
     wide = draw(COLUMNS, COLUMNS).requires_grad_()
     pool = [leaf * 1.0 for leaf in leaves]
@@ -42,28 +45,50 @@ def build(r, seed):
         "half": lambda a, b: a.bfloat16() * 1.5, "double": lambda a, b: a.double() * a.double(),
         "mul_": lambda a, b: a.mul_(1.1), "add_": lambda a, b: a.add_(b), "relu_": lambda a, b: a.relu_(),
         "part_": lambda a, b: a[:1].mul_(2.0), "data": lambda a, b: a.detach() * b, "checkpoint": lambda a, b: inside(a, b),
+        "reentrant": lambda a, b: inside(a, b, True), "lstm": lambda a, b: recurrent(layers[0], a, b),
+        "gru": lambda a, b: recurrent(layers[1], a, b), "chunk_": lambda a, b: chunks(same(a) * 1.5),
+        "fresh_": lambda a, b: (a * 1.5).mul_(0.5).sigmoid_(), "grow": lambda a, b: grown(a * 1.5),
     }
 
-    def inside(a, b):
-        return torch.utils.checkpoint.checkpoint(lambda c, d: torch.sigmoid(c * d) * c, a, b, use_reentrant=False)
+    def inside(a, b, reentrant=False):
+        return torch.utils.checkpoint.checkpoint(lambda c, d: torch.sigmoid(c * d) * c, a, b, use_reentrant=reentrant)
 
-    names = sorted(operations)
+    def recurrent(layer, a, b):
+        return layer(torch.stack([same(a).float(), same(b).float()]))[0][-1]
+
+    def chunks(a):  # parts with version counters of their own
+        c, d = a.unsafe_chunk(2, 1)
+        return torch.cat([c.sigmoid_() * d.tanh_(), d], 1)
+
+    def grown(a):  # its storage gets other memory between the forward and the backward pass
+        b = a.sin() + a.tanh()
+        a.detach().resize_(4 * ROWS, 2 * COLUMNS)
+        return b
+
+    # What overwrites a tensor of the pool, most often one that was saved, is in few graphs.
+    overwrites = ("mul_", "add_", "relu_", "part_")
+    reentrant = r.random() < 0.15  # checkpoints that torch.autograd.grad refuses
+    names = sorted(name for name in operations if name not in overwrites or r.random() < 0.15)
+    names = [name for name in names if name != "reentrant" or reentrant]
     for _ in range(r.randint(3, 24)):
         a, b = r.choice(pool), r.choice(pool)
         if a.dtype is not b.dtype:
             a, b = a.float(), b.float()
         name = r.choice(names)
-        if name in ("mul", "add", "where", "add_", "cat", "data", "checkpoint") and a.shape != b.shape:
+        if name in ("mul", "add", "where", "add_", "cat", "data", "checkpoint", "reentrant") and a.shape != b.shape:
             a, b = same(a), same(b)
         pool.append(operations[name](a, b))
         if len(pool) > 6:
             pool.pop(r.randrange(len(pool)))
     loss = sum((t.float() * t.float()).mean() for t in pool)
-    again = r.random() < 0.2
-    results = list(torch.autograd.grad(loss, leaves + [wide], retain_graph=again, allow_unused=True))
+    again, twice = r.random() < 0.2, r.random() < 0.15
+    if reentrant:
+        loss.backward()
+        return [loss.detach()] + [leaf.grad for leaf in leaves + [wide]]
+    results = list(torch.autograd.grad(loss, leaves + [wide], retain_graph=again or twice, allow_unused=True))
     if again:
-        results += torch.autograd.grad(loss, leaves, allow_unused=True)
-    if r.random() < 0.15:
+        results += torch.autograd.grad(loss, leaves, retain_graph=twice, allow_unused=True)
+    if twice:
         first, = torch.autograd.grad((pool[-1].float().tanh() ** 2).sum(), leaves[0], create_graph=True, allow_unused=True)
         if first is not None and first.requires_grad:
             results += torch.autograd.grad((first ** 2).sum(), leaves, allow_unused=True)

@@ -43,7 +43,8 @@ mkdir "$work/seen" && (cd "$work/seen" && expect 0 device --device cuda --json s
 
 # What --pack makes: the programs of this build; $@: the tests that need CUDA.
 prebuilt() {
-    mkdir -p pre/tools/bench pre/lib
+    mkdir -p pre/tools/bench pre/lib pre/mm
+    ln -sf "$root/mm/libmm.so" pre/mm/
     program pre/tools/mm-seen "[[ \"\$1 \$4\" != 'device --json' ]] || { cp '$work/seen/seen' \"\$5\"; exec cat '$work/seen/out'; }" \
         "exec $mm \"\$@\""
     ln -sf mm-seen pre/tools/mm
@@ -199,6 +200,18 @@ networks_that_no_goal_needs_run_too_() {
         --policies tables-alexnet=freelunch:ratio=5,when=always,buffers=naive,workspace=naive \
         --policies tables-vgg16=liveness --policies tables-resnet152=liveness "$PWD/results"
     ok_steps mm-alexnet mm-vgg16 mm-tables-alexnet mm-tables-resnet152
+}
+
+torch_inside_budgets_is_tried_without_a_gpu_() {
+    local python=python3
+    ! /usr/bin/python3 -c 'import torch' 2>/dev/null || python=/usr/bin/python3
+    prebuilt
+    PYTHON=$python script 0 --quick --tiny --only torch --prebuilt "$PWD/pre" "$PWD/results"
+    if grep -q "^torch.*skipped: no torch" results/steps.txt; then skip "no torch"; fi
+    ok_steps torch
+    [[ $(values results/torch.json status | sort -u) == ok ]] || fail "$(<results/torch.log)"
+    says results/torch.log "pass  swap-async: the allocator's peak and the arena in the budget"
+    says results/torch.log "of what eager saves, of save_on_cpu: 5 x"
 }
 
 what_fails_or_hangs_costs_nothing_else_() {

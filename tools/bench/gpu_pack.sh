@@ -11,7 +11,8 @@ list_libraries() {
         grep -Ev '/(libc|libm|libdl|librt|libpthread|libresolv|ld-linux[^/]*|libcuda|libcudnn[^/]*|libcublas[^/]*|libnv[^/]*)\.so'
 }
 
-SCRIPTS=(tools/bench/{gpu,gpu_tests.sh,gpu_summary.py,gpu_smoke.py,peer_pytorch.py,orders.sh} tools/version mm/mm.h)
+SCRIPTS=(tools/bench/{gpu,gpu_tests.sh,gpu_summary.py,gpu_smoke.py,gpu_torch.py,peer_pytorch.py,orders.sh} tools/version mm/mm.h
+    tools/python/mm_torch/*.py)
 
 # Builds the programs, and lists them and the tests among them in $folder.
 build_programs() {
@@ -19,7 +20,7 @@ build_programs() {
     mapfile -t tests < <(list_cuda_tests)
     mapfile -t suites < <(list_suites)
     ((${#tests[@]} > 0)) || { echo "tools/bench/gpu: bazel names no test that needs CUDA" >&2 && return 1; }
-    programs=(tools/mm tools/example_embed_cuda tools/bench/codec_bench tools/bench/op_bench "${tests[@]}" "${suites[@]}")
+    programs=(mm/libmm.so tools/mm tools/example_embed_cuda tools/bench/codec_bench tools/bench/op_bench "${tests[@]}" "${suites[@]}")
     mapfile -t labels < <(printf '//%s\n' "${programs[@]}" | sed 's#\(.*\)/#\1:#')
     "${bazel[@]}" build "${options[@]}" "${labels[@]}" || return 1
     bin=$(bin_of_build)
@@ -39,7 +40,7 @@ pack() {
     fi
     mapfile -t programs < <(cat "$folder/cuda_tests.txt" "$folder/suites.txt" &&
         printf 'tools/%s\n' mm bench/codec_bench bench/op_bench &&
-        (cd "$bin" && find tools -maxdepth 1 -name example_embed_cuda))
+        (cd "$bin" && find mm tools -maxdepth 1 \( -name libmm.so -o -name example_embed_cuda \) 2>/dev/null))
     # The compiler's own are in compiler/: a machine that has them has newer ones, which its other programs need.
     mkdir -p "$folder/lib" "$folder/compiler" || return 1
     for program in "${programs[@]}"; do

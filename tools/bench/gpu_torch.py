@@ -1,0 +1,185 @@
+"""ResNet-50 in PyTorch under bf16 autocast: as it is, with save_on_cpu, and in budgets of mm_torch.
+
+A row each, in a process of its own: images a second (the median of steps, in the order eager, save_on_cpu, mm, mm), the
+allocator's peak, mm's arena, and the budget of both: what eager takes at its peak, less half (1 - share) of what it saves. Then the goals,
+with pass or fail. What eager saves is what mm is given to move in one unplanned step. On a CPU torch's allocator counts nothing:
+the budget is that share of what is saved, for mm alone, and goals are printed only to try this program.
+
+It uses what both torch 1.13 and 2.11 have, and was tried with 1.13 on a CPU. MM_LIBRARY and PYTHONPATH say where mm_torch is.
+Exits with 1 if a row could not be measured."""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+
+from gpu_summary import lines_of
+from peer_pytorch import LEARNING_RATE, MOMENTUM, WEIGHT_DECAY, build, step_seconds, warm_up
+
+LOSSLESS, LOSSY = "swap-async", "freelunch:rate=4,eligible=all"  # others than all would not fit in half
+ROWS = "eager", "save_on_cpu", LOSSLESS, LOSSY
+SPEEDUP, SHARE_OF_EAGER = 5.0, 0.9  # of save_on_cpu's images/s, without loss; of eager's, with it
+
+
+def made(torch, args):
+    """The network, and a function that makes a step inside a context."""
+    torch.manual_seed(1)
+    torch.backends.cudnn.benchmark = True
+    net = build(torch, "resnet50", "keep").to(args.device)
+    optimizer = torch.optim.SGD(net.parameters(), LEARNING_RATE, MOMENTUM, weight_decay=WEIGHT_DECAY)
+    criterion = torch.nn.CrossEntropyLoss()
+    x = torch.randn(args.batch, 3, args.image_size, args.image_size, device=args.device)
+    y = torch.randint(1000, (args.batch,), device=args.device)
+
+    def step(context):
+        optimizer.zero_grad(set_to_none=True)
+        with context:
+            with torch.autocast(args.device, torch.bfloat16):
+                output = net(x)
+            loss = criterion(output.float(), y)
+            loss.backward()
+        optimizer.step()
+        return loss.detach()
+    return step
+
+
+class Plain:
+    """A context that does nothing, again and again."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return None
+
+
+def saved_bytes(torch, args):
+    """What a step saves that mm moves. Its own process: the arena may take most of the device."""
+    import mm_torch as mm
+    on_gpu = args.device == "cuda"
+    free = torch.cuda.mem_get_info()[0] // 2 if on_gpu else os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    m = mm.budget(free, LOSSLESS, host=None if on_gpu else 0, device=args.device, unplanned=True, _cuda=None)
+    made(torch, args)(m)
+    return {"saved_bytes": m.stats.put_bytes}
+
+
+def measured(torch, args, name):
+    on_gpu = args.device == "cuda"
+    step, m, context = made(torch, args), None, Plain()
+    if name not in ROWS[:2]:
+        import mm_torch as mm
+        m = context = mm.budget(args.budget, name, device=args.device)
+    losses = []
+
+    def iterate(_i):
+        inside = torch.autograd.graph.save_on_cpu(pin_memory=on_gpu) if name == "save_on_cpu" else context
+        losses.append(step(inside))
+
+    for _ in range(3 if m else 0):  # measured, corrected, learned; planned from then on
+        iterate(0)
+        m.settle()
+    fit = warm_up(torch, on_gpu, iterate, args.seconds)
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats()
+    times = step_seconds(torch, on_gpu, iterate, min(args.iterations, fit))
+    row = {"images_per_second": args.batch / statistics.median(times), "iterations": len(times), "loss": losses[-1].item(),
+           "peak_bytes": torch.cuda.max_memory_reserved() if on_gpu else 0, "torch": torch.__version__}
+    if m:
+        stats = m.stats
+        row.update(arena_bytes=stats.predicted_bytes - stats.predicted_kept_bytes, kept_bytes=stats.predicted_kept_bytes,
+                   held_bytes=stats.peak_bytes, planned=stats.planned, off_plan=stats.off_plan, torch_bytes=stats.torch_bytes)
+    return row
+
+
+def apart(args, name, budget=0):
+    """What a process of its own measures. Its status says how it went."""
+    command = [sys.executable, "-W", "ignore", os.path.abspath(__file__), "--row", name, "--budget", str(budget)]
+    for option in ("device", "batch", "image_size", "iterations", "seconds"):
+        command += ["--" + option.replace("_", "-"), str(getattr(args, option))]
+    row = {"policy": name, "net": "resnet50", "batch": args.batch, "precision": "bf16", "device": args.device, "budget_bytes": budget}
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=args.limit, check=False)
+    except subprocess.TimeoutExpired:
+        return dict(row, status="cut after %d s" % args.limit)
+    if done.returncode:
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        return dict(row, status=lines[-1][:300] if lines else "status %d" % done.returncode)
+    return dict(row, status="ok", **json.loads(done.stdout.decode().splitlines()[-1]))
+
+
+def size(value):
+    return "%.2f GB" % (value / 1e9) if value >= 1e9 else "%.1f MB" % (value / 1e6)
+
+
+def goals(rows, args):
+    """Text, whether it is reached (None: not known), figures."""
+    speed = {name: row.get("images_per_second") for name, row in rows.items()}
+    for text, name, base, wanted in (("%s in %g of what eager saves, of save_on_cpu" % (LOSSLESS, args.share), LOSSLESS, "save_on_cpu", SPEEDUP),
+                                     ("%s, of eager" % LOSSY, LOSSY, "eager", SHARE_OF_EAGER)):
+        known = speed.get(name) and speed.get(base)
+        ratio = speed[name] / speed[base] if known else None
+        yield "%s: %g x" % (text, wanted), ratio >= wanted if known else None, "%.2f x" % ratio if known else rows[name]["status"]
+    for name in ROWS[2:]:
+        row = rows[name]
+        if row["status"] != "ok":
+            yield "%s keeps its budget" % name, None, row["status"]
+            continue
+        # The stash's part is a bound at any time; with torch's peak it is one on a GPU.
+        taken = row["peak_bytes"] + row["arena_bytes"] if args.device == "cuda" else row["held_bytes"]
+        yield ("%s: the allocator's peak and the arena in the budget" % name, taken <= row["budget_bytes"],
+               "%s of %s" % (size(taken), size(row["budget_bytes"])))
+
+
+def compare(args):
+    rows = {name: apart(args, name) for name in ROWS[:2]}
+    saved = apart(args, "saved")
+    all_saved = saved.get("saved_bytes", 0)
+    share = int(args.share * all_saved)
+    budget = max(rows["eager"].get("peak_bytes", 0) - (all_saved - share), 0) if args.device == "cuda" else share
+    for name in ROWS[2:]:
+        rows[name] = apart(args, name, budget) if budget else dict(saved, policy=name, status="no budget: " + saved["status"])
+    print("resnet50, batch %d, bf16 autocast, %s: eager saves %s, budget %s" % (args.batch, args.device,
+                                                                              size(all_saved), size(budget)))
+    cells = [["row", "img/s", "of eager", "torch's peak", "arena", "kept", "planned", "status"]]
+    eager = rows["eager"].get("images_per_second")
+    for name, row in rows.items():
+        fine = row["status"] == "ok"
+        cells.append([name, "%.1f" % row["images_per_second"] if fine else "-",
+                      "%.2f" % (row["images_per_second"] / eager) if fine and eager else "-"] +
+                     [size(row[key]) if key in row else "-" for key in ("peak_bytes", "arena_bytes", "kept_bytes")] +
+                     [str(row.get("planned", "-")), row["status"]])
+    print("\n".join(lines_of(cells, (0,))))
+    for text, reached, figures in goals(rows, args):
+        print("%s  %s (%s)" % ("?   " if reached is None else "pass" if reached else "FAIL", text, figures))
+    if args.device != "cuda":
+        print("not on a GPU: the goals are printed only to try this program")
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as file:
+            json.dump(list(rows.values()), file, indent=1)
+    return all(row["status"] == "ok" for row in rows.values())
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--image-size", type=int, default=224)
+    parser.add_argument("--iterations", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=10, help="of each row's steps, at most")
+    parser.add_argument("--limit", type=float, default=120, help="seconds for a row's process")
+    parser.add_argument("--share", type=float, default=0.5,
+                        help="of what eager saves, that mm may hold; with few images autocast's copies of weights are most of it")
+    parser.add_argument("--json", help="where rows go")
+    parser.add_argument("--row", help=argparse.SUPPRESS)
+    parser.add_argument("--budget", type=int, default=0, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if not args.row:
+        sys.exit(not compare(args))
+    import torch
+    print(json.dumps(saved_bytes(torch, args) if args.row == "saved" else measured(torch, args, args.row)))
+
+
+if __name__ == "__main__":
+    main()
