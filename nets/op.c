@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "nets/host/host_ops.h"
+#include "nets/widened.h"
 
 /* The one table of backends. One that needs more than every build has is an entry behind a define of its own,
  * NETS_BACKEND_<NAME>, that BUILD sets when its flag is on. */
@@ -65,19 +66,25 @@ static const char *list_dtypes(uint32_t dtypes, char text_out[64]) {
     return text_out;
 }
 
+static bool takes(const nets_op_impl *impl, const nets_op_desc *desc) {
+    return impl->maps & NETS_DTYPE_BIT(desc->maps) &&
+           (desc->maps == MM_F32 || !desc->f32_inputs || impl->maps & NETS_MIXED);
+}
+
+static bool is_widened(const nets_backend *backend, const nets_op_desc *desc) {
+    return desc->maps == MM_BF16 && backend->ops->convert;
+}
+
 static mm_status find_impl(const nets_backend *backend, const nets_op_desc *desc, const nets_op_impl **impl_out) {
     const nets_op_impl *impl = (unsigned)desc->kind < NETS_OP_KINDS ? backend->ops->impls[desc->kind] : NULL;
     char has[64];
     if (!impl || !impl->create)
         return mm_fail(MM_ERR_UNSUPPORTED, "device %s has no %s", backend->ops->name, nets_op_name(desc->kind));
-    const bool known = (unsigned)desc->maps < MM_DTYPES;
-    const nets_op_impl *wide = backend->ops->widened;
-    if (known && !(impl->maps & NETS_DTYPE_BIT(desc->maps)) && wide && wide->maps & NETS_DTYPE_BIT(desc->maps))
-        impl = wide;
-    if (!known || !(impl->maps & NETS_DTYPE_BIT(desc->maps)))
+    const bool known = (unsigned)desc->maps < MM_DTYPES, taken = known && takes(impl, desc);
+    if (!taken && !is_widened(backend, desc))
         return mm_fail(MM_ERR_UNSUPPORTED, "device %s has no %s of %s maps, only of %s", backend->ops->name,
                        nets_op_name(desc->kind), mm_dtype_name(desc->maps), list_dtypes(impl->maps, has));
-    *impl_out = impl;
+    *impl_out = taken ? impl : &nets_op_widened;
     return MM_OK;
 }
 
@@ -87,6 +94,8 @@ mm_status nets_op_create(nets_backend *backend, const nets_op_desc *desc, nets_o
     bool entered = false;
     if (backend->ops->enter) MM_TRY(backend->ops->enter(backend, &entered));
     mm_status status = impl->create(backend, desc, op_out);
+    if (status == MM_ERR_UNSUPPORTED && impl != &nets_op_widened && is_widened(backend, desc))
+        status = nets_op_widened.create(backend, desc, op_out);
     if (entered) backend->ops->leave(backend);
     return status;
 }

@@ -104,10 +104,12 @@ typedef struct nets_backend_config {
 #define NETS_WORKSPACE_TENSOR_CORE_LIMIT_BYTES (INT64_C(2) << 30)
 
 #define NETS_DTYPE_BIT(dtype) (1u << (dtype))
+/* It takes f32 inputs (nets_op_desc.f32_inputs) beside bf16 maps. */
+#define NETS_MIXED (1u << 31)
 
 /* An operation's implementation on a device. All zero: the device has none. */
 typedef struct nets_op_impl {
-    uint32_t maps; /* bit d: it takes maps of mm_dtype d */
+    uint32_t maps; /* bit d: it takes maps of mm_dtype d; NETS_MIXED */
     mm_status (*create)(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out);
     void (*destroy)(nets_op *op);
     int64_t (*workspace_bytes)(const nets_op *op, mm_phase phase); /* NULL: none, or nets_op.workspaces has them */
@@ -127,6 +129,10 @@ typedef struct nets_backend_ops {
     /* to[p] = {from[3 p], from[3 p + 1], from[3 p + 2], 0} for pixels p: `from` on the device or pinned. NULL: images
      * have no more channels on the device than in the network. */
     mm_status (*pad)(nets_backend *backend, const float *from, float *to, int64_t pixels, mm_stream *stream);
+    /* to[i] = from[i], of these types, MM_F32 and MM_BF16, rounded; called within an op's phase. Ops of bf16 maps that have no
+     * implementation run through their f32 form with it (widened.h). NULL: they are refused. */
+    mm_status (*convert)(nets_backend *backend, mm_dtype from_type, const void *from, mm_dtype to_type, void *to,
+                         int64_t elems, mm_stream *stream);
     /* The configuration of a backend that times algorithms when ops are created. The function or its result is NULL if
      * the backend does not. */
     const nets_backend_config *(*config)(const nets_backend *backend);
@@ -134,8 +140,6 @@ typedef struct nets_backend_ops {
     mm_status (*enter)(nets_backend *backend, bool *entered_out);
     void (*leave)(nets_backend *backend);
     const nets_op_impl *impls[NETS_OP_KINDS]; /* NULL for the data */
-    /* Takes maps of its types for operations that take none but f32, through these. NULL: nothing does. */
-    const nets_op_impl *widened;
 } nets_backend_ops;
 
 /* The sizes of workspace with which a phase of an op runs, each by another algorithm: the fastest first, strictly
@@ -187,7 +191,8 @@ void nets_backend_close(nets_backend *backend);
  * backend times nothing anyway. */
 MM_CHECKED mm_status nets_backend_open_bound(const nets_backend *backend, nets_backend **bound_out);
 
-/* Creates an op. Destroy it after its work is done. MM_ERR_UNSUPPORTED: the backend cannot compute it. MM_ERR_NOMEM. */
+/* Creates an op. Destroy it after its work is done. One of bf16 maps that its implementation cannot compute runs through its
+ * f32 form. MM_ERR_UNSUPPORTED: the backend cannot compute it. MM_ERR_NOMEM. */
 MM_CHECKED mm_status nets_op_create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out);
 void nets_op_destroy(nets_op *op);
 

@@ -131,6 +131,7 @@ const nets_backend_ops nets_cuda_backend_ops = {
     .pass_on = nets_cuda_pass_on_step,
     .add = nets_cuda_add_step,
     .pad = nets_cuda_pad_step,
+    .convert = nets_cuda_convert_step,
     .config = config_of,
     .enter = enter,
     .leave = leave,

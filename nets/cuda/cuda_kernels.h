@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "mm/mm.h"
 #include "nets/cuda/strips.h"
 #include "nets/optimizer.h"
 #include "nets/rng.h"
@@ -81,6 +82,12 @@ void nets_cuda_update_adamw(const nets_cuda_update *update, cudaStream_t stream)
 void nets_cuda_update_count(uint32_t *step, const uint32_t *halted, cudaStream_t stream);
 /* Advances NETS_RNG's image. */
 void nets_cuda_pass_on(uint32_t *rng, int64_t images, cudaStream_t stream);
+
+/* ---------------------------------------------------------------- op_convert_kernels.cu */
+
+/* to[i] = from[i]; types are MM_F32 and MM_BF16, rounded to nearest, ties to even. */
+void nets_cuda_convert(mm_dtype from_type, const void *from, mm_dtype to_type, void *to, int64_t n,
+                       cudaStream_t stream);
 
 /* ---------------------------------------------------------------- op_slices_kernels.cu */
 

@@ -40,6 +40,8 @@ MM_CHECKED mm_status nets_cuda_add_step(nets_backend *backend, float *sum, const
                                         mm_stream *stream);
 MM_CHECKED mm_status nets_cuda_pad_step(nets_backend *backend, const float *from, float *to, int64_t pixels,
                                         mm_stream *stream);
+MM_CHECKED mm_status nets_cuda_convert_step(nets_backend *backend, mm_dtype from_type, const void *from,
+                                            mm_dtype to_type, void *to, int64_t elems, mm_stream *stream);
 
 /* The gate that a ReLU's output makes: NETS_Y, as elements or as sign mask. */
 static inline nets_cuda_gate nets_cuda_gate_of(const nets_op_args *args) {

@@ -109,11 +109,11 @@ const nets_backend_ops nets_host_backend_ops = {
     .update = nets_host_update,
     .pass_on = nets_host_pass_on,
     .add = nets_host_add,
+    .convert = nets_host_convert,
     .impls =
         {
 #define IMPL(NAME, name) [NETS_##NAME] = &nets_host_op_##name,
             NETS_OPS(IMPL)
 #undef IMPL
         },
-    .widened = &nets_host_op_widened,
 };

@@ -22,8 +22,6 @@ extern const nets_backend_ops nets_host_backend_ops;
 #define NETS_HOST_OP(NAME, name) extern const nets_op_impl nets_host_op_##name;
 NETS_OPS(NETS_HOST_OP)
 #undef NETS_HOST_OP
-/* Any of them, of bf16 maps: host_widened.c. */
-extern const nets_op_impl nets_host_op_widened;
 
 /* Computes a phase of an op, on the stream's thread. */
 typedef mm_status (*nets_host_fn)(nets_op *op, const nets_op_args *args);
@@ -36,6 +34,10 @@ MM_CHECKED mm_status nets_host_update(nets_backend *backend, const nets_update_a
 MM_CHECKED mm_status nets_host_pass_on(nets_backend *backend, uint32_t *rng, int64_t images, mm_stream *stream);
 MM_CHECKED mm_status nets_host_add(nets_backend *backend, float *sum, const float *addend, int64_t elems,
                                    mm_stream *stream);
+
+/* host_convert.c */
+MM_CHECKED mm_status nets_host_convert(nets_backend *backend, mm_dtype from_type, const void *from, mm_dtype to_type,
+                                       void *to, int64_t elems, mm_stream *stream);
 
 /* The windows of a convolution or pool, as oneDNN gets them. */
 nets_dnn_windows nets_host_windows(const nets_op_desc *desc);

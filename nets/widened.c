@@ -4,13 +4,12 @@
  *
  *      | map | map | ... | weight | workspace of the f32 op |
  */
-#include <stdlib.h>
-#include <string.h>
+#include "nets/widened.h"
 
-#include "nets/bf16.h"
-#include "nets/host/host_ops.h"
-#include "nets/host/pieces.h"
+#include <stdlib.h>
+
 #include "nets/net_ops.h"
+#include "nets/op_sizes.h"
 
 typedef struct widened_map {
     nets_role role;            /* of a map, or NETS_W16 */
@@ -26,34 +25,9 @@ typedef struct widened_phase {
 
 typedef struct widened_op {
     nets_op base, *of;
-    mm_host_pool *pool;
+    nets_backend *backend;
     widened_phase phases[2];
 } widened_op;
-
-/* ---------------------------------------------------------------- elements */
-
-typedef struct conversion {
-    const void *from;
-    void *to;
-} conversion;
-
-static void widen(const void *ctx, int64_t from, int64_t to) {
-    const conversion *c = ctx;
-    const uint16_t *src = c->from;
-    uint32_t *dst = c->to;
-    for (int64_t i = from; i < to; i++) dst[i] = (uint32_t)src[i] << 16;
-}
-
-static void narrow(const void *ctx, int64_t from, int64_t to) {
-    const conversion *c = ctx;
-    const uint32_t *src = c->from;
-    uint16_t *dst = c->to;
-    for (int64_t i = from; i < to; i++) dst[i] = nets_bf16_of(src[i]);
-}
-
-static void convert(const widened_op *op, nets_range_fn fn, const void *from, void *to, int64_t elems) {
-    nets_ranges(op->pool, elems, 64, 1, fn, &(conversion){from, to});
-}
 
 /* ---------------------------------------------------------------- a phase */
 
@@ -74,35 +48,27 @@ static void *scratch_of(const widened_phase *phase, const nets_op_args *args, in
     return (char *)args->at[NETS_WORKSPACE] + m->at;
 }
 
-static mm_status run_before(const widened_op *op, mm_phase p, const nets_op_args *args) {
+static mm_status widen(const widened_op *op, mm_phase p, const nets_op_args *args, mm_stream *stream) {
     const widened_phase *phase = &op->phases[p];
     for (int i = 0; i < phase->n; i++) {
         const widened_map *m = &phase->maps[i];
         if (m->reads && is_there(args, m->role))
-            convert(op, widen, args->at[m->role], scratch_of(phase, args, i), m->elems);
+            MM_TRY(op->backend->ops->convert(op->backend, MM_BF16, args->at[m->role], MM_F32,
+                                             scratch_of(phase, args, i), m->elems, stream));
     }
     return MM_OK;
 }
 
-static mm_status run_after(const widened_op *op, mm_phase p, const nets_op_args *args) {
+static mm_status narrow(const widened_op *op, mm_phase p, const nets_op_args *args, mm_stream *stream) {
     const widened_phase *phase = &op->phases[p];
     for (int i = 0; i < phase->n; i++) {
         const widened_map *m = &phase->maps[i];
         if (m->writes && is_there(args, m->role))
-            convert(op, narrow, scratch_of(phase, args, i), args->at[m->role], m->elems);
+            MM_TRY(op->backend->ops->convert(op->backend, MM_F32, scratch_of(phase, args, i), MM_BF16,
+                                             args->at[m->role], m->elems, stream));
     }
     return MM_OK;
 }
-
-#define RUN(when, name, phase)                                                                                         \
-    static mm_status when##_##name(nets_op *op, const nets_op_args *args) {                                            \
-        return run_##when((const widened_op *)op, phase, args);                                                        \
-    }
-RUN(before, forward, MM_FORWARD)
-RUN(before, backward, MM_BACKWARD)
-RUN(after, forward, MM_FORWARD)
-RUN(after, backward, MM_BACKWARD)
-#undef RUN
 
 /* The f32 op reads the copy of the weight as the weight. */
 static nets_role inner_role(nets_role role) { return role == NETS_W16 ? NETS_W : role; }
@@ -123,17 +89,17 @@ static nets_op_args inner_args(const widened_op *op, mm_phase p, const nets_op_a
 static mm_status forward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
     const widened_op *op = (const widened_op *)base;
     const nets_op_args inner = inner_args(op, MM_FORWARD, args);
-    MM_TRY(nets_host_enqueue(base, before_forward, args, stream));
+    MM_TRY(widen(op, MM_FORWARD, args, stream));
     MM_TRY(op->of->impl->forward(op->of, &inner, stream));
-    return nets_host_enqueue(base, after_forward, args, stream);
+    return narrow(op, MM_FORWARD, args, stream);
 }
 
 static mm_status backward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
     const widened_op *op = (const widened_op *)base;
     const nets_op_args inner = inner_args(op, MM_BACKWARD, args);
-    MM_TRY(nets_host_enqueue(base, before_backward, args, stream));
+    MM_TRY(widen(op, MM_BACKWARD, args, stream));
     MM_TRY(op->of->impl->backward(op->of, &inner, stream));
-    return nets_host_enqueue(base, after_backward, args, stream);
+    return narrow(op, MM_BACKWARD, args, stream);
 }
 
 /* ---------------------------------------------------------------- creation */
@@ -211,13 +177,13 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
         free(op);
         return status;
     }
-    op->base.impl = &nets_host_op_widened;
+    op->base.impl = &nets_op_widened;
     op->base.adds = op->of->adds;
-    op->pool = nets_host_pool(backend);
+    op->backend = backend;
     take_phase(op, MM_FORWARD, desc, desc->training ? &steps->forward : &steps->eval);
     if (desc->training) take_phase(op, MM_BACKWARD, desc, &steps->backward);
     *op_out = &op->base;
     return MM_OK;
 }
 
-const nets_op_impl nets_host_op_widened = {NETS_DTYPE_BIT(MM_BF16), create, destroy, NULL, forward, backward};
+const nets_op_impl nets_op_widened = {NETS_DTYPE_BIT(MM_BF16), create, destroy, NULL, forward, backward};
