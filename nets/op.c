@@ -94,6 +94,9 @@ mm_status nets_op_create(nets_backend *backend, const nets_op_desc *desc, nets_o
     bool entered = false;
     if (backend->ops->enter) MM_TRY(backend->ops->enter(backend, &entered));
     mm_status status = impl->create(backend, desc, op_out);
+    /* Of bf16 maps an implementation may take some shapes, or some CPUs. */
+    if (status == MM_ERR_UNSUPPORTED && impl != &nets_op_widened && is_widened(backend, desc))
+        status = nets_op_widened.create(backend, desc, op_out);
     if (status == MM_ERR_UNSUPPORTED && impl != &nets_op_widened && is_widened(backend, desc))
         status = nets_op_widened.create(backend, desc, op_out);
     if (entered) backend->ops->leave(backend);

@@ -17,9 +17,13 @@ static int64_t lane_count(int places) {
     return nets_larger(passes, GRADIENT_LANES);
 }
 
-nets_channels nets_channels_of(int64_t rows, int64_t channels, mm_host_pool *pool) {
-    nets_channels ch = {
-        .lines = nets_lines_best(), .pool = pool, .rows = rows, .channels = channels, .elems = rows * channels};
+nets_channels nets_channels_of(int64_t rows, int64_t channels, mm_dtype maps, mm_host_pool *pool) {
+    nets_channels ch = {.lines = nets_lines_best(maps),
+                        .elem_bytes = mm_dtype_bytes(maps),
+                        .pool = pool,
+                        .rows = rows,
+                        .channels = channels,
+                        .elems = rows * channels};
     int threads = mm_host_pool_threads(pool);
     ch.lanes = (LEAST_LANES + channels - 1) / channels * channels;
     ch.chunk_elems = CHUNK_LINES * ch.lanes;
@@ -82,6 +86,14 @@ static void run_blocks(block_pass pass) {
     (void)never_fails;
 }
 
+/* A map from element `at` on; NULL for none. */
+static const void *in_map(const nets_channels *ch, const void *map, int64_t at) {
+    return map ? (const char *)map + at * ch->elem_bytes : NULL;
+}
+static void *to_map(const nets_channels *ch, void *map, int64_t at) {
+    return map ? (char *)map + at * ch->elem_bytes : NULL;
+}
+
 static int64_t chunk_at(const nets_channels *ch, int64_t at) {
     return ch->elems - at < ch->chunk_elems ? ch->elems - at : ch->chunk_elems;
 }
@@ -130,13 +142,13 @@ static void join_sums(const nets_channels *ch, const workspace *w, int i) {
 /* ---------------------------------------------------------------- statistics */
 
 /* Means to the place's part 0, squares about them to its part 1. */
-static void measure_chunk(const nets_channels *ch, const workspace *w, int64_t place, const float *x, int64_t n) {
+static void measure_chunk(const nets_channels *ch, const workspace *w, int64_t place, const void *x, int64_t n) {
     float *sum = lane_at(w, STATISTICS_LANES * place), *first = lane_at(w, STATISTICS_LANES * place + 1);
     float *mean = lane_at(w, STATISTICS_LANES * place + 2);
     double *means = part_of(w, place, 0), *squares = part_of(w, place, 1), rows = (double)(n / ch->channels);
     clear(ch, means);
     clear(ch, squares);
-    for (int64_t c = 0; c < ch->channels; c++) first[c] = x[c];
+    ch->lines->widen(x, ch->channels, first);
     spread(ch, first);
     ch->lines->sums(x, first, n, ch->lanes, sum);
     gather(ch, sum, means);
@@ -170,13 +182,13 @@ static void measure_block(const block_pass *pass, int64_t block, int64_t place) 
     clear(ch, mean);
     clear(ch, squares);
     FOR_EACH_CHUNK(ch, block) {
-        measure_chunk(ch, pass->w, place, (const float *)pass->of + at, n);
+        measure_chunk(ch, pass->w, place, in_map(ch, pass->of, at), n);
         join(ch, (double)((at - block_begin(ch, block)) / ch->channels), mean, squares, (double)(n / ch->channels),
              part_of(pass->w, place, 0), part_of(pass->w, place, 1));
     }
 }
 
-void nets_channels_statistics(const nets_channels *ch, const float *x, float *mean_out, float *var_out, void *scratch) {
+void nets_channels_statistics(const nets_channels *ch, const void *x, float *mean_out, float *var_out, void *scratch) {
     const workspace w = divide(ch, scratch);
     double *mean = total_of(&w, 0, 0), *squares = total_of(&w, 0, 1);
     run_blocks((block_pass){.ch = ch, .w = &w, .of = x, .fn = measure_block});
@@ -238,7 +250,8 @@ typedef struct normalising {
 
 static void normalise(const nets_channels *ch, const normalising *of, int64_t at, int64_t n) {
     const nets_channels_norm *norm = of->norm;
-    ch->lines->map(norm->x + at, norm->x2 ? norm->x2 + at : NULL, n, ch->lanes, of->with, norm->relu, norm->y + at);
+    ch->lines->map(in_map(ch, norm->x, at), in_map(ch, norm->x2, at), n, ch->lanes, of->with, norm->relu,
+                   to_map(ch, norm->y, at));
 }
 
 static void normalise_block(const block_pass *pass, int64_t block, int64_t place) {
@@ -269,8 +282,8 @@ void nets_channels_normalise(const nets_channels *ch, const nets_channels_norm *
 }
 
 /* A chunk of what passes the ReLU, by the mask. */
-static const float *pass_gate(const nets_channels *ch, const uint32_t *mask, const float *dy, int64_t at, float *to) {
-    ch->lines->gate(NULL, mask + at / MASK_BITS, dy + at, chunk_at(ch, at), to);
+static const void *pass_gate(const nets_channels *ch, const uint32_t *mask, const void *dy, int64_t at, void *to) {
+    ch->lines->gate(NULL, mask + at / MASK_BITS, in_map(ch, dy, at), chunk_at(ch, at), to);
     return to;
 }
 
@@ -282,7 +295,8 @@ static const float *pass_gate(const nets_channels *ch, const uint32_t *mask, con
  */
 typedef struct window {
     const mm_coded *code; /* NULL: the elements themselves are read */
-    const float *elems;
+    const void *elems;
+    int64_t elem_bytes;
     float *decoded;
     int64_t begin, end;
 } window;
@@ -292,14 +306,14 @@ int64_t nets_channels_window_bytes(const nets_channels *ch) {
 }
 
 static window window_of(const nets_channels *ch, const nets_channels_gradients *g, int64_t place) {
-    if (g->x) return (window){.elems = g->x};
+    if (g->x) return (window){.elems = g->x, .elem_bytes = ch->elem_bytes};
     const int64_t elems = ch->chunk_elems + 2 * g->x_code->strips->strip_elems;
     return (window){.code = g->x_code, .decoded = (float *)g->window + place * elems};
 }
 
 /* Elements at to at + n - 1, at most a chunk; valid until the next call. */
-static const float *window_at(window *w, int64_t at, int64_t n) {
-    if (!w->code) return w->elems + at;
+static const void *window_at(window *w, int64_t at, int64_t n) {
+    if (!w->code) return (const char *)w->elems + at * w->elem_bytes;
     const mm_strips *s = w->code->strips;
     if (at < w->begin || at >= w->end) {
         w->begin = w->end = mm_strip_begin(s, mm_strip_of(s, at));
@@ -317,10 +331,10 @@ static const float *window_at(window *w, int64_t at, int64_t n) {
 
 typedef struct backward {
     const nets_channels_gradients *g;
-    bool by_x;         /* y's signs are told from x */
-    nets_lanes_map y;  /* then */
-    float *kept;       /* what passes the ReLU, g, is left here for the second pass; NULL: nowhere */
-    const float *from; /* where the second pass finds it */
+    bool by_x;        /* y's signs are told from x */
+    nets_lanes_map y; /* then */
+    void *kept;       /* what passes the ReLU, g, is left here for the second pass; NULL: nowhere */
+    const void *from; /* where the second pass finds it */
     nets_lanes_gradient with;
 } backward;
 
@@ -335,28 +349,29 @@ static void sum_block(const block_pass *pass, int64_t block, int64_t place) {
     window xs = window_of(ch, g, place);
     for (int i = 0; i < 2; i++) clear(ch, total_of(w, block, i));
     FOR_EACH_CHUNK(ch, block) {
-        const float *x = window_at(&xs, at, n);
+        const void *x = window_at(&xs, at, n), *g_dy = in_map(ch, g->dy, at);
         if (of->by_x) { /* nothing is written: the second pass tells the signs, too */
-            ch->lines->products_by_x(of->y, g->dy + at, x, n, ch->lanes, sum, sum_x);
+            ch->lines->products_by_x(of->y, g_dy, x, n, ch->lanes, sum, sum_x);
         } else {
-            float *to = of->kept ? of->kept + at : chunk_of(w, place);
-            const float *y = g->relu && !g->mask ? g->y + at : NULL;
-            const float *dy = g->relu && g->mask ? pass_gate(ch, g->mask, g->dy, at, to) : g->dy + at;
+            void *to = of->kept ? to_map(ch, of->kept, at) : chunk_of(w, place);
+            const void *y = g->relu && !g->mask ? in_map(ch, g->y, at) : NULL;
+            const void *dy = g->relu && g->mask ? pass_gate(ch, g->mask, g->dy, at, to) : g_dy;
             ch->lines->products(y, dy, x, n, ch->lanes, mean, to, sum, sum_x);
-            if (g->dx2 && g->earlier2) ch->lines->add(to, g->earlier2 + at, n, g->dx2 + at);
+            if (g->dx2 && g->earlier2) ch->lines->add(to, in_map(ch, g->earlier2, at), n, to_map(ch, g->dx2, at));
         }
         gather(ch, sum, total_of(w, block, 0));
         gather(ch, sum_x, total_of(w, block, 1));
     }
 }
 
-static void gradient(const nets_channels *ch, const backward *of, const float *x, int64_t at, int64_t n) {
+static void gradient(const nets_channels *ch, const backward *of, const void *x, int64_t at, int64_t n) {
     const nets_channels_gradients *g = of->g;
-    const float *earlier = g->earlier ? g->earlier + at : NULL;
+    const void *earlier = in_map(ch, g->earlier, at), *from = in_map(ch, of->from, at);
+    void *dx = to_map(ch, g->dx, at);
     if (of->by_x)
-        ch->lines->gradient_by_x(of->y, of->from + at, x, earlier, n, ch->lanes, of->with, g->dx + at);
+        ch->lines->gradient_by_x(of->y, from, x, earlier, n, ch->lanes, of->with, dx);
     else
-        ch->lines->gradient(of->from + at, x, earlier, n, ch->lanes, of->with, g->dx + at);
+        ch->lines->gradient(from, x, earlier, n, ch->lanes, of->with, dx);
 }
 
 static void gradient_block(const block_pass *pass, int64_t block, int64_t place) {
@@ -365,7 +380,7 @@ static void gradient_block(const block_pass *pass, int64_t block, int64_t place)
     const int64_t begin = block_begin(ch, block);
     window xs = window_of(ch, of->g, place);
     if (!xs.code) {
-        gradient(ch, of, of->g->x + begin, begin, block_end(ch, block) - begin);
+        gradient(ch, of, in_map(ch, of->g->x, begin), begin, block_end(ch, block) - begin);
         return;
     }
     FOR_EACH_CHUNK(ch, block) gradient(ch, of, window_at(&xs, at, n), at, n);
@@ -408,9 +423,10 @@ void nets_channels_backward(const nets_channels *ch, const nets_channels_gradien
 /* ---------------------------------------------------------------- biases */
 
 typedef struct adding {
-    const float *x, *lane;
+    const void *x;
+    const float *lane;
     bool relu;
-    float *y;
+    void *y;
 } adding;
 
 static void add_bias_block(const block_pass *pass, int64_t block, int64_t place) {
@@ -418,10 +434,11 @@ static void add_bias_block(const block_pass *pass, int64_t block, int64_t place)
     const adding *of = pass->of;
     int64_t at = block_begin(ch, block);
     (void)place;
-    ch->lines->add_bias(of->x + at, block_end(ch, block) - at, ch->lanes, of->lane, of->relu, of->y + at);
+    ch->lines->add_bias(in_map(ch, of->x, at), block_end(ch, block) - at, ch->lanes, of->lane, of->relu,
+                        to_map(ch, of->y, at));
 }
 
-void nets_channels_add_bias(const nets_channels *ch, const float *x, const float *bias, bool relu, float *y,
+void nets_channels_add_bias(const nets_channels *ch, const void *x, const float *bias, bool relu, void *y,
                             void *scratch) {
     const workspace w = divide(ch, scratch);
     const adding of = {.x = x, .lane = lane_at(&w, 0), .relu = relu, .y = y};
@@ -435,16 +452,16 @@ static void bias_block(const block_pass *pass, int64_t block, int64_t place) {
     float *sum = lane_at(pass->w, place);
     clear(ch, total_of(pass->w, block, 0));
     FOR_EACH_CHUNK(ch, block) {
-        float *to = b->dx ? b->dx + at : chunk_of(pass->w, place);
-        const float *g = b->dy + at;
+        void *to = b->dx ? to_map(ch, b->dx, at) : chunk_of(pass->w, place);
+        const void *g = in_map(ch, b->dy, at);
         if (b->mask) g = pass_gate(ch, b->mask, b->dy, at, to);
         if (b->y) {
-            ch->lines->gate(b->y + at, NULL, g, n, to);
+            ch->lines->gate(in_map(ch, b->y, at), NULL, g, n, to);
             g = to;
         }
         ch->lines->sums(g, NULL, n, ch->lanes, sum);
         gather(ch, sum, total_of(pass->w, block, 0));
-        if (b->dx && b->earlier) ch->lines->add(g, b->earlier + at, n, to);
+        if (b->dx && b->earlier) ch->lines->add(g, in_map(ch, b->earlier, at), n, to);
     }
 }
 

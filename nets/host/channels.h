@@ -1,4 +1,4 @@
-/* Batch norm and biases on the CPU: operations channel by channel over [rows, channels] of f32. Internal.
+/* Batch norm and biases on the CPU: operations channel by channel over maps [rows, channels] of f32 or bf16. Internal.
  *
  * Elements are grouped into lines (lines.h), lines into chunks that fit the cache, and chunks into blocks, which the
  * threads share. Sums are f32 within a chunk, and f64 over lanes, chunks and blocks. Their order depends only on the
@@ -16,6 +16,7 @@ typedef struct nets_channels {
     nets_cut blocks; /* of chunks */
     int places;      /* how many blocks are worked on at a time */
     int64_t rows, channels, elems;
+    int64_t elem_bytes;    /* of maps */
     int64_t lanes;         /* of a line: a multiple of the channels */
     int64_t chunk_elems;   /* a multiple of the lanes */
     int64_t scratch_bytes; /* that every function here needs */
@@ -24,12 +25,12 @@ typedef struct nets_channels {
 } nets_channels;
 
 /* `pool` is borrowed; NULL: only the caller's thread computes. */
-nets_channels nets_channels_of(int64_t rows, int64_t channels, mm_host_pool *pool);
+nets_channels nets_channels_of(int64_t rows, int64_t channels, mm_dtype maps, mm_host_pool *pool);
 
 /* Mean and biased variance. A chunk's mean is computed from the differences to its first row, its variance from the
  * differences to the mean, and chunks are joined as in Chan, Golub and LeVeque (1983). So nothing cancels, however far
  * from zero the values are. */
-void nets_channels_statistics(const nets_channels *ch, const float *x, float *mean_out, float *var_out, void *scratch);
+void nets_channels_statistics(const nets_channels *ch, const void *x, float *mean_out, float *var_out, void *scratch);
 
 /* (x - mean) * scale / sqrt(var + eps) + shift */
 typedef struct nets_channels_affine {
@@ -40,10 +41,11 @@ typedef struct nets_channels_affine {
 /* y is the affine map of x. With `relu`, x2 is added unless NULL, then negative numbers become zero. */
 typedef struct nets_channels_norm {
     nets_channels_affine by;
-    const float *x, *x2;
+    const void *x, *x2;
     bool relu;
-    float *y;                        /* may be x or x2 */
-    const mm_coded *x_code, *y_code; /* codes of x (which y must not be then) and of y, to be written; NULL: none */
+    void *y; /* may be x or x2 */
+    const mm_coded *x_code,
+        *y_code; /* codes of x (which y must not be then) and of y, to be written, of f32; NULL: none */
 } nets_channels_norm;
 void nets_channels_normalise(const nets_channels *ch, const nets_channels_norm *norm, void *scratch);
 
@@ -53,12 +55,12 @@ void nets_channels_normalise(const nets_channels *ch, const nets_channels_norm *
 typedef struct nets_channels_gradients {
     nets_channels_affine by;
     bool relu;
-    const float *y;
+    const void *y;
     const uint32_t *mask;
     const mm_coded *x_code; /* where x is read from, if x is NULL: decoded into the cache, in each pass over it */
     void *window;           /* then: nets_channels_window_bytes */
-    const float *x, *dy, *earlier, *earlier2; /* earlier ones are added to dx and dx2; NULL: nothing is added */
-    float *dx, *dx2; /* NULL: not wanted. dx may be dy. dx2 may be earlier2 or, without earlier2, y */
+    const void *x, *dy, *earlier, *earlier2; /* earlier ones are added to dx and dx2; NULL: nothing is added */
+    void *dx, *dx2; /* NULL: not wanted. dx may be dy. dx2 may be earlier2 or, without earlier2, y */
     float *dscale, *dshift;
 } nets_channels_gradients;
 /* Bytes of the window of a code that is read, less 2 strips of elements for each place. */
@@ -66,16 +68,17 @@ int64_t nets_channels_window_bytes(const nets_channels *ch);
 void nets_channels_backward(const nets_channels *ch, const nets_channels_gradients *g, void *scratch);
 
 /* y = x + bias, or max(0, x + bias). y may be x. */
-void nets_channels_add_bias(const nets_channels *ch, const float *x, const float *bias, bool relu, float *y,
+void nets_channels_add_bias(const nets_channels *ch, const void *x, const float *bias, bool relu, void *y,
                             void *scratch);
 
 /* The bias's gradient: the sum of the rows of dy. If y or its sign mask is given, dy counts only where y is positive;
  * this gated gradient is also written to dx, which may be dy. */
 typedef struct nets_channels_bias {
-    const float *y;
+    const void *y;
     const uint32_t *mask;
-    const float *dy, *earlier; /* earlier: added to dx; NULL: nothing is added */
-    float *dx, *dbias;
+    const void *dy, *earlier; /* earlier: added to dx; NULL: nothing is added */
+    void *dx;
+    float *dbias;
 } nets_channels_bias;
 void nets_channels_bias_backward(const nets_channels *ch, const nets_channels_bias *b, void *scratch);
 

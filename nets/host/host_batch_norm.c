@@ -112,7 +112,7 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a batch norm");
     *op = (batch_norm_op){.base.impl = &nets_host_op_batch_norm,
                           .channels = nets_channels_of(nets_shape_rows(&desc->x[0]), nets_shape_channels(&desc->x[0]),
-                                                       nets_host_pool(backend)),
+                                                       desc->maps, nets_host_pool(backend)),
                           .eps = desc->attrs.eps,
                           .momentum = desc->attrs.momentum,
                           .relu = desc->relu,
@@ -126,5 +126,5 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     return MM_OK;
 }
 
-const nets_op_impl nets_host_op_batch_norm = {NETS_DTYPE_BIT(MM_F32), create,  destroy,
-                                              workspace_bytes,        forward, backward};
+const nets_op_impl nets_host_op_batch_norm = {
+    NETS_DTYPE_BIT(MM_F32) | NETS_DTYPE_BIT(MM_BF16), create, destroy, workspace_bytes, forward, backward};

@@ -43,6 +43,7 @@ typedef struct conv_op {
     int64_t images, x_image_elems, y_image_elems;
     nets_channels channels; /* of the output */
     bool bias, transposed, wants_dx, adds_earlier;
+    nets_role weight; /* NETS_W; of bf16 maps NETS_W16 */
 } conv_op;
 
 /* Where the part's primitives find or leave their weights. */
@@ -59,8 +60,8 @@ static mm_status reorder(const conv_op *op, conv_part *part, const nets_op_args 
 
 /* A part that applies the weights, to all images. */
 static mm_status run_part(const conv_op *op, conv_part *part, const nets_op_args *args, void *in, void *out) {
-    void *weights = inner_weights(part, args, args->at[NETS_W]);
-    MM_TRY(reorder(op, part, args, args->at[NETS_W], weights));
+    void *weights = inner_weights(part, args, args->at[op->weight]);
+    MM_TRY(reorder(op, part, args, args->at[op->weight], weights));
     void *const at[NETS_PIECE_ARGS] = {in, out, weights};
     return nets_piecewise_run(op->dnn, &part->run, at, args->at[NETS_WORKSPACE]);
 }
@@ -137,10 +138,15 @@ static mm_status add_image(void *ctx, int64_t i, int thread) {
     char *workspace = args->at[NETS_WORKSPACE];
     int64_t place = nets_piecewise_place(op->dnn, &op->dx.run, i, thread), n = op->x_image_elems;
     float *alone = (float *)(workspace + op->dx.workspace_bytes + place * image_bytes(op));
+    void *const at[NETS_PIECE_ARGS] = {args->at[NETS_DY], alone, inner_weights(&op->dx, args, args->at[op->weight])};
+    MM_TRY(nets_piecewise_run_one(op->dnn, &op->dx.run, i, thread, at, workspace + place * op->dx.run.scratch_bytes));
+    if (op->weight == NETS_W16) {
+        op->channels.lines->add_floats((const uint16_t *)args->at[NETS_EARLIER] + i * n, alone, n,
+                                       (uint16_t *)args->at[NETS_DX] + i * n);
+        return MM_OK;
+    }
     float *dx = (float *)args->at[NETS_DX] + i * n;
     const float *earlier = (const float *)args->at[NETS_EARLIER] + i * n;
-    void *const at[NETS_PIECE_ARGS] = {args->at[NETS_DY], alone, inner_weights(&op->dx, args, args->at[NETS_W])};
-    MM_TRY(nets_piecewise_run_one(op->dnn, &op->dx.run, i, thread, at, workspace + place * op->dx.run.scratch_bytes));
     if (dx != earlier) memcpy(dx, earlier, (size_t)n * sizeof *dx);
     nets_host_accumulate(dx, alone, n);
     return MM_OK;
@@ -148,7 +154,8 @@ static mm_status add_image(void *ctx, int64_t i, int thread) {
 
 static mm_status add_to_earlier(conv_op *op, const nets_op_args *args) {
     addition a = {.op = op, .args = args};
-    MM_TRY(reorder(op, &op->dx, args, args->at[NETS_W], inner_weights(&op->dx, args, args->at[NETS_W])));
+    void *weights = args->at[op->weight];
+    MM_TRY(reorder(op, &op->dx, args, weights, inner_weights(&op->dx, args, weights)));
     return mm_host_pool_run(op->dnn->pool, op->images, add_image, &a);
 }
 
@@ -242,7 +249,7 @@ static mm_status make_kernels(const nets_dnn *dnn, const nets_dnn_windows *w, co
 /* Of one image, as that argument has it. */
 static int64_t image_bytes_of(const nets_dnn_windows *w, int arg) {
     const int64_t *dims = arg == DNNL_ARG_SRC || arg == DNNL_ARG_DIFF_SRC ? w->x : w->y;
-    return nets_elems(dims) / dims[0] * (int64_t)sizeof(float);
+    return nets_elems(dims) / dims[0] * (int64_t)(w->half ? sizeof(uint16_t) : sizeof(float));
 }
 
 /* ---------------------------------------------------------------- rows of images */
@@ -409,13 +416,17 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, const n
     op->images = desc->x[0].dims[0];
     op->x_image_elems = nets_shape_elems(&desc->x[0]) / op->images;
     op->y_image_elems = nets_shape_elems(&desc->y) / op->images;
-    op->channels = nets_channels_of(nets_shape_rows(&desc->y), nets_shape_channels(&desc->y), op->dnn->pool);
+    op->channels =
+        nets_channels_of(nets_shape_rows(&desc->y), nets_shape_channels(&desc->y), desc->maps, op->dnn->pool);
     op->bias = desc->attrs.bias;
     op->base.adds = desc->training && desc->pass.adds;
     nets_op_desc from_y = *desc;
     from_y.x[0] = desc->y;
     from_y.y = desc->x[0];
-    const nets_dnn_windows w = nets_host_windows(op->transposed ? &from_y : desc);
+    nets_dnn_windows w = nets_host_windows(op->transposed ? &from_y : desc);
+    w.half = desc->maps == MM_BF16;
+    w.wide_dx = w.half && desc->adds_earlier;
+    op->weight = w.half ? NETS_W16 : NETS_W;
     mm_status status = make_parts(op, &w, desc);
     if (status != MM_OK) {
         destroy(&op->base);
@@ -426,6 +437,10 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, const n
 }
 
 static mm_status create_conv(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
+    const bool half = desc->maps == MM_BF16;
+    if (half && !nets_dnn_has_bf16()) return mm_fail(MM_ERR_UNSUPPORTED, "this CPU has no units for bf16");
+    if (half && desc->attrs.bias) /* which would be added to what is rounded */
+        return mm_fail(MM_ERR_UNSUPPORTED, "a convolution of bf16 maps with a bias");
     return create(backend, desc, &nets_host_op_conv, op_out);
 }
 
@@ -433,7 +448,7 @@ static mm_status create_conv_transpose(nets_backend *backend, const nets_op_desc
     return create(backend, desc, &nets_host_op_conv_transpose, op_out);
 }
 
-const nets_op_impl nets_host_op_conv = {NETS_DTYPE_BIT(MM_F32), create_conv, destroy,
-                                        workspace_bytes,        forward,     backward};
+const nets_op_impl nets_host_op_conv = {
+    NETS_DTYPE_BIT(MM_F32) | NETS_DTYPE_BIT(MM_BF16), create_conv, destroy, workspace_bytes, forward, backward};
 const nets_op_impl nets_host_op_conv_transpose = {
     NETS_DTYPE_BIT(MM_F32), create_conv_transpose, destroy, workspace_bytes, forward, backward};

@@ -1,7 +1,7 @@
 /* Elements of one type from those of another. */
 #include "mm/device/device_host.h"
-#include "nets/bf16.h"
 #include "nets/host/host_ops.h"
+#include "nets/host/lines.h"
 #include "nets/host/pieces.h"
 
 typedef struct conversion {
@@ -14,16 +14,12 @@ typedef struct conversion {
 
 static void widen(const void *ctx, int64_t from, int64_t to) {
     const conversion *c = ctx;
-    const uint16_t *src = c->from;
-    uint32_t *dst = c->to;
-    for (int64_t i = from; i < to; i++) dst[i] = (uint32_t)src[i] << 16;
+    nets_lines_best(MM_BF16)->widen((const uint16_t *)c->from + from, to - from, (float *)c->to + from);
 }
 
 static void narrow(const void *ctx, int64_t from, int64_t to) {
     const conversion *c = ctx;
-    const uint32_t *src = c->from;
-    uint16_t *dst = c->to;
-    for (int64_t i = from; i < to; i++) dst[i] = nets_bf16_of(src[i]);
+    nets_lines_best(MM_BF16)->narrow((const float *)c->from + from, to - from, (uint16_t *)c->to + from);
 }
 
 static mm_status run(void *arg) {

@@ -204,7 +204,7 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     op->x_elems = nets_shape_elems(&desc->x[0]);
     op->batch = desc->x[0].dims[0];
     op->maps = nets_shape_rows(&desc->x[0]) > op->batch;
-    op->channels = nets_channels_of(desc->x[0].dims[0], nets_shape_channels(&desc->y), op->dnn->pool);
+    op->channels = nets_channels_of(desc->x[0].dims[0], nets_shape_channels(&desc->y), desc->maps, op->dnn->pool);
     op->bias = desc->attrs.bias;
     op->wants_dx = desc->wants_dx;
     op->base.adds = desc->training && desc->pass.adds;

@@ -87,7 +87,8 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     op->base.impl = &nets_host_op_project;
     op->dnn = &((nets_host_backend *)backend)->dnn;
     op->x_elems = nets_shape_elems(&desc->x[0]);
-    op->channels = nets_channels_of(nets_shape_rows(&desc->y), nets_shape_channels(&desc->y), op->dnn->pool);
+    op->channels =
+        nets_channels_of(nets_shape_rows(&desc->y), nets_shape_channels(&desc->y), desc->maps, op->dnn->pool);
     op->bias = desc->attrs.bias;
     op->wants_dx = desc->wants_dx;
     mm_status status = make_products(op, desc);

@@ -15,28 +15,31 @@ typedef struct relu_op {
 /* Of all elements alike, so of any range of whole words of the mask. */
 typedef struct gating {
     const nets_lines *lines;
-    const float *x;
-    float *y;
+    int64_t elem_bytes;
+    const char *x;
+    char *y;
     nets_channels_bias b;
 } gating;
 
 static void rectify(const void *ctx, int64_t from, int64_t to) {
     const gating *g = ctx;
-    g->lines->rectify(g->x + from, to - from, g->y + from);
+    g->lines->rectify(g->x + from * g->elem_bytes, to - from, g->y + from * g->elem_bytes);
 }
 
 static void gate(const void *ctx, int64_t from, int64_t to) {
     const gating *g = ctx;
     const nets_channels_bias *b = &g->b;
-    g->lines->gate(b->y ? b->y + from : NULL, b->mask ? b->mask + from / WORD_BITS : NULL, b->dy + from, to - from,
-                   b->dx + from);
-    if (b->earlier) g->lines->add(b->dx + from, b->earlier + from, to - from, b->dx + from);
+    const int64_t at = from * g->elem_bytes;
+    char *dx = (char *)b->dx + at;
+    g->lines->gate(b->y ? (const char *)b->y + at : NULL, b->mask ? b->mask + from / WORD_BITS : NULL,
+                   (const char *)b->dy + at, to - from, dx);
+    if (b->earlier) g->lines->add(dx, (const char *)b->earlier + at, to - from, dx);
 }
 
 static mm_status run_forward(nets_op *base, const nets_op_args *args) {
     const relu_op *op = (const relu_op *)base;
     const nets_channels *ch = &op->channels;
-    const gating g = {.lines = ch->lines, .x = args->at[NETS_X], .y = args->at[NETS_Y]};
+    const gating g = {.lines = ch->lines, .elem_bytes = ch->elem_bytes, .x = args->at[NETS_X], .y = args->at[NETS_Y]};
     if (op->bias)
         nets_channels_add_bias(ch, args->at[NETS_X], args->at[NETS_B], true, args->at[NETS_Y],
                                args->at[NETS_WORKSPACE]);
@@ -59,7 +62,7 @@ static mm_status run_backward(nets_op *base, const nets_op_args *args) {
         nets_channels_bias_backward(ch, &b, args->at[NETS_WORKSPACE]);
         return MM_OK;
     }
-    const gating g = {.lines = ch->lines, .b = b};
+    const gating g = {.lines = ch->lines, .elem_bytes = ch->elem_bytes, .b = b};
     nets_ranges(ch->pool, ch->elems, WORD_BITS, 1, gate, &g);
     return MM_OK;
 }
@@ -86,11 +89,12 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a relu");
     *op = (relu_op){.base.impl = &nets_host_op_relu,
                     .channels = nets_channels_of(nets_shape_rows(&desc->x[0]), nets_shape_channels(&desc->x[0]),
-                                                 nets_host_pool(backend)),
+                                                 desc->maps, nets_host_pool(backend)),
                     .bias = desc->attrs.bias,
                     .wants_dx = desc->wants_dx};
     *op_out = &op->base;
     return MM_OK;
 }
 
-const nets_op_impl nets_host_op_relu = {NETS_DTYPE_BIT(MM_F32), create, destroy, workspace_bytes, forward, backward};
+const nets_op_impl nets_host_op_relu = {
+    NETS_DTYPE_BIT(MM_F32) | NETS_DTYPE_BIT(MM_BF16), create, destroy, workspace_bytes, forward, backward};

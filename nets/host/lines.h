@@ -1,4 +1,5 @@
-/* Vectorised loops over floats on the CPU, compiled for two instruction sets that give the same bits. Internal.
+/* Vectorised loops over maps of f32 or bf16 on the CPU, compiled for two instruction sets that give the same bits. They
+ * compute with f32; what they give of bf16 is rounded once (bf16.h). Internal.
  *
  * A line is a few rows of [rows, channels], enough elements for a vector loop; each element of a line is a lane.
  * Arrays with a number for each lane repeat the channels' numbers. The n elements of a call begin with a line; the
@@ -8,6 +9,8 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "mm/core/graph.h"
 
 /* For each lane, the constants of y = (x - mean) * factor + shift. */
 typedef struct nets_lanes_map {
@@ -21,36 +24,41 @@ typedef struct nets_lanes_gradient {
 
 typedef struct nets_lines {
     /* Sums in each lane of x - from; `from` NULL: of x. */
-    void (*sums)(const float *x, const float *from, int64_t n, int64_t lanes, float *sum);
+    void (*sums)(const void *x, const float *from, int64_t n, int64_t lanes, float *sum);
     /* Sums in each lane of (x - mean)^2. */
-    void (*squares)(const float *x, int64_t n, int64_t lanes, const float *mean, float *sum);
+    void (*squares)(const void *x, int64_t n, int64_t lanes, const float *mean, float *sum);
     /* Sums in each lane of g and of g * (x - mean). y NULL: g is dy, and is not written. Else g is dy where y is
      * positive, 0 elsewhere, and is written. */
-    void (*products)(const float *y, const float *dy, const float *x, int64_t n, int64_t lanes, const float *mean,
-                     float *g, float *sum_g, float *sum_gx);
+    void (*products)(const void *y, const void *dy, const void *x, int64_t n, int64_t lanes, const float *mean, void *g,
+                     float *sum_g, float *sum_gx);
     /* The same with y computed again from x, as `map` computes it; g is not written. */
-    void (*products_by_x)(nets_lanes_map y, const float *dy, const float *x, int64_t n, int64_t lanes, float *sum_g,
+    void (*products_by_x)(nets_lanes_map y, const void *dy, const void *x, int64_t n, int64_t lanes, float *sum_g,
                           float *sum_gx);
     /* y = the map of x. With `relu`, x2 is added unless NULL, then negative numbers become zero. NaN stays NaN, so that
      * a training that diverges shows. */
-    void (*map)(const float *x, const float *x2, int64_t n, int64_t lanes, nets_lanes_map with, bool relu, float *y);
+    void (*map)(const void *x, const void *x2, int64_t n, int64_t lanes, nets_lanes_map with, bool relu, void *y);
     /* y = x + bias; with `relu`, negative numbers become zero. */
-    void (*add_bias)(const float *x, int64_t n, int64_t lanes, const float *bias, bool relu, float *y);
+    void (*add_bias)(const void *x, int64_t n, int64_t lanes, const float *bias, bool relu, void *y);
     /* dx as nets_lanes_gradient says, plus `earlier` unless NULL. */
-    void (*gradient)(const float *g, const float *x, const float *earlier, int64_t n, int64_t lanes,
-                     nets_lanes_gradient with, float *dx);
+    void (*gradient)(const void *g, const void *x, const void *earlier, int64_t n, int64_t lanes,
+                     nets_lanes_gradient with, void *dx);
     /* The same with g = dy where y, computed again from x, is positive, 0 elsewhere. */
-    void (*gradient_by_x)(nets_lanes_map y, const float *dy, const float *x, const float *earlier, int64_t n,
-                          int64_t lanes, nets_lanes_gradient with, float *dx);
+    void (*gradient_by_x)(nets_lanes_map y, const void *dy, const void *x, const void *earlier, int64_t n,
+                          int64_t lanes, nets_lanes_gradient with, void *dx);
     /* g = dy where y is positive, 0 elsewhere. `mask`, if not NULL, has y's signs (mm.h's sign mask) in place of y. */
-    void (*gate)(const float *y, const uint32_t *mask, const float *dy, int64_t n, float *g);
-    void (*rectify)(const float *x, int64_t n, float *y); /* negative numbers become zero */
-    void (*add)(const float *a, const float *b, int64_t n, float *sum);
+    void (*gate)(const void *y, const uint32_t *mask, const void *dy, int64_t n, void *g);
+    void (*rectify)(const void *x, int64_t n, void *y); /* negative numbers become zero */
+    void (*add)(const void *a, const void *b, int64_t n, void *sum);
+    void (*add_floats)(const void *a, const float *b, int64_t n, void *sum);
+    void (*widen)(const void *x, int64_t n, float *to); /* to floats; of f32 a copy */
+    void (*narrow)(const float *from, int64_t n, void *y);
+
 } nets_lines;
 
-extern const nets_lines nets_lines_portable, nets_lines_avx2; /* avx2: on x86-64 only */
+extern const nets_lines nets_lines_portable, nets_lines_avx2; /* of f32; avx2: on x86-64 only */
+extern const nets_lines nets_lines_bf16_portable, nets_lines_bf16_avx2;
 
-/* The loops for the best instruction set of this processor. */
-const nets_lines *nets_lines_best(void);
+/* The loops over maps of the type, for the best instruction set of this processor. */
+const nets_lines *nets_lines_best(mm_dtype maps);
 
 #endif

@@ -36,6 +36,11 @@ void nets_dnn_fini(nets_dnn *dnn) {
     *dnn = (nets_dnn){0};
 }
 
+/* ONEDNN_MAX_CPU_ISA is in it. An instruction set has the bits of those that it includes. */
+bool nets_dnn_has_bf16(void) {
+    return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
+}
+
 /* ---------------------------------------------------------------- kernels */
 
 static const int ARGS[] = {
@@ -110,12 +115,24 @@ static mm_status make_attr(bool adds, dnnl_primitive_attr_t *attr_out) {
     return nets_dnn_fail(status, "attributes");
 }
 
+/* By name: the others convert, or are oneDNN's reference. */
+static bool uses_bf16(const_dnnl_primitive_desc_t description) {
+    const char *name = NULL;
+    if (dnnl_primitive_desc_query(description, dnnl_query_impl_info_str, 0, &name) != dnnl_success || !name)
+        return false;
+    return strstr(name, "avx512_core_bf16") || strstr(name, "amx");
+}
+
 static mm_status describe(const nets_dnn *dnn, const nets_dnn_op *op, const_dnnl_primitive_desc_t hint,
                           dnnl_primitive_desc_t *description_out) {
     dnnl_primitive_attr_t attr;
     MM_TRY(make_attr(op->adds, &attr));
     dnnl_status_t status = nets_dnn_describe(dnn->engine, op, hint, attr, description_out);
     dnnl_primitive_attr_destroy(attr);
+    if (status == dnnl_success && op->half && !uses_bf16(*description_out)) {
+        dnnl_primitive_desc_destroy(*description_out);
+        status = dnnl_unimplemented;
+    }
     return status == dnnl_success ? MM_OK : nets_dnn_fail(status, op->what);
 }
 
@@ -125,6 +142,9 @@ static mm_status describe_hint(const nets_dnn *dnn, const nets_dnn_op *op, dnnl_
     if (op->direction != dnnl_backward_data && op->direction != dnnl_backward_weights) return MM_OK;
     nets_dnn_op forward = *op;
     forward.direction = dnnl_forward_training;
+    if (op->half) forward.x.half = forward.y.half = forward.weights.half = true;
+    if (op->half && op->direction == dnnl_backward_weights) /* what these are laid out like is f32 */
+        forward.weights = op->forward_weights;
     return describe(dnn, &forward, NULL, hint_out);
 }
 

@@ -29,6 +29,7 @@ typedef struct nets_dnn_windows {
     int64_t kernel[2], stride[2], pad[2], dilation[2];
     int64_t pad_end_least[2]; /* the least padding behind the image; the last window may need more */
     int64_t groups;           /* of convolutions */
+    bool half, wide_dx;       /* of a convolution: half: of bf16 but for gradients by weights, or by x if wide_dx */
 } nets_dnn_windows;
 
 /* A matrix product y[rows, columns] = a[rows, inner] b[inner, columns]. Matrices are stored row by row; a_transposed:
@@ -38,10 +39,15 @@ typedef struct nets_dnn_product_desc {
     int64_t rows, inner, columns;
     bool a_transposed, b_transposed;
     int64_t a_stride, b_stride, y_stride;
-    bool adds; /* y += a b */
+    bool adds;         /* y += a b */
+    bool half, half_y; /* half: a and b are bf16; half_y: so is y */
 } nets_dnn_product_desc;
 
 typedef enum nets_dnn_pool { NETS_DNN_POOL_MAX, NETS_DNN_POOL_AVG, NETS_DNN_POOL_AVG_EXCLUDE_PAD } nets_dnn_pool;
+
+/* Whether the CPU has units for products of bf16, and oneDNN may use them. Without them it would compute with others, several
+ * times slower than f32. */
+bool nets_dnn_has_bf16(void);
 
 /* The pool must outlive `dnn`. */
 MM_CHECKED mm_status nets_dnn_init(nets_dnn *dnn, mm_host_pool *pool);
@@ -53,7 +59,7 @@ typedef enum nets_dnn_conv_kind {
     NETS_DNN_CONV_BY_WEIGHTS /* the gradient by the weights */
 } nets_dnn_conv_kind;
 
-/* Makes a convolution's kernel. Its arguments have oneDNN's names: SRC, WEIGHTS, DST, or their DIFF_ ones. The weights
+/* Makes a convolution's kernel. MM_ERR_UNSUPPORTED: oneDNN has none for the CPU's units of bf16. Its arguments have oneDNN's names: SRC, WEIGHTS, DST, or their DIFF_ ones. The weights
  * are in the layout that the primitive prefers; `like` not NULL: in the layout of that kernel, of the same kind.
  * nets_dnn_weights_reorder converts from and to the plain layout. */
 MM_CHECKED mm_status nets_dnn_conv(const nets_dnn *dnn, const nets_dnn_windows *w, nets_dnn_conv_kind kind,

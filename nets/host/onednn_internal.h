@@ -25,6 +25,7 @@ typedef struct nets_dnn_layout {
     dnnl_dims_t dims;
     dnnl_format_tag_t tag; /* dnnl_format_tag_any: the primitive chooses */
     dnnl_dims_t strides;   /* replace the tag if strides[0] is not 0 */
+    bool half;             /* of bf16, not f32 */
     nets_dnn_md md;        /* borrowed */
 } nets_dnn_layout;
 
@@ -41,8 +42,10 @@ typedef struct nets_dnn_op {
     dnnl_prop_kind_t direction; /* for a backward one, oneDNN also gets the forward one's description */
     dnnl_alg_kind_t algorithm;
     nets_dnn_layout x, weights, y;
+    nets_dnn_layout forward_weights; /* with `half`: of the forward one of a gradient by the weights, which are f32 */
     nets_dnn_window_dims windows;
     bool adds; /* of a reorder or product: it adds to y */
+    bool half; /* it computes with the CPU's units for bf16, or is refused */
 } nets_dnn_op;
 
 /* The layout of NHWC dims, stored with channels last. */

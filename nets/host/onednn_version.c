@@ -17,10 +17,11 @@ typedef union op_desc {
 
 static dnnl_status_t make_md(const nets_dnn_layout *layout, dnnl_memory_desc_t *md_out) {
     if (layout->md) *md_out = *layout->md;
+    const dnnl_data_type_t type = layout->half ? dnnl_bf16 : dnnl_f32;
     if (layout->rank == 0) return dnnl_success;
     if (layout->strides[0])
-        return dnnl_memory_desc_init_by_strides(md_out, layout->rank, layout->dims, dnnl_f32, layout->strides);
-    return dnnl_memory_desc_init_by_tag(md_out, layout->rank, layout->dims, dnnl_f32, layout->tag);
+        return dnnl_memory_desc_init_by_strides(md_out, layout->rank, layout->dims, type, layout->strides);
+    return dnnl_memory_desc_init_by_tag(md_out, layout->rank, layout->dims, type, layout->tag);
 }
 
 static dnnl_status_t describe_conv(const nets_dnn_op *op, const mds *md, dnnl_convolution_desc_t *desc) {
@@ -85,10 +86,11 @@ dnnl_status_t nets_dnn_describe(dnnl_engine_t engine, const nets_dnn_op *op, con
 
 static dnnl_status_t make_md(const nets_dnn_layout *layout, dnnl_memory_desc_t *md_out) {
     if (layout->md) return dnnl_memory_desc_clone(md_out, layout->md);
+    const dnnl_data_type_t type = layout->half ? dnnl_bf16 : dnnl_f32;
     if (layout->rank == 0) return dnnl_success;
     if (layout->strides[0])
-        return dnnl_memory_desc_create_with_strides(md_out, layout->rank, layout->dims, dnnl_f32, layout->strides);
-    return dnnl_memory_desc_create_with_tag(md_out, layout->rank, layout->dims, dnnl_f32, layout->tag);
+        return dnnl_memory_desc_create_with_strides(md_out, layout->rank, layout->dims, type, layout->strides);
+    return dnnl_memory_desc_create_with_tag(md_out, layout->rank, layout->dims, type, layout->tag);
 }
 
 static void destroy_md(dnnl_memory_desc_t md) {

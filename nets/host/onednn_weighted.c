@@ -33,14 +33,22 @@ mm_status nets_dnn_conv(const nets_dnn *dnn, const nets_dnn_windows *w, nets_dnn
         .y = nets_dnn_nhwc(w->y),
         .windows = nets_dnn_window_dims_of(w),
     };
+    op.half = w->half;
+    op.x.half = w->half && !(kind == NETS_DNN_CONV_BY_DATA && w->wide_dx);
+    op.y.half = w->half;
     op.weights.tag = dnnl_format_tag_any;
+    op.forward_weights = op.weights;
+    op.forward_weights.half = true;
+    op.weights.half = w->half && kind != NETS_DNN_CONV_BY_WEIGHTS;
     if (like) op.weights = (nets_dnn_layout){.md = nets_dnn_arg_md(like, KINDS[kind].weights)};
     return nets_dnn_build(dnn, &op, kernel_out);
 }
 
 mm_status nets_dnn_weights_reorder(const nets_dnn *dnn, const nets_dnn_windows *w, const nets_dnn_kernel *kernel,
                                    int arg, bool to_plain, bool adds, nets_dnn_kernel *reorder_out) {
-    const nets_dnn_layout plain = weights_layout(w), wanted = {.md = nets_dnn_arg_md(kernel, arg)};
+    const nets_dnn_layout wanted = {.md = nets_dnn_arg_md(kernel, arg)};
+    nets_dnn_layout plain = weights_layout(w);
+    plain.half = w->half && arg == DNNL_ARG_WEIGHTS;
     if (!wanted.md) return mm_fail(MM_ERR_DEVICE, "oneDNN: a convolution without weights");
     const nets_dnn_op op = {
         .what = "a reorder",
@@ -65,13 +73,16 @@ static nets_dnn_layout matrix(int64_t rows, int64_t columns, bool transposed, in
 }
 
 mm_status nets_dnn_product(const nets_dnn *dnn, const nets_dnn_product_desc *p, nets_dnn_kernel *kernel_out) {
-    const nets_dnn_op op = {
+    nets_dnn_op op = {
         .what = "a matrix product",
         .kind = dnnl_matmul,
         .x = matrix(p->rows, p->inner, p->a_transposed, p->a_stride),
         .weights = matrix(p->inner, p->columns, p->b_transposed, p->b_stride),
         .y = matrix(p->rows, p->columns, false, p->y_stride),
         .adds = p->adds,
+        .half = p->half,
     };
+    op.x.half = op.weights.half = p->half;
+    op.y.half = p->half_y;
     return nets_dnn_build(dnn, &op, kernel_out);
 }

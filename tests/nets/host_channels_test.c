@@ -30,6 +30,7 @@ static void fill(float *out, int64_t n, uint32_t seed) {
 
 typedef struct arrays {
     float in[N_ARRAYS][MOST], lane[N_ARRAYS][MOST], out[2][MOST];
+    uint16_t half[N_ARRAYS][MOST]; /* `in` as bf16 */
     uint32_t mask[MOST / 32];
 } arrays;
 
@@ -42,15 +43,18 @@ static arrays *make_arrays(void) {
     }
     a->in[0][3] = NAN;
     a->in[1][4] = -0.0f;
+    for (int i = 0; i < N_ARRAYS; i++) nets_lines_bf16_portable.narrow(a->in[i], MOST, a->half[i]);
     for (int i = 0; i < MOST; i++) a->mask[i / 32] |= (uint32_t)(a->in[1][i] > 0) << i % 32;
     return a;
 }
 
 /* Each loop, numbered; false past the last. */
-static bool run_loop(const nets_lines *l, int loop, arrays *a, int64_t n, int64_t lanes) {
-    const nets_lanes_map map = {a->lane[0], a->lane[1], a->lane[2]};
+static bool run_loop(const nets_lines *l, bool half, int loop, arrays *a, int64_t n, int64_t lanes) {
+    const nets_lanes_map by = {a->lane[0], a->lane[1], a->lane[2]};
     const nets_lanes_gradient gradient = {a->lane[0], a->lane[1], a->lane[2], a->lane[3]};
-    const float *x = a->in[0], *y = a->in[1], *dy = a->in[2], *more = a->in[3];
+    const void *map[N_ARRAYS];
+    for (int i = 0; i < N_ARRAYS; i++) map[i] = half ? (const void *)a->half[i] : a->in[i];
+    const void *x = map[0], *y = map[1], *dy = map[2], *more = map[3];
     memset(a->out, 0xff, sizeof a->out);
     switch (loop) {
     case 0:
@@ -69,7 +73,7 @@ static bool run_loop(const nets_lines *l, int loop, arrays *a, int64_t n, int64_
     case 4:
     case 5:
     case 6:
-        l->map(x, loop == 4 ? more : NULL, n, lanes, map, loop != 6, a->out[0]);
+        l->map(x, loop == 4 ? more : NULL, n, lanes, by, loop != 6, a->out[0]);
         return true;
     case 7:
     case 8:
@@ -90,11 +94,20 @@ static bool run_loop(const nets_lines *l, int loop, arrays *a, int64_t n, int64_
         l->add(x, dy, n, a->out[0]);
         return true;
     case 16:
-        l->products_by_x(map, dy, x, n, lanes, a->out[0], a->out[1]);
+        l->products_by_x(by, dy, x, n, lanes, a->out[0], a->out[1]);
         return true;
     case 17:
     case 18:
-        l->gradient_by_x(map, dy, x, loop == 17 ? more : NULL, n, lanes, gradient, a->out[0]);
+        l->gradient_by_x(by, dy, x, loop == 17 ? more : NULL, n, lanes, gradient, a->out[0]);
+        return true;
+    case 19:
+        l->add_floats(x, a->in[2], n, a->out[0]);
+        return true;
+    case 20:
+        l->widen(x, n, a->out[0]);
+        return true;
+    case 21:
+        l->narrow(a->in[2], n, a->out[0]);
         return true;
     default:
         return false;
@@ -104,13 +117,17 @@ static bool run_loop(const nets_lines *l, int loop, arrays *a, int64_t n, int64_
 static void every_instruction_set_gives_the_same_bits(void **state) {
     (void)state;
     arrays *a = make_arrays(), *b = make_arrays();
-    if (nets_lines_best() == &nets_lines_portable) skip();
-    for (int i = 0; i < N_LINES; i++)
-        for (int loop = 0; run_loop(&nets_lines_portable, loop, a, LINES[i].elems, LINES[i].lanes); loop++) {
-            run_loop(nets_lines_best(), loop, b, LINES[i].elems, LINES[i].lanes);
+    if (nets_lines_best(MM_F32) == &nets_lines_portable) skip();
+    for (int i = 0; i < 2 * N_LINES; i++) {
+        const bool half = i >= N_LINES;
+        const nets_lines *portable = half ? &nets_lines_bf16_portable : &nets_lines_portable;
+        const int64_t elems = LINES[i % N_LINES].elems, lanes = LINES[i % N_LINES].lanes;
+        for (int loop = 0; run_loop(portable, half, loop, a, elems, lanes); loop++) {
+            run_loop(nets_lines_best(half ? MM_BF16 : MM_F32), half, loop, b, elems, lanes);
             if (memcmp(a->out, b->out, sizeof a->out) != 0)
-                fail_msg("loop %d over %d elements by %d lanes", loop, (int)LINES[i].elems, (int)LINES[i].lanes);
+                fail_msg("loop %d over %d elements by %d lanes", loop, (int)elems, (int)lanes);
         }
+    }
     free(a);
     free(b);
 }
@@ -120,13 +137,13 @@ static void a_gate_by_mask_is_that_by_value_and_lets_no_nan_decide(void **state)
     arrays *a = make_arrays();
     float g[MOST];
     for (int i = 0; i < N_LINES; i++) {
-        nets_lines_best()->gate(a->in[1], NULL, a->in[2], LINES[i].elems, a->out[0]);
-        nets_lines_best()->gate(NULL, a->mask, a->in[2], LINES[i].elems, g);
+        nets_lines_best(MM_F32)->gate(a->in[1], NULL, a->in[2], LINES[i].elems, a->out[0]);
+        nets_lines_best(MM_F32)->gate(NULL, a->mask, a->in[2], LINES[i].elems, g);
         assert_memory_equal(g, a->out[0], (size_t)LINES[i].elems * sizeof *g);
     }
-    nets_lines_best()->gate(a->in[0], NULL, a->in[2], 8, g);
+    nets_lines_best(MM_F32)->gate(a->in[0], NULL, a->in[2], 8, g);
     assert_true(g[3] == 0);
-    nets_lines_best()->rectify(a->in[0], 8, g);
+    nets_lines_best(MM_F32)->rectify(a->in[0], 8, g);
     assert_true(isnan(g[3]));
     free(a);
 }
@@ -149,7 +166,7 @@ static void statistics_are_those_in_double_however_far_from_zero(void **state) {
     (void)state;
     for (int i = 0; i < N_SHAPES; i++) {
         int64_t rows = SHAPES[i][0], channels = SHAPES[i][1];
-        nets_channels ch = nets_channels_of(rows, channels, NULL);
+        nets_channels ch = nets_channels_of(rows, channels, MM_F32, NULL);
         float *x = drifting(rows, channels), *mean = malloc((size_t)channels * 4), *var = malloc((size_t)channels * 4);
         void *scratch = malloc((size_t)ch.scratch_bytes);
         assert_true(mean && var && scratch);
@@ -174,7 +191,7 @@ static void gradients_told_from_x_are_those_told_from_y(void **state) {
     (void)state;
     for (int i = 0; i < 2 * N_SHAPES; i++) {
         int64_t rows = SHAPES[i / 2][0], channels = SHAPES[i / 2][1], elems = rows * channels;
-        nets_channels ch = nets_channels_of(rows, channels, NULL);
+        nets_channels ch = nets_channels_of(rows, channels, MM_F32, NULL);
         float *x = drifting(rows, channels), *rest = malloc((size_t)(5 * elems + 8 * channels) * sizeof *rest);
         void *scratch = malloc((size_t)(ch.scratch_bytes + ch.by_x_bytes));
         assert_true(rest && scratch);
@@ -212,7 +229,7 @@ static void a_biass_gradient_is_the_sum_in_double(void **state) {
     (void)state;
     for (int i = 0; i < N_SHAPES; i++) {
         int64_t rows = SHAPES[i][0], channels = SHAPES[i][1], elems = rows * channels;
-        nets_channels ch = nets_channels_of(rows, channels, NULL);
+        nets_channels ch = nets_channels_of(rows, channels, MM_F32, NULL);
         float *dy = malloc((size_t)elems * 4), *y = malloc((size_t)elems * 4), *sum = malloc((size_t)channels * 4);
         void *scratch = malloc((size_t)(ch.scratch_bytes + ch.chunk_bytes));
         assert_true(dy && y && sum && scratch);

@@ -1,0 +1,9 @@
+/* 16 bf16 in a vector. */
+#if defined(__x86_64__)
+
+#define TARGET __attribute__((target("avx2")))
+#define HALF
+#define LINES nets_lines_bf16_avx2
+#include "nets/host/lines_loops.h"
+
+#endif
