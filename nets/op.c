@@ -97,8 +97,6 @@ mm_status nets_op_create(nets_backend *backend, const nets_op_desc *desc, nets_o
     /* Of bf16 maps an implementation may take some shapes, or some CPUs. */
     if (status == MM_ERR_UNSUPPORTED && impl != &nets_op_widened && is_widened(backend, desc))
         status = nets_op_widened.create(backend, desc, op_out);
-    if (status == MM_ERR_UNSUPPORTED && impl != &nets_op_widened && is_widened(backend, desc))
-        status = nets_op_widened.create(backend, desc, op_out);
     if (entered) backend->ops->leave(backend);
     return status;
 }

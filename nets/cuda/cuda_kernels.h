@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "mm/mm.h"
+#include "mm/core/status.h"
 #include "nets/cuda/strips.h"
 #include "nets/optimizer.h"
 #include "nets/rng.h"

@@ -131,6 +131,7 @@ static mm_status describe(const nets_dnn *dnn, const nets_dnn_op *op, const_dnnl
     dnnl_primitive_attr_destroy(attr);
     if (status == dnnl_success && op->half && !uses_bf16(*description_out)) {
         dnnl_primitive_desc_destroy(*description_out);
+        *description_out = NULL;
         status = dnnl_unimplemented;
     }
     return status == dnnl_success ? MM_OK : nets_dnn_fail(status, op->what);
