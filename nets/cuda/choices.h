@@ -18,7 +18,12 @@ typedef struct nets_conv_shape {
     int x[4], y[4];
     int kernel[2], stride[2], pad[2], dilation[2], groups;
     int adds; /* 1: the result is added to what the output holds; 0: it replaces that */
+    int bf16; /* 1: x, y and weights are bf16, but for weights' gradients; 0: all are f32 */
 } nets_conv_shape;
+
+static inline bool nets_conv_weights_bf16(const nets_conv_shape *s) {
+    return s->bf16 && s->direction != NETS_CONV_BY_WEIGHTS;
+}
 
 /* What may be chosen. */
 typedef struct nets_conv_terms {

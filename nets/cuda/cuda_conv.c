@@ -11,36 +11,46 @@
 typedef struct conv_op {
     nets_op base;
     nets_cudnn_conv y, dx, dw; /* what gives these; dx and dw are not made where they are not wanted */
-    bool transposed, training, wants_dx, adds_earlier, bias;
+    bool transposed, training, wants_dx, adds_earlier, bias, bf16;
+    int64_t rounded_bytes; /* in front of the workspace: the batch, which is f32, in bf16; 0: it is not read so */
     int64_t x_elems, y_rows, y_channels;
     nets_cuda_reduction by_bias; /* its gradient; zeros where there is none */
 } conv_op;
 
 static mm_status enqueue(const conv_op *op, const nets_cudnn_conv *part, void *x, void *y, void *weights,
                          const nets_op_args *args, mm_phase phase, mm_stream *stream) {
-    return nets_cudnn_conv_enqueue(part, x, y, weights, args->at[NETS_WORKSPACE],
-                                   nets_op_workspace_within(&op->base, phase, args->workspace_bytes), stream);
+    const int64_t bytes = nets_op_workspace_within(&op->base, phase, args->workspace_bytes);
+    return nets_cudnn_conv_enqueue(part, x, y, weights, (char *)args->at[NETS_WORKSPACE] + op->rounded_bytes,
+                                   bytes - op->rounded_bytes, stream);
+}
+
+/* The input as the library reads it. */
+static void *input_of(const conv_op *op, const nets_op_args *args, mm_stream *stream) {
+    if (!op->rounded_bytes) return args->at[NETS_X];
+    nets_cuda_convert(MM_F32, args->at[NETS_X], MM_BF16, args->at[NETS_WORKSPACE], op->x_elems, mm_cuda_stream(stream));
+    return args->at[NETS_WORKSPACE];
 }
 
 /* A part that applies the weights. */
-static mm_status apply(const conv_op *op, const nets_cudnn_conv *part, const nets_op_args *args, nets_role in,
+static mm_status apply(const conv_op *op, const nets_cudnn_conv *part, const nets_op_args *args, void *in,
                        nets_role out, mm_stream *stream) {
     bool forward = part->shape.direction == NETS_CONV_FORWARD;
-    return enqueue(op, part, args->at[forward ? in : out], args->at[forward ? out : in], args->at[NETS_W], args,
-                   out == NETS_Y ? MM_FORWARD : MM_BACKWARD, stream);
+    return enqueue(op, part, forward ? in : args->at[out], forward ? args->at[out] : in,
+                   args->at[op->bf16 ? NETS_W16 : NETS_W], args, out == NETS_Y ? MM_FORWARD : MM_BACKWARD, stream);
 }
 
 static mm_status forward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
     const conv_op *op = (const conv_op *)base;
-    MM_TRY(apply(op, &op->y, args, NETS_X, NETS_Y, stream));
+    MM_TRY(apply(op, &op->y, args, input_of(op, args, stream), NETS_Y, stream));
     if (args->at[NETS_B])
         nets_cuda_add_bias(args->at[NETS_Y], args->at[NETS_B], op->y_rows, op->y_channels, mm_cuda_stream(stream));
     return nets_cuda_launched("a convolution");
 }
 
 static mm_status backward_weights(const conv_op *op, const nets_op_args *args, mm_stream *stream) {
-    void *from = args->at[op->transposed ? NETS_DY : NETS_X], *to = args->at[op->transposed ? NETS_X : NETS_DY];
-    MM_TRY(enqueue(op, &op->dw, from, to, args->at[NETS_DW], args, MM_BACKWARD, stream));
+    void *x = input_of(op, args, stream), *dy = args->at[NETS_DY];
+    MM_TRY(enqueue(op, &op->dw, op->transposed ? dy : x, op->transposed ? x : dy, args->at[NETS_DW], args, MM_BACKWARD,
+                   stream));
     if (args->at[NETS_DB])
         nets_cuda_sum_rows(args->at[NETS_DY], &op->by_bias, args->at[NETS_WORKSPACE], args->at[NETS_DB],
                            mm_cuda_stream(stream));
@@ -57,7 +67,7 @@ static mm_status check_earlier(const conv_op *op, const nets_op_args *args) {
 static mm_status put_earlier(const conv_op *op, const nets_op_args *args, mm_stream *stream) {
     const void *earlier = args->at[NETS_EARLIER];
     if (!op->adds_earlier || earlier == args->at[NETS_DX]) return MM_OK;
-    return mm_cuda_check(cudaMemcpyAsync(args->at[NETS_DX], earlier, (size_t)op->x_elems * sizeof(float),
+    return mm_cuda_check(cudaMemcpyAsync(args->at[NETS_DX], earlier, (size_t)(op->x_elems * (op->bf16 ? 2 : 4)),
                                          cudaMemcpyDefault, mm_cuda_stream(stream)),
                          "cudaMemcpyAsync");
 }
@@ -68,7 +78,7 @@ static mm_status backward(nets_op *base, const nets_op_args *args, mm_stream *st
     MM_TRY(backward_weights(op, args, stream));
     if (op->wants_dx) {
         MM_TRY(put_earlier(op, args, stream));
-        MM_TRY(apply(op, &op->dx, args, NETS_DY, NETS_DX, stream));
+        MM_TRY(apply(op, &op->dx, args, args->at[NETS_DY], NETS_DX, stream));
     }
     return nets_cuda_launched("a convolution's gradients");
 }
@@ -86,7 +96,7 @@ static void destroy(nets_op *base) {
 
 /* Of the convolution whose weights they are: from the transposed one's output to its input. */
 static nets_conv_shape shape_of(const nets_op_desc *desc, bool transposed) {
-    nets_conv_shape s = {.groups = (int)desc->attrs.groups};
+    nets_conv_shape s = {.groups = (int)desc->attrs.groups, .bf16 = desc->maps == MM_BF16};
     for (int d = 0; d < 4; d++) {
         s.x[d] = (int)(transposed ? &desc->y : &desc->x[0])->dims[d];
         s.y[d] = (int)(transposed ? &desc->x[0] : &desc->y)->dims[d];
@@ -120,7 +130,7 @@ static mm_status make_parts(conv_op *op, nets_backend *backend, const nets_conv_
 
 static void set_workspaces(conv_op *op) {
     const nets_cudnn_conv *const forward[] = {&op->y}, *const backward[] = {&op->dw, &op->dx};
-    nets_conv_room room = {0};
+    nets_conv_room room = {.before = op->rounded_bytes};
     nets_cudnn_conv_set_workspaces(&op->base, MM_FORWARD, forward, 1, room);
     if (op->bias) room.least = nets_strips_bytes(&op->by_bias.strips);
     if (op->training) nets_cudnn_conv_set_workspaces(&op->base, MM_BACKWARD, backward, 2, room);
@@ -128,7 +138,12 @@ static void set_workspaces(conv_op *op) {
 
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, const nets_op_impl *impl, nets_op **op_out) {
     bool transposed = desc->kind == NETS_CONV_TRANSPOSE;
+    const bool bf16 = desc->maps == MM_BF16;
     MM_TRY(nets_cuda_check_dims(desc));
+    if (bf16 && desc->attrs.bias) /* the sum would be rounded before the bias is added, and after */
+        return mm_fail(MM_ERR_UNSUPPORTED, "a %s of bf16 maps with a bias", nets_op_name(desc->kind));
+    if (bf16 && desc->f32_inputs && desc->wants_dx)
+        return mm_fail(MM_ERR_UNSUPPORTED, "a %s of bf16 maps with a gradient by the batch", nets_op_name(desc->kind));
     conv_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a %s", nets_op_name(desc->kind));
     const nets_conv_shape s = shape_of(desc, transposed);
@@ -138,7 +153,9 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, const n
     op->wants_dx = desc->wants_dx;
     op->adds_earlier = desc->adds_earlier;
     op->bias = desc->attrs.bias;
+    op->bf16 = bf16;
     op->x_elems = nets_shape_elems(&desc->x[0]);
+    if (bf16 && desc->f32_inputs) op->rounded_bytes = nets_aligned(op->x_elems * (int64_t)sizeof(uint16_t));
     op->y_rows = nets_shape_rows(&desc->y);
     op->y_channels = nets_shape_channels(&desc->y);
     mm_status status = make_parts(op, backend, &s);
@@ -161,6 +178,8 @@ static mm_status create_conv_transpose(nets_backend *backend, const nets_op_desc
     return create(backend, desc, &nets_cuda_op_conv_transpose, op_out);
 }
 
-const nets_op_impl nets_cuda_op_conv = {NETS_DTYPE_BIT(MM_F32), create_conv, destroy, NULL, forward, backward};
-const nets_op_impl nets_cuda_op_conv_transpose = {
-    NETS_DTYPE_BIT(MM_F32), create_conv_transpose, destroy, NULL, forward, backward};
+enum { MAPS = NETS_DTYPE_BIT(MM_F32) | NETS_DTYPE_BIT(MM_BF16) };
+
+const nets_op_impl nets_cuda_op_conv = {MAPS | NETS_MIXED, create_conv, destroy, NULL, forward, backward};
+const nets_op_impl nets_cuda_op_conv_transpose = {MAPS | NETS_MIXED, create_conv_transpose, destroy, NULL, forward,
+                                                  backward};

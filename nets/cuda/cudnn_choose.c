@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nets/bf16.h"
 #include "nets/cuda/cudnn_conv.h"
 
 enum {
@@ -34,7 +35,8 @@ typedef struct selection {
     nets_cudnn_trial memory;
     cudaStream_t stream;
     cudaEvent_t begin, end;
-    float *values; /* what tensors are filled with */
+    float *values;    /* what tensors are filled with */
+    uint16_t *halves; /* the same in bf16 */
     nets_cudnn_graph graph;
     candidate of[CANDIDATES + BEYOND];
     candidate beyond[BEYOND]; /* with tensor cores; timed only if no candidate within the limit uses these */
@@ -51,9 +53,9 @@ static void tell_shape(const nets_cudnn_conv *c) {
     static const char *const DIRECTIONS[] = {"forward", "by input", "by weights"};
     const nets_conv_shape *s = &c->shape;
     mm_log_send(log_of(c), MM_LOG_DEBUG,
-                "a convolution %s%s: %d x %d x %d x %d to %d x %d x %d, window %d x %d, stride %d x %d, groups %d",
-                DIRECTIONS[s->direction], s->adds ? ", added" : "", s->x[0], s->x[1], s->x[2], s->x[3], s->y[1],
-                s->y[2], s->y[3], s->kernel[0], s->kernel[1], s->stride[0], s->stride[1], s->groups);
+                "a convolution %s%s%s: %d x %d x %d x %d to %d x %d x %d, window %d x %d, stride %d x %d, groups %d",
+                DIRECTIONS[s->direction], s->adds ? ", added" : "", s->bf16 ? ", bf16" : "", s->x[0], s->x[1], s->x[2],
+                s->x[3], s->y[1], s->y[2], s->y[3], s->kernel[0], s->kernel[1], s->stride[0], s->stride[1], s->groups);
 }
 
 static void describe(const nets_conv_choice *c, char text[TEXT]) {
@@ -99,12 +101,16 @@ static mm_status take(int64_t bytes, void **memory_out) {
 static mm_status make_values(selection *s) {
     uint32_t x = 2463534242u;
     s->values = malloc(VALUES * sizeof *s->values);
-    if (!s->values) return mm_fail(MM_ERR_NOMEM, "no memory for %d numbers", VALUES);
+    s->halves = malloc(VALUES * sizeof *s->halves);
+    if (!s->values || !s->halves) return mm_fail(MM_ERR_NOMEM, "no memory for %d numbers", VALUES);
     for (int i = 0; i < VALUES; i++) {
         x ^= x << 13;
         x ^= x >> 17;
         x ^= x << 5;
         s->values[i] = (float)(int32_t)x * 0x1p-31f;
+        uint32_t bits;
+        memcpy(&bits, &s->values[i], sizeof bits);
+        s->halves[i] = nets_bf16_of(bits);
     }
     return MM_OK;
 }
@@ -114,10 +120,11 @@ static mm_status copy(void *to, const void *from, int64_t bytes, enum cudaMemcpy
 }
 
 /* Begins with the values, and doubles what there is. */
-static mm_status take_tensor(int64_t bytes, const selection *s, void **memory_out) {
-    int64_t n = bytes < VALUES * (int64_t)sizeof(float) ? bytes : VALUES * (int64_t)sizeof(float);
+static mm_status take_tensor(int64_t bytes, bool bf16, const selection *s, void **memory_out) {
+    const int64_t most = VALUES * (int64_t)(bf16 ? sizeof *s->halves : sizeof *s->values);
+    int64_t n = bytes < most ? bytes : most;
     MM_TRY(take(bytes, memory_out));
-    MM_TRY(copy(*memory_out, s->values, n, cudaMemcpyHostToDevice, s));
+    MM_TRY(copy(*memory_out, bf16 ? (const void *)s->halves : s->values, n, cudaMemcpyHostToDevice, s));
     for (int64_t done = n; done < bytes; done += n) {
         n = bytes - done < done ? bytes - done : done;
         MM_TRY(copy((char *)*memory_out + done, *memory_out, n, cudaMemcpyDeviceToDevice, s));
@@ -131,9 +138,9 @@ static mm_status start(const nets_cudnn_conv *c, selection *s) {
     MM_TRY(mm_cuda_check(cudaEventCreateWithFlags(&s->begin, cudaEventDefault), "cudaEventCreateWithFlags"));
     MM_TRY(mm_cuda_check(cudaEventCreateWithFlags(&s->end, cudaEventDefault), "cudaEventCreateWithFlags"));
     MM_TRY(make_values(s));
-    MM_TRY(take_tensor(c->x_bytes, s, &s->memory.x));
-    MM_TRY(take_tensor(c->y_bytes, s, &s->memory.y));
-    MM_TRY(take_tensor(c->weights_bytes, s, &s->memory.weights));
+    MM_TRY(take_tensor(c->x_bytes, c->shape.bf16, s, &s->memory.x));
+    MM_TRY(take_tensor(c->y_bytes, c->shape.bf16, s, &s->memory.y));
+    MM_TRY(take_tensor(c->weights_bytes, nets_conv_weights_bf16(&c->shape), s, &s->memory.weights));
     MM_TRY(take(c->terms.limit_bytes, &s->memory.workspace));
     return nets_cuda_dnn_check(cudnnSetStream(c->cuda->dnn, s->stream), "setting a stream");
 }
@@ -148,8 +155,10 @@ static void end(const nets_cudnn_conv *c, selection *s) {
     if (s->end) (void)cudaEventDestroy(s->end);
     if (s->stream) (void)cudaStreamDestroy(s->stream);
     free(s->values);
+    free(s->halves);
     s->memory = (nets_cudnn_trial){0};
     s->values = NULL;
+    s->halves = NULL;
     s->stream = NULL;
     s->begin = s->end = NULL;
 }
@@ -292,7 +301,7 @@ static const char *objection(const nets_cudnn_conv *c, const selection *s, const
     if (c->terms.deterministic && e->nondeterministic) return "not deterministic";
     if (e->converts) return "converts its inputs";
     if (e->coarse_sums) return "does not sum in float32";
-    if (c->cuda->config.precision == NETS_FP32 && e->tensor_core) return "rounds to TF32";
+    if (c->cuda->config.precision == NETS_FP32 && !c->shape.bf16 && e->tensor_core) return "rounds to TF32";
     if (e->compiles && s->compiled == COMPILED) return "has to be compiled, as others were";
     return NULL;
 }

@@ -78,10 +78,13 @@ static int64_t elems(int64_t a, int64_t b, int64_t c, int64_t d) { return a * b 
 static mm_status init(nets_cudnn_conv *conv) {
     const nets_conv_shape *s = &conv->shape;
     const int64_t x = elems(s->x[0], s->x[1], s->x[2], s->x[3]), y = elems(s->y[0], s->y[1], s->y[2], s->y[3]);
-    conv->x_bytes = x * (int64_t)sizeof(float);
-    conv->y_bytes = y * (int64_t)sizeof(float);
-    conv->weights_bytes = elems(s->y[3], s->kernel[0], s->kernel[1], s->x[3] / s->groups) * (int64_t)sizeof(float);
-    const bool has_legacy = x <= INT32_MAX && y <= INT32_MAX && !conv->cuda->properties;
+    const int64_t of_map = s->bf16 ? sizeof(uint16_t) : sizeof(float);
+    const int64_t of_weight = nets_conv_weights_bf16(s) ? sizeof(uint16_t) : sizeof(float);
+    conv->x_bytes = x * of_map;
+    conv->y_bytes = y * of_map;
+    conv->weights_bytes = elems(s->y[3], s->kernel[0], s->kernel[1], s->x[3] / s->groups) * of_weight;
+    const bool one_type = s->bf16 == nets_conv_weights_bf16(s); /* the legacy API takes no others */
+    const bool has_legacy = one_type && x <= INT32_MAX && y <= INT32_MAX && !conv->cuda->properties;
     if (has_legacy) MM_TRY(nets_cudnn_legacy_init(&conv->legacy, s));
     if (nets_product_init(&conv->product, conv->cuda, s) != MM_OK)
         mm_log_send(&conv->cuda->config.log, MM_LOG_DEBUG, "a convolution is left to cuDNN: %s", mm_last_error());

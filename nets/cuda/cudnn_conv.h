@@ -1,4 +1,4 @@
-/* One direction of a convolution, float32 NHWC with weights KRSC (out, height, width, in), the layouts of cuDNN's fast
+/* One direction of a convolution, float32 or bf16 NHWC with weights KRSC (out, height, width, in), the layouts of cuDNN's fast
  * kernels. Internal.
  *
  * The candidates are the algorithms of cuDNN's legacy API (cudnn_legacy.c), for images of fewer than 2^31 elements, the

@@ -45,8 +45,9 @@ static mm_status describe(nets_cudnn_descriptors *made, cudnnBackendDescriptorTy
 /* ---------------------------------------------------------------- the graph */
 
 /* From dims in the order in which they lie in memory (NHWC, KRSC): cuDNN names them in another, always the same. */
-static mm_status describe_tensor(nets_cudnn_graph *g, int64_t id, const int64_t d[4], cudnnBackendDescriptor_t *out) {
-    const cudnnDataType_t type = CUDNN_DATA_FLOAT;
+static mm_status describe_tensor(nets_cudnn_graph *g, int64_t id, const int64_t d[4], bool bf16,
+                                 cudnnBackendDescriptor_t *out) {
+    const cudnnDataType_t type = bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
     const int64_t dims[] = {d[0], d[3], d[1], d[2]}, alignment = ALIGNMENT;
     const int64_t strides[] = {d[1] * d[2] * d[3], 1, d[2] * d[3], d[3]};
     const attribute attributes[] = {
@@ -127,8 +128,9 @@ static mm_status init_graph(nets_cudnn_graph *g, const nets_conv_shape *s) {
     const int64_t dims[TENSORS][4] = {{s->x[0], s->x[1], s->x[2], s->x[3]},
                                       {s->y[0], s->y[1], s->y[2], s->y[3]},
                                       {s->y[3], s->kernel[0], s->kernel[1], s->x[3] / s->groups}};
+    const bool bf16[TENSORS] = {s->bf16, s->bf16, nets_conv_weights_bf16(s)};
     cudnnBackendDescriptor_t tensors[TENSORS], conv, of;
-    for (int i = 0; i < TENSORS; i++) MM_TRY(describe_tensor(g, IDS[i], dims[i], &tensors[i]));
+    for (int i = 0; i < TENSORS; i++) MM_TRY(describe_tensor(g, IDS[i], dims[i], bf16[i], &tensors[i]));
     MM_TRY(describe_conv(g, s, &conv));
     MM_TRY(describe_operation(g, s, tensors, conv, &of));
     const attribute attributes[] = {

@@ -5,16 +5,18 @@ enum { CANDIDATES = 16 };
 
 /* ---------------------------------------------------------------- descriptors */
 
-static mm_status describe_image(const int dims[4], cudnnTensorDescriptor_t *image_out) {
+static cudnnDataType_t type_of(const nets_conv_shape *s) { return s->bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT; }
+
+static mm_status describe_image(const nets_conv_shape *s, const int dims[4], cudnnTensorDescriptor_t *image_out) {
     MM_TRY(nets_cuda_dnn_check(cudnnCreateTensorDescriptor(image_out), "describing an image"));
     return nets_cuda_dnn_check(
-        cudnnSetTensor4dDescriptor(*image_out, CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT, dims[0], dims[3], dims[1], dims[2]),
+        cudnnSetTensor4dDescriptor(*image_out, CUDNN_TENSOR_NHWC, type_of(s), dims[0], dims[3], dims[1], dims[2]),
         "describing an image");
 }
 
 static mm_status describe_weights(const nets_conv_shape *s, cudnnFilterDescriptor_t *weights_out) {
     MM_TRY(nets_cuda_dnn_check(cudnnCreateFilterDescriptor(weights_out), "describing weights"));
-    return nets_cuda_dnn_check(cudnnSetFilter4dDescriptor(*weights_out, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NHWC, s->y[3],
+    return nets_cuda_dnn_check(cudnnSetFilter4dDescriptor(*weights_out, type_of(s), CUDNN_TENSOR_NHWC, s->y[3],
                                                           s->x[3] / s->groups, s->kernel[0], s->kernel[1]),
                                "describing weights");
 }
@@ -29,12 +31,13 @@ static mm_status describe_conv(const nets_conv_shape *s, cudnnConvolutionDescrip
 }
 
 /* The math type of a precision: FMA is plain float32; the default allows tensor cores with TF32. */
-static cudnnMathType_t widest_math(const nets_cuda_backend *cuda) {
-    switch (cuda->config.precision) {
+static cudnnMathType_t widest_math(const nets_cudnn_conv *conv) {
+    if (conv->shape.bf16) return CUDNN_DEFAULT_MATH; /* tensor cores multiply bf16 exactly */
+    switch (conv->cuda->config.precision) {
     case NETS_FP32:
         return CUDNN_FMA_MATH;
     case NETS_TF32:
-    case NETS_BF16: /* of f32 maps there are none */
+    case NETS_BF16: /* f32 forms of operations */
         return CUDNN_DEFAULT_MATH;
     }
     return CUDNN_FMA_MATH;
@@ -78,8 +81,8 @@ bool nets_cudnn_legacy_holds(const nets_cudnn_conv *conv, const nets_conv_choice
 }
 
 mm_status nets_cudnn_legacy_init(nets_cudnn_legacy *legacy, const nets_conv_shape *shape) {
-    MM_TRY(describe_image(shape->x, &legacy->x));
-    MM_TRY(describe_image(shape->y, &legacy->y));
+    MM_TRY(describe_image(shape, shape->x, &legacy->x));
+    MM_TRY(describe_image(shape, shape->y, &legacy->y));
     MM_TRY(describe_weights(shape, &legacy->weights));
     return describe_conv(shape, &legacy->conv);
 }
@@ -167,8 +170,7 @@ static mm_status list_candidates(const nets_cudnn_conv *c, const nets_cudnn_tria
 
 /* A list may name a wider precision than the one that was set, and give the workspace of that. */
 static void round_as_configured(const nets_cudnn_conv *c, candidate *a) {
-    if (c->cuda->config.precision != NETS_FP32 || a->math == CUDNN_FMA_MATH || a->status != CUDNN_STATUS_SUCCESS)
-        return;
+    if (widest_math(c) != CUDNN_FMA_MATH || a->math == CUDNN_FMA_MATH || a->status != CUDNN_STATUS_SUCCESS) return;
     int64_t bytes = bytes_of(c, a->algorithm, CUDNN_FMA_MATH);
     a->math = CUDNN_FMA_MATH;
     if (bytes < 0)
@@ -213,7 +215,7 @@ static int choose_from(const nets_cudnn_conv *c, const candidates *list, bool ti
 mm_status nets_cudnn_legacy_propose(nets_cudnn_conv *c, const nets_cudnn_trial *t, int capacity,
                                     nets_conv_choice *choices, int *n_out) {
     candidates list;
-    MM_TRY(set_math(c, widest_math(c->cuda)));
+    MM_TRY(set_math(c, widest_math(c)));
     if (t) MM_TRY(list_candidates(c, t, &list));
     MM_TRY(list_candidates(c, t, &list));
     for (int i = 0; i < list.n; i++) {

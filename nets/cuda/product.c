@@ -12,7 +12,7 @@
 
 enum { ALIGNMENT = 16, /* of all tensors; kernels make use of no more */ PROPOSED = 16 };
 
-static const cudaDataType_t FLOAT = CUDA_R_32F;
+static const cudaDataType_t FLOAT = CUDA_R_32F, BF16 = CUDA_R_16BF;
 
 /* ---------------------------------------------------------------- description */
 
@@ -42,8 +42,8 @@ static mm_status check_description(cublasStatus_t status) {
     return nets_cuda_blas_check(status, "describing a product");
 }
 
-static mm_status describe_matrix(cublasLtMatrixLayoutOpaque_t *matrix, uint64_t rows, uint64_t columns) {
-    return check_description(cublasLtMatrixLayoutInit(matrix, FLOAT, rows, columns, (int64_t)rows));
+static mm_status describe_matrix(cublasLtMatrixLayoutOpaque_t *matrix, bool bf16, uint64_t rows, uint64_t columns) {
+    return check_description(cublasLtMatrixLayoutInit(matrix, bf16 ? BF16 : FLOAT, rows, columns, (int64_t)rows));
 }
 
 static mm_status transpose(nets_product *p, cublasLtMatmulDescAttributes_t which) {
@@ -57,9 +57,9 @@ static mm_status describe(nets_product *p, uint64_t pixels, uint64_t in, uint64_
     const uint64_t *b = p->direction == NETS_CONV_FORWARD ? x : y;
     const uint64_t *c = p->direction == NETS_CONV_FORWARD ? y : p->direction == NETS_CONV_BY_INPUT ? x : weights;
     MM_TRY(check_description(cublasLtMatmulDescInit(&p->operation, p->compute, FLOAT)));
-    MM_TRY(describe_matrix(&p->a, a[0], a[1]));
-    MM_TRY(describe_matrix(&p->b, b[0], b[1]));
-    MM_TRY(describe_matrix(&p->c, c[0], c[1]));
+    MM_TRY(describe_matrix(&p->a, p->bf16, a[0], a[1]));
+    MM_TRY(describe_matrix(&p->b, p->bf16, b[0], b[1]));
+    MM_TRY(describe_matrix(&p->c, p->bf16 && p->direction != NETS_CONV_BY_WEIGHTS, c[0], c[1]));
     if (p->direction == NETS_CONV_FORWARD) return transpose(p, CUBLASLT_MATMUL_DESC_TRANSA);
     return p->direction == NETS_CONV_BY_WEIGHTS ? transpose(p, CUBLASLT_MATMUL_DESC_TRANSB) : MM_OK;
 }
@@ -69,7 +69,8 @@ mm_status nets_product_init(nets_product *product, const nets_cuda_backend *cuda
     const uint64_t in = (uint64_t)shape->x[3], out = (uint64_t)shape->y[3];
     *product = (nets_product){.direction = (nets_direction)shape->direction,
                               .beta = (float)shape->adds,
-                              .compute = compute_type(cuda->config.precision)};
+                              .compute = shape->bf16 ? CUBLAS_COMPUTE_32F : compute_type(cuda->config.precision),
+                              .bf16 = shape->bf16};
     if (!cuda->lt || !is_product(shape) || !has_small_sides(pixels, in, out)) return MM_OK;
     MM_TRY(describe(product, pixels, in, out));
     product->lt = cuda->lt;

@@ -10,6 +10,7 @@ typedef struct nets_product {
     nets_direction direction;
     float beta;
     cublasComputeType_t compute;
+    bool bf16; /* as nets_conv_shape */
     cublasLtMatmulDescOpaque_t operation;
     cublasLtMatrixLayoutOpaque_t a, b, c;
 } nets_product;

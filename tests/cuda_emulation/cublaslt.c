@@ -70,7 +70,7 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
 
 typedef struct matrix {
     uint64_t rows, columns;
-    int64_t leading;
+    int64_t leading, type;
 } matrix;
 
 typedef struct operation {
@@ -99,9 +99,9 @@ typedef struct algorithm {
 
 cublasStatus_t cublasLtMatrixLayoutInit(cublasLtMatrixLayout_t layout, cudaDataType type, uint64_t rows, uint64_t cols,
                                         int64_t leading) {
-    const matrix m = {rows, cols, leading};
+    const matrix m = {rows, cols, leading, type};
     ENTER("cublasLtMatrixLayoutInit");
-    if (type != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (type != CUDA_R_32F && type != CUDA_R_16BF) return CUBLAS_STATUS_NOT_SUPPORTED;
     if (!rows || !cols || leading < (int64_t)rows) return CUBLAS_STATUS_INVALID_VALUE;
     PUT(layout, m);
     return CUBLAS_STATUS_SUCCESS;
@@ -214,8 +214,9 @@ cublasStatus_t cublasLtMatmulAlgoCapGetAttribute(const cublasLtMatmulAlgo_t *of,
 typedef struct product {
     operation of;
     matrix a, b, c;
-    const float *a_data, *b_data;
-    float *c_data, beta;
+    const void *a_data, *b_data;
+    void *c_data;
+    float beta;
     bool tf32;
     double time;
     void *workspace;
@@ -233,8 +234,13 @@ static bool take_product(cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a, cu
     TAKE(a, p->a);
     TAKE(b, p->b);
     TAKE(c, p->c);
+    if (p->a.type != p->b.type || (p->c.type != p->a.type && p->c.type != CUDA_R_32F)) return false;
     return memcmp(c, d, sizeof p->c) == 0 && rows_of(&p->a, p->of.a) == p->c.rows &&
            columns_of(&p->b, p->of.b) == p->c.columns && columns_of(&p->a, p->of.a) == rows_of(&p->b, p->of.b);
+}
+
+static bool has_tensor_cores(const product *p) {
+    return p->of.compute == CUBLAS_COMPUTE_32F_FAST_TF32 || p->a.type == CUDA_R_16BF;
 }
 
 cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
@@ -247,8 +253,7 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDe
     TAKE(of, made);
     if (!take_product(desc, a, b, c, d, &p)) return CUBLAS_STATUS_INVALID_VALUE;
     if (!kind_of(&made) || !is_as_proposed(&made)) return CUBLAS_STATUS_NOT_SUPPORTED;
-    if (made.config[0] == PRODUCT_TENSOR_CORE && p.of.compute != CUBLAS_COMPUTE_32F_FAST_TF32)
-        return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (made.config[0] == PRODUCT_TENSOR_CORE && !has_tensor_cores(&p)) return CUBLAS_STATUS_NOT_SUPPORTED;
     result->workspaceSize = kind_of(&made)->bytes;
     result->state = CUBLAS_STATUS_SUCCESS;
     return CUBLAS_STATUS_SUCCESS;
@@ -259,7 +264,7 @@ static bool proposes(const product *p, const preference *wanted, int number) {
     for (int i = 0; i < 4; i++)
         if (wanted->alignment[i] < k->alignment) return false;
     return k->bytes <= wanted->workspace && (k->scheme & ~wanted->schemes) == 0 &&
-           (number != PRODUCT_TENSOR_CORE || p->of.compute == CUBLAS_COMPUTE_32F_FAST_TF32);
+           (number != PRODUCT_TENSOR_CORE || has_tensor_cores(p));
 }
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
@@ -288,33 +293,44 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
 
 /* ---------------------------------------------------------------- running */
 
+static float element(const matrix *m, const void *data, uint64_t at) {
+    return m->type == CUDA_R_16BF ? cuda_emulation_bf16_value(((const uint16_t *)data)[at]) : ((const float *)data)[at];
+}
+
 static double factor(const product *p, float value) { return p->tf32 ? cuda_emulation_tf32(value) : value; }
 
 static double a_at(const product *p, uint64_t row, uint64_t column) {
     uint64_t leading = (uint64_t)p->a.leading;
-    return factor(p, p->a_data[p->of.a == CUBLAS_OP_N ? column * leading + row : row * leading + column]);
+    return factor(p,
+                  element(&p->a, p->a_data, p->of.a == CUBLAS_OP_N ? column * leading + row : row * leading + column));
 }
 
 static double b_at(const product *p, uint64_t row, uint64_t column) {
     uint64_t leading = (uint64_t)p->b.leading;
-    return factor(p, p->b_data[p->of.b == CUBLAS_OP_N ? column * leading + row : row * leading + column]);
+    return factor(p,
+                  element(&p->b, p->b_data, p->of.b == CUBLAS_OP_N ? column * leading + row : row * leading + column));
 }
 
 static void multiply(const product *p) {
     const uint64_t inner = columns_of(&p->a, p->of.a);
     for (uint64_t j = 0; j < p->c.columns; j++)
         for (uint64_t i = 0; i < p->c.rows; i++) {
-            float *c = &p->c_data[j * (uint64_t)p->c.leading + i];
+            const uint64_t at = j * (uint64_t)p->c.leading + i;
             double sum = 0;
             for (uint64_t l = 0; l < inner; l++) sum += a_at(p, i, l) * b_at(p, l, j);
-            *c = (float)sum + (p->beta != 0 ? p->beta * *c : 0);
+            const float value = (float)sum + (p->beta != 0 ? p->beta * element(&p->c, p->c_data, at) : 0);
+            if (p->c.type == CUDA_R_16BF)
+                ((uint16_t *)p->c_data)[at] = cuda_emulation_bf16(value);
+            else
+                ((float *)p->c_data)[at] = value;
         }
 }
 
 static void run(void *arg) {
     const product *p = arg;
     if (p->bytes) memset(p->workspace, 0xa5, p->bytes);
-    if (cuda_emulation_is_trial(p->a_data) && cuda_emulation_is_trial(p->b_data))
+    const bool bf16 = p->a.type == CUDA_R_16BF;
+    if (cuda_emulation_is_trial(p->a_data, bf16) && cuda_emulation_is_trial(p->b_data, bf16))
         cuda_emulation_pass_trial(p->time);
     else
         multiply(p);

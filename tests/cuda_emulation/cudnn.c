@@ -13,9 +13,11 @@
 
 struct cudnnTensorStruct {
     int n, c, h, w;
+    cudnnDataType_t type;
 };
 struct cudnnFilterStruct {
     int k, c, h, w;
+    cudnnDataType_t type;
 };
 struct cudnnConvolutionStruct {
     int pad[2], stride[2], dilation[2], groups;
@@ -89,9 +91,10 @@ static bool sizes_are_possible(int a, int b, int c, int d) {
 
 cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t tensor, cudnnTensorFormat_t format,
                                          cudnnDataType_t type, int n, int c, int h, int w) {
-    if (format != CUDNN_TENSOR_NHWC || type != CUDNN_DATA_FLOAT) return CUDNN_STATUS_NOT_SUPPORTED;
+    if (format != CUDNN_TENSOR_NHWC || (type != CUDNN_DATA_FLOAT && type != CUDNN_DATA_BFLOAT16))
+        return CUDNN_STATUS_NOT_SUPPORTED;
     if (!sizes_are_possible(n, c, h, w)) return CUDNN_STATUS_BAD_PARAM;
-    *tensor = (struct cudnnTensorStruct){n, c, h, w};
+    *tensor = (struct cudnnTensorStruct){n, c, h, w, type};
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -100,9 +103,10 @@ cudnnStatus_t cudnnDestroyFilterDescriptor(cudnnFilterDescriptor_t filter) { ret
 
 cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t filter, cudnnDataType_t type,
                                          cudnnTensorFormat_t format, int k, int c, int h, int w) {
-    if (format != CUDNN_TENSOR_NHWC || type != CUDNN_DATA_FLOAT) return CUDNN_STATUS_NOT_SUPPORTED;
+    if (format != CUDNN_TENSOR_NHWC || (type != CUDNN_DATA_FLOAT && type != CUDNN_DATA_BFLOAT16))
+        return CUDNN_STATUS_NOT_SUPPORTED;
     if (!sizes_are_possible(k, c, h, w)) return CUDNN_STATUS_BAD_PARAM;
-    *filter = (struct cudnnFilterStruct){k, c, h, w};
+    *filter = (struct cudnnFilterStruct){k, c, h, w, type};
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -172,9 +176,15 @@ static conv_job describe(conv_direction of, cudnnTensorDescriptor_t x, cudnnTens
                         .stride = {conv->stride[0], conv->stride[1]},
                         .dilation = {conv->dilation[0], conv->dilation[1]},
                         .groups = conv->groups,
+                        .x_bf16 = x->type == CUDNN_DATA_BFLOAT16,
+                        .y_bf16 = y->type == CUDNN_DATA_BFLOAT16,
+                        .w_bf16 = w->type == CUDNN_DATA_BFLOAT16,
                         .tf32 = conv->math != CUDNN_FMA_MATH};
     return j;
 }
+
+/* This API takes tensors of one type. */
+static bool fits(const conv_job *j) { return conv_fits(j) && j->x_bf16 == j->w_bf16; }
 
 /* NULL: the direction has none of that number. */
 static const algorithm *find(const algorithm list[ALGORITHMS], int number) {
@@ -185,7 +195,7 @@ static const algorithm *find(const algorithm list[ALGORITHMS], int number) {
 
 static cudnnStatus_t memory_of(const conv_job *j, int number, size_t *bytes_out) {
     algorithm list[ALGORITHMS];
-    if (!conv_fits(j)) return CUDNN_STATUS_BAD_PARAM;
+    if (!fits(j)) return CUDNN_STATUS_BAD_PARAM;
     list_algorithms(j, list);
     const algorithm *a = find(list, number);
     if (!a) return CUDNN_STATUS_BAD_PARAM;
@@ -232,7 +242,7 @@ static cudnnStatus_t enqueue(cudnnHandle_t handle, conv_job j, int number, const
     algorithm list[ALGORITHMS];                                                                                        \
     const conv_job j = describe(of, x, y, w, conv);                                                                    \
     (void)handle;                                                                                                      \
-    if (!conv_fits(&j)) return CUDNN_STATUS_BAD_PARAM;                                                                 \
+    if (!fits(&j)) return CUDNN_STATUS_BAD_PARAM;                                                                      \
     list_algorithms(&j, list);                                                                                         \
     GIVE(list, limit, wanted, got, found, CUDNN_DEFAULT_MATH);                                                         \
     return CUDNN_STATUS_SUCCESS

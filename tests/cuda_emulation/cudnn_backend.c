@@ -100,6 +100,10 @@ static void copy_pair(const dnn_descriptor *d, cudnnBackendAttributeName_t name,
     memcpy(pair, dnn_values(d, name), 2 * sizeof *pair);
 }
 
+static bool is_bf16(const dnn_descriptor *tensor) {
+    return *(const cudnnDataType_t *)dnn_values(tensor, CUDNN_ATTR_TENSOR_DATA_TYPE) == CUDNN_DATA_BFLOAT16;
+}
+
 /* Of an operation that is complete. */
 static conv_job job_of(const dnn_descriptor *d) {
     const operation *o = operation_of(d);
@@ -112,6 +116,9 @@ static conv_job job_of(const dnn_descriptor *d) {
                   .y = {y[0], y[1], y[2], y[3]},
                   .w = {w[0], w[1], w[2], w[3]},
                   .groups = x[1] / w[1],
+                  .x_bf16 = is_bf16(dnn_reference(d, o->x)),
+                  .y_bf16 = is_bf16(dnn_reference(d, o->y)),
+                  .w_bf16 = is_bf16(dnn_reference(d, o->w)),
                   .beta = *(const float *)dnn_values(d, o->beta)};
     copy_pair(conv, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, j.pad);
     copy_pair(conv, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, j.stride);
@@ -129,7 +136,7 @@ static bool can(const dnn_descriptor *graph, int64_t index) {
 
 /* ---------------------------------------------------------------- finalizing */
 
-/* Float, and as NHWC lies without gaps. */
+/* Float or bf16, and as NHWC lies without gaps. */
 static cudnnStatus_t finalize_tensor(const dnn_descriptor *d) {
     const int64_t *dims = dnn_values(d, CUDNN_ATTR_TENSOR_DIMENSIONS);
     const int64_t *strides = dnn_values(d, CUDNN_ATTR_TENSOR_STRIDES);
@@ -137,8 +144,9 @@ static cudnnStatus_t finalize_tensor(const dnn_descriptor *d) {
     for (int i = 0; i < 4; i++)
         if (dims[i] < 1 || strides[i] != expected[i]) return CUDNN_STATUS_BAD_PARAM;
     bool is_float = *(const cudnnDataType_t *)dnn_values(d, CUDNN_ATTR_TENSOR_DATA_TYPE) == CUDNN_DATA_FLOAT;
-    return is_float && dnn_number(d, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT) % 4 == 0 ? CUDNN_STATUS_SUCCESS
-                                                                                : CUDNN_STATUS_NOT_SUPPORTED;
+    return (is_float || is_bf16(d)) && dnn_number(d, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT) % 4 == 0
+               ? CUDNN_STATUS_SUCCESS
+               : CUDNN_STATUS_NOT_SUPPORTED;
 }
 
 static cudnnStatus_t finalize_conv(const dnn_descriptor *d) {

@@ -20,6 +20,20 @@ float cuda_emulation_tf32(float x) {
     return x;
 }
 
+float cuda_emulation_bf16_value(uint16_t half) {
+    const uint32_t bits = (uint32_t)half << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+uint16_t cuda_emulation_bf16(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if ((bits & 0x7fffffff) > 0x7f800000) return 0x7fff;
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
 /* ---------------------------------------------------------------- sizes */
 
 int64_t conv_x_elems(const conv_job *j) { return j->x.n * j->x.c * j->x.h * j->x.w; }
@@ -32,6 +46,7 @@ static bool extent_fits(const conv_job *j, int d, int64_t x, int64_t y, int64_t 
 }
 
 bool conv_fits(const conv_job *j) {
+    if (j->x_bf16 != j->y_bf16 || (j->w_bf16 != j->x_bf16 && (j->w_bf16 || j->of != BY_WEIGHTS))) return false;
     return j->x.n == j->y.n && j->y.c == j->w.k && j->x.c == j->w.c * j->groups && j->y.c % j->groups == 0 &&
            extent_fits(j, 0, j->x.h, j->y.h, j->w.h) && extent_fits(j, 1, j->x.w, j->y.w, j->w.w);
 }
@@ -51,15 +66,16 @@ static void multiply(const conv_job *j, double *sums, int64_t y_pixel, int64_t x
     int per_group = j->y.c / j->groups, channels = j->w.c;
     int64_t y_at = y_pixel * j->y.c + o, x_at = x_pixel * j->x.c + (int64_t)(o / per_group) * channels;
     int64_t w_at = (((int64_t)o * j->w.h + ky) * j->w.w + kx) * channels;
+    const float *x = j->x_data, *y = j->y_data, *w = j->w_data;
     switch (j->of) {
     case FORWARD:
-        for (int c = 0; c < channels; c++) sums[y_at] += (double)j->x_data[x_at + c] * j->w_data[w_at + c];
+        for (int c = 0; c < channels; c++) sums[y_at] += (double)x[x_at + c] * w[w_at + c];
         break;
     case BY_INPUT:
-        for (int c = 0; c < channels; c++) sums[x_at + c] += (double)j->y_data[y_at] * j->w_data[w_at + c];
+        for (int c = 0; c < channels; c++) sums[x_at + c] += (double)y[y_at] * w[w_at + c];
         break;
     case BY_WEIGHTS:
-        for (int c = 0; c < channels; c++) sums[w_at + c] += (double)j->y_data[y_at] * j->x_data[x_at + c];
+        for (int c = 0; c < channels; c++) sums[w_at + c] += (double)y[y_at] * x[x_at + c];
         break;
     }
 }
@@ -87,22 +103,39 @@ static void convolve(const conv_job *j) {
     free(sums);
 }
 
-static float *rounded(const float *data, int64_t n) {
+/* The elements as floats to compute with; of a factor, `tf32` rounds them. */
+static float *floats_of(const void *data, int64_t n, bool bf16, bool tf32) {
     float *copy = malloc((size_t)n * sizeof *copy);
     if (!copy) abort();
-    for (int64_t i = 0; i < n; i++) copy[i] = cuda_emulation_tf32(data[i]);
+    for (int64_t i = 0; i < n; i++) {
+        const float value = bf16 ? cuda_emulation_bf16_value(((const uint16_t *)data)[i]) : ((const float *)data)[i];
+        copy[i] = tf32 ? cuda_emulation_tf32(value) : value;
+    }
     return copy;
 }
 
-bool cuda_emulation_is_trial(const float *data) { return data[0] == CUDA_EMULATION_TRIAL_VALUE; }
+static void give_back(void *data, float *copy, int64_t n, bool bf16, bool is_output) {
+    for (int64_t i = 0; is_output && i < n; i++) {
+        if (bf16)
+            ((uint16_t *)data)[i] = cuda_emulation_bf16(copy[i]);
+        else
+            ((float *)data)[i] = copy[i];
+    }
+    free(copy);
+}
+
+bool cuda_emulation_is_trial(const void *data, bool bf16) {
+    if (bf16) return *(const uint16_t *)data == cuda_emulation_bf16(CUDA_EMULATION_TRIAL_VALUE);
+    return *(const float *)data == CUDA_EMULATION_TRIAL_VALUE;
+}
 
 void cuda_emulation_pass_trial(double time) { cuda_emulation_pass((int64_t)(time * 1e12)); }
 
 /* Such sums take long, and nobody reads them. */
 static bool is_trial(const conv_job *j) {
-    return (j->of == BY_INPUT || cuda_emulation_is_trial(j->x_data)) &&
-           (j->of == FORWARD || cuda_emulation_is_trial(j->y_data)) &&
-           (j->of == BY_WEIGHTS || cuda_emulation_is_trial(j->w_data));
+    return (j->of == BY_INPUT || cuda_emulation_is_trial(j->x_data, j->x_bf16)) &&
+           (j->of == FORWARD || cuda_emulation_is_trial(j->y_data, j->y_bf16)) &&
+           (j->of == BY_WEIGHTS || cuda_emulation_is_trial(j->w_data, j->w_bf16));
 }
 
 static void run(void *arg) {
@@ -112,18 +145,15 @@ static void run(void *arg) {
         cuda_emulation_pass_trial(j->time);
         return;
     }
-    if (!j->tf32) {
-        convolve(j);
-        return;
-    }
     conv_job r = *j;
-    if (j->of != BY_INPUT) r.x_data = rounded(j->x_data, conv_x_elems(j));
-    if (j->of != FORWARD) r.y_data = rounded(j->y_data, conv_y_elems(j));
-    if (j->of != BY_WEIGHTS) r.w_data = rounded(j->w_data, conv_w_elems(j));
+    const int64_t x = conv_x_elems(j), y = conv_y_elems(j), w = conv_w_elems(j);
+    r.x_data = floats_of(j->x_data, x, j->x_bf16, j->tf32 && j->of != BY_INPUT);
+    r.y_data = floats_of(j->y_data, y, j->y_bf16, j->tf32 && j->of != FORWARD);
+    r.w_data = floats_of(j->w_data, w, j->w_bf16, j->tf32 && j->of != BY_WEIGHTS);
     convolve(&r);
-    if (j->of != BY_INPUT) free(r.x_data);
-    if (j->of != FORWARD) free(r.y_data);
-    if (j->of != BY_WEIGHTS) free(r.w_data);
+    give_back(j->x_data, r.x_data, x, j->x_bf16, j->of == BY_INPUT);
+    give_back(j->y_data, r.y_data, y, j->y_bf16, j->of == FORWARD);
+    give_back(j->w_data, r.w_data, w, j->w_bf16, j->of == BY_WEIGHTS);
 }
 
 cudnnStatus_t conv_enqueue(cudaStream_t stream, const conv_job *job) {

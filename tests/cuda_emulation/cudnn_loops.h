@@ -24,10 +24,11 @@ typedef struct conv_job {
         int64_t k, c, h, w;
     } w;
     int64_t pad[2], stride[2], dilation[2], groups;
-    bool tf32;   /* rounds its factors to TF32 */
-    float beta;  /* the output's earlier content, times beta, is added */
-    double time; /* pretended time of a trial; see libraries.h */
-    float *x_data, *y_data, *w_data;
+    bool x_bf16, y_bf16, w_bf16; /* else float */
+    bool tf32;                   /* rounds its factors to TF32 */
+    float beta;                  /* the output's earlier content, times beta, is added */
+    double time;                 /* pretended time of a trial; see libraries.h */
+    void *x_data, *y_data, *w_data;
     unsigned char *workspace;
     size_t memory; /* bytes of the workspace */
 } conv_job;
@@ -36,7 +37,7 @@ int64_t conv_x_elems(const conv_job *job);
 int64_t conv_y_elems(const conv_job *job);
 int64_t conv_w_elems(const conv_job *job);
 
-/* Whether the sizes fit together. */
+/* Whether the sizes and types fit together: sums over images may be float where these are bf16. */
 bool conv_fits(const conv_job *job);
 
 /* Enqueues a copy of the job. When it runs, it overwrites all of its workspace. */

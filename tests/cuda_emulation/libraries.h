@@ -66,7 +66,10 @@ long cuda_emulation_blas_executed(void);
 /* A factor rounded to TF32, which has ten bits of mantissa. */
 float cuda_emulation_tf32(float x);
 /* Whether these factors belong to a trial; and the passing of its pretended time. */
-bool cuda_emulation_is_trial(const float *data);
+bool cuda_emulation_is_trial(const void *data, bool bf16);
+/* bf16 to float, and float rounded to bf16: to nearest, ties to even. */
+float cuda_emulation_bf16_value(uint16_t half);
+uint16_t cuda_emulation_bf16(float value);
 void cuda_emulation_pass_trial(double time);
 
 #endif

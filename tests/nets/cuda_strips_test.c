@@ -175,6 +175,20 @@ static void check_gradients(const op_rig *rig, const order *o, float eps) {
     }
 }
 
+/* Those of a map x, from and to the rig's tensors. */
+static nets_cuda_batch_norm_gradients gradients_of(const op_rig *rig, const float *x) {
+    float *const *at = (float *const *)rig->args.at;
+    return (nets_cuda_batch_norm_gradients){.x = x,
+                                            .mean = at[NETS_SAVED_MEAN],
+                                            .var = at[NETS_SAVED_VAR],
+                                            .scale = at[NETS_W],
+                                            .shift = at[NETS_B],
+                                            .dy = at[NETS_DY],
+                                            .dx = at[NETS_DX],
+                                            .dscale = at[NETS_DW],
+                                            .dshift = at[NETS_DB]};
+}
+
 /* Twice: the counters are as they were. */
 static void check_order(const int64_t x[4], int each) {
     op_rig rig;
@@ -185,15 +199,7 @@ static void check_order(const int64_t x[4], int each) {
     bn.over.counters = op_rig_alloc(&rig, nets_strips_counters(s) * (int64_t)sizeof(unsigned));
     void *scratch = op_rig_alloc(&rig, nets_cuda_batch_norm_backward_bytes(bn));
     float *const *at = (float *const *)rig.args.at;
-    const nets_cuda_batch_norm_gradients to = {.x = at[NETS_X],
-                                               .mean = at[NETS_SAVED_MEAN],
-                                               .var = at[NETS_SAVED_VAR],
-                                               .scale = at[NETS_W],
-                                               .shift = at[NETS_B],
-                                               .dy = at[NETS_DY],
-                                               .dx = at[NETS_DX],
-                                               .dscale = at[NETS_DW],
-                                               .dshift = at[NETS_DB]};
+    const nets_cuda_batch_norm_gradients to = gradients_of(&rig, at[NETS_X]);
     for (uint32_t turn = 0; turn < 2; turn++) {
         cudaStream_t stream = mm_cuda_stream(rig.stream);
         op_rig_fill(&rig, NETS_X, 7 + turn);
@@ -266,15 +272,7 @@ static void check_coded(const int64_t x[4], int each) {
     const uint32_t *signs = op_rig_mask(&rig, y, elems);
     assert_memory_equal(mask, signs, (size_t)(elems + 31) / 32 * sizeof *mask);
 
-    nets_cuda_batch_norm_gradients to = {.x = m.decoded,
-                                         .mean = at[NETS_SAVED_MEAN],
-                                         .var = at[NETS_SAVED_VAR],
-                                         .scale = at[NETS_W],
-                                         .shift = at[NETS_B],
-                                         .dy = at[NETS_DY],
-                                         .dx = at[NETS_DX],
-                                         .dscale = at[NETS_DW],
-                                         .dshift = at[NETS_DB]};
+    nets_cuda_batch_norm_gradients to = gradients_of(&rig, m.decoded);
     nets_cuda_batch_norm_backward(bn, to, scratch, stream);
     to.x = NULL;
     to.x_code = code;

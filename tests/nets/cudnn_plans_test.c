@@ -218,6 +218,22 @@ static void every_convolution_has_deterministic_engines_of_both_precisions_withi
     nets_backend_close(&cuda->base);
 }
 
+/* Of bf16 images with f32 gradients by the weights. */
+static void every_convolution_of_bf16_has_deterministic_engines_within_the_limits(void **state) {
+    fixture *f = *state;
+    need_device(f);
+    nets_cuda_backend *cuda = open_backend(f, NULL);
+    for (int i = 0; i < f->n; i++)
+        for (int part = 0; part < N_PARTS; part++) {
+            nets_conv_shape s = part_of(&f->convs[i], part);
+            s.bf16 = 1;
+            const least l = plan_engines(f, cuda, &s);
+            if (l.plain > NETS_WORKSPACE_LIMIT_BYTES && l.tensor_core > NETS_WORKSPACE_TENSOR_CORE_LIMIT_BYTES)
+                fail_for(&s, "no bf16 within the limits");
+        }
+    nets_backend_close(&cuda->base);
+}
+
 static int64_t workspace_of(const nets_cudnn_graph *graph, const nets_conv_choice *choice) {
     nets_cudnn_plan plan;
     if (nets_cudnn_plan_init(&plan, graph, choice) != MM_OK) fail_msg("%s", mm_last_error());
@@ -403,6 +419,7 @@ static void without_a_device_the_libraries_say_so(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_convolution_has_deterministic_engines_of_both_precisions_within_the_limits),
+        cmocka_unit_test(every_convolution_of_bf16_has_deterministic_engines_within_the_limits),
         cmocka_unit_test(an_engine_takes_another_workspace_by_other_knobs),
         cmocka_unit_test(every_configuration_finds_an_engine_within_its_limit),
         cmocka_unit_test(maps_of_more_than_2_to_the_31_elements_have_engines),
