@@ -24,38 +24,42 @@ template <int V> struct affine {
         for (int k = 0; k < V; k++) x.at[k] = fmaf(x.at[k] - mean.at[k], factor.at[k], shift.at[k]);
         return x;
     }
-    /* Of g, where the ReLU of it is positive. */
-    __device__ vec<V> through(vec<V> g, const vec<V> &x) const {
+    /* Of g, where the ReLU of it, as T, is positive. */
+    template <typename T> __device__ vec<V> through(vec<V> g, const vec<V> &x) const {
         const vec<V> v = of(x);
-        for (int k = 0; k < V; k++) g.at[k] = v.at[k] > 0 ? g.at[k] : 0;
+        for (int k = 0; k < V; k++) g.at[k] = is_positive<T>(v.at[k]) ? g.at[k] : 0;
         return g;
     }
 };
 
 /* ---------------------------------------------------------------- backward: sums */
 
-/* Writes the mask's bits of a vector; eight threads' are a word, so rows are whole words. */
-static __device__ inline void write_signs(uint32_t *mask, int64_t at, const vec<4> &y) {
+/* Writes the mask's bits of a vector; the word is that of 32 / V threads, so rows are whole words. */
+template <int V> static __device__ inline void write_signs(uint32_t *mask, int64_t at, const vec<V> &y) {
+    constexpr unsigned N = 32 / V;
     const unsigned lane = (threadIdx.y * blockDim.x + threadIdx.x) % 32;
     uint32_t bits = 0;
-    for (int k = 0; k < 4; k++) bits |= (uint32_t)(y.at[k] > 0) << (at % 32 + k);
-    for (int apart = 1; apart < 8; apart *= 2) bits |= __shfl_xor_sync(0xffu << (lane & 24), bits, apart);
+    for (int k = 0; k < V; k++) bits |= (uint32_t)(y.at[k] > 0) << (at % 32 + k);
+    for (int apart = 1; apart < (int)N; apart *= 2)
+        bits |= __shfl_xor_sync(((1u << N) - 1) << (lane & (32 - N)), bits, apart);
     if (at % 32 == 0) mask[at / 32] = bits;
 }
 static __device__ inline void write_signs(uint32_t *, int64_t, const vec<1> &) {}
 
 /* Of the gradient, and of it times the deviation from the mean. */
-template <int V, gate_kind GATE> struct gradient_sums_of {
-    enum { ROWS = SUMMED_ROWS };
+template <typename T, int V, gate_kind GATE> struct gradient_sums_of {
+    enum { ROWS = SUMMED_ROWS, BLOCKS = BLOCKS_OF < V, GATE == FROM_X || GATE == BY_VALUE > };
     typedef sums<V> total;
     struct item {
-        gated<V> g;
-        vec<V> x;
+        gated<T, V> g;
+        held<T, V> x;
     };
-    gradient<GATE> from;
-    const float *x, *mean, *var, *scale, *shift, *earlier2;
+    gradient<T, GATE> from;
+    const T *x;
+    const float *mean, *var, *scale, *shift;
+    const T *earlier2;
     float eps;
-    float *dx2;
+    T *dx2;
     uint32_t *mask; /* NULL: not wanted */
     affine<V> by;
 
@@ -72,12 +76,12 @@ template <int V, gate_kind GATE> struct gradient_sums_of {
     }
     __device__ void take(int64_t at, const item &i, total *t) const {
         vec<V> g = from.get(at, i.g);
-        if (GATE == FROM_X) g = by.through(g, i.x);
+        if (GATE == FROM_X) g = by.template through<T>(g, i.x.floats());
         if (dx2) store(dx2 + at, plus(g, earlier2, at)); /* mostly the first contribution: not worth registers */
-        if (GATE == BY_VALUE && mask) write_signs(mask, at, i.g.y);
+        if (GATE == BY_VALUE && mask) write_signs(mask, at, i.g.y.floats());
         for (int k = 0; k < V; k++) {
             t->q[0][k] += g.at[k];
-            t->q[1][k] = fmaf(g.at[k], i.x.at[k] - by.mean.at[k], t->q[1][k]);
+            t->q[1][k] = fmaf(g.at[k], i.x.floats().at[k] - by.mean.at[k], t->q[1][k]);
         }
     }
 };

@@ -11,6 +11,7 @@ typedef struct batch_norm_op {
     nets_cuda_batch_norm bn;
     bool training, wants_dx;
     bool alone; /* nothing is added before the ReLU */
+    mm_dtype maps;
 } batch_norm_op;
 
 static nets_cuda_code code_of(const nets_op_args *args, int which) {
@@ -25,14 +26,14 @@ static mm_status forward(nets_op *base, const nets_op_args *args, mm_stream *str
     float *mean = args->at[op->training ? NETS_SAVED_MEAN : NETS_MEAN];
     float *var = args->at[op->training ? NETS_SAVED_VAR : NETS_VAR];
     if (op->training && !(args->given_roles & NETS_STATISTICS_BITS))
-        nets_cuda_batch_norm_statistics(op->bn, args->at[NETS_X], args->at[NETS_WORKSPACE], mean, var,
+        nets_cuda_batch_norm_statistics(op->maps, op->bn, args->at[NETS_X], args->at[NETS_WORKSPACE], mean, var,
                                         args->at[NETS_MEAN], args->at[NETS_VAR], s);
     const nets_cuda_code x = code_of(args, NETS_CODED_X), y = code_of(args, NETS_CODED_Y);
     if (x.code || y.code)
         nets_cuda_batch_norm_apply_and_encode(op->bn, args->at[NETS_X], args->at[NETS_X2], mean, var, args->at[NETS_W],
                                               args->at[NETS_B], args->at[NETS_Y], x, y.code, s);
     else
-        nets_cuda_batch_norm_apply(op->bn, args->at[NETS_X], args->at[NETS_X2], mean, var, args->at[NETS_W],
+        nets_cuda_batch_norm_apply(op->maps, op->bn, args->at[NETS_X], args->at[NETS_X2], mean, var, args->at[NETS_W],
                                    args->at[NETS_B], args->at[NETS_Y], s);
     return nets_cuda_launched("a batch norm");
 }
@@ -59,7 +60,7 @@ static mm_status backward(nets_op *base, const nets_op_args *args, mm_stream *st
     if (g.x_code.code)
         nets_cuda_batch_norm_backward_of_code(op->bn, g, args->at[NETS_WORKSPACE], mm_cuda_stream(stream));
     else
-        nets_cuda_batch_norm_backward(op->bn, g, args->at[NETS_WORKSPACE], mm_cuda_stream(stream));
+        nets_cuda_batch_norm_backward(op->maps, op->bn, g, args->at[NETS_WORKSPACE], mm_cuda_stream(stream));
     return nets_cuda_launched("a batch norm's gradient");
 }
 
@@ -86,9 +87,10 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
                                  .keep_mask = desc->relu && desc->wants_dx && desc->n_inputs == 1},
                           .training = desc->training,
                           .wants_dx = desc->wants_dx,
-                          .alone = desc->n_inputs == 1};
-    /* Codes of images pass through registers: no workspace. */
-    if (desc->x[0].rank == 4) op->base.code_needs.passes = op->wants_dx ? 2 : 1;
+                          .alone = desc->n_inputs == 1,
+                          .maps = desc->maps};
+    /* Codes of images pass through registers: no workspace. They are of f32. */
+    if (desc->x[0].rank == 4 && desc->maps == MM_F32) op->base.code_needs.passes = op->wants_dx ? 2 : 1;
     mm_status status = nets_cuda_reduction_init(&op->bn.over, (nets_cuda_backend *)backend, &desc->x[0]);
     if (status != MM_OK) {
         destroy(&op->base);
@@ -98,5 +100,4 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     return MM_OK;
 }
 
-const nets_op_impl nets_cuda_op_batch_norm = {NETS_DTYPE_BIT(MM_F32), create,  destroy,
-                                              workspace_bytes,        forward, backward};
+const nets_op_impl nets_cuda_op_batch_norm = {NETS_CUDA_MAPS, create, destroy, workspace_bytes, forward, backward};

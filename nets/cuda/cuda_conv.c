@@ -43,7 +43,8 @@ static mm_status forward(nets_op *base, const nets_op_args *args, mm_stream *str
     const conv_op *op = (const conv_op *)base;
     MM_TRY(apply(op, &op->y, args, input_of(op, args, stream), NETS_Y, stream));
     if (args->at[NETS_B])
-        nets_cuda_add_bias(args->at[NETS_Y], args->at[NETS_B], op->y_rows, op->y_channels, mm_cuda_stream(stream));
+        nets_cuda_add_bias(MM_F32, args->at[NETS_Y], args->at[NETS_B], op->y_rows, op->y_channels,
+                           mm_cuda_stream(stream));
     return nets_cuda_launched("a convolution");
 }
 
@@ -52,7 +53,7 @@ static mm_status backward_weights(const conv_op *op, const nets_op_args *args, m
     MM_TRY(enqueue(op, &op->dw, op->transposed ? dy : x, op->transposed ? x : dy, args->at[NETS_DW], args, MM_BACKWARD,
                    stream));
     if (args->at[NETS_DB])
-        nets_cuda_sum_rows(args->at[NETS_DY], &op->by_bias, args->at[NETS_WORKSPACE], args->at[NETS_DB],
+        nets_cuda_sum_rows(MM_F32, args->at[NETS_DY], &op->by_bias, args->at[NETS_WORKSPACE], args->at[NETS_DB],
                            mm_cuda_stream(stream));
     return MM_OK;
 }

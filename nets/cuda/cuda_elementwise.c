@@ -7,6 +7,7 @@
 
 typedef struct elementwise_op {
     nets_op base;
+    mm_dtype maps;
     int64_t elems, channels;
     nets_cuda_dropout dropout;
     nets_cuda_reduction by_bias; /* of a ReLU with a bias in training; else zeros */
@@ -16,6 +17,7 @@ static mm_status create(const nets_op_impl *impl, const nets_op_desc *desc, nets
     elementwise_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a %s", nets_op_name(desc->kind));
     op->base.impl = impl;
+    op->maps = desc->maps;
     op->elems = nets_shape_elems(&desc->x[0]);
     op->channels = nets_shape_channels(&desc->x[0]);
     op->dropout.image_elems = op->elems / desc->x[0].dims[0];
@@ -30,18 +32,19 @@ static void destroy(nets_op *op) {
     free(op);
 }
 
+static mm_dtype maps_of(const nets_op *op) { return ((const elementwise_op *)op)->maps; }
 static int64_t elems_of(const nets_op *op) { return ((const elementwise_op *)op)->elems; }
 
 /* ---------------------------------------------------------------- ReLU */
 
 static mm_status relu_forward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    nets_cuda_relu(args->at[NETS_X], args->at[NETS_Y], elems_of(op), mm_cuda_stream(stream));
+    nets_cuda_relu(maps_of(op), args->at[NETS_X], args->at[NETS_Y], elems_of(op), mm_cuda_stream(stream));
     return nets_cuda_launched("relu");
 }
 
 static mm_status relu_backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    nets_cuda_relu_backward(args->at[NETS_DY], nets_cuda_gate_of(args), args->at[NETS_EARLIER], args->at[NETS_DX],
-                            elems_of(op), mm_cuda_stream(stream));
+    nets_cuda_relu_backward(maps_of(op), args->at[NETS_DY], nets_cuda_gate_of(args), args->at[NETS_EARLIER],
+                            args->at[NETS_DX], elems_of(op), mm_cuda_stream(stream));
     return nets_cuda_launched("relu's gradient");
 }
 
@@ -51,15 +54,16 @@ static int64_t rows_of(const elementwise_op *op) { return op->elems / op->channe
 
 static mm_status bias_relu_forward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
     const elementwise_op *op = (const elementwise_op *)base;
-    nets_cuda_bias_relu(args->at[NETS_X], args->at[NETS_B], args->at[NETS_Y], rows_of(op), op->channels,
+    nets_cuda_bias_relu(op->maps, args->at[NETS_X], args->at[NETS_B], args->at[NETS_Y], rows_of(op), op->channels,
                         mm_cuda_stream(stream));
     return nets_cuda_launched("relu with a bias");
 }
 
 static mm_status bias_relu_backward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
     const elementwise_op *op = (const elementwise_op *)base;
-    nets_cuda_bias_relu_backward(args->at[NETS_DY], nets_cuda_gate_of(args), args->at[NETS_EARLIER], args->at[NETS_DX],
-                                 &op->by_bias, args->at[NETS_WORKSPACE], args->at[NETS_DB], mm_cuda_stream(stream));
+    nets_cuda_bias_relu_backward(op->maps, args->at[NETS_DY], nets_cuda_gate_of(args), args->at[NETS_EARLIER],
+                                 args->at[NETS_DX], &op->by_bias, args->at[NETS_WORKSPACE], args->at[NETS_DB],
+                                 mm_cuda_stream(stream));
     return nets_cuda_launched("the gradient of relu with a bias");
 }
 
@@ -68,8 +72,8 @@ static int64_t bias_relu_workspace_bytes(const nets_op *base, mm_phase phase) {
     return phase == MM_BACKWARD && op->by_bias.strips.rows ? nets_strips_bytes(&op->by_bias.strips) : 0;
 }
 
-static const nets_op_impl bias_relu = {
-    NETS_DTYPE_BIT(MM_F32), NULL, destroy, bias_relu_workspace_bytes, bias_relu_forward, bias_relu_backward};
+static const nets_op_impl bias_relu = {NETS_CUDA_MAPS,    NULL, destroy, bias_relu_workspace_bytes, bias_relu_forward,
+                                       bias_relu_backward};
 
 static mm_status create_relu(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     if (!desc->attrs.bias) return create(&nets_cuda_op_relu, desc, op_out);
@@ -85,13 +89,14 @@ static mm_status create_relu(nets_backend *backend, const nets_op_desc *desc, ne
 /* ---------------------------------------------------------------- residual sum */
 
 static mm_status add_forward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    nets_cuda_sum(args->at[NETS_X], args->at[NETS_X2], args->at[NETS_Y], elems_of(op), mm_cuda_stream(stream));
+    nets_cuda_sum(maps_of(op), args->at[NETS_X], args->at[NETS_X2], args->at[NETS_Y], elems_of(op),
+                  mm_cuda_stream(stream));
     return nets_cuda_launched("add");
 }
 
 /* The gradient by one addend: dy itself, plus what came earlier. Nothing to do where both share their storage. */
-static void add_backward_one(const nets_op *op, const float *dy, const float *earlier, float *dx, mm_stream *stream) {
-    if (dx && (earlier || dx != dy)) nets_cuda_sum(dy, earlier, dx, elems_of(op), mm_cuda_stream(stream));
+static void add_backward_one(const nets_op *op, const void *dy, const void *earlier, void *dx, mm_stream *stream) {
+    if (dx && (earlier || dx != dy)) nets_cuda_sum(maps_of(op), dy, earlier, dx, elems_of(op), mm_cuda_stream(stream));
 }
 
 static mm_status add_backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
@@ -112,8 +117,8 @@ static mm_status drop(const nets_op *base, const nets_op_args *args, nets_role i
     nets_cuda_dropout how = ((const elementwise_op *)base)->dropout;
     how.rng = args->at[NETS_RNG];
     how.layer = args->layer;
-    nets_cuda_drop(how, args->at[in], earlier == NETS_WORKSPACE ? NULL : args->at[earlier], args->at[out],
-                   elems_of(base), mm_cuda_stream(stream));
+    nets_cuda_drop(maps_of(base), how, args->at[in], earlier == NETS_WORKSPACE ? NULL : args->at[earlier],
+                   args->at[out], elems_of(base), mm_cuda_stream(stream));
     return nets_cuda_launched("dropout");
 }
 
@@ -202,17 +207,16 @@ mm_status nets_cuda_add_step(nets_backend *backend, float *sum, const float *add
     bool entered;
     (void)backend;
     MM_TRY(mm_device_enter(stream->device, &entered));
-    nets_cuda_sum(sum, addend, sum, elems, mm_cuda_stream(stream));
+    nets_cuda_sum(MM_F32, sum, addend, sum, elems, mm_cuda_stream(stream));
     mm_status status = nets_cuda_launched("a sum of gradients");
     mm_device_leave(stream->device, entered);
     return status;
 }
 
-const nets_op_impl nets_cuda_op_relu = {NETS_DTYPE_BIT(MM_F32), create_relu,  destroy, NULL,
-                                        relu_forward,           relu_backward};
-const nets_op_impl nets_cuda_op_add = {NETS_DTYPE_BIT(MM_F32), create_add, destroy, NULL, add_forward, add_backward};
-const nets_op_impl nets_cuda_op_dropout = {NETS_DTYPE_BIT(MM_F32), create_dropout,  destroy, NULL,
-                                           dropout_forward,        dropout_backward};
+const nets_op_impl nets_cuda_op_relu = {NETS_CUDA_MAPS, create_relu, destroy, NULL, relu_forward, relu_backward};
+const nets_op_impl nets_cuda_op_add = {NETS_CUDA_MAPS, create_add, destroy, NULL, add_forward, add_backward};
+const nets_op_impl nets_cuda_op_dropout = {NETS_CUDA_MAPS, create_dropout,  destroy,
+                                           NULL,           dropout_forward, dropout_backward};
 
 /* ---------------------------------------------------------------- batches */
 
@@ -220,7 +224,7 @@ mm_status nets_cuda_pad_step(nets_backend *backend, const float *from, float *to
     bool entered;
     (void)backend;
     MM_TRY(mm_device_enter(stream->device, &entered));
-    nets_cuda_pad_pixels(from, to, pixels, mm_cuda_stream(stream));
+    nets_cuda_pad_pixels(MM_F32, from, to, pixels, mm_cuda_stream(stream));
     mm_status status = nets_cuda_launched("a batch's fourth channel");
     mm_device_leave(stream->device, entered);
     return status;

@@ -1,10 +1,10 @@
 /* The launchers of the CUDA backend's own kernels: the interface of the .cu files to C. Each enqueues on the stream and
- * returns; cudaGetLastError tells whether that failed. Tensors are f32 NHWC in device memory, as in op.h. `earlier`, if
- * not NULL, is added to what is written. An output may take an input's place where the operation's description pairs
+ * returns; cudaGetLastError tells whether that failed. Tensors are NHWC in device memory, as in op.h; those that are void
+ * have elements of `maps`, MM_F32 or MM_BF16. `earlier`, if not NULL, is added to what is written. An output may take an input's place where the operation's description pairs
  * them (net_ops.h).
  *
- * Grids and the order of every sum depend only on the shapes, so the same inputs give the same bits. Loads and stores
- * take four channels at a time if the number of channels is a multiple of four. Internal. */
+ * Grids and the order of every sum depend only on the shapes, so the same inputs give the same bits: of bf16 those of f32,
+ * rounded. Loads and stores take 16 bytes at a time if the number of channels is a multiple of so many. Internal. */
 #ifndef NETS_CUDA_KERNELS_H
 #define NETS_CUDA_KERNELS_H
 
@@ -25,18 +25,17 @@ extern "C" {
 /* The gate of a ReLU's gradient: it passes where the ReLU's output y is positive, given as y or as its sign mask. Both
  * NULL: open, everything passes. */
 typedef struct nets_cuda_gate {
-    const float *y;
+    const void *y; /* of the maps' type */
     const uint32_t *mask;
 } nets_cuda_gate;
 
 /* ---------------------------------------------------------------- op_elementwise_kernels.cu */
 
-void nets_cuda_relu(const float *x, float *y, int64_t n, cudaStream_t stream);
-void nets_cuda_relu_backward(const float *dy, nets_cuda_gate gate, const float *earlier, float *dx, int64_t n,
-                             cudaStream_t stream);
+void nets_cuda_relu(mm_dtype maps, const void *x, void *y, int64_t n, cudaStream_t stream);
+void nets_cuda_relu_backward(mm_dtype maps, const void *dy, nets_cuda_gate gate, const void *earlier, void *dx,
+                             int64_t n, cudaStream_t stream);
 /* y = a + b; b NULL: y = a. */
-void nets_cuda_sum(const float *a, const float *b, float *y, int64_t n, cudaStream_t stream);
-
+void nets_cuda_sum(mm_dtype maps, const void *a, const void *b, void *y, int64_t n, cudaStream_t stream);
 /* Elements whose random word is below the threshold become zero, the others are scaled: nets/host/host_dropout.c. */
 typedef struct nets_cuda_dropout {
     const uint32_t *rng; /* NETS_RNG */
@@ -45,7 +44,7 @@ typedef struct nets_cuda_dropout {
     float scale;
 } nets_cuda_dropout;
 
-void nets_cuda_drop(nets_cuda_dropout how, const float *in, const float *earlier, float *out, int64_t n,
+void nets_cuda_drop(mm_dtype maps, nets_cuda_dropout how, const void *in, const void *earlier, void *out, int64_t n,
                     cudaStream_t stream);
 
 /* ---------------------------------------------------------------- op_update_kernels.cu */
@@ -96,22 +95,23 @@ typedef struct nets_cuda_rows {
     int64_t rows, width, from_pitch, to_pitch;
 } nets_cuda_rows;
 
-void nets_cuda_copy_rows(nets_cuda_rows shape, const float *from, const float *earlier, float *to, cudaStream_t stream);
+void nets_cuda_copy_rows(mm_dtype maps, nets_cuda_rows shape, const void *from, const void *earlier, void *to,
+                         cudaStream_t stream);
 
 /* y is the rectangle of size y_size at `offset` in images x of x_size; pairs are {height, width}. */
 typedef struct nets_cuda_crop {
     int images, channels, x_size[2], y_size[2], offset[2];
 } nets_cuda_crop;
 
-void nets_cuda_crop_forward(nets_cuda_crop shape, const float *x, float *y, cudaStream_t stream);
-void nets_cuda_crop_backward(nets_cuda_crop shape, const float *dy, const float *earlier, float *dx,
+void nets_cuda_crop_forward(mm_dtype maps, nets_cuda_crop shape, const void *x, void *y, cudaStream_t stream);
+void nets_cuda_crop_backward(mm_dtype maps, nets_cuda_crop shape, const void *dy, const void *earlier, void *dx,
                              cudaStream_t stream);
 
-/* to[p] = {from[3 p], from[3 p + 1], from[3 p + 2], 0} */
-void nets_cuda_pad_pixels(const float *from, float *to, int64_t pixels, cudaStream_t stream);
+/* to[p] = {from[3 p], from[3 p + 1], from[3 p + 2], 0}; `from` is f32. */
+void nets_cuda_pad_pixels(mm_dtype maps, const float *from, void *to, int64_t pixels, cudaStream_t stream);
 
 /* to[b][c][r] = from[b][r][c] for each of the batches. A matrix has at most INT32_MAX elements. */
-void nets_cuda_transpose(const float *from, float *to, int64_t batches, int64_t rows, int64_t columns,
+void nets_cuda_transpose(mm_dtype maps, const void *from, void *to, int64_t batches, int64_t rows, int64_t columns,
                          cudaStream_t stream);
 
 /* ---------------------------------------------------------------- op_windows_kernels.cu */
@@ -124,11 +124,12 @@ typedef struct nets_cuda_windows {
 } nets_cuda_windows;
 
 /* `index`: NETS_INDEX; NULL: not wanted. The first of equal maxima counts; NaN counts as a maximum. */
-void nets_cuda_max_pool(nets_cuda_windows w, const float *x, float *y, uint8_t *index, cudaStream_t stream);
-void nets_cuda_max_pool_backward(nets_cuda_windows w, const float *dy, const uint8_t *index, const float *earlier,
-                                 float *dx, cudaStream_t stream);
-void nets_cuda_avg_pool(nets_cuda_windows w, const float *x, float *y, cudaStream_t stream);
-void nets_cuda_avg_pool_backward(nets_cuda_windows w, const float *dy, const float *earlier, float *dx,
+void nets_cuda_max_pool(mm_dtype maps, nets_cuda_windows w, const void *x, void *y, uint8_t *index,
+                        cudaStream_t stream);
+void nets_cuda_max_pool_backward(mm_dtype maps, nets_cuda_windows w, const void *dy, const uint8_t *index,
+                                 const void *earlier, void *dx, cudaStream_t stream);
+void nets_cuda_avg_pool(mm_dtype maps, nets_cuda_windows w, const void *x, void *y, cudaStream_t stream);
+void nets_cuda_avg_pool_backward(mm_dtype maps, nets_cuda_windows w, const void *dy, const void *earlier, void *dx,
                                  cudaStream_t stream);
 
 typedef struct nets_cuda_upsample {
@@ -136,16 +137,17 @@ typedef struct nets_cuda_upsample {
     bool bilinear;
 } nets_cuda_upsample;
 
-void nets_cuda_upsample_forward(nets_cuda_upsample shape, const float *x, float *y, cudaStream_t stream);
-void nets_cuda_upsample_backward(nets_cuda_upsample shape, const float *dy, const float *earlier, float *dx,
+void nets_cuda_upsample_forward(mm_dtype maps, nets_cuda_upsample shape, const void *x, void *y, cudaStream_t stream);
+void nets_cuda_upsample_backward(mm_dtype maps, nets_cuda_upsample shape, const void *dy, const void *earlier, void *dx,
                                  cudaStream_t stream);
 
 /* ---------------------------------------------------------------- op_channels_kernels.cu */
 
 /* values[r][c] += bias[c] */
-void nets_cuda_add_bias(float *values, const float *bias, int64_t rows, int64_t channels, cudaStream_t stream);
+void nets_cuda_add_bias(mm_dtype maps, void *values, const float *bias, int64_t rows, int64_t channels,
+                        cudaStream_t stream);
 /* y[r][c] = max(0, x[r][c] + bias[c]) */
-void nets_cuda_bias_relu(const float *x, const float *bias, float *y, int64_t rows, int64_t channels,
+void nets_cuda_bias_relu(mm_dtype maps, const void *x, const float *bias, void *y, int64_t rows, int64_t channels,
                          cudaStream_t stream);
 
 /* What sums go over (reduce.h). */
@@ -156,12 +158,12 @@ typedef struct nets_cuda_reduction {
 } nets_cuda_reduction;
 
 /* sums[c] = the sum of values[r][c] over r. The scratch has nets_strips_bytes. */
-void nets_cuda_sum_rows(const float *values, const nets_cuda_reduction *over, void *scratch, float *sums,
+void nets_cuda_sum_rows(mm_dtype maps, const void *values, const nets_cuda_reduction *over, void *scratch, float *sums,
                         cudaStream_t stream);
 
 /* The gradient of nets_cuda_bias_relu: dx is dy where the gate lets it through, dbias the sum of its rows. The gate
  * must not be open. */
-void nets_cuda_bias_relu_backward(const float *dy, nets_cuda_gate gate, const float *earlier, float *dx,
+void nets_cuda_bias_relu_backward(mm_dtype maps, const void *dy, nets_cuda_gate gate, const void *earlier, void *dx,
                                   const nets_cuda_reduction *over, void *scratch, float *dbias, cudaStream_t stream);
 
 /* ---------------------------------------------------------------- op_batch_norm_kernels.cu */
@@ -174,11 +176,11 @@ typedef struct nets_cuda_batch_norm {
 } nets_cuda_batch_norm;
 
 /* Computes the batch's mean and biased variance, and moves the running ones unless they are NULL. */
-void nets_cuda_batch_norm_statistics(nets_cuda_batch_norm bn, const float *x, void *scratch, float *mean, float *var,
-                                     float *running_mean, float *running_var, cudaStream_t stream);
+void nets_cuda_batch_norm_statistics(mm_dtype maps, nets_cuda_batch_norm bn, const void *x, void *scratch, float *mean,
+                                     float *var, float *running_mean, float *running_var, cudaStream_t stream);
 /* y = (x - mean) / sqrt(var + eps) * scale + shift, plus x2 unless that is NULL. */
-void nets_cuda_batch_norm_apply(nets_cuda_batch_norm bn, const float *x, const float *x2, const float *mean,
-                                const float *var, const float *scale, const float *shift, float *y,
+void nets_cuda_batch_norm_apply(mm_dtype maps, nets_cuda_batch_norm bn, const void *x, const void *x2,
+                                const float *mean, const float *var, const float *scale, const float *shift, void *y,
                                 cudaStream_t stream);
 
 /* A code that kernels read or write by themselves. */
@@ -189,23 +191,24 @@ typedef struct nets_cuda_code {
 } nets_cuda_code;
 
 typedef struct nets_cuda_batch_norm_gradients {
-    const float *x, *mean, *var, *scale, *shift, *dy;
+    const void *x, *dy;
+    const float *mean, *var, *scale, *shift;
     nets_cuda_gate gate; /* open: there is no ReLU, or gate_by_x is set */
     bool gate_by_x;      /* y's signs are computed from x again: there is a ReLU, no x2, and x has the forward's bits */
-    const float *earlier, *earlier2;
+    const void *earlier, *earlier2;
     /* Gradients by x and x2; NULL: not wanted. dx may be dy. dx2 may be earlier2 or, without earlier2, gate.y. */
-    float *dx, *dx2;
+    void *dx, *dx2;
     float *dscale, *dshift;
     nets_cuda_code x_code; /* op_batch_norm_decode_kernels.cu: what x is decoded from, in registers; x is NULL */
 } nets_cuda_batch_norm_gradients;
 
 int64_t nets_cuda_batch_norm_backward_bytes(nets_cuda_batch_norm bn);
-void nets_cuda_batch_norm_backward(nets_cuda_batch_norm bn, nets_cuda_batch_norm_gradients g, void *scratch,
-                                   cudaStream_t stream);
+void nets_cuda_batch_norm_backward(mm_dtype maps, nets_cuda_batch_norm bn, nets_cuda_batch_norm_gradients g,
+                                   void *scratch, cudaStream_t stream);
 
 /* ---------------------------------------------------------------- op_batch_norm_encode_kernels.cu */
 
-/* As nets_cuda_batch_norm_apply; besides, x's code is written, unless x_code is none, and the mask of y's signs, unless it
+/* As nets_cuda_batch_norm_apply of f32; besides, x's code is written, unless x_code is none, and the mask of y's signs, unless it
  * is NULL. y is not at x. */
 void nets_cuda_batch_norm_apply_and_encode(nets_cuda_batch_norm bn, const float *x, const float *x2, const float *mean,
                                            const float *var, const float *scale, const float *shift, float *y,
@@ -213,7 +216,7 @@ void nets_cuda_batch_norm_apply_and_encode(nets_cuda_batch_norm bn, const float 
 
 /* ---------------------------------------------------------------- op_batch_norm_decode_kernels.cu */
 
-/* As nets_cuda_batch_norm_backward, of x_code; not gated by x. */
+/* As nets_cuda_batch_norm_backward of f32, of x_code; not gated by x. */
 void nets_cuda_batch_norm_backward_of_code(nets_cuda_batch_norm bn, nets_cuda_batch_norm_gradients g, void *scratch,
                                            cudaStream_t stream);
 
@@ -227,9 +230,9 @@ typedef struct nets_cuda_lrn {
 
 /* Whether a pixel's channels fit into shared memory, where the kernels hold them. */
 bool nets_cuda_lrn_fits(nets_cuda_lrn lrn);
-void nets_cuda_lrn_forward(nets_cuda_lrn lrn, const float *x, float *y, cudaStream_t stream);
-void nets_cuda_lrn_backward(nets_cuda_lrn lrn, const float *x, const float *dy, const float *earlier, float *dx,
-                            cudaStream_t stream);
+void nets_cuda_lrn_forward(mm_dtype maps, nets_cuda_lrn lrn, const void *x, void *y, cudaStream_t stream);
+void nets_cuda_lrn_backward(mm_dtype maps, nets_cuda_lrn lrn, const void *x, const void *dy, const void *earlier,
+                            void *dx, cudaStream_t stream);
 
 /* ---------------------------------------------------------------- op_loss_kernels.cu */
 
@@ -244,10 +247,10 @@ typedef struct nets_cuda_labels {
 } nets_cuda_labels;
 
 /* `probabilities` may be `scores`; NULL: not wanted. `loss`, `correct` (NETS_CORRECT): NULL in a recomputation. */
-void nets_cuda_loss(nets_cuda_labels labels, const float *scores, void *scratch, float *probabilities, float *loss,
-                    int32_t *correct, cudaStream_t stream);
-void nets_cuda_loss_backward(nets_cuda_labels labels, const float *probabilities, const float *earlier, float *dx,
-                             cudaStream_t stream);
+void nets_cuda_loss(mm_dtype maps, nets_cuda_labels labels, const void *scores, void *scratch, float *probabilities,
+                    float *loss, int32_t *correct, cudaStream_t stream);
+void nets_cuda_loss_backward(mm_dtype maps, nets_cuda_labels labels, const float *probabilities, const void *earlier,
+                             void *dx, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

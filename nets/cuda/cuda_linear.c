@@ -55,7 +55,8 @@ static mm_status multiply(const linear_op *op, const nets_cudnn_conv *part, cons
 /* The batch with its features in torch's order. */
 static void *get_features(const linear_op *op, const nets_op_args *args, mm_stream *stream) {
     if (op->pixels == 1) return args->at[NETS_X];
-    nets_cuda_transpose(args->at[NETS_X], planes(args), op->batch, op->pixels, op->channels, mm_cuda_stream(stream));
+    nets_cuda_transpose(MM_F32, args->at[NETS_X], planes(args), op->batch, op->pixels, op->channels,
+                        mm_cuda_stream(stream));
     return planes(args);
 }
 
@@ -63,7 +64,7 @@ static mm_status forward(nets_op *base, const nets_op_args *args, mm_stream *str
     const linear_op *op = (const linear_op *)base;
     MM_TRY(multiply(op, &op->y, args, get_features(op, args, stream), args->at[NETS_Y], args->at[NETS_W], stream));
     if (args->at[NETS_B])
-        nets_cuda_add_bias(args->at[NETS_Y], args->at[NETS_B], op->batch, op->out, mm_cuda_stream(stream));
+        nets_cuda_add_bias(MM_F32, args->at[NETS_Y], args->at[NETS_B], op->batch, op->out, mm_cuda_stream(stream));
     return nets_cuda_launched("a linear layer");
 }
 
@@ -71,9 +72,10 @@ static mm_status backward_data(const linear_op *op, const nets_op_args *args, mm
     float *dx = args->at[NETS_DX];
     void *features = op->pixels == 1 ? dx : planes(args);
     MM_TRY(multiply(op, &op->dx, args, features, args->at[NETS_DY], args->at[NETS_W], stream));
-    if (op->pixels > 1) nets_cuda_transpose(features, dx, op->batch, op->channels, op->pixels, mm_cuda_stream(stream));
+    if (op->pixels > 1)
+        nets_cuda_transpose(MM_F32, features, dx, op->batch, op->channels, op->pixels, mm_cuda_stream(stream));
     if (args->at[NETS_EARLIER])
-        nets_cuda_sum(dx, args->at[NETS_EARLIER], dx, (int64_t)op->batch * op->in, mm_cuda_stream(stream));
+        nets_cuda_sum(MM_F32, dx, args->at[NETS_EARLIER], dx, (int64_t)op->batch * op->in, mm_cuda_stream(stream));
     return MM_OK;
 }
 
@@ -91,18 +93,20 @@ static mm_status add_weights_gradient(const linear_op *op, const nets_op_args *a
     for (int first = 0; first < op->out; first += op->block) {
         const int n = op->out - first < op->block ? op->out - first : op->block;
         const nets_cuda_rows rows = {.rows = op->batch, .width = n, .from_pitch = op->out, .to_pitch = n};
-        nets_cuda_copy_rows(rows, (const float *)args->at[NETS_DY] + first, NULL, columns, mm_cuda_stream(stream));
+        nets_cuda_copy_rows(MM_F32, rows, (const float *)args->at[NETS_DY] + first, NULL, columns,
+                            mm_cuda_stream(stream));
         MM_TRY(multiply(op, n < op->block ? &op->dw_rest : &op->dw, args, features, columns, gradient, stream));
         float *sum = (float *)args->at[NETS_DW] + (int64_t)first * op->in;
-        nets_cuda_sum(sum, gradient, sum, (int64_t)n * op->in, mm_cuda_stream(stream));
+        nets_cuda_sum(MM_F32, sum, gradient, sum, (int64_t)n * op->in, mm_cuda_stream(stream));
     }
     return MM_OK;
 }
 
 static void give_bias_gradient(const linear_op *op, const nets_op_args *args, mm_stream *stream) {
     float *sum = args->at[NETS_DB], *gradient = op->base.adds ? added(op, args) : sum;
-    nets_cuda_sum_rows(args->at[NETS_DY], &op->by_bias, args->at[NETS_WORKSPACE], gradient, mm_cuda_stream(stream));
-    if (op->base.adds) nets_cuda_sum(sum, gradient, sum, op->out, mm_cuda_stream(stream));
+    nets_cuda_sum_rows(MM_F32, args->at[NETS_DY], &op->by_bias, args->at[NETS_WORKSPACE], gradient,
+                       mm_cuda_stream(stream));
+    if (op->base.adds) nets_cuda_sum(MM_F32, sum, gradient, sum, op->out, mm_cuda_stream(stream));
 }
 
 static mm_status backward(nets_op *base, const nets_op_args *args, mm_stream *stream) {

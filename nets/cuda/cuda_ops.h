@@ -43,6 +43,9 @@ MM_CHECKED mm_status nets_cuda_pad_step(nets_backend *backend, const float *from
 MM_CHECKED mm_status nets_cuda_convert_step(nets_backend *backend, mm_dtype from_type, const void *from,
                                             mm_dtype to_type, void *to, int64_t elems, mm_stream *stream);
 
+/* Of nets_op_impl.maps: the types that our own kernels take. */
+#define NETS_CUDA_MAPS (NETS_DTYPE_BIT(MM_F32) | NETS_DTYPE_BIT(MM_BF16))
+
 /* The gate that a ReLU's output makes: NETS_Y, as elements or as sign mask. */
 static inline nets_cuda_gate nets_cuda_gate_of(const nets_op_args *args) {
     const void *y = args->at[NETS_Y];

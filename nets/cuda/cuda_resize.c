@@ -7,6 +7,7 @@
 
 typedef struct pool_op {
     nets_op base;
+    mm_dtype maps;
     nets_cuda_windows windows;
     bool maximum;
 } pool_op;
@@ -14,20 +15,20 @@ typedef struct pool_op {
 static mm_status pool_forward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
     const pool_op *op = (const pool_op *)base;
     if (op->maximum)
-        nets_cuda_max_pool(op->windows, args->at[NETS_X], args->at[NETS_Y], args->at[NETS_INDEX],
+        nets_cuda_max_pool(op->maps, op->windows, args->at[NETS_X], args->at[NETS_Y], args->at[NETS_INDEX],
                            mm_cuda_stream(stream));
     else
-        nets_cuda_avg_pool(op->windows, args->at[NETS_X], args->at[NETS_Y], mm_cuda_stream(stream));
+        nets_cuda_avg_pool(op->maps, op->windows, args->at[NETS_X], args->at[NETS_Y], mm_cuda_stream(stream));
     return nets_cuda_launched("a pool");
 }
 
 static mm_status pool_backward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
     const pool_op *op = (const pool_op *)base;
     if (op->maximum)
-        nets_cuda_max_pool_backward(op->windows, args->at[NETS_DY], args->at[NETS_INDEX], args->at[NETS_EARLIER],
-                                    args->at[NETS_DX], mm_cuda_stream(stream));
+        nets_cuda_max_pool_backward(op->maps, op->windows, args->at[NETS_DY], args->at[NETS_INDEX],
+                                    args->at[NETS_EARLIER], args->at[NETS_DX], mm_cuda_stream(stream));
     else
-        nets_cuda_avg_pool_backward(op->windows, args->at[NETS_DY], args->at[NETS_EARLIER], args->at[NETS_DX],
+        nets_cuda_avg_pool_backward(op->maps, op->windows, args->at[NETS_DY], args->at[NETS_EARLIER], args->at[NETS_DX],
                                     mm_cuda_stream(stream));
     return nets_cuda_launched("a pool's gradient");
 }
@@ -39,6 +40,7 @@ static mm_status create_pool(nets_backend *backend, const nets_op_desc *desc, ne
     pool_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a pool");
     op->base.impl = nets_cuda_backend_ops.impls[desc->kind];
+    op->maps = desc->maps;
     op->maximum = desc->kind == NETS_MAX_POOL;
     op->windows =
         (nets_cuda_windows){.images = (int)desc->x[0].dims[0], .channels = (int)nets_shape_channels(&desc->x[0])};
@@ -61,17 +63,20 @@ static mm_status create_pool(nets_backend *backend, const nets_op_desc *desc, ne
 
 typedef struct upsample_op {
     nets_op base;
+    mm_dtype maps;
     nets_cuda_upsample shape;
 } upsample_op;
 
-static mm_status upsample_forward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    nets_cuda_upsample_forward(((upsample_op *)op)->shape, args->at[NETS_X], args->at[NETS_Y], mm_cuda_stream(stream));
+static mm_status upsample_forward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
+    const upsample_op *op = (const upsample_op *)base;
+    nets_cuda_upsample_forward(op->maps, op->shape, args->at[NETS_X], args->at[NETS_Y], mm_cuda_stream(stream));
     return nets_cuda_launched("an upsampling");
 }
 
-static mm_status upsample_backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    nets_cuda_upsample_backward(((upsample_op *)op)->shape, args->at[NETS_DY], args->at[NETS_EARLIER],
-                                args->at[NETS_DX], mm_cuda_stream(stream));
+static mm_status upsample_backward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
+    const upsample_op *op = (const upsample_op *)base;
+    nets_cuda_upsample_backward(op->maps, op->shape, args->at[NETS_DY], args->at[NETS_EARLIER], args->at[NETS_DX],
+                                mm_cuda_stream(stream));
     return nets_cuda_launched("an upsampling's gradient");
 }
 
@@ -81,6 +86,7 @@ static mm_status create_upsample(nets_backend *backend, const nets_op_desc *desc
     upsample_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for an upsampling");
     op->base.impl = &nets_cuda_op_upsample;
+    op->maps = desc->maps;
     op->shape = (nets_cuda_upsample){.images = (int)desc->x[0].dims[0],
                                      .channels = (int)nets_shape_channels(&desc->x[0]),
                                      .bilinear = desc->attrs.bilinear};
@@ -95,10 +101,10 @@ static mm_status create_upsample(nets_backend *backend, const nets_op_desc *desc
 static void destroy(nets_op *op) { free(op); }
 
 #define POOL                                                                                                           \
-    { NETS_DTYPE_BIT(MM_F32), create_pool, destroy, NULL, pool_forward, pool_backward }
+    { NETS_CUDA_MAPS, create_pool, destroy, NULL, pool_forward, pool_backward }
 
 const nets_op_impl nets_cuda_op_max_pool = POOL;
 const nets_op_impl nets_cuda_op_avg_pool = POOL;
 const nets_op_impl nets_cuda_op_global_avg_pool = POOL;
-const nets_op_impl nets_cuda_op_upsample = {NETS_DTYPE_BIT(MM_F32), create_upsample,  destroy, NULL,
-                                            upsample_forward,       upsample_backward};
+const nets_op_impl nets_cuda_op_upsample = {NETS_CUDA_MAPS, create_upsample,  destroy,
+                                            NULL,           upsample_forward, upsample_backward};

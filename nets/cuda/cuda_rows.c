@@ -8,16 +8,19 @@
 
 typedef struct lrn_op {
     nets_op base;
+    mm_dtype maps;
     nets_cuda_lrn lrn;
 } lrn_op;
 
-static mm_status lrn_forward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    nets_cuda_lrn_forward(((lrn_op *)op)->lrn, args->at[NETS_X], args->at[NETS_Y], mm_cuda_stream(stream));
+static mm_status lrn_forward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
+    const lrn_op *op = (const lrn_op *)base;
+    nets_cuda_lrn_forward(op->maps, op->lrn, args->at[NETS_X], args->at[NETS_Y], mm_cuda_stream(stream));
     return nets_cuda_launched("lrn");
 }
 
-static mm_status lrn_backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    nets_cuda_lrn_backward(((lrn_op *)op)->lrn, args->at[NETS_X], args->at[NETS_DY], args->at[NETS_EARLIER],
+static mm_status lrn_backward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
+    const lrn_op *op = (const lrn_op *)base;
+    nets_cuda_lrn_backward(op->maps, op->lrn, args->at[NETS_X], args->at[NETS_DY], args->at[NETS_EARLIER],
                            args->at[NETS_DX], mm_cuda_stream(stream));
     return nets_cuda_launched("lrn's gradient");
 }
@@ -39,6 +42,7 @@ static mm_status create_lrn(nets_backend *backend, const nets_op_desc *desc, net
     lrn_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for an lrn");
     op->base.impl = &nets_cuda_op_lrn;
+    op->maps = desc->maps;
     op->lrn = lrn;
     *op_out = &op->base;
     return MM_OK;
@@ -48,6 +52,7 @@ static mm_status create_lrn(nets_backend *backend, const nets_op_desc *desc, net
 
 typedef struct loss_op {
     nets_op base;
+    mm_dtype maps;           /* of scores; probabilities are f32 */
     nets_cuda_labels labels; /* without addresses */
 } loss_op;
 
@@ -59,14 +64,14 @@ static nets_cuda_labels labels_of(const nets_op *op, const nets_op_args *args) {
 }
 
 static mm_status loss_forward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
-    nets_cuda_loss(labels_of(base, args), args->at[NETS_X], args->at[NETS_WORKSPACE], args->at[NETS_Y],
-                   args->at[NETS_LOSS_VALUE], args->at[NETS_CORRECT], mm_cuda_stream(stream));
+    nets_cuda_loss(((const loss_op *)base)->maps, labels_of(base, args), args->at[NETS_X], args->at[NETS_WORKSPACE],
+                   args->at[NETS_Y], args->at[NETS_LOSS_VALUE], args->at[NETS_CORRECT], mm_cuda_stream(stream));
     return nets_cuda_launched("the loss");
 }
 
 static mm_status loss_backward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
-    nets_cuda_loss_backward(labels_of(base, args), args->at[NETS_Y], args->at[NETS_EARLIER], args->at[NETS_DX],
-                            mm_cuda_stream(stream));
+    nets_cuda_loss_backward(((const loss_op *)base)->maps, labels_of(base, args), args->at[NETS_Y],
+                            args->at[NETS_EARLIER], args->at[NETS_DX], mm_cuda_stream(stream));
     return nets_cuda_launched("the loss's gradient");
 }
 
@@ -80,6 +85,7 @@ static mm_status create_loss(nets_backend *backend, const nets_op_desc *desc, ne
     loss_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a loss");
     op->base.impl = &nets_cuda_op_loss;
+    op->maps = desc->maps;
     const int64_t n = nets_shape_rows(&desc->x[0]), image = n / desc->x[0].dims[0];
     op->labels = (nets_cuda_labels){.n = n,
                                     .image = image,
@@ -92,6 +98,6 @@ static mm_status create_loss(nets_backend *backend, const nets_op_desc *desc, ne
 
 static void destroy(nets_op *op) { free(op); }
 
-const nets_op_impl nets_cuda_op_lrn = {NETS_DTYPE_BIT(MM_F32), create_lrn, destroy, NULL, lrn_forward, lrn_backward};
-const nets_op_impl nets_cuda_op_loss = {NETS_DTYPE_BIT(MM_F32), create_loss,  destroy,
-                                        loss_workspace_bytes,   loss_forward, loss_backward};
+const nets_op_impl nets_cuda_op_lrn = {NETS_CUDA_MAPS, create_lrn, destroy, NULL, lrn_forward, lrn_backward};
+const nets_op_impl nets_cuda_op_loss = {NETS_CUDA_MAPS,       create_loss,  destroy,
+                                        loss_workspace_bytes, loss_forward, loss_backward};

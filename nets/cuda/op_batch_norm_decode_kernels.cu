@@ -11,8 +11,9 @@ namespace {
 
 /* gradient_sums_of, of decoded values. */
 template <typename Code, gate_kind GATE> struct decoded_sums {
+    enum { BLOCKS = BLOCKS_AT_ONCE };
     typedef sums<1> total;
-    gradient_sums_of<1, GATE> of;
+    gradient_sums_of<float, 1, GATE> of;
     const void *code;
 
     __device__ void start(int channel) { of.start(channel); }
@@ -29,12 +30,12 @@ __device__ inline void take_tile(decoded_sums<Code, GATE> &source, sums<1> *t, c
     const typename Code::decoded values(source.code, at);
 #pragma unroll
     for (int line = 0; line < 16; line += 4) {
-        typename gradient_sums_of<1, GATE>::item item[4];
+        typename gradient_sums_of<float, 1, GATE>::item item[4];
 #pragma unroll
         for (int i = 0; i < 4; i++)
             if (at.has(line + i)) {
                 source.of.fetch_gradient(at.place(line + i), &item[i]);
-                item[i].x.at[0] = values.value(at, line + i);
+                item[i].x.v.at[0] = values.value(at, line + i);
             }
 #pragma unroll
         for (int i = 0; i < 4; i++)
@@ -44,7 +45,7 @@ __device__ inline void take_tile(decoded_sums<Code, GATE> &source, sums<1> *t, c
 
 template <typename Code, gate_kind GATE>
 __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
-    normalise_backward_decoded(nets_cuda_batch_norm bn, nets_cuda_batch_norm_gradients to, gradient<GATE> from,
+    normalise_backward_decoded(nets_cuda_batch_norm bn, nets_cuda_batch_norm_gradients to, gradient<float, GATE> from,
                                const float *mean_dy, const float *slope) {
     Code::prepare_to_decode();
     const nets_strips &s = bn.over.strips;
@@ -58,28 +59,28 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
         const typename Code::decoded values(to.x_code.code, at);
 #pragma unroll
         for (int line = 0; line < 16; line += 4) {
-            gated<1> g[4];
+            gated<float, 1> g[4];
             vec<1> x[4], earlier[4];
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 x[i].at[0] = values.value(at, line + i);
                 if (!at.has(line + i)) continue;
                 from.fetch(at.place(line + i), &g[i], true);
-                if (to.earlier) load(to.earlier + at.place(line + i), &earlier[i], true);
+                if (to.earlier) load(static_cast<const float *>(to.earlier) + at.place(line + i), &earlier[i], true);
             }
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 if (!at.has(line + i)) continue;
                 const vec<1> v = by.of(from.get(at.place(line + i), g[i]), x[i]);
-                store(to.dx + at.place(line + i), to.earlier ? sum_of(v, earlier[i]) : v);
+                store(static_cast<float *>(to.dx) + at.place(line + i), to.earlier ? sum_of(v, earlier[i]) : v);
             }
         }
     }
 }
 
 template <typename Code, gate_kind GATE>
-void by_x(nets_cuda_batch_norm bn, const nets_cuda_batch_norm_gradients &to, gradient<GATE> from, const float *mean_dy,
-          const float *slope, cudaStream_t stream) {
+void by_x(nets_cuda_batch_norm bn, const nets_cuda_batch_norm_gradients &to, gradient<float, GATE> from,
+          const float *mean_dy, const float *slope, cudaStream_t stream) {
     LAUNCH_TILES((normalise_backward_decoded<Code, GATE>), bn.over.strips, bn, to, from, mean_dy, slope);
 }
 
@@ -89,13 +90,23 @@ void backward(nets_cuda_batch_norm bn, const nets_cuda_batch_norm_gradients &to,
     const places p = places_of(bn);
     float *mean_dy = reinterpret_cast<float *>(begin + p.mean_dy), *slope = reinterpret_cast<float *>(begin + p.slope);
     const finish_gradient_sums f = {to.var, bn.eps, to.dscale, to.dshift, mean_dy, slope};
-    const gradient<GATE> from = {to.dy, to.gate};
-    const decoded_sums<Code, GATE> source = {
-        {from, NULL, to.mean, to.var, to.scale, to.shift, to.earlier2, bn.eps, to.dx2, NULL, {}}, to.x_code.code};
+    const gradient<float, GATE> from = {static_cast<const float *>(to.dy), to.gate};
+    const decoded_sums<Code, GATE> source = {{from,
+                                              NULL,
+                                              to.mean,
+                                              to.var,
+                                              to.scale,
+                                              to.shift,
+                                              static_cast<const float *>(to.earlier2),
+                                              bn.eps,
+                                              static_cast<float *>(to.dx2),
+                                              NULL,
+                                              {}},
+                                             to.x_code.code};
     sum_up<1>(source, f, bn.over, scratch, stream);
     if (!to.dx) return;
     if (to.dx2 && !to.earlier2)
-        by_x<Code, OPEN>(bn, to, {to.dx2, {}}, mean_dy, slope, stream);
+        by_x<Code, OPEN>(bn, to, {static_cast<const float *>(to.dx2), {}}, mean_dy, slope, stream);
     else
         by_x<Code, GATE>(bn, to, from, mean_dy, slope, stream);
 }

@@ -32,18 +32,18 @@ template <int V> static __device__ inline void join(moments<V> *a, const moments
     a->n = n;
 }
 
-template <int V> struct moments_of {
-    enum { ROWS = AT_ONCE };
+template <typename T, int V> struct moments_of {
+    enum { ROWS = AT_ONCE, BLOCKS = BLOCKS_OF<V> };
     typedef moments<V> total;
-    typedef vec<V> item;
-    const float *x;
+    typedef held<T, V> item;
+    const T *x;
 
     __device__ void start(int) {}
     __device__ void fetch(int64_t at, item *v) const { load(x + at, v); }
     __device__ void take(int64_t, const item &v, total *t) const {
         t->n += 1;
         const float weight = 1 / t->n;
-        for (int k = 0; k < V; k++) nets_moments_take(v.at[k], weight, &t->q[0][k], &t->q[1][k]);
+        for (int k = 0; k < V; k++) nets_moments_take(v.floats().at[k], weight, &t->q[0][k], &t->q[1][k]);
     }
 };
 
@@ -71,16 +71,21 @@ struct finish_moments {
     }
 };
 
-void nets_cuda_batch_norm_statistics(nets_cuda_batch_norm bn, const float *x, void *scratch, float *mean, float *var,
-                                     float *running_mean, float *running_var, cudaStream_t stream) {
+template <typename T>
+static void statistics(const nets_cuda_batch_norm &bn, const void *x, void *scratch, const finish_moments &f,
+                       cudaStream_t stream) {
+    const moments_of<T, 1> singly = {static_cast<const T *>(x)};
+    const moments_of<T, PER_LOAD<T>> together = {static_cast<const T *>(x)};
+    if (bn.over.strips.channels % PER_LOAD<T>)
+        sum_up<1>(singly, f, bn.over, scratch, stream);
+    else
+        sum_up<PER_LOAD<T>>(together, f, bn.over, scratch, stream);
+}
+
+void nets_cuda_batch_norm_statistics(mm_dtype maps, nets_cuda_batch_norm bn, const void *x, void *scratch, float *mean,
+                                     float *var, float *running_mean, float *running_var, cudaStream_t stream) {
     const finish_moments f = {mean, var, running_mean, running_var, bn.momentum};
-    if (bn.over.strips.channels % 4) {
-        const moments_of<1> source = {x};
-        sum_up<1>(source, f, bn.over, scratch, stream);
-    } else {
-        const moments_of<4> source = {x};
-        sum_up<4>(source, f, bn.over, scratch, stream);
-    }
+    NETS_BY_STORAGE(maps, statistics, bn, x, scratch, f, stream);
 }
 
 /* ---------------------------------------------------------------- forward */
@@ -93,20 +98,20 @@ struct division {
     dim3 grid, block;
 };
 
-static division divide(nets_cuda_batch_norm bn) {
+template <typename T> static division divide(nets_cuda_batch_norm bn) {
     const nets_strips &s = bn.over.strips;
-    const map_grid g = map_over(s.rows, s.channels, s.channels % 4 ? 1 : 4, NORMALISED_ROWS);
+    const map_grid g = map_over(s.rows, s.channels, s.channels % PER_LOAD<T> ? 1 : PER_LOAD<T>, NORMALISED_ROWS);
     const int64_t most = larger(1, NETS_STRIPS_THREADS / THREADS / g.tiles);
     const int64_t each = ceil_div(s.rows, lesser(g.grid.x, most));
     return {s.rows, s.channels, (int)each, dim3((unsigned)ceil_div(s.rows, each), (unsigned)g.tiles), g.block};
 }
 
-template <int V> struct two { vec<V> x, x2; };
+template <typename T, int V> struct two { held<T, V> x, x2; };
 
-template <int V>
-static __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
-    normalise(nets_cuda_batch_norm bn, division d, const float *x, const float *x2, const float *mean, const float *var,
-              const float *scale, const float *shift, float *y) {
+template <typename T, int V>
+static __global__ void __launch_bounds__(THREADS, BLOCKS_OF<V>)
+    normalise(nets_cuda_batch_norm bn, division d, const T *x, const T *x2, const float *mean, const float *var,
+              const float *scale, const float *shift, T *y) {
     const int c = my_channel<V>(), channels = d.channels;
     if (c >= channels) return;
     const affine<V> by = {loaded<V>(mean + c), factors<V>(scale, var, bn.eps, c), loaded<V>(shift + c)};
@@ -114,38 +119,44 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
         rows_of_block(d.rows, d.each), channels, y + c,
         [&](int row) {
             const int64_t at = (int64_t)row * channels + c;
-            two<V> v;
+            two<T, V> v;
             load(x + at, &v.x, true);
             if (x2) load(x2 + at, &v.x2, true);
             return v;
         },
-        [&](const two<V> &in, int) {
-            vec<V> v = by.of(in.x);
-            if (x2) v = sum_of(v, in.x2);
+        [&](const two<T, V> &in, int) {
+            vec<V> v = by.of(in.x.floats());
+            if (x2) v = sum_of(v, in.x2.floats());
             return bn.relu ? positive(v) : v;
         });
 }
 
-void nets_cuda_batch_norm_apply(nets_cuda_batch_norm bn, const float *x, const float *x2, const float *mean,
-                                const float *var, const float *scale, const float *shift, float *y,
+template <typename T>
+static void apply(nets_cuda_batch_norm bn, const void *x, const void *x2, const float *mean, const float *var,
+                  const float *scale, const float *shift, void *y, cudaStream_t stream) {
+    const division d = divide<T>(bn);
+    void (*kernel)(nets_cuda_batch_norm, division, const T *, const T *, const float *, const float *, const float *,
+                   const float *, T *) = d.channels % PER_LOAD<T> ? normalise<T, 1> : normalise<T, PER_LOAD<T>>;
+    MM_LAUNCH(kernel, d.grid, d.block, 0, stream, bn, d, static_cast<const T *>(x), static_cast<const T *>(x2), mean,
+              var, scale, shift, static_cast<T *>(y));
+}
+
+void nets_cuda_batch_norm_apply(mm_dtype maps, nets_cuda_batch_norm bn, const void *x, const void *x2,
+                                const float *mean, const float *var, const float *scale, const float *shift, void *y,
                                 cudaStream_t stream) {
-    const division d = divide(bn);
-    if (d.channels % 4)
-        MM_LAUNCH(normalise<1>, d.grid, d.block, 0, stream, bn, d, x, x2, mean, var, scale, shift, y);
-    else
-        MM_LAUNCH(normalise<4>, d.grid, d.block, 0, stream, bn, d, x, x2, mean, var, scale, shift, y);
+    NETS_BY_STORAGE(maps, apply, bn, x, x2, mean, var, scale, shift, y, stream);
 }
 
 /* ---------------------------------------------------------------- backward: by x */
 
-template <int V> struct at_x {
-    gated<V> g;
-    vec<V> x, earlier;
+template <typename T, int V> struct at_x {
+    gated<T, V> g;
+    held<T, V> x, earlier;
 };
 
-template <int V, gate_kind GATE>
-static __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
-    normalise_backward(nets_cuda_batch_norm bn, division d, nets_cuda_batch_norm_gradients to, gradient<GATE> from,
+template <typename T, int V, gate_kind GATE>
+static __global__ void __launch_bounds__(THREADS, (BLOCKS_OF<V, GATE == FROM_X>))
+    normalise_backward(nets_cuda_batch_norm bn, division d, nets_cuda_batch_norm_gradients to, gradient<T, GATE> from,
                        const float *mean_dy, const float *slope) {
     const int c = my_channel<V>(), channels = d.channels;
     if (c >= channels) return;
@@ -153,50 +164,54 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
     affine<V> by = {loaded<V>(to.mean + c), factors<V>(to.scale, to.var, bn.eps, c), {}};
     if (GATE == FROM_X) load(to.shift + c, &by.shift);
     write_rows<V, NORMALISED_ROWS>(
-        rows_of_block(d.rows, d.each), channels, to.dx + c,
+        rows_of_block(d.rows, d.each), channels, static_cast<T *>(to.dx) + c,
         [&](int row) {
             const int64_t at = (int64_t)row * channels + c;
-            at_x<V> i;
+            at_x<T, V> i;
             from.fetch(at, &i.g, true);
-            load(to.x + at, &i.x, true);
-            if (to.earlier) load(to.earlier + at, &i.earlier, true);
+            load(static_cast<const T *>(to.x) + at, &i.x, true);
+            if (to.earlier) load(static_cast<const T *>(to.earlier) + at, &i.earlier, true);
             return i;
         },
-        [&](const at_x<V> &i, int row) {
+        [&](const at_x<T, V> &i, int row) {
+            const vec<V> x = i.x.floats();
             vec<V> v = from.get((int64_t)row * channels + c, i.g);
-            if (GATE == FROM_X) v = by.through(v, i.x);
-            v = by_input<V>{by.mean, by.factor, away, tilt}.of(v, i.x);
-            return to.earlier ? sum_of(v, i.earlier) : v;
+            if (GATE == FROM_X) v = by.template through<T>(v, x);
+            v = by_input<V>{by.mean, by.factor, away, tilt}.of(v, x);
+            return to.earlier ? sum_of(v, i.earlier.floats()) : v;
         });
 }
 
 int64_t nets_cuda_batch_norm_backward_bytes(nets_cuda_batch_norm bn) { return places_of(bn).end; }
 
-template <gate_kind GATE>
+template <typename T, gate_kind GATE, int V>
 static void sum_gradients(nets_cuda_batch_norm bn, const nets_cuda_batch_norm_gradients &to,
                           const finish_gradient_sums &f, uint32_t *mask, void *scratch, cudaStream_t stream) {
-    if (bn.over.strips.channels % 4) {
-        const gradient_sums_of<1, GATE> source = {{to.dy, to.gate}, to.x,   to.mean, to.var, to.scale, to.shift,
-                                                  to.earlier2,      bn.eps, to.dx2,  mask,   {}};
-        sum_up<1>(source, f, bn.over, scratch, stream);
-    } else {
-        const gradient_sums_of<4, GATE> source = {{to.dy, to.gate}, to.x,   to.mean, to.var, to.scale, to.shift,
-                                                  to.earlier2,      bn.eps, to.dx2,  mask,   {}};
-        sum_up<4>(source, f, bn.over, scratch, stream);
-    }
+    const gradient_sums_of<T, V, GATE> source = {{static_cast<const T *>(to.dy), to.gate},
+                                                 static_cast<const T *>(to.x),
+                                                 to.mean,
+                                                 to.var,
+                                                 to.scale,
+                                                 to.shift,
+                                                 static_cast<const T *>(to.earlier2),
+                                                 bn.eps,
+                                                 static_cast<T *>(to.dx2),
+                                                 mask,
+                                                 {}};
+    sum_up<V>(source, f, bn.over, scratch, stream);
 }
 
-template <gate_kind GATE>
-static void by_x(nets_cuda_batch_norm bn, const nets_cuda_batch_norm_gradients &to, gradient<GATE> from,
+template <typename T, gate_kind GATE>
+static void by_x(nets_cuda_batch_norm bn, const nets_cuda_batch_norm_gradients &to, gradient<T, GATE> from,
                  const float *mean_dy, const float *slope, cudaStream_t stream) {
-    const division d = divide(bn);
-    if (d.channels % 4)
-        MM_LAUNCH((normalise_backward<1, GATE>), d.grid, d.block, 0, stream, bn, d, to, from, mean_dy, slope);
-    else
-        MM_LAUNCH((normalise_backward<4, GATE>), d.grid, d.block, 0, stream, bn, d, to, from, mean_dy, slope);
+    const division d = divide<T>(bn);
+    void (*kernel)(nets_cuda_batch_norm, division, nets_cuda_batch_norm_gradients, gradient<T, GATE>, const float *,
+                   const float *) =
+        d.channels % PER_LOAD<T> ? normalise_backward<T, 1, GATE> : normalise_backward<T, PER_LOAD<T>, GATE>;
+    MM_LAUNCH(kernel, d.grid, d.block, 0, stream, bn, d, to, from, mean_dy, slope);
 }
 
-template <gate_kind GATE>
+template <typename T, gate_kind GATE>
 static void backward(nets_cuda_batch_norm bn, const nets_cuda_batch_norm_gradients &to, void *scratch,
                      cudaStream_t stream) {
     char *begin = static_cast<char *>(scratch);
@@ -204,10 +219,14 @@ static void backward(nets_cuda_batch_norm bn, const nets_cuda_batch_norm_gradien
     float *mean_dy = reinterpret_cast<float *>(begin + p.mean_dy), *slope = reinterpret_cast<float *>(begin + p.slope);
     uint32_t *mask = GATE == BY_VALUE && p.end > p.mask ? reinterpret_cast<uint32_t *>(begin + p.mask) : NULL;
     const finish_gradient_sums f = {to.var, bn.eps, to.dscale, to.dshift, mean_dy, slope};
-    sum_gradients<GATE>(bn, to, f, mask, scratch, stream);
-    const gradient<OPEN> let_through = {to.dx2, {}};
-    const gradient<BY_MASK> masked = {to.dy, {NULL, mask}};
-    const gradient<GATE> from = {to.dy, to.gate};
+    if (bn.over.strips.channels % PER_LOAD<T>)
+        sum_gradients<T, GATE, 1>(bn, to, f, mask, scratch, stream);
+    else
+        sum_gradients<T, GATE, PER_LOAD<T>>(bn, to, f, mask, scratch, stream);
+    const T *dy = static_cast<const T *>(to.dy);
+    const gradient<T, OPEN> let_through = {static_cast<const T *>(to.dx2), {}};
+    const gradient<T, BY_MASK> masked = {dy, {NULL, mask}};
+    const gradient<T, GATE> from = {dy, to.gate};
     if (!to.dx) return;
     if (to.dx2 && !to.earlier2)
         by_x(bn, to, let_through, mean_dy, slope, stream);
@@ -217,14 +236,20 @@ static void backward(nets_cuda_batch_norm bn, const nets_cuda_batch_norm_gradien
         by_x(bn, to, from, mean_dy, slope, stream);
 }
 
-void nets_cuda_batch_norm_backward(nets_cuda_batch_norm bn, nets_cuda_batch_norm_gradients to, void *scratch,
-                                   cudaStream_t stream) {
+template <typename T>
+static void backward_of(nets_cuda_batch_norm bn, const nets_cuda_batch_norm_gradients &to, void *scratch,
+                        cudaStream_t stream) {
     if (to.gate_by_x)
-        backward<FROM_X>(bn, to, scratch, stream);
+        backward<T, FROM_X>(bn, to, scratch, stream);
     else if (to.gate.mask)
-        backward<BY_MASK>(bn, to, scratch, stream);
+        backward<T, BY_MASK>(bn, to, scratch, stream);
     else if (to.gate.y)
-        backward<BY_VALUE>(bn, to, scratch, stream);
+        backward<T, BY_VALUE>(bn, to, scratch, stream);
     else
-        backward<OPEN>(bn, to, scratch, stream);
+        backward<T, OPEN>(bn, to, scratch, stream);
+}
+
+void nets_cuda_batch_norm_backward(mm_dtype maps, nets_cuda_batch_norm bn, nets_cuda_batch_norm_gradients to,
+                                   void *scratch, cudaStream_t stream) {
+    NETS_BY_STORAGE(maps, backward_of, bn, to, scratch, stream);
 }

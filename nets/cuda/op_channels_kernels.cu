@@ -3,53 +3,66 @@
 
 /* ---------------------------------------------------------------- y = x + bias [8] */
 
-template <int V>
-static __global__ void add_bias(const float *x, const float *bias, float *y, int64_t rows, int channels, bool relu) {
+template <typename T, int V>
+static __global__ void add_bias(const T *x, const float *bias, T *y, int64_t rows, int channels, bool relu) {
     const int c = my_channel<V>();
     if (c >= channels) return;
     vec<V> b;
     load(bias + c, &b);
     write_rows<V, AT_ONCE>(
-        rows_of_all(rows), channels, y + c, [&](int row) { return loaded<V>(x + (int64_t)row * channels + c); },
-        [&](const vec<V> &v, int) { return relu ? positive(sum_of(v, b)) : sum_of(v, b); });
+        rows_of_all(rows), channels, y + c,
+        [&](int row) {
+            held<T, V> h;
+            load(x + (int64_t)row * channels + c, &h);
+            return h;
+        },
+        [&](const held<T, V> &h, int) { return relu ? positive(sum_of(h.floats(), b)) : sum_of(h.floats(), b); });
 }
 
-void nets_cuda_add_bias(float *values, const float *bias, int64_t rows, int64_t channels, cudaStream_t stream) {
-    LAUNCH_MAP(add_bias, rows, channels, AT_ONCE, values, bias, values, rows, (int)channels, false);
+template <typename T>
+static void launch_add_bias(const void *x, const float *bias, void *y, int64_t rows, int64_t channels, bool relu,
+                            cudaStream_t stream) {
+    LAUNCH_MAP(add_bias, T, rows, channels, AT_ONCE, static_cast<const T *>(x), bias, static_cast<T *>(y), rows,
+               (int)channels, relu);
 }
 
-void nets_cuda_bias_relu(const float *x, const float *bias, float *y, int64_t rows, int64_t channels,
+void nets_cuda_add_bias(mm_dtype maps, void *values, const float *bias, int64_t rows, int64_t channels,
+                        cudaStream_t stream) {
+    NETS_BY_STORAGE(maps, launch_add_bias, values, bias, values, rows, channels, false, stream);
+}
+
+void nets_cuda_bias_relu(mm_dtype maps, const void *x, const float *bias, void *y, int64_t rows, int64_t channels,
                          cudaStream_t stream) {
-    LAUNCH_MAP(add_bias, rows, channels, AT_ONCE, x, bias, y, rows, (int)channels, true);
+    NETS_BY_STORAGE(maps, launch_add_bias, x, bias, y, rows, channels, true, stream);
 }
 
 /* ---------------------------------------------------------------- sums of rows */
 
 /* [4] */
-template <int V> struct values_of {
-    enum { ROWS = AT_ONCE };
+template <typename T, int V> struct values_of {
+    enum { ROWS = AT_ONCE, BLOCKS = BLOCKS_OF<V> };
     typedef sums<V> total;
-    typedef vec<V> item;
-    const float *values;
+    typedef held<T, V> item;
+    const T *values;
 
     __device__ void start(int) {}
     __device__ void fetch(int64_t at, item *v) const { load(values + at, v); }
     __device__ void take(int64_t, const item &v, total *t) const {
-        for (int k = 0; k < V; k++) t->q[0][k] += v.at[k];
+        for (int k = 0; k < V; k++) t->q[0][k] += v.floats().at[k];
     }
 };
 
 /* What the gate lets through is written on the way. [12 by value, 8 by mask; 4 more for what came earlier] */
-template <int V, gate_kind GATE> struct gradients_of {
-    enum { ROWS = 2 };
+template <typename T, int V, gate_kind GATE> struct gradients_of {
+    enum { ROWS = 2, BLOCKS = BLOCKS_OF<V> };
     typedef sums<V> total;
     struct item {
-        gated<V> g;
-        vec<V> earlier;
+        gated<T, V> g;
+        held<T, V> earlier;
     };
-    gradient<GATE> from;
-    const float *earlier;
-    float *dx;
+    gradient<T, GATE> from;
+    const T *earlier;
+    T *dx;
 
     __device__ void start(int) {}
     __device__ void fetch(int64_t at, item *i) const {
@@ -58,7 +71,7 @@ template <int V, gate_kind GATE> struct gradients_of {
     }
     __device__ void take(int64_t at, const item &i, total *t) const {
         const vec<V> g = from.get(at, i.g);
-        store(dx + at, earlier ? sum_of(g, i.earlier) : g);
+        store(dx + at, earlier ? sum_of(g, i.earlier.floats()) : g);
         for (int k = 0; k < V; k++) t->q[0][k] += g.at[k];
     }
 };
@@ -72,35 +85,49 @@ struct finish_sum {
     __device__ void finish(int c, const wide &w, double) const { sums[c] = (float)w.q[0]; }
 };
 
-void nets_cuda_sum_rows(const float *values, const nets_cuda_reduction *over, void *scratch, float *sums,
-                        cudaStream_t stream) {
+template <typename T>
+static void launch_sum_rows(const void *values, const nets_cuda_reduction &over, void *scratch, float *sums,
+                            cudaStream_t stream) {
     const finish_sum f = {sums};
-    if (over->strips.channels % 4) {
-        const values_of<1> source = {values};
-        sum_up<1>(source, f, *over, scratch, stream);
-    } else {
-        const values_of<4> source = {values};
-        sum_up<4>(source, f, *over, scratch, stream);
-    }
-}
-
-template <gate_kind GATE>
-static void pass_and_sum(const float *dy, nets_cuda_gate gate, const float *earlier, float *dx,
-                         const nets_cuda_reduction &over, void *scratch, float *sums, cudaStream_t stream) {
-    const finish_sum f = {sums};
-    if (over.strips.channels % 4) {
-        const gradients_of<1, GATE> source = {{dy, gate}, earlier, dx};
-        sum_up<1>(source, f, over, scratch, stream);
-    } else {
-        const gradients_of<4, GATE> source = {{dy, gate}, earlier, dx};
-        sum_up<4>(source, f, over, scratch, stream);
-    }
-}
-
-void nets_cuda_bias_relu_backward(const float *dy, nets_cuda_gate gate, const float *earlier, float *dx,
-                                  const nets_cuda_reduction *over, void *scratch, float *dbias, cudaStream_t stream) {
-    if (gate.mask)
-        pass_and_sum<BY_MASK>(dy, gate, earlier, dx, *over, scratch, dbias, stream);
+    const values_of<T, 1> singly = {static_cast<const T *>(values)};
+    const values_of<T, PER_LOAD<T>> together = {static_cast<const T *>(values)};
+    if (over.strips.channels % PER_LOAD<T>)
+        sum_up<1>(singly, f, over, scratch, stream);
     else
-        pass_and_sum<BY_VALUE>(dy, gate, earlier, dx, *over, scratch, dbias, stream);
+        sum_up<PER_LOAD<T>>(together, f, over, scratch, stream);
+}
+
+void nets_cuda_sum_rows(mm_dtype maps, const void *values, const nets_cuda_reduction *over, void *scratch, float *sums,
+                        cudaStream_t stream) {
+    NETS_BY_STORAGE(maps, launch_sum_rows, values, *over, scratch, sums, stream);
+}
+
+template <typename T, gate_kind GATE>
+static void pass_and_sum(const gradient<T, GATE> &from, const T *earlier, T *dx, const nets_cuda_reduction &over,
+                         void *scratch, float *sums, cudaStream_t stream) {
+    const finish_sum f = {sums};
+    const gradients_of<T, 1, GATE> singly = {from, earlier, dx};
+    const gradients_of<T, PER_LOAD<T>, GATE> together = {from, earlier, dx};
+    if (over.strips.channels % PER_LOAD<T>)
+        sum_up<1>(singly, f, over, scratch, stream);
+    else
+        sum_up<PER_LOAD<T>>(together, f, over, scratch, stream);
+}
+
+template <typename T>
+static void launch_bias_relu_backward(const void *dy, nets_cuda_gate gate, const void *earlier, void *dx,
+                                      const nets_cuda_reduction &over, void *scratch, float *dbias,
+                                      cudaStream_t stream) {
+    const T *from = static_cast<const T *>(dy), *more = static_cast<const T *>(earlier);
+    const gradient<T, BY_MASK> by_mask = {from, gate};
+    const gradient<T, BY_VALUE> by_value = {from, gate};
+    if (gate.mask)
+        pass_and_sum(by_mask, more, static_cast<T *>(dx), over, scratch, dbias, stream);
+    else
+        pass_and_sum(by_value, more, static_cast<T *>(dx), over, scratch, dbias, stream);
+}
+
+void nets_cuda_bias_relu_backward(mm_dtype maps, const void *dy, nets_cuda_gate gate, const void *earlier, void *dx,
+                                  const nets_cuda_reduction *over, void *scratch, float *dbias, cudaStream_t stream) {
+    NETS_BY_STORAGE(maps, launch_bias_relu_backward, dy, gate, earlier, dx, *over, scratch, dbias, stream);
 }

@@ -4,43 +4,45 @@
 #define MM_PHILOX_FUNCTION static __device__ inline
 #include "mm/core/philox.h"
 
-enum { CHUNK = 4 * AT_ONCE * THREADS };
+template <typename T> constexpr int CHUNK = PER_LOAD<T> *AT_ONCE *THREADS;
 
 /* f.at<V>(i) gives elements i .. i + V - 1 of f.out; i is a multiple of V. A block does a chunk of them. */
-template <typename F> static __global__ void over_elements(F f, int64_t n) {
-    const int64_t begin = (int64_t)blockIdx.x * CHUNK, mine = begin + 4 * threadIdx.x;
-    if (begin + CHUNK <= n) {
-        vec<4> v[AT_ONCE];
+template <typename T, typename F> static __global__ void over_elements(F f, int64_t n) {
+    constexpr int V = PER_LOAD<T>;
+    const int64_t begin = (int64_t)blockIdx.x * CHUNK<T>, mine = begin + V * threadIdx.x;
+    if (begin + CHUNK<T> <= n) {
+        held<T, V> h[AT_ONCE];
 #pragma unroll
-        for (int k = 0; k < AT_ONCE; k++) v[k] = f.template at<4>(mine + 4 * THREADS * k);
+        for (int k = 0; k < AT_ONCE; k++) round_to(f.template at<V>(mine + V * THREADS * k), &h[k]);
 #pragma unroll
-        for (int k = 0; k < AT_ONCE; k++) store(f.out + mine + 4 * THREADS * k, v[k]);
+        for (int k = 0; k < AT_ONCE; k++) store(f.out + mine + V * THREADS * k, h[k]);
         return;
     }
-    for (int64_t i = mine; i + 4 <= n; i += 4 * THREADS) store(f.out + i, f.template at<4>(i));
-    for (int64_t i = n / 4 * 4 + threadIdx.x; i < n; i += THREADS) store(f.out + i, f.template at<1>(i));
+    for (int64_t i = mine; i + V <= n; i += V * THREADS) store(f.out + i, f.template at<V>(i));
+    for (int64_t i = n / V * V + threadIdx.x; i < n; i += THREADS) store(f.out + i, f.template at<1>(i));
 }
 
-template <typename F> static void launch(F f, int64_t n, cudaStream_t stream) {
-    MM_LAUNCH(over_elements<F>, (unsigned)ceil_div(n, CHUNK), THREADS, 0, stream, f, n);
+template <typename T, typename F> static void launch(F f, int64_t n, cudaStream_t stream) {
+    void (*kernel)(F, int64_t) = over_elements<T, F>;
+    MM_LAUNCH(kernel, (unsigned)ceil_div(n, CHUNK<T>), THREADS, 0, stream, f, n);
 }
 
 /* ---------------------------------------------------------------- ReLU */
 
-struct relu {
-    const float *x;
-    float *out;
+template <typename T> struct relu {
+    const T *x;
+    T *out;
 
     template <int V> __device__ vec<V> at(int64_t i) const { return positive(loaded<V>(x + i)); }
 };
 
-template <gate_kind GATE> struct relu_backward {
-    gradient<GATE> from;
-    const float *earlier;
-    float *out;
+template <typename T, gate_kind GATE> struct relu_backward {
+    gradient<T, GATE> from;
+    const T *earlier;
+    T *out;
 
     template <int V> __device__ vec<V> at(int64_t i) const {
-        gated<V> g;
+        gated<T, V> g;
         from.fetch(i, &g);
         return plus(from.get(i, g), earlier, i);
     }
@@ -48,19 +50,19 @@ template <gate_kind GATE> struct relu_backward {
 
 /* ---------------------------------------------------------------- sum */
 
-struct sum {
-    const float *a, *b;
-    float *out;
+template <typename T> struct sum {
+    const T *a, *b;
+    T *out;
 
     template <int V> __device__ vec<V> at(int64_t i) const { return plus(loaded<V>(a + i), b, i); }
 };
 
 /* ---------------------------------------------------------------- dropout */
 
-struct drop {
+template <typename T> struct drop {
     nets_cuda_dropout how;
-    const float *in, *earlier;
-    float *out;
+    const T *in, *earlier;
+    T *out;
 
     /* The random words of elements 4 block to 4 block + 3 of the whole batch. */
     __device__ void draw(uint64_t block, uint32_t words[4]) const {
@@ -72,9 +74,10 @@ struct drop {
     template <int V> __device__ vec<V> at(int64_t i) const {
         const uint64_t element = (uint64_t)i + (uint64_t)how.rng[NETS_RNG_IMAGE] * (uint64_t)how.image_elems;
         const int first = (int)(element % 4);
-        uint32_t words[8];
+        uint32_t words[V > 4 ? 12 : 8];
         draw(element / 4, words);
         if (first + V > 4) draw(element / 4 + 1, words + 4);
+        if (first + V > 8) draw(element / 4 + 2, words + 8);
         vec<V> v;
         load(in + i, &v);
         for (int k = 0; k < V; k++) v.at[k] = words[first + k] < how.threshold ? 0 : v.at[k] * how.scale;
@@ -84,28 +87,49 @@ struct drop {
 
 /* ---------------------------------------------------------------- launchers */
 
-void nets_cuda_relu(const float *x, float *y, int64_t n, cudaStream_t stream) {
-    const relu f = {x, y};
-    launch(f, n, stream);
+template <typename T> static void launch_relu(const void *x, void *y, int64_t n, cudaStream_t stream) {
+    const relu<T> f = {static_cast<const T *>(x), static_cast<T *>(y)};
+    launch<T>(f, n, stream);
 }
 
-void nets_cuda_relu_backward(const float *dy, nets_cuda_gate gate, const float *earlier, float *dx, int64_t n,
-                             cudaStream_t stream) {
-    const relu_backward<BY_MASK> by_mask = {{dy, gate}, earlier, dx};
-    const relu_backward<BY_VALUE> by_value = {{dy, gate}, earlier, dx};
+void nets_cuda_relu(mm_dtype maps, const void *x, void *y, int64_t n, cudaStream_t stream) {
+    NETS_BY_STORAGE(maps, launch_relu, x, y, n, stream);
+}
+
+template <typename T>
+static void launch_relu_backward(const void *dy, nets_cuda_gate gate, const void *earlier, void *dx, int64_t n,
+                                 cudaStream_t stream) {
+    const T *from = static_cast<const T *>(dy), *more = static_cast<const T *>(earlier);
+    const relu_backward<T, BY_MASK> by_mask = {{from, gate}, more, static_cast<T *>(dx)};
+    const relu_backward<T, BY_VALUE> by_value = {{from, gate}, more, static_cast<T *>(dx)};
     if (gate.mask)
-        launch(by_mask, n, stream);
+        launch<T>(by_mask, n, stream);
     else
-        launch(by_value, n, stream);
+        launch<T>(by_value, n, stream);
 }
 
-void nets_cuda_sum(const float *a, const float *b, float *y, int64_t n, cudaStream_t stream) {
-    const sum f = {a, b, y};
-    launch(f, n, stream);
+void nets_cuda_relu_backward(mm_dtype maps, const void *dy, nets_cuda_gate gate, const void *earlier, void *dx,
+                             int64_t n, cudaStream_t stream) {
+    NETS_BY_STORAGE(maps, launch_relu_backward, dy, gate, earlier, dx, n, stream);
 }
 
-void nets_cuda_drop(nets_cuda_dropout how, const float *in, const float *earlier, float *out, int64_t n,
+template <typename T> static void launch_sum(const void *a, const void *b, void *y, int64_t n, cudaStream_t stream) {
+    const sum<T> f = {static_cast<const T *>(a), static_cast<const T *>(b), static_cast<T *>(y)};
+    launch<T>(f, n, stream);
+}
+
+void nets_cuda_sum(mm_dtype maps, const void *a, const void *b, void *y, int64_t n, cudaStream_t stream) {
+    NETS_BY_STORAGE(maps, launch_sum, a, b, y, n, stream);
+}
+
+template <typename T>
+static void launch_drop(const nets_cuda_dropout &how, const void *in, const void *earlier, void *out, int64_t n,
+                        cudaStream_t stream) {
+    const drop<T> f = {how, static_cast<const T *>(in), static_cast<const T *>(earlier), static_cast<T *>(out)};
+    launch<T>(f, n, stream);
+}
+
+void nets_cuda_drop(mm_dtype maps, nets_cuda_dropout how, const void *in, const void *earlier, void *out, int64_t n,
                     cudaStream_t stream) {
-    const drop f = {how, in, earlier, out};
-    launch(f, n, stream);
+    NETS_BY_STORAGE(maps, launch_drop, how, in, earlier, out, n, stream);
 }

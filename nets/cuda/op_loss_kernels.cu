@@ -19,13 +19,15 @@ static __device__ inline void join(part *a, const part &b) {
     a->bad = min(a->bad, b.bad);
 }
 
+template <typename T> static __device__ inline float score_at(const T *row, int k) { return loaded<1>(row + k).at[0]; }
+
 /* The first of the highest scores, in all lanes. */
-static __device__ inline int highest(const float *row, int n, float *score_out) {
+template <typename T> static __device__ inline int highest(const T *row, int n, float *score_out) {
     int best = (int)threadIdx.x < n ? (int)threadIdx.x : 0;
-    float score = row[best];
+    float score = score_at(row, best);
     for (int k = best + WARP; k < n; k += WARP)
-        if (row[k] > score) {
-            score = row[k];
+        if (score_at(row, k) > score) {
+            score = score_at(row, k);
             best = k;
         }
     for (int apart = WARP / 2; apart > 0; apart /= 2) {
@@ -41,24 +43,27 @@ static __device__ inline int highest(const float *row, int n, float *score_out) 
 }
 
 /* Returns minus the logarithm of the label's probability, and writes the probabilities unless NULL. They may replace
- * the scores: every lane has read its own and the label's before any writes. */
-static __device__ inline double softmax(const float *row, int n, int label, float top, float *probabilities) {
-    const float at_label = label < 0 ? nanf("") : row[label] - top;
+ * scores of f32: every lane has read its own and the label's before any writes. */
+template <typename T>
+static __device__ inline double softmax(const T *row, int n, int label, float top, float *probabilities) {
+    const float at_label = label < 0 ? nanf("") : score_at(row, label) - top;
     double total = 0;
-    for (int k = (int)threadIdx.x; k < n; k += WARP) total += (double)expf(row[k] - top);
+    for (int k = (int)threadIdx.x; k < n; k += WARP) total += (double)expf(score_at(row, k) - top);
     for (int apart = WARP / 2; apart > 0; apart /= 2) total += __shfl_xor_sync(0xffffffffu, total, apart);
     __syncwarp();
     if (probabilities)
-        for (int k = (int)threadIdx.x; k < n; k += WARP) probabilities[k] = (float)((double)expf(row[k] - top) / total);
+        for (int k = (int)threadIdx.x; k < n; k += WARP)
+            probabilities[k] = (float)((double)expf(score_at(row, k) - top) / total);
     return log(total) - (double)at_label;
 }
 
-static __global__ void loss_rows(const float *scores, const int32_t *labels, int64_t n_labels, int classes,
+template <typename T>
+static __global__ void loss_rows(const T *scores, const int32_t *labels, int64_t n_labels, int classes,
                                  float *probabilities, part *parts) {
     __shared__ part all[WARPS];
     part mine = {0, 0, NO_LABEL};
     for (int64_t row = my_row(); row < n_labels; row += row_step()) {
-        const float *own = scores + row * classes;
+        const T *own = scores + row * classes;
         const int label = labels[row] >= 0 && labels[row] < classes ? labels[row] : -1;
         float top;
         const int best = highest(own, classes, &top);
@@ -95,45 +100,57 @@ static __global__ void loss_total(nets_cuda_labels labels, const part *parts, in
     if (correct) *correct = count_correct(labels, all[0], labels.adds ? *correct : 0);
 }
 
-template <int V> struct scored {
+template <typename T, int V> struct scored {
     int label;
-    vec<V> p, earlier;
+    vec<V> p;
+    held<T, V> earlier;
 };
 
-template <int V>
-static __global__ void loss_backward(nets_cuda_labels labels, const float *probabilities, const float *earlier,
-                                     float *dx) {
+template <typename T, int V>
+static __global__ void loss_backward(nets_cuda_labels labels, const float *probabilities, const T *earlier, T *dx) {
     const int c = my_channel<V>(), classes = labels.classes;
     if (c >= classes) return;
     write_rows<V, AT_ONCE>(
         rows_of_all(labels.n), classes, dx + c,
         [&](int row) {
             const int64_t at = (int64_t)row * classes + c;
-            scored<V> i;
+            scored<T, V> i;
             i.label = labels.of[row];
             load(probabilities + at, &i.p);
             if (earlier) load(earlier + at, &i.earlier);
             return i;
         },
-        [&](const scored<V> &i, int) {
+        [&](const scored<T, V> &i, int) {
             const bool is_class = i.label >= 0 && i.label < classes;
             vec<V> v;
             for (int k = 0; k < V; k++)
                 v.at[k] = is_class ? (i.p.at[k] - (c + k == i.label ? 1.0f : 0.0f)) / (float)labels.whole : 0;
-            return earlier ? sum_of(v, i.earlier) : v;
+            return earlier ? sum_of(v, i.earlier.floats()) : v;
         });
 }
 
-void nets_cuda_loss(nets_cuda_labels labels, const float *scores, void *scratch, float *probabilities, float *loss,
-                    int32_t *correct, cudaStream_t stream) {
-    part *parts = static_cast<part *>(scratch);
-    const int64_t blocks = loss_blocks(labels.n);
-    MM_LAUNCH(loss_rows, (unsigned)blocks, dim3(WARP, WARPS), 0, stream, scores, labels.of, labels.n, labels.classes,
-              probabilities, parts);
-    MM_LAUNCH(loss_total, 1, THREADS, 0, stream, labels, parts, (int)blocks, loss, correct);
+template <typename T>
+static void launch_rows(const nets_cuda_labels &labels, const void *scores, part *parts, float *probabilities,
+                        cudaStream_t stream) {
+    MM_LAUNCH(loss_rows<T>, (unsigned)loss_blocks(labels.n), dim3(WARP, WARPS), 0, stream,
+              static_cast<const T *>(scores), labels.of, labels.n, labels.classes, probabilities, parts);
 }
 
-void nets_cuda_loss_backward(nets_cuda_labels labels, const float *probabilities, const float *earlier, float *dx,
-                             cudaStream_t stream) {
-    LAUNCH_MAP(loss_backward, labels.n, labels.classes, AT_ONCE, labels, probabilities, earlier, dx);
+void nets_cuda_loss(mm_dtype maps, nets_cuda_labels labels, const void *scores, void *scratch, float *probabilities,
+                    float *loss, int32_t *correct, cudaStream_t stream) {
+    part *parts = static_cast<part *>(scratch);
+    NETS_BY_STORAGE(maps, launch_rows, labels, scores, parts, probabilities, stream);
+    MM_LAUNCH(loss_total, 1, THREADS, 0, stream, labels, parts, (int)loss_blocks(labels.n), loss, correct);
+}
+
+template <typename T>
+static void launch_backward(const nets_cuda_labels &labels, const float *probabilities, const void *earlier, void *dx,
+                            cudaStream_t stream) {
+    LAUNCH_MAP(loss_backward, T, labels.n, labels.classes, AT_ONCE, labels, probabilities,
+               static_cast<const T *>(earlier), static_cast<T *>(dx));
+}
+
+void nets_cuda_loss_backward(mm_dtype maps, nets_cuda_labels labels, const float *probabilities, const void *earlier,
+                             void *dx, cudaStream_t stream) {
+    NETS_BY_STORAGE(maps, launch_backward, labels, probabilities, earlier, dx, stream);
 }

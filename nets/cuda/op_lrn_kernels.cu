@@ -40,9 +40,12 @@ static __device__ inline void clear_ends(const nets_cuda_lrn &l, float *row) {
     for (int j = (int)threadIdx.x; j < l.half; j += (int)blockDim.x) row[j] = row[l.half + l.channels + j] = 0;
 }
 
+template <typename T> static __device__ inline float one(const T *from) { return loaded<1>(from).at[0]; }
+template <typename T> static __device__ inline void put(T *to, float value) { store(to, vec<1>{{value}}); }
+
 /* The loops over a thread's channels begin behind the last for a pixel that is not there: all threads keep to the
  * barriers. */
-static __global__ void lrn_forward(nets_cuda_lrn l, const float *x, float *y) {
+template <typename T> static __global__ void lrn_forward(nets_cuda_lrn l, const T *x, T *y) {
     MM_DYNAMIC_SHARED(float, rows);
     float *squares = rows + (int)threadIdx.y * padded_row(l);
     const int lanes = (int)blockDim.x;
@@ -50,15 +53,16 @@ static __global__ void lrn_forward(nets_cuda_lrn l, const float *x, float *y) {
     for (int64_t first = (int64_t)blockIdx.x * blockDim.y; first < l.pixels; first += row_step()) {
         const int64_t pixel = first + threadIdx.y, at = pixel * l.channels;
         const int mine = pixel < l.pixels ? (int)threadIdx.x : l.channels;
-        for (int c = mine; c < l.channels; c += lanes) squares[l.half + c] = x[at + c] * x[at + c];
+        for (int c = mine; c < l.channels; c += lanes) squares[l.half + c] = one(x + at + c) * one(x + at + c);
         __syncthreads();
         for (int c = mine; c < l.channels; c += lanes)
-            y[at + c] = x[at + c] * power_of(l, l.k + l.alpha * window_sum(l, squares, c));
+            put(y + at + c, one(x + at + c) * power_of(l, l.k + l.alpha * window_sum(l, squares, c)));
         __syncthreads();
     }
 }
 
-static __global__ void lrn_backward(nets_cuda_lrn l, const float *x, const float *dy, const float *earlier, float *dx) {
+template <typename T>
+static __global__ void lrn_backward(nets_cuda_lrn l, const T *x, const T *dy, const T *earlier, T *dx) {
     MM_DYNAMIC_SHARED(float, rows);
     float *squares = rows + 2 * (int)threadIdx.y * padded_row(l), *terms = squares + padded_row(l);
     const float factor = 2 * l.alpha * l.beta;
@@ -68,17 +72,18 @@ static __global__ void lrn_backward(nets_cuda_lrn l, const float *x, const float
     for (int64_t first = (int64_t)blockIdx.x * blockDim.y; first < l.pixels; first += row_step()) {
         const int64_t pixel = first + threadIdx.y, at = pixel * l.channels;
         const int mine = pixel < l.pixels ? (int)threadIdx.x : l.channels;
-        for (int c = mine; c < l.channels; c += lanes) squares[l.half + c] = x[at + c] * x[at + c];
+        for (int c = mine; c < l.channels; c += lanes) squares[l.half + c] = one(x + at + c) * one(x + at + c);
         __syncthreads();
         for (int c = mine; c < l.channels; c += lanes) {
             const float s = l.k + l.alpha * window_sum(l, squares, c);
-            terms[l.half + c] = dy[at + c] * x[at + c] * power_of(l, s) / s;
+            terms[l.half + c] = one(dy + at + c) * one(x + at + c) * power_of(l, s) / s;
         }
         __syncthreads();
         for (int c = mine; c < l.channels; c += lanes) {
             const float s = l.k + l.alpha * window_sum(l, squares, c);
-            const float gradient = dy[at + c] * power_of(l, s) - factor * x[at + c] * window_sum(l, terms, c);
-            dx[at + c] = earlier ? gradient + earlier[at + c] : gradient;
+            const float gradient =
+                one(dy + at + c) * power_of(l, s) - factor * one(x + at + c) * window_sum(l, terms, c);
+            put(dx + at + c, earlier ? gradient + one(earlier + at + c) : gradient);
         }
         __syncthreads();
     }
@@ -88,13 +93,26 @@ static unsigned blocks_of(const nets_cuda_lrn &l, dim3 block) {
     return (unsigned)lesser(ceil_div(l.pixels, block.y), MOST_BLOCKS);
 }
 
-void nets_cuda_lrn_forward(nets_cuda_lrn l, const float *x, float *y, cudaStream_t stream) {
+template <typename T> static void launch_forward(const nets_cuda_lrn &l, const void *x, void *y, cudaStream_t stream) {
     const dim3 block(lanes_of(l), THREADS / lanes_of(l));
-    MM_LAUNCH(lrn_forward, blocks_of(l, block), block, (size_t)shared_bytes(l, 1), stream, l, x, y);
+    MM_LAUNCH(lrn_forward<T>, blocks_of(l, block), block, (size_t)shared_bytes(l, 1), stream, l,
+              static_cast<const T *>(x), static_cast<T *>(y));
 }
 
-void nets_cuda_lrn_backward(nets_cuda_lrn l, const float *x, const float *dy, const float *earlier, float *dx,
+void nets_cuda_lrn_forward(mm_dtype maps, nets_cuda_lrn l, const void *x, void *y, cudaStream_t stream) {
+    NETS_BY_STORAGE(maps, launch_forward, l, x, y, stream);
+}
+
+template <typename T>
+static void launch_backward(const nets_cuda_lrn &l, const void *x, const void *dy, const void *earlier, void *dx,
                             cudaStream_t stream) {
     const dim3 block(lanes_of(l), THREADS / lanes_of(l));
-    MM_LAUNCH(lrn_backward, blocks_of(l, block), block, (size_t)shared_bytes(l, 2), stream, l, x, dy, earlier, dx);
+    MM_LAUNCH(lrn_backward<T>, blocks_of(l, block), block, (size_t)shared_bytes(l, 2), stream, l,
+              static_cast<const T *>(x), static_cast<const T *>(dy), static_cast<const T *>(earlier),
+              static_cast<T *>(dx));
+}
+
+void nets_cuda_lrn_backward(mm_dtype maps, nets_cuda_lrn l, const void *x, const void *dy, const void *earlier,
+                            void *dx, cudaStream_t stream) {
+    NETS_BY_STORAGE(maps, launch_backward, l, x, dy, earlier, dx, stream);
 }

@@ -2,54 +2,62 @@
  * exchanged (the order of a linear layer's features). */
 #include "nets/cuda/vector.h"
 
-template <int V> struct copied { vec<V> v, earlier; };
+template <typename T, int V> struct copied { held<T, V> v, earlier; };
 
-template <int V>
-static __global__ void copy_rows(nets_cuda_rows s, const float *from, const float *earlier, float *to) {
+template <typename T, int V>
+static __global__ void copy_rows(nets_cuda_rows s, const T *from, const T *earlier, T *to) {
     const int c = my_channel<V>();
     if (c >= s.width) return;
     write_rows<V, AT_ONCE>(
         rows_of_all(s.rows), s.to_pitch, to + c,
         [&](int row) {
-            copied<V> i;
+            copied<T, V> i;
             load(from + row * s.from_pitch + c, &i.v);
             if (earlier) load(earlier + row * s.to_pitch + c, &i.earlier);
             return i;
         },
-        [&](const copied<V> &i, int) { return earlier ? sum_of(i.v, i.earlier) : i.v; });
+        [&](const copied<T, V> &i, int) { return earlier ? sum_of(i.v.floats(), i.earlier.floats()) : i.v.floats(); });
 }
 
-static bool in_fours(const void *a, const void *b, const void *c) {
-    return ((uintptr_t)a | (uintptr_t)b | (uintptr_t)c) % sizeof(float4) == 0;
+static bool in_words(const void *a, const void *b, const void *c) {
+    return ((uintptr_t)a | (uintptr_t)b | (uintptr_t)c) % 16 == 0;
 }
 
-void nets_cuda_copy_rows(nets_cuda_rows s, const float *from, const float *earlier, float *to, cudaStream_t stream) {
-    if ((s.width | s.from_pitch | s.to_pitch) % 4 == 0 && in_fours(from, earlier, to)) {
-        const map_grid g = map_over(s.rows, s.width, 4, AT_ONCE);
-        MM_LAUNCH(copy_rows<4>, g.grid, g.block, 0, stream, s, from, earlier, to);
-    } else {
-        const map_grid g = map_over(s.rows, s.width, 1, AT_ONCE);
-        MM_LAUNCH(copy_rows<1>, g.grid, g.block, 0, stream, s, from, earlier, to);
-    }
+template <typename T>
+static void launch_copy_rows(nets_cuda_rows s, const void *from, const void *earlier, void *to, cudaStream_t stream) {
+    const bool whole = (s.width | s.from_pitch | s.to_pitch) % PER_LOAD<T> == 0 && in_words(from, earlier, to);
+    const map_grid g = map_over(s.rows, s.width, whole ? PER_LOAD<T> : 1, AT_ONCE);
+    void (*kernel)(nets_cuda_rows, const T *, const T *, T *) = whole ? copy_rows<T, PER_LOAD<T>> : copy_rows<T, 1>;
+    MM_LAUNCH(kernel, g.grid, g.block, 0, stream, s, static_cast<const T *>(from), static_cast<const T *>(earlier),
+              static_cast<T *>(to));
+}
+
+void nets_cuda_copy_rows(mm_dtype maps, nets_cuda_rows s, const void *from, const void *earlier, void *to,
+                         cudaStream_t stream) {
+    NETS_BY_STORAGE(maps, launch_copy_rows, s, from, earlier, to, stream);
 }
 
 /* ---------------------------------------------------------------- a fourth channel */
 
-static __global__ void pad_pixels(const float *from, float *to, int64_t pixels) {
+template <typename T> static __global__ void pad_pixels(const float *from, T *to, int64_t pixels) {
     for (int64_t p = (int64_t)blockIdx.x * THREADS + threadIdx.x; p < pixels; p += (int64_t)gridDim.x * THREADS) {
         const vec<4> v = {{from[3 * p], from[3 * p + 1], from[3 * p + 2], 0}};
         store(to + 4 * p, v);
     }
 }
 
-void nets_cuda_pad_pixels(const float *from, float *to, int64_t pixels, cudaStream_t stream) {
-    MM_LAUNCH(pad_pixels, (unsigned)lesser(ceil_div(pixels, THREADS), MOST_BLOCKS), THREADS, 0, stream, from, to,
-              pixels);
+template <typename T> static void launch_pad_pixels(const float *from, void *to, int64_t pixels, cudaStream_t stream) {
+    MM_LAUNCH(pad_pixels<T>, (unsigned)lesser(ceil_div(pixels, THREADS), MOST_BLOCKS), THREADS, 0, stream, from,
+              static_cast<T *>(to), pixels);
+}
+
+void nets_cuda_pad_pixels(mm_dtype maps, const float *from, void *to, int64_t pixels, cudaStream_t stream) {
+    NETS_BY_STORAGE(maps, launch_pad_pixels, from, to, pixels, stream);
 }
 
 /* ---------------------------------------------------------------- crop */
 
-template <int V> static __global__ void crop_forward(nets_cuda_crop s, const float *x, float *y) {
+template <typename T, int V> static __global__ void crop_forward(nets_cuda_crop s, const T *x, T *y) {
     const int c = my_channel<V>();
     const int64_t rows = (int64_t)s.images * s.y_size[0] * s.y_size[1];
     if (c >= s.channels) return;
@@ -62,8 +70,8 @@ template <int V> static __global__ void crop_forward(nets_cuda_crop s, const flo
 }
 
 /* The gradient of what was cut off is zero. */
-template <int V>
-static __global__ void crop_backward(nets_cuda_crop s, const float *dy, const float *earlier, float *dx) {
+template <typename T, int V>
+static __global__ void crop_backward(nets_cuda_crop s, const T *dy, const T *earlier, T *dx) {
     const int c = my_channel<V>();
     const int64_t rows = (int64_t)s.images * s.x_size[0] * s.x_size[1];
     if (c >= s.channels) return;
@@ -78,19 +86,31 @@ static __global__ void crop_backward(nets_cuda_crop s, const float *dy, const fl
     }
 }
 
-void nets_cuda_crop_forward(nets_cuda_crop s, const float *x, float *y, cudaStream_t stream) {
-    LAUNCH_MAP(crop_forward, (int64_t)s.images * s.y_size[0] * s.y_size[1], s.channels, 1, s, x, y);
+template <typename T> static void launch_crop_forward(nets_cuda_crop s, const void *x, void *y, cudaStream_t stream) {
+    LAUNCH_MAP(crop_forward, T, (int64_t)s.images * s.y_size[0] * s.y_size[1], s.channels, 1, s,
+               static_cast<const T *>(x), static_cast<T *>(y));
 }
 
-void nets_cuda_crop_backward(nets_cuda_crop s, const float *dy, const float *earlier, float *dx, cudaStream_t stream) {
-    LAUNCH_MAP(crop_backward, (int64_t)s.images * s.x_size[0] * s.x_size[1], s.channels, 1, s, dy, earlier, dx);
+void nets_cuda_crop_forward(mm_dtype maps, nets_cuda_crop s, const void *x, void *y, cudaStream_t stream) {
+    NETS_BY_STORAGE(maps, launch_crop_forward, s, x, y, stream);
+}
+
+template <typename T>
+static void launch_crop_backward(nets_cuda_crop s, const void *dy, const void *earlier, void *dx, cudaStream_t stream) {
+    LAUNCH_MAP(crop_backward, T, (int64_t)s.images * s.x_size[0] * s.x_size[1], s.channels, 1, s,
+               static_cast<const T *>(dy), static_cast<const T *>(earlier), static_cast<T *>(dx));
+}
+
+void nets_cuda_crop_backward(mm_dtype maps, nets_cuda_crop s, const void *dy, const void *earlier, void *dx,
+                             cudaStream_t stream) {
+    NETS_BY_STORAGE(maps, launch_crop_backward, s, dy, earlier, dx, stream);
 }
 
 /* ---------------------------------------------------------------- transposition */
 
 /* Each block writes neighbouring elements of the result. It reads elements a row apart; neighbouring blocks read those
  * between. Matrices of weights (channels by window) are small enough that these reads hit the first-level cache. */
-static __global__ void transpose(const float *from, float *to, int64_t batches, int rows, int columns) {
+template <typename T> static __global__ void transpose(const T *from, T *to, int64_t batches, int rows, int columns) {
     const int size = rows * columns;
     for (int64_t b = blockIdx.y; b < batches; b += gridDim.y)
         for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < size; i += (int64_t)gridDim.x * THREADS) {
@@ -99,10 +119,16 @@ static __global__ void transpose(const float *from, float *to, int64_t batches, 
         }
 }
 
-void nets_cuda_transpose(const float *from, float *to, int64_t batches, int64_t rows, int64_t columns,
-                         cudaStream_t stream) {
+template <typename T>
+static void launch_transpose(const void *from, void *to, int64_t batches, int64_t rows, int64_t columns,
+                             cudaStream_t stream) {
     const int64_t down = lesser(batches, MOST_BLOCKS);
     const int64_t across = larger(1, lesser(ceil_div(rows * columns, 4 * THREADS), MOST_BLOCKS / down));
-    MM_LAUNCH(transpose, dim3((unsigned)across, (unsigned)down), THREADS, 0, stream, from, to, batches, (int)rows,
-              (int)columns);
+    MM_LAUNCH(transpose<T>, dim3((unsigned)across, (unsigned)down), THREADS, 0, stream, static_cast<const T *>(from),
+              static_cast<T *>(to), batches, (int)rows, (int)columns);
+}
+
+void nets_cuda_transpose(mm_dtype maps, const void *from, void *to, int64_t batches, int64_t rows, int64_t columns,
+                         cudaStream_t stream) {
+    NETS_BY_STORAGE(maps, launch_transpose, from, to, batches, rows, columns, stream);
 }

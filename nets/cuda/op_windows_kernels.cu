@@ -35,24 +35,24 @@ static __host__ __device__ inline int64_t x_rows(const nets_cuda_windows &w) {
 
 /* Calls each(y, x, what is there) for a window's pixels of an image, row by row; `image` is at the thread's channels.
  * AHEAD of a row are loaded before the first is used. */
-template <int V, int AHEAD, typename Each>
-static __device__ inline void over_window(const nets_cuda_windows &w, const inside &in, const float *image,
+template <int V, int AHEAD, typename T, typename Each>
+static __device__ inline void over_window(const nets_cuda_windows &w, const inside &in, const T *image,
                                           const Each &each) {
     for (int y = in.y0; y < in.y1; y++)
         for (int x = in.x0; x < in.x1; x += AHEAD) {
-            vec<V> v[AHEAD];
+            held<T, V> v[AHEAD];
 #pragma unroll
             for (int k = 0; k < AHEAD; k++)
                 if (x + k < in.x1) load(image + ((int64_t)y * w.x_size[1] + x + k) * w.channels, &v[k]);
 #pragma unroll
             for (int k = 0; k < AHEAD; k++)
-                if (x + k < in.x1) each(y, x + k, v[k]);
+                if (x + k < in.x1) each(y, x + k, v[k].floats());
         }
 }
 
 /* ---------------------------------------------------------------- maximum */
 
-/* Those of element `at` on: in a byte each, or four channels' in two bytes. */
+/* Those of element `at` on: in a byte each, or two channels' in a byte. */
 static __device__ inline void store_index(const nets_cuda_windows &, uint8_t *to, int64_t at, const int (&index)[1]) {
     to[at] = (uint8_t)index[0];
 }
@@ -66,6 +66,16 @@ static __device__ inline void store_index(const nets_cuda_windows &w, uint8_t *t
         *reinterpret_cast<uint32_t *>(to + at) = all;
 }
 
+static __device__ inline void store_index(const nets_cuda_windows &w, uint8_t *to, int64_t at, const int (&index)[8]) {
+    const int bits = w.halves_index ? 4 : 8;
+    uint32_t half[2] = {};
+    for (int k = 0; k < 8; k++) half[k / 4] |= (uint32_t)index[k] << bits * (k % 4);
+    if (w.halves_index)
+        *reinterpret_cast<uint32_t *>(to + at / 2) = half[0] | half[1] << 16;
+    else
+        *reinterpret_cast<uint2 *>(to + at) = make_uint2(half[0], half[1]);
+}
+
 static __device__ inline void load_index(const nets_cuda_windows &, const uint8_t *from, int64_t at, int (&index)[1]) {
     index[0] = from[at];
 }
@@ -76,7 +86,19 @@ static __device__ inline void load_index(const nets_cuda_windows &w, const uint8
     for (int k = 0; k < 4; k++) index[k] = (int)(all >> (bits * k) & ((1u << bits) - 1));
 }
 
-template <int V> static __global__ void max_pool(nets_cuda_windows w, const float *x, float *y, uint8_t *index) {
+static __device__ inline void load_index(const nets_cuda_windows &w, const uint8_t *from, int64_t at, int (&index)[8]) {
+    const int bits = w.halves_index ? 4 : 8;
+    uint2 all;
+    if (w.halves_index) {
+        const uint32_t both = *reinterpret_cast<const uint32_t *>(from + at / 2);
+        all = make_uint2(both & 0xffff, both >> 16);
+    } else {
+        all = *reinterpret_cast<const uint2 *>(from + at);
+    }
+    for (int k = 0; k < 8; k++) index[k] = (int)((k < 4 ? all.x : all.y) >> (bits * (k % 4)) & ((1u << bits) - 1));
+}
+
+template <typename T, int V> static __global__ void max_pool(nets_cuda_windows w, const T *x, T *y, uint8_t *index) {
     const int c = my_channel<V>();
     if (c >= w.channels) return;
     for (int64_t row = my_row(); row < y_rows(w); row += row_step()) {
@@ -104,9 +126,9 @@ template <int V> static __global__ void max_pool(nets_cuda_windows w, const floa
     }
 }
 
-template <int V>
-static __global__ void max_pool_backward(nets_cuda_windows w, const float *dy, const uint8_t *index,
-                                         const float *earlier, float *dx) {
+template <typename T, int V>
+static __global__ void max_pool_backward(nets_cuda_windows w, const T *dy, const uint8_t *index, const T *earlier,
+                                         T *dx) {
     const int c = my_channel<V>();
     if (c >= w.channels) return;
     for (int64_t row = my_row(); row < x_rows(w); row += row_step()) {
@@ -116,7 +138,7 @@ static __global__ void max_pool_backward(nets_cuda_windows w, const float *dy, c
         for (int oy = out.y0; oy < out.y1; oy++)
             for (int ox = out.x0; ox < out.x1; ox += 2) { /* mostly there are two side by side: loaded together */
                 int place[2][V];
-                vec<V> gradient[2];
+                held<T, V> gradient[2];
 #pragma unroll
                 for (int i = 0; i < 2; i++)
                     if (ox + i < out.x1) {
@@ -129,7 +151,7 @@ static __global__ void max_pool_backward(nets_cuda_windows w, const float *dy, c
                 for (int i = 0; i < 2; i++)
                     if (ox + i < out.x1) {
                         const int here = down + p.x - (ox + i) * w.stride[1] + w.pad[1];
-                        for (int k = 0; k < V; k++) sum.at[k] += place[i][k] == here ? gradient[i].at[k] : 0;
+                        for (int k = 0; k < V; k++) sum.at[k] += place[i][k] == here ? gradient[i].floats().at[k] : 0;
                     }
             }
         const int64_t at = row * w.channels + c;
@@ -139,7 +161,7 @@ static __global__ void max_pool_backward(nets_cuda_windows w, const float *dy, c
 
 /* ---------------------------------------------------------------- average */
 
-template <int V> static __global__ void avg_pool(nets_cuda_windows w, const float *x, float *y) {
+template <typename T, int V> static __global__ void avg_pool(nets_cuda_windows w, const T *x, T *y) {
     const int c = my_channel<V>();
     if (c >= w.channels) return;
     for (int64_t row = my_row(); row < y_rows(w); row += row_step()) {
@@ -154,8 +176,8 @@ template <int V> static __global__ void avg_pool(nets_cuda_windows w, const floa
     }
 }
 
-template <int V>
-static __global__ void avg_pool_backward(nets_cuda_windows w, const float *dy, const float *earlier, float *dx) {
+template <typename T, int V>
+static __global__ void avg_pool_backward(nets_cuda_windows w, const T *dy, const T *earlier, T *dx) {
     const int c = my_channel<V>();
     if (c >= w.channels) return;
     for (int64_t row = my_row(); row < x_rows(w); row += row_step()) {
@@ -189,7 +211,7 @@ static __device__ inline float share(int from, int to, int scale, int extent) {
     return distance < 1 ? 1 - distance : 0;
 }
 
-template <int V> static __global__ void upsample(nets_cuda_upsample s, const float *x, float *y) {
+template <typename T, int V> static __global__ void upsample(nets_cuda_upsample s, const T *x, T *y) {
     const int c = my_channel<V>();
     const int y_size[2] = {s.x_size[0] * s.scale[0], s.x_size[1] * s.scale[1]};
     const int64_t rows = (int64_t)s.images * y_size[0] * y_size[1];
@@ -221,8 +243,8 @@ static __device__ inline void reach(const nets_cuda_upsample &s, int axis, int a
     *end = min(s.x_size[axis] * s.scale[axis], (at + 1) * s.scale[axis] + more);
 }
 
-template <int V>
-static __global__ void upsample_backward(nets_cuda_upsample s, const float *dy, const float *earlier, float *dx) {
+template <typename T, int V>
+static __global__ void upsample_backward(nets_cuda_upsample s, const T *dy, const T *earlier, T *dx) {
     const int c = my_channel<V>();
     const int y_size[2] = {s.x_size[0] * s.scale[0], s.x_size[1] * s.scale[1]};
     const int64_t rows = (int64_t)s.images * s.x_size[0] * s.x_size[1];
@@ -250,30 +272,76 @@ static __global__ void upsample_backward(nets_cuda_upsample s, const float *dy, 
 
 /* ---------------------------------------------------------------- launchers */
 
-void nets_cuda_max_pool(nets_cuda_windows w, const float *x, float *y, uint8_t *index, cudaStream_t stream) {
-    LAUNCH_MAP(max_pool, y_rows(w), w.channels, 1, w, x, y, index);
+/* With halves of bytes for indices, channels are a multiple of four: never one a thread. */
+#define LAUNCH_POOL(kernel, T, rows, channels, ...)                                                                    \
+    do {                                                                                                               \
+        if ((channels) % 4 == 0 && (channels) % PER_LOAD<T> != 0) {                                                    \
+            const map_grid map_ = map_over(rows, channels, 4, 1);                                                      \
+            MM_LAUNCH((kernel<T, 4>), map_.grid, map_.block, 0, stream, __VA_ARGS__);                                  \
+        } else {                                                                                                       \
+            LAUNCH_MAP(kernel, T, rows, channels, 1, __VA_ARGS__);                                                     \
+        }                                                                                                              \
+    } while (0)
+
+template <typename T>
+static void max_pool_of(nets_cuda_windows w, const void *x, void *y, uint8_t *index, cudaStream_t stream) {
+    LAUNCH_POOL(max_pool, T, y_rows(w), w.channels, w, static_cast<const T *>(x), static_cast<T *>(y), index);
 }
 
-void nets_cuda_max_pool_backward(nets_cuda_windows w, const float *dy, const uint8_t *index, const float *earlier,
-                                 float *dx, cudaStream_t stream) {
-    LAUNCH_MAP(max_pool_backward, x_rows(w), w.channels, 1, w, dy, index, earlier, dx);
+void nets_cuda_max_pool(mm_dtype maps, nets_cuda_windows w, const void *x, void *y, uint8_t *index,
+                        cudaStream_t stream) {
+    NETS_BY_STORAGE(maps, max_pool_of, w, x, y, index, stream);
 }
 
-void nets_cuda_avg_pool(nets_cuda_windows w, const float *x, float *y, cudaStream_t stream) {
-    LAUNCH_MAP(avg_pool, y_rows(w), w.channels, 1, w, x, y);
+template <typename T>
+static void max_pool_backward_of(nets_cuda_windows w, const void *dy, const uint8_t *index, const void *earlier,
+                                 void *dx, cudaStream_t stream) {
+    LAUNCH_POOL(max_pool_backward, T, x_rows(w), w.channels, w, static_cast<const T *>(dy), index,
+                static_cast<const T *>(earlier), static_cast<T *>(dx));
 }
 
-void nets_cuda_avg_pool_backward(nets_cuda_windows w, const float *dy, const float *earlier, float *dx,
+void nets_cuda_max_pool_backward(mm_dtype maps, nets_cuda_windows w, const void *dy, const uint8_t *index,
+                                 const void *earlier, void *dx, cudaStream_t stream) {
+    NETS_BY_STORAGE(maps, max_pool_backward_of, w, dy, index, earlier, dx, stream);
+}
+
+template <typename T> static void avg_pool_of(nets_cuda_windows w, const void *x, void *y, cudaStream_t stream) {
+    LAUNCH_MAP(avg_pool, T, y_rows(w), w.channels, 1, w, static_cast<const T *>(x), static_cast<T *>(y));
+}
+
+void nets_cuda_avg_pool(mm_dtype maps, nets_cuda_windows w, const void *x, void *y, cudaStream_t stream) {
+    NETS_BY_STORAGE(maps, avg_pool_of, w, x, y, stream);
+}
+
+template <typename T>
+static void avg_pool_backward_of(nets_cuda_windows w, const void *dy, const void *earlier, void *dx,
                                  cudaStream_t stream) {
-    LAUNCH_MAP(avg_pool_backward, x_rows(w), w.channels, 1, w, dy, earlier, dx);
+    LAUNCH_MAP(avg_pool_backward, T, x_rows(w), w.channels, 1, w, static_cast<const T *>(dy),
+               static_cast<const T *>(earlier), static_cast<T *>(dx));
 }
 
-void nets_cuda_upsample_forward(nets_cuda_upsample s, const float *x, float *y, cudaStream_t stream) {
+void nets_cuda_avg_pool_backward(mm_dtype maps, nets_cuda_windows w, const void *dy, const void *earlier, void *dx,
+                                 cudaStream_t stream) {
+    NETS_BY_STORAGE(maps, avg_pool_backward_of, w, dy, earlier, dx, stream);
+}
+
+template <typename T> static void upsample_of(nets_cuda_upsample s, const void *x, void *y, cudaStream_t stream) {
     const int64_t rows = (int64_t)s.images * s.x_size[0] * s.scale[0] * s.x_size[1] * s.scale[1];
-    LAUNCH_MAP(upsample, rows, s.channels, 1, s, x, y);
+    LAUNCH_MAP(upsample, T, rows, s.channels, 1, s, static_cast<const T *>(x), static_cast<T *>(y));
 }
 
-void nets_cuda_upsample_backward(nets_cuda_upsample s, const float *dy, const float *earlier, float *dx,
+void nets_cuda_upsample_forward(mm_dtype maps, nets_cuda_upsample s, const void *x, void *y, cudaStream_t stream) {
+    NETS_BY_STORAGE(maps, upsample_of, s, x, y, stream);
+}
+
+template <typename T>
+static void upsample_backward_of(nets_cuda_upsample s, const void *dy, const void *earlier, void *dx,
                                  cudaStream_t stream) {
-    LAUNCH_MAP(upsample_backward, (int64_t)s.images * s.x_size[0] * s.x_size[1], s.channels, 1, s, dy, earlier, dx);
+    LAUNCH_MAP(upsample_backward, T, (int64_t)s.images * s.x_size[0] * s.x_size[1], s.channels, 1, s,
+               static_cast<const T *>(dy), static_cast<const T *>(earlier), static_cast<T *>(dx));
+}
+
+void nets_cuda_upsample_backward(mm_dtype maps, nets_cuda_upsample s, const void *dy, const void *earlier, void *dx,
+                                 cudaStream_t stream) {
+    NETS_BY_STORAGE(maps, upsample_backward_of, s, dy, earlier, dx, stream);
 }

@@ -13,6 +13,11 @@
 
 /* Blocks of THREADS on a multiprocessor. Chosen: registers suffice, 64 a thread. */
 enum { BLOCKS_AT_ONCE = 4 };
+/* The same where a thread takes V channels: with eight it has 80 registers, or, if it holds much of each, 128. */
+template <int V, bool MUCH = false> constexpr int BLOCKS_OF = V <= 4 ? BLOCKS_AT_ONCE : MUCH ? 2 : 3;
+
+/* Channels of a vector whose parts a thread joins at once: as many as there are registers for. */
+enum { JOINED = 4 };
 
 /* ---------------------------------------------------------------- first step: what is summed */
 
@@ -25,7 +30,7 @@ template <int V> static __device__ inline void join(sums<V> *a, const sums<V> &b
 
 /* A Source has `fetch`, which loads what it needs of a pixel, and `take`, which adds that to the thread's total. Both get
  * the index of the thread's first element in the pixel. ROWS pixels are fetched before the first is taken, so that
- * their loads overlap. */
+ * their loads overlap. BLOCKS: BLOCKS_OF. */
 template <typename Source>
 static __device__ inline void take_tile(Source &source, typename Source::total *t, const nets_strips &s,
                                         const nets_tile &tile, int channel) {
@@ -174,7 +179,7 @@ static __device__ inline bool is_last(unsigned *counter, int n) {
  * group, both in double, and `finish`, which uses those of a channel. PARTS: how many may be loaded at once, for as many
  * registers. */
 template <int V, typename Source, typename Finish>
-static __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
+static __global__ void __launch_bounds__(THREADS, int(Source::BLOCKS))
     reduce(Source source, Finish f, nets_strips s, handed to) {
     typedef typename Source::total total;
     MM_DYNAMIC_SHARED(wide, shared);
@@ -196,17 +201,28 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
         mm_cuda_store(to.blocks + (int64_t)block * s.channels + channel + k,
                       word_of(all[threadIdx.x].q[0][k], all[threadIdx.x].q[1][k]));
 
-    const bool finishes = mine && threadIdx.y < V;
+    constexpr int AT = V < JOINED ? V : JOINED;
+    const bool finishes = mine && threadIdx.y < AT;
     const int finished = channel + (int)threadIdx.y;
     unsigned *const counters = to.counters + blockIdx.y * (unsigned)counters_of(s);
     const int begin = group * s.together, end = min(begin + s.together, s.blocks);
     if (!is_last(counters + group, end - begin)) return;
-    wide sum = join_parts<V>(f, s, from_blocks{to.blocks, s.channels}, begin, end, 1, channel, mine, shared);
-    if (finishes) from_groups::put(to.groups, sum, group, finished, s.channels);
+#pragma unroll 1
+    for (int k = 0; k < V; k += AT) {
+        if (k > 0) __syncthreads(); /* the sums before have been read */
+        const wide sum =
+            join_parts<AT>(f, s, from_blocks{to.blocks, s.channels}, begin, end, 1, channel + k, mine, shared);
+        if (finishes) from_groups::put(to.groups, sum, group, finished + k, s.channels);
+    }
 
     if (!is_last(counters + s.groups, s.groups)) return;
-    sum = join_parts<V>(f, s, from_groups{to.groups, s.channels}, 0, s.groups, s.together, channel, mine, shared);
-    if (finishes) f.finish(finished, sum, (double)s.rows);
+#pragma unroll 1
+    for (int k = 0; k < V; k += AT) {
+        if (k > 0) __syncthreads();
+        const wide sum = join_parts<AT>(f, s, from_groups{to.groups, s.channels}, 0, s.groups, s.together, channel + k,
+                                        mine, shared);
+        if (finishes) f.finish(finished + k, sum, (double)s.rows);
+    }
 }
 
 /* In scratch of nets_cuda_reduction_bytes. */
@@ -218,8 +234,8 @@ static void sum_up(const Source &source, const Finish &f, const nets_cuda_reduct
     const dim3 grid((unsigned)s.blocks, (unsigned)ceil_div(vectors, lanes)), block((unsigned)lanes, (unsigned)s.chains);
     unsigned long long *words = static_cast<unsigned long long *>(scratch);
     const handed to = {words, words + (int64_t)s.blocks * s.channels, over.counters};
-    const size_t each =
-        V * sizeof(wide) > sizeof(typename Source::total) ? V * sizeof(wide) : sizeof(typename Source::total);
+    const size_t joined = (V < JOINED ? V : JOINED) * sizeof(wide), total = sizeof(typename Source::total);
+    const size_t each = joined > total ? joined : total;
     void (*kernel)(Source, Finish, nets_strips, handed) = reduce<V, Source, Finish>;
     MM_LAUNCH(kernel, grid, block, lanes * s.chains * each, stream, source, f, s, to);
 }

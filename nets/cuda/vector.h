@@ -9,6 +9,11 @@
 #include "nets/cuda/cuda_kernels.h"
 #include "nets/cuda/storage.h"
 
+#ifndef __CUDACC__
+/* The emulation's compiler does not see that what was not loaded is not used: both have one condition. */
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+
 /* AT_ONCE: how many vectors a thread loads before it stores the first, so that the loads overlap. With stores between
  * them the compiler could not overlap them, since outputs may alias inputs. All three are chosen. */
 enum { THREADS = 256, MOST_BLOCKS = 2048, AT_ONCE = 4 };
@@ -25,7 +30,7 @@ template <int V> static __device__ inline vec<V> positive(vec<V> v) {
 }
 
 /* v + the vector at earlier[at]; v if `earlier` is NULL. */
-template <int V> static __device__ inline vec<V> plus(vec<V> v, const float *earlier, int64_t at) {
+template <int V, typename T> static __device__ inline vec<V> plus(vec<V> v, const T *earlier, int64_t at) {
     return earlier ? sum_of(v, loaded<V>(earlier + at)) : v;
 }
 
@@ -62,15 +67,16 @@ static inline map_grid map_over(int64_t rows, int64_t channels, int V, int rows_
     return g;
 }
 
-/* Launches kernel<V>(...) over a map on the variable `stream`. V is 4 if the channels are a multiple of four, else 1. A
- * thread takes at least rows_each rows: AT_ONCE for a kernel that uses write_rows. */
-#define LAUNCH_MAP(kernel, rows, channels, rows_each, ...)                                                             \
+/* Launches kernel<T, V>(...) over a map on the variable `stream`. V is PER_LOAD<T> if the channels are a multiple of it,
+ * else 1. A thread takes at least rows_each rows: AT_ONCE for a kernel that uses write_rows. */
+#define LAUNCH_MAP(kernel, T, rows, channels, rows_each, ...)                                                          \
     do {                                                                                                               \
-        const map_grid map_ = map_over(rows, channels, (channels) % 4 ? 1 : 4, rows_each);                             \
-        if ((channels) % 4)                                                                                            \
-            MM_LAUNCH(kernel<1>, map_.grid, map_.block, 0, stream, __VA_ARGS__);                                       \
+        const int V_ = (channels) % PER_LOAD<T> ? 1 : PER_LOAD<T>;                                                     \
+        const map_grid map_ = map_over(rows, channels, V_, rows_each);                                                 \
+        if (V_ == 1)                                                                                                   \
+            MM_LAUNCH((kernel<T, 1>), map_.grid, map_.block, 0, stream, __VA_ARGS__);                                  \
         else                                                                                                           \
-            MM_LAUNCH(kernel<4>, map_.grid, map_.block, 0, stream, __VA_ARGS__);                                       \
+            MM_LAUNCH((kernel<T, PER_LOAD<T>>), map_.grid, map_.block, 0, stream, __VA_ARGS__);                        \
     } while (0)
 
 /* A thread's position in a map: its first channel, its first row, and the step to its next row. */
@@ -96,8 +102,8 @@ static __device__ inline my_rows rows_of_block(int64_t rows, int each) {
  * `fetch` may only load, and nothing that another thread writes. Threads and blocks go from the map's last row to its
  * first: the kernel before mostly went the other way, so of a map larger than the level-2 cache the end is still
  * cached. */
-template <int V, int ROWS, typename Fetch, typename Make>
-static __device__ inline void write_rows(const my_rows &r, int64_t pitch, float *out, const Fetch &fetch,
+template <int V, int ROWS, typename T, typename Fetch, typename Make>
+static __device__ inline void write_rows(const my_rows &r, int64_t pitch, T *out, const Fetch &fetch,
                                          const Make &make) {
     for (int row = r.first; row >= r.least; row -= ROWS * r.step) {
         decltype(fetch(row)) item[ROWS];
@@ -116,25 +122,25 @@ static __device__ inline void write_rows(const my_rows &r, int64_t pitch, float 
  * computed again from the input (FROM_X). With FROM_X the kernel gates by itself, and `get` passes everything. */
 enum gate_kind { OPEN, BY_VALUE, BY_MASK, FROM_X };
 
-template <int V> struct gated {
-    vec<V> dy, y;
+template <typename T, int V> struct gated {
+    held<T, V> dy, y;
     uint32_t bits;
 };
 
-template <gate_kind GATE> struct gradient {
-    const float *dy;
+template <typename T, gate_kind GATE> struct gradient {
+    const T *dy;
     nets_cuda_gate gate;
 
-    template <int V> __device__ void fetch(int64_t at, gated<V> *g, bool last = false) const {
+    template <int V> __device__ void fetch(int64_t at, gated<T, V> *g, bool last = false) const {
         load(dy + at, &g->dy, last);
-        if (GATE == BY_VALUE) load(gate.y + at, &g->y, last);
+        if (GATE == BY_VALUE) load(static_cast<const T *>(gate.y) + at, &g->y, last);
         if (GATE == BY_MASK) g->bits = gate.mask[at / 32];
     }
     /* A vector's bits are in one word of the mask: `at` is a multiple of V. */
-    template <int V> __device__ vec<V> get(int64_t at, const gated<V> &g) const {
-        vec<V> v = g.dy;
+    template <int V> __device__ vec<V> get(int64_t at, const gated<T, V> &g) const {
+        vec<V> v = g.dy.floats();
         for (int k = 0; k < V; k++) {
-            if (GATE == BY_VALUE) v.at[k] = g.y.at[k] > 0 ? v.at[k] : 0;
+            if (GATE == BY_VALUE) v.at[k] = g.y.floats().at[k] > 0 ? v.at[k] : 0;
             if (GATE == BY_MASK) v.at[k] = g.bits >> (at % 32 + k) & 1 ? v.at[k] : 0;
         }
         return v;

@@ -204,8 +204,9 @@ static void check_order(const int64_t x[4], int each) {
         cudaStream_t stream = mm_cuda_stream(rig.stream);
         op_rig_fill(&rig, NETS_X, 7 + turn);
         op_rig_fill(&rig, NETS_DY, 9 + turn);
-        nets_cuda_batch_norm_statistics(bn, to.x, scratch, at[NETS_SAVED_MEAN], at[NETS_SAVED_VAR], NULL, NULL, stream);
-        nets_cuda_batch_norm_backward(bn, to, scratch, stream);
+        nets_cuda_batch_norm_statistics(MM_F32, bn, to.x, scratch, at[NETS_SAVED_MEAN], at[NETS_SAVED_VAR], NULL, NULL,
+                                        stream);
+        nets_cuda_batch_norm_backward(MM_F32, bn, to, scratch, stream);
         assert_int_equal(mm_stream_sync(rig.stream), MM_OK);
         check_statistics(&rig, &(order){.strips = *s, .moments = true, .x = to.x});
         check_gradients(&rig, &(order){.strips = *s, .x = to.x, .dy = to.dy}, bn.eps);
@@ -258,10 +259,10 @@ static void check_coded(const int64_t x[4], int each) {
     coded_map m = code_of(&rig, x);
     const nets_cuda_code code = {.blocks = MM_BLOCKS_ZFP_8, .code = m.code};
 
-    nets_cuda_batch_norm_statistics(bn, at[NETS_X], scratch, at[NETS_SAVED_MEAN], at[NETS_SAVED_VAR], NULL, NULL,
-                                    stream);
-    nets_cuda_batch_norm_apply(bn, at[NETS_X], NULL, at[NETS_SAVED_MEAN], at[NETS_SAVED_VAR], at[NETS_W], at[NETS_B],
-                               at[NETS_Y], stream);
+    nets_cuda_batch_norm_statistics(MM_F32, bn, at[NETS_X], scratch, at[NETS_SAVED_MEAN], at[NETS_SAVED_VAR], NULL,
+                                    NULL, stream);
+    nets_cuda_batch_norm_apply(MM_F32, bn, at[NETS_X], NULL, at[NETS_SAVED_MEAN], at[NETS_SAVED_VAR], at[NETS_W],
+                               at[NETS_B], at[NETS_Y], stream);
     nets_cuda_batch_norm_apply_and_encode(bn, at[NETS_X], NULL, at[NETS_SAVED_MEAN], at[NETS_SAVED_VAR], at[NETS_W],
                                           at[NETS_B], y, code, mask, stream);
     assert_int_equal(mm_stream_sync(rig.stream), MM_OK);
@@ -273,7 +274,7 @@ static void check_coded(const int64_t x[4], int each) {
     assert_memory_equal(mask, signs, (size_t)(elems + 31) / 32 * sizeof *mask);
 
     nets_cuda_batch_norm_gradients to = gradients_of(&rig, m.decoded);
-    nets_cuda_batch_norm_backward(bn, to, scratch, stream);
+    nets_cuda_batch_norm_backward(MM_F32, bn, to, scratch, stream);
     to.x = NULL;
     to.x_code = code;
     to.dx = dx;

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "nets/net_ops.h"
+#include "nets/op_batch_norm.h"
 #include "tests/nets/op_rig.h"
 
 /* To nearest, ties to even, by arithmetic. */
@@ -163,6 +164,10 @@ static void check(op_rig *rig, bool earlier, bool batch) {
     if (rig->desc.training) {
         if (is_map(rig, NETS_Y)) round_role(rig, NETS_Y); /* which the backward may read */
         run(&p, MM_BACKWARD);
+        if (rig->desc.kind == NETS_BATCH_NORM && rig->desc.relu) { /* its output's signs are computed again */
+            p.args.exact_roles = NETS_ROLE_BIT(NETS_X) | NETS_STATISTICS_BITS;
+            run(&p, MM_BACKWARD);
+        }
     }
     nets_op_destroy(p.op);
     op_rig_fini(rig);
@@ -186,10 +191,16 @@ static const struct {
     {NETS_RELU, {0}, {2, 7, 5, 13}},
     {NETS_MAX_POOL, {.kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}}, {2, 7, 6, 16}},
     {NETS_AVG_POOL, {.kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}}, {2, 7, 6, 16}},
+    {NETS_MAX_POOL, {.kernel = {3, 2}, .stride = {1, 2}}, {2, 7, 6, 12}}, /* halves of a byte for indices */
+    {NETS_MAX_POOL, {.kernel = {5, 5}, .stride = {2, 2}}, {2, 7, 6, 24}}, /* whole ones */
     {NETS_GLOBAL_AVG_POOL, {0}, {2, 7, 6, 16}},
+    {NETS_CROP, {.out_size = {3, 2}, .offset = {1, 1}}, {2, 5, 4, 24}},
+    {NETS_UPSAMPLE, {.scale = {2, 3}}, {2, 3, 4, 16}},
     {NETS_UPSAMPLE, {.scale = {2, 2}, .bilinear = true}, {2, 3, 4, 5}},
     {NETS_ADD, {0}, {2, 5, 3, 9}},
+    {NETS_ADD, {0}, {3, 33, 21, 8}}, /* several blocks of threads */
     {NETS_BATCH_NORM, {0}, {4, 5, 5, 13}},
+    {NETS_BATCH_NORM, {0}, {3, 7, 9, 40}}, /* eight channels a thread */
     {NETS_DROPOUT, {.p = 0.3f}, {2, 5, 5, 13}},
     {NETS_LAYER_NORM, {0}, {2, 7, 1, 24}},
     {NETS_GELU, {0}, {2, 7, 1, 24}},
@@ -224,9 +235,19 @@ static void earlier_gradients_are_added_before_the_sum_is_rounded(void **state) 
 
 static void fused_batch_norms_are_rounded_once(void **state) {
     (void)state;
-    for (int inputs = 1; inputs <= 2; inputs++) {
+    for (int inputs = 1; inputs <= 2; inputs++)
+        for (int channels = 13; channels <= 64; channels += 51) {
+            op_rig rig;
+            op_rig_init_fused(&rig, NETS_BATCH_NORM, NULL, (const int64_t[]){4, 5, 5, channels}, inputs, true, true);
+            check(&rig, false, false);
+        }
+}
+
+static void a_relu_with_a_bias_is_rounded_once(void **state) {
+    (void)state;
+    for (int channels = 13; channels <= 64; channels += 51) {
         op_rig rig;
-        op_rig_init_fused(&rig, NETS_BATCH_NORM, NULL, (const int64_t[]){4, 5, 5, 13}, inputs, true, true);
+        op_rig_init_fused(&rig, NETS_RELU, NULL, (const int64_t[]){4, 5, 5, channels}, 1, true, true);
         check(&rig, false, false);
     }
 }
@@ -244,6 +265,7 @@ int main(void) {
         cmocka_unit_test(an_op_of_bf16_maps_rounds_what_the_f32_op_gives),
         cmocka_unit_test(earlier_gradients_are_added_before_the_sum_is_rounded),
         cmocka_unit_test(fused_batch_norms_are_rounded_once),
+        cmocka_unit_test(a_relu_with_a_bias_is_rounded_once),
         cmocka_unit_test(the_losss_probabilities_are_f32),
     };
     OP_RIG_RUN(tests);
