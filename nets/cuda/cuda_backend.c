@@ -47,6 +47,7 @@ static void close_cuda(nets_backend *backend) {
     nets_cuda_backend *cuda = (nets_cuda_backend *)backend;
     bool entered = false;
     if (cuda->gpu) (void)!mm_cuda_gpu_enter(cuda->gpu, true, &entered);
+    if (cuda->counters) (void)cudaFree(cuda->counters);
     if (cuda->dnn) cudnnDestroy(cuda->dnn);
     if (cuda->lt) cublasLtDestroy(cuda->lt);
     if (entered) mm_cuda_gpu_leave(cuda->gpu);

@@ -70,11 +70,7 @@ static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
     return phase == MM_FORWARD ? nets_strips_bytes(&op->bn.over.strips) : nets_cuda_batch_norm_backward_bytes(op->bn);
 }
 
-static void destroy(nets_op *base) {
-    batch_norm_op *op = (batch_norm_op *)base;
-    nets_cuda_reduction_fini(&op->bn.over);
-    free(op);
-}
+static void destroy(nets_op *op) { free(op); }
 
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     MM_TRY(nets_cuda_check_dims(desc));

@@ -89,7 +89,6 @@ static void destroy(nets_op *base) {
     nets_cudnn_conv_fini(&op->y);
     nets_cudnn_conv_fini(&op->dx);
     nets_cudnn_conv_fini(&op->dw);
-    nets_cuda_reduction_fini(&op->by_bias);
     free(op);
 }
 

@@ -27,10 +27,7 @@ static mm_status create(const nets_op_impl *impl, const nets_op_desc *desc, nets
     return MM_OK;
 }
 
-static void destroy(nets_op *op) {
-    nets_cuda_reduction_fini(&((elementwise_op *)op)->by_bias);
-    free(op);
-}
+static void destroy(nets_op *op) { free(op); }
 
 static mm_dtype maps_of(const nets_op *op) { return ((const elementwise_op *)op)->maps; }
 static int64_t elems_of(const nets_op *op) { return ((const elementwise_op *)op)->elems; }

@@ -153,8 +153,7 @@ void nets_cuda_bias_relu(mm_dtype maps, const void *x, const float *bias, void *
 /* What sums go over (reduce.h). */
 typedef struct nets_cuda_reduction {
     nets_strips strips;
-    unsigned *counters;            /* nets_strips_counters, 0; of one stream's work at a time */
-    const struct mm_cuda_gpu *gpu; /* whose memory they are in */
+    unsigned *counters; /* nets_strips_counters, 0; of one stream's work at a time */
 } nets_cuda_reduction;
 
 /* sums[c] = the sum of values[r][c] over r. The scratch has nets_strips_bytes. */

@@ -139,7 +139,6 @@ static void destroy(nets_op *base) {
     nets_cudnn_conv_fini(&op->dx);
     nets_cudnn_conv_fini(&op->dw);
     nets_cudnn_conv_fini(&op->dw_rest);
-    nets_cuda_reduction_fini(&op->by_bias);
     free(op);
 }
 

@@ -23,6 +23,8 @@ typedef struct nets_cuda_backend {
     /* Properties of a device that need not be present; NULL: not used. With them, dnn and lt are NULL, and cuDNN still
      * proposes engines for that device and tells their workspaces. cuBLAS cannot. */
     cudnnBackendDescriptor_t properties;
+    /* Of blocks in sums (reduce.h): in the GPU's memory, 0 between launches. NULL: no op has needed any. */
+    unsigned *counters;
     bool told_untimed; /* the warning that algorithms could not be timed was logged */
 } nets_cuda_backend;
 
@@ -53,11 +55,10 @@ static inline nets_cuda_gate nets_cuda_gate_of(const nets_op_args *args) {
     return (nets_cuda_gate){.y = by_mask ? NULL : y, .mask = by_mask ? y : NULL};
 }
 
-/* What sums over this map go over, with counters on the backend's GPU; without a GPU there are none. After a failure, too,
- * the caller ends it. One of zeros may be ended. MM_ERR_NOMEM, MM_ERR_DEVICE. */
+/* What sums over this map go over, with the backend's counters; without a GPU there are none. MM_ERR_NOMEM, MM_ERR_DEVICE,
+ * MM_ERR_UNSUPPORTED: it has more channels than there are counters for. */
 MM_CHECKED mm_status nets_cuda_reduction_init(nets_cuda_reduction *over, nets_cuda_backend *cuda,
                                               const nets_shape *map);
-void nets_cuda_reduction_fini(nets_cuda_reduction *over);
 
 /* Fails if a kernel launch since the last call has failed; `what` names the operation. */
 MM_CHECKED mm_status nets_cuda_launched(const char *what);

@@ -1,5 +1,9 @@
-/* What a layer's sums go over: the cut of its map, and counters of blocks (reduce.h). */
+/* What a layer's sums go over: the cut of its map, and the backend's counters of blocks (reduce.h). A backend's ops run one
+ * at a time, and a launch leaves the counters at 0: all share them. */
 #include "nets/cuda/cuda_ops.h"
+
+/* 256 KiB: those of a sum over two groups of blocks for 170000 channels, far more than layers have. */
+enum { COUNTERS = 1 << 16 };
 
 /* On a stream of its own: the kernels' streams do not wait for the default one. */
 static mm_status clear(void *memory, size_t bytes) {
@@ -12,27 +16,29 @@ static mm_status clear(void *memory, size_t bytes) {
     return status;
 }
 
-static mm_status take_counters(nets_cuda_reduction *over) {
-    const size_t bytes = (size_t)nets_strips_counters(&over->strips) * sizeof *over->counters;
+/* When the first of the backend's ops needs them. */
+static mm_status take_counters(nets_cuda_backend *cuda) {
     void *counters = NULL;
-    MM_TRY(mm_cuda_check(cudaMalloc(&counters, bytes), "cudaMalloc"));
-    over->counters = counters;
-    return clear(counters, bytes);
+    if (cuda->counters) return MM_OK;
+    MM_TRY(mm_cuda_check(cudaMalloc(&counters, COUNTERS * sizeof *cuda->counters), "cudaMalloc"));
+    const mm_status status = clear(counters, COUNTERS * sizeof *cuda->counters);
+    if (status != MM_OK) {
+        (void)cudaFree(counters);
+        return status;
+    }
+    cuda->counters = counters;
+    return MM_OK;
 }
 
 mm_status nets_cuda_reduction_init(nets_cuda_reduction *over, nets_cuda_backend *cuda, const nets_shape *map) {
     const int64_t channels = nets_shape_channels(map), rows = nets_shape_rows(map);
-    *over = (nets_cuda_reduction){.strips = map->rank == 4
-                                                ? nets_strips_of(map->dims[0], map->dims[1], map->dims[2], channels)
-                                                : nets_strips_of(rows, 1, 1, channels),
-                                  .gpu = cuda->gpu};
-    return cuda->gpu ? take_counters(over) : MM_OK;
-}
-
-void nets_cuda_reduction_fini(nets_cuda_reduction *over) {
-    bool entered;
-    if (!over->counters || mm_cuda_gpu_enter(over->gpu, true, &entered) != MM_OK) return;
-    (void)cudaFree(over->counters);
-    if (entered) mm_cuda_gpu_leave(over->gpu);
-    over->counters = NULL;
+    const nets_strips strips = map->rank == 4 ? nets_strips_of(map->dims[0], map->dims[1], map->dims[2], channels)
+                                              : nets_strips_of(rows, 1, 1, channels);
+    char text[NETS_SHAPE_TEXT_CAPACITY];
+    if (nets_strips_counters(&strips) > COUNTERS)
+        return mm_fail(MM_ERR_UNSUPPORTED, "sums over the pixels of %s: they need %lld counters of blocks, at most %d",
+                       nets_shape_text(map, text), (long long)nets_strips_counters(&strips), (int)COUNTERS);
+    if (cuda->gpu) MM_TRY(take_counters(cuda));
+    *over = (nets_cuda_reduction){.strips = strips, .counters = cuda->counters};
+    return MM_OK;
 }
