@@ -50,7 +50,7 @@ extern "C" {
 /* The version of this header and of the library, major.minor.patch. pkg-config's file and 'mm --version' take it from
  * here. The number in the library's soname, libmm.so.1 (mm/BUILD), is another one: it changes when programs that were
  * built against an older library would no longer run. */
-#define MM_VERSION "0.12.0"
+#define MM_VERSION "0.13.0"
 
 /* The library's MM_VERSION. Static. */
 MM_API const char *mm_version(void);
