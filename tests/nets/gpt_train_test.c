@@ -1,5 +1,7 @@
 /* A GPT of four layers learns as in PyTorch: from the same weights and batches, by AdamW with warm-up, a cosine and clipped
- * gradients, its losses in float32 differ by at most 1e-4 (references/tokens.py: Gpt). */
+ * gradients, its losses in float32 differ by at most 1e-4 (references/tokens.py: Gpt). In bf16 the mean of its losses
+ * differs by at most 0.3 % from that under PyTorch's autocast. Single losses may not be compared so: of this small network
+ * those under autocast themselves are up to 2.1 % off float32's. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -40,13 +42,14 @@ static void set_weights(training *t) {
     }
 }
 
-static void start(training *t, const char *optimizer_text, int64_t sub_batch) {
+static void start(training *t, nets_precision precision, const char *optimizer_text, int64_t sub_batch) {
     const mm_options options = {.device = "host", .device_bytes = 64 << 20, .policy = "liveness"};
     nets_optimizer optimizer;
     assert_int_equal(nets_optimizer_parse(optimizer_text, &optimizer), MM_OK);
     assert_int_equal(nets_zoo_build(NET, &t->net), MM_OK);
     assert_int_equal(mm_manager_create(&options, &t->manager), MM_OK);
-    assert_int_equal(nets_backend_open("host", &(nets_backend_config){.threads = 2}, &t->backend), MM_OK);
+    assert_int_equal(
+        nets_backend_open("host", &(nets_backend_config){.precision = precision, .threads = 2}, &t->backend), MM_OK);
     if (nets_exec_create_sub(t->net, BATCH, sub_batch, t->manager, t->backend, &optimizer, &t->exec) != MM_OK)
         fail_msg("%s", mm_last_error());
     assert_int_equal(nets_exec_init(t->exec, 1), MM_OK);
@@ -77,39 +80,56 @@ static float iterate(training *t, int step) {
     return result.loss;
 }
 
-static void losses_are_those_of_pytorch(void **state) {
-    const nets_safetensors_tensor want = {
-        .name = "gpt.losses", .dtype = NETS_SAFETENSORS_F32, .rank = 1, .dims = {STEPS}};
+/* Trains beside recorded losses. Returns by how much the worst is off, and in mean_out the mean of all, relative to the
+ * recorded ones'. */
+static double train_beside(const char *recorded, nets_precision precision, double *mean_out) {
+    const nets_safetensors_tensor want = {.name = recorded, .dtype = NETS_SAFETENSORS_F32, .rank = 1, .dims = {STEPS}};
     nets_safetensors_file *file;
     const void *data;
     training t;
-    (void)state;
     assert_int_equal(nets_safetensors_open("tests/nets/references/tokens.safetensors", &file), MM_OK);
     if (nets_safetensors_get(file, &want, &data) != MM_OK) fail_msg("%s", mm_last_error());
-    start(&t, "adamw,clip-norm=0.5", BATCH);
+    start(&t, precision, "adamw,clip-norm=0.5", BATCH);
     float first = 0, last = 0;
-    double most = 0;
+    double most = 0, ours = 0, theirs = 0;
     for (int step = 0; step < STEPS; step++) {
         float expected;
         memcpy(&expected, (const char *)data + (size_t)step * sizeof expected, sizeof expected);
         last = iterate(&t, step);
         if (step == 0) first = last;
         const double off = fabs((double)last / (double)expected - 1);
-        if (off > most) most = off;
-        if (!(off <= 1e-4)) fail_msg("step %d: loss %.6f, of PyTorch %.6f", step, (double)last, (double)expected);
+        if (!(off <= most)) most = off;
+        ours += (double)last;
+        theirs += (double)expected;
     }
-    print_message("losses %.4f to %.4f, off by %.1e at most\n", (double)first, (double)last, most);
+    *mean_out = fabs(ours / theirs - 1);
+    print_message("%s: %.4f to %.4f, off by %.1e at most, their mean by %.1e\n", recorded, (double)first, (double)last,
+                  most, *mean_out);
     assert_true(last < 0.8f * first);
     stop(&t);
     nets_safetensors_close(file);
+    return most;
+}
+
+static void losses_are_those_of_pytorch(void **state) {
+    double mean;
+    (void)state;
+    assert_true(train_beside("gpt.losses", NETS_FP32, &mean) <= 1e-4);
+}
+
+static void losses_in_bf16_are_those_of_autocast(void **state) {
+    double mean;
+    (void)state;
+    train_beside("gpt.losses_of_autocast", NETS_BF16, &mean);
+    assert_true(mean <= 3e-3);
 }
 
 /* Sums of gradients are made in another order then, so the weights are equal but for rounding. */
 static void sub_batches_learn_as_whole_batches(void **state) {
     training whole, parts;
     (void)state;
-    start(&whole, "sgd,momentum=0,weight-decay=0", BATCH);
-    start(&parts, "sgd,momentum=0,weight-decay=0", 1);
+    start(&whole, NETS_FP32, "sgd,momentum=0,weight-decay=0", BATCH);
+    start(&parts, NETS_FP32, "sgd,momentum=0,weight-decay=0", 1);
     for (int step = 0; step < 3; step++) assert_true(fabsf(iterate(&whole, step) - iterate(&parts, step)) < 1e-5f);
     for (int p = 0; p < nets_net_params(whole.net); p++) {
         const float *a = nets_exec_param(whole.exec, p, NETS_GRADIENT),
@@ -129,6 +149,7 @@ static void sub_batches_learn_as_whole_batches(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(losses_are_those_of_pytorch),
+        cmocka_unit_test(losses_in_bf16_are_those_of_autocast),
         cmocka_unit_test(sub_batches_learn_as_whole_batches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

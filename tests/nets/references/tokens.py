@@ -74,7 +74,7 @@ def token_loss(name, tokens, width, classes):
 
 
 class Gpt:
-    """GPT-2 in float32, its weights by `number`, which tests/nets/gpt_train_test.c trains too."""
+    """GPT-2 in float32, its weights by `number`, which tests/nets/gpt_train_test.c trains too; with autocast in bfloat16."""
 
     LAYERS, WIDTH, HEADS, CONTEXT, VOCABULARY, BATCH, STEPS, WARMUP, RATE, CLIP = 4, 64, 4, 64, 64, 4, 50, 20, 6e-4, 0.5
 
@@ -141,13 +141,14 @@ class Gpt:
             return self.RATE * (step + 1) / self.WARMUP
         return self.RATE * 0.5 * (1 + math.cos(math.pi * (step - self.WARMUP) / (self.STEPS - self.WARMUP)))
 
-    def train(self):
+    def train(self, autocast=False):
         others = [values for name, values in self.params.items() if name not in self.matrices]
         groups = [{"params": [self.params[name] for name in self.matrices]}, {"params": others, "weight_decay": 0}]
         optimizer = torch.optim.AdamW(groups, weight_decay=0.01)
         losses = []
         for step in range(self.STEPS):
-            loss = self.loss(self.tokens(step))
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+                loss = self.loss(self.tokens(step))
             optimizer.zero_grad()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self.params.values(), self.CLIP)
@@ -185,4 +186,5 @@ token_loss("token_loss", 150, 16, 37)
 token_loss("token_loss_of_chunks", 2100, 8, 19)
 torch.set_default_dtype(torch.float32)
 record("gpt.losses", torch.tensor(Gpt().train()))
+record("gpt.losses_of_autocast", torch.tensor(Gpt().train(autocast=True)))
 write(os.path.join(os.path.dirname(os.path.abspath(__file__)), "tokens.safetensors"))
