@@ -371,8 +371,8 @@ speeds_of_networks_of_tokens_are_in_tokens_() {
     local images tokens
     images=$(values rows images_per_second | head -1) tokens=$(values rows tokens_per_second | head -1)
     awk "BEGIN { exit !($tokens / $images > 15.99 && $tokens / $images < 16.01) }" || fail "$tokens of $images"
-    [[ $(values rows moved_bytes) =~ ^0$'\n'0$'\n'[1-9] ]] || fail "moved: $(values rows moved_bytes)"
-    [[ $(values rows steps_again) =~ ^0$'\n'[1-9][0-9]*$'\n'0 ]] || fail "again: $(values rows steps_again)"
+    [[ $(values rows moved_bytes | tr '\n' ' ') == "0 0 "[1-9]* ]] || fail "moved: $(values rows moved_bytes)"
+    [[ $(values rows steps_again | tr '\n' ' ') =~ ^0\ [1-9][0-9]*\ 0 ]] || fail "again: $(values rows steps_again)"
     expect 0 "${gpt[@]}" --policies liveness,swap-async:when=always
     says out ", each in its own budget: tokens/s, fastest first"
 }

@@ -174,9 +174,9 @@ function rowPoint(row, x) {
         row,
         title: policy,
         lines: [
-            [speedUnit(row), rateText(speedOf(row))],
-            ['step', timeText(1e6 * numberOf(row.iteration_seconds_median))], ['batch', textOf(row.batch)],
-            ['budget', sizeText(row.budget_bytes)], ['touched', sizeText(row.peak_bytes || row.predicted_peak_bytes)],
+            [speedUnit(row), rateText(speedOf(row))], ['step', timeText(1e6 * numberOf(row.iteration_seconds_median))],
+            ['batch', textOf(row.batch)], ['budget', sizeText(row.budget_bytes)],
+            ['touched', sizeText(row.peak_bytes || row.predicted_peak_bytes)],
             numberOf(row.pinned_bytes, 0) > 0 && ['pinned host memory', sizeText(row.pinned_bytes)],
             row.simulated === true && 'simulated'
         ]
@@ -212,8 +212,12 @@ function budgetCards(rows) {
             if (budgets === 0 || (budgets === 1 && batches > 1)) return null;  // no curve: the batches have one
             const absent = absentText(all);
             return card(
-                `${name}${settingOf(all)}: throughput over the budget`,
-                curveChart({points, xText: sizeText, xLabel: 'budget', label: `${name}: ${speedUnit(points[0].row)} over the budget`}),
+                `${name}${settingOf(all)}: throughput over the budget`, curveChart({
+                    points,
+                    xText: sizeText,
+                    xLabel: 'budget',
+                    label: `${name}: ${speedUnit(points[0].row)} over the budget`
+                }),
                 absent && element('p', {class: 'note'}, absent));
         })
         .filter(Boolean);
