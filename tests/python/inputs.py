@@ -62,6 +62,8 @@ def sizes():
     for text, value in (("6GiB", 6 << 30), ("1.5GB", 1500000000), ("300 MiB", 300 << 20), ("7", 7), (9, 9)):
         expect(f"size {text!r}", session.size(text) == value, session.size(text))
     refused("host", ValueError, "much")(lambda: mm.budget("1MiB", host="much", **CPU))
+    refused("host above what there is", ValueError, "99TiB", str(99 << 40), str(total))(
+        lambda: mm.budget("1MiB", host="99TiB", **CPU))
     refused("policy", ValueError, "nonsense")(lambda: mm.budget("1MiB", policy="nonsense", **CPU))
     refused("recompute", ValueError, "torch.utils.checkpoint")(lambda: mm.budget("1MiB", policy="recompute", **CPU))
     refused("device", ValueError, "meta")(lambda: mm.budget("1MiB", device="meta"))

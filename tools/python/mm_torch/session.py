@@ -152,7 +152,7 @@ class budget:
         # On its way through autograd an error of a hook becomes a RuntimeError that quotes it, in torch 1.13.
         core = self._core
         failure, core.failure = core.failure, None
-        if failure is not None:
+        if error[0] is not None:
             _drain()
         if core.share is not None and isinstance(error[1], core.share.cuda.OutOfMemoryError):
             self._say(core.share.ran_out())
