@@ -206,7 +206,8 @@ torch_inside_budgets_is_tried_without_a_gpu_() {
     local python=python3
     ! /usr/bin/python3 -c 'import torch' 2>/dev/null || python=/usr/bin/python3
     prebuilt
-    PYTHON=$python script 0 --quick --tiny --only torch --prebuilt "$PWD/pre" "$PWD/results"
+    # libmm.so with the emulation in it has more thread-local data than is kept free for libraries that are opened later.
+    GLIBC_TUNABLES=glibc.rtld.optional_static_tls=16384 PYTHON=$python script 0 --quick --tiny --only torch --prebuilt "$PWD/pre" "$PWD/results"
     if grep -q "^torch.*skipped: no torch" results/steps.txt; then skip "no torch"; fi
     ok_steps torch
     [[ $(values results/torch.json status | sort -u) == ok ]] || fail "$(<results/torch.log)"
