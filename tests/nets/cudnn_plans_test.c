@@ -218,14 +218,16 @@ static void every_convolution_has_deterministic_engines_of_both_precisions_withi
     nets_backend_close(&cuda->base);
 }
 
-/* Of bf16 images with f32 gradients by the weights. */
-static void every_convolution_of_bf16_has_deterministic_engines_within_the_limits(void **state) {
+/* cuDNN 9.19 proposes no engine for f32 gradients by the weights of bf16 images, so on a GPU convolutions that are no
+ * products (1x1) are refused there, and compute in float32 (nets/widened.h). */
+static void every_bf16_output_and_gradient_by_input_has_engines_within_the_limits(void **state) {
     fixture *f = *state;
     need_device(f);
     nets_cuda_backend *cuda = open_backend(f, NULL);
     for (int i = 0; i < f->n; i++)
         for (int part = 0; part < N_PARTS; part++) {
             nets_conv_shape s = part_of(&f->convs[i], part);
+            if (s.direction == NETS_CONV_BY_WEIGHTS) continue;
             s.bf16 = 1;
             const least l = plan_engines(f, cuda, &s);
             if (l.plain > NETS_WORKSPACE_LIMIT_BYTES && l.tensor_core > NETS_WORKSPACE_TENSOR_CORE_LIMIT_BYTES)
@@ -419,7 +421,7 @@ static void without_a_device_the_libraries_say_so(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_convolution_has_deterministic_engines_of_both_precisions_within_the_limits),
-        cmocka_unit_test(every_convolution_of_bf16_has_deterministic_engines_within_the_limits),
+        cmocka_unit_test(every_bf16_output_and_gradient_by_input_has_engines_within_the_limits),
         cmocka_unit_test(an_engine_takes_another_workspace_by_other_knobs),
         cmocka_unit_test(every_configuration_finds_an_engine_within_its_limit),
         cmocka_unit_test(maps_of_more_than_2_to_the_31_elements_have_engines),
