@@ -54,6 +54,12 @@ typedef struct bench {
     const volatile sig_atomic_t *interrupted;
 } bench;
 
+/* Runs every combination, and makes a row of each. A run that fails becomes a row that says why, and sets `failed`. */
+MM_CHECKED mm_status bench_run(bench *b);
+/* Compares the rows with those of liveness, and writes them to the file that was asked for. After each row that was
+ * measured, too: a run that is killed later takes none with it. */
+MM_CHECKED mm_status bench_save_rows(bench *b);
+
 /* Reads all lists, and checks every name in them, so that a misspelt name does not end a long table. */
 MM_CHECKED mm_status bench_read_lists(bench *b);
 /* Checks that the target's device has the codecs of all policies. Once its name is known to be right. */

@@ -1,237 +1,13 @@
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "nets/io/net_file.h"
 #include "tools/bench.h"
 #include "tools/bench_grid.h"
 #include "tools/commands.h"
 #include "tools/effort.h"
 #include "tools/files.h"
 #include "tools/json_file.h"
-#include "tools/requirement.h"
 #include "tools/sub_batch.h"
-
-static row *next_row(bench *b) {
-    if (b->n_rows == b->capacity) {
-        int capacity = b->capacity ? 2 * b->capacity : 16;
-        row *rows = realloc(b->rows, (size_t)capacity * sizeof *rows);
-        if (!rows) return NULL;
-        b->rows = rows;
-        b->capacity = capacity;
-    }
-    row *r = &b->rows[b->n_rows++];
-    *r = (row){.codec_hidden_share = -1, .test_accuracy = -1};
-    return r;
-}
-
-/* ---------------------------------------------------------------- cells */
-
-row *bench_row(bench *b, const nets_net *net, int64_t batch, const char *policy, int64_t budget) {
-    row *r = next_row(b);
-    if (!r) return NULL;
-    snprintf(r->net, sizeof r->net, "%s", nets_net_name(net));
-    r->sample_tokens = nets_net_tokens(net);
-    r->policy = policy;
-    const char *device = !b->source ? b->target.device : b->source->is_machine ? b->source->machine.name : "facts";
-    snprintf(r->device, sizeof r->device, "%s", device);
-    snprintf(r->fuse, sizeof r->fuse, "%s", target_fuse_text(&b->target));
-    r->batch = batch * b->n_ranks;
-    r->sub_batch = batch;
-    r->ranks = b->n_ranks;
-    r->workspace_limit_bytes = b->target.workspace_bytes;
-    r->asked_bytes = r->budget_bytes = budget;
-    return r;
-}
-
-void bench_end_row(bench *b, row *r, mm_status status) {
-    if (status == MM_OK)
-        row_end(r, *b->interrupted);
-    else
-        snprintf(r->status, sizeof r->status, "%s", mm_last_error());
-    if (status == MM_OK || status == MM_ERR_INFEASIBLE) return;
-    r->images_per_second = 0;
-    b->failed = true;
-    fprintf(stderr, "mm bench: %s, batch %lld, %s: %s\n", r->net, (long long)r->batch, r->policy, mm_last_error());
-}
-
-void bench_show_row(const bench *b, const row *r) {
-    if (isatty(fileno(b->out))) return;
-    row_print_line(b->out, r);
-    fflush(b->out);
-}
-
-/* Where `liveness` ran in the same table: what the step, and the computation beside what goes on meanwhile, take
- * longer. */
-static void compare(row *r, const row *base) {
-    r->step_ratio = r->iteration_seconds_median / base->iteration_seconds_median;
-    if (base->compute_busy_seconds > 0) r->compute_ratio = r->compute_busy_seconds / base->compute_busy_seconds;
-}
-
-static void compare_with_liveness(bench *b) {
-    for (int i = 0; i < b->n_rows; i++) {
-        row *r = &b->rows[i];
-        for (int j = 0; r->iteration_seconds_median > 0 && j < b->n_rows; j++) {
-            const row *base = &b->rows[j];
-            if (strcmp(base->policy, "liveness") != 0 || strcmp(base->net, r->net) != 0 || base->batch != r->batch ||
-                base->sub_batch != r->sub_batch || base->ranks != r->ranks || base->simulated != r->simulated ||
-                base->iteration_seconds_median <= 0)
-                continue;
-            compare(r, base);
-            break;
-        }
-    }
-}
-
-/* After each row that was measured, too: a run that is killed later takes none with it. */
-static mm_status save_rows(bench *b) {
-    compare_with_liveness(b);
-    return b->json ? rows_save(b->json, b->rows, b->n_rows) : MM_OK;
-}
-
-mm_status bench_subject(bench *b, int64_t sub_batch) {
-    if (b->subject.n > 0 && b->subject.sub_batch == sub_batch) return MM_OK;
-    simulated_fini(&b->subject);
-    simulated_fini(&b->apart);
-    return simulated_init(&b->subject, b->net, b->batch, sub_batch, &b->target);
-}
-
-/* Where no sub-batch would do, the run in those of one image tells what it needs. */
-static mm_status choose_sub_batch(bench *b, row *r) {
-    const int64_t most = b->source ? INT64_MAX : requirement_pinned_most();
-    const sub_batch_case one = {.net = b->net,
-                                .batch = b->batch,
-                                .target = &b->target,
-                                .policy = r->policy,
-                                .budget_bytes = r->asked_bytes,
-                                .pinned_bytes = pinned_limit(b->pinned_bytes, most),
-                                .facts = b->source};
-    MM_TRY(bench_sub_batch(b, r->policy, b->batch, &r->sub_batch));
-    if (r->sub_batch > 0) return MM_OK;
-    mm_status status = sub_batch_find(b->sub_batch, &one, &r->sub_batch);
-    return status == MM_ERR_INFEASIBLE ? MM_OK : status;
-}
-
-/* One cell of the table. What cannot run becomes a row that says why. */
-static mm_status run_one(bench *b, const nets_net *net, int64_t batch, int index, int64_t budget) {
-    row *r = bench_row(b, net, batch, b->policies.text[index], budget);
-    if (!r) return mm_fail(MM_ERR_NOMEM, "out of memory for the table");
-    mm_status status = choose_sub_batch(b, r);
-    if (status == MM_OK && r->sub_batch < batch && !b->source && !b->warned) {
-        sub_batch_warn("bench", net, batch, r->sub_batch);
-        b->warned = true;
-    }
-    if (status == MM_OK) status = b->source ? bench_simulate(b, index, r) : bench_measure(b, net, r);
-    bench_end_row(b, r, status);
-    if (b->source) return MM_OK;
-    bench_show_row(b, r);
-    return json_file_is_output(b->json) ? MM_OK : save_rows(b);
-}
-
-static void show_progress(const bench *b, progress *p, int done) {
-    const row *r = &b->rows[b->n_rows - 1];
-    if (r->sub_batch < b->batch)
-        progress_show(p, done, "%s, sub-batch %lld", r->policy, (long long)r->sub_batch);
-    else
-        progress_show(p, done, "%s", r->policy);
-}
-
-static mm_status run_cells(bench *b, const nets_net *net, int64_t batch) {
-    int64_t budgets[BENCH_VALUES_MAX];
-    int n, done = 0;
-    char what[96];
-    progress p;
-    MM_TRY(bench_budgets(b, budgets, &n));
-    snprintf(what, sizeof what, "%.60s, batch %lld", nets_net_name(net), (long long)batch);
-    progress_begin(&p, what, 0, (int64_t)n * b->policies.n, b->quiet || !b->source);
-    mm_status status = MM_OK;
-    for (int i = 0; i < n; i++)
-        for (int j = 0; status == MM_OK && !*b->interrupted && j < b->policies.n; j++) {
-            status = run_one(b, net, batch, j, budgets[i]);
-            if (b->source) show_progress(b, &p, ++done);
-        }
-    progress_end(&p);
-    return status;
-}
-
-/* With facts to be kept: collected meanwhile. */
-static mm_status run_collecting(bench *b, const nets_net *net, int64_t batch) {
-    if (b->predict) return bench_predict(b, net, batch);
-    if (!b->facts) return run_cells(b, net, batch);
-    collector c;
-    MM_TRY(collector_init(&c, net, batch, &b->target, &b->policies));
-    b->collector = &c;
-    mm_status status = b->source ? facts_source_fill(b->source, c.lowered->graph, c.facts) : MM_OK;
-    if (status == MM_OK) status = run_cells(b, net, batch);
-    if (status == MM_OK && !b->source && !*b->interrupted && c.steps_from == COLLECT_NONE)
-        status =
-            mm_fail(MM_ERR_INFEASIBLE, "--facts %s: no run was measured; give --budgets that a policy fits", b->facts);
-    if (status == MM_OK && !b->source) status = bench_calibrate_variants(b, net, batch, &c);
-    bool saved = !*b->interrupted;
-    if (status == MM_OK && saved && !b->source) status = collector_measure_device(&c, &b->target);
-    if (status == MM_OK && saved) status = collector_save(&c, b->facts);
-    collector_fini(&c);
-    b->collector = NULL;
-    return status;
-}
-
-/* A batch on so many devices. */
-static mm_status run_batch(bench *b, const nets_net *net, int64_t whole, int n_ranks) {
-    int64_t batch;
-    MM_TRY(ranks_part(whole, n_ranks, &batch));
-    ranks_use(&b->ranks, n_ranks, &b->target, b->source);
-    b->net = net;
-    b->batch = batch;
-    b->n_ranks = n_ranks;
-    b->warned = false;
-    memset(b->least, 0, sizeof b->least);
-    mm_status status = bench_subject(b, batch);
-    if (status == MM_OK) status = run_collecting(b, net, batch);
-    simulated_fini(&b->subject);
-    simulated_fini(&b->apart);
-    return status;
-}
-
-/* ---------------------------------------------------------------- all */
-
-static mm_status run_net(bench *b, const char *name, int64_t only_batch) {
-    nets_net *net;
-    int64_t batches[BENCH_VALUES_MAX] = {only_batch};
-    int n = 1;
-    MM_TRY(nets_open(name, &net));
-    mm_status status = requirement_follow_facts(&b->target, net, b->source);
-    if (status == MM_OK && only_batch <= 0) status = bench_batches(b, net, batches, &n);
-    for (int i = 0; i < n; i++)
-        for (int k = 0; status == MM_OK && !*b->interrupted && k < b->ranks.count; k++)
-            status = run_batch(b, net, batches[i], b->ranks.n[k]);
-    nets_net_destroy(net);
-    return status;
-}
-
-static mm_status run_nets(bench *b) {
-    for (int i = 0; i < b->nets.n && !*b->interrupted; i++) MM_TRY(run_net(b, b->nets.text[i], 0));
-    return MM_OK;
-}
-
-/* A machine's rates serve all networks and batches; facts are of those that they were measured of. */
-static mm_status run_source(bench *b, const char *path) {
-    facts_source source;
-    MM_TRY(facts_source_open(path, &source));
-    b->source = &source;
-    mm_status status = facts_source_study(&source, b->study);
-    if (status == MM_OK) status = source.is_machine ? run_nets(b) : run_net(b, source.net, source.batch);
-    b->source = NULL;
-    facts_source_close(&source);
-    target_forget_facts(&b->target);
-    return status;
-}
-
-static mm_status run_all(bench *b) {
-    if (b->sources.n == 0) return run_nets(b);
-    for (int i = 0; i < b->sources.n && !*b->interrupted; i++) MM_TRY(run_source(b, b->sources.text[i]));
-    return MM_OK;
-}
 
 static mm_status print_all(const bench *b) {
     grid *grids;
@@ -246,8 +22,6 @@ static mm_status print_all(const bench *b) {
     free(grids);
     return status;
 }
-
-/* ---------------------------------------------------------------- the command */
 
 /* "codec/10": a tenth of the speed of the codec, measured now. */
 static mm_status read_part_of_codec(const bench *b, const char *divisor, int64_t *bytes_per_s_out) {
@@ -546,8 +320,8 @@ int cmd_bench(int argc, char **argv) {
     b.out = json_file_beside(b.json);
     status = prepare(&b);
     if (status == MM_OK) {
-        status = run_all(&b);
-        mm_status saved = save_rows(&b), printed = print_all(&b);
+        status = bench_run(&b);
+        mm_status saved = bench_save_rows(&b), printed = print_all(&b);
         if (status == MM_OK) status = saved != MM_OK ? saved : printed;
         if (b.trace) {
             mm_status traced = traces_save(&b.traces, "bench", b.trace);
