@@ -6,6 +6,7 @@
 machine=$(realpath "$2")
 h200=$(realpath "$3")
 planning=$(realpath "$4")
+stash=$(realpath "$5")
 policies=naive,liveness,freelunch:eligible=all
 
 # explained NET BATCH POLICY: the row to row.json
@@ -645,14 +646,14 @@ a_plan_for_a_link_is_that_which_runs_over_it_() {
     done
 }
 
-# ---------------------------------------------------------------- the bench of planning
+# ---------------------------------------------------------------- the benches of planning
 
-# bench STATUS ARGUMENT...: as expect, of the bench.
+# bench STATUS ARGUMENT...: as expect, of the bench `planning`, or of $bench.
 bench_says() {
     local status=0 expected=$1
     shift
-    "$planning" "$@" >out 2>err </dev/null || status=$?
-    ((status == expected)) || fail "planning $*: status $status, expected $expected"
+    "${bench:-$planning}" "$@" >out 2>err </dev/null || status=$?
+    ((status == expected)) || fail "${bench:-$planning} $*: status $status, expected $expected"
 }
 
 planning_is_timed_in_shares_of_budgets_() {
@@ -680,6 +681,18 @@ bad_input_of_the_bench_of_planning_is_one_line_() {
     says err "none.json"
     bench_says 2 --net nothing
     bench_says 2 --net tiny --budget-share
+}
+
+orders_of_a_stash_are_timed_or_refused_in_one_line_() {
+    local bench=$stash
+    bench_says 0 --entries 50 --policies swap-async,liveness --share 1.5
+    for text in "50 entries" "swap-async " "liveness "; do says out "$text"; done
+    (($(count out "1 of 2 iterations by the plan") == 2)) || fail "not every order was planned"
+    bench_says 0 --entries 50 --share 0.5 --policies swap-async
+    bench_says 1 --entries 50 --share 0.5 --policies liveness
+    says err "stash: liveness on stash needs at least "
+    bench_says 2 --policies nothing
+    (($(wc -l <err) == 1)) || fail "$(wc -l <err) lines"
 }
 
 # The facts are read after the signals are caught, and before a plan is made.
