@@ -136,6 +136,8 @@ void mm_leave(mm_stash *s) {
         take_over_all(s, &broken);
         mm_dispatch_abort(s->dispatch);
     }
+    mm_status counted = mm_stash_cover(s, NULL); /* what is placed from now on is no plan's */
+    (void)counted;
     s->left_plan = true;
     mm_loose_adopt(s, f->slots, f->order->order.n_entries);
     free(f->slots);

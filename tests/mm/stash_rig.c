@@ -71,7 +71,7 @@ static void check_signs(const uint8_t *expected, const uint8_t *got, int64_t n) 
     }
 }
 
-static void check_reads(stash_rig *r) {
+void stash_rig_check(stash_rig *r) {
     uint8_t *expected = malloc(STASH_RIG_MOST);
     assert_non_null(expected);
     for (int i = 0; i < STASH_RIG_STREAMS; i++)
@@ -87,7 +87,7 @@ static void check_reads(stash_rig *r) {
 }
 
 void stash_rig_fini(stash_rig *r) {
-    check_reads(r);
+    stash_rig_check(r);
     for (int i = 0; i < STASH_RIG_STREAMS; i++) {
         mm_stream_destroy(r->streams[i]);
         mm_device_release(r->device, MM_MEMORY_DEVICE, r->tensor[i], STASH_RIG_MOST);
@@ -127,7 +127,7 @@ mm_status stash_rig_put(stash_rig *r, const mm_stash_tensor *like, stash_item *i
     const int stream = random_below(&r->random, STASH_RIG_STREAMS);
     stash_item item = {.seed = r->next_seed++, .bytes = bytes_of(like)};
     mm_stash_tensor tensor = *like;
-    if (r->n_reads == READS) check_reads(r);
+    if (r->n_reads == READS) stash_rig_check(r);
     /* Its bytes pass through the copy of a read that nobody has made yet. */
     uint8_t *staged = r->reads[r->n_reads].bytes;
     void *memory = r->tensor[stream];
@@ -155,7 +155,7 @@ mm_status stash_rig_put(stash_rig *r, const mm_stash_tensor *like, stash_item *i
 mm_status stash_rig_get(stash_rig *r, stash_item *item) {
     const int stream = random_below(&r->random, STASH_RIG_STREAMS);
     void *data;
-    if (r->n_reads == READS) check_reads(r);
+    if (r->n_reads == READS) stash_rig_check(r);
     enter(r);
     mm_status status = mm_stash_get(r->stash, item->entry, r->handles[stream], &data);
     leave(r);
@@ -189,7 +189,7 @@ void stash_rig_give_back(stash_rig *r, stash_item *item) {
 
 void stash_rig_drop(stash_rig *r, stash_item *item) {
     if (item->kept) {
-        if (!is_inline(r)) check_reads(r);
+        if (!is_inline(r)) stash_rig_check(r);
         mm_device_release(r->device, MM_MEMORY_DEVICE, item->kept, STASH_RIG_MOST);
     }
     enter(r);

@@ -21,7 +21,8 @@ typedef struct stash_rig {
     uint64_t next_seed;
     stash_read *reads; /* to be checked when the streams have run */
     int n_reads;
-    void (*guard)(bool inside); /* called before and after each call of the stash; NULL: none */
+    struct stash_handover *handover; /* a test's: another thread that drops entries; NULL: none */
+    void (*guard)(bool inside);      /* called before and after each call of the stash; NULL: none */
 } stash_rig;
 
 /* What must come back. */
@@ -53,6 +54,8 @@ mm_status stash_rig_put(stash_rig *rig, const mm_stash_tensor *like, stash_item 
 mm_status stash_rig_get(stash_rig *rig, stash_item *item);
 void stash_rig_give_back(stash_rig *rig, stash_item *item);
 void stash_rig_drop(stash_rig *rig, stash_item *item);
+/* Waits for this rig's streams, and checks what was read there. */
+void stash_rig_check(stash_rig *rig);
 
 /* A tensor of f32 elements, of a producer. */
 mm_stash_tensor stash_tensor_f32(const char *producer, int64_t elems);
