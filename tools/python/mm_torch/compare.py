@@ -2,9 +2,10 @@
 
 A row for each policy and share. share: of the bytes that one step saves and mm moves, each storage once. A lossless row
 must have weights, buffers and losses that are bit for bit plain torch's; a lossy one (the library says which is) losses within
-2 % or 0.002. All that ran must have touched what was predicted of the arena (less at most where codes turned out
-shorter), within the budget, and nothing else. Exits with 1 if a row
-does not, with 2 for arguments that cannot be."""
+2 % or 0.002. predicted: the most that a step holds, within the budget; kept: of that, what torch keeps, which is never moved;
+touched: what was written of the arena, which holds the rest. All that ran must have touched what was predicted of the arena
+(less at most where codes turned out shorter), and nothing else. Exits with 1 if a row does not, with 2 for arguments that
+cannot be."""
 
 import argparse
 import contextlib
@@ -74,7 +75,7 @@ def row(options, policy, budget, plain):
                                                    options.autocast, m)
     except mm.Infeasible as error:
         least = f"needs {session.text_of(error.minimum)} ({error.minimum} bytes)" if error.minimum else str(error)
-        return ["-"] * 6 + [f"infeasible: {least}" + (f", for what {error.producer} saved" if error.producer else "")], \
+        return ["-"] * 7 + [f"infeasible: {least}" + (f", for what {error.producer} saved" if error.producer else "")], \
             bool(error.minimum and error.minimum > budget)
     stats, touched = m.stats, m.touched
     faults = []
@@ -96,7 +97,8 @@ def row(options, policy, budget, plain):
     else:
         verdict = "DIFFERS"
         faults.append(f"losses differ by {worst:.1f} times what is allowed" if found_losses != losses else "weights or buffers differ")
-    cells = [session.text_of(stats.predicted_bytes), session.text_of(touched.bytes), str(touched.stray),
+    cells = [session.text_of(stats.predicted_bytes), session.text_of(stats.predicted_kept_bytes), session.text_of(touched.bytes),
+             str(touched.stray),
              f"{stats.planned}/{stats.iterations}", f"{found_seconds / seconds:.2f}", f"{found_losses[-1]:.4f}",
              ", ".join([verdict] + faults)]
     return cells, not faults
@@ -125,7 +127,7 @@ def main():
     print(f"{options.net}, batch {options.batch}{', ' + options.autocast if options.autocast else ''}, {options.steps} steps: "
           f"a step saves {session.text_of(moved)} ({moved} bytes) that can be moved; plain torch ends with "
           f"{plain[0][-1]:.4f}", flush=True)
-    rows, right = [("policy", "share", "budget", "predicted", "touched", "stray", "planned", "time", "loss", "status")], True
+    rows, right = [("policy", "share", "budget", "predicted", "kept", "touched", "stray", "planned", "time", "loss", "status")], True
     for policy in policies_of(options.policy):
         for share in shares:
             try:
@@ -134,7 +136,7 @@ def main():
                 parser.error(str(error))
             right &= fine
             rows.append((policy, f"{share:g}", session.text_of(int(share * moved)), *cells))
-    print("\n".join(table(rows, range(1, 9))))
+    print("\n".join(table(rows, range(1, 10))))
     print("time: as a multiple of plain torch's.", "All rows are as they must be." if right else "A ROW IS NOT AS IT MUST BE.")
     sys.exit(not right)
 
