@@ -4,22 +4,15 @@ allocator that only counts in torch.cuda's place."""
 import ctypes
 import os
 import re
-import sys
 
 import torch
 
+import checks
 import mm_torch as mm
+from checks import expect
 from mm_torch import library
 
 MIB = 1 << 20
-failed = 0
-
-
-def expect(what, condition, found=""):
-    global failed
-    if not condition:
-        failed += 1
-        print(f"{what}: not so: {found}")
 
 
 # ---- mm.h
@@ -239,8 +232,4 @@ def shortage_is_told():
 
 
 if __name__ == "__main__":
-    for case in (headers_are_mirrored, budgets_are_shared, shortage_is_told):
-        if len(sys.argv) == 1 or case.__name__ in sys.argv[1:]:
-            print(case.__name__, flush=True)
-            case()
-    sys.exit(failed > 0)
+    checks.run(headers_are_mirrored, budgets_are_shared, shortage_is_told)

@@ -1,6 +1,7 @@
 """inputs: what is refused, in which words, and that the next step works; what is left alone; what a picture and a table say."""
 
 import contextlib
+import gc
 import io
 import os
 import subprocess
@@ -11,18 +12,12 @@ import threading
 import torch
 from torch.nn import functional as F
 
+import checks
 import mm_torch as mm
-from mm_torch import bridge, models, session
+from checks import expect
+from mm_torch import bridge, layouts, models, session
 
 CPU = {"device": "cpu", "log": lambda text: None}
-failed = 0
-
-
-def expect(what, condition, found=""):
-    global failed
-    if not condition:
-        failed += 1
-        print(f"{what}: not so: {found}")
 
 
 def refused(what, kind, *words):
@@ -132,6 +127,40 @@ for i in range(20):
     gc.collect()
 """], check=False)
     expect("garbage is collected", done.returncode == 0, done.returncode)
+
+
+def interrupted():
+    """Ctrl-C at the worst moments: behind a call of the library, and before its result is a tensor."""
+    def late(function):
+        def run(*arguments):
+            function(*arguments)
+            raise KeyboardInterrupt
+        return run
+
+    def early(*_arguments):
+        raise KeyboardInterrupt
+
+    for where, place, change in (("a put", lambda m: (m._core, "lib_put"), late), ("a get", lambda m: (m._core, "lib_get"), late),
+                                 ("a capsule", lambda m: (layouts, "_new_capsule"), lambda function: early),
+                                 ("a tensor", lambda m: (layouts, "_from_dlpack"), late)):
+        m = mm.budget("48KiB", "swap-async:when=always", **CPU)  # less than a step saves, and what it holds at a time
+        for planned in (False, True):
+            owner, name = place(m)
+            function = getattr(owner, name)
+            setattr(owner, name, change(function))
+            try:
+                step(m)
+                expect(f"an interrupt in {where}", False, "nothing is raised")
+            except BaseException as error:
+                expect(f"an interrupt in {where}", isinstance(error, KeyboardInterrupt), repr(error))
+                error.__traceback__ = None
+            setattr(owner, name, function)
+            gc.collect()
+            expect(f"{where}: no entry is left", m.stats.entries == 0, m.stats)
+            for _ in range(2):
+                step(m)
+                m.settle()
+            expect(f"{where}: what follows is planned", m.stats.planned > 0 or not planned, m.stats)
 
 
 def in_place():
@@ -319,8 +348,4 @@ def told():
 
 
 if __name__ == "__main__":
-    for case in (sizes, too_small, refused_once, garbage, in_place, storages, nested, forked, imports, left_alone, told):
-        if len(sys.argv) == 1 or case.__name__ in sys.argv[1:]:
-            print(case.__name__, flush=True)
-            case()
-    sys.exit(failed > 0)
+    checks.run(sizes, too_small, refused_once, garbage, interrupted, in_place, storages, nested, forked, imports, left_alone, told)

@@ -49,7 +49,7 @@ costs_are_told_() {
 }
 
 wheel_installs_without_network_and_loads_() {
-    local wheel size
+    local wheel size needs
     "$here/with_torch" -c 'import ensurepip' >out 2>&1 || skip "no python3 has torch and makes environments: $(<out)"
     with_torch -m venv --system-site-packages env
     ./env/bin/python -m pip install -q --no-index "$here/../../tools/python" >out 2>&1 || fail "pip install failed"
@@ -63,6 +63,9 @@ assert m.stats.puts == 1 and sys.prefix in mm.__file__, mm.__file__' >out 2>&1 |
     wheel=$(echo wheels/mm_torch-*-py3-none-manylinux_2_*.whl)
     size=$(stat -c %s "$wheel") || fail "no wheel"
     ((size < 2000000)) || fail "$wheel has $size bytes"
+    python3 -m zipfile -e "$wheel" inside || fail "$wheel cannot be read"
+    needs=$(objdump -T inside/mm_torch/*.so* | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -1)
+    [[ $(printf '%s\n' "$needs" GLIBC_2.34 | sort -V | tail -1) == GLIBC_2.34 ]] || fail "$wheel needs $needs"
 }
 
 run_cases

@@ -307,22 +307,28 @@ class Core:
             except RuntimeError:
                 pass  # no backward pass: the program looks at what a grad_fn has saved
         stream = self.stream() if self.on_cuda else None
-        data = c_void_p()
-        status = self.lib_get(self.stash, entry.answer[0], stream, byref(data))
-        if status:
-            self.refuse(status)
-        memory = entry.memory
-        if memory is not None:  # nothing is held
-            if entry.storage.nbytes() < entry.bytes and memory is entry.watch:
-                self.failure = RuntimeError(f"mm_torch: a saved tensor's storage was resized from {entry.bytes} to "
-                                            f"{entry.storage.nbytes()} bytes before the backward pass: what it saved is gone")
-                raise self.failure
-            # In a double backward, what is saved again is known by its storage: it must have one of its own.
-            if record.alias is not None and not _is_grad_enabled():
-                return record.alias
-            data = storage_of(memory).data_ptr()  # resize_ may have given it other memory
-            return record.layout.result(data + record.offset, record, None)
-        return record.layout.result(data.value + record.offset, record, stream)
+        data = c_void_p()  # set: what it points to is held, and has no result yet
+        try:
+            status = self.lib_get(self.stash, entry.answer[0], stream, byref(data))
+            if status:
+                self.refuse(status)
+            memory = entry.memory
+            if memory is None:
+                return record.layout.result(data.value + record.offset, record, stream, data)
+            data.value = None  # the program keeps it: nothing is held
+        except BaseException:  # an interrupt, too
+            if data.value is not None:
+                self.give_back(self.stash, entry.answer[0], stream)
+            raise
+        if entry.storage.nbytes() < entry.bytes and memory is entry.watch:
+            self.failure = RuntimeError(f"mm_torch: a saved tensor's storage was resized from {entry.bytes} to "
+                                        f"{entry.storage.nbytes()} bytes before the backward pass: what it saved is gone")
+            raise self.failure
+        # In a double backward, what is saved again is known by its storage: it must have one of its own.
+        if record.alias is not None and not _is_grad_enabled():
+            return record.alias
+        memory = storage_of(memory).data_ptr()  # resize_ may have given it other memory
+        return record.layout.result(memory + record.offset, record, None, data)
 
     def __del__(self):
         stash, self.stash = self.stash, None  # entries of the same garbage may follow: calls with NULL do nothing

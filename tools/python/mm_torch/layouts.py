@@ -121,8 +121,9 @@ class Layout:
                 tensor.dims[i], tensor.strides[i] = place
             return free, (tensor, ctypes.addressof(tensor))
 
-    def result(self, data, record, stream):
-        """A tensor of this layout at the address data: no copy. When it is freed, its entry is given back."""
+    def result(self, data, record, stream, got):
+        """A tensor of this layout at the address data: no copy. When it is freed, its entry is given back: that is no longer
+        up to the caller once got.value is None."""
         try:
             managed, address = self.free.pop()
         except IndexError:
@@ -130,6 +131,7 @@ class Layout:
             address = ctypes.addressof(managed)
         managed.data = data
         _out[address] = managed, self, record, stream, None
+        got.value = None
         try:
             tensor = _from_dlpack(_new_capsule(address, b"dltensor", None))
         except BaseException:

@@ -156,6 +156,8 @@ class budget:
             _drain()
         if core.share is not None and isinstance(error[1], core.share.cuda.OutOfMemoryError):
             self._say(core.share.ran_out())
+        if isinstance(error[1], RuntimeError) and str(error[1]).startswith("KeyboardInterrupt: "):
+            raise KeyboardInterrupt from None
         if failure is not None and error[1] is not None and error[1] is not failure and str(failure) in str(error[1]):
             raise failure.with_traceback(None) from None
 

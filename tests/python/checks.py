@@ -1,0 +1,22 @@
+"""What the scripts of tests share: checks that are told and counted, and the running of cases."""
+
+import sys
+
+_failed = 0
+
+
+def expect(what, condition, found=""):
+    """Tells what is not so, and goes on."""
+    global _failed
+    if not condition:
+        _failed += 1
+        print(f"{what}: not so: {found}")
+
+
+def run(*cases):
+    """Runs the cases, or those that arguments name, and exits: with 1 if a check failed."""
+    for case in cases:
+        if len(sys.argv) == 1 or case.__name__ in sys.argv[1:]:
+            print(case.__name__, flush=True)
+            case()
+    sys.exit(_failed > 0)
