@@ -768,19 +768,21 @@ typedef enum mm_share {
 MM_API MM_CHECKED mm_status mm_graph_share(mm_graph *graph, mm_tensor tensor, mm_share when);
 
 /* A shared tensor of an iteration, in pinned memory, where it has the same place as long as the graph has the same plan;
- * or, if it is shared in place, in device memory. Elements are in the tensor's order. */
+ * or, if it is shared in place, in device memory. Elements are in the tensor's order. A large tensor goes to pinned memory
+ * in parts of some MiB, one after the other; they depend on its dims alone. */
 typedef struct mm_shared {
     const mm_graph *graph;
     mm_tensor tensor;
     void *data;
     int64_t bytes;
+    int64_t offset; /* of `data` in the tensor: not 0 for a part that is not the first */
 } mm_shared;
 
 /* What the caller does with shared tensors. The first two are called on threads of the device, and may not call the
  * manager or the device. They may be NULL if all are shared in place, `enqueue` if none is. */
 typedef struct mm_gradient_fns {
-    /* data has what this process has: from now on it is the caller's, until `await` returns. Called in the order above. It
-     * must not block. */
+    /* data has what this process has: from now on it is the caller's, until `await` returns. Called in the order above, for
+     * each part. It must not block. */
     void (*sent)(void *ctx, const mm_shared *shared);
     /* Returns when data has the sum, which is then copied back. Called in the same order. It may block, and must return if
      * the sum does not come: its failure is the iteration's. */

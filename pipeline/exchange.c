@@ -4,29 +4,24 @@
 
 #include "pipeline/internal.h"
 
-/* Of a node that copies a shared tensor. */
+/* Of a piece of a node that copies a shared tensor. */
 struct mm_exchange_call {
     mm_call call;
-    mm_execution *execution;
-    int node;
+    const mm_execution *execution;
+    const mm_piece *piece;
 };
-
-static bool is_shared(const mm_plan *plan, int node) {
-    const mm_node *n = &plan->nodes[node];
-    return (n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN) &&
-           mm_share_copies(mm_graph_tensor(plan->graph, n->tensor)->shared);
-}
 
 /* Keeps the failure for devices on which it does not fail the stream. */
 static mm_status run(void *arg) {
     const mm_exchange_call *c = arg;
     const mm_execution *p = c->execution;
-    const mm_node *n = &p->plan->nodes[c->node];
+    const mm_node *n = &p->plan->nodes[c->piece->node];
     const mm_segment *pinned = &p->plan->segments[n->kind == MM_NODE_OUT ? n->dst : n->src];
     const mm_shared shared = {.graph = p->plan->graph,
                               .tensor = n->tensor,
-                              .data = p->dispatch->pinned + pinned->offset,
-                              .bytes = pinned->bytes};
+                              .data = p->dispatch->pinned + pinned->offset + c->piece->stored_offset,
+                              .bytes = c->piece->stored_bytes,
+                              .offset = c->piece->stored_offset};
     if (n->kind == MM_NODE_OUT) {
         p->exchange.fns.sent(p->exchange.ctx, &shared);
         return MM_OK;
@@ -60,14 +55,16 @@ static mm_status init_groups(mm_execution *p) {
 }
 
 mm_status mm_exchange_init(mm_execution *p) {
+    const mm_program *program = p->program;
     bool any = false;
     MM_TRY(init_groups(p));
-    for (int i = 0; i < p->plan->n_nodes; i++) any |= is_shared(p->plan, i);
+    for (int i = 0; i < p->plan->n_nodes; i++) any |= mm_node_shares(p->plan, &p->plan->nodes[i]);
     if (!any) return MM_OK;
-    p->exchange.calls = calloc((size_t)p->plan->n_nodes, sizeof *p->exchange.calls);
+    p->exchange.calls = calloc((size_t)program->n, sizeof *p->exchange.calls);
     if (!p->exchange.calls) return mm_fail(MM_ERR_NOMEM, "out of memory for a plan's shared tensors");
-    for (int i = 0; i < p->plan->n_nodes; i++)
-        if (is_shared(p->plan, i)) p->exchange.calls[i] = (mm_exchange_call){{run, &p->exchange.calls[i]}, p, i};
+    for (int i = 0; i < program->n; i++)
+        if (mm_node_shares(p->plan, &p->plan->nodes[program->pieces[i].node]))
+            p->exchange.calls[i] = (mm_exchange_call){{run, &p->exchange.calls[i]}, p, &program->pieces[i]};
     return MM_OK;
 }
 
@@ -84,10 +81,11 @@ void mm_execution_set_gradients(mm_execution *p, const mm_gradient_fns *fns, voi
 
 bool mm_exchange_is_called(const mm_execution *p) { return p->exchange.calls && p->exchange.fns.sent; }
 
-mm_status mm_exchange_call_async(mm_dispatch *d, int node, mm_stream *stream) {
+mm_status mm_exchange_call_async(mm_dispatch *d, const mm_piece *piece, mm_stream *stream) {
     const mm_execution *p = d->execution;
-    if (d->rehearsed || !mm_exchange_is_called(p) || !p->exchange.calls[node].call.fn) return MM_OK;
-    return mm_call_async(stream, &p->exchange.calls[node].call);
+    if (d->rehearsed || !mm_exchange_is_called(p)) return MM_OK;
+    mm_exchange_call *call = &p->exchange.calls[piece - p->program->pieces];
+    return call->call.fn ? mm_call_async(stream, &call->call) : MM_OK;
 }
 
 /* ---------------------------------------------------------------- in place */
@@ -112,7 +110,7 @@ static mm_status enqueue_group(mm_dispatch *d, const mm_shared_group *group) {
     for (int i = 0; i < group->n; i++) {
         const mm_tensor tensor = x->groups.tensors[group->first + i];
         const mm_tensor_info *info = mm_graph_tensor(graph, tensor);
-        x->tensors[i] = (mm_shared){graph, tensor, mm_dispatch_address(d, info->persistent), info->bytes};
+        x->tensors[i] = (mm_shared){graph, tensor, mm_dispatch_address(d, info->persistent), info->bytes, 0};
     }
     return x->fns.enqueue(x->ctx, x->tensors, group->n, d->sums);
 }

@@ -99,7 +99,7 @@ typedef struct mm_exchange_call mm_exchange_call; /* exchange.c */
 typedef struct mm_exchange {
     mm_gradient_fns fns; /* all NULL: nothing */
     void *ctx;
-    mm_exchange_call *calls; /* per node; NULL: the plan copies nothing that is shared */
+    mm_exchange_call *calls; /* per piece; NULL: the plan copies nothing that is shared */
     mm_shared_groups groups; /* of what is shared in place */
     mm_shared *tensors;      /* scratch: of a group */
 } mm_exchange;
@@ -231,7 +231,7 @@ void mm_exchange_fini(mm_execution *execution);
 /* Whether functions of the caller's are called which cannot be recorded. */
 bool mm_exchange_is_called(const mm_execution *execution);
 /* Behind a copy of a shared tensor to pinned memory, and before the one back: enqueues the caller's function. */
-MM_CHECKED mm_status mm_exchange_call_async(mm_dispatch *dispatch, int node, mm_stream *stream);
+MM_CHECKED mm_status mm_exchange_call_async(mm_dispatch *dispatch, const mm_piece *piece, mm_stream *stream);
 /* Before a step: what it updates with is summed in place. stream NULL: blocks until then. */
 MM_CHECKED mm_status mm_exchange_step_begin(mm_dispatch *dispatch, int node, mm_stream *stream);
 /* Behind a step: lets the caller enqueue the sums that may begin. */

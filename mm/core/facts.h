@@ -112,13 +112,13 @@ struct mm_facts {
      * far_ps_per_byte more. 0: not known, and contained in the times of steps. */
     int64_t cache_bytes, far_ps_per_byte;
     int threads;         /* CPU threads that steps were measured on; 0: not known, or another device */
-    int64_t piece_bytes; /* a code that goes over the link is cut into pieces of at least so many bytes of the map
-                            (mm/core/program.h) */
+    int64_t piece_bytes; /* a code that goes over the link is cut into pieces of at least so many bytes of the map, a
+                            tensor that processes share into pieces of twice as many (mm/core/program.h) */
 };
 
 /* Default of piece_bytes. Chosen: copying 4 MiB of a map, compressed to a quarter, takes 20 us and more on links of up
  * to 50 GB/s, which is long beside the two launches and the event of a piece; and maps of some tens of MiB still get
- * several pieces. */
+ * several pieces. In no file of facts: processes add up piece by piece, and must have the same. */
 enum { MM_PIECE_BYTES = 4 << 20 };
 
 /* Ranges of times, so that their sums fit 64 bits in the simulator: a step or an operation takes at most 1000 s, each

@@ -29,13 +29,13 @@ static mm_status check_place(const mm_check *c, int index, const int32_t *issued
 }
 
 /* Whether a node may have several pieces: it codes or moves a code without a body, without a stage, and no segment of
- * it is placed at run time, because such segments are allocated and freed as a whole. */
+ * it is placed at run time, because such segments are allocated and freed as a whole; or it copies a shared tensor. */
 static bool may_be_cut(const mm_check *c, const mm_node *n) {
     const int32_t segments[] = {n->src, n->dst, n->work};
     bool cut = n->stage < 0 && mm_node_table[n->kind].cost != MM_COST_STEP;
     for (int i = 0; i < 3; i++) cut &= segments[i] < 0 || !c->plan->segments[segments[i]].dynamic;
     const mm_segment *stored = cut ? &c->plan->segments[mm_program_stored(n)] : NULL;
-    return cut && stored->content == MM_CONTENT_CODED && stored->pool < 0;
+    return cut && (mm_node_shares(c->plan, n) || (stored->content == MM_CONTENT_CODED && stored->pool < 0));
 }
 
 /* Checks that an operation's pieces cover its rows, the map's bytes and the stored bytes, in order and completely. */

@@ -17,24 +17,36 @@ static void add_user(mm_check *c, int node, int segment) {
     r->last = node;
 }
 
-/* Whether each piece of a node starts after those pieces of `writer` that write its bytes have ended. True only if both
- * nodes are cut, and the node's source is the writer's target. */
-static bool carries_on(const mm_check *c, int writer, int node, int segment) {
+/* Whether each piece of a node starts after those pieces of `first` that have its bytes have ended. True only if both
+ * nodes are cut. */
+static bool follows(const mm_check *c, int first, int node) {
     const mm_program *p = c->program;
-    const mm_node *w = &c->plan->nodes[writer], *n = &c->plan->nodes[node];
-    if (mm_program_pieces(p, writer) == 1 || mm_program_pieces(p, node) == 1 || w->dst != segment || n->src != segment)
-        return false;
+    const mm_stream_id stream = c->plan->nodes[first].stream;
+    if (mm_program_pieces(p, first) == 1 || mm_program_pieces(p, node) == 1) return false;
     for (int i = 0; i < mm_program_pieces(p, node); i++) {
         const int index = mm_program_piece(p, node, i);
-        const mm_piece *reads = &p->pieces[index];
-        for (int j = 0; j < mm_program_pieces(p, writer); j++) {
-            const mm_piece *writes = &p->pieces[mm_program_piece(p, writer, j)];
-            const bool apart = writes->stored_offset + writes->stored_bytes <= reads->stored_offset ||
-                               reads->stored_offset + reads->stored_bytes <= writes->stored_offset;
-            if (!apart && writes->seq > c->clocks[index][w->stream]) return false;
+        const mm_piece *later = &p->pieces[index];
+        for (int j = 0; j < mm_program_pieces(p, first); j++) {
+            const mm_piece *earlier = &p->pieces[mm_program_piece(p, first, j)];
+            const bool apart = earlier->stored_offset + earlier->stored_bytes <= later->stored_offset ||
+                               later->stored_offset + later->stored_bytes <= earlier->stored_offset;
+            if (!apart && earlier->seq > c->clocks[index][stream]) return false;
         }
     }
     return true;
+}
+
+/* Whether a node reads what `writer` writes piece by piece. */
+static bool carries_on(const mm_check *c, int writer, int node, int segment) {
+    const mm_node *w = &c->plan->nodes[writer], *n = &c->plan->nodes[node];
+    return w->dst == segment && n->src == segment && follows(c, writer, node);
+}
+
+/* Whether a node writes over what `reader` reads piece by piece: the sum of a shared tensor, over the tensor. */
+static bool comes_back(const mm_check *c, int reader, int node, int segment) {
+    const mm_node *r = &c->plan->nodes[reader], *n = &c->plan->nodes[node];
+    return mm_node_shares(c->plan, r) && mm_node_shares(c->plan, n) && r->src == segment && n->dst == segment &&
+           follows(c, reader, node);
 }
 
 /* Checks that the segment holds a value, and that its writer has ended before the node starts, or that the node
@@ -57,9 +69,11 @@ static mm_status check_writable(const mm_check *c, int node, mm_tensor tensor, i
     const mm_residence *r = &c->residences[segment];
     for (int s = 0; s < MM_STREAM_COUNT; s++) {
         if (r->users[s] < 0 || mm_check_ended(c, s, r->users[s], node)) continue;
+        const int user = c->node_at[s][r->users[s]];
+        if (comes_back(c, user, node, segment)) continue;
         char name[320];
         return mm_check_refuse(c, node, tensor, "is written without a wait for %s, which uses it",
-                               mm_check_node_name(c, c->node_at[s][r->users[s]], name, sizeof name));
+                               mm_check_node_name(c, user, name, sizeof name));
     }
     if (r->unread)
         return mm_check_refuse(c, r->writer, tensor, "its result is overwritten before anything has used it");

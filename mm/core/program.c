@@ -40,6 +40,15 @@ static int64_t rows_of_piece(const lowering *d, const mm_segment *code) {
     return rows < all ? rows : 0;
 }
 
+/* The same of a shared tensor. Pieces are aligned. Each is a call of the caller's more on both ways, so they are larger. */
+static int64_t rows_of_shared(const lowering *d, const mm_tensor_info *tensor) {
+    const int64_t all = tensor->dims[0], row_bytes = tensor->bytes / all, bytes = 2 * d->facts->piece_bytes;
+    int64_t aligned = 1;
+    while (aligned * row_bytes % MM_ALIGN != 0) aligned *= 2;
+    const int64_t rows = ((bytes + row_bytes - 1) / row_bytes + aligned - 1) / aligned * aligned;
+    return rows < all ? rows : 0;
+}
+
 static bool is_dynamic(const mm_plan *plan, const mm_node *n) {
     const int32_t segments[] = {n->src, n->dst, n->work};
     for (int i = 0; i < 3; i++)
@@ -50,7 +59,8 @@ static bool is_dynamic(const mm_plan *plan, const mm_node *n) {
 /* The node that this one carries on with, piece by piece; -1: none. Nodes with segments placed at run time are not cut,
  * because these are allocated and freed by node; nor are encodes with a stage, which is copied as a whole. */
 static int find_source(const lowering *d, const mm_node *n) {
-    const mm_node_kind first = mm_node_table[n->kind].carries_on;
+    const bool shares = mm_node_shares(d->plan, n);
+    const mm_node_kind first = shares ? MM_NODE_OUT : mm_node_table[n->kind].carries_on;
     const mm_stream_id stream = mm_node_stream(first);
     if (first == n->kind || n->wait[stream] < 0) return -1;
     int source = d->node_at[stream][n->wait[stream]];
@@ -64,7 +74,9 @@ static void divide(lowering *d) {
     for (int i = 0; i < d->plan->n_nodes; i++) {
         const mm_node *n = &d->plan->nodes[i];
         d->source[i] = find_source(d, n);
-        int64_t rows = d->source[i] < 0 ? 0 : rows_of_piece(d, &d->plan->segments[n->src]);
+        int64_t rows = d->source[i] < 0             ? 0
+                       : mm_node_shares(d->plan, n) ? rows_of_shared(d, mm_graph_tensor(d->plan->graph, n->tensor))
+                                                    : rows_of_piece(d, &d->plan->segments[n->src]);
         if (rows == 0)
             d->source[i] = -1;
         else
@@ -120,13 +132,15 @@ static void set_part(const lowering *d, const mm_node *n, int64_t step_rows, mm_
     piece->rows = all;
     piece->stored_bytes = stored->bytes;
     if (step_rows == 0) return;
-    const mm_code_facts *code = mm_facts_code(d->facts, stored->codec, n->tensor);
+    const mm_code_facts elements = {.split_rows = 1, .split_bytes = tensor->bytes / all};
+    const mm_code_facts *form =
+        mm_node_shares(d->plan, n) ? &elements : mm_facts_code(d->facts, stored->codec, n->tensor);
     piece->first_row = index * step_rows;
     piece->rows = piece->first_row + step_rows < all ? step_rows : all - piece->first_row;
     piece->map_offset = tensor->bytes / all * piece->first_row;
-    piece->stored_offset = piece->first_row / code->split_rows * code->split_bytes;
+    piece->stored_offset = piece->first_row / form->split_rows * form->split_bytes;
     if (piece->first_row + piece->rows < all)
-        piece->stored_bytes = piece->rows / code->split_rows * code->split_bytes;
+        piece->stored_bytes = piece->rows / form->split_rows * form->split_bytes;
     else
         piece->stored_bytes -= piece->stored_offset;
 }

@@ -16,13 +16,13 @@ typedef struct simulator {
     const mm_facts *facts;
     const mm_program *program;
     mm_sim_node *nodes;
-    mm_period *spans;               /* per piece */
-    int64_t *far_bytes;             /* per node; NULL: not known */
-    int64_t *summed_ns;             /* per tensor that several devices share: when its sum is there; NULL: one device */
-    int64_t sums_ns;                /* when the last sum ends that has begun: they follow each other */
-    int outs_left;                  /* copies of what devices share that the host does not have yet */
-    int64_t *link_bytes;            /* per segment, of a code: bytes that its codec moves over the link; NULL: none */
-    int32_t ended[MM_STREAM_COUNT]; /* number of pieces that have ended */
+    mm_period *spans;                 /* per piece */
+    int64_t *far_bytes;               /* per node; NULL: not known */
+    int64_t *summed_ns;               /* per shared piece out: when its sum is there; NULL: one device */
+    int64_t sums_ns;                  /* when the last sum ends that has begun: they follow each other */
+    int outs_left;                    /* pieces of what devices share that the host does not have yet */
+    int64_t *link_bytes;              /* per segment, of a code: bytes that its codec moves over the link; NULL: none */
+    int32_t ended[MM_STREAM_COUNT];   /* number of pieces that have ended */
     int32_t running[MM_STREAM_COUNT]; /* the piece that runs; -1: none */
     int64_t left[MM_STREAM_COUNT];    /* its remaining work */
     int64_t began[MM_STREAM_COUNT];   /* when it began; later than now: it waits for a sum until then */
@@ -219,7 +219,7 @@ static mm_status check_facts(const mm_plan *plan, const mm_facts *f) {
 static bool waits_for_all(const simulator *s, const mm_piece *piece) {
     const mm_node *n = &s->plan->nodes[piece->node];
     return s->outs_left > 0 && s->facts->sum_at == MM_SUM_AT_DEVICE && n->kind == MM_NODE_IN &&
-           mm_graph_tensor(s->plan->graph, n->tensor)->shared != MM_SHARE_NOT;
+           mm_node_shares(s->plan, n);
 }
 
 static bool is_ready(const simulator *s, const mm_piece *piece) {
@@ -249,8 +249,8 @@ static const mm_piece *next_piece(const simulator *s, int t) {
 /* When a piece can begin that is about to start: a copy of what devices share waits for its sum, and holds up its stream. */
 static int64_t sum_of(const simulator *s, const mm_piece *piece) {
     const mm_node *n = &s->plan->nodes[piece->node];
-    if (!s->summed_ns || n->kind != MM_NODE_IN || s->summed_ns[n->tensor] == 0) return s->now;
-    const int64_t there = s->facts->sum_at == MM_SUM_AT_DEVICE ? s->sums_ns : s->summed_ns[n->tensor];
+    if (!s->summed_ns || n->kind != MM_NODE_IN || !mm_node_shares(s->plan, n)) return s->now;
+    const int64_t there = s->facts->sum_at == MM_SUM_AT_DEVICE ? s->sums_ns : s->summed_ns[piece->wait[MM_STREAM_OUT]];
     return there > s->now ? there : s->now;
 }
 
@@ -258,13 +258,12 @@ static int64_t sum_of(const simulator *s, const mm_piece *piece) {
  * the other, when all is on the host. */
 static void begin_sum(simulator *s, const mm_piece *piece) {
     const mm_node *n = &s->plan->nodes[piece->node];
-    if (!s->summed_ns || n->kind != MM_NODE_OUT) return;
-    const mm_tensor_info *tensor = mm_graph_tensor(s->plan->graph, n->tensor);
-    if (tensor->shared == MM_SHARE_NOT) return;
+    if (!s->summed_ns || n->kind != MM_NODE_OUT || !mm_node_shares(s->plan, n)) return;
     const bool one_by_one = s->facts->sum_at == MM_SUM_AT_DEVICE;
     s->outs_left--;
-    s->sums_ns = (one_by_one || s->sums_ns > s->now ? s->sums_ns : s->now) + mm_facts_sum_ns(s->facts, tensor->bytes);
-    s->summed_ns[n->tensor] = s->sums_ns;
+    s->sums_ns =
+        (one_by_one || s->sums_ns > s->now ? s->sums_ns : s->now) + mm_facts_sum_ns(s->facts, piece->stored_bytes);
+    s->summed_ns[piece->seq] = s->sums_ns;
     if (one_by_one && s->outs_left == 0) s->sums_ns += s->now; /* until then it is how long all sums take */
 }
 
@@ -411,10 +410,11 @@ static mm_status find_far(simulator *s) {
 
 static mm_status find_sums(simulator *s) {
     if (s->facts->ranks <= 1) return MM_OK;
-    for (int i = 0; i < s->plan->n_nodes; i++)
-        s->outs_left += s->plan->nodes[i].kind == MM_NODE_OUT &&
-                        mm_graph_tensor(s->plan->graph, s->plan->nodes[i].tensor)->shared != MM_SHARE_NOT;
-    s->summed_ns = calloc((size_t)mm_graph_tensors(s->plan->graph) + 1, sizeof *s->summed_ns);
+    for (int i = 0; i < s->program->n; i++) {
+        const mm_node *n = &s->plan->nodes[s->program->pieces[i].node];
+        s->outs_left += n->kind == MM_NODE_OUT && mm_node_shares(s->plan, n);
+    }
+    s->summed_ns = calloc((size_t)s->program->count[MM_STREAM_OUT] + 1, sizeof *s->summed_ns);
     return s->summed_ns ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for a simulation");
 }
 

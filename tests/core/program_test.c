@@ -216,6 +216,94 @@ static void a_throttle_goes_on_from_one_map_to_the_next(void **state) {
     fixture_destroy(&f);
 }
 
+/* ---------------------------------------------------------------- tensors that processes share */
+
+enum { SHARED_ROWS = 1000, SHARED_BYTES = 4 * SHARED_ROWS };
+
+/* Two steps: the gradient is written, and used by an update. */
+typedef struct shared_fixture {
+    mm_graph *graph;
+    mm_facts *facts;
+    mm_plan *plan;
+    mm_program program;
+    int out, in; /* nodes */
+} shared_fixture;
+
+static shared_fixture shared_create(int64_t piece_bytes) {
+    shared_fixture f = {0};
+    mm_plan *plan;
+    const mm_limits limits = {.base_bytes = mm_align(SHARED_BYTES)};
+    assert_int_equal(mm_graph_create("shared", &f.graph), MM_OK);
+    const mm_tensor gradient = small_tensor(f.graph, "gradient", MM_WEIGHT_GRADIENT, MM_PERSISTENT, SHARED_BYTES);
+    const mm_layer conv = small_layer(f.graph, "conv", MM_LAYER_CONV);
+    const mm_layer update = small_layer(f.graph, "update", MM_LAYER_UPDATE);
+    small_step(f.graph, conv, MM_BACKWARD, (mm_use[]){{gradient, MM_WRITE, MM_FORM_VALUE}}, 1, 0);
+    small_step(f.graph, update, MM_UPDATE, (mm_use[]){{gradient, MM_READ, MM_FORM_VALUE}}, 1, 0);
+    assert_int_equal(mm_graph_share(f.graph, gradient, MM_SHARE_AT_ONCE), MM_OK);
+    assert_int_equal(mm_graph_freeze(f.graph), MM_OK);
+    assert_int_equal(mm_facts_create(f.graph, 0, &f.facts), MM_OK);
+    f.facts->piece_bytes = piece_bytes;
+    assert_int_equal(mm_plan_create(f.graph, &limits, &plan), MM_OK);
+    for (int s = 0; s < 2; s++) mm_plan_step(plan, s);
+    assert_int_equal(mm_plan_finish(plan), MM_OK);
+    assert_int_equal(mm_plan_add_shared(plan, &f.plan), MM_OK);
+    mm_plan_destroy(plan);
+    for (int i = 0; i < f.plan->n_nodes; i++) {
+        if (f.plan->nodes[i].kind == MM_NODE_OUT) f.out = i;
+        if (f.plan->nodes[i].kind == MM_NODE_IN) f.in = i;
+    }
+    assert_int_equal(mm_program_init(f.plan, f.facts, &f.program), MM_OK);
+    return f;
+}
+
+static void shared_destroy(shared_fixture *f) {
+    mm_program_fini(&f->program);
+    mm_plan_destroy(f->plan);
+    mm_facts_destroy(f->facts);
+    mm_graph_destroy(f->graph);
+}
+
+static mm_status prove_shared(const shared_fixture *f) {
+    const mm_limits limits = {.base_bytes = f->plan->base_bytes, .device_bytes = INT64_MAX, .pinned_bytes = INT64_MAX};
+    return mm_program_prove(&f->program, f->facts, &limits, NULL);
+}
+
+static void sums_come_back_while_the_rest_of_a_shared_tensor_goes_out(void **state) {
+    (void)state;
+    shared_fixture f = shared_create(150 * 4); /* 300 rows, rounded up to 256 bytes: 320 */
+    const int32_t *first = f.program.first, *last = f.program.last;
+    assert_int_equal(last[f.out] - first[f.out], 3);
+    assert_int_equal(last[f.in] - first[f.in], 3);
+    for (int k = 0; k < 4; k++) {
+        const mm_piece *out = &f.program.pieces[mm_program_piece(&f.program, f.out, k)];
+        const mm_piece *in = &f.program.pieces[mm_program_piece(&f.program, f.in, k)];
+        assert_int_equal(out->stored_offset, 320 * 4 * k);
+        assert_int_equal(out->stored_bytes, k < 3 ? 320 * 4 : 40 * 4);
+        assert_int_equal(in->stored_offset, out->stored_offset);
+        assert_int_equal(in->stored_bytes, out->stored_bytes);
+        assert_int_equal(in->wait[MM_STREAM_OUT], out->seq);
+        assert_int_equal(out->wait[MM_STREAM_COMPUTE], k == 0 ? 0 : -1);
+    }
+    const mm_piece *update = &f.program.pieces[f.program.at[MM_STREAM_COMPUTE][1]];
+    assert_int_equal(update->wait[MM_STREAM_IN], last[f.in]);
+    assert_int_equal(prove_shared(&f), MM_OK);
+    /* A piece of the sum that comes before its own has gone out is refused. */
+    for (int k = 0; k < 4; k++) {
+        int32_t *wait = &f.program.pieces[mm_program_piece(&f.program, f.in, k)].wait[MM_STREAM_OUT];
+        (*wait)--;
+        assert_int_equal(prove_shared(&f), MM_ERR_PLAN);
+        (*wait)++;
+    }
+    /* So is an update before the last piece. */
+    f.program.pieces[f.program.at[MM_STREAM_COMPUTE][1]].wait[MM_STREAM_IN]--;
+    assert_int_equal(prove_shared(&f), MM_ERR_PLAN);
+    shared_destroy(&f);
+    f = shared_create(SHARED_BYTES / 2);
+    assert_int_equal(f.program.n, 4); /* a small one stays whole */
+    assert_int_equal(prove_shared(&f), MM_OK);
+    shared_destroy(&f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_code_and_its_copy_are_cut_at_the_same_rows),
@@ -225,6 +313,7 @@ int main(void) {
         cmocka_unit_test(waiting_for_what_is_not_there_is_refused),
         cmocka_unit_test(a_throttled_encode_waits_for_the_copy_of_an_earlier_piece),
         cmocka_unit_test(a_throttle_goes_on_from_one_map_to_the_next),
+        cmocka_unit_test(sums_come_back_while_the_rest_of_a_shared_tensor_goes_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

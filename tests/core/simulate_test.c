@@ -691,9 +691,11 @@ static shared_case shared_create(mm_share when, int ranks, mm_sum_at sum_at) {
     return c;
 }
 
-static void check_shared(mm_share when, int ranks, mm_sum_at sum_at, int64_t expected_ns) {
+/* pieces: of each gradient. */
+static void check_shared_pieces(mm_share when, int ranks, mm_sum_at sum_at, int pieces, int64_t expected_ns) {
     shared_case c = shared_create(when, ranks, sum_at);
     mm_simulation sim;
+    c.facts->piece_bytes = GRADIENT_BYTES / 2 / pieces;
     assert_int_equal(mm_simulate(c.plan, c.facts, &sim), MM_OK);
     if (sim.iteration_ns < expected_ns - 4 || sim.iteration_ns > expected_ns + 4)
         fail_msg("%s, %d ranks, place %d: %lld ns, expected %lld", when == MM_SHARE_AT_END ? "end" : "overlap", ranks,
@@ -702,6 +704,10 @@ static void check_shared(mm_share when, int ranks, mm_sum_at sum_at, int64_t exp
     mm_plan_destroy(c.plan);
     mm_facts_destroy(c.facts);
     mm_graph_destroy(c.graph);
+}
+
+static void check_shared(mm_share when, int ranks, mm_sum_at sum_at, int64_t expected_ns) {
+    check_shared_pieces(when, ranks, sum_at, 1, expected_ns);
 }
 
 static void sums_of_ranks_follow_each_other_between_the_copies(void **state) {
@@ -715,6 +721,11 @@ static void sums_of_ranks_follow_each_other_between_the_copies(void **state) {
     check_shared(MM_SHARE_AT_END, 2, MM_SUM_AT_ROOT, 6900);
     /* By the first device: both out until 4600; each 400 in and 400 out, alone, until 6200; both in until 7800. */
     check_shared(MM_SHARE_AT_END, 2, MM_SUM_AT_DEVICE, 8800);
+    /* In quarters. The last of a goes out until 3800, is added until 3925, and is in at 4125. */
+    check_shared_pieces(MM_SHARE_AT_ONCE, 2, MM_SUM_AT_ROOT, 4, 5125);
+    /* The last quarter leaves at 4600; 125, 200. */
+    check_shared_pieces(MM_SHARE_AT_END, 2, MM_SUM_AT_ROOT, 4, 5925);
+    check_shared_pieces(MM_SHARE_AT_END, 2, MM_SUM_AT_DEVICE, 4, 8800);
 }
 
 static void times_out_of_range_are_refused(void **state) {

@@ -101,6 +101,17 @@ two_ranks_come_to_the_weights_of_one_process_under_every_policy_() {
     equal_tensors one two
 }
 
+gradients_that_go_in_parts_come_to_the_same_weights_() {
+    needs_mpi
+    local big=(train --net 'alexnet,thin=4' --threads 1 --quiet --no-measure --batch 4 --iterations 2) options
+    expect 0 "${big[@]}" --sub-batch 2 --save one
+    for options in "" "--sum end --issue inline" "--sum-at root --policy swap-async:when=always"; do
+        # shellcheck disable=SC2086
+        together 0 2 "${big[@]}" --save two $options
+        equal_tensors one two
+    done
+}
+
 four_ranks_come_to_the_weights_of_four_sub_batches_() {
     needs_mpi
     expect 0 "${net[@]}" --sub-batch 4 --save one
