@@ -69,13 +69,16 @@ a_second_sigint_ends_it_at_once_() {
     [[ ! -e row ]] || fail "it went on to the end"
 }
 
-# Until the one under way has taken the SIGINT that was sent, or is gone.
+# Sends SIGINT to the one under way, and waits until it has taken it or has ended.
 send_and_wait() {
-    local key mask=2
-    kill -INT $! 2>/dev/null || true
-    while ((0x${mask:-0} & 2)); do
-        mask=0
-        while read -r key mask; do [[ $key != ShdPnd: ]] || break; done 2>/dev/null <"/proc/$!/status" || return 0
+    local key value pending=2
+    kill -INT $! 2>/dev/null || return 0
+    while ((0x$pending & 2)); do
+        pending=0
+        while read -r key value; do
+            [[ $key != State: || $value != Z* ]] || return 0
+            [[ $key != ShdPnd: ]] || pending=$value
+        done 2>/dev/null <"/proc/$!/status" || return 0
     done
 }
 
