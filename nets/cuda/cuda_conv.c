@@ -58,27 +58,12 @@ static mm_status backward_weights(const conv_op *op, const nets_op_args *args, m
     return MM_OK;
 }
 
-static mm_status check_earlier(const conv_op *op, const nets_op_args *args) {
-    if ((args->at[NETS_EARLIER] != NULL) == op->adds_earlier) return MM_OK;
-    return mm_fail(MM_ERR_INVALID, "a convolution was made %s an earlier contribution to its gradient",
-                   op->adds_earlier ? "for" : "without");
-}
-
-/* A library adds to what is there, wherever that came from: so the bits are the same. */
-static mm_status put_earlier(const conv_op *op, const nets_op_args *args, mm_stream *stream) {
-    const void *earlier = args->at[NETS_EARLIER];
-    if (!op->adds_earlier || earlier == args->at[NETS_DX]) return MM_OK;
-    return mm_cuda_check(cudaMemcpyAsync(args->at[NETS_DX], earlier, (size_t)(op->x_elems * (op->bf16 ? 2 : 4)),
-                                         cudaMemcpyDefault, mm_cuda_stream(stream)),
-                         "cudaMemcpyAsync");
-}
-
 static mm_status backward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
     const conv_op *op = (const conv_op *)base;
-    MM_TRY(check_earlier(op, args));
+    MM_TRY(nets_cuda_check_earlier(args, op->adds_earlier));
     MM_TRY(backward_weights(op, args, stream));
     if (op->wants_dx) {
-        MM_TRY(put_earlier(op, args, stream));
+        MM_TRY(nets_cuda_put_earlier(args, op->bf16 ? MM_BF16 : MM_F32, op->x_elems, stream));
         MM_TRY(apply(op, &op->dx, args, args->at[NETS_DY], NETS_DX, stream));
     }
     return nets_cuda_launched("a convolution's gradients");

@@ -240,6 +240,7 @@ typedef struct nets_cuda_labels {
     const int32_t *of; /* [n] */
     int64_t n, whole;  /* whole: those of the whole batch, by which losses are divided */
     int64_t image;     /* how many an image has */
+    int64_t first;     /* labels of the graph's batch before these */
     int classes;
     const uint32_t *rng; /* NETS_RNG, for the place of the first image in the batch; NULL: 0 */
     bool adds;           /* to the loss and the correct ones of earlier passes */
@@ -250,6 +251,11 @@ void nets_cuda_loss(mm_dtype maps, nets_cuda_labels labels, const void *scores, 
                     float *loss, int32_t *correct, cudaStream_t stream);
 void nets_cuda_loss_backward(mm_dtype maps, nets_cuda_labels labels, const float *probabilities, const void *earlier,
                              void *dx, cudaStream_t stream);
+
+/* Losses of rows of many scores, which `gives` makes the loss's gradients by them. Otherwise as nets_cuda_loss. */
+int64_t nets_cuda_token_loss_bytes(int64_t labels);
+void nets_cuda_token_loss(nets_cuda_labels labels, float *scores, void *scratch, bool gives, float *loss,
+                          int32_t *correct, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

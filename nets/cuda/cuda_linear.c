@@ -147,13 +147,7 @@ static void destroy(nets_op *base) {
 /* Of `out` of the output's features. */
 static mm_status make_part(const linear_op *op, nets_cuda_backend *cuda, nets_direction direction, int out,
                            const nets_conv_terms *terms, nets_cudnn_conv *part) {
-    const nets_conv_shape shape = {.direction = direction,
-                                   .x = {op->batch, 1, 1, op->in},
-                                   .y = {op->batch, 1, 1, out},
-                                   .kernel = {1, 1},
-                                   .stride = {1, 1},
-                                   .dilation = {1, 1},
-                                   .groups = 1};
+    const nets_conv_shape shape = nets_product_shape(direction, op->batch, op->in, out, false);
     return nets_cudnn_conv_init(part, cuda, &shape, terms);
 }
 

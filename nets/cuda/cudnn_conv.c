@@ -1,5 +1,7 @@
 #include "nets/cuda/cudnn_conv.h"
 
+#include "mm/core/dtype.h"
+
 static void keep_none(nets_cudnn_conv *conv) {
     for (int i = 0; i < conv->n; i++) nets_cudnn_plan_fini(&conv->of[i].plan);
     nets_cudnn_graph_fini(&conv->graph);
@@ -161,4 +163,20 @@ mm_status nets_cudnn_conv_enqueue(const nets_cudnn_conv *conv, void *x, void *y,
                        (long long)workspace_bytes, (long long)conv->of[conv->n - 1].choice.workspace_bytes);
     MM_TRY(nets_cuda_dnn_on(conv->cuda, stream, &dnn));
     return nets_cudnn_conv_launch(conv, a, x, y, weights, workspace, mm_cuda_stream(stream));
+}
+
+/* ---------------------------------------------------------------- earlier contributions */
+
+mm_status nets_cuda_check_earlier(const nets_op_args *args, bool adds) {
+    if ((args->at[NETS_EARLIER] != NULL) == adds) return MM_OK;
+    return mm_fail(MM_ERR_INVALID, "a product was made %s an earlier contribution to its gradient",
+                   adds ? "for" : "without");
+}
+
+mm_status nets_cuda_put_earlier(const nets_op_args *args, mm_dtype maps, int64_t elems, mm_stream *stream) {
+    const void *earlier = args->at[NETS_EARLIER];
+    if (!earlier || earlier == args->at[NETS_DX]) return MM_OK;
+    return mm_cuda_check(cudaMemcpyAsync(args->at[NETS_DX], earlier, (size_t)(elems * mm_dtype_table[maps].bytes),
+                                         cudaMemcpyDefault, mm_cuda_stream(stream)),
+                         "cudaMemcpyAsync");
 }

@@ -53,6 +53,19 @@ static inline nets_conv_terms nets_cudnn_output_terms(const nets_conv_terms *ter
     return (nets_conv_terms){true, terms->limit_bytes, terms->tensor_core_limit_bytes};
 }
 
+/* Of a product of matrices: x [rows][in], y [rows][out], weights [out][in]. */
+static inline nets_conv_shape nets_product_shape(nets_direction direction, int64_t rows, int64_t in, int64_t out,
+                                                 bool bf16) {
+    return (nets_conv_shape){.direction = direction,
+                             .x = {(int)rows, 1, 1, (int)in},
+                             .y = {(int)rows, 1, 1, (int)out},
+                             .kernel = {1, 1},
+                             .stride = {1, 1},
+                             .dilation = {1, 1},
+                             .groups = 1,
+                             .bf16 = bf16};
+}
+
 /* Describes the convolution and chooses what computes it: what was kept for this device, precision, terms and shape,
  * else what timing finds, in memory allocated on the device for that time. If there is not enough memory, or timing
  * fails, the library's guess is taken and not kept. Without a device the choices are those kept for any device, else
@@ -78,6 +91,11 @@ void nets_cudnn_conv_set_workspaces(nets_op *op, mm_phase phase, const nets_cudn
  * input, x from y and weights; by weights, weights from x and y. MM_ERR_INVALID: no algorithm takes so little. */
 MM_CHECKED mm_status nets_cudnn_conv_enqueue(const nets_cudnn_conv *conv, void *x, void *y, void *weights,
                                              void *workspace, int64_t workspace_bytes, mm_stream *stream);
+
+/* Whether EARLIER is there as a product was made for it (nets_conv_shape.adds). MM_ERR_INVALID. */
+MM_CHECKED mm_status nets_cuda_check_earlier(const nets_op_args *args, bool adds);
+/* Makes DX hold EARLIER, if it is there: a product adds to what is there, wherever that came from, so the bits are the same. */
+MM_CHECKED mm_status nets_cuda_put_earlier(const nets_op_args *args, mm_dtype maps, int64_t elems, mm_stream *stream);
 
 /* The same by this algorithm, on `stream`, to which cuDNN's handle is set already. */
 MM_CHECKED mm_status nets_cudnn_conv_launch(const nets_cudnn_conv *conv, const nets_conv_algorithm *algorithm, void *x,

@@ -83,7 +83,7 @@ static __device__ inline int32_t count_correct(const nets_cuda_labels &labels, c
     if (earlier < 0) return earlier;
     if (all.bad == NO_LABEL) return earlier + all.correct;
     const int64_t first = labels.rng ? (int64_t)labels.rng[NETS_RNG_IMAGE] * labels.image : 0;
-    return (int32_t)(-1 - (first + all.bad));
+    return (int32_t)(-1 - (first + labels.first + all.bad));
 }
 
 static __global__ void loss_total(nets_cuda_labels labels, const part *parts, int n, float *loss, int32_t *correct) {
@@ -153,4 +153,63 @@ static void launch_backward(const nets_cuda_labels &labels, const float *probabi
 void nets_cuda_loss_backward(mm_dtype maps, nets_cuda_labels labels, const float *probabilities, const void *earlier,
                              void *dx, cudaStream_t stream) {
     NETS_BY_STORAGE(maps, launch_backward, labels, probabilities, earlier, dx, stream);
+}
+
+/* ---------------------------------------------------------------- rows of many scores */
+
+/* The highest score and its first place, joined by a block's threads in a tree. */
+struct peak {
+    float score;
+    int place;
+};
+
+static __device__ inline void join(peak *a, const peak &b) {
+    if (b.score > a->score || (b.score == a->score && b.place < a->place)) *a = b;
+}
+
+static __device__ inline void join(double *a, const double &b) { *a += b; }
+
+template <typename Part> static __device__ inline Part joined(Part mine, Part *all) {
+    __syncthreads(); /* what was joined before has been read */
+    all[threadIdx.x] = mine;
+    for (int half = THREADS / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if ((int)threadIdx.x < half) join(&all[threadIdx.x], all[threadIdx.x + half]);
+    }
+    __syncthreads();
+    return all[0];
+}
+
+/* A block takes a row. */
+static __global__ void token_loss_rows(nets_cuda_labels labels, float *scores, bool gives, part *parts) {
+    __shared__ peak peaks[THREADS];
+    __shared__ double sums[THREADS];
+    const int n = labels.classes, given = labels.of[blockIdx.x], label = given >= 0 && given < n ? given : -1;
+    float *row = scores + (int64_t)blockIdx.x * n;
+    peak mine = {-INFINITY, NO_LABEL};
+    for (int k = (int)threadIdx.x; k < n; k += THREADS) {
+        const peak here = {row[k], k};
+        join(&mine, here);
+    }
+    const peak top = joined(mine, peaks);
+    const float at_label = label < 0 ? nanf("") : row[label] - top.score;
+    double total = 0;
+    for (int k = (int)threadIdx.x; k < n; k += THREADS) total += (double)expf(row[k] - top.score);
+    total = joined(total, sums);
+    for (int k = (int)threadIdx.x; gives && k < n; k += THREADS) {
+        const float p = (float)((double)expf(row[k] - top.score) / total);
+        row[k] = label < 0 ? 0 : (p - (k == label ? 1.0f : 0.0f)) / (float)labels.whole;
+    }
+    if (threadIdx.x) return;
+    const part all = {log(total) - (double)at_label, top.place == label, label < 0 ? (int32_t)blockIdx.x : NO_LABEL};
+    parts[blockIdx.x] = all;
+}
+
+int64_t nets_cuda_token_loss_bytes(int64_t labels) { return labels * (int64_t)sizeof(part); }
+
+void nets_cuda_token_loss(nets_cuda_labels labels, float *scores, void *scratch, bool gives, float *loss,
+                          int32_t *correct, cudaStream_t stream) {
+    part *parts = static_cast<part *>(scratch);
+    MM_LAUNCH(token_loss_rows, (unsigned)labels.n, THREADS, 0, stream, labels, scores, gives, parts);
+    MM_LAUNCH(loss_total, 1, THREADS, 0, stream, labels, parts, (int)labels.n, loss, correct);
 }

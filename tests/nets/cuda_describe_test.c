@@ -28,7 +28,7 @@ static void every_network_is_described_without_a_device(void **state) {
         const mm_status status = nets_lower(net, backend, 8, NETS_TRAIN, NETS_SGD, &lowered);
         if (is_of_tokens(net)) {
             assert_int_equal(status, MM_ERR_UNSUPPORTED);
-            assert_non_null(strstr(mm_last_error(), "device cuda has no project"));
+            assert_non_null(strstr(mm_last_error(), "device cuda has no attention"));
             nets_net_destroy(net);
             continue;
         }
