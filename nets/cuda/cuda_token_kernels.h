@@ -1,10 +1,13 @@
-/* The launchers of the kernels of tokens' operations, as cuda_kernels.h has those of the others. Maps are f32. Internal. */
+/* The launchers of the kernels of tokens' operations, as cuda_kernels.h has those of the others. Maps are f32, or void
+ * and of the type that is given. Internal. */
 #ifndef NETS_CUDA_TOKEN_KERNELS_H
 #define NETS_CUDA_TOKEN_KERNELS_H
 
 #include <cuda_runtime_api.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "mm/core/status.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -51,6 +54,26 @@ int64_t nets_cuda_layer_norm_backward_bytes(nets_cuda_layer_norm ln);
 void nets_cuda_layer_norm_backward(nets_cuda_layer_norm ln, const float *x, const float *weight, const float *means,
                                    const float *factors, const float *dy, const float *earlier, void *scratch,
                                    float *dx, float *dweight, float *dbias, cudaStream_t stream);
+
+/* ---------------------------------------------------------------- op_attention_kernels.cu */
+
+/* Of a head's channels, and of heads of all samples. */
+enum { NETS_CUDA_HEAD_MOST = 128, NETS_CUDA_HEADS_MOST = 65535 };
+
+/* x has q, k and v, each of heads times `size` channels. */
+typedef struct nets_cuda_attention {
+    int64_t samples, tokens;
+    int heads, size;
+    float scale;
+} nets_cuda_attention;
+
+/* log_sums, [samples][heads][tokens]: the logarithm of the sum of a row's exponentials; NULL: not wanted. */
+void nets_cuda_attention_forward(mm_dtype maps, nets_cuda_attention a, const void *x, void *y, float *log_sums,
+                                 cudaStream_t stream);
+int64_t nets_cuda_attention_backward_bytes(nets_cuda_attention a);
+void nets_cuda_attention_backward(mm_dtype maps, nets_cuda_attention a, const void *x, const void *y, const void *dy,
+                                  const float *log_sums, const void *earlier, void *scratch, void *dx,
+                                  cudaStream_t stream);
 
 #ifdef __cplusplus
 }

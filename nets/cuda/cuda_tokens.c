@@ -1,11 +1,8 @@
-/* Operations of transformers: glue to op_token_kernels.cu and op_layer_norm_kernels.cu. Attention is not there yet, so networks
- * with it are refused by name. */
+/* Operations of transformers: glue to op_token_kernels.cu and op_layer_norm_kernels.cu. */
 #include <stdlib.h>
 
 #include "nets/cuda/cuda_ops.h"
 #include "nets/cuda/cuda_token_kernels.h"
-
-const nets_op_impl nets_cuda_op_attention = {0};
 
 typedef struct tokens_op {
     nets_op base;

@@ -262,6 +262,17 @@ static void layer_norm_gelu_and_positions_agree(void **state) {
     check_op(NETS_LAYER_NORM, &(nets_attrs){.eps = 0.01f}, (const int64_t[4]){3, 1, 300, 260}, 1e-5);
 }
 
+/* Heads of each size of tile, whole and not; of a size that is no multiple of four; more rows than a tile has, and fewer. */
+static void attention_agrees(void **state) {
+    static const struct {
+        int64_t heads, size, tokens;
+    } CASES[] = {{1, 32, 130}, {2, 6, 70}, {3, 40, 70}, {1, 64, 64}, {2, 96, 50}, {1, 128, 33}, {1, 20, 1}};
+    (void)state;
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
+        check_op(NETS_ATTENTION, &(nets_attrs){.heads = CASES[i].heads},
+                 (const int64_t[4]){2, 1, CASES[i].tokens, 3 * CASES[i].heads * CASES[i].size}, 1e-5);
+}
+
 /* Some tokens are frequent, some are not there. */
 static void embeddings_agree(void **state) {
     static const int64_t CHANNELS[] = {1, 6, 132};
@@ -366,6 +377,7 @@ int main(void) {
         cmocka_unit_test(lrn_agrees),
         cmocka_unit_test(linear_agrees),
         cmocka_unit_test(layer_norm_gelu_and_positions_agree),
+        cmocka_unit_test(attention_agrees),
         cmocka_unit_test(embeddings_agree),
         cmocka_unit_test(convolutions_agree),
         cmocka_unit_test(tf32_convolutions_agree_as_they_are_rounded),

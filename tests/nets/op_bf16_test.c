@@ -207,6 +207,8 @@ static const struct {
     {NETS_GELU, {0}, {2, 7, 1, 24}},
     {NETS_PROJECT, {.out_channels = 12, .bias = true}, {2, 7, 1, 24}},
     {NETS_PROJECT, {.out_channels = 12}, {2, 7, 1, 24}},
+    {NETS_ATTENTION, {.heads = 2}, {2, 1, 70, 48}},
+    {NETS_ATTENTION, {.heads = 1}, {1, 1, 20, 18}},
 };
 
 static void an_op_of_bf16_maps_rounds_what_the_f32_op_gives(void **state) {
