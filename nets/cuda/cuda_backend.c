@@ -48,6 +48,7 @@ static void close_cuda(nets_backend *backend) {
     bool entered = false;
     if (cuda->gpu) (void)!mm_cuda_gpu_enter(cuda->gpu, true, &entered);
     if (cuda->counters) (void)cudaFree(cuda->counters);
+    if (cuda->norm) (void)cudaFree(cuda->norm);
     if (cuda->dnn) cudnnDestroy(cuda->dnn);
     if (cuda->lt) cublasLtDestroy(cuda->lt);
     if (entered) mm_cuda_gpu_leave(cuda->gpu);
@@ -68,7 +69,11 @@ static mm_status name_device(int ordinal, char name[128]) {
 
 static mm_status make_handles(nets_cuda_backend *cuda) {
     MM_TRY(nets_cuda_dnn_check(cudnnCreate(&cuda->dnn), "opening the library"));
-    return nets_cuda_blas_check(cublasLtCreate(&cuda->lt), "opening the library");
+    MM_TRY(nets_cuda_blas_check(cublasLtCreate(&cuda->lt), "opening the library"));
+    void *norm = NULL;
+    MM_TRY(mm_cuda_check(cudaMalloc(&norm, sizeof *cuda->norm), "cudaMalloc"));
+    cuda->norm = norm;
+    return MM_OK;
 }
 
 static mm_status enter(nets_backend *backend, bool *entered_out) {

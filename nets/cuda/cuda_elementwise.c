@@ -156,34 +156,49 @@ typedef void (*update_fn)(const nets_cuda_update *update, cudaStream_t stream);
 static const update_fn UPDATES[] = {[NETS_SGD] = nets_cuda_update_sgd, [NETS_ADAMW] = nets_cuda_update_adamw};
 _Static_assert(sizeof UPDATES / sizeof *UPDATES == NETS_OPTIMIZERS, "an update for each");
 
+/* Passes over all tensors, in this order: gradients are looked at, and their squares summed, before any is used. */
+enum { HALT, NORM, MOVE, PASSES };
+
 /* One launch for as many tensors as an argument can list. The last one counts the iteration, unless it is halted. */
-static mm_status enqueue_updates(const nets_update_args *args, mm_stream *stream) {
-    uint32_t *halted = args->optimizer.only_finite ? args->rng + NETS_RNG_HALTED : NULL;
-    nets_cuda_update update = {.optimizer = args->optimizer, .lr = args->lr, .step = args->step, .halted = halted};
-    for (int pass = halted ? 0 : 1; pass < 2; pass++) /* all gradients are looked at before any is used */
-        for (int first = 0, all = pass == 0 ? args->n_checked : args->n_params; first < all;
-             first += NETS_CUDA_UPDATE_TENSORS) {
-            int n = all - first;
-            if (n > NETS_CUDA_UPDATE_TENSORS) n = NETS_CUDA_UPDATE_TENSORS;
-            update.rng = first + n == all ? args->rng : NULL;
-            list_tensors(args->params + first, n, &update);
-            if (pass == 0)
-                nets_cuda_update_halt(&update, args->loss, NETS_GRADIENT_MOST, halted, mm_cuda_stream(stream));
-            else
-                UPDATES[args->optimizer.id](&update, mm_cuda_stream(stream));
-        }
+static void enqueue_pass(int pass, const nets_update_args *args, nets_cuda_norm *norm, nets_cuda_update *update,
+                         cudaStream_t stream) {
+    int parts = 0;
+    for (int first = 0, all = pass == HALT ? args->n_checked : args->n_params; first < all;
+         first += NETS_CUDA_UPDATE_TENSORS) {
+        int n = all - first;
+        if (n > NETS_CUDA_UPDATE_TENSORS) n = NETS_CUDA_UPDATE_TENSORS;
+        update->rng = first + n == all ? args->rng : NULL;
+        list_tensors(args->params + first, n, update);
+        const uint32_t chunks = update->first_block[n];
+        if (first == 0) parts = chunks < NETS_CUDA_UPDATE_PARTS ? (int)chunks : NETS_CUDA_UPDATE_PARTS;
+        if (pass == HALT)
+            nets_cuda_update_halt(update, args->loss, NETS_GRADIENT_MOST, args->rng + NETS_RNG_HALTED, stream);
+        else if (pass == NORM)
+            nets_cuda_update_squares(update, norm->parts, parts, first > 0, stream);
+        else
+            UPDATES[args->optimizer.id](update, stream);
+    }
+    if (pass == NORM) nets_cuda_update_clip(norm->parts, parts, args->optimizer.clip_norm, &norm->clip, stream);
+}
+
+static mm_status enqueue_updates(const nets_update_args *args, nets_cuda_norm *norm, mm_stream *stream) {
+    const uint32_t *halted = args->optimizer.only_finite ? args->rng + NETS_RNG_HALTED : NULL;
+    const bool clips = args->optimizer.clip_norm > 0, runs[PASSES] = {halted != NULL, clips, true};
+    nets_cuda_update update = {.optimizer = args->optimizer,
+                               .lr = args->lr,
+                               .step = args->step,
+                               .halted = halted,
+                               .clip = clips ? &norm->clip : NULL};
+    for (int pass = 0; pass < PASSES; pass++)
+        if (runs[pass]) enqueue_pass(pass, args, norm, &update, mm_cuda_stream(stream));
     if (args->step) nets_cuda_update_count(args->step, halted, mm_cuda_stream(stream));
     return nets_cuda_launched("the update");
 }
 
 mm_status nets_cuda_update_step(nets_backend *backend, const nets_update_args *args, mm_stream *stream) {
     bool entered;
-    (void)backend;
-    if (args->optimizer.clip_norm > 0)
-        return mm_fail(MM_ERR_UNSUPPORTED, "device cuda does not clip gradients: clip-norm is %g, must be 0",
-                       args->optimizer.clip_norm);
     MM_TRY(mm_device_enter(stream->device, &entered));
-    mm_status status = enqueue_updates(args, stream);
+    mm_status status = enqueue_updates(args, ((nets_cuda_backend *)backend)->norm, stream);
     mm_device_leave(stream->device, entered);
     return status;
 }

@@ -52,6 +52,8 @@ void nets_cuda_drop(mm_dtype maps, nets_cuda_dropout how, const void *in, const 
 /* TENSORS: with that many, nets_cuda_update has 31 KB; a kernel's arguments have at most 32764 bytes (CUDA 12.1 on).
  * CHUNK: what a block's threads do at once (op_update_kernels.cu). */
 enum { NETS_CUDA_UPDATE_TENSORS = 600, NETS_CUDA_UPDATE_CHUNK = 4096 };
+/* Parts of the sum of all gradients' squares, at most. Chosen: more than fit on a GPU at once. */
+enum { NETS_CUDA_UPDATE_PARTS = 1024 };
 
 /* What one launch updates. It is the kernel's argument: a CUDA graph keeps it, and no table is copied to the device.
  * Blocks first_block[i] .. first_block[i + 1] - 1 update tensor i, NETS_CUDA_UPDATE_CHUNK elements each. */
@@ -70,11 +72,17 @@ typedef struct nets_cuda_update {
     const uint32_t *step; /* the number of updates before, of an optimizer that counts */
     uint32_t *rng; /* NETS_RNG, whose iteration is advanced, and whose image becomes 0; NULL: it is not touched */
     const uint32_t *halted; /* points at a number other than 0: nothing is updated. NULL: updates are never halted */
+    const float *clip;      /* points at what gradients are multiplied by; NULL: 1 */
 } nets_cuda_update;
 
 /* Sets *halted if the loss is not finite, or if one of the update's gradients is NaN or above `most` in magnitude. */
 void nets_cuda_update_halt(const nets_cuda_update *update, const float *loss, float most, uint32_t *halted,
                            cudaStream_t stream);
+/* parts[b] becomes the sum of the squares of the update's gradients in every n-th chunk from the b-th on; if `adds`, is
+ * increased by it. */
+void nets_cuda_update_squares(const nets_cuda_update *update, double *parts, int n, bool adds, cudaStream_t stream);
+/* What gradients are multiplied by, of the parts of their sum: nets_optimizer.clip_norm. */
+void nets_cuda_update_clip(const double *parts, int n, double clip_norm, float *clip, cudaStream_t stream);
 void nets_cuda_update_sgd(const nets_cuda_update *update, cudaStream_t stream);
 void nets_cuda_update_adamw(const nets_cuda_update *update, cudaStream_t stream);
 /* Advances *step by one unless *halted is set. */

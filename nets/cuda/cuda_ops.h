@@ -12,6 +12,12 @@
 #include "nets/op.h"
 #include "nets/op_sizes.h"
 
+/* The norm of all gradients: the parts of the sum of their squares, and what they are multiplied by for it. */
+typedef struct nets_cuda_norm {
+    double parts[NETS_CUDA_UPDATE_PARTS];
+    float clip;
+} nets_cuda_norm;
+
 typedef struct nets_cuda_backend {
     nets_backend base;
     mm_cuda_gpu *gpu;           /* the GPU of dnn and lt; NULL: there is none, and they are NULL */
@@ -25,7 +31,8 @@ typedef struct nets_cuda_backend {
     cudnnBackendDescriptor_t properties;
     /* Of blocks in sums (reduce.h): in the GPU's memory, 0 between launches. NULL: no op has needed any. */
     unsigned *counters;
-    bool told_untimed; /* the warning that algorithms could not be timed was logged */
+    nets_cuda_norm *norm; /* in the GPU's memory; an update uses it from launch to launch. NULL: there is no GPU */
+    bool told_untimed;    /* the warning that algorithms could not be timed was logged */
 } nets_cuda_backend;
 
 extern const nets_backend_ops nets_cuda_backend_ops;

@@ -76,10 +76,11 @@ template <class Rule, int V> struct moving {
         load(update.tensors[tensor].gradient + i, &g);
     }
     __device__ void finish(const nets_cuda_update &update, int tensor, const Rule &rule, int64_t i) {
+        const float clip = update.clip ? *update.clip : 1;
         for (int k = 0; k < V; k++) {
             float at[Rule::STATES];
             for (int s = 0; s < Rule::STATES; s++) at[s] = state[s].at[k];
-            w.at[k] = rule.move(w.at[k], g.at[k], at);
+            w.at[k] = rule.move(w.at[k], __fmul_rn(clip, g.at[k]), at);
             for (int s = 0; s < Rule::STATES; s++) state[s].at[k] = at[s];
         }
         for (int s = 0; s < Rule::STATES; s++) store(update.tensors[tensor].state[s] + i, state[s]);
@@ -137,6 +138,67 @@ static __global__ void halt(nets_cuda_update update, const float *loss, float mo
     bool bad = blockIdx.x == 0 && threadIdx.x == 0 && !isfinite(*loss);
     for (int64_t i = threadIdx.x; i < n; i += THREADS) bad |= !(fabsf(gradient[i]) <= most);
     if (bad) atomicOr(halted, 1u);
+}
+
+/* The sum over a block's threads, in the first of them. */
+static __device__ inline double sum_of_block(double mine) {
+    __shared__ double all[THREADS];
+    all[threadIdx.x] = mine;
+    for (int half = THREADS / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if ((int)threadIdx.x < half) all[threadIdx.x] += all[threadIdx.x + half];
+    }
+    return all[0];
+}
+
+template <int V> static __device__ inline double squares_of(const vec<V> &v) {
+    double sum = 0;
+    for (int k = 0; k < V; k++) sum += (double)v.at[k] * (double)v.at[k];
+    return sum;
+}
+
+static __device__ inline double squares_of_chunk(const float *gradient, int64_t elems) {
+    const int thread = (int)threadIdx.x;
+    double sum = 0;
+    if (elems >= NETS_CUDA_UPDATE_CHUNK) {
+        vec<4> g[AT_ONCE];
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) load(gradient + 4 * (thread + THREADS * k), &g[k]);
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) sum += squares_of(g[k]);
+    } else {
+        for (int64_t i = 4 * thread; i + 4 <= elems; i += 4 * THREADS) sum += squares_of(loaded<4>(gradient + i));
+        for (int64_t i = elems / 4 * 4 + thread; i < elems; i += THREADS) sum += squares_of(loaded<1>(gradient + i));
+    }
+    return sum;
+}
+
+static __global__ void sum_squares(nets_cuda_update update, double *parts, bool adds) {
+    double sum = 0;
+    for (unsigned chunk = blockIdx.x; chunk < update.first_block[update.n]; chunk += gridDim.x) {
+        const int tensor = tensor_of(update, chunk);
+        const int64_t begin = (int64_t)(chunk - update.first_block[tensor]) * NETS_CUDA_UPDATE_CHUNK;
+        sum += squares_of_chunk(update.tensors[tensor].gradient + begin, update.tensors[tensor].elems - begin);
+    }
+    sum = sum_of_block(sum);
+    if (threadIdx.x == 0) parts[blockIdx.x] = adds ? parts[blockIdx.x] + sum : sum;
+}
+
+static __global__ void find_clip(const double *parts, int n, double clip_norm, float *clip) {
+    double sum = 0;
+    for (int i = (int)threadIdx.x; i < n; i += THREADS) sum += parts[i];
+    sum = sum_of_block(sum);
+    if (threadIdx.x) return;
+    const double by = clip_norm / (sqrt(sum) + 1e-6);
+    *clip = by < 1 ? (float)by : 1; /* 1 also of a NaN, which gradients then bring along themselves */
+}
+
+void nets_cuda_update_squares(const nets_cuda_update *update, double *parts, int n, bool adds, cudaStream_t stream) {
+    MM_LAUNCH(sum_squares, n, THREADS, 0, stream, *update, parts, adds);
+}
+
+void nets_cuda_update_clip(const double *parts, int n, double clip_norm, float *clip, cudaStream_t stream) {
+    MM_LAUNCH(find_clip, 1, THREADS, 0, stream, parts, n, clip_norm, clip);
 }
 
 void nets_cuda_update_halt(const nets_cuda_update *update, const float *loss, float most, uint32_t *halted,

@@ -317,6 +317,45 @@ static void update_of_very_many_tensors(void **state) {
     op_rig_fini(&rig);
 }
 
+/* Tensors of more than one launch of a GPU, one of them of several chunks and a rest. With a learning rate of -1 from
+ * weights of 0, the first weights are the gradients as they were used. */
+static void gradients_are_clipped_by_the_norm_of_all_of_them(void **state) {
+    (void)state;
+    enum { TENSORS = 650, LARGE = 9003, ELEMS = 5, FAR = 640 };
+    static const float NORMS[] = {0, 1e-3f, 2, 1e6f};
+    for (int run = 0; run < 4; run++) {
+        op_rig rig;
+        double squares = 0;
+        op_rig_open(&rig, NULL);
+        float *large = op_rig_alloc(&rig, 4 * LARGE), *small = op_rig_alloc(&rig, 32 * TENSORS);
+        float *weights = op_rig_alloc(&rig, 4 * LARGE), *others = op_rig_alloc(&rig, 32 * TENSORS);
+        float *state_of = op_rig_alloc(&rig, 4 * LARGE), *states = op_rig_alloc(&rig, 32 * TENSORS);
+        float *lr = op_rig_alloc(&rig, 4);
+        uint32_t *rng = op_rig_alloc(&rig, NETS_RNG_WORDS * sizeof *rng);
+        nets_update_param params[TENSORS];
+        for (int i = 0; i < LARGE; i++) large[i] = sinf((float)i);
+        for (int i = 0; i < 8 * TENSORS; i++) small[i] = i % 8 < ELEMS ? (i < 8 * FAR ? 0.5f : 3.0f) : 1e20f;
+        for (int t = 0; t < TENSORS; t++)
+            params[t] = (nets_update_param){others + 8 * t, {states + 8 * t}, small + 8 * t, ELEMS, false, NULL};
+        params[TENSORS / 2] = (nets_update_param){weights, {state_of}, large, LARGE, false, NULL};
+        for (int t = 0; t < TENSORS; t++)
+            for (int64_t i = 0; i < params[t].elems; i++)
+                squares += (double)params[t].gradient[i] * (double)params[t].gradient[i];
+        *lr = -1;
+        const double norm = (double)NORMS[run], by = norm / (sqrt(squares) + 1e-6);
+        const nets_update_args args = {
+            .params = params, .n_params = TENSORS, .lr = lr, .optimizer = {.clip_norm = norm}, .rng = rng};
+        assert_int_equal(rig.backend->ops->update(rig.backend, &args, rig.stream), MM_OK);
+        assert_int_equal(mm_stream_sync(rig.stream), MM_OK);
+        for (int t = 0; t < TENSORS; t++)
+            for (int64_t i = 0; i < params[t].elems; i++) {
+                const float used = (norm > 0 && by < 1 ? (float)by : 1) * params[t].gradient[i];
+                assert_true(fabsf(params[t].weight[i] - used) <= 3e-7f * fabsf(used));
+            }
+        op_rig_fini(&rig);
+    }
+}
+
 static void schedule_steps_at_its_iterations(void **state) {
     (void)state;
     const nets_schedule schedule = {.rate = 0.1f, .factor = 0.1f, .n = 2, .at = {100, 150}};
@@ -470,6 +509,7 @@ int main(void) {
         cmocka_unit_test(optimizers_are_read_as_they_are_told),
         cmocka_unit_test(a_loss_that_is_not_finite_halts_updates_if_asked),
         cmocka_unit_test(update_of_very_many_tensors),
+        cmocka_unit_test(gradients_are_clipped_by_the_norm_of_all_of_them),
         cmocka_unit_test(schedule_steps_at_its_iterations),
         cmocka_unit_test(schedule_of_a_cosine_rises_and_falls),
         cmocka_unit_test(schedule_out_of_order_or_not_positive_is_refused),
