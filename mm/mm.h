@@ -763,9 +763,15 @@ typedef enum mm_share {
     MM_SHARE_IN_PLACE_AT_END,
 } mm_share;
 
+/* What becomes of the processes' tensors; the library hands it on (mm_shared). */
+typedef enum mm_shared_as {
+    MM_SHARED_SUM,  /* their sum: of gradients, losses, counts */
+    MM_SHARED_MEAN, /* their mean: of running statistics */
+} mm_shared_as;
+
 /* Declares a persistent tensor as shared: a weight's gradient, a loss, running statistics. mm_graph_freeze refuses
  * (MM_ERR_INVALID) one that no step writes, or that no MM_UPDATE step follows. MM_ERR_ORDER: the graph is frozen. MM_ERR_INVALID: not a persistent tensor of the graph. */
-MM_API MM_CHECKED mm_status mm_graph_share(mm_graph *graph, mm_tensor tensor, mm_share when);
+MM_API MM_CHECKED mm_status mm_graph_share(mm_graph *graph, mm_tensor tensor, mm_share when, mm_shared_as as);
 
 /* A shared tensor of an iteration, in pinned memory, where it has the same place as long as the graph has the same plan;
  * or, if it is shared in place, in device memory. Elements are in the tensor's order. A large tensor goes to pinned memory
@@ -776,6 +782,7 @@ typedef struct mm_shared {
     void *data;
     int64_t bytes;
     int64_t offset; /* of `data` in the tensor: not 0 for a part that is not the first */
+    mm_shared_as as;
 } mm_shared;
 
 /* What the caller does with shared tensors. The first two are called on threads of the device, and may not call the

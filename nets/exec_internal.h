@@ -1,4 +1,5 @@
-/* Inside the executor: exec.c (its life, iterations), exec_params.c; exec_slots.h, exec_kept.h, exec_staging.h. */
+/* Inside the executor: exec.c (its life), exec_iteration.c, exec_pass.c, exec_ranks.c, exec_params.c; exec_slots.h,
+ * exec_kept.h, exec_staging.h. */
 #ifndef NETS_EXEC_INTERNAL_H
 #define NETS_EXEC_INTERNAL_H
 
@@ -53,5 +54,46 @@ static inline int64_t nets_exec_bytes_of(const nets_exec *exec, mm_tensor tensor
 static inline void *nets_exec_place(const nets_exec *exec, mm_tensor tensor) {
     return tensor < 0 ? NULL : mm_persistent_data(exec->manager, nets_exec_name_of(exec, tensor), NULL);
 }
+
+/* Of an image as the network has it. */
+static inline int64_t nets_exec_image_bytes(const nets_exec *exec) {
+    const int64_t bytes = nets_exec_bytes_of(exec, exec->lowered->images) / exec->lowered->batch;
+    return exec->lowered->pads_images ? bytes / 4 * 3 : bytes;
+}
+
+static inline int64_t nets_exec_label_bytes(const nets_exec *exec) {
+    return nets_exec_bytes_of(exec, exec->lowered->labels) / exec->lowered->batch;
+}
+
+/* Where an iteration takes its batch from, and leaves its result; or one pass of it, which takes its sub-batch. */
+typedef struct nets_iteration {
+    nets_exec_pass *pass;
+    const float *images;
+    const int32_t *labels;
+    nets_slot *slot;
+    bool ahead;                /* it ends without a drain */
+    bool recorded;             /* its work is being recorded: there is no batch or result yet */
+    bool rehearsed;            /* nothing that persists may change, gradients and results aside */
+    bool undone;               /* it failed, and what it had changed was restored */
+    int64_t ages[NETS_PASSES]; /* of sampling, before it; of several passes */
+    mm_stream *stream;
+} nets_iteration;
+
+/* Whether the manager has gone down its ladder since this was asked last. */
+bool nets_exec_stepped_down(nets_exec *exec);
+
+/* Enqueues the pass over the sub-batch that begins with image `first`. */
+MM_CHECKED mm_status nets_exec_run_pass(nets_exec *exec, const nets_iteration *it, int64_t first);
+/* mm_recompute_fn; ctx: the pass. */
+MM_CHECKED mm_status nets_exec_recompute(void *ctx, mm_manager *manager, mm_layer layer, mm_stream *stream);
+
+/* Before the first pass: this rank's part of the whole batch begins behind those of the ranks before it. */
+MM_CHECKED mm_status nets_exec_begin_part(const nets_exec *exec, mm_stream *stream);
+/* What other ranks have of this one's, in numbers. Without functions, nobody has anything. */
+int64_t nets_exec_sums_begun(const nets_exec *exec);
+/* Copies this rank's word (nets_exec_tell) to the tensor that becomes the ranks' sum, and that to the result. Nothing
+ * without ranks. */
+MM_CHECKED mm_status nets_exec_enqueue_word(const nets_exec *exec, const nets_slot *slot, mm_stream *stream);
+MM_CHECKED mm_status nets_exec_enqueue_told(const nets_exec *exec, const nets_slot *slot, mm_stream *stream);
 
 #endif

@@ -265,7 +265,7 @@ static mm_status add_step(lowering *lo, int index, mm_phase phase, const nets_st
     *step = (nets_step){.layer = index, .graph_layer = state->graph_layer, .phase = phase, .op = state->op};
     for (int r = 0; r < NETS_ROLES; r++) step->tensors[r] = -1;
 
-    mm_use uses[NETS_STEP_USES + 1];
+    mm_use uses[NETS_STEP_USES + 2];
     size_t n_uses = 0;
     for (int u = 0; u < NETS_STEP_USES && spec->uses[u].role != NETS_WORKSPACE; u++) {
         const nets_role_use *use = &spec->uses[u];
@@ -281,6 +281,9 @@ static mm_status add_step(lowering *lo, int index, mm_phase phase, const nets_st
         if (role == NETS_W16 && !nets_lowered_updates(out))
             uses[n_uses++] = (mm_use){tensors[NETS_W], MM_READ, MM_FORM_VALUE};
     }
+    /* The executor puts it there before; it goes to the other ranks with what the loss says. */
+    if (phase == MM_FORWARD && out->told >= 0 && step->tensors[NETS_CORRECT] >= 0)
+        uses[n_uses++] = (mm_use){out->told, MM_WRITE, MM_FORM_VALUE};
     place_addends(lo, step);
     MM_TRY(add_to_graph(lo, step, uses, n_uses));
     for (int p = 0; p < NETS_STEP_PAIRS && spec->pairs[p].input != NETS_WORKSPACE; p++)
@@ -467,7 +470,7 @@ mm_status nets_lower_pass(const nets_net *net, nets_backend *backend, int64_t ba
     if (mode == NETS_TRAIN && backend->ranks.n > 1)
         out->pass.whole = (pass.whole > 0 ? pass.whole : batch) * backend->ranks.n;
     out->optimizer = optimizer;
-    out->images = out->labels = out->loss = out->correct = out->rng = out->lr = out->step = -1;
+    out->images = out->labels = out->loss = out->correct = out->rng = out->lr = out->step = out->told = -1;
     lowering lo = {.out = out, .backend = backend};
     mm_status status = lower_all(&lo);
     free(lo.descs);

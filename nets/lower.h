@@ -56,9 +56,11 @@ typedef struct nets_lowered {
     mm_tensor images, labels, loss, correct;
     bool pads_images; /* `images` have four channels for three, the last zero (nets_backend_ops.pad) */
     mm_tensor rng;    /* training only: NETS_RNG */
-    mm_tensor lr;     /* where the graph updates the weights: f32 [1], the learning rate */
-    mm_tensor step;   /* the same, of an optimizer that counts: i32 [1], its updates */
-    nets_op **ops;    /* one for each different description */
+    mm_tensor
+        told; /* the same, of one of several ranks: i32 [1], its word, which becomes the ranks' sum (nets_exec_tell) */
+    mm_tensor lr;   /* where the graph updates the weights: f32 [1], the learning rate */
+    mm_tensor step; /* the same, of an optimizer that counts: i32 [1], its updates */
+    nets_op **ops;  /* one for each different description */
     int n_ops;
 } nets_lowered;
 

@@ -76,11 +76,12 @@ static mm_status add_params(nets_lowered *out, const nets_backend *backend) {
 }
 
 mm_status nets_lower_shared(nets_lowered *out, const nets_backend *backend) {
-    const int64_t one = 1, two = 2; /* of ranks: what they tell each other, too (nets_exec_tell) */
+    const int64_t one = 1;
     MM_TRY(add_params(out, backend));
     MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, NETS_LOSS_NAME, &out->loss));
-    MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_I32, 1, backend->ranks.n > 1 ? &two : &one,
-                             "correct", &out->correct));
+    MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_I32, 1, &one, "correct", &out->correct));
+    if (backend->ranks.n > 1 && nets_lowered_updates(out))
+        MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_I32, 1, &one, "told", &out->told));
     if (nets_lowered_updates(out))
         MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, "lr", &out->lr));
     if (nets_lowered_updates(out) && nets_optimizer_traits_of(out->optimizer)->counts)
@@ -111,12 +112,14 @@ static mm_status add_last_step(nets_lowered *out, const char *name, const mm_use
 /* The gradients, what the loss says, and running statistics, which become the ranks' mean: all that the update looks at or
  * that a state has. */
 static mm_status share(nets_lowered *out, mm_share when) {
-    MM_TRY(mm_graph_share(out->graph, out->loss, when));
-    MM_TRY(mm_graph_share(out->graph, out->correct, when));
+    MM_TRY(mm_graph_share(out->graph, out->loss, when, MM_SHARED_SUM));
+    MM_TRY(mm_graph_share(out->graph, out->correct, when, MM_SHARED_SUM));
+    MM_TRY(mm_graph_share(out->graph, out->told, when, MM_SHARED_SUM));
     for (int i = 0; i < nets_net_params(out->net); i++) {
         const nets_param_tensors *tensors = &out->params[i];
-        MM_TRY(mm_graph_share(out->graph, nets_net_param(out->net, i)->learned ? tensors->gradient : tensors->value,
-                              when));
+        const bool learned = nets_net_param(out->net, i)->learned;
+        MM_TRY(mm_graph_share(out->graph, learned ? tensors->gradient : tensors->value, when,
+                              learned ? MM_SHARED_SUM : MM_SHARED_MEAN));
     }
     return MM_OK;
 }

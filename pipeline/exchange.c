@@ -21,7 +21,8 @@ static mm_status run(void *arg) {
                               .tensor = n->tensor,
                               .data = p->dispatch->pinned + pinned->offset + c->piece->stored_offset,
                               .bytes = c->piece->stored_bytes,
-                              .offset = c->piece->stored_offset};
+                              .offset = c->piece->stored_offset,
+                              .as = mm_graph_tensor(p->plan->graph, n->tensor)->shared_as};
     if (n->kind == MM_NODE_OUT) {
         p->exchange.fns.sent(p->exchange.ctx, &shared);
         return MM_OK;
@@ -110,7 +111,8 @@ static mm_status enqueue_group(mm_dispatch *d, const mm_shared_group *group) {
     for (int i = 0; i < group->n; i++) {
         const mm_tensor tensor = x->groups.tensors[group->first + i];
         const mm_tensor_info *info = mm_graph_tensor(graph, tensor);
-        x->tensors[i] = (mm_shared){graph, tensor, mm_dispatch_address(d, info->persistent), info->bytes, 0};
+        x->tensors[i] =
+            (mm_shared){graph, tensor, mm_dispatch_address(d, info->persistent), info->bytes, 0, info->shared_as};
     }
     return x->fns.enqueue(x->ctx, x->tensors, group->n, d->sums);
 }

@@ -209,18 +209,19 @@ mm_status mm_graph_set_weight(mm_graph *graph, mm_tensor tensor, mm_tensor weigh
     return MM_OK;
 }
 
-mm_status mm_graph_share(mm_graph *graph, mm_tensor tensor, mm_share when) {
+mm_status mm_graph_share(mm_graph *graph, mm_tensor tensor, mm_share when, mm_shared_as as) {
     MM_TRY(check_open(graph, "mm_graph_share"));
     if (tensor < 0 || tensor >= graph->n_tensors)
         return mm_fail(MM_ERR_INVALID, "graph %s: mm_graph_share: the graph has no tensor %d", graph->name, tensor);
     mm_tensor_info *info = &graph->tensors[tensor];
-    if ((unsigned)when > MM_SHARE_IN_PLACE_AT_END)
-        return mm_fail(MM_ERR_INVALID, "graph %s, tensor %s: shared in an unknown way, %d", graph->name, info->name,
-                       when);
+    if ((unsigned)when > MM_SHARE_IN_PLACE_AT_END || (unsigned)as > MM_SHARED_MEAN)
+        return mm_fail(MM_ERR_INVALID, "graph %s, tensor %s: shared in an unknown way, %d as %d", graph->name,
+                       info->name, when, as);
     if (info->ownership != MM_PERSISTENT)
         return mm_fail(MM_ERR_INVALID, "graph %s, tensor %s: only persistent tensors are shared", graph->name,
                        info->name);
     info->shared = when;
+    info->shared_as = as;
     return MM_OK;
 }
 

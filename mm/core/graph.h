@@ -17,8 +17,9 @@ typedef struct mm_tensor_info {
     mm_tensor weight;   /* whose gradient or optimizer state it is (mm_graph_set_weight); -1: of none */
     mm_tensor gradient; /* of a weight: its gradient; -1: it has none that was declared */
     mm_share shared;    /* whether, and when, other processes' are added to it (mm_graph_share) */
-    mm_layer producer;  /* layer of the first step that writes it; -1: none does */
-    int first_use;      /* first and last step that uses it */
+    mm_shared_as shared_as;
+    mm_layer producer; /* layer of the first step that writes it; -1: none does */
+    int first_use;     /* first and last step that uses it */
     int last_use;
     int last_forward;   /* last MM_FORWARD step that uses it; -1: none does */
     int first_backward; /* first MM_BACKWARD step that reads it; -1: none does */

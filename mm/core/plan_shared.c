@@ -22,7 +22,7 @@ typedef struct shared {
     int32_t update;            /* the first update behind that */
     int32_t used;              /* the last node before the update that uses it */
     int32_t after;             /* the step that the copy out waits for */
-    int32_t out_at, in_at;     /* nodes that the copies follow */
+    int32_t out_at, in_at;     /* nodes that the copies follow; they do not fall along the list */
     int32_t pinned;            /* segment, in the copy of the plan */
     int32_t out_node, in_node; /* there; -1: not yet */
 } shared;
@@ -50,9 +50,12 @@ static bool is_update(const mm_plan *plan, int node) {
 /* Finds the nodes that matter to each. by_segment: per persistent segment, its entry; NULL: it is not shared. */
 static void find_users(const mm_plan *plan, shared *const *by_segment, shared *list, int n) {
     const int persistents = mm_graph_persistents(plan->graph);
+    bool written = false; /* since the last update: each update is the one of what was written before it */
     for (int i = 0; i < plan->n_nodes; i++) {
-        for (int k = 0; is_update(plan, i) && k < n; k++)
+        const bool updates = written && is_update(plan, i);
+        for (int k = 0; updates && k < n; k++)
             if (list[k].written >= 0 && list[k].update < 0) list[k].update = i;
+        written &= !updates;
         mm_touch touch;
         for (int t = 0; mm_node_next_touch(plan, &plan->nodes[i], &t, &touch);) {
             shared *s = touch.segment < persistents ? by_segment[touch.segment] : NULL;
@@ -60,6 +63,7 @@ static void find_users(const mm_plan *plan, shared *const *by_segment, shared *l
             if (touch.access != MM_READ) {
                 s->written = i;
                 s->update = -1;
+                written = true;
             }
             if (s->update < 0) s->used = i;
         }
@@ -84,13 +88,13 @@ static int32_t complete(const mm_plan *plan, const shared *s) {
 
 /* Where the copies go; the list is sorted. */
 static void place(const mm_plan *plan, shared *list, int n) {
-    int last_fetch = -1, last_in = -1;
+    int last_fetch = -1, last_out = -1, last_in = -1;
     for (int k = 0, i = 0; k < n; k++) {
         shared *s = &list[k];
         for (; i < s->update; i++)
             if (plan->nodes[i].stream == MM_STREAM_IN) last_fetch = i;
         s->after = complete(plan, s);
-        s->out_at = behind(plan, s->after);
+        s->out_at = last_out = later(behind(plan, s->after), last_out);
         s->in_at = last_in = behind(plan, later(later(s->out_at, s->used), later(last_fetch, last_in)));
     }
 }
@@ -109,34 +113,34 @@ static void add_pinned(mm_plan *copy, int64_t bytes, shared *s) {
     copy->pinned_bytes = copy->segments[s->pinned].offset + bytes;
 }
 
-/* kept: per node of the plan, its index in the copy. */
-static void add_copies(mm_plan_rewrite *r, int at, const int32_t *kept, shared *list, int n) {
-    mm_plan *copy = r->copy;
-    for (int k = 0; k < n; k++) {
-        shared *s = &list[k];
-        const int32_t segment = mm_graph_tensor(copy->graph, s->tensor)->persistent;
-        if (s->out_at == at) {
-            s->out_node = mm_plan_rewrite_add(r, MM_NODE_OUT, s->tensor, segment, s->pinned);
-            mm_plan_wait(copy, s->out_node, kept[s->after]);
-        }
-        if (s->in_at == at) {
-            s->in_node = mm_plan_rewrite_add(r, MM_NODE_IN, s->tensor, s->pinned, segment);
-            mm_plan_wait(copy, s->in_node, s->out_node);
-            mm_plan_wait(copy, s->in_node, kept[s->used]);
-        }
-    }
+static void add_out(mm_plan_rewrite *r, const int32_t *kept, shared *s) {
+    const int32_t segment = mm_graph_tensor(r->copy->graph, s->tensor)->persistent;
+    s->out_node = mm_plan_rewrite_add(r, MM_NODE_OUT, s->tensor, segment, s->pinned);
+    mm_plan_wait(r->copy, s->out_node, kept[s->after]);
 }
 
+static void add_in(mm_plan_rewrite *r, const int32_t *kept, shared *s) {
+    const int32_t segment = mm_graph_tensor(r->copy->graph, s->tensor)->persistent;
+    s->in_node = mm_plan_rewrite_add(r, MM_NODE_IN, s->tensor, s->pinned, segment);
+    mm_plan_wait(r->copy, s->in_node, s->out_node);
+    mm_plan_wait(r->copy, s->in_node, kept[s->used]);
+}
+
+/* kept: per node of the plan, its index in the copy. Outs, ins and updates come in the list's order. */
 static mm_status rewrite(const mm_plan *plan, shared *list, int n, int32_t *kept, mm_plan **plan_out) {
     mm_plan_rewrite r;
+    int out = 0, in = 0, update = 0;
     MM_TRY(mm_plan_rewrite_begin(plan, 2 * n, n, &r));
     for (int k = 0; k < n; k++) add_pinned(r.copy, mm_graph_tensor(plan->graph, list[k].tensor)->bytes, &list[k]);
     for (int i = 0; i < plan->n_nodes; i++) {
         kept[i] = r.copy->n_nodes;
         mm_plan_rewrite_keep(&r, &plan->nodes[i]);
-        for (int k = 0; k < n; k++)
-            if (list[k].update == i) mm_plan_wait(r.copy, kept[i], list[k].in_node);
-        add_copies(&r, i, kept, list, n);
+        for (; update < n && list[update].update == i; update++) mm_plan_wait(r.copy, kept[i], list[update].in_node);
+        for (int before = -1; before != out + in;) { /* where both follow a node, a tensor's out is before its in */
+            before = out + in;
+            if (out < n && list[out].out_at == i) add_out(&r, kept, &list[out++]);
+            if (in < out && list[in].in_at == i) add_in(&r, kept, &list[in++]);
+        }
     }
     return mm_plan_rewrite_end(&r, plan_out);
 }

@@ -1,4 +1,4 @@
-/* The thread that does what ranks do with each other; the sums. */
+/* The thread that does what ranks do with each other, and what it is asked for. */
 #include "nets/multi/multi.h"
 
 #include <pthread.h>
@@ -8,12 +8,9 @@
 #include <unistd.h>
 
 #include "mm/device/clock.h"
-#include "nets/multi/multi_engine.h"
+#include "nets/multi/multi_sums.h"
 
 enum {
-    /* Elements are moved in chunks, so that one is added up while others travel, and what is received takes little memory.
-     * Chosen: 4 MiB. */
-    CHUNK_ELEMS = 1 << 20,
     /* The thread sleeps so long at least, and at most, while nothing comes. */
     NAP_LEAST_NS = 10000,
     NAP_MOST_NS = 200000,
@@ -31,24 +28,6 @@ static const multi_engine *const engines[] = {
 };
 enum { ENGINES = sizeof engines / sizeof *engines };
 
-/* Something that was begun. MULTI_BYTES: data has room for all ranks' elements, and this one's at its place. */
-typedef struct job {
-    multi_kind kind;
-    int32_t *data;
-    int64_t elems;
-} job;
-
-/* A chunk of a job under way. */
-typedef struct chunk {
-    multi_kind kind;
-    int32_t *data;
-    int elems;
-    bool last;            /* of its job */
-    int *counts, *places; /* per rank: its part */
-    int *sent_counts, *received_counts, *received_places;
-    int32_t *received;
-} chunk;
-
 struct multi {
     const multi_engine *engine;
     multi_config config;
@@ -57,16 +36,15 @@ struct multi {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     /* under the lock */
-    job *jobs; /* a ring: job i is at i % room */
+    multi_job *jobs; /* a ring: job i is at i % room */
     int64_t room, begun, done, awaited;
     bool opened, stops, lost;
     int aborts; /* the exit status; 0: it does not */
     mm_failure failure;
     multi_stats stats;
     /* the thread's own */
-    chunk chunks[MULTI_TRANSFERS];
-    int64_t job, at;              /* what is cut next: that job, from that element on */
-    int64_t cut, added, finished; /* chunks that were begun; that were added up and go to all; that are done */
+    multi_sums sums;
+    int64_t job; /* that is cut next */
 };
 
 const char *multi_list(int i, const char **summary_out) {
@@ -75,105 +53,11 @@ const char *multi_list(int i, const char **summary_out) {
     return engines[i]->name;
 }
 
-/* ---------------------------------------------------------------- chunks */
-
-static void split(const multi *m, int elems, int *counts, int *places) {
-    const int ranks = m->link->ranks;
-    for (int r = 0; r < ranks; r++) {
-        places[r] = (int)((int64_t)elems * r / ranks);
-        counts[r] = (int)((int64_t)elems * (r + 1) / ranks) - places[r];
-    }
-}
-
-static int chunk_elems(const multi *m) {
-    const int ranks = m->link->ranks;
-    return CHUNK_ELEMS / ranks * ranks;
-}
-
-/* Of everybody's bytes, only whole chunks: multi_gather sees to that. */
-static mm_status begin_chunk(multi *m, const job *j) {
-    const int slot = (int)(m->cut % MULTI_TRANSFERS), ranks = m->link->ranks;
-    chunk *c = &m->chunks[slot];
-    const int64_t rest = j->elems - m->at;
-    *c = (chunk){.kind = j->kind,
-                 .data = j->data + m->at,
-                 .elems = (int)(rest < chunk_elems(m) || j->kind == MULTI_BYTES ? rest : chunk_elems(m)),
-                 .counts = c->counts,
-                 .places = c->places,
-                 .sent_counts = c->sent_counts,
-                 .received_counts = c->received_counts,
-                 .received_places = c->received_places,
-                 .received = c->received};
-    c->last = c->elems == rest;
-    split(m, c->elems, c->counts, c->places);
-    const int rank = m->link->rank, own = c->counts[rank];
-    for (int r = 0; r < ranks; r++) {
-        c->sent_counts[r] = r == rank ? 0 : c->counts[r];
-        c->received_counts[r] = r == rank ? 0 : own;
-        c->received_places[r] = (r - (r > rank)) * own;
-    }
-    m->cut++;
-    m->at = c->last ? 0 : m->at + c->elems;
-    m->job += c->last;
-    if (c->kind == MULTI_BYTES) return m->engine->share(m->link, slot, c->data, c->counts, c->places);
-    if (m->config.at_root) return m->engine->collect(m->link, slot, c->data, c->elems, c->received);
-    return m->engine->scatter(m->link, slot, c->data, c->sent_counts, c->places, c->received_counts, c->received_places,
-                              c->received);
-}
-
-/* Where a rank's part lies that this one adds up: its own is where it was. */
-static int32_t *part_of(const multi *m, const chunk *c, int r) {
-    if (m->config.at_root) return c->received + (int64_t)r * c->elems;
-    return r == m->link->rank ? c->data + c->places[r] : c->received + c->received_places[r];
-}
-
-static void add_floats(const multi *m, const chunk *c, int elems, float *sum) {
-    enum { SOME = 1024 }; /* stay in the fastest cache. Chosen */
-    const int ranks = m->link->ranks;
-    float some[SOME];
-    for (int from = 0; from < elems; from += SOME) {
-        const int n = elems - from < SOME ? elems - from : SOME;
-        memcpy(some, (const float *)part_of(m, c, 0) + from, (size_t)n * sizeof *some);
-        for (int r = 1; r < ranks; r++) {
-            const float *addend = (const float *)part_of(m, c, r) + from;
-            for (int i = 0; i < n; i++) some[i] += addend[i];
-        }
-        for (int i = 0; c->kind == MULTI_MEAN && i < n; i++) some[i] /= (float)ranks;
-        memcpy(sum + from, some, (size_t)n * sizeof *some);
-    }
-}
-
-static void add_counts(const multi *m, const chunk *c, int elems, int32_t *sum) {
-    for (int i = 0; i < elems; i++) {
-        int32_t all = 0;
-        for (int r = 0; r < m->link->ranks && all >= 0; r++) {
-            const int32_t one = part_of(m, c, r)[i];
-            all = one < 0 ? one : all + one;
-        }
-        sum[i] = all;
-    }
-}
-
-static mm_status add_up(multi *m, int slot) {
-    const chunk *c = &m->chunks[slot];
-    const int rank = m->link->rank;
-    const bool root = m->config.at_root;
-    const int elems = root ? c->elems : c->counts[rank];
-    int32_t *sum = root ? c->data : c->data + c->places[rank];
-    if (root && rank > 0) return m->engine->spread(m->link, slot, c->data, c->elems);
-    if (c->kind == MULTI_COUNT)
-        add_counts(m, c, elems, sum);
-    else
-        add_floats(m, c, elems, (float *)sum);
-    return root ? m->engine->spread(m->link, slot, c->data, c->elems)
-                : m->engine->share(m->link, slot, c->data, c->counts, c->places);
-}
-
 /* ---------------------------------------------------------------- the thread */
 
-/* The next job to cut, if a slot is free. */
-static bool take_job(multi *m, job *job_out) {
-    if (m->cut - m->finished == MULTI_TRANSFERS) return false;
+/* The next job to cut, if there is room. */
+static bool take_job(multi *m, multi_job *job_out) {
+    if (!multi_sums_have_room(&m->sums)) return false;
     pthread_mutex_lock(&m->lock);
     const bool is = m->job < m->begun;
     if (is) *job_out = m->jobs[m->job % m->room];
@@ -181,39 +65,22 @@ static bool take_job(multi *m, job *job_out) {
     return is;
 }
 
-static void finish_chunk(multi *m) {
-    const bool last = m->chunks[m->finished++ % MULTI_TRANSFERS].last;
-    if (!last) return;
+static void finish_job(multi *m) {
     pthread_mutex_lock(&m->lock);
     m->done++;
     pthread_cond_broadcast(&m->changed);
     pthread_mutex_unlock(&m->lock);
 }
 
-/* One step for each of: a chunk that is begun, added up, done. */
+/* A step for each chunk whose turn it is. */
 static mm_status go_on(multi *m, bool *moved_out) {
-    job next;
-    bool done = false;
-    *moved_out = false;
-    if (take_job(m, &next)) {
-        MM_TRY(begin_chunk(m, &next));
-        if (next.kind == MULTI_BYTES) m->added++; /* nothing else is under way */
-        *moved_out = true;
-    }
-    if (m->added < m->cut) {
-        const int slot = (int)(m->added % MULTI_TRANSFERS);
-        MM_TRY(m->engine->test(m->link, slot, &done));
-        if (done) {
-            MM_TRY(add_up(m, slot));
-            m->added++;
-            *moved_out = true;
-        }
-    }
-    if (m->finished < m->added) {
-        MM_TRY(m->engine->test(m->link, (int)(m->finished % MULTI_TRANSFERS), &done));
-        if (done) finish_chunk(m);
-        *moved_out |= done;
-    }
+    multi_job next;
+    bool last = false, done = false;
+    *moved_out = take_job(m, &next);
+    if (*moved_out) MM_TRY(multi_sums_begin(&m->sums, &next, &last));
+    m->job += last;
+    MM_TRY(multi_sums_go_on(&m->sums, moved_out, &done));
+    if (done) finish_job(m);
     return MM_OK;
 }
 
@@ -225,7 +92,7 @@ static void nap(int64_t ns) {
 /* Until all that was begun is done. */
 static mm_status drain(multi *m, int64_t begun) {
     int64_t ns = NAP_LEAST_NS, since = 0;
-    while (m->job < begun || m->finished < m->cut) {
+    while (m->job < begun || !multi_sums_are_done(&m->sums)) {
         bool moved;
         MM_TRY(go_on(m, &moved));
         pthread_mutex_lock(&m->lock);
@@ -248,22 +115,6 @@ static void keep_failure(multi *m, mm_status status) {
     m->lost = m->link && m->link->lost;
     pthread_cond_broadcast(&m->changed);
     pthread_mutex_unlock(&m->lock);
-}
-
-static mm_status make_chunks(multi *m) {
-    const size_t ranks = (size_t)m->link->ranks, parts = m->config.at_root ? (m->link->rank == 0 ? ranks : 0) : 1;
-    const size_t received = m->engine->sum ? 1 : (size_t)chunk_elems(m) * parts + ranks;
-    for (int i = 0; i < MULTI_TRANSFERS; i++) {
-        chunk *c = &m->chunks[i];
-        c->counts = calloc(ranks * 5, sizeof *c->counts);
-        c->received = malloc(received * sizeof *c->received);
-        if (!c->counts || !c->received) return mm_fail(MM_ERR_NOMEM, "out of memory to add up gradients");
-        c->places = c->counts + ranks;
-        c->sent_counts = c->places + ranks;
-        c->received_counts = c->sent_counts + ranks;
-        c->received_places = c->received_counts + ranks;
-    }
-    return MM_OK;
 }
 
 /* Sleeps until something changes, or looks whether the ranks are still there. Under the lock. */
@@ -307,7 +158,7 @@ static void work(multi *m) {
 static void *run(void *arg) {
     multi *m = arg;
     mm_status status = m->engine->open(&m->config, &m->link);
-    if (status == MM_OK) status = make_chunks(m);
+    if (status == MM_OK) status = multi_sums_init(&m->sums, m->engine, m->link, m->config.at_root);
     keep_failure(m, status);
     pthread_mutex_lock(&m->lock);
     m->opened = true;
@@ -343,10 +194,7 @@ static mm_status find_engine(const char *name, const multi_engine **engine_out) 
 }
 
 static void destroy(multi *m) {
-    for (int i = 0; i < MULTI_TRANSFERS; i++) {
-        free(m->chunks[i].counts);
-        free(m->chunks[i].received);
-    }
+    multi_sums_fini(&m->sums);
     pthread_mutex_destroy(&m->lock);
     pthread_cond_destroy(&m->changed);
     free(m->jobs);
@@ -438,7 +286,7 @@ int multi_local_rank(int rank) {
 /* Under the lock. */
 static bool make_room(multi *m) {
     if (m->begun - m->awaited < m->room) return true;
-    job *more = malloc(2 * (size_t)m->room * sizeof *more);
+    multi_job *more = malloc(2 * (size_t)m->room * sizeof *more);
     if (!more) return false;
     for (int64_t i = m->awaited; i < m->begun; i++) more[i % (2 * m->room)] = m->jobs[i % m->room];
     free(m->jobs);
@@ -450,7 +298,7 @@ static bool make_room(multi *m) {
 void multi_begin(multi *m, multi_kind kind, void *data, int64_t elems) {
     pthread_mutex_lock(&m->lock);
     if (make_room(m)) {
-        m->jobs[m->begun++ % m->room] = (job){kind, data, elems};
+        m->jobs[m->begun++ % m->room] = (multi_job){kind, data, elems};
         m->stats.begun++;
         m->stats.bytes += elems * (int64_t)sizeof(int32_t);
     } else if (m->failure.status == MM_OK)

@@ -1,18 +1,14 @@
 #include "nets/multi/multi_shared.h"
 
-#include <string.h>
-
 #include "mm/core/graph.h"
-#include "nets/optimizer.h"
 
-static multi_kind kind_of(const mm_tensor_info *tensor) {
-    if (tensor->dtype == MM_I32) return MULTI_COUNT;
-    return tensor->kind == MM_WEIGHT_GRADIENT || strcmp(tensor->name, NETS_LOSS_NAME) == 0 ? MULTI_SUM : MULTI_MEAN;
+static multi_kind kind_of(const mm_shared *shared) {
+    if (mm_graph_tensor(shared->graph, shared->tensor)->dtype == MM_I32) return MULTI_COUNT;
+    return shared->as == MM_SHARED_SUM ? MULTI_SUM : MULTI_MEAN;
 }
 
 static void sent(void *ctx, const mm_shared *shared) {
-    const mm_tensor_info *tensor = mm_graph_tensor(shared->graph, shared->tensor);
-    multi_begin(ctx, kind_of(tensor), shared->data, shared->bytes / (int64_t)sizeof(float));
+    multi_begin(ctx, kind_of(shared), shared->data, shared->bytes / (int64_t)sizeof(float));
 }
 
 static mm_status await(void *ctx, const mm_shared *shared) {
@@ -28,8 +24,7 @@ static mm_status enqueue(void *ctx, const mm_shared *shared, int n, mm_stream *s
         const int some = n - from < MOST ? n - from : MOST;
         for (int i = 0; i < some; i++) {
             const mm_shared *s = &shared[from + i];
-            tensors[i] = (multi_tensor){kind_of(mm_graph_tensor(s->graph, s->tensor)), s->data,
-                                        s->bytes / (int64_t)sizeof(float)};
+            tensors[i] = (multi_tensor){kind_of(s), s->data, s->bytes / (int64_t)sizeof(float)};
         }
         MM_TRY(multi_enqueue(ctx, tensors, some, mm_stream_handle(stream)));
     }

@@ -1,0 +1,52 @@
+/* Sums under way: what was begun is cut into chunks, which travel, are added up, and travel back, several at a time. Used by
+ * multi.c's thread alone.
+ *
+ *   chunk 0   to whom it belongs | added up | to all
+ *   chunk 1              to whom it belongs | added up | to all
+ */
+#ifndef NETS_MULTI_MULTI_SUMS_H
+#define NETS_MULTI_MULTI_SUMS_H
+
+#include "nets/multi/multi_engine.h"
+
+/* Something that was begun. MULTI_BYTES: data has room for all ranks' elements, and this one's at its place. */
+typedef struct multi_job {
+    multi_kind kind;
+    int32_t *data;
+    int64_t elems;
+} multi_job;
+
+/* A chunk of a job under way. */
+typedef struct multi_chunk {
+    multi_kind kind;
+    int32_t *data;
+    int elems;
+    bool last;            /* of its job */
+    int *counts, *places; /* per rank: its part */
+    int *sent_counts, *received_counts, *received_places;
+    int32_t *received;
+} multi_chunk;
+
+typedef struct multi_sums {
+    const multi_engine *engine;
+    multi_link *link;
+    bool at_root;
+    multi_chunk chunks[MULTI_TRANSFERS];
+    int64_t at;                   /* in the job that is cut: from that element on */
+    int64_t cut, added, finished; /* chunks that were begun; that were added up and go to all; that are done */
+} multi_sums;
+
+/* MM_ERR_NOMEM. Fini also after a failure; legal on a zeroed one. */
+MM_CHECKED mm_status multi_sums_init(multi_sums *sums, const multi_engine *engine, multi_link *link, bool at_root);
+void multi_sums_fini(multi_sums *sums);
+
+/* Whether another chunk can begin; whether none is under way. */
+bool multi_sums_have_room(const multi_sums *sums);
+bool multi_sums_are_done(const multi_sums *sums);
+/* Begins the next chunk of a job. *last_out: it is the job's last; the next call is for the next job. */
+MM_CHECKED mm_status multi_sums_begin(multi_sums *sums, const multi_job *job, bool *last_out);
+/* One step for each of: a chunk that is added up; one that is done. *moved_out: set to true if there was one. *done_out: set
+ * to true if a job is done. */
+MM_CHECKED mm_status multi_sums_go_on(multi_sums *sums, bool *moved_out, bool *done_out);
+
+#endif
