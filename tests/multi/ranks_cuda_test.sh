@@ -11,8 +11,10 @@ emulated=$(dirname "$mm")/../tests/cuda_emulation
 net=(train --net tiny --batch 8 --device cuda --deterministic --quiet --no-measure)
 seconds=${MM_RANKS_SECONDS:-10} # in which all ranks of a failure must have ended
 
+# 'mm device' would measure it, for seconds.
 needs_two_gpus() {
-    "$mm" device --device cuda:1 >told 2>&1 || skip "there are no two GPUs"
+    "$mm" train --net tiny --batch 4 --device cuda:1 --iterations 1 --quiet --no-measure >told 2>&1 ||
+        skip "there are no two GPUs"
 }
 
 two_gpus_come_to_the_same_weights_whatever_the_plan_and_the_engine_() {
