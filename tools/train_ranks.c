@@ -48,13 +48,14 @@ static const char *choose_engine(const train *t) {
 }
 
 static mm_status check_engine(const train *t, const multi_config *config) {
-    if (strcmp(config->engine, "nccl") != 0) return MM_OK;
+    const int ranks = (int)t->ranks_wanted;
+    if (strcmp(config->engine, "nccl") != 0) return ranks > 0 ? multi_probe(config, ranks) : MM_OK;
     if (target_is_host(t->target.device))
         return mm_fail(MM_ERR_INVALID, "--engine nccl: adds up on GPUs, and --device %s is none; give --device cuda",
                        t->target.device);
     if (config->at_root)
         return mm_fail(MM_ERR_INVALID, "--sum-at root: NCCL adds up in its own order; give --engine mpi");
-    return t->ranks_wanted > 0 ? multi_probe(config, (int)t->ranks_wanted) : MM_OK;
+    return ranks > 0 ? multi_probe(config, ranks) : MM_OK;
 }
 
 static mm_status read_sums(const train *t, mm_share *when_out, bool *at_root_out) {
@@ -79,9 +80,7 @@ mm_status train_ranks_begin(train *t, int *code_out) {
                        (long long)t->ranks_wanted, started());
     if (t->ranks_wanted > 1) {
         MM_TRY(check_engine(t, &config));
-        if (strcmp(config.engine, "nccl") == 0) return train_start(t, false, code_out);
-        if (strcmp(config.engine, "mpi") == 0) return train_start(t, true, code_out);
-        return mm_fail(MM_ERR_INVALID, "--engine %s: must be mpi or nccl", t->engine);
+        return train_start(t, strcmp(config.engine, "mpi") == 0, code_out);
     }
     if (!t->engine && started() > 1)
         return mm_fail(MM_ERR_INVALID, "mpirun has started %d processes, and each would train alone: give --engine mpi",

@@ -144,6 +144,7 @@ what_cannot_be_meant_is_refused_() {
     refused 2 "--sum never: must be overlap or end" "${net[@]}" --sum never
     refused 2 "--sum-at 3: must be ranks or root" "${net[@]}" --sum-at 3
     refused 2 "unknown engine 'pigeons'" "${net[@]}" --engine pigeons
+    refused 2 "unknown engine 'pigeons'" "${net[@]}" --engine pigeons --ranks 2
     OMPI_COMM_WORLD_SIZE=2 refused 2 "each would train alone: give --engine mpi" "${net[@]}"
     OMPI_COMM_WORLD_SIZE=2 refused 2 "give --engine mpi" "${net[@]}" --ranks 2
     needs_mpi
