@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "mm/device/clock.h"
-#include "nets/multi/multi_sums.h"
+#include "nets/multi/multi_chunks.h"
 
 enum {
     /* The thread sleeps so long at least, and at most, while nothing comes. */
@@ -43,7 +43,7 @@ struct multi {
     mm_failure failure;
     multi_stats stats;
     /* the thread's own */
-    multi_sums sums;
+    multi_chunks sums;
     int64_t job; /* that is cut next */
 };
 
@@ -57,7 +57,7 @@ const char *multi_list(int i, const char **summary_out) {
 
 /* The next job to cut, if there is room. */
 static bool take_job(multi *m, multi_job *job_out) {
-    if (!multi_sums_have_room(&m->sums)) return false;
+    if (!multi_chunks_have_room(&m->sums)) return false;
     pthread_mutex_lock(&m->lock);
     const bool is = m->job < m->begun;
     if (is) *job_out = m->jobs[m->job % m->room];
@@ -77,9 +77,9 @@ static mm_status go_on(multi *m, bool *moved_out) {
     multi_job next;
     bool last = false, done = false;
     *moved_out = take_job(m, &next);
-    if (*moved_out) MM_TRY(multi_sums_begin(&m->sums, &next, &last));
+    if (*moved_out) MM_TRY(multi_chunks_begin(&m->sums, &next, &last));
     m->job += last;
-    MM_TRY(multi_sums_go_on(&m->sums, moved_out, &done));
+    MM_TRY(multi_chunks_go_on(&m->sums, moved_out, &done));
     if (done) finish_job(m);
     return MM_OK;
 }
@@ -92,7 +92,7 @@ static void nap(int64_t ns) {
 /* Until all that was begun is done. */
 static mm_status drain(multi *m, int64_t begun) {
     int64_t ns = NAP_LEAST_NS, since = 0;
-    while (m->job < begun || !multi_sums_are_done(&m->sums)) {
+    while (m->job < begun || !multi_chunks_are_done(&m->sums)) {
         bool moved;
         MM_TRY(go_on(m, &moved));
         pthread_mutex_lock(&m->lock);
@@ -158,7 +158,7 @@ static void work(multi *m) {
 static void *run(void *arg) {
     multi *m = arg;
     mm_status status = m->engine->open(&m->config, &m->link);
-    if (status == MM_OK) status = multi_sums_init(&m->sums, m->engine, m->link, m->config.at_root);
+    if (status == MM_OK) status = multi_chunks_init(&m->sums, m->engine, m->link, m->config.at_root);
     keep_failure(m, status);
     pthread_mutex_lock(&m->lock);
     m->opened = true;
@@ -194,7 +194,7 @@ static mm_status find_engine(const char *name, const multi_engine **engine_out) 
 }
 
 static void destroy(multi *m) {
-    multi_sums_fini(&m->sums);
+    multi_chunks_fini(&m->sums);
     pthread_mutex_destroy(&m->lock);
     pthread_cond_destroy(&m->changed);
     free(m->jobs);

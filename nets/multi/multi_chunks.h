@@ -4,8 +4,8 @@
  *   chunk 0   to whom it belongs | added up | to all
  *   chunk 1              to whom it belongs | added up | to all
  */
-#ifndef NETS_MULTI_MULTI_SUMS_H
-#define NETS_MULTI_MULTI_SUMS_H
+#ifndef NETS_MULTI_MULTI_CHUNKS_H
+#define NETS_MULTI_MULTI_CHUNKS_H
 
 #include "nets/multi/multi_engine.h"
 
@@ -27,26 +27,26 @@ typedef struct multi_chunk {
     int32_t *received;
 } multi_chunk;
 
-typedef struct multi_sums {
+typedef struct multi_chunks {
     const multi_engine *engine;
     multi_link *link;
     bool at_root;
     multi_chunk chunks[MULTI_TRANSFERS];
     int64_t at;                   /* in the job that is cut: from that element on */
     int64_t cut, added, finished; /* chunks that were begun; that were added up and go to all; that are done */
-} multi_sums;
+} multi_chunks;
 
 /* MM_ERR_NOMEM. Fini also after a failure; legal on a zeroed one. */
-MM_CHECKED mm_status multi_sums_init(multi_sums *sums, const multi_engine *engine, multi_link *link, bool at_root);
-void multi_sums_fini(multi_sums *sums);
+MM_CHECKED mm_status multi_chunks_init(multi_chunks *sums, const multi_engine *engine, multi_link *link, bool at_root);
+void multi_chunks_fini(multi_chunks *sums);
 
 /* Whether another chunk can begin; whether none is under way. */
-bool multi_sums_have_room(const multi_sums *sums);
-bool multi_sums_are_done(const multi_sums *sums);
+bool multi_chunks_have_room(const multi_chunks *sums);
+bool multi_chunks_are_done(const multi_chunks *sums);
 /* Begins the next chunk of a job. *last_out: it is the job's last; the next call is for the next job. */
-MM_CHECKED mm_status multi_sums_begin(multi_sums *sums, const multi_job *job, bool *last_out);
+MM_CHECKED mm_status multi_chunks_begin(multi_chunks *sums, const multi_job *job, bool *last_out);
 /* One step for each of: a chunk that is added up; one that is done. *moved_out: set to true if there was one. *done_out: set
  * to true if a job is done. */
-MM_CHECKED mm_status multi_sums_go_on(multi_sums *sums, bool *moved_out, bool *done_out);
+MM_CHECKED mm_status multi_chunks_go_on(multi_chunks *sums, bool *moved_out, bool *done_out);
 
 #endif

@@ -1,5 +1,5 @@
 /* What becomes of chunks: to whom which part goes, and the sums. */
-#include "nets/multi/multi_sums.h"
+#include "nets/multi/multi_chunks.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@ enum {
     CHUNK_ELEMS = 1 << 20,
 };
 
-static void split(const multi_sums *s, int elems, int *counts, int *places) {
+static void split(const multi_chunks *s, int elems, int *counts, int *places) {
     const int ranks = s->link->ranks;
     for (int r = 0; r < ranks; r++) {
         places[r] = (int)((int64_t)elems * r / ranks);
@@ -18,13 +18,13 @@ static void split(const multi_sums *s, int elems, int *counts, int *places) {
     }
 }
 
-static int chunk_elems(const multi_sums *s) {
+static int chunk_elems(const multi_chunks *s) {
     const int ranks = s->link->ranks;
     return CHUNK_ELEMS / ranks * ranks;
 }
 
 /* Of everybody's bytes, only whole chunks: multi_gather sees to that. */
-mm_status multi_sums_begin(multi_sums *s, const multi_job *j, bool *last_out) {
+mm_status multi_chunks_begin(multi_chunks *s, const multi_job *j, bool *last_out) {
     const int slot = (int)(s->cut % MULTI_TRANSFERS), ranks = s->link->ranks;
     multi_chunk *c = &s->chunks[slot];
     const int64_t rest = j->elems - s->at;
@@ -58,12 +58,12 @@ mm_status multi_sums_begin(multi_sums *s, const multi_job *j, bool *last_out) {
 }
 
 /* Where a rank's part lies that this one adds up: its own is where it was. */
-static int32_t *part_of(const multi_sums *s, const multi_chunk *c, int r) {
+static int32_t *part_of(const multi_chunks *s, const multi_chunk *c, int r) {
     if (s->at_root) return c->received + (int64_t)r * c->elems;
     return r == s->link->rank ? c->data + c->places[r] : c->received + c->received_places[r];
 }
 
-static void add_floats(const multi_sums *s, const multi_chunk *c, int elems, float *sum) {
+static void add_floats(const multi_chunks *s, const multi_chunk *c, int elems, float *sum) {
     enum { SOME = 1024 }; /* stay in the fastest cache. Chosen */
     const int ranks = s->link->ranks;
     float some[SOME];
@@ -79,7 +79,7 @@ static void add_floats(const multi_sums *s, const multi_chunk *c, int elems, flo
     }
 }
 
-static void add_counts(const multi_sums *s, const multi_chunk *c, int elems, int32_t *sum) {
+static void add_counts(const multi_chunks *s, const multi_chunk *c, int elems, int32_t *sum) {
     for (int i = 0; i < elems; i++) {
         int32_t all = 0;
         for (int r = 0; r < s->link->ranks && all >= 0; r++) {
@@ -90,7 +90,7 @@ static void add_counts(const multi_sums *s, const multi_chunk *c, int elems, int
     }
 }
 
-static mm_status add_up(multi_sums *s, int slot) {
+static mm_status add_up(multi_chunks *s, int slot) {
     const multi_chunk *c = &s->chunks[slot];
     const int rank = s->link->rank;
     const bool root = s->at_root;
@@ -105,8 +105,8 @@ static mm_status add_up(multi_sums *s, int slot) {
                 : s->engine->share(s->link, slot, c->data, c->counts, c->places);
 }
 
-mm_status multi_sums_init(multi_sums *s, const multi_engine *engine, multi_link *link, bool at_root) {
-    *s = (multi_sums){.engine = engine, .link = link, .at_root = at_root};
+mm_status multi_chunks_init(multi_chunks *s, const multi_engine *engine, multi_link *link, bool at_root) {
+    *s = (multi_chunks){.engine = engine, .link = link, .at_root = at_root};
     const size_t ranks = (size_t)s->link->ranks, parts = s->at_root ? (s->link->rank == 0 ? ranks : 0) : 1;
     const size_t received = s->engine->sum ? 1 : (size_t)chunk_elems(s) * parts + ranks;
     for (int i = 0; i < MULTI_TRANSFERS; i++) {
@@ -122,11 +122,11 @@ mm_status multi_sums_init(multi_sums *s, const multi_engine *engine, multi_link 
     return MM_OK;
 }
 
-bool multi_sums_have_room(const multi_sums *s) { return s->cut - s->finished < MULTI_TRANSFERS; }
+bool multi_chunks_have_room(const multi_chunks *s) { return s->cut - s->finished < MULTI_TRANSFERS; }
 
-bool multi_sums_are_done(const multi_sums *s) { return s->finished == s->cut; }
+bool multi_chunks_are_done(const multi_chunks *s) { return s->finished == s->cut; }
 
-mm_status multi_sums_go_on(multi_sums *s, bool *moved_out, bool *done_out) {
+mm_status multi_chunks_go_on(multi_chunks *s, bool *moved_out, bool *done_out) {
     bool done = false;
     if (s->added < s->cut) {
         const int slot = (int)(s->added % MULTI_TRANSFERS);
@@ -147,7 +147,7 @@ mm_status multi_sums_go_on(multi_sums *s, bool *moved_out, bool *done_out) {
     return MM_OK;
 }
 
-void multi_sums_fini(multi_sums *s) {
+void multi_chunks_fini(multi_chunks *s) {
     for (int i = 0; i < MULTI_TRANSFERS; i++) {
         free(s->chunks[i].counts);
         free(s->chunks[i].received);
