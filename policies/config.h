@@ -25,15 +25,16 @@ typedef enum mm_action {
     MM_ACTION_RECOMPUTE, /* drop, and compute again from the inputs of its layer */
 } mm_action;
 
-/* Which layers run again, and how long the maps that they make are kept. */
+/* Which layers run again, and how long the maps that they make are kept. A dear layer counts as cheap if the map's rule
+ * names its kind, as conv=recompute does. */
 typedef enum mm_recompute_mode {
     MM_RECOMPUTE_SPEED,  /* cheap layers run again once; maps made on the way are kept until their last backward use */
     MM_RECOMPUTE_MEMORY, /* cheap layers run again for each backward step that needs them; no map is kept, but in chains
                             of more than 128 tensors */
     MM_RECOMPUTE_COST,   /* SuperNeurons' cost-aware recomputation. A segment is a set of maps that are made of one
                             another. SPEED for segments of at most the bytes of the largest layer's step, else MEMORY.
-                            A sum or concatenation that would make its segment larger than that is kept, as
-                            SuperNeurons keeps all of them, because MEMORY takes quadratic time along a chain of
+                            A sum, a concatenation or a dear layer's map that would make its segment larger than
+                            that is kept, as SuperNeurons keeps all sums, because MEMORY takes quadratic time along a chain of
                             residual blocks */
     MM_RECOMPUTE_SQRT,   /* all layers, convolutions too, run again once, in about sqrt(n) segments (Chen et al.) */
     MM_RECOMPUTE_NESTED, /* the same, in segments of segments: as many levels as pay (nested.h) */

@@ -129,7 +129,11 @@ static bool settle(const mm_schedule *s, mm_maps *maps, const mm_engine_config *
                    mm_map *m) {
     int mask = mm_facts_codec(s->facts, mm_mask_spec);
     m->action = rule->action;
-    if (rule->action == MM_ACTION_RECOMPUTE) return mm_recompute_settle(s, maps, config->recompute, m);
+    if (rule->action == MM_ACTION_RECOMPUTE) {
+        const mm_layer producer = mm_graph_tensor(s->graph, m->tensor)->producer;
+        m->dear = mm_selector_has_kind(&rule->selector, mm_graph_layer(s->graph, producer)->kind);
+        return mm_recompute_settle(s, maps, config->recompute, m);
+    }
     m->codec = -1;
     if (rule->action == MM_ACTION_SWAP) {
         settle_swap(s, rule, m);

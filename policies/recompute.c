@@ -25,10 +25,11 @@ static bool is_changed(const mm_schedule *s, mm_tensor tensor, int after, int be
 typedef struct query {
     const mm_schedule *schedule;
     mm_maps *maps;
-    bool all;   /* dear layers may run again too */
-    bool near;  /* what recomputed maps are made of is known to be there, and is not searched again */
-    int when;   /* the tensor is needed before this step */
-    bool exact; /* no lossy code was met */
+    const mm_map *map; /* the search is for; it may be none of `maps` yet */
+    bool all;          /* dear layers may run again too */
+    bool near;         /* what recomputed maps are made of is known to be there, and is not searched again */
+    int when;          /* the tensor is needed before this step */
+    bool exact;        /* no lossy code was met */
 } query;
 
 static bool can_make(query *q, mm_tensor tensor);
@@ -59,6 +60,17 @@ static bool can_have(query *q, mm_tensor input) {
     return (!m && mm_maps_outlives(s, input, q->when)) || can_make(q, input);
 }
 
+static bool is_dear(const mm_schedule *s, mm_tensor tensor) {
+    return mm_graph_step_properties(s->graph, mm_maps_producer(s->graph, tensor))->cost == MM_LAYER_DEAR;
+}
+
+/* Whether a dear layer may run again for the tensor. */
+static bool may_be_dear(const query *q, mm_tensor tensor) {
+    const int map = q->maps->map_of[tensor];
+    const mm_map *m = tensor == q->map->tensor ? q->map : map >= 0 ? &q->maps->maps[map] : NULL;
+    return q->all || (m && m->action == MM_ACTION_RECOMPUTE && m->dear);
+}
+
 /* Whether a tensor can be made again before step q->when, by layers that may run again, from tensors that are still
  * there then, can be fetched, or can be made again. Marks all tensors that it fetches or makes. */
 static bool can_make(query *q, mm_tensor tensor) {
@@ -68,7 +80,7 @@ static bool can_make(query *q, mm_tensor tensor) {
     if (producer < 0 || producer >= q->when) return false;
     const mm_step_info *step = mm_graph_step(s->graph, producer);
     const mm_layer_properties *layer = mm_graph_step_properties(s->graph, producer);
-    if (!layer->repeatable || (layer->cost == MM_LAYER_DEAR && !q->all)) return false;
+    if (!layer->repeatable || (layer->cost == MM_LAYER_DEAR && !may_be_dear(q, tensor))) return false;
     if (!s->facts->variants[s->facts->variant_first[producer]].deterministic) return false;
     for (int u = 0; u < step->n_uses; u++) {
         mm_tensor used = step->uses[u].tensor;
@@ -85,6 +97,7 @@ static bool can_make(query *q, mm_tensor tensor) {
 static bool search(const mm_schedule *s, mm_maps *maps, mm_recompute_mode mode, mm_map *m) {
     query q = {.schedule = s,
                .maps = maps,
+               .map = m,
                .all = mode >= MM_RECOMPUTE_SQRT,
                .near = mode == MM_RECOMPUTE_NESTED,
                .when = s->last_step[m->tensor],
@@ -206,7 +219,7 @@ bool mm_recompute_settle(const mm_schedule *s, mm_maps *maps, mm_recompute_mode 
     m->codec = -1;
     if (!search(s, maps, mode, m)) return false;
     if (mode == MM_RECOMPUTE_MEMORY && maps->n_met > LONGEST_CHAIN) return false;
-    if (mode == MM_RECOMPUTE_COST && is_join(s, m->tensor) &&
+    if (mode == MM_RECOMPUTE_COST && (is_join(s, m->tensor) || is_dear(s, m->tensor)) &&
         joined_bytes(s, maps, m->tensor) > maps->survey->layer_peak)
         return false;
     if (m->exact || !m->sign) {

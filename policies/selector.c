@@ -77,6 +77,14 @@ void mm_selector_fini(mm_selector *selector) {
     *selector = (mm_selector){0};
 }
 
+bool mm_selector_has_kind(const mm_selector *s, mm_layer_kind kind) {
+    for (int i = 0; i < s->n_terms; i++) {
+        const mm_selector_term *t = &s->terms[i];
+        if (t->kinds != ALL_KINDS && t->kinds >> kind & 1 && !t->reads) return true;
+    }
+    return false;
+}
+
 /* `*` covers `conv-in`, too: every map has a layer that writes it. */
 static bool covers(const mm_selector_term *t, const mm_selector_term *other) {
     if (t->kinds == ALL_KINDS && !t->reads) return true;

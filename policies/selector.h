@@ -34,6 +34,9 @@ void mm_selector_fini(mm_selector *selector);
 /* Whether it names, whatever the graph, all maps that the other names. False where that hangs on the graph. */
 bool mm_selector_covers(const mm_selector *selector, const mm_selector *other);
 
+/* Whether it names maps by the kind of the layers that write them, this one; `*` names none. */
+bool mm_selector_has_kind(const mm_selector *selector, mm_layer_kind kind);
+
 /* named_out[t * layers + l]: whether term t names layer l, for all MM_SELECTOR_TERMS terms. MM_ERR_INVALID: a term is no
  * kind, and no layer has such a name; the message suggests the nearest. */
 MM_CHECKED mm_status mm_selector_find(const mm_selector *selector, const mm_graph *graph, uint8_t *named_out);

@@ -86,9 +86,30 @@ static void a_layer_runs_again_by_its_properties_whatever_its_kind(void **state)
     static const int cost[] = {0, 1, 0, 0}, sqrt[] = {0, 1, 1, 0};
     for (int g = 0; g < 4; g++) {
         assert_int_equal(count_again(graphs[g], "recompute:mode=cost"), cost[g]);
+        assert_int_equal(count_again(graphs[g], "rules:*=recompute"), cost[g]);
+        assert_int_equal(count_again(graphs[g], "rules:other=recompute"), sqrt[g]); /* a rule may mean dear layers */
         assert_int_equal(count_again(graphs[g], "rules:other=recompute,mode=sqrt"), sqrt[g]);
         mm_graph_destroy(graphs[g]);
     }
+}
+
+/* In `memory` the convolution's map is made anew for each of its two readers. */
+static void a_rule_that_names_a_dear_kind_means_it_in_every_mode(void **state) {
+    (void)state;
+    static const char without[] = "data conv p1 loss loss' ~p1 p1' conv'",
+                      with[] = "data conv p1 loss loss' ~conv ~p1 p1' conv'",
+                      anew[] = "data conv p1 loss loss' ~conv ~p1 p1' ~conv conv'",
+                      alone[] = "data conv p1 loss loss' p1' ~conv conv'";
+    mm_graph *graph = chain(1, 4 * MAP);
+    expect(graph, "rules:*=recompute", without);
+    expect(graph, "rules:con?=recompute;*=recompute", without);
+    expect(graph, "rules:pool-in=recompute;*=recompute", without);
+    expect(graph, "rules:conv=recompute", alone);
+    expect(graph, "rules:conv&pool-in=recompute,mode=speed", alone);
+    expect(graph, "rules:conv=recompute;pool=recompute", with);
+    expect(graph, "rules:conv=recompute;*=recompute,mode=speed", with);
+    expect(graph, "rules:conv=recompute;*=recompute,mode=memory", anew);
+    mm_graph_destroy(graph);
 }
 
 /* ---------------------------------------------------------------- a segment of cheap layers */
@@ -342,6 +363,7 @@ static void a_step_that_is_not_deterministic_is_not_run_again(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_layer_runs_again_by_its_properties_whatever_its_kind),
+        cmocka_unit_test(a_rule_that_names_a_dear_kind_means_it_in_every_mode),
         cmocka_unit_test(speed_runs_a_segment_once_and_keeps_what_it_makes),
         cmocka_unit_test(memory_runs_it_anew_for_each_backward_step_and_keeps_nothing),
         cmocka_unit_test(what_memory_holds_does_not_grow_with_the_segment),

@@ -618,6 +618,10 @@ bf16_has_equal_bits_under_lossless_policies_() {
         cmp -s state0 $state || fail "$policy: other weights"
         cmp -s gstate0 g$state || fail "$policy: other weights of gpt"
     done
+    expect 0 "${gpt[@]}" --data text:"$data" --iterations 4 --precision bf16 --policy rules:attention=recompute,when=always \
+        --save g$state --json row
+    cmp -s gstate0 g$state || fail "other weights of gpt whose attention runs again"
+    [[ $(values row steps_again) == 2 ]] || fail "$(values row steps_again) steps run again, not both attentions"
     expect 0 "${net[@]}" --iterations 4 --save fp32
     ! cmp -s state0 fp32 || fail "bf16 rounds nothing"
     for precision in fp32 bf16; do
