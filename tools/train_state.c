@@ -7,9 +7,9 @@
 #include "tools/requirement.h"
 
 /* What the bits hang on: of policies, and of the budget they plan for, only where a code is lossy. */
-static const char *const RUN_OPTIONS[] = {"--data",         "--batch",       "--seed",      "--lr",
-                                          "--lr-step",      "--lr-schedule", "--optimizer", "--momentum",
-                                          "--weight-decay", "--clip-norm",   "--threads",   "--sub-batch"},
+static const char *const RUN_OPTIONS[] = {"--data",        "--batch",     "--seed",     "--lr",           "--lr-step",
+                                          "--lr-schedule", "--optimizer", "--momentum", "--weight-decay", "--clip-norm",
+                                          "--threads",     "--sub-batch", "--precision"},
                          *const LOSSY_OPTIONS[] = {"--policy", "--switch", "--budget"};
 
 enum {
@@ -90,6 +90,8 @@ mm_status train_open_state(train *t) {
     if (args_given(t->argc, t->argv, "--policy") && !args_given(t->argc, t->argv, "--switch"))
         args_texts_fini(&t->switch_texts);
     MM_TRY(open_optimizer(t));
+    const bool other = target_is_host(t->target.device) && strcmp(t->target.precision, "tf32") == 0;
+    if (other && !args_given(t->argc, t->argv, "--precision")) t->target.precision = "fp32"; /* as that device rounds */
     /* Another device has none to set. */
     if (!target_is_host(t->target.device) && !args_given(t->argc, t->argv, "--threads")) t->target.threads = 0;
     return MM_OK;

@@ -116,6 +116,24 @@ runs_on_cuda_are_replayed_and_have_a_link_of_their_own_() {
     refused 2 "--link: a link of a given speed is device host's, not cuda's" "${run[@]}" --link codec/10
 }
 
+# A transformer, of which every operation is the device's own; its gradients are clipped. States are f32, so one of f32 goes on
+# in bf16.
+a_gpt_on_cuda_has_the_same_weights_under_every_policy_() {
+    on_a_gpu || return 0
+    local run=(train --device cuda --net 'gpt,layers=2,width=16,heads=2,context=16,vocabulary=256' --data text:text
+        --batch 2 --optimizer adamw --clip-norm 1 --deterministic --quiet) precision policy
+    for policy in {1..10}; do echo "number $policy of the quick brown foxes jumps over the lazy dogs, and on it goes"; done >text
+    for precision in fp32 bf16; do
+        expect 0 "${run[@]}" --iterations 3 --precision $precision --save kept
+        for policy in auto swap-async:when=always recompute:mode=sqrt,when=always 'rules:*=compress-swap(zvc),when=always'; do
+            expect 0 "${run[@]}" --iterations 3 --precision $precision --policy "$policy" --save same
+            cmp kept same || fail "$precision, $policy: other weights"
+        done
+    done
+    expect 0 "${run[@]}" --iterations 4 --precision fp32 --load kept
+    says err "--precision fp32: kept was trained with bf16"
+}
+
 # Where one answers. What comes in beside the computation takes its part of the budget where that has it.
 plans_for_cuda_are_those_that_run_there_() {
     on_a_gpu || return 0
