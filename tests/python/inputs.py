@@ -15,7 +15,7 @@ from torch.nn import functional as F
 import checks
 import mm_torch as mm
 from checks import expect
-from mm_torch import bridge, layouts, models, session
+from mm_torch import bridge, layouts, library, models, session
 
 CPU = {"device": "cpu", "log": lambda text: None}
 
@@ -52,16 +52,19 @@ def step(m):
 
 def sizes():
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    for bad in ("6GB!", 0, -5, "-1MiB", "", None, "GiB", 1.5, 2 * total):
+    for bad in ("6GB!", 0, -5, "-1MiB", "", None, True, "GiB", 1.5, float("inf"), 2 * total, "9" * 400 + "GiB"):
         refused(f"budget {bad!r}", ValueError, repr(bad), str(total))(lambda: mm.budget(bad, **CPU))
-    for text, value in (("6GiB", 6 << 30), ("1.5GB", 1500000000), ("300 MiB", 300 << 20), ("7", 7), (9, 9)):
+    for text, value in (("6GiB", 6 << 30), ("1.5GB", 1500000000), ("300 MiB", 300 << 20), ("7", 7), (9, 9), (6e9, 6000000000)):
         expect(f"size {text!r}", session.size(text) == value, session.size(text))
     refused("host", ValueError, "much")(lambda: mm.budget("1MiB", host="much", **CPU))
     refused("host above what there is", ValueError, "99TiB", str(99 << 40), str(total))(
         lambda: mm.budget("1MiB", host="99TiB", **CPU))
     refused("policy", ValueError, "nonsense")(lambda: mm.budget("1MiB", policy="nonsense", **CPU))
     refused("recompute", ValueError, "torch.utils.checkpoint")(lambda: mm.budget("1MiB", policy="recompute", **CPU))
+    refused("a policy with a zero in it", ValueError, "understood")(lambda: mm.budget("1MiB", policy="liveness\0x", **CPU))
     refused("device", ValueError, "meta")(lambda: mm.budget("1MiB", device="meta"))
+    if not torch.cuda.is_available():
+        refused("a GPU that is not there", ValueError, "no GPU")(lambda: mm.budget("1MiB", device="cuda"))
     step(mm.budget("1MiB", **CPU))
 
 
@@ -93,10 +96,10 @@ def too_small():
 
 
 def refused_once():
-    """After an order that does not fit, one that begins the same way and fits runs."""
+    """After an order that does not fit, one that begins the same way and fits runs. The policy that is named fits."""
     m = mm.budget(65536, "liveness", **CPU)
 
-    def chain(n):
+    def chain(n, m=m):
         def run(weight):
             for _ in range(n):
                 weight = weight.tanh()
@@ -105,7 +108,13 @@ def refused_once():
 
     chain(8)()
     refused("settling an order that does not fit", mm.Infeasible)(m.settle)
-    refused("its next iteration", mm.Infeasible, "TanhBackward0")(chain(8))
+    error = refused("its next iteration", mm.Infeasible, "TanhBackward0")(chain(8))
+    expect("it names the tensor", error and error.tensor in range(8), error and error.tensor)
+    fitting = mm.budget(65536, error.policy, **CPU)
+    for _ in range(2):
+        expect("the policy that fits", torch.equal(chain(8, fitting)(), chain(8, None)()))
+        fitting.settle()
+    expect("it is planned by the policy that fits", fitting.stats.planned == 1, fitting.stats)
     for _ in range(3):
         expect("a shorter one", torch.equal(chain(2)(), gradient(lambda weight: weight.tanh().tanh())))
         m.settle()
@@ -245,6 +254,20 @@ def nested():
     step(other)
 
 
+def errors_of(function):
+    """Its result, and what it and its children write to standard error."""
+    with tempfile.TemporaryFile() as file:
+        before = os.dup(2)
+        os.dup2(file.fileno(), 2)
+        try:
+            result = function()
+        finally:
+            os.dup2(before, 2)
+            os.close(before)
+        file.seek(0)
+        return result, file.read().decode()
+
+
 def forked():
     m = mm.budget("1MiB", **CPU)
     step(m)
@@ -263,8 +286,8 @@ def forked():
     held.sum().backward()
     dataset = torch.utils.data.TensorDataset(torch.randn(8, 4))
     with m:
-        loaded = list(torch.utils.data.DataLoader(dataset, 4, num_workers=1))
-    expect("a worker loads data", len(loaded) == 2)
+        loaded, said = errors_of(lambda: list(torch.utils.data.DataLoader(dataset, 4, num_workers=1)))
+    expect("a worker loads data, and ends silently", len(loaded) == 2 and not said, said)
     step(m)
 
 
@@ -277,6 +300,9 @@ def imports():
     expect("a library that is missing", "ImportError" in said and "/nonexistent/libmm.so" in said, said)
     said = run("/lib/x86_64-linux-gnu/libm.so.6")
     expect("another library", "ImportError" in said and "libm.so.6" in said and mm.__version__ in said, said)
+    own, library.version = library.version, lambda: "0.0.1"
+    refused("a library of another version", ImportError, library.path(), "0.0.1", mm.__version__)(library.load)
+    library.version = own
 
 
 def left_alone():

@@ -1,6 +1,7 @@
 """mm.budget and what a program asks it: statistics, a report, a picture."""
 
 import ctypes
+import decimal
 import os
 import re
 import sys
@@ -21,13 +22,13 @@ _active_lock = threading.Lock()
 
 
 def size(text):
-    """Bytes: an integer, or text such as "6GiB", "1.5GB" or "300MiB"."""
-    if isinstance(text, int) and not isinstance(text, bool):
-        return text
+    """Bytes: a whole number, or text such as "6GiB", "1.5GB" or "300MiB". None: it is neither."""
+    if isinstance(text, (int, float)) and not isinstance(text, bool):
+        return int(text) if text == text // 1 else None
     found = re.fullmatch(r"(-?[0-9]+(?:\.[0-9]+)?) *([A-Za-z]*)", text) if isinstance(text, str) else None
     if not found or found.group(2) not in _UNITS:
         return None
-    return int(float(found.group(1)) * _UNITS[found.group(2)] + 0.5)
+    return int(decimal.Decimal(found.group(1)) * _UNITS[found.group(2)] + decimal.Decimal(0.5))
 
 
 def text_of(value):
@@ -50,6 +51,8 @@ def _memory(device):
 def _device(device):
     device = torch.device(device if device is not None else "cuda" if torch.cuda.is_available() else "cpu")
     if device.type == "cuda":
+        if not torch.cuda.is_available():
+            raise ValueError(f"device {device}: torch sees no GPU; use device=\"cpu\"")
         index = device.index if device.index is not None else torch.cuda.current_device()
         return torch.device("cuda", index), f"cuda:{index}"
     if device.type == "cpu":
@@ -100,7 +103,7 @@ class budget:
         if pinned > host_total:
             raise ValueError(f"host {host!r}, {pinned} bytes: must be from 0 to the {host_total} bytes ({text_of(host_total)}) "
                              "that the host has")
-        if not isinstance(policy, str):
+        if not isinstance(policy, str) or "\0" in policy:
             raise ValueError(f"policy {policy!r} is not understood: use text as of the command mm, such as \"swap-async\"")
         cuda = options.pop("_cuda", torch.cuda if torch_device.type == "cuda" else None)
         for name in options.keys() - {name for name, _ in library.Options._fields_}:  # ctypes would take any
