@@ -18,11 +18,21 @@ typedef struct nets_conv_shape {
     int x[4], y[4];
     int kernel[2], stride[2], pad[2], dilation[2], groups;
     int adds; /* 1: the result is added to what the output holds; 0: it replaces that */
-    int bf16; /* 1: x, y and weights are bf16, but for weights' gradients; 0: all are f32 */
+    int bf16; /* 1: x, y and weights are bf16, see nets_conv_weights_bf16; 0: all are f32 */
 } nets_conv_shape;
 
+/* Whether it is a product of matrices: windows are single pixels, and x and y have the same. Rows and columns are counted in 32
+ * bits by some kernels. */
+static inline bool nets_conv_is_product(const nets_conv_shape *s) {
+    for (int d = 0; d < 2; d++)
+        if (s->kernel[d] != 1 || s->stride[d] != 1 || s->pad[d] != 0) return false;
+    return s->groups == 1 && (int64_t)s->x[0] * s->x[1] <= INT32_MAX / s->x[2];
+}
+
+/* Whether the weights, or their gradients, are bf16. Gradients of bf16 images are f32 of a product, which cuBLASLt gives.
+ * cuDNN 9.19 has no engines for that (cudnn_plans_test): it sums in f32 and rounds them once. */
 static inline bool nets_conv_weights_bf16(const nets_conv_shape *s) {
-    return s->bf16 && s->direction != NETS_CONV_BY_WEIGHTS;
+    return s->bf16 && !(s->direction == NETS_CONV_BY_WEIGHTS && nets_conv_is_product(s));
 }
 
 /* What may be chosen. */

@@ -3,7 +3,11 @@
  * Biases are added and summed by own kernels. Weights and their gradients are OHWI (op_order.h), as cuDNN wants them.
  *
  * A phase's parts use the workspace one after the other. It may have several sizes; a part runs by the fastest algorithm
- * that fits. */
+ * that fits. What is bf16 beside the maps lies in front:
+ *
+ *   0           rounded_bytes          + dw16_bytes
+ *   | the batch | weights' gradients   | the library's own |   gradients: of the backward, widened behind the library
+ */
 #include <stdlib.h>
 
 #include "nets/cuda/cudnn_conv.h"
@@ -13,15 +17,18 @@ typedef struct conv_op {
     nets_cudnn_conv y, dx, dw; /* what gives these; dx and dw are not made where they are not wanted */
     bool transposed, training, wants_dx, adds_earlier, bias, bf16;
     int64_t rounded_bytes; /* in front of the workspace: the batch, which is f32, in bf16; 0: it is not read so */
-    int64_t x_elems, y_rows, y_channels;
+    int64_t
+        dw16_bytes; /* behind it in the backward: the weights' gradients in bf16; 0: the library gives them in f32 */
+    int64_t x_elems, w_elems, y_rows, y_channels;
     nets_cuda_reduction by_bias; /* its gradient; zeros where there is none */
 } conv_op;
 
 static mm_status enqueue(const conv_op *op, const nets_cudnn_conv *part, void *x, void *y, void *weights,
                          const nets_op_args *args, mm_phase phase, mm_stream *stream) {
     const int64_t bytes = nets_op_workspace_within(&op->base, phase, args->workspace_bytes);
-    return nets_cudnn_conv_enqueue(part, x, y, weights, (char *)args->at[NETS_WORKSPACE] + op->rounded_bytes,
-                                   bytes - op->rounded_bytes, stream);
+    const int64_t before = op->rounded_bytes + (phase == MM_BACKWARD ? op->dw16_bytes : 0);
+    return nets_cudnn_conv_enqueue(part, x, y, weights, (char *)args->at[NETS_WORKSPACE] + before, bytes - before,
+                                   stream);
 }
 
 /* The input as the library reads it. */
@@ -50,8 +57,9 @@ static mm_status forward(nets_op *base, const nets_op_args *args, mm_stream *str
 
 static mm_status backward_weights(const conv_op *op, const nets_op_args *args, mm_stream *stream) {
     void *x = input_of(op, args, stream), *dy = args->at[NETS_DY];
-    MM_TRY(enqueue(op, &op->dw, op->transposed ? dy : x, op->transposed ? x : dy, args->at[NETS_DW], args, MM_BACKWARD,
-                   stream));
+    void *dw = op->dw16_bytes ? (char *)args->at[NETS_WORKSPACE] + op->rounded_bytes : args->at[NETS_DW];
+    MM_TRY(enqueue(op, &op->dw, op->transposed ? dy : x, op->transposed ? x : dy, dw, args, MM_BACKWARD, stream));
+    if (op->dw16_bytes) nets_cuda_convert(MM_BF16, dw, MM_F32, args->at[NETS_DW], op->w_elems, mm_cuda_stream(stream));
     if (args->at[NETS_DB])
         nets_cuda_sum_rows(MM_F32, args->at[NETS_DY], &op->by_bias, args->at[NETS_WORKSPACE], args->at[NETS_DB],
                            mm_cuda_stream(stream));
@@ -108,7 +116,11 @@ static mm_status make_parts(conv_op *op, nets_backend *backend, const nets_conv_
     const nets_conv_terms of_y = nets_cudnn_output_terms(&cuda->terms);
     MM_TRY(make_part(&op->y, cuda, *s, op->transposed ? back : there, false, &of_y));
     if (!op->training) return MM_OK;
-    MM_TRY(make_part(&op->dw, cuda, *s, NETS_CONV_BY_WEIGHTS, false, &cuda->terms));
+    nets_conv_shape dw = *s;
+    dw.direction = NETS_CONV_BY_WEIGHTS;
+    if (nets_conv_weights_bf16(&dw)) op->dw16_bytes = nets_aligned(op->w_elems * (int64_t)sizeof(uint16_t));
+    /* Algorithms that are not deterministic add to the output in memory, here rounding to bf16 each time. */
+    MM_TRY(make_part(&op->dw, cuda, dw, dw.direction, false, op->dw16_bytes ? &of_y : &cuda->terms));
     if (!op->wants_dx) return MM_OK;
     return make_part(&op->dx, cuda, *s, op->transposed ? there : back, op->adds_earlier, &cuda->terms);
 }
@@ -117,6 +129,7 @@ static void set_workspaces(conv_op *op) {
     const nets_cudnn_conv *const forward[] = {&op->y}, *const backward[] = {&op->dw, &op->dx};
     nets_conv_room room = {.before = op->rounded_bytes};
     nets_cudnn_conv_set_workspaces(&op->base, MM_FORWARD, forward, 1, room);
+    room.before += op->dw16_bytes;
     if (op->bias) room.least = nets_strips_bytes(&op->by_bias.strips);
     if (op->training) nets_cudnn_conv_set_workspaces(&op->base, MM_BACKWARD, backward, 2, room);
 }
@@ -141,6 +154,7 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, const n
     op->bf16 = bf16;
     op->x_elems = nets_shape_elems(&desc->x[0]);
     if (bf16 && desc->f32_inputs) op->rounded_bytes = nets_aligned(op->x_elems * (int64_t)sizeof(uint16_t));
+    op->w_elems = (int64_t)s.y[3] * s.kernel[0] * s.kernel[1] * (s.x[3] / s.groups);
     op->y_rows = nets_shape_rows(&desc->y);
     op->y_channels = nets_shape_channels(&desc->y);
     mm_status status = make_parts(op, backend, &s);

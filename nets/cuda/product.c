@@ -16,17 +16,6 @@ static const cudaDataType_t FLOAT = CUDA_R_32F, BF16 = CUDA_R_16BF;
 
 /* ---------------------------------------------------------------- description */
 
-static bool is_product(const nets_conv_shape *s) {
-    for (int d = 0; d < 2; d++)
-        if (s->kernel[d] != 1 || s->stride[d] != 1 || s->pad[d] != 0) return false;
-    return s->groups == 1;
-}
-
-/* Rows and columns are counted in 32 bits by some kernels, elements in 64. */
-static bool has_small_sides(uint64_t pixels, uint64_t in, uint64_t out) {
-    return pixels <= INT32_MAX && in <= INT32_MAX && out <= INT32_MAX;
-}
-
 static cublasComputeType_t compute_type(nets_precision precision) {
     switch (precision) {
     case NETS_FP32:
@@ -71,7 +60,7 @@ mm_status nets_product_init(nets_product *product, const nets_cuda_backend *cuda
                               .beta = (float)shape->adds,
                               .compute = shape->bf16 ? CUBLAS_COMPUTE_32F : compute_type(cuda->config.precision),
                               .bf16 = shape->bf16};
-    if (!cuda->lt || !is_product(shape) || !has_small_sides(pixels, in, out)) return MM_OK;
+    if (!cuda->lt || !nets_conv_is_product(shape)) return MM_OK;
     MM_TRY(describe(product, pixels, in, out));
     product->lt = cuda->lt;
     return MM_OK;
