@@ -12,13 +12,16 @@
 
 typedef enum nets_direction { NETS_CONV_FORWARD, NETS_CONV_BY_INPUT, NETS_CONV_BY_WEIGHTS } nets_direction;
 
+/* Tensors of bf16: x, y and weights, but that a product's gradient by the weights is f32; or, of a product, all but its result. */
+typedef enum nets_conv_bf16 { NETS_CONV_BF16 = 1, NETS_CONV_BF16_TO_F32 } nets_conv_bf16;
+
 /* One direction of a convolution from x to y (NHWC); pairs are {height, width}. */
 typedef struct nets_conv_shape {
     int direction; /* nets_direction */
     int x[4], y[4];
     int kernel[2], stride[2], pad[2], dilation[2], groups;
     int adds; /* 1: the result is added to what the output holds; 0: it replaces that */
-    int bf16; /* 1: x, y and weights are bf16, see nets_conv_weights_bf16; 0: all are f32 */
+    int bf16; /* nets_conv_bf16; 0: all are f32 */
 } nets_conv_shape;
 
 /* Whether it is a product of matrices: windows are single pixels, and x and y have the same. Rows and columns are counted in 32
@@ -29,10 +32,15 @@ static inline bool nets_conv_is_product(const nets_conv_shape *s) {
     return s->groups == 1 && (int64_t)s->x[0] * s->x[1] <= INT32_MAX / s->x[2];
 }
 
-/* Whether the weights, or their gradients, are bf16. Gradients of bf16 images are f32 of a product, which cuBLASLt gives.
- * cuDNN 9.19 has no engines for that (cudnn_plans_test): it sums in f32 and rounds them once. */
-static inline bool nets_conv_weights_bf16(const nets_conv_shape *s) {
-    return s->bf16 && !(s->direction == NETS_CONV_BY_WEIGHTS && nets_conv_is_product(s));
+/* Whether the result is bf16. Gradients by the weights of bf16 images are f32 of a product, as cuBLASLt gives them. For
+ * others cuDNN 9.19 has no such engines (cudnn_plans_test): it sums in f32 and rounds them once. */
+static inline bool nets_conv_gives_bf16(const nets_conv_shape *s) {
+    return s->bf16 == NETS_CONV_BF16 && !(s->direction == NETS_CONV_BY_WEIGHTS && nets_conv_is_product(s));
+}
+
+/* Whether the tensor is bf16 that a direction gives: y, x or weights. */
+static inline bool nets_conv_is_bf16(const nets_conv_shape *s, nets_direction giving) {
+    return (int)giving == s->direction ? nets_conv_gives_bf16(s) : s->bf16 != 0;
 }
 
 /* What may be chosen. */

@@ -89,7 +89,7 @@ static void destroy(nets_op *base) {
 
 /* Of the convolution whose weights they are: from the transposed one's output to its input. */
 static nets_conv_shape shape_of(const nets_op_desc *desc, bool transposed) {
-    nets_conv_shape s = {.groups = (int)desc->attrs.groups, .bf16 = desc->maps == MM_BF16};
+    nets_conv_shape s = {.groups = (int)desc->attrs.groups, .bf16 = desc->maps == MM_BF16 ? NETS_CONV_BF16 : 0};
     for (int d = 0; d < 4; d++) {
         s.x[d] = (int)(transposed ? &desc->y : &desc->x[0])->dims[d];
         s.y[d] = (int)(transposed ? &desc->x[0] : &desc->y)->dims[d];
@@ -118,7 +118,7 @@ static mm_status make_parts(conv_op *op, nets_backend *backend, const nets_conv_
     if (!op->training) return MM_OK;
     nets_conv_shape dw = *s;
     dw.direction = NETS_CONV_BY_WEIGHTS;
-    if (nets_conv_weights_bf16(&dw)) op->dw16_bytes = nets_aligned(op->w_elems * (int64_t)sizeof(uint16_t));
+    if (nets_conv_gives_bf16(&dw)) op->dw16_bytes = nets_aligned(op->w_elems * (int64_t)sizeof(uint16_t));
     /* Algorithms that are not deterministic add to the output in memory, here rounding to bf16 each time. */
     MM_TRY(make_part(&op->dw, cuda, dw, dw.direction, false, op->dw16_bytes ? &of_y : &cuda->terms));
     if (!op->wants_dx) return MM_OK;

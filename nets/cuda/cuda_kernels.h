@@ -154,6 +154,9 @@ void nets_cuda_upsample_backward(mm_dtype maps, nets_cuda_upsample shape, const 
 /* values[r][c] += bias[c] */
 void nets_cuda_add_bias(mm_dtype maps, void *values, const float *bias, int64_t rows, int64_t channels,
                         cudaStream_t stream);
+/* The same of f32 x, rounded to bf16 y. */
+void nets_cuda_add_bias_bf16(const float *x, const float *bias, void *y, int64_t rows, int64_t channels,
+                             cudaStream_t stream);
 /* y[r][c] = max(0, x[r][c] + bias[c]) */
 void nets_cuda_bias_relu(mm_dtype maps, const void *x, const float *bias, void *y, int64_t rows, int64_t channels,
                          cudaStream_t stream);

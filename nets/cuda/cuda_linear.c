@@ -7,7 +7,8 @@
  *   | images as planes | the library's own |
  *   | the reduction of the bias's gradient |   after the products
  *
- * The library's own may have several sizes; a product runs by the fastest algorithm that fits.
+ * The library's own may have several sizes; a product runs by the fastest algorithm that fits. Of bf16 maps, outputs that get a bias
+ * lie in f32 behind the planes, so that the sum is rounded once.
  *
  * A pass that adds to the gradients of earlier ones (nets_pass) computes those by the weights in blocks of the output's
  * features. The block's columns of dy, copied together, and its gradients lie behind the library's workspace, at the
@@ -15,6 +16,7 @@
  */
 #include <stdlib.h>
 
+#include "mm/core/dtype.h"
 #include "nets/cuda/cudnn_conv.h"
 
 /* The largest workspace that cuBLAS's documentation recommends, 32 MiB on Hopper; also the limit for tensor cores. */
@@ -33,9 +35,17 @@ typedef struct linear_op {
     int batch, in, out;
     int64_t pixels, channels; /* of an image */
     int64_t planes_bytes;     /* of the workspace */
+    int64_t sums_bytes;       /* behind them in the forward: f32 outputs without their bias; 0: Y has them */
+    mm_dtype maps;
     bool training, wants_dx, bias;
     nets_cuda_reduction by_bias; /* its gradient; zeros where there is none */
 } linear_op;
+
+static int64_t elem_bytes(const linear_op *op) { return mm_dtype_table[op->maps].bytes; }
+
+static void *weight(const linear_op *op, const nets_op_args *args) {
+    return args->at[op->maps == MM_BF16 ? NETS_W16 : NETS_W];
+}
 
 static void *planes(const nets_op_args *args) { return args->at[NETS_WORKSPACE]; }
 
@@ -48,52 +58,58 @@ static int64_t products_bytes(const linear_op *op, mm_phase phase, const nets_op
 static mm_status multiply(const linear_op *op, const nets_cudnn_conv *part, const nets_op_args *args, void *x, void *y,
                           void *weights, mm_stream *stream) {
     const mm_phase phase = part == &op->y ? MM_FORWARD : MM_BACKWARD;
-    return nets_cudnn_conv_enqueue(part, x, y, weights, (char *)args->at[NETS_WORKSPACE] + op->planes_bytes,
-                                   products_bytes(op, phase, args) - op->planes_bytes, stream);
+    const int64_t before = op->planes_bytes + (phase == MM_FORWARD ? op->sums_bytes : 0);
+    return nets_cudnn_conv_enqueue(part, x, y, weights, (char *)args->at[NETS_WORKSPACE] + before,
+                                   products_bytes(op, phase, args) - before, stream);
 }
 
 /* The batch with its features in torch's order. */
 static void *get_features(const linear_op *op, const nets_op_args *args, mm_stream *stream) {
     if (op->pixels == 1) return args->at[NETS_X];
-    nets_cuda_transpose(MM_F32, args->at[NETS_X], planes(args), op->batch, op->pixels, op->channels,
+    nets_cuda_transpose(op->maps, args->at[NETS_X], planes(args), op->batch, op->pixels, op->channels,
                         mm_cuda_stream(stream));
     return planes(args);
 }
 
 static mm_status forward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
     const linear_op *op = (const linear_op *)base;
-    MM_TRY(multiply(op, &op->y, args, get_features(op, args, stream), args->at[NETS_Y], args->at[NETS_W], stream));
-    if (args->at[NETS_B])
-        nets_cuda_add_bias(MM_F32, args->at[NETS_Y], args->at[NETS_B], op->batch, op->out, mm_cuda_stream(stream));
+    void *y = args->at[NETS_Y];
+    void *product = op->sums_bytes ? (char *)args->at[NETS_WORKSPACE] + op->planes_bytes : y;
+    MM_TRY(multiply(op, &op->y, args, get_features(op, args, stream), product, weight(op, args), stream));
+    if (op->sums_bytes)
+        nets_cuda_add_bias_bf16(product, args->at[NETS_B], y, op->batch, op->out, mm_cuda_stream(stream));
+    else if (op->bias)
+        nets_cuda_add_bias(op->maps, y, args->at[NETS_B], op->batch, op->out, mm_cuda_stream(stream));
     return nets_cuda_launched("a linear layer");
 }
 
 static mm_status backward_data(const linear_op *op, const nets_op_args *args, mm_stream *stream) {
-    float *dx = args->at[NETS_DX];
+    void *dx = args->at[NETS_DX];
     void *features = op->pixels == 1 ? dx : planes(args);
-    MM_TRY(multiply(op, &op->dx, args, features, args->at[NETS_DY], args->at[NETS_W], stream));
+    MM_TRY(multiply(op, &op->dx, args, features, args->at[NETS_DY], weight(op, args), stream));
     if (op->pixels > 1)
-        nets_cuda_transpose(MM_F32, features, dx, op->batch, op->channels, op->pixels, mm_cuda_stream(stream));
+        nets_cuda_transpose(op->maps, features, dx, op->batch, op->channels, op->pixels, mm_cuda_stream(stream));
     if (args->at[NETS_EARLIER])
         nets_cuda_sum(MM_F32, dx, args->at[NETS_EARLIER], dx, (int64_t)op->batch * op->in, mm_cuda_stream(stream));
     return MM_OK;
 }
 
 static int64_t columns_bytes(const linear_op *op) {
-    return nets_aligned((int64_t)op->batch * op->block * (int64_t)sizeof(float));
+    return nets_aligned((int64_t)op->batch * op->block * elem_bytes(op));
 }
 
-static float *added(const linear_op *op, const nets_op_args *args) {
-    return (float *)((char *)args->at[NETS_WORKSPACE] + products_bytes(op, MM_BACKWARD, args));
+static char *added(const linear_op *op, const nets_op_args *args) {
+    return (char *)args->at[NETS_WORKSPACE] + products_bytes(op, MM_BACKWARD, args);
 }
 
 static mm_status add_weights_gradient(const linear_op *op, const nets_op_args *args, void *features,
                                       mm_stream *stream) {
-    float *columns = added(op, args), *gradient = columns + columns_bytes(op) / (int64_t)sizeof(float);
+    char *columns = added(op, args);
+    float *gradient = (float *)(columns + columns_bytes(op));
     for (int first = 0; first < op->out; first += op->block) {
         const int n = op->out - first < op->block ? op->out - first : op->block;
         const nets_cuda_rows rows = {.rows = op->batch, .width = n, .from_pitch = op->out, .to_pitch = n};
-        nets_cuda_copy_rows(MM_F32, rows, (const float *)args->at[NETS_DY] + first, NULL, columns,
+        nets_cuda_copy_rows(op->maps, rows, (const char *)args->at[NETS_DY] + first * elem_bytes(op), NULL, columns,
                             mm_cuda_stream(stream));
         MM_TRY(multiply(op, n < op->block ? &op->dw_rest : &op->dw, args, features, columns, gradient, stream));
         float *sum = (float *)args->at[NETS_DW] + (int64_t)first * op->in;
@@ -103,8 +119,8 @@ static mm_status add_weights_gradient(const linear_op *op, const nets_op_args *a
 }
 
 static void give_bias_gradient(const linear_op *op, const nets_op_args *args, mm_stream *stream) {
-    float *sum = args->at[NETS_DB], *gradient = op->base.adds ? added(op, args) : sum;
-    nets_cuda_sum_rows(MM_F32, args->at[NETS_DY], &op->by_bias, args->at[NETS_WORKSPACE], gradient,
+    float *sum = args->at[NETS_DB], *gradient = op->base.adds ? (float *)added(op, args) : sum;
+    nets_cuda_sum_rows(op->maps, args->at[NETS_DY], &op->by_bias, args->at[NETS_WORKSPACE], gradient,
                        mm_cuda_stream(stream));
     if (op->base.adds) nets_cuda_sum(MM_F32, sum, gradient, sum, op->out, mm_cuda_stream(stream));
 }
@@ -126,8 +142,9 @@ static int64_t added_bytes(const linear_op *op) {
 
 static void set_workspaces(linear_op *op) {
     const nets_cudnn_conv *const forward[] = {&op->y}, *const backward[] = {&op->dw, &op->dw_rest, &op->dx};
-    nets_conv_room room = {.before = op->planes_bytes};
+    nets_conv_room room = {.before = op->planes_bytes + op->sums_bytes};
     nets_cudnn_conv_set_workspaces(&op->base, MM_FORWARD, forward, 1, room);
+    room.before = op->planes_bytes;
     if (op->bias) room.least = nets_strips_bytes(&op->by_bias.strips);
     room.behind = op->added_bytes = op->base.adds ? added_bytes(op) : 0;
     if (op->training) nets_cudnn_conv_set_workspaces(&op->base, MM_BACKWARD, backward, 3, room);
@@ -147,7 +164,9 @@ static void destroy(nets_op *base) {
 /* Of `out` of the output's features. */
 static mm_status make_part(const linear_op *op, nets_cuda_backend *cuda, nets_direction direction, int out,
                            const nets_conv_terms *terms, nets_cudnn_conv *part) {
-    const nets_conv_shape shape = nets_product_shape(direction, op->batch, op->in, out, false);
+    const bool to_f32 = direction == NETS_CONV_FORWARD && op->sums_bytes;
+    const int bf16 = op->maps != MM_BF16 ? 0 : to_f32 ? NETS_CONV_BF16_TO_F32 : NETS_CONV_BF16;
+    const nets_conv_shape shape = nets_product_shape(direction, op->batch, op->in, out, bf16);
     return nets_cudnn_conv_init(part, cuda, &shape, terms);
 }
 
@@ -176,9 +195,12 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     MM_TRY(nets_cuda_check_dims(desc));
     if (in > INT32_MAX)
         return mm_fail(MM_ERR_UNSUPPORTED, "a linear layer of %lld features, at most %d", (long long)in, INT32_MAX);
+    if (desc->maps == MM_BF16 && desc->adds_earlier) /* the gradient would be rounded before it is added, and after */
+        return mm_fail(MM_ERR_UNSUPPORTED, "a linear layer of bf16 maps that adds to an earlier gradient");
     linear_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a linear layer");
     op->base.impl = &nets_cuda_op_linear;
+    op->maps = desc->maps;
     op->batch = (int)desc->x[0].dims[0];
     op->in = (int)in;
     op->out = (int)nets_shape_channels(&desc->y);
@@ -189,7 +211,9 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     op->bias = desc->attrs.bias;
     op->base.adds = desc->training && desc->pass.adds;
     op->block = op->base.adds ? features_of_block(op->in, op->out) : op->out;
-    if (pixels > 1) op->planes_bytes = nets_aligned(nets_shape_elems(&desc->x[0]) * (int64_t)sizeof(float));
+    if (pixels > 1) op->planes_bytes = nets_aligned(nets_shape_elems(&desc->x[0]) * elem_bytes(op));
+    if (op->bias && op->maps == MM_BF16)
+        op->sums_bytes = nets_aligned((int64_t)op->batch * op->out * (int64_t)sizeof(float));
     mm_status status = make_parts(op, backend);
     if (status == MM_OK && op->training && op->bias)
         status = nets_cuda_reduction_init(&op->by_bias, (nets_cuda_backend *)backend, &desc->y);
@@ -202,4 +226,4 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     return MM_OK;
 }
 
-const nets_op_impl nets_cuda_op_linear = {NETS_DTYPE_BIT(MM_F32), create, destroy, NULL, forward, backward};
+const nets_op_impl nets_cuda_op_linear = {NETS_CUDA_MAPS, create, destroy, NULL, forward, backward};

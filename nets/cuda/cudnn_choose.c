@@ -138,9 +138,9 @@ static mm_status start(const nets_cudnn_conv *c, selection *s) {
     MM_TRY(mm_cuda_check(cudaEventCreateWithFlags(&s->begin, cudaEventDefault), "cudaEventCreateWithFlags"));
     MM_TRY(mm_cuda_check(cudaEventCreateWithFlags(&s->end, cudaEventDefault), "cudaEventCreateWithFlags"));
     MM_TRY(make_values(s));
-    MM_TRY(take_tensor(c->x_bytes, c->shape.bf16, s, &s->memory.x));
-    MM_TRY(take_tensor(c->y_bytes, c->shape.bf16, s, &s->memory.y));
-    MM_TRY(take_tensor(c->weights_bytes, nets_conv_weights_bf16(&c->shape), s, &s->memory.weights));
+    MM_TRY(take_tensor(c->x_bytes, nets_conv_is_bf16(&c->shape, NETS_CONV_BY_INPUT), s, &s->memory.x));
+    MM_TRY(take_tensor(c->y_bytes, nets_conv_is_bf16(&c->shape, NETS_CONV_FORWARD), s, &s->memory.y));
+    MM_TRY(take_tensor(c->weights_bytes, nets_conv_is_bf16(&c->shape, NETS_CONV_BY_WEIGHTS), s, &s->memory.weights));
     MM_TRY(take(c->terms.limit_bytes, &s->memory.workspace));
     return nets_cuda_dnn_check(cudnnSetStream(c->cuda->dnn, s->stream), "setting a stream");
 }

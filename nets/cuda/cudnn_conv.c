@@ -77,15 +77,19 @@ static mm_status choose(nets_cudnn_conv *conv) {
 
 static int64_t elems(int64_t a, int64_t b, int64_t c, int64_t d) { return a * b * c * d; }
 
+/* Of an element of the tensor that a direction gives. */
+static int64_t bytes_of(const nets_conv_shape *s, nets_direction giving) {
+    return nets_conv_is_bf16(s, giving) ? sizeof(uint16_t) : sizeof(float);
+}
+
 static mm_status init(nets_cudnn_conv *conv) {
     const nets_conv_shape *s = &conv->shape;
     const int64_t x = elems(s->x[0], s->x[1], s->x[2], s->x[3]), y = elems(s->y[0], s->y[1], s->y[2], s->y[3]);
-    const int64_t of_map = s->bf16 ? sizeof(uint16_t) : sizeof(float);
-    const int64_t of_weight = nets_conv_weights_bf16(s) ? sizeof(uint16_t) : sizeof(float);
-    conv->x_bytes = x * of_map;
-    conv->y_bytes = y * of_map;
-    conv->weights_bytes = elems(s->y[3], s->kernel[0], s->kernel[1], s->x[3] / s->groups) * of_weight;
-    const bool one_type = s->bf16 == nets_conv_weights_bf16(s); /* the legacy API takes no others */
+    const int64_t weights = elems(s->y[3], s->kernel[0], s->kernel[1], s->x[3] / s->groups);
+    conv->x_bytes = x * bytes_of(s, NETS_CONV_BY_INPUT);
+    conv->y_bytes = y * bytes_of(s, NETS_CONV_FORWARD);
+    conv->weights_bytes = weights * bytes_of(s, NETS_CONV_BY_WEIGHTS);
+    const bool one_type = !s->bf16 || nets_conv_gives_bf16(s); /* the legacy API takes no others */
     const bool has_legacy = one_type && x <= INT32_MAX && y <= INT32_MAX && !conv->cuda->properties;
     if (has_legacy) MM_TRY(nets_cudnn_legacy_init(&conv->legacy, s));
     if (nets_product_init(&conv->product, conv->cuda, s) != MM_OK)

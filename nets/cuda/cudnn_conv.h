@@ -55,7 +55,7 @@ static inline nets_conv_terms nets_cudnn_output_terms(const nets_conv_terms *ter
 
 /* Of a product of matrices: x [rows][in], y [rows][out], weights [out][in]. */
 static inline nets_conv_shape nets_product_shape(nets_direction direction, int64_t rows, int64_t in, int64_t out,
-                                                 bool bf16) {
+                                                 int bf16 /* nets_conv_bf16, or 0 */) {
     return (nets_conv_shape){.direction = direction,
                              .x = {(int)rows, 1, 1, (int)in},
                              .y = {(int)rows, 1, 1, (int)out},

@@ -128,7 +128,8 @@ static mm_status init_graph(nets_cudnn_graph *g, const nets_conv_shape *s) {
     const int64_t dims[TENSORS][4] = {{s->x[0], s->x[1], s->x[2], s->x[3]},
                                       {s->y[0], s->y[1], s->y[2], s->y[3]},
                                       {s->y[3], s->kernel[0], s->kernel[1], s->x[3] / s->groups}};
-    const bool bf16[TENSORS] = {s->bf16, s->bf16, nets_conv_weights_bf16(s)};
+    const bool bf16[TENSORS] = {nets_conv_is_bf16(s, NETS_CONV_BY_INPUT), nets_conv_is_bf16(s, NETS_CONV_FORWARD),
+                                nets_conv_is_bf16(s, NETS_CONV_BY_WEIGHTS)};
     cudnnBackendDescriptor_t tensors[TENSORS], conv, of;
     for (int i = 0; i < TENSORS; i++) MM_TRY(describe_tensor(g, IDS[i], dims[i], bf16[i], &tensors[i]));
     MM_TRY(describe_conv(g, s, &conv));

@@ -3,8 +3,8 @@
 
 /* ---------------------------------------------------------------- y = x + bias [8] */
 
-template <typename T, int V>
-static __global__ void add_bias(const T *x, const float *bias, T *y, int64_t rows, int channels, bool relu) {
+template <typename From, typename T, int V>
+static __device__ void put_sums(const From *x, const float *bias, T *y, int64_t rows, int channels, bool relu) {
     const int c = my_channel<V>();
     if (c >= channels) return;
     vec<V> b;
@@ -12,11 +12,21 @@ static __global__ void add_bias(const T *x, const float *bias, T *y, int64_t row
     write_rows<V, AT_ONCE>(
         rows_of_all(rows), channels, y + c,
         [&](int row) {
-            held<T, V> h;
+            held<From, V> h;
             load(x + (int64_t)row * channels + c, &h);
             return h;
         },
-        [&](const held<T, V> &h, int) { return relu ? positive(sum_of(h.floats(), b)) : sum_of(h.floats(), b); });
+        [&](const held<From, V> &h, int) { return relu ? positive(sum_of(h.floats(), b)) : sum_of(h.floats(), b); });
+}
+
+template <typename T, int V>
+static __global__ void add_bias(const T *x, const float *bias, T *y, int64_t rows, int channels, bool relu) {
+    put_sums<T, T, V>(x, bias, y, rows, channels, relu);
+}
+
+template <typename T, int V>
+static __global__ void add_bias_rounded(const float *x, const float *bias, T *y, int64_t rows, int channels) {
+    put_sums<float, T, V>(x, bias, y, rows, channels, false);
 }
 
 template <typename T>
@@ -29,6 +39,11 @@ static void launch_add_bias(const void *x, const float *bias, void *y, int64_t r
 void nets_cuda_add_bias(mm_dtype maps, void *values, const float *bias, int64_t rows, int64_t channels,
                         cudaStream_t stream) {
     NETS_BY_STORAGE(maps, launch_add_bias, values, bias, values, rows, channels, false, stream);
+}
+
+void nets_cuda_add_bias_bf16(const float *x, const float *bias, void *y, int64_t rows, int64_t channels,
+                             cudaStream_t stream) {
+    LAUNCH_MAP(add_bias_rounded, bf16, rows, channels, AT_ONCE, x, bias, static_cast<bf16 *>(y), rows, (int)channels);
 }
 
 void nets_cuda_bias_relu(mm_dtype maps, const void *x, const float *bias, void *y, int64_t rows, int64_t channels,

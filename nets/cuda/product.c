@@ -48,7 +48,7 @@ static mm_status describe(nets_product *p, uint64_t pixels, uint64_t in, uint64_
     MM_TRY(check_description(cublasLtMatmulDescInit(&p->operation, p->compute, FLOAT)));
     MM_TRY(describe_matrix(&p->a, p->bf16, a[0], a[1]));
     MM_TRY(describe_matrix(&p->b, p->bf16, b[0], b[1]));
-    MM_TRY(describe_matrix(&p->c, p->bf16 && p->direction != NETS_CONV_BY_WEIGHTS, c[0], c[1]));
+    MM_TRY(describe_matrix(&p->c, p->gives_bf16, c[0], c[1]));
     if (p->direction == NETS_CONV_FORWARD) return transpose(p, CUBLASLT_MATMUL_DESC_TRANSA);
     return p->direction == NETS_CONV_BY_WEIGHTS ? transpose(p, CUBLASLT_MATMUL_DESC_TRANSB) : MM_OK;
 }
@@ -59,7 +59,8 @@ mm_status nets_product_init(nets_product *product, const nets_cuda_backend *cuda
     *product = (nets_product){.direction = (nets_direction)shape->direction,
                               .beta = (float)shape->adds,
                               .compute = shape->bf16 ? CUBLAS_COMPUTE_32F : compute_type(cuda->config.precision),
-                              .bf16 = shape->bf16};
+                              .bf16 = shape->bf16 != 0,
+                              .gives_bf16 = nets_conv_gives_bf16(shape)};
     if (!cuda->lt || !nets_conv_is_product(shape)) return MM_OK;
     MM_TRY(describe(product, pixels, in, out));
     product->lt = cuda->lt;

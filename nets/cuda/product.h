@@ -10,7 +10,7 @@ typedef struct nets_product {
     nets_direction direction;
     float beta;
     cublasComputeType_t compute;
-    bool bf16; /* as nets_conv_shape */
+    bool bf16, gives_bf16; /* the factors; the result */
     cublasLtMatmulDescOpaque_t operation;
     cublasLtMatrixLayoutOpaque_t a, b, c;
 } nets_product;

@@ -96,11 +96,12 @@ static void pair_init(pair *p, op_rig *rig, bool earlier, bool batch) {
     desc.f32_inputs = batch;
     if (weight && weight->factor) give_copy(p, &desc);
     if (nets_op_create(rig->backend, &desc, &p->op) != MM_OK) fail_msg("%s", mm_last_error());
-    const bool native =
-        strcmp(rig->backend->ops->name, "cuda") == 0 && !desc.attrs.bias &&
-        (desc.kind == NETS_CONV || desc.kind == NETS_CONV_TRANSPOSE || (desc.kind == NETS_PROJECT && !batch));
+    const bool is_conv = desc.kind == NETS_CONV || desc.kind == NETS_CONV_TRANSPOSE;
+    const bool native = strcmp(rig->backend->ops->name, "cuda") == 0 &&
+                        ((is_conv && !desc.attrs.bias) || (desc.kind == NETS_PROJECT && !batch) ||
+                         (desc.kind == NETS_LINEAR && !batch && !earlier));
     if (native) assert_ptr_equal(p->op->impl, rig->op->impl);
-    p->rounds_dw = native && desc.kind != NETS_PROJECT && desc.attrs.kernel[0] * desc.attrs.stride[0] > 1;
+    p->rounds_dw = native && is_conv && desc.attrs.kernel[0] * desc.attrs.stride[0] > 1;
     for (int phase = MM_FORWARD; phase <= (desc.training ? MM_BACKWARD : MM_FORWARD); phase++) {
         const int64_t bytes = nets_op_workspace_bytes(p->op, (mm_phase)phase);
         if (bytes > p->workspace_bytes) p->workspace_bytes = bytes;
@@ -192,6 +193,7 @@ static const struct {
     {NETS_CONV_TRANSPOSE, {.out_channels = 8, .kernel = {2, 2}, .stride = {2, 2}, .bias = true}, {2, 4, 3, 16}},
     {NETS_LINEAR, {.out_channels = 10, .bias = true}, {3, 4, 2, 16}},
     {NETS_LINEAR, {.out_channels = 10}, {5, 1, 1, 64}},
+    {NETS_LINEAR, {.out_channels = 16, .bias = true}, {5, 1, 1, 64}}, /* a bias in 16-byte loads */
     {NETS_LRN, {.size = 5, .alpha = 2, .beta = 0.75f, .k = 2}, {2, 3, 2, 11}},
     {NETS_RELU, {0}, {2, 7, 5, 13}},
     {NETS_MAX_POOL, {.kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}}, {2, 7, 6, 16}},
@@ -210,6 +212,7 @@ static const struct {
     {NETS_LAYER_NORM, {0}, {2, 7, 1, 24}},
     {NETS_GELU, {0}, {2, 7, 1, 24}},
     {NETS_PROJECT, {.out_channels = 12, .bias = true}, {2, 7, 1, 24}},
+    {NETS_PROJECT, {.out_channels = 16, .bias = true}, {2, 7, 1, 24}},
     {NETS_PROJECT, {.out_channels = 12}, {2, 7, 1, 24}},
     {NETS_ATTENTION, {.heads = 2}, {2, 1, 70, 48}},
     {NETS_ATTENTION, {.heads = 1}, {1, 1, 20, 18}},
