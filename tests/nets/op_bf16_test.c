@@ -239,6 +239,15 @@ static void earlier_gradients_are_added_before_the_sum_is_rounded(void **state) 
     }
 }
 
+/* On CUDA in two chunks of rows: 16 and 2. */
+static void a_wide_projection_with_a_bias_is_rounded_once(void **state) {
+    const nets_attrs attrs = {.out_channels = (1 << 18) + 8, .bias = true};
+    op_rig rig;
+    (void)state;
+    op_rig_init(&rig, NETS_PROJECT, &attrs, (const int64_t[]){2, 9, 1, 2}, false, false);
+    check(&rig, false, false);
+}
+
 static void fused_batch_norms_are_rounded_once(void **state) {
     (void)state;
     for (int inputs = 1; inputs <= 2; inputs++)
@@ -270,6 +279,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_op_of_bf16_maps_rounds_what_the_f32_op_gives),
         cmocka_unit_test(earlier_gradients_are_added_before_the_sum_is_rounded),
+        cmocka_unit_test(a_wide_projection_with_a_bias_is_rounded_once),
         cmocka_unit_test(fused_batch_norms_are_rounded_once),
         cmocka_unit_test(a_relu_with_a_bias_is_rounded_once),
         cmocka_unit_test(the_losss_probabilities_are_f32),
