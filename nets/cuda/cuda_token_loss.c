@@ -13,7 +13,8 @@
 #include "nets/cuda/cudnn_conv.h"
 
 /* Of a chunk: bytes of scores, and its least and most rows. The weight's gradient is read and written for each chunk, so
- * fewer rows cost time: on an H200 a GPT-2's chunk of 656 rows takes ten times as long in its products as that. Estimated. */
+ * fewer rows cost time. A GPT-2's chunk has 656 rows, whose products take about ten times as long as that on an H200.
+ * Estimated. */
 enum { CHUNK_BYTES = 128 << 20, ROWS_UNIT = 16, LEAST_ROWS = 128, MOST_ROWS = 2048 };
 
 typedef struct chunk_products {

@@ -12,12 +12,7 @@
 #include "tests/mm/rig_device.h"
 #include "tests/mm/stash_rig.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { OPERATIONS = 10000 }; /* of a thread; sanitizers make each some ten times slower */
-#else
-enum { OPERATIONS = 50000 };
-#endif
-enum { KIB = 1 << 10, THREADS = 2, ITEMS = 24 };
+enum { KIB = 1 << 10, THREADS = 2, ITEMS = 24, OPERATIONS = 50000 /* of a thread */ };
 
 static void expect_ok(mm_status status) {
     if (status != MM_OK) fail_msg("%s", mm_last_error());
@@ -536,7 +531,9 @@ static void random_iterations_of_two_threads_are_planned_and_give_every_byte_bac
         }
         const mm_stash_stats stats = stats_of(s);
         assert_int_equal(stats.iterations, ITERATIONS);
-        if (stats.off_plan == 0) fail_msg("%s: no iteration left its plan", POLICIES[p].spec);
+        if (stats.off_plan == 0 || stats.planned <= ITERATIONS / 10)
+            fail_msg("%s: of %d iterations %lld planned, %lld off plan", POLICIES[p].spec, ITERATIONS,
+                     (long long)stats.planned, (long long)stats.off_plan);
         assert_true(stats.peak_bytes <= budget);
         expect_ok(mm_stash_touched_get(s, &touched));
         assert_int_equal(touched.stray_bytes, 0);

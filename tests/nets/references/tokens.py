@@ -3,7 +3,7 @@
 
     tests/nets/references/tokens.py        writes tokens.safetensors beside itself; needs Debian's python3-torch
 
-tests/nets/op_tokens_test.c computes the same in float32 from the same inputs; `number` below is its formula.
+tests/nets/token_ops_test.c computes the same in float32 from the same inputs; `number` below is its formula.
 """
 import json
 import math
