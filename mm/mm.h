@@ -50,7 +50,7 @@ extern "C" {
 /* The version of this header and of the library, major.minor.patch. pkg-config's file and 'mm --version' take it from
  * here. The number in the library's soname, libmm.so.1 (mm/BUILD), is another one: it changes when programs that were
  * built against an older library would no longer run. */
-#define MM_VERSION "0.13.0"
+#define MM_VERSION "0.14.0"
 
 /* The library's MM_VERSION. Static. */
 MM_API const char *mm_version(void);
@@ -770,8 +770,11 @@ typedef enum mm_shared_as {
 } mm_shared_as;
 
 /* Declares a persistent tensor as shared: a weight's gradient, a loss, running statistics. mm_graph_freeze refuses
- * (MM_ERR_INVALID) one that no step writes, or that no MM_UPDATE step follows. MM_ERR_ORDER: the graph is frozen. MM_ERR_INVALID: not a persistent tensor of the graph. */
-MM_API MM_CHECKED mm_status mm_graph_share(mm_graph *graph, mm_tensor tensor, mm_share when, mm_shared_as as);
+ * (MM_ERR_INVALID) one that no step writes, or that no MM_UPDATE step follows. MM_ERR_ORDER: the graph is frozen.
+ * MM_ERR_INVALID: not a persistent tensor of the graph. */
+MM_API MM_CHECKED mm_status mm_graph_share_as(mm_graph *graph, mm_tensor tensor, mm_share when, mm_shared_as as);
+/* The same, as MM_SHARED_SUM. */
+MM_API MM_CHECKED mm_status mm_graph_share(mm_graph *graph, mm_tensor tensor, mm_share when);
 
 /* A shared tensor of an iteration, in pinned memory, where it has the same place as long as the graph has the same plan;
  * or, if it is shared in place, in device memory. Elements are in the tensor's order. A large tensor goes to pinned memory

@@ -112,14 +112,14 @@ static mm_status add_last_step(nets_lowered *out, const char *name, const mm_use
 /* The gradients, what the loss says, and running statistics, which become the ranks' mean: all that the update looks at or
  * that a state has. */
 static mm_status share(nets_lowered *out, mm_share when) {
-    MM_TRY(mm_graph_share(out->graph, out->loss, when, MM_SHARED_SUM));
-    MM_TRY(mm_graph_share(out->graph, out->correct, when, MM_SHARED_SUM));
-    MM_TRY(mm_graph_share(out->graph, out->told, when, MM_SHARED_SUM));
+    MM_TRY(mm_graph_share(out->graph, out->loss, when));
+    MM_TRY(mm_graph_share(out->graph, out->correct, when));
+    MM_TRY(mm_graph_share(out->graph, out->told, when));
     for (int i = 0; i < nets_net_params(out->net); i++) {
         const nets_param_tensors *tensors = &out->params[i];
         const bool learned = nets_net_param(out->net, i)->learned;
-        MM_TRY(mm_graph_share(out->graph, learned ? tensors->gradient : tensors->value, when,
-                              learned ? MM_SHARED_SUM : MM_SHARED_MEAN));
+        MM_TRY(mm_graph_share_as(out->graph, learned ? tensors->gradient : tensors->value, when,
+                                 learned ? MM_SHARED_SUM : MM_SHARED_MEAN));
     }
     return MM_OK;
 }

@@ -209,7 +209,7 @@ mm_status mm_graph_set_weight(mm_graph *graph, mm_tensor tensor, mm_tensor weigh
     return MM_OK;
 }
 
-mm_status mm_graph_share(mm_graph *graph, mm_tensor tensor, mm_share when, mm_shared_as as) {
+mm_status mm_graph_share_as(mm_graph *graph, mm_tensor tensor, mm_share when, mm_shared_as as) {
     MM_TRY(check_open(graph, "mm_graph_share"));
     if (tensor < 0 || tensor >= graph->n_tensors)
         return mm_fail(MM_ERR_INVALID, "graph %s: mm_graph_share: the graph has no tensor %d", graph->name, tensor);
@@ -223,6 +223,10 @@ mm_status mm_graph_share(mm_graph *graph, mm_tensor tensor, mm_share when, mm_sh
     info->shared = when;
     info->shared_as = as;
     return MM_OK;
+}
+
+mm_status mm_graph_share(mm_graph *graph, mm_tensor tensor, mm_share when) {
+    return mm_graph_share_as(graph, tensor, when, MM_SHARED_SUM);
 }
 
 mm_status mm_graph_add_layer(mm_graph *graph, const char *name, mm_layer_kind kind, mm_layer *layer_out) {

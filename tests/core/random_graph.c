@@ -401,9 +401,9 @@ static mm_status share(builder *b, mm_share shares) {
         const layer *l = &b->layers[i];
         updates |= l->weight >= 0;
         if (l->weight >= 0 && mm_graph_tensor(b->graph, l->weight_gradient)->ownership == MM_PERSISTENT)
-            MM_TRY(mm_graph_share(b->graph, l->weight_gradient, shares, MM_SHARED_SUM));
+            MM_TRY(mm_graph_share(b->graph, l->weight_gradient, shares));
     }
-    return updates ? mm_graph_share(b->graph, b->loss, shares, MM_SHARED_SUM) : MM_OK;
+    return updates ? mm_graph_share(b->graph, b->loss, shares) : MM_OK;
 }
 
 mm_status random_graph_create(const random_graph_options *options, mm_graph **graph_out) {

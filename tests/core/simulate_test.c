@@ -672,8 +672,8 @@ static shared_case shared_create(mm_share when, int ranks, mm_sum_at sum_at) {
     small_step(c.graph, a, MM_BACKWARD, (mm_use[]){{ga, MM_WRITE, MM_FORM_VALUE}}, 1, 0);
     small_step(c.graph, update, MM_UPDATE, (mm_use[]){{ga, MM_READ, MM_FORM_VALUE}, {gb, MM_READ, MM_FORM_VALUE}}, 2,
                0);
-    assert_int_equal(mm_graph_share(c.graph, ga, when, MM_SHARED_SUM), MM_OK);
-    assert_int_equal(mm_graph_share(c.graph, gb, when, MM_SHARED_SUM), MM_OK);
+    assert_int_equal(mm_graph_share(c.graph, ga, when), MM_OK);
+    assert_int_equal(mm_graph_share(c.graph, gb, when), MM_OK);
     assert_int_equal(mm_graph_freeze(c.graph), MM_OK);
     assert_int_equal(mm_facts_create(c.graph, 0, &c.facts), MM_OK);
     assert_int_equal(mm_plan_create(c.graph, &limits, &plan), MM_OK);

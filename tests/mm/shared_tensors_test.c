@@ -292,22 +292,22 @@ static void what_cannot_be_shared_is_refused(void **state) {
     assert_int_equal(mm_graph_add_layer(graph, "l", MM_LAYER_OTHER, &layer), MM_OK);
     const mm_use uses[] = {{map, MM_WRITE, 0}, {sum, MM_WRITE, 0}};
     assert_int_equal(mm_graph_add_step(graph, layer, MM_FORWARD, uses, 2, 0), MM_OK);
-    assert_int_equal(mm_graph_share(graph, map, MM_SHARE_AT_ONCE, MM_SHARED_SUM), MM_ERR_INVALID);
-    assert_int_equal(mm_graph_share(graph, 3, MM_SHARE_AT_ONCE, MM_SHARED_SUM), MM_ERR_INVALID);
-    assert_int_equal(mm_graph_share(graph, sum, (mm_share)9, MM_SHARED_SUM), MM_ERR_INVALID);
-    assert_int_equal(mm_graph_share(graph, sum, MM_SHARE_AT_ONCE, (mm_shared_as)9), MM_ERR_INVALID);
-    assert_int_equal(mm_graph_share(graph, sum, MM_SHARE_AT_ONCE, MM_SHARED_SUM), MM_OK);
+    assert_int_equal(mm_graph_share(graph, map, MM_SHARE_AT_ONCE), MM_ERR_INVALID);
+    assert_int_equal(mm_graph_share(graph, 3, MM_SHARE_AT_ONCE), MM_ERR_INVALID);
+    assert_int_equal(mm_graph_share(graph, sum, (mm_share)9), MM_ERR_INVALID);
+    assert_int_equal(mm_graph_share_as(graph, sum, MM_SHARE_AT_ONCE, (mm_shared_as)9), MM_ERR_INVALID);
+    assert_int_equal(mm_graph_share(graph, sum, MM_SHARE_AT_ONCE), MM_OK);
     const mm_use own = {lone, MM_MODIFY, 0};
     assert_int_equal(mm_graph_add_step(graph, layer, MM_BACKWARD, &own, 1, 0), MM_OK);
     assert_int_equal(mm_graph_freeze(graph), MM_ERR_INVALID); /* nothing updates */
     assert_non_null(strstr(mm_last_error(), "sum: is shared, but no update step"));
     const mm_use update[] = {{sum, MM_READ, 0}, {lone, MM_MODIFY, 0}};
     assert_int_equal(mm_graph_add_step(graph, layer, MM_UPDATE, update, 2, 0), MM_OK);
-    assert_int_equal(mm_graph_share(graph, lone, MM_SHARE_AT_ONCE, MM_SHARED_SUM), MM_OK);
+    assert_int_equal(mm_graph_share(graph, lone, MM_SHARE_AT_ONCE), MM_OK);
     assert_int_equal(mm_graph_freeze(graph), MM_ERR_INVALID); /* the update writes it */
-    assert_int_equal(mm_graph_share(graph, lone, MM_SHARE_NOT, MM_SHARED_SUM), MM_OK);
+    assert_int_equal(mm_graph_share(graph, lone, MM_SHARE_NOT), MM_OK);
     assert_int_equal(mm_graph_freeze(graph), MM_OK);
-    assert_int_equal(mm_graph_share(graph, sum, MM_SHARE_AT_ONCE, MM_SHARED_SUM), MM_ERR_ORDER);
+    assert_int_equal(mm_graph_share(graph, sum, MM_SHARE_AT_ONCE), MM_ERR_ORDER);
     mm_manager *m = rig_manager(&(mm_options){.device_bytes = 1 << 20, .pinned_bytes = 1 << 16});
     assert_int_equal(mm_gradient_set(m, graph, &(mm_gradient_fns){.sent = sent}, NULL), MM_ERR_INVALID);
     mm_manager_destroy(m);
