@@ -69,7 +69,11 @@ static mm_status name_device(int ordinal, char name[128]) {
 
 static mm_status make_handles(nets_cuda_backend *cuda) {
     MM_TRY(nets_cuda_dnn_check(cudnnCreate(&cuda->dnn), "opening the library"));
-    MM_TRY(nets_cuda_blas_check(cublasLtCreate(&cuda->lt), "opening the library"));
+    return nets_cuda_blas_check(cublasLtCreate(&cuda->lt), "opening the library");
+}
+
+/* Now, because updates may not allocate. */
+static mm_status take_norm(nets_cuda_backend *cuda) {
     void *norm = NULL;
     MM_TRY(mm_cuda_check(cudaMalloc(&norm, sizeof *cuda->norm), "cudaMalloc"));
     cuda->norm = norm;
@@ -90,6 +94,7 @@ static mm_status open_gpu(nets_cuda_backend *cuda, int ordinal) {
     MM_TRY(mm_cuda_gpu_open(ordinal, &cuda->gpu));
     MM_TRY(enter(&cuda->base, &entered));
     mm_status status = make_handles(cuda);
+    if (status == MM_OK) status = take_norm(cuda);
     if (entered) leave(&cuda->base);
     return status;
 }

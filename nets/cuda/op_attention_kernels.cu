@@ -77,6 +77,17 @@ static __device__ inline void fetch(const nets_cuda_attention &a, const T *from,
         fetch_by<1>(a, from, pitch, first, to);
 }
 
+/* The next tiles of both maps that a block goes over, once all threads have done with those before. */
+template <int D, typename T>
+static __device__ inline void go_on(const nets_cuda_attention &a, const T *x, int64_t x_pitch, const T *y,
+                                    int64_t y_pitch, int64_t first, tile<D, tiles<D>::OTHER> *x_tile,
+                                    tile<D, tiles<D>::OTHER> *y_tile) {
+    __syncthreads();
+    fetch(a, x, x_pitch, first, x_tile);
+    fetch(a, y, y_pitch, first, y_tile);
+    __syncthreads();
+}
+
 /* products[i][j] = own[down() + i DOWN] other[across() + j ACROSS], over the channels. */
 template <int D>
 static __device__ inline void multiply(const tile<D, tiles<D>::OWN> &own, const tile<D, tiles<D>::OTHER> &other,
@@ -170,10 +181,7 @@ static __global__ void __launch_bounds__(TEAM) attend(nets_cuda_attention a, con
     fetch(a, h.q, h.x_pitch, first, &q);
     for (int64_t key = 0; key < first + t::OWN && key < a.tokens; key += t::OTHER) {
         float s[t::OF_EACH][t::SCORES];
-        __syncthreads(); /* the tile before has been read */
-        fetch(a, h.k, h.x_pitch, key, &k);
-        fetch(a, h.v, h.x_pitch, key, &v);
-        __syncthreads();
+        go_on(a, h.k, h.x_pitch, h.v, h.x_pitch, key, &k, &v);
         multiply<D>(q, k, s);
         for (int i = 0; i < t::OF_EACH; i++) {
             const int64_t row = first + down() + i * DOWN;
@@ -249,10 +257,7 @@ static __global__ void __launch_bounds__(TEAM)
     fetch(a, dy + h.y_at, h.y_pitch, first, &g);
     for (int64_t key = 0; key < first + t::OWN && key < a.tokens; key += t::OTHER) {
         float s[t::OF_EACH][t::SCORES], dp[t::OF_EACH][t::SCORES];
-        __syncthreads();
-        fetch(a, h.k, h.x_pitch, key, &k);
-        fetch(a, h.v, h.x_pitch, key, &v);
-        __syncthreads();
+        go_on(a, h.k, h.x_pitch, h.v, h.x_pitch, key, &k, &v);
         multiply<D>(q, k, s);
         multiply<D>(g, v, dp);
         for (int i = 0; i < t::OF_EACH; i++) {
@@ -287,10 +292,7 @@ static __global__ void __launch_bounds__(TEAM)
     fetch(a, h.v, h.x_pitch, first, &v);
     for (int64_t row = first / t::OTHER * t::OTHER; row < a.tokens; row += t::OTHER) {
         float s[t::OF_EACH][t::SCORES], dp[t::OF_EACH][t::SCORES];
-        __syncthreads();
-        fetch(a, h.q, h.x_pitch, row, &q);
-        fetch(a, dy + h.y_at, h.y_pitch, row, &g);
-        __syncthreads();
+        go_on(a, h.q, h.x_pitch, dy + h.y_at, h.y_pitch, row, &q, &g);
         multiply<D>(k, q, s);
         multiply<D>(v, g, dp);
         for (int i = 0; i < t::OF_EACH; i++)
