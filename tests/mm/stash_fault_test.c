@@ -28,10 +28,6 @@ static const char *const POLICIES[] = {
 };
 enum { POLICIES_N = sizeof POLICIES / sizeof *POLICIES };
 
-static void expect_ok(mm_status status) {
-    if (status != MM_OK) fail_msg("%s", mm_last_error());
-}
-
 /* Faults happen in calls of the stash alone. */
 static void guard(bool inside) {
     device_fault_pause(!inside);
@@ -42,11 +38,11 @@ static void guard(bool inside) {
 static void put(stash_rig *r, int i, stash_item *item) {
     mm_stash_tensor like = stash_tensor_f32(i % 2 ? "ReluBackward0" : "ConvolutionBackward0", MAP / 4);
     if (i == 3) like.dims[0] /= 2;
-    if (stash_rig_put(r, &like, item) != MM_OK) expect_ok(stash_rig_put(r, &like, item));
+    if (stash_rig_put(r, &like, item) != MM_OK) stash_expect_ok(stash_rig_put(r, &like, item));
 }
 
 static void get(stash_rig *r, stash_item *item) {
-    if (stash_rig_get(r, item) != MM_OK) expect_ok(stash_rig_get(r, item));
+    if (stash_rig_get(r, item) != MM_OK) stash_expect_ok(stash_rig_get(r, item));
 }
 
 static void iterate(stash_rig *r, bool deviates) {

@@ -30,8 +30,31 @@ static void leave(const stash_rig *r) {
     if (r->guard) r->guard(false);
 }
 
-static void expect_ok(mm_status status) {
+mm_stash *stash_create(mm_stash_options options) {
+    mm_stash *s;
+    if (!options.device) options.device = rig_device_used()->name;
+    stash_expect_ok(mm_stash_create(&options, &s));
+    return s;
+}
+
+mm_stash_stats stash_stats_of(mm_stash *s) {
+    mm_stash_stats stats;
+    mm_stash_stats_get(s, &stats);
+    return stats;
+}
+
+void stash_expect_ok(mm_status status) {
     if (status != MM_OK) fail_msg("%s", mm_last_error());
+}
+
+void stash_expect_refused(mm_status status, mm_status expected, const char *text) {
+    assert_int_equal(status, expected);
+    if (!strstr(mm_last_error(), text)) fail_msg("'%s' is not in: %s", text, mm_last_error());
+}
+
+void stash_count_warnings(void *ctx, mm_log_level level, const char *message) {
+    (void)message;
+    *(int *)ctx += level == MM_LOG_WARNING;
 }
 
 /* Floats between -1 and 1, half of them 0, so that codecs have something to do. */
@@ -49,15 +72,15 @@ static bool is_inline(const stash_rig *r) { return mm_device_is_inline(r->device
 
 void stash_rig_init(stash_rig *r, mm_stash *stash, uint64_t seed) {
     *r = (stash_rig){.stash = stash, .random = seed, .next_seed = seed * 1000003};
-    expect_ok(mm_device_create(rig_device_used()->name, NULL, &r->device));
+    stash_expect_ok(mm_device_create(rig_device_used()->name, NULL, &r->device));
     r->reads = calloc(READS, sizeof *r->reads);
     assert_non_null(r->reads);
     for (int i = 0; i < READS; i++)
-        expect_ok(mm_device_reserve(r->device, MM_MEMORY_PINNED, STASH_RIG_MOST, (void **)&r->reads[i].bytes));
+        stash_expect_ok(mm_device_reserve(r->device, MM_MEMORY_PINNED, STASH_RIG_MOST, (void **)&r->reads[i].bytes));
     for (int i = 0; i < STASH_RIG_STREAMS; i++) {
-        expect_ok(mm_device_reserve(r->device, MM_MEMORY_DEVICE, STASH_RIG_MOST, (void **)&r->tensor[i]));
+        stash_expect_ok(mm_device_reserve(r->device, MM_MEMORY_DEVICE, STASH_RIG_MOST, (void **)&r->tensor[i]));
         if (is_inline(r)) continue;
-        expect_ok(mm_stream_create(r->device, "caller", 0, &r->streams[i]));
+        stash_expect_ok(mm_stream_create(r->device, "caller", 0, &r->streams[i]));
         r->handles[i] = mm_stream_handle(r->streams[i]);
     }
 }
@@ -75,7 +98,7 @@ void stash_rig_check(stash_rig *r) {
     uint8_t *expected = malloc(STASH_RIG_MOST);
     assert_non_null(expected);
     for (int i = 0; i < STASH_RIG_STREAMS; i++)
-        if (r->streams[i]) expect_ok(mm_stream_sync(r->streams[i]));
+        if (r->streams[i]) stash_expect_ok(mm_stream_sync(r->streams[i]));
     for (int i = 0; i < r->n_reads; i++) {
         const stash_read *read = &r->reads[i];
         fill(read->seed, expected, read->n);
@@ -102,7 +125,7 @@ static void copy(const stash_rig *r, int stream, void *dst, const void *src, int
     if (is_inline(r))
         memcpy(dst, src, (size_t)bytes);
     else
-        expect_ok(mm_copy_async(r->streams[stream], dst, src, bytes, kind));
+        stash_expect_ok(mm_copy_async(r->streams[stream], dst, src, bytes, kind));
 }
 
 static mm_status sleep_on_stream(void *arg) {
@@ -114,7 +137,7 @@ static mm_status sleep_on_stream(void *arg) {
 static void delay(stash_rig *r, int stream) {
     const struct timespec time = {.tv_nsec = random_below(&r->random, DELAY_NS)};
     if (!is_inline(r) && random_chance(&r->random, 2))
-        expect_ok(rig_device_used()->launch(r->streams[stream], sleep_on_stream, &time, sizeof time));
+        stash_expect_ok(rig_device_used()->launch(r->streams[stream], sleep_on_stream, &time, sizeof time));
 }
 
 static int64_t bytes_of(const mm_stash_tensor *tensor) {
@@ -131,7 +154,7 @@ mm_status stash_rig_put(stash_rig *r, const mm_stash_tensor *like, stash_item *i
     /* Its bytes pass through the copy of a read that nobody has made yet. */
     uint8_t *staged = r->reads[r->n_reads].bytes;
     void *memory = r->tensor[stream];
-    if (!is_inline(r)) expect_ok(mm_stream_sync(r->streams[stream]));
+    if (!is_inline(r)) stash_expect_ok(mm_stream_sync(r->streams[stream]));
     fill(item.seed, staged, item.bytes);
     delay(r, stream);
     copy(r, stream, memory, staged, item.bytes, MM_COPY_IN);
@@ -140,10 +163,10 @@ mm_status stash_rig_put(stash_rig *r, const mm_stash_tensor *like, stash_item *i
     mm_status status = mm_stash_put(r->stash, &tensor, r->handles[stream], &item.entry, &item.answer);
     leave(r);
     if (status == MM_OK && item.answer == MM_STASH_KEPT) {
-        expect_ok(mm_device_reserve(r->device, MM_MEMORY_DEVICE, STASH_RIG_MOST, (void **)&r->tensor[stream]));
+        stash_expect_ok(mm_device_reserve(r->device, MM_MEMORY_DEVICE, STASH_RIG_MOST, (void **)&r->tensor[stream]));
         item.kept = memory;
     }
-    if (!is_inline(r)) expect_ok(mm_stream_sync(r->streams[stream])); /* staged is used again */
+    if (!is_inline(r)) stash_expect_ok(mm_stream_sync(r->streams[stream])); /* staged is used again */
     if (!item.kept) {
         memset(staged, 0xff, (size_t)item.bytes);
         copy(r, stream, memory, staged, item.bytes, MM_COPY_IN);
@@ -171,9 +194,9 @@ mm_status stash_rig_get(stash_rig *r, stash_item *item) {
     /* Whichever stream it is given back on has seen the reading. */
     if (!is_inline(r)) {
         mm_event *event;
-        expect_ok(mm_event_create(r->device, &event));
-        expect_ok(mm_event_record(event, r->streams[stream]));
-        expect_ok(mm_stream_wait(r->streams[!stream], event));
+        stash_expect_ok(mm_event_create(r->device, &event));
+        stash_expect_ok(mm_event_record(event, r->streams[stream]));
+        stash_expect_ok(mm_stream_wait(r->streams[!stream], event));
         mm_event_destroy(event);
     }
     return MM_OK;

@@ -57,6 +57,15 @@ void stash_rig_drop(stash_rig *rig, stash_item *item);
 /* Waits for this rig's streams, and checks what was read there. */
 void stash_rig_check(stash_rig *rig);
 
+/* Creates a stash, on the device of this process unless another is named. */
+mm_stash *stash_create(mm_stash_options options);
+mm_stash_stats stash_stats_of(mm_stash *stash);
+void stash_expect_ok(mm_status status);
+/* The call failed so, and the message has the text. */
+void stash_expect_refused(mm_status status, mm_status expected, const char *text);
+/* For mm_log: ctx is an int that warnings are added to. */
+void stash_count_warnings(void *ctx, mm_log_level level, const char *message);
+
 /* A tensor of f32 elements, of a producer. */
 mm_stash_tensor stash_tensor_f32(const char *producer, int64_t elems);
 
