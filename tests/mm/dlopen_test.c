@@ -24,24 +24,22 @@ static const char library_path[] = "mm/libmm.so";
                 f(graph_find_tensor) f(manager_create_sized) f(facts_load) f(facts_destroy) f(facts_save) f(           \
                     manager_destroy) f(manager_prepare) f(manager_forget) f(policy_set) f(policy_now) f(recompute_set) \
                     f(budget_set) f(external_set) f(persistent_add) f(persistent_remove) f(persistent_data)            \
-                        f(persistent_get) f(persistent_set) f(values_set) f(iteration_number_set) f(compute_stream)    \
-                            f(stream_handle) f(iteration_begin) f(iteration_end) f(iteration_end_async)                \
-                                f(manager_sync) f(replay_state) f(record_begin) f(record_end) f(iteration_replay)      \
-                                    f(sampling_guards) f(rehearsal_begin) f(sampling_tell) f(sampling_age)             \
-                                        f(sampling_age_set) f(iteration_abort) f(layer_begin) f(layer_end)             \
-                                            f(tensor_data) f(tensor_form) f(tensor_coded) f(tensor_exact)              \
-                                                f(tensor_given) f(workspace_data) f(workspace_bytes) f(current_step)   \
-                                                    f(manager_device_bytes) f(stats_get) f(stats_get_sized)            \
-                                                        f(touched_get) f(observe) f(trace_start) f(trace_stop)         \
-                                                            f(policy_list) f(codec_list) f(device_list) f(graph_share) \
-                                                                f(gradient_set) f(version) f(stash_create_sized)       \
-                                                                    f(stash_destroy) f(stash_put) f(stash_get)         \
-                                                                        f(stash_give_back) f(stash_drop)               \
-                                                                            f(stash_stats_get_sized) f(stash_mark)     \
-                                                                                f(stash_settle) f(stash_refusal_get)   \
-                                                                                    f(stash_touched_get)               \
-                                                                                        f(stash_report)                \
-                                                                                            f(stash_plan_segment)
+                        f(persistent_get) f(persistent_set) f(values_set) f(iteration_number_set) f(compute_stream) f( \
+                            stream_handle) f(iteration_begin) f(iteration_end) f(iteration_end_async) f(manager_sync)  \
+                            f(replay_state) f(record_begin) f(record_end) f(iteration_replay) f(sampling_guards)       \
+                                f(rehearsal_begin) f(sampling_tell) f(sampling_age) f(sampling_age_set)                \
+                                    f(iteration_abort) f(layer_begin) f(layer_end) f(tensor_data) f(tensor_form)       \
+                                        f(tensor_coded) f(tensor_exact) f(tensor_given) f(workspace_data)              \
+                                            f(workspace_bytes) f(current_step) f(manager_device_bytes) f(stats_get)    \
+                                                f(stats_get_sized) f(touched_get) f(observe) f(trace_start)            \
+                                                    f(trace_stop) f(policy_list) f(codec_list) f(device_list)          \
+                                                        f(graph_share) f(graph_share_as) f(gradient_set) f(version)    \
+                                                            f(stash_create_sized) f(stash_destroy) f(stash_put)        \
+                                                                f(stash_get) f(stash_give_back) f(stash_drop)          \
+                                                                    f(stash_stats_get_sized) f(stash_mark)             \
+                                                                        f(stash_settle) f(stash_refusal_get)           \
+                                                                            f(stash_touched_get) f(stash_report)       \
+                                                                                f(stash_plan_segment)
 
 /* mm.h's functions by their types, to be found in the library. */
 static struct api {
