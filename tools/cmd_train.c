@@ -284,6 +284,14 @@ static void tell_of_plan(const train *t) {
             sub_batch);
 }
 
+/* Of several ranks, one tells. */
+static int failed(train *t, mm_status status) {
+    t->told |= t->ranks && multi_lost(t->ranks);
+    if (t->told) return command_status(status);
+    if (t->agreed) mm_fail_prefix("rank %d", multi_rank(t->ranks));
+    return command_failed("train", status);
+}
+
 int cmd_train(int argc, char **argv) {
     train t = {.net = "resnet32",
                .data = "synthetic",
@@ -403,8 +411,7 @@ int cmd_train(int argc, char **argv) {
     nets_net_destroy(t.network);
     if (status != MM_OK) {
         texts_fini(&t.texts);
-        t.told |= t.ranks && multi_lost(t.ranks);
-        code = t.told ? command_status(status) : command_failed("train", status);
+        code = failed(&t, status);
         if (status == MM_ERR_INFEASIBLE && t.budget_bytes > 0 && !t.ranks) tell_of_plan(&t);
         session_state_close(t.state);
         return train_ranks_end(&t, status, code);
@@ -418,6 +425,6 @@ int cmd_train(int argc, char **argv) {
     session_state_close(t.state);
     code = t.stopped ? EXIT_INTERRUPTED : EXIT_OK;
     if (r.diverged_iteration > 0 && !t.keep_going) code = EXIT_FAILED;
-    if (status != MM_OK) code = command_failed("train", status);
+    if (status != MM_OK) code = failed(&t, status);
     return train_ranks_end(&t, status, code);
 }

@@ -206,7 +206,8 @@ mm_status train_ranks_agree(train *t, mm_status begun, bool *ended) {
     if (status == MM_OK) {
         mm_failure_tell(&failure);
         status = judge(t, begun, words, ended);
-    }
+    } else
+        mm_fail_prefix("rank %d", multi_rank(t->ranks));
     free(words);
     return status;
 }

@@ -101,8 +101,10 @@ static mm_status drain(multi *m, int64_t begun) {
         pthread_mutex_unlock(&m->lock);
         if (aborts) return mm_fail(MM_ERR_DEVICE, "the ranks are ended");
         if (m->config.ended && *m->config.ended && since == 0) since = mm_now_ns();
-        if (since > 0 && mm_now_ns() - since > ENDED_MS * INT64_C(1000000))
+        if (since > 0 && mm_now_ns() - since > ENDED_MS * INT64_C(1000000)) {
+            m->link->lost = true;
             return mm_fail(MM_ERR_DEVICE, "other ranks have ended");
+        }
         if (!moved) nap(ns);
         ns = moved ? NAP_LEAST_NS : ns * 2 > NAP_MOST_NS ? NAP_MOST_NS : ns * 2;
     }

@@ -76,7 +76,7 @@ static mm_status check(const mpi_link *l, int error, const char *call) {
     int length;
     if (error == MPI_SUCCESS) return MM_OK;
     l->mpi.Error_string(error, text, &length);
-    return mm_fail(MM_ERR_DEVICE, "rank %d: MPI_%s: %s", l->base.rank, call, text);
+    return mm_fail(MM_ERR_DEVICE, "MPI_%s: %s", call, text);
 }
 
 static mm_status join(mpi_link *l) {

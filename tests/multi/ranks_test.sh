@@ -3,7 +3,7 @@
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../tools/cli.sh"
 
-sums=$(realpath "$2")
+sums=$(realpath "$2") short=$(realpath "$3")
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 # MPI's plugins leave memory behind, and are unloaded before leaks are looked for: none can be told from ours.
 export ASAN_OPTIONS=detect_leaks=0
@@ -198,6 +198,25 @@ a_rank_that_fails_on_the_way_ends_all_() {
     ((SECONDS - began <= seconds)) || fail "they took $((SECONDS - began)) s to end"
     (($(count err "mm train: ") == 1)) || fail "not one line"
     says err "mm train: rank 0: "
+}
+
+# Rank 0 has given its part of the sums by then, or waits for rank 1's.
+a_rank_whose_memory_runs_out_on_the_way_ends_all_() {
+    needs_mpi
+    local options status began
+    for options in "--issue thread" "--issue inline --policy swap-async:when=always" "--sum end --no-ladder"; do
+        status=0 began=$SECONDS
+        # shellcheck disable=SC2086
+        timeout -s KILL 60 mpirun --bind-to none -n 1 "$short" "${many[@]}" $options --engine mpi --save state : \
+            -n 1 env MM_SHORT_AFTER=100 "$short" "${many[@]}" $options --engine mpi --save state \
+            >out 2>err </dev/null || status=$?
+        ((status == 1)) || fail "$options: status $status"
+        ((SECONDS - began <= seconds)) || fail "$options: they took $((SECONDS - began)) s to end"
+        mapfile -t lines < <(grep '^mm' err)
+        ((${#lines[@]} == 1)) || fail "$options: ${#lines[@]} lines"
+        [[ ${lines[0]} == "mm train: rank 1: "*"a fault on purpose" ]] || fail "$options: does not say of rank 1 why"
+        [[ ! -s out && ! -e state ]] || fail "$options: something was printed or saved"
+    done
 }
 
 a_signal_to_a_rank_ends_all_with_the_same_iteration_() {
