@@ -232,8 +232,7 @@ static mm_status nccl_sum(multi_link *link, const multi_tensor *tensors, int n, 
     bool entered;
     MM_TRY(mm_cuda_gpu_enter(l->gpu, false, &entered));
     pthread_mutex_lock(&l->lock);
-    mm_status status = l->comm ? enqueue_group(l, tensors, n, stream)
-                               : mm_fail(MM_ERR_DEVICE, "the ranks are ended");
+    mm_status status = l->comm ? enqueue_group(l, tensors, n, stream) : mm_fail(MM_ERR_DEVICE, "the ranks are ended");
     pthread_mutex_unlock(&l->lock);
     if (status == MM_OK) status = enqueue_counts(l, tensors, n, stream);
     if (entered) mm_cuda_gpu_leave(l->gpu);
