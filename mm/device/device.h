@@ -194,8 +194,9 @@ void mm_device_describe(mm_device *device, mm_device_description *description_ou
 /* Keeps the caller busy for config.alloc_cost_ns. The heap calls it for every allocation and free. */
 void mm_device_charge_alloc(mm_device *device);
 
-/* priority: 0 normal, negative more urgent (a hint; the host ignores it). name: copied, 15 bytes; the name of the
- * stream's thread, and of the stream in messages. The caller destroys it. */
+/* priority: 0 normal, negative more urgent: a hint. The host's threads of normal streams, which sleep most of the time,
+ * ask to run soon after they wake (thread.h). name: copied, 15 bytes; the name of the stream's thread, and of the stream
+ * in messages. The caller destroys it. */
 MM_CHECKED mm_status mm_stream_create(mm_device *device, const char *name, int priority, mm_stream **stream_out);
 /* Drains, then frees. NULL is legal. */
 void mm_stream_destroy(mm_stream *stream);

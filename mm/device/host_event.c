@@ -36,11 +36,12 @@ void host_recording_wait(host_recording *recording) {
     pthread_mutex_unlock(&recording->lock);
 }
 
-void host_recording_complete(host_recording *recording, mm_task_times tasks, const mm_failure *failure) {
+void host_recording_complete(host_recording *recording, mm_task_times tasks, int64_t done_ns,
+                             const mm_failure *failure) {
     pthread_mutex_lock(&recording->lock);
     recording->failure.status = failure->status;
     if (failure->status != MM_OK) recording->failure = *failure;
-    recording->done_ns = mm_now_ns();
+    recording->done_ns = done_ns;
     recording->tasks = tasks.began_ns > 0 ? tasks : (mm_task_times){recording->done_ns, recording->done_ns};
     recording->done = true;
     pthread_mutex_unlock(&recording->lock);

@@ -36,6 +36,7 @@ typedef struct host_recording {
     pthread_mutex_t lock;
     pthread_cond_t completed;
     bool done;
+    int64_t queued_ns;   /* when it was enqueued */
     mm_task_times tasks; /* of the stream, since its recording before; done_ns if there was none */
     int64_t done_ns;     /* these and failure are set before `done`, and constant until the object is used again */
     mm_failure failure;  /* of the stream, when it reached the recording */
@@ -45,7 +46,8 @@ void host_recording_release(host_recording *recording);
 bool host_recording_done(host_recording *recording);
 void host_recording_wait(host_recording *recording);
 /* tasks: all 0 if there was none. */
-void host_recording_complete(host_recording *recording, mm_task_times tasks, const mm_failure *failure);
+void host_recording_complete(host_recording *recording, mm_task_times tasks, int64_t done_ns,
+                             const mm_failure *failure);
 
 /* The event's latest recording; NULL if there is none. The caller gets a reference, and releases it. */
 host_recording *host_event_last(mm_event *event);
@@ -66,6 +68,11 @@ mm_status host_stream_wait(mm_stream *stream, mm_event *event);
 mm_status host_stream_sync(mm_stream *stream);
 void host_stream_reset(mm_stream *stream);
 void host_stream_stats(mm_stream *stream, mm_stream_stats *stats_out);
+/* For the task that runs: when the device was done with the one before it, and with what the stream waited for
+ * meanwhile (clock.h). */
+int64_t host_stream_at(const mm_stream *stream);
+/* Of the task that runs: when it was on the link. The end may be over. */
+void host_stream_on_link(mm_stream *stream, mm_task_times times);
 /* Enqueues the recording. On success the stream takes over the caller's reference. */
 mm_status host_stream_record(mm_stream *stream, host_recording *recording);
 

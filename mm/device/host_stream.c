@@ -17,6 +17,7 @@
 #include <sys/prctl.h>
 
 #include "mm/device/host_internal.h"
+#include "mm/device/thread.h"
 
 enum { BUFFER_FIRST_BYTES = 8192 };
 
@@ -43,9 +44,12 @@ typedef struct host_stream {
     mm_stream base;
     pthread_t thread;
     char name[16];
+    bool urgent;           /* it has most of the work, and seldom sleeps */
     task_buffer running;   /* used by the thread alone */
     mm_task_times tasks;   /* used by the thread alone: since the last recording; all 0: none */
     uint64_t delay_random; /* used by the thread alone: state of the generator of delays */
+    int64_t at_ns;         /* used by the thread alone: when the device was done with the last task */
+    mm_task_times link;    /* used by the thread alone: the last task's time on the link; all 0: it was not on it */
 
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t work;  /* the thread waits here */
@@ -123,6 +127,7 @@ mm_status mm_host_launch(mm_stream *base, mm_status (*fn)(void *arg), const void
 }
 
 mm_status host_stream_record(mm_stream *stream, host_recording *recording) {
+    recording->queued_ns = mm_now_ns();
     return enqueue(stream, TASK_RECORD, recording);
 }
 
@@ -150,8 +155,13 @@ static void delay(host_stream *stream) {
     const mm_device_config *config = &((host_device *)stream->base.device)->config;
     if (config->delay_seed == 0 || config->delay_max_ns == 0) return;
     uint64_t delay_ns = random_next(&stream->delay_random) % ((uint64_t)config->delay_max_ns + 1);
-    host_sleep_until(mm_now_ns() + (int64_t)delay_ns);
+    stream->at_ns = mm_now_ns() + (int64_t)delay_ns;
+    host_sleep_until(stream->at_ns);
 }
+
+int64_t host_stream_at(const mm_stream *stream) { return ((const host_stream *)stream)->at_ns; }
+
+void host_stream_on_link(mm_stream *stream, mm_task_times times) { ((host_stream *)stream)->link = times; }
 
 /* Keeps the first failure. Only this thread sets it, so it reads it without the lock. */
 static void poison(host_stream *stream, const mm_failure *failure) {
@@ -165,17 +175,19 @@ static void poison(host_stream *stream, const mm_failure *failure) {
 static int64_t run_call(host_stream *stream, host_task *task) {
     if (stream->failure.status != MM_OK) return -1;
     delay(stream);
-    int64_t start_ns = mm_now_ns();
+    mm_task_times times = {.began_ns = mm_now_ns()};
+    stream->link = (mm_task_times){0};
     mm_status status = task->fn(task->arg);
-    int64_t end_ns = mm_now_ns(), busy_ns = end_ns - start_ns;
-    if (stream->tasks.began_ns == 0) stream->tasks.began_ns = start_ns;
-    stream->tasks.ended_ns = end_ns;
+    times.ended_ns = mm_now_ns();
+    if (stream->link.ended_ns > 0) times = stream->link;
+    if (stream->tasks.began_ns == 0) stream->tasks.began_ns = times.began_ns;
+    stream->tasks.ended_ns = stream->at_ns = times.ended_ns;
     if (status != MM_OK) {
         mm_failure failure;
         mm_failure_keep(&failure, status);
         poison(stream, &failure);
     }
-    return busy_ns;
+    return times.ended_ns - times.began_ns;
 }
 
 /* A poisoned stream waits too, so that a completed event still means that all tasks before it are over. */
@@ -192,11 +204,16 @@ static void run_wait(host_stream *stream, host_recording *recording) {
         pthread_mutex_unlock(&stream->lock);
     }
     if (recording->failure.status != MM_OK) poison(stream, &recording->failure);
+    if (recording->done_ns > stream->at_ns) stream->at_ns = recording->done_ns;
     host_recording_release(recording);
 }
 
+/* Behind a copy over the link it is complete when the link is done, not when the thread comes to it. */
 static void run_record(host_stream *stream, host_recording *recording) {
-    host_recording_complete(recording, stream->tasks, &stream->failure);
+    int64_t done_ns = mm_now_ns();
+    if (stream->link.ended_ns > 0)
+        done_ns = stream->at_ns > recording->queued_ns ? stream->at_ns : recording->queued_ns;
+    host_recording_complete(recording, stream->tasks, done_ns, &stream->failure);
     stream->tasks = (mm_task_times){0};
     host_recording_release(recording);
 }
@@ -240,6 +257,7 @@ static void *stream_main(void *arg) {
     host_stream *stream = arg;
     pthread_setname_np(pthread_self(), stream->name);
     prctl(PR_SET_TIMERSLACK, 1UL); /* ns: delays and the simulated link sleep exactly */
+    if (!stream->urgent) mm_thread_run_soon();
     pthread_mutex_lock(&stream->lock);
     for (;;) {
         while (stream->filling.used == 0 && !stream->stopping) {
@@ -290,12 +308,12 @@ static mm_status thread_start(host_stream *stream) {
 }
 
 mm_status host_stream_create(mm_device *base, const char *name, int priority, mm_stream **stream_out) {
-    (void)priority; /* a priority above normal needs a privilege */
     host_device *device = (host_device *)base;
     mm_status status;
     host_stream *stream = calloc(1, sizeof *stream);
     if (stream == NULL) return mm_fail(MM_ERR_NOMEM, "stream %s: no memory for %zu bytes", name, sizeof *stream);
     stream->base.device = base;
+    stream->urgent = priority < 0; /* no more than that: a priority above normal needs a privilege */
     snprintf(stream->name, sizeof stream->name, "%s", name);
     pthread_mutex_init(&stream->lock, NULL);
     pthread_cond_init(&stream->work, NULL);

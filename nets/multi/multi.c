@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "mm/device/clock.h"
+#include "mm/device/thread.h"
 #include "nets/multi/multi_chunks.h"
 
 enum {
@@ -159,6 +160,7 @@ static void work(multi *m) {
 
 static void *run(void *arg) {
     multi *m = arg;
+    mm_thread_run_soon();
     mm_status status = m->engine->open(&m->config, &m->link);
     if (status == MM_OK) status = multi_chunks_init(&m->sums, m->engine, m->link, m->config.at_root);
     keep_failure(m, status);

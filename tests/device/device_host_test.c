@@ -372,6 +372,33 @@ static void the_two_ways_of_the_link_do_not_wait_for_each_other(void **state) {
     host_fixture_fini(&f);
 }
 
+/* By the events' times: a thread wakes later. */
+static void the_link_goes_on_to_the_next_copy_at_once(void **state) {
+    enum { BYTES = 1000, RATE = 200000, COST_NS = 5000000, COPIES = 3 };
+    static unsigned char from[BYTES], to[BYTES];
+    (void)state;
+    host_fixture f;
+    host_gate gate = HOST_GATE_INITIALIZER;
+    host_fixture_init(&f, &(mm_device_config){.link_out_bytes_per_s = RATE});
+    mm_event *ends[COPIES];
+    host_gate_launch(&gate, f.stream[0]);
+    for (int i = 0; i < COPIES; i++) {
+        assert_int_equal(mm_event_create(f.device, &ends[i]), MM_OK);
+        assert_int_equal(mm_copy_async(f.stream[0], to, from, BYTES, MM_COPY_OUT), MM_OK);
+        assert_int_equal(mm_event_record(ends[i], f.stream[0]), MM_OK);
+    }
+    const int64_t opened_ns = mm_now_ns();
+    host_gate_open(&gate);
+    assert_int_equal(mm_stream_sync(f.stream[0]), MM_OK);
+    assert_true(mm_event_ns(ends[0]) >= opened_ns + COST_NS);
+    for (int i = 1; i < COPIES; i++) {
+        assert_true(mm_event_ns(ends[i]) - mm_event_ns(ends[i - 1]) == COST_NS);
+        assert_int_equal(mm_event_tasks(ends[i]).began_ns, mm_event_ns(ends[i - 1]));
+    }
+    for (int i = 0; i < COPIES; i++) mm_event_destroy(ends[i]);
+    host_fixture_fini(&f);
+}
+
 typedef struct charge {
     mm_stream *stream;
     int64_t bytes, began_ns;
@@ -497,6 +524,7 @@ int main(void) {
         cmocka_unit_test(sums_have_the_same_bits_on_every_cpu),
         cmocka_unit_test(copies_over_the_link_take_its_time_and_share_it),
         cmocka_unit_test(the_two_ways_of_the_link_do_not_wait_for_each_other),
+        cmocka_unit_test(the_link_goes_on_to_the_next_copy_at_once),
         cmocka_unit_test(a_task_that_writes_pinned_memory_is_charged_the_link),
         cmocka_unit_test(the_link_is_told_where_it_was_set),
         cmocka_unit_test(an_allocation_costs_what_was_set),
