@@ -9,7 +9,8 @@
  * the type that the description says, but for the batch, which is f32, and outputs that the operation keeps in f32
  * (nets_op_info.f32_output); sums are f32 in any case. Images are NHWC. Parameters, their gradients and statistics are f32, in
  * torchvision's order; an op that needs another order makes a copy in its workspace. Where maps are bf16, a weight that they are
- * multiplied by comes rounded to bf16, in the same order, as W16 instead of W. Two inputs may be one tensor.
+ * multiplied by comes rounded to bf16, in the same order, as W16 instead of W. An op that has W16 reads the batch rounded to bf16,
+ * to nearest, ties to even, as torch's autocast does; ops without it read the batch as it is. Two inputs may be one tensor.
  * Their DX are then one tensor too, and it is the second one's EARLIER: an op computes its inputs' gradients in order.
  *
  * For the same inputs, forward outputs have the same bits wherever the tensors lie, in place or not. Gradients do so

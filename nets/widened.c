@@ -1,8 +1,10 @@
 /* Ops of bf16 maps, through their f32 forms: before a phase the maps that it reads are widened to scratch, and the copy of
  * the weight; after it those that it writes are rounded from there, to nearest, ties to even. All else is f32 anyhow. The
- * scratch is part of the workspace:
+ * batch, where a weight multiplies it, is rounded and widened. The scratch is part of the workspace:
  *
  *      | map | map | ... | weight | workspace of the f32 op |
+ *
+ *      | floats | bf16 |    the batch's
  */
 #include "nets/widened.h"
 
@@ -14,6 +16,7 @@
 typedef struct widened_map {
     nets_role role;            /* of a map, or NETS_W16 */
     bool reads, writes, taken; /* taken: an output has its scratch, too */
+    bool f32;                  /* the batch: f32 elements that are read rounded */
     int64_t elems, at;         /* at: of its scratch, from its beginning, in bytes */
 } widened_map;
 
@@ -48,13 +51,21 @@ static void *scratch_of(const widened_phase *phase, const nets_op_args *args, in
     return (char *)args->at[NETS_WORKSPACE] + m->at;
 }
 
+static int64_t floats_bytes(int64_t elems) { return nets_aligned(elems * (int64_t)sizeof(float)); }
+
 static mm_status widen(const widened_op *op, mm_phase p, const nets_op_args *args, mm_stream *stream) {
     const widened_phase *phase = &op->phases[p];
+    nets_backend *backend = op->backend;
     for (int i = 0; i < phase->n; i++) {
         const widened_map *m = &phase->maps[i];
-        if (m->reads && is_there(args, m->role))
-            MM_TRY(op->backend->ops->convert(op->backend, MM_BF16, args->at[m->role], MM_F32,
-                                             scratch_of(phase, args, i), m->elems, stream));
+        if (!m->reads || !is_there(args, m->role)) continue;
+        void *from = args->at[m->role], *to = scratch_of(phase, args, i);
+        if (m->f32) {
+            void *rounded = (char *)to + floats_bytes(m->elems);
+            MM_TRY(backend->ops->convert(backend, MM_F32, from, MM_BF16, rounded, m->elems, stream));
+            from = rounded;
+        }
+        MM_TRY(backend->ops->convert(backend, MM_BF16, from, MM_F32, to, m->elems, stream));
     }
     return MM_OK;
 }
@@ -118,9 +129,16 @@ static int64_t map_elems(const nets_op_desc *desc, nets_role role) {
     return 0;
 }
 
-static int64_t take(widened_phase *phase, int64_t elems) {
+/* The elements of a role that is the batch, which the weight multiplies; 0: it is not. */
+static int64_t batch_elems(const nets_op_desc *desc, nets_role role) {
+    const int i = (int)role - (int)NETS_X;
+    const bool is_batch = i >= 0 && i < desc->n_inputs && desc->f32_inputs >> i & 1;
+    return is_batch && desc->factor_elems > 0 ? nets_shape_elems(&desc->x[i]) : 0;
+}
+
+static int64_t take(widened_phase *phase, int64_t bytes) {
     const int64_t at = phase->bytes;
-    phase->bytes += nets_aligned(elems * (int64_t)sizeof(float));
+    phase->bytes += bytes;
     return at;
 }
 
@@ -138,7 +156,7 @@ static int64_t place_of(widened_phase *phase, const nets_op_desc *desc, const ne
             return m->at;
         }
     }
-    return take(phase, elems);
+    return take(phase, floats_bytes(elems));
 }
 
 static widened_phase phase_of(const nets_op_desc *desc, const nets_step_spec *spec) {
@@ -146,11 +164,14 @@ static widened_phase phase_of(const nets_op_desc *desc, const nets_step_spec *sp
     for (int u = 0; u < NETS_STEP_USES && spec->uses[u].role != NETS_WORKSPACE; u++) {
         const nets_role_use *use = &spec->uses[u];
         const nets_role role = use->role == NETS_W ? NETS_W16 : use->role;
-        const int64_t elems = map_elems(desc, role);
+        const int64_t batch = batch_elems(desc, role), elems = batch > 0 ? batch : map_elems(desc, role);
         if (elems == 0) continue;
-        const int64_t at = use->access == MM_WRITE ? place_of(&phase, desc, spec, role, elems) : take(&phase, elems);
-        phase.maps[phase.n++] = (widened_map){
-            .role = role, .reads = use->access != MM_WRITE, .writes = use->access != MM_READ, .elems = elems, .at = at};
+        widened_map m = {.role = role, .elems = elems, .f32 = batch > 0};
+        m.reads = use->access != MM_WRITE;
+        m.writes = use->access != MM_READ;
+        m.at = m.reads ? take(&phase, floats_bytes(elems) + nets_aligned(batch * (int64_t)sizeof(uint16_t)))
+                       : place_of(&phase, desc, spec, role, elems);
+        phase.maps[phase.n++] = m;
     }
     return phase;
 }

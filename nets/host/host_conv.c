@@ -20,7 +20,8 @@
  *
  * A gradient by the input that is added to an earlier contribution is computed image by image, each behind what its
  * part takes of the workspace, in a thread's place: so it may be added in that contribution's place.
- * */
+ *
+ * Of bf16 maps the batch, which is f32, is rounded in front of all this. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,6 +42,7 @@ typedef struct conv_op {
     const nets_dnn *dnn;
     conv_part y, dx, dw; /* what gives these */
     int64_t images, x_image_elems, y_image_elems;
+    int64_t rounded_bytes;  /* in front of the workspace: the batch in bf16; 0: it is not read so */
     nets_channels channels; /* of the output */
     bool bias, transposed, wants_dx, adds_earlier;
     nets_role weight; /* NETS_W; of bf16 maps NETS_W16 */
@@ -66,8 +68,31 @@ static mm_status run_part(const conv_op *op, conv_part *part, const nets_op_args
     return nets_piecewise_run(op->dnn, &part->run, at, args->at[NETS_WORKSPACE]);
 }
 
-static mm_status run_forward(nets_op *base, const nets_op_args *args) {
+typedef struct rounding {
+    const conv_op *op;
+    const float *from;
+    uint16_t *to;
+} rounding;
+
+static void round_range(const void *ctx, int64_t from, int64_t to) {
+    const rounding *r = ctx;
+    r->op->channels.lines->narrow(r->from + from, to - from, r->to + from);
+}
+
+/* What the parts get: of a batch that is rounded, the rounded one, and the workspace behind it. */
+static nets_op_args rounded(const conv_op *op, const nets_op_args *args) {
+    nets_op_args inner = *args;
+    if (!op->rounded_bytes) return inner;
+    const rounding r = {op, args->at[NETS_X], args->at[NETS_WORKSPACE]};
+    nets_ranges(op->dnn->pool, op->images * op->x_image_elems, 64, 1, round_range, &r);
+    inner.at[NETS_X] = r.to;
+    inner.at[NETS_WORKSPACE] = (char *)args->at[NETS_WORKSPACE] + op->rounded_bytes;
+    return inner;
+}
+
+static mm_status run_forward(nets_op *base, const nets_op_args *outer) {
     conv_op *op = (conv_op *)base;
+    const nets_op_args inner = rounded(op, outer), *args = &inner;
     MM_TRY(run_part(op, &op->y, args, args->at[NETS_X], args->at[NETS_Y]));
     if (op->bias)
         nets_channels_add_bias(&op->channels, args->at[NETS_Y], args->at[NETS_B], false, args->at[NETS_Y],
@@ -159,8 +184,9 @@ static mm_status add_to_earlier(conv_op *op, const nets_op_args *args) {
     return mm_host_pool_run(op->dnn->pool, op->images, add_image, &a);
 }
 
-static mm_status run_backward(nets_op *base, const nets_op_args *args) {
+static mm_status run_backward(nets_op *base, const nets_op_args *outer) {
     conv_op *op = (conv_op *)base;
+    const nets_op_args inner = rounded(op, outer), *args = &inner;
     MM_TRY(run_backward_weights(op, args));
     if (!op->wants_dx) return MM_OK;
     return op->adds_earlier ? add_to_earlier(op, args)
@@ -187,10 +213,10 @@ static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
     int64_t bias = op->bias ? op->channels.scratch_bytes : 0;
     if (op->bias && op->base.adds && phase == MM_BACKWARD)
         bias = bias_scratch(op) + op->channels.channels * (int64_t)sizeof(float);
-    if (phase == MM_FORWARD) return nets_larger(bias, op->y.workspace_bytes);
+    if (phase == MM_FORWARD) return op->rounded_bytes + nets_larger(bias, op->y.workspace_bytes);
     int64_t dx = op->dx.workspace_bytes;
     if (op->adds_earlier) dx += nets_piecewise_places(op->dnn, &op->dx.run) * image_bytes(op);
-    return nets_larger(bias, nets_larger(dx, op->dw.workspace_bytes));
+    return op->rounded_bytes + nets_larger(bias, nets_larger(dx, op->dw.workspace_bytes));
 }
 
 static void fini_part(conv_part *part) {
@@ -427,6 +453,8 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, const n
     w.half = desc->maps == MM_BF16;
     w.wide_dx = w.half && desc->adds_earlier;
     op->weight = w.half ? NETS_W16 : NETS_W;
+    if (w.half && desc->f32_inputs)
+        op->rounded_bytes = nets_aligned(op->images * op->x_image_elems * (int64_t)sizeof(uint16_t));
     mm_status status = make_parts(op, &w, desc);
     if (status != MM_OK) {
         destroy(&op->base);
@@ -441,6 +469,8 @@ static mm_status create_conv(nets_backend *backend, const nets_op_desc *desc, ne
     if (half && !nets_dnn_has_bf16()) return mm_fail(MM_ERR_UNSUPPORTED, "this CPU has no units for bf16");
     if (half && desc->attrs.bias) /* which would be added to what is rounded */
         return mm_fail(MM_ERR_UNSUPPORTED, "a convolution of bf16 maps with a bias");
+    if (half && desc->f32_inputs && desc->wants_dx)
+        return mm_fail(MM_ERR_UNSUPPORTED, "a convolution of bf16 maps with a gradient by the batch");
     return create(backend, desc, &nets_host_op_conv, op_out);
 }
 
@@ -448,7 +478,11 @@ static mm_status create_conv_transpose(nets_backend *backend, const nets_op_desc
     return create(backend, desc, &nets_host_op_conv_transpose, op_out);
 }
 
-const nets_op_impl nets_host_op_conv = {
-    NETS_DTYPE_BIT(MM_F32) | NETS_DTYPE_BIT(MM_BF16), create_conv, destroy, workspace_bytes, forward, backward};
+const nets_op_impl nets_host_op_conv = {NETS_DTYPE_BIT(MM_F32) | NETS_DTYPE_BIT(MM_BF16) | NETS_MIXED,
+                                        create_conv,
+                                        destroy,
+                                        workspace_bytes,
+                                        forward,
+                                        backward};
 const nets_op_impl nets_host_op_conv_transpose = {
     NETS_DTYPE_BIT(MM_F32), create_conv_transpose, destroy, workspace_bytes, forward, backward};

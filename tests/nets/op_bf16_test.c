@@ -50,7 +50,7 @@ typedef struct pair {
     nets_op *op;
     nets_op_args args;
     int64_t workspace_bytes;
-    bool batch;     /* the input is f32, since it is the batch; of bf16 values */
+    bool batch;     /* the input is f32, since it is the batch; a weight multiplies it rounded */
     bool rounds_dw; /* cuDNN gives the gradient by the weights in bf16: all but products */
 } pair;
 
@@ -86,10 +86,11 @@ static void pair_init(pair *p, op_rig *rig, bool earlier, bool batch) {
     }
     for (int r = 0; r < NETS_ROLES; r++) {
         if (!rig->args.at[r] || r == NETS_WORKSPACE) continue;
-        const bool output = r == NETS_Y || (r >= NETS_DX && r <= NETS_DX_LAST);
-        if (is_map(rig, r) && !output) round_role(rig, r);
+        const bool output = r == NETS_Y || (r >= NETS_DX && r <= NETS_DX_LAST), is_batch = batch && r == NETS_X;
+        if (is_batch) give(p, r);
+        if (is_map(rig, r) && !output && (!is_batch || (weight && weight->factor))) round_role(rig, r);
         if (is_map(rig, r) && output) memset(rig->args.at[r], 0, (size_t)rig->bytes[r]);
-        give(p, r);
+        if (!is_batch) give(p, r);
     }
     desc = rig->desc;
     desc.maps = MM_BF16;
