@@ -129,6 +129,7 @@ mm_status mm_exchange_step_end(mm_dispatch *d, int node) {
             waits = true;
         }
         MM_TRY(enqueue_group(d, &all->groups[g]));
+        MM_TRY(mm_traced_sum(d->execution, d->sums));
     }
     return MM_OK;
 }

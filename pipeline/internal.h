@@ -66,6 +66,8 @@ typedef struct mm_traced_set {
     mm_event **ends;         /* per piece; those of the first set are the execution's own */
     mm_event *begin;         /* before the first step */
     mm_period *inline_steps; /* per piece: of steps that the caller computed itself; end 0: of no other */
+    mm_event **sums;         /* per sum in place: its end; NULL until it is traced */
+    int n_sums;              /* that were begun */
     bool is_made;
     int64_t order;  /* number of the iteration that it has, of all that were traced; 0: none, or its times are taken */
     int64_t number; /* of that iteration in the timeline; 0: it is not for a timeline */
@@ -89,7 +91,7 @@ typedef struct mm_traced {
     int plan;    /* in the timeline */
     int now;     /* the set of the iteration under way, or of the last */
     mm_traced_set sets[MM_TRACED_AHEAD];
-    mm_period *periods; /* per piece; scratch */
+    mm_period *periods; /* per piece, then per sum in place; scratch */
     mm_execution *next; /* list of the dispatcher's executions that were traced */
 } mm_traced;
 
@@ -208,6 +210,8 @@ MM_CHECKED mm_status mm_traced_begin(mm_execution *execution);
 MM_CHECKED mm_status mm_traced_piece(mm_execution *execution, int piece, mm_stream *stream);
 /* The caller has computed a step. */
 void mm_traced_step_end(mm_execution *execution, int piece);
+/* The next sum in place is enqueued. */
+MM_CHECKED mm_status mm_traced_sum(mm_execution *execution, mm_stream *stream);
 /* The iteration has ended well, or is left running. */
 void mm_traced_end(mm_execution *execution);
 /* All streams are idle: the times of what has ended are taken; what has not is lost. */

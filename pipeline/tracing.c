@@ -24,6 +24,8 @@ static void set_fini(const mm_execution *p, mm_traced_set *set) {
         for (int i = 0; set->ends && i < p->program->n; i++) mm_event_destroy(set->ends[i]);
         free(set->ends);
     }
+    for (int i = 0; set->sums && i < p->exchange.groups.n; i++) mm_event_destroy(set->sums[i]);
+    free(set->sums);
     mm_event_destroy(set->begin);
     free(set->inline_steps);
 }
@@ -45,7 +47,8 @@ static mm_status set_init(mm_execution *p, mm_traced_set *set) {
     const size_t n = (size_t)p->program->n + 1;
     if (!set->ends) set->ends = set == p->traced->sets ? p->events : calloc(n, sizeof *set->ends);
     if (!set->inline_steps) set->inline_steps = calloc(n, sizeof *set->inline_steps);
-    if (!set->ends || !set->inline_steps) return no_memory();
+    if (!set->sums) set->sums = calloc((size_t)p->exchange.groups.n + 1, sizeof *set->sums);
+    if (!set->ends || !set->inline_steps || !set->sums) return no_memory();
     MM_TRY(mm_execution_events(p, set->ends));
     if (!set->begin) MM_TRY(mm_event_create(p->dispatch->config.device, &set->begin));
     set->is_made = true;
@@ -55,7 +58,8 @@ static mm_status set_init(mm_execution *p, mm_traced_set *set) {
 static mm_status create(mm_execution *p) {
     if (p->traced) return MM_OK;
     mm_traced *traced = calloc(1, sizeof *traced);
-    if (traced) traced->periods = calloc((size_t)p->program->n + 1, sizeof *traced->periods);
+    const size_t n = (size_t)(p->program->n + p->exchange.groups.n) + 1;
+    if (traced) traced->periods = calloc(n, sizeof *traced->periods);
     if (!traced || !traced->periods) {
         free(traced);
         return no_memory();
@@ -78,18 +82,31 @@ static mm_status describe(mm_execution *p) {
 
 /* ---------------------------------------------------------------- times */
 
-/* From when all that the piece waits for had ended until its event; where the device knows its tasks, from when the
- * first began until the last ended. The stream may have run something else before. */
+/* From when all that it waits for had ended until an event; where the device knows its tasks, from when the first began until
+ * the last ended. The stream may have run something else before. */
+static mm_period period_until(mm_event *end, int64_t ready_ns) {
+    const mm_task_times tasks = mm_event_tasks(end);
+    mm_period period = {ready_ns, mm_event_ns(end)};
+    if (tasks.began_ns > ready_ns) period.start_ns = tasks.began_ns;
+    if (tasks.ended_ns >= period.start_ns) period.end_ns = tasks.ended_ns;
+    return ready_ns > 0 && period.end_ns >= period.start_ns ? period : (mm_period){0, -1};
+}
+
 static mm_period period_of(const mm_execution *p, const mm_traced_set *set, int i) {
     if (set->inline_steps[i].end_ns > 0) return set->inline_steps[i];
     const bool is_first = i == p->program->at[MM_STREAM_COMPUTE][0];
     const int64_t ready_ns =
         is_first ? mm_event_ns(set->begin) : mm_program_started(p->program, p->ended_ns, &p->program->pieces[i]);
-    const mm_task_times tasks = mm_event_tasks(set->ends[i]);
-    mm_period period = {ready_ns, p->ended_ns[i]};
-    if (tasks.began_ns > ready_ns) period.start_ns = tasks.began_ns;
-    if (tasks.ended_ns >= period.start_ns) period.end_ns = tasks.ended_ns;
-    return ready_ns > 0 && period.end_ns >= period.start_ns ? period : (mm_period){0, -1};
+    return period_until(set->ends[i], ready_ns);
+}
+
+/* One that was not begun takes no time, behind the step that it follows. */
+static mm_period period_of_sum(const mm_execution *p, const mm_traced_set *set, int sum) {
+    const int before = p->program->n + sum - 1;
+    const int after = mm_program_piece(p->program, p->exchange.groups.groups[sum].after, 0);
+    int64_t ready_ns = p->ended_ns[after];
+    if (sum > 0 && p->traced->periods[before].end_ns > ready_ns) ready_ns = p->traced->periods[before].end_ns;
+    return sum < set->n_sums ? period_until(set->sums[sum], ready_ns) : (mm_period){ready_ns, ready_ns};
 }
 
 /* Takes the times of a set's iteration. One that still runs, of which some are not known, is dropped. */
@@ -103,12 +120,15 @@ static void collect(mm_execution *p, mm_traced_set *set) {
         if (set->inline_steps[i].end_ns > 0) p->ended_ns[i] = set->inline_steps[i].end_ns;
         ended &= p->ended_ns[i] > 0;
     }
+    for (int i = 0; i < set->n_sums; i++) ended &= mm_event_ns(set->sums[i]) > 0;
     const bool told = timeline && set->number > 0;
-    if (told && !ended) timeline->dropped += p->program->n;
+    const int pieces = p->program->n, sums = p->exchange.groups.n;
+    if (told && !ended) timeline->dropped += pieces + sums;
     if (!ended) return;
-    for (int i = 0; i < p->program->n; i++) p->traced->periods[i] = period_of(p, set, i);
+    for (int i = 0; i < pieces; i++) p->traced->periods[i] = period_of(p, set, i);
+    for (int i = 0; i < sums; i++) p->traced->periods[pieces + i] = period_of_sum(p, set, i);
     mm_period *spans = told ? mm_timeline_add(timeline, p->traced->plan, set->number) : NULL;
-    if (spans) memcpy(spans, p->traced->periods, (size_t)p->program->n * sizeof *spans);
+    if (spans) memcpy(spans, p->traced->periods, (size_t)(pieces + sums) * sizeof *spans);
     if (p->window) mm_window_add(p, p->traced->periods);
 }
 
@@ -163,6 +183,7 @@ mm_status mm_traced_begin(mm_execution *p) {
     MM_TRY(set_init(p, &t->sets[0]));
     MM_TRY(set_init(p, set));
     collect(p, set);
+    set->n_sums = 0;
     p->events = set->ends;
     for (int i = 0; i < p->program->n; i++) set->inline_steps[i] = (mm_period){0};
     return MM_OK;
@@ -185,6 +206,13 @@ void mm_traced_step_end(mm_execution *p, int piece) {
     if (!is_traced(p)) return;
     mm_period *step = &p->traced->sets[p->traced->now].inline_steps[piece];
     if (step->start_ns > 0) step->end_ns = mm_now_ns();
+}
+
+mm_status mm_traced_sum(mm_execution *p, mm_stream *stream) {
+    if (!is_traced(p)) return MM_OK;
+    mm_traced_set *set = &p->traced->sets[p->traced->now];
+    if (!set->sums[set->n_sums]) MM_TRY(mm_event_create(p->dispatch->config.device, &set->sums[set->n_sums]));
+    return mm_event_record(set->sums[set->n_sums++], stream);
 }
 
 void mm_traced_end(mm_execution *p) {

@@ -138,7 +138,7 @@ static mm_status simulated_timeline(const plan_case *c, mm_timeline *timeline) {
     MM_TRY(mm_timeline_add_memory(timeline, plan, program, plan_case_need(c)->planned.facts));
     mm_period *spans = mm_timeline_add(timeline, plan, mm_timeline_begin(timeline));
     if (!spans) return MM_OK; /* counted as dropped */
-    memcpy(spans, c->sim.spans, (size_t)program->n * sizeof *spans);
+    memcpy(spans, c->sim.spans, (size_t)c->sim.n_spans * sizeof *spans);
     return MM_OK;
 }
 

@@ -23,16 +23,19 @@ static mm_status read_number(const char *text, int *out) {
 }
 
 mm_status ranks_read(const char *list, const char *sum, const char *sum_at, ranks *ranks_out) {
-    static const char *const sums[] = {"overlap", "end"}, *const places[MM_SUM_PLACES] = {"ranks", "root", "device"};
+    static const char *const sums[] = {"overlap", "end"}, *const places[MM_SUM_PLACES] = {"ranks", "root", "device",
+                                                                                          "nccl"};
     const int when = sum ? find_word(sums, 2, sum) : 0, at = sum_at ? find_word(places, MM_SUM_PLACES, sum_at) : 0;
     arg_texts texts;
     *ranks_out = (ranks){.n = {1}, .count = 1};
     if (when < 0) return mm_fail(MM_ERR_INVALID, "--sum %s: must be overlap or end", MM_BRIEF(sum));
-    if (at < 0) return mm_fail(MM_ERR_INVALID, "--sum-at %s: must be ranks, root or device", MM_BRIEF(sum_at));
+    if (at < 0) return mm_fail(MM_ERR_INVALID, "--sum-at %s: must be ranks, root, device or nccl", MM_BRIEF(sum_at));
     if (!list && (sum || sum_at))
         return mm_fail(MM_ERR_INVALID, "--%s: goes with --ranks only", sum ? "sum" : "sum-at");
-    ranks_out->when = when == 0 ? MM_SHARE_AT_ONCE : MM_SHARE_AT_END;
     ranks_out->sum_at = (mm_sum_at)at;
+    ranks_out->when = when == 0 ? MM_SHARE_AT_ONCE : MM_SHARE_AT_END;
+    if (ranks_out->sum_at == MM_SUM_IN_PLACE)
+        ranks_out->when = when == 0 ? MM_SHARE_IN_PLACE_AT_ONCE : MM_SHARE_IN_PLACE_AT_END;
     if (!list) return MM_OK;
     MM_TRY(args_split("--ranks", list, &texts));
     mm_status status = MM_OK;

@@ -20,8 +20,9 @@ typedef struct ranks {
          ARG_TEXT, sum,    0,                                                                                          \
          0},                                                                                                           \
     {                                                                                                                  \
-        "--sum-at", "WHERE", "ranks: each adds a part; root: one core of the host; device: the first one (ranks)",     \
-            ARG_TEXT, at, 0, 0                                                                                         \
+        "--sum-at", "WHERE",                                                                                           \
+            "ranks: each adds a part; root: one core; device: the first one; nccl: all, in place (ranks)", ARG_TEXT,   \
+            at, 0, 0                                                                                                   \
     }
 
 /* Reads the options' texts; NULL: not given. MM_ERR_INVALID: the message names the option. */

@@ -159,6 +159,14 @@ static double at_device(const mm_facts *f, double bytes) {
            1e-9 * f->ranks * (double)f->issue_ns;
 }
 
+/* In a ring each device sends as it receives, N - 1 parts of N, twice (NCCL's documentation; Patarasuk and Yuan, 2009). */
+static double in_place(const mm_facts *f, double bytes) {
+    const int64_t out = f->out_both_bytes_per_s > 0 ? f->out_both_bytes_per_s : f->out_bytes_per_s;
+    const int64_t in = f->in_both_bytes_per_s > 0 ? f->in_both_bytes_per_s : f->in_bytes_per_s;
+    return seconds_of(2 * bytes * (f->ranks - 1) / f->ranks, in > 0 && in < out ? in : out) +
+           1e-9 * (double)f->issue_ns;
+}
+
 int64_t mm_facts_sum_ns(const mm_facts *f, int64_t bytes) {
     double seconds = 0;
     switch (f->sum_at) {
@@ -170,6 +178,9 @@ int64_t mm_facts_sum_ns(const mm_facts *f, int64_t bytes) {
         break;
     case MM_SUM_AT_DEVICE:
         seconds = at_device(f, (double)bytes);
+        break;
+    case MM_SUM_IN_PLACE:
+        seconds = in_place(f, (double)bytes);
         break;
     case MM_SUM_PLACES:
         break;

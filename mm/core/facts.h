@@ -66,6 +66,8 @@ typedef enum mm_sum_at {
     MM_SUM_AT_ROOT,  /* one core */
     MM_SUM_AT_DEVICE, /* the first device, when all have sent all to the host: all of it goes there over the link, and the sums
                          back, one after the other; no other device has its sums before */
+    MM_SUM_IN_PLACE, /* each device a part, in place: parts of the sums go round, from each device to the next, then the sums
+                         do. Of what a graph shares in place */
     MM_SUM_PLACES
 } mm_sum_at;
 

@@ -323,6 +323,8 @@ typedef struct mm_shared_groups {
 
 /* MM_ERR_NOMEM. The caller frees them by mm_shared_groups_fini. */
 MM_CHECKED mm_status mm_plan_shared_groups(const mm_plan *plan, mm_shared_groups *groups_out);
+/* Bytes of a group's tensors. */
+int64_t mm_shared_group_bytes(const mm_plan *plan, const mm_shared_groups *groups, int group);
 /* Legal on a zeroed one. */
 void mm_shared_groups_fini(mm_shared_groups *groups);
 

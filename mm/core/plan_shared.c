@@ -201,7 +201,8 @@ static mm_shared_group group_of(const mm_plan *plan, const shared *s) {
     return (mm_shared_group){.n = 1,
                              .after = later(complete(plan, s), s->used),
                              .update = s->update,
-                             .writer = at_end || !gradient ? INT32_MAX : plan->nodes[s->written].step};
+                             .writer =
+                                 at_end || !gradient || s->written < 0 ? INT32_MAX : plan->nodes[s->written].step};
 }
 
 static int by_group(const void *a, const void *b) {
@@ -233,9 +234,19 @@ static void join_groups(mm_shared_groups *all) {
     }
 }
 
+static bool has_any(const mm_graph *graph) {
+    for (mm_tensor t = 0; t < mm_graph_tensors(graph); t++) {
+        const mm_share shared = mm_graph_tensor(graph, t)->shared;
+        if (shared != MM_SHARE_NOT && !mm_share_copies(shared)) return true;
+    }
+    return false;
+}
+
 mm_status mm_plan_shared_groups(const mm_plan *plan, mm_shared_groups *groups_out) {
     finder f;
     mm_shared_groups all = {0};
+    *groups_out = all;
+    if (!has_any(plan->graph)) return MM_OK;
     mm_status status = find(plan, false, &f);
     if (status == MM_OK && f.n > 0) {
         all = (mm_shared_groups){.n = f.n,
@@ -254,6 +265,13 @@ mm_status mm_plan_shared_groups(const mm_plan *plan, mm_shared_groups *groups_ou
     else
         mm_shared_groups_fini(&all);
     return status;
+}
+
+int64_t mm_shared_group_bytes(const mm_plan *plan, const mm_shared_groups *all, int group) {
+    int64_t bytes = 0;
+    for (int i = 0; i < all->groups[group].n; i++)
+        bytes += mm_graph_tensor(plan->graph, all->tensors[all->groups[group].first + i])->bytes;
+    return bytes;
 }
 
 void mm_shared_groups_fini(mm_shared_groups *all) {

@@ -20,6 +20,8 @@ typedef struct simulator {
     int64_t *far_bytes;               /* per node; NULL: not known */
     int64_t *summed_ns;               /* per shared piece out: when its sum is there; NULL: one device */
     int64_t sums_ns;                  /* when the last sum ends that has begun: they follow each other */
+    mm_shared_groups groups;          /* sums in place */
+    int begun;                        /* of these */
     int outs_left;                    /* pieces of what devices share that the host does not have yet */
     int64_t *link_bytes;              /* per segment, of a code: bytes that its codec moves over the link; NULL: none */
     int32_t ended[MM_STREAM_COUNT];   /* number of pieces that have ended */
@@ -246,9 +248,18 @@ static const mm_piece *next_piece(const simulator *s, int t) {
     return is_ready(s, piece) ? piece : NULL;
 }
 
-/* When a piece can begin that is about to start: a copy of what devices share waits for its sum, and holds up its stream. */
+/* Whether the step waits for all sums in place that have begun. */
+static bool updates_with_sums(const simulator *s, int node) {
+    for (int g = 0; g < s->begun; g++)
+        if (s->groups.groups[g].update == node) return true;
+    return false;
+}
+
+/* When a piece can begin that is about to start: a copy of what devices share, or an update, waits for its sum, and holds up
+ * its stream. */
 static int64_t sum_of(const simulator *s, const mm_piece *piece) {
     const mm_node *n = &s->plan->nodes[piece->node];
+    if (updates_with_sums(s, piece->node)) return s->sums_ns > s->now ? s->sums_ns : s->now;
     if (!s->summed_ns || n->kind != MM_NODE_IN || !mm_node_shares(s->plan, n)) return s->now;
     const int64_t there = s->facts->sum_at == MM_SUM_AT_DEVICE ? s->sums_ns : s->summed_ns[piece->wait[MM_STREAM_OUT]];
     return there > s->now ? there : s->now;
@@ -265,6 +276,16 @@ static void begin_sum(simulator *s, const mm_piece *piece) {
         (one_by_one || s->sums_ns > s->now ? s->sums_ns : s->now) + mm_facts_sum_ns(s->facts, piece->stored_bytes);
     s->summed_ns[piece->seq] = s->sums_ns;
     if (one_by_one && s->outs_left == 0) s->sums_ns += s->now; /* until then it is how long all sums take */
+}
+
+/* A step has ended: the sums in place that follow it begin. */
+static void begin_sums_in_place(simulator *s, int node) {
+    for (; s->begun < s->groups.n && s->groups.groups[s->begun].after == node; s->begun++) {
+        mm_period *span = &s->spans[s->program->n + s->begun];
+        const int64_t ns = mm_facts_sum_ns(s->facts, mm_shared_group_bytes(s->plan, &s->groups, s->begun));
+        span->start_ns = s->sums_ns > s->now ? s->sums_ns : s->now;
+        s->sums_ns = span->end_ns = span->start_ns + (s->facts->ranks > 1 ? ns : 0);
+    }
 }
 
 static mm_status start_piece(simulator *s, int t, const mm_piece *piece) {
@@ -333,6 +354,7 @@ static void advance(simulator *s) {
         s->nodes[s->program->pieces[s->running[t]].node].end_ns = s->ended_ns[s->running[t]] = s->now;
         s->spans[s->running[t]].end_ns = s->now;
         begin_sum(s, &s->program->pieces[s->running[t]]);
+        begin_sums_in_place(s, s->program->pieces[s->running[t]].node);
         s->busy_ns[t] += s->now - s->began[t];
         s->ended[t]++;
         s->running[t] = -1;
@@ -396,6 +418,7 @@ static void sum_up(const simulator *s, mm_simulation *out) {
     out->stall_ns = compute_span(s) - out->compute_ns;
     mm_program_waits(s->program, s->ended_ns, out->exposed_ns);
     for (int t = 0; t < MM_STREAM_COUNT; t++) side += t == MM_STREAM_COMPUTE ? 0 : out->busy_ns[t];
+    for (int i = s->program->n; i < out->n_spans; i++) side += s->spans[i].end_ns - s->spans[i].start_ns;
     out->hidden_permille = hidden(side, out->stall_ns);
     out->codec_hidden_permille = hidden(out->busy_ns[MM_STREAM_ENCODE] + out->busy_ns[MM_STREAM_DECODE],
                                         out->exposed_ns[MM_STREAM_ENCODE] + out->exposed_ns[MM_STREAM_DECODE]);
@@ -461,16 +484,19 @@ mm_status mm_program_simulate(const mm_program *program, const mm_facts *facts, 
         for (mm_work beside = 0; beside < MM_WORK_KINDS; beside++)
             s.contention[of][beside] = mm_facts_contention(facts, of, beside);
     s.nodes = calloc((size_t)plan->n_nodes + 1, sizeof *s.nodes);
-    s.spans = calloc((size_t)program->n + 1, sizeof *s.spans);
+    mm_status status = mm_plan_shared_groups(plan, &s.groups);
+    s.spans = calloc((size_t)program->n + (size_t)s.groups.n + 1, sizeof *s.spans);
     s.ended_ns = calloc((size_t)program->n + 1, sizeof *s.ended_ns);
-    mm_status status =
-        s.nodes && s.spans && s.ended_ns ? find_far(&s) : mm_fail(MM_ERR_NOMEM, "out of memory for a simulation");
+    if (status == MM_OK && (!s.nodes || !s.spans || !s.ended_ns))
+        status = mm_fail(MM_ERR_NOMEM, "out of memory for a simulation");
+    if (status == MM_OK) status = find_far(&s);
     if (status == MM_OK) status = find_link_bytes(&s);
     if (status == MM_OK) status = find_sums(&s);
     if (status == MM_OK) status = run(&s);
     if (status == MM_OK) status = count_live(plan, s.nodes);
     if (status == MM_OK) {
-        *simulation_out = (mm_simulation){.n_nodes = plan->n_nodes, .nodes = s.nodes, .spans = s.spans};
+        *simulation_out = (mm_simulation){
+            .n_nodes = plan->n_nodes, .nodes = s.nodes, .spans = s.spans, .n_spans = program->n + s.groups.n};
         sum_up(&s, simulation_out);
     } else {
         free(s.nodes);
@@ -480,6 +506,7 @@ mm_status mm_program_simulate(const mm_program *program, const mm_facts *facts, 
     free(s.far_bytes);
     free(s.summed_ns);
     free(s.link_bytes);
+    mm_shared_groups_fini(&s.groups);
     return status;
 }
 

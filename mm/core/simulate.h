@@ -22,7 +22,8 @@ typedef struct mm_simulation {
                                   (mm_program_codec_wait); waits for the link do not count */
     int n_nodes;
     mm_sim_node *nodes;
-    mm_period *spans; /* per piece of the program */
+    mm_period *spans; /* per piece of the program, then per sum in place (mm_plan_shared_groups) */
+    int n_spans;
 } mm_simulation;
 
 /* Time of a node that runs a step, alone and with warm caches. A recomputation that is given a result (mm_node.given)
@@ -39,7 +40,8 @@ int64_t mm_simulate_node_ns(const mm_plan *plan, const mm_facts *facts, const mm
  * Such a codec keeps the link busy; this is not in busy_ns of the copy streams. Copies run at the link's rate at each
  * moment, and take issue_ns more. Memory that is allocated or freed at run time takes alloc_ns, with all streams idle.
  * With several ranks (mm_facts_share), all do the same at the same time: what a graph shares (mm_graph_share) is added up on
- * the host in the order in which it got there, one tensor after the other, and the copy back waits for that.
+ * the host in the order in which it got there, one tensor after the other, and the copy back waits for that. Sums in place begin behind
+ * the steps that they follow, one after the other, and the update waits for its own; they slow nothing down.
  * The caller frees the result. MM_ERR_INVALID: facts out of range (facts.h); MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_program_simulate(const mm_program *program, const mm_facts *facts,
                                          mm_simulation *simulation_out);

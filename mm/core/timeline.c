@@ -44,6 +44,7 @@ static void plan_fini(mm_timeline_plan *plan) {
     free(plan->policy);
     free(plan->names);
     free(plan->pieces);
+    free(plan->sums);
     free(plan->steps);
     free(plan->flows);
     free(plan->links);
@@ -144,6 +145,18 @@ static void tell_pieces(const mm_program *program, const name_table *names, mm_t
         } else
             tell_operation(plan->graph, node, p, names, piece);
     }
+}
+
+static mm_status tell_sums(const mm_plan *plan, const name_table *names, mm_timeline_plan *to) {
+    mm_shared_groups all;
+    MM_TRY(mm_plan_shared_groups(plan, &all));
+    to->sums = malloc(((size_t)all.n + 1) * sizeof *to->sums);
+    for (int g = 0; to->sums && g < all.n; g++)
+        to->sums[to->n_sums++] = (mm_timeline_sum){.tensor_name = names->tensors[all.tensors[all.groups[g].first]],
+                                                   .n = all.groups[g].n,
+                                                   .bytes = mm_shared_group_bytes(plan, &all, g)};
+    mm_shared_groups_fini(&all);
+    return to->sums ? MM_OK : no_memory();
 }
 
 /* ---------------------------------------------------------------- memory */
@@ -248,7 +261,9 @@ static mm_status tell_plan(const mm_program *program, mm_timeline_plan *to) {
     MM_TRY(name_table_init(plan->graph, &names));
     to->names = names.block;
     tell_pieces(program, &names, to->pieces);
+    const mm_status status = tell_sums(plan, &names, to);
     name_table_fini(&names);
+    MM_TRY(status);
     MM_TRY(tell_memory(program, to));
     return tell_flows(program, to);
 }
@@ -269,7 +284,7 @@ mm_status mm_timeline_add_plan(mm_timeline *t, const mm_program *program, int *p
 }
 
 mm_period *mm_timeline_add(mm_timeline *t, int plan, int64_t number) {
-    const int64_t n = t->plans[plan].n_pieces;
+    const int64_t n = t->plans[plan].n_pieces + t->plans[plan].n_sums;
     const int64_t used =
         (t->n_spans + n) * (int64_t)sizeof *t->spans + (t->n_iterations + 1) * (int64_t)sizeof *t->iterations;
     if (used > t->buffer_bytes) {

@@ -42,12 +42,21 @@ typedef struct mm_timeline_flow {
     int32_t first, n;
 } mm_timeline_flow;
 
+/* A sum in place of tensors that processes share (mm_plan_shared_groups). */
+typedef struct mm_timeline_sum {
+    const char *tensor_name; /* of the first */
+    int n;                   /* of tensors */
+    int64_t bytes;
+} mm_timeline_sum;
+
 /* A plan that iterations ran. */
 typedef struct mm_timeline_plan {
     char *graph, *policy;
     char *names; /* of layers and tensors, one after the other */
     mm_timeline_piece *pieces;
     int n_pieces;
+    mm_timeline_sum *sums;
+    int n_sums;
     mm_timeline_step *steps;
     int n_steps;
     mm_timeline_flow *flows;
@@ -59,7 +68,7 @@ typedef struct mm_timeline_plan {
 typedef struct mm_timeline_iteration {
     int32_t plan;
     int64_t number; /* from 1: of all iterations of the run, those that were dropped too */
-    int64_t first;  /* its spans: spans[first] to those of the plan's last piece */
+    int64_t first;  /* its spans: spans[first] on, one for each of the plan's pieces, then for each of its sums */
 } mm_timeline_iteration;
 
 /* A policy planned again, because iterations did not take what was planned. */
@@ -98,8 +107,8 @@ static inline bool mm_period_is_known(const mm_period *span) { return span->end_
 /* The number of an iteration that begins, from 1. */
 static inline int64_t mm_timeline_begin(mm_timeline *timeline) { return ++timeline->begun; }
 
-/* Room for the spans of an iteration under a plan, per piece, which the caller fills in: for a piece whose time is not
- * known with an end before the start. NULL: the buffer is full, and the iteration was counted as dropped. */
+/* Room for the spans of an iteration under a plan, per piece and then per sum in place, which the caller fills in: for one whose
+ * time is not known with an end before the start. NULL: the buffer is full, and the iteration was counted as dropped. */
 mm_period *mm_timeline_add(mm_timeline *timeline, int plan, int64_t number);
 
 /* Notes that the plan of a graph was left. The graph's name is copied. */

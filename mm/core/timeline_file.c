@@ -1,7 +1,7 @@
 /* Timelines as a file in Chrome's "Trace Event Format" (JSON object form), which Perfetto and chrome://tracing open.
  *
- * A timeline is a process. Its threads are the iterations, and one for each stream. Its events:
- *   X   a slice: an iteration, a step, a part of an operation, or a wait (category "wait")
+ * A timeline is a process. Its threads are the iterations, one for each stream, and one for sums in place. Its events:
+ *   X   a slice: an iteration, a step, a part of an operation, a sum, or a wait (category "wait")
  *   s t f   a flow: a map's way from its eviction over its return to the step that reads it
  *   i   a replan: a policy planned again, because iterations did not take what was planned (mm_observe)
  *   C   the counter "device memory": the live bytes of a step, by kind
@@ -16,8 +16,9 @@
 #include "mm/core/status.h"
 #include "mm/core/timeline.h"
 
-/* Threads of a process have numbers of their own, so that no viewer takes two for one. The first is of iterations. */
-enum { THREADS = 1 + MM_STREAM_COUNT };
+/* Threads of a process have numbers of their own, so that no viewer takes two for one. The first is of iterations, the last
+ * of sums in place. */
+enum { SUMS = 1 + MM_STREAM_COUNT, THREADS };
 
 typedef struct writer {
     FILE *file;
@@ -72,8 +73,14 @@ static bool uses_stream(const mm_timeline *t, mm_stream_id stream) {
     return false;
 }
 
+static bool has_sums(const mm_timeline *t) {
+    for (int i = 0; i < t->n_plans; i++)
+        if (t->plans[i].n_sums > 0) return true;
+    return false;
+}
+
 static mm_status put_names(writer *w, const mm_timeline *t, int pid) {
-    const int first = thread_of(pid, 0);
+    const int first = thread_of(pid, 0), sums = thread_of(pid, SUMS);
     MM_TRY(put_name(w, "process_name", pid, first, t->name));
     MM_TRY(put_place(w, "process_sort_index", pid, first, pid));
     MM_TRY(put_name(w, "thread_name", pid, first, "iterations"));
@@ -84,7 +91,9 @@ static mm_status put_names(writer *w, const mm_timeline *t, int pid) {
         MM_TRY(put_name(w, "thread_name", pid, tid, mm_stream_id_name((mm_stream_id)s)));
         MM_TRY(put_place(w, "thread_sort_index", pid, tid, 1 + s));
     }
-    return MM_OK;
+    if (!has_sums(t)) return MM_OK;
+    MM_TRY(put_name(w, "thread_name", pid, sums, "sums"));
+    return put_place(w, "thread_sort_index", pid, sums, SUMS);
 }
 
 /* ---------------------------------------------------------------- memory of plans */
@@ -172,9 +181,24 @@ static mm_status put_pieces(scene *s) {
     return MM_OK;
 }
 
+/* "sum conv2.w.grad and 3 more". */
+static mm_status put_sums(scene *s) {
+    for (int i = 0; i < s->plan->n_sums; i++) {
+        const mm_timeline_sum *sum = &s->plan->sums[i];
+        const int span = s->plan->n_pieces + i;
+        if (!is_known(s, span) || s->spans[span].end_ns == s->spans[span].start_ns) continue;
+        json_t *name = sum->n > 1 ? json_sprintf("sum %s and %d more", sum->tensor_name, sum->n - 1)
+                                  : json_sprintf("sum %s", sum->tensor_name);
+        MM_TRY(put_slice(s, thread_of(s->pid, SUMS), name, "sum", s->spans[span],
+                         json_pack("{sI ss si sI}", "iteration", (json_int_t)s->number, "action", "sum", "tensors",
+                                   sum->n, "bytes", (json_int_t)sum->bytes)));
+    }
+    return MM_OK;
+}
+
 static mm_status put_iteration(scene *s) {
     mm_period all = {INT64_MAX, INT64_MIN};
-    for (int i = 0; i < s->plan->n_pieces; i++) {
+    for (int i = 0; i < s->plan->n_pieces + s->plan->n_sums; i++) {
         if (!is_known(s, i)) continue;
         if (s->spans[i].start_ns < all.start_ns) all.start_ns = s->spans[i].start_ns;
         if (s->spans[i].end_ns > all.end_ns) all.end_ns = s->spans[i].end_ns;
@@ -245,6 +269,7 @@ static mm_status put_timeline(writer *w, const mm_timeline *t, int pid) {
         MM_TRY(put_iteration(&s));
         MM_TRY(put_memory(&s));
         MM_TRY(put_pieces(&s));
+        MM_TRY(put_sums(&s));
         MM_TRY(put_flows(&s));
     }
     for (int i = 0; i < t->n_replans; i++) MM_TRY(put_replan(w, &t->replans[i], pid));

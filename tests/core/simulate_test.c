@@ -728,6 +728,31 @@ static void sums_of_ranks_follow_each_other_between_the_copies(void **state) {
     check_shared_pieces(MM_SHARE_AT_END, 2, MM_SUM_AT_DEVICE, 4, 8800);
 }
 
+static void sums_in_place_run_beside_steps_and_hold_up_the_update(void **state) {
+    (void)state;
+    /* Two devices send a half of each gradient twice, at half of the link's rate: 800 ns each. */
+    check_shared(MM_SHARE_IN_PLACE_AT_ONCE, 1, MM_SUM_IN_PLACE, 4000);
+    check_shared(MM_SHARE_IN_PLACE_AT_ONCE, 2, MM_SUM_IN_PLACE, 4800); /* b's from 2000, a's from 3000 */
+    check_shared(MM_SHARE_IN_PLACE_AT_END, 2, MM_SUM_IN_PLACE, 5600);  /* both from 3000 */
+    /* Four, at a quarter: three quarters twice, 2400 ns each; a's behind b's, which ends at 4400. */
+    check_shared(MM_SHARE_IN_PLACE_AT_ONCE, 4, MM_SUM_IN_PLACE, 7800);
+    shared_case c = shared_create(MM_SHARE_IN_PLACE_AT_ONCE, 2, MM_SUM_IN_PLACE);
+    mm_simulation sim;
+    c.facts->issue_ns = 10;
+    assert_int_equal(mm_simulate(c.plan, c.facts, &sim), MM_OK);
+    assert_int_equal(sim.n_spans, SHARED_STEPS + 2);
+    assert_int_equal(sim.spans[SHARED_STEPS].start_ns, 2000);
+    assert_int_equal(sim.spans[SHARED_STEPS].end_ns, 2810);
+    assert_int_equal(sim.spans[SHARED_STEPS + 1].start_ns, 3000);
+    assert_int_equal(sim.spans[3].start_ns, 3810);
+    assert_int_equal(sim.stall_ns, 810);
+    assert_int_equal(sim.hidden_permille, 500);
+    mm_simulation_fini(&sim);
+    mm_plan_destroy(c.plan);
+    mm_facts_destroy(c.facts);
+    mm_graph_destroy(c.graph);
+}
+
 static void times_out_of_range_are_refused(void **state) {
     (void)state;
     fixture f = fixture_create(true, 0);
@@ -814,6 +839,7 @@ int main(void) {
         cmocka_unit_test(live_bytes_are_those_of_the_plans_accounts),
         cmocka_unit_test(random_plans_run_as_early_as_their_waits_allow),
         cmocka_unit_test(sums_of_ranks_follow_each_other_between_the_copies),
+        cmocka_unit_test(sums_in_place_run_beside_steps_and_hold_up_the_update),
         cmocka_unit_test(times_out_of_range_are_refused),
         cmocka_unit_test(a_plan_that_cannot_end_is_refused),
     };

@@ -20,13 +20,13 @@ typedef struct link {
 } link;
 
 typedef struct thread {
-    int pid, tid, stream; /* -1: iterations */
+    int pid, tid, stream; /* -1: iterations; MM_STREAM_COUNT: sums in place */
 } thread;
 
 typedef struct checker {
     trace_checked *out;
     const json_t *rows;
-    thread threads[TRACE_PROCESSES * (1 + MM_STREAM_COUNT)];
+    thread threads[TRACE_PROCESSES * (2 + MM_STREAM_COUNT)];
     int n_threads;
     slice *slices;
     link *links;
@@ -70,6 +70,7 @@ static const thread *thread_of(const checker *c, int pid, int tid) {
 static bool add_thread(checker *c, const json_t *event, const char *name) {
     thread t = {number(event, "pid"), number(event, "tid"), -2};
     if (strcmp(name, "iterations") == 0) t.stream = -1;
+    if (strcmp(name, "sums") == 0) t.stream = MM_STREAM_COUNT;
     for (int s = 0; s < MM_STREAM_COUNT; s++)
         if (strcmp(name, mm_stream_id_name((mm_stream_id)s)) == 0) t.stream = s;
     for (int i = 0; i < c->n_threads; i++)
@@ -210,6 +211,9 @@ static void add_slice(checker *c, const slice *s, int stream) {
     if (stream < 0) {
         process->iterations++;
         process->iterations_ns += s->end - s->start;
+    } else if (stream == MM_STREAM_COUNT) {
+        process->sums++;
+        process->sums_ns += s->end - s->start;
     } else
         (waits ? process->wait_ns : process->busy_ns)[stream] += s->end - s->start;
 }

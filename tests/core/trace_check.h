@@ -21,7 +21,8 @@ typedef struct trace_process {
     int64_t busy_ns[MM_STREAM_COUNT]; /* slices of its streams, without waits */
     int64_t wait_ns[MM_STREAM_COUNT];
     int64_t iterations_ns; /* slices of its iterations */
-    int iterations, flows, counters, slices, waits, memories, replans;
+    int64_t sums_ns;       /* slices of sums in place */
+    int iterations, sums, flows, counters, slices, waits, memories, replans;
 } trace_process;
 
 typedef struct trace_checked {

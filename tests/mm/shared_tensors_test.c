@@ -7,12 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "mm/core/status.h"
 #include "mm/device/device.h"
 #include "mm/measured.h"
+#include "tests/core/trace_check.h"
 #include "tests/mm/manager_rig.h"
 
 enum { SEEDS = 12, ITERATIONS = 3, MOST = 256, DELAY_NS = 50000 };
@@ -277,6 +279,44 @@ static void sums_in_place_take_no_pinned_memory_and_fail_their_step(void **state
     mm_graph_destroy(graph);
 }
 
+static void sums_in_place_are_in_traces(void **state) {
+    (void)state;
+    static const struct {
+        rig_mode mode;
+        bool ahead;
+        mm_share how;
+    } cases[] = {{RIG_STREAM, true, MM_SHARE_IN_PLACE_AT_ONCE},
+                 {RIG_STREAM, false, MM_SHARE_IN_PLACE_AT_END},
+                 {RIG_INLINE, false, MM_SHARE_IN_PLACE_AT_ONCE}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        static trace_checked checked;
+        mm_graph *graph = create_graph(4, cases[i].how);
+        caller c = {.lock = PTHREAD_MUTEX_INITIALIZER};
+        int64_t dropped;
+        rig r;
+        rig_init(&r, graph, 4);
+        const int64_t bytes = rig_needs(graph, "liveness", INT64_MAX, INT64_MAX).device_bytes;
+        mm_manager *m = rig_manager(&(mm_options){.device_bytes = bytes, .trace_bytes = 1 << 20});
+        assert_int_equal(rig_bind(&r, m), MM_OK);
+        assert_int_equal(mm_gradient_set(m, graph, &fns, &c), MM_OK);
+        assert_int_equal(mm_trace_start(m, "sums"), MM_OK);
+        for (int k = 0; k < ITERATIONS; k++)
+            assert_int_equal((cases[i].ahead ? rig_iteration_ahead : rig_iteration)(&r, m, cases[i].mode), MM_OK);
+        assert_int_equal(mm_manager_sync(m), MM_OK);
+        assert_int_equal(mm_trace_stop(m, "trace.json", &dropped), MM_OK);
+        assert_int_equal(dropped, 0);
+        assert_true(trace_check("trace.json", NULL, &checked));
+        assert_int_equal(checked.process[0].iterations, ITERATIONS);
+        assert_int_equal(checked.process[0].sums, c.n_groups);
+        assert_true(checked.process[0].sums_ns > 0);
+        assert_int_equal(unlink("trace.json"), 0);
+        mm_manager_destroy(m);
+        rig_fini(&r);
+        free_halvings(&c);
+        mm_graph_destroy(graph);
+    }
+}
+
 static void what_cannot_be_shared_is_refused(void **state) {
     (void)state;
     mm_graph *graph;
@@ -320,6 +360,7 @@ int main(void) {
         cmocka_unit_test(without_functions_shared_tensors_come_back_as_they_were),
         cmocka_unit_test(a_sum_that_does_not_come_fails_its_iteration_alone),
         cmocka_unit_test(sums_in_place_take_no_pinned_memory_and_fail_their_step),
+        cmocka_unit_test(sums_in_place_are_in_traces),
         cmocka_unit_test(what_cannot_be_shared_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

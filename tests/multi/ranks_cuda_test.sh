@@ -37,6 +37,10 @@ two_gpus_come_to_the_same_weights_whatever_the_plan_and_the_engine_() {
     (($(value row1.nccl replays) > 0 && $(value row3.nccl replays) == 0)) || fail "NCCL's sums are not recorded"
     (($(value row1 pinned_bytes) > $(value row1.nccl pinned_bytes))) || fail "NCCL's sums go to the host"
     ((n == 3)) || fail "$n runs"
+    expect 0 "${net[@]}" --iterations 3 --ranks 2 --save traced --trace trace
+    equal_tensors state1 traced
+    (($(count trace '"cat":"sum"') >= 6)) || fail "NCCL's sums are not in the trace"
+    says trace '"dropped":0'
     # NCCL where mpirun has started the ranks.
     timeout -s KILL 100 mpirun --bind-to none -n 2 "$mm" "${net[@]}" --iterations 3 --engine nccl --save state \
         >out 2>err </dev/null || fail "status $? under mpirun"

@@ -350,6 +350,11 @@ ranks_share_the_link_and_their_sums_hide_() {
     expect 0 plan --net tiny --batch 8 --policy liveness --ranks 2 --json rows
     says out "tiny, batch 8, one of 2 ranks with 4 images, liveness"
     (($(value rows pinned_bytes) > 0)) || fail "gradients are nowhere in pinned memory"
+    expect 0 plan --net tiny --batch 8 --policy liveness --ranks 2 --sum-at nccl --json rows
+    (($(value rows pinned_bytes) == 0)) || fail "sums in place take pinned memory"
+    expect 0 "${ranks[@]/root/nccl}" --ranks 4
+    awk "BEGIN { exit !($(values rows images_per_second) > ${speeds[1]}) }" || fail "sums in place do not hide"
+    refused 2 "--sum-at all: must be ranks, root, device or nccl" "${ranks[@]/root/all}" --ranks 4
     refused 2 "--ranks 0: must be a whole number from 1" "${ranks[@]}" --ranks 4,0
     refused 2 "--batch 256: is not a multiple of 3 ranks; the nearest are 255 and 258" "${ranks[@]}" --ranks 3
     refused 2 "--batch 2: is not a multiple of 3 ranks; 3 is the least" plan --net tiny --batch 2 --ranks 3
