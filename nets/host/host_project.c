@@ -1,4 +1,5 @@
-/* The linear layer of tokens: oneDNN's matrix products over the plain weights. A batch has many rows, so the output and
+/* The linear layer of tokens: oneDNN's matrix products over the plain weights, of f32, or of bf16 where the CPU has units
+ * for it: then sums are f32, and so are the gradients of the weights; what is a map is rounded once. A batch has many rows, so the output and
  * the gradient by the input are cut by rows; the gradient by the weights is cut by its own rows, each of which sums over
  * the whole batch. */
 #include <stdlib.h>
@@ -13,6 +14,7 @@ typedef struct project_op {
     nets_op base;
     const nets_dnn *dnn;
     nets_piecewise y, dx, dw;
+    nets_role weight;       /* NETS_W; of bf16 maps NETS_W16 */
     nets_channels channels; /* of the output */
     int64_t x_elems, workspace_bytes;
     bool bias, wants_dx;
@@ -20,17 +22,13 @@ typedef struct project_op {
 
 static mm_status run(const project_op *op, nets_piecewise *p, const nets_op_args *args, nets_role a, nets_role b,
                      nets_role c) {
-    void *const at[NETS_PIECE_ARGS] = {args->at[a], args->at[b], args->at[c]};
+    void *const at[NETS_PIECE_ARGS] = {args->at[a], args->at[b], args->at[c], args->at[NETS_B]};
     return nets_piecewise_run(op->dnn, p, at, args->at[NETS_WORKSPACE]);
 }
 
 static mm_status run_forward(nets_op *base, const nets_op_args *args) {
     project_op *op = (project_op *)base;
-    MM_TRY(run(op, &op->y, args, NETS_X, NETS_W, NETS_Y));
-    if (op->bias)
-        nets_channels_add_bias(&op->channels, args->at[NETS_Y], args->at[NETS_B], false, args->at[NETS_Y],
-                               args->at[NETS_WORKSPACE]);
-    return MM_OK;
+    return run(op, &op->y, args, NETS_X, op->weight, NETS_Y);
 }
 
 static mm_status run_backward(nets_op *base, const nets_op_args *args) {
@@ -38,7 +36,7 @@ static mm_status run_backward(nets_op *base, const nets_op_args *args) {
     const nets_channels_bias bias = {.dy = args->at[NETS_DY], .dbias = args->at[NETS_DB]};
     MM_TRY(run(op, &op->dw, args, NETS_X, NETS_DY, NETS_DW));
     if (op->wants_dx) {
-        MM_TRY(run(op, &op->dx, args, NETS_DY, NETS_W, NETS_DX));
+        MM_TRY(run(op, &op->dx, args, NETS_DY, op->weight, NETS_DX));
         nets_host_accumulate_on(op->dnn->pool, args->at[NETS_DX], args->at[NETS_EARLIER], op->x_elems);
     }
     if (op->bias) nets_channels_bias_backward(&op->channels, &bias, args->at[NETS_WORKSPACE]);
@@ -71,9 +69,12 @@ static mm_status make_products(project_op *op, const nets_op_desc *desc) {
     const int64_t out = nets_shape_channels(&desc->y);
     const int pieces = nets_pieces(op->dnn->pool);
     const nets_cut by_rows = nets_cut_of(rows, pieces, CUT_UNIT, LEAST_ROWS);
-    const nets_dnn_product_desc y = {.rows = rows, .inner = in, .columns = out};
-    const nets_dnn_product_desc dx = {.rows = rows, .inner = out, .columns = in, .b_transposed = true};
-    const nets_dnn_product_desc dw = {.rows = in, .inner = rows, .columns = out, .a_transposed = true};
+    const bool half = desc->maps == MM_BF16;
+    const nets_dnn_product_desc y = {
+        .rows = rows, .inner = in, .columns = out, .half = half, .half_y = half, .bias = op->bias};
+    const nets_dnn_product_desc dx = {
+        .rows = rows, .inner = out, .columns = in, .b_transposed = true, .half = half, .half_y = half};
+    const nets_dnn_product_desc dw = {.rows = in, .inner = rows, .columns = out, .a_transposed = true, .half = half};
     MM_TRY(nets_piecewise_product(op->dnn, &y, true, by_rows, false, &op->y));
     if (!desc->training) return MM_OK;
     MM_TRY(
@@ -82,8 +83,13 @@ static mm_status make_products(project_op *op, const nets_op_desc *desc) {
 }
 
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
+    const bool half = desc->maps == MM_BF16;
+    if (half && !nets_dnn_has_bf16()) return mm_fail(MM_ERR_UNSUPPORTED, "this CPU has no units for bf16");
+    if (half && desc->adds_earlier) /* to what is rounded */
+        return mm_fail(MM_ERR_UNSUPPORTED, "no projection in bf16 whose gradient is added to others");
     project_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a projection");
+    op->weight = half ? NETS_W16 : NETS_W;
     op->base.impl = &nets_host_op_project;
     op->dnn = &((nets_host_backend *)backend)->dnn;
     op->x_elems = nets_shape_elems(&desc->x[0]);
@@ -105,4 +111,5 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     return MM_OK;
 }
 
-const nets_op_impl nets_host_op_project = {NETS_DTYPE_BIT(MM_F32), create, destroy, workspace_bytes, forward, backward};
+const nets_op_impl nets_host_op_project = {
+    NETS_DTYPE_BIT(MM_F32) | NETS_DTYPE_BIT(MM_BF16), create, destroy, workspace_bytes, forward, backward};

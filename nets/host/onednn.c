@@ -44,8 +44,8 @@ bool nets_dnn_has_bf16(void) {
 /* ---------------------------------------------------------------- kernels */
 
 static const int ARGS[] = {
-    DNNL_ARG_SRC,      DNNL_ARG_DST,      DNNL_ARG_WEIGHTS,      DNNL_ARG_WORKSPACE,
-    DNNL_ARG_DIFF_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_SCRATCHPAD,
+    DNNL_ARG_SRC,      DNNL_ARG_DST,          DNNL_ARG_WEIGHTS,    DNNL_ARG_WORKSPACE, DNNL_ARG_DIFF_SRC,
+    DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_SCRATCHPAD, DNNL_ARG_BIAS,
 };
 enum { N_ARGS = sizeof ARGS / sizeof ARGS[0] };
 
@@ -115,11 +115,12 @@ static mm_status make_attr(bool adds, dnnl_primitive_attr_t *attr_out) {
     return nets_dnn_fail(status, "attributes");
 }
 
-/* By name: the others convert, or are oneDNN's reference. */
-static bool uses_bf16(const_dnnl_primitive_desc_t description) {
+/* By name: the others convert, or are oneDNN's reference. A product by "gemm" takes the units that the CPU has. */
+static bool uses_bf16(const nets_dnn_op *op, const_dnnl_primitive_desc_t description) {
     const char *name = NULL;
     if (dnnl_primitive_desc_query(description, dnnl_query_impl_info_str, 0, &name) != dnnl_success || !name)
         return false;
+    if (op->kind == dnnl_matmul && strstr(name, "gemm:jit")) return nets_dnn_has_bf16();
     return strstr(name, "avx512_core_bf16") || strstr(name, "amx");
 }
 
@@ -129,7 +130,7 @@ static mm_status describe(const nets_dnn *dnn, const nets_dnn_op *op, const_dnnl
     MM_TRY(make_attr(op->adds, &attr));
     dnnl_status_t status = nets_dnn_describe(dnn->engine, op, hint, attr, description_out);
     dnnl_primitive_attr_destroy(attr);
-    if (status == dnnl_success && op->half && !uses_bf16(*description_out)) {
+    if (status == dnnl_success && op->half && !uses_bf16(op, *description_out)) {
         dnnl_primitive_desc_destroy(*description_out);
         *description_out = NULL;
         status = dnnl_unimplemented;

@@ -41,6 +41,7 @@ typedef struct nets_dnn_product_desc {
     int64_t a_stride, b_stride, y_stride;
     bool adds;         /* y += a b */
     bool half, half_y; /* half: a and b are bf16; half_y: so is y */
+    bool bias;         /* a bias by column, f32, is added before y is rounded */
 } nets_dnn_product_desc;
 
 typedef enum nets_dnn_pool { NETS_DNN_POOL_MAX, NETS_DNN_POOL_AVG, NETS_DNN_POOL_AVG_EXCLUDE_PAD } nets_dnn_pool;
@@ -71,7 +72,8 @@ MM_CHECKED mm_status nets_dnn_weights_reorder(const nets_dnn *dnn, const nets_dn
                                               const nets_dnn_kernel *kernel, int arg, bool to_plain, bool adds,
                                               nets_dnn_kernel *reorder_out);
 
-/* A product's kernel, with arguments SRC (a), WEIGHTS (b), DST (y) in the layouts described, without reordering. */
+/* A product's kernel, with arguments SRC (a), WEIGHTS (b), DST (y) in the layouts described, without reordering, and
+ * BIAS. MM_ERR_UNSUPPORTED with `half`: oneDNN has none for the CPU's units of bf16. */
 MM_CHECKED mm_status nets_dnn_product(const nets_dnn *dnn, const nets_dnn_product_desc *product,
                                       nets_dnn_kernel *kernel_out);
 

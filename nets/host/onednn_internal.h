@@ -42,6 +42,7 @@ typedef struct nets_dnn_op {
     dnnl_prop_kind_t direction; /* for a backward one, oneDNN also gets the forward one's description */
     dnnl_alg_kind_t algorithm;
     nets_dnn_layout x, weights, y;
+    nets_dnn_layout bias;            /* of a product */
     nets_dnn_layout forward_weights; /* with `half`: of the forward one of a gradient by the weights, which are f32 */
     nets_dnn_window_dims windows;
     bool adds; /* of a reorder or product: it adds to y */

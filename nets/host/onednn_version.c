@@ -3,7 +3,7 @@
 #include "nets/host/onednn_internal.h"
 
 typedef struct mds {
-    dnnl_memory_desc_t x, weights, y;
+    dnnl_memory_desc_t x, weights, y, bias;
 } mds;
 
 #if DNNL_VERSION_MAJOR < 3
@@ -60,7 +60,7 @@ static dnnl_status_t describe_op(const nets_dnn_op *op, const mds *md, op_desc *
     case dnnl_resampling:
         return describe_resampling(op, md, &desc->resampling);
     case dnnl_matmul:
-        return dnnl_matmul_desc_init(&desc->matmul, &md->x, &md->weights, NULL, &md->y);
+        return dnnl_matmul_desc_init(&desc->matmul, &md->x, &md->weights, op->bias.rank ? &md->bias : NULL, &md->y);
     default:
         return dnnl_invalid_arguments;
     }
@@ -75,6 +75,7 @@ dnnl_status_t nets_dnn_describe(dnnl_engine_t engine, const nets_dnn_op *op, con
     dnnl_status_t status = make_md(&op->x, &md.x);
     if (status == dnnl_success) status = make_md(&op->weights, &md.weights);
     if (status == dnnl_success) status = make_md(&op->y, &md.y);
+    if (status == dnnl_success) status = make_md(&op->bias, &md.bias);
     if (status != dnnl_success) return status;
     if (op->kind == dnnl_reorder)
         return dnnl_reorder_primitive_desc_create(description_out, &md.x, engine, &md.y, engine, attr);
@@ -148,7 +149,7 @@ static dnnl_status_t describe_op(dnnl_engine_t engine, const nets_dnn_op *op, co
     case dnnl_resampling:
         return describe_resampling(engine, op, md, hint, attr, description_out);
     case dnnl_matmul:
-        return dnnl_matmul_primitive_desc_create(description_out, engine, md->x, md->weights, NULL, md->y, attr);
+        return dnnl_matmul_primitive_desc_create(description_out, engine, md->x, md->weights, md->bias, md->y, attr);
     case dnnl_reorder:
         return dnnl_reorder_primitive_desc_create(description_out, md->x, engine, md->y, engine, attr);
     default:
@@ -166,10 +167,12 @@ dnnl_status_t nets_dnn_describe(dnnl_engine_t engine, const nets_dnn_op *op, con
     dnnl_status_t status = make_md(&op->x, &md.x);
     if (status == dnnl_success) status = make_md(&op->weights, &md.weights);
     if (status == dnnl_success) status = make_md(&op->y, &md.y);
+    if (status == dnnl_success) status = make_md(&op->bias, &md.bias);
     if (status == dnnl_success) status = describe_op(engine, op, &md, hint, attr, description_out);
     destroy_md(md.x);
     destroy_md(md.weights);
     destroy_md(md.y);
+    destroy_md(md.bias);
     return status;
 }
 

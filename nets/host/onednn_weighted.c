@@ -84,5 +84,6 @@ mm_status nets_dnn_product(const nets_dnn *dnn, const nets_dnn_product_desc *p, 
     };
     op.x.half = op.weights.half = p->half;
     op.y.half = p->half_y;
+    if (p->bias) op.bias = matrix(1, p->columns, false, 0);
     return nets_dnn_build(dnn, &op, kernel_out);
 }

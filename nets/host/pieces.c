@@ -77,7 +77,9 @@ void nets_piecewise_fini(nets_piecewise *p) {
 
 mm_status nets_piecewise_product(const nets_dnn *dnn, const nets_dnn_product_desc *whole, bool by_rows, nets_cut cut,
                                  bool own_blocks, nets_piecewise *run) {
-    const int64_t sizes[] = {cut.each, nets_cut_rest(&cut)}, one = sizeof(float);
+    const int64_t sizes[] = {cut.each, nets_cut_rest(&cut)};
+    const int64_t factor = whole->half ? sizeof(uint16_t) : sizeof(float);
+    const int64_t product = whole->half_y ? sizeof(uint16_t) : sizeof(float);
     nets_dnn_product_desc part = *whole;
     part.a_stride = whole->a_transposed ? whole->rows : whole->inner;
     part.b_stride = whole->b_transposed ? whole->inner : whole->columns;
@@ -87,19 +89,12 @@ mm_status nets_piecewise_product(const nets_dnn *dnn, const nets_dnn_product_des
         MM_TRY(nets_dnn_product(dnn, &part, &run->kernel[k]));
     }
     nets_piecewise_measure(run);
-    const nets_piece_arg args[NETS_PIECE_ARGS] = {
-        {DNNL_ARG_SRC, by_rows ? (whole->a_transposed ? one : one * part.a_stride) : 0, 0},
-        {DNNL_ARG_WEIGHTS,
-         by_rows               ? 0
-         : whole->b_transposed ? one * part.b_stride
-                               : one,
-         0},
-        {DNNL_ARG_DST,
-         own_blocks ? 0
-         : by_rows  ? one * part.y_stride
-                    : one,
-         0},
+    nets_piece_arg args[NETS_PIECE_ARGS] = {
+        {DNNL_ARG_SRC, by_rows ? factor * (whole->a_transposed ? 1 : part.a_stride) : 0, 0},
+        {DNNL_ARG_WEIGHTS, by_rows ? 0 : factor * (whole->b_transposed ? part.b_stride : 1), 0},
+        {DNNL_ARG_DST, own_blocks ? 0 : product * (by_rows ? part.y_stride : 1), 0},
     };
+    if (whole->bias) args[3] = (nets_piece_arg){DNNL_ARG_BIAS, by_rows ? 0 : (int64_t)sizeof(float), 0};
     return nets_piecewise_init_cut(run, &cut, args);
 }
 
