@@ -1,5 +1,5 @@
 /* The fully connected layer: oneDNN's matrix products over the plain weights, which need no other layout and so no
- * workspace of the weights' size. (Its inner product allocates on every call.) Each is cut by its columns, the gradient
+ * workspace of the weights' size; of bf16 maps as in host_project.c. (Its inner product allocates on every call.) Each is cut by its columns, the gradient
  * by the weights by its rows: so a piece has weights of its own, however small the batch.
  *
  * Features are counted in torch's order, channel by channel. An image of more than one pixel is pixel by pixel, so the
@@ -21,10 +21,11 @@
 typedef struct linear_op {
     nets_op base;
     const nets_dnn *dnn;
-    nets_piecewise y, dx, dw;              /* what gives these: of SRC, WEIGHTS, DST */
-    nets_cut dw_cut;                       /* of the output's channels */
-    nets_piecewise to_planes, from_planes; /* of FROM, TO; not made where an image is one pixel */
-    int64_t x_elems, batch;
+    nets_piecewise y, dx, dw;               /* what gives these: of SRC, WEIGHTS, DST */
+    nets_cut dw_cut;                        /* of the output's channels */
+    nets_piecewise to_planes, from_planes;  /* of FROM, TO; not made where an image is one pixel */
+    int64_t x_elems, batch, map_bytes;      /* map_bytes: of an element */
+    nets_role weight;                       /* NETS_W; of bf16 maps NETS_W16 */
     nets_channels channels;                 /* of the output */
     int64_t scratch_bytes, workspace_bytes; /* of either phase */
     int64_t blocks_at, block_bytes;         /* with adds: where the threads' blocks lie, and the size of one */
@@ -36,7 +37,7 @@ static void *planes(const linear_op *op, const nets_op_args *args) {
 }
 
 static mm_status run(const linear_op *op, nets_piecewise *p, const nets_op_args *args, void *a, void *b, void *c) {
-    void *const at[NETS_PIECE_ARGS] = {a, b, c};
+    void *const at[NETS_PIECE_ARGS] = {a, b, c, args->at[NETS_B]};
     return nets_piecewise_run(op->dnn, p, at, args->at[NETS_WORKSPACE]);
 }
 
@@ -50,16 +51,12 @@ static mm_status run_forward(nets_op *base, const nets_op_args *args) {
     linear_op *op = (linear_op *)base;
     void *features;
     MM_TRY(get_features(op, args, &features));
-    MM_TRY(run(op, &op->y, args, features, args->at[NETS_W], args->at[NETS_Y]));
-    if (op->bias)
-        nets_channels_add_bias(&op->channels, args->at[NETS_Y], args->at[NETS_B], false, args->at[NETS_Y],
-                               args->at[NETS_WORKSPACE]);
-    return MM_OK;
+    return run(op, &op->y, args, features, args->at[op->weight], args->at[NETS_Y]);
 }
 
 static mm_status run_backward_data(linear_op *op, const nets_op_args *args) {
     void *dx = args->at[NETS_DX], *features = op->maps ? planes(op, args) : dx;
-    MM_TRY(run(op, &op->dx, args, args->at[NETS_DY], args->at[NETS_W], features));
+    MM_TRY(run(op, &op->dx, args, args->at[NETS_DY], args->at[op->weight], features));
     if (op->maps) MM_TRY(run(op, &op->from_planes, args, features, dx, NULL));
     nets_host_accumulate_on(op->dnn->pool, dx, args->at[NETS_EARLIER], op->x_elems);
     return MM_OK;
@@ -148,13 +145,15 @@ static nets_cut cut_for_adding(int64_t rows, int64_t row_bytes) {
 }
 
 /* Of samples of rows of channels. */
-static mm_status make_planes(const nets_dnn *dnn, const nets_shape *shape, bool to_planes, nets_piecewise *run) {
+static mm_status make_planes(const nets_dnn *dnn, const nets_shape *shape, bool half, bool to_planes,
+                             nets_piecewise *run) {
     const int64_t x[4] = {shape->dims[0], 1, nets_shape_rows(shape) / shape->dims[0], nets_shape_channels(shape)};
     const nets_cut cut = nets_cut_of(x[0], nets_pieces(dnn->pool), 1, 1);
-    const int64_t images[] = {cut.each, nets_cut_rest(&cut)}, bytes = nets_elems(x) / x[0] * (int64_t)sizeof(float);
+    const int64_t images[] = {cut.each, nets_cut_rest(&cut)};
+    const int64_t bytes = nets_elems(x) / x[0] * (int64_t)(half ? sizeof(uint16_t) : sizeof(float));
     for (int k = 0; k < (images[1] == images[0] ? 1 : 2); k++) {
         const int64_t part[4] = {images[k], x[1], x[2], x[3]};
-        MM_TRY(nets_dnn_planes_reorder(dnn, part, to_planes, &run->kernel[k]));
+        MM_TRY(nets_dnn_planes_reorder(dnn, part, half, to_planes, &run->kernel[k]));
     }
     nets_piecewise_measure(run);
     const nets_piece_arg args[NETS_PIECE_ARGS] = {{DNNL_ARG_FROM, bytes, 0}, {DNNL_ARG_TO, bytes, 0}};
@@ -164,19 +163,26 @@ static mm_status make_planes(const nets_dnn *dnn, const nets_shape *shape, bool 
 static mm_status make_kernels(linear_op *op, const nets_op_desc *desc) {
     const nets_dnn *dnn = op->dnn;
     int64_t batch = op->batch, in = op->x_elems / batch, out = nets_shape_channels(&desc->y);
-    const nets_dnn_product_desc y = {.rows = batch, .inner = in, .columns = out, .b_transposed = true};
-    const nets_dnn_product_desc dx = {.rows = batch, .inner = out, .columns = in};
-    const nets_dnn_product_desc dw = {.rows = out, .inner = batch, .columns = in, .a_transposed = true};
+    const bool half = desc->maps == MM_BF16;
+    const nets_dnn_product_desc y = {.rows = batch,
+                                     .inner = in,
+                                     .columns = out,
+                                     .b_transposed = true,
+                                     .half = half,
+                                     .half_y = half,
+                                     .bias = op->bias};
+    const nets_dnn_product_desc dx = {.rows = batch, .inner = out, .columns = in, .half = half, .half_y = half};
+    const nets_dnn_product_desc dw = {.rows = out, .inner = batch, .columns = in, .a_transposed = true, .half = half};
     const int pieces = nets_pieces(dnn->pool);
     const nets_cut by_out = nets_cut_of(out, pieces, CUT_UNIT, CUT_LEAST);
     MM_TRY(nets_piecewise_product(dnn, &y, false, by_out, false, &op->y));
-    if (op->maps) MM_TRY(make_planes(dnn, &desc->x[0], true, &op->to_planes));
+    if (op->maps) MM_TRY(make_planes(dnn, &desc->x[0], half, true, &op->to_planes));
     if (!desc->training) return MM_OK;
     op->dw_cut = op->base.adds ? cut_for_adding(out, in * (int64_t)sizeof(float)) : by_out;
     MM_TRY(nets_piecewise_product(dnn, &dw, true, op->dw_cut, op->base.adds, &op->dw));
     if (!desc->wants_dx) return MM_OK;
     MM_TRY(nets_piecewise_product(dnn, &dx, false, nets_cut_of(in, pieces, CUT_UNIT, CUT_LEAST), false, &op->dx));
-    return op->maps ? make_planes(dnn, &desc->x[0], false, &op->from_planes) : MM_OK;
+    return op->maps ? make_planes(dnn, &desc->x[0], half, false, &op->from_planes) : MM_OK;
 }
 
 static void measure_workspace(linear_op *op) {
@@ -185,7 +191,7 @@ static void measure_workspace(linear_op *op) {
         op->scratch_bytes =
             nets_larger(op->scratch_bytes, nets_piecewise_places(op->dnn, all[i]) * all[i]->scratch_bytes);
     op->workspace_bytes = op->scratch_bytes;
-    if (op->maps) op->workspace_bytes += nets_aligned(op->x_elems * (int64_t)sizeof(float));
+    if (op->maps) op->workspace_bytes += nets_aligned(op->x_elems * op->map_bytes);
     if (op->bias) op->workspace_bytes = nets_larger(op->workspace_bytes, op->channels.scratch_bytes);
     if (!op->base.adds) return;
     const int64_t row = op->x_elems / op->batch, each = op->dw_cut.each;
@@ -197,8 +203,14 @@ static void measure_workspace(linear_op *op) {
 }
 
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
+    const bool half = desc->maps == MM_BF16;
+    if (half && !nets_dnn_has_bf16()) return mm_fail(MM_ERR_UNSUPPORTED, "this CPU has no units for bf16");
+    if (half && desc->adds_earlier) /* to what is rounded */
+        return mm_fail(MM_ERR_UNSUPPORTED, "a linear layer of bf16 maps whose gradient is added to another");
     linear_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a linear layer");
+    op->weight = half ? NETS_W16 : NETS_W;
+    op->map_bytes = half ? sizeof(uint16_t) : sizeof(float);
     op->base.impl = &nets_host_op_linear;
     op->dnn = &((nets_host_backend *)backend)->dnn;
     op->x_elems = nets_shape_elems(&desc->x[0]);
@@ -218,4 +230,5 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     return MM_OK;
 }
 
-const nets_op_impl nets_host_op_linear = {NETS_DTYPE_BIT(MM_F32), create, destroy, workspace_bytes, forward, backward};
+const nets_op_impl nets_host_op_linear = {
+    NETS_DTYPE_BIT(MM_F32) | NETS_DTYPE_BIT(MM_BF16), create, destroy, workspace_bytes, forward, backward};

@@ -86,7 +86,7 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     const bool half = desc->maps == MM_BF16;
     if (half && !nets_dnn_has_bf16()) return mm_fail(MM_ERR_UNSUPPORTED, "this CPU has no units for bf16");
     if (half && desc->adds_earlier) /* to what is rounded */
-        return mm_fail(MM_ERR_UNSUPPORTED, "no projection in bf16 whose gradient is added to others");
+        return mm_fail(MM_ERR_UNSUPPORTED, "a projection of bf16 maps whose gradient is added to another");
     project_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a projection");
     op->weight = half ? NETS_W16 : NETS_W;

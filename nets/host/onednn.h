@@ -77,8 +77,8 @@ MM_CHECKED mm_status nets_dnn_weights_reorder(const nets_dnn *dnn, const nets_dn
 MM_CHECKED mm_status nets_dnn_product(const nets_dnn *dnn, const nets_dnn_product_desc *product,
                                       nets_dnn_kernel *kernel_out);
 
-/* A kernel that copies images of dims x FROM NHWC TO NCHW (`to_planes`), or back. */
-MM_CHECKED mm_status nets_dnn_planes_reorder(const nets_dnn *dnn, const int64_t x[4], bool to_planes,
+/* A kernel that copies images of dims x, f32 or bf16 (`half`), FROM NHWC TO NCHW (`to_planes`), or back. */
+MM_CHECKED mm_status nets_dnn_planes_reorder(const nets_dnn *dnn, const int64_t x[4], bool half, bool to_planes,
                                              nets_dnn_kernel *reorder_out);
 
 /* A pool's kernels. Arguments: SRC and DST, or their DIFF_ ones; for a max pool in training also WORKSPACE, which has a

@@ -55,9 +55,10 @@ mm_status nets_dnn_upsample_backward(const nets_dnn *dnn, const int64_t x[4], co
     return nets_dnn_build(dnn, &op, kernel_out);
 }
 
-mm_status nets_dnn_planes_reorder(const nets_dnn *dnn, const int64_t x[4], bool to_planes,
+mm_status nets_dnn_planes_reorder(const nets_dnn *dnn, const int64_t x[4], bool half, bool to_planes,
                                   nets_dnn_kernel *reorder_out) {
-    const nets_dnn_layout pixels = nets_dnn_nhwc(x);
+    nets_dnn_layout pixels = nets_dnn_nhwc(x);
+    pixels.half = half;
     nets_dnn_layout planes = pixels;
     planes.tag = dnnl_nchw;
     const nets_dnn_op op = {

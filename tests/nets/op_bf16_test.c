@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "nets/host/onednn.h"
 #include "nets/net_ops.h"
 #include "nets/op_batch_norm.h"
 #include "tests/nets/op_rig.h"
@@ -98,11 +99,13 @@ static void pair_init(pair *p, op_rig *rig, bool earlier, bool batch) {
     if (weight && weight->factor) give_copy(p, &desc);
     if (nets_op_create(rig->backend, &desc, &p->op) != MM_OK) fail_msg("%s", mm_last_error());
     const bool is_conv = desc.kind == NETS_CONV || desc.kind == NETS_CONV_TRANSPOSE;
-    const bool native = strcmp(rig->backend->ops->name, "cuda") == 0 &&
-                        ((is_conv && !desc.attrs.bias) || (desc.kind == NETS_PROJECT && !batch) ||
-                         (desc.kind == NETS_LINEAR && !batch && !earlier));
+    const bool is_cuda = strcmp(rig->backend->ops->name, "cuda") == 0;
+    const bool is_product =
+        (desc.kind == NETS_PROJECT && (is_cuda || !earlier)) || (desc.kind == NETS_LINEAR && !earlier);
+    const bool native =
+        is_cuda ? (is_conv && !desc.attrs.bias) || (is_product && !batch) : nets_dnn_has_bf16() && is_product && !batch;
     if (native) assert_ptr_equal(p->op->impl, rig->op->impl);
-    p->rounds_dw = native && is_conv && desc.attrs.kernel[0] * desc.attrs.stride[0] > 1;
+    p->rounds_dw = native && is_cuda && is_conv && desc.attrs.kernel[0] * desc.attrs.stride[0] > 1;
     for (int phase = MM_FORWARD; phase <= (desc.training ? MM_BACKWARD : MM_FORWARD); phase++) {
         const int64_t bytes = nets_op_workspace_bytes(p->op, (mm_phase)phase);
         if (bytes > p->workspace_bytes) p->workspace_bytes = bytes;
