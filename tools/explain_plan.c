@@ -100,6 +100,49 @@ static void sum_decisions(const explained *e, decided sums[DECIDED]) {
     qsort(sums, DECIDED, sizeof *sums, larger_first);
 }
 
+/* What a codec makes of the maps of one element type that it could hold. */
+typedef struct coding {
+    int codec, maps;
+    mm_dtype type;
+    int64_t map_bytes, code_bytes, encode_ns, decode_ns;
+} coding;
+
+static bool could_be_held(const mm_stash_map *map, int codec) {
+    for (int r = 0; r < map->n_remedies; r++)
+        if (map->remedies[r].codec == codec || map->remedies[r].sign_codec == codec) return true;
+    return false;
+}
+
+static coding sum_coding(const explained *e, const mm_graph *graph, int codec, mm_dtype type) {
+    coding sum = {.codec = codec, .type = type};
+    for (int i = 0; i < e->stash.n_maps; i++) {
+        const mm_stash_map *map = &e->stash.maps[i];
+        if (mm_graph_tensor(graph, map->tensor)->dtype != type || !could_be_held(map, codec)) continue;
+        const mm_code_facts *code = mm_facts_code(e->facts, codec, map->tensor);
+        sum.maps++;
+        sum.map_bytes += map->bytes;
+        sum.code_bytes += code->code_bytes + code->body_typical_bytes;
+        sum.encode_ns += code->encode_ns;
+        sum.decode_ns += code->decode_ns;
+    }
+    return sum;
+}
+
+/* Fills in the first one that has maps, from `*at` on, which begins at 0, and moves that behind it; false: there is none. */
+static bool next_coding(const explained *e, const plan_case *c, int *at, coding *coding_out) {
+    const mm_graph *graph = plan_case_plan(c)->graph;
+    const int n = e->facts->n_codecs;
+    coding_out->maps = 0;
+    for (; coding_out->maps == 0 && *at < MM_DTYPES * n; ++*at)
+        *coding_out = sum_coding(e, graph, *at % n, (mm_dtype)(*at / n));
+    return coding_out->maps > 0;
+}
+
+static double ratio_of(const coding *k) { return (double)k->map_bytes / (double)k->code_bytes; }
+
+/* Bytes of maps a second; 0: not known. */
+static double rate_of(const coding *k, int64_t ns) { return ns > 0 ? (double)k->map_bytes / (double)ns * 1e9 : 0; }
+
 /* Where the time of an iteration, of the pass that needs most, goes. */
 typedef struct spent {
     int64_t steps_ns, again_ns; /* alone */
@@ -169,6 +212,21 @@ static void print_decisions(FILE *file, const plan_case *c, const explained *e) 
                 (double)sums[i].ns * 1e-6, explained_kinds(sums[i].kinds, kinds));
 }
 
+static void print_codings(FILE *file, const plan_case *c, const explained *e) {
+    coding k;
+    for (int at = 0, n = 0; next_coding(e, c, &at, &k); n++) {
+        const mm_codec_facts *codec = &e->facts->codecs[k.codec];
+        if (n == 0)
+            fprintf(file, "%s, batch %lld, %s: what codecs make of maps, by the type of their elements%s\n", c->net,
+                    (long long)c->batch, plan_case_plan(c)->policy, e->nominal ? "; nominal times" : "");
+        fprintf(file, "  %10s  %9.2fx", mm_dtype_name(k.type), ratio_of(&k));
+        if (k.encode_ns > 0 && k.decode_ns > 0)
+            fprintf(file, "  encode %7.1f GB/s, decode %7.1f GB/s", rate_of(&k, k.encode_ns) * 1e-9,
+                    rate_of(&k, k.decode_ns) * 1e-9);
+        fprintf(file, "  %s%s\n", codec->spec, codec->lossless ? "" : " (lossy)");
+    }
+}
+
 static void print_streams(FILE *file, const plan_case *c, const explained *e) {
     const spent t = sum_times(c, e);
     const mm_simulation *sim = &c->sim;
@@ -221,6 +279,7 @@ static void print_peak(FILE *file, const plan_case *c) {
 }
 
 mm_status explain_plan_print(FILE *file, const plan_case *c, const explained *e) {
+    print_codings(file, c, e);
     print_decisions(file, c, e);
     if (!c->untimed) {
         print_streams(file, c, e);
@@ -240,6 +299,17 @@ static json_t *decisions_json(const explained *e) {
         json_array_append_new(array, json_pack("{so si sI sf}", "decided", explained_kinds_json(sums[i].kinds), "maps",
                                                sums[i].maps, "bytes", (json_int_t)sums[i].bytes, "seconds",
                                                (double)sums[i].ns * 1e-9));
+    return array;
+}
+
+static json_t *codings_json(const plan_case *c, const explained *e) {
+    json_t *array = json_array();
+    coding k;
+    for (int at = 0; next_coding(e, c, &at, &k);)
+        json_array_append_new(array, json_pack("{ss ss si sf sf sf}", "codec", e->facts->codecs[k.codec].spec, "type",
+                                               mm_dtype_name(k.type), "maps", k.maps, "ratio", ratio_of(&k),
+                                               "encode_bytes_per_s", rate_of(&k, k.encode_ns), "decode_bytes_per_s",
+                                               rate_of(&k, k.decode_ns)));
     return array;
 }
 
@@ -270,6 +340,7 @@ static json_t *peak_json(const plan_case *c) {
 
 mm_status explain_plan_row(json_t *row, const plan_case *c, const explained *e) {
     int failed = json_object_set_new(row, "decisions", decisions_json(e));
+    failed |= json_object_set_new(row, "codecs", codings_json(c, e));
     failed |= json_object_set_new(row, "iteration", c->untimed ? json_null() : iteration_json(c, e));
     failed |= json_object_set_new(row, "more", c->untimed ? json_null() : more_json(c));
     failed |= json_object_set_new(row, "peak", peak_json(c));

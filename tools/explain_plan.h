@@ -1,5 +1,5 @@
-/* A part of mm plan --explain: what one policy's plan does with the stashed maps, where its time goes, what more memory
- * would gain, and what is needed at the peak. */
+/* A part of mm plan --explain: what codecs make of the stashed maps, what one policy's plan does with them, where its time
+ * goes, what more memory would gain, and what is needed at the peak. */
 #ifndef TOOLS_EXPLAIN_PLAN_H
 #define TOOLS_EXPLAIN_PLAN_H
 
@@ -27,7 +27,7 @@ const char *explained_kinds(uint32_t kinds, char buffer[EXPLAINED_KINDS]);
 json_t *explained_kinds_json(uint32_t kinds);
 
 MM_CHECKED mm_status explain_plan_print(FILE *file, const plan_case *c, const explained *e);
-/* Adds the keys decisions, iteration, more and peak. */
+/* Adds the keys codecs, decisions, iteration, more and peak. */
 MM_CHECKED mm_status explain_plan_row(json_t *row, const plan_case *c, const explained *e);
 
 #endif

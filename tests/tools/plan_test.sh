@@ -90,6 +90,27 @@ more_memory_and_what_is_needed_at_the_peak_are_told_() {
     says out "swapping cannot help: the peak is at"
 }
 
+# speed TYPE CODEC: GB/s of its encoding, as printed
+speed() { sed -n "s|^ *$1 .*encode *\([0-9.]*\) GB/s.*  $2 (lossy)\$|\1|p" out; }
+
+codecs_are_told_by_the_type_of_elements_() {
+    local -a plan=(plan --net resnet8 --batch 32 --policy auto:codecs=zfp:rate=4 --explain --json row.json)
+    expect 0 "${plan[@]}" --facts "$machine"
+    grep -Eq '^ +f32 +8.00x  encode .* GB/s, decode .* GB/s  zfp:rate=4 \(lossy\)$' out || fail "not of f32"
+    [[ $(values row.json type | sort -u) == f32 ]] || fail "types: $(values row.json type)"
+    expect 0 "${plan[@]}" --facts "$machine" --precision bf16
+    grep -Eq '^ +bf16 +4.00x .*  zfp:rate=4 \(lossy\)$' out || fail "not of bf16"
+    local any
+    any=$(speed bf16 zfp:rate=4)
+    sed 's/"codecs": {/"types": {"bf16": {"codecs": {"zfp:rate=4": {"encode_bytes_per_s": 1e9, "decode_bytes_per_s": 2e9}}}},\n&/' \
+        "$machine" >by_type.json
+    expect 0 "${plan[@]}" --facts by_type.json --precision bf16
+    is_less "$(speed bf16 zfp:rate=4)" 1.01 || fail "$(speed bf16 zfp:rate=4) GB/s, not what the type's rates say"
+    is_less 5 "$any" || fail "$any GB/s by the rates of any type"
+    expect 0 "${plan[@]}" --precision bf16
+    says out "by the type of their elements; nominal times"
+}
+
 kinds_add_up_to_what_the_plan_needs_() {
     for net in tiny resnet20; do
         for policy in naive liveness freelunch freelunch:buffers=naive,workspace=naive; do
