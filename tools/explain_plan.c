@@ -306,10 +306,10 @@ static json_t *codings_json(const plan_case *c, const explained *e) {
     json_t *array = json_array();
     coding k;
     for (int at = 0; next_coding(e, c, &at, &k);)
-        json_array_append_new(array, json_pack("{ss ss si sf sf sf}", "codec", e->facts->codecs[k.codec].spec, "type",
-                                               mm_dtype_name(k.type), "maps", k.maps, "ratio", ratio_of(&k),
-                                               "encode_bytes_per_s", rate_of(&k, k.encode_ns), "decode_bytes_per_s",
-                                               rate_of(&k, k.decode_ns)));
+        json_array_append_new(array,
+                              json_pack("{ss ss sf sf sf}", "codec", e->facts->codecs[k.codec].spec, "type",
+                                        mm_dtype_name(k.type), "ratio", ratio_of(&k), "encode_bytes_per_s",
+                                        rate_of(&k, k.encode_ns), "decode_bytes_per_s", rate_of(&k, k.decode_ns)));
     return array;
 }
 

@@ -914,20 +914,48 @@ a_text_is_learned_with_equal_bits_under_lossless_policies_() {
     equal_tensors reference file
 }
 
+# one_line TEXT ARGUMENT...: training of "${run[@]}" is refused with it; nothing starts, and no file is written.
+one_line() {
+    refused 2 "$1" "${run[@]}" "${@:2}"
+    (($(wc -l <err) == 1)) || fail "$(wc -l <err) lines"
+    [[ ! -e state && ! -e row.json && ! -e trace.json ]] || fail "a file was written"
+}
+
 what_cannot_be_learned_of_a_text_is_one_line_() {
+    local -a run=(train --iterations 2 --batch 2 --quiet --save state --json row.json --trace trace.json)
+    local precision
     printf 'short' >short
     printf '\xff%.0s' {1..2000} >bytes
-    local gpt=(train --iterations 2 --batch 2 --quiet)
-    refused 2 "short: has 5 tokens, of which training takes 5: too short for a context of 128" "${gpt[@]}" --net gpt --data text:short
-    refused 2 "bytes: token 0 is 255, must be from 0 to 99" "${gpt[@]}" --net gpt,vocabulary=100 --data text:bytes
-    refused 2 '"heads" must be from 1 to 16777216, dividing a third of the channels, not 5' "${gpt[@]}" --net gpt,heads=5
-    refused 2 "net gpt: ',depth=3' after its name; expected ,layers=N (to 1024)" "${gpt[@]}" --net gpt,depth=3
-    refused 2 "net gpt: ',layers=0' after its name" "${gpt[@]}" --net gpt,layers=0
-    refused 2 "net gpt: ',dropout=1' after its name" "${gpt[@]}" --net gpt,dropout=1
-    refused 2 "net gpt: '@32' after its name" "${gpt[@]}" --net gpt@32
-    refused 2 "net resnet20: ',heads=2' after its name" "${gpt[@]}" --net resnet20,heads=2
-    refused 2 "bytes: has tokens, each with a label; the network takes 32x32x3" "${gpt[@]}" --net resnet20 --data text:bytes
-    refused 2 "clip-norm" "${gpt[@]}" --net gpt --clip-norm -1
+    printf 'a%.0s' {1..1999} >late && printf '\xff' >>late
+    printf '\x00\x02%.0s' {1..2000} >numbers
+    for precision in fp32 bf16; do
+        run+=(--precision "$precision")
+        one_line "short: has 5 tokens, of which training takes 5: too short for a context of 128" --net gpt --data text:short
+        one_line "bytes: token 0 is 255, must be from 0 to 99" --net gpt,vocabulary=100 --data text:bytes
+        one_line "net gpt: heads=5 must divide width=128" --net gpt,heads=5
+        run=("${run[@]:0:${#run[@]}-2}")
+    done
+    one_line "late: has 2000 tokens, of which evaluation takes 200: too short for a context of 256" --eval \
+        --net gpt,context=256 --data text:late
+    one_line "late: token 1999 is 255, must be from 0 to 127" --eval --net gpt,vocabulary=128 --data text:late
+    one_line "numbers: token 0 is 512, must be from 0 to 255" --net gpt --data tokens:numbers
+    one_line "net gpt: heads=12 must divide width=100" --net gpt,heads=12,width=100
+    one_line "net gpt2: heads=12 must divide width=8" --net gpt2,width=8
+    one_line "net gpt: ',depth=3' after its name; expected ,layers=N (to 1024)" --net gpt,depth=3
+    one_line "net gpt: ',classes=10' after its name; expected ,layers=N (to 1024)" --net gpt,classes=10
+    one_line "net gpt: ',heads=2,heads=4' after its name" --net gpt,heads=2,heads=4
+    one_line "net gpt: ',layers=0' after its name" --net gpt,layers=0
+    one_line "net gpt: ',dropout=1' after its name" --net gpt,dropout=1
+    one_line "net gpt: '@32' after its name" --net gpt@32
+    one_line "net resnet20: ',heads=2' after its name" --net resnet20,heads=2
+    one_line "net resnet20: ',vocabulary=9' after its name; expected @HEIGHTxWIDTH" --net resnet20,vocabulary=9
+    one_line "bytes: has tokens, each with a label; the network takes 32x32x3" --net resnet20 --data text:bytes
+    one_line "clip-norm" --net gpt --clip-norm -1
+    # In f32, batch norms read the codes.
+    local -a steps=(--net tiny --batch 4 --policy "freelunch:codec=dpr:fp8,codes=in-step,when=always")
+    run=(train --iterations 2 --quiet --save state --json row.json --trace trace.json)
+    one_line "by itself: batch norms of f32 maps do" "${steps[@]}" --precision bf16
+    expect 0 "${run[@]}" "${steps[@]}"
 }
 
 run_cases
