@@ -204,7 +204,8 @@ mm_status mm_engine_plan(const mm_graph *graph, const mm_facts *facts, const mm_
         return mm_fail(
             MM_ERR_INVALID,
             "codes=in-step: no step of %s reads codes of %s by itself: batch norms of f32 maps do, of zfp in two "
-            "dimensions (on cuda rate 4, 6.4 or 8) and dpr, on the host also mx and raw; use codes=beside or codes=auto",
+            "dimensions (on cuda rate 4, 6.4 or 8) and dpr, on the host also mx and raw; use codes=beside or "
+            "codes=auto",
             mm_graph_name(graph), mm_rules_codec(config));
     return plan_coded(graph, facts, limits, config, plan_out);
 }

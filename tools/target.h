@@ -49,7 +49,7 @@ static inline int64_t pinned_limit(int64_t option, int64_t otherwise) {
      MM_HOST_THREADS_MOST},                                                                                             \
         {"--precision",                                                                                                 \
          "P",                                                                                                           \
-         "fp32; bf16: maps and factors of products; tf32: factors, on cuda (fp32)",                            \
+         "fp32; bf16: maps and factors of products; tf32: factors, on cuda (fp32)",                                     \
          ARG_TEXT,                                                                                                      \
          &(t)->precision,                                                                                               \
          0,                                                                                                             \
