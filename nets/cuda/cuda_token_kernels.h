@@ -1,5 +1,5 @@
-/* The launchers of the kernels of tokens' operations, as cuda_kernels.h has those of the others. Maps are f32, or void
- * and of the type that is given. Internal. */
+/* The launchers of the kernels of tokens' operations, as cuda_kernels.h has those of the others. Maps are of the
+ * type that is given, f32 or bf16; all else is f32. Internal. */
 #ifndef NETS_CUDA_TOKEN_KERNELS_H
 #define NETS_CUDA_TOKEN_KERNELS_H
 
@@ -21,21 +21,23 @@ typedef struct nets_cuda_tokens {
 } nets_cuda_tokens;
 
 /* y[row] = weight[tokens[row]]; NaN where that is no token, since a kernel cannot fail the stream: the loss tells. */
-void nets_cuda_embed(nets_cuda_tokens t, const float *tokens, const float *weight, float *y, cudaStream_t stream);
+void nets_cuda_embed(mm_dtype maps, nets_cuda_tokens t, const float *tokens, const float *weight, void *y,
+                     cudaStream_t stream);
 /* dweight[v] = the sum of dy[row] over the rows whose token is v, in a fixed order; adds: plus what is there. */
-void nets_cuda_embed_backward(nets_cuda_tokens t, const float *tokens, const float *dy, bool adds, float *dweight,
-                              cudaStream_t stream);
+void nets_cuda_embed_backward(mm_dtype maps, nets_cuda_tokens t, const float *tokens, const void *dy, bool adds,
+                              float *dweight, cudaStream_t stream);
 
 /* y[row] = x[row] + weight[place of the row in its sample]; y may be x. */
-void nets_cuda_place(nets_cuda_tokens t, const float *x, const float *weight, float *y, cudaStream_t stream);
+void nets_cuda_place(mm_dtype maps, nets_cuda_tokens t, const void *x, const float *weight, void *y,
+                     cudaStream_t stream);
 /* dx = dy (+ earlier), unless dx is NULL, or dy itself with nothing to add. */
-void nets_cuda_place_backward(nets_cuda_tokens t, const float *dy, const float *earlier, float *dx, float *dweight,
-                              cudaStream_t stream);
+void nets_cuda_place_backward(mm_dtype maps, nets_cuda_tokens t, const void *dy, const void *earlier, void *dx,
+                              float *dweight, cudaStream_t stream);
 
 /* by_tanh: the approximation. y may be x, and dx may be dy. */
-void nets_cuda_gelu(bool by_tanh, const float *x, float *y, int64_t n, cudaStream_t stream);
-void nets_cuda_gelu_backward(bool by_tanh, const float *x, const float *dy, const float *earlier, float *dx, int64_t n,
-                             cudaStream_t stream);
+void nets_cuda_gelu(mm_dtype maps, bool by_tanh, const void *x, void *y, int64_t n, cudaStream_t stream);
+void nets_cuda_gelu_backward(mm_dtype maps, bool by_tanh, const void *x, const void *dy, const void *earlier, void *dx,
+                             int64_t n, cudaStream_t stream);
 
 /* ---------------------------------------------------------------- op_layer_norm_kernels.cu */
 
@@ -46,14 +48,14 @@ typedef struct nets_cuda_layer_norm {
 } nets_cuda_layer_norm;
 
 /* `means`, `factors` (1 / deviation), [rows]: NULL: not wanted. y may be x. */
-void nets_cuda_layer_norm_forward(nets_cuda_layer_norm ln, const float *x, const float *weight, const float *bias,
-                                  float *y, float *means, float *factors, cudaStream_t stream);
+void nets_cuda_layer_norm_forward(mm_dtype maps, nets_cuda_layer_norm ln, const void *x, const float *weight,
+                                  const float *bias, void *y, float *means, float *factors, cudaStream_t stream);
 
 int64_t nets_cuda_layer_norm_backward_bytes(nets_cuda_layer_norm ln);
 /* dx may be dy; NULL: not wanted. */
-void nets_cuda_layer_norm_backward(nets_cuda_layer_norm ln, const float *x, const float *weight, const float *means,
-                                   const float *factors, const float *dy, const float *earlier, void *scratch,
-                                   float *dx, float *dweight, float *dbias, cudaStream_t stream);
+void nets_cuda_layer_norm_backward(mm_dtype maps, nets_cuda_layer_norm ln, const void *x, const float *weight,
+                                   const float *means, const float *factors, const void *dy, const void *earlier,
+                                   void *scratch, void *dx, float *dweight, float *dbias, cudaStream_t stream);
 
 /* ---------------------------------------------------------------- op_attention_kernels.cu */
 

@@ -6,6 +6,7 @@
 
 typedef struct tokens_op {
     nets_op base;
+    mm_dtype maps;
     nets_cuda_tokens tokens;
     nets_cuda_layer_norm norm;
     int64_t elems;
@@ -18,6 +19,7 @@ static mm_status create(const nets_op_impl *impl, const nets_op_desc *desc, nets
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a %s", nets_op_name(desc->kind));
     const int64_t rows = nets_shape_rows(&desc->y);
     op->base.impl = impl;
+    op->maps = desc->maps;
     op->tokens = (nets_cuda_tokens){.rows = rows,
                                     .places = rows / desc->y.dims[0],
                                     .channels = nets_shape_channels(&desc->y),
@@ -34,14 +36,15 @@ static void destroy(nets_op *op) { free(op); }
 /* ---------------------------------------------------------------- embedding */
 
 static mm_status embed(nets_op *base, const nets_op_args *args, mm_stream *stream) {
-    nets_cuda_embed(((const tokens_op *)base)->tokens, args->at[NETS_X], args->at[NETS_W], args->at[NETS_Y],
-                    mm_cuda_stream(stream));
+    const tokens_op *op = (const tokens_op *)base;
+    nets_cuda_embed(op->maps, op->tokens, args->at[NETS_X], args->at[NETS_W], args->at[NETS_Y], mm_cuda_stream(stream));
     return nets_cuda_launched("an embedding");
 }
 
 static mm_status embed_backward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
-    nets_cuda_embed_backward(((const tokens_op *)base)->tokens, args->at[NETS_X], args->at[NETS_DY], base->adds,
-                             args->at[NETS_DW], mm_cuda_stream(stream));
+    const tokens_op *op = (const tokens_op *)base;
+    nets_cuda_embed_backward(op->maps, op->tokens, args->at[NETS_X], args->at[NETS_DY], base->adds, args->at[NETS_DW],
+                             mm_cuda_stream(stream));
     return nets_cuda_launched("an embedding's gradient");
 }
 
@@ -55,14 +58,15 @@ static mm_status create_embedding(nets_backend *backend, const nets_op_desc *des
 /* ---------------------------------------------------------------- position */
 
 static mm_status place(nets_op *base, const nets_op_args *args, mm_stream *stream) {
-    nets_cuda_place(((const tokens_op *)base)->tokens, args->at[NETS_X], args->at[NETS_W], args->at[NETS_Y],
-                    mm_cuda_stream(stream));
+    const tokens_op *op = (const tokens_op *)base;
+    nets_cuda_place(op->maps, op->tokens, args->at[NETS_X], args->at[NETS_W], args->at[NETS_Y], mm_cuda_stream(stream));
     return nets_cuda_launched("positions");
 }
 
 static mm_status place_backward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
-    nets_cuda_place_backward(((const tokens_op *)base)->tokens, args->at[NETS_DY], args->at[NETS_EARLIER],
-                             args->at[NETS_DX], args->at[NETS_DW], mm_cuda_stream(stream));
+    const tokens_op *op = (const tokens_op *)base;
+    nets_cuda_place_backward(op->maps, op->tokens, args->at[NETS_DY], args->at[NETS_EARLIER], args->at[NETS_DX],
+                             args->at[NETS_DW], mm_cuda_stream(stream));
     return nets_cuda_launched("positions' gradient");
 }
 
@@ -75,16 +79,18 @@ static mm_status create_position(nets_backend *backend, const nets_op_desc *desc
 
 static mm_status norm(nets_op *base, const nets_op_args *args, mm_stream *stream) {
     void *const *at = args->at;
-    nets_cuda_layer_norm_forward(((const tokens_op *)base)->norm, at[NETS_X], at[NETS_W], at[NETS_B], at[NETS_Y],
+    const tokens_op *op = (const tokens_op *)base;
+    nets_cuda_layer_norm_forward(op->maps, op->norm, at[NETS_X], at[NETS_W], at[NETS_B], at[NETS_Y],
                                  at[NETS_SAVED_MEAN], at[NETS_SAVED_VAR], mm_cuda_stream(stream));
     return nets_cuda_launched("layer norm");
 }
 
 static mm_status norm_backward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
     void *const *at = args->at;
-    nets_cuda_layer_norm_backward(((const tokens_op *)base)->norm, at[NETS_X], at[NETS_W], at[NETS_SAVED_MEAN],
-                                  at[NETS_SAVED_VAR], at[NETS_DY], at[NETS_EARLIER], at[NETS_WORKSPACE], at[NETS_DX],
-                                  at[NETS_DW], at[NETS_DB], mm_cuda_stream(stream));
+    const tokens_op *op = (const tokens_op *)base;
+    nets_cuda_layer_norm_backward(op->maps, op->norm, at[NETS_X], at[NETS_W], at[NETS_SAVED_MEAN], at[NETS_SAVED_VAR],
+                                  at[NETS_DY], at[NETS_EARLIER], at[NETS_WORKSPACE], at[NETS_DX], at[NETS_DW],
+                                  at[NETS_DB], mm_cuda_stream(stream));
     return nets_cuda_launched("layer norm's gradient");
 }
 
@@ -101,14 +107,14 @@ static mm_status create_norm(nets_backend *backend, const nets_op_desc *desc, ne
 
 static mm_status gelu(nets_op *base, const nets_op_args *args, mm_stream *stream) {
     const tokens_op *op = (const tokens_op *)base;
-    nets_cuda_gelu(op->by_tanh, args->at[NETS_X], args->at[NETS_Y], op->elems, mm_cuda_stream(stream));
+    nets_cuda_gelu(op->maps, op->by_tanh, args->at[NETS_X], args->at[NETS_Y], op->elems, mm_cuda_stream(stream));
     return nets_cuda_launched("gelu");
 }
 
 static mm_status gelu_backward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
     const tokens_op *op = (const tokens_op *)base;
-    nets_cuda_gelu_backward(op->by_tanh, args->at[NETS_X], args->at[NETS_DY], args->at[NETS_EARLIER], args->at[NETS_DX],
-                            op->elems, mm_cuda_stream(stream));
+    nets_cuda_gelu_backward(op->maps, op->by_tanh, args->at[NETS_X], args->at[NETS_DY], args->at[NETS_EARLIER],
+                            args->at[NETS_DX], op->elems, mm_cuda_stream(stream));
     return nets_cuda_launched("gelu's gradient");
 }
 
@@ -117,10 +123,10 @@ static mm_status create_gelu(nets_backend *backend, const nets_op_desc *desc, ne
     return create(&nets_cuda_op_gelu, desc, op_out);
 }
 
-const nets_op_impl nets_cuda_op_embedding = {NETS_DTYPE_BIT(MM_F32), create_embedding, destroy, NULL, embed,
-                                             embed_backward};
-const nets_op_impl nets_cuda_op_position = {NETS_DTYPE_BIT(MM_F32), create_position, destroy, NULL, place,
-                                            place_backward};
-const nets_op_impl nets_cuda_op_layer_norm = {NETS_DTYPE_BIT(MM_F32), create_norm, destroy,
-                                              norm_workspace_bytes,   norm,        norm_backward};
-const nets_op_impl nets_cuda_op_gelu = {NETS_DTYPE_BIT(MM_F32), create_gelu, destroy, NULL, gelu, gelu_backward};
+/* An embedding's tokens are the batch, f32. */
+const nets_op_impl nets_cuda_op_embedding = {
+    NETS_CUDA_MAPS | NETS_MIXED, create_embedding, destroy, NULL, embed, embed_backward};
+const nets_op_impl nets_cuda_op_position = {NETS_CUDA_MAPS, create_position, destroy, NULL, place, place_backward};
+const nets_op_impl nets_cuda_op_layer_norm = {NETS_CUDA_MAPS,       create_norm, destroy,
+                                              norm_workspace_bytes, norm,        norm_backward};
+const nets_op_impl nets_cuda_op_gelu = {NETS_CUDA_MAPS, create_gelu, destroy, NULL, gelu, gelu_backward};

@@ -1,31 +1,8 @@
-/* ReLU, sums and dropout: element by element, so in place or not is the same. */
-#include "nets/cuda/vector.h"
+/* ReLU, sums and dropout. */
+#include "nets/cuda/elements.h"
 
 #define MM_PHILOX_FUNCTION static __device__ inline
 #include "mm/core/philox.h"
-
-template <typename T> constexpr int CHUNK = PER_LOAD<T> *AT_ONCE *THREADS;
-
-/* f.at<V>(i) gives elements i .. i + V - 1 of f.out; i is a multiple of V. A block does a chunk of them. */
-template <typename T, typename F> static __global__ void over_elements(F f, int64_t n) {
-    constexpr int V = PER_LOAD<T>;
-    const int64_t begin = (int64_t)blockIdx.x * CHUNK<T>, mine = begin + V * threadIdx.x;
-    if (begin + CHUNK<T> <= n) {
-        held<T, V> h[AT_ONCE];
-#pragma unroll
-        for (int k = 0; k < AT_ONCE; k++) round_to(f.template at<V>(mine + V * THREADS * k), &h[k]);
-#pragma unroll
-        for (int k = 0; k < AT_ONCE; k++) store(f.out + mine + V * THREADS * k, h[k]);
-        return;
-    }
-    for (int64_t i = mine; i + V <= n; i += V * THREADS) store(f.out + i, f.template at<V>(i));
-    for (int64_t i = n / V * V + threadIdx.x; i < n; i += THREADS) store(f.out + i, f.template at<1>(i));
-}
-
-template <typename T, typename F> static void launch(F f, int64_t n, cudaStream_t stream) {
-    void (*kernel)(F, int64_t) = over_elements<T, F>;
-    MM_LAUNCH(kernel, (unsigned)ceil_div(n, CHUNK<T>), THREADS, 0, stream, f, n);
-}
 
 /* ---------------------------------------------------------------- ReLU */
 
@@ -89,7 +66,7 @@ template <typename T> struct drop {
 
 template <typename T> static void launch_relu(const void *x, void *y, int64_t n, cudaStream_t stream) {
     const relu<T> f = {static_cast<const T *>(x), static_cast<T *>(y)};
-    launch<T>(f, n, stream);
+    launch_elements<T, PER_LOAD<T>>(f, n, 0, stream);
 }
 
 void nets_cuda_relu(mm_dtype maps, const void *x, void *y, int64_t n, cudaStream_t stream) {
@@ -103,9 +80,9 @@ static void launch_relu_backward(const void *dy, nets_cuda_gate gate, const void
     const relu_backward<T, BY_MASK> by_mask = {{from, gate}, more, static_cast<T *>(dx)};
     const relu_backward<T, BY_VALUE> by_value = {{from, gate}, more, static_cast<T *>(dx)};
     if (gate.mask)
-        launch<T>(by_mask, n, stream);
+        launch_elements<T, PER_LOAD<T>>(by_mask, n, 0, stream);
     else
-        launch<T>(by_value, n, stream);
+        launch_elements<T, PER_LOAD<T>>(by_value, n, 0, stream);
 }
 
 void nets_cuda_relu_backward(mm_dtype maps, const void *dy, nets_cuda_gate gate, const void *earlier, void *dx,
@@ -115,7 +92,7 @@ void nets_cuda_relu_backward(mm_dtype maps, const void *dy, nets_cuda_gate gate,
 
 template <typename T> static void launch_sum(const void *a, const void *b, void *y, int64_t n, cudaStream_t stream) {
     const sum<T> f = {static_cast<const T *>(a), static_cast<const T *>(b), static_cast<T *>(y)};
-    launch<T>(f, n, stream);
+    launch_elements<T, PER_LOAD<T>>(f, n, 0, stream);
 }
 
 void nets_cuda_sum(mm_dtype maps, const void *a, const void *b, void *y, int64_t n, cudaStream_t stream) {
@@ -126,7 +103,7 @@ template <typename T>
 static void launch_drop(const nets_cuda_dropout &how, const void *in, const void *earlier, void *out, int64_t n,
                         cudaStream_t stream) {
     const drop<T> f = {how, static_cast<const T *>(in), static_cast<const T *>(earlier), static_cast<T *>(out)};
-    launch<T>(f, n, stream);
+    launch_elements<T, PER_LOAD<T>>(f, n, 0, stream);
 }
 
 void nets_cuda_drop(mm_dtype maps, nets_cuda_dropout how, const void *in, const void *earlier, void *out, int64_t n,

@@ -17,12 +17,12 @@ static __device__ inline float sum_of_warp(float v) {
 static __device__ inline int64_t row_of_warp() { return (int64_t)blockIdx.x * WARPS + threadIdx.y; }
 
 /* A lane reads a row's elements again and again, from cache, and writes only those; so y may be x. */
-template <int V>
-static __global__ void normalise(nets_cuda_layer_norm ln, const float *x, const float *weight, const float *bias,
-                                 float *y, float *means, float *factors) {
+template <typename T, int V>
+static __global__ void normalise(nets_cuda_layer_norm ln, const T *x, const float *weight, const float *bias, T *y,
+                                 float *means, float *factors) {
     const int64_t row = row_of_warp();
     if (row >= ln.rows) return;
-    const float *own = x + row * ln.channels;
+    const T *own = x + row * ln.channels;
     const int first = (int)threadIdx.x * V;
     float sum = 0, squares = 0;
     for (int c = first; c < ln.channels; c += WARP * V) {
@@ -47,9 +47,9 @@ static __global__ void normalise(nets_cuda_layer_norm ln, const float *x, const 
 }
 
 /* dx = factor (g - mean(g) - xhat mean(g xhat)), where g = dy weight, and xhat = (x - mean) factor. */
-template <int V>
-static __global__ void give_dx(nets_cuda_layer_norm ln, const float *x, const float *weight, const float *means,
-                               const float *factors, const float *dy, const float *earlier, float *dx) {
+template <typename T, int V>
+static __global__ void give_dx(nets_cuda_layer_norm ln, const T *x, const float *weight, const float *means,
+                               const float *factors, const T *dy, const T *earlier, T *dx) {
     const int64_t row = row_of_warp();
     if (row >= ln.rows) return;
     const int64_t begin = row * ln.channels;
@@ -76,9 +76,9 @@ static __global__ void give_dx(nets_cuda_layer_norm ln, const float *x, const fl
 }
 
 /* sums[part] = {by weight [channels], by bias [channels]} of the part's rows; each warp has every eighth of them. */
-template <int V>
-static __global__ void sum_part(nets_cuda_layer_norm ln, int64_t each, const float *x, const float *means,
-                                const float *factors, const float *dy, float *sums) {
+template <typename T, int V>
+static __global__ void sum_part(nets_cuda_layer_norm ln, int64_t each, const T *x, const float *means,
+                                const float *factors, const T *dy, float *sums) {
     __shared__ vec<V> all[2][WARPS][WARP];
     const int c = (int)(blockIdx.y * WARP + threadIdx.x) * V;
     const int64_t from = blockIdx.x * each, end = from + each < ln.rows ? from + each : ln.rows;
@@ -108,17 +108,27 @@ static __global__ void join_parts(int channels, int parts, const float *sums, fl
 
 /* ---------------------------------------------------------------- launchers */
 
-#define LAUNCH_VECTORS(kernel, grid, ...)                                                                              \
+/* V is the same for both types, and so is the order of sums. */
+enum { SOME = PER_LOAD<bf16> };
+
+#define LAUNCH_VECTORS(kernel, T, grid, ...)                                                                           \
     do {                                                                                                               \
-        if (ln.channels % 4)                                                                                           \
-            MM_LAUNCH(kernel<1>, grid, dim3(WARP, WARPS), 0, stream, ln, __VA_ARGS__);                                 \
+        if (ln.channels % SOME)                                                                                        \
+            MM_LAUNCH((kernel<T, 1>), grid, dim3(WARP, WARPS), 0, stream, ln, __VA_ARGS__);                            \
         else                                                                                                           \
-            MM_LAUNCH(kernel<4>, grid, dim3(WARP, WARPS), 0, stream, ln, __VA_ARGS__);                                 \
+            MM_LAUNCH((kernel<T, SOME>), grid, dim3(WARP, WARPS), 0, stream, ln, __VA_ARGS__);                         \
     } while (0)
 
-void nets_cuda_layer_norm_forward(nets_cuda_layer_norm ln, const float *x, const float *weight, const float *bias,
-                                  float *y, float *means, float *factors, cudaStream_t stream) {
-    LAUNCH_VECTORS(normalise, (unsigned)ceil_div(ln.rows, WARPS), x, weight, bias, y, means, factors);
+template <typename T>
+static void forward(nets_cuda_layer_norm ln, const void *x, const float *weight, const float *bias, void *y,
+                    float *means, float *factors, cudaStream_t stream) {
+    LAUNCH_VECTORS(normalise, T, (unsigned)ceil_div(ln.rows, WARPS), static_cast<const T *>(x), weight, bias,
+                   static_cast<T *>(y), means, factors);
+}
+
+void nets_cuda_layer_norm_forward(mm_dtype maps, nets_cuda_layer_norm ln, const void *x, const float *weight,
+                                  const float *bias, void *y, float *means, float *factors, cudaStream_t stream) {
+    NETS_BY_STORAGE(maps, forward, ln, x, weight, bias, y, means, factors, stream);
 }
 
 int64_t nets_cuda_layer_norm_backward_bytes(nets_cuda_layer_norm ln) {
@@ -126,14 +136,25 @@ int64_t nets_cuda_layer_norm_backward_bytes(nets_cuda_layer_norm ln) {
 }
 
 /* The sums first: dx may take dy's place. */
-void nets_cuda_layer_norm_backward(nets_cuda_layer_norm ln, const float *x, const float *weight, const float *means,
-                                   const float *factors, const float *dy, const float *earlier, void *scratch,
-                                   float *dx, float *dweight, float *dbias, cudaStream_t stream) {
+template <typename T>
+static void backward(nets_cuda_layer_norm ln, const void *x, const float *weight, const float *means,
+                     const float *factors, const void *dy, const void *earlier, void *scratch, void *dx, float *dweight,
+                     float *dbias, cudaStream_t stream) {
     const int64_t each = rows_of_part(ln.rows), parts = ceil_div(ln.rows, each);
-    const dim3 grid((unsigned)parts, (unsigned)ceil_div(ln.channels, WARP * (ln.channels % 4 ? 1 : 4)));
+    const dim3 grid((unsigned)parts, (unsigned)ceil_div(ln.channels, WARP * (ln.channels % SOME ? 1 : SOME)));
+    const T *in = static_cast<const T *>(x), *from = static_cast<const T *>(dy),
+            *more = static_cast<const T *>(earlier);
     float *sums = static_cast<float *>(scratch);
-    LAUNCH_VECTORS(sum_part, grid, each, x, means, factors, dy, sums);
+    LAUNCH_VECTORS(sum_part, T, grid, each, in, means, factors, from, sums);
     MM_LAUNCH(join_parts, (unsigned)ceil_div(2 * ln.channels, THREADS), THREADS, 0, stream, ln.channels, (int)parts,
               sums, dweight, dbias);
-    if (dx) LAUNCH_VECTORS(give_dx, (unsigned)ceil_div(ln.rows, WARPS), x, weight, means, factors, dy, earlier, dx);
+    if (dx)
+        LAUNCH_VECTORS(give_dx, T, (unsigned)ceil_div(ln.rows, WARPS), in, weight, means, factors, from, more,
+                       static_cast<T *>(dx));
+}
+
+void nets_cuda_layer_norm_backward(mm_dtype maps, nets_cuda_layer_norm ln, const void *x, const float *weight,
+                                   const float *means, const float *factors, const void *dy, const void *earlier,
+                                   void *scratch, void *dx, float *dweight, float *dbias, cudaStream_t stream) {
+    NETS_BY_STORAGE(maps, backward, ln, x, weight, means, factors, dy, earlier, scratch, dx, dweight, dbias, stream);
 }

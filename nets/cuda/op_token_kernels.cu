@@ -1,31 +1,8 @@
 /* Embeddings and GELU. Where sums are taken, their order hangs on the shape alone, and no two threads add to one number. */
 #include "nets/cuda/cuda_token_kernels.h"
-#include "nets/cuda/vector.h"
+#include "nets/cuda/elements.h"
 
 enum { WARP = 32, WARPS = THREADS / WARP };
-
-/* f.out[i] = f.at(i), by vectors of V neighbours. A thread loads AT_ONCE of them before it stores the first, so that loads
- * overlap though outputs may lie over inputs. */
-template <int V, typename F> static __global__ void over_vectors(F f, int64_t vectors) {
-    const int64_t first = (int64_t)blockIdx.x * (AT_ONCE * THREADS) + threadIdx.x;
-    vec<V> v[AT_ONCE];
-#pragma unroll
-    for (int i = 0; i < AT_ONCE; i++)
-        if (first + i * THREADS < vectors) v[i] = f.template at<V>((first + i * THREADS) * V);
-#pragma unroll
-    for (int i = 0; i < AT_ONCE; i++)
-        if (first + i * THREADS < vectors) store(f.out + (first + i * THREADS) * V, v[i]);
-}
-
-/* `unit`: no vector reaches over a multiple of it. */
-template <typename F> static void launch(F f, int64_t elems, int64_t unit, cudaStream_t stream) {
-    const int64_t vectors = unit % 4 ? elems : elems / 4;
-    const unsigned blocks = (unsigned)ceil_div(vectors, AT_ONCE * THREADS);
-    if (unit % 4)
-        MM_LAUNCH((over_vectors<1, F>), blocks, THREADS, 0, stream, f, vectors);
-    else
-        MM_LAUNCH((over_vectors<4, F>), blocks, THREADS, 0, stream, f, vectors);
-}
 
 /* ---------------------------------------------------------------- tokens */
 
@@ -35,10 +12,10 @@ static __device__ inline int64_t token_of(float number, int64_t vocabulary) {
     return is_token ? (int64_t)number : -1;
 }
 
-struct look_up {
+template <typename T> struct look_up {
     nets_cuda_tokens t;
     const float *tokens, *weight;
-    float *out;
+    T *out;
 
     template <int V> __device__ vec<V> at(int64_t i) const {
         const int64_t row = i / t.channels, token = token_of(tokens[row], t.vocabulary);
@@ -51,8 +28,8 @@ struct look_up {
 
 /* A block's token is that of row blockIdx.x; the first row of a token gives its gradient, the other rows' blocks end. Each
  * warp sums over its part of the rows, then the warps' sums are added in their order. Lanes have V channels each. */
-template <int V>
-static __global__ void sum_token(nets_cuda_tokens t, const float *tokens, const float *dy, bool adds, float *dweight) {
+template <typename T, int V>
+static __global__ void sum_token(nets_cuda_tokens t, const float *tokens, const T *dy, bool adds, float *dweight) {
     __shared__ vec<V> all[WARPS][WARP];
     const float number = tokens[blockIdx.x];
     const int64_t token = token_of(number, t.vocabulary), first = blockIdx.x;
@@ -78,29 +55,44 @@ static __global__ void sum_token(nets_cuda_tokens t, const float *tokens, const 
     store(to, adds ? sum_of(loaded<V>(to), sum) : sum);
 }
 
-void nets_cuda_embed(nets_cuda_tokens t, const float *tokens, const float *weight, float *y, cudaStream_t stream) {
-    const look_up f = {t, tokens, weight, y};
-    launch(f, t.rows * t.channels, t.channels, stream);
+template <typename T>
+static void embed(nets_cuda_tokens t, const float *tokens, const float *weight, void *y, cudaStream_t stream) {
+    const look_up<T> f = {t, tokens, weight, static_cast<T *>(y)};
+    launch_elements<T, PER_LOAD<T>>(f, t.rows * t.channels, t.channels, stream);
 }
 
-void nets_cuda_embed_backward(nets_cuda_tokens t, const float *tokens, const float *dy, bool adds, float *dweight,
-                              cudaStream_t stream) {
-    const int V = t.channels % 4 ? 1 : 4;
+void nets_cuda_embed(mm_dtype maps, nets_cuda_tokens t, const float *tokens, const float *weight, void *y,
+                     cudaStream_t stream) {
+    NETS_BY_STORAGE(maps, embed, t, tokens, weight, y, stream);
+}
+
+template <typename T>
+static void embed_backward(nets_cuda_tokens t, const float *tokens, const void *dy, bool adds, float *dweight,
+                           cudaStream_t stream) {
+    constexpr int MOST = PER_LOAD<T>;
+    const T *from = static_cast<const T *>(dy);
+    const int V = t.channels % MOST ? 1 : MOST;
     const dim3 grid((unsigned)t.rows, (unsigned)ceil_div(t.channels, WARP * V)), block(WARP, WARPS);
     /* An error stays for cudaGetLastError. */
     if (!adds) (void)cudaMemsetAsync(dweight, 0, (size_t)(t.vocabulary * t.channels) * sizeof *dweight, stream);
     if (V == 1)
-        MM_LAUNCH(sum_token<1>, grid, block, 0, stream, t, tokens, dy, adds, dweight);
+        MM_LAUNCH((sum_token<T, 1>), grid, block, 0, stream, t, tokens, from, adds, dweight);
     else
-        MM_LAUNCH(sum_token<4>, grid, block, 0, stream, t, tokens, dy, adds, dweight);
+        MM_LAUNCH((sum_token<T, MOST>), grid, block, 0, stream, t, tokens, from, adds, dweight);
+}
+
+void nets_cuda_embed_backward(mm_dtype maps, nets_cuda_tokens t, const float *tokens, const void *dy, bool adds,
+                              float *dweight, cudaStream_t stream) {
+    NETS_BY_STORAGE(maps, embed_backward, t, tokens, dy, adds, dweight, stream);
 }
 
 /* ---------------------------------------------------------------- places */
 
-struct add_place {
+template <typename T> struct add_place {
     int64_t sample; /* elements */
-    const float *x, *weight;
-    float *out;
+    const T *x;
+    const float *weight;
+    T *out;
 
     template <int V> __device__ vec<V> at(int64_t i) const {
         return sum_of(loaded<V>(x + i), loaded<V>(weight + i % sample));
@@ -108,9 +100,9 @@ struct add_place {
 };
 
 /* Of a sample's elements. */
-struct sum_places {
+template <typename T> struct sum_places {
     int64_t sample, elems; /* elements of a sample, and of all */
-    const float *dy;
+    const T *dy;
     float *out;
 
     template <int V> __device__ vec<V> at(int64_t i) const {
@@ -120,25 +112,38 @@ struct sum_places {
     }
 };
 
-struct pass {
-    const float *dy, *earlier;
-    float *out;
+template <typename T> struct pass {
+    const T *dy, *earlier;
+    T *out;
 
     template <int V> __device__ vec<V> at(int64_t i) const { return plus(loaded<V>(dy + i), earlier, i); }
 };
 
-void nets_cuda_place(nets_cuda_tokens t, const float *x, const float *weight, float *y, cudaStream_t stream) {
-    const add_place f = {t.places * t.channels, x, weight, y};
-    launch(f, t.rows * t.channels, t.channels, stream);
+template <typename T>
+static void add_places(nets_cuda_tokens t, const void *x, const float *weight, void *y, cudaStream_t stream) {
+    const add_place<T> f = {t.places * t.channels, static_cast<const T *>(x), weight, static_cast<T *>(y)};
+    launch_elements<T, PER_LOAD<T>>(f, t.rows * t.channels, t.channels, stream);
 }
 
-void nets_cuda_place_backward(nets_cuda_tokens t, const float *dy, const float *earlier, float *dx, float *dweight,
-                              cudaStream_t stream) {
+void nets_cuda_place(mm_dtype maps, nets_cuda_tokens t, const void *x, const float *weight, void *y,
+                     cudaStream_t stream) {
+    NETS_BY_STORAGE(maps, add_places, t, x, weight, y, stream);
+}
+
+template <typename T>
+static void place_backward(nets_cuda_tokens t, const void *dy, const void *earlier, void *dx, float *dweight,
+                           cudaStream_t stream) {
     const int64_t sample = t.places * t.channels, elems = t.rows * t.channels;
-    const sum_places sums = {sample, elems, dy, dweight};
-    const pass all = {dy, earlier, dx};
-    launch(sums, sample, t.channels, stream);
-    if (dx && (earlier || dx != dy)) launch(all, elems, t.channels, stream);
+    const T *from = static_cast<const T *>(dy);
+    const sum_places<T> sums = {sample, elems, from, dweight};
+    const pass<T> all = {from, static_cast<const T *>(earlier), static_cast<T *>(dx)};
+    launch_elements<float, PER_LOAD<T>>(sums, sample, t.channels, stream);
+    if (dx && (earlier || dx != dy)) launch_elements<T, PER_LOAD<T>>(all, elems, 0, stream);
+}
+
+void nets_cuda_place_backward(mm_dtype maps, nets_cuda_tokens t, const void *dy, const void *earlier, void *dx,
+                              float *dweight, cudaStream_t stream) {
+    NETS_BY_STORAGE(maps, place_backward, t, dy, earlier, dx, dweight, stream);
 }
 
 /* ---------------------------------------------------------------- GELU */
@@ -157,9 +162,9 @@ template <bool BY_TANH> static __device__ inline float slope(float x) {
     return share + x * 0.3989422804f * expf(-0.5f * x * x);
 }
 
-template <bool BY_TANH> struct gelu {
-    const float *x;
-    float *out;
+template <typename T, bool BY_TANH> struct gelu {
+    const T *x;
+    T *out;
 
     template <int V> __device__ vec<V> at(int64_t i) const {
         vec<V> v = loaded<V>(x + i);
@@ -168,9 +173,9 @@ template <bool BY_TANH> struct gelu {
     }
 };
 
-template <bool BY_TANH> struct gelu_backward {
-    const float *x, *dy, *earlier;
-    float *out;
+template <typename T, bool BY_TANH> struct gelu_backward {
+    const T *x, *dy, *earlier;
+    T *out;
 
     template <int V> __device__ vec<V> at(int64_t i) const {
         const vec<V> at_x = loaded<V>(x + i);
@@ -180,21 +185,33 @@ template <bool BY_TANH> struct gelu_backward {
     }
 };
 
-void nets_cuda_gelu(bool by_tanh, const float *x, float *y, int64_t n, cudaStream_t stream) {
-    const gelu<true> approximated = {x, y};
-    const gelu<false> exact = {x, y};
+template <typename T> static void pass_gelu(bool by_tanh, const void *x, void *y, int64_t n, cudaStream_t stream) {
+    const gelu<T, true> approximated = {static_cast<const T *>(x), static_cast<T *>(y)};
+    const gelu<T, false> exact = {static_cast<const T *>(x), static_cast<T *>(y)};
     if (by_tanh)
-        launch(approximated, n, n, stream);
+        launch_elements<T, PER_LOAD<T>>(approximated, n, 0, stream);
     else
-        launch(exact, n, n, stream);
+        launch_elements<T, PER_LOAD<T>>(exact, n, 0, stream);
 }
 
-void nets_cuda_gelu_backward(bool by_tanh, const float *x, const float *dy, const float *earlier, float *dx, int64_t n,
-                             cudaStream_t stream) {
-    const gelu_backward<true> approximated = {x, dy, earlier, dx};
-    const gelu_backward<false> exact = {x, dy, earlier, dx};
+void nets_cuda_gelu(mm_dtype maps, bool by_tanh, const void *x, void *y, int64_t n, cudaStream_t stream) {
+    NETS_BY_STORAGE(maps, pass_gelu, by_tanh, x, y, n, stream);
+}
+
+template <typename T>
+static void pass_gradient(bool by_tanh, const void *x, const void *dy, const void *earlier, void *dx, int64_t n,
+                          cudaStream_t stream) {
+    const T *in = static_cast<const T *>(x), *from = static_cast<const T *>(dy),
+            *more = static_cast<const T *>(earlier);
+    const gelu_backward<T, true> approximated = {in, from, more, static_cast<T *>(dx)};
+    const gelu_backward<T, false> exact = {in, from, more, static_cast<T *>(dx)};
     if (by_tanh)
-        launch(approximated, n, n, stream);
+        launch_elements<T, PER_LOAD<T>>(approximated, n, 0, stream);
     else
-        launch(exact, n, n, stream);
+        launch_elements<T, PER_LOAD<T>>(exact, n, 0, stream);
+}
+
+void nets_cuda_gelu_backward(mm_dtype maps, bool by_tanh, const void *x, const void *dy, const void *earlier, void *dx,
+                             int64_t n, cudaStream_t stream) {
+    NETS_BY_STORAGE(maps, pass_gradient, by_tanh, x, dy, earlier, dx, n, stream);
 }

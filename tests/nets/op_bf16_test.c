@@ -102,8 +102,10 @@ static void pair_init(pair *p, op_rig *rig, bool earlier, bool batch) {
     const bool is_cuda = strcmp(rig->backend->ops->name, "cuda") == 0;
     const bool is_product =
         (desc.kind == NETS_PROJECT && (is_cuda || !earlier)) || (desc.kind == NETS_LINEAR && !earlier);
-    const bool native =
-        is_cuda ? (is_conv && !desc.attrs.bias) || (is_product && !batch) : nets_dnn_has_bf16() && is_product && !batch;
+    const bool is_of_tokens = desc.kind == NETS_POSITION || desc.kind == NETS_LAYER_NORM || desc.kind == NETS_GELU;
+    const bool native = is_cuda ? (is_conv && !desc.attrs.bias) || ((is_product || is_of_tokens) && !batch) ||
+                                      desc.kind == NETS_EMBEDDING
+                                : nets_dnn_has_bf16() && is_product && !batch;
     if (native) assert_ptr_equal(p->op->impl, rig->op->impl);
     p->rounds_dw = native && is_cuda && is_conv && desc.attrs.kernel[0] * desc.attrs.stride[0] > 1;
     for (int phase = MM_FORWARD; phase <= (desc.training ? MM_BACKWARD : MM_FORWARD); phase++) {
@@ -213,8 +215,13 @@ static const struct {
     {NETS_BATCH_NORM, {0}, {4, 5, 5, 13}},
     {NETS_BATCH_NORM, {0}, {3, 7, 9, 40}}, /* eight channels a thread */
     {NETS_DROPOUT, {.p = 0.3f}, {2, 5, 5, 13}},
+    {NETS_POSITION, {0}, {3, 1, 17, 20}},
+    {NETS_POSITION, {0}, {2, 1, 90, 24}},
     {NETS_LAYER_NORM, {0}, {2, 7, 1, 24}},
+    {NETS_LAYER_NORM, {0}, {2, 7, 1, 20}},
+    {NETS_LAYER_NORM, {0}, {2, 40, 1, 520}}, /* several vectors a lane, several parts of the sums */
     {NETS_GELU, {0}, {2, 7, 1, 24}},
+    {NETS_GELU, {.tanh = true}, {3, 33, 21, 5}},
     {NETS_PROJECT, {.out_channels = 12, .bias = true}, {2, 7, 1, 24}},
     {NETS_PROJECT, {.out_channels = 16, .bias = true}, {2, 7, 1, 24}},
     {NETS_PROJECT, {.out_channels = 12}, {2, 7, 1, 24}},
@@ -232,6 +239,19 @@ static void an_op_of_bf16_maps_rounds_what_the_f32_op_gives(void **state) {
             op_rig_init(&rig, CASES[i].kind, &CASES[i].attrs, CASES[i].x, mode != 1, mode == 0);
             check(&rig, false, mode == 2);
         }
+}
+
+static void an_embedding_of_bf16_maps_rounds_its_rows(void **state) {
+    (void)state;
+    for (int channels = 20; channels <= 24; channels += 4) {
+        enum { TOKENS = 30, VOCABULARY = 11 };
+        const nets_attrs attrs = {.vocabulary = VOCABULARY, .out_channels = channels};
+        op_rig rig;
+        op_rig_init(&rig, NETS_EMBEDDING, &attrs, (const int64_t[]){2, 1, TOKENS / 2, 1}, true, false);
+        float *tokens = rig.args.at[NETS_X];
+        for (int i = 0; i < TOKENS; i++) tokens[i] = (float)(5 * i % VOCABULARY);
+        check(&rig, false, true);
+    }
 }
 
 static void earlier_gradients_are_added_before_the_sum_is_rounded(void **state) {
@@ -282,6 +302,7 @@ static void the_losss_probabilities_are_f32(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_op_of_bf16_maps_rounds_what_the_f32_op_gives),
+        cmocka_unit_test(an_embedding_of_bf16_maps_rounds_its_rows),
         cmocka_unit_test(earlier_gradients_are_added_before_the_sum_is_rounded),
         cmocka_unit_test(a_wide_projection_with_a_bias_is_rounded_once),
         cmocka_unit_test(fused_batch_norms_are_rounded_once),
