@@ -21,14 +21,18 @@ template <typename Out, int V, typename F> static __global__ void over_elements(
     for (int64_t i = n / V * V + threadIdx.x; i < n; i += THREADS) store(f.out + i, f.template at<1>(i));
 }
 
-/* `unit`: no vector reaches over a multiple of it; 0: any may. */
+template <typename Out, int V, typename F> static void launch_elements(F f, int64_t n, cudaStream_t stream) {
+    void (*kernel)(F, int64_t) = over_elements<Out, V, F>;
+    MM_LAUNCH(kernel, (unsigned)ceil_div(n, V * AT_ONCE * THREADS), THREADS, 0, stream, f, n);
+}
+
+/* The same; no vector reaches from one row of `channels` into the next. */
 template <typename Out, int V, typename F>
-static void launch_elements(F f, int64_t n, int64_t unit, cudaStream_t stream) {
-    void (*one)(F, int64_t) = over_elements<Out, 1, F>, (*several)(F, int64_t) = over_elements<Out, V, F>;
-    if (unit % V)
-        MM_LAUNCH(one, (unsigned)ceil_div(n, AT_ONCE * THREADS), THREADS, 0, stream, f, n);
+static void launch_in_rows(F f, int64_t n, int64_t channels, cudaStream_t stream) {
+    if (channels % V)
+        launch_elements<Out, 1>(f, n, stream);
     else
-        MM_LAUNCH(several, (unsigned)ceil_div(n, V * AT_ONCE * THREADS), THREADS, 0, stream, f, n);
+        launch_elements<Out, V>(f, n, stream);
 }
 
 #endif

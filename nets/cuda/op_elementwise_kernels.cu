@@ -66,7 +66,7 @@ template <typename T> struct drop {
 
 template <typename T> static void launch_relu(const void *x, void *y, int64_t n, cudaStream_t stream) {
     const relu<T> f = {static_cast<const T *>(x), static_cast<T *>(y)};
-    launch_elements<T, PER_LOAD<T>>(f, n, 0, stream);
+    launch_elements<T, PER_LOAD<T>>(f, n, stream);
 }
 
 void nets_cuda_relu(mm_dtype maps, const void *x, void *y, int64_t n, cudaStream_t stream) {
@@ -80,9 +80,9 @@ static void launch_relu_backward(const void *dy, nets_cuda_gate gate, const void
     const relu_backward<T, BY_MASK> by_mask = {{from, gate}, more, static_cast<T *>(dx)};
     const relu_backward<T, BY_VALUE> by_value = {{from, gate}, more, static_cast<T *>(dx)};
     if (gate.mask)
-        launch_elements<T, PER_LOAD<T>>(by_mask, n, 0, stream);
+        launch_elements<T, PER_LOAD<T>>(by_mask, n, stream);
     else
-        launch_elements<T, PER_LOAD<T>>(by_value, n, 0, stream);
+        launch_elements<T, PER_LOAD<T>>(by_value, n, stream);
 }
 
 void nets_cuda_relu_backward(mm_dtype maps, const void *dy, nets_cuda_gate gate, const void *earlier, void *dx,
@@ -92,7 +92,7 @@ void nets_cuda_relu_backward(mm_dtype maps, const void *dy, nets_cuda_gate gate,
 
 template <typename T> static void launch_sum(const void *a, const void *b, void *y, int64_t n, cudaStream_t stream) {
     const sum<T> f = {static_cast<const T *>(a), static_cast<const T *>(b), static_cast<T *>(y)};
-    launch_elements<T, PER_LOAD<T>>(f, n, 0, stream);
+    launch_elements<T, PER_LOAD<T>>(f, n, stream);
 }
 
 void nets_cuda_sum(mm_dtype maps, const void *a, const void *b, void *y, int64_t n, cudaStream_t stream) {
@@ -103,7 +103,7 @@ template <typename T>
 static void launch_drop(const nets_cuda_dropout &how, const void *in, const void *earlier, void *out, int64_t n,
                         cudaStream_t stream) {
     const drop<T> f = {how, static_cast<const T *>(in), static_cast<const T *>(earlier), static_cast<T *>(out)};
-    launch_elements<T, PER_LOAD<T>>(f, n, 0, stream);
+    launch_elements<T, PER_LOAD<T>>(f, n, stream);
 }
 
 void nets_cuda_drop(mm_dtype maps, nets_cuda_dropout how, const void *in, const void *earlier, void *out, int64_t n,

@@ -58,7 +58,7 @@ static __global__ void sum_token(nets_cuda_tokens t, const float *tokens, const 
 template <typename T>
 static void embed(nets_cuda_tokens t, const float *tokens, const float *weight, void *y, cudaStream_t stream) {
     const look_up<T> f = {t, tokens, weight, static_cast<T *>(y)};
-    launch_elements<T, PER_LOAD<T>>(f, t.rows * t.channels, t.channels, stream);
+    launch_in_rows<T, PER_LOAD<T>>(f, t.rows * t.channels, t.channels, stream);
 }
 
 void nets_cuda_embed(mm_dtype maps, nets_cuda_tokens t, const float *tokens, const float *weight, void *y,
@@ -122,7 +122,7 @@ template <typename T> struct pass {
 template <typename T>
 static void add_places(nets_cuda_tokens t, const void *x, const float *weight, void *y, cudaStream_t stream) {
     const add_place<T> f = {t.places * t.channels, static_cast<const T *>(x), weight, static_cast<T *>(y)};
-    launch_elements<T, PER_LOAD<T>>(f, t.rows * t.channels, t.channels, stream);
+    launch_in_rows<T, PER_LOAD<T>>(f, t.rows * t.channels, t.channels, stream);
 }
 
 void nets_cuda_place(mm_dtype maps, nets_cuda_tokens t, const void *x, const float *weight, void *y,
@@ -137,8 +137,8 @@ static void place_backward(nets_cuda_tokens t, const void *dy, const void *earli
     const T *from = static_cast<const T *>(dy);
     const sum_places<T> sums = {sample, elems, from, dweight};
     const pass<T> all = {from, static_cast<const T *>(earlier), static_cast<T *>(dx)};
-    launch_elements<float, PER_LOAD<T>>(sums, sample, t.channels, stream);
-    if (dx && (earlier || dx != dy)) launch_elements<T, PER_LOAD<T>>(all, elems, 0, stream);
+    launch_in_rows<float, PER_LOAD<T>>(sums, sample, t.channels, stream);
+    if (dx && (earlier || dx != dy)) launch_elements<T, PER_LOAD<T>>(all, elems, stream);
 }
 
 void nets_cuda_place_backward(mm_dtype maps, nets_cuda_tokens t, const void *dy, const void *earlier, void *dx,
@@ -189,9 +189,9 @@ template <typename T> static void pass_gelu(bool by_tanh, const void *x, void *y
     const gelu<T, true> approximated = {static_cast<const T *>(x), static_cast<T *>(y)};
     const gelu<T, false> exact = {static_cast<const T *>(x), static_cast<T *>(y)};
     if (by_tanh)
-        launch_elements<T, PER_LOAD<T>>(approximated, n, 0, stream);
+        launch_elements<T, PER_LOAD<T>>(approximated, n, stream);
     else
-        launch_elements<T, PER_LOAD<T>>(exact, n, 0, stream);
+        launch_elements<T, PER_LOAD<T>>(exact, n, stream);
 }
 
 void nets_cuda_gelu(mm_dtype maps, bool by_tanh, const void *x, void *y, int64_t n, cudaStream_t stream) {
@@ -206,9 +206,9 @@ static void pass_gradient(bool by_tanh, const void *x, const void *dy, const voi
     const gelu_backward<T, true> approximated = {in, from, more, static_cast<T *>(dx)};
     const gelu_backward<T, false> exact = {in, from, more, static_cast<T *>(dx)};
     if (by_tanh)
-        launch_elements<T, PER_LOAD<T>>(approximated, n, 0, stream);
+        launch_elements<T, PER_LOAD<T>>(approximated, n, stream);
     else
-        launch_elements<T, PER_LOAD<T>>(exact, n, 0, stream);
+        launch_elements<T, PER_LOAD<T>>(exact, n, stream);
 }
 
 void nets_cuda_gelu_backward(mm_dtype maps, bool by_tanh, const void *x, const void *dy, const void *earlier, void *dx,
