@@ -1,5 +1,6 @@
 /* Operations of transformers against PyTorch's in float64, of which references/tokens.py recorded some elements: outputs
- * and gradients differ by at most 1e-5 of the largest. And what only these operations do. On each device that has them. */
+ * and gradients differ by at most 1e-5 of the largest; of bf16 maps by a unit in their last place, and a bound on
+ * sums. And what only these operations do. On each device that has them. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "nets/bf16.h"
 #include "nets/io/safetensors.h"
 #include "nets/net_ops.h"
 #include "tests/nets/op_rig.h"
@@ -75,37 +77,101 @@ static void open_case(op_rig *rig, const op_case *c) {
 
 /* ---------------------------------------------------------------- references */
 
+static bool is_half(const op_rig *rig, nets_role role) {
+    const bool map = role == NETS_X || role == NETS_DX ||
+                     ((role == NETS_Y || role == NETS_DY) && !nets_op_info_of(rig->desc.kind)->f32_output);
+    return rig->desc.maps == MM_BF16 && map && !(role == NETS_X && rig->desc.f32_inputs);
+}
+
+static float element(const op_rig *rig, nets_role role, int64_t i) {
+    if (!is_half(rig, role)) return op_rig_floats(rig, role)[i];
+    const uint32_t bits = (uint32_t)((const uint16_t *)rig->args.at[role])[i] << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* Of bf16, a unit in the last place of the value. */
+static double last_place(const op_rig *rig, nets_role role, double value) {
+    return is_half(rig, role) && value != 0 ? ldexp(1, ilogb(value) - 7) : 0;
+}
+
+/* Of the largest element: a bound on sums. Of bf16 maps, operations that multiply what they computed may round that to bf16
+ * first, off by 2^-9 at most: the loss the scores' gradients; attention its probabilities and the scores' gradients, and its
+ * backward reads its rounded output. A sum is off by as much of the sum of its terms' sizes, here up to twice the largest
+ * element. */
+static double tolerance(const op_rig *rig) {
+    if (rig->desc.maps == MM_BF16 && rig->desc.kind == NETS_TOKEN_LOSS) return ldexp(1, -8);
+    if (rig->desc.maps == MM_BF16 && rig->desc.kind == NETS_ATTENTION) return ldexp(1, -7);
+    return TOLERANCE;
+}
+
 static void check(const nets_safetensors_file *file, const op_rig *rig, const op_case *c, const char *what,
                   nets_role role) {
-    enum { MOST = 997 };
+    const bool bf16 = rig->desc.maps == MM_BF16;
+    const int64_t most = bf16 ? 251 : 997;
     char name[64];
-    snprintf(name, sizeof name, "%s.%s", c->name, what);
+    snprintf(name, sizeof name, "%s%s.%s", bf16 ? "bf16." : "", c->name, what);
     const nets_safetensors_tensor *recorded = nets_safetensors_find(file, name);
-    const float *values = op_rig_floats(rig, role);
     if (!recorded) return; /* as the script records what there is */
-    const int64_t n = op_rig_elems(rig, role), step = n / MOST > 1 ? n / MOST : 1;
+    const int64_t n = op_rig_elems(rig, role), step = n / most > 1 ? n / most : 1;
     double largest = 0, deviation = 0;
     assert_int_equal(recorded->dims[0], (n + step - 1) / step);
     for (int64_t i = 0; i < recorded->dims[0]; i++) {
         float expected;
         memcpy(&expected, (const char *)recorded->data + (size_t)i * sizeof expected, sizeof expected);
-        largest = fmax(largest, fabs((double)expected));
-        if (isnan(values[i * step])) fail_msg("%s: element %lld is not a number", name, (long long)(i * step));
-        deviation = fmax(deviation, fabs((double)values[i * step] - (double)expected));
+        const double want = (double)expected, got = (double)element(rig, role, i * step);
+        largest = fmax(largest, fabs(want));
+        if (isnan(got)) fail_msg("%s: element %lld is not a number", name, (long long)(i * step));
+        deviation = fmax(deviation, fabs(got - want) - last_place(rig, role, want));
     }
     if (getenv("MM_TEST_VERBOSE")) print_message("%-32s %.2e\n", name, deviation / largest);
-    if (!(largest > 0 && deviation <= TOLERANCE * largest))
+    if (!(largest > 0 && deviation <= tolerance(rig) * largest))
         fail_msg("%s deviates by %g of %g", name, deviation, largest);
 }
 
-static void outputs_and_gradients_are_those_of_float64(void **state) {
+static void round_elements(const float *from, int64_t n, uint16_t *to) {
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &from[i], sizeof bits);
+        to[i] = nets_bf16_of(bits);
+    }
+}
+
+/* The rig gets bf16 maps, and the op of them. */
+static void halve(op_rig *rig) {
+    static const nets_role roles[] = {NETS_X, NETS_DY};
+    const nets_param_spec *weight = nets_param_spec_of(rig->desc.kind, 0);
+    nets_op_destroy(rig->op);
+    rig->desc.maps = MM_BF16;
+    rig->desc.f32_inputs = rig->desc.kind == NETS_EMBEDDING;
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
+        if (rig->args.at[roles[i]] && is_half(rig, roles[i]))
+            round_elements(rig->args.at[roles[i]], op_rig_elems(rig, roles[i]), rig->args.at[roles[i]]);
+    if (weight && weight->factor) {
+        rig->desc.factor_elems = op_rig_elems(rig, NETS_W);
+        rig->args.at[NETS_W16] = op_rig_alloc(rig, 2 * rig->desc.factor_elems);
+        round_elements(rig->args.at[NETS_W], rig->desc.factor_elems, rig->args.at[NETS_W16]);
+        rig->args.at[NETS_W] = NULL;
+    }
+    assert_int_equal(nets_op_create(rig->backend, &rig->desc, &rig->op), MM_OK);
+    rig->args.workspace_bytes = 0;
+    for (int p = MM_FORWARD; p <= MM_BACKWARD; p++) {
+        const int64_t bytes = nets_op_workspace_bytes(rig->op, (mm_phase)p);
+        if (bytes > rig->args.workspace_bytes) rig->args.workspace_bytes = bytes;
+    }
+    rig->bytes[NETS_WORKSPACE] = rig->args.workspace_bytes + 64;
+    rig->args.at[NETS_WORKSPACE] = op_rig_alloc(rig, rig->bytes[NETS_WORKSPACE]);
+}
+
+static void check_all(bool bf16) {
     nets_safetensors_file *file;
-    (void)state;
     if (nets_safetensors_open(REFERENCES, &file) != MM_OK) fail_msg("%s", mm_last_error());
     for (size_t i = 0; i < N_CASES; i++) {
         op_rig rig;
         if (!has(CASES[i].kind)) continue;
         open_case(&rig, &CASES[i]);
+        if (bf16) halve(&rig);
         op_rig_run(&rig, MM_FORWARD);
         op_rig_run(&rig, MM_BACKWARD);
         check(file, &rig, &CASES[i], "y", NETS_Y);
@@ -116,6 +182,16 @@ static void outputs_and_gradients_are_those_of_float64(void **state) {
         op_rig_fini(&rig);
     }
     nets_safetensors_close(file);
+}
+
+static void outputs_and_gradients_are_those_of_float64(void **state) {
+    (void)state;
+    check_all(false);
+}
+
+static void of_bf16_maps_they_are_those_of_the_same_inputs_in_float64(void **state) {
+    (void)state;
+    check_all(true);
 }
 
 /* ---------------------------------------------------------------- the contract of ops */
@@ -283,6 +359,7 @@ static void wrong_networks_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(outputs_and_gradients_are_those_of_float64),
+        cmocka_unit_test(of_bf16_maps_they_are_those_of_the_same_inputs_in_float64),
         cmocka_unit_test(bits_do_not_depend_on_places_and_earlier_gradients_are_added),
         cmocka_unit_test(outputs_may_lie_over_inputs),
         cmocka_unit_test(attention_does_not_see_what_comes_later),

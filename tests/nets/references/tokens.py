@@ -3,7 +3,8 @@
 
     tests/nets/references/tokens.py        writes tokens.safetensors beside itself; needs Debian's python3-torch
 
-tests/nets/token_ops_test.c computes the same in float32 from the same inputs; `number` below is its formula.
+tests/nets/token_ops_test.c computes the same in float32 from the same inputs; `number` below is its formula. What begins
+with "bf16." is of the same inputs rounded to bfloat16: maps, their gradients, and the weights that maps are multiplied by.
 """
 import json
 import math
@@ -14,6 +15,7 @@ import torch
 
 torch.set_default_dtype(torch.float64)
 MOST = 997  # recorded elements of a tensor
+MOST_BF16 = 251
 
 
 def number(seed, *shape):
@@ -30,21 +32,34 @@ recorded = {}
 
 def record(name, tensor):
     flat = tensor.detach().reshape(-1)
-    recorded[name] = flat[:: max(1, flat.numel() // MOST)].float()
+    most = MOST_BF16 if name.startswith("bf16.") else MOST
+    recorded[name] = flat[:: max(1, flat.numel() // most)].float()
+
+
+def rounded(tensor):
+    """To bfloat16, to nearest, ties to even."""
+    return tensor.float().bfloat16().double()
 
 
 def leaf(tensor):
     return tensor.clone().requires_grad_()
 
 
-def case(name, compute, **inputs):
-    """inputs: x, w, b; the gradient of sum(dy y) by each is recorded, with dy = number(4)."""
-    leaves = {key: leaf(value) for key, value in inputs.items()}
-    y = compute(**leaves)
-    (y * number(4, *y.shape)).sum().backward()
-    record(name + ".y", y)
-    for key, value in leaves.items():
-        record(name + ".d" + key, value.grad)
+def case(name, compute, factor=False, **inputs):
+    """inputs: x, w, b; the gradient of sum(dy y) by each is recorded, with dy = number(4). factor: x is multiplied by w."""
+    for bf16 in (False, True):
+        leaves = {key: leaf(value) for key, value in inputs.items()}
+        if bf16:
+            for key in ("x", "w") if factor else ("x",):
+                if key in inputs:
+                    leaves[key] = leaf(rounded(inputs[key]))
+        y = compute(**leaves)
+        dy = number(4, *y.shape)
+        (y * (rounded(dy) if bf16 else dy)).sum().backward()
+        prefix = "bf16." if bf16 else ""
+        record(prefix + name + ".y", y)
+        for key, value in leaves.items():
+            record(prefix + name + ".d" + key, value.grad)
 
 
 def embedding(vocabulary, width, tokens):
@@ -64,13 +79,14 @@ def attention(heads):
 
 
 def token_loss(name, tokens, width, classes):
-    x, w = leaf(number(1, tokens, width)), leaf(number(2, classes, width))
     labels = (torch.arange(tokens) * 3) % classes
-    loss = torch.nn.functional.cross_entropy(x @ w.T, labels)
-    loss.backward()
-    record(name + ".loss", loss)
-    record(name + ".y", x.grad)
-    record(name + ".dw", w.grad)
+    for prefix, given in (("", lambda t: t), ("bf16.", rounded)):
+        x, w = leaf(given(number(1, tokens, width))), leaf(given(number(2, classes, width)))
+        loss = torch.nn.functional.cross_entropy(x @ w.T, labels)
+        loss.backward()
+        record(prefix + name + ".loss", loss)
+        record(prefix + name + ".y", x.grad)
+        record(prefix + name + ".dw", w.grad)
 
 
 class Gpt:
@@ -179,7 +195,7 @@ case("layer_norm", lambda x, w, b: functional.layer_norm(x, x.shape[-1:], w, b),
      w=number(2, 20), b=number(3, 20))
 case("gelu_tanh", lambda x: functional.gelu(x, approximate="tanh"), x=4 * number(1, 2, 65, 20))
 case("gelu_erf", functional.gelu, x=4 * number(1, 2, 65, 20))
-case("project", lambda x, w, b: x @ w + b, x=number(1, 2, 75, 24), w=number(2, 24, 40), b=number(3, 40))
+case("project", lambda x, w, b: x @ w + b, factor=True, x=number(1, 2, 75, 24), w=number(2, 24, 40), b=number(3, 40))
 case("attention_of_one_block", attention(3), x=2 * number(1, 2, 33, 72))
 case("attention_of_blocks", attention(2), x=2 * number(1, 1, 300, 48))
 token_loss("token_loss", 150, 16, 37)
