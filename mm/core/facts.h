@@ -114,8 +114,8 @@ struct mm_facts {
      * far_ps_per_byte more. 0: not known, and contained in the times of steps. */
     int64_t cache_bytes, far_ps_per_byte;
     int threads;         /* CPU threads that steps were measured on; 0: not known, or another device */
-    int64_t piece_bytes; /* a code that goes over the link is cut into pieces of at least so many bytes of the map, a
-                            tensor that processes share into pieces of twice as many (mm/core/program.h) */
+    int64_t piece_bytes; /* a code that goes over the link is cut into pieces of at least so many bytes of the map, and
+                            a tensor that processes share into pieces of as many (mm/core/program.h) */
 };
 
 /* Default of piece_bytes. Chosen: copying 4 MiB of a map, compressed to a quarter, takes 20 us and more on links of up

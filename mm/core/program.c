@@ -40,9 +40,9 @@ static int64_t rows_of_piece(const lowering *d, const mm_segment *code) {
     return rows < all ? rows : 0;
 }
 
-/* The same of a shared tensor. Pieces are aligned. Each is a call of the caller's more on both ways, so they are larger. */
+/* The same of a shared tensor, of which there may be more. Pieces are aligned. */
 static int64_t rows_of_shared(const lowering *d, const mm_tensor_info *tensor) {
-    const int64_t all = tensor->dims[0], row_bytes = tensor->bytes / all, bytes = 2 * d->facts->piece_bytes;
+    const int64_t all = tensor->dims[0], row_bytes = tensor->bytes / all, bytes = d->facts->piece_bytes;
     int64_t aligned = 1;
     while (aligned * row_bytes % MM_ALIGN != 0) aligned *= 2;
     const int64_t rows = ((bytes + row_bytes - 1) / row_bytes + aligned - 1) / aligned * aligned;

@@ -17,6 +17,10 @@ MM_CHECKED mm_status mm_host_launch(mm_stream *stream, mm_status (*fn)(void *arg
  * Returns at once where the link has no rate. */
 void mm_host_link_charge(mm_stream *stream, mm_copy_kind kind, int64_t bytes, int64_t began_ns);
 
+/* For a task that only waits for something which no stream does: it was there at ns (clock.h). Copies behind the task begin
+ * then, however late its thread woke. Ignored on threads of no stream, and in tasks of other devices. */
+void mm_host_waited_until(int64_t ns);
+
 /* The pool that operations of codecs on the stream run on (mm_device_config.codec_threads); NULL: the stream's own
  * thread alone. The device owns it and all of its streams share it; concurrent operations do not wait for one another
  * (mm_host_pool_run). */

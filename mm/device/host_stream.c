@@ -50,6 +50,7 @@ typedef struct host_stream {
     uint64_t delay_random; /* used by the thread alone: state of the generator of delays */
     int64_t at_ns;         /* used by the thread alone: when the device was done with the last task */
     mm_task_times link;    /* used by the thread alone: the last task's time on the link; all 0: it was not on it */
+    int64_t waited_ns;     /* used by the thread alone: mm_host_waited_until of the task that runs; 0: none */
 
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t work;  /* the thread waits here */
@@ -163,6 +164,12 @@ int64_t host_stream_at(const mm_stream *stream) { return ((const host_stream *)s
 
 void host_stream_on_link(mm_stream *stream, mm_task_times times) { ((host_stream *)stream)->link = times; }
 
+static _Thread_local host_stream *own_stream; /* whose thread this is */
+
+void mm_host_waited_until(int64_t ns) {
+    if (own_stream) own_stream->waited_ns = ns;
+}
+
 /* Keeps the first failure. Only this thread sets it, so it reads it without the lock. */
 static void poison(host_stream *stream, const mm_failure *failure) {
     if (stream->failure.status != MM_OK) return;
@@ -177,9 +184,12 @@ static int64_t run_call(host_stream *stream, host_task *task) {
     delay(stream);
     mm_task_times times = {.began_ns = mm_now_ns()};
     stream->link = (mm_task_times){0};
+    stream->waited_ns = 0;
     mm_status status = task->fn(task->arg);
     times.ended_ns = mm_now_ns();
     if (stream->link.ended_ns > 0) times = stream->link;
+    if (stream->waited_ns > 0)
+        times.began_ns = times.ended_ns = stream->waited_ns > stream->at_ns ? stream->waited_ns : stream->at_ns;
     if (stream->tasks.began_ns == 0) stream->tasks.began_ns = times.began_ns;
     stream->tasks.ended_ns = stream->at_ns = times.ended_ns;
     if (status != MM_OK) {
@@ -254,7 +264,7 @@ static void run_batch(host_stream *stream) {
 }
 
 static void *stream_main(void *arg) {
-    host_stream *stream = arg;
+    host_stream *stream = own_stream = arg;
     pthread_setname_np(pthread_self(), stream->name);
     prctl(PR_SET_TIMERSLACK, 1UL); /* ns: delays and the simulated link sleep exactly */
     if (!stream->urgent) mm_thread_run_soon();

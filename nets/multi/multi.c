@@ -68,7 +68,7 @@ static bool take_job(multi *m, multi_job *job_out) {
 
 static void finish_job(multi *m) {
     pthread_mutex_lock(&m->lock);
-    m->done++;
+    m->jobs[m->done++ % m->room].done_ns = mm_now_ns();
     pthread_cond_broadcast(&m->changed);
     pthread_mutex_unlock(&m->lock);
 }
@@ -302,7 +302,7 @@ static bool make_room(multi *m) {
 void multi_begin(multi *m, multi_kind kind, void *data, int64_t elems) {
     pthread_mutex_lock(&m->lock);
     if (make_room(m)) {
-        m->jobs[m->begun++ % m->room] = (multi_job){kind, data, elems};
+        m->jobs[m->begun++ % m->room] = (multi_job){.kind = kind, .data = data, .elems = elems};
         m->stats.begun++;
         m->stats.bytes += elems * (int64_t)sizeof(int32_t);
     } else if (m->failure.status == MM_OK)
@@ -311,15 +311,16 @@ void multi_begin(multi *m, multi_kind kind, void *data, int64_t elems) {
     pthread_mutex_unlock(&m->lock);
 }
 
-mm_status multi_await(multi *m) {
+mm_status multi_await(multi *m, int64_t *done_ns_out) {
     pthread_mutex_lock(&m->lock);
     const int64_t began = mm_now_ns();
     while (m->done <= m->awaited && m->failure.status == MM_OK) pthread_cond_wait(&m->changed, &m->lock);
     m->stats.await_ns += mm_now_ns() - began;
     mm_status status = MM_OK;
-    if (m->done > m->awaited)
+    if (m->done > m->awaited) {
+        if (done_ns_out) *done_ns_out = m->jobs[m->awaited % m->room].done_ns;
         m->awaited++;
-    else
+    } else
         status = mm_failure_tell(&m->failure);
     pthread_mutex_unlock(&m->lock);
     return status;
@@ -364,7 +365,7 @@ mm_status multi_gather(multi *m, const void *mine, int64_t bytes, void *all_out)
     if (!all) return mm_fail(MM_ERR_NOMEM, "out of memory for what ranks tell each other");
     memcpy(all + elems * m->link->rank, mine, (size_t)bytes);
     multi_begin(m, MULTI_BYTES, all, elems * ranks);
-    mm_status status = multi_await(m);
+    mm_status status = multi_await(m, NULL);
     if (status != MM_OK) return status; /* the engine may still be at it */
     for (int64_t r = 0; r < ranks; r++) memcpy((char *)all_out + r * bytes, all + r * elems, (size_t)bytes);
     free(all);

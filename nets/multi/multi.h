@@ -75,9 +75,9 @@ int multi_local_rank(int rank);
 
 /* Begins to make of `data` what the kind says. It is the engine's until multi_await has told of it. Never blocks. */
 void multi_begin(multi *m, multi_kind kind, void *data, int64_t elems);
-/* Waits for the oldest that was begun and not awaited. MM_ERR_DEVICE: the engine's failure, which is every later call's,
- * too. */
-MM_CHECKED mm_status multi_await(multi *m);
+/* Waits for the oldest that was begun and not awaited. *done_ns_out (may be NULL): when it was done, by mm_now_ns.
+ * MM_ERR_DEVICE: the engine's failure, which is every later call's, too. */
+MM_CHECKED mm_status multi_await(multi *m, int64_t *done_ns_out);
 
 /* A tensor on the GPU. */
 typedef struct multi_tensor {

@@ -14,6 +14,7 @@ typedef struct multi_job {
     multi_kind kind;
     int32_t *data;
     int64_t elems;
+    int64_t done_ns; /* when it was done (clock.h) */
 } multi_job;
 
 /* A chunk of a job under way. */

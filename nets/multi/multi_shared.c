@@ -1,6 +1,7 @@
 #include "nets/multi/multi_shared.h"
 
 #include "mm/core/graph.h"
+#include "mm/device/device_host.h"
 
 static multi_kind kind_of(const mm_shared *shared) {
     if (mm_graph_tensor(shared->graph, shared->tensor)->dtype == MM_I32) return MULTI_COUNT;
@@ -12,8 +13,11 @@ static void sent(void *ctx, const mm_shared *shared) {
 }
 
 static mm_status await(void *ctx, const mm_shared *shared) {
+    int64_t done_ns;
     (void)shared;
-    return multi_await(ctx);
+    MM_TRY(multi_await(ctx, &done_ns));
+    mm_host_waited_until(done_ns);
+    return MM_OK;
 }
 
 /* NCCL's calls are joined in groups, which must be the same on all ranks. */

@@ -270,7 +270,7 @@ static mm_status prove_shared(const shared_fixture *f) {
 
 static void sums_come_back_while_the_rest_of_a_shared_tensor_goes_out(void **state) {
     (void)state;
-    shared_fixture f = shared_create(150 * 4); /* 300 rows, rounded up to 256 bytes: 320 */
+    shared_fixture f = shared_create(300 * 4); /* 300 rows, rounded up to 256 bytes: 320 */
     const int32_t *first = f.program.first, *last = f.program.last;
     assert_int_equal(last[f.out] - first[f.out], 3);
     assert_int_equal(last[f.in] - first[f.in], 3);
@@ -298,7 +298,7 @@ static void sums_come_back_while_the_rest_of_a_shared_tensor_goes_out(void **sta
     f.program.pieces[f.program.at[MM_STREAM_COMPUTE][1]].wait[MM_STREAM_IN]--;
     assert_int_equal(prove_shared(&f), MM_ERR_PLAN);
     shared_destroy(&f);
-    f = shared_create(SHARED_BYTES / 2);
+    f = shared_create(SHARED_BYTES);
     assert_int_equal(f.program.n, 4); /* a small one stays whole */
     assert_int_equal(prove_shared(&f), MM_OK);
     shared_destroy(&f);

@@ -695,7 +695,7 @@ static shared_case shared_create(mm_share when, int ranks, mm_sum_at sum_at) {
 static void check_shared_pieces(mm_share when, int ranks, mm_sum_at sum_at, int pieces, int64_t expected_ns) {
     shared_case c = shared_create(when, ranks, sum_at);
     mm_simulation sim;
-    c.facts->piece_bytes = GRADIENT_BYTES / 2 / pieces;
+    c.facts->piece_bytes = GRADIENT_BYTES / pieces;
     assert_int_equal(mm_simulate(c.plan, c.facts, &sim), MM_OK);
     if (sim.iteration_ns < expected_ns - 4 || sim.iteration_ns > expected_ns + 4)
         fail_msg("%s, %d ranks, place %d: %lld ns, expected %lld", when == MM_SHARE_AT_END ? "end" : "overlap", ranks,

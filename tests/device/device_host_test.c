@@ -399,6 +399,37 @@ static void the_link_goes_on_to_the_next_copy_at_once(void **state) {
     host_fixture_fini(&f);
 }
 
+/* Sleeps for longer than what it waits for takes. */
+static mm_status wait_for(void *arg) {
+    int64_t *there_ns = *(int64_t **)arg;
+    *there_ns = mm_now_ns();
+    nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
+    mm_host_waited_until(*there_ns);
+    return MM_OK;
+}
+
+static void a_copy_begins_when_what_a_task_waited_for_was_there(void **state) {
+    enum { BYTES = 1000, RATE = 200000, COST_NS = 5000000 };
+    static unsigned char from[BYTES], to[BYTES];
+    (void)state;
+    int64_t there_ns = 0, *arg = &there_ns;
+    mm_event *end;
+    host_fixture f;
+    host_gate gate = HOST_GATE_INITIALIZER;
+    host_fixture_init(&f, &(mm_device_config){.link_in_bytes_per_s = RATE});
+    assert_int_equal(mm_event_create(f.device, &end), MM_OK);
+    host_gate_launch(&gate, f.stream[0]);
+    assert_int_equal(mm_host_launch(f.stream[0], wait_for, &arg, sizeof arg), MM_OK);
+    assert_int_equal(mm_copy_async(f.stream[0], to, from, BYTES, MM_COPY_IN), MM_OK);
+    assert_int_equal(mm_event_record(end, f.stream[0]), MM_OK);
+    host_gate_open(&gate);
+    assert_int_equal(mm_stream_sync(f.stream[0]), MM_OK);
+    assert_true(mm_event_ns(end) == there_ns + COST_NS);
+    mm_host_waited_until(there_ns); /* no stream's thread: nothing happens */
+    mm_event_destroy(end);
+    host_fixture_fini(&f);
+}
+
 typedef struct charge {
     mm_stream *stream;
     int64_t bytes, began_ns;
@@ -525,6 +556,7 @@ int main(void) {
         cmocka_unit_test(copies_over_the_link_take_its_time_and_share_it),
         cmocka_unit_test(the_two_ways_of_the_link_do_not_wait_for_each_other),
         cmocka_unit_test(the_link_goes_on_to_the_next_copy_at_once),
+        cmocka_unit_test(a_copy_begins_when_what_a_task_waited_for_was_there),
         cmocka_unit_test(a_task_that_writes_pinned_memory_is_charged_the_link),
         cmocka_unit_test(the_link_is_told_where_it_was_set),
         cmocka_unit_test(an_allocation_costs_what_was_set),

@@ -60,7 +60,7 @@ static const char *try_round(multi *m, uint64_t seed, bool large, uint64_t *rand
         multi_begin(m, kinds[k], data[k], elems[k]);
     }
     for (int k = 0; k < AT_A_TIME; k++) {
-        if (multi_await(m) != MM_OK) return mm_last_error();
+        if (multi_await(m, NULL) != MM_OK) return mm_last_error();
         for (int64_t i = 0; i < elems[k] && !wrong; i++)
             if (data[k][i] != expected(seed + (uint64_t)k, multi_ranks(m), i, kinds[k])) wrong = "another sum";
     }
