@@ -268,7 +268,7 @@ mm_status nets_zoo_build(const char *name, nets_net **net_out) {
 
     zoo z = zoo_of(entry, numbers);
     if (!parse_rest(entry, name + length, &z)) return refuse_rest(entry, base, name + length);
-    if (is_of_tokens(entry) && z.tokens_width % z.heads != 0)
+    if (is_of_tokens(entry) && (z.heads < 1 || z.tokens_width % z.heads != 0))
         return mm_fail(MM_ERR_INVALID, "net %s: heads=%lld must divide width=%lld", base, (long long)z.heads,
                        (long long)z.tokens_width);
     MM_TRY(nets_net_create(name, &z.net));
