@@ -736,7 +736,7 @@ MM_API MM_CHECKED mm_status mm_trace_stop(mm_manager *manager, const char *path,
  * Processes that train one network, each on a part of every batch, add up their gradients. Each has a manager of its own.
  * The graph declares which of its persistent tensors are shared. Its plans then copy each of them to pinned memory, behind
  * the last step that writes it and beside the steps that follow; the caller adds up what the processes have; and the plan
- * copies the sum back before the next MM_UPDATE step, which waits for it:
+ * copies the sum back before the next MM_UPDATE step that uses it, or the next of all if none does, which waits for it:
  *
  *   compute  ... | backward of c | backward of b | backward of a |               update |
  *   out                          | c             | b             | a |

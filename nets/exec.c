@@ -10,10 +10,15 @@
 static mm_status collect_params(nets_exec *exec) {
     int n = nets_net_params(exec->net);
     exec->params = calloc((size_t)n + 1, sizeof *exec->params);
-    if (!exec->params) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to update it", nets_net_name(exec->net));
+    const int n_tensors = mm_graph_tensors(exec->lowered->graph);
+    exec->param_of = malloc(((size_t)n_tensors + 1) * sizeof *exec->param_of);
+    if (!exec->params || !exec->param_of)
+        return mm_fail(MM_ERR_NOMEM, "net %s: no memory to update it", nets_net_name(exec->net));
+    for (int t = 0; t < n_tensors; t++) exec->param_of[t] = -1;
     for (int i = 0; i < n; i++) {
         const nets_param *of = nets_net_param(exec->net, i);
         if (!of->learned) continue;
+        if (exec->lowered->params[i].gradient >= 0) exec->param_of[exec->lowered->params[i].gradient] = exec->n_params;
         nets_update_param *param = &exec->params[exec->n_params++];
         *param = (nets_update_param){.weight = nets_exec_param(exec, i, NETS_VALUE),
                                      .gradient = nets_exec_param(exec, i, NETS_GRADIENT),
@@ -141,6 +146,7 @@ void nets_exec_destroy(nets_exec *exec) {
     for (int i = 0; i < exec->n_passes; i++) nets_lowered_destroy(exec->pass[i].lowered);
     nets_backend_close(exec->own_backend);
     free(exec->params);
+    free(exec->param_of);
     free(exec);
 }
 

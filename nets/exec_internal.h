@@ -26,8 +26,10 @@ struct nets_exec {
     int n_passes;
     const nets_lowered *lowered; /* of the last pass, which updates the weights */
     nets_optimizer optimizer;
-    nets_update_param *params; /* of the update step: n_params learned parameters, then running statistics */
+    nets_update_param *params; /* of the update: n_params learned parameters, then running statistics */
     int n_params, n_checked;   /* n_checked: both together */
+    int *param_of;             /* per tensor of `lowered`: the parameter whose gradient it is, among these; else -1 */
+    mm_call vote;              /* nets_exec_enqueue_vote */
     nets_slots slots;
     nets_kept kept;       /* in training */
     nets_staging staging; /* its stream NULL: batches are copied on the compute stream */
@@ -91,6 +93,13 @@ MM_CHECKED mm_status nets_exec_recompute(void *ctx, mm_manager *manager, mm_laye
 MM_CHECKED mm_status nets_exec_begin_part(const nets_exec *exec, mm_stream *stream);
 /* What other ranks have of this one's, in numbers. Without functions, nobody has anything. */
 int64_t nets_exec_sums_begun(const nets_exec *exec);
+/* Whether the update has parts, which begin as sums come. With only_finite, each rank then looks at its own gradients as they
+ * are written, and the ranks agree before the first part. Clipping needs all sums: the last part does it all. */
+static inline bool nets_exec_updates_in_parts(const nets_exec *exec) {
+    return exec->lowered->n_updates > 1 && !(exec->optimizer.clip_norm > 0);
+}
+/* Sets NETS_RNG's halted word, if any rank's is set, on all of them. */
+MM_CHECKED mm_status nets_exec_enqueue_vote(nets_exec *exec, mm_stream *stream);
 /* Copies this rank's word (nets_exec_tell) to the tensor that becomes the ranks' sum, and that to the result. Nothing
  * without ranks. */
 MM_CHECKED mm_status nets_exec_enqueue_word(const nets_exec *exec, const nets_slot *slot, mm_stream *stream);

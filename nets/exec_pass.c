@@ -28,15 +28,53 @@ static mm_status enqueue_result(const nets_exec *exec, const nets_iteration *it)
     return mm_copy_async(it->stream, &to->halted, rng + NETS_RNG_HALTED, sizeof to->halted, MM_COPY_OUT);
 }
 
-static mm_status enqueue_update(const nets_exec *exec, mm_stream *stream) {
-    const nets_update_args args = {.params = exec->params,
-                                   .n_params = exec->n_params,
+/* Checks parameters from `first` on; `loss` NULL: that not. */
+static mm_status enqueue_check(const nets_exec *exec, int first, int n, float most, const float *loss,
+                               mm_stream *stream) {
+    const nets_update_args args = {.params = exec->params + first,
+                                   .n_checked = n,
+                                   .most = most,
+                                   .loss = loss,
+                                   .rng = nets_exec_place(exec, exec->lowered->rng)};
+    return exec->backend->ops->check(exec->backend, &args, stream);
+}
+
+/* Behind the backward step that writes them last: before they are sent. */
+static mm_status check_gradients(const nets_exec *exec, const nets_step *step, mm_stream *stream) {
+    const float most = NETS_GRADIENT_MOST / (float)exec->backend->ranks.n;
+    for (int i = 0; i < NETS_MAX_PARAMS; i++) {
+        const mm_tensor gradient = step->tensors[NETS_DPARAM + i];
+        if (gradient < 0) continue;
+        MM_TRY(enqueue_check(exec, exec->param_of[gradient], 1, most, NULL, stream));
+    }
+    return MM_OK;
+}
+
+/* What else there is to check are sums already. */
+static mm_status agree(nets_exec *exec, mm_stream *stream) {
+    const float *loss = nets_exec_place(exec, exec->lowered->loss);
+    MM_TRY(enqueue_check(exec, exec->n_params, exec->n_checked - exec->n_params, NETS_GRADIENT_MOST, loss, stream));
+    return nets_exec_enqueue_vote(exec, stream);
+}
+
+static mm_status enqueue_update(nets_exec *exec, const nets_step *step, mm_stream *stream) {
+    const bool parts = nets_exec_updates_in_parts(exec);
+    const int first = parts ? step->first_updated : 0, n = parts ? step->n_updated : exec->n_params;
+    const nets_step *last = &exec->lowered->steps[exec->lowered->n_steps - 1];
+    if (!parts && step != last) return MM_OK;
+    if (parts && exec->optimizer.only_finite && step == last - exec->lowered->n_updates + 1)
+        MM_TRY(agree(exec, stream));
+    const nets_update_args args = {.params = exec->params + first,
+                                   .n_params = n,
+                                   .checks = !parts,
                                    .n_checked = exec->n_checked,
+                                   .most = NETS_GRADIENT_MOST,
+                                   .loss = nets_exec_place(exec, exec->lowered->loss),
                                    .lr = nets_exec_place(exec, exec->lowered->lr),
                                    .optimizer = exec->optimizer,
-                                   .loss = nets_exec_place(exec, exec->lowered->loss),
-                                   .step = nets_exec_place(exec, exec->lowered->step),
-                                   .rng = nets_exec_place(exec, exec->lowered->rng)};
+                                   .goes_on = step != last,
+                                   .rng = nets_exec_place(exec, exec->lowered->rng),
+                                   .step = nets_exec_place(exec, exec->lowered->step)};
     return exec->backend->ops->update(exec->backend, &args, stream);
 }
 
@@ -103,17 +141,22 @@ static mm_status run_data(nets_exec *exec, const nets_iteration *it) {
 }
 
 /* The last step: the update, or the end of a pass that goes on. */
-static mm_status enqueue_last(const nets_exec *exec, const nets_iteration *it) {
+static mm_status enqueue_last(nets_exec *exec, const nets_iteration *it, const nets_step *step) {
     const nets_lowered *lowered = it->pass->lowered;
-    if (!lowered->pass.goes_on) return enqueue_update(exec, it->stream);
+    if (!lowered->pass.goes_on) return enqueue_update(exec, step, it->stream);
     return exec->backend->ops->pass_on(exec->backend, nets_exec_place(exec, exec->lowered->rng), lowered->batch,
                                        it->stream);
 }
 
 static mm_status enqueue_step(nets_exec *exec, const nets_iteration *it, const nets_step *step) {
-    if (step->phase == MM_UPDATE) return it->rehearsed ? MM_OK : enqueue_last(exec, it);
+    const nets_lowered *lowered = it->pass->lowered;
+    if (step->phase == MM_UPDATE) return it->rehearsed ? MM_OK : enqueue_last(exec, it, step);
+    if (!step->op) return run_data(exec, it);
     const bool again = it->rehearsed && step->phase == MM_FORWARD;
-    return step->op ? enqueue_op(exec, it->pass->lowered, step, it->stream, again) : run_data(exec, it);
+    const bool checks = nets_exec_updates_in_parts(exec) && exec->optimizer.only_finite && !it->rehearsed &&
+                        !lowered->pass.goes_on && step->phase == MM_BACKWARD;
+    MM_TRY(enqueue_op(exec, lowered, step, it->stream, again));
+    return checks ? check_gradients(exec, step, it->stream) : MM_OK;
 }
 
 void nets_exec_watch(nets_exec *exec, nets_watch_fn fn, void *ctx) {

@@ -21,6 +21,7 @@ mm_status nets_slots_init(nets_slots *slots, mm_stream *stream, int64_t images_b
         slot->labels = (int32_t *)(at += aligned(images_bytes));
         slot->lr = (float *)(at += aligned(labels_bytes));
         slot->word = (int32_t *)(slot->lr + 1);
+        slots->vote = slot->word + 1;
         slot->result = (nets_result *)(at += SLOT_ALIGN);
         *slot->result = (nets_result){0};
         at += SLOT_ALIGN;

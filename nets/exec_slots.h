@@ -17,6 +17,7 @@ typedef struct nets_slot {
 typedef struct nets_slots {
     nets_slot slot[NETS_AHEAD];
     mm_device *device;
+    int32_t *vote; /* nets_exec_enqueue_vote; one at a time is under way */
     void *memory;
     int64_t bytes;
     int64_t submitted, collected; /* iterations; the i-th uses slot i % NETS_AHEAD */

@@ -380,7 +380,7 @@ static mm_status lower_backward(lowering *lo, int index) {
 static mm_status allocate(lowering *lo) {
     nets_lowered *out = lo->out;
     size_t n = (size_t)nets_net_layers(out->net), n_params = (size_t)nets_net_params(out->net);
-    out->steps = calloc(2 * n + 1, sizeof *out->steps);
+    out->steps = calloc(2 * n + NETS_UPDATES, sizeof *out->steps);
     out->params = calloc(n_params + 1, sizeof *out->params);
     out->ops = calloc(n, sizeof *out->ops);
     lo->descs = calloc(n, sizeof *lo->descs);

@@ -34,7 +34,8 @@ typedef struct nets_step {
     /* Where in the workspace the op leaves the gradient of DPARAM + i, which is then added to what the tensor has
      * (nets_pass.adds); -1: it writes to the tensor itself. */
     int64_t addend[NETS_MAX_PARAMS];
-    int64_t op_workspace_at; /* where the op's own workspace begins: behind the addends */
+    int64_t op_workspace_at;      /* where the op's own workspace begins: behind the addends */
+    int first_updated, n_updated; /* of an update: its parameters, among the learned ones */
 } nets_step;
 
 /* A parameter's tensors in the graph; -1: absent. All lie in the same order. */
@@ -52,6 +53,8 @@ typedef struct nets_lowered {
     mm_graph *graph; /* frozen */
     nets_step *steps;
     int n_steps;
+    int n_updates; /* its update's parts, which are the last steps: one, or as many as are worth it where sums come one
+                      after the other (MM_SHARE_AT_ONCE), the last parameters first */
     nets_param_tensors *params; /* nets_net_params(net) of them */
     mm_tensor images, labels, loss, correct;
     bool pads_images; /* `images` have four channels for three, the last zero (nets_backend_ops.pad) */

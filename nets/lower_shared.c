@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/graph.h"
 #include "nets/net_ops.h"
 
 mm_status nets_lower_tensor(mm_graph *graph, mm_tensor_kind kind, mm_ownership ownership, mm_dtype dtype, int rank,
@@ -124,27 +125,70 @@ static mm_status share(nets_lowered *out, mm_share when) {
     return MM_OK;
 }
 
-mm_status nets_lower_update(nets_lowered *out, const nets_ranks *ranks) {
-    const mm_use image = {out->rng, MM_MODIFY, MM_FORM_VALUE};
-    if (out->pass.goes_on) return add_last_step(out, "sub-batch", &image, 1);
-    if (ranks->n > 1) MM_TRY(share(out, ranks->when));
-    int n_params = nets_net_params(out->net);
-    mm_use *uses = malloc(((3 + NETS_OPTIMIZER_STATES) * (size_t)n_params + 4) * sizeof *uses);
-    if (!uses) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to lower its update", nets_net_name(out->net));
+/* A part of the update: of parameters `from` to `to`. Gives the number of uses. */
+static size_t list_uses(const nets_lowered *out, int from, int to, mm_use *uses) {
     size_t n = 0;
-    for (int i = 0; i < n_params; i++) {
+    for (int i = from; i < to; i++) {
+        const nets_param_tensors *tensors = &out->params[i];
         if (!nets_net_param(out->net, i)->learned) continue;
-        uses[n++] = (mm_use){out->params[i].gradient, MM_READ, MM_FORM_VALUE};
-        for (int k = 0; k < NETS_OPTIMIZER_STATES && out->params[i].state[k] >= 0; k++)
-            uses[n++] = (mm_use){out->params[i].state[k], MM_MODIFY, MM_FORM_VALUE};
-        uses[n++] = (mm_use){out->params[i].value, MM_MODIFY, MM_FORM_VALUE};
-        if (out->params[i].copy >= 0) uses[n++] = (mm_use){out->params[i].copy, MM_MODIFY, MM_FORM_VALUE};
+        uses[n++] = (mm_use){tensors->gradient, MM_READ, MM_FORM_VALUE};
+        for (int k = 0; k < NETS_OPTIMIZER_STATES && tensors->state[k] >= 0; k++)
+            uses[n++] = (mm_use){tensors->state[k], MM_MODIFY, MM_FORM_VALUE};
+        uses[n++] = (mm_use){tensors->value, MM_MODIFY, MM_FORM_VALUE};
+        if (tensors->copy >= 0) uses[n++] = (mm_use){tensors->copy, MM_MODIFY, MM_FORM_VALUE};
     }
     uses[n++] = (mm_use){out->rng, MM_MODIFY, MM_FORM_VALUE};
     uses[n++] = (mm_use){out->lr, MM_READ, MM_FORM_VALUE};
-    uses[n++] = (mm_use){out->loss, MM_READ, MM_FORM_VALUE};
+    if (out->n_updates == 0) uses[n++] = (mm_use){out->loss, MM_READ, MM_FORM_VALUE};
     if (out->step >= 0) uses[n++] = (mm_use){out->step, MM_MODIFY, MM_FORM_VALUE};
-    mm_status status = add_last_step(out, nets_optimizer_traits_of(out->optimizer)->name, uses, n);
+    return n;
+}
+
+static int learned_before(const nets_lowered *out, int param) {
+    int n = 0;
+    for (int i = 0; i < param; i++) n += nets_net_param(out->net, i)->learned;
+    return n;
+}
+
+static int64_t gradient_bytes(const nets_lowered *out, int from, int to) {
+    int64_t bytes = 0;
+    for (int i = from; i < to; i++)
+        if (out->params[i].gradient >= 0) bytes += mm_graph_tensor(out->graph, out->params[i].gradient)->bytes;
+    return bytes;
+}
+
+/* Adds parts from the last parameter on, of `least` bytes of gradients each. */
+static mm_status add_updates(nets_lowered *out, int64_t least, mm_use *uses) {
+    const char *optimizer = nets_optimizer_traits_of(out->optimizer)->name;
+    for (int to = nets_net_params(out->net), from = to; to > 0 || out->n_updates == 0; to = from) {
+        do from--;
+        while (from > 0 && (gradient_bytes(out, from, to) < least || gradient_bytes(out, 0, from) == 0));
+        if (from < 0) from = 0;
+        char name[32];
+        const bool whole = from == 0 && to == nets_net_params(out->net);
+        snprintf(name, sizeof name, "%s%s%.0d", optimizer, whole ? "" : ".", whole ? 0 : out->n_updates + 1);
+        nets_step *step = &out->steps[out->n_steps];
+        MM_TRY(add_last_step(out, name, uses, list_uses(out, from, to, uses)));
+        step->first_updated = learned_before(out, from);
+        step->n_updated = learned_before(out, to) - step->first_updated;
+        out->n_updates++;
+    }
+    return MM_OK;
+}
+
+mm_status nets_lower_update(nets_lowered *out, const nets_ranks *ranks) {
+    /* A part is worth an eighth of all gradients, and some launches. Chosen. */
+    enum { LEAST_BYTES = 64 << 10, PARTS = NETS_UPDATES - 1 };
+    const mm_use image = {out->rng, MM_MODIFY, MM_FORM_VALUE};
+    const int n_params = nets_net_params(out->net);
+    if (out->pass.goes_on) return add_last_step(out, "sub-batch", &image, 1);
+    if (ranks->n > 1) MM_TRY(share(out, ranks->when));
+    int64_t least = gradient_bytes(out, 0, n_params);
+    if (ranks->n > 1 && ranks->when == MM_SHARE_AT_ONCE)
+        least = least / PARTS > LEAST_BYTES ? (least + PARTS - 1) / PARTS : LEAST_BYTES;
+    mm_use *uses = malloc(((3 + NETS_OPTIMIZER_STATES) * (size_t)n_params + 4) * sizeof *uses);
+    if (!uses) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to lower its update", nets_net_name(out->net));
+    const mm_status status = add_updates(out, least, uses);
     free(uses);
     return status;
 }

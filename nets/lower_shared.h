@@ -17,7 +17,9 @@ static inline bool nets_lowered_updates(const nets_lowered *out) {
 /* Adds all of these tensors and the batch's. Sets out->params, images, labels, loss, correct, rng, lr and step. */
 MM_CHECKED mm_status nets_lower_shared(nets_lowered *out, const nets_backend *backend);
 
-/* Adds the last step of a training graph: the update, or the end of a pass that goes on. */
+enum { NETS_UPDATES = 9 }; /* at most */
+
+/* Adds the last steps of a training graph: the update, or the end of a pass that goes on. */
 MM_CHECKED mm_status nets_lower_update(nets_lowered *out, const nets_ranks *ranks);
 
 #endif

@@ -48,6 +48,9 @@ typedef struct nets_ranks {
     const mm_gradient_fns *fns; /* what becomes of them, for executors; borrowed. NULL: for planning only */
     void *ctx;
     int64_t (*begun)(void *ctx); /* how many sums have begun so far; NULL: it is not known */
+    /* Makes *word, at least 0, the sum of the ranks' words. Called once an iteration, on a thread of the device, while sums
+     * are under way; blocks until all ranks have called it. NULL: nobody asks the others. */
+    mm_status (*agree)(void *ctx, int32_t *word);
 } nets_ranks;
 
 /* A training graph's part in one update of the weights. A batch may be trained on in sub-batches, one pass of a graph
@@ -123,6 +126,8 @@ typedef struct nets_backend_ops {
     mm_status (*open)(int ordinal, const nets_backend_config *config, nets_backend **backend_out);
     void (*close)(nets_backend *backend);
     mm_status (*update)(nets_backend *backend, const nets_update_args *args, mm_stream *stream);
+    /* The check of the update, by itself; of args only what that reads. */
+    mm_status (*check)(nets_backend *backend, const nets_update_args *args, mm_stream *stream);
     /* The end of a pass that goes on: NETS_RNG_IMAGE is advanced by its images. */
     mm_status (*pass_on)(nets_backend *backend, uint32_t *rng, int64_t images, mm_stream *stream);
     /* sum[i] += addend[i], f32 in device memory. */

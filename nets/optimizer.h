@@ -1,7 +1,7 @@
 /* Optimizers: each one's states and options, and the arguments of a backend's update step.
  *
- * An iteration has one update step for all parameters, after the backward pass: with only_finite it must have read all
- * gradients before it changes anything. Weight decay applies to the parameters that their operation's list marks
+ * An iteration updates all parameters after the backward pass: with only_finite all gradients must have been read before
+ * any parameter changes. Weight decay applies to the parameters that their operation's list marks
  * (net_ops.h). These are all learned ones, biases and batch norms' too, as with torch.optim over model.parameters().
  *
  *   sgd, as torch.optim.SGD without dampening or Nesterov's:
@@ -33,7 +33,8 @@ typedef struct nets_optimizer {
      * before the update, as torch.nn.utils.clip_grad_norm_ does. */
     double clip_norm;
     /* An iteration updates nothing if its loss is not finite, or if a gradient or running statistic is NaN or above
-     * NETS_GRADIENT_MOST in magnitude. Nor does any iteration after it. */
+     * NETS_GRADIENT_MOST in magnitude. Nor does any iteration after it. Of ranks whose sums come while they update, each
+     * looks at its own gradients, which may have the ranks' part of that. */
     bool only_finite;
 } nets_optimizer;
 
@@ -80,19 +81,22 @@ typedef struct nets_update_param {
     uint16_t *copy; /* the new weight's bf16 copy; NULL: it has none */
 } nets_update_param;
 
-/* The arguments of a backend's update step (op.h). `params` is an array in the CPU's memory. All other pointers, its
- * elements' too, are to the device's memory, which the work reads when it runs. */
+/* The arguments of a backend's update step, or of a part of it (op.h). `params` is an array in the CPU's memory. All other
+ * pointers, its elements' too, are to the device's memory, which the work reads when it runs. */
 typedef struct nets_update_args {
     const nets_update_param *params; /* valid until the work is done */
     int n_params;
-    /* Elements of `params` that only_finite checks. Those after the first n_params have no weight; their `gradient` is
-     * a running statistic. */
+    /* With only_finite: whether `loss`, and the first n_checked of `params`, are checked first; each gradient may have
+     * `most` in magnitude. Those after the first n_params have no weight; their `gradient` is a running statistic. */
+    bool checks;
     int n_checked;
-    const float *lr; /* [1] */
+    float most;
+    const float *loss; /* [1]; NULL: it is not checked */
+    const float *lr;   /* [1] */
     nets_optimizer optimizer;
-    const float *loss; /* [1]; read with optimizer.only_finite only */
-    uint32_t *rng;     /* NETS_RNG: its iteration is advanced by one, or its halted word is set; its image becomes 0 */
-    uint32_t *step;    /* [1], of an optimizer that counts: advanced by one unless halted */
+    bool goes_on;   /* other parts follow: nothing is counted yet */
+    uint32_t *rng;  /* NETS_RNG: its iteration is advanced by one, or its halted word is set; its image becomes 0 */
+    uint32_t *step; /* [1], of an optimizer that counts: advanced by one unless halted */
 } nets_update_args;
 
 #endif

@@ -116,7 +116,8 @@ void train_ranks_tell_target(train *t) {
                                             .when = when,
                                             .fns = &multi_gradient_fns,
                                             .ctx = t->ranks,
-                                            .begun = multi_shared_begun};
+                                            .begun = multi_shared_begun,
+                                            .agree = multi_shared_agree};
 }
 
 /* ---------------------------------------------------------------- agreeing */

@@ -19,7 +19,9 @@
 typedef struct shared {
     mm_tensor tensor;
     int32_t written;           /* the last node that writes it */
-    int32_t update;            /* the first update behind that */
+    int32_t first_update;      /* the first update behind that, */
+    int32_t used_before;       /* and the last node before it that uses the tensor */
+    int32_t update;            /* the first one that uses it; the first of all, if none does */
     int32_t used;              /* the last node before the update that uses it */
     int32_t after;             /* the step that the copy out waits for */
     int32_t out_at, in_at;     /* nodes that the copies follow; they do not fall along the list */
@@ -38,7 +40,8 @@ static int list_shared(const mm_graph *graph, bool copies, shared *list) {
     for (mm_tensor t = 0; t < mm_graph_tensors(graph); t++)
         if (mm_graph_tensor(graph, t)->shared != MM_SHARE_NOT &&
             mm_share_copies(mm_graph_tensor(graph, t)->shared) == copies)
-            list[n++] = (shared){.tensor = t, .written = -1, .update = -1, .out_node = -1, .in_node = -1};
+            list[n++] =
+                (shared){.tensor = t, .written = -1, .first_update = -1, .update = -1, .out_node = -1, .in_node = -1};
     return n;
 }
 
@@ -50,23 +53,29 @@ static bool is_update(const mm_plan *plan, int node) {
 /* Finds the nodes that matter to each. by_segment: per persistent segment, its entry; NULL: it is not shared. */
 static void find_users(const mm_plan *plan, shared *const *by_segment, shared *list, int n) {
     const int persistents = mm_graph_persistents(plan->graph);
-    bool written = false; /* since the last update: each update is the one of what was written before it */
     for (int i = 0; i < plan->n_nodes; i++) {
-        const bool updates = written && is_update(plan, i);
-        for (int k = 0; updates && k < n; k++)
-            if (list[k].written >= 0 && list[k].update < 0) list[k].update = i;
-        written &= !updates;
+        const bool updates = is_update(plan, i);
         mm_touch touch;
         for (int t = 0; mm_node_next_touch(plan, &plan->nodes[i], &t, &touch);) {
             shared *s = touch.segment < persistents ? by_segment[touch.segment] : NULL;
             if (!s) continue;
             if (touch.access != MM_READ) {
                 s->written = i;
-                s->update = -1;
-                written = true;
-            }
+                s->update = s->first_update = -1;
+            } else if (updates && s->written >= 0 && s->update < 0)
+                s->update = i;
             if (s->update < 0) s->used = i;
         }
+        for (int k = 0; updates && k < n; k++)
+            if (list[k].written >= 0 && list[k].written < i && list[k].first_update < 0) {
+                list[k].first_update = i;
+                list[k].used_before = list[k].used;
+            }
+    }
+    for (shared *s = list; s < list + n; s++) {
+        if (s->update >= 0) continue;
+        s->update = s->first_update;
+        s->used = s->used_before;
     }
 }
 
@@ -86,9 +95,11 @@ static int32_t complete(const mm_plan *plan, const shared *s) {
     return node;
 }
 
-/* Where the copies go; the list is sorted. */
+/* Where the copies go; the list is sorted. A copy in is no later than those that follow it. */
 static void place(const mm_plan *plan, shared *list, int n) {
     int last_fetch = -1, last_out = -1, last_in = -1;
+    for (int k = n - 2; k >= 0; k--)
+        if (list[k].update > list[k + 1].update) list[k].update = list[k + 1].update;
     for (int k = 0, i = 0; k < n; k++) {
         shared *s = &list[k];
         for (; i < s->update; i++)

@@ -139,6 +139,7 @@ const nets_backend_ops nets_cuda_backend_ops = {
     .open = open_cuda,
     .close = close_cuda,
     .update = nets_cuda_update_step,
+    .check = nets_cuda_check_step,
     .pass_on = nets_cuda_pass_on_step,
     .add = nets_cuda_add_step,
     .pad = nets_cuda_pad_step,

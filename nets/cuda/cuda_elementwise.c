@@ -163,16 +163,16 @@ enum { HALT, NORM, MOVE, PASSES };
 static void enqueue_pass(int pass, const nets_update_args *args, nets_cuda_norm *norm, nets_cuda_update *update,
                          cudaStream_t stream) {
     int parts = 0;
-    for (int first = 0, all = pass == HALT ? args->n_checked : args->n_params; first < all;
-         first += NETS_CUDA_UPDATE_TENSORS) {
+    const int all = pass == HALT ? args->n_checked : args->n_params;
+    for (int first = 0; first < all || (first == 0 && pass == HALT); first += NETS_CUDA_UPDATE_TENSORS) {
         int n = all - first;
         if (n > NETS_CUDA_UPDATE_TENSORS) n = NETS_CUDA_UPDATE_TENSORS;
-        update->rng = first + n == all ? args->rng : NULL;
+        update->rng = first + n == all && !args->goes_on ? args->rng : NULL;
         list_tensors(args->params + first, n, update);
         const uint32_t chunks = update->first_block[n];
         if (first == 0) parts = chunks < NETS_CUDA_UPDATE_PARTS ? (int)chunks : NETS_CUDA_UPDATE_PARTS;
         if (pass == HALT)
-            nets_cuda_update_halt(update, args->loss, NETS_GRADIENT_MOST, args->rng + NETS_RNG_HALTED, stream);
+            nets_cuda_update_halt(update, args->loss, args->most, args->rng + NETS_RNG_HALTED, stream);
         else if (pass == NORM)
             nets_cuda_update_squares(update, norm->parts, parts, first > 0, stream);
         else
@@ -183,7 +183,7 @@ static void enqueue_pass(int pass, const nets_update_args *args, nets_cuda_norm 
 
 static mm_status enqueue_updates(const nets_update_args *args, nets_cuda_norm *norm, mm_stream *stream) {
     const uint32_t *halted = args->optimizer.only_finite ? args->rng + NETS_RNG_HALTED : NULL;
-    const bool clips = args->optimizer.clip_norm > 0, runs[PASSES] = {halted != NULL, clips, true};
+    const bool clips = args->optimizer.clip_norm > 0, runs[PASSES] = {halted && args->checks, clips, true};
     nets_cuda_update update = {.optimizer = args->optimizer,
                                .lr = args->lr,
                                .step = args->step,
@@ -191,7 +191,7 @@ static mm_status enqueue_updates(const nets_update_args *args, nets_cuda_norm *n
                                .clip = clips ? &norm->clip : NULL};
     for (int pass = 0; pass < PASSES; pass++)
         if (runs[pass]) enqueue_pass(pass, args, norm, &update, mm_cuda_stream(stream));
-    if (args->step) nets_cuda_update_count(args->step, halted, mm_cuda_stream(stream));
+    if (args->step && !args->goes_on) nets_cuda_update_count(args->step, halted, mm_cuda_stream(stream));
     return nets_cuda_launched("the update");
 }
 
@@ -199,6 +199,17 @@ mm_status nets_cuda_update_step(nets_backend *backend, const nets_update_args *a
     bool entered;
     MM_TRY(mm_device_enter(stream->device, &entered));
     mm_status status = enqueue_updates(args, ((nets_cuda_backend *)backend)->norm, stream);
+    mm_device_leave(stream->device, entered);
+    return status;
+}
+
+mm_status nets_cuda_check_step(nets_backend *backend, const nets_update_args *args, mm_stream *stream) {
+    bool entered;
+    (void)backend;
+    MM_TRY(mm_device_enter(stream->device, &entered));
+    nets_cuda_update update = {0};
+    enqueue_pass(HALT, args, NULL, &update, mm_cuda_stream(stream));
+    mm_status status = nets_cuda_launched("the check of gradients");
     mm_device_leave(stream->device, entered);
     return status;
 }

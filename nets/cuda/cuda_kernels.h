@@ -75,7 +75,7 @@ typedef struct nets_cuda_update {
     const float *clip;      /* points at what gradients are multiplied by; NULL: 1 */
 } nets_cuda_update;
 
-/* Sets *halted if the loss is not finite, or if one of the update's gradients is NaN or above `most` in magnitude. */
+/* Sets *halted if the loss is not finite (NULL: it is not looked at), or if one of the update's gradients is NaN or above `most` in magnitude. */
 void nets_cuda_update_halt(const nets_cuda_update *update, const float *loss, float most, uint32_t *halted,
                            cudaStream_t stream);
 /* parts[b] becomes the sum of the squares of the update's gradients in every n-th chunk from the b-th on; if `adds`, is

@@ -44,6 +44,7 @@ NETS_OPS(NETS_CUDA_OP)
 
 /* cuda_elementwise.c */
 MM_CHECKED mm_status nets_cuda_update_step(nets_backend *backend, const nets_update_args *args, mm_stream *stream);
+mm_status nets_cuda_check_step(nets_backend *backend, const nets_update_args *args, mm_stream *stream);
 MM_CHECKED mm_status nets_cuda_pass_on_step(nets_backend *backend, uint32_t *rng, int64_t images, mm_stream *stream);
 MM_CHECKED mm_status nets_cuda_add_step(nets_backend *backend, float *sum, const float *addend, int64_t elems,
                                         mm_stream *stream);

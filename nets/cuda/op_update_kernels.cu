@@ -133,9 +133,9 @@ static __global__ void halt(nets_cuda_update update, const float *loss, float mo
     const int tensor = tensor_of(update, blockIdx.x);
     const int64_t begin = (int64_t)(blockIdx.x - update.first_block[tensor]) * NETS_CUDA_UPDATE_CHUNK;
     const int64_t chunk = NETS_CUDA_UPDATE_CHUNK, rest = update.tensors[tensor].elems - begin;
-    const int64_t n = rest < chunk ? rest : chunk;
+    const int64_t n = rest < chunk ? rest : chunk; /* 0 of no tensor */
     const float *gradient = update.tensors[tensor].gradient + begin;
-    bool bad = blockIdx.x == 0 && threadIdx.x == 0 && !isfinite(*loss);
+    bool bad = blockIdx.x == 0 && threadIdx.x == 0 && loss && !isfinite(*loss);
     for (int64_t i = threadIdx.x; i < n; i += THREADS) bad |= !(fabsf(gradient[i]) <= most);
     if (bad) atomicOr(halted, 1u);
 }
@@ -203,7 +203,8 @@ void nets_cuda_update_clip(const double *parts, int n, double clip_norm, float *
 
 void nets_cuda_update_halt(const nets_cuda_update *update, const float *loss, float most, uint32_t *halted,
                            cudaStream_t stream) {
-    MM_LAUNCH(halt, update->first_block[update->n], THREADS, 0, stream, *update, loss, most, halted);
+    const uint32_t blocks = update->first_block[update->n];
+    MM_LAUNCH(halt, blocks > 0 ? blocks : 1, THREADS, 0, stream, *update, loss, most, halted);
 }
 
 void nets_cuda_update_sgd(const nets_cuda_update *update, cudaStream_t stream) {

@@ -67,9 +67,9 @@ static void update(const nets_update_param *p, const nets_update_args *args, flo
 }
 
 /* Without an exit: then it runs as fast as the memory. */
-static bool overflows(const nets_update_param *p, int64_t from, int64_t to) {
+static bool overflows(const nets_update_param *p, float most, int64_t from, int64_t to) {
     int32_t bad = 0;
-    for (int64_t i = from; i < to; i++) bad |= !(fabsf(p->gradient[i]) <= NETS_GRADIENT_MOST);
+    for (int64_t i = from; i < to; i++) bad |= !(fabsf(p->gradient[i]) <= most);
     return bad;
 }
 
@@ -101,7 +101,7 @@ static void pass_range(const void *ctx, int64_t from, int64_t to) {
             p->parts[from / p->cut.each] += squares(param, begin, end);
         else if (!p->overflow)
             update(param, p->args, p->clip, begin, end);
-        else if (overflows(param, begin, end))
+        else if (overflows(param, p->args->most, begin, end))
             atomic_store(p->overflow, true);
     }
 }
@@ -143,9 +143,19 @@ static mm_status find_clip(const update_job *job, float *clip_out) {
 
 static bool has_diverged(const update_job *job) {
     atomic_bool overflow = false;
-    if (!isfinite(*job->args.loss)) return true;
+    if (job->args.loss && !isfinite(*job->args.loss)) return true;
     run_pass(job, job->args.n_checked, 1, &overflow);
     return overflow;
+}
+
+static void check(const update_job *job) {
+    uint32_t *halted = job->args.rng + NETS_RNG_HALTED;
+    if (!*halted) *halted = has_diverged(job);
+}
+
+static mm_status run_check(void *arg) {
+    check(arg);
+    return MM_OK;
 }
 
 static mm_status run_update(void *arg) {
@@ -153,12 +163,13 @@ static mm_status run_update(void *arg) {
     const nets_update_args *args = &job->args;
     args->rng[NETS_RNG_IMAGE] = 0;
     if (args->optimizer.only_finite) {
-        if (!args->rng[NETS_RNG_HALTED]) args->rng[NETS_RNG_HALTED] = has_diverged(job);
+        if (args->checks) check(job);
         if (args->rng[NETS_RNG_HALTED]) return MM_OK;
     }
     float clip;
     MM_TRY(find_clip(job, &clip));
     run_pass(job, args->n_params, clip, NULL);
+    if (args->goes_on) return MM_OK;
     if (++args->rng[2] == 0) args->rng[3]++;
     if (args->step) ++*args->step;
     return MM_OK;
@@ -169,6 +180,11 @@ _Static_assert(sizeof(update_job) <= MM_HOST_ARG_CAPACITY, "a job is copied into
 mm_status nets_host_update(nets_backend *backend, const nets_update_args *args, mm_stream *stream) {
     const update_job job = {.pool = nets_host_pool(backend), .args = *args};
     return mm_host_launch(stream, run_update, &job, sizeof job);
+}
+
+mm_status nets_host_check(nets_backend *backend, const nets_update_args *args, mm_stream *stream) {
+    const update_job job = {.pool = nets_host_pool(backend), .args = *args};
+    return mm_host_launch(stream, run_check, &job, sizeof job);
 }
 
 /* ---------------------------------------------------------------- sub-batches */

@@ -29,6 +29,9 @@ static const multi_engine *const engines[] = {
 };
 enum { ENGINES = sizeof engines / sizeof *engines };
 
+/* A vote: asked for, under way by the thread, and counted. */
+typedef enum vote_state { VOTE_NONE, VOTE_ASKED, VOTE_UNDER_WAY, VOTE_COUNTED } vote_state;
+
 struct multi {
     const multi_engine *engine;
     multi_config config;
@@ -39,6 +42,7 @@ struct multi {
     /* under the lock */
     multi_job *jobs; /* a ring: job i is at i % room */
     int64_t room, begun, done, awaited;
+    vote_state vote;
     bool opened, stops, lost;
     int aborts; /* the exit status; 0: it does not */
     mm_failure failure;
@@ -46,6 +50,9 @@ struct multi {
     /* the thread's own */
     multi_chunks sums;
     int64_t job; /* that is cut next */
+    /* The votes of all ranks. The caller of multi_agree sets its own before it asks, and reads them once they are counted. */
+    int32_t *votes;
+    int *vote_counts, *vote_places;
 };
 
 const char *multi_list(int i, const char **summary_out) {
@@ -85,6 +92,37 @@ static mm_status go_on(multi *m, bool *moved_out) {
     return MM_OK;
 }
 
+static vote_state vote_of(multi *m) {
+    pthread_mutex_lock(&m->lock);
+    const vote_state state = m->vote;
+    pthread_mutex_unlock(&m->lock);
+    return state;
+}
+
+static void set_vote(multi *m, vote_state state) {
+    pthread_mutex_lock(&m->lock);
+    m->vote = state;
+    pthread_cond_broadcast(&m->changed);
+    pthread_mutex_unlock(&m->lock);
+}
+
+static bool is_open(vote_state state) { return state == VOTE_ASKED || state == VOTE_UNDER_WAY; }
+
+static mm_status go_on_voting(multi *m, bool *moved_out) {
+    const vote_state state = vote_of(m);
+    bool done = false;
+    if (state == VOTE_ASKED) {
+        MM_TRY(m->engine->share(m->link, MULTI_VOTES, m->votes, m->vote_counts, m->vote_places));
+        set_vote(m, VOTE_UNDER_WAY);
+        *moved_out = true;
+    } else if (state == VOTE_UNDER_WAY) {
+        MM_TRY(m->engine->test(m->link, MULTI_VOTES, &done));
+        if (done) set_vote(m, VOTE_COUNTED);
+        *moved_out |= done;
+    }
+    return MM_OK;
+}
+
 static void nap(int64_t ns) {
     const struct timespec time = {.tv_nsec = ns};
     nanosleep(&time, NULL);
@@ -93,9 +131,10 @@ static void nap(int64_t ns) {
 /* Until all that was begun is done. */
 static mm_status drain(multi *m, int64_t begun) {
     int64_t ns = NAP_LEAST_NS, since = 0;
-    while (m->job < begun || !multi_chunks_are_done(&m->sums)) {
+    while (m->job < begun || !multi_chunks_are_done(&m->sums) || is_open(vote_of(m))) {
         bool moved;
         MM_TRY(go_on(m, &moved));
+        MM_TRY(go_on_voting(m, &moved));
         pthread_mutex_lock(&m->lock);
         const bool aborts = m->aborts != 0;
         begun = m->begun;
@@ -144,9 +183,9 @@ static void rest(multi *m) {
 static void work(multi *m) {
     pthread_mutex_lock(&m->lock);
     for (;;) {
-        while (m->job == m->begun && !m->stops && m->aborts == 0) rest(m);
+        while (m->job == m->begun && !is_open(m->vote) && !m->stops && m->aborts == 0) rest(m);
         const int64_t begun = m->begun, since = mm_now_ns();
-        if (m->aborts != 0 || m->job == begun) break;
+        if (m->aborts != 0 || (m->job == begun && !is_open(m->vote))) break;
         pthread_mutex_unlock(&m->lock);
         const mm_status status = drain(m, begun);
         if (status != MM_OK) keep_failure(m, status);
@@ -158,11 +197,25 @@ static void work(multi *m) {
     pthread_mutex_unlock(&m->lock);
 }
 
+static mm_status make_votes(multi *m) {
+    const size_t ranks = (size_t)m->link->ranks;
+    m->votes = calloc(3 * ranks, sizeof *m->votes);
+    if (!m->votes) return mm_fail(MM_ERR_NOMEM, "out of memory for the ranks");
+    m->vote_counts = m->votes + ranks;
+    m->vote_places = m->vote_counts + ranks;
+    for (int r = 0; r < m->link->ranks; r++) {
+        m->vote_counts[r] = 1;
+        m->vote_places[r] = r;
+    }
+    return MM_OK;
+}
+
 static void *run(void *arg) {
     multi *m = arg;
     mm_thread_run_soon();
     mm_status status = m->engine->open(&m->config, &m->link);
     if (status == MM_OK) status = multi_chunks_init(&m->sums, m->engine, m->link, m->config.at_root);
+    if (status == MM_OK) status = make_votes(m);
     keep_failure(m, status);
     pthread_mutex_lock(&m->lock);
     m->opened = true;
@@ -202,6 +255,7 @@ static void destroy(multi *m) {
     pthread_mutex_destroy(&m->lock);
     pthread_cond_destroy(&m->changed);
     free(m->jobs);
+    free(m->votes);
     free(m);
 }
 
@@ -322,6 +376,23 @@ mm_status multi_await(multi *m, int64_t *done_ns_out) {
         m->awaited++;
     } else
         status = mm_failure_tell(&m->failure);
+    pthread_mutex_unlock(&m->lock);
+    return status;
+}
+
+mm_status multi_agree(multi *m, int32_t *word) {
+    pthread_mutex_lock(&m->lock);
+    m->votes[m->link->rank] = *word;
+    m->vote = VOTE_ASKED;
+    pthread_cond_broadcast(&m->changed);
+    while (m->vote != VOTE_COUNTED && m->failure.status == MM_OK) pthread_cond_wait(&m->changed, &m->lock);
+    mm_status status = MM_OK;
+    if (m->vote == VOTE_COUNTED) {
+        *word = 0;
+        for (int r = 0; r < m->link->ranks; r++) *word += m->votes[r];
+    } else
+        status = mm_failure_tell(&m->failure);
+    m->vote = VOTE_NONE;
     pthread_mutex_unlock(&m->lock);
     return status;
 }

@@ -90,6 +90,10 @@ typedef struct multi_tensor {
  * kinds say. All ranks call it with the same kinds and sizes in the same order. It can be captured. MM_ERR_DEVICE. */
 MM_CHECKED mm_status multi_enqueue(multi *m, const multi_tensor *tensors, int n, void *stream);
 
+/* Makes *word, which is not negative, the sum of all ranks' words, beside what is begun: it waits for nothing of that.
+ * Blocks. One at a time; all ranks call it as often. MM_ERR_DEVICE: the engine's failure. */
+MM_CHECKED mm_status multi_agree(multi *m, int32_t *word);
+
 /* MM_OK, or the engine's failure: what was enqueued may have come to nothing, and nothing that follows from it holds. */
 MM_CHECKED mm_status multi_check(multi *m);
 /* Whether that failure is that another rank has ended, which tells why itself. */

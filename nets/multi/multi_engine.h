@@ -8,7 +8,11 @@
 
 typedef struct multi_link multi_link; /* an engine's own: its first member is a multi_link */
 
-enum { MULTI_TRANSFERS = 4 }; /* under way at a time. Chosen: one is added up while others travel */
+enum {
+    MULTI_TRANSFERS = 4,           /* under way at a time. Chosen: one is added up while others travel */
+    MULTI_VOTES = MULTI_TRANSFERS, /* the slot of votes (multi_agree), whose order is their own */
+    MULTI_SLOTS = MULTI_TRANSFERS + 1,
+};
 
 typedef struct multi_engine {
     const char *name, *summary;
@@ -20,7 +24,7 @@ typedef struct multi_engine {
     /* Ends all ranks. */
     void (*abort)(multi_link *link, int status);
     /* Each begins a transfer in `slot`, the one that was begun in it before being done. All ranks begin the same in the same
-     * order, that of scatters and that of others apart. counts, places: per rank, of elements; to be kept until it is done.
+     * order, that of scatters, that of votes, which are shared, and that of others apart. counts, places: per rank, of elements; to be kept until it is done.
      * scatter: part p of `data` goes to rank p, which gets all of its parts one after the other. collect: all of `data` goes
      * to rank 0. share: part p of `data`, which rank p has, goes to all. spread: all of rank 0's `data` goes to all. */
     mm_status (*scatter)(multi_link *link, int slot, const int32_t *data, const int *counts, const int *places,

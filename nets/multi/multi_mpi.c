@@ -25,14 +25,14 @@ typedef struct mpi_api {
     MPI_Errhandler returns;
 } mpi_api;
 
-enum { SCATTERS, SHARES, COMMS };
+enum { SCATTERS, SHARES, VOTES, COMMS };
 
 typedef struct mpi_link {
     multi_link base;
     void *library;
     mpi_api mpi;
     MPI_Comm comm[COMMS];
-    MPI_Request request[MULTI_TRANSFERS];
+    MPI_Request request[MULTI_SLOTS];
 } mpi_link;
 
 static mm_status find(void *library, const char *name, void **symbol_out) {
@@ -142,8 +142,8 @@ static mm_status mpi_collect(multi_link *link, int slot, const int32_t *data, in
 static mm_status mpi_share(multi_link *link, int slot, int32_t *data, const int *counts, const int *places) {
     mpi_link *l = (mpi_link *)link;
     return check(l,
-                 l->mpi.Iallgatherv(MPI_IN_PLACE, 0, l->mpi.word, data, counts, places, l->mpi.word, l->comm[SHARES],
-                                    &l->request[slot]),
+                 l->mpi.Iallgatherv(MPI_IN_PLACE, 0, l->mpi.word, data, counts, places, l->mpi.word,
+                                    l->comm[slot == MULTI_VOTES ? VOTES : SHARES], &l->request[slot]),
                  "Iallgatherv");
 }
 

@@ -37,6 +37,8 @@ static mm_status enqueue(void *ctx, const mm_shared *shared, int n, mm_stream *s
 
 const mm_gradient_fns multi_gradient_fns = {sent, await, enqueue};
 
+mm_status multi_shared_agree(void *ctx, int32_t *word) { return multi_agree(ctx, word); }
+
 int64_t multi_shared_begun(void *ctx) {
     multi_stats stats;
     multi_stats_get(ctx, &stats);

@@ -9,5 +9,7 @@
 extern const mm_gradient_fns multi_gradient_fns;
 /* For nets_ranks.begun. */
 int64_t multi_shared_begun(void *ctx);
+/* For nets_ranks.agree. */
+MM_CHECKED mm_status multi_shared_agree(void *ctx, int32_t *word);
 
 #endif
