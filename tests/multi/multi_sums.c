@@ -59,6 +59,11 @@ static const char *try_round(multi *m, uint64_t seed, bool large, uint64_t *rand
         pause_at_random(random);
         multi_begin(m, kinds[k], data[k], elems[k]);
     }
+    const int n = multi_ranks(m);
+    int32_t word = multi_rank(m) + 1;
+    pause_at_random(random);
+    if (multi_agree(m, &word) != MM_OK) return mm_last_error();
+    if (word != n * (n + 1) / 2) wrong = "not the sum of the ranks' words";
     for (int k = 0; k < AT_A_TIME; k++) {
         if (multi_await(m, NULL) != MM_OK) return mm_last_error();
         for (int64_t i = 0; i < elems[k] && !wrong; i++)

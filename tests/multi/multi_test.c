@@ -11,9 +11,9 @@
 #include "nets/multi/multi_engine.h"
 #include "tests/multi/multi_sums.h"
 
-enum { RANKS_MOST = 4, POSTS = 8, COMMS = 2 };
+enum { RANKS_MOST = 4, POSTS = 8, COMMS = 3 };
 
-/* A transfer that a rank has begun, on one of two communicators: the i-th is at (i - 1) % POSTS. */
+/* A transfer that a rank has begun, on one of the communicators: the i-th is at (i - 1) % POSTS. */
 typedef struct post {
     const int32_t *data;
     int64_t number; /* from 1; 0: none */
@@ -39,7 +39,7 @@ typedef struct transfer {
 typedef struct fake {
     multi_link base;
     int64_t numbers[COMMS];
-    transfer slots[MULTI_TRANSFERS];
+    transfer slots[MULTI_SLOTS];
 } fake;
 
 static mm_status fake_open(const multi_config *config, multi_link **link_out) {
@@ -96,7 +96,7 @@ static mm_status fake_collect(multi_link *link, int slot, const int32_t *data, i
 }
 
 static mm_status fake_share(multi_link *link, int slot, int32_t *data, const int *counts, const int *places) {
-    return begin(link, slot, 1, data, data, counts, places, places);
+    return begin(link, slot, slot == MULTI_VOTES ? 2 : 1, data, data, counts, places, places);
 }
 
 static mm_status fake_spread(multi_link *link, int slot, int32_t *data, int elems) {

@@ -112,6 +112,15 @@ gradients_that_go_in_parts_come_to_the_same_weights_() {
     done
 }
 
+ranks_that_diverge_end_with_what_was_before_() {
+    needs_mpi
+    expect 1 "${any[@]}" --batch 16 --iterations 40 --sub-batch 8 --lr 900 --save one
+    says err "diverged: the loss of iteration "
+    together 1 2 "${any[@]}" --batch 16 --iterations 40 --lr 900 --save two
+    says err "diverged: the loss of iteration "
+    equal_tensors one two
+}
+
 four_ranks_come_to_the_weights_of_four_sub_batches_() {
     needs_mpi
     expect 0 "${net[@]}" --sub-batch 4 --save one

@@ -174,7 +174,9 @@ static void adamw_follows_its_paper_for_ten_steps(void **state) {
         for (int step = 1; step <= STEPS; step++) {
             const nets_update_args args = {.params = &t.param,
                                            .n_params = 1,
+                                           .checks = true,
                                            .n_checked = 1,
+                                           .most = NETS_GRADIENT_MOST,
                                            .lr = lr,
                                            .optimizer = optimizer,
                                            .loss = loss,
@@ -253,8 +255,10 @@ static void a_loss_that_is_not_finite_halts_updates_if_asked(void **state) {
     (void)state;
     enum { ELEMS = 5000 };
     static const float LOSSES[] = {2, NAN, 2}, FINITE[] = {2, 1, 2}, WRONG[] = {NAN, INFINITY, -1e31f, NAN};
-    for (int run = 0; run < 6; run++) { /* of a loss, not asked and asked; of three gradients; of a statistic */
-        bool only_finite = run > 0;
+    /* Of a loss, not asked and asked; of three gradients; of a statistic. From 6 on, the last five by a check of its own. */
+    for (int at = 0; at < 11; at++) {
+        const int run = at < 6 ? at : at - 5;
+        const bool only_finite = run > 0, apart = at >= 6;
         const float *losses = run < 2 ? LOSSES : FINITE;
         op_rig rig;
         op_rig_open(&rig, NULL);
@@ -267,7 +271,9 @@ static void a_loss_that_is_not_finite_halts_updates_if_asked(void **state) {
                                            {.gradient = statistic, .elems = 3}};
         const nets_update_args args = {.params = param,
                                        .n_params = 1,
+                                       .checks = !apart,
                                        .n_checked = 2,
+                                       .most = NETS_GRADIENT_MOST,
                                        .lr = lr,
                                        .optimizer = {.only_finite = only_finite},
                                        .loss = loss,
@@ -278,6 +284,7 @@ static void a_loss_that_is_not_finite_halts_updates_if_asked(void **state) {
             float updates = (float)(only_finite ? 1 : step + 1);
             *loss = losses[step];
             if (run > 1) *(run < 5 ? &gradient[4998] : &statistic[2]) = step == 1 ? WRONG[run - 2] : 1;
+            if (apart) assert_int_equal(rig.backend->ops->check(rig.backend, &args, rig.stream), MM_OK);
             assert_int_equal(rig.backend->ops->update(rig.backend, &args, rig.stream), MM_OK);
             assert_int_equal(mm_stream_sync(rig.stream), MM_OK);
             for (int i = 0; i < ELEMS; i++) {
@@ -288,6 +295,74 @@ static void a_loss_that_is_not_finite_halts_updates_if_asked(void **state) {
             assert_int_equal(rng[2], (int)updates);
             assert_int_equal(rng[NETS_RNG_HALTED] != 0, only_finite && step > 0);
         }
+        op_rig_fini(&rig);
+    }
+}
+
+/* The bound is the caller's; without a loss and tensors, nothing is wrong. */
+static void a_check_looks_at_what_it_is_given(void **state) {
+    (void)state;
+    op_rig rig;
+    op_rig_open(&rig, NULL);
+    float *gradient = op_rig_alloc(&rig, 16), *loss = op_rig_alloc(&rig, 4);
+    uint32_t *rng = op_rig_alloc(&rig, NETS_RNG_WORDS * sizeof *rng);
+    const nets_update_param param = {.gradient = gradient, .elems = 3};
+    const struct {
+        int n;
+        float value, most, *loss;
+        bool halts;
+    } cases[] = {{1, 4, 4, NULL, false}, {1, 5, 4, NULL, true}, {0, NAN, 4, NULL, false}, {0, 1, 4, loss, true}};
+    *loss = INFINITY;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const nets_update_args args = {
+            .params = &param, .n_checked = cases[i].n, .most = cases[i].most, .loss = cases[i].loss, .rng = rng};
+        gradient[2] = cases[i].value;
+        rng[NETS_RNG_HALTED] = 0;
+        assert_int_equal(rig.backend->ops->check(rig.backend, &args, rig.stream), MM_OK);
+        assert_int_equal(mm_stream_sync(rig.stream), MM_OK);
+        assert_int_equal(rng[NETS_RNG_HALTED] != 0, cases[i].halts);
+    }
+    op_rig_fini(&rig);
+}
+
+/* The parts of an update give the bits of the whole, and are counted as one. */
+static void an_update_in_parts_is_one_update(void **state) {
+    (void)state;
+    enum { TENSORS = 3, ELEMS = 5 };
+    for (int run = 0; run < 2; run++) {
+        op_rig rig;
+        nets_optimizer optimizer;
+        op_rig_open(&rig, NULL);
+        assert_int_equal(nets_optimizer_parse(run ? "adamw" : "sgd,momentum=0.9", &optimizer), MM_OK);
+        float *all = op_rig_alloc(&rig, 2 * TENSORS * 4 * 32), *lr = op_rig_alloc(&rig, 4);
+        uint32_t *rng = op_rig_alloc(&rig, 2 * 4 * NETS_RNG_WORDS), *count = op_rig_alloc(&rig, 8);
+        nets_update_param params[2][TENSORS];
+        for (int i = 0; i < 2 * TENSORS * 32; i++) all[i] = cosf((float)(i % (TENSORS * 32)));
+        *lr = 0.1f;
+        for (int in_parts = 0; in_parts < 2; in_parts++) {
+            for (int t = 0; t < TENSORS; t++) {
+                float *at = all + (in_parts * TENSORS + t) * 32;
+                for (int i = 16; i < 32; i++) at[i] = 0;
+                params[in_parts][t] = (nets_update_param){at, {at + 16, at + 24}, at + 8, ELEMS, true, NULL};
+            }
+            nets_update_args args = {.params = params[in_parts],
+                                     .n_params = TENSORS,
+                                     .lr = lr,
+                                     .optimizer = optimizer,
+                                     .rng = rng + in_parts * NETS_RNG_WORDS,
+                                     .step = count + in_parts};
+            for (int step = 0; step < 2; step++)
+                for (int t = in_parts ? TENSORS - 1 : 0; t >= 0; t--) {
+                    if (in_parts) args.params = &params[1][t], args.n_params = 1, args.goes_on = t > 0;
+                    assert_int_equal(rig.backend->ops->update(rig.backend, &args, rig.stream), MM_OK);
+                    assert_int_equal(mm_stream_sync(rig.stream), MM_OK);
+                    if (in_parts) assert_int_equal(count[1], step + (t == 0));
+                }
+        }
+        assert_memory_equal(all, all + TENSORS * 32, TENSORS * 4 * 32);
+        assert_memory_equal(rng, rng + NETS_RNG_WORDS, 4 * NETS_RNG_WORDS);
+        assert_int_equal(rng[2], 2);
+        assert_int_equal(count[0], 2);
         op_rig_fini(&rig);
     }
 }
@@ -508,6 +583,8 @@ int main(void) {
         cmocka_unit_test(undecayed_parameters_are_updated_as_without_decay),
         cmocka_unit_test(optimizers_are_read_as_they_are_told),
         cmocka_unit_test(a_loss_that_is_not_finite_halts_updates_if_asked),
+        cmocka_unit_test(a_check_looks_at_what_it_is_given),
+        cmocka_unit_test(an_update_in_parts_is_one_update),
         cmocka_unit_test(update_of_very_many_tensors),
         cmocka_unit_test(gradients_are_clipped_by_the_norm_of_all_of_them),
         cmocka_unit_test(schedule_steps_at_its_iterations),
