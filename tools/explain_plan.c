@@ -217,8 +217,8 @@ static void print_codings(FILE *file, const plan_case *c, const explained *e) {
     for (int at = 0, n = 0; next_coding(e, c, &at, &k); n++) {
         const mm_codec_facts *codec = &e->facts->codecs[k.codec];
         if (n == 0)
-            fprintf(file, "%s, batch %lld, %s: what codecs make of maps, by the type of their elements%s\n", c->net,
-                    (long long)c->batch, plan_case_plan(c)->policy, e->nominal ? "; nominal times" : "");
+            fprintf(file, "%s, batch %lld, %s: what codecs make of maps, by element type%s\n", c->net,
+                    (long long)c->batch, plan_case_plan(c)->policy, e->nominal ? ", by nominal times" : "");
         fprintf(file, "  %10s  %9.2fx", mm_dtype_name(k.type), ratio_of(&k));
         if (k.encode_ns > 0 && k.decode_ns > 0)
             fprintf(file, "  encode %7.1f GB/s, decode %7.1f GB/s", rate_of(&k, k.encode_ns) * 1e-9,

@@ -108,7 +108,7 @@ codecs_are_told_by_the_type_of_elements_() {
     is_less "$(speed bf16 zfp:rate=4)" 1.01 || fail "$(speed bf16 zfp:rate=4) GB/s, not what the type's rates say"
     is_less 5 "$any" || fail "$any GB/s by the rates of any type"
     expect 0 "${plan[@]}" --precision bf16
-    says out "by the type of their elements; nominal times"
+    says out "by element type, by nominal times"
 }
 
 kinds_add_up_to_what_the_plan_needs_() {
