@@ -18,9 +18,9 @@ typedef struct nets_kept_choice {
 } nets_kept_choice;
 
 enum { SHAPE_NUMBERS = sizeof(nets_conv_shape) / sizeof(int), LINE_CAPACITY = 8192 };
-_Static_assert(sizeof(nets_conv_shape) == 20 * sizeof(int), "a shape is read and written as its numbers");
+_Static_assert(sizeof(nets_conv_shape) == 21 * sizeof(int), "a shape is read and written as its numbers");
 
-static const char HEADER[] = "mm: algorithms of convolutions, 7\n";
+static const char HEADER[] = "mm: algorithms of convolutions, 8\n";
 
 /* ---------------------------------------------------------------- text */
 

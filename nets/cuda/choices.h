@@ -20,8 +20,9 @@ typedef struct nets_conv_shape {
     int direction; /* nets_direction */
     int x[4], y[4];
     int kernel[2], stride[2], pad[2], dilation[2], groups;
-    int adds; /* 1: the result is added to what the output holds; 0: it replaces that */
-    int bf16; /* nets_conv_bf16; 0: all are f32 */
+    int adds;  /* 1: the result is added to what the output holds; 0: it replaces that */
+    int bf16;  /* nets_conv_bf16; 0: all are f32 */
+    int pitch; /* of a product: elements from row to row of y; 0: its channels */
 } nets_conv_shape;
 
 /* Whether it is a product of matrices: windows are single pixels, and x and y have the same. Rows and columns are counted in 32

@@ -263,10 +263,11 @@ void nets_cuda_loss(mm_dtype maps, nets_cuda_labels labels, const void *scores, 
 void nets_cuda_loss_backward(mm_dtype maps, nets_cuda_labels labels, const float *probabilities, const void *earlier,
                              void *dx, cudaStream_t stream);
 
-/* Losses of rows of many scores, which `gives` makes the loss's gradients by them. Otherwise as nets_cuda_loss. */
+/* Losses of rows of many scores, `pitch` elements from each other. `gradients`: by the scores, of the maps' type and with the same
+ * pitch; those of f32 may lie over the scores; NULL: not wanted. Otherwise as nets_cuda_loss. */
 int64_t nets_cuda_token_loss_bytes(int64_t labels);
-void nets_cuda_token_loss(nets_cuda_labels labels, float *scores, void *scratch, bool gives, float *loss,
-                          int32_t *correct, cudaStream_t stream);
+void nets_cuda_token_loss(mm_dtype maps, nets_cuda_labels labels, const float *scores, int64_t pitch, void *gradients,
+                          void *scratch, float *loss, int32_t *correct, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

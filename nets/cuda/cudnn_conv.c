@@ -84,13 +84,14 @@ static int64_t bytes_of(const nets_conv_shape *s, nets_direction giving) {
 
 static mm_status init(nets_cudnn_conv *conv) {
     const nets_conv_shape *s = &conv->shape;
-    const int64_t x = elems(s->x[0], s->x[1], s->x[2], s->x[3]), y = elems(s->y[0], s->y[1], s->y[2], s->y[3]);
+    const int64_t x = elems(s->x[0], s->x[1], s->x[2], s->x[3]),
+                  y = elems(s->y[0], s->y[1], s->y[2], s->pitch > 0 ? s->pitch : s->y[3]);
     const int64_t weights = elems(s->y[3], s->kernel[0], s->kernel[1], s->x[3] / s->groups);
     conv->x_bytes = x * bytes_of(s, NETS_CONV_BY_INPUT);
     conv->y_bytes = y * bytes_of(s, NETS_CONV_FORWARD);
     conv->weights_bytes = weights * bytes_of(s, NETS_CONV_BY_WEIGHTS);
     const bool one_type = !s->bf16 || nets_conv_gives_bf16(s); /* the legacy API takes no others */
-    const bool has_legacy = one_type && x <= INT32_MAX && y <= INT32_MAX && !conv->cuda->properties;
+    const bool has_legacy = one_type && s->pitch == 0 && x <= INT32_MAX && y <= INT32_MAX && !conv->cuda->properties;
     if (has_legacy) MM_TRY(nets_cudnn_legacy_init(&conv->legacy, s));
     if (nets_product_init(&conv->product, conv->cuda, s) != MM_OK)
         mm_log_send(&conv->cuda->config.log, MM_LOG_DEBUG, "a convolution is left to cuDNN: %s", mm_last_error());

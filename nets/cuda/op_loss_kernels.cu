@@ -180,12 +180,14 @@ template <typename Part> static __device__ inline Part joined(Part mine, Part *a
     return all[0];
 }
 
-/* A block takes a row. */
-static __global__ void token_loss_rows(nets_cuda_labels labels, float *scores, bool gives, part *parts) {
+/* A block takes a row. A row's gradients may lie over its scores. */
+template <typename T>
+static __global__ void token_loss_rows(nets_cuda_labels labels, const float *scores, int64_t pitch, T *gradients,
+                                       part *parts) {
     __shared__ peak peaks[THREADS];
     __shared__ double sums[THREADS];
     const int n = labels.classes, given = labels.of[blockIdx.x], label = given >= 0 && given < n ? given : -1;
-    float *row = scores + (int64_t)blockIdx.x * n;
+    const float *row = scores + (int64_t)blockIdx.x * pitch;
     peak mine = {-INFINITY, NO_LABEL};
     for (int k = (int)threadIdx.x; k < n; k += THREADS) {
         const peak here = {row[k], k};
@@ -196,9 +198,10 @@ static __global__ void token_loss_rows(nets_cuda_labels labels, float *scores, b
     double total = 0;
     for (int k = (int)threadIdx.x; k < n; k += THREADS) total += (double)expf(row[k] - top.score);
     total = joined(total, sums);
-    for (int k = (int)threadIdx.x; gives && k < n; k += THREADS) {
+    for (int k = (int)threadIdx.x; gradients && k < n; k += THREADS) {
         const float p = (float)((double)expf(row[k] - top.score) / total);
-        row[k] = label < 0 ? 0 : (p - (k == label ? 1.0f : 0.0f)) / (float)labels.whole;
+        const vec<1> gradient = {{label < 0 ? 0 : (p - (k == label ? 1.0f : 0.0f)) / (float)labels.whole}};
+        store(gradients + (int64_t)blockIdx.x * pitch + k, gradient);
     }
     if (threadIdx.x) return;
     const part all = {log(total) - (double)at_label, top.place == label, label < 0 ? (int32_t)blockIdx.x : NO_LABEL};
@@ -207,9 +210,16 @@ static __global__ void token_loss_rows(nets_cuda_labels labels, float *scores, b
 
 int64_t nets_cuda_token_loss_bytes(int64_t labels) { return labels * (int64_t)sizeof(part); }
 
-void nets_cuda_token_loss(nets_cuda_labels labels, float *scores, void *scratch, bool gives, float *loss,
-                          int32_t *correct, cudaStream_t stream) {
+template <typename T>
+static void launch_token_rows(const nets_cuda_labels &labels, const float *scores, int64_t pitch, void *gradients,
+                              part *parts, cudaStream_t stream) {
+    MM_LAUNCH(token_loss_rows<T>, (unsigned)labels.n, THREADS, 0, stream, labels, scores, pitch,
+              static_cast<T *>(gradients), parts);
+}
+
+void nets_cuda_token_loss(mm_dtype maps, nets_cuda_labels labels, const float *scores, int64_t pitch, void *gradients,
+                          void *scratch, float *loss, int32_t *correct, cudaStream_t stream) {
     part *parts = static_cast<part *>(scratch);
-    MM_LAUNCH(token_loss_rows, (unsigned)labels.n, THREADS, 0, stream, labels, scores, gives, parts);
+    NETS_BY_STORAGE(maps, launch_token_rows, labels, scores, pitch, gradients, parts, stream);
     MM_LAUNCH(loss_total, 1, THREADS, 0, stream, labels, parts, (int)labels.n, loss, correct);
 }

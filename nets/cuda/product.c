@@ -31,8 +31,9 @@ static mm_status check_description(cublasStatus_t status) {
     return nets_cuda_blas_check(status, "describing a product");
 }
 
-static mm_status describe_matrix(cublasLtMatrixLayoutOpaque_t *matrix, bool bf16, uint64_t rows, uint64_t columns) {
-    return check_description(cublasLtMatrixLayoutInit(matrix, bf16 ? BF16 : FLOAT, rows, columns, (int64_t)rows));
+/* size: rows, columns, and elements from column to column. */
+static mm_status describe_matrix(cublasLtMatrixLayoutOpaque_t *matrix, bool bf16, const uint64_t size[3]) {
+    return check_description(cublasLtMatrixLayoutInit(matrix, bf16 ? BF16 : FLOAT, size[0], size[1], (int64_t)size[2]));
 }
 
 static mm_status transpose(nets_product *p, cublasLtMatmulDescAttributes_t which) {
@@ -40,15 +41,15 @@ static mm_status transpose(nets_product *p, cublasLtMatmulDescAttributes_t which
     return check_description(cublasLtMatmulDescSetAttribute(&p->operation, which, &transposed, sizeof transposed));
 }
 
-static mm_status describe(nets_product *p, uint64_t pixels, uint64_t in, uint64_t out) {
-    const uint64_t x[] = {in, pixels}, y[] = {out, pixels}, weights[] = {in, out};
+static mm_status describe(nets_product *p, uint64_t pixels, uint64_t in, uint64_t out, uint64_t pitch) {
+    const uint64_t x[] = {in, pixels, in}, y[] = {out, pixels, pitch}, weights[] = {in, out, in};
     const uint64_t *a = p->direction == NETS_CONV_BY_WEIGHTS ? x : weights;
     const uint64_t *b = p->direction == NETS_CONV_FORWARD ? x : y;
     const uint64_t *c = p->direction == NETS_CONV_FORWARD ? y : p->direction == NETS_CONV_BY_INPUT ? x : weights;
     MM_TRY(check_description(cublasLtMatmulDescInit(&p->operation, p->compute, FLOAT)));
-    MM_TRY(describe_matrix(&p->a, p->bf16, a[0], a[1]));
-    MM_TRY(describe_matrix(&p->b, p->bf16, b[0], b[1]));
-    MM_TRY(describe_matrix(&p->c, p->gives_bf16, c[0], c[1]));
+    MM_TRY(describe_matrix(&p->a, p->bf16, a));
+    MM_TRY(describe_matrix(&p->b, p->bf16, b));
+    MM_TRY(describe_matrix(&p->c, p->gives_bf16, c));
     if (p->direction == NETS_CONV_FORWARD) return transpose(p, CUBLASLT_MATMUL_DESC_TRANSA);
     return p->direction == NETS_CONV_BY_WEIGHTS ? transpose(p, CUBLASLT_MATMUL_DESC_TRANSB) : MM_OK;
 }
@@ -56,13 +57,14 @@ static mm_status describe(nets_product *p, uint64_t pixels, uint64_t in, uint64_
 mm_status nets_product_init(nets_product *product, const nets_cuda_backend *cuda, const nets_conv_shape *shape) {
     const uint64_t pixels = (uint64_t)shape->x[0] * (uint64_t)shape->x[1] * (uint64_t)shape->x[2];
     const uint64_t in = (uint64_t)shape->x[3], out = (uint64_t)shape->y[3];
+    const uint64_t pitch = shape->pitch > 0 ? (uint64_t)shape->pitch : out;
     *product = (nets_product){.direction = (nets_direction)shape->direction,
                               .beta = (float)shape->adds,
                               .compute = shape->bf16 ? CUBLAS_COMPUTE_32F : compute_type(cuda->config.precision),
                               .bf16 = shape->bf16 != 0,
                               .gives_bf16 = nets_conv_gives_bf16(shape)};
     if (!cuda->lt || !nets_conv_is_product(shape)) return MM_OK;
-    MM_TRY(describe(product, pixels, in, out));
+    MM_TRY(describe(product, pixels, in, out, pitch));
     product->lt = cuda->lt;
     return MM_OK;
 }

@@ -139,10 +139,11 @@ static void round_elements(const float *from, int64_t n, uint16_t *to) {
     }
 }
 
-/* The rig gets bf16 maps, and the op of them. */
+/* The rig gets bf16 maps, and the op of them. On CUDA all of these take such maps themselves. */
 static void halve(op_rig *rig) {
     static const nets_role roles[] = {NETS_X, NETS_DY};
     const nets_param_spec *weight = nets_param_spec_of(rig->desc.kind, 0);
+    const nets_op_impl *native = rig->op->impl;
     nets_op_destroy(rig->op);
     rig->desc.maps = MM_BF16;
     rig->desc.f32_inputs = rig->desc.kind == NETS_EMBEDDING;
@@ -156,6 +157,7 @@ static void halve(op_rig *rig) {
         rig->args.at[NETS_W] = NULL;
     }
     assert_int_equal(nets_op_create(rig->backend, &rig->desc, &rig->op), MM_OK);
+    if (strcmp(rig->backend->ops->name, "cuda") == 0) assert_ptr_equal(rig->op->impl, native);
     rig->args.workspace_bytes = 0;
     for (int p = MM_FORWARD; p <= MM_BACKWARD; p++) {
         const int64_t bytes = nets_op_workspace_bytes(rig->op, (mm_phase)p);
