@@ -7,7 +7,8 @@
  *   | images as planes | the library's own |
  *   | the reduction of the bias's gradient |   after the products
  *
- * The library's own may have several sizes; a product runs by the fastest algorithm that fits. Of bf16 maps, outputs that get a bias
+ * The library's own may have several sizes; a product runs by the fastest algorithm that fits. A batch in f32, beside bf16 maps, is
+ * rounded to bf16 at the planes' end, before its order changes. Of bf16 maps, outputs that get a bias
  * lie in f32 behind the planes, so that the sum is rounded once.
  *
  * A pass that adds to the gradients of earlier ones (nets_pass) computes those by the weights in blocks of the output's
@@ -34,7 +35,8 @@ typedef struct linear_op {
     int64_t added_bytes;       /* with adds: of a block's columns of dy, and behind them its gradients; else 0 */
     int batch, in, out;
     int64_t pixels, channels; /* of an image */
-    int64_t planes_bytes;     /* of the workspace */
+    int64_t planes_bytes;     /* of the workspace; with */
+    int64_t rounded_bytes;    /* of the batch in bf16; 0: it is not read so */
     int64_t sums_bytes;       /* behind them in the forward: f32 outputs without their bias; 0: Y has them */
     mm_dtype maps;
     bool training, wants_dx, bias;
@@ -65,9 +67,14 @@ static mm_status multiply(const linear_op *op, const nets_cudnn_conv *part, cons
 
 /* The batch with its features in torch's order. */
 static void *get_features(const linear_op *op, const nets_op_args *args, mm_stream *stream) {
-    if (op->pixels == 1) return args->at[NETS_X];
-    nets_cuda_transpose(op->maps, args->at[NETS_X], planes(args), op->batch, op->pixels, op->channels,
-                        mm_cuda_stream(stream));
+    void *x = args->at[NETS_X];
+    if (op->rounded_bytes) {
+        void *rounded = (char *)planes(args) + op->planes_bytes - op->rounded_bytes;
+        nets_cuda_convert(MM_F32, x, MM_BF16, rounded, (int64_t)op->batch * op->in, mm_cuda_stream(stream));
+        x = rounded;
+    }
+    if (op->pixels == 1) return x;
+    nets_cuda_transpose(op->maps, x, planes(args), op->batch, op->pixels, op->channels, mm_cuda_stream(stream));
     return planes(args);
 }
 
@@ -197,6 +204,8 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
         return mm_fail(MM_ERR_UNSUPPORTED, "a linear layer of %lld features, at most %d", (long long)in, INT32_MAX);
     if (desc->maps == MM_BF16 && desc->adds_earlier) /* the gradient would be rounded before it is added, and after */
         return mm_fail(MM_ERR_UNSUPPORTED, "a linear layer of bf16 maps that adds to an earlier gradient");
+    if (desc->maps == MM_BF16 && desc->f32_inputs && desc->wants_dx)
+        return mm_fail(MM_ERR_UNSUPPORTED, "a linear layer of bf16 maps with a gradient by the batch");
     linear_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a linear layer");
     op->base.impl = &nets_cuda_op_linear;
@@ -211,7 +220,9 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     op->bias = desc->attrs.bias;
     op->base.adds = desc->training && desc->pass.adds;
     op->block = op->base.adds ? features_of_block(op->in, op->out) : op->out;
-    if (pixels > 1) op->planes_bytes = nets_aligned(nets_shape_elems(&desc->x[0]) * elem_bytes(op));
+    const int64_t features_bytes = nets_aligned(nets_shape_elems(&desc->x[0]) * elem_bytes(op));
+    if (op->maps == MM_BF16 && desc->f32_inputs) op->rounded_bytes = features_bytes;
+    op->planes_bytes = (pixels > 1 ? features_bytes : 0) + op->rounded_bytes;
     if (op->bias && op->maps == MM_BF16)
         op->sums_bytes = nets_aligned((int64_t)op->batch * op->out * (int64_t)sizeof(float));
     mm_status status = make_parts(op, backend);
@@ -226,4 +237,4 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     return MM_OK;
 }
 
-const nets_op_impl nets_cuda_op_linear = {NETS_CUDA_MAPS, create, destroy, NULL, forward, backward};
+const nets_op_impl nets_cuda_op_linear = {NETS_CUDA_MAPS | NETS_MIXED, create, destroy, NULL, forward, backward};

@@ -6,7 +6,8 @@
  *   DW = X^T DY      its gradient by its weights
  *
  * The library adds to an earlier contribution, so that of bf16 maps the sum is rounded once. With a bias the library gives such
- * maps in f32, chunk of rows by chunk, to the workspace, in front of its own; what adds the bias rounds the sums to Y. */
+ * maps in f32, chunk of rows by chunk, to the workspace, in front of its own; what adds the bias rounds the sums to Y. A batch
+ * in f32, beside bf16 maps, is rounded to bf16 at the workspace's begin. */
 #include <stdlib.h>
 
 #include "mm/core/dtype.h"
@@ -20,6 +21,7 @@ typedef struct project_op {
     nets_cudnn_conv y[2];   /* what gives Y: of a whole chunk, and of the last one */
     nets_cudnn_conv dx, dw; /* likewise; not made where they are not wanted */
     int64_t each;           /* rows of a chunk */
+    int64_t rounded_bytes;  /* in front of the workspace: the batch in bf16; 0: it is not read so */
     int64_t sums_bytes;     /* of a chunk's f32 sums; 0: they are Y's */
     mm_dtype maps;
     nets_role weight;
@@ -28,25 +30,34 @@ typedef struct project_op {
     nets_cuda_reduction by_bias; /* its gradient; zeros where there is none */
 } project_op;
 
-/* x: what has Y's channels; y: what has X's. */
-static mm_status multiply(const project_op *op, const nets_cudnn_conv *part, const nets_op_args *args, nets_role x,
-                          nets_role y, nets_role weight, mm_stream *stream) {
-    return nets_cudnn_conv_enqueue(part, args->at[x], args->at[y], args->at[weight], args->at[NETS_WORKSPACE],
-                                   nets_op_workspace_within(&op->base, MM_BACKWARD, args->workspace_bytes), stream);
+/* Backward. x: what has Y's channels; y: what has X's. */
+static mm_status multiply(const project_op *op, const nets_cudnn_conv *part, const nets_op_args *args, void *x, void *y,
+                          void *weights, mm_stream *stream) {
+    const int64_t bytes = nets_op_workspace_within(&op->base, MM_BACKWARD, args->workspace_bytes);
+    return nets_cudnn_conv_enqueue(part, x, y, weights, (char *)args->at[NETS_WORKSPACE] + op->rounded_bytes,
+                                   bytes - op->rounded_bytes, stream);
+}
+
+/* X, as the products read it. */
+static void *get_input(const project_op *op, const nets_op_args *args, mm_stream *stream) {
+    if (!op->rounded_bytes) return args->at[NETS_X];
+    nets_cuda_convert(MM_F32, args->at[NETS_X], MM_BF16, args->at[NETS_WORKSPACE], op->rows * op->in,
+                      mm_cuda_stream(stream));
+    return args->at[NETS_WORKSPACE];
 }
 
 static void *row(const project_op *op, void *map, int64_t row, int64_t width) {
     return (char *)map + row * width * mm_dtype_table[op->maps].bytes;
 }
 
-static mm_status run_chunk(const project_op *op, int64_t first, const nets_op_args *args, mm_stream *stream) {
-    char *workspace = args->at[NETS_WORKSPACE];
+static mm_status run_chunk(const project_op *op, int64_t first, void *x, const nets_op_args *args, mm_stream *stream) {
+    char *workspace = (char *)args->at[NETS_WORKSPACE] + op->rounded_bytes;
+    const int64_t before = op->rounded_bytes + op->sums_bytes;
     const int64_t left = op->rows - first, n = left < op->each ? left : op->each;
     void *y = row(op, args->at[NETS_Y], first, op->out), *sums = op->sums_bytes ? workspace : y;
     MM_TRY(nets_cudnn_conv_enqueue(
-        &op->y[left <= op->each], sums, row(op, args->at[NETS_X], first, op->in), args->at[op->weight],
-        workspace + op->sums_bytes,
-        nets_op_workspace_within(&op->base, MM_FORWARD, args->workspace_bytes) - op->sums_bytes, stream));
+        &op->y[left <= op->each], sums, row(op, x, first, op->in), args->at[op->weight], workspace + op->sums_bytes,
+        nets_op_workspace_within(&op->base, MM_FORWARD, args->workspace_bytes) - before, stream));
     if (op->sums_bytes)
         nets_cuda_add_bias_bf16(sums, args->at[NETS_B], y, n, op->out, mm_cuda_stream(stream));
     else if (op->bias)
@@ -56,20 +67,22 @@ static mm_status run_chunk(const project_op *op, int64_t first, const nets_op_ar
 
 static mm_status forward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
     const project_op *op = (const project_op *)base;
-    for (int64_t first = 0; first < op->rows; first += op->each) MM_TRY(run_chunk(op, first, args, stream));
+    void *x = get_input(op, args, stream);
+    for (int64_t first = 0; first < op->rows; first += op->each) MM_TRY(run_chunk(op, first, x, args, stream));
     return nets_cuda_launched("a projection");
 }
 
 static mm_status backward_data(const project_op *op, const nets_op_args *args, mm_stream *stream) {
     if (op->dx.n == 0) return MM_OK;
     MM_TRY(nets_cuda_put_earlier(args, op->maps, op->rows * op->in, stream));
-    return multiply(op, &op->dx, args, NETS_DY, NETS_DX, op->weight, stream);
+    return multiply(op, &op->dx, args, args->at[NETS_DY], args->at[NETS_DX], args->at[op->weight], stream);
 }
 
 static mm_status backward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
     const project_op *op = (const project_op *)base;
     MM_TRY(nets_cuda_check_earlier(args, op->adds_earlier));
-    MM_TRY(multiply(op, &op->dw, args, NETS_DY, NETS_X, NETS_DW, stream));
+    void *x = get_input(op, args, stream);
+    MM_TRY(multiply(op, &op->dw, args, args->at[NETS_DY], x, args->at[NETS_DW], stream));
     MM_TRY(backward_data(op, args, stream));
     if (op->bias)
         nets_cuda_sum_rows(op->maps, args->at[NETS_DY], &op->by_bias, args->at[NETS_WORKSPACE], args->at[NETS_DB],
@@ -107,9 +120,9 @@ static mm_status make_parts(project_op *op, nets_cuda_backend *cuda, const nets_
 
 static void set_workspaces(project_op *op, bool training) {
     const nets_cudnn_conv *const forward[] = {&op->y[0], &op->y[1]}, *const backward[] = {&op->dw, &op->dx};
-    nets_conv_room room = {.before = op->sums_bytes};
+    nets_conv_room room = {.before = op->rounded_bytes + op->sums_bytes};
     nets_cudnn_conv_set_workspaces(&op->base, MM_FORWARD, forward, 2, room);
-    room.before = 0;
+    room.before = op->rounded_bytes;
     if (op->bias) room.least = nets_strips_bytes(&op->by_bias.strips);
     if (training) nets_cudnn_conv_set_workspaces(&op->base, MM_BACKWARD, backward, 2, room);
 }
@@ -124,6 +137,9 @@ static void divide(project_op *op) {
 
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     MM_TRY(nets_cuda_check_dims(desc));
+    const bool rounds = desc->maps == MM_BF16 && desc->f32_inputs;
+    if (rounds && desc->wants_dx)
+        return mm_fail(MM_ERR_UNSUPPORTED, "a projection of bf16 maps with a gradient by the batch");
     project_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a projection");
     op->base.impl = &nets_cuda_op_project;
@@ -133,6 +149,7 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     op->in = nets_shape_channels(&desc->x[0]);
     op->out = nets_shape_channels(&desc->y);
     op->bias = desc->attrs.bias;
+    if (rounds) op->rounded_bytes = nets_aligned(op->rows * op->in * (int64_t)sizeof(uint16_t));
     op->adds_earlier = desc->adds_earlier;
     divide(op);
     mm_status status = make_parts(op, (nets_cuda_backend *)backend, desc);
@@ -145,4 +162,4 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     return MM_OK;
 }
 
-const nets_op_impl nets_cuda_op_project = {NETS_CUDA_MAPS, create, destroy, NULL, forward, backward};
+const nets_op_impl nets_cuda_op_project = {NETS_CUDA_MAPS | NETS_MIXED, create, destroy, NULL, forward, backward};
