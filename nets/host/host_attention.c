@@ -8,12 +8,15 @@
  *            whole blocks, then half of                dv += p dy; dq += ds k; dk += ds q
  *            the one on the diagonal
  *
- * The input's channels are q, k, v, each of `heads` times `size`. */
+ * The input's channels are q, k, v, each of `heads` times `size`. Of bf16 maps a thread has its head in f32 in the workspace,
+ * and what it gives is rounded once. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/dtype.h"
 #include "nets/host/host_ops.h"
+#include "nets/host/lines.h"
 #include "nets/host/pieces.h"
 #include "nets/host/rows.h"
 
@@ -31,8 +34,12 @@ typedef struct attention_op {
     int64_t samples, tokens, heads, size;
     nets_cut blocks; /* of tokens */
     nets_dnn_kernel product[PRODUCTS][SIZES];
-    int64_t scratch_bytes; /* of a product */
-    int64_t place_bytes;   /* of a thread, in the workspace */
+    const nets_lines *lines;
+    int64_t elem_bytes;       /* of the maps */
+    bool widens;              /* they are not f32: a head's are in panels of [tokens, size] */
+    int64_t x_pitch, y_pitch; /* elements from token to token, of what is computed with */
+    int64_t scratch_bytes;    /* of a product */
+    int64_t place_bytes;      /* of a thread, in the workspace */
     float scale;
 } attention_op;
 
@@ -91,7 +98,7 @@ static int64_t seen(const block *b, int64_t row) { return b->diagonal ? row + 1 
 
 static mm_status add_block(const head *h, const block *b) {
     const attention_op *op = h->op;
-    MM_TRY(multiply(h, SCORES, b->size, h->q + b->row * row_of_x(op), h->k + b->key * row_of_x(op), h->s));
+    MM_TRY(multiply(h, SCORES, b->size, h->q + b->row * op->x_pitch, h->k + b->key * op->x_pitch, h->s));
     for (int64_t r = 0; r < b->rows; r++) {
         float *s = h->s + r * b->keys, *o = h->o + r * op->size;
         const int64_t n = seen(b, r);
@@ -108,7 +115,7 @@ static mm_status add_block(const head *h, const block *b) {
         h->l[r] += op->loops->exps(s, op->scale, h->top[r], n, s);
         memset(s + n, 0, (size_t)(b->keys - n) * sizeof *s);
     }
-    return multiply(h, OUTPUT, b->size, h->s, h->v + b->key * row_of_x(op), h->o);
+    return multiply(h, OUTPUT, b->size, h->s, h->v + b->key * op->x_pitch, h->o);
 }
 
 static mm_status attend_rows(const head *h, int64_t i) {
@@ -120,7 +127,7 @@ static mm_status attend_rows(const head *h, int64_t i) {
         MM_TRY(add_block(h, &b));
     }
     for (int64_t r = 0; r < whole.rows; r++) {
-        op->loops->scale(h->o + r * op->size, 1.0f / h->l[r], op->size, h->y + (whole.row + r) * row_of_y(op));
+        op->loops->scale(h->o + r * op->size, 1.0f / h->l[r], op->size, h->y + (whole.row + r) * op->y_pitch);
         if (h->log_sums) h->log_sums[whole.row + r] = h->top[r] + logf(h->l[r]);
     }
     return MM_OK;
@@ -130,7 +137,7 @@ static mm_status attend_rows(const head *h, int64_t i) {
 
 static mm_status give_block(const head *h, const block *b) {
     const attention_op *op = h->op;
-    const int64_t rx = row_of_x(op), ry = row_of_y(op);
+    const int64_t rx = op->x_pitch, ry = op->y_pitch;
     const float *q = h->q + b->row * rx, *k = h->k + b->key * rx, *dy = h->dy + b->row * ry;
     MM_TRY(multiply(h, SCORES, b->size, q, k, h->s));
     for (int64_t r = 0; r < b->rows; r++) {
@@ -155,7 +162,7 @@ static mm_status give_rows(const head *h, int64_t i) {
     const attention_op *op = h->op;
     const block whole = block_of(op, i, i);
     for (int64_t r = 0; r < whole.rows; r++) {
-        const int64_t at = (whole.row + r) * row_of_y(op);
+        const int64_t at = (whole.row + r) * op->y_pitch;
         h->top[r] = op->loops->dot(h->y + at, h->dy + at, op->size);
     }
     for (int64_t j = 0; j <= i; j++) {
@@ -167,22 +174,24 @@ static mm_status give_rows(const head *h, int64_t i) {
 
 /* ---------------------------------------------------------------- both */
 
+/* A head of a sample in the maps: bytes before its q, k, v, and before its y. */
+typedef struct place {
+    int64_t x, y, width; /* width: from q to k, and from k to v */
+} place;
+
+static place place_of(const attention_op *op, int64_t piece) {
+    const int64_t sample = piece / op->heads, first = piece % op->heads * op->size;
+    return (place){.x = (sample * op->tokens * row_of_x(op) + first) * op->elem_bytes,
+                   .y = (sample * op->tokens * row_of_y(op) + first) * op->elem_bytes,
+                   .width = op->heads * op->size * op->elem_bytes};
+}
+
 static head head_of(const attention_run *run, int64_t piece, int thread) {
     attention_op *op = run->op;
-    void *const *at = run->args->at;
-    const int64_t each = op->blocks.each, sample = piece / op->heads, first = piece % op->heads * op->size,
-                  width = op->heads * op->size;
-    const int64_t x = sample * op->tokens * row_of_x(op) + first, y = sample * op->tokens * row_of_y(op) + first;
-    float *floats = (float *)((char *)at[NETS_WORKSPACE] + thread * op->place_bytes), *dx = at[NETS_DX];
-    const float *q = (const float *)at[NETS_X] + x, *dy = at[NETS_DY];
-    head h = {.op = op, .thread = thread, .q = q, .k = q + width, .v = q + 2 * width, .y = (float *)at[NETS_Y] + y};
-    if (dy) h.dy = dy + y;
-    if (at[NETS_SAVED]) h.log_sums = (float *)at[NETS_SAVED] + piece * op->tokens;
-    if (dx) {
-        h.dq = dx + x;
-        h.dk = h.dq + width;
-        h.dv = h.dk + width;
-    }
+    const int64_t each = op->blocks.each;
+    float *floats = (float *)((char *)run->args->at[NETS_WORKSPACE] + thread * op->place_bytes);
+    head h = {.op = op, .thread = thread};
+    if (run->args->at[NETS_SAVED]) h.log_sums = (float *)run->args->at[NETS_SAVED] + piece * op->tokens;
     h.s = floats;
     h.dp = h.s + each * each;
     h.o = h.dp + each * each;
@@ -192,10 +201,79 @@ static head head_of(const attention_run *run, int64_t piece, int thread) {
     return h;
 }
 
+/* It computes with the maps themselves. */
+static void point(const attention_run *run, const place *at, head *h) {
+    char *x = run->args->at[NETS_X], *y = run->args->at[NETS_Y], *dx = run->args->at[NETS_DX],
+         *dy = run->args->at[NETS_DY];
+    h->q = (float *)(x + at->x);
+    h->k = (float *)(x + at->x + at->width);
+    h->v = (float *)(x + at->x + 2 * at->width);
+    h->y = (float *)(y + at->y);
+    if (dy) h->dy = (float *)(dy + at->y);
+    if (!dx) return;
+    h->dq = (float *)(dx + at->x);
+    h->dk = (float *)(dx + at->x + at->width);
+    h->dv = (float *)(dx + at->x + 2 * at->width);
+}
+
+static const float *widen(const attention_op *op, const char *from, int64_t row, float *to) {
+    for (int64_t t = 0; t < op->tokens; t++)
+        op->lines->widen(from + t * row * op->elem_bytes, op->size, to + t * op->size);
+    return to;
+}
+
+/* It computes with panels, which hold the maps' elements; those that are given begin at zero. */
+static void fill(const attention_run *run, const place *at, head *h) {
+    const attention_op *op = run->op;
+    const int64_t panel = op->tokens * op->size, rx = row_of_x(op), ry = row_of_y(op);
+    const char *x = (char *)run->args->at[NETS_X] + at->x;
+    float *to = h->l + op->blocks.each;
+    h->q = widen(op, x, rx, to);
+    h->k = widen(op, x + at->width, rx, to + panel);
+    h->v = widen(op, x + 2 * at->width, rx, to + 2 * panel);
+    h->y = to + 3 * panel;
+    if (!run->backward) return;
+    widen(op, (char *)run->args->at[NETS_Y] + at->y, ry, h->y);
+    h->dy = widen(op, (char *)run->args->at[NETS_DY] + at->y, ry, to + 4 * panel);
+    h->dq = to + 5 * panel;
+    h->dk = h->dq + panel;
+    h->dv = h->dk + panel;
+    memset(h->dq, 0, (size_t)(3 * panel) * sizeof *h->dq);
+}
+
+/* earlier NULL: there is none. */
+static void give(const attention_op *op, const float *from, int64_t row, const char *earlier, char *to) {
+    for (int64_t t = 0; t < op->tokens; t++) {
+        const int64_t at = t * row * op->elem_bytes;
+        if (earlier)
+            op->lines->add_floats(earlier + at, from + t * op->size, op->size, to + at);
+        else
+            op->lines->narrow(from + t * op->size, op->size, to + at);
+    }
+}
+
+static void give_all(const attention_run *run, const place *at, const head *h) {
+    const attention_op *op = run->op;
+    char *dx = run->args->at[NETS_DX];
+    const char *earlier = run->args->at[NETS_EARLIER];
+    const float *const gradients[] = {h->dq, h->dk, h->dv};
+    if (!run->backward) give(op, h->y, row_of_y(op), NULL, (char *)run->args->at[NETS_Y] + at->y);
+    for (int i = 0; run->backward && i < 3; i++) {
+        const int64_t part = at->x + i * at->width;
+        give(op, gradients[i], row_of_x(op), earlier ? earlier + part : NULL, dx + part);
+    }
+}
+
 static mm_status run_head(void *ctx, int64_t piece, int thread) {
     const attention_run *run = ctx;
-    const head h = head_of(run, piece, thread);
+    const place at = place_of(run->op, piece);
+    head h = head_of(run, piece, thread);
+    if (run->op->widens)
+        fill(run, &at, &h);
+    else
+        point(run, &at, &h);
     for (int64_t i = 0; i < run->op->blocks.pieces; i++) MM_TRY(run->backward ? give_rows(&h, i) : attend_rows(&h, i));
+    if (run->op->widens) give_all(run, &at, &h);
     return MM_OK;
 }
 
@@ -213,6 +291,7 @@ static void clear(const void *ctx, int64_t from, int64_t to) {
 static mm_status run_backward(nets_op *base, const nets_op_args *args) {
     const attention_op *op = (const attention_op *)base;
     const int64_t elems = op->samples * op->tokens * row_of_x(op);
+    if (op->widens) return run_all(base, args, true);
     nets_ranges(op->dnn->pool, elems, 1, 1, clear, args);
     MM_TRY(run_all(base, args, true));
     nets_host_accumulate_on(op->dnn->pool, args->at[NETS_DX], args->at[NETS_EARLIER], elems);
@@ -241,7 +320,7 @@ static void destroy(nets_op *base) {
 }
 
 static mm_status make_products(attention_op *op, bool training) {
-    const int64_t x = row_of_x(op), y = row_of_y(op), each = op->blocks.each, rest = nets_cut_rest(&op->blocks);
+    const int64_t x = op->x_pitch, y = op->y_pitch, each = op->blocks.each, rest = nets_cut_rest(&op->blocks);
     const int64_t size = op->size;
     for (int s = op->blocks.pieces > 1 ? WHOLE : LAST_BOTH; s < SIZES; s++) {
         const int64_t rows = s == WHOLE ? each : rest, keys = s == LAST_BOTH ? rest : each;
@@ -272,6 +351,11 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     op->heads = desc->attrs.heads;
     op->size = nets_shape_channels(&desc->y) / op->heads;
     op->scale = 1.0f / sqrtf((float)op->size);
+    op->lines = nets_lines_best(desc->maps);
+    op->elem_bytes = mm_dtype_table[desc->maps].bytes;
+    op->widens = desc->maps != MM_F32;
+    op->x_pitch = op->widens ? op->size : row_of_x(op);
+    op->y_pitch = op->widens ? op->size : row_of_y(op);
     const int64_t each = op->tokens < BLOCK ? op->tokens : BLOCK;
     op->blocks = (nets_cut){op->tokens, each, (int)((op->tokens + each - 1) / each)};
     mm_status status = make_products(op, desc->training);
@@ -279,11 +363,12 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
         destroy(&op->base);
         return status;
     }
-    const int64_t floats = 2 * each * each + each * (op->size + 2);
+    const int64_t panels = !op->widens ? 0 : desc->training ? 8 : 4;
+    const int64_t floats = 2 * each * each + each * (op->size + 2) + panels * op->tokens * op->size;
     op->place_bytes = nets_aligned(floats * (int64_t)sizeof(float)) + op->scratch_bytes;
     *op_out = &op->base;
     return MM_OK;
 }
 
-const nets_op_impl nets_host_op_attention = {NETS_DTYPE_BIT(MM_F32), create,  destroy,
-                                             workspace_bytes,        forward, backward};
+const nets_op_impl nets_host_op_attention = {
+    NETS_DTYPE_BIT(MM_F32) | NETS_DTYPE_BIT(MM_BF16), create, destroy, workspace_bytes, forward, backward};

@@ -104,8 +104,9 @@ static void pair_init(pair *p, op_rig *rig, bool earlier, bool batch) {
         (desc.kind == NETS_PROJECT && (is_cuda || !earlier)) || (desc.kind == NETS_LINEAR && !earlier);
     const bool is_of_tokens = desc.kind == NETS_POSITION || desc.kind == NETS_LAYER_NORM || desc.kind == NETS_GELU;
     const bool native =
-        is_cuda ? (is_conv && !desc.attrs.bias) || is_product || (is_of_tokens && !batch) || desc.kind == NETS_EMBEDDING
-                : nets_dnn_has_bf16() && is_product && !batch;
+        is_cuda
+            ? (is_conv && !desc.attrs.bias) || is_product || (is_of_tokens && !batch) || desc.kind == NETS_EMBEDDING
+            : !batch && ((nets_dnn_has_bf16() && is_product) || desc.kind == NETS_GELU || desc.kind == NETS_ATTENTION);
     if (native) assert_ptr_equal(p->op->impl, rig->op->impl);
     p->rounds_dw = native && is_cuda && is_conv && desc.attrs.kernel[0] * desc.attrs.stride[0] > 1;
     for (int phase = MM_FORWARD; phase <= (desc.training ? MM_BACKWARD : MM_FORWARD); phase++) {
