@@ -111,11 +111,6 @@ void mm_measured_link(const mm_copy_line copies[2], mm_facts *facts) {
 
 /* ---------------------------------------------------------------- a manager's facts */
 
-/* A newly measured rate of one direction may contradict the old rates with both busy; those are dropped then. */
-static void drop_impossible(mm_facts *facts) {
-    if (!mm_facts_link_is_possible(facts)) facts->out_both_bytes_per_s = facts->in_both_bytes_per_s = 0;
-}
-
 /* What bodies of codes took last. */
 static void take_bodies(const mm_measured *m, mm_facts *facts) {
     for (int i = 0; i < m->plan->n_nodes; i++) {
@@ -160,7 +155,7 @@ mm_status mm_facts_save(mm_manager *m, const mm_graph *graph, const char *path) 
     const mm_ready *r = mm_manager_find(m, graph);
     const bool is_observed = r && m->observed.permille > 0 && r->prepared->untimed.status == MM_OK;
     MM_TRY(is_observed ? observed(m, r, &facts) : measured_alone(m, graph, &facts));
-    drop_impossible(facts);
+    mm_facts_drop_impossible(facts); /* a rate of one direction may be newer */
     mm_status status = mm_facts_write(facts, graph, path);
     mm_facts_destroy(facts);
     return status;

@@ -53,6 +53,8 @@ void mm_planned_tell(mm_planned *planned, const mm_rates *rates) {
     if (facts->memory_bytes_per_s == 0) facts->memory_bytes_per_s = rates->memory_bytes_per_s;
     if (facts->out_bytes_per_s == 0) facts->out_bytes_per_s = rates->link_bytes_per_s;
     if (facts->in_bytes_per_s == 0) facts->in_bytes_per_s = rates->link_bytes_per_s;
+    mm_facts_drop_impossible(
+        facts); /* where nothing was copied, the rates with both ways busy may have been measured */
 }
 
 /* Lowers the plan, and proves the program. */

@@ -117,6 +117,10 @@ bool mm_facts_link_is_possible(const mm_facts *facts) {
            is_possible(facts->in_bytes_per_s, facts->in_both_bytes_per_s);
 }
 
+void mm_facts_drop_impossible(mm_facts *facts) {
+    if (!mm_facts_link_is_possible(facts)) facts->out_both_bytes_per_s = facts->in_both_bytes_per_s = 0;
+}
+
 const char *mm_work_name(mm_work work) {
     static const char *const names[MM_WORK_KINDS] = {[MM_WORK_DEAR] = "dear",
                                                      [MM_WORK_CHEAP] = "cheap",

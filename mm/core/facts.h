@@ -176,6 +176,8 @@ int64_t mm_facts_sum_ns(const mm_facts *facts, int64_t bytes);
 
 /* Whether each direction of the link has, with both busy, at least a tenth of its rate alone. True if not known. */
 bool mm_facts_link_is_possible(const mm_facts *facts);
+/* Forgets the rates with both busy if they contradict those of one direction, which are known better. */
+void mm_facts_drop_impossible(mm_facts *facts);
 
 /* Which facts mm_facts_apply takes over. */
 typedef enum mm_facts_part {

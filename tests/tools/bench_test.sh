@@ -321,6 +321,10 @@ facts_say_what_the_link_does_both_ways_() {
         --quiet
     [[ $(grep -c '"[a-z]*_both_bytes_per_s": [1-9]' facts) == 2 ]] || fail "not measured: $(grep both facts)"
     expect 0 bench --simulate facts --policies liveness,swap:when=always --quiet
+    # Where nothing was copied, these are the only rates; on a busy machine they may contradict what is nominal.
+    sed -i -E 's/"(out|in)_bytes_per_s": [0-9]+/"\1_bytes_per_s": 0/
+        s/"(out|in)_both_bytes_per_s": [0-9]+/"\1_both_bytes_per_s": 1/' facts
+    expect 0 plan --net tiny --batch 8 --policy swap:when=always --facts facts
 }
 
 a_machines_facts_can_be_written_out_() {
