@@ -103,26 +103,28 @@ static nets_conv_shape shape_of(const nets_op_desc *desc, bool transposed) {
     return s;
 }
 
+/* By the terms of outputs also for bf16 gradients: algorithms that are not deterministic add to the result in memory, and
+ * would round each addend to bf16. */
 static mm_status make_part(nets_cudnn_conv *part, nets_cuda_backend *cuda, nets_conv_shape shape,
-                           nets_direction direction, bool adds, const nets_conv_terms *terms) {
+                           nets_direction direction, bool adds, bool is_output) {
+    const nets_conv_terms of_outputs = nets_cudnn_output_terms(&cuda->terms);
     shape.direction = direction;
     shape.adds = adds;
-    return nets_cudnn_conv_init(part, cuda, &shape, terms);
+    return nets_cudnn_conv_init(part, cuda, &shape,
+                                is_output || nets_conv_gives_bf16(&shape) ? &of_outputs : &cuda->terms);
 }
 
 static mm_status make_parts(conv_op *op, nets_backend *backend, const nets_conv_shape *s) {
     nets_direction there = NETS_CONV_FORWARD, back = NETS_CONV_BY_INPUT;
     nets_cuda_backend *cuda = (nets_cuda_backend *)backend;
-    const nets_conv_terms of_y = nets_cudnn_output_terms(&cuda->terms);
-    MM_TRY(make_part(&op->y, cuda, *s, op->transposed ? back : there, false, &of_y));
+    MM_TRY(make_part(&op->y, cuda, *s, op->transposed ? back : there, false, true));
     if (!op->training) return MM_OK;
     nets_conv_shape dw = *s;
     dw.direction = NETS_CONV_BY_WEIGHTS;
     if (nets_conv_gives_bf16(&dw)) op->dw16_bytes = nets_aligned(op->w_elems * (int64_t)sizeof(uint16_t));
-    /* Algorithms that are not deterministic add to the output in memory, here rounding to bf16 each time. */
-    MM_TRY(make_part(&op->dw, cuda, dw, dw.direction, false, op->dw16_bytes ? &of_y : &cuda->terms));
+    MM_TRY(make_part(&op->dw, cuda, dw, dw.direction, false, false));
     if (!op->wants_dx) return MM_OK;
-    return make_part(&op->dx, cuda, *s, op->transposed ? there : back, op->adds_earlier, &cuda->terms);
+    return make_part(&op->dx, cuda, *s, op->transposed ? there : back, op->adds_earlier, false);
 }
 
 static void set_workspaces(conv_op *op) {

@@ -123,21 +123,26 @@ static mm_status prefer(cublasLtMatmulPreferenceOpaque_t *preference, cublasLtMa
     return check_description(cublasLtMatmulPreferenceSetAttribute(preference, name, value, bytes));
 }
 
+/* How parts of sums that are split may be added up. Of parts that are added in place, the order is not fixed. Parts that are
+ * stored in the result's type are rounded to it, so a bf16 result, which is rounded once, has them in f32. */
+static uint32_t reduction_schemes(const nets_product *p, bool deterministic) {
+    if (p->gives_bf16) return CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    if (deterministic) return CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+    return CUBLASLT_REDUCTION_SCHEME_MASK;
+}
+
 /* One algorithm, in a workspace of its caller's, gives the same bits each time (cuBLAS's guide: results
- * reproducibility). Of sums that are split, only where they are added in a step of its own is their order said to be
- * fixed. */
+ * reproducibility), but where parts of sums are added in place. */
 static mm_status describe_preference(cublasLtMatmulPreferenceOpaque_t *preference, int64_t limit_bytes,
-                                     bool deterministic) {
+                                     uint32_t schemes) {
     static const cublasLtMatmulPreferenceAttributes_t ALIGNED[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
     const uint64_t limit = (uint64_t)limit_bytes;
-    const uint32_t alignment = ALIGNMENT,
-                   schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+    const uint32_t alignment = ALIGNMENT;
     MM_TRY(check_description(cublasLtMatmulPreferenceInit(preference)));
     MM_TRY(prefer(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &limit, sizeof limit));
     for (int i = 0; i < 4; i++) MM_TRY(prefer(preference, ALIGNED[i], &alignment, sizeof alignment));
-    if (!deterministic) return MM_OK;
     return prefer(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes);
 }
 
@@ -148,7 +153,7 @@ mm_status nets_product_propose(nets_product *p, int64_t limit_bytes, bool determ
     int n;
     *n_out = 0;
     if (capacity > PROPOSED) capacity = PROPOSED;
-    MM_TRY(describe_preference(&preference, limit_bytes, deterministic));
+    MM_TRY(describe_preference(&preference, limit_bytes, reduction_schemes(p, deterministic)));
     MM_TRY(nets_cuda_blas_check(cublasLtMatmulAlgoGetHeuristic(p->lt, &p->operation, &p->a, &p->b, &p->c, &p->c,
                                                                &preference, capacity, proposed, &n),
                                 "asking for a product's algorithms"));

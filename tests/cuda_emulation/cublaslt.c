@@ -168,6 +168,7 @@ static const kind TABLE[PRODUCTS] = {
     [PRODUCT_GONE] = {0.01, 0, 23, 1, CUBLASLT_REDUCTION_SCHEME_NONE, 0, 0, 16},
     [PRODUCT_FAILS] = {0.01, 0, 22, 1, CUBLASLT_REDUCTION_SCHEME_NONE, 0, 0, 16},
     [PRODUCT_HUNGRY] = {0.01, UINT64_C(1) << 40, 21, 1, CUBLASLT_REDUCTION_SCHEME_NONE, 0, 0, 16},
+    [PRODUCT_ROUNDING] = {0.28, PRODUCT_SPLIT_BYTES, 20, 2, CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE, 0, 0, 16},
 };
 
 static algorithm configured(int number) {
@@ -272,8 +273,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                               cublasLtMatmulPreference_t of, int requested,
                                               cublasLtMatmulHeuristicResult_t results[], int *returned) {
-    static const int ORDER[PRODUCTS] = {PRODUCT_WIDE,  PRODUCT_GONE,        PRODUCT_HUNGRY, PRODUCT_PLAIN,
-                                        PRODUCT_SPLIT, PRODUCT_TENSOR_CORE, PRODUCT_FAILS,  PRODUCT_INPLACE};
+    static const int ORDER[PRODUCTS] = {PRODUCT_WIDE,  PRODUCT_GONE,    PRODUCT_HUNGRY,
+                                        PRODUCT_PLAIN, PRODUCT_SPLIT,   PRODUCT_TENSOR_CORE,
+                                        PRODUCT_FAILS, PRODUCT_INPLACE, PRODUCT_ROUNDING};
     (void)handle;
     preference wanted;
     product p;

@@ -55,6 +55,7 @@ typedef enum cuda_emulation_product {
     PRODUCT_GONE,        /* proposed, but cannot be created */
     PRODUCT_FAILS,       /* fails when it runs */
     PRODUCT_HUNGRY,      /* needs more workspace than there is */
+    PRODUCT_ROUNDING, /* sums its parts in a separate step, rounded to the result's type; slower than PRODUCT_SPLIT */
     PRODUCTS
 } cuda_emulation_product;
 enum { PRODUCT_SPLIT_BYTES = 1100, PRODUCT_INPLACE_BYTES = 300, PRODUCT_TENSOR_CORE_BYTES = 1300 };

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "nets/cuda/product.h"
 #include "tests/nets/algorithms_rig.h"
 
 static const nets_op_desc POINTWISE = {
@@ -46,6 +47,43 @@ static void the_fastest_product_that_is_allowed_is_taken(void **state) {
     f->config.workspace_limit_bytes = PRODUCT_SPLIT_BYTES - 1;
     check_workspaces(f, NETS_FP32, true, 0, 0);
     assert_int_equal(f->warnings, 0);
+}
+
+/* Which algorithms cuBLAS proposes for a direction, a bit for each. */
+static unsigned proposed(const nets_conv_shape *shape, nets_direction direction, nets_conv_bf16 bf16,
+                         bool deterministic) {
+    const nets_backend_config config = {.precision = bf16 ? NETS_BF16 : NETS_FP32};
+    nets_conv_shape s = *shape;
+    nets_conv_choice choices[PRODUCTS];
+    nets_backend *backend;
+    nets_product product;
+    unsigned bits = 0;
+    int n;
+    s.direction = (int)direction;
+    s.bf16 = (int)bf16;
+    assert_int_equal(nets_backend_open("cuda", &config, &backend), MM_OK);
+    assert_int_equal(nets_product_init(&product, (nets_cuda_backend *)backend, &s), MM_OK);
+    assert_int_equal(nets_product_propose(&product, 1 << 20, deterministic, PRODUCTS, choices, &n), MM_OK);
+    for (int i = 0; i < n; i++) bits |= 1u << choices[i].algorithm;
+    nets_backend_close(backend);
+    return bits;
+}
+
+/* Parts of a sum that are rounded to bf16, or added to each other in bf16, would give another result than one rounding. */
+static void sums_of_bf16_results_are_not_split_in_bf16(void **state) {
+    const unsigned inplace = 1u << PRODUCT_INPLACE, rounding = 1u << PRODUCT_ROUNDING, split = 1u << PRODUCT_SPLIT;
+    (void)state;
+    for (int deterministic = 0; deterministic <= 1; deterministic++) {
+        for (int d = NETS_CONV_FORWARD; d <= NETS_CONV_BY_INPUT; d++) {
+            const unsigned bits = proposed(&FORWARD, (nets_direction)d, NETS_CONV_BF16, deterministic);
+            assert_int_equal(bits & (inplace | rounding | split), split);
+        }
+        const unsigned of_f32 = inplace | rounding | split, expected = deterministic ? rounding | split : of_f32;
+        assert_int_equal(proposed(&FORWARD, NETS_CONV_BY_WEIGHTS, NETS_CONV_BF16, deterministic) & of_f32, expected);
+        assert_int_equal(proposed(&FORWARD, NETS_CONV_FORWARD, NETS_CONV_BF16_TO_F32, deterministic) & of_f32,
+                         expected);
+        assert_int_equal(proposed(&FORWARD, NETS_CONV_FORWARD, (nets_conv_bf16)0, deterministic) & of_f32, expected);
+    }
 }
 
 static void an_algorithm_or_engine_that_is_faster_is_taken(void **state) {
@@ -348,6 +386,7 @@ static void a_launch_of_a_product_that_fails_is_reported(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(the_fastest_product_that_is_allowed_is_taken),
+        CASE(sums_of_bf16_results_are_not_split_in_bf16),
         CASE(an_algorithm_or_engine_that_is_faster_is_taken),
         CASE(what_is_no_product_is_not_given_to_cublas),
         CASE(matrices_of_more_than_2_to_the_31_elements_are_products),
