@@ -1,5 +1,6 @@
 /* Tokens from a file: the bytes of a text, or 16-bit numbers. A sample is a row of as many tokens as the network takes;
- * each token's label is the one behind it. Samples follow each other without overlap, so an epoch reads every token once:
+ * each token's label is the one behind it. Samples follow each other without overlap, so an epoch reads every token once,
+ * but for a rest that fills no sample:
  *
  *   | sample 0 | sample 1 | ... | rest |   the last tenth: | sample 0 | ... |
  *   | training: nine tenths            |                   | test           |
@@ -66,12 +67,11 @@ static mm_status check_tokens(const tokens *data) {
 
 static mm_status check_network(const tokens *data, const nets_reader_options *options) {
     const nets_image_shape *wanted = &options->wanted;
-    if (wanted->tokens && wanted->height == 1 && wanted->channels == 1 && options->label_map[1] == wanted->width)
-        return MM_OK;
+    const int64_t labels = options->label_map[0] ? options->label_map[0] * options->label_map[1] : 1;
+    if (wanted->tokens && wanted->height == 1 && wanted->channels == 1 && labels == wanted->width) return MM_OK;
     return mm_fail(MM_ERR_INVALID,
                    "%s: has tokens, each with a label; the network takes %lldx%lldx%lld and %lld labels", data->path,
-                   (long long)wanted->height, (long long)wanted->width, (long long)wanted->channels,
-                   (long long)(options->label_map[0] ? options->label_map[0] * options->label_map[1] : 1));
+                   (long long)wanted->height, (long long)wanted->width, (long long)wanted->channels, (long long)labels);
 }
 
 /* Divides the file's tokens. */
