@@ -1,7 +1,7 @@
 /* A GPT of four layers learns as in PyTorch: from the same weights and batches, by AdamW with warm-up, a cosine and clipped
  * gradients, its losses in float32 differ by at most 1e-4 (references/tokens.py: Gpt). In bf16 the mean of its losses
- * differs by at most 0.3 % from that under PyTorch's autocast. Single losses may not be compared so: of this small network
- * those under autocast themselves are up to 2.1 % off float32's. */
+ * differs by at most 0.3 % from that under PyTorch's autocast. Single losses are not compared: of this small network those
+ * under autocast are up to 2.1 % off float32's, and up to 0.33 % off those of autocast itself on another CPU. On the device cuda the first losses are compared: its emulation is slow. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,9 +15,10 @@
 #include "nets/io/safetensors.h"
 #include "nets/lr_schedule.h"
 #include "nets/zoo/zoo.h"
+#include "tests/nets/op_rig.h"
 
 static const char NET[] = "gpt,layers=4,width=64,heads=4,context=64,vocabulary=64";
-enum { CONTEXT = 64, VOCABULARY = 64, BATCH = 4, STEPS = 50 };
+enum { CONTEXT = 64, VOCABULARY = 64, BATCH = 4, STEPS = 50, CUDA_STEPS = 2 };
 
 static float number(int64_t seed, int64_t i) { return (float)((i * 7919 + seed * 104729) % 2003 - 1001) / 1001; }
 
@@ -42,14 +43,21 @@ static void set_weights(training *t) {
     }
 }
 
+static bool is_host(void) { return strcmp(op_rig_device(), "host") == 0; }
+
 static void start(training *t, nets_precision precision, const char *optimizer_text, int64_t sub_batch) {
-    const mm_options options = {.device = "host", .device_bytes = 64 << 20, .policy = "liveness"};
+    const mm_options options = {.device = op_rig_device(), .device_bytes = 64 << 20, .policy = "liveness"};
     nets_optimizer optimizer;
     assert_int_equal(nets_optimizer_parse(optimizer_text, &optimizer), MM_OK);
     assert_int_equal(nets_zoo_build(NET, &t->net), MM_OK);
-    assert_int_equal(mm_manager_create(&options, &t->manager), MM_OK);
-    assert_int_equal(
-        nets_backend_open("host", &(nets_backend_config){.precision = precision, .threads = 2}, &t->backend), MM_OK);
+    if (mm_manager_create(&options, &t->manager) != MM_OK) {
+        nets_net_destroy(t->net);
+        if (is_host()) fail_msg("%s", mm_last_error());
+        print_message("%s\n", mm_last_error());
+        skip();
+    }
+    const nets_backend_config config = {.precision = precision, .threads = is_host() ? 2 : 0};
+    assert_int_equal(nets_backend_open(op_rig_device(), &config, &t->backend), MM_OK);
     if (nets_exec_create_sub(t->net, BATCH, sub_batch, t->manager, t->backend, &optimizer, &t->exec) != MM_OK)
         fail_msg("%s", mm_last_error());
     assert_int_equal(nets_exec_init(t->exec, 1), MM_OK);
@@ -92,7 +100,8 @@ static double train_beside(const char *recorded, nets_precision precision, doubl
     start(&t, precision, "adamw,clip-norm=0.5", BATCH);
     float first = 0, last = 0;
     double most = 0, ours = 0, theirs = 0;
-    for (int step = 0; step < STEPS; step++) {
+    const int steps = is_host() ? STEPS : CUDA_STEPS;
+    for (int step = 0; step < steps; step++) {
         float expected;
         memcpy(&expected, (const char *)data + (size_t)step * sizeof expected, sizeof expected);
         last = iterate(&t, step);
@@ -105,7 +114,7 @@ static double train_beside(const char *recorded, nets_precision precision, doubl
     *mean_out = fabs(ours / theirs - 1);
     print_message("%s: %.4f to %.4f, off by %.1e at most, their mean by %.1e\n", recorded, (double)first, (double)last,
                   most, *mean_out);
-    assert_true(last < 0.8f * first);
+    if (is_host()) assert_true(last < 0.8f * first);
     stop(&t);
     nets_safetensors_close(file);
     return most;
@@ -128,6 +137,7 @@ static void losses_in_bf16_are_those_of_autocast(void **state) {
 static void sub_batches_learn_as_whole_batches(void **state) {
     training whole, parts;
     (void)state;
+    if (!is_host()) skip(); /* the gradients are read where they lie */
     start(&whole, NETS_FP32, "sgd,momentum=0,weight-decay=0", BATCH);
     start(&parts, NETS_FP32, "sgd,momentum=0,weight-decay=0", 1);
     for (int step = 0; step < 3; step++) assert_true(fabsf(iterate(&whole, step) - iterate(&parts, step)) < 1e-5f);
@@ -152,5 +162,5 @@ int main(void) {
         cmocka_unit_test(losses_in_bf16_are_those_of_autocast),
         cmocka_unit_test(sub_batches_learn_as_whole_batches),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    OP_RIG_RUN(tests);
 }

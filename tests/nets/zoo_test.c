@@ -1,11 +1,14 @@
-/* The zoo's names and sizes: numbers of parameters against published ones, the syntax of names. */
+/* The zoo's names and sizes: numbers of parameters against published ones, the syntax of names; GPT-2's parameters. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
 
+#include "nets/init.h"
 #include "nets/zoo/zoo.h"
 
 static nets_net *build(const char *name) {
@@ -44,13 +47,16 @@ static void numbers_of_parameters_are_torchvisions(void **state) {
 /* Of a convolution with bias. */
 static int64_t conv(int64_t in, int64_t out, int64_t kernel) { return (in * kernel * kernel + 1) * out; }
 
-/* alexnet-2012: many ports of it print this number, the paper has "60 million". inception-v4: timm's, of 1000 classes.
+/* gpt2: of the published file, model.safetensors, without the causal masks. alexnet-2012: many ports of it print this number, the paper has "60 million". inception-v4: timm's, of 1000 classes.
  * unet: ports with one channel in and one class have 31,030,593; the second class takes 65 more. overfeat: "145
  * million" in the paper's table 4, here to the unit from table 1. */
 static void numbers_of_parameters_are_those_published_elsewhere(void **state) {
     (void)state;
-    static const count known[] = {
-        {"alexnet-2012", 60965224}, {"inception-v4", 42679816}, {"unet", 31030593 + 65}, {"overfeat", 145920872}};
+    static const count known[] = {{"alexnet-2012", 60965224},
+                                  {"inception-v4", 42679816},
+                                  {"unet", 31030593 + 65},
+                                  {"overfeat", 145920872},
+                                  {"gpt2", 124439808}};
     expect_counts(known, sizeof known / sizeof known[0]);
 }
 
@@ -174,6 +180,71 @@ static void sizes_and_classes_follow_the_name(void **state) {
     }
 }
 
+/* A parameter of a network of 2 blocks, width 96: as the published file has it, in how many blocks, [in, out]. */
+typedef struct gpt_param {
+    const char *name; /* in a block: behind "h.0." and "h.1." */
+    int blocks;       /* 0: it is in none */
+    int64_t dims[2];
+    double mean, deviation; /* of its initial values */
+} gpt_param;
+
+static void expect_gpt_param(const nets_net *net, const char *name, const gpt_param *want) {
+    enum { VALUES = 96 * 384 };
+    static float values[VALUES];
+    double sum = 0, squares = 0;
+    const int i = nets_net_find_param(net, name);
+    if (i < 0) fail_msg("there is no %s", name);
+    const nets_param *param = nets_net_param(net, i);
+    const int rank = want->dims[1] ? 2 : 1;
+    assert_int_equal(param->rank, rank);
+    for (int d = 0; d < rank; d++) assert_int_equal(param->dims[d], want->dims[d]);
+    assert_true(param->learned);
+    assert_int_equal(param->decayed, rank == 2);
+    const int64_t n = param->elems < VALUES ? param->elems : VALUES;
+    nets_init_param(net, i, 1, 0, n, values);
+    for (int64_t k = 0; k < n; k++) sum += (double)values[k];
+    for (int64_t k = 0; k < n; k++) squares += pow((double)values[k] - want->mean, 2);
+    const double error = want->deviation / sqrt((double)n);
+    if (fabs(sum / (double)n - want->mean) > 5 * error || fabs(sqrt(squares / (double)n) - want->deviation) > 5 * error)
+        fail_msg("%s: mean %g, deviation %g", name, sum / (double)n, sqrt(squares / (double)n));
+}
+
+/* Radford et al., 2.3: normal with 0.02; the weights of residual layers scaled by 1 / sqrt(residual layers), here 4. */
+static void parameters_of_gpt_are_named_shaped_and_begin_as_published(void **state) {
+    static const gpt_param params[] = {
+        {"wte.weight", 0, {64, 96}, 0, 0.02},
+        {"wpe.weight", 0, {32, 96}, 0, 0.02},
+        {"ln_f.weight", 0, {96, 0}, 1, 0},
+        {"ln_f.bias", 0, {96, 0}, 0, 0},
+        {"ln_1.weight", 2, {96, 0}, 1, 0},
+        {"ln_1.bias", 2, {96, 0}, 0, 0},
+        {"attn.c_attn.weight", 2, {96, 288}, 0, 0.02},
+        {"attn.c_attn.bias", 2, {288, 0}, 0, 0},
+        {"attn.c_proj.weight", 2, {96, 96}, 0, 0.01},
+        {"attn.c_proj.bias", 2, {96, 0}, 0, 0},
+        {"ln_2.weight", 2, {96, 0}, 1, 0},
+        {"ln_2.bias", 2, {96, 0}, 0, 0},
+        {"mlp.c_fc.weight", 2, {96, 384}, 0, 0.02},
+        {"mlp.c_fc.bias", 2, {384, 0}, 0, 0},
+        {"mlp.c_proj.weight", 2, {384, 96}, 0, 0.01},
+        {"mlp.c_proj.bias", 2, {96, 0}, 0, 0},
+    };
+    nets_net *net = build("gpt,layers=2,width=96,heads=4,context=32,vocabulary=64");
+    int n = 0;
+    (void)state;
+    for (size_t i = 0; i < sizeof params / sizeof *params; i++) {
+        if (!params[i].blocks) expect_gpt_param(net, params[i].name, &params[i]);
+        for (int block = 0; block < params[i].blocks; block++) {
+            char name[64];
+            snprintf(name, sizeof name, "h.%d.%s", block, params[i].name);
+            expect_gpt_param(net, name, &params[i]);
+        }
+        n += params[i].blocks ? params[i].blocks : 1;
+    }
+    assert_int_equal(nets_net_params(net), n);
+    nets_net_destroy(net);
+}
+
 static void bad_sizes_are_refused(void **state) {
     (void)state;
     static const char *const bad[] = {
@@ -237,6 +308,7 @@ int main(void) {
         cmocka_unit_test(depths_count_convolutions_and_linear_layers),
         cmocka_unit_test(stages_make_any_bottleneck_resnet),
         cmocka_unit_test(sizes_and_classes_follow_the_name),
+        cmocka_unit_test(parameters_of_gpt_are_named_shaped_and_begin_as_published),
         cmocka_unit_test(bad_sizes_are_refused),
         cmocka_unit_test(names_outside_the_families_are_not_found),
     };
