@@ -405,6 +405,17 @@ auto_names_what_its_facts_lack_() {
     one_line "--facts swapped: measured of batch 4, this is of batch 8; give facts of that" swapped auto
 }
 
+# Maps in bf16. auto needs at most half of what liveness does; the gap to what no plan is faster than is told.
+gpt2_in_bf16_needs_at_most_8_gb_() {
+    expect 0 plan --net gpt2 --batch 16 --precision bf16 --policy liveness,auto --explain --json rows \
+        --facts "${h200%/*}/h200-bf16-estimated.json"
+    local needs
+    mapfile -t needs < <(values rows minimum_bytes)
+    ((needs[0] <= 8000000000)) || fail "liveness needs ${needs[0]}"
+    ((2 * needs[1] <= needs[0])) || fail "auto needs ${needs[1]} of ${needs[0]}"
+    [[ $(grep -c "tokens/s: no plan is faster; the gap is [0-9.]*%" out) == 2 ]] || fail "no gap is told"
+}
+
 where_nothing_fits_a_policy_that_would_is_named_() {
     expect 0 plan --net resnet8 --batch 8 --policy liveness --json row.json
     local below=$(($(value row.json minimum_bytes) - 1))
