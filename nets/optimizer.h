@@ -2,7 +2,8 @@
  *
  * An iteration updates all parameters after the backward pass: with only_finite all gradients must have been read before
  * any parameter changes. Weight decay applies to the parameters that their operation's list marks
- * (net_ops.h). These are all learned ones, biases and batch norms' too, as with torch.optim over model.parameters().
+ * (net_ops.h). These are all learned ones, biases and batch norms' too, as with torch.optim over model.parameters(); of
+ * networks of tokens the matrices alone.
  *
  *   sgd, as torch.optim.SGD without dampening or Nesterov's:
  *       v := momentum v + (g + weight-decay w);   w := w - lr v
