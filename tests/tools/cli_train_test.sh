@@ -886,7 +886,7 @@ data_of_ones_own_that_does_not_go_with_the_network_is_refused_() {
 a_text_is_learned_with_equal_bits_under_lossless_policies_() {
     local i need precision policy
     for ((i = 0; i < 400; i++)); do echo "$i: the text's lines are numbered, $((i * i)) is the square"; done >text
-    local net=(--net "gpt,layers=2,width=32,heads=2,context=32,vocabulary=128")
+    local net=(--net "gpt,layers=4,width=32,heads=2,context=32,vocabulary=128")
     local run=(train --quiet --batch 16 --data text:text --iterations 30 --optimizer adamw --lr 1e-2 --clip-norm 1
         --lr-schedule "cosine,warmup=5" --eval --eval-every 10 --json row.json)
     for precision in bf16 fp32; do
