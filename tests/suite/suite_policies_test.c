@@ -225,10 +225,11 @@ static void run_budgets(const reference *ref, const suite_policy *policy, const 
     expect_refused(ref, spec, least.device_bytes, less);
 }
 
-static void run_net(const char *device, const char *name, int64_t batch, bool large) {
+static void run_net(const char *device, const char *name, int64_t batch, bool large, nets_precision precision) {
     const int budgets = large ? LARGE_BUDGETS : BUDGETS;
     reference ref;
     suite_net_init(&ref.net, device, name, batch);
+    ref.net.precision = precision;
     ref.liveness_bytes = suite_needs(&ref.net, "liveness", 0).device_bytes;
     ref.initial = suite_expected(&ref.net, "liveness", 0, &ref.n);
     ref.first = suite_expected(&ref.net, "liveness", 1, &ref.n);
@@ -308,12 +309,17 @@ static void wrong_map_misses_the_bound(void **state) {
 
 /* The embedding's weights are the last product's, too; attention and the loss leave most of what they compute unsaved. */
 static void net_of_tokens_under_every_kind_of_policy(void **state) {
-    if (strcmp(*state, "host") != 0) skip(); /* of the devices, the only one that has its operations */
-    run_net(*state, "gpt,layers=2,width=32,heads=2,context=24,vocabulary=40,dropout=0.1", 3, true);
+    static const char net[] = "gpt,layers=2,width=32,heads=2,context=24,vocabulary=40,dropout=0.1";
+    run_net(*state, net, 3, true, NETS_FP32);
+    run_net(*state, net, 3, true, NETS_BF16);
+}
+
+static void bf16_maps_under_every_kind_of_policy(void **state) {
+    run_net(*state, "cifar-resnet8,thin=4", 2, true, NETS_BF16);
 }
 
 #define NET(test, name, batch, large)                                                                                  \
-    static void test(void **state) { run_net(*state, name, batch, large); }
+    static void test(void **state) { run_net(*state, name, batch, large, NETS_FP32); }
 
 NET(tiny_under_every_policy, "tiny", 2, false)
 NET(residual_net_under_every_policy, "cifar-resnet8,thin=4", 2, false)
@@ -333,6 +339,7 @@ static int run(const char *device) {
         SUITE_TEST(residual_net_under_every_policy, device),
         SUITE_TEST(net_with_lrn_groups_and_dropout_under_every_policy, device),
         SUITE_TEST(net_of_tokens_under_every_kind_of_policy, device),
+        SUITE_TEST(bf16_maps_under_every_kind_of_policy, device),
 #ifndef __SANITIZE_THREAD__
         SUITE_TEST(net_with_inception_blocks_under_every_kind_of_policy, device),
         SUITE_TEST(net_with_concats_of_fire_modules_under_every_kind_of_policy, device),

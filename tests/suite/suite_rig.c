@@ -91,6 +91,7 @@ nets_backend *suite_backend(const suite_net *s) { return suite_backend_on(s, s->
 nets_backend *suite_backend_on(const suite_net *s, const char *device) {
     nets_backend *backend;
     const nets_backend_config config = {.deterministic = !s->several,
+                                        .precision = s->precision,
                                         .workspace_limit_bytes = 8 << 20,
                                         .no_fuse = s->no_fuse,
                                         .threads = strcmp(device, "host") == 0 ? SUITE_THREADS : 0,
@@ -132,21 +133,22 @@ suite_need suite_needs(const suite_net *s, const char *policy, int64_t budget) {
     return suite_needs_within(s, policy, budget, INT64_MAX);
 }
 
-/* Looks at a plan's pools: a code of zvc takes at least a bit of each element. */
-static void look_at_pools(const mm_plan *plan, suite_need *need) {
+/* Looks at a plan's pools: a code of zvc takes at least a bit of each element, of elem_bits. */
+static void look_at_pools(const mm_plan *plan, int elem_bits, suite_need *need) {
     for (int i = 0; i < plan->n_segments; i++) {
         const int32_t pool = plan->segments[i].pool;
         if (pool < 0) continue;
         const mm_segment *p = &plan->segments[pool];
         need->bodies = true;
-        need->spills |= p->pinned || (p->spill >= 0 && 32 * p->bytes < p->bytes + plan->segments[p->spill].bytes);
+        need->spills |=
+            p->pinned || (p->spill >= 0 && elem_bits * p->bytes < p->bytes + plan->segments[p->spill].bytes);
     }
 }
 
-static void add_need(const nets_lowered *lowered, const mm_plan *plan, suite_need *need) {
+static void add_need(const nets_lowered *lowered, const mm_plan *plan, int elem_bits, suite_need *need) {
     if (plan->peak_bytes > need->device_bytes) need->device_bytes = plan->peak_bytes;
     if (plan->pinned_bytes > need->pinned_bytes) need->pinned_bytes = plan->pinned_bytes;
-    look_at_pools(plan, need);
+    look_at_pools(plan, elem_bits, need);
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node *node = &plan->nodes[i];
         need->operations += !mm_node_runs_step(node);
@@ -168,7 +170,7 @@ suite_need suite_needs_within(const suite_net *s, const char *policy, int64_t bu
         mm_planned planned = {0};
         if (plan(s, &graphs[i], policy, budget, pinned, &base, &lowered, &planned, backend) != MM_OK)
             fail_msg("%s, %s: %s", nets_net_name(s->net), policy, mm_last_error());
-        add_need(lowered, planned.plan, &need);
+        add_need(lowered, planned.plan, s->precision == NETS_BF16 ? 16 : 32, &need);
         mm_planned_fini(&planned);
         nets_lowered_destroy(lowered);
     }

@@ -22,7 +22,8 @@ typedef struct suite_net {
     int64_t batch;
     int64_t sub_batch; /* train in sub-batches of so many images; 0 at first: in whole batches */
     bool no_fuse;      /* do not fuse layers; false at first */
-    bool several;      /* steps may have several algorithms, and gradients other bits each time; false at first */
+    nets_precision precision;
+    bool several; /* steps may have several algorithms, and gradients other bits each time; false at first */
     float *images;
     int32_t *labels;
 } suite_net;
