@@ -5,12 +5,14 @@
 
 Both train the zoo's gpt (4 layers of width 128, context 128, vocabulary 256; batch 16) by AdamW on the same number of
 threads: fp32 against fp32, bf16 against torch's autocast in bfloat16. torch's memory is the process's peak less what it
-holds after the import; mm's is the budget that it took (what the policy needs) and outside_bytes. Goals: tokens/s of
-torch's or more, memory 0.6 of torch's or less. Exit status 1: a goal is missed.
+holds after the import and with the text, which mm reads from its file; mm's is the budget that it took (what the policy
+needs) and outside_bytes. Goals: tokens/s of torch's or more, memory 0.6 of torch's or less. Exit status 1: a goal is missed.
 
 A fair peer needs a fast BLAS: Debian's python3-torch with libopenblas0-pthread, whose products are seven times faster than
 those of the default one. Its threads are not OpenMP's, which spin while they have nothing to do: in fp32 that is switched off
 (OMP_WAIT_POLICY), which makes torch two to ten times faster; in bf16, where oneDNN computes, it would make torch slower.
+
+On a GPU peer_pytorch.py trains the same model: --net gpt2:16 --precision bf16.
 """
 import argparse
 import json
@@ -21,10 +23,30 @@ import sys
 import tempfile
 import time
 
-LAYERS, WIDTH, HEADS, CONTEXT, VOCABULARY, BATCH = 4, 128, 4, 128, 256, 16
-NET = "gpt,layers=%d,width=%d,heads=%d,context=%d,vocabulary=%d,dropout=0" % (LAYERS, WIDTH, HEADS, CONTEXT, VOCABULARY)
+from gpu_summary import make_parser
+
+FAMILIES = {  # as in the zoo
+    "gpt": {"layers": 4, "width": 128, "heads": 4, "context": 128, "vocabulary": 256, "dropout": 0},
+    "gpt2": {"layers": 12, "width": 768, "heads": 12, "context": 1024, "vocabulary": 50257, "dropout": 0},
+}
+NET, BATCH = "gpt", 16
 LEAST_SPEED, MOST_MEMORY = 1.0, 0.6
 WARM_UP = 3
+LEARNING_RATE = 6e-4
+
+
+def sizes_of(net):
+    """Of a network as mm names it, "gpt,layers=2,width=64"; None: it is no GPT that can be built here."""
+    family, *options = net.split(",")
+    sizes = dict(FAMILIES.get(family, {}))
+    for option in options:
+        key, _, value = option.partition("=")
+        if key not in sizes or not value.isdecimal():
+            return None
+        sizes[key] = int(value)
+    if not sizes or sizes.pop("dropout") or not all(sizes.values()) or sizes["width"] % sizes["heads"]:
+        return None
+    return sizes
 
 
 def resident(key):
@@ -32,41 +54,63 @@ def resident(key):
         return next(1024 * int(line.split()[1]) for line in file if line.startswith(key + ":"))
 
 
-def build(torch):
+def parts_of(torch, sizes):
+    """The network as modules that follow each other: the embedding, each block, and the scores of the next token."""
     nn, functional = torch.nn, torch.nn.functional
+    layers, width, heads, context, vocabulary = sizes.values()
+    fused = hasattr(functional, "scaled_dot_product_attention")  # PyTorch 2.0: it never holds the square of the context
+
+    class Embedding(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.wte, self.wpe = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
+
+        def forward(self, tokens):
+            return self.wte(tokens) + self.wpe.weight
 
     class Block(nn.Module):
         def __init__(self):
             super().__init__()
-            self.ln_1, self.ln_2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-            self.attn, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
-            self.fc, self.proj = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
-            self.register_buffer("hidden", torch.ones(CONTEXT, CONTEXT).triu(1).bool(), persistent=False)
+            self.ln_1, self.ln_2 = nn.LayerNorm(width), nn.LayerNorm(width)
+            self.attn, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+            self.fc, self.proj = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+            if not fused:
+                self.register_buffer("hidden", torch.ones(context, context).triu(1).bool(), persistent=False)
+
+        def attend(self, q, k, v):
+            if fused:
+                return functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+            scores = (q @ k.transpose(-1, -2) / (width // heads) ** 0.5).masked_fill(self.hidden, float("-inf"))
+            return torch.softmax(scores, -1) @ v
 
         def forward(self, x):
             n, t, w = x.shape
-            q, k, v = (part.reshape(n, t, HEADS, -1).transpose(1, 2) for part in self.attn(self.ln_1(x)).chunk(3, dim=-1))
-            scores = (q @ k.transpose(-1, -2) / (w // HEADS) ** 0.5).masked_fill(self.hidden, float("-inf"))
-            x = x + self.out((torch.softmax(scores, -1) @ v).transpose(1, 2).reshape(n, t, w))
+            q, k, v = (part.reshape(n, t, heads, -1).transpose(1, 2) for part in self.attn(self.ln_1(x)).chunk(3, dim=-1))
+            x = x + self.out(self.attend(q, k, v).transpose(1, 2).reshape(n, t, w))
             return x + self.proj(functional.gelu(self.fc(self.ln_2(x)), approximate="tanh"))
 
-    class Gpt(nn.Module):
-        def __init__(self):
+    class Scores(nn.Module):
+        def __init__(self, wte):
             super().__init__()
-            self.wte, self.wpe = nn.Embedding(VOCABULARY, WIDTH), nn.Embedding(CONTEXT, WIDTH)
-            self.blocks, self.ln_f = nn.ModuleList(Block() for _ in range(LAYERS)), nn.LayerNorm(WIDTH)
-            for values in self.parameters():
-                if values.dim() == 2:
-                    nn.init.normal_(values, std=0.02)
+            self.wte, self.ln_f = wte, nn.LayerNorm(width)
 
-        def forward(self, tokens, labels):
-            x = self.wte(tokens) + self.wpe.weight
-            for block in self.blocks:
-                x = block(x)
-            scores = functional.linear(self.ln_f(x), self.wte.weight)
-            return functional.cross_entropy(scores.reshape(-1, VOCABULARY), labels.reshape(-1))
+        def forward(self, x):
+            return functional.linear(self.ln_f(x), self.wte.weight)
 
-    return Gpt()
+    embedding = Embedding()
+    parts = [embedding, *(Block() for _ in range(layers)), Scores(embedding.wte)]
+    for values in nn.ModuleList(parts).parameters():
+        if values.dim() == 2:
+            nn.init.normal_(values, std=0.02)
+    return parts
+
+
+def optimizer_of(torch, net, **options):
+    """Weight decay on matrices only, as mm's."""
+    values = list(net.parameters())
+    return torch.optim.AdamW([{"params": [p for p in values if p.dim() == 2]},
+                              {"params": [p for p in values if p.dim() != 2], "weight_decay": 0}],
+                             lr=LEARNING_RATE, **options)
 
 
 def peer(options):
@@ -74,25 +118,28 @@ def peer(options):
     import torch
     torch.set_num_threads(options.threads)
     torch.manual_seed(1)
-    before = resident("VmRSS")
+    text = bytearray(os.path.getsize(options.data))
     with open(options.data, "rb") as file:
-        text = torch.frombuffer(bytearray(file.read()), dtype=torch.uint8).long()
-    net = build(torch)
-    matrices = [p for p in net.parameters() if p.dim() == 2]
-    others = [p for p in net.parameters() if p.dim() != 2]
-    optimizer = torch.optim.AdamW([{"params": matrices}, {"params": others, "weight_decay": 0}], lr=6e-4)
+        file.readinto(text)
+    text = torch.frombuffer(text, dtype=torch.uint8)
+    before = resident("VmRSS")
+    sizes = sizes_of(NET)
+    context, vocabulary = sizes["context"], sizes["vocabulary"]
+    net = torch.nn.Sequential(*parts_of(torch, sizes))
+    optimizer = optimizer_of(torch, net)
     seconds = []
     for _ in range(WARM_UP + options.iterations):
         start = time.perf_counter()
-        at = torch.randint(len(text) - CONTEXT - 1, (BATCH,)).unsqueeze(1) + torch.arange(CONTEXT)
+        at = torch.randint(len(text) - context - 1, (BATCH,)).unsqueeze(1) + torch.arange(context)
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=options.precision == "bf16"):
-            loss = net(text[at], text[at + 1])
+            scores = net(text[at].long())
+            loss = torch.nn.functional.cross_entropy(scores.reshape(-1, vocabulary), text[at + 1].long().reshape(-1))
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
         loss.item()
         seconds.append(time.perf_counter() - start)
-    print(json.dumps([BATCH * CONTEXT / statistics.median(seconds[WARM_UP:]), resident("VmHWM") - before]))
+    print(json.dumps([BATCH * context / statistics.median(seconds[WARM_UP:]), resident("VmHWM") - before]))
 
 
 def run_peer(options, precision):
@@ -106,14 +153,14 @@ def run_mm(options, precision):
     with tempfile.NamedTemporaryFile(suffix=".json") as rows:
         subprocess.run([options.mm, "train", "--net", NET, "--data", "text:" + options.data, "--batch", str(BATCH),
                         "--iterations", str(WARM_UP + options.iterations), "--precision", precision, "--optimizer", "adamw",
-                        "--lr", "6e-4", "--policy", "liveness", "--threads", str(options.threads), "--quiet", "--json",
-                        rows.name], check=True, stdout=subprocess.DEVNULL)
+                        "--lr", str(LEARNING_RATE), "--policy", "liveness", "--threads", str(options.threads), "--quiet",
+                        "--json", rows.name], check=True, stdout=subprocess.DEVNULL)
         row = json.load(open(rows.name))[0]
     return [row["tokens_per_second"], row["budget_bytes"] + row["outside_bytes"]]
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--mm", help="the command")
     parser.add_argument("--data", required=True, help="a text; its bytes are tokens")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
