@@ -393,7 +393,7 @@ peer() { python3 -S "$root/tools/bench/peer_pytorch.py" "$@" >out 2>err; }
 
 peers_options_are_checked_() {
     local option
-    for option in "--net nope" "--modes keep,nope" "--modes compile:2" "--modes compile:x" "--precision fp16" "--batch 0" \
+    for option in "--net nope" "--net gpt,heads=3" "--net gpt2,dropout=1" "--net gpt,depth=2" "--modes keep,nope" "--modes compile:2" "--modes compile:x" "--precision fp16" "--batch 0" \
         "--batch 1,x" "--iterations 0" "--limit 0" "--cap 12XB"; do
         # shellcheck disable=SC2086 # words
         ! peer $option || fail "$option is taken"
@@ -401,6 +401,19 @@ peers_options_are_checked_() {
     done
     ! peer --net resnet50 || fail "without torch"
     [[ $(<err) == "peer_pytorch: there is no PyTorch here (module torch)" ]] || fail "not told"
+}
+
+a_gpt_under_autocast_is_in_turns_with_ours_() {
+    local python
+    python=$(PATH=/usr/bin:$PATH type -P python3)
+    "$python" -c 'import torch' 2>/dev/null || skip "no torch"
+    "$python" -B "$root/tools/bench/peer_pytorch.py" --device cpu --net gpt,layers=1,width=8,heads=1,context=8,vocabulary=8:2 \
+        --precision bf16 --modes keep,checkpoint --mm "$mm" --policies liveness --rounds 1 --iterations 2 --seconds 0.1 \
+        --threads 1 --json rows >out 2>err || fail "status"
+    [[ $(values rows policy) == $'pytorch keep\npytorch checkpoint\nliveness' ]] || fail "$(values rows policy)"
+    [[ $(values rows status | sort -u) == ok && $(values rows precision | sort -u) == bf16 ]] || fail "$(<rows)"
+    [[ $(values rows tokens_per_second) != *null* && $(grep -c "tok/s" out) == 3 ]] || fail "no tokens"
+    [[ $(values rows loss_first) =~ ^(2\.[0-9]+.){2} ]] || fail "not the logarithm of 8 words: $(values rows loss_first)"
 }
 
 rounds_that_are_cut_keep_their_rows_() {

@@ -54,6 +54,17 @@ def host_of(row):
     return "%.0f" % (1e6 * seconds) if seconds else "-"
 
 
+def rate_of(row):
+    """Tokens a second of a network of tokens, else images a second; and the unit."""
+    tokens = row.get("tokens_per_second")
+    return (tokens, "tok/s") if tokens else (row["images_per_second"], "img/s")
+
+
+def rate_words(row):
+    rate, unit = rate_of(row)
+    return "-" if not rate else "%.1f" % rate if unit == "img/s" else "%.0f %s" % (rate, unit)
+
+
 def table(rows):
     """Speed beside liveness of the same network, batch and precision, and beside torch.compile that keeps all."""
     cells = [["net", "batch", "prec.", "policy", "budget", "peak", "outside", "img/s", "hidden", "host us",
@@ -75,8 +86,7 @@ def table(rows):
         hidden = r.get("codec_hidden_share")
         cells.append([r["net"], str(r["batch"]), r.get("precision", "-"), policy_of(r), size(r["budget_bytes"]),
                       size(r["peak_bytes"]), size(r["outside_bytes"]),
-                      "%.1f" % r["images_per_second"] if r["images_per_second"] else "-",
-                      "-" if hidden is None else "%.0f%%" % (100 * hidden), host_of(r), ratio(r, "liveness"),
+                      rate_words(r), "-" if hidden is None else "%.0f%%" % (100 * hidden), host_of(r), ratio(r, "liveness"),
                       ratio(r, "pytorch compile:1.0"), status_of(r)])
     return lines_of(cells, (0, 3))
 

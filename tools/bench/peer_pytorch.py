@@ -6,22 +6,23 @@
     peer_pytorch.py --device cpu --net resnet20:128,resnet50:8,vgg16:8 --mm bazel-bin/tools/mm
                                                      both sides in alternating rounds, in one table
 
-Networks are built here layer by layer as the zoo has them (torchvision's shapes), so torch alone is needed. Each run has a
-process of its own: peaks are its own, and one that runs out of memory, or of its time, spoils no other. Rows are saved as
-they are made. As in mm, a batch comes from pinned host memory in every iteration, and nothing waits for the device but the
-last line of a run.
+Networks are built here layer by layer as the zoo has them (torchvision's shapes), so torch alone is needed; GPTs (gpt2, or
+gpt,layers=4,width=128,...) are peer_gpt.py's, trained by AdamW. bf16: under torch.autocast. Each run has a process of its own:
+peaks are its own, and one that runs out of memory, or of its time, spoils no other. Rows are saved as they are made. As in
+mm, a batch comes from pinned host memory in every iteration, and nothing waits for the device but the last line of a run.
 
 Modes: keep; channels_last (the same with images and weights in that order, as mm has them); checkpoint (each residual
 block; plain networks in four segments); save_on_cpu (autograd's stash in pinned memory); compile:B (torch.compile with
-activation_memory_budget B: PyTorch 2.4 or later). Outside of the peak: what the process takes of the device beside its
-tensors, less what CUDA and its libraries take before there are any.
+activation_memory_budget B: PyTorch 2.4 or later; in bf16 with the order of channels_last, the faster one there);
+compile_checkpoint (torch.compile of checkpoint). Outside of the peak: what the process takes of the device beside its tensors,
+less what CUDA and its libraries take before there are any.
 
 With --mm both sides take turns: in each round each mode and each run of mm bench, of each the median. A mode keeps its
 process, and so what it has compiled and its memory, for all rounds. Without PyTorch there are mm's rows alone, and for its
 modes rows that say so.
 
 On the CPU both sides compute on --threads threads, by default on as many as the process may be scheduled on, and are told
-apart by images a second (the median of the rounds) and by the process's resident peak. A fair peer needs a fast BLAS:
+apart by images or tokens a second (the median of the rounds) and by the process's resident peak. A fair peer needs a fast BLAS:
 Debian's python3-torch with libopenblas0-pthread.
 """
 import argparse
@@ -40,9 +41,11 @@ import sys
 import tempfile
 import time
 
-from gpu_summary import make_parser, print_table
+import peer_gpt
+from gpu_summary import make_parser, print_table, rate_of
 
-MODES = ["keep", "channels_last", "checkpoint", "save_on_cpu", "compile:1.0", "compile:0.5", "compile:0.2"]
+MODES = ["keep", "channels_last", "checkpoint", "save_on_cpu", "compile:1.0", "compile:0.5", "compile:0.2",
+         "compile_checkpoint"]
 WARM_UP, LEAST_ITERATIONS = 8, 3
 LEARNING_RATE, MOMENTUM, WEIGHT_DECAY = 0.1, 0.9, 1e-4
 
@@ -154,14 +157,21 @@ NETS = {
     "resnet152": lambda nn: resnet(nn, [3, 8, 36, 3]),
 }
 
+NAMES = ", ".join([*NETS, *peer_gpt.FAMILIES])
 CIFAR = ("resnet20", "resnet32")  # images of 32x32 in 10 classes
+
+
+def is_known(net):
+    return net in NETS or peer_gpt.sizes_of(net) is not None
+
 
 # ---------------------------------------------------------------- one run
 
 
 def build(torch, name, mode):
-    nn = torch.nn
-    parts = nn.ModuleList(NETS[name](nn))
+    nn, sizes = torch.nn, peer_gpt.sizes_of(name)
+    parts = nn.ModuleList(peer_gpt.parts_of(torch, sizes) if sizes else NETS[name](nn))
+    again = len(parts) - 1 if mode.endswith("checkpoint") else 0  # not the last, whose backward comes at once
 
     class Net(nn.Module):
         def __init__(self):
@@ -169,8 +179,8 @@ def build(torch, name, mode):
             self.parts = parts
 
         def forward(self, x):
-            for part in self.parts:
-                if mode == "checkpoint" and part is not self.parts[-1]:  # whose backward comes at once
+            for i, part in enumerate(self.parts):
+                if i < again:
                     x = torch.utils.checkpoint.checkpoint(part, x, use_reentrant=False)
                 else:
                     x = part(x)
@@ -228,6 +238,22 @@ def use_memory_budget(torch, budget):
     config.activation_memory_budget = budget
 
 
+def batch_of(torch, net, batch, image_size):
+    """Samples and their labels on the host."""
+    sizes = peer_gpt.sizes_of(net)
+    if sizes:
+        tokens = torch.randint(sizes["vocabulary"], (batch, sizes["context"] + 1))
+        return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+    image_size, classes = (32, 10) if net in CIFAR else (image_size, 1000)
+    return torch.randn(batch, 3, image_size, image_size), torch.randint(classes, (batch,))
+
+
+def optimizer_of(torch, net, model, cuda):
+    if peer_gpt.sizes_of(net):
+        return peer_gpt.optimizer_of(torch, model, **({"fused": True} if cuda else {}))
+    return torch.optim.SGD(model.parameters(), LEARNING_RATE, MOMENTUM, weight_decay=WEIGHT_DECAY)
+
+
 def bytes_in_use(torch):
     free, total = torch.cuda.mem_get_info()
     return total - free
@@ -249,8 +275,6 @@ def measure(net, batch, mode, precision, device, iterations, seconds, cap, image
 
     if threads:
         torch.set_num_threads(threads)
-    image_size, classes = (32, 10) if net in CIFAR else (image_size, 1000)
-
     cuda = device == "cuda"
     base = base_bytes(torch) if cuda else 0
     torch.manual_seed(1)
@@ -258,16 +282,20 @@ def measure(net, batch, mode, precision, device, iterations, seconds, cap, image
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
     if cuda and cap:
         torch.cuda.set_per_process_memory_fraction(cap / torch.cuda.mem_get_info()[1])
-    order = torch.channels_last if mode == "channels_last" else torch.contiguous_format
+    compiled, half = mode.startswith("compile"), precision == "bf16"
+    order = torch.channels_last if mode == "channels_last" or compiled and half else torch.contiguous_format
     model = build(torch, net, mode).to(device, memory_format=order)
-    forward = model
-    if mode.startswith("compile:"):
-        use_memory_budget(torch, float(mode.split(":")[1]))
-        forward = torch.compile(model)
-    optimizer = torch.optim.SGD(model.parameters(), LEARNING_RATE, MOMENTUM, weight_decay=WEIGHT_DECAY)
     criterion = torch.nn.CrossEntropyLoss()
-    hosts = [(torch.randn(batch, 3, image_size, image_size).contiguous(memory_format=order),
-              torch.randint(classes, (batch,))) for _ in range(2)]
+
+    def loss_of(x, y):
+        return criterion(model(x).flatten(0, -2), y.flatten())
+
+    if compiled:
+        use_memory_budget(torch, float(mode.partition(":")[2] or 1))
+        loss_of = torch.compile(loss_of)  # a GPT's scores are its largest map: the loss is compiled with them
+    optimizer = optimizer_of(torch, net, model, cuda)
+    hosts = [batch_of(torch, net, batch, image_size) for _ in range(2)]
+    hosts = [(x.contiguous(memory_format=order) if x.dim() == 4 else x, y) for x, y in hosts]
     if cuda:
         hosts = [(x.pin_memory(), y.pin_memory()) for x, y in hosts]
     losses = []
@@ -275,11 +303,9 @@ def measure(net, batch, mode, precision, device, iterations, seconds, cap, image
     def iterate(i):
         x, y = (t.to(device, non_blocking=True) for t in hosts[i % 2])
         optimizer.zero_grad(set_to_none=True)
-        if mode == "save_on_cpu":
-            with torch.autograd.graph.save_on_cpu(pin_memory=cuda):
-                loss = criterion(forward(x), y)
-        else:
-            loss = criterion(forward(x), y)
+        saved = torch.autograd.graph.save_on_cpu(pin_memory=cuda) if mode == "save_on_cpu" else contextlib.nullcontext()
+        with saved, torch.autocast(device, torch.bfloat16, enabled=half):
+            loss = loss_of(x, y)
         loss.backward()
         optimizer.step()
         losses.append(loss.detach())
@@ -288,13 +314,15 @@ def measure(net, batch, mode, precision, device, iterations, seconds, cap, image
     beside = bytes_in_use(torch) - base - torch.cuda.memory_reserved() if cuda else 0  # before others begin
     if cuda:
         torch.cuda.reset_peak_memory_stats()
+    tokens = hosts[0][0].shape[1] if peer_gpt.sizes_of(net) else 0
     yield None
     while True:
         times = sorted(step_seconds(torch, cuda, iterate, min(iterations, fit)))
         median = statistics.median(times)
         peak, taken = (torch.cuda.max_memory_allocated(), torch.cuda.memory_reserved() + beside) if cuda else (0, 0)
         yield {"peak_bytes": peak, "outside_bytes": max(0, taken - peak),
-               "images_per_second": batch / median, "iteration_seconds_median": median,
+               "images_per_second": batch / median, "tokens_per_second": batch * tokens / median if tokens else None,
+               "iteration_seconds_median": median,
                "iteration_seconds_p95": times[int(0.95 * (len(times) - 1) + 0.5)], "loss_first": losses[0].item(),
                "loss_last": losses[-1].item(), "iterations": len(losses), "status": "ok", "torch": torch.__version__,
                "threads": torch.get_num_threads() if not cuda else 0,
@@ -306,11 +334,11 @@ def empty_row(args, net, batch, mode, precision):
     return {"net": net, "batch": batch, "device": args.device, "precision": precision, "policy": "pytorch " + mode,
             "policy_effective": "pytorch " + mode, "ladder_steps": 0, "codec": "", "budget_bytes": args.cap,
             "peak_bytes": 0, "predicted_peak_bytes": 0, "minimum_bytes": 0, "outside_bytes": 0, "stash_bytes": 0,
-            "images_per_second": 0.0, "iteration_seconds_median": 0.0, "iteration_seconds_p95": 0.0,
-            "iteration_seconds_predicted": None, "simulator_error": None, "simulated": False, "calibrated": False,
-            "codec_hidden_share": None, "codec_busy_seconds": 0.0, "compute_busy_seconds": 0.0, "step_ratio": None,
-            "compute_ratio": None, "loss_first": None, "loss_last": None, "test_accuracy": None, "iterations": 0,
-            "replays": 0, "status": ""}
+            "images_per_second": 0.0, "tokens_per_second": None, "iteration_seconds_median": 0.0,
+            "iteration_seconds_p95": 0.0, "iteration_seconds_predicted": None, "simulator_error": None,
+            "simulated": False, "calibrated": False, "codec_hidden_share": None, "codec_busy_seconds": 0.0,
+            "compute_busy_seconds": 0.0, "step_ratio": None, "compute_ratio": None, "loss_first": None, "loss_last": None,
+            "test_accuracy": None, "iterations": 0, "replays": 0, "status": ""}
 
 
 def reason(stderr, code):
@@ -406,11 +434,8 @@ def run_mm(args, net, batch, options):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "rows")
         command = [args.mm, "bench", "--net", net, "--batch", str(batch), "--iterations", str(args.iterations),
-                   "--quiet", "--json", path] + options
-        if args.device == "cpu":
-            command += ["--threads", str(args.threads)]
-        else:
-            command += ["--device", "cuda", "--precision", args.precision]
+                   "--quiet", "--json", path, "--precision", args.precision] + options
+        command += ["--threads", str(args.threads)] if args.device == "cpu" else ["--device", "cuda"]
         try:
             ended = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False,
                                    timeout=args.limit)
@@ -449,9 +474,10 @@ def medians(rounds):
 
 def rounds_of(args, net, batch):
     """Yields the rows of the present round, mm's first, each time that there are more: a run that is cut keeps them. PyTorch's
-    processes begin after mm's first rows, for they may take all the time that there is."""
+    processes begin after mm's first rows, one by one, each with a row, for they may take all the time that there is."""
     runs = [shlex.split(run) for run in args.run or []]
-    runs = runs or [["--policies", policy] for policy in args.policies.split(";")]  # apart: each its resident peak
+    adam = ["--optimizer", "adamw"] if peer_gpt.sizes_of(net) else []
+    runs = runs or [["--policies", policy] + adam for policy in args.policies.split(";")]  # apart: each its resident peak
     peers, why, longest = [], why_none(args.device, net), 0
     try:
         for i in range(args.rounds):
@@ -459,15 +485,15 @@ def rounds_of(args, net, batch):
             for run in runs:
                 rows += run_mm(args, net, batch, run)
                 yield rows
-            if i == 0 and not why:
-                starts = time.monotonic()
-                for mode in args.modes:
+            for j, mode in enumerate(args.modes):
+                if why:
+                    rows.append(dict(empty_row(args, net, batch, mode, args.precision), status=why))
+                    continue
+                if i == 0:
+                    starts = time.monotonic()
                     peers.append(Apart(args, net, batch, mode, args.precision))
-                begin += time.monotonic() - starts  # not what the next rounds take
-            for mode in args.modes if why else []:
-                rows.append(dict(empty_row(args, net, batch, mode, args.precision), status=why))
-            for peer in peers:
-                rows.append(peer.row())
+                    begin += time.monotonic() - starts  # not what the next rounds take
+                rows.append(peers[j].row())
                 yield rows
             yield rows
             longest = max(longest, time.monotonic() - begin)
@@ -492,14 +518,14 @@ def compare(args):
         everything += rows
         for row in rows:
             print("%s: %s" % (row["policy"], ", ".join("%.1f" % each for each in row["rounds"])), file=sys.stderr)
-    print("%-10s %5s %7s  %-36s %8s %8s %12s %8s" %
-          ("net", "batch", "threads", "side", "images/s", "to torch", "resident MiB", "to torch"))
+    print("%-10s %5s %7s  %-36s %12s %8s %12s %8s" %
+          ("net", "batch", "threads", "side", "per second", "to torch", "resident MiB", "to torch"))
     theirs = {(row["net"], row["batch"]): row for row in reversed(everything) if is_pytorch(row)}
     for row in everything:
         base = theirs.get((row["net"], row["batch"]), empty_row(args, row["net"], row["batch"], "", ""))
         speeds, peaks = ([r[key] for r in (row, base)] for key in ("images_per_second", "host_peak_bytes"))
-        print("%-10s %5d %7d  %-36s %8.1f %8s %12.0f %8s%s" % (
-            row["net"], row["batch"], args.threads, row["policy"], speeds[0],
+        print("%-10s %5d %7d  %-36s %12s %8s %12.0f %8s%s" % (
+            row["net"], row["batch"], args.threads, row["policy"], "%.1f %s" % rate_of(row),
             "%.2f" % (speeds[0] / speeds[1]) if speeds[1] else "-", peaks[0] / (1 << 20),
             "%.2f" % (peaks[0] / peaks[1]) if peaks[1] else "-", "" if row["status"] == "ok" else "  " + row["status"]))
     bad = [row for row in everything if row["status"] not in ("ok", why_none(args.device, row["net"]))]
@@ -536,10 +562,10 @@ def read_batches(p, text):
 
 def parse():
     p = make_parser(__doc__)
-    p.add_argument("--net", default="resnet50", help="of " + ", ".join(NETS))
+    p.add_argument("--net", default="resnet50", help="of " + NAMES)
     p.add_argument("--batch", default="128")
     p.add_argument("--modes", help="of " + ", ".join(MODES) + " (all; with --mm channels_last)")
-    p.add_argument("--precision", help="fp32, tf32, with --mm one of them (both; with --mm fp32)")
+    p.add_argument("--precision", help="fp32, tf32, bf16, with --mm one of them (fp32,tf32; with --mm fp32)")
     p.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
     p.add_argument("--cap", type=read_size, default=0, help="hard limit of device memory, as 12GiB")
     p.add_argument("--iterations", type=int, default=30, help="that are measured, at most (30)")
@@ -564,14 +590,14 @@ def parse():
         p.error("--precision %s: with --mm one at a time" % args.precision)
     args.threads = args.threads or (len(os.sched_getaffinity(0)) if args.device == "cpu" else 0)
     args.cases = []
-    for each in args.net.split(","):
+    for each in re.split(r",(?![a-z]+=)", args.net):
         net, _, batch = each.partition(":")
-        if net not in NETS and not args.mm:
-            p.error("--net %s: there are %s" % (net, ", ".join(NETS)))
+        if not is_known(net) and not args.mm:
+            p.error("--net %s: there are %s" % (net, NAMES))
         args.cases += [(net, b) for b in read_batches(p, batch or args.batch)]
     for precision in args.precision.split(","):
-        if precision not in ("fp32", "tf32"):
-            p.error("--precision %s: must be fp32 or tf32" % precision)
+        if precision not in ("fp32", "tf32", "bf16"):
+            p.error("--precision %s: must be fp32, tf32 or bf16" % precision)
     for option in ("iterations", "rounds", "seconds", "limit", "image_size"):
         if not getattr(args, option) > 0:
             p.error("--%s: must be more than 0" % option.replace("_", "-"))
@@ -586,7 +612,7 @@ def why_none(device, net):
     import torch
     if device == "cuda" and not torch.cuda.is_available():
         return "PyTorch finds no CUDA device; --device cpu runs without"
-    return None if net in NETS else "no %s in PyTorch; there are %s" % (net, ", ".join(NETS))
+    return None if is_known(net) else "no %s in PyTorch; there are %s" % (net, NAMES)
 
 
 def save(path, rows):
