@@ -61,7 +61,7 @@ prebuilt() {
 help_names_options_and_parts_() {
     script 0 --help
     local word
-    for word in --quick --only --limit --total --archive --prebuilt --pack --call --emulated --tiny "smoke device algorithms" \
+    for word in --quick --only --limit --total --archive --prebuilt --pack --call --emulated --tiny "smoke device algorithms rounds bf16 gpt" \
         first second; do says out "$word"; done
     [[ $(<out) != *"set -uo"* ]] || fail "help goes on into the script"
 }
@@ -112,7 +112,7 @@ call_fits() {
     local line seconds=0 word
     line=$(head -1 out)
     [[ $line =~ ^"$1 call: "(.*)": "([0-9]+)" s, at most 440 s" ]] || fail "call: $line"
-    for word in ${BASH_REMATCH[1]//[^0-9 ]/}; do seconds=$((seconds + word)); done
+    for word in ${BASH_REMATCH[1]}; do [[ $word == *[!0-9]* ]] || seconds=$((seconds + word)); done
     ((seconds == BASH_REMATCH[2] && seconds > 400 && seconds <= 440)) || fail "$seconds s: $line"
 }
 
@@ -125,7 +125,17 @@ ok_steps() {
 }
 
 thin=(--policies "overlap=liveness,freelunch:codec=zfp:rate=4:sms=16,when=always"
-    --policies "resnet50-6.5GB=auto,freelunch:rate=4")
+    --policies "resnet50-6.5GB=auto,freelunch:rate=4" --policies resnet50-bf16-3.5GB=auto)
+thin_second=(--policies gpt2-half=auto --policies resnet152-20GB=recompute:mode=sqrt --policies resnet50-swap=swap-async
+    --policies "resnet152-12GiB=freelunch:rate=4,eligible=all" --policies resnet152-44=liveness)
+
+# rounds_without_torch LABEL...: ours ran, and PyTorch's rows say why not.
+rounds_without_torch() {
+    local label
+    for label in "$@"; do
+        [[ $(values "results/rounds-$label.json" status | sort -u) == $'no torch\nok' ]] || fail "$label: rounds"
+    done
+}
 
 a_pack_needs_neither_this_repository_nor_xz_() {
     local name text
@@ -149,23 +159,26 @@ a_pack_needs_neither_this_repository_nor_xz_() {
     mkdir results
     tar -xzf results.tar.gz -C results || fail "no archive"
     ok_steps smoke codec codec-zeros ops algorithms-resnet50 algorithms-resnet50-1200MiB ops-1200MiB rounds-resnet50 kernels-resnet50 \
-        mm-overlap mm-overlap-equal
-    [[ $(values results/rounds-resnet50.json status | sort -u) == $'no torch\nok' ]] || fail "rounds"
+        algorithms-resnet50-bf16 kernels-resnet50-bf16 rounds-resnet50-bf16 mm-overlap mm-overlap-equal
+    rounds_without_torch resnet50 resnet50-bf16
     [[ $(values results/rounds-resnet50.json workspace_limit_bytes | sort -u) == *1258291200* ]] || fail "another workspace"
     program bin/compute-sanitizer 'while [[ $1 == --* ]]; do' \
         '    case $1 in --tool | --error-exitcode | --report-api-errors) shift 2 ;; *) exit 3 ;; esac' 'done' 'exec "$@"'
-    packed second --tiny
+    packed second --tiny "${thin_second[@]}"
     call_fits second
     tar -xzf results.tar.gz -C results
-    ok_steps smoke mm-overlap mm-resnet152-20GB mm-resnet152-12GiB mm-resnet152-44 mm-resnet50-swap facts-tiny sanitizer tests
+    ok_steps smoke mm-overlap kernels-gpt2 rounds-gpt2 mm-resnet152-20GB mm-resnet152-12GiB mm-resnet152-44 mm-resnet50-swap \
+        facts-tiny sanitizer tests
+    rounds_without_torch gpt2
     for name in "ResNet-50 128, all kept" "zfp:rate=4 encode" "(equal streams)" "sms=16" \
         "== codecs" "relu, backward 2.5 us (0.75)" "conv 3x3, forward 4.5 us" "compile:1.0: no torch; 3513 on an H200" \
+        "ResNet-50 128 bf16, all kept, img/s" "channels_last: no torch; 4200 on an H200" "GPT-2 16 bf16, all kept, tok/s" \
         "checkpoint: no torch" "pytorch-resnet152 0 s SKIPPED: NO TORCH" "zfp:rate=4: encode" ", inline: loss" \
         "with 1200 MiB of workspace"$'\n'"conv 3x3, forward 2.25 us" "liveness (workspace 1.26 GB)"; do
         says results/summary.txt "$name"
     done
     text=$(sed '1,/^== goals$/d' results/summary.txt)
-    (($(wc -l <<<"$text") == 21)) || fail "goals: $text"
+    (($(wc -l <<<"$text") == 27)) || fail "goals: $text"
     [[ $text != *"no row"* ]] || fail "a goal without a figure: $text"
     # The summary of it all is what the output ends with, and short.
     text=$(sed -n '/^== steps$/,/^results: /p' out | sed '$d')
@@ -278,7 +291,7 @@ assert run["replayed"] == {"kernels": 3, "kernels_ns": 1800, "busy_ns": 1800, "s
 END
     cp kernels.json results/kernels-tiny.json
     summary results || fail "status"
-    says out "tiny, batch 4, liveness: replayed 3 kernels, 0.002 ms in 0.003 ms, idle 30.8%"
+    says out "tiny: tiny, batch 4, liveness: replayed 3 kernels, 0.002 ms in 0.003 ms, idle 30.8%"
     grep -qE "^ *0\.01[0-9]+ +100\.0% +[0-9]+ +[0-9.]+ +compute +" out || fail "no kernel: $(<out)"
     refused 2 "--kernels: kernels are a GPU's" bench --net tiny --kernels kernels.json
 }
@@ -336,6 +349,34 @@ host_time_stands_beside_the_step_() {
     [[ $(grep "launch-bound" out) =~ 1\ x\ +570\.0\ +285\.0\ +2\.00\ +liveness ]] || fail "$(grep "launch-bound" out)"
     [[ $(grep "host time" out) =~ 100\ +50\ +-\ +-\ +liveness,\ 0\.002\ of\ the\ step,\ replayed ]] || fail "$(grep "host time" out)"
     [[ $(grep -E "^resnet152 .* liveness " out) =~ \ -\ +50\ +1\.00\  ]] || fail "$(grep -E "^resnet152" out)"
+}
+
+autocast_is_the_peer_of_bf16_and_of_gpt_() {
+    local line rows
+    mkdir results
+    rows="$(row resnet50 128 liveness 6000 6e9),$(row resnet50 128 recompute 5000 3.4e9)"
+    rows+=",$(row resnet50 128 "pytorch channels_last" 4000 5e9)"
+    echo "[${rows//tf32/bf16}]" | sed 's/"recompute", "budget_bytes": 6e9/"recompute", "budget_bytes": 3.5e9/' \
+        >results/rounds-resnet50-bf16.json
+    summary results || fail "status"
+    line=$(grep "bf16, all kept, img/s" out)
+    [[ $line =~ 1\.3\ x\ +6000\.0\ +4000\.0\ +1\.50\ +liveness,\ 6\.00\ GB\ +channels_last,\ batch\ 128 ]] || fail "$line"
+    line=$(grep -A1 "bf16, all kept, img/s" out | tail -1)
+    [[ $line =~ 1\ x\ +6\.00\ +5\.00\ +1\.20 ]] || fail "$line"
+    line=$(grep "in 3.5 GB" out)
+    [[ $line =~ 1\ x\ +5000\.0\ +\(4365\)\ +1\.15\ +recompute,.*compile:0\.2:\ not\ run ]] || fail "$line"
+    line=$(grep -A2 "GPT-2 16 bf16, all kept, tok/s" out)
+    [[ $line =~ 0\.95\ x\ +-\ +-\ +-\ +no\ row\ +compile:1\.0:\ not\ run[[:space:]]+in\ half ]] || fail "$line"
+    rows="$(row gpt2 16 liveness 20 8e9),$(row gpt2 16 auto 15 3.5e9),$(row gpt2 16 "pytorch compile:1.0" 25 14e9)"
+    rows+=",$(row gpt2 16 "pytorch checkpoint" 10 5e9),$(row gpt2 16 "pytorch compile_checkpoint" 12 5e9)"
+    echo "[${rows//tf32/bf16}]" | sed -E 's/"auto", "budget_bytes": 6e9/"auto", "budget_bytes": 3.6e9/
+        s/"images_per_second": ([0-9]+),/&"tokens_per_second": \1024,/g' >results/rounds-gpt2.json
+    summary results || fail "status"
+    line=$(grep -A2 "GPT-2 16 bf16, all kept, tok/s" out)
+    [[ $line =~ 0\.95\ x\ +20024\.0\ +25024\.0\ +0\.80\ +liveness,\ 8\.00\ GB\ +compile:1\.0 ]] || fail "$line"
+    [[ $line =~ 1\ x\ +15024\.0\ +12024\.0\ +1\.25\ +auto,\ 3\.50\ GB\ +compile_checkpoint ]] || fail "$line"
+    [[ $line =~ 0\.5\ x\ +3\.50\ +14\.00\ +0\.25\ +peak\ and\ outside\ +compile:1\.0 ]] || fail "$line"
+    grep -qE "^gpt2 .*liveness .* 20024 tok/s " out || fail "no tokens in the table of rows"
 }
 
 a_larger_workspace_is_another_candidate_for_the_first_goals_() {

@@ -232,20 +232,21 @@ def plain(name):
 
 def kernels_section(folder):
     """For each run what a replayed iteration takes, and the dearest kernels of one that was issued step by step: together,
-    of the step's computation, by name."""
-    lines = []
-    for path in sorted(glob.glob(os.path.join(folder, "kernels-*.json"))):
+    of the step's computation, by name; fewer of each run, the more runs there are."""
+    lines, paths = [], sorted(glob.glob(os.path.join(folder, "kernels-*.json")))
+    most = min(20, 48 // max(1, sum(len(read_rows(path)) for path in paths)))
+    for path in paths:
         for run in read_rows(path):
             whole, of_name = run["replayed"], {}
             for kernel in run["kernels"]:
                 of_name.setdefault(plain(kernel["name"]), []).append(kernel)
             idle = whole["idle_ns"] / whole["span_ns"] if whole["span_ns"] else 0
-            lines.append("%s, batch %d, %s: replayed %d kernels, %.3f ms in %.3f ms, idle %.1f%%" % (
-                run["net"], run["batch"], run["policy"], whole["kernels"], whole["kernels_ns"] * 1e-6,
-                whole["span_ns"] * 1e-6, 100 * idle))
+            lines.append("%s: %s, batch %d, %s: replayed %d kernels, %.3f ms in %.3f ms, idle %.1f%%" % (
+                os.path.basename(path)[8:-5], run["net"], run["batch"], run["policy"], whole["kernels"],
+                whole["kernels_ns"] * 1e-6, whole["span_ns"] * 1e-6, 100 * idle))
             total = sum(k["ns"] for k in run["kernels"] if k["bytes"] is not None) or 1
             cells = [["ms", "share", "n", "GB/s", "kernel", "dearest in"]]
-            for name, all_of in sorted(of_name.items(), key=lambda of: -sum(k["ns"] for k in of[1]))[:20]:
+            for name, all_of in sorted(of_name.items(), key=lambda of: -sum(k["ns"] for k in of[1]))[:most]:
                 ns, dearest = sum(k["ns"] for k in all_of), max(all_of, key=lambda k: k["ns"])
                 moved = sum(k["bytes"] or 0 for k in all_of)
                 cells.append(["%.3f" % (ns * 1e-6), "%.1f%%" % (100 * ns / total), str(len(all_of)),
@@ -327,31 +328,44 @@ LOSSLESS, CODES, ANY = "lossless", "codes", "any"
 
 
 class Goal:
-    """Images a second of the rows with these labels, beside a mode of PyTorch: of this run, else what it did on an H200 (on
-    2026-11-20, one run each)."""
+    """Images or tokens a second of the rows with these labels, beside the fastest of PyTorch's modes: of this run, else what it
+    did on an H200 (on 2026-11-20, one run each; 0: not known)."""
 
-    def __init__(self, text, labels, cap, policies, wanted, peer, anchor):
+    def __init__(self, text, labels, cap, policies, wanted, peer, anchor, precision="tf32"):
         self.text, self.labels, self.cap, self.policies, self.wanted = text, labels.split(), cap, policies, wanted
-        self.peer_labels, self.mode = peer[0].split(), peer[1]
-        self.anchor = anchor
+        self.peer_labels, self.modes = peer[0].split(), peer[1].split()
+        self.anchor, self.precision = anchor, precision
 
 
 RESNET50 = "rounds-resnet50 mm-resnet50 mm-resnet50-6.5GB mm-resnet50-1200MiB"
+BF16, GPT = "rounds-resnet50-bf16", "rounds-gpt2"
+ALL_KEPT = Goal("ResNet-50 128, all kept", RESNET50, 0, "liveness", 1.05, ("rounds-resnet50 pytorch-resnet50", "compile:1.0"), 3513)
+ALL_KEPT_BF16 = Goal("ResNet-50 128 bf16, all kept", BF16, 0, "liveness", 1.3, (BF16, "channels_last"), 4200, "bf16")
+GPT_ALL_KEPT = Goal("GPT-2 16 bf16, all kept", GPT, 0, "liveness", 0.95, (GPT, "compile:1.0"), 0, "bf16")
+GPT_HALF = Goal("  in half of that, without loss", GPT, 3.6 * GB, LOSSLESS, 1, (GPT, "compile_checkpoint checkpoint"),
+                0, "bf16")
+LAUNCH_BOUND = Goal("ResNet-152 44, launch-bound", "mm-resnet152-44", 0, ANY, 1, ("pytorch-resnet152-44", "checkpoint"), 285)
 GOALS = [
-    Goal("ResNet-50 128, all kept", RESNET50, 0, "liveness", 1.05, ("rounds-resnet50 pytorch-resnet50", "compile:1.0"), 3513),
+    ALL_KEPT,
     Goal("  in 6.5 GB, without loss", RESNET50, 6.5 * GB, LOSSLESS, 1.1,
          ("pytorch-resnet50 pytorch-resnet50-eager", "compile:0.5"), 3075),
     Goal("  in 6.5 GB, with codes", RESNET50, 6.5 * GB, CODES, 1.15,
          ("pytorch-resnet50 pytorch-resnet50-eager", "compile:0.5"), 3075),
     Goal("  swapping", "mm-resnet50-swap", 0, ANY, 5, ("pytorch-resnet50 pytorch-resnet50-eager", "save_on_cpu"), 186),
+    ALL_KEPT_BF16,
+    Goal("  in 3.5 GB, without loss", BF16, 3.5 * GB, LOSSLESS, 1, (BF16, "compile:0.2"), 4365, "bf16"),
+    GPT_ALL_KEPT,
+    GPT_HALF,
     Goal("ResNet-152 256 in 20 GB", "mm-resnet152-20GB", 20 * GB, ANY, 1.8, ("pytorch-resnet152", "checkpoint"), 792),
     Goal("ResNet-152 384 in 12 GiB", "mm-resnet152-12GiB", 12 * GIB, ANY, 1, ("pytorch-resnet152-12GiB", "checkpoint"), 736),
-    Goal("ResNet-152 44, launch-bound", "mm-resnet152-44", 0, ANY, 1, ("pytorch-resnet152-44", "checkpoint"), 285),
+    LAUNCH_BOUND,
 ]
+# Of memory: below which goal, at most so much of what the peer takes; of which goal the peer is; GB on an H200, 0: not known.
+MEMORY = {ALL_KEPT: (0.8, ALL_KEPT, 16.89), ALL_KEPT_BF16: (1, ALL_KEPT_BF16, 6.18), GPT_HALF: (0.5, GPT_ALL_KEPT, 0)}
 
 
-def best(rows):
-    ran = [r for r in rows if r["images_per_second"] and r["status"] == "ok" and r.get("precision") == "tf32"]
+def best(rows, precision):
+    ran = [r for r in rows if r["images_per_second"] and r["status"] == "ok" and r.get("precision") == precision]
     return max(ran, key=lambda r: r["images_per_second"], default=None)
 
 
@@ -363,46 +377,53 @@ def ours_of(folder, goal):
             return bool(row.get("lossy")) == (goal.policies == CODES)
         return goal.policies == ANY or row["policy"].startswith(goal.policies)
 
-    return best(row for label in goal.labels for row in rows_named(folder, label) if serves(row))
+    return best((row for label in goal.labels for row in rows_named(folder, label) if serves(row)), goal.precision)
 
 
 def peer_of(folder, goal):
     """-> its best row, why there is none."""
     rows = [row for label in goal.peer_labels for row in rows_named(folder, label)
-            if row["policy"] == "pytorch " + goal.mode]
+            if row["policy"] in ["pytorch " + mode for mode in goal.modes]]
     steps = read_steps(folder)
     ends = [steps[label][1] for label in goal.peer_labels if label in steps]
-    return best(rows), ([row["status"] for row in rows] + [end for end in ends if end != "ok"] + ["not run"])[0]
+    return (best(rows, goal.precision),
+            ([row["status"] for row in rows] + [end for end in ends if end != "ok"] + ["not run"])[0])
 
 
 def ratio_words(ours, theirs):
     return "%.2f" % (ours / theirs) if ours and theirs else "-"
 
 
+def of_h200(figure):
+    """In brackets: not of this run."""
+    return "(%g)" % figure if figure else "-"
+
+
 def peer_words(goal, peer, why, anchor):
     """With the H200's figure where there is none of this run."""
     if peer:
-        return "%s, batch %d" % (goal.mode, peer["batch"])
-    return "%s: %s; %g on an H200" % (goal.mode, why.replace("skipped: ", "")[:40], anchor)
+        return "%s, batch %d" % (peer["policy"].replace("pytorch ", ""), peer["batch"])
+    return "%s: %s" % (goal.modes[0], why.replace("skipped: ", "")[:40]) + ("; %g on an H200" % anchor if anchor else "")
 
 
 def speed_goal(folder, goal):
     ours, (peer, why) = ours_of(folder, goal), peer_of(folder, goal)
-    speed = ours["images_per_second"] if ours else 0
-    theirs = peer["images_per_second"] if peer else goal.anchor
+    speed, unit = rate_of(ours) if ours else (0, "tok/s" if goal.labels == [GPT] else "img/s")
+    theirs = rate_of(peer)[0] if peer else goal.anchor
     by = "%s, %s" % (policy_of(ours), size(ours["peak_bytes"])) if ours else "no row"
-    return [goal.text + ", img/s", "%g x" % goal.wanted, "%.1f" % speed if ours else "-",
-            "%.1f" % theirs if peer else "(%g)" % theirs, ratio_words(speed, theirs), by,
+    return ["%s, %s" % (goal.text, unit), "%g x" % goal.wanted, "%.1f" % speed if ours else "-",
+            "%.1f" % theirs if peer else of_h200(theirs), ratio_words(speed, theirs), by,
             peer_words(goal, peer, why, goal.anchor)]
 
 
-def memory_goal(folder, goal, wanted, anchor):
+def memory_goal(folder, goal):
     """Of the row that serves the goal of speed; with what is outside of the peak, on both sides."""
-    ours, (peer, why) = ours_of(folder, goal), peer_of(folder, goal)
+    wanted, of, anchor = MEMORY[goal]
+    ours, (peer, why) = ours_of(folder, goal), peer_of(folder, of)
     took, theirs = ((row["peak_bytes"] + row["outside_bytes"]) / GB if row else 0 for row in (ours, peer))
     return ["  its memory, GB", "%g x" % wanted, "%.2f" % took if ours else "-",
-            "%.2f" % theirs if theirs else "(%g)" % anchor, ratio_words(took, theirs or anchor), "peak and outside",
-            peer_words(goal, peer, why, anchor)]
+            "%.2f" % theirs if theirs else of_h200(anchor), ratio_words(took, theirs or anchor), "peak and outside",
+            peer_words(of, peer, why, anchor)]
 
 
 def host_goal(folder, goal):
@@ -448,9 +469,9 @@ def goals_section(folder):
     cells = [["goal", "wanted", "ours", "peer's", "ratio", "by", "peer (in brackets: not of this run)"]]
     for goal in GOALS:
         cells.append(speed_goal(folder, goal))
-        if goal is GOALS[0]:
-            cells.append(memory_goal(folder, goal, 0.8, 16.89))
-    cells.append(host_goal(folder, GOALS[-1]))
+        if goal in MEMORY:
+            cells.append(memory_goal(folder, goal))
+    cells.append(host_goal(folder, LAUNCH_BOUND))
     cells += overlap_goals(folder)
     cells += [codec_goal(folder, "zfp:rate=4", *of) for of in (("encode", 369), ("decode", 434))]
     for specs, wanted in (("mask dpr:fp16 mx:fp8 group:bits=4", 0.85), ("zvc csr eb", 0.65)):
@@ -475,11 +496,11 @@ SECTIONS = [  # title, function, parts that it is of; in the order of print
     ("ops", ops_section, "device algorithms"),
     ("codecs", codec_section, "device"),
     ("codecs on maps in training", facts_section, "facts"),
-    ("kernels", kernels_section, "rounds"),
+    ("kernels", kernels_section, "rounds bf16 gpt"),
     ("beside the computation", overlap_section, "overlap"),
-    ("rows", rows_section, "rounds goals peers nets"),
+    ("rows", rows_section, "rounds bf16 gpt goals peers nets"),
     ("not well", failures_section, "tests suites sanitizer"),
-    ("goals", goals_section, "rounds goals"),
+    ("goals", goals_section, "rounds bf16 gpt goals"),
 ]
 ALWAYS = ("goals", "not well", "steps")
 EARLY = ("smoke", "rows", "beside the computation", "kernels", "device", "codecs on maps in training")
