@@ -41,12 +41,17 @@ program() {
 # What the device can do is measured once: emulated, that takes seconds.
 mkdir "$work/seen" && (cd "$work/seen" && expect 0 device --device cuda --json seen) || exit 1
 
+# $1: becomes a mm that is the one of $2, and knows that already.
+seen() {
+    program "$1" "[[ \"\$1 \$4\" != 'device --json' ]] || { cp '$work/seen/seen' \"\$5\"; exec cat '$work/seen/out'; }" \
+        "exec $2 \"\$@\""
+}
+
 # What --pack makes: the programs of this build; $@: the tests that need CUDA.
 prebuilt() {
     mkdir -p pre/tools/bench pre/lib pre/mm
     ln -sf "$root/mm/libmm.so" pre/mm/
-    program pre/tools/mm-seen "[[ \"\$1 \$4\" != 'device --json' ]] || { cp '$work/seen/seen' \"\$5\"; exec cat '$work/seen/out'; }" \
-        "exec $mm \"\$@\""
+    seen pre/tools/mm-seen "$mm"
     ln -sf mm-seen pre/tools/mm
     ln -sf "$root/tools/bench/codec_bench" pre/tools/bench/
     # Its sizes are a GPU's: emulated and under a sanitizer it takes minutes.
@@ -164,6 +169,8 @@ a_pack_needs_neither_this_repository_nor_xz_() {
     [[ $(values results/rounds-resnet50.json workspace_limit_bytes | sort -u) == *1258291200* ]] || fail "another workspace"
     program bin/compute-sanitizer 'while [[ $1 == --* ]]; do' \
         '    case $1 in --tool | --error-exitcode | --report-api-errors) shift 2 ;; *) exit 3 ;; esac' 'done' 'exec "$@"'
+    mv gpu/tools/mm gpu/tools/mm-packed
+    seen gpu/tools/mm "$PWD/gpu/tools/mm-packed"
     packed second --tiny "${thin_second[@]}"
     call_fits second
     tar -xzf results.tar.gz -C results
