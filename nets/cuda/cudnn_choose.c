@@ -6,26 +6,18 @@
  * A candidate that fails only means that there are fewer. The log lists, at level debug, each candidate and the reason
  * why another proposal is none. The numbers below are chosen. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "nets/bf16.h"
 #include "nets/cuda/cudnn_conv.h"
+#include "nets/cuda/timing.h"
 
 enum {
     LEGACY = 8,   /* algorithms of the legacy API, which has no more for a direction */
     PRODUCTS = 8, /* algorithms of cuBLAS */
     ENGINES = 9,
     CANDIDATES = LEGACY + PRODUCTS + ENGINES,
-    BEYOND = 6,       /* candidates that take more workspace than the limit */
-    PROPOSED = 64,    /* engines that are considered from each heuristic */
-    COMPILED = 4,     /* candidates whose kernel is compiled when their plan is made, which can take seconds */
-    SLOW = 2,         /* a candidate that takes this many times the fastest one's time is timed by a single run, */
-    SLOW_NS = 50000,  /* and this long: a single run's time has some 10 us of its launch in it */
-    RUNS = 4,         /* of others are timed together; */
-    RUNS_MOST = 32,   /* more of short ones, that: */
-    RUNS_NS = 200000, /* so much is timed */
-    VALUES = 1 << 18, /* after which those of trials repeat; a power of two */
+    BEYOND = 6,    /* candidates that take more workspace than the limit */
+    PROPOSED = 64, /* engines that are considered from each heuristic */
+    COMPILED = 4,  /* candidates whose kernel is compiled when their plan is made, which can take seconds */
     TEXT = 1200,
 };
 
@@ -33,10 +25,7 @@ typedef nets_conv_algorithm candidate;
 
 typedef struct selection {
     nets_cudnn_trial memory;
-    cudaStream_t stream;
-    cudaEvent_t begin, end;
-    float *values;    /* what tensors are filled with */
-    uint16_t *halves; /* the same in bf16 */
+    nets_cuda_timing timing;
     nets_cudnn_graph graph;
     candidate of[CANDIDATES + BEYOND];
     candidate beyond[BEYOND]; /* with tensor cores; timed only if no candidate within the limit uses these */
@@ -90,120 +79,25 @@ static void tell_untimed(const nets_cudnn_conv *c) {
 
 /* ---------------------------------------------------------------- running candidates */
 
-static mm_status take(int64_t bytes, void **memory_out) {
-    cudaError_t error = cudaMalloc(memory_out, (size_t)nets_larger(bytes, 1));
-    if (error != cudaSuccess) *memory_out = NULL;
-    return mm_cuda_check(error, "cudaMalloc");
-}
-
-/* Numbers of all signs and mantissas in [-1, 1): of data that is all alike kernels are faster, for fewer wires switch and
- * clocks stay higher. xorshift32, always the same numbers. */
-static mm_status make_values(selection *s) {
-    uint32_t x = 2463534242u;
-    s->values = malloc(VALUES * sizeof *s->values);
-    s->halves = malloc(VALUES * sizeof *s->halves);
-    if (!s->values || !s->halves) return mm_fail(MM_ERR_NOMEM, "no memory for %d numbers", VALUES);
-    for (int i = 0; i < VALUES; i++) {
-        x ^= x << 13;
-        x ^= x >> 17;
-        x ^= x << 5;
-        s->values[i] = (float)(int32_t)x * 0x1p-31f;
-        uint32_t bits;
-        memcpy(&bits, &s->values[i], sizeof bits);
-        s->halves[i] = nets_bf16_of(bits);
-    }
-    return MM_OK;
-}
-
-static mm_status copy(void *to, const void *from, int64_t bytes, enum cudaMemcpyKind kind, const selection *s) {
-    return mm_cuda_check(cudaMemcpyAsync(to, from, (size_t)bytes, kind, s->stream), "cudaMemcpyAsync");
-}
-
-/* Begins with the values, and doubles what there is. */
-static mm_status take_tensor(int64_t bytes, bool bf16, const selection *s, void **memory_out) {
-    const int64_t most = VALUES * (int64_t)(bf16 ? sizeof *s->halves : sizeof *s->values);
-    int64_t n = bytes < most ? bytes : most;
-    MM_TRY(take(bytes, memory_out));
-    MM_TRY(copy(*memory_out, bf16 ? (const void *)s->halves : s->values, n, cudaMemcpyHostToDevice, s));
-    for (int64_t done = n; done < bytes; done += n) {
-        n = bytes - done < done ? bytes - done : done;
-        MM_TRY(copy((char *)*memory_out + done, *memory_out, n, cudaMemcpyDeviceToDevice, s));
-    }
-    return MM_OK;
-}
-
 static mm_status start(const nets_cudnn_conv *c, selection *s) {
-    MM_TRY(mm_cuda_check(cudaStreamCreateWithPriority(&s->stream, cudaStreamNonBlocking, 0),
-                         "cudaStreamCreateWithPriority"));
-    MM_TRY(mm_cuda_check(cudaEventCreateWithFlags(&s->begin, cudaEventDefault), "cudaEventCreateWithFlags"));
-    MM_TRY(mm_cuda_check(cudaEventCreateWithFlags(&s->end, cudaEventDefault), "cudaEventCreateWithFlags"));
-    MM_TRY(make_values(s));
-    MM_TRY(take_tensor(c->x_bytes, nets_conv_is_bf16(&c->shape, NETS_CONV_BY_INPUT), s, &s->memory.x));
-    MM_TRY(take_tensor(c->y_bytes, nets_conv_is_bf16(&c->shape, NETS_CONV_FORWARD), s, &s->memory.y));
-    MM_TRY(take_tensor(c->weights_bytes, nets_conv_is_bf16(&c->shape, NETS_CONV_BY_WEIGHTS), s, &s->memory.weights));
-    MM_TRY(take(c->terms.limit_bytes, &s->memory.workspace));
-    return nets_cuda_dnn_check(cudnnSetStream(c->cuda->dnn, s->stream), "setting a stream");
+    const nets_cuda_timing *t = &s->timing;
+    MM_TRY(nets_cuda_timing_start(&s->timing));
+    MM_TRY(nets_cuda_timing_tensor(t, c->x_bytes, nets_conv_is_bf16(&c->shape, NETS_CONV_BY_INPUT), &s->memory.x));
+    MM_TRY(nets_cuda_timing_tensor(t, c->y_bytes, nets_conv_is_bf16(&c->shape, NETS_CONV_FORWARD), &s->memory.y));
+    MM_TRY(nets_cuda_timing_tensor(t, c->weights_bytes, nets_conv_is_bf16(&c->shape, NETS_CONV_BY_WEIGHTS),
+                                   &s->memory.weights));
+    MM_TRY(nets_cuda_timing_take(c->terms.limit_bytes, &s->memory.workspace));
+    return nets_cuda_dnn_check(cudnnSetStream(c->cuda->dnn, t->stream), "setting a stream");
 }
 
 static void end(const nets_cudnn_conv *c, selection *s) {
     void *const memory[] = {s->memory.x, s->memory.y, s->memory.weights, s->memory.workspace};
     (void)cudnnSetStream(c->cuda->dnn, NULL);
-    if (s->stream) (void)cudaStreamSynchronize(s->stream);
+    nets_cuda_timing_stop(&s->timing);
     for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++)
         if (memory[i]) (void)cudaFree(memory[i]);
-    if (s->begin) (void)cudaEventDestroy(s->begin);
-    if (s->end) (void)cudaEventDestroy(s->end);
-    if (s->stream) (void)cudaStreamDestroy(s->stream);
-    free(s->values);
-    free(s->halves);
+    nets_cuda_timing_end(&s->timing);
     s->memory = (nets_cudnn_trial){0};
-    s->values = NULL;
-    s->halves = NULL;
-    s->stream = NULL;
-    s->begin = s->end = NULL;
-}
-
-static mm_status launch(const nets_cudnn_conv *c, const selection *s, const candidate *a) {
-    const nets_cudnn_trial *t = &s->memory;
-    return nets_cudnn_conv_launch(c, a, t->x, t->y, t->weights, t->workspace, s->stream);
-}
-
-/* n launches as one graph. One that cannot be captured is no candidate: iterations with it could not be replayed. */
-static mm_status record(const nets_cudnn_conv *c, const selection *s, int n, const candidate *a,
-                        cudaGraphExec_t *exec_out) {
-    cudaGraph_t graph = NULL;
-    MM_TRY(
-        mm_cuda_check(cudaStreamBeginCapture(s->stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture"));
-    mm_failure failure = {.status = MM_OK};
-    for (int i = 0; i < n && failure.status == MM_OK; i++) mm_failure_keep(&failure, launch(c, s, a));
-    cudaError_t error = cudaStreamEndCapture(s->stream, &graph);
-    if (failure.status == MM_OK) mm_failure_keep(&failure, mm_cuda_check(error, "cudaStreamEndCapture"));
-    if (failure.status == MM_OK)
-        mm_failure_keep(&failure, mm_cuda_check(cudaGraphInstantiate(exec_out, graph, 0), "cudaGraphInstantiate"));
-    (void)cudaGetLastError();
-    if (error == cudaSuccess) (void)cudaGraphDestroy(graph);
-    return mm_failure_tell(&failure);
-}
-
-static mm_status time_graph(const selection *s, cudaGraphExec_t exec, float *ms_out) {
-    MM_TRY(mm_cuda_check(cudaGraphUpload(exec, s->stream), "cudaGraphUpload"));
-    MM_TRY(mm_cuda_check(cudaEventRecord(s->begin, s->stream), "cudaEventRecord"));
-    MM_TRY(mm_cuda_check(cudaGraphLaunch(exec, s->stream), "cudaGraphLaunch"));
-    MM_TRY(mm_cuda_check(cudaEventRecord(s->end, s->stream), "cudaEventRecord"));
-    MM_TRY(mm_cuda_check(cudaEventSynchronize(s->end), "cudaEventSynchronize"));
-    return mm_cuda_check(cudaEventElapsedTime(ms_out, s->begin, s->end), "cudaEventElapsedTime");
-}
-
-/* As a replayed iteration runs them: launched one by one from here, what takes less than some 20 us would be ranked by
- * what its launch costs the host. */
-static mm_status time_launches(const nets_cudnn_conv *c, const selection *s, int n, candidate *a) {
-    cudaGraphExec_t exec;
-    float ms = 0;
-    MM_TRY(record(c, s, n, a, &exec));
-    mm_status status = time_graph(s, exec, &ms);
-    (void)cudaGraphExecDestroy(exec);
-    a->choice.ns = 1 + (int64_t)((double)ms * 1e6 / n);
-    return status;
 }
 
 /* NULL: there is none. */
@@ -214,18 +108,23 @@ static const candidate *fastest_of(const selection *s) {
     return fastest;
 }
 
-/* The first run is not timed: it loads the kernel. */
-static mm_status run(const nets_cudnn_conv *c, const selection *s, candidate *a) {
-    const candidate *fastest = fastest_of(s);
-    MM_TRY(launch(c, s, a));
-    MM_TRY(time_launches(c, s, 1, a));
-    if (fastest && a->choice.ns > nets_larger(SLOW * fastest->choice.ns, SLOW_NS)) return MM_OK;
-    const int64_t n = RUNS_NS / a->choice.ns;
-    return time_launches(c, s, n < RUNS ? RUNS : n > RUNS_MOST ? RUNS_MOST : (int)n, a);
+/* What is launched to be timed. */
+typedef struct launching {
+    const nets_cudnn_conv *conv;
+    const nets_cudnn_trial *memory;
+    const candidate *of;
+} launching;
+
+static mm_status launch(const void *ctx, cudaStream_t stream) {
+    const launching *l = ctx;
+    const nets_cudnn_trial *t = l->memory;
+    return nets_cudnn_conv_launch(l->conv, l->of, t->x, t->y, t->weights, t->workspace, stream);
 }
 
 static mm_status time_candidate(const nets_cudnn_conv *c, const selection *s, candidate *a) {
-    MM_TRY(run(c, s, a));
+    const candidate *fastest = fastest_of(s);
+    const launching l = {c, &s->memory, a};
+    MM_TRY(nets_cuda_timing_run(&s->timing, launch, &l, fastest ? fastest->choice.ns : INT64_MAX, &a->choice.ns));
     tell_time(c, a, "");
     return MM_OK;
 }
@@ -376,7 +275,7 @@ static mm_status take_more(selection *s) {
     for (int i = 0; i < s->n_beyond; i++) bytes = nets_larger(bytes, s->beyond[i].choice.workspace_bytes);
     s->memory.workspace = NULL;
     MM_TRY(mm_cuda_check(cudaFree(less), "cudaFree"));
-    return take(bytes, &s->memory.workspace);
+    return nets_cuda_timing_take(bytes, &s->memory.workspace);
 }
 
 /* Adds candidates beyond the limit, if none within it uses tensor cores and they are much faster. */
