@@ -14,14 +14,6 @@ mm_status nets_cudnn_check(cudnnStatus_t status, const char *what) {
 
 /* ---------------------------------------------------------------- descriptors */
 
-/* One of a count of zero is not set; a list of them ends with one that has no values. */
-typedef struct attribute {
-    cudnnBackendAttributeName_t name;
-    cudnnBackendAttributeType_t type;
-    int64_t count;
-    const void *values;
-} attribute;
-
 mm_status nets_cudnn_make(nets_cudnn_descriptors *made, cudnnBackendDescriptorType_t type, const char *what,
                           cudnnBackendDescriptor_t *out) {
     MM_TRY(nets_cudnn_check(cudnnBackendCreateDescriptor(type, out), what));
@@ -33,10 +25,10 @@ void nets_cudnn_drop(nets_cudnn_descriptors *made) {
     while (made->n > 0) cudnnBackendDestroyDescriptor(made->of[--made->n]);
 }
 
-static mm_status describe(nets_cudnn_descriptors *made, cudnnBackendDescriptorType_t type, const char *what,
-                          const attribute *attributes, cudnnBackendDescriptor_t *out) {
+mm_status nets_cudnn_describe(nets_cudnn_descriptors *made, cudnnBackendDescriptorType_t type, const char *what,
+                              const nets_cudnn_attribute *attributes, cudnnBackendDescriptor_t *out) {
     MM_TRY(nets_cudnn_make(made, type, what, out));
-    for (const attribute *a = attributes; a->values; a++)
+    for (const nets_cudnn_attribute *a = attributes; a->values; a++)
         if (a->count)
             MM_TRY(nets_cudnn_check(cudnnBackendSetAttribute(*out, a->name, a->type, a->count, a->values), what));
     return nets_cudnn_check(cudnnBackendFinalize(*out), what);
@@ -50,7 +42,7 @@ static mm_status describe_tensor(nets_cudnn_graph *g, int64_t id, const int64_t 
     const cudnnDataType_t type = bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
     const int64_t dims[] = {d[0], d[3], d[1], d[2]}, alignment = ALIGNMENT;
     const int64_t strides[] = {d[1] * d[2] * d[3], 1, d[2] * d[3], d[3]};
-    const attribute attributes[] = {
+    const nets_cudnn_attribute attributes[] = {
         {CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id},
         {CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type},
         {CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment},
@@ -58,7 +50,7 @@ static mm_status describe_tensor(nets_cudnn_graph *g, int64_t id, const int64_t 
         {CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides},
         {0},
     };
-    return describe(&g->made, CUDNN_BACKEND_TENSOR_DESCRIPTOR, "describing a tensor", attributes, out);
+    return nets_cudnn_describe(&g->made, CUDNN_BACKEND_TENSOR_DESCRIPTOR, "describing a tensor", attributes, out);
 }
 
 static mm_status describe_conv(nets_cudnn_graph *g, const nets_conv_shape *s, cudnnBackendDescriptor_t *out) {
@@ -66,7 +58,7 @@ static mm_status describe_conv(nets_cudnn_graph *g, const nets_conv_shape *s, cu
     const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
     const int64_t n = 2, dilation[] = {s->dilation[0], s->dilation[1]}, stride[] = {s->stride[0], s->stride[1]};
     const int64_t pad[] = {s->pad[0], s->pad[1]};
-    const attribute attributes[] = {
+    const nets_cudnn_attribute attributes[] = {
         {CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type},
         {CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode},
         {CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &n},
@@ -76,7 +68,8 @@ static mm_status describe_conv(nets_cudnn_graph *g, const nets_conv_shape *s, cu
         {CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, n, pad},
         {0},
     };
-    return describe(&g->made, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, "describing a convolution", attributes, out);
+    return nets_cudnn_describe(&g->made, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, "describing a convolution", attributes,
+                               out);
 }
 
 /* How a direction's operation names its parts. */
@@ -112,7 +105,7 @@ static mm_status describe_operation(nets_cudnn_graph *g, const nets_conv_shape *
                                     cudnnBackendDescriptor_t *out) {
     const operation *o = &OPERATIONS[s->direction];
     const float alpha = 1, beta = s->adds ? 1 : 0;
-    const attribute attributes[] = {
+    const nets_cudnn_attribute attributes[] = {
         {o->tensors[0], CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &tensors[0]},
         {o->tensors[1], CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &tensors[1]},
         {o->tensors[2], CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &tensors[2]},
@@ -121,7 +114,17 @@ static mm_status describe_operation(nets_cudnn_graph *g, const nets_conv_shape *
         {o->beta, CUDNN_TYPE_FLOAT, 1, &beta},
         {0},
     };
-    return describe(&g->made, o->type, "describing an operation", attributes, out);
+    return nets_cudnn_describe(&g->made, o->type, "describing an operation", attributes, out);
+}
+
+mm_status nets_cudnn_graph_of(nets_cudnn_graph *g, const cudnnBackendDescriptor_t *operations, int n) {
+    const nets_cudnn_attribute attributes[] = {
+        {CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, n, operations},
+        {CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, !g->cuda->properties, &g->cuda->dnn},
+        {0},
+    };
+    return nets_cudnn_describe(&g->made, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, "describing a graph", attributes,
+                               &g->graph);
 }
 
 static mm_status init_graph(nets_cudnn_graph *g, const nets_conv_shape *s) {
@@ -134,12 +137,7 @@ static mm_status init_graph(nets_cudnn_graph *g, const nets_conv_shape *s) {
     for (int i = 0; i < TENSORS; i++) MM_TRY(describe_tensor(g, IDS[i], dims[i], bf16[i], &tensors[i]));
     MM_TRY(describe_conv(g, s, &conv));
     MM_TRY(describe_operation(g, s, tensors, conv, &of));
-    const attribute attributes[] = {
-        {CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &of},
-        {CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, !g->cuda->properties, &g->cuda->dnn},
-        {0},
-    };
-    return describe(&g->made, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, "describing a graph", attributes, &g->graph);
+    return nets_cudnn_graph_of(g, &of, 1);
 }
 
 mm_status nets_cudnn_graph_init(nets_cudnn_graph *graph, const nets_cuda_backend *cuda, const nets_conv_shape *shape) {
@@ -160,29 +158,30 @@ static mm_status describe_config(nets_cudnn_plan *p, const nets_cudnn_graph *g, 
                                  cudnnBackendDescriptor_t *out) {
     const int64_t index = c->algorithm;
     cudnnBackendDescriptor_t engine, knobs[NETS_CONV_KNOBS];
-    const attribute of_engine[] = {
+    const nets_cudnn_attribute of_engine[] = {
         {CUDNN_ATTR_ENGINE_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &g->graph},
         {CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &index},
         {NETS_CUDNN_DEVICE_OF(ENGINE), CUDNN_TYPE_BACKEND_DESCRIPTOR, g->cuda->properties != NULL,
          &g->cuda->properties},
         {0},
     };
-    MM_TRY(describe(&p->made, CUDNN_BACKEND_ENGINE_DESCRIPTOR, "describing an engine", of_engine, &engine));
+    MM_TRY(nets_cudnn_describe(&p->made, CUDNN_BACKEND_ENGINE_DESCRIPTOR, "describing an engine", of_engine, &engine));
     for (int i = 0; i < c->n_knobs; i++) {
         const cudnnBackendKnobType_t type = (cudnnBackendKnobType_t)c->knobs[i].type;
-        const attribute of_knob[] = {
+        const nets_cudnn_attribute of_knob[] = {
             {CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type},
             {CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &c->knobs[i].value},
             {0},
         };
-        MM_TRY(describe(&p->made, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, "setting a knob", of_knob, &knobs[i]));
+        MM_TRY(
+            nets_cudnn_describe(&p->made, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, "setting a knob", of_knob, &knobs[i]));
     }
-    const attribute of_config[] = {
+    const nets_cudnn_attribute of_config[] = {
         {CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &engine},
         {CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, c->n_knobs, knobs},
         {0},
     };
-    return describe(&p->made, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, "setting knobs", of_config, out);
+    return nets_cudnn_describe(&p->made, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, "setting knobs", of_config, out);
 }
 
 static mm_status init_plan(nets_cudnn_plan *p, const nets_cudnn_graph *g, const nets_conv_choice *choice) {
@@ -190,14 +189,15 @@ static mm_status init_plan(nets_cudnn_plan *p, const nets_cudnn_graph *g, const 
     cudnnBackendDescriptor_t config;
     int64_t n;
     MM_TRY(describe_config(p, g, choice, &config));
-    const attribute attributes[] = {
+    const nets_cudnn_attribute attributes[] = {
         {CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &config},
         {CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, !cuda->properties, &cuda->dnn},
         {NETS_CUDNN_DEVICE_OF(EXECUTION_PLAN), CUDNN_TYPE_BACKEND_DESCRIPTOR, cuda->properties != NULL,
          &cuda->properties},
         {0},
     };
-    MM_TRY(describe(&p->made, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, "making a plan", attributes, &p->plan));
+    MM_TRY(
+        nets_cudnn_describe(&p->made, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, "making a plan", attributes, &p->plan));
     return nets_cudnn_check(cudnnBackendGetAttribute(p->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
                                                      CUDNN_TYPE_INT64, 1, &n, &p->workspace_bytes),
                             "asking for a plan's workspace");
@@ -217,20 +217,23 @@ void nets_cudnn_plan_fini(nets_cudnn_plan *plan) {
 
 /* Pointers cannot be changed in a descriptor that is finished, so each call has one of its own. Where time counts,
  * iterations are recorded once and this is called no more. */
-mm_status nets_cudnn_plan_enqueue(const nets_cudnn_plan *plan, void *x, void *y, void *weights, void *workspace) {
-    void *const tensors[TENSORS] = {x, y, weights};
-    const attribute attributes[] = {
-        {CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, TENSORS, tensors},
-        {CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, TENSORS, IDS},
+mm_status nets_cudnn_plan_run(const nets_cudnn_plan *plan, int n, const int64_t *ids, void *const *tensors,
+                              void *workspace, const char *what) {
+    const nets_cudnn_attribute attributes[] = {
+        {CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, n, tensors},
+        {CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, n, ids},
         {CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace},
         {0},
     };
     nets_cudnn_descriptors made = {.n = 0};
     cudnnBackendDescriptor_t pack;
     mm_status status =
-        describe(&made, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, "passing a convolution's tensors", attributes, &pack);
-    if (status == MM_OK)
-        status = nets_cudnn_check(cudnnBackendExecute(plan->cuda->dnn, plan->plan, pack), "a convolution");
+        nets_cudnn_describe(&made, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, "passing tensors", attributes, &pack);
+    if (status == MM_OK) status = nets_cudnn_check(cudnnBackendExecute(plan->cuda->dnn, plan->plan, pack), what);
     nets_cudnn_drop(&made);
     return status;
+}
+
+mm_status nets_cudnn_plan_enqueue(const nets_cudnn_plan *plan, void *x, void *y, void *weights, void *workspace) {
+    return nets_cudnn_plan_run(plan, TENSORS, IDS, (void *const[]){x, y, weights}, workspace, "a convolution");
 }

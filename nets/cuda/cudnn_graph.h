@@ -1,11 +1,12 @@
-/* A convolution by cuDNN's graph API. A graph is here one operation on three tensors, with 64-bit sizes. cuDNN proposes
- * engines for it; a plan is an engine with its knobs set, ready to run. Internal. */
+/* cuDNN's graph API. A graph is a convolution, one operation on three tensors, or attention (cudnn_attention.h), with 64-bit
+ * sizes. cuDNN proposes engines for it; a plan is an engine with its knobs set, ready to run. Internal. */
 #ifndef NETS_CUDA_CUDNN_GRAPH_H
 #define NETS_CUDA_CUDNN_GRAPH_H
 
 #include "nets/cuda/cuda_ops.h"
 
-enum { NETS_CUDNN_DESCRIPTORS = 66 }; /* the most that one call makes: 64 proposed engines, and two more */
+/* At least what one call makes: 64 proposed engines and two more; or the graph of attention's gradients. */
+enum { NETS_CUDNN_DESCRIPTORS = 96 };
 
 /* The attribute that sets a descriptor's device (ENGINEHEUR, ENGINE, EXECUTION_PLAN) to one that need not be present.
  * cuDNN has these since 9.8. Before that, nets_cuda_backend.properties is always NULL, and none is set. */
@@ -20,6 +21,14 @@ typedef struct nets_cudnn_descriptors {
     cudnnBackendDescriptor_t of[NETS_CUDNN_DESCRIPTORS];
     int n;
 } nets_cudnn_descriptors;
+
+/* An attribute of a descriptor. One of a count of zero is not set; a list of them ends with one that has no values. */
+typedef struct nets_cudnn_attribute {
+    cudnnBackendAttributeName_t name;
+    cudnnBackendAttributeType_t type;
+    int64_t count;
+    const void *values;
+} nets_cudnn_attribute;
 
 typedef struct nets_cudnn_graph {
     const nets_cuda_backend *cuda; /* its device is the one that plans are for */
@@ -51,10 +60,16 @@ MM_CHECKED mm_status nets_cudnn_check(cudnnStatus_t status, const char *what);
 MM_CHECKED mm_status nets_cudnn_make(nets_cudnn_descriptors *made, cudnnBackendDescriptorType_t type, const char *what,
                                      cudnnBackendDescriptor_t *out);
 void nets_cudnn_drop(nets_cudnn_descriptors *made);
+/* Makes a descriptor with these attributes, and finishes it. */
+MM_CHECKED mm_status nets_cudnn_describe(nets_cudnn_descriptors *made, cudnnBackendDescriptorType_t type,
+                                         const char *what, const nets_cudnn_attribute *attributes,
+                                         cudnnBackendDescriptor_t *out);
 
 /* On failure nothing is left to free. The graph must outlive its plans. */
 MM_CHECKED mm_status nets_cudnn_graph_init(nets_cudnn_graph *graph, const nets_cuda_backend *cuda,
                                            const nets_conv_shape *shape);
+/* Makes the graph from its operations, whose descriptors are among `made`. */
+MM_CHECKED mm_status nets_cudnn_graph_of(nets_cudnn_graph *graph, const cudnnBackendDescriptor_t *operations, int n);
 void nets_cudnn_graph_fini(nets_cudnn_graph *graph);
 
 /* The engines that one of cuDNN's heuristics proposes, best first, at most `capacity`. On failure *n_out is 0. */
@@ -65,7 +80,9 @@ MM_CHECKED mm_status nets_cudnn_plan_init(nets_cudnn_plan *plan, const nets_cudn
                                           const nets_conv_choice *choice);
 void nets_cudnn_plan_fini(nets_cudnn_plan *plan);
 
-/* Enqueues the plan on the stream of cuDNN's handle. */
+/* Enqueues the plan on the stream of cuDNN's handle: of a graph with these tensors, and of a convolution. */
+MM_CHECKED mm_status nets_cudnn_plan_run(const nets_cudnn_plan *plan, int n, const int64_t *ids, void *const *tensors,
+                                         void *workspace, const char *what);
 MM_CHECKED mm_status nets_cudnn_plan_enqueue(const nets_cudnn_plan *plan, void *x, void *y, void *weights,
                                              void *workspace);
 
