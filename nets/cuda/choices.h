@@ -1,16 +1,21 @@
 /* The choices of what computes each convolution: algorithms of cuDNN's legacy API, engines of its graph API or, for a
- * convolution that is a product of matrices, algorithms of cuBLAS. They are chosen once by timing and kept in a file.
+ * convolution that is a product of matrices, algorithms of cuBLAS; and of what computes attention: engines, or our own
+ * kernels. They are chosen once by timing and kept in a file.
  *
- * The file is text. It has a line for each convolution, with the device, the libraries' versions, everything that the
- * choices depend on, and the choices with their times. Its last line has the number of lines and a checksum of all
- * before. A file of another form is ignored with a warning, and later overwritten. Writers replace the whole file at
- * once, so a reader never sees half of it; of two writers, the last one's choices remain. */
+ * The file is text. It has a line for each convolution, and one for each phase of an attention, with the device, the
+ * libraries' versions, everything that the choices depend on, and the choices with their times. Its last line has the
+ * number of lines and a checksum of all before. A file of another form is ignored with a warning, and later overwritten.
+ * Writers replace the whole file at once, so a reader never sees half of it; of two writers, the last one's choices
+ * remain. */
 #ifndef NETS_CUDA_CHOICES_H
 #define NETS_CUDA_CHOICES_H
 
 #include "nets/op.h"
 
 typedef enum nets_direction { NETS_CONV_FORWARD, NETS_CONV_BY_INPUT, NETS_CONV_BY_WEIGHTS } nets_direction;
+
+/* The directions of attention's choices (cudnn_attention.h): x is its samples, tokens, heads and channels of a head. */
+enum { NETS_ATTENTION_FORWARD = NETS_CONV_BY_WEIGHTS + 1, NETS_ATTENTION_BACKWARD };
 
 /* Tensors of bf16: x, y and weights, but that a product's gradient by the weights is f32; or, of a product, all but its result. */
 typedef enum nets_conv_bf16 { NETS_CONV_BF16 = 1, NETS_CONV_BF16_TO_F32 } nets_conv_bf16;
@@ -55,7 +60,8 @@ typedef enum nets_conv_api {
     NETS_CONV_UNCHOSEN, /* without a device, and with nothing kept */
     NETS_CONV_LEGACY,
     NETS_CONV_GRAPH,
-    NETS_CONV_PRODUCT
+    NETS_CONV_PRODUCT,
+    NETS_CONV_OWN /* kernels of our own: attention's */
 } nets_conv_api;
 
 enum { NETS_CONV_KNOBS = 44 }; /* types of knobs that cuDNN 9 has (CUDNN_KNOB_TYPE_COUNTS) */
@@ -63,7 +69,8 @@ enum { NETS_CONV_KNOBS = 44 }; /* types of knobs that cuDNN 9 has (CUDNN_KNOB_TY
 /* Numbers are cuDNN's or cuBLAS's own. */
 typedef struct nets_conv_choice {
     int api;                 /* nets_conv_api */
-    int algorithm, math;     /* graph API: the engine's index and 0; cuBLAS: the algorithm's number and 0 */
+    int algorithm;           /* graph API: the engine's index; cuBLAS: the algorithm's number */
+    int math;                /* legacy API; of an attention's engine: the parts of its batch; else 0 */
     int64_t workspace_bytes; /* of the library */
     int64_t ns;              /* as timed, at least 1; 0: it was not */
     int n_knobs;             /* an engine's knobs; cuBLAS: the words of the algorithm's description */

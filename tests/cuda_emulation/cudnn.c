@@ -30,7 +30,11 @@ static atomic_long timed, listed;
 long cuda_emulation_dnn_timed(void) { return atomic_load(&timed); }
 long cuda_emulation_dnn_listed(void) { return atomic_load(&listed); }
 
-size_t cudnnGetVersion(void) { return CUDNN_VERSION; }
+static atomic_size_t version = CUDNN_VERSION;
+
+void cuda_emulation_dnn_version(size_t to) { atomic_store(&version, to); }
+
+size_t cudnnGetVersion(void) { return atomic_load(&version); }
 
 const char *cudnnGetErrorString(cudnnStatus_t status) {
     switch (status) {

@@ -1,4 +1,5 @@
-/* The emulated cuDNN's graph API: see include/cudnn.h. A graph is one convolution; libraries.h names the engines. */
+/* The emulated cuDNN's graph API: see include/cudnn.h. A graph is one convolution, or several other operations
+ * (cudnn_operations.c); libraries.h names the engines. */
 #include <cudnn.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -6,6 +7,7 @@
 
 #include "tests/cuda_emulation/cudnn_descriptor.h"
 #include "tests/cuda_emulation/cudnn_loops.h"
+#include "tests/cuda_emulation/cudnn_operations.h"
 #include "tests/cuda_emulation/enqueue.h"
 #include "tests/cuda_emulation/libraries.h"
 
@@ -132,6 +134,7 @@ static conv_job job_of_graph(const dnn_descriptor *graph) {
 
 /* As cuDNN 9.19, it gives no float gradients by the weights of bf16 images. */
 static bool can(const dnn_descriptor *graph, int64_t index) {
+    if (dnn_is_of_operations(graph)) return index >= 0 && index < ENGINES;
     const conv_job j = job_of_graph(graph);
     if (j.x_bf16 && !j.w_bf16) return false;
     return index >= 0 && index < ENGINES && (index != ENGINE_COMPILED || j.beta == 0);
@@ -141,6 +144,7 @@ static bool can(const dnn_descriptor *graph, int64_t index) {
 
 /* Float or bf16, and as NHWC lies without gaps. */
 static cudnnStatus_t finalize_tensor(const dnn_descriptor *d) {
+    if (dnn_find(d, CUDNN_ATTR_TENSOR_IS_VIRTUAL)) return CUDNN_STATUS_SUCCESS; /* it is not a convolution's */
     const int64_t *dims = dnn_values(d, CUDNN_ATTR_TENSOR_DIMENSIONS);
     const int64_t *strides = dnn_values(d, CUDNN_ATTR_TENSOR_STRIDES);
     const int64_t expected[4] = {dims[1] * dims[2] * dims[3], 1, dims[3] * dims[1], dims[1]};
@@ -321,7 +325,7 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const descriptor
         return CUDNN_STATUS_SUCCESS;
     }
     if (ASKS(EXECUTION_PLAN, EXECUTION_PLAN_WORKSPACE_SIZE, INT64))
-        return give_number(bytes_of(d->engine), count, values);
+        return give_number(bytes_of(d->engine) * dnn_samples(d->graph), count, values);
 #undef ASKS
     return CUDNN_STATUS_BAD_PARAM;
 }
@@ -346,7 +350,14 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
         return CUDNN_STATUS_BAD_PARAM;
     if (p->engine == ENGINE_FAILS) return CUDNN_STATUS_EXECUTION_FAILED;
     const engine *e = &TABLE[p->engine];
-    const int64_t bytes = bytes_of(p->engine);
+    const int64_t bytes = bytes_of(p->engine) * dnn_samples(p->graph);
+    if (dnn_is_of_operations(p->graph)) {
+        atomic_fetch_add(&executed, 1);
+        status = dnn_status(cuda_emulation_on(handle->device));
+        return status == CUDNN_STATUS_SUCCESS
+                   ? dnn_operations_enqueue(handle->stream, p->graph, v, bytes, e->time * atomic_load(&slowness))
+                   : status;
+    }
     const dnn_descriptor *of = dnn_reference(p->graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
     const operation *o = operation_of(of);
     conv_job j = job_of(of);

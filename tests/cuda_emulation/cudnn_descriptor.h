@@ -6,7 +6,7 @@
 #include <cudnn.h>
 #include <stdbool.h>
 
-enum { DNN_ATTRIBUTES = 8, DNN_KNOBS = 2 };
+enum { DNN_ATTRIBUTES = 8, DNN_KNOBS = 2, DNN_OPERATIONS = 32, DNN_TENSORS = 64 };
 
 typedef struct dnn_attribute {
     cudnnBackendAttributeName_t name;

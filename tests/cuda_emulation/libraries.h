@@ -3,6 +3,7 @@
 #define TESTS_CUDA_EMULATION_LIBRARIES_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* Numbers of convolutions, since the process began, whose algorithms were timed, and listed without timing. */
@@ -17,6 +18,12 @@ long cuda_emulation_dnn_listed(void);
 /* Makes the engines of the graph API (cudnn_backend.c) take `factor` times as long in trials. At first the factor is
  * 1: they take longer than the legacy algorithms, except for gradients with respect to weights. */
 void cuda_emulation_dnn_slow_engines(double factor);
+/* Sets what cudnnGetVersion tells; at first CUDNN_VERSION, which is 9.0. */
+void cuda_emulation_dnn_version(size_t version);
+/* What graphs of several operations give: as they say, at first; every output a tenth too large; other bits each time. Their
+ * engines take as much workspace for each sample as for a convolution. They compute in trials, too. */
+typedef enum cuda_emulation_outputs { OUTPUTS_RIGHT, OUTPUTS_WRONG, OUTPUTS_UNSTEADY } cuda_emulation_outputs;
+void cuda_emulation_dnn_outputs(cuda_emulation_outputs how);
 /* Sets the workspace of ENGINE_TENSOR_CORE, at first ENGINE_TENSOR_CORE_BYTES. */
 void cuda_emulation_dnn_tensor_core_bytes(int64_t bytes);
 /* Number of convolutions enqueued by that API since the process began; number of its descriptors that exist. */

@@ -2,6 +2,8 @@
 #ifndef TESTS_NETS_CUDA_RIG_H
 #define TESTS_NETS_CUDA_RIG_H
 
+#include <cudnn.h>
+
 #include "tests/cuda_emulation/control.h"
 #include "tests/cuda_emulation/libraries.h"
 #include "tests/nets/op_rig.h"
@@ -18,6 +20,8 @@ static inline int cuda_rig_teardown(void **state) {
     cuda_emulation_dnn_slow_engines(1);
     cuda_emulation_blas_slow_products(1);
     cuda_emulation_dnn_tensor_core_bytes(ENGINE_TENSOR_CORE_BYTES);
+    cuda_emulation_dnn_version(CUDNN_VERSION);
+    cuda_emulation_dnn_outputs(OUTPUTS_RIGHT);
     assert_int_equal(cuda_emulation_dnn_descriptors(), 0);
     cuda_emulation_reset();
     cuda_emulation_set_devices(1);

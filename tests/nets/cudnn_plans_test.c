@@ -14,6 +14,7 @@
 #include "nets/cuda/cudnn_conv.h"
 #include "nets/lower.h"
 #include "nets/zoo/zoo.h"
+#include "tests/nets/cudnn_device.h"
 
 static const char CHOICES_OF[] = "NVIDIA_H200/cudnn";
 
@@ -102,42 +103,7 @@ static void fail_for(const nets_conv_shape *s, const char *what) {
 
 /* ---------------------------------------------------------------- the device */
 
-/* The versions of the library that this is written for: older ones plan for no device that they are told of, and what
- * engines a newer one proposes, and what workspace these take, is its own matter. */
-enum { OLDEST = 90800, NEWER = 92000 };
-
-#if CUDNN_VERSION >= 90800
-/* What cuDNN 9.19 wants to be told of a device. */
-static const char H200[] =
-    "{\"deviceName\":\"NVIDIA H200\",\"deviceVer\":900,\"driverVer\":13000,\"cudaDeviceId\":0,\"pciDeviceId\":0,"
-    "\"isTccDriver\":0,\"multiProcessorCount\":132,\"smClockRateKHz\":1980000,\"memClockRateKHz\":3201000,"
-    "\"totalGlobalMem\":150000000000,\"l2CacheSize\":62914560,\"maxGridSize\":[2147483647,65535,65535],"
-    "\"maxBlockSize\":[1024,1024,64],\"maxThreadsPerBlock\":1024,\"maxThreadsPerSM\":2048,\"maxCtasPerSM\":32,"
-    "\"warpSize\":32,\"regsPerBlock\":65536,\"maxRegistersPerSM\":65536,\"maxSharedMemoryPerBlock\":49152,"
-    "\"maxSharedMemoryPerBlockOptin\":232448,\"reservedSharedMemoryPerBlock\":1024,\"supportCoopLaunch\":1}";
-
-static cudnnBackendDescriptor_t describe_device(void) {
-    cudnnBackendDescriptor_t properties;
-    if (cudnnGetVersion() < OLDEST || cudnnGetVersion() >= NEWER ||
-        cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &properties) != CUDNN_STATUS_SUCCESS)
-        return NULL;
-    if (cudnnBackendSetAttribute(properties, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
-                                 sizeof H200 - 1, H200) == CUDNN_STATUS_SUCCESS &&
-        cudnnBackendFinalize(properties) == CUDNN_STATUS_SUCCESS)
-        return properties;
-    cudnnBackendDestroyDescriptor(properties);
-    return NULL;
-}
-#else
-static cudnnBackendDescriptor_t describe_device(void) { return NULL; }
-#endif
-
-static void need_device(const fixture *f) {
-    if (f->properties) return;
-    print_message("cuDNN %zu, with headers of %d: this knows what %d to %d plan for a device that they are told of\n",
-                  cudnnGetVersion(), CUDNN_VERSION, OLDEST, NEWER - 1);
-    skip();
-}
+static void need_device(const fixture *f) { cudnn_device_need(f->properties); }
 
 static nets_cuda_backend *open_backend(const fixture *f, const nets_backend_config *config) {
     nets_backend *backend;
@@ -154,7 +120,7 @@ static int setup(void **state) {
     if (!f) return -1;
     snprintf(f->path, sizeof f->path, "%s/plans.%ld", folder ? folder : "/tmp", (long)getpid());
     for (int i = 0; i < N_NETS; i++) add_net(f, NETS[i].net, NETS[i].batch);
-    f->properties = describe_device();
+    f->properties = cudnn_device_describe();
     *state = f;
     return 0;
 }

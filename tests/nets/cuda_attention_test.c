@@ -1,0 +1,227 @@
+/* The choice between our kernels for attention and cuDNN's, on the emulation, whose cuDNN computes a graph's operations one
+ * after the other. So this shows that the graphs are attention, and what is chosen when. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "nets/cuda/cudnn_attention.h"
+#include "tests/nets/algorithms_rig.h"
+
+/* Small: what emulated tensor cores compute takes long. */
+enum { SAMPLES = 2, TOKENS = 20, HEADS = 2, SIZE = 8, WIDTH = HEADS * SIZE, ROWS = SAMPLES * HEADS * TOKENS };
+enum { Y_ELEMS = SAMPLES * TOKENS * WIDTH, FRONT_BYTES = (ROWS * 4 + 255) / 256 * 256 };
+
+static const nets_op_desc ATTENTION = {
+    .kind = NETS_ATTENTION,
+    .attrs = {.heads = HEADS},
+    .x = {{3, {SAMPLES, TOKENS, 3 * WIDTH}}},
+    .y = {3, {SAMPLES, TOKENS, WIDTH}},
+    .n_inputs = 1,
+    .maps = MM_BF16,
+    .training = true,
+    .wants_dx = true,
+};
+
+/* cuDNN is new enough, and faster: emulated, our kernels take much longer than its loops. */
+static int setup(void **state) {
+    if (algorithms_setup(state) != 0) return -1;
+    algorithms_rig *f = *state;
+    f->config.precision = NETS_BF16;
+    f->config.log.level = MM_LOG_DEBUG;
+    f->config.algorithms_path = f->path;
+    cuda_emulation_dnn_version(NETS_CUDNN_ATTENTION_OLDEST);
+    cuda_emulation_dnn_slow_engines(0);
+    return 0;
+}
+
+/* What an op computes, of random numbers. */
+typedef struct computed {
+    uint16_t y[Y_ELEMS], dx[3 * Y_ELEMS];
+    float log_sums[ROWS];
+    nets_workspaces workspaces[2];
+    long trials, runs; /* how often cuDNN ran when the op was created, and in its phases */
+} computed;
+
+static void fill(uint16_t *to, int64_t n, uint32_t seed) {
+    for (int64_t i = 0; i < n; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        to[i] = (uint16_t)((seed >> 31) << 15 | (0x3e80 + (seed >> 16 & 0xff)));
+    }
+}
+
+static void run_op(op_rig *rig, nets_op *op, computed *c) {
+    uint16_t *x = op_rig_alloc(rig, 6 * Y_ELEMS), *y = op_rig_alloc(rig, 2 * Y_ELEMS);
+    uint16_t *dy = op_rig_alloc(rig, 2 * Y_ELEMS), *dx = op_rig_alloc(rig, 6 * Y_ELEMS);
+    float *log_sums = op_rig_alloc(rig, 4 * ROWS);
+    fill(x, 3 * Y_ELEMS, 1);
+    fill(dy, Y_ELEMS, 2);
+    for (mm_phase phase = MM_FORWARD; phase <= MM_BACKWARD; phase++) {
+        const int64_t bytes = nets_op_workspace_bytes(op, phase);
+        nets_op_args args = {.workspace_bytes = bytes};
+        c->workspaces[phase] = nets_op_workspaces(op, phase);
+        args.at[NETS_X] = x;
+        args.at[NETS_Y] = y;
+        args.at[NETS_SAVED] = log_sums;
+        if (phase == MM_BACKWARD) args.at[NETS_DY] = dy;
+        if (phase == MM_BACKWARD) args.at[NETS_DX] = dx;
+        if (bytes) args.at[NETS_WORKSPACE] = op_rig_alloc(rig, bytes);
+        if (nets_op_enqueue(op, phase, &args, rig->stream) != MM_OK) fail_msg("%s", mm_last_error());
+        assert_int_equal(mm_stream_sync(rig->stream), MM_OK);
+    }
+    memcpy(c->y, y, sizeof c->y);
+    memcpy(c->dx, dx, sizeof c->dx);
+    memcpy(c->log_sums, log_sums, sizeof c->log_sums);
+}
+
+static void compute(const algorithms_rig *f, const nets_op_desc *desc, computed *c) {
+    op_rig rig;
+    nets_op *op;
+    memset(c, 0, sizeof *c);
+    op_rig_open(&rig, &f->config);
+    const long before = cuda_emulation_dnn_executed();
+    if (nets_op_create(rig.backend, desc, &op) != MM_OK) fail_msg("%s", mm_last_error());
+    const long created = cuda_emulation_dnn_executed();
+    run_op(&rig, op, c);
+    c->trials = created - before;
+    c->runs = cuda_emulation_dnn_executed() - created;
+    nets_op_destroy(op);
+    op_rig_fini(&rig);
+}
+
+static float widened(uint16_t half) {
+    const uint32_t bits = (uint32_t)half << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static void assert_maps_near(const uint16_t *a, const uint16_t *b, int64_t n) {
+    float most = 0;
+    for (int64_t i = 0; i < n; i++) most = fmaxf(most, fabsf(widened(b[i])));
+    for (int64_t i = 0; i < n; i++)
+        if (!(fabsf(widened(a[i]) - widened(b[i])) <= most * 0x1p-7f))
+            fail_msg("%lld: %g, not %g", (long long)i, (double)widened(a[i]), (double)widened(b[i]));
+}
+
+/* By our kernels, as a deterministic configuration has them: computed once. */
+static const computed *ours(const algorithms_rig *f) {
+    static computed c;
+    if (c.workspaces[MM_BACKWARD].n) return &c;
+    algorithms_rig other = *f;
+    other.config.deterministic = true;
+    other.config.algorithms_path = NULL;
+    compute(&other, &ATTENTION, &c);
+    assert_int_equal(c.trials + c.runs, 0);
+    return &c;
+}
+
+static void where_cudnn_is_faster_it_computes_the_same_attention(void **state) {
+    algorithms_rig *f = *state;
+    static computed c;
+    const computed *own = ours(f);
+    compute(f, &ATTENTION, &c);
+    assert_true(c.trials > 0);
+    assert_int_equal(c.runs, 2);
+    assert_maps_near(c.y, own->y, Y_ELEMS);
+    assert_maps_near(c.dx, own->dx, 3 * (int64_t)Y_ELEMS);
+    for (int i = 0; i < ROWS; i++) assert_true(fabsf(c.log_sums[i] - own->log_sums[i]) < 1e-4f);
+    assert_true(c.workspaces[MM_FORWARD].bytes[0] >= SAMPLES * ENGINE_PLAIN_BYTES);
+    assert_true(c.workspaces[MM_BACKWARD].bytes[0] >= FRONT_BYTES + SAMPLES * ENGINE_PLAIN_BYTES);
+}
+
+static void a_kept_choice_is_made_again_with_and_without_a_device(void **state) {
+    algorithms_rig *f = *state;
+    static computed first, again;
+    compute(f, &ATTENTION, &first);
+    cuda_emulation_dnn_slow_engines(1); /* it would not be chosen now */
+    compute(f, &ATTENTION, &again);
+    assert_int_equal(again.trials, 0);
+    assert_int_equal(again.runs, 2);
+    assert_memory_equal(again.y, first.y, sizeof first.y);
+    assert_memory_equal(again.dx, first.dx, sizeof first.dx);
+    f->config.untimed = true;
+    for (mm_phase phase = MM_FORWARD; phase <= MM_BACKWARD; phase++)
+        assert_int_equal(algorithms_workspace(f, &ATTENTION, phase), first.workspaces[phase].bytes[0]);
+}
+
+static void where_our_kernels_are_faster_they_are_taken_and_kept(void **state) {
+    algorithms_rig *f = *state;
+    static computed c;
+    cuda_emulation_dnn_slow_engines(1);
+    compute(f, &ATTENTION, &c);
+    assert_true(c.trials > 0);
+    assert_int_equal(c.runs, 0);
+    assert_int_equal(c.workspaces[MM_BACKWARD].bytes[0], ROWS * 4);
+    cuda_emulation_dnn_slow_engines(0);
+    compute(f, &ATTENTION, &c);
+    assert_int_equal(c.trials + c.runs, 0);
+}
+
+static void check_refused(algorithms_rig *f, cuda_emulation_outputs how, const char *why) {
+    static computed c;
+    f->looked_for = why;
+    f->found = 0;
+    cuda_emulation_dnn_outputs(how);
+    compute(f, &ATTENTION, &c);
+    assert_true(f->found > 0);
+    assert_true(c.trials > 0);
+    assert_int_equal(c.runs, 0);
+    assert_memory_equal(c.dx, ours(f)->dx, sizeof c.dx);
+}
+
+static void results_that_are_wrong_are_not_taken(void **state) {
+    check_refused(*state, OUTPUTS_WRONG, "are not those of our kernels");
+}
+
+static void results_that_differ_from_run_to_run_are_not_taken(void **state) {
+    check_refused(*state, OUTPUTS_UNSTEADY, "have other bits when they are computed again");
+}
+
+/* One of two samples at a time; then none. */
+static void a_batch_is_divided_until_its_workspace_is_within_the_limit(void **state) {
+    algorithms_rig *f = *state;
+    static computed c;
+    cuda_emulation_dnn_tensor_core_bytes(1 << 20);
+    f->config.workspace_limit_bytes = FRONT_BYTES + 2 * ENGINE_PLAIN_BYTES - 1;
+    compute(f, &ATTENTION, &c);
+    assert_int_equal(c.runs, 1 + 2); /* forward both fit, for nothing lies in front there */
+    assert_int_equal(c.workspaces[MM_BACKWARD].bytes[0], FRONT_BYTES + ENGINE_PLAIN_BYTES);
+    assert_maps_near(c.dx, ours(f)->dx, 3 * (int64_t)Y_ELEMS);
+    f->config.workspace_limit_bytes = FRONT_BYTES + ENGINE_PLAIN_BYTES - 1;
+    compute(f, &ATTENTION, &c);
+    assert_int_equal(c.runs, 0);
+}
+
+static void cudnn_is_no_candidate_where_it_cannot_be(void **state) {
+    algorithms_rig *f = *state;
+    static computed c;
+    nets_op_desc desc = ATTENTION;
+    desc.adds_earlier = true;
+    compute(f, &desc, &c);
+    assert_int_equal(c.trials + c.runs, 0);
+    (void)ours(f); /* deterministic */
+    cuda_emulation_dnn_version(NETS_CUDNN_ATTENTION_OLDEST - 1);
+    compute(f, &ATTENTION, &c);
+    assert_int_equal(c.trials + c.runs, 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(where_cudnn_is_faster_it_computes_the_same_attention, setup,
+                                        algorithms_teardown),
+        cmocka_unit_test_setup_teardown(a_kept_choice_is_made_again_with_and_without_a_device, setup,
+                                        algorithms_teardown),
+        cmocka_unit_test_setup_teardown(where_our_kernels_are_faster_they_are_taken_and_kept, setup,
+                                        algorithms_teardown),
+        cmocka_unit_test_setup_teardown(results_that_are_wrong_are_not_taken, setup, algorithms_teardown),
+        cmocka_unit_test_setup_teardown(results_that_differ_from_run_to_run_are_not_taken, setup, algorithms_teardown),
+        cmocka_unit_test_setup_teardown(a_batch_is_divided_until_its_workspace_is_within_the_limit, setup,
+                                        algorithms_teardown),
+        cmocka_unit_test_setup_teardown(cudnn_is_no_candidate_where_it_cannot_be, setup, algorithms_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,105 @@
+/* What the real cuDNN makes of attention's graphs, for a device that it is only told of. It compiles attention's kernels, and
+ * proposes engines only where it finds a driver; the toolkit's stub of one is enough for that. Plans need a real one. */
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "nets/cuda/cudnn_attention.h"
+#include "tests/nets/cudnn_device.h"
+
+enum { ENGINES = 64 };
+
+typedef struct fixture {
+    cudnnBackendDescriptor_t properties;
+    nets_cuda_backend *cuda;
+    nets_cudnn_engine engines[ENGINES];
+} fixture;
+
+/* The library of the driver, which cuDNN looks for by its name. */
+static void *open_driver(void) {
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+    Dl_info cudnn;
+    char path[4096];
+    if (driver || !dladdr((void *)cudnnGetVersion, &cudnn)) return driver;
+    const char *end = strrchr(cudnn.dli_fname, '/');
+    if (!end) return NULL;
+    snprintf(path, sizeof path, "%.*s/stubs/libcuda.so", (int)(end - cudnn.dli_fname), cudnn.dli_fname);
+    return dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+}
+
+static int setup(void **state) {
+    fixture *f = calloc(1, sizeof *f);
+    nets_backend *backend;
+    if (!f || nets_backend_open("cuda", NULL, &backend) != MM_OK) return -1;
+    f->properties = cudnn_device_describe();
+    f->cuda = (nets_cuda_backend *)backend;
+    f->cuda->properties = f->properties;
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state) {
+    fixture *f = *state;
+    if (!f) return 0;
+    nets_backend_close(&f->cuda->base);
+    if (f->properties) cudnnBackendDestroyDescriptor(f->properties);
+    free(f);
+    return 0;
+}
+
+/* gpt2, and half of its batch; gpt; sizes that are no powers of two; the largest heads. */
+static const nets_cuda_attention CASES[] = {
+    {16, 1024, 12, 64, 0.125f}, {8, 1024, 12, 64, 0.125f}, {16, 128, 4, 32, 0.1f},
+    {2, 300, 3, 72, 0.1f},      {1, 1024, 16, 128, 0.1f},
+};
+enum { N_CASES = sizeof CASES / sizeof CASES[0] };
+
+static void both_graphs_can_be_described(void **state) {
+    fixture *f = *state;
+    cudnn_device_need(f->properties);
+    for (int i = 0; i < N_CASES; i++)
+        for (mm_phase phase = MM_FORWARD; phase <= MM_BACKWARD; phase++) {
+            nets_cudnn_graph graph;
+            if (nets_cudnn_attention_graph(&graph, f->cuda, &CASES[i], phase) != MM_OK) fail_msg("%s", mm_last_error());
+            nets_cudnn_graph_fini(&graph);
+        }
+}
+
+/* Only these may be chosen. */
+static int engines_that_repeat(fixture *f, const nets_cuda_attention *a, mm_phase phase) {
+    nets_cudnn_graph graph;
+    int n, good = 0;
+    if (nets_cudnn_attention_graph(&graph, f->cuda, a, phase) != MM_OK) fail_msg("%s", mm_last_error());
+    if (nets_cudnn_engines(&graph, CUDNN_HEUR_MODE_A, ENGINES, f->engines, &n) != MM_OK) n = 0;
+    for (int i = 0; i < n; i++) {
+        const nets_cudnn_engine *e = &f->engines[i];
+        good += !e->unreadable && !e->nondeterministic && !e->coarse_sums && !e->converts;
+    }
+    nets_cudnn_graph_fini(&graph);
+    return good;
+}
+
+static void each_phase_has_engines_that_give_the_same_bits_again(void **state) {
+    fixture *f = *state;
+    cudnn_device_need(f->properties);
+    if (!open_driver()) skip();
+    for (int i = 0; i < N_CASES; i++)
+        for (mm_phase phase = MM_FORWARD; phase <= MM_BACKWARD; phase++) {
+            if (!engines_that_repeat(f, &CASES[i], phase)) fail_msg("case %d, phase %d: %s", i, phase, mm_last_error());
+        }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(both_graphs_can_be_described),
+        cmocka_unit_test(each_phase_has_engines_that_give_the_same_bits_again),
+    };
+    setenv("CUDA_VISIBLE_DEVICES", "", 1);
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
