@@ -183,7 +183,7 @@ static const char *objection(const nets_cudnn_engine *e) {
     return e->coarse_sums ? "does not sum in float32" : NULL;
 }
 
-/* Makes an engine's plan in step->plan, and times it. *hungry_out is set, at most, if its workspace is too large. */
+/* Makes an engine's plan in step->plan, and times it. *hungry_out is set to true if its workspace is too large. */
 static mm_status try_engine(const trial *t, mm_phase phase, nets_cudnn_attention_step *step, const nets_cudnn_engine *e,
                             int64_t fastest_ns, bool *hungry_out, int64_t *ns_out) {
     MM_TRY(nets_cudnn_plan_init(&step->plan, &step->graph, &e->choice));
@@ -233,13 +233,18 @@ static mm_status try_parts(const trial *t, mm_phase phase, nets_cudnn_attention_
     return MM_OK;
 }
 
+/* Whether the batch can be divided so that each part's rows begin at a multiple of 16 bytes, as the graph says. */
+static bool divides(const nets_cuda_attention *of, int64_t parts) {
+    return of->samples % parts == 0 && nets_cuda_attention_backward_bytes(*of) / parts % 16 == 0;
+}
+
 /* The fastest engine, of a batch in as few parts as the workspace allows. */
 static void try_engines(const trial *t, mm_phase phase, nets_cudnn_attention_step *step, nets_conv_choice *c) {
     bool hungry = true;
-    for (int64_t parts = 1; hungry && !c->api && t->attention->of.samples % parts == 0; parts *= 2) {
+    for (int64_t n = 1; hungry && !c->api && (n == 1 || divides(&t->attention->of, n)); n *= 2) {
         hungry = false;
         nets_cudnn_attention_step_fini(step);
-        step->parts = parts;
+        step->parts = n;
         if (try_parts(t, phase, step, c, &hungry) != MM_OK)
             mm_log_send(log_of(t->attention), MM_LOG_DEBUG, "  no engines: %s", mm_last_error());
     }
