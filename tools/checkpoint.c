@@ -214,6 +214,42 @@ mm_status session_save(session *s, const char *path, const arg *options) {
     return status;
 }
 
+/* Adds a tensor's elements, of four bytes each, to a digest. */
+static mm_status digest_one(session *s, const nets_safetensors_tensor *tensor, uint32_t *piece, uint64_t *digest) {
+    int64_t bytes;
+    MM_TRY(nets_safetensors_bytes(tensor, &bytes));
+    for (int64_t at = 0; at < bytes; at += NETS_TRANSFER_BYTES) {
+        const int64_t n = bytes - at < NETS_TRANSFER_BYTES ? bytes - at : NETS_TRANSFER_BYTES;
+        MM_TRY(nets_exec_values_get(s->train, tensor->name, at, piece, n));
+        for (int64_t i = 0; i < n / (int64_t)sizeof *piece; i++)
+            *digest = (*digest ^ piece[i]) * UINT64_C(0x100000001b3); /* FNV-1a, of words */
+    }
+    return MM_OK;
+}
+
+static mm_status digest_all(session *s, uint32_t *piece, uint64_t *digest) {
+    char name[NAME_CAPACITY];
+    for (int i = 0; i < nets_net_params(s->config.net); i++)
+        for (int p = 0; p < N_PARTS; p++) {
+            if (!has_part(s, i, PARTS[p])) continue;
+            const nets_safetensors_tensor tensor = describe(s, i, PARTS[p], name);
+            MM_TRY(digest_one(s, &tensor, piece, digest));
+        }
+    for (int i = 0; describe_count(s, i).name; i++) {
+        const nets_safetensors_tensor count = describe_count(s, i);
+        MM_TRY(digest_one(s, &count, piece, digest));
+    }
+    return MM_OK;
+}
+
+mm_status session_digest(session *s, uint64_t *digest_out) {
+    uint32_t *piece = malloc(NETS_TRANSFER_BYTES);
+    *digest_out = UINT64_C(0xcbf29ce484222325);
+    mm_status status = piece ? digest_all(s, piece, digest_out) : mm_fail(MM_ERR_NOMEM, "no memory to read the state");
+    free(piece);
+    return status;
+}
+
 /* From the file into the manager, through `piece` of NETS_TRANSFER_BYTES. */
 static mm_status copy_in(session *s, const nets_safetensors_file *file, const nets_safetensors_tensor *tensor,
                          const void *data, void *piece) {

@@ -111,7 +111,6 @@ static mm_status run_session(train *t, session *s, row *r) {
                        .quiet = t->quiet,
                        .view = strcmp(t->progress, "full") == 0,
                        .save = save};
-    if (t->state) MM_TRY(session_load(s, t->state, t->load));
     MM_TRY(train_read_schedule(t, last_iteration(t, s), &run.schedule));
     if (t->state) MM_TRY(train_tell_differences(t, s));
     run.save_period = t->save_period;
@@ -203,7 +202,10 @@ static mm_status begin(train *t, session *s, row *r, bool *ended_out) {
         return MM_OK;
     }
     if (s->refused_data) return train_read_of_state(t, "--data", begun);
-    return begun == MM_OK ? MM_OK : advise(t, s, begun);
+    if (begun != MM_OK) return advise(t, s, begun);
+    if (t->state) begun = session_load(s, t->state, t->load);
+    if (begun != MM_OK) session_fini(s);
+    return begun;
 }
 
 static mm_status run_train(train *t, row *r) {
@@ -211,7 +213,7 @@ static mm_status run_train(train *t, row *r) {
     bool ended = false;
     mm_status begun = begin(t, &s, r, &ended);
     const bool open = begun == MM_OK && !ended;
-    mm_status status = train_ranks_agree(t, begun, &ended);
+    mm_status status = train_ranks_agree(t, open ? &s : NULL, begun, &ended);
     t->stopped = ended;
     if (status != MM_OK || ended) {
         if (open) session_fini(&s);
@@ -400,7 +402,7 @@ int cmd_train(int argc, char **argv) {
     if (status == MM_OK)
         status = run_train(&t, &r);
     else if (t.ranks)
-        status = train_ranks_agree(&t, status, &t.stopped);
+        status = train_ranks_agree(&t, NULL, status, &t.stopped);
     args_texts_fini(&t.lr_texts);
     args_texts_fini(&t.switch_texts);
     free(t.data_path);

@@ -174,5 +174,7 @@ void session_state_close(nets_safetensors_file *file); /* NULL is legal */
  * Both hold NETS_TRANSFER_BYTES of a tensor in memory at a time. */
 MM_CHECKED mm_status session_save(session *s, const char *path, const arg *options);
 MM_CHECKED mm_status session_load(session *s, const nets_safetensors_file *file, const char *path);
+/* A number that tells states apart: of all tensors that session_save would write, error bounds aside. */
+MM_CHECKED mm_status session_digest(session *s, uint64_t *digest_out);
 
 #endif

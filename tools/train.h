@@ -80,9 +80,10 @@ MM_CHECKED mm_status train_ranks_divide(train *t);
 /* Once the target is open: its nets are lowered and run for the ranks. */
 void train_ranks_tell_target(train *t);
 /* Tells the others how this rank has begun, and returns how all have: if one has failed, all do; the first of them keeps its
- * message, named by its rank, and others have t->told. Ranks that were started with other options fail. *ended: this rank was
- * stopped before the first iteration; becomes true if any was. */
-MM_CHECKED mm_status train_ranks_agree(train *t, mm_status begun, bool *ended);
+ * message, named by its rank, and others have t->told. Ranks that were started with other options, or start from another state,
+ * fail. s: the session, ready for the first iteration; NULL: it has failed, or was stopped. *ended: this rank was stopped before
+ * the first iteration; becomes true if any was. */
+MM_CHECKED mm_status train_ranks_agree(train *t, session *s, mm_status begun, bool *ended);
 /* Waits for the others, and leaves them. code: this process's exit status; after a failure of which they do not know, ends
  * them. Returns the exit status. */
 int train_ranks_end(train *t, mm_status status, int code);

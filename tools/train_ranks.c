@@ -128,6 +128,7 @@ typedef struct word {
     int32_t ended;  /* it was stopped */
     uint64_t build;
     char options[1536]; /* "--net vgg11\n--batch 64\n..." */
+    char start[256];    /* from what it goes on, in lines, too; "": it has failed or was stopped */
 } word;
 
 /* A number that tells builds apart: of the program's bytes. 0: they cannot be read. */
@@ -160,12 +161,31 @@ static void write_options(const train *t, char *text, size_t capacity) {
     }
 }
 
+/* What decides which elements are added up to which, and the state that they change: equal on all ranks, though no option that
+ * they have in common says so. Layers are fused, or not, by each rank's budget; gradients lie in the device's order. */
+static mm_status write_start(const train *t, session *s, char *text, size_t capacity) {
+    uint64_t digest;
+    MM_TRY(session_digest(s, &digest));
+    snprintf(text, capacity,
+             "--device %.*s\n--fuse %s\n%lld iterations done\nbatch %lld of the data next\n"
+             "weights and optimizer states of digest %016llx\n",
+             (int)strcspn(t->target.device, ":"), t->target.device, target_fuses(&t->target) ? "on" : "off",
+             (long long)s->iteration, (long long)(s->iteration + s->data_shift), (unsigned long long)digest);
+    return MM_OK;
+}
+
 /* The length of the line at `at`. */
 static int line_length(const char *at) { return (int)strcspn(at, "\n"); }
 
-/* The first option in which rank r differs from rank 0. */
+/* Whether the ranks start otherwise. One that was stopped does not start. */
+static bool starts_otherwise(const word *words, int r) {
+    return words[0].start[0] && words[r].start[0] && strcmp(words[r].start, words[0].start) != 0;
+}
+
+/* The first line in which rank r differs from rank 0. */
 static mm_status tell_difference(const word *words, int r) {
-    const char *one = words[0].options, *other = words[r].options;
+    const bool options = strcmp(words[r].options, words[0].options) != 0;
+    const char *one = options ? words[0].options : words[0].start, *other = options ? words[r].options : words[r].start;
     if (words[r].build != words[0].build)
         return mm_fail(MM_ERR_INVALID, "rank %d runs another build of mm than rank 0", r);
     while (*one && line_length(one) == line_length(other) && memcmp(one, other, (size_t)line_length(one)) == 0) {
@@ -181,7 +201,9 @@ static int find_wrong(const word *words, int ranks) {
     for (int r = 0; r < ranks; r++)
         if (words[r].status != MM_OK) return r;
     for (int r = 1; r < ranks; r++)
-        if (words[r].build != words[0].build || strcmp(words[r].options, words[0].options) != 0) return r;
+        if (words[r].build != words[0].build || strcmp(words[r].options, words[0].options) != 0 ||
+            starts_otherwise(words, r))
+            return r;
     return -1;
 }
 
@@ -195,12 +217,14 @@ static mm_status judge(train *t, mm_status begun, const word *words, bool *ended
     return t->told ? mm_fail(words[wrong].status, "rank %d has failed", wrong) : mm_fail_in(begun, "rank %d", rank);
 }
 
-mm_status train_ranks_agree(train *t, mm_status begun, bool *ended) {
+mm_status train_ranks_agree(train *t, session *s, mm_status begun, bool *ended) {
     if (!t->ranks) return begun;
+    word own = {.ended = *ended, .build = build_number()};
+    write_options(t, own.options, sizeof own.options);
+    if (s) begun = write_start(t, s, own.start, sizeof own.start);
     mm_failure failure;
     mm_failure_keep(&failure, begun);
-    word own = {.status = begun, .ended = *ended, .build = build_number()};
-    write_options(t, own.options, sizeof own.options);
+    own.status = begun;
     word *words = calloc((size_t)multi_ranks(t->ranks), sizeof *words);
     if (!words) return mm_fail(MM_ERR_NOMEM, "out of memory for what ranks tell each other");
     mm_status status = multi_gather(t->ranks, &own, sizeof own, words);

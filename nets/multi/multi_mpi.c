@@ -85,6 +85,8 @@ static mm_status join(mpi_link *l) {
     MM_TRY(check(l, mpi->Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level), "Init_thread"));
     if (level < MPI_THREAD_SERIALIZED)
         return mm_fail(MM_ERR_UNSUPPORTED, "the engine mpi: this MPI does not let a thread of its own call it");
+    /* The world's, too: errors of requests are its handler's. */
+    MM_TRY(check(l, mpi->Comm_set_errhandler(mpi->world, mpi->returns), "Comm_set_errhandler"));
     for (int i = 0; i < COMMS; i++) {
         MM_TRY(check(l, mpi->Comm_dup(mpi->world, &l->comm[i]), "Comm_dup"));
         MM_TRY(check(l, mpi->Comm_set_errhandler(l->comm[i], mpi->returns), "Comm_set_errhandler"));

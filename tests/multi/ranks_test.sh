@@ -27,11 +27,13 @@ together() {
     ((status == expected)) || fail "$ranks ranks of mm $*: status $status, expected $expected"
 }
 
-# apart STATUS TEXT OPTIONS...: rank 1 has these options instead, so that all end, within the time, with one line of mm.
+# apart STATUS TEXT OPTIONS...: rank 1 has these options, and rank 0 those of `first`, so that all end, within the time, with one
+# line of mm.
+first=("${net[@]}")
 apart() {
     local status=0 expected=$1 text=$2 began=$SECONDS
     shift 2
-    timeout -s KILL 60 mpirun --bind-to none -n 1 "$mm" "${net[@]}" --engine mpi --save state : \
+    timeout -s KILL 60 mpirun --bind-to none -n 1 "$mm" "${first[@]}" --engine mpi --save state : \
         -n 1 "$mm" "$@" --engine mpi --save state >out 2>err </dev/null || status=$?
     ((status == expected)) || fail "status $status, expected $expected"
     ((SECONDS - began <= seconds)) || fail "they took $((SECONDS - began)) s to end"
@@ -78,10 +80,17 @@ await_end() {
 sums_of_mpi_are_those_in_the_order_of_ranks_() {
     needs_mpi
     local n how
-    for how in "1 ranks" "2 root" "3 ranks"; do
+    for how in "1 ranks" "2 root" "3 ranks" "4 ranks"; do
         read -r n how <<<"$how"
         timeout -s KILL 60 mpirun --bind-to none -n "$n" "$sums" "$how" >out 2>err || fail "$n ranks, $how"
     done
+}
+
+an_error_of_mpi_is_told_to_who_waits_() {
+    needs_mpi
+    local status=0
+    timeout -s KILL 60 mpirun --bind-to none -n 2 "$sums" apart >out 2>err || status=$?
+    ((status == 3)) || fail "status $status"
 }
 
 two_ranks_come_to_the_weights_of_one_process_under_every_policy_() {
@@ -167,6 +176,17 @@ ranks_that_were_started_otherwise_are_refused_() {
     apart 2 "--seed 2, rank 0 has --seed 1" "${net[@]}" --seed 2
     apart 2 "--net tiny, rank 0 has --net vgg11" train --net tiny --threads 1 --quiet --no-measure --batch 16 --iterations 6
     apart 2 "--batch 32, rank 0 has --batch 16" "${any[@]}" --batch 32 --iterations 6
+    apart 2 "--fuse off, rank 0 has --fuse on" "${net[@]}" --fuse off # they would add up other tensors to each other
+}
+
+ranks_that_start_from_another_state_are_refused_() {
+    needs_mpi
+    expect 0 "${any[@]}" --batch 16 --iterations 3 --save half
+    apart 2 "3 iterations done, rank 0 has 0 iterations done" "${net[@]}" --load half
+    expect 0 "${any[@]}" --batch 16 --iterations 3 --lr 0.05 --save other
+    first=("${net[@]}" --lr 0.1 --load half)
+    apart 2 "weights and optimizer states of digest " "${net[@]}" --lr 0.1 --load other
+    apart 2 "weights and optimizer states of digest " "${net[@]}" --lr 0.1 --load half --reset-optimizer
 }
 
 a_rank_of_another_build_is_refused_() {
