@@ -1,10 +1,13 @@
 /* mm: the command. */
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "tools/commands.h"
 
@@ -48,14 +51,21 @@ static struct timespec interrupted_at;
 
 enum { TWICE_MS = 100 }; /* within which two are one: timeout sends its own to the process, and again to its group */
 
+/* Of input, the first byte counts alone: its end follows it. */
+static void on_input(int number) {
+    (void)number;
+    if (interrupted) return;
+    clock_gettime(CLOCK_MONOTONIC, &interrupted_at);
+    interrupted = 1;
+}
+
 /* A second one ends the process: the first may not be looked at for long, while plans are made. */
 static void on_interrupt(int number) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     if (number == SIGTERM) terminated = 1;
     if (!interrupted) {
-        interrupted_at = now;
-        interrupted = 1;
+        on_input(number);
         return;
     }
     const int64_t ns =
@@ -71,7 +81,13 @@ const volatile sig_atomic_t *command_interruptible(void) {
     return &interrupted;
 }
 
-void command_interruptible_by(int number) { signal(number, on_interrupt); }
+void command_interruptible_by_input(void) {
+    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+    signal(SIGIO, on_input);
+    fcntl(STDIN_FILENO, F_SETOWN, getpid());
+    fcntl(STDIN_FILENO, F_SETFL, fcntl(STDIN_FILENO, F_GETFL) | O_ASYNC);
+    if (poll(&input, 1, 0) > 0) on_input(SIGIO);
+}
 
 const volatile sig_atomic_t *command_terminated(void) { return &terminated; }
 

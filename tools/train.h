@@ -90,7 +90,9 @@ int train_ranks_end(train *t, mm_status status, int code);
 
 /* ---- train_start.c */
 
-/* Starts --ranks processes with the command line of this one, and waits for them. *code_out: their exit status. MM_ERR_NOMEM. */
+/* Starts --ranks processes with the command line of this one, and waits for them. An interrupt goes to rank 0, by its standard
+ * input: TRAIN_STARTED_VARIABLE in the environment tells it to look there. *code_out: their exit status. MM_ERR_NOMEM. */
+#define TRAIN_STARTED_VARIABLE "MM_STARTED"
 MM_CHECKED mm_status train_start(const train *t, bool by_mpirun, int *code_out);
 
 /* ---- train_state.c */

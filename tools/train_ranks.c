@@ -88,8 +88,11 @@ mm_status train_ranks_begin(train *t, int *code_out) {
     if (!t->engine || t->ranks_wanted == 1) return MM_OK;
     MM_TRY(check_engine(t, &config));
     MM_TRY(multi_open(&config, &t->ranks));
-    command_interruptible_by(SIGUSR1);
-    if (multi_rank(t->ranks) > 0) be_quiet(t);
+    if (multi_rank(t->ranks) > 0)
+        be_quiet(t);
+    else if (getenv(TRAIN_STARTED_VARIABLE))
+        command_interruptible_by_input();
+    unsetenv(TRAIN_STARTED_VARIABLE);
     choose_device(t);
     return MM_OK;
 }

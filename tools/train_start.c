@@ -1,5 +1,6 @@
 /* Ranks of 'mm train': by mpirun, which finds them also on other machines; or, each with a GPU of this one, by mm itself. */
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +29,7 @@ static int copy_arguments(const train *t, char **line) {
 
 /* Of a rank; under mpirun, behind its own. The caller frees the array. */
 static char **command_line(const train *t, bool by_mpirun, char *program, char *number) {
-    static char *const before[] = {"mpirun", "--bind-to", "none", "--oversubscribe", "-n"};
+    static char *const before[] = {"mpirun", "--bind-to", "none", "--oversubscribe", "-x", TRAIN_STARTED_VARIABLE, "-n"};
     enum { BEFORE = sizeof before / sizeof *before, MORE = 6 };
     char **line = calloc((size_t)t->argc + BEFORE + MORE, sizeof *line);
     if (!line) return NULL;
@@ -41,14 +42,27 @@ static char **command_line(const train *t, bool by_mpirun, char *program, char *
     return line;
 }
 
+/* What is to be started, and how it is told of an interrupt. */
+typedef struct start {
+    const train *t;
+    char **line;
+    int told[2]; /* a pipe: of rank 0's input, or mpirun's, which passes it on to rank 0. Both ends stay open here */
+    bool passed_on;
+} start;
+
 /* In a group of its own, lest a terminal interrupt it, too. */
-static _Noreturn void become(char **line, const char *what) {
+static _Noreturn void become(const start *s, bool told, const char *what) {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (!freopen("/dev/null", "r", stdin)) _exit(EXIT_FAILED);
-    execvp(line[0], line);
+    if (told ? dup2(s->told[0], STDIN_FILENO) < 0 : !freopen("/dev/null", "r", stdin)) _exit(EXIT_FAILED);
+    execvp(s->line[0], s->line);
     fprintf(stderr, "mm train: --ranks: %s cannot be started: %s\n", what, strerror(errno));
     _exit(EXIT_FAILED);
+}
+
+/* A signal would kill what has not begun to look for it. */
+static void pass_on(start *s) {
+    if (*s->t->interrupted && !s->passed_on) s->passed_on = write(s->told[1], "\n", 1) == 1;
 }
 
 static void nap(void) {
@@ -58,22 +72,21 @@ static void nap(void) {
 
 /* ---------------------------------------------------------------- by mpirun */
 
-/* Waits for mpirun. An interrupt goes to the ranks, through it: it itself would kill them. */
-static int wait_for(pid_t child, const volatile sig_atomic_t *interrupted) {
-    bool passed_on = false;
-    int status;
+/* Waits for mpirun. */
+static int wait_for(pid_t child, start *s) {
+    int status = 0;
     while (waitpid(child, &status, WNOHANG) == 0) {
-        if (*interrupted && !passed_on) passed_on = kill(child, SIGUSR1) == 0;
+        pass_on(s);
         nap();
     }
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-static mm_status start_by_mpirun(const train *t, char **line, int *code_out) {
+static mm_status start_by_mpirun(start *s, int *code_out) {
     const pid_t child = fork();
-    if (child == 0) become(line, "mpirun (Debian's openmpi-bin has it)");
+    if (child == 0) become(s, true, "mpirun (Debian's openmpi-bin has it)");
     if (child < 0) return mm_fail(MM_ERR_NOMEM, "--ranks: no process can be started: %s", strerror(errno));
-    *code_out = wait_for(child, t->interrupted);
+    *code_out = wait_for(child, s);
     return MM_OK;
 }
 
@@ -84,10 +97,7 @@ enum {
     NAP_MS = 20
 };
 
-static void become_rank(void *ctx, int rank) {
-    (void)rank;
-    become(ctx, "a rank");
-}
+static void become_rank(void *ctx, int rank) { become(ctx, rank == 0, "a rank"); }
 
 static void signal_all(const pid_t *processes, int n, int number) {
     for (int r = 0; r < n; r++)
@@ -97,7 +107,7 @@ static void signal_all(const pid_t *processes, int n, int number) {
 /* Looks whether a rank has ended; then its process is -1. Returns its exit status, 0 while it runs. A rank that cannot tell why it
  * has ended is told of. */
 static int reap(pid_t *process, int rank, bool tells) {
-    int status;
+    int status = 0;
     if (*process <= 0 || waitpid(*process, &status, WNOHANG) == 0) return 0;
     *process = -1;
     if (WIFEXITED(status)) return WEXITSTATUS(status);
@@ -107,15 +117,11 @@ static int reap(pid_t *process, int rank, bool tells) {
 
 /* Waits for all ranks. One that has failed is the end of all. Returns the exit status of the first that failed, else of rank
  * 0. */
-static int wait_for_all(pid_t *processes, int n, const volatile sig_atomic_t *interrupted) {
-    bool passed_on = false;
+static int wait_for_all(pid_t *processes, int n, start *s) {
     int code = 0, failed_ms = -1;
     for (bool left = true; left;) {
         left = false;
-        if (*interrupted && !passed_on) {
-            signal_all(processes, n, SIGUSR1);
-            passed_on = true;
-        }
+        pass_on(s);
         for (int r = 0; r < n; r++) {
             const int one = reap(&processes[r], r, failed_ms < 0);
             left |= processes[r] > 0;
@@ -132,14 +138,14 @@ static int wait_for_all(pid_t *processes, int n, const volatile sig_atomic_t *in
     return code;
 }
 
-static mm_status start_here(const train *t, char **line, int *code_out) {
-    const int ranks = (int)t->ranks_wanted;
+static mm_status start_here(start *s, int *code_out) {
+    const int ranks = (int)s->t->ranks_wanted;
     pid_t *processes = calloc((size_t)ranks, sizeof *processes);
     if (!processes) return mm_fail(MM_ERR_NOMEM, "out of memory for the ranks");
     mm_failure failure;
-    mm_failure_keep(&failure, multi_local_start(ranks, become_rank, line, processes));
+    mm_failure_keep(&failure, multi_local_start(ranks, become_rank, s, processes));
     if (failure.status != MM_OK) signal_all(processes, ranks, SIGKILL);
-    *code_out = wait_for_all(processes, ranks, t->interrupted);
+    *code_out = wait_for_all(processes, ranks, s);
     free(processes);
     return mm_failure_tell(&failure);
 }
@@ -150,11 +156,20 @@ mm_status train_start(const train *t, bool by_mpirun, int *code_out) {
     const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     program[length > 0 ? length : 0] = 0;
     snprintf(number, sizeof number, "%lld", (long long)t->ranks_wanted);
-    char **line = command_line(t, by_mpirun, program, number);
-    if (!line) return mm_fail(MM_ERR_NOMEM, "out of memory for the command line of ranks");
-    fflush(NULL);
-    mm_status status = (by_mpirun ? start_by_mpirun : start_here)(t, line, &code);
-    free(line);
+    start s = {.t = t, .line = command_line(t, by_mpirun, program, number)};
+    if (!s.line) return mm_fail(MM_ERR_NOMEM, "out of memory for the command line of ranks");
+    mm_status status = pipe2(s.told, O_CLOEXEC) == 0
+                           ? MM_OK
+                           : mm_fail(MM_ERR_NOMEM, "--ranks: no pipe can be made: %s", strerror(errno));
+    if (status == MM_OK) {
+        fflush(NULL);
+        signal(SIGCHLD, SIG_DFL); /* else a parent's choice may be that nobody learns how children end */
+        setenv(TRAIN_STARTED_VARIABLE, "1", 1);
+        status = (by_mpirun ? start_by_mpirun : start_here)(&s, &code);
+        close(s.told[0]);
+        close(s.told[1]);
+    }
+    free(s.line);
     if (status == MM_OK) *code_out = code;
     return status;
 }

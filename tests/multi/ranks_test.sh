@@ -264,6 +264,24 @@ a_signal_to_a_rank_ends_all_with_the_same_iteration_() {
     done
 }
 
+# Before mpirun or the ranks are ready for it, too.
+sigint_to_the_mm_that_starts_them_ends_all_at_any_time_() {
+    needs_mpi
+    local later
+    for later in 0.05 0.3; do
+        start "${many[@]}" --ranks 2 --save state
+        sleep "$later"
+        interrupt
+    done
+}
+
+the_status_of_ranks_is_known_where_children_are_ignored_() {
+    needs_mpi
+    local status=0
+    env --ignore-signal=CHLD "$mm" "${net[@]}" --ranks 2 --policy nonsense >out 2>err </dev/null || status=$?
+    ((status == 2)) || fail "status $status"
+}
+
 sigint_to_the_mm_that_started_them_ends_all_() {
     needs_mpi
     start "${many[@]}" --ranks 2 --save state --log log
