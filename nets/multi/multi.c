@@ -15,7 +15,9 @@ enum {
     /* The thread sleeps so long at least, and at most, while nothing comes. */
     NAP_LEAST_NS = 10000,
     NAP_MOST_NS = 200000,
-    ENDED_MS = 1000, /* multi_config.ended */
+    /* multi_config.ended: while nothing comes. Longer than a starter that ends ranks lets them live (mpirun: a second or two), so
+     * that who is left over does not tell of it, too. */
+    ENDED_MS = 3000,
     LOOK_MS = 100,   /* between two looks at whether ranks are there (multi_engine.look) */
 };
 
@@ -130,7 +132,7 @@ static void nap(int64_t ns) {
 
 /* Until all that was begun is done. */
 static mm_status drain(multi *m, int64_t begun) {
-    int64_t ns = NAP_LEAST_NS, since = 0;
+    int64_t ns = NAP_LEAST_NS, moved_ns = mm_now_ns();
     while (m->job < begun || !multi_chunks_are_done(&m->sums) || is_open(vote_of(m))) {
         bool moved;
         MM_TRY(go_on(m, &moved));
@@ -140,11 +142,9 @@ static mm_status drain(multi *m, int64_t begun) {
         begun = m->begun;
         pthread_mutex_unlock(&m->lock);
         if (aborts) return mm_fail(MM_ERR_DEVICE, "the ranks are ended");
-        if (m->config.ended && *m->config.ended && since == 0) since = mm_now_ns();
-        if (since > 0 && mm_now_ns() - since > ENDED_MS * INT64_C(1000000)) {
-            m->link->lost = true;
-            return mm_fail(MM_ERR_DEVICE, "other ranks have ended");
-        }
+        if (moved || !m->config.ended || !*m->config.ended) moved_ns = mm_now_ns();
+        if (mm_now_ns() - moved_ns > ENDED_MS * INT64_C(1000000))
+            return mm_fail(MM_ERR_DEVICE, "terminated, and for %d s nothing came of other ranks", ENDED_MS / 1000);
         if (!moved) nap(ns);
         ns = moved ? NAP_LEAST_NS : ns * 2 > NAP_MOST_NS ? NAP_MOST_NS : ns * 2;
     }
@@ -355,12 +355,14 @@ static bool make_room(multi *m) {
 
 void multi_begin(multi *m, multi_kind kind, void *data, int64_t elems) {
     pthread_mutex_lock(&m->lock);
-    if (make_room(m)) {
+    /* Behind a failure nothing is begun: it would be taken for what was lost. */
+    if (m->failure.status == MM_OK && !make_room(m))
+        mm_failure_keep(&m->failure, mm_fail(MM_ERR_NOMEM, "out of memory to add up gradients"));
+    if (m->failure.status == MM_OK) {
         m->jobs[m->begun++ % m->room] = (multi_job){.kind = kind, .data = data, .elems = elems};
         m->stats.begun++;
         m->stats.bytes += elems * (int64_t)sizeof(int32_t);
-    } else if (m->failure.status == MM_OK)
-        mm_failure_keep(&m->failure, mm_fail(MM_ERR_NOMEM, "out of memory to add up gradients"));
+    }
     pthread_cond_broadcast(&m->changed);
     pthread_mutex_unlock(&m->lock);
 }

@@ -37,8 +37,8 @@ typedef enum multi_kind {
 typedef struct multi_config {
     const char *engine;
     bool at_root;                       /* rank 0 adds up all elements, not each rank a part */
-    const volatile sig_atomic_t *ended; /* not 0: whoever started the ranks ends them; nothing more is waited for than a
-                                           second. NULL: it never is */
+    const volatile sig_atomic_t *ended; /* not 0: whoever started the ranks ends them; a sum of which nothing comes for
+                                           three seconds fails. NULL: it never is */
     int gpu; /* nccl: the GPU of this rank; -1: the ranks of a machine take its GPUs in order */
     bool
         *lost_out; /* set to true if multi_open fails because another rank cannot begin, which tells why; may be NULL */

@@ -23,8 +23,10 @@ typedef struct multi_engine {
     void (*close)(multi_link *link, bool well);
     /* Ends all ranks. */
     void (*abort)(multi_link *link, int status);
-    /* Each begins a transfer in `slot`, the one that was begun in it before being done. All ranks begin the same in the same
-     * order, that of scatters, that of votes, which are shared, and that of others apart. counts, places: per rank, of elements; to be kept until it is done.
+    /* Each begins a transfer in `slot`; the one that was begun in it before is done. All ranks begin the same transfers. There are
+     * three orders, each of them the same on all ranks: of scatters and collects; of votes, which are shares in MULTI_VOTES; of
+     * other shares and spreads. An engine without `scatter` may refuse a transfer while another is under way (MM_ERR_ORDER).
+     * counts, places: per rank, of elements; to be kept until it is done.
      * scatter: part p of `data` goes to rank p, which gets all of its parts one after the other. collect: all of `data` goes
      * to rank 0. share: part p of `data`, which rank p has, goes to all. spread: all of rank 0's `data` goes to all. */
     mm_status (*scatter)(multi_link *link, int slot, const int32_t *data, const int *counts, const int *places,

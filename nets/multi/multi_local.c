@@ -2,7 +2,7 @@
  * each other one. Rank 0 collects what all have, and gives all of it to each. MM_RANKS in the environment says which they
  * are: "RANK/RANKS:FD,FD,..." (multi_local_start).
  *
- * It moves no gradients: the engine nccl tells by it where ranks find each other, and hears by it that one has ended. */
+ * One transfer at a time: another is refused, and not mixed with it. It moves no gradients: the engine nccl tells by it where ranks find each other, and hears by it that one has ended. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,7 +17,8 @@ typedef struct local_link {
     multi_link base;
     int *sockets; /* of rank 0: per rank, its own is -1. Of others: one */
     /* A transfer: of each socket, what was received, and then what was sent. */
-    char *data;
+    char *data; /* NULL: none is under way */
+    int slot;
     size_t bytes; /* of all ranks */
     const int *counts, *places;
     size_t *received, *sent;
@@ -85,7 +86,8 @@ static void local_abort(multi_link *link, int status) {
 
 static mm_status local_share(multi_link *link, int slot, int32_t *data, const int *counts, const int *places) {
     local_link *l = (local_link *)link;
-    (void)slot;
+    if (l->data) return mm_fail(MM_ERR_ORDER, "ranks that mm has started tell each other one thing at a time");
+    l->slot = slot;
     l->data = (char *)data;
     l->counts = counts;
     l->places = places;
@@ -131,14 +133,21 @@ static mm_status test_root(local_link *l, bool *done_out) {
     return MM_OK;
 }
 
-static mm_status local_test(multi_link *link, int slot, bool *done_out) {
-    local_link *l = (local_link *)link;
-    (void)slot;
-    if (link->rank == 0) return test_root(l, done_out);
-    const size_t own = 4 * (size_t)l->counts[link->rank];
-    MM_TRY(go_on(l, 0, true, l->data + 4 * (size_t)l->places[link->rank], own, &l->sent[0]));
+/* Another sends its part, and then receives all. */
+static mm_status test_other(local_link *l, bool *done_out) {
+    const size_t own = 4 * (size_t)l->counts[l->base.rank];
+    MM_TRY(go_on(l, 0, true, l->data + 4 * (size_t)l->places[l->base.rank], own, &l->sent[0]));
     if (l->sent[0] == own) MM_TRY(go_on(l, 0, false, l->data, l->bytes, &l->received[0]));
     *done_out = l->sent[0] == own && l->received[0] == l->bytes;
+    return MM_OK;
+}
+
+static mm_status local_test(multi_link *link, int slot, bool *done_out) {
+    local_link *l = (local_link *)link;
+    *done_out = !l->data || slot != l->slot;
+    if (*done_out) return MM_OK;
+    MM_TRY(link->rank == 0 ? test_root(l, done_out) : test_other(l, done_out));
+    if (*done_out) l->data = NULL;
     return MM_OK;
 }
 

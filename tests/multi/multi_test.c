@@ -1,10 +1,14 @@
 /* What ranks do with each other, without MPI: each rank is a thread, and the engine copies between their memories. */
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -25,6 +29,7 @@ static struct {
     post posts[COMMS][RANKS_MOST][POSTS];
     int taken[COMMS][POSTS]; /* by how many ranks */
     int fails_at;            /* the transfer of rank 1 that fails; 0: none */
+    int late_ms;             /* rank 1 begins so much later, and all are terminated; 0: they are not */
 } world = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 typedef struct transfer {
@@ -158,7 +163,9 @@ static void *run_rank(void *arg) {
         return NULL;
     }
     r->rank = multi_rank(m);
-    ended = world.fails_at > 0 && r->rank == 0; /* as its parent tells it */
+    ended = world.late_ms > 0 || (world.fails_at > 0 && r->rank == 0); /* as its parent tells it */
+    const struct timespec late = {world.late_ms / 1000, world.late_ms % 1000 * 1000000L};
+    if (r->rank == 1) nanosleep(&late, NULL);
     r->wrong = multi_sums_try(m, r->seed);
     if (r->wrong) strncpy(r->message, r->wrong, sizeof r->message - 1);
     multi_stats stats;
@@ -201,7 +208,78 @@ static void a_rank_whose_engine_fails_says_so_and_the_others_give_up_when_they_a
     assert_non_null(failed->wrong);
     assert_string_equal(failed->message, "rank 1: the fake fails");
     assert_non_null(other->wrong);
-    assert_string_equal(other->message, "other ranks have ended");
+    assert_string_equal(other->message, "terminated, and for 3 s nothing came of other ranks");
+}
+
+/* The malloc of multi.c and its kin; this file's own fails when it is told to. */
+static bool no_memory;
+void *__real_malloc(size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_malloc(size_t bytes) { return no_memory ? NULL : __real_malloc(bytes); }
+
+static void behind_a_sum_that_was_lost_no_other_is_taken_for_it(void **state) {
+    (void)state;
+    enum { ROOM = 64 };
+    static float sums[ROOM + 2];
+    multi *m;
+    world.ranks = 1;
+    world.opened = 0;
+    memset(world.posts, 0, sizeof world.posts);
+    memset(world.taken, 0, sizeof world.taken);
+    assert_int_equal(multi_open_on(&engine, &(multi_config){.engine = "fake"}, &m), MM_OK);
+    for (int i = 0; i < ROOM; i++) multi_begin(m, MULTI_SUM, &sums[i], 1);
+    no_memory = true;
+    multi_begin(m, MULTI_SUM, &sums[ROOM], 1);
+    no_memory = false;
+    while (multi_await(m, NULL) != MM_OK) sched_yield(); /* it is not done yet */
+    multi_begin(m, MULTI_SUM, &sums[ROOM + 1], 1);
+    for (int done = 1; done < ROOM; done += multi_await(m, NULL) == MM_OK) sched_yield();
+    for (int i = 0; i < 1000; i++) assert_int_equal(multi_await(m, NULL), MM_ERR_NOMEM);
+    multi_close(m);
+}
+
+/* As all ranks are terminated at once, by whoever gave them the machine. */
+static void terminated_ranks_wait_for_each_other(void **state) {
+    (void)state;
+    rank_run runs[RANKS_MOST];
+    world.late_ms = 1200;
+    run_ranks(2, false, 5, runs);
+    world.late_ms = 0;
+    for (int r = 0; r < 2; r++)
+        if (runs[r].wrong) fail_msg("rank %d: %s", r, runs[r].message);
+}
+
+static int share_bytes(int slot, multi_link *link, int32_t *data) {
+    static const int counts[2] = {1, 1}, places[2] = {0, 1};
+    return multi_local.share(link, slot, data, counts, places);
+}
+
+static void become(void *ctx, int rank) {
+    (void)ctx;
+    int32_t data[2] = {-1, -1};
+    bool done = false;
+    multi_link *link;
+    if (multi_local.open(NULL, &link) != MM_OK) _exit(1);
+    data[rank] = rank + 5;
+    if (share_bytes(0, link, data) != MM_OK) _exit(2);
+    if (share_bytes(MULTI_VOTES, link, data) != MM_ERR_ORDER) _exit(3);
+    while (!done)
+        if (multi_local.test(link, 0, &done) != MM_OK) _exit(4);
+    if (data[0] != 5 || data[1] != 6 || share_bytes(MULTI_VOTES, link, data) != MM_OK) _exit(5);
+    for (done = false; !done;)
+        if (multi_local.test(link, MULTI_VOTES, &done) != MM_OK) _exit(6);
+    _exit(0);
+}
+
+static void ranks_that_mm_starts_refuse_to_mix_transfers(void **state) {
+    (void)state;
+    pid_t processes[2];
+    assert_int_equal(multi_local_start(2, become, NULL, processes), MM_OK);
+    for (int r = 0; r < 2; r++) {
+        int status = 1;
+        waitpid(processes[r], &status, 0);
+        assert_int_equal(status, 0);
+    }
 }
 
 static void an_unknown_engine_is_refused(void **state) {
@@ -215,6 +293,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_are_those_in_the_order_of_ranks),
         cmocka_unit_test(a_rank_whose_engine_fails_says_so_and_the_others_give_up_when_they_are_ended),
+        cmocka_unit_test(behind_a_sum_that_was_lost_no_other_is_taken_for_it),
+        cmocka_unit_test(terminated_ranks_wait_for_each_other),
+        cmocka_unit_test(ranks_that_mm_starts_refuse_to_mix_transfers),
         cmocka_unit_test(an_unknown_engine_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
