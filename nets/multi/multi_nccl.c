@@ -25,7 +25,12 @@ typedef struct nccl_api {
 #undef POINTER
 } nccl_api;
 
-enum { COUNTS_MOST = 256 }; /* elements of all MULTI_COUNT of a call. Chosen: nets have two */
+enum {
+    COUNTS_MOST = 256, /* elements of all MULTI_COUNT of a call. Chosen: nets have two */
+    /* A call of NCCL that lasts longer waits for another rank, as the first ones do, which connect the ranks. Then abort is what
+     * ends it; before, it could free what the call is about to use. Chosen. */
+    BLOCKED_MS = 1000,
+};
 
 typedef struct nccl_link {
     multi_link base;
@@ -35,7 +40,9 @@ typedef struct nccl_link {
     mm_cuda_gpu *gpu;
     int32_t *counts; /* of all ranks; on the device */
     pthread_mutex_t lock;
-    ncclComm_t comm; /* under the lock: the training thread enqueues, the engine's aborts */
+    /* under the lock: the training thread enqueues, the engine's aborts */
+    ncclComm_t comm;
+    bool used; /* by the training thread */
 } nccl_link;
 
 /* What a rank tells the others before it joins them. */
@@ -186,18 +193,20 @@ static void nccl_abort(multi_link *link, int status) {
 
 /* ---------------------------------------------------------------- sums */
 
-static mm_status enqueue_one(nccl_link *l, const multi_tensor *t, int32_t *counts, cudaStream_t stream) {
+static mm_status enqueue_one(const nccl_link *l, const multi_tensor *t, int32_t *counts, ncclComm_t comm,
+                             cudaStream_t stream) {
     const size_t n = (size_t)t->elems;
     if (t->kind == MULTI_COUNT)
-        return check(l, l->nccl.AllGather(t->data, counts, n, ncclInt32, l->comm, stream), "AllGather");
+        return check(l, l->nccl.AllGather(t->data, counts, n, ncclInt32, comm, stream), "AllGather");
     return check(
         l,
-        l->nccl.AllReduce(t->data, t->data, n, ncclFloat32, t->kind == MULTI_MEAN ? ncclAvg : ncclSum, l->comm, stream),
+        l->nccl.AllReduce(t->data, t->data, n, ncclFloat32, t->kind == MULTI_MEAN ? ncclAvg : ncclSum, comm, stream),
         "AllReduce");
 }
 
 /* All together: NCCL makes few launches of them. */
-static mm_status enqueue_group(nccl_link *l, const multi_tensor *tensors, int n, cudaStream_t stream) {
+static mm_status enqueue_group(const nccl_link *l, const multi_tensor *tensors, int n, ncclComm_t comm,
+                               cudaStream_t stream) {
     int64_t at = 0;
     MM_TRY(check(l, l->nccl.GroupStart(), "GroupStart"));
     mm_status status = MM_OK;
@@ -207,7 +216,7 @@ static mm_status enqueue_group(nccl_link *l, const multi_tensor *tensors, int n,
         if (t->kind == MULTI_COUNT && at + t->elems > COUNTS_MOST)
             status = mm_fail(MM_ERR_UNSUPPORTED, "the engine nccl: more than %d counts at a time", COUNTS_MOST);
         else
-            status = enqueue_one(l, t, l->counts + at * l->base.ranks, stream);
+            status = enqueue_one(l, t, l->counts + at * l->base.ranks, comm, stream);
         at += t->kind == MULTI_COUNT ? t->elems : 0;
     }
     const mm_status ended = check(l, l->nccl.GroupEnd(), "GroupEnd");
@@ -227,16 +236,39 @@ static mm_status enqueue_counts(const nccl_link *l, const multi_tensor *tensors,
     return MM_OK;
 }
 
+/* The communicator, for the training thread, which has done with it once it says that it is not used. NULL: it was aborted. */
+static ncclComm_t use(nccl_link *l, bool used) {
+    pthread_mutex_lock(&l->lock);
+    ncclComm_t comm = l->comm;
+    l->used = used;
+    pthread_mutex_unlock(&l->lock);
+    return comm;
+}
+
 static mm_status nccl_sum(multi_link *link, const multi_tensor *tensors, int n, void *stream) {
     nccl_link *l = (nccl_link *)link;
     bool entered;
     MM_TRY(mm_cuda_gpu_enter(l->gpu, false, &entered));
-    pthread_mutex_lock(&l->lock);
-    mm_status status = l->comm ? enqueue_group(l, tensors, n, stream) : mm_fail(MM_ERR_DEVICE, "the ranks are ended");
-    pthread_mutex_unlock(&l->lock);
+    ncclComm_t comm = use(l, true);
+    mm_status status =
+        comm ? enqueue_group(l, tensors, n, comm, stream) : mm_fail(MM_ERR_DEVICE, "the ranks are ended");
+    use(l, false);
     if (status == MM_OK) status = enqueue_counts(l, tensors, n, stream);
     if (entered) mm_cuda_gpu_leave(l->gpu);
     return status;
+}
+
+/* From now on nobody takes the communicator; who has it, has done with it, or is blocked. */
+static void give_up(nccl_link *l) {
+    const struct timespec nap = {.tv_nsec = 1000000};
+    bool used = true;
+    for (int ms = 0; used && ms < BLOCKED_MS; ms++) {
+        if (ms > 0) nanosleep(&nap, NULL);
+        pthread_mutex_lock(&l->lock);
+        l->comm = NULL;
+        used = l->used;
+        pthread_mutex_unlock(&l->lock);
+    }
 }
 
 /* A rank that has ended, or a link that is down, leaves sums that never end: they are given up. */
@@ -245,18 +277,16 @@ static mm_status nccl_look(multi_link *link) {
     ncclResult_t result = ncclSuccess;
     mm_status status = l->host->look ? l->host->look(l->host_link) : MM_OK;
     link->lost = l->host_link->lost;
-    pthread_mutex_lock(&l->lock);
-    if (status == MM_OK && l->comm) {
-        status = check(l, l->nccl.CommGetAsyncError(l->comm, &result), "CommGetAsyncError");
+    ncclComm_t comm = l->comm; /* nobody but this thread sets it */
+    if (status == MM_OK && comm) {
+        status = check(l, l->nccl.CommGetAsyncError(comm, &result), "CommGetAsyncError");
         if (status == MM_OK) status = check(l, result, "AllReduce");
     }
-    ncclComm_t comm = l->comm;
-    if (status != MM_OK) l->comm = NULL;
-    pthread_mutex_unlock(&l->lock);
     bool entered;
     if (status == MM_OK || !comm) return status;
     mm_failure failure;
     mm_failure_keep(&failure, status);
+    give_up(l);
     if (mm_cuda_gpu_enter(l->gpu, true, &entered) == MM_OK) {
         (void)l->nccl.CommAbort(comm);
         if (entered) mm_cuda_gpu_leave(l->gpu);

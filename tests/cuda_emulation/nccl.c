@@ -1,10 +1,14 @@
 /* NCCL for emulated GPUs, each of a process of its own: a library that the engine opens at run time. Processes share a
  * file, which rank 0's id names. Each collective is a task of its stream, and waits there for the other ranks', as NCCL's
  * kernels do; sums are in another order than MPI's. Calls are refused that NCCL takes badly: on a stream of another device,
- * outside of a group for several of them, in another order than the other ranks'. */
+ * outside of a group for several of them, in another order than the other ranks'.
+ *
+ * The first group connects the ranks: its end waits for theirs. MM_EMULATED_NCCL_DIES=RANK in the environment: that rank is
+ * killed there, and others say when that wait was aborted. */
 #include <fcntl.h>
 #include <nccl.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,7 +24,7 @@
 enum { RANKS_MOST = 4, CHUNK = 4096 };
 
 typedef struct world {
-    atomic_int arrived, generation, joined;
+    atomic_int arrived, generation, joined, connected;
     atomic_int broken;          /* the ranks' calls differ */
     int64_t wanted[RANKS_MOST]; /* what each rank's collective is */
     int32_t data[RANKS_MOST][CHUNK];
@@ -30,6 +34,7 @@ struct ncclComm {
     world *shared;
     int rank, ranks, device;
     atomic_bool aborted;
+    bool connected;
 };
 
 typedef struct collective {
@@ -41,6 +46,7 @@ typedef struct collective {
 } collective;
 
 static _Thread_local int in_group;
+static _Thread_local struct ncclComm *of_group;
 
 static void nap(void) {
     const struct timespec time = {.tv_nsec = 50000};
@@ -104,6 +110,7 @@ static ncclResult_t enqueue(const collective *like, cudaStream_t stream) {
     collective *r = malloc(sizeof *r);
     if (!r) return ncclSystemError;
     *r = *like;
+    of_group = r->comm;
     return cuda_emulation_enqueue(stream, run, r) == cudaSuccess ? ncclSuccess : ncclSystemError;
 }
 
@@ -124,9 +131,25 @@ ncclResult_t ncclGroupStart(void) {
     return ncclSuccess;
 }
 
-ncclResult_t ncclGroupEnd(void) {
-    in_group--;
+static ncclResult_t connect_ranks(struct ncclComm *c) {
+    const char *dies = getenv("MM_EMULATED_NCCL_DIES");
+    c->connected = true;
+    if (dies && atoi(dies) == c->rank) raise(SIGKILL);
+    atomic_fetch_add(&c->shared->connected, 1);
+    while (atomic_load(&c->shared->connected) < c->ranks) {
+        nap();
+        if (!atomic_load(&c->aborted)) continue;
+        if (dies) fprintf(stderr, "the emulated NCCL: aborted while it connects\n");
+        return ncclSystemError;
+    }
     return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd(void) {
+    struct ncclComm *c = of_group;
+    in_group--;
+    of_group = NULL;
+    return c && !c->connected ? connect_ranks(c) : ncclSuccess;
 }
 
 /* ---------------------------------------------------------------- a communicator's life */

@@ -83,6 +83,14 @@ a_rank_on_a_gpu_that_is_killed_ends_all_() {
     [[ ! -e state ]] || fail "something was saved"
 }
 
+a_rank_that_is_gone_when_ranks_connect_ends_all_() {
+    needs_two_gpus
+    [[ -e $emulated/libnccl.so.2 ]] || skip "not with NCCL itself"
+    MM_EMULATED_NCCL_DIES=1 expect 137 "${net[@]}" --iterations 3 --ranks 2
+    says err "mm train: rank 1 was killed by signal 9"
+    says err "the emulated NCCL: aborted while it connects"
+}
+
 ranks_end_when_the_mm_that_started_them_is_killed_() {
     needs_two_gpus
     start_ranks
