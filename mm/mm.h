@@ -788,8 +788,8 @@ typedef struct mm_shared {
     mm_shared_as as;
 } mm_shared;
 
-/* What the caller does with shared tensors. The first two are called on threads of the device, and may not call the
- * manager or the device. They may be NULL if all are shared in place, `enqueue` if none is. */
+/* What the caller does with shared tensors. The first two are called on threads of the device or of the manager, `await` under
+ * MM_ISSUE_INLINE also on the training thread; they may not call the manager or the device. They may be NULL if all are shared in place, `enqueue` if none is. */
 typedef struct mm_gradient_fns {
     /* data has what this process has: from now on it is the caller's, until `await` returns. Called in the order above, for
      * each part. It must not block. */

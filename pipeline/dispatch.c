@@ -275,8 +275,6 @@ static mm_status drain(mm_dispatch *d) {
     }
     const mm_status codes = check_codes(d);
     if (first.status == MM_OK) mm_failure_keep(&first, codes);
-    if (first.status == MM_OK) first = d->unshared; /* all streams are idle: nobody else is at it */
-    d->unshared.status = MM_OK;
     mm_traced_collect(d);
     return mm_failure_tell(&first);
 }

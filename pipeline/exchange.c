@@ -11,7 +11,6 @@ struct mm_exchange_call {
     const mm_piece *piece;
 };
 
-/* Keeps the failure for devices on which it does not fail the stream. */
 static mm_status run(void *arg) {
     const mm_exchange_call *c = arg;
     const mm_execution *p = c->execution;
@@ -27,13 +26,8 @@ static mm_status run(void *arg) {
         p->exchange.fns.sent(p->exchange.ctx, &shared);
         return MM_OK;
     }
-    mm_status status = p->exchange.fns.await(p->exchange.ctx, &shared);
-    if (status == MM_OK) return MM_OK;
-    mm_fail_prefix("%s", mm_graph_tensor(p->plan->graph, n->tensor)->name);
-    mm_dispatch *d = p->dispatch;
-    pthread_mutex_lock(&d->lock);
-    if (d->unshared.status == MM_OK) mm_failure_keep(&d->unshared, status);
-    pthread_mutex_unlock(&d->lock);
+    const mm_status status = p->exchange.fns.await(p->exchange.ctx, &shared);
+    if (status != MM_OK) mm_fail_prefix("%s", mm_graph_tensor(p->plan->graph, n->tensor)->name);
     return status;
 }
 
@@ -86,7 +80,13 @@ mm_status mm_exchange_call_async(mm_dispatch *d, const mm_piece *piece, mm_strea
     const mm_execution *p = d->execution;
     if (d->rehearsed || !mm_exchange_is_called(p)) return MM_OK;
     mm_exchange_call *call = &p->exchange.calls[piece - p->program->pieces];
-    return call->call.fn ? mm_call_async(stream, &call->call) : MM_OK;
+    if (!call->call.fn) return MM_OK;
+    if (p->plan->nodes[piece->node].kind == MM_NODE_OUT || stream->device->ops->calls_may_block)
+        return mm_call_async(stream, &call->call);
+    /* Else the copy is enqueued when the sum is there. Once the piece is out, the caller has it: no sum is awaited that never
+     * began. */
+    MM_TRY(mm_event_sync(p->events[p->program->at[MM_STREAM_OUT][piece->wait[MM_STREAM_OUT]]]));
+    return run(call);
 }
 
 /* ---------------------------------------------------------------- in place */

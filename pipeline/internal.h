@@ -165,7 +165,6 @@ struct mm_dispatch {
     /* under the lock */
     int32_t issued[MM_STREAM_COUNT]; /* seq of the last piece issued */
     mm_failure failure;              /* the iteration's first */
-    mm_failure unshared;       /* a sum of shared tensors did not come; MM_OK: they all have, since the last drain */
     mm_dispatch_stats stats;   /* without what the records of executions have (mm_bodies_add) */
     mm_execution *with_bodies; /* executions whose plans have codes with bodies */
 };
@@ -234,7 +233,8 @@ MM_CHECKED mm_status mm_exchange_init(mm_execution *execution);
 void mm_exchange_fini(mm_execution *execution);
 /* Whether functions of the caller's are called which cannot be recorded. */
 bool mm_exchange_is_called(const mm_execution *execution);
-/* Behind a copy of a shared tensor to pinned memory, and before the one back: enqueues the caller's function. */
+/* Behind a copy of a shared tensor to pinned memory, and before the one back: enqueues the caller's function, or waits for the
+ * sum where functions of streams may not. */
 MM_CHECKED mm_status mm_exchange_call_async(mm_dispatch *dispatch, const mm_piece *piece, mm_stream *stream);
 /* Before a step: what it updates with is summed in place. stream NULL: blocks until then. */
 MM_CHECKED mm_status mm_exchange_step_begin(mm_dispatch *dispatch, int node, mm_stream *stream);

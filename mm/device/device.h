@@ -83,6 +83,8 @@ typedef struct mm_device_ops {
     bool knows_free_memory;     /* a reservation above mm_memory_info.free_bytes always fails. False for the host, whose
                                 figure counts what is reserved, not what is in use */
     bool always_timed;          /* events have times, whatever mm_device_config.timed says */
+    bool calls_may_block;       /* functions of mm_call_async may wait for tasks of other streams. CUDA's may not: it may
+                                run the functions of all streams one after the other */
 
     int (*count)(void); /* devices of this kind that answer; 0: none, or the hardware cannot be asked */
     mm_status (*create)(int ordinal, const mm_device_config *config, mm_device **device_out);
@@ -248,7 +250,8 @@ MM_CHECKED mm_status mm_sums_async(mm_stream *stream, const float *src, int64_t 
                                    mm_sums *sums_out);
 
 /* Calls a function when the tasks before it are done; tasks behind it wait until it has returned. `call` is borrowed until
- * then. On the host a failure poisons the stream; CUDA cannot, and drops it. Not captured. */
+ * then. It may block only if the device's calls_may_block. On the host a failure poisons the stream; CUDA cannot, and drops it.
+ * Not captured. */
 MM_CHECKED mm_status mm_call_async(mm_stream *stream, const mm_call *call);
 
 /* A capture keeps tasks instead of running them; the replay made of it then runs them any number of times with one

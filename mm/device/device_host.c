@@ -207,6 +207,7 @@ const mm_device_ops mm_device_host_ops = {
     .name = "host",
     .summary = "this machine's CPU: streams are threads, device memory is an arena, the link's bandwidth can be set",
     .cpu_reaches_memory = true,
+    .calls_may_block = true,
     .always_timed = true,
     .count = host_count,
     .create = host_create,

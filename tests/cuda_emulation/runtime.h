@@ -173,7 +173,7 @@ typedef struct recording {
 recording *recording_create(void); /* with one reference; NULL without memory */
 void recording_release(recording *of);
 
-typedef enum task_kind { TASK_RUN, TASK_RECORD, TASK_WAIT } task_kind;
+typedef enum task_kind { TASK_RUN, TASK_CALL, TASK_RECORD, TASK_WAIT } task_kind;
 
 typedef struct task {
     struct task *next;
@@ -187,7 +187,7 @@ typedef struct task {
 /* NULL: out of memory; arg is released then. */
 task *task_create(task_kind kind, void (*run)(void *arg), void *arg, void (*release)(void *arg));
 void task_destroy(task *of);
-/* Runs a TASK_RUN, unless the device has failed. To be called without the lock. */
+/* Runs a TASK_RUN or TASK_CALL, unless the device has failed. To be called without the lock. */
 void task_perform(const task *of);
 
 /* Most streams of a capture. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "tests/cuda_emulation/check_memory.h"
 #include "tests/cuda_emulation/runtime.h"
@@ -508,8 +509,16 @@ typedef struct copy {
     size_t dst_pitch, src_pitch, width, height;
 } copy;
 
+/* MM_EMULATED_CUDA_OUT_MS in the environment: how long each copy from device to host memory takes at the least. */
+static void delay(const copy *c) {
+    const char *text = getenv("MM_EMULATED_CUDA_OUT_MS");
+    const struct timespec time = {.tv_nsec = text ? atoi(text) * 1000000L : 0};
+    if (text && device_of(c->src) >= 0 && device_of(c->dst) < 0) nanosleep(&time, NULL);
+}
+
 static void copy_run(void *arg) {
     const copy *c = arg;
+    delay(c);
     for (size_t row = 0; row < c->height; row++) {
         memcpy(c->dst + row * c->dst_pitch, c->src + row * c->src_pitch, c->width);
         check_memory_written(c->dst + row * c->dst_pitch, c->width);

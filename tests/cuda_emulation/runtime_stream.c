@@ -55,12 +55,18 @@ static void open_locked(cudaStream_t stream, bool open) {
     open ? memory_open_locked(stream->device) : memory_close_locked(stream->device);
 }
 
+/* Functions of the CPU run one at a time, whatever their streams, as CUDA may do it: one that waits for another never ends. */
+static pthread_mutex_t calls = PTHREAD_MUTEX_INITIALIZER;
+
 static void perform_locked(cudaStream_t stream, task *t) {
     switch (t->kind) {
     case TASK_RUN:
+    case TASK_CALL:
         open_locked(stream, true);
         pthread_mutex_unlock(&runtime.lock);
+        if (t->kind == TASK_CALL) pthread_mutex_lock(&calls);
         task_perform(t);
+        if (t->kind == TASK_CALL) pthread_mutex_unlock(&calls);
         pthread_mutex_lock(&runtime.lock);
         break;
     case TASK_RECORD:
@@ -275,7 +281,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *data)
     ENTER(cudaLaunchHostFunc);
     if (!stream || !fn) return runtime_failed(cudaErrorInvalidValue);
     ON(stream->device);
-    task *t = task_create(TASK_RUN, fn, data, NULL);
+    task *t = task_create(TASK_CALL, fn, data, NULL);
     return t ? append(stream, t) : runtime_failed(cudaErrorMemoryAllocation);
 }
 

@@ -47,6 +47,19 @@ two_gpus_come_to_the_same_weights_whatever_the_plan_and_the_engine_() {
     equal_tensors state1 state
 }
 
+# One of which has its gradients on the host when the other has begun to vote, or waits for sums: no function of the CPU may
+# wait for another, since CUDA may run them one after the other.
+ranks_of_which_one_copies_slowly_do_not_wait_for_each_other_() {
+    command -v mpirun >/dev/null || skip "there is no mpirun"
+    needs_two_gpus
+    local issue parts=(train --net 'vgg11@32x32,classes=10,thin=8' --batch 4 --device cuda --deterministic --quiet
+        --no-measure --iterations 3 --engine mpi)
+    for issue in inline thread; do
+        timeout -s KILL 60 mpirun --bind-to none -n 1 env MM_EMULATED_CUDA_OUT_MS=10 "$mm" "${parts[@]}" --issue $issue : \
+            -n 1 "$mm" "${parts[@]}" --issue $issue >out 2>err </dev/null || fail "status $? with --issue $issue"
+    done
+}
+
 ranks_without_a_gpu_each_are_refused_() {
     refused 2 "--engine nccl: adds up on GPUs, and --device host is none" train --net tiny --ranks 2 --engine nccl
     refused 2 "--sum-at root: NCCL adds up in its own order" "${net[@]}" --ranks 2 --sum-at root
