@@ -10,14 +10,16 @@
 
 #define AT(member) offsetof(nets_optimizer, member)
 
+#define SGD_OPTIONS                                                                                                    \
+    {                                                                                                                  \
+        {"momentum", AT(momentum), 0.9, 0, 1, false}, {"weight-decay", AT(weight_decay), 1e-4, 0, 1, false},           \
+            {"clip-norm", AT(clip_norm), 0, 0, 1e30, false},                                                           \
+    }
+
 /* Defaults are torch.optim's; SGD's momentum and decay are those of He et al. 2015 for CIFAR-10. */
 static const nets_optimizer_traits TABLE[] = {
-    [NETS_SGD] = {.name = "sgd",
-                  .states = {"momentum"},
-                  .rate = 0.1,
-                  .options = {{"momentum", AT(momentum), 0.9, 0, 1, false},
-                              {"weight-decay", AT(weight_decay), 1e-4, 0, 1, false},
-                              {"clip-norm", AT(clip_norm), 0, 0, 1e30, false}}},
+    [NETS_SGD] = {.name = "sgd", .states = {"momentum"}, .rate = 0.1, .options = SGD_OPTIONS},
+    [NETS_PLAIN_SGD] = {.name = "sgd", .rate = 0.1, .options = SGD_OPTIONS},
     [NETS_ADAMW] = {.name = "adamw",
                     .states = {"exp_avg", "exp_avg_sq"},
                     .counts = true,
@@ -64,6 +66,7 @@ static mm_status set(nets_optimizer *optimizer, const char *name, size_t length,
         return mm_fail(MM_ERR_INVALID, "optimizer %s: %s is %g: must be from %g to %s%g", TABLE[optimizer->id].name,
                        option->name, value, option->least, option->below ? "below " : "", option->most);
     *place(optimizer, option) = value;
+    if (optimizer->id != NETS_ADAMW) optimizer->id = optimizer->momentum > 0 ? NETS_SGD : NETS_PLAIN_SGD;
     return MM_OK;
 }
 

@@ -6,7 +6,7 @@
  * networks of tokens the matrices alone.
  *
  *   sgd, as torch.optim.SGD without dampening or Nesterov's:
- *       v := momentum v + (g + weight-decay w);   w := w - lr v
+ *       v := momentum v + (g + weight-decay w);   w := w - lr v;   of momentum 0, v is no tensor
  *   adamw, as torch.optim.AdamW: Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019:
  *       m := beta1 m + (1 - beta1) g;   v := beta2 v + (1 - beta2) g^2;   t := t + 1
  *       w := w - lr (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight-decay w)
@@ -21,7 +21,8 @@
  * 1 / (1 - momentum). Chosen: no gradient of a training that works comes near it. */
 #define NETS_GRADIENT_MOST 1e30f
 
-typedef enum nets_optimizer_id { NETS_SGD, NETS_ADAMW, NETS_OPTIMIZERS } nets_optimizer_id;
+/* NETS_PLAIN_SGD is "sgd" of momentum 0, which needs no state: nets_optimizer_parse and _set choose between the two. */
+typedef enum nets_optimizer_id { NETS_SGD, NETS_ADAMW, NETS_PLAIN_SGD, NETS_OPTIMIZERS } nets_optimizer_id;
 
 enum { NETS_OPTIMIZER_STATES = 2, NETS_OPTIMIZER_OPTIONS = 5 }; /* at most */
 

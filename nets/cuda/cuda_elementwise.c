@@ -153,7 +153,9 @@ static void list_tensors(const nets_update_param *params, int n, nets_cuda_updat
 
 typedef void (*update_fn)(const nets_cuda_update *update, cudaStream_t stream);
 
-static const update_fn UPDATES[] = {[NETS_SGD] = nets_cuda_update_sgd, [NETS_ADAMW] = nets_cuda_update_adamw};
+static const update_fn UPDATES[] = {[NETS_SGD] = nets_cuda_update_sgd,
+                                    [NETS_PLAIN_SGD] = nets_cuda_update_plain_sgd,
+                                    [NETS_ADAMW] = nets_cuda_update_adamw};
 _Static_assert(sizeof UPDATES / sizeof *UPDATES == NETS_OPTIMIZERS, "an update for each");
 
 /* Passes over all tensors, in this order: gradients are looked at, and their squares summed, before any is used. */

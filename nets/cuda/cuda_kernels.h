@@ -84,6 +84,7 @@ void nets_cuda_update_squares(const nets_cuda_update *update, double *parts, int
 /* What gradients are multiplied by, of the parts of their sum: nets_optimizer.clip_norm. */
 void nets_cuda_update_clip(const double *parts, int n, double clip_norm, float *clip, cudaStream_t stream);
 void nets_cuda_update_sgd(const nets_cuda_update *update, cudaStream_t stream);
+void nets_cuda_update_plain_sgd(const nets_cuda_update *update, cudaStream_t stream);
 void nets_cuda_update_adamw(const nets_cuda_update *update, cudaStream_t stream);
 /* Advances *step by one unless *halted is set. */
 void nets_cuda_update_count(uint32_t *step, const uint32_t *halted, cudaStream_t stream);

@@ -39,6 +39,16 @@ struct sgd {
     }
 };
 
+struct plain_sgd {
+    enum { STATES = 0 };
+    float lr, decay;
+
+    static __device__ inline plain_sgd of(const nets_cuda_update &update, int tensor) {
+        return {*update.lr, is_decayed(update, tensor) ? (float)update.optimizer.weight_decay : 0};
+    }
+    __device__ float move(float w, float g, float *) const { return w - lr * (g + decay * w); }
+};
+
 struct adamw {
     enum { STATES = 2 };
     nets_adamw_factors f;
@@ -68,7 +78,8 @@ static __device__ inline void store_halves(uint16_t *to, const vec<4> &v) {
 
 /* One thread's vector of a tensor. */
 template <class Rule, int V> struct moving {
-    vec<V> w, g, state[Rule::STATES];
+    enum { ROOM = Rule::STATES > 0 ? Rule::STATES : 1 }; /* C++ has no array of none */
+    vec<V> w, g, state[ROOM];
 
     __device__ void start(const nets_cuda_update &update, int tensor, int64_t i) {
         load(update.tensors[tensor].weight + i, &w);
@@ -78,7 +89,7 @@ template <class Rule, int V> struct moving {
     __device__ void finish(const nets_cuda_update &update, int tensor, const Rule &rule, int64_t i) {
         const float clip = update.clip ? *update.clip : 1;
         for (int k = 0; k < V; k++) {
-            float at[Rule::STATES];
+            float at[ROOM];
             for (int s = 0; s < Rule::STATES; s++) at[s] = state[s].at[k];
             w.at[k] = rule.move(w.at[k], __fmul_rn(clip, g.at[k]), at);
             for (int s = 0; s < Rule::STATES; s++) state[s].at[k] = at[s];
@@ -209,6 +220,10 @@ void nets_cuda_update_halt(const nets_cuda_update *update, const float *loss, fl
 
 void nets_cuda_update_sgd(const nets_cuda_update *update, cudaStream_t stream) {
     MM_LAUNCH(move_weights<sgd>, update->first_block[update->n], THREADS, 0, stream, *update);
+}
+
+void nets_cuda_update_plain_sgd(const nets_cuda_update *update, cudaStream_t stream) {
+    MM_LAUNCH(move_weights<plain_sgd>, update->first_block[update->n], THREADS, 0, stream, *update);
 }
 
 void nets_cuda_update_adamw(const nets_cuda_update *update, cudaStream_t stream) {

@@ -30,6 +30,14 @@ static void update_sgd(const nets_update_param *p, const nets_update_args *args,
     }
 }
 
+static void update_plain_sgd(const nets_update_param *p, const nets_update_args *args, float clip, int64_t from,
+                             int64_t to) {
+    float *restrict weight = p->weight;
+    const float *restrict gradient = p->gradient;
+    const float lr = *args->lr, decay = p->decayed ? (float)args->optimizer.weight_decay : 0;
+    for (int64_t i = from; i < to; i++) weight[i] -= lr * (clip * gradient[i] + decay * weight[i]);
+}
+
 static void update_adamw(const nets_update_param *p, const nets_update_args *args, float clip, int64_t from,
                          int64_t to) {
     float *restrict weight = p->weight, *restrict average = p->state[0], *restrict square = p->state[1];
@@ -43,7 +51,8 @@ static void update_adamw(const nets_update_param *p, const nets_update_args *arg
 typedef void (*update_fn)(const nets_update_param *param, const nets_update_args *args, float clip, int64_t from,
                           int64_t to);
 
-static const update_fn UPDATES[] = {[NETS_SGD] = update_sgd, [NETS_ADAMW] = update_adamw};
+static const update_fn UPDATES[] = {
+    [NETS_SGD] = update_sgd, [NETS_PLAIN_SGD] = update_plain_sgd, [NETS_ADAMW] = update_adamw};
 _Static_assert(sizeof UPDATES / sizeof *UPDATES == NETS_OPTIMIZERS, "an update for each");
 
 static void copy_weight(const nets_update_param *p, int64_t from, int64_t to) {

@@ -112,8 +112,9 @@ static void undecayed_parameters_are_updated_as_without_decay(void **state) {
     (void)state;
     enum { TENSORS = 70, ELEMS = 5 };
     static const char *const SPECS[][2] = {{"sgd,weight-decay=0.5", "sgd,weight-decay=0"},
+                                           {"sgd,momentum=0,weight-decay=0.5", "sgd,momentum=0,weight-decay=0"},
                                            {"adamw,weight-decay=0.5", "adamw,weight-decay=0"}};
-    for (int o = 0; o < 2; o++) {
+    for (int o = 0; o < 3; o++) {
         op_rig rig;
         float *weights[2];
         op_rig_open(&rig, NULL);
@@ -141,6 +142,41 @@ static void undecayed_parameters_are_updated_as_without_decay(void **state) {
             assert_int_equal(memcmp(weights[0] + 8 * t, weights[1] + 8 * t, 4 * ELEMS) != 0, t % 3 == 0);
         op_rig_fini(&rig);
     }
+}
+
+/* The bits of one that keeps a momentum and forgets it. */
+static void plain_gradient_descent_needs_no_state(void **state) {
+    (void)state;
+    enum { ELEMS = 4103 };
+    op_rig rig;
+    nets_optimizer optimizer;
+    float *weights[2];
+    assert_int_equal(nets_optimizer_parse("sgd,momentum=0,weight-decay=0.01", &optimizer), MM_OK);
+    assert_int_equal(optimizer.id, NETS_PLAIN_SGD);
+    assert_null(nets_optimizer_traits_of(optimizer.id)->states[0]);
+    op_rig_open(&rig, NULL);
+    for (int kept = 0; kept < 2; kept++) {
+        float *gradient = op_rig_alloc(&rig, 4 * ELEMS), *lr = op_rig_alloc(&rig, 4);
+        float *momentum = kept ? op_rig_alloc(&rig, 4 * ELEMS) : NULL;
+        weights[kept] = op_rig_alloc(&rig, 4 * ELEMS);
+        *lr = 0.1f;
+        for (int i = 0; i < ELEMS; i++) {
+            gradient[i] = sinf((float)i);
+            weights[kept][i] = cosf((float)i);
+        }
+        const nets_update_param param = {weights[kept], {momentum}, gradient, ELEMS, true, NULL};
+        nets_update_args args = {.params = &param,
+                                 .n_params = 1,
+                                 .lr = lr,
+                                 .optimizer = optimizer,
+                                 .rng = op_rig_alloc(&rig, NETS_RNG_WORDS * sizeof(uint32_t))};
+        if (kept) args.optimizer.id = NETS_SGD;
+        for (int step = 0; step < 2; step++)
+            assert_int_equal(rig.backend->ops->update(rig.backend, &args, rig.stream), MM_OK);
+        assert_int_equal(mm_stream_sync(rig.stream), MM_OK);
+    }
+    assert_memory_equal(weights[0], weights[1], 4 * ELEMS);
+    op_rig_fini(&rig);
 }
 
 static double relative_norm(const float *values, const double *expected, int64_t n) {
@@ -215,6 +251,8 @@ static void optimizers_are_read_as_they_are_told(void **state) {
     } good[] = {
         {"sgd", "sgd,momentum=0.9,weight-decay=0.0001,clip-norm=0"},
         {"sgd,momentum=0.1", "sgd,momentum=0.1,weight-decay=0.0001,clip-norm=0"},
+        {"sgd,momentum=0,momentum=0.1", "sgd,momentum=0.1,weight-decay=0.0001,clip-norm=0"},
+        {"sgd,momentum=0", "sgd,momentum=0,weight-decay=0.0001,clip-norm=0"},
         {"adamw", "adamw,weight-decay=0.01,beta1=0.9,beta2=0.999,eps=1e-08,clip-norm=0"},
         {"adamw,beta2=0.99,weight-decay=0,eps=0.3333333333333333",
          "adamw,weight-decay=0,beta1=0.9,beta2=0.99,eps=0.3333333333333333,clip-norm=0"},
@@ -581,6 +619,7 @@ int main(void) {
         cmocka_unit_test(update_follows_torch_for_three_steps),
         cmocka_unit_test(adamw_follows_its_paper_for_ten_steps),
         cmocka_unit_test(undecayed_parameters_are_updated_as_without_decay),
+        cmocka_unit_test(plain_gradient_descent_needs_no_state),
         cmocka_unit_test(optimizers_are_read_as_they_are_told),
         cmocka_unit_test(a_loss_that_is_not_finite_halts_updates_if_asked),
         cmocka_unit_test(a_check_looks_at_what_it_is_given),

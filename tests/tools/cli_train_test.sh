@@ -666,6 +666,16 @@ states_of_another_optimizer_are_refused_() {
     refused 2 "--optimizer adam: no optimizer 'adam': there are sgd and adamw" plan --optimizer adam
 }
 
+without_momentum_there_is_none_to_keep_() {
+    expect 0 "${tiny[@]}" --iterations 2 --save with
+    expect 0 "${tiny[@]}" --iterations 4 --load with --optimizer sgd,momentum=0 --save without
+    says err "--optimizer sgd,momentum=0: with was trained with sgd,momentum=0.9"
+    [[ $(<without) == *'"optimizer":"sgd,momentum=0,'* && $(<without) != *momentum.* ]] || fail "its states"
+    expect 0 "${tiny[@]}" --iterations 4 --load with --momentum 0 --save again
+    equal_tensors without again
+    goes_on_alone 3 --net tiny --batch 4 --optimizer sgd,momentum=0
+}
+
 a_rate_falls_as_a_cosine_() {
     expect 0 "${tiny[@]}" --iterations 6 --lr-schedule constant --save constant
     expect 0 "${tiny[@]}" --iterations 6 --save reference
