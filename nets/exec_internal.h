@@ -91,7 +91,7 @@ MM_CHECKED mm_status nets_exec_recompute(void *ctx, mm_manager *manager, mm_laye
 
 /* Before the first pass: this rank's part of the whole batch begins behind those of the ranks before it. */
 MM_CHECKED mm_status nets_exec_begin_part(const nets_exec *exec, mm_stream *stream);
-/* What other ranks have of this one's, in numbers. Without functions, nobody has anything. */
+/* Number of sums that this rank has begun. 0 without nets_ranks.begun. */
 int64_t nets_exec_sums_begun(const nets_exec *exec);
 /* Whether the update has parts, which begin as sums come. With only_finite, each rank then looks at its own gradients as they
  * are written, and the ranks agree before the first part. Clipping needs all sums: the last part does it all. */

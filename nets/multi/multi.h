@@ -1,9 +1,9 @@
 /* Processes that train one network: who they are, and what they do with each other. Each is a rank, from 0; rank r trains on
  * the r-th part of every batch (nets_ranks in nets/op.h). An engine connects them: "mpi", "nccl".
  *
- * The engine mpi adds up what lies in the host's memory (multi_begin). Sums are taken in the order of ranks, ((x0 + x1) + x2) + ..., whatever the engine's own algorithms: each rank gets one
- * part of everybody's elements, adds them up, and gives the sum to all. So the same bits come of every run, and of one
- * process that adds up as many sub-batches.
+ * The engine mpi adds up what lies in the host's memory (multi_begin). Each rank gets one part of everybody's elements, adds them
+ * up in the order of ranks, ((x0 + x1) + x2) + ..., and gives the sum to all. MPI only moves elements: how it does so changes no
+ * bit. Every run has the same bits, and so has one process that adds up as many sub-batches.
  *
  *   rank 0   a0 | a1        a0 -.       a0 + b0      a0 + b0 | a1 + b1
  *                               |  add            all

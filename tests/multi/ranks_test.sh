@@ -27,6 +27,17 @@ together() {
     ((status == expected)) || fail "$ranks ranks of mm $*: status $status, expected $expected"
 }
 
+# None of mpirun's processes is left: they are in the case's folder.
+none_left() {
+    local process began=$SECONDS
+    for process in $(pgrep -x 'mm|mm_short|other'); do
+        while [[ /proc/$process/cwd -ef . ]] && ! is_gone "$process"; do
+            ((SECONDS - began <= seconds)) || fail "$process is left"
+            sleep 0.05
+        done
+    done
+}
+
 # apart STATUS TEXT OPTIONS...: rank 1 has these options, and rank 0 those of `first`, so that all end, within the time, with one
 # line of mm.
 first=("${net[@]}")
@@ -41,6 +52,7 @@ apart() {
     ((${#lines[@]} == 1)) || fail "${#lines[@]} lines"
     [[ ${lines[0]} == "mm train: rank 1"*"$text"* ]] || fail "does not say of rank 1: $text"
     [[ ! -s out && ! -e state ]] || fail "something was printed or saved"
+    none_left
 }
 
 # In the background; what they print goes to out and err. ranks: their process ids, once they train.
@@ -64,17 +76,12 @@ is_gone() { # PROCESS
 
 # await_end: sets status; all ranks are gone.
 await_end() {
-    local began=$SECONDS rank
+    local began=$SECONDS
     status=0
     wait "$starter" || status=$?
     trap - EXIT
     ((SECONDS - began <= seconds)) || fail "they took $((SECONDS - began)) s to end"
-    for rank in "${ranks[@]}"; do
-        until is_gone "$rank"; do
-            ((SECONDS - began <= seconds)) || fail "$rank is left"
-            sleep 0.05
-        done
-    done
+    none_left
 }
 
 sums_of_mpi_are_those_in_the_order_of_ranks_() {
@@ -100,7 +107,9 @@ two_ranks_come_to_the_weights_of_one_process_under_every_policy_() {
     for options in "" "--policy swap-async:when=always" "--policy swap-async:when=always --budget 20MiB --issue inline" \
         "--policy recompute:when=always --sum end" "--policy recompute:when=always --budget 20MiB --sum-at root" \
         "--policy gist:lossless" "--policy gist:lossless --budget 20MiB --issue inline --self-check" \
-        "--policy auto --budget 20MiB"; do
+        "--policy auto --budget 20MiB" "--policy freelunch:codec=zvc,eligible=all,when=always" \
+        "--policy hybrid:codec=zvc,when=always --issue inline" "--policy vdnn-all:when=always --sum end" \
+        "--policy recompute:when=always --issue inline" "--policy modnn:subbatch=off --budget 20MiB"; do
         # shellcheck disable=SC2086
         together 0 2 "${net[@]}" --save two $options
         equal_tensors one two
@@ -214,7 +223,22 @@ a_rank_that_is_killed_ends_all_() {
     kill -KILL "${ranks[1]}"
     await_end
     ((status == 137)) || fail "status $status"
+    says err "exited on signal 9"
     [[ ! -e state ]] || fail "something was saved"
+}
+
+# It kills the ranks after a second or two. A state that one has saved by then is whole.
+a_signal_to_mpirun_itself_ends_all_() {
+    needs_mpi
+    local signal
+    for signal in INT KILL; do
+        rm -f log state
+        start_together
+        kill -$signal "$starter"
+        await_end
+        ((status > 0)) || fail "$signal: status 0"
+        [[ ! -e state ]] || expect 0 train --load state --iterations 1 --quiet --no-measure
+    done
 }
 
 a_rank_that_fails_on_the_way_ends_all_() {
@@ -227,6 +251,7 @@ a_rank_that_fails_on_the_way_ends_all_() {
     ((SECONDS - began <= seconds)) || fail "they took $((SECONDS - began)) s to end"
     (($(count err "mm train: ") == 1)) || fail "not one line"
     says err "mm train: rank 0: "
+    none_left
 }
 
 # Rank 0 has given its part of the sums by then, or waits for rank 1's.
@@ -245,6 +270,7 @@ a_rank_whose_memory_runs_out_on_the_way_ends_all_() {
         ((${#lines[@]} == 1)) || fail "$options: ${#lines[@]} lines"
         [[ ${lines[0]} == "mm train: rank 1: "*"a fault on purpose" ]] || fail "$options: does not say of rank 1 why"
         [[ ! -s out && ! -e state ]] || fail "$options: something was printed or saved"
+        none_left
     done
 }
 
