@@ -65,7 +65,8 @@ typedef enum mm_sum_at {
     MM_SUM_AT_RANKS, /* a core for each device, all a part */
     MM_SUM_AT_ROOT,  /* one core */
     MM_SUM_AT_DEVICE, /* the first device, when all have sent all to the host: all of it goes there over the link, and the sums
-                         back, one after the other; no other device has its sums before */
+                         back, one after the other; no other device has its sums before. While all send to the host, and while
+                         all get the sums, they share the link (link_sharers); what is between has all of its rate */
     MM_SUM_IN_PLACE, /* each device a part, in place: parts of the sums go round, from each device to the next, then the sums
                          do. Of what a graph shares in place */
     MM_SUM_PLACES

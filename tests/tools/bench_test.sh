@@ -246,6 +246,16 @@ a_policy_that_does_not_fit_is_a_row_that_says_why_() {
     says out "infeasible: with 1024 bytes (1KiB) of"
 }
 
+# moDNN's Figure 17, of VGG-16: four GPUs beside one that keeps everything.
+four_gpus_are_three_times_as_fast_as_the_ideal_of_one_() {
+    local k40 speeds
+    k40=$(dirname "$machine")/k40.json
+    expect 0 plan --net vgg16 --batch 256 --policy naive --facts "$k40" --json ideal
+    expect 0 bench --simulate "$k40" --net vgg16 --batch 256 --ranks 1,2,4 --budgets 12GiB --policies modnn --json rows --quiet
+    mapfile -t speeds < <(values rows images_per_second)
+    awk "BEGIN { exit !(${speeds[2]} * $(value ideal iteration_seconds_predicted) / 256 >= 3.1) }" || fail "${speeds[*]}"
+}
+
 # The k40's convolutions take workspaces, which count in whatever a row says and in each budget that it is given.
 needs_are_those_with_the_workspaces_of_the_machine_() {
     local any=(bench --simulate "$(dirname "$machine")/k40.json" --net tiny --batch 32 --quiet --json rows) least
