@@ -165,8 +165,8 @@ struct mm_dispatch {
     /* under the lock */
     int32_t issued[MM_STREAM_COUNT]; /* seq of the last piece issued */
     mm_failure failure;              /* the iteration's first */
-    mm_dispatch_stats stats;   /* without what the records of executions have (mm_bodies_add) */
-    mm_execution *with_bodies; /* executions whose plans have codes with bodies */
+    mm_dispatch_stats stats;         /* without what the records of executions have (mm_bodies_add) */
+    mm_execution *with_bodies;       /* executions whose plans have codes with bodies */
 };
 
 static inline bool mm_node_is_op(const mm_node *node) { return !mm_node_runs_step(node); }

@@ -268,7 +268,7 @@ static const char help_text[] =
     "host.\n"
     "Figures are the whole batch's, memory is rank 0's. Ctrl-C at the mm that started them, or SIGINT to any of them, "
     "lets\n"
-    "all finish the same iteration. Ctrl-C at an mpirun of yours: it kills them after a second or two. If one fails, all "
+    "all finish the same iteration. An mpirun of yours kills them a second or two after Ctrl-C. If one fails, all "
     "end.\n"
     "\n"
     "  mm train --net resnet32 --data cifar10:DIR --epochs 3 --eval --policy freelunch:rate=4 --budget 200MiB\n"

@@ -29,7 +29,8 @@ static int copy_arguments(const train *t, char **line) {
 
 /* Of a rank; under mpirun, behind its own. The caller frees the array. */
 static char **command_line(const train *t, bool by_mpirun, char *program, char *number) {
-    static char *const before[] = {"mpirun", "--bind-to", "none", "--oversubscribe", "-x", TRAIN_STARTED_VARIABLE, "-n"};
+    static char *const before[] = {"mpirun", "--bind-to", "none", "--oversubscribe", "-x", TRAIN_STARTED_VARIABLE,
+                                   "-n"};
     enum { BEFORE = sizeof before / sizeof *before, MORE = 6 };
     char **line = calloc((size_t)t->argc + BEFORE + MORE, sizeof *line);
     if (!line) return NULL;

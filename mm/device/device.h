@@ -83,8 +83,9 @@ typedef struct mm_device_ops {
     bool knows_free_memory;     /* a reservation above mm_memory_info.free_bytes always fails. False for the host, whose
                                 figure counts what is reserved, not what is in use */
     bool always_timed;          /* events have times, whatever mm_device_config.timed says */
-    bool calls_may_block;       /* functions of mm_call_async may wait for tasks of other streams. CUDA's may not: it may
-                                run the functions of all streams one after the other */
+    /* Functions of mm_call_async may wait for tasks of other streams. CUDA's may not: it may run the functions of all streams
+     * one after the other. */
+    bool calls_may_block;
 
     int (*count)(void); /* devices of this kind that answer; 0: none, or the hardware cannot be asked */
     mm_status (*create)(int ordinal, const mm_device_config *config, mm_device **device_out);

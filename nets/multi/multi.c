@@ -18,7 +18,7 @@ enum {
     /* multi_config.ended: while nothing comes. Longer than a starter that ends ranks lets them live (mpirun: a second or two), so
      * that who is left over does not tell of it, too. */
     ENDED_MS = 3000,
-    LOOK_MS = 100,   /* between two looks at whether ranks are there (multi_engine.look) */
+    LOOK_MS = 100, /* between two looks at whether ranks are there (multi_engine.look) */
 };
 
 static const multi_engine *const engines[] = {

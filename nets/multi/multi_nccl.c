@@ -199,8 +199,7 @@ static mm_status enqueue_one(const nccl_link *l, const multi_tensor *t, int32_t 
     if (t->kind == MULTI_COUNT)
         return check(l, l->nccl.AllGather(t->data, counts, n, ncclInt32, comm, stream), "AllGather");
     return check(
-        l,
-        l->nccl.AllReduce(t->data, t->data, n, ncclFloat32, t->kind == MULTI_MEAN ? ncclAvg : ncclSum, comm, stream),
+        l, l->nccl.AllReduce(t->data, t->data, n, ncclFloat32, t->kind == MULTI_MEAN ? ncclAvg : ncclSum, comm, stream),
         "AllReduce");
 }
 
