@@ -195,6 +195,22 @@ def gradient(function, m=None):
     return weight.grad
 
 
+def second_gradients():
+    """Small parts of a storage, at its beginning and its end: entries of their own, which a double backward reads again."""
+    m = mm.budget("8MiB", "liveness", **CPU)
+    for rows in (slice(0, 4), slice(60, 64), slice(30, 60, 8)):
+        def both(m=None, rows=rows):
+            weight = torch.linspace(-2, 2, 4096).reshape(64, 64).requires_grad_()
+            with m or contextlib.nullcontext():
+                first, = torch.autograd.grad(weight.exp()[rows].sin().sum(), weight, create_graph=True)
+                return torch.stack([first.detach(), *torch.autograd.grad(first.sum(), weight)])
+
+        for i in range(3):
+            expect(f"a second gradient of rows {rows}, step {i}", torch.equal(both(m), both()))
+            m.settle()
+    expect("they were kept", m.stats.predicted_kept_bytes > 0, m.stats)
+
+
 def storages():
     """What share a storage, and are modified in place, but not views; and storages that get other memory, or none."""
     def chunks(weight):  # as LSTM does
@@ -374,4 +390,4 @@ def told():
 
 
 if __name__ == "__main__":
-    checks.run(sizes, too_small, refused_once, garbage, interrupted, in_place, storages, nested, forked, imports, left_alone, told)
+    checks.run(sizes, too_small, refused_once, garbage, interrupted, in_place, second_gradients, storages, nested, forked, imports, left_alone, told)

@@ -39,6 +39,7 @@ def build(r, seed):
         "relu": lambda a, b: torch.relu(a), "sigmoid": lambda a, b: torch.sigmoid(a), "tanh": lambda a, b: a.tanh(),
         "exp": lambda a, b: (a * 0.1).exp(), "matmul": lambda a, b: same(a) @ wide, "t": lambda a, b: a.t() if a.dim() == 2 else a,
         "view": lambda a, b: a.reshape(-1), "slice": lambda a, b: a[1:], "step": lambda a, b: a[::2], "few": lambda a, b: a[:2],
+        "last": lambda a, b: a[-2:],
         "expand": lambda a, b: a.reshape(-1)[:COLUMNS].expand(ROWS, COLUMNS), "cat": lambda a, b: torch.cat([a, b], 0),
         "softmax": lambda a, b: a.softmax(-1), "sort": lambda a, b: a.sort(-1)[0], "max": lambda a, b: a.max(-1, True)[0] * a,
         "where": lambda a, b: torch.where(a > 0, a, b), "dropout": lambda a, b: a * (a.detach() > 0.1),

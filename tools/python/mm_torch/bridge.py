@@ -46,9 +46,10 @@ class Entry:
     when nothing else is needed of it. memory: the tensor that the stash has the program keep; None if it was taken. root: a weak
     reference to the tensor, or what it is a view of: only tensors of one root have the same version counter for certain.
     storage: while the program keeps the tensor, its storage; else None. weak: a weak reference that keeps the storage's address
-    from becoming another storage's; None where memory does. seen: layout, offset, producer, output of the tensor put."""
-    __slots__ = ("core", "answer", "watch", "version", "memory", "root", "key", "storage", "weak", "data", "bytes", "layout",
-                 "seen", "__weakref__")
+    from becoming another storage's; None where memory does. begin: where in memory's storage what was put begins, in bytes.
+    seen: layout, offset, producer, output of the tensor put."""
+    __slots__ = ("core", "answer", "watch", "version", "memory", "begin", "root", "key", "storage", "weak", "data", "bytes",
+                 "layout", "seen", "__weakref__")
 
     def __init__(self, core, data, total, version):
         self.core, self.data, self.bytes, self.version = core, data, total, version
@@ -233,10 +234,11 @@ class Core:
         entry = Entry(self, data, total, version)
         entry.seen = layout, start, producer, output
         watch = memory = x.detach()
-        entry.watch = watch
+        entry.watch, entry.begin = watch, 0
         if not alone:
             layout = self.whole(x, total, layout)
         elif layout.dense:
+            entry.begin = start
             data += start
         else:
             memory = memory.contiguous()
@@ -327,8 +329,8 @@ class Core:
         # In a double backward, what is saved again is known by its storage: it must have one of its own.
         if record.alias is not None and not _is_grad_enabled():
             return record.alias
-        memory = storage_of(memory).data_ptr()  # resize_ may have given it other memory
-        return record.layout.result(memory + record.offset, record, None, data)
+        data_now = storage_of(memory).data_ptr() + entry.begin  # resize_ may have given it other memory
+        return record.layout.result(data_now + record.offset, record, None, data)
 
     def __del__(self):
         stash, self.stash = self.stash, None  # entries of the same garbage may follow: calls with NULL do nothing
