@@ -88,7 +88,7 @@ struct mm_stash {
     mm_event *entered, *left; /* recorded on the caller's stream, and on this one; NULL if is_inline */
     mm_learner learner;
     mm_follow follow;
-    mm_order recorded;     /* of an iteration that follows none */
+    mm_order recorded;     /* of the iteration under way */
     int64_t iteration;     /* number of the one under way, or of the next */
     bool marked;           /* mm_stash_mark was called, and nothing put since */
     bool left_plan;        /* the iteration began by a plan */

@@ -49,30 +49,35 @@ mm_status mm_stash_begin(mm_stash *s, const mm_stash_kind *first) {
 
 mm_status mm_stash_take_in(mm_stash *s, mm_stash_slot *e, void *data) {
     e->iteration = s->iteration;
-    if (is_following(s)) {
-        if (mm_follow_put(s, e, data)) {
-            if (e->kept) s->stats.kept_bytes += mm_stash_piece(&e->kind);
-            mm_stash_note_peak(s);
-            return MM_OK;
-        }
-        mm_leave(s);
-    }
-    MM_TRY(mm_loose_put(s, e, data));
-    e->number = mm_order_put(&s->recorded, &e->kind);
+    const bool follows = is_following(s) && mm_follow_put(s, e, data);
+    if (is_following(s) && !follows) mm_leave(s);
+    if (!follows) MM_TRY(mm_loose_put(s, e, data));
+    if (e->kept) s->stats.kept_bytes += mm_stash_piece(&e->kind);
+    mm_stash_note_peak(s);
+    const int number = mm_order_put(&s->recorded, &e->kind);
+    if (!follows) e->number = number;
+    return MM_OK;
+}
+
+/* Whether the plan has the bytes be there. If not, it is left. */
+static bool serve_as_planned(mm_stash *s, mm_stash_slot *e) {
+    if (!is_following(s)) return false;
+    if (is_of_now(s, e) && mm_follow_get(s, e)) return true;
+    if (!is_of_now(s, e)) snprintf(s->follow.why, sizeof s->follow.why, "an entry of an earlier iteration was got");
+    mm_leave(s);
+    return false;
+}
+
+static mm_status serve_unplanned(mm_stash *s, mm_stash_slot *e) {
+    if (e->lost) return mm_failure_tell(&s->lost);
+    if (e->kept) return MM_OK;
+    MM_TRY(mm_loose_bring(s, e));
+    e->place = (uint8_t *)mm_pool_base(s->pool) + e->offset;
     return MM_OK;
 }
 
 mm_status mm_stash_serve(mm_stash *s, mm_stash_slot *e) {
-    if (is_following(s)) {
-        if (is_of_now(s, e) && mm_follow_get(s, e)) return MM_OK;
-        if (!is_of_now(s, e)) snprintf(s->follow.why, sizeof s->follow.why, "an entry of an earlier iteration was got");
-        mm_leave(s);
-    }
-    if (e->lost) return mm_failure_tell(&s->lost);
-    if (!e->kept) {
-        MM_TRY(mm_loose_bring(s, e));
-        e->place = (uint8_t *)mm_pool_base(s->pool) + e->offset;
-    }
+    if (!serve_as_planned(s, e)) MM_TRY(serve_unplanned(s, e));
     if (!is_of_now(s, e)) return MM_OK;
     mm_order_add(&s->recorded, MM_ORDER_GET, e->number);
     if (e->kept) mm_order_add(&s->recorded, MM_ORDER_RETURN, e->number);
@@ -87,11 +92,9 @@ static void release(mm_stash *s, mm_stash_slot *e) {
 }
 
 void mm_stash_unhold(mm_stash *s, mm_stash_slot *e) {
-    const bool now = is_of_now(s, e);
-    if (now && is_following(s)) {
-        if (!(e->dropped ? mm_follow_end : mm_follow_return)(s, e)) mm_leave(s);
-    } else if (now) {
+    if (is_of_now(s, e)) {
         mm_order_add(&s->recorded, e->dropped ? MM_ORDER_END : MM_ORDER_RETURN, e->number);
+        if (is_following(s) && !(e->dropped ? mm_follow_end : mm_follow_return)(s, e)) mm_leave(s);
     }
     e->place = NULL;
     if (e->dropped) release(s, e);

@@ -101,36 +101,11 @@ static void take_over_all(mm_stash *s, const mm_failure *broken) {
     mm_device_release(s->device, MM_MEMORY_PINNED, t.scratch, t.scratch_bytes);
 }
 
-/* ---------------------------------------------------------------- the order so far */
-
-/* What the iteration has done, as far as the order says it, and what it has done otherwise. */
-static void record_so_far(mm_stash *s) {
-    const mm_follow *f = &s->follow;
-    const mm_order *o = &f->order->order;
-    mm_status status = mm_order_begin_as(&s->recorded, o, f->cursor);
-    mm_order_event_kind *last = malloc(((size_t)o->n_entries + 1) * sizeof *last);
-    if (status != MM_OK || !last) {
-        s->recorded.lost = true;
-        free(last);
-        return;
-    }
-    const int n = s->recorded.n_entries;
-    for (int i = 0; i < f->cursor; i++) last[o->events[i].entry] = o->events[i].kind;
-    for (int i = 0; i < n; i++) {
-        if (!f->slots[i] && last[i] != MM_ORDER_END)
-            mm_order_add(&s->recorded, MM_ORDER_END, i);
-        else if (f->slots[i] && f->slots[i]->held == 0 && last[i] == MM_ORDER_GET)
-            mm_order_add(&s->recorded, MM_ORDER_RETURN, i);
-    }
-    free(last);
-}
-
 void mm_leave(mm_stash *s) {
     mm_follow *f = &s->follow;
     mm_failure told, broken = {.status = MM_OK};
     mm_failure_keep(&told, MM_ERR_ORDER); /* keeps the thread's message */
     mm_log_send(&s->options.log, MM_LOG_WARNING, "an iteration leaves its plan (off_plan): %s", f->why);
-    record_so_far(s);
     if (f->order->execution) {
         mm_failure_keep(&broken, mm_dispatch_pause(s->dispatch));
         take_over_all(s, &broken);

@@ -40,18 +40,6 @@ void mm_order_add(mm_order *o, mm_order_event_kind kind, int entry) {
     o->open -= kind == MM_ORDER_END;
 }
 
-mm_status mm_order_begin_as(mm_order *o, const mm_order *like, int n_events) {
-    mm_order_clear(o);
-    for (int i = 0; i < n_events && !o->lost; i++) {
-        const mm_order_event *e = &like->events[i];
-        if (e->kind == MM_ORDER_PUT)
-            mm_order_put(o, &like->entries[e->entry]);
-        else
-            mm_order_add(o, e->kind, e->entry);
-    }
-    return o->lost ? mm_fail(MM_ERR_NOMEM, "out of memory for an order of %d events", n_events) : MM_OK;
-}
-
 void mm_order_clear(mm_order *o) {
     o->n_entries = o->n_events = o->open = o->n_gets = 0;
     o->lost = false;

@@ -41,8 +41,6 @@ enum { MM_ORDER_EVENTS_MOST = 1 << 16 };
 /* Add to an order. If that fails, it is lost. put returns the entry's number. */
 int mm_order_put(mm_order *order, const mm_stash_kind *kind);
 void mm_order_add(mm_order *order, mm_order_event_kind kind, int entry);
-/* The first events of an order. MM_ERR_NOMEM. */
-MM_CHECKED mm_status mm_order_begin_as(mm_order *order, const mm_order *like, int n_events);
 /* Empties it, and keeps its memory. */
 void mm_order_clear(mm_order *order);
 void mm_order_fini(mm_order *order);
