@@ -955,18 +955,18 @@ typedef struct mm_stash_tensor {
 } mm_stash_tensor;
 
 /* Puts a tensor. On failure there is no new entry, the caller keeps its tensor, and the entries before stay as they were.
- * MM_ERR_INVALID: dimensions, strides or flags. MM_ERR_INFEASIBLE: the tensor is larger than the budget; or it would begin an
- * iteration of an order that was planned and does not fit (mm_stash_refusal_get); it is told once, and an iteration that
- * begins all the same runs unplanned. MM_ERR_NOMEM: what is held and kept leaves no room, or there is no host memory; the
- * message has the numbers. MM_ERR_DEVICE: a copy failed. */
+ * MM_ERR_INVALID: dimensions, strides or flags. MM_ERR_INFEASIBLE (mm_stash_refusal_get says more): the tensor is larger than
+ * the budget; what is held and kept leaves no room for it; or it would begin an iteration of an order that was planned and does
+ * not fit: this is told once, and an iteration that begins all the same runs unplanned. MM_ERR_NOMEM: there is no host memory.
+ * MM_ERR_DEVICE: a copy failed. */
 MM_API MM_CHECKED mm_status mm_stash_put(mm_stash *stash, const mm_stash_tensor *tensor, void *stream,
                                          mm_stash_entry *entry_out, mm_stash_answer *answer_out);
 
 /* Gets an entry's bytes, in the order in memory that they had, for tasks that are enqueued on `stream` from now on: device
  * memory, to be read alone, valid until mm_stash_give_back. Further gets of an entry that is held give the same pointer. Of an
  * entry that the caller kept, it is the caller's own: nothing is held, and a return of it is ignored. On failure the
- * entry stays, and can be got again. MM_ERR_NOT_FOUND: there is no such entry. MM_ERR_NOMEM: what is held and kept leaves no
- * room. MM_ERR_DEVICE: a copy failed. */
+ * entry stays, and can be got again. MM_ERR_NOT_FOUND: there is no such entry. MM_ERR_INFEASIBLE (mm_stash_refusal_get says
+ * more): what is held and kept leaves no room. MM_ERR_NOMEM: there is no host memory. MM_ERR_DEVICE: a copy failed. */
 MM_API MM_CHECKED mm_status mm_stash_get(mm_stash *stash, mm_stash_entry entry, void *stream, void **data_out);
 
 /* Gives back what one get gave, when the tasks enqueued on `stream` so far have run. Unknown entries are ignored. */
@@ -983,13 +983,15 @@ MM_API void mm_stash_mark(mm_stash *stash);
  * plan fails otherwise (the check refuses it: a fault of a policy) is told once as a warning, and goes on unplanned. */
 MM_API MM_CHECKED mm_status mm_stash_settle(mm_stash *stash);
 
-/* The latest MM_ERR_INFEASIBLE of an order, as data. */
+/* The latest MM_ERR_INFEASIBLE, as data. */
 typedef struct mm_stash_refusal {
-    int64_t needed_bytes, device_bytes; /* the least budget for the order; the budget */
-    int64_t tensor_bytes;               /* of the entry that is put, got or dropped where most is needed, */
-    int tensor;                         /* its number among the puts of the order, from 0, */
-    const char *producer;               /* and what made it. Strings are valid until the next refusal */
-    const char *policy;                 /* that would fit; "": none is known */
+    int64_t needed_bytes; /* the least budget: for the order; or for the tensor, beside what was held and kept */
+    int64_t device_bytes; /* the budget */
+    int64_t tensor_bytes; /* of the tensor for which there was no room; of an order, of that which is put, got or dropped
+                             where most is needed, */
+    int tensor;           /* its number among the puts of the order, from 0 (-1: not known), */
+    const char *producer; /* and what made it. Strings are valid until the next refusal */
+    const char *policy;   /* that would fit; "": none is known */
 } mm_stash_refusal;
 
 /* False: there was none. */

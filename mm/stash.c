@@ -79,9 +79,10 @@ static mm_status lane_leave(mm_stash *s, void *stream) {
     return mm_lane_leave(s, stream) == MM_OK ? MM_OK : mm_lane_drain(s);
 }
 
-static mm_status check_size(const mm_stash *s, const mm_stash_kind *kind) {
+static mm_status check_size(mm_stash *s, const mm_stash_kind *kind) {
     const int64_t bytes = mm_align(kind->bytes);
     if (bytes <= s->options.device_bytes) return MM_OK;
+    mm_stash_note_refusal(s, kind, s->marked ? 0 : s->recorded.n_entries, bytes);
     return mm_fail(MM_ERR_INFEASIBLE, "a tensor of %s needs %s, the budget is %s", kind->producer, MM_SIZE_TOLD(bytes),
                    MM_SIZE_TOLD(s->options.device_bytes));
 }

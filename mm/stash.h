@@ -161,9 +161,10 @@ MM_CHECKED mm_status mm_stash_touched(mm_stash *stash, mm_touched *touched_out);
 /* ---- stash_loose.c: entries that are placed at run time. Those that came first leave first, because a backward pass
  * needs them last. */
 
-/* Copies the caller's bytes into the arena. On failure the slot has no memory. MM_ERR_NOMEM, MM_ERR_DEVICE. */
+/* Copies the caller's bytes into the arena. On failure the slot has no memory. MM_ERR_INFEASIBLE (stash->refused): what is held
+ * and kept leaves no room. MM_ERR_NOMEM, MM_ERR_DEVICE. */
 MM_CHECKED mm_status mm_loose_put(mm_stash *stash, mm_stash_slot *slot, const void *data);
-/* Brings the bytes into the arena, if they are not there. On failure they stay where they are. */
+/* Brings the bytes into the arena, if they are not there. On failure, which is as mm_loose_put's, they stay where they are. */
 MM_CHECKED mm_status mm_loose_bring(mm_stash *stash, mm_stash_slot *slot);
 /* Frees all memory of the slot. */
 void mm_loose_free(mm_stash *stash, mm_stash_slot *slot);
@@ -203,8 +204,11 @@ MM_CHECKED mm_status mm_stash_serve(mm_stash *stash, mm_stash_slot *slot);
 /* Nobody holds the entry any more. If it is dropped, its memory goes, and with the last one the iteration ends. */
 void mm_stash_unhold(mm_stash *stash, mm_stash_slot *slot);
 
-/* ---- stash_report.c: mm_stash_report and mm_stash_plan_segment, of who has the turn. */
+/* ---- stash_report.c */
 
+/* What mm_stash_refusal_get tells of a tensor, of that number in the order, for which there is no room under any policy. */
+void mm_stash_note_refusal(mm_stash *stash, const mm_stash_kind *kind, int number, int64_t needed_bytes);
+/* mm_stash_report and mm_stash_plan_segment, of who has the turn. */
 bool mm_stash_tell_entry(mm_stash *stash, int i, mm_stash_line *line_out);
 bool mm_stash_tell_segment(mm_stash *stash, int i, mm_stash_segment *segment_out);
 

@@ -51,11 +51,11 @@ mm_status mm_stash_take_in(mm_stash *s, mm_stash_slot *e, void *data) {
     e->iteration = s->iteration;
     const bool follows = is_following(s) && mm_follow_put(s, e, data);
     if (is_following(s) && !follows) mm_leave(s);
+    if (!follows) e->number = s->recorded.n_entries;
     if (!follows) MM_TRY(mm_loose_put(s, e, data));
     if (e->kept) s->stats.kept_bytes += mm_stash_piece(&e->kind);
     mm_stash_note_peak(s);
-    const int number = mm_order_put(&s->recorded, &e->kind);
-    if (!follows) e->number = number;
+    mm_order_put(&s->recorded, &e->kind);
     return MM_OK;
 }
 

@@ -109,11 +109,20 @@ static mm_stash_slot *next_to_leave(const mm_stash *s) {
     return e;
 }
 
-static int64_t held_bytes(const mm_stash *s) {
-    int64_t bytes = 0;
-    for (const mm_stash_slot *e = s->oldest; e; e = e->newer)
-        if (e->held > 0) bytes += piece(e);
-    return bytes;
+/* What is held and kept leaves no room: with a budget where the entry lies above the last that is held, it would. */
+static mm_status refuse(mm_stash *s, const mm_stash_slot *e) {
+    int64_t held = 0, end = 0;
+    for (const mm_stash_slot *h = s->oldest; h; h = h->newer) {
+        if (h->held == 0) continue;
+        held += piece(h);
+        if (h->offset + piece(h) > end) end = h->offset + piece(h);
+    }
+    const int64_t needed = end + piece(e) + s->stats.kept_bytes;
+    mm_stash_note_refusal(s, &e->kind, e->number, needed);
+    return mm_fail(MM_ERR_INFEASIBLE,
+                   "no room for %s of %s: %s are held, %s kept, and the budget is %s; %s would be enough",
+                   MM_SIZE_TOLD(piece(e)), e->kind.producer, MM_SIZE_TOLD(held), MM_SIZE_TOLD(s->stats.kept_bytes),
+                   MM_SIZE_TOLD(s->options.device_bytes), MM_SIZE_TOLD(needed));
 }
 
 /* Finds room in the arena; entries that are not held leave until there is. */
@@ -122,12 +131,9 @@ static mm_status make_room(mm_stash *s, const mm_stash_slot *e, int64_t *offset_
         MM_TRY(take(s, &s->arena, piece(e), offset_out));
         if (*offset_out >= 0) return MM_OK;
         mm_stash_slot *leaves = next_to_leave(s);
-        if (!leaves) break;
+        if (!leaves) return refuse(s, e);
         MM_TRY(evict(s, leaves));
     }
-    return mm_fail(MM_ERR_NOMEM, "no room for %s of %s: %s are held, %s kept, and the budget is %s",
-                   MM_SIZE_TOLD(piece(e)), e->kind.producer, MM_SIZE_TOLD(held_bytes(s)),
-                   MM_SIZE_TOLD(s->stats.kept_bytes), MM_SIZE_TOLD(s->options.device_bytes));
 }
 
 /* Copies an entry's bytes into the arena. On failure it has no place there. */

@@ -14,15 +14,13 @@ static bool grow(void **items, int n, int *capacity, size_t item_bytes) {
     return true;
 }
 
-int mm_order_put(mm_order *o, const mm_stash_kind *kind) {
+void mm_order_put(mm_order *o, const mm_stash_kind *kind) {
     void *entries = o->entries;
     if (!o->lost) o->lost = !grow(&entries, o->n_entries, &o->entry_capacity, sizeof *o->entries);
     o->entries = entries;
-    if (o->lost) return -1;
-    const int entry = o->n_entries++;
-    o->entries[entry] = *kind;
-    mm_order_add(o, MM_ORDER_PUT, entry);
-    return entry;
+    if (o->lost) return;
+    o->entries[o->n_entries] = *kind;
+    mm_order_add(o, MM_ORDER_PUT, o->n_entries++);
 }
 
 void mm_order_add(mm_order *o, mm_order_event_kind kind, int entry) {

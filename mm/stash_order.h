@@ -38,8 +38,8 @@ typedef struct mm_order {
 /* Longer orders are not learned: 20 times a deep network's. */
 enum { MM_ORDER_EVENTS_MOST = 1 << 16 };
 
-/* Add to an order. If that fails, it is lost. put returns the entry's number. */
-int mm_order_put(mm_order *order, const mm_stash_kind *kind);
+/* Add to an order. If that fails, it is lost. What is put is entry n_entries. */
+void mm_order_put(mm_order *order, const mm_stash_kind *kind);
 void mm_order_add(mm_order *order, mm_order_event_kind kind, int entry);
 /* Empties it, and keeps its memory. */
 void mm_order_clear(mm_order *order);

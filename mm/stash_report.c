@@ -1,5 +1,15 @@
-/* What became of the entries of the iteration that ended last, and where its plan has them. */
+/* What became of the entries of the iteration that ended last, and where its plan has them; and what was refused. */
+#include <stdio.h>
+
 #include "mm/stash.h"
+
+void mm_stash_note_refusal(mm_stash *s, const mm_stash_kind *kind, int number, int64_t needed_bytes) {
+    s->refused = (mm_stash_refused){.needed_bytes = needed_bytes,
+                                    .device_bytes = s->options.device_bytes,
+                                    .tensor_bytes = kind->bytes,
+                                    .tensor = s->recorded.lost ? -1 : number};
+    snprintf(s->refused.producer, sizeof s->refused.producer, "%s", kind->producer);
+}
 
 /* The order of the iteration that ended last, if it is known; only one that has run as planned has a plan to tell. */
 static const mm_learned_order *order_of(const mm_stash *s) { return s->learner.last_known ? s->learner.last : NULL; }

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "mm/core/plan.h"
 #include "tests/mm/rig_device.h"
 #include "tests/mm/stash_rig.h"
 
@@ -123,7 +124,25 @@ static void held_entries_stay_and_one_too_many_is_refused_with_numbers(void **st
     stash_rig_init(&r, s, 8);
     for (int i = 0; i < 3; i++) stash_expect_ok(stash_rig_put(&r, &like, &items[i]));
     for (int i = 0; i < 2; i++) stash_expect_ok(stash_rig_get(&r, &items[i]));
-    stash_expect_refused(stash_rig_get(&r, &items[2]), MM_ERR_NOMEM, "32768 bytes (32KiB) are held");
+    stash_expect_refused(stash_rig_get(&r, &items[2]), MM_ERR_INFEASIBLE, "32768 bytes (32KiB) are held");
+    mm_stash_refusal refusal;
+    assert_true(mm_stash_refusal_get(s, &refusal));
+    assert_int_equal(refusal.needed_bytes, 3 * BYTES);
+    assert_int_equal(refusal.device_bytes, 2 * BYTES);
+    assert_int_equal(refusal.tensor_bytes, BYTES);
+    assert_int_equal(refusal.tensor, 2);
+    assert_string_equal(refusal.producer, "Conv");
+    assert_string_equal(refusal.policy, "");
+    mm_stash_tensor large = stash_tensor_f32("Large", 2 * BYTES / 4 + 1);
+    mm_stash_entry none;
+    mm_stash_answer answer;
+    large.data = r.tensor[0];
+    stash_expect_refused(mm_stash_put(s, &large, NULL, &none, &answer), MM_ERR_INFEASIBLE, "of Large needs");
+    assert_true(mm_stash_refusal_get(s, &refusal));
+    assert_int_equal(refusal.needed_bytes, 2 * BYTES + MM_ALIGN);
+    assert_int_equal(refusal.tensor_bytes, 2 * BYTES + 4);
+    assert_int_equal(refusal.tensor, 3);
+    assert_string_equal(refusal.producer, "Large");
     stash_rig_give_back(&r, &items[0]);
     stash_expect_ok(stash_rig_get(&r, &items[2]));
     for (int i = 1; i < 3; i++) stash_rig_give_back(&r, &items[i]);

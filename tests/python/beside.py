@@ -94,7 +94,8 @@ def headers_are_mirrored():
     found = list(differences(text, version, ranks))
     expect("library.py is as mm.h", not found, found)
     for old, new, name in (("int64_t host_bytes;", "int64_t host_bytes, more;", "mm_stash_stats"),
-                           ("int64_t needed_bytes, device_bytes;", "int64_t device_bytes, needed_bytes;", "mm_stash_refusal"),
+                           ("int64_t needed_bytes; int64_t device_bytes;", "int64_t device_bytes, needed_bytes;",
+                            "mm_stash_refusal"),
                            ("uint32_t flags;", "uint64_t flags;", "mm_stash_tensor"),
                            ("MM_STASH_KEPT,", "MM_STASH_NEITHER, MM_STASH_KEPT,", "MM_STASH_TAKEN")):
         expect(f"a change of {name} alone is noticed", name in differences(text.replace(old, new), version, ranks))

@@ -84,15 +84,22 @@ def too_small():
         expect("it names the minimum", error.minimum and error.minimum > 40000, error.minimum)
         expect("it names a producer", "Backward" in error.producer, error.producer)
     step(m)
-    m = mm.budget(100000, **CPU)
-
-    def large():
-        with m:
-            a = torch.zeros(300, 300, requires_grad=True)
-            a.exp().sum().backward()
-
-    refused("a tensor larger than the budget", mm.Infeasible, "ExpBackward0", "100000")(large)
-    step(m)
+    m = mm.budget(65536, "liveness", **CPU)
+    gradient(lambda a: a.exp().exp().exp().exp().exp(), m)
+    refused("an order before", mm.Infeasible, "81920")(m.settle)  # with another minimum
+    for what, function, at, minimum, producer in (
+            ("a tensor larger than the budget", lambda a: a.repeat(5, 1).exp(), 0, 81920, "ExpBackward0"),
+            ("a second one", lambda a: a.exp().repeat(5, 1).exp(), 1, 81920, "ExpBackward0"),
+            ("two held at once", lambda a: a.repeat(3, 1).exp() * a.repeat(3, 1).sin(), 2, 98304, "SinBackward0")):
+        for _ in range(2):
+            error = refused(what, mm.Infeasible, "65536")(lambda function=function: gradient(function, m))
+            gc.collect()
+        if error:
+            found = error.minimum, error.tensor, error.producer, error.policy
+            expect(f"{what}: the error has its data", found == (minimum, at, producer, ""), found)
+            expect(f"{what}: with the minimum it runs", torch.equal(gradient(function, mm.budget(error.minimum, "liveness", **CPU)),
+                                                                   gradient(function)))
+        step(m)
 
 
 def refused_once():

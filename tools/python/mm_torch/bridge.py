@@ -258,7 +258,7 @@ class Core:
         if begins:
             self.share.follow(self)
         if status:
-            self.refuse(status, layout.bytes, producer.name)
+            self.refuse(status)
         taken = answer[1] == library.TAKEN
         if taken:
             entry.memory = entry.storage = None
@@ -275,14 +275,11 @@ class Core:
     def stream(self):
         return torch.cuda.current_stream(self.device).cuda_stream
 
-    def refuse(self, status, put_bytes=None, producer=""):
-        """Raises what a status says, and remembers it: autograd may raise something else in its place. put_bytes, producer:
-        of a tensor that was put."""
+    def refuse(self, status):
+        """Raises what a status says, and remembers it: autograd may raise something else in its place."""
         try:
             library.check(self.lib, status, self.stash)
         except Exception as error:
-            if isinstance(error, library.Infeasible) and error.minimum is None:  # the tensor alone is too large
-                error.minimum, error.producer = put_bytes, producer
             if self.share is not None and isinstance(error, (library.Infeasible, MemoryError)):
                 self.share.explain(error)
             self.failure = error
