@@ -181,16 +181,25 @@ def interrupted():
 
 def in_place():
     m = mm.budget("1MiB", **CPU)
-    for kept in (False, True):  # a large tensor that is moved; a small one, left alone
-        def overwritten():
-            with m:
-                a = torch.ones(3 if kept else 2000, requires_grad=True)
-                b = a.exp()
-                b.mul_(2)
-                b.sum().backward()
 
-        refused("a saved tensor modified in place", RuntimeError, "modified by an inplace operation: [torch.FloatTensor",
-                "is at version 1; expected version 0", "ExpBackward0")(overwritten)
+    class Own(Exception):
+        pass
+
+    def overwritten(n, own=None):
+        with m:
+            a = torch.ones(n, requires_grad=True)
+            b = a.exp()
+            b.mul_(2)
+            try:
+                b.sum().backward()
+            except RuntimeError as error:
+                raise own(f"batch 7: {error}") if own else error
+
+    for n in (2000, 3):  # a large tensor that is moved; a small one, left alone
+        words = "modified by an inplace operation: [torch.FloatTensor", "is at version 1; expected version 0", "ExpBackward0"
+        refused("a saved tensor modified in place", RuntimeError, *words)(lambda n=n: overwritten(n))
+        for own in (Own, RuntimeError):
+            refused(f"the program's own {own.__name__}", own, "batch 7: ", *words)(lambda n=n, own=own: overwritten(n, own))
     step(m)
 
 

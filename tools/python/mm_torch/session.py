@@ -161,7 +161,8 @@ class budget:
             self._say(core.share.ran_out())
         if isinstance(error[1], RuntimeError) and str(error[1]).startswith("KeyboardInterrupt: "):
             raise KeyboardInterrupt from None
-        if failure is not None and error[1] is not None and error[1] is not failure and str(failure) in str(error[1]):
+        quoted = f"{type(failure).__name__}: {failure}"
+        if failure is not None and type(error[1]) is RuntimeError and str(error[1]).startswith(quoted):
             raise failure.with_traceback(None) from None
 
     def settle(self):
