@@ -387,6 +387,9 @@ def told():
     for word in ("saved tensors", "minimum budget", "fits the budget        yes"):
         expect(f"plan says {word!r}", word in out.getvalue(), out.getvalue())
     expect("plan has figures", 0 < figures["needed_bytes"] <= figures["saved_bytes"], figures)
+    for few in (60000, 600000):  # below one tensor; below the order
+        figures = mm.plan(net, models.loss, x, y, few, "liveness", "cpu", out)
+        expect(f"plan says that {few} bytes are too few", not figures["fits"] and few < figures["needed_bytes"], figures)
     expect("plan leaves weights and buffers", all(torch.equal(before[k], v) for k, v in net.state_dict().items()))
     expect("plan leaves gradients and random numbers", net.head.weight.grad is None and torch.equal(state, torch.get_rng_state()))
     m = mm.budget("1MiB", "swap-async:when=always", **CPU)

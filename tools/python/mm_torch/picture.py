@@ -89,12 +89,13 @@ def plan(net, loss, x, y, budget, policy, device, file):
     device = device if device is not None else weights[0].device
 
     def step(m):
-        with torch.random.fork_rng():
-            with m:
+        try:
+            with torch.random.fork_rng(), m:
                 torch.autograd.grad(loss(net(x), y), weights, allow_unused=True)
-        with torch.no_grad():
-            for buffer, value in kept:
-                buffer.copy_(value)
+        finally:
+            with torch.no_grad():
+                for buffer, value in kept:
+                    buffer.copy_(value)
 
     # What is saved is not known before: a first step has all the memory, without a plan.
     _, name = session._device(device)

@@ -237,7 +237,7 @@ def _drain():
 
 
 def plan(net, loss, x, y, budget=None, policy="swap-async", device=None, file=None):
-    """Runs one step, loss(net(x), y) and its gradients, and prints what `mm plan` prints of a network: what a policy needs at
-    least, and what it takes in a budget (default: all that is saved). Gradients, buffers and random numbers stay what they
-    were. Returns the figures."""
+    """Runs a step, loss(net(x), y) and its gradients, up to three times, and prints what `mm plan` prints of a network: what a
+    policy needs at least, and what it takes in a budget (default: all that is saved). Gradients, buffers and random numbers are
+    afterwards what they were. Returns the figures."""
     return picture.plan(net, loss, x, y, budget, policy, device, file)
