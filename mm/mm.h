@@ -925,6 +925,11 @@ typedef struct mm_stash_options {
     uint64_t delay_seed;
     int64_t delay_max_ns;
     int64_t link_bytes_per_s;
+    /* Called by a put, on its thread, where the device has not the memory for an arena that is to grow: frees what the program
+     * caches there; then it is tried once more. It must call no function of the stash but mm_stash_drop and
+     * mm_stash_give_back. NULL: there is none */
+    void (*reclaim)(void *ctx);
+    void *reclaim_ctx;
 } mm_stash_options;
 
 /* mm_stash_create for options of `options_bytes` bytes; see mm_manager_create_sized. */

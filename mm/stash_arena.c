@@ -79,6 +79,16 @@ mm_status mm_stash_touched(mm_stash *s, mm_touched *touched_out) {
 
 /* ---------------------------------------------------------------- how much is there */
 
+static mm_status grow(mm_stash *s, int64_t bytes) {
+    mm_status status = mm_pool_restore(s->pool, bytes);
+    if (status == MM_ERR_NOMEM && s->options.reclaim) {
+        s->options.reclaim(s->options.reclaim_ctx);
+        status = mm_pool_restore(s->pool, bytes);
+    }
+    if (status != MM_OK) mm_pool_trim(s->pool, s->limit_bytes);
+    return status;
+}
+
 mm_status mm_stash_arena_limit(mm_stash *s, int64_t bytes) {
     bytes = bytes / MM_ALIGN * MM_ALIGN;
     if (bytes == s->limit_bytes) return MM_OK;
@@ -87,9 +97,7 @@ mm_status mm_stash_arena_limit(mm_stash *s, int64_t bytes) {
     if (s->is_patterned) MM_TRY(keep_counts(s));
     s->is_patterned = false;
     if (bytes > s->limit_bytes) {
-        mm_status status = mm_pool_restore(s->pool, bytes);
-        if (status != MM_OK) mm_pool_trim(s->pool, s->limit_bytes);
-        MM_TRY(status);
+        MM_TRY(grow(s, bytes));
     } else {
         mm_pool_trim(s->pool, bytes);
     }

@@ -5,7 +5,7 @@
 #include "mm/stash.h"
 
 /* No padding follows the last member, as with mm_options. */
-_Static_assert(offsetof(mm_stash_options, link_bytes_per_s) + sizeof(int64_t) == sizeof(mm_stash_options),
+_Static_assert(offsetof(mm_stash_options, reclaim_ctx) + sizeof(void *) == sizeof(mm_stash_options),
                "no padding at the end");
 
 static mm_status take_options(const mm_stash_options *given, size_t bytes, mm_stash_options *taken) {

@@ -129,8 +129,59 @@ static void each_call_of_the_device_that_fails_loses_nothing(void **state) {
     }
 }
 
+/* A program's cache: while it is full, the arena cannot grow. */
+static struct {
+    bool full, frees;
+    int reclaimed;
+} cache;
+
+mm_status __real_mm_device_restore(mm_device *device, void *memory, int64_t bytes);
+mm_status __wrap_mm_device_restore(mm_device *device, void *memory, int64_t bytes);
+mm_status __wrap_mm_device_restore(mm_device *device, void *memory, int64_t bytes) {
+    if (cache.full) return mm_fail(MM_ERR_NOMEM, "the program has cached it");
+    return __real_mm_device_restore(device, memory, bytes);
+}
+
+static void reclaim(void *ctx) {
+    assert_ptr_equal(ctx, &cache);
+    cache.reclaimed++;
+    if (cache.frees) cache.full = false;
+}
+
+static void an_arena_grows_once_the_program_has_freed_what_it_caches(void **state) {
+    (void)state;
+    enum { MAPS = 3 };
+    mm_stash *s = stash_create((mm_stash_options){
+        .device_bytes = 2 * LAYERS * MAP, .policy = "liveness", .reclaim = reclaim, .reclaim_ctx = &cache});
+    stash_rig r;
+    stash_rig_init(&r, s, 71);
+    iterate(&r, false);
+    stash_expect_ok(mm_stash_settle(s));
+    iterate(&r, false); /* all is kept: the arena is smaller */
+    const int64_t small = stash_stats_of(s).arena_bytes;
+    assert_true(small < 2 * LAYERS * MAP);
+    for (int frees = 0; frees < 2; frees++) {
+        cache.full = true;
+        cache.frees = frees;
+        cache.reclaimed = 0;
+        const mm_stash_tensor other = stash_tensor_f32("Other", MAP / 4); /* begins an unplanned iteration */
+        stash_item items[MAPS];
+        for (int i = 0; i < MAPS; i++) stash_expect_ok(stash_rig_put(&r, &other, &items[i]));
+        assert_int_equal(cache.reclaimed, 1);
+        assert_int_equal(stash_stats_of(s).arena_bytes, frees ? 2 * LAYERS * MAP : small);
+        for (int i = 0; i < MAPS; i++) {
+            stash_expect_ok(stash_rig_get(&r, &items[i]));
+            stash_rig_give_back(&r, &items[i]);
+            stash_rig_drop(&r, &items[i]);
+        }
+    }
+    stash_rig_fini(&r);
+    mm_stash_destroy(s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_arena_grows_once_the_program_has_freed_what_it_caches),
         cmocka_unit_test(each_call_of_the_device_that_fails_loses_nothing),
         cmocka_unit_test(each_allocation_that_fails_loses_nothing),
     };

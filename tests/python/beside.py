@@ -46,7 +46,7 @@ def members(text, name):
             continue
         function = re.search(r"\(\*(\w+)\)\(", part)
         if function:
-            yield function.group(1), "function", 0
+            yield function.group(1), function.group(1), 0
             continue
         words = part.replace("const ", "").replace("volatile ", "").strip()
         kind, rest = re.match(r"((?:struct )?\w+) ?(.*)", words).groups()
@@ -59,7 +59,7 @@ def members(text, name):
 TYPES = {"int64_t": ctypes.c_int64, "uint64_t": ctypes.c_uint64, "uint32_t": ctypes.c_uint32, "int": ctypes.c_int,
          "bool": ctypes.c_bool, "char*": ctypes.c_char_p, "void*": ctypes.c_void_p, "mm_facts*": ctypes.c_void_p,
          "mm_dtype": ctypes.c_int, "mm_stash_fate": ctypes.c_int, "mm_log_level": ctypes.c_int, "mm_log": library.Log,
-         "function": library.LOG_FN}
+         "fn": library.LOG_FN, "reclaim": library.RECLAIM_FN}
 
 
 def differences(text, version, ranks):
@@ -201,8 +201,50 @@ def budgets_are_shared():
     before = m._core.share.needs
     chain(m, cuda, 11 * MIB, 3)
     expect("torch has more", m._core.share.needs > before, (before, m._core.share.needs))
+    # It runs out again, where its peak is one of the optimizer, when nothing is kept.
+    before = m._core.share.needs
+    for failed in (True, False, False):
+        try:
+            chain(m, cuda, 30 * MIB if failed else 1 * MIB)
+        except Cuda.OutOfMemoryError:
+            expect("it runs out", failed)
+        cuda.take(11 * MIB)
+        cuda.give(11 * MIB)
+    expect("torch has no less", m._core.share.needs == before + 24 * MIB // 16, (before, m._core.share.needs))
+    cuda.cached = MIB
+    m._core.options.reclaim(None)
+    expect("what torch has cached is reclaimed", cuda.cached == 0, cuda.cached)
+    n = mm.budget(20 * MIB, "swap-async", device="cpu", _cuda=cuda)
+    allowed = cuda.allowed
     del m
+    expect("a later budget's cap stays", cuda.allowed == allowed < 20 * MIB, cuda.allowed)
+    del n
     expect("at the end there is no cap", cuda.allowed == cuda.total, cuda.allowed)
+
+
+def stash_is_made_anew():
+    """Where there is no memory for it once, the step fails, and the next one works."""
+    cuda = Cuda(1 << 40)
+    m = mm.budget(24 * MIB, "swap-async", device="cpu", _cuda=cuda)
+    chain(m, cuda, 4 * MIB)
+    core, caps = m._core, []
+
+    def create():
+        caps.append(cuda.allowed)
+        if len(caps) == 1:
+            raise MemoryError("planted")
+        return type(core).create(core)
+
+    core.create = create
+    cuda.cached = 12 * MIB
+    try:
+        chain(m, cuda, 4 * MIB)
+        expect("there is no memory", False)
+    except MemoryError as error:
+        expect("the error is the stash's", str(error) == "planted", error)
+    chain(m, cuda, 4 * MIB, 3)
+    expect("it is planned", m.stats.planned > 0 and m.stats.iterations == 4, m.stats)
+    expect("torch returns its cache first", caps[0] < 12 * MIB, caps)
 
 
 def shortage_is_told():
@@ -233,4 +275,4 @@ def shortage_is_told():
 
 
 if __name__ == "__main__":
-    checks.run(headers_are_mirrored, budgets_are_shared, shortage_is_told)
+    checks.run(headers_are_mirrored, budgets_are_shared, stash_is_made_anew, shortage_is_told)

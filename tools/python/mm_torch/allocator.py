@@ -32,9 +32,12 @@ class Share:
 
     The first iteration is unplanned, the stash has half of what is free, and keeps nothing in torch's memory: torch's peak is
     what it needs besides. From then on the stash has the rest. The second iteration, which has an optimizer's state from its
-    beginning, corrects it. When torch runs out, it gets more from the next iteration on.
+    beginning, corrects it. When torch runs out, it gets more besides from the next iteration on.
 
-    cuda: torch.cuda, or what has its functions. All sizes in bytes. Called by the thread that packs."""
+    cuda: torch.cuda, or what has its functions. All sizes in bytes. Called by the thread that packs. A device has one cap: that of
+    the share which set one last."""
+
+    _owners = {}  # of caps: by allocator and device
 
     def __init__(self, cuda, device, budget):
         self.cuda, self.device, self.budget = cuda, device, budget
@@ -58,12 +61,22 @@ class Share:
 
     def cap(self, allowed):
         self.allowed = allowed
+        self._owners[self.cuda, self.device] = self
         self.cuda.set_per_process_memory_fraction(min(allowed / self.total, 1.0), self.device)
         if self.cuda.memory_reserved(self.device) > allowed:
             self.cuda.empty_cache()
 
     def begin(self, core):
         """Before the put that begins an iteration: measures what torch needed in the last."""
+        try:
+            self.measure(core)
+        except Exception as error:
+            core.failure = error
+            raise
+
+    def measure(self, core):
+        if core.stash is None:  # it could not be made anew
+            core.renew()
         stats = core.stats()
         if stats.entries or stats.iterations == self.iterations:
             return
@@ -77,7 +90,9 @@ class Share:
         peak = self.cuda.max_memory_allocated(self.device) - kept
         # What stays from the first iteration, such as an optimizer's state, lies under the second's peak.
         needs = peak + max(now - self.base, 0) if first else peak
-        needs += needs // SLACK + asked
+        needs += needs // SLACK
+        # Where torch ran out, it had less than it needs; and the peak may be of a time when nothing was kept.
+        needs = max(needs, self.needs if asked else 0) + asked
         self.asked = 0
         self.cuda.reset_peak_memory_stats(self.device)
         if first or asked or abs(needs - self.needs) > self.budget // SLACK:
@@ -87,11 +102,10 @@ class Share:
         self.needs = needs
         rest = self.budget - needs
         if rest < LEAST_BYTES:
-            error = library.Infeasible(f"a budget of {self.budget} bytes: torch's allocator needs {needs} beside what is saved",
-                                       needs + LEAST_BYTES)
-            core.failure = error
-            raise error
+            raise library.Infeasible(f"a budget of {self.budget} bytes: torch's allocator needs {needs} beside what is saved",
+                                     needs + LEAST_BYTES)
         core.options.device_bytes, core.options.unplanned = rest, self.unplanned
+        self.cap(needs)  # first: the arena may grow into what torch has cached
         core.renew()
         self.follow(core)
 
@@ -105,8 +119,8 @@ class Share:
     def ran_out(self):
         """Torch did, within its cap: it gets more, from the next iteration on. Returns words about it."""
         self.asked += self.budget // SLACK
-        return (f"torch's allocator ran out: it may take {self.allowed} of the budget of {self.budget} bytes, and "
-                f"{self.budget // SLACK} more from the next iteration on")
+        return (f"torch's allocator ran out: it may take {self.allowed} of the budget of {self.budget} bytes; from the next "
+                f"iteration on {self.budget // SLACK} more than now beside what it keeps for mm")
 
     def explain(self, error):
         """Says in an error of the stash that it has not the whole budget."""
@@ -116,4 +130,7 @@ class Share:
             error.minimum += beside
 
     def end(self):
+        if self._owners.get((self.cuda, self.device)) is not self:
+            return
+        del self._owners[self.cuda, self.device]
         self.cuda.set_per_process_memory_fraction(1.0, self.device)

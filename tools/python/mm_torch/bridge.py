@@ -108,7 +108,8 @@ class Core:
         return stash.value
 
     def renew(self):
-        """Puts a new stash in the place of one without entries, by options that have changed. Its figures go on."""
+        """Puts a new stash in the place of one without entries, by options that have changed. Its figures go on. Where that fails,
+        there is none."""
         before = self.stats()
         self.lib.mm_stash_destroy(self.stash)
         self.stash, self.before = None, before

@@ -116,6 +116,7 @@ class budget:
         share = None
         if cuda is not None:
             share = allocator.Share(cuda, torch_device, wanted)
+            settings.reclaim = library.RECLAIM_FN(lambda _ctx: cuda.empty_cache())
             share.unplanned, settings.unplanned, settings.device_bytes = settings.unplanned, True, share.first()
         if torch_device.type == "cpu":
             allocator.keep_heap()
@@ -125,7 +126,7 @@ class budget:
             if "recompute" in policy:
                 raise ValueError(f"{error}; torch.utils.checkpoint recomputes, and nests with mm.budget") from None
             raise
-        self._core.log = self._log  # as long as anything may log
+        self._core.called = self._log, settings  # as long as the stash may call them
         self._hooks = None
 
     def __enter__(self):
