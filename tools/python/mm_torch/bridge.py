@@ -23,7 +23,7 @@ SMALL_BYTES = 4096  # below, a tensor is left alone: bookkeeping would cost more
 SHARE = 4  # a view of less than 1/SHARE of its storage has an entry of its own
 LAYOUTS_MOST = 4096
 COUNTS = ("params", "small", "held", "other", "duplicates", "views",  # of saved tensors: what became of them
-          "put_bytes")
+          "put_bytes", "held_bytes")
 
 _Tensor, _STRIDED = torch.Tensor, torch.strided
 _free_storage = torch.UntypedStorage._free_weak_ref
@@ -151,11 +151,15 @@ class Core:
             return self.leave(x, "small")
         is_view = x._is_view()
         if is_view:
-            if x._base.is_leaf and (x._base.requires_grad or base_references(x) > FRESH_BASE):
-                return self.leave(x, "params" if x._base.requires_grad else "held")
+            if x._base.is_leaf and x._base.requires_grad:
+                return self.leave(x, "params")
+            if x._base.is_leaf and base_references(x) > FRESH_BASE:
+                self.held_bytes += total
+                return self.leave(x, "held")
             if x.is_neg() or x.is_conj():
                 return self.leave(x, "other")
         if leaf and sys.getrefcount(x) > FRESH:
+            self.held_bytes += total
             return self.leave(x, "held")
         if layouts.ended:
             layouts.check_process()

@@ -27,7 +27,8 @@ def report(m):
         rows.append((producer, needs, fate, codec, str(count), text_of(size), text_of(code) if code else "-", str(gets)))
     lines = table(rows, (4, 5, 6, 7)) if len(rows) > 1 else ["nothing is known of an iteration that has ended"]
     alone = ", ".join(f"{getattr(stats, name)} {words}" for name, words in (
-        ("params", "parameters and their views"), ("small", "small"), ("held", "held by the program"), ("other", "others"))
+        ("params", "parameters and their views"), ("small", "small"),
+        ("held", f"held by the program ({text_of(stats.held_bytes)})"), ("other", "others"))
         if getattr(stats, name))
     lines += ["", f"budget {text_of(m.bytes)}, {m.policy}: peak {text_of(stats.peak_bytes)}"
               + (f", predicted {text_of(stats.predicted_bytes)}" if stats.predicted_bytes else "")
