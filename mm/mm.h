@@ -883,7 +883,8 @@ MM_API const char *mm_device_list(size_t i, const char **summary_out);
  *
  * The first iteration of an order runs unplanned, yet inside the budget: copies to host memory make room. It is exact. Its
  * order, of puts, gets, returns and drops, becomes a graph: a put is a step that writes, the others are steps that read. A
- * thread of the stash plans it by the policy, and proves the plan as any other. From then on, iterations that follow this
+ * thread of the stash plans it by the policy, and proves the plan as any other. Where puts and gets go by turns (a double
+ * backward), policies can move less; an order of that kind that does not fit goes on unplanned. From then on, iterations that follow this
  * order run as planned. What their plan never moves, callers keep. An iteration that leaves its plan loses nothing: it goes
  * on unplanned, is counted and logged (off_plan), and learned. 16 orders are remembered.
  *
@@ -980,8 +981,9 @@ MM_API void mm_stash_give_back(mm_stash *stash, mm_stash_entry entry, void *stre
 /* Drops an entry. If it is held, its bytes stay until it is given back for the last time. Unknown entries are ignored. */
 MM_API void mm_stash_drop(mm_stash *stash, mm_stash_entry entry);
 
-/* A backward pass has ended. Entries that are left (a graph that is retained, or was never used) belong to no further
- * iteration: they stay, are served unplanned, and the next put begins a new iteration. Not needed where none is left. */
+/* The iteration's last backward pass has ended. Entries that are left (a graph that is retained, or was never used) belong to no
+ * further iteration: they stay, are served unplanned, and the next put begins a new iteration. The order of one that leaves
+ * entries is not learned. Not needed where none is left. */
 MM_API void mm_stash_mark(mm_stash *stash);
 
 /* Waits until all orders that were learned are planned. Returns the failure of the newest, as the put would. An order whose

@@ -41,11 +41,41 @@ typedef struct build {
     const mm_order *order;
     uint32_t exact; /* flags of entries in which no loss may be */
     mm_stash_graph *out;
-    mm_layer *layer;  /* per entry */
-    int32_t *readers; /* per entry: steps that read it so far */
+    mm_layer *layer;    /* per entry; -1: its backward step is there */
+    int32_t *readers;   /* per entry: steps that read it so far */
+    int first_backward; /* event */
     int n_steps;
-    int n_reads; /* steps that read any entry so far */
 } build;
+
+/* ---------------------------------------------------------------- the backward part
+ *
+ * Policies expect no feature map after the first backward step, and move a map between its last forward and its first backward
+ * use. So what is put in the backward part stays where it is; and so does, as long, what is read in the forward part. */
+
+/* Sets the event with which the backward part begins: the one for which least stays. Returns the bytes of that. b->readers:
+ * scratch. */
+static int64_t find_backward(build *b, const bool *kept) {
+    const mm_order *o = b->order;
+    int64_t stays = 0, least = INT64_MAX;
+    for (int i = 0; i < o->n_entries; i++) stays += kept[i] ? 0 : o->entries[i].bytes;
+    for (int i = 0; i < o->n_events; i++) {
+        const mm_order_event *e = &o->events[i];
+        const int64_t bytes = kept[e->entry] ? 0 : o->entries[e->entry].bytes;
+        if (e->kind == MM_ORDER_PUT) {
+            stays -= bytes;
+            continue;
+        }
+        if (stays < least) {
+            least = stays;
+            b->first_backward = i;
+        }
+        if (b->readers[e->entry]++ == 0) stays += bytes;
+    }
+    memset(b->readers, 0, (size_t)o->n_entries * sizeof *b->readers);
+    return least;
+}
+
+/* ---------------------------------------------------------------- its parts */
 
 static mm_status add_layer(const build *b, const char *name, mm_layer_kind kind, mm_layer *layer_out) {
     MM_TRY(mm_graph_add_layer(b->out->graph, name, kind, layer_out));
@@ -54,12 +84,11 @@ static mm_status add_layer(const build *b, const char *name, mm_layer_kind kind,
     return mm_graph_set_properties(b->out->graph, *layer_out, &properties);
 }
 
-/* Policies expect no feature map after the first backward step: what is put behind a read stays where it is. */
-static mm_status add_entry(const build *b, int entry) {
+static mm_status add_entry(const build *b, int entry, bool backward) {
     const mm_stash_kind *kind = &b->order->entries[entry];
     const bool bytes = (kind->flags & b->exact) || !mm_dtype_table[kind->dtype].has_sign;
     char name[NAME_BYTES];
-    mm_tensor_desc desc = {.name = name, .kind = b->n_reads > 0 ? MM_SAVED : MM_FEATURE_MAP, .ownership = MM_MANAGED};
+    mm_tensor_desc desc = {.name = name, .kind = backward ? MM_SAVED : MM_FEATURE_MAP, .ownership = MM_MANAGED};
     desc.dtype = bytes ? MM_U8 : kind->dtype;
     desc.rank = bytes ? 1 : kind->rank;
     memcpy(desc.dims, bytes ? &kind->bytes : kind->dims, (size_t)desc.rank * sizeof *desc.dims);
@@ -77,17 +106,18 @@ static mm_status add_step(build *b, int entry, mm_layer layer, mm_phase phase, m
     return MM_OK;
 }
 
-/* The first step that reads an entry is its layer's backward step, each further one a layer's of its own. */
-static mm_status add_reader(build *b, int entry) {
+/* The first step of the backward part that reads an entry is its layer's backward step, each other one a layer's of its own. */
+static mm_status add_reader(build *b, int entry, bool backward) {
     mm_layer layer = b->layer[entry];
     char name[NAME_BYTES];
     const int reader = b->readers[entry]++;
-    b->n_reads++;
-    if (reader > 0) {
+    if (backward && layer >= 0) {
+        b->layer[entry] = -1;
+    } else {
         snprintf(name, sizeof name, "tensor %d again, %d", entry, reader);
         MM_TRY(add_layer(b, name, MM_LAYER_OTHER, &layer));
     }
-    return add_step(b, entry, layer, MM_BACKWARD, MM_READ);
+    return add_step(b, entry, layer, backward ? MM_BACKWARD : MM_FORWARD, MM_READ);
 }
 
 /* Whether the event right behind, of those of entries that are not kept, ends what the get began. */
@@ -103,18 +133,19 @@ static int end_of(const build *b, int get) {
 static mm_status add_event(build *b, const bool *kept, int event) {
     const mm_order_event *e = &b->order->events[event];
     mm_stash_graph *out = b->out;
+    const bool backward = event >= b->first_backward;
     if (kept[e->entry] || out->begins[event] == -2) { /* a get has begun its step */
         out->begins[event] = -1;
         return MM_OK;
     }
     out->begins[event] = b->n_steps;
     if (e->kind == MM_ORDER_PUT) {
-        MM_TRY(add_entry(b, e->entry));
+        MM_TRY(add_entry(b, e->entry, backward));
         MM_TRY(add_step(b, e->entry, b->layer[e->entry], MM_FORWARD, MM_WRITE));
         out->ends[event] = out->begins[event];
         return MM_OK;
     }
-    MM_TRY(add_reader(b, e->entry));
+    MM_TRY(add_reader(b, e->entry, backward));
     const int end = e->kind == MM_ORDER_GET ? end_of(b, event) : event;
     out->ends[end] = out->begins[event];
     out->step_holds[out->begins[event]] = e->kind == MM_ORDER_GET && end == event;
@@ -122,7 +153,7 @@ static mm_status add_event(build *b, const bool *kept, int event) {
     return MM_OK;
 }
 
-static mm_status reserve(build *b) {
+static mm_status reserve(build *b, const bool *kept) {
     const mm_order *o = b->order;
     const size_t entries = (size_t)o->n_entries + 1, events = (size_t)o->n_events + 1;
     mm_stash_graph *out = b->out;
@@ -137,13 +168,14 @@ static mm_status reserve(build *b) {
         return mm_fail(MM_ERR_NOMEM, "out of memory for an order of %d entries", o->n_entries);
     for (int i = 0; i < o->n_entries; i++) out->tensor[i] = -1;
     for (int i = 0; i < o->n_events; i++) out->begins[i] = out->ends[i] = -1;
+    out->by_turns = find_backward(b, kept) > 0;
     return MM_OK;
 }
 
 mm_status mm_stash_graph_init(const mm_order *order, const bool *kept, uint32_t exact, mm_stash_graph *graph_out) {
     *graph_out = (mm_stash_graph){0};
     build b = {.order = order, .exact = exact, .out = graph_out};
-    mm_status status = reserve(&b);
+    mm_status status = reserve(&b, kept);
     if (status == MM_OK) status = mm_graph_create("stash", &graph_out->graph);
     for (int i = 0; status == MM_OK && i < order->n_events; i++) status = add_event(&b, kept, i);
     free(b.layer);

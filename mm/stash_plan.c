@@ -179,6 +179,8 @@ mm_status mm_stash_plan_make(const mm_stash_terms *t, const mm_order *o, mm_stas
     mm_status status = plan_rest(t, o, &p);
     if (status == MM_OK && !keeps_all) keep_unmoved(t, o, &p);
     if (status == MM_ERR_INFEASIBLE && p.planned.plan) status = refuse(t, o, &p, refused_out);
+    /* Policies cannot move all of such an order. It has run unplanned in the budget, and may go on so. */
+    if (status == MM_ERR_INFEASIBLE && p.graph.by_turns) status = mm_fail(MM_ERR_UNSUPPORTED, "%s", mm_last_error());
     p.cpu_ns = cpu_now_ns() - began_ns;
     *plan_out = p;
     return status;

@@ -71,16 +71,18 @@ class Entry:
 
 
 class Ended:
-    """What autograd calls when a backward pass ends. If the pass fails, it only deletes this."""
+    """What autograd calls when a backward pass ends. If the pass fails, it only deletes this. last: no other pass is to come, as
+    far as is known."""
 
     def __init__(self, core):
-        self.core = core
+        self.core, self.last = core, False
 
     def __call__(self):
         pass
 
     def __del__(self):
-        self.core.backward, self.core.between = False, True
+        self.core.backward = False
+        self.core.between |= self.last
 
 
 class Core:
@@ -308,6 +310,7 @@ class Core:
             ended = Ended(self)
             try:
                 torch.autograd.Variable._execution_engine.queue_callback(ended)
+                ended.last = not _is_grad_enabled()  # with create_graph, a pass through what this one saves
             except RuntimeError:
                 pass  # no backward pass: the program looks at what a grad_fn has saved
         stream = self.stream() if self.on_cuda else None
