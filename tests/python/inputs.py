@@ -10,6 +10,7 @@ import tempfile
 import threading
 
 import torch
+import torch.utils.checkpoint
 from torch.nn import functional as F
 
 import checks
@@ -262,6 +263,26 @@ def storages():
     expect("statistics are exact", flags == [True, True], flags)
 
 
+def checkpoints():
+    """How often a batch norm inside a checkpoint runs. A budget inside a checkpoint without reentrance takes over what it would have
+    run again."""
+    for reentrant in (False, True):
+        for inside in (False, True):
+            m = mm.budget("8MiB", **CPU)
+            norm = torch.nn.BatchNorm2d(8)
+
+            def run(x, m=m if inside else contextlib.nullcontext(), norm=norm):
+                with m:
+                    return torch.relu(norm(x))
+
+            with contextlib.nullcontext() if inside else m:
+                torch.utils.checkpoint.checkpoint(run, torch.randn(4, 8, 16, 16, requires_grad=True),
+                                                  use_reentrant=reentrant).sum().backward()
+            runs, puts = norm.num_batches_tracked.item(), m.stats.puts
+            expect(f"runs, reentrant {reentrant}, budget inside {inside}", runs == (1 if inside and not reentrant else 2), runs)
+            expect("saved tensors are put", puts == (inside or reentrant), puts)
+
+
 def nested():
     m, other = mm.budget("1MiB", **CPU), mm.budget("1MiB", **CPU)
 
@@ -415,4 +436,4 @@ def told():
 
 
 if __name__ == "__main__":
-    checks.run(sizes, too_small, refused_once, garbage, interrupted, in_place, second_gradients, storages, nested, forked, imports, left_alone, told)
+    checks.run(sizes, too_small, refused_once, garbage, interrupted, in_place, second_gradients, storages, checkpoints, nested, forked, imports, left_alone, told)
