@@ -95,7 +95,8 @@ mm_status mm_advise(const mm_refused *refused, const char *refusal) {
     mm_refused ctx = *refused;
     mm_advice advice = {.kind = MM_ADVICE_NONE};
     const mm_advice_wish wish = {.limits = &refused->limits,
-                                 .published_only = refused->descended,
+                                 .published_only = refused->descended || refused->quick,
+                                 .quick = refused->quick,
                                  .deep = mm_graph_steps(refused->graph) > DEEP_STEPS,
                                  .hopeless = is_hopeless(refused),
                                  .refused = refused->needs_bytes > 0 ? refused->policy : NULL,

@@ -25,6 +25,7 @@ typedef struct mm_refused {
     bool recomputes;         /* there is a function that recomputes its layers */
     char *advised;           /* receives the spec of the policy that would fit, or ""; NULL: it is not asked for */
     size_t advised_bytes;    /* its capacity */
+    bool quick;              /* few policies are tried, as published: neither auto nor any that recomputes */
     bool descended;          /* the refusal names the substitute that needs least; all of them were tried */
 } mm_refused;
 

@@ -12,22 +12,23 @@ static const struct proposal {
     const char *codec; /* rules: for all maps that it takes, the others swapped; NULL: the policy's own rules */
     bool waits;        /* it copies what swap-async copies, and waits more: for where that does not fit */
     bool once;         /* it has one form alone */
+    bool quick;        /* it is tried even if few are */
 } proposals[] = {
-    [LIVENESS] = {&mm_policy_liveness, MM_RECOMPUTE_COST, NULL, false},
+    [LIVENESS] = {&mm_policy_liveness, MM_RECOMPUTE_COST, NULL, false, .quick = true},
     [AUTO] = {&mm_policy_auto, MM_RECOMPUTE_NESTED, NULL, false, .once = true},
     {&mm_policy_recompute, MM_RECOMPUTE_COST, NULL, false},
-    [SWAP_ASYNC] = {&mm_policy_swap_async, MM_RECOMPUTE_COST, NULL, false},
+    [SWAP_ASYNC] = {&mm_policy_swap_async, MM_RECOMPUTE_COST, NULL, false, .quick = true},
     {&mm_policy_recompute, MM_RECOMPUTE_SQRT, NULL, false},
     {&mm_policy_recompute_swap, MM_RECOMPUTE_SQRT, NULL, false},
     {&mm_policy_recompute, MM_RECOMPUTE_NESTED, NULL, false},
     {&mm_policy_recompute_swap, MM_RECOMPUTE_NESTED, NULL, false},
     {&mm_policy_vdnn_all, MM_RECOMPUTE_COST, NULL, true},
-    {&mm_policy_swap, MM_RECOMPUTE_COST, NULL, true},
+    {&mm_policy_swap, MM_RECOMPUTE_COST, NULL, true, .quick = true},
     {&mm_policy_modnn, MM_RECOMPUTE_COST, NULL, true, .once = true},
     {&mm_policy_cdma, MM_RECOMPUTE_COST, NULL, true},
-    [LOSSY] = {&mm_policy_freelunch, MM_RECOMPUTE_COST, NULL, false},
-    {&mm_policy_hybrid, MM_RECOMPUTE_COST, NULL, false},
-    {&mm_policy_rules, MM_RECOMPUTE_COST, "zfp:rate=4", false},
+    [LOSSY] = {&mm_policy_freelunch, MM_RECOMPUTE_COST, NULL, false, .quick = true},
+    {&mm_policy_hybrid, MM_RECOMPUTE_COST, NULL, false, .quick = true},
+    {&mm_policy_rules, MM_RECOMPUTE_COST, "zfp:rate=4", false, .quick = true},
 };
 enum { PROPOSALS = sizeof proposals / sizeof *proposals };
 
@@ -141,7 +142,7 @@ static mm_status try_published(search *s) {
         mm_trial *t = &s->published[p];
         if (p == LOSSY && !lossless_fits) s->published[AUTO] = by_auto;
         if (p == LOSSY && (lossless_fits || fits(s, &by_auto))) break;
-        if (is_no_rival(s, p)) continue;
+        if (is_no_rival(s, p) || (s->wish->quick && !proposals[p].quick)) continue;
         MM_TRY(p == AUTO ? try_auto(s, &by_auto) : try_proposal(s, p, MM_WHEN_ALWAYS, t));
         if (p == AUTO && s->wish->deep && fits(s, &by_auto)) continue; /* another may be advised instead */
         if (p == AUTO) *t = by_auto;

@@ -105,10 +105,20 @@ static mm_status try_policy(mm_portfolio *p, const mm_policy *policy, bool faste
     return mm_portfolio_offer(p, plan);
 }
 
+/* Whether a policy recomputes what no layer can run again: its plans are those of others, and take longer to find. */
+static bool is_in_vain(const mm_graph *graph, const mm_engine_config *config) {
+    bool recomputes = false;
+    for (int r = 0; r < config->n_rules; r++) recomputes |= config->rules[r].action == MM_ACTION_RECOMPUTE;
+    for (int i = 0; recomputes && i < mm_graph_layers(graph); i++)
+        if (mm_graph_layer(graph, i)->properties.repeatable) return false;
+    return recomputes;
+}
+
 static mm_status try_spec(mm_portfolio *p, const char *spec, bool fastest) {
     mm_policy policy;
     MM_TRY(mm_policy_parse(spec, &policy));
-    const bool due = is_named(p->menu, &policy.config) && !(p->tried && is_named(p->tried, &policy.config));
+    const bool due = is_named(p->menu, &policy.config) && !(p->tried && is_named(p->tried, &policy.config)) &&
+                     !is_in_vain(p->graph, &policy.config);
     mm_status status = due ? try_policy(p, &policy, fastest) : MM_OK;
     mm_policy_fini(&policy);
     return status;

@@ -407,7 +407,7 @@ static void what_does_not_fit_is_refused_with_numbers_and_a_policy_that_would(vo
     assert_int_equal(refusal.device_bytes, 6 * MAP);
     assert_true(refusal.needed_bytes > 6 * MAP && refusal.tensor_bytes > 0);
     assert_non_null(strstr(refusal.producer, "Backward0"));
-    assert_true(*refusal.policy != 0);
+    assert_string_equal(refusal.policy, "swap-async");
     /* A smaller batch begins with another tensor. */
     iterate(&r, SMALLER);
     assert_int_equal(stash_stats_of(s).iterations, 2);
