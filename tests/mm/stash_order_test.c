@@ -493,6 +493,91 @@ static void an_order_whose_plan_the_check_refuses_runs_unplanned_and_is_told_onc
     mm_stash_destroy(s);
 }
 
+/* A planner that waits in its thread until it is let go. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    pthread_t thread;
+    bool works, goes;
+    int planned;
+} slow = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static mm_status plan_slowly(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                             const mm_engine_config *config, mm_plan **plan_out) {
+    pthread_mutex_lock(&slow.lock);
+    slow.thread = pthread_self();
+    slow.works = true;
+    slow.planned++;
+    pthread_cond_broadcast(&slow.changed);
+    while (!slow.goes) pthread_cond_wait(&slow.changed, &slow.lock);
+    pthread_mutex_unlock(&slow.lock);
+    const mm_policy_ops *ops = NULL;
+    for (size_t i = 0; !ops || strcmp(ops->name, "swap-async") != 0; i++) ops = mm_policy_table(i);
+    return ops->plan(graph, facts, limits, config, plan_out);
+}
+
+static void iterations_go_on_while_another_thread_plans(void **state) {
+    (void)state;
+    mm_stash *s = stash_create(
+        (mm_stash_options){.device_bytes = 6 * MAP, .pinned_bytes = (LAYERS + 2) * MAP, .policy = "swap-async"});
+    mm_policy_ops ops = *s->learner.policy.ops;
+    ops.plan = plan_slowly;
+    s->learner.policy.ops = s->learner.signing.ops = &ops;
+    stash_rig r;
+    stash_rig_init(&r, s, 71);
+    iterate(&r, PLAIN);
+    pthread_mutex_lock(&slow.lock);
+    while (!slow.works) pthread_cond_wait(&slow.changed, &slow.lock);
+    pthread_mutex_unlock(&slow.lock);
+    for (int i = 0; i < 3; i++) iterate(&r, PLAIN); /* would not come back if it waited for the plan */
+    assert_int_equal(stash_stats_of(s).iterations, 4);
+    assert_int_equal(stash_stats_of(s).planned, 0);
+    assert_false(pthread_equal(slow.thread, pthread_self()));
+    pthread_mutex_lock(&slow.lock);
+    slow.goes = true;
+    pthread_cond_broadcast(&slow.changed);
+    pthread_mutex_unlock(&slow.lock);
+    stash_expect_ok(mm_stash_settle(s));
+    const int planned = slow.planned;
+    iterate(&r, PLAIN);
+    assert_int_equal(stash_stats_of(s).planned, 1);
+    stash_expect_ok(mm_stash_settle(s));
+    assert_int_equal(slow.planned, planned);
+    stash_rig_fini(&r);
+    mm_stash_destroy(s);
+}
+
+/* An order of its own for each number: one entry, whose size tells it. Returns whether it ran as planned. */
+static bool iterate_kind(stash_rig *r, int number) {
+    const mm_stash_tensor like = stash_tensor_f32("One", 64 * (1 + number));
+    const int64_t planned = stash_stats_of(r->stash).planned;
+    stash_item item;
+    stash_expect_ok(stash_rig_put(r, &like, &item));
+    stash_expect_ok(stash_rig_get(r, &item));
+    stash_rig_give_back(r, &item);
+    stash_rig_drop(r, &item);
+    stash_expect_ok(mm_stash_settle(r->stash));
+    return stash_stats_of(r->stash).planned > planned;
+}
+
+static void sixteen_orders_are_remembered_and_the_longest_unused_is_forgotten(void **state) {
+    (void)state;
+    mm_stash *s = stash_create((mm_stash_options){.device_bytes = 6 * MAP});
+    stash_rig r;
+    stash_rig_init(&r, s, 81);
+    for (int i = 0; i < MM_LEARNED_MOST; i++) assert_false(iterate_kind(&r, i));
+    for (int i = MM_LEARNED_MOST; i-- > 0;) assert_true(iterate_kind(&r, i));
+    assert_int_equal(stash_stats_of(s).plans, MM_LEARNED_MOST);
+    assert_false(iterate_kind(&r, MM_LEARNED_MOST)); /* in the place of the one that was last first */
+    for (int i = 0; i <= MM_LEARNED_MOST; i++)
+        if (i != MM_LEARNED_MOST - 1) assert_true(iterate_kind(&r, i));
+    assert_int_equal(stash_stats_of(s).plans, MM_LEARNED_MOST + 1);
+    assert_false(iterate_kind(&r, MM_LEARNED_MOST - 1));
+    assert_int_equal(stash_stats_of(s).off_plan, 0);
+    stash_rig_fini(&r);
+    mm_stash_destroy(s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_order_is_planned_once_and_then_followed),
@@ -500,6 +585,8 @@ int main(void) {
         cmocka_unit_test(lossy_codes_keep_signs_that_are_asked_for_and_exact_entries),
         cmocka_unit_test(what_does_not_fit_is_refused_with_numbers_and_a_policy_that_would),
         cmocka_unit_test(an_order_whose_plan_the_check_refuses_runs_unplanned_and_is_told_once),
+        cmocka_unit_test(iterations_go_on_while_another_thread_plans),
+        cmocka_unit_test(sixteen_orders_are_remembered_and_the_longest_unused_is_forgotten),
         cmocka_unit_test(entries_that_a_mark_leaves_are_served_while_plans_go_on),
         cmocka_unit_test(random_iterations_of_two_threads_are_planned_and_give_every_byte_back),
     };
