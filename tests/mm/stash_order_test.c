@@ -336,9 +336,9 @@ static void random_iterations_of_two_threads_are_planned_and_give_every_byte_bac
     }
 }
 
-static void lossy_codes_keep_signs_that_are_asked_for_and_exact_entries(void **state) {
-    (void)state;
+static void expect_signs(mm_dtype dtype) {
     enum { N = 9, BYTES = 16 * KIB };
+    const int elem_bytes = dtype == MM_F32 ? 4 : 2;
     mm_stash *s = stash_create(
         (mm_stash_options){.device_bytes = N * BYTES, .policy = "freelunch:rate=4,eligible=all,when=always"});
     stash_rig r;
@@ -347,9 +347,8 @@ static void lossy_codes_keep_signs_that_are_asked_for_and_exact_entries(void **s
     stash_rig_init(&r, s, 41);
     for (int iteration = 0; iteration < 3; iteration++) {
         for (int i = 0; i < N; i++) {
-            mm_stash_tensor like = stash_tensor_f32(producers[i % 3], BYTES / 4);
-            like.rank = 2;
-            like.dims[0] = BYTES / 4 / 64;
+            mm_stash_tensor like = {.dtype = dtype, .rank = 2, .producer = producers[i % 3]};
+            like.dims[0] = BYTES / elem_bytes / 64;
             like.dims[1] = 64;
             like.flags = i % 3 == 0 ? 0 : i % 3 == 1 ? MM_STASH_EXACT : MM_STASH_SIGNS;
             stash_expect_ok(stash_rig_put(&r, &like, &items[i]));
@@ -373,7 +372,7 @@ static void lossy_codes_keep_signs_that_are_asked_for_and_exact_entries(void **s
         assert_int_equal(line.gets, 1);
         assert_int_equal(line.lossy, line.fate == MM_STASH_FATE_ENCODED);
         assert_int_equal(line.bytes, BYTES);
-        if (line.fate == MM_STASH_FATE_ENCODED) assert_true(line.code_bytes > 0 && line.code_bytes < BYTES / 4);
+        if (line.fate == MM_STASH_FATE_ENCODED) assert_true(line.code_bytes > 0 && line.code_bytes < BYTES / elem_bytes);
         if (line.flags == MM_STASH_EXACT) assert_string_equal(line.codec, "");
     }
     assert_true(with_signs >= N / 3 - 1);
@@ -387,6 +386,13 @@ static void lossy_codes_keep_signs_that_are_asked_for_and_exact_entries(void **s
     assert_true(of_entries >= 2 * N / 3);
     stash_rig_fini(&r);
     mm_stash_destroy(s);
+}
+
+static void lossy_codes_keep_signs_that_are_asked_for_and_exact_entries(void **state) {
+    (void)state;
+    expect_signs(MM_F32);
+    expect_signs(MM_F16);
+    expect_signs(MM_BF16);
 }
 
 static void what_does_not_fit_is_refused_with_numbers_and_a_policy_that_would(void **state) {

@@ -19,6 +19,7 @@ struct stash_read {
     uint8_t *bytes; /* pinned */
     int64_t n;
     uint64_t seed;
+    mm_dtype dtype;
     stash_comes_back back;
 };
 
@@ -57,9 +58,25 @@ void stash_count_warnings(void *ctx, mm_log_level level, const char *message) {
     *(int *)ctx += level == MM_LOG_WARNING;
 }
 
+static bool is_half(mm_dtype dtype) { return dtype == MM_F16 || dtype == MM_BF16; }
+
+/* Between -1 and 1, half of them 0. */
+static void fill_halves(uint64_t seed, mm_dtype dtype, uint8_t *bytes, int64_t n) {
+    const uint16_t half = dtype == MM_F16 ? 0x3800 : 0x3f00, free_bits = dtype == MM_F16 ? 0x83ff : 0x807f;
+    for (int64_t i = 0; i + 2 <= n; i += 2) {
+        const uint64_t draw = random_next(&seed);
+        const uint16_t value = draw & 1 ? (uint16_t)(half | ((uint16_t)(draw >> 32) & free_bits)) : 0;
+        memcpy(bytes + i, &value, sizeof value);
+    }
+}
+
 /* Floats between -1 and 1, half of them 0, so that codecs have something to do. */
-static void fill(uint64_t seed, uint8_t *bytes, int64_t n) {
+static void fill(uint64_t seed, mm_dtype dtype, uint8_t *bytes, int64_t n) {
     uint64_t state = seed;
+    if (is_half(dtype)) {
+        fill_halves(seed, dtype, bytes, n);
+        return;
+    }
     for (int64_t i = 0; i + 4 <= n; i += 4) {
         const uint64_t draw = random_next(&state);
         const float value = draw & 1 ? (float)(int32_t)(draw >> 32) / 2147483648.0F : 0;
@@ -85,6 +102,18 @@ void stash_rig_init(stash_rig *r, mm_stash *stash, uint64_t seed) {
     }
 }
 
+static bool is_half_positive(const uint8_t *at) {
+    uint16_t value;
+    memcpy(&value, at, sizeof value);
+    return value > 0 && value < 0x8000;
+}
+
+static void check_half_signs(const uint8_t *expected, const uint8_t *got, int64_t n) {
+    for (int64_t i = 0; i + 2 <= n; i += 2)
+        if (is_half_positive(expected + i) != is_half_positive(got + i))
+            fail_msg("element %lld came back with another sign", (long long)(i / 2));
+}
+
 static void check_signs(const uint8_t *expected, const uint8_t *got, int64_t n) {
     for (int64_t i = 0; i + 4 <= n; i += 4) {
         float x, y;
@@ -101,9 +130,10 @@ void stash_rig_check(stash_rig *r) {
         if (r->streams[i]) stash_expect_ok(mm_stream_sync(r->streams[i]));
     for (int i = 0; i < r->n_reads; i++) {
         const stash_read *read = &r->reads[i];
-        fill(read->seed, expected, read->n);
+        fill(read->seed, read->dtype, expected, read->n);
         if (read->back == STASH_BITS) assert_memory_equal(expected, read->bytes, read->n);
-        if (read->back == STASH_SIGNS_ALONE) check_signs(expected, read->bytes, read->n);
+        if (read->back == STASH_SIGNS_ALONE)
+            (is_half(read->dtype) ? check_half_signs : check_signs)(expected, read->bytes, read->n);
     }
     r->n_reads = 0;
     free(expected);
@@ -148,14 +178,14 @@ static int64_t bytes_of(const mm_stash_tensor *tensor) {
 
 mm_status stash_rig_put(stash_rig *r, const mm_stash_tensor *like, stash_item *item_out) {
     const int stream = random_below(&r->random, STASH_RIG_STREAMS);
-    stash_item item = {.seed = r->next_seed++, .bytes = bytes_of(like)};
+    stash_item item = {.seed = r->next_seed++, .bytes = bytes_of(like), .dtype = like->dtype};
     mm_stash_tensor tensor = *like;
     if (r->n_reads == READS) stash_rig_check(r);
     /* Its bytes pass through the copy of a read that nobody has made yet. */
     uint8_t *staged = r->reads[r->n_reads].bytes;
     void *memory = r->tensor[stream];
     if (!is_inline(r)) stash_expect_ok(mm_stream_sync(r->streams[stream]));
-    fill(item.seed, staged, item.bytes);
+    fill(item.seed, item.dtype, staged, item.bytes);
     delay(r, stream);
     copy(r, stream, memory, staged, item.bytes, MM_COPY_IN);
     tensor.data = memory;
@@ -187,6 +217,7 @@ mm_status stash_rig_get(stash_rig *r, stash_item *item) {
     stash_read *read = &r->reads[r->n_reads++];
     read->seed = item->seed;
     read->n = item->bytes;
+    read->dtype = item->dtype;
     read->back = item->back;
     delay(r, stream);
     copy(r, stream, read->bytes, data, item->bytes, MM_COPY_OUT);

@@ -28,7 +28,7 @@ typedef struct stash_rig {
 /* What must come back. */
 typedef enum stash_comes_back {
     STASH_BITS,
-    STASH_SIGNS_ALONE /* of floats: whether each is above 0 */,
+    STASH_SIGNS_ALONE /* of f32, f16, bf16: whether each is above 0 */,
     STASH_SOMETHING
 } stash_comes_back;
 
@@ -38,6 +38,7 @@ typedef struct stash_item {
     mm_stash_answer answer;
     uint64_t seed; /* of its bytes */
     int64_t bytes;
+    mm_dtype dtype;
     int held;
     void *kept; /* device memory of an entry that is kept */
     stash_comes_back back;
