@@ -1,4 +1,5 @@
-/* A stash while memory, copies and launches fail, each once: no byte of an entry is lost, and nothing is left behind. */
+/* A stash of one thread while memory, copies and launches fail, one in each life of a stash: no byte of an entry is lost, and
+ * nothing is left behind. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +20,8 @@ enum { EVERY_CALL = 5, EVERY_ALLOCATION = 15 };
 #else
 enum { EVERY_CALL = 1, EVERY_ALLOCATION = 3 };
 #endif
-/* Every nth fails in turn, which ones differing by policy; with 3, each allocation fails under one of the policies. */
+/* One in so many is made to fail, in a life of its own; 1: each. Others under each policy, but what they allocate differs, so an
+ * allocation may have failed under none. */
 
 static const char *const POLICIES[] = {
     "rules:*=swap,depth=1,when=always",
@@ -92,7 +94,7 @@ static bool live(const char *policy, uint64_t seed) {
     return true;
 }
 
-static void each_allocation_that_fails_loses_nothing(void **state) {
+static void one_allocation_in_several_that_fails_loses_nothing(void **state) {
     (void)state;
     const int every =
         rig_device_used()->cpu_reaches_memory ? EVERY_ALLOCATION : 5 * EVERY_ALLOCATION; /* emulated: slow */
@@ -112,7 +114,7 @@ static void each_allocation_that_fails_loses_nothing(void **state) {
     }
 }
 
-static void each_call_of_the_device_that_fails_loses_nothing(void **state) {
+static void a_call_of_the_device_that_fails_loses_nothing(void **state) {
     (void)state;
     for (int p = 0; p < POLICIES_N; p++) {
         int nth = 1 + p % EVERY_CALL;
@@ -182,8 +184,8 @@ static void an_arena_grows_once_the_program_has_freed_what_it_caches(void **stat
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_arena_grows_once_the_program_has_freed_what_it_caches),
-        cmocka_unit_test(each_call_of_the_device_that_fails_loses_nothing),
-        cmocka_unit_test(each_allocation_that_fails_loses_nothing),
+        cmocka_unit_test(a_call_of_the_device_that_fails_loses_nothing),
+        cmocka_unit_test(one_allocation_in_several_that_fails_loses_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -398,10 +398,12 @@ def left_alone():
             expect(what, found == expected, found)
         else:
             expect(what, found["puts"] <= 3 and found["views"] >= 2, found)
-    with m:
-        sum(a.sum() for a in (torch.relu(weight), F.dropout(weight.exp(), 0.5), weight.bfloat16() * buffer.bfloat16())).backward()
+    with m, torch.autocast("cpu", torch.bfloat16):
+        sum(a.sum() for a in (torch.relu(weight), F.dropout(weight.exp(), 0.5), weight.sin() @ weight)).backward()
     flags = {(e.producer, e.signs, e.exact) for e in m.entries()}
-    for wanted in (("ReluBackward0", True, False), ("", False, True), ("ExpBackward0", False, False)):
+    # Autocast's copies: of the weight, exact; of what is computed from it, not.
+    for wanted in (("ReluBackward0", True, False), ("", False, True), ("ExpBackward0", False, False),
+                   ("ToCopyBackward0", False, True), ("ToCopyBackward0", False, False)):
         expect(f"flags {wanted}", wanted in flags, flags)
 
 

@@ -125,7 +125,7 @@ def main():
     parser.add_argument("--settle", action="store_true", help="wait for each plan, so that more iterations run by one")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    refused = small = wrong = 0
+    refused = small = wrong = planned = 0
     m = None
     for i in range(options.graphs):
         seed = options.seed * 1000003 + i
@@ -136,6 +136,7 @@ def main():
             budget, policy = r.choice(BUDGETS), r.choice(options.policies.split("/"))
             m = mm.budget(budget, policy, host="64MiB", device="cpu", delay_seed=seed + 1, delay_max_ns=r.choice((0, 200000)),
                           log=lambda text: None)
+            told = 0
         for run in range(r.randint(1, 3)):
             try:
                 found = outcome(seed, m)
@@ -151,13 +152,20 @@ def main():
                 print(f"  mm:    {found if isinstance(found, str) else [t if t is None else t.double().sum().item() for t in found]}")
         gc.collect()
         stats = m.stats
+        planned += stats.planned - told
+        told = stats.planned
         if stats.peak_bytes > budget:
             wrong += 1
             print(f"graph {i}: {stats.peak_bytes} bytes in a budget of {budget}")
         if stats.entries:
             wrong += 1
             print(f"graph {i}: {stats.entries} entries are left")
-    print(f"{options.graphs} graphs, {refused} refused by both, {small} runs without room for what was held at once, {wrong} wrong")
+    print(f"{options.graphs} graphs, {refused} refused by both, {small} runs without room for what was held at once, {planned} as "
+          f"planned, {wrong} wrong")
+    few = options.graphs // 5 + 2
+    if refused > few or small > few or options.settle and planned < options.graphs // 4:
+        wrong += 1
+        print(f"more than {few} were refused, or without room, or less than a quarter ran as planned: too little was compared")
     sys.exit(wrong > 0)
 
 
