@@ -994,10 +994,10 @@ MM_API MM_CHECKED mm_status mm_stash_settle(mm_stash *stash);
 typedef struct mm_stash_refusal {
     int64_t needed_bytes; /* the least budget: for the order; or for the tensor, beside what was held and kept */
     int64_t device_bytes; /* the budget */
-    int64_t tensor_bytes; /* of the tensor for which there was no room; of an order, of that which is put, got or dropped
-                             where most is needed, */
-    int tensor;           /* its number among the puts of the order, from 0 (-1: not known), */
-    const char *producer; /* and what made it. Strings are valid until the next refusal */
+    int64_t tensor_bytes; /* of the tensor: for which there was no room, or which an order puts, gets or drops where it
+                             needs most */
+    int tensor;           /* its number among the puts of the order, from 0; -1: not known */
+    const char *producer; /* what made it. Strings are valid until the next refusal */
     const char *policy;   /* that would fit; "": none is known */
 } mm_stash_refusal;
 

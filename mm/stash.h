@@ -91,7 +91,7 @@ struct mm_stash {
     mm_order recorded;     /* of the iteration under way */
     int64_t iteration;     /* number of the one under way, or of the next */
     bool marked;           /* mm_stash_mark was called, and nothing put since */
-    bool left_plan;        /* the iteration began by a plan */
+    bool left_plan;        /* the iteration began by a plan, and left it */
     bool was_planned;      /* the iteration that ended last had a plan to its end */
     mm_ranges arena, host; /* free parts of the arena and of pinned memory */
     size_t taken;          /* pieces of both that are taken */
@@ -179,8 +179,8 @@ MM_CHECKED mm_status mm_loose_reserve(mm_stash *stash, int n);
  * there is no memory. */
 bool mm_loose_clear(mm_stash *stash);
 
-/* ---- stash_follow.c: an iteration that follows a learned order. A function that returns false says in follow.why why the
- * order cannot be followed any more: the caller calls mm_leave. What the event was is not done then. */
+/* ---- stash_follow.c: an iteration that follows a learned order. A function returns false where the order cannot be followed any
+ * more; follow.why says why. The caller then calls mm_leave, and does unplanned what the event asks. */
 
 /* Begins to follow an order, if there is one that begins so. MM_ERR_INFEASIBLE: there is, and it has no plan
  * (stash->refused). */
@@ -199,7 +199,7 @@ bool mm_follow_finish(mm_stash *stash);
 MM_CHECKED mm_status mm_stash_begin(mm_stash *stash, const mm_stash_kind *first);
 /* Puts a new entry. On failure it has no memory. */
 MM_CHECKED mm_status mm_stash_take_in(mm_stash *stash, mm_stash_slot *slot, void *data);
-/* Makes the bytes of an entry that nobody holds be there. *data_out: where. */
+/* Makes the bytes of an entry that nobody holds be there, at slot->place; or, if they are kept, at slot->kept. */
 MM_CHECKED mm_status mm_stash_serve(mm_stash *stash, mm_stash_slot *slot);
 /* Nobody holds the entry any more. If it is dropped, its memory goes, and with the last one the iteration ends. */
 void mm_stash_unhold(mm_stash *stash, mm_stash_slot *slot);

@@ -372,7 +372,8 @@ static void expect_signs(mm_dtype dtype) {
         assert_int_equal(line.gets, 1);
         assert_int_equal(line.lossy, line.fate == MM_STASH_FATE_ENCODED);
         assert_int_equal(line.bytes, BYTES);
-        if (line.fate == MM_STASH_FATE_ENCODED) assert_true(line.code_bytes > 0 && line.code_bytes < BYTES / elem_bytes);
+        if (line.fate == MM_STASH_FATE_ENCODED)
+            assert_true(line.code_bytes > 0 && line.code_bytes < BYTES / elem_bytes);
         if (line.flags == MM_STASH_EXACT) assert_string_equal(line.codec, "");
     }
     assert_true(with_signs >= N / 3 - 1);

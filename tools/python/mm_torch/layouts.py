@@ -45,7 +45,7 @@ else:
 _out = {}
 held = {}
 
-# Calls into the library end where it does: in a forked child its threads are not there, and after exit nothing is.
+# Why nothing calls the library any more; None: it is called. In a forked child its threads are not there.
 ended = None
 
 
