@@ -986,8 +986,9 @@ MM_API void mm_stash_drop(mm_stash *stash, mm_stash_entry entry);
  * entries is not learned. Not needed where none is left. */
 MM_API void mm_stash_mark(mm_stash *stash);
 
-/* Waits until all orders that were learned are planned. Returns the failure of the newest, as the put would. An order whose
- * plan fails otherwise (the check refuses it: a fault of a policy) is told once as a warning, and goes on unplanned. */
+/* Waits until all orders that were learned are planned. Returns the failure of the newest, as the put would. An order that has no
+ * plan for another reason (the check refuses it: a fault of a policy; or puts and gets by turns, and no plan that fits) is told once
+ * as a warning, and goes on unplanned. */
 MM_API MM_CHECKED mm_status mm_stash_settle(mm_stash *stash);
 
 /* The latest MM_ERR_INFEASIBLE, as data. */

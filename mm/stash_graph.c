@@ -52,24 +52,30 @@ typedef struct build {
  * Policies expect no feature map after the first backward step, and move a map between its last forward and its first backward
  * use. So what is put in the backward part stays where it is; and so does, as long, what is read in the forward part. */
 
-/* Sets the event with which the backward part begins: the one for which least stays. Returns the bytes of that. b->readers:
- * scratch. */
+/* Sets the event with which the backward part begins: while nothing is held, which would be moved then, the one for which least
+ * stays. Returns the bytes of that. b->readers: scratch. */
 static int64_t find_backward(build *b, const bool *kept) {
+    enum { UNREAD, READ, HELD };
     const mm_order *o = b->order;
+    int held = 0;
     int64_t stays = 0, least = INT64_MAX;
     for (int i = 0; i < o->n_entries; i++) stays += kept[i] ? 0 : o->entries[i].bytes;
     for (int i = 0; i < o->n_events; i++) {
         const mm_order_event *e = &o->events[i];
-        const int64_t bytes = kept[e->entry] ? 0 : o->entries[e->entry].bytes;
+        const int64_t bytes = o->entries[e->entry].bytes;
+        if (kept[e->entry]) continue;
         if (e->kind == MM_ORDER_PUT) {
             stays -= bytes;
             continue;
         }
-        if (stays < least) {
+        if (held == 0 && stays < least) {
             least = stays;
             b->first_backward = i;
         }
-        if (b->readers[e->entry]++ == 0) stays += bytes;
+        int32_t *state = &b->readers[e->entry];
+        if (*state == UNREAD) stays += bytes;
+        held += (e->kind == MM_ORDER_GET) - (*state == HELD);
+        *state = e->kind == MM_ORDER_GET ? HELD : READ;
     }
     memset(b->readers, 0, (size_t)o->n_entries * sizeof *b->readers);
     return least;

@@ -98,8 +98,8 @@ def too_small():
         if error:
             found = error.minimum, error.tensor, error.producer, error.policy
             expect(f"{what}: the error has its data", found == (minimum, at, producer, ""), found)
-            expect(f"{what}: with the minimum it runs", torch.equal(gradient(function, mm.budget(error.minimum, "liveness", **CPU)),
-                                                                   gradient(function)))
+            enough = mm.budget(error.minimum, "liveness", **CPU)
+            expect(f"{what}: with the minimum it runs", torch.equal(gradient(function, enough), gradient(function)))
         step(m)
 
 
@@ -438,4 +438,5 @@ def told():
 
 
 if __name__ == "__main__":
-    checks.run(sizes, too_small, refused_once, garbage, interrupted, in_place, second_gradients, storages, checkpoints, nested, forked, imports, left_alone, told)
+    checks.run(sizes, too_small, refused_once, garbage, interrupted, in_place, second_gradients, storages, checkpoints, nested,
+               forked, imports, left_alone, told)

@@ -160,8 +160,8 @@ def main():
         if stats.entries:
             wrong += 1
             print(f"graph {i}: {stats.entries} entries are left")
-    print(f"{options.graphs} graphs, {refused} refused by both, {small} runs without room for what was held at once, {planned} as "
-          f"planned, {wrong} wrong")
+    print(f"{options.graphs} graphs, {refused} refused by both, {small} runs without room for what was held at once, "
+          f"{planned} as planned, {wrong} wrong")
     few = options.graphs // 5 + 2
     if refused > few or small > few or options.settle and planned < options.graphs // 4:
         wrong += 1

@@ -181,7 +181,8 @@ class budget:
     def stats(self):
         """Figures since the budget was created: those of mm_stash_stats (mm.h); and how many tensors were saved, and of them
         left alone (params, small, held: by the program, other), or found in the stash already (duplicates; of them views
-        of another shape). held_bytes: of the storages of those held, each time. torch_bytes: what torch's allocator may take of the budget; 0: it takes no share."""
+        of another shape). held_bytes: of the storages of those held, each time. torch_bytes: what torch's allocator may
+        take of the budget; 0: it takes no share."""
         core = self._core
         stats = core.stats()
         figures = {name: getattr(stats, name) for name, _ in library.Stats._fields_}
