@@ -287,11 +287,13 @@ static void tell_of_plan(const train *t) {
             sub_batch);
 }
 
-/* Of several ranks, one tells. */
+/* Of several ranks, one tells; before they have met, each for itself. */
 static int failed(train *t, mm_status status) {
+    const char *rank = t->ranks ? NULL : train_ranks_variable(TRAIN_RANK);
     t->told |= t->ranks && multi_lost(t->ranks);
     if (t->told) return command_status(status);
     if (t->agreed) mm_fail_prefix("rank %d", multi_rank(t->ranks));
+    if (rank && strncmp(mm_last_error(), "rank ", 5) != 0) mm_fail_prefix("rank %s", rank);
     return command_failed("train", status);
 }
 
@@ -388,7 +390,7 @@ int cmd_train(int argc, char **argv) {
         {0},
     };
     mm_status status = args_parse(argc, argv, table, "mm train [OPTIONS]", help_text, &t.help);
-    if (status != MM_OK) return command_failed("train", status);
+    if (status != MM_OK) return failed(&t, status);
     if (t.help) return EXIT_OK;
     if (!t.iterations && !t.epochs) t.iterations = 100;
     t.interrupted = t.target.stop = command_interruptible();

@@ -69,6 +69,10 @@ MM_CHECKED mm_status train_read_schedule(const train *t, int64_t iterations, net
 
 /* ---- train_ranks.c */
 
+/* What some mpirun tells this process that it has started: how many there are, and which it is. NULL: none has. */
+typedef enum train_variable { TRAIN_RANKS, TRAIN_RANK } train_variable;
+const char *train_ranks_variable(train_variable which);
+
 /* Starts the ranks that --ranks asks for, or makes this process one of those that --engine says were started. *code_out: the
  * exit status of the ranks that it has started, and waited for; -1: the training is this process's. MM_ERR_INVALID: the
  * options are of no use together, or others were started and would train alone; else errors of multi_open. */

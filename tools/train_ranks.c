@@ -10,14 +10,20 @@
 
 /* ---------------------------------------------------------------- beginning */
 
+const char *train_ranks_variable(train_variable which) {
+    static const char *const variables[][3] = {
+        [TRAIN_RANKS] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"},
+        [TRAIN_RANK] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "MPI_LOCALRANKID"},
+    };
+    for (int i = 0; i < 3; i++)
+        if (getenv(variables[which][i])) return getenv(variables[which][i]);
+    return NULL;
+}
+
 /* How many processes some mpirun has started, this one among them; 0: none has. */
 static int started(void) {
-    static const char *const variables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"};
-    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
-        const char *text = getenv(variables[i]);
-        if (text) return atoi(text);
-    }
-    return 0;
+    const char *ranks = train_ranks_variable(TRAIN_RANKS);
+    return ranks ? atoi(ranks) : 0;
 }
 
 /* Rank 0 evaluates, reports and saves. */

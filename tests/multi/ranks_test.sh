@@ -175,6 +175,12 @@ what_cannot_be_meant_is_refused_() {
     OMPI_COMM_WORLD_SIZE=2 refused 2 "each would train alone: give --engine mpi" "${net[@]}"
     OMPI_COMM_WORLD_SIZE=2 refused 2 "give --engine mpi" "${net[@]}" --ranks 2
     needs_mpi
+    # Before they have met, each tells of itself.
+    timeout -s KILL 60 mpirun --bind-to none -n 2 "$mm" "${net[@]}" --bogus 1 >out 2>err </dev/null &&
+        fail "an unknown option is taken"
+    mapfile -t lines < <(grep '^mm' err)
+    ((${#lines[@]} > 0)) || fail "nothing is said"
+    [[ $(printf '%s\n' "${lines[@]}" | grep -cv '^mm train: rank [01]: .*--bogus') == 0 ]] || fail "not of a rank"
     together 2 3 "${net[@]}"
     says err "--batch 16: 3 ranks cannot share it evenly; 15 and 18 are the nearest that they can"
     (($(count err "mm train: rank 0: ") == 1)) || fail "not one line"
