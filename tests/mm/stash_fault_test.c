@@ -166,7 +166,7 @@ static void an_arena_grows_once_the_program_has_freed_what_it_caches(void **stat
         cache.full = true;
         cache.frees = frees;
         cache.reclaimed = 0;
-        const mm_stash_tensor other = stash_tensor_f32("Other", MAP / 4); /* begins an unplanned iteration */
+        const mm_stash_tensor other = stash_tensor_f32("Other", MAP / 4 - frees); /* begins an unplanned iteration */
         stash_item items[MAPS];
         for (int i = 0; i < MAPS; i++) stash_expect_ok(stash_rig_put(&r, &other, &items[i]));
         assert_int_equal(cache.reclaimed, 1);
