@@ -451,6 +451,9 @@ template <typename CODE> cudaError_t launch_encode(cudaStream_t stream, const mm
     if (error != cudaSuccess) return error;
     const int turns = (int)((groups + grid.blocks - 1) / grid.blocks);
     MM_LAUNCH(prepare, clear.blocks, clear.threads, 0, stream, (chunk_scratch *)work.scratch, groups, work.body.before);
+    /* With a scratch that is not prepared, encode would wait without end or write out of bounds. */
+    error = cudaGetLastError();
+    if (error != cudaSuccess) return error;
     MM_LAUNCH(encode<CODE>, grid.blocks, grid.threads, grid.shared_bytes, stream, work, groups,
               work.sms > 0 ? INT32_MAX : turns);
     return cudaGetLastError();

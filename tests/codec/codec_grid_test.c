@@ -53,16 +53,21 @@ static int teardown(void **state) {
     return 0;
 }
 
+static mm_codec *codec_of(const char *spec) {
+    mm_codec *codec;
+    if (mm_codec_create(spec, "cuda", &codec) != MM_OK) fail_msg("%s: %s", spec, mm_last_error());
+    return codec;
+}
+
 /* Encodes and decodes a map of so many rows of 1024 elements, on a stream. Returns the number of launches, which are the
  * last ones. */
 static long launches_of(rig *r, mm_stream *stream, const char *spec, int64_t rows) {
     const mm_shape shape = {MM_F32, 4, {1, 4 * rows, 4, 64}};
     const mm_code_body body = {.pool = r->pool, .pool_bytes = CODE_BYTES, .record = r->record};
     const mm_code_inputs inputs = {.body = &body};
-    mm_codec *codec;
     const long before = cuda_emulation_calls("kernel_launch");
+    mm_codec *codec = codec_of(spec);
     memset(r->record, 0, sizeof *r->record);
-    if (mm_codec_create(spec, "cuda", &codec) != MM_OK) fail_msg("%s: %s", spec, mm_last_error());
     assert_true(mm_codec_scratch(codec, &shape) <= CODE_BYTES);
     assert_int_equal(mm_codec_encode(codec, stream, &shape, r->map, r->code, r->scratch, &inputs, NULL), MM_OK);
     if (codec->flags.gives_value)
@@ -173,6 +178,25 @@ static void launches_have_the_priority_that_was_asked(void **state) {
     }
 }
 
+/* The scratch holds what was there before. */
+static void an_encode_whose_first_launch_fails_launches_nothing_more(void **state) {
+    rig *r = *state;
+    const mm_shape shape = {MM_F32, 4, {1, 4, 4, 64}};
+    const mm_code_body body = {.pool = r->pool, .pool_bytes = CODE_BYTES, .record = r->record};
+    const mm_code_inputs inputs = {.body = &body};
+    for (int c = 0; c < CODECS; c++) {
+        mm_codec *codec = codec_of(codecs[c].spec);
+        assert_int_equal(mm_fill_async(r->stream, r->scratch, 0x3e, CODE_BYTES), MM_OK);
+        const long before = cuda_emulation_calls("kernel_launch");
+        cuda_emulation_fail("kernel_launch", 1, cudaErrorMemoryAllocation);
+        assert_int_not_equal(mm_codec_encode(codec, r->stream, &shape, r->map, r->code, r->scratch, &inputs, NULL),
+                             MM_OK);
+        assert_int_equal(cuda_emulation_calls("kernel_launch") - before, 1);
+        assert_int_equal(mm_stream_sync(r->stream), MM_OK);
+        mm_codec_destroy(codec);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_end_after_few_strides),
@@ -180,6 +204,7 @@ int main(void) {
         cmocka_unit_test(sms_are_no_more_than_there_are_or_have_work),
         cmocka_unit_test(shared_memory_is_asked_for_once_and_all),
         cmocka_unit_test(launches_have_the_priority_that_was_asked),
+        cmocka_unit_test(an_encode_whose_first_launch_fails_launches_nothing_more),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
