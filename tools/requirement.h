@@ -141,6 +141,9 @@ MM_CHECKED mm_status requirement_advise_apart(const requirement_asked *asked);
  * it where the budget is too small even so (wants_least). The target fuses layers afterwards as before. */
 MM_CHECKED mm_status requirement_passes_init(requirement_passes *p, const requirement_asked *asked);
 void requirement_passes_fini(requirement_passes *p);
+/* Predicts the time of an iteration, all passes of it, planned anew within the budget and the pinned memory, by the times
+ * that were asked for, or nominal ones. INT64_MAX: they have no plan within these. */
+MM_CHECKED mm_status requirement_passes_time(requirement_passes *p, const requirement_asked *asked, int64_t *ns_out);
 
 /* Whether all passes have a plan within the limits, found sooner than what they need at least. Errors of
  * requirement_init. */

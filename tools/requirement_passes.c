@@ -129,8 +129,7 @@ void requirement_hasten(mm_policy *automatic, const mm_graph *fused) {
     if (*effort == 1 && mm_graph_steps(fused) > SMALL_STEPS) *effort = 0;
 }
 
-/* The time of all passes in the budget; INT64_MAX: they have no plan in it. */
-static mm_status time_in_budget(requirement_passes *p, const requirement_asked *a, int64_t *ns_out) {
+mm_status requirement_passes_time(requirement_passes *p, const requirement_asked *a, int64_t *ns_out) {
     *ns_out = INT64_MAX;
     if (!fit(p, a)) return MM_OK;
     int64_t ns = 0;
@@ -148,8 +147,8 @@ static mm_status time_in_budget(requirement_passes *p, const requirement_asked *
 static mm_status is_faster(requirement_passes *p, requirement_passes *than, const requirement_asked *a, bool *is_out) {
     int64_t ns, other_ns;
     for (int i = 0; i < p->n; i++) requirement_hasten(&p->r[i].policy, requirement_most(than)->lowered->graph);
-    MM_TRY(time_in_budget(than, a, &other_ns));
-    MM_TRY(time_in_budget(p, a, &ns));
+    MM_TRY(requirement_passes_time(than, a, &other_ns));
+    MM_TRY(requirement_passes_time(p, a, &ns));
     *is_out = ns < other_ns;
     return MM_OK;
 }

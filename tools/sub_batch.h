@@ -36,7 +36,8 @@ MM_CHECKED mm_status sub_batch_find(const char *text, const sub_batch_case *c, i
 
 /* Chooses it as moDNN does (Chen et al., equation 8): the largest in which any 15 % of the steps in a row fit together,
  * each with its fastest algorithm's workspace, down to a multiple of 64, or to 32, 16 and so on; or a larger one in which
- * all maps fit. From there it is halved until the policy's plans fit.
+ * all maps fit. From there it is halved until the policy's plans fit. By a machine's rates, a larger or smaller one is taken
+ * instead while the policy's plan for it is predicted to take a fiftieth less time.
  * MM_ERR_INFEASIBLE: they do not even for one image: *sub_batch_out is 1, and the message has what they need then. */
 MM_CHECKED mm_status sub_batch_choose(const sub_batch_case *c, int64_t *sub_batch_out);
 

@@ -152,8 +152,22 @@ measured_facts_keep_a_policy_that_chooses_to_whole_batches_() {
         fail "one that is asked for: $(values rows status)"
     refused 2 "facts: measured of batch 4, this is of batch 8" plan "${run[@]}" --batch 8
     refused 2 "facts: measured of batch 4, this is of batch 8" plan "${run[@]}" --batch 8 --sub-batch 4
-    expect 0 plan --net tiny --policy modnn --budget 400KB --facts "$machine" --batch 4 --json rows
+    expect 0 plan --net tiny --policy modnn --budget 300KB --facts "$machine" --batch 4 --json rows
     (($(value rows sub_batch) < 4)) || fail "by a machine's rates the batch is whole"
+}
+
+# By a machine's rates, of those that fit.
+a_sub_batch_that_is_chosen_is_as_fast_as_any_() {
+    local plan=(plan --net resnet20 --batch 256 --policy modnn --facts "$(dirname "$machine")/k40.json" --json rows)
+    local budget n chosen
+    for budget in "12MiB 4 8 16" "48MiB 16 32 128"; do
+        expect 0 "${plan[@]}" --budget "${budget%% *}" --sub-batch auto
+        chosen=$(value rows iteration_seconds_predicted)
+        for n in ${budget#* }; do
+            expect 0 "${plan[@]}" --budget "${budget%% *}" --sub-batch "$n"
+            is_less "$chosen" "$(value rows iteration_seconds_predicted)" || fail "$budget: auto takes $chosen, $n less"
+        done
+    done
 }
 
 all_policies_are_those_listed_but_for_rules_() {
