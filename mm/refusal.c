@@ -39,11 +39,10 @@ static bool has_times(const mm_refused *r, mm_facts *facts) {
 
 /* An mm_trial_fn. */
 static mm_trial try_policy(void *ctx, const mm_policy *policy, bool any) {
-    static const volatile int enough = 1; /* a search ends with its first plan that fits */
     const mm_refused *r = ctx;
     mm_trial t = {.bytes = INT64_MAX};
     mm_limits limits = r->limits;
-    if (any) limits.stop = &enough;
+    limits.first_fit = any;
     mm_planned planned;
     if (mm_planned_init(&planned, policy, r->graph, r->device) != MM_OK) return t; /* the device lacks its codecs */
     bool timed = has_times(r, planned.facts);

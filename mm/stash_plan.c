@@ -99,10 +99,10 @@ static mm_status plan_rest(const mm_stash_terms *t, const mm_order *o, mm_stash_
     const uint32_t exact = MM_STASH_EXACT | (t->signing ? 0 : MM_STASH_SIGNS);
     MM_TRY(mm_stash_graph_init(o, p->kept, exact, &p->graph));
     if (!p->graph.graph) return MM_OK;
-    static const volatile int enough = 1;
     const mm_limits limits = {.device_bytes = t->device_bytes - p->kept_bytes,
                               .pinned_bytes = t->pinned_bytes,
-                              .stop = mm_graph_steps(p->graph.graph) > SEARCHED_STEPS ? &enough : t->stop};
+                              .stop = t->stop,
+                              .first_fit = mm_graph_steps(p->graph.graph) > SEARCHED_STEPS};
     const mm_policy *policy = has_signs(p->graph.graph) ? t->signing : t->policy;
     MM_TRY(mm_planned_init(&p->planned, policy, p->graph.graph, t->device));
     if (t->facts) {

@@ -28,12 +28,7 @@ mm_status nets_exec_enqueue_vote(nets_exec *exec, mm_stream *stream) {
     if (!exec->backend->ranks.agree) return MM_OK;
     exec->vote = (mm_call){vote, exec};
     MM_TRY(mm_copy_async(stream, exec->slots.vote, halted, sizeof *halted, MM_COPY_OUT));
-    if (stream->device->ops->calls_may_block)
-        MM_TRY(mm_call_async(stream, &exec->vote));
-    else {
-        MM_TRY(mm_stream_sync(stream));
-        MM_TRY(vote(exec));
-    }
+    MM_TRY(mm_call_blocking(stream, &exec->vote, NULL));
     return mm_copy_async(stream, halted, exec->slots.vote, sizeof *halted, MM_COPY_IN);
 }
 

@@ -81,12 +81,9 @@ mm_status mm_exchange_call_async(mm_dispatch *d, const mm_piece *piece, mm_strea
     if (d->rehearsed || !mm_exchange_is_called(p)) return MM_OK;
     mm_exchange_call *call = &p->exchange.calls[piece - p->program->pieces];
     if (!call->call.fn) return MM_OK;
-    if (p->plan->nodes[piece->node].kind == MM_NODE_OUT || stream->device->ops->calls_may_block)
-        return mm_call_async(stream, &call->call);
-    /* Else the copy is enqueued when the sum is there. Once the piece is out, the caller has it: no sum is awaited that never
-     * began. */
-    MM_TRY(mm_event_sync(p->events[p->program->at[MM_STREAM_OUT][piece->wait[MM_STREAM_OUT]]]));
-    return run(call);
+    if (p->plan->nodes[piece->node].kind == MM_NODE_OUT) return mm_call_async(stream, &call->call);
+    /* Once the piece is out, the caller has it: no sum is awaited that never began. */
+    return mm_call_blocking(stream, &call->call, p->events[p->program->at[MM_STREAM_OUT][piece->wait[MM_STREAM_OUT]]]);
 }
 
 /* ---------------------------------------------------------------- in place */

@@ -94,7 +94,7 @@ static mm_status plan_by(mm_portfolio *p, const mm_facts *facts, mm_engine_confi
     p->menu = whole;
     if (status == MM_OK && unmasked && !mm_portfolio_fits(p, *plan_out))
         status = plan_with_masks(p, &near, &nominal, plan_out);
-    if (status == MM_OK) (*plan_out)->cut_short = p->cut_short;
+    if (status == MM_OK) (*plan_out)->cut_short = mm_portfolio_fits(p, *plan_out) && mm_is_stopped(p->limits->stop);
     p->facts = NULL;
     mm_nominal_fini(&nominal);
     return status;

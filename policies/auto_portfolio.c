@@ -140,13 +140,17 @@ static mm_status try_member(mm_portfolio *p, const char *member, bool fastest) {
     return MM_OK;
 }
 
+/* Whether there is a plan that fits, and no other is wanted. */
+static bool has_enough(const mm_portfolio *p) {
+    return p->ns < INT64_MAX && (p->limits->first_fit || mm_is_stopped(p->limits->stop));
+}
+
 /* All members; for the lowest peak those that may have it, the other way round: those that wait need least. */
 static mm_status try_members(mm_portfolio *p, bool fastest) {
     enum { MEMBERS = sizeof members / sizeof *members };
     for (int i = 0; i < MEMBERS; i++) {
         const struct member *m = &members[fastest ? i : MEMBERS - 1 - i];
-        p->cut_short = mm_is_stopped(p->limits->stop) && p->ns < INT64_MAX;
-        if (p->cut_short) return MM_OK;
+        if (has_enough(p)) return MM_OK;
         if (!(m->flags & (fastest ? FAST : LEAST))) continue;
         if (fastest && (m->flags & COPIES) && p->copying_ns >= p->ns) continue;
         MM_TRY(try_member(p, m->spec, fastest));
@@ -190,10 +194,8 @@ static mm_status search(mm_portfolio *p) {
     const int64_t effort = p->menu->own[MM_AUTO_EFFORT],
                   drafts = STEPS / (p->tried && steps > LARGE ? 2 : 1) / (steps + 1);
     const int64_t trials = effort * (drafts < FEWEST ? FEWEST : drafts > MOST ? MOST : drafts);
-    if (effort == 0 || p->cut_short || (p->ns == INT64_MAX && !p->searches)) return MM_OK;
-    MM_TRY(mm_auto_search(p->graph, p->facts, p->limits, p->menu, trials < INT_MAX ? (int)trials : INT_MAX,
-                          p->limits->stop, &p->plan));
-    p->cut_short = mm_is_stopped(p->limits->stop);
+    if (effort == 0 || has_enough(p) || p->limits->first_fit || (p->ns == INT64_MAX && !p->searches)) return MM_OK;
+    MM_TRY(mm_auto_search(p->graph, p->facts, p->limits, p->menu, trials < INT_MAX ? (int)trials : INT_MAX, &p->plan));
     return mm_portfolio_fits(p, p->plan) ? mm_simulated_time(p->plan, p->facts, &p->ns) : MM_OK;
 }
 
@@ -234,7 +236,7 @@ static mm_status try_menus(mm_portfolio *p) {
     mm_status status = try_menu(p);
     p->menu = whole;
     p->tried = &lossless;
-    if (status == MM_OK && lossless.n_rules < whole->n_rules && !p->cut_short) status = try_menu(p);
+    if (status == MM_OK && lossless.n_rules < whole->n_rules && !has_enough(p)) status = try_menu(p);
     p->tried = NULL;
     mm_rules_fini(&lossless);
     return status;

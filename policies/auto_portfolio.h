@@ -15,8 +15,7 @@ typedef struct mm_portfolio {
     mm_plan *plan;                 /* the best so far; NULL: none */
     int64_t ns;                    /* its iteration's time; INT64_MAX: it does not fit */
     int64_t copying_ns;            /* no plan that copies what it does not keep takes less */
-    bool cut_short;
-    bool searches; /* also where no member fits */
+    bool searches;                 /* also where no member fits */
 } mm_portfolio;
 
 bool mm_portfolio_fits(const mm_portfolio *p, const mm_plan *plan);

@@ -85,7 +85,7 @@ static mm_status place(mm_auto *a, bool *better_out, int64_t *over_out) {
     return MM_OK;
 }
 
-bool mm_auto_stopped(const mm_auto *a) { return a->left <= 0 || mm_is_stopped(a->stop); }
+bool mm_auto_stopped(const mm_auto *a) { return a->left <= 0 || mm_is_stopped(a->limits->stop); }
 
 mm_status mm_auto_try(mm_auto *a, const mm_auto_weights *w, bool *better_out) {
     enum { TIGHTER = 3 };
@@ -281,14 +281,9 @@ static void fini(mm_auto *a) {
 }
 
 mm_status mm_auto_search(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
-                         const mm_engine_config *menu, int trials, const volatile int *stop, mm_plan **plan) {
-    mm_auto a = {.graph = graph,
-                 .facts = facts,
-                 .limits = limits,
-                 .menu = menu,
-                 .stop = stop,
-                 .left = trials,
-                 .aim = limits->device_bytes};
+                         const mm_engine_config *menu, int trials, mm_plan **plan) {
+    mm_auto a = {
+        .graph = graph, .facts = facts, .limits = limits, .menu = menu, .left = trials, .aim = limits->device_bytes};
     bool better;
     mm_status status = init(&a);
     if (status == MM_OK) status = search(&a, *plan);

@@ -31,10 +31,9 @@
  * better one, and the old one destroyed; not NULL after success, and NULL after a failure. A plan that fits is better
  * than one that does not; of two that fit, the faster, by mm_simulate; of two that do not, that with the lower peak.
  * facts: with times (nominal.h). menu: its rules are the actions that maps may get, one each, whatever their selectors
- * name; recompute=NESTED, buffers and codes in REGION_GENERAL. trials: number of plans that are drafted. stop: NULL, or
- * set to another value than 0 by another thread or a signal handler: returns the best plan so far. MM_ERR_NOMEM, errors
- * of mm_simulate. Thread-safe. */
+ * name; recompute=NESTED, buffers and codes in REGION_GENERAL. trials: number of plans that are drafted. Where
+ * limits->stop is set, it returns the best plan so far. MM_ERR_NOMEM, errors of mm_simulate. Thread-safe. */
 MM_CHECKED mm_status mm_auto_search(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
-                                    const mm_engine_config *menu, int trials, const volatile int *stop, mm_plan **plan);
+                                    const mm_engine_config *menu, int trials, mm_plan **plan);
 
 #endif

@@ -51,7 +51,6 @@ typedef struct mm_auto {
     const mm_facts *facts;
     const mm_limits *limits;
     const mm_engine_config *menu;
-    const volatile int *stop;
     mm_survey *survey;
     mm_auto_map *maps;
     int n_maps, *map_of;          /* map_of: per tensor; -1: none */

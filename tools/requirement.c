@@ -103,9 +103,8 @@ static bool may_fit(const requirement *r, const mm_limits *limits) {
 }
 
 static mm_status try_pass(requirement *r, int64_t device_bytes, int64_t pinned_bytes, bool *fits_out) {
-    static const volatile int enough = 1; /* a search ends with its first plan that fits */
     const mm_limits limits = {
-        .device_bytes = device_bytes, .pinned_bytes = pinned_bytes, .base_bytes = r->base_bytes, .stop = &enough};
+        .device_bytes = device_bytes, .pinned_bytes = pinned_bytes, .base_bytes = r->base_bytes, .first_fit = true};
     *fits_out = false;
     if (!may_fit(r, &limits)) return MM_OK;
     MM_TRY(mm_planned_make(&r->planned, &r->policy, r->lowered->graph, &limits));

@@ -58,6 +58,8 @@ typedef struct mm_limits {
     /* Not 0: a planner that searches ends with the best plan that it has. Set by a signal handler, or by another thread;
      * borrowed. NULL: it never is. */
     const volatile int *stop;
+    /* A planner that tries several plans takes the first that fits, and does not search beyond those that it tries. */
+    bool first_fit;
 } mm_limits;
 
 /* Whether a planner is to end: mm_limits.stop. */

@@ -293,6 +293,12 @@ mm_status mm_call_async(mm_stream *stream, const mm_call *call) {
     return leave(stream->device, entered, stream->device->ops->call_async(stream, call));
 }
 
+mm_status mm_call_blocking(mm_stream *stream, const mm_call *call, mm_event *after) {
+    if (stream->device->ops->calls_may_block) return mm_call_async(stream, call);
+    MM_TRY(after ? mm_event_sync(after) : mm_stream_sync(stream));
+    return call->fn(call->arg);
+}
+
 /* ---------------------------------------------------------------- captured work */
 
 static mm_status captures_check(const mm_stream *stream) {

@@ -254,6 +254,9 @@ MM_CHECKED mm_status mm_sums_async(mm_stream *stream, const float *src, int64_t 
  * then. It may block only if the device's calls_may_block. On the host a failure poisons the stream; CUDA cannot, and drops it.
  * Not captured. */
 MM_CHECKED mm_status mm_call_async(mm_stream *stream, const mm_call *call);
+/* The same of a function that may block, on any device: where the device's calls may not, the caller waits for the event, or
+ * (NULL) for all of the stream's tasks, and makes the call itself. The function's failure is returned then. */
+MM_CHECKED mm_status mm_call_blocking(mm_stream *stream, const mm_call *call, mm_event *after);
 
 /* A capture keeps tasks instead of running them; the replay made of it then runs them any number of times with one
  * cheap call (a CUDA graph). Addresses and sizes stay those of the capture. MM_ERR_UNSUPPORTED: the device (host) has

@@ -254,6 +254,7 @@ static void code_smaller_than_the_facts_say(void **state) {
 static void step_twice(void **state) {
     fixture *f = *state;
     node(f, f->steps[UPDATE])->step = CONV_B;
+    node(f, f->steps[UPDATE])->first_binding = node(f, f->steps[CONV_B])->first_binding;
     expect(f, MM_ERR_PLAN, "step 5|step 6 is due");
 }
 

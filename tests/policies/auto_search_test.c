@@ -167,7 +167,7 @@ static found search_within(const mm_graph *graph, const mm_facts *facts, int64_t
         assert_int_equal(mm_simulate(plan, facts, &before), MM_OK);
     }
     const int64_t before_bytes = plan ? plan->peak_bytes : INT64_MAX;
-    assert_int_equal(mm_auto_search(graph, facts, &limits, &menu, 500, NULL, &plan), MM_OK);
+    assert_int_equal(mm_auto_search(graph, facts, &limits, &menu, 500, &plan), MM_OK);
     assert_int_equal(mm_simulate(plan, facts, &after), MM_OK);
     const found f = {.bytes = plan->peak_bytes, .ns = after.iteration_ns, .nodes = plan->n_nodes};
     if (before_bytes <= bytes) assert_true(f.bytes <= bytes && f.ns <= before.iteration_ns);
@@ -225,7 +225,7 @@ static void expect_found(terse_graph *g, const char *const *operations) {
     mm_plan *plan = NULL;
     mm_nominal_times(graph, facts);
     assert_int_equal(mm_policy_parse("auto", &policy), MM_OK);
-    assert_int_equal(mm_auto_search(graph, facts, &limits, &policy.config, 60, NULL, &plan), MM_OK);
+    assert_int_equal(mm_auto_search(graph, facts, &limits, &policy.config, 60, &plan), MM_OK);
     if (mm_plan_check(plan, facts, &limits) != MM_OK) fail_msg("%s", mm_last_error());
     terse_tell(plan, text, sizeof text);
     for (; *operations; operations++)

@@ -140,5 +140,7 @@ WRAP(mm_sums_async, before_work(stream, CALLER),
      (mm_stream * stream, const float *src, int64_t elems, void *scratch, mm_sums *sums_out),
      (stream, src, elems, scratch, sums_out))
 WRAP(mm_call_async, before_work(stream, CALLER), (mm_stream * stream, const mm_call *call), (stream, call))
+WRAP(mm_call_blocking, before_work(stream, CALLER), (mm_stream * stream, const mm_call *call, mm_event *after),
+     (stream, call, after))
 WRAP(mm_host_launch, before_work(stream, CALLER),
      (mm_stream * stream, mm_status (*fn)(void *arg), const void *arg, size_t arg_bytes), (stream, fn, arg, arg_bytes))

@@ -24,6 +24,10 @@ def keep_heap():
         libc.mallopt(_M_TRIM_THRESHOLD, _TRIM_BYTES)
 
 
+# Of caps: the share that set it, by allocator and device.
+_owners = {}
+
+
 class Share:
     """Divides a budget between torch's allocator and a stash.
 
@@ -36,8 +40,6 @@ class Share:
 
     cuda: torch.cuda, or what has its functions. All sizes in bytes. Called by the thread that packs. A device has one cap: that of
     the share which set one last."""
-
-    _owners = {}  # of caps: by allocator and device
 
     def __init__(self, cuda, device, budget):
         self.cuda, self.device, self.budget = cuda, device, budget
@@ -61,7 +63,7 @@ class Share:
 
     def cap(self, allowed):
         self.allowed = allowed
-        self._owners[self.cuda, self.device] = self
+        _owners[self.cuda, self.device] = self
         self.cuda.set_per_process_memory_fraction(min(allowed / self.total, 1.0), self.device)
         if self.cuda.memory_reserved(self.device) > allowed:
             self.cuda.empty_cache()
@@ -130,7 +132,7 @@ class Share:
             error.minimum += beside
 
     def end(self):
-        if self._owners.get((self.cuda, self.device)) is not self:
+        if _owners.get((self.cuda, self.device)) is not self:
             return
-        del self._owners[self.cuda, self.device]
+        del _owners[self.cuda, self.device]
         self.cuda.set_per_process_memory_fraction(1.0, self.device)
