@@ -128,8 +128,9 @@ bool requirement_may_unfuse(const target *target, const char *policy);
 /* Whether, in this budget, plans of layers that are not fused may be the faster ones: it is little more than the minimum
  * of the fused graph. False where planning both takes long. */
 bool requirement_near(int64_t fused_bytes, const mm_graph *fused, int64_t budget_bytes);
-/* auto's plans of these layers take less time, in all but small graphs: what other policies find is compared alone. */
-void requirement_hasten(mm_policy *automatic, const mm_graph *fused);
+/* If the policy is auto, its plans of these layers take less time to make, in all but small graphs: what other policies find
+ * is compared alone. */
+void requirement_hasten(mm_policy *policy, const mm_graph *fused);
 /* Measured facts are of one graph: where --fuse is auto, layers are fused or not as they were measured, from now on.
  * facts NULL, or a machine's: nothing changes. */
 MM_CHECKED mm_status requirement_follow_facts(target *target, const nets_net *net, const facts_source *facts);

@@ -124,9 +124,9 @@ bool requirement_near(int64_t fused_bytes, const mm_graph *fused, int64_t budget
     return budget_bytes < fused_bytes + fused_bytes / NEAR_SHARE && mm_graph_steps(fused) <= DEEP_STEPS;
 }
 
-void requirement_hasten(mm_policy *automatic, const mm_graph *fused) {
-    int *effort = &automatic->config.own[MM_AUTO_EFFORT];
-    if (*effort == 1 && mm_graph_steps(fused) > SMALL_STEPS) *effort = 0;
+void requirement_hasten(mm_policy *policy, const mm_graph *fused) {
+    int *effort = &policy->config.own[MM_AUTO_EFFORT];
+    if (strcmp(policy->ops->name, "auto") == 0 && *effort == 1 && mm_graph_steps(fused) > SMALL_STEPS) *effort = 0;
 }
 
 mm_status requirement_passes_time(requirement_passes *p, const requirement_asked *a, int64_t *ns_out) {

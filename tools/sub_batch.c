@@ -210,6 +210,7 @@ static mm_status predict(const sub_batch_case *c, int64_t sub_batch, int64_t *ns
     const requirement_asked asked = sub_batch_asked(c, sub_batch);
     requirement_passes p;
     MM_TRY(requirement_passes_init(&p, &asked));
+    for (int i = 0; i < p.n; i++) requirement_hasten(&p.r[i].policy, p.r[i].lowered->graph);
     mm_status status = requirement_passes_time(&p, &asked, ns_out);
     requirement_passes_fini(&p);
     return status;
