@@ -175,7 +175,7 @@ a_pack_needs_neither_this_repository_nor_xz_() {
     call_fits second
     tar -xzf results.tar.gz -C results
     ok_steps smoke mm-overlap kernels-gpt2 rounds-gpt2 mm-resnet152-20GB mm-resnet152-12GiB mm-resnet152-44 mm-resnet50-swap \
-        facts-tiny sanitizer tests
+        facts-tiny predict-tiny sanitizer tests
     rounds_without_torch gpt2
     for name in "ResNet-50 128, all kept" "zfp:rate=4 encode" "(equal streams)" "sms=16" \
         "== codecs" "relu, backward 2.5 us (0.75)" "conv 3x3, forward 4.5 us" "compile:1.0: no torch; 3513 on an H200" \
@@ -185,7 +185,7 @@ a_pack_needs_neither_this_repository_nor_xz_() {
         says results/summary.txt "$name"
     done
     text=$(sed '1,/^== goals$/d' results/summary.txt)
-    (($(wc -l <<<"$text") == 27)) || fail "goals: $text"
+    (($(wc -l <<<"$text") == 28)) || fail "goals: $text"
     [[ $text != *"no row"* ]] || fail "a goal without a figure: $text"
     # The summary of it all is what the output ends with, and short.
     text=$(sed -n '/^== steps$/,/^results: /p' out | sed '$d')

@@ -465,6 +465,15 @@ def bytes_goal(folder, spec, wanted):
             spec if shares else "no row", ""]
 
 
+def simulator_goal(folder):
+    """How far predictions are off, as a share of the measured step: of runs of which no facts were measured."""
+    errors = sorted(abs(r["simulator_error"]) for path in glob.glob(os.path.join(folder, "predict-*.json"))
+                    for r in read_rows(path) if r["status"] == "ok" and not r["calibrated"])
+    ninth = errors[-(-9 * len(errors) // 10) - 1] if errors else 0
+    return ["the simulator's error, 90th percentile", "<= 0.1", "%.3f" % ninth if errors else "-", "-", "-",
+            "%d runs, %.3f at most" % (len(errors), errors[-1]) if errors else "no row", ""]
+
+
 def goals_section(folder):
     cells = [["goal", "wanted", "ours", "peer's", "ratio", "by", "peer (in brackets: not of this run)"]]
     for goal in GOALS:
@@ -476,6 +485,7 @@ def goals_section(folder):
     cells += [codec_goal(folder, "zfp:rate=4", *of) for of in (("encode", 369), ("decode", 434))]
     for specs, wanted in (("mask dpr:fp16 mx:fp8 group:bits=4", 0.85), ("zvc csr eb", 0.65)):
         cells += [bytes_goal(folder, spec, wanted) for spec in specs.split()]
+    cells.append(simulator_goal(folder))
     return lines_of(cells, (0, 5))
 
 
@@ -500,7 +510,7 @@ SECTIONS = [  # title, function, parts that it is of; in the order of print
     ("beside the computation", overlap_section, "overlap"),
     ("rows", rows_section, "rounds bf16 gpt goals peers nets"),
     ("not well", failures_section, "tests suites sanitizer"),
-    ("goals", goals_section, "rounds bf16 gpt goals"),
+    ("goals", goals_section, "rounds bf16 gpt goals predict"),
 ]
 ALWAYS = ("goals", "not well", "steps")
 EARLY = ("smoke", "rows", "beside the computation", "kernels", "device", "codecs on maps in training")
