@@ -216,8 +216,8 @@ static mm_status predict(const sub_batch_case *c, int64_t sub_batch, int64_t *ns
     return status;
 }
 
-/* Chosen: how much less of the time, in thousandths, another number has to take. A larger one copies more, which is for
- * nothing where it is hardly faster. */
+/* Chosen: by how much, in thousandths of the time, another number must be faster. Larger ones copy more over the link, which a
+ * smaller gain is not worth. */
 enum { WORTH_PERMILLE = 20 };
 
 /* Goes on to larger ones, or else to smaller ones, while the policy's plans are predicted to take less time. */
