@@ -107,6 +107,8 @@ static bool map_and_register(cuda_device *device, size_t bytes, cuda_pinned *pin
         atomic_store(&device->registers, false);
         return false;
     }
+    /* fork would copy pinned pages for the child at once, and the child uses none of them. */
+    (void)madvise(memory, bytes, MADV_DONTFORK);
     *pinned = (cuda_pinned){.memory = memory, .given = given, .mapped_bytes = mapped};
     return true;
 }

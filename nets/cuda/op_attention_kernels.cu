@@ -28,8 +28,11 @@ static __device__ inline void go_on(const nets_cuda_attention &a, const typename
     __syncthreads();
 }
 
+/* Loops over a thread's own sums are unrolled: indexed at run time, the sums would lie in local memory. */
 template <typename E> static __device__ inline void clear(float sums[E::ROWS][E::CHANNELS]) {
+#pragma unroll
     for (int i = 0; i < E::ROWS; i++)
+#pragma unroll
         for (int j = 0; j < E::CHANNELS; j++) sums[i][j] = 0;
 }
 
@@ -38,13 +41,16 @@ template <typename E>
 static __device__ inline void put(const nets_cuda_attention &a, const float sums[E::ROWS][E::CHANNELS],
                                   const float *factors, int64_t first, int64_t pitch, const typename E::T *earlier,
                                   typename E::T *to) {
+#pragma unroll
     for (int i = 0; i < E::ROWS; i++) {
         const int64_t row = first + E::row(i);
-        for (int j = 0; row < a.tokens && j < E::CHANNELS; j += E::PAIR) {
+#pragma unroll
+        for (int j = 0; j < E::CHANNELS; j += E::PAIR) {
             const int c = E::channel(j);
             vec<E::PAIR> v;
+#pragma unroll
             for (int k = 0; k < E::PAIR; k++) v.at[k] = factors[i] * sums[i][j + k];
-            if (c < a.size) store(to + row * pitch + c, plus(v, earlier, row * pitch + c));
+            if (row < a.tokens && c < a.size) store(to + row * pitch + c, plus(v, earlier, row * pitch + c));
         }
     }
 }

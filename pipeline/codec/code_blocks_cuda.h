@@ -98,11 +98,15 @@ template <int EXPONENT, int MANTISSA, int PER_WORD> struct dpr_code {
     static MM_HD void encode(const float *values, const code_tile &at, void *code, unsigned long long *) {
         uint32_t *const to = static_cast<uint32_t *>(code) + (uint64_t)at.first / PER_WORD;
         const unsigned part = (unsigned)at.first % PER_WORD;
+        uint32_t words[16];
         MM_UNROLL for (int i = 0; i < 16; i++) {
-            uint32_t word = mm_dpr_encode(mm_float_bits(values[i]), EXPONENT, MANTISSA) << part * BITS;
-            MM_UNROLL for (int apart = 1; apart < PER_WORD; apart *= 2) word |= __shfl_xor_sync(ALL, word, apart);
-            if (part == 0 && at.has(i)) to[(unsigned)at.offset(i) / PER_WORD] = word;
+            words[i] = mm_dpr_encode(mm_float_bits(values[i]), EXPONENT, MANTISSA) << part * BITS;
+            MM_UNROLL for (int apart = 1; apart < PER_WORD; apart *= 2) words[i] |= __shfl_xor_sync(ALL, words[i], apart);
         }
+        /* Not in the loop above: the compiler would make two of it, and split each warp at its shuffles. */
+        if (part != 0) return;
+        MM_UNROLL for (int i = 0; i < 16; i++)
+            if (at.has(i)) to[(unsigned)at.offset(i) / PER_WORD] = words[i];
     }
 
     struct decoded {

@@ -175,7 +175,7 @@ def failures_section(folder):
 
 
 def device_section(folder):
-    lines = read_text(folder, "gpu.txt").splitlines()[:2]
+    lines = read_text(folder, "gpu.txt").splitlines()[:3]
     for d in rows_named(folder, "device"):
         if not d.get("usable"):
             lines.append("%s: %s" % (d["device"], d.get("reason", "")))
@@ -258,7 +258,7 @@ def kernels_section(folder):
 
 
 def smoke_section(folder):
-    return read_text(folder, "smoke.log").splitlines()[-8:]
+    return read_text(folder, "smoke.log").splitlines()[-14:]
 
 
 def zeros_lines(folder):

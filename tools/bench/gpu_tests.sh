@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced by tools/bench/gpu: the parts sanitizer, tests and suites.
+# Sourced by tools/bench/gpu: the parts tests, sanitizer and suites.
 # shellcheck disable=SC2154 # what the script has set
 
 # Each test of a list, as it was built. $1: the list; $2: seconds of each; the rest: what they are run under. 124: some were
@@ -37,10 +37,11 @@ sanitize() {
     return $status
 }
 
-if part sanitizer; then
+part_sanitizer() {
+    local sanitizer code=0
+    part sanitizer || return 0
     sanitizer=$(PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin:${CUDA_HOME:-/usr/local/cuda}/compute-sanitizer \
         type -P compute-sanitizer)
-    code=0
     # Some machines refuse the tool, whatever it is to look at: asked once. 99: it works, and finds something.
     [[ ! $sanitizer ]] || within 60 "${ours[@]}" "$sanitizer" --error-exitcode 99 --tool memcheck --report-api-errors no \
         "$bin/tools/mm" device --device cuda >"$out/sanitizer-probe.log" 2>&1 || code=$?
@@ -51,9 +52,20 @@ if part sanitizer; then
     else
         run sanitizer 0 sanitize "$(if $quick; then echo 30; else echo 600; fi)"
     fi
-fi
+}
 
-# One at a time: they share the GPU.
-if part tests; then run tests 0 each_test "$out/cuda_tests.txt" 90; fi
+# Operations and codecs first, then the device, then whole networks: what is cut says least.
+part_tests() {
+    part tests || return 0
+    local first
+    for first in op_agree codec_cuda device_cuda train_agree cuda_describe cudnn_plans cudnn_attention; do
+        grep "/${first}_test\$" "$out/cuda_tests.txt"
+    done >"$scratch/tests"
+    grep -vxF -f "$scratch/tests" "$out/cuda_tests.txt" >>"$scratch/tests"
+    run tests 0 each_test "$scratch/tests" 90 # one at a time: they share the GPU
+}
 
-if part suites; then run suites 0 each_test "$out/suites.txt" "$(if $quick; then echo 60; else echo 1200; fi)"; fi
+part_suites() {
+    part suites || return 0
+    run suites 0 each_test "$out/suites.txt" "$(if $quick; then echo 60; else echo 1200; fi)"
+}
