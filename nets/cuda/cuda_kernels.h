@@ -264,10 +264,10 @@ void nets_cuda_loss(mm_dtype maps, nets_cuda_labels labels, const void *scores, 
 void nets_cuda_loss_backward(mm_dtype maps, nets_cuda_labels labels, const float *probabilities, const void *earlier,
                              void *dx, cudaStream_t stream);
 
-/* Losses of rows of many scores, `pitch` elements from each other. `gradients`: by the scores, of the maps' type and with the same
- * pitch; those of f32 may lie over the scores; NULL: not wanted. Otherwise as nets_cuda_loss. */
+/* Losses of rows of many scores, `pitch` elements from each other, a multiple of 4. If it `gives`, the gradients by the scores
+ * lie over them afterwards: of the maps' type, a row's where its scores began. Otherwise as nets_cuda_loss. */
 int64_t nets_cuda_token_loss_bytes(int64_t labels);
-void nets_cuda_token_loss(mm_dtype maps, nets_cuda_labels labels, const float *scores, int64_t pitch, void *gradients,
+void nets_cuda_token_loss(mm_dtype maps, nets_cuda_labels labels, float *scores, int64_t pitch, bool gives,
                           void *scratch, float *loss, int32_t *correct, cudaStream_t stream);
 
 #ifdef __cplusplus

@@ -4,25 +4,32 @@
  *   scores = X W^T;   scores := (softmax(scores) - 1 at the label) / labels
  *   Y = scores W;     DW += scores^T X
  *
- *   0                  gradients_at            losses_at          library_at
- *   | a chunk's scores | bf16: their gradients | its rows' losses | the library's own |      the forward's workspace
+ *   0                        losses_at          sums_at          library_at
+ *   | a chunk's scores, then | its rows' losses | bf16: a chunk's | the library's own |       the forward's workspace
+ *   | gradients over them    |                  | Y in f32        |
  *
  * Sums over chunks are in order. Of bf16 maps X, W, Y and the gradients by the scores are bf16; scores and DW are f32, and
- * sums too. Rows of scores then begin at multiples of 16 bytes, which tensor cores ask for. In f32 gradients lie over the
- * scores. */
+ * sums too.
+ *
+ * Tensor cores ask for rows that begin at multiples of 16 bytes, and their fast kernels for a number of classes that is a
+ * multiple of 8 as well: on an H100 the products of GPT-2's 50257 classes took 3 times as long as 50256 classes'. So rows are
+ * padded to a multiple of 8 classes, and each product is divided: the classes up to a multiple of 8, and the rest. Y is the
+ * sum of both parts, and rounded to bf16 once. */
 #include <stdlib.h>
 
 #include "mm/core/dtype.h"
 
 #include "nets/cuda/cudnn_conv.h"
 
-/* Of a chunk: bytes of scores, and its least and most rows. The weight's gradient is read and written for each chunk, so
- * fewer rows cost time. A GPT-2's chunk has 656 rows, whose products take about ten times as long as that on an H200.
- * Estimated. */
-enum { CHUNK_BYTES = 128 << 20, ROWS_UNIT = 16, LEAST_ROWS = 128, MOST_ROWS = 2048 };
+/* Of a chunk: bytes of scores, and its least and most rows, a multiple of a tile of matrix products. The weight's gradient is
+ * read and written for each chunk, so fewer rows cost time: GPT-2's 309 MB take 0.1 ms on an H100, for each 1024 rows. */
+enum { CHUNK_BYTES = 200 << 20, ROWS_UNIT = 128, LEAST_ROWS = 128, MOST_ROWS = 2048, CLASSES_UNIT = 8 };
+
+/* Of the classes up to `whole`, a multiple of CLASSES_UNIT, and of the rest; each may have none. */
+enum { WHOLE, REST, DIVIDED };
 
 typedef struct chunk_products {
-    nets_cudnn_conv scores, y, dw;
+    nets_cudnn_conv scores[DIVIDED], y[DIVIDED], dw[DIVIDED];
 } chunk_products;
 
 typedef struct token_loss_op {
@@ -31,34 +38,87 @@ typedef struct token_loss_op {
     mm_dtype maps;
     nets_role weight;
     int64_t rows, each, channels;
-    int64_t pitch;           /* elements from row to row of scores, and of their gradients */
+    int64_t classes[DIVIDED];
+    int64_t pitch;           /* elements from row to row of scores */
     nets_cuda_labels labels; /* of all rows, without addresses */
-    int64_t gradients_at, losses_at, library_at;
+    int64_t losses_at, sums_at, library_at;
     bool training;
 } token_loss_op;
+
+/* Gradients lie over the scores, row by row. */
+static int64_t gradients_pitch(const token_loss_op *op) {
+    return op->pitch * (int64_t)sizeof(float) / mm_dtype_table[op->maps].bytes;
+}
+
+/* Whether Y is summed in f32 and then rounded. */
+static bool has_sums(const token_loss_op *op) {
+    return op->training && op->maps == MM_BF16 && op->classes[WHOLE] > 0 && op->classes[REST] > 0;
+}
+
+typedef struct chunk_at {
+    char *x, *y, *weight, *dw, *scores, *library;
+    int64_t library_bytes;
+} chunk_at;
+
+static mm_status enqueue_scores(const token_loss_op *op, const chunk_products *p, const chunk_at *at,
+                                mm_stream *stream) {
+    const int64_t width = mm_dtype_table[op->maps].bytes;
+    for (int64_t i = 0, first = 0; i < DIVIDED; first += op->classes[i++])
+        if (op->classes[i])
+            MM_TRY(nets_cudnn_conv_enqueue(&p->scores[i], at->x, at->scores + first * (int64_t)sizeof(float),
+                                           at->weight + first * op->channels * width, at->library, at->library_bytes,
+                                           stream));
+    return MM_OK;
+}
+
+static mm_status enqueue_y(const token_loss_op *op, const chunk_products *p, const chunk_at *at, char *sums,
+                           int64_t rows, mm_stream *stream) {
+    const int64_t width = mm_dtype_table[op->maps].bytes;
+    char *y = has_sums(op) ? sums : at->y;
+    for (int64_t i = 0, first = 0; i < DIVIDED; first += op->classes[i++])
+        if (op->classes[i])
+            MM_TRY(nets_cudnn_conv_enqueue(&p->y[i], y, at->scores + first * width,
+                                           at->weight + first * op->channels * width, at->library, at->library_bytes,
+                                           stream));
+    if (has_sums(op)) nets_cuda_convert(MM_F32, sums, op->maps, at->y, rows * op->channels, mm_cuda_stream(stream));
+    return MM_OK;
+}
+
+static mm_status enqueue_dw(const token_loss_op *op, const chunk_products *p, const chunk_at *at, mm_stream *stream) {
+    const int64_t width = mm_dtype_table[op->maps].bytes;
+    for (int64_t i = 0, first = 0; i < DIVIDED; first += op->classes[i++])
+        if (op->classes[i])
+            MM_TRY(nets_cudnn_conv_enqueue(&p->dw[i], at->x, at->scores + first * width,
+                                           at->dw + first * op->channels * (int64_t)sizeof(float), at->library,
+                                           at->library_bytes, stream));
+    return MM_OK;
+}
 
 static mm_status run_chunk(const token_loss_op *op, const chunk_products *p, int64_t first, const nets_op_args *args,
                            mm_stream *stream) {
     char *workspace = args->at[NETS_WORKSPACE];
     const int64_t before = first * op->channels * mm_dtype_table[op->maps].bytes;
-    void *scores = workspace, *gradients = workspace + op->gradients_at, *library = workspace + op->library_at;
-    void *x = (char *)args->at[NETS_X] + before, *weight = args->at[op->weight];
-    const int64_t bytes = nets_op_workspace_within(&op->base, MM_FORWARD, args->workspace_bytes) - op->library_at;
     const bool gives = op->training && args->at[NETS_Y];
+    const chunk_at at = {.x = (char *)args->at[NETS_X] + before,
+                         .y = gives ? (char *)args->at[NETS_Y] + before : NULL,
+                         .weight = args->at[op->weight],
+                         .dw = args->at[NETS_DW],
+                         .scores = workspace,
+                         .library = workspace + op->library_at,
+                         .library_bytes =
+                             nets_op_workspace_within(&op->base, MM_FORWARD, args->workspace_bytes) - op->library_at};
     nets_cuda_labels labels = op->labels;
     labels.of = (const int32_t *)args->at[NETS_LABELS] + first;
     labels.n = op->rows - first < op->each ? op->rows - first : op->each;
     labels.first = first;
     labels.adds |= first > 0;
     labels.rng = args->at[NETS_RNG];
-    MM_TRY(nets_cudnn_conv_enqueue(&p->scores, x, scores, weight, library, bytes, stream));
-    nets_cuda_token_loss(op->maps, labels, scores, op->pitch, gives ? gradients : NULL, workspace + op->losses_at,
+    MM_TRY(enqueue_scores(op, p, &at, stream));
+    nets_cuda_token_loss(op->maps, labels, (float *)(void *)at.scores, op->pitch, gives, workspace + op->losses_at,
                          args->at[NETS_LOSS_VALUE], args->at[NETS_CORRECT], mm_cuda_stream(stream));
     if (!gives) return MM_OK;
-    void *y = (char *)args->at[NETS_Y] + before;
-    MM_TRY(nets_cudnn_conv_enqueue(&p->y, y, gradients, weight, library, bytes, stream));
-    if (!args->at[NETS_DW]) return MM_OK;
-    return nets_cudnn_conv_enqueue(&p->dw, x, gradients, args->at[NETS_DW], library, bytes, stream);
+    MM_TRY(enqueue_y(op, p, &at, workspace + op->sums_at, labels.n, stream));
+    return at.dw ? enqueue_dw(op, p, &at, stream) : MM_OK;
 }
 
 static mm_status forward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
@@ -84,38 +144,53 @@ static mm_status backward(nets_op *base, const nets_op_args *args, mm_stream *st
 
 static void destroy(nets_op *base) {
     token_loss_op *op = (token_loss_op *)base;
-    for (int k = 0; k < 2; k++) {
-        nets_cudnn_conv_fini(&op->of[k].scores);
-        nets_cudnn_conv_fini(&op->of[k].y);
-        nets_cudnn_conv_fini(&op->of[k].dw);
-    }
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < DIVIDED; i++) {
+            nets_cudnn_conv_fini(&op->of[k].scores[i]);
+            nets_cudnn_conv_fini(&op->of[k].y[i]);
+            nets_cudnn_conv_fini(&op->of[k].dw[i]);
+        }
     free(op);
 }
 
-static mm_status make_products(const token_loss_op *op, nets_cuda_backend *cuda, int64_t rows, chunk_products *p) {
+static mm_status make_products(const token_loss_op *op, nets_cuda_backend *cuda, int64_t rows, int i,
+                               chunk_products *p) {
     const nets_conv_terms of_y = nets_cudnn_output_terms(&cuda->terms);
-    const int64_t in = op->channels, out = op->labels.classes;
+    const int64_t in = op->channels, out = op->classes[i];
     const bool bf16 = op->maps == MM_BF16;
-    nets_conv_shape scores = nets_product_shape(NETS_CONV_FORWARD, rows, in, out, bf16 ? NETS_CONV_BF16_TO_F32 : 0);
-    nets_conv_shape y = nets_product_shape(NETS_CONV_BY_INPUT, rows, in, out, bf16);
+    const int to_f32 = bf16 ? NETS_CONV_BF16_TO_F32 : 0;
+    nets_conv_shape scores = nets_product_shape(NETS_CONV_FORWARD, rows, in, out, to_f32);
+    nets_conv_shape y = nets_product_shape(NETS_CONV_BY_INPUT, rows, in, out, has_sums(op) ? to_f32 : bf16);
     nets_conv_shape dw = nets_product_shape(NETS_CONV_BY_WEIGHTS, rows, in, out, bf16);
-    scores.pitch = y.pitch = dw.pitch = op->pitch > out ? (int)op->pitch : 0;
+    scores.pitch = op->pitch > out ? (int)op->pitch : 0;
+    y.pitch = dw.pitch = gradients_pitch(op) > out ? (int)gradients_pitch(op) : 0;
+    y.adds = i == REST && op->classes[WHOLE] > 0;
     dw.adds = true;
-    MM_TRY(nets_cudnn_conv_init(&p->scores, cuda, &scores, &of_y));
+    MM_TRY(nets_cudnn_conv_init(&p->scores[i], cuda, &scores, &of_y));
     if (!op->training) return MM_OK;
-    MM_TRY(nets_cudnn_conv_init(&p->y, cuda, &y, &cuda->terms));
-    return nets_cudnn_conv_init(&p->dw, cuda, &dw, &cuda->terms);
+    MM_TRY(nets_cudnn_conv_init(&p->y[i], cuda, &y, &cuda->terms));
+    return nets_cudnn_conv_init(&p->dw[i], cuda, &dw, &cuda->terms);
+}
+
+static mm_status make_chunk(const token_loss_op *op, nets_cuda_backend *cuda, int64_t rows, chunk_products *p) {
+    for (int i = 0; i < DIVIDED; i++)
+        if (op->classes[i]) MM_TRY(make_products(op, cuda, rows, i, p));
+    return MM_OK;
 }
 
 static void set_workspaces(token_loss_op *op) {
-    const chunk_products *a = &op->of[0], *b = &op->of[1];
-    const nets_cudnn_conv *const parts[] = {&a->scores, &a->y, &a->dw, &b->scores, &b->y, &b->dw};
-    const int64_t scores_bytes = nets_aligned(op->each * op->pitch * (int64_t)sizeof(float));
-    const bool apart = op->training && op->maps == MM_BF16;
-    op->gradients_at = apart ? scores_bytes : 0;
-    op->losses_at = scores_bytes + (apart ? nets_aligned(op->each * op->pitch * mm_dtype_table[op->maps].bytes) : 0);
-    op->library_at = op->losses_at + nets_aligned(nets_cuda_token_loss_bytes(op->each));
-    nets_cudnn_conv_set_workspaces(&op->base, MM_FORWARD, parts, 6, (nets_conv_room){.before = op->library_at});
+    const nets_cudnn_conv *parts[2 * 3 * DIVIDED];
+    int n = 0;
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < DIVIDED; i++) {
+            parts[n++] = &op->of[k].scores[i];
+            parts[n++] = &op->of[k].y[i];
+            parts[n++] = &op->of[k].dw[i];
+        }
+    op->losses_at = nets_aligned(op->each * op->pitch * (int64_t)sizeof(float));
+    op->sums_at = op->losses_at + nets_aligned(nets_cuda_token_loss_bytes(op->each));
+    op->library_at = op->sums_at + (has_sums(op) ? nets_aligned(op->each * op->channels * (int64_t)sizeof(float)) : 0);
+    nets_cudnn_conv_set_workspaces(&op->base, MM_FORWARD, parts, n, (nets_conv_room){.before = op->library_at});
 }
 
 static int64_t rows_of_chunk(int64_t rows, int64_t classes) {
@@ -142,11 +217,13 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
                                     .whole = desc->pass.whole > 0 ? desc->pass.whole * image : rows,
                                     .classes = (int)desc->attrs.out_channels,
                                     .adds = desc->pass.adds};
-    op->pitch = op->maps == MM_BF16 ? (op->labels.classes + 7) / 8 * 8 : op->labels.classes;
+    op->classes[REST] = op->labels.classes % CLASSES_UNIT;
+    op->classes[WHOLE] = op->labels.classes - op->classes[REST];
+    op->pitch = op->classes[WHOLE] + (op->classes[REST] ? CLASSES_UNIT : 0);
     op->each = rows_of_chunk(rows, op->labels.classes);
     nets_cuda_backend *cuda = (nets_cuda_backend *)backend;
-    mm_status status = rows > op->each ? make_products(op, cuda, op->each, &op->of[0]) : MM_OK;
-    if (status == MM_OK) status = make_products(op, cuda, (rows - 1) % op->each + 1, &op->of[1]);
+    mm_status status = rows > op->each ? make_chunk(op, cuda, op->each, &op->of[0]) : MM_OK;
+    if (status == MM_OK) status = make_chunk(op, cuda, (rows - 1) % op->each + 1, &op->of[1]);
     if (status != MM_OK) {
         destroy(&op->base);
         return status;

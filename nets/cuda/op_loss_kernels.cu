@@ -157,6 +157,10 @@ void nets_cuda_loss_backward(mm_dtype maps, nets_cuda_labels labels, const float
 
 /* ---------------------------------------------------------------- rows of many scores */
 
+/* Threads of a block, which takes a row. Two such blocks on each multiprocessor have 53 MB of GPT-2's scores, so that the
+ * second pass over a row mostly finds it in the level-2 cache. */
+enum { ROW_THREADS = 512, ROW_BLOCKS = 2, SCORES_AT_ONCE = 4 };
+
 /* The highest score and its first place, joined by a block's threads in a tree. */
 struct peak {
     float score;
@@ -172,7 +176,7 @@ static __device__ inline void join(double *a, const double &b) { *a += b; }
 template <typename Part> static __device__ inline Part joined(Part mine, Part *all) {
     __syncthreads(); /* what was joined before has been read */
     all[threadIdx.x] = mine;
-    for (int half = THREADS / 2; half > 0; half /= 2) {
+    for (int half = ROW_THREADS / 2; half > 0; half /= 2) {
         __syncthreads();
         if ((int)threadIdx.x < half) join(&all[threadIdx.x], all[threadIdx.x + half]);
     }
@@ -180,46 +184,88 @@ template <typename Part> static __device__ inline Part joined(Part mine, Part *a
     return all[0];
 }
 
-/* A block takes a row. A row's gradients may lie over its scores. */
-template <typename T>
-static __global__ void token_loss_rows(nets_cuda_labels labels, const float *scores, int64_t pitch, T *gradients,
-                                       part *parts) {
-    __shared__ peak peaks[THREADS];
-    __shared__ double sums[THREADS];
-    const int n = labels.classes, given = labels.of[blockIdx.x], label = given >= 0 && given < n ? given : -1;
-    const float *row = scores + (int64_t)blockIdx.x * pitch;
+typedef vec<SCORES_AT_ONCE> some_scores;
+
+/* Scores k and up of a row of n; beyond it minus infinity. */
+static __device__ inline some_scores scores_from(const float *row, int k, int n) {
+    if (k + SCORES_AT_ONCE <= n) return loaded<SCORES_AT_ONCE>(row + k);
+    some_scores s;
+    for (int j = 0; j < SCORES_AT_ONCE; j++) s.at[j] = k + j < n ? row[k + j] : -INFINITY;
+    return s;
+}
+
+/* Beside the highest score; 0 for minus infinity, even if that is the highest. A NaN stays one. */
+static __device__ inline float weight_of(float score, float top) { return score == -INFINITY ? 0 : expf(score - top); }
+
+/* The sum of the row's weights, and its peak, in one pass: a thread's sum is rescaled when its peak rises. */
+static __device__ inline double sum_of_row(const float *row, int n, peak *peaks, double *sums, peak *top_out) {
     peak mine = {-INFINITY, NO_LABEL};
-    for (int k = (int)threadIdx.x; k < n; k += THREADS) {
-        const peak here = {row[k], k};
-        join(&mine, here);
-    }
-    const peak top = joined(mine, peaks);
-    const float at_label = label < 0 ? nanf("") : row[label] - top.score;
     double total = 0;
-    for (int k = (int)threadIdx.x; k < n; k += THREADS) total += (double)expf(row[k] - top.score);
-    total = joined(total, sums);
-    for (int k = (int)threadIdx.x; gradients && k < n; k += THREADS) {
-        const float p = (float)((double)expf(row[k] - top.score) / total);
-        const vec<1> gradient = {{label < 0 ? 0 : (p - (k == label ? 1.0f : 0.0f)) / (float)labels.whole}};
-        store(gradients + (int64_t)blockIdx.x * pitch + k, gradient);
+    for (int k = (int)threadIdx.x * SCORES_AT_ONCE; k < n; k += ROW_THREADS * SCORES_AT_ONCE) {
+        const some_scores s = scores_from(row, k, n);
+        peak here = {s.at[0], k};
+#pragma unroll
+        for (int j = 1; j < SCORES_AT_ONCE; j++) join(&here, {s.at[j], k + j});
+        if (here.score > mine.score) {
+            total *= weight_of(mine.score, here.score);
+            mine = here;
+        }
+        float sum = 0;
+#pragma unroll
+        for (int j = 0; j < SCORES_AT_ONCE; j++) sum += weight_of(s.at[j], mine.score);
+        total += sum;
     }
+    *top_out = joined(mine, peaks);
+    if (mine.score > -INFINITY) total *= weight_of(mine.score, top_out->score);
+    return joined(total, sums);
+}
+
+/* Writes the row's gradients, as T, over its scores. In each turn all have read before any writes; and what is written there
+ * lies over scores that were read in this turn or an earlier one. */
+template <typename T>
+static __device__ inline void give_gradients(const float *row, int n, int label, float top, float by, float share,
+                                             T *gradients) {
+    for (int first = 0; first < n; first += ROW_THREADS * SCORES_AT_ONCE) {
+        const int k = first + (int)threadIdx.x * SCORES_AT_ONCE;
+        some_scores s = scores_from(row, k, n);
+        __syncthreads();
+#pragma unroll
+        for (int j = 0; j < SCORES_AT_ONCE; j++)
+            s.at[j] = label < 0 ? 0 : (weight_of(s.at[j], top) * by - (k + j == label ? 1.0f : 0.0f)) * share;
+        if (k < n) store(gradients + k, s);
+    }
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(ROW_THREADS, ROW_BLOCKS)
+    token_loss_rows(nets_cuda_labels labels, float *scores, int64_t pitch, bool gives, part *parts) {
+    __shared__ peak peaks[ROW_THREADS];
+    __shared__ double sums[ROW_THREADS];
+    const int n = labels.classes, given = labels.of[blockIdx.x], label = given >= 0 && given < n ? given : -1;
+    float *row = scores + (int64_t)blockIdx.x * pitch;
+    const float of_label = label < 0 ? nanf("") : row[label];
+    peak top;
+    const double total = sum_of_row(row, n, peaks, sums, &top);
+    if (gives)
+        give_gradients(row, n, label, top.score, (float)(1 / total), 1.0f / (float)labels.whole,
+                       reinterpret_cast<T *>(row));
     if (threadIdx.x) return;
-    const part all = {log(total) - (double)at_label, top.place == label, label < 0 ? (int32_t)blockIdx.x : NO_LABEL};
+    const part all = {log(total) - (double)(of_label - top.score), top.place == label,
+                      label < 0 ? (int32_t)blockIdx.x : NO_LABEL};
     parts[blockIdx.x] = all;
 }
 
 int64_t nets_cuda_token_loss_bytes(int64_t labels) { return labels * (int64_t)sizeof(part); }
 
 template <typename T>
-static void launch_token_rows(const nets_cuda_labels &labels, const float *scores, int64_t pitch, void *gradients,
-                              part *parts, cudaStream_t stream) {
-    MM_LAUNCH(token_loss_rows<T>, (unsigned)labels.n, THREADS, 0, stream, labels, scores, pitch,
-              static_cast<T *>(gradients), parts);
+static void launch_token_rows(const nets_cuda_labels &labels, float *scores, int64_t pitch, bool gives, part *parts,
+                              cudaStream_t stream) {
+    MM_LAUNCH(token_loss_rows<T>, (unsigned)labels.n, ROW_THREADS, 0, stream, labels, scores, pitch, gives, parts);
 }
 
-void nets_cuda_token_loss(mm_dtype maps, nets_cuda_labels labels, const float *scores, int64_t pitch, void *gradients,
+void nets_cuda_token_loss(mm_dtype maps, nets_cuda_labels labels, float *scores, int64_t pitch, bool gives,
                           void *scratch, float *loss, int32_t *correct, cudaStream_t stream) {
     part *parts = static_cast<part *>(scratch);
-    NETS_BY_STORAGE(maps, launch_token_rows, labels, scores, pitch, gradients, parts, stream);
+    NETS_BY_STORAGE(maps, launch_token_rows, labels, scores, pitch, gives, parts, stream);
     MM_LAUNCH(loss_total, 1, THREADS, 0, stream, labels, parts, (int)labels.n, loss, correct);
 }

@@ -327,6 +327,10 @@ template <typename Kernel> cudaError_t cudaFuncSetAttribute(Kernel *kernel, cuda
     return cudaFuncSetAttribute((const void *)kernel, attribute, value);
 }
 
+template <typename Kernel> cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, Kernel *kernel) {
+    return cudaFuncGetAttributes(attributes, (const void *)kernel);
+}
+
 template <typename Kernel>
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks_out, Kernel *kernel, int threads, size_t bytes) {
     return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks_out, (const void *)kernel, threads, bytes);

@@ -58,6 +58,7 @@
     X(cudaEventQuery)                                                                                                  \
     X(cudaEventElapsedTime)                                                                                            \
     X(cudaFuncSetAttribute)                                                                                            \
+    X(cudaFuncGetAttributes)                                                                                           \
     X(cudaOccupancyMaxActiveBlocksPerMultiprocessor)                                                                   \
     X(cudaStreamBeginCapture)                                                                                          \
     X(cudaStreamEndCapture)                                                                                            \

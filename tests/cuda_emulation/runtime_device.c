@@ -293,11 +293,22 @@ static size_t *shared_limit(const void *function) {
     return NULL;
 }
 
+/* Static shared memory of every kernel: compilers align and pad what a kernel declares, so that it is more than a kernel's author
+ * counts. A GPU refuses static and dynamic memory that are together more than a block may ask for. */
+enum { STATIC_SHARED_BYTES = 6 << 10 };
+
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *function) {
+    ENTER(cudaFuncGetAttributes);
+    if (!function) return runtime_failed(cudaErrorInvalidDeviceFunction);
+    *attributes = (struct cudaFuncAttributes){.sharedSizeBytes = STATIC_SHARED_BYTES};
+    return cudaSuccess;
+}
+
 cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value) {
     ENTER(cudaFuncSetAttribute);
     if (!function) return runtime_failed(cudaErrorInvalidDeviceFunction);
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
-    if (value < 0 || (size_t)value > device_properties.sharedMemPerBlockOptin)
+    if (value < 0 || (size_t)value + STATIC_SHARED_BYTES > device_properties.sharedMemPerBlockOptin)
         return runtime_failed(cudaErrorInvalidValue);
     pthread_mutex_lock(&runtime.lock);
     size_t *limit = shared_limit(function);

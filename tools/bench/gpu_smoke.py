@@ -3,11 +3,11 @@
 
     gpu_smoke.py MM [--device cuda] [--net resnet20] [--batch 64]
 
-Trains three iterations from the same weights: on the host; on the device step by step; on the device with the last two
-replayed, under policies that keep maps, encode them without loss on side streams, copy them to host memory and run layers
-again. On the device all must have the same weights and optimizer state, to the bit; the host's are the same to rounding.
-Then the same on the device alone in bf16, and of a small GPT with dropout in bf16; and under a lossy codec, whose loss must
-be a number. Prints a line for each run and exits with 1 at the first that is wrong. Iterations that could not be replayed are
+One iteration, on the host and on the device: the same gradients, to rounding. (After three, batch norm has made of rounding
+an error of a hundredth, on the host alone with another number of threads.) Then three iterations on the device from the same
+weights: step by step; then with the last two replayed, under policies that keep maps, encode them without loss on side
+streams, copy them to host memory and run layers again. All must have the same weights and optimizer state, to the bit. Then
+the same in bf16, and of a small GPT with dropout in bf16; and under a lossy codec, whose loss must be a number. Prints a line for each run and exits with 1 at the first that is wrong. Iterations that could not be replayed are
 slower, not wrong: the line says so, and what is measured next shows by how much.
 """
 import json
@@ -21,26 +21,26 @@ import tempfile
 from gpu_summary import make_parser
 
 ITERATIONS = 3  # one before anything is recorded, and two replayed
-ROUNDING = 1e-3  # of float32 sums in another order, through a network and three updates: error by norm
+ROUNDING = 1e-4  # error by norm of gradients whose sums have other orders; threads of the host: 2e-6; TF32: a hundredth
 STEPWISE, REPLAYED = "thread", "inline"
 KEPT, CODED, MOVED = "liveness", "freelunch:codec=zvc,eligible=all,when=always", "swap-async:when=always"
 LOSSY = "freelunch:rate=4,when=always"
 GPT = ["--net", "gpt,layers=2,width=64,heads=2,context=64,vocabulary=256,dropout=0.1", "--batch", "4", "--optimizer", "adamw"]
-BF16 = ["--precision", "bf16"]
-# What is trained (None: what the caller names), and how: on the device or not, --policy, --issue. Of each group the lossless
-# runs on the device have one set of bits.
+FP32, BF16 = ["--precision", "fp32"], ["--precision", "bf16"]  # tensor cores round factors to TF32; the host does not
+# What is trained (None: what the caller names), and how: --policy, --issue. Of each group the lossless runs have one set of
+# bits.
 GROUPS = [
-    (None, [], [(False, KEPT, STEPWISE), (True, KEPT, STEPWISE), (True, KEPT, REPLAYED), (True, CODED, REPLAYED),
-                (True, MOVED, REPLAYED), (True, "recompute:when=always", REPLAYED), (True, LOSSY, REPLAYED)]),
-    (None, BF16, [(True, KEPT, STEPWISE), (True, KEPT, REPLAYED), (True, MOVED, REPLAYED)]),
-    (GPT, BF16, [(True, KEPT, STEPWISE), (True, KEPT, REPLAYED), (True, "recompute:mode=sqrt", REPLAYED)]),
+    (None, FP32, [(KEPT, STEPWISE), (KEPT, REPLAYED), (CODED, REPLAYED),
+                (MOVED, REPLAYED), ("recompute:when=always", REPLAYED), (LOSSY, REPLAYED)]),
+    (None, BF16, [(KEPT, STEPWISE), (KEPT, REPLAYED), (MOVED, REPLAYED)]),
+    (GPT, BF16, [(KEPT, STEPWISE), (KEPT, REPLAYED), ("recompute:mode=sqrt", REPLAYED)]),
 ]
 
 
-def train(args, folder, options, on_device, policy, issue):
+def train(args, folder, options, on_device, policy, issue, iterations=ITERATIONS):
     """-> its row, the bytes of its tensors. Exits if it fails."""
     state, row = os.path.join(folder, "state"), os.path.join(folder, "row")
-    command = [args.mm, "train", *options, "--iterations", str(ITERATIONS),
+    command = [args.mm, "train", *options, "--iterations", str(iterations),
                "--policy", policy, "--device", args.device if on_device else "host", "--deterministic", "--save", state,
                "--json", row]
     if on_device:
@@ -67,25 +67,26 @@ def error(ours, theirs):
     return math.sqrt(off / norm)
 
 
-def verdict(told, tensors, host, first, lossy):
+def verdict(told, tensors, first, lossy):
     """What is wrong; None: nothing."""
     if told["status"] != "ok":
         return told["status"]
     if not math.isfinite(told["loss_last"] or math.nan):
         return "the loss is no number"
-    if lossy:
+    if lossy or not first:
         return None
-    if first:
-        other = [name for name in first if first[name] != tensors[name]]
-        return "%d of %d tensors differ from those step by step, the first %s" % (
-            len(other), len(first), other[0]) if other else None
-    if host:
-        for kind in (False, True):  # values; the optimizer's state, which is of gradients
-            part = {name: data for name, data in host.items() if name.startswith("momentum.") == kind}
-            off = error(tensors, part)
-            if not off < ROUNDING * (10 if kind else 1):
-                return "%s: error %.2g beside the host's" % ("momentum" if kind else "weights", off)
-    return None
+    other = [name for name in first if first[name] != tensors[name]]
+    return "%d of %d tensors differ from those step by step, the first %s" % (
+        len(other), len(first), other[0]) if other else None
+
+
+def as_the_host(args, folder, options):
+    """Whether an iteration on the device gives the host's gradients, which the momentum then is."""
+    (_, host), (_, device) = (train(args, folder, options, on_device, KEPT, STEPWISE, 1) for on_device in (False, True))
+    off = error(device, {name: data for name, data in host.items() if name.startswith("momentum.")})
+    print("%s beside the host, an iteration: gradients' error %.2g: %s" % (
+        args.device, off, "ok" if off < ROUNDING else "more than %g" % ROUNDING), flush=True)
+    return off < ROUNDING
 
 
 def main():
@@ -97,22 +98,21 @@ def main():
     args = p.parse_args()
     given = ["--net", args.net, "--batch", str(args.batch)]
     with tempfile.TemporaryDirectory() as folder:
+        if not as_the_host(args, folder, given + FP32):
+            sys.exit(1)
         for net, precision, runs in GROUPS:
-            host = first = None
-            for on_device, policy, issue in runs:
-                told, tensors = train(args, folder, (net or given) + precision, on_device, policy, issue)
-                wrong = verdict(told, tensors, host, first, policy == LOSSY)
-                replays = ITERATIONS - 1 if on_device and issue == REPLAYED else 0
+            first = None
+            for policy, issue in runs:
+                told, tensors = train(args, folder, (net or given) + precision, True, policy, issue)
+                wrong = verdict(told, tensors, first, policy == LOSSY)
+                replays = ITERATIONS - 1 if issue == REPLAYED else 0
                 print("%s, %s%s, %s, %s: loss %.9g, %d replayed%s: %s" % (
-                    args.device if on_device else "host", told["net"].split(",")[0], ", bf16" if precision else "", policy,
+                    args.device, told["net"].split(",")[0], ", bf16" if precision == BF16 else "", policy,
                     issue, told["loss_last"] or math.nan, told["replays"],
                     " (NOT %d)" % replays if told["replays"] < replays else "", wrong or "ok"), flush=True)
                 if wrong:
                     sys.exit(1)
-                if on_device:
-                    first = first or tensors
-                else:
-                    host = tensors
+                first = first or tensors
 
 
 if __name__ == "__main__":

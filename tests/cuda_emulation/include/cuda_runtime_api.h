@@ -170,6 +170,12 @@ enum cudaFuncAttribute {
 };
 
 cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value);
+
+struct cudaFuncAttributes {
+    size_t sharedSizeBytes; /* static shared memory of a block */
+};
+
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *function);
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *function, int threads,
                                                           size_t dynamic_shared_bytes);
 
