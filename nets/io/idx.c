@@ -16,6 +16,7 @@ typedef struct input {
     int fd;
     bool gzip, ended; /* ended: there is no content behind what was taken */
     z_stream stream;  /* of a plain file: only its places in `chunk` and in the output */
+    uint8_t header[WORD_BYTES * (1 + NETS_IDX_MAX_RANK)];
     uint8_t chunk[CHUNK_BYTES];
 } input;
 
@@ -94,11 +95,11 @@ static void shape_text(int rank, const int64_t dims[], char text_out[static 64])
 }
 
 static mm_status header_take(input *in, int rank, const int64_t dims[]) {
-    uint8_t header[WORD_BYTES * (1 + NETS_IDX_MAX_RANK)];
+    const uint8_t *header = in->header;
     const size_t n_bytes = (size_t)(WORD_BYTES * (1 + rank));
     const uint32_t magic = UNSIGNED_BYTES << 8 | (uint32_t)rank;
     size_t taken;
-    MM_TRY(take(in, n_bytes, header, &taken));
+    MM_TRY(take(in, n_bytes, in->header, &taken));
     if (taken < n_bytes) return mm_fail(MM_ERR_FORMAT, "%s: ends after %zu bytes, within its header", in->path, taken);
     if (word_at(header) != magic)
         return mm_fail(MM_ERR_FORMAT, "%s: begins with 0x%08x, must begin with 0x%08x: bytes in %d dimensions",
@@ -118,12 +119,11 @@ static mm_status header_take(input *in, int rank, const int64_t dims[]) {
 
 static mm_status array_take(input *in, int rank, const int64_t dims[], uint8_t *bytes_out) {
     size_t n_bytes = 1, taken;
-    uint8_t behind;
     for (int i = 0; i < rank; i++) n_bytes *= (size_t)dims[i];
     MM_TRY(header_take(in, rank, dims));
     MM_TRY(take(in, n_bytes, bytes_out, &taken));
     if (taken < n_bytes) return mm_fail(MM_ERR_FORMAT, "%s: ends after %zu of its %zu bytes", in->path, taken, n_bytes);
-    MM_TRY(take(in, 1, &behind, &taken));
+    MM_TRY(take(in, 1, in->header, &taken));
     MM_TRY(chunk_fill(in)); /* also of a gzip stream's end */
     if (taken > 0 || in->stream.avail_in > 0)
         return mm_fail(MM_ERR_FORMAT, "%s: goes on behind its %zu bytes", in->path, n_bytes);

@@ -1,9 +1,10 @@
 /* Fashion-MNIST (Xiao et al. 2017): 60000 and 10000 grey images of 28x28 in 10 classes, as MNIST's IDX files.
  *
- * An image is fitted to the network's input: each pixel becomes a square of as many pixels as fit, or, for an input below
- * 28x28, squares of as few pixels as fit become their mean. The result stands in the middle of black, in every channel:
+ * An image is fitted to the network's input: each pixel becomes a square of as many pixels as fit, or, for an input
+ * below 28x28, squares of as few pixels as fit become their mean. The result stands in the middle of black, in every
+ * channel. A row becomes
  *
- *   28x28 in 32x32: 2 black, 28, 2 black     in 227x227: 1 black, 28 * 8, 2 black     in 16x16: 1 black, 28 / 2, 1 black
+ *   in 32x32: 2 black, 28, 2 black     in 227x227: 1 black, 28 * 8, 2 black     in 16x16: 1 black, 28 / 2, 1 black
  *
  * A gzip stream can only be read from its begin, so the split is held in memory, a byte a pixel: 47 MB for training. */
 #include "mm/core/status.h"
@@ -22,7 +23,8 @@
 #define TRAIN_SAMPLES  60000
 #define TEST_SAMPLES   10000
 #define DEFAULT_FOLDER "/usr/share/datasets/fashion-mnist" /* of Debian's package */
-#define REMEDY         "install Debian's package dataset-fashion-mnist (tools/deps fashion-mnist), or use --data synthetic"
+#define PACKAGE        "Debian's package dataset-fashion-mnist"
+#define REMEDY         "install " PACKAGE " (tools/deps fashion-mnist), or use --data synthetic"
 
 /* Of the training set's pixels, in units of 255. */
 static const double pixel_mean = 0.2860, pixel_deviation = 0.3530;
@@ -144,7 +146,7 @@ const nets_source_ops nets_source_fashion_mnist = {
     .name = "fashion-mnist",
     .usage = "fashion-mnist[:DIR]",
     .summary = "Fashion-MNIST's IDX files, also as .gz: 60000 and 10000 grey images of 28x28, fitted to the network's "
-               "input, 10 classes (Debian's package dataset-fashion-mnist)",
+               "input, 10 classes (" PACKAGE ")",
     .open = fashion_open,
     .read = fashion_read,
     .close = fashion_close,

@@ -1,5 +1,5 @@
-/* Fashion-MNIST's files: small ones through the source, plain and compressed, whole and damaged; full-sized ones through
- * the public functions. */
+/* Fashion-MNIST's files: small ones through the source, plain and compressed, whole and damaged; full-sized ones
+ * through the public functions. */
 #include "nets/io/reader_source.h"
 #include "tests/nets_io/scratch.h"
 
@@ -215,8 +215,7 @@ static void truncated_files_are_refused_wherever_they_end(void **state) {
     }
 }
 
-/* Wherever a bit is flipped: in a header it is refused as such, in the stream by its checksum. The flags and the time in
- * the header of gzip mean nothing here. */
+/* Wherever a bit of the stream is flipped, its checksum at the end included. Most of gzip's header means nothing here. */
 static void damaged_gzip_streams_are_refused(void **state) {
     enum { GZIP_HEADER = 10 };
     folder *f = folder_fill(state, "train", true);
