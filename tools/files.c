@@ -56,18 +56,26 @@ const char *files_net(const char *net) {
 }
 
 /* Of data in one file or folder: the length of the prefix before its path; 0: it is other data. */
-static size_t one_path(const char *spec) {
-    static const char *const prefixes[] = {"cifar10:", "text:", "tokens:"};
-    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
-        if (strncmp(spec, prefixes[i], strlen(prefixes[i])) == 0) return strlen(prefixes[i]);
+static size_t one_path(const char *spec, bool *folder_out) {
+    static const struct {
+        const char *prefix;
+        bool folder;
+    } table[] = {{"cifar10:", true}, {"fashion-mnist:", true}, {"text:", false}, {"tokens:", false}};
+    *folder_out = false;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        if (strncmp(spec, table[i].prefix, strlen(table[i].prefix)) != 0) continue;
+        *folder_out = table[i].folder;
+        return strlen(table[i].prefix);
+    }
     return 0;
 }
 
 void files_data(const char *spec, data_files *files_out) {
-    static const char prefix[] = "files:", folder[] = "cifar10:";
+    static const char prefix[] = "files:";
+    bool folder = false;
     *files_out = (data_files){.images = NULL};
-    const size_t one = spec && strncmp(spec, folder, sizeof folder - 1) != 0 ? one_path(spec) : 0;
-    if (!spec || (one == 0 && strncmp(spec, prefix, sizeof prefix - 1) != 0)) return;
+    const size_t one = spec ? one_path(spec, &folder) : 0;
+    if (!spec || folder || (one == 0 && strncmp(spec, prefix, sizeof prefix - 1) != 0)) return;
     snprintf(files_out->text, sizeof files_out->text, "%s", spec + (one > 0 ? one : sizeof prefix - 1));
     if (one > 0) {
         files_out->images = files_out->text;
@@ -83,7 +91,8 @@ void files_data(const char *spec, data_files *files_out) {
 mm_status files_absolute(const char *spec, char **spec_out) {
     char first[PATH_MAX], second[PATH_MAX];
     data_files files;
-    const size_t one = one_path(spec);
+    bool folder;
+    const size_t one = one_path(spec, &folder);
     *spec_out = NULL;
     files_data(spec, &files);
     if (one > 0 ? !realpath(spec + one, first)

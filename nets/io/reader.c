@@ -19,9 +19,11 @@
 
 #define DEFAULT_PREFETCH 3
 #define MAX_PREFETCH     16
+#define MAX_ELEMS        (INT64_C(1) << 28)
 
-static const nets_source_ops *const sources[] = {&nets_source_cifar10, &nets_source_synthetic, &nets_source_files,
-                                                 &nets_source_text, &nets_source_tokens};
+static const nets_source_ops *const sources[] = {&nets_source_cifar10,   &nets_source_fashion_mnist,
+                                                 &nets_source_synthetic, &nets_source_files,
+                                                 &nets_source_text,      &nets_source_tokens};
 
 #define N_SOURCES (sizeof sources / sizeof *sources)
 
@@ -321,6 +323,16 @@ mm_status nets_source_check_wanted(const char *name, const nets_image_shape *ima
         MM_ERR_INVALID, "%s has images of %lldx%lldx%lld in %lld classes, the network wants %lldx%lldx%lld in %lld",
         name, (long long)image->height, (long long)image->width, (long long)image->channels, (long long)image->classes,
         (long long)wanted->height, (long long)wanted->width, (long long)wanted->channels, (long long)wanted->classes);
+}
+
+mm_status nets_source_check_elems(const char *name, const nets_image_shape *image) {
+    int64_t elems;
+    if (image->height >= 1 && image->width >= 1 && image->channels >= 1 &&
+        !__builtin_mul_overflow(image->height, image->width, &elems) &&
+        !__builtin_mul_overflow(elems, image->channels, &elems) && elems <= MAX_ELEMS)
+        return MM_OK;
+    return mm_fail(MM_ERR_INVALID, "%s: images of %lldx%lldx%lld: at most %lld elements", name,
+                   (long long)image->height, (long long)image->width, (long long)image->channels, (long long)MAX_ELEMS);
 }
 
 static const nets_source_ops *find_source(const char *spec, size_t name_length) {

@@ -40,6 +40,7 @@ struct nets_source {
 };
 
 extern const nets_source_ops nets_source_cifar10;
+extern const nets_source_ops nets_source_fashion_mnist;
 extern const nets_source_ops nets_source_files;
 extern const nets_source_ops nets_source_synthetic;
 extern const nets_source_ops nets_source_text;
@@ -48,8 +49,16 @@ extern const nets_source_ops nets_source_tokens;
 /* Opens CIFAR-10 files of `records` samples each, which are 10000 in the real data. */
 mm_status nets_source_cifar10_open(const char *dir, nets_split split, int64_t records, nets_source **source_out);
 
+/* Opens Fashion-MNIST files of `samples` samples, which are 60000 or 10000 in the real data. */
+mm_status nets_source_fashion_mnist_open(const char *dir, const nets_reader_options *options, int64_t samples,
+                                         nets_source **source_out);
+
 /* MM_ERR_INVALID: `wanted` names another shape than `image`, the only one of the data called `name`. */
 mm_status nets_source_check_wanted(const char *name, const nets_image_shape *image, const nets_image_shape *wanted);
+
+/* MM_ERR_INVALID: data called `name`, which takes the network's shape, would have images without elements, or of more
+ * than 2^28. */
+mm_status nets_source_check_elems(const char *name, const nets_image_shape *image);
 
 /* Makes a reader over an open source and takes ownership of the source, also on failure. */
 mm_status nets_reader_create_over(nets_source *source, const nets_reader_options *options, nets_reader **reader_out);

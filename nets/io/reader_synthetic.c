@@ -13,7 +13,6 @@
 #define GRID            4
 #define TRAIN_SAMPLES   5000
 #define TRAIN_PER_TEST  5
-#define MAX_ELEMS       (INT64_C(1) << 28)
 #define DATA_SEED       0
 #define DEFAULT_SIDE    32
 #define DEFAULT_COLOURS 3
@@ -148,13 +147,7 @@ static mm_status synthetic_open(const char *argument, const nets_reader_options 
         .classes = wanted->classes ? wanted->classes : DEFAULT_CLASSES,
         .tokens = wanted->tokens,
     };
-    int64_t elems;
-    if (image.height < 1 || image.width < 1 || image.channels < 1 ||
-        __builtin_mul_overflow(image.height, image.width, &elems) ||
-        __builtin_mul_overflow(elems, image.channels, &elems) || elems > MAX_ELEMS)
-        return mm_fail(MM_ERR_INVALID, "synthetic: images of %lldx%lldx%lld: at most %lld elements",
-                       (long long)image.height, (long long)image.width, (long long)image.channels,
-                       (long long)MAX_ELEMS);
+    MM_TRY(nets_source_check_elems("synthetic", &image));
     if (image.classes < 1 || image.classes > INT32_MAX)
         return mm_fail(MM_ERR_INVALID, "synthetic: %lld classes: from 1 to %d", (long long)image.classes, INT32_MAX);
     synthetic *data = calloc(1, sizeof *data);

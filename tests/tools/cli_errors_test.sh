@@ -113,7 +113,7 @@ unknown_names_are_answered_with_the_known_() {
     refused 2 "no policy here searches for its plan, as auto does" plan --policy liveness --plan-effort 2
     refused 2 "aaa...': there are naive, liveness" train --policy "$(printf 'a%.0s' {1..300})"
     refused 2 "there are raw, mask, zfp, dpr, mx" train --policy freelunch:codec=nope
-    refused 2 "unknown data 'nope': there are cifar10:DIR, synthetic" "${train[@]}" --data nope
+    refused 2 "unknown data 'nope': there are cifar10:DIR, fashion-mnist[:DIR], synthetic" "${train[@]}" --data nope
     refused 2 "has no option 'nope': it takes codec, rate" train --policy freelunch:nope=1
     refused 2 "has no option 'rate': it takes none" train --policy naive:rate=4
     refused 2 "option rate is given twice" train --policy freelunch:rate=4,rate=5
