@@ -460,7 +460,7 @@ mm_status mm_facts_write(const mm_facts *facts, const mm_graph *graph, const cha
     MM_TRY(check_names(graph));
     json_t *json = facts_json(graph, facts);
     if (!json) return mm_fail(MM_ERR_NOMEM, "facts of %s: out of memory, or a name is not UTF-8", mm_graph_name(graph));
-    mm_status status = mm_file_replace("facts", path, write_json, json);
+    mm_status status = mm_atomic_file_print(path, write_json, json);
     json_decref(json);
     return status;
 }

@@ -307,5 +307,5 @@ static mm_status put_all(const void *ctx, FILE *file) {
 mm_status mm_timelines_write(mm_timeline *const *timelines, int n, const char *path) {
     writer w = {.timelines = timelines, .n = n};
     w.origin_ns = earliest(&w);
-    return mm_file_replace("trace", path, put_all, &w);
+    return mm_atomic_file_print(path, put_all, &w);
 }
