@@ -32,8 +32,8 @@ typedef struct data_files {
 } data_files;
 void files_data(const char *spec, data_files *files_out);
 
-/* The same data, "files:...", "cifar10:...", "text:..." or "tokens:...", by absolute paths with links followed, which the caller frees; NULL for
- * other data, and for files that are not there. MM_ERR_NOMEM. */
+/* The same data, "files:...", "cifar10:...", "text:..." or "tokens:...", by absolute paths with links followed, which
+ * the caller frees; NULL for other data, and for files that are not there. MM_ERR_NOMEM. */
 MM_CHECKED mm_status files_absolute(const char *spec, char **spec_out);
 
 /* Before anything is done: MM_ERR_IO: one that is to be written cannot be. MM_ERR_INVALID: it is named twice, so that

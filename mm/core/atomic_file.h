@@ -1,5 +1,6 @@
-/* A file that appears under its name only when it is complete: what writes every file of the library and the command but
- * logs, which are followed while they grow.
+/* SPDX-License-Identifier: MIT */
+/* A file that appears under its name only when it is complete: what writes every file of the library and the command
+ * but logs, which are followed while they grow.
  *
  * Until then its name is PATH.N.tmp, and its writer holds a lock on it. Several processes or threads may write one PATH
  * at the same time: each has an N of its own, and the last commit wins. A killed writer leaves its file without the

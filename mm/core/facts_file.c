@@ -17,8 +17,8 @@
  *       "codes": { "conv1.out": { "code_bytes": 4096, "scratch_bytes": 0, "encode_ns": 500, "decode_ns": 500,
  *         "body_bound_bytes": 0, "body_reserve_bytes": 0, "body_typical_bytes": 0 } } } ] }
  *
- * Steps, codes and `contention` (mm_contention) may be left out; an entry must have all of its keys. Version 1 has no bodies. The counts and the sum
- * of the tensors' bytes identify the graph; its name does not matter. */
+ * Steps, codes and `contention` (mm_contention) may be left out; an entry must have all of its keys. Version 1 has no
+ * bodies. The counts and the sum of the tensors' bytes identify the graph; its name does not matter. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>

@@ -16,8 +16,8 @@
 #include "mm/core/status.h"
 #include "mm/core/timeline.h"
 
-/* Threads of a process have numbers of their own, so that no viewer takes two for one. The first is of iterations, the last
- * of sums in place. */
+/* Threads of a process have numbers of their own, so that no viewer takes two for one. The first is of iterations, the
+ * last of sums in place. */
 enum { SUMS = 1 + MM_STREAM_COUNT, THREADS };
 
 typedef struct writer {

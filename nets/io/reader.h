@@ -52,9 +52,9 @@ typedef struct nets_batch {
 
 /* Opens data and starts to prepare its first batch. `spec` is "cifar10:DIR", where DIR or DIR/cifar-10-batches-bin
  * holds the files of the binary version; "synthetic" or "synthetic:samples=N"; "files:IMAGES.npy,LABELS.npy"; or
- * "text:FILE" or "tokens:FILE", for networks of tokens (nets_reader_list). MM_ERR_NOT_FOUND: unknown kind of data. MM_ERR_INVALID: an option or the argument is out of
- * range. MM_ERR_UNSUPPORTED: the data has no labels for pixels. MM_ERR_IO: a file is missing or unreadable.
- * MM_ERR_FORMAT: a file has the wrong size. */
+ * "text:FILE" or "tokens:FILE", for networks of tokens (nets_reader_list). MM_ERR_NOT_FOUND: unknown kind of data.
+ * MM_ERR_INVALID: an option or the argument is out of range. MM_ERR_UNSUPPORTED: the data has no labels for pixels.
+ * MM_ERR_IO: a file is missing or unreadable. MM_ERR_FORMAT: a file has the wrong size. */
 MM_CHECKED mm_status nets_reader_create(const char *spec, const nets_reader_options *options, nets_reader **reader_out);
 
 /* Stops the reader's thread and frees everything. NULL is legal. */

@@ -1,5 +1,7 @@
-# Writes a table of what mm.h declares (interface.h). It reads the style that clang-format keeps: a declaration of a function
-# begins a line with MM_API, one of a type with typedef. A constant without a number counts others: it has no value.
+# SPDX-License-Identifier: MIT
+# Writes a table of what mm.h declares (interface.h). It reads the style that clang-format keeps: a declaration of a
+# function begins a line with MM_API, one of a type with typedef. A constant without a number counts others: it has no
+# value.
 
 BEGIN {
     print "#include \"tests/mm/interface.h\""

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What mm.h declares, as interface.awk finds it. */
 #ifndef TESTS_MM_INTERFACE_H
 #define TESTS_MM_INTERFACE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What libmm.so and mm.h offer, beside what they offered in their last version (interface_last.txt). With the same
  * soname, programs that were built with the last version must run with this one: functions, constants and structs stay;
  * more of them needs a greater MM_VERSION. mm/CONTRIBUTING.md says when the file is written anew; --print prints it. */

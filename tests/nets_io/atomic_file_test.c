@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Files that appear when they are complete. */
 #include "mm/core/atomic_file.h"
 

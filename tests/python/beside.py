@@ -1,5 +1,5 @@
-"""beside: what mm_torch mirrors of mm.h by hand; and how a budget is divided between a stash and torch's allocator, with an
-allocator that only counts in torch.cuda's place."""
+"""beside: what mm_torch mirrors of mm.h by hand; and how a budget is divided between a stash and torch's allocator,
+with an allocator that only counts in torch.cuda's place."""
 
 import ctypes
 import os

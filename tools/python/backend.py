@@ -1,7 +1,7 @@
 """PEP 517's hooks: builds libmm.so with bazel, and a wheel around it, without network and without other packages.
 
-pip install tools/python; --config-settings bazel=--config=cuda gives bazel an option. With MM_LIBRARY=PATH that libmm.so is
-taken, and bazel not asked."""
+pip install tools/python; --config-settings bazel=--config=cuda gives bazel an option. With MM_LIBRARY=PATH that
+libmm.so is taken, and bazel not asked."""
 
 import base64
 import hashlib
