@@ -32,7 +32,8 @@ static mm_status open_block(const mm_manager *m, mm_ready *r) {
     return mm_mirror_create(m->device, place, planned->block_bytes, &r->block);
 }
 
-/* If the graph was ready before, keeps its external memory, its bounds, the functions that it was given, and told_untimed. */
+/* If the graph was ready before, keeps its external memory, its bounds, the functions that it was given, and
+ * told_untimed. */
 static mm_status ready_init(const mm_manager *m, const mm_policy *policy, mm_prepared *prepared, mm_ready *ready_out) {
     mm_ready *before = mm_manager_find(m, prepared->graph);
     if (before) mm_sampling_settle(before);

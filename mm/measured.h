@@ -35,17 +35,18 @@ const mm_plan *mm_plan_now(const mm_manager *manager, const mm_graph *graph);
 
 /* Offers a plan that was made by the manager's policy and facts, within device_bytes and as much pinned memory as it
  * takes or more, of a graph that is equal to one that will be prepared. When that is first prepared within such limits,
- * the plan is proved and taken, rather than made again. Takes the plan, also on failure; its graph may go. MM_ERR_NOMEM. */
+ * the plan is proved and taken, rather than made again. Takes the plan, also on failure; its graph may go.
+ * MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_plan_offer(mm_manager *manager, mm_plan *plan, int64_t device_bytes);
 
-/* What the codes of a graph's maps took in the iteration that ended last (mm_execution_codes). Waits for iterations that
- * were ended without waiting. *n_out: their number; at most `capacity` are filled in. Between iterations. MM_ERR_ORDER:
- * the graph is not prepared; else the failure of an iteration. */
+/* What the codes of a graph's maps took in the iteration that ended last (mm_execution_codes). Waits for iterations
+ * that were ended without waiting. *n_out: their number; at most `capacity` are filled in. Between iterations.
+ * MM_ERR_ORDER: the graph is not prepared; else the failure of an iteration. */
 MM_CHECKED mm_status mm_code_sizes(mm_manager *manager, const mm_graph *graph, mm_code_size *sizes_out, int capacity,
                                    int *n_out);
 
-/* Ends the trace that is under way (mm_trace_start), and gives its timeline to the caller. Waits for iterations that were
- * ended without waiting, and drops their failure. Between iterations. MM_ERR_ORDER: no trace is under way. */
+/* Ends the trace that is under way (mm_trace_start), and gives its timeline to the caller. Waits for iterations that
+ * were ended without waiting, and drops their failure. Between iterations. MM_ERR_ORDER: no trace is under way. */
 MM_CHECKED mm_status mm_trace_take(mm_manager *manager, mm_timeline **timeline_out);
 
 /* How long the thread that drives the manager has blocked in calls of iterations: for data, for workers to issue, and

@@ -47,10 +47,18 @@ extern "C" {
 #define MM_CHECKED
 #endif
 
-/* The version of this header and of the library, major.minor.patch. pkg-config's file and 'mm --version' take it from
- * here. The number in the library's soname, libmm.so.1 (mm/BUILD), is another one: it changes when programs that were
- * built against an older library would no longer run. */
-#define MM_VERSION "0.14.0"
+/* The version of this header and of the library: as text, which pkg-config's file and 'mm --version' take from here,
+ * and as numbers for the preprocessor. The number in the library's soname, libmm.so.1 (mm/BUILD), is another one: it
+ * changes when programs that were built against an older library would no longer run.
+ *
+ * Stable is all that is not marked "May change": it leaves the interface only after a minor version that calls it
+ * deprecated. What is marked so (codes in strips, sampling, the stash) may change with any minor version. Constants
+ * keep their numbers; those without one count the others of their enum, and grow. mm/CONTRIBUTING.md has the rules. */
+#define MM_VERSION "0.15.0"
+
+#define MM_VERSION_MAJOR 0
+#define MM_VERSION_MINOR 15
+#define MM_VERSION_PATCH 0
 
 /* The library's MM_VERSION. Static. */
 MM_API const char *mm_version(void);
@@ -59,16 +67,16 @@ MM_API const char *mm_version(void);
 
 typedef enum mm_status {
     MM_OK = 0,
-    MM_ERR_INVALID,     /* an invalid argument or declaration */
-    MM_ERR_ORDER,       /* a call out of order */
-    MM_ERR_NOMEM,       /* memory ran out: see "When memory is short" */
-    MM_ERR_INFEASIBLE,  /* the budget is below the plan's minimum */
-    MM_ERR_PLAN,        /* the check refused a plan: a bug in a policy */
-    MM_ERR_DEVICE,      /* a device call or an asynchronous job failed */
-    MM_ERR_IO,          /* a file cannot be read or written */
-    MM_ERR_FORMAT,      /* a file is corrupt or of another kind */
-    MM_ERR_NOT_FOUND,   /* an unknown name */
-    MM_ERR_UNSUPPORTED, /* this build or device cannot do it */
+    MM_ERR_INVALID = 1,      /* an invalid argument or declaration */
+    MM_ERR_ORDER = 2,        /* a call out of order */
+    MM_ERR_NOMEM = 3,        /* memory ran out: see "When memory is short" */
+    MM_ERR_INFEASIBLE = 4,   /* the budget is below the plan's minimum */
+    MM_ERR_PLAN = 5,         /* the check refused a plan: a bug in a policy */
+    MM_ERR_DEVICE = 6,       /* a device call or an asynchronous job failed */
+    MM_ERR_IO = 7,           /* a file cannot be read or written */
+    MM_ERR_FORMAT = 8,       /* a file is corrupt or of another kind */
+    MM_ERR_NOT_FOUND = 9,    /* an unknown name */
+    MM_ERR_UNSUPPORTED = 10, /* this build or device cannot do it */
 } mm_status;
 
 /* The status's name, such as "MM_OK". Static. */
@@ -77,7 +85,7 @@ MM_API const char *mm_status_name(mm_status status);
 /* The message of this thread's last failure; "" if there was none. Valid until this thread's next failure. */
 MM_API const char *mm_last_error(void);
 
-typedef enum mm_log_level { MM_LOG_ERROR, MM_LOG_WARNING, MM_LOG_INFO, MM_LOG_DEBUG } mm_log_level;
+typedef enum mm_log_level { MM_LOG_ERROR = 0, MM_LOG_WARNING = 1, MM_LOG_INFO = 2, MM_LOG_DEBUG = 3 } mm_log_level;
 
 /* Where a manager's messages go. Any of the manager's threads may call `fn`, but only one at a time; it holds no lock
  * of the manager then. With all members zero, nothing is logged. */
@@ -94,11 +102,11 @@ typedef int32_t mm_layer;  /* a layer's index in its graph, from 0 */
 
 /* Types of elements. Graphs, plans, copies and lossless codecs take all of them. */
 typedef enum mm_dtype {
-    MM_F32,
-    MM_I32,
-    MM_U8,
-    MM_F16,  /* IEEE binary16 */
-    MM_BF16, /* the upper half of a binary32 */
+    MM_F32 = 0,
+    MM_I32 = 1,
+    MM_U8 = 2,
+    MM_F16 = 3,  /* IEEE binary16 */
+    MM_BF16 = 4, /* the upper half of a binary32 */
     MM_DTYPES
 } mm_dtype;
 
@@ -109,47 +117,47 @@ MM_API size_t mm_dtype_bytes(mm_dtype dtype);
 MM_API const char *mm_dtype_name(mm_dtype dtype);
 
 typedef enum mm_tensor_kind {
-    MM_INPUT,           /* a batch's images or labels */
-    MM_FEATURE_MAP,     /* a layer's output */
-    MM_GRADIENT_MAP,    /* the gradient of the loss with respect to a feature map */
-    MM_SAVED,           /* saved for the backward step, never compressed lossily: a batch norm's means and inverse
+    MM_INPUT = 0,           /* a batch's images or labels */
+    MM_FEATURE_MAP = 1,     /* a layer's output */
+    MM_GRADIENT_MAP = 2,    /* the gradient of the loss with respect to a feature map */
+    MM_SAVED = 3,           /* saved for the backward step, never compressed lossily: a batch norm's means and inverse
                            deviations, a pool's index map */
-    MM_WEIGHT,          /* learned parameters */
-    MM_WEIGHT_GRADIENT, /* the gradient of the loss with respect to a weight */
-    MM_OPTIMIZER,       /* optimizer state, such as momentum */
-    MM_STATE,           /* other tensors that outlive an iteration: running statistics, the loss */
+    MM_WEIGHT = 4,          /* learned parameters */
+    MM_WEIGHT_GRADIENT = 5, /* the gradient of the loss with respect to a weight */
+    MM_OPTIMIZER = 6,       /* optimizer state, such as momentum */
+    MM_STATE = 7,           /* other tensors that outlive an iteration: running statistics, the loss */
     MM_TENSOR_KINDS
 } mm_tensor_kind;
 
 MM_API const char *mm_tensor_kind_name(mm_tensor_kind kind);
 
 typedef enum mm_ownership {
-    MM_MANAGED,    /* owned by the manager: lives within one iteration, and may be moved, freed or compressed */
-    MM_PERSISTENT, /* owned by the manager: one fixed place for the manager's life; graphs share it by name */
-    MM_EXTERNAL,   /* owned by the user (mm_external_set): counts in the budget, and is never moved */
+    MM_MANAGED = 0,    /* owned by the manager: lives within one iteration, and may be moved, freed or compressed */
+    MM_PERSISTENT = 1, /* owned by the manager: one fixed place for the manager's life; graphs share it by name */
+    MM_EXTERNAL = 2,   /* owned by the user (mm_external_set): counts in the budget, and is never moved */
 } mm_ownership;
 
 typedef enum mm_layer_kind {
-    MM_LAYER_OTHER,
-    MM_LAYER_DATA,
-    MM_LAYER_CONV,
-    MM_LAYER_LINEAR,
-    MM_LAYER_BATCH_NORM,
-    MM_LAYER_BATCH_NORM_RELU, /* one layer that computes batch norm, then a residual sum if any, then ReLU */
-    MM_LAYER_LRN,
-    MM_LAYER_RELU,
-    MM_LAYER_POOL,
-    MM_LAYER_ADD,
-    MM_LAYER_CONCAT,
-    MM_LAYER_CROP,
-    MM_LAYER_UPSAMPLE,
-    MM_LAYER_DROPOUT,
-    MM_LAYER_LOSS,
-    MM_LAYER_UPDATE,
-    MM_LAYER_EMBEDDING, /* a learned row for each token, or for each position */
-    MM_LAYER_LAYER_NORM,
-    MM_LAYER_GELU,
-    MM_LAYER_ATTENTION,
+    MM_LAYER_OTHER = 0,
+    MM_LAYER_DATA = 1,
+    MM_LAYER_CONV = 2,
+    MM_LAYER_LINEAR = 3,
+    MM_LAYER_BATCH_NORM = 4,
+    MM_LAYER_BATCH_NORM_RELU = 5, /* one layer that computes batch norm, then a residual sum if any, then ReLU */
+    MM_LAYER_LRN = 6,
+    MM_LAYER_RELU = 7,
+    MM_LAYER_POOL = 8,
+    MM_LAYER_ADD = 9,
+    MM_LAYER_CONCAT = 10,
+    MM_LAYER_CROP = 11,
+    MM_LAYER_UPSAMPLE = 12,
+    MM_LAYER_DROPOUT = 13,
+    MM_LAYER_LOSS = 14,
+    MM_LAYER_UPDATE = 15,
+    MM_LAYER_EMBEDDING = 16, /* a learned row for each token, or for each position */
+    MM_LAYER_LAYER_NORM = 17,
+    MM_LAYER_GELU = 18,
+    MM_LAYER_ATTENTION = 19,
     MM_LAYER_KINDS
 } mm_layer_kind;
 
@@ -157,8 +165,8 @@ MM_API const char *mm_layer_kind_name(mm_layer_kind kind);
 
 /* How long a layer's forward step takes. */
 typedef enum mm_layer_cost {
-    MM_LAYER_CHEAP, /* as long as passes over its maps: batch norm, ReLU, pool */
-    MM_LAYER_DEAR,  /* longer, because it multiplies matrices: convolution */
+    MM_LAYER_CHEAP = 0, /* as long as passes over its maps: batch norm, ReLU, pool */
+    MM_LAYER_DEAR = 1,  /* longer, because it multiplies matrices: convolution */
 } mm_layer_cost;
 
 /* Properties of a layer that policies choose by. */
@@ -171,24 +179,24 @@ typedef struct mm_layer_properties {
  * _DATA, _LOSS and _UPDATE are not repeatable, all others are. */
 MM_API mm_layer_properties mm_layer_kind_properties(mm_layer_kind kind);
 
-typedef enum mm_phase { MM_FORWARD, MM_BACKWARD, MM_UPDATE } mm_phase;
+typedef enum mm_phase { MM_FORWARD = 0, MM_BACKWARD = 1, MM_UPDATE = 2 } mm_phase;
 
 MM_API const char *mm_phase_name(mm_phase phase);
 
 typedef enum mm_access {
-    MM_READ,
-    MM_WRITE,  /* writes every byte; earlier contents are lost */
-    MM_MODIFY, /* reads, then writes in place: accumulation, weight update */
+    MM_READ = 0,
+    MM_WRITE = 1,  /* writes every byte; earlier contents are lost */
+    MM_MODIFY = 2, /* reads, then writes in place: accumulation, weight update */
 } mm_access;
 
 /* The form in which a reader needs a tensor. */
 typedef enum mm_form {
-    MM_FORM_VALUE, /* the elements */
-    MM_FORM_SIGN,  /* only whether each element is > 0. The reader gets either the elements or the exact mask: one bit
-                      for each element, least significant bit first, in 32-bit little-endian words.
-                      mm_tensor_form says which of the two it got. */
-    MM_FORM_CODE,  /* a code of the elements. No use declares it: mm_tensor_form says it of a tensor whose elements the
-                      step reads, and may read in a code (mm_graph_allow_code) */
+    MM_FORM_VALUE = 0, /* the elements */
+    MM_FORM_SIGN = 1,  /* only whether each element is > 0. The reader gets either the elements or the exact mask:
+                          one bit for each element, least significant bit first, in 32-bit little-endian words.
+                          mm_tensor_form says which of the two it got. */
+    MM_FORM_CODE = 2,  /* a code of the elements. No use declares it: mm_tensor_form says it of a tensor whose
+                          elements the step reads, and may read in a code (mm_graph_allow_code) */
 } mm_form;
 
 enum { MM_RANK_MAX = 8 };
@@ -209,7 +217,8 @@ typedef struct mm_use {
     mm_form form; /* MM_FORM_VALUE; or MM_FORM_SIGN, only for a read of floats */
 } mm_use;
 
-/* A code that a step reads or writes by itself, strip by strip (mm_strips), instead of a codec beside it. */
+/* A code that a step reads or writes by itself, strip by strip (mm_strips), instead of a codec beside it. May
+ * change. */
 typedef struct mm_code_use {
     mm_tensor tensor; /* a managed tensor of f32 that the step uses */
     mm_access access; /* MM_READ: where it reads the elements, it can read a code of them. MM_WRITE: when it has read or
@@ -279,8 +288,8 @@ MM_API MM_CHECKED mm_status mm_graph_allow_alias(mm_graph *graph, mm_tensor inpu
 MM_API MM_CHECKED mm_status mm_graph_allow_given(mm_graph *graph, mm_tensor output);
 
 /* Declares for the step added last that it can read or write a code by itself. The policy decides whether it does
- * (mm_tensor_coded). MM_ERR_INVALID: the step does not use the tensor so; not a managed tensor of f32; no codec's name,
- * or one of more than 23 characters; or declared twice. */
+ * (mm_tensor_coded). May change. MM_ERR_INVALID: the step does not use the tensor so; not a managed tensor of f32; no
+ * codec's name, or one of more than 23 characters; or declared twice. */
 MM_API MM_CHECKED mm_status mm_graph_allow_code(mm_graph *graph, const mm_code_use *code);
 
 /* Declares for the step added last: it can also run with a workspace of `workspace_bytes`, which must be less than all
@@ -302,20 +311,20 @@ typedef struct mm_stream mm_stream; /* a device's queue of tasks; where NULL is 
 
 /* Which thread issues the operations of the side streams. */
 typedef enum mm_issue {
-    MM_ISSUE_THREAD, /* worker threads (default) */
-    MM_ISSUE_INLINE, /* the training thread, in mm_layer_end */
+    MM_ISSUE_THREAD = 0, /* worker threads (default) */
+    MM_ISSUE_INLINE = 1, /* the training thread, in mm_layer_end */
 } mm_issue;
 
 typedef enum mm_event_kind {
-    MM_EVENT_PLAN,            /* a graph was planned: name = graph, bytes = its plan's peak */
-    MM_EVENT_POLICY,          /* the policy was set: name = policy */
-    MM_EVENT_ITERATION_BEGIN, /* name = graph, bytes = its plan's peak */
-    MM_EVENT_ITERATION_END,   /* name = graph, ns = wall time until the call that ended it; streams may still run it */
-    MM_EVENT_ABORT,  /* the iteration failed or was aborted, so it has no MM_EVENT_ITERATION_END: name = graph */
-    MM_EVENT_WAIT,   /* mm_layer_begin blocked for a worker or an input: name = layer, ns = how long */
-    MM_EVENT_LADDER, /* fallback: name = the substitute policy, bytes = what is available to plans now */
-    MM_EVENT_REPLAN, /* mm_observe: a graph has another plan, because iterations did not take what was planned: name =
-                        graph, bytes = the new plan's peak, ns = what an iteration of it is predicted to take */
+    MM_EVENT_PLAN = 0,            /* a graph was planned: name = graph, bytes = its plan's peak */
+    MM_EVENT_POLICY = 1,          /* the policy was set: name = policy */
+    MM_EVENT_ITERATION_BEGIN = 2, /* name = graph, bytes = its plan's peak */
+    MM_EVENT_ITERATION_END = 3,   /* name = graph, ns = wall time until the call that ended it; it may still run */
+    MM_EVENT_ABORT = 4,  /* the iteration failed or was aborted, so it has no MM_EVENT_ITERATION_END: name = graph */
+    MM_EVENT_WAIT = 5,   /* mm_layer_begin blocked for a worker or an input: name = layer, ns = how long */
+    MM_EVENT_LADDER = 6, /* fallback: name = the substitute policy, bytes = what is available to plans now */
+    MM_EVENT_REPLAN = 7, /* mm_observe: a graph has another plan, because iterations did not take what was planned:
+                            name = graph, bytes = the new plan's peak, ns = what an iteration is predicted to take */
 } mm_event_kind;
 
 typedef struct mm_event_info {
@@ -544,9 +553,9 @@ MM_API MM_CHECKED mm_status mm_manager_sync(mm_manager *manager);
  * Pointers and arguments are those of the recording. A change of policy, budget, external memory, persistent tensors
  * or recompute function drops the recording. */
 typedef enum mm_replay_state_id {
-    MM_REPLAY_NO,    /* cannot be recorded (the log says once why), or not yet: no iteration has run under this plan */
-    MM_REPLAY_MAY,   /* can be recorded: call mm_record_begin */
-    MM_REPLAY_READY, /* is recorded: call mm_iteration_replay */
+    MM_REPLAY_NO = 0, /* cannot be recorded (the log says once why), or not yet: no iteration has run under this plan */
+    MM_REPLAY_MAY = 1,   /* can be recorded: call mm_record_begin */
+    MM_REPLAY_READY = 2, /* is recorded: call mm_iteration_replay */
 } mm_replay_state_id;
 
 MM_API mm_replay_state_id mm_replay_state(const mm_manager *manager, const mm_graph *graph);
@@ -561,15 +570,15 @@ MM_API MM_CHECKED mm_status mm_record_end(mm_manager *manager);
 /* Runs a whole iteration as recorded, and ends it like mm_iteration_end_async. MM_ERR_ORDER: there is no recording. */
 MM_API MM_CHECKED mm_status mm_iteration_replay(mm_manager *manager, const mm_graph *graph);
 
-/* ---- Sampling. A policy that chooses the error bounds of its codes by what it measures (comet) lets a graph's first
- * iteration, and every W-th after it, sample: that one runs step by step, its codes lose nothing, and it ends as by
- * mm_iteration_end. mm_replay_state is MM_REPLAY_NO before it; replays do not sample. The loop has nothing to do. It can
- * let the policy compare what its bounds did to the weights' gradients with what it had predicted:
+/* ---- Sampling. May change. A policy that chooses the error bounds of its codes by what it measures (comet) lets a
+ * graph's first iteration, and every W-th after it, sample: that one runs step by step, its codes lose nothing, and it
+ * ends as by mm_iteration_end. mm_replay_state is MM_REPLAY_NO before it; replays do not sample. The loop has nothing
+ * to do. It can let the policy compare what its bounds did to the weights' gradients with what it had predicted:
  *
  *   bool guards = mm_sampling_guards(m, graph);
  *   if (guards) {
- *       mm_rehearsal_begin(m, graph);  ... every step of the iteration that comes next, with its batch, but nothing that
- *                                          persists is changed, gradients aside ...
+ *       mm_rehearsal_begin(m, graph);  ... every step of the iteration that comes next, with its batch, but nothing
+ *                                          that persists is changed, gradients aside ...
  *       mm_iteration_abort(m);         ... keep the gradients of the weights ...
  *   }
  *   ... the iteration ...
@@ -581,19 +590,20 @@ MM_API bool mm_sampling_guards(const mm_manager *manager, const mm_graph *graph)
 /* Begins an iteration that does not sample, is not counted, and can only be aborted. Errors of mm_iteration_begin. */
 MM_API MM_CHECKED mm_status mm_rehearsal_begin(mm_manager *manager, const mm_graph *graph);
 
-/* Tells the standard deviation of the error of a weight's gradient, after the iteration that sampled, before the next. NaN
- * counts as infinite: the guard has the layer's codes lose nothing until the next sample. 0 tightens nothing.
+/* Tells the standard deviation of the error of a weight's gradient, after the iteration that sampled, before the next.
+ * NaN counts as infinite: the guard has the layer's codes lose nothing until the next sample. 0 tightens nothing.
  * MM_ERR_NOT_FOUND: not a weight (MM_WEIGHT) of a layer that was sampled. MM_ERR_ORDER: the last iteration of the graph
  * did not sample. */
 MM_API MM_CHECKED mm_status mm_sampling_tell(mm_manager *manager, const mm_graph *graph, mm_tensor weight,
                                              double sigma);
 
-/* How many iterations of the graph there were from the last that sampled on, that one included; -1: none has. The next one
- * samples if they are W or more, or -1. With the bounds it is what sampling goes on from. What was sampled is judged by
- * then, so the policy must have been told before. Between iterations. MM_ERR_NOT_FOUND: the graph was not prepared. */
+/* How many iterations of the graph there were from the last that sampled on, that one included; -1: none has. The next
+ * one samples if they are W or more, or -1. With the bounds it is what sampling goes on from. What was sampled is
+ * judged by then, so the policy must have been told before. Between iterations. MM_ERR_NOT_FOUND: the graph was not
+ * prepared. */
 MM_API MM_CHECKED mm_status mm_sampling_age(mm_manager *manager, const mm_graph *graph, int64_t *age_out);
-/* Sets it: for a state that is loaded, an iteration that a loop undoes, or a graph that runs several times for one update
- * and is to sample once in W updates. Errors as above; MM_ERR_INVALID: below -1. */
+/* Sets it: for a state that is loaded, an iteration that a loop undoes, or a graph that runs several times for one
+ * update and is to sample once in W updates. Errors as above; MM_ERR_INVALID: below -1. */
 MM_API MM_CHECKED mm_status mm_sampling_age_set(mm_manager *manager, const mm_graph *graph, int64_t age);
 
 /* Gives up the iteration: waits for its streams and drops its managed tensors. Persistent tensors stay as the steps
@@ -616,15 +626,17 @@ MM_API MM_CHECKED mm_status mm_layer_end(mm_manager *manager, mm_layer layer, mm
 MM_API void *mm_tensor_data(mm_manager *manager, mm_tensor tensor);
 
 /* What mm_tensor_data points to, for a tensor that the step reads: the elements (MM_FORM_VALUE); the mask's bits
- * (MM_FORM_SIGN), only if the step declared a read of MM_FORM_SIGN; or a code (MM_FORM_CODE), only if it declared that it
- * can read one (mm_graph_allow_code). */
+ * (MM_FORM_SIGN), only if the step declared a read of MM_FORM_SIGN; or a code (MM_FORM_CODE), only if it declared that
+ * it can read one (mm_graph_allow_code). */
 MM_API mm_form mm_tensor_form(mm_manager *manager, mm_tensor tensor);
 
-/* A code as a row of strips, each of which can be encoded and decoded by itself, by any thread. The elements are f32, in
- * their order. They come in periods (a map's images), whose last strip has the rest of the period:
+/* A code as a row of strips, each of which can be encoded and decoded by itself, by any thread. The elements are f32,
+ * in their order. They come in periods (a map's images), whose last strip has the rest of the period:
  *
  *      elements  | strip | strip | rest | strip | strip | rest | ...      strip s of the code is the bytes from
- *                |<--- period_elems --->|                                 s * strip_bytes on */
+ *                |<--- period_elems --->|                                 s * strip_bytes on
+ *
+ * May change, mm_coded and mm_tensor_coded too. */
 typedef struct mm_strips mm_strips;
 struct mm_strips {
     int64_t elems;        /* of the tensor: a multiple of period_elems */
@@ -687,7 +699,8 @@ MM_API int64_t mm_manager_device_bytes(mm_manager *manager);
 /* ---------------------------------------------------------------- observing */
 
 typedef struct mm_observe_options {
-    int replan_permille; /* by how much of the planned time iterations may differ, from 1 to 10000; 0: observe nothing */
+    int replan_permille; /* by how much of the planned time iterations may differ, from 1 to 10000; 0: observe
+                            nothing */
     int window; /* number of iterations of a graph that are compared with its plan at a time, 1 to 100; 0: 10 */
 } mm_observe_options;
 
@@ -700,19 +713,19 @@ typedef struct mm_observe_options {
  *
  * That happens when an iteration begins (mm_iteration_begin), at most once in 100 iterations, all graphs' counted. It
  * waits for the iterations before, whose failure mm_iteration_begin then returns, and takes as long as the policy takes
- * to plan. Each such change is logged as a warning, counted (mm_stats.replans), reported (MM_EVENT_REPLAN) and part of a
- * trace; where the plan stays, MM_LOG_INFO says why. mm_policy_set, mm_budget_set and the ladder plan by renewed facts,
- * too, and mm_facts_save saves them.
+ * to plan. Each such change is logged as a warning, counted (mm_stats.replans), reported (MM_EVENT_REPLAN) and part of
+ * a trace; where the plan stays, MM_LOG_INFO says why. mm_policy_set, mm_budget_set and the ladder plan by renewed
+ * facts, too, and mm_facts_save saves them.
  *
  * Otherwise nothing waits, and measuring costs what a trace costs (mm_trace_start). Times include what passed since the
  * iteration before, as those of `mm bench --facts` do. On a GPU the first window of a plan runs step by step
- * (mm_replay_state), then one in 100 iterations; recorded iterations are not measured. Nor are those of a loop that leaves
- * more than four running (mm_iteration_end_async).
+ * (mm_replay_state), then one in 100 iterations; recorded iterations are not measured. Nor are those of a loop that
+ * leaves more than four running (mm_iteration_end_async).
  *
- * A second call sets other options; facts stay renewed. Between iterations. MM_ERR_INVALID: options out of range, or the
- * manager has no measured times (mm_options.facts). Graphs that these are not of are not compared. MM_ERR_UNSUPPORTED: a
- * GPU, and neither trace_bytes nor measure_times. MM_ERR_NOMEM: nothing is observed then. Else the failure of an
- * iteration that was ended without waiting. */
+ * A second call sets other options; facts stay renewed. Between iterations. MM_ERR_INVALID: options out of range, or
+ * the manager has no measured times (mm_options.facts). Graphs that these are not of are not compared.
+ * MM_ERR_UNSUPPORTED: a GPU, and neither trace_bytes nor measure_times. MM_ERR_NOMEM: nothing is observed then. Else
+ * the failure of an iteration that was ended without waiting. */
 MM_API MM_CHECKED mm_status mm_observe(mm_manager *manager, const mm_observe_options *options);
 
 /* ---------------------------------------------------------------- traces */
@@ -725,18 +738,19 @@ MM_API MM_CHECKED mm_status mm_observe(mm_manager *manager, const mm_observe_opt
 MM_API MM_CHECKED mm_status mm_trace_start(mm_manager *manager, const char *name);
 
 /* Ends the trace in any case, and writes it to a file, in Chrome's "Trace Event Format", which https://ui.perfetto.dev
- * opens (tools/README.md has what is in it). The file appears as a whole, or not at all. *dropped_out (may be NULL): how
- * many steps and operations are not in it. Waits for iterations that were ended without waiting. Between iterations.
- * MM_ERR_ORDER: no trace is under way; MM_ERR_IO; MM_ERR_FORMAT: a name is not UTF-8; else the failure of an
- * iteration. */
+ * opens (tools/README.md has what is in it). The file appears as a whole, or not at all. *dropped_out (may be NULL):
+ * how many steps and operations are not in it. Waits for iterations that were ended without waiting. Between
+ * iterations. MM_ERR_ORDER: no trace is under way; MM_ERR_IO; MM_ERR_FORMAT: a name is not UTF-8; else the failure of
+ * an iteration. */
 MM_API MM_CHECKED mm_status mm_trace_stop(mm_manager *manager, const char *path, int64_t *dropped_out);
 
 /* ---------------------------------------------------------------- several processes
  *
- * Processes that train one network, each on a part of every batch, add up their gradients. Each has a manager of its own.
- * The graph declares which of its persistent tensors are shared. Its plans then copy each of them to pinned memory, behind
- * the last step that writes it and beside the steps that follow; the caller adds up what the processes have; and the plan
- * copies the sum back before the next MM_UPDATE step that uses it, or the next of all if none does, which waits for it:
+ * Processes that train one network, each on a part of every batch, add up their gradients. Each has a manager of its
+ * own. The graph declares which of its persistent tensors are shared. Its plans then copy each of them to pinned
+ * memory, behind the last step that writes it and beside the steps that follow; the caller adds up what the processes
+ * have; and the plan copies the sum back before the next MM_UPDATE step that uses it, or the next of all if none does,
+ * which waits for it:
  *
  *   compute  ... | backward of c | backward of b | backward of a |               update |
  *   out                          | c             | b             | a |
@@ -746,8 +760,8 @@ MM_API MM_CHECKED mm_status mm_trace_stop(mm_manager *manager, const char *path,
  * That memory is part of mm_options.pinned_bytes. Graphs with the same steps share in the same order, whatever their
  * policies: the order of the steps that write the tensors last.
  *
- * Devices that reach each other need no copies: a tensor that is shared in place stays where it is, and the caller enqueues
- * work that makes it the sum, on a stream of its own beside the computation:
+ * Devices that reach each other need no copies: a tensor that is shared in place stays where it is, and the caller
+ * enqueues work that makes it the sum, on a stream of its own beside the computation:
  *
  *   compute  ... | backward of c | backward of b | backward of a |                     update |
  *   sums                         | c             | b             | a | states and results |
@@ -756,17 +770,17 @@ MM_API MM_CHECKED mm_status mm_trace_stop(mm_manager *manager, const char *path,
 
 /* When a tensor is shared, and how. */
 typedef enum mm_share {
-    MM_SHARE_NOT,
-    MM_SHARE_AT_ONCE,          /* it goes to pinned memory behind the last step that writes it */
-    MM_SHARE_AT_END,           /* ... behind the last step before the update */
-    MM_SHARE_IN_PLACE_AT_ONCE, /* the same two, in place */
-    MM_SHARE_IN_PLACE_AT_END,
+    MM_SHARE_NOT = 0,
+    MM_SHARE_AT_ONCE = 1,          /* it goes to pinned memory behind the last step that writes it */
+    MM_SHARE_AT_END = 2,           /* ... behind the last step before the update */
+    MM_SHARE_IN_PLACE_AT_ONCE = 3, /* the same two, in place */
+    MM_SHARE_IN_PLACE_AT_END = 4,
 } mm_share;
 
 /* What becomes of the processes' tensors; the library hands it on (mm_shared). */
 typedef enum mm_shared_as {
-    MM_SHARED_SUM,  /* their sum: of gradients, losses, counts */
-    MM_SHARED_MEAN, /* their mean: of running statistics */
+    MM_SHARED_SUM = 0,  /* their sum: of gradients, losses, counts */
+    MM_SHARED_MEAN = 1, /* their mean: of running statistics */
 } mm_shared_as;
 
 /* Declares a persistent tensor as shared: a weight's gradient, a loss, running statistics. mm_graph_freeze refuses
@@ -776,9 +790,9 @@ MM_API MM_CHECKED mm_status mm_graph_share_as(mm_graph *graph, mm_tensor tensor,
 /* The same, as MM_SHARED_SUM. */
 MM_API MM_CHECKED mm_status mm_graph_share(mm_graph *graph, mm_tensor tensor, mm_share when);
 
-/* A shared tensor of an iteration, in pinned memory, where it has the same place as long as the graph has the same plan;
- * or, if it is shared in place, in device memory. Elements are in the tensor's order. A large tensor goes to pinned memory
- * in parts of some MiB, one after the other; they depend on its dims alone. */
+/* A shared tensor of an iteration, in pinned memory, where it has the same place as long as the graph has the same
+ * plan; or, if it is shared in place, in device memory. Elements are in the tensor's order. A large tensor goes to
+ * pinned memory in parts of some MiB, one after the other; they depend on its dims alone. */
 typedef struct mm_shared {
     const mm_graph *graph;
     mm_tensor tensor;
@@ -788,26 +802,27 @@ typedef struct mm_shared {
     mm_shared_as as;
 } mm_shared;
 
-/* What the caller does with shared tensors. The first two are called on threads of the device or of the manager, `await` under
- * MM_ISSUE_INLINE also on the training thread; they may not call the manager or the device. They may be NULL if all are shared in place, `enqueue` if none is. */
+/* What the caller does with shared tensors. The first two are called on threads of the device or of the manager,
+ * `await` under MM_ISSUE_INLINE also on the training thread; they may not call the manager or the device. They may be
+ * NULL if all are shared in place, `enqueue` if none is. */
 typedef struct mm_gradient_fns {
-    /* data has what this process has: from now on it is the caller's, until `await` returns. Called in the order above, for
-     * each part. It must not block. */
+    /* data has what this process has: from now on it is the caller's, until `await` returns. Called in the order above,
+     * for each part. It must not block. */
     void (*sent)(void *ctx, const mm_shared *shared);
-    /* Returns when data has the sum, which is then copied back. Called in the same order. It may block, and must return if
-     * the sum does not come: its failure is the iteration's. */
+    /* Returns when data has the sum, which is then copied back. Called in the same order. It may block, and must return
+     * if the sum does not come: its failure is the iteration's. */
     mm_status (*await)(void *ctx, const mm_shared *shared);
     /* Enqueues on `stream` what makes the sums of these n tensors, in place. Called in mm_layer_end, by the thread that
-     * calls that; the tensors that are together in one call, and the order of calls, are the same for every policy. It may
-     * enqueue on that stream only, must not block, and may be recorded. A failure is the step's. */
+     * calls that; the tensors that are together in one call, and the order of calls, are the same for every policy. It
+     * may enqueue on that stream only, must not block, and may be recorded. A failure is the step's. */
     mm_status (*enqueue)(void *ctx, const mm_shared *shared, int n, mm_stream *stream);
 } mm_gradient_fns;
 
 /* Sets what becomes of a graph's shared tensors, and prepares the graph if it was not. It stays set when the policy
- * changes. fns NULL, the default: nothing; they come back as they were. None is called in a rehearsal. MM_ERR_INVALID: one
- * that the graph needs is NULL. An iteration that calls the first two cannot be recorded (mm_replay_state), so it runs step
- * by step; the log says so once for each plan.
- * Between iterations; waits for iterations that were ended without waiting, and returns their failure. fns is copied. */
+ * changes. fns NULL, the default: nothing; they come back as they were. None is called in a rehearsal. MM_ERR_INVALID:
+ * one that the graph needs is NULL. An iteration that calls the first two cannot be recorded (mm_replay_state), so it
+ * runs step by step; the log says so once for each plan. Between iterations; waits for iterations that were ended
+ * without waiting, and returns their failure. fns is copied. */
 MM_API MM_CHECKED mm_status mm_gradient_set(mm_manager *manager, const mm_graph *graph, const mm_gradient_fns *fns,
                                             void *ctx);
 
@@ -840,8 +855,8 @@ typedef struct mm_stats {
 } mm_stats;
 
 /* mm_stats_get for statistics of `stats_bytes` bytes: sizeof(mm_stats) in the caller's header. Members beyond this
- * library's are set to zero. Callers that find functions by name (dlsym) need this one; the function mm_stats_get, which
- * programs that were built with older headers call, fills in the members up to ladder_steps. */
+ * library's are set to zero. Callers that find functions by name (dlsym) need this one; the function mm_stats_get,
+ * which programs that were built with older headers call, fills in the members up to ladder_steps. */
 MM_API void mm_stats_get_sized(mm_manager *manager, mm_stats *stats_out, size_t stats_bytes);
 
 /* The manager's statistics since its creation. From any thread. Does nothing if an argument is NULL. */
@@ -870,9 +885,9 @@ MM_API const char *mm_device_list(size_t i, const char **summary_out);
 
 /* ---------------------------------------------------------------- stash
  *
- * Holds, inside a budget, what a framework saves in forward passes for backward passes, where nobody can declare a graph
- * beforehand. A tensor is put, got any number of times, and dropped. An iteration begins with a put while there is no
- * entry, and ends when the last entry is dropped.
+ * May change. Holds, inside a budget, what a framework saves in forward passes for backward passes, where nobody can
+ * declare a graph beforehand. A tensor is put, got any number of times, and dropped. An iteration begins with a put
+ * while there is no entry, and ends when the last entry is dropped.
  *
  *   mm_stash_put(s, &tensor, stream, &entry, &answer)     in the forward pass, for each tensor that is saved
  *       MM_STASH_TAKEN: the caller may release its tensor; MM_STASH_KEPT: it keeps it until it drops the entry
@@ -881,29 +896,30 @@ MM_API const char *mm_device_list(size_t i, const char **summary_out);
  *   mm_stash_give_back(s, entry, stream)                  once for each get
  *   mm_stash_drop(s, entry)                               once for each entry
  *
- * The first iteration of an order runs unplanned, yet inside the budget: copies to host memory make room. It is exact. Its
- * order, of puts, gets, returns and drops, becomes a graph: a put is a step that writes, the others are steps that read. A
- * thread of the stash plans it by the policy, and proves the plan as any other. Where puts and gets go by turns (a double
- * backward), policies can move less; an order of that kind that does not fit goes on unplanned. From then on, iterations that follow this
- * order run as planned. What their plan never moves, callers keep. An iteration that leaves its plan loses nothing: it goes
- * on unplanned, is counted and logged (off_plan), and learned. 16 orders are remembered.
+ * The first iteration of an order runs unplanned, yet inside the budget: copies to host memory make room. It is exact.
+ * Its order, of puts, gets, returns and drops, becomes a graph: a put is a step that writes, the others are steps that
+ * read. A thread of the stash plans it by the policy, and proves the plan as any other. Where puts and gets go by turns
+ * (a double backward), policies can move less; an order of that kind that does not fit goes on unplanned. From then on,
+ * iterations that follow this order run as planned. What their plan never moves, callers keep. An iteration that leaves
+ * its plan loses nothing: it goes on unplanned, is counted and logged (off_plan), and learned. 16 orders are
+ * remembered.
  *
- * Budget. What lies in the arena, and what callers keep, is together at most device_bytes at any time. Unplanned iterations
- * use pinned memory as far as there is, then ordinary host memory (mm_stash_stats.host_bytes).
+ * Budget. What lies in the arena, and what callers keep, is together at most device_bytes at any time. Unplanned
+ * iterations use pinned memory as far as there is, then ordinary host memory (mm_stash_stats.host_bytes).
  *
  * Streams. `stream` is the caller's current stream. On cuda it is a cudaStream_t that is not being captured (NULL: the
- * legacy default stream), which mm need not know. A tensor that was taken was read in the order of the stream that put had:
- * whatever the caller enqueues there afterwards may overwrite it. On the host `stream` is NULL, callers compute on their own
- * threads, and bytes are there when a call returns.
+ * legacy default stream), which mm need not know. A tensor that was taken was read in the order of the stream that put
+ * had: whatever the caller enqueues there afterwards may overwrite it. On the host `stream` is NULL, callers compute on
+ * their own threads, and bytes are there when a call returns.
  *
- * Threads. All functions may be called from any thread, and wait for one another. mm_stash_drop and mm_stash_give_back wait
- * for no other call, and may be called from the log's function. No lock is held while that is called. */
+ * Threads. All functions may be called from any thread, and wait for one another. mm_stash_drop and mm_stash_give_back
+ * wait for no other call, and may be called from the log's function. No lock is held while that is called. */
 typedef struct mm_stash mm_stash;
 typedef uint64_t mm_stash_entry; /* never 0; the numbers of entries that were dropped are not used again */
 
 typedef enum mm_stash_answer {
-    MM_STASH_KEPT,  /* the caller keeps its tensor, unchanged, until it drops the entry */
-    MM_STASH_TAKEN, /* the caller may release its tensor, or change it */
+    MM_STASH_KEPT = 0,  /* the caller keeps its tensor, unchanged, until it drops the entry */
+    MM_STASH_TAKEN = 1, /* the caller may release its tensor, or change it */
 } mm_stash_answer;
 
 typedef enum mm_stash_flag {
@@ -926,8 +942,8 @@ typedef struct mm_stash_options {
     uint64_t delay_seed;
     int64_t delay_max_ns;
     int64_t link_bytes_per_s;
-    /* Called by a put, on its thread, where the device has not the memory for an arena that is to grow: frees what the program
-     * caches there; then it is tried once more. It must call no function of the stash but mm_stash_drop and
+    /* Called by a put, on its thread, where the device has not the memory for an arena that is to grow: frees what the
+     * program caches there; then it is tried once more. It must call no function of the stash but mm_stash_drop and
      * mm_stash_give_back. NULL: there is none */
     void (*reclaim)(void *ctx);
     void *reclaim_ctx;
@@ -937,9 +953,9 @@ typedef struct mm_stash_options {
 MM_API MM_CHECKED mm_status mm_stash_create_sized(const mm_stash_options *options, size_t options_bytes,
                                                   mm_stash **stash_out);
 
-/* Creates a stash, with its arena and its threads. The options' strings are copied. MM_ERR_INVALID (a value out of range),
- * MM_ERR_NOT_FOUND (policy, device, codec), MM_ERR_UNSUPPORTED (a policy that recomputes: frameworks have checkpointing of
- * their own), MM_ERR_NOMEM (the budget is above what the device has; both numbers), MM_ERR_DEVICE. */
+/* Creates a stash, with its arena and its threads. The options' strings are copied. MM_ERR_INVALID (a value out of
+ * range), MM_ERR_NOT_FOUND (policy, device, codec), MM_ERR_UNSUPPORTED (a policy that recomputes: frameworks have
+ * checkpointing of their own), MM_ERR_NOMEM (the budget is above what the device has; both numbers), MM_ERR_DEVICE. */
 MM_CHECKED static inline mm_status mm_stash_create(const mm_stash_options *options, mm_stash **stash_out) {
     return mm_stash_create_sized(options, sizeof *options, stash_out);
 }
@@ -960,35 +976,37 @@ typedef struct mm_stash_tensor {
     uint32_t flags;               /* of mm_stash_flag */
 } mm_stash_tensor;
 
-/* Puts a tensor. On failure there is no new entry, the caller keeps its tensor, and the entries before stay as they were.
- * MM_ERR_INVALID: dimensions, strides or flags. MM_ERR_INFEASIBLE (mm_stash_refusal_get says more): the tensor is larger than
- * the budget; what is held and kept leaves no room for it; or it would begin an iteration of an order that was planned and does
- * not fit: this is told once, and an iteration that begins all the same runs unplanned. MM_ERR_NOMEM: there is no host memory.
- * MM_ERR_DEVICE: a copy failed. */
+/* Puts a tensor. On failure there is no new entry, the caller keeps its tensor, and the entries before stay as they
+ * were. MM_ERR_INVALID: dimensions, strides or flags. MM_ERR_INFEASIBLE (mm_stash_refusal_get says more): the tensor is
+ * larger than the budget; what is held and kept leaves no room for it; or it would begin an iteration of an order that
+ * was planned and does not fit: this is told once, and an iteration that begins all the same runs unplanned.
+ * MM_ERR_NOMEM: there is no host memory. MM_ERR_DEVICE: a copy failed. */
 MM_API MM_CHECKED mm_status mm_stash_put(mm_stash *stash, const mm_stash_tensor *tensor, void *stream,
                                          mm_stash_entry *entry_out, mm_stash_answer *answer_out);
 
-/* Gets an entry's bytes, in the order in memory that they had, for tasks that are enqueued on `stream` from now on: device
- * memory, to be read alone, valid until mm_stash_give_back. Further gets of an entry that is held give the same pointer. Of an
- * entry that the caller kept, it is the caller's own: nothing is held, and a return of it is ignored. On failure the
- * entry stays, and can be got again. MM_ERR_NOT_FOUND: there is no such entry. MM_ERR_INFEASIBLE (mm_stash_refusal_get says
- * more): what is held and kept leaves no room. MM_ERR_NOMEM: there is no host memory. MM_ERR_DEVICE: a copy failed. */
+/* Gets an entry's bytes, in the order in memory that they had, for tasks that are enqueued on `stream` from now on:
+ * device memory, to be read alone, valid until mm_stash_give_back. Further gets of an entry that is held give the same
+ * pointer. Of an entry that the caller kept, it is the caller's own: nothing is held, and a return of it is ignored. On
+ * failure the entry stays, and can be got again. MM_ERR_NOT_FOUND: there is no such entry. MM_ERR_INFEASIBLE
+ * (mm_stash_refusal_get says more): what is held and kept leaves no room. MM_ERR_NOMEM: there is no host memory.
+ * MM_ERR_DEVICE: a copy failed. */
 MM_API MM_CHECKED mm_status mm_stash_get(mm_stash *stash, mm_stash_entry entry, void *stream, void **data_out);
 
 /* Gives back what one get gave, when the tasks enqueued on `stream` so far have run. Unknown entries are ignored. */
 MM_API void mm_stash_give_back(mm_stash *stash, mm_stash_entry entry, void *stream);
 
-/* Drops an entry. If it is held, its bytes stay until it is given back for the last time. Unknown entries are ignored. */
+/* Drops an entry. If it is held, its bytes stay until it is given back for the last time. Unknown entries are
+ * ignored. */
 MM_API void mm_stash_drop(mm_stash *stash, mm_stash_entry entry);
 
-/* The iteration's last backward pass has ended. Entries that are left (a graph that is retained, or was never used) belong to no
- * further iteration: they stay, are served unplanned, and the next put begins a new iteration. The order of one that leaves
- * entries is not learned. Not needed where none is left. */
+/* The iteration's last backward pass has ended. Entries that are left (a graph that is retained, or was never used)
+ * belong to no further iteration: they stay, are served unplanned, and the next put begins a new iteration. The order
+ * of one that leaves entries is not learned. Not needed where none is left. */
 MM_API void mm_stash_mark(mm_stash *stash);
 
-/* Waits until all orders that were learned are planned. Returns the failure of the newest, as the put would. An order that has no
- * plan for another reason (the check refuses it: a fault of a policy; or puts and gets by turns, and no plan that fits) is told once
- * as a warning, and goes on unplanned. */
+/* Waits until all orders that were learned are planned. Returns the failure of the newest, as the put would. An order
+ * that has no plan for another reason (the check refuses it: a fault of a policy; or puts and gets by turns, and no
+ * plan that fits) is told once as a warning, and goes on unplanned. */
 MM_API MM_CHECKED mm_status mm_stash_settle(mm_stash *stash);
 
 /* The latest MM_ERR_INFEASIBLE, as data. */
@@ -1007,12 +1025,12 @@ MM_API bool mm_stash_refusal_get(mm_stash *stash, mm_stash_refusal *refusal_out)
 
 /* What became of an entry. */
 typedef enum mm_stash_fate {
-    MM_STASH_FATE_UNPLANNED, /* its iteration ran unplanned, or left its plan */
-    MM_STASH_FATE_KEPT,      /* the caller kept it */
-    MM_STASH_FATE_STAYED,    /* it stayed in the arena */
-    MM_STASH_FATE_ENCODED,   /* it was encoded; the code stayed in the arena */
-    MM_STASH_FATE_OFFLOADED, /* it was copied to pinned memory */
-    MM_STASH_FATE_BOTH,      /* it was encoded, and the code copied to pinned memory */
+    MM_STASH_FATE_UNPLANNED = 0, /* its iteration ran unplanned, or left its plan */
+    MM_STASH_FATE_KEPT = 1,      /* the caller kept it */
+    MM_STASH_FATE_STAYED = 2,    /* it stayed in the arena */
+    MM_STASH_FATE_ENCODED = 3,   /* it was encoded; the code stayed in the arena */
+    MM_STASH_FATE_OFFLOADED = 4, /* it was copied to pinned memory */
+    MM_STASH_FATE_BOTH = 5,      /* it was encoded, and the code copied to pinned memory */
 } mm_stash_fate;
 
 typedef struct mm_stash_line {
@@ -1027,8 +1045,8 @@ typedef struct mm_stash_line {
     int gets;           /* as the order has them: gets of an entry that was held already are not counted */
 } mm_stash_line;
 
-/* Reports about the i-th entry, in the order of puts, of the iteration that ended last. False: there are no more, or that
- * iteration's order is not known (none has ended, it was too long, or entries of it are left). */
+/* Reports about the i-th entry, in the order of puts, of the iteration that ended last. False: there are no more, or
+ * that iteration's order is not known (none has ended, it was too long, or entries of it are left). */
 MM_API bool mm_stash_report(mm_stash *stash, int i, mm_stash_line *line_out);
 
 /* Where the plan of the iteration that ended last has bytes, and when. */
@@ -1065,8 +1083,8 @@ typedef struct mm_stash_stats {
 /* mm_stash_stats_get for statistics of `stats_bytes` bytes; members beyond this library's are set to zero. */
 MM_API void mm_stash_stats_get_sized(mm_stash *stash, mm_stash_stats *stats_out, size_t stats_bytes);
 
-/* Bytes of the arena that iterations touched which ran as planned, the most of any time (measure_touched). While no entry is
- * there. MM_ERR_ORDER: the stash was created without measure_touched. */
+/* Bytes of the arena that iterations touched which ran as planned, the most of any time (measure_touched). While no
+ * entry is there. MM_ERR_ORDER: the stash was created without measure_touched. */
 MM_API MM_CHECKED mm_status mm_stash_touched_get(mm_stash *stash, mm_touched *touched_out);
 
 /* The stash's statistics. Does nothing if an argument is NULL. */

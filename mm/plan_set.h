@@ -99,8 +99,8 @@ void mm_plan_set_commit(mm_plan_set *set, mm_draft *draft);
 /* Frees the draft, with its plans if they were not committed. */
 void mm_draft_fini(mm_draft *draft);
 
-/* Facts of a prepared graph, with the codecs of its plan at the same places, and all variants: by the sources' times, if
- * they are of this graph, and what was learned. MM_ERR_NOMEM. The caller destroys them. */
+/* Facts of a prepared graph, with the codecs of its plan at the same places, and all variants: by the sources' times,
+ * if they are of this graph, and what was learned. MM_ERR_NOMEM. The caller destroys them. */
 MM_CHECKED mm_status mm_plan_set_facts(const mm_plan_set *set, const mm_prepared *prepared, mm_facts **facts_out);
 /* Takes over what was learned of a graph, in place of what was learned before. On failure the caller keeps the facts.
  * MM_ERR_NOMEM. Plans stay as they are. */

@@ -22,8 +22,8 @@ typedef struct mm_rates {
     int64_t memory_bytes_per_s, link_bytes_per_s;
 } mm_rates;
 
-/* Checks that `device` has the codecs that the policy needs, and that the policy can use them. Errors of mm_codec_create
- * and mm_policy_check_codec. */
+/* Checks that `device` has the codecs that the policy needs, and that the policy can use them. Errors of
+ * mm_codec_create and mm_policy_check_codec. */
 MM_CHECKED mm_status mm_planned_try_codecs(const mm_policy *policy, const char *device);
 
 /* Creates the codecs that the policy needs on `device`, and facts with their sizes and no times. A caller may then add
@@ -35,8 +35,9 @@ MM_CHECKED mm_status mm_planned_init(mm_planned *planned, const mm_policy *polic
 void mm_planned_tell(mm_planned *planned, const mm_rates *rates);
 
 /* Makes planned->plan, and replaces an earlier one. If a codec of the policy reads numbers on the device, their block
- * lies right above limits.base_bytes, and the plan above the block: its base has both. The plan is proved within its own size; mm_plan_fits says whether
- * that is within the limits. Errors of mm_policy_plan, and MM_ERR_PLAN. On failure an earlier plan stays. */
+ * lies right above limits.base_bytes, and the plan above the block: its base has both. The plan is proved within its
+ * own size; mm_plan_fits says whether that is within the limits. Errors of mm_policy_plan, and MM_ERR_PLAN. On failure
+ * an earlier plan stays. */
 MM_CHECKED mm_status mm_planned_make(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,
                                      const mm_limits *limits);
 

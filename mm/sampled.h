@@ -16,8 +16,8 @@ typedef struct mm_sampled {
     mm_comet_config config;
 } mm_sampled;
 
-/* Between iterations; gives the verdict on what was sampled last, so the guard must have been told before. MM_ERR_NOT_FOUND:
- * the policy that runs now samples nothing of the graph. */
+/* Between iterations; gives the verdict on what was sampled last, so the guard must have been told before.
+ * MM_ERR_NOT_FOUND: the policy that runs now samples nothing of the graph. */
 MM_CHECKED mm_status mm_sampled_get(mm_manager *manager, const mm_graph *graph, mm_sampled *sampled_out);
 
 #endif

@@ -1,10 +1,11 @@
 /* A stash's state, which the files of its layer share.
  *
  *   put, get ─────────▶ the turn (stash.c): one call at a time works on all below
- *   drop, give_back ──▶ notes: whoever has the turn reads them before it leaves; while nobody has it, the caller takes it
+ *   drop, give_back ──▶ notes: whoever has the turn reads them before it leaves; while nobody has it, the caller
+ *                            takes it
  *
- * An iteration follows a plan (stash_follow.c), or its entries are placed at run time (stash_loose.c). From the first it
- * can change to the second (stash_leave.c).
+ * An iteration follows a plan (stash_follow.c), or its entries are placed at run time (stash_loose.c). From the first
+ * it can change to the second (stash_leave.c).
  *
  * Only what says "under the lock" is shared with threads that do not have the turn. No lock is held over a call of the
  * device or of the log. */
@@ -153,7 +154,8 @@ MM_CHECKED mm_status mm_lane_drain(mm_stash *stash);
 MM_CHECKED mm_status mm_stash_arena_limit(mm_stash *stash, int64_t bytes);
 /* The arena, and what callers keep, take so much now. */
 void mm_stash_note_peak(mm_stash *stash);
-/* Before an iteration by a plan, or (plan NULL) without: what was touched is counted apart. No-op unless measure_touched. */
+/* Before an iteration by a plan, or (plan NULL) without: what was touched is counted apart. No-op unless
+ * measure_touched. */
 MM_CHECKED mm_status mm_stash_cover(mm_stash *stash, const mm_stash_plan *plan);
 /* mm_stash_touched_get, of who has the turn. */
 MM_CHECKED mm_status mm_stash_touched(mm_stash *stash, mm_touched *touched_out);
@@ -161,26 +163,27 @@ MM_CHECKED mm_status mm_stash_touched(mm_stash *stash, mm_touched *touched_out);
 /* ---- stash_loose.c: entries that are placed at run time. Those that came first leave first, because a backward pass
  * needs them last. */
 
-/* Copies the caller's bytes into the arena. On failure the slot has no memory. MM_ERR_INFEASIBLE (stash->refused): what is held
- * and kept leaves no room. MM_ERR_NOMEM, MM_ERR_DEVICE. */
+/* Copies the caller's bytes into the arena. On failure the slot has no memory. MM_ERR_INFEASIBLE (stash->refused): what
+ * is held and kept leaves no room. MM_ERR_NOMEM, MM_ERR_DEVICE. */
 MM_CHECKED mm_status mm_loose_put(mm_stash *stash, mm_stash_slot *slot, const void *data);
-/* Brings the bytes into the arena, if they are not there. On failure, which is as mm_loose_put's, they stay where they are. */
+/* Brings the bytes into the arena, if they are not there. On failure, which is as mm_loose_put's, they stay where they
+ * are. */
 MM_CHECKED mm_status mm_loose_bring(mm_stash *stash, mm_stash_slot *slot);
 /* Frees all memory of the slot. */
 void mm_loose_free(mm_stash *stash, mm_stash_slot *slot);
 /* Gives the slot ordinary host memory. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_loose_host_ordinary(mm_stash *stash, mm_stash_slot *slot);
-/* Takes over n slots (NULL among them) that have places in the arena and in pinned memory already. Nothing else has. Room for
- * them was reserved. */
+/* Takes over n slots (NULL among them) that have places in the arena and in pinned memory already. Nothing else has.
+ * Room for them was reserved. */
 void mm_loose_adopt(mm_stash *stash, mm_stash_slot *const *slots, int n);
 /* Reserves that room. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_loose_reserve(mm_stash *stash, int n);
-/* Moves all entries to ordinary host memory, so that a plan may have the arena and pinned memory. False: one is held, or
- * there is no memory. */
+/* Moves all entries to ordinary host memory, so that a plan may have the arena and pinned memory. False: one is held,
+ * or there is no memory. */
 bool mm_loose_clear(mm_stash *stash);
 
-/* ---- stash_follow.c: an iteration that follows a learned order. A function returns false where the order cannot be followed any
- * more; follow.why says why. The caller then calls mm_leave, and does unplanned what the event asks. */
+/* ---- stash_follow.c: an iteration that follows a learned order. A function returns false where the order cannot be
+ * followed any more; follow.why says why. The caller then calls mm_leave, and does unplanned what the event asks. */
 
 /* Begins to follow an order, if there is one that begins so. MM_ERR_INFEASIBLE: there is, and it has no plan
  * (stash->refused). */
@@ -206,7 +209,8 @@ void mm_stash_unhold(mm_stash *stash, mm_stash_slot *slot);
 
 /* ---- stash_report.c */
 
-/* What mm_stash_refusal_get tells of a tensor, of that number in the order, for which there is no room under any policy. */
+/* What mm_stash_refusal_get tells of a tensor, of that number in the order, for which there is no room under any
+ * policy. */
 void mm_stash_note_refusal(mm_stash *stash, const mm_stash_kind *kind, int number, int64_t needed_bytes);
 /* mm_stash_report and mm_stash_plan_segment, of who has the turn. */
 bool mm_stash_tell_entry(mm_stash *stash, int i, mm_stash_line *line_out);

@@ -46,7 +46,8 @@ static mm_status open_lane(mm_stash *s) {
     return mm_event_create(s->device, &s->left);
 }
 
-/* Whether the policy chooses among actions for each map: then it has rules that recompute, and finds that nothing can be. */
+/* Whether the policy chooses among actions for each map: then it has rules that recompute, and finds that nothing can
+ * be. */
 static bool chooses(const mm_policy *policy) {
     for (const mm_option_desc *o = policy->ops->options; o && o->key; o++)
         if (o->type == MM_OPTION_MENU) return true;

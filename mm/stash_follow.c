@@ -1,4 +1,5 @@
-/* An iteration that follows a learned order: its events are matched with those of the order, and run steps of the plan. */
+/* An iteration that follows a learned order: its events are matched with those of the order, and run steps of the
+ * plan. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -104,8 +105,8 @@ static const mm_order_event *expected(const mm_stash *s) {
     return s->follow.cursor < o->n_events ? &o->events[s->follow.cursor] : NULL;
 }
 
-/* Passes over events of entries that have ended earlier than in the order; and of those that callers keep: no step depends
- * on when they are read. */
+/* Passes over events of entries that have ended earlier than in the order; and of those that callers keep: no step
+ * depends on when they are read. */
 static mm_status skip(mm_stash *s) {
     const mm_follow *f = &s->follow;
     for (const mm_order_event *e; (e = expected(s)) && e->kind != MM_ORDER_PUT; s->follow.cursor++) {

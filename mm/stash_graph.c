@@ -49,11 +49,12 @@ typedef struct build {
 
 /* ---------------------------------------------------------------- the backward part
  *
- * Policies expect no feature map after the first backward step, and move a map between its last forward and its first backward
- * use. So what is put in the backward part stays where it is; and so does, as long, what is read in the forward part. */
+ * Policies expect no feature map after the first backward step, and move a map between its last forward and its first
+ * backward use. So what is put in the backward part stays where it is; and so does, as long, what is read in the
+ * forward part. */
 
-/* Sets the event with which the backward part begins: while nothing is held, which would be moved then, the one for which least
- * stays. Returns the bytes of that. b->readers: scratch. */
+/* Sets the event with which the backward part begins: while nothing is held, which would be moved then, the one for
+ * which least stays. Returns the bytes of that. b->readers: scratch. */
 static int64_t find_backward(build *b, const bool *kept) {
     enum { UNREAD, READ, HELD };
     const mm_order *o = b->order;
@@ -112,7 +113,8 @@ static mm_status add_step(build *b, int entry, mm_layer layer, mm_phase phase, m
     return MM_OK;
 }
 
-/* The first step of the backward part that reads an entry is its layer's backward step, each other one a layer's of its own. */
+/* The first step of the backward part that reads an entry is its layer's backward step, each other one a layer's of its
+ * own. */
 static mm_status add_reader(build *b, int entry, bool backward) {
     mm_layer layer = b->layer[entry];
     char name[NAME_BYTES];

@@ -55,17 +55,17 @@ void mm_learner_init(mm_learner *learner);
 /* Stops the thread, and frees. Executions must be idle. */
 void mm_learner_fini(mm_learner *learner);
 
-/* Takes over an order that has ended (and leaves *order empty), unless it is known, and has it planned. Forgets the order
- * that was longest not used, if there are too many. False: there was no memory for it. */
+/* Takes over an order that has ended (and leaves *order empty), unless it is known, and has it planned. Forgets the
+ * order that was longest not used, if there are too many. False: there was no memory for it. */
 bool mm_learner_add(mm_learner *learner, mm_order *order);
 
-/* The order that an iteration may follow that begins with this entry: the one that came behind the last one the time before,
- * or else the one that was used last. NULL: none is known, or it is not planned yet. One that does not fit is returned if it
- * is that of the iteration before, and there is no other. */
+/* The order that an iteration may follow that begins with this entry: the one that came behind the last one the time
+ * before, or else the one that was used last. NULL: none is known, or it is not planned yet. One that does not fit is
+ * returned if it is that of the iteration before, and there is no other. */
 mm_learned_order *mm_learner_find(mm_learner *learner, const mm_stash_kind *first);
 
-/* Whether it has no plan because it does not fit the budget. Orders without a plan for other reasons (a policy's fault) run
- * unplanned. */
+/* Whether it has no plan because it does not fit the budget. Orders without a plan for other reasons (a policy's fault)
+ * run unplanned. */
 bool mm_learned_fits_not(const mm_learned_order *order);
 /* An order that runs unplanned for such a reason, which failure says; each is returned once. NULL: there is none. */
 mm_learned_order *mm_learner_untold(mm_learner *learner);

@@ -1,5 +1,5 @@
-/* An iteration leaves its plan: every entry's bytes are found where the plan has them at that moment, and served from there
- * at run time. Codes are decoded to host memory. */
+/* An iteration leaves its plan: every entry's bytes are found where the plan has them at that moment, and served from
+ * there at run time. Codes are decoded to host memory. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,8 +12,8 @@ static bool is_done(const mm_stash *s, const mm_plan *plan, int node) {
     return n->kind == MM_NODE_STEP ? n->step < s->follow.step : mm_dispatch_has_issued(s->dispatch, node);
 }
 
-/* The segment that holds a tensor now: the one of its next reader; or, where an operation has still to write that, the one
- * which that operation reads. The plan's proof says that this holds the value. -1: nothing reads it any more. */
+/* The segment that holds a tensor now: the one of its next reader; or, where an operation has still to write that, the
+ * one which that operation reads. The plan's proof says that this holds the value. -1: nothing reads it any more. */
 static int32_t segment_now(const mm_stash *s, const mm_plan *plan, mm_tensor tensor) {
     int at = 0;
     int32_t segment = -1;

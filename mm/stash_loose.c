@@ -1,11 +1,11 @@
-/* Entries of an iteration without a plan. A new entry is copied to the lowest free piece of the arena. Where none is free,
- * entries are copied to host memory, the oldest first, until one is. An entry that is read is copied back in the same
- * way; it keeps its copy in host memory, so it leaves again without another.
+/* Entries of an iteration without a plan. A new entry is copied to the lowest free piece of the arena. Where none is
+ * free, entries are copied to host memory, the oldest first, until one is. An entry that is read is copied back in the
+ * same way; it keeps its copy in host memory, so it leaves again without another.
  *
  *      the caller's memory --put--> arena --evict--> host memory --bring--> arena
  *
- * A held entry stays where it is. Host memory is pinned, and ordinary where pinned memory is used up. Copies are queued on
- * the lane in the order of the calls, so a piece is free for the next entry at once. */
+ * A held entry stays where it is. Host memory is pinned, and ordinary where pinned memory is used up. Copies are queued
+ * on the lane in the order of the calls, so a piece is free for the next entry at once. */
 #include <stdlib.h>
 #include <string.h>
 

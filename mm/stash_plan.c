@@ -41,8 +41,8 @@ static int64_t total(const mm_order *o) {
 
 /* ---------------------------------------------------------------- plans */
 
-/* Whether held entries stay where they are: between a get and the return, nothing writes to their segments. segment_of, per
- * tensor, and held, per segment: scratch. */
+/* Whether held entries stay where they are: between a get and the return, nothing writes to their segments. segment_of,
+ * per tensor, and held, per segment: scratch. */
 static bool holds_still(const mm_plan *plan, const mm_stash_graph *g, int32_t *segment_of, bool *held) {
     bool still = true;
     for (int i = 0; i < mm_graph_tensors(plan->graph); i++) segment_of[i] = -1;
@@ -90,11 +90,12 @@ static mm_status check_served(const mm_stash_terms *t, const mm_plan *plan, cons
     return status;
 }
 
-/* Of orders with more steps, auto takes the first plan that fits: 1.4 s of CPU time for 2000 entries, and 0.7 s with its search for
- * 100 (tools/bench/stash, on a busy machine). */
+/* Of orders with more steps, auto takes the first plan that fits: 1.4 s of CPU time for 2000 entries, and 0.7 s with
+ * its search for 100 (tools/bench/stash, on a busy machine). */
 enum { SEARCHED_STEPS = 200 };
 
-/* Plans the entries that are not kept, within what is left of the budget. If it does not fit, the plan is there, too. */
+/* Plans the entries that are not kept, within what is left of the budget. If it does not fit, the plan is there,
+ * too. */
 static mm_status plan_rest(const mm_stash_terms *t, const mm_order *o, mm_stash_plan *p) {
     const uint32_t exact = MM_STASH_EXACT | (t->signing ? 0 : MM_STASH_SIGNS);
     MM_TRY(mm_stash_graph_init(o, p->kept, exact, &p->graph));
@@ -135,7 +136,8 @@ static int64_t mark_unmoved(const mm_stash_plan *p, const mm_order *o, bool *kep
     return bytes;
 }
 
-/* Plans what is not kept, all of which an earlier plan moves: it need not be sought again what to move, which takes longest. */
+/* Plans what is not kept, all of which an earlier plan moves: it need not be sought again what to move, which takes
+ * longest. */
 static mm_status plan_moved(const mm_stash_terms *t, const mm_order *o, mm_stash_plan *p) {
     mm_stash_terms terms = *t;
     mm_policy policy = *t->policy, signing;

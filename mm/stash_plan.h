@@ -34,14 +34,15 @@ typedef struct mm_stash_refused {
     char producer[64], policy[256];                   /* of the entry; that would fit, "": none is known */
 } mm_stash_refused;
 
-/* Plans. An order that fits the budget as a whole is kept. Of others, entries that the plan never moves are kept, if what is
- * left is enough for the rest, and for entries that are served unplanned should an iteration leave the plan.
- * MM_ERR_INFEASIBLE: *refused_out says more. MM_ERR_UNSUPPORTED: a policy that moves what is held. The caller frees the plan
- * with mm_stash_plan_fini, even after a failure. */
+/* Plans. An order that fits the budget as a whole is kept. Of others, entries that the plan never moves are kept, if
+ * what is left is enough for the rest, and for entries that are served unplanned should an iteration leave the plan.
+ * MM_ERR_INFEASIBLE: *refused_out says more. MM_ERR_UNSUPPORTED: a policy that moves what is held. The caller frees the
+ * plan with mm_stash_plan_fini, even after a failure. */
 MM_CHECKED mm_status mm_stash_plan_make(const mm_stash_terms *terms, const mm_order *order, mm_stash_plan *plan_out,
                                         mm_stash_refused *refused_out);
-/* Makes a policy whose rules have, before each with a lossy codec, one with the codec 'signs:CODEC' for layers with the part
- * mm_stash_signs_part. MM_ERR_INVALID: a rule that cannot have it. Errors of mm_codec_create. The caller frees it. */
+/* Makes a policy whose rules have, before each with a lossy codec, one with the codec 'signs:CODEC' for layers with the
+ * part mm_stash_signs_part. MM_ERR_INVALID: a rule that cannot have it. Errors of mm_codec_create. The caller frees
+ * it. */
 MM_CHECKED mm_status mm_stash_sign_policy(const mm_policy *policy, const char *device, mm_policy *signed_out);
 void mm_stash_plan_fini(mm_stash_plan *plan);
 

@@ -6,9 +6,10 @@
 
 #include "mm/manager.h"
 
-/* Sends the values of the iteration of that graph that is about to begin, if a graph declares MM_VALUES, and the graph's
- * block, if it has one; `exactly`: with bounds of 0. `call`: the user's call, for messages. Fails if enqueuing fails, or with the failure of an earlier iteration, ended without waiting, for which it
- * had to wait. No iteration is running after a failure. */
+/* Sends the values of the iteration of that graph that is about to begin, if a graph declares MM_VALUES, and the
+ * graph's block, if it has one; `exactly`: with bounds of 0. `call`: the user's call, for messages. Fails if enqueuing
+ * fails, or with the failure of an earlier iteration, ended without waiting, for which it had to wait. No iteration is
+ * running after a failure. */
 MM_CHECKED mm_status mm_manager_send_values(mm_manager *manager, const mm_ready *ready, bool exactly, const char *call);
 
 #endif

@@ -1,5 +1,5 @@
-/* Floats rounded to bf16, in bits: to nearest, ties to even. What is beyond the largest finite number becomes infinity; a
- * NaN stays one. All devices compile this text. */
+/* Floats rounded to bf16, in bits: to nearest, ties to even. What is beyond the largest finite number becomes infinity;
+ * a NaN stays one. All devices compile this text. */
 #ifndef NETS_BF16_H
 #define NETS_BF16_H
 

@@ -1,8 +1,8 @@
 /* The executor: runs a net's iterations under a manager.
  *
  * One executor is for one batch size and mode: training, training on an epoch's smaller last batch, or evaluation. It
- * has one graph, or up to three if it trains in sub-batches. Executors of one net share their persistent tensors through
- * the manager, by name. They may be called only by the thread that drives the manager.
+ * has one graph, or up to three if it trains in sub-batches. Executors of one net share their persistent tensors
+ * through the manager, by name. They may be called only by the thread that drives the manager.
  *
  * Each executor reserves pinned memory beside the manager's pinned_bytes: for NETS_AHEAD batches and, in training, for
  * NETS_AHEAD copies of the running statistics from before an iteration. */
@@ -49,11 +49,12 @@ MM_CHECKED mm_status nets_exec_create_on(const nets_net *net, int64_t batch, net
 MM_CHECKED mm_status nets_exec_create_sub(const nets_net *net, int64_t batch, int64_t sub_batch, mm_manager *manager,
                                           nets_backend *backend, const nets_optimizer *optimizer, nets_exec **exec_out);
 /* With a backend of several ranks (nets_ranks), `batch` is this rank's part of a whole batch of ranks.n times as many
- * images. Gradients, losses and counts of correct labels are the whole batch's when the update begins, by what ranks.fns
- * make of them; so are results. If memory runs out in an iteration, it is run again only if none of its sums has begun
- * (nets_ranks.begun).
+ * images. Gradients, losses and counts of correct labels are the whole batch's when the update begins, by what
+ * ranks.fns make of them; so are results. If memory runs out in an iteration, it is run again only if none of its sums
+ * has begun (nets_ranks.begun).
  *
- * The passes of such an iteration as graphs: of its first, middle and last sub-batches. Returns their number, 1 to 3. */
+ * The passes of such an iteration as graphs: of its first, middle and last sub-batches. Returns their number, 1 to
+ * 3. */
 typedef struct nets_exec_graph {
     int64_t batch;
     nets_pass pass;
@@ -71,8 +72,8 @@ void nets_exec_destroy(nets_exec *exec);
 
 /* Its graph; with sub-batches that of the last one, which updates the weights. */
 const nets_lowered *nets_exec_lowered(const nets_exec *exec);
-/* All of its graphs, one for each pass: 0 is the one above, 1 and 2 those of the first and of the middle sub-batches. NULL:
- * it has none of that number. */
+/* All of its graphs, one for each pass: 0 is the one above, 1 and 2 those of the first and of the middle sub-batches.
+ * NULL: it has none of that number. */
 enum { NETS_PASSES = 3 };
 const nets_lowered *nets_exec_lowered_pass(const nets_exec *exec, int pass);
 
@@ -80,8 +81,9 @@ const nets_lowered *nets_exec_lowered_pass(const nets_exec *exec, int pass);
  * of threads gives the same bits on every run, under every lossless policy and in every budget. */
 int nets_exec_threads(const nets_exec *exec);
 
-/* The address of a parameter's elements in the device's memory, in its order (op_order.h), the same for the manager's life. NULL if the parameter
- * has no such part: gradients and states exist in training only. The CPU may use the address only on device host. */
+/* The address of a parameter's elements in the device's memory, in its order (op_order.h), the same for the manager's
+ * life. NULL if the parameter has no such part: gradients and states exist in training only. The CPU may use the
+ * address only on device host. */
 float *nets_exec_param(const nets_exec *exec, int param, nets_part part);
 
 /* Copies all elements of a parameter's part to `values_out`, or from `values`, on any device, in torchvision's order.
@@ -89,8 +91,8 @@ float *nets_exec_param(const nets_exec *exec, int param, nets_part part);
 MM_CHECKED mm_status nets_exec_param_get(nets_exec *exec, int param, nets_part part, float *values_out);
 MM_CHECKED mm_status nets_exec_param_set(nets_exec *exec, int param, nets_part part, const float *values);
 
-/* The same for `bytes` from `offset` on of the persistent tensor of this name (lower.h): mm_persistent_get and _set, but
- * parameters, gradients and states are in torchvision's order. `offset` and `bytes` are of whole elements. */
+/* The same for `bytes` from `offset` on of the persistent tensor of this name (lower.h): mm_persistent_get and _set,
+ * but parameters, gradients and states are in torchvision's order. `offset` and `bytes` are of whole elements. */
 MM_CHECKED mm_status nets_exec_values_get(nets_exec *exec, const char *name, int64_t offset, void *values_out,
                                           int64_t bytes);
 MM_CHECKED mm_status nets_exec_values_set(nets_exec *exec, const char *name, int64_t offset, const void *values,
@@ -106,11 +108,11 @@ MM_CHECKED mm_status nets_exec_init(nets_exec *exec, uint64_t seed);
 
 /* Runs one iteration over `n` images (f32 NHWC, normalised) and their labels (nets_net_labels for each image). Blocks
  * until it is done; allocates nothing. In training it updates the weights with the learning rate `lr`. Where the policy
- * guards its bounds (mm.h: mm_sampling_guards), an iteration that samples is rehearsed first: it takes another forward and
- * backward pass, and the CPU's memory for the gradients of convolutions. If memory runs
- * out and the manager steps down its ladder, the iteration is undone and run again under the new plan. On failure the
- * iteration was aborted and the manager is usable. MM_ERR_INVALID: n is not the executor's batch, or a label is not a
- * class. MM_ERR_ORDER: an iteration is submitted and not collected.
+ * guards its bounds (mm.h: mm_sampling_guards), an iteration that samples is rehearsed first: it takes another forward
+ * and backward pass, and the CPU's memory for the gradients of convolutions. If memory runs out and the manager steps
+ * down its ladder, the iteration is undone and run again under the new plan. On failure the iteration was aborted and
+ * the manager is usable. MM_ERR_INVALID: n is not the executor's batch, or a label is not a class. MM_ERR_ORDER: an
+ * iteration is submitted and not collected.
  *
  * An iteration that fails before it updates the weights leaves weights, optimizer states and running statistics as they
  * were before it, unless the device is lost. This holds for the calls below too. With nets_optimizer.only_finite, an

@@ -1,6 +1,6 @@
-/* The guard of a policy that samples (mm.h: mm_sampling_guards): before an iteration that samples, its forward and backward
- * pass are rehearsed with the codes' present bounds, and the weights' gradients kept in the CPU's memory. After it, which
- * loses nothing, the policy is told how far the kept ones are from the exact ones. */
+/* The guard of a policy that samples (mm.h: mm_sampling_guards): before an iteration that samples, its forward and
+ * backward pass are rehearsed with the codes' present bounds, and the weights' gradients kept in the CPU's memory.
+ * After it, which loses nothing, the policy is told how far the kept ones are from the exact ones. */
 #ifndef NETS_EXEC_GUARD_H
 #define NETS_EXEC_GUARD_H
 
@@ -12,8 +12,8 @@ typedef struct nets_guard {
     int n;
 } nets_guard;
 
-/* To be called before the rehearsal of a pass that adds to gradients, and after it: it leaves them as they were. The caller
- * frees them with nets_guard_fini, also after a failure. MM_ERR_NOMEM, MM_ERR_DEVICE. */
+/* To be called before the rehearsal of a pass that adds to gradients, and after it: it leaves them as they were. The
+ * caller frees them with nets_guard_fini, also after a failure. MM_ERR_NOMEM, MM_ERR_DEVICE. */
 MM_CHECKED mm_status nets_guard_save(nets_guard *guard, nets_exec *exec);
 MM_CHECKED mm_status nets_guard_restore(const nets_guard *guard, nets_exec *exec);
 

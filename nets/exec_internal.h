@@ -51,8 +51,8 @@ static inline int64_t nets_exec_bytes_of(const nets_exec *exec, mm_tensor tensor
     return tensor < 0 ? 0 : mm_graph_tensor(exec->lowered->graph, tensor)->bytes;
 }
 
-/* A persistent tensor's address, the same for the manager's life. NULL for an absent tensor. `tensor`: of exec->lowered, whose
- * graph has all that the others have. */
+/* A persistent tensor's address, the same for the manager's life. NULL for an absent tensor. `tensor`: of
+ * exec->lowered, whose graph has all that the others have. */
 static inline void *nets_exec_place(const nets_exec *exec, mm_tensor tensor) {
     return tensor < 0 ? NULL : mm_persistent_data(exec->manager, nets_exec_name_of(exec, tensor), NULL);
 }
@@ -93,8 +93,9 @@ MM_CHECKED mm_status nets_exec_recompute(void *ctx, mm_manager *manager, mm_laye
 MM_CHECKED mm_status nets_exec_begin_part(const nets_exec *exec, mm_stream *stream);
 /* Number of sums that this rank has begun. 0 without nets_ranks.begun. */
 int64_t nets_exec_sums_begun(const nets_exec *exec);
-/* Whether the update has parts, which begin as sums come. With only_finite, each rank then looks at its own gradients as they
- * are written, and the ranks agree before the first part. Clipping needs all sums: the last part does it all. */
+/* Whether the update has parts, which begin as sums come. With only_finite, each rank then looks at its own gradients
+ * as they are written, and the ranks agree before the first part. Clipping needs all sums: the last part does it
+ * all. */
 static inline bool nets_exec_updates_in_parts(const nets_exec *exec) {
     return exec->lowered->n_updates > 1 && !(exec->optimizer.clip_norm > 0);
 }

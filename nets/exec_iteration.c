@@ -14,8 +14,8 @@ bool nets_exec_stepped_down(nets_exec *exec) {
 
 static int index_of(const nets_exec *exec, const nets_slot *slot) { return (int)(slot - exec->slots.slot); }
 
-/* Where a policy samples, the ages of the passes' graphs count updates: the middle one's runs for an update count once, and
- * the first of them samples. -1: none has sampled. */
+/* Where a policy samples, the ages of the passes' graphs count updates: the middle one's runs for an update count once,
+ * and the first of them samples. -1: none has sampled. */
 static mm_status get_ages(const nets_exec *exec, int64_t ages[NETS_PASSES]) {
     for (int i = 0; exec->n_passes > 1 && i < exec->n_passes; i++)
         MM_TRY(mm_sampling_age(exec->manager, exec->pass[i].lowered->graph, &ages[i]));
@@ -28,7 +28,8 @@ static mm_status set_ages(const nets_exec *exec, const int64_t ages[NETS_PASSES]
     return MM_OK;
 }
 
-/* The passes between the first and the last, with one graph. Behind its first run an age of 0 keeps it from sampling. */
+/* The passes between the first and the last, with one graph. Behind its first run an age of 0 keeps it from
+ * sampling. */
 static mm_status run_middle(nets_exec *exec, const nets_iteration *it) {
     const mm_graph *graph = exec->pass[1].lowered->graph;
     const int64_t end = (nets_exec_passes(exec->batch, exec->sub_batch) - 1) * exec->sub_batch;

@@ -43,7 +43,8 @@ static const char *copy_name(const nets_exec *exec, mm_tensor tensor) {
     return NULL;
 }
 
-/* A copy of elements first .. first + n - 1 of a tensor from the manager to `out` or, if that is NULL, from `in` to it. */
+/* A copy of elements first .. first + n - 1 of a tensor from the manager to `out` or, if that is NULL, from `in` to
+ * it. */
 typedef struct transfer {
     nets_exec *exec;
     const char *name, *copy; /* copy: of its bf16 copy, which is set, too; NULL: it has none */

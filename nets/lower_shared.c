@@ -110,8 +110,8 @@ static mm_status add_last_step(nets_lowered *out, const char *name, const mm_use
     return MM_OK;
 }
 
-/* The gradients, what the loss says, and running statistics, which become the ranks' mean: all that the update looks at or
- * that a state has. */
+/* The gradients, what the loss says, and running statistics, which become the ranks' mean: all that the update looks at
+ * or that a state has. */
 static mm_status share(nets_lowered *out, mm_share when) {
     MM_TRY(mm_graph_share(out->graph, out->loss, when));
     MM_TRY(mm_graph_share(out->graph, out->correct, when));

@@ -7,11 +7,12 @@
  *
  * An op gets its tensors' addresses by role (role.h), on every device alike. Addresses are 256-byte aligned. Maps have
  * the type that the description says, but for the batch, which is f32, and outputs that the operation keeps in f32
- * (nets_op_info.f32_output); sums are f32 in any case. Images are NHWC. Parameters, their gradients and statistics are f32, in
- * torchvision's order; an op that needs another order makes a copy in its workspace. Where maps are bf16, a weight that they are
- * multiplied by comes rounded to bf16, in the same order, as W16 instead of W. An op that has W16 reads the batch rounded to bf16,
- * to nearest, ties to even, as torch's autocast does; ops without it read the batch as it is. Two inputs may be one tensor.
- * Their DX are then one tensor too, and it is the second one's EARLIER: an op computes its inputs' gradients in order.
+ * (nets_op_info.f32_output); sums are f32 in any case. Images are NHWC. Parameters, their gradients and statistics are
+ * f32, in torchvision's order; an op that needs another order makes a copy in its workspace. Where maps are bf16, a
+ * weight that they are multiplied by comes rounded to bf16, in the same order, as W16 instead of W. An op that has W16
+ * reads the batch rounded to bf16, to nearest, ties to even, as torch's autocast does; ops without it read the batch as
+ * it is. Two inputs may be one tensor. Their DX are then one tensor too, and it is the second one's EARLIER: an op
+ * computes its inputs' gradients in order.
  *
  * For the same inputs, forward outputs have the same bits wherever the tensors lie, in place or not. Gradients do so
  * only if the backend is deterministic. */
@@ -35,8 +36,8 @@ typedef struct nets_op_args {
     /* Bit r: role r has the bits that it had in the forward, so what depends on it alone can be computed again instead
      * of read. Set only for steps that read signs; 0 is always legal. */
     uint64_t exact_roles;
-    /* Codes, by NETS_CODED_*: strips NULL: none. A forward writes them beside the elements. A backward reads them instead
-     * of the elements, whose address is NULL. Only ops with code_needs get any. */
+    /* Codes, by NETS_CODED_*: strips NULL: none. A forward writes them beside the elements. A backward reads them
+     * instead of the elements, whose address is NULL. Only ops with code_needs get any. */
     mm_coded coded[NETS_CODED];
     uint32_t layer; /* the layer's number: dropout layers need different random numbers */
 } nets_op_args;
@@ -48,8 +49,8 @@ typedef struct nets_ranks {
     const mm_gradient_fns *fns; /* what becomes of them, for executors; borrowed. NULL: for planning only */
     void *ctx;
     int64_t (*begun)(void *ctx); /* how many sums have begun so far; NULL: it is not known */
-    /* Makes *word, at least 0, the sum of the ranks' words. Called once an iteration, on a thread of the device, while sums
-     * are under way; blocks until all ranks have called it. NULL: nobody asks the others. */
+    /* Makes *word, at least 0, the sum of the ranks' words. Called once an iteration, on a thread of the device, while
+     * sums are under way; blocks until all ranks have called it. NULL: nobody asks the others. */
     mm_status (*agree)(void *ctx, int32_t *word);
 } nets_ranks;
 
@@ -135,8 +136,8 @@ typedef struct nets_backend_ops {
     /* to[p] = {from[3 p], from[3 p + 1], from[3 p + 2], 0} for pixels p: `from` on the device or pinned. NULL: images
      * have no more channels on the device than in the network. */
     mm_status (*pad)(nets_backend *backend, const float *from, float *to, int64_t pixels, mm_stream *stream);
-    /* to[i] = from[i], of these types, MM_F32 and MM_BF16, rounded; called within an op's phase. Ops of bf16 maps that have no
-     * implementation run through their f32 form with it (widened.h). NULL: they are refused. */
+    /* to[i] = from[i], of these types, MM_F32 and MM_BF16, rounded; called within an op's phase. Ops of bf16 maps that
+     * have no implementation run through their f32 form with it (widened.h). NULL: they are refused. */
     mm_status (*convert)(nets_backend *backend, mm_dtype from_type, const void *from, mm_dtype to_type, void *to,
                          int64_t elems, mm_stream *stream);
     /* The configuration of a backend that times algorithms when ops are created. The function or its result is NULL if
@@ -149,8 +150,8 @@ typedef struct nets_backend_ops {
 } nets_backend_ops;
 
 /* The sizes of workspace with which a phase of an op runs, each by another algorithm: the fastest first, strictly
- * decreasing. Algorithms round differently. At most four; chosen: the fastest, the one with the least workspace, and two
- * between. */
+ * decreasing. Algorithms round differently. At most four; chosen: the fastest, the one with the least workspace, and
+ * two between. */
 enum { NETS_WORKSPACES = 4 };
 typedef struct nets_workspaces {
     int n; /* at least 1 */
@@ -197,8 +198,8 @@ void nets_backend_close(nets_backend *backend);
  * backend times nothing anyway. */
 MM_CHECKED mm_status nets_backend_open_bound(const nets_backend *backend, nets_backend **bound_out);
 
-/* Creates an op. Destroy it after its work is done. One of bf16 maps that its implementation cannot compute runs through its
- * f32 form. MM_ERR_UNSUPPORTED: the backend cannot compute it. MM_ERR_NOMEM. */
+/* Creates an op. Destroy it after its work is done. One of bf16 maps that its implementation cannot compute runs
+ * through its f32 form. MM_ERR_UNSUPPORTED: the backend cannot compute it. MM_ERR_NOMEM. */
 MM_CHECKED mm_status nets_op_create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out);
 void nets_op_destroy(nets_op *op);
 

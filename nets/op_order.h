@@ -1,8 +1,8 @@
 /* The order of a parameter's elements on a device. In files, in calls and on the host it is torchvision's: for a
  * convolution's weights [outer][inner][window], the last being the kernel's pixels. A device may want them as
- * [outer][window][there], where elements from `inner` on are zero and stay so; gradients and the optimizer's states lie as
- * the weights do. nets/ reorders where they are got and set, initialised, saved and loaded (exec_params.c); steps never
- * do. */
+ * [outer][window][there], where elements from `inner` on are zero and stay so; gradients and the optimizer's states lie
+ * as the weights do. nets/ reorders where they are got and set, initialised, saved and loaded (exec_params.c); steps
+ * never do. */
 #ifndef NETS_OP_ORDER_H
 #define NETS_OP_ORDER_H
 

@@ -1,9 +1,9 @@
 /* Optimizers: each one's states and options, and the arguments of a backend's update step.
  *
- * An iteration updates all parameters after the backward pass: with only_finite all gradients must have been read before
- * any parameter changes. Weight decay applies to the parameters that their operation's list marks
- * (net_ops.h). These are all learned ones, biases and batch norms' too, as with torch.optim over model.parameters(); of
- * networks of tokens the matrices alone.
+ * An iteration updates all parameters after the backward pass: with only_finite all gradients must have been read
+ * before any parameter changes. Weight decay applies to the parameters that their operation's list marks (net_ops.h).
+ * These are all learned ones, biases and batch norms' too, as with torch.optim over model.parameters(); of networks of
+ * tokens the matrices alone.
  *
  *   sgd, as torch.optim.SGD without dampening or Nesterov's:
  *       v := momentum v + (g + weight-decay w);   w := w - lr v;   of momentum 0, v is no tensor
@@ -31,12 +31,12 @@ enum { NETS_OPTIMIZER_STATES = 2, NETS_OPTIMIZER_OPTIONS = 5 }; /* at most */
 typedef struct nets_optimizer {
     nets_optimizer_id id;
     double momentum, weight_decay, beta1, beta2, eps;
-    /* Above 0: if the root of the sum of all gradients' squares is more, all are multiplied by clip_norm / (that + 1e-6)
-     * before the update, as torch.nn.utils.clip_grad_norm_ does. */
+    /* Above 0: if the root of the sum of all gradients' squares is more, all are multiplied by clip_norm / (that +
+     * 1e-6) before the update, as torch.nn.utils.clip_grad_norm_ does. */
     double clip_norm;
     /* An iteration updates nothing if its loss is not finite, or if a gradient or running statistic is NaN or above
-     * NETS_GRADIENT_MOST in magnitude. Nor does any iteration after it. Of ranks whose sums come while they update, each
-     * looks at its own gradients, which may have the ranks' part of that. */
+     * NETS_GRADIENT_MOST in magnitude. Nor does any iteration after it. Of ranks whose sums come while they update,
+     * each looks at its own gradients, which may have the ranks' part of that. */
     bool only_finite;
 } nets_optimizer;
 
@@ -83,8 +83,8 @@ typedef struct nets_update_param {
     uint16_t *copy; /* the new weight's bf16 copy; NULL: it has none */
 } nets_update_param;
 
-/* The arguments of a backend's update step, or of a part of it (op.h). `params` is an array in the CPU's memory. All other
- * pointers, its elements' too, are to the device's memory, which the work reads when it runs. */
+/* The arguments of a backend's update step, or of a part of it (op.h). `params` is an array in the CPU's memory. All
+ * other pointers, its elements' too, are to the device's memory, which the work reads when it runs. */
 typedef struct nets_update_args {
     const nets_update_param *params; /* valid until the work is done */
     int n_params;

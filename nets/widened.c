@@ -1,6 +1,6 @@
-/* Ops of bf16 maps, through their f32 forms: before a phase the maps that it reads are widened to scratch, and the copy of
- * the weight; after it those that it writes are rounded from there, to nearest, ties to even. All else is f32 anyhow. The
- * batch, where a weight multiplies it, is rounded and widened. The scratch is part of the workspace:
+/* Ops of bf16 maps, through their f32 forms: before a phase the maps that it reads are widened to scratch, and the copy
+ * of the weight; after it those that it writes are rounded from there, to nearest, ties to even. All else is f32
+ * anyhow. The batch, where a weight multiplies it, is rounded and widened. The scratch is part of the workspace:
  *
  *      | map | map | ... | weight | workspace of the f32 op |
  *
@@ -38,8 +38,9 @@ static bool is_there(const nets_op_args *args, nets_role role) {
     return args->at[role] && !(args->sign_roles & NETS_ROLE_BIT(role));
 }
 
-/* A map's scratch. If an output lies where another role's tensor does, they have one, so that the op sees what is in place.
- * Two inputs have each its own: over one of them the op may write an output, although the other is in the same place. */
+/* A map's scratch. If an output lies where another role's tensor does, they have one, so that the op sees what is in
+ * place. Two inputs have each its own: over one of them the op may write an output, although the other is in the same
+ * place. */
 static void *scratch_of(const widened_phase *phase, const nets_op_args *args, int map) {
     const widened_map *m = &phase->maps[map];
     for (int i = 0; i < map; i++) {

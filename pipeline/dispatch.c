@@ -279,8 +279,8 @@ static mm_status drain(mm_dispatch *d) {
     return mm_failure_tell(&first);
 }
 
-/* The same for an iteration that has failed or is given up. What failed of it is told already, or nobody's; a failure of
- * the iterations ahead of it is kept. */
+/* The same for an iteration that has failed or is given up. What failed of it is told already, or nobody's; a failure
+ * of the iterations ahead of it is kept. */
 static void drain_lost(mm_dispatch *d) {
     mm_failure ahead = d->ahead_failure;
     if (d->ahead && ahead.status == MM_OK) mm_failure_keep(&ahead, mm_event_sync(d->behind));

@@ -53,7 +53,8 @@ typedef struct mm_dispatch_stats {
     int64_t data_wait_ns;  /* time blocked in them without a stream, until the inputs were there */
     int64_t end_wait_ns;   /* time blocked at the end of iterations, for workers and (mm_dispatch_end) for the device */
     int64_t codec_wait_ns; /* time that the computation waited while an encode or decode ran that it needed. Only on
-                              devices with timed events, for iterations that ended with mm_dispatch_end and no failure */
+                              devices with timed events, for iterations that ended with mm_dispatch_end and no
+                              failure */
     int64_t nonfinite_blocks; /* blocks with NaN or infinity that codecs met */
     mm_stream_stats stream[MM_STREAM_COUNT];
 } mm_dispatch_stats;
@@ -105,8 +106,8 @@ int mm_execution_codes(const mm_execution *execution, mm_code_size *sizes_out, i
  * mm_dispatch_sync); no later one may have begun. All 0 before the first. False: the plan does not measure it. */
 bool mm_execution_sums(const mm_execution *execution, mm_tensor tensor, mm_sums *sums_out);
 
-/* The strips of the code in a segment that a step reads or writes by itself, valid until the execution is destroyed; NULL:
- * it has none. */
+/* The strips of the code in a segment that a step reads or writes by itself, valid until the execution is destroyed;
+ * NULL: it has none. */
 const mm_strips *mm_execution_strips(const mm_execution *execution, int segment);
 /* What codecs count, for those strips. */
 mm_codec_counters *mm_dispatch_counters(const mm_dispatch *dispatch);
@@ -138,20 +139,20 @@ MM_CHECKED mm_status mm_dispatch_sync(mm_dispatch *dispatch);
 bool mm_dispatch_owes_failure(const mm_dispatch *dispatch);
 
 /* ---- tracing.c: iterations become a timeline, as soon as their times are known: when they end, or, if they were left
- * running, when a later call finds that they have. Nothing waits for them. If a program is begun so often that the first
- * of its iterations still runs MM_TRACED_AHEAD later, the times of that one are lost, and counted as dropped. */
+ * running, when a later call finds that they have. Nothing waits for them. If a program is begun so often that the
+ * first of its iterations still runs MM_TRACED_AHEAD later, the times of that one are lost, and counted as dropped. */
 enum { MM_TRACED_AHEAD = 4 };
 
 /* Puts the iterations that begin from now on into a timeline, which is borrowed; NULL: no more. The streams must be
  * idle (mm_dispatch_sync). Iterations cannot be recorded meanwhile. MM_ERR_UNSUPPORTED: events have no times. */
 MM_CHECKED mm_status mm_dispatch_trace(mm_dispatch *dispatch, mm_timeline *timeline);
 
-/* ---- window.c: what the nodes of a program took in its latest iterations, whose times are taken as those of traces are:
- * nothing waits for them. What passed between the end of the iteration before, of whatever program that is observed, and
- * the first step counts to that step: the facts of `mm bench --facts` have it there, too. */
+/* ---- window.c: what the nodes of a program took in its latest iterations, whose times are taken as those of traces
+ * are: nothing waits for them. What passed between the end of the iteration before, of whatever program that is
+ * observed, and the first step counts to that step: the facts of `mm bench --facts` have it there, too. */
 
-/* Keeps the times of the latest `iterations` (> 0) from now on. The streams must be idle, and events timed. MM_ERR_NOMEM:
- * nothing changed. */
+/* Keeps the times of the latest `iterations` (> 0) from now on. The streams must be idle, and events timed.
+ * MM_ERR_NOMEM: nothing changed. */
 MM_CHECKED mm_status mm_execution_observe(mm_execution *execution, int iterations);
 /* No more. The streams must be idle. */
 void mm_execution_unobserve(mm_execution *execution);
@@ -184,16 +185,16 @@ MM_CHECKED mm_status mm_dispatch_replay(mm_dispatch *dispatch, mm_execution *exe
  * its failures. That of iterations which mm_dispatch_end_async left running stays. So does mm_last_error. */
 void mm_dispatch_abort(mm_dispatch *dispatch);
 
-/* ---- salvage.c: an iteration that will not go on, with MM_ISSUE_INLINE. Values that its plan holds can be taken over before
- * it is aborted. */
+/* ---- salvage.c: an iteration that will not go on, with MM_ISSUE_INLINE. Values that its plan holds can be taken over
+ * before it is aborted. */
 
-/* Waits for all that has been issued. The iteration stays under way. Returns the first failure of a task; what ran is not
- * known then. */
+/* Waits for all that has been issued. The iteration stays under way. Returns the first failure of a task; what ran is
+ * not known then. */
 MM_CHECKED mm_status mm_dispatch_pause(mm_dispatch *dispatch);
 /* Whether all of an operation was issued. After one that failed to be, none is. */
 bool mm_dispatch_has_issued(mm_dispatch *dispatch, int node);
-/* Decodes the code in a segment to memory that the device reaches, as large as the map, and waits. scratch: of so many bytes
- * (0: none), as reachable. Errors of mm_codec_decode, and of its task. */
+/* Decodes the code in a segment to memory that the device reaches, as large as the map, and waits. scratch: of so many
+ * bytes (0: none), as reachable. Errors of mm_codec_decode, and of its task. */
 MM_CHECKED mm_status mm_dispatch_salvage(mm_dispatch *dispatch, int segment, void *map, void *scratch);
 int64_t mm_dispatch_salvage_scratch(const mm_dispatch *dispatch, int segment);
 

@@ -233,8 +233,8 @@ MM_CHECKED mm_status mm_exchange_init(mm_execution *execution);
 void mm_exchange_fini(mm_execution *execution);
 /* Whether functions of the caller's are called which cannot be recorded. */
 bool mm_exchange_is_called(const mm_execution *execution);
-/* Behind a copy of a shared tensor to pinned memory, and before the one back: enqueues the caller's function, or waits for the
- * sum where functions of streams may not. */
+/* Behind a copy of a shared tensor to pinned memory, and before the one back: enqueues the caller's function, or waits
+ * for the sum where functions of streams may not. */
 MM_CHECKED mm_status mm_exchange_call_async(mm_dispatch *dispatch, const mm_piece *piece, mm_stream *stream);
 /* Before a step: what it updates with is summed in place. stream NULL: blocks until then. */
 MM_CHECKED mm_status mm_exchange_step_begin(mm_dispatch *dispatch, int node, mm_stream *stream);

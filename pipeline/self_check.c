@@ -72,8 +72,8 @@ void mm_self_check_fini(mm_execution *p) {
     free(p->check.compared);
 }
 
-/* Whether the operation evicts or fetches a map bit for bit: with a lossless codec, or as a copy of the map itself. What
- * processes share comes back as a sum. */
+/* Whether the operation evicts or fetches a map bit for bit: with a lossless codec, or as a copy of the map itself.
+ * What processes share comes back as a sum. */
 static bool is_exact(const mm_execution *p, const mm_node *node) {
     if (mm_graph_tensor(p->plan->graph, node->tensor)->shared != MM_SHARE_NOT) return false;
     if (node->kind == MM_NODE_OUT || node->kind == MM_NODE_IN)

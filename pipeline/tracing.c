@@ -82,8 +82,8 @@ static mm_status describe(mm_execution *p) {
 
 /* ---------------------------------------------------------------- times */
 
-/* From when all that it waits for had ended until an event; where the device knows its tasks, from when the first began until
- * the last ended. The stream may have run something else before. */
+/* From when all that it waits for had ended until an event; where the device knows its tasks, from when the first began
+ * until the last ended. The stream may have run something else before. */
 static mm_period period_until(mm_event *end, int64_t ready_ns) {
     const mm_task_times tasks = mm_event_tasks(end);
     mm_period period = {ready_ns, mm_event_ns(end)};

@@ -123,8 +123,8 @@ static mm_status try_auto(const search *s, mm_trial *takes_out) {
     return MM_OK;
 }
 
-/* Whether a proposal is no rival of those before it. Where auto has a plan, it is at least as good as all others without
- * loss; with little pinned memory they may tell how much would do. */
+/* Whether a proposal is no rival of those before it. Where auto has a plan, it is at least as good as all others
+ * without loss; with little pinned memory they may tell how much would do. */
 static bool is_no_rival(const search *s, int proposal) {
     if (proposal > AUTO && proposal < LOSSY && s->published[AUTO].bytes < INT64_MAX &&
         (s->limits->pinned_bytes == INT64_MAX || s->wish->hopeless))

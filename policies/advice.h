@@ -43,8 +43,8 @@ typedef struct mm_advice_wish {
  * tried as published; modnn, which has one form alone, in the limits. Those that copy are tried beyond
  * swap-async only where that does not fit: they wait more. Unless `published_only`, those that fit are tried again in
  * their default form (when=needed), which is then advised. If none fits as published, the default form
- * of the best lossless one is tried, then that of the best lossy one, unless that takes far too much. `quick` leaves out most. The
- * policy is advised in its default form, whichever was tried. MM_ERR_NOMEM. */
+ * of the best lossless one is tried, then that of the best lossy one, unless that takes far too much. `quick` leaves
+ * out most. The policy is advised in its default form, whichever was tried. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_advice_find(const mm_advice_wish *wish, mm_trial_fn try_policy, void *ctx,
                                     mm_advice *advice_out);
 

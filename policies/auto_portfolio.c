@@ -260,8 +260,8 @@ static mm_status plan_within(mm_portfolio *p, mm_plan **plan_out) {
     return status;
 }
 
-/* Plans without a limit of pinned memory first, and with it only if the result exceeds it. So the plan stays the same if
- * the limit is set to just what it takes. */
+/* Plans without a limit of pinned memory first, and with it only if the result exceeds it. So the plan stays the same
+ * if the limit is set to just what it takes. */
 mm_status mm_portfolio_plan(mm_portfolio *p, mm_plan **plan_out) {
     const mm_limits *limits = p->limits;
     mm_limits unlimited = *limits;

@@ -1,6 +1,6 @@
-/* The portfolio of `auto`: it plans by all other policies whose codecs are all in its menu, in the forms that pay, searches
- * from the fastest of their plans, and takes the fastest that fits. So it is never slower than one of them. Where the
- * menu has lossy codecs it does so without these first: naming one never makes a plan slower. */
+/* The portfolio of `auto`: it plans by all other policies whose codecs are all in its menu, in the forms that pay,
+ * searches from the fastest of their plans, and takes the fastest that fits. So it is never slower than one of them.
+ * Where the menu has lossy codecs it does so without these first: naming one never makes a plan slower. */
 #ifndef POLICIES_AUTO_PORTFOLIO_H
 #define POLICIES_AUTO_PORTFOLIO_H
 
@@ -24,8 +24,8 @@ bool mm_portfolio_fits(const mm_portfolio *p, const mm_plan *plan);
  * within the pinned memory, then the smaller one. NULL is no plan. Errors of mm_simulate: the plan is ended. */
 MM_CHECKED mm_status mm_portfolio_offer(mm_portfolio *p, mm_plan *plan);
 
-/* Plans by the menu. *plan_out: the fastest plan that fits; if none does, the one with the lowest peak of those of other
- * policies. The caller ends it. Errors of mm_policy_ops.plan, mm_simulate. */
+/* Plans by the menu. *plan_out: the fastest plan that fits; if none does, the one with the lowest peak of those of
+ * other policies. The caller ends it. Errors of mm_policy_ops.plan, mm_simulate. */
 MM_CHECKED mm_status mm_portfolio_plan(mm_portfolio *p, mm_plan **plan_out);
 
 /* Ends the rules of a configuration of which `serves` is false. */

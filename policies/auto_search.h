@@ -15,8 +15,9 @@
  * Starts are relieved to lower budgets of a fixed row, too: what is found there fits in any larger budget, so that
  * these seldom give slower plans.
  *
- * Where all that is not enough, gradient maps that are idle leave, too. In budgets near what any plan needs, starts come
- * from letting all maps leave, too: then one kind of layer at a time gets the action that is the fastest for its maps.
+ * Where all that is not enough, gradient maps that are idle leave, too. In budgets near what any plan needs, starts
+ * come from letting all maps leave, too: then one kind of layer at a time gets the action that is the fastest for its
+ * maps.
  *
  * Then the best is changed: first every map to every other action, one at a time; then a few maps at once, or a row of
  * them, or the cuts of nested recomputation, chosen by a row of numbers that is always the same. What is changed stays,

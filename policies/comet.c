@@ -47,8 +47,8 @@ static mm_tensor used(const mm_graph *graph, const mm_step_info *step, mm_access
     return found;
 }
 
-/* The loss's gradient by the layer's output. The step may also read what other layers gave to the gradient by its input,
- * which it adds to: that one is written over. */
+/* The loss's gradient by the layer's output. The step may also read what other layers gave to the gradient by its
+ * input, which it adds to: that one is written over. */
 static mm_tensor output_gradient(const mm_graph *graph, const mm_step_info *step) {
     for (int u = 0; u < step->n_uses; u++) {
         const mm_use *use = &step->uses[u];
@@ -69,8 +69,8 @@ static mm_tensor momentum_of(const mm_graph *graph, mm_tensor weight) {
     return info->gradient;
 }
 
-/* Along one dimension: the share of taps that lie within `in` elements, at `out` places. The stride and the padding follow
- * from these. */
+/* Along one dimension: the share of taps that lie within `in` elements, at `out` places. The stride and the padding
+ * follow from these. */
 static double coverage_along(int64_t in, int64_t out, int64_t taps) {
     const int64_t stride = 2 * in > out ? (2 * in + out) / (2 * out) : 1, missing = (out - 1) * stride + taps - in;
     const int64_t before = missing > 0 ? (missing + 1) / 2 : 0;

@@ -32,9 +32,9 @@ typedef enum mm_recompute_mode {
     MM_RECOMPUTE_MEMORY, /* cheap layers run again for each backward step that needs them; no map is kept, but in chains
                             of more than 128 tensors */
     MM_RECOMPUTE_COST,   /* SuperNeurons' cost-aware recomputation. A segment is a set of maps that are made of one
-                            another. SPEED for segments of at most the bytes of the largest layer's step, else MEMORY.
-                            A sum, a concatenation or a dear layer's map that would make its segment larger than
-                            that is kept, as SuperNeurons keeps all sums, because MEMORY takes quadratic time along a chain of
+                            another. SPEED for segments of at most the bytes of the largest layer's step, else MEMORY. A
+                            sum, a concatenation or a dear layer's map that would make its segment larger than that is
+                            kept, as SuperNeurons keeps all sums, because MEMORY takes quadratic time along a chain of
                             residual blocks */
     MM_RECOMPUTE_SQRT,   /* all layers, convolutions too, run again once, in about sqrt(n) segments (Chen et al.) */
     MM_RECOMPUTE_NESTED, /* the same, in segments of segments: as many levels as pay (nested.h) */
@@ -48,13 +48,14 @@ typedef struct mm_rule {
     bool lean; /* SWAP: as little as possible stays on the device. Signs are read from a mask: of maps of which they
                   alone are read, it is made in the forward pass, and nothing is copied; of others when the elements are
                   back, which leave after their last reader. Between backward steps that are far apart they leave, too.
-                  Inputs and saved tensors are served like maps; gradient maps leave between far steps (engine_gradients.h) */
+                  Inputs and saved tensors are served like maps; gradient maps leave between far steps
+                  (engine_gradients.h) */
 } mm_rule;
 
 /* When evicted maps are fetched. */
 typedef enum mm_fetch {
-    MM_FETCH_DEPTH, /* `depth` maps when the backward pass begins, then one more after each map that it finishes with; of
-                       depth 0: DEMAND */
+    MM_FETCH_DEPTH,  /* `depth` maps when the backward pass begins, then one more after each map that it finishes with;
+                       of depth 0: DEMAND */
     MM_FETCH_LAYER,  /* one backward step ahead (vDNN) */
     MM_FETCH_DEMAND, /* right before the step that needs them */
 } mm_fetch;
@@ -114,13 +115,14 @@ enum { MM_OWN_OPTIONS = 4 }; /* most options of a policy with a planner of its o
 
 /* Who encodes and decodes a map that is compressed on the device. */
 typedef enum mm_coding {
-    MM_CODES_BESIDE, /* a codec on a side stream */
-    MM_CODES_IN_STEP, /* the steps that write and read the map, where they declare so (mm_graph_allow_code); else a codec */
-    MM_CODES_AUTO, /* as of these two the plan is that fits, or of two that fit the faster one */
+    MM_CODES_BESIDE,  /* a codec on a side stream */
+    MM_CODES_IN_STEP, /* the steps that write and read the map, where they declare so (mm_graph_allow_code); else a
+                         codec */
+    MM_CODES_AUTO,    /* as of these two the plan is that fits, or of two that fit the faster one */
 } mm_coding;
 
-/* Configuration of the engine, which plans for all policies but the two baselines; of liveness, `sharing` alone. A policy
- * with a planner of its own has its numbers and choices in `own`, and ignores the rest. */
+/* Configuration of the engine, which plans for all policies but the two baselines; of liveness, `sharing` alone. A
+ * policy with a planner of its own has its numbers and choices in `own`, and ignores the rest. */
 typedef struct mm_engine_config {
     mm_rule *rules; /* owned; a plain copy of the struct borrows them */
     int n_rules;

@@ -67,8 +67,8 @@ MM_CHECKED mm_status mm_engine_bound_within(const mm_survey *survey, const mm_en
                                             const mm_selection *selection, int64_t device_bytes, int *eligible_out,
                                             int *of_rule_out, mm_bounds *bounds_out, int64_t *ns_out);
 
-/* Nodes from and to which the storage of a segment is taken, and bytes of that; 0: it is counted at another segment, or is
- * not placed on the device by lifetime. */
+/* Nodes from and to which the storage of a segment is taken, and bytes of that; 0: it is counted at another segment, or
+ * is not placed on the device by lifetime. */
 typedef struct mm_span {
     int32_t first, last;
     int64_t bytes;
@@ -95,9 +95,9 @@ void mm_engine_draft_fini(mm_engine_draft *draft);
 MM_CHECKED mm_status mm_engine_plan_needed(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                                            const mm_engine_config *config, mm_plan **plan_out);
 
-/* One of several contests of the same graph: candidates whose bounds say that they take at least below_ns or below_bytes
- * are passed over (INT64_MAX: none). *plan_out: as that of mm_engine_plan_needed of those that are left, if one of them
- * fits; else one of them with a low peak; NULL if none is left. Facts without times: as above. */
+/* One of several contests of the same graph: candidates whose bounds say that they take at least below_ns or
+ * below_bytes are passed over (INT64_MAX: none). *plan_out: as that of mm_engine_plan_needed of those that are left, if
+ * one of them fits; else one of them with a low peak; NULL if none is left. Facts without times: as above. */
 MM_CHECKED mm_status mm_engine_plan_below(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                                           const mm_engine_config *config, int64_t below_ns, int64_t below_bytes,
                                           mm_plan **plan_out);

@@ -1,7 +1,7 @@
-/* Private to the engine: gradient maps of which lean swapping leaves nothing on the device between backward steps that are
- * far apart, as that of a residual sum is while its block is gone through.
+/* Private to the engine: gradient maps of which lean swapping leaves nothing on the device between backward steps that
+ * are far apart, as that of a residual sum is while its block is gone through.
  *
- *      write   >g . . . . . <g   read       > a copy to pinned memory, < one back, right before the step             */
+ *      write   >g . . . . . <g   read       > a copy to pinned memory, < one back, right before the step */
 #ifndef POLICIES_ENGINE_GRADIENTS_H
 #define POLICIES_ENGINE_GRADIENTS_H
 

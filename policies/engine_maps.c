@@ -40,7 +40,8 @@ static void backward_reads(const mm_schedule *s, mm_map *m) {
     }
 }
 
-/* Whether the codec can encode the tensor, and its decoding gives the elements, or such as the tensor's readers bear. */
+/* Whether the codec can encode the tensor, and its decoding gives the elements, or such as the tensor's readers
+ * bear. */
 static bool codes_value(const mm_schedule *s, int codec, mm_tensor tensor) {
     if (codec < 0 || !s->facts->codecs[codec].gives_value) return false;
     if (mm_facts_code(s->facts, codec, tensor)->code_bytes < 0) return false;
@@ -153,8 +154,8 @@ static bool is_checkpoint(const mm_maps *maps, mm_tensor tensor) {
     return maps->level ? maps->level[tensor] == 0 : maps->survey->kept[tensor];
 }
 
-/* Most bytes of inputs and saved tensors that stay: statistics of 2048 channels, of which there are many and which a copy
- * of their own would be too much for (chosen). */
+/* Most bytes of inputs and saved tensors that stay: statistics of 2048 channels, of which there are many and which a
+ * copy of their own would be too much for (chosen). */
 enum { SMALL_BYTES = 8 << 10 };
 
 /* Whether the rule is for tensors of this kind. */
@@ -235,9 +236,9 @@ static bool is_selected(const mm_selection *selection, const mm_map *m, const mm
     return is_picked(before->of_rule[m->rule], limit, n);
 }
 
-/* The recomputed map with which a saved tensor (a pool's index map) comes along, because their step writes both, so that
- * it need not be kept; -1: there is none. A tensor that the step is given when it runs again (mm_graph_allow_given) is
- * not made. */
+/* The recomputed map with which a saved tensor (a pool's index map) comes along, because their step writes both, so
+ * that it need not be kept; -1: there is none. A tensor that the step is given when it runs again
+ * (mm_graph_allow_given) is not made. */
 static int comes_along(const mm_schedule *s, const mm_maps *maps, mm_tensor tensor) {
     const mm_tensor_info *info = mm_graph_tensor(s->graph, tensor);
     if (info->kind != MM_SAVED || info->ownership != MM_MANAGED || info->writes != 1) return -1;
@@ -294,15 +295,15 @@ static void choose_one(mm_maps *maps, mm_schedule *s, const mm_engine_config *co
         return;
     }
     /* All tensors whose storage the map takes over in place lie in the buffer. Heap maps take over none: each is an
-     * allocation of its own. Lean maps, which may be small, do not pass through the tensor buffers, nor do maps of which
-     * no codec beside the steps reads or writes the elements. */
+     * allocation of its own. Lean maps, which may be small, do not pass through the tensor buffers, nor do maps of
+     * which no codec beside the steps reads or writes the elements. */
     if (m->lean || m->in_step || (!m->value && m->mask_in_step)) return;
     if (config->buffers == MM_REGION_HEAP) mm_schedule_split(s, t);
     for (mm_tensor part = t; part >= 0; part = s->over[part]) maps->region_of[part] = (uint8_t)config->buffers;
 }
 
-/* Whether a gradient map leaves: where a lean rule is assigned to it, or names it and all maps are acted on; not with nested
- * recomputation, which has that for each of its choices. */
+/* Whether a gradient map leaves: where a lean rule is assigned to it, or names it and all maps are acted on; not with
+ * nested recomputation, which has that for each of its choices. */
 static bool gradient_leaves(const mm_schedule *s, const mm_maps *maps, const mm_engine_config *config,
                             const mm_selection *selection, mm_tensor t) {
     const mm_tensor_info *info = mm_graph_tensor(s->graph, t);

@@ -175,8 +175,8 @@ typedef struct modnn_scheme {
 } modnn_scheme;
 
 /* Finds the contiguous blocks whose leaving delays least what is to start at `start_ns`, and makes room for `bytes`. No
- * block leaves that is unused since it was made or fetched, or that a step up to `until` uses. Of several equal ones, by
- * m->way. False: there are none. */
+ * block leaves that is unused since it was made or fetched, or that a step up to `until` uses. Of several equal ones,
+ * by m->way. False: there are none. */
 bool mm_modnn_find_scheme(const modnn *m, int64_t bytes, int until, int64_t start_ns, modnn_scheme *scheme_out);
 
 /* Lets them leave. MM_ERR_NOMEM. */

@@ -213,8 +213,9 @@ static mm_status enter_shares(contest *c, const way *w, int nesting) {
     return MM_OK;
 }
 
-/* RECOMPUTE_NESTED: its choices stand for numbers of maps. Where rules behind it evict the maps that it keeps, ways that
- * take these by rule have all shares of them; of the other ways only that of `always` is in, with the least memory. */
+/* RECOMPUTE_NESTED: its choices stand for numbers of maps. Where rules behind it evict the maps that it keeps, ways
+ * that take these by rule have all shares of them; of the other ways only that of `always` is in, with the least
+ * memory. */
 static mm_status enter_nestings(contest *c, const way *w) {
     const int n = mm_survey_nestings(c->survey), step = LIMITS / limits_of(c->graph);
     int ignored;

@@ -133,8 +133,8 @@ typedef struct marker {
     uint8_t *level, *cut; /* of this choice */
 } marker;
 
-/* Gives that level to maps that the steps make, unless they have a smaller one: to those that steps after `across` read,
- * or, of those that are left out of a stage that ends with `thin`, to none. */
+/* Gives that level to maps that the steps make, unless they have a smaller one: to those that steps after `across`
+ * read, or, of those that are left out of a stage that ends with `thin`, to none. */
 static void mark(const marker *k, int first, int last, int across, int thin, uint8_t level) {
     const mm_schedule *s = k->chains->schedule;
     for (int m = k->chains->first_map[first]; m < k->chains->first_map[last + 1]; m++) {
@@ -210,8 +210,8 @@ static void choose(mm_nesting *nesting, const mm_chains *chains, const tables *t
         nesting->n++;
 }
 
-/* The amounts of memory, each by the same share above the last. Returns their number, if there are at most `most`; fills
- * in nothing if nesting is NULL. */
+/* The amounts of memory, each by the same share above the last. Returns their number, if there are at most `most`;
+ * fills in nothing if nesting is NULL. */
 static int choose_all(mm_nesting *nesting, const mm_chains *chains, const tables *all, int n, int64_t share) {
     int m = 0, count = 0;
     while (!serves(&all[n - 1], m) && m < SLOTS) m++;

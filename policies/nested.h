@@ -1,8 +1,8 @@
 /* Private to the engine: RECOMPUTE_NESTED, recomputation in as many levels as pay.
  *
- * The forward pass is a chain of stages (chain.h). Some maps between stages are kept. When the backward pass comes to the
- * stages between two of them, these run again from the first; some maps between them are kept meanwhile, and so on. With
- * checkpoints a, b, c at level 0, and d, e at level 1:
+ * The forward pass is a chain of stages (chain.h). Some maps between stages are kept. When the backward pass comes to
+ * the stages between two of them, these run again from the first; some maps between them are kept meanwhile, and so on.
+ * With checkpoints a, b, c at level 0, and d, e at level 1:
  *
  *      forward       a . . . . . b . . . . . c . . . .
  *      backward                              < < < < <      stages from c on: their maps were kept
@@ -11,11 +11,11 @@
  *                                b . .                       run again from b
  *                                < < <
  *
- * Which maps to keep at which level is a dynamic programme over the chain and over memory: Griewank and Walther, "Revolve"
- * (2000), for equal stages; Beaumont, Eyraud-Dubois, Herrmann, Joly and Shilova, "Optimal checkpointing for heterogeneous
- * chains" (rotor, 2019), for any. Added here: a stage may keep what dear layers make alone, since cheap ones run again
- * in little time; chains of chains, because the search takes the third power of their length; and maps that cross
- * several stages (skip connections), which count until their own backward use. */
+ * Which maps to keep at which level is a dynamic programme over the chain and over memory: Griewank and Walther,
+ * "Revolve" (2000), for equal stages; Beaumont, Eyraud-Dubois, Herrmann, Joly and Shilova, "Optimal checkpointing for
+ * heterogeneous chains" (rotor, 2019), for any. Added here: a stage may keep what dear layers make alone, since cheap
+ * ones run again in little time; chains of chains, because the search takes the third power of their length; and maps
+ * that cross several stages (skip connections), which count until their own backward use. */
 #ifndef POLICIES_NESTED_H
 #define POLICIES_NESTED_H
 

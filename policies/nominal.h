@@ -18,8 +18,9 @@ void mm_nominal_times(const mm_graph *graph, mm_facts *facts);
 MM_CHECKED mm_status mm_nominal_init(const mm_graph *graph, const mm_facts *facts, mm_facts *nominal_out);
 void mm_nominal_fini(mm_facts *nominal);
 
-/* Checks that the facts lack no time of a step and no rate of the link, by which some policies plan: with some times and
- * without others a plan would count as free what was not measured. MM_ERR_INVALID: names one, and what measures it. */
+/* Checks that the facts lack no time of a step and no rate of the link, by which some policies plan: with some times
+ * and without others a plan would count as free what was not measured. MM_ERR_INVALID: names one, and what measures
+ * it. */
 MM_CHECKED mm_status mm_nominal_check_times(const mm_graph *graph, const mm_facts *facts);
 
 /* Returns MM_ERR_INVALID; the message names what the facts lack ("time of conv1 forward"), and what measures it. */

@@ -1,4 +1,5 @@
-/* What a policy may observe: it chooses the error bounds of its codes by what some iterations, which sample, measured. */
+/* What a policy may observe: it chooses the error bounds of its codes by what some iterations, which sample,
+ * measured. */
 #ifndef POLICIES_OBSERVER_H
 #define POLICIES_OBSERVER_H
 

@@ -46,7 +46,8 @@ static bool waits(const mm_group *g, const mm_interval *life, int last_forward, 
            life->last >= first_backward;
 }
 
-/* Lifetimes of the groups in issue order. Those that share bytes with nothing live from the first node to the last. first is -1 if no node uses the group. NULL: out of memory. */
+/* Lifetimes of the groups in issue order. Those that share bytes with nothing live from the first node to the last.
+ * first is -1 if no node uses the group. NULL: out of memory. */
 static mm_interval *group_lives(const mm_schedule *s, bool keep_all) {
     mm_interval *lives = malloc(((size_t)s->n_groups + 1) * sizeof *lives);
     if (!lives) return NULL;
@@ -186,8 +187,8 @@ mm_status mm_schedule_close(mm_schedule *s, int wanted_buffers, bool keep_all, m
     return MM_OK;
 }
 
-/* Puts the regions one after the other, and sets the segments' offsets. What the planner has placed lies from the end of
- * the base on: a planner that places one device segment places all. */
+/* Puts the regions one after the other, and sets the segments' offsets. What the planner has placed lies from the end
+ * of the base on: a planner that places one device segment places all. */
 static void stack_regions(mm_schedule *s) {
     enum { PAGE = 4096 };
     mm_plan *plan = s->plan;

@@ -8,8 +8,8 @@
  *   vdnn-conv   the same for maps that convolutions read
  *   cdma        cDMA: vdnn-all with codes on the link. cDMA's engine reads memory at most three times as fast as the
  *               link, so that the computation keeps its bandwidth. Here throttle=N paces the encoder by the link: it is
- *               never more than N pieces ahead. Codes of variable size have one piece and need no copy; their encoder is
- *               paced by its multiprocessors, codec=zvc:sms=N
+ *               never more than N pieces ahead. Codes of variable size have one piece and need no copy; their encoder
+ *               is paced by its multiprocessors, codec=zvc:sms=N
  *   comet       Jin et al.: compresses what convolutions read within error bounds that follow from what it measures
  *               (comet.h)
  *   recompute   drops outputs of cheap layers, and makes them again when the backward pass needs them (SuperNeurons);
@@ -18,8 +18,9 @@
  *               recompute:mode=sqrt at little more time, because the link has a segment's time for each. Not published,
  *               as far as we know
  *   gist        Gist: a code for each pair of layers. ReLU -> pool: signs (Binarize; the pool keeps an index map,
- *               whatever the policy). ReLU or pool -> convolution: sparse rows (SSDC). All other maps: kept, or in lossy
- *               with fewer bits (DPR), as are the values of sparse rows. In line with the steps, as published (depth=0)
+ *               whatever the policy). ReLU or pool -> convolution: sparse rows (SSDC). All other maps: kept, or in
+ *               lossy with fewer bits (DPR), as are the values of sparse rows. In line with the steps, as published
+ *               (depth=0)
  *   rules       the user's own rules
  *
  * Each acts on no more of the maps that its rules name than the budget forces (when=needed), or on all, as published

@@ -44,8 +44,8 @@ typedef struct mm_schedule {
     int64_t region_bytes[MM_REGIONS]; /* for regions placed by lifetime: a lower bound until they are placed */
 } mm_schedule;
 
-/* Begins a plan, with aliases and in-place pairs of outputs with inputs that no later step needs, if `sharing` has them.
- * Borrows graph and facts. MM_ERR_NOMEM. */
+/* Begins a plan, with aliases and in-place pairs of outputs with inputs that no later step needs, if `sharing` has
+ * them. Borrows graph and facts. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_schedule_init(mm_schedule *schedule, const mm_graph *graph, const mm_facts *facts,
                                       const mm_limits *limits, const mm_sharing *sharing);
 void mm_schedule_fini(mm_schedule *schedule);
@@ -81,8 +81,8 @@ int mm_schedule_recompute(mm_schedule *schedule, int step, const uint8_t *wanted
 int mm_schedule_op(mm_schedule *schedule, mm_node_kind kind, mm_tensor tensor, int src, int codec, mm_region region,
                    int64_t bytes, int *segment_out);
 
-/* Makes the step at `node`, the last that was appended, write the code of a tensor that it uses to a new segment, in a new
- * group of the region. Returns the segment; -1: out of memory. */
+/* Makes the step at `node`, the last that was appended, write the code of a tensor that it uses to a new segment, in a
+ * new group of the region. Returns the segment; -1: out of memory. */
 int mm_schedule_code(mm_schedule *schedule, int node, mm_tensor tensor, int codec, mm_region region);
 
 /* Adds the codecs' scratch, when all nodes are there: one group for each stream, since a stream runs one operation at a

@@ -26,8 +26,8 @@ typedef struct mm_selector {
     int n_terms;
 } mm_selector;
 
-/* Parses a selector; whether it names any layer is found by mm_selector_find. MM_ERR_INVALID: a term without text, or too many; MM_ERR_NOMEM.
- * The caller frees it with mm_selector_fini. */
+/* Parses a selector; whether it names any layer is found by mm_selector_find. MM_ERR_INVALID: a term without text, or
+ * too many; MM_ERR_NOMEM. The caller frees it with mm_selector_fini. */
 MM_CHECKED mm_status mm_selector_parse(const char *text, mm_selector *selector_out);
 void mm_selector_fini(mm_selector *selector);
 
@@ -37,8 +37,8 @@ bool mm_selector_covers(const mm_selector *selector, const mm_selector *other);
 /* Whether it names maps by the kind of the layers that write them, this one; `*` names none. */
 bool mm_selector_has_kind(const mm_selector *selector, mm_layer_kind kind);
 
-/* named_out[t * layers + l]: whether term t names layer l, for all MM_SELECTOR_TERMS terms. MM_ERR_INVALID: a term is no
- * kind, and no layer has such a name; the message suggests the nearest. */
+/* named_out[t * layers + l]: whether term t names layer l, for all MM_SELECTOR_TERMS terms. MM_ERR_INVALID: a term is
+ * no kind, and no layer has such a name; the message suggests the nearest. */
 MM_CHECKED mm_status mm_selector_find(const mm_selector *selector, const mm_graph *graph, uint8_t *named_out);
 
 /* Writes the names of all kinds of layers, "conv, linear, ..."; returns text_out. */

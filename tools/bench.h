@@ -66,8 +66,8 @@ MM_CHECKED mm_status bench_read_lists(bench *b);
 MM_CHECKED mm_status bench_check_codecs(const bench *b);
 void bench_free_lists(bench *b);
 
-/* How many images of the batch the policy computes at a time, if that does not depend on a budget; else 0. MM_ERR_INVALID:
- * what is asked for cannot be. */
+/* How many images of the batch the policy computes at a time, if that does not depend on a budget; else 0.
+ * MM_ERR_INVALID: what is asked for cannot be. */
 MM_CHECKED mm_status bench_sub_batch(const bench *b, const char *policy, int64_t batch, int64_t *sub_batch_out);
 /* Checks that for all policies, and for all batches that are listed by number (batch > 0: for this one). */
 MM_CHECKED mm_status bench_check_sub_batches(const bench *b, int64_t batch);
@@ -90,8 +90,8 @@ void bench_show_row(const bench *b, const row *r);
 
 /* Trains the row's run, and sets its figures. MM_ERR_INFEASIBLE: the message says why. */
 MM_CHECKED mm_status bench_measure(bench *b, const nets_net *net, row *r);
-/* Adds the kernels of one further iteration of the session, as --kernels writes them. MM_ERR_UNSUPPORTED: they cannot be
- * had here, and why. */
+/* Adds the kernels of one further iteration of the session, as --kernels writes them. MM_ERR_UNSUPPORTED: they cannot
+ * be had here, and why. */
 MM_CHECKED mm_status bench_kernels(bench *b, session *s, const row *r);
 /* Runs a policy, and adds its times to the collector. */
 MM_CHECKED mm_status bench_calibrate(bench *b, const nets_net *net, int64_t batch, const char *policy, collector *c);
@@ -109,8 +109,8 @@ MM_CHECKED mm_status bench_predict(bench *b, const nets_net *net, int64_t batch)
 MM_CHECKED mm_status bench_codec_speed(const bench *b, int64_t *bytes_per_s_out);
 
 /* simulated_policy of what bench_subject has made ready, by the source's times if there is one. Where it is open
- * (requirement_may_unfuse), layers are not fused if fused ones do not fit; if fused ones just fit (requirement_near) and
- * others are faster; or, with budget 0, if others need less. fused_bytes: that of the run with budget 0. */
+ * (requirement_may_unfuse), layers are not fused if fused ones do not fit; if fused ones just fit (requirement_near)
+ * and others are faster; or, with budget 0, if others need less. fused_bytes: that of the run with budget 0. */
 MM_CHECKED mm_status bench_plan(bench *b, const char *policy, int64_t budget_bytes, int64_t pinned_bytes,
                                 int64_t fused_bytes, simulated_run *run_out);
 

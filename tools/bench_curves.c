@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/atomic_file.h"
 #include "tools/bench_grid.h"
 #include "tools/picture_page.h"
 
@@ -373,8 +374,8 @@ mm_status grids_save_picture(const char *path, const grid *grids, int n) {
     draw_page(file, grids, n);
     bool good = !ferror(file);
     good &= fclose(file) == 0;
-    mm_status status =
-        good ? picture_write(path, bytes, n_bytes) : mm_fail(MM_ERR_NOMEM, "out of memory for the picture %s", path);
+    mm_status status = good ? mm_atomic_file_save(path, bytes, n_bytes)
+                            : mm_fail(MM_ERR_NOMEM, "out of memory for the picture %s", path);
     free(bytes);
     return status;
 }

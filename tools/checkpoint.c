@@ -1,7 +1,8 @@
 /* The state of a training as a safetensors file: parameters under torchvision's names, "<state>.<parameter>" for the
- * optimizer's states (nets/optimizer.h: "momentum.<parameter>"), counts; "bound.<map>" for error bounds that a policy has
- * chosen (mm/bounds.h), "bound.last.<map>" for those of an epoch's last, smaller batch, and with "first." or "next." before
- * the map for those of sub-batches before the last; as metadata how far it is, and the options of its run. */
+ * optimizer's states (nets/optimizer.h: "momentum.<parameter>"), counts; "bound.<map>" for error bounds that a policy
+ * has chosen (mm/bounds.h), "bound.last.<map>" for those of an epoch's last, smaller batch, and with "first." or
+ * "next." before the map for those of sub-batches before the last; as metadata how far it is, and the options of its
+ * run. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>

@@ -4,10 +4,10 @@
 
 #include <jansson.h>
 
+#include "mm/core/atomic_file.h"
 #include "tools/args.h"
 #include "tools/commands.h"
 #include "tools/files.h"
-#include "tools/picture_page.h"
 #include "tools/report/page.h"
 
 typedef struct report_command {
@@ -124,8 +124,8 @@ static mm_status save(const report_command *c) {
         good &= fclose(page) == 0;
     }
     free(json);
-    mm_status status =
-        good ? picture_write(c->html, bytes, n_bytes) : mm_fail(MM_ERR_NOMEM, "out of memory for the page %s", c->html);
+    mm_status status = good ? mm_atomic_file_save(c->html, bytes, n_bytes)
+                            : mm_fail(MM_ERR_NOMEM, "out of memory for the page %s", c->html);
     free(bytes);
     return status;
 }

@@ -26,8 +26,8 @@ int command_status(mm_status status);
 
 /* From now on SIGINT and SIGTERM only set the variable that is returned; the command looks at it and ends by itself. */
 const volatile sig_atomic_t *command_interruptible(void);
-/* So does from now on the first byte that comes, or has come, by standard input, or its end. Input waits where a signal would
- * end a process that is not ready for it. */
+/* So does from now on the first byte that comes, or has come, by standard input, or its end. Input waits where a signal
+ * would end a process that is not ready for it. */
 void command_interruptible_by_input(void);
 /* Set by SIGTERM alone. */
 const volatile sig_atomic_t *command_terminated(void);

@@ -225,8 +225,8 @@ static mm_status time_once(bench *b, int64_t *shortest_out, int64_t *longest_out
     return MM_OK;
 }
 
-/* Every kind as often as makes runs of about the same length: how much the longer of two runs lost to a much shorter one
- * would be lost in what both vary by. */
+/* Every kind as often as makes runs of about the same length: how much the longer of two runs lost to a much shorter
+ * one would be lost in what both vary by. */
 static mm_status time_runs(bench *b) {
     int64_t length = RUN_NS;
     for (mm_work work = 0; work < MM_WORK_KINDS; work++)

@@ -8,9 +8,9 @@
  * half-way. TRACE is a file that then shows, in a viewer such as https://ui.perfetto.dev, when each step and each
  * operation of mm ran.
  *
- * With sub-batches, each update takes several iterations of mm, over a part of the batch each: no more than a part's maps
- * are in memory. Each part has a graph of its own in the same manager. The first writes the gradients, those behind it
- * add to them (MODIFY), and the last updates the weights. Persistent tensors of one name are one tensor. */
+ * With sub-batches, each update takes several iterations of mm, over a part of the batch each: no more than a part's
+ * maps are in memory. Each part has a graph of its own in the same manager. The first writes the gradients, those
+ * behind it add to them (MODIFY), and the last updates the weights. Persistent tensors of one name are one tensor. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>

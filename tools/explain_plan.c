@@ -128,7 +128,8 @@ static coding sum_coding(const explained *e, const mm_graph *graph, int codec, m
     return sum;
 }
 
-/* Fills in the first one that has maps, from `*at` on, which begins at 0, and moves that behind it; false: there is none. */
+/* Fills in the first one that has maps, from `*at` on, which begins at 0, and moves that behind it; false: there is
+ * none. */
 static bool next_coding(const explained *e, const plan_case *c, int *at, coding *coding_out) {
     const mm_graph *graph = plan_case_plan(c)->graph;
     const int n = e->facts->n_codecs;

@@ -26,9 +26,9 @@ typedef struct facts_source {
 MM_CHECKED mm_status facts_source_open(const char *path, facts_source *source_out);
 void facts_source_close(facts_source *source);
 
-/* Adds what codes of variable size take: text is "FILE", the JSON of `mm codecs --study`, or "FILE,LAYOUT"; without, that
- * of maps on the device, nhwc. Of several iterations the last counts. NULL: none. MM_ERR_IO,
- * MM_ERR_FORMAT: the message names the file; MM_ERR_INVALID: no such layout. */
+/* Adds what codes of variable size take: text is "FILE", the JSON of `mm codecs --study`, or "FILE,LAYOUT"; without,
+ * that of maps on the device, nhwc. Of several iterations the last counts. NULL: none. MM_ERR_IO, MM_ERR_FORMAT: the
+ * message names the file; MM_ERR_INVALID: no such layout. */
 MM_CHECKED mm_status facts_source_study(facts_source *source, const char *text);
 
 /* Adds the times to the facts of a graph, and typical sizes of its codes to those that have been studied. Errors of

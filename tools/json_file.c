@@ -4,16 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nets/io/temp_file.h"
-
-static mm_status save(const char *path, const char *text) {
-    nets_temp_file file;
-    MM_TRY(nets_temp_file_create(path, &file));
-    mm_status status = nets_temp_file_write(&file, text, (int64_t)strlen(text));
-    if (status == MM_OK) return nets_temp_file_commit(&file);
-    nets_temp_file_abandon(&file);
-    return status;
-}
+#include "mm/core/atomic_file.h"
 
 bool json_file_is_output(const char *path) { return path && strcmp(path, "-") == 0; }
 
@@ -28,7 +19,7 @@ mm_status json_file_save(const char *path, json_t *json) {
     char *text = json ? json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(json);
     if (!text) return mm_fail(MM_ERR_NOMEM, "out of memory for %s", path);
-    mm_status status = json_file_is_output(path) ? print(text) : save(path, text);
+    mm_status status = json_file_is_output(path) ? print(text) : mm_atomic_file_save(path, text, strlen(text));
     free(text);
     return status;
 }

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of cupti_activity.h, whose records only grow at their ends: what is read here has stood in its place since CUDA 11. */
+/* Of cupti_activity.h, whose records only grow at their ends: what is read here has stood in its place since CUDA
+ * 11. */
 enum { KIND_DRIVER = 4, KIND_RUNTIME = 5, KIND_KERNEL = 10, KIND_EXTERNAL = 39 };
 enum { EXTERNAL_CUSTOM = 3, BUFFER_BYTES = 4 << 20, FLUSH_FORCED = 1 };
 

@@ -1,5 +1,5 @@
-/* The kernels that a GPU runs, and when, as CUPTI tells it. CUPTI (libcupti, of the CUDA toolkit or a pip torch) is loaded
- * when it is wanted: nothing is linked with it. */
+/* The kernels that a GPU runs, and when, as CUPTI tells it. CUPTI (libcupti, of the CUDA toolkit or a pip torch) is
+ * loaded when it is wanted: nothing is linked with it. */
 #ifndef TOOLS_KERNELS_H
 #define TOOLS_KERNELS_H
 
@@ -28,8 +28,8 @@ typedef struct kernels {
     struct cupti *cupti; /* between begin and end */
 } kernels;
 
-/* Notes all kernels from here on. One at a time in a process, because CUPTI's callbacks have no context. MM_ERR_UNSUPPORTED:
- * there is no CUPTI, or it refuses; MM_ERR_NOMEM. */
+/* Notes all kernels from here on. One at a time in a process, because CUPTI's callbacks have no context.
+ * MM_ERR_UNSUPPORTED: there is no CUPTI, or it refuses; MM_ERR_NOMEM. */
 MM_CHECKED mm_status kernels_begin(kernels *k);
 /* What the calling thread launches from here on belongs to this step; -1: to none. Between begin and end. */
 void kernels_step(kernels *k, int step);

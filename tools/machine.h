@@ -26,11 +26,12 @@
  * A step whose output only shares storage (the gradient of a sum) costs just the launch. A codec takes the map's bytes
  * at its rate, plus a launch. Codecs are looked up by their whole spec, then by name.
  *
- * types (default none): other rates of arithmetic and codecs by the element type of maps (f32, bf16, ...). The four rates
- * above hold for steps whose maps are of no listed type, or where the type does not say; codecs likewise.
+ * types (default none): other rates of arithmetic and codecs by the element type of maps (f32, bf16, ...). The four
+ * rates above hold for steps whose maps are of no listed type, or where the type does not say; codecs likewise.
  *
- * host_sum_bytes_per_s (default none: that takes no time) and link_sharers (default 1): of several devices that train parts
- * of a batch: how fast a core of the host adds what they send, and how many of them share the link's rates (mm_facts).
+ * host_sum_bytes_per_s (default none: that takes no time) and link_sharers (default 1): of several devices that train
+ * parts of a batch: how fast a core of the host adds what they send, and how many of them share the link's rates
+ * (mm_facts).
  *
  * contention (default none): permille by kinds of work, as in files of facts (mm/core/facts_file.c); it stands in the
  * place of the two numbers.

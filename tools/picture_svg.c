@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/atomic_file.h"
 #include "mm/core/status.h"
 #include "tools/picture.h"
 #include "tools/picture_columns.h"
@@ -257,8 +258,8 @@ mm_status picture_save(const char *path, const picture *picture) {
     draw_page(&p);
     bool good = !ferror(p.file);
     good &= fclose(p.file) == 0;
-    mm_status status =
-        good ? picture_write(path, bytes, n_bytes) : mm_fail(MM_ERR_NOMEM, "out of memory for the picture %s", path);
+    mm_status status = good ? mm_atomic_file_save(path, bytes, n_bytes)
+                            : mm_fail(MM_ERR_NOMEM, "out of memory for the picture %s", path);
     free(bytes);
     return status;
 }

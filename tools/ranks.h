@@ -1,4 +1,5 @@
-/* Several devices, each of which trains a part of every batch (nets_ranks): what is asked for, of plans and predictions. */
+/* Several devices, each of which trains a part of every batch (nets_ranks): what is asked for, of plans and
+ * predictions. */
 #ifndef TOOLS_RANKS_H
 #define TOOLS_RANKS_H
 

@@ -58,8 +58,8 @@ static inline nets_exec_graph requirement_last(int64_t batch, int64_t sub_batch)
     nets_exec_graph graphs[3];
     return graphs[nets_exec_graphs(batch, sub_batch ? sub_batch : batch, graphs) - 1];
 }
-/* Adds the source's times to the facts of a graph, and the link's of the target, where it has one of its own. source NULL:
- * adds nothing. Errors of facts_source_fill. */
+/* Adds the source's times to the facts of a graph, and the link's of the target, where it has one of its own. source
+ * NULL: adds nothing. Errors of facts_source_fill. */
 MM_CHECKED mm_status requirement_add_times(const facts_source *source, const target *target, const mm_graph *graph,
                                            mm_facts *facts);
 
@@ -71,8 +71,8 @@ MM_CHECKED mm_status requirement_limit(requirement *r, int64_t device_bytes, int
 /* Simulates the plan by the facts' times, or nominal ones if these have none. The caller ends it. */
 MM_CHECKED mm_status requirement_simulate(const requirement *r, mm_simulation *sim_out);
 
-/* Plans anew if the plan with the lowest peak takes more pinned memory than this, and updates the minimum. If the policy
- * cannot do with less, the plan still takes more. */
+/* Plans anew if the plan with the lowest peak takes more pinned memory than this, and updates the minimum. If the
+ * policy cannot do with less, the plan still takes more. */
 MM_CHECKED mm_status requirement_limit_pinned(requirement *r, int64_t pinned_bytes);
 
 /* Adds advice to the refusal in mm_last_error (mm_advise), and returns MM_ERR_INFEASIBLE. facts: the times that were
@@ -112,8 +112,8 @@ typedef struct requirement_asked {
     int64_t base_bytes; /* bytes of the persistent tensors of all passes; 0: not known */
     int64_t pinned_bytes;
     const facts_source *facts; /* NULL: no times */
-    /* Where it is open (requirement_may_unfuse), layers are not fused if fused ones do not fit the budget and others need
-     * less; budget 0: if others need less. */
+    /* Where it is open (requirement_may_unfuse), layers are not fused if fused ones do not fit the budget and others
+     * need less; budget 0: if others need less. */
     bool may_unfuse;
     int64_t budget_bytes;
     bool
@@ -125,11 +125,11 @@ typedef struct requirement_asked {
 
 /* Whether it is open if layers are fused: target_may_unfuse, and the policy is auto. */
 bool requirement_may_unfuse(const target *target, const char *policy);
-/* Whether, in this budget, plans of layers that are not fused may be the faster ones: it is little more than the minimum
- * of the fused graph. False where planning both takes long. */
+/* Whether, in this budget, plans of layers that are not fused may be the faster ones: it is little more than the
+ * minimum of the fused graph. False where planning both takes long. */
 bool requirement_near(int64_t fused_bytes, const mm_graph *fused, int64_t budget_bytes);
-/* If the policy is auto, its plans of these layers take less time to make, in all but small graphs: what other policies find
- * is compared alone. */
+/* If the policy is auto, its plans of these layers take less time to make, in all but small graphs: what other policies
+ * find is compared alone. */
 void requirement_hasten(mm_policy *policy, const mm_graph *fused);
 /* Measured facts are of one graph: where --fuse is auto, layers are fused or not as they were measured, from now on.
  * facts NULL, or a machine's: nothing changes. */
@@ -138,12 +138,12 @@ MM_CHECKED mm_status requirement_follow_facts(target *target, const nets_net *ne
  * was none. Returns MM_ERR_INFEASIBLE. */
 MM_CHECKED mm_status requirement_advise_apart(const requirement_asked *asked);
 
-/* Plans all passes within the pinned memory, as requirement_init and requirement_limit_pinned do; but without a limit of
- * it where the budget is too small even so (wants_least). The target fuses layers afterwards as before. */
+/* Plans all passes within the pinned memory, as requirement_init and requirement_limit_pinned do; but without a limit
+ * of it where the budget is too small even so (wants_least). The target fuses layers afterwards as before. */
 MM_CHECKED mm_status requirement_passes_init(requirement_passes *p, const requirement_asked *asked);
 void requirement_passes_fini(requirement_passes *p);
-/* Predicts the time of an iteration, all passes of it, planned anew within the budget and the pinned memory, by the times
- * that were asked for, or nominal ones. INT64_MAX: they have no plan within these. */
+/* Predicts the time of an iteration, all passes of it, planned anew within the budget and the pinned memory, by the
+ * times that were asked for, or nominal ones. INT64_MAX: they have no plan within these. */
 MM_CHECKED mm_status requirement_passes_time(requirement_passes *p, const requirement_asked *asked, int64_t *ns_out);
 
 /* Whether all passes have a plan within the limits, found sooner than what they need at least. Errors of
@@ -151,8 +151,8 @@ MM_CHECKED mm_status requirement_passes_time(requirement_passes *p, const requir
 MM_CHECKED mm_status requirement_try_passes(const nets_net *net, int64_t batch, int64_t sub_batch, const target *target,
                                             const char *policy, int64_t device_bytes, int64_t pinned_bytes,
                                             const facts_source *facts, bool *fit_out);
-/* What no policy can undercut in these passes (mm_lower_bound_of), as text: the bytes, what of them stays on the device,
- * and the step that uses the rest. Returns buffer. */
+/* What no policy can undercut in these passes (mm_lower_bound_of), as text: the bytes, what of them stays on the
+ * device, and the step that uses the rest. Returns buffer. */
 const char *requirement_bound_text(const requirement_passes *p, char *buffer, size_t capacity);
 static inline const requirement *requirement_most(const requirement_passes *p) { return &p->r[p->most]; }
 

@@ -22,14 +22,13 @@ typedef struct session_config {
     const char *data;
     const char *test_data; /* to evaluate on; NULL: the test set of `data` */
     int64_t batch;         /* of all ranks together */
-    multi *
-        ranks; /* this process is one of them, and trains its part of each batch, as the target's backend knows; borrowed;
-                      NULL: it is alone */
-    int64_t sub_batch;    /* train in sub-batches of so many images (nets_exec_create_sub); 0: in whole batches */
-    target target;        /* borrowed */
-    int64_t budget_bytes; /* 0: what the first policy needs */
-    int64_t pinned_bytes; /* PINNED_OPEN: what the policies need, at most half of the free memory */
-    arg_texts policies;   /* the first runs first; the session may be switched to the others */
+    multi *ranks;          /* this process is one of them, and trains its part of each batch, as the target's backend
+                              knows; borrowed; NULL: it is alone */
+    int64_t sub_batch;     /* train in sub-batches of so many images (nets_exec_create_sub); 0: in whole batches */
+    target target;         /* borrowed */
+    int64_t budget_bytes;  /* 0: what the first policy needs */
+    int64_t pinned_bytes;  /* PINNED_OPEN: what the policies need, at most half of the free memory */
+    arg_texts policies;    /* the first runs first; the session may be switched to the others */
     uint64_t seed;
     bool reset_optimizer; /* do not load the optimizer's states and count: they begin at zero */
     bool whole_epochs;    /* train on an epoch's last smaller batch too, rather than leave it out */

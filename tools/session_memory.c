@@ -92,8 +92,8 @@ static mm_status raise_pinned(session *s, const mm_plan *plan) {
 }
 
 /* A plan may need more of it in a smaller budget, and in a larger one. A batch that is staged may take its part of the
- * budget at any time. In a budget that is given the fastest plan counts, though it be the minimum; without one, what the
- * plan with the lowest peak takes is the budget. */
+ * budget at any time. In a budget that is given the fastest plan counts, though it be the minimum; without one, what
+ * the plan with the lowest peak takes is the budget. */
 static mm_status pin(session *s, requirement *r) {
     for (int staged = 0; staged <= (s->staged_bytes > 0); staged++) {
         int64_t bytes = staged * s->staged_bytes, room = s->config.budget_bytes - bytes;

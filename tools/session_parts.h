@@ -5,7 +5,8 @@
 
 #include "tools/session.h"
 
-/* How many images of `batch` are computed at a time. A batch that is smaller than a sub-batch is trained on as a whole. */
+/* How many images of `batch` are computed at a time. A batch that is smaller than a sub-batch is trained on as a
+ * whole. */
 static inline int64_t session_sub_batch(const session *s, int64_t batch) {
     return s->config.sub_batch > 0 && s->config.sub_batch < batch ? s->config.sub_batch : batch;
 }
@@ -18,7 +19,8 @@ static inline int64_t session_eval_batch(const session *s) {
 /* How many labels n images have: one each, or one for each pixel of a map. */
 static inline int64_t session_labels(const session *s, int64_t n) { return n * nets_net_labels(s->config.net); }
 
-/* Prints a message of the manager's, or of the session's, on a line of its own, whatever the progress has left on it. */
+/* Prints a message of the manager's, or of the session's, on a line of its own, whatever the progress has left on
+ * it. */
 void session_say(void *ctx, mm_log_level level, const char *message);
 
 /* Sets the row's figures, but for its times and those that are counted by iteration. before: the manager's counts when

@@ -31,8 +31,8 @@ static void fill_shares(const mm_stats *before, const mm_stats *after, row *r) {
     r->spilled_bytes = (double)(after->spilled_bytes - before->spilled_bytes) / n;
 }
 
-/* Of the plans of full batches, whatever ran last: the most that a pass over a sub-batch holds, and what an iteration moves
- * and runs again. */
+/* Of the plans of full batches, whatever ran last: the most that a pass over a sub-batch holds, and what an iteration
+ * moves and runs again. */
 static void fill_plans(const session *s, row *r) {
     const nets_lowered *pass;
     r->stash_bytes = r->moved_bytes = r->steps_again = 0;

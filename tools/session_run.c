@@ -157,8 +157,8 @@ static mm_status save_if_due(session *s, const session_run *run, progress *p, ta
     return session_diverged(s) ? MM_OK : run->save(run->hook_ctx, s);
 }
 
-/* Ranks tell each other with each iteration whether they are stopped, and hear it with its result; so all end with the same
- * one. For that, what they do next must follow from results alone. */
+/* Ranks tell each other with each iteration whether they are stopped, and hear it with its result; so all end with the
+ * same one. For that, what they do next must follow from results alone. */
 static mm_status iterate_all(session *s, const session_run *run, progress *p, tally *t, row *r) {
     while (s->iteration < run->iterations && !session_diverged(s)) {
         if (session_is_stopped(s)) break;

@@ -179,7 +179,8 @@ static mm_status refuse(const requirement_passes *p) {
                    requirement_bound_text(p, bound, sizeof bound));
 }
 
-/* Batches in parts keep a sum of gradients for each weight, which whole ones do not. Leaves *n where they do not fit. */
+/* Batches in parts keep a sum of gradients for each weight, which whole ones do not. Leaves *n where they do not
+ * fit. */
 static mm_status try_whole(const sub_batch_case *c, int64_t *n) {
     requirement_passes p;
     MM_TRY(plan_passes(c, c->batch, c->policy, c->pinned_bytes, &p));
@@ -216,8 +217,8 @@ static mm_status predict(const sub_batch_case *c, int64_t sub_batch, int64_t *ns
     return status;
 }
 
-/* Chosen: by how much, in thousandths of the time, another number must be faster. Larger ones copy more over the link, which a
- * smaller gain is not worth. */
+/* Chosen: by how much, in thousandths of the time, another number must be faster. Larger ones copy more over the link,
+ * which a smaller gain is not worth. */
 enum { WORTH_PERMILLE = 20 };
 
 /* Goes on to larger ones, or else to smaller ones, while the policy's plans are predicted to take less time. */

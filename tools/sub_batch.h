@@ -8,9 +8,9 @@
 #include "tools/target.h"
 
 /* Reads how many are asked for: the batch, or a smaller number; 0: as many as the budget bears. text: that of
- * --sub-batch; NULL: not given, so that the policy says it; "": whole batches, as a saved state has it. measured: times are
- * of whole batches, so that a policy that chooses keeps them whole. MM_ERR_INVALID: neither `auto` nor from 1 to the
- * batch; the message names the option. */
+ * --sub-batch; NULL: not given, so that the policy says it; "": whole batches, as a saved state has it. measured: times
+ * are of whole batches, so that a policy that chooses keeps them whole. MM_ERR_INVALID: neither `auto` nor from 1 to
+ * the batch; the message names the option. */
 MM_CHECKED mm_status sub_batch_read(const char *text, const char *policy, int64_t batch, bool measured,
                                     int64_t *sub_batch_out);
 
@@ -35,10 +35,10 @@ requirement_asked sub_batch_asked(const sub_batch_case *c, int64_t sub_batch);
 MM_CHECKED mm_status sub_batch_find(const char *text, const sub_batch_case *c, int64_t *sub_batch_out);
 
 /* Chooses it as moDNN does (Chen et al., equation 8): the largest in which any 15 % of the steps in a row fit together,
- * each with its fastest algorithm's workspace, down to a multiple of 64, or to 32, 16 and so on; or a larger one in which
- * all maps fit. From there it is halved until the policy's plans fit. By a machine's rates, a larger or smaller one is taken
- * instead while the policy's plan for it is predicted to take a fiftieth less time.
- * MM_ERR_INFEASIBLE: they do not even for one image: *sub_batch_out is 1, and the message has what they need then. */
+ * each with its fastest algorithm's workspace, down to a multiple of 64, or to 32, 16 and so on; or a larger one in
+ * which all maps fit. From there it is halved until the policy's plans fit. By a machine's rates, a larger or smaller
+ * one is taken instead while the policy's plan for it is predicted to take a fiftieth less time. MM_ERR_INFEASIBLE:
+ * they do not even for one image: *sub_batch_out is 1, and the message has what they need then. */
 MM_CHECKED mm_status sub_batch_choose(const sub_batch_case *c, int64_t *sub_batch_out);
 
 /* MM_ERR_INVALID: the facts are measured, so of whole batches of one size, and the run is in sub-batches, or of another

@@ -73,9 +73,10 @@ MM_CHECKED mm_status train_read_schedule(const train *t, int64_t iterations, net
 typedef enum train_variable { TRAIN_RANKS, TRAIN_RANK } train_variable;
 const char *train_ranks_variable(train_variable which);
 
-/* Starts the ranks that --ranks asks for, or makes this process one of those that --engine says were started. *code_out: the
- * exit status of the ranks that it has started, and waited for; -1: the training is this process's. MM_ERR_INVALID: the
- * options are of no use together, or others were started and would train alone; else errors of multi_open. */
+/* Starts the ranks that --ranks asks for, or makes this process one of those that --engine says were started.
+ * *code_out: the exit status of the ranks that it has started, and waited for; -1: the training is this process's.
+ * MM_ERR_INVALID: the options are of no use together, or others were started and would train alone; else errors of
+ * multi_open. */
 MM_CHECKED mm_status train_ranks_begin(train *t, int *code_out);
 /* How many there are, this one included. */
 static inline int train_ranks(const train *t) { return t->ranks ? multi_ranks(t->ranks) : 1; }
@@ -83,19 +84,20 @@ static inline int train_ranks(const train *t) { return t->ranks ? multi_ranks(t-
 MM_CHECKED mm_status train_ranks_divide(train *t);
 /* Once the target is open: its nets are lowered and run for the ranks. */
 void train_ranks_tell_target(train *t);
-/* Tells the others how this rank has begun, and returns how all have: if one has failed, all do; the first of them keeps its
- * message, named by its rank, and others have t->told. Ranks that were started with other options, or start from another state,
- * fail. s: the session, ready for the first iteration; NULL: it has failed, or was stopped. *ended: this rank was stopped before
- * the first iteration; becomes true if any was. */
+/* Tells the others how this rank has begun, and returns how all have: if one has failed, all do; the first of them
+ * keeps its message, named by its rank, and others have t->told. Ranks that were started with other options, or start
+ * from another state, fail. s: the session, ready for the first iteration; NULL: it has failed, or was stopped. *ended:
+ * this rank was stopped before the first iteration; becomes true if any was. */
 MM_CHECKED mm_status train_ranks_agree(train *t, session *s, mm_status begun, bool *ended);
-/* Waits for the others, and leaves them. code: this process's exit status; after a failure of which they do not know, ends
- * them. Returns the exit status. */
+/* Waits for the others, and leaves them. code: this process's exit status; after a failure of which they do not know,
+ * ends them. Returns the exit status. */
 int train_ranks_end(train *t, mm_status status, int code);
 
 /* ---- train_start.c */
 
-/* Starts --ranks processes with the command line of this one, and waits for them. An interrupt goes to rank 0, by its standard
- * input: TRAIN_STARTED_VARIABLE in the environment tells it to look there. *code_out: their exit status. MM_ERR_NOMEM. */
+/* Starts --ranks processes with the command line of this one, and waits for them. An interrupt goes to rank 0, by its
+ * standard input: TRAIN_STARTED_VARIABLE in the environment tells it to look there. *code_out: their exit status.
+ * MM_ERR_NOMEM. */
 #define TRAIN_STARTED_VARIABLE "MM_STARTED"
 MM_CHECKED mm_status train_start(const train *t, bool by_mpirun, int *code_out);
 

@@ -170,8 +170,9 @@ static void write_options(const train *t, char *text, size_t capacity) {
     }
 }
 
-/* What decides which elements are added up to which, and the state that they change: equal on all ranks, though no option that
- * they have in common says so. Layers are fused, or not, by each rank's budget; gradients lie in the device's order. */
+/* What decides which elements are added up to which, and the state that they change: equal on all ranks, though no
+ * option that they have in common says so. Layers are fused, or not, by each rank's budget; gradients lie in the
+ * device's order. */
 static mm_status write_start(const train *t, session *s, char *text, size_t capacity) {
     uint64_t digest;
     MM_TRY(session_digest(s, &digest));

@@ -1,4 +1,5 @@
-/* Ranks of 'mm train': by mpirun, which finds them also on other machines; or, each with a GPU of this one, by mm itself. */
+/* Ranks of 'mm train': by mpirun, which finds them also on other machines; or, each with a GPU of this one, by mm
+ * itself. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -105,8 +106,8 @@ static void signal_all(const pid_t *processes, int n, int number) {
         if (processes[r] > 0) kill(processes[r], number);
 }
 
-/* Looks whether a rank has ended; then its process is -1. Returns its exit status, 0 while it runs. A rank that cannot tell why it
- * has ended is told of. */
+/* Looks whether a rank has ended; then its process is -1. Returns its exit status, 0 while it runs. A rank that cannot
+ * tell why it has ended is told of. */
 static int reap(pid_t *process, int rank, bool tells) {
     int status = 0;
     if (*process <= 0 || waitpid(*process, &status, WNOHANG) == 0) return 0;
@@ -116,8 +117,8 @@ static int reap(pid_t *process, int rank, bool tells) {
     return 128 + WTERMSIG(status);
 }
 
-/* Waits for all ranks. One that has failed is the end of all. Returns the exit status of the first that failed, else of rank
- * 0. */
+/* Waits for all ranks. One that has failed is the end of all. Returns the exit status of the first that failed, else of
+ * rank 0. */
 static int wait_for_all(pid_t *processes, int n, start *s) {
     int code = 0, failed_ms = -1;
     for (bool left = true; left;) {

@@ -146,15 +146,16 @@ typedef struct mm_decision {
                    counts with each of them */
 } mm_decision;
 
-/* *decisions_out: one for each map of the stash, which is of the same plan; the caller frees them. facts: those that the
- * plan was made of, or the same with times. A map that lies on the device from pass to pass is kept, even if a step that
- * makes another map again makes it, too. MM_ERR_NOMEM. O(nodes * uses). */
+/* *decisions_out: one for each map of the stash, which is of the same plan; the caller frees them. facts: those that
+ * the plan was made of, or the same with times. A map that lies on the device from pass to pass is kept, even if a step
+ * that makes another map again makes it, too. MM_ERR_NOMEM. O(nodes * uses). */
 MM_CHECKED mm_status mm_account_decide(const mm_plan *plan, const mm_facts *facts, const mm_stash_account *stash,
                                        mm_decision **decisions_out);
 
 /* ---------------------------------------------------------------- maps */
 
-/* What is stashed, by the layers that write and read it, as Gist tells maps apart (Jain et al., ISCA 2018, Figure 3). */
+/* What is stashed, by the layers that write and read it, as Gist tells maps apart (Jain et al., ISCA 2018, Figure
+ * 3). */
 typedef enum mm_stash_class {
     MM_STASH_RELU_POOL, /* a ReLU's output that a pool reads, and no convolution */
     MM_STASH_RELU_CONV, /* a ReLU's output that a convolution reads */

@@ -1,56 +1,25 @@
+/* SPDX-License-Identifier: MIT */
 #include "mm/core/atomic_file.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static mm_status failed(const char *what, const char *path) {
-    return mm_fail(MM_ERR_IO, "%s: writing %s: %s", what, path, strerror(errno));
+#define MAX_ATTEMPTS    100
+#define MAX_WRITE_BYTES (INT64_C(1) << 30)
+
+static mm_status fail_errno(const char *path, const char *what) {
+    int error = errno;
+    return mm_fail(error == ENOMEM ? MM_ERR_NOMEM : MM_ERR_IO, "%s: %s: %s", path, what, strerror(error));
 }
 
-static mm_status fill(const char *what, const char *path, FILE *file, mm_file_writer writer, const void *ctx) {
-    MM_TRY(writer(ctx, file));
-    if (ferror(file) || fflush(file) != 0 || fchmod(fileno(file), 0644) != 0 || fsync(fileno(file)) != 0)
-        return failed(what, path);
-    return MM_OK;
-}
-
-static mm_status write_temporary(const char *what, const char *path, int fd, mm_file_writer writer, const void *ctx) {
-    FILE *file = fdopen(fd, "w");
-    if (!file) {
-        close(fd);
-        return failed(what, path);
-    }
-    mm_status status = fill(what, path, file, writer, ctx);
-    if (fclose(file) != 0 && status == MM_OK) status = failed(what, path);
-    return status;
-}
-
-/* what: for messages; named: the path by which the caller knows the file `path`. */
-static mm_status replace(const char *what, const char *named, const char *path, mm_file_writer writer,
-                         const void *ctx) {
-    size_t capacity = strlen(path) + sizeof ".XXXXXX";
-    char *temporary = malloc(capacity);
-    if (!temporary) return mm_fail(MM_ERR_NOMEM, "out of memory for writing %s", named);
-    snprintf(temporary, capacity, "%s.XXXXXX", path);
-    int fd = mkstemp(temporary);
-    mm_status status;
-    if (fd < 0) {
-        status = mm_fail(MM_ERR_IO, "%s: no file can be made beside %s: %s", what, named, strerror(errno));
-    } else {
-        status = write_temporary(what, temporary, fd, writer, ctx);
-        if (status == MM_OK && rename(temporary, path) != 0)
-            status = mm_fail(MM_ERR_IO, "%s: %s cannot be replaced: %s", what, named, strerror(errno));
-        if (status != MM_OK) unlink(temporary);
-    }
-    free(temporary);
-    return status;
-}
-
-/* Where a link leads that leads to no file yet: its target, from the link's own folder. NULL: it is no link, or out of
- * memory. The caller frees it. */
+/* Where a link leads: its target, from the link's own folder. NULL: it is no link, or out of memory. The caller frees
+ * it. */
 static char *follow(const char *path) {
     enum { TARGET_MOST = 4096 };
     char target[TARGET_MOST];
@@ -66,29 +35,164 @@ static char *follow(const char *path) {
     return leads_to;
 }
 
-/* The file behind a path and its links, which need not be there yet. The caller frees it. */
-static mm_status find_target(const char *what, const char *path, char **target_out) {
+/* The name behind links, which need not be there yet: so a link keeps pointing at what is replaced, or made. */
+static mm_status resolve(const char *path, char **resolved_out) {
     enum { LINKS_MOST = 40 }; /* as many as the kernel follows (path_resolution(7)) */
+    struct stat info;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+        return mm_fail(MM_ERR_IO, "%s: cannot be written: not a regular file", path);
     char *file = realpath(path, NULL);
-    if (!file) file = strdup(path);
-    for (int i = 0; file; i++) {
-        char *next = follow(file);
-        if (!next) break;
+    if (!file && errno == ENOENT) file = strdup(path);
+    if (!file) return fail_errno(path, "cannot be written");
+    char *next = NULL;
+    for (int i = 0; i < LINKS_MOST && (next = follow(file)); i++) {
         free(file);
         file = next;
-        if (i < LINKS_MOST) continue;
-        free(file);
-        return mm_fail(MM_ERR_IO, "%s: writing %s: %s", what, path, strerror(ELOOP));
     }
-    if (!file) return mm_fail(MM_ERR_NOMEM, "out of memory for writing %s", path);
-    *target_out = file;
+    *resolved_out = file;
     return MM_OK;
 }
 
-mm_status mm_file_replace(const char *what, const char *path, mm_file_writer writer, const void *ctx) {
-    char *target;
-    MM_TRY(find_target(what, path, &target));
-    mm_status status = replace(what, path, target, writer, ctx);
-    free(target);
+/* Whether the open file is still that of this name: who had it before may have given it its final name, or removed it.
+ * A file of several names is somebody's, put there to be written over. */
+static bool is_still(int fd, const char *temp_path) {
+    struct stat opened, named;
+    return fstat(fd, &opened) == 0 && lstat(temp_path, &named) == 0 && S_ISREG(opened.st_mode) &&
+           opened.st_nlink == 1 && opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+}
+
+/* Whoever writes a temporary file holds its lock, which ends with its process: a file that is not locked is what a
+ * killed run left. Removes one; it may have another mode than a new one has. */
+static bool remove_left(const char *temp_path) {
+    int fd = open(temp_path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) return false; /* a folder, a link, a file of somebody else */
+    bool removed = flock(fd, LOCK_EX | LOCK_NB) == 0 && is_still(fd, temp_path) && unlink(temp_path) == 0;
+    close(fd);
+    return removed;
+}
+
+/* A new file of this name, locked. -1: it is another's, or cannot be written; then errno tells which. */
+static int claim(const char *temp_path) {
+    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    int fd = open(temp_path, flags, 0666);
+    if (fd < 0 && errno == EEXIST) {
+        fd = remove_left(temp_path) ? open(temp_path, flags, 0666) : -1;
+        if (fd < 0) errno = EEXIST;
+    }
+    if (fd < 0) return -1;
+    /* A file system without locks: what is left there stays there. */
+    bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+    if (locked && is_still(fd, temp_path)) return fd; /* nobody took it for one that was left, before it was locked */
+    close(fd);
+    errno = EEXIST;
+    return -1;
+}
+
+/* Names that are the same for all processes instead of mkstemp's, which also would make the file private. */
+static int open_beside(const char *path, char **temp_path_out) {
+    for (int i = 0; i < MAX_ATTEMPTS; i++) {
+        char *temp_path;
+        if (asprintf(&temp_path, "%s.%d.tmp", path, i) < 0) {
+            errno = ENOMEM;
+            return -1;
+        }
+        int fd = claim(temp_path);
+        if (fd >= 0) {
+            *temp_path_out = temp_path;
+            return fd;
+        }
+        int error = errno;
+        free(temp_path);
+        errno = error;
+        if (error != EEXIST) return -1;
+    }
+    return -1;
+}
+
+mm_status mm_atomic_file_create(const char *path, mm_atomic_file *file_out) {
+    char *resolved = NULL, *temp_path = NULL;
+    if (!path[0]) return mm_fail(MM_ERR_INVALID, "no file name given to write to");
+    MM_TRY(resolve(path, &resolved));
+    int fd = open_beside(resolved, &temp_path);
+    if (fd < 0) {
+        mm_status status = fail_errno(path, "cannot be written");
+        free(resolved);
+        return status;
+    }
+    *file_out = (mm_atomic_file){.path = resolved, .temp_path = temp_path, .fd = fd};
+    return MM_OK;
+}
+
+mm_status mm_atomic_file_write(mm_atomic_file *file, const void *bytes, int64_t n_bytes) {
+    const char *from = bytes;
+    while (n_bytes > 0) {
+        ssize_t written = write(file->fd, from, (size_t)(n_bytes < MAX_WRITE_BYTES ? n_bytes : MAX_WRITE_BYTES));
+        if (written < 0 && errno == EINTR) continue;
+        if (written < 0) return fail_errno(file->path, "writing failed");
+        from += written;
+        n_bytes -= written;
+    }
+    return MM_OK;
+}
+
+/* A rename is on disk when its folder is. Some file systems cannot sync folders; the file is whole either way. */
+static void sync_folder_of(char *path) {
+    int fd = open(dirname(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return;
+    fsync(fd);
+    close(fd);
+}
+
+mm_status mm_atomic_file_commit(mm_atomic_file *file) {
+    int failed = fsync(file->fd) != 0;
+    if (!failed) failed = rename(file->temp_path, file->path) != 0;
+    if (failed) {
+        mm_status status = fail_errno(file->path, "writing failed");
+        mm_atomic_file_abandon(file);
+        return status;
+    }
+    close(file->fd);
+    sync_folder_of(file->path);
+    free(file->temp_path);
+    free(file->path);
+    return MM_OK;
+}
+
+void mm_atomic_file_abandon(mm_atomic_file *file) {
+    close(file->fd);
+    unlink(file->temp_path);
+    free(file->temp_path);
+    free(file->path);
+}
+
+static mm_status commit_if(mm_status status, mm_atomic_file *file) {
+    if (status == MM_OK) return mm_atomic_file_commit(file);
+    mm_atomic_file_abandon(file);
     return status;
+}
+
+mm_status mm_atomic_file_save(const char *path, const void *bytes, size_t n_bytes) {
+    mm_atomic_file file;
+    MM_TRY(mm_atomic_file_create(path, &file));
+    return commit_if(mm_atomic_file_write(&file, bytes, (int64_t)n_bytes), &file);
+}
+
+static mm_status print_to(const mm_atomic_file *file, mm_file_writer writer, const void *ctx) {
+    int fd = fcntl(file->fd, F_DUPFD_CLOEXEC, 0); /* the file's own stays open until it has its name */
+    FILE *stream = fd < 0 ? NULL : fdopen(fd, "w");
+    if (!stream) {
+        mm_status status = fail_errno(file->path, "writing failed");
+        if (fd >= 0) close(fd);
+        return status;
+    }
+    mm_status status = writer(ctx, stream);
+    if (status == MM_OK && (fflush(stream) != 0 || ferror(stream))) status = fail_errno(file->path, "writing failed");
+    if (fclose(stream) != 0 && status == MM_OK) status = fail_errno(file->path, "writing failed");
+    return status;
+}
+
+mm_status mm_atomic_file_print(const char *path, mm_file_writer writer, const void *ctx) {
+    mm_atomic_file file;
+    MM_TRY(mm_atomic_file_create(path, &file));
+    return commit_if(print_to(&file, writer, ctx), &file);
 }

@@ -1,4 +1,11 @@
-/* A file that appears under its name only when it is complete: what the library itself writes. */
+/* SPDX-License-Identifier: MIT */
+/* A file that appears under its name only when it is complete: what writes every file of the library and the command
+ * but logs, which are followed while they grow.
+ *
+ * Until then its name is PATH.N.tmp, and its writer holds a lock on it. Several processes or threads may write one PATH
+ * at the same time: each has an N of its own, and the last commit wins. A killed writer leaves its file without the
+ * lock; the next writer of PATH removes it. A link at PATH stays: the file that it leads to is replaced, or made. The
+ * file has the mode of a new one, 0666 less the umask. */
 #ifndef MM_CORE_ATOMIC_FILE_H
 #define MM_CORE_ATOMIC_FILE_H
 
@@ -6,13 +13,31 @@
 
 #include "mm/core/status.h"
 
-/* Writes the contents. Errors of the file itself are found afterwards. */
-typedef mm_status (*mm_file_writer)(const void *ctx, FILE *file);
+typedef struct mm_atomic_file {
+    char *path;      /* the final name, with links resolved */
+    char *temp_path; /* in the same folder */
+    int fd;
+} mm_atomic_file;
 
-/* Replaces the file at `path`: writes to a new one beside it, flushes that to disk, and gives it the name. On a failure
- * the new one is removed, and what was there stays. A link stays: the file that it leads to is
- * replaced, or made. what: begins the
- * message, such as "facts". MM_ERR_IO, MM_ERR_NOMEM, and errors of the writer. */
-MM_CHECKED mm_status mm_file_replace(const char *what, const char *path, mm_file_writer writer, const void *ctx);
+/* Creates an empty temporary file for `path`. The caller calls commit or abandon. MM_ERR_IO: the folder is missing or
+ * cannot be written, or `path` is not a regular file. MM_ERR_INVALID: it is "". */
+MM_CHECKED mm_status mm_atomic_file_create(const char *path, mm_atomic_file *file_out);
+
+MM_CHECKED mm_status mm_atomic_file_write(mm_atomic_file *file, const void *bytes, int64_t n_bytes);
+
+/* Flushes the file to disk and gives it its final name. On failure it is removed, as by abandon. */
+MM_CHECKED mm_status mm_atomic_file_commit(mm_atomic_file *file);
+
+/* Removes the temporary file. */
+void mm_atomic_file_abandon(mm_atomic_file *file);
+
+/* All of the above for contents that are there as a whole. */
+MM_CHECKED mm_status mm_atomic_file_save(const char *path, const void *bytes, size_t n_bytes);
+
+/* Writes the contents. Errors of the stream itself are found afterwards. */
+typedef mm_status (*mm_file_writer)(const void *ctx, FILE *stream);
+
+/* The same for contents that are printed. Also returns errors of the writer. */
+MM_CHECKED mm_status mm_atomic_file_print(const char *path, mm_file_writer writer, const void *ctx);
 
 #endif

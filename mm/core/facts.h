@@ -53,8 +53,8 @@ typedef enum mm_work {
 
 const char *mm_work_name(mm_work work);
 
-/* permille[of][beside]: by how much of its time alone the one work takes longer while the other runs. What several others
- * take adds up. Entries of a kind with itself, and of dear with cheap steps, mean nothing. */
+/* permille[of][beside]: by how much of its time alone the one work takes longer while the other runs. What several
+ * others take adds up. Entries of a kind with itself, and of dear with cheap steps, mean nothing. */
 typedef struct mm_contention {
     bool known; /* false: mm_facts.contention_permille and link_contention_permille are all that is known */
     int permille[MM_WORK_KINDS][MM_WORK_KINDS];
@@ -62,13 +62,14 @@ typedef struct mm_contention {
 
 /* Who adds up what devices share. */
 typedef enum mm_sum_at {
-    MM_SUM_AT_RANKS, /* a core for each device, all a part */
-    MM_SUM_AT_ROOT,  /* one core */
-    MM_SUM_AT_DEVICE, /* the first device, when all have sent all to the host: all of it goes there over the link, and the sums
-                         back, one after the other; no other device has its sums before. While all send to the host, and while
-                         all get the sums, they share the link (link_sharers); what is between has all of its rate */
-    MM_SUM_IN_PLACE, /* each device a part, in place: parts of the sums go round, from each device to the next, then the sums
-                         do. Of what a graph shares in place */
+    MM_SUM_AT_RANKS,  /* a core for each device, all a part */
+    MM_SUM_AT_ROOT,   /* one core */
+    MM_SUM_AT_DEVICE, /* the first device, when all have sent all to the host: all of it goes there over the link, and
+                         the sums back, one after the other; no other device has its sums before. While all send to the
+                         host, and while all get the sums, they share the link (link_sharers); what is between has all
+                         of its rate */
+    MM_SUM_IN_PLACE, /* each device a part, in place: parts of the sums go round, from each device to the next, then the
+                         sums do. Of what a graph shares in place */
     MM_SUM_PLACES
 } mm_sum_at;
 
@@ -99,8 +100,8 @@ struct mm_facts {
     int64_t out_both_bytes_per_s, in_both_bytes_per_s; /* with both directions busy */
     int64_t memory_bytes_per_s;                        /* of the device's memory, by which nominal times scale
                                                           (policies/nominal.h). 0: not known */
-    /* How much longer steps take while an encode, or a decode, or a copy over the link runs. What slows them is not slowed
-     * by them, as far as these know; `contention`, if it is known, stands in their place. */
+    /* How much longer steps take while an encode, or a decode, or a copy over the link runs. What slows them is not
+     * slowed by them, as far as these know; `contention`, if it is known, stands in their place. */
     int contention_permille, link_contention_permille;
     mm_contention contention;
     /* Of several devices that each run the plan at the same time, on a part of the batch (mm_graph_share). */
@@ -168,8 +169,8 @@ static inline bool mm_work_can_run_beside(mm_work a, mm_work b) {
     return a != b && (a > MM_WORK_CHEAP || b > MM_WORK_CHEAP);
 }
 
-/* Makes the facts those of one of so many devices (1: the only one): the link's rates are what it gets of them while all
- * copy. ranks: from 1. Once. */
+/* Makes the facts those of one of so many devices (1: the only one): the link's rates are what it gets of them while
+ * all copy. ranks: from 1. Once. */
 void mm_facts_share(mm_facts *facts, int ranks, mm_sum_at sum_at);
 
 /* How long adding up takes of a tensor that so many devices share. */

@@ -17,8 +17,8 @@
  *       "codes": { "conv1.out": { "code_bytes": 4096, "scratch_bytes": 0, "encode_ns": 500, "decode_ns": 500,
  *         "body_bound_bytes": 0, "body_reserve_bytes": 0, "body_typical_bytes": 0 } } } ] }
  *
- * Steps, codes and `contention` (mm_contention) may be left out; an entry must have all of its keys. Version 1 has no bodies. The counts and the sum
- * of the tensors' bytes identify the graph; its name does not matter. */
+ * Steps, codes and `contention` (mm_contention) may be left out; an entry must have all of its keys. Version 1 has no
+ * bodies. The counts and the sum of the tensors' bytes identify the graph; its name does not matter. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -460,7 +460,7 @@ mm_status mm_facts_write(const mm_facts *facts, const mm_graph *graph, const cha
     MM_TRY(check_names(graph));
     json_t *json = facts_json(graph, facts);
     if (!json) return mm_fail(MM_ERR_NOMEM, "facts of %s: out of memory, or a name is not UTF-8", mm_graph_name(graph));
-    mm_status status = mm_file_replace("facts", path, write_json, json);
+    mm_status status = mm_atomic_file_print(path, write_json, json);
     json_decref(json);
     return status;
 }

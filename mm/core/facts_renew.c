@@ -35,8 +35,8 @@ static double of_bytes(const copies *c, double ns) {
     return rest > 0.1 * ns ? rest : 0.1 * ns;
 }
 
-/* The simulation knows how directions slow each other down, so what it takes the bytes to need is compared with what they
- * needed; unless it takes them to need next to nothing. */
+/* The simulation knows how directions slow each other down, so what it takes the bytes to need is compared with what
+ * they needed; unless it takes them to need next to nothing. */
 static void renew_rates(const copies *c, int64_t *alone, int64_t *both) {
     if (c->measured_ns <= 0) return;
     const double measured = of_bytes(c, c->measured_ns), simulated = c->simulated_ns - c->issue_ns;

@@ -7,7 +7,8 @@ enum { MM_NUMBER_CAPACITY = 32 };
 /* As strtod; end_out: NULL, or set to behind the number. */
 double mm_number_parse(const char *text, char **end_out);
 
-/* With the fewest digits, at least 6, that mm_number_parse reads as the same double, or as the same float. Returns text. */
+/* With the fewest digits, at least 6, that mm_number_parse reads as the same double, or as the same float. Returns
+ * text. */
 const char *mm_number_format(double value, char text[MM_NUMBER_CAPACITY]);
 const char *mm_number_format_float(float value, char text[MM_NUMBER_CAPACITY]);
 

@@ -55,8 +55,8 @@ typedef struct mm_limits {
     /* Offsets of the graph's persistent tensors, in the order of their declaration, below base_bytes; borrowed. NULL:
      * one after the other from 0, as in an arena for this graph alone (mm_plan_base). */
     const int64_t *places;
-    /* Not 0: a planner that searches ends with the best plan that it has. Set by a signal handler, or by another thread;
-     * borrowed. NULL: it never is. */
+    /* Not 0: a planner that searches ends with the best plan that it has. Set by a signal handler, or by another
+     * thread; borrowed. NULL: it never is. */
     const volatile int *stop;
     /* A planner that tries several plans takes the first that fits, and does not search beyond those that it tries. */
     bool first_fit;
@@ -82,7 +82,8 @@ const char *mm_stream_id_name(mm_stream_id id);
 /* clang-format off */
 /* Kinds of nodes, with their properties (mm_node_traits). The check, the simulator and the lowering go by these. A new
  * kind needs a line here, one in the pipeline's table of operations (operation.c), and a stream of its own if it shall
- * not delay other kinds. A new cost needs a case wherever operations are checked or timed: without, they do not compile.
+ * not delay other kinds. A new cost needs a case wherever operations are checked or timed: without, they do not
+ * compile.
  *
  * STEP       a step of the graph
  * ENCODE     src raw -> dst coded
@@ -302,9 +303,9 @@ typedef struct mm_measure_at {
  * plan's. MM_ERR_NOMEM. The caller destroys the copy. */
 MM_CHECKED mm_status mm_plan_add_measures(const mm_plan *plan, const mm_measure_at *at, int n, mm_plan **plan_out);
 
-/* A copy of a finished plan in which the graph's shared tensors (mm_graph_share) go to pinned memory, behind the last step
- * that writes them, and come back before the update, which waits for them. Their pinned bytes lie above the plan's.
- * MM_ERR_NOMEM. The caller destroys the copy. */
+/* A copy of a finished plan in which the graph's shared tensors (mm_graph_share) go to pinned memory, behind the last
+ * step that writes them, and come back before the update, which waits for them. Their pinned bytes lie above the
+ * plan's. MM_ERR_NOMEM. The caller destroys the copy. */
 MM_CHECKED mm_status mm_plan_add_shared(const mm_plan *plan, mm_plan **plan_out);
 /* By how much that makes the plan's pinned bytes more, at most; 0: the graph shares nothing. */
 int64_t mm_plan_shared_bytes(const mm_graph *graph);
@@ -339,13 +340,14 @@ typedef struct mm_touch {
     bool work;        /* a workspace, scratch or stage: no other node may use it */
 } mm_touch;
 
-/* Iterates over the segments that a node touches: a step's uses in their order, then the codes that it writes, source, target, workspace and
- * stage, then, if it encodes or decodes a code with a body, the pool of that and the pool's spill. A segment that is
- * named twice is a touch twice. Uses without a segment are skipped. Start with *i = 0. False: there are no more. */
+/* Iterates over the segments that a node touches: a step's uses in their order, then the codes that it writes, source,
+ * target, workspace and stage, then, if it encodes or decodes a code with a body, the pool of that and the pool's
+ * spill. A segment that is named twice is a touch twice. Uses without a segment are skipped. Start with *i = 0. False:
+ * there are no more. */
 bool mm_node_next_touch(const mm_plan *plan, const mm_node *node, int *i, mm_touch *touch_out);
 
-/* A number that tells plans of one graph apart: by what their nodes do and wait for, and where segments lie. Plans with the
- * same are taken for equal. */
+/* A number that tells plans of one graph apart: by what their nodes do and wait for, and where segments lie. Plans with
+ * the same are taken for equal. */
 uint64_t mm_plan_digest(const mm_plan *plan);
 
 /* Whether the step finds a code in the segment, where it reads the elements of its use. */
@@ -366,8 +368,8 @@ const mm_step_code *mm_step_code_of(const mm_facts *facts, const mm_step_info *s
 /* Bytes of a step's workspace: its variant's, and what it needs for the codes that it reads and writes. */
 int64_t mm_node_work_bytes(const mm_plan *plan, const mm_facts *facts, const mm_node *node);
 
-/* Time that a step takes longer for the codes that it reads and writes, those of its use u alone unless u is -1: that of
- * the codec beside it, less a pass over the map in memory, if the memory's rate is known. */
+/* Time that a step takes longer for the codes that it reads and writes, those of its use u alone unless u is -1: that
+ * of the codec beside it, less a pass over the map in memory, if the memory's rate is known. */
 int64_t mm_node_codes_ns(const mm_plan *plan, const mm_facts *facts, const mm_node *node, int u);
 
 /* The root of a tensor's storage. */
@@ -391,8 +393,8 @@ MM_CHECKED mm_status mm_plan_fits(const mm_plan *plan, const mm_limits *limits);
 /* Lowers the plan to its program (program.h), and proves, with one vector clock for each stream:
  *  1. each read of a step finds its tensor in a form that serves it, written completely by the last write before the
  *     reader, and not overwritten since; a decoded lossy code never serves MM_FORM_SIGN,
- *     and is of a managed map or gradient map (mm_tensor_takes_loss). A step reads or writes only codes that it declares
- *     and that have strips; it writes them, new, of elements that it reads or writes in full;
+ *     and is of a managed map or gradient map (mm_tensor_takes_loss). A step reads or writes only codes that it
+ *     declares and that have strips; it writes them, new, of elements that it reads or writes in full;
  *  2. two segments share bytes only if all uses of the first happen before the first write of the second (or a step
  *     whose graph allows it writes the second in place over the first, as the first one's last use);
  *  3. device bytes (base, segments, heap with all dynamic segments that can be alive at once, external tensors) are

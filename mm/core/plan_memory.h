@@ -14,9 +14,9 @@
  *             step or tensor whose workspace it is), kind, content, action (what made it: "computed", "encoded", ...;
  *             "lasting", "workspace", "pool"), offset, bytes; first, last (its users) and live_last (mm_segment);
  *             codec if it is a code; pinned, dynamic: true if it is
- *   maps      of each that waits for the backward pass (mm_stash_account): name, layer, layer_kind, bytes, held_bytes, readers
- *             (backward steps), actions: what the plan does with it, of "keep" (it stays), "mask", "compress", "swap",
- *             "compress-swap", "recompute"; codec if it is coded
+ *   maps      of each that waits for the backward pass (mm_stash_account): name, layer, layer_kind, bytes, held_bytes,
+ *             readers (backward steps), actions: what the plan does with it, of "keep" (it stays), "mask", "compress",
+ *             "swap", "compress-swap", "recompute"; codec if it is coded
  * facts: the plan's. MM_ERR_NOMEM. Thread-safe. */
 MM_CHECKED mm_status mm_plan_memory(const mm_plan *plan, const mm_facts *facts, json_t **memory_out);
 

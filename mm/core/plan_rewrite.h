@@ -1,5 +1,5 @@
-/* A copy of a finished plan with further operations among its nodes: for measures, and for tensors that several processes
- * share. Segments and their places are the plan's.
+/* A copy of a finished plan with further operations among its nodes: for measures, and for tensors that several
+ * processes share. Segments and their places are the plan's.
  *
  *   mm_plan_rewrite_begin
  *     mm_plan_rewrite_keep for each node of the plan, in order; between them mm_plan_rewrite_add

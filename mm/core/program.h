@@ -90,9 +90,9 @@ void mm_program_node_times(const mm_program *program, const mm_period *periods, 
  * known. */
 int64_t mm_program_started(const mm_program *program, const int64_t *ended_ns, const mm_piece *piece);
 
-/* Per side stream, how long the computation waited while an operation on it ran that it needed. For each step that waits,
- * follows the chain of waits backwards: a step waits for a decode, that for a prefetch, that for an offload, that for an
- * encode. Needs the ends of all operations, and of each step before a step that waits for an operation. */
+/* Per side stream, how long the computation waited while an operation on it ran that it needed. For each step that
+ * waits, follows the chain of waits backwards: a step waits for a decode, that for a prefetch, that for an offload,
+ * that for an encode. Needs the ends of all operations, and of each step before a step that waits for an operation. */
 void mm_program_waits(const mm_program *program, const int64_t *ended_ns, int64_t waits_out[MM_STREAM_COUNT]);
 
 /* The waits for codecs. */

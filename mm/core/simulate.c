@@ -255,8 +255,8 @@ static bool updates_with_sums(const simulator *s, int node) {
     return false;
 }
 
-/* When a piece can begin that is about to start: a copy of what devices share, or an update, waits for its sum, and holds up
- * its stream. */
+/* When a piece can begin that is about to start: a copy of what devices share, or an update, waits for its sum, and
+ * holds up its stream. */
 static int64_t sum_of(const simulator *s, const mm_piece *piece) {
     const mm_node *n = &s->plan->nodes[piece->node];
     if (updates_with_sums(s, piece->node)) return s->sums_ns > s->now ? s->sums_ns : s->now;
@@ -265,8 +265,8 @@ static int64_t sum_of(const simulator *s, const mm_piece *piece) {
     return there > s->now ? there : s->now;
 }
 
-/* A piece has ended: if it brought what devices share to the host, its sum is next; at the first device all sums, one after
- * the other, when all is on the host. */
+/* A piece has ended: if it brought what devices share to the host, its sum is next; at the first device all sums, one
+ * after the other, when all is on the host. */
 static void begin_sum(simulator *s, const mm_piece *piece) {
     const mm_node *n = &s->plan->nodes[piece->node];
     if (!s->summed_ns || n->kind != MM_NODE_OUT || !mm_node_shares(s->plan, n)) return;

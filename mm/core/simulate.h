@@ -35,14 +35,15 @@ int64_t mm_simulate_node_ns(const mm_plan *plan, const mm_facts *facts, const mm
 
 /* Simulates one iteration. A piece (program.h) starts when its stream is free and the pieces that it waits for have
  * ended. It takes the time in the facts. All work takes longer while other streams work: by
- * what the facts say of each pair of kinds (mm_contention), added up. Steps take longer by their far bytes (far.h). Bodies of codes take their typical bytes, one after the other in their pool. If a part of a body lies in the
- * spill, its time on the link is added to the codec's; with a pool or a code in pinned memory, the longer of both counts.
- * Such a codec keeps the link busy; this is not in busy_ns of the copy streams. Copies run at the link's rate at each
+ * what the facts say of each pair of kinds (mm_contention), added up. Steps take longer by their far bytes (far.h).
+ * Bodies of codes take their typical bytes, one after the other in their pool. If a part of a body lies in the spill,
+ * its time on the link is added to the codec's; with a pool or a code in pinned memory, the longer of both counts. Such
+ * a codec keeps the link busy; this is not in busy_ns of the copy streams. Copies run at the link's rate at each
  * moment, and take issue_ns more. Memory that is allocated or freed at run time takes alloc_ns, with all streams idle.
- * With several ranks (mm_facts_share), all do the same at the same time: what a graph shares (mm_graph_share) is added up on
- * the host in the order in which it got there, one tensor after the other, and the copy back waits for that. Sums in place begin behind
- * the steps that they follow, one after the other, and the update waits for its own; they slow nothing down.
- * The caller frees the result. MM_ERR_INVALID: facts out of range (facts.h); MM_ERR_NOMEM. */
+ * With several ranks (mm_facts_share), all do the same at the same time: what a graph shares (mm_graph_share) is added
+ * up on the host in the order in which it got there, one tensor after the other, and the copy back waits for that. Sums
+ * in place begin behind the steps that they follow, one after the other, and the update waits for its own; they slow
+ * nothing down. The caller frees the result. MM_ERR_INVALID: facts out of range (facts.h); MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_program_simulate(const mm_program *program, const mm_facts *facts,
                                          mm_simulation *simulation_out);
 

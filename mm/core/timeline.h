@@ -107,8 +107,9 @@ static inline bool mm_period_is_known(const mm_period *span) { return span->end_
 /* The number of an iteration that begins, from 1. */
 static inline int64_t mm_timeline_begin(mm_timeline *timeline) { return ++timeline->begun; }
 
-/* Room for the spans of an iteration under a plan, per piece and then per sum in place, which the caller fills in: for one whose
- * time is not known with an end before the start. NULL: the buffer is full, and the iteration was counted as dropped. */
+/* Room for the spans of an iteration under a plan, per piece and then per sum in place, which the caller fills in: for
+ * one whose time is not known with an end before the start. NULL: the buffer is full, and the iteration was counted as
+ * dropped. */
 mm_period *mm_timeline_add(mm_timeline *timeline, int plan, int64_t number);
 
 /* Notes that the plan of a graph was left. The graph's name is copied. */

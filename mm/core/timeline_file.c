@@ -16,8 +16,8 @@
 #include "mm/core/status.h"
 #include "mm/core/timeline.h"
 
-/* Threads of a process have numbers of their own, so that no viewer takes two for one. The first is of iterations, the last
- * of sums in place. */
+/* Threads of a process have numbers of their own, so that no viewer takes two for one. The first is of iterations, the
+ * last of sums in place. */
 enum { SUMS = 1 + MM_STREAM_COUNT, THREADS };
 
 typedef struct writer {
@@ -307,5 +307,5 @@ static mm_status put_all(const void *ctx, FILE *file) {
 mm_status mm_timelines_write(mm_timeline *const *timelines, int n, const char *path) {
     writer w = {.timelines = timelines, .n = n};
     w.origin_ns = earliest(&w);
-    return mm_file_replace("trace", path, put_all, &w);
+    return mm_atomic_file_print(path, put_all, &w);
 }

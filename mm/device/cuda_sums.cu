@@ -1,5 +1,5 @@
-/* The sums of sums.h. A warp takes a strip; each of its threads has four neighbouring lanes, and loads them at once. Then one
- * warp adds up what the strips came to, which lies in the scratch. */
+/* The sums of sums.h. A warp takes a strip; each of its threads has four neighbouring lanes, and loads them at once.
+ * Then one warp adds up what the strips came to, which lies in the scratch. */
 #include "mm/device/cuda_launch.h"
 
 #define MM_SUMS_FUNCTION static __device__ inline

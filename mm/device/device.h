@@ -1,8 +1,8 @@
 /* The device contract: memory, streams, events. Implementations: device_host.c (the default), device_cuda.c.
  *
- * A stream runs its tasks in order; streams run concurrently. Tasks are copies, fills, checksums, sums, and what a device's
- * own launcher enqueues (device_host.h: a C function; device_cuda.h: kernels). An event marks a place in a stream.
- * mm_event_record puts it there; a later recording replaces an earlier one.
+ * A stream runs its tasks in order; streams run concurrently. Tasks are copies, fills, checksums, sums, and what a
+ * device's own launcher enqueues (device_host.h: a C function; device_cuda.h: kernels). An event marks a place in a
+ * stream. mm_event_record puts it there; a later recording replaces an earlier one.
  *
  * Failure. A task that fails poisons its stream: later tasks are skipped, events recorded after it complete with its
  * status, and a stream that waits for such an event is poisoned too. So nothing is computed from invalid data.
@@ -83,8 +83,8 @@ typedef struct mm_device_ops {
     bool knows_free_memory;     /* a reservation above mm_memory_info.free_bytes always fails. False for the host, whose
                                 figure counts what is reserved, not what is in use */
     bool always_timed;          /* events have times, whatever mm_device_config.timed says */
-    /* Functions of mm_call_async may wait for tasks of other streams. CUDA's may not: it may run the functions of all streams
-     * one after the other. */
+    /* Functions of mm_call_async may wait for tasks of other streams. CUDA's may not: it may run the functions of all
+     * streams one after the other. */
     bool calls_may_block;
 
     int (*count)(void); /* devices of this kind that answer; 0: none, or the hardware cannot be asked */
@@ -198,8 +198,8 @@ void mm_device_describe(mm_device *device, mm_device_description *description_ou
 void mm_device_charge_alloc(mm_device *device);
 
 /* priority: 0 normal, negative more urgent: a hint. The host's threads of normal streams, which sleep most of the time,
- * ask to run soon after they wake (thread.h). name: copied, 15 bytes; the name of the stream's thread, and of the stream
- * in messages. The caller destroys it. */
+ * ask to run soon after they wake (thread.h). name: copied, 15 bytes; the name of the stream's thread, and of the
+ * stream in messages. The caller destroys it. */
 MM_CHECKED mm_status mm_stream_create(mm_device *device, const char *name, int priority, mm_stream **stream_out);
 /* Drains, then frees. NULL is legal. */
 void mm_stream_destroy(mm_stream *stream);
@@ -228,9 +228,10 @@ int64_t mm_event_ns(mm_event *event);
  * any, both are as mm_event_ns. Both 0: the latest has not completed, or the device does not know. */
 mm_task_times mm_event_tasks(mm_event *event);
 
-/* Streams that are not of this mm_device, by the handle that mm_stream_handle has of its own: cuda a cudaStream_t (NULL: the
- * legacy default stream). The caller keeps them alive, and captures nothing on them. Calls for one stream may overlap.
- * On the host the handle must be NULL, and is the calling thread: a recording completes at once, and a wait blocks. */
+/* Streams that are not of this mm_device, by the handle that mm_stream_handle has of its own: cuda a cudaStream_t
+ * (NULL: the legacy default stream). The caller keeps them alive, and captures nothing on them. Calls for one stream
+ * may overlap. On the host the handle must be NULL, and is the calling thread: a recording completes at once, and a
+ * wait blocks. */
 MM_CHECKED mm_status mm_foreign_record(mm_event *event, void *handle);
 /* The errors of mm_stream_wait. */
 MM_CHECKED mm_status mm_foreign_wait(mm_device *device, void *handle, mm_event *event);
@@ -244,18 +245,19 @@ MM_CHECKED mm_status mm_fill_async(mm_stream *stream, void *dst, uint8_t byte, i
 MM_CHECKED mm_status mm_checksum_async(mm_stream *stream, const void *src, int64_t bytes, uint64_t *sum_out);
 /* *sums_out: the sums of `elems` floats, the same bits on every device and with any number of threads (sums.h). src:
  * device memory, aligned to 16. scratch: MM_SUMS_SCRATCH_BYTES. The device writes to scratch and sums_out, which are
- * aligned to 8, in pinned or device memory, and used by one such task at a time. Can be captured. MM_ERR_INVALID: src is
- * not aligned. */
+ * aligned to 8, in pinned or device memory, and used by one such task at a time. Can be captured. MM_ERR_INVALID: src
+ * is not aligned. */
 enum { MM_SUMS_SCRATCH_BYTES = 1 << 16 };
 MM_CHECKED mm_status mm_sums_async(mm_stream *stream, const float *src, int64_t elems, void *scratch,
                                    mm_sums *sums_out);
 
-/* Calls a function when the tasks before it are done; tasks behind it wait until it has returned. `call` is borrowed until
- * then. It may block only if the device's calls_may_block. On the host a failure poisons the stream; CUDA cannot, and drops it.
- * Not captured. */
+/* Calls a function when the tasks before it are done; tasks behind it wait until it has returned. `call` is borrowed
+ * until then. It may block only if the device's calls_may_block. On the host a failure poisons the stream; CUDA cannot,
+ * and drops it. Not captured. */
 MM_CHECKED mm_status mm_call_async(mm_stream *stream, const mm_call *call);
-/* The same of a function that may block, on any device: where the device's calls may not, the caller waits for the event, or
- * (NULL) for all of the stream's tasks, and makes the call itself. The function's failure is returned then. */
+/* The same of a function that may block, on any device: where the device's calls may not, the caller waits for the
+ * event, or (NULL) for all of the stream's tasks, and makes the call itself. The function's failure is returned
+ * then. */
 MM_CHECKED mm_status mm_call_blocking(mm_stream *stream, const mm_call *call, mm_event *after);
 
 /* A capture keeps tasks instead of running them; the replay made of it then runs them any number of times with one

@@ -92,7 +92,8 @@ static mm_status host_reserve(mm_device *base, mm_memory_kind kind, int64_t byte
         return mm_fail(MM_ERR_NOMEM, "host device: mapping %s of the machine's %s: %s", MM_SIZE_TOLD(bytes),
                        MM_SIZE_TOLD(device->total_bytes), strerror(error));
     }
-    /* What other processes read takes a walk through its pages; large pages make it short. A refusal leaves small ones. */
+    /* What other processes read takes a walk through its pages; large pages make it short. A refusal leaves small
+     * ones. */
     if (kind == MM_MEMORY_PINNED) (void)madvise(memory, (size_t)bytes, MADV_HUGEPAGE);
     *memory_out = memory;
     return MM_OK;

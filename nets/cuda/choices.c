@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nets/io/temp_file.h"
+#include "mm/core/atomic_file.h"
 
 /* A line of the file. */
 typedef struct nets_kept_choice {
@@ -213,7 +213,6 @@ static mm_status read_file(nets_cuda_choices *choices) {
 }
 
 static mm_status write_file(const nets_cuda_choices *choices) {
-    nets_temp_file file;
     size_t size = sizeof HEADER + (size_t)choices->n * LINE_CAPACITY + 64, length = sizeof HEADER - 1;
     char *text = malloc(size);
     if (!text) return mm_fail(MM_ERR_NOMEM, "no memory to write %d lines", choices->n);
@@ -221,14 +220,7 @@ static mm_status write_file(const nets_cuda_choices *choices) {
     for (int i = 0; i < choices->n; i++) length += (size_t)format_line(&choices->kept[i], text + length);
     length +=
         (size_t)snprintf(text + length, size - length, "end %d %016" PRIx64 "\n", choices->n, checksum(text, length));
-    mm_status status = nets_temp_file_create(choices->path, &file);
-    if (status == MM_OK) {
-        status = nets_temp_file_write(&file, text, (int64_t)length);
-        if (status == MM_OK)
-            status = nets_temp_file_commit(&file);
-        else
-            nets_temp_file_abandon(&file);
-    }
+    mm_status status = mm_atomic_file_save(choices->path, text, length);
     free(text);
     return status;
 }

@@ -1,15 +1,15 @@
 /* Causal attention, block by block (Dao et al. 2022, "FlashAttention"): of the scores, which are the square of the
  * context, only one block exists at a time, in the cache. A thread computes a head of a sample alone, in a fixed order.
  *
- *   keys       0     1     2            With s = scale q k, for a block of rows (queries) i and each block of keys j <= i:
- *   rows 0   | \ |     |     |            forward:   top, l = sum of e^(s - top), o = sum of e^(s - top) v; both are
- *   rows 1   |   |  \  |     |                       rescaled when a block raises the top. y = o / l, log l + top is saved
- *   rows 2   |   |     |  \  |            backward:  p = e^(s - saved); dp = dy v; ds = p (dp - y dy) scale;
- *            whole blocks, then half of                dv += p dy; dq += ds k; dk += ds q
+ *   keys       0     1     2         With s = scale q k, for a block of rows (queries) i and each block of keys j <= i:
+ *   rows 0   | \ |     |     |         forward:   top, l = sum of e^(s - top), o = sum of e^(s - top) v; both are
+ *   rows 1   |   |  \  |     |                    rescaled when a block raises the top. y = o / l, log l + top is saved
+ *   rows 2   |   |     |  \  |         backward:  p = e^(s - saved); dp = dy v; ds = p (dp - y dy) scale;
+ *            whole blocks, then half of             dv += p dy; dq += ds k; dk += ds q
  *            the one on the diagonal
  *
- * The input's channels are q, k, v, each of `heads` times `size`. Of bf16 maps a thread has its head in f32 in the workspace,
- * and what it gives is rounded once. */
+ * The input's channels are q, k, v, each of `heads` times `size`. Of bf16 maps a thread has its head in f32 in the
+ * workspace, and what it gives is rounded once. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

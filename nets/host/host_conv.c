@@ -10,13 +10,13 @@
  *   | scratchpad | scratchpad ... | weights in oneDNN's layout, or the first piece's gradient | further pieces' ...  |
  *     a thread's
  *
- * A pass that adds to the gradients of earlier ones (nets_pass) adds as it reorders, or, without a reorder, from the first
- * piece's place. The bias's gradient comes after what its part takes of the workspace.
+ * A pass that adds to the gradients of earlier ones (nets_pass) adds as it reorders, or, without a reorder, from the
+ * first piece's place. The bias's gradient comes after what its part takes of the workspace.
  *
- * There is one algorithm, oneDNN's direct one, so that every plan gives the same bits. oneDNN 2.6.3 has two others: with
- * GEMM it takes 1.3 to 2 times as long and more scratch; with Winograd (windows of 3 x 3, AVX-512) 0.28 to 0.7 times as
- * long, but 9 to 136 MiB of scratch instead of less than 16 KiB, and maps in blocks of 16 channels, besides. (CPU time
- * of one core of an EPYC, convolutions of VGG-16 and ResNet-50 at batch 8 and 32.)
+ * There is one algorithm, oneDNN's direct one, so that every plan gives the same bits. oneDNN 2.6.3 has two others:
+ * with GEMM it takes 1.3 to 2 times as long and more scratch; with Winograd (windows of 3 x 3, AVX-512) 0.28 to 0.7
+ * times as long, but 9 to 136 MiB of scratch instead of less than 16 KiB, and maps in blocks of 16 channels, besides.
+ * (CPU time of one core of an EPYC, convolutions of VGG-16 and ResNet-50 at batch 8 and 32.)
  *
  * A gradient by the input that is added to an earlier contribution is computed image by image, each behind what its
  * part takes of the workspace, in a thread's place: so it may be added in that contribution's place.

@@ -1,6 +1,7 @@
 /* The fully connected layer: oneDNN's matrix products over the plain weights, which need no other layout and so no
- * workspace of the weights' size; of bf16 maps as in host_project.c. (Its inner product allocates on every call.) Each is cut by its columns, the gradient
- * by the weights by its rows: so a piece has weights of its own, however small the batch.
+ * workspace of the weights' size; of bf16 maps as in host_project.c. (Its inner product allocates on every call.) Each
+ * is cut by its columns, the gradient by the weights by its rows: so a piece has weights of its own, however small the
+ * batch.
  *
  * Features are counted in torch's order, channel by channel. An image of more than one pixel is pixel by pixel, so the
  * whole batch changes its order in the workspace, and its gradient changes back:

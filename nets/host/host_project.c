@@ -1,7 +1,7 @@
-/* The linear layer of tokens: oneDNN's matrix products over the plain weights, of f32, or of bf16 where the CPU has units
- * for it: then sums are f32, and so are the gradients of the weights; what is a map is rounded once. A batch has many rows,
- * so the output and the gradient by the input are cut by rows; the gradient by the weights is cut by its own rows, each of
- * which sums over the whole batch. */
+/* The linear layer of tokens: oneDNN's matrix products over the plain weights, of f32, or of bf16 where the CPU has
+ * units for it: then sums are f32, and so are the gradients of the weights; what is a map is rounded once. A batch has
+ * many rows, so the output and the gradient by the input are cut by rows; the gradient by the weights is cut by its own
+ * rows, each of which sums over the whole batch. */
 #include <stdlib.h>
 
 #include "nets/host/channels.h"

@@ -134,8 +134,8 @@ static mm_status sum_part(void *ctx, int64_t part, int thread) {
     return MM_OK;
 }
 
-/* What gradients are multiplied by (nets_optimizer.clip_norm). Parts hang on the number of elements alone, and are added
- * in order: so do the bits. */
+/* What gradients are multiplied by (nets_optimizer.clip_norm). Parts hang on the number of elements alone, and are
+ * added in order: so do the bits. */
 static mm_status find_clip(const update_job *job, float *clip_out) {
     enum { PARTS = 256, LEAST_ELEMS = 4096 };
     double parts[PARTS] = {0}, sum = 0;

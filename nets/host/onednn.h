@@ -46,8 +46,8 @@ typedef struct nets_dnn_product_desc {
 
 typedef enum nets_dnn_pool { NETS_DNN_POOL_MAX, NETS_DNN_POOL_AVG, NETS_DNN_POOL_AVG_EXCLUDE_PAD } nets_dnn_pool;
 
-/* Whether the CPU has units for products of bf16, and oneDNN may use them. Without them it would compute with others, several
- * times slower than f32. */
+/* Whether the CPU has units for products of bf16, and oneDNN may use them. Without them it would compute with others,
+ * several times slower than f32. */
 bool nets_dnn_has_bf16(void);
 
 /* The pool must outlive `dnn`. */
@@ -60,14 +60,16 @@ typedef enum nets_dnn_conv_kind {
     NETS_DNN_CONV_BY_WEIGHTS /* the gradient by the weights */
 } nets_dnn_conv_kind;
 
-/* Makes a convolution's kernel. MM_ERR_UNSUPPORTED: oneDNN has none for the CPU's units of bf16. Its arguments have oneDNN's names: SRC, WEIGHTS, DST, or their DIFF_ ones. The weights
- * are in the layout that the primitive prefers; `like` not NULL: in the layout of that kernel, of the same kind.
- * nets_dnn_weights_reorder converts from and to the plain layout. */
+/* Makes a convolution's kernel. MM_ERR_UNSUPPORTED: oneDNN has none for the CPU's units of bf16. Its arguments have
+ * oneDNN's names: SRC, WEIGHTS, DST, or their DIFF_ ones. The weights are in the layout that the primitive prefers;
+ * `like` not NULL: in the layout of that kernel, of the same kind. nets_dnn_weights_reorder converts from and to the
+ * plain layout. */
 MM_CHECKED mm_status nets_dnn_conv(const nets_dnn *dnn, const nets_dnn_windows *w, nets_dnn_conv_kind kind,
                                    const nets_dnn_kernel *like, nets_dnn_kernel *kernel_out);
 
 /* A kernel that copies FROM the plain layout TO that of the kernel's argument `arg` (WEIGHTS, DIFF_WEIGHTS), or back;
- * adds: adds it there, element by element. `w` is the one that the kernel was made from. The primitive stays NULL if the layouts are equal. */
+ * adds: adds it there, element by element. `w` is the one that the kernel was made from. The primitive stays NULL if
+ * the layouts are equal. */
 MM_CHECKED mm_status nets_dnn_weights_reorder(const nets_dnn *dnn, const nets_dnn_windows *w,
                                               const nets_dnn_kernel *kernel, int arg, bool to_plain, bool adds,
                                               nets_dnn_kernel *reorder_out);

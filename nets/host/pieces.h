@@ -76,8 +76,8 @@ MM_CHECKED mm_status nets_piecewise_init_cut(nets_piecewise *p, const nets_cut *
 void nets_piecewise_measure(nets_piecewise *p);
 void nets_piecewise_fini(nets_piecewise *p);
 
-/* Makes a product cut by its columns, or by its rows, with arguments SRC, WEIGHTS, DST, and BIAS. own_blocks: each piece writes to a
- * block of its own, not to its part of the whole. */
+/* Makes a product cut by its columns, or by its rows, with arguments SRC, WEIGHTS, DST, and BIAS. own_blocks: each
+ * piece writes to a block of its own, not to its part of the whole. */
 MM_CHECKED mm_status nets_piecewise_product(const nets_dnn *dnn, const nets_dnn_product_desc *whole, bool by_rows,
                                             nets_cut cut, bool own_blocks, nets_piecewise *p);
 

@@ -20,7 +20,8 @@ typedef struct nets_rows {
     /* y = (x - mean) factor weight + bias */
     void (*normalise)(const float *x, float mean, float factor, const float *weight, const float *bias, int64_t n,
                       float *y);
-    /* The sums of g and of g (x - mean) factor, for g = dy weight; and dy, dy (x - mean) factor added to dbias, dweight. */
+    /* The sums of g and of g (x - mean) factor, for g = dy weight; and dy, dy (x - mean) factor added to dbias,
+     * dweight. */
     void (*normalise_sums)(const float *x, float mean, float factor, const float *weight, const float *dy, int64_t n,
                            float *dweight, float *dbias, float sums_out[2]);
     /* dx = factor (g - mean_g - (x - mean) factor mean_gx) */

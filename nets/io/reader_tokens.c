@@ -1,6 +1,6 @@
 /* Tokens from a file: the bytes of a text, or 16-bit numbers. A sample is a row of as many tokens as the network takes;
- * each token's label is the one behind it. Samples follow each other without overlap, so an epoch reads every token once,
- * but for a rest that fills no sample:
+ * each token's label is the one behind it. Samples follow each other without overlap, so an epoch reads every token
+ * once, but for a rest that fills no sample:
  *
  *   | sample 0 | sample 1 | ... | rest |   the last tenth: | sample 0 | ... |
  *   | training: nine tenths            |                   | test           |

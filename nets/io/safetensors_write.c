@@ -1,8 +1,8 @@
 #include "nets/io/safetensors.h"
 
+#include "mm/core/atomic_file.h"
 #include "mm/core/status.h"
 #include "nets/io/safetensors_header.h"
-#include "nets/io/temp_file.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -123,16 +123,16 @@ static char *header_text(const nets_safetensors_builder *builder) {
 
 /* ---------------------------------------------------------------- the file */
 
-static mm_status write_header(nets_temp_file *file, const char *text) {
+static mm_status write_header(mm_atomic_file *file, const char *text) {
     static const char spaces[HEADER_ALIGN + 1] = "        ";
     size_t length = strlen(text), padding = (HEADER_ALIGN - length % HEADER_ALIGN) % HEADER_ALIGN;
     uint64_t padded = length + padding;
     if (padded > NETS_SAFETENSORS_MAX_HEADER_BYTES)
         return mm_fail(MM_ERR_INVALID, "%s: a header of %zu bytes, at most %d", file->path, length,
                        NETS_SAFETENSORS_MAX_HEADER_BYTES);
-    MM_TRY(nets_temp_file_write(file, &padded, sizeof padded));
-    MM_TRY(nets_temp_file_write(file, text, (int64_t)length));
-    return nets_temp_file_write(file, spaces, (int64_t)padding);
+    MM_TRY(mm_atomic_file_write(file, &padded, sizeof padded));
+    MM_TRY(mm_atomic_file_write(file, text, (int64_t)length));
+    return mm_atomic_file_write(file, spaces, (int64_t)padding);
 }
 
 /* Where data comes from that tensors do not have. */
@@ -142,20 +142,20 @@ typedef struct origin {
     int64_t piece_bytes;
 } origin;
 
-static mm_status write_tensor(const nets_safetensors_tensor *tensor, const origin *from, nets_temp_file *file) {
+static mm_status write_tensor(const nets_safetensors_tensor *tensor, const origin *from, mm_atomic_file *file) {
     int64_t bytes;
     MM_TRY(nets_safetensors_bytes(tensor, &bytes));
-    if (tensor->data) return nets_temp_file_write(file, tensor->data, bytes);
+    if (tensor->data) return mm_atomic_file_write(file, tensor->data, bytes);
     for (int64_t at = 0; at < bytes; at += from->piece_bytes) {
         int64_t n = bytes - at < from->piece_bytes ? bytes - at : from->piece_bytes;
         MM_TRY(from->fetch(from->ctx, tensor, at, from->piece, n));
-        MM_TRY(nets_temp_file_write(file, from->piece, n));
+        MM_TRY(mm_atomic_file_write(file, from->piece, n));
     }
     return MM_OK;
 }
 
 static mm_status write_all(const nets_safetensors_builder *builder, const char *text, const origin *from,
-                           nets_temp_file *file) {
+                           mm_atomic_file *file) {
     MM_TRY(write_header(file, text));
     for (int64_t i = 0; i < builder->n_tensors; i++) MM_TRY(write_tensor(&builder->tensors[i], from, file));
     return MM_OK;
@@ -166,14 +166,14 @@ static mm_status write_file(nets_safetensors_builder *builder, const origin *fro
         qsort(builder->tensors, (size_t)builder->n_tensors, sizeof *builder->tensors, compare_tensors);
     char *text = header_text(builder);
     if (!text) return mm_fail(MM_ERR_NOMEM, "%s: no memory for its header", path);
-    nets_temp_file file;
-    mm_status status = nets_temp_file_create(path, &file);
+    mm_atomic_file file;
+    mm_status status = mm_atomic_file_create(path, &file);
     if (status == MM_OK) {
         status = write_all(builder, text, from, &file);
         if (status == MM_OK)
-            status = nets_temp_file_commit(&file);
+            status = mm_atomic_file_commit(&file);
         else
-            nets_temp_file_abandon(&file);
+            mm_atomic_file_abandon(&file);
     }
     free(text);
     return status;
@@ -200,8 +200,8 @@ mm_status nets_safetensors_write_from(nets_safetensors_builder *builder, const c
 }
 
 mm_status nets_safetensors_writable(const char *path) {
-    nets_temp_file file;
-    MM_TRY(nets_temp_file_create(path, &file));
-    nets_temp_file_abandon(&file);
+    mm_atomic_file file;
+    MM_TRY(mm_atomic_file_create(path, &file));
+    mm_atomic_file_abandon(&file);
     return MM_OK;
 }

@@ -15,8 +15,8 @@ enum {
     /* The thread sleeps so long at least, and at most, while nothing comes. */
     NAP_LEAST_NS = 10000,
     NAP_MOST_NS = 200000,
-    /* multi_config.ended: while nothing comes. Longer than a starter that ends ranks lets them live (mpirun: a second or two), so
-     * that who is left over does not tell of it, too. */
+    /* multi_config.ended: while nothing comes. Longer than a starter that ends ranks lets them live (mpirun: a second
+     * or two), so that who is left over does not tell of it, too. */
     ENDED_MS = 3000,
     LOOK_MS = 100, /* between two looks at whether ranks are there (multi_engine.look) */
 };
@@ -52,7 +52,8 @@ struct multi {
     /* the thread's own */
     multi_chunks sums;
     int64_t job; /* that is cut next */
-    /* The votes of all ranks. The caller of multi_agree sets its own before it asks, and reads them once they are counted. */
+    /* The votes of all ranks. The caller of multi_agree sets its own before it asks, and reads them once they are
+     * counted. */
     int32_t *votes;
     int *vote_counts, *vote_places;
 };

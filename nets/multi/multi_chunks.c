@@ -5,8 +5,8 @@
 #include <string.h>
 
 enum {
-    /* Elements are moved in chunks, so that one is added up while others travel, and what is received takes little memory.
-     * Chosen: 4 MiB. */
+    /* Elements are moved in chunks, so that one is added up while others travel, and what is received takes little
+     * memory. Chosen: 4 MiB. */
     CHUNK_ELEMS = 1 << 20,
 };
 

@@ -1,5 +1,5 @@
-/* Sums under way: what was begun is cut into chunks, which travel, are added up, and travel back, several at a time. Used by
- * multi.c's thread alone.
+/* Sums under way: what was begun is cut into chunks, which travel, are added up, and travel back, several at a time.
+ * Used by multi.c's thread alone.
  *
  *   chunk 0   to whom it belongs | added up | to all
  *   chunk 1              to whom it belongs | added up | to all
@@ -46,8 +46,8 @@ bool multi_chunks_have_room(const multi_chunks *sums);
 bool multi_chunks_are_done(const multi_chunks *sums);
 /* Begins the next chunk of a job. *last_out: it is the job's last; the next call is for the next job. */
 MM_CHECKED mm_status multi_chunks_begin(multi_chunks *sums, const multi_job *job, bool *last_out);
-/* One step for each of: a chunk that is added up; one that is done. *moved_out: set to true if there was one. *done_out: set
- * to true if a job is done. */
+/* One step for each of: a chunk that is added up; one that is done. *moved_out: set to true if there was one.
+ * *done_out: set to true if a job is done. */
 MM_CHECKED mm_status multi_chunks_go_on(multi_chunks *sums, bool *moved_out, bool *done_out);
 
 #endif

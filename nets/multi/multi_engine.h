@@ -1,4 +1,5 @@
-/* The contract of an engine: how it gets elements to other ranks. Called by multi.c's thread alone, which also opens it. */
+/* The contract of an engine: how it gets elements to other ranks. Called by multi.c's thread alone, which also opens
+ * it. */
 #ifndef NETS_MULTI_MULTI_ENGINE_H
 #define NETS_MULTI_MULTI_ENGINE_H
 
@@ -23,12 +24,12 @@ typedef struct multi_engine {
     void (*close)(multi_link *link, bool well);
     /* Ends all ranks. */
     void (*abort)(multi_link *link, int status);
-    /* Each begins a transfer in `slot`; the one that was begun in it before is done. All ranks begin the same transfers. There are
-     * three orders, each of them the same on all ranks: of scatters and collects; of votes, which are shares in MULTI_VOTES; of
-     * other shares and spreads. An engine without `scatter` may refuse a transfer while another is under way (MM_ERR_ORDER).
-     * counts, places: per rank, of elements; to be kept until it is done.
-     * scatter: part p of `data` goes to rank p, which gets all of its parts one after the other. collect: all of `data` goes
-     * to rank 0. share: part p of `data`, which rank p has, goes to all. spread: all of rank 0's `data` goes to all. */
+    /* Each begins a transfer in `slot`; the one that was begun in it before is done. All ranks begin the same
+     * transfers. There are three orders, each of them the same on all ranks: of scatters and collects; of votes, which
+     * are shares in MULTI_VOTES; of other shares and spreads. An engine without `scatter` may refuse a transfer while
+     * another is under way (MM_ERR_ORDER). counts, places: per rank, of elements; to be kept until it is done. scatter:
+     * part p of `data` goes to rank p, which gets all of its parts one after the other. collect: all of `data` goes to
+     * rank 0. share: part p of `data`, which rank p has, goes to all. spread: all of rank 0's `data` goes to all. */
     mm_status (*scatter)(multi_link *link, int slot, const int32_t *data, const int *counts, const int *places,
                          const int *received_counts, const int *received_places, int32_t *received);
     mm_status (*collect)(multi_link *link, int slot, const int32_t *data, int elems, int32_t *received);
@@ -38,8 +39,8 @@ typedef struct multi_engine {
     mm_status (*test)(multi_link *link, int slot, bool *done_out);
     /* multi_enqueue, by the thread that calls that. Not NULL: scatter, collect and spread are. */
     mm_status (*sum)(multi_link *link, const multi_tensor *tensors, int n, void *stream);
-    /* Now and then, while nothing is under way: fails once a rank has ended or a sum cannot end, and then gives up the sums
-     * that were enqueued. NULL: whoever started the ranks ends them. */
+    /* Now and then, while nothing is under way: fails once a rank has ended or a sum cannot end, and then gives up the
+     * sums that were enqueued. NULL: whoever started the ranks ends them. */
     mm_status (*look)(multi_link *link);
 } multi_engine;
 
@@ -51,7 +52,8 @@ struct multi_link {
 
 extern const multi_engine multi_mpi, multi_local, multi_nccl;
 
-/* The engine that knows how this process was started, for one that moves data of devices only: multi_local or multi_mpi. */
+/* The engine that knows how this process was started, for one that moves data of devices only: multi_local or
+ * multi_mpi. */
 const multi_engine *multi_host_engine(void);
 
 /* Set in the environment of ranks that multi_local_start has started. */

@@ -1,8 +1,9 @@
-/* How ranks that mm itself has started tell each other something: by sockets that they have inherited, between rank 0 and
- * each other one. Rank 0 collects what all have, and gives all of it to each. MM_RANKS in the environment says which they
- * are: "RANK/RANKS:FD,FD,..." (multi_local_start).
+/* How ranks that mm itself has started tell each other something: by sockets that they have inherited, between rank 0
+ * and each other one. Rank 0 collects what all have, and gives all of it to each. MM_RANKS in the environment says
+ * which they are: "RANK/RANKS:FD,FD,..." (multi_local_start).
  *
- * One transfer at a time: another is refused, and not mixed with it. It moves no gradients: the engine nccl tells by it where ranks find each other, and hears by it that one has ended. */
+ * One transfer at a time: another is refused, and not mixed with it. It moves no gradients: the engine nccl tells by it
+ * where ranks find each other, and hears by it that one has ended. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

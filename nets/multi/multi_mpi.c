@@ -1,8 +1,9 @@
-/* The engine mpi. MPI's functions are found when it is opened, in one table, so that a process that does not use them runs
- * where there is no MPI.
+/* The engine mpi. MPI's functions are found when it is opened, in one table, so that a process that does not use them
+ * runs where there is no MPI.
  *
- * Transfers are MPI's non-blocking collectives. These must be begun in one order on each communicator, by all ranks: those
- * that scatter have one communicator, those that share another, so that a chunk is shared while later ones are scattered. */
+ * Transfers are MPI's non-blocking collectives. These must be begun in one order on each communicator, by all ranks:
+ * those that scatter have one communicator, those that share another, so that a chunk is shared while later ones are
+ * scattered. */
 #include <dlfcn.h>
 #include <mpi.h>
 #include <signal.h>
@@ -55,7 +56,8 @@ static mm_status find_constants(void *library, mpi_api *mpi) {
 #endif
 }
 
-/* Its plugins find its symbols only if it is loaded globally. It stays loaded: it leaves threads and handlers behind. */
+/* Its plugins find its symbols only if it is loaded globally. It stays loaded: it leaves threads and handlers
+ * behind. */
 static mm_status load(mpi_link *l) {
 #ifdef OPEN_MPI
     static const char *const names[] = {"libmpi.so.40"};

@@ -1,4 +1,5 @@
-/* The engine nccl: sums on GPUs, each rank's own. NCCL's functions are found when it is opened, in one table, as MPI's are.
+/* The engine nccl: sums on GPUs, each rank's own. NCCL's functions are found when it is opened, in one table, as MPI's
+ * are.
  *
  * NCCL moves what lies on devices, on streams; what ranks tell each other goes by the engine that knows how they were
  * started: multi_local where mm has started them, mpi where mpirun has. By it rank 0 tells the others where it is found
@@ -27,8 +28,8 @@ typedef struct nccl_api {
 
 enum {
     COUNTS_MOST = 256, /* elements of all MULTI_COUNT of a call. Chosen: nets have two */
-    /* A call of NCCL that lasts longer waits for another rank, as the first ones do, which connect the ranks. Then abort is what
-     * ends it; before, it could free what the call is about to use. Chosen. */
+    /* A call of NCCL that lasts longer waits for another rank, as the first ones do, which connect the ranks. Then
+     * abort is what ends it; before, it could free what the call is about to use. Chosen. */
     BLOCKED_MS = 1000,
 };
 
@@ -235,7 +236,8 @@ static mm_status enqueue_counts(const nccl_link *l, const multi_tensor *tensors,
     return MM_OK;
 }
 
-/* The communicator, for the training thread, which has done with it once it says that it is not used. NULL: it was aborted. */
+/* The communicator, for the training thread, which has done with it once it says that it is not used. NULL: it was
+ * aborted. */
 static ncclComm_t use(nccl_link *l, bool used) {
     pthread_mutex_lock(&l->lock);
     ncclComm_t comm = l->comm;

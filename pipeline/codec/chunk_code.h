@@ -1,13 +1,13 @@
 /* Codes of variable size in chunks: where everything lies. Plain C functions, the same on every device.
  *
- * A chunk is 1024 consecutive elements of the map (of f32 4 KiB, the window of cDMA: Rhu et al., HPCA 2018); the last may
- * be shorter.
+ * A chunk is 1024 consecutive elements of the map (of f32 4 KiB, the window of cDMA: Rhu et al., HPCA 2018); the last
+ * may be shorter.
  *
  *   head   | int64 begin | uint32 at[0], at[1], ... at[chunks] | padding to 8 bytes |
  *   body   | chunk 0 | chunk 1 | ... |
  *
- * begin: the body's first position in its pool's range, aligned to 256. at[i]: where chunk i begins in the body, in words
- * of 4 bytes; at[chunks]: the body's words. The padding is zeros. All is little-endian.
+ * begin: the body's first position in its pool's range, aligned to 256. at[i]: where chunk i begins in the body, in
+ * words of 4 bytes; at[chunks]: the body's words. The padding is zeros. All is little-endian.
  *
  * A chunk's code has at most as many words as the chunk's elements fill. If it has exactly as many, it is the elements
  * themselves ("raw"). So a body is never larger than the map.
@@ -70,7 +70,8 @@ MM_HD bool mm_chunk_words_are_possible(uint32_t from, uint32_t to, int raw) {
     return from <= to && to - from <= (uint32_t)raw;
 }
 
-/* How many non-zeros of 16 bits a code of `count` words has, of which the first `head` are others; -1: it is damaged. */
+/* How many non-zeros of 16 bits a code of `count` words has, of which the first `head` are others; -1: it is
+ * damaged. */
 MM_HD int mm_chunk_half_values(const uint32_t *words, int count, int head) {
     if (head > count) return -1;
     return 2 * (count - head) - (count > head && words[count - 1] >> 16 == 0);
@@ -81,8 +82,8 @@ MM_HD bool mm_chunk_spills(const mm_code_body *body, int64_t position, int64_t b
     return position + bytes > body->pool_bytes;
 }
 
-/* Where a chunk's code of `bytes` (at most MM_CHUNK_MOST_BYTES) at a position lies. What does not end in the pool lies in
- * the spill, whole; so the spill has a chunk more than what the pool lacks:
+/* Where a chunk's code of `bytes` (at most MM_CHUNK_MOST_BYTES) at a position lies. What does not end in the pool lies
+ * in the spill, whole; so the spill has a chunk more than what the pool lacks:
  *      pool  |....[chunk][chun|        spill  |  chunk [chunk][chunk]....|
  * NULL: not in either. position: from `begin`, possible as above, on. */
 MM_HD uint8_t *mm_chunk_place(const mm_code_body *body, int64_t position, int64_t bytes) {

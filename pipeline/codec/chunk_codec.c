@@ -96,8 +96,8 @@ mm_status mm_chunk_create(const mm_codec_ops *ops, const char *params, mm_codec 
 
 /* ---------------------------------------------------------------- kinds */
 
-/* Rhu et al. (cDMA, HPCA 2018): 2.6 times smaller on average, figure 11; AlexNet, which has the fewest zeros of their nets,
- * 49.4 %, takes 0.506 and 1/32. */
+/* Rhu et al. (cDMA, HPCA 2018): 2.6 times smaller on average, figure 11; AlexNet, which has the fewest zeros of their
+ * nets, 49.4 %, takes 0.506 and 1/32. */
 const mm_chunk_kind mm_zvc_kind = {.typical_permille = {385}, .reserve_permille = {538}, .head = mm_zvc_head};
 
 /* Maps as in mm codecs --study --draw with cDMA's shares of zeros, in NHWC: six networks on average; AlexNet. */
@@ -119,8 +119,8 @@ static mm_status take_values(mm_chunk_codec *codec, const char *value, char cano
                    codec->base.ops->name, value);
 }
 
-/* cDMA's shares of non-zeros, 0.38 on average and AlexNet's 0.506, times the bytes that one takes, 5, 3, 2 1/3 and 2, over
- * 4; and the rows' ends. */
+/* cDMA's shares of non-zeros, 0.38 on average and AlexNet's 0.506, times the bytes that one takes, 5, 3, 2 1/3 and 2,
+ * over 4; and the rows' ends. */
 const mm_chunk_kind mm_csr_kind = {.formats =
                                        (const char *const[]){"", "values=fp16", "values=fp10", "values=fp8", NULL},
                                    .typical_permille = {477, 287, 224, 192},
@@ -187,8 +187,8 @@ mm_status mm_chunk_body_bound(const mm_codec *codec, const mm_shape *shape, int6
     return MM_OK;
 }
 
-/* Shares of non-zeros, in thousandths, that the kinds' figures go by (cDMA's average, AlexNet's), of which elements of 16 bits take
- * half. */
+/* Shares of non-zeros, in thousandths, that the kinds' figures go by (cDMA's average, AlexNet's), of which elements of
+ * 16 bits take half. */
 enum { TYPICAL_NONZEROS = 380, RESERVE_NONZEROS = 506 };
 
 /* The share of so many words, at least one. */

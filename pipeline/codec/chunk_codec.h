@@ -1,8 +1,9 @@
-/* Codecs of variable size (zvc, rle, csr, deflate, eb): each encodes chunks of 1024 elements, one by one. chunk_code.h says
- * where heads and bodies lie; this is what such codecs share, and what each of them has of its own.
+/* Codecs of variable size (zvc, rle, csr, deflate, eb): each encodes chunks of 1024 elements, one by one. chunk_code.h
+ * says where heads and bodies lie; this is what such codecs share, and what each of them has of its own.
  *
- * Parameters of all: reserve=PERCENT (1 to 100, of the map: what plans reserve for a body on the device) and sms=N (on a
- * GPU: at most this many multiprocessors' worth of threads). Maps are f32, f16 or bf16, of fewer than 2^32 elements. Codes cannot be cut. */
+ * Parameters of all: reserve=PERCENT (1 to 100, of the map: what plans reserve for a body on the device) and sms=N (on
+ * a GPU: at most this many multiprocessors' worth of threads). Maps are f32, f16 or bf16, of fewer than 2^32 elements.
+ * Codes cannot be cut. */
 #ifndef PIPELINE_CODEC_CHUNK_CODEC_H
 #define PIPELINE_CODEC_CHUNK_CODEC_H
 
@@ -28,16 +29,16 @@ typedef struct mm_chunk_codec {
 /* One codec, on all devices. The first member of its mm_codec_ops.own. */
 typedef struct mm_chunk_kind {
     const char *const *formats; /* see mm_codec_format; NULL: none */
-    /* By params.format: of the map, in thousandths, where nothing is measured: what a body takes, and what plans reserve
-     * for it. */
+    /* By params.format: of the map, in thousandths, where nothing is measured: what a body takes, and what plans
+     * reserve for it. */
     int typical_permille[MM_CHUNK_FORMATS], reserve_permille[MM_CHUNK_FORMATS];
-    /* Of a lossless codec: words of a code of n elements before its non-zeros, which may be as many as n of a damaged one; reads
-     * the first two words. NULL: two elements of 16 bits are coded as one. */
+    /* Of a lossless codec: words of a code of n elements before its non-zeros, which may be as many as n of a damaged
+     * one; reads the first two words. NULL: two elements of 16 bits are coded as one. */
     int (*head)(const uint32_t *words, int n);
     bool counts_nonfinite; /* a chunk with infinities or NaNs is stored raw, and counted in nonfinite_blocks */
     const char *key;       /* of its own parameter, such as "abs"; NULL: it has none */
-    /* Takes the parameter's value: sets codec->params and codec->base.flags, and its canonical form. MM_ERR_INVALID: the
-     * message says what is possible. */
+    /* Takes the parameter's value: sets codec->params and codec->base.flags, and its canonical form. MM_ERR_INVALID:
+     * the message says what is possible. */
     mm_status (*take)(mm_chunk_codec *codec, const char *value, char canonical_out[MM_CHUNK_VALUE_CAPACITY]);
 } mm_chunk_kind;
 

@@ -1,8 +1,8 @@
 /* Chunk codecs on the host device: the jobs.
  *
- * Encoding. Threads take tasks of some chunks each. A task encodes its chunks to its stack, waits for its turn, takes the
- * next words of the body, passes the turn on, and copies. Tasks are begun in order, so the one whose turn it is runs; and
- * the bytes are those of a serial loop. */
+ * Encoding. Threads take tasks of some chunks each. A task encodes its chunks to its stack, waits for its turn, takes
+ * the next words of the body, passes the turn on, and copies. Tasks are begun in order, so the one whose turn it is
+ * runs; and the bytes are those of a serial loop. */
 #include "pipeline/codec/chunk_host.h"
 
 #include <sched.h>

@@ -13,8 +13,8 @@
 
 /* Both are called by several threads at once.
  *
- * Encodes n (1 to 1024) floats to `words`, which has room for MM_CHUNK_ROOM; all may be written. Returns the code's words
- * if they are fewer than n; else n, and then words[0] to [n - 1] are the elements that decode is to give. */
+ * Encodes n (1 to 1024) floats to `words`, which has room for MM_CHUNK_ROOM; all may be written. Returns the code's
+ * words if they are fewer than n; else n, and then words[0] to [n - 1] are the elements that decode is to give. */
 enum { MM_CHUNK_ROOM = 2 * MM_CHUNK_ELEMS };
 typedef int (*mm_chunk_encode_fn)(const mm_chunk_params *params, const float *src, int n, uint32_t *words);
 /* Decodes `count` (< n) words to n floats. False: the code is damaged; dst may have been written. Never reads beyond

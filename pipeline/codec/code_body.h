@@ -1,9 +1,9 @@
 /* Bodies of codes of variable size. Plain C that device code includes, too.
  *
- * Such a code has a head of a fixed size, and a body in a pool, in which bodies follow one another in the order in which
- * they are encoded. A pool and its spill are one range of positions from 0 on: the first pool_bytes lie in the pool,
- * the rest in the spill (chunk_code.h says where exactly). So an encode needs to know of those before it only where the
- * last one ended, and no size is waited for. */
+ * Such a code has a head of a fixed size, and a body in a pool, in which bodies follow one another in the order in
+ * which they are encoded. A pool and its spill are one range of positions from 0 on: the first pool_bytes lie in the
+ * pool, the rest in the spill (chunk_code.h says where exactly). So an encode needs to know of those before it only
+ * where the last one ended, and no size is waited for. */
 #ifndef PIPELINE_CODEC_CODE_BODY_H
 #define PIPELINE_CODEC_CODE_BODY_H
 

@@ -1,7 +1,8 @@
 /* The codec contract: encodes a tensor's elements to a code, and decodes it, on the caller's stream and in the caller's
  * buffers. encode and decode never allocate and never synchronise. Codes are the same bytes on every device.
  *
- * A code has a fixed size, or a head of a fixed size and a body of a size that nobody knows beforehand (code_body.h). */
+ * A code has a fixed size, or a head of a fixed size and a body of a size that nobody knows beforehand
+ * (code_body.h). */
 #ifndef PIPELINE_CODEC_CODEC_H
 #define PIPELINE_CODEC_CODEC_H
 
@@ -115,8 +116,8 @@ MM_CHECKED mm_status mm_codec_create(const char *spec, const char *device, mm_co
 /* NULL is legal. */
 void mm_codec_destroy(mm_codec *codec);
 
-/* The exact size of a code of this shape, or of its head if it has a body, in bytes. MM_ERR_UNSUPPORTED: the codec cannot
- * encode this shape or type. */
+/* The exact size of a code of this shape, or of its head if it has a body, in bytes. MM_ERR_UNSUPPORTED: the codec
+ * cannot encode this shape or type. */
 MM_CHECKED mm_status mm_codec_bound(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out);
 /* The most bytes that the body of a code of this shape takes; 0: codes have none. Errors of mm_codec_bound. */
 MM_CHECKED mm_status mm_codec_body_bound(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out);
@@ -131,15 +132,15 @@ int64_t mm_codec_scratch(const mm_codec *codec, const mm_shape *shape);
  * encoded. */
 int64_t mm_codec_split(const mm_codec *codec, const mm_shape *shape);
 
-/* The strips of codes of this shape, all of which together are what encode makes; false: steps cannot read and write the
- * code by themselves. Borrows the codec. */
+/* The strips of codes of this shape, all of which together are what encode makes; false: steps cannot read and write
+ * the code by themselves. Borrows the codec. */
 bool mm_codec_strips_of(const mm_codec *codec, const mm_shape *shape, mm_codec_strips *strips_out);
 
 /* Enqueues the encoding. src: dense elements; dst: at least bound bytes, aligned to 256, all of which are written;
  * scratch: mm_codec_scratch bytes. All must stay valid until the task is done. inputs: NULL for codecs that need none.
- * Bodies of a pool are encoded on one stream. MM_ERR_INVALID: no body, record or bound where the codec needs one. A body
- * that has no room in its pool and spill fails the task on the host (MM_ERR_INVALID); on CUDA the caller must have made
- * sure of the room (mm_plan_check does): what has none is not written. */
+ * Bodies of a pool are encoded on one stream. MM_ERR_INVALID: no body, record or bound where the codec needs one. A
+ * body that has no room in its pool and spill fails the task on the host (MM_ERR_INVALID); on CUDA the caller must have
+ * made sure of the room (mm_plan_check does): what has none is not written. */
 MM_CHECKED mm_status mm_codec_encode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
                                      void *dst, void *scratch, const mm_code_inputs *inputs,
                                      mm_codec_counters *counters);

@@ -250,8 +250,8 @@ AVX512_INLINE bool parts_of(const uint32_t *string, int count, int n, mm_eb_part
     return !outside && changes[MM_EB_BLOCKS] == 0 && parts->k > 0 && parts->planes + p.low * parts->k <= parts->bits;
 }
 
-/* Ones in all layers but the first, of the values that have one there; and zeros. from: where layers 1 to p.layers begin,
- * and end. Returns one of the two buffers. */
+/* Ones in all layers but the first, of the values that have one there; and zeros. from: where layers 1 to p.layers
+ * begin, and end. Returns one of the two buffers. */
 AVX512_INLINE const uint32_t *read_layers(mm_eb_prefix p, const uint32_t *string, const int *from, padded buffers[2]) {
     const int last = from[p.layers] - from[p.layers - 1];
     uint32_t *higher = buffers[0], *here = buffers[1];

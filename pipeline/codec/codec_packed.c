@@ -41,7 +41,8 @@ static int64_t full_groups(const mm_packed_layout *layout, int64_t from, int64_t
     return (to < full ? to : full) - from;
 }
 
-/* Of 16-bit elements so many groups as fit a buffer in the cache are widened at a time; of f32 all are read where they are. */
+/* Of 16-bit elements so many groups as fit a buffer in the cache are widened at a time; of f32 all are read where they
+ * are. */
 enum { BUFFER_ELEMS = 2048 };
 static int64_t groups_at_once(const mm_packed_layout *layout) {
     return layout->type == MM_ELEM_F32 ? layout->groups : BUFFER_ELEMS / layout->format.group_elems;

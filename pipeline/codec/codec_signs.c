@@ -1,5 +1,6 @@
-/* signs: a lossy codec whose decoded elements are above zero exactly where the map's are (signs_value.h), on any device. So
- * one map serves a ReLU's backward step, which reads signs, and the convolution behind it, which reads values.
+/* signs: a lossy codec whose decoded elements are above zero exactly where the map's are (signs_value.h), on any
+ * device. So one map serves a ReLU's backward step, which reads signs, and the convolution behind it, which reads
+ * values.
  *
  *      | the other codec's code, padded with zeros to 256 bytes | mask of the map |
  *

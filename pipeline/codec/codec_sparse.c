@@ -1,6 +1,6 @@
-/* rle and csr on the host device: rle_chunk.h and csr_chunk.h say what they are. Here both go by masks of the non-zeros,
- * 32 elements each; to make them, to put the non-zeros together and to spread them out again is what instruction sets
- * differ in. */
+/* rle and csr on the host device: rle_chunk.h and csr_chunk.h say what they are. Here both go by masks of the
+ * non-zeros, 32 elements each; to make them, to put the non-zeros together and to spread them out again is what
+ * instruction sets differ in. */
 #include "pipeline/codec/chunk_host.h"
 #include "pipeline/codec/csr_chunk.h"
 #include "pipeline/codec/rle_chunk.h"

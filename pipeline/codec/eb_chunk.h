@@ -1,43 +1,43 @@
 /* One chunk of the eb codec: plain C functions of its format. eb_value.h says what becomes of a value.
  *
- * Error-bounded: each value comes back within a bound E (|x - x'| <= E), and what is below E (|x| < E) as 0, as S. Jin et
- * al. ask for training (A Novel Memory-Efficient Deep Learning Training Framework via Error-Bounded Lossy Compression,
- * PPoPP 2021): zeros stay zeros, so that errors do not spread where nothing was. In place of their prediction and
- * Huffman table there is a Rice code for each chunk: one pass, no table.
+ * Error-bounded: each value comes back within a bound E (|x - x'| <= E), and what is below E (|x| < E) as 0, as S. Jin
+ * et al. ask for training (A Novel Memory-Efficient Deep Learning Training Framework via Error-Bounded Lossy
+ * Compression, PPoPP 2021): zeros stay zeros, so that errors do not spread where nothing was. In place of their
+ * prediction and Huffman table there is a Rice code for each chunk: one pass, no table.
  *
- * The code of a chunk of n elements (at most 1024), of which k are not below E: nothing if k is 0; else a string of bits in
- * 32-bit words, each word's lowest bit first, and then 0:
+ * The code of a chunk of n elements (at most 1024), of which k are not below E: nothing if k is 0; else a string of
+ * bits in 32-bit words, each word's lowest bit first, and then 0:
  *
  *      1 bit                   one of the k is negative
  *      4 bits                  low, 0 to 14
  *      5 bits                  layers, 0 to 31
  *      3 bits                  before, 0 to 6
  *      1 bit                   ones
- *      masks                   bit j of mask i: element 32 i + j is not below E. If before is 0 they are written as they
- *                              are, 32 bits each; else where mask i is not mask i - 2^(before - 1), and the masks
+ *      masks                   bit j of mask i: element 32 i + j is not below E. If before is 0 they are written as
+ *                              they are, 32 bits each; else where mask i is not mask i - 2^(before - 1), and the masks
  *                              before the first are all `ones` (eb_mask.h)
  *      low planes of k bits    plane b: bit b of the number u of each of the k values
  *      layers                  layer 1: a bit for each of the k values: u >> low >= 1; layer l: one for each value
  *                              that has a 1 in layer l - 1: u >> low >= l
  *
- * u is q - 1 where none of the k is negative, else 2 (q - 1) + sign. In layers, u >> low is ones and a zero, without the
- * zero where there is no layer after: Rice's code (R. F. Rice, Some Practical Universal Noiseless Coding Techniques, 1979),
- * laid out so that a value's bits are found by counting ones.
+ * u is q - 1 where none of the k is negative, else 2 (q - 1) + sign. In layers, u >> low is ones and a zero, without
+ * the zero where there is no layer after: Rice's code (R. F. Rice, Some Practical Universal Noiseless Coding
+ * Techniques, 1979), laid out so that a value's bits are found by counting ones.
  *
  *      u   5 0 9 2 12  with low = 2:  1 0 2 0 3      plane 0  1 0 1 0 0      layer 1  1 0 1 0 1      (u >= 4)
  *                                                    plane 1  0 0 0 1 0      layer 2  0   1   1      (u >= 8)
  *                                                                            layer 3      0   1      (u >= 12)
  *
- * layers is the largest u >> low. low is the least number for which that is at most 31, and for which ceil((u >> low) / 2),
- * over all values, add up to at most k: with one more, each value has a plane's bit more, and these fewer ones. So no other
- * low makes the planes and the layers shorter, but for the zeros that the last layer spares.
+ * layers is the largest u >> low. low is the least number for which that is at most 31, and for which ceil((u >> low) /
+ * 2), over all values, add up to at most k: with one more, each value has a plane's bit more, and these fewer ones. So
+ * no other low makes the planes and the layers shorter, but for the zeros that the last layer spares.
  *
- * before and ones are those with the fewest changes; of several, the first (1 with zeros, 1 with ones, 2 with zeros, ...).
- * Where 11/32 of the bits change, or more, both are 0: in maps without neighbours no fewer bits would come of it.
+ * before and ones are those with the fewest changes; of several, the first (1 with zeros, 1 with ones, 2 with zeros,
+ * ...). Where 11/32 of the bits change, or more, both are 0: in maps without neighbours no fewer bits would come of it.
  *
- * Stored raw (chunk_code.h; elements below E are 0): a chunk whose code would not be smaller; one with q > 2^14; and one
- * with an infinity or a NaN, which come back as they are (mm_codec_counters.nonfinite_blocks counts these). With a bound
- * that is none (not from MM_EB_LEAST to MM_EB_MOST), each chunk is stored raw, with all its bits. */
+ * Stored raw (chunk_code.h; elements below E are 0): a chunk whose code would not be smaller; one with q > 2^14; and
+ * one with an infinity or a NaN, which come back as they are (mm_codec_counters.nonfinite_blocks counts these). With a
+ * bound that is none (not from MM_EB_LEAST to MM_EB_MOST), each chunk is stored raw, with all its bits. */
 #ifndef PIPELINE_CODEC_EB_CHUNK_H
 #define PIPELINE_CODEC_EB_CHUNK_H
 
@@ -79,7 +79,8 @@ MM_HD uint32_t *mm_eb_put_rest(mm_eb_bit_writer *out) {
 
 /* ---------------------------------------------------------------- encode */
 
-/* The number u of each of the k elements that are not below the bound; the masks of all blocks. False: to be stored raw. */
+/* The number u of each of the k elements that are not below the bound; the masks of all blocks. False: to be stored
+ * raw. */
 MM_HD bool mm_eb_numbers(mm_eb_quantiser z, const uint32_t *src, int n, uint32_t *masks, uint32_t *numbers, int *k_out,
                          bool *negatives_out) {
     uint32_t most = 0, any = 0;
@@ -251,8 +252,8 @@ MM_HD void mm_eb_undo_changes(mm_eb_prefix p, const uint32_t *changes, uint32_t 
         masks[i] = changes[i] ^ (i >= distance ? masks[i - distance] : 0 - (uint32_t)p.ones);
 }
 
-/* The changes, or the masks themselves, of all blocks and one more; parts->planes: where they end. False: not in the string.
- * scatter: mm_eb_scatter, or an instruction that does it. */
+/* The changes, or the masks themselves, of all blocks and one more; parts->planes: where they end. False: not in the
+ * string. scatter: mm_eb_scatter, or an instruction that does it. */
 MM_HD bool mm_eb_read_changes(mm_eb_parts *parts, int n, uint32_t *changes,
                               uint32_t (*scatter)(uint32_t bits, uint32_t mask)) {
     const uint32_t *const string = parts->string;

@@ -1,11 +1,11 @@
 /* How the eb codec writes a chunk's masks (eb_chunk.h): plain C functions, the same on every device.
  *
- * A mask says which of a block of 32 elements are kept. In maps that are channels-last, blocks that are a few apart have
- * the same channels of neighbouring pixels, and mostly agree. So what is written is where they do not: the changes of
- * block i are its mask ^ the mask of block i - distance. Blocks before the first count as all zeros, or as all ones.
+ * A mask says which of a block of 32 elements are kept. In maps that are channels-last, blocks that are a few apart
+ * have the same channels of neighbouring pixels, and mostly agree. So what is written is where they do not: the changes
+ * of block i are its mask ^ the mask of block i - distance. Blocks before the first count as all zeros, or as all ones.
  *
- * Threes: the changes a, b, c of blocks 3 t, 3 t + 1 and 3 t + 2, for t from 0 to 10; none beyond the last block. Each place
- * of 32 has a Huffman code for three bits of which few are ones, and each of the code's bits is a word:
+ * Threes: the changes a, b, c of blocks 3 t, 3 t + 1 and 3 t + 2, for t from 0 to 10; none beyond the last block. Each
+ * place of 32 has a Huffman code for three bits of which few are ones, and each of the code's bits is a word:
  *
  *      c b a     any   which[0..1]   rest[0..1]
  *      0 0 0      0
@@ -49,8 +49,8 @@ MM_HD uint32_t mm_eb_elements(int n, int block) {
     return left >= 32 ? 0xffffffff : left > 0 ? (1u << left) - 1 : 0;
 }
 
-/* The least of `least` (at first MM_EB_NO_TRY) and what a distance makes: changes, then before, then ones. changes: with
- * zeros before the first block; firsts: ones in the masks of the first `distance` blocks. */
+/* The least of `least` (at first MM_EB_NO_TRY) and what a distance makes: changes, then before, then ones. changes:
+ * with zeros before the first block; firsts: ones in the masks of the first `distance` blocks. */
 MM_HD uint32_t mm_eb_try_before(uint32_t least, int before, uint32_t changes, uint32_t firsts, int n) {
     const uint32_t distance = 1u << (before - 1), elements = 32 * distance < (uint32_t)n ? 32 * distance : (uint32_t)n;
     const uint32_t zeros = changes << 4 | (uint32_t)before << 1, ones = zeros + ((elements - 2 * firsts) << 4) + 1;

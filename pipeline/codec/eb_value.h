@@ -1,9 +1,9 @@
 /* One value of the eb codec: plain C functions of its quantiser, the same on every device.
  *
  * With a step s = 63/32 E, |x| >= E becomes a number q = floor(|x| / s + 1/2) and a sign, and that q * s.
- * Float arithmetic errs by less than 2^-8 of a step in all, as long as q <= 2^14: |x| / s by 2^-9, the 1/2 that is added by
- * 2^-10, q * s by 2^-10. So |x - x'| <= s * (1/2 + 2^-8) < E. Each operation is rounded once, to nearest: CUDA must not
- * make one of two (MM_EB_MUL).
+ * Float arithmetic errs by less than 2^-8 of a step in all, as long as q <= 2^14: |x| / s by 2^-9, the 1/2 that is
+ * added by 2^-10, q * s by 2^-10. So |x - x'| <= s * (1/2 + 2^-8) < E. Each operation is rounded once, to nearest: CUDA
+ * must not make one of two (MM_EB_MUL).
  *
  * A value has a number u, below 2^15, which codes keep (eb_chunk.h): q - 1 where none of its chunk is negative, else
  * 2 (q - 1) + sign. */
@@ -101,8 +101,8 @@ MM_HD uint32_t mm_eb_bits(const uint32_t *string, int at, int count) {
     return (uint32_t)(bits >> at % 32 & (((uint64_t)1 << count) - 1));
 }
 
-/* A low that is not above the one to take (eb_chunk.h), of numbers whose sum and largest are given. Proof: halves(low) <=
- * kept means that all u >> low together are at most 2 kept; each is above u / 2^low - 1; so sum / 2^low < 3 kept. */
+/* A low that is not above the one to take (eb_chunk.h), of numbers whose sum and largest are given. Proof: halves(low)
+ * <= kept means that all u >> low together are at most 2 kept; each is above u / 2^low - 1; so sum / 2^low < 3 kept. */
 MM_HD int mm_eb_low_least(uint32_t sum, uint32_t most, uint32_t kept) {
     int low = 0;
     while (sum > 3 * kept << low || most >> low > MM_EB_LAYERS_MOST) low++;

@@ -1,22 +1,22 @@
 /* One group of the group codec: plain C functions of its format, the same on every device.
  *
- * As ActNN (Chen et al., ICML 2021) and GACT (Liu et al., ICML 2022) compress maps: 256 neighbours share a minimum and a
- * scale, and each element becomes one of 2^bits levels, minimum + level x scale, of which it takes one of the two
- * nearest at random: the upper one with a probability of its distance from the lower one, in scales. So the mean of what
- * is decoded is the element, and elements that are levels (a ReLU's zeros) stay exactly what they are.
+ * As ActNN (Chen et al., ICML 2021) and GACT (Liu et al., ICML 2022) compress maps: 256 neighbours share a minimum and
+ * a scale, and each element becomes one of 2^bits levels, minimum + level x scale, of which it takes one of the two
+ * nearest at random: the upper one with a probability of its distance from the lower one, in scales. So the mean of
+ * what is decoded is the element, and elements that are levels (a ReLU's zeros) stay exactly what they are.
  *
  * Minimum and scale are IEEE binary16. The minimum is rounded down and the scale up, so the levels reach from the least
- * element or below to the greatest or above, and the mean is right whatever they were rounded to. Finite elements beyond
- * the largest binary16, 65504, count as that, whose nearest levels may be up to a scale above it. The least scale is 2^-24: a spread below it costs no more than that.
- * A group that has an infinity or a NaN gets the scale NaN and levels of zero: all of it reads as NaN.
- * mm_codec_counters.nonfinite_blocks counts these groups.
+ * element or below to the greatest or above, and the mean is right whatever they were rounded to. Finite elements
+ * beyond the largest binary16, 65504, count as that, whose nearest levels may be up to a scale above it. The least
+ * scale is 2^-24: a spread below it costs no more than that. A group that has an infinity or a NaN gets the scale NaN
+ * and levels of zero: all of it reads as NaN. mm_codec_counters.nonfinite_blocks counts these groups.
  *
- * Random numbers are 16 bits an element, of Philox: key: seed, tensor; counter: the element's lane, the iteration. Lane j
- * of a group has its elements j, j + 32, ..., j + 224, the k-th of which takes the (k mod 2)-th half of the (k / 2)-th
- * word.
+ * Random numbers are 16 bits an element, of Philox: key: seed, tensor; counter: the element's lane, the iteration. Lane
+ * j of a group has its elements j, j + 32, ..., j + 224, the k-th of which takes the (k mod 2)-th half of the (k /
+ * 2)-th word.
  *
- * Two groups make a pack, of 136, 264 or 520 bytes. A lane's levels follow one another in its code of 16 bits, its word,
- * or its two words, of which the group has all first ones before the second ones:
+ * Two groups make a pack, of 136, 264 or 520 bytes. A lane's levels follow one another in its code of 16 bits, its
+ * word, or its two words, of which the group has all first ones before the second ones:
  *      scale, minimum of group 0 | those of group 1 | codes of group 0's lanes 0 to 31 | codes of group 1's
  * An incomplete last pack is filled up with the map's last element. */
 #ifndef PIPELINE_CODEC_GROUP_CODE_H
@@ -52,7 +52,8 @@ enum {
 /* A float's place in the order of all floats, from its bits; and its bits from its place. */
 MM_HD int32_t mm_group_place(uint32_t bits) { return (int32_t)(bits ^ (uint32_t)((int32_t)bits >> 31) >> 1); }
 
-/* The nearest binary16 towards zero of a size up to 65504, given as a float's bits. *rest_out: something was cut off. */
+/* The nearest binary16 towards zero of a size up to 65504, given as a float's bits. *rest_out: something was cut
+ * off. */
 MM_HD uint32_t mm_group_half_cut(uint32_t size, bool *rest_out) {
     const float units = mm_float_of(size) * 0x1p24f; /* of which denormals are made */
     const bool normal = size >= 0x38800000;

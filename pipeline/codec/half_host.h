@@ -10,7 +10,8 @@
 void mm_halves_widen(mm_elem_type type, const uint16_t *src, int64_t n, float *dst);
 void mm_halves_narrow(mm_elem_type type, const float *src, int64_t n, uint16_t *dst);
 
-/* mm_signs_value (signs_value.h) of the n elements of a map, given its mask. infinity: mm_mask_infinity of their type. */
+/* mm_signs_value (signs_value.h) of the n elements of a map, given its mask. infinity: mm_mask_infinity of their
+ * type. */
 void mm_signs_mend(uint16_t infinity, const uint32_t *mask, void *map, int64_t n);
 
 static inline int64_t mm_elem_bytes(mm_elem_type type) { return type == MM_ELEM_F32 ? 4 : 2; }

@@ -1,5 +1,5 @@
-/* f16 and bf16 as floats and back, in bits: plain C functions, the same on every device. Codecs that compute with floats
- * read maps of such elements through them.
+/* f16 and bf16 as floats and back, in bits: plain C functions, the same on every device. Codecs that compute with
+ * floats read maps of such elements through them.
  *
  * Widening is exact. Narrowing rounds to nearest, ties to even; a finite value beyond the largest finite number becomes
  * that, so that what a lossy codec adds makes no infinity. Infinities stay, a NaN stays one, with its sign. */

@@ -1,11 +1,11 @@
-/* Packed codecs (dpr, mx, group): each group of consecutive elements becomes the same number of bytes, whatever the map's shape.
- * Each such codec has formats and kernels of its own; this is what they share.
+/* Packed codecs (dpr, mx, group): each group of consecutive elements becomes the same number of bytes, whatever the
+ * map's shape. Each such codec has formats and kernels of its own; this is what they share.
  *
  * Groups are coded as f32: elements of f16 and bf16 are widened, and what is decoded of their codes is rounded to them
  * (half_value.h). So the code is that of the widened map.
  *
- * A code is its groups, one after the other. An incomplete last group is filled up with zeros, or, of a codec that rounds
- * at random, with the map's last element. */
+ * A code is its groups, one after the other. An incomplete last group is filled up with zeros, or, of a codec that
+ * rounds at random, with the map's last element. */
 #ifndef PIPELINE_CODEC_PACKED_CODEC_H
 #define PIPELINE_CODEC_PACKED_CODEC_H
 
@@ -56,8 +56,8 @@ int64_t mm_packed_split(const mm_codec *codec, const mm_shape *shape);
 /* The sizes of strips. */
 mm_strips mm_packed_strips(const mm_packed_layout *layout);
 
-/* The mm_codec_ops of a packed codec, which is lossy, on a device. own_: its formats and kernels there; draws_: it rounds
- * at random; strips_: NULL where steps cannot read and write its codes. */
+/* The mm_codec_ops of a packed codec, which is lossy, on a device. own_: its formats and kernels there; draws_: it
+ * rounds at random; strips_: NULL where steps cannot read and write its codes. */
 #define MM_PACKED_OPS(name_, summary_, device_, own_, draws_, encode_, decode_, strips_)                               \
     {                                                                                                                  \
         .name = name_, .summary = summary_, .device = device_, .own = own_, .create = mm_packed_create,                \

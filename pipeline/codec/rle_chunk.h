@@ -13,10 +13,10 @@
  * The runs' positions, rather than lengths, are what 32 lanes can make and read at once. To encode, a lane takes 32
  * elements that follow one another, and makes a mask m of its non-zeros (32 ballots, of which lane i keeps the i-th).
  * With c, the bit before its first (0 for lane 0), the starts of runs are the bits of m & ~(m << 1 | c), and the ends
- * those of ~m & (m << 1 | c); a run that reaches the chunk's last element ends at n. Prefix sums over lanes of popcounts
- * number the starts, the ends and the non-zeros; the i-th start and the i-th end make run i. To decode, both are toggled
- * in a bit array of 1024 bits, of which a prefix xor is the mask; from there on it is as in zvc: a prefix sum of
- * popcounts finds each non-zero. */
+ * those of ~m & (m << 1 | c); a run that reaches the chunk's last element ends at n. Prefix sums over lanes of
+ * popcounts number the starts, the ends and the non-zeros; the i-th start and the i-th end make run i. To decode, both
+ * are toggled in a bit array of 1024 bits, of which a prefix xor is the mask; from there on it is as in zvc: a prefix
+ * sum of popcounts finds each non-zero. */
 #ifndef PIPELINE_CODEC_RLE_CHUNK_H
 #define PIPELINE_CODEC_RLE_CHUNK_H
 

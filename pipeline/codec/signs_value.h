@@ -1,7 +1,7 @@
 /* One element of the signs codec: a plain C function, the same on every device.
  *
- * What a lossy codec gives for an element gets its sign from the mask, so that it is above zero exactly where the element
- * was:
+ * What a lossy codec gives for an element gets its sign from the mask, so that it is above zero exactly where the
+ * element was:
  *
  *      mask    decoded          becomes
  *      0       a NaN            itself, which is not above zero

@@ -1,14 +1,14 @@
 /* One chunk of the zvc codec: plain C functions of its format, the same on every device.
  *
- * Zero-value compression (M. Rhu et al., Compressing DMA Engine, HPCA 2018): 32 elements become a mask of those that are
- * not zero, and these. A zero is an element whose bits are all 0; -0 is not one. A chunk of n elements (at most 1024)
- * becomes, in 32-bit words:
+ * Zero-value compression (M. Rhu et al., Compressing DMA Engine, HPCA 2018): 32 elements become a mask of those that
+ * are not zero, and these. A zero is an element whose bits are all 0; -0 is not one. A chunk of n elements (at
+ * most 1024) becomes, in 32-bit words:
  *
  *      (n + 31) / 32 masks    bit j of mask i: element 32 i + j is not zero. Bits beyond the last element are 0
  *      the rest               the non-zeros, in order
  *
- * The masks lie together, where the paper has each before its non-zeros: so a warp reads them at once, and a prefix sum of
- * their popcounts finds each non-zero. The sizes are the paper's. */
+ * The masks lie together, where the paper has each before its non-zeros: so a warp reads them at once, and a prefix sum
+ * of their popcounts finds each non-zero. The sizes are the paper's. */
 #ifndef PIPELINE_CODEC_ZVC_CHUNK_H
 #define PIPELINE_CODEC_ZVC_CHUNK_H
 

@@ -17,8 +17,8 @@
  *      a wrong mask, eligible=all     <0.06
  *      a wrong mapping                <0.82
  *
- * Measured is the least over six seeds (dpr, mx, group: three) and 1, 4 and 8 iterations; the least of all parameters are
- * batch norm's 16 scales, whose gradients are small. Wrong ones: the greatest of the faults below. */
+ * Measured is the least over six seeds (dpr, mx, group: three) and 1, 4 and 8 iterations; the least of all parameters
+ * are batch norm's 16 scales, whose gradients are small. Wrong ones: the greatest of the faults below. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

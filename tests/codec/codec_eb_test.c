@@ -1,5 +1,5 @@
-/* eb: the bound holds in float arithmetic for every bound and value, and chunks are bit for bit what eb_chunk.h says, by
- * a reference that computes in doubles and writes bit by bit. */
+/* eb: the bound holds in float arithmetic for every bound and value, and chunks are bit for bit what eb_chunk.h says,
+ * by a reference that computes in doubles and writes bit by bit. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -40,8 +40,8 @@ static void check_value(mm_eb_quantiser z, float x) {
     if (x > 0) assert_true(mm_float_of(mm_eb_value(z, q - 1, false)) == back);
 }
 
-/* Bounds of all exponents, and for each the values around every border between two of the quantiser's numbers, where errors are
- * largest. */
+/* Bounds of all exponents, and for each the values around every border between two of the quantiser's numbers, where
+ * errors are largest. */
 static void every_value_is_within_the_bound(void **state) {
     (void)state;
     uint64_t random = codec_seed(1);

@@ -1,5 +1,5 @@
-/* How codecs' kernels are launched, as the emulation has recorded it: blocks that end soon, on all multiprocessors; with
- * sms=N N blocks of 1024 threads; on the stream and with the priority that were asked. */
+/* How codecs' kernels are launched, as the emulation has recorded it: blocks that end soon, on all multiprocessors;
+ * with sms=N N blocks of 1024 threads; on the stream and with the priority that were asked. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -59,8 +59,8 @@ static mm_codec *codec_of(const char *spec) {
     return codec;
 }
 
-/* Encodes and decodes a map of so many rows of 1024 elements, on a stream. Returns the number of launches, which are the
- * last ones. */
+/* Encodes and decodes a map of so many rows of 1024 elements, on a stream. Returns the number of launches, which are
+ * the last ones. */
 static long launches_of(rig *r, mm_stream *stream, const char *spec, int64_t rows) {
     const mm_shape shape = {MM_F32, 4, {1, 4 * rows, 4, 64}};
     const mm_code_body body = {.pool = r->pool, .pool_bytes = CODE_BYTES, .record = r->record};

@@ -1,5 +1,5 @@
-/* Codecs on maps of f16 and bf16: against definitions computed in doubles, against libzfp and plain loops, and against the
- * same codec on the widened map. */
+/* Codecs on maps of f16 and bf16: against definitions computed in doubles, against libzfp and plain loops, and against
+ * the same codec on the widened map. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

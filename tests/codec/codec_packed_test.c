@@ -1,5 +1,5 @@
-/* Packed codecs: dpr and mx against the formats' definitions, computed in doubles and by search, for the values around every border
- * between two codes; and every kernel of theirs that this machine runs against the others. */
+/* Packed codecs: dpr and mx against the formats' definitions, computed in doubles and by search, for the values around
+ * every border between two codes; and every kernel of theirs that this machine runs against the others. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -442,8 +442,8 @@ static void sizes_of_bodies_are_possible_and_none_of_a_fixed_code(void **state) 
 /* Where bodies go: the bytes of the pool, and those of the spill behind it. */
 typedef enum body_place { IN_POOL, SPILLING, SPILLED, IN_PINNED_POOL, BODY_PLACES } body_place;
 
-/* Gives the lane a pool, and a spill, with room for a body of at most `bound` bytes from `begin` on, at the ends of their
- * areas: beyond is memory of others. */
+/* Gives the lane a pool, and a spill, with room for a body of at most `bound` bytes from `begin` on, at the ends of
+ * their areas: beyond is memory of others. */
 static void put_body(lane *l, body_place place, int64_t begin, int64_t bound) {
     const int64_t all = (begin + bound + 255) / 256 * 256, slack = 4096;
     const int64_t pool = place == SPILLED ? 0 : place == SPILLING ? all / 3 / 4 * 4 : all, spill = all + slack - pool;

@@ -192,8 +192,8 @@ static bool runs_right(const mm_plan *plan, const mm_facts *facts, bool lossy) {
     return true;
 }
 
-/* Measures of what steps read, bit for bit as it was computed, and of persistent tensors at the end. Returns their number,
- * `most` at most. */
+/* Measures of what steps read, bit for bit as it was computed, and of persistent tensors at the end. Returns their
+ * number, `most` at most. */
 static int choose_measures(const mm_plan *plan, const bool *exact, mm_measure_at *at, int most) {
     int n = 0;
     for (int i = 0; i < plan->n_nodes; i++) {

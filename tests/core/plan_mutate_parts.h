@@ -43,8 +43,8 @@ static inline bool segment_is_pinned(const mm_segment *s) { return s->pinned; }
 
 /* ---------------------------------------------------------------- order */
 
-/* Inserts a node before node `at`, which gets its seq; waits for later nodes of its stream still mean the same nodes. The
- * plan must have room. */
+/* Inserts a node before node `at`, which gets its seq; waits for later nodes of its stream still mean the same nodes.
+ * The plan must have room. */
 void mutant_insert(mm_plan *plan, int at, mm_node node);
 /* Sets seq of all nodes by their present order. */
 void mutant_renumber(mm_plan *plan);

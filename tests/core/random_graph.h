@@ -17,8 +17,8 @@ typedef struct random_graph_options {
 } random_graph_options;
 
 /* A frozen training graph: chains with branches, residual sums, concatenations of many earlier maps, readers of signs,
- * saved tensors, in-place and alias pairs, codes that steps can read and write by themselves, tensors written more than once, persistent and external ones; forward,
- * backward in reverse, updates. The same options give the same graph. */
+ * saved tensors, in-place and alias pairs, codes that steps can read and write by themselves, tensors written more than
+ * once, persistent and external ones; forward, backward in reverse, updates. The same options give the same graph. */
 MM_CHECKED mm_status random_graph_create(const random_graph_options *options, mm_graph **graph_out);
 
 /* The codecs of random_facts, in this order. */

@@ -655,8 +655,8 @@ typedef struct shared_case {
     mm_plan *plan;
 } shared_case;
 
-/* forward; backward of b and of a, which write their gradients; an update. 1000 ns each. A gradient takes 400 ns each way
- * on a link that two devices share, and a core adds two of them in 500 ns. */
+/* forward; backward of b and of a, which write their gradients; an update. 1000 ns each. A gradient takes 400 ns each
+ * way on a link that two devices share, and a core adds two of them in 500 ns. */
 static shared_case shared_create(mm_share when, int ranks, mm_sum_at sum_at) {
     shared_case c;
     mm_plan *plan;

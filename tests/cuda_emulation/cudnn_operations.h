@@ -9,7 +9,8 @@ bool dnn_is_of_operations(const dnn_descriptor *graph);
 /* The first operation's samples; of a convolution 1. */
 int64_t dnn_samples(const dnn_descriptor *graph);
 
-/* Enqueues it with a pack's tensors. When it runs, it overwrites all of its workspace; `time`: in a trial, libraries.h. */
+/* Enqueues it with a pack's tensors. When it runs, it overwrites all of its workspace; `time`: in a trial,
+ * libraries.h. */
 cudnnStatus_t dnn_operations_enqueue(cudaStream_t stream, const dnn_descriptor *graph, const dnn_descriptor *pack,
                                      int64_t bytes, double time);
 

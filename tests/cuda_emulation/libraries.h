@@ -11,8 +11,8 @@ long cuda_emulation_dnn_timed(void);
 long cuda_emulation_dnn_listed(void);
 
 /* Factors that begin with this number belong to a trial (the first of nets/cuda/timing.c's). They are not
- * multiplied; instead event times grow by a pretended time, far longer than the real one, which is always the same for an
- * algorithm or engine. */
+ * multiplied; instead event times grow by a pretended time, far longer than the real one, which is always the same for
+ * an algorithm or engine. */
 #define CUDA_EMULATION_TRIAL_VALUE ((float)(int32_t)723471715u * 0x1p-31f)
 
 /* Makes the engines of the graph API (cudnn_backend.c) take `factor` times as long in trials. At first the factor is
@@ -20,8 +20,8 @@ long cuda_emulation_dnn_listed(void);
 void cuda_emulation_dnn_slow_engines(double factor);
 /* Sets what cudnnGetVersion tells; at first CUDNN_VERSION, which is 9.0. */
 void cuda_emulation_dnn_version(size_t version);
-/* What graphs of several operations give: as they say, at first; every output a tenth too large; other bits each time. Their
- * engines take as much workspace for each sample as for a convolution. They compute in trials, too. */
+/* What graphs of several operations give: as they say, at first; every output a tenth too large; other bits each time.
+ * Their engines take as much workspace for each sample as for a convolution. They compute in trials, too. */
 typedef enum cuda_emulation_outputs { OUTPUTS_RIGHT, OUTPUTS_WRONG, OUTPUTS_UNSTEADY } cuda_emulation_outputs;
 void cuda_emulation_dnn_outputs(cuda_emulation_outputs how);
 /* Sets the workspace of ENGINE_TENSOR_CORE, at first ENGINE_TENSOR_CORE_BYTES. */

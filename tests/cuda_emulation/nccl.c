@@ -1,10 +1,10 @@
 /* NCCL for emulated GPUs, each of a process of its own: a library that the engine opens at run time. Processes share a
- * file, which rank 0's id names. Each collective is a task of its stream, and waits there for the other ranks', as NCCL's
- * kernels do; sums are in another order than MPI's. Calls are refused that NCCL takes badly: on a stream of another device,
- * outside of a group for several of them, in another order than the other ranks'.
+ * file, which rank 0's id names. Each collective is a task of its stream, and waits there for the other ranks', as
+ * NCCL's kernels do; sums are in another order than MPI's. Calls are refused that NCCL takes badly: on a stream of
+ * another device, outside of a group for several of them, in another order than the other ranks'.
  *
- * The first group connects the ranks: its end waits for theirs. MM_EMULATED_NCCL_DIES=RANK in the environment: that rank is
- * killed there, and others say when that wait was aborted. */
+ * The first group connects the ranks: its end waits for theirs. MM_EMULATED_NCCL_DIES=RANK in the environment: that
+ * rank is killed there, and others say when that wait was aborted. */
 #include <fcntl.h>
 #include <nccl.h>
 #include <sched.h>

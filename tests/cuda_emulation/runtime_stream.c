@@ -55,7 +55,8 @@ static void open_locked(cudaStream_t stream, bool open) {
     open ? memory_open_locked(stream->device) : memory_close_locked(stream->device);
 }
 
-/* Functions of the CPU run one at a time, whatever their streams, as CUDA may do it: one that waits for another never ends. */
+/* Functions of the CPU run one at a time, whatever their streams, as CUDA may do it: one that waits for another never
+ * ends. */
 static pthread_mutex_t calls = PTHREAD_MUTEX_INITIALIZER;
 
 static void perform_locked(cudaStream_t stream, task *t) {

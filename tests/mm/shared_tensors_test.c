@@ -1,5 +1,5 @@
-/* Shared tensors (mm_graph_share): random graphs x policies x ways to run them. What the caller makes of each shared tensor
- * is what the update sees, in plans of every kind; the order is the graph's; failures are the iteration's. */
+/* Shared tensors (mm_graph_share): random graphs x policies x ways to run them. What the caller makes of each shared
+ * tensor is what the update sees, in plans of every kind; the order is the graph's; failures are the iteration's. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -107,8 +107,8 @@ static bool writes(const mm_step_info *step, mm_tensor tensor) {
     return false;
 }
 
-/* What the graph's persistent tensors are after ITERATIONS in memory of their own, halved as `sent` does: each before the
- * update that follows its last writer. */
+/* What the graph's persistent tensors are after ITERATIONS in memory of their own, halved as `sent` does: each before
+ * the update that follows its last writer. */
 static uint64_t expected_digest(const mm_graph *graph, uint64_t seed) {
     plain p;
     plain_init(&p, graph, seed);

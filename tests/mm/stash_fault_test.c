@@ -1,5 +1,5 @@
-/* A stash of one thread while memory, copies and launches fail, one in each life of a stash: no byte of an entry is lost, and
- * nothing is left behind. */
+/* A stash of one thread while memory, copies and launches fail, one in each life of a stash: no byte of an entry is
+ * lost, and nothing is left behind. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,8 +20,8 @@ enum { EVERY_CALL = 5, EVERY_ALLOCATION = 15 };
 #else
 enum { EVERY_CALL = 1, EVERY_ALLOCATION = 3 };
 #endif
-/* One in so many is made to fail, in a life of its own; 1: each. Others under each policy, but what they allocate differs, so an
- * allocation may have failed under none. */
+/* One in so many is made to fail, in a life of its own; 1: each. Others under each policy, but what they allocate
+ * differs, so an allocation may have failed under none. */
 
 static const char *const POLICIES[] = {
     "rules:*=swap,depth=1,when=always",

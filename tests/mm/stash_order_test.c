@@ -1,4 +1,5 @@
-/* A stash's orders: an iteration is learned and planned, those after it follow the plan or leave it, and no byte is lost. */
+/* A stash's orders: an iteration is learned and planned, those after it follow the plan or leave it, and no byte is
+ * lost. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,8 +15,8 @@
 
 enum { KIB = 1 << 10, LAYERS = 12, MAP = 16 * KIB };
 
-/* What an iteration does other than the plain one: a put for each layer, then, the last layer first, a get, a return and a
- * drop. */
+/* What an iteration does other than the plain one: a put for each layer, then, the last layer first, a get, a return
+ * and a drop. */
 typedef enum deviation {
     PLAIN,
     SMALLER,   /* a smaller batch */
@@ -115,8 +116,9 @@ static int count_moved(const stash_item *items) {
     return n;
 }
 
-/* Whether the deviation leaves a plan. What the caller kept may be read whenever it likes, and as often. A smaller batch begins
- * with another tensor, so no plan is begun. Where all is dropped, what was still to come is passed over. */
+/* Whether the deviation leaves a plan. What the caller kept may be read whenever it likes, and as often. A smaller
+ * batch begins with another tensor, so no plan is begun. Where all is dropped, what was still to come is passed
+ * over. */
 static bool leaves_plan(deviation d, const stash_item *items) {
     switch (d) {
     case DROPPED:
@@ -277,8 +279,8 @@ static void meddle(stash_rig *r) {
     visit(r, PLAIN, &item);
 }
 
-/* An iteration whose forward pass and drops are this thread's, and whose backward pass is another's. exactly: its order does
- * not depend on which thread is faster. */
+/* An iteration whose forward pass and drops are this thread's, and whose backward pass is another's. exactly: its order
+ * does not depend on which thread is faster. */
 static void iterate_on_two(stash_rig *forwards, stash_rig *backwards, deviation d, bool exactly) {
     stash_item items[LAYERS];
     stash_handover h = {.waits = exactly || random_chance(&forwards->random, 80)};

@@ -4,8 +4,9 @@
 
 #include "nets/multi/multi.h"
 
-/* Begins sums, means and counts of random sizes, several at a time, as rank `rank` of `ranks` does, with random pauses; agrees
- * with the others while they are under way; and compares what comes with sums in the order of ranks. NULL: all is right; else what is not. */
+/* Begins sums, means and counts of random sizes, several at a time, as rank `rank` of `ranks` does, with random pauses;
+ * agrees with the others while they are under way; and compares what comes with sums in the order of ranks. NULL: all
+ * is right; else what is not. */
 const char *multi_sums_try(multi *m, uint64_t seed);
 
 #endif

@@ -1,5 +1,6 @@
 #!/bin/bash
-# mm train as two processes, each on a GPU of its own. On emulated GPUs an emulated NCCL is found, elsewhere the real one.
+# mm train as two processes, each on a GPU of its own. On emulated GPUs an emulated NCCL is found, elsewhere the real
+# one.
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../tools/cli.sh"
 
@@ -47,8 +48,8 @@ two_gpus_come_to_the_same_weights_whatever_the_plan_and_the_engine_() {
     equal_tensors state1 state
 }
 
-# One of which has its gradients on the host when the other has begun to vote, or waits for sums: no function of the CPU may
-# wait for another, since CUDA may run them one after the other.
+# One of which has its gradients on the host when the other has begun to vote, or waits for sums: no function of the CPU
+# may wait for another, since CUDA may run them one after the other.
 ranks_of_which_one_copies_slowly_do_not_wait_for_each_other_() {
     command -v mpirun >/dev/null || skip "there is no mpirun"
     needs_two_gpus

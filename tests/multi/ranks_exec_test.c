@@ -1,7 +1,7 @@
 /* An executor that is one of several processes'.
  *
- * Memory that runs out: before an iteration has given anything to be added up, it runs again under a plan that needs less,
- * with the same bits; afterwards it fails, because others have what it gave.
+ * Memory that runs out: before an iteration has given anything to be added up, it runs again under a plan that needs
+ * less, with the same bits; afterwards it fails, because others have what it gave.
  *
  * Gradients that are not finite: whichever rank has them, none updates anything. */
 #include <math.h>
@@ -137,7 +137,8 @@ static void memory_that_runs_out_is_made_up_for_only_before_a_sum_has_begun(void
             free(weights);
         } else {
             assert_int_equal(status, MM_ERR_NOMEM);
-            /* What runs before the plan, such as copies of what an iteration may have to restore, no plan makes smaller. */
+            /* What runs before the plan, such as copies of what an iteration may have to restore, no plan makes
+             * smaller. */
             if (sums == 0 && stats.ladder_steps > 0) fail_msg("call %d: did not run again", nth);
         }
         again += status == MM_OK && stats.ladder_steps > 0;

@@ -1,5 +1,6 @@
 #!/bin/bash
-# mm train as several processes: the same weights as one process that adds up sub-batches; beginnings, ends and failures.
+# mm train as several processes: the same weights as one process that adds up sub-batches; beginnings, ends and
+# failures.
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../tools/cli.sh"
 
@@ -38,8 +39,8 @@ none_left() {
     done
 }
 
-# apart STATUS TEXT OPTIONS...: rank 1 has these options, and rank 0 those of `first`, so that all end, within the time, with one
-# line of mm.
+# apart STATUS TEXT OPTIONS...: rank 1 has these options, and rank 0 those of `first`, so that all end, within the time,
+# with one line of mm.
 first=("${net[@]}")
 apart() {
     local status=0 expected=$1 text=$2 began=$SECONDS

@@ -69,7 +69,8 @@ static unsigned proposed(const nets_conv_shape *shape, nets_direction direction,
     return bits;
 }
 
-/* Parts of a sum that are rounded to bf16, or added to each other in bf16, would give another result than one rounding. */
+/* Parts of a sum that are rounded to bf16, or added to each other in bf16, would give another result than one
+ * rounding. */
 static void sums_of_bf16_results_are_not_split_in_bf16(void **state) {
     const unsigned inplace = 1u << PRODUCT_INPLACE, rounding = 1u << PRODUCT_ROUNDING, split = 1u << PRODUCT_SPLIT;
     (void)state;

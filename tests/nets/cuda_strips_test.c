@@ -49,8 +49,8 @@ static void tiles_are_the_blocks_of_zfp(void **state) {
     }
 }
 
-/* Of ResNet-50's maps at batch 128: at least two waves, unless a thread has one tile, and at most five. A wave is what 132
- * multiprocessors of 1024 threads hold. */
+/* Of ResNet-50's maps at batch 128: at least two waves, unless a thread has one tile, and at most five. A wave is what
+ * 132 multiprocessors of 1024 threads hold. */
 static void maps_of_a_large_network_are_cut_into_several_waves_of_short_blocks(void **state) {
     static const int64_t MAPS[][4] = {
         {128, 112, 112, 64}, {128, 56, 56, 64},  {128, 56, 56, 256},
@@ -240,8 +240,8 @@ static coded_map code_of(op_rig *rig, const int64_t x[4]) {
     return m;
 }
 
-/* With several tiles a thread: what is written equals what the kernels of maps and the codec write; sums are those of plain
- * loops over the decoded map. */
+/* With several tiles a thread: what is written equals what the kernels of maps and the codec write; sums are those of
+ * plain loops over the decoded map. */
 static void check_coded(const int64_t x[4], int each) {
     op_rig rig;
     op_rig_init_fused(&rig, NETS_BATCH_NORM, NULL, x, 1, true, true);

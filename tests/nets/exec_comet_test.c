@@ -1,4 +1,5 @@
-/* Training under comet: what it measures and chooses, that its predictions hold, and that it stays within its budget. */
+/* Training under comet: what it measures and chooses, that its predictions hold, and that it stays within its
+ * budget. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

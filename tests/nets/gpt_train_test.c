@@ -1,7 +1,8 @@
-/* A GPT of four layers learns as in PyTorch: from the same weights and batches, by AdamW with warm-up, a cosine and clipped
- * gradients, its losses in float32 differ by at most 1e-4 (references/tokens.py: Gpt). In bf16 the mean of its losses
- * differs by at most 0.3 % from that under PyTorch's autocast. Single losses are not compared: of this small network those
- * under autocast are up to 2.1 % off float32's, and up to 0.33 % off those of autocast itself on another CPU. On the device cuda the first losses are compared: its emulation is slow. */
+/* A GPT of four layers learns as in PyTorch: from the same weights and batches, by AdamW with warm-up, a cosine and
+ * clipped gradients, its losses in float32 differ by at most 1e-4 (references/tokens.py: Gpt). In bf16 the mean of its
+ * losses differs by at most 0.3 % from that under PyTorch's autocast. Single losses are not compared: of this small
+ * network those under autocast are up to 2.1 % off float32's, and up to 0.33 % off those of autocast itself on another
+ * CPU. On the device cuda the first losses are compared: its emulation is slow. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

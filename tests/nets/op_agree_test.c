@@ -262,7 +262,8 @@ static void layer_norm_gelu_and_positions_agree(void **state) {
     check_op(NETS_LAYER_NORM, &(nets_attrs){.eps = 0.01f}, (const int64_t[4]){3, 1, 300, 260}, 1e-5);
 }
 
-/* Heads of each size of tile, whole and not; of a size that is no multiple of four; more rows than a tile has, and fewer. */
+/* Heads of each size of tile, whole and not; of a size that is no multiple of four; more rows than a tile has, and
+ * fewer. */
 static void attention_agrees(void **state) {
     static const struct {
         int64_t heads, size, tokens;

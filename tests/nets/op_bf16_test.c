@@ -1,5 +1,6 @@
-/* Ops of bf16 maps: what they write is what the f32 op gives for the same elements, rounded once; in attention, and where
- * units for bf16 multiply, but for the order of sums. The f32 ops are held against their definitions elsewhere. */
+/* Ops of bf16 maps: what they write is what the f32 op gives for the same elements, rounded once; in attention, and
+ * where units for bf16 multiply, but for the order of sums. The f32 ops are held against their definitions
+ * elsewhere. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -118,8 +119,8 @@ static void pair_init(pair *p, op_rig *rig, bool earlier, bool batch) {
 }
 
 /* How far sums may be off, of the largest; 0: not at all. The host's units for bf16 sum in another order, and so do its
- * products in attention, whose rows of f32 copies lie closer together than those of f32 maps. In attention a GPU's tensor
- * cores multiply scores rounded to bf16 (token_ops_test has the bound). */
+ * products in attention, whose rows of f32 copies lie closer together than those of f32 maps. In attention a GPU's
+ * tensor cores multiply scores rounded to bf16 (token_ops_test has the bound). */
 static double bound_of(const pair *p) {
     const nets_param_spec *weight = nets_param_spec_of(p->rig->desc.kind, 0);
     const bool host = strcmp(p->rig->backend->ops->name, "host") == 0;

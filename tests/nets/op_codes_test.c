@@ -1,5 +1,5 @@
-/* A batch norm that reads and writes codes by itself gives what it gives beside a codec, bit for bit: codes and masks that
- * it writes are the codec's, gradients that it computes from a code are those of the decoded map. */
+/* A batch norm that reads and writes codes by itself gives what it gives beside a codec, bit for bit: codes and masks
+ * that it writes are the codec's, gradients that it computes from a code are those of the decoded map. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

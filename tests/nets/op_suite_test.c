@@ -81,9 +81,9 @@ typedef struct op_case {
     nets_op_kind kind;
     nets_attrs attrs;
     int64_t x[4];
-    int64_t y[2]; /* height and width of the output; 0: whatever they are */
-    bool
-        sums_by_image; /* the host's library sums up a batch of one, as an earlier contribution asks, in another order */
+    int64_t y[2];       /* height and width of the output; 0: whatever they are */
+    bool sums_by_image; /* the host's library sums up a batch of one, as an earlier contribution asks, in another
+                          order */
 } op_case;
 
 static const struct operation *operation_of(const op_case *c) { return &OPERATIONS[c->kind]; }

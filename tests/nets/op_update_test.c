@@ -293,7 +293,8 @@ static void a_loss_that_is_not_finite_halts_updates_if_asked(void **state) {
     (void)state;
     enum { ELEMS = 5000 };
     static const float LOSSES[] = {2, NAN, 2}, FINITE[] = {2, 1, 2}, WRONG[] = {NAN, INFINITY, -1e31f, NAN};
-    /* Of a loss, not asked and asked; of three gradients; of a statistic. From 6 on, the last five by a check of its own. */
+    /* Of a loss, not asked and asked; of three gradients; of a statistic. From 6 on, the last five by a check of its
+     * own. */
     for (int at = 0; at < 11; at++) {
         const int run = at < 6 ? at : at - 5;
         const bool only_finite = run > 0, apart = at >= 6;

@@ -1,6 +1,6 @@
-/* Operations of transformers against PyTorch's in float64, of which references/tokens.py recorded some elements: outputs
- * and gradients differ by at most 1e-5 of the largest; of bf16 maps by a unit in their last place, and a bound on
- * sums. And what only these operations do. On each device that has them. */
+/* Operations of transformers against PyTorch's in float64, of which references/tokens.py recorded some elements:
+ * outputs and gradients differ by at most 1e-5 of the largest; of bf16 maps by a unit in their last place, and a bound
+ * on sums. And what only these operations do. On each device that has them. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -99,11 +99,11 @@ static double last_place(const op_rig *rig, nets_role role, double value) {
 
 /* Of the largest element: a bound on sums. For attention in bf16 it is chosen and not derived.
  *
- * Of bf16 maps, operations that multiply what they computed may round that to bf16 first, off by 2^-9 at most: the loss the
- * scores' gradients; attention its probabilities and the scores' gradients, and its backward reads its rounded output. A sum
- * is then off by at most 2^-9 of the sum of its terms' sizes. In these cases that sum is up to 1.6 times the largest element
- * for the loss, so its bound holds always. For attention's gradients it is up to 8.8 times, 2^-5.8. Errors cancel: with its
- * output rounded, attention is off by 0.0034 (2^-8.2), and 2^-7 is chosen. */
+ * Of bf16 maps, operations that multiply what they computed may round that to bf16 first, off by 2^-9 at most: the loss
+ * the scores' gradients; attention its probabilities and the scores' gradients, and its backward reads its rounded
+ * output. A sum is then off by at most 2^-9 of the sum of its terms' sizes. In these cases that sum is up to 1.6 times
+ * the largest element for the loss, so its bound holds always. For attention's gradients it is up to 8.8 times, 2^-5.8.
+ * Errors cancel: with its output rounded, attention is off by 0.0034 (2^-8.2), and 2^-7 is chosen. */
 static double tolerance(const op_rig *rig) {
     if (rig->desc.maps == MM_BF16 && rig->desc.kind == NETS_TOKEN_LOSS) return ldexp(1, -8);
     if (rig->desc.maps == MM_BF16 && rig->desc.kind == NETS_ATTENTION) return ldexp(1, -7);

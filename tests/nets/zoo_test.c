@@ -47,9 +47,10 @@ static void numbers_of_parameters_are_torchvisions(void **state) {
 /* Of a convolution with bias. */
 static int64_t conv(int64_t in, int64_t out, int64_t kernel) { return (in * kernel * kernel + 1) * out; }
 
-/* gpt2: of the published file, model.safetensors, without the causal masks. alexnet-2012: many ports of it print this number, the paper has "60 million". inception-v4: timm's, of 1000 classes.
- * unet: ports with one channel in and one class have 31,030,593; the second class takes 65 more. overfeat: "145
- * million" in the paper's table 4, here to the unit from table 1. */
+/* gpt2: of the published file, model.safetensors, without the causal masks. alexnet-2012: many ports of it print this
+ * number, the paper has "60 million". inception-v4: timm's, of 1000 classes. unet: ports with one channel in and one
+ * class have 31,030,593; the second class takes 65 more. overfeat: "145 million" in the paper's table 4, here to the
+ * unit from table 1. */
 static void numbers_of_parameters_are_those_published_elsewhere(void **state) {
     (void)state;
     static const count known[] = {{"alexnet-2012", 60965224},

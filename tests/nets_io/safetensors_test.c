@@ -1,7 +1,6 @@
 #include "nets/io/safetensors.h"
 
 #include "mm/core/status.h"
-#include "nets/io/temp_file.h"
 #include "tests/nets_io/scratch.h"
 
 #include <setjmp.h>
@@ -395,166 +394,6 @@ static void writable_leaves_nothing_and_changes_nothing(void **state) {
     assert_int_equal(scratch_count(f->path), 1);
 }
 
-static void file_appears_under_its_name_only_when_complete(void **state) {
-    const folder *f = *state;
-    nets_temp_file file;
-    size_t n_bytes;
-    scratch_write(f->file, "old", 3);
-    for (int commit = 0; commit < 2; commit++) {
-        assert_int_equal(nets_temp_file_create(f->file, &file), MM_OK);
-        assert_int_equal(nets_temp_file_write(&file, "newer", 5), MM_OK);
-        uint8_t *bytes = scratch_read(f->file, &n_bytes);
-        assert_int_equal(n_bytes, 3);
-        free(bytes);
-        if (commit)
-            assert_int_equal(nets_temp_file_commit(&file), MM_OK);
-        else
-            nets_temp_file_abandon(&file);
-        assert_int_equal(scratch_count(f->path), 1);
-        bytes = scratch_read(f->file, &n_bytes);
-        assert_int_equal(n_bytes, commit ? 5 : 3);
-        free(bytes);
-    }
-}
-
-static void failed_write_keeps_the_old_file_and_leaves_no_other(void **state) {
-    const folder *f = *state;
-    size_t n_bytes;
-    write_to(f->file, 0);
-    uint8_t *before = scratch_read(f->file, &n_bytes);
-    /* A file descriptor that cannot be written stands for a full disk. */
-    nets_temp_file file;
-    assert_int_equal(nets_temp_file_create(f->file, &file), MM_OK);
-    FILE *full = fopen("/dev/full", "wb");
-    assert_non_null(full);
-    assert_true(dup2(fileno(full), file.fd) >= 0);
-    fclose(full);
-    assert_int_equal(nets_temp_file_write(&file, "new", 3), MM_ERR_IO);
-    assert_non_null(strstr(mm_last_error(), f->file));
-    nets_temp_file_abandon(&file);
-    assert_int_equal(scratch_count(f->path), 1);
-    size_t after_bytes;
-    uint8_t *after = scratch_read(f->file, &after_bytes);
-    assert_int_equal(after_bytes, n_bytes);
-    assert_memory_equal(after, before, n_bytes);
-    free(before);
-    free(after);
-}
-
-static void commit_that_cannot_rename_leaves_nothing(void **state) {
-    const folder *f = *state;
-    nets_temp_file file;
-    assert_int_equal(nets_temp_file_create(f->file, &file), MM_OK);
-    /* Meanwhile a folder took the name. */
-    assert_int_equal(mkdir(f->file, 0777), 0);
-    assert_int_equal(nets_temp_file_commit(&file), MM_ERR_IO);
-    assert_int_equal(scratch_count(f->path), 1);
-}
-
-static void writing_through_a_link_keeps_the_link(void **state) {
-    const folder *f = *state;
-    char link_path[PATH_MAX];
-    struct stat info;
-    scratch_write(f->file, "old", 3);
-    assert_int_equal(symlink("weights.safetensors", scratch_join(f->path, "latest", link_path)), 0);
-    write_to(link_path, 0);
-    assert_int_equal(lstat(link_path, &info), 0);
-    assert_true(S_ISLNK(info.st_mode));
-    assert_int_equal(stat(f->file, &info), 0);
-    assert_true(info.st_size > 3);
-    assert_int_equal(scratch_count(f->path), 2);
-}
-
-/* ---------------------------------------------------------------- writers that are killed, and several at once */
-
-static void killed_writers_leave_one_file_that_the_next_takes_over(void **state) {
-    const folder *f = *state;
-    for (int i = 0; i < 3; i++) {
-        pid_t child = fork();
-        if (child == 0) {
-            nets_temp_file file;
-            bool written = nets_temp_file_create(f->file, &file) == MM_OK &&
-                           nets_temp_file_write(&file, "a longer text, half done", 24) == MM_OK;
-            raise(written ? SIGKILL : SIGABRT);
-        }
-        int status;
-        assert_int_equal(waitpid(child, &status, 0), child);
-        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-        assert_int_equal(scratch_count(f->path), 1);
-    }
-    size_t n_bytes;
-    nets_temp_file file;
-    assert_int_equal(nets_temp_file_create(f->file, &file), MM_OK);
-    assert_int_equal(nets_temp_file_write(&file, "new", 3), MM_OK);
-    assert_int_equal(nets_temp_file_commit(&file), MM_OK);
-    assert_int_equal(scratch_count(f->path), 1);
-    uint8_t *bytes = scratch_read(f->file, &n_bytes);
-    assert_int_equal(n_bytes, 3);
-    assert_memory_equal(bytes, "new", 3);
-    free(bytes);
-}
-
-static void two_writers_of_one_file_do_not_meet(void **state) {
-    const folder *f = *state;
-    nets_temp_file first, second;
-    size_t n_bytes;
-    assert_int_equal(nets_temp_file_create(f->file, &first), MM_OK);
-    assert_int_equal(nets_temp_file_write(&first, "first", 5), MM_OK);
-    assert_int_equal(nets_temp_file_create(f->file, &second), MM_OK);
-    assert_int_equal(nets_temp_file_write(&second, "sec", 3), MM_OK);
-    assert_int_equal(nets_temp_file_commit(&first), MM_OK);
-    uint8_t *bytes = scratch_read(f->file, &n_bytes);
-    assert_int_equal(n_bytes, 5);
-    assert_memory_equal(bytes, "first", 5);
-    free(bytes);
-    assert_int_equal(nets_temp_file_write(&second, "ond", 3), MM_OK);
-    assert_int_equal(nets_temp_file_commit(&second), MM_OK);
-    bytes = scratch_read(f->file, &n_bytes);
-    assert_int_equal(n_bytes, 6);
-    assert_memory_equal(bytes, "second", 6);
-    free(bytes);
-    assert_int_equal(scratch_count(f->path), 1);
-}
-
-/* A file of another name, a link: neither is written over by the temporary file's name. */
-static void names_that_lead_elsewhere_are_left_alone(void **state) {
-    const folder *f = *state;
-    char other[PATH_MAX], temporary[PATH_MAX + 16];
-    size_t n_bytes;
-    scratch_write(scratch_join(f->path, "other", other), "old", 3);
-    snprintf(temporary, sizeof temporary, "%s.0.tmp", f->file);
-    assert_int_equal(link(other, temporary), 0);
-    snprintf(temporary, sizeof temporary, "%s.1.tmp", f->file);
-    assert_int_equal(symlink(other, temporary), 0);
-    snprintf(temporary, sizeof temporary, "%s.2.tmp", f->file);
-    assert_int_equal(mkfifo(temporary, 0666), 0);
-    write_to(f->file, 0);
-    uint8_t *bytes = scratch_read(other, &n_bytes);
-    assert_int_equal(n_bytes, 3);
-    assert_memory_equal(bytes, "old", 3);
-    free(bytes);
-    assert_int_equal(scratch_count(f->path), 5);
-}
-
-/* This program's fsync stands before the C library's: notes what the name holds by then. */
-static const char *watched;
-static int synced_before_rename;
-
-int fsync(int fd) {
-    struct stat info;
-    if (watched && stat(watched, &info) != 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) synced_before_rename++;
-    return (int)syscall(SYS_fsync, fd);
-}
-
-static void file_is_on_disk_before_it_has_its_name(void **state) {
-    const folder *f = *state;
-    synced_before_rename = 0;
-    watched = f->file;
-    write_to(f->file, 0);
-    watched = NULL;
-    assert_int_equal(synced_before_rename, 1);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_is_written_is_read_back, setup, teardown),
@@ -571,14 +410,6 @@ int main(void) {
         cmocka_unit_test_setup_teardown(what_is_no_file_cannot_be_opened, setup, teardown),
         cmocka_unit_test_setup_teardown(unwritable_paths_are_named, setup, teardown),
         cmocka_unit_test_setup_teardown(writable_leaves_nothing_and_changes_nothing, setup, teardown),
-        cmocka_unit_test_setup_teardown(file_appears_under_its_name_only_when_complete, setup, teardown),
-        cmocka_unit_test_setup_teardown(failed_write_keeps_the_old_file_and_leaves_no_other, setup, teardown),
-        cmocka_unit_test_setup_teardown(commit_that_cannot_rename_leaves_nothing, setup, teardown),
-        cmocka_unit_test_setup_teardown(writing_through_a_link_keeps_the_link, setup, teardown),
-        cmocka_unit_test_setup_teardown(killed_writers_leave_one_file_that_the_next_takes_over, setup, teardown),
-        cmocka_unit_test_setup_teardown(two_writers_of_one_file_do_not_meet, setup, teardown),
-        cmocka_unit_test_setup_teardown(names_that_lead_elsewhere_are_left_alone, setup, teardown),
-        cmocka_unit_test_setup_teardown(file_is_on_disk_before_it_has_its_name, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Measures: what they find in maps, gradient maps and persistent tensors is what a loop finds that computes the steps in
- * memory of its own; and every iteration has the bits of one without. */
+/* Measures: what they find in maps, gradient maps and persistent tensors is what a loop finds that computes the steps
+ * in memory of its own; and every iteration has the bits of one without. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,8 +14,8 @@
 
 enum { LAYERS = 10, SEEDS = 12, ITERATIONS = 3 };
 
-/* The step after which a tensor is measured: the last that writes it, or in half of the graphs the first, so that others
- * change it later; of a persistent tensor that is only read, any. -1: it is not measured. */
+/* The step after which a tensor is measured: the last that writes it, or in half of the graphs the first, so that
+ * others change it later; of a persistent tensor that is only read, any. -1: it is not measured. */
 static int measured_after(const mm_graph *graph, mm_tensor tensor) {
     const mm_tensor_info *info = mm_graph_tensor(graph, tensor);
     const bool first = mm_graph_steps(graph) % 2;

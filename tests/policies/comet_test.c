@@ -1,5 +1,5 @@
-/* The error bounds that comet chooses: its formula against convolutions whose inputs are given random errors, the guard,
- * values that are no bounds; and which tensors of a graph it watches. */
+/* The error bounds that comet chooses: its formula against convolutions whose inputs are given random errors, the
+ * guard, values that are no bounds; and which tensors of a graph it watches. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -122,8 +122,8 @@ static void a_bound_gives_the_share_of_the_momentum(void **state) {
 
 /* ---------------------------------------------------------------- the rules, the guard */
 
-/* R 0.5, largest 0.25, sum of squares 24, N 2, C_out 4: sigma of 1 is sqrt(0.5 * 24 / 12) = 1 by the sum, 0.32 * 0.25 * 1 by
- * equation 9. */
+/* R 0.5, largest 0.25, sum of squares 24, N 2, C_out 4: sigma of 1 is sqrt(0.5 * 24 / 12) = 1 by the sum, 0.32 * 0.25 *
+ * 1 by equation 9. */
 static const mm_layer_sample plain = {.nonzero_share = 0.5,
                                       .gradient_mean = 0.1,
                                       .gradient_max = 0.25,

@@ -150,7 +150,8 @@ static void too_little_pinned_memory_is_refused_naming_it(void **state) {
 }
 
 /* Random graphs with times: from what keeps everything down to what cannot be done. */
-/* norm: f -> g, a batch norm with its ReLU, which on its way back reads f and the signs of g; conv: g -> c, and back. */
+/* norm: f -> g, a batch norm with its ReLU, which on its way back reads f and the signs of g; conv: g -> c, and
+ * back. */
 static mm_graph *normed(void) {
     static const char *const maps[] = {"f", "g", "c", "df", "dg", "dc"};
     terse_graph g;

@@ -69,8 +69,8 @@ static void forward(terse_graph *g, const char *layer, const char *uses) {
 }
 
 /* The paper's Figure 6. When g is made, all is taken: |a 2|b 2|n 4|e 2|f 2|. n was not used yet. a and b have left by
- * then: their copies take from 1 to 5. e and f would have at 8: e is made at 4, f at 5. b comes after I: the link is busy
- * with a until then. */
+ * then: their copies take from 1 to 5. e and f would have at 8: e is made at 4, f at 5. b comes after I: the link is
+ * busy with a until then. */
 static void contiguous_maps_leave_whose_leaving_delays_least(void **state) {
     (void)state;
     terse_graph g;

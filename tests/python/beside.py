@@ -1,5 +1,5 @@
-"""beside: what mm_torch mirrors of mm.h by hand; and how a budget is divided between a stash and torch's allocator, with an
-allocator that only counts in torch.cuda's place."""
+"""beside: what mm_torch mirrors of mm.h by hand; and how a budget is divided between a stash and torch's allocator,
+with an allocator that only counts in torch.cuda's place."""
 
 import ctypes
 import os
@@ -97,7 +97,7 @@ def headers_are_mirrored():
                            ("int64_t needed_bytes; int64_t device_bytes;", "int64_t device_bytes, needed_bytes;",
                             "mm_stash_refusal"),
                            ("uint32_t flags;", "uint64_t flags;", "mm_stash_tensor"),
-                           ("MM_STASH_KEPT,", "MM_STASH_NEITHER, MM_STASH_KEPT,", "MM_STASH_TAKEN")):
+                           ("MM_STASH_TAKEN = 1", "MM_STASH_TAKEN = 2", "MM_STASH_TAKEN")):
         expect(f"a change of {name} alone is noticed", name in differences(text.replace(old, new), version, ranks))
     expect("a change of the version alone is noticed", "MM_VERSION" in differences(text, version + ".1", ranks))
     expect("figures that are summed", set(library.SUMMED + library.MOST) <= {name for name, _ in library.Stats._fields_})

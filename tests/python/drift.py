@@ -1,5 +1,6 @@
-"""drift [CASE...]: loops that do not do the same in each iteration, by plain torch and inside a budget under a policy that moves all
-that it can. Gradients must be bit-equal, orders be left as often as expected, nothing stay behind, and the budget hold."""
+"""drift [CASE...]: loops that do not do the same in each iteration, by plain torch and inside a budget under a policy
+that moves all that it can. Gradients must be bit-equal, orders be left as often as expected, nothing stay behind, and
+the budget hold."""
 
 import gc
 import sys
@@ -212,9 +213,10 @@ def left_before_backward(a):
     a.step()
 
 
-# Each case; how many of its iterations run as planned, at least (a step of several does not wait for each plan); and how many leave a
-# plan: one begins by the plan of that before where that begins alike. An iteration that leaves entries, of a graph that is retained
-# until the next one, is not learned. Policies cannot move all of a double backward: with too little it runs unplanned.
+# Each case; how many of its iterations run as planned, at least (a step of several does not wait for each plan); and
+# how many leave a plan: one begins by the plan of that before where that begins alike. An iteration that leaves
+# entries, of a graph that is retained until the next one, is not learned. Policies cannot move all of a double
+# backward: with too little it runs unplanned.
 CASES = ((epochs, 6, 0), (dropped_block, 2, 4), (two_forwards, 1, 3), (one_weights_gradient, 6, 0), (retained, 1, 0),
          (double_backward, 0, 0), (double_backward, 2, 1, 700_000), (looked_at, 3, 0), (checkpoint_inside, 2, 0),
          (checkpoint_outside, 2, 1), (abandoned, 6, 0), (evaluation, 2, 0), (exception, 2, 2), (left_before_backward, 3, 0))

@@ -1,4 +1,5 @@
-"""inputs: what is refused, in which words, and that the next step works; what is left alone; what a picture and a table say."""
+"""inputs: what is refused, in which words, and that the next step works; what is left alone; what a picture and a table
+say."""
 
 import contextlib
 import gc
@@ -213,7 +214,8 @@ def gradient(function, m=None):
 
 
 def second_gradients():
-    """Small parts of a storage, at its beginning and its end: entries of their own, which a double backward reads again."""
+    """Small parts of a storage, at its beginning and its end: entries of their own, which a double backward reads
+    again."""
     m = mm.budget("8MiB", "liveness", **CPU)
     for rows in (slice(0, 4), slice(60, 64), slice(30, 60, 8)):
         def both(m=None, rows=rows):
@@ -264,8 +266,8 @@ def storages():
 
 
 def checkpoints():
-    """How often a batch norm inside a checkpoint runs. A budget inside a checkpoint without reentrance takes over what it would have
-    run again."""
+    """How often a batch norm inside a checkpoint runs. A budget inside a checkpoint without reentrance takes over what
+    it would have run again."""
     for reentrant in (False, True):
         for inside in (False, True):
             m = mm.budget("8MiB", **CPU)
@@ -375,7 +377,8 @@ def left_alone():
                 if name not in ("put_bytes", "held_bytes") and getattr(after, name) != getattr(before, name)}
 
     batch = torch.randn(64, 64)
-    # A temporary that Python holds until the operation returns looks like the program's own. What is left alone is counted.
+    # A temporary that Python holds until the operation returns looks like the program's own. What is left alone is
+    # counted.
     before = m.stats
     found = counts(lambda: (weight.exp() * (buffer > 0.5).float()).masked_fill(buffer > 0.5, 0.0))
     expect("temporary masks", found == {"saved": 3, "puts": 1, "held": 2}, found)

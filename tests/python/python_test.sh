@@ -1,6 +1,6 @@
 #!/bin/bash
-# mm_torch against plain torch: bad input, loops that drift, random graphs, networks, and the wheel. Skipped where no python3 has
-# torch ('tools/deps python' installs it). $1: libmm.so.
+# mm_torch against plain torch: bad input, loops that drift, random graphs, networks, and the wheel. Skipped where no
+# python3 has torch ('tools/deps python' installs it). $1: libmm.so.
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../tools/cli.sh"
 here=$PWD/tests/python
@@ -64,6 +64,7 @@ assert m.stats.puts == 1 and sys.prefix in mm.__file__, mm.__file__' >out 2>&1 |
     size=$(stat -c %s "$wheel") || fail "no wheel"
     ((size < 2000000)) || fail "$wheel has $size bytes"
     python3 -m zipfile -e "$wheel" inside || fail "$wheel cannot be read"
+    grep -q "^MIT License" inside/mm_torch-*.dist-info/LICENSE || fail "$wheel has no licence"
     needs=$(objdump -T inside/mm_torch/*.so* | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -1)
     [[ $(printf '%s\n' "$needs" GLIBC_2.34 | sort -V | tail -1) == GLIBC_2.34 ]] || fail "$wheel needs $needs"
 }

@@ -1,5 +1,5 @@
-/* Training in sub-batches: the weights of the whole batch but for rounding; for one size of sub-batch the same bits under
- * every lossless policy and budget; less memory. */
+/* Training in sub-batches: the weights of the whole batch but for rounding; for one size of sub-batch the same bits
+ * under every lossless policy and budget; less memory. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

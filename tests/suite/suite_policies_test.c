@@ -1,7 +1,7 @@
 /* Networks x policies x five budgets (larger networks: one policy of a kind, three), from the policy's minimum to what
- * liveness needs: lossless policies end with the weights of liveness, bit for bit; lossy ones stay within stated bounds,
- * which a wrong map does not; no byte is touched that was not predicted, none above the budget; nothing runs below the
- * minimum. */
+ * liveness needs: lossless policies end with the weights of liveness, bit for bit; lossy ones stay within stated
+ * bounds, which a wrong map does not; no byte is touched that was not predicted, none above the budget; nothing runs
+ * below the minimum. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +16,8 @@
 #include "tests/accuracy/codec_fault.h"
 #include "tests/suite/suite_rig.h"
 
-/* Races and faults of memory are looked for at few: whether all steps' weights are right at every budget is seen without. */
+/* Races and faults of memory are looked for at few: whether all steps' weights are right at every budget is seen
+ * without. */
 #ifdef __SANITIZE_THREAD__
 enum { BUDGETS = 2, LARGE_BUDGETS = 2 };
 #elif defined __SANITIZE_ADDRESS__
@@ -309,7 +310,8 @@ static void wrong_map_misses_the_bound(void **state) {
     run_wrong_map(*state, "googlenet@64,classes=5,thin=16", 2);
 }
 
-/* The embedding's weights are the last product's, too; attention and the loss leave most of what they compute unsaved. */
+/* The embedding's weights are the last product's, too; attention and the loss leave most of what they compute
+ * unsaved. */
 static void net_of_tokens_under_every_kind_of_policy(void **state) {
     static const char net[] = "gpt,layers=2,width=32,heads=2,context=24,vocabulary=40,dropout=0.1";
     run_net(*state, net, 3, true, NETS_FP32);

@@ -301,7 +301,8 @@ static void ten_steps_agree_with_the_host(void **state) {
     suite_net_fini(&s);
 }
 
-/* By the fastest, those with the least workspace, and some between; recomputed maps by the algorithm of the first time. */
+/* By the fastest, those with the least workspace, and some between; recomputed maps by the algorithm of the first
+ * time. */
 static void all_algorithms_of_a_step_train_alike(void **state) {
     (void)state;
     static const char *const policies[] = {"liveness:algorithms=1", "liveness:algorithms=least",

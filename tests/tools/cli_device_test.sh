@@ -116,8 +116,8 @@ runs_on_cuda_are_replayed_and_have_a_link_of_their_own_() {
     refused 2 "--link: a link of a given speed is device host's, not cuda's" "${run[@]}" --link codec/10
 }
 
-# A transformer, of which every operation is the device's own; its gradients are clipped. States are f32, so one of f32 goes on
-# in bf16.
+# A transformer, of which every operation is the device's own; its gradients are clipped. States are f32, so one of f32
+# goes on in bf16.
 a_gpt_on_cuda_has_the_same_weights_under_every_policy_() {
     on_a_gpu || return 0
     local run=(train --device cuda --net 'gpt,layers=2,width=16,heads=2,context=16,vocabulary=256' --data text:text
@@ -175,7 +175,8 @@ a_workspace_limit_is_what_convolutions_are_timed_under_() {
     [[ $(value rows workspace_limit_bytes) == 0 ]] || fail "a limit that was not given"
 }
 
-# Where one answers. Facts have all workspaces that steps run with, each with its time, and serve what chooses among them.
+# Where one answers. Facts have all workspaces that steps run with, each with its time, and serve what chooses among
+# them.
 every_algorithm_of_a_step_is_timed_() {
     on_a_gpu || return 0
     local options=(--device cuda --net tiny --batch 4 --algorithms algorithms) run i others=0 ids times

@@ -284,6 +284,21 @@ outputs_that_cannot_be_written_are_refused_before_the_first_step_() {
     [[ $(ls) == $'err\nfolder\nout' ]] || fail "left behind: $(ls)"
 }
 
+files_have_the_mode_that_the_umask_leaves_() {
+    local file
+    umask 022
+    expect 0 "${train[@]}" --save public --log public_log
+    umask 077
+    expect 0 "${train[@]}" --save state --log log --json rows --trace trace
+    expect 0 plan --net tiny --json plan --svg picture.svg
+    expect 0 bench --net tiny --batch 4 --iterations 2 --policies liveness --facts facts
+    expect 0 report rows --html page.html
+    for file in state log rows trace plan picture.svg facts page.html; do
+        [[ $(stat -c %a $file) == 600 ]] || fail "$file has the mode $(stat -c %a $file)"
+    done
+    for file in public public_log; do [[ $(stat -c %a $file) == 644 ]] || fail "$file: $(stat -c %a $file)"; done
+}
+
 a_file_named_twice_is_refused_before_it_is_lost_() {
     expect 0 "${train[@]}" --save state
     cp state old

@@ -137,7 +137,8 @@ a_study_draws_maps_with_a_share_of_zeros_() {
 
 what_a_study_cannot_do_is_one_line_() {
     refused 2 "--iterations 3,2: must be whole numbers from 1 that rise" codecs --study --iterations 3,2
-    refused 1 "/nowhere/x: cannot be written" codecs --study --net tiny --iterations 1 --json /nowhere/x # before it trains
+    # Before it trains.
+    refused 1 "/nowhere/x: cannot be written" codecs --study --net tiny --iterations 1 --json /nowhere/x
     refused 2 "no net nope" codecs --study --net nope
     refused 2 "--draw 2: must be" codecs --study --draw 2
     refused 2 "only 0.00 to 0.48" codecs --study --net resnet20 --batch 1 --draw 0.99

@@ -82,8 +82,8 @@ send_and_wait() {
     done
 }
 
-# As timeout does, which sends a signal to the process and to its group. Two that a busy machine has let the process take
-# only a tenth of a second apart are two, and show nothing.
+# As timeout does, which sends a signal to the process and to its group. Two that a busy machine has let the process
+# take only a tenth of a second apart are two, and show nothing.
 a_sigint_that_comes_twice_is_one_() {
     local shown=0 tries=0 began took status
     while ((shown < 6)); do

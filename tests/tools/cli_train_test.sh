@@ -892,7 +892,8 @@ data_of_ones_own_that_does_not_go_with_the_network_is_refused_() {
     refused 2 "--save and --data name the same file, y.npy" "${own[@]}" --data files:x.npy,y.npy --save y.npy
 }
 
-# The text's last tenth is evaluated on, with the same bits under every lossless policy; each moves bytes or runs steps again.
+# The text's last tenth is evaluated on, with the same bits under every lossless policy; each moves bytes or runs steps
+# again.
 a_text_is_learned_with_equal_bits_under_lossless_policies_() {
     local i need precision policy
     for ((i = 0; i < 400; i++)); do echo "$i: the text's lines are numbered, $((i * i)) is the square"; done >text

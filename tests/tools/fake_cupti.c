@@ -1,5 +1,5 @@
-/* In CUPTI's place: for each step that is pushed two kernels, of which the second is on another stream; without one, as of
- * a replayed graph, three. Laid out as cupti_activity.h lays out its records. */
+/* In CUPTI's place: for each step that is pushed two kernels, of which the second is on another stream; without one, as
+ * of a replayed graph, three. Laid out as cupti_activity.h lays out its records. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -106,13 +106,15 @@ a_library_that_is_missing_is_named_() {
     says err "libnowhere.so.4"
 }
 
-# $@: of call first or second, in the folder gpu; out and err as ever. Nothing of this machine but what is in the folder bin.
+# $@: of call first or second, in the folder gpu; out and err as ever. Nothing of this machine but what is in the folder
+# bin.
 packed() {
     env -i PATH="$PWD/bin" gpu/run "$@" >out 2>err </dev/null || fail "run $*: status $?"
     [[ $(tail -1 out) == "nothing failed" ]] || fail "$(tail -1 out)"
 }
 
-# $1: first or second. What it said that its parts may take is what there is in eight minutes, with half of one for what is killed.
+# $1: first or second. What it said that its parts may take is what there is in eight minutes, with half of one for what
+# is killed.
 call_fits() {
     local line seconds=0 word
     line=$(head -1 out)
@@ -226,7 +228,8 @@ torch_inside_budgets_is_tried_without_a_gpu_() {
     local python=python3
     ! /usr/bin/python3 -c 'import torch' 2>/dev/null || python=/usr/bin/python3
     prebuilt
-    # libmm.so with the emulation in it has more thread-local data than is kept free for libraries that are opened later.
+    # libmm.so with the emulation in it has more thread-local data than is kept free for libraries that are opened
+    # later.
     GLIBC_TUNABLES=glibc.rtld.optional_static_tls=16384 PYTHON=$python script 0 --quick --tiny --only torch --prebuilt "$PWD/pre" "$PWD/results"
     if grep -q "^torch.*skipped: no torch" results/steps.txt; then skip "no torch"; fi
     ok_steps torch
@@ -305,7 +308,8 @@ END
 
 # ---------------------------------------------------------------- the summary
 
-# row NET BATCH POLICY IMAGES/S PEAK [REPLAYS [POLICY_THAT_RAN [WORKSPACE]]]: as mm and peer_pytorch.py write it, but for what no summary reads.
+# row NET BATCH POLICY IMAGES/S PEAK [REPLAYS [POLICY_THAT_RAN [WORKSPACE]]]: as mm and peer_pytorch.py write it, but
+# for what no summary reads.
 row() {
     printf '{"net": "%s", "batch": %d, "precision": "tf32", "policy": "%s", "budget_bytes": 6e9, "images_per_second": %s,' "$1" \
         "$2" "$3" "$4"

@@ -618,7 +618,8 @@ a_machines_algorithms_are_variants_each_slower_and_with_less_workspace_() {
     # Facts that were written out give the same plans, and the bound counts the least workspaces.
     for facts in fast facts; do
         expect 0 plan --net tiny --batch 8 --fuse off --policy naive,swap --facts $facts --explain --json $facts.rows
-        grep -Ev '"(seconds|encode_bytes_per_s|decode_bytes_per_s)"' $facts.rows >$facts.known # of codecs that did not run they have none
+        # Of codecs that did not run they have no rates.
+        grep -Ev '"(seconds|encode_bytes_per_s|decode_bytes_per_s)"' $facts.rows >$facts.known
     done
     equal fast.known facts.known
     with_algorithms least '"least": {"flops_per_s": 1e9}'

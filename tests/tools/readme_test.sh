@@ -1,7 +1,7 @@
 #!/bin/bash
-# readme_test.sh MM README...: the commands that the READMEs show, those that take no time, run as printed; and where a block
-# follows that shows what the last of them prints, it prints the same lines, but for numbers and what lies in memory at the
-# peak: workspaces depend on the machine.
+# readme_test.sh MM README...: the commands that the READMEs show, those that take no time, run as printed; and where a
+# block follows that shows what the last of them prints, it prints the same lines, but for numbers and what lies in
+# memory at the peak: workspaces depend on the machine.
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
 
@@ -13,7 +13,8 @@ mm() {
     if [[ $1 == plan ]]; then "$mm" "$@" --threads 1; else "$mm" "$@"; fi
 }
 
-# commands FILE: the lines of its blocks of shell that run mm. A block that follows goes to shown.N, N: of the last line.
+# commands FILE: the lines of its blocks of shell that run mm. A block that follows goes to shown.N, N: of the last
+# line.
 commands() {
     awk '/^```sh$/ { shell = 1; next }
          /^```$/ && shell { shell = 0; near = 2; next }

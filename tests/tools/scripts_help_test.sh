@@ -106,12 +106,14 @@ kernels_static_tells_of_each_kernel_and_of_another_checkouts_() {
 lint_finds_what_was_planted_() {
     local tool
     for tool in git shellcheck; do command -v $tool >/dev/null || skip "there is no $tool"; done
-    tree tools/lint .clang-format .clang-tidy
-    printf '#include <string.h>\n\nint mm_two(void);\n\nint mm_two(void) { return 2; }\n' >two.c
-    printf '#!/bin/bash\necho "$1"\n' >say
+    tree tools/lint tools/columns.awk .clang-format .clang-tidy
+    local licence="SPDX-License-Identifier: MIT"
+    printf '/* %s */\n#include <string.h>\n\nint mm_two(void);\n\nint mm_two(void) { return 2; }\n' "$licence" >two.c
+    printf '#!/bin/bash\n# %s\necho "$1"\n' "$licence" >say
     export GIT_CONFIG_GLOBAL=/dev/null GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a
     git init -q . && git add -A && git commit -qm clean
     tools/lint >out 2>&1 || fail "a clean tree is refused"
+    says out "licence: 4 files"
     says out "shellcheck: 2 files"
     ! grep -q "NOT CHECKED" out || skip "there is no clang of the version that the tree is formatted with"
 
@@ -119,6 +121,9 @@ lint_finds_what_was_planted_() {
     planted 'int  mm_three(void);' two.c clang-format-violations
     planted 'int mm_is(const char *a) { return strcmp(a, "x") && *a; }' two.c suspicious-string-compare
     planted 'int mm_zero(int a) { return a / 0; }' two.c DivideZero
+    planted "# $(printf 'word %.0s' {1..30})" say "say:4: 152 columns"
+    sed -i '/SPDX/d' say
+    planted : say "say: no line SPDX-License-Identifier: MIT"
 }
 
 # planted LINE FILE TEXT: with this line tools/lint fails, and says TEXT.

@@ -1,6 +1,6 @@
 /* trace_told TRACE [ROWS]: checks a trace (tests/core/trace_check.h), with ROWS against what plans have at each step.
- * Prints for each process, by name=value: iterations, flows, counters, slices, waits, memories (of plans), replans, the seconds of
- * its iterations, and of each stream the busy seconds. Last the number of slices that were dropped. */
+ * Prints for each process, by name=value: iterations, flows, counters, slices, waits, memories (of plans), replans, the
+ * seconds of its iterations, and of each stream the busy seconds. Last the number of slices that were dropped. */
 #include <stdio.h>
 
 #include "tests/core/trace_check.h"

@@ -356,7 +356,8 @@ static mm_status parse_shape(bench *b) {
     return MM_OK;
 }
 
-/* A pool with room for the largest body, and the error bound of a codec that reads one: a percent of the largest value. */
+/* A pool with room for the largest body, and the error bound of a codec that reads one: a percent of the largest
+ * value. */
 static mm_status init_inputs(bench *b) {
     const float bound = 0.01f;
     void *record, *on_device;

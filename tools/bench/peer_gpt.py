@@ -6,11 +6,13 @@
 Both train the zoo's gpt (4 layers of width 128, context 128, vocabulary 256; batch 16) by AdamW on the same number of
 threads: fp32 against fp32, bf16 against torch's autocast in bfloat16. torch's memory is the process's peak less what it
 holds after the import and with the text, which mm reads from its file; mm's is the budget that it took (what the policy
-needs) and outside_bytes. Goals: tokens/s of torch's or more, memory 0.6 of torch's or less. Exit status 1: a goal is missed.
+needs) and outside_bytes. Goals: tokens/s of torch's or more, memory 0.6 of torch's or less. Exit status 1: a goal is
+missed.
 
-A fair peer needs a fast BLAS: Debian's python3-torch with libopenblas0-pthread, whose products are seven times faster than
-those of the default one. Its threads are not OpenMP's, which spin while they have nothing to do: in fp32 that is switched off
-(OMP_WAIT_POLICY), which makes torch two to ten times faster; in bf16, where oneDNN computes, it would make torch slower.
+A fair peer needs a fast BLAS: Debian's python3-torch with libopenblas0-pthread, whose products are seven times faster
+than those of the default one. Its threads are not OpenMP's, which spin while they have nothing to do: in fp32 that is
+switched off (OMP_WAIT_POLICY), which makes torch two to ten times faster; in bf16, where oneDNN computes, it would make
+torch slower.
 
 On a GPU peer_pytorch.py trains the same model: --net gpt2:16 --precision bf16.
 """
@@ -145,7 +147,7 @@ def peer(options):
 def run_peer(options, precision):
     command = [sys.executable, __file__, "--peer", "--data", options.data, "--precision", precision, "--threads",
                str(options.threads), "--iterations", str(options.iterations)]
-    waits = {"OMP_WAIT_POLICY": "PASSIVE"} if precision == "fp32" else {}  # torch's own threads make room for the BLAS's
+    waits = {"OMP_WAIT_POLICY": "PASSIVE"} if precision == "fp32" else {}  # torch's threads make room for the BLAS's
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, env={**waits, **os.environ}).stdout)
 
 

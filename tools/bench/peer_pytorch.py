@@ -6,24 +6,25 @@
     peer_pytorch.py --device cpu --net resnet20:128,resnet50:8,vgg16:8 --mm bazel-bin/tools/mm
                                                      both sides in alternating rounds, in one table
 
-Networks are built here layer by layer as the zoo has them (torchvision's shapes), so torch alone is needed; GPTs (gpt2, or
-gpt,layers=4,width=128,...) are peer_gpt.py's, trained by AdamW. bf16: under torch.autocast. Each run has a process of its own:
-peaks are its own, and one that runs out of memory, or of its time, spoils no other. Rows are saved as they are made. As in
-mm, a batch comes from pinned host memory in every iteration, and nothing waits for the device but the last line of a run.
+Networks are built here layer by layer as the zoo has them (torchvision's shapes), so torch alone is needed; GPTs (gpt2,
+or gpt,layers=4,width=128,...) are peer_gpt.py's, trained by AdamW. bf16: under torch.autocast. Each run has a process
+of its own: peaks are its own, and one that runs out of memory, or of its time, spoils no other. Rows are saved as they
+are made. As in mm, a batch comes from pinned host memory in every iteration, and nothing waits for the device but the
+last line of a run.
 
 Modes: keep; channels_last (the same with images and weights in that order, as mm has them); checkpoint (each residual
 block; plain networks in four segments); save_on_cpu (autograd's stash in pinned memory); compile:B (torch.compile with
 activation_memory_budget B: PyTorch 2.4 or later; in bf16 with the order of channels_last, the faster one there);
-compile_checkpoint (torch.compile of checkpoint). Outside of the peak: what the process takes of the device beside its tensors,
-less what CUDA and its libraries take before there are any.
+compile_checkpoint (torch.compile of checkpoint). Outside of the peak: what the process takes of the device beside its
+tensors, less what CUDA and its libraries take before there are any.
 
 With --mm both sides take turns: in each round each mode and each run of mm bench, of each the median. A mode keeps its
-process, and so what it has compiled and its memory, for all rounds. Without PyTorch there are mm's rows alone, and for its
-modes rows that say so.
+process, and so what it has compiled and its memory, for all rounds. Without PyTorch there are mm's rows alone, and for
+its modes rows that say so.
 
-On the CPU both sides compute on --threads threads, by default on as many as the process may be scheduled on, and are told
-apart by images or tokens a second (the median of the rounds) and by the process's resident peak. A fair peer needs a fast BLAS:
-Debian's python3-torch with libopenblas0-pthread.
+On the CPU both sides compute on --threads threads, by default on as many as the process may be scheduled on, and are
+told apart by images or tokens a second (the median of the rounds) and by the process's resident peak. A fair peer needs
+a fast BLAS: Debian's python3-torch with libopenblas0-pthread.
 """
 import argparse
 import contextlib
@@ -357,8 +358,8 @@ def environment(args):
 
 
 class Apart:
-    """A mode in a process group of its own, which serves a row for each line that it is sent. What goes wrong becomes the
-    row's status, and ends it."""
+    """A mode in a process group of its own, which serves a row for each line that it is sent. What goes wrong becomes
+    the row's status, and ends it."""
 
     def __init__(self, args, net, batch, mode, precision):
         self.args, self.empty = args, empty_row(args, net, batch, mode, precision)
@@ -473,11 +474,12 @@ def medians(rounds):
 
 
 def rounds_of(args, net, batch):
-    """Yields the rows of the present round, mm's first, each time that there are more: a run that is cut keeps them. PyTorch's
-    processes begin after mm's first rows, one by one, each with a row, for they may take all the time that there is."""
+    """Yields the rows of the present round, mm's first, each time that there are more: a run that is cut keeps them.
+    PyTorch's processes begin after mm's first rows, one by one, each with a row, for they may take all the time that
+    there is."""
     runs = [shlex.split(run) for run in args.run or []]
     adam = ["--optimizer", "adamw"] if peer_gpt.sizes_of(net) else []
-    runs = runs or [["--policies", policy] + adam for policy in args.policies.split(";")]  # apart: each its resident peak
+    runs = runs or [["--policies", policy] + adam for policy in args.policies.split(";")]  # each its resident peak
     peers, why, longest = [], why_none(args.device, net), 0
     try:
         for i in range(args.rounds):

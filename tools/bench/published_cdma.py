@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """cDMA's figures (M. Rhu et al., Compressing DMA Engine, HPCA 2018) beside ours:
 
-  4, 6, 11, 12   zeros by layer, what zvc, rle and zlib make of them in three layouts, and what crosses the link: on maps
-                 that are drawn with the shares of zeros that the paper prints
+  4, 6, 11, 12   zeros by layer, what zvc, rle and zlib make of them in three layouts, and what crosses the link: on
+                 maps that are drawn with the shares of zeros that the paper prints
   13             step against vdnn-all and a free link, on the two GPUs of the paper with its engine, by the simulator
                  (tools/facts/titanx-cdma.json, titanxp-cdma.json)
   4, 7, 11, 12   the same as a network trains, on CIFAR-10, if DATA says where it is; judged by order only
 
-Exits with 1 if an order is not theirs, or a figure is more than 15 % from theirs (the most that a network gains: with one
-assumption changed, which is printed).
+Exits with 1 if an order is not theirs, or a figure is more than 15 % from theirs (the most that a network gains: with
+one assumption changed, which is printed).
 
     tools/bench/published_cdma.py [--quick] [MM [DATA]]
 
@@ -71,8 +71,8 @@ def is_near(ours, theirs):
 
 
 def without_batch_norms(mm, folder):
-    """Caffe's GoogLeNet, which the paper has, is from before batch norms; ours is torchvision's. A convolution takes a bias
-    instead."""
+    """Caffe's GoogLeNet, which the paper has, is from before batch norms; ours is torchvision's. A convolution takes a
+    bias instead."""
     net = json.loads(run(mm, "nets", "--net", "googlenet", "--json"))
     before = {layer["name"]: layer["inputs"][0] for layer in net["layers"] if layer["op"] == "batch_norm"}
     net["layers"] = [layer for layer in net["layers"] if layer["op"] != "batch_norm"]
@@ -229,9 +229,9 @@ def judge_speeds(what, shares):
 
 
 def small_convolutions(machine, name):
-    """GoogLeNet takes 65.7 ms a batch of 16 on a Maxwell Titan X (jcjohnson/cnn-benchmarks, cuDNN 5.0), by the machine's
-    rates 38.6: its convolutions are too small for the rates of AlexNet's and VGG's. With half of them it takes 64.4. So does
-    SqueezeNet here, whose convolutions are of that kind."""
+    """GoogLeNet takes 65.7 ms a batch of 16 on a Maxwell Titan X (jcjohnson/cnn-benchmarks, cuDNN 5.0), by the
+    machine's rates 38.6: its convolutions are too small for the rates of AlexNet's and VGG's. With half of them it
+    takes 64.4. So does SqueezeNet here, whose convolutions are of that kind."""
     if name in ("googlenet", "squeezenet1_0"):
         for rate in ("conv_flops_per_s", "winograd_flops_per_s"):
             machine[rate] /= 2

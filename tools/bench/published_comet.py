@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The figures of Jin et al. (error-bounded compression) beside what was published; and whether they come in the published
-order. Exits with 1 if one does not.
+"""The figures of Jin et al. (error-bounded compression) beside what was published; and whether they come in the
+published order. Exits with 1 if one does not.
 
     published_comet.py [MM [MACHINE]] [--data SPEC] [--iterations N] [--every W]
 
-Trains short runs of small networks: their figures are judged by order only, because the paper's are of ImageNet. Figure 8:
-predicted and measured deviation of weights' gradients. Figure 6: the share of errors within it, and what zeros that are
-kept make of it. Figure 9: larger deviations. Figure 10: the ratio as training goes on. Then the overhead and larger
+Trains short runs of small networks: their figures are judged by order only, because the paper's are of ImageNet. Figure
+8: predicted and measured deviation of weights' gradients. Figure 6: the share of errors within it, and what zeros that
+are kept make of it. Figure 9: larger deviations. Figure 10: the ratio as training goes on. Then the overhead and larger
 batches, simulated on MACHINE (tools/facts/titanx.json).
 
 Table 1, whose networks train for hours: tools/bench/published_accuracy.py --policies comet.

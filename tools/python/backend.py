@@ -1,7 +1,7 @@
 """PEP 517's hooks: builds libmm.so with bazel, and a wheel around it, without network and without other packages.
 
-pip install tools/python; --config-settings bazel=--config=cuda gives bazel an option. With MM_LIBRARY=PATH that libmm.so is
-taken, and bazel not asked."""
+pip install tools/python; --config-settings bazel=--config=cuda gives bazel an option. With MM_LIBRARY=PATH that
+libmm.so is taken, and bazel not asked."""
 
 import base64
 import hashlib
@@ -54,7 +54,12 @@ def _glibc(files):
 def _metadata(version):
     readme = open(os.path.join(HERE, "README.md"), encoding="utf-8").read()
     return (f"Metadata-Version: 2.1\nName: mm-torch\nVersion: {version}\nSummary: A PyTorch loop inside a byte budget\n"
-            f"Requires-Python: >=3.7\nDescription-Content-Type: text/markdown\n\n{readme}")
+            f"License: MIT\nRequires-Python: >=3.7\nDescription-Content-Type: text/markdown\n\n{readme}")
+
+
+def _licence():
+    with open(os.path.join(ROOT, "LICENSE"), encoding="utf-8") as file:
+        return file.read()
 
 
 def _version():
@@ -72,7 +77,8 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     files.update({f"{NAME}/{name}": path for name, path in sorted(others.items())})
     info = f"{NAME}-{version}.dist-info"
     texts = {f"{NAME}/VERSION": f"{version}\n", f"{info}/METADATA": _metadata(version),
-             f"{info}/WHEEL": f"Wheel-Version: 1.0\nGenerator: mm\nRoot-Is-Purelib: false\nTag: {tag}\n"}
+             f"{info}/WHEEL": f"Wheel-Version: 1.0\nGenerator: mm\nRoot-Is-Purelib: false\nTag: {tag}\n",
+             f"{info}/LICENSE": _licence()}
     contents = {name: open(path, "rb").read() for name, path in files.items()}
     contents.update({name: text.encode() for name, text in texts.items()})
     record = [f"{name},sha256={base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b'=').decode()},{len(data)}"

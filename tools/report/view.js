@@ -1,13 +1,14 @@
-// A canvas that is drawn at the screen's resolution, zooms and pans along x, and says what is under the pointer or, with
-// the arrow keys, under a cursor. Thousands of parts stay fluid: what is pointed at is drawn on a second canvas above.
+// A canvas that is drawn at the screen's resolution, zooms and pans along x, and says what is under the pointer or,
+// with the arrow keys, under a cursor. Thousands of parts stay fluid: what is pointed at is drawn on a second canvas
+// above.
 
 const views = [];
 
 class View {
     // label: for who does not see it. height: CSS pixels. margins: of the plot. span: [begin, end] along x, of all.
     // draw(context, view); find(x, y, view): {title, lines, mark(context)} or null, x and y in pixels;
-    // step(cursor, dx, dy): where the cursor (x, a value; y, a pixel; null at first) stands next. tipBelow: what is said
-    // stands below the picture.
+    // step(cursor, dx, dy): where the cursor (x, a value; y, a pixel; null at first) stands next. tipBelow: what is
+    // said stands below the picture.
     constructor(options) {
         Object.assign(this, {margins: {left: 64, right: 12, top: 8, bottom: 22}}, options);
         [this.begin, this.end] = this.span;

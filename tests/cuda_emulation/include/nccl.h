@@ -1,4 +1,5 @@
-/* What the engine nccl calls of NCCL. The library is tests/cuda_emulation/nccl.c, which is opened at run time, as NCCL is. */
+/* What the engine nccl calls of NCCL. The library is tests/cuda_emulation/nccl.c, which is opened at run time, as NCCL
+ * is. */
 #ifndef TESTS_CUDA_EMULATION_NCCL_H
 #define TESTS_CUDA_EMULATION_NCCL_H
 

@@ -1,10 +1,12 @@
 #!/usr/bin/python3
-"""Records what PyTorch computes of a transformer's operations, in float64: outputs and gradients, some elements of each.
+"""Records what PyTorch computes of a transformer's operations, in float64: outputs and gradients, some elements of
+each.
 
     tests/nets/references/tokens.py        writes tokens.safetensors beside itself; needs Debian's python3-torch
 
-tests/nets/token_ops_test.c computes the same in float32 from the same inputs; `number` below is its formula. What begins
-with "bf16." is of the same inputs rounded to bfloat16: maps, their gradients, and the weights that maps are multiplied by.
+tests/nets/token_ops_test.c computes the same in float32 from the same inputs; `number` below is its formula. What
+begins with "bf16." is of the same inputs rounded to bfloat16: maps, their gradients, and the weights that maps are
+multiplied by.
 """
 import json
 import math
@@ -46,7 +48,8 @@ def leaf(tensor):
 
 
 def case(name, compute, factor=False, **inputs):
-    """inputs: x, w, b; the gradient of sum(dy y) by each is recorded, with dy = number(4). factor: x is multiplied by w."""
+    """inputs: x, w, b; the gradient of sum(dy y) by each is recorded, with dy = number(4). factor: x is multiplied by
+    w."""
     for bf16 in (False, True):
         leaves = {key: leaf(value) for key, value in inputs.items()}
         if bf16:
@@ -90,7 +93,8 @@ def token_loss(name, tokens, width, classes):
 
 
 class Gpt:
-    """GPT-2 in float32, its weights by `number`, which tests/nets/gpt_train_test.c trains too; with autocast in bfloat16."""
+    """GPT-2 in float32, its weights by `number`, which tests/nets/gpt_train_test.c trains too; with autocast in
+    bfloat16."""
 
     LAYERS, WIDTH, HEADS, CONTEXT, VOCABULARY, BATCH, STEPS, WARMUP, RATE, CLIP = 4, 64, 4, 64, 64, 4, 50, 20, 6e-4, 0.5
 

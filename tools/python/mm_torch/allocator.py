@@ -12,9 +12,9 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
 def keep_heap():
-    """Has glibc keep the memory that a step frees, for the next: it would return the heap's top and take it again page by page,
-    and how often depends on chance. Blocks up to 32 MiB, glibc's own upper limit, come from the heap, of which 1 GiB may be
-    free. Does nothing where the environment sets a threshold, or the C library is another."""
+    """Has glibc keep the memory that a step frees, for the next: it would return the heap's top and take it again page
+    by page, and how often depends on chance. Blocks up to 32 MiB, glibc's own upper limit, come from the heap, of which
+    1 GiB may be free. Does nothing where the environment sets a threshold, or the C library is another."""
     if any(name in os.environ for name in ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_")) or \
             "threshold" in os.environ.get("GLIBC_TUNABLES", ""):
         return
@@ -34,12 +34,12 @@ class Share:
         budget  = arena of the stash + what torch's allocator may take (its cap)
         the cap = what torch needs besides + what the stash has the program keep
 
-    The first iteration is unplanned, the stash has half of what is free, and keeps nothing in torch's memory: torch's peak is
-    what it needs besides. From then on the stash has the rest. The second iteration, which has an optimizer's state from its
-    beginning, corrects it. When torch runs out, it gets more besides from the next iteration on.
+    The first iteration is unplanned, the stash has half of what is free, and keeps nothing in torch's memory: torch's
+    peak is what it needs besides. From then on the stash has the rest. The second iteration, which has an optimizer's
+    state from its beginning, corrects it. When torch runs out, it gets more besides from the next iteration on.
 
-    cuda: torch.cuda, or what has its functions. All sizes in bytes. Called by the thread that packs. A device has one cap: that of
-    the share which set one last."""
+    cuda: torch.cuda, or what has its functions. All sizes in bytes. Called by the thread that packs. A device has one
+    cap: that of the share which set one last."""
 
     def __init__(self, cuda, device, budget):
         self.cuda, self.device, self.budget = cuda, device, budget

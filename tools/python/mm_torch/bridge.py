@@ -5,8 +5,8 @@ A pack gives autograd a record in place of the tensor:
   tuple (tensor, version, producer, output)   left alone: the tensor itself, without its grad_fn
   Record ──▶ Entry ──▶ an entry of the stash  one Entry for each storage and version; views of the storage share it
 
-The Entry drops its entry when autograd has let go of the last Record. While the stash has the program keep a tensor, its
-records have aliases of it, which autograd gets back as they are."""
+The Entry drops its entry when autograd has let go of the last Record. While the stash has the program keep a tensor,
+its records have aliases of it, which autograd gets back as they are."""
 
 import ctypes
 import sys
@@ -33,7 +33,8 @@ _ANSWER = ctypes.sizeof(c_uint64)
 
 
 class Record:
-    """What autograd holds in place of a tensor: a place in an entry. alias: while the program keeps the tensor, an alias of it."""
+    """What autograd holds in place of a tensor: a place in an entry. alias: while the program keeps the tensor, an
+    alias of it."""
     __slots__ = ("entry", "layout", "offset", "alias", "producer", "output")
 
     def __init__(self, entry, layout, offset, alias, producer, output):
@@ -43,11 +44,11 @@ class Record:
 
 class Entry:
     """One version of a storage in the stash. watch: an alias of the tensor, for its version counter, which is emptied
-    when nothing else is needed of it. memory: the tensor that the stash has the program keep; None if it was taken. root: a weak
-    reference to the tensor, or what it is a view of: only tensors of one root have the same version counter for certain.
-    storage: while the program keeps the tensor, its storage; else None. weak: a weak reference that keeps the storage's address
-    from becoming another storage's; None where memory does. begin: where in memory's storage what was put begins, in bytes.
-    seen: layout, offset, producer, output of the tensor put."""
+    when nothing else is needed of it. memory: the tensor that the stash has the program keep; None if it was taken.
+    root: a weak reference to the tensor, or what it is a view of: only tensors of one root have the same version
+    counter for certain. storage: while the program keeps the tensor, its storage; else None. weak: a weak reference
+    that keeps the storage's address from becoming another storage's; None where memory does. begin: where in memory's
+    storage what was put begins, in bytes. seen: layout, offset, producer, output of the tensor put."""
     __slots__ = ("core", "answer", "watch", "version", "memory", "begin", "root", "key", "storage", "weak", "data", "bytes",
                  "layout", "seen", "__weakref__")
 
@@ -71,8 +72,8 @@ class Entry:
 
 
 class Ended:
-    """What autograd calls when a backward pass ends. If the pass fails, it only deletes this. last: no other pass is to come, as
-    far as is known."""
+    """What autograd calls when a backward pass ends. If the pass fails, it only deletes this. last: no other pass is to
+    come, as far as is known."""
 
     def __init__(self, core):
         self.core, self.last = core, False
@@ -89,8 +90,8 @@ class Core:
     """A stash and what is in it. It lives as long as its session or any entry does."""
 
     def __init__(self, lib, options, device, share=None):
-        """lib: library.get(). options: library.Options. device: a torch.device; of a GPU with its index. share: allocator.Share,
-        where torch's allocator shares the budget."""
+        """lib: library.get(). options: library.Options. device: a torch.device; of a GPU with its index. share:
+        allocator.Share, where torch's allocator shares the budget."""
         self.lib, self.stash, self.device, self.on_cuda = lib, None, device, device.type == "cuda"
         self.options, self.share = options, share
         self.before = library.Stats()  # of stashes before this one
@@ -110,8 +111,8 @@ class Core:
         return stash.value
 
     def renew(self):
-        """Puts a new stash in the place of one without entries, by options that have changed. Its figures go on. Where that fails,
-        there is none."""
+        """Puts a new stash in the place of one without entries, by options that have changed. Its figures go on. Where
+        that fails, there is none."""
         before = self.stats()
         self.lib.mm_stash_destroy(self.stash)
         self.stash, self.before = None, before
@@ -144,7 +145,7 @@ class Core:
                     return x, x._version, None, 0
                 return self.leave(x, "small")
             data = x.data_ptr()
-        except (RuntimeError, NotImplementedError):  # sparse, or wrapped by a transformation of functions: there is no storage
+        except (RuntimeError, NotImplementedError):  # sparse, or wrapped by a transformation of functions: no storage
             return self.leave(x, "other")
         dtype = x.dtype
         if x.layout is not _STRIDED or x.device != self.device or dtype not in DTYPES:
@@ -176,7 +177,7 @@ class Core:
             if version == 0 and record.entry.core is self:
                 self.duplicates += 1
                 return Record(record.entry, layout, start + record.offset, None, producer_of(x.grad_fn), x.output_nr)
-            held.pop(cdata, None)  # a result was modified through a part of it: what is saved from now on is another value
+            held.pop(cdata, None)  # a result was modified through a part of it: another value is saved from now on
         # Other parts of a storage may have version counters of their own, unless x is a view: unsafe_chunk makes such.
         alone = layout.bytes * (SHARE if is_view else 1) < total
         root = x._base if is_view else x

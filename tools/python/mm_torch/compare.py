@@ -1,11 +1,11 @@
 """Trains a network with plain torch and inside budgets, and compares: python3 -m mm_torch.compare --net resnet20
 
 A row for each policy and share. share: of the bytes that one step saves and mm moves, each storage once. A lossless row
-must have weights, buffers and losses that are bit for bit plain torch's; a lossy one (the library says which is) losses within
-2 % or 0.002. predicted: the most that a step holds, within the budget; kept: of that, what torch keeps, which is never moved;
-touched: what was written of the arena, which holds the rest. All that ran must have touched what was predicted of the arena
-(less at most where codes turned out shorter), and nothing else. Exits with 1 if a row does not, with 2 for arguments that
-cannot be."""
+must have weights, buffers and losses that are bit for bit plain torch's; a lossy one (the library says which is) losses
+within 2 % or 0.002. predicted: the most that a step holds, within the budget; kept: of that, what torch keeps, which is
+never moved; touched: what was written of the arena, which holds the rest. All that ran must have touched what was
+predicted of the arena (less at most where codes turned out shorter), and nothing else. Exits with 1 if a row does not,
+with 2 for arguments that cannot be."""
 
 import argparse
 import contextlib

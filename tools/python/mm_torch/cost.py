@@ -1,12 +1,12 @@
 """What a budget costs where it forces nothing: python3 -m mm_torch.cost
 
-Microseconds for each saved tensor that is left alone and for each that is moved (pack, unpack and release together, beyond
-plain torch's; of 1000 tensors of 4 KiB, the least of several rounds, so that copying is next to nothing), and steps of ResNet-20
-with batch 16, inside a budget and plain by turns: wall time, and the process's CPU time, which a busy machine disturbs less. Exits
-with 1 where a median of wall times is above its limit (--no-limits: never).
+Microseconds for each saved tensor that is left alone and for each that is moved (pack, unpack and release together,
+beyond plain torch's; of 1000 tensors of 4 KiB, the least of several rounds, so that copying is next to nothing), and
+steps of ResNet-20 with batch 16, inside a budget and plain by turns: wall time, and the process's CPU time, which a
+busy machine disturbs less. Exits with 1 where a median of wall times is above its limit (--no-limits: never).
 
-mm.budget has glibc keep the memory that a step frees, and plain steps of the same process gain from it, too: --apart measures
-them in a process of their own, where no budget was opened."""
+mm.budget has glibc keep the memory that a step frees, and plain steps of the same process gain from it, too: --apart
+measures them in a process of their own, where no budget was opened."""
 
 import argparse
 import contextlib
@@ -93,7 +93,8 @@ def plain_steps(count):
 
 
 def steps(count):
-    """Medians of alternating steps, plain and inside a budget that forces nothing: milliseconds of wall and CPU time."""
+    """Medians of alternating steps, plain and inside a budget that forces nothing: milliseconds of wall and CPU
+    time."""
     m = mm.budget("256MiB", "swap-async", device="cpu")
     both, times = (trainer(), trainer(m)), ([], [])
     for i in range(count + WARM):

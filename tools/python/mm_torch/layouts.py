@@ -1,4 +1,5 @@
-"""Shapes, strides and types, as the stash wants them, and results of the stash as tensors, by DLPack and without a copy."""
+"""Shapes, strides and types, as the stash wants them, and results of the stash as tensors, by DLPack and without a
+copy."""
 
 import ctypes
 import os
@@ -40,8 +41,8 @@ if hasattr(torch.Tensor, "untyped_storage"):
 else:
     storage_of = torch.Tensor._storage  # torch 1.13
 
-# Results that are out: the address of a DLManaged, and what it needs until the tensor is freed. `held` finds by a result's
-# storage what it is a part of: a result that is saved again, in a double backward, is the same entry.
+# Results that are out: the address of a DLManaged, and what it needs until the tensor is freed. `held` finds by a
+# result's storage what it is a part of: a result that is saved again, in a double backward, is the same entry.
 _out = {}
 held = {}
 
@@ -109,7 +110,8 @@ class Layout:
             self.places = list(zip(shape, strides))
 
     def description(self, producer, flags):
-        """What the stash wants to know of a tensor; all but its address. Whoever has put it gives it back to the list."""
+        """What the stash wants to know of a tensor; all but its address. Whoever has put it gives it back to the
+        list."""
         free = self.puts.get((producer, flags))
         if free is None:
             free = self.puts[producer, flags] = []
@@ -122,8 +124,8 @@ class Layout:
             return free, (tensor, ctypes.addressof(tensor))
 
     def result(self, data, record, stream, got):
-        """A tensor of this layout at the address data: no copy. When it is freed, its entry is given back: that is no longer
-        up to the caller once got.value is None."""
+        """A tensor of this layout at the address data: no copy. When it is freed, its entry is given back: that is no
+        longer up to the caller once got.value is None."""
         try:
             managed, address = self.free.pop()
         except IndexError:

@@ -19,8 +19,8 @@ RECLAIM_FN = ctypes.CFUNCTYPE(None, c_void_p)
 
 
 class Infeasible(RuntimeError):
-    """The budget is below what an order of saved tensors needs, what is held at once, or one tensor. The message says all of it; as
-    data: minimum (bytes; None: not known), tensor (index in the order of saving; None), producer (such as
+    """The budget is below what an order of saved tensors needs, what is held at once, or one tensor. The message says
+    all of it; as data: minimum (bytes; None: not known), tensor (index in the order of saving; None), producer (such as
     "ConvolutionBackward0"), policy (one that fits the order; "": none is known)."""
 
     def __init__(self, message, minimum=None, tensor=None, producer="", policy=""):

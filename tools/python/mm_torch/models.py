@@ -28,7 +28,8 @@ class Block(nn.Module):
 
 
 class ResNet(nn.Module):
-    """Of basic blocks. widths, blocks: a stage each. stem: the first convolution's kernel, stride, and whether a pool follows."""
+    """Of basic blocks. widths, blocks: a stage each. stem: the first convolution's kernel, stride, and whether a pool
+    follows."""
 
     def __init__(self, widths, blocks, stem, inplace, classes=10):
         super().__init__()
@@ -63,8 +64,8 @@ class Attention(nn.Module):
 
 
 class GPT(nn.Module):
-    """A transformer of blocks with norms before. The head's weight is that of the embedding; q, k and v are views of one
-    tensor."""
+    """A transformer of blocks with norms before. The head's weight is that of the embedding; q, k and v are views of
+    one tensor."""
 
     def __init__(self, width=128, blocks=4, heads=4, length=64, words=256):
         super().__init__()

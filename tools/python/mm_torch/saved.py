@@ -33,8 +33,8 @@ _CONVERTS = frozenset(("ToCopyBackward0", "TBackward0", "TransposeBackward0", "V
 
 
 class Producer:
-    """What made a tensor: the name of its grad_fn, the same as bytes, the flags of its outputs, whether it only converts, whether
-    its further outputs are statistics."""
+    """What made a tensor: the name of its grad_fn, the same as bytes, the flags of its outputs, whether it only
+    converts, whether its further outputs are statistics."""
     __slots__ = ("name", "bytes", "flags", "converts", "has_statistics")
 
     def __init__(self, name, flags):

@@ -69,20 +69,21 @@ class budget:
                 loss.backward()
                 optimizer.step()
 
-    bytes: the budget, for what is saved by operations on `device` inside the `with`: a number, or text such as "6GiB". Left
-    alone, and not counted: parameters and their views, what the program holds itself (buffers, the batch), tensors below
-    4 KiB, subclasses, sparse tensors, other devices. policy: as of the command mm; policies that recompute are refused.
-    host: host memory for what is moved there; default: four times the budget, half of what is free at most. device: default
-    the current GPU, or the CPU. The first iteration of an order is unplanned and exact, and learned; then it is planned.
-    On a GPU the budget is of all that torch's allocator and mm hold; torch's is capped (allocator.Share).
+    bytes: the budget, for what is saved by operations on `device` inside the `with`: a number, or text such as "6GiB".
+    Left alone, and not counted: parameters and their views, what the program holds itself (buffers, the batch), tensors
+    below 4 KiB, subclasses, sparse tensors, other devices. policy: as of the command mm; policies that recompute are
+    refused. host: host memory for what is moved there; default: four times the budget, half of what is free at most.
+    device: default the current GPU, or the CPU. The first iteration of an order is unplanned and exact, and learned;
+    then it is planned. On a GPU the budget is of all that torch's allocator and mm hold; torch's is capped
+    (allocator.Share).
 
-    ValueError: a budget, policy or device that cannot be. RuntimeError: within another mm.budget, of this or another thread;
-    in a forked child. From operations inside: Infeasible, where the order needs more than the budget. Leaving the `with`
-    leaves what was saved where it is: backward() may follow.
+    ValueError: a budget, policy or device that cannot be. RuntimeError: within another mm.budget, of this or another
+    thread; in a forked child. From operations inside: Infeasible, where the order needs more than the budget. Leaving
+    the `with` leaves what was saved where it is: backward() may follow.
 
-    options: members of mm_stash_options for tests and measurements (measure_touched, unplanned, delay_seed, delay_max_ns,
-    link_bytes_per_s, codec_threads); _cuda: what has the functions of torch.cuda, None where torch's allocator takes no
-    share."""
+    options: members of mm_stash_options for tests and measurements (measure_touched, unplanned, delay_seed,
+    delay_max_ns, link_bytes_per_s, codec_threads); _cuda: what has the functions of torch.cuda, None where torch's
+    allocator takes no share."""
 
     def __init__(self, bytes, policy="swap-async", host=None, device=None, log=None, **options):
         self._core = None
@@ -179,10 +180,10 @@ class budget:
 
     @property
     def stats(self):
-        """Figures since the budget was created: those of mm_stash_stats (mm.h); and how many tensors were saved, and of them
-        left alone (params, small, held: by the program, other), or found in the stash already (duplicates; of them views
-        of another shape). held_bytes: of the storages of those held, each time. torch_bytes: what torch's allocator may
-        take of the budget; 0: it takes no share."""
+        """Figures since the budget was created: those of mm_stash_stats (mm.h); and how many tensors were saved, and of
+        them left alone (params, small, held: by the program, other), or found in the stash already (duplicates; of them
+        views of another shape). held_bytes: of the storages of those held, each time. torch_bytes: what torch's
+        allocator may take of the budget; 0: it takes no share."""
         core = self._core
         stats = core.stats()
         figures = {name: getattr(stats, name) for name, _ in library.Stats._fields_}
@@ -200,8 +201,8 @@ class budget:
         return types.SimpleNamespace(bytes=touched.total_bytes, stray=touched.stray_bytes)
 
     def entries(self):
-        """What was put in the iteration that ended last, in that order: producer, bytes, fate, codec, code_bytes, lossy, gets,
-        signs and exact (what readers need)."""
+        """What was put in the iteration that ended last, in that order: producer, bytes, fate, codec, code_bytes,
+        lossy, gets, signs and exact (what readers need)."""
         core, line, i = self._core, library.Line(), 0
         while core.lib.mm_stash_report(core.stash, i, byref(line)):
             yield types.SimpleNamespace(producer=(line.producer or b"").decode(), bytes=line.bytes,
@@ -239,7 +240,7 @@ def _drain():
 
 
 def plan(net, loss, x, y, budget=None, policy="swap-async", device=None, file=None):
-    """Runs a step, loss(net(x), y) and its gradients, up to three times, and prints what `mm plan` prints of a network: what a
-    policy needs at least, and what it takes in a budget (default: all that is saved). Gradients, buffers and random numbers are
-    afterwards what they were. Returns the figures."""
+    """Runs a step, loss(net(x), y) and its gradients, up to three times, and prints what `mm plan` prints of a network:
+    what a policy needs at least, and what it takes in a budget (default: all that is saved). Gradients, buffers and
+    random numbers are afterwards what they were. Returns the figures."""
     return picture.plan(net, loss, x, y, budget, policy, device, file)

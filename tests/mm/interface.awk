@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: MIT
+# Writes a table of what mm.h declares (interface.h). It reads the style that clang-format keeps: a declaration of a
+# function begins a line with MM_API, one of a type with typedef. A constant without a number counts others: it has no
+# value.
+
+BEGIN {
+    print "#include \"tests/mm/interface.h\""
+    print "#include \"mm/mm.h\""
+    print "#include <stddef.h>"
+    print "const interface_entry interface_entries[] = {"
+}
+
+# Without names: "const mm_use *uses, size_t n" becomes "const mm_use *, size_t".
+function types(parameters, n, part, i, out) {
+    n = split(parameters, part, ",")
+    for (i = 1; i <= n; i++) {
+        gsub(/^ +| +$/, "", part[i])
+        if (part[i] ~ /[ *]/) sub(/ *[a-z_0-9]+$/, "", part[i])
+        out = out (i > 1 ? ", " : "") part[i]
+    }
+    return out
+}
+
+function of_function(text, name, at, before) {
+    gsub(/(MM_API|MM_CHECKED) */, "", text)
+    at = index(text, "(")
+    before = substr(text, 1, at - 1)
+    match(before, /[a-z_0-9]+$/)
+    name = substr(before, RSTART)
+    before = substr(before, 1, RSTART - 1)
+    sub(/ +$/, "", before)
+    sub(/\).*/, "", text)
+    printf "{\"function\", \"%s\", \"%s(%s)\", 0, 0},\n", name, before, types(substr(text, at + 1))
+}
+
+function of_enum(text, n, part, i) {
+    sub(/^[^{]*\{/, "", text)
+    sub(/\}.*/, "", text)
+    n = split(text, part, ",")
+    for (i = 1; i <= n; i++) {
+        gsub(/ /, "", part[i])
+        if (part[i] ~ /=/) {
+            sub(/=.*/, "", part[i])
+            printf "{\"constant\", \"%s\", NULL, %s, 0},\n", part[i], part[i]
+        } else if (part[i] != "") printf "{\"count\", \"%s\", NULL, 0, 0},\n", part[i]
+    }
+}
+
+function member(type, name) {
+    sub(/ +$/, "", name)
+    printf "{\"member\", \"%s.%s\", NULL, offsetof(%s, %s), sizeof(((%s *)0)->%s)},\n", type, name, type, name, type, name
+}
+
+function of_struct(text, type, n, part, i, m, names, j) {
+    type = text
+    sub(/^[^{]*\{/, "", text)
+    sub(/ *\{.*/, "", type)
+    sub(/^(typedef )?struct /, "", type)
+    printf "{\"struct\", \"%s\", NULL, 0, sizeof(%s)},\n", type, type
+    sub(/\}[^}]*$/, "", text)
+    n = split(text, part, ";")
+    for (i = 1; i <= n; i++) {
+        if (part[i] ~ /^ *$/) continue
+        if (match(part[i], /\(\*[a-z_0-9]+\)/)) {
+            member(type, substr(part[i], RSTART + 2, RLENGTH - 3))
+            continue
+        }
+        m = split(part[i], names, ",")
+        for (j = 1; j <= m; j++) {
+            sub(/\[[A-Z_0-9]+\] *$/, "", names[j])
+            match(names[j], /[a-z_0-9]+ *$/)
+            member(type, substr(names[j], RSTART))
+        }
+    }
+}
+
+# Declarations, without comments and breaks of lines.
+/^ *#/ { next }
+{
+    line = $0
+    while (line != "") {
+        if (comment) {
+            at = index(line, "*/")
+            comment = !at
+            line = at ? substr(line, at + 2) : ""
+        } else {
+            at = index(line, "/*")
+            text = text " " (at ? substr(line, 1, at - 1) : line)
+            comment = at > 0
+            line = at ? substr(line, at + 2) : ""
+        }
+    }
+    gsub(/ +/, " ", text)
+    sub(/^ /, "", text)
+    if (text ~ /^extern "C" \{/) text = ""
+    if (text !~ /[;}] ?$/ || split(text, ignored, "{") != split(text, ignored, "}")) next
+    if (text ~ /^MM_API/) of_function(text)
+    else if (text ~ /^(typedef )?enum/) of_enum(text)
+    else if (text ~ /^(typedef )?struct [a-z_]+ \{/) of_struct(text)
+    else if (text ~ /^typedef/ && text !~ /^typedef struct [a-z_]+ [a-z_]+;/) {
+        sub(/; *$/, "", text)
+        at = index(text, ")(")
+        if (at) text = substr(text, 1, at + 1) types(substr(text, at + 2, length(text) - at - 2)) ")"
+        match(text, /[a-z_0-9]+(\)\(.*)?$/)
+        name = substr(text, RSTART)
+        sub(/\).*/, "", name)
+        printf "{\"type\", \"%s\", \"%s\", 0, 0},\n", name, text
+    }
+    text = ""
+}
+
+END {
+    print "};"
+    print "const size_t interface_n = sizeof interface_entries / sizeof *interface_entries;"
+}
