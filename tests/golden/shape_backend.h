@@ -1,0 +1,11 @@
+/* A backend that computes nothing: what its operations need is a formula of their shapes, so networks lowered for it
+ * are the same graphs on every machine. For planning. */
+#ifndef TESTS_GOLDEN_SHAPE_BACKEND_H
+#define TESTS_GOLDEN_SHAPE_BACKEND_H
+
+#include "nets/op.h"
+
+/* For maps of that type, and so many ranks (1: one process). Nothing is to be closed. */
+nets_backend shape_backend(mm_dtype maps, int ranks);
+
+#endif
