@@ -63,7 +63,8 @@ typedef enum nets_conv_api {
     NETS_CONV_LEGACY,
     NETS_CONV_GRAPH,
     NETS_CONV_PRODUCT,
-    NETS_CONV_OWN /* kernels of our own: attention's */
+    NETS_CONV_OWN,      /* kernels of our own: attention's */
+    NETS_CONV_UNORDERED /* of the graph API: an attention's backward that adds in any order */
 } nets_conv_api;
 
 enum { NETS_CONV_KNOBS = 44 }; /* types of knobs that cuDNN 9 has (CUDNN_KNOB_TYPE_COUNTS) */
