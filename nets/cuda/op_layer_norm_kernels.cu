@@ -98,11 +98,18 @@ static __global__ void sum_part(nets_cuda_layer_norm ln, int64_t each, const T *
     store(sums + ((int64_t)blockIdx.x * 2 + threadIdx.y) * ln.channels + c, sum);
 }
 
+/* A lane has a sum, of which each warp adds every eighth part. */
 static __global__ void join_parts(int channels, int parts, const float *sums, float *dweight, float *dbias) {
-    const int i = (int)(blockIdx.x * THREADS + threadIdx.x);
-    if (i >= 2 * channels) return;
-    float sum = sums[i];
-    for (int part = 1; part < parts; part++) sum += sums[(int64_t)part * 2 * channels + i];
+    __shared__ float all[WARPS][WARP];
+    const int i = (int)(blockIdx.x * WARP + threadIdx.x);
+    float sum = 0;
+#pragma unroll 4
+    for (int part = (int)threadIdx.y; part < parts && i < 2 * channels; part += WARPS)
+        sum += sums[(int64_t)part * 2 * channels + i];
+    all[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y || i >= 2 * channels) return;
+    for (int warp = 1; warp < WARPS; warp++) sum += all[warp][threadIdx.x];
     *(i < channels ? dweight + i : dbias + (i - channels)) = sum;
 }
 
@@ -146,8 +153,8 @@ static void backward(nets_cuda_layer_norm ln, const void *x, const float *weight
             *more = static_cast<const T *>(earlier);
     float *sums = static_cast<float *>(scratch);
     LAUNCH_VECTORS(sum_part, T, grid, each, in, means, factors, from, sums);
-    MM_LAUNCH(join_parts, (unsigned)ceil_div(2 * ln.channels, THREADS), THREADS, 0, stream, ln.channels, (int)parts,
-              sums, dweight, dbias);
+    MM_LAUNCH(join_parts, (unsigned)ceil_div(2 * ln.channels, WARP), dim3(WARP, WARPS), 0, stream, ln.channels,
+              (int)parts, sums, dweight, dbias);
     if (dx)
         LAUNCH_VECTORS(give_dx, T, (unsigned)ceil_div(ln.rows, WARPS), in, weight, means, factors, from, more,
                        static_cast<T *>(dx));
