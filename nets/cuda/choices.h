@@ -17,8 +17,9 @@ typedef enum nets_direction { NETS_CONV_FORWARD, NETS_CONV_BY_INPUT, NETS_CONV_B
 /* The directions of attention's choices (cudnn_attention.h): x is its samples, tokens, heads and channels of a head. */
 enum { NETS_ATTENTION_FORWARD = NETS_CONV_BY_WEIGHTS + 1, NETS_ATTENTION_BACKWARD };
 
-/* Tensors of bf16: x, y and weights, but that a product's gradient by the weights is f32; or, of a product, all but its result. */
-typedef enum nets_conv_bf16 { NETS_CONV_BF16 = 1, NETS_CONV_BF16_TO_F32 } nets_conv_bf16;
+/* Tensors of bf16: x, y and weights, but that a product's gradient by the weights is f32; or, of a product, all but its result;
+ * or all, where a product adds a bias of bf16 before it rounds its sums (product.h). */
+typedef enum nets_conv_bf16 { NETS_CONV_BF16 = 1, NETS_CONV_BF16_TO_F32, NETS_CONV_BF16_BIAS } nets_conv_bf16;
 
 /* One direction of a convolution from x to y (NHWC); pairs are {height, width}. */
 typedef struct nets_conv_shape {
@@ -41,7 +42,8 @@ static inline bool nets_conv_is_product(const nets_conv_shape *s) {
 /* Whether the result is bf16. Gradients by the weights of bf16 images are f32 of a product, as cuBLASLt gives them. For
  * others cuDNN 9.19 has no such engines (cudnn_plans_test): it sums in f32 and rounds them once. */
 static inline bool nets_conv_gives_bf16(const nets_conv_shape *s) {
-    return s->bf16 == NETS_CONV_BF16 && !(s->direction == NETS_CONV_BY_WEIGHTS && nets_conv_is_product(s));
+    const bool bf16 = s->bf16 == NETS_CONV_BF16 || s->bf16 == NETS_CONV_BF16_BIAS;
+    return bf16 && !(s->direction == NETS_CONV_BY_WEIGHTS && nets_conv_is_product(s));
 }
 
 /* Whether the tensor is bf16 that a direction gives: y, x or weights. */
@@ -61,7 +63,8 @@ typedef enum nets_conv_api {
     NETS_CONV_LEGACY,
     NETS_CONV_GRAPH,
     NETS_CONV_PRODUCT,
-    NETS_CONV_OWN /* kernels of our own: attention's */
+    NETS_CONV_OWN,      /* kernels of our own: attention's */
+    NETS_CONV_UNORDERED /* of the graph API: an attention's backward that adds in any order */
 } nets_conv_api;
 
 enum { NETS_CONV_KNOBS = 44 }; /* types of knobs that cuDNN 9 has (CUDNN_KNOB_TYPE_COUNTS) */

@@ -5,9 +5,10 @@
  *   DX = DY W^T      that convolution, of DY
  *   DW = X^T DY      its gradient by its weights
  *
- * The library adds to an earlier contribution, so that of bf16 maps the sum is rounded once. With a bias the library gives such
- * maps in f32, chunk of rows by chunk, to the workspace, in front of its own; what adds the bias rounds the sums to Y. A batch
- * in f32, beside bf16 maps, is rounded to bf16 at the workspace's begin. */
+ * The library adds to an earlier contribution, so that of bf16 maps the sum is rounded once. It also adds a bias to the f32 sums
+ * of such maps: the bias is rounded to bf16, which cuBLASLt wants beside a bf16 result, in front of the library's workspace.
+ * Where cuBLASLt has no such product, the library gives Y in f32, chunk of rows by chunk, to the workspace, in front of its own;
+ * what adds the bias rounds the sums to Y. A batch in f32, beside bf16 maps, is rounded to bf16 at the workspace's begin. */
 #include <stdlib.h>
 
 #include "mm/core/dtype.h"
@@ -21,6 +22,7 @@ typedef struct project_op {
     nets_cudnn_conv y[2];   /* what gives Y: of a whole chunk, and of the last one */
     nets_cudnn_conv dx, dw; /* likewise; not made where they are not wanted */
     int64_t each;           /* rows of a chunk */
+    bool adds_bias;         /* the products do */
     int64_t rounded_bytes;  /* in front of the workspace: the batch in bf16; 0: it is not read so */
     int64_t sums_bytes;     /* of a chunk's f32 sums; 0: they are Y's */
     mm_dtype maps;
@@ -60,7 +62,7 @@ static mm_status run_chunk(const project_op *op, int64_t first, void *x, const n
         nets_op_workspace_within(&op->base, MM_FORWARD, args->workspace_bytes) - before, stream));
     if (op->sums_bytes)
         nets_cuda_add_bias_bf16(sums, args->at[NETS_B], y, n, op->out, mm_cuda_stream(stream));
-    else if (op->bias)
+    else if (op->bias && !op->adds_bias)
         nets_cuda_add_bias(op->maps, y, args->at[NETS_B], n, op->out, mm_cuda_stream(stream));
     return MM_OK;
 }
@@ -68,6 +70,9 @@ static mm_status run_chunk(const project_op *op, int64_t first, void *x, const n
 static mm_status forward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
     const project_op *op = (const project_op *)base;
     void *x = get_input(op, args, stream);
+    if (op->adds_bias)
+        nets_cuda_convert(MM_F32, args->at[NETS_B], MM_BF16, (char *)args->at[NETS_WORKSPACE] + op->rounded_bytes,
+                          op->out, mm_cuda_stream(stream));
     for (int64_t first = 0; first < op->rows; first += op->each) MM_TRY(run_chunk(op, first, x, args, stream));
     return nets_cuda_launched("a projection");
 }
@@ -101,9 +106,32 @@ static void destroy(nets_op *base) {
 
 static mm_status make_y(project_op *op, nets_cuda_backend *cuda, int64_t rows, nets_cudnn_conv *y) {
     const nets_conv_terms terms = nets_cudnn_output_terms(&cuda->terms);
-    const int bf16 = op->maps != MM_BF16 ? 0 : op->sums_bytes ? NETS_CONV_BF16_TO_F32 : NETS_CONV_BF16;
+    const int bf16 = op->maps != MM_BF16  ? 0
+                     : op->adds_bias      ? NETS_CONV_BF16_BIAS
+                     : op->sums_bytes > 0 ? NETS_CONV_BF16_TO_F32
+                                          : NETS_CONV_BF16;
     const nets_conv_shape shape = nets_product_shape(NETS_CONV_BY_INPUT, rows, op->out, op->in, bf16);
     return nets_cudnn_conv_init(y, cuda, &shape, &terms);
+}
+
+/* Rows of f32 sums that stay in cache. */
+static mm_status make_chunks(project_op *op, nets_cuda_backend *cuda) {
+    const int64_t row_bytes = op->out * (int64_t)sizeof(float), fit = CHUNK_BYTES / row_bytes / ROWS_UNIT * ROWS_UNIT;
+    if (op->each > fit) op->each = nets_larger(fit, ROWS_UNIT);
+    op->sums_bytes = nets_aligned(op->each * row_bytes);
+    if (op->rows > op->each) MM_TRY(make_y(op, cuda, op->each, &op->y[0]));
+    return make_y(op, cuda, (op->rows - 1) % op->each + 1, &op->y[1]);
+}
+
+static mm_status make_outputs(project_op *op, nets_cuda_backend *cuda) {
+    op->each = op->rows;
+    op->adds_bias = op->bias && op->maps == MM_BF16;
+    const mm_status status = make_y(op, cuda, op->rows, &op->y[1]);
+    if (!op->adds_bias || status != MM_ERR_UNSUPPORTED) return status;
+    mm_log_send(&cuda->config.log, MM_LOG_DEBUG, "a projection adds its bias by a kernel of its own: %s",
+                mm_last_error());
+    op->adds_bias = false;
+    return make_chunks(op, cuda);
 }
 
 static mm_status make_parts(project_op *op, nets_cuda_backend *cuda, const nets_op_desc *desc) {
@@ -111,8 +139,7 @@ static mm_status make_parts(project_op *op, nets_cuda_backend *cuda, const nets_
     nets_conv_shape dx = nets_product_shape(NETS_CONV_FORWARD, op->rows, op->out, op->in, bf16);
     const nets_conv_shape dw = nets_product_shape(NETS_CONV_BY_WEIGHTS, op->rows, op->out, op->in, bf16);
     dx.adds = op->adds_earlier;
-    if (op->rows > op->each) MM_TRY(make_y(op, cuda, op->each, &op->y[0]));
-    MM_TRY(make_y(op, cuda, (op->rows - 1) % op->each + 1, &op->y[1]));
+    MM_TRY(make_outputs(op, cuda));
     if (desc->training) MM_TRY(nets_cudnn_conv_init(&op->dw, cuda, &dw, &cuda->terms));
     if (desc->training && desc->wants_dx) MM_TRY(nets_cudnn_conv_init(&op->dx, cuda, &dx, &cuda->terms));
     return desc->training && op->bias ? nets_cuda_reduction_init(&op->by_bias, cuda, &desc->y) : MM_OK;
@@ -125,14 +152,6 @@ static void set_workspaces(project_op *op, bool training) {
     room.before = op->rounded_bytes;
     if (op->bias) room.least = nets_strips_bytes(&op->by_bias.strips);
     if (training) nets_cudnn_conv_set_workspaces(&op->base, MM_BACKWARD, backward, 2, room);
-}
-
-static void divide(project_op *op) {
-    const int64_t row_bytes = op->out * (int64_t)sizeof(float), fit = CHUNK_BYTES / row_bytes / ROWS_UNIT * ROWS_UNIT;
-    op->each = op->rows;
-    if (!op->bias || op->maps != MM_BF16) return;
-    if (op->each > fit) op->each = nets_larger(fit, ROWS_UNIT);
-    op->sums_bytes = nets_aligned(op->each * row_bytes);
 }
 
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
@@ -151,7 +170,6 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     op->bias = desc->attrs.bias;
     if (rounds) op->rounded_bytes = nets_aligned(op->rows * op->in * (int64_t)sizeof(uint16_t));
     op->adds_earlier = desc->adds_earlier;
-    divide(op);
     mm_status status = make_parts(op, (nets_cuda_backend *)backend, desc);
     if (status != MM_OK) {
         destroy(&op->base);

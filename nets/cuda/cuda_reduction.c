@@ -33,7 +33,7 @@ static mm_status take_counters(nets_cuda_backend *cuda) {
 mm_status nets_cuda_reduction_init(nets_cuda_reduction *over, nets_cuda_backend *cuda, const nets_shape *map) {
     const int64_t channels = nets_shape_channels(map), rows = nets_shape_rows(map);
     const nets_strips strips = map->rank == 4 ? nets_strips_of(map->dims[0], map->dims[1], map->dims[2], channels)
-                                              : nets_strips_of(rows, 1, 1, channels);
+                                              : nets_strips_of(1, rows, 1, channels);
     char text[NETS_SHAPE_TEXT_CAPACITY];
     if (nets_strips_counters(&strips) > COUNTERS)
         return mm_fail(MM_ERR_UNSUPPORTED, "sums over the pixels of %s: they need %lld counters of blocks, at most %d",

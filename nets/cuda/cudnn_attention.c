@@ -1,9 +1,10 @@
 /* Attention as cuDNN's graphs. cuDNN has no operation for causal attention; its engines know it by its operations. These are
- * those that NVIDIA's cudnn-frontend composes for cuDNN 9.19, of a deterministic backward: q's gradient is the product itself,
- * where others add to a sum in memory in any order. */
+ * those that NVIDIA's cudnn-frontend composes for cuDNN 9.19. Of a deterministic backward q's gradient is the product itself;
+ * others add to a sum in memory in any order, which is rounded then. */
 #include "nets/cuda/cudnn_attention.h"
 
 #include <math.h>
+#include <string.h>
 
 /* ---------------------------------------------------------------- tensors */
 
@@ -44,6 +45,7 @@ typedef enum name {
     DS_SCALED,
     DS_TURNED,
     K,
+    DQ_SUM,
     NAMES
 } name;
 
@@ -91,6 +93,7 @@ static const struct {
     [DS_SCALED] = {SQUARE, CUDNN_DATA_FLOAT, VIRTUAL},
     [DS_TURNED] = {SQUARE_TURNED, CUDNN_DATA_BFLOAT16, VIRTUAL},
     [K] = {OF_X, CUDNN_DATA_FLOAT, VIRTUAL},
+    [DQ_SUM] = {PER_CHANNEL, CUDNN_DATA_FLOAT, MEMORY},
 };
 
 /* ---------------------------------------------------------------- operations */
@@ -103,7 +106,7 @@ typedef struct operation {
     name x, b, y;
 } operation;
 
-enum { OPERATIONS = 21 };
+enum { OPERATIONS = 23, UNORDERED = 2 /* the last ones, in the place of the one before them */ };
 
 static const operation FORWARD[] = {
     {PRODUCT, 0, Q, K_TURNED, SCORES},
@@ -144,6 +147,8 @@ static const operation BACKWARD[] = {
     {PRODUCT, 0, DS_TURNED, Q, DK},
     {TURN, 0, K_TURNED, NONE, K},
     {PRODUCT, 0, DS_SCALED, K, DQ},
+    {PRODUCT, 0, DS_SCALED, K, DQ_SUM},
+    {EACH, CUDNN_POINTWISE_IDENTITY, DQ_SUM, NONE, DQ},
 };
 /* clang-format on */
 
@@ -243,15 +248,20 @@ static mm_status describe_operation(nets_cudnn_graph *g, const operation *o,
     return nets_cudnn_describe(&g->made, KIND[o->kind].operation, WHAT, attributes, out);
 }
 
-static const operation *operations_of(mm_phase phase, int *n_out) {
-    *n_out = (int)((phase == MM_FORWARD ? sizeof FORWARD : sizeof BACKWARD) / sizeof(operation));
-    return phase == MM_FORWARD ? FORWARD : BACKWARD;
+static int operations_of(mm_phase phase, bool unordered, operation operations[OPERATIONS]) {
+    enum { SHARED = OPERATIONS - UNORDERED - 1 };
+    const operation *from = phase == MM_FORWARD ? FORWARD : BACKWARD;
+    const int n = phase == MM_FORWARD ? (int)(sizeof FORWARD / sizeof *FORWARD) : SHARED + 1;
+    memcpy(operations, from, (size_t)n * sizeof *from);
+    if (!unordered) return n;
+    memcpy(operations + SHARED, BACKWARD + SHARED + 1, UNORDERED * sizeof *from);
+    return SHARED + UNORDERED;
 }
 
-static mm_status make_graph(nets_cudnn_graph *g, const nets_cuda_attention *a, mm_phase phase) {
+static mm_status make_graph(nets_cudnn_graph *g, const nets_cuda_attention *a, mm_phase phase, bool unordered) {
     cudnnBackendDescriptor_t tensors[NAMES] = {NULL}, made[OPERATIONS];
-    int n;
-    const operation *operations = operations_of(phase, &n);
+    operation operations[OPERATIONS];
+    const int n = operations_of(phase, unordered, operations);
     for (int i = 0; i < n; i++) {
         const name of[] = {operations[i].x, operations[i].b, operations[i].y};
         for (size_t k = 0; k < sizeof of / sizeof of[0]; k++)
@@ -262,9 +272,9 @@ static mm_status make_graph(nets_cudnn_graph *g, const nets_cuda_attention *a, m
 }
 
 mm_status nets_cudnn_attention_graph(nets_cudnn_graph *graph, const nets_cuda_backend *cuda,
-                                     const nets_cuda_attention *of, mm_phase phase) {
+                                     const nets_cuda_attention *of, mm_phase phase, bool unordered) {
     *graph = (nets_cudnn_graph){.cuda = cuda};
-    mm_status status = make_graph(graph, of, phase);
+    mm_status status = make_graph(graph, of, phase, unordered);
     if (status != MM_OK) nets_cudnn_graph_fini(graph);
     return status;
 }
@@ -276,13 +286,17 @@ void nets_cudnn_attention_step_fini(nets_cudnn_attention_step *step) {
 
 /* ---------------------------------------------------------------- running */
 
-/* In the backward y dy lies in front, of the whole batch. */
-static int64_t in_front(const nets_cuda_attention *of, mm_phase phase) {
-    return phase == MM_FORWARD ? 0 : nets_aligned(nets_cuda_attention_backward_bytes(*of));
+/* In the backward y dy lies in front, of the whole batch, and behind it the sums of an unordered one, of a part. */
+static int64_t sums_at(const nets_cuda_attention *of) { return nets_aligned(nets_cuda_attention_backward_bytes(*of)); }
+
+static int64_t in_front(const nets_cuda_attention *of, mm_phase phase, int64_t parts, bool unordered) {
+    const int64_t sums = of->samples / parts * of->tokens * of->heads * of->size * (int64_t)sizeof(float);
+    return phase == MM_FORWARD ? 0 : sums_at(of) + (unordered ? nets_aligned(sums) : 0);
 }
 
-int64_t nets_cudnn_attention_bytes(const nets_cuda_attention *of, mm_phase phase, int64_t plan_bytes) {
-    return in_front(of, phase) + plan_bytes;
+int64_t nets_cudnn_attention_bytes(const nets_cuda_attention *of, mm_phase phase, int64_t parts, bool unordered,
+                                   int64_t plan_bytes) {
+    return in_front(of, phase, parts, unordered) + plan_bytes;
 }
 
 mm_status nets_cudnn_attention_enqueue(const nets_cudnn_attention_step *step, const nets_cuda_attention *of,
@@ -309,6 +323,7 @@ mm_status nets_cudnn_attention_enqueue(const nets_cudnn_attention_step *step, co
             at[DY] = (char *)t->dy + i * y;
             at[AT_Y] = (char *)t->workspace + i * rows;
             at[ONE] = &one;
+            if (step->unordered) at[DQ_SUM] = (char *)t->workspace + sums_at(of);
             at[DQ] = dx_at;
             at[DK] = dx_at + width * BF16;
             at[DV] = dx_at + 2 * width * BF16;
@@ -321,8 +336,8 @@ mm_status nets_cudnn_attention_enqueue(const nets_cudnn_attention_step *step, co
                 ids[n] = id;
                 tensors[n++] = at[id];
             }
-        MM_TRY(
-            nets_cudnn_plan_run(&step->plan, n, ids, tensors, (char *)t->workspace + in_front(of, phase), "attention"));
+        void *const workspace = (char *)t->workspace + in_front(of, phase, step->parts, step->unordered);
+        MM_TRY(nets_cudnn_plan_run(&step->plan, n, ids, tensors, workspace, "attention"));
     }
     return MM_OK;
 }

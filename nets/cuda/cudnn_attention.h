@@ -4,10 +4,11 @@
  * Both write and read the same: y, and the natural logarithm of the sum of each row's exponentials. All the same a backward
  * runs by what its forward ran by. That is chosen when an op is created, by the time of both together; or it is what was
  * kept. cuDNN has to prove itself where it runs: what it gives of the trial's random numbers agrees with our kernels', and
- * has the same bits when it is run again.
+ * has the same bits when it is run again, but for gradients of an unordered backward.
  *
- * A deterministic backward by cuDNN holds the square of the context in its workspace. So the samples of a batch are divided
- * into parts, which use the workspace one after the other; as few as the limit allows. */
+ * There are two backwards by cuDNN. A deterministic one holds the square of the context in its workspace. So the samples of a
+ * batch are divided into parts, which use the workspace one after the other; as few as the limit allows. An unordered one has
+ * blocks add to q's gradient in f32 in memory, in any order. With a deterministic configuration neither is used. */
 #ifndef NETS_CUDA_CUDNN_ATTENTION_H
 #define NETS_CUDA_CUDNN_ATTENTION_H
 
@@ -22,6 +23,7 @@ typedef struct nets_cudnn_attention_step {
     nets_cudnn_graph graph; /* of one part */
     nets_cudnn_plan plan;
     int64_t parts;
+    bool unordered; /* backward alone */
 } nets_cudnn_attention_step;
 
 typedef struct nets_cudnn_attention {
@@ -46,11 +48,12 @@ void nets_cudnn_attention_fini(nets_cudnn_attention *attention);
 
 /* The graph of a phase, of so many samples. On failure nothing is left to free. */
 MM_CHECKED mm_status nets_cudnn_attention_graph(nets_cudnn_graph *graph, const nets_cuda_backend *cuda,
-                                                const nets_cuda_attention *of, mm_phase phase);
+                                                const nets_cuda_attention *of, mm_phase phase, bool unordered);
 void nets_cudnn_attention_step_fini(nets_cudnn_attention_step *step);
 
-/* The workspace of a phase whose plan takes so much. */
-int64_t nets_cudnn_attention_bytes(const nets_cuda_attention *of, mm_phase phase, int64_t plan_bytes);
+/* The workspace of a phase, in so many parts, whose plan takes so much. */
+int64_t nets_cudnn_attention_bytes(const nets_cuda_attention *of, mm_phase phase, int64_t parts, bool unordered,
+                                   int64_t plan_bytes);
 
 /* Enqueues a phase on the stream of cuDNN's handle. */
 MM_CHECKED mm_status nets_cudnn_attention_enqueue(const nets_cudnn_attention_step *step, const nets_cuda_attention *of,

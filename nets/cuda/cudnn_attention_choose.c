@@ -110,12 +110,12 @@ static bool logs_agree(const float *got, const float *expected, int64_t n) {
     return true;
 }
 
-static mm_status check(const trial *t, mm_phase phase) {
+static mm_status check(const trial *t, mm_phase phase, bool unordered) {
     static const char *const NAMES[OUTPUTS] = {"output", "logarithms of sums", "gradients"};
     for (int o = 0; o < OUTPUTS; o++) {
         const void *got = t->got.of[o], *expected = t->expected.of[o];
         if (PHASE_OF[o] != phase) continue;
-        if (memcmp(got, t->again.of[o], (size_t)t->bytes[o]) != 0)
+        if (!unordered && memcmp(got, t->again.of[o], (size_t)t->bytes[o]) != 0)
             return mm_fail(MM_ERR_UNSUPPORTED, "its %s have other bits when they are computed again", NAMES[o]);
         if (o == OUT_LOG_SUMS
                 ? !logs_agree(got, expected, t->bytes[o] / (int64_t)sizeof(float))
@@ -134,7 +134,7 @@ static mm_status time_step(const trial *t, mm_phase phase, const nets_cudnn_atte
     MM_TRY(nets_cuda_timing_run(&t->timing, launch, &l, fastest_ns, ns_out));
     if (!step) return MM_OK;
     MM_TRY(fetch(t, phase, &t->again));
-    return check(t, phase);
+    return check(t, phase, step->unordered);
 }
 
 /* ---------------------------------------------------------------- all of them */
@@ -176,9 +176,9 @@ static void end(trial *t) {
     }
 }
 
-static const char *objection(const nets_cudnn_engine *e) {
+static const char *objection(const nets_cudnn_engine *e, bool unordered) {
     if (e->unreadable) return "cannot be read";
-    if (e->nondeterministic) return "not deterministic";
+    if (e->nondeterministic && !unordered) return "not deterministic";
     if (e->converts) return "converts its inputs";
     return e->coarse_sums ? "does not sum in float32" : NULL;
 }
@@ -188,7 +188,8 @@ static mm_status try_engine(const trial *t, mm_phase phase, nets_cudnn_attention
                             int64_t fastest_ns, bool *hungry_out, int64_t *ns_out) {
     MM_TRY(nets_cudnn_plan_init(&step->plan, &step->graph, &e->choice));
     mm_status status;
-    if (nets_cudnn_attention_bytes(&t->attention->of, phase, step->plan.workspace_bytes) > t->workspace_bytes) {
+    if (nets_cudnn_attention_bytes(&t->attention->of, phase, step->parts, step->unordered, step->plan.workspace_bytes) >
+        t->workspace_bytes) {
         *hungry_out = true;
         status = mm_fail(MM_ERR_UNSUPPORTED, "takes %lld bytes of workspace, more than the limit",
                          (long long)step->plan.workspace_bytes);
@@ -206,18 +207,21 @@ static mm_status try_parts(const trial *t, mm_phase phase, nets_cudnn_attention_
     nets_cuda_attention part = t->attention->of;
     int n, tried = 0;
     part.samples /= step->parts;
-    MM_TRY(nets_cudnn_attention_graph(&step->graph, t->attention->cuda, &part, phase));
+    MM_TRY(nets_cudnn_attention_graph(&step->graph, t->attention->cuda, &part, phase, step->unordered));
     MM_TRY(nets_cudnn_engines(&step->graph, CUDNN_HEUR_MODE_A, PROPOSED, engines, &n));
     for (int i = 0; i < n && tried < TRIED; i++) {
-        nets_cudnn_attention_step other = {.graph = step->graph, .parts = step->parts};
-        const char *no = objection(&engines[i]);
+        nets_cudnn_attention_step other = {.graph = step->graph, .parts = step->parts, .unordered = step->unordered};
+        const char *no = objection(&engines[i], step->unordered);
         int64_t ns = 0;
         tried += !no;
         if (!no && try_engine(t, phase, &other, &engines[i], c->api ? c->ns : INT64_MAX, hungry_out, &ns) != MM_OK)
             no = mm_last_error();
         mm_log_send(log_of(t->attention), MM_LOG_DEBUG, "  %s, engine %d, %lld parts: %.4f ms, %lld bytes%s%s",
-                    phase == MM_FORWARD ? "forward" : "backward", engines[i].choice.algorithm, (long long)step->parts,
-                    (double)ns / 1e6, (long long)other.plan.workspace_bytes, no ? ": " : "", no ? no : "");
+                    phase == MM_FORWARD ? "forward"
+                    : step->unordered   ? "unordered backward"
+                                        : "backward",
+                    engines[i].choice.algorithm, (long long)step->parts, (double)ns / 1e6,
+                    (long long)other.plan.workspace_bytes, no ? ": " : "", no ? no : "");
         if (no) continue;
         if (c->api && c->ns <= ns) {
             nets_cudnn_plan_fini(&other.plan);
@@ -226,6 +230,7 @@ static mm_status try_parts(const trial *t, mm_phase phase, nets_cudnn_attention_
         nets_cudnn_plan_fini(&step->plan);
         step->plan = other.plan;
         *c = engines[i].choice;
+        if (step->unordered) c->api = NETS_CONV_UNORDERED;
         c->math = (int)step->parts;
         c->ns = ns;
         c->workspace_bytes = step->plan.workspace_bytes;
@@ -251,6 +256,18 @@ static void try_engines(const trial *t, mm_phase phase, nets_cudnn_attention_ste
     if (!c->api) nets_cudnn_attention_step_fini(step);
 }
 
+/* Of the two backwards the faster one. */
+static void try_unordered(const trial *t, nets_cudnn_attention_step *step, nets_conv_choice *c) {
+    nets_cudnn_attention_step other = {.unordered = true};
+    nets_conv_choice made = {.api = NETS_CONV_UNCHOSEN};
+    try_engines(t, MM_BACKWARD, &other, &made);
+    const bool faster = made.api && (!c->api || made.ns < c->ns);
+    nets_cudnn_attention_step_fini(faster ? step : &other);
+    if (!faster) return;
+    *step = other;
+    *c = made;
+}
+
 /* Times both phases by our kernels, then by cuDNN: its backward reads what its forward saved. */
 static mm_status time_all(trial *t, nets_cudnn_attention_step steps[2], nets_conv_choice own[2],
                           nets_conv_choice theirs[2]) {
@@ -262,6 +279,7 @@ static mm_status time_all(trial *t, nets_cudnn_attention_step steps[2], nets_con
     for (mm_phase phase = MM_FORWARD; phase <= MM_BACKWARD; phase++) {
         const launching l = {t, phase, &steps[phase]};
         try_engines(t, phase, &steps[phase], &theirs[phase]);
+        if (phase == MM_BACKWARD) try_unordered(t, &steps[phase], &theirs[phase]);
         if (!theirs[phase].api || phase == MM_BACKWARD) break;
         MM_TRY(launch(&l, t->timing.stream)); /* the backward reads the chosen one's results, not the last one's */
     }
@@ -287,7 +305,8 @@ static void use_own(nets_cudnn_attention *a) {
 static void use(nets_cudnn_attention *a, const nets_conv_choice of[2]) {
     a->chosen = true;
     for (mm_phase phase = MM_FORWARD; phase <= MM_BACKWARD; phase++)
-        a->workspace_bytes[phase] = nets_cudnn_attention_bytes(&a->of, phase, of[phase].workspace_bytes);
+        a->workspace_bytes[phase] = nets_cudnn_attention_bytes(
+            &a->of, phase, of[phase].math, of[phase].api == NETS_CONV_UNORDERED, of[phase].workspace_bytes);
 }
 
 static void drop_steps(nets_cudnn_attention *a) {
@@ -301,7 +320,8 @@ static mm_status make_kept(nets_cudnn_attention *a, const nets_conv_choice kept[
         if (kept[phase].math < 1 || part.samples % kept[phase].math)
             return mm_fail(MM_ERR_INVALID, "a batch of %lld in %d parts", (long long)part.samples, kept[phase].math);
         part.samples /= s->parts = kept[phase].math;
-        MM_TRY(nets_cudnn_attention_graph(&s->graph, a->cuda, &part, phase));
+        s->unordered = kept[phase].api == NETS_CONV_UNORDERED;
+        MM_TRY(nets_cudnn_attention_graph(&s->graph, a->cuda, &part, phase, s->unordered));
         MM_TRY(nets_cudnn_plan_init(&s->plan, &s->graph, &kept[phase]));
         if (s->plan.workspace_bytes > kept[phase].workspace_bytes)
             return mm_fail(MM_ERR_UNSUPPORTED, "it takes %lld bytes of workspace now",
@@ -351,14 +371,16 @@ static mm_status choose(nets_cudnn_attention *a) {
         const nets_conv_front *front = nets_cuda_choices_find(&a->cuda->choices, &key, &terms);
         if (front) kept[phase] = front->of[0];
     }
-    const bool same = kept[MM_FORWARD].api == kept[MM_BACKWARD].api;
-    if (same && kept[MM_FORWARD].api == NETS_CONV_OWN) return MM_OK;
+    const int backward = kept[MM_BACKWARD].api;
+    const bool by_dnn = kept[MM_FORWARD].api == NETS_CONV_GRAPH && kept[MM_BACKWARD].math > 0 &&
+                        (backward == NETS_CONV_GRAPH || backward == NETS_CONV_UNORDERED);
+    if (kept[MM_FORWARD].api == NETS_CONV_OWN && backward == NETS_CONV_OWN) return MM_OK;
     if (!a->cuda->dnn) {
-        if (same && kept[MM_FORWARD].api == NETS_CONV_GRAPH) use(a, kept);
+        if (by_dnn) use(a, kept);
         return MM_OK;
     }
     if (cudnnGetVersion() < NETS_CUDNN_ATTENTION_OLDEST) return MM_OK;
-    if (!same || kept[MM_FORWARD].api != NETS_CONV_GRAPH) return choose_anew(a, &terms);
+    if (!by_dnn) return choose_anew(a, &terms);
     if (make_kept(a, kept) == MM_OK) {
         use(a, kept);
         return MM_OK;

@@ -258,7 +258,7 @@ static void ask(nets_cudnn_conv *c, selection *s, cudnnBackendHeurMode_t mode, i
 
 /* B's list repeats A's; FALLBACK's engines are slow, but better than none. */
 static void add_engines(nets_cudnn_conv *c, selection *s, int most) {
-    if (c->shape.pitch > 0) return;
+    if (c->shape.pitch > 0 || c->shape.bf16 == NETS_CONV_BF16_BIAS) return;
     if (nets_cudnn_graph_init(&s->graph, c->cuda, &c->shape) != MM_OK) {
         mm_log_send(log_of(c), MM_LOG_DEBUG, "  no engines: %s", mm_last_error());
         return;

@@ -3,8 +3,12 @@
 #include "nets/cuda/cuda_token_kernels.h"
 #include "nets/cuda/vector.h"
 
-/* PARTS at most, of at least LEAST_ROWS: enough blocks for a GPU, and few sums to add up. Chosen. */
-enum { WARP = 32, WARPS = THREADS / WARP, PARTS = 128, LEAST_ROWS = 64 };
+/* PARTS at most, of at least LEAST_ROWS: enough blocks for a GPU, and few sums to add up. HELD: vectors of a row that a lane
+ * has in registers. All are chosen. */
+enum { WARP = 32, WARPS = THREADS / WARP, PARTS = 256, LEAST_ROWS = 64, HELD = 4 };
+
+/* Channels that a lane takes at a time; the same for both types, and so is the order of sums. */
+enum { SOME = PER_LOAD<bf16> };
 
 static int64_t rows_of_part(int64_t rows) { return larger(LEAST_ROWS, ceil_div(rows, PARTS)); }
 
@@ -75,6 +79,19 @@ static __global__ void give_dx(nets_cuda_layer_norm ln, const T *x, const float 
     }
 }
 
+/* What the warps of a block have of a channel's sums, added in their order. */
+template <int V>
+static __device__ inline void put_sums(vec<V> all[2][WARPS][WARP], const vec<V> &by_weight, const vec<V> &by_bias,
+                                       int c, int channels, float *sums) {
+    all[0][threadIdx.y][threadIdx.x] = by_weight;
+    all[1][threadIdx.y][threadIdx.x] = by_bias;
+    __syncthreads();
+    if (threadIdx.y > 1 || c >= channels) return;
+    vec<V> sum = all[threadIdx.y][0][threadIdx.x];
+    for (int warp = 1; warp < WARPS; warp++) sum = sum_of(sum, all[threadIdx.y][warp][threadIdx.x]);
+    store(sums + ((int64_t)blockIdx.x * 2 + threadIdx.y) * channels + c, sum);
+}
+
 /* sums[part] = {by weight [channels], by bias [channels]} of the part's rows; each warp has every eighth of them. */
 template <typename T, int V>
 static __global__ void sum_part(nets_cuda_layer_norm ln, int64_t each, const T *x, const float *means,
@@ -89,27 +106,81 @@ static __global__ void sum_part(nets_cuda_layer_norm ln, int64_t each, const T *
         for (int k = 0; k < V; k++) by_weight.at[k] += d.at[k] * ((v.at[k] - mean) * factor);
         by_bias = sum_of(by_bias, d);
     }
-    all[0][threadIdx.y][threadIdx.x] = by_weight;
-    all[1][threadIdx.y][threadIdx.x] = by_bias;
-    __syncthreads();
-    if (threadIdx.y > 1 || c >= ln.channels) return;
-    vec<V> sum = all[threadIdx.y][0][threadIdx.x];
-    for (int warp = 1; warp < WARPS; warp++) sum = sum_of(sum, all[threadIdx.y][warp][threadIdx.x]);
-    store(sums + ((int64_t)blockIdx.x * 2 + threadIdx.y) * ln.channels + c, sum);
+    put_sums(all, by_weight, by_bias, c, ln.channels, sums);
 }
 
+/* Both in one pass over x and dy, where a warp holds a row: N vectors a lane. */
+template <typename T, int N>
+static __global__ void __launch_bounds__(THREADS, sizeof(T) == sizeof(bf16) && N < HELD ? 2 : 1)
+    give_all(nets_cuda_layer_norm ln, int64_t each, const T *x, const float *weight, const float *means,
+             const float *factors, const T *dy, const T *earlier, T *dx, float *sums) {
+    constexpr int V = SOME;
+    __shared__ vec<V> all[2][WARPS][WARP];
+    const int64_t from = blockIdx.x * each, end = from + each < ln.rows ? from + each : ln.rows;
+    vec<V> by_weight[N] = {}, by_bias[N] = {};
+    const int first = (int)threadIdx.x * V;
+#pragma unroll 1
+    for (int64_t row = from + threadIdx.y; row < end; row += WARPS) {
+        const int64_t begin = row * ln.channels;
+        const float mean = means[row], factor = factors[row];
+        held<T, V> v[N], d[N];
+        float by_mean = 0, by_factor = 0;
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            const int c = first + i * WARP * V;
+            if (c < ln.channels) load(x + begin + c, &v[i]);
+            if (c < ln.channels) load(dy + begin + c, &d[i]);
+        }
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            const int c = first + i * WARP * V;
+            if (c >= ln.channels) break;
+            const vec<V> w = loaded<V>(weight + c);
+            for (int k = 0; k < V; k++) {
+                const float at_d = d[i].floats().at[k], at_x = (v[i].floats().at[k] - mean) * factor;
+                by_mean += at_d * w.at[k];
+                by_factor += at_d * w.at[k] * at_x;
+                by_weight[i].at[k] += at_d * at_x;
+                by_bias[i].at[k] += at_d;
+            }
+        }
+        by_mean = sum_of_warp(by_mean) / (float)ln.channels;
+        by_factor = sum_of_warp(by_factor) / (float)ln.channels;
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            const int c = first + i * WARP * V;
+            if (c >= ln.channels) break;
+            const vec<V> w = loaded<V>(weight + c);
+            vec<V> out;
+            for (int k = 0; k < V; k++)
+                out.at[k] = factor * (d[i].floats().at[k] * w.at[k] - by_mean -
+                                      (v[i].floats().at[k] - mean) * factor * by_factor);
+            store(dx + begin + c, plus(out, earlier, begin + c));
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        if (i > 0) __syncthreads();
+        put_sums(all, by_weight[i], by_bias[i], first + i * WARP * V, ln.channels, sums);
+    }
+}
+
+/* A lane has a sum, of which each warp adds every eighth part. */
 static __global__ void join_parts(int channels, int parts, const float *sums, float *dweight, float *dbias) {
-    const int i = (int)(blockIdx.x * THREADS + threadIdx.x);
-    if (i >= 2 * channels) return;
-    float sum = sums[i];
-    for (int part = 1; part < parts; part++) sum += sums[(int64_t)part * 2 * channels + i];
+    __shared__ float all[WARPS][WARP];
+    const int i = (int)(blockIdx.x * WARP + threadIdx.x);
+    float sum = 0;
+#pragma unroll 4
+    for (int part = (int)threadIdx.y; part < parts && i < 2 * channels; part += WARPS)
+        sum += sums[(int64_t)part * 2 * channels + i];
+    all[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y || i >= 2 * channels) return;
+    for (int warp = 1; warp < WARPS; warp++) sum += all[warp][threadIdx.x];
     *(i < channels ? dweight + i : dbias + (i - channels)) = sum;
 }
 
 /* ---------------------------------------------------------------- launchers */
-
-/* V is the same for both types, and so is the order of sums. */
-enum { SOME = PER_LOAD<bf16> };
 
 #define LAUNCH_VECTORS(kernel, T, grid, ...)                                                                           \
     do {                                                                                                               \
@@ -135,22 +206,31 @@ int64_t nets_cuda_layer_norm_backward_bytes(nets_cuda_layer_norm ln) {
     return ceil_div(ln.rows, rows_of_part(ln.rows)) * 2 * ln.channels * (int64_t)sizeof(float);
 }
 
-/* The sums first: dx may take dy's place. */
+/* The sums first, or with dx: it may take dy's place. */
 template <typename T>
 static void backward(nets_cuda_layer_norm ln, const void *x, const float *weight, const float *means,
                      const float *factors, const void *dy, const void *earlier, void *scratch, void *dx, float *dweight,
                      float *dbias, cudaStream_t stream) {
     const int64_t each = rows_of_part(ln.rows), parts = ceil_div(ln.rows, each);
-    const dim3 grid((unsigned)parts, (unsigned)ceil_div(ln.channels, WARP * (ln.channels % SOME ? 1 : SOME)));
+    const int64_t tiles = ceil_div(ln.channels, WARP * (ln.channels % SOME ? 1 : SOME));
+    const dim3 grid((unsigned)parts, (unsigned)tiles), block(WARP, WARPS);
     const T *in = static_cast<const T *>(x), *from = static_cast<const T *>(dy),
             *more = static_cast<const T *>(earlier);
+    T *to = static_cast<T *>(dx);
     float *sums = static_cast<float *>(scratch);
-    LAUNCH_VECTORS(sum_part, T, grid, each, in, means, factors, from, sums);
-    MM_LAUNCH(join_parts, (unsigned)ceil_div(2 * ln.channels, THREADS), THREADS, 0, stream, ln.channels, (int)parts,
-              sums, dweight, dbias);
-    if (dx)
-        LAUNCH_VECTORS(give_dx, T, (unsigned)ceil_div(ln.rows, WARPS), in, weight, means, factors, from, more,
-                       static_cast<T *>(dx));
+    const bool whole = dx && ln.channels % SOME == 0 && tiles <= HELD;
+    void (*const of_rows[HELD])(nets_cuda_layer_norm, int64_t, const T *, const float *, const float *, const float *,
+                                const T *, const T *, T *,
+                                float *) = {give_all<T, 1>, give_all<T, 2>, give_all<T, 3>, give_all<T, HELD>};
+    if (whole)
+        MM_LAUNCH(of_rows[tiles - 1], (unsigned)parts, block, 0, stream, ln, each, in, weight, means, factors, from,
+                  more, to, sums);
+    else
+        LAUNCH_VECTORS(sum_part, T, grid, each, in, means, factors, from, sums);
+    MM_LAUNCH(join_parts, (unsigned)ceil_div(2 * ln.channels, WARP), block, 0, stream, ln.channels, (int)parts, sums,
+              dweight, dbias);
+    if (dx && !whole)
+        LAUNCH_VECTORS(give_dx, T, (unsigned)ceil_div(ln.rows, WARPS), in, weight, means, factors, from, more, to);
 }
 
 void nets_cuda_layer_norm_backward(mm_dtype maps, nets_cuda_layer_norm ln, const void *x, const float *weight,

@@ -36,6 +36,15 @@ static mm_status describe_matrix(cublasLtMatrixLayoutOpaque_t *matrix, bool bf16
     return check_description(cublasLtMatrixLayoutInit(matrix, bf16 ? BF16 : FLOAT, size[0], size[1], (int64_t)size[2]));
 }
 
+/* cuBLASLt takes the bias's alignment from its pointer, also where it does not read it. */
+static mm_status add_bias(cublasLtMatmulDescOpaque_t *operation, const void *bias) {
+    const uint32_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+    MM_TRY(check_description(
+        cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue)));
+    return check_description(
+        cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
+}
+
 static mm_status transpose(nets_product *p, cublasLtMatmulDescAttributes_t which) {
     const cublasOperation_t transposed = CUBLAS_OP_T;
     return check_description(cublasLtMatmulDescSetAttribute(&p->operation, which, &transposed, sizeof transposed));
@@ -50,6 +59,7 @@ static mm_status describe(nets_product *p, uint64_t pixels, uint64_t in, uint64_
     MM_TRY(describe_matrix(&p->a, p->bf16, a));
     MM_TRY(describe_matrix(&p->b, p->bf16, b));
     MM_TRY(describe_matrix(&p->c, p->gives_bf16, c));
+    if (p->bias_bytes) MM_TRY(add_bias(&p->operation, (const void *)(uintptr_t)nets_aligned(1)));
     if (p->direction == NETS_CONV_FORWARD) return transpose(p, CUBLASLT_MATMUL_DESC_TRANSA);
     return p->direction == NETS_CONV_BY_WEIGHTS ? transpose(p, CUBLASLT_MATMUL_DESC_TRANSB) : MM_OK;
 }
@@ -64,6 +74,9 @@ mm_status nets_product_init(nets_product *product, const nets_cuda_backend *cuda
                               .bf16 = shape->bf16 != 0,
                               .gives_bf16 = nets_conv_gives_bf16(shape)};
     if (!cuda->lt || !nets_conv_is_product(shape)) return MM_OK;
+    if (shape->bf16 == NETS_CONV_BF16_BIAS)
+        product->bias_bytes =
+            nets_aligned((int64_t)(shape->direction == NETS_CONV_FORWARD ? out : in) * (int64_t)sizeof(uint16_t));
     MM_TRY(describe(product, pixels, in, out, pitch));
     product->lt = cuda->lt;
     return MM_OK;
@@ -112,7 +125,8 @@ mm_status nets_product_make(nets_product *p, const nets_conv_choice *choice, net
     cublasLtMatmulAlgo_t made;
     MM_TRY(write_choice(&made, choice));
     MM_TRY(check_algorithm(cublasLtMatmulAlgoCheck(p->lt, &p->operation, &p->a, &p->b, &p->c, &p->c, &made, &said)));
-    *algorithm_out = (nets_product_algorithm){made, (int64_t)said.workspaceSize, uses_tensor_cores(&made)};
+    *algorithm_out =
+        (nets_product_algorithm){made, p->bias_bytes + (int64_t)said.workspaceSize, uses_tensor_cores(&made)};
     return MM_OK;
 }
 
@@ -153,7 +167,8 @@ mm_status nets_product_propose(nets_product *p, int64_t limit_bytes, bool determ
     int n;
     *n_out = 0;
     if (capacity > PROPOSED) capacity = PROPOSED;
-    MM_TRY(describe_preference(&preference, limit_bytes, reduction_schemes(p, deterministic)));
+    if (limit_bytes < p->bias_bytes) return MM_OK;
+    MM_TRY(describe_preference(&preference, limit_bytes - p->bias_bytes, reduction_schemes(p, deterministic)));
     MM_TRY(nets_cuda_blas_check(cublasLtMatmulAlgoGetHeuristic(p->lt, &p->operation, &p->a, &p->b, &p->c, &p->c,
                                                                &preference, capacity, proposed, &n),
                                 "asking for a product's algorithms"));
@@ -173,8 +188,10 @@ mm_status nets_product_enqueue(const nets_product *product, const nets_product_a
     const float one = 1;
     const void *a = p->direction == NETS_CONV_BY_WEIGHTS ? x : weights, *b = p->direction == NETS_CONV_FORWARD ? x : y;
     void *c = p->direction == NETS_CONV_FORWARD ? y : p->direction == NETS_CONV_BY_INPUT ? x : weights;
-    return nets_cuda_blas_check(cublasLtMatmul(p->lt, &p->operation, &one, a, &p->a, b, &p->b, &p->beta, c, &p->c, c,
-                                               &p->c, &algorithm->made, workspace, (size_t)algorithm->workspace_bytes,
-                                               stream),
+    cublasLtMatmulDescOpaque_t operation = p->operation;
+    if (p->bias_bytes) MM_TRY(add_bias(&operation, workspace));
+    return nets_cuda_blas_check(cublasLtMatmul(p->lt, &operation, &one, a, &p->a, b, &p->b, &p->beta, c, &p->c, c,
+                                               &p->c, &algorithm->made, (char *)workspace + p->bias_bytes,
+                                               (size_t)(algorithm->workspace_bytes - p->bias_bytes), stream),
                                 "a product");
 }

@@ -1,5 +1,6 @@
 /* A convolution that is a product of matrices: its windows are single pixels, and x and y have the same pixels.
- * cuBLASLt computes it; its algorithms are candidates beside cuDNN's (cudnn_choose.c). Internal. */
+ * cuBLASLt computes it; its algorithms are candidates beside cuDNN's (cudnn_choose.c). Of NETS_CONV_BF16_BIAS it adds a bias
+ * that its caller puts in front of the workspace, to sums in f32. Internal. */
 #ifndef NETS_CUDA_PRODUCT_H
 #define NETS_CUDA_PRODUCT_H
 
@@ -11,6 +12,7 @@ typedef struct nets_product {
     float beta;
     cublasComputeType_t compute;
     bool bf16, gives_bf16; /* the factors; the result */
+    int64_t bias_bytes;    /* in front of the workspace, a bf16 for each of the result's channels; 0: it adds none */
     cublasLtMatmulDescOpaque_t operation;
     cublasLtMatrixLayoutOpaque_t a, b, c;
 } nets_product;

@@ -76,6 +76,8 @@ typedef struct matrix {
 typedef struct operation {
     cublasComputeType_t compute;
     cublasOperation_t a, b;
+    uint32_t epilogue;
+    const void *bias; /* of the result's type, one for each of its rows */
 } operation;
 
 typedef struct preference {
@@ -108,7 +110,7 @@ cublasStatus_t cublasLtMatrixLayoutInit(cublasLtMatrixLayout_t layout, cudaDataT
 }
 
 cublasStatus_t cublasLtMatmulDescInit(cublasLtMatmulDesc_t desc, cublasComputeType_t compute, cudaDataType_t scale) {
-    const operation o = {compute, CUBLAS_OP_N, CUBLAS_OP_N};
+    const operation o = {compute, CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT, NULL};
     ENTER("cublasLtMatmulDescInit");
     if (scale != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
     PUT(desc, o);
@@ -120,9 +122,15 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasL
     operation o;
     TAKE(desc, o);
     ENTER("cublasLtMatmulDescSetAttribute");
-    cublasOperation_t *to = name == CUBLASLT_MATMUL_DESC_TRANSA ? &o.a : &o.b;
-    if (bytes != sizeof *to) return CUBLAS_STATUS_INVALID_VALUE;
+    void *to = name == CUBLASLT_MATMUL_DESC_TRANSA     ? (void *)&o.a
+               : name == CUBLASLT_MATMUL_DESC_TRANSB   ? (void *)&o.b
+               : name == CUBLASLT_MATMUL_DESC_EPILOGUE ? (void *)&o.epilogue
+                                                       : (void *)&o.bias;
+    if (bytes != (name == CUBLASLT_MATMUL_DESC_BIAS_POINTER ? sizeof o.bias : sizeof o.a))
+        return CUBLAS_STATUS_INVALID_VALUE;
     memcpy(to, value, bytes);
+    if (o.epilogue != CUBLASLT_EPILOGUE_DEFAULT && o.epilogue != CUBLASLT_EPILOGUE_BIAS)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     PUT(desc, o);
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -240,6 +248,10 @@ static bool take_product(cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a, cu
            columns_of(&p->b, p->of.b) == p->c.columns && columns_of(&p->a, p->of.a) == rows_of(&p->b, p->of.b);
 }
 
+static bool aligned(const void *pointer, uint32_t alignment) { return pointer && (uintptr_t)pointer % alignment == 0; }
+
+static bool has_bias(const product *p) { return p->of.epilogue == CUBLASLT_EPILOGUE_BIAS; }
+
 static bool has_tensor_cores(const product *p) {
     return p->of.compute == CUBLAS_COMPUTE_32F_FAST_TF32 || p->a.type == CUDA_R_16BF;
 }
@@ -264,6 +276,7 @@ static bool proposes(const product *p, const preference *wanted, int number) {
     const kind *k = &TABLE[number];
     for (int i = 0; i < 4; i++)
         if (wanted->alignment[i] < k->alignment) return false;
+    if (has_bias(p) && !aligned(p->of.bias, k->alignment)) return false;
     return k->bytes <= wanted->workspace && (k->scheme & ~wanted->schemes) == 0 &&
            (number != PRODUCT_TENSOR_CORE || has_tensor_cores(p));
 }
@@ -320,7 +333,8 @@ static void multiply(const product *p) {
             const uint64_t at = j * (uint64_t)p->c.leading + i;
             double sum = 0;
             for (uint64_t l = 0; l < inner; l++) sum += a_at(p, i, l) * b_at(p, l, j);
-            const float value = (float)sum + (p->beta != 0 ? p->beta * element(&p->c, p->c_data, at) : 0);
+            float value = (float)sum + (p->beta != 0 ? p->beta * element(&p->c, p->c_data, at) : 0);
+            if (has_bias(p)) value += element(&p->c, p->of.bias, i);
             if (p->c.type == CUDA_R_16BF)
                 ((uint16_t *)p->c_data)[at] = cuda_emulation_bf16(value);
             else
@@ -337,8 +351,6 @@ static void run(void *arg) {
     else
         multiply(p);
 }
-
-static bool aligned(const void *pointer, uint32_t alignment) { return pointer && (uintptr_t)pointer % alignment == 0; }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
                               cublasLtMatrixLayout_t a_layout, const void *b, cublasLtMatrixLayout_t b_layout,
@@ -357,7 +369,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
         return CUBLAS_STATUS_INVALID_VALUE;
     p.beta = *(const float *)beta;
     if (*(const float *)alpha != 1 || (p.beta != 0 && p.beta != 1) || c != d || !aligned(a, k->alignment) ||
-        !aligned(b, k->alignment) || !aligned(d, k->alignment))
+        !aligned(b, k->alignment) || !aligned(d, k->alignment) || (has_bias(&p) && !aligned(p.of.bias, k->alignment)))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     if (made.config[0] == PRODUCT_FAILS) return CUBLAS_STATUS_EXECUTION_FAILED;
     product *copy = malloc(sizeof *copy);

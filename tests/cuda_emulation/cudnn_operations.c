@@ -11,8 +11,10 @@
 
 static _Atomic cuda_emulation_outputs outputs = OUTPUTS_RIGHT;
 static atomic_int runs;
+static atomic_bool unordered_faster;
 
 void cuda_emulation_dnn_outputs(cuda_emulation_outputs how) { atomic_store(&outputs, how); }
+void cuda_emulation_dnn_unordered(bool faster) { atomic_store(&unordered_faster, faster); }
 
 /* ---------------------------------------------------------------- a job */
 
@@ -143,6 +145,8 @@ static float each(const operation *o, const job *j, const int64_t at[4]) {
         return x / b;
     case CUDNN_POINTWISE_SUB:
         return x - b;
+    case CUDNN_POINTWISE_IDENTITY:
+        return x;
     case CUDNN_POINTWISE_EXP:
         return expf(x);
     case CUDNN_POINTWISE_LOG:
@@ -212,6 +216,17 @@ static void run(void *arg) {
         if (j.tensors[i].is_virtual) free(j.tensors[i].data);
 }
 
+/* Whether it is the slower backward: a forward turns nothing, and a gradient's sum in memory is rounded by itself. */
+static bool is_slower(const job *j) {
+    bool turns = false, rounds = false;
+    for (int i = 0; i < j->n; i++) {
+        turns |= j->operations[i].type == CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR;
+        rounds |= j->operations[i].type == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR &&
+                  j->operations[i].how == CUDNN_POINTWISE_IDENTITY;
+    }
+    return turns && rounds != atomic_load(&unordered_faster);
+}
+
 cudnnStatus_t dnn_operations_enqueue(cudaStream_t stream, const dnn_descriptor *graph, const dnn_descriptor *pack,
                                      int64_t bytes, double time) {
     const int64_t n = dnn_find(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS)->count;
@@ -234,6 +249,7 @@ cudnnStatus_t dnn_operations_enqueue(cudaStream_t stream, const dnn_descriptor *
             .t = add_tensor(j, from, names->t, pack),
             .y = add_tensor(j, from, names->y, pack)};
     }
+    if (is_slower(j)) j->time += 1;
     bool whole = !bytes || j->workspace;
     for (int i = 0; i < j->n_tensors; i++) whole &= j->tensors[i].is_virtual == (j->tensors[i].data == NULL);
     if (whole) return dnn_status(cuda_emulation_enqueue(stream, run, j));

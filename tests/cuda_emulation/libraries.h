@@ -24,6 +24,8 @@ void cuda_emulation_dnn_version(size_t version);
  * Their engines take as much workspace for each sample as for a convolution. They compute in trials, too. */
 typedef enum cuda_emulation_outputs { OUTPUTS_RIGHT, OUTPUTS_WRONG, OUTPUTS_UNSTEADY } cuda_emulation_outputs;
 void cuda_emulation_dnn_outputs(cuda_emulation_outputs how);
+/* Which of attention's two backwards takes far longer in trials: at first the one that adds to sums in memory. */
+void cuda_emulation_dnn_unordered(bool faster);
 /* Sets the workspace of ENGINE_TENSOR_CORE, at first ENGINE_TENSOR_CORE_BYTES. */
 void cuda_emulation_dnn_tensor_core_bytes(int64_t bytes);
 /* Number of convolutions enqueued by that API since the process began; number of its descriptors that exist. */

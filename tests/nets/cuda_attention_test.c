@@ -148,6 +148,24 @@ static void a_kept_choice_is_made_again_with_and_without_a_device(void **state) 
         assert_int_equal(algorithms_workspace(f, &ATTENTION, phase), first.workspaces[phase].bytes[0]);
 }
 
+/* In one part, whose sums are in f32 behind what lies in front; its other bits from run to run are no objection. */
+static void where_an_unordered_backward_is_faster_it_is_taken_and_kept(void **state) {
+    algorithms_rig *f = *state;
+    static computed first, again;
+    cuda_emulation_dnn_unordered(true);
+    compute(f, &ATTENTION, &first);
+    assert_int_equal(first.runs, 2);
+    assert_maps_near(first.dx, ours(f)->dx, 3 * (int64_t)Y_ELEMS);
+    const int64_t sums = (Y_ELEMS * 4 + 255) / 256 * 256;
+    assert_true(first.workspaces[MM_BACKWARD].bytes[0] >= FRONT_BYTES + sums);
+    cuda_emulation_dnn_unordered(false); /* it would not be chosen now */
+    compute(f, &ATTENTION, &again);
+    assert_int_equal(again.trials, 0);
+    assert_memory_equal(again.dx, first.dx, sizeof first.dx);
+    f->config.untimed = true;
+    assert_int_equal(algorithms_workspace(f, &ATTENTION, MM_BACKWARD), first.workspaces[MM_BACKWARD].bytes[0]);
+}
+
 static void where_our_kernels_are_faster_they_are_taken_and_kept(void **state) {
     algorithms_rig *f = *state;
     static computed c;
@@ -214,6 +232,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(where_cudnn_is_faster_it_computes_the_same_attention, setup,
                                         algorithms_teardown),
         cmocka_unit_test_setup_teardown(a_kept_choice_is_made_again_with_and_without_a_device, setup,
+                                        algorithms_teardown),
+        cmocka_unit_test_setup_teardown(where_an_unordered_backward_is_faster_it_is_taken_and_kept, setup,
                                         algorithms_teardown),
         cmocka_unit_test_setup_teardown(where_our_kernels_are_faster_they_are_taken_and_kept, setup,
                                         algorithms_teardown),

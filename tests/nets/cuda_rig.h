@@ -22,6 +22,7 @@ static inline int cuda_rig_teardown(void **state) {
     cuda_emulation_dnn_tensor_core_bytes(ENGINE_TENSOR_CORE_BYTES);
     cuda_emulation_dnn_version(CUDNN_VERSION);
     cuda_emulation_dnn_outputs(OUTPUTS_RIGHT);
+    cuda_emulation_dnn_unordered(false);
     assert_int_equal(cuda_emulation_dnn_descriptors(), 0);
     cuda_emulation_reset();
     cuda_emulation_set_devices(1);

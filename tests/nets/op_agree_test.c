@@ -260,6 +260,8 @@ static void layer_norm_gelu_and_positions_agree(void **state) {
         check_op(NETS_POSITION, NULL, SIZES[i], 1e-6);
     }
     check_op(NETS_LAYER_NORM, &(nets_attrs){.eps = 0.01f}, (const int64_t[4]){3, 1, 300, 260}, 1e-5);
+    for (int channels = 200; channels <= 1032; channels += 208) /* one to five vectors a lane */
+        check_op(NETS_LAYER_NORM, NULL, (const int64_t[4]){2, 1, 70, channels}, 1e-5);
 }
 
 /* Heads of each size of tile, whole and not; of a size that is no multiple of four; more rows than a tile has, and

@@ -92,9 +92,10 @@ static float element(const op_rig *rig, nets_role role, int64_t i) {
     return value;
 }
 
-/* Of bf16, a unit in the last place of the value. */
+/* Of bf16, a unit in the last place of the value. On CUDA projections round their bias, which is 1 at most, to bf16, too. */
 static double last_place(const op_rig *rig, nets_role role, double value) {
-    return is_half(rig, role) && value != 0 ? ldexp(1, ilogb(value) - 7) : 0;
+    const bool rounds_bias = is_half(rig, role) && role == NETS_Y && rig->desc.kind == NETS_PROJECT && !is_host();
+    return (is_half(rig, role) && value != 0 ? ldexp(1, ilogb(value) - 7) : 0) + (rounds_bias ? ldexp(1, -9) : 0);
 }
 
 /* Of the largest element: a bound on sums. For attention in bf16 it is chosen and not derived.
