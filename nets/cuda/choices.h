@@ -17,8 +17,8 @@ typedef enum nets_direction { NETS_CONV_FORWARD, NETS_CONV_BY_INPUT, NETS_CONV_B
 /* The directions of attention's choices (cudnn_attention.h): x is its samples, tokens, heads and channels of a head. */
 enum { NETS_ATTENTION_FORWARD = NETS_CONV_BY_WEIGHTS + 1, NETS_ATTENTION_BACKWARD };
 
-/* Tensors of bf16: x, y and weights, but that a product's gradient by the weights is f32; or, of a product, all but its result;
- * or all, where a product adds a bias of bf16 before it rounds its sums (product.h). */
+/* Tensors of bf16: x, y and weights, but that a product's gradient by the weights is f32; or, of a product, all but its
+ * result; or all, where a product adds a bias of bf16 before it rounds its sums (product.h). */
 typedef enum nets_conv_bf16 { NETS_CONV_BF16 = 1, NETS_CONV_BF16_TO_F32, NETS_CONV_BF16_BIAS } nets_conv_bf16;
 
 /* One direction of a convolution from x to y (NHWC); pairs are {height, width}. */

@@ -1,20 +1,22 @@
-/* The linear layer of tokens, whose weights are [in][out]: as a convolution of single pixels the other way round, from Y's
- * channels to X's.
+/* The linear layer of tokens, whose weights are [in][out]: as a convolution of single pixels the other way round,
+ * from Y's channels to X's.
  *
  *   Y = X W          that convolution's gradient by its input, of X
  *   DX = DY W^T      that convolution, of DY
  *   DW = X^T DY      its gradient by its weights
  *
- * The library adds to an earlier contribution, so that of bf16 maps the sum is rounded once. It also adds a bias to the f32 sums
- * of such maps: the bias is rounded to bf16, which cuBLASLt wants beside a bf16 result, in front of the library's workspace.
- * Where cuBLASLt has no such product, the library gives Y in f32, chunk of rows by chunk, to the workspace, in front of its own;
- * what adds the bias rounds the sums to Y. A batch in f32, beside bf16 maps, is rounded to bf16 at the workspace's begin. */
+ * The library adds to an earlier contribution, so that of bf16 maps the sum is rounded once. It also adds a bias to
+ * the f32 sums of such maps: the bias is rounded to bf16, which cuBLASLt wants beside a bf16 result, in front of the
+ * library's workspace. Where cuBLASLt has no such product, the library gives Y in f32, chunk of rows by chunk, to the
+ * workspace, in front of its own; what adds the bias rounds the sums to Y. A batch in f32, beside bf16 maps, is
+ * rounded to bf16 at the workspace's begin. */
 #include <stdlib.h>
 
 #include "mm/core/dtype.h"
 #include "nets/cuda/cudnn_conv.h"
 
-/* Bytes of a chunk's sums: chosen, so that they stay in a GPU's L2 cache until the bias is added (A100 40 MB, H100 50 MB). */
+/* Bytes of a chunk's sums: chosen, so that they stay in a GPU's L2 cache until the bias is added (A100 40 MB, H100 50
+ * MB). */
 enum { CHUNK_BYTES = 16 << 20, ROWS_UNIT = 16 };
 
 typedef struct project_op {

@@ -1,14 +1,15 @@
-/* Causal attention of bf16 maps by cuDNN's graph API: a candidate beside our kernels (op_attention_kernels.cu), which all
- * else runs by. Of f32 maps cuDNN 9.19, told of an H200, proposes engines for the forward alone. Internal.
+/* Causal attention of bf16 maps by cuDNN's graph API: a candidate beside our kernels (op_attention_kernels.cu), which
+ * all else runs by. Of f32 maps cuDNN 9.19, told of an H200, proposes engines for the forward alone. Internal.
  *
- * Both write and read the same: y, and the natural logarithm of the sum of each row's exponentials. All the same a backward
- * runs by what its forward ran by. That is chosen when an op is created, by the time of both together; or it is what was
- * kept. cuDNN has to prove itself where it runs: what it gives of the trial's random numbers agrees with our kernels', and
- * has the same bits when it is run again, but for gradients of an unordered backward.
+ * Both write and read the same: y, and the natural logarithm of the sum of each row's exponentials. All the same a
+ * backward runs by what its forward ran by. That is chosen when an op is created, by the time of both together; or it
+ * is what was kept. cuDNN has to prove itself where it runs: what it gives of the trial's random numbers agrees with
+ * our kernels', and has the same bits when it is run again, but for gradients of an unordered backward.
  *
- * There are two backwards by cuDNN. A deterministic one holds the square of the context in its workspace. So the samples of a
- * batch are divided into parts, which use the workspace one after the other; as few as the limit allows. An unordered one has
- * blocks add to q's gradient in f32 in memory, in any order. With a deterministic configuration neither is used. */
+ * There are two backwards by cuDNN. A deterministic one holds the square of the context in its workspace. So the
+ * samples of a batch are divided into parts, which use the workspace one after the other; as few as the limit allows.
+ * An unordered one has blocks add to q's gradient in f32 in memory, in any order. With a deterministic configuration
+ * neither is used. */
 #ifndef NETS_CUDA_CUDNN_ATTENTION_H
 #define NETS_CUDA_CUDNN_ATTENTION_H
 
@@ -38,8 +39,9 @@ typedef struct nets_attention_tensors {
     void *x, *y, *log_sums, *dy, *dx, *workspace;
 } nets_attention_tensors;
 
-/* Chooses. `candidate` false: our kernels, as with a deterministic configuration, and with an older cuDNN. Without a device
- * the workspaces are those of the choice that was kept for any, else our kernels'. On failure nothing is left to free. */
+/* Chooses. `candidate` false: our kernels, as with a deterministic configuration, and with an older cuDNN. Without a
+ * device the workspaces are those of the choice that was kept for any, else our kernels'. On failure nothing is left
+ * to free. */
 MM_CHECKED mm_status nets_cudnn_attention_init(nets_cudnn_attention *attention, nets_cuda_backend *cuda,
                                                const nets_cuda_attention *of, bool candidate);
 void nets_cudnn_attention_fini(nets_cudnn_attention *attention);

@@ -3,8 +3,8 @@
 #include "nets/cuda/cuda_token_kernels.h"
 #include "nets/cuda/vector.h"
 
-/* PARTS at most, of at least LEAST_ROWS: enough blocks for a GPU, and few sums to add up. HELD: vectors of a row that a lane
- * has in registers. All are chosen. */
+/* PARTS at most, of at least LEAST_ROWS: enough blocks for a GPU, and few sums to add up. HELD: vectors of a row that a
+ * lane has in registers. All are chosen. */
 enum { WARP = 32, WARPS = THREADS / WARP, PARTS = 256, LEAST_ROWS = 64, HELD = 4 };
 
 /* Channels that a lane takes at a time; the same for both types, and so is the order of sums. */

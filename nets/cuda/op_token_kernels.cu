@@ -1,4 +1,5 @@
-/* Embeddings and GELU. Where sums are taken, their order hangs on the shape alone, and no two threads add to one number. */
+/* Embeddings and GELU. Where sums are taken, their order hangs on the shape alone, and no two threads add to one
+ * number. */
 #include "nets/cuda/cuda_token_kernels.h"
 #include "nets/cuda/elements.h"
 
@@ -26,8 +27,9 @@ template <typename T> struct look_up {
     }
 };
 
-/* A block's token is that of row blockIdx.x; the first row of a token gives its gradient, the other rows' blocks end. Each
- * warp sums over its part of the rows, then the warps' sums are added in their order. Lanes have V channels each. */
+/* A block's token is that of row blockIdx.x; the first row of a token gives its gradient, the other rows' blocks end.
+ * Each warp sums over its part of the rows, then the warps' sums are added in their order. Lanes have V channels
+ * each. */
 template <typename T, int V>
 static __global__ void sum_token(nets_cuda_tokens t, const float *tokens, const T *dy, bool adds, float *dweight) {
     __shared__ vec<V> all[WARPS][WARP];
@@ -148,14 +150,14 @@ void nets_cuda_place_backward(mm_dtype maps, nets_cuda_tokens t, const void *dy,
 
 /* ---------------------------------------------------------------- GELU */
 
-/* By tanh the share below x is 1 / (1 + e); e is not infinite, for a slope takes its product with the share. __fdividef is off
- * by 2 units in the last place. */
+/* By tanh the share below x is 1 / (1 + e); e is not infinite, for a slope takes its product with the share.
+ * __fdividef is off by 2 units in the last place. */
 static __device__ inline float power_of(float x) {
     return expf(fminf(-2.0f * 0.7978845608f * (x + 0.044715f * x * x * x), 80.0f));
 }
 
-/* The normal distribution's share below x, and x times its density: the slope is their sum. erfc, because 1 + erf cancels
- * for x below 0. */
+/* The normal distribution's share below x, and x times its density: the slope is their sum. erfc, because 1 + erf
+ * cancels for x below 0. */
 template <bool BY_TANH> static __device__ inline float share_below(float x) {
     if (BY_TANH) return __fdividef(1.0f, 1.0f + power_of(x));
     return 0.5f * erfcf(x * -0.7071067812f);

@@ -55,8 +55,8 @@ NETS_STRIPS_FN void nets_strips_divide(nets_strips *s, int each) {
     s->groups = nets_strips_ceil(s->blocks, s->together);
 }
 
-/* Of a map [images, height, width, channels] of fewer than 2^31 pixels. A matrix is one image of width 1, whose tiles have up
- * to 16 rows. */
+/* Of a map [images, height, width, channels] of fewer than 2^31 pixels. A matrix is one image of width 1, whose tiles
+ * have up to 16 rows. */
 NETS_STRIPS_FN nets_strips nets_strips_of(int64_t images, int64_t height, int64_t width, int64_t channels) {
     const int64_t vectors = channels % 4 ? channels : channels / 4;
     const int64_t fold = width % 4 == 0 ? 1 : width % 2 == 0 ? 2 : 4; /* lines that make a whole number of tiles */

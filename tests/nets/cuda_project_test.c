@@ -1,5 +1,5 @@
-/* Projections of bf16 maps with a bias, on the emulation: that cuBLASLt adds the bias to a whole product, and what runs where
- * it does not. */
+/* Projections of bf16 maps with a bias, on the emulation: that cuBLASLt adds the bias to a whole product, and what runs
+ * where it does not. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -92,7 +92,7 @@ static float element(const op_rig *rig, nets_role role, int64_t i) {
     return value;
 }
 
-/* Of bf16, a unit in the last place of the value. On CUDA projections round their bias, which is 1 at most, to bf16, too. */
+/* Of bf16, a unit in the last place of the value. On CUDA projections round their bias, 1 at most, to bf16, too. */
 static double last_place(const op_rig *rig, nets_role role, double value) {
     const bool rounds_bias = is_half(rig, role) && role == NETS_Y && rig->desc.kind == NETS_PROJECT && !is_host();
     return (is_half(rig, role) && value != 0 ? ldexp(1, ilogb(value) - 7) : 0) + (rounds_bias ? ldexp(1, -9) : 0);
