@@ -49,6 +49,7 @@ static __device__ inline void write_signs(uint32_t *, int64_t, const vec<1> &) {
 /* Of the gradient, and of it times the deviation from the mean. */
 template <typename T, int V, gate_kind GATE> struct gradient_sums_of {
     enum { ROWS = SUMMED_ROWS, BLOCKS = BLOCKS_OF < V, GATE == FROM_X || GATE == BY_VALUE > };
+    enum { ARRAYS = GATE == BY_VALUE ? 3 : 2, WORDS = 1 + (GATE == BY_MASK), AHEAD = V == PER_LOAD<T> };
     typedef sums<V> total;
     struct item {
         gated<T, V> g;
@@ -73,6 +74,10 @@ template <typename T, int V, gate_kind GATE> struct gradient_sums_of {
     __device__ void fetch(int64_t at, item *i) const {
         fetch_gradient(at, i);
         load(x + at, &i->x);
+    }
+    template <typename Via> __device__ void visit(int64_t at, item *i, Via &via) const {
+        from.visit(at, &i->g, via, dx2 && !earlier2);
+        via(x + at, &i->x);
     }
     __device__ void take(int64_t at, const item &i, total *t) const {
         vec<V> g = from.get(at, i.g);

@@ -9,7 +9,7 @@
 #ifndef NETS_CUDA_REDUCE_H
 #define NETS_CUDA_REDUCE_H
 
-#include "nets/cuda/vector.h"
+#include "nets/cuda/ring.h"
 
 /* Blocks of THREADS on a multiprocessor. Chosen: registers suffice, 64 a thread. */
 enum { BLOCKS_AT_ONCE = 4 };
@@ -53,6 +53,85 @@ static __device__ inline void take_tile(Source &source, typename Source::total *
         }
     }
 }
+
+/* The pixels of a thread's tiles, in their order. */
+struct pixels_of {
+    unsigned tile, end, step;
+    int row, left, lines, width, columns; /* left: pixels of the line; lines: that follow it */
+
+    __device__ bool more() const { return tile < end; }
+    __device__ void begin(const nets_strips &s) {
+        if (tile >= end) return;
+        const nets_tile at = nets_tile_at(&s, (int)tile);
+        row = at.row;
+        left = width = at.width;
+        lines = at.height - 1;
+    }
+    __device__ void next(const nets_strips &s) {
+        row++;
+        if (--left > 0) return;
+        if (lines > 0) {
+            lines--;
+            row += s.columns - width;
+            left = width;
+            return;
+        }
+        tile += step;
+        begin(s);
+    }
+};
+
+/* Takes the thread's tiles begin, begin + chains, ... below end, in their order. */
+template <typename Source>
+static __device__ inline void take_tiles(Source &source, typename Source::total *t, const nets_strips &s,
+                                         unsigned begin, unsigned end, int channel, void *) {
+    source.start(channel);
+    for (unsigned tile = begin; tile < end; tile += (unsigned)s.chains)
+        take_tile(source, t, s, nets_tile_at(&s, (int)tile), channel);
+}
+
+/* The same with a ring. */
+template <typename Source>
+static __device__ inline void take_tiles_ahead(Source &source, typename Source::total *t, const nets_strips &s,
+                                               unsigned begin, unsigned end, int channel, void *shared) {
+    constexpr int STAGES = STAGES_OF<Source::ARRAYS>;
+    ring<STAGES> rows = ring<STAGES>::of(shared, Source::ARRAYS, Source::WORDS);
+    typename Source::item item;
+    pixels_of pixels = {begin, end, (unsigned)s.chains, 0, 0, 0, 0, 0};
+    pixels.begin(s);
+    int waiting = 0;
+    const auto begin_next = [&] {
+        if (pixels.more()) {
+            ahead via = rows.next_ahead();
+            if (Source::WORDS > 0) via.row(pixels.row);
+            source.visit((int64_t)pixels.row * s.channels + channel, &item, via);
+            pixels.next(s);
+            waiting++;
+        }
+        end_stage();
+    };
+#pragma unroll 1
+    for (int i = 0; i < STAGES - 1; i++) begin_next();
+    source.start(channel);
+    for (;;) {
+        begin_next();
+        if (waiting == 0) break;
+        waiting--;
+        wait_for_stages<STAGES - 1>();
+        arrived via = rows.next_arrived();
+        const int64_t at = Source::WORDS > 0 ? (int64_t)via.row() * s.channels + channel : 0;
+        source.visit(0, &item, via);
+        source.take(at, item, t);
+    }
+}
+
+/* Whether a Source's rows are read ahead: it then has `visit`, and of each row ARRAYS slots and WORDS. */
+template <typename Source, typename = void> struct reads_ahead {
+    enum { YES = 0 };
+};
+template <typename Source> struct reads_ahead<Source, decltype((void)Source::AHEAD)> {
+    enum { YES = BN_PIPELINE && Source::AHEAD };
+};
 
 /* What every thread of a block does first of all. A Source that needs something has its own of these two. */
 template <typename Source> static __device__ inline void prepare(const Source &) {}
@@ -189,12 +268,14 @@ static __global__ void __launch_bounds__(THREADS, int(Source::BLOCKS))
     total t = {};
     prepare(source);
     if (mine) {
-        source.start(channel);
         const unsigned each = (unsigned)s.each * (unsigned)s.chains, begin = (unsigned)block * each;
         const unsigned end = min(begin + each, (unsigned)s.tiles); /* below 2^32: each is small beside 2^31 tiles */
-        for (unsigned tile = begin + threadIdx.y; tile < end; tile += (unsigned)s.chains)
-            take_tile(source, &t, s, nets_tile_at(&s, (int)tile), channel);
+        if constexpr (reads_ahead<Source>::YES)
+            take_tiles_ahead(source, &t, s, begin + threadIdx.y, end, channel, shared);
+        else
+            take_tiles(source, &t, s, begin + threadIdx.y, end, channel, shared);
     }
+    if (reads_ahead<Source>::YES) __syncthreads(); /* sums lie where the ring was */
     all[threadIdx.y * blockDim.x + threadIdx.x] = t;
     join_chains(all, 1);
     for (int k = 0; k < V && mine && first; k++)
@@ -235,9 +316,11 @@ static void sum_up(const Source &source, const Finish &f, const nets_cuda_reduct
     unsigned long long *words = static_cast<unsigned long long *>(scratch);
     const handed to = {words, words + (int64_t)s.blocks * s.channels, over.counters};
     const size_t joined = (V < JOINED ? V : JOINED) * sizeof(wide), total = sizeof(typename Source::total);
-    const size_t each = joined > total ? joined : total;
+    size_t bytes = lanes * s.chains * (joined > total ? joined : total);
+    if constexpr (reads_ahead<Source>::YES)
+        bytes = larger(bytes, ring_bytes(STAGES_OF<Source::ARRAYS>, Source::ARRAYS, Source::WORDS, lanes * s.chains));
     void (*kernel)(Source, Finish, nets_strips, handed) = reduce<V, Source, Finish>;
-    MM_LAUNCH(kernel, grid, block, lanes * s.chains * each, stream, source, f, s, to);
+    MM_LAUNCH(kernel, grid, block, bytes, stream, source, f, s, to);
 }
 
 #endif

@@ -122,6 +122,14 @@ static __device__ inline void write_rows(const my_rows &r, int64_t pitch, T *out
  * computed again from the input (FROM_X). With FROM_X the kernel gates by itself, and `get` passes everything. */
 enum gate_kind { OPEN, BY_VALUE, BY_MASK, FROM_X };
 
+/* Visits a row's arrays: loads them. ring.h has other ways. */
+struct at_once {
+    template <typename T, int V> __device__ void operator()(const T *from, held<T, V> *h, bool last = false) const {
+        load(from, h, last);
+    }
+    __device__ void word(const uint32_t *from, uint32_t *w) const { *w = *from; }
+};
+
 template <typename T, int V> struct gated {
     held<T, V> dy, y;
     uint32_t bits;
@@ -131,10 +139,15 @@ template <typename T, gate_kind GATE> struct gradient {
     const T *dy;
     nets_cuda_gate gate;
 
+    template <int V, typename Via>
+    __device__ void visit(int64_t at, gated<T, V> *g, Via &via, bool last = false) const {
+        via(dy + at, &g->dy, last);
+        if (GATE == BY_VALUE) via(static_cast<const T *>(gate.y) + at, &g->y, last);
+        if (GATE == BY_MASK) via.word(gate.mask + at / 32, &g->bits);
+    }
     template <int V> __device__ void fetch(int64_t at, gated<T, V> *g, bool last = false) const {
-        load(dy + at, &g->dy, last);
-        if (GATE == BY_VALUE) load(static_cast<const T *>(gate.y) + at, &g->y, last);
-        if (GATE == BY_MASK) g->bits = gate.mask[at / 32];
+        at_once via;
+        visit(at, g, via, last);
     }
     /* A vector's bits are in one word of the mask: `at` is a multiple of V. */
     template <int V> __device__ vec<V> get(int64_t at, const gated<T, V> &g) const {
