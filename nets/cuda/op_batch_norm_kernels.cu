@@ -188,7 +188,7 @@ template <typename T, int V> struct at_x {
 };
 
 template <typename T, int V, gate_kind GATE>
-static __global__ void __launch_bounds__(THREADS, (BLOCKS_OF<V, GATE == FROM_X>))
+static __global__ void __launch_bounds__(THREADS, (BLOCKS_OF<V, GATE == FROM_X && !BN_PIPELINE>))
     normalise_backward(nets_cuda_batch_norm bn, division d, nets_cuda_batch_norm_gradients to, gradient<T, GATE> from,
                        const float *mean_dy, const float *slope) {
     const int c = my_channel<V>(), channels = d.channels;

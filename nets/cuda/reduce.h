@@ -173,9 +173,10 @@ static __device__ inline unsigned long long word_of(float a, float b) {
 /* How many counters a tile of channels has. */
 static __host__ __device__ inline int counters_of(const nets_strips &s) { return s.groups + 1; }
 
-/* Sums of parts, as they were handed over. At most MOST of all channels are loaded before the first is added. */
+/* Sums of parts, as they were handed over: ROWS words of a channel. At most MOST of all channels are loaded before the first
+ * is added; with a ring, STAGES. */
 struct from_blocks {
-    enum { MOST = 2 };
+    enum { MOST = 2, ROWS = 1, STAGES = 4 };
     typedef unsigned long long word;
     const unsigned long long *at;
     int channels;
@@ -184,10 +185,11 @@ struct from_blocks {
     static __device__ wide sums_of(word w) {
         return {{__uint_as_float((unsigned)w), __uint_as_float((unsigned)(w >> 32))}};
     }
+    static __device__ word of_rows(const word *rows) { return rows[0]; }
 };
 
 struct from_groups {
-    enum { MOST = 1 };
+    enum { MOST = 1, ROWS = 2, STAGES = 2 };
     typedef wide word;
     const unsigned long long *at;
     int channels;
@@ -197,26 +199,69 @@ struct from_groups {
     }
     __device__ wide get(int i, int c) const { return {{quantity(2 * i, c), quantity(2 * i + 1, c)}}; }
     static __device__ wide sums_of(const wide &w) { return w; }
+    static __device__ wide of_rows(const unsigned long long *rows) {
+        return {{__longlong_as_double((long long)rows[0]), __longlong_as_double((long long)rows[1])}};
+    }
     static __device__ void put(unsigned long long *at, const wide &w, int i, int c, int channels) {
         for (int q = 0; q < 2; q++)
             mm_cuda_store(at + (int64_t)(2 * i + q) * channels + c, (unsigned long long)__double_as_longlong(w.q[q]));
     }
 };
 
+static __device__ inline unsigned long long word_of(unsigned low, unsigned high) {
+    return (unsigned long long)high << 32 | low;
+}
+
+/* Adds the thread's parts, which it reads ahead, to w. */
+template <int V, typename Finish, typename From>
+static __device__ inline void take_parts_ahead(const Finish &f, const nets_strips &s, const From &from, int first,
+                                               int end, int blocks, int channel, double *origin, wide *w,
+                                               wide *shared) {
+    constexpr int STAGES = From::STAGES;
+    ring<STAGES> parts = ring<STAGES>::of(shared, From::ROWS * V / 2, 0);
+    const int step = (int)blockDim.y;
+    int next = first + (int)threadIdx.y;
+    const auto begin_next = [&] {
+        ahead via = parts.next_ahead();
+        for (int k = 0; k < From::ROWS * V && next < end; k += 2, via.slot += via.threads * 16)
+            copy_handed_ahead(via.slot, from.at + (int64_t)(From::ROWS * next + k / V) * s.channels + channel + k % V);
+        next += step;
+        end_stage();
+    };
+    for (int i = 0; i < STAGES - 1; i++) begin_next();
+    for (int k = 0; k < V; k++) origin[k] = From::sums_of(from.get(first, channel + k)).q[0];
+#pragma unroll 1
+    for (int part = first + (int)threadIdx.y; part < end; part += step) {
+        begin_next();
+        wait_for_stages<STAGES - 1>();
+        arrived via = parts.next_arrived();
+        unsigned long long words[V][From::ROWS];
+        for (int k = 0; k < From::ROWS * V; k += 2, via.slot += via.threads * 16) {
+            const uint4 two = *reinterpret_cast<const uint4 *>(via.slot);
+            words[k % V][k / V] = word_of(two.x, two.y);
+            words[k % V + 1][k / V] = word_of(two.z, two.w);
+        }
+        const double rows = (double)nets_strips_rows(&s, (int64_t)part * blocks, blocks);
+        for (int k = 0; k < V; k++) f.part(From::sums_of(From::of_rows(words[k])), origin[k], rows, &w[k]);
+    }
+}
+
 /* Joins the sums of parts first .. end - 1, of so many blocks each. They are the result's of the thread's channel, which is
  * another one in each of the first V chains: what follows takes many registers. */
-template <int V, typename Finish, typename From>
+template <int V, bool AHEAD, typename Finish, typename From>
 static __device__ inline wide join_parts(const Finish &f, const nets_strips &s, const From &from, int first, int end,
                                          int blocks, int channel, bool mine, wide *all) {
     constexpr int ROUND = int(Finish::PARTS) < int(From::MOST) ? int(Finish::PARTS) : int(From::MOST);
     const int step = (int)blockDim.y, threads = step * (int)blockDim.x;
     wide w[V];
     double origin[V];
-    for (int k = 0; k < V; k++) {
-        w[k] = {};
-        origin[k] = mine ? From::sums_of(from.get(first, channel + k)).q[0] : 0;
+    for (int k = 0; k < V; k++) w[k] = {};
+    if constexpr (AHEAD) {
+        if (mine) take_parts_ahead<V>(f, s, from, first, end, blocks, channel, origin, w, all);
+        __syncthreads(); /* `all` lies where the ring was */
     }
-    for (int part = first + (int)threadIdx.y; mine && part < end; part += ROUND * step) {
+    for (int k = 0; k < V && !AHEAD; k++) origin[k] = mine ? From::sums_of(from.get(first, channel + k)).q[0] : 0;
+    for (int part = first + (int)threadIdx.y; !AHEAD && mine && part < end; part += ROUND * step) {
         typename From::word got[ROUND][V];
 #pragma unroll
         for (int i = 0; i < ROUND; i++)
@@ -283,6 +328,7 @@ static __global__ void __launch_bounds__(THREADS, int(Source::BLOCKS))
                       word_of(all[threadIdx.x].q[0][k], all[threadIdx.x].q[1][k]));
 
     constexpr int AT = V < JOINED ? V : JOINED;
+    constexpr bool AHEAD = reads_ahead<Source>::YES;
     const bool finishes = mine && threadIdx.y < AT;
     const int finished = channel + (int)threadIdx.y;
     unsigned *const counters = to.counters + blockIdx.y * (unsigned)counters_of(s);
@@ -292,7 +338,7 @@ static __global__ void __launch_bounds__(THREADS, int(Source::BLOCKS))
     for (int k = 0; k < V; k += AT) {
         if (k > 0) __syncthreads(); /* the sums before have been read */
         const wide sum =
-            join_parts<AT>(f, s, from_blocks{to.blocks, s.channels}, begin, end, 1, channel + k, mine, shared);
+            join_parts<AT, AHEAD>(f, s, from_blocks{to.blocks, s.channels}, begin, end, 1, channel + k, mine, shared);
         if (finishes) from_groups::put(to.groups, sum, group, finished + k, s.channels);
     }
 
@@ -300,8 +346,8 @@ static __global__ void __launch_bounds__(THREADS, int(Source::BLOCKS))
 #pragma unroll 1
     for (int k = 0; k < V; k += AT) {
         if (k > 0) __syncthreads();
-        const wide sum = join_parts<AT>(f, s, from_groups{to.groups, s.channels}, 0, s.groups, s.together, channel + k,
-                                        mine, shared);
+        const wide sum = join_parts<AT, AHEAD>(f, s, from_groups{to.groups, s.channels}, 0, s.groups, s.together,
+                                               channel + k, mine, shared);
         if (finishes) f.finish(finished + k, sum, (double)s.rows);
     }
 }
@@ -317,6 +363,10 @@ static void sum_up(const Source &source, const Finish &f, const nets_cuda_reduct
     const handed to = {words, words + (int64_t)s.blocks * s.channels, over.counters};
     const size_t joined = (V < JOINED ? V : JOINED) * sizeof(wide), total = sizeof(typename Source::total);
     size_t bytes = lanes * s.chains * (joined > total ? joined : total);
+    if constexpr (reads_ahead<Source>::YES)
+        bytes =
+            larger(bytes, larger(ring_bytes(from_blocks::STAGES, from_blocks::ROWS * JOINED / 2, 0, lanes * s.chains),
+                                 ring_bytes(from_groups::STAGES, from_groups::ROWS * JOINED / 2, 0, lanes * s.chains)));
     if constexpr (reads_ahead<Source>::YES)
         bytes = larger(bytes, ring_bytes(STAGES_OF<Source::ARRAYS>, Source::ARRAYS, Source::WORDS, lanes * s.chains));
     void (*kernel)(Source, Finish, nets_strips, handed) = reduce<V, Source, Finish>;

@@ -57,6 +57,15 @@ static __device__ inline void copy_word_ahead(uint32_t *slot, const uint32_t *fr
 #endif
 }
 
+/* Two words that another block of the launch has handed over. */
+static __device__ inline void copy_handed_ahead(char *slot, const unsigned long long *from) {
+#ifdef __CUDA_ARCH__
+    copy_ahead(slot, from, false);
+#else
+    for (int i = 0; i < 2; i++) reinterpret_cast<unsigned long long *>(slot)[i] = mm_cuda_load(from + i);
+#endif
+}
+
 /* Ends a stage's copies. */
 static __device__ inline void end_stage() {
 #ifdef __CUDA_ARCH__

@@ -85,6 +85,8 @@ NETS_STRIPS_FN int64_t nets_strips_rows_before(const nets_strips *s, int64_t til
 /* Pixels in blocks first .. first + n - 1, as far as there are so many. */
 NETS_STRIPS_FN int64_t nets_strips_rows(const nets_strips *s, int64_t first, int64_t n) {
     const int64_t tiles = (int64_t)s->each * s->chains, end = (first + n) * tiles;
+    if (s->lines % 4 == 0 && s->columns % 4 == 0) /* the same without divisions */
+        return 16 * ((end < s->tiles ? end : s->tiles) - first * tiles);
     return nets_strips_rows_before(s, end < s->tiles ? end : s->tiles) - nets_strips_rows_before(s, first * tiles);
 }
 
