@@ -48,7 +48,7 @@ static __device__ inline void write_signs(uint32_t *, int64_t, const vec<1> &) {
 
 /* Of the gradient, and of it times the deviation from the mean. */
 template <typename T, int V, gate_kind GATE> struct gradient_sums_of {
-    enum { ROWS = SUMMED_ROWS, BLOCKS = BLOCKS_OF < V, GATE == BY_VALUE || (GATE == FROM_X && !BN_PIPELINE) > };
+    enum { ROWS = SUMMED_ROWS, BLOCKS = BLOCKS_OF < V, GATE == FROM_X || (GATE == BY_VALUE && !BN_PIPELINE) > };
     enum { ARRAYS = GATE == BY_VALUE ? 3 : 2, WORDS = 1 + (GATE == BY_MASK), AHEAD = V == PER_LOAD<T> };
     typedef sums<V> total;
     struct item {
