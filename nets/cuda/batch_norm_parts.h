@@ -71,10 +71,6 @@ template <typename T, int V, gate_kind GATE> struct gradient_sums_of {
         load(shift + c, &by.shift);
     }
     __device__ void fetch_gradient(int64_t at, item *i) const { from.fetch(at, &i->g, dx2 && !earlier2); }
-    __device__ void fetch(int64_t at, item *i) const {
-        fetch_gradient(at, i);
-        load(x + at, &i->x);
-    }
     template <typename Via> __device__ void visit(int64_t at, item *i, Via &via) const {
         from.visit(at, &i->g, via, dx2 && !earlier2);
         via(x + at, &i->x);

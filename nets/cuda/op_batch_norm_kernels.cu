@@ -47,7 +47,6 @@ template <typename T, int V> struct moments_of {
     const T *x;
 
     __device__ void start(int) {}
-    __device__ void fetch(int64_t at, item *v) const { load(x + at, v); }
     template <typename Via> __device__ void visit(int64_t at, item *v, Via &via) const { via(x + at, v); }
     __device__ void take(int64_t, const item &v, total *t) const {
         t->n += 1;

@@ -39,11 +39,12 @@ static __device__ inline void take_tile(Source &source, typename Source::total *
 #pragma unroll 1
     for (int pixel = 0; pixel < 16; pixel += Source::ROWS) {
         typename Source::item item[Source::ROWS];
+        at_once via;
 #pragma unroll
         for (int i = 0; i < Source::ROWS; i++) {
             const int x = (pixel + i) % 4, y = pixel / 4;
             if (x < tile.width && y < tile.height)
-                source.fetch(first + (int64_t)(y * s.columns + x) * s.channels, &item[i]);
+                source.visit(first + (int64_t)(y * s.columns + x) * s.channels, &item[i], via);
         }
 #pragma unroll
         for (int i = 0; i < Source::ROWS; i++) {
