@@ -162,18 +162,39 @@ template <typename T, gate_kind GATE> struct gradient {
 
 /* ---------------------------------------------------------------- images */
 
+/* Divides numbers below 2^31 by one that the host knows: Granlund and Montgomery, "Division by invariant integers using
+ * multiplication" (1994). The GPU has no instruction for it, and takes some twenty. */
+struct divisor {
+    uint32_t factor;
+    int shift;
+
+    __device__ unsigned of(unsigned n) const { return (unsigned)((unsigned long long)n * factor >> shift); }
+};
+
+static inline divisor divisor_of(int by) {
+    int log = 0;
+    while (1ll << log < by) log++;
+    return {(uint32_t)(((1ull << (31 + log)) + (unsigned)by - 1) / (unsigned)by), 31 + log};
+}
+
 /* A pixel in a batch of images. */
 struct pixel {
     int image, y, x;
 };
 
-static __device__ inline pixel pixel_at(int64_t row, const int size[2]) {
-    unsigned r = (unsigned)row, width = (unsigned)size[1], height = (unsigned)size[0];
-    pixel p;
-    p.x = (int)(r % width);
-    p.y = (int)(r / width % height);
-    p.image = (int)(r / width / height);
-    return p;
+/* Finds the pixel of a row. */
+struct image_rows {
+    int height, width;
+    divisor by_height, by_width;
+
+    __device__ pixel at(int64_t row) const {
+        const unsigned lines = by_width.of((unsigned)row), image = by_height.of(lines);
+        return {(int)image, (int)(lines - image * (unsigned)height), (int)((unsigned)row - lines * (unsigned)width)};
+    }
+};
+
+static inline image_rows image_rows_of(const int size[2]) {
+    return {size[0], size[1], divisor_of(size[0]), divisor_of(size[1])};
 }
 
 static __device__ inline int64_t row_of(int image, int y, int x, const int size[2]) {
