@@ -48,8 +48,7 @@ static __device__ inline void write_signs(uint32_t *, int64_t, const vec<1> &) {
 
 /* Of the gradient, and of it times the deviation from the mean. */
 template <typename T, int V, gate_kind GATE> struct gradient_sums_of {
-    enum { ROWS = SUMMED_ROWS, BLOCKS = BLOCKS_OF < V, GATE == FROM_X || (GATE == BY_VALUE && !BN_PIPELINE) > };
-    enum { ARRAYS = GATE == BY_VALUE ? 3 : 2, WORDS = 1 + (GATE == BY_MASK), AHEAD = V == PER_LOAD<T> };
+    enum { ROWS = SUMMED_ROWS, BLOCKS = BLOCKS_OF < V, GATE == FROM_X || GATE == BY_VALUE >, MATRICES = 0 };
     typedef sums<V> total;
     struct item {
         gated<T, V> g;
@@ -71,9 +70,9 @@ template <typename T, int V, gate_kind GATE> struct gradient_sums_of {
         load(shift + c, &by.shift);
     }
     __device__ void fetch_gradient(int64_t at, item *i) const { from.fetch(at, &i->g, dx2 && !earlier2); }
-    template <typename Via> __device__ void visit(int64_t at, item *i, Via &via) const {
-        from.visit(at, &i->g, via, dx2 && !earlier2);
-        via(x + at, &i->x);
+    __device__ void fetch(int64_t at, item *i) const {
+        fetch_gradient(at, i);
+        load(x + at, &i->x);
     }
     __device__ void take(int64_t at, const item &i, total *t) const {
         vec<V> g = from.get(at, i.g);
@@ -88,7 +87,7 @@ template <typename T, int V, gate_kind GATE> struct gradient_sums_of {
 };
 
 struct finish_gradient_sums {
-    enum { PARTS = 2 };
+    enum { FROM_ORIGIN = 0 };
     const float *var;
     float eps;
     float *dscale, *dshift;

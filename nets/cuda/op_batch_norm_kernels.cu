@@ -20,14 +20,6 @@
  * BLOCKS_AT_ONCE. */
 enum { NORMALISED_ROWS = 2 };
 
-#ifndef BN_NORMALISED_STAGES
-#define BN_NORMALISED_STAGES 4
-#endif
-#ifndef BN_GRADIENT_STAGES
-#define BN_GRADIENT_STAGES 3
-#endif
-enum { NORMALISED_STAGES = BN_NORMALISED_STAGES, GRADIENT_STAGES = BN_GRADIENT_STAGES };
-
 /* ---------------------------------------------------------------- statistics */
 
 /* Mean and sum of squared deviations. */
@@ -41,13 +33,13 @@ template <int V> static __device__ inline void join(moments<V> *a, const moments
 }
 
 template <typename T, int V> struct moments_of {
-    enum { ROWS = AT_ONCE, BLOCKS = BLOCKS_OF<V>, ARRAYS = 1, WORDS = 0, AHEAD = V == PER_LOAD<T> };
+    enum { ROWS = AT_ONCE, BLOCKS = BLOCKS_OF<V>, MATRICES = 0 };
     typedef moments<V> total;
     typedef held<T, V> item;
     const T *x;
 
     __device__ void start(int) {}
-    template <typename Via> __device__ void visit(int64_t at, item *v, Via &via) const { via(x + at, v); }
+    __device__ void fetch(int64_t at, item *v) const { load(x + at, v); }
     __device__ void take(int64_t, const item &v, total *t) const {
         t->n += 1;
         const float weight = 1 / t->n;
@@ -57,7 +49,7 @@ template <typename T, int V> struct moments_of {
 
 /* Joins parts' means by their deviations from the first part's: that too avoids differences of large sums. */
 struct finish_moments {
-    enum { PARTS = 1 };
+    enum { FROM_ORIGIN = 1 };
     float *mean, *var, *running_mean, *running_var;
     float momentum;
 
@@ -114,32 +106,6 @@ template <typename T> static division divide(nets_cuda_batch_norm bn) {
     return {s.rows, s.channels, (int)each, dim3((unsigned)ceil_div(s.rows, each), (unsigned)g.tiles), g.block};
 }
 
-/* write_rows, by a ring if vectors are of 16 bytes. */
-template <int V, int STAGES, typename Item, typename T, typename Fetch, typename Make>
-static __device__ inline void put_rows(const my_rows &r, int64_t pitch, T *out, int arrays, int words,
-                                       const Fetch &fetch, const Make &make) {
-    if constexpr (BN_PIPELINE && V == PER_LOAD<T>) {
-        MM_DYNAMIC_SHARED(uint4, slots);
-        write_rows_ahead<STAGES, Item>(r, pitch, out, slots, arrays, words, fetch, make);
-    } else {
-        write_rows<V, NORMALISED_ROWS>(
-            r, pitch, out,
-            [&](int row) {
-                Item item;
-                at_once via;
-                fetch(row, &item, via);
-                return item;
-            },
-            make);
-    }
-}
-
-/* Shared memory of put_rows. */
-template <typename T> static size_t slots_for(const division &d, int stages, int arrays, int words) {
-    if (!BN_PIPELINE || d.channels % PER_LOAD<T>) return 0;
-    return ring_bytes(stages, arrays, words, (int64_t)d.block.x * d.block.y);
-}
-
 template <typename T, int V> struct two { held<T, V> x, x2; };
 
 template <typename T, int V>
@@ -149,12 +115,14 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_OF<V>)
     const int c = my_channel<V>(), channels = d.channels;
     if (c >= channels) return;
     const affine<V> by = {loaded<V>(mean + c), factors<V>(scale, var, bn.eps, c), loaded<V>(shift + c)};
-    put_rows<V, NORMALISED_STAGES, two<T, V>>(
-        rows_of_block(d.rows, d.each), channels, y + c, x2 ? 2 : 1, 0,
-        [&](int row, two<T, V> *v, auto &via) {
+    write_rows<V, NORMALISED_ROWS>(
+        rows_of_block(d.rows, d.each), channels, y + c,
+        [&](int row) {
             const int64_t at = (int64_t)row * channels + c;
-            via(x + at, &v->x, true);
-            if (x2) via(x2 + at, &v->x2, true);
+            two<T, V> v;
+            load(x + at, &v.x, true);
+            if (x2) load(x2 + at, &v.x2, true);
+            return v;
         },
         [&](const two<T, V> &in, int) {
             vec<V> v = by.of(in.x.floats());
@@ -169,8 +137,8 @@ static void apply(nets_cuda_batch_norm bn, const void *x, const void *x2, const 
     const division d = divide<T>(bn);
     void (*kernel)(nets_cuda_batch_norm, division, const T *, const T *, const float *, const float *, const float *,
                    const float *, T *) = d.channels % PER_LOAD<T> ? normalise<T, 1> : normalise<T, PER_LOAD<T>>;
-    MM_LAUNCH(kernel, d.grid, d.block, slots_for<T>(d, NORMALISED_STAGES, x2 ? 2 : 1, 0), stream, bn, d,
-              static_cast<const T *>(x), static_cast<const T *>(x2), mean, var, scale, shift, static_cast<T *>(y));
+    MM_LAUNCH(kernel, d.grid, d.block, 0, stream, bn, d, static_cast<const T *>(x), static_cast<const T *>(x2), mean,
+              var, scale, shift, static_cast<T *>(y));
 }
 
 void nets_cuda_batch_norm_apply(mm_dtype maps, nets_cuda_batch_norm bn, const void *x, const void *x2,
@@ -187,7 +155,7 @@ template <typename T, int V> struct at_x {
 };
 
 template <typename T, int V, gate_kind GATE>
-static __global__ void __launch_bounds__(THREADS, (BLOCKS_OF<V, GATE == FROM_X && !BN_PIPELINE>))
+static __global__ void __launch_bounds__(THREADS, (BLOCKS_OF<V, GATE == FROM_X>))
     normalise_backward(nets_cuda_batch_norm bn, division d, nets_cuda_batch_norm_gradients to, gradient<T, GATE> from,
                        const float *mean_dy, const float *slope) {
     const int c = my_channel<V>(), channels = d.channels;
@@ -195,14 +163,15 @@ static __global__ void __launch_bounds__(THREADS, (BLOCKS_OF<V, GATE == FROM_X &
     const vec<V> away = loaded<V>(mean_dy + c), tilt = loaded<V>(slope + c);
     affine<V> by = {loaded<V>(to.mean + c), factors<V>(to.scale, to.var, bn.eps, c), {}};
     if (GATE == FROM_X) load(to.shift + c, &by.shift);
-    put_rows<V, GRADIENT_STAGES, at_x<T, V>>(
+    write_rows<V, NORMALISED_ROWS>(
         rows_of_block(d.rows, d.each), channels, static_cast<T *>(to.dx) + c,
-        (GATE == BY_VALUE ? 3 : 2) + (to.earlier ? 1 : 0), GATE == BY_MASK,
-        [&](int row, at_x<T, V> *i, auto &via) {
+        [&](int row) {
             const int64_t at = (int64_t)row * channels + c;
-            from.visit(at, &i->g, via, true);
-            via(static_cast<const T *>(to.x) + at, &i->x, true);
-            if (to.earlier) via(static_cast<const T *>(to.earlier) + at, &i->earlier, true);
+            at_x<T, V> i;
+            from.fetch(at, &i.g, true);
+            load(static_cast<const T *>(to.x) + at, &i.x, true);
+            if (to.earlier) load(static_cast<const T *>(to.earlier) + at, &i.earlier, true);
+            return i;
         },
         [&](const at_x<T, V> &i, int row) {
             const vec<V> x = i.x.floats();
@@ -239,9 +208,7 @@ static void by_x(nets_cuda_batch_norm bn, const nets_cuda_batch_norm_gradients &
     void (*kernel)(nets_cuda_batch_norm, division, nets_cuda_batch_norm_gradients, gradient<T, GATE>, const float *,
                    const float *) =
         d.channels % PER_LOAD<T> ? normalise_backward<T, 1, GATE> : normalise_backward<T, PER_LOAD<T>, GATE>;
-    const size_t slots =
-        slots_for<T>(d, GRADIENT_STAGES, (GATE == BY_VALUE ? 3 : 2) + (to.earlier ? 1 : 0), GATE == BY_MASK);
-    MM_LAUNCH(kernel, d.grid, d.block, slots, stream, bn, d, to, from, mean_dy, slope);
+    MM_LAUNCH(kernel, d.grid, d.block, 0, stream, bn, d, to, from, mean_dy, slope);
 }
 
 template <typename T, gate_kind GATE>

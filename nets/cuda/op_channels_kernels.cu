@@ -55,13 +55,13 @@ void nets_cuda_bias_relu(mm_dtype maps, const void *x, const float *bias, void *
 
 /* [4] */
 template <typename T, int V> struct values_of {
-    enum { ROWS = AT_ONCE, BLOCKS = BLOCKS_OF<V>, ARRAYS = 1, WORDS = 0, AHEAD = V == PER_LOAD<T> };
+    enum { ROWS = AT_ONCE, BLOCKS = BLOCKS_OF<V>, MATRICES = 1 };
     typedef sums<V> total;
     typedef held<T, V> item;
     const T *values;
 
     __device__ void start(int) {}
-    template <typename Via> __device__ void visit(int64_t at, item *v, Via &via) const { via(values + at, v); }
+    __device__ void fetch(int64_t at, item *v) const { load(values + at, v); }
     __device__ void take(int64_t, const item &v, total *t) const {
         for (int k = 0; k < V; k++) t->q[0][k] += v.floats().at[k];
     }
@@ -69,8 +69,7 @@ template <typename T, int V> struct values_of {
 
 /* What the gate lets through is written on the way. [12 by value, 8 by mask; 4 more for what came earlier] */
 template <typename T, int V, gate_kind GATE> struct gradients_of {
-    enum { ROWS = 2, BLOCKS = BLOCKS_OF<V>, ARRAYS = GATE == BY_VALUE ? 3 : 2, WORDS = 1 + (GATE == BY_MASK) };
-    enum { AHEAD = V == PER_LOAD<T> };
+    enum { ROWS = 2, BLOCKS = BLOCKS_OF<V>, MATRICES = 1 };
     typedef sums<V> total;
     struct item {
         gated<T, V> g;
@@ -81,9 +80,9 @@ template <typename T, int V, gate_kind GATE> struct gradients_of {
     T *dx;
 
     __device__ void start(int) {}
-    template <typename Via> __device__ void visit(int64_t at, item *i, Via &via) const {
-        from.visit(at, &i->g, via);
-        if (earlier) via(earlier + at, &i->earlier);
+    __device__ void fetch(int64_t at, item *i) const {
+        from.fetch(at, &i->g);
+        if (earlier) load(earlier + at, &i->earlier);
     }
     __device__ void take(int64_t at, const item &i, total *t) const {
         const vec<V> g = from.get(at, i.g);
@@ -93,7 +92,7 @@ template <typename T, int V, gate_kind GATE> struct gradients_of {
 };
 
 struct finish_sum {
-    enum { PARTS = 2 };
+    enum { FROM_ORIGIN = 0 };
     float *sums;
 
     __device__ void part(const wide &q, double, double, wide *w) const { w->q[0] += q.q[0]; }

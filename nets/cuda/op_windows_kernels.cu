@@ -5,11 +5,14 @@
 /* Windows, and divisions by their numbers. */
 struct windows : nets_cuda_windows {
     image_rows x_rows, y_rows;
-    divisor by_stride[2];
+    nets_divisor by_stride[2];
 };
 
 static windows windows_of(const nets_cuda_windows &w) {
-    return {w, image_rows_of(w.x_size), image_rows_of(w.y_size), {divisor_of(w.stride[0]), divisor_of(w.stride[1])}};
+    return {w,
+            image_rows_of(w.x_size),
+            image_rows_of(w.y_size),
+            {nets_divisor_of(w.stride[0]), nets_divisor_of(w.stride[1])}};
 }
 
 /* What a window has inside the image: rows y0 .. y1 - 1 and columns x0 .. x1 - 1 of it. */
@@ -26,7 +29,7 @@ static __device__ inline inside window_at(const windows &w, int oy, int ox) {
 /* The windows that a pixel of the image lies in. */
 static __device__ inline inside windows_around(const windows &w, const pixel &p) {
     const int y = p.y + w.pad[0], x = p.x + w.pad[1];
-    const auto strides = [&](int axis, int n) { return (int)w.by_stride[axis].of((unsigned)n); };
+    const auto strides = [&](int axis, int n) { return (int)nets_divided(w.by_stride[axis], (unsigned)n); };
     const inside out = {y < w.kernel[0] ? 0 : strides(0, y - w.kernel[0]) + 1, min(w.y_size[0], strides(0, y) + 1),
                         x < w.kernel[1] ? 0 : strides(1, x - w.kernel[1]) + 1, min(w.y_size[1], strides(1, x) + 1)};
     return out;
@@ -252,7 +255,7 @@ template <typename T, int V> static __global__ void avg_pool_backward(windows w,
 struct upsampling : nets_cuda_upsample {
     int y_size[2];
     image_rows x_rows, y_rows;
-    divisor by_scale[2];
+    nets_divisor by_scale[2];
 };
 
 static upsampling upsampling_of(const nets_cuda_upsample &s) {
@@ -260,7 +263,7 @@ static upsampling upsampling_of(const nets_cuda_upsample &s) {
                     {s.x_size[0] * s.scale[0], s.x_size[1] * s.scale[1]},
                     image_rows_of(s.x_size),
                     {},
-                    {divisor_of(s.scale[0]), divisor_of(s.scale[1])}};
+                    {nets_divisor_of(s.scale[0]), nets_divisor_of(s.scale[1])}};
     u.y_rows = image_rows_of(u.y_size);
     return u;
 }
@@ -291,7 +294,8 @@ template <typename T, int V> static __global__ void upsample(upsampling s, const
         const T *image = x + row_of(p.image, 0, 0, s.x_size) * s.channels + c;
         vec<V> out = {};
         if (!s.bilinear) {
-            const int from = (int)s.by_scale[0].of((unsigned)p.y) * s.x_size[1] + (int)s.by_scale[1].of((unsigned)p.x);
+            const int from = (int)nets_divided(s.by_scale[0], (unsigned)p.y) * s.x_size[1] +
+                             (int)nets_divided(s.by_scale[1], (unsigned)p.x);
             load(image + (int64_t)from * s.channels, &out);
         } else {
             const float py = position(s, 0, p.y), px = position(s, 1, p.x);

@@ -122,14 +122,6 @@ static __device__ inline void write_rows(const my_rows &r, int64_t pitch, T *out
  * computed again from the input (FROM_X). With FROM_X the kernel gates by itself, and `get` passes everything. */
 enum gate_kind { OPEN, BY_VALUE, BY_MASK, FROM_X };
 
-/* Visits a row's arrays: loads them. ring.h has other ways. */
-struct at_once {
-    template <typename T, int V> __device__ void operator()(const T *from, held<T, V> *h, bool last = false) const {
-        load(from, h, last);
-    }
-    __device__ void word(const uint32_t *from, uint32_t *w) const { *w = *from; }
-};
-
 template <typename T, int V> struct gated {
     held<T, V> dy, y;
     uint32_t bits;
@@ -139,15 +131,10 @@ template <typename T, gate_kind GATE> struct gradient {
     const T *dy;
     nets_cuda_gate gate;
 
-    template <int V, typename Via>
-    __device__ void visit(int64_t at, gated<T, V> *g, Via &via, bool last = false) const {
-        via(dy + at, &g->dy, last);
-        if (GATE == BY_VALUE) via(static_cast<const T *>(gate.y) + at, &g->y, last);
-        if (GATE == BY_MASK) via.word(gate.mask + at / 32, &g->bits);
-    }
     template <int V> __device__ void fetch(int64_t at, gated<T, V> *g, bool last = false) const {
-        at_once via;
-        visit(at, g, via, last);
+        load(dy + at, &g->dy, last);
+        if (GATE == BY_VALUE) load(static_cast<const T *>(gate.y) + at, &g->y, last);
+        if (GATE == BY_MASK) g->bits = gate.mask[at / 32];
     }
     /* A vector's bits are in one word of the mask: `at` is a multiple of V. */
     template <int V> __device__ vec<V> get(int64_t at, const gated<T, V> &g) const {
@@ -162,21 +149,6 @@ template <typename T, gate_kind GATE> struct gradient {
 
 /* ---------------------------------------------------------------- images */
 
-/* Divides numbers below 2^31 by one that the host knows: Granlund and Montgomery, "Division by invariant integers using
- * multiplication" (1994). The GPU has no instruction for it, and takes some twenty. */
-struct divisor {
-    uint32_t factor;
-    int shift;
-
-    __device__ unsigned of(unsigned n) const { return (unsigned)((unsigned long long)n * factor >> shift); }
-};
-
-static inline divisor divisor_of(int by) {
-    int log = 0;
-    while (1ll << log < by) log++;
-    return {(uint32_t)(((1ull << (31 + log)) + (unsigned)by - 1) / (unsigned)by), 31 + log};
-}
-
 /* A pixel in a batch of images. */
 struct pixel {
     int image, y, x;
@@ -185,16 +157,16 @@ struct pixel {
 /* Finds the pixel of a row. */
 struct image_rows {
     int height, width;
-    divisor by_height, by_width;
+    nets_divisor by_height, by_width;
 
     __device__ pixel at(int64_t row) const {
-        const unsigned lines = by_width.of((unsigned)row), image = by_height.of(lines);
+        const unsigned lines = nets_divided(by_width, (unsigned)row), image = nets_divided(by_height, lines);
         return {(int)image, (int)(lines - image * (unsigned)height), (int)((unsigned)row - lines * (unsigned)width)};
     }
 };
 
 static inline image_rows image_rows_of(const int size[2]) {
-    return {size[0], size[1], divisor_of(size[0]), divisor_of(size[1])};
+    return {size[0], size[1], nets_divisor_of(size[0]), nets_divisor_of(size[1])};
 }
 
 static __device__ inline int64_t row_of(int image, int y, int x, const int size[2]) {
