@@ -48,7 +48,7 @@ static __device__ inline void write_signs(uint32_t *, int64_t, const vec<1> &) {
 
 /* Of the gradient, and of it times the deviation from the mean. */
 template <typename T, int V, gate_kind GATE> struct gradient_sums_of {
-    enum { ROWS = SUMMED_ROWS, BLOCKS = BLOCKS_OF < V, GATE == FROM_X || GATE == BY_VALUE > };
+    enum { ROWS = SUMMED_ROWS, BLOCKS = BLOCKS_OF < V, GATE == FROM_X || GATE == BY_VALUE >, MATRICES = 0 };
     typedef sums<V> total;
     struct item {
         gated<T, V> g;
@@ -87,7 +87,7 @@ template <typename T, int V, gate_kind GATE> struct gradient_sums_of {
 };
 
 struct finish_gradient_sums {
-    enum { PARTS = 2 };
+    enum { FROM_ORIGIN = 0 };
     const float *var;
     float eps;
     float *dscale, *dshift;

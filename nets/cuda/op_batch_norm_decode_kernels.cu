@@ -24,9 +24,9 @@ template <typename Code, gate_kind GATE> __device__ inline void prepare(const de
 }
 
 template <typename Code, gate_kind GATE>
-__device__ inline void take_tile(decoded_sums<Code, GATE> &source, sums<1> *t, const nets_strips &s,
-                                 const nets_tile &tile, int channel) {
-    const code_tile at = code_tile_of(s, tile, channel, true);
+__device__ inline void take_tile(decoded_sums<Code, GATE> &source, sums<1> *t, const nets_strips &s, int tile,
+                                 int channel) {
+    const code_tile at = code_tile_of(s, nets_tile_at(&s, tile), channel, true);
     const typename Code::decoded values(source.code, at);
 #pragma unroll
     for (int line = 0; line < 16; line += 4) {
@@ -41,6 +41,12 @@ __device__ inline void take_tile(decoded_sums<Code, GATE> &source, sums<1> *t, c
         for (int i = 0; i < 4; i++)
             if (at.has(line + i)) source.of.take(at.place(line + i), item[i], t);
     }
+}
+
+template <typename Code, gate_kind GATE>
+__device__ inline void take_chain(decoded_sums<Code, GATE> &source, sums<1> *t, const nets_strips &s, unsigned begin,
+                                  unsigned end, int channel) {
+    for (; begin < end; begin += (unsigned)s.chains) take_tile(source, t, s, (int)begin, channel);
 }
 
 template <typename Code, gate_kind GATE>

@@ -33,7 +33,7 @@ template <int V> static __device__ inline void join(moments<V> *a, const moments
 }
 
 template <typename T, int V> struct moments_of {
-    enum { ROWS = AT_ONCE, BLOCKS = BLOCKS_OF<V> };
+    enum { ROWS = AT_ONCE, BLOCKS = BLOCKS_OF<V>, MATRICES = 0 };
     typedef moments<V> total;
     typedef held<T, V> item;
     const T *x;
@@ -49,7 +49,7 @@ template <typename T, int V> struct moments_of {
 
 /* Joins parts' means by their deviations from the first part's: that too avoids differences of large sums. */
 struct finish_moments {
-    enum { PARTS = 1 };
+    enum { FROM_ORIGIN = 1 };
     float *mean, *var, *running_mean, *running_var;
     float momentum;
 

@@ -55,7 +55,7 @@ void nets_cuda_bias_relu(mm_dtype maps, const void *x, const float *bias, void *
 
 /* [4] */
 template <typename T, int V> struct values_of {
-    enum { ROWS = AT_ONCE, BLOCKS = BLOCKS_OF<V> };
+    enum { ROWS = AT_ONCE, BLOCKS = BLOCKS_OF<V>, MATRICES = 1 };
     typedef sums<V> total;
     typedef held<T, V> item;
     const T *values;
@@ -69,7 +69,7 @@ template <typename T, int V> struct values_of {
 
 /* What the gate lets through is written on the way. [12 by value, 8 by mask; 4 more for what came earlier] */
 template <typename T, int V, gate_kind GATE> struct gradients_of {
-    enum { ROWS = 2, BLOCKS = BLOCKS_OF<V> };
+    enum { ROWS = 2, BLOCKS = BLOCKS_OF<V>, MATRICES = 1 };
     typedef sums<V> total;
     struct item {
         gated<T, V> g;
@@ -92,7 +92,7 @@ template <typename T, int V, gate_kind GATE> struct gradients_of {
 };
 
 struct finish_sum {
-    enum { PARTS = 2 };
+    enum { FROM_ORIGIN = 0 };
     float *sums;
 
     __device__ void part(const wide &q, double, double, wide *w) const { w->q[0] += q.q[0]; }

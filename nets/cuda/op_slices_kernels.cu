@@ -57,12 +57,13 @@ void nets_cuda_pad_pixels(mm_dtype maps, const float *from, void *to, int64_t pi
 
 /* ---------------------------------------------------------------- crop */
 
-template <typename T, int V> static __global__ void crop_forward(nets_cuda_crop s, const T *x, T *y) {
+template <typename T, int V>
+static __global__ void crop_forward(nets_cuda_crop s, image_rows y_rows, const T *x, T *y) {
     const int c = my_channel<V>();
     const int64_t rows = (int64_t)s.images * s.y_size[0] * s.y_size[1];
     if (c >= s.channels) return;
     for (int64_t row = my_row(); row < rows; row += row_step()) {
-        const pixel p = pixel_at(row, s.y_size);
+        const pixel p = y_rows.at(row);
         vec<V> v;
         load(x + row_of(p.image, p.y + s.offset[0], p.x + s.offset[1], s.x_size) * s.channels + c, &v);
         store(y + row * s.channels + c, v);
@@ -71,12 +72,12 @@ template <typename T, int V> static __global__ void crop_forward(nets_cuda_crop 
 
 /* The gradient of what was cut off is zero. */
 template <typename T, int V>
-static __global__ void crop_backward(nets_cuda_crop s, const T *dy, const T *earlier, T *dx) {
+static __global__ void crop_backward(nets_cuda_crop s, image_rows x_rows, const T *dy, const T *earlier, T *dx) {
     const int c = my_channel<V>();
     const int64_t rows = (int64_t)s.images * s.x_size[0] * s.x_size[1];
     if (c >= s.channels) return;
     for (int64_t row = my_row(); row < rows; row += row_step()) {
-        const pixel p = pixel_at(row, s.x_size);
+        const pixel p = x_rows.at(row);
         const int y = p.y - s.offset[0], x = p.x - s.offset[1];
         vec<V> v = {};
         if (y >= 0 && y < s.y_size[0] && x >= 0 && x < s.y_size[1])
@@ -88,7 +89,7 @@ static __global__ void crop_backward(nets_cuda_crop s, const T *dy, const T *ear
 
 template <typename T> static void launch_crop_forward(nets_cuda_crop s, const void *x, void *y, cudaStream_t stream) {
     LAUNCH_MAP(crop_forward, T, (int64_t)s.images * s.y_size[0] * s.y_size[1], s.channels, 1, s,
-               static_cast<const T *>(x), static_cast<T *>(y));
+               image_rows_of(s.y_size), static_cast<const T *>(x), static_cast<T *>(y));
 }
 
 void nets_cuda_crop_forward(mm_dtype maps, nets_cuda_crop s, const void *x, void *y, cudaStream_t stream) {
@@ -98,7 +99,8 @@ void nets_cuda_crop_forward(mm_dtype maps, nets_cuda_crop s, const void *x, void
 template <typename T>
 static void launch_crop_backward(nets_cuda_crop s, const void *dy, const void *earlier, void *dx, cudaStream_t stream) {
     LAUNCH_MAP(crop_backward, T, (int64_t)s.images * s.x_size[0] * s.x_size[1], s.channels, 1, s,
-               static_cast<const T *>(dy), static_cast<const T *>(earlier), static_cast<T *>(dx));
+               image_rows_of(s.x_size), static_cast<const T *>(dy), static_cast<const T *>(earlier),
+               static_cast<T *>(dx));
 }
 
 void nets_cuda_crop_backward(mm_dtype maps, nets_cuda_crop s, const void *dy, const void *earlier, void *dx,

@@ -16,9 +16,6 @@ enum { BLOCKS_AT_ONCE = 4 };
 /* The same where a thread takes V channels: with eight it has 80 registers, or, if it holds much of each, 128. */
 template <int V, bool MUCH = false> constexpr int BLOCKS_OF = V <= 4 ? BLOCKS_AT_ONCE : MUCH ? 2 : 3;
 
-/* Channels of a vector whose parts a thread joins at once: as many as there are registers for. */
-enum { JOINED = 4 };
-
 /* ---------------------------------------------------------------- first step: what is summed */
 
 template <int V> struct sums { float q[2][V]; };
@@ -30,27 +27,44 @@ template <int V> static __device__ inline void join(sums<V> *a, const sums<V> &b
 
 /* A Source has `fetch`, which loads what it needs of a pixel, and `take`, which adds that to the thread's total. Both get
  * the index of the thread's first element in the pixel. ROWS pixels are fetched before the first is taken, so that
- * their loads overlap. BLOCKS: BLOCKS_OF. */
-template <typename Source>
-static __device__ inline void take_tile(Source &source, typename Source::total *t, const nets_strips &s,
-                                        const nets_tile &tile, int channel) {
-
-    const int64_t first = (int64_t)tile.row * s.channels + channel;
+ * their loads overlap. BLOCKS: BLOCKS_OF.
+ *
+ * Takes pixels 0 .. n - 1, those that are inside: of these row(i) is the number in the map. */
+template <typename Source, typename Inside, typename Row>
+static __device__ inline void take_pixels(Source &source, typename Source::total *t, int channels, int channel,
+                                          unsigned n, const Inside &inside, const Row &row) {
+    const auto place = [&](unsigned i) { return (int64_t)row(i) * channels + channel; };
 #pragma unroll 1
-    for (int pixel = 0; pixel < 16; pixel += Source::ROWS) {
+    for (unsigned pixel = 0; pixel < n; pixel += Source::ROWS) {
         typename Source::item item[Source::ROWS];
 #pragma unroll
-        for (int i = 0; i < Source::ROWS; i++) {
-            const int x = (pixel + i) % 4, y = pixel / 4;
-            if (x < tile.width && y < tile.height)
-                source.fetch(first + (int64_t)(y * s.columns + x) * s.channels, &item[i]);
-        }
+        for (unsigned i = 0; i < Source::ROWS; i++)
+            if (inside(pixel + i)) source.fetch(place(pixel + i), &item[i]);
 #pragma unroll
-        for (int i = 0; i < Source::ROWS; i++) {
-            const int x = (pixel + i) % 4, y = pixel / 4;
-            if (x < tile.width && y < tile.height)
-                source.take(first + (int64_t)(y * s.columns + x) * s.channels, item[i], t);
-        }
+        for (unsigned i = 0; i < Source::ROWS; i++)
+            if (inside(pixel + i)) source.take(place(pixel + i), item[i], t);
+    }
+}
+
+/* Takes a chain: tiles begin, begin + chains, ... below end. A matrix's tiles are a row each. A Source with MATRICES fetches
+ * several of them together; others go without, for fewer registers. */
+template <typename Source>
+static __device__ inline void take_chain(Source &source, typename Source::total *t, const nets_strips &s,
+                                         unsigned begin, unsigned end, int channel) {
+    const unsigned chains = (unsigned)s.chains;
+    if (Source::MATRICES && s.plane == 1) {
+        const unsigned n = begin < end ? (end - begin + chains - 1) / chains : 0;
+        take_pixels(
+            source, t, s.channels, channel, n, [&](unsigned i) { return i < n; },
+            [&](unsigned i) { return (int)(begin + i * chains); });
+        return;
+    }
+    for (; begin < end; begin += chains) {
+        const nets_tile tile = nets_tile_at(&s, (int)begin);
+        take_pixels(
+            source, t, s.channels, channel, 16,
+            [&](unsigned i) { return (int)(i % 4) < tile.width && (int)(i / 4) < tile.height; },
+            [&](unsigned i) { return tile.row + (int)(i / 4) * s.columns + (int)(i % 4); });
     }
 }
 
@@ -94,21 +108,24 @@ static __device__ inline unsigned long long word_of(float a, float b) {
 /* How many counters a tile of channels has. */
 static __host__ __device__ inline int counters_of(const nets_strips &s) { return s.groups + 1; }
 
-/* Sums of parts, as they were handed over. At most MOST of all channels are loaded before the first is added. */
+/* Sums of parts, as they were handed over. A thread loads ROUND parts of AT_ONCE channels before it adds the first: a
+ * load from the level-2 cache takes longer than all else, and what is loaded takes registers. */
 struct from_blocks {
-    enum { MOST = 2 };
+    enum { ROUND = 5, AT_ONCE = 2 };
     typedef unsigned long long word;
     const unsigned long long *at;
     int channels;
 
-    __device__ word get(int i, int c) const { return mm_cuda_load(at + (int64_t)i * channels + c); }
+    __device__ word get(int i, int c) const {
+        return mm_cuda_load(at + (unsigned)i * (unsigned)channels + (unsigned)c);
+    }
     static __device__ wide sums_of(word w) {
         return {{__uint_as_float((unsigned)w), __uint_as_float((unsigned)(w >> 32))}};
     }
 };
 
 struct from_groups {
-    enum { MOST = 1 };
+    enum { ROUND = 5, AT_ONCE = 1 };
     typedef wide word;
     const unsigned long long *at;
     int channels;
@@ -124,60 +141,73 @@ struct from_groups {
     }
 };
 
-/* Joins the sums of parts first .. end - 1, of so many blocks each. They are the result's of the thread's channel, which is
- * another one in each of the first V chains: what follows takes many registers. */
+/* Channel k of a thread where blocks' sums are joined: a warp reads neighbouring words. */
+template <int V> static __device__ inline int joined_channel(int k) {
+    return (int)((blockIdx.y * V + k) * blockDim.x + threadIdx.x);
+}
+
+/* Joins the sums of parts first .. end - 1, of so many blocks each. They are the result's of joined_channel(threadIdx.y) in
+ * the first V chains, if the map has that channel. */
 template <int V, typename Finish, typename From>
 static __device__ inline wide join_parts(const Finish &f, const nets_strips &s, const From &from, int first, int end,
-                                         int blocks, int channel, bool mine, wide *all) {
-    constexpr int ROUND = int(Finish::PARTS) < int(From::MOST) ? int(Finish::PARTS) : int(From::MOST);
-    const int step = (int)blockDim.y, threads = step * (int)blockDim.x;
-    wide w[V];
-    double origin[V];
-    for (int k = 0; k < V; k++) {
-        w[k] = {};
-        origin[k] = mine ? From::sums_of(from.get(first, channel + k)).q[0] : 0;
-    }
-    for (int part = first + (int)threadIdx.y; mine && part < end; part += ROUND * step) {
-        typename From::word got[ROUND][V];
+                                         int blocks, wide *all) {
+    constexpr int ROUND = From::ROUND, MOST = From::AT_ONCE * (V > 4 && !Finish::FROM_ORIGIN ? 2 : 1);
+    constexpr int AT = V < MOST ? V : MOST;
+    const int step = (int)blockDim.y, chain = (int)threadIdx.y, threads = step * (int)blockDim.x;
+    wide *const mine = all + chain * (int)blockDim.x + (int)threadIdx.x;
+    double my_origin = 0;
+#pragma unroll 1
+    for (int k0 = 0; k0 < V; k0 += AT) {
+        wide w[AT] = {};
+        typename From::word origin[AT];
+        const auto channel = [&](int k) { return min(joined_channel<V>(k0 + k), s.channels - 1); };
+        for (int k = 0; k < AT && Finish::FROM_ORIGIN; k++) origin[k] = from.get(first, channel(k));
+        for (int part = first + chain; part < end; part += ROUND * step) {
+            typename From::word got[ROUND][AT];
 #pragma unroll
-        for (int i = 0; i < ROUND; i++)
-            for (int k = 0; k < V && part + i * step < end; k++) got[i][k] = from.get(part + i * step, channel + k);
+            for (int i = 0; i < ROUND; i++)
+                for (int k = 0; k < AT && part + i * step < end; k++) got[i][k] = from.get(part + i * step, channel(k));
 #pragma unroll
-        for (int i = 0; i < ROUND; i++) {
-            if (part + i * step >= end) break;
-            const double rows = (double)nets_strips_rows(&s, (int64_t)(part + i * step) * blocks, blocks);
-            for (int k = 0; k < V; k++) f.part(From::sums_of(got[i][k]), origin[k], rows, &w[k]);
+            for (int i = 0; i < ROUND; i++) {
+                if (part + i * step >= end) break;
+                const double rows = (double)nets_strips_rows(&s, (int64_t)(part + i * step) * blocks, blocks);
+                for (int k = 0; k < AT; k++)
+                    f.part(From::sums_of(got[i][k]), Finish::FROM_ORIGIN ? From::sums_of(origin[k]).q[0] : 0, rows,
+                           &w[k]);
+            }
+        }
+        for (int k = 0; k < AT; k++) {
+            mine[(k0 + k) * threads] = w[k];
+            if (Finish::FROM_ORIGIN && k0 + k == chain) my_origin = From::sums_of(origin[k]).q[0];
         }
     }
-    const int at = (int)(threadIdx.y * blockDim.x + threadIdx.x);
-    for (int k = 0; k < V; k++) all[k * threads + at] = w[k];
     join_chains(all, V);
     __syncthreads();
     wide sum = {};
-    if (!mine || threadIdx.y >= V) return sum;
-    sum = all[(int)threadIdx.y * threads + (int)threadIdx.x];
-    const double rows = (double)nets_strips_rows(&s, (int64_t)first * blocks, (int64_t)(end - first) * blocks);
-    f.close(From::sums_of(from.get(first, channel + (int)threadIdx.y)).q[0], rows, &sum);
+    if (chain >= V) return sum;
+    sum = mine[chain * (threads - (int)blockDim.x)];
+    f.close(my_origin, (double)nets_strips_rows(&s, (int64_t)first * blocks, (int64_t)(end - first) * blocks), &sum);
     return sum;
 }
 
-/* Whether this block is the last of n that come here; then it sees what the others wrote. Every thread calls it. */
+/* Whether this block is the last of n that come here; then it sees what the others wrote. Every thread calls it. The
+ * barriers order a block's accesses, and one thread's fences all of them for other blocks. The counter is 0 again after
+ * the last. */
 static __device__ inline bool is_last(unsigned *counter, int n) {
     __shared__ bool last;
-    __threadfence();
     __syncthreads();
     if (threadIdx.x == 0 && threadIdx.y == 0) {
-        last = atomicAdd(counter, 1u) == (unsigned)n - 1;
-        if (last) atomicExch(counter, 0u);
+        __threadfence();
+        last = atomicInc(counter, (unsigned)n - 1) == (unsigned)n - 1;
+        if (last) __threadfence();
     }
     __syncthreads();
-    if (last) __threadfence();
     return last;
 }
 
 /* A Finish has `part`, which adds a part's quantities to sums, `close`, which makes of sums the quantities of their
- * group, both in double, and `finish`, which uses those of a channel. PARTS: how many may be loaded at once, for as many
- * registers. */
+ * group, both in double, and `finish`, which uses those of a channel. FROM_ORIGIN: parts are added as they lie from the
+ * first. */
 template <int V, typename Source, typename Finish>
 static __global__ void __launch_bounds__(THREADS, int(Source::BLOCKS))
     reduce(Source source, Finish f, nets_strips s, handed to) {
@@ -185,44 +215,31 @@ static __global__ void __launch_bounds__(THREADS, int(Source::BLOCKS))
     MM_DYNAMIC_SHARED(wide, shared);
     total *const all = reinterpret_cast<total *>(shared);
     const int channel = my_channel<V>(), block = (int)blockIdx.x, group = block / s.together;
-    const bool mine = channel < s.channels, first = threadIdx.y == 0;
     total t = {};
     prepare(source);
-    if (mine) {
+    if (channel < s.channels) {
         source.start(channel);
         const unsigned each = (unsigned)s.each * (unsigned)s.chains, begin = (unsigned)block * each;
         const unsigned end = min(begin + each, (unsigned)s.tiles); /* below 2^32: each is small beside 2^31 tiles */
-        for (unsigned tile = begin + threadIdx.y; tile < end; tile += (unsigned)s.chains)
-            take_tile(source, &t, s, nets_tile_at(&s, (int)tile), channel);
+        take_chain(source, &t, s, begin + threadIdx.y, end, channel);
     }
     all[threadIdx.y * blockDim.x + threadIdx.x] = t;
     join_chains(all, 1);
-    for (int k = 0; k < V && mine && first; k++)
-        mm_cuda_store(to.blocks + (int64_t)block * s.channels + channel + k,
-                      word_of(all[threadIdx.x].q[0][k], all[threadIdx.x].q[1][k]));
+    __syncthreads();
+    const int joined = joined_channel<V>((int)threadIdx.y), lane = joined - (int)(blockIdx.y * blockDim.x) * V;
+    const bool finishes = (int)threadIdx.y < V && joined < s.channels;
+    if (finishes)
+        mm_cuda_store(to.blocks + (int64_t)block * s.channels + joined,
+                      word_of(all[lane / V].q[0][lane % V], all[lane / V].q[1][lane % V]));
 
-    constexpr int AT = V < JOINED ? V : JOINED;
-    const bool finishes = mine && threadIdx.y < AT;
-    const int finished = channel + (int)threadIdx.y;
     unsigned *const counters = to.counters + blockIdx.y * (unsigned)counters_of(s);
     const int begin = group * s.together, end = min(begin + s.together, s.blocks);
     if (!is_last(counters + group, end - begin)) return;
-#pragma unroll 1
-    for (int k = 0; k < V; k += AT) {
-        if (k > 0) __syncthreads(); /* the sums before have been read */
-        const wide sum =
-            join_parts<AT>(f, s, from_blocks{to.blocks, s.channels}, begin, end, 1, channel + k, mine, shared);
-        if (finishes) from_groups::put(to.groups, sum, group, finished + k, s.channels);
-    }
-
+    const wide of_group = join_parts<V>(f, s, from_blocks{to.blocks, s.channels}, begin, end, 1, shared);
+    if (finishes) from_groups::put(to.groups, of_group, group, joined, s.channels);
     if (!is_last(counters + s.groups, s.groups)) return;
-#pragma unroll 1
-    for (int k = 0; k < V; k += AT) {
-        if (k > 0) __syncthreads();
-        const wide sum = join_parts<AT>(f, s, from_groups{to.groups, s.channels}, 0, s.groups, s.together, channel + k,
-                                        mine, shared);
-        if (finishes) f.finish(finished + k, sum, (double)s.rows);
-    }
+    const wide sum = join_parts<V>(f, s, from_groups{to.groups, s.channels}, 0, s.groups, s.together, shared);
+    if (finishes) f.finish(joined, sum, (double)s.rows);
 }
 
 /* In scratch of nets_cuda_reduction_bytes. */
@@ -234,7 +251,7 @@ static void sum_up(const Source &source, const Finish &f, const nets_cuda_reduct
     const dim3 grid((unsigned)s.blocks, (unsigned)ceil_div(vectors, lanes)), block((unsigned)lanes, (unsigned)s.chains);
     unsigned long long *words = static_cast<unsigned long long *>(scratch);
     const handed to = {words, words + (int64_t)s.blocks * s.channels, over.counters};
-    const size_t joined = (V < JOINED ? V : JOINED) * sizeof(wide), total = sizeof(typename Source::total);
+    const size_t joined = V * sizeof(wide), total = sizeof(typename Source::total);
     const size_t each = joined > total ? joined : total;
     void (*kernel)(Source, Finish, nets_strips, handed) = reduce<V, Source, Finish>;
     MM_LAUNCH(kernel, grid, block, lanes * s.chains * each, stream, source, f, s, to);

@@ -34,14 +34,33 @@
  * such as a codec's, begin when the next one ends. */
 enum { NETS_STRIPS_LEAST_CHAINS = 8, NETS_STRIPS_THREADS = 4 * 132 * 1024 };
 
+/* Divides numbers below 2^31 by one that the host knows: Granlund and Montgomery, "Division by invariant integers using
+ * multiplication" (1994). A GPU has no instruction for it, and takes some twenty. */
+typedef struct nets_divisor {
+    uint32_t factor;
+    int shift;
+} nets_divisor;
+
+NETS_STRIPS_FN nets_divisor nets_divisor_of(int by) {
+    int log = 0;
+    while ((int64_t)1 << log < by) log++;
+    const nets_divisor d = {(uint32_t)((((uint64_t)1 << (31 + log)) + (unsigned)by - 1) / (unsigned)by), 31 + log};
+    return d;
+}
+
+NETS_STRIPS_FN unsigned nets_divided(nets_divisor by, unsigned n) {
+    return (unsigned)((uint64_t)n * by.factor >> by.shift);
+}
+
 typedef struct nets_strips {
     int64_t rows; /* pixels of all images */
     int channels;
     int plane, columns, lines;     /* of an image: pixels, and how they are taken */
     int tiles_across, tiles_whole; /* of a strip, of an image */
-    int tiles;                     /* of all images */
-    int chains, each;              /* chains of a block: a power of two; tiles of a chain */
-    int blocks, together, groups;  /* together: blocks of a group; the last may have fewer */
+    nets_divisor by_across, by_whole;
+    int tiles;                    /* of all images */
+    int chains, each;             /* chains of a block: a power of two; tiles of a chain */
+    int blocks, together, groups; /* together: blocks of a group; the last may have fewer */
 } nets_strips;
 
 NETS_STRIPS_FN int nets_strips_ceil(int64_t a, int64_t b) { return (int)((a + b - 1) / b); }
@@ -68,6 +87,8 @@ NETS_STRIPS_FN nets_strips nets_strips_of(int64_t images, int64_t height, int64_
     s.lines = s.plane / s.columns;
     s.tiles_across = nets_strips_ceil(s.columns, 4);
     s.tiles_whole = s.tiles_across * nets_strips_ceil(s.lines, 4);
+    s.by_across = nets_divisor_of(s.tiles_across);
+    s.by_whole = nets_divisor_of(s.tiles_whole);
     s.tiles = (int)(images * s.tiles_whole);
     s.chains = NETS_STRIPS_LEAST_CHAINS;
     while (s.chains < 32 && s.chains * vectors < 32) s.chains *= 2; /* a block has no fewer threads than a warp */
@@ -77,8 +98,9 @@ NETS_STRIPS_FN nets_strips nets_strips_of(int64_t images, int64_t height, int64_
 
 /* Pixels in the tiles before this one; 0 <= tile <= tiles. */
 NETS_STRIPS_FN int64_t nets_strips_rows_before(const nets_strips *s, int64_t tile) {
-    const unsigned t = (unsigned)tile, image = t / (unsigned)s->tiles_whole, rest = t % (unsigned)s->tiles_whole;
-    const unsigned strip = rest / (unsigned)s->tiles_across, across = rest % (unsigned)s->tiles_across;
+    const unsigned t = (unsigned)tile, image = nets_divided(s->by_whole, t);
+    const unsigned rest = t - image * (unsigned)s->tiles_whole, strip = nets_divided(s->by_across, rest);
+    const unsigned across = rest - strip * (unsigned)s->tiles_across;
     const int left = s->lines - 4 * (int)strip;
     return image * (unsigned)s->plane + 4 * strip * (unsigned)s->columns + (unsigned)(left < 4 ? left : 4) * 4 * across;
 }
@@ -105,8 +127,9 @@ typedef struct nets_tile {
 } nets_tile;
 
 NETS_STRIPS_FN nets_tile nets_tile_at(const nets_strips *s, int tile) {
-    const unsigned t = (unsigned)tile, image = t / (unsigned)s->tiles_whole, rest = t % (unsigned)s->tiles_whole;
-    const int y = 4 * (int)(rest / (unsigned)s->tiles_across), x = 4 * (int)(rest % (unsigned)s->tiles_across);
+    const unsigned t = (unsigned)tile, image = nets_divided(s->by_whole, t);
+    const unsigned rest = t - image * (unsigned)s->tiles_whole, strip = nets_divided(s->by_across, rest);
+    const int y = 4 * (int)strip, x = 4 * (int)(rest - strip * (unsigned)s->tiles_across);
     nets_tile at;
     at.number = tile;
     at.row = (int)image * s->plane + y * s->columns + x;

@@ -154,13 +154,19 @@ struct pixel {
     int image, y, x;
 };
 
-static __device__ inline pixel pixel_at(int64_t row, const int size[2]) {
-    unsigned r = (unsigned)row, width = (unsigned)size[1], height = (unsigned)size[0];
-    pixel p;
-    p.x = (int)(r % width);
-    p.y = (int)(r / width % height);
-    p.image = (int)(r / width / height);
-    return p;
+/* Finds the pixel of a row. */
+struct image_rows {
+    int height, width;
+    nets_divisor by_height, by_width;
+
+    __device__ pixel at(int64_t row) const {
+        const unsigned lines = nets_divided(by_width, (unsigned)row), image = nets_divided(by_height, lines);
+        return {(int)image, (int)(lines - image * (unsigned)height), (int)((unsigned)row - lines * (unsigned)width)};
+    }
+};
+
+static inline image_rows image_rows_of(const int size[2]) {
+    return {size[0], size[1], nets_divisor_of(size[0]), nets_divisor_of(size[1])};
 }
 
 static __device__ inline int64_t row_of(int image, int y, int x, const int size[2]) {
