@@ -49,6 +49,16 @@ static void tiles_are_the_blocks_of_zfp(void **state) {
     }
 }
 
+static void divisions_by_products_are_those_of_integers(void **state) {
+    (void)state;
+    for (unsigned by = 1; by < 1u << 31; by += 1 + by / 3) {
+        const unsigned most = (1u << 31) - 1, multiple = most / by * by;
+        const unsigned values[] = {0, by - 1, by, 3u * 1000 * 1000, most / 2, multiple - 1, multiple, most};
+        for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
+            assert_int_equal(nets_divided(nets_divisor_of((int)by), values[i]), values[i] / by);
+    }
+}
+
 /* Of ResNet-50's maps at batch 128: at least two waves, unless a thread has one tile, and at most five. A wave is what
  * 132 multiprocessors of 1024 threads hold. */
 static void maps_of_a_large_network_are_cut_into_several_waves_of_short_blocks(void **state) {
@@ -197,6 +207,7 @@ static void check_order(const int64_t x[4], int each) {
     nets_strips *s = &bn.over.strips;
     nets_strips_divide(s, each);
     bn.over.counters = op_rig_alloc(&rig, nets_strips_counters(s) * (int64_t)sizeof(unsigned));
+    float *sums = op_rig_alloc(&rig, s->channels * (int64_t)sizeof *sums);
     void *scratch = op_rig_alloc(&rig, nets_cuda_batch_norm_backward_bytes(bn));
     float *const *at = (float *const *)rig.args.at;
     const nets_cuda_batch_norm_gradients to = gradients_of(&rig, at[NETS_X]);
@@ -207,7 +218,9 @@ static void check_order(const int64_t x[4], int each) {
         nets_cuda_batch_norm_statistics(MM_F32, bn, to.x, scratch, at[NETS_SAVED_MEAN], at[NETS_SAVED_VAR], NULL, NULL,
                                         stream);
         nets_cuda_batch_norm_backward(MM_F32, bn, to, scratch, stream);
+        nets_cuda_sum_rows(MM_F32, to.dy, &bn.over, scratch, sums, stream);
         assert_int_equal(mm_stream_sync(rig.stream), MM_OK);
+        assert_memory_equal(sums, to.dshift, (size_t)s->channels * sizeof *sums);
         check_statistics(&rig, &(order){.strips = *s, .moments = true, .x = to.x});
         check_gradients(&rig, &(order){.strips = *s, .x = to.x, .dy = to.dy}, bn.eps);
         for (int64_t i = 0; i < nets_strips_counters(s); i++) assert_int_equal(bn.over.counters[i], 0);
@@ -296,7 +309,7 @@ static void codes_are_those_of_codecs_however_tiles_are_divided(void **state) {
 static void sums_are_those_of_plain_loops_in_the_same_order(void **state) {
     (void)state;
     for (int i = 0; i < N_SHAPES; i++)
-        for (int each = 1; each < 4; each += 2) check_order(SHAPES[i], each);
+        for (int each = 1; each < 6; each += 2) check_order(SHAPES[i], each);
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, cuda_rig_setup, cuda_rig_teardown)
@@ -304,6 +317,7 @@ static void sums_are_those_of_plain_loops_in_the_same_order(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(tiles_are_the_blocks_of_zfp),
+        CASE(divisions_by_products_are_those_of_integers),
         CASE(maps_of_a_large_network_are_cut_into_several_waves_of_short_blocks),
         CASE(sums_are_those_of_plain_loops_in_the_same_order),
         CASE(codes_are_those_of_codecs_however_tiles_are_divided),
