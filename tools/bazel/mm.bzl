@@ -17,9 +17,9 @@ def mm_binary(name, copts = [], **kw):
 
 def mm_test(name, srcs = None, copts = [], linkopts = [], size = "small", **kw):
     """A cmocka program tests/.../NAME.c. Tags, which .bazelrc and tools/test go by: "devices", it goes over all devices of
-    the build; "long", without a GPU it is not run again for those of --config=cuda; "one-thread", it never has a second
-    one, and is not run under the thread sanitizer; "no-tsan", nor is this one: its threads do only what they do in other
-    tests; "scripts" (of a sh_test), it runs no code of ours."""
+    the build; "one-thread", it never has a second one, and is not run under the thread sanitizer; "no-tsan", nor is this
+    one: its threads do only what they do in other tests; "scripts" (of a sh_test), it runs no code of ours; "shipping", it
+    is run with what users get, without emulated CUDA; "deep", tools/test runs it with --deep alone."""
     native.cc_test(
         name = name,
         srcs = srcs or [name + ".c"],
