@@ -11,6 +11,7 @@
 
 #include "pipeline/codec/codec.h"
 #include "tests/codec/codec_data.h"
+#include "tests/core/deep.h"
 
 enum { AREA_BYTES = 1 << 20, MOST_SHIFT = 16, SPILL_BYTES = AREA_BYTES + 4096 };
 
@@ -269,10 +270,13 @@ static void check_formats(rig *r, mm_shape shape, const void *values) {
         }
 }
 
+/* Where kernels are checked, every fifth of what a case goes over. */
+static int step(void) { return test_is_slow() ? 5 : 1; }
+
 static void every_format_on_odd_shapes_and_of_every_family(void **state) {
     rig *r = rig_of(state);
     float *values = (float *)(void *)memory[4];
-    for (int i = 0; i < FAMILIES + SHAPES; i++) {
+    for (int i = 0; i < FAMILIES + SHAPES; i += step()) {
         const mm_shape shape = i < SHAPES ? odd_shapes[i] : nhwc(3, 9, 8, 12);
         codec_data_fill(values, bytes_of(&shape) / 4, (codec_family)(i % FAMILIES), (uint64_t)i);
         check_formats(r, shape, values);
@@ -283,7 +287,7 @@ static void every_format_on_odd_shapes_and_of_every_family(void **state) {
 static void every_format_of_elements_of_16_bits(void **state) {
     rig *r = rig_of(state);
     uint16_t *halves = (uint16_t *)(void *)memory[4];
-    for (int i = 0; i < 4 * SHAPES; i++) {
+    for (int i = 0; i < 4 * SHAPES; i += step()) {
         mm_shape shape = odd_shapes[i % SHAPES];
         uint64_t random = codec_seed((uint64_t)i);
         shape.dtype = i % 2 ? MM_F16 : MM_BF16;
@@ -330,7 +334,8 @@ static void every_family_of_values(void **state) {
                                         "eb:abs=3.5e-5", /* its planes are as many as there can be */
                                         "eb:abs=0.1"};
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++)
-        for (int family = 0; family < FAMILIES; family++) check_family(r, specs[i], nhwc(2, 9, 8, 12), family, i);
+        for (int family = 0; family < FAMILIES; family += step())
+            check_family(r, specs[i], nhwc(2, 9, 8, 12), family, i);
 }
 
 static void blocks_that_are_not_finite_and_their_count(void **state) {
@@ -358,7 +363,8 @@ static void short_codes_of_cubes(void **state) {
     static const char *const specs[] = {"zfp:rate=1,dims=3", "zfp:rate=0.14,dims=3",
                                         "zfp:rate=0.14,dims=3,layout=nchw"};
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++)
-        for (int family = 0; family < FAMILIES; family++) check_family(r, specs[i], nhwc(2, 16, 16, 16), family, i);
+        for (int family = 0; family < FAMILIES; family += step())
+            check_family(r, specs[i], nhwc(2, 16, 16, 16), family, i);
 }
 
 static void nobody_need_count(void **state) {
@@ -408,7 +414,7 @@ static void damaged_chunks_are_zeros_and_counted(void **state) {
     static const int64_t sizes[] = {1024, 1000, 96};
     int damaged = 0, undamaged = 0;
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++)
-        for (int round = 0; round < 60; round++) {
+        for (int round = 0; round < 60; round += step()) {
             const mm_shape shape = {MM_F32, 1, {sizes[round % 3], 1, 1, 1}};
             const int64_t bytes = bytes_of(&shape);
             uint64_t random = codec_seed((uint64_t)round);

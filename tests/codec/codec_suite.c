@@ -11,6 +11,7 @@
 
 #include "pipeline/codec/codec.h"
 #include "tests/codec/codec_data.h"
+#include "tests/core/deep.h"
 
 enum { GUARD_BYTES = 256, AREA_BYTES = 1 << 20, ALIGNMENT = 256 };
 
@@ -394,7 +395,8 @@ static void two_streams_at_once_do_not_disturb_each_other(void **state) {
         fill_source(of[i], (uint64_t)i, src[i]);
         run_twice(s, mm_codec_encode, of[i], src[i], bytes[i], code_bytes[i], alone[i]);
     }
-    for (int round = 0; round < 20; round++) {
+    const int rounds = test_is_slow() ? 3 : 20;
+    for (int round = 0; round < rounds; round++) {
         for (int i = 0; i < 2; i++)
             enqueue(s, &s->lanes[i], mm_codec_encode, of[i], src[i], bytes[i], code_bytes[i], (uint8_t)round);
         for (int i = 0; i < 2; i++) {
@@ -534,7 +536,10 @@ static void a_body_is_the_same_wherever_it_lies(void **state) {
     skip_without_body(s);
     const bool fast = strcmp(s->arg->device, "host") == 0; /* CUDA may be emulated */
     for (int i = 0; i < BODY_SHAPES; i++)
-        for (int kind = i; kind < FAMILIES + 2; kind += !fast ? 6 : i < BODY_SHAPES - 1 ? 1 : 3) {
+        for (int kind = i; kind < FAMILIES + 2; kind += test_is_slow()        ? FAMILIES + 2
+                                                        : !fast               ? 6
+                                                        : i < BODY_SHAPES - 1 ? 1
+                                                                              : 3) {
             const mm_shape *shape = &body_shapes[i];
             const int64_t bytes = bytes_of(shape), head_bytes = bound_of(s, shape);
             uint8_t *src = bytes_new(bytes), *head[2], *body[2], *back[2];
@@ -618,7 +623,7 @@ static void damaged_heads_are_found(void **state) {
     const int last = chunks_of(shape);
     uint8_t *src = bytes_new(bytes), *head = bytes_new(head_bytes), *body = bytes_new(bytes), *back = bytes_new(bytes);
     fill_source(shape, FAMILY_RELU, src);
-    for (body_place place = IN_POOL; place < BODY_PLACES; place++) {
+    for (body_place place = IN_POOL; place < (test_is_slow() ? IN_POOL + 1 : BODY_PLACES); place++) {
         check_body(s, shape, src, place, 256, head, body, back);
         head_of_code *const h = (head_of_code *)(void *)head;
         static const int64_t begins[] = {-256,      4, 257, INT64_MIN, INT64_MAX, INT64_MAX - 255, (int64_t)1 << 40,

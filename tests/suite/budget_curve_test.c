@@ -11,14 +11,17 @@
 #include "nets/lower.h"
 #include "nets/zoo/zoo.h"
 #include "policies/nominal.h"
+#include "tests/core/deep.h"
 #include "tests/core/expect.h"
 
 /* Sanitizers look at how plans are made, which fewer budgets show. */
+static int most_budgets(void) {
 #ifdef __SANITIZE_ADDRESS__
-enum { MOST_BUDGETS = 3 };
+    return 3;
 #else
-enum { MOST_BUDGETS = 9 };
+    return test_depth(3, 9);
 #endif
+}
 
 typedef struct subject {
     nets_net *net;
@@ -104,11 +107,11 @@ static outcome plan_within(const subject *s, const char *spec, int64_t budget) {
     return plan_within_both(s, spec, budget, INT64_MAX);
 }
 
-/* At that many budgets, MOST_BUDGETS at most, from the least to what liveness takes. */
+/* At that many budgets, most_budgets() at most, from the least to what liveness takes. */
 static void check_curve(const subject *s, const char *spec, int budgets) {
     outcome liveness = plan_within(s, "liveness", 0), last = {.ns = INT64_MAX};
     char always[160];
-    if (budgets > MOST_BUDGETS) budgets = MOST_BUDGETS;
+    if (budgets > most_budgets()) budgets = most_budgets();
     snprintf(always, sizeof always, "%s%cwhen=always", spec, strchr(spec, ':') ? ',' : ':');
     int64_t least = plan_within(s, spec, 0).device_bytes;
     assert_true(least <= plan_within(s, always, 0).device_bytes && least <= liveness.device_bytes);
@@ -210,12 +213,12 @@ static void auto_is_never_slower_than_others_nor_with_more(void **state) {
 /* Sessions plan once to learn what pinned memory to take, and again within that. */
 static void auto_plans_the_same_in_the_pinned_memory_that_it_takes(void **state) {
     (void)state;
-    enum { BUDGETS = MOST_BUDGETS - 1 };
+    const int budgets = most_budgets() - 1;
     subject s;
     subject_init(&s, "resnet20", 16);
     const int64_t least = plan_within(&s, "auto", 0).device_bytes, most = plan_within(&s, "liveness", 0).device_bytes;
-    for (int b = 0; b < BUDGETS / 2; b++) {
-        const int64_t budget = least + (most - least) * b / BUDGETS;
+    for (int b = 0; b < budgets / 2; b++) {
+        const int64_t budget = least + (most - least) * b / budgets;
         const outcome o = plan_within(&s, "auto", budget);
         const outcome again = plan_within_both(&s, "auto", budget, o.pinned_bytes);
         if (again.ns != o.ns || again.device_bytes != o.device_bytes || again.pinned_bytes != o.pinned_bytes)

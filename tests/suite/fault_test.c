@@ -8,22 +8,25 @@
 
 #include <cmocka.h>
 
+#include "tests/core/deep.h"
 #include "tests/device/host_fixture.h"
 #include "tests/suite/device_fault.h"
 #include "tests/suite/suite_rig.h"
 
 enum { ITERATIONS = 2, BATCH = 2 };
 
-/* Every SPARSE-th call fails, the first one being another for each policy and fault: together they see all. Under the
+/* Every n-th call fails, the first one being another for each policy and fault: together they see all. Under the
  * sanitizers a case takes three to five times as long, and what they look for hangs on the place of a call: like calls
  * free the same memory, and order the same accesses. */
+static int sparse(void) {
 #ifdef __SANITIZE_THREAD__
-enum { SPARSE = 8 };
+    return 8;
 #elif defined __SANITIZE_ADDRESS__
-enum { SPARSE = 3 };
+    return test_depth(8, 3);
 #else
-enum { SPARSE = 1 };
+    return test_depth(4, 1);
 #endif
+}
 
 typedef struct fault_case {
     const suite_net *net;
@@ -157,11 +160,11 @@ static bool run_case(const fault_case *c) {
  * second for a case, one of each place in the library that calls. */
 static void first_fault(fault_case *c, int nth) {
     device_fault_forget_places();
-    c->nth = strcmp(c->net->device, "host") == 0 ? 1 + nth % SPARSE : DEVICE_FAULT_NEW_PLACE;
+    c->nth = strcmp(c->net->device, "host") == 0 ? 1 + nth % sparse() : DEVICE_FAULT_NEW_PLACE;
 }
 
 static void next_fault(fault_case *c, int stride) {
-    if (c->nth != DEVICE_FAULT_NEW_PLACE) c->nth += stride * SPARSE;
+    if (c->nth != DEVICE_FAULT_NEW_PLACE) c->nth += stride * sparse();
 }
 
 static const char *const POLICIES[] = {
@@ -205,14 +208,14 @@ static void run_policy(const suite_net *net, size_t p, mm_issue issue, device_fa
         }
         next_fault(&c, c.nth < ALL ? 1 : STRIDE);
     }
-    assert_true(cases >= (c.nth == DEVICE_FAULT_NEW_PLACE ? PLACES : ALL / SPARSE));
+    assert_true(cases >= (c.nth == DEVICE_FAULT_NEW_PLACE ? PLACES : ALL / sparse()));
     host_threads_wait(threads);
     for (int i = 0; i < ITERATIONS; i++) free(c.after[i]);
 }
 
 /* A policy is issued in both ways where cases are fast; else in one, in which depends on the fault, too. */
 static bool is_issued_so(const char *device, size_t p, mm_issue issue, device_fault fault) {
-    const bool fast = SPARSE == 1 && strcmp(device, "host") == 0;
+    const bool fast = sparse() == 1 && strcmp(device, "host") == 0;
     return fast || fault == DEVICE_FAULT_DELAY || (p + (size_t)fault) % 2 == (size_t)(issue == MM_ISSUE_THREAD);
 }
 

@@ -9,11 +9,14 @@
 
 #include <cmocka.h>
 
+#include "tests/core/deep.h"
 #include "tests/core/random.h"
 #include "tests/suite/device_fault.h"
 #include "tests/suite/suite_rig.h"
 
-enum { ITERATIONS = 400, BATCH = 2, DELAY_NS = 20000 };
+enum { BATCH = 2, DELAY_NS = 20000 };
+
+static int most_iterations(void) { return test_depth(80, 400); }
 
 static const char *const LOSSLESS[] = {
     "naive",
@@ -97,7 +100,7 @@ static void check_memory(suite_run *r, int64_t reserved) {
 
 /* iterations: on the host; on a GPU, which may be emulated, a quarter of those that are many. */
 static void run(const char *device, const char *name, mm_issue issue, uint64_t seed, int iterations, bool runs_out) {
-    if (strcmp(device, "host") != 0 && iterations > ITERATIONS / 4) iterations /= 4;
+    if (strcmp(device, "host") != 0 && iterations > 100) iterations /= 4;
     suite_net net;
     suite_run r;
     size_t n, found;
@@ -135,20 +138,20 @@ static void run(const char *device, const char *name, mm_issue issue, uint64_t s
 }
 
 static void switched_at_random_issued_by_threads(void **state) {
-    run(*state, "tiny@16,thin=2", MM_ISSUE_THREAD, 1, ITERATIONS, false);
+    run(*state, "tiny@16,thin=2", MM_ISSUE_THREAD, 1, most_iterations(), false);
 }
 
 static void switched_at_random_issued_inline(void **state) {
-    run(*state, "tiny@16,thin=2", MM_ISSUE_INLINE, 2, ITERATIONS / 2, false);
+    run(*state, "tiny@16,thin=2", MM_ISSUE_INLINE, 2, most_iterations() / 2, false);
 }
 
 static void residual_net_switched_at_random(void **state) {
-    run(*state, "cifar-resnet8@16,thin=8", MM_ISSUE_THREAD, 3, ITERATIONS / 4, false);
+    run(*state, "cifar-resnet8@16,thin=8", MM_ISSUE_THREAD, 3, most_iterations() / 4, false);
 }
 
 static void switched_at_random_while_memory_runs_out(void **state) {
-    run(*state, "tiny@16,thin=2", MM_ISSUE_THREAD, 4, ITERATIONS, true);
-    run(*state, "cifar-resnet8@16,thin=8", MM_ISSUE_INLINE, 5, ITERATIONS / 4, true);
+    run(*state, "tiny@16,thin=2", MM_ISSUE_THREAD, 4, most_iterations(), true);
+    run(*state, "cifar-resnet8@16,thin=8", MM_ISSUE_INLINE, 5, most_iterations() / 4, true);
 }
 
 static int run_group(const char *device) {

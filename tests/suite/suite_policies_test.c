@@ -1,7 +1,7 @@
-/* Networks x policies x five budgets (larger networks: one policy of a kind, three), from the policy's minimum to what
- * liveness needs: lossless policies end with the weights of liveness, bit for bit; lossy ones stay within stated
- * bounds, which a wrong map does not; no byte is touched that was not predicted, none above the budget; nothing runs
- * below the minimum. */
+/* Networks x policies x two budgets, the policy's minimum and half way to what liveness needs; deep, five from the one to
+ * the other (larger networks: one policy of a kind, three). Lossless policies end with the weights of liveness, bit for
+ * bit; lossy ones stay within stated bounds, which a wrong map does not; no byte is touched that was not predicted, none
+ * above the budget; nothing runs below the minimum. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,17 +14,37 @@
 
 #include "mm/core/plan.h"
 #include "tests/accuracy/codec_fault.h"
+#include "tests/core/deep.h"
 #include "tests/suite/suite_rig.h"
 
-/* Races and faults of memory are looked for at few: whether all steps' weights are right at every budget is seen
- * without. */
+/* Races and faults of memory are looked for at few: whether all steps' weights are right at every budget is seen without. */
+static int budgets_of(bool large) {
 #ifdef __SANITIZE_THREAD__
-enum { BUDGETS = 2, LARGE_BUDGETS = 2 };
+    return 2;
 #elif defined __SANITIZE_ADDRESS__
-enum { BUDGETS = 3, LARGE_BUDGETS = 2 };
+    return large ? 2 : test_depth(2, 3);
 #else
-enum { BUDGETS = 5, LARGE_BUDGETS = 3 };
+    return test_depth(2, large ? 3 : 5);
 #endif
+}
+
+/* From the policy's minimum to what liveness needs, `span` more; of two the second is half way there, but deep. */
+static int64_t budget_between(int64_t least, int64_t span, int number, int budgets) {
+    const int parts = budgets == 2 ? test_depth(2, 1) : budgets - 1;
+    return least + span * number / parts;
+}
+
+/* MM_SUITE_POLICIES: words; only policies whose name has one of them are run. */
+static bool is_wanted(const char *spec) {
+    const char *word = getenv("MM_SUITE_POLICIES");
+    if (!word) return true;
+    for (size_t n; *word; word += n + (word[n] != '\0')) {
+        n = strcspn(word, " ");
+        if (n > 0 && memmem(spec, strlen(spec), word, n)) return true;
+    }
+    return false;
+}
+
 enum { ITERATIONS = 3, DELAY_NS = 20000 };
 
 typedef struct suite_policy {
@@ -212,7 +232,7 @@ static void run_budgets(const reference *ref, const suite_policy *policy, const 
         fail_msg("%s, %s: does nothing", nets_net_name(ref->net.net), spec);
     int64_t span = ref->liveness_bytes > least.device_bytes ? ref->liveness_bytes - least.device_bytes : 0;
     for (int b = 0; b < budgets; b++) {
-        int64_t bytes = least.device_bytes + (budgets > 1 ? span * b / (budgets - 1) : 0);
+        int64_t bytes = budget_between(least.device_bytes, span, b, budgets);
         int64_t pinned = suite_needs(&ref->net, spec, bytes).pinned_bytes;
         suite_need need =
             suite_needs_within(&ref->net, spec, bytes, pinned); /* may be another plan, the limit being one */
@@ -229,7 +249,7 @@ static void run_budgets(const reference *ref, const suite_policy *policy, const 
 }
 
 static void run_net(const char *device, const char *name, int64_t batch, bool large, nets_precision precision) {
-    const int budgets = large ? LARGE_BUDGETS : BUDGETS;
+    const int budgets = budgets_of(large);
     reference ref;
     suite_net_init(&ref.net, device, name, batch);
     ref.net.precision = precision;
@@ -239,7 +259,7 @@ static void run_net(const char *device, const char *name, int64_t batch, bool la
     ref.weights = suite_expected(&ref.net, "liveness", ITERATIONS, &ref.n);
     for (int p = 0; p < POLICY_COUNT; p++) {
         const suite_policy *policy = &POLICIES[p];
-        if (large && !policy->large) continue;
+        if ((large && !policy->large) || !is_wanted(policy->spec)) continue;
         /* What acts whatever the budget has the same plan for all: their ends will do. */
         run_budgets(&ref, policy, policy->spec, policy->when && !policy->bodies ? budgets : 2);
         if (!policy->when) continue;

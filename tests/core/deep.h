@@ -1,0 +1,14 @@
+/* How much a test does: as few cases as show a fault of each class, or, with MM_TEST_DEEP in the environment
+ * (bazel test --config=deep, tools/test --deep), all of them. */
+#ifndef TESTS_CORE_DEEP_H
+#define TESTS_CORE_DEEP_H
+
+#include <stdbool.h>
+#include <stdlib.h>
+
+static inline int test_depth(int usual, int deep) { return getenv("MM_TEST_DEEP") ? deep : usual; }
+
+/* Whether each access of a kernel is checked (kernel_check_test), which takes ten times as long, and not deep. */
+static inline bool test_is_slow(void) { return getenv("MM_KERNEL_CHECK") && test_depth(1, 0); }
+
+#endif
