@@ -351,6 +351,29 @@ static void eb_stays_within_its_bound_and_half_an_ulp(void **state) {
     }
 }
 
+/* Nothing of the map that was encoded before is in the code: the last element's neighbour is none. */
+static void the_same_after_another_map(rig *r, const char *spec) {
+    enum { ODD = 1003 };
+    static uint8_t codes[2][2 * MOST_BYTES];
+    const mm_shape shape = {MM_BF16, 1, {ODD, 1, 1, 1}}, whole = {MM_BF16, 1, {ODD + 1, 1, 1, 1}};
+    for (int k = 0; k < 2; k++) {
+        for (int i = 0; i <= ODD; i++) r->src[i] = (uint16_t)(k ? 0x3f80 + i : 0xc000 - i);
+        code_and_back(r, spec, &whole, r->src, r->back);
+        memset(r->code, 0, MOST_BYTES);
+        memset(r->pool, 0, MOST_BYTES);
+        for (int i = 0; i < ODD; i++) r->src[i] = (uint16_t)(i % 2 ? 0 : 0x3f80 + i);
+        code_and_back(r, spec, &shape, r->src, r->back);
+        assert_memory_equal(r->back, r->src, ODD * sizeof *r->src);
+        memcpy(codes[k], r->code, MOST_BYTES);
+        memcpy(codes[k] + MOST_BYTES, r->pool, MOST_BYTES);
+    }
+    if (memcmp(codes[0], codes[1], sizeof codes[0]) != 0) fail_msg("%s: another code after another map", spec);
+}
+
+static void codes_of_an_odd_number_of_elements_are_of_these_alone(void **state) {
+    each(*state, true, false, the_same_after_another_map);
+}
+
 static void other_types_are_unsupported_but_for_raw(void **state) {
     (void)state;
     static const mm_dtype others[] = {MM_I32, MM_U8};
@@ -471,6 +494,7 @@ int main(void) {
         cmocka_unit_test(zvc_lays_values_out_in_pairs),
         cmocka_unit_test(lossy_codes_of_variable_size_are_of_the_widened_chunks),
         cmocka_unit_test(eb_stays_within_its_bound_and_half_an_ulp),
+        cmocka_unit_test(codes_of_an_odd_number_of_elements_are_of_these_alone),
         cmocka_unit_test(other_types_are_unsupported_but_for_raw),
         cmocka_unit_test(what_plans_reserve_is_less_by_what_values_take_less),
         cmocka_unit_test(signs_gives_the_other_codecs_values_with_the_maps_signs),

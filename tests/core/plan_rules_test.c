@@ -375,8 +375,9 @@ static void facts_of_another_graph(void **state) {
  * USE     map         sum */
 enum { MAKE, BETWEEN, USE };
 
-/* MAKE runs again, into another segment, before USE. Checks that plan. */
-static mm_status check_made_again(mm_ownership ownership, mm_phase made_in, mm_access between) {
+/* MAKE runs again, into another segment, before USE. Checks that plan. codes: the second run is one that writes codes,
+ * though none of its uses has one. */
+static mm_status check_made_again(mm_ownership ownership, mm_phase made_in, mm_access between, bool codes) {
     enum { BYTES = 1024 };
     mm_graph *g;
     mm_facts *facts;
@@ -404,6 +405,7 @@ static mm_status check_made_again(mm_ownership ownership, mm_phase made_in, mm_a
                          mm_plan_step(plan, USE)};
     const int map_is_use[] = {1, 0, 1, 0};
     for (int i = 0; i < 4; i++) plan->bindings[plan->nodes[nodes[i]].first_binding + map_is_use[i]] = segments[i / 2];
+    if (codes) assert_true(mm_plan_write_code(plan, nodes[2], 1, -1));
     assert_int_equal(mm_plan_finish(plan), MM_OK);
     mm_status status = mm_plan_check(plan, facts, &limits);
     mm_plan_destroy(plan);
@@ -416,22 +418,28 @@ static void a_step_runs_again_only_on_what_it_read_the_first_time(void **state) 
     (void)state;
     const mm_ownership fixed[] = {MM_PERSISTENT, MM_EXTERNAL};
     for (int i = 0; i < 2; i++) {
-        if (check_made_again(fixed[i], MM_FORWARD, MM_READ) != MM_OK) fail_msg("%s", mm_last_error());
-        assert_int_equal(check_made_again(fixed[i], MM_FORWARD, MM_MODIFY), MM_ERR_PLAN);
+        if (check_made_again(fixed[i], MM_FORWARD, MM_READ, false) != MM_OK) fail_msg("%s", mm_last_error());
+        assert_int_equal(check_made_again(fixed[i], MM_FORWARD, MM_MODIFY, false), MM_ERR_PLAN);
         assert_non_null(strstr(mm_last_error(), "tensor fixed: has changed since the step ran"));
-        assert_int_equal(check_made_again(fixed[i], MM_FORWARD, MM_WRITE), MM_ERR_PLAN);
+        assert_int_equal(check_made_again(fixed[i], MM_FORWARD, MM_WRITE, false), MM_ERR_PLAN);
     }
 }
 
 static void a_backward_step_does_not_run_again(void **state) {
     (void)state;
-    assert_int_equal(check_made_again(MM_PERSISTENT, MM_BACKWARD, MM_READ), MM_ERR_PLAN);
+    assert_int_equal(check_made_again(MM_PERSISTENT, MM_BACKWARD, MM_READ, false), MM_ERR_PLAN);
     assert_non_null(strstr(mm_last_error(), "only a forward step can be recomputed"));
 }
 
 /* ---------------------------------------------------------------- persistent tensors */
 
 enum { WEIGHT, D_WEIGHT, LOSS }; /* their segments */
+
+static void a_step_that_runs_again_writes_no_codes(void **state) {
+    (void)state;
+    assert_int_equal(check_made_again(MM_PERSISTENT, MM_FORWARD, MM_READ, true), MM_ERR_PLAN);
+    assert_non_null(strstr(mm_last_error(), "only a step that runs first writes codes"));
+}
 
 static void persistent_tensor_elsewhere_than_its_place(void **state) {
     fixture *f = *state;
@@ -662,6 +670,7 @@ int main(void) {
         RULE(facts_of_another_graph),
         cmocka_unit_test(a_step_runs_again_only_on_what_it_read_the_first_time),
         cmocka_unit_test(a_backward_step_does_not_run_again),
+        cmocka_unit_test(a_step_that_runs_again_writes_no_codes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -293,11 +293,34 @@ static void a_program_that_is_not_its_plan_is_refused(void **state) {
     for (spoiling how = 0; how < SPOILINGS; how++) assert_true(refused[how] > 20);
 }
 
+/* What is placed at run time is allocated and freed as a whole. */
+static void what_is_placed_at_run_time_is_not_cut(void **state) {
+    (void)state;
+    int refused = 0;
+    for (uint64_t seed = 1; seed < 9; seed++) {
+        world w = world_create(seed);
+        for (int i = 0; i < w.plan->n_nodes; i++) {
+            const mm_node *n = &w.plan->nodes[i];
+            mm_segment *s =
+                pieces_of(&w, i) > 1 ? &w.plan->segments[w.plan->segments[n->src].pinned ? n->dst : n->src] : NULL;
+            if (!s || s->pinned) continue;
+            s->dynamic = true;
+            assert_int_equal(prove(&w), MM_ERR_PLAN);
+            if (!strstr(mm_last_error(), "pieces, but cannot be")) fail_msg("seed %d: %s", (int)seed, mm_last_error());
+            s->dynamic = false;
+            refused++;
+        }
+        world_destroy(&w);
+    }
+    assert_true(refused > 20);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_keep_the_order_of_all_that_share_bytes),
         cmocka_unit_test(ends_tell_what_they_told_and_waits_are_for_earlier_pieces),
         cmocka_unit_test(rows_of_all_pieces_are_those_of_the_map),
+        cmocka_unit_test(what_is_placed_at_run_time_is_not_cut),
         cmocka_unit_test(a_wait_is_missed_where_bytes_are_shared),
         cmocka_unit_test(a_program_that_is_not_its_plan_is_refused),
     };

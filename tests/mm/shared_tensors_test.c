@@ -203,6 +203,33 @@ static void what_comes_back_is_what_is_updated_with_under_every_policy(void **st
     assert_true(tensors > SEEDS); /* the graphs are worth it */
 }
 
+/* What a policy rehearses is this process's alone, and given up: others would add it, or wait for ever. */
+static void nothing_is_sent_in_a_rehearsal(void **state) {
+    (void)state;
+    for (int how = MM_SHARE_AT_ONCE; how <= MM_SHARE_IN_PLACE_AT_END; how++)
+        for (int issue = 0; issue < 2; issue++) {
+            mm_graph *graph = create_graph(4, (mm_share)how);
+            const rig_need need = rig_needs(graph, "liveness", INT64_MAX, INT64_MAX);
+            caller c = {.lock = PTHREAD_MUTEX_INITIALIZER};
+            rig r;
+            rig_init(&r, graph, 4);
+            mm_manager *m = rig_manager(&(mm_options){
+                .device_bytes = need.device_bytes, .pinned_bytes = need.pinned_bytes, .issue = (mm_issue)issue});
+            assert_int_equal(rig_bind(&r, m), MM_OK);
+            assert_int_equal(mm_gradient_set(m, graph, &fns, &c), MM_OK);
+            assert_int_equal(mm_rehearsal_begin(m, graph), MM_OK);
+            assert_int_equal(rig_steps(&r, m, RIG_STREAM, 0, mm_graph_steps(graph)), MM_OK);
+            mm_iteration_abort(m);
+            assert_int_equal(c.n_sent + c.n_awaited + c.n_groups, 0);
+            assert_int_equal(rig_iteration(&r, m, RIG_STREAM), MM_OK);
+            assert_int_equal(c.n_awaited, count_shared(graph));
+            mm_manager_destroy(m);
+            rig_fini(&r);
+            free_halvings(&c);
+            mm_graph_destroy(graph);
+        }
+}
+
 static void without_functions_shared_tensors_come_back_as_they_were(void **state) {
     (void)state;
     mm_graph *graph = create_graph(2, MM_SHARE_AT_ONCE);
@@ -369,6 +396,7 @@ static void what_cannot_be_shared_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_comes_back_is_what_is_updated_with_under_every_policy),
+        cmocka_unit_test(nothing_is_sent_in_a_rehearsal),
         cmocka_unit_test(without_functions_shared_tensors_come_back_as_they_were),
         cmocka_unit_test(a_sum_that_does_not_come_fails_its_iteration_alone),
         cmocka_unit_test(sums_in_place_take_no_pinned_memory_and_fail_their_step),

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -429,6 +430,97 @@ static void what_does_not_fit_is_refused_with_numbers_and_a_policy_that_would(vo
     stash_expect_refused(mm_stash_create(&unknown, &none), MM_ERR_NOT_FOUND, "swop");
 }
 
+/* Puts that no plan foresaw fill the arena. An entry that was got before them is not moved and not overwritten, though no
+ * reader is left by the plan. */
+static void what_is_held_while_a_plan_is_left_stays(void **state) {
+    (void)state;
+    mm_stash *s = stash_create(
+        (mm_stash_options){.device_bytes = 6 * MAP, .pinned_bytes = 2 * (LAYERS + 2) * MAP, .policy = "swap-async"});
+    stash_rig r;
+    stash_item items[LAYERS], more[LAYERS];
+    stash_rig_init(&r, s, 53);
+    iterate(&r, PLAIN);
+    stash_expect_ok(mm_stash_settle(s));
+    forward(&r, PLAIN, items);
+    int at = LAYERS - 1;
+    while (items[at].kept) visit(&r, PLAIN, &items[at--]);
+    stash_expect_ok(stash_rig_get(&r, &items[at]));
+    forward(&r, PLAIN, more);
+    stash_expect_ok(stash_rig_get(&r, &items[at])); /* checks its bytes */
+    stash_rig_give_back(&r, &items[at]);
+    stash_rig_give_back(&r, &items[at]);
+    stash_rig_drop(&r, &items[at]);
+    for (int i = 0; i < at; i++) visit(&r, PLAIN, &items[i]);
+    backward(&r, PLAIN, more);
+    assert_int_equal(stash_stats_of(s).off_plan, 1);
+    stash_rig_fini(&r);
+    mm_stash_destroy(s);
+}
+
+/* What the caller keeps is its memory within the budget, and lies beside what is placed at run time. */
+static void what_is_kept_counts_in_what_would_be_enough(void **state) {
+    (void)state;
+    mm_stash *s = stash_create(
+        (mm_stash_options){.device_bytes = 6 * MAP, .pinned_bytes = (LAYERS + 2) * MAP, .policy = "swap-async"});
+    stash_rig r;
+    stash_item items[LAYERS];
+    mm_stash_entry none;
+    mm_stash_answer answer;
+    mm_stash_refusal refusal;
+    stash_rig_init(&r, s, 52);
+    iterate(&r, PLAIN);
+    stash_expect_ok(mm_stash_settle(s));
+    forward(&r, PLAIN, items);
+    const int64_t kept = stash_stats_of(s).kept_bytes;
+    assert_true(kept > 0);
+    mm_stash_tensor large = stash_tensor_f32("Large", 6 * MAP / 4);
+    large.data = r.tensor[0];
+    stash_expect_refused(mm_stash_put(s, &large, r.handles[0], &none, &answer), MM_ERR_INFEASIBLE, "would be enough");
+    assert_true(mm_stash_refusal_get(s, &refusal));
+    assert_int_equal(refusal.needed_bytes, 6 * MAP + kept);
+    backward(&r, PLAIN, items);
+    stash_rig_fini(&r);
+    mm_stash_destroy(s);
+}
+
+static mm_status linger(void *arg) {
+    nanosleep(arg, NULL);
+    return MM_OK;
+}
+
+/* Entries are moved out of pinned memory for a plan: not before they have come there. */
+static void entries_on_their_way_to_pinned_memory_are_moved_on_whole(void **state) {
+    (void)state;
+    enum { LEFT = 6 };
+    mm_stash *s = stash_create((mm_stash_options){.device_bytes = LEFT * MAP, .pinned_bytes = (LAYERS + 2) * MAP});
+    stash_rig r;
+    stash_item left[LEFT];
+    mm_stash_entry late, first;
+    mm_stash_answer answer;
+    mm_stash_tensor like = stash_tensor_f32("Left", MAP / 4), begins = layer_like(PLAIN, 0);
+    const struct timespec time = {.tv_nsec = 20000000};
+    stash_rig_init(&r, s, 62);
+    iterate(&r, PLAIN);
+    stash_expect_ok(mm_stash_settle(s));
+    for (int i = 0; i < LEFT; i++) stash_expect_ok(stash_rig_put(&r, &like, &left[i]));
+    if (r.streams[0]) stash_expect_ok(rig_device_used()->launch(r.streams[0], linger, &time, sizeof time));
+    like.data = r.tensor[0];
+    stash_expect_ok(mm_stash_put(s, &like, r.handles[0], &late, &answer)); /* the first leaves, behind what lingers */
+    mm_stash_mark(s);
+    begins.data = r.tensor[1];
+    stash_expect_ok(mm_stash_put(s, &begins, r.handles[1], &first, &answer));
+    assert_int_equal(answer, MM_STASH_TAKEN); /* else it would be the rig's no more */
+    mm_stash_drop(s, late);
+    mm_stash_drop(s, first);
+    for (int i = 0; i < LEFT; i++) {
+        stash_expect_ok(stash_rig_get(&r, &left[i]));
+        stash_rig_give_back(&r, &left[i]);
+        stash_rig_drop(&r, &left[i]);
+    }
+    stash_rig_fini(&r);
+    mm_stash_destroy(s);
+}
+
 static void entries_that_a_mark_leaves_are_served_while_plans_go_on(void **state) {
     (void)state;
     mm_stash *s = stash_create((mm_stash_options){.device_bytes = 6 * MAP, .pinned_bytes = (LAYERS + 2) * MAP});
@@ -596,6 +688,9 @@ int main(void) {
         cmocka_unit_test(an_order_whose_plan_the_check_refuses_runs_unplanned_and_is_told_once),
         cmocka_unit_test(iterations_go_on_while_another_thread_plans),
         cmocka_unit_test(sixteen_orders_are_remembered_and_the_longest_unused_is_forgotten),
+        cmocka_unit_test(what_is_held_while_a_plan_is_left_stays),
+        cmocka_unit_test(what_is_kept_counts_in_what_would_be_enough),
+        cmocka_unit_test(entries_on_their_way_to_pinned_memory_are_moved_on_whole),
         cmocka_unit_test(entries_that_a_mark_leaves_are_served_while_plans_go_on),
         cmocka_unit_test(random_iterations_of_two_threads_are_planned_and_give_every_byte_back),
     };

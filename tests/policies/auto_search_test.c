@@ -149,12 +149,14 @@ static void any_assignment_gives_a_plan_that_is_proved(void **state) {
 /* ---------------------------------------------------------------- the search */
 
 typedef struct found {
-    int64_t bytes, ns;
+    int64_t bytes, pinned_bytes, ns;
     int nodes;
 } found;
 
-/* Searches within a budget, from a plan that is destroyed; checks what comes of it. */
-static found search_within(const mm_graph *graph, const mm_facts *facts, int64_t bytes, const char *incumbent) {
+/* Searches within limits, from a plan that is destroyed, and for which pinned memory is not limited; checks what comes of
+ * it. */
+static found search_within_both(const mm_graph *graph, const mm_facts *facts, int64_t bytes, int64_t pinned_bytes,
+                                const char *incumbent) {
     mm_engine_config menu = menu_of(facts->codecs[RANDOM_LOSSLESS].spec);
     mm_limits limits = {.device_bytes = bytes, .pinned_bytes = INT64_MAX, .base_bytes = mm_plan_base(graph)};
     mm_simulation before = {0}, after;
@@ -166,19 +168,28 @@ static found search_within(const mm_graph *graph, const mm_facts *facts, int64_t
         mm_policy_fini(&policy);
         assert_int_equal(mm_simulate(plan, facts, &before), MM_OK);
     }
-    const int64_t before_bytes = plan ? plan->peak_bytes : INT64_MAX;
+    const int64_t before_bytes = plan && plan->pinned_bytes <= pinned_bytes ? plan->peak_bytes : INT64_MAX;
+    limits.pinned_bytes = pinned_bytes;
     assert_int_equal(mm_auto_search(graph, facts, &limits, &menu, 500, &plan), MM_OK);
     assert_int_equal(mm_simulate(plan, facts, &after), MM_OK);
-    const found f = {.bytes = plan->peak_bytes, .ns = after.iteration_ns, .nodes = plan->n_nodes};
+    const found f = {.bytes = plan->peak_bytes,
+                     .pinned_bytes = plan->pinned_bytes,
+                     .ns = after.iteration_ns,
+                     .nodes = plan->n_nodes};
     if (before_bytes <= bytes) assert_true(f.bytes <= bytes && f.ns <= before.iteration_ns);
     if (before_bytes > bytes) assert_true(f.bytes <= before_bytes);
     limits.device_bytes = f.bytes;
+    if (limits.pinned_bytes < f.pinned_bytes) limits.pinned_bytes = f.pinned_bytes;
     if (mm_plan_check(plan, facts, &limits) != MM_OK) fail_msg("%s", mm_last_error());
     mm_simulation_fini(&before);
     mm_simulation_fini(&after);
     mm_plan_destroy(plan);
     mm_rules_fini(&menu);
     return f;
+}
+
+static found search_within(const mm_graph *graph, const mm_facts *facts, int64_t bytes, const char *incumbent) {
+    return search_within_both(graph, facts, bytes, INT64_MAX, incumbent);
 }
 
 /* In a larger budget it takes at most half a percent longer: the starts differ, and none is best for all budgets. */
@@ -213,6 +224,35 @@ static void a_search_keeps_to_its_budget_and_never_loses_to_what_it_began_with(v
         mm_graph_destroy(graph);
     }
     assert_true(gained > GRAPHS * BUDGETS / 2);
+}
+
+/* A plan that takes more pinned memory than there is is left for a slower one that does not. */
+static void a_search_keeps_to_its_pinned_memory(void **state) {
+    (void)state;
+    int within = 0;
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        mm_graph *graph;
+        mm_facts *facts;
+        const random_graph_options options = {.seed = seed, .layers = 6 + (int)seed, .max_channels = 6};
+        assert_int_equal(random_graph_create(&options, &graph), MM_OK);
+        assert_int_equal(random_facts_create(graph, seed, &facts), MM_OK);
+        strcpy(facts->codecs[RANDOM_MASK].spec, mm_mask_spec);
+        facts->out_bytes_per_s = facts->in_bytes_per_s = INT64_C(1000000000000);
+        const int64_t most = search_within(graph, facts, INT64_MAX, "liveness").bytes;
+        for (int i = 10; i < 16; i++) {
+            const int64_t budget = most * i / 16;
+            const found kept = search_within_both(graph, facts, budget, 0, "liveness");
+            assert_int_equal(kept.pinned_bytes, 0);
+            if (kept.bytes > budget) continue;
+            const found f = search_within_both(graph, facts, budget, 0, "swap-async:when=always");
+            assert_int_equal(f.pinned_bytes, 0);
+            assert_true(f.bytes <= budget);
+            within++;
+        }
+        mm_facts_destroy(facts);
+        mm_graph_destroy(graph);
+    }
+    assert_true(within >= 5);
 }
 
 /* Searches for a plan of the graph in 96 units, which is to hold these operations; a list that NULL ends. */
@@ -283,6 +323,7 @@ static void idle_gradients_leave_where_maps_do_not_suffice(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_map_gets_the_action_that_it_is_assigned),
+        cmocka_unit_test(a_search_keeps_to_its_pinned_memory),
         cmocka_unit_test(images_and_indices_leave_where_maps_do_not_suffice),
         cmocka_unit_test(idle_gradients_leave_where_maps_do_not_suffice),
         cmocka_unit_test(any_assignment_gives_a_plan_that_is_proved),
