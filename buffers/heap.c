@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Unplanned allocation: a jemalloc arena whose extents come from our own range. */
 #include "buffers/heap_jemalloc.h"
 #include "buffers/heap_size.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Private to the heap: jemalloc 5.3 with the prefix je_ (tools/bazel/jemalloc.bzl), and its options. */
 #ifndef BUFFERS_HEAP_JEMALLOC_H
 #define BUFFERS_HEAP_JEMALLOC_H

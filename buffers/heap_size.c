@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "buffers/heap_size.h"
 
 /* jemalloc's smallest large class. Smaller ones would share slabs, and what one takes would depend on the others. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Bytes that an unplanned allocation occupies. Planners reserve by these functions, and the heap accounts by them.
  * Pure. */
 #ifndef BUFFERS_HEAP_SIZE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Placement of tensors by offset: pure arithmetic, no memory. A position is a place in a plan's issue order.
  * Thread-safe. */
 #ifndef BUFFERS_LAYOUT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* FreeLunch's two regions: codes one after the other, and k buffers that all feature maps pass through. */
 #include "buffers/layout.h"
 

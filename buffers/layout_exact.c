@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Exact placement within a given height: branch and bound, for items that a heuristic does not fit in. What is known
  * of the problem is after MiniMalloc (Moffitt, ASPLOS 2023) and its sources: canonical placements, the room that the
  * boxes of a time need, dominated places, and parts that are solved apart. The bound of boxes that were passed over,

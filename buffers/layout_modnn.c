@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* moDNN's placement (Chen et al., "moDNN: memory optimal DNN training on GPUs", DATE 2018): simulates an allocator over
  * time. At each time it frees the boxes that have ended; then each box that begins takes a hole of exactly its size,
  * else the lowest hole that fits. */

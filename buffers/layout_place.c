@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The lower bound, and the choice among placements. */
 #include "buffers/layout_problem.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "buffers/layout_problem.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Private to layout: the items of a placement in the form that its algorithms work on. */
 #ifndef BUFFERS_LAYOUT_PROBLEM_H
 #define BUFFERS_LAYOUT_PROBLEM_H

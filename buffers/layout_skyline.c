@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Placement by a skyline over time, after Sekiyama et al., "Profile-guided memory optimization for deep neural
  * networks" (2018). Each round takes the lowest stretch of the skyline, and places the most important box whose life
  * lies within it. If no box does, the stretch rises to its lower neighbour.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "buffers/pool.h"
 
 #include <inttypes.h>

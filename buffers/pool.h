@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Pool: one reservation of device memory, as large as the budget (a second pool has the pinned memory). Heap:
  * allocation at run time inside a part of a pool. A pool is for one thread at a time; what the heap says of threads
  * stands there. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "buffers/ranges.h"
 
 #include <assert.h>

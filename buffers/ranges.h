@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The free parts of an address range: a list of spans, ordered by address and coalesced. It never touches the memory,
  * so it serves ranges that the CPU cannot reach, and plain offsets. Not thread-safe. */
 #ifndef BUFFERS_RANGES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "mm/adopt.h"
 
 #include <stdio.h>

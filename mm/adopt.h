@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Adoption: makes drafted plans ready to run, and zeroes new persistent tensors; then takes up all of them, or none. */
 #ifndef MM_ADOPT_H
 #define MM_ADOPT_H

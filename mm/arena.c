@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "mm/arena.h"
 
 /* ---------------------------------------------------------------- touched bytes */

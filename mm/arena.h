@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The arena's memory: gives it back to the system, takes it back, and counts touched bytes. */
 #ifndef MM_ARENA_H
 #define MM_ARENA_H

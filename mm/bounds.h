@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Error bounds of tensors, for codecs that read theirs on the device (mm_codec_flags.reads_bound). Not public: whoever
  * runs a policy that chooses bounds by what it observes sets them. */
 #ifndef MM_BOUNDS_H

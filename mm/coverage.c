@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "mm/coverage.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A set of byte ranges. The manager keeps in one where plans may write. */
 #ifndef MM_COVERAGE_H
 #define MM_COVERAGE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Creation and destruction of a manager: its options, its memory, its parts. */
 #include <stdio.h>
 #include <stdlib.h>

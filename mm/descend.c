@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "mm/descend.h"
 
 #include "mm/refusal.h"

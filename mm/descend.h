@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Descent of the ladder: drafts plans under the policy that is wanted, if they fit; else under the first of its
  * substitutes (policies/fallback.h) whose plans fit. Only drafts; the plan set does not change. */
 #ifndef MM_DESCEND_H

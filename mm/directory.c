@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "mm/directory.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The directory of a manager's persistent tensors, which its graphs share by name. They lie one after the other from
  * the arena's low end, and never move. */
 #ifndef MM_DIRECTORY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Makes facts from times that a manager measured. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Statistics, touched bytes, and the lists of policies, codecs and devices. */
 #include <string.h>
 

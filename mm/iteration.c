@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The calls of an iteration. Checks their order (states.h), and passes them to the dispatcher. */
 #include "mm/iteration.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Shared by iterations that run, that are recorded, and that are replayed. */
 #ifndef MM_ITERATION_H
 #define MM_ITERATION_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "mm/manager.h"
 
 void mm_manager_notify(mm_manager *m, mm_event_kind kind, const char *name, int64_t bytes, int64_t ns) {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The manager's state, which the files of the session share; its limits, events and warnings. */
 #ifndef MM_MANAGER_H
 #define MM_MANAGER_H

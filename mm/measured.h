@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Times that a manager measured while it ran a graph (mm_options.measure_times), and facts made from them. */
 #ifndef MM_MEASURED_H
 #define MM_MEASURED_H

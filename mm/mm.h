@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* mm: keeps the training of a neural network inside a byte budget.
  *
  * This header is the whole public interface. C11, usable from C++.

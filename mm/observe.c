@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "mm/observe.h"
 
 #include <stdio.h>

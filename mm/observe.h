@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Observing (mm.h: mm_observe): iterations are compared with their plan, a window of them at a time. Where they take
  * another time than planned, facts are renewed by what was measured, and the policy plans again.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Persistent tensors of a manager: adds and removes them, and copies their bytes to and from the CPU's memory. */
 #include "mm/persistent.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the session needs of persistent.c besides the calls of mm.h. */
 #ifndef MM_PERSISTENT_H
 #define MM_PERSISTENT_H

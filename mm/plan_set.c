@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "mm/plan_set.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The plan set: prepared graphs, each with its plan. New plans are drafted beside these, and then committed all at
  * once, or dropped. It knows a device only by its name, and knows no memory and no thread. */
 #ifndef MM_PLAN_SET_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "mm/planning.h"
 
 #include <stdlib.h>

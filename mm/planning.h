@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Makes a checked plan from a policy and a graph. Needs no device: the manager plans with it, and so does `mm plan`. */
 #ifndef MM_PLANNING_H
 #define MM_PLANNING_H

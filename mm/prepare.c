@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Prepares and forgets graphs; sets external memory and recompute functions. */
 #include "mm/adopt.h"
 #include "mm/observe.h"

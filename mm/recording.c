@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Recordings: an iteration is recorded once and then replayed. The graph's execution owns the recording. */
 #include "mm/iteration.h"
 #include "mm/observe.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "mm/refusal.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The advice in a refusal: which policy would fit. */
 #ifndef MM_REFUSAL_H
 #define MM_REFUSAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What a graph's last sampling found (mm.h: mm_sampling_guards), by layer. */
 #ifndef MM_SAMPLED_H
 #define MM_SAMPLED_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "mm/sampling.h"
 
 #include <float.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Sampling: for a policy that observes (policies/observer.h), each graph's first iteration and every W-th after it runs
  * a plan that also measures, and loses nothing: bounds are 0 in it. What is measured gives the bounds from then on.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Settings that the user changes between iterations: the policy, the budget. */
 #include "mm/adopt.h"
 #include "mm/arena.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The calls of a stash: the turn, puts, gets, notes. */
 #include "mm/stash.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A stash's state, which the files of its layer share.
  *
  *   put, get ─────────▶ the turn (stash.c): one call at a time works on all below

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The arena's memory: how much of it is there, and what was touched. */
 #include <stdlib.h>
 

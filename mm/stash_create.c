@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Creation and destruction of a stash. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* An iteration that follows a learned order: its events are matched with those of the order, and run steps of the
  * plan. */
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "mm/stash_graph.h"
 
 #include <stdio.h>

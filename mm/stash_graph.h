@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* An order as a graph: a put is a step that writes, gets, returns and ends are steps that read. Its steps are forward
  * up to some event, and backward from there on. */
 #ifndef MM_STASH_GRAPH_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What iterations are, and whether they follow a plan. */
 #include <stdio.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* From a tensor as a framework describes it to what its bytes are in memory. */
 #include <stdio.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Orders that were learned, with their plans, and the thread that makes these. */
 #ifndef MM_STASH_LEARN_H
 #define MM_STASH_LEARN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* An iteration leaves its plan: every entry's bytes are found where the plan has them at that moment, and served from
  * there at run time. Codes are decoded to host memory. */
 #include <stdlib.h>

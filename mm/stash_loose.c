@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Entries of an iteration without a plan. A new entry is copied to the lowest free piece of the arena. Where none is
  * free, entries are copied to host memory, the oldest first, until one is. An entry that is read is copied back in the
  * same way; it keeps its copy in host memory, so it leaves again without another.

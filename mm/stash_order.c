@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "mm/stash_order.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The order of an iteration: what was put, and when it was got, returned and dropped. Plain data.
  *
  *   put    an entry

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "mm/stash_plan.h"
 
 #include <stdio.h>

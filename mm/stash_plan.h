@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* From an order to a proved plan: which entries callers keep, and where the others lie when. Needs no device. */
 #ifndef MM_STASH_PLAN_H
 #define MM_STASH_PLAN_H

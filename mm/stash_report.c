@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What became of the entries of the iteration that ended last, and where its plan has them; and what was refused. */
 #include <stdio.h>
 

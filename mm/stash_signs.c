@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Rules by which entries with MM_STASH_SIGNS get exact signs beside their lossy codes. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The table of entries, and the notes that drops and returns leave. */
 #include <stdlib.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "mm/states.h"
 
 /* The state that a move leads to; MM_STATE_NONE: the move is refused. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The states of a session, and the calls that lead from one to another.
  *
  *            begin                step_begin

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Traces: a timeline of iterations, from mm_trace_start to mm_trace_stop. */
 #include "mm/adopt.h"
 #include "mm/measured.h"

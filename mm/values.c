@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "mm/values.h"
 
 #include <math.h>

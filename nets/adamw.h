@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* AdamW's formula (optimizer.h) for one element. All devices compile this text, so the host and the CUDA emulation give
  * the same bits. Elements are computed in float32, the constants of an update in float64. */
 #ifndef NETS_ADAMW_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Floats rounded to bf16, in bits: to nearest, ties to even. What is beyond the largest finite number becomes infinity;
  * a NaN stays one. All devices compile this text. */
 #ifndef NETS_BF16_H

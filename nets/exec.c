@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The executor: its life. */
 #include "nets/exec.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The executor: runs a net's iterations under a manager.
  *
  * One executor is for one batch size and mode: training, training on an epoch's smaller last batch, or evaluation. It

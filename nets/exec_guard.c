@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "nets/exec_guard.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The guard of a policy that samples (mm.h: mm_sampling_guards): before an iteration that samples, its forward and
  * backward pass are rehearsed with the codes' present bounds, and the weights' gradients kept in the CPU's memory.
  * After it, which loses nothing, the policy is told how far the kept ones are from the exact ones. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Inside the executor: exec.c (its life), exec_iteration.c, exec_pass.c, exec_ranks.c, exec_params.c; exec_slots.h,
  * exec_kept.h, exec_staging.h. */
 #ifndef NETS_EXEC_INTERNAL_H

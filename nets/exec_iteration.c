@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Iterations: their passes, their results, and what is undone of those that fail. */
 #include <string.h>
 

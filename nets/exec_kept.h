@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Copies of the running statistics and of NETS_RNG from before each iteration. The forward pass changes the statistics
  * in place, so an iteration that fails half-way is undone from its copy. There is one copy in pinned memory for each
  * iteration that may be under way; the compute stream writes it. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A net's parameters and its counts of updates, in the manager; the order of elements that the device wants is known
  * here alone. */
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* One pass of an iteration over a batch or a part of it: what is enqueued for each step; recordings; rehearsals. */
 #include "nets/exec_guard.h"
 #include "nets/exec_internal.h"

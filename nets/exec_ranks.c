@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* An executor as one of several ranks: its part of the batch, and a word to the others. */
 #include "nets/exec_internal.h"
 #include "nets/rng.h"

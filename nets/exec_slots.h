@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The pinned memory through which the CPU and the device exchange a batch, its learning rate and its result. It is a
  * ring of slots: the next batch is written while the device reads the last one. */
 #ifndef NETS_EXEC_SLOTS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "nets/exec_staging.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Copies of batches beside the computation. A stream of its own fills a persistent buffer while the previous iteration
  * runs. The compute stream then copies the buffer, on the device, to where the iteration's plan has the batch.
  *

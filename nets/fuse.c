@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "nets/fuse.h"
 
 #include "nets/net_ops.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Fusion: which layers of a net lowering computes as one operation. Such layers are bound by memory bandwidth, so every
  * pass over memory that is saved counts.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "nets/init.h"
 
 #include <math.h>

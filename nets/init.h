@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Initial parameters from a seed. Each number depends only on the seed, its parameter's name and its index, so nets
  * that have a layer of the same name and shape have the same values there. */
 #ifndef NETS_INIT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "nets/lower.h"
 
 #include <stdio.h>

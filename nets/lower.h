@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Lowering: a net, a batch size and a mode become a frozen graph (mm.h) and a table that says, for each of its steps,
  * which op runs and which tensor has which role. Layers that are fused (fuse.h, unless the backend has no_fuse) are one
  * layer of the graph. A batch norm that is fused with a ReLU has the batch norm's name, also in its saved tensors; its

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "nets/lower_shared.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The tensors that a net's graphs share by name (parameters, their gradients and states, counts, the result), and the
  * update step. Internal to lowering. */
 #ifndef NETS_LOWER_SHARED_H

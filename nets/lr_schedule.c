@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "nets/lr_schedule.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The learning rate over time. */
 #ifndef NETS_SCHEDULE_H
 #define NETS_SCHEDULE_H

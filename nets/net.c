@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "nets/net.h"
 
 #include <stdio.h>

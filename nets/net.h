@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A network as data: layers in order of execution, each with its operation, attributes and inputs. A net knows no
  * device, no batch size, and not how anything is computed; nets/lower.h turns it into graphs.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "nets/net_attrs.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The attributes of layers as data: each one's name, type, default and range. Each operation has a list of them in its
  * description (net_ops.h); reading, checking, filling in, printing and documenting attributes all walk these lists. A
  * new attribute is a field of nets_attrs and a line in the list of each operation that takes it. Operations may give

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The operations' descriptions as data: each one's name, inputs, attributes, output shape and parameters, and what its
  * steps read and write. Everything else about operations is derived from them: reading network files, building nets,
  * initial values, lowering, execution, saved states, the optimizer, and `mm nets --ops`.

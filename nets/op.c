@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "nets/op.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The op contract: how a layer's forward and backward are computed on a device.
  *
  * An op is a layer's operation prepared for given shapes on one backend. Everything that needs memory or time, such as

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Shared by batch norm's implementations. */
 #ifndef NETS_OP_BATCH_NORM_H
 #define NETS_OP_BATCH_NORM_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The order of a parameter's elements on a device. In files, in calls and on the host it is torchvision's: for a
  * convolution's weights [outer][inner][window], the last being the kernel's pixels. A device may want them as
  * [outer][window][there], where elements from `inner` on are zero and stay so; gradients and the optimizer's states lie

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Arithmetic on sizes that the backends share. Internal. */
 #ifndef NETS_OP_SIZES_H
 #define NETS_OP_SIZES_H

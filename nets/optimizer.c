@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "nets/optimizer.h"
 
 #include <math.h>

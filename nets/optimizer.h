@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Optimizers: each one's states and options, and the arguments of a backend's update step.
  *
  * An iteration updates all parameters after the backward pass: with only_finite all gradients must have been read

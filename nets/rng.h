@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The words of NETS_RNG (role.h), a persistent tensor of training graphs. For C and CUDA. */
 #ifndef NETS_RNG_H
 #define NETS_RNG_H

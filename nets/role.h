@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Roles: what a tensor is to a step of a layer. Operations' descriptions say by role what they read and write
  * (net_ops.h), and their implementations get their tensors by role (op.h). */
 #ifndef NETS_ROLE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Ops of bf16 maps, through their f32 forms: before a phase the maps that it reads are widened to scratch, and the copy
  * of the weight; after it those that it writes are rounded from there, to nearest, ties to even. All else is f32
  * anyhow. The batch, where a weight multiplies it, is rounded and widened. The scratch is part of the workspace:

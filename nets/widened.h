@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Any operation of bf16 maps through its f32 form, on devices that convert (nets_backend_ops.convert). Internal. */
 #ifndef NETS_WIDENED_H
 #define NETS_WIDENED_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Bodies of codes of variable size: where each begins, and what they have taken. A record for each code lies in pinned
  * memory, at an address that is constant for the execution's life, so that recordings keep it. */
 #include <stdlib.h>

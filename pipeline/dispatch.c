@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "pipeline/dispatch.h"
 
 #include <stdlib.h>

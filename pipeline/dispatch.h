@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The dispatcher executes any program that passed the check; it knows no policy. It issues each operation at the end
  * of the step that it follows in the program, and makes steps wait for the operations that they need.
  *

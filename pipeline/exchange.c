@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tensors that several processes share: the caller's functions, as tasks of the streams that copy them out and back in;
  * and of what is shared in place, the stream of the sums. */
 #include <stdlib.h>

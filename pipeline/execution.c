@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A program made ready to run: its events, its indices, and its times. */
 #include <stdlib.h>
 

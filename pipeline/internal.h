@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Private to the pipeline: types and functions that dispatch.c, operation.c, execution.c, replay.c, bodies.c,
  * exchange.c, unplanned.c and self_check.c share. */
 #ifndef PIPELINE_INTERNAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A small block of host memory with a mirror on the device that is updated in stream order: work enqueued before a send
  * sees the old bytes, work enqueued after it the new ones. A send copies the bytes to pinned memory, so they may be
  * changed again at once. */

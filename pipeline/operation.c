@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Enqueues a piece of an operation: a call of a codec, or a copy over the link. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Recordings: an iteration is captured by the device while it is issued, and then replayed as a whole. */
 #include "pipeline/internal.h"
 

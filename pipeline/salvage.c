@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What an iteration that will not go on has left, and where: mm_dispatch_pause and what may be called after it. */
 #include "pipeline/internal.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Checks at run time, for tests and for debugging. A segment is overwritten with NaNs after its last use, so that a
  * later use shows. A map that comes back exactly (lossless codec, copy) is compared with the map as it was evicted. */
 #include <stdlib.h>

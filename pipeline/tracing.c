@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* When the pieces of iterations ran, taken from events: for traces, and for windows (window.c). */
 #include <stdlib.h>
 #include <string.h>

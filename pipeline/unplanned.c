@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Segments that are placed at run time: the unoptimised workflow, which allocates and frees for each tensor.
  *
  * Threads take memory without deadlock because it is promised in issue order, for which the plan has room. A node may

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Windows: what the nodes of a program took in its latest iterations. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A worker owns one stream, one bounded queue of jobs, and one thread, which takes the jobs in order and issues them on
  * the stream. One thread at a time calls its functions, but for mm_worker_stream. */
 #ifndef PIPELINE_WORKER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "policies/advice.h"
 
 #include "mm/core/status.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Advice: a policy that fits where the requested one does not. */
 #ifndef POLICIES_ADVICE_H
 #define POLICIES_ADVICE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* auto: every action on every map, by the portfolio (auto_portfolio.h) and a search; its options, and the times that
  * facts may lack.
  *

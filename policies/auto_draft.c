@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Drafts of choices: plans without places, what they take at each node, and when each map's bytes are there. */
 #include <stdlib.h>
 #include <string.h>

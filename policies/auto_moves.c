@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Relieves the nodes at which a draft needs most, and keeps again what fits. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The portfolio of `auto`: it plans by all other policies whose codecs are all in its menu, in the forms that pay,
  * searches from the fastest of their plans, and takes the fastest that fits. So it is never slower than one of them.
  * Where the menu has lossy codecs it does so without these first: naming one never makes a plan slower. */

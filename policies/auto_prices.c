@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What actions on maps cost, by the facts' times, and when copies begin and end. */
 #include <stdlib.h>
 

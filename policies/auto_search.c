@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "policies/auto_search.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The search of `auto`: an action for each map, found by relieving the steps that need most.
  *
  *      bytes alive                 target

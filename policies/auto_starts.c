@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Where the search begins: choices that are relieved to the budget. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Private to the search of `auto` (auto_search.h): what its parts share. */
 #ifndef POLICIES_AUTO_STATE_H
 #define POLICIES_AUTO_STATE_H

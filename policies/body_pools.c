@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "policies/body_pools.h"
 
 #include "mm/core/status.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The pools of a plan that the engine builds: all bodies on the device lie in one, all in pinned memory in another. */
 #ifndef POLICIES_BODY_POOLS_H
 #define POLICIES_BODY_POOLS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "policies/chain.h"
 
 #include <stdlib.h>

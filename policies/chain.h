@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Private to the engine: the forward pass as a chain of stages, of which nested recomputation chooses.
  *
  *      steps     1   2   3 | 4   5 | 6   7   8   9         stages 1-3, 4-5, 6-9 of a coarse chain

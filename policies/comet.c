@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "policies/comet.h"
 
 #include <float.h>

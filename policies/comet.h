@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Error bounds of convolutions' inputs, chosen by what was measured (Jin et al., "A Novel Memory-Efficient Deep
  * Learning Training Framework via Error-Bounded Lossy Compression"). Pure functions: the observer of the policy comet.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The configuration of a policy. A spec, which is text for people, is parsed into it once. */
 #ifndef POLICIES_CONFIG_H
 #define POLICIES_CONFIG_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "policies/engine.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The engine on which all policies but the two baselines run. Rules say what happens to a map between its last forward
  * and its first backward use; the engine schedules it.
  *

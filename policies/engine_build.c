@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "policies/engine_build.h"
 
 #include <limits.h>

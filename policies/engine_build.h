@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Private to the engine: a plan while it is built, step by step, from the maps that are acted on. */
 #ifndef POLICIES_ENGINE_BUILD_H
 #define POLICIES_ENGINE_BUILD_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "policies/engine_gradients.h"
 
 #include <limits.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Private to the engine: gradient maps of which lean swapping leaves nothing on the device between backward steps that
  * are far apart, as that of a residual sum is while its block is gone through.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Private to the engine: the maps that it acts on, and what it does with each. */
 #ifndef POLICIES_ENGINE_MAPS_H
 #define POLICIES_ENGINE_MAPS_H

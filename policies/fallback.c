@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "policies/fallback.h"
 
 #include <stdlib.h>

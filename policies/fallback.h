@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Fallback: the substitutes for a policy when there is less memory than it was given.
  *
  *   the policy itself

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Waits for reused bytes: the first user of a segment waits for the last users, on all streams, of segments that had
  * its bytes before. */
 #include <stdlib.h>

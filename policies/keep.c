@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The two baselines, which keep every feature map from its forward to its backward use.
  *   naive     every tensor has storage of its own, and nothing is freed: the papers' baseline, sum of l_f + sum of l_b
  *   liveness  storage is used again after a tensor's last use, aliases share it, and outputs are written in place where

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "policies/least_time.h"
 
 #include "mm/core/simulate.h"

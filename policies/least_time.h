@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A plan's time, and a lower bound of it before its segments are placed. */
 #ifndef POLICIES_LEAST_TIME_H
 #define POLICIES_LEAST_TIME_H

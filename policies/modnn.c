@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* modnn: moDNN (Chen et al., TPDS 2019), section 5.2. Trains in whatever memory there is: what does not fit leaves for
  * pinned memory when an allocation fails, and comes back ahead of its use.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Private to the policy modnn: the simulated training of moDNN's Algorithm 1 (Chen et al., section 5.2). It runs the
  * steps in order, by the facts' times, with an allocator that knows addresses, and decides on the way what is copied to
  * pinned memory and back, when, and by which algorithm each step runs. modnn_write.c makes a plan of what it decided.

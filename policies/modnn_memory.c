@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The allocator of modnn's simulation. Free spans and taken blocks are two lists by address. */
 #include <assert.h>
 #include <stdlib.h>

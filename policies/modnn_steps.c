@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Algorithm 1 of moDNN: simulates the training, step by step. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What leaves the device to make room, and what comes back ahead of its use. */
 #include <assert.h>
 #include <limits.h>

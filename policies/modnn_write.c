@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Makes a plan of what modnn's simulation decided. */
 #include <stdlib.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* when=needed: compares plans that act on more and more maps, and takes the fastest that fits. */
 #include <stdlib.h>
 #include <string.h>

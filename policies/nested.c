@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "policies/nested.h"
 
 #include <stdlib.h>

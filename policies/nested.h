@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Private to the engine: RECOMPUTE_NESTED, recomputation in as many levels as pay.
  *
  * The forward pass is a chain of stages (chain.h). Some maps between stages are kept. When the backward pass comes to

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Nominal times are those of a GPU of the class of tools/facts/titanx.json: about 6 TFLOP/s, 250 GB/s of memory, a
  * link of 12 GB/s, codecs of 25 GB/s, 8 us for a launch. tools/facts/README.md says where these come from. */
 #include "policies/nominal.h"

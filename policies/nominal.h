@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Nominal times: planners choose by them if no times were measured. */
 #ifndef POLICIES_NOMINAL_H
 #define POLICIES_NOMINAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What a policy may observe: it chooses the error bounds of its codes by what some iterations, which sample,
  * measured. */
 #ifndef POLICIES_OBSERVER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Entries of tables of options that several policies have: which storages share bytes (mm_sharing), and how many
  * images are computed at a time. */
 #ifndef POLICIES_OPTION_TABLES_H

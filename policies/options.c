@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "policies/options.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Options of a policy: parses them into its configuration, and prints them from it. */
 #ifndef POLICIES_OPTIONS_H
 #define POLICIES_OPTIONS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Places a schedule's groups. The sizes of the regions of codes, of buffers and of the heap follow directly. Regions
  * placed by lifetime need a search, but cannot be smaller than the bytes alive at once. So a lower bound of the plan's
  * peak is known before the search. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "policies/policy.h"
 
 #include <errno.h>

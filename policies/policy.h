@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The policy contract. A policy makes a plan of a graph, facts, limits and its configuration. It is a pure function,
  * with no device, thread, clock or global, so the same inputs give the same plan everywhere. Thread-safe. */
 #ifndef POLICIES_POLICY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The presets: published strategies as configurations of the one engine.
  *
  *   freelunch   FreeLunch: compresses maps beside the computation, with tensor buffers and the sliding workspace

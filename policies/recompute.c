@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "policies/recompute.h"
 
 /* RECOMPUTE_MEMORY: most tensors that are made or read for one map; a map that would take more is kept. Else the number

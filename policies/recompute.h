@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Private to the engine: recomputed maps. A recomputed map is dropped, and made again in the backward pass: forward
  * steps run again, in their order, from maps that are kept, fetched, or made again before it. */
 #ifndef POLICIES_RECOMPUTE_H

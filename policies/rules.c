@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Parses and prints rules: "conv=compress(zfp:rate=4);conv-in=keep;layer1.*=swap;relu=mask;*=swap". */
 #include <stdio.h>
 #include <stdlib.h>

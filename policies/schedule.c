@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "policies/schedule.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Shared by the planners: finds tensors that may share storage, builds a plan step by step with its segments and
  * bindings, and places them in the regions of the arena.
  *

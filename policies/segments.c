@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Where to cut the forward pass for sqrt(n) recomputation.
  *
  *      steps    1   2   3 | 4   5   6   7 | 8   9            a cut after step 3 and one after 7: the maps that steps

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Private to the engine: places to cut the forward pass between two steps. A cut is allowed after a step if the
  * backward pass reads all maps that are read across it anyway. */
 #ifndef POLICIES_SEGMENTS_H

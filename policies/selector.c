@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "policies/selector.h"
 
 #include <limits.h>

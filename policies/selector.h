@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The selectors of rules: which maps a rule names. A selector is one term, or several joined by '&', of which each must
  * name the map: relu&conv-in is what a ReLU writes and a convolution reads. A term names layers, and so maps:
  *

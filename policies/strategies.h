@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The policies of this build. A new one is a file with an mm_policy_ops, and a name here. */
 #ifndef POLICIES_STRATEGIES_H
 #define POLICIES_STRATEGIES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tools/args.h"
 
 #include <assert.h>

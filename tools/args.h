@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Command-line options, parsed by a table, from which --help is printed too. An option that is given twice is refused,
  * unless it is of kind ARG_TEXTS; --help says that those may be repeated. */
 #ifndef TOOLS_ARGS_H

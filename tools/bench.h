@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* mm bench: trains or simulates every combination of networks, batches, budgets and policies, and makes a row of
  * each. */
 #ifndef TOOLS_BENCH_H

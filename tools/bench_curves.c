@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Throughput as curves: a panel for each table, a line for each policy. Policies whose curves coincide are one line
  * with one label. Where lines run over each other, the stretch alternates between their colours; their marks stand
  * side by side, or, of many, as one mark with their number. */

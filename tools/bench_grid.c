@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tools/bench_grid.h"
 
 #include <stdlib.h>

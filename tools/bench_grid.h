@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Throughput by budget or by batch, for each policy, as in FreeLunch's Figure 2 and moDNN's Figure 12. */
 #ifndef TOOLS_BENCH_GRID_H
 #define TOOLS_BENCH_GRID_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* mm bench --kernels: the kernels of one iteration of a run, by CUPTI. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The lists that mm bench is given: networks, batches, policies, budgets; and the sweeps in them. */
 #include <math.h>
 #include <stdio.h>

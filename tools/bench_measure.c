@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Cells of the table that are measured: a network is trained for some iterations. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Predictions of what policies will take, from facts measured under other ones. */
 #include <stdlib.h>
 #include <string.h>

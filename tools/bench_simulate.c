@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Cells of the table that are simulated: no device, no data, times from a file. */
 #include <stdio.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The state of a training as a safetensors file: parameters under torchvision's names, "<state>.<parameter>" for the
  * optimizer's states (nets/optimizer.h: "momentum.<parameter>"), counts; "bound.<map>" for error bounds that a policy
  * has chosen (mm/bounds.h), "bound.last.<map>" for those of an epoch's last, smaller batch, and with "first." or

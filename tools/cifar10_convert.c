@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* cifar10_convert SHEETS OUT: turns CIFAR-10 as PNG sheets and label lists into the files of its binary version.
  *
  * SHEETS holds data_batch_1..5.png and test_batch.png, each 1024 x 10000: a row is one image, 32x32 RGB pixels in

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* mm device: what the library sees of the machine, and a network's facts on it. */
 #include <stdio.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* mm policies, mm codecs: what there is. */
 #include <stdio.h>
 #include <string.h>

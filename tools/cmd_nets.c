@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* mm nets: the networks that there are, or one of them, layer by layer. */
 #include <stdio.h>
 #include <string.h>

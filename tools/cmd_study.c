@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* mm codecs --study: how sparse a network's maps are as it trains, and what codecs make of them. */
 #include <jansson.h>
 #include <stdlib.h>

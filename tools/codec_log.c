@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tools/codec_log.h"
 
 #include <jansson.h>

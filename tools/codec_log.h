@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The log of a policy that samples: a JSON object on a line for each iteration that does; with sub-batches for each of
  * their graphs, which sample on their own. */
 #ifndef TOOLS_CODEC_LOG_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tools/collect.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Collects facts of one network and batch while policies run it.
  *
  *   steps        from a run without side streams, under liveness if there is one. The first step also gets the part

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The subcommands of mm. Each takes its own argc and argv, argv[0] being its name, and returns the exit status. */
 #ifndef TOOLS_COMMANDS_H
 #define TOOLS_COMMANDS_H

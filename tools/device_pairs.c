@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tools/device_pairs.h"
 #include "tools/smooth.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Measures how much kinds of work slow each other on a device. */
 #ifndef TOOLS_DEVICE_PAIRS_H
 #define TOOLS_DEVICE_PAIRS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tools/device_speed.h"
 
 #include <stdio.h>

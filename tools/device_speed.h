@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Measures a device's speed, with the device contract alone. */
 #ifndef TOOLS_DEVICE_SPEED_H
 #define TOOLS_DEVICE_SPEED_H

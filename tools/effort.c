@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tools/effort.h"
 
 #include <stdlib.h>

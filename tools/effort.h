@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* --plan-effort: how long policies search that do. */
 #ifndef TOOLS_EFFORT_H
 #define TOOLS_EFFORT_H

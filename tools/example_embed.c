@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A training loop of one's own on mm: two linear layers with a ReLU between them, in plain C, on made data.
  *
  *     cc example_embed.c $(pkg-config --cflags --libs mm) -lm -o example_embed

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* example_embed.c on a GPU: the same net, with kernels of one's own on mm's compute stream, on data in memory of one's
  * own.
  *

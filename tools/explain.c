@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tools/explain.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* mm plan --explain: the largest stashed maps with remedies and decisions for each, where the time goes
  * (explain_plan.h), lower bounds, and all accounts as JSON. */
 #ifndef TOOLS_EXPLAIN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tools/explain_plan.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A part of mm plan --explain: what codecs make of the stashed maps, what one policy's plan does with them, where its
  * time goes, what more memory would gain, and what is needed at the peak. */
 #ifndef TOOLS_EXPLAIN_PLAN_H

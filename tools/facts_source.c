@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tools/facts_source.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A source of times: a file of facts, measured for one network and batch, or a file of a machine's rates, from which
  * the times of any network and batch follow. */
 #ifndef TOOLS_FACTS_SOURCE_H

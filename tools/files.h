@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Files that a command's options name. */
 #ifndef TOOLS_FILES_H
 #define TOOLS_FILES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tools/host_memory.h"
 
 #include <stdio.h>

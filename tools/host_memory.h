@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The process's peak of resident memory, from a time on. */
 #ifndef TOOLS_HOST_MEMORY_H
 #define TOOLS_HOST_MEMORY_H

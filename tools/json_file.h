@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Writes JSON to a file, atomically, or to standard output ("-"). */
 #ifndef TOOLS_JSON_FILE_H
 #define TOOLS_JSON_FILE_H

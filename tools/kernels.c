@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tools/kernels.h"
 
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The kernels that a GPU runs, and when, as CUPTI tells it. CUPTI (libcupti, of the CUDA toolkit or a pip torch) is
  * loaded when it is wanted: nothing is linked with it. */
 #ifndef TOOLS_KERNELS_H

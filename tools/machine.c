@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tools/machine.h"
 
 #include <math.h>

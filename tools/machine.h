@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A machine described by a few rates, from which the times of any graph's steps, codecs and copies follow. For
  * machines that are not at hand; measured facts are better (mm bench --facts).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tools/max_batch.h"
 
 #include "tools/requirement.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The largest batch whose plan fits a budget. */
 #ifndef TOOLS_MAX_BATCH_H
 #define TOOLS_MAX_BATCH_H

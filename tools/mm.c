@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* mm: the command. */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Draws live device memory over the steps of an iteration, stacked by purpose. */
 #ifndef TOOLS_PICTURE_H
 #define TOOLS_PICTURE_H

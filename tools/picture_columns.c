@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tools/picture_columns.h"
 
 const char *picture_layer_name(picture_layer layer) {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Shared by both pictures: a plan's accounts as a few stacked layers, over a limited number of columns. */
 #ifndef TOOLS_PICTURE_COLUMNS_H
 #define TOOLS_PICTURE_COLUMNS_H

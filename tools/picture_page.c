@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tools/picture_page.h"
 
 void picture_text(FILE *file, const char *raw) {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Shared by all picture files. */
 #ifndef TOOLS_PICTURE_PAGE_H
 #define TOOLS_PICTURE_PAGE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tools/plan_case.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* One policy's plan for a network and a batch, with its account and its simulation. */
 #ifndef TOOLS_PLAN_CASE_H
 #define TOOLS_PLAN_CASE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Shows progress of long work on stderr: a bar that is redrawn on a terminal, else a plain line now and then. */
 #ifndef TOOLS_PROGRESS_H
 #define TOOLS_PROGRESS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tools/ranks.h"
 
 #include <stdlib.h>

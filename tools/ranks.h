@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Several devices, each of which trains a part of every batch (nets_ranks): what is asked for, of plans and
  * predictions. */
 #ifndef TOOLS_RANKS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tools/requirement.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What a network needs under a policy, found by planning, without a device. */
 #ifndef TOOLS_REQUIREMENT_H
 #define TOOLS_REQUIREMENT_H

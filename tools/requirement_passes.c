@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What training a batch needs, pass by pass, and whether its layers are fused. */
 #include <stdio.h>
 #include <string.h>

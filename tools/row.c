@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tools/row.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The figures of one run: a row of a table for people, and an object of a JSON array for programs. */
 #ifndef TOOLS_ROW_H
 #define TOOLS_ROW_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A session: a network in training, with its manager, its graphs (training, the epoch's last smaller batch,
  * evaluation) in one arena, and its data. `mm train` and `mm bench` share it. */
 #ifndef TOOLS_SESSION_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tools/session_parts.h"
 
 typedef struct score {

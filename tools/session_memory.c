@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tools/session_memory.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What a session's policies need, found by planning, and whether there is that much memory. Parts of session_init,
  * called in this order. */
 #ifndef TOOLS_SESSION_MEMORY_H

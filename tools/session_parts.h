@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the files of a session share: session.c makes it, session_run.c trains, session_row.c fills the row,
  * session_evaluate.c evaluates. */
 #ifndef TOOLS_SESSION_PARTS_H

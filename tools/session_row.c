@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "mm/core/account.h"
 #include "mm/core/graph.h"
 #include "mm/measured.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tools/session_view.h"
 
 #include <stdio.h>

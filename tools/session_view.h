@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What a session does with memory and streams right now, as lines below its progress. */
 #ifndef TOOLS_SESSION_VIEW_H
 #define TOOLS_SESSION_VIEW_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tools/simulated.h"
 
 #include <string.h>

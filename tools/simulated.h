@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A network at a batch, in sub-batches or whole, lowered once, to simulate policies and budgets on. */
 #ifndef TOOLS_SIMULATED_H
 #define TOOLS_SIMULATED_H

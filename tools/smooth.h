@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Values that are something like a map's, to measure with. */
 #ifndef TOOLS_SMOOTH_H
 #define TOOLS_SMOOTH_H

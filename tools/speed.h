@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Speeds are told in tokens of networks of tokens, in images of others. sample_tokens: of a sample; 0: an image. */
 #ifndef TOOLS_SPEED_H
 #define TOOLS_SPEED_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tools/study.h"
 
 #include <string.h>

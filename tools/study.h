@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What codecs make of a feature map, window by window: the measurement behind `mm codecs --study`. */
 #ifndef TOOLS_STUDY_H
 #define TOOLS_STUDY_H

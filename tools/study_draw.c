@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tools/study_draw.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Drawn maps: random ones with a trained network's share of zeros, for networks that cannot be trained here. */
 #ifndef TOOLS_STUDY_DRAW_H
 #define TOOLS_STUDY_DRAW_H

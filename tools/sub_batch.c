@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tools/sub_batch.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Sub-batches: how many images of a batch are computed at a time (nets_exec_create_sub). --sub-batch says it, else the
  * policy's option `subbatch`. */
 #ifndef TOOLS_SUB_BATCH_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tools/table.h"
 
 #include <stdarg.h>

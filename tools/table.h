@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tables of text that fit TABLE_WIDTH columns, on a terminal or off it. If a table is too wide, columns are dropped in
  * the order of their `drop`, and a line below says which; or the table is split into parts, one under the other. After
  * a cell wider than TABLE_CELL the row goes on in the next line; but the last column, if aligned to the left, is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tools/target.h"
 
 #include <stdio.h>

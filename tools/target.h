@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The target: the device that networks are computed on, and how. The options that plan, train and bench share. */
 #ifndef TOOLS_TARGET_H
 #define TOOLS_TARGET_H

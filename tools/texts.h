@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A keeper of texts: owns copies until texts_fini. */
 #ifndef TOOLS_TEXTS_H
 #define TOOLS_TEXTS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tools/traces.h"
 
 #include <stdio.h>

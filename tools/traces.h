@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Timelines of several runs, which become one trace: a file for a viewer of timelines. */
 #ifndef TOOLS_TRACES_H
 #define TOOLS_TRACES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The command 'mm train': its options, what is made of them, and the state that a run is saved in. */
 #ifndef TOOLS_TRAIN_H
 #define TOOLS_TRAIN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* 'mm train' as one of several processes: they find each other, begin and end together. */
 #include <signal.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Ranks of 'mm train': by mpirun, which finds them also on other machines; or, each with a GPU of this one, by mm
  * itself. */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Accounts of a plan's memory: what holds the peak, what is stashed, and a lower bound. Pure arithmetic on the plan,
  * its graph and its facts. Thread-safe. */
 #ifndef MM_CORE_ACCOUNT_H

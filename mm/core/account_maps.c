@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Maps as papers on feature maps count them: without weights, workspaces and the batch. */
 #include <stdlib.h>
 #include <string.h>

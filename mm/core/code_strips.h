@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Where the strips of a code lie among its tensor's elements (mm_strips). */
 #ifndef MM_CORE_CODE_STRIPS_H
 #define MM_CORE_CODE_STRIPS_H

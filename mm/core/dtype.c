@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "mm/core/dtype.h"
 
 const mm_dtype_traits mm_dtype_table[MM_DTYPES] = {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The table of element types. */
 #ifndef MM_CORE_DTYPE_H
 #define MM_CORE_DTYPE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Facts about running a graph, measured or read from a file: integers, in ns and bytes. A policy sees the graph, the
  * facts and the limits, and nothing else. A time of 0 ns means "not known". */
 #ifndef MM_CORE_FACTS_H

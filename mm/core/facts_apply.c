@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Takes over facts of a file, or of an equal graph, into the facts of a graph. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Facts as a JSON file:
  *
  *   { "format": "mm facts", "version": 2,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "mm/core/facts_renew.h"
 
 #define RATE_MOST 1e15 /* bytes/s: beyond any link, and within what files of facts may have */

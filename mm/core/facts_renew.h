@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Renews facts by what a plan's nodes were measured to take. */
 #ifndef MM_CORE_FACTS_RENEW_H
 #define MM_CORE_FACTS_RENEW_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Estimates cache-miss bytes per node of a plan. */
 #ifndef MM_CORE_FAR_H
 #define MM_CORE_FAR_H

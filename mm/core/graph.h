@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The frozen graph as planners see it. All of it is read-only after mm_graph_freeze, and may be read by any thread. */
 #ifndef MM_CORE_GRAPH_H
 #define MM_CORE_GRAPH_H

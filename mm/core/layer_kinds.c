@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The table of layer kinds: name, and properties of layers that declare none of their own. */
 #include "mm/core/graph.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A hash map from names to indices. Borrows the names. A zeroed map is empty. */
 #ifndef MM_CORE_NAMES_H
 #define MM_CORE_NAMES_H

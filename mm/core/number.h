@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Numbers as text, with a decimal point: what strtod and printf make of them depends on the program's locale. */
 #ifndef MM_CORE_NUMBER_H
 #define MM_CORE_NUMBER_H

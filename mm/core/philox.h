@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Philox4x32-10, a counter-based random number generator: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
  * SC 2011. The same key and counter give the same four words on every device, so what is recomputed or encoded again
  * needs no stored numbers. */

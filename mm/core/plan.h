@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The plan: what happens to every tensor in one iteration of one graph, as plain data. Policies make it, the check
  * proves it, the simulator times it, the pipeline executes it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Private to mm/core: the check of a plan and its program (mm_program_prove), in passes. Each pass relies on what the
  * passes before it have established.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Passes 6 and 7, sharing and limits: segments that share bytes, and whether all of them fit. */
 #include <stdlib.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Pass 1, form: all indices are in range, all segments and nodes are well-formed. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Pass 3, pieces: the program is well-formed, and the pieces of each node do its work once. */
 #include "mm/core/plan_check.h"
 #include "mm/core/status.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Pass 2, pools: each has room for all bodies that its codes may have. And the form of pools. */
 #include <stdlib.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Pass 5, uses: what each segment holds when it is used. */
 
 #include "mm/core/plan_check.h"

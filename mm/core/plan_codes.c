@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Codes that steps read and write by themselves (mm_graph_allow_code). */
 #include <string.h>
 

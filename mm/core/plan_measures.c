@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Adds measures to a plan that is made already, for an iteration that samples. */
 #include "mm/core/plan_rewrite.h"
 #include "mm/core/status.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A plan's memory as JSON, for programs that draw it: which bytes lie where, from which node to which, and why. */
 #ifndef MM_CORE_PLAN_MEMORY_H
 #define MM_CORE_PLAN_MEMORY_H

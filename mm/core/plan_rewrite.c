@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "mm/core/plan_rewrite.h"
 
 #include <stdlib.h>

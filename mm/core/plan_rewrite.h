@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A copy of a finished plan with further operations among its nodes: for measures, and for tensors that several
  * processes share. Segments and their places are the plan's.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Adds the copies of tensors that several processes share (mm_graph_share) to a plan that is made already.
  *
  *   compute  ... | backward of c | backward of b | backward of a |              update |

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The program: what is issued. A plan is lowered to it once; the check proves it, the simulator times it, and the
  * pipeline issues it. It is plain data: pieces in issue order, each a step or a part of an operation.
  *

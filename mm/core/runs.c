@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "mm/core/runs.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Interval map: byte range → tag of its last user. */
 #ifndef MM_CORE_RUNS_H
 #define MM_CORE_RUNS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Predicts a plan's times from facts, by an event simulation of its streams. Pure and deterministic. */
 #ifndef MM_CORE_SIMULATE_H
 #define MM_CORE_SIMULATE_H

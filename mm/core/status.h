@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Failures inside the library: the function that detects one returns mm_fail, callers forward its status. Also logging
  * and the formatting of texts for messages. Thread-safe. */
 #ifndef MM_CORE_STATUS_H

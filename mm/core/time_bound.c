@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "mm/core/time_bound.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A certified lower bound of an iteration's simulated time: no plan for the graph, the facts (their codecs alone) and
  * the limits takes less. Pure arithmetic. Thread-safe.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Private to mm/core: what time_bound.h says of a graph, in numbers (time_bound_model.c), and the sum over tensors for
  * given weights and prices (time_bound_prices.c). */
 #ifndef MM_CORE_TIME_BOUND_PRICES_H

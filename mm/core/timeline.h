@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A timeline: when the pieces of iterations ran, with all that is needed to tell of them once their plans are gone. It
  * has a bounded buffer of times; iterations that find no room in it are dropped, and counted. A trace is made of it
  * (mm_timelines_write).

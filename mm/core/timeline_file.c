@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Timelines as a file in Chrome's "Trace Event Format" (JSON object form), which Perfetto and chrome://tracing open.
  *
  * A timeline is a process. Its threads are the iterations, one for each stream, and one for sums in place. Its events:

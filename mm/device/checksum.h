@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The checksum of mm_checksum_async, defined so that a GPU computes it in parallel. The bytes are 64-bit little-endian
  * words, the last one padded with zeros. Word i goes to lane i mod MM_CHECKSUM_LANES; each lane is a chain of
  * mm_checksum_mix. The checksum is the sum of the lanes' results, mixed with the number of bytes. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The library's one clock: CLOCK_MONOTONIC in ns. mm_event_ns uses it too. */
 #ifndef MM_DEVICE_CLOCK_H
 #define MM_DEVICE_CLOCK_H

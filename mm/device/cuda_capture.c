@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Captures and replays, as CUDA graphs. */
 #include <stdlib.h>
 

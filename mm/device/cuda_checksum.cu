@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* The checksum of checksum.h, in one block. Each thread has several lanes, so that as many loads are in flight. */
 #include "mm/device/cuda_launch.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* GPUs by ordinal, and a thread's current GPU.
  *
  * A thread enters a GPU by pushing its primary context, and leaves it by popping it. So afterwards it has what was

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Private to the CUDA device: device_cuda.c (the device, failures), cuda_gpu.c (GPUs by ordinal), cuda_memory.c and
  * cuda_pinned.c (reservations), cuda_stream.c (streams and events), cuda_time.c (times), cuda_work.c and
  * cuda_checksum.cu (copies, fills, checksums), cuda_capture.c (captures).

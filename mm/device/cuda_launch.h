@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Every .cu file includes this in place of <cuda_runtime.h>. It launches kernels with MM_LAUNCH, declares dynamic
  * shared memory with MM_DYNAMIC_SHARED, and reads and writes what blocks of a launch hand to one another with
  * mm_cuda_load and mm_cuda_store. In tests the <cuda_runtime.h> of tests/cuda_emulation defines all of it, so that the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Reservations of device memory. A reservation is a range of addresses, mapped in chunks, so that parts of it can be
  * given back and mapped again while all addresses stay:
  *

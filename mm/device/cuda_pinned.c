@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Pinned memory. cudaHostAlloc takes small pages and clears them in one thread: about a second for 1.5 GiB. So large
  * blocks are mapped here, in huge pages that several threads touch, and registered with CUDA. Small blocks, and large
  * ones that CUDA does not register, come from cudaHostAlloc. */

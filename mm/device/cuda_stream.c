@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Streams and events. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* The sums of sums.h. A warp takes a strip; each of its threads has four neighbouring lanes, and loads them at once.
  * Then one warp adds up what the strips came to, which lies in the scratch. */
 #include "mm/device/cuda_launch.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Completion times of events, and busy and waiting times of streams. CUDA has only the time between two events, as a
  * float of milliseconds.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The contract's functions. Checks that are the same for every device are made here; the rest is in the device. */
 #include <stdio.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The device contract: memory, streams, events. Implementations: device_host.c (the default), device_cuda.c.
  *
  * A stream runs its tasks in order; streams run concurrently. Tasks are copies, fills, checksums, sums, and what a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The CUDA device: its table of functions, creation and destruction, and the translation of CUDA's errors. */
 #include <assert.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What CUDA ops and codecs need besides device.h; for no other code.
  *
  * Failure. If a call of CUDA fails, our call that made it returns MM_ERR_NOMEM or MM_ERR_DEVICE, with CUDA's call and

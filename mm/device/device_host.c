@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The host device: its table of functions, memory, and time. */
 #include <assert.h>
 #include <errno.h>

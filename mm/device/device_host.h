@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The host device's launcher: runs C functions on a host stream. For host ops, host codecs and tests only. */
 #ifndef MM_DEVICE_DEVICE_HOST_H
 #define MM_DEVICE_DEVICE_HOST_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The table of devices, and the parser of their names. A device that needs more than the C library stands behind a
  * define, MM_DEVICE_<NAME>. BUILD sets it, and adds sources and libraries, when the device's flag is on. No other file
  * knows which devices a build has. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The number of CPUs that this process may use, by the scheduler's set and the limits of its control groups. */
 #include <sched.h>
 #include <stdio.h>

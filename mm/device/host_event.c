@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Events of the host device, and their recordings. */
 #include <stdlib.h>
 #include <string.h>

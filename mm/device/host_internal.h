@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Private to the host device: device_host.c (memory, the device), host_stream.c (a thread and its queue), host_event.c
  * (events and their recordings), host_work.c (copies, fills, checksums, sums).
  *

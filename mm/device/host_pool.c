@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The pool: tasks are taken from a counter, and the lock is taken once for each run, not for each task.
  *
  *   caller                                     helper

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A pool of threads on this machine's CPUs. The host device's ops and codecs compute on such pools.
  *
  * A run is a number of tasks. Free threads take the next task in order, so a core that is busy with something else

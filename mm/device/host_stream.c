@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A stream of the host device: one thread that runs the tasks of one queue.
  *
  * Two buffers hold tasks one behind the other. Callers append to `filling`. When the thread has run all of `running`,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The tasks of the contract: copies, fills, checksums, sums, enqueued with mm_host_launch. */
 #include <endian.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The sums of mm_sums_async, defined so that all devices come to the same bits: the number of elements alone gives the
  * order in which they are added up.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "mm/device/thread.h"
 
 #include <stdint.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Threads of the library, as the operating system's scheduler sees them. */
 #ifndef MM_DEVICE_THREAD_H
 #define MM_DEVICE_THREAD_H

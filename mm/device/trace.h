@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Named ranges of the calling thread for a profiler's timeline: NVTX in builds with the CUDA toolkit, nothing in
  * others. Ranges nest. They cost next to nothing without a profiler. */
 #ifndef MM_DEVICE_TRACE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "mm/device/trace.h"
 
 void mm_trace_push(const char *what, const char *name) {

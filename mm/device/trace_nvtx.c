@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include <nvtx3/nvToolsExt.h>
 #include <stdio.h>
 

@@ -1,12 +1,14 @@
-/* How a block of threads computes attention: by the units for f32, or by tensor cores. For op_attention_kernels.cu; C++.
+/* SPDX-License-Identifier: MIT */
+/* How a block of threads computes attention: by the units for f32, or by tensor cores. For op_attention_kernels.cu;
+ * C++.
  *
  * What computes is a type, by_units or by_cores. It has
  *
  *   OWN, OTHER, TEAM   rows of the tile that a block gives, of those that it goes over; threads
- *   rows, columns      tiles in shared memory, to multiply by their rows, and by their columns; both: for either. All that a
- *                      kernel has take less than 48 KiB
- *   ROWS, ...          what a thread has: of scores [ROWS][SCORES], of what the block gives [ROWS][CHANNELS], where row(i),
- *                      column(j) and channel(j) are its places. LANES neighbours share a row; channels come in PAIRs
+ *   rows, columns      tiles in shared memory, to multiply by their rows, and by their columns; both: for either. All that
+ *                      a kernel has take less than 48 KiB
+ *   ROWS, ...          what a thread has: of scores [ROWS][SCORES], of what the block gives [ROWS][CHANNELS], where
+ *                      row(i), column(j) and channel(j) are its places. LANES neighbours share a row; channels come in PAIRs
  *   multiply, gather   products of own rows by other rows; sums of scores by other columns */
 #ifndef NETS_CUDA_ATTENTION_TILES_H
 #define NETS_CUDA_ATTENTION_TILES_H
@@ -51,8 +53,8 @@ static __device__ inline held<T, V> fetched(const nets_cuda_attention &a, const 
 
 /* ---------------------------------------------------------------- by the units for f32 */
 
-/* Heads of up to D channels, a multiple of ACROSS, of maps of T; tiles are f32. Threads are ACROSS, which take the other
- * tile's rows or channels, and DOWN, which take own rows. */
+/* Heads of up to D channels, a multiple of ACROSS, of maps of T; tiles are f32. Threads are ACROSS, which take the
+ * other tile's rows or channels, and DOWN, which take own rows. */
 template <int D, typename T_> struct by_units {
     typedef T_ T;
     enum { ACROSS = 16, DOWN = 8, TEAM = ACROSS * DOWN };
@@ -135,9 +137,9 @@ template <int D, typename T_> struct by_units {
 
 /* ---------------------------------------------------------------- by tensor cores */
 
-/* Heads of bf16 of up to D channels, a multiple of 8. Each warp has 16 own rows; lane 4 g + t has rows g and g + 8. Scores
- * are rounded to bf16 where they multiply; sums are f32. Tiles' pitches are such that a warp's words are in different
- * banks. */
+/* Heads of bf16 of up to D channels, a multiple of 8. Each warp has 16 own rows; lane 4 g + t has rows g and g + 8.
+ * Scores are rounded to bf16 where they multiply; sums are f32. Tiles' pitches are such that a warp's words are in
+ * different banks. */
 template <int D> struct by_cores {
     typedef bf16 T;
     enum { OWN = D > 64 ? 32 : 64, OTHER = D > 64 ? 16 : 32, TEAM = OWN / 16 * WARP, V = PER_LOAD<bf16> };

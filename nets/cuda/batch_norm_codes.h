@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tiles of codes, as batch norm's kernels have them. For .cu files; C++. */
 #ifndef NETS_CUDA_BATCH_NORM_CODES_H
 #define NETS_CUDA_BATCH_NORM_CODES_H
@@ -9,8 +10,8 @@ static __device__ inline code_tile code_tile_of(const nets_strips &s, const nets
     return code_tile(t.number, channel, s.channels, t.row, s.columns, t.width, t.height, inside);
 }
 
-/* The i-th of the thread's tiles. Blocks of threads are those of sums, but begin at the map's end, which sums read last.
- * All threads have as many tiles; of some, tile or channel are outside of the map. */
+/* The i-th of the thread's tiles. Blocks of threads are those of sums, but begin at the map's end, which sums read
+ * last. All threads have as many tiles; of some, tile or channel are outside of the map. */
 static __device__ inline code_tile my_tile(const nets_strips &s, int i, int channel) {
     const int64_t number = ((int64_t)(gridDim.x - 1 - blockIdx.x) * s.each + i) * s.chains + threadIdx.y;
     const bool inside = number < s.tiles;

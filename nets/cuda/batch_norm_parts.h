@@ -1,5 +1,6 @@
-/* What batch norm's kernels do of an element, whether they have the map or decode it (op_batch_norm_*kernels.cu): the same
- * bits. For .cu files; C++. */
+/* SPDX-License-Identifier: MIT */
+/* What batch norm's kernels do of an element, whether they have the map or decode it (op_batch_norm_*kernels.cu): the
+ * same bits. For .cu files; C++. */
 #ifndef NETS_CUDA_BATCH_NORM_PARTS_H
 #define NETS_CUDA_BATCH_NORM_PARTS_H
 

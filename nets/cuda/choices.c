@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "nets/cuda/choices.h"
 
 #include <errno.h>

@@ -1,12 +1,13 @@
+/* SPDX-License-Identifier: MIT */
 /* The choices of what computes each convolution: algorithms of cuDNN's legacy API, engines of its graph API or, for a
  * convolution that is a product of matrices, algorithms of cuBLAS; and of what computes attention: engines, or our own
  * kernels. They are chosen once by timing and kept in a file.
  *
  * The file is text. It has a line for each convolution, and one for each phase of an attention, with the device, the
  * libraries' versions, everything that the choices depend on, and the choices with their times. Its last line has the
- * number of lines and a checksum of all before. A file of another form is ignored with a warning, and later overwritten.
- * Writers replace the whole file at once, so a reader never sees half of it; of two writers, the last one's choices
- * remain. */
+ * number of lines and a checksum of all before. A file of another form is ignored with a warning, and later
+ * overwritten. Writers replace the whole file at once, so a reader never sees half of it; of two writers, the last
+ * one's choices remain. */
 #ifndef NETS_CUDA_CHOICES_H
 #define NETS_CUDA_CHOICES_H
 
@@ -31,8 +32,8 @@ typedef struct nets_conv_shape {
     int pitch; /* of a product: elements from row to row of y; 0: its channels */
 } nets_conv_shape;
 
-/* Whether it is a product of matrices: windows are single pixels, and x and y have the same. Rows and columns are counted in 32
- * bits by some kernels. */
+/* Whether it is a product of matrices: windows are single pixels, and x and y have the same. Rows and columns are
+ * counted in 32 bits by some kernels. */
 static inline bool nets_conv_is_product(const nets_conv_shape *s) {
     for (int d = 0; d < 2; d++)
         if (s->kernel[d] != 1 || s->stride[d] != 1 || s->pad[d] != 0) return false;
@@ -83,7 +84,8 @@ typedef struct nets_conv_choice {
     } knobs[NETS_CONV_KNOBS];
 } nets_conv_choice;
 
-/* The Pareto front of time and workspace: the fastest choice first; each next one takes more time and less workspace. */
+/* The Pareto front of time and workspace: the fastest choice first; each next one takes more time and less
+ * workspace. */
 typedef struct nets_conv_front {
     int n; /* at least 1 */
     nets_conv_choice of[NETS_WORKSPACES];

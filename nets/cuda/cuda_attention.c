@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Causal attention: glue to op_attention_kernels.cu, and to cuDNN's engines where these were chosen. */
 #include <math.h>
 #include <stdlib.h>

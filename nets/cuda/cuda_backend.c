@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The CUDA backend: its table of ops, and the libraries' handles. */
 #include <stdio.h>
 #include <stdlib.h>

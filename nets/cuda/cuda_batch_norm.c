@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Batch norm, with the sum and the ReLU behind it where they are of one layer: glue to op_batch_norm_*kernels.cu. It
  * normalises with the biased variance of the batch and keeps the unbiased one in the running statistics, as torch does.
  * The workspace is the scratch of the reductions, and of one with a ReLU alone that ReLU's sign mask. */

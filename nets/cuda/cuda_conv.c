@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: MIT */
 /* Convolution and transposed convolution. The transposed one is the gradient of a convolution that leads from its
  * output to its input: the same three parts, the first two with their places exchanged, and that convolution's weights.
  * Biases are added and summed by own kernels. Weights and their gradients are OHWI (op_order.h), as cuDNN wants them.
  *
- * A phase's parts use the workspace one after the other. It may have several sizes; a part runs by the fastest algorithm
- * that fits. What is bf16 beside the maps lies in front:
+ * A phase's parts use the workspace one after the other. It may have several sizes; a part runs by the fastest
+ * algorithm that fits. What is bf16 beside the maps lies in front:
  *
  *   0           rounded_bytes          + dw16_bytes
  *   | the batch | weights' gradients   | the library's own |   gradients: of the backward, widened behind the library
@@ -103,8 +104,8 @@ static nets_conv_shape shape_of(const nets_op_desc *desc, bool transposed) {
     return s;
 }
 
-/* By the terms of outputs also for bf16 gradients: algorithms that are not deterministic add to the result in memory, and
- * would round each addend to bf16. */
+/* By the terms of outputs also for bf16 gradients: algorithms that are not deterministic add to the result in memory,
+ * and would round each addend to bf16. */
 static mm_status make_part(nets_cudnn_conv *part, nets_cuda_backend *cuda, nets_conv_shape shape,
                            nets_direction direction, bool adds, bool is_output) {
     const nets_conv_terms of_outputs = nets_cudnn_output_terms(&cuda->terms);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* ReLU, residual sum, dropout and the update step: glue to op_elementwise_kernels.cu and op_update_kernels.cu, and
  * for a ReLU with a bias to op_channels_kernels.cu. */
 #include <stdlib.h>

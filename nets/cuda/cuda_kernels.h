@@ -1,10 +1,12 @@
+/* SPDX-License-Identifier: MIT */
 /* The launchers of the CUDA backend's own kernels: the interface of the .cu files to C. Each enqueues on the stream and
- * returns; cudaGetLastError tells whether that failed. Tensors are NHWC in device memory, as in op.h; those that are void
- * have elements of `maps`, MM_F32 or MM_BF16. `earlier`, if not NULL, is added to what is written. An output may take an input's place where the operation's description pairs
- * them (net_ops.h).
+ * returns; cudaGetLastError tells whether that failed. Tensors are NHWC in device memory, as in op.h; those that are
+ * void have elements of `maps`, MM_F32 or MM_BF16. `earlier`, if not NULL, is added to what is written. An output may
+ * take an input's place where the operation's description pairs them (net_ops.h).
  *
- * Grids and the order of every sum depend only on the shapes, so the same inputs give the same bits: of bf16 those of f32,
- * rounded. Loads and stores take 16 bytes at a time if the number of channels is a multiple of so many. Internal. */
+ * Grids and the order of every sum depend only on the shapes, so the same inputs give the same bits: of bf16 those of
+ * f32, rounded. Loads and stores take 16 bytes at a time if the number of channels is a multiple of so many.
+ * Internal. */
 #ifndef NETS_CUDA_KERNELS_H
 #define NETS_CUDA_KERNELS_H
 
@@ -75,7 +77,8 @@ typedef struct nets_cuda_update {
     const float *clip;      /* points at what gradients are multiplied by; NULL: 1 */
 } nets_cuda_update;
 
-/* Sets *halted if the loss is not finite (NULL: it is not looked at), or if one of the update's gradients is NaN or above `most` in magnitude. */
+/* Sets *halted if the loss is not finite (NULL: it is not looked at), or if one of the update's gradients is NaN or
+ * above `most` in magnitude. */
 void nets_cuda_update_halt(const nets_cuda_update *update, const float *loss, float most, uint32_t *halted,
                            cudaStream_t stream);
 /* parts[b] becomes the sum of the squares of the update's gradients in every n-th chunk from the b-th on; if `adds`, is
@@ -219,8 +222,8 @@ void nets_cuda_batch_norm_backward(mm_dtype maps, nets_cuda_batch_norm bn, nets_
 
 /* ---------------------------------------------------------------- op_batch_norm_encode_kernels.cu */
 
-/* As nets_cuda_batch_norm_apply of f32; besides, x's code is written, unless x_code is none, and the mask of y's signs, unless it
- * is NULL. y is not at x. */
+/* As nets_cuda_batch_norm_apply of f32; besides, x's code is written, unless x_code is none, and the mask of y's signs,
+ * unless it is NULL. y is not at x. */
 void nets_cuda_batch_norm_apply_and_encode(nets_cuda_batch_norm bn, const float *x, const float *x2, const float *mean,
                                            const float *var, const float *scale, const float *shift, float *y,
                                            nets_cuda_code x_code, uint32_t *y_mask, cudaStream_t stream);
@@ -264,8 +267,8 @@ void nets_cuda_loss(mm_dtype maps, nets_cuda_labels labels, const void *scores, 
 void nets_cuda_loss_backward(mm_dtype maps, nets_cuda_labels labels, const float *probabilities, const void *earlier,
                              void *dx, cudaStream_t stream);
 
-/* Losses of rows of many scores, `pitch` elements from each other, a multiple of 4. If it `gives`, the gradients by the scores
- * lie over them afterwards: of the maps' type, a row's where its scores began. Otherwise as nets_cuda_loss. */
+/* Losses of rows of many scores, `pitch` elements from each other, a multiple of 4. If it `gives`, the gradients by the
+ * scores lie over them afterwards: of the maps' type, a row's where its scores began. Otherwise as nets_cuda_loss. */
 int64_t nets_cuda_token_loss_bytes(int64_t labels);
 void nets_cuda_token_loss(mm_dtype maps, nets_cuda_labels labels, float *scores, int64_t pitch, bool gives,
                           void *scratch, float *loss, int32_t *correct, cudaStream_t stream);

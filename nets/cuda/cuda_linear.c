@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The fully connected layer: a convolution of images of one pixel, with all features as channels.
  *
  * Features are counted in torch's order, channel by channel. An image of more than one pixel is pixel by pixel, so the
@@ -7,9 +8,9 @@
  *   | images as planes | the library's own |
  *   | the reduction of the bias's gradient |   after the products
  *
- * The library's own may have several sizes; a product runs by the fastest algorithm that fits. A batch in f32, beside bf16
- * maps, is rounded to bf16 at the planes' end, before its order changes. Of bf16 maps, outputs that get a bias lie in f32
- * behind the planes, so that the sum is rounded once.
+ * The library's own may have several sizes; a product runs by the fastest algorithm that fits. A batch in f32, beside
+ * bf16 maps, is rounded to bf16 at the planes' end, before its order changes. Of bf16 maps, outputs that get a bias lie
+ * in f32 behind the planes, so that the sum is rounded once.
  *
  * A pass that adds to the gradients of earlier ones (nets_pass) computes those by the weights in blocks of the output's
  * features. The block's columns of dy, copied together, and its gradients lie behind the library's workspace, at the

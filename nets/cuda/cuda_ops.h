@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The ops of device "cuda": convolutions and products by cuDNN and cuBLAS, the rest by own kernels (cuda_kernels.h).
  * Enqueuing neither allocates nor waits, so it can be captured in a CUDA graph. Internal. */
 #ifndef NETS_CUDA_OPS_H
@@ -63,8 +64,8 @@ static inline nets_cuda_gate nets_cuda_gate_of(const nets_op_args *args) {
     return (nets_cuda_gate){.y = by_mask ? NULL : y, .mask = by_mask ? y : NULL};
 }
 
-/* What sums over this map go over, with the backend's counters; without a GPU there are none. MM_ERR_NOMEM, MM_ERR_DEVICE,
- * MM_ERR_UNSUPPORTED: it has more channels than there are counters for. */
+/* What sums over this map go over, with the backend's counters; without a GPU there are none. MM_ERR_NOMEM,
+ * MM_ERR_DEVICE, MM_ERR_UNSUPPORTED: it has more channels than there are counters for. */
 MM_CHECKED mm_status nets_cuda_reduction_init(nets_cuda_reduction *over, nets_cuda_backend *cuda,
                                               const nets_shape *map);
 

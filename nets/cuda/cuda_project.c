@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The linear layer of tokens, whose weights are [in][out]: as a convolution of single pixels the other way round,
  * from Y's channels to X's.
  *

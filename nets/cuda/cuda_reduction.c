@@ -1,5 +1,6 @@
-/* What a layer's sums go over: the cut of its map, and the backend's counters of blocks (reduce.h). A backend's ops run one
- * at a time, and a launch leaves the counters at 0: all share them. */
+/* SPDX-License-Identifier: MIT */
+/* What a layer's sums go over: the cut of its map, and the backend's counters of blocks (reduce.h). A backend's ops run
+ * one at a time, and a launch leaves the counters at 0: all share them. */
 #include "nets/cuda/cuda_ops.h"
 
 /* 256 KiB: those of a sum over two groups of blocks for 170000 channels, far more than layers have. */

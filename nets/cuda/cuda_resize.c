@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What gives an image another size and has no weights: pooling and upsampling; glue to op_windows_kernels.cu. */
 #include <stdlib.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What goes pixel by pixel over the channels: local response normalisation and the loss; glue to op_lrn_kernels.cu
  * and op_loss_kernels.cu. */
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Concatenation along the channels, and cropping: glue to op_slices_kernels.cu. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The launchers of the kernels of tokens' operations, as cuda_kernels.h has those of the others. Maps are of the
  * type that is given, f32 or bf16; all else is f32. Internal. */
 #ifndef NETS_CUDA_TOKEN_KERNELS_H

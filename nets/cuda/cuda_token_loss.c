@@ -1,5 +1,6 @@
-/* The last product and the loss, chunk of tokens by chunk. In training a chunk's gradients follow its scores at once, so no
- * more than a chunk's scores exist:
+/* SPDX-License-Identifier: MIT */
+/* The last product and the loss, chunk of tokens by chunk. In training a chunk's gradients follow its scores at once,
+ * so no more than a chunk's scores exist:
  *
  *   scores = X W^T;   scores := (softmax(scores) - 1 at the label) / labels
  *   Y = scores W;     DW += scores^T X
@@ -8,21 +9,22 @@
  *   | a chunk's scores, then | its rows' losses | bf16: a chunk's | the library's own |       the forward's workspace
  *   | gradients over them    |                  | Y in f32        |
  *
- * Sums over chunks are in order. Of bf16 maps X, W, Y and the gradients by the scores are bf16; scores and DW are f32, and
- * sums too.
+ * Sums over chunks are in order. Of bf16 maps X, W, Y and the gradients by the scores are bf16; scores and DW are f32,
+ * and sums too.
  *
- * Tensor cores ask for rows that begin at multiples of 16 bytes, and their fast kernels for a number of classes that is a
- * multiple of 8 as well: on an H100 the products of GPT-2's 50257 classes took 3 times as long as 50256 classes'. So rows are
- * padded to a multiple of 8 classes, and each product is divided: the classes up to a multiple of 8, and the rest. Y is the
- * sum of both parts, and rounded to bf16 once. */
+ * Tensor cores ask for rows that begin at multiples of 16 bytes, and their fast kernels for a number of classes that is
+ * a multiple of 8 as well: on an H100 the products of GPT-2's 50257 classes took 3 times as long as 50256 classes'. So
+ * rows are padded to a multiple of 8 classes, and each product is divided: the classes up to a multiple of 8, and the
+ * rest. Y is the sum of both parts, and rounded to bf16 once. */
 #include <stdlib.h>
 
 #include "mm/core/dtype.h"
 
 #include "nets/cuda/cudnn_conv.h"
 
-/* Of a chunk: bytes of scores, and its least and most rows, a multiple of a tile of matrix products. The weight's gradient is
- * read and written for each chunk, so fewer rows cost time: GPT-2's 309 MB take 0.1 ms on an H100, for each 1024 rows. */
+/* Of a chunk: bytes of scores, and its least and most rows, a multiple of a tile of matrix products. The weight's
+ * gradient is read and written for each chunk, so fewer rows cost time: GPT-2's 309 MB take 0.1 ms on an H100, for each
+ * 1024 rows. */
 enum { CHUNK_BYTES = 200 << 20, ROWS_UNIT = 128, LEAST_ROWS = 128, MOST_ROWS = 2048, CLASSES_UNIT = 8 };
 
 /* Of the classes up to `whole`, a multiple of CLASSES_UNIT, and of the rest; each may have none. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Operations of transformers: glue to op_token_kernels.cu and op_layer_norm_kernels.cu. */
 #include <stdlib.h>
 

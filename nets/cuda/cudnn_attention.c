@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Attention as cuDNN's graphs. cuDNN has no operation for causal attention; its engines know it by its operations.
  * These are those that NVIDIA's cudnn-frontend composes for cuDNN 9.19. Of a deterministic backward q's gradient is
  * the product itself; others add to a sum in memory in any order, which is rounded then. */

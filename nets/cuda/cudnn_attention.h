@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Causal attention of bf16 maps by cuDNN's graph API: a candidate beside our kernels (op_attention_kernels.cu), which
  * all else runs by. Of f32 maps cuDNN 9.19, told of an H200, proposes engines for the forward alone. Internal.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Choosing between our kernels for attention and cuDNN's, as cudnn_choose.c chooses for convolutions. */
 #include <math.h>
 #include <stdlib.h>
@@ -9,10 +10,10 @@
 
 enum { PROPOSED = 16, TRIED = 4 /* engines of each phase; each compiles its kernels, which can take seconds */ };
 
-/* How far cuDNN's results may be from our kernels' of the same numbers: of a token's head this part of its largest element,
- * and this part of the map's. Both round factors and results to bf16, 2^-9 each, with sums that cancel: so the first
- * is chosen sixteen times as large. The second is for rows that are 0 but for rounding, as q's gradient of a first token.
- * Logarithms are of f32 sums. */
+/* How far cuDNN's results may be from our kernels' of the same numbers: of a token's head this part of its largest
+ * element, and this part of the map's. Both round factors and results to bf16, 2^-9 each, with sums that cancel: so the
+ * first is chosen sixteen times as large. The second is for rows that are 0 but for rounding, as q's gradient of a
+ * first token. Logarithms are of f32 sums. */
 #define OF_ROW 0x1p-5f
 #define OF_MAP 0x1p-14f
 #define OF_LOG 0x1p-8f

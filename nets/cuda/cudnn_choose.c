@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Choosing what computes a convolution. The candidates are the legacy API's best algorithms by its own timing, the
  * algorithms that cuBLAS proposes for a product, and the engines that the graph API proposes. They are run one after
  * the other in memory that is allocated for that time. This is the only work of this backend that allocates and waits;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "nets/cuda/cudnn_conv.h"
 
 #include "mm/core/dtype.h"

@@ -1,5 +1,6 @@
-/* One direction of a convolution, float32 or bf16 NHWC with weights KRSC (out, height, width, in), the layouts of cuDNN's fast
- * kernels. Internal.
+/* SPDX-License-Identifier: MIT */
+/* One direction of a convolution, float32 or bf16 NHWC with weights KRSC (out, height, width, in), the layouts of
+ * cuDNN's fast kernels. Internal.
  *
  * The candidates are the algorithms of cuDNN's legacy API (cudnn_legacy.c), for images of fewer than 2^31 elements, the
  * engines of its graph API (cudnn_graph.h) and, for a convolution that is a product of matrices, cuBLAS's algorithms
@@ -69,8 +70,8 @@ static inline nets_conv_shape nets_product_shape(nets_direction direction, int64
 /* Describes the convolution and chooses what computes it: what was kept for this device, precision, terms and shape,
  * else what timing finds, in memory allocated on the device for that time. If there is not enough memory, or timing
  * fails, the library's guess is taken and not kept. Without a device the choices are those kept for any device, else
- * none, with the limit as workspace. `conv` must not move afterwards. MM_ERR_UNSUPPORTED: nothing can compute it within the
- * precision and the terms. */
+ * none, with the limit as workspace. `conv` must not move afterwards. MM_ERR_UNSUPPORTED: nothing can compute it within
+ * the precision and the terms. */
 MM_CHECKED mm_status nets_cudnn_conv_init(nets_cudnn_conv *conv, nets_cuda_backend *cuda, const nets_conv_shape *shape,
                                           const nets_conv_terms *terms);
 void nets_cudnn_conv_fini(nets_cudnn_conv *conv);
@@ -94,7 +95,8 @@ MM_CHECKED mm_status nets_cudnn_conv_enqueue(const nets_cudnn_conv *conv, void *
 
 /* Whether EARLIER is there as a product was made for it (nets_conv_shape.adds). MM_ERR_INVALID. */
 MM_CHECKED mm_status nets_cuda_check_earlier(const nets_op_args *args, bool adds);
-/* Makes DX hold EARLIER, if it is there: a product adds to what is there, wherever that came from, so the bits are the same. */
+/* Makes DX hold EARLIER, if it is there: a product adds to what is there, wherever that came from, so the bits are the
+ * same. */
 MM_CHECKED mm_status nets_cuda_put_earlier(const nets_op_args *args, mm_dtype maps, int64_t elems, mm_stream *stream);
 
 /* The same by this algorithm, on `stream`, to which cuDNN's handle is set already. */

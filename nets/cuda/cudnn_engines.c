@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The engines that cuDNN's graph API proposes for a convolution. */
 #include "nets/cuda/cudnn_graph.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "nets/cuda/cudnn_graph.h"
 
 enum { TENSORS = 3, ALIGNMENT = 16 /* of all tensors; kernels make use of no more */ };

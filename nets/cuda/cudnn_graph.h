@@ -1,5 +1,6 @@
-/* cuDNN's graph API. A graph is a convolution, one operation on three tensors, or attention (cudnn_attention.h), with 64-bit
- * sizes. cuDNN proposes engines for it; a plan is an engine with its knobs set, ready to run. Internal. */
+/* SPDX-License-Identifier: MIT */
+/* cuDNN's graph API. A graph is a convolution, one operation on three tensors, or attention (cudnn_attention.h), with
+ * 64-bit sizes. cuDNN proposes engines for it; a plan is an engine with its knobs set, ready to run. Internal. */
 #ifndef NETS_CUDA_CUDNN_GRAPH_H
 #define NETS_CUDA_CUDNN_GRAPH_H
 

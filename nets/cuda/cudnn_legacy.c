@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* cuDNN's legacy convolutions: descriptors that count in 32 bits, and a few algorithms for each direction. */
 #include "nets/cuda/cudnn_conv.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Kernels over elements, each of which is computed by itself: so in place or not is the same. For .cu files; C++. */
 #ifndef NETS_CUDA_ELEMENTS_H
 #define NETS_CUDA_ELEMENTS_H

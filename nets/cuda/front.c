@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "nets/cuda/front.h"
 
 #include <stdbool.h>

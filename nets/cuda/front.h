@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The Pareto front of time and workspace: of several ways to compute one thing, those to which no other is superior. */
 #ifndef NETS_CUDA_FRONT_H
 #define NETS_CUDA_FRONT_H

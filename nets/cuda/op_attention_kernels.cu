@@ -1,5 +1,6 @@
-/* Causal attention (Dao et al. 2022, "FlashAttention"): of the scores, which are the square of the context, no more than a
- * tile per block of threads exists, in shared memory. With s = scale q k for each query and the keys up to it:
+// SPDX-License-Identifier: MIT
+/* Causal attention (Dao et al. 2022, "FlashAttention"): of the scores, which are the square of the context, no more
+ * than a tile per block of threads exists, in shared memory. With s = scale q k for each query and the keys up to it:
  *
  *   attend     a block of threads has a tile of queries and goes over the tiles of keys:
  *                top, l = sum of e^(s - top), o = sum of e^(s - top) v; both are rescaled when a tile raises the top.

@@ -1,10 +1,12 @@
-/* Batch norm's backward by a code of x, which both passes decode in registers and never write: op_batch_norm_kernels.cu's,
- * with 4 x 4 pixels of a channel a thread. Per element they read (r) and write (w), those in brackets only if they are
- * there:
+// SPDX-License-Identifier: MIT
+/* Batch norm's backward by a code of x, which both passes decode in registers and never write:
+ * op_batch_norm_kernels.cu's, with 4 x 4 pixels of a channel a thread. Per element they read (r) and write (w), those
+ * in brackets only if they are there:
  *
  *      sums: r code, dy (y) (earlier2), w (dx2);  then r code, dy (y) (earlier), w dx
  *
- * As there, the second pass reads dx2 instead of dy and y if that is the gated dy. It has no mask of y in the scratch. */
+ * As there, the second pass reads dx2 instead of dy and y if that is the gated dy. It has no mask of y in the
+ * scratch. */
 #include "nets/cuda/batch_norm_codes.h"
 
 namespace {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Batch norm, with the sum and the ReLU that are fused with it. Each phase has two passes over the map. Per element
  * they read (r) and write (w) the arrays listed; those in brackets only if they are there. A sign mask costs almost
  * nothing.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Biases, and sums over rows: of the channels of maps. Bytes of memory traffic for each of a map's are in brackets. */
 #include "nets/cuda/reduce.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Elements of one type from those of another, eight at a time. */
 #include "nets/cuda/storage.h"
 

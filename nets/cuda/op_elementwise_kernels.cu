@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* ReLU, sums and dropout. */
 #include "nets/cuda/elements.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Softmax cross-entropy: a warp takes a label's scores. Losses are summed in double: by warps over their rows, then
  * over a block's warps, then, in a second launch, over the blocks, always in the same order. */
 #include "nets/cuda/vector.h"
@@ -157,8 +158,8 @@ void nets_cuda_loss_backward(mm_dtype maps, nets_cuda_labels labels, const float
 
 /* ---------------------------------------------------------------- rows of many scores */
 
-/* Threads of a block, which takes a row. Two such blocks on each multiprocessor have 53 MB of GPT-2's scores, so that the
- * second pass over a row mostly finds it in the level-2 cache. */
+/* Threads of a block, which takes a row. Two such blocks on each multiprocessor have 53 MB of GPT-2's scores, so that
+ * the second pass over a row mostly finds it in the level-2 cache. */
 enum { ROW_THREADS = 512, ROW_BLOCKS = 2, SCORES_AT_ONCE = 4 };
 
 /* The highest score and its first place, joined by a block's threads in a tree. */
@@ -220,8 +221,8 @@ static __device__ inline double sum_of_row(const float *row, int n, peak *peaks,
     return joined(total, sums);
 }
 
-/* Writes the row's gradients, as T, over its scores. In each turn all have read before any writes; and what is written there
- * lies over scores that were read in this turn or an earlier one. */
+/* Writes the row's gradients, as T, over its scores. In each turn all have read before any writes; and what is written
+ * there lies over scores that were read in this turn or an earlier one. */
 template <typename T>
 static __device__ inline void give_gradients(const float *row, int n, int label, float top, float by, float share,
                                              T *gradients) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Local response normalisation across channels: see nets/host/host_lrn.c for the formulas. blockDim.x threads take a
  * pixel; its rows lie in shared memory with half a window of zeros on both sides:
  *

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Copies: of rows (concatenation), of rectangles (crop), of pixels that get a channel more, and with rows and columns
  * exchanged (the order of a linear layer's features). */
 #include "nets/cuda/vector.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Embeddings and GELU. Where sums are taken, their order hangs on the shape alone, and no two threads add to one
  * number. */
 #include "nets/cuda/cuda_token_kernels.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* The update step of all parameters: see nets/optimizer.h. One launch; a block finds its tensor by bisection of the
  * list, which lies in the constant bank. */
 #include "nets/cuda/vector.h"

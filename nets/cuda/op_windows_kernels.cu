@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Pooling and upsampling. Backwards gather: an element of the input's gradient asks the outputs that it went into, in
  * their order, so there are no atomics and one order of sums. */
 #include "nets/cuda/vector.h"

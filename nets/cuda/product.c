@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* cuBLAS's matrices are column by column, so it sees ours transposed: images as [channels, pixels], weights as [in,
  * out].
  *
@@ -137,8 +138,8 @@ static mm_status prefer(cublasLtMatmulPreferenceOpaque_t *preference, cublasLtMa
     return check_description(cublasLtMatmulPreferenceSetAttribute(preference, name, value, bytes));
 }
 
-/* How parts of sums that are split may be added up. Of parts that are added in place, the order is not fixed. Parts that are
- * stored in the result's type are rounded to it, so a bf16 result, which is rounded once, has them in f32. */
+/* How parts of sums that are split may be added up. Of parts that are added in place, the order is not fixed. Parts
+ * that are stored in the result's type are rounded to it, so a bf16 result, which is rounded once, has them in f32. */
 static uint32_t reduction_schemes(const nets_product *p, bool deterministic) {
     if (p->gives_bf16) return CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     if (deterministic) return CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A convolution that is a product of matrices: its windows are single pixels, and x and y have the same pixels.
  * cuBLASLt computes it; its algorithms are candidates beside cuDNN's (cudnn_choose.c). Of NETS_CONV_BF16_BIAS it adds a
  * bias that its caller puts in front of the workspace, to sums in f32. Internal. */

@@ -1,6 +1,7 @@
-/* Sums over a map's pixels, channel by channel, in one launch. strips.h has the cut and the order of the sums. A block is
- * `chains` threads for each vector of channels. It writes its sums to the scratch, and counts itself; the last block of
- * a group joins the group's, and the last of these the groups', whose sums it uses:
+/* SPDX-License-Identifier: MIT */
+/* Sums over a map's pixels, channel by channel, in one launch. strips.h has the cut and the order of the sums. A block
+ * is `chains` threads for each vector of channels. It writes its sums to the scratch, and counts itself; the last block
+ * of a group joins the group's, and the last of these the groups', whose sums it uses:
  *
  *   | sums of block 0 [channels], block 1, ... | first quantity of group 0 [channels], second, group 1, ... |
  *
@@ -25,8 +26,8 @@ template <int V> static __device__ inline void join(sums<V> *a, const sums<V> &b
         for (int k = 0; k < V; k++) a->q[i][k] += b.q[i][k];
 }
 
-/* A Source has `fetch`, which loads what it needs of a pixel, and `take`, which adds that to the thread's total. Both get
- * the index of the thread's first element in the pixel. ROWS pixels are fetched before the first is taken, so that
+/* A Source has `fetch`, which loads what it needs of a pixel, and `take`, which adds that to the thread's total. Both
+ * get the index of the thread's first element in the pixel. ROWS pixels are fetched before the first is taken, so that
  * their loads overlap. BLOCKS: BLOCKS_OF.
  *
  * Takes pixels 0 .. n - 1, those that are inside: of these row(i) is the number in the map. */
@@ -46,8 +47,8 @@ static __device__ inline void take_pixels(Source &source, typename Source::total
     }
 }
 
-/* Takes a chain: tiles begin, begin + chains, ... below end. A matrix's tiles are a row each. A Source with MATRICES fetches
- * several of them together; others go without, for fewer registers. */
+/* Takes a chain: tiles begin, begin + chains, ... below end. A matrix's tiles are a row each. A Source with MATRICES
+ * fetches several of them together; others go without, for fewer registers. */
 template <typename Source>
 static __device__ inline void take_chain(Source &source, typename Source::total *t, const nets_strips &s,
                                          unsigned begin, unsigned end, int channel) {
@@ -71,8 +72,8 @@ static __device__ inline void take_chain(Source &source, typename Source::total 
 /* What every thread of a block does first of all. A Source that needs something has its own of these two. */
 template <typename Source> static __device__ inline void prepare(const Source &) {}
 
-/* In each of n arrays of a number for each thread, chain i of a lane joins chain i + m / 2, for m = chains, chains / 2, ... 2.
- * Every thread calls it. */
+/* In each of n arrays of a number for each thread, chain i of a lane joins chain i + m / 2, for m = chains, chains / 2,
+ * ... 2. Every thread calls it. */
 template <typename T> static __device__ inline void join_chains(T *all, int n) {
     const int lanes = (int)blockDim.x, threads = lanes * (int)blockDim.y,
               mine = (int)(threadIdx.y * blockDim.x + threadIdx.x);
@@ -146,8 +147,8 @@ template <int V> static __device__ inline int joined_channel(int k) {
     return (int)((blockIdx.y * V + k) * blockDim.x + threadIdx.x);
 }
 
-/* Joins the sums of parts first .. end - 1, of so many blocks each. They are the result's of joined_channel(threadIdx.y) in
- * the first V chains, if the map has that channel. */
+/* Joins the sums of parts first .. end - 1, of so many blocks each. They are the result's of
+ * joined_channel(threadIdx.y) in the first V chains, if the map has that channel. */
 template <int V, typename Finish, typename From>
 static __device__ inline wide join_parts(const Finish &f, const nets_strips &s, const From &from, int first, int end,
                                          int blocks, wide *all) {

@@ -1,6 +1,7 @@
-/* How maps are stored: kernels are templates over T, float or bf16, and compute with floats. Loads and stores take 16 bytes
- * where V is PER_LOAD<T>, 4 floats or 8 bf16; V is 1, 2 or 4 at edges. Floats are rounded to nearest, ties to even; a NaN
- * stays one (a GPU makes it the canonical one). For .cu files; C++. */
+/* SPDX-License-Identifier: MIT */
+/* How maps are stored: kernels are templates over T, float or bf16, and compute with floats. Loads and stores take 16
+ * bytes where V is PER_LOAD<T>, 4 floats or 8 bf16; V is 1, 2 or 4 at edges. Floats are rounded to nearest, ties to
+ * even; a NaN stays one (a GPU makes it the canonical one). For .cu files; C++. */
 #ifndef NETS_CUDA_STORAGE_H
 #define NETS_CUDA_STORAGE_H
 
@@ -145,7 +146,8 @@ template <typename T> static __device__ inline bool is_positive(float v) {
 
 /* ---------------------------------------------------------------- launchers */
 
-/* Calls function<T>(...) of the type of maps, MM_F32 or MM_BF16; that it is no other was checked (nets_op_impl.maps). */
+/* Calls function<T>(...) of the type of maps, MM_F32 or MM_BF16; that it is no other was checked
+ * (nets_op_impl.maps). */
 #define NETS_BY_STORAGE(maps, function, ...)                                                                           \
     do {                                                                                                               \
         if ((maps) == MM_BF16)                                                                                         \

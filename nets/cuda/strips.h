@@ -1,11 +1,12 @@
+/* SPDX-License-Identifier: MIT */
 /* How a map is cut for sums over its pixels, channel by channel, and in which order they are added. Both depend on the
  * shape alone, not on the GPU, nor on how many channels a thread takes, nor on whether it reads values or decodes them:
  * the same map gives the same bits. Plain C, that CPU tests add in this order, too.
  *
  * The cut is that of ZFP's 2-D blocks (pipeline/codec/zfp_layout.h). An image's pixels are taken as `lines` of
  * `columns`; four lines are a strip, and four columns of a strip a tile: 4 x 4 pixels of all channels, fewer at an
- * image's ends. Tiles are numbered along the strip, then strip by strip, then image by image. So the ZFP block of tile t
- * and channel c has the number t * channels + c.
+ * image's ends. Tiles are numbered along the strip, then strip by strip, then image by image. So the ZFP block of tile
+ * t and channel c has the number t * channels + c.
  *
  *            columns                       order of a channel's sum
  *        +----+----+----+--+               chain    `each` tiles, every chains-th of a block's; of each tile line by
@@ -29,9 +30,9 @@
 #define NETS_STRIPS_FN static inline
 #endif
 
-/* LEAST_CHAINS: with 32 vectors of channels they are a block of 256 threads. THREADS: four waves of an H100 or H200, whose
- * 132 multiprocessors hold 1024 threads of 64 registers each. So blocks are many and short: others of higher priority,
- * such as a codec's, begin when the next one ends. */
+/* LEAST_CHAINS: with 32 vectors of channels they are a block of 256 threads. THREADS: four waves of an H100 or H200,
+ * whose 132 multiprocessors hold 1024 threads of 64 registers each. So blocks are many and short: others of higher
+ * priority, such as a codec's, begin when the next one ends. */
 enum { NETS_STRIPS_LEAST_CHAINS = 8, NETS_STRIPS_THREADS = 4 * 132 * 1024 };
 
 /* Divides numbers below 2^31 by one that the host knows: Granlund and Montgomery, "Division by invariant integers using
@@ -121,7 +122,8 @@ NETS_STRIPS_FN int64_t nets_strips_counters(const nets_strips *s) {
     return (int64_t)(s->groups + 1) * nets_strips_ceil(s->channels, 8);
 }
 
-/* A tile: its number, the row of its first pixel, the distance of its lines is `columns`, and how much of it is inside. */
+/* A tile: its number, the row of its first pixel, the distance of its lines is `columns`, and how much of it is
+ * inside. */
 typedef struct nets_tile {
     int number, row, width, height;
 } nets_tile;
@@ -147,8 +149,8 @@ NETS_STRIPS_FN void nets_moments_take(float x, float weight, float *mean, float 
     *squares = fmaf(apart, x - *mean, *squares);
 }
 
-/* Joined as by Chan et al., "Algorithms for computing the sample variance" (1983). n: values of the first; share: of the
- * other in both together. */
+/* Joined as by Chan et al., "Algorithms for computing the sample variance" (1983). n: values of the first; share: of
+ * the other in both together. */
 NETS_STRIPS_FN void nets_moments_join(float *mean, float *squares, float n, float other_mean, float other_squares,
                                       float share) {
     const float apart = other_mean - *mean;

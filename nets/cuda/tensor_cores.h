@@ -1,10 +1,12 @@
+/* SPDX-License-Identifier: MIT */
 /* Products of bf16 by the GPU's tensor cores. For .cu files; C++. */
 #ifndef NETS_CUDA_TENSOR_CORES_H
 #define NETS_CUDA_TENSOR_CORES_H
 
 #include "nets/cuda/storage.h"
 
-/* d += a b, by all lanes of a warp together: a is [16][16] and b [16][8], of bf16; d is [16][8], of f32. Of lane 4 g + t:
+/* d += a b, by all lanes of a warp together: a is [16][16] and b [16][8], of bf16; d is [16][8], of f32. Of lane 4 g +
+ * t:
  *
  *   a   words of two neighbouring columns:  a[g][2t], a[g + 8][2t], a[g][2t + 8], a[g + 8][2t + 8]
  *   b   words of two neighbouring rows:     b[2t][g], b[2t + 8][g]

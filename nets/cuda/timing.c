@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "nets/cuda/timing.h"
 
 #include <stdlib.h>
@@ -23,8 +24,8 @@ mm_status nets_cuda_timing_take(int64_t bytes, void **memory_out) {
     return mm_cuda_check(error, "cudaMalloc");
 }
 
-/* Numbers of all signs and mantissas in [-1, 1): of data that is all alike kernels are faster, for fewer wires switch and
- * clocks stay higher. xorshift32, always the same numbers. */
+/* Numbers of all signs and mantissas in [-1, 1): of data that is all alike kernels are faster, for fewer wires switch
+ * and clocks stay higher. xorshift32, always the same numbers. */
 static mm_status make_values(nets_cuda_timing *t) {
     uint32_t x = 2463534242u;
     t->values = malloc(VALUES * sizeof *t->values);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Shared by the .cu files: vectors of channels, and how threads are laid over elements and over maps. C++.
  *
  * A map is rows (pixels) of channels. In a block, blockDim.x threads take neighbouring vectors of V channels, in
@@ -67,8 +68,8 @@ static inline map_grid map_over(int64_t rows, int64_t channels, int V, int rows_
     return g;
 }
 
-/* Launches kernel<T, V>(...) over a map on the variable `stream`. V is PER_LOAD<T> if the channels are a multiple of it,
- * else 1. A thread takes at least rows_each rows: AT_ONCE for a kernel that uses write_rows. */
+/* Launches kernel<T, V>(...) over a map on the variable `stream`. V is PER_LOAD<T> if the channels are a multiple of
+ * it, else 1. A thread takes at least rows_each rows: AT_ONCE for a kernel that uses write_rows. */
 #define LAUNCH_MAP(kernel, T, rows, channels, rows_each, ...)                                                          \
     do {                                                                                                               \
         const int V_ = (channels) % PER_LOAD<T> ? 1 : PER_LOAD<T>;                                                     \

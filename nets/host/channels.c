@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "nets/host/channels.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Batch norm and biases on the CPU: operations channel by channel over maps [rows, channels] of f32 or bf16. Internal.
  *
  * Elements are grouped into lines (lines.h), lines into chunks that fit the cache, and chunks into blocks, which the

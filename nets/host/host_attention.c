@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Causal attention, block by block (Dao et al. 2022, "FlashAttention"): of the scores, which are the square of the
  * context, only one block exists at a time, in the cache. A thread computes a head of a sample alone, in a fixed order.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The host backend: its table of ops, and how their work gets onto a stream. */
 #include <stddef.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Batch norm, also fused with a sum and a ReLU. It normalises with the batch's biased variance and keeps the unbiased
  * one in the running statistics, as torch does. It uses own loops. Measured on maps of 2 to 50 MB with one thread, they
  * take the same time as oneDNN's, although those read the input once more, and the ReLU adds nothing. */

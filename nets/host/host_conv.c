@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Convolution and transposed convolution, on oneDNN's convolutions. The transposed one is the gradient of a
  * convolution that leads from its output to its input: the same three kernels, the first two with their places
  * exchanged, and that convolution's weights. A bias is added and summed by own loops, the same that a ReLU has where

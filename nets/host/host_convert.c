@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Elements of one type from those of another. */
 #include "mm/device/device_host.h"
 #include "nets/host/host_ops.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Dropout. No mask is stored: the backward draws the same random numbers again. Element e of layer l in iteration i
  * uses word e % 4 of Philox(key = seed, counter = {e / 4, its high word, l, i}). Elements count from the whole batch's
  * first. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The residual sum: own loops, element by element, so in place or not is the same. The pragmas tell the compiler
  * that: it would fall back to scalar code where it sees that input and output are one. */
 #include <stdlib.h>

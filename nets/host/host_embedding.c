@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Rows of weights for tokens and for their places. A weight's gradient is the sum over its tokens in their order:
  * threads share the channels, or the places, so no two write to one number. */
 #include <stdlib.h>

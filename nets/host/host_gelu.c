@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* GELU, element by element; in place or not is the same. bf16 is computed in blocks of f32, and rounded once. */
 #include <math.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Layer norm: each row by itself. The gradients by weight and bias are sums over rows of parts, which hang on the shape
  * alone, and then over the parts, in order. */
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The fully connected layer: oneDNN's matrix products over the plain weights, which need no other layout and so no
  * workspace of the weights' size; of bf16 maps as in host_project.c. (Its inner product allocates on every call.) Each
  * is cut by its columns, the gradient by the weights by its rows: so a piece has weights of its own, however small the

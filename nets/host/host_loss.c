@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Softmax cross-entropy, mean over the labels: a label's scores are a pixel's channels. Rows are a few scores each:
  * plain loops, sums in double, in order, of ranges of rows that hang on the shape alone. */
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Local response normalisation across channels: y = x / s^beta, s = k + alpha / size * (sum of x^2 over a window). Own
  * loops: the backward finds s again from x, where oneDNN's keeps one or two maps of it for that.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The ops of device "host": convolutions, products, pools and upsampling by oneDNN, the rest by own loops. Internal. */
 #ifndef NETS_HOST_OPS_H
 #define NETS_HOST_OPS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The linear layer of tokens: oneDNN's matrix products over the plain weights, of f32, or of bf16 where the CPU has
  * units for it: then sums are f32, and so are the gradients of the weights; what is a map is rounded once. A batch has
  * many rows, so the output and the gradient by the input are cut by rows; the gradient by the weights is cut by its own

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* ReLU, also with the bias that comes before it. In place or not is the same. */
 #include <stdlib.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What gives an image another size and has no weights: pooling (maximum, average, global average), and upsampling by a
  * whole factor; on oneDNN. */
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Concatenation along the channels, and cropping: copies of rectangles, one way in the forward, the other in the
  * backward. An input's gradient may take the place of the earlier contribution that is added to it: each element is
  * read before it is written. */

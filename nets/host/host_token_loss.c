@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The last product and the loss, chunk of tokens by chunk. In training a chunk's gradients follow its scores at once:
  *
  *   scores = x weight^T;   scores := (softmax(scores) - 1 at the label) / labels

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The update step on the host: see nets/optimizer.h. One pass over all parameters, and one before it that
  * looks for what overflows. */
 #include <math.h>

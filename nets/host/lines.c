@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* For any processor, of f32; and which to take. */
 #define TARGET
 #define LINES nets_lines_portable

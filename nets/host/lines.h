@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Vectorised loops over maps of f32 or bf16 on the CPU, compiled for two instruction sets that give the same bits. They
  * compute with f32; what they give of bf16 is rounded once (bf16.h). Internal.
  *

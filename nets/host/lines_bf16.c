@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* For any processor, of bf16. */
 #define TARGET
 #define HALF

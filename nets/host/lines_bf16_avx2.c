@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* 16 bf16 in a vector. */
 #if defined(__x86_64__)
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The loops of lines.h. The including file defines TARGET, the attribute of their instruction set, LINES, the name of
  * their table, and HALF if the elements are bf16. The pragmas say that elements do not depend on each other; without
  * them the compiler runs scalar code if an input and an output are the same array. No target fuses products with sums,

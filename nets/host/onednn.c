@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "nets/host/onednn_internal.h"
 
 #include <stdlib.h>

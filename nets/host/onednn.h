@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* An interface to oneDNN, versions 2 from 2.6 on and 3; onednn_version.c hides the difference. A kernel is one
  * primitive with its memory objects. It is made once, then bound to pointers and run any number of times; running it
  * allocates nothing of ours. Activations are NHWC; plain weights are OIHW, grouped ones GOIHW. A kernel runs on the

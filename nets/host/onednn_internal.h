@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Making kernels from descriptions of one operation, for onednn_*.c. Internal to onednn. */
 #ifndef NETS_HOST_ONEDNN_INTERNAL_H
 #define NETS_HOST_ONEDNN_INTERNAL_H

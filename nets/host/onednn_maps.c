@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Descriptions of the kernels that map images to images without weights of their own: pools, upsampling, and
  * the change of layout. */
 #include "nets/host/onednn_internal.h"

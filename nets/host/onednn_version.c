@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* oneDNN 2 describes a primitive in two steps, with layouts that are structs; 3 in one, with layouts that are
  * objects. */
 #include "nets/host/onednn_internal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Descriptions of the kernels that have weights: convolutions and matrix products. */
 #include "nets/host/onednn_internal.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "nets/host/pieces.h"
 
 #include <stdlib.h>

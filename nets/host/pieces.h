@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* How the host's ops are divided among threads. Internal.
  *
  * oneDNN's primitives are made for one thread and run on pieces of a batch, each piece with scratch of its own. Own

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* For any processor, and which to take. */
 #define TARGET
 #define ROWS nets_rows_portable

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Vectorised loops over one row of floats on the CPU, compiled for two instruction sets that give the same bits.
  * Internal. Sums are f32 in ROW_LANES lanes, which are added in a fixed order. An output may be an input of the same
  * call. */

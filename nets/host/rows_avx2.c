@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* 8 floats in a vector. */
 #if defined(__x86_64__)
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The loops of rows.h. The including file defines TARGET, the attribute of their instruction set, and ROWS, the name of
  * their table. No target fuses products with sums, so all round alike. */
 #include "nets/host/rows.h"

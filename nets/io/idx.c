@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* IDX: a magic number 0x000008RR of RR dimensions, each a 32-bit number, all big endian; then the bytes. */
 #include "nets/io/idx.h"
 

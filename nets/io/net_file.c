@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "nets/io/net_file.h"
 
 #include <errno.h>

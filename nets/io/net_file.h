@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A network as a JSON file: what `--net file:my.json` takes and `mm nets --net X --json` prints.
  *
  *   {

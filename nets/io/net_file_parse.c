@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* From JSON to a net. What a layer means is the IR's to judge (net.h); here is only what a file can get wrong: its
  * form, names that are not there, and attributes that would be taken otherwise than they were written. */
 #include <float.h>

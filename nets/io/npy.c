@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A .npy file: "\x93NUMPY", a byte each of major and minor version, the header's length (2 bytes little endian in
  * version 1, 4 in version 2), the header, and the elements. The header is a dict as Python writes one:
  *

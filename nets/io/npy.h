@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Reads arrays of NumPy's .npy files, versions 1 and 2 of the format, in C order and little endian. Elements are read
  * from the file on demand, not mapped: if the file shrinks during a run, that is an error and not a SIGBUS. */
 #ifndef NETS_IO_NPY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "nets/io/op_list.h"
 
 #include <jansson.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The documentation of network files' operations, printed from the descriptions that the parser uses (net_ops.h). */
 #ifndef NETS_IO_OP_LIST_H
 #define NETS_IO_OP_LIST_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The reader: a ring of batch buffers between the thread that fills them and the caller.
  *
  *      released        taken           produced

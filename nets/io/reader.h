@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Readers: batches of labelled images, or of rows of tokens, for training and testing, prepared ahead by a thread.
  *
  * Images are f32 NHWC, normalised per channel; labels are i32 from 0. A training reader shuffles every epoch and

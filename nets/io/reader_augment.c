@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "nets/io/reader_augment.h"
 
 #include "nets/io/reader_random.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A training reader's shuffling and augmentation (pad, crop, flip). Pure functions. */
 #ifndef NETS_IO_READER_AUGMENT_H
 #define NETS_IO_READER_AUGMENT_H

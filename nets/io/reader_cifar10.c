@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* CIFAR-10 in its binary version (Krizhevsky 2009): five training files and a test file of 10000 records, each a
  * label byte and 3072 bytes of planes R, G, B.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Fashion-MNIST (Xiao et al. 2017): 60000 and 10000 grey images of 28x28 in 10 classes, as MNIST's IDX files.
  *
  * An image is fitted to the network's input: each pixel becomes a square of as many pixels as fit, or, for an input

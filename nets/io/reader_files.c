@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Data of one's own: images and labels in two .npy files. Neither is held in memory: a sample is read when its batch is
  * made. */
 #include "mm/core/status.h"

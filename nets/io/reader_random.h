@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A counter-based random number generator: any number of any sequence is computed directly, so results do not depend on
  * the order of calls. A key's sequence is splitmix64 (Steele, Lea, Flood 2014) with that start. */
 #ifndef NETS_IO_READER_RANDOM_H

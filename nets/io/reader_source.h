@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The contract of a kind of data: a source of single samples, of which the reader makes batches.
  *
  * An implementation embeds nets_source as its first member, and is listed in reader.c's table. */

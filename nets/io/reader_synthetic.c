@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Synthetic data: learnable images of any shape that need no file. A sample's class is a smooth colour pattern, its
  * own noise lies over it. With labels for pixels an image is a grid of regions of one colour and class each, under the
  * same noise. The data is fixed: the same for every seed, run and machine (no libm). */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tokens from a file: the bytes of a text, or 16-bit numbers. A sample is a row of as many tokens as the network takes;
  * each token's label is the one behind it. Samples follow each other without overlap, so an epoch reads every token
  * once, but for a rest that fills no sample:

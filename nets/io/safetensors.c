@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What reading and writing share: element types, sizes, descriptions. */
 #include "nets/io/safetensors.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Files in the safetensors format: named tensors in a flat little-endian file.
  *
  *      8 bytes  length of the header, n

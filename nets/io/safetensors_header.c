@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The parser. It trusts nothing: a file may be damaged, cut, made by others or made to harm. */
 #include "nets/io/safetensors_header.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* An open safetensors file: a private mapping, and the parsed header over it. */
 #include "nets/io/safetensors.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The thread that does what ranks do with each other, and what it is asked for. */
 #include "nets/multi/multi.h"
 

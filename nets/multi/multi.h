@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Processes that train one network: who they are, and what they do with each other. Each is a rank, from 0; rank r
  * trains on the r-th part of every batch (nets_ranks in nets/op.h). An engine connects them: "mpi", "nccl".
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What becomes of chunks: to whom which part goes, and the sums. */
 #include "nets/multi/multi_chunks.h"
 

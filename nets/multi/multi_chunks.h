@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Sums under way: what was begun is cut into chunks, which travel, are added up, and travel back, several at a time.
  * Used by multi.c's thread alone.
  *

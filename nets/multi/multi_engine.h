@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The contract of an engine: how it gets elements to other ranks. Called by multi.c's thread alone, which also opens
  * it. */
 #ifndef NETS_MULTI_MULTI_ENGINE_H

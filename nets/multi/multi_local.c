@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* How ranks that mm itself has started tell each other something: by sockets that they have inherited, between rank 0
  * and each other one. Rank 0 collects what all have, and gives all of it to each. MM_RANKS in the environment says
  * which they are: "RANK/RANKS:FD,FD,..." (multi_local_start).

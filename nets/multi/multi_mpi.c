@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The engine mpi. MPI's functions are found when it is opened, in one table, so that a process that does not use them
  * runs where there is no MPI.
  *

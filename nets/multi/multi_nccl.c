@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The engine nccl: sums on GPUs, each rank's own. NCCL's functions are found when it is opened, in one table, as MPI's
  * are.
  *

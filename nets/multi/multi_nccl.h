@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Private to the engine nccl. */
 #ifndef NETS_MULTI_MULTI_NCCL_H
 #define NETS_MULTI_MULTI_NCCL_H

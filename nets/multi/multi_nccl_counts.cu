@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Adds up the ranks' counts: multi_kind's MULTI_COUNT, of which NCCL has no sum. */
 #include "mm/device/cuda_launch.h"
 #include "nets/multi/multi_nccl.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "nets/multi/multi_shared.h"
 
 #include "mm/core/graph.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What ranks make of the tensors that graphs of nets share (nets_ranks): sums of gradients, of the loss and of counts
  * of correct labels; means of running statistics. */
 #ifndef NETS_MULTI_MULTI_SHARED_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "nets/ops/describe.h"
 
 mm_status nets_infer_same(nets_layer *layer, const nets_shape *in) {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Functions and macros for the operations' descriptions (nets/net_ops.h). Internal to nets/ops. */
 #ifndef NETS_OPS_DESCRIBE_H
 #define NETS_OPS_DESCRIBE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What a net begins with, and what most end with: the batch, fully connected layers, the loss. */
 #include "nets/ops/describe.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Operations on the elements of maps, and on which of them there are. */
 #include "nets/ops/describe.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Normalisations. */
 #include "nets/ops/describe.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Operations of transformers. A sample is a row of tokens: maps are [1, tokens, channels]. */
 #include "nets/ops/describe.h"
 

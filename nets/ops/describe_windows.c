@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Operations of windows that move over an image: convolutions and pools. */
 #include "nets/ops/describe.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* AlexNet twice.
  *
  * alexnet: torchvision's, after Krizhevsky's "One weird trick" (2014): no groups, no normalisation, 224x224.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* DenseNets for ImageNet, Huang et al. 2016, as torchvision's: growth 32, bottlenecks of four times the growth. A
  * layer's input is the concatenation of all outputs before it in its block; the next one's is that and its own output,
  * so each concatenation takes the one before instead of all of them again: the same map, of two inputs. */

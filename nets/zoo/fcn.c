@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* FCN-8s on VGG-16, Long, Shelhamer and Darrell 2015: a class for each pixel. Layers are named as in the authors' Caffe
  * model voc-fcn8s. VGG's linear layers are convolutions here; its coarse scores are doubled in size, the scores of the
  * fourth pool added, doubled, those of the third pool added, and brought to the input's size.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* GoogLeNet (Inception v1), Szegedy et al. 2014, as torchvision's: with batch norm, the paper's 5x5 convolutions being
  * 3x3 (torchvision's known difference), and without the auxiliary classifiers, as its published weights are. */
 #include "nets/zoo/layers.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* GPT-2: Radford et al. 2019, "Language models are unsupervised multitask learners". Layers and parameters have the
  * names of the published files (wte, wpe, h.0.ln_1, h.0.attn.c_attn, ...). Residual projections begin smaller, by the
  * root of their number. */

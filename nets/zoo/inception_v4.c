@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Inception-v4, Szegedy et al. 2016, figures 3 to 9: 299x299. Layers are named as in the widespread port of its
  * published weights (timm's inception_v4): features.0 to features.21, last_linear. Dropout of 0.2 before the classifier
  * is the paper's ("keep 0.8"). */

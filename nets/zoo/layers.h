@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The zoo's builders, and the functions that they add layers with. Internal to the zoo.
  *
  * A builder adds layers to an empty net. The net keeps failures (net.h), so nothing here returns a status. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* OverFeat's fast model, Sermanet et al. 2013, table 1: 231x231. The second convolution is without padding: only so do
  * its pool's outputs have the 12x12 of the table. Dropout after the first two linear layers, as their section 3.2. */
 #include "nets/zoo/layers.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* He et al. 2016, table 1: ResNets for ImageNet, as torchvision's: stages of 64, 128, 256, ... channels, the stride of
  * a bottleneck in its 3x3 convolution, a projection where a stage's shape differs from the one before. ResNet-256's
  * stages of 3, 16, 62 and 3 bottlenecks make 254 layers as He et al. count. */

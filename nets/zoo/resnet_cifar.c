@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* He et al. 2016, section 4.2: ResNets for CIFAR's 32x32x3, three stages of n blocks on 16, 32, 64 channels.
  *
  * Basic blocks: depth 6n + 2. Where the shape changes the shortcut is a 1x1 convolution with batch norm (their option

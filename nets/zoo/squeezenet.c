@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* SqueezeNet 1.0, Iandola et al. 2016, as torchvision's: fire modules squeeze to few channels and expand by 1x1 and 3x3
  * side by side; the classes are channels that are averaged over the whole map. */
 #include "nets/zoo/layers.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* conv-relu-maxpool-conv-bn-relu-dropout-avgpool-linear on 32x32x3: a little of everything, small. */
 #include "nets/zoo/layers.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* U-Net, Ronneberger, Fischer and Brox 2015, figure 1: one channel of 572x572 in, two classes for each of 388x388
  * pixels out. All convolutions are without padding, so maps of the contracting path are cropped at all sides before the
  * expanding path joins them. Dropout at the contracting path's end, as their section 3.1 has it. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Simonyan and Zisserman 2014, as torchvision's without batch norm: five groups of 3x3 convolutions on 64, 128, 256,
  * 512 and 512 channels with a pool after each, three linear layers.
  *

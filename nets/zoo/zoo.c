@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "nets/zoo/zoo.h"
 
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The zoo: networks by name.
  *
  *   NAME[@HEIGHTxWIDTH][,classes=K][,thin=T]      resnet50    vgg16@32,classes=10    resnet50@64x96,thin=8

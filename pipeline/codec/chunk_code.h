@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Codes of variable size in chunks: where everything lies. Plain C functions, the same on every device.
  *
  * A chunk is 1024 consecutive elements of the map (of f32 4 KiB, the window of cDMA: Rhu et al., HPCA 2018); the last

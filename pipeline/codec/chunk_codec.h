@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Codecs of variable size (zvc, rle, csr, deflate, eb): each encodes chunks of 1024 elements, one by one. chunk_code.h
  * says where heads and bodies lie; this is what such codecs share, and what each of them has of its own.
  *

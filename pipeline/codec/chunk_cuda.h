@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Codecs of chunks (chunk_code.h) on CUDA: the C interface of their kernels. */
 #ifndef PIPELINE_CODEC_CHUNK_CUDA_H
 #define PIPELINE_CODEC_CHUNK_CUDA_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Kernels of codecs of chunks (chunk_code.h), for *_cuda.cu only. A codec adds how a warp encodes and decodes a chunk.
  *
  * Encode. A warp turns a chunk into a code in shared memory; the chunks of a block (8, or 32 with sms=) are a
@@ -382,7 +383,8 @@ __global__ void __launch_bounds__(THREADS, 1) encode(mm_chunk_work work, int64_t
 
 /* ---------------------------------------------------------------- decode */
 
-/* Copies the code of a chunk, whose elements fill n words, to shared memory. Returns its words; -1: the head or the body is damaged. */
+/* Copies the code of a chunk, whose elements fill n words, to shared memory. Returns its words; -1: the head or the
+ * body is damaged. */
 __device__ __forceinline__ int fetch_code(const mm_chunk_work &work, int64_t chunk, int n, uint32_t *words, int lane) {
     const int64_t begin = *(const int64_t *)work.head;
     const uint32_t *const at = (const uint32_t *)work.head + 2 + chunk;

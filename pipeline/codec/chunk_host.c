@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Chunk codecs on the host device: the jobs.
  *
  * Encoding. Threads take tasks of some chunks each. A task encodes its chunks to its stack, waits for its turn, takes

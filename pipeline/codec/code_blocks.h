@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Codes that kernels of other layers read and write by themselves, beside what else they do with a map: which there
  * are. code_blocks_cuda.h has what they call. Plain C. */
 #ifndef PIPELINE_CODEC_CODE_BLOCKS_H

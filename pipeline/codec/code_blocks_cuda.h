@@ -1,19 +1,20 @@
-/* Codes in kernels of other layers: a thread encodes and decodes 4 x 4 pixels of a channel, which it has in registers. Bits
- * are those of the codecs. For .cu files; C++.
+/* SPDX-License-Identifier: MIT */
+/* Codes in kernels of other layers: a thread encodes and decodes 4 x 4 pixels of a channel, which it has in registers.
+ * Bits are those of the codecs. For .cu files; C++.
  *
- * A map is NHWC. Its tiles of 4 x 4 pixels are the blocks of zfp in two dimensions (zfp_layout.h): of tile t and channel c
- * it is block t * channels + c. The threads of a warp have neighbouring channels of one tile, 2^n of them, the first a
- * multiple of that; what is left of the warp has other tiles, likewise.
+ * A map is NHWC. Its tiles of 4 x 4 pixels are the blocks of zfp in two dimensions (zfp_layout.h): of tile t and
+ * channel c it is block t * channels + c. The threads of a warp have neighbouring channels of one tile, 2^n of them,
+ * the first a multiple of that; what is left of the warp has other tiles, likewise.
  *
  * Each type has
  *      prepare_to_encode, prepare_to_decode      every thread of a block calls one of them, first of all
- *      encode                                    every thread of a warp calls it, together; those that are outside write
- *                                                nothing
+ *      encode                                    every thread of a warp calls it, together; those that are outside
+ *                                                write nothing
  *      decoded, value                            any thread: pixel i's of the code
- *      BLOCKS                                    of 256 threads, of kernels that encode, for whose registers there is room
- *                                                on a multiprocessor
- * Pixel (x, y) is number 4 * y + x. To encode a tile, pixels outside of the map have the values of those at code_tile.place;
- * decoded, they are of no use. */
+ *      BLOCKS                                    of 256 threads, of kernels that encode, for whose registers there is
+ *                                                room on a multiprocessor
+ * Pixel (x, y) is number 4 * y + x. To encode a tile, pixels outside of the map have the values of those at
+ * code_tile.place; decoded, they are of no use. */
 #ifndef PIPELINE_CODEC_CODE_BLOCKS_CUDA_H
 #define PIPELINE_CODEC_CODE_BLOCKS_CUDA_H
 
@@ -46,8 +47,8 @@ struct code_tile {
 MM_HD uint32_t thread_of_block() { return threadIdx.y * blockDim.x + threadIdx.x; }
 MM_HD uint32_t threads_of_block() { return blockDim.x * blockDim.y; }
 
-/* zfp of MAXBITS a block. Of whole words, a thread loads and stores its own code; else a warp's threads have 32 channels, of a
- * multiple of 32. nonfinite: as mm_zfp_cuda_encode has it. */
+/* zfp of MAXBITS a block. Of whole words, a thread loads and stores its own code; else a warp's threads have 32
+ * channels, of a multiple of 32. nonfinite: as mm_zfp_cuda_encode has it. */
 template <int MAXBITS> struct zfp_code {
     static constexpr int WORDS = (MAXBITS + 31) / 32, BLOCKS = 4;
 
@@ -101,12 +102,12 @@ template <int EXPONENT, int MANTISSA, int PER_WORD> struct dpr_code {
         uint32_t words[16];
         MM_UNROLL for (int i = 0; i < 16; i++) {
             words[i] = mm_dpr_encode(mm_float_bits(values[i]), EXPONENT, MANTISSA) << part * BITS;
-            MM_UNROLL for (int apart = 1; apart < PER_WORD; apart *= 2) words[i] |= __shfl_xor_sync(ALL, words[i], apart);
+            MM_UNROLL for (int apart = 1; apart < PER_WORD; apart *= 2) words[i] |=
+                __shfl_xor_sync(ALL, words[i], apart);
         }
         /* Not in the loop above: the compiler would make two of it, and split each warp at its shuffles. */
         if (part != 0) return;
-        MM_UNROLL for (int i = 0; i < 16; i++)
-            if (at.has(i)) to[(unsigned)at.offset(i) / PER_WORD] = words[i];
+        MM_UNROLL for (int i = 0; i < 16; i++) if (at.has(i)) to[(unsigned)at.offset(i) / PER_WORD] = words[i];
     }
 
     struct decoded {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Bodies of codes of variable size. Plain C that device code includes, too.
  *
  * Such a code has a head of a fixed size, and a body in a pool, in which bodies follow one another in the order in

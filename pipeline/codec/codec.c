@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "pipeline/codec/codec_impl.h"
 
 #include <stdio.h>

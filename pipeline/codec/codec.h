@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The codec contract: encodes a tensor's elements to a code, and decodes it, on the caller's stream and in the caller's
  * buffers. encode and decode never allocate and never synchronise. Codes are the same bytes on every device.
  *

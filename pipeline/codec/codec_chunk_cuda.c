@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Codecs of chunks on CUDA: the bits of chunk_host.c. chunk_cuda_kernel.h says how. */
 #include "mm/device/device_cuda.h"
 #include "pipeline/codec/chunk_codec.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What codecs of all devices share. */
 #include "pipeline/codec/codec_impl.h"
 

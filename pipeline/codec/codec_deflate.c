@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* deflate on the host device: deflate_chunk.h says what it is. */
 #include "pipeline/codec/chunk_host.h"
 #include "pipeline/codec/deflate_chunk.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* dpr on the host device: dpr_value.h, in loops that the compiler makes vectors of. */
 #include <endian.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* eb on the host device. eb_chunk.h says what it is. */
 #include "pipeline/codec/chunk_host.h"
 #include "pipeline/codec/eb_chunk.h"

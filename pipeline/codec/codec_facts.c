@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "pipeline/codec/codec_facts.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Facts about codes of a graph's tensors, for planners. */
 #ifndef PIPELINE_CODEC_CODEC_FACTS_H
 #define PIPELINE_CODEC_CODEC_FACTS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* group on the host device: group_code.h, in loops that the compiler makes vectors of. */
 #include <endian.h>
 

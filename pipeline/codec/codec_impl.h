@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Shared by the implementations of codecs. Private to pipeline/codec/. */
 #ifndef PIPELINE_CODEC_CODEC_IMPL_H
 #define PIPELINE_CODEC_CODEC_IMPL_H

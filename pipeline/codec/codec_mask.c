@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* mask on the host device: codec_impl.h says what it is. */
 #include "pipeline/codec/codec_impl.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* mask on CUDA: the bits of codec_mask.c. */
 #include "mm/device/device_cuda.h"
 #include "pipeline/codec/code_blocks.h"

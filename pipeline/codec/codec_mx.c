@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* mx on the host device: mx_block.h, in loops that the compiler makes vectors of. */
 #include <endian.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Packed codecs on the host device: the jobs. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Packed codecs on CUDA: the bits of codec_dpr.c, codec_mx.c and codec_group.c. */
 #include "mm/device/device_cuda.h"
 #include "pipeline/codec/code_blocks.h"

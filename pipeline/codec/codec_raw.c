@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* raw: the elements as they are. The code of a tensor is a copy of it. */
 #include <string.h>
 

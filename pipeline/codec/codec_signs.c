@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* signs: a lossy codec whose decoded elements are above zero exactly where the map's are (signs_value.h), on any
  * device. So one map serves a ReLU's backward step, which reads signs, and the convolution behind it, which reads
  * values.

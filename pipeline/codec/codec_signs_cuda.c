@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the signs codec needs on CUDA: the bits of codec_signs.c. */
 #include "mm/device/device_cuda.h"
 #include "pipeline/codec/codec_impl.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* rle and csr on the host device: rle_chunk.h and csr_chunk.h say what they are. Here both go by masks of the
  * non-zeros, 32 elements each; to make them, to put the non-zeros together and to spread them out again is what
  * instruction sets differ in. */

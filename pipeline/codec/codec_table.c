@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The one table of codecs: a line each, with the devices that have it: everywhere, or the host alone. Each is one
  * mm_codec_NAME_DEVICE_ops. Those of a device that needs more than this machine's C library are behind a define of
  * their own, as mm/device/device_table.c has it. */

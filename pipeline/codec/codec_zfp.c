@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* zfp, fixed-rate ZFP, on the host device. zfp_layout.h says which blocks, zfp_block.h what a block's bits are,
  * zfp_group.h how fast. */
 #include "mm/device/device_host.h"

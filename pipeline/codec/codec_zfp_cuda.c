@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* zfp on CUDA: the bits of codec_zfp.c. zfp_cuda_kernel.h says how. */
 #include <stddef.h>
 

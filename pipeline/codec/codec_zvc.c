@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* zvc on the host device. zvc_chunk.h says what it is. */
 #include "pipeline/codec/chunk_host.h"
 #include "pipeline/codec/zvc_chunk.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* One chunk of the csr codec: plain C functions of its format, the same on every device.
  *
  * Gist's Sparse Storage and Dense Compute (A. Jain et al., Gist, ISCA 2018): compressed sparse rows of 256 columns, so

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* csr on CUDA (csr_chunk.h). */
 #include "pipeline/codec/chunk_cuda_kernel.h"
 

@@ -1,25 +1,27 @@
-/* How codecs' kernels are cut into blocks, for *_cuda.cu only. Every kernel of a codec takes its grid from here, and steps
- * over its work by gridDim.x * blockDim.x threads. A stride is what a block takes at one step.
+/* SPDX-License-Identifier: MIT */
+/* How codecs' kernels are cut into blocks, for *_cuda.cu only. Every kernel of a codec takes its grid from here, and
+ * steps over its work by gridDim.x * blockDim.x threads. A stride is what a block takes at one step.
  *
  * All multiprocessors (no sms=): many blocks of 256 threads, each of which takes about 64 KiB of values in at most 8
- * strides, and ends. Priorities of streams act only where a block begins: one that runs is not pre-empted. If 528 blocks
- * (4 on each of an H200's 132 multiprocessors, where zfp's take 57 Ki of 64 Ki registers) stepped over a map of 411 MB,
- * convolutions would find no room for 200 us. With 2 TB/s a multiprocessor takes 15 KB of values a us, so that its four
- * blocks of 64 KiB end within 17 us, one every 4 us, and what is more urgent begins there. All numbers are calculated, none
- * is measured. The size of a stride depends on the codec:
+ * strides, and ends. Priorities of streams act only where a block begins: one that runs is not pre-empted. If 528
+ * blocks (4 on each of an H200's 132 multiprocessors, where zfp's take 57 Ki of 64 Ki registers) stepped over a map of
+ * 411 MB, convolutions would find no room for 200 us. With 2 TB/s a multiprocessor takes 15 KB of values a us, so that
+ * its four blocks of 64 KiB end within 17 us, one every 4 us, and what is more urgent begins there. All numbers are
+ * calculated, none is measured. The size of a stride depends on the codec:
  *
  *      zfp, 2-D         16 KiB     4 strides       1-D 4 KiB, 8; 3-D 64 KiB, 1
  *      dpr, mx, group   4 to 8     8
  *      mask             32         2
- *      chunks           32         2               a warp takes a chunk of 4 KiB; an encode's block takes eight by a ticket
+ *      chunks           32         2               a warp takes a chunk of 4 KiB; an encode's block eight by a ticket
  *
- * What a block does once (tables, its place: some 200 instructions a thread in zfp) is 7 % of 4 strides of 700. Where a map
- * is too small for as many blocks as run at once, blocks take fewer strides, then have fewer threads, that all
+ * What a block does once (tables, its place: some 200 instructions a thread in zfp) is 7 % of 4 strides of 700. Where a
+ * map is too small for as many blocks as run at once, blocks take fewer strides, then have fewer threads, that all
  * multiprocessors have some.
  *
- * sms=N: at most N blocks of 1024 threads, which step over all. A block is on one multiprocessor, so that they are on at most N;
- * blocks of 256 threads, of which 4 N run at once, would be spread over 4 N multiprocessors first. Kernels of more than
- * 64 registers (zfp's of 3 dimensions: 128) have 512 threads: as many as a multiprocessor has registers for. */
+ * sms=N: at most N blocks of 1024 threads, which step over all. A block is on one multiprocessor, so that they are on
+ * at most N; blocks of 256 threads, of which 4 N run at once, would be spread over 4 N multiprocessors first. Kernels
+ * of more than 64 registers (zfp's of 3 dimensions: 128) have 512 threads: as many as a multiprocessor has registers
+ * for. */
 #ifndef PIPELINE_CODEC_CUDA_GRID_H
 #define PIPELINE_CODEC_CUDA_GRID_H
 
@@ -98,9 +100,9 @@ inline cudaError_t grid_of(const grid_request &of, codec_grid *grid_out) {
     return error;
 }
 
-/* To be called before a launch whose blocks may have more shared memory than they may without asking. It asks for all there
- * is: the limit is the kernel's, not the launch's, so that a lower one would be in the way of launches of other threads and
- * of recorded ones. What the kernel has beside it is the compiler's to tell, who aligns and pads. */
+/* To be called before a launch whose blocks may have more shared memory than they may without asking. It asks for all
+ * there is: the limit is the kernel's, not the launch's, so that a lower one would be in the way of launches of other
+ * threads and of recorded ones. What the kernel has beside it is the compiler's to tell, who aligns and pads. */
 template <typename KERNEL> cudaError_t ask_for_shared(KERNEL *kernel, const grid_request &of, const codec_grid &grid) {
     if (grid.shared_bytes + of.static_bytes <= SHARED_UNASKED) return cudaSuccess;
     cudaFuncAttributes has;

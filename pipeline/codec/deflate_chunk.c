@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "pipeline/codec/deflate_chunk.h"
 
 #include <stdalign.h>

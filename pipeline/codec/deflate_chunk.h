@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* One chunk of the deflate codec, and of `mm codecs --study`: a zlib stream (RFC 1950) of its bytes, by Debian's zlib.
  *
  * cDMA (M. Rhu et al., HPCA 2018) has it as the upper bound of what compression of maps could gain; no GPU compresses

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* dpr on CUDA: a thread takes a group, two words, at a time. */
 #include <string.h>
 

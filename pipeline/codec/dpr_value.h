@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* One value of the dpr codec: plain C functions of the formats, the same on every device.
  *
  * Gist's Delayed Precision Reduction (A. Jain et al., Gist, ISCA 2018) keeps maps in small floats between the passes,

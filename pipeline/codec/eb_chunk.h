@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* One chunk of the eb codec: plain C functions of its format. eb_value.h says what becomes of a value.
  *
  * Error-bounded: each value comes back within a bound E (|x - x'| <= E), and what is below E (|x| < E) as 0, as S. Jin

@@ -1,8 +1,10 @@
+// SPDX-License-Identifier: MIT
 /* eb on CUDA (eb_chunk.h).
  *
- * Encode. The numbers lie at the end of the same slot of shared memory, in 16 bits each, from word SLOT - 512 on. The code
- * never reaches them: its masks take at most 11 + 352 + 704 bits, and low is at most 14 and layers have at most 3 bits a value
- * (half of them, rounded up, are at most 1 a value). Layer by layer the numbers that have a one move to the front.
+ * Encode. The numbers lie at the end of the same slot of shared memory, in 16 bits each, from word SLOT - 512 on. The
+ * code never reaches them: its masks take at most 11 + 352 + 704 bits, and low is at most 14 and layers have at most 3
+ * bits a value (half of them, rounded up, are at most 1 a value). Layer by layer the numbers that have a one move to
+ * the front.
  *
  * Lane i has block i's mask, and lane t three t.
  *

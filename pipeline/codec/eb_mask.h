@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* How the eb codec writes a chunk's masks (eb_chunk.h): plain C functions, the same on every device.
  *
  * A mask says which of a block of 32 elements are kept. In maps that are channels-last, blocks that are a few apart

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* One value of the eb codec: plain C functions of its quantiser, the same on every device.
  *
  * With a step s = 63/32 E, |x| >= E becomes a number q = floor(|x| / s + 1/2) and a sign, and that q * s.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Types of a map's elements, as codecs of floats tell them apart. */
 #ifndef PIPELINE_CODEC_ELEM_TYPE_H
 #define PIPELINE_CODEC_ELEM_TYPE_H

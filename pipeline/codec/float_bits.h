@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Floats as bits, the same on every device. */
 #ifndef PIPELINE_CODEC_FLOAT_BITS_H
 #define PIPELINE_CODEC_FLOAT_BITS_H

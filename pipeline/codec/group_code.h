@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* One group of the group codec: plain C functions of its format, the same on every device.
  *
  * As ActNN (Chen et al., ICML 2021) and GACT (Liu et al., ICML 2022) compress maps: 256 neighbours share a minimum and

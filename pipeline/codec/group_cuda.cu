@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* group on CUDA: a warp takes a group at a time, a thread of it a lane. */
 #define MM_PHILOX_FUNCTION static __device__ __forceinline__
 

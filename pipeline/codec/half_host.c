@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "pipeline/codec/half_host.h"
 
 #include "pipeline/codec/packed_host.h"

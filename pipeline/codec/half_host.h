@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Elements of floats of any type on the host device. */
 #ifndef PIPELINE_CODEC_HALF_HOST_H
 #define PIPELINE_CODEC_HALF_HOST_H

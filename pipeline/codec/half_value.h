@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* f16 and bf16 as floats and back, in bits: plain C functions, the same on every device. Codecs that compute with
  * floats read maps of such elements through them.
  *

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* A warp makes 32 words of 32 elements: for each, its lanes load an element each and vote; lane i keeps the i-th. So
  * loads and stores are coalesced, and 8 loads of a lane are under way at once. */
 #include "pipeline/codec/mask_cuda.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The CUDA kernel of the mask codec, for C. */
 #ifndef PIPELINE_CODEC_MASK_CUDA_H
 #define PIPELINE_CODEC_MASK_CUDA_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* One block of the mx codec: plain C functions of the formats, the same on every device.
  *
  * The OCP Microscaling Formats (MX) Specification 1.0: 32 elements share a scale X, a power of two in one byte (E8M0:

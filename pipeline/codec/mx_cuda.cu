@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* mx on CUDA: a warp takes a group at a time, a thread of it a unit of 8 elements; four threads have a block. */
 #include <string.h>
 

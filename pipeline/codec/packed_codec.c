@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "pipeline/codec/packed_codec.h"
 
 #include <stdio.h>

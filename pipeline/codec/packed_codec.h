@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Packed codecs (dpr, mx, group): each group of consecutive elements becomes the same number of bytes, whatever the
  * map's shape. Each such codec has formats and kernels of its own; this is what they share.
  *

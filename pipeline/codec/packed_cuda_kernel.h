@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Shared by the kernels of packed codecs. For *_cuda.cu only. */
 #ifndef PIPELINE_CODEC_PACKED_CUDA_KERNEL_H
 #define PIPELINE_CODEC_PACKED_CUDA_KERNEL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The key of a packed codec's random rounding, for host and device. */
 #ifndef PIPELINE_CODEC_PACKED_DRAW_H
 #define PIPELINE_CODEC_PACKED_DRAW_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Packed codecs on the host device: the interface of their kernels, and the functions that run them. */
 #ifndef PIPELINE_CODEC_PACKED_HOST_H
 #define PIPELINE_CODEC_PACKED_HOST_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* One chunk of the rle codec: plain C functions of its format, the same on every device.
  *
  * Run-length encoding of zeros, as cDMA compares with (M. Rhu et al., Compressing DMA Engine, HPCA 2018). A zero is an

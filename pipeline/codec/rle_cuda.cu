@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* rle on CUDA (rle_chunk.h). */
 #include "pipeline/codec/chunk_cuda_kernel.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* signs on CUDA: neighbouring threads take neighbouring elements, and so a word of the mask. */
 #include "pipeline/codec/signs_cuda.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* One element of the signs codec: a plain C function, the same on every device.
  *
  * What a lossy codec gives for an element gets its sign from the mask, so that it is above zero exactly where the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Reads and writes the bit stream of a tensor's code, on the CPU. */
 #ifndef PIPELINE_CODEC_ZFP_BITS_H
 #define PIPELINE_CODEC_ZFP_BITS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Encodes one block of floats to `maxbits` bits of fixed-rate ZFP, and decodes it. Plain C functions, the same on every
  * device. Bits of a finite block, and floats decoded from them, equal those of libzfp 1.0.
  *

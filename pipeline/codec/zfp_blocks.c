@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Codes of 1-D and 3-D blocks, one block after another. */
 #include "pipeline/codec/half_host.h"
 #include "pipeline/codec/zfp_bits.h"

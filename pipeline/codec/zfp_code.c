@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "pipeline/codec/zfp_code.h"
 
 #include "pipeline/codec/half_host.h"

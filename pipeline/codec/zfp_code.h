@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Encodes and decodes a whole tensor on the CPU. Pure: no stream, no allocation, no state but the arguments. */
 #ifndef PIPELINE_CODEC_ZFP_CODE_H
 #define PIPELINE_CODEC_ZFP_CODE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Shared by the zfp codecs of all devices: all but encode and decode. */
 #ifndef PIPELINE_CODEC_ZFP_CODEC_H
 #define PIPELINE_CODEC_ZFP_CODEC_H

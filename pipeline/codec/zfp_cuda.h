@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The CUDA kernels of the zfp codec, for C: zfp_cuda_encode.cu, zfp_cuda_decode.cu. */
 #ifndef PIPELINE_CODEC_ZFP_CUDA_H
 #define PIPELINE_CODEC_ZFP_CUDA_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A block of zfp in a thread's registers: encoded and decoded by the kernels of zfp_cuda_*.cu, and by others' that have
  * blocks at hand (code_blocks_cuda.h). zfp_cuda_kernel.h says what bounds it.
  *
@@ -89,7 +90,8 @@ namespace {
 
 constexpr unsigned WARP = 32, ALL = 0xffffffff;
 
-/* Every thread of a block, which has so many, calls one of them, first of all. after_one: for doubled_ones_after_one. */
+/* Every thread of a block, which has so many, calls one of them, first of all. after_one: for
+ * doubled_ones_after_one. */
 MM_HD void tables_make_doubled(bool after_one, uint32_t thread, uint32_t threads) {
     for (uint32_t i = thread; i < 256; i += threads) {
         const uint32_t doubled = mm_zfp_double_ones(i), above = (after_one ? 23 : 24) - (uint32_t)__popc(i);
@@ -182,12 +184,12 @@ MM_HD uint32_t plane_encode(uint32_t x, planes_state *state, int *length_out, ui
     return code;
 }
 
-/* Of a finite block that is not all zeros, and has an exponent e: its bits, but for q->left ones, fewer than 32, that are
- * returned, or zeros.
+/* Of a finite block that is not all zeros, and has an exponent e: its bits, but for q->left ones, fewer than 32, that
+ * are returned, or zeros.
  *
  * The plane that fills the queue is returned, that no other need look how much room is left. An inserted one is made
- * zero in the queue, where its place is known. The highest plane is zero in most blocks; its bit is put with the header.
- * In a warp whose blocks all have it so, nobody makes it. */
+ * zero in the queue, where its place is known. The highest plane is zero in most blocks; its bit is put with the
+ * header. In a warp whose blocks all have it so, nobody makes it. */
 template <int DIMS, int WORDS> MM_HD uint32_t planes_put(const float *values, int e, queue<WORDS> *q) {
     constexpr int VALUES = 1 << 2 * DIMS;
     constexpr uint32_t TOP = UINT32_C(1) << 31;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Encoding. zfp_cuda_kernel.h says how the work is divided. */
 #include "pipeline/codec/zfp_cuda_kernel.h"
 

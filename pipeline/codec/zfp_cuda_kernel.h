@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Shared by the encode and decode kernels. For zfp_cuda_*.cu only.
  *
  * A thread takes a block, which is all in registers. A warp takes 32 consecutive blocks, whose code begins on a 32-bit
@@ -8,9 +9,9 @@
  *
  * What bounds it, counted in the machine code for sm_90 (2-D, NHWC, rate 4, the 9 planes that the slowest of 32 blocks
  * of codec_bench's map has): 36 instructions a value each way, 19 of them for the integer unit, which takes one every
- * other cycle. That is 3.5 TB/s of values on an H200, where memory would allow 3.6. Of a block's, 24 are for each plane to
- * encode and 28 to decode; one more part of a plane's code is 12. Blocks whose bits are spent in the upper 16 planes,
- * nearly all, never make the lower ones. README.md has the counts, and those of other rates.
+ * other cycle. That is 3.5 TB/s of values on an H200, where memory would allow 3.6. Of a block's, 24 are for each plane
+ * to encode and 28 to decode; one more part of a plane's code is 12. Blocks whose bits are spent in the upper 16
+ * planes, nearly all, never make the lower ones. README.md has the counts, and those of other rates.
  *
  * Codes of few words (WORDS) are in registers too (zfp_cuda_block.h). Longer ones are in shared memory. */
 #ifndef PIPELINE_CODEC_ZFP_CUDA_KERNEL_H
@@ -44,8 +45,8 @@ __host__ __device__ inline uint32_t digit_of(uint64_t &number, uint32_t base) {
     return digit;
 }
 
-/* Elements from a block to the next along each dimension. Modulo 2^64: what is undefined, for an extent of one block, comes
- * to nothing. */
+/* Elements from a block to the next along each dimension. Modulo 2^64: what is undefined, for an extent of one block,
+ * comes to nothing. */
 struct units {
     uint64_t x, y, c, n;
 
@@ -224,8 +225,8 @@ MM_HD uint32_t staged_word(const uint32_t *staged, int maxbits, word_place at) {
 
 /* ---------------------------------------------------------------- launches */
 
-/* launch<DIMS, WORDS, MAXBITS>: WORDS that a code is kept in, 0 where it is in shared memory; MAXBITS of the usual rates, 4,
- * 6.4 and 8 bits a value, which are constants to their kernels, 0 for others. */
+/* launch<DIMS, WORDS, MAXBITS>: WORDS that a code is kept in, 0 where it is in shared memory; MAXBITS of the usual
+ * rates, 4, 6.4 and 8 bits a value, which are constants to their kernels, 0 for others. */
 #define MM_ZFP_LAUNCH_OF(dims, maxbits, launch)                                                                        \
     ((dims) == 3              ? launch<3, 0>                                                                           \
      : (dims) == 1            ? words_of(maxbits) == 1   ? launch<1, 1>                                                \

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* An upper bound of the error of a finite 4x4 block in fixed-rate ZFP, whatever its values, as a multiple of 2^emax,
  * the power of two just above its largest magnitude.
  *

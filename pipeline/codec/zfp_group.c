@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "pipeline/codec/zfp_group.h"
 
 static uint32_t portable_encode(const mm_zfp_group_values *values, int maxbits, mm_zfp_group_code *code_out) {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A kernel of zfp_group.h on vectors, LANES blocks at a time, for the instruction set of the file that includes this
  * once. That file defines LANES, the types
  *      u32v, i32v, f32v        LANES elements, as GCC's vector extension has them

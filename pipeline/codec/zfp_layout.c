@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "pipeline/codec/zfp_layout.h"
 
 #include "pipeline/codec/codec_impl.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The blocks that a tensor is cut into for ZFP, and their order.
  *
  * A tensor of rank 4 is NHWC, or NCHW with layout=nchw. Each image n is `rows` rows of `columns` places of `channels`

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The code of one bit plane of a ZFP block, and the bits of a block in memory. A part of zfp_block.h.
  *
  * A plane has 4, 16 or 64 bits, one for each coefficient. n: coefficients up to the n-th were significant (set) in

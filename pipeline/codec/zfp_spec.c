@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "pipeline/codec/zfp_spec.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The parameters in the spec of the zfp codec. */
 #ifndef PIPELINE_CODEC_ZFP_SPEC_H
 #define PIPELINE_CODEC_ZFP_SPEC_H

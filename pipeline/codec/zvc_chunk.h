@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* One chunk of the zvc codec: plain C functions of its format, the same on every device.
  *
  * Zero-value compression (M. Rhu et al., Compressing DMA Engine, HPCA 2018): 32 elements become a mask of those that

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* zvc on CUDA (zvc_chunk.h). */
 #include "pipeline/codec/chunk_cuda_kernel.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tests/accuracy/codec_fault.h"
 
 #include <stdatomic.h>

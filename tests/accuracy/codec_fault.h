@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Plants wrong codes in the real pipeline, so that a test can show that its threshold tells right from wrong. The
  * linker redirects the pipeline's calls of mm_codec_encode and mm_codec_decode here (--wrap). The fault is enqueued on
  * the stream after the codec's own task. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Weight gradients under every way to keep feature maps, against exact ones from the same weights and batch.
  *
  * Lossless ways: equal bits. Lossy codecs: the smallest cosine over the layers stays above a threshold, which wrong

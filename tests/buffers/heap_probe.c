@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "buffers/pool.h"
 
 /* Allocates and frees once; 0 if all went well. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What tools/bazel/jemalloc.bzl cuts off jemalloc's thread state is never touched: checked with the whole of it. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tests/buffers/layout_patterns.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Lifetimes as in training, for tests of layout. Positions are steps: `depth` layers forward, then backward. */
 #ifndef TESTS_BUFFERS_LAYOUT_PATTERNS_H
 #define TESTS_BUFFERS_LAYOUT_PATTERNS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tests/buffers/untouchable.h"
 
 #include <stdatomic.h>

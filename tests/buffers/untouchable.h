@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A device whose memory the CPU cannot reach, as a GPU's: any access faults, and copies happen late, when a stream is
  * synchronised. It implements only what pools and heaps use. */
 #ifndef TESTS_BUFFERS_UNTOUCHABLE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* How blocks of an encode find where their codes begin, in states that blocks which run one after another never leave:
  * groups that have published their words, but not their sums, or nothing yet. */
 #include <setjmp.h>

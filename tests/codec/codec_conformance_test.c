@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The table of codecs, and the suite over every entry of it in each of its formats, at more rates where it has
  * rates. */
 #include <setjmp.h>

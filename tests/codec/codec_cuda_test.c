@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Codes on CUDA are those on the host device, whatever the data, the shape and the rate; so are what is decoded of them
  * and what is counted. The host's are libzfp's: zfp_code_test.c. */
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Test data: families of floats that stress different parts of a codec, the same in every run. */
 #ifndef TESTS_CODEC_CODEC_DATA_H
 #define TESTS_CODEC_CODEC_DATA_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* eb: the bound holds in float arithmetic for every bound and value, and chunks are bit for bit what eb_chunk.h says,
  * by a reference that computes in doubles and writes bit by bit. */
 #include <math.h>

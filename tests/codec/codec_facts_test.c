@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What planners are told about codecs: where codes may be cut, and what bodies take. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* How codecs' kernels are launched, as the emulation has recorded it: blocks that end soon, on all multiprocessors;
  * with sms=N N blocks of 1024 threads; on the stream and with the priority that were asked. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* group against its definition, computed in doubles; the mean of many iterations against the map; and what its random
  * numbers hang on. That all kernels give the same bits: codec_packed_test.c, codec_cuda_test.c. */
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Codecs on maps of f16 and bf16: against definitions computed in doubles, against libzfp and plain loops, and against
  * the same codec on the widened map. */
 #include <math.h>

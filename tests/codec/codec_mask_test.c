@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The mask codec: every value's bit, at every length, and nothing for what is not > 0. */
 #include <float.h>
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Packed codecs: dpr and mx against the formats' definitions, computed in doubles and by search, for the values around
  * every border between two codes; and every kernel of theirs that this machine runs against the others. */
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The chunks of rle, csr and zvc: codes word by word as their headers have them, every float, and damage. Each buffer
  * has exactly the words that its function may touch, so that the address sanitizer sees one more. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* mm_codec_split's answers, and what threads make of pieces. That pieces are what it promises: codec_suite.c. */
 #include <math.h>
 #include <setjmp.h>

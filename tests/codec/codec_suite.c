@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tests/codec/codec_suite.h"
 
 #include <setjmp.h>

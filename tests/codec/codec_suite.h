@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Conformance suite of codecs: tests through pipeline/codec/codec.h alone. */
 #ifndef TESTS_CODEC_CODEC_SUITE_H
 #define TESTS_CODEC_CODEC_SUITE_H

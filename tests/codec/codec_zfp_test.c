@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The zfp codec's specs, sizes and counters, and its error, on host streams. */
 #include <math.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Damaged codes of every codec whose codes have bodies: bits of the head, the table and the body flipped, parts of them
  * overwritten, pools too short. A decode succeeds or says MM_ERR_FORMAT. All memory is of exactly the size that the
  * codec may touch, so that the address sanitizer sees an access outside. */

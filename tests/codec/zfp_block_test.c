@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Every kernel against libzfp, block by block, at every number of bits. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Whole tensors: which blocks, in which order, where their bits are, and what of blocks that are not finite. */
 #include <math.h>
 #include <setjmp.h>

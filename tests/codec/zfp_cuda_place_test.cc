@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Where kernels find a thread's block and a warp's words, in tensors larger than any that a test can have. */
 #include <setjmp.h>
 #include <stdarg.h>

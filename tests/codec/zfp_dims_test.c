@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Blocks of every number of dimensions by the portable functions against libzfp, at every number of bits; what they
  * make of a bit more is zfp_block_test.c's. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The stated bound of fixed-rate ZFP's error holds for blocks of every kind, and is no idle one. */
 #include <setjmp.h>
 #include <stdarg.h>

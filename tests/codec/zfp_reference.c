@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tests/codec/zfp_reference.h"
 
 #include <setjmp.h>

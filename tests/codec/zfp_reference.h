@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* libzfp, as the reference for blocks and for whole tensors. */
 #ifndef TESTS_CODEC_ZFP_REFERENCE_H
 #define TESTS_CODEC_ZFP_REFERENCE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A locale of the test's own, whose decimal point is a comma: machines need not have one. */
 #ifndef TESTS_CORE_COMMA_LOCALE_H
 #define TESTS_CORE_COMMA_LOCALE_H

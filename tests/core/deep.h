@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* How much a test does: as few cases as show a fault of each class, or, with MM_TEST_DEEP in the environment
  * (bazel test --config=deep, tools/test --deep), all of them. */
 #ifndef TESTS_CORE_DEEP_H

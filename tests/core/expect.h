@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Assertion for calls that return a status. */
 #ifndef TESTS_CORE_EXPECT_H
 #define TESTS_CORE_EXPECT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* mm_plan_check on tensors that share storage, and on storage that is written more than once. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* mm_plan_check against a second opinion by brute force: over right plans, and over plans broken in one place. Every
  * verdict must agree, in both directions: breaking a plan may be harmless. */
 #include <setjmp.h>

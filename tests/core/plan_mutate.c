@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tests/core/plan_mutate.h"
 
 #include <stdlib.h>

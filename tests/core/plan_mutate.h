@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Mutations: plans that are broken in one place. */
 #ifndef TESTS_CORE_PLAN_MUTATE_H
 #define TESTS_CORE_PLAN_MUTATE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Where segments lie, and how large they are. */
 
 #include "tests/core/plan_mutate_parts.h"

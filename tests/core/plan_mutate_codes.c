@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Codes that steps read and write by themselves. */
 #include "tests/core/plan_mutate_parts.h"
 #include "tests/core/random_graph.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Limits, sums, and anything anywhere. */
 
 #include "tests/core/plan_mutate_parts.h"

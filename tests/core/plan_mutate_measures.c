@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Measures: of the wrong bytes, too early, too late, or into something. */
 #include "tests/core/plan_mutate_parts.h"
 

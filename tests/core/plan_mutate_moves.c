@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Copies over the link. */
 
 #include "tests/core/plan_mutate_parts.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Waits, order, and which nodes there are. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Shared by the files of mutations, plan_mutate_*.c, of which each has one subject. */
 #ifndef TESTS_CORE_PLAN_MUTATE_PARTS_H
 #define TESTS_CORE_PLAN_MUTATE_PARTS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Persistent tensors: moved, over each other, taken for something else, touched too early, given back too late. */
 #include "tests/core/plan_mutate_parts.h"
 #include "tests/core/random_graph.h"

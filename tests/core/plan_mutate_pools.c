@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Pools, their spills, and the codes whose bodies lie there. */
 #include "tests/core/plan_mutate_parts.h"
 #include "tests/core/random_graph.h"

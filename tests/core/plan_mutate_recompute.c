@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Steps that run again: of the wrong step, at the wrong time, from and to the wrong places. */
 #include "tests/core/plan_mutate_parts.h"
 

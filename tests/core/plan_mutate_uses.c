@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Who uses what. */
 #include <stdlib.h>
 

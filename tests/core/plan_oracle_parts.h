@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Shared by the files of the oracle, plan_oracle*.c. */
 #ifndef TESTS_CORE_PLAN_ORACLE_PARTS_H
 #define TESTS_CORE_PLAN_ORACLE_PARTS_H

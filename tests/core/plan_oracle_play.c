@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tests/core/plan_oracle_parts.h"
 
 /* What a run of bytes holds. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Codes with bodies on a plan made by hand: what breaks each rule of pools, and what the message says; what such a plan
  * counts, and how long it takes. */
 #include <setjmp.h>

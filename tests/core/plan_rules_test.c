@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The rules of mm_plan_check one by one, on a plan made by hand: what breaks each, and what the message says. */
 #include <setjmp.h>
 #include <stdarg.h>

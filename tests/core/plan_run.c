@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tests/core/plan_run.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Runs a plan of a random graph with random_facts on real memory: one node after the other, in an order that the waits
  * allow and that streams might take, without threads. */
 #ifndef TESTS_CORE_PLAN_RUN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Building plans and their accounts; facts as they are made. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The check of programs against a second opinion by brute force: programs of random plans, as they are lowered and
  * broken in one place. */
 #include <setjmp.h>

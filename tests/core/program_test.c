@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Lowering a plan to its program: which nodes are cut into pieces, where, and what the pieces wait for. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Random numbers, the same in every run. All tests use these. */
 #ifndef TESTS_CORE_RANDOM_H
 #define TESTS_CORE_RANDOM_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tests/core/random_graph.h"
 
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Random training graphs whose steps can be executed. A step computes a deterministic mix of all bytes that it reads,
  * so that one wrong byte anywhere changes all later results. */
 #ifndef TESTS_CORE_RANDOM_GRAPH_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the steps of random graphs compute, and what planners are told about them. */
 #include <setjmp.h>
 #include <stdarg.h>

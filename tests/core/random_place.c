@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Where the segments of a random plan lie: as low as the waits allow. */
 #include <stdlib.h>
 

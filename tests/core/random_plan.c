@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tests/core/random_plan.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Random correct plans of a random graph with random_facts: all actions that a plan can have, in all combinations,
  * packed as tightly as the waits allow. Takes quadratic time; for graphs of some tens of steps. */
 #ifndef TESTS_CORE_RANDOM_PLAN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tests/core/small_graph.h"
 
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A network small enough to plan by hand: conv, relu, loss, and their backward steps. */
 #ifndef TESTS_CORE_SMALL_GRAPH_H
 #define TESTS_CORE_SMALL_GRAPH_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The bound of an iteration's time: below every plan that the check accepts, and what it is where that is known. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Timelines, and the traces that are made of them. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tests/core/trace_check.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Checks a trace by the rules of its format (Chrome's "Trace Event Format"), and by what ours promise:
  *  - every process and thread with events has a name; times are not negative;
  *  - slices of a thread nest, and those of a stream do not even overlap;

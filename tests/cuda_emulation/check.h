@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The checker of kernels: finds in the emulation what compute-sanitizer finds on a GPU. Kernels and the emulated
  * libraries are compiled with calls around all memory accesses (-fsanitize=thread, -fsanitize=alignment,
  * -fsanitize=bounds; cuda.bzl). The calls end here, not in a sanitizer's library. The checks:

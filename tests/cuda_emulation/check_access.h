@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Private to the checker. */
 #ifndef TESTS_CUDA_EMULATION_CHECK_ACCESS_H
 #define TESTS_CUDA_EMULATION_CHECK_ACCESS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* What the compiler calls: for -fsanitize=thread before each access to memory, for -fsanitize=alignment and bounds
  * where an address or an index is wrong. */
 #include "tests/cuda_emulation/check_access.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Memory as the checker of kernels (check.h) sees it: for each piece its kind, which bytes were ever written, and
  * their last accesses. The runtime reports what it allocates, copies and fills. */
 #ifndef TESTS_CUDA_EMULATION_CHECK_MEMORY_H

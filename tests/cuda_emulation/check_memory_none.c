@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* No checker of kernels in this build. */
 #include "tests/cuda_emulation/check_memory.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* No checker: this build's compiler makes no calls for it. */
 #include <cuda_runtime.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "tests/cuda_emulation/check_access.h"
 
 namespace cuda_emulation {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests inspect and control the emulated CUDA by these functions. */
 #ifndef TESTS_CUDA_EMULATION_CONTROL_H
 #define TESTS_CUDA_EMULATION_CONTROL_H

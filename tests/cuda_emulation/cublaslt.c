@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* See include/cublasLt.h. Products of column-major matrices, summed in double; libraries.h names the algorithms.
  * Running one overwrites the workspace that it asks for. */
 #include <cublasLt.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* See include/cudnn.h. The legacy API's algorithms differ in what they ask for only: each direction has one that is
  * fast, needs as much workspace as its tensors, in plain float32 somewhat more than its list says, and (backwards) is
  * not deterministic, two that need little, of which the one that needs less is hardly slower, one that needs none, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The emulated cuDNN's graph API: see include/cudnn.h. A graph is one convolution, or several other operations
  * (cudnn_operations.c); libraries.h names the engines. */
 #include <cudnn.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tests/cuda_emulation/cudnn_descriptor.h"
 
 #include <stdatomic.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Private to the emulated cuDNN: descriptors of its graph API. Attributes are checked against a table when they are
  * set. */
 #ifndef TESTS_CUDA_EMULATION_CUDNN_DESCRIPTOR_H

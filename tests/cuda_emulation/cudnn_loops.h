@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Private to the emulated cuDNN: a convolution as a task for a stream, for both of its APIs. */
 #ifndef TESTS_CUDA_EMULATION_CUDNN_LOOPS_H
 #define TESTS_CUDA_EMULATION_CUDNN_LOOPS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tests/cuda_emulation/cudnn_operations.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Private to the emulated cuDNN: graphs of several operations, computed one after the other as they are described. */
 #ifndef TESTS_CUDA_EMULATION_CUDNN_OPERATIONS_H
 #define TESTS_CUDA_EMULATION_CUDNN_OPERATIONS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Functions of the runtime, besides CUDA's own, for the emulated kernels and libraries (cuDNN, cuBLAS). */
 #ifndef TESTS_CUDA_EMULATION_ENQUEUE_H
 #define TESTS_CUDA_EMULATION_ENQUEUE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The functions of the kernel language. A part of cuda_runtime.h. */
 #ifndef TESTS_CUDA_EMULATION_INTRINSICS_H
 #define TESTS_CUDA_EMULATION_INTRINSICS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* The kernel language of the emulation: what CUDA's does, and that what would hang there fails here. */
 #include <setjmp.h>
 #include <signal.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests inspect and control the emulated cuDNN and cuBLAS by these functions; some are shared by the two. */
 #ifndef TESTS_CUDA_EMULATION_LIBRARIES_H
 #define TESTS_CUDA_EMULATION_LIBRARIES_H

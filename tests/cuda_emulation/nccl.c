@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* NCCL for emulated GPUs, each of a process of its own: a library that the engine opens at run time. Processes share a
  * file, which rank 0's id names. Each collective is a task of its stream, and waits there for the other ranks', as
  * NCCL's kernels do; sums are in another order than MPI's. Calls are refused that NCCL takes badly: on a stream of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "mm/device/cuda_launch.h"
 #include "tests/cuda_emulation/planted.h"
 

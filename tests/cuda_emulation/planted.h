@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Kernels with one fault each, which the checker of kernels (check.h) must find, and the same kernels without it. */
 #ifndef TESTS_CUDA_EMULATION_PLANTED_H
 #define TESTS_CUDA_EMULATION_PLANTED_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The checker of kernels finds each planted fault, says which, and leaves its twin without the fault alone. */
 #include <setjmp.h>
 #include <signal.h>

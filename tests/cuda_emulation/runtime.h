@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Private to the emulated runtime. It has globals, because the real library is one for the whole process.
  *
  * One lock guards all (runtime.lock); tasks of streams do not run under it. */

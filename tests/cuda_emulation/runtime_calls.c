@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Counting calls, failing on order, and the last error. */
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The machine that is emulated: its devices, and which of them is a thread's current one. */
 #include <stdlib.h>
 #include <string.h>
@@ -293,8 +294,8 @@ static size_t *shared_limit(const void *function) {
     return NULL;
 }
 
-/* Static shared memory of every kernel: compilers align and pad what a kernel declares, so that it is more than a kernel's author
- * counts. A GPU refuses static and dynamic memory that are together more than a block may ask for. */
+/* Static shared memory of every kernel: compilers align and pad what a kernel declares, so that it is more than a
+ * kernel's author counts. A GPU refuses static and dynamic memory that are together more than a block may ask for. */
 enum { STATIC_SHARED_BYTES = 6 << 10 };
 
 cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *function) {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Events and their recordings. */
 #include <stdlib.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Captures and graphs. A graph keeps what was enqueued in the order in which it was, and is run in that order on one
  * stream: less parallel than the real one, never less ordered. What the real one refuses is refused: see each error. */
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Device memory: ranges of addresses, in granules that are mapped and made accessible one by one. The CPU may touch
  * what is accessible only while some stream works (memory_open_locked); at all other times a touch faults, as on a
  * GPU. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Streams: threads with a FIFO. */
 #include <signal.h>
 #include <stdlib.h>

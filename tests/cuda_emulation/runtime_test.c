@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The emulated runtime does what tests that rely on it assume of CUDA. */
 #include <setjmp.h>
 #include <signal.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The vector types of the kernel language. */
 #ifndef TESTS_CUDA_EMULATION_VECTOR_TYPES_H
 #define TESTS_CUDA_EMULATION_VECTOR_TYPES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The table of devices, and the suite over every entry of it. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the CUDA device does when CUDA does not: each of its calls refused in turn, a fault of the GPU, no GPU at all;
  * and what it calls in a loop. On the emulation. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The CUDA device beyond what every device does: memory that others get meanwhile, captured work, times. */
 #include <setjmp.h>
 #include <stdarg.h>

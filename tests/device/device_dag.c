@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tests/device/device_dag.h"
 
 #include <setjmp.h>

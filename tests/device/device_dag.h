@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Runs random tasks on several streams, ordered by events alone, and compares with a sequential run. */
 #ifndef TESTS_DEVICE_DEVICE_DAG_H
 #define TESTS_DEVICE_DEVICE_DAG_H

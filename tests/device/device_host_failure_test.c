@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* How a failed task travels: through its stream, through events, to whoever waits; and how it is forgotten. */
 #include <setjmp.h>
 #include <stdarg.h>

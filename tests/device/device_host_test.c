@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the host device does beyond the suite: its launcher, recordings, settings and accounts. */
 #include <malloc.h>
 #include <setjmp.h>

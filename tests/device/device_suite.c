@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tests/device/device_suite.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Conformance suite of devices: tests through mm/device/device.h alone. */
 #ifndef TESTS_DEVICE_DEVICE_SUITE_H
 #define TESTS_DEVICE_DEVICE_SUITE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tests/device/host_fixture.h"
 
 #include <dirent.h>

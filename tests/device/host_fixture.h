@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Fixture for tests of the host device: streams, events, tasks that block, and a check that nothing is left behind. */
 #ifndef TESTS_DEVICE_HOST_FIXTURE_H
 #define TESTS_DEVICE_HOST_FIXTURE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The pool of threads that device host computes with, and how many CPUs there are for it. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Many threads, streams and events at once. What it proves it proves best under the thread sanitizer. */
 #include <setjmp.h>
 #include <stdarg.h>

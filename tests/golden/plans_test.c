@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Plans are what they were: networks by policies by budgets, compared with plans.csv. Nothing of this machine is in
  * them: operations need what a formula of their shapes says (shape_backend.h), times follow from machine.json, and each
  * network has a limit of pinned memory.

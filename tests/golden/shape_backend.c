@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tests/golden/shape_backend.h"
 
 #include <stdlib.h>

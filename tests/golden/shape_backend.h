@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A backend that computes nothing: what its operations need is a formula of their shapes, so networks lowered for it
  * are the same graphs on every machine. For planning. */
 #ifndef TESTS_GOLDEN_SHAPE_BACKEND_H

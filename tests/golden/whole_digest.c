@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tests/golden/whole_digest.h"
 
 /* FNV-1a, by words, with a shift that mixes the upper bits down. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A digest of all that a plan says. */
 #ifndef TESTS_GOLDEN_WHOLE_DIGEST_H
 #define TESTS_GOLDEN_WHOLE_DIGEST_H

@@ -2,6 +2,7 @@
 # include_graph.sh ROOT LAYERS: the include graph of the sources below ROOT. Fails, and says where, on a file that no
 # layer of the table LAYERS holds; on an include of a layer that the table does not allow; on a circle of files, or of
 # rooms (a folder's files of one layer); on an include that is not a path from ROOT; and on two files with one name.
+# SPDX-License-Identifier: MIT
 set -euo pipefail
 export LC_ALL=C
 layers=$(realpath "$2")

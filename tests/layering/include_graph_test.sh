@@ -1,6 +1,7 @@
 #!/bin/bash
 # include_graph_test.sh SCRIPT LAYERS README: the tree that holds README passes include_graph.sh; a copy of it with one
 # fault planted does not, and is told of that fault.
+# SPDX-License-Identifier: MIT
 set -euo pipefail
 script=$(realpath "$1") layers=$(realpath "$2") root=$(dirname "$(realpath "$3")")
 tree=$(mktemp -d "${TEST_TMPDIR:-/tmp}/include_graph_test.XXXXXX")

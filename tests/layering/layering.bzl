@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """layer_test: a library may depend, directly and through others, on those listed and on nothing else."""
 
 def layer_test(name, target, allowed):

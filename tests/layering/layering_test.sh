@@ -1,6 +1,7 @@
 #!/bin/bash
 # layering_test.sh DEPS TARGET ALLOWED...: fails if the file DEPS (labels, a line each) names a library that is neither
 # TARGET nor allowed. What cuda_library makes of one (NAME_toolkit, NAME_emulated) goes by its name.
+# SPDX-License-Identifier: MIT
 set -euo pipefail
 deps=$1 target=$2
 shift 2

@@ -1,6 +1,7 @@
 #!/bin/bash
 # symbol_graph_test.sh ARCHIVE...: the files in these archives call each other in no circle. include_graph_test cannot
 # see a circle of calls that one header declares, as mm.h does.
+# SPDX-License-Identifier: MIT
 set -euo pipefail
 edges=$(mktemp "${TEST_TMPDIR:-/tmp}/edges.XXXXXX")
 trap 'rm -f "$edges"' EXIT

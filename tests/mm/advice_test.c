@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A refusal says which policy would fit, or which needs least. Plans are drafted, and committed or dropped, without a
  * device. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tests/mm/alloc_fault.h"
 
 #include <stdatomic.h>

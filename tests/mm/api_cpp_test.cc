@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // mm.h compiles as C++ with all warnings, and links: one layer runs from C++.
 #include <cstdarg>
 #include <cstddef>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* libmm.so as those find it who do not link with it: it opens at run time and works. */
 #include <dlfcn.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The example that shows how to embed mm with kernels of one's own, run as a user would. */
 #include <setjmp.h>
 #include <stdarg.h>

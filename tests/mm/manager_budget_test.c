@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The budget: the least one works, one byte less is refused before anything runs; what was touched is what was
  * predicted; statistics; what a manager cannot be made with. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Managers on a CUDA device, emulated, that others use too: a budget above its free memory is refused with both
  * numbers; one that it should have, and does not give, is made do with. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Managers on the CUDA device, emulated: memory that the CPU cannot reach, streams that the training thread does not
  * wait for, iterations that are recorded and replayed. Steps are mock steps on the compute stream. */
 #include <setjmp.h>

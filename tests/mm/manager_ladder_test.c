@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Memory is short: a device that gives less than it was asked for, a budget made smaller than the policy needs, memory
  * that runs out while an iteration runs. Something weaker in need stands in, is told once, and gives way again; results
  * stay the same bit for bit. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* mm_observe: plans follow what is measured; weights do not change by that. */
 #include <setjmp.h>
 #include <stdarg.h>

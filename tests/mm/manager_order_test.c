@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Calls out of order, iterations given up, external tensors: what is refused says what was expected, and nothing that
  * is refused changes anything. */
 #include <setjmp.h>

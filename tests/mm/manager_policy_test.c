@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Several graphs and changing policies in one manager: persistent tensors stay where and what they are, a change that
  * is refused changes nothing, events tell what happened. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* mm_budget_set: smaller, larger again, or refused; nothing moves and nothing is lost. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tests/mm/manager_rig.h"
 
 #include <setjmp.h>

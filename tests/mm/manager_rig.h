@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Runs graphs of mock steps (tests/core/random_graph.h) through managers, and, for comparison, in plain memory. */
 #ifndef TESTS_MM_MANAGER_RIG_H
 #define TESTS_MM_MANAGER_RIG_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Managers and threads: two managers at once do not see each other, figures may be asked for from any thread, and
  * nothing is left of a manager that is gone. */
 #include <pthread.h>

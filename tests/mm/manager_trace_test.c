@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Traces of a manager's iterations: valid, whole, and no others. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Values that change between iterations (MM_VALUES): each iteration sees its own, whether iterations are waited for,
  * follow each other, or are replayed. A step writes what it sees to a log, which is read at the end. */
 #include <math.h>

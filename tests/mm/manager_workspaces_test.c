@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Steps that can be computed in several ways, each with a workspace of its own size: by the size that a step gets it
  * computes, and what it writes tells which way that was. */
 #include <stdio.h>

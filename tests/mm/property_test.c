@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Random graphs x policies x budgets x ways to run them, executed with random delays of the side streams and the
  * self-check on: whatever a policy does without loss, the persistent tensors end as without any manager, bit for bit;
  * what is lossy gives the same however it is run; no byte is touched that was not predicted. */
@@ -227,8 +228,8 @@ static void when_needed_nothing_is_done_that_the_budget_does_not_force(uint64_t 
     mm_graph_destroy(graph);
 }
 
-/* Of 195 seeds, 39; under the thread sanitizer 20. Deep, all; where the device is emulated, which is slow, every fourth;
- * under a sanitizer every second. */
+/* Of 195 seeds, 39; under the thread sanitizer 20. Deep, all; where the device is emulated, which is slow, every
+ * fourth; under a sanitizer every second. */
 static uint64_t seed_stride(void) {
     const bool on_host = rig_device_used()->cpu_reaches_memory;
 #if defined __SANITIZE_THREAD__

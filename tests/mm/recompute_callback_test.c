@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The recompute callback: what it sees, and what it may not do. */
 #include <stdio.h>
 #include <string.h>

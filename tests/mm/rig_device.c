@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tests/mm/rig_device.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The device that mock steps run on, so that the same tests run on both: the host, or, if the environment variable
  * MM_RIG_DEVICE is "cuda" and the test is built with it, emulated CUDA. */
 #ifndef TESTS_MM_RIG_DEVICE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Shared tensors (mm_graph_share): random graphs x policies x ways to run them. What the caller makes of each shared
  * tensor is what the update sees, in plans of every kind; the order is the graph's; failures are the iteration's. */
 #include <pthread.h>

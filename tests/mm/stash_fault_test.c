@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A stash of one thread while memory, copies and launches fail, one in each life of a stash: no byte of an entry is
  * lost, and nothing is left behind. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A stash's orders: an iteration is learned and planned, those after it follow the plan or leave it, and no byte is
  * lost. */
 #include <pthread.h>
@@ -430,8 +431,8 @@ static void what_does_not_fit_is_refused_with_numbers_and_a_policy_that_would(vo
     stash_expect_refused(mm_stash_create(&unknown, &none), MM_ERR_NOT_FOUND, "swop");
 }
 
-/* Puts that no plan foresaw fill the arena. An entry that was got before them is not moved and not overwritten, though no
- * reader is left by the plan. */
+/* Puts that no plan foresaw fill the arena. An entry that was got before them is not moved and not overwritten, though
+ * no reader is left by the plan. */
 static void what_is_held_while_a_plan_is_left_stays(void **state) {
     (void)state;
     mm_stash *s = stash_create(

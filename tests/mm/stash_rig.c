@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tests/mm/stash_rig.h"
 
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A caller of a stash: tensors of its own in device memory, streams that the stash does not know, and what entries must
  * hold. On the host it computes on its own thread; on emulated CUDA all goes over streams, and is checked when they
  * have run. */

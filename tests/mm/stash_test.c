@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A stash: bytes come back, in any order, from any thread, and stay within the budget. */
 #include <pthread.h>
 #include <setjmp.h>

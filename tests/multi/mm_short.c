@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The command mm, whose device has no memory left in the midst of training: once what it does with other ranks has
  * begun as many times as the environment's MM_SHORT_AFTER says. */
 #include <stdatomic.h>

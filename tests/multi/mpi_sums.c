@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Started by mpirun: this rank's part of multi_sums_try. Exit status 0: all is right; 77: there is no MPI. The argument
  * "root": rank 0 adds up; "apart": the last rank begins another sum than the others, and must be told so. */
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tests/multi/multi_sums.h"
 
 #include <stdlib.h>

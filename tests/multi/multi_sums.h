@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Random elements on several ranks, and what must become of them. */
 #ifndef TESTS_MULTI_MULTI_SUMS_H
 #define TESTS_MULTI_MULTI_SUMS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What ranks do with each other, without MPI: each rank is a thread, and the engine copies between their memories. */
 #include <pthread.h>
 #include <sched.h>

@@ -1,6 +1,7 @@
 #!/bin/bash
 # mm train as two processes, each on a GPU of its own. On emulated GPUs an emulated NCCL is found, elsewhere the real
 # one.
+# SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../tools/cli.sh"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* An executor that is one of several processes'.
  *
  * Memory that runs out: before an iteration has given anything to be added up, it runs again under a plan that needs

@@ -1,6 +1,7 @@
 #!/bin/bash
 # mm train as several processes: the same weights as one process that adds up sub-batches; beginnings, ends and
 # failures.
+# SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../tools/cli.sh"
 

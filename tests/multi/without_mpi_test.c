@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A build where there is neither MPI nor CUDA knows both engines by name, and says why it has none. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tests/nets/algorithms_file.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The file in which all backends of a test program keep the algorithms that timing chose. Without it, each backend on a
  * GPU would time for itself and could choose differently; sums would then have other bits, and workspaces other
  * sizes. */

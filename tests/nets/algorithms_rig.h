@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The rig of tests of the CUDA backend's choice of algorithms, on the emulation. Include it after <cmocka.h>. */
 #ifndef TESTS_NETS_ALGORITHMS_RIG_H
 #define TESTS_NETS_ALGORITHMS_RIG_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* How the CUDA backend chooses convolutions' algorithms, on the emulation: what is timed when, what is kept, what
  * stands in where something fails, and what workspace that makes. */
 #include <setjmp.h>

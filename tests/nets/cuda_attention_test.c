@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The choice between our kernels for attention and cuDNN's, on the emulation, whose cuDNN computes a graph's operations
  * one after the other. So this shows that the graphs are attention, and what is chosen when. */
 #include <math.h>

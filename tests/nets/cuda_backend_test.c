@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The CUDA backend beside its numbers, on the emulation: how products are rounded, what enqueuing calls, and that
  * captured work reads from the device's memory what changes. */
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The file of chosen algorithms: what is kept is found again, by its own key only; a damaged file is as good as
  * none. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The CUDA backend of this build, with the libraries that it really calls, describes every network of the zoo and knows
  * its workspaces without a GPU. (On a machine that has one it is hidden: to time all algorithms of all networks takes
  * long.) */

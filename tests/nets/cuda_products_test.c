@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Convolutions that are products of matrices, and linear layers, on the emulation: that cuBLAS's algorithms are chosen
  * from as cuDNN's are, compute the same, and are kept. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Projections of bf16 maps with a bias, on the emulation: that cuBLASLt adds the bias to a whole product, and what runs
  * where it does not. */
 #include <setjmp.h>

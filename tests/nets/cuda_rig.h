@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Setup and teardown of tests of the CUDA backend on the emulation. Include it after <cmocka.h>. */
 #ifndef TESTS_NETS_CUDA_RIG_H
 #define TESTS_NETS_CUDA_RIG_H

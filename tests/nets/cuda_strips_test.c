@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The order of CUDA's sums (strips.h): kernels give the bits of plain loops in that order, however the map is cut; the
  * cut is ZFP's, and makes several waves of short blocks. Kernels that encode and decode tiles do what codecs do. On the
  * emulation. */

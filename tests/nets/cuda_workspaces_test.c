@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Convolutions and products with several algorithms, on the emulation: which sizes of workspace steps have, and that
  * they compute by the algorithm of the size that they got. The emulated libraries' times are those of
  * tests/cuda_emulation. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the real cuDNN makes of attention's graphs, for a device that it is only told of. It compiles attention's
  * kernels, and proposes engines only where it finds a driver; the toolkit's stub of one is enough for that. Plans need
  * a real one. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* An H200 that cuDNN is only told of: it proposes engines for it, and tells their workspaces, without a GPU. Include it
  * after <cmocka.h>. */
 #ifndef TESTS_NETS_CUDNN_DEVICE_H

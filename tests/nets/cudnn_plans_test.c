@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the CUDA backend makes of the real cuDNN's proposals for the zoo's convolutions. cuDNN plans for a device that
  * it is only told of, so this needs no GPU; a machine's own is hidden: so a version shows the same everywhere.
  * Nothing is run, and engines that compile their kernels are proposed only where a driver is installed. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Iterations submitted ahead of the device: the same bits as one by one, a failure told where it is collected. */
 #include <math.h>
 #include <stdlib.h>

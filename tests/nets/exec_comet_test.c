@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Training under comet: what it measures and chooses, that its predictions hold, and that it stays within its
  * budget. */
 #include <setjmp.h>

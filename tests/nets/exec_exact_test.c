@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What a step is told of the bits that it is given, under policies that bring them back and those that do not; and that
  * policies make no difference to a net whose layers read one map twice. */
 #include <setjmp.h>

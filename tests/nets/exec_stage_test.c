@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Batches that come in beside the computation: on their way while the device is busy, the same bits, counted in the
  * budget, left out where they do not fit. */
 #include "nets/exec_staging.h"

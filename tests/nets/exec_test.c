@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The executor under a manager: equal bits to the reference executor, whatever the policy. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Which layers are computed as one: over the zoo, and where they must not be. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Fused or not, whole nets give the same bits: losses, parameters, momenta and running statistics after some steps of
  * training, and the scores of an evaluation; on the host, whatever shares storage and wherever signs are given as
  * masks. (On CUDA: train_agree_test.) */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A GPT of four layers learns as in PyTorch: from the same weights and batches, by AdamW with warm-up, a cosine and
  * clipped gradients, its losses in float32 differ by at most 1e-4 (references/tokens.py: Gpt). In bf16 the mean of its
  * losses differs by at most 0.3 % from that under PyTorch's autocast. Single losses are not compared: of this small

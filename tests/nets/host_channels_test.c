@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The host's loops over lines and channels: every instruction set gives the bits of the portable one, and sums are
  * right whatever the shape. */
 #include <math.h>

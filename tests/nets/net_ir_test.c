@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The IR: shapes, parameters, refusals; the zoo's nets by their published parameter counts. */
 #include <setjmp.h>
 #include <stdarg.h>

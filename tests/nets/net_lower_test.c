@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Lowering: the graphs that nets become. */
 #include <setjmp.h>
 #include <stdarg.h>

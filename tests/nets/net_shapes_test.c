@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Shapes and parameters that follow from operations and their attributes, and what is refused. Expected values are
  * torch's for the same layers. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Whole nets under the reference executor: gradients, learning, and equal bits whatever shares storage. */
 #include <math.h>
 #include <setjmp.h>

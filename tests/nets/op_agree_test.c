@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* CUDA's ops give what the host's give, for the same inputs: copies, masks, choices and maxima bit for bit, sums within
  * a tolerance of the largest number of the tensor. The sizes are those that leave rests: channels that are no multiple
  * of four, single images, single pixels, rows enough for several partial sums. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Batch norm against its formulas (in double): evaluation mode, running statistics, statistics that are given. */
 #include <math.h>
 #include <setjmp.h>

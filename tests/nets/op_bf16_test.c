@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Ops of bf16 maps: what they write is what the f32 op gives for the same elements, rounded once; in attention, and
  * where units for bf16 multiply, but for the order of sums. The f32 ops are held against their definitions
  * elsewhere. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A batch norm that reads and writes codes by itself gives what it gives beside a codec, bit for bit: codes and masks
  * that it writes are the codec's, gradients that it computes from a code are those of the decoded map. */
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Dropout, and the generator that replays it. */
 #include <math.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* ReLU and residual sum: exact, so compared bit for bit. */
 #include <math.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tests/nets/op_formula.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The operations by their definitions: each computes one element of the output, in plain loops in double. */
 #ifndef TESTS_NETS_OP_FORMULA_H
 #define TESTS_NETS_OP_FORMULA_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Ops that do what several layers would: they give the bits of those layers' own ops, one after another, in every form
  * that the plan may give them their tensors. */
 #include <math.h>

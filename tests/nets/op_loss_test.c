@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Softmax cross-entropy against its formula, and its gradient against differences of the loss (step 0.02; the loss is a
  * float near 2, so differences carry 1e-5: tolerance 2e-3 of the largest gradient, which is near 0.2). */
 #include <math.h>

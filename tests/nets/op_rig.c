@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tests/nets/op_rig.h"
 
 #include <math.h>

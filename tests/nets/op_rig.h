@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The rig of the op tests: one op on a stream of a device, with storage of its own for every role. Storage is in memory
  * that both the device and the CPU can access. The tests' mains run them once for each device of the build. */
 #ifndef TESTS_NETS_OP_RIG_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Concatenation is a copy: outputs and gradients are compared exactly, element by element. The gradients are also
  * checked against central differences (of a linear function: exact but for rounding; tolerance 1e-3). Where a crop
  * begins, and what is added to its gradient in place. */

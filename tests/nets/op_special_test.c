@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What only one operation does; what all do is in op_suite_test.c. */
 #include <math.h>
 #include <setjmp.h>

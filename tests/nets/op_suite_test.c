@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What every operation does, over a table of cases: its output is what its definition says, in training and
  * evaluation; gradients match central differences; an earlier contribution is added to the input's gradient; bits
  * depend neither on where tensors lie, nor on whether outputs are written over inputs that they may be written over,

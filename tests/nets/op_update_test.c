@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The update step against its formula, the schedule, the initial values. */
 #include <math.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tests/nets/ref_exec.h"
 
 #include <setjmp.h>

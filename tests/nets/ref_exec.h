@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A reference executor: every tensor of a lowered net has storage of its own, and each step is drained before the next.
  * Training under a manager must give the same bits. */
 #ifndef TESTS_NETS_REF_EXEC_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tests/nets/tiny_run.h"
 
 #include <stdlib.h>

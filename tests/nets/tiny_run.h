@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The tiny network, trained under a manager on device host, and its batches. */
 #ifndef TESTS_NETS_TINY_RUN_H
 #define TESTS_NETS_TINY_RUN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Operations of transformers against PyTorch's in float64, of which references/tokens.py recorded some elements:
  * outputs and gradients differ by at most 1e-5 of the largest; of bf16 maps by a unit in their last place, and a bound
  * on sums. And what only these operations do. On each device that has them. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Ten steps of training on CUDA, through the manager, go as on the host: losses within 1e-4 of the first, weights
  * within 1e-4 of the largest of their tensor (measured on the emulation, whose products are summed in double: 1e-6); a
  * second run on CUDA gives the bits of the first, and so does one whose layers are not fused. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The zoo's nets along their way: shapes of maps, names and shapes of parameters, bytes that others published. */
 #include <math.h>
 #include <setjmp.h>

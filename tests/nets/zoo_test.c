@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The zoo's names and sizes: numbers of parameters against published ones, the syntax of names; GPT-2's parameters. */
 #include <math.h>
 #include <setjmp.h>

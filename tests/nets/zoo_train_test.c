@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A small instance of every family trains: the same bits under liveness as under naive, and gradients that differences
  * of the loss confirm. And a net learns classes of pixels. */
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Thousands of damaged network files: each is refused in one line that names the file, or accepted with a net that
  * prints and reads back. Each lies in memory of exactly its size, so that a sanitizer sees any read beyond. */
 #include "nets/io/net_file.h"

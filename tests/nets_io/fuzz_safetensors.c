@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Thousands of damaged safetensors files: each is refused with MM_ERR_FORMAT, or accepted with tensors that lie within
  * it and fill it. Each lies in memory of exactly its size, so that a sanitizer sees any read beyond. */
 #include "nets/io/reader_random.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Network files: printing and reading give each other back, for every network that there is; bad files are refused in
  * one line with the file and the layer. */
 #include "nets/io/net_file.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* CIFAR-10's files: small ones through the source, full-sized ones without content through the public functions. */
 #include "nets/io/reader_source.h"
 #include "tests/nets_io/scratch.h"

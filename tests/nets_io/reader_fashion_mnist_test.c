@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Fashion-MNIST's files: small ones through the source, plain and compressed, whole and damaged; full-sized ones
  * through the public functions. */
 #include "nets/io/reader_source.h"
@@ -215,7 +216,8 @@ static void truncated_files_are_refused_wherever_they_end(void **state) {
     }
 }
 
-/* Wherever a bit of the stream is flipped, its checksum at the end included. Most of gzip's header means nothing here. */
+/* Wherever a bit of the stream is flipped, its checksum at the end included. Most of gzip's header means nothing
+ * here. */
 static void damaged_gzip_streams_are_refused(void **state) {
     enum { GZIP_HEADER = 10 };
     folder *f = folder_fill(state, "train", true);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Data of one's own: .npy files written here, byte for byte as NumPy writes them. */
 #include "nets/io/npy.h"
 #include "nets/io/reader_random.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "nets/io/reader.h"
 
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The reader over a source made for it: 4x4 images whose pixels say which sample and which pixel they are. */
 #include "mm/core/status.h"
 #include "nets/io/reader_augment.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Texts and tokens: samples follow each other, labels are the tokens behind, the last tenth is for testing. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "nets/io/safetensors.h"
 
 #include "mm/core/status.h"

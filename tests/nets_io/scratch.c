@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tests/nets_io/scratch.h"
 
 #include <dirent.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Shared by these tests: a folder to write in, and a count of files that a test leaves behind. */
 #ifndef TESTS_NETS_IO_SCRATCH_H
 #define TESTS_NETS_IO_SCRATCH_H

@@ -1,6 +1,7 @@
 #!/bin/bash
 # tools/deps, tools/fetch-cifar10 and tools/quickstart where nothing can be reached or installed: every command that
 # reaches out is a stand-in, which fails or brings what the test made.
+# SPDX-License-Identifier: MIT
 set -euo pipefail
 
 tools=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../tools" && pwd)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Codes of variable size: the same bits wherever their bodies lie, sizes that are known when they were encoded, and
  * damage that a device can only count. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A codec's job that fails reaches whoever waits for it: the step that begins, where the caller computes inline or the
  * job could not even be issued; else the end of the iteration. Weights are not updated from garbage, and the dispatcher
  * goes on. */

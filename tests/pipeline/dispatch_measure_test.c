@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Measures: what they find in maps, gradient maps and persistent tensors is what a loop finds that computes the steps
  * in memory of its own; and every iteration has the bits of one without. */
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Operations on persistent tensors: gradients go to pinned memory and come back before the update, weights are copied
  * while the forward pass reads them. Every iteration has the bits of one without, also where iterations follow each
  * other without a wait. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Codes that go over the link in pieces while they are encoded and decoded: the same bits as whole, whoever issues, in
  * the same counts; a piece that fails poisons what follows; the encoder keeps to its throttle. */
 #include <setjmp.h>

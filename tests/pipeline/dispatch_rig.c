@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tests/pipeline/dispatch_rig.h"
 
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Fixture: a dispatcher with all that it needs, and a codec that fails on demand. */
 #ifndef TESTS_PIPELINE_DISPATCH_RIG_H
 #define TESTS_PIPELINE_DISPATCH_RIG_H

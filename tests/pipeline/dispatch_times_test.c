@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Whose time it was: what nodes took, and whom the computation waited for. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The unoptimised workflow, which allocates and frees for each tensor while threads run ahead of each other: they never
  * lock each other out, however slow the codec is and however tight the heap. */
 #include <setjmp.h>

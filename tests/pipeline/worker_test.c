@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The worker: jobs in order, drain, cancel, room, and no thread left. */
 #include <pthread.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* An action for each map (mm_assignment), and the search for the best of them. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -153,8 +154,8 @@ typedef struct found {
     int nodes;
 } found;
 
-/* Searches within limits, from a plan that is destroyed, and for which pinned memory is not limited; checks what comes of
- * it. */
+/* Searches within limits, from a plan that is destroyed, and for which pinned memory is not limited; checks what comes
+ * of it. */
 static found search_within_both(const mm_graph *graph, const mm_facts *facts, int64_t bytes, int64_t pinned_bytes,
                                 const char *incumbent) {
     mm_engine_config menu = menu_of(facts->codecs[RANDOM_LOSSLESS].spec);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The engine's plans with codes of variable size: heads as slots, bodies in one pool with its spill. */
 #include <setjmp.h>
 #include <stdarg.h>

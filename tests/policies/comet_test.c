@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The error bounds that comet chooses: its formula against convolutions whose inputs are given random errors, the
  * guard, values that are no bounds; and which tensors of a graph it watches. */
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The engine of rules within limits: buffers, pinned memory, budgets; and the times that it goes by where none are
  * known. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The engine of rules: their text, which rule serves which map, and when maps leave and come back in each preset. */
 #include <setjmp.h>
 #include <stdarg.h>

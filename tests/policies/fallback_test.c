@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What may stand in for a policy: only what can be meant, weaker first, and never lossy for lossless. And which is
  * advised where one is refused. */
 #include <setjmp.h>

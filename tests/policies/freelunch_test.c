@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* FreeLunch's plans of small graphs: how many buffers, where codes lie, when what is decoded, and the peak. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Gist: which map gets which code, and the account of maps by the layers that write and read them. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Graphs that are rare and right: policies plan them, and what cannot be is refused. */
 
 #include "mm/mm.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tests/policies/milp.h"
 
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Mixed-integer linear programmes, solved exactly by GLPK, which is opened at run time: where a system has none, tests
  * that ask for it are skipped. Any failure fails the test. */
 #ifndef TESTS_POLICIES_MILP_H

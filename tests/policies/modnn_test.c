@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* modnn: what leaves, what comes back and when, by hand-computed schedules; and random graphs in all budgets. */
 #include <setjmp.h>
 #include <stdarg.h>

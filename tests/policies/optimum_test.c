@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Small graphs, solved exactly: the bound of the time is at most the optimum, and that is at most what plans take.
  *
  * The optimum is that of Checkmate (Jain et al., MLSys 2020), made so that it is below every plan without a link: stage

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Policies' specs, and what the baselines make of small graphs: who shares storage with whom, and the exact peak. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What is run again in each mode, when, and what it saves. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tests/policies/terse_graph.h"
 
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A short notation for small graphs, and for plans of them. Sizes are in units of the alignment, so that peaks are
  * sums. Any failure fails the test. */
 #ifndef TESTS_POLICIES_TERSE_GRAPH_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What is compressed, swapped and run again in one plan: in which turn, and which of it first. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """beside: what mm_torch mirrors of mm.h by hand; and how a budget is divided between a stash and torch's allocator,
 with an allocator that only counts in torch.cuda's place."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What the scripts of tests share: checks that are told and counted, and the running of cases."""
 
 import sys

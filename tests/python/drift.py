@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """drift [CASE...]: loops that do not do the same in each iteration, by plain torch and inside a budget under a policy
 that moves all that it can. Gradients must be bit-equal, orders be left as often as expected, nothing stay behind, and
 the budget hold."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """inputs: what is refused, in which words, and that the next step works; what is left alone; what a picture and a table
 say."""
 

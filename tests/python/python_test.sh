@@ -1,6 +1,7 @@
 #!/bin/bash
 # mm_torch against plain torch: bad input, loops that drift, random graphs, networks, and the wheel. Skipped where no
 # python3 has torch ('tools/deps python' installs it). $1: libmm.so.
+# SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../tools/cli.sh"
 here=$PWD/tests/python

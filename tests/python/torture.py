@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """torture [--graphs N] [--seed N]: random graphs of views, operations in place, duplicates, recurrent layers,
 checkpoints, storages that are split and resized, and second gradients, each by plain torch and inside a budget with
 side streams that are delayed at random. Both must give the same bits, or refuse in the same words: about one graph in

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Networks at the size of the papers, on a GPU that is not there: its times follow from a few rates. The step never
  * takes longer when the budget grows, nor less than the bound; what fits is planned within it; and the published orders
  * hold. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tests/suite/device_fault.h"
 
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Makes one call of the device contract fail. The linker redirects the contract's functions here (--wrap), in front of
  * the host device. Calls are counted from device_fault_set on, of all kinds and threads. */
 #ifndef TESTS_SUITE_DEVICE_FAULT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The device fails while codes go over the link in pieces: at every call of an iteration in turn, in the call, in the
  * task, or by taking long. The iteration says so, nothing is lost, and the next ones compute what they must. */
 #include <setjmp.h>

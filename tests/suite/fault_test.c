@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A device whose Nth call fails, for N from the manager's creation to the end of its iterations: a clear status,
  * nothing left behind, and a manager that goes on. BUILD says which device: the host's, or CUDA's. */
 #include <setjmp.h>

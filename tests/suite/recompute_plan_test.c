@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What mm_plan_check says of recomputation, rule by rule, on a plan made by hand. */
 #include <setjmp.h>
 #include <stdarg.h>

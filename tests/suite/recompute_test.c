@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Layers run again under the executor: running statistics see each batch once, dropout drops the same, and a loop that
  * cannot run a layer again is told. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Policies switched and budgets changed at random between iterations, hundreds of times, in one manager, down to where
  * only the strongest policy fits, so that it stands in for others; and memory that runs out in between. The weights end
  * as if nothing had ever been switched. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Training in sub-batches: the weights of the whole batch but for rounding; for one size of sub-batch the same bits
  * under every lossless policy and budget; less memory. */
 #include <math.h>

@@ -1,7 +1,8 @@
-/* Networks x policies x two budgets, the policy's minimum and half way to what liveness needs; deep, five from the one to
- * the other (larger networks: one policy of a kind, three). Lossless policies end with the weights of liveness, bit for
- * bit; lossy ones stay within stated bounds, which a wrong map does not; no byte is touched that was not predicted, none
- * above the budget; nothing runs below the minimum. */
+/* SPDX-License-Identifier: MIT */
+/* Networks x policies x two budgets, the policy's minimum and half way to what liveness needs; deep, five from the one
+ * to the other (larger networks: one policy of a kind, three). Lossless policies end with the weights of liveness, bit
+ * for bit; lossy ones stay within stated bounds, which a wrong map does not; no byte is touched that was not predicted,
+ * none above the budget; nothing runs below the minimum. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +18,8 @@
 #include "tests/core/deep.h"
 #include "tests/suite/suite_rig.h"
 
-/* Races and faults of memory are looked for at few: whether all steps' weights are right at every budget is seen without. */
+/* Races and faults of memory are looked for at few: whether all steps' weights are right at every budget is seen
+ * without. */
 static int budgets_of(bool large) {
 #ifdef __SANITIZE_THREAD__
     return 2;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tests/suite/suite_rig.h"
 
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Trains small networks of the zoo under managers, and compares results. All failures fail the test, and name the net
  * and the policy. */
 #ifndef TESTS_SUITE_SUITE_RIG_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the training loop calls of CUDA, counted on the emulation: nothing that synchronises a stream or the device,
  * allocates or frees; how many calls an iteration is; and what becomes of it when one of them fails. */
 #include <stdlib.h>

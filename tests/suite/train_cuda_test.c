@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Small networks trained on the CUDA device, on a GPU or emulated: whatever the policy and however iterations are
  * issued, the same bits; the host's numbers within rounding. */
 #include <math.h>

@@ -1,5 +1,6 @@
 #!/bin/bash
 # mm bench: its tables over budgets and batches, what is simulated, and how far the simulator is from what is measured.
+# SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Drives a headless Chromium over its debugging pipe, with nothing but Python's library."""
 import base64
 import json

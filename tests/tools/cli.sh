@@ -1,4 +1,5 @@
 # shellcheck shell=bash
+# SPDX-License-Identifier: MIT
 # Sourced by the tests of the mm command, whose path is $1. A test is a function named *_; each runs in a folder of its
 # own, which it must leave without temporary files. run_cases prints cmocka's closing lines, which tools/test counts.
 set -uo pipefail

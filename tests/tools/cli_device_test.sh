@@ -1,5 +1,6 @@
 #!/bin/bash
 # mm device: what it sees of each device of the build, and a network's facts.
+# SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
 

@@ -1,5 +1,6 @@
 #!/bin/bash
 # What the command says to bad input: a line or two, what is wrong where, and a status that is not 0.
+# SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
 

@@ -1,5 +1,6 @@
 #!/bin/bash
 # Network files through the command: what 'mm nets --json' prints and --net file:PATH reads.
+# SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
 example=$(realpath "$2")

@@ -1,5 +1,6 @@
 #!/bin/bash
 # What the command tells: help, lists, plans, the table and its JSON, progress.
+# SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
 

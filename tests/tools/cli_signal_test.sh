@@ -1,6 +1,7 @@
 #!/bin/bash
 # Signals, and what else the command does while its threads are at work. Of the command's tests this one runs under the
 # thread sanitizer: all its threads are the library's, which the suites run there.
+# SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
 

@@ -1,5 +1,6 @@
 #!/bin/bash
 # mm train: budgets kept to the byte, weights equal to the bit, and states that go on.
+# SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
 machine=$(realpath "$2")

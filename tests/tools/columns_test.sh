@@ -1,6 +1,6 @@
 #!/bin/bash
-# columns_test.sh COLUMNS: what tools/columns.awk, which tools/lint runs, takes for comments and prose. Each case is a file
-# of one line too long, in its place; those whose names begin with an x are told, the others are not.
+# columns_test.sh COLUMNS: what tools/columns.awk, which tools/lint runs, takes for comments and prose. Each case is a
+# file of one line too long, in its place; those whose names begin with an x are told, the others are not.
 # SPDX-License-Identifier: MIT
 set -euo pipefail
 columns=$(realpath "$1")

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* How much kinds of work slow each other, told from when they end; and measured on the host device. */
 #include "tests/core/expect.h"
 #include "tools/device_pairs.h"

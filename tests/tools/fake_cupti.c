@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* In CUPTI's place: for each step that is pushed two kernels, of which the second is on another stream; without one, as
  * of a replayed graph, three. Laid out as cupti_activity.h lays out its records. */
 #include <stdint.h>

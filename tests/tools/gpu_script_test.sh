@@ -1,5 +1,6 @@
 #!/bin/bash
 # tools/bench/gpu and what it prints, with CUDA emulated: no step of it is run for the first time on a GPU.
+# SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 # shellcheck disable=SC2016 # lines of programs that are written here
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"

@@ -1,5 +1,6 @@
 #!/bin/bash
 # mm plan: that its accounts add up, that the largest batch is the largest, and that its pictures are pictures.
+# SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
 

@@ -2,6 +2,7 @@
 # readme_test.sh MM README...: the commands that the READMEs show, those that take no time, run as printed; and where a
 # block follows that shows what the last of them prints, it prints the same lines, but for numbers and what lies in
 # memory at the peak: workspaces depend on the machine.
+# SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
 

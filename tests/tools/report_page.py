@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """report_page.py PAGE DAMAGED FOLDER: checks pages of 'mm report' of report_page_test.sh in a headless Chromium, which
 is started once: what is on PAGE, and that DAMAGED, of damaged files, comes to its end. FOLDER is for the browser's
 files. --find: prints the Chromium's path, or fails."""

@@ -1,6 +1,7 @@
 #!/bin/bash
 # mm report's page in a headless Chromium: what is drawn, what answers to the pointer and to keys, both themes, a narrow
 # window; and a page of damaged files. Skipped where there is no Chromium ('tools/deps report' installs one).
+# SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
 script=$(realpath "$2")

@@ -1,5 +1,6 @@
 #!/bin/bash
 # mm report without a browser: what it takes and refuses, and that the page has the data and nothing that runs from it.
+# SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
 

@@ -1,5 +1,6 @@
 #!/bin/bash
 # Every script tells what it is for and its version, and does nothing else. What tools/lint and .ci/run find, they tell.
+# SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Sessions on the CUDA device, emulated: what is planned for them is what their managers plan, with all that batches
  * that come in beside the computation take of the budget, and of what is free. */
 #include <stdio.h>

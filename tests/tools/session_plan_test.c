@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What a session says of itself: the plan that runs is the one that was told, and the host's memory is counted by
  * session. */
 #include <stdlib.h>

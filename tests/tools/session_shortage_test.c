@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A training whose memory runs out at any time goes on with what needs less, and ends with the weights of one that had
  * enough: also of iterations that were submitted ahead. */
 #include <stdlib.h>

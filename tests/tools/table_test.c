@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tables as text, and what a bench prints of its rows. */
 #include <stdlib.h>
 #include <string.h>

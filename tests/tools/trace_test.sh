@@ -1,6 +1,7 @@
 #!/bin/bash
 # What is kept of when things ran. Traces that plan, bench and train write: valid by the format's rules, whole, with the
 # bytes of the plans; and facts that train saves.
+# SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* trace_told TRACE [ROWS]: checks a trace (tests/core/trace_check.h), with ROWS against what plans have at each step.
  * Prints for each process, by name=value: iterations, flows, counters, slices, waits, memories (of plans), replans, the
  * seconds of its iterations, and of each stream the busy seconds. Last the number of slices that were dropped. */

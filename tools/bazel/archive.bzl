@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """cc_archive: one static library of everything that a cc_library is made of."""
 
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """jemalloc_arena: jemalloc under names of its own (je_), from the system's static library, to manage ranges of ours.
 
 Linked plainly jemalloc would replace malloc. Two things are changed in a copy of the library: names, and size.

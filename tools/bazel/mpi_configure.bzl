@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """@local_mpi: the headers of this machine's MPI, or an empty repository. mpicc says where they are."""
 
 def _impl(rctx):

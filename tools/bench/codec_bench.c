@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* How fast a device's codecs are, beside its own copy measured in the same rounds; on the host, beside libzfp too.
  *
  *      codec_bench [--device host|cuda] [--shape NxHxWxC] [--type f32|f16|bf16] [--codecs SPEC,SPEC]

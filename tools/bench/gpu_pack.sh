@@ -1,6 +1,7 @@
 # shellcheck shell=bash
-# Sourced by tools/bench/gpu: makes the archive $pack for another machine, of the programs in $prebuilt or, without, of those
-# that it builds.
+# SPDX-License-Identifier: MIT
+# Sourced by tools/bench/gpu: makes the archive $pack for another machine, of the programs in $prebuilt or, without, of
+# those that it builds.
 # shellcheck disable=SC2154 # what the script has set
 
 PACK_MIB=48 # what travels may be limited to 64 MiB, with the tree

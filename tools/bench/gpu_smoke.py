@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """A minute on a GPU before anything is measured: does training there give what it should?
 
     gpu_smoke.py MM [--device cuda] [--net resnet20] [--batch 64]
 
-One iteration, on the host and on the device: the same gradients, to rounding. (After three, batch norm has made of rounding
-an error of a hundredth, on the host alone with another number of threads.) Then three iterations on the device from the same
-weights: step by step; then with the last two replayed, under policies that keep maps, encode them without loss on side
-streams, copy them to host memory and run layers again. All must have the same weights and optimizer state, to the bit. Then
-the same in bf16, and of a small GPT with dropout in bf16; and under a lossy codec, whose loss must be a number. Prints a line for each run and exits with 1 at the first that is wrong. Iterations that could not be replayed are
-slower, not wrong: the line says so, and what is measured next shows by how much.
+One iteration, on the host and on the device: the same gradients, to rounding. (After three, batch norm has made of
+rounding an error of a hundredth, on the host alone with another number of threads.) Then three iterations on the device
+from the same weights: step by step; then with the last two replayed, under policies that keep maps, encode them without
+loss on side streams, copy them to host memory and run layers again. All must have the same weights and optimizer state,
+to the bit. Then the same in bf16, and of a small GPT with dropout in bf16; and under a lossy codec, whose loss must be
+a number. Prints a line for each run and exits with 1 at the first that is wrong. Iterations that could not be replayed
+are slower, not wrong: the line says so, and what is measured next shows by how much.
 """
 import json
 import math
@@ -27,8 +29,8 @@ KEPT, CODED, MOVED = "liveness", "freelunch:codec=zvc,eligible=all,when=always",
 LOSSY = "freelunch:rate=4,when=always"
 GPT = ["--net", "gpt,layers=2,width=64,heads=2,context=64,vocabulary=256,dropout=0.1", "--batch", "4", "--optimizer", "adamw"]
 FP32, BF16 = ["--precision", "fp32"], ["--precision", "bf16"]  # tensor cores round factors to TF32; the host does not
-# What is trained (None: what the caller names), and how: --policy, --issue. Of each group the lossless runs have one set of
-# bits.
+# What is trained (None: what the caller names), and how: --policy, --issue. Of each group the lossless runs have one
+# set of bits.
 GROUPS = [
     (None, FP32, [(KEPT, STEPWISE), (KEPT, REPLAYED), (CODED, REPLAYED),
                 (MOVED, REPLAYED), ("recompute:when=always", REPLAYED), (LOSSY, REPLAYED)]),

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """What tools/bench/gpu found, from its folder of results: one text that fits the end of a log.
 
     gpu_summary.py FOLDER [--first PART,...] [--most CHARACTERS] [--archive FILE]
     gpu_summary.py --table ROWS.json ...              only the table of rows, of mm and PyTorch alike
 
-Sections: steps; the smoke; device; ops; codecs; what runs beside the computation; every row; what failed; the goals, with
-what was reached and what PyTorch did. Those of the parts named with --first are kept when not all fit; steps, failures and goals always are.
+Sections: steps; the smoke; device; ops; codecs; what runs beside the computation; every row; what failed; the goals,
+with what was reached and what PyTorch did. Those of the parts named with --first are kept when not all fit; steps,
+failures and goals always are.
 """
 import argparse
 import glob
@@ -231,8 +233,8 @@ def plain(name):
 
 
 def kernels_section(folder):
-    """For each run what a replayed iteration takes, and the dearest kernels of one that was issued step by step: together,
-    of the step's computation, by name; fewer of each run, the more runs there are."""
+    """For each run what a replayed iteration takes, and the dearest kernels of one that was issued step by step:
+    together, of the step's computation, by name; fewer of each run, the more runs there are."""
     lines, paths = [], sorted(glob.glob(os.path.join(folder, "kernels-*.json")))
     most = min(20, 48 // max(1, sum(len(read_rows(path)) for path in paths)))
     for path in paths:
@@ -328,8 +330,8 @@ LOSSLESS, CODES, ANY = "lossless", "codes", "any"
 
 
 class Goal:
-    """Images or tokens a second of the rows with these labels, beside the fastest of PyTorch's modes: of this run, else what it
-    did on an H200 (on 2026-11-20, one run each; 0: not known)."""
+    """Images or tokens a second of the rows with these labels, beside the fastest of PyTorch's modes: of this run, else
+    what it did on an H200 (on 2026-11-20, one run each; 0: not known)."""
 
     def __init__(self, text, labels, cap, policies, wanted, peer, anchor, precision="tf32"):
         self.text, self.labels, self.cap, self.policies, self.wanted = text, labels.split(), cap, policies, wanted
@@ -360,7 +362,8 @@ GOALS = [
     Goal("ResNet-152 384 in 12 GiB", "mm-resnet152-12GiB", 12 * GIB, ANY, 1, ("pytorch-resnet152-12GiB", "checkpoint"), 736),
     LAUNCH_BOUND,
 ]
-# Of memory: below which goal, at most so much of what the peer takes; of which goal the peer is; GB on an H200, 0: not known.
+# Of memory: below which goal, at most so much of what the peer takes; of which goal the peer is; GB on an H200, 0: not
+# known.
 MEMORY = {ALL_KEPT: (0.8, ALL_KEPT, 16.89), ALL_KEPT_BF16: (1, ALL_KEPT_BF16, 6.18), GPT_HALF: (0.5, GPT_ALL_KEPT, 0)}
 
 

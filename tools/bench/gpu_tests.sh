@@ -1,9 +1,10 @@
 # shellcheck shell=bash
+# SPDX-License-Identifier: MIT
 # Sourced by tools/bench/gpu: the parts tests, sanitizer and suites.
 # shellcheck disable=SC2154 # what the script has set
 
-# Each test of a list, as it was built. $1: the list; $2: seconds of each; the rest: what they are run under. 124: some were
-# cut, and none failed.
+# Each test of a list, as it was built. $1: the list; $2: seconds of each; the rest: what they are run under. 124: some
+# were cut, and none failed.
 each_test() {
     local list=$1 seconds=$2 status=0 code test begin
     shift 2
@@ -20,8 +21,8 @@ each_test() {
     return $status
 }
 
-# Memory on all, races on the kernels, which come first; $1: seconds of each. Calls that CUDA refuses are the device's to
-# tell, and tests make it. Whole networks run cuDNN's kernels, for which the tools take minutes.
+# Memory on all, races on the kernels, which come first; $1: seconds of each. Calls that CUDA refuses are the device's
+# to tell, and tests make it. Whole networks run cuDNN's kernels, for which the tools take minutes.
 sanitize() {
     local list tool code status=0 all=$out/cuda_tests.txt
     grep -E 'codec|op_agree' "$all" >"$scratch/kernels"

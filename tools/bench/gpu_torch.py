@@ -1,12 +1,14 @@
+# SPDX-License-Identifier: MIT
 """ResNet-50 in PyTorch under bf16 autocast: as it is, with save_on_cpu, and in budgets of mm_torch.
 
 A row each, in a process of its own: images a second (the median of steps, in the order eager, save_on_cpu, mm, mm), the
-allocator's peak, mm's arena, and the budget of both: what eager takes at its peak, less half (1 - share) of what it saves. Then the goals,
-with pass or fail. What eager saves is what mm is given to move in one unplanned step. On a CPU torch's allocator counts nothing:
-the budget is that share of what is saved, for mm alone, and goals are printed only to try this program.
+allocator's peak, mm's arena, and the budget of both: what eager takes at its peak, less half (1 - share) of what it
+saves. Then the goals, with pass or fail. What eager saves is what mm is given to move in one unplanned step. On a CPU
+torch's allocator counts nothing: the budget is that share of what is saved, for mm alone, and goals are printed only to
+try this program.
 
-It uses what both torch 1.13 and 2.11 have, and was tried with 1.13 on a CPU. MM_LIBRARY and PYTHONPATH say where mm_torch is.
-Exits with 1 if a row could not be measured."""
+It uses what both torch 1.13 and 2.11 have, and was tried with 1.13 on a CPU. MM_LIBRARY and PYTHONPATH say where
+mm_torch is. Exits with 1 if a row could not be measured."""
 
 import argparse
 import json

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tools/bench/gradient_compare.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Compares a policy's weight gradients with the exact ones, computed from the same weights and batch. */
 #ifndef TOOLS_BENCH_GRADIENT_COMPARE_H
 #define TOOLS_BENCH_GRADIENT_COMPARE_H

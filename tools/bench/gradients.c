@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* How far compressed training's weight gradients are from the exact ones, as training goes on.
  *
  * A net trains exactly (liveness). At each listed iteration, before it runs, the same weights and batch go through the

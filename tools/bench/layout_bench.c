@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* How high the skyline and the exact search place published instances, and how long they take.
  *
  * An instance is a file of MiniMalloc's format: a line of names of columns, then one item a line: id, lower, upper,

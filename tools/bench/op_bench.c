@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* How fast a device's ops are, beside its own copy measured in the same run.
  *
  *      op_bench [--device host|cuda] [--batch N] [--jobs N] [--rounds N] [--precision fp32|tf32] [--workspace SIZE]

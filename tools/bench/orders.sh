@@ -1,4 +1,5 @@
 # shellcheck shell=bash
+# SPDX-License-Identifier: MIT
 # Sourced: FreeLunch's policies as it published them, and the order that they came in.
 # They act on every map, whatever the budget. FreeLunch's 5x is of all maps.
 freelunch=freelunch:ratio=5,eligible=all,when=always

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What mm_layer_begin + mm_layer_end cost the training thread.
  *
  * A chain of convolutions over tiny maps, under freelunch with codec raw: in the forward pass nearly every step waits

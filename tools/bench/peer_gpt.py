@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """A GPT trained by PyTorch on the CPU beside mm: tokens a second and memory, in turns.
 
     peer_gpt.py --mm bazel-bin/tools/mm --data FILE [--threads N] [--rounds N] [--iterations N] [--precision fp32,bf16]

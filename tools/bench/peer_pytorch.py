@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """What PyTorch does with the same networks and batches: rows with the keys of `mm bench --json`.
 
     peer_pytorch.py --net resnet50 --batch 128 --precision tf32 --json peers.json

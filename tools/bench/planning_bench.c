@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* How long it takes from a net to a checked plan, before the first step of a training. Times are of the CPU.
  *
  * Per net: lowering (graph and primitives). Per net, budget and policy: planning (with what it needs to know of the

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Test accuracies of networks that train under policies with lossy codecs, beside those under liveness. Exits with 1 if
 one is worse: below liveness by more than 0.3 points and by more than two standard errors of the difference. Under
 comet, convolutions' inputs have to be compressed to an eighth, too.

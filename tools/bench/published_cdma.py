@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """cDMA's figures (M. Rhu et al., Compressing DMA Engine, HPCA 2018) beside ours:
 
   4, 6, 11, 12   zeros by layer, what zvc, rle and zlib make of them in three layouts, and what crosses the link: on

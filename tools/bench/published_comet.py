@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """The figures of Jin et al. (error-bounded compression) beside what was published; and whether they come in the
 published order. Exits with 1 if one does not.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """FreeLunch's Figure 2, its larger batches and its sizes, beside what was published; and whether they come in
 the published order. Exits with 1 if one does not. Tables I to III: tools/bench/published_orders.
 

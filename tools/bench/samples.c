@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tools/bench/samples.h"
 
 #include <stdio.h>

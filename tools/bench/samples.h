@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Measurements of one quantity, printed as n, min, median and p95. */
 #ifndef TOOLS_BENCH_SAMPLES_H
 #define TOOLS_BENCH_SAMPLES_H

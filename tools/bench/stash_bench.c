@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* How long a stash's thread takes to plan and prove an order, once per order; of the CPU. The goal for 2000 entries is
  * half a second. The order is a training step's: entries of several sizes and producers are put, then got, given back
  * and dropped, the last one first; every eighth one is got twice, once early. */

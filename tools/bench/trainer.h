@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A net in training under one policy, with a manager of its own. For benches and accuracy tests. */
 #ifndef TOOLS_BENCH_TRAINER_H
 #define TOOLS_BENCH_TRAINER_H

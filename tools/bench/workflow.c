@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What FreeLunch's workflow gains over the unoptimised one (its Table II), with allocations as dear as a GPU's.
  *
  * The same net and batches under liveness, freelunch (sliding workspace and persistent buffers), and freelunch with the

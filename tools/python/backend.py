@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """PEP 517's hooks: builds libmm.so with bazel, and a wheel around it, without network and without other packages.
 
 pip install tools/python; --config-settings bazel=--config=cuda gives bazel an option. With MM_LIBRARY=PATH that

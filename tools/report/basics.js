@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 'use strict';
 // What everything else uses: elements, numbers with their units, colours, the tip beside the pointer.
 // Texts of the data go into the page as text nodes and attributes, never as HTML.

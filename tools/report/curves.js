@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 // Throughput over the budget and over the batch, from rows.
 
 const ranRow = (row) => isNumber(row.images_per_second) && row.images_per_second > 0;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 // The files' data as the pictures need them. A file may have been written by anything: what is missing or of another
 // type counts as not known.
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 // Memory over the iteration: stacked by what it is for, or every segment at its address.
 
 const MEMORY_HEIGHT = 250;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The page of 'mm report', as the build embeds it (tools/report/embed). */
 #ifndef TOOLS_REPORT_PAGE_H
 #define TOOLS_REPORT_PAGE_H

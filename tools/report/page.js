@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 // The page: its theme, and its sections in their order.
 
 const themes = {

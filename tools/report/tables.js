@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 // Tables that sort by a click on a column: runs, plans, and maps with what was decided for each.
 
 const FIRST_ROWS = 40;  // shown before "show all"

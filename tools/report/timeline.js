@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 // Streams over time, from traces: what ran when, what it waited for, and the way of a map.
 
 const SLICES = [

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 // A canvas that is drawn at the screen's resolution, zooms and pans along x, and says what is under the pointer or,
 // with the arrow keys, under a cursor. Thousands of parts stay fluid: what is pointed at is drawn on a second canvas
 // above.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* cuBLASLt's product on the CPU, for tests: of <cublasLt.h>, exactly what this project calls, with the real values. */
 #ifndef TESTS_CUDA_EMULATION_CUBLASLT_H
 #define TESTS_CUDA_EMULATION_CUBLASLT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The kernel language of CUDA on the CPU, for tests of .cu files: as much of <cuda_runtime.h> as this project's kernels
  * use, compiled as C++ by gcc. Correctness only: it is slow, and no model of memory order, banks or coalescing.
  *

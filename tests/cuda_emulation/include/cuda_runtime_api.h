@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The CUDA runtime on the CPU, for tests: of <cuda_runtime_api.h>, exactly what this project calls, with the real
  * values. runtime_*.c implement it; control.h counts calls and makes them fail; enqueue.h runs functions of the CPU on
  * a stream.

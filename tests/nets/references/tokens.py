@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: MIT
 """Records what PyTorch computes of a transformer's operations, in float64: outputs and gradients, some elements of
 each.
 

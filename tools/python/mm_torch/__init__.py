@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A PyTorch loop inside a byte budget: `with mm_torch.budget("6GiB", policy="freelunch:rate=4") as m: ...`"""
 
 from . import library

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Memory beside the stash: torch's allocator, which shares a GPU's budget, and the heap of the C library."""
 
 import ctypes

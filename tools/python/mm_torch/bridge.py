@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Between autograd and the stash: what is packed, what is left alone, and what is given back.
 
 A pack gives autograd a record in place of the tensor:

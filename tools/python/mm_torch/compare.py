@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Trains a network with plain torch and inside budgets, and compares: python3 -m mm_torch.compare --net resnet20
 
 A row for each policy and share. share: of the bytes that one step saves and mm moves, each storage once. A lossless row

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a budget costs where it forces nothing: python3 -m mm_torch.cost
 
 Microseconds for each saved tensor that is left alone and for each that is moved (pack, unpack and release together,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Shapes, strides and types, as the stash wants them, and results of the stash as tensors, by DLPack and without a
 copy."""
 

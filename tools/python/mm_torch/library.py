@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """libmm.so by ctypes: the calls and types of mm.h's stash that the bridge uses, and its errors."""
 
 import ctypes

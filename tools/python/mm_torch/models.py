@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Networks of the package's own programs and tests: small, written out, with what makes saved tensors hard."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a session tells of itself: a table by producer, a picture of the plan, and the table of one step."""
 
 import sys

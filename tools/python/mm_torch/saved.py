@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a saved tensor is to autograd: who else holds it, what made it, and whether it was modified."""
 
 import sys

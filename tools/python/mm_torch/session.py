@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """mm.budget and what a program asks it: statistics, a report, a picture."""
 
 import ctypes
