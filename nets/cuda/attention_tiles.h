@@ -5,10 +5,11 @@
  * What computes is a type, by_units or by_cores. It has
  *
  *   OWN, OTHER, TEAM   rows of the tile that a block gives, of those that it goes over; threads
- *   rows, columns      tiles in shared memory, to multiply by their rows, and by their columns; both: for either. All that
- *                      a kernel has take less than 48 KiB
+ *   rows, columns      tiles in shared memory, to multiply by their rows, and by their columns; both: for either.
+ *                      All that a kernel has take less than 48 KiB
  *   ROWS, ...          what a thread has: of scores [ROWS][SCORES], of what the block gives [ROWS][CHANNELS], where
- *                      row(i), column(j) and channel(j) are its places. LANES neighbours share a row; channels come in PAIRs
+ *                      row(i), column(j) and channel(j) are its places. LANES neighbours share a row; channels come in
+ *                      PAIRs
  *   multiply, gather   products of own rows by other rows; sums of scores by other columns */
 #ifndef NETS_CUDA_ATTENTION_TILES_H
 #define NETS_CUDA_ATTENTION_TILES_H

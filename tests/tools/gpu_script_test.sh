@@ -482,7 +482,7 @@ a_gpt_under_autocast_is_in_turns_with_ours_() {
 rounds_that_are_cut_keep_their_rows_() {
     program slow '[[ $* != *freelunch* ]] || { kill -INT $PPID; sleep 100; }' "exec $mm \"\$@\""
     ! peer --device cpu --net tiny:4 --mm ./slow --iterations 1 --json rows || fail "status"
-    [[ $(values rows policy) == liveness ]] || fail "mm's rows come before PyTorch's: $(values rows policy)"
+    [[ $(values rows policy | tail -1) == liveness ]] || fail "the first run's rows are kept: $(values rows policy)"
     [[ $(values rows status) == ok ]] || fail "$(values rows status)"
 }
 

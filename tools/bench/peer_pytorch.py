@@ -475,9 +475,9 @@ def medians(rounds):
 
 
 def rounds_of(args, net, batch):
-    """Yields the rows of the present round, mm's first, each time that there are more: a run that is cut keeps them.
-    PyTorch's processes begin after mm's first rows, one by one, each with a row, for they may take all the time that
-    there is."""
+    """Yields the rows of the present round each time that there are more: a run that is cut keeps them. mm's first run
+    comes first, then PyTorch's modes, then mm's other runs: what is compared is there first. PyTorch's processes begin
+    in the first round, one by one, each with a row, for each may take long."""
     runs = [shlex.split(run) for run in args.run or []]
     adam = ["--optimizer", "adamw"] if peer_gpt.sizes_of(net) else []
     runs = runs or [["--policies", policy] + adam for policy in args.policies.split(";")]  # each its resident peak
@@ -485,9 +485,8 @@ def rounds_of(args, net, batch):
     try:
         for i in range(args.rounds):
             begin, rows = time.monotonic(), []
-            for run in runs:
-                rows += run_mm(args, net, batch, run)
-                yield rows
+            rows += run_mm(args, net, batch, runs[0])
+            yield rows
             for j, mode in enumerate(args.modes):
                 if why:
                     rows.append(dict(empty_row(args, net, batch, mode, args.precision), status=why))
@@ -497,6 +496,9 @@ def rounds_of(args, net, batch):
                     peers.append(Apart(args, net, batch, mode, args.precision))
                     begin += time.monotonic() - starts  # not what the next rounds take
                 rows.append(peers[j].row())
+                yield rows
+            for run in runs[1:]:
+                rows += run_mm(args, net, batch, run)
                 yield rows
             yield rows
             longest = max(longest, time.monotonic() - begin)
