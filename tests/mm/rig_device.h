@@ -12,6 +12,9 @@ typedef struct rig_device {
 
     /* Enqueues fn(arg) on the stream. `arg` is copied; fn must not change it. */
     mm_status (*launch)(mm_stream *stream, mm_status (*fn)(void *arg), const void *arg, size_t arg_bytes);
+
+    /* Device and pinned memory that is reserved by anybody in this process. NULL: it is not counted. */
+    int64_t (*reserved_bytes)(void);
 } rig_device;
 
 extern const rig_device RIG_HOST, RIG_CUDA_EMULATED;

@@ -31,4 +31,10 @@ static mm_status launch(mm_stream *stream, mm_status (*fn)(void *arg), const voi
     return status;
 }
 
-const rig_device RIG_CUDA_EMULATED = {.name = "cuda", .cpu_reaches_memory = false, .launch = launch};
+static int64_t reserved_bytes(void) {
+    const cuda_emulation_alive alive = cuda_emulation_alive_get();
+    return (int64_t)(alive.device_bytes + alive.pinned_bytes);
+}
+
+const rig_device RIG_CUDA_EMULATED = {
+    .name = "cuda", .cpu_reaches_memory = false, .launch = launch, .reserved_bytes = reserved_bytes};

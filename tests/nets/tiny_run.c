@@ -8,9 +8,14 @@
 #include "tests/nets/ref_exec.h"
 
 void tiny_run_init(tiny_run *run, const mm_options *options) {
-    *run = (tiny_run){0};
+    mm_manager *manager;
+    expect_ok(mm_manager_create(options, &manager));
+    tiny_run_init_under(run, manager);
+}
+
+void tiny_run_init_under(tiny_run *run, mm_manager *manager) {
+    *run = (tiny_run){.manager = manager};
     expect_ok(nets_zoo_build("tiny", &run->net));
-    expect_ok(mm_manager_create(options, &run->manager));
     expect_ok(nets_exec_create(run->net, TINY_BATCH, NETS_TRAIN, run->manager, "host", &TINY_SGD, &run->exec));
     expect_ok(nets_exec_init(run->exec, TINY_SEED));
     for (int b = 0; b < TINY_BATCHES; b++)

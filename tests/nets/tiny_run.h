@@ -18,6 +18,8 @@ typedef struct tiny_run {
 
 /* Fails the test if it cannot. */
 void tiny_run_init(tiny_run *run, const mm_options *options);
+/* Takes the manager over. */
+void tiny_run_init_under(tiny_run *run, mm_manager *manager);
 void tiny_run_fini(tiny_run *run);
 
 #endif
