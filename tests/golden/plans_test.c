@@ -266,7 +266,7 @@ static mm_status rewrite(const char *path) {
     rows all = {0};
     mm_status status = MM_OK;
     for (int i = 0; i < NETS_N && status == MM_OK; i++) status = plan_net(&NETS[i], &all);
-    if (status == MM_OK) status = mm_file_replace("golden plans", path, write_rows, &all);
+    if (status == MM_OK) status = mm_atomic_file_print(path, write_rows, &all);
     if (status == MM_OK) printf("%s: %d rows\n", path, all.n);
     free(all.rows);
     return status;
