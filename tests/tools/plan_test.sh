@@ -8,6 +8,7 @@ machine=$(realpath "$2")
 h200=$(realpath "$3")
 planning=$(realpath "$4")
 stash=$(realpath "$5")
+h100=$(realpath "$6")
 policies=naive,liveness,freelunch:eligible=all
 
 # explained NET BATCH POLICY: the row to row.json
@@ -646,6 +647,27 @@ a_transposed_convolution_takes_the_multiply_adds_of_its_input_() {
     sed 's/"tiny"/"up"/; s/\["dropout"\], "kernel": 4/["up"], "kernel": 8/; s/{"name": "avgpool"/'"$up"',&/' out >up.json
     expect 0 bench --simulate least --net file:up.json --batch 8 --fuse off --policies liveness --facts facts --quiet
     [[ $(variants facts up forward) == "0 4456448" ]] || fail "$(variants facts up forward)"
+}
+
+# predicted PRECISION BUDGET POLICY MEASURED: images/s of ResNet-50 at batch 128, within a tenth of what an H100 did (of
+# fp32 with its units for TF32, whose rates the file has).
+predicted() {
+    expect 0 bench --simulate "$h100" --net resnet50 --batch 128 --precision "$1" --budgets "$2" --policies "$3" --quiet \
+        --json rows
+    awk -v told="$(values rows images_per_second)" -v seen="$4" 'BEGIN { exit !(told > 0.9 * seen && told < 1.1 * seen) }' ||
+        fail "$3 in $2: predicted $(values rows images_per_second), measured $4 images/s"
+}
+
+what_an_h100_did_is_predicted_from_its_rates_() {
+    predicted fp32 own liveness 3094
+    predicted fp32 own freelunch:rate=4,when=always 2682
+    predicted fp32 6.5GB recompute-swap 2795
+    predicted fp32 6.5GB recompute:mode=sqrt 2792
+    predicted fp32 6.5GB freelunch:rate=4,eligible=all 2701
+    predicted fp32 6.5GB hybrid:rate=4 2498
+    predicted bf16 own liveness 5693
+    predicted bf16 3.5GB recompute-swap 5032
+    predicted bf16 3.5GB recompute:mode=sqrt 5030
 }
 
 bad_algorithms_are_refused_() {
