@@ -67,7 +67,7 @@ prebuilt() {
 help_names_options_and_parts_() {
     script 0 --help
     local word
-    for word in --quick --only --limit --total --archive --prebuilt --pack --call --emulated --tiny "smoke device algorithms rounds bf16 gpt" \
+    for word in --quick --only --limit --total --archive --prebuilt --pack --call --emulated --tiny "smoke tests device algorithms rounds bf16 gpt" \
         first second; do says out "$word"; done
     [[ $(<out) != *"set -uo"* ]] || fail "help goes on into the script"
 }
@@ -259,7 +259,7 @@ what_fails_or_hangs_costs_nothing_else_() {
     says out "CUT:  tests/b_hangs"
     says out "it_is_wrong"
     says results/tests.log begun
-    [[ $(tail -1 out) == "not well: "*tests ]] || fail "$(tail -1 out)"
+    [[ $(tail -1 out) == "not well: tests"* ]] || fail "$(tail -1 out)"
     tar -xzf all.tar.gz tests.log && says tests.log begun
 }
 

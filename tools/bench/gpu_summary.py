@@ -180,7 +180,7 @@ def device_section(folder):
     lines = read_text(folder, "gpu.txt").splitlines()[:3]
     for d in rows_named(folder, "device"):
         if not d.get("usable"):
-            lines.append("%s: %s" % (d["device"], d.get("reason", "")))
+            lines.append("%s: %s" % (d.get("device", "cuda"), d.get("reason", "no GPU that can be used")))
             continue
         lines.append("%s, %d multiprocessors, %s free of %s; link out %.1f, in %.1f, both %.1f each; copy %.0f GB/s" % (
             d["model"], d["processors"], size(d["free_bytes"]), size(d["total_bytes"]), d["out_bytes_per_s"] / 1e9,
