@@ -5,6 +5,9 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -67,6 +70,29 @@ static void assert_bytes(const rig *r, const unsigned char *memory, unsigned cha
     OK(mm_copy_async(r->stream[0], r->pinned, memory, PINNED_BYTES, MM_COPY_OUT));
     OK(mm_stream_sync(r->stream[0]));
     assert_pinned(r, value, PINNED_BYTES);
+}
+
+/* Whether the calling process has the page. */
+static bool has_page(void *page) {
+    unsigned char resident;
+    return mincore(page, 1, &resident) == 0;
+}
+
+/* Linux gives a child pages of its own of what is pinned, at once: gigabytes for each worker of a loader. */
+static void a_large_pinned_block_is_not_the_forked_childs(void **state) {
+    enum { BYTES = 24 * MIB };
+    rig *r = *state;
+    void *pinned;
+    int ended;
+    OK(mm_device_reserve(r->device, MM_MEMORY_PINNED, BYTES, &pinned));
+    assert_true(has_page(pinned));
+    const pid_t child = fork();
+    if (child == 0) _exit(has_page(pinned));
+    assert_true(child > 0);
+    assert_int_equal(waitpid(child, &ended, 0), child);
+    mm_device_release(r->device, MM_MEMORY_PINNED, pinned, BYTES);
+    assert_true(WIFEXITED(ended));
+    assert_int_equal(WEXITSTATUS(ended), 0);
 }
 
 /* Three chunks of a GPU, of 32 MiB: what lies between two of them is kept, or comes, as a whole. */
@@ -387,6 +413,7 @@ static void skipped(void **state) {
 int main(void) {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     struct CMUnitTest tests[] = {
+        CASE(a_large_pinned_block_is_not_the_forked_childs),
         CASE(what_is_trimmed_is_free_for_others_until_it_is_restored),
         CASE(a_budget_above_free_memory_is_refused_with_both_numbers),
         CASE(the_checksum_is_the_hosts_wherever_the_bytes_lie),
