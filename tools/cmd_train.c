@@ -317,8 +317,7 @@ int cmd_train(int argc, char **argv) {
                .clip_norm = -1};
     const arg table[] = {
         {"--net", "NAME", "network: 'mm nets' lists them (resnet32)", ARG_TEXT, &t.net, 0, 0},
-        {"--data", "SPEC",
-         "cifar10:DIR, fashion-mnist[:DIR], synthetic[:samples=N], files:X.npy,Y.npy, text|tokens:FILE (synthetic)",
+        {"--data", "SPEC", "cifar10:DIR, fashion-mnist, synthetic, files:X.npy,Y.npy, text|tokens:FILE (synthetic)",
          ARG_TEXT, &t.data, 0, 0},
         {"--test-data", "SPEC", "what --eval evaluates on (the test set of --data)", ARG_TEXT, &t.test_data, 0, 0},
         {"--batch", "N", "images an iteration (128)", ARG_COUNT, &t.batch, 1, 1 << 20},
