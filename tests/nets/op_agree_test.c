@@ -316,8 +316,7 @@ static void convolutions_agree(void **state) {
 }
 
 /* Of channels that tensor cores take. */
-/* ResNet-20's, where libraries have other algorithms than for small images. TF32 would be off by a few times 1e-4: in
- * the first run on a GPU such a network's gradients were off by 0.6 % in fp32. */
+/* ResNet-20's, where libraries have other algorithms than for small images. TF32 would be off by a few times 1e-4. */
 static void convolutions_of_a_network_agree_in_fp32(void **state) {
     static const int64_t MAPS[][4] = {{32, 32, 32, 16}, {32, 16, 16, 32}, {32, 8, 8, 64}};
     (void)state;

@@ -4,14 +4,14 @@
 
     gpu_smoke.py MM [--device cuda] [--net resnet20] [--batch 64]
 
-One iteration, on the host and on the device: the same gradients, to rounding. (After three, batch norm has made of
-rounding an error of a hundredth, on the host alone with another number of threads.) An error as TF32's is not wrong,
-but more than fp32 promises: the line says so, and names the tensors that are off most. Then three iterations on the
-device from the same weights: step by step; then with the last two replayed, under policies that keep maps, encode them
-without loss on side streams, copy them to host memory and run layers again. All must have the same weights and
-optimizer state, to the bit. Then the same in bf16, and of a small GPT with dropout in bf16; and under a lossy codec,
-whose loss must be a number. Prints a line for each run and exits with 1 at the first that is wrong. Iterations that
-could not be replayed are slower, not wrong: the line says so, and what is measured next shows by how much.
+One iteration, on the host and on the device: the same gradients, to rounding. What rounding comes to here is more than
+one thinks, since a ReLU passes a gradient or not where its input is near 0: 0.006 for ResNet-20 at batch 64, and the
+same between two instruction sets of the host. Then three iterations on the device from the same weights: step by step;
+then with the last two replayed, under policies that keep maps, encode them without loss on side streams, copy them to
+host memory and run layers again. All must have the same weights and optimizer state, to the bit. Then the same in bf16,
+and of a small GPT with dropout in bf16; and under a lossy codec, whose loss must be a number. Prints a line for each
+run and exits with 1 at the first that is wrong. Iterations that could not be replayed are slower, not wrong: the line
+says so, and what is measured next shows by how much.
 """
 import json
 import math
@@ -24,9 +24,7 @@ import tempfile
 from gpu_summary import make_parser
 
 ITERATIONS = 3  # one before anything is recorded, and two replayed
-# Errors by norm of gradients. Of sums in other orders: 2e-6 between numbers of the host's threads. An H100 was off by
-# 6e-3 in fp32 on ResNet-20, as if some products were rounded to TF32; bf16 is off by 0.2.
-ROUNDING, GROSS = 1e-4, 3e-2
+ROUNDING = 3e-2  # error of the gradients, by norm. Rounding: 0.006, also on an H100; TF32: 0.06; bf16: 0.2
 STEPWISE, REPLAYED = "thread", "inline"
 KEPT, CODED, MOVED = "liveness", "freelunch:codec=zvc,eligible=all,when=always", "swap-async:when=always"
 LOSSY = "freelunch:rate=4,when=always"
@@ -91,12 +89,12 @@ def as_the_host(args, folder, options):
     (_, host), (_, device) = (train(args, folder, options, on_device, KEPT, STEPWISE, 1) for on_device in (False, True))
     gradients = {name: data for name, data in host.items() if name.startswith("momentum.")}
     off = error(device, gradients)
-    verdict_of = "ok" if off < ROUNDING else "MORE THAN ROUNDING" if off < GROSS else "wrong: more than %g" % GROSS
-    print("%s beside the host, an iteration: gradients' error %.2g: %s" % (args.device, off, verdict_of), flush=True)
+    print("%s beside the host, an iteration: gradients' error %.2g: %s" % (
+        args.device, off, "ok" if off < ROUNDING else "wrong: more than %g" % ROUNDING), flush=True)
     if off >= ROUNDING:
         each = sorted(((error(device, {name: data}), name) for name, data in gradients.items()), reverse=True)
         print("  most of all: " + ", ".join("%s %.2g" % (name[9:], part) for part, name in each[:4]), flush=True)
-    return off < GROSS
+    return off < ROUNDING
 
 
 def main():
