@@ -24,7 +24,7 @@ static int budgets_of(bool large) {
 #ifdef __SANITIZE_THREAD__
     return 2;
 #elif defined __SANITIZE_ADDRESS__
-    return large ? 2 : test_depth(2, 3);
+    return large ? test_depth(1, 2) : test_depth(2, 3);
 #else
     return test_depth(2, large ? 3 : 5);
 #endif
@@ -32,7 +32,7 @@ static int budgets_of(bool large) {
 
 /* From the policy's minimum to what liveness needs, `span` more; of two the second is half way there, but deep. */
 static int64_t budget_between(int64_t least, int64_t span, int number, int budgets) {
-    const int parts = budgets == 2 ? test_depth(2, 1) : budgets - 1;
+    const int parts = budgets <= 2 ? test_depth(2, 1) : budgets - 1;
     return least + span * number / parts;
 }
 
