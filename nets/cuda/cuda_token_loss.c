@@ -58,69 +58,44 @@ static bool has_sums(const token_loss_op *op) {
 }
 
 typedef struct chunk_at {
-    char *x, *y, *weight, *dw, *scores, *library;
+    char *scores, *library;
     int64_t library_bytes;
 } chunk_at;
 
-static mm_status enqueue_scores(const token_loss_op *op, const chunk_products *p, const chunk_at *at,
-                                mm_stream *stream) {
-    const int64_t width = mm_dtype_table[op->maps].bytes;
+/* Enqueues both parts of a product. score_bytes, weight_bytes: of an element of the scores (or of the gradients that
+ * lie over them), and of `weights`, which are W or DW. */
+static mm_status enqueue_parts(const token_loss_op *op, const nets_cudnn_conv parts[DIVIDED], const chunk_at *at,
+                               void *x, int64_t score_bytes, char *weights, int64_t weight_bytes, mm_stream *stream) {
     for (int64_t i = 0, first = 0; i < DIVIDED; first += op->classes[i++])
         if (op->classes[i])
-            MM_TRY(nets_cudnn_conv_enqueue(&p->scores[i], at->x, at->scores + first * (int64_t)sizeof(float),
-                                           at->weight + first * op->channels * width, at->library, at->library_bytes,
-                                           stream));
-    return MM_OK;
-}
-
-static mm_status enqueue_y(const token_loss_op *op, const chunk_products *p, const chunk_at *at, char *sums,
-                           int64_t rows, mm_stream *stream) {
-    const int64_t width = mm_dtype_table[op->maps].bytes;
-    char *y = has_sums(op) ? sums : at->y;
-    for (int64_t i = 0, first = 0; i < DIVIDED; first += op->classes[i++])
-        if (op->classes[i])
-            MM_TRY(nets_cudnn_conv_enqueue(&p->y[i], y, at->scores + first * width,
-                                           at->weight + first * op->channels * width, at->library, at->library_bytes,
-                                           stream));
-    if (has_sums(op)) nets_cuda_convert(MM_F32, sums, op->maps, at->y, rows * op->channels, mm_cuda_stream(stream));
-    return MM_OK;
-}
-
-static mm_status enqueue_dw(const token_loss_op *op, const chunk_products *p, const chunk_at *at, mm_stream *stream) {
-    const int64_t width = mm_dtype_table[op->maps].bytes;
-    for (int64_t i = 0, first = 0; i < DIVIDED; first += op->classes[i++])
-        if (op->classes[i])
-            MM_TRY(nets_cudnn_conv_enqueue(&p->dw[i], at->x, at->scores + first * width,
-                                           at->dw + first * op->channels * (int64_t)sizeof(float), at->library,
+            MM_TRY(nets_cudnn_conv_enqueue(&parts[i], x, at->scores + first * score_bytes,
+                                           weights + first * op->channels * weight_bytes, at->library,
                                            at->library_bytes, stream));
     return MM_OK;
 }
 
 static mm_status run_chunk(const token_loss_op *op, const chunk_products *p, int64_t first, const nets_op_args *args,
                            mm_stream *stream) {
-    char *workspace = args->at[NETS_WORKSPACE];
-    const int64_t before = first * op->channels * mm_dtype_table[op->maps].bytes;
+    const int64_t width = mm_dtype_table[op->maps].bytes, f32 = sizeof(float), before = first * op->channels * width;
     const bool gives = op->training && args->at[NETS_Y];
-    const chunk_at at = {.x = (char *)args->at[NETS_X] + before,
-                         .y = gives ? (char *)args->at[NETS_Y] + before : NULL,
-                         .weight = args->at[op->weight],
-                         .dw = args->at[NETS_DW],
-                         .scores = workspace,
-                         .library = workspace + op->library_at,
-                         .library_bytes =
-                             nets_op_workspace_within(&op->base, MM_FORWARD, args->workspace_bytes) - op->library_at};
+    char *workspace = args->at[NETS_WORKSPACE], *x = (char *)args->at[NETS_X] + before;
+    char *weight = args->at[op->weight], *dw = args->at[NETS_DW], *sums = workspace + op->sums_at;
+    const chunk_at at = {workspace, workspace + op->library_at,
+                         nets_op_workspace_within(&op->base, MM_FORWARD, args->workspace_bytes) - op->library_at};
     nets_cuda_labels labels = op->labels;
     labels.of = (const int32_t *)args->at[NETS_LABELS] + first;
     labels.n = op->rows - first < op->each ? op->rows - first : op->each;
     labels.first = first;
     labels.adds |= first > 0;
     labels.rng = args->at[NETS_RNG];
-    MM_TRY(enqueue_scores(op, p, &at, stream));
+    MM_TRY(enqueue_parts(op, p->scores, &at, x, f32, weight, width, stream));
     nets_cuda_token_loss(op->maps, labels, (float *)(void *)at.scores, op->pitch, gives, workspace + op->losses_at,
                          args->at[NETS_LOSS_VALUE], args->at[NETS_CORRECT], mm_cuda_stream(stream));
     if (!gives) return MM_OK;
-    MM_TRY(enqueue_y(op, p, &at, workspace + op->sums_at, labels.n, stream));
-    return at.dw ? enqueue_dw(op, p, &at, stream) : MM_OK;
+    char *y = (char *)args->at[NETS_Y] + before;
+    MM_TRY(enqueue_parts(op, p->y, &at, has_sums(op) ? sums : y, width, weight, width, stream));
+    if (has_sums(op)) nets_cuda_convert(MM_F32, sums, op->maps, y, labels.n * op->channels, mm_cuda_stream(stream));
+    return dw ? enqueue_parts(op, p->dw, &at, x, width, dw, f32, stream) : MM_OK;
 }
 
 static mm_status forward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
