@@ -16,26 +16,7 @@
 
 #include "tests/nets_io/scratch.h"
 
-typedef struct folder {
-    char path[PATH_MAX];
-    char file[PATH_MAX]; /* a name in it */
-} folder;
-
-static int setup(void **state) {
-    folder *f = malloc(sizeof *f);
-    if (!f) return -1;
-    scratch_create(f->path);
-    scratch_join(f->path, "file", f->file);
-    *state = f;
-    return 0;
-}
-
-static int teardown(void **state) {
-    folder *f = *state;
-    scratch_remove(f->path);
-    free(f);
-    return 0;
-}
+typedef scratch_folder folder;
 
 static void expect_contents(const char *path, const char *text) {
     size_t n_bytes;
@@ -272,7 +253,7 @@ static void file_is_on_disk_before_it_has_its_name(void **state) {
     watched = NULL;
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
 
 int main(void) {
     const struct CMUnitTest tests[] = {

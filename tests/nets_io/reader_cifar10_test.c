@@ -22,24 +22,7 @@ static const char *const names[] = {"data_batch_1.bin", "data_batch_2.bin", "dat
                                     "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin"};
 
 /* A folder of the scratch path's. */
-typedef struct folder {
-    char path[PATH_MAX];
-} folder;
-
-static int setup(void **state) {
-    folder *f = malloc(sizeof *f);
-    if (!f) return -1;
-    scratch_create(f->path);
-    *state = f;
-    return 0;
-}
-
-static int teardown(void **state) {
-    folder *f = *state;
-    scratch_remove(f->path);
-    free(f);
-    return 0;
-}
+typedef scratch_folder folder;
 
 static int label_of(int file, int record) { return (file * 3 + record) % 10; }
 static uint8_t value_of(int file, int record, int channel, int pixel) {
@@ -197,12 +180,14 @@ static void folder_is_required(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(records_become_normalised_channels_last_images, setup, teardown),
-        cmocka_unit_test_setup_teardown(the_archives_folder_is_found_inside, setup, teardown),
-        cmocka_unit_test_setup_teardown(label_out_of_range_names_file_and_record, setup, teardown),
-        cmocka_unit_test_setup_teardown(file_that_shrinks_in_use_is_an_error, setup, teardown),
-        cmocka_unit_test_setup_teardown(reader_over_full_files, setup, teardown),
-        cmocka_unit_test_setup_teardown(missing_and_truncated_files_are_named_with_sizes_and_remedy, setup, teardown),
+        cmocka_unit_test_setup_teardown(records_become_normalised_channels_last_images, scratch_setup,
+                                        scratch_teardown),
+        cmocka_unit_test_setup_teardown(the_archives_folder_is_found_inside, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(label_out_of_range_names_file_and_record, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(file_that_shrinks_in_use_is_an_error, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(reader_over_full_files, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(missing_and_truncated_files_are_named_with_sizes_and_remedy, scratch_setup,
+                                        scratch_teardown),
         cmocka_unit_test(folder_is_required),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,26 +17,7 @@
 
 #include <cmocka.h>
 
-typedef struct folder {
-    char path[PATH_MAX];
-    char file[PATH_MAX]; /* a name in it */
-} folder;
-
-static int setup(void **state) {
-    folder *f = malloc(sizeof *f);
-    if (!f) return -1;
-    scratch_create(f->path);
-    scratch_join(f->path, "weights.safetensors", f->file);
-    *state = f;
-    return 0;
-}
-
-static int teardown(void **state) {
-    folder *f = *state;
-    scratch_remove(f->path);
-    free(f);
-    return 0;
-}
+typedef scratch_folder folder;
 
 static const float weight[2][3] = {{1, 2, 3}, {4, 5, 6}};
 static const float bias[3] = {-1, 0.5f, 1e-30f};
@@ -397,20 +378,21 @@ static void writable_leaves_nothing_and_changes_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_is_written_is_read_back, setup, teardown),
-        cmocka_unit_test_setup_teardown(bytes_are_those_of_the_format, setup, teardown),
-        cmocka_unit_test_setup_teardown(order_of_adding_does_not_change_the_bytes, setup, teardown),
-        cmocka_unit_test_setup_teardown(data_fetched_in_pieces_makes_the_same_file, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_piece_is_read_and_a_file_cut_meanwhile_is_told, setup, teardown),
-        cmocka_unit_test_setup_teardown(no_tensor_at_all_is_a_file_too, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_written_is_read_back, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(bytes_are_those_of_the_format, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(order_of_adding_does_not_change_the_bytes, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(data_fetched_in_pieces_makes_the_same_file, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(a_piece_is_read_and_a_file_cut_meanwhile_is_told, scratch_setup,
+                                        scratch_teardown),
+        cmocka_unit_test_setup_teardown(no_tensor_at_all_is_a_file_too, scratch_setup, scratch_teardown),
         cmocka_unit_test(impossible_tensors_are_refused),
-        cmocka_unit_test_setup_teardown(tensor_of_another_network_is_named, setup, teardown),
-        cmocka_unit_test_setup_teardown(each_damage_is_refused_saying_what_it_is, setup, teardown),
-        cmocka_unit_test_setup_teardown(lengths_out_of_range_are_refused, setup, teardown),
-        cmocka_unit_test_setup_teardown(file_cut_anywhere_is_refused, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_is_no_file_cannot_be_opened, setup, teardown),
-        cmocka_unit_test_setup_teardown(unwritable_paths_are_named, setup, teardown),
-        cmocka_unit_test_setup_teardown(writable_leaves_nothing_and_changes_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(tensor_of_another_network_is_named, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(each_damage_is_refused_saying_what_it_is, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(lengths_out_of_range_are_refused, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(file_cut_anywhere_is_refused, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(what_is_no_file_cannot_be_opened, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(unwritable_paths_are_named, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(writable_leaves_nothing_and_changes_nothing, scratch_setup, scratch_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

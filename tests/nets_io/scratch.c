@@ -34,6 +34,22 @@ const char *scratch_join(const char *dir, const char *name, char path_out[static
     return path_out;
 }
 
+int scratch_setup(void **state) {
+    scratch_folder *f = malloc(sizeof *f);
+    if (!f) return -1;
+    scratch_create(f->path);
+    scratch_join(f->path, "file", f->file);
+    *state = f;
+    return 0;
+}
+
+int scratch_teardown(void **state) {
+    scratch_folder *f = *state;
+    scratch_remove(f->path);
+    free(f);
+    return 0;
+}
+
 void scratch_write(const char *path, const void *bytes, size_t n_bytes) {
     FILE *file = fopen(path, "wb");
     require(file != NULL, path);

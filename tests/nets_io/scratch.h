@@ -7,6 +7,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The state of a case that writes in a folder of its own: `file` is a name in it. */
+typedef struct scratch_folder {
+    char path[PATH_MAX], file[PATH_MAX];
+} scratch_folder;
+
+int scratch_setup(void **state);
+int scratch_teardown(void **state);
+
 /* Creates an empty folder. */
 void scratch_create(char path_out[static PATH_MAX]);
 /* Removes a folder with all its content. */
