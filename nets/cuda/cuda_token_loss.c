@@ -27,7 +27,7 @@
  * 1024 rows. */
 enum { CHUNK_BYTES = 200 << 20, ROWS_UNIT = 128, LEAST_ROWS = 128, MOST_ROWS = 2048, CLASSES_UNIT = 8 };
 
-/* Of the classes up to `whole`, a multiple of CLASSES_UNIT, and of the rest; each may have none. */
+/* The two parts of each product: the classes up to a multiple of CLASSES_UNIT, and the rest. Either may be empty. */
 enum { WHOLE, REST, DIVIDED };
 
 typedef struct chunk_products {

@@ -187,7 +187,7 @@ template <typename Part> static __device__ inline Part joined(Part mine, Part *a
 
 typedef vec<SCORES_AT_ONCE> some_scores;
 
-/* Scores k and up of a row of n; beyond it minus infinity. */
+/* Scores k to k + 3 of a row of n scores; minus infinity past the row's end. */
 static __device__ inline some_scores scores_from(const float *row, int k, int n) {
     if (k + SCORES_AT_ONCE <= n) return loaded<SCORES_AT_ONCE>(row + k);
     some_scores s;
@@ -195,7 +195,7 @@ static __device__ inline some_scores scores_from(const float *row, int k, int n)
     return s;
 }
 
-/* Beside the highest score; 0 for minus infinity, even if that is the highest. A NaN stays one. */
+/* e^(score - top). 0 for a score of minus infinity, even where all scores are; a NaN stays NaN. */
 static __device__ inline float weight_of(float score, float top) { return score == -INFINITY ? 0 : expf(score - top); }
 
 /* The sum of the row's weights, and its peak, in one pass: a thread's sum is rescaled when its peak rises. */
@@ -221,8 +221,8 @@ static __device__ inline double sum_of_row(const float *row, int n, peak *peaks,
     return joined(total, sums);
 }
 
-/* Writes the row's gradients, as T, over its scores. In each turn all have read before any writes; and what is written
- * there lies over scores that were read in this turn or an earlier one. */
+/* Writes the row's gradients, as T, over its scores. In each turn all threads read their scores before any thread
+ * writes; a gradient is no longer than a score, so it lies over a score that was read in this turn or before. */
 template <typename T>
 static __device__ inline void give_gradients(const float *row, int n, int label, float top, float by, float share,
                                              T *gradients) {

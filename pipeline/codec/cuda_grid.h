@@ -102,7 +102,7 @@ inline cudaError_t grid_of(const grid_request &of, codec_grid *grid_out) {
 
 /* To be called before a launch whose blocks may have more shared memory than they may without asking. It asks for all
  * there is: the limit is the kernel's, not the launch's, so that a lower one would be in the way of launches of other
- * threads and of recorded ones. What the kernel has beside it is the compiler's to tell, who aligns and pads. */
+ * threads and of recorded ones. The kernel's static shared memory is asked of CUDA: the compiler aligns and pads it. */
 template <typename KERNEL> cudaError_t ask_for_shared(KERNEL *kernel, const grid_request &of, const codec_grid &grid) {
     if (grid.shared_bytes + of.static_bytes <= SHARED_UNASKED) return cudaSuccess;
     cudaFuncAttributes has;
