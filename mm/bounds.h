@@ -4,7 +4,7 @@
 #ifndef MM_BOUNDS_H
 #define MM_BOUNDS_H
 
-#include "mm/core/graph.h"
+#include "mm/core/graph/graph.h"
 
 /* Sets the bound of a tensor of a prepared graph, for iterations that begin from now on. It stays until it is set again
  * or the graph is forgotten, whatever policy runs; it is 0 at first. Recordings stay valid. Does not wait. Between

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/core/plan.h"
+#include "mm/core/plan/plan.h"
 
 const mm_persistent *mm_directory_find(const mm_directory *d, const char *name) {
     int index = name ? mm_names_find(&d->names, name) : -1;

@@ -4,8 +4,8 @@
 #ifndef MM_DIRECTORY_H
 #define MM_DIRECTORY_H
 
-#include "mm/core/graph.h"
-#include "mm/core/names.h"
+#include "mm/core/graph/graph.h"
+#include "mm/core/graph/names.h"
 #include "mm/core/status.h"
 
 typedef struct mm_persistent {

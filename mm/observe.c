@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "mm/adopt.h"
-#include "mm/core/facts_renew.h"
-#include "mm/core/simulate.h"
+#include "mm/core/time/facts_renew.h"
+#include "mm/core/time/simulate.h"
 #include "mm/device/clock.h"
 #include "mm/sampling.h"
 #include "mm/states.h"

@@ -3,9 +3,9 @@
 
 #include <stdio.h>
 
-#include "mm/core/account.h"
-#include "mm/core/simulate.h"
+#include "mm/core/account/account.h"
 #include "mm/core/status.h"
+#include "mm/core/time/simulate.h"
 #include "policies/advice.h"
 #include "policies/nominal.h"
 

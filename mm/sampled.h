@@ -3,7 +3,7 @@
 #ifndef MM_SAMPLED_H
 #define MM_SAMPLED_H
 
-#include "mm/core/graph.h"
+#include "mm/core/graph/graph.h"
 #include "policies/observer.h"
 
 /* The manager owns all of it, until the policy or the budget changes or the graph is forgotten. */

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "mm/core/plan.h"
+#include "mm/core/plan/plan.h"
 
 /* ---------------------------------------------------------------- the turn */
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/core/dtype.h"
+#include "mm/core/graph/dtype.h"
 
 const char mm_stash_signs_part[] = "mm.signs";
 

@@ -4,7 +4,7 @@
 #ifndef MM_STASH_GRAPH_H
 #define MM_STASH_GRAPH_H
 
-#include "mm/core/graph.h"
+#include "mm/core/graph/graph.h"
 #include "mm/stash_order.h"
 
 typedef struct mm_stash_graph {

@@ -2,7 +2,7 @@
 /* From a tensor as a framework describes it to what its bytes are in memory. */
 #include <stdio.h>
 
-#include "mm/core/dtype.h"
+#include "mm/core/graph/dtype.h"
 #include "mm/stash.h"
 
 enum { FLAGS = MM_STASH_SIGNS | MM_STASH_EXACT };

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/core/plan.h"
+#include "mm/core/plan/plan.h"
 #include "mm/stash.h"
 
 static uint8_t *arena_at(const mm_stash *s, int64_t offset) { return (uint8_t *)mm_pool_base(s->pool) + offset; }

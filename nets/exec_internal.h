@@ -4,7 +4,7 @@
 #ifndef NETS_EXEC_INTERNAL_H
 #define NETS_EXEC_INTERNAL_H
 
-#include "mm/core/graph.h"
+#include "mm/core/graph/graph.h"
 #include "nets/exec.h"
 #include "nets/exec_kept.h"
 #include "nets/exec_slots.h"

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/core/graph.h"
-#include "mm/core/plan.h"
+#include "mm/core/graph/graph.h"
+#include "mm/core/plan/plan.h"
 
 struct nets_kept_run {
     uint8_t *place;

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "mm/core/plan.h"
+#include "mm/core/plan/plan.h"
 
 /* The buffer may be written once the compute stream has come here: `taken` is recorded now. */
 static mm_status open_staging(nets_staging *staging, mm_manager *manager, const char *name, int64_t bytes) {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/core/graph.h"
+#include "mm/core/graph/graph.h"
 #include "nets/fuse.h"
 #include "nets/lower_shared.h"
 #include "nets/net_ops.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/core/graph.h"
+#include "mm/core/graph/graph.h"
 #include "nets/net_ops.h"
 
 mm_status nets_lower_tensor(mm_graph *graph, mm_tensor_kind kind, mm_ownership ownership, mm_dtype dtype, int rank,

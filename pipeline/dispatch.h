@@ -11,7 +11,7 @@
  *   step_end    record step, push operations
  *
  * Codes that go over the link are cut into pieces with an event each, so that a code is copied while it is still being
- * encoded, and decoded while it still arrives (mm/core/program.h).
+ * encoded, and decoded while it still arrives (mm/core/plan/program.h).
  *
  * Failure. If a piece cannot be issued, the iteration fails: later operations are dropped, and threads that wait
  * return the failure. A task that fails while it runs poisons its stream and those that wait for it (device.h).
@@ -26,8 +26,8 @@
 #define PIPELINE_DISPATCH_H
 
 #include "buffers/pool.h"
-#include "mm/core/program.h"
-#include "mm/core/timeline.h"
+#include "mm/core/plan/program.h"
+#include "mm/core/timeline/timeline.h"
 #include "pipeline/codec/codec.h"
 
 typedef struct mm_dispatch mm_dispatch;
@@ -84,7 +84,7 @@ void mm_execution_destroy(mm_execution *execution);
  * warm up; 0: not measured. */
 int64_t mm_execution_ns(const mm_execution *execution, int node);
 
-/* Number of pieces that a node is issued in (mm/core/program.h). */
+/* Number of pieces that a node is issued in (mm/core/plan/program.h). */
 int mm_execution_pieces(const mm_execution *execution, int node);
 
 /* What the code of a map took when the map was last encoded. */

@@ -6,7 +6,7 @@
 
 #include <pthread.h>
 
-#include "mm/core/program.h"
+#include "mm/core/plan/program.h"
 #include "pipeline/codec/code_block.h"
 #include "pipeline/dispatch.h"
 #include "pipeline/worker.h"

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/core/account.h"
-#include "mm/core/simulate.h"
+#include "mm/core/account/account.h"
 #include "mm/core/status.h"
+#include "mm/core/time/simulate.h"
 #include "policies/auto_search.h"
 #include "policies/engine.h"
 #include "policies/least_time.h"

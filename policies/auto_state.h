@@ -3,7 +3,7 @@
 #ifndef POLICIES_AUTO_STATE_H
 #define POLICIES_AUTO_STATE_H
 
-#include "mm/core/simulate.h"
+#include "mm/core/time/simulate.h"
 #include "policies/auto_search.h"
 #include "policies/engine_maps.h"
 #include "policies/least_time.h"

@@ -3,7 +3,7 @@
 #ifndef POLICIES_CONFIG_H
 #define POLICIES_CONFIG_H
 
-#include "mm/core/plan.h"
+#include "mm/core/plan/plan.h"
 #include "policies/selector.h"
 
 /* Regions of the arena and of pinned memory. */

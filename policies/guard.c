@@ -3,7 +3,7 @@
  * its bytes before. */
 #include <stdlib.h>
 
-#include "mm/core/runs.h"
+#include "mm/core/plan/runs.h"
 #include "mm/core/status.h"
 #include "policies/schedule.h"
 

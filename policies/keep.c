@@ -9,7 +9,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
-#include "mm/core/graph.h"
+#include "mm/core/graph/graph.h"
 #include "mm/core/status.h"
 #include "policies/option_tables.h"
 #include "policies/schedule.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "policies/least_time.h"
 
-#include "mm/core/simulate.h"
 #include "mm/core/status.h"
+#include "mm/core/time/simulate.h"
 
 /* A bound that ignores waits: no stream takes less time than its own work, and the computation is slowed down while
  * codecs or copies run beside it. */

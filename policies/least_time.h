@@ -3,7 +3,7 @@
 #ifndef POLICIES_LEAST_TIME_H
 #define POLICIES_LEAST_TIME_H
 
-#include "mm/core/plan.h"
+#include "mm/core/plan/plan.h"
 
 /* *ns_out: at most the iteration's time that mm_simulate gives for the plan, wherever its segments are placed. Errors
  * of mm_simulate. */

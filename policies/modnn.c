@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "mm/core/simulate.h"
 #include "mm/core/status.h"
+#include "mm/core/time/simulate.h"
 #include "policies/modnn.h"
 #include "policies/nominal.h"
 #include "policies/option_tables.h"

@@ -12,7 +12,7 @@
 #define POLICIES_MODNN_H
 
 #include "buffers/ranges.h"
-#include "mm/core/runs.h"
+#include "mm/core/plan/runs.h"
 #include "policies/schedule.h"
 
 /* ---------------------------------------------------------------- allocator */

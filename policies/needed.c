@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/core/simulate.h"
 #include "mm/core/status.h"
+#include "mm/core/time/simulate.h"
 #include "policies/engine.h"
 #include "policies/least_time.h"
 #include "policies/nominal.h"
@@ -359,7 +359,7 @@ static mm_status run(contest *c, const mm_limits *limits, mm_status (*held)(cont
                      mm_plan **plan_out) {
     mm_facts nominal = {0}, near = *c->facts;
     mm_status status = MM_OK;
-    near.far_ps_per_byte = 0; /* a smaller memory is faster (mm/core/far.h), but that shall not favour evictions */
+    near.far_ps_per_byte = 0; /* a smaller memory is faster (mm/core/time/far.h), but that shall not favour evictions */
     c->limits = *limits;
     if (mm_nominal_is_due(c->facts)) status = mm_nominal_init(c->graph, &near, &nominal);
     c->facts = mm_nominal_is_due(c->facts) ? &nominal : &near;

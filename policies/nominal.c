@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/core/graph.h"
+#include "mm/core/graph/graph.h"
 
 /* In bytes per ns (GB/s). Dear layers (convolutions, products) take as long as if their tensors moved at
  * ARITHMETIC_RATE: chosen, about a quarter of the memory's rate, because their arithmetic takes longer than their

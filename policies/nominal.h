@@ -3,7 +3,7 @@
 #ifndef POLICIES_NOMINAL_H
 #define POLICIES_NOMINAL_H
 
-#include "mm/core/facts.h"
+#include "mm/core/facts/facts.h"
 #include "mm/core/status.h"
 
 /* Whether the facts have no step's time. */

@@ -4,7 +4,7 @@
 #ifndef POLICIES_POLICY_H
 #define POLICIES_POLICY_H
 
-#include "mm/core/plan.h"
+#include "mm/core/plan/plan.h"
 #include "policies/config.h"
 #include "policies/observer.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/core/program.h"
+#include "mm/core/plan/program.h"
 #include "mm/core/status.h"
 
 static bool is_managed(const mm_graph *graph, mm_tensor t) {

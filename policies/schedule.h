@@ -8,7 +8,7 @@
 #define POLICIES_SCHEDULE_H
 
 #include "buffers/layout.h"
-#include "mm/core/plan.h"
+#include "mm/core/plan/plan.h"
 #include "policies/config.h"
 
 typedef struct mm_group {

@@ -10,7 +10,7 @@
 #ifndef POLICIES_SELECTOR_H
 #define POLICIES_SELECTOR_H
 
-#include "mm/core/graph.h"
+#include "mm/core/graph/graph.h"
 
 typedef struct mm_selector_term {
     const char *text; /* as given, within the selector's text */

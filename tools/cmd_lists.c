@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "mm/core/facts.h"
+#include "mm/core/facts/facts.h"
 #include "pipeline/codec/codec.h"
 #include "policies/policy.h"
 #include "tools/args.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/core/graph.h"
+#include "mm/core/graph/graph.h"
 #include "nets/io/net_file.h"
 #include "tools/args.h"
 #include "tools/commands.h"

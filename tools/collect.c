@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/core/far.h"
-#include "mm/core/graph.h"
-#include "mm/core/simulate.h"
+#include "mm/core/graph/graph.h"
+#include "mm/core/time/far.h"
+#include "mm/core/time/simulate.h"
 #include "mm/measured.h"
 #include "pipeline/codec/codec_facts.h"
 #include "tools/device_speed.h"

@@ -9,7 +9,7 @@
  *   link         issue_ns and the rates: the line through the times of all copies. The rates with both directions
  *                busy are measured separately, because no network keeps both busy
  *   far bytes    far_ps_per_byte: a least-squares fit of how much longer or shorter the steps of other runs without
- *                side streams took, to how many more or fewer far bytes (mm/core/far.h) they had. Step times are
+ *                side streams took, to how many more or fewer far bytes (mm/core/time/far.h) they had. Step times are
  *                then reduced to those with warm caches
  *   contention   the two contention_permille: a least-squares fit of how much longer steps took in runs with side
  *                streams, beyond their far bytes, to how long codecs and copies ran beside them

@@ -3,7 +3,7 @@
 #ifndef TOOLS_DEVICE_PAIRS_H
 #define TOOLS_DEVICE_PAIRS_H
 
-#include "mm/core/facts.h"
+#include "mm/core/facts/facts.h"
 #include "nets/op.h"
 #include "pipeline/codec/codec.h"
 

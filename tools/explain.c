@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/core/plan_memory.h"
+#include "mm/core/account/plan_memory.h"
 #include "mm/core/status.h"
 #include "tools/explain_plan.h"
 #include "tools/table.h"

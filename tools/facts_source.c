@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "mm/core/graph.h"
+#include "mm/core/graph/graph.h"
 #include "mm/core/status.h"
 
 /* "resnet32 train 128": a training graph's name, as nets/lower.c gives it. */

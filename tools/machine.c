@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/core/graph.h"
+#include "mm/core/graph/graph.h"
 #include "mm/core/status.h"
 
 static const char format_name[] = "mm machine";

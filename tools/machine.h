@@ -34,7 +34,7 @@
  * parts of a batch: how fast a core of the host adds what they send, and how many of them share the link's rates
  * (mm_facts).
  *
- * contention (default none): permille by kinds of work, as in files of facts (mm/core/facts_file.c); it stands in the
+ * contention (default none): permille by kinds of work, as in files of facts (mm/core/facts/facts_file.c); it stands in the
  * place of the two numbers.
  *
  * half_rate_elems (default 0) makes convolutions that are too small to fill the device slower: one with n elements of
@@ -54,7 +54,7 @@
 
 #include <jansson.h>
 
-#include "mm/core/facts.h"
+#include "mm/core/facts/facts.h"
 
 enum { MACHINE_CODECS = 64, MACHINE_ALGORITHMS = 16, MACHINE_ANY_TYPE = MM_DTYPES };
 

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "mm/core/account.h"
+#include "mm/core/account/account.h"
 
 typedef struct picture_panel {
     char name[192]; /* "liveness, batch 128" */

@@ -3,7 +3,7 @@
 #ifndef TOOLS_PICTURE_COLUMNS_H
 #define TOOLS_PICTURE_COLUMNS_H
 
-#include "mm/core/account.h"
+#include "mm/core/account/account.h"
 
 /* From the bottom up: bytes that stay lie below those that come and go. */
 typedef enum picture_layer {

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "mm/core/time_bound.h"
+#include "mm/core/time/time_bound.h"
 #include "tools/simulated.h"
 #include "tools/speed.h"
 

@@ -6,8 +6,8 @@
 #include <jansson.h>
 #include <stdio.h>
 
-#include "mm/core/account.h"
-#include "mm/core/simulate.h"
+#include "mm/core/account/account.h"
+#include "mm/core/time/simulate.h"
 #include "tools/max_batch.h"
 #include "tools/requirement.h"
 #include "tools/traces.h"
@@ -27,11 +27,11 @@ typedef struct plan_case {
     int64_t sample_tokens;     /* of a network of tokens, whose speed is told in tokens; else 0 */
     requirement_passes passes; /* of a whole batch there is one */
     int64_t iteration_ns;      /* with facts, or explained; of all passes */
-    int64_t bound_ns;         /* with facts: no plan with these codecs takes less (mm/core/time_bound.h); of all passes;
+    int64_t bound_ns;   /* with facts: no plan with these codecs takes less (mm/core/time/time_bound.h); of all passes;
                                   INT64_MAX: none fits */
-    int64_t more_bytes;       /* explained: how much larger that budget is, */
-    int64_t more_ns;          /* and the time of all passes in it; 0: they do not fit */
-    mm_moves moves;           /* of all passes */
+    int64_t more_bytes; /* explained: how much larger that budget is, */
+    int64_t more_ns;    /* and the time of all passes in it; 0: they do not fit */
+    mm_moves moves;     /* of all passes */
     int64_t defragmentations; /* of all passes */
     int64_t staged_bytes;     /* bytes of the plan for staging the next batch; minimum_bytes is without */
     mm_simulation sim;        /* with facts, or explained; of the pass that needs most; valid if `untimed` is NULL */

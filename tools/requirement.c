@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "mm/core/account.h"
+#include "mm/core/account/account.h"
 #include "mm/core/status.h"
 #include "mm/refusal.h"
 #include "policies/nominal.h"

@@ -3,7 +3,7 @@
 #ifndef TOOLS_REQUIREMENT_H
 #define TOOLS_REQUIREMENT_H
 
-#include "mm/core/simulate.h"
+#include "mm/core/time/simulate.h"
 #include "mm/planning.h"
 #include "nets/exec.h"
 #include "tools/facts_source.h"

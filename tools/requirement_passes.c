@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "mm/core/account.h"
+#include "mm/core/account/account.h"
 #include "mm/core/status.h"
 #include "policies/strategies.h"
 #include "tools/requirement.h"

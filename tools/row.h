@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "mm/core/facts.h"
+#include "mm/core/facts/facts.h"
 #include "mm/core/status.h"
 #include "nets/net.h"
 #include "tools/texts.h"

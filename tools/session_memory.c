@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "mm/core/graph.h"
+#include "mm/core/graph/graph.h"
 #include "mm/device/device.h"
 #include "mm/measured.h"
 #include "mm/planning.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#include "mm/core/account.h"
-#include "mm/core/graph.h"
+#include "mm/core/account/account.h"
+#include "mm/core/graph/graph.h"
 #include "mm/measured.h"
 #include "tools/requirement.h"
 #include "tools/session_parts.h"

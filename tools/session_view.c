@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "mm/core/account.h"
-#include "mm/core/graph.h"
+#include "mm/core/account/account.h"
+#include "mm/core/graph/graph.h"
 #include "mm/device/clock.h"
 #include "mm/measured.h"
 

@@ -3,11 +3,11 @@
 
 #include <string.h>
 
-#include "mm/core/account.h"
-#include "mm/core/graph.h"
-#include "mm/core/program.h"
+#include "mm/core/account/account.h"
+#include "mm/core/graph/graph.h"
+#include "mm/core/plan/program.h"
 #include "mm/core/status.h"
-#include "mm/core/time_bound.h"
+#include "mm/core/time/time_bound.h"
 #include "tools/requirement.h"
 
 /* Whether any step has a time: without, the simulated iteration takes none. */

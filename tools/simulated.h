@@ -3,7 +3,7 @@
 #ifndef TOOLS_SIMULATED_H
 #define TOOLS_SIMULATED_H
 
-#include "mm/core/simulate.h"
+#include "mm/core/time/simulate.h"
 #include "mm/planning.h"
 #include "nets/exec.h"
 #include "tools/target.h"
@@ -45,7 +45,7 @@ typedef struct simulated_run {
     const char *pinned_hint;        /* mm_plan_pinned_hint */
     char untimed[MM_SPEC_CAPACITY]; /* an operation that the source has no time of; "": none */
     int64_t iteration_ns, codec_ns; /* valid if `untimed` is "" */
-    int64_t bound_ns;               /* no plan takes less (mm/core/time_bound.h); 0: not known */
+    int64_t bound_ns;               /* no plan takes less (mm/core/time/time_bound.h); 0: not known */
     double hidden_ns;               /* of codec_ns */
     uint64_t nodes_hash;            /* hash of the plans' nodes in order; equal for plans that do the same */
 } simulated_run;

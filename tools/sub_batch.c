@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/core/account.h"
+#include "mm/core/account/account.h"
 #include "policies/policy.h"
 #include "tools/requirement.h"
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "mm/core/plan.h"
+#include "mm/core/plan/plan.h"
 #include "mm/core/status.h"
 #include "mm/device/device.h"
 

@@ -3,7 +3,7 @@
 #ifndef TOOLS_TRACES_H
 #define TOOLS_TRACES_H
 
-#include "mm/core/timeline.h"
+#include "mm/core/timeline/timeline.h"
 
 typedef struct traces {
     mm_timeline **timelines; /* owned */

@@ -18,7 +18,7 @@
  */
 #include <stdlib.h>
 
-#include "mm/core/dtype.h"
+#include "mm/core/graph/dtype.h"
 #include "nets/cuda/cudnn_conv.h"
 
 /* The largest workspace that cuBLAS's documentation recommends, 32 MiB on Hopper; also the limit for tensor cores. */

@@ -13,7 +13,7 @@
  * rounded to bf16 at the workspace's begin. */
 #include <stdlib.h>
 
-#include "mm/core/dtype.h"
+#include "mm/core/graph/dtype.h"
 #include "nets/cuda/cudnn_conv.h"
 
 /* Bytes of a chunk's sums: chosen, so that they stay in a GPU's L2 cache until the bias is added (A100 40 MB, H100 50

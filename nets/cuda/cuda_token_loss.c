@@ -18,7 +18,7 @@
  * rest. Y is the sum of both parts, and rounded to bf16 once. */
 #include <stdlib.h>
 
-#include "mm/core/dtype.h"
+#include "mm/core/graph/dtype.h"
 
 #include "nets/cuda/cudnn_conv.h"
 

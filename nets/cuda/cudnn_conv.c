@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "nets/cuda/cudnn_conv.h"
 
-#include "mm/core/dtype.h"
+#include "mm/core/graph/dtype.h"
 
 static void keep_none(nets_cudnn_conv *conv) {
     for (int i = 0; i < conv->n; i++) nets_cudnn_plan_fini(&conv->of[i].plan);

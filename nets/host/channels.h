@@ -7,7 +7,7 @@
 #ifndef NETS_HOST_CHANNELS_H
 #define NETS_HOST_CHANNELS_H
 
-#include "mm/core/code_strips.h"
+#include "mm/core/graph/code_strips.h"
 #include "nets/host/lines.h"
 #include "nets/host/pieces.h"
 

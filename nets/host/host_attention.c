@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/core/dtype.h"
+#include "mm/core/graph/dtype.h"
 #include "nets/host/host_ops.h"
 #include "nets/host/lines.h"
 #include "nets/host/pieces.h"

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "mm/core/dtype.h"
+#include "mm/core/graph/dtype.h"
 #include "nets/host/host_ops.h"
 #include "nets/host/lines.h"
 #include "nets/host/pieces.h"

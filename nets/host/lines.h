@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "mm/core/graph.h"
+#include "mm/core/graph/graph.h"
 
 /* For each lane, the constants of y = (x - mean) * factor + shift. */
 typedef struct nets_lanes_map {

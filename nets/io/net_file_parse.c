@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "mm/core/names.h"
+#include "mm/core/graph/names.h"
 #include "nets/io/net_file.h"
 #include "nets/net_attrs.h"
 #include "nets/net_ops.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "nets/multi/multi_shared.h"
 
-#include "mm/core/graph.h"
+#include "mm/core/graph/graph.h"
 #include "mm/device/device_host.h"
 
 static multi_kind kind_of(const mm_shared *shared) {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "mm/core/number.h"
-#include "mm/core/plan.h"
+#include "mm/core/plan/plan.h"
 #include "pipeline/codec/csr_chunk.h"
 #include "pipeline/codec/deflate_chunk.h"
 #include "pipeline/codec/eb_value.h"

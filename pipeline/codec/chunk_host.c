@@ -42,7 +42,7 @@ static int raw_words_of(const chunk_job *job, int64_t i) {
 }
 
 /* What goes to a pool in pinned memory, or comes from there, does so while the job works; what is spilled is the last
- * of it, and takes the link's time besides (as mm/core/simulate.h has it). */
+ * of it, and takes the link's time besides (as mm/core/time/simulate.h has it). */
 static void charge_link(const chunk_job *job, mm_copy_kind kind, int64_t bytes, int64_t began_ns) {
     if (job->stream->device->ops != &mm_device_host_ops) return;
     mm_host_link_charge(job->stream, kind, bytes, job->body.pool_pinned ? began_ns : mm_now_ns());

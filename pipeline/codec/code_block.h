@@ -5,7 +5,7 @@
 #ifndef PIPELINE_CODEC_CODE_BLOCK_H
 #define PIPELINE_CODEC_CODE_BLOCK_H
 
-#include "mm/core/graph.h"
+#include "mm/core/graph/graph.h"
 #include "pipeline/codec/codec.h"
 
 typedef struct mm_code_block {

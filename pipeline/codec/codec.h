@@ -9,8 +9,8 @@
 
 #include <stdatomic.h>
 
-#include "mm/core/code_strips.h"
-#include "mm/core/graph.h"
+#include "mm/core/graph/code_strips.h"
+#include "mm/core/graph/graph.h"
 #include "mm/device/device.h"
 #include "pipeline/codec/code_body.h"
 

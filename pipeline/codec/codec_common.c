@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "mm/core/dtype.h"
+#include "mm/core/graph/dtype.h"
 
 mm_status mm_codec_new(const mm_codec_ops *ops, size_t bytes, mm_codec **codec_out) {
     mm_codec *codec = calloc(1, bytes);

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "mm/core/graph.h"
-#include "mm/core/plan.h"
+#include "mm/core/graph/graph.h"
+#include "mm/core/plan/plan.h"
 
 /* The least number of rows at which the codec lets a code be cut and both the map and the code are aligned like whole
  * ones, and the bytes of their code. 0: there is none. */

@@ -3,7 +3,7 @@
 #ifndef PIPELINE_CODEC_CODEC_FACTS_H
 #define PIPELINE_CODEC_CODEC_FACTS_H
 
-#include "mm/core/facts.h"
+#include "mm/core/facts/facts.h"
 #include "pipeline/codec/codec.h"
 
 /* What is known of a codec itself. spec: as the policy has it. */

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "mm/core/plan.h"
+#include "mm/core/plan/plan.h"
 #include "mm/device/device_host.h"
 #include "pipeline/codec/codec_impl.h"
 #include "pipeline/codec/half_host.h"

@@ -6,8 +6,8 @@
 
 #include <cmocka.h>
 
-#include "mm/core/graph.h"
-#include "mm/core/plan.h"
+#include "mm/core/graph/graph.h"
+#include "mm/core/plan/plan.h"
 #include "pipeline/codec/codec_facts.h"
 #include "tests/core/random_graph.h"
 

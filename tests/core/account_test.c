@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "mm/core/account.h"
-#include "mm/core/plan_memory.h"
+#include "mm/core/account/account.h"
+#include "mm/core/account/plan_memory.h"
 #include "tests/core/random_graph.h"
 #include "tests/core/random_plan.h"
 #include "tests/core/small_graph.h"

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "mm/core/far.h"
+#include "mm/core/time/far.h"
 #include "tests/core/small_graph.h"
 
 /* The small graph's maps, one after the other. Bytes that an iteration uses, before each step:

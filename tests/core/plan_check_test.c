@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "mm/core/plan.h"
+#include "mm/core/plan/plan.h"
 #include "tests/core/plan_mutate.h"
 #include "tests/core/plan_oracle.h"
 #include "tests/core/plan_run.h"

@@ -3,7 +3,7 @@
 #ifndef TESTS_CORE_PLAN_MUTATE_H
 #define TESTS_CORE_PLAN_MUTATE_H
 
-#include "mm/core/plan.h"
+#include "mm/core/plan/plan.h"
 
 /* A plan and the limits it is checked against; a mutation may change either. */
 typedef struct mutant {

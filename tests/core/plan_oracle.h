@@ -5,7 +5,7 @@
 #ifndef TESTS_CORE_PLAN_ORACLE_H
 #define TESTS_CORE_PLAN_ORACLE_H
 
-#include "mm/core/plan.h"
+#include "mm/core/plan/plan.h"
 
 /* The happens-before relation of a plan's nodes. */
 typedef struct closure {

@@ -9,9 +9,9 @@
 
 #include <cmocka.h>
 
-#include "mm/core/account.h"
-#include "mm/core/program.h"
-#include "mm/core/simulate.h"
+#include "mm/core/account/account.h"
+#include "mm/core/plan/program.h"
+#include "mm/core/time/simulate.h"
 #include "tests/core/small_graph.h"
 
 /* All of the small graph: `out` is encoded after relu forward, and decoded for loss backward. Each segment has a place

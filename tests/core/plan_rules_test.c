@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "mm/core/plan.h"
+#include "mm/core/plan/plan.h"
 #include "tests/core/small_graph.h"
 
 /* All of the small graph: `out` in the place of `map`, its mask and its lossy code made after loss forward, decoded

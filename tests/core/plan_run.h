@@ -4,7 +4,7 @@
 #ifndef TESTS_CORE_PLAN_RUN_H
 #define TESTS_CORE_PLAN_RUN_H
 
-#include "mm/core/plan.h"
+#include "mm/core/plan/plan.h"
 
 typedef enum plan_order {
     PLAN_ORDER_ISSUE,  /* as issued */

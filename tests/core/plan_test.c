@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "mm/core/plan.h"
+#include "mm/core/plan/plan.h"
 #include "tests/core/small_graph.h"
 
 typedef struct fixture {

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "mm/core/program.h"
+#include "mm/core/plan/program.h"
 #include "tests/core/plan_oracle.h"
 #include "tests/core/random_graph.h"
 #include "tests/core/random_plan.h"

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "mm/core/program.h"
+#include "mm/core/plan/program.h"
 #include "tests/core/small_graph.h"
 
 /* ---------------------------------------------------------------- by hand */

@@ -4,8 +4,8 @@
 #ifndef TESTS_CORE_RANDOM_GRAPH_H
 #define TESTS_CORE_RANDOM_GRAPH_H
 
-#include "mm/core/facts.h"
-#include "mm/core/graph.h"
+#include "mm/core/facts/facts.h"
+#include "mm/core/graph/graph.h"
 #include "tests/core/random.h"
 
 typedef struct random_graph_options {

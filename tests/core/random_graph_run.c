@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "mm/core/code_strips.h"
-#include "mm/core/plan.h"
+#include "mm/core/graph/code_strips.h"
+#include "mm/core/plan/plan.h"
 #include "mm/core/status.h"
 #include "tests/core/random_graph.h"
 

@@ -4,7 +4,7 @@
 #ifndef TESTS_CORE_RANDOM_PLAN_H
 #define TESTS_CORE_RANDOM_PLAN_H
 
-#include "mm/core/plan.h"
+#include "mm/core/plan/plan.h"
 
 typedef struct random_plan_options {
     uint64_t seed;

@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "mm/core/program.h"
-#include "mm/core/simulate.h"
+#include "mm/core/plan/program.h"
+#include "mm/core/time/simulate.h"
 #include "tests/core/random_graph.h"
 #include "tests/core/random_plan.h"
 #include "tests/core/small_graph.h"

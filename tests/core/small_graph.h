@@ -3,8 +3,8 @@
 #ifndef TESTS_CORE_SMALL_GRAPH_H
 #define TESTS_CORE_SMALL_GRAPH_H
 
-#include "mm/core/facts.h"
-#include "mm/core/graph.h"
+#include "mm/core/facts/facts.h"
+#include "mm/core/graph/graph.h"
 
 enum { SMALL_MAP_BYTES = 4000, SMALL_IMAGE_BYTES = 1200, SMALL_WEIGHT_BYTES = 64 };
 

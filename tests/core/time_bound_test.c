@@ -8,9 +8,9 @@
 
 #include <cmocka.h>
 
-#include "mm/core/simulate.h"
 #include "mm/core/status.h"
-#include "mm/core/time_bound.h"
+#include "mm/core/time/simulate.h"
+#include "mm/core/time/time_bound.h"
 #include "tests/core/expect.h"
 #include "tests/core/random_graph.h"
 #include "tests/core/random_plan.h"

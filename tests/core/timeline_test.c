@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "mm/core/simulate.h"
-#include "mm/core/timeline.h"
+#include "mm/core/time/simulate.h"
+#include "mm/core/timeline/timeline.h"
 #include "tests/core/expect.h"
 #include "tests/core/random_graph.h"
 #include "tests/core/random_plan.h"

@@ -5,7 +5,7 @@
  *  - each flow has one beginning and one end, in order, each at a slice that is no wait, and its ends are an operation
  *    and a step;
  *  - a replan has a time, its graph, and what it went by;
- *  - the memory of a plan (mm/core/plan_memory.h) is of a process that has a name;
+ *  - the memory of a plan (mm/core/account/plan_memory.h) is of a process that has a name;
  *  - each iteration counts the memory at each of its steps, and names all its steps once, in order. */
 #ifndef TESTS_CORE_TRACE_CHECK_H
 #define TESTS_CORE_TRACE_CHECK_H
@@ -13,7 +13,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "mm/core/plan.h"
+#include "mm/core/plan/plan.h"
 
 enum { TRACE_PROCESSES = 32 };
 

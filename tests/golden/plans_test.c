@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "mm/core/atomic_file.h"
-#include "mm/core/simulate.h"
 #include "mm/core/status.h"
+#include "mm/core/time/simulate.h"
 #include "mm/planning.h"
 #include "nets/lower.h"
 #include "nets/zoo/zoo.h"

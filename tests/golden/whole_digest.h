@@ -3,7 +3,7 @@
 #ifndef TESTS_GOLDEN_WHOLE_DIGEST_H
 #define TESTS_GOLDEN_WHOLE_DIGEST_H
 
-#include "mm/core/program.h"
+#include "mm/core/plan/program.h"
 
 /* Of every node with its stream, its waits and the segments that it uses; of every segment, alias and region; and of
  * every piece. (mm_plan_digest tells plans of one graph apart, by less.) */

@@ -26,9 +26,9 @@ faults=(
     'mm/descend.h|#include "mm/manager.h"|fallback may include only'
     'nets/net.h|#include "nets/host/host_ops.h"|networks may include only'
     'mm/mm.h|  #  include "tests/core/random.h"|api may include only'
-    'mm/core/graph.h|#include "mm/core/plan.h"|a circle of files: mm/core/'
+    'mm/core/graph/graph.h|#include "mm/core/plan/plan.h"|a circle of files: mm/core/'
     'tests/core/random.h|#include "tests/suite/suite_rig.h"|a circle of rooms: tests:tests/'
-    'mm/core/graph.c|#include "facts.h"|mm/core/graph.c:[0-9]* includes facts.h, which is no path'
+    'mm/core/graph/graph.c|#include "facts.h"|mm/core/graph/graph.c:[0-9]* includes facts.h, which is no path'
     'cache/line.h||cache/line.h: no layer'
     'buffers/schedule.c||one name, several files: buffers/schedule.c policies/schedule.c'
 )

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "mm/core/plan.h"
+#include "mm/core/plan/plan.h"
 #include "tests/mm/manager_rig.h"
 #include "tests/suite/device_fault.h"
 

@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "mm/core/facts.h"
-#include "mm/core/simulate.h"
+#include "mm/core/facts/facts.h"
+#include "mm/core/time/simulate.h"
 #include "mm/measured.h"
 #include "mm/planning.h"
 #include "pipeline/internal.h"

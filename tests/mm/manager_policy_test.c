@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "mm/core/account.h"
+#include "mm/core/account/account.h"
 #include "mm/measured.h"
 #include "mm/planning.h"
 #include "tests/core/comma_locale.h"

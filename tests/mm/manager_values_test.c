@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "mm/bounds.h"
-#include "mm/core/plan.h"
+#include "mm/core/plan/plan.h"
 #include "mm/measured.h"
 #include "pipeline/codec/code_block.h"
 #include "tests/mm/manager_rig.h"

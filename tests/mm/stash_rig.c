@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "mm/core/dtype.h"
+#include "mm/core/graph/dtype.h"
 #include "tests/mm/rig_device.h"
 
 enum { READS = 64, DELAY_NS = 200000 };

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "mm/core/plan.h"
+#include "mm/core/plan/plan.h"
 #include "tests/mm/rig_device.h"
 #include "tests/mm/stash_rig.h"
 

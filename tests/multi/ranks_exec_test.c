@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "mm/core/graph.h"
+#include "mm/core/graph/graph.h"
 #include "nets/exec.h"
 #include "nets/zoo/zoo.h"
 #include "tests/core/expect.h"

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "mm/bounds.h"
-#include "mm/core/graph.h"
+#include "mm/core/graph/graph.h"
 #include "mm/measured.h"
 #include "mm/sampled.h"
 #include "nets/exec.h"

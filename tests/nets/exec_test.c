@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "mm/core/graph.h"
+#include "mm/core/graph/graph.h"
 #include "nets/bf16.h"
 #include "nets/exec.h"
 #include "nets/exec_kept.h"

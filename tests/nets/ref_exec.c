@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "mm/core/graph.h"
+#include "mm/core/graph/graph.h"
 #include "mm/core/philox.h"
 #include "nets/bf16.h"
 #include "nets/init.h"

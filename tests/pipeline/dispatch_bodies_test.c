@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "mm/core/program.h"
+#include "mm/core/plan/program.h"
 #include "mm/core/status.h"
 #include "tests/pipeline/dispatch_rig.h"
 

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "mm/core/plan.h"
+#include "mm/core/plan/plan.h"
 #include "tests/pipeline/dispatch_rig.h"
 
 enum { LAYERS = 10, SEEDS = 12, ITERATIONS = 3 };

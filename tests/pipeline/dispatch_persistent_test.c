@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "mm/core/program.h"
+#include "mm/core/plan/program.h"
 #include "tests/pipeline/dispatch_rig.h"
 
 enum { LAYERS = 10, SEEDS = 12, ITERATIONS = 4 };

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "mm/core/program.h"
+#include "mm/core/plan/program.h"
 #include "tests/pipeline/dispatch_rig.h"
 
 enum { LAYERS = 14, IMAGES = 16 };

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "mm/core/simulate.h"
+#include "mm/core/time/simulate.h"
 #include "policies/auto_search.h"
 #include "policies/nominal.h"
 #include "tests/core/random_graph.h"

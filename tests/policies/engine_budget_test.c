@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "mm/core/simulate.h"
+#include "mm/core/time/simulate.h"
 #include "policies/nominal.h"
 #include "tests/core/random_graph.h"
 #include "tests/policies/engine_rig.h"

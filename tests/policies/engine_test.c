@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "mm/core/simulate.h"
+#include "mm/core/time/simulate.h"
 #include "tests/core/random_graph.h"
 #include "tests/policies/engine_rig.h"
 

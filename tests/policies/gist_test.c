@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "mm/core/account.h"
+#include "mm/core/account/account.h"
 #include "tests/policies/engine_rig.h"
 
 enum { BIG = 32, SMALL = 8, HEAD = UNIT, RESERVE = 2 * UNIT };

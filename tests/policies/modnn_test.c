@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "mm/core/account.h"
-#include "mm/core/simulate.h"
+#include "mm/core/account/account.h"
+#include "mm/core/time/simulate.h"
 #include "tests/core/random_graph.h"
 #include "tests/policies/engine_rig.h"
 

@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "mm/core/simulate.h"
-#include "mm/core/time_bound.h"
+#include "mm/core/time/simulate.h"
+#include "mm/core/time/time_bound.h"
 #include "tests/core/expect.h"
 #include "tests/core/random.h"
 #include "tests/policies/milp.h"

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "mm/core/simulate.h"
 #include "mm/core/status.h"
-#include "mm/core/time_bound.h"
+#include "mm/core/time/simulate.h"
+#include "mm/core/time/time_bound.h"
 #include "mm/planning.h"
 #include "nets/lower.h"
 #include "nets/zoo/zoo.h"

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "mm/core/plan.h"
+#include "mm/core/plan/plan.h"
 
 /* step        reads                     writes            modifies
  * CONV_F      images weight             map

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "mm/core/graph.h"
+#include "mm/core/graph/graph.h"
 #include "tests/suite/suite_rig.h"
 
 enum { BATCH = 5, ITERATIONS = 2 };

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "mm/core/plan.h"
+#include "mm/core/plan/plan.h"
 #include "tests/accuracy/codec_fault.h"
 #include "tests/core/deep.h"
 #include "tests/suite/suite_rig.h"

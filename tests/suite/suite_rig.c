@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "mm/core/philox.h"
-#include "mm/core/plan.h"
+#include "mm/core/plan/plan.h"
 #include "mm/device/device.h"
 #include "mm/planning.h"
 #include "nets/zoo/zoo.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/core/graph.h"
+#include "mm/core/graph/graph.h"
 #include "tests/core/expect.h"
 #include "tests/suite/suite_rig.h"
 

@@ -20,7 +20,7 @@
 #include <string.h>
 #include <zfp.h>
 
-#include "mm/core/facts.h"
+#include "mm/core/facts/facts.h"
 #include "mm/device/clock.h"
 #include "pipeline/codec/codec_impl.h"
 #include "pipeline/codec/half_host.h"

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "mm/core/account.h"
-#include "mm/core/simulate.h"
+#include "mm/core/account/account.h"
+#include "mm/core/time/simulate.h"
 #include "nets/lower.h"
 #include "nets/zoo/zoo.h"
 #include "tools/args.h"

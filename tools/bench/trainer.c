@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/core/graph.h"
+#include "mm/core/graph/graph.h"
 #include "tools/requirement.h"
 
 static mm_status least_budget(const nets_net *net, int64_t batch, mm_options *options) {

@@ -76,7 +76,7 @@ function segmentsOf(memory, n) {
     return segments;
 }
 
-// A plan's memory (mm/core/plan_memory.h): a column for each node.
+// A plan's memory (mm/core/account/plan_memory.h): a column for each node.
 function pictureOfPlan(memory) {
     const nodes = objectsOf(memory.nodes), n = nodes.length;
     if (n === 0) return null;

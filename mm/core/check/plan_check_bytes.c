@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT */
+/* Passes 6 and 7, sharing and limits: segments that share bytes, and whether all of them fit. */
+#include <stdlib.h>
+
+#include "mm/core/check/plan_check.h"
+#include "mm/core/plan/runs.h"
+#include "mm/core/status.h"
+
+/* ---------------------------------------------------------------- sharing
+ *
+ * Segments take their bytes in issue order of their first users. The next owner of a byte must come after all users of
+ * the segment that had it last, which in turn came after the users of earlier owners. So every two segments with a
+ * byte in common are compared, directly or along such a chain. */
+
+static mm_status no_memory(void) { return mm_fail(MM_ERR_NOMEM, "out of memory for the proof of a plan"); }
+
+/* A user of the segment, on stream `first` or a later one, that may not have ended when `node` starts; -1: there is
+ * none. */
+static int find_active(const mm_check *c, int segment, int first, int node) {
+    const int32_t *users = c->residences[segment].users;
+    for (int s = first; s < MM_STREAM_COUNT; s++)
+        if (users[s] >= 0 && !mm_check_ended(c, s, users[s], node)) return c->node_at[s][users[s]];
+    return -1;
+}
+
+static bool has_pair(const mm_step_info *step, mm_tensor input, mm_tensor output) {
+    for (int p = 0; p < step->n_pairs; p++)
+        if (step->pairs[p].input == input && step->pairs[p].output == output) return true;
+    return false;
+}
+
+/* Whether the step at `node` writes segment `heir` in place over `old`: all that it reads from `old` are inputs that
+ * may be overwritten by the output in `heir`, and it writes no code of them, which may come after the output. */
+static bool is_inplace(const mm_check *c, int node, int old, int heir) {
+    const mm_node *n = &c->plan->nodes[node];
+    const mm_segment *a = &c->plan->segments[old], *b = &c->plan->segments[heir];
+    if (!mm_node_runs_step(n) || a->content != MM_CONTENT_RAW || a->offset != b->offset) return false;
+    const mm_step_info *step = mm_graph_step(c->graph, n->step);
+    const int32_t *bindings = &c->plan->bindings[n->first_binding];
+    int output = 0;
+    while (output < step->n_uses && bindings[output] != heir) output++;
+    if (output == step->n_uses) return false;
+    for (int u = 0; u < step->n_uses; u++)
+        if (bindings[u] == old &&
+            (mm_node_code(c->plan, n, u) >= 0 || !has_pair(step, step->uses[u].tensor, step->uses[output].tensor)))
+            return false;
+    return true;
+}
+
+/* Checks that segment `heir` may take bytes of `old`. */
+static mm_status check_handover(const mm_check *c, int old, int heir) {
+    const mm_segment *s = &c->plan->segments[old];
+    int node = c->residences[heir].first, active = find_active(c, old, 0, node);
+    /* In place: the step itself is the last user on its stream, and the side streams have ended. */
+    if (active == node && is_inplace(c, node, old, heir)) active = find_active(c, old, MM_STREAM_COMPUTE + 1, node);
+    if (active < 0) return MM_OK;
+    mm_tensor tensor = c->plan->segments[heir].tensor;
+    char user[320];
+    return mm_check_refuse(c, node, tensor >= 0 ? tensor : s->tensor,
+                           "segment %d is put over segment %d (%s), which %s may still use", heir, old,
+                           s->tensor >= 0                  ? mm_graph_tensor(c->graph, s->tensor)->name
+                           : s->content == MM_CONTENT_POOL ? "a pool"
+                                                           : "a workspace",
+                           mm_check_node_name(c, active, user, sizeof user));
+}
+
+/* Gives a segment its bytes. Tags of the runs: segments that had theirs last. */
+static mm_status take(const mm_check *c, mm_runs *owners, int segment) {
+    const mm_segment *s = &c->plan->segments[segment];
+    const int64_t end = s->offset + s->bytes;
+    for (size_t i = mm_runs_find(owners, s->offset); i < owners->n && owners->runs[i].begin < end; i++)
+        MM_TRY(check_handover(c, (int)owners->runs[i].tag, segment));
+    return mm_runs_tag(owners, s->offset, end, segment) ? MM_OK : no_memory();
+}
+
+static int by_value(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Segments mostly come in the order wanted. */
+static void sort(int64_t *values, int n) {
+    int i = 1;
+    while (i < n && values[i - 1] <= values[i]) i++;
+    if (i < n) qsort(values, (size_t)n, sizeof *values, by_value);
+}
+
+/* The segments of one memory that have a place, in the order in which they take it. `arrivals`: room for all. */
+static mm_status share_memory(const mm_check *c, bool pinned, int64_t *arrivals) {
+    mm_runs owners = {0};
+    mm_status status = MM_OK;
+    int n = 0;
+    for (int i = mm_graph_persistents(c->graph); i < c->plan->n_segments; i++)
+        if (!c->plan->segments[i].dynamic && c->plan->segments[i].pinned == pinned)
+            arrivals[n++] = ((int64_t)c->residences[i].first << 32) | i;
+    sort(arrivals, n);
+    for (int i = 0; status == MM_OK && i < n; i++) status = take(c, &owners, (int)(arrivals[i] & INT32_MAX));
+    free(owners.runs);
+    return status;
+}
+
+/* ---------------------------------------------------------------- persistent tensors */
+
+/* Checks that no two persistent tensors share a byte. Their places may be in any order. */
+static mm_status check_apart(const mm_check *c) {
+    mm_runs taken = {0}; /* tag: the segment */
+    mm_status status = MM_OK;
+    for (int i = 0; status == MM_OK && i < mm_graph_persistents(c->graph); i++) {
+        const mm_segment *s = &c->plan->segments[i];
+        const size_t at = mm_runs_find(&taken, s->offset);
+        if (at < taken.n && taken.runs[at].begin < s->offset + s->bytes)
+            status = mm_check_refuse(c, -1, s->tensor, "is given bytes of segment %d, another persistent tensor's",
+                                     (int)taken.runs[at].tag);
+        else if (!mm_runs_tag(&taken, s->offset, s->offset + s->bytes, i))
+            status = no_memory();
+    }
+    free(taken.runs);
+    return status;
+}
+
+/* Checks that each persistent tensor lies at the place that the limits give, aligned and below the base. */
+static mm_status check_places(const mm_check *c) {
+    const int64_t *places = c->limits->places;
+    int64_t packed = 0, end = 0;
+    bool ascending = true; /* places mostly are; then they lie apart without a further check */
+    for (int i = 0; i < mm_graph_persistents(c->graph); i++) {
+        const mm_segment *s = &c->plan->segments[i];
+        const int64_t place = places ? places[i] : packed;
+        if (s->offset != place)
+            return mm_check_refuse(c, -1, s->tensor, "lies at %lld, but has its place at %lld", (long long)s->offset,
+                                   (long long)place);
+        if (place < 0 || place % MM_ALIGN != 0 || s->bytes > c->limits->base_bytes ||
+            place > c->limits->base_bytes - s->bytes)
+            return mm_check_refuse(c, -1, s->tensor,
+                                   "has %lld bytes at %lld: not aligned, or not below the base of %lld bytes",
+                                   (long long)s->bytes, (long long)place, (long long)c->limits->base_bytes);
+        ascending &= place >= end;
+        end = place + s->bytes;
+        packed += mm_align(s->bytes);
+    }
+    return ascending ? MM_OK : check_apart(c);
+}
+
+mm_status mm_check_sharing(const mm_check *c) {
+    MM_TRY(check_places(c));
+    int64_t *arrivals = malloc(((size_t)c->plan->n_segments + 1) * sizeof *arrivals);
+    if (!arrivals) return no_memory();
+    mm_status status = share_memory(c, false, arrivals);
+    if (status == MM_OK) status = share_memory(c, true, arrivals);
+    free(arrivals);
+    return status;
+}
+
+/* ---------------------------------------------------------------- limits */
+
+/* A dynamic segment is freed when its last user in issue order has ended. Checks that all users have ended then. */
+static mm_status check_freed(const mm_check *c, int segment) {
+    const mm_residence *r = &c->residences[segment];
+    const int end = mm_program_piece(c->program, r->last, mm_program_pieces(c->program, r->last) - 1);
+    for (int s = 0; s < MM_STREAM_COUNT; s++) {
+        if (r->users[s] < 0 || c->program->last[c->node_at[s][r->users[s]]] <= c->clocks[end][s]) continue;
+        char name[320];
+        return mm_check_refuse(c, r->last, c->plan->segments[segment].tensor,
+                               "frees segment %d without a wait for %s, which uses it", segment,
+                               mm_check_node_name(c, c->node_at[s][r->users[s]], name, sizeof name));
+    }
+    return MM_OK;
+}
+
+/* Checks that segments alive at once fit one part of the heap. They live from their first to their last node in issue
+ * order: a node that finds no room waits until segments that ended before are freed. comes, goes: zeros, one per
+ * node. */
+static mm_status check_heap_part(const mm_check *c, bool codes, int64_t capacity, int64_t *comes, int64_t *goes) {
+    const mm_plan *plan = c->plan;
+    for (int i = 0; i < plan->n_segments; i++) {
+        const mm_segment *s = &plan->segments[i];
+        if (!s->dynamic || (s->content == MM_CONTENT_CODED) != codes) continue;
+        MM_TRY(check_freed(c, i));
+        int64_t bytes = mm_check_add_saturated(s->bytes, MM_ALIGN - 1) / MM_ALIGN * MM_ALIGN;
+        int64_t *first = &comes[c->residences[i].first], *last = &goes[c->residences[i].last];
+        *first = mm_check_add_saturated(*first, bytes);
+        *last = mm_check_add_saturated(*last, bytes);
+    }
+    int64_t live = 0;
+    for (int i = 0; i < plan->n_nodes; i++) {
+        live = mm_check_add_saturated(live, comes[i]);
+        if (live > capacity)
+            return mm_check_refuse(c, i, -1, "needs %lld bytes of a heap of %lld%s", (long long)live,
+                                   (long long)capacity, codes ? " for codes" : "");
+        live -= goes[i];
+    }
+    return MM_OK;
+}
+
+static mm_status check_heap(const mm_check *c) {
+    const mm_plan *plan = c->plan;
+    if (plan->heap_bytes < 0 || plan->heap_offset < 0 || plan->heap_offset > INT64_MAX - plan->heap_bytes ||
+        plan->heap_offset % MM_ALIGN != 0 || (plan->heap_bytes > 0 && plan->heap_offset < c->limits->base_bytes))
+        return mm_check_refuse(c, -1, -1, "its heap (%lld bytes at %lld) is out of place", (long long)plan->heap_bytes,
+                               (long long)plan->heap_offset);
+    if (plan->heap_code_bytes < 0 || plan->heap_code_bytes > plan->heap_bytes || plan->heap_code_bytes % MM_ALIGN != 0)
+        return mm_check_refuse(c, -1, -1, "its heap of %lld bytes has a part of %lld for codes",
+                               (long long)plan->heap_bytes, (long long)plan->heap_code_bytes);
+    for (int i = mm_graph_persistents(c->graph); plan->heap_bytes > 0 && i < plan->n_segments; i++) {
+        const mm_segment *s = &plan->segments[i];
+        if (!s->dynamic && !s->pinned && s->offset < plan->heap_offset + plan->heap_bytes &&
+            plan->heap_offset < s->offset + s->bytes)
+            return mm_check_refuse_segment(c, i, "lies in the heap");
+    }
+    size_t n = (size_t)plan->n_nodes;
+    int64_t *changes = calloc(4 * n, sizeof *changes);
+    if (!changes) return no_memory();
+    int64_t rest = plan->heap_bytes - plan->heap_code_bytes;
+    mm_status status = check_heap_part(c, true, plan->heap_code_bytes, changes, changes + n);
+    if (status == MM_OK) status = check_heap_part(c, false, rest, changes + 2 * n, changes + 3 * n);
+    free(changes);
+    return status;
+}
+
+/* Checks the plan's sums. */
+static mm_status check_sums(const mm_check *c) {
+    const mm_plan *plan = c->plan;
+    int64_t extent = plan->heap_bytes > 0 ? plan->heap_offset + plan->heap_bytes : 0, pinned = 0, external = 0;
+    if (plan->base_bytes < c->limits->base_bytes)
+        return mm_check_refuse(c, -1, -1, "was made for a base of %lld bytes, now it is %lld",
+                               (long long)plan->base_bytes, (long long)c->limits->base_bytes);
+    if (extent < plan->base_bytes) extent = plan->base_bytes;
+    for (int i = mm_graph_persistents(c->graph); i < plan->n_segments; i++) {
+        const mm_segment *s = &plan->segments[i];
+        int64_t *end = s->pinned ? &pinned : &extent;
+        if (!s->dynamic && s->offset + s->bytes > *end) *end = s->offset + s->bytes;
+    }
+    for (int t = 0; t < mm_graph_tensors(c->graph); t++) {
+        const mm_tensor_info *tensor = mm_graph_tensor(c->graph, t);
+        if (tensor->ownership == MM_EXTERNAL) external = mm_check_add_saturated(external, tensor->bytes);
+    }
+    if (plan->extent_bytes != extent || plan->pinned_bytes != pinned || plan->external_bytes != external ||
+        plan->peak_bytes != mm_check_add_saturated(extent, external))
+        return mm_check_refuse(c, -1, -1, "says a peak of %lld bytes and %lld pinned, it is %lld and %lld",
+                               (long long)plan->peak_bytes, (long long)plan->pinned_bytes,
+                               (long long)mm_check_add_saturated(extent, external), (long long)pinned);
+    return MM_OK;
+}
+
+mm_status mm_check_limits(const mm_check *c) {
+    MM_TRY(check_heap(c));
+    MM_TRY(check_sums(c));
+    return mm_plan_fits(c->plan, c->limits);
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+/* Pass 2, pools: each has room for all bodies that its codes may have. And the form of pools. */
+#include <stdlib.h>
+
+#include "mm/core/check/plan_check.h"
+#include "mm/core/status.h"
+
+static bool is_pool(const mm_check *c, int32_t segment) {
+    return segment >= 0 && segment < c->plan->n_segments && c->plan->segments[segment].content == MM_CONTENT_POOL;
+}
+
+static int64_t bound_of(const mm_check *c, const mm_segment *code) {
+    return mm_facts_code(c->facts, code->codec, code->tensor)->body_bound_bytes;
+}
+
+mm_status mm_check_pool_form(const mm_check *c, int segment) {
+    const mm_segment *s = &c->plan->segments[segment];
+    if (s->pool != -1 && (s->content != MM_CONTENT_CODED || !is_pool(c, s->pool)))
+        return mm_check_refuse_segment(c, segment, "names a pool, and is no code, or the pool is none");
+    if (s->spill != -1 &&
+        (s->content != MM_CONTENT_POOL || s->pinned || !is_pool(c, s->spill) || !c->plan->segments[s->spill].pinned))
+        return mm_check_refuse_segment(c, segment,
+                                       "names a spill, and is no pool on the device, or the spill is no pool in "
+                                       "pinned memory");
+    if (s->content == MM_CONTENT_POOL && s->dynamic) return mm_check_refuse_segment(c, segment, "a pool in the heap");
+    if (s->content == MM_CONTENT_CODED && (s->pool != -1) != (bound_of(c, s) > 0))
+        return mm_check_refuse_segment(c, segment,
+                                       "its codec's codes have bodies and it names no pool, or the reverse");
+    return MM_OK;
+}
+
+/* What a pool must have room for. */
+typedef struct demand {
+    int64_t bound_bytes; /* sum of its bodies' bounds, each aligned */
+    int32_t owner;       /* pool whose spill it is; -1: none */
+} demand;
+
+static mm_status check_pool(const mm_check *c, int segment, const demand *demands) {
+    const mm_segment *s = &c->plan->segments[segment];
+    const demand *d = &demands[segment];
+    if (d->owner >= 0) {
+        if (d->bound_bytes == 0) return MM_OK;
+        return mm_check_refuse_segment(c, segment, "is the spill of a pool, and has codes of its own");
+    }
+    int64_t room = s->bytes, needed = d->bound_bytes;
+    if (s->spill >= 0) {
+        room = mm_check_add_saturated(room, c->plan->segments[s->spill].bytes);
+        needed = mm_check_add_saturated(needed, MM_CHUNK_BYTES);
+    }
+    if (room >= needed && needed < INT64_MAX) return MM_OK;
+    return mm_check_refuse(c, -1, -1,
+                           "segment %d, a pool, has room for %lld bytes with its spill, of %lld that it needs", segment,
+                           (long long)room, (long long)needed);
+}
+
+static mm_status add_demands(const mm_check *c, demand *demands) {
+    const mm_plan *plan = c->plan;
+    for (int i = 0; i < plan->n_segments; i++) demands[i].owner = -1;
+    for (int i = 0; i < plan->n_segments; i++) {
+        const mm_segment *s = &plan->segments[i];
+        if (s->pool >= 0) {
+            int64_t *sum = &demands[s->pool].bound_bytes;
+            *sum = mm_check_add_saturated(*sum, mm_align(bound_of(c, s)));
+        }
+        if (s->spill < 0) continue;
+        if (demands[s->spill].owner >= 0) return mm_check_refuse_segment(c, s->spill, "is the spill of two pools");
+        demands[s->spill].owner = i;
+    }
+    return MM_OK;
+}
+
+mm_status mm_check_pools(const mm_check *c) {
+    const int n = c->plan->n_segments;
+    int first = 0;
+    while (first < n && c->plan->segments[first].content != MM_CONTENT_POOL) first++;
+    if (first == n) return MM_OK; /* by form, no code has a body */
+    demand *demands = calloc((size_t)n, sizeof *demands);
+    if (!demands) return mm_fail(MM_ERR_NOMEM, "out of memory for the proof of a plan");
+    mm_status status = add_demands(c, demands);
+    for (int i = first; status == MM_OK && i < n; i++)
+        if (is_pool(c, i)) status = check_pool(c, i, demands);
+    free(demands);
+    return status;
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/* The frozen graph as planners see it. All of it is read-only after mm_graph_freeze, and may be read by any thread. */
+#ifndef MM_CORE_GRAPH_GRAPH_H
+#define MM_CORE_GRAPH_GRAPH_H
+
+#include "mm/mm.h"
+
+typedef struct mm_tensor_info {
+    char *name;
+    mm_tensor_kind kind;
+    mm_ownership ownership;
+    mm_dtype dtype;
+    int rank;
+    int64_t dims[MM_RANK_MAX]; /* unused ones are 1 */
+    int64_t bytes;
+    int persistent;     /* its number among the persistent tensors, from 0, and that of its segment in every plan
+                           (plan.h); -1: it is not persistent */
+    mm_tensor weight;   /* whose gradient or optimizer state it is (mm_graph_set_weight); -1: of none */
+    mm_tensor gradient; /* of a weight: its gradient; -1: it has none that was declared */
+    mm_share shared;    /* whether, and when, other processes' are added to it (mm_graph_share) */
+    mm_shared_as shared_as;
+    mm_layer producer; /* layer of the first step that writes it; -1: none does */
+    int first_use;     /* first and last step that uses it */
+    int last_use;
+    int last_forward;   /* last MM_FORWARD step that uses it; -1: none does */
+    int first_backward; /* first MM_BACKWARD step that reads it; -1: none does */
+    int writes;         /* number of steps that write or modify it */
+} mm_tensor_info;
+
+/* Of a tensor that is shared: whether by copies (else in place), and whether behind the last step before the update. */
+static inline bool mm_share_copies(mm_share share) { return share == MM_SHARE_AT_ONCE || share == MM_SHARE_AT_END; }
+static inline bool mm_share_at_end(mm_share share) {
+    return share == MM_SHARE_AT_END || share == MM_SHARE_IN_PLACE_AT_END;
+}
+
+typedef struct mm_layer_info {
+    char *name;
+    char **parts; /* names of its further parts (mm_graph_add_part) */
+    int n_parts;
+    mm_layer_kind kind; /* a label for rules */
+    mm_layer_properties properties;
+    int step[3]; /* per phase: its step; -1: none */
+} mm_layer_info;
+
+/* A pair of a step: `output` may take the bytes of `input`. */
+typedef struct mm_pair {
+    mm_tensor input, output;
+    bool alias; /* output equals input, and may share its storage; else output may be written in place */
+} mm_pair;
+
+enum { MM_GIVEN_USES = 64 }; /* bits of mm_step_info.given */
+
+enum { MM_CODEC_NAME_CAPACITY = 24 }; /* of a codec's name in a step's declaration, with its NUL */
+
+/* A code that a step can read or write by itself (mm_code_use). */
+typedef struct mm_step_code {
+    int use;
+    mm_access access; /* MM_READ or MM_WRITE */
+    char codec[MM_CODEC_NAME_CAPACITY];
+    int64_t workspace_bytes;
+    int workspace_strips, passes;
+} mm_step_code;
+
+typedef struct mm_step_info {
+    mm_layer layer;
+    mm_phase phase;
+    const mm_use *uses;
+    int n_uses;
+    const mm_pair *pairs;
+    int n_pairs;
+    uint64_t
+        given; /* bit u: a recomputation can read the output of use u, if it is still there (mm_graph_allow_given) */
+    const mm_step_code *codes;
+    int n_codes;
+    int64_t workspace_bytes;
+    const int64_t *less_bytes; /* smaller workspaces that it can run with, descending */
+    int n_less;
+} mm_step_info;
+
+/* Whether a lossy code may stand for the tensor: for managed maps and their gradients alone. What a step has saved must
+ * come back as it was (mm.h), and so must a batch; and of a persistent tensor, a step that modifies it would make the
+ * loss a part of the training state. */
+bool mm_tensor_takes_loss(const mm_tensor_info *tensor);
+
+const char *mm_graph_name(const mm_graph *graph);
+bool mm_graph_frozen(const mm_graph *graph);
+int mm_graph_tensors(const mm_graph *graph);
+/* Number of persistent tensors. */
+int mm_graph_persistents(const mm_graph *graph);
+int mm_graph_layers(const mm_graph *graph);
+int mm_graph_steps(const mm_graph *graph);
+const mm_tensor_info *mm_graph_tensor(const mm_graph *graph, mm_tensor tensor);
+const mm_layer_info *mm_graph_layer(const mm_graph *graph, mm_layer layer);
+const mm_step_info *mm_graph_step(const mm_graph *graph, int step);
+
+/* The properties of a step's layer. */
+static inline const mm_layer_properties *mm_graph_step_properties(const mm_graph *graph, int step) {
+    return &mm_graph_layer(graph, mm_graph_step(graph, step)->layer)->properties;
+}
+
+/* Writes a step's name for messages, such as "layer1.0.conv1 backward". Returns buffer. */
+const char *mm_graph_step_name(const mm_graph *graph, int step, char *buffer, size_t capacity);
+
+#endif

@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: MIT */
+#include "mm/core/plan/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/core/status.h"
+
+const char *mm_stream_id_name(mm_stream_id id) {
+#define WORD(name, word) word,
+    static const char *const names[] = {MM_STREAMS(WORD)};
+#undef WORD
+    return (unsigned)id < MM_STREAM_COUNT ? names[id] : "unknown";
+}
+
+#define TRAITS(name, word, stream, cost, src, dst, carries_on)                                                         \
+    {word, MM_STREAM_##stream, MM_COST_##cost, MM_END_##src, MM_END_##dst, MM_NODE_##carries_on},
+const mm_node_traits mm_node_table[MM_NODE_KINDS] = {MM_NODES(TRAITS)};
+#undef TRAITS
+
+const char *mm_node_kind_name(mm_node_kind kind) {
+    return (unsigned)kind < MM_NODE_KINDS ? mm_node_table[kind].word : "unknown";
+}
+
+const char *mm_content_name(mm_content content) {
+    static const char *const names[MM_CONTENTS] = {
+        [MM_CONTENT_RAW] = "raw",
+        [MM_CONTENT_CODED] = "coded",
+        [MM_CONTENT_WORK] = "workspace",
+        [MM_CONTENT_POOL] = "pool",
+    };
+    return (unsigned)content < MM_CONTENTS ? names[content] : "unknown";
+}
+
+const char *mm_category_name(mm_category category) {
+    static const char *const names[MM_CATEGORIES] = {
+        [MM_CAT_PERSISTENT] = "persistent",
+        [MM_CAT_FEATURE_MAP] = "feature maps",
+        [MM_CAT_GRADIENT_MAP] = "gradient maps",
+        [MM_CAT_WORKSPACE] = "workspace",
+        [MM_CAT_CODE] = "codes",
+        [MM_CAT_BUFFER] = "tensor buffers",
+    };
+    return (unsigned)category < MM_CATEGORIES ? names[category] : "unknown";
+}
+
+/* Makes room for `more` items of an array, whose capacity is the power of two at or above its count. */
+static bool grow(void **array, int count, int more, size_t item_bytes) {
+    size_t capacity = 1, wanted = (size_t)count + (size_t)more;
+    while (capacity < (size_t)count) capacity *= 2;
+    if (count > 0 && wanted <= capacity) return true;
+    while (capacity < wanted) capacity *= 2;
+    void *larger = realloc(*array, capacity * item_bytes);
+    if (larger) *array = larger;
+    return larger != NULL;
+}
+
+static int no_memory(void) {
+    mm_fail_set("out of memory for a plan");
+    return -1;
+}
+
+int64_t mm_plan_base(const mm_graph *graph) {
+    int64_t base = 0;
+    for (int t = 0; t < mm_graph_tensors(graph); t++)
+        if (mm_graph_tensor(graph, t)->persistent >= 0) base += mm_align(mm_graph_tensor(graph, t)->bytes);
+    return base;
+}
+
+/* Adds the segments of persistent tensors, which are the plan's first. */
+static mm_status add_persistents(mm_plan *plan, const int64_t *places) {
+    int64_t end = 0;
+    if (!grow((void **)&plan->segments, 0, mm_graph_persistents(plan->graph), sizeof *plan->segments))
+        return mm_fail(MM_ERR_NOMEM, "out of memory for a plan of %d persistent tensors",
+                       mm_graph_persistents(plan->graph));
+    for (int t = 0; t < mm_graph_tensors(plan->graph); t++) {
+        const mm_tensor_info *tensor = mm_graph_tensor(plan->graph, t);
+        if (tensor->persistent < 0) continue;
+        int index = mm_plan_segment(plan, MM_CONTENT_RAW, MM_CAT_PERSISTENT, t, tensor->bytes);
+        plan->segments[index].offset = places ? places[index] : end;
+        end += mm_align(tensor->bytes);
+    }
+    return MM_OK;
+}
+
+mm_status mm_plan_create(const mm_graph *graph, const mm_limits *limits, mm_plan **plan_out) {
+    if (!mm_graph_frozen(graph)) return mm_fail(MM_ERR_ORDER, "graph %s is not frozen", mm_graph_name(graph));
+    mm_plan *plan = calloc(1, sizeof *plan);
+    int n = mm_graph_tensors(graph);
+    mm_tensor *alias = malloc(((size_t)n + 1) * sizeof *alias);
+    char *policy = strdup("");
+    if (!plan || !alias || !policy) {
+        free(plan);
+        free(alias);
+        free(policy);
+        return mm_fail(MM_ERR_NOMEM, "out of memory for a plan of %d tensors", n);
+    }
+    for (int t = 0; t < n; t++) alias[t] = t;
+    plan->graph = graph;
+    plan->policy = policy;
+    plan->alias = alias;
+    plan->base_bytes = limits->base_bytes;
+    mm_status status = add_persistents(plan, limits->places);
+    if (status != MM_OK)
+        mm_plan_destroy(plan);
+    else
+        *plan_out = plan;
+    return status;
+}
+
+void mm_plan_destroy(mm_plan *plan) {
+    if (!plan) return;
+    free(plan->nodes);
+    free(plan->segments);
+    free(plan->bindings);
+    free(plan->alias);
+    free(plan->policy);
+    free(plan);
+}
+
+mm_status mm_plan_name(mm_plan *plan, const char *policy) {
+    char *copy = strdup(policy);
+    if (!copy) return mm_fail(MM_ERR_NOMEM, "out of memory for the name of a plan");
+    free(plan->policy);
+    plan->policy = copy;
+    return MM_OK;
+}
+
+static int add_node(mm_plan *plan, mm_node_kind kind, mm_stream_id stream) {
+    if (!grow((void **)&plan->nodes, plan->n_nodes, 1, sizeof *plan->nodes)) return no_memory();
+    mm_node *node = &plan->nodes[plan->n_nodes];
+    *node = (mm_node){.kind = kind,
+                      .stream = stream,
+                      .seq = plan->stream_nodes[stream]++,
+                      .step = -1,
+                      .first_code = -1,
+                      .tensor = -1,
+                      .src = -1,
+                      .dst = -1,
+                      .work = -1,
+                      .stage = -1};
+    for (int s = 0; s < MM_STREAM_COUNT; s++) node->wait[s] = -1;
+    return plan->n_nodes++;
+}
+
+static int add_step(mm_plan *plan, mm_node_kind kind, int step) {
+    const mm_step_info *info = mm_graph_step(plan->graph, step);
+    const int n_uses = info->n_uses;
+    if (!grow((void **)&plan->bindings, plan->n_bindings, n_uses, sizeof *plan->bindings)) return no_memory();
+    int index = add_node(plan, kind, MM_STREAM_COMPUTE);
+    if (index < 0) return -1;
+    plan->nodes[index].step = step;
+    plan->nodes[index].first_binding = plan->n_bindings;
+    for (int u = 0; u < n_uses; u++)
+        plan->bindings[plan->n_bindings++] = mm_graph_tensor(plan->graph, info->uses[u].tensor)->persistent;
+    return index;
+}
+
+int mm_plan_step(mm_plan *plan, int step) { return add_step(plan, MM_NODE_STEP, step); }
+
+int mm_plan_recompute(mm_plan *plan, int step) { return add_step(plan, MM_NODE_RECOMPUTE, step); }
+
+int mm_plan_op(mm_plan *plan, mm_node_kind kind, mm_tensor tensor, int src, int dst) {
+    int index = add_node(plan, kind, mm_node_stream(kind));
+    if (index < 0) return -1;
+    plan->nodes[index].tensor = tensor;
+    plan->nodes[index].src = src;
+    plan->nodes[index].dst = dst;
+    return index;
+}
+
+bool mm_plan_write_code(mm_plan *plan, int node, int use, int segment) {
+    mm_node *n = &plan->nodes[node];
+    const int n_uses = mm_graph_step(plan->graph, n->step)->n_uses;
+    if (n->first_code < 0) {
+        if (!grow((void **)&plan->bindings, plan->n_bindings, n_uses, sizeof *plan->bindings)) {
+            no_memory();
+            return false;
+        }
+        n->first_code = plan->n_bindings;
+        for (int u = 0; u < n_uses; u++) plan->bindings[plan->n_bindings++] = -1;
+    }
+    plan->bindings[n->first_code + use] = segment;
+    return true;
+}
+
+int mm_plan_segment(mm_plan *plan, mm_content content, mm_category category, mm_tensor tensor, int64_t bytes) {
+    if (!grow((void **)&plan->segments, plan->n_segments, 1, sizeof *plan->segments)) return no_memory();
+    plan->segments[plan->n_segments] = (mm_segment){.content = content,
+                                                    .category = category,
+                                                    .tensor = tensor,
+                                                    .codec = -1,
+                                                    .pool = -1,
+                                                    .spill = -1,
+                                                    .bytes = bytes,
+                                                    .first_node = -1,
+                                                    .last_node = -1,
+                                                    .live_last = -1};
+    return plan->n_segments++;
+}
+
+void mm_plan_wait(mm_plan *plan, int node, int earlier) {
+    const mm_node *other = &plan->nodes[earlier];
+    int32_t *wait = &plan->nodes[node].wait[other->stream];
+    if (plan->nodes[node].stream != other->stream && *wait < other->seq) *wait = other->seq;
+}
+
+/* The code that a node encodes or decodes; -1: none. */
+static int32_t code_of(const mm_node *n) {
+    const mm_node_cost cost = mm_node_table[n->kind].cost;
+    return cost == MM_COST_ENCODE ? n->dst : cost == MM_COST_DECODE ? n->src : -1;
+}
+
+bool mm_node_next_touch(const mm_plan *plan, const mm_node *n, int *i, mm_touch *touch_out) {
+    enum { SRC, DST, WORK, STAGE, POOL, SPILL, OWN };
+    const int32_t code = code_of(n), pool = code < 0 ? -1 : plan->segments[code].pool;
+    const int32_t own_segments[OWN] = {n->src,   n->dst, n->work,
+                                       n->stage, pool,   pool < 0 ? -1 : plan->segments[pool].spill};
+    const bool encodes = mm_node_table[n->kind].cost == MM_COST_ENCODE;
+    const mm_step_info *step = mm_node_runs_step(n) ? mm_graph_step(plan->graph, n->step) : NULL;
+    const int uses = step ? step->n_uses : 0;
+    for (; *i < uses; ++*i) {
+        const int use = *i, segment = plan->bindings[n->first_binding + use];
+        if (segment < 0) continue;
+        *touch_out = (mm_touch){.segment = segment, .use = use, .access = mm_node_access(n, &step->uses[use], use)};
+        ++*i;
+        return true;
+    }
+    for (; *i < 2 * uses; ++*i) {
+        const int segment = mm_node_code(plan, n, *i - uses);
+        if (segment < 0) continue;
+        *touch_out = (mm_touch){.segment = segment, .use = -1, .access = MM_WRITE};
+        ++*i;
+        return true;
+    }
+    for (; *i < 2 * uses + OWN; ++*i) {
+        const int own = *i - 2 * uses;
+        if (own_segments[own] < 0) continue;
+        const bool reads = own == SRC || (own >= POOL && !encodes);
+        *touch_out = (mm_touch){.segment = own_segments[own],
+                                .use = -1,
+                                .access = reads ? MM_READ : MM_WRITE,
+                                .work = own == WORK || own == STAGE};
+        ++*i;
+        return true;
+    }
+    return false;
+}
+
+static void account_use(mm_plan *plan, int node, int segment) {
+    mm_segment *s = &plan->segments[segment];
+    if (s->first_node < 0) s->first_node = node;
+    s->last_node = s->live_last = node;
+}
+
+/* If a segment's last user writes another segment in place over it, its bytes count only up to the node before. */
+static void account_inplace(mm_plan *plan, int node) {
+    const mm_node *n = &plan->nodes[node];
+    const mm_step_info *step = mm_graph_step(plan->graph, n->step);
+    for (int p = 0; p < step->n_pairs; p++) {
+        int from = -1, to = -1;
+        for (int u = 0; u < step->n_uses; u++) {
+            if (step->uses[u].tensor == step->pairs[p].input) from = plan->bindings[n->first_binding + u];
+            if (step->uses[u].tensor == step->pairs[p].output) to = plan->bindings[n->first_binding + u];
+        }
+        if (from < 0 || to < 0 || from == to) continue;
+        mm_segment *a = &plan->segments[from], *b = &plan->segments[to];
+        if (a->dynamic || b->dynamic || a->offset != b->offset || a->pinned != b->pinned) continue;
+        if (a->last_node == node && b->first_node == node) a->live_last = node - 1;
+    }
+}
+
+static void account_nodes(mm_plan *plan) {
+    for (int i = 0; i < plan->n_segments; i++)
+        plan->segments[i].first_node = plan->segments[i].last_node = plan->segments[i].live_last = -1;
+    for (int i = 0; i < plan->n_nodes; i++) {
+        mm_touch touch;
+        for (int t = 0; mm_node_next_touch(plan, &plan->nodes[i], &t, &touch);) account_use(plan, i, touch.segment);
+    }
+    for (int i = 0; i < plan->n_nodes; i++)
+        if (mm_node_runs_step(&plan->nodes[i])) account_inplace(plan, i);
+    for (int i = 0; plan->keeps_all && i < plan->n_segments; i++)
+        if (plan->segments[i].content != MM_CONTENT_WORK && plan->segments[i].first_node >= 0)
+            plan->segments[i].live_last = plan->n_nodes - 1;
+}
+
+static void account_extents(mm_plan *plan) {
+    plan->extent_bytes = plan->base_bytes;
+    plan->pinned_bytes = 0;
+    if (plan->heap_bytes > 0) plan->extent_bytes = plan->heap_offset + plan->heap_bytes;
+    for (int i = mm_graph_persistents(plan->graph); i < plan->n_segments; i++) {
+        const mm_segment *s = &plan->segments[i];
+        int64_t *end = s->pinned ? &plan->pinned_bytes : &plan->extent_bytes;
+        if (!s->dynamic && s->offset + s->bytes > *end) *end = s->offset + s->bytes;
+    }
+    plan->external_bytes = 0;
+    for (int t = 0; t < mm_graph_tensors(plan->graph); t++) {
+        const mm_tensor_info *tensor = mm_graph_tensor(plan->graph, t);
+        if (tensor->ownership == MM_EXTERNAL) plan->external_bytes += tensor->bytes;
+    }
+    plan->peak_bytes = plan->extent_bytes + plan->external_bytes;
+}
+
+void mm_plan_turning_point(const mm_plan *plan, int *last_forward_out, int *first_backward_out) {
+    *last_forward_out = *first_backward_out = -1;
+    for (int i = 0; i < plan->n_nodes; i++) {
+        if (plan->nodes[i].kind != MM_NODE_STEP) continue;
+        mm_phase phase = mm_graph_step(plan->graph, plan->nodes[i].step)->phase;
+        if (phase == MM_FORWARD) *last_forward_out = i;
+        if (phase == MM_BACKWARD && *first_backward_out < 0) *first_backward_out = i;
+    }
+}
+
+static mm_status account_live(mm_plan *plan) {
+    int64_t *change = calloc((size_t)plan->n_nodes + 1, sizeof *change);
+    if (!change) return mm_fail(MM_ERR_NOMEM, "out of memory for a plan's accounts");
+    int last_forward, first_backward;
+    mm_plan_turning_point(plan, &last_forward, &first_backward);
+    plan->stash_bytes = 0;
+    for (int i = 0; i < plan->n_segments; i++) {
+        const mm_segment *s = &plan->segments[i];
+        if (!mm_segment_has_life(s)) continue;
+        change[s->first_node] += s->bytes;
+        change[s->live_last + 1] -= s->bytes;
+        if (first_backward >= 0 && s->first_node <= last_forward && s->live_last >= first_backward)
+            plan->stash_bytes += s->bytes;
+    }
+    int64_t live = plan->base_bytes + plan->external_bytes;
+    plan->live_peak_bytes = live;
+    plan->peak_step = 0;
+    for (int i = 0, step = 0; i < plan->n_nodes; i++) {
+        if (mm_node_runs_step(&plan->nodes[i])) step = plan->nodes[i].step;
+        live += change[i];
+        if (live > plan->live_peak_bytes) {
+            plan->live_peak_bytes = live;
+            plan->peak_step = step;
+        }
+    }
+    free(change);
+    return MM_OK;
+}
+
+mm_status mm_plan_finish(mm_plan *plan) {
+    account_nodes(plan);
+    account_extents(plan);
+    return account_live(plan);
+}
+
+void mm_plan_live_at(const mm_plan *plan, int node, int64_t bytes_out[MM_CATEGORIES]) {
+    for (int c = 0; c < MM_CATEGORIES; c++) bytes_out[c] = 0;
+    bytes_out[MM_CAT_PERSISTENT] = plan->base_bytes;
+    bytes_out[MM_CAT_FEATURE_MAP] = plan->external_bytes;
+    for (int i = 0; i < plan->n_segments; i++) {
+        const mm_segment *s = &plan->segments[i];
+        if (mm_segment_has_life(s) && s->first_node <= node && node <= s->live_last) bytes_out[s->category] += s->bytes;
+    }
+}
+
+int64_t mm_plan_spill_bytes(const mm_plan *plan) {
+    int64_t bytes = 0;
+    for (int i = 0; i < plan->n_segments; i++)
+        if (plan->segments[i].spill >= 0) bytes += plan->segments[plan->segments[i].spill].bytes;
+    return bytes;
+}
+
+const char *mm_plan_pinned_hint(const mm_plan *plan) {
+    return mm_plan_spill_bytes(plan) > 0 ? "; with reserve=100 in the spec of its codec, no spill is needed" : "";
+}
+
+mm_status mm_plan_fits(const mm_plan *plan, const mm_limits *limits) {
+    char step[256];
+    if (plan->peak_bytes > limits->device_bytes)
+        return mm_fail(MM_ERR_INFEASIBLE, "%s on %s needs at least %s, held by %s; the budget is %s",
+                       MM_BRIEF(plan->policy), mm_graph_name(plan->graph), MM_SIZE_TOLD(plan->peak_bytes),
+                       mm_graph_step_name(plan->graph, plan->peak_step, step, sizeof step),
+                       MM_SIZE_TOLD(limits->device_bytes));
+    if (plan->pinned_bytes > limits->pinned_bytes)
+        return mm_fail(MM_ERR_INFEASIBLE, "%s on %s needs %s of pinned memory; its limit is %s%s",
+                       MM_BRIEF(plan->policy), mm_graph_name(plan->graph), MM_SIZE_TOLD(plan->pinned_bytes),
+                       MM_SIZE_TOLD(limits->pinned_bytes), mm_plan_pinned_hint(plan));
+    return MM_OK;
+}
+
+/* FNV-1a, by words, with a shift that mixes the upper bits down. */
+static uint64_t mix(uint64_t digest, int64_t word) {
+    digest = (digest ^ (uint64_t)word) * UINT64_C(0x100000001b3);
+    return digest ^ digest >> 29;
+}
+
+uint64_t mm_plan_digest(const mm_plan *plan) {
+    uint64_t d = UINT64_C(0xcbf29ce484222325);
+    for (int i = 0; i < plan->n_nodes; i++) {
+        const mm_node *n = &plan->nodes[i];
+        const int64_t words[] = {n->kind,  n->step,     n->tensor,  n->src,    n->dst,       n->work,
+                                 n->stage, n->throttle, n->variant, n->stream, n->first_code};
+        for (size_t w = 0; w < sizeof words / sizeof *words; w++) d = mix(d, words[w]);
+        for (int s = 0; s < MM_STREAM_COUNT; s++) d = mix(d, n->wait[s]);
+        d = mix(d, (int64_t)n->given);
+    }
+    for (int i = 0; i < plan->n_segments; i++) {
+        const mm_segment *s = &plan->segments[i];
+        const int64_t words[] = {s->content, s->tensor, s->codec, s->pool, s->spill, s->pinned, s->offset, s->bytes};
+        for (size_t w = 0; w < sizeof words / sizeof *words; w++) d = mix(d, words[w]);
+    }
+    for (int i = 0; i < plan->n_bindings; i++) d = mix(d, plan->bindings[i]);
+    return d;
+}

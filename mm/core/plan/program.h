@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT */
+/* The program: what is issued. A plan is lowered to it once; the check proves it, the simulator times it, and the
+ * pipeline issues it. It is plain data: pieces in issue order, each a step or a part of an operation.
+ *
+ * Most nodes are one piece. Two nodes are cut into several pieces if the second carries on with the result of the
+ * first: ENCODE and the OUT of its code, IN and the DECODE of that code. So a codec and the link work on one map at
+ * the same time. Both nodes are cut at the same rows of the map's outermost dimension (images); the codec says where
+ * its code may be cut (mm_code_facts.split_rows). So are the OUT of a tensor that processes share (mm_graph_share) and
+ * the IN of its sum, if the tensor is large: part of it comes back while the rest goes out. What others add up piece by
+ * piece is the same for all processes: no machine's facts say how large such a piece is.
+ *
+ *      whole   encode |0 0 0 0|                  pieces  encode |0|1|2|3|
+ *              out            |0 0 0 0|                  out      |0|1|2|3|
+ *
+ * Piece k of the second node waits for piece k of the first. The first piece of a node has all other waits of the
+ * node. The pieces of a node follow each other on its stream. */
+#ifndef MM_CORE_PLAN_PROGRAM_H
+#define MM_CORE_PLAN_PROGRAM_H
+
+#include "mm/core/plan/plan.h"
+
+/* Most pieces of a node. Chosen: with 8, the first piece, during which the second node cannot work yet, is an eighth
+ * of the map; each piece costs two launches and an event. */
+enum { MM_PIECES_MOST = 8 };
+
+typedef struct mm_piece {
+    int32_t node;
+    mm_stream_id stream;
+    int32_t seq;                   /* number on its stream, from 0, in issue order */
+    int32_t wait[MM_STREAM_COUNT]; /* per other stream: seq of the piece, earlier in issue order, that must have ended
+                                      before this one starts; -1: none */
+    /* The node's part that it covers; 0 for steps. */
+    int64_t first_row, rows;             /* rows of the map's outermost dimension */
+    int64_t map_offset;                  /* of these rows in the map, in bytes */
+    int64_t stored_offset, stored_bytes; /* of these rows in the stored form (mm_program_stored), in bytes */
+} mm_piece;
+
+typedef struct mm_program {
+    const mm_plan *plan; /* borrowed */
+    mm_piece *pieces;    /* in issue order */
+    int n;
+    int32_t *first, *last;          /* per node: seq of its first and its last piece */
+    int32_t *at[MM_STREAM_COUNT];   /* per stream and seq: index of the piece */
+    int32_t count[MM_STREAM_COUNT]; /* number of pieces on each stream */
+} mm_program;
+
+/* The segment of an operation that is not the map itself: the code, or the copy of map or code that it makes. Of a
+ * measure, which makes none, its source. */
+static inline int32_t mm_program_stored(const mm_node *op) {
+    const mm_node_cost cost = mm_node_table[op->kind].cost;
+    return cost == MM_COST_DECODE || cost == MM_COST_MEMORY ? op->src : op->dst;
+}
+
+/* Whether the node copies a tensor that processes share, to pinned memory or back. */
+static inline bool mm_node_shares(const mm_plan *plan, const mm_node *n) {
+    return (n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN) &&
+           mm_share_copies(mm_graph_tensor(plan->graph, n->tensor)->shared);
+}
+
+/* Lowers a plan, and borrows it. MM_ERR_PLAN: a node waits for a node that does not exist; MM_ERR_NOMEM. On failure
+ * *program_out is empty. The caller frees it with mm_program_fini. */
+MM_CHECKED mm_status mm_program_init(const mm_plan *plan, const mm_facts *facts, mm_program *program_out);
+void mm_program_fini(mm_program *program);
+
+/* Vector clocks. clocks_out, per piece and stream: seq of the last piece of that stream that is known to have ended
+ * when the piece has ended; on its own stream that is the piece itself; -1: none. Waits must be for earlier pieces. */
+void mm_program_clocks(const mm_program *program, int32_t (*clocks_out)[MM_STREAM_COUNT]);
+
+/* Proves a program and the plan that it was lowered from: all that mm_plan_check proves (plan.h), for pieces as they
+ * are issued. In addition:
+ *  9. the pieces of each node cover its rows and its bytes, in order and once; only an operation whose kind may be cut
+ *     (mm_node_traits) has several;
+ * 10. a piece that reads a part of a code starts after the pieces that write that part have ended.
+ * `exact_out`: as mm_plan_prove. */
+MM_CHECKED mm_status mm_program_prove(const mm_program *program, const mm_facts *facts, const mm_limits *limits,
+                                      bool *exact_out);
+
+/* ---------------------------------------------------------------- times of an execution, measured or simulated
+ *
+ * ended_ns: per piece, when it ended; 0: not known. */
+
+/* When a piece ran. */
+typedef struct mm_period {
+    int64_t start_ns, end_ns;
+} mm_period;
+
+/* Per node, the time of all its pieces. periods: per piece, all known. */
+void mm_program_node_times(const mm_program *program, const mm_period *periods, int64_t *node_ns_out);
+
+/* When a piece started: when its stream was free, and the pieces that it waits for had ended. 0: none of these ends is
+ * known. */
+int64_t mm_program_started(const mm_program *program, const int64_t *ended_ns, const mm_piece *piece);
+
+/* Per side stream, how long the computation waited while an operation on it ran that it needed. For each step that
+ * waits, follows the chain of waits backwards: a step waits for a decode, that for a prefetch, that for an offload,
+ * that for an encode. Needs the ends of all operations, and of each step before a step that waits for an operation. */
+void mm_program_waits(const mm_program *program, const int64_t *ended_ns, int64_t waits_out[MM_STREAM_COUNT]);
+
+/* The waits for codecs. */
+int64_t mm_program_codec_wait(const mm_program *program, const int64_t *ended_ns);
+
+/* Whether a step waits for an operation. */
+static inline bool mm_piece_waits(const mm_piece *step) {
+    for (int s = MM_STREAM_COMPUTE + 1; s < MM_STREAM_COUNT; s++)
+        if (step->wait[s] >= 0) return true;
+    return false;
+}
+
+static inline bool mm_piece_is_first(const mm_program *p, const mm_piece *piece) {
+    return piece->seq == p->first[piece->node];
+}
+static inline bool mm_piece_is_last(const mm_program *p, const mm_piece *piece) {
+    return piece->seq == p->last[piece->node];
+}
+
+/* Index of the i-th piece of a node. */
+static inline int mm_program_piece(const mm_program *p, int node, int i) {
+    return p->at[p->plan->nodes[node].stream][p->first[node] + i];
+}
+static inline int mm_program_pieces(const mm_program *p, int node) { return p->last[node] - p->first[node] + 1; }
+
+#endif

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: MIT */
+#include "mm/core/time/time_bound.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "mm/core/status.h"
+#include "mm/core/time/time_bound_prices.h"
+
+/* What the search varies. The weight of the computation is 1 less the others' on its side. */
+enum { W_OUT, W_ENCODE, W_IN, W_DECODE, P_DEVICE, P_PINNED, MULTIPLIERS };
+
+typedef struct search {
+    mm_bound_model model;
+    double room, pinned; /* bytes on the device beside what is fixed; of pinned memory; HUGE_VAL: no limit */
+    double share[MM_BOUND_RESOURCES]; /* what the computation loses of each ns that a copy or a codec runs */
+    double scale[MULTIPLIERS];        /* of the multipliers in the search's coordinates */
+    int varied[MULTIPLIERS], n;       /* those that are varied; the others are 0 */
+    double best, best_at[MULTIPLIERS];
+} search;
+
+/* ---------------------------------------------------------------- the bound for given multipliers */
+
+/* The prices that the weights give: of a ns on a stream that is not the computation's, its own and what the computation
+ * loses by it. */
+static mm_bound_amounts prices_of(const search *s, const double *m) {
+    const double before = 1 - m[W_OUT] - m[W_ENCODE], after = 1 - m[W_IN] - m[W_DECODE];
+    return (mm_bound_amounts){.of = {[MM_BOUND_OUT] = m[W_OUT] + before * s->share[MM_BOUND_OUT],
+                                     [MM_BOUND_ENCODE] = m[W_ENCODE] + before * s->share[MM_BOUND_ENCODE],
+                                     [MM_BOUND_AGAIN] = after,
+                                     [MM_BOUND_IN] = m[W_IN] + after * s->share[MM_BOUND_IN],
+                                     [MM_BOUND_DECODE] = m[W_DECODE] + after * s->share[MM_BOUND_DECODE],
+                                     [MM_BOUND_DEVICE] = m[P_DEVICE],
+                                     [MM_BOUND_PINNED] = m[P_PINNED]}};
+}
+
+/* The bound, and how it changes with each multiplier while no tensor changes its way. */
+static double evaluate(search *s, const double *m, double *slope) {
+    const mm_bound_amounts prices = prices_of(s, m), sum = mm_bound_cheapest(&s->model, &prices);
+    const double *of = sum.of;
+    const double before = s->model.before_ns + s->share[MM_BOUND_OUT] * of[MM_BOUND_OUT] +
+                          s->share[MM_BOUND_ENCODE] * of[MM_BOUND_ENCODE];
+    const double after = s->model.after_ns + of[MM_BOUND_AGAIN] + s->share[MM_BOUND_IN] * of[MM_BOUND_IN] +
+                         s->share[MM_BOUND_DECODE] * of[MM_BOUND_DECODE];
+    slope[W_OUT] = of[MM_BOUND_OUT] - before;
+    slope[W_ENCODE] = of[MM_BOUND_ENCODE] - before;
+    slope[W_IN] = of[MM_BOUND_IN] - after;
+    slope[W_DECODE] = of[MM_BOUND_DECODE] - after;
+    slope[P_DEVICE] = of[MM_BOUND_DEVICE] - s->room;
+    slope[P_PINNED] = s->pinned < HUGE_VAL ? of[MM_BOUND_PINNED] - s->pinned : 0;
+    double bound = before + after;
+    for (int i = 0; i < MULTIPLIERS; i++)
+        if (m[i] != 0) bound += m[i] * slope[i];
+    if (bound > s->best) {
+        s->best = bound;
+        memcpy(s->best_at, m, MULTIPLIERS * sizeof *m);
+    }
+    return bound;
+}
+
+/* ---------------------------------------------------------------- the search */
+
+/* A multiplier, or a sum of weights, that is out of range: the direction in which it is. */
+static bool is_outside(const search *s, const double *m, double *direction) {
+    static const int sides[2][2] = {{W_OUT, W_ENCODE}, {W_IN, W_DECODE}};
+    memset(direction, 0, MULTIPLIERS * sizeof *direction);
+    for (int i = 0; i < s->n; i++)
+        if (m[s->varied[i]] < 0) {
+            direction[s->varied[i]] = -1;
+            return true;
+        }
+    for (int i = 0; i < 2; i++)
+        if (m[sides[i][0]] + m[sides[i][1]] > 1) {
+            direction[sides[i][0]] = direction[sides[i][1]] = 1;
+            return true;
+        }
+    return false;
+}
+
+/* The ellipsoid method (Nemirovski and Yudin; Shor): a cut through the centre leaves the half in which the bound can be
+ * larger, and the smallest ellipsoid around that half is the next. n is at least 2. */
+static void search_ellipsoid(search *s, int rounds) {
+    const int n = s->n;
+    double centre[MULTIPLIERS], shape[MULTIPLIERS][MULTIPLIERS] = {{0}};
+    for (int i = 0; i < n; i++) {
+        centre[i] = s->best_at[s->varied[i]] / s->scale[s->varied[i]];
+        shape[i][i] = n;
+    }
+    for (int round = 0; round < rounds; round++) {
+        double m[MULTIPLIERS] = {0}, uphill[MULTIPLIERS], reach[MULTIPLIERS], length = 0;
+        for (int i = 0; i < n; i++) m[s->varied[i]] = centre[i] * s->scale[s->varied[i]];
+        if (is_outside(s, m, uphill))
+            for (int i = 0; i < MULTIPLIERS; i++) uphill[i] = -uphill[i];
+        else
+            evaluate(s, m, uphill);
+        for (int i = 0; i < n; i++) {
+            reach[i] = 0;
+            for (int k = 0; k < n; k++) reach[i] += shape[i][k] * uphill[s->varied[k]] * s->scale[s->varied[k]];
+        }
+        for (int i = 0; i < n; i++) length += reach[i] * uphill[s->varied[i]] * s->scale[s->varied[i]];
+        if (!(length > 0)) return;
+        const double root = sqrt(length), grow = (double)n * n / ((double)n * n - 1);
+        for (int i = 0; i < n; i++) centre[i] += reach[i] / root / (n + 1);
+        for (int i = 0; i < n; i++)
+            for (int k = 0; k < n; k++)
+                shape[i][k] = grow * (shape[i][k] - 2.0 / (n + 1) * reach[i] * reach[k] / length);
+    }
+}
+
+/* Finds a price of the device's bytes at which all that is needed fits: the scale of the search. False: whatever a byte
+ * costs, not all fits. */
+static bool find_scale(search *s) {
+    const double share = s->n > 4 ? 1.0 / 3 : 1.0 / 2, all = s->model.before_ns + s->model.after_ns + 1;
+    double m[MULTIPLIERS] = {[W_OUT] = share, [W_IN] = share}, slope[MULTIPLIERS];
+    if (s->n > 4) m[W_ENCODE] = m[W_DECODE] = share;
+    for (m[P_DEVICE] = all * 1e-15; m[P_DEVICE] < all * 1e15; m[P_DEVICE] *= 2) {
+        evaluate(s, m, slope);
+        if (slope[P_DEVICE] > 0) continue;
+        s->scale[P_DEVICE] = s->scale[P_PINNED] = m[P_DEVICE];
+        return true;
+    }
+    return false;
+}
+
+static double room_beside(const mm_graph *graph, const mm_limits *limits) {
+    double room = (double)limits->device_bytes - (double)limits->base_bytes;
+    for (mm_tensor t = 0; t < mm_graph_tensors(graph); t++)
+        if (mm_graph_tensor(graph, t)->ownership == MM_EXTERNAL) room -= (double)mm_graph_tensor(graph, t)->bytes;
+    return room;
+}
+
+/* The bound at a step; HUGE_VAL: nothing fits. `start`, if not NULL: multipliers, for which alone it is evaluated. */
+static double bound_at(search *s, double room, int step, const double *start) {
+    double slope[MULTIPLIERS];
+    mm_bound_cut(&s->model, step);
+    s->room = room - s->model.fixed_bytes;
+    s->best = s->model.before_ns + s->model.after_ns;
+    memset(s->best_at, 0, sizeof s->best_at);
+    if (s->room < 0) return HUGE_VAL;
+    if (start) return evaluate(s, start, slope);
+    if (!find_scale(s)) return HUGE_VAL;
+    search_ellipsoid(s, 16 * s->n * s->n);
+    return s->best;
+}
+
+/* The first step of the backward pass; without one, the first. */
+static int turn_of(const mm_graph *graph) {
+    for (int s = 0; s < mm_graph_steps(graph); s++)
+        if (mm_graph_step(graph, s)->phase == MM_BACKWARD) return s;
+    return 0;
+}
+
+/* The steps other than the turn at which the bound is evaluated, by equal distances: with the multipliers that are best
+ * so far. Where that comes within a hundredth of the largest bound, better ones are searched for. */
+enum { SAMPLE = 96, SEARCHES = 6 };
+
+static double best_bound(search *s, double room, int *step_out) {
+    const int n = mm_graph_steps(s->model.graph), sample = n < SAMPLE ? n : SAMPLE;
+    double at[MULTIPLIERS], most = bound_at(s, room, *step_out = turn_of(s->model.graph), NULL);
+    int searches = 0;
+    memcpy(at, s->best_at, sizeof at);
+    for (int i = 0; i < sample && most < HUGE_VAL; i++) {
+        const int step = (int)((int64_t)n * i / sample);
+        double bound = bound_at(s, room, step, at);
+        if (bound < HUGE_VAL && bound > most * 0.99 && searches++ < SEARCHES) bound = bound_at(s, room, step, NULL);
+        if (bound <= most) continue;
+        most = bound;
+        *step_out = step;
+        memcpy(at, s->best_at, sizeof at);
+    }
+    return most;
+}
+
+/* The least that any step loses of each ns that the other work runs beside it, whatever else does. */
+static double lost_share(const mm_facts *facts, mm_work other) {
+    double least = 1;
+    for (mm_work step = MM_WORK_DEAR; step <= MM_WORK_CHEAP; step++) {
+        double all = 1000;
+        for (mm_work w = MM_WORK_ENCODE; w < MM_WORK_KINDS; w++) all += mm_facts_contention(facts, step, w);
+        const double share = mm_facts_contention(facts, step, other) / all;
+        if (share < least) least = share;
+    }
+    return least;
+}
+
+/* What varies: prices of codecs if there are some, of pinned memory if there is a limit. */
+static void set_up(search *s, const mm_limits *limits) {
+    const mm_facts *facts = s->model.facts;
+    bool codecs = false;
+    for (int c = 0; c < facts->n_codecs; c++) codecs |= facts->codecs[c].gives_value;
+    s->share[MM_BOUND_OUT] = s->share[MM_BOUND_IN] = lost_share(facts, MM_WORK_LINK);
+    s->share[MM_BOUND_ENCODE] = lost_share(facts, MM_WORK_ENCODE);
+    s->share[MM_BOUND_DECODE] = lost_share(facts, MM_WORK_DECODE);
+    for (int i = 0; i < MULTIPLIERS; i++) s->scale[i] = 1;
+    static const int always[] = {W_OUT, W_IN, P_DEVICE};
+    for (int i = 0; i < 3; i++) s->varied[s->n++] = always[i];
+    s->pinned = limits->pinned_bytes < INT64_MAX ? (double)limits->pinned_bytes : HUGE_VAL;
+    if (s->pinned < HUGE_VAL) s->varied[s->n++] = P_PINNED;
+    if (!codecs) return;
+    s->varied[s->n++] = W_ENCODE;
+    s->varied[s->n++] = W_DECODE;
+}
+
+mm_status mm_time_bound_of(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                           mm_time_bound *bound_out) {
+    search s = {.n = 0};
+    double bound = 0;
+    int step = 0;
+    MM_TRY(mm_bound_model_init(graph, facts, limits, &s.model));
+    set_up(&s, limits);
+    if (limits->device_bytes > 0 && limits->device_bytes < INT64_MAX)
+        bound = best_bound(&s, room_beside(graph, limits), &step);
+    else
+        for (int i = 0; i < mm_graph_steps(graph); i++) bound += s.model.step_ns[i];
+    mm_bound_model_fini(&s.model);
+    const double exact = bound * (1 - 4e-6) - 1; /* the simulator rounds speeds to 1e-6 */
+    bound_out->ns = bound >= (double)INT64_MAX ? INT64_MAX : exact > 0 ? (int64_t)exact : 0;
+    bound_out->step = step;
+    return MM_OK;
+}
