@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/device/checksum.h"
+#include "mm/device/contract/checksum.h"
 
 struct mm_pool {
     mm_device *device;

@@ -5,7 +5,7 @@
 #ifndef BUFFERS_POOL_H
 #define BUFFERS_POOL_H
 
-#include "mm/device/device.h"
+#include "mm/device/contract/device.h"
 
 typedef struct mm_pool mm_pool;
 typedef struct mm_heap mm_heap;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "mm/adopt.h"
-#include "mm/device/clock.h"
+#include "mm/device/contract/clock.h"
 #include "mm/observe.h"
 #include "mm/sampling.h"
 #include "mm/states.h"

@@ -8,7 +8,7 @@
 #include "mm/adopt.h"
 #include "mm/core/time/facts_renew.h"
 #include "mm/core/time/simulate.h"
-#include "mm/device/clock.h"
+#include "mm/device/contract/clock.h"
 #include "mm/sampling.h"
 #include "mm/states.h"
 

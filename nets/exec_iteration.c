@@ -2,7 +2,7 @@
 /* Iterations: their passes, their results, and what is undone of those that fail. */
 #include <string.h>
 
-#include "mm/device/clock.h"
+#include "mm/device/contract/clock.h"
 #include "nets/exec_internal.h"
 
 bool nets_exec_stepped_down(nets_exec *exec) {

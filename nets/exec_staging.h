@@ -8,7 +8,7 @@
 #ifndef NETS_EXEC_STAGING_H
 #define NETS_EXEC_STAGING_H
 
-#include "mm/device/device.h"
+#include "mm/device/contract/device.h"
 #include "mm/mm.h"
 #include "nets/op.h"
 

@@ -20,7 +20,7 @@
 #ifndef NETS_OP_H
 #define NETS_OP_H
 
-#include "mm/device/device.h"
+#include "mm/device/contract/device.h"
 #include "nets/optimizer.h"
 #include "nets/role.h"
 

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "mm/device/clock.h"
+#include "mm/device/contract/clock.h"
 #include "mm/device/trace.h"
 #include "pipeline/internal.h"
 

@@ -5,7 +5,7 @@
 #ifndef PIPELINE_MIRROR_H
 #define PIPELINE_MIRROR_H
 
-#include "mm/device/device.h"
+#include "mm/device/contract/device.h"
 
 typedef struct mm_mirror mm_mirror;
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/device/clock.h"
+#include "mm/device/contract/clock.h"
 #include "pipeline/internal.h"
 
 static mm_status no_memory(void) { return mm_fail(MM_ERR_NOMEM, "out of memory for tracing a plan's execution"); }

@@ -4,7 +4,7 @@
 #ifndef PIPELINE_WORKER_H
 #define PIPELINE_WORKER_H
 
-#include "mm/device/device.h"
+#include "mm/device/contract/device.h"
 
 typedef struct mm_worker mm_worker;
 

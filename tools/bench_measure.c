@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/device/device.h"
+#include "mm/device/contract/device.h"
 #include "tools/bench.h"
 #include "tools/device_speed.h"
 

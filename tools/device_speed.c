@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "mm/device/clock.h"
+#include "mm/device/contract/clock.h"
 #include "pipeline/codec/codec.h"
 #include "tools/smooth.h"
 

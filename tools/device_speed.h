@@ -3,7 +3,7 @@
 #ifndef TOOLS_DEVICE_SPEED_H
 #define TOOLS_DEVICE_SPEED_H
 
-#include "mm/device/device.h"
+#include "mm/device/contract/device.h"
 
 enum { DEVICE_CODECS_MAX = 16 };
 

@@ -7,7 +7,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "mm/device/clock.h"
+#include "mm/device/contract/clock.h"
 
 static double now(void) { return (double)mm_now_ns() * 1e-9; }
 

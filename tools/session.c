@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "mm/device/device.h"
+#include "mm/device/contract/device.h"
 #include "mm/measured.h"
 #include "tools/session_memory.h"
 #include "tools/session_parts.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "mm/core/graph/graph.h"
-#include "mm/device/device.h"
+#include "mm/device/contract/device.h"
 #include "mm/measured.h"
 #include "mm/planning.h"
 #include "tools/requirement.h"

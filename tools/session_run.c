@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "mm/device/clock.h"
+#include "mm/device/contract/clock.h"
 #include "mm/measured.h"
 #include "tools/codec_log.h"
 #include "tools/session_parts.h"

@@ -6,7 +6,7 @@
 
 #include "mm/core/account/account.h"
 #include "mm/core/graph/graph.h"
-#include "mm/device/clock.h"
+#include "mm/device/contract/clock.h"
 #include "mm/measured.h"
 
 void session_view_begin(session_view *v, const session *s) {

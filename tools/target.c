@@ -6,7 +6,7 @@
 
 #include "mm/core/plan/plan.h"
 #include "mm/core/status.h"
-#include "mm/device/device.h"
+#include "mm/device/contract/device.h"
 
 mm_status target_check_device(const char *device) {
     const mm_device_ops *kind;

@@ -5,7 +5,7 @@
 
 #include <signal.h>
 
-#include "mm/device/host_pool.h"
+#include "mm/device/host/host_pool.h"
 #include "mm/planning.h"
 #include "nets/exec.h"
 #include "tools/args.h"

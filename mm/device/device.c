@@ -2,9 +2,9 @@
 /* The contract's functions. Checks that are the same for every device are made here; the rest is in the device. */
 #include <stdio.h>
 
-#include "mm/device/device.h"
+#include "mm/device/contract/device.h"
 
-#include "mm/device/host_pool.h"
+#include "mm/device/host/host_pool.h"
 
 static mm_status config_check(const mm_device_config *config) {
     if (config->link_out_bytes_per_s < 0 || config->link_in_bytes_per_s < 0)

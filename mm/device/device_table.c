@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "mm/device/device_host.h"
+#include "mm/device/host/device_host.h"
 
 #ifdef MM_DEVICE_CUDA
 extern const mm_device_ops mm_device_cuda_ops; /* device_cuda.h, which needs CUDA's headers */

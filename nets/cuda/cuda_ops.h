@@ -7,7 +7,7 @@
 #include <cublasLt.h>
 #include <cudnn.h>
 
-#include "mm/device/device_cuda.h"
+#include "mm/device/cuda/device_cuda.h"
 #include "nets/cuda/choices.h"
 #include "nets/cuda/cuda_kernels.h"
 #include "nets/op.h"

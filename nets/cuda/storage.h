@@ -6,7 +6,7 @@
 #define NETS_CUDA_STORAGE_H
 
 #include "mm/core/status.h"
-#include "mm/device/cuda_launch.h"
+#include "mm/device/cuda/cuda_launch.h"
 
 #define NETS_BF16_FUNCTION static __device__ inline
 #include "nets/bf16.h"

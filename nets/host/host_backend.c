@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/device/device_host.h"
+#include "mm/device/host/device_host.h"
 #include "nets/host/host_ops.h"
 
 /* What a stream's queue takes a copy of: of the roles, which are many, those that are there, in their order. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Elements of one type from those of another. */
-#include "mm/device/device_host.h"
+#include "mm/device/host/device_host.h"
 #include "nets/host/host_ops.h"
 #include "nets/host/lines.h"
 #include "nets/host/pieces.h"

@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "mm/device/device_host.h"
+#include "mm/device/host/device_host.h"
 #include "nets/adamw.h"
 #include "nets/bf16.h"
 #include "nets/host/host_ops.h"

@@ -9,7 +9,7 @@
 
 #include <oneapi/dnnl/dnnl.h>
 
-#include "mm/device/host_pool.h"
+#include "mm/device/host/host_pool.h"
 
 typedef struct nets_dnn {
     dnnl_engine_t engine;

@@ -16,7 +16,7 @@
 #ifndef NETS_HOST_PIECES_H
 #define NETS_HOST_PIECES_H
 
-#include "mm/device/host_pool.h"
+#include "mm/device/host/host_pool.h"
 #include "nets/host/onednn.h"
 
 /* A division of items into pieces of `each` items; the last piece has the rest. */

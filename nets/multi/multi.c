@@ -8,8 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "mm/device/clock.h"
-#include "mm/device/thread.h"
+#include "mm/device/contract/clock.h"
+#include "mm/device/host/thread.h"
 #include "nets/multi/multi_chunks.h"
 
 enum {

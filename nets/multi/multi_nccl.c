@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "mm/device/device_cuda.h"
+#include "mm/device/cuda/device_cuda.h"
 #include "nets/multi/multi_engine.h"
 #include "nets/multi/multi_nccl.h"
 

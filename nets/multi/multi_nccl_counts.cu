@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Adds up the ranks' counts: multi_kind's MULTI_COUNT, of which NCCL has no sum. */
-#include "mm/device/cuda_launch.h"
+#include "mm/device/cuda/cuda_launch.h"
 #include "nets/multi/multi_nccl.h"
 
 enum { THREADS = 64 };

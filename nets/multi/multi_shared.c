@@ -2,7 +2,7 @@
 #include "nets/multi/multi_shared.h"
 
 #include "mm/core/graph/graph.h"
-#include "mm/device/device_host.h"
+#include "mm/device/host/device_host.h"
 
 static multi_kind kind_of(const mm_shared *shared) {
     if (mm_graph_tensor(shared->graph, shared->tensor)->dtype == MM_I32) return MULTI_COUNT;

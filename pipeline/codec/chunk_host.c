@@ -9,8 +9,8 @@
 #include <sched.h>
 #include <string.h>
 
-#include "mm/device/clock.h"
-#include "mm/device/device_host.h"
+#include "mm/device/contract/clock.h"
+#include "mm/device/host/device_host.h"
 #include "pipeline/codec/half_host.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "codes are little-endian: here as words are in memory");

@@ -11,7 +11,7 @@
 
 #include "mm/core/graph/code_strips.h"
 #include "mm/core/graph/graph.h"
-#include "mm/device/device.h"
+#include "mm/device/contract/device.h"
 #include "pipeline/codec/code_body.h"
 
 typedef struct mm_codec mm_codec;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Codecs of chunks on CUDA: the bits of chunk_host.c. chunk_cuda_kernel.h says how. */
-#include "mm/device/device_cuda.h"
+#include "mm/device/cuda/device_cuda.h"
 #include "pipeline/codec/chunk_codec.h"
 #include "pipeline/codec/chunk_cuda.h"
 

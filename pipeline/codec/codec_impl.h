@@ -3,7 +3,7 @@
 #ifndef PIPELINE_CODEC_CODEC_IMPL_H
 #define PIPELINE_CODEC_CODEC_IMPL_H
 
-#include "mm/device/host_pool.h"
+#include "mm/device/host/host_pool.h"
 #include "pipeline/codec/codec.h"
 #include "pipeline/codec/elem_type.h"
 

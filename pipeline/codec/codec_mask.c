@@ -6,7 +6,7 @@
 #include <emmintrin.h>
 #endif
 
-#include "mm/device/device_host.h"
+#include "mm/device/host/device_host.h"
 
 typedef struct mask_job {
     const void *src;

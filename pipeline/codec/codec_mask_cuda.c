@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* mask on CUDA: the bits of codec_mask.c. */
-#include "mm/device/device_cuda.h"
+#include "mm/device/cuda/device_cuda.h"
 #include "pipeline/codec/code_blocks.h"
 #include "pipeline/codec/codec_impl.h"
 #include "pipeline/codec/mask_cuda.h"

@@ -2,7 +2,7 @@
 /* Packed codecs on the host device: the jobs. */
 #include <string.h>
 
-#include "mm/device/device_host.h"
+#include "mm/device/host/device_host.h"
 #include "pipeline/codec/half_host.h"
 #include "pipeline/codec/packed_host.h"
 

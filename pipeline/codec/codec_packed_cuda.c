@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Packed codecs on CUDA: the bits of codec_dpr.c, codec_mx.c and codec_group.c. */
-#include "mm/device/device_cuda.h"
+#include "mm/device/cuda/device_cuda.h"
 #include "pipeline/codec/code_blocks.h"
 #include "pipeline/codec/dpr_value.h"
 #include "pipeline/codec/group_code.h"

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "mm/core/plan/plan.h"
-#include "mm/device/device_host.h"
+#include "mm/device/host/device_host.h"
 #include "pipeline/codec/codec_impl.h"
 #include "pipeline/codec/half_host.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the signs codec needs on CUDA: the bits of codec_signs.c. */
-#include "mm/device/device_cuda.h"
+#include "mm/device/cuda/device_cuda.h"
 #include "pipeline/codec/codec_impl.h"
 #include "pipeline/codec/signs_cuda.h"
 

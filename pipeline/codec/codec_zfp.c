@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* zfp, fixed-rate ZFP, on the host device. zfp_layout.h says which blocks, zfp_block.h what a block's bits are,
  * zfp_group.h how fast. */
-#include "mm/device/device_host.h"
+#include "mm/device/host/device_host.h"
 #include "pipeline/codec/codec_impl.h"
 #include "pipeline/codec/half_host.h"
 #include "pipeline/codec/zfp_code.h"

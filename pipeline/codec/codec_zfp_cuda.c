@@ -2,7 +2,7 @@
 /* zfp on CUDA: the bits of codec_zfp.c. zfp_cuda_kernel.h says how. */
 #include <stddef.h>
 
-#include "mm/device/device_cuda.h"
+#include "mm/device/cuda/device_cuda.h"
 #include "pipeline/codec/code_blocks.h"
 #include "pipeline/codec/zfp_codec.h"
 #include "pipeline/codec/zfp_cuda.h"

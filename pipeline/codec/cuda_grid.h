@@ -27,7 +27,7 @@
 
 #include <stdint.h>
 
-#include "mm/device/cuda_launch.h"
+#include "mm/device/cuda/cuda_launch.h"
 
 namespace {
 

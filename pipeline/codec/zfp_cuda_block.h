@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#include "mm/device/cuda_launch.h"
+#include "mm/device/cuda/cuda_launch.h"
 
 #define MM_HD                       __device__ __forceinline__
 #define MM_HD_CONSTEXPR             constexpr __host__ __device__ __forceinline__

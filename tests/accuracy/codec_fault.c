@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/device/device_host.h"
+#include "mm/device/host/device_host.h"
 #include "pipeline/codec/codec.h"
 
 typedef mm_status codec_call(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "mm/device/checksum.h"
+#include "mm/device/contract/checksum.h"
 
 enum { QUEUE = 64 };
 

@@ -4,7 +4,7 @@
 #ifndef TESTS_BUFFERS_UNTOUCHABLE_H
 #define TESTS_BUFFERS_UNTOUCHABLE_H
 
-#include "mm/device/device.h"
+#include "mm/device/contract/device.h"
 
 mm_device *untouchable_create(void);
 

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "mm/device/device_host.h"
+#include "mm/device/host/device_host.h"
 #include "pipeline/codec/codec.h"
 #include "pipeline/codec/group_code.h"
 #include "tests/codec/codec_data.h"

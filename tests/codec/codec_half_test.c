@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "mm/device/device_host.h"
+#include "mm/device/host/device_host.h"
 #include "pipeline/codec/chunk_code.h"
 #include "pipeline/codec/half_host.h"
 #include "pipeline/codec/zfp_layout.h"

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "mm/device/device_host.h"
+#include "mm/device/host/device_host.h"
 #include "pipeline/codec/float_bits.h"
 #include "pipeline/codec/packed_host.h"
 #include "tests/codec/codec_data.h"

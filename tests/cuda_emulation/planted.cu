@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "mm/device/cuda_launch.h"
+#include "mm/device/cuda/cuda_launch.h"
 #include "tests/cuda_emulation/planted.h"
 
 namespace {

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "mm/device/device.h"
+#include "mm/device/contract/device.h"
 #include "tests/device/device_suite.h"
 
 static void the_table_has_the_host_and_names_are_unique(void **state) {

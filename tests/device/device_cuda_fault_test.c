@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "mm/device/device_cuda.h"
+#include "mm/device/cuda/device_cuda.h"
 #include "tests/cuda_emulation/control.h"
 #include "tests/cuda_emulation/enqueue.h"
 

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "mm/device/device_cuda.h"
+#include "mm/device/cuda/device_cuda.h"
 
 enum { MIB = 1 << 20, PINNED_BYTES = MIB, BLOCK_BYTES = 3 * PINNED_BYTES, STREAMS = 3 };
 

@@ -3,7 +3,7 @@
 #ifndef TESTS_DEVICE_DEVICE_DAG_H
 #define TESTS_DEVICE_DEVICE_DAG_H
 
-#include "mm/device/device.h"
+#include "mm/device/contract/device.h"
 
 typedef struct device_dag_config {
     uint64_t seed;

@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "mm/device/clock.h"
-#include "mm/device/sums.h"
+#include "mm/device/contract/clock.h"
+#include "mm/device/contract/sums.h"
 #include "tests/core/random.h"
 #include "tests/device/device_dag.h"
 #include "tests/device/host_fixture.h"

@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "mm/device/clock.h"
-#include "mm/device/device.h"
+#include "mm/device/contract/clock.h"
+#include "mm/device/contract/device.h"
 #include "tests/core/random.h"
 #include "tests/device/device_dag.h"
 

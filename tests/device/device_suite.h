@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Conformance suite of devices: tests through mm/device/device.h alone. */
+/* Conformance suite of devices: tests through mm/device/contract/device.h alone. */
 #ifndef TESTS_DEVICE_DEVICE_SUITE_H
 #define TESTS_DEVICE_DEVICE_SUITE_H
 

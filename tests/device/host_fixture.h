@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-#include "mm/device/device_host.h"
+#include "mm/device/host/device_host.h"
 
 enum { FIXTURE_STREAMS = 4, FIXTURE_EVENTS = 4 };
 

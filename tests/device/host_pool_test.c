@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "mm/device/host_pool.h"
+#include "mm/device/host/host_pool.h"
 #include "tests/device/host_fixture.h"
 
 enum { TASKS = 1000, THREADS = 4 };

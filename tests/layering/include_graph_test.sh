@@ -19,7 +19,7 @@ verdict() { # CASE, whether it passed
 
 # A fault is a line that a file ends with, or a new file; then, what the script must print of it.
 faults=(
-    'buffers/layout.h|#include "mm/device/device.h"|arithmetic may include only'
+    'buffers/layout.h|#include "mm/device/contract/device.h"|arithmetic may include only'
     'mm/core/status.h|#include "policies/policy.h"|core may include only'
     'mm/planning.h|#include "mm/manager.h"|planning may include only'
     'mm/plan_set.h|#include "mm/descend.h"|plan_set may include only'

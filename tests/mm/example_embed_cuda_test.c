@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "mm/device/device.h"
+#include "mm/device/contract/device.h"
 
 typedef struct outcome {
     long long budget, peak, replayed, iterations;

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "mm/core/status.h"
-#include "mm/device/device.h"
+#include "mm/device/contract/device.h"
 #include "tests/mm/manager_rig.h"
 
 enum { SEED = 11, LAYERS = 12 };

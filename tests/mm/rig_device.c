@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/device/device_host.h"
+#include "mm/device/host/device_host.h"
 
 const rig_device RIG_HOST = {.name = "host", .cpu_reaches_memory = true, .launch = mm_host_launch};
 

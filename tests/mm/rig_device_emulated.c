@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/device/device_cuda.h"
+#include "mm/device/cuda/device_cuda.h"
 #include "tests/cuda_emulation/control.h"
 #include "tests/cuda_emulation/enqueue.h"
 #include "tests/mm/rig_device.h"

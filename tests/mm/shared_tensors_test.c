@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "mm/core/status.h"
-#include "mm/device/device.h"
+#include "mm/device/contract/device.h"
 #include "mm/measured.h"
 #include "tests/core/trace_check.h"
 #include "tests/mm/manager_rig.h"

@@ -5,7 +5,7 @@
 #ifndef TESTS_MM_STASH_RIG_H
 #define TESTS_MM_STASH_RIG_H
 
-#include "mm/device/device.h"
+#include "mm/device/contract/device.h"
 #include "tests/core/random.h"
 
 enum { STASH_RIG_STREAMS = 2, STASH_RIG_MOST = 16 << 10 /* bytes of a tensor */ };

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "mm/device/device_cuda.h"
+#include "mm/device/cuda/device_cuda.h"
 #include "nets/op_batch_norm.h"
 #include "tests/nets/cuda_rig.h"
 

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "mm/device/device_cuda.h"
+#include "mm/device/cuda/device_cuda.h"
 #include "nets/cuda/cuda_kernels.h"
 #include "pipeline/codec/codec.h"
 #include "pipeline/codec/zfp_layout.h"

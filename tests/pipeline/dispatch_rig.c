@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "mm/core/status.h"
-#include "mm/device/device_host.h"
+#include "mm/device/host/device_host.h"
 
 /* ---------------------------------------------------------------- the codec that fails */
 

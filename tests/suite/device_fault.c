@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "buffers/pool.h"
-#include "mm/device/device_host.h"
+#include "mm/device/host/device_host.h"
 
 enum { DELAY_NS = 500000, PLACES = 256 };
 

@@ -4,7 +4,7 @@
 #ifndef TESTS_SUITE_DEVICE_FAULT_H
 #define TESTS_SUITE_DEVICE_FAULT_H
 
-#include "mm/device/device.h"
+#include "mm/device/contract/device.h"
 
 typedef enum device_fault {
     DEVICE_FAULT_NONE,

@@ -21,7 +21,7 @@
 #include <zfp.h>
 
 #include "mm/core/facts/facts.h"
-#include "mm/device/clock.h"
+#include "mm/device/contract/clock.h"
 #include "pipeline/codec/codec_impl.h"
 #include "pipeline/codec/half_host.h"
 #include "tools/args.h"

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "buffers/layout.h"
-#include "mm/device/clock.h"
+#include "mm/device/contract/clock.h"
 #include "tools/args.h"
 
 typedef struct bench {

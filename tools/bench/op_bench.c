@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "mm/device/clock.h"
+#include "mm/device/contract/clock.h"
 #include "nets/net_ops.h"
 #include "nets/op.h"
 #include "tools/args.h"

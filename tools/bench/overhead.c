@@ -16,8 +16,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "mm/device/clock.h"
-#include "mm/device/device_host.h"
+#include "mm/device/contract/clock.h"
+#include "mm/device/host/device_host.h"
 #include "mm/planning.h"
 #include "tools/args.h"
 #include "tools/bench/samples.h"

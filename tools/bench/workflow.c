@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/device/clock.h"
+#include "mm/device/contract/clock.h"
 #include "nets/io/reader.h"
 #include "nets/zoo/zoo.h"
 #include "tools/args.h"

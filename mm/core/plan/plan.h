@@ -92,7 +92,7 @@ const char *mm_stream_id_name(mm_stream_id id);
  * OUT        src on the device, raw or coded -> dst pinned, the same bytes
  * IN         src pinned -> dst on the device, the same bytes
  * MEASURE    src raw on the device, in f32 -> a record of the execution, which is in no segment: sums over the elements
- *            (mm/device/sums.h). src must hold the tensor's present value, exactly. It reads beside the computation, on
+ *            (mm/device/contract/sums.h). src must hold the tensor's present value, exactly. It reads beside the computation, on
  *            the stream that reads maps in order to encode them
  * RECOMPUTE  a forward step that runs again. It must read the values that it read the first time. It writes to new
  *            segments, but not to persistent tensors, which it may only read. An output that it may be given

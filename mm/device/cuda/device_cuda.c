@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "mm/device/cuda_internal.h"
+#include "mm/device/cuda/cuda_internal.h"
 
 /* ---------------------------------------------------------------- failures */
 

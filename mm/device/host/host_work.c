@@ -4,9 +4,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "mm/device/checksum.h"
-#include "mm/device/host_internal.h"
-#include "mm/device/sums.h"
+#include "mm/device/contract/checksum.h"
+#include "mm/device/contract/sums.h"
+#include "mm/device/host/host_internal.h"
 
 /* ---------------------------------------------------------------- copy */
 

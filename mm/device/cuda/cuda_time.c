@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "mm/device/cuda_internal.h"
+#include "mm/device/cuda/cuda_internal.h"
 
 struct cuda_span {
     cuda_span *next;

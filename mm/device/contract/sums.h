@@ -7,15 +7,15 @@
  * down to lane 0. The parts that the strips come to are added up in the same way.
  *
  * A float's square is exact in double precision: it does not matter whether it is fused with the addition. */
-#ifndef MM_DEVICE_SUMS_H
-#define MM_DEVICE_SUMS_H
+#ifndef MM_DEVICE_CONTRACT_SUMS_H
+#define MM_DEVICE_CONTRACT_SUMS_H
 
 #include <assert.h>
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 
-#include "mm/device/device.h"
+#include "mm/device/contract/device.h"
 
 /* A .cu file defines this as __device__ functions before it includes the header. */
 #ifndef MM_SUMS_FUNCTION

@@ -4,12 +4,12 @@
  * Failure. If a call of CUDA fails, our call that made it returns MM_ERR_NOMEM or MM_ERR_DEVICE, with CUDA's call and
  * words in the message. A fault on the GPU (such as a kernel's bad address) is final: every later call in the process
  * fails with the same error, and mm_stream_reset does not help. */
-#ifndef MM_DEVICE_DEVICE_CUDA_H
-#define MM_DEVICE_DEVICE_CUDA_H
+#ifndef MM_DEVICE_CUDA_DEVICE_CUDA_H
+#define MM_DEVICE_CUDA_DEVICE_CUDA_H
 
 #include <cuda_runtime_api.h>
 
-#include "mm/device/device.h"
+#include "mm/device/contract/device.h"
 
 #ifdef __cplusplus
 extern "C" {

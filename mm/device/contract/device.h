@@ -15,8 +15,8 @@
  * Code that enqueues by other means (kernels, libraries) does the same with mm_device_enter and mm_device_leave.
  *
  * Names: a device is KIND or KIND:ORDINAL ("host", "cuda", "cuda:1"); KIND alone is ordinal 0. */
-#ifndef MM_DEVICE_DEVICE_H
-#define MM_DEVICE_DEVICE_H
+#ifndef MM_DEVICE_CONTRACT_DEVICE_H
+#define MM_DEVICE_CONTRACT_DEVICE_H
 
 #include "mm/core/status.h"
 

@@ -5,15 +5,15 @@
  *
  * Locks: device->lock and stream->lock are never held over a call of CUDA. device->time_lock is held while the origin
  * of times is read or replaced; only callers that ask for times wait for it. No lock is taken while another is held. */
-#ifndef MM_DEVICE_CUDA_INTERNAL_H
-#define MM_DEVICE_CUDA_INTERNAL_H
+#ifndef MM_DEVICE_CUDA_CUDA_INTERNAL_H
+#define MM_DEVICE_CUDA_CUDA_INTERNAL_H
 
 #include <cuda.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "mm/device/clock.h"
-#include "mm/device/device_cuda.h"
+#include "mm/device/contract/clock.h"
+#include "mm/device/cuda/device_cuda.h"
 
 /* CUDA_TRY(cudaCall(...), "cudaCall") */
 #define CUDA_TRY(call, what) MM_TRY(mm_cuda_check((call), (what)))

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/device/host_internal.h"
+#include "mm/device/host/host_internal.h"
 
 /* ---------------------------------------------------------------- recordings */
 

@@ -2,8 +2,8 @@
 /* The checksum of mm_checksum_async, defined so that a GPU computes it in parallel. The bytes are 64-bit little-endian
  * words, the last one padded with zeros. Word i goes to lane i mod MM_CHECKSUM_LANES; each lane is a chain of
  * mm_checksum_mix. The checksum is the sum of the lanes' results, mixed with the number of bytes. */
-#ifndef MM_DEVICE_CHECKSUM_H
-#define MM_DEVICE_CHECKSUM_H
+#ifndef MM_DEVICE_CONTRACT_CHECKSUM_H
+#define MM_DEVICE_CONTRACT_CHECKSUM_H
 
 #include <stdint.h>
 

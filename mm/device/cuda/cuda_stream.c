@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "mm/device/cuda_internal.h"
+#include "mm/device/cuda/cuda_internal.h"
 
 /* ---------------------------------------------------------------- streams */
 

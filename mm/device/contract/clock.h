@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The library's one clock: CLOCK_MONOTONIC in ns. mm_event_ns uses it too. */
-#ifndef MM_DEVICE_CLOCK_H
-#define MM_DEVICE_CLOCK_H
+#ifndef MM_DEVICE_CONTRACT_CLOCK_H
+#define MM_DEVICE_CONTRACT_CLOCK_H
 
 #include <stdint.h>
 #include <time.h>

@@ -4,8 +4,8 @@
  * A run is a number of tasks. Free threads take the next task in order, so a core that is busy with something else
  * takes fewer. What a task computes must not depend on the thread that runs it; then results do not depend on
  * timing. */
-#ifndef MM_DEVICE_HOST_POOL_H
-#define MM_DEVICE_HOST_POOL_H
+#ifndef MM_DEVICE_HOST_HOST_POOL_H
+#define MM_DEVICE_HOST_HOST_POOL_H
 
 #include "mm/core/status.h"
 

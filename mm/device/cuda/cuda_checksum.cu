@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /* The checksum of checksum.h, in one block. Each thread has several lanes, so that as many loads are in flight. */
-#include "mm/device/cuda_launch.h"
+#include "mm/device/cuda/cuda_launch.h"
 
 #define MM_CHECKSUM_FUNCTION static __device__ inline
-#include "mm/device/checksum.h"
+#include "mm/device/contract/checksum.h"
 
 enum { THREADS = 256, LANES = MM_CHECKSUM_LANES / THREADS };
 

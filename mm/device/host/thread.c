@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "mm/device/thread.h"
+#include "mm/device/host/thread.h"
 
 #include <stdint.h>
 #include <sys/syscall.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Threads of the library, as the operating system's scheduler sees them. */
-#ifndef MM_DEVICE_THREAD_H
-#define MM_DEVICE_THREAD_H
+#ifndef MM_DEVICE_HOST_THREAD_H
+#define MM_DEVICE_HOST_THREAD_H
 
 /* For a thread that sleeps most of the time, and whose short work others wait for: asks that it runs soon after it
  * wakes, before threads that compute for long. Its share of the CPU stays the same. It is a shorter time slice of

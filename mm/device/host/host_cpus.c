@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/device/host_pool.h"
+#include "mm/device/host/host_pool.h"
 
 enum { PATH_CAPACITY = 1024 };
 

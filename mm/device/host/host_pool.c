@@ -10,7 +10,7 @@
  * because the next operation of a layer follows within microseconds, and waking a sleeping thread takes about 50 us on
  * a virtual machine. It does not spin longer, so that codecs and copies get the core. SPIN_NS is chosen below those 50
  * us; LOOKS, the looks between two readings of the clock, is chosen too. */
-#include "mm/device/host_pool.h"
+#include "mm/device/host/host_pool.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/device/clock.h"
+#include "mm/device/contract/clock.h"
 
 enum { SPIN_NS = 30000, LOOKS = 64 };
 

@@ -3,8 +3,8 @@
  * shared memory with MM_DYNAMIC_SHARED, and reads and writes what blocks of a launch hand to one another with
  * mm_cuda_load and mm_cuda_store. In tests the <cuda_runtime.h> of tests/cuda_emulation defines all of it, so that the
  * same files run on the CPU. */
-#ifndef MM_DEVICE_CUDA_LAUNCH_H
-#define MM_DEVICE_CUDA_LAUNCH_H
+#ifndef MM_DEVICE_CUDA_CUDA_LAUNCH_H
+#define MM_DEVICE_CUDA_CUDA_LAUNCH_H
 
 #include <cuda_runtime.h>
 

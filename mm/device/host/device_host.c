@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "mm/device/host_internal.h"
+#include "mm/device/host/host_internal.h"
 
 enum { NS_PER_S = 1000000000 };
 

@@ -5,14 +5,14 @@
  * Locks by rank; while a lock is held, only locks of higher rank are taken:
  *     1 event->lock   2 stream->lock   3 recording->lock, device->lock
  * No lock is held while a task runs, or while a thread sleeps, other than in pthread_cond_wait on that lock. */
-#ifndef MM_DEVICE_HOST_INTERNAL_H
-#define MM_DEVICE_HOST_INTERNAL_H
+#ifndef MM_DEVICE_HOST_HOST_INTERNAL_H
+#define MM_DEVICE_HOST_HOST_INTERNAL_H
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "mm/device/clock.h"
-#include "mm/device/device_host.h"
+#include "mm/device/contract/clock.h"
+#include "mm/device/host/device_host.h"
 
 typedef struct host_device {
     mm_device base;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Sums of sums.h on the host. The compiler makes vectors of the loop over lanes, by -O3, and once more for AVX2. */
-#include "mm/device/sums.h"
+#include "mm/device/contract/sums.h"
 
 #define INLINE static inline __attribute__((always_inline))
 

@@ -2,7 +2,7 @@
 /* Captures and replays, as CUDA graphs. */
 #include <stdlib.h>
 
-#include "mm/device/cuda_internal.h"
+#include "mm/device/cuda/cuda_internal.h"
 
 typedef struct cuda_replay {
     mm_replay base;

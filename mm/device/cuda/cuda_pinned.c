@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "mm/device/cuda_internal.h"
+#include "mm/device/cuda/cuda_internal.h"
 
 /* Pages are x86-64's. Chosen: blocks from LARGE_BYTES on are mapped here; up to TOUCHERS threads touch them, one more
  * for each TOUCHER_BYTES. `mm device` measures the result. */

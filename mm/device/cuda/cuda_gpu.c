@@ -7,7 +7,7 @@
  * uses. */
 #include <stdlib.h>
 
-#include "mm/device/cuda_internal.h"
+#include "mm/device/cuda/cuda_internal.h"
 
 struct mm_cuda_gpu {
     int ordinal;

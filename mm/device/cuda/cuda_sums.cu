@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /* The sums of sums.h. A warp takes a strip; each of its threads has four neighbouring lanes, and loads them at once.
  * Then one warp adds up what the strips came to, which lies in the scratch. */
-#include "mm/device/cuda_launch.h"
+#include "mm/device/cuda/cuda_launch.h"
 
 #define MM_SUMS_FUNCTION static __device__ inline
-#include "mm/device/sums.h"
+#include "mm/device/contract/sums.h"
 
 enum { WARP = 32, OWN = MM_SUMS_LANES / WARP, THREADS = 256, AHEAD = 4 };
 

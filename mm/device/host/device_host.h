@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* The host device's launcher: runs C functions on a host stream. For host ops, host codecs and tests only. */
-#ifndef MM_DEVICE_DEVICE_HOST_H
-#define MM_DEVICE_DEVICE_HOST_H
+#ifndef MM_DEVICE_HOST_DEVICE_HOST_H
+#define MM_DEVICE_HOST_DEVICE_HOST_H
 
-#include "mm/device/device.h"
-#include "mm/device/host_pool.h"
+#include "mm/device/contract/device.h"
+#include "mm/device/host/host_pool.h"
 
 enum { MM_HOST_ARG_CAPACITY = 256 };
 

@@ -17,8 +17,8 @@
 #include <string.h>
 #include <sys/prctl.h>
 
-#include "mm/device/host_internal.h"
-#include "mm/device/thread.h"
+#include "mm/device/host/host_internal.h"
+#include "mm/device/host/thread.h"
 
 enum { BUFFER_FIRST_BYTES = 8192 };
 
