@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The state of a training as a safetensors file: parameters under torchvision's names, "<state>.<parameter>" for the
  * optimizer's states (nets/optimizer.h: "momentum.<parameter>"), counts; "bound.<map>" for error bounds that a policy
- * has chosen (mm/bounds.h), "bound.last.<map>" for those of an epoch's last, smaller batch, and with "first." or
+ * has chosen (mm/manager/bounds.h), "bound.last.<map>" for those of an epoch's last, smaller batch, and with "first." or
  * "next." before the map for those of sub-batches before the last; as metadata how far it is, and the options of its
  * run. */
 #include <errno.h>
@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/bounds.h"
-#include "mm/sampled.h"
+#include "mm/manager/bounds.h"
+#include "mm/manager/sampled.h"
 #include "nets/io/safetensors.h"
 #include "tools/session.h"
 

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/measured.h"
-#include "mm/sampled.h"
+#include "mm/manager/measured.h"
+#include "mm/manager/sampled.h"
 #include "policies/comet.h"
 
 /* What the codes of the plan took when they were last made with bounds. */

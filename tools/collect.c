@@ -7,7 +7,7 @@
 #include "mm/core/graph/graph.h"
 #include "mm/core/time/far.h"
 #include "mm/core/time/simulate.h"
-#include "mm/measured.h"
+#include "mm/manager/measured.h"
 #include "pipeline/codec/codec_facts.h"
 #include "tools/device_speed.h"
 

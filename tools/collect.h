@@ -20,7 +20,7 @@
 #ifndef TOOLS_COLLECT_H
 #define TOOLS_COLLECT_H
 
-#include "mm/measured.h"
+#include "mm/manager/measured.h"
 #include "tools/device_pairs.h"
 #include "tools/requirement.h"
 #include "tools/session.h"

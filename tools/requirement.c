@@ -6,7 +6,7 @@
 
 #include "mm/core/account/account.h"
 #include "mm/core/status.h"
-#include "mm/refusal.h"
+#include "mm/planning/refusal.h"
 #include "policies/nominal.h"
 #include "tools/facts_source.h"
 

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "mm/device/contract/device.h"
-#include "mm/measured.h"
+#include "mm/manager/measured.h"
 #include "tools/session_memory.h"
 #include "tools/session_parts.h"
 

@@ -6,8 +6,8 @@
 
 #include "mm/core/graph/graph.h"
 #include "mm/device/contract/device.h"
-#include "mm/measured.h"
-#include "mm/planning.h"
+#include "mm/manager/measured.h"
+#include "mm/planning/planning.h"
 #include "tools/requirement.h"
 
 mm_status session_go_on(const session *s) {

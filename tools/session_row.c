@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "mm/core/account/account.h"
 #include "mm/core/graph/graph.h"
-#include "mm/measured.h"
+#include "mm/manager/measured.h"
 #include "tools/requirement.h"
 #include "tools/session_parts.h"
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "mm/device/contract/clock.h"
-#include "mm/measured.h"
+#include "mm/manager/measured.h"
 #include "tools/codec_log.h"
 #include "tools/session_parts.h"
 #include "tools/session_view.h"

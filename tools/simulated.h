@@ -4,7 +4,7 @@
 #define TOOLS_SIMULATED_H
 
 #include "mm/core/time/simulate.h"
-#include "mm/planning.h"
+#include "mm/planning/planning.h"
 #include "nets/exec.h"
 #include "tools/target.h"
 

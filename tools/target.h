@@ -6,7 +6,7 @@
 #include <signal.h>
 
 #include "mm/device/host/host_pool.h"
-#include "mm/planning.h"
+#include "mm/planning/planning.h"
 #include "nets/exec.h"
 #include "tools/args.h"
 

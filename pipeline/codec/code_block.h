@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The block of numbers that codecs read on the device (mm_code_inputs). There is one for each graph that is planned
  * with such a codec, right above the persistent tensors. The manager sends it before each iteration, also before one
- * that is replayed (mm/values.h). */
+ * that is replayed (mm/manager/values.h). */
 #ifndef PIPELINE_CODEC_CODE_BLOCK_H
 #define PIPELINE_CODEC_CODE_BLOCK_H
 

@@ -11,7 +11,7 @@
 #include "mm/core/atomic_file.h"
 #include "mm/core/status.h"
 #include "mm/core/time/simulate.h"
-#include "mm/planning.h"
+#include "mm/planning/planning.h"
 #include "nets/lower.h"
 #include "nets/zoo/zoo.h"
 #include "tests/core/expect.h"

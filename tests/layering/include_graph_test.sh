@@ -21,9 +21,9 @@ verdict() { # CASE, whether it passed
 faults=(
     'buffers/layout.h|#include "mm/device/contract/device.h"|arithmetic may include only'
     'mm/core/status.h|#include "policies/policy.h"|core may include only'
-    'mm/planning.h|#include "mm/manager.h"|planning may include only'
-    'mm/plan_set.h|#include "mm/descend.h"|plan_set may include only'
-    'mm/descend.h|#include "mm/manager.h"|fallback may include only'
+    'mm/planning/planning.h|#include "mm/manager/manager.h"|planning may include only'
+    'mm/planning/plan_set.h|#include "mm/planning/descend.h"|plan_set may include only'
+    'mm/planning/descend.h|#include "mm/manager/manager.h"|fallback may include only'
     'nets/net.h|#include "nets/host/host_ops.h"|networks may include only'
     'mm/mm.h|  #  include "tests/core/random.h"|api may include only'
     'mm/core/graph/graph.h|#include "mm/core/plan/plan.h"|a circle of files: mm/core/'

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "mm/descend.h"
+#include "mm/planning/descend.h"
 #include "tests/mm/manager_rig.h"
 
 enum { SEED = 11, LAYERS = 24, PINNED = 1 << 30 };

@@ -12,8 +12,8 @@
 
 #include "mm/core/facts/facts.h"
 #include "mm/core/time/simulate.h"
-#include "mm/measured.h"
-#include "mm/planning.h"
+#include "mm/manager/measured.h"
+#include "mm/planning/planning.h"
 #include "pipeline/internal.h"
 #include "tests/core/expect.h"
 #include "tests/core/trace_check.h"

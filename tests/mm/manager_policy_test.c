@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "mm/core/account/account.h"
-#include "mm/measured.h"
-#include "mm/planning.h"
+#include "mm/manager/measured.h"
+#include "mm/planning/planning.h"
 #include "tests/core/comma_locale.h"
 #include "tests/core/expect.h"
 #include "tests/mm/manager_rig.h"

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "mm/core/status.h"
-#include "mm/planning.h"
+#include "mm/planning/planning.h"
 
 void rig_init(rig *r, const mm_graph *graph, uint64_t seed) {
     *r = (rig){.graph = graph,

@@ -9,9 +9,9 @@
 
 #include <cmocka.h>
 
-#include "mm/bounds.h"
 #include "mm/core/plan/plan.h"
-#include "mm/measured.h"
+#include "mm/manager/bounds.h"
+#include "mm/manager/measured.h"
 #include "pipeline/codec/code_block.h"
 #include "tests/mm/manager_rig.h"
 

@@ -14,7 +14,7 @@
 
 #include "mm/core/status.h"
 #include "mm/device/contract/device.h"
-#include "mm/measured.h"
+#include "mm/manager/measured.h"
 #include "tests/core/trace_check.h"
 #include "tests/mm/manager_rig.h"
 

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "mm/stash.h"
+#include "mm/stash/stash.h"
 #include "tests/mm/rig_device.h"
 #include "tests/mm/stash_rig.h"
 

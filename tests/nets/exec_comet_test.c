@@ -9,10 +9,10 @@
 
 #include <cmocka.h>
 
-#include "mm/bounds.h"
 #include "mm/core/graph/graph.h"
-#include "mm/measured.h"
-#include "mm/sampled.h"
+#include "mm/manager/bounds.h"
+#include "mm/manager/measured.h"
+#include "mm/manager/sampled.h"
 #include "nets/exec.h"
 #include "nets/zoo/zoo.h"
 #include "tests/nets/ref_exec.h"

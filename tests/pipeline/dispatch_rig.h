@@ -5,7 +5,7 @@
 
 #include <stdatomic.h>
 
-#include "mm/planning.h"
+#include "mm/planning/planning.h"
 #include "pipeline/dispatch.h"
 #include "tests/core/random_graph.h"
 

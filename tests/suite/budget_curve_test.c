@@ -8,7 +8,7 @@
 #include "mm/core/status.h"
 #include "mm/core/time/simulate.h"
 #include "mm/core/time/time_bound.h"
-#include "mm/planning.h"
+#include "mm/planning/planning.h"
 #include "nets/lower.h"
 #include "nets/zoo/zoo.h"
 #include "policies/nominal.h"

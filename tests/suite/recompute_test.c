@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "mm/core/status.h"
-#include "mm/planning.h"
+#include "mm/planning/planning.h"
 #include "tests/suite/suite_rig.h"
 
 enum { ITERATIONS = 4, BATCH = 4 };

@@ -12,7 +12,7 @@
 #include "mm/core/philox.h"
 #include "mm/core/plan/plan.h"
 #include "mm/device/contract/device.h"
-#include "mm/planning.h"
+#include "mm/planning/planning.h"
 #include "nets/zoo/zoo.h"
 #include "tests/nets/algorithms_file.h"
 

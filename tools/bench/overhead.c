@@ -18,7 +18,7 @@
 
 #include "mm/device/contract/clock.h"
 #include "mm/device/host/device_host.h"
-#include "mm/planning.h"
+#include "mm/planning/planning.h"
 #include "tools/args.h"
 #include "tools/bench/samples.h"
 

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT */
+/* Creation and destruction of a manager: its options, its memory, its parts. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/manager/adopt.h"
+#include "mm/manager/observe.h"
+
+/* No padding follows the last member, so all bytes that a caller's struct has beyond it are members of a later
+ * version. */
+_Static_assert(offsetof(mm_options, trace_bytes) + sizeof(int64_t) == sizeof(mm_options), "no padding at the end");
+
+/* Converts options of the caller's header into those of this one. */
+static mm_status take_options(const mm_options *given, size_t bytes, mm_options *taken) {
+    MM_TRY(mm_check_given(given, "mm_manager_create", "options"));
+    for (size_t i = sizeof *taken; i < bytes; i++)
+        if (((const uint8_t *)given)[i])
+            return mm_fail(
+                MM_ERR_UNSUPPORTED,
+                "mm_manager_create: the options have %zu bytes, of which mm %s knows %zu, and byte %zu is not "
+                "0: they are of a newer mm.h; run with its library, or leave out what is newer",
+                bytes, MM_VERSION, sizeof *taken, i);
+    *taken = (mm_options){0};
+    memcpy(taken, given, bytes < sizeof *taken ? bytes : sizeof *taken);
+    return MM_OK;
+}
+
+static mm_status check_options(const mm_options *o) {
+    if (o->device_bytes <= 0)
+        return mm_fail(MM_ERR_INVALID, "mm_manager_create: device_bytes is %lld; give the budget in bytes",
+                       (long long)o->device_bytes);
+    if (o->pinned_bytes < 0)
+        return mm_fail(MM_ERR_INVALID, "mm_manager_create: pinned_bytes is %lld: must be 0 or more",
+                       (long long)o->pinned_bytes);
+    if (o->trace_bytes < 0)
+        return mm_fail(MM_ERR_INVALID, "mm_manager_create: trace_bytes is %lld: must be 0 or more",
+                       (long long)o->trace_bytes);
+    return MM_OK;
+}
+
+/* Reserves the most that the device gives, from `most` down in steps of `part`. MM_ERR_NOMEM: it gives nothing. */
+static mm_status reserve_less(mm_manager *m, mm_memory_kind kind, int64_t most, int64_t part, mm_pool **pool_out) {
+    for (int64_t bytes = most; part > 0 && bytes >= part; bytes -= part) {
+        mm_status status = mm_pool_create(m->device, kind, bytes, pool_out);
+        if (status != MM_ERR_NOMEM) return status;
+    }
+    return MM_ERR_NOMEM;
+}
+
+/* The most bytes that it is sensible to ask for: a larger budget is a mistake, not a shortage. */
+static int64_t most_to_ask(mm_device *device, mm_memory_kind kind) {
+    mm_memory_info info;
+    if (kind == MM_MEMORY_PINNED) return INT64_MAX;
+    mm_device_memory_info(device, &info);
+    return device->ops->knows_free_memory ? info.free_bytes : info.total_bytes;
+}
+
+/* Reserves `bytes`; or, if the device has less than it said, or others took some meanwhile, a part of what it gives:
+ * seven eighths of device memory, so that libraries can allocate beside the arena; half of pinned memory, which the
+ * system needs too. PARTS is the number of sizes that are tried: the result is at most 1/32 of `bytes` too small, and
+ * less than that is not worth taking. All three numbers are chosen. */
+static mm_status reserve(mm_manager *m, mm_memory_kind kind, int64_t bytes, mm_pool **pool_out) {
+    enum { PARTS = 32 };
+    const int left_per = kind == MM_MEMORY_PINNED ? 2 : 8;
+    int64_t most = most_to_ask(m->device, kind);
+    mm_status status = mm_pool_create(m->device, kind, bytes, pool_out);
+    if (status != MM_ERR_NOMEM || m->options.no_ladder || bytes > most) return status;
+    mm_failure refused;
+    char message[256], asked[32], taken[32];
+    mm_failure_keep(&refused, status);
+    most = most_to_ask(m->device, kind); /* may have changed meanwhile */
+    status = reserve_less(m, kind, most < bytes ? most : bytes, bytes / PARTS, pool_out);
+    if (status == MM_OK) {
+        most = mm_pool_bytes(*pool_out);
+        mm_pool_destroy(*pool_out);
+        *pool_out = NULL;
+        status = reserve_less(m, kind, most - most / left_per, bytes / PARTS, pool_out);
+    }
+    if (status != MM_OK) return mm_failure_tell(&refused);
+    snprintf(message, sizeof message, "device %s has less than the %s of %s memory asked for, %s are taken",
+             m->options.device, mm_size_format(bytes, asked, sizeof asked),
+             kind == MM_MEMORY_DEVICE ? "device" : "pinned",
+             mm_size_format(mm_pool_bytes(*pool_out), taken, sizeof taken));
+    mm_manager_step_down(m, m->plans.policy_now.spec, mm_pool_bytes(*pool_out), message);
+    return MM_OK;
+}
+
+static mm_status open_parts(mm_manager *m) {
+    mm_options *o = &m->options;
+    MM_TRY(mm_policy_parse(o->policy ? o->policy : "liveness", &m->plans.policy));
+    mm_device_config config = {.link_out_bytes_per_s = o->link_bytes_per_s,
+                               .link_in_bytes_per_s = o->link_bytes_per_s,
+                               .alloc_cost_ns = o->alloc_cost_ns,
+                               .delay_seed = o->delay_seed,
+                               .delay_max_ns = o->delay_max_ns,
+                               .codec_threads = o->codec_threads,
+                               .timed = o->measure_times || o->trace_bytes > 0};
+    MM_TRY(mm_device_create(o->device ? o->device : "host", &config, &m->device));
+    o->device = m->device->name; /* a copy: the caller's string may go */
+    mm_device_description description;
+    mm_device_describe(m->device, &description);
+    m->plans.sources = (mm_plan_sources){.device = o->device,
+                                         .rates = {description.memory_bytes_per_s, description.link_bytes_per_s},
+                                         .facts = o->facts,
+                                         .directory = &m->directory};
+    o->policy = NULL; /* m->plans has it; the caller's string may go */
+    MM_TRY(mm_planned_try_codecs(&m->plans.policy, o->device));
+    MM_TRY(mm_policy_copy(&m->plans.policy, &m->plans.policy_now));
+    MM_TRY(reserve(m, MM_MEMORY_DEVICE, o->device_bytes, &m->pool));
+    MM_TRY(reserve(m, MM_MEMORY_PINNED, o->pinned_bytes, &m->pinned));
+    m->budget_bytes = m->there_bytes = mm_pool_bytes(m->pool);
+    mm_dispatch_config dispatch = {.device = m->device,
+                                   .pool = m->pool,
+                                   .pinned = m->pinned,
+                                   .issue = o->issue,
+                                   .self_check = o->self_check,
+                                   .measure_times = o->measure_times,
+                                   .timed = o->trace_bytes > 0,
+                                   .equal_streams = o->equal_streams};
+    return mm_dispatch_create(&dispatch, &m->dispatch);
+}
+
+mm_status mm_manager_create_sized(const mm_options *given, size_t options_bytes, mm_manager **manager_out) {
+    mm_options options;
+    MM_TRY(take_options(given, options_bytes, &options));
+    MM_TRY(check_options(&options));
+    MM_TRY(mm_check_given(manager_out, "mm_manager_create", "manager_out"));
+    mm_manager *m = calloc(1, sizeof *m);
+    if (!m) return mm_fail(MM_ERR_NOMEM, "out of memory for a manager");
+    m->options = options;
+    m->ceiling_bytes = INT64_MAX;
+    m->state = MM_STATE_IDLE;
+    pthread_mutex_init(&m->lock, NULL);
+    mm_status status = open_parts(m);
+    if (status != MM_OK) {
+        mm_manager_destroy(m);
+        return status;
+    }
+    char size[32];
+    mm_log_send(&m->options.log, MM_LOG_INFO, "arena of %s on %s, policy %s",
+                mm_size_format(m->budget_bytes, size, sizeof size), m->options.device, m->plans.policy.spec);
+    *manager_out = m;
+    return MM_OK;
+}
+
+void mm_manager_destroy(mm_manager *m) {
+    if (!m) return;
+    m->now.ran_out.status = MM_OK; /* so that the abort does not plan anew */
+    mm_iteration_abort(m);
+    if (m->dispatch) {
+        mm_status settled = mm_dispatch_sync(m->dispatch);
+        (void)settled; /* failures are dropped */
+    }
+    for (int i = 0; i < m->n_ready; i++) mm_ready_fini(&m->ready[i]);
+    free(m->ready);
+    mm_dispatch_destroy(m->dispatch);
+    mm_timeline_destroy(m->timeline);
+    mm_mirror_destroy(m->values);
+    mm_pool_destroy(m->pinned);
+    mm_pool_destroy(m->pool);
+    mm_device_destroy(m->device);
+    mm_plan_set_fini(&m->plans);
+    mm_observe_fini(m);
+    mm_directory_fini(&m->directory);
+    mm_coverage_fini(&m->coverage);
+    pthread_mutex_destroy(&m->lock);
+    free(m);
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+/* Statistics, touched bytes, and the lists of policies, codecs and devices. */
+#include <string.h>
+
+#include "mm/manager/adopt.h"
+#include "mm/manager/arena.h"
+#include "mm/manager/measured.h"
+
+/* Members that mm_stats had when mm_stats_get was a function alone. */
+enum { FIRST_STATS_BYTES = offsetof(mm_stats, replans) };
+
+void(mm_stats_get)(mm_manager *m, mm_stats *stats_out) { mm_stats_get_sized(m, stats_out, FIRST_STATS_BYTES); }
+
+void mm_stats_get_sized(mm_manager *m, mm_stats *stats_out, size_t stats_bytes) {
+    if (!m || !stats_out) return;
+    mm_dispatch_stats d;
+    mm_memory_info memory;
+    mm_dispatch_stats_get(m->dispatch, &d);
+    mm_device_memory_info(m->device, &memory);
+    const mm_stream_stats *s = d.stream;
+    pthread_mutex_lock(&m->lock);
+    const mm_stats stats = {
+        .iterations = m->iterations,
+        .replays = m->replays,
+        .predicted_peak_bytes = m->predicted_peak_bytes,
+        .persistent_bytes = m->persistent_bytes,
+        .stash_bytes = m->stash_bytes,
+        .outside_bytes = memory.outside_bytes,
+        .pinned_bytes = mm_pool_bytes(m->pinned),
+        .compute_busy_ns = s[MM_STREAM_COMPUTE].busy_ns,
+        .compute_wait_ns = s[MM_STREAM_COMPUTE].wait_ns + d.data_wait_ns,
+        .codec_busy_ns = s[MM_STREAM_ENCODE].busy_ns + s[MM_STREAM_DECODE].busy_ns,
+        .codec_wait_ns = d.codec_wait_ns,
+        .encodes = d.encodes,
+        .decodes = d.decodes,
+        .encoded_bytes = d.encoded_bytes,
+        .coded_bytes = d.coded_bytes,
+        .spilled_bytes = d.spilled_bytes,
+        .out_bytes = d.out_bytes,
+        .in_bytes = d.in_bytes,
+        .nonfinite_blocks = d.nonfinite_blocks,
+        .unplanned_allocs = d.unplanned_allocs,
+        .host_waits = d.host_waits,
+        .ladder_steps = m->ladder_steps,
+        .replans = m->replans,
+    };
+    pthread_mutex_unlock(&m->lock);
+    memset(stats_out, 0, stats_bytes);
+    memcpy(stats_out, &stats, stats_bytes < sizeof stats ? stats_bytes : sizeof stats);
+}
+
+mm_status mm_touched_get(mm_manager *m, mm_touched *touched_out) {
+    MM_TRY(mm_manager_settle(m, "mm_touched_get"));
+    MM_TRY(mm_check_given(touched_out, "mm_touched_get", "touched_out"));
+    if (!m->options.measure_touched)
+        return mm_fail(MM_ERR_ORDER, "mm_touched_get: the manager was created without measure_touched");
+    return mm_arena_touched(m, touched_out);
+}
+
+mm_status mm_measured_get(mm_manager *m, const mm_graph *graph, mm_measured *measured_out) {
+    MM_TRY(mm_manager_settle(m, "mm_measured_get"));
+    const mm_ready *r = mm_manager_find(m, graph);
+    if (!r || !m->options.measure_times)
+        return mm_fail(MM_ERR_ORDER, "mm_measured_get: no graph that was run with measure_times");
+    *measured_out = (mm_measured){
+        .plan = r->prepared->planned.plan, .facts = r->prepared->planned.facts, .execution = r->execution};
+    return MM_OK;
+}
+
+const mm_plan *mm_plan_now(const mm_manager *m, const mm_graph *graph) {
+    const mm_ready *r = mm_manager_find(m, graph);
+    return r ? r->prepared->planned.plan : NULL;
+}
+
+mm_status mm_plan_offer(mm_manager *m, mm_plan *plan, int64_t device_bytes) {
+    return mm_plan_set_offer(&m->plans, plan, device_bytes);
+}
+
+mm_status mm_code_sizes(mm_manager *m, const mm_graph *graph, mm_code_size *sizes_out, int capacity, int *n_out) {
+    MM_TRY(mm_manager_settle(m, "mm_code_sizes"));
+    const mm_ready *r = mm_manager_find(m, graph);
+    if (!r) return mm_fail(MM_ERR_ORDER, "mm_code_sizes: %s is not prepared", mm_graph_name(graph));
+    *n_out = mm_execution_codes(r->execution, sizes_out, capacity);
+    return MM_OK;
+}
+
+int64_t mm_host_wait_ns(mm_manager *m) {
+    mm_dispatch_stats d;
+    mm_dispatch_stats_get(m->dispatch, &d);
+    return d.issue_wait_ns + d.data_wait_ns + d.end_wait_ns;
+}
+
+const char *mm_policy_list(size_t i, const char **summary_out) {
+    const mm_policy_ops *ops = mm_policy_table(i);
+    if (ops && summary_out) *summary_out = ops->summary;
+    return ops ? ops->name : NULL;
+}
+
+const char *mm_codec_list(size_t i, const char **summary_out) {
+    const mm_codec_ops *ops = mm_codec_table(i);
+    if (ops && summary_out) *summary_out = ops->summary;
+    return ops ? ops->name : NULL;
+}
+
+const char *mm_device_list(size_t i, const char **summary_out) {
+    const mm_device_ops *ops = mm_device_table(i);
+    if (ops && summary_out) *summary_out = ops->summary;
+    return ops ? ops->name : NULL;
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/* The manager's state, which the files of the session share; its limits, events and warnings. */
+#ifndef MM_MANAGER_MANAGER_H
+#define MM_MANAGER_MANAGER_H
+
+#include <pthread.h>
+
+#include "buffers/pool.h"
+#include "mm/manager/coverage.h"
+#include "mm/planning/plan_set.h"
+#include "pipeline/dispatch.h"
+#include "pipeline/mirror.h"
+
+typedef struct mm_sampling mm_sampling; /* sampling.h */
+
+/* A prepared graph that is ready to run. */
+typedef struct mm_ready {
+    mm_prepared *prepared; /* owned by the plan set */
+    mm_execution *execution;
+    mm_sampling *sampling; /* NULL: nothing is sampled */
+    int64_t sampled_age;   /* iterations from the last that sampled on, that one included; -1: none has */
+    void **external;       /* per tensor: the user's memory of an external tensor; NULL for others */
+    mm_recompute_fn recompute;
+    void *recompute_ctx;
+    mm_gradient_fns gradient_fns; /* mm_gradient_set; all NULL: none */
+    void *gradient_ctx;
+    float *bounds;       /* per tensor: mm_bound_set */
+    mm_mirror *block;    /* what its codecs read on the device; NULL: they read nothing */
+    bool covered;        /* its plan is in the coverage */
+    bool has_run;        /* an iteration has run under this plan */
+    bool told_untimed;   /* it was logged that the measured times are of another graph */
+    bool unrecordable;   /* recording has failed under this plan */
+    int64_t compared_at; /* mm_manager.iterations when a window was last compared with this plan; -1: none was */
+} mm_ready;
+
+/* A plan that was left because iterations differed from it. */
+typedef struct mm_left_plan {
+    const mm_graph *graph;
+    uint64_t digest; /* mm_plan_digest */
+} mm_left_plan;
+
+/* What mm_observe has set, and what became of it (observe.h). */
+typedef struct mm_observed {
+    int permille;       /* by which iterations may differ from their plans; 0: nothing is observed */
+    int window;         /* iterations */
+    int64_t planned_at; /* mm_manager.iterations when the policy last planned again; 0: it has not */
+    mm_left_plan *left;
+    int n_left;
+} mm_observed;
+
+/* States of a session; states.h has the calls that lead from one to another. */
+typedef enum mm_state {
+    MM_STATE_NONE,    /* no state: the call is refused (states.c) */
+    MM_STATE_IDLE,    /* between iterations */
+    MM_STATE_BETWEEN, /* within an iteration, between its steps */
+    MM_STATE_STEP,    /* within a step */
+    MM_STATE_AGAIN,   /* within a step that is recomputed, before the step that needs it begins */
+    MM_STATE_STUCK,   /* a recomputation has failed, so the step that needs it cannot begin */
+    MM_STATES
+} mm_state;
+
+typedef struct mm_way mm_way; /* iteration.h */
+
+/* The iteration under way. */
+typedef struct mm_iteration {
+    mm_ready *ready;           /* its graph */
+    const mm_way *way;         /* how it goes: its steps run, or are recorded */
+    const mm_planned *planned; /* its plan: the graph's, or the one that samples */
+    mm_execution *execution;   /* of that plan */
+    bool samples;
+    int step;           /* the step that is under way, or else the next */
+    int node;           /* the plan's node of the step that is under way, or of the recomputation */
+    mm_failure ran_out; /* the failure of a call in which memory ran out */
+    int64_t began_ns;
+} mm_iteration;
+
+struct mm_manager {
+    mm_options options;
+    mm_device *device;
+    mm_pool *pool;   /* the arena */
+    mm_pool *pinned; /* pinned host memory */
+    mm_dispatch *dispatch;
+    mm_plan_set plans;
+    mm_ready *ready; /* one for each prepared graph */
+    int n_ready;
+    mm_directory directory;
+    mm_mirror *values;     /* of the tensor MM_VALUES; NULL until it is needed */
+    mm_coverage coverage;  /* bytes that plans which have run may touch */
+    int64_t there_bytes;   /* of the arena; the memory above was given back to the system */
+    mm_touched given_back; /* touched bytes of the memory above, counted before it was given back */
+    int64_t most_touched;  /* touched bytes in all, counted before memory was last taken back */
+    mm_state state;        /* of the session (states.h) */
+    mm_iteration now;      /* the iteration under way */
+    int64_t number;        /* of the next iteration (mm_iteration_number_set) */
+    mm_observed observed;
+    mm_timeline *timeline;   /* of the trace under way (mm_trace_start); NULL: none */
+    const mm_graph *largest; /* the graph with the largest plan of the iterations that may still run; NULL: none runs */
+    int64_t ceiling_bytes;   /* limit of plans, lowered when memory runs out in an iteration; INT64_MAX: none */
+    pthread_mutex_t lock;    /* guards the figures below, which any thread may ask for */
+    int64_t budget_bytes;    /* the reserved bytes, or less (mm_budget_set) */
+    int64_t iterations, replays, predicted_peak_bytes, persistent_bytes, stash_bytes, ladder_steps, replans;
+};
+
+/* The graph's entry; NULL if it is not prepared. */
+mm_ready *mm_manager_find(const mm_manager *manager, const mm_graph *graph);
+/* The device bytes that plans may take: the budget, or the ceiling if that is lower. */
+int64_t mm_manager_limit_bytes(const mm_manager *manager);
+/* The limits that plans are made within. */
+mm_limits mm_manager_limits(const mm_manager *manager);
+
+/* Calls mm_options.event_fn, if there is one. */
+void mm_manager_notify(mm_manager *manager, mm_event_kind kind, const char *name, int64_t bytes, int64_t ns);
+/* Counts, logs and reports that less memory or a substitute is used. name: the policy that runs now; bytes: what is
+ * available; message: why, and what is done about it. */
+void mm_manager_step_down(mm_manager *manager, const char *name, int64_t bytes, const char *message);
+
+#endif

@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: MIT */
+#include "mm/manager/observe.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/core/time/facts_renew.h"
+#include "mm/core/time/simulate.h"
+#include "mm/device/contract/clock.h"
+#include "mm/manager/adopt.h"
+#include "mm/manager/sampling.h"
+#include "mm/manager/states.h"
+
+enum {
+    WINDOW = 10,    /* iterations. Chosen: few, of which a disturbed one or two do not move the quartiles */
+    INTERVAL = 100, /* iterations between two plannings (mm.h) */
+    WINDOW_MOST = INTERVAL,
+    PERMILLE_MOST = 10000,
+    GAIN_PERMILLE = 20, /* a plan that gains less is not worth the change. Chosen */
+};
+
+/* ---------------------------------------------------------------- what is observed */
+
+bool mm_observe_measures(const mm_manager *m, const mm_ready *r) {
+    if (m->observed.permille == 0 || !m->options.facts || r->prepared->untimed.status != MM_OK) return false;
+    return r->compared_at < 0 || m->iterations - r->compared_at >= INTERVAL;
+}
+
+static mm_status check(const mm_manager *m, const mm_observe_options *o) {
+    if (o->replan_permille < 0 || o->replan_permille > PERMILLE_MOST)
+        return mm_fail(MM_ERR_INVALID,
+                       "mm_observe: replan_permille is %d: must be from 1 to %d, or 0 to observe nothing",
+                       o->replan_permille, PERMILLE_MOST);
+    if (o->window < 0 || o->window > WINDOW_MOST)
+        return mm_fail(MM_ERR_INVALID, "mm_observe: window is %d: must be from 1 to %d iterations, or 0 for %d",
+                       o->window, WINDOW_MOST, WINDOW);
+    if (o->replan_permille == 0) return MM_OK;
+    if (!m->options.facts)
+        return mm_fail(MM_ERR_INVALID, "mm_observe: there are no measured times to compare iterations with; give "
+                                       "mm_options.facts (mm_facts_load)");
+    if (!m->device->ops->always_timed && !m->options.measure_times && m->options.trace_bytes == 0)
+        return mm_fail(MM_ERR_UNSUPPORTED,
+                       "mm_observe: events of device %s have no times here; give mm_options.trace_bytes",
+                       m->options.device);
+    return MM_OK;
+}
+
+static void observe_none(mm_manager *m) {
+    for (int i = 0; i < m->n_ready; i++) mm_execution_unobserve(m->ready[i].execution);
+    m->observed.permille = 0;
+}
+
+mm_status mm_observe(mm_manager *m, const mm_observe_options *options) {
+    MM_TRY(mm_manager_check_idle(m, "mm_observe"));
+    MM_TRY(mm_check_given(options, "mm_observe", "options"));
+    MM_TRY(check(m, options));
+    MM_TRY(mm_manager_settle(m, "mm_observe"));
+    observe_none(m);
+    m->observed.window = options->window > 0 ? options->window : WINDOW;
+    m->observed.permille = options->replan_permille;
+    mm_status status = MM_OK;
+    for (int i = 0; status == MM_OK && m->observed.permille > 0 && i < m->n_ready; i++) {
+        m->ready[i].compared_at = -1;
+        status = mm_execution_observe(m->ready[i].execution, m->observed.window);
+    }
+    if (status != MM_OK) observe_none(m);
+    return status;
+}
+
+/* ---------------------------------------------------------------- what was measured */
+
+/* A graph's window, beside its plan by the plan's own facts. */
+typedef struct comparison {
+    int n; /* iterations */
+    mm_quartiles measured;
+    int64_t planned_ns;
+    int64_t *node_ns, *simulated_ns; /* per node */
+} comparison;
+
+static void comparison_fini(comparison *c) {
+    free(c->node_ns);
+    free(c->simulated_ns);
+}
+
+static mm_status expect(const mm_planned *planned, int64_t *ns_out, int64_t *node_ns) {
+    mm_simulation simulation;
+    MM_TRY(mm_program_simulate(planned->program, planned->facts, &simulation));
+    *ns_out = simulation.iteration_ns;
+    if (node_ns) mm_program_node_times(planned->program, simulation.spans, node_ns);
+    mm_simulation_fini(&simulation);
+    return MM_OK;
+}
+
+static mm_status compare(const mm_ready *r, comparison *c_out) {
+    const mm_planned *planned = &r->prepared->planned;
+    const size_t nodes = (size_t)planned->plan->n_nodes + 1;
+    comparison c = {.node_ns = calloc(nodes, sizeof *c.node_ns), .simulated_ns = calloc(nodes, sizeof *c.simulated_ns)};
+    mm_status status = c.node_ns && c.simulated_ns ? MM_OK
+                                                   : mm_fail(MM_ERR_NOMEM, "out of memory for the times of %s",
+                                                             mm_graph_name(planned->plan->graph));
+    if (status == MM_OK) c.n = mm_execution_window_times(r->execution, &c.measured, c.node_ns);
+    if (status == MM_OK) status = expect(planned, &c.planned_ns, c.simulated_ns);
+    if (status == MM_OK)
+        *c_out = c;
+    else
+        comparison_fini(&c);
+    return status;
+}
+
+/* Three quarters of the iterations must differ by more than that, and in the same direction. So neither a disturbed one
+ * counts, nor a window in the middle of which the machine has changed, of whose times some are of before. */
+static bool differs(const comparison *c, int permille) {
+    const double more = (double)c->planned_ns * (1 + permille * 1e-3),
+                 less = (double)c->planned_ns * (1 - permille * 1e-3);
+    return (double)c->measured.lower_ns > more || (double)c->measured.upper_ns < less;
+}
+
+/* Facts of the graph with what was measured in place of what was known. */
+static mm_status renewed(const mm_plan_set *set, const mm_prepared *p, const comparison *c, mm_facts **facts_out) {
+    MM_TRY(mm_plan_set_facts(set, p, facts_out));
+    mm_facts_renew(p->planned.program, p->planned.facts, c->simulated_ns, c->node_ns, *facts_out);
+    return MM_OK;
+}
+
+mm_status mm_observe_facts(const mm_manager *m, const mm_ready *r, mm_facts **facts_out) {
+    comparison c;
+    MM_TRY(compare(r, &c));
+    mm_status status = renewed(&m->plans, r->prepared, &c, facts_out);
+    comparison_fini(&c);
+    return status;
+}
+
+/* The present plan goes by the renewed facts, too, from now on: by them it is compared with others, and with what is
+ * measured next. */
+static mm_status learn(mm_manager *m, mm_ready *r, const comparison *c) {
+    mm_prepared *p = r->prepared;
+    mm_facts *all, *own;
+    MM_TRY(mm_facts_copy(p->planned.facts, &own));
+    mm_facts_renew(p->planned.program, p->planned.facts, c->simulated_ns, c->node_ns, own);
+    mm_status status = renewed(&m->plans, p, c, &all);
+    if (status == MM_OK) {
+        status = mm_plan_set_learn(&m->plans, p->graph, all);
+        if (status != MM_OK) mm_facts_destroy(all);
+    }
+    if (status == MM_OK) {
+        const mm_facts before = *p->planned.facts;
+        *p->planned.facts = *own;
+        *own = before;
+    }
+    mm_facts_destroy(own);
+    return status;
+}
+
+/* ---------------------------------------------------------------- whether a draft is taken up */
+
+static bool was_left(const mm_manager *m, const mm_graph *graph, uint64_t digest) {
+    for (int i = 0; i < m->observed.n_left; i++)
+        if (m->observed.left[i].graph == graph && m->observed.left[i].digest == digest) return true;
+    return false;
+}
+
+/* Per tensor: spec of the lossy codec that encodes it; NULL: none does. */
+static void find_lossy(const mm_planned *p, const char **specs) {
+    for (int i = 0; i < p->plan->n_nodes; i++) {
+        const mm_node *node = &p->plan->nodes[i];
+        if (mm_node_table[node->kind].cost != MM_COST_ENCODE) continue;
+        const mm_codec_facts *codec = &p->facts->codecs[p->plan->segments[mm_program_stored(node)].codec];
+        if (!codec->lossless) specs[node->tensor] = codec->spec;
+    }
+}
+
+static bool same_text(const char *a, const char *b) { return a == b || (a && b && strcmp(a, b) == 0); }
+
+static const mm_node *next_step(const mm_node *node) {
+    while (node->kind != MM_NODE_STEP) node++;
+    return node;
+}
+
+/* Whether each step reads the same tensors bit for bit as they were computed. */
+static bool reads_the_same(const mm_planned *a, const mm_planned *b) {
+    const mm_graph *graph = a->plan->graph;
+    const mm_node *in_a = a->plan->nodes, *in_b = b->plan->nodes;
+    for (int s = 0; s < mm_graph_steps(graph); s++, in_a++, in_b++) {
+        const mm_step_info *step = mm_graph_step(graph, s);
+        in_a = next_step(in_a);
+        in_b = next_step(in_b);
+        for (int u = 0; u < step->n_uses; u++) {
+            const mm_use *use = &step->uses[u];
+            if (use->access == MM_WRITE || mm_graph_tensor(graph, use->tensor)->ownership != MM_MANAGED) continue;
+            const int32_t from_a = a->plan->bindings[in_a->first_binding + u];
+            const int32_t from_b = b->plan->bindings[in_b->first_binding + u];
+            if (a->exact[from_a] != b->exact[from_b]) return false;
+        }
+    }
+    return true;
+}
+
+/* Whether each lossy map keeps its codec, no other becomes lossy, and nothing else is computed from one. */
+static mm_status loses_the_same(const mm_planned *a, const mm_planned *b, bool *same_out) {
+    const int n = mm_graph_tensors(a->plan->graph);
+    const char **lossy = calloc(2 * (size_t)n + 1, sizeof *lossy);
+    if (!lossy) return mm_fail(MM_ERR_NOMEM, "out of memory for the maps of %s", mm_graph_name(a->plan->graph));
+    find_lossy(a, lossy);
+    find_lossy(b, lossy + n);
+    *same_out = reads_the_same(a, b);
+    for (int t = 0; t < n; t++) *same_out &= same_text(lossy[t], lossy[n + t]);
+    free(lossy);
+    return MM_OK;
+}
+
+/* Of all graphs whose times are known. */
+static mm_status expect_all(mm_prepared *const *prepared, int n, int64_t *ns_out) {
+    *ns_out = 0;
+    for (int i = 0; i < n; i++) {
+        int64_t ns;
+        if (prepared[i]->untimed.status != MM_OK) continue;
+        MM_TRY(expect(&prepared[i]->planned, &ns, NULL));
+        *ns_out += ns;
+    }
+    return MM_OK;
+}
+
+/* A draft beside the plans that run. */
+typedef struct verdict {
+    const char *refused; /* why the draft is not taken up; NULL: it is */
+    int64_t now_ns, next_ns;
+} verdict;
+
+static mm_status judge(const mm_manager *m, const mm_draft *draft, verdict *v) {
+    const mm_plan_set *set = &m->plans;
+    bool changed = false, left = false, loses = false, cut = false;
+    MM_TRY(expect_all(set->prepared, set->n, &v->now_ns));
+    MM_TRY(expect_all(draft->prepared, draft->n, &v->next_ns));
+    for (int i = 0; i < draft->n; i++) {
+        const mm_planned *now = &set->prepared[i]->planned, *next = &draft->prepared[i]->planned;
+        const uint64_t digest = mm_plan_digest(next->plan);
+        if (digest == mm_plan_digest(now->plan)) continue;
+        changed = true;
+        cut |= next->plan->cut_short;
+        left |= was_left(m, set->prepared[i]->graph, digest);
+        bool same;
+        MM_TRY(loses_the_same(now, next, &same));
+        loses |= !same;
+    }
+    const bool gains = (double)v->next_ns <= (double)v->now_ns * (1 - GAIN_PERMILLE * 1e-3);
+    v->refused = !changed ? "the policy plans the same"
+                 : cut    ? "the search for another was interrupted"
+                 : left   ? "the other was left before"
+                 : loses  ? "with the other, other maps would lose bits"
+                 : !gains ? "another gains too little"
+                          : NULL;
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- planning again */
+
+/* Room for all plans that the draft replaces, before anything changes. */
+static mm_status reserve_left(mm_manager *m) {
+    const size_t most = (size_t)m->observed.n_left + (size_t)m->plans.n;
+    mm_left_plan *left = realloc(m->observed.left, (most + 1) * sizeof *left);
+    if (!left) return mm_fail(MM_ERR_NOMEM, "out of memory for plans that are left");
+    m->observed.left = left;
+    return MM_OK;
+}
+
+static void leave(mm_manager *m, const mm_draft *draft) {
+    for (int i = 0; i < m->plans.n; i++) {
+        const mm_prepared *now = m->plans.prepared[i];
+        const uint64_t digest = mm_plan_digest(now->planned.plan);
+        if (digest == mm_plan_digest(draft->prepared[i]->planned.plan) || was_left(m, now->graph, digest)) continue;
+        m->observed.left[m->observed.n_left++] = (mm_left_plan){now->graph, digest};
+    }
+}
+
+static mm_status take_up(mm_manager *m, mm_draft *draft) {
+    MM_TRY(reserve_left(m));
+    const int before = m->observed.n_left;
+    leave(m, draft);
+    mm_status status = mm_manager_adopt(m, draft);
+    if (status != MM_OK) m->observed.n_left = before;
+    return status;
+}
+
+static double ms(int64_t ns) { return (double)ns * 1e-6; }
+
+static void tell(mm_manager *m, const mm_graph *graph, const comparison *c, const verdict *v) {
+    mm_log_send(
+        &m->options.log, MM_LOG_WARNING,
+        "%s is planned again: an iteration takes %.3g ms, %.3g ms were planned; by what was measured, the plan that "
+        "is left takes %.3g ms, the new one %.3g ms",
+        mm_graph_name(graph), ms(c->measured.median_ns), ms(c->planned_ns), ms(v->now_ns), ms(v->next_ns));
+    pthread_mutex_lock(&m->lock);
+    m->replans++;
+    pthread_mutex_unlock(&m->lock);
+    const int64_t peak = mm_manager_find(m, graph)->prepared->planned.plan->peak_bytes;
+    mm_manager_notify(m, MM_EVENT_REPLAN, mm_graph_name(graph), peak, v->next_ns);
+    if (m->timeline)
+        mm_timeline_add_replan(m->timeline, mm_graph_name(graph),
+                               &(mm_timeline_replan){.at_ns = mm_now_ns(),
+                                                     .measured_ns = c->measured.median_ns,
+                                                     .planned_ns = c->planned_ns,
+                                                     .left_ns = v->now_ns,
+                                                     .new_ns = v->next_ns});
+}
+
+static mm_status plan_again(mm_manager *m, const mm_graph *graph, const comparison *c) {
+    const mm_limits limits = mm_manager_limits(m);
+    mm_attempt again = mm_plan_set_again(&m->plans, &limits);
+    mm_draft draft;
+    verdict v;
+    again.same_variants = true;
+    MM_TRY(mm_plan_set_draft(&m->plans, &again, &draft, NULL));
+    mm_status status = judge(m, &draft, &v);
+    if (status == MM_OK && !v.refused) status = take_up(m, &draft);
+    mm_draft_fini(&draft);
+    MM_TRY(status);
+    if (!v.refused)
+        tell(m, graph, c, &v);
+    else
+        mm_log_send(&m->options.log, MM_LOG_INFO,
+                    "%s keeps its plan, though an iteration takes %.3g ms and not %.3g: %s", mm_graph_name(graph),
+                    ms(c->measured.median_ns), ms(c->planned_ns), v.refused);
+    return MM_OK;
+}
+
+/* A graph that is about to sample is looked at when it has: it may have been rehearsed under its present plan. */
+static mm_ready *find_full(const mm_manager *m) {
+    for (int i = 0; i < m->n_ready; i++)
+        if (mm_execution_window_is_full(m->ready[i].execution) && !mm_sampling_is_due(&m->ready[i]))
+            return &m->ready[i];
+    return NULL;
+}
+
+static bool is_due(const mm_manager *m) {
+    return m->observed.planned_at == 0 || m->iterations - m->observed.planned_at >= INTERVAL;
+}
+
+static void tell_failure(mm_manager *m, const mm_graph *graph) {
+    mm_log_send(&m->options.log, MM_LOG_WARNING, "%s could not be planned again, and keeps its plan: %s",
+                mm_graph_name(graph), mm_last_error());
+}
+
+/* Once all iterations have ended. */
+static void act(mm_manager *m, const mm_graph *graph, const comparison *c) {
+    m->observed.planned_at = m->iterations;
+    mm_status status = learn(m, mm_manager_find(m, graph), c);
+    if (status == MM_OK) status = plan_again(m, graph, c);
+    if (status != MM_OK) tell_failure(m, graph);
+}
+
+mm_status mm_observe_look(mm_manager *m) {
+    mm_ready *r = m->observed.permille > 0 ? find_full(m) : NULL;
+    if (!r) return MM_OK;
+    const mm_graph *graph = r->prepared->graph;
+    comparison c;
+    r->compared_at = m->iterations;
+    mm_execution_window_restart(r->execution);
+    if (r->prepared->untimed.status != MM_OK || !is_due(m)) return MM_OK;
+    if (compare(r, &c) != MM_OK) {
+        tell_failure(m, graph);
+        return MM_OK;
+    }
+    mm_status settled = MM_OK;
+    if (differs(&c, m->observed.permille)) {
+        settled = mm_manager_settle(m, "mm_iteration_begin");
+        if (settled == MM_OK) act(m, graph, &c);
+    }
+    comparison_fini(&c);
+    return settled;
+}
+
+void mm_observe_forget(mm_manager *m, const mm_graph *graph) {
+    int kept = 0;
+    for (int i = 0; i < m->observed.n_left; i++)
+        if (m->observed.left[i].graph != graph) m->observed.left[kept++] = m->observed.left[i];
+    m->observed.n_left = kept;
+}
+
+void mm_observe_fini(mm_manager *m) { free(m->observed.left); }

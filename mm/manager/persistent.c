@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/* Persistent tensors of a manager: adds and removes them, and copies their bytes to and from the CPU's memory. */
+#include "mm/manager/persistent.h"
+
+#include <string.h>
+
+#include "mm/manager/adopt.h"
+#include "mm/manager/states.h"
+
+/* ---------------------------------------------------------------- adding and removing */
+
+static void count_persistents(mm_manager *m) {
+    pthread_mutex_lock(&m->lock);
+    m->persistent_bytes = m->directory.bytes;
+    pthread_mutex_unlock(&m->lock);
+}
+
+mm_status mm_persistent_settle(mm_manager *m, int entries, mm_status status) {
+    if (status == MM_OK)
+        count_persistents(m);
+    else
+        mm_directory_cut(&m->directory, entries);
+    return status;
+}
+
+mm_status mm_persistent_add(mm_manager *m, const char *name, int64_t bytes) {
+    MM_TRY(mm_manager_settle(m, "mm_persistent_add"));
+    if (!name) return mm_fail(MM_ERR_INVALID, "mm_persistent_add: a persistent tensor needs a name");
+    if (bytes <= 0)
+        return mm_fail(MM_ERR_INVALID, "mm_persistent_add: %s has %lld bytes: must be at least 1", name,
+                       (long long)bytes);
+    if (strcmp(name, MM_VALUES) == 0)
+        return mm_fail(MM_ERR_INVALID, "mm_persistent_add: only a graph declares " MM_VALUES);
+    if (mm_directory_find(&m->directory, name))
+        return mm_fail(MM_ERR_INVALID, "mm_persistent_add: %s is there already: choose another name", name);
+    int entries = m->directory.n;
+    mm_status status = mm_directory_append(&m->directory, name, bytes);
+    if (status == MM_OK) status = mm_manager_plan_around(m);
+    return mm_persistent_settle(m, entries, status);
+}
+
+static mm_status check_removable(const mm_manager *m, const char *name) {
+    const mm_directory *d = &m->directory;
+    const mm_persistent *entry = name ? mm_directory_find(d, name) : NULL;
+    if (!entry)
+        return mm_fail(MM_ERR_NOT_FOUND, "mm_persistent_remove: there is no persistent tensor %s", name ? name : "");
+    if (entry->declared)
+        return mm_fail(MM_ERR_INVALID, "mm_persistent_remove: %s is a graph's, and stays for the manager's life", name);
+    if (entry != &d->entries[d->n - 1])
+        return mm_fail(MM_ERR_ORDER, "mm_persistent_remove: %s lies behind %s and never moves",
+                       d->entries[d->n - 1].name, name);
+    return MM_OK;
+}
+
+mm_status mm_persistent_remove(mm_manager *m, const char *name) {
+    MM_TRY(mm_manager_settle(m, "mm_persistent_remove"));
+    MM_TRY(check_removable(m, name));
+    int64_t before = m->directory.bytes;
+    /* Its touched bytes are not stray ones. */
+    if (m->options.measure_touched) MM_TRY(mm_coverage_add(&m->coverage, &(mm_range){0, before}, 1));
+    m->directory.bytes = m->directory.entries[m->directory.n - 1].offset;
+    mm_status status = mm_manager_plan_around(m);
+    if (status == MM_OK) {
+        mm_directory_cut(&m->directory, m->directory.n - 1);
+        count_persistents(m);
+    } else
+        m->directory.bytes = before;
+    return status;
+}
+
+/* ---------------------------------------------------------------- bytes */
+
+void *mm_persistent_data(mm_manager *m, const char *name, size_t *bytes_out) {
+    const mm_persistent *entry = m ? mm_directory_find(&m->directory, name) : NULL;
+    if (!entry) return NULL;
+    if (bytes_out) *bytes_out = (size_t)entry->bytes;
+    return (uint8_t *)mm_pool_base(m->pool) + entry->offset;
+}
+
+/* Checks the range, and finds its address. */
+static mm_status find(mm_manager *m, const char *call, const char *name, int64_t offset, int64_t bytes,
+                      uint8_t **place_out) {
+    MM_TRY(mm_manager_settle(m, call));
+    MM_TRY(mm_check_given(name, call, "name"));
+    const mm_persistent *entry = mm_directory_find(&m->directory, name);
+    if (!entry) return mm_fail(MM_ERR_NOT_FOUND, "%s: no graph of this manager has a persistent tensor %s", call, name);
+    if (offset < 0 || bytes < 0 || offset > entry->bytes || bytes > entry->bytes - offset)
+        return mm_fail(MM_ERR_INVALID, "%s: %lld bytes at %lld of %s, which has %lld", call, (long long)bytes,
+                       (long long)offset, name, (long long)entry->bytes);
+    *place_out = (uint8_t *)mm_pool_base(m->pool) + entry->offset + offset;
+    return MM_OK;
+}
+
+static mm_status copy(mm_manager *m, void *to, const void *from, int64_t bytes, mm_copy_kind kind) {
+    mm_stream *stream = mm_dispatch_compute(m->dispatch);
+    if (bytes == 0) return MM_OK;
+    MM_TRY(mm_copy_async(stream, to, from, bytes, kind));
+    mm_status status = mm_stream_sync(stream);
+    if (status != MM_OK) mm_stream_reset(stream);
+    return status;
+}
+
+mm_status mm_persistent_get(mm_manager *m, const char *name, int64_t offset, void *data, int64_t bytes) {
+    uint8_t *place;
+    MM_TRY(find(m, "mm_persistent_get", name, offset, bytes, &place));
+    if (bytes > 0) MM_TRY(mm_check_given(data, "mm_persistent_get", "data"));
+    return copy(m, data, place, bytes, MM_COPY_OUT);
+}
+
+mm_status mm_persistent_set(mm_manager *m, const char *name, int64_t offset, const void *data, int64_t bytes) {
+    uint8_t *place;
+    MM_TRY(find(m, "mm_persistent_set", name, offset, bytes, &place));
+    if (strcmp(name, MM_VALUES) == 0)
+        return mm_fail(MM_ERR_INVALID, "mm_persistent_set: " MM_VALUES " is set by mm_values_set");
+    if (bytes > 0) MM_TRY(mm_check_given(data, "mm_persistent_set", "data"));
+    return copy(m, place, data, bytes, MM_COPY_IN);
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/* Sampling: for a policy that observes (policies/observer.h), each graph's first iteration and every W-th after it runs
+ * a plan that also measures, and loses nothing: bounds are 0 in it. What is measured gives the bounds from then on.
+ *
+ * The plan is the graph's own with measures added (mm_plan_add_measures), so it takes the same memory. Bounds lie in
+ * device memory (values.h), so a recording of the graph's own plan stays valid. */
+#ifndef MM_MANAGER_SAMPLING_H
+#define MM_MANAGER_SAMPLING_H
+
+#include "mm/manager/manager.h"
+
+struct mm_sampling {
+    const mm_observer *observer;
+    mm_comet_config config;
+    mm_planned planned; /* the graph's plan with measures; without facts and codecs, which are the graph's */
+    mm_execution *execution;
+    int n; /* layers */
+    mm_watched *watched;
+    mm_tensor *coded; /* per layer: the tensor whose code has the bound, the root of its input */
+    mm_layer_sample *samples;
+    mm_layer_verdict *verdicts;
+    bool pending; /* there are samples without a verdict */
+};
+
+/* Makes ready->sampling for a graph that is about to be ready under `policy`. It stays NULL if the policy does not
+ * observe, or no code of the plan has a bound. MM_ERR_NOMEM, MM_ERR_DEVICE, MM_ERR_PLAN. */
+MM_CHECKED mm_status mm_sampling_create(const mm_manager *manager, const mm_policy *policy, mm_ready *ready);
+/* NULL is legal. */
+void mm_sampling_destroy(mm_sampling *sampling);
+
+/* Whether the graph's next iteration that runs step by step samples. */
+bool mm_sampling_is_due(const mm_ready *ready);
+/* Gives the verdict on samples that are pending, if there are any: sets the bounds. To be called before an iteration
+ * begins, and before the graph is planned anew. */
+void mm_sampling_settle(mm_ready *ready);
+/* Notes that an iteration has ended. If it sampled, takes what it measured. */
+void mm_sampling_note_end(mm_ready *ready, bool sampled);
+
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/* Settings that the user changes between iterations: the policy, the budget. */
+#include "mm/manager/adopt.h"
+#include "mm/manager/arena.h"
+#include "mm/manager/states.h"
+
+const char *mm_policy_now(const mm_manager *m) { return m ? m->plans.policy_now.spec : NULL; }
+
+static mm_status go_over(mm_manager *m, const mm_policy *policy) {
+    MM_TRY(mm_planned_try_codecs(policy, m->options.device));
+    MM_TRY(mm_manager_settle(m, "mm_policy_set"));
+    return mm_manager_replan(m, policy, "the policy is set");
+}
+
+mm_status mm_policy_set(mm_manager *m, const char *spec) {
+    MM_TRY(mm_manager_check_idle(m, "mm_policy_set"));
+    mm_policy policy;
+    MM_TRY(mm_policy_parse(spec, &policy));
+    mm_status status = go_over(m, &policy);
+    if (status != MM_OK) {
+        mm_policy_fini(&policy);
+        return status;
+    }
+    mm_policy_fini(&m->plans.policy);
+    m->plans.policy = policy;
+    mm_manager_notify(m, MM_EVENT_POLICY, m->plans.policy.spec, 0, 0);
+    return MM_OK;
+}
+
+static void put_budget(mm_manager *m, int64_t bytes) {
+    pthread_mutex_lock(&m->lock);
+    m->budget_bytes = bytes;
+    pthread_mutex_unlock(&m->lock);
+}
+
+mm_status mm_budget_set(mm_manager *m, int64_t device_bytes) {
+    MM_TRY(mm_manager_check_idle(m, "mm_budget_set"));
+    if (device_bytes <= 0 || device_bytes > mm_pool_bytes(m->pool))
+        return mm_fail(MM_ERR_INVALID,
+                       "mm_budget_set: a budget of %s: must be from 1 byte to the %s that were reserved",
+                       MM_SIZE_TOLD(device_bytes), MM_SIZE_TOLD(mm_pool_bytes(m->pool)));
+    MM_TRY(mm_manager_settle(m, "mm_budget_set"));
+    int64_t before = m->budget_bytes, ceiling = m->ceiling_bytes;
+    mm_status status = mm_arena_extend(m, device_bytes);
+    put_budget(m, device_bytes);
+    m->ceiling_bytes = INT64_MAX;
+    if (status == MM_OK) status = mm_manager_replan(m, &m->plans.policy, "the budget is set");
+    if (status != MM_OK) {
+        put_budget(m, before);
+        m->ceiling_bytes = ceiling;
+    }
+    mm_arena_trim(m);
+    return status;
+}
+
+int64_t mm_manager_device_bytes(mm_manager *m) {
+    if (!m) return 0;
+    pthread_mutex_lock(&m->lock);
+    int64_t bytes = m->budget_bytes;
+    pthread_mutex_unlock(&m->lock);
+    return bytes;
+}

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: MIT */
+#include "mm/planning/plan_set.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---------------------------------------------------------------- one graph */
+
+static void drop(mm_prepared *p) {
+    if (!p) return;
+    mm_planned_fini(&p->planned);
+    free(p);
+}
+
+int mm_prepared_unable(const mm_prepared *p) {
+    const mm_plan *plan = p->planned.plan;
+    for (int i = 0; !p->recomputes && i < plan->n_nodes; i++)
+        if (plan->nodes[i].kind == MM_NODE_RECOMPUTE) return plan->nodes[i].step;
+    return -1;
+}
+
+static mm_learned *learned_of(const mm_plan_set *set, const mm_graph *graph) {
+    for (int i = 0; i < set->n_learned; i++)
+        if (set->learned[i].graph == graph) return &set->learned[i];
+    return NULL;
+}
+
+/* Adds measured times to the facts, if there are any of this graph; else keeps in p->untimed why not. */
+static mm_status take_facts(const mm_plan_set *set, mm_prepared *p) {
+    const mm_learned *learned = learned_of(set, p->graph);
+    mm_status status = MM_OK;
+    if (set->sources.facts) status = mm_facts_apply(set->sources.facts, p->graph, MM_FACTS_TIMES, p->planned.facts);
+    if (status == MM_OK && learned) status = mm_facts_apply(learned->facts, p->graph, MM_FACTS_TIMES, p->planned.facts);
+    if (status != MM_ERR_FORMAT) return status;
+    mm_failure_keep(&p->untimed, status);
+    return MM_OK;
+}
+
+/* Leaves each step the variant that its graph's present plan runs it in. */
+static mm_status keep_variants(const mm_plan_set *set, mm_prepared *p) {
+    const mm_prepared *now = mm_plan_set_find(set, p->graph);
+    if (!now) return MM_OK;
+    const mm_plan *plan = now->planned.plan;
+    const mm_facts *facts = now->planned.facts;
+    int32_t *ids = malloc(((size_t)facts->n_steps + 1) * sizeof *ids);
+    if (!ids) return mm_fail(MM_ERR_NOMEM, "out of memory for the graph %s", mm_graph_name(p->graph));
+    for (int i = 0; i < plan->n_nodes; i++) {
+        const mm_node *node = &plan->nodes[i];
+        if (node->kind == MM_NODE_STEP)
+            ids[node->step] = facts->variants[facts->variant_first[node->step] + node->variant].id;
+    }
+    mm_facts_keep_variants(p->planned.facts, ids);
+    free(ids);
+    return MM_OK;
+}
+
+static bool is_for(const mm_offered *o, const mm_attempt *a, const mm_graph *graph) {
+    return o->plan && o->device_bytes == a->limits.device_bytes && o->plan->pinned_bytes <= a->limits.pinned_bytes &&
+           strcmp(o->plan->policy, a->policy->spec) == 0 && strcmp(o->graph, mm_graph_name(graph)) == 0 &&
+           o->steps == mm_graph_steps(graph) && o->tensors == mm_graph_tensors(graph) &&
+           o->tensor_bytes == mm_facts_tensor_bytes(graph);
+}
+
+/* Takes an offered plan, where there is one of what is asked for. */
+static bool take_offered(const mm_plan_set *set, const mm_attempt *a, const mm_limits *limits, mm_prepared *p) {
+    if (a->least_workspaces || a->stands_in || a->same_variants || learned_of(set, p->graph)) return false;
+    for (int i = 0; i < set->n_offered; i++)
+        if (is_for(&set->offered[i], a, p->graph) &&
+            mm_planned_take(&p->planned, &set->offered[i].plan, p->graph, limits) == MM_OK)
+            return true;
+    return false;
+}
+
+/* Makes the plan within the attempt's limits, with the directory's places of persistent tensors. */
+static mm_status make_within(const mm_plan_set *set, const mm_attempt *a, mm_prepared *p) {
+    int64_t *places;
+    MM_TRY(mm_directory_places(set->sources.directory, p->graph, &places));
+    mm_limits limits = a->limits;
+    limits.places = places;
+    mm_status status = MM_OK;
+    if (!take_offered(set, a, &limits, p)) status = mm_planned_make(&p->planned, a->policy, p->graph, &limits);
+    free(places);
+    return status;
+}
+
+static mm_status make_plan(const mm_plan_set *set, const mm_attempt *a, mm_prepared *p, int64_t *need_bytes) {
+    const mm_plan_sources *sources = &set->sources;
+    MM_TRY(mm_planned_init(&p->planned, a->policy, p->graph, sources->device));
+    MM_TRY(take_facts(set, p));
+    mm_planned_tell(&p->planned, &sources->rates);
+    if (a->same_variants)
+        MM_TRY(keep_variants(set, p));
+    else if (a->least_workspaces)
+        mm_facts_keep_least_workspaces(p->planned.facts);
+    MM_TRY(make_within(set, a, p));
+    const mm_plan *plan = p->planned.plan;
+    if (a->stands_in && mm_prepared_unable(p) >= 0) {
+        *need_bytes = 0; /* no memory would do */
+        return mm_fail(MM_ERR_INFEASIBLE, "%s recomputes steps of %s, and nobody said how", MM_BRIEF(plan->policy),
+                       mm_graph_name(p->graph));
+    }
+    if (plan->peak_bytes > *need_bytes) *need_bytes = plan->peak_bytes;
+    return mm_plan_fits(plan, &a->limits);
+}
+
+static mm_status prepare(const mm_plan_set *set, const mm_attempt *a, const mm_newcomer *graph, int64_t *need_bytes,
+                         mm_prepared **prepared_out) {
+    mm_prepared *p = calloc(1, sizeof *p);
+    if (!p) return mm_fail(MM_ERR_NOMEM, "out of memory for the graph %s", mm_graph_name(graph->graph));
+    p->graph = graph->graph;
+    p->recomputes = graph->recomputes;
+    mm_status status = make_plan(set, a, p, need_bytes);
+    if (status == MM_OK)
+        *prepared_out = p;
+    else
+        drop(p);
+    return status;
+}
+
+/* ---------------------------------------------------------------- drafts */
+
+/* The i-th graph to draft: one of the set's, or the new one. */
+static mm_newcomer graph_at(const mm_plan_set *set, const mm_attempt *a, int i) {
+    return i < set->n ? (mm_newcomer){set->prepared[i]->graph, set->prepared[i]->recomputes} : *a->added;
+}
+
+static mm_status fill(const mm_plan_set *set, const mm_attempt *a, mm_draft *d, mm_refusal *refusal) {
+    int n = set->n + (a->added != NULL);
+    d->prepared = calloc((size_t)n + 1, sizeof(mm_prepared *));
+    if (!d->prepared) return mm_fail(MM_ERR_NOMEM, "out of memory for %d graphs", n);
+    if (a->others_stay) d->n = d->kept = set->n;
+    for (int i = 0; i < d->kept; i++) d->prepared[i] = set->prepared[i];
+    for (; d->n < n; d->n++) {
+        const mm_newcomer graph = graph_at(set, a, d->n);
+        mm_status status = prepare(set, a, &graph, &d->need_bytes, &d->prepared[d->n]);
+        if (status == MM_ERR_INFEASIBLE && refusal) {
+            *refusal = (mm_refusal){graph.graph, graph.recomputes, d->need_bytes, {0}};
+            mm_failure_keep(&refusal->failure, status);
+        }
+        MM_TRY(status);
+    }
+    return MM_OK;
+}
+
+mm_status mm_plan_set_draft(const mm_plan_set *set, const mm_attempt *a, mm_draft *draft_out, mm_refusal *refusal_out) {
+    mm_draft d = {.least_workspaces = a->least_workspaces, .stands_in = a->stands_in, .step = a->step};
+    MM_TRY(mm_policy_copy(a->policy, &d.policy));
+    mm_status status = fill(set, a, &d, refusal_out);
+    if (status == MM_OK)
+        *draft_out = d;
+    else
+        mm_draft_fini(&d);
+    return status;
+}
+
+mm_attempt mm_plan_set_again(const mm_plan_set *set, const mm_limits *limits) {
+    return (mm_attempt){.policy = &set->policy_now,
+                        .least_workspaces = set->least_workspaces,
+                        .stands_in = !mm_policy_equal(&set->policy_now, &set->policy),
+                        .limits = *limits};
+}
+
+void mm_plan_set_commit(mm_plan_set *set, mm_draft *d) {
+    for (int i = d->kept; i < set->n; i++) drop(set->prepared[i]);
+    free(set->prepared);
+    mm_policy_fini(&set->policy_now);
+    set->prepared = d->prepared;
+    set->n = d->n;
+    set->policy_now = d->policy;
+    set->least_workspaces = d->least_workspaces;
+    d->prepared = NULL;
+    d->policy = (mm_policy){0};
+}
+
+void mm_draft_fini(mm_draft *d) {
+    for (int i = d->kept; d->prepared && i < d->n; i++) drop(d->prepared[i]);
+    free(d->prepared);
+    mm_policy_fini(&d->policy);
+    *d = (mm_draft){0};
+}
+
+/* ---------------------------------------------------------------- the set */
+
+static int index_of(const mm_plan_set *set, const mm_graph *graph) {
+    int i = 0;
+    while (i < set->n && set->prepared[i]->graph != graph) i++;
+    return i;
+}
+
+mm_prepared *mm_plan_set_find(const mm_plan_set *set, const mm_graph *graph) {
+    int i = index_of(set, graph);
+    return i < set->n ? set->prepared[i] : NULL;
+}
+
+mm_status mm_plan_set_facts(const mm_plan_set *set, const mm_prepared *p, mm_facts **facts_out) {
+    const mm_facts *from = p->planned.facts;
+    const mm_learned *learned = learned_of(set, p->graph);
+    mm_facts *facts;
+    MM_TRY(mm_facts_create(p->graph, from->n_codecs, &facts));
+    memcpy(facts->codecs, from->codecs, (size_t)from->n_codecs * sizeof *from->codecs);
+    memcpy(facts->codes, from->codes, (size_t)from->n_codecs * (size_t)from->n_tensors * sizeof *from->codes);
+    mm_status status = MM_OK;
+    if (set->sources.facts) status = mm_facts_apply(set->sources.facts, p->graph, MM_FACTS_TIMES, facts);
+    if (status == MM_ERR_FORMAT) status = MM_OK; /* of another graph */
+    if (status == MM_OK && learned) status = mm_facts_apply(learned->facts, p->graph, MM_FACTS_ALL, facts);
+    if (status == MM_OK)
+        *facts_out = facts;
+    else
+        mm_facts_destroy(facts);
+    return status;
+}
+
+mm_status mm_plan_set_learn(mm_plan_set *set, const mm_graph *graph, mm_facts *facts) {
+    mm_learned *learned = learned_of(set, graph);
+    if (!learned) {
+        mm_learned *more = realloc(set->learned, ((size_t)set->n_learned + 1) * sizeof *more);
+        if (!more) return mm_fail(MM_ERR_NOMEM, "out of memory for the facts of %s", mm_graph_name(graph));
+        set->learned = more;
+        learned = &more[set->n_learned++];
+        *learned = (mm_learned){.graph = graph};
+    }
+    mm_facts_destroy(learned->facts);
+    learned->facts = facts;
+    return MM_OK;
+}
+
+static void unlearn(mm_plan_set *set, const mm_graph *graph) {
+    mm_learned *learned = learned_of(set, graph);
+    if (!learned) return;
+    mm_facts_destroy(learned->facts);
+    *learned = set->learned[--set->n_learned];
+}
+
+mm_status mm_plan_set_offer(mm_plan_set *set, mm_plan *plan, int64_t device_bytes) {
+    mm_offered *more = realloc(set->offered, ((size_t)set->n_offered + 1) * sizeof *more);
+    if (more) set->offered = more;
+    char *name = more ? strdup(mm_graph_name(plan->graph)) : NULL;
+    if (!name) {
+        mm_plan_destroy(plan);
+        return mm_fail(MM_ERR_NOMEM, "out of memory for a plan that is offered");
+    }
+    more[set->n_offered++] = (mm_offered){.plan = plan,
+                                          .graph = name,
+                                          .steps = mm_graph_steps(plan->graph),
+                                          .tensors = mm_graph_tensors(plan->graph),
+                                          .tensor_bytes = mm_facts_tensor_bytes(plan->graph),
+                                          .device_bytes = device_bytes};
+    return MM_OK;
+}
+
+void mm_plan_set_forget(mm_plan_set *set, const mm_graph *graph) {
+    int i = index_of(set, graph);
+    unlearn(set, graph);
+    if (i == set->n) return;
+    drop(set->prepared[i]);
+    set->prepared[i] = set->prepared[--set->n];
+}
+
+void mm_plan_set_fini(mm_plan_set *set) {
+    while (set->n > 0) drop(set->prepared[--set->n]);
+    while (set->n_learned > 0) mm_facts_destroy(set->learned[--set->n_learned].facts);
+    for (int i = 0; i < set->n_offered; i++) {
+        mm_plan_destroy(set->offered[i].plan);
+        free(set->offered[i].graph);
+    }
+    free(set->offered);
+    free(set->learned);
+    free(set->prepared);
+    mm_policy_fini(&set->policy);
+    mm_policy_fini(&set->policy_now);
+    memset(set, 0, sizeof *set);
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT */
+/* The plan set: prepared graphs, each with its plan. New plans are drafted beside these, and then committed all at
+ * once, or dropped. It knows a device only by its name, and knows no memory and no thread. */
+#ifndef MM_PLANNING_PLAN_SET_H
+#define MM_PLANNING_PLAN_SET_H
+
+#include "mm/core/status.h"
+#include "mm/planning/directory.h"
+#include "mm/planning/planning.h"
+
+/* A graph that has a plan. Its address stays until it is planned anew or forgotten. */
+typedef struct mm_prepared {
+    const mm_graph *graph;
+    mm_planned planned;
+    bool recomputes;    /* there is a function that recomputes its layers (mm_recompute_set) */
+    mm_failure untimed; /* why it was planned without the set's measured times; MM_OK: with them, or there are none */
+} mm_prepared;
+
+/* What plans are made from, besides their graphs. Borrowed for the set's life. */
+typedef struct mm_plan_sources {
+    const char *device;
+    mm_rates rates;                /* of the device */
+    const mm_facts *facts;         /* measured times; NULL: none */
+    const mm_directory *directory; /* places of persistent tensors */
+} mm_plan_sources;
+
+/* Facts of a graph as its iterations have shown them (observe.h). They come before the sources' facts. */
+typedef struct mm_learned {
+    const mm_graph *graph;
+    mm_facts *facts;
+} mm_learned;
+
+/* A plan that is there before its graph is prepared (mm_plan_offer). */
+typedef struct mm_offered {
+    mm_plan *plan; /* of another graph, which is gone, but was equal; NULL: taken */
+    char *graph;   /* that graph's name, */
+    int steps, tensors;
+    int64_t tensor_bytes; /* and its size (mm_facts_tensor_bytes) */
+    int64_t device_bytes; /* that it was made within */
+} mm_offered;
+
+typedef struct mm_plan_set {
+    mm_plan_sources sources;
+    mm_offered *offered;
+    int n_offered;
+    mm_learned *learned;
+    int n_learned;
+    mm_policy policy;      /* the policy that was set */
+    mm_policy policy_now;  /* the policy that plans are made by: the same, or a substitute (policies/fallback.h) */
+    bool least_workspaces; /* plans use the variants with the least workspace, and no others */
+    mm_prepared **prepared;
+    int n;
+} mm_plan_set;
+
+/* A graph that is to be prepared. */
+typedef struct mm_newcomer {
+    const mm_graph *graph;
+    bool recomputes; /* as in mm_prepared */
+} mm_newcomer;
+
+/* How to draft plans. */
+typedef struct mm_attempt {
+    const mm_policy *policy;
+    bool least_workspaces;
+    bool stands_in;     /* the policy is a substitute, so a plan that recomputes without mm_recompute_set is refused */
+    const char *step;   /* the ladder's step, in a few words (static); NULL: none */
+    bool same_variants; /* each step runs in the variant that it has now, so that it gives the same bits */
+    mm_limits limits;
+    const mm_newcomer *added; /* a new graph, or NULL */
+    bool others_stay;         /* only `added` is planned */
+} mm_attempt;
+
+/* Plans that are made, proved and within the limits, and not committed yet. */
+typedef struct mm_draft {
+    mm_policy policy;
+    bool least_workspaces, stands_in;
+    const char *step;
+    mm_prepared **prepared; /* the set's graphs in their order, then the new one */
+    int n;
+    int kept;           /* the first `kept` are the set's own, with their present plans */
+    int64_t need_bytes; /* peak of the largest new plan */
+} mm_draft;
+
+/* Why an attempt was refused. */
+typedef struct mm_refusal {
+    const mm_graph *graph; /* the graph whose plan does not fit */
+    bool recomputes;       /* as in mm_prepared */
+    int64_t need_bytes;    /* peak of the largest plan that could be made; 0: none could */
+    mm_failure failure;    /* status and message */
+} mm_refusal;
+
+/* Drafts plans for all prepared graphs, and for the new one. The caller frees the draft. The set does not change.
+ * MM_ERR_INFEASIBLE: a plan does not fit the limits; *refusal_out (may be NULL) is set. */
+MM_CHECKED mm_status mm_plan_set_draft(const mm_plan_set *set, const mm_attempt *attempt, mm_draft *draft_out,
+                                       mm_refusal *refusal_out);
+/* An attempt with the policy that runs now, within other limits. */
+mm_attempt mm_plan_set_again(const mm_plan_set *set, const mm_limits *limits);
+/* Moves the draft's plans into the set, and frees those that they replace. The draft's other members stay. */
+void mm_plan_set_commit(mm_plan_set *set, mm_draft *draft);
+/* Frees the draft, with its plans if they were not committed. */
+void mm_draft_fini(mm_draft *draft);
+
+/* Facts of a prepared graph, with the codecs of its plan at the same places, and all variants: by the sources' times,
+ * if they are of this graph, and what was learned. MM_ERR_NOMEM. The caller destroys them. */
+MM_CHECKED mm_status mm_plan_set_facts(const mm_plan_set *set, const mm_prepared *prepared, mm_facts **facts_out);
+/* Takes over what was learned of a graph, in place of what was learned before. On failure the caller keeps the facts.
+ * MM_ERR_NOMEM. Plans stay as they are. */
+MM_CHECKED mm_status mm_plan_set_learn(mm_plan_set *set, const mm_graph *graph, mm_facts *facts);
+
+/* mm_plan_offer. */
+MM_CHECKED mm_status mm_plan_set_offer(mm_plan_set *set, mm_plan *plan, int64_t device_bytes);
+
+/* The graph's entry; NULL if it is not prepared. */
+mm_prepared *mm_plan_set_find(const mm_plan_set *set, const mm_graph *graph);
+void mm_plan_set_forget(mm_plan_set *set, const mm_graph *graph);
+/* The first step that the plan recomputes without a callback (mm_recompute_set); -1: there is none. */
+int mm_prepared_unable(const mm_prepared *prepared);
+void mm_plan_set_fini(mm_plan_set *set);
+
+#endif

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+#include "mm/planning/planning.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/core/status.h"
+#include "pipeline/codec/code_block.h"
+#include "pipeline/codec/codec_facts.h"
+
+static mm_status create_codecs(mm_planned *planned, const mm_policy *policy, const char *device,
+                               char specs_out[][MM_SPEC_CAPACITY], int *n_out) {
+    planned->codecs = calloc(MM_MAX_CODECS, sizeof(mm_codec *));
+    if (!planned->codecs) return mm_fail(MM_ERR_NOMEM, "out of memory for the codecs of %s", policy->spec);
+    *n_out = mm_policy_list_codecs(policy, specs_out);
+    for (int c = 0; c < *n_out; c++) {
+        MM_TRY(mm_codec_create(specs_out[c], device, &planned->codecs[c]));
+        const mm_codec_facts facts = mm_codec_facts_of(planned->codecs[c], specs_out[c]);
+        MM_TRY(mm_policy_check_codec(policy, &facts));
+        if (planned->codecs[c]->flags.reads_bound && !policy->ops->observer)
+            return mm_fail(
+                MM_ERR_INVALID,
+                "codec '%s' has no error bound: give it one (%s:abs=0.001), or let the policy comet choose them",
+                specs_out[c], specs_out[c]);
+    }
+    return MM_OK;
+}
+
+mm_status mm_planned_try_codecs(const mm_policy *policy, const char *device) {
+    char specs[MM_MAX_CODECS][MM_SPEC_CAPACITY];
+    int n;
+    mm_planned planned = {0};
+    mm_status status = create_codecs(&planned, policy, device, specs, &n);
+    mm_planned_fini(&planned);
+    return status;
+}
+
+static mm_status gather(mm_planned *planned, const mm_policy *policy, const mm_graph *graph, const char *device) {
+    char specs[MM_MAX_CODECS][MM_SPEC_CAPACITY];
+    int n;
+    MM_TRY(create_codecs(planned, policy, device, specs, &n));
+    return mm_codec_facts_create(graph, planned->codecs, (const char(*)[MM_SPEC_CAPACITY])specs, n, &planned->facts);
+}
+
+mm_status mm_planned_init(mm_planned *planned, const mm_policy *policy, const mm_graph *graph, const char *device) {
+    memset(planned, 0, sizeof *planned);
+    mm_status status = gather(planned, policy, graph, device);
+    if (status != MM_OK) mm_planned_fini(planned);
+    return status;
+}
+
+void mm_planned_tell(mm_planned *planned, const mm_rates *rates) {
+    mm_facts *facts = planned->facts;
+    if (facts->memory_bytes_per_s == 0) facts->memory_bytes_per_s = rates->memory_bytes_per_s;
+    if (facts->out_bytes_per_s == 0) facts->out_bytes_per_s = rates->link_bytes_per_s;
+    if (facts->in_bytes_per_s == 0) facts->in_bytes_per_s = rates->link_bytes_per_s;
+    mm_facts_drop_impossible(
+        facts); /* where nothing was copied, the rates with both ways busy may have been measured */
+}
+
+/* Lowers the plan, and proves the program. */
+static mm_status prove(mm_planned *planned, const mm_facts *facts, const mm_limits *limits) {
+    planned->program = calloc(1, sizeof *planned->program);
+    planned->exact = malloc(((size_t)planned->plan->n_segments + 1) * sizeof *planned->exact);
+    if (!planned->program || !planned->exact)
+        return mm_fail(MM_ERR_NOMEM, "out of memory for a plan of %d segments", planned->plan->n_segments);
+    MM_TRY(mm_program_init(planned->plan, facts, planned->program));
+    return mm_program_prove(planned->program, facts, limits, planned->exact);
+}
+
+static void drop_plan(mm_planned *planned) {
+    if (planned->program) mm_program_fini(planned->program);
+    free(planned->program);
+    free(planned->exact);
+    mm_plan_destroy(planned->plan);
+}
+
+/* Of what its codecs read on the device; 0: none reads any. The facts may have more codecs, from a file. */
+static int64_t block_bytes(const mm_planned *planned, const mm_graph *graph) {
+    for (int c = 0; c < MM_MAX_CODECS && planned->codecs[c]; c++) {
+        const mm_codec_flags *flags = &planned->codecs[c]->flags;
+        if (flags->reads_iteration || flags->reads_bound) return mm_code_block_bytes(graph);
+    }
+    return 0;
+}
+
+/* Where what its codecs read lies, and the limits above it. */
+static mm_limits limits_above(const mm_planned *planned, const mm_graph *graph, const mm_limits *limits) {
+    const int64_t block = block_bytes(planned, graph);
+    mm_limits own = *limits;
+    if (block > 0) own.base_bytes = mm_align(limits->base_bytes) + mm_align(block);
+    return own;
+}
+
+/* Proves a plan that was made within `own`, in place of the earlier one. */
+static mm_status settle(mm_planned *planned, mm_plan *plan, const mm_limits *limits, mm_limits own) {
+    own.device_bytes = plan->peak_bytes;
+    own.pinned_bytes = plan->pinned_bytes;
+    mm_planned made = {.plan = plan};
+    mm_status status = prove(&made, planned->facts, &own);
+    if (status != MM_OK) {
+        drop_plan(&made);
+        return status;
+    }
+    drop_plan(planned);
+    planned->plan = made.plan;
+    planned->program = made.program;
+    planned->exact = made.exact;
+    planned->block_offset = mm_align(limits->base_bytes);
+    planned->block_bytes = block_bytes(planned, plan->graph);
+    return MM_OK;
+}
+
+/* With the copies of what the graph shares with other processes, for which the policy leaves room. */
+static mm_status make(const mm_policy *policy, const mm_graph *graph, const mm_facts *facts, mm_limits own,
+                      mm_plan **plan_out) {
+    const int64_t shared = mm_plan_shared_bytes(graph);
+    if (shared == 0) return mm_policy_plan(policy, graph, facts, &own, plan_out);
+    own.pinned_bytes = own.pinned_bytes > shared ? own.pinned_bytes - shared : 0;
+    mm_plan *plan;
+    MM_TRY(mm_policy_plan(policy, graph, facts, &own, &plan));
+    mm_status status = mm_plan_add_shared(plan, plan_out);
+    mm_plan_destroy(plan);
+    return status;
+}
+
+mm_status mm_planned_make(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,
+                          const mm_limits *limits) {
+    const mm_limits own = limits_above(planned, graph, limits);
+    mm_plan *plan;
+    MM_TRY(make(policy, graph, planned->facts, own, &plan));
+    return settle(planned, plan, limits, own);
+}
+
+mm_plan *mm_planned_release(mm_planned *planned) {
+    mm_plan *plan = planned->plan;
+    planned->plan = NULL;
+    drop_plan(planned);
+    planned->program = NULL;
+    planned->exact = NULL;
+    return plan;
+}
+
+mm_status mm_planned_take(mm_planned *planned, mm_plan **plan, const mm_graph *graph, const mm_limits *limits) {
+    const mm_limits own = limits_above(planned, graph, limits);
+    mm_plan *taken = *plan;
+    if (taken->base_bytes != own.base_bytes)
+        return mm_fail(MM_ERR_PLAN, "the plan of %s lies above %lld bytes, not %lld", mm_graph_name(graph),
+                       (long long)taken->base_bytes, (long long)own.base_bytes);
+    *plan = NULL;
+    taken->graph = graph;
+    return settle(planned, taken, limits, own);
+}
+
+mm_status mm_planned_add_measures(const mm_planned *planned, const int64_t *places, const mm_measure_at *at, int n,
+                                  mm_planned *measured_out) {
+    mm_planned made = {0};
+    MM_TRY(mm_plan_add_measures(planned->plan, at, n, &made.plan));
+    const mm_limits own = {.device_bytes = made.plan->peak_bytes,
+                           .pinned_bytes = made.plan->pinned_bytes,
+                           .base_bytes = made.plan->base_bytes,
+                           .places = places};
+    mm_status status = prove(&made, planned->facts, &own);
+    if (status == MM_OK)
+        *measured_out = made;
+    else
+        drop_plan(&made);
+    return status;
+}
+
+void mm_planned_fini(mm_planned *planned) {
+    drop_plan(planned);
+    mm_facts_destroy(planned->facts);
+    for (int c = 0; planned->codecs && c < MM_MAX_CODECS; c++) mm_codec_destroy(planned->codecs[c]);
+    free(planned->codecs);
+    memset(planned, 0, sizeof *planned);
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+#include "mm/planning/refusal.h"
+
+#include <stdio.h>
+
+#include "mm/core/account/account.h"
+#include "mm/core/status.h"
+#include "mm/core/time/simulate.h"
+#include "policies/advice.h"
+#include "policies/nominal.h"
+
+/* Up to so many steps auto plans within a second. */
+enum { DEEP_STEPS = 1000 };
+
+/* Whether the plan could run, memory aside: if it recomputes, there must be a function for that. */
+static bool can_run(const mm_refused *r, const mm_plan *plan) {
+    for (int i = 0; !r->recomputes && i < plan->n_nodes; i++)
+        if (plan->nodes[i].kind == MM_NODE_RECOMPUTE) return false;
+    return true;
+}
+
+mm_status mm_times_measured(const void *ctx, const mm_graph *graph, mm_facts *facts) {
+    return mm_facts_apply(ctx, graph, MM_FACTS_TIMES, facts);
+}
+
+/* The predicted time of an iteration; INT64_MAX: it cannot be predicted. Sets nominal times if the facts have none. */
+static int64_t predict(const mm_refused *r, mm_planned *planned) {
+    mm_simulation simulation;
+    if (mm_nominal_is_due(planned->facts)) mm_nominal_times(r->graph, planned->facts);
+    if (mm_program_simulate(planned->program, planned->facts, &simulation) != MM_OK) return INT64_MAX;
+    int64_t ns = simulation.iteration_ns;
+    mm_simulation_fini(&simulation);
+    return ns;
+}
+
+static bool has_times(const mm_refused *r, mm_facts *facts) {
+    mm_status status = r->add_times ? r->add_times(r->times, r->graph, facts) : MM_ERR_FORMAT;
+    return status == MM_OK || status == MM_ERR_FORMAT;
+}
+
+/* An mm_trial_fn. */
+static mm_trial try_policy(void *ctx, const mm_policy *policy, bool any) {
+    const mm_refused *r = ctx;
+    mm_trial t = {.bytes = INT64_MAX};
+    mm_limits limits = r->limits;
+    limits.first_fit = any;
+    mm_planned planned;
+    if (mm_planned_init(&planned, policy, r->graph, r->device) != MM_OK) return t; /* the device lacks its codecs */
+    bool timed = has_times(r, planned.facts);
+    mm_planned_tell(&planned, &r->rates);
+    for (int c = 0; c < planned.facts->n_codecs; c++) t.lossy |= !planned.facts->codecs[c].lossless;
+    bool made = timed && mm_planned_make(&planned, policy, r->graph, &limits) == MM_OK;
+    if (made && can_run(r, planned.plan)) {
+        t.bytes = planned.plan->peak_bytes;
+        t.pinned_bytes = planned.plan->pinned_bytes;
+        t.step_ns = t.bytes <= limits.device_bytes ? predict(r, &planned) : INT64_MAX;
+    }
+    mm_planned_fini(&planned);
+    return t;
+}
+
+/* Returns the refusal, followed by the advice. */
+static mm_status tell(const mm_refused *r, const char *refusal, const mm_advice *advice) {
+    const char *spec = advice->policy.spec, *lossy = advice->takes.lossy ? " (lossy)" : "";
+    const char *from = r->pinned_from ? r->pinned_from : "";
+    switch (advice->kind) {
+    case MM_ADVICE_FITS:
+        return mm_fail(MM_ERR_INFEASIBLE, "%s; policy %s%s would fit", refusal, spec, lossy);
+    case MM_ADVICE_PINNED:
+        return mm_fail(
+            MM_ERR_INFEASIBLE, "%s; no policy would fit with %s of pinned memory%s; with %s, policy %s%s would",
+            refusal, MM_SIZE_TOLD(r->limits.pinned_bytes), from, MM_SIZE_TOLD(advice->takes.pinned_bytes), spec, lossy);
+    case MM_ADVICE_NEEDS_LEAST:
+        if (r->descended) break;
+        if (r->needs_bytes > 0 && advice->takes.bytes >= r->needs_bytes)
+            return mm_fail(MM_ERR_INFEASIBLE, "%s; no policy would fit: none needs less", refusal);
+        return mm_fail(MM_ERR_INFEASIBLE, "%s; no policy would fit: %s%s needs least, %s", refusal, spec, lossy,
+                       MM_SIZE_TOLD(advice->takes.bytes));
+    case MM_ADVICE_NONE:
+        break;
+    }
+    return mm_fail(MM_ERR_INFEASIBLE, "%s", refusal);
+}
+
+/* Whether no plan of any policy fits the budget. */
+static bool is_hopeless(const mm_refused *r) {
+    mm_facts *facts;
+    if (mm_facts_create(r->graph, 0, &facts) != MM_OK) return false;
+    const bool over = mm_lower_bound_of(r->graph, facts).bytes > r->limits.device_bytes;
+    mm_facts_destroy(facts);
+    return over;
+}
+
+mm_status mm_advise(const mm_refused *refused, const char *refusal) {
+    mm_refused ctx = *refused;
+    mm_advice advice = {.kind = MM_ADVICE_NONE};
+    const mm_advice_wish wish = {.limits = &refused->limits,
+                                 .published_only = refused->descended || refused->quick,
+                                 .quick = refused->quick,
+                                 .deep = mm_graph_steps(refused->graph) > DEEP_STEPS,
+                                 .hopeless = is_hopeless(refused),
+                                 .refused = refused->needs_bytes > 0 ? refused->policy : NULL,
+                                 .refused_takes = {.bytes = refused->needs_bytes}};
+    if (mm_advice_find(&wish, try_policy, &ctx, &advice) != MM_OK)
+        return mm_fail(MM_ERR_INFEASIBLE, "%s", refusal); /* without advice */
+    if (refused->advised && advice.kind == MM_ADVICE_FITS)
+        snprintf(refused->advised, refused->advised_bytes, "%s", advice.policy.spec);
+    mm_status status = tell(refused, refusal, &advice);
+    mm_policy_fini(&advice.policy);
+    return status;
+}

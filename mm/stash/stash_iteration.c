@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT */
+/* What iterations are, and whether they follow a plan. */
+#include <stdio.h>
+
+#include "mm/stash/stash.h"
+
+static bool is_following(const mm_stash *s) { return s->follow.order != NULL; }
+
+/* Whether the entry is of the iteration under way, not left from one before. */
+static bool is_of_now(const mm_stash *s, const mm_stash_slot *e) { return e->iteration == s->iteration; }
+
+/* ---------------------------------------------------------------- begin and end */
+
+static mm_status begin_unplanned(mm_stash *s) {
+    MM_TRY(mm_stash_cover(s, NULL));
+    if (s->taken > 0) return MM_OK;
+    if (mm_stash_arena_limit(s, s->options.device_bytes - s->stats.kept_bytes) == MM_OK) return MM_OK;
+    mm_log_send(&s->options.log, MM_LOG_WARNING, "an iteration runs in %s of the arena: %s",
+                MM_SIZE_TOLD(s->limit_bytes), mm_last_error());
+    return MM_OK;
+}
+
+/* An order without gets is that of a graph which was abandoned. */
+static bool is_worth_a_plan(const mm_stash *s) {
+    const mm_order *o = &s->recorded;
+    return !s->options.unplanned && !o->lost && o->open == 0 && o->n_gets > 0;
+}
+
+/* The iteration is over; entries may be left if it was marked. */
+static void end(mm_stash *s) {
+    s->was_planned = is_following(s) && mm_follow_finish(s);
+    if (is_following(s)) mm_leave(s);
+    if (!s->was_planned) s->learner.last_known = is_worth_a_plan(s) && mm_learner_add(&s->learner, &s->recorded);
+    s->stats.planned += s->was_planned;
+    s->stats.off_plan += s->left_plan;
+    s->stats.iterations++;
+    s->iteration++;
+    s->left_plan = s->marked = false;
+    mm_order_clear(&s->recorded);
+}
+
+mm_status mm_stash_begin(mm_stash *s, const mm_stash_kind *first) {
+    if (s->stats.entries > 0 && !s->marked) return MM_OK;
+    if (s->marked) end(s);
+    if (!s->options.unplanned && s->stats.kept_bytes == 0 && mm_loose_clear(s)) MM_TRY(mm_follow_try(s, first));
+    return is_following(s) ? MM_OK : begin_unplanned(s);
+}
+
+/* ---------------------------------------------------------------- events */
+
+mm_status mm_stash_take_in(mm_stash *s, mm_stash_slot *e, void *data) {
+    e->iteration = s->iteration;
+    const bool follows = is_following(s) && mm_follow_put(s, e, data);
+    if (is_following(s) && !follows) mm_leave(s);
+    if (!follows) e->number = s->recorded.n_entries;
+    if (!follows) MM_TRY(mm_loose_put(s, e, data));
+    if (e->kept) s->stats.kept_bytes += mm_stash_piece(&e->kind);
+    mm_stash_note_peak(s);
+    mm_order_put(&s->recorded, &e->kind);
+    return MM_OK;
+}
+
+/* Whether the plan has the bytes be there. If not, it is left. */
+static bool serve_as_planned(mm_stash *s, mm_stash_slot *e) {
+    if (!is_following(s)) return false;
+    if (is_of_now(s, e) && mm_follow_get(s, e)) return true;
+    if (!is_of_now(s, e)) snprintf(s->follow.why, sizeof s->follow.why, "an entry of an earlier iteration was got");
+    mm_leave(s);
+    return false;
+}
+
+static mm_status serve_unplanned(mm_stash *s, mm_stash_slot *e) {
+    if (e->lost) return mm_failure_tell(&s->lost);
+    if (e->kept) return MM_OK;
+    MM_TRY(mm_loose_bring(s, e));
+    e->place = (uint8_t *)mm_pool_base(s->pool) + e->offset;
+    return MM_OK;
+}
+
+mm_status mm_stash_serve(mm_stash *s, mm_stash_slot *e) {
+    if (!serve_as_planned(s, e)) MM_TRY(serve_unplanned(s, e));
+    if (!is_of_now(s, e)) return MM_OK;
+    mm_order_add(&s->recorded, MM_ORDER_GET, e->number);
+    if (e->kept) mm_order_add(&s->recorded, MM_ORDER_RETURN, e->number);
+    return MM_OK;
+}
+
+static void release(mm_stash *s, mm_stash_slot *e) {
+    if (e->kept) s->stats.kept_bytes -= mm_stash_piece(&e->kind);
+    mm_loose_free(s, e);
+    mm_stash_slot_free(s, e);
+    if (--s->stats.entries == 0) end(s);
+}
+
+void mm_stash_unhold(mm_stash *s, mm_stash_slot *e) {
+    if (is_of_now(s, e)) {
+        mm_order_add(&s->recorded, e->dropped ? MM_ORDER_END : MM_ORDER_RETURN, e->number);
+        if (is_following(s) && !(e->dropped ? mm_follow_end : mm_follow_return)(s, e)) mm_leave(s);
+    }
+    e->place = NULL;
+    if (e->dropped) release(s, e);
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/* The order of an iteration: what was put, and when it was got, returned and dropped. Plain data.
+ *
+ *   put    an entry
+ *   get    of an entry that nobody holds
+ *   return of an entry that nobody holds any more, and that is not dropped at once
+ *   end    of an entry: it is dropped, and nobody holds it */
+#ifndef MM_STASH_STASH_ORDER_H
+#define MM_STASH_STASH_ORDER_H
+
+#include "mm/core/status.h"
+
+/* What an entry is. */
+typedef struct mm_stash_kind {
+    mm_dtype dtype;
+    uint32_t flags;
+    int rank;                  /* at least 1 */
+    int64_t dims[MM_RANK_MAX]; /* in the order in memory, without dimensions of 1; unused ones are 0 */
+    int64_t bytes;
+    char producer[64]; /* cut */
+} mm_stash_kind;
+
+typedef enum mm_order_event_kind { MM_ORDER_PUT, MM_ORDER_GET, MM_ORDER_RETURN, MM_ORDER_END } mm_order_event_kind;
+
+typedef struct mm_order_event {
+    mm_order_event_kind kind;
+    int32_t entry;
+} mm_order_event;
+
+typedef struct mm_order {
+    mm_stash_kind *entries;
+    mm_order_event *events;
+    int n_entries, n_events, entry_capacity, event_capacity;
+    int open;   /* entries that have not ended */
+    int n_gets; /* events that are gets */
+    bool lost;  /* memory ran out, or it was too long: it is not known any more */
+} mm_order;
+
+/* Longer orders are not learned: 20 times a deep network's. */
+enum { MM_ORDER_EVENTS_MOST = 1 << 16 };
+
+/* Add to an order. If that fails, it is lost. What is put is entry n_entries. */
+void mm_order_put(mm_order *order, const mm_stash_kind *kind);
+void mm_order_add(mm_order *order, mm_order_event_kind kind, int entry);
+/* Empties it, and keeps its memory. */
+void mm_order_clear(mm_order *order);
+void mm_order_fini(mm_order *order);
+
+bool mm_stash_kind_equal(const mm_stash_kind *a, const mm_stash_kind *b);
+bool mm_order_equal(const mm_order *a, const mm_order *b);
+
+#endif
