@@ -25,7 +25,7 @@
 #ifndef POLICIES_COMET_H
 #define POLICIES_COMET_H
 
-#include "policies/observer.h"
+#include "policies/rules/observer.h"
 
 /* The standard deviation of the weight gradient's error that a bound causes; 0 for a bound of 0. */
 double mm_comet_sigma(const mm_comet_config *config, const mm_layer_sample *sample, double bound);

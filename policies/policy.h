@@ -5,8 +5,8 @@
 #define POLICIES_POLICY_H
 
 #include "mm/core/plan/plan.h"
-#include "policies/config.h"
-#include "policies/observer.h"
+#include "policies/rules/config.h"
+#include "policies/rules/observer.h"
 
 enum {
     MM_OPTION_MAX = 16, /* most options of a policy; more than any has */

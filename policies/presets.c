@@ -29,7 +29,7 @@
 #include <stddef.h>
 
 #include "policies/comet.h"
-#include "policies/engine.h"
+#include "policies/engine/engine.h"
 #include "policies/option_tables.h"
 #include "policies/strategies.h"
 

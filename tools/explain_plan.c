@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "mm/core/status.h"
-#include "policies/nominal.h"
+#include "policies/schedule/nominal.h"
 #include "tools/table.h"
 
 /* ---------------------------------------------------------------- facts and decisions */

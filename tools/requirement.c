@@ -7,7 +7,7 @@
 #include "mm/core/account/account.h"
 #include "mm/core/status.h"
 #include "mm/planning/refusal.h"
-#include "policies/nominal.h"
+#include "policies/schedule/nominal.h"
 #include "tools/facts_source.h"
 
 /* A speed that was asked for counts, whatever link the facts are of. Each way has it, with both busy too. */

@@ -4,7 +4,7 @@
 #define MM_MANAGER_SAMPLED_H
 
 #include "mm/core/graph/graph.h"
-#include "policies/observer.h"
+#include "policies/rules/observer.h"
 
 /* The manager owns all of it, until the policy or the budget changes or the graph is forgotten. */
 typedef struct mm_sampled {

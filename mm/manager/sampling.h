@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Sampling: for a policy that observes (policies/observer.h), each graph's first iteration and every W-th after it runs
+/* Sampling: for a policy that observes (policies/rules/observer.h), each graph's first iteration and every W-th after it runs
  * a plan that also measures, and loses nothing: bounds are 0 in it. What is measured gives the bounds from then on.
  *
  * The plan is the graph's own with measures added (mm_plan_add_measures), so it takes the same memory. Bounds lie in

@@ -7,7 +7,7 @@
 #include "mm/core/status.h"
 #include "mm/core/time/simulate.h"
 #include "policies/advice.h"
-#include "policies/nominal.h"
+#include "policies/schedule/nominal.h"
 
 /* Up to so many steps auto plans within a second. */
 enum { DEEP_STEPS = 1000 };

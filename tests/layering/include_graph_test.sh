@@ -30,7 +30,7 @@ faults=(
     'tests/core/random.h|#include "tests/suite/suite_rig.h"|a circle of rooms: tests:tests/'
     'mm/core/graph/graph.c|#include "facts.h"|mm/core/graph/graph.c:[0-9]* includes facts.h, which is no path'
     'cache/line.h||cache/line.h: no layer'
-    'buffers/schedule.c||one name, several files: buffers/schedule.c policies/schedule.c'
+    'buffers/schedule.c||one name, several files: buffers/schedule.c policies/schedule/schedule.c'
 )
 
 echo "[ RUN      ] the_tree_has_no_upward_edge_and_no_circle"

@@ -9,8 +9,8 @@
 #include <cmocka.h>
 
 #include "mm/core/time/simulate.h"
-#include "policies/auto_search.h"
-#include "policies/nominal.h"
+#include "policies/auto/auto_search.h"
+#include "policies/schedule/nominal.h"
 #include "tests/core/random_graph.h"
 #include "tests/policies/engine_rig.h"
 

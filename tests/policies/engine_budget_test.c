@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "mm/core/time/simulate.h"
-#include "policies/nominal.h"
+#include "policies/schedule/nominal.h"
 #include "tests/core/random_graph.h"
 #include "tests/policies/engine_rig.h"
 

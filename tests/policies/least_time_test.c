@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "mm/core/time/simulate.h"
-#include "policies/least_time.h"
+#include "policies/schedule/least_time.h"
 #include "tests/core/random_graph.h"
 #include "tests/core/random_plan.h"
 

@@ -11,7 +11,7 @@
 #include "mm/planning/planning.h"
 #include "nets/lower.h"
 #include "nets/zoo/zoo.h"
-#include "policies/nominal.h"
+#include "policies/schedule/nominal.h"
 #include "tests/core/deep.h"
 #include "tests/core/expect.h"
 

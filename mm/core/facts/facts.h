@@ -100,7 +100,7 @@ struct mm_facts {
     int64_t out_bytes_per_s, in_bytes_per_s;           /* rates of the link, the other direction idle */
     int64_t out_both_bytes_per_s, in_both_bytes_per_s; /* with both directions busy */
     int64_t memory_bytes_per_s;                        /* of the device's memory, by which nominal times scale
-                                                          (policies/nominal.h). 0: not known */
+                                                          (policies/schedule/nominal.h). 0: not known */
     /* How much longer steps take while an encode, or a decode, or a copy over the link runs. What slows them is not
      * slowed by them, as far as these know; `contention`, if it is known, stands in their place. */
     int contention_permille, link_contention_permille;

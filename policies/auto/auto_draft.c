@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/* Drafts of choices: plans without places, what they take at each node, and when each map's bytes are there. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/core/status.h"
+#include "policies/auto/auto_state.h"
+
+mm_assignment mm_auto_assignment(const mm_auto *a, const mm_auto_choice *c) {
+    mm_assignment assigned = {.rule = c->rule, .fetch = c->fetch, .gone = c->gone};
+    if (c->nesting >= 0) {
+        assigned.level = mm_nesting_levels(&a->survey->nesting, c->nesting);
+        assigned.cut = mm_nesting_cuts(&a->survey->nesting, c->nesting);
+    }
+    return assigned;
+}
+
+/* Bytes alive at each node. */
+static mm_status profile(mm_auto *a) {
+    const mm_plan *plan = a->draft.plan;
+    if (plan->n_nodes + 2 > a->room) {
+        free(a->live);
+        a->room = 2 * plan->n_nodes + 2;
+        a->live = malloc((size_t)a->room * sizeof *a->live);
+        if (!a->live) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(a->graph));
+    }
+    memset(a->live, 0, ((size_t)plan->n_nodes + 2) * sizeof *a->live);
+    for (int i = 0; i < plan->n_segments; i++) {
+        if (a->draft.spans[i].bytes == 0) continue;
+        a->live[a->draft.spans[i].first] += a->draft.spans[i].bytes;
+        a->live[a->draft.spans[i].last + 1] -= a->draft.spans[i].bytes;
+    }
+    int64_t live = mm_align(plan->base_bytes) + plan->external_bytes;
+    for (int i = 0; i < plan->n_nodes; i++) a->live[i] = live += a->live[i];
+    return MM_OK;
+}
+
+/* Nodes from and to which the maps' bytes are free, or could be. */
+static void find_windows(mm_auto *a) {
+    const mm_plan *plan = a->draft.plan;
+    mm_touch touch;
+    for (int i = 0; i < plan->n_nodes; i++)
+        if (plan->nodes[i].kind == MM_NODE_STEP) a->node_of[plan->nodes[i].step] = i;
+    for (int k = 0; k < a->n_maps; k++) {
+        mm_auto_map *m = &a->maps[k];
+        m->from = m->last = a->node_of[m->last_forward];
+        m->need = a->node_of[m->first_backward];
+        m->to = plan->n_nodes;
+        m->taken = (int)a->draft.taken[m->tensor];
+    }
+    for (int i = 0; i < plan->n_nodes; i++) {
+        for (int t = 0; mm_node_next_touch(plan, &plan->nodes[i], &t, &touch);) {
+            const mm_segment *s = &plan->segments[touch.segment];
+            mm_auto_map *m = s->tensor >= 0 && a->map_of[s->tensor] >= 0 ? &a->maps[a->map_of[s->tensor]] : NULL;
+            if (!m || s->pinned || s->content != MM_CONTENT_RAW || i <= m->last || i >= m->to) continue;
+            const bool first = m->taken >= 0 && s->first_node <= m->last; /* the storage that it leaves */
+            if (!first) m->to = i;
+        }
+    }
+    for (int i = 0; i < plan->n_segments; i++) {
+        const mm_segment *s = &plan->segments[i];
+        mm_auto_map *m = s->tensor >= 0 && a->map_of[s->tensor] >= 0 ? &a->maps[a->map_of[s->tensor]] : NULL;
+        if (!m || m->taken < 0 || s->pinned || s->content != MM_CONTENT_RAW || s->first_node > m->last) continue;
+        if (a->draft.spans[i].bytes > 0 && a->draft.spans[i].last > m->from) m->from = a->draft.spans[i].last;
+    }
+}
+
+mm_status mm_auto_draft(mm_auto *a, mm_auto_choice *c) {
+    mm_auto_time(a, c);
+    const mm_assignment assigned = mm_auto_assignment(a, c);
+    const mm_selection selection = {.assigned = &assigned};
+    mm_engine_draft_fini(&a->draft);
+    a->left--;
+    MM_TRY(mm_engine_draft_maps(a->survey, a->menu, &selection, &a->draft));
+    MM_TRY(profile(a));
+    find_windows(a);
+    return mm_simulated_time(a->draft.plan, a->facts, &a->draft_ns);
+}

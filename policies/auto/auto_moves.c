@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+/* Relieves the nodes at which a draft needs most, and keeps again what fits. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/core/status.h"
+#include "policies/auto/auto_state.h"
+
+static int peak_of(const mm_auto *a) {
+    int at = 0;
+    for (int i = 1; i < a->draft.plan->n_nodes; i++)
+        if (a->live[i] > a->live[at]) at = i;
+    return at;
+}
+
+static void add_live(mm_auto *a, int first, int last, int64_t bytes) {
+    if (first < 0) first = 0;
+    if (last >= a->draft.plan->n_nodes) last = a->draft.plan->n_nodes - 1;
+    for (int i = first; i <= last; i++) a->live[i] += bytes;
+}
+
+static bool is_moved(const mm_auto *a, int rule) {
+    return rule >= 0 &&
+           (a->menu->rules[rule].action == MM_ACTION_SWAP || a->menu->rules[rule].action == MM_ACTION_CODE_SWAP);
+}
+
+/* A change that frees bytes from node `first` to `last`. */
+typedef struct change {
+    int map, rule, eager, first, last;
+    int64_t bytes;
+    double price; /* ns for a byte */
+} change;
+
+static void offer(change *best, change c, int64_t wanted, double ns) {
+    if (c.bytes <= 0) return;
+    c.price = ns / (double)(c.bytes < wanted ? c.bytes : wanted);
+    if (best->map < 0 || c.price < best->price) *best = c;
+}
+
+/* The cheapest change that frees bytes at node p. */
+static change find_change(const mm_auto *a, const mm_auto_weights *w, int p) {
+    const int64_t wanted = w->capped ? a->live[p] - a->target : INT64_MAX; /* more is of no use here */
+    change best = {.map = -1};
+    for (int i = 0; i < a->n_maps; i++) {
+        const mm_auto_map *m = &a->maps[i];
+        const int rule = (int)a->now.rule[m->tensor], eager = a->now.eager[m->tensor];
+        if (m->locked) continue;
+        if (rule < 0 && m->from < p && p < m->to) {
+            for (int r = 0; r < a->menu->n_rules && r < MM_AUTO_RULES; r++) {
+                if (!mm_auto_may(a, w, m, r) || (m->barred >> r & 1)) continue;
+                offer(&best, (change){i, r, 0, m->from + 1, m->to - 1, m->bytes - mm_auto_left(a, m, r), 0}, wanted,
+                      mm_auto_cost(a, w, m, r));
+            }
+        }
+        if (rule < 0 || rule == a->recompute) continue;
+        if (!(eager & MM_AUTO_EAGER_OUT) && m->last + 1 < p && p <= m->from)
+            offer(&best, (change){i, rule, eager | MM_AUTO_EAGER_OUT, m->last + 2, m->from, m->bytes, 0}, wanted,
+                  mm_auto_leave_ns(a, m, rule));
+        if (is_moved(a, rule) && !(eager & MM_AUTO_EAGER_IN) && m->to <= p && p < m->need - 1)
+            offer(&best, (change){i, rule, eager | MM_AUTO_EAGER_IN, m->to, m->need - 2, m->bytes, 0}, wanted,
+                  mm_auto_leave_ns(a, m, rule));
+    }
+    return best;
+}
+
+/* Acts on maps until the bytes alive are within the target, as far as the draft tells; returns their number. */
+static int relieve_draft(mm_auto *a, const mm_auto_weights *w) {
+    int changes = 0;
+    for (;;) {
+        const int p = peak_of(a);
+        if (a->live[p] <= a->target) return changes;
+        const change c = find_change(a, w, p);
+        if (c.map < 0) {
+            a->live[p] = INT64_MIN / 2; /* nothing helps here; changes beside are still added to it */
+            continue;
+        }
+        mm_auto_map *m = &a->maps[c.map];
+        a->now.rule[m->tensor] = (int8_t)c.rule;
+        a->now.eager[m->tensor] = (uint8_t)c.eager;
+        add_live(a, c.first, c.last, -c.bytes);
+        /* The rest of its copies' time is counted no more. */
+        if (c.eager & MM_AUTO_EAGER_OUT) m->from = m->last + 1;
+        if (c.eager & MM_AUTO_EAGER_IN) m->to = m->need - 1;
+        changes++;
+    }
+}
+
+/* Actions that the draft could not take are not tried again. */
+static int bar_refused(mm_auto *a) {
+    int refused = 0;
+    for (int i = 0; i < a->n_maps; i++) {
+        mm_auto_map *m = &a->maps[i];
+        const int rule = (int)a->now.rule[m->tensor];
+        if (rule < 0 || m->taken == rule) continue;
+        m->barred |= UINT64_C(1) << rule;
+        a->now.rule[m->tensor] = MM_AUTO_KEEP;
+        refused++;
+    }
+    return refused;
+}
+
+mm_status mm_auto_relieve(mm_auto *a, const mm_auto_weights *w) {
+    enum { ROUNDS = 40, HOPELESS = 16 }; /* chosen; the latter: a draft that is slower by this share than the best */
+    for (int i = 0; i < a->n_maps; i++) a->maps[i].barred = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        MM_TRY(mm_auto_draft(a, &a->now));
+        const int refused = bar_refused(a);
+        if (a->draft.bounds.peak_bytes <= a->target) return MM_OK;
+        if (a->fits && a->draft_ns > a->plan_ns + a->plan_ns / HOPELESS) return MM_OK;
+        if (relieve_draft(a, w) + refused == 0 || a->left <= 0) return MM_OK;
+    }
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- keep again */
+
+typedef struct payer {
+    int map;
+    double price;
+} payer;
+
+static int by_price(const void *x, const void *y) {
+    const payer *a = x, *b = y;
+    if (a->price != b->price) return (a->price < b->price) - (a->price > b->price);
+    return (a->map > b->map) - (a->map < b->map);
+}
+
+static bool has_room(const mm_auto *a, const mm_auto_map *m, int64_t bytes) {
+    const int end = m->to < a->draft.plan->n_nodes ? m->to : a->draft.plan->n_nodes;
+    for (int i = m->from + 1; i < end; i++)
+        if (a->live[i] + bytes > a->target) return false;
+    return true;
+}
+
+mm_status mm_auto_restore(mm_auto *a, const mm_auto_weights *w) {
+    payer *payers = malloc(((size_t)a->n_maps + 1) * sizeof *payers);
+    int n = 0;
+    if (!payers) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(a->graph));
+    for (int i = 0; i < a->n_maps; i++) {
+        const mm_auto_map *m = &a->maps[i];
+        if (m->taken < 0 || m->locked) continue;
+        payers[n++] = (payer){i, mm_auto_cost(a, w, m, m->taken) / (double)m->bytes};
+    }
+    qsort(payers, (size_t)n, sizeof *payers, by_price);
+    for (int k = 0; k < n; k++) {
+        const mm_auto_map *m = &a->maps[payers[k].map];
+        const int64_t bytes = m->bytes - mm_auto_left(a, m, m->taken);
+        if (!has_room(a, m, bytes)) continue;
+        a->now.rule[m->tensor] = MM_AUTO_KEEP;
+        a->now.eager[m->tensor] = 0;
+        add_live(a, m->from + 1, m->to - 1, bytes);
+    }
+    free(payers);
+    return MM_OK;
+}

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: MIT */
+#include "policies/auto/auto_portfolio.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/core/account/account.h"
+#include "mm/core/status.h"
+#include "mm/core/time/simulate.h"
+#include "policies/auto/auto_search.h"
+#include "policies/engine/engine.h"
+#include "policies/schedule/least_time.h"
+#include "policies/strategies.h"
+
+/* The first are those that win most often, so that bounds keep the later ones' plans from being placed.
+ * Left out is what cannot win: naive, which needs more than liveness and is no faster. Other algorithms of a step round
+ * otherwise, so plans have them only where nothing else fits. */
+enum { FAST = 1, LEAST = 2, COPIES = 4 };
+static const struct member {
+    const char *spec; /* %s: each of the codecs in turn */
+    int flags;        /* FAST: its plan may be the fastest that fits. LEAST: the smallest; those of the others keep
+                         more, or copy more at a time. COPIES: what it does not keep it copies whole, and no more */
+} members[] = {
+    {"recompute:mode=nested", FAST},
+    {"recompute-swap:mode=nested", FAST | LEAST},
+    {"rules:*=mask;*=recompute;*=swap,mode=sqrt", FAST},
+    {"rules:*=mask;*=recompute;*=swap,mode=nested", FAST},
+    {"recompute-swap", FAST},
+    {"rules:*=mask;*=compress(%s);*=swap", FAST},
+    {"freelunch:codec=%s,eligible=all", FAST | LEAST},
+    {"freelunch:codec=%s", FAST},
+    {"hybrid:codec=%s", FAST | LEAST},
+    {"recompute:mode=sqrt", FAST},
+    {"recompute", FAST},
+    {"rules:*=mask;*=swap", FAST},
+    {"swap-async", FAST | COPIES},
+    {"vdnn-all", FAST | LEAST | COPIES},
+    {"vdnn-conv", FAST | COPIES},
+    {"rules:*=recompute;*=lean-swap,mode=nested", FAST},
+    {"rules:relu=recompute;*=lean-swap", FAST},
+    {"rules:*=lean-swap", FAST},
+    {"rules:*=lean-swap,depth=0", FAST | LEAST},
+    {"swap", FAST | LEAST | COPIES},
+    {"cdma:codec=%s", FAST | LEAST},
+    {"recompute:mode=speed", FAST},
+    {"recompute:mode=memory", FAST},
+    {"gist:lossless", FAST},
+    {"gist:lossy=fp16", FAST},
+    {"gist:lossy=fp10", FAST},
+    {"gist:lossy=fp8", FAST},
+    {"modnn:subbatch=off,algorithms=fastest", FAST | COPIES},
+    {"modnn:subbatch=off", LEAST},
+};
+
+bool mm_portfolio_fits(const mm_portfolio *p, const mm_plan *plan) {
+    return plan->peak_bytes <= p->limits->device_bytes && plan->pinned_bytes <= p->limits->pinned_bytes;
+}
+
+mm_status mm_portfolio_offer(mm_portfolio *p, mm_plan *plan) {
+    if (!plan) return MM_OK;
+    int64_t ns = INT64_MAX;
+    mm_status status = mm_portfolio_fits(p, plan) ? mm_simulated_time(plan, p->facts, &ns) : MM_OK;
+    bool better = !p->plan || ns < p->ns;
+    if (p->plan && ns == INT64_MAX && p->ns == INT64_MAX) {
+        const bool within = plan->pinned_bytes <= p->limits->pinned_bytes;
+        const bool was_within = p->plan->pinned_bytes <= p->limits->pinned_bytes;
+        better = within != was_within ? within : plan->peak_bytes < p->plan->peak_bytes;
+    }
+    better = better && status == MM_OK;
+    mm_plan_destroy(better ? p->plan : plan);
+    if (!better) return status;
+    p->plan = plan;
+    p->ns = ns;
+    return MM_OK;
+}
+
+/* Whether a policy uses no codec but those of a menu. */
+static bool is_named(const mm_engine_config *menu, const mm_engine_config *config) {
+    char known[MM_MAX_CODECS][MM_SPEC_CAPACITY], used[MM_MAX_CODECS][MM_SPEC_CAPACITY];
+    const int n = mm_engine_codecs(menu, known, MM_MAX_CODECS), m = mm_engine_codecs(config, used, MM_MAX_CODECS);
+    for (int i = 0; i < m; i++) {
+        int k = 0;
+        while (k < n && strcmp(known[k], used[i]) != 0) k++;
+        if (k == n) return false;
+    }
+    return true;
+}
+
+/* Plans by a policy. fastest: for a plan that fits and is faster than the best; else for one with a low peak. */
+static mm_status try_policy(mm_portfolio *p, const mm_policy *policy, bool fastest) {
+    mm_limits limits = *p->limits;
+    mm_plan *plan;
+    if (policy->ops->plan != mm_engine_plan) {
+        MM_TRY(policy->ops->plan(p->graph, p->facts, &limits, &policy->config, &plan));
+        return mm_portfolio_offer(p, plan);
+    }
+    int64_t below_bytes = limits.device_bytes < INT64_MAX ? limits.device_bytes + 1 : INT64_MAX;
+    if (!fastest) {
+        const bool within = p->plan && p->plan->pinned_bytes <= limits.pinned_bytes;
+        below_bytes = within ? p->plan->peak_bytes : INT64_MAX;
+        limits.device_bytes = 0;
+    }
+    MM_TRY(mm_engine_plan_below(p->graph, p->facts, &limits, &policy->config, fastest ? p->ns : INT64_MAX, below_bytes,
+                                &plan));
+    return mm_portfolio_offer(p, plan);
+}
+
+/* Whether a policy recomputes what no layer can run again: its plans are those of others, and take longer to find. */
+static bool is_in_vain(const mm_graph *graph, const mm_engine_config *config) {
+    bool recomputes = false;
+    for (int r = 0; r < config->n_rules; r++) recomputes |= config->rules[r].action == MM_ACTION_RECOMPUTE;
+    for (int i = 0; recomputes && i < mm_graph_layers(graph); i++)
+        if (mm_graph_layer(graph, i)->properties.repeatable) return false;
+    return recomputes;
+}
+
+static mm_status try_spec(mm_portfolio *p, const char *spec, bool fastest) {
+    mm_policy policy;
+    MM_TRY(mm_policy_parse(spec, &policy));
+    const bool due = is_named(p->menu, &policy.config) && !(p->tried && is_named(p->tried, &policy.config)) &&
+                     !is_in_vain(p->graph, &policy.config);
+    mm_status status = due ? try_policy(p, &policy, fastest) : MM_OK;
+    mm_policy_fini(&policy);
+    return status;
+}
+
+/* A member with each of the codecs, or as it is. */
+static mm_status try_member(mm_portfolio *p, const char *member, bool fastest) {
+    char codecs[MM_MAX_CODECS][MM_SPEC_CAPACITY];
+    const int n = mm_engine_codecs(p->menu, codecs, MM_MAX_CODECS);
+    if (!strchr(member, '%')) return try_spec(p, member, fastest);
+    for (int i = 0; i < n; i++) {
+        if (strcmp(codecs[i], mm_mask_spec) == 0) continue;
+        char *spec = mm_text_format(member, codecs[i]);
+        if (!spec) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(p->graph));
+        mm_status status = try_spec(p, spec, fastest);
+        free(spec);
+        MM_TRY(status);
+    }
+    return MM_OK;
+}
+
+/* Whether there is a plan that fits, and no other is wanted. */
+static bool has_enough(const mm_portfolio *p) {
+    return p->ns < INT64_MAX && (p->limits->first_fit || mm_is_stopped(p->limits->stop));
+}
+
+/* All members; for the lowest peak those that may have it, the other way round: those that wait need least. */
+static mm_status try_members(mm_portfolio *p, bool fastest) {
+    enum { MEMBERS = sizeof members / sizeof *members };
+    for (int i = 0; i < MEMBERS; i++) {
+        const struct member *m = &members[fastest ? i : MEMBERS - 1 - i];
+        if (has_enough(p)) return MM_OK;
+        if (!(m->flags & (fastest ? FAST : LEAST))) continue;
+        if (fastest && (m->flags & COPIES) && p->copying_ns >= p->ns) continue;
+        MM_TRY(try_member(p, m->spec, fastest));
+    }
+    return MM_OK;
+}
+
+/* A bound of plans that keep a map or copy it: what is alive when the backward pass begins, and exceeds the budget, has
+ * been copied to the host in the time of the forward pass or longer, and comes back likewise. kept: keeps all maps. */
+static int64_t bound_copying(const mm_portfolio *p, const mm_plan *kept) {
+    double passes[2] = {0};
+    int64_t live[MM_CATEGORIES], excess = -p->limits->device_bytes;
+    int turn = -1;
+    for (int i = 0; i < kept->n_nodes; i++) {
+        if (turn < 0 && mm_graph_step(p->graph, kept->nodes[i].step)->phase == MM_BACKWARD) turn = i;
+        passes[turn >= 0] += (double)mm_simulate_step_ns(p->facts, &kept->nodes[i]);
+    }
+    if (turn < 0) return 0;
+    mm_plan_live_at(kept, turn, live);
+    for (int c = 0; c < MM_CATEGORIES; c++) excess += c == MM_CAT_WORKSPACE ? 0 : live[c];
+    const int64_t rates[2] = {p->facts->out_bytes_per_s, p->facts->in_bytes_per_s};
+    for (int i = 0; i < 2; i++) {
+        const double ns = rates[i] > 0 ? (double)excess / (double)rates[i] * 1e9 : 0;
+        if (ns > passes[i]) passes[i] = ns;
+    }
+    return (int64_t)((passes[0] + passes[1]) * 0.999); /* roundings of the simulator */
+}
+
+/* ---------------------------------------------------------------- menus */
+
+/* Searches beyond the portfolio, with a number of drafts that takes about as long for all networks; of large ones half
+ * with a second menu, so that both take little longer. */
+static mm_status search(mm_portfolio *p) {
+    enum {
+        STEPS = 400000,
+        FEWEST = 40,
+        MOST = 4000,
+        LARGE = 300
+    }; /* of all drafts, for an effort of 1; chosen for time */
+    const int steps = mm_graph_steps(p->graph);
+    const int64_t effort = p->menu->own[MM_AUTO_EFFORT],
+                  drafts = STEPS / (p->tried && steps > LARGE ? 2 : 1) / (steps + 1);
+    const int64_t trials = effort * (drafts < FEWEST ? FEWEST : drafts > MOST ? MOST : drafts);
+    if (effort == 0 || has_enough(p) || p->limits->first_fit || (p->ns == INT64_MAX && !p->searches)) return MM_OK;
+    MM_TRY(mm_auto_search(p->graph, p->facts, p->limits, p->menu, trials < INT_MAX ? (int)trials : INT_MAX, &p->plan));
+    return mm_portfolio_fits(p, p->plan) ? mm_simulated_time(p->plan, p->facts, &p->ns) : MM_OK;
+}
+
+/* Where the budget is small, the smallest plans come first: if these do not fit, the refusal is quick. */
+static mm_status try_menu(mm_portfolio *p) {
+    enum { SMALL = 2 }; /* times a bound of what any plan needs; plans need at most 1.5 times that (measured) */
+    const bool small = p->limits->device_bytes < SMALL * mm_lower_bound_of(p->graph, p->facts).bytes;
+    if (small && p->ns == INT64_MAX) MM_TRY(try_members(p, false));
+    if (small && p->ns == INT64_MAX && !p->searches) return MM_OK;
+    MM_TRY(try_members(p, true));
+    if (!small && p->ns == INT64_MAX) MM_TRY(try_members(p, false));
+    return search(p);
+}
+
+static bool is_lossless(const mm_facts *facts, const mm_rule *rule) {
+    return !*rule->codec || facts->codecs[mm_facts_codec(facts, rule->codec)].lossless;
+}
+
+void mm_portfolio_filter(mm_engine_config *menu, const mm_facts *facts,
+                         bool (*serves)(const mm_facts *facts, const mm_rule *rule)) {
+    int n = 0;
+    for (int r = 0; r < menu->n_rules; r++) {
+        if (serves(facts, &menu->rules[r]))
+            menu->rules[n++] = menu->rules[r];
+        else
+            mm_selector_fini(&menu->rules[r].selector);
+    }
+    menu->n_rules = n;
+}
+
+/* Without lossy codecs, and then with them. */
+static mm_status try_menus(mm_portfolio *p) {
+    const mm_engine_config *whole = p->menu;
+    mm_engine_config lossless;
+    MM_TRY(mm_config_copy(whole, &lossless));
+    mm_portfolio_filter(&lossless, p->facts, is_lossless);
+    p->menu = &lossless;
+    mm_status status = try_menu(p);
+    p->menu = whole;
+    p->tried = &lossless;
+    if (status == MM_OK && lossless.n_rules < whole->n_rules && !has_enough(p)) status = try_menu(p);
+    p->tried = NULL;
+    mm_rules_fini(&lossless);
+    return status;
+}
+
+static mm_status plan_within(mm_portfolio *p, mm_plan **plan_out) {
+    mm_policy liveness;
+    mm_plan *kept = NULL;
+    p->plan = NULL;
+    p->ns = INT64_MAX;
+    MM_TRY(mm_policy_default(&mm_policy_liveness, &liveness));
+    mm_status status = liveness.ops->plan(p->graph, p->facts, p->limits, &liveness.config, &kept);
+    mm_policy_fini(&liveness);
+    if (status == MM_OK) p->copying_ns = bound_copying(p, kept);
+    if (status == MM_OK) status = mm_portfolio_offer(p, kept);
+    if (status == MM_OK && p->ns == INT64_MAX) status = try_menus(p); /* else nothing is faster */
+    if (status == MM_OK)
+        *plan_out = p->plan;
+    else
+        mm_plan_destroy(p->plan);
+    return status;
+}
+
+/* Plans without a limit of pinned memory first, and with it only if the result exceeds it. So the plan stays the same
+ * if the limit is set to just what it takes. */
+mm_status mm_portfolio_plan(mm_portfolio *p, mm_plan **plan_out) {
+    const mm_limits *limits = p->limits;
+    mm_limits unlimited = *limits;
+    unlimited.pinned_bytes = INT64_MAX;
+    p->limits = &unlimited;
+    mm_status status = plan_within(p, plan_out);
+    p->limits = limits;
+    if (status != MM_OK || (*plan_out)->pinned_bytes <= limits->pinned_bytes) return status;
+    p->searches = p->ns < INT64_MAX;
+    mm_plan_destroy(*plan_out);
+    return plan_within(p, plan_out);
+}

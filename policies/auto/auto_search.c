@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: MIT */
+#include "policies/auto/auto_search.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/core/account/account.h"
+#include "mm/core/status.h"
+#include "policies/auto/auto_state.h"
+
+/* ---------------------------------------------------------------- choices */
+
+static mm_status choice_init(const mm_auto *a, mm_auto_choice *c) {
+    const size_t n = (size_t)mm_graph_tensors(a->graph) + 1;
+    *c = (mm_auto_choice){.rule = malloc(n),
+                          .eager = calloc(n, 1),
+                          .nesting = -1,
+                          .fetch = calloc(n, sizeof *c->fetch),
+                          .gone = calloc(n, sizeof *c->gone)};
+    if (c->rule) memset(c->rule, MM_AUTO_KEEP, n);
+    return c->rule && c->eager && c->fetch && c->gone
+               ? MM_OK
+               : mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(a->graph));
+}
+
+static void choice_fini(mm_auto_choice *c) {
+    free(c->rule);
+    free(c->eager);
+    free(c->fetch);
+    free(c->gone);
+}
+
+static void copy_choice(const mm_auto *a, const mm_auto_choice *from, mm_auto_choice *to) {
+    const size_t n = (size_t)mm_graph_tensors(a->graph);
+    memcpy(to->rule, from->rule, n);
+    memcpy(to->eager, from->eager, n);
+    to->nesting = from->nesting;
+    to->lead = from->lead;
+}
+
+/* ---------------------------------------------------------------- the best so far */
+
+static bool fits(const mm_auto *a, const mm_plan *plan) {
+    return plan->peak_bytes <= a->limits->device_bytes && plan->pinned_bytes <= a->limits->pinned_bytes;
+}
+
+static bool is_better(const mm_auto *a, const mm_plan *plan, bool plan_fits, int64_t ns) {
+    if (!a->plan) return true;
+    if (plan_fits != a->fits) return plan_fits;
+    if (plan_fits) return ns < a->plan_ns;
+    const bool within = plan->pinned_bytes <= a->limits->pinned_bytes;
+    if (within != (a->plan->pinned_bytes <= a->limits->pinned_bytes)) return within;
+    return plan->peak_bytes < a->plan->peak_bytes;
+}
+
+/* Takes the plan if it is better. */
+static mm_status compare(mm_auto *a, mm_plan *plan, bool *better_out) {
+    int64_t ns = 0;
+    const bool plan_fits = fits(a, plan);
+    mm_status status = plan_fits ? mm_simulated_time(plan, a->facts, &ns) : MM_OK;
+    *better_out = status == MM_OK && is_better(a, plan, plan_fits, ns);
+    mm_plan_destroy(*better_out ? a->plan : plan);
+    if (!*better_out) return status;
+    a->plan = plan;
+    a->plan_ns = ns;
+    a->fits = plan_fits;
+    return MM_OK;
+}
+
+/* Places a->now. *over_out: bytes that the lowest placement is above the budget. */
+static mm_status place(mm_auto *a, bool *better_out, int64_t *over_out) {
+    static const mm_layout_algorithm layouts[] = {MM_LAYOUT_MODNN, MM_LAYOUT_QUICK};
+    const mm_assignment assigned = mm_auto_assignment(a, &a->now);
+    const mm_selection selection = {.assigned = &assigned};
+    *over_out = INT64_MAX;
+    for (int i = 0; i < 2; i++) {
+        mm_plan *plan;
+        bool better;
+        MM_TRY(mm_engine_plan_maps(a->survey, a->menu, &selection, layouts[i], &plan));
+        const int64_t over = plan->peak_bytes - a->limits->device_bytes;
+        if (over < *over_out) *over_out = over;
+        MM_TRY(compare(a, plan, &better));
+        *better_out |= better;
+    }
+    return MM_OK;
+}
+
+bool mm_auto_stopped(const mm_auto *a) { return a->left <= 0 || mm_is_stopped(a->limits->stop); }
+
+mm_status mm_auto_try(mm_auto *a, const mm_auto_weights *w, bool *better_out) {
+    enum { TIGHTER = 3 };
+    a->target = a->aim;
+    *better_out = false;
+    for (int i = 0; i < TIGHTER && !mm_auto_stopped(a); i++) {
+        int64_t over = 0;
+        MM_TRY(mm_auto_relieve(a, w));
+        if (a->draft.bounds.peak_bytes <= a->target) {
+            MM_TRY(mm_auto_restore(a, w));
+            MM_TRY(mm_auto_relieve(a, w));
+        }
+        const bool within = a->draft.bounds.peak_bytes <= a->limits->device_bytes &&
+                            a->draft.bounds.pinned_bytes <= a->limits->pinned_bytes;
+        if (a->plan && (within ? a->fits && a->draft_ns >= a->plan_ns
+                               : a->fits || a->draft.bounds.peak_bytes >= a->plan->peak_bytes))
+            return MM_OK;
+        MM_TRY(place(a, better_out, &over));
+        if (*better_out) {
+            copy_choice(a, &a->now, &a->best);
+            a->best_weights = *w;
+        }
+        if (over <= 0 || !within) return MM_OK;
+        a->target -= over;
+    }
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- small changes */
+
+/* Sets a->now to the best with one map locked at another action: a rule, or to be kept. False: it has that action, or
+ * the rule does not serve it. */
+static bool change_one(mm_auto *a, int map, int rule) {
+    mm_auto_map *m = &a->maps[map];
+    if (rule == a->best.rule[m->tensor] && !a->best.eager[m->tensor]) return false;
+    copy_choice(a, &a->best, &a->now);
+    if (rule >= 0 && !(m->serves >> rule & 1)) return false;
+    a->now.rule[m->tensor] = (int8_t)rule;
+    a->now.eager[m->tensor] = 0;
+    m->locked = true;
+    return true;
+}
+
+/* Tries every change of one map, until none makes the best faster. */
+static mm_status improve(mm_auto *a) {
+    bool better = true;
+    while (better && !mm_auto_stopped(a)) {
+        better = false;
+        for (int i = 0; i < a->n_maps && !mm_auto_stopped(a); i++)
+            for (int rule = MM_AUTO_KEEP; rule < a->menu->n_rules && rule < MM_AUTO_RULES && !mm_auto_stopped(a);
+                 rule++) {
+                const mm_auto_weights w = a->best_weights;
+                bool found = false;
+                if (change_one(a, i, rule)) MM_TRY(mm_auto_try(a, &w, &found));
+                a->maps[i].locked = false;
+                better |= found;
+            }
+    }
+    return MM_OK;
+}
+
+/* The next of a row of numbers that look random (splitmix64, Steele et al. 2014), below n. */
+static int next_below(mm_auto *a, int n) {
+    uint64_t z = a->random += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return (int)((z ^ z >> 31) % (uint64_t)n);
+}
+
+/* Gives a map an action that serves it, or none, and keeps it at that. */
+static void force(mm_auto *a, int map, int rule) {
+    mm_auto_map *m = &a->maps[map];
+    if (rule >= 0 && !(m->serves >> rule & 1)) return;
+    a->now.rule[m->tensor] = (int8_t)rule;
+    a->now.eager[m->tensor] = (uint8_t)(next_below(a, 4) & (MM_AUTO_EAGER_OUT | MM_AUTO_EAGER_IN));
+    m->locked = true;
+}
+
+/* Changes the best in a few places at once: single maps, or a row of them; or weighs otherwise. */
+static mm_auto_weights change_some(mm_auto *a) {
+    enum { SINGLE = 3, PARTS = 8 }; /* chosen */
+    const int rules = a->menu->n_rules < MM_AUTO_RULES ? a->menu->n_rules : MM_AUTO_RULES;
+    const int nestings = a->recompute >= 0 ? mm_survey_nestings(a->survey) : 0;
+    copy_choice(a, &a->best, &a->now);
+    int n = 1 + next_below(a, SINGLE), kind = next_below(a, 4);
+    if (kind == 0) n = 1 + next_below(a, a->n_maps / PARTS + 1);
+    const int from = next_below(a, a->n_maps), rule = next_below(a, rules + 1) - 1;
+    for (int i = 0; i < n; i++)
+        if (kind == 0)
+            force(a, (from + i) % a->n_maps, rule);
+        else
+            force(a, next_below(a, a->n_maps), next_below(a, rules + 1) - 1);
+    if (kind == 1 && nestings > 0) a->now.nesting = next_below(a, nestings + 1) - 1;
+    if (next_below(a, MM_AUTO_LEADS) == 0) a->now.lead = mm_auto_leads[next_below(a, MM_AUTO_LEADS)];
+    if (next_below(a, 2)) return a->best_weights;
+    return (mm_auto_weights){
+        .link = mm_auto_links[next_below(a, MM_AUTO_LINKS)], .capped = next_below(a, 2), .deep = next_below(a, 2)};
+}
+
+static mm_status shake(mm_auto *a) {
+    while (!mm_auto_stopped(a)) {
+        bool better;
+        const mm_auto_weights w = change_some(a);
+        MM_TRY(mm_auto_try(a, &w, &better));
+        for (int i = 0; i < a->n_maps; i++) a->maps[i].locked = false;
+    }
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- budgets */
+
+/* The next lower budget of a row that does not depend on the one given, sixteen to each power of two: what is
+ * found there fits in larger budgets, too, so that these give plans that are seldom slower. */
+static int64_t rung_below(int64_t bytes) {
+    enum { RUNGS = 16 };
+    int64_t octave = 1;
+    while (octave <= bytes / 2) octave *= 2;
+    if (octave < RUNGS) return bytes - 1;
+    const int64_t step = octave / RUNGS, rung = bytes / step * step;
+    return rung < bytes ? rung : rung - (rung > octave ? step : step / 2);
+}
+
+/* Changes the best until drafts are used up. */
+static mm_status refine(mm_auto *a) {
+    if (a->best_weights.link == 0 || !a->fits) return MM_OK;
+    MM_TRY(improve(a));
+    return a->n_maps > 0 ? shake(a) : MM_OK;
+}
+
+/* Near what any plan needs, starts by kinds of layers have drafts of their own, and what they find has, too. */
+static mm_status search_small(mm_auto *a, int trials) {
+    enum { SMALL = 2, SHARE = 4 }; /* chosen: a budget below so many times a bound; a quarter of the drafts */
+    if (a->limits->device_bytes >= SMALL * mm_lower_bound_of(a->graph, a->facts).bytes) return MM_OK;
+    const int64_t before_ns = a->fits ? a->plan_ns : INT64_MAX;
+    a->left = trials / SHARE;
+    MM_TRY(mm_auto_start_kinds(a));
+    a->left = trials / SHARE;
+    return a->fits && a->plan_ns < before_ns ? refine(a) : MM_OK;
+}
+
+static mm_status search(mm_auto *a, const mm_plan *plan) {
+    enum { RUNGS = 6 };
+    const int trials = a->left;
+    MM_TRY(mm_auto_start(a, plan));
+    for (int i = 0; i < RUNGS && a->fits && a->left > trials / 2; i++) {
+        a->aim = rung_below(a->aim);
+        MM_TRY(mm_auto_start(a, NULL));
+    }
+    a->aim = a->limits->device_bytes;
+    MM_TRY(refine(a));
+    return search_small(a, trials);
+}
+
+/* ---------------------------------------------------------------- the whole */
+
+static mm_status init(mm_auto *a) {
+    const size_t n = (size_t)mm_graph_tensors(a->graph) + 1, steps = (size_t)mm_graph_steps(a->graph) + 2;
+    a->maps = calloc(n, sizeof *a->maps);
+    a->map_of = malloc(n * sizeof *a->map_of);
+    a->by_last = malloc(n * sizeof *a->by_last);
+    a->by_need = malloc(n * sizeof *a->by_need);
+    a->start_ns = calloc(steps, sizeof *a->start_ns);
+    a->choice_ns = calloc(steps, sizeof *a->choice_ns);
+    a->node_of = calloc(steps, sizeof *a->node_of);
+    if (!a->maps || !a->map_of || !a->by_last || !a->by_need || !a->start_ns || !a->choice_ns || !a->node_of)
+        return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(a->graph));
+    for (size_t t = 0; t < n; t++) a->map_of[t] = -1;
+    a->mask = a->recompute = a->lean = -1;
+    for (int r = a->menu->n_rules - 1; r >= 0; r--) {
+        if (a->menu->rules[r].lean) a->lean = r;
+        if (a->menu->rules[r].mask) a->mask = r;
+        if (a->menu->rules[r].action == MM_ACTION_RECOMPUTE) a->recompute = r;
+    }
+    MM_TRY(choice_init(a, &a->now));
+    MM_TRY(choice_init(a, &a->best));
+    MM_TRY(mm_survey_create(a->graph, a->facts, a->limits, a->menu, &a->survey));
+    return mm_auto_price(a);
+}
+
+static void fini(mm_auto *a) {
+    choice_fini(&a->now);
+    choice_fini(&a->best);
+    mm_engine_draft_fini(&a->draft);
+    mm_survey_destroy(a->survey);
+    free(a->maps);
+    free(a->map_of);
+    free(a->by_last);
+    free(a->by_need);
+    free(a->start_ns);
+    free(a->choice_ns);
+    free(a->node_of);
+    free(a->live);
+}
+
+mm_status mm_auto_search(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                         const mm_engine_config *menu, int trials, mm_plan **plan) {
+    mm_auto a = {
+        .graph = graph, .facts = facts, .limits = limits, .menu = menu, .left = trials, .aim = limits->device_bytes};
+    bool better;
+    mm_status status = init(&a);
+    if (status == MM_OK) status = search(&a, *plan);
+    if (status == MM_OK && *plan)
+        status = compare(&a, *plan, &better); /* destroys one of them */
+    else if (status != MM_OK)
+        mm_plan_destroy(*plan);
+    if (status != MM_OK) mm_plan_destroy(a.plan);
+    *plan = status == MM_OK ? a.plan : NULL;
+    fini(&a);
+    return status;
+}

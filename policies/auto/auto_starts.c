@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+/* Where the search begins: choices that are relieved to the budget. */
+#include <string.h>
+
+#include "policies/auto/auto_state.h"
+
+const double mm_auto_links[MM_AUTO_LINKS] = {0.05, 0.15, 0.4, 1, 3, 10};
+/* Copies are slowed down by others, and wait; chosen. */
+const int mm_auto_leads[MM_AUTO_LEADS] = {1000, 1100, 1300, 1600};
+
+void mm_auto_start_kept(mm_auto *a) {
+    const size_t n = (size_t)mm_graph_tensors(a->graph);
+    memset(a->now.rule, MM_AUTO_KEEP, n);
+    memset(a->now.eager, 0, n);
+    a->now.nesting = -1;
+    a->now.lead = mm_auto_leads[0];
+}
+
+/* Recomputes what a choice of nested recomputation does not keep. */
+static void start_nested(mm_auto *a, int nesting) {
+    mm_auto_start_kept(a);
+    a->now.nesting = nesting;
+    const uint8_t *level = mm_nesting_levels(&a->survey->nesting, nesting);
+    for (int i = 0; i < a->n_maps; i++) {
+        const mm_auto_map *m = &a->maps[i];
+        if (level[m->tensor] > 0 && m->serves >> a->recompute & 1) a->now.rule[m->tensor] = (int8_t)a->recompute;
+    }
+}
+
+/* The rule for what a plan does with a map by this operation; -1: the menu has none. */
+static int rule_of(const mm_auto *a, const mm_plan *plan, const mm_node *n) {
+    const int codec = plan->segments[n->dst].codec;
+    const mm_action action = n->kind == MM_NODE_ENCODE ? MM_ACTION_CODE
+                             : codec < 0               ? MM_ACTION_SWAP
+                                                       : MM_ACTION_CODE_SWAP;
+    for (int r = 0; r < a->menu->n_rules && r < MM_AUTO_RULES; r++) {
+        const mm_rule *rule = &a->menu->rules[r];
+        if (rule->action == action && (codec < 0 || strcmp(rule->codec, a->facts->codecs[codec].spec) == 0)) return r;
+    }
+    return MM_AUTO_KEEP;
+}
+
+/* Does with each map what a plan does, as far as that is seen: a mask counts for nothing beside what becomes of the
+ * elements. */
+static void read_off(mm_auto *a, const mm_plan *plan) {
+    mm_auto_start_kept(a);
+    for (int i = 0; i < plan->n_nodes; i++) {
+        const mm_node *n = &plan->nodes[i];
+        if (n->kind == MM_NODE_ENCODE || n->kind == MM_NODE_OUT) {
+            const int rule = rule_of(a, plan, n);
+            int8_t *had = &a->now.rule[n->tensor];
+            if (rule >= 0 && (*had < 0 || rule != a->mask)) *had = (int8_t)rule;
+        }
+        if (n->kind != MM_NODE_RECOMPUTE || a->recompute < 0) continue;
+        const mm_step_info *step = mm_graph_step(a->graph, n->step);
+        for (int u = 0; u < step->n_uses; u++) {
+            const int map = step->uses[u].access == MM_WRITE ? a->map_of[step->uses[u].tensor] : -1;
+            if (map >= 0 && a->maps[map].serves >> a->recompute & 1)
+                a->now.rule[a->maps[map].tensor] = (int8_t)a->recompute;
+        }
+    }
+}
+
+/* The choice of nested recomputation that keeps nearly the maps that a->now does; -1: to have none comes nearer. */
+static int nearest_nesting(const mm_auto *a) {
+    int nearest = -1, least = 0;
+    for (int i = 0; i < a->n_maps; i++) least += a->now.rule[a->maps[i].tensor] == a->recompute;
+    for (int k = a->recompute >= 0 ? mm_survey_nestings(a->survey) - 1 : -1; k >= 0; k--) {
+        const uint8_t *level = mm_nesting_levels(&a->survey->nesting, k);
+        int differ = 0;
+        for (int i = 0; i < a->n_maps; i++) {
+            const mm_auto_map *m = &a->maps[i];
+            if (m->serves >> a->recompute & 1)
+                differ += (level[m->tensor] > 0) != (a->now.rule[m->tensor] == a->recompute);
+        }
+        if (differ < least) nearest = k, least = differ;
+    }
+    return nearest;
+}
+
+/* All choices of nested recomputation, those next to the given one first: with larger chains, of which more is swapped,
+ * and with smaller ones. */
+static mm_status start_nestings(mm_auto *a, int near, bool deep) {
+    const mm_auto_weights w = {.link = 0.4, .capped = true, .deep = deep};
+    const int n = a->recompute >= 0 ? mm_survey_nestings(a->survey) : 0;
+    bool better;
+    for (int i = 0; i < 2 * n + 1 && !mm_auto_stopped(a); i++) {
+        const int nesting = near + (i % 2 ? (i + 1) / 2 : -i / 2);
+        if (nesting < 0 || nesting >= n) continue;
+        start_nested(a, nesting);
+        MM_TRY(mm_auto_try(a, &w, &better));
+    }
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- by kinds of layers */
+
+static mm_layer_kind kind_of(const mm_auto *a, const mm_auto_map *m) {
+    const int producer = mm_maps_producer(a->graph, m->tensor);
+    return producer < 0 ? MM_LAYER_OTHER : mm_graph_layer(a->graph, mm_graph_step(a->graph, producer)->layer)->kind;
+}
+
+/* Tries an action for each kind of layer, on the maps that it writes; what that does not serve leaves, as do gradient
+ * maps where they are idle (engine_gradients.h). *value_out: what the draft takes; of one that does not fit, more than
+ * of any that does. */
+static mm_status try_kinds(mm_auto *a, const int8_t *action, int64_t *value_out) {
+    const mm_auto_weights w = {.link = 0.4, .capped = true};
+    bool better;
+    mm_auto_start_kept(a);
+    for (int i = 0; i < a->n_maps; i++) {
+        const mm_auto_map *m = &a->maps[i];
+        const int8_t wanted = action[kind_of(a, m)];
+        const bool served = wanted < 0 || m->serves >> wanted & 1;
+        if (served || m->serves >> a->lean & 1) a->now.rule[m->tensor] = served ? wanted : (int8_t)a->lean;
+    }
+    for (int t = 0; t < mm_graph_tensors(a->graph); t++)
+        if (mm_graph_tensor(a->graph, t)->kind == MM_GRADIENT_MAP) a->now.rule[t] = (int8_t)a->lean;
+    MM_TRY(mm_auto_try(a, &w, &better));
+    const bool within = a->draft.bounds.peak_bytes <= a->limits->device_bytes &&
+                        a->draft.bounds.pinned_bytes <= a->limits->pinned_bytes;
+    *value_out = within ? a->draft_ns : INT64_MAX / 2 + a->draft.bounds.peak_bytes;
+    return MM_OK;
+}
+
+mm_status mm_auto_start_kinds(mm_auto *a) {
+    int8_t action[MM_LAYER_KINDS];
+    bool there[MM_LAYER_KINDS] = {0}, changed = true;
+    int64_t least, value;
+    if (a->lean < 0) return MM_OK;
+    memset(action, a->lean, sizeof action);
+    for (int i = 0; i < a->n_maps; i++) there[kind_of(a, &a->maps[i])] = true;
+    MM_TRY(try_kinds(a, action, &least));
+    while (changed) {
+        changed = false;
+        for (int k = 0; k < MM_LAYER_KINDS; k++)
+            for (int rule = MM_AUTO_KEEP; there[k] && rule < a->menu->n_rules && rule < MM_AUTO_RULES; rule++) {
+                const int8_t before = action[k];
+                if (rule == before || mm_auto_stopped(a)) continue;
+                action[k] = (int8_t)rule;
+                MM_TRY(try_kinds(a, action, &value));
+                if (value < least) {
+                    least = value;
+                    changed = true;
+                } else
+                    action[k] = before;
+            }
+    }
+    return MM_OK;
+}
+
+mm_status mm_auto_start(mm_auto *a, const mm_plan *plan) {
+    const mm_auto_weights usual = {.link = 0.4, .capped = true};
+    int near = 0;
+    bool better;
+    if (plan) {
+        read_off(a, plan);
+        near = a->now.nesting = nearest_nesting(a);
+        MM_TRY(mm_auto_try(a, &usual, &better));
+    }
+    MM_TRY(start_nestings(a, near, false));
+    for (int l = 0; l < 2 * MM_AUTO_LINKS && !mm_auto_stopped(a); l++) {
+        const mm_auto_weights w = {.link = mm_auto_links[l / 2], .capped = l % 2};
+        mm_auto_start_kept(a);
+        MM_TRY(mm_auto_try(a, &w, &better));
+    }
+    return start_nestings(a, near, true);
+}

@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: MIT */
+#include "policies/engine/engine_build.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/core/status.h"
+
+static const mm_assignment *assigned(const mm_engine *e) { return e->maps.assigned; }
+
+/* ---------------------------------------------------------------- operations */
+
+/* Adds an operation. Returns the node, or -1. */
+static int add_op(mm_engine *e, mm_node_kind kind, const mm_map *m, int src, int codec, mm_region region, int64_t bytes,
+                  int *segment_out) {
+    int node = mm_schedule_op(&e->schedule, kind, m->tensor, src, codec, region, bytes, segment_out);
+    if (node >= 0) e->schedule.groups[e->schedule.segment_group[*segment_out]].rank = m->needed;
+    return node;
+}
+
+/* For the unoptimised workflow: adds the segment in which a code is made before it is copied to where it stays. */
+static bool add_stage(mm_engine *e, int node, int64_t bytes) {
+    mm_schedule *s = &e->schedule;
+    int group = mm_schedule_group(s, MM_REGION_HEAP, bytes);
+    int stage = group < 0 ? -1 : mm_schedule_segment(s, MM_CONTENT_WORK, MM_CAT_WORKSPACE, -1, bytes, group);
+    s->plan->nodes[node].stage = stage;
+    return stage >= 0;
+}
+
+static bool has_body(const mm_engine *e, const mm_map *m) {
+    return m->codec >= 0 && mm_facts_code(e->schedule.facts, m->codec, m->tensor)->body_bound_bytes > 0;
+}
+
+/* Whether the map, or its code, is copied over the link. Codecs themselves write bodies to pinned memory. */
+static bool is_moved(const mm_engine *e, const mm_map *m) {
+    return m->action == MM_ACTION_SWAP || (m->action == MM_ACTION_CODE_SWAP && !has_body(e, m));
+}
+
+/* Adds an ENCODE after node `after`. passing: the code goes on to pinned memory, so it lies in the general region; or
+ * only its head is here, and the body is written to pinned memory. */
+static int encode(mm_engine *e, const mm_map *m, int codec, int after, bool passing, int *code_out) {
+    mm_schedule *s = &e->schedule;
+    const mm_code_facts *code = mm_facts_code(s->facts, codec, m->tensor);
+    const bool body = code->body_bound_bytes > 0;
+    const int64_t bytes = code->code_bytes;
+    mm_region region = passing && !body ? MM_REGION_GENERAL : e->config->codes;
+    int node = add_op(e, MM_NODE_ENCODE, m, s->value[m->tensor], codec, region, bytes, code_out);
+    if (node >= 0 && body && !mm_body_pools_add(&e->pools, s, *code_out, passing)) return -1;
+    if (node < 0 || (region == MM_REGION_HEAP && !add_stage(e, node, bytes))) return -1;
+    mm_plan_wait(s->plan, node, after);
+    return node;
+}
+
+/* Adds a copy of segment `src` over the link, after node `after`. */
+static int move(mm_engine *e, mm_node_kind kind, const mm_map *m, int src, int after, mm_region region, int *copy_out) {
+    mm_schedule *s = &e->schedule;
+    const mm_segment from = s->plan->segments[src];
+    int node = add_op(e, kind, m, src, from.codec, region, from.bytes, copy_out);
+    if (node >= 0) mm_plan_wait(s->plan, node, after);
+    return node;
+}
+
+/* ---------------------------------------------------------------- forward: evict */
+
+/* Makes the step at `node` write the map's code. */
+static mm_status write_code(mm_engine *e, const mm_map *m, int node, int codec, int *code_out) {
+    const int code = mm_schedule_code(&e->schedule, node, m->tensor, codec, e->config->codes);
+    if (code < 0) return MM_ERR_NOMEM;
+    e->schedule.groups[e->schedule.segment_group[code]].rank = m->needed;
+    *code_out = code;
+    return MM_OK;
+}
+
+/* The masks of what the step has made, where it writes them itself. */
+static mm_status mask_made(mm_engine *e, int step, int node) {
+    const mm_step_info *info = mm_graph_step(e->schedule.graph, step);
+    for (int u = 0; info->n_codes > 0 && u < info->n_uses; u++) {
+        const int index = e->maps.map_of[info->uses[u].tensor];
+        if (index < 0 || info->uses[u].access != MM_WRITE || !e->maps.maps[index].mask_in_step) continue;
+        MM_TRY(write_code(e, &e->maps.maps[index], node, e->mask, &e->schedule.sign[info->uses[u].tensor]));
+    }
+    return MM_OK;
+}
+
+static mm_status put_away_value(mm_engine *e, mm_map *m, int after) {
+    if (m->in_step) return write_code(e, m, after, m->codec, &e->schedule.value[m->tensor]);
+    int from = e->schedule.value[m->tensor];
+    m->away_node = after;
+    m->away_segment = from;
+    if (m->action != MM_ACTION_SWAP) {
+        bool passing = m->action == MM_ACTION_CODE_SWAP;
+        m->away_node = encode(e, m, m->codec, after, passing, &m->away_segment);
+        if (m->away_node < 0) return MM_ERR_NOMEM;
+        if (is_moved(e, m)) e->schedule.plan->nodes[m->away_node].throttle = e->config->throttle;
+    }
+    if (!is_moved(e, m)) return MM_OK;
+    from = m->away_segment;
+    m->away_node = move(e, MM_NODE_OUT, m, from, m->away_node, MM_REGION_PINNED, &m->away_segment);
+    if (m->away_node < 0) return MM_ERR_NOMEM;
+    e->holding[e->n_holding++] = e->schedule.segment_group[from];
+    return MM_OK;
+}
+
+static mm_status put_away(mm_engine *e, mm_map *m, int after) {
+    if (!m->sign && m->action == MM_ACTION_RECOMPUTE) return MM_OK; /* dropped, without any operation */
+    mm_schedule *s = &e->schedule;
+    int first = s->plan->n_nodes;
+    int32_t before[3];
+    int n_before = e->n_holding;
+    memcpy(before, e->holding, sizeof before);
+    e->n_holding = 0;
+    e->holding[e->n_holding++] = s->segment_group[s->value[m->tensor]];
+    if (m->sign && !m->mask_in_step) {
+        int node = encode(e, m, e->mask, after, m->lean, &s->sign[m->tensor]);
+        if (node < 0) return MM_ERR_NOMEM;
+        s->sign_node[m->tensor] = node;
+    }
+    if (m->value && m->action != MM_ACTION_RECOMPUTE) MM_TRY(put_away_value(e, m, after));
+    if (mm_config_in_line(e->config)) return MM_OK; /* the next step waits for the eviction anyway */
+    m->away_first = first;
+    m->away_end = s->plan->n_nodes;
+    if (assigned(e) && assigned(e)->gone) return MM_OK;
+    for (int i = 0; i < n_before && first < s->plan->n_nodes; i++) s->groups[before[i]].hold = s->plan->n_nodes - 1;
+    return MM_OK;
+}
+
+/* Evicts the maps that this forward step was the last to use. */
+static mm_status put_away_after(mm_engine *e, int step, int node) {
+    const mm_step_info *info = mm_graph_step(e->schedule.graph, step);
+    for (int u = 0; u < info->n_uses; u++) {
+        int index = e->maps.map_of[info->uses[u].tensor];
+        if (index < 0 || e->maps.maps[index].last_forward != step) continue;
+        MM_TRY(put_away(e, &e->maps.maps[index], node));
+        int due = step + (mm_config_in_line(e->config) ? 1 : e->config->leave_steps);
+        if (due > step && due < mm_graph_steps(e->schedule.graph)) e->leaving[due] = e->schedule.plan->n_nodes - 1;
+    }
+    return MM_OK;
+}
+
+/* Leaves the bytes of maps that go away alone for as long as the assignment says. */
+static void hold_until_gone(mm_engine *e) {
+    mm_schedule *s = &e->schedule;
+    for (int i = 0; assigned(e) && assigned(e)->gone && i < e->maps.n; i++) {
+        const mm_map *m = &e->maps.maps[i];
+        const int step = assigned(e)->gone[m->tensor];
+        if (step <= m->last_forward || step >= m->needed) continue;
+        for (int node = m->away_first; node < m->away_end; node++) {
+            mm_group *group = &s->groups[s->segment_group[s->plan->nodes[node].src]];
+            if (group->hold < e->node_of[step]) group->hold = e->node_of[step];
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- backward: fetch */
+
+/* Whether each map has a step before which its fetch begins. */
+static bool is_timed(const mm_engine *e) { return assigned(e) && assigned(e)->fetch; }
+
+static bool has_mask(const mm_engine *e, const mm_map *m) { return e->schedule.sign[m->tensor] >= 0; }
+
+/* Whether it has come back, or need not. */
+static bool is_fetched(const mm_engine *e, const mm_map *m) {
+    return m->in_step || e->schedule.value_node[m->tensor] >= 0;
+}
+
+/* Makes a fetch wait for the latest step, so that it overlaps with one step only (vDNN). */
+static void wait_for_step(mm_engine *e, int node) {
+    mm_plan *plan = e->schedule.plan;
+    int step = node - 1;
+    while (step >= 0 && !mm_node_runs_step(&plan->nodes[step])) step--;
+    if (step >= 0) mm_plan_wait(plan, node, step);
+}
+
+/* Makes the mask of a map that has come back, if it is due and not there yet. */
+static mm_status mask_late(mm_engine *e, const mm_map *m) {
+    mm_schedule *s = &e->schedule;
+    if (!m->late || has_mask(e, m)) return MM_OK;
+    const int node = encode(e, m, e->mask, s->value_node[m->tensor], true, &s->sign[m->tensor]);
+    s->sign_node[m->tensor] = node;
+    return node < 0 ? MM_ERR_NOMEM : MM_OK;
+}
+
+/* Adds the operations that fetch an evicted map. */
+static mm_status fetch(mm_engine *e, mm_map *m) {
+    mm_schedule *s = &e->schedule;
+    mm_region region = (mm_region)e->maps.region_of[m->tensor];
+    int64_t bytes = mm_graph_tensor(s->graph, m->tensor)->bytes;
+    int node = m->away_node, segment = m->away_segment, first = s->plan->n_nodes;
+    if (is_moved(e, m)) {
+        mm_region target = m->action == MM_ACTION_SWAP ? region : MM_REGION_GENERAL;
+        node = move(e, MM_NODE_IN, m, segment, node, target, &segment);
+        if (node < 0) return MM_ERR_NOMEM;
+    }
+    if (m->action != MM_ACTION_SWAP) {
+        int after = node;
+        node = add_op(e, MM_NODE_DECODE, m, segment, -1, region, bytes, &segment);
+        if (node < 0) return MM_ERR_NOMEM;
+        mm_plan_wait(s->plan, node, after);
+    }
+    if (is_timed(e) || mm_config_fetch(e->config) != MM_FETCH_DEPTH) wait_for_step(e, first);
+    s->value[m->tensor] = segment;
+    s->value_node[m->tensor] = node;
+    return mm_config_fetch(e->config) == MM_FETCH_DEMAND ? MM_OK : mask_late(e, m);
+}
+
+/* Fetches the next map of the queue. Those that a recomputation has fetched already are skipped; a kept one counts. */
+static mm_status fetch_next(mm_engine *e) {
+    while (e->issued < e->maps.n_queue) {
+        int index = e->maps.queue[e->issued++];
+        if (index < 0) return MM_OK;
+        if (!is_fetched(e, &e->maps.maps[index])) return fetch(e, &e->maps.maps[index]);
+    }
+    return MM_OK;
+}
+
+static mm_status fetch_due(mm_engine *e, int step) {
+    for (; e->issued < e->maps.n_queue; e->issued++) {
+        mm_map *m = &e->maps.maps[e->maps.queue[e->issued]];
+        if (mm_maps_fetch_step(&e->maps, m) > step) break;
+        if (!is_fetched(e, m)) MM_TRY(fetch(e, m));
+    }
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- backward: recompute */
+
+static void mark_wanted(mm_engine *e, mm_tensor tensor) {
+    e->wanted[tensor] = true;
+    e->wants[e->n_wants++] = tensor;
+}
+
+/* Also wants the outputs that are only made together with others of the step (mm_map.along), if they are still
+ * needed. */
+static void want_along(mm_engine *e, const mm_step_info *step, int when) {
+    for (int u = 0; u < step->n_uses; u++) {
+        mm_tensor other = step->uses[u].tensor;
+        int index = e->maps.map_of[other];
+        if (index >= 0 && e->maps.maps[index].along && step->uses[u].access == MM_WRITE && !e->wanted[other] &&
+            !e->made[other] && mm_maps_outlives(&e->schedule, other, when))
+            mark_wanted(e, other);
+    }
+}
+
+/* Makes `tensor` available to step `when`: fetches it, or marks it as wanted, with all that it is made of. */
+static mm_status want(mm_engine *e, mm_tensor tensor, int when) {
+    const mm_schedule *s = &e->schedule;
+    int index = e->maps.map_of[tensor];
+    mm_map *m = index >= 0 ? &e->maps.maps[index] : NULL;
+    if (m && m->action != MM_ACTION_RECOMPUTE) return is_fetched(e, m) ? MM_OK : fetch(e, m);
+    if (e->wanted[tensor] || (mm_maps_outlives(s, tensor, when) && (!m || e->made[tensor]))) return MM_OK;
+    mark_wanted(e, tensor);
+    int producer = mm_maps_producer(s->graph, tensor);
+    e->again[producer] = true;
+    if (producer < e->first_again) e->first_again = producer;
+    if (producer > e->last_again) e->last_again = producer;
+    const mm_step_info *step = mm_graph_step(s->graph, producer);
+    want_along(e, step, when);
+    for (int u = 0; u < step->n_uses; u++) {
+        bool managed = mm_graph_tensor(s->graph, step->uses[u].tensor)->ownership == MM_MANAGED;
+        if (managed && step->uses[u].access == MM_READ) MM_TRY(want(e, step->uses[u].tensor, when));
+    }
+    return MM_OK;
+}
+
+/* Fills in, for the steps that are to run again, the smallest level of a cut between them and the last of them. */
+static void find_lows(mm_engine *e) {
+    uint8_t low = MM_LEVEL_STAGE;
+    if (!e->maps.cut) return;
+    for (int step = e->last_again; step >= e->first_again; step--) {
+        if (step < e->last_again && e->maps.cut[step] < low) low = e->maps.cut[step];
+        e->low[step] = low;
+    }
+}
+
+/* Whether a map that is made again now is kept until its last use. */
+static bool is_kept_on(const mm_engine *e, const mm_map *m) {
+    if (e->maps.cut) return m->level <= e->low[mm_maps_producer(e->schedule.graph, m->tensor)];
+    return !m->anew;
+}
+
+/* Adds the steps that make the wanted tensors. They keep their order, so that outputs can be written in place as they
+ * were the first time. */
+static mm_status make_wanted(mm_engine *e, int when) {
+    find_lows(e);
+    for (int step = e->first_again; step <= e->last_again && step < when; step++) {
+        if (!e->again[step]) continue;
+        e->again[step] = false;
+        if (mm_schedule_recompute(&e->schedule, step, e->wanted, when) < 0) return MM_ERR_NOMEM;
+    }
+    for (int i = 0; i < e->n_wants; i++) {
+        int index = e->maps.map_of[e->wants[i]];
+        e->wanted[e->wants[i]] = false;
+        e->made[e->wants[i]] = index >= 0 && is_kept_on(e, &e->maps.maps[index]);
+    }
+    e->n_wants = 0;
+    e->first_again = INT_MAX;
+    e->last_again = -1;
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- backward: what a step needs */
+
+/* Fetches all maps that this backward step reads, however small the depth, and recomputes others, unless `ahead`. */
+static mm_status fetch_for(mm_engine *e, int step, bool ahead) {
+    if (step >= mm_graph_steps(e->schedule.graph)) return MM_OK;
+    const mm_step_info *info = mm_graph_step(e->schedule.graph, step);
+    for (int u = 0; info->phase == MM_BACKWARD && u < info->n_uses; u++) {
+        int index = e->maps.map_of[info->uses[u].tensor];
+        if (index < 0) continue;
+        mm_map *m = &e->maps.maps[index];
+        if (info->uses[u].form == MM_FORM_SIGN && has_mask(e, m)) continue;
+        if (m->action == MM_ACTION_RECOMPUTE) {
+            if (!ahead) MM_TRY(want(e, m->tensor, step)); /* recomputed right before the step */
+            continue;
+        }
+        const bool in_turn = mm_config_fetch(e->config) == MM_FETCH_DEPTH && !is_timed(e) && !m->again;
+        while (!is_fetched(e, m)) MM_TRY(in_turn ? fetch_next(e) : fetch(e, m));
+    }
+    return make_wanted(e, step);
+}
+
+/* Fetches one more map for each map of the queue that this backward step was the last to read. */
+static mm_status fetch_after(mm_engine *e, int step) {
+    const mm_step_info *info = mm_graph_step(e->schedule.graph, step);
+    if (is_timed(e) || mm_config_fetch(e->config) != MM_FETCH_DEPTH) return MM_OK;
+    for (int u = 0; u < info->n_uses; u++) {
+        int index = e->maps.map_of[info->uses[u].tensor];
+        const mm_map *m = index >= 0 ? &e->maps.maps[index] : NULL;
+        if (m && m->action != MM_ACTION_RECOMPUTE && !m->in_step && m->last_value == step) MM_TRY(fetch_next(e));
+    }
+    for (int i = 0; i < e->maps.ended[step]; i++) MM_TRY(fetch_next(e));
+    return MM_OK;
+}
+
+/* The next backward step that reads the map in this form; INT_MAX: none does. */
+static int next_reader(const mm_engine *e, const mm_map *m, int step, mm_form form) {
+    const mm_schedule *s = &e->schedule;
+    while (++step <= s->last_step[m->tensor]) {
+        const mm_step_info *info = mm_graph_step(s->graph, step);
+        for (int u = 0; u < info->n_uses; u++)
+            if (info->uses[u].form == form && s->plan->alias[info->uses[u].tensor] == m->tensor) return step;
+    }
+    return INT_MAX;
+}
+
+/* Lets lean maps that this backward step reads leave again, if the next step that reads their elements is far. */
+static mm_status let_go_after(mm_engine *e, int step) {
+    const mm_step_info *info = mm_graph_step(e->schedule.graph, step);
+    for (int u = 0; u < info->n_uses; u++) {
+        const int index = e->maps.map_of[info->uses[u].tensor];
+        mm_map *m = index >= 0 ? &e->maps.maps[index] : NULL;
+        if (!m || !m->lean || m->action != MM_ACTION_SWAP || !is_fetched(e, m)) continue;
+        const int next = next_reader(e, m, step, MM_FORM_VALUE), sign = next_reader(e, m, step, MM_FORM_SIGN);
+        if (next < step + MM_FAR_STEPS || (!m->late && sign < step + MM_FAR_STEPS)) continue;
+        if (sign < INT_MAX) MM_TRY(mask_late(e, m));
+        if (next == INT_MAX) continue;
+        e->schedule.value_node[m->tensor] = -1;
+        m->again = true;
+    }
+    return MM_OK;
+}
+
+static mm_status fetch_before(mm_engine *e, int step, bool first) {
+    if (is_timed(e)) {
+        MM_TRY(fetch_due(e, step));
+        return fetch_for(e, step, false);
+    }
+    for (int i = 0; first && e->config->fetch == MM_FETCH_DEPTH && i < e->config->depth; i++) MM_TRY(fetch_next(e));
+    MM_TRY(fetch_for(e, step, false));
+    if (e->config->fetch != MM_FETCH_LAYER) return MM_OK;
+    const mm_graph *graph = e->schedule.graph;
+    int next = step + 1; /* updates may come in between */
+    while (next < mm_graph_steps(graph) && mm_graph_step(graph, next)->phase != MM_BACKWARD) next++;
+    return fetch_for(e, next, true);
+}
+
+/* ---------------------------------------------------------------- a whole plan */
+
+static mm_status build(mm_engine *e) {
+    mm_schedule *s = &e->schedule;
+    bool backward = false;
+    for (int step = 0; step < mm_graph_steps(s->graph); step++) {
+        mm_phase phase = mm_graph_step(s->graph, step)->phase;
+        if (phase == MM_BACKWARD) MM_TRY(fetch_before(e, step, !backward));
+        backward |= phase == MM_BACKWARD;
+        MM_TRY(mm_gradients_return(&e->gradients, step));
+        int node = mm_schedule_step(s, step, e->maps.region_of);
+        if (node < 0) return MM_ERR_NOMEM;
+        e->node_of[step] = node;
+        for (int i = e->leaving[step]; i >= 0 && !mm_node_runs_step(&s->plan->nodes[i]); i--)
+            mm_plan_wait(s->plan, node, i);
+        if (phase == MM_FORWARD) MM_TRY(mask_made(e, step, node));
+        if (phase == MM_FORWARD) MM_TRY(put_away_after(e, step, node));
+        MM_TRY(mm_gradients_go(&e->gradients, step, node));
+        if (phase == MM_BACKWARD) MM_TRY(let_go_after(e, step));
+        if (phase == MM_BACKWARD) MM_TRY(fetch_after(e, step));
+    }
+    hold_until_gone(e);
+    MM_TRY(mm_body_pools_size(&e->pools, s, e->pinned_bytes));
+    return mm_schedule_scratch(s);
+}
+
+static mm_status engine_init(mm_engine *e, const mm_graph *graph) {
+    size_t n_steps = (size_t)mm_graph_steps(graph) + 1, n_tensors = (size_t)mm_graph_tensors(graph) + 1;
+    e->leaving = malloc(n_steps * sizeof *e->leaving);
+    e->node_of = calloc(n_steps, sizeof *e->node_of);
+    e->made = calloc(n_tensors, sizeof *e->made);
+    e->wanted = calloc(n_tensors, sizeof *e->wanted);
+    e->wants = malloc(n_tensors * sizeof *e->wants);
+    e->again = calloc(n_steps, sizeof *e->again);
+    e->low = calloc(n_steps, sizeof *e->low);
+    if (!e->leaving || !e->node_of || !e->made || !e->wanted || !e->wants || !e->again || !e->low)
+        return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(graph));
+    for (size_t i = 0; i < n_steps; i++) e->leaving[i] = -1;
+    return MM_OK;
+}
+
+void mm_engine_fini(mm_engine *e) {
+    mm_maps_fini(&e->maps);
+    mm_gradients_fini(&e->gradients);
+    mm_schedule_fini(&e->schedule);
+    free(e->leaving);
+    free(e->node_of);
+    free(e->made);
+    free(e->wanted);
+    free(e->wants);
+    free(e->again);
+    free(e->low);
+}
+
+mm_status mm_engine_make(mm_engine *e, const mm_survey *survey, const mm_engine_config *config,
+                         const mm_selection *selection, mm_bounds *bounds_out) {
+    *e = (mm_engine){.config = config,
+                     .mask = mm_facts_codec(survey->facts, mm_mask_spec),
+                     .pinned_bytes = survey->limits->pinned_bytes,
+                     .pools = {.pool = {{.segment = -1}, {.segment = -1}}},
+                     .first_again = INT_MAX,
+                     .last_again = -1};
+    MM_TRY(mm_schedule_init(&e->schedule, survey->graph, survey->facts, survey->limits, &config->sharing));
+    mm_status status = engine_init(e, survey->graph);
+    if (status == MM_OK && config->algorithms == MM_ALGORITHMS_LEAST)
+        status = mm_schedule_least_workspaces(&e->schedule);
+    if (status == MM_OK) status = mm_maps_init(&e->maps, survey, &e->schedule, config, selection);
+    if (status == MM_OK) status = mm_gradients_init(&e->gradients, &e->schedule, e->maps.leaves);
+    if (status == MM_OK) status = build(e);
+    if (status == MM_OK) status = mm_schedule_close(&e->schedule, e->maps.n > 0 ? config->k : 0, false, bounds_out);
+    if (status != MM_OK) mm_engine_fini(e);
+    return status;
+}

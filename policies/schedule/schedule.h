@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+/* Shared by the planners: finds tensors that may share storage, builds a plan step by step with its segments and
+ * bindings, and places them in the regions of the arena.
+ *
+ * A group is one storage: segments that take the same bytes one after the other, in place (a convolution's output, the
+ * normalised map written over it, the ReLU over that). Groups are placed, not segments. */
+#ifndef POLICIES_SCHEDULE_SCHEDULE_H
+#define POLICIES_SCHEDULE_SCHEDULE_H
+
+#include "buffers/layout.h"
+#include "mm/core/plan/plan.h"
+#include "policies/rules/config.h"
+
+typedef struct mm_group {
+    mm_region region;
+    int64_t bytes;
+    int32_t hold;   /* lives at least to this node, because an operation in flight may still use it; -1: none */
+    int64_t offset; /* GIVEN: from the end of the base */
+    int32_t rank;   /* CODES: first backward use, by which codes are ordered */
+} mm_group;
+
+typedef struct mm_schedule {
+    const mm_graph *graph;
+    const mm_facts *facts;
+    mm_plan *plan;
+    /* per tensor */
+    int32_t *last_step;  /* of a root (a tensor that aliases no other): last step that uses it or an alias of it */
+    mm_tensor *over;     /* tensor in whose place it is written; -1: none */
+    int32_t *value;      /* of a root: the segment that holds its elements now; -1: none */
+    int32_t *sign;       /* of a root: the segment of the mask that holds its signs now; -1: none */
+    int32_t *value_node; /* the operation that wrote `value`; -1: a step did */
+    int32_t *sign_node;  /* the operation that wrote `sign`; -1: none */
+    /* per segment; of persistent tensors': unset */
+    int32_t *segment_group;
+    int segment_capacity;
+    mm_group *groups;
+    int n_groups, group_capacity;
+    mm_layout_algorithm layout; /* for regions that are placed by lifetime */
+    mm_inplace inplace;         /* which tensors are written in place, and share storage */
+    bool apart;                 /* MM_STASH_APART */
+    int32_t *variant;        /* per step: which of its variants (facts.h) it runs by; owned; NULL: the first of each */
+    int32_t workspace_group; /* one for all steps; -1: each step has its own */
+    /* after mm_schedule_close */
+    struct mm_interval *lives;        /* per group: its lifetime, and its offset in its region */
+    int64_t region_bytes[MM_REGIONS]; /* for regions placed by lifetime: a lower bound until they are placed */
+} mm_schedule;
+
+/* Begins a plan, with aliases and in-place pairs of outputs with inputs that no later step needs, if `sharing` has
+ * them. Borrows graph and facts. MM_ERR_NOMEM. */
+MM_CHECKED mm_status mm_schedule_init(mm_schedule *schedule, const mm_graph *graph, const mm_facts *facts,
+                                      const mm_limits *limits, const mm_sharing *sharing);
+void mm_schedule_fini(mm_schedule *schedule);
+
+/* Undoes an in-place pair: `tensor` gets storage of its own. */
+static inline void mm_schedule_split(mm_schedule *schedule, mm_tensor tensor) { schedule->over[tensor] = -1; }
+
+/* Lets each step that is appended from now on run by its variant with the least workspace. MM_ERR_NOMEM. */
+MM_CHECKED mm_status mm_schedule_least_workspaces(mm_schedule *schedule);
+
+/* Adds a group; returns it, or -1 (out of memory). */
+int mm_schedule_group(mm_schedule *schedule, mm_region region, int64_t bytes);
+
+/* Adds a segment to a group; returns it, or -1 (out of memory). */
+int mm_schedule_segment(mm_schedule *schedule, mm_content content, mm_category category, mm_tensor tensor,
+                        int64_t bytes, int group);
+
+/* Appends a step. Binds its uses to the tensors' present segments; makes segments for tensors that it is the first to
+ * write, in the region region_of[root] (NULL: general), and for its workspace; makes it wait for the operations whose
+ * results it reads. Returns the node, or -1 (out of memory). */
+int mm_schedule_step(mm_schedule *schedule, int step, const uint8_t *region_of);
+
+/* Appends a forward step again, for those of its outputs that are `wanted` (per tensor). A wanted output gets a new
+ * segment; or, if it was written in place over an input that is wanted too, that input's place. Other outputs are
+ * written to scratch, unless the step is given them (mm_graph_allow_given). when: the backward step that follows.
+ * Returns the node, or -1 (out of memory). */
+int mm_schedule_recompute(mm_schedule *schedule, int step, const uint8_t *wanted, int when);
+
+/* Appends an operation and the segment that it writes, in a new group of the region. `codec` is the index, in the
+ * facts, of the codec whose code it writes; -1: it writes elements. The caller adds the operation's waits
+ * (mm_plan_wait) and binds uses to the segment by `value` and `value_node`, or `sign` and `sign_node`. Returns the
+ * node; -1: out of memory. */
+int mm_schedule_op(mm_schedule *schedule, mm_node_kind kind, mm_tensor tensor, int src, int codec, mm_region region,
+                   int64_t bytes, int *segment_out);
+
+/* Makes the step at `node`, the last that was appended, write the code of a tensor that it uses to a new segment, in a
+ * new group of the region. Returns the segment; -1: out of memory. */
+int mm_schedule_code(mm_schedule *schedule, int node, mm_tensor tensor, int codec, mm_region region);
+
+/* Adds the codecs' scratch, when all nodes are there: one group for each stream, since a stream runs one operation at a
+ * time. MM_ERR_NOMEM. */
+MM_CHECKED mm_status mm_schedule_scratch(mm_schedule *schedule);
+
+/* Lower bounds of what a plan takes, however it is placed. */
+typedef struct mm_bounds {
+    int64_t peak_bytes, pinned_bytes;
+} mm_bounds;
+
+/* Ends the list of nodes. Settles the groups' lifetimes, and places the regions that are not placed by lifetime.
+ * wanted_buffers: number of tensor buffers; 0: as many as needed. keep_all: no group's bytes are used again (naive).
+ * MM_ERR_INFEASIBLE: more buffers are needed; MM_ERR_NOMEM. */
+MM_CHECKED mm_status mm_schedule_close(mm_schedule *schedule, int wanted_buffers, bool keep_all, mm_bounds *bounds_out);
+
+/* Places the other regions, and adds the waits that shared bytes need. The caller gets the plan, and destroys it.
+ * MM_ERR_NOMEM. */
+MM_CHECKED mm_status mm_schedule_finish(mm_schedule *schedule, mm_plan **plan_out);
+
+/* Adds waits so that the first user of a segment comes after all earlier users of its bytes. The [first, last] nodes of
+ * segments that share bytes must not overlap in issue order. Called by mm_schedule_finish. MM_ERR_NOMEM. */
+MM_CHECKED mm_status mm_schedule_guard(mm_plan *plan);
+
+#endif
