@@ -650,7 +650,7 @@ struct mm_strips {
     void (*decode)(const mm_strips *strips, const void *code, int64_t first, int64_t n, float *elems_out);
     void (*encode)(const mm_strips *strips, const float *elems, int64_t first, int64_t n, void *code_out,
                    void *counters);
-    int32_t blocks; /* on CUDA: which kernels of this library can (pipeline/codec/code_blocks.h); else 0 */
+    int32_t blocks; /* on CUDA: which kernels of this library can (pipeline/codec/block/code_blocks.h); else 0 */
 };
 
 /* A code that the current step reads or writes. */

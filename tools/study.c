@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-#include "pipeline/codec/csr_chunk.h"
-#include "pipeline/codec/deflate_chunk.h"
-#include "pipeline/codec/rle_chunk.h"
+#include "pipeline/codec/chunk/csr_chunk.h"
+#include "pipeline/codec/chunk/deflate_chunk.h"
+#include "pipeline/codec/chunk/rle_chunk.h"
 
 const char *const study_layout_names[STUDY_LAYOUTS] = {"nchw", "nhwc", "chwn"};
 const char *const study_codec_names[STUDY_CODECS] = {"zvc", "rle", "deflate", "csr"};

@@ -4,7 +4,7 @@
 #define NETS_CUDA_BATCH_NORM_CODES_H
 
 #include "nets/cuda/batch_norm_parts.h"
-#include "pipeline/codec/code_blocks_cuda.h"
+#include "pipeline/codec/block/code_blocks_cuda.h"
 
 static __device__ inline code_tile code_tile_of(const nets_strips &s, const nets_tile &t, int channel, bool inside) {
     return code_tile(t.number, channel, s.channels, t.row, s.columns, t.width, t.height, inside);

@@ -18,7 +18,7 @@
 #include "nets/cuda/strips.h"
 #include "nets/optimizer.h"
 #include "nets/rng.h"
-#include "pipeline/codec/code_blocks.h"
+#include "pipeline/codec/block/code_blocks.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -3,7 +3,7 @@
  * shape alone, not on the GPU, nor on how many channels a thread takes, nor on whether it reads values or decodes them:
  * the same map gives the same bits. Plain C, that CPU tests add in this order, too.
  *
- * The cut is that of ZFP's 2-D blocks (pipeline/codec/zfp_layout.h). An image's pixels are taken as `lines` of
+ * The cut is that of ZFP's 2-D blocks (pipeline/codec/zfp/zfp_layout.h). An image's pixels are taken as `lines` of
  * `columns`; four lines are a strip, and four columns of a strip a tile: 4 x 4 pixels of all channels, fewer at an
  * image's ends. Tiles are numbered along the strip, then strip by strip, then image by image. So the ZFP block of tile
  * t and channel c has the number t * channels + c.

@@ -12,7 +12,7 @@ extern "C" {
 #include <cmocka.h>
 }
 
-#include "pipeline/codec/chunk_cuda_kernel.h"
+#include "pipeline/codec/chunk/chunk_cuda_kernel.h"
 
 namespace {
 

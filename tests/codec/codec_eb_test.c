@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "pipeline/codec/chunk_host.h"
-#include "pipeline/codec/eb_chunk.h"
+#include "pipeline/codec/chunk/chunk_host.h"
+#include "pipeline/codec/eb/eb_chunk.h"
 #include "tests/codec/codec_data.h"
 
 enum { CHUNK = 1024, DAMAGED = 8000 };

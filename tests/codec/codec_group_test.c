@@ -13,7 +13,7 @@
 
 #include "mm/device/host/device_host.h"
 #include "pipeline/codec/codec.h"
-#include "pipeline/codec/group_code.h"
+#include "pipeline/codec/packed/group_code.h"
 #include "tests/codec/codec_data.h"
 
 enum { MOST = 3 * MM_GROUP_PACK, CODE_MOST = 3 * (MM_GROUP_HEADS + 2 * MM_GROUP_BYTES(8)) };

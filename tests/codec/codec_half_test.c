@@ -12,9 +12,9 @@
 #include <cmocka.h>
 
 #include "mm/device/host/device_host.h"
-#include "pipeline/codec/chunk_code.h"
-#include "pipeline/codec/half_host.h"
-#include "pipeline/codec/zfp_layout.h"
+#include "pipeline/codec/chunk/chunk_code.h"
+#include "pipeline/codec/packed/half_host.h"
+#include "pipeline/codec/zfp/zfp_layout.h"
 #include "tests/codec/codec_data.h"
 #include "tests/codec/zfp_reference.h"
 

@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "mm/device/host/device_host.h"
-#include "pipeline/codec/float_bits.h"
-#include "pipeline/codec/packed_host.h"
+#include "pipeline/codec/block/float_bits.h"
+#include "pipeline/codec/packed/packed_host.h"
 #include "tests/codec/codec_data.h"
 
 typedef struct fixture {

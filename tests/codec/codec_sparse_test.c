@@ -9,11 +9,11 @@
 
 #include <cmocka.h>
 
-#include "pipeline/codec/chunk_host.h"
-#include "pipeline/codec/csr_chunk.h"
-#include "pipeline/codec/deflate_chunk.h"
-#include "pipeline/codec/rle_chunk.h"
-#include "pipeline/codec/zvc_chunk.h"
+#include "pipeline/codec/chunk/chunk_host.h"
+#include "pipeline/codec/chunk/csr_chunk.h"
+#include "pipeline/codec/chunk/deflate_chunk.h"
+#include "pipeline/codec/chunk/rle_chunk.h"
+#include "pipeline/codec/chunk/zvc_chunk.h"
 #include "tests/codec/codec_data.h"
 
 enum { CHUNK = 1024, DAMAGED = 4000 };

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "pipeline/codec/codec_impl.h"
-#include "pipeline/codec/half_host.h"
+#include "pipeline/codec/packed/half_host.h"
 #include "tests/codec/codec_data.h"
 
 enum { CODES = 1500, DAMAGES = 10, ELEMS_MOST = 5000, AFTER = 512 /* where a body begins that is not the first */ };

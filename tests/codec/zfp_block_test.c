@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "pipeline/codec/zfp_group.h"
+#include "pipeline/codec/zfp/zfp_group.h"
 #include "tests/codec/codec_data.h"
 #include "tests/codec/zfp_reference.h"
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "pipeline/codec/zfp_code.h"
+#include "pipeline/codec/zfp/zfp_code.h"
 #include "tests/codec/codec_data.h"
 #include "tests/codec/zfp_reference.h"
 

@@ -8,7 +8,7 @@ extern "C" {
 #include <cmocka.h>
 }
 
-#include "pipeline/codec/zfp_cuda_kernel.h"
+#include "pipeline/codec/zfp/zfp_cuda_kernel.h"
 
 namespace {
 

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "pipeline/codec/zfp_block.h"
+#include "pipeline/codec/block/zfp_block.h"
 #include "tests/codec/codec_data.h"
 #include "tests/codec/zfp_reference.h"
 

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "pipeline/codec/codec.h"
-#include "pipeline/codec/zfp_error.h"
+#include "pipeline/codec/zfp/zfp_error.h"
 #include "tests/core/random.h"
 
 enum { BLOCKS = 4096, VALUES = 16 };

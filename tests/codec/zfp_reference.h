@@ -3,7 +3,7 @@
 #ifndef TESTS_CODEC_ZFP_REFERENCE_H
 #define TESTS_CODEC_ZFP_REFERENCE_H
 
-#include "pipeline/codec/zfp_layout.h"
+#include "pipeline/codec/zfp/zfp_layout.h"
 
 typedef struct zfp_reference zfp_reference;
 

@@ -14,7 +14,7 @@
 #include "mm/device/cuda/device_cuda.h"
 #include "nets/cuda/cuda_kernels.h"
 #include "pipeline/codec/codec.h"
-#include "pipeline/codec/zfp_layout.h"
+#include "pipeline/codec/zfp/zfp_layout.h"
 #include "tests/nets/cuda_rig.h"
 
 static const int64_t SHAPES[][4] = {

@@ -96,7 +96,7 @@ static const suite_policy POLICIES[] = {
 };
 enum { POLICY_COUNT = sizeof POLICIES / sizeof *POLICIES };
 
-/* What ZFP at 8 bits a value is held to, over all networks and budgets (pipeline/codec/zfp_error.h has the bound of a
+/* What ZFP at 8 bits a value is held to, over all networks and budgets (pipeline/codec/zfp/zfp_error.h has the bound of a
  * map's error, from which none follows for what is learned). Measured: at most 0.0112 and 0.09, googlenet, whose last
  * batch norms see eight pixels: there three steps make three times as much of the same gradients' error, or as little,
  * as rounding goes. A map that is decoded with height and width exchanged, as NCHW, or a row off, gives gradients that

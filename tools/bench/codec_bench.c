@@ -23,7 +23,7 @@
 #include "mm/core/facts/facts.h"
 #include "mm/device/contract/clock.h"
 #include "pipeline/codec/codec_impl.h"
-#include "pipeline/codec/half_host.h"
+#include "pipeline/codec/packed/half_host.h"
 #include "tools/args.h"
 #include "tools/bench/samples.h"
 #include "tools/json_file.h"

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/* Packed codecs on CUDA: the C interface of their kernels. */
+#ifndef PIPELINE_CODEC_PACKED_PACKED_CUDA_H
+#define PIPELINE_CODEC_PACKED_PACKED_CUDA_H
+
+#include <stdint.h>
+
+#include <cuda_runtime_api.h>
+
+#include "pipeline/codec/elem_type.h"
+#include "pipeline/codec/packed/packed_draw.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Enqueue the coding of all groups of `elems` elements of a type, in the format with that index, on at most `sms`
+ * multiprocessors (0: all). Elements are aligned to 16 bytes, codes to 8. *nonfinite, which the device can write, is
+ * increased by the number of blocks that lost finite values because they also have infinities or NaNs; NULL: not
+ * counted. draw: for those that round at random. */
+typedef cudaError_t (*mm_packed_cuda_encode_fn)(cudaStream_t stream, int format, int sms, mm_elem_type type,
+                                                int64_t elems, const void *src, void *dst, const mm_packed_draw *draw,
+                                                unsigned long long *nonfinite);
+typedef cudaError_t (*mm_packed_cuda_decode_fn)(cudaStream_t stream, int format, int sms, mm_elem_type type,
+                                                int64_t elems, const void *src, void *dst);
+
+cudaError_t mm_dpr_cuda_encode(cudaStream_t stream, int format, int sms, mm_elem_type type, int64_t elems,
+                               const void *src, void *dst, const mm_packed_draw *draw, unsigned long long *nonfinite);
+cudaError_t mm_dpr_cuda_decode(cudaStream_t stream, int format, int sms, mm_elem_type type, int64_t elems,
+                               const void *src, void *dst);
+cudaError_t mm_mx_cuda_encode(cudaStream_t stream, int format, int sms, mm_elem_type type, int64_t elems,
+                              const void *src, void *dst, const mm_packed_draw *draw, unsigned long long *nonfinite);
+cudaError_t mm_mx_cuda_decode(cudaStream_t stream, int format, int sms, mm_elem_type type, int64_t elems,
+                              const void *src, void *dst);
+cudaError_t mm_group_cuda_encode(cudaStream_t stream, int format, int sms, mm_elem_type type, int64_t elems,
+                                 const void *src, void *dst, const mm_packed_draw *draw, unsigned long long *nonfinite);
+cudaError_t mm_group_cuda_decode(cudaStream_t stream, int format, int sms, mm_elem_type type, int64_t elems,
+                                 const void *src, void *dst);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
