@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A network as data: layers in order of execution, each with its operation, attributes and inputs. A net knows no
- * device, no batch size, and not how anything is computed; nets/lower.h turns it into graphs.
+ * device, no batch size, and not how anything is computed; nets/lower/lower.h turns it into graphs.
  *
  * A net's shapes are those of one sample, such as an image of {height, width, channels}. With a batch, its size is the
  * outermost dimension: images are NHWC. Names are torchvision's ("layer1.0.conv1", "layer1.0.conv1.weight"), and

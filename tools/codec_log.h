@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-#include "nets/exec.h"
+#include "nets/exec/exec.h"
 
 /* Writes the lines of graphs that sampled in the last iteration, the run's `iteration`-th. Between iterations.
  * MM_ERR_NOMEM, or the failure of an iteration. */

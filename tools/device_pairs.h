@@ -4,7 +4,7 @@
 #define TOOLS_DEVICE_PAIRS_H
 
 #include "mm/core/facts/facts.h"
-#include "nets/op.h"
+#include "nets/contract/op.h"
 #include "pipeline/codec/codec.h"
 
 enum { DEVICE_PAIRS_UNKNOWN = -1, DEVICE_PAIRS_IMAGES = 2048 };

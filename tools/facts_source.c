@@ -8,7 +8,7 @@
 #include "mm/core/graph/graph.h"
 #include "mm/core/status.h"
 
-/* "resnet32 train 128": a training graph's name, as nets/lower.c gives it. */
+/* "resnet32 train 128": a training graph's name, as nets/lower/lower.c gives it. */
 static void read_subject(const char *name, facts_source *source) {
     static const char mode[] = " train ";
     const char *end = strstr(name, mode);

@@ -5,7 +5,7 @@
 
 #include "mm/core/time/simulate.h"
 #include "mm/planning/planning.h"
-#include "nets/exec.h"
+#include "nets/exec/exec.h"
 #include "tools/facts_source.h"
 #include "tools/target.h"
 
@@ -98,7 +98,7 @@ typedef struct requirement_passes {
     requirement r[NETS_PASSES];
     int n;
     int most;   /* the one whose minimum is the minimum of all: they run one after the other in the same memory */
-    bool fused; /* whether layers are (nets/fuse.h) */
+    bool fused; /* whether layers are (nets/lower/fuse.h) */
     int64_t fused_bytes; /* the minimum with layers fused as the target does, */
     int64_t least_bytes; /* and the least of the minima that were found */
 } requirement_passes;

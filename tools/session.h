@@ -6,7 +6,7 @@
 
 #include <signal.h>
 
-#include "nets/exec.h"
+#include "nets/exec/exec.h"
 #include "nets/io/reader.h"
 #include "nets/lr_schedule.h"
 #include "nets/multi/multi.h"

@@ -5,7 +5,7 @@
 
 #include "mm/core/time/simulate.h"
 #include "mm/planning/planning.h"
-#include "nets/exec.h"
+#include "nets/exec/exec.h"
 #include "tools/target.h"
 
 typedef struct simulated {
@@ -40,7 +40,7 @@ typedef struct simulated_run {
     int64_t fused_bytes;              /* of a budget of 0 that was planned fused and not: the peak, fused */
     char holder[256];                 /* the step that holds the peak */
     bool fits;
-    bool fused;                     /* layers are (nets/fuse.h) */
+    bool fused;                     /* layers are (nets/lower/fuse.h) */
     bool cut_short;                 /* the search for a plan was stopped (mm_plan) */
     const char *pinned_hint;        /* mm_plan_pinned_hint */
     char untimed[MM_SPEC_CAPACITY]; /* an operation that the source has no time of; "": none */

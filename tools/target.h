@@ -7,7 +7,7 @@
 
 #include "mm/device/host/host_pool.h"
 #include "mm/planning/planning.h"
-#include "nets/exec.h"
+#include "nets/exec/exec.h"
 #include "tools/args.h"
 
 typedef struct target {
@@ -114,7 +114,7 @@ MM_CHECKED mm_status target_allows_link(const target *target);
 /* Sets the link's rate after target_init, and finds the rates anew. */
 void target_set_link(target *target, int64_t bytes_per_s);
 
-/* Whether it is left open if layers are fused (nets/fuse.h): --fuse is auto, and no measured facts say it. */
+/* Whether it is left open if layers are fused (nets/lower/fuse.h): --fuse is auto, and no measured facts say it. */
 bool target_may_unfuse(const target *target);
 /* Whether the layers of networks that are lowered for the target are fused. Without target_set_fused: unless --fuse is
  * off, or fuse_facts has them apart. */

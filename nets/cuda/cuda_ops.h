@@ -8,10 +8,10 @@
 #include <cudnn.h>
 
 #include "mm/device/cuda/device_cuda.h"
-#include "nets/cuda/choices.h"
-#include "nets/cuda/cuda_kernels.h"
-#include "nets/op.h"
-#include "nets/op_sizes.h"
+#include "nets/contract/op.h"
+#include "nets/contract/op_sizes.h"
+#include "nets/cuda/choose/choices.h"
+#include "nets/cuda/kernels/cuda_kernels.h"
 
 /* The norm of all gradients: the parts of the sum of their squares, and what they are multiplied by for it. */
 typedef struct nets_cuda_norm {

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "nets/op_sizes.h"
+#include "nets/contract/op_sizes.h"
 
 /* A chunk begins with a word of the mask, so it has a multiple of 32 lines. The LEAST numbers are chosen. */
 enum { MASK_BITS = 32, CHUNK_LINES = MASK_BITS, LEAST_LANES = 256, LEAST_CHUNKS = 2 };

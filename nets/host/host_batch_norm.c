@@ -4,9 +4,9 @@
  * take the same time as oneDNN's, although those read the input once more, and the ReLU adds nothing. */
 #include <stdlib.h>
 
+#include "nets/contract/op_batch_norm.h"
 #include "nets/host/channels.h"
 #include "nets/host/host_ops.h"
-#include "nets/op_batch_norm.h"
 
 /* Computing the ReLU's signs from x needs two more lines of constants. Up to MOST_LANES_BY_X lanes these fit the
  * first-level cache beside the others. Measured: it saves a fifth of the time there, and costs a fifth with four times

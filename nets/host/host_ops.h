@@ -3,9 +3,9 @@
 #ifndef NETS_HOST_OPS_H
 #define NETS_HOST_OPS_H
 
+#include "nets/contract/op.h"
+#include "nets/contract/op_sizes.h"
 #include "nets/host/onednn.h"
-#include "nets/op.h"
-#include "nets/op_sizes.h"
 
 typedef struct nets_host_backend {
     nets_backend base;

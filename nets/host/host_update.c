@@ -8,9 +8,9 @@
 #include "mm/device/host/device_host.h"
 #include "nets/adamw.h"
 #include "nets/bf16.h"
+#include "nets/contract/op_sizes.h"
 #include "nets/host/host_ops.h"
 #include "nets/host/pieces.h"
-#include "nets/op_sizes.h"
 #include "nets/role.h"
 
 typedef struct update_job {

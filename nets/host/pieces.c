@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "nets/op_sizes.h"
+#include "nets/contract/op_sizes.h"
 
 nets_cut nets_cut_of(int64_t items, int pieces, int64_t unit, int64_t least) {
     int64_t each = (items + pieces - 1) / pieces;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Processes that train one network: who they are, and what they do with each other. Each is a rank, from 0; rank r
- * trains on the r-th part of every batch (nets_ranks in nets/op.h). An engine connects them: "mpi", "nccl".
+ * trains on the r-th part of every batch (nets_ranks in nets/contract/op.h). An engine connects them: "mpi", "nccl".
  *
  * The engine mpi adds up what lies in the host's memory (multi_begin). Each rank gets one part of everybody's elements,
  * adds them up in the order of ranks, ((x0 + x1) + x2) + ..., and gives the sum to all. MPI only moves elements: how it

@@ -11,7 +11,7 @@
 long cuda_emulation_dnn_timed(void);
 long cuda_emulation_dnn_listed(void);
 
-/* Factors that begin with this number belong to a trial (the first of nets/cuda/timing.c's). They are not
+/* Factors that begin with this number belong to a trial (the first of nets/cuda/libraries/timing.c's). They are not
  * multiplied; instead event times grow by a pretended time, far longer than the real one, which is always the same for
  * an algorithm or engine. */
 #define CUDA_EMULATION_TRIAL_VALUE ((float)(int32_t)723471715u * 0x1p-31f)

@@ -12,7 +12,7 @@
 #include "mm/core/status.h"
 #include "mm/core/time/simulate.h"
 #include "mm/planning/planning.h"
-#include "nets/lower.h"
+#include "nets/lower/lower.h"
 #include "nets/zoo/zoo.h"
 #include "tests/core/expect.h"
 #include "tests/golden/shape_backend.h"

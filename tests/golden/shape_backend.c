@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "mm/core/status.h"
+#include "nets/contract/op_sizes.h"
 #include "nets/net_ops.h"
-#include "nets/op_sizes.h"
 
 /* The fastest way takes the whole, the next a quarter of it, the last nothing. */
 static nets_workspaces ways_of(int64_t bytes) {

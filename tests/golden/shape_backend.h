@@ -4,7 +4,7 @@
 #ifndef TESTS_GOLDEN_SHAPE_BACKEND_H
 #define TESTS_GOLDEN_SHAPE_BACKEND_H
 
-#include "nets/op.h"
+#include "nets/contract/op.h"
 
 /* For maps of that type, and so many ranks (1: one process). Nothing is to be closed. */
 nets_backend shape_backend(mm_dtype maps, int ranks);

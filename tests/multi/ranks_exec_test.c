@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 #include "mm/core/graph/graph.h"
-#include "nets/exec.h"
+#include "nets/exec/exec.h"
 #include "nets/zoo/zoo.h"
 #include "tests/core/expect.h"
 #include "tests/nets/ref_exec.h"

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "nets/cuda/choices.h"
+#include "nets/cuda/choose/choices.h"
 #include "tests/nets/cuda_rig.h"
 
 /* A convolution of which the emulated libraries have several algorithms. */

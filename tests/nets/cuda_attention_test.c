@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "nets/cuda/cudnn_attention.h"
+#include "nets/cuda/libraries/cudnn_attention.h"
 #include "tests/nets/algorithms_rig.h"
 
 /* Small: what emulated tensor cores compute takes long. */

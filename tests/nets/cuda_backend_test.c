@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "mm/device/cuda/device_cuda.h"
-#include "nets/op_batch_norm.h"
+#include "nets/contract/op_batch_norm.h"
 #include "tests/nets/cuda_rig.h"
 
 /* ---------------------------------------------------------------- precision */

@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "nets/cuda/choices.h"
-#include "nets/cuda/front.h"
+#include "nets/cuda/choose/choices.h"
+#include "nets/cuda/choose/front.h"
 
 static const nets_conv_shape SHAPE = {.x = {2, 7, 6, 5},
                                       .y = {2, 4, 3, 8},

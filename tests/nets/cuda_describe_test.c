@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "nets/lower.h"
+#include "nets/lower/lower.h"
 #include "nets/zoo/zoo.h"
 
 static void every_network_is_described_without_a_device(void **state) {

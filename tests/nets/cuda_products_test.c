@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "nets/cuda/product.h"
+#include "nets/cuda/libraries/product.h"
 #include "tests/nets/algorithms_rig.h"
 
 static const nets_op_desc POINTWISE = {

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "mm/device/cuda/device_cuda.h"
-#include "nets/cuda/cuda_kernels.h"
+#include "nets/cuda/kernels/cuda_kernels.h"
 #include "pipeline/codec/codec.h"
 #include "pipeline/codec/zfp/zfp_layout.h"
 #include "tests/nets/cuda_rig.h"

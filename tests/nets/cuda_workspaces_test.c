@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "mm/core/graph/graph.h"
-#include "nets/lower.h"
+#include "nets/lower/lower.h"
 #include "tests/nets/algorithms_rig.h"
 
 /* Of the legacy API's algorithms that are fast and small, in f32. */

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "nets/cuda/cudnn_attention.h"
+#include "nets/cuda/libraries/cudnn_attention.h"
 #include "tests/nets/cudnn_device.h"
 
 enum { ENGINES = 64 };

@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "nets/cuda/cudnn_conv.h"
-#include "nets/lower.h"
+#include "nets/cuda/libraries/cudnn_conv.h"
+#include "nets/lower/lower.h"
 #include "nets/zoo/zoo.h"
 #include "tests/nets/cudnn_device.h"
 

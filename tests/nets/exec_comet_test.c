@@ -13,7 +13,7 @@
 #include "mm/manager/bounds.h"
 #include "mm/manager/measured.h"
 #include "mm/manager/sampled.h"
-#include "nets/exec.h"
+#include "nets/exec/exec.h"
 #include "nets/zoo/zoo.h"
 #include "tests/nets/ref_exec.h"
 

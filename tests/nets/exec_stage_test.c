@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Batches that come in beside the computation: on their way while the device is busy, the same bits, counted in the
  * budget, left out where they do not fit. */
-#include "nets/exec_staging.h"
+#include "nets/exec/exec_staging.h"
 #include "tests/core/expect.h"
 #include "tests/device/host_fixture.h"
 #include "tests/nets/tiny_run.h"

@@ -10,8 +10,8 @@
 
 #include "mm/core/graph/graph.h"
 #include "nets/bf16.h"
-#include "nets/exec.h"
-#include "nets/exec_kept.h"
+#include "nets/exec/exec.h"
+#include "nets/exec/exec_kept.h"
 #include "nets/zoo/zoo.h"
 #include "tests/nets/ref_exec.h"
 

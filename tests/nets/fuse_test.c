@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "nets/fuse.h"
+#include "nets/lower/fuse.h"
 #include "nets/zoo/zoo.h"
 
 typedef struct fixture {

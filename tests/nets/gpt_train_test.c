@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "nets/exec.h"
+#include "nets/exec/exec.h"
 #include "nets/io/safetensors.h"
 #include "nets/lr_schedule.h"
 #include "nets/zoo/zoo.h"

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "mm/core/graph/graph.h"
-#include "nets/lower.h"
+#include "nets/lower/lower.h"
 #include "nets/zoo/zoo.h"
 #include "tests/nets/ref_exec.h"
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "nets/op_batch_norm.h"
+#include "nets/contract/op_batch_norm.h"
 #include "tests/nets/op_rig.h"
 
 static const int64_t X[4] = {4, 3, 5, 24};

@@ -12,9 +12,9 @@
 
 #include <cmocka.h>
 
+#include "nets/contract/op_batch_norm.h"
 #include "nets/host/onednn.h"
 #include "nets/net_ops.h"
-#include "nets/op_batch_norm.h"
 #include "tests/nets/op_rig.h"
 
 /* To nearest, ties to even, by arithmetic. */

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "nets/op_batch_norm.h"
+#include "nets/contract/op_batch_norm.h"
 #include "tests/nets/op_rig.h"
 
 /* With rests of vectors, of masks' words, of stripes of rows; of whole words of them; the last two of rows

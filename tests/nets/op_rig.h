@@ -4,8 +4,8 @@
 #ifndef TESTS_NETS_OP_RIG_H
 #define TESTS_NETS_OP_RIG_H
 
-#include "nets/op.h"
-#include "nets/op_order.h"
+#include "nets/contract/op.h"
+#include "nets/contract/op_order.h"
 
 /* Sets the device of later rigs to the i-th of the build; false past the last. */
 bool op_rig_use_device(size_t i);
@@ -56,7 +56,7 @@ void op_rig_init(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs, const 
 /* The same with several inputs of the dims x, each with its own number of channels. */
 void op_rig_init_inputs(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs, const int64_t x[4],
                         const int64_t *channels, int n_inputs, bool training, bool wants_dx);
-/* The same for an op that is fused with a ReLU (nets/fuse.h): a batch norm, with a sum if there are two inputs, or a
+/* The same for an op that is fused with a ReLU (nets/lower/fuse.h): a batch norm, with a sum if there are two inputs, or a
  * ReLU with a bias. */
 void op_rig_init_fused(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs, const int64_t x[4], int n_inputs,
                        bool training, bool wants_dx);

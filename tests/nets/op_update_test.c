@@ -9,9 +9,9 @@
 
 #include <cmocka.h>
 
+#include "nets/contract/op.h"
 #include "nets/init.h"
 #include "nets/lr_schedule.h"
-#include "nets/op.h"
 #include "nets/zoo/zoo.h"
 #include "tests/nets/op_rig.h"
 

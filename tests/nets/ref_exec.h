@@ -4,7 +4,7 @@
 #ifndef TESTS_NETS_REF_EXEC_H
 #define TESTS_NETS_REF_EXEC_H
 
-#include "nets/lower.h"
+#include "nets/lower/lower.h"
 
 typedef struct ref_options {
     bool share;     /* an output is written over its input where the graph allows it and the input is not read again */

@@ -3,7 +3,7 @@
 #ifndef TESTS_NETS_TINY_RUN_H
 #define TESTS_NETS_TINY_RUN_H
 
-#include "nets/exec.h"
+#include "nets/exec/exec.h"
 
 enum { TINY_BATCH = 4, TINY_BATCHES = 3, TINY_SEED = 5 };
 static const nets_optimizer TINY_SGD = {.momentum = 0.9f, .weight_decay = 1e-4f, .only_finite = true};

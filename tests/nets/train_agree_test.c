@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nets/exec.h"
+#include "nets/exec/exec.h"
 #include "nets/zoo/zoo.h"
 #include "tests/core/expect.h"
 #include "tests/nets/algorithms_file.h"

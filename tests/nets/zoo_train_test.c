@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "nets/exec.h"
+#include "nets/exec/exec.h"
 #include "nets/io/reader.h"
 #include "nets/zoo/zoo.h"
 #include "tests/nets/ref_exec.h"

@@ -9,7 +9,7 @@
 #include "mm/core/time/simulate.h"
 #include "mm/core/time/time_bound.h"
 #include "mm/planning/planning.h"
-#include "nets/lower.h"
+#include "nets/lower/lower.h"
 #include "nets/zoo/zoo.h"
 #include "policies/schedule/nominal.h"
 #include "tests/core/deep.h"

@@ -4,7 +4,7 @@
 #ifndef TESTS_SUITE_SUITE_RIG_H
 #define TESTS_SUITE_SUITE_RIG_H
 
-#include "nets/exec.h"
+#include "nets/exec/exec.h"
 
 enum { SUITE_SEED = 11, SUITE_THREADS = 3 }; /* threads: of the host device, on every machine */
 static const nets_optimizer SUITE_SGD = {.momentum = 0.9f, .weight_decay = 1e-4f};

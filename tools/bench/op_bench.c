@@ -14,8 +14,8 @@
 #include <string.h>
 
 #include "mm/device/contract/clock.h"
+#include "nets/contract/op.h"
 #include "nets/net_ops.h"
-#include "nets/op.h"
 #include "tools/args.h"
 #include "tools/bench/samples.h"
 

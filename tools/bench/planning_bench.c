@@ -10,7 +10,7 @@
 
 #include "mm/core/account/account.h"
 #include "mm/core/time/simulate.h"
-#include "nets/lower.h"
+#include "nets/lower/lower.h"
 #include "nets/zoo/zoo.h"
 #include "tools/args.h"
 #include "tools/bench/samples.h"

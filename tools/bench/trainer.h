@@ -3,7 +3,7 @@
 #ifndef TOOLS_BENCH_TRAINER_H
 #define TOOLS_BENCH_TRAINER_H
 
-#include "nets/exec.h"
+#include "nets/exec/exec.h"
 
 typedef struct trainer {
     mm_manager *manager;

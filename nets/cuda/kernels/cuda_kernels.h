@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT */
+/* The launchers of the CUDA backend's own kernels: the interface of the .cu files to C. Each enqueues on the stream and
+ * returns; cudaGetLastError tells whether that failed. Tensors are NHWC in device memory, as in op.h; those that are
+ * void have elements of `maps`, MM_F32 or MM_BF16. `earlier`, if not NULL, is added to what is written. An output may
+ * take an input's place where the operation's description pairs them (net_ops.h).
+ *
+ * Grids and the order of every sum depend only on the shapes, so the same inputs give the same bits: of bf16 those of
+ * f32, rounded. Loads and stores take 16 bytes at a time if the number of channels is a multiple of so many.
+ * Internal. */
+#ifndef NETS_CUDA_KERNELS_CUDA_KERNELS_H
+#define NETS_CUDA_KERNELS_CUDA_KERNELS_H
+
+#include <cuda_runtime_api.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "mm/core/status.h"
+#include "nets/cuda/kernels/strips.h"
+#include "nets/optimizer.h"
+#include "nets/rng.h"
+#include "pipeline/codec/block/code_blocks.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The gate of a ReLU's gradient: it passes where the ReLU's output y is positive, given as y or as its sign mask. Both
+ * NULL: open, everything passes. */
+typedef struct nets_cuda_gate {
+    const void *y; /* of the maps' type */
+    const uint32_t *mask;
+} nets_cuda_gate;
+
+/* ---------------------------------------------------------------- op_elementwise_kernels.cu */
+
+void nets_cuda_relu(mm_dtype maps, const void *x, void *y, int64_t n, cudaStream_t stream);
+void nets_cuda_relu_backward(mm_dtype maps, const void *dy, nets_cuda_gate gate, const void *earlier, void *dx,
+                             int64_t n, cudaStream_t stream);
+/* y = a + b; b NULL: y = a. */
+void nets_cuda_sum(mm_dtype maps, const void *a, const void *b, void *y, int64_t n, cudaStream_t stream);
+/* Elements whose random word is below the threshold become zero, the others are scaled: nets/host/host_dropout.c. */
+typedef struct nets_cuda_dropout {
+    const uint32_t *rng; /* NETS_RNG */
+    int64_t image_elems; /* elements of an image: those of the whole batch are counted */
+    uint32_t layer, threshold;
+    float scale;
+} nets_cuda_dropout;
+
+void nets_cuda_drop(mm_dtype maps, nets_cuda_dropout how, const void *in, const void *earlier, void *out, int64_t n,
+                    cudaStream_t stream);
+
+/* ---------------------------------------------------------------- op_update_kernels.cu */
+
+/* TENSORS: with that many, nets_cuda_update has 31 KB; a kernel's arguments have at most 32764 bytes (CUDA 12.1 on).
+ * CHUNK: what a block's threads do at once (op_update_kernels.cu). */
+enum { NETS_CUDA_UPDATE_TENSORS = 600, NETS_CUDA_UPDATE_CHUNK = 4096 };
+/* Parts of the sum of all gradients' squares, at most. Chosen: more than fit on a GPU at once. */
+enum { NETS_CUDA_UPDATE_PARTS = 1024 };
+
+/* What one launch updates. It is the kernel's argument: a CUDA graph keeps it, and no table is copied to the device.
+ * Blocks first_block[i] .. first_block[i + 1] - 1 update tensor i, NETS_CUDA_UPDATE_CHUNK elements each. */
+typedef struct nets_cuda_update {
+    struct {
+        float *weight, *state[NETS_OPTIMIZER_STATES];
+        const float *gradient;
+        uint16_t *copy; /* the weight's, in bf16; NULL: none */
+        int64_t elems;
+    } tensors[NETS_CUDA_UPDATE_TENSORS];
+    uint32_t first_block[NETS_CUDA_UPDATE_TENSORS + 1];
+    uint32_t decayed[(NETS_CUDA_UPDATE_TENSORS + 31) / 32]; /* bit i: weight decay applies to tensor i */
+    int n;
+    nets_optimizer optimizer;
+    const float *lr;
+    const uint32_t *step; /* the number of updates before, of an optimizer that counts */
+    uint32_t *rng; /* NETS_RNG, whose iteration is advanced, and whose image becomes 0; NULL: it is not touched */
+    const uint32_t *halted; /* points at a number other than 0: nothing is updated. NULL: updates are never halted */
+    const float *clip;      /* points at what gradients are multiplied by; NULL: 1 */
+} nets_cuda_update;
+
+/* Sets *halted if the loss is not finite (NULL: it is not looked at), or if one of the update's gradients is NaN or
+ * above `most` in magnitude. */
+void nets_cuda_update_halt(const nets_cuda_update *update, const float *loss, float most, uint32_t *halted,
+                           cudaStream_t stream);
+/* parts[b] becomes the sum of the squares of the update's gradients in every n-th chunk from the b-th on; if `adds`, is
+ * increased by it. */
+void nets_cuda_update_squares(const nets_cuda_update *update, double *parts, int n, bool adds, cudaStream_t stream);
+/* What gradients are multiplied by, of the parts of their sum: nets_optimizer.clip_norm. */
+void nets_cuda_update_clip(const double *parts, int n, double clip_norm, float *clip, cudaStream_t stream);
+void nets_cuda_update_sgd(const nets_cuda_update *update, cudaStream_t stream);
+void nets_cuda_update_plain_sgd(const nets_cuda_update *update, cudaStream_t stream);
+void nets_cuda_update_adamw(const nets_cuda_update *update, cudaStream_t stream);
+/* Advances *step by one unless *halted is set. */
+void nets_cuda_update_count(uint32_t *step, const uint32_t *halted, cudaStream_t stream);
+/* Advances NETS_RNG's image. */
+void nets_cuda_pass_on(uint32_t *rng, int64_t images, cudaStream_t stream);
+
+/* ---------------------------------------------------------------- op_convert_kernels.cu */
+
+/* to[i] = from[i]; types are MM_F32 and MM_BF16, rounded to nearest, ties to even. */
+void nets_cuda_convert(mm_dtype from_type, const void *from, mm_dtype to_type, void *to, int64_t n,
+                       cudaStream_t stream);
+
+/* ---------------------------------------------------------------- op_slices_kernels.cu */
+
+/* to[r * to_pitch + i] = from[r * from_pitch + i] (+ earlier[r * to_pitch + i]) for rows of `width`. */
+typedef struct nets_cuda_rows {
+    int64_t rows, width, from_pitch, to_pitch;
+} nets_cuda_rows;
+
+void nets_cuda_copy_rows(mm_dtype maps, nets_cuda_rows shape, const void *from, const void *earlier, void *to,
+                         cudaStream_t stream);
+
+/* y is the rectangle of size y_size at `offset` in images x of x_size; pairs are {height, width}. */
+typedef struct nets_cuda_crop {
+    int images, channels, x_size[2], y_size[2], offset[2];
+} nets_cuda_crop;
+
+void nets_cuda_crop_forward(mm_dtype maps, nets_cuda_crop shape, const void *x, void *y, cudaStream_t stream);
+void nets_cuda_crop_backward(mm_dtype maps, nets_cuda_crop shape, const void *dy, const void *earlier, void *dx,
+                             cudaStream_t stream);
+
+/* to[p] = {from[3 p], from[3 p + 1], from[3 p + 2], 0}; `from` is f32. */
+void nets_cuda_pad_pixels(mm_dtype maps, const float *from, void *to, int64_t pixels, cudaStream_t stream);
+
+/* to[b][c][r] = from[b][r][c] for each of the batches. A matrix has at most INT32_MAX elements. */
+void nets_cuda_transpose(mm_dtype maps, const void *from, void *to, int64_t batches, int64_t rows, int64_t columns,
+                         cudaStream_t stream);
+
+/* ---------------------------------------------------------------- op_windows_kernels.cu */
+
+/* Pairs are {height, width}. */
+typedef struct nets_cuda_windows {
+    int images, channels, x_size[2], y_size[2], kernel[2], stride[2], pad[2];
+    bool exclude_pad;  /* of averages, as nets_attrs has it */
+    bool halves_index; /* of maxima: nets_halves_index */
+} nets_cuda_windows;
+
+/* `index`: NETS_INDEX; NULL: not wanted. The first of equal maxima counts; NaN counts as a maximum. */
+void nets_cuda_max_pool(mm_dtype maps, nets_cuda_windows w, const void *x, void *y, uint8_t *index,
+                        cudaStream_t stream);
+void nets_cuda_max_pool_backward(mm_dtype maps, nets_cuda_windows w, const void *dy, const uint8_t *index,
+                                 const void *earlier, void *dx, cudaStream_t stream);
+void nets_cuda_avg_pool(mm_dtype maps, nets_cuda_windows w, const void *x, void *y, cudaStream_t stream);
+void nets_cuda_avg_pool_backward(mm_dtype maps, nets_cuda_windows w, const void *dy, const void *earlier, void *dx,
+                                 cudaStream_t stream);
+
+typedef struct nets_cuda_upsample {
+    int images, channels, x_size[2], scale[2];
+    bool bilinear;
+} nets_cuda_upsample;
+
+void nets_cuda_upsample_forward(mm_dtype maps, nets_cuda_upsample shape, const void *x, void *y, cudaStream_t stream);
+void nets_cuda_upsample_backward(mm_dtype maps, nets_cuda_upsample shape, const void *dy, const void *earlier, void *dx,
+                                 cudaStream_t stream);
+
+/* ---------------------------------------------------------------- op_channels_kernels.cu */
+
+/* values[r][c] += bias[c] */
+void nets_cuda_add_bias(mm_dtype maps, void *values, const float *bias, int64_t rows, int64_t channels,
+                        cudaStream_t stream);
+/* The same of f32 x, rounded to bf16 y. */
+void nets_cuda_add_bias_bf16(const float *x, const float *bias, void *y, int64_t rows, int64_t channels,
+                             cudaStream_t stream);
+/* y[r][c] = max(0, x[r][c] + bias[c]) */
+void nets_cuda_bias_relu(mm_dtype maps, const void *x, const float *bias, void *y, int64_t rows, int64_t channels,
+                         cudaStream_t stream);
+
+/* What sums go over (reduce.h). */
+typedef struct nets_cuda_reduction {
+    nets_strips strips;
+    unsigned *counters; /* nets_strips_counters, 0; of one stream's work at a time */
+} nets_cuda_reduction;
+
+/* sums[c] = the sum of values[r][c] over r. The scratch has nets_strips_bytes. */
+void nets_cuda_sum_rows(mm_dtype maps, const void *values, const nets_cuda_reduction *over, void *scratch, float *sums,
+                        cudaStream_t stream);
+
+/* The gradient of nets_cuda_bias_relu: dx is dy where the gate lets it through, dbias the sum of its rows. The gate
+ * must not be open. */
+void nets_cuda_bias_relu_backward(mm_dtype maps, const void *dy, nets_cuda_gate gate, const void *earlier, void *dx,
+                                  const nets_cuda_reduction *over, void *scratch, float *dbias, cudaStream_t stream);
+
+/* ---------------------------------------------------------------- op_batch_norm_kernels.cu */
+
+typedef struct nets_cuda_batch_norm {
+    nets_cuda_reduction over;
+    float eps, momentum;
+    bool relu;      /* y's negative elements become zero */
+    bool keep_mask; /* the gradient's scratch has room for y's sign mask, which saves reading y twice */
+} nets_cuda_batch_norm;
+
+/* Computes the batch's mean and biased variance, and moves the running ones unless they are NULL. */
+void nets_cuda_batch_norm_statistics(mm_dtype maps, nets_cuda_batch_norm bn, const void *x, void *scratch, float *mean,
+                                     float *var, float *running_mean, float *running_var, cudaStream_t stream);
+/* y = (x - mean) / sqrt(var + eps) * scale + shift, plus x2 unless that is NULL. */
+void nets_cuda_batch_norm_apply(mm_dtype maps, nets_cuda_batch_norm bn, const void *x, const void *x2,
+                                const float *mean, const float *var, const float *scale, const float *shift, void *y,
+                                cudaStream_t stream);
+
+/* A code that kernels read or write by themselves. */
+typedef struct nets_cuda_code {
+    mm_code_blocks blocks; /* MM_BLOCKS_NONE: there is none */
+    void *code;
+    unsigned long long *nonfinite; /* counts blocks written that are not finite; NULL: not counted */
+} nets_cuda_code;
+
+typedef struct nets_cuda_batch_norm_gradients {
+    const void *x, *dy;
+    const float *mean, *var, *scale, *shift;
+    nets_cuda_gate gate; /* open: there is no ReLU, or gate_by_x is set */
+    bool gate_by_x;      /* y's signs are computed from x again: there is a ReLU, no x2, and x has the forward's bits */
+    const void *earlier, *earlier2;
+    /* Gradients by x and x2; NULL: not wanted. dx may be dy. dx2 may be earlier2 or, without earlier2, gate.y. */
+    void *dx, *dx2;
+    float *dscale, *dshift;
+    nets_cuda_code x_code; /* op_batch_norm_decode_kernels.cu: what x is decoded from, in registers; x is NULL */
+} nets_cuda_batch_norm_gradients;
+
+int64_t nets_cuda_batch_norm_backward_bytes(nets_cuda_batch_norm bn);
+void nets_cuda_batch_norm_backward(mm_dtype maps, nets_cuda_batch_norm bn, nets_cuda_batch_norm_gradients g,
+                                   void *scratch, cudaStream_t stream);
+
+/* ---------------------------------------------------------------- op_batch_norm_encode_kernels.cu */
+
+/* As nets_cuda_batch_norm_apply of f32; besides, x's code is written, unless x_code is none, and the mask of y's signs,
+ * unless it is NULL. y is not at x. */
+void nets_cuda_batch_norm_apply_and_encode(nets_cuda_batch_norm bn, const float *x, const float *x2, const float *mean,
+                                           const float *var, const float *scale, const float *shift, float *y,
+                                           nets_cuda_code x_code, uint32_t *y_mask, cudaStream_t stream);
+
+/* ---------------------------------------------------------------- op_batch_norm_decode_kernels.cu */
+
+/* As nets_cuda_batch_norm_backward of f32, of x_code; not gated by x. */
+void nets_cuda_batch_norm_backward_of_code(nets_cuda_batch_norm bn, nets_cuda_batch_norm_gradients g, void *scratch,
+                                           cudaStream_t stream);
+
+/* ---------------------------------------------------------------- op_lrn_kernels.cu */
+
+typedef struct nets_cuda_lrn {
+    int64_t pixels;
+    int channels, half;   /* half: channels of a window on either side of its middle; below `channels` */
+    float alpha, beta, k; /* alpha: already divided by the window's size */
+} nets_cuda_lrn;
+
+/* Whether a pixel's channels fit into shared memory, where the kernels hold them. */
+bool nets_cuda_lrn_fits(nets_cuda_lrn lrn);
+void nets_cuda_lrn_forward(mm_dtype maps, nets_cuda_lrn lrn, const void *x, void *y, cudaStream_t stream);
+void nets_cuda_lrn_backward(mm_dtype maps, nets_cuda_lrn lrn, const void *x, const void *dy, const void *earlier,
+                            void *dx, cudaStream_t stream);
+
+/* ---------------------------------------------------------------- op_loss_kernels.cu */
+
+int64_t nets_cuda_loss_bytes(int64_t labels);
+typedef struct nets_cuda_labels {
+    const int32_t *of; /* [n] */
+    int64_t n, whole;  /* whole: those of the whole batch, by which losses are divided */
+    int64_t image;     /* how many an image has */
+    int64_t first;     /* labels of the graph's batch before these */
+    int classes;
+    const uint32_t *rng; /* NETS_RNG, for the place of the first image in the batch; NULL: 0 */
+    bool adds;           /* to the loss and the correct ones of earlier passes */
+} nets_cuda_labels;
+
+/* `probabilities` may be `scores`; NULL: not wanted. `loss`, `correct` (NETS_CORRECT): NULL in a recomputation. */
+void nets_cuda_loss(mm_dtype maps, nets_cuda_labels labels, const void *scores, void *scratch, float *probabilities,
+                    float *loss, int32_t *correct, cudaStream_t stream);
+void nets_cuda_loss_backward(mm_dtype maps, nets_cuda_labels labels, const float *probabilities, const void *earlier,
+                             void *dx, cudaStream_t stream);
+
+/* Losses of rows of many scores, `pitch` elements from each other, a multiple of 4. If it `gives`, the gradients by the
+ * scores lie over them afterwards: of the maps' type, a row's where its scores began. Otherwise as nets_cuda_loss. */
+int64_t nets_cuda_token_loss_bytes(int64_t labels);
+void nets_cuda_token_loss(mm_dtype maps, nets_cuda_labels labels, float *scores, int64_t pitch, bool gives,
+                          void *scratch, float *loss, int32_t *correct, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/* The launchers of the kernels of tokens' operations, as cuda_kernels.h has those of the others. Maps are of the
+ * type that is given, f32 or bf16; all else is f32. Internal. */
+#ifndef NETS_CUDA_KERNELS_CUDA_TOKEN_KERNELS_H
+#define NETS_CUDA_KERNELS_CUDA_TOKEN_KERNELS_H
+
+#include <cuda_runtime_api.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "mm/core/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---------------------------------------------------------------- op_token_kernels.cu */
+
+/* Of a batch: `rows` tokens, of which a sample has `places`; vocabulary 0: places have the weights. */
+typedef struct nets_cuda_tokens {
+    int64_t rows, places, channels, vocabulary;
+} nets_cuda_tokens;
+
+/* y[row] = weight[tokens[row]]; NaN where that is no token, since a kernel cannot fail the stream: the loss tells. */
+void nets_cuda_embed(mm_dtype maps, nets_cuda_tokens t, const float *tokens, const float *weight, void *y,
+                     cudaStream_t stream);
+/* dweight[v] = the sum of dy[row] over the rows whose token is v, in a fixed order; adds: plus what is there. */
+void nets_cuda_embed_backward(mm_dtype maps, nets_cuda_tokens t, const float *tokens, const void *dy, bool adds,
+                              float *dweight, cudaStream_t stream);
+
+/* y[row] = x[row] + weight[place of the row in its sample]; y may be x. */
+void nets_cuda_place(mm_dtype maps, nets_cuda_tokens t, const void *x, const float *weight, void *y,
+                     cudaStream_t stream);
+/* dx = dy (+ earlier), unless dx is NULL, or dy itself with nothing to add. */
+void nets_cuda_place_backward(mm_dtype maps, nets_cuda_tokens t, const void *dy, const void *earlier, void *dx,
+                              float *dweight, cudaStream_t stream);
+
+/* by_tanh: the approximation. y may be x, and dx may be dy. */
+void nets_cuda_gelu(mm_dtype maps, bool by_tanh, const void *x, void *y, int64_t n, cudaStream_t stream);
+void nets_cuda_gelu_backward(mm_dtype maps, bool by_tanh, const void *x, const void *dy, const void *earlier, void *dx,
+                             int64_t n, cudaStream_t stream);
+
+/* ---------------------------------------------------------------- op_layer_norm_kernels.cu */
+
+typedef struct nets_cuda_layer_norm {
+    int64_t rows;
+    int channels;
+    float eps;
+} nets_cuda_layer_norm;
+
+/* `means`, `factors` (1 / deviation), [rows]: NULL: not wanted. y may be x. */
+void nets_cuda_layer_norm_forward(mm_dtype maps, nets_cuda_layer_norm ln, const void *x, const float *weight,
+                                  const float *bias, void *y, float *means, float *factors, cudaStream_t stream);
+
+int64_t nets_cuda_layer_norm_backward_bytes(nets_cuda_layer_norm ln);
+/* dx may be dy; NULL: not wanted. */
+void nets_cuda_layer_norm_backward(mm_dtype maps, nets_cuda_layer_norm ln, const void *x, const float *weight,
+                                   const float *means, const float *factors, const void *dy, const void *earlier,
+                                   void *scratch, void *dx, float *dweight, float *dbias, cudaStream_t stream);
+
+/* ---------------------------------------------------------------- op_attention_kernels.cu */
+
+/* Of a head's channels, and of heads of all samples. */
+enum { NETS_CUDA_HEAD_MOST = 128, NETS_CUDA_HEADS_MOST = 65535 };
+
+/* x has q, k and v, each of heads times `size` channels. */
+typedef struct nets_cuda_attention {
+    int64_t samples, tokens;
+    int heads, size;
+    float scale;
+} nets_cuda_attention;
+
+/* log_sums, [samples][heads][tokens]: the logarithm of the sum of a row's exponentials; NULL: not wanted. */
+void nets_cuda_attention_forward(mm_dtype maps, nets_cuda_attention a, const void *x, void *y, float *log_sums,
+                                 cudaStream_t stream);
+int64_t nets_cuda_attention_backward_bytes(nets_cuda_attention a);
+void nets_cuda_attention_backward(mm_dtype maps, nets_cuda_attention a, const void *x, const void *y, const void *dy,
+                                  const float *log_sums, const void *earlier, void *scratch, void *dx,
+                                  cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

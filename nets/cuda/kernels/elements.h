@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/* Kernels over elements, each of which is computed by itself: so in place or not is the same. For .cu files; C++. */
+#ifndef NETS_CUDA_KERNELS_ELEMENTS_H
+#define NETS_CUDA_KERNELS_ELEMENTS_H
+
+#include "nets/cuda/kernels/vector.h"
+
+/* f.at<V>(i) gives elements i .. i + V - 1 of f.out, which are of Out; i is a multiple of V. A block does a chunk of
+ * them. */
+template <typename Out, int V, typename F> static __global__ void over_elements(F f, int64_t n) {
+    constexpr int64_t CHUNK = V * AT_ONCE * THREADS;
+    const int64_t begin = (int64_t)blockIdx.x * CHUNK, mine = begin + V * threadIdx.x;
+    if (begin + CHUNK <= n) {
+        held<Out, V> h[AT_ONCE];
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) round_to(f.template at<V>(mine + V * THREADS * k), &h[k]);
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) store(f.out + mine + V * THREADS * k, h[k]);
+        return;
+    }
+    for (int64_t i = mine; i + V <= n; i += V * THREADS) store(f.out + i, f.template at<V>(i));
+    for (int64_t i = n / V * V + threadIdx.x; i < n; i += THREADS) store(f.out + i, f.template at<1>(i));
+}
+
+template <typename Out, int V, typename F> static void launch_elements(F f, int64_t n, cudaStream_t stream) {
+    void (*kernel)(F, int64_t) = over_elements<Out, V, F>;
+    MM_LAUNCH(kernel, (unsigned)ceil_div(n, V * AT_ONCE * THREADS), THREADS, 0, stream, f, n);
+}
+
+/* The same; no vector reaches from one row of `channels` into the next. */
+template <typename Out, int V, typename F>
+static void launch_in_rows(F f, int64_t n, int64_t channels, cudaStream_t stream) {
+    if (channels % V)
+        launch_elements<Out, 1>(f, n, stream);
+    else
+        launch_elements<Out, V>(f, n, stream);
+}
+
+#endif

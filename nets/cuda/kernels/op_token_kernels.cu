@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: MIT
+/* Embeddings and GELU. Where sums are taken, their order hangs on the shape alone, and no two threads add to one
+ * number. */
+#include "nets/cuda/kernels/cuda_token_kernels.h"
+#include "nets/cuda/kernels/elements.h"
+
+enum { WARP = 32, WARPS = THREADS / WARP };
+
+/* ---------------------------------------------------------------- tokens */
+
+/* -1: none of the vocabulary. */
+static __device__ inline int64_t token_of(float number, int64_t vocabulary) {
+    const bool is_token = number >= 0 && number < (float)vocabulary && number == floorf(number);
+    return is_token ? (int64_t)number : -1;
+}
+
+template <typename T> struct look_up {
+    nets_cuda_tokens t;
+    const float *tokens, *weight;
+    T *out;
+
+    template <int V> __device__ vec<V> at(int64_t i) const {
+        const int64_t row = i / t.channels, token = token_of(tokens[row], t.vocabulary);
+        vec<V> v;
+        for (int k = 0; k < V; k++) v.at[k] = nanf("");
+        if (token >= 0) load(weight + token * t.channels + (i - row * t.channels), &v);
+        return v;
+    }
+};
+
+/* A block's token is that of row blockIdx.x; the first row of a token gives its gradient, the other rows' blocks end.
+ * Each warp sums over its part of the rows, then the warps' sums are added in their order. Lanes have V channels
+ * each. */
+template <typename T, int V>
+static __global__ void sum_token(nets_cuda_tokens t, const float *tokens, const T *dy, bool adds, float *dweight) {
+    __shared__ vec<V> all[WARPS][WARP];
+    const float number = tokens[blockIdx.x];
+    const int64_t token = token_of(number, t.vocabulary), first = blockIdx.x;
+    const int64_t channel = ((int64_t)blockIdx.y * WARP + threadIdx.x) * V;
+    bool earlier = token < 0;
+    for (int64_t row = threadIdx.y * WARP + threadIdx.x; row < first; row += THREADS) earlier |= tokens[row] == number;
+    if (__syncthreads_or(earlier)) return;
+
+    const int64_t each = (t.rows - first + WARPS - 1) / WARPS, from = first + threadIdx.y * each;
+    const int64_t end = from + each < t.rows ? from + each : t.rows;
+    vec<V> sum = {};
+    for (int64_t row = from; row < end; row += WARP) {
+        const bool same = row + threadIdx.x < end && tokens[row + threadIdx.x] == number;
+        for (unsigned left = __ballot_sync(0xffffffffu, same); left; left &= left - 1)
+            if (channel < t.channels)
+                sum = sum_of(sum, loaded<V>(dy + (row + __ffs((int)left) - 1) * t.channels + channel));
+    }
+    all[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y || channel >= t.channels) return;
+    for (int warp = 1; warp < WARPS; warp++) sum = sum_of(sum, all[warp][threadIdx.x]);
+    float *to = dweight + token * t.channels + channel;
+    store(to, adds ? sum_of(loaded<V>(to), sum) : sum);
+}
+
+template <typename T>
+static void embed(nets_cuda_tokens t, const float *tokens, const float *weight, void *y, cudaStream_t stream) {
+    const look_up<T> f = {t, tokens, weight, static_cast<T *>(y)};
+    launch_in_rows<T, PER_LOAD<T>>(f, t.rows * t.channels, t.channels, stream);
+}
+
+void nets_cuda_embed(mm_dtype maps, nets_cuda_tokens t, const float *tokens, const float *weight, void *y,
+                     cudaStream_t stream) {
+    NETS_BY_STORAGE(maps, embed, t, tokens, weight, y, stream);
+}
+
+template <typename T>
+static void embed_backward(nets_cuda_tokens t, const float *tokens, const void *dy, bool adds, float *dweight,
+                           cudaStream_t stream) {
+    constexpr int MOST = PER_LOAD<T>;
+    const T *from = static_cast<const T *>(dy);
+    const int V = t.channels % MOST ? 1 : MOST;
+    const dim3 grid((unsigned)t.rows, (unsigned)ceil_div(t.channels, WARP * V)), block(WARP, WARPS);
+    /* An error stays for cudaGetLastError. */
+    if (!adds) (void)cudaMemsetAsync(dweight, 0, (size_t)(t.vocabulary * t.channels) * sizeof *dweight, stream);
+    if (V == 1)
+        MM_LAUNCH((sum_token<T, 1>), grid, block, 0, stream, t, tokens, from, adds, dweight);
+    else
+        MM_LAUNCH((sum_token<T, MOST>), grid, block, 0, stream, t, tokens, from, adds, dweight);
+}
+
+void nets_cuda_embed_backward(mm_dtype maps, nets_cuda_tokens t, const float *tokens, const void *dy, bool adds,
+                              float *dweight, cudaStream_t stream) {
+    NETS_BY_STORAGE(maps, embed_backward, t, tokens, dy, adds, dweight, stream);
+}
+
+/* ---------------------------------------------------------------- places */
+
+template <typename T> struct add_place {
+    int64_t sample; /* elements */
+    const T *x;
+    const float *weight;
+    T *out;
+
+    template <int V> __device__ vec<V> at(int64_t i) const {
+        return sum_of(loaded<V>(x + i), loaded<V>(weight + i % sample));
+    }
+};
+
+/* Of a sample's elements. */
+template <typename T> struct sum_places {
+    int64_t sample, elems; /* elements of a sample, and of all */
+    const T *dy;
+    float *out;
+
+    template <int V> __device__ vec<V> at(int64_t i) const {
+        vec<V> sum = loaded<V>(dy + i);
+        for (int64_t at = i + sample; at < elems; at += sample) sum = sum_of(sum, loaded<V>(dy + at));
+        return sum;
+    }
+};
+
+template <typename T> struct pass {
+    const T *dy, *earlier;
+    T *out;
+
+    template <int V> __device__ vec<V> at(int64_t i) const { return plus(loaded<V>(dy + i), earlier, i); }
+};
+
+template <typename T>
+static void add_places(nets_cuda_tokens t, const void *x, const float *weight, void *y, cudaStream_t stream) {
+    const add_place<T> f = {t.places * t.channels, static_cast<const T *>(x), weight, static_cast<T *>(y)};
+    launch_in_rows<T, PER_LOAD<T>>(f, t.rows * t.channels, t.channels, stream);
+}
+
+void nets_cuda_place(mm_dtype maps, nets_cuda_tokens t, const void *x, const float *weight, void *y,
+                     cudaStream_t stream) {
+    NETS_BY_STORAGE(maps, add_places, t, x, weight, y, stream);
+}
+
+template <typename T>
+static void place_backward(nets_cuda_tokens t, const void *dy, const void *earlier, void *dx, float *dweight,
+                           cudaStream_t stream) {
+    const int64_t sample = t.places * t.channels, elems = t.rows * t.channels;
+    const T *from = static_cast<const T *>(dy);
+    const sum_places<T> sums = {sample, elems, from, dweight};
+    const pass<T> all = {from, static_cast<const T *>(earlier), static_cast<T *>(dx)};
+    launch_in_rows<float, PER_LOAD<T>>(sums, sample, t.channels, stream);
+    if (dx && (earlier || dx != dy)) launch_elements<T, PER_LOAD<T>>(all, elems, stream);
+}
+
+void nets_cuda_place_backward(mm_dtype maps, nets_cuda_tokens t, const void *dy, const void *earlier, void *dx,
+                              float *dweight, cudaStream_t stream) {
+    NETS_BY_STORAGE(maps, place_backward, t, dy, earlier, dx, dweight, stream);
+}
+
+/* ---------------------------------------------------------------- GELU */
+
+/* By tanh the share below x is 1 / (1 + e); e is not infinite, for a slope takes its product with the share.
+ * __fdividef is off by 2 units in the last place. */
+static __device__ inline float power_of(float x) {
+    return expf(fminf(-2.0f * 0.7978845608f * (x + 0.044715f * x * x * x), 80.0f));
+}
+
+/* The normal distribution's share below x, and x times its density: the slope is their sum. erfc, because 1 + erf
+ * cancels for x below 0. */
+template <bool BY_TANH> static __device__ inline float share_below(float x) {
+    if (BY_TANH) return __fdividef(1.0f, 1.0f + power_of(x));
+    return 0.5f * erfcf(x * -0.7071067812f);
+}
+
+template <bool BY_TANH> static __device__ inline float slope(float x) {
+    if (!BY_TANH) return share_below<false>(x) + x * 0.3989422804f * expf(-0.5f * x * x);
+    const float e = power_of(x), share = __fdividef(1.0f, 1.0f + e);
+    return share + x * share * (e * share) * 2.0f * 0.7978845608f * (1.0f + 3.0f * 0.044715f * x * x);
+}
+
+template <typename T, bool BY_TANH> struct gelu {
+    const T *x;
+    T *out;
+
+    template <int V> __device__ vec<V> at(int64_t i) const {
+        vec<V> v = loaded<V>(x + i);
+        for (int k = 0; k < V; k++) v.at[k] *= share_below<BY_TANH>(v.at[k]);
+        return v;
+    }
+};
+
+template <typename T, bool BY_TANH> struct gelu_backward {
+    const T *x, *dy, *earlier;
+    T *out;
+
+    template <int V> __device__ vec<V> at(int64_t i) const {
+        const vec<V> at_x = loaded<V>(x + i);
+        vec<V> v = loaded<V>(dy + i);
+        for (int k = 0; k < V; k++) v.at[k] *= slope<BY_TANH>(at_x.at[k]);
+        return plus(v, earlier, i);
+    }
+};
+
+template <typename T> static void pass_gelu(bool by_tanh, const void *x, void *y, int64_t n, cudaStream_t stream) {
+    const gelu<T, true> approximated = {static_cast<const T *>(x), static_cast<T *>(y)};
+    const gelu<T, false> exact = {static_cast<const T *>(x), static_cast<T *>(y)};
+    if (by_tanh)
+        launch_elements<T, PER_LOAD<T>>(approximated, n, stream);
+    else
+        launch_elements<T, PER_LOAD<T>>(exact, n, stream);
+}
+
+void nets_cuda_gelu(mm_dtype maps, bool by_tanh, const void *x, void *y, int64_t n, cudaStream_t stream) {
+    NETS_BY_STORAGE(maps, pass_gelu, by_tanh, x, y, n, stream);
+}
+
+template <typename T>
+static void pass_gradient(bool by_tanh, const void *x, const void *dy, const void *earlier, void *dx, int64_t n,
+                          cudaStream_t stream) {
+    const T *in = static_cast<const T *>(x), *from = static_cast<const T *>(dy),
+            *more = static_cast<const T *>(earlier);
+    const gelu_backward<T, true> approximated = {in, from, more, static_cast<T *>(dx)};
+    const gelu_backward<T, false> exact = {in, from, more, static_cast<T *>(dx)};
+    if (by_tanh)
+        launch_elements<T, PER_LOAD<T>>(approximated, n, stream);
+    else
+        launch_elements<T, PER_LOAD<T>>(exact, n, stream);
+}
+
+void nets_cuda_gelu_backward(mm_dtype maps, bool by_tanh, const void *x, const void *dy, const void *earlier, void *dx,
+                             int64_t n, cudaStream_t stream) {
+    NETS_BY_STORAGE(maps, pass_gradient, by_tanh, x, dy, earlier, dx, n, stream);
+}

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT */
+#include "nets/cuda/libraries/cudnn_conv.h"
+
+#include "mm/core/graph/dtype.h"
+
+static void keep_none(nets_cudnn_conv *conv) {
+    for (int i = 0; i < conv->n; i++) nets_cudnn_plan_fini(&conv->of[i].plan);
+    nets_cudnn_graph_fini(&conv->graph);
+    conv->n = 0;
+}
+
+static mm_status make_engine(nets_cudnn_conv *conv, nets_conv_algorithm *a, int64_t *bytes_out) {
+    if (!conv->graph.graph) MM_TRY(nets_cudnn_graph_init(&conv->graph, conv->cuda, &conv->shape));
+    MM_TRY(nets_cudnn_plan_init(&a->plan, &conv->graph, &a->choice));
+    *bytes_out = a->plan.workspace_bytes;
+    return MM_OK;
+}
+
+static mm_status make_product(nets_cudnn_conv *conv, nets_conv_algorithm *a, int64_t *bytes_out) {
+    if (!conv->product.lt) return mm_fail(MM_ERR_UNSUPPORTED, "it is no product");
+    MM_TRY(nets_product_make(&conv->product, &a->choice, &a->product));
+    *bytes_out = a->product.workspace_bytes;
+    return MM_OK;
+}
+
+static mm_status make_kept(nets_cudnn_conv *conv, const nets_conv_choice *kept) {
+    nets_conv_algorithm *a = &conv->of[conv->n++];
+    int64_t bytes = 0;
+    *a = (nets_conv_algorithm){.choice = *kept};
+    if (kept->api == NETS_CONV_LEGACY && !nets_cudnn_legacy_holds(conv, kept))
+        return mm_fail(MM_ERR_UNSUPPORTED, "there is no such algorithm now, or it takes more workspace");
+    if (kept->api == NETS_CONV_GRAPH) MM_TRY(make_engine(conv, a, &bytes));
+    if (kept->api == NETS_CONV_PRODUCT) MM_TRY(make_product(conv, a, &bytes));
+    if (bytes <= kept->workspace_bytes) return MM_OK;
+    return mm_fail(MM_ERR_UNSUPPORTED, "it takes %lld bytes of workspace now", (long long)bytes);
+}
+
+/* How many of so many choices are used. Results of several would depend on which one a plan has room for. */
+static int used_of(const nets_cudnn_conv *conv, int n) { return conv->cuda->config.deterministic ? 1 : n; }
+
+/* A choice kept by another build of the library may no longer hold. */
+static bool take_kept(nets_cudnn_conv *conv, const nets_conv_front *kept) {
+    for (int i = 0; i < used_of(conv, kept->n); i++) {
+        if (make_kept(conv, &kept->of[i]) == MM_OK) continue;
+        mm_log_send(&conv->cuda->config.log, MM_LOG_DEBUG, "what was kept for a convolution is chosen anew: %s",
+                    mm_last_error());
+        keep_none(conv);
+        return false;
+    }
+    return true;
+}
+
+/* Without a device: what takes as much as the one kept for any, or as the limit. */
+static void describe(nets_cudnn_conv *conv, const nets_conv_front *kept) {
+    conv->n = kept ? used_of(conv, kept->n) : 1;
+    conv->of[0].choice.workspace_bytes = conv->terms.limit_bytes;
+    for (int i = 0; kept && i < conv->n; i++) conv->of[i].choice = kept->of[i];
+}
+
+static mm_status choose_anew(nets_cudnn_conv *conv) {
+    bool timed;
+    MM_TRY(nets_cudnn_choose(conv, &timed));
+    nets_conv_front front = {.n = conv->n};
+    for (int i = 0; i < conv->n; i++) front.of[i] = conv->of[i].choice;
+    while (conv->n > used_of(conv, conv->n)) nets_cudnn_plan_fini(&conv->of[--conv->n].plan);
+    return timed ? nets_cuda_choices_keep(&conv->cuda->choices, &conv->shape, &conv->terms, &front) : MM_OK;
+}
+
+static mm_status choose(nets_cudnn_conv *conv) {
+    nets_cuda_backend *cuda = conv->cuda;
+    const nets_conv_front *kept = nets_cuda_choices_find(&cuda->choices, &conv->shape, &conv->terms);
+    if (!cuda->dnn && !cuda->properties) {
+        describe(conv, kept);
+        return MM_OK;
+    }
+    return kept && take_kept(conv, kept) ? MM_OK : choose_anew(conv);
+}
+
+static int64_t elems(int64_t a, int64_t b, int64_t c, int64_t d) { return a * b * c * d; }
+
+/* Of an element of the tensor that a direction gives. */
+static int64_t bytes_of(const nets_conv_shape *s, nets_direction giving) {
+    return nets_conv_is_bf16(s, giving) ? sizeof(uint16_t) : sizeof(float);
+}
+
+static mm_status init(nets_cudnn_conv *conv) {
+    const nets_conv_shape *s = &conv->shape;
+    const int64_t x = elems(s->x[0], s->x[1], s->x[2], s->x[3]),
+                  y = elems(s->y[0], s->y[1], s->y[2], s->pitch > 0 ? s->pitch : s->y[3]);
+    const int64_t weights = elems(s->y[3], s->kernel[0], s->kernel[1], s->x[3] / s->groups);
+    conv->x_bytes = x * bytes_of(s, NETS_CONV_BY_INPUT);
+    conv->y_bytes = y * bytes_of(s, NETS_CONV_FORWARD);
+    conv->weights_bytes = weights * bytes_of(s, NETS_CONV_BY_WEIGHTS);
+    const bool one_type = !s->bf16 || (nets_conv_gives_bf16(s) && s->bf16 != NETS_CONV_BF16_BIAS); /* which it takes */
+    const bool has_legacy = one_type && s->pitch == 0 && x <= INT32_MAX && y <= INT32_MAX && !conv->cuda->properties;
+    if (has_legacy) MM_TRY(nets_cudnn_legacy_init(&conv->legacy, s));
+    if (nets_product_init(&conv->product, conv->cuda, s) != MM_OK)
+        mm_log_send(&conv->cuda->config.log, MM_LOG_DEBUG, "a convolution is left to cuDNN: %s", mm_last_error());
+    return choose(conv);
+}
+
+mm_status nets_cudnn_conv_init(nets_cudnn_conv *conv, nets_cuda_backend *cuda, const nets_conv_shape *shape,
+                               const nets_conv_terms *terms) {
+    *conv = (nets_cudnn_conv){.cuda = cuda, .shape = *shape, .terms = *terms};
+    mm_status status = init(conv);
+    if (status != MM_OK) nets_cudnn_conv_fini(conv);
+    return status;
+}
+
+void nets_cudnn_conv_fini(nets_cudnn_conv *conv) {
+    keep_none(conv);
+    nets_cudnn_legacy_fini(&conv->legacy);
+}
+
+/* ---------------------------------------------------------------- which algorithm runs */
+
+/* NULL: none takes so little. */
+static const nets_conv_algorithm *fastest_within(const nets_cudnn_conv *conv, int64_t bytes) {
+    for (int i = 0; i < conv->n; i++)
+        if (conv->of[i].choice.workspace_bytes <= bytes) return &conv->of[i];
+    return NULL;
+}
+
+/* What the parts take if each runs by the fastest of its algorithms within so many bytes. False: one has none. */
+static bool step_within(const nets_cudnn_conv *const parts[], int n_parts, int64_t within, nets_front_point *p) {
+    *p = (nets_front_point){0, 0};
+    for (int i = 0; i < n_parts; i++) {
+        const nets_conv_algorithm *a = parts[i]->n ? fastest_within(parts[i], within) : NULL;
+        if (parts[i]->n && !a) return false;
+        if (a) p->bytes = nets_larger(p->bytes, a->choice.workspace_bytes);
+        if (a) p->ns += a->choice.ns;
+    }
+    return true;
+}
+
+static int64_t whole_bytes(nets_conv_room room, int64_t library) {
+    const int64_t bytes = nets_larger(room.before + library, room.least);
+    return room.behind ? nets_aligned(bytes) + room.behind : bytes;
+}
+
+void nets_cudnn_conv_set_workspaces(nets_op *op, mm_phase phase, const nets_cudnn_conv *const parts[], int n_parts,
+                                    nets_conv_room room) {
+    nets_front_point points[NETS_FRONT_POINTS] = {{0, 0}};
+    int n = 0, chosen[NETS_WORKSPACES];
+    int64_t within = INT64_MAX;
+    for (; within >= 0 && step_within(parts, n_parts, within, &points[n]); n++) within = points[n].bytes - 1;
+    n = nets_front_of(points, n, 1, NETS_WORKSPACES, chosen);
+    nets_workspaces *w = &op->workspaces[phase];
+    for (int i = 0; i < n; i++) {
+        const int64_t bytes = whole_bytes(room, points[chosen[i]].bytes);
+        if (w->n == 0 || bytes < w->bytes[w->n - 1]) w->bytes[w->n++] = bytes;
+    }
+}
+
+mm_status nets_cudnn_conv_launch(const nets_cudnn_conv *conv, const nets_conv_algorithm *a, void *x, void *y,
+                                 void *weights, void *workspace, cudaStream_t stream) {
+    if (a->choice.api == NETS_CONV_PRODUCT)
+        return nets_product_enqueue(&conv->product, &a->product, x, y, weights, workspace, stream);
+    if (a->choice.api == NETS_CONV_GRAPH) return nets_cudnn_plan_enqueue(&a->plan, x, y, weights, workspace);
+    return nets_cudnn_legacy_launch(conv, &a->choice, x, y, weights, workspace);
+}
+
+mm_status nets_cudnn_conv_enqueue(const nets_cudnn_conv *conv, void *x, void *y, void *weights, void *workspace,
+                                  int64_t workspace_bytes, mm_stream *stream) {
+    const nets_conv_algorithm *a = fastest_within(conv, workspace_bytes);
+    cudnnHandle_t dnn;
+    if (!a)
+        return mm_fail(MM_ERR_INVALID, "a convolution in %lld bytes of the library's workspace; it takes at least %lld",
+                       (long long)workspace_bytes, (long long)conv->of[conv->n - 1].choice.workspace_bytes);
+    MM_TRY(nets_cuda_dnn_on(conv->cuda, stream, &dnn));
+    return nets_cudnn_conv_launch(conv, a, x, y, weights, workspace, mm_cuda_stream(stream));
+}
+
+/* ---------------------------------------------------------------- earlier contributions */
+
+mm_status nets_cuda_check_earlier(const nets_op_args *args, bool adds) {
+    if ((args->at[NETS_EARLIER] != NULL) == adds) return MM_OK;
+    return mm_fail(MM_ERR_INVALID, "a product was made %s an earlier contribution to its gradient",
+                   adds ? "for" : "without");
+}
+
+mm_status nets_cuda_put_earlier(const nets_op_args *args, mm_dtype maps, int64_t elems, mm_stream *stream) {
+    const void *earlier = args->at[NETS_EARLIER];
+    if (!earlier || earlier == args->at[NETS_DX]) return MM_OK;
+    return mm_cuda_check(cudaMemcpyAsync(args->at[NETS_DX], earlier, (size_t)(elems * mm_dtype_table[maps].bytes),
+                                         cudaMemcpyDefault, mm_cuda_stream(stream)),
+                         "cudaMemcpyAsync");
+}

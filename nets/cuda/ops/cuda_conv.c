@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT */
+/* Convolution and transposed convolution. The transposed one is the gradient of a convolution that leads from its
+ * output to its input: the same three parts, the first two with their places exchanged, and that convolution's weights.
+ * Biases are added and summed by own kernels. Weights and their gradients are OHWI (op_order.h), as cuDNN wants them.
+ *
+ * A phase's parts use the workspace one after the other. It may have several sizes; a part runs by the fastest
+ * algorithm that fits. What is bf16 beside the maps lies in front:
+ *
+ *   0           rounded_bytes          + dw16_bytes
+ *   | the batch | weights' gradients   | the library's own |   gradients: of the backward, widened behind the library
+ */
+#include <stdlib.h>
+
+#include "nets/cuda/libraries/cudnn_conv.h"
+
+typedef struct conv_op {
+    nets_op base;
+    nets_cudnn_conv y, dx, dw; /* what gives these; dx and dw are not made where they are not wanted */
+    bool transposed, training, wants_dx, adds_earlier, bias, bf16;
+    int64_t rounded_bytes; /* in front of the workspace: the batch, which is f32, in bf16; 0: it is not read so */
+    int64_t
+        dw16_bytes; /* behind it in the backward: the weights' gradients in bf16; 0: the library gives them in f32 */
+    int64_t x_elems, w_elems, y_rows, y_channels;
+    nets_cuda_reduction by_bias; /* its gradient; zeros where there is none */
+} conv_op;
+
+static mm_status enqueue(const conv_op *op, const nets_cudnn_conv *part, void *x, void *y, void *weights,
+                         const nets_op_args *args, mm_phase phase, mm_stream *stream) {
+    const int64_t bytes = nets_op_workspace_within(&op->base, phase, args->workspace_bytes);
+    const int64_t before = op->rounded_bytes + (phase == MM_BACKWARD ? op->dw16_bytes : 0);
+    return nets_cudnn_conv_enqueue(part, x, y, weights, (char *)args->at[NETS_WORKSPACE] + before, bytes - before,
+                                   stream);
+}
+
+/* The input as the library reads it. */
+static void *input_of(const conv_op *op, const nets_op_args *args, mm_stream *stream) {
+    if (!op->rounded_bytes) return args->at[NETS_X];
+    nets_cuda_convert(MM_F32, args->at[NETS_X], MM_BF16, args->at[NETS_WORKSPACE], op->x_elems, mm_cuda_stream(stream));
+    return args->at[NETS_WORKSPACE];
+}
+
+/* A part that applies the weights. */
+static mm_status apply(const conv_op *op, const nets_cudnn_conv *part, const nets_op_args *args, void *in,
+                       nets_role out, mm_stream *stream) {
+    bool forward = part->shape.direction == NETS_CONV_FORWARD;
+    return enqueue(op, part, forward ? in : args->at[out], forward ? args->at[out] : in,
+                   args->at[op->bf16 ? NETS_W16 : NETS_W], args, out == NETS_Y ? MM_FORWARD : MM_BACKWARD, stream);
+}
+
+static mm_status forward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
+    const conv_op *op = (const conv_op *)base;
+    MM_TRY(apply(op, &op->y, args, input_of(op, args, stream), NETS_Y, stream));
+    if (args->at[NETS_B])
+        nets_cuda_add_bias(MM_F32, args->at[NETS_Y], args->at[NETS_B], op->y_rows, op->y_channels,
+                           mm_cuda_stream(stream));
+    return nets_cuda_launched("a convolution");
+}
+
+static mm_status backward_weights(const conv_op *op, const nets_op_args *args, mm_stream *stream) {
+    void *x = input_of(op, args, stream), *dy = args->at[NETS_DY];
+    void *dw = op->dw16_bytes ? (char *)args->at[NETS_WORKSPACE] + op->rounded_bytes : args->at[NETS_DW];
+    MM_TRY(enqueue(op, &op->dw, op->transposed ? dy : x, op->transposed ? x : dy, dw, args, MM_BACKWARD, stream));
+    if (op->dw16_bytes) nets_cuda_convert(MM_BF16, dw, MM_F32, args->at[NETS_DW], op->w_elems, mm_cuda_stream(stream));
+    if (args->at[NETS_DB])
+        nets_cuda_sum_rows(MM_F32, args->at[NETS_DY], &op->by_bias, args->at[NETS_WORKSPACE], args->at[NETS_DB],
+                           mm_cuda_stream(stream));
+    return MM_OK;
+}
+
+static mm_status backward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
+    const conv_op *op = (const conv_op *)base;
+    MM_TRY(nets_cuda_check_earlier(args, op->adds_earlier));
+    MM_TRY(backward_weights(op, args, stream));
+    if (op->wants_dx) {
+        MM_TRY(nets_cuda_put_earlier(args, op->bf16 ? MM_BF16 : MM_F32, op->x_elems, stream));
+        MM_TRY(apply(op, &op->dx, args, args->at[NETS_DY], NETS_DX, stream));
+    }
+    return nets_cuda_launched("a convolution's gradients");
+}
+
+static void destroy(nets_op *base) {
+    conv_op *op = (conv_op *)base;
+    nets_cudnn_conv_fini(&op->y);
+    nets_cudnn_conv_fini(&op->dx);
+    nets_cudnn_conv_fini(&op->dw);
+    free(op);
+}
+
+/* ---------------------------------------------------------------- creation */
+
+/* Of the convolution whose weights they are: from the transposed one's output to its input. */
+static nets_conv_shape shape_of(const nets_op_desc *desc, bool transposed) {
+    nets_conv_shape s = {.groups = (int)desc->attrs.groups, .bf16 = desc->maps == MM_BF16 ? NETS_CONV_BF16 : 0};
+    for (int d = 0; d < 4; d++) {
+        s.x[d] = (int)(transposed ? &desc->y : &desc->x[0])->dims[d];
+        s.y[d] = (int)(transposed ? &desc->x[0] : &desc->y)->dims[d];
+    }
+    for (int d = 0; d < 2; d++) {
+        s.kernel[d] = (int)desc->attrs.kernel[d];
+        s.stride[d] = (int)desc->attrs.stride[d];
+        s.pad[d] = (int)desc->attrs.pad[d];
+        s.dilation[d] = (int)desc->attrs.dilation[d];
+    }
+    return s;
+}
+
+/* By the terms of outputs also for bf16 gradients: algorithms that are not deterministic add to the result in memory,
+ * and would round each addend to bf16. */
+static mm_status make_part(nets_cudnn_conv *part, nets_cuda_backend *cuda, nets_conv_shape shape,
+                           nets_direction direction, bool adds, bool is_output) {
+    const nets_conv_terms of_outputs = nets_cudnn_output_terms(&cuda->terms);
+    shape.direction = direction;
+    shape.adds = adds;
+    return nets_cudnn_conv_init(part, cuda, &shape,
+                                is_output || nets_conv_gives_bf16(&shape) ? &of_outputs : &cuda->terms);
+}
+
+static mm_status make_parts(conv_op *op, nets_backend *backend, const nets_conv_shape *s) {
+    nets_direction there = NETS_CONV_FORWARD, back = NETS_CONV_BY_INPUT;
+    nets_cuda_backend *cuda = (nets_cuda_backend *)backend;
+    MM_TRY(make_part(&op->y, cuda, *s, op->transposed ? back : there, false, true));
+    if (!op->training) return MM_OK;
+    nets_conv_shape dw = *s;
+    dw.direction = NETS_CONV_BY_WEIGHTS;
+    if (nets_conv_gives_bf16(&dw)) op->dw16_bytes = nets_aligned(op->w_elems * (int64_t)sizeof(uint16_t));
+    MM_TRY(make_part(&op->dw, cuda, dw, dw.direction, false, false));
+    if (!op->wants_dx) return MM_OK;
+    return make_part(&op->dx, cuda, *s, op->transposed ? there : back, op->adds_earlier, false);
+}
+
+static void set_workspaces(conv_op *op) {
+    const nets_cudnn_conv *const forward[] = {&op->y}, *const backward[] = {&op->dw, &op->dx};
+    nets_conv_room room = {.before = op->rounded_bytes};
+    nets_cudnn_conv_set_workspaces(&op->base, MM_FORWARD, forward, 1, room);
+    room.before += op->dw16_bytes;
+    if (op->bias) room.least = nets_strips_bytes(&op->by_bias.strips);
+    if (op->training) nets_cudnn_conv_set_workspaces(&op->base, MM_BACKWARD, backward, 2, room);
+}
+
+static mm_status create(nets_backend *backend, const nets_op_desc *desc, const nets_op_impl *impl, nets_op **op_out) {
+    bool transposed = desc->kind == NETS_CONV_TRANSPOSE;
+    const bool bf16 = desc->maps == MM_BF16;
+    MM_TRY(nets_cuda_check_dims(desc));
+    if (bf16 && desc->attrs.bias) /* the sum would be rounded before the bias is added, and after */
+        return mm_fail(MM_ERR_UNSUPPORTED, "a %s of bf16 maps with a bias", nets_op_name(desc->kind));
+    if (bf16 && desc->f32_inputs && desc->wants_dx)
+        return mm_fail(MM_ERR_UNSUPPORTED, "a %s of bf16 maps with a gradient by the batch", nets_op_name(desc->kind));
+    conv_op *op = calloc(1, sizeof *op);
+    if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a %s", nets_op_name(desc->kind));
+    const nets_conv_shape s = shape_of(desc, transposed);
+    op->base.impl = impl;
+    op->transposed = transposed;
+    op->training = desc->training;
+    op->wants_dx = desc->wants_dx;
+    op->adds_earlier = desc->adds_earlier;
+    op->bias = desc->attrs.bias;
+    op->bf16 = bf16;
+    op->x_elems = nets_shape_elems(&desc->x[0]);
+    if (bf16 && desc->f32_inputs) op->rounded_bytes = nets_aligned(op->x_elems * (int64_t)sizeof(uint16_t));
+    op->w_elems = (int64_t)s.y[3] * s.kernel[0] * s.kernel[1] * (s.x[3] / s.groups);
+    op->y_rows = nets_shape_rows(&desc->y);
+    op->y_channels = nets_shape_channels(&desc->y);
+    mm_status status = make_parts(op, backend, &s);
+    if (status == MM_OK && op->training && op->bias)
+        status = nets_cuda_reduction_init(&op->by_bias, (nets_cuda_backend *)backend, &desc->y);
+    if (status != MM_OK) {
+        destroy(&op->base);
+        return status;
+    }
+    set_workspaces(op);
+    *op_out = &op->base;
+    return MM_OK;
+}
+
+static mm_status create_conv(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
+    return create(backend, desc, &nets_cuda_op_conv, op_out);
+}
+
+static mm_status create_conv_transpose(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
+    return create(backend, desc, &nets_cuda_op_conv_transpose, op_out);
+}
+
+enum { MAPS = NETS_DTYPE_BIT(MM_F32) | NETS_DTYPE_BIT(MM_BF16) };
+
+const nets_op_impl nets_cuda_op_conv = {MAPS | NETS_MIXED, create_conv, destroy, NULL, forward, backward};
+const nets_op_impl nets_cuda_op_conv_transpose = {MAPS | NETS_MIXED, create_conv_transpose, destroy, NULL, forward,
+                                                  backward};

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT */
+/* The linear layer of tokens, whose weights are [in][out]: as a convolution of single pixels the other way round,
+ * from Y's channels to X's.
+ *
+ *   Y = X W          that convolution's gradient by its input, of X
+ *   DX = DY W^T      that convolution, of DY
+ *   DW = X^T DY      its gradient by its weights
+ *
+ * The library adds to an earlier contribution, so that of bf16 maps the sum is rounded once. It also adds a bias to
+ * the f32 sums of such maps: the bias is rounded to bf16, which cuBLASLt wants beside a bf16 result, in front of the
+ * library's workspace. Where cuBLASLt has no such product, the library gives Y in f32, chunk of rows by chunk, to the
+ * workspace, in front of its own; what adds the bias rounds the sums to Y. A batch in f32, beside bf16 maps, is
+ * rounded to bf16 at the workspace's begin. */
+#include <stdlib.h>
+
+#include "mm/core/graph/dtype.h"
+#include "nets/cuda/libraries/cudnn_conv.h"
+
+/* Bytes of a chunk's sums: chosen, so that they stay in a GPU's L2 cache until the bias is added (A100 40 MB, H100 50
+ * MB). */
+enum { CHUNK_BYTES = 16 << 20, ROWS_UNIT = 16 };
+
+typedef struct project_op {
+    nets_op base;
+    nets_cudnn_conv y[2];   /* what gives Y: of a whole chunk, and of the last one */
+    nets_cudnn_conv dx, dw; /* likewise; not made where they are not wanted */
+    int64_t each;           /* rows of a chunk */
+    bool adds_bias;         /* the products do */
+    int64_t rounded_bytes;  /* in front of the workspace: the batch in bf16; 0: it is not read so */
+    int64_t sums_bytes;     /* of a chunk's f32 sums; 0: they are Y's */
+    mm_dtype maps;
+    nets_role weight;
+    int64_t rows, in, out;
+    bool bias, adds_earlier;
+    nets_cuda_reduction by_bias; /* its gradient; zeros where there is none */
+} project_op;
+
+/* Backward. x: what has Y's channels; y: what has X's. */
+static mm_status multiply(const project_op *op, const nets_cudnn_conv *part, const nets_op_args *args, void *x, void *y,
+                          void *weights, mm_stream *stream) {
+    const int64_t bytes = nets_op_workspace_within(&op->base, MM_BACKWARD, args->workspace_bytes);
+    return nets_cudnn_conv_enqueue(part, x, y, weights, (char *)args->at[NETS_WORKSPACE] + op->rounded_bytes,
+                                   bytes - op->rounded_bytes, stream);
+}
+
+/* X, as the products read it. */
+static void *get_input(const project_op *op, const nets_op_args *args, mm_stream *stream) {
+    if (!op->rounded_bytes) return args->at[NETS_X];
+    nets_cuda_convert(MM_F32, args->at[NETS_X], MM_BF16, args->at[NETS_WORKSPACE], op->rows * op->in,
+                      mm_cuda_stream(stream));
+    return args->at[NETS_WORKSPACE];
+}
+
+static void *row(const project_op *op, void *map, int64_t row, int64_t width) {
+    return (char *)map + row * width * mm_dtype_table[op->maps].bytes;
+}
+
+static mm_status run_chunk(const project_op *op, int64_t first, void *x, const nets_op_args *args, mm_stream *stream) {
+    char *workspace = (char *)args->at[NETS_WORKSPACE] + op->rounded_bytes;
+    const int64_t before = op->rounded_bytes + op->sums_bytes;
+    const int64_t left = op->rows - first, n = left < op->each ? left : op->each;
+    void *y = row(op, args->at[NETS_Y], first, op->out), *sums = op->sums_bytes ? workspace : y;
+    MM_TRY(nets_cudnn_conv_enqueue(
+        &op->y[left <= op->each], sums, row(op, x, first, op->in), args->at[op->weight], workspace + op->sums_bytes,
+        nets_op_workspace_within(&op->base, MM_FORWARD, args->workspace_bytes) - before, stream));
+    if (op->sums_bytes)
+        nets_cuda_add_bias_bf16(sums, args->at[NETS_B], y, n, op->out, mm_cuda_stream(stream));
+    else if (op->bias && !op->adds_bias)
+        nets_cuda_add_bias(op->maps, y, args->at[NETS_B], n, op->out, mm_cuda_stream(stream));
+    return MM_OK;
+}
+
+static mm_status forward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
+    const project_op *op = (const project_op *)base;
+    void *x = get_input(op, args, stream);
+    if (op->adds_bias)
+        nets_cuda_convert(MM_F32, args->at[NETS_B], MM_BF16, (char *)args->at[NETS_WORKSPACE] + op->rounded_bytes,
+                          op->out, mm_cuda_stream(stream));
+    for (int64_t first = 0; first < op->rows; first += op->each) MM_TRY(run_chunk(op, first, x, args, stream));
+    return nets_cuda_launched("a projection");
+}
+
+static mm_status backward_data(const project_op *op, const nets_op_args *args, mm_stream *stream) {
+    if (op->dx.n == 0) return MM_OK;
+    MM_TRY(nets_cuda_put_earlier(args, op->maps, op->rows * op->in, stream));
+    return multiply(op, &op->dx, args, args->at[NETS_DY], args->at[NETS_DX], args->at[op->weight], stream);
+}
+
+static mm_status backward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
+    const project_op *op = (const project_op *)base;
+    MM_TRY(nets_cuda_check_earlier(args, op->adds_earlier));
+    void *x = get_input(op, args, stream);
+    MM_TRY(multiply(op, &op->dw, args, args->at[NETS_DY], x, args->at[NETS_DW], stream));
+    MM_TRY(backward_data(op, args, stream));
+    if (op->bias)
+        nets_cuda_sum_rows(op->maps, args->at[NETS_DY], &op->by_bias, args->at[NETS_WORKSPACE], args->at[NETS_DB],
+                           mm_cuda_stream(stream));
+    return nets_cuda_launched("a projection's gradients");
+}
+
+static void destroy(nets_op *base) {
+    project_op *op = (project_op *)base;
+    nets_cudnn_conv_fini(&op->y[0]);
+    nets_cudnn_conv_fini(&op->y[1]);
+    nets_cudnn_conv_fini(&op->dx);
+    nets_cudnn_conv_fini(&op->dw);
+    free(op);
+}
+
+static mm_status make_y(project_op *op, nets_cuda_backend *cuda, int64_t rows, nets_cudnn_conv *y) {
+    const nets_conv_terms terms = nets_cudnn_output_terms(&cuda->terms);
+    const int bf16 = op->maps != MM_BF16  ? 0
+                     : op->adds_bias      ? NETS_CONV_BF16_BIAS
+                     : op->sums_bytes > 0 ? NETS_CONV_BF16_TO_F32
+                                          : NETS_CONV_BF16;
+    const nets_conv_shape shape = nets_product_shape(NETS_CONV_BY_INPUT, rows, op->out, op->in, bf16);
+    return nets_cudnn_conv_init(y, cuda, &shape, &terms);
+}
+
+/* Rows of f32 sums that stay in cache. */
+static mm_status make_chunks(project_op *op, nets_cuda_backend *cuda) {
+    const int64_t row_bytes = op->out * (int64_t)sizeof(float), fit = CHUNK_BYTES / row_bytes / ROWS_UNIT * ROWS_UNIT;
+    if (op->each > fit) op->each = nets_larger(fit, ROWS_UNIT);
+    op->sums_bytes = nets_aligned(op->each * row_bytes);
+    if (op->rows > op->each) MM_TRY(make_y(op, cuda, op->each, &op->y[0]));
+    return make_y(op, cuda, (op->rows - 1) % op->each + 1, &op->y[1]);
+}
+
+static mm_status make_outputs(project_op *op, nets_cuda_backend *cuda) {
+    op->each = op->rows;
+    op->adds_bias = op->bias && op->maps == MM_BF16;
+    const mm_status status = make_y(op, cuda, op->rows, &op->y[1]);
+    if (!op->adds_bias || status != MM_ERR_UNSUPPORTED) return status;
+    mm_log_send(&cuda->config.log, MM_LOG_DEBUG, "a projection adds its bias by a kernel of its own: %s",
+                mm_last_error());
+    op->adds_bias = false;
+    return make_chunks(op, cuda);
+}
+
+static mm_status make_parts(project_op *op, nets_cuda_backend *cuda, const nets_op_desc *desc) {
+    const bool bf16 = desc->maps == MM_BF16;
+    nets_conv_shape dx = nets_product_shape(NETS_CONV_FORWARD, op->rows, op->out, op->in, bf16);
+    const nets_conv_shape dw = nets_product_shape(NETS_CONV_BY_WEIGHTS, op->rows, op->out, op->in, bf16);
+    dx.adds = op->adds_earlier;
+    MM_TRY(make_outputs(op, cuda));
+    if (desc->training) MM_TRY(nets_cudnn_conv_init(&op->dw, cuda, &dw, &cuda->terms));
+    if (desc->training && desc->wants_dx) MM_TRY(nets_cudnn_conv_init(&op->dx, cuda, &dx, &cuda->terms));
+    return desc->training && op->bias ? nets_cuda_reduction_init(&op->by_bias, cuda, &desc->y) : MM_OK;
+}
+
+static void set_workspaces(project_op *op, bool training) {
+    const nets_cudnn_conv *const forward[] = {&op->y[0], &op->y[1]}, *const backward[] = {&op->dw, &op->dx};
+    nets_conv_room room = {.before = op->rounded_bytes + op->sums_bytes};
+    nets_cudnn_conv_set_workspaces(&op->base, MM_FORWARD, forward, 2, room);
+    room.before = op->rounded_bytes;
+    if (op->bias) room.least = nets_strips_bytes(&op->by_bias.strips);
+    if (training) nets_cudnn_conv_set_workspaces(&op->base, MM_BACKWARD, backward, 2, room);
+}
+
+static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
+    MM_TRY(nets_cuda_check_dims(desc));
+    const bool rounds = desc->maps == MM_BF16 && desc->f32_inputs;
+    if (rounds && desc->wants_dx)
+        return mm_fail(MM_ERR_UNSUPPORTED, "a projection of bf16 maps with a gradient by the batch");
+    project_op *op = calloc(1, sizeof *op);
+    if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a projection");
+    op->base.impl = &nets_cuda_op_project;
+    op->maps = desc->maps;
+    op->weight = desc->maps == MM_BF16 ? NETS_W16 : NETS_W;
+    op->rows = nets_shape_rows(&desc->x[0]);
+    op->in = nets_shape_channels(&desc->x[0]);
+    op->out = nets_shape_channels(&desc->y);
+    op->bias = desc->attrs.bias;
+    if (rounds) op->rounded_bytes = nets_aligned(op->rows * op->in * (int64_t)sizeof(uint16_t));
+    op->adds_earlier = desc->adds_earlier;
+    mm_status status = make_parts(op, (nets_cuda_backend *)backend, desc);
+    if (status != MM_OK) {
+        destroy(&op->base);
+        return status;
+    }
+    set_workspaces(op, desc->training);
+    *op_out = &op->base;
+    return MM_OK;
+}
+
+const nets_op_impl nets_cuda_op_project = {NETS_CUDA_MAPS | NETS_MIXED, create, destroy, NULL, forward, backward};

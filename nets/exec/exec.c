@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT */
+/* The executor: its life. */
+#include "nets/exec/exec.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nets/exec/exec_internal.h"
+
+static mm_status collect_params(nets_exec *exec) {
+    int n = nets_net_params(exec->net);
+    exec->params = calloc((size_t)n + 1, sizeof *exec->params);
+    const int n_tensors = mm_graph_tensors(exec->lowered->graph);
+    exec->param_of = malloc(((size_t)n_tensors + 1) * sizeof *exec->param_of);
+    if (!exec->params || !exec->param_of)
+        return mm_fail(MM_ERR_NOMEM, "net %s: no memory to update it", nets_net_name(exec->net));
+    for (int t = 0; t < n_tensors; t++) exec->param_of[t] = -1;
+    for (int i = 0; i < n; i++) {
+        const nets_param *of = nets_net_param(exec->net, i);
+        if (!of->learned) continue;
+        if (exec->lowered->params[i].gradient >= 0) exec->param_of[exec->lowered->params[i].gradient] = exec->n_params;
+        nets_update_param *param = &exec->params[exec->n_params++];
+        *param = (nets_update_param){.weight = nets_exec_param(exec, i, NETS_VALUE),
+                                     .gradient = nets_exec_param(exec, i, NETS_GRADIENT),
+                                     .elems = nets_order_elems(&exec->lowered->params[i].order),
+                                     .decayed = of->decayed,
+                                     .copy = nets_exec_place(exec, exec->lowered->params[i].copy)};
+        for (int k = 0; k < NETS_OPTIMIZER_STATES; k++) param->state[k] = nets_exec_param(exec, i, NETS_STATE + k);
+    }
+    exec->n_checked = exec->n_params;
+    for (int i = 0; i < n; i++)
+        if (!nets_net_param(exec->net, i)->learned)
+            exec->params[exec->n_checked++] = (nets_update_param){.gradient = nets_exec_param(exec, i, NETS_VALUE),
+                                                                  .elems = nets_net_param(exec->net, i)->elems};
+    return MM_OK;
+}
+
+/* The backend's handles and workspaces must be those of the manager's device. */
+static mm_status check_device(const nets_exec *exec) {
+    const nets_backend *backend = exec->backend;
+    const mm_device *device = mm_compute_stream(exec->manager)->device;
+    if (strcmp(backend->ops->name, device->ops->name) == 0 && backend->ordinal == device->ordinal) return MM_OK;
+    return mm_fail(MM_ERR_INVALID, "net %s: operations of device %s:%d for a manager on device %s:%d",
+                   nets_net_name(exec->net), backend->ops->name, backend->ordinal, device->ops->name, device->ordinal);
+}
+
+int nets_exec_graphs(int64_t batch, int64_t sub_batch, nets_exec_graph graphs_out[NETS_PASSES]) {
+    const int64_t last = batch - (batch - 1) / sub_batch * sub_batch;
+    if (last == batch) {
+        graphs_out[0] = (nets_exec_graph){batch, {0}, 1};
+        return 1;
+    }
+    const int64_t middle = nets_exec_passes(batch, sub_batch) - 2;
+    graphs_out[0] = (nets_exec_graph){sub_batch, {.whole = batch, .goes_on = true}, 1};
+    graphs_out[1] = (nets_exec_graph){sub_batch, {.whole = batch, .adds = true, .goes_on = true}, middle};
+    graphs_out[middle ? 2 : 1] = (nets_exec_graph){last, {.whole = batch, .adds = true}, 1};
+    return middle ? 3 : 2;
+}
+
+static mm_status create_pass(nets_exec *exec, nets_mode mode, const nets_exec_graph *graph, nets_exec_pass *pass) {
+    pass->exec = exec;
+    MM_TRY(
+        nets_lower_pass(exec->net, exec->backend, graph->batch, mode, graph->pass, exec->optimizer.id, &pass->lowered));
+    MM_TRY(mm_recompute_set(exec->manager, pass->lowered->graph, nets_exec_recompute, pass));
+    pass->prepared = true;
+    const nets_ranks *ranks = &exec->backend->ranks;
+    if (ranks->n < 2 || mode != NETS_TRAIN || graph->pass.goes_on) return MM_OK;
+    return mm_gradient_set(exec->manager, pass->lowered->graph, ranks->fns, ranks->ctx);
+}
+
+static mm_status create(nets_exec *exec, nets_mode mode) {
+    nets_exec_graph graphs[NETS_PASSES] = {{exec->batch, {0}, 1}};
+    exec->n_passes = 1;
+    MM_TRY(check_device(exec));
+    if (exec->sub_batch != exec->batch) {
+        if (exec->sub_batch < 1 || exec->sub_batch > exec->batch)
+            return mm_fail(MM_ERR_INVALID, "net %s: a sub-batch of %lld images, of a batch of %lld",
+                           nets_net_name(exec->net), (long long)exec->sub_batch, (long long)exec->batch);
+        exec->n_passes = nets_exec_graphs(exec->batch, exec->sub_batch, graphs);
+    }
+    /* The last has all persistent tensors: prepared first, it makes room for the others'. */
+    for (int i = exec->n_passes - 1; i >= 0; i--) {
+        MM_TRY(create_pass(exec, mode, &graphs[i], &exec->pass[i]));
+        exec->lowered = exec->pass[exec->n_passes - 1].lowered;
+    }
+    MM_TRY(nets_slots_init(&exec->slots, mm_compute_stream(exec->manager), exec->batch * nets_exec_image_bytes(exec),
+                           exec->batch * nets_exec_label_bytes(exec)));
+    if (mode != NETS_TRAIN) return MM_OK;
+    MM_TRY(nets_kept_init(&exec->kept, exec->manager, exec->lowered));
+    return collect_params(exec);
+}
+
+static mm_status create_on(const nets_net *net, int64_t batch, int64_t sub_batch, nets_mode mode, mm_manager *manager,
+                           nets_backend *backend, const nets_optimizer *optimizer, nets_exec **exec_out) {
+    nets_exec *exec = calloc(1, sizeof *exec);
+    if (!exec) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to execute it", nets_net_name(net));
+    exec->net = net;
+    exec->manager = manager;
+    exec->backend = backend;
+    exec->batch = batch;
+    exec->sub_batch = sub_batch;
+    if (optimizer) exec->optimizer = *optimizer;
+    mm_status status = create(exec, mode);
+    nets_exec_stepped_down(exec);
+    if (status != MM_OK) {
+        nets_exec_destroy(exec);
+        return status;
+    }
+    *exec_out = exec;
+    return MM_OK;
+}
+
+mm_status nets_exec_create_on(const nets_net *net, int64_t batch, nets_mode mode, mm_manager *manager,
+                              nets_backend *backend, const nets_optimizer *optimizer, nets_exec **exec_out) {
+    return create_on(net, batch, batch, mode, manager, backend, optimizer, exec_out);
+}
+
+mm_status nets_exec_create_sub(const nets_net *net, int64_t batch, int64_t sub_batch, mm_manager *manager,
+                               nets_backend *backend, const nets_optimizer *optimizer, nets_exec **exec_out) {
+    return create_on(net, batch, sub_batch, NETS_TRAIN, manager, backend, optimizer, exec_out);
+}
+
+mm_status nets_exec_create(const nets_net *net, int64_t batch, nets_mode mode, mm_manager *manager, const char *device,
+                           const nets_optimizer *optimizer, nets_exec **exec_out) {
+    nets_backend *backend;
+    nets_exec *exec;
+    MM_TRY(nets_backend_open(device, NULL, &backend));
+    mm_status status = nets_exec_create_on(net, batch, mode, manager, backend, optimizer, &exec);
+    if (status != MM_OK) {
+        nets_backend_close(backend);
+        return status;
+    }
+    exec->own_backend = backend;
+    *exec_out = exec;
+    return MM_OK;
+}
+
+void nets_exec_destroy(nets_exec *exec) {
+    if (!exec) return;
+    /* Refused only within an iteration, where destroying is not allowed: then the graphs must stay. */
+    for (int i = 0; i < exec->n_passes; i++)
+        if (exec->pass[i].prepared && mm_manager_forget(exec->manager, exec->pass[i].lowered->graph) != MM_OK) return;
+    nets_staging_fini(&exec->staging);
+    nets_slots_fini(&exec->slots);
+    nets_kept_fini(&exec->kept);
+    for (int i = 0; i < exec->n_passes; i++) nets_lowered_destroy(exec->pass[i].lowered);
+    nets_backend_close(exec->own_backend);
+    free(exec->params);
+    free(exec->param_of);
+    free(exec);
+}
+
+const nets_lowered *nets_exec_lowered(const nets_exec *exec) { return exec->lowered; }
+
+const nets_lowered *nets_exec_lowered_pass(const nets_exec *exec, int pass) {
+    if (pass < 0 || pass >= exec->n_passes) return NULL;
+    return pass == 0 ? exec->lowered : exec->pass[pass - 1].lowered;
+}
+
+int nets_exec_threads(const nets_exec *exec) { return exec->backend->threads; }
+
+/* ---------------------------------------------------------------- batches beside the computation */
+
+int64_t nets_exec_stage_bytes(const nets_net *net, int64_t batch) {
+    nets_shape shape;
+    if (nets_net_shape(net, 0, batch, &shape) != MM_OK) return 0;
+    return nets_slot_batch_bytes(nets_shape_elems(&shape) * (int64_t)sizeof(float),
+                                 batch * nets_net_labels(net) * (int64_t)sizeof(int32_t));
+}
+
+mm_status nets_exec_stage(nets_exec *exec) {
+    char name[sizeof exec->staging.name];
+    if (exec->staging.stream || nets_exec_outstanding(exec) > 0)
+        return mm_fail(MM_ERR_ORDER, "%s: its batches are staged, or on their way already",
+                       mm_graph_name(exec->lowered->graph));
+    snprintf(name, sizeof name, "batch of %.200s", mm_graph_name(exec->lowered->graph));
+    return nets_staging_init(&exec->staging, exec->manager, name, nets_exec_stage_bytes(exec->net, exec->sub_batch));
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+/* Inside the executor: exec.c (its life), exec_iteration.c, exec_pass.c, exec_ranks.c, exec_params.c; exec_slots.h,
+ * exec_kept.h, exec_staging.h. */
+#ifndef NETS_EXEC_EXEC_INTERNAL_H
+#define NETS_EXEC_EXEC_INTERNAL_H
+
+#include "mm/core/graph/graph.h"
+#include "nets/exec/exec.h"
+#include "nets/exec/exec_kept.h"
+#include "nets/exec/exec_slots.h"
+#include "nets/exec/exec_staging.h"
+
+/* One pass over a batch, or over a sub-batch of it: a graph of its own. */
+typedef struct nets_exec_pass {
+    nets_exec *exec;
+    nets_lowered *lowered;
+    bool prepared;
+    void *recorded_images, *recorded_labels; /* where the recorded pass reads its batch */
+} nets_exec_pass;
+
+struct nets_exec {
+    const nets_net *net;
+    mm_manager *manager;
+    nets_backend *backend, *own_backend; /* own_backend NULL: the caller's */
+    int64_t batch, sub_batch;            /* images of an iteration, and of each pass but the last */
+    nets_exec_pass pass[NETS_PASSES];    /* first, middle, last; one: of the whole batch. Two: there is no middle one */
+    int n_passes;
+    const nets_lowered *lowered; /* of the last pass, which updates the weights */
+    nets_optimizer optimizer;
+    nets_update_param *params; /* of the update: n_params learned parameters, then running statistics */
+    int n_params, n_checked;   /* n_checked: both together */
+    int *param_of;             /* per tensor of `lowered`: the parameter whose gradient it is, among these; else -1 */
+    mm_call vote;              /* nets_exec_enqueue_vote */
+    nets_slots slots;
+    nets_kept kept;       /* in training */
+    nets_staging staging; /* its stream NULL: batches are copied on the compute stream */
+    int64_t ladder_steps; /* mm_stats.ladder_steps when last read */
+    int64_t enqueue_ns;   /* nets_exec_enqueue_ns */
+    int32_t word;         /* nets_exec_tell */
+    nets_watch_fn watch;  /* NULL: nobody watches */
+    void *watch_ctx;
+    nets_mark_fn mark; /* NULL: nobody is told what is issued */
+    void *mark_ctx;
+};
+
+static inline const char *nets_exec_name_of(const nets_exec *exec, mm_tensor tensor) {
+    return mm_graph_tensor(exec->lowered->graph, tensor)->name;
+}
+
+/* 0 for an absent tensor. */
+static inline int64_t nets_exec_bytes_of(const nets_exec *exec, mm_tensor tensor) {
+    return tensor < 0 ? 0 : mm_graph_tensor(exec->lowered->graph, tensor)->bytes;
+}
+
+/* A persistent tensor's address, the same for the manager's life. NULL for an absent tensor. `tensor`: of
+ * exec->lowered, whose graph has all that the others have. */
+static inline void *nets_exec_place(const nets_exec *exec, mm_tensor tensor) {
+    return tensor < 0 ? NULL : mm_persistent_data(exec->manager, nets_exec_name_of(exec, tensor), NULL);
+}
+
+/* Of an image as the network has it. */
+static inline int64_t nets_exec_image_bytes(const nets_exec *exec) {
+    const int64_t bytes = nets_exec_bytes_of(exec, exec->lowered->images) / exec->lowered->batch;
+    return exec->lowered->pads_images ? bytes / 4 * 3 : bytes;
+}
+
+static inline int64_t nets_exec_label_bytes(const nets_exec *exec) {
+    return nets_exec_bytes_of(exec, exec->lowered->labels) / exec->lowered->batch;
+}
+
+/* Where an iteration takes its batch from, and leaves its result; or one pass of it, which takes its sub-batch. */
+typedef struct nets_iteration {
+    nets_exec_pass *pass;
+    const float *images;
+    const int32_t *labels;
+    nets_slot *slot;
+    bool ahead;                /* it ends without a drain */
+    bool recorded;             /* its work is being recorded: there is no batch or result yet */
+    bool rehearsed;            /* nothing that persists may change, gradients and results aside */
+    bool undone;               /* it failed, and what it had changed was restored */
+    int64_t ages[NETS_PASSES]; /* of sampling, before it; of several passes */
+    mm_stream *stream;
+} nets_iteration;
+
+/* Whether the manager has gone down its ladder since this was asked last. */
+bool nets_exec_stepped_down(nets_exec *exec);
+
+/* Enqueues the pass over the sub-batch that begins with image `first`. */
+MM_CHECKED mm_status nets_exec_run_pass(nets_exec *exec, const nets_iteration *it, int64_t first);
+/* mm_recompute_fn; ctx: the pass. */
+MM_CHECKED mm_status nets_exec_recompute(void *ctx, mm_manager *manager, mm_layer layer, mm_stream *stream);
+
+/* Before the first pass: this rank's part of the whole batch begins behind those of the ranks before it. */
+MM_CHECKED mm_status nets_exec_begin_part(const nets_exec *exec, mm_stream *stream);
+/* Number of sums that this rank has begun. 0 without nets_ranks.begun. */
+int64_t nets_exec_sums_begun(const nets_exec *exec);
+/* Whether the update has parts, which begin as sums come. With only_finite, each rank then looks at its own gradients
+ * as they are written, and the ranks agree before the first part. Clipping needs all sums: the last part does it
+ * all. */
+static inline bool nets_exec_updates_in_parts(const nets_exec *exec) {
+    return exec->lowered->n_updates > 1 && !(exec->optimizer.clip_norm > 0);
+}
+/* Sets NETS_RNG's halted word, if any rank's is set, on all of them. */
+MM_CHECKED mm_status nets_exec_enqueue_vote(nets_exec *exec, mm_stream *stream);
+/* Copies this rank's word (nets_exec_tell) to the tensor that becomes the ranks' sum, and that to the result. Nothing
+ * without ranks. */
+MM_CHECKED mm_status nets_exec_enqueue_word(const nets_exec *exec, const nets_slot *slot, mm_stream *stream);
+MM_CHECKED mm_status nets_exec_enqueue_told(const nets_exec *exec, const nets_slot *slot, mm_stream *stream);
+
+#endif

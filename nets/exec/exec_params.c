@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT */
+/* A net's parameters and its counts of updates, in the manager; the order of elements that the device wants is known
+ * here alone. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "nets/bf16.h"
+#include "nets/exec/exec_internal.h"
+#include "nets/init.h"
+
+static mm_tensor part_tensor(const nets_exec *exec, int param, nets_part part) {
+    const nets_param_tensors *tensors = &exec->lowered->params[param];
+    if (part == NETS_VALUE) return tensors->value;
+    return part == NETS_GRADIENT ? tensors->gradient : tensors->state[part - NETS_STATE];
+}
+
+float *nets_exec_param(const nets_exec *exec, int param, nets_part part) {
+    return nets_exec_place(exec, part_tensor(exec, param, part));
+}
+
+static mm_status no_part(const nets_exec *exec, int param) {
+    return mm_fail(MM_ERR_NOT_FOUND, "parameter %s of %s has no such part here", nets_net_param(exec->net, param)->name,
+                   nets_net_name(exec->net));
+}
+
+/* ---------------------------------------------------------------- orders */
+
+static nets_order order_of(const nets_exec *exec, mm_tensor tensor) {
+    for (int i = 0; i < nets_net_params(exec->net); i++) {
+        const nets_param_tensors *p = &exec->lowered->params[i];
+        if (tensor == p->value || tensor == p->gradient || tensor == p->state[0] || tensor == p->state[1])
+            return p->order;
+    }
+    return (nets_order){1, 1, 1, 1};
+}
+_Static_assert(NETS_OPTIMIZER_STATES == 2, "all states are looked at");
+
+/* The name of the bf16 copy of the weight that a tensor is; NULL: it is none that has one. */
+static const char *copy_name(const nets_exec *exec, mm_tensor tensor) {
+    for (int i = 0; i < nets_net_params(exec->net); i++) {
+        const nets_param_tensors *p = &exec->lowered->params[i];
+        if (tensor == p->value && p->copy >= 0) return nets_exec_name_of(exec, p->copy);
+    }
+    return NULL;
+}
+
+/* A copy of elements first .. first + n - 1 of a tensor from the manager to `out` or, if that is NULL, from `in` to
+ * it. */
+typedef struct transfer {
+    nets_exec *exec;
+    const char *name, *copy; /* copy: of its bf16 copy, which is set, too; NULL: it has none */
+    nets_order order;
+    int64_t first, n;
+    float *out;
+    const float *in;
+} transfer;
+
+static mm_status set_copy(const transfer *t, int64_t at, int64_t n, const float *in) {
+    const int64_t size = sizeof(uint16_t), most = NETS_TRANSFER_BYTES / size;
+    uint16_t *halves = malloc((size_t)((n < most ? n : most) * size));
+    mm_status status = halves ? MM_OK : mm_fail(MM_ERR_NOMEM, "no memory to round %s", t->name);
+    for (int64_t first = 0; status == MM_OK && first < n; first += most) {
+        const int64_t m = n - first < most ? n - first : most;
+        for (int64_t i = 0; i < m; i++) {
+            uint32_t bits;
+            memcpy(&bits, &in[first + i], sizeof bits);
+            halves[i] = nets_bf16_of(bits);
+        }
+        status = mm_persistent_set(t->exec->manager, t->copy, (at + first) * size, halves, m * size);
+    }
+    free(halves);
+    return status;
+}
+
+static mm_status copy_plain(const transfer *t, int64_t at, int64_t n, float *out, const float *in) {
+    const int64_t offset = at * (int64_t)sizeof(float), bytes = n * (int64_t)sizeof(float);
+    if (out) return mm_persistent_get(t->exec->manager, t->name, offset, out, bytes);
+    MM_TRY(mm_persistent_set(t->exec->manager, t->name, offset, in, bytes));
+    return t->copy ? set_copy(t, at, n, in) : MM_OK;
+}
+
+/* Of n outer rows from row `first` on, what is copied; `rows` has room for them. */
+static mm_status copy_rows(const transfer *t, int64_t first, int64_t n, float *rows) {
+    const int64_t row = t->order.inner * t->order.window, row_there = t->order.there * t->order.window;
+    const int64_t at = first * row, last = t->first + t->n;
+    const int64_t from = at > t->first ? at : t->first, to = at + n * row < last ? at + n * row : last;
+    if (t->out || to - from < n * row)
+        MM_TRY(copy_plain(t, first * row_there, n * row_there, rows, NULL));
+    else
+        memset(rows, 0, (size_t)(n * row_there) * sizeof *rows);
+    for (int64_t e = from; e < to; e++) {
+        float *there = &rows[nets_order_place(&t->order, e) - first * row_there];
+        if (t->out)
+            t->out[e - t->first] = *there;
+        else
+            *there = t->in[e - t->first];
+    }
+    return t->out ? MM_OK : copy_plain(t, first * row_there, n * row_there, NULL, rows);
+}
+
+/* By as many outer rows as NETS_TRANSFER_BYTES hold, at least one. */
+static mm_status copy_ordered(const transfer *t) {
+    const nets_order *o = &t->order;
+    const int64_t row = o->inner * o->window, bytes = o->there * o->window * (int64_t)sizeof(float);
+    const int64_t fit = NETS_TRANSFER_BYTES / bytes, most = fit > 1 ? fit : 1;
+    if (nets_order_is_plain(o)) return copy_plain(t, t->first, t->n, t->out, t->in);
+    float *rows = malloc((size_t)((most < o->outer ? most : o->outer) * bytes));
+    mm_status status = rows ? MM_OK : mm_fail(MM_ERR_NOMEM, "no memory to reorder %s", t->name);
+    const int64_t end = (t->first + t->n + row - 1) / row;
+    for (int64_t first = t->first / row; status == MM_OK && first < end; first += most)
+        status = copy_rows(t, first, most < end - first ? most : end - first, rows);
+    free(rows);
+    return status;
+}
+
+static mm_status copy_part(nets_exec *exec, int param, nets_part part, float *out, const float *in) {
+    const mm_tensor tensor = part_tensor(exec, param, part);
+    if (tensor < 0) return no_part(exec, param);
+    return copy_ordered(&(transfer){exec, nets_exec_name_of(exec, tensor), copy_name(exec, tensor),
+                                    exec->lowered->params[param].order, 0, nets_net_param(exec->net, param)->elems, out,
+                                    in});
+}
+
+mm_status nets_exec_param_get(nets_exec *exec, int param, nets_part part, float *values_out) {
+    return copy_part(exec, param, part, values_out, NULL);
+}
+
+mm_status nets_exec_param_set(nets_exec *exec, int param, nets_part part, const float *values) {
+    return copy_part(exec, param, part, NULL, values);
+}
+
+static mm_status copy_values(nets_exec *exec, const char *name, int64_t offset, void *out, const void *in,
+                             int64_t bytes) {
+    const int64_t size = sizeof(float);
+    mm_tensor tensor;
+    MM_TRY(mm_graph_find_tensor(exec->lowered->graph, name, &tensor));
+    return copy_ordered(
+        &(transfer){exec, name, copy_name(exec, tensor), order_of(exec, tensor), offset / size, bytes / size, out, in});
+}
+
+mm_status nets_exec_values_get(nets_exec *exec, const char *name, int64_t offset, void *values_out, int64_t bytes) {
+    return copy_values(exec, name, offset, values_out, NULL, bytes);
+}
+
+mm_status nets_exec_values_set(nets_exec *exec, const char *name, int64_t offset, const void *values, int64_t bytes) {
+    return copy_values(exec, name, offset, NULL, values, bytes);
+}
+
+/* ---------------------------------------------------------------- initial values */
+
+static mm_status init_param(nets_exec *exec, int param, uint64_t seed, float *values, const float *zeros) {
+    const nets_param_tensors *tensors = &exec->lowered->params[param];
+    const int64_t elems = nets_net_param(exec->net, param)->elems, most = NETS_TRANSFER_BYTES / (int64_t)sizeof *values;
+    for (int64_t first = 0; first < elems; first += most) {
+        const int64_t n = elems - first < most ? elems - first : most;
+        transfer t = {exec,
+                      nets_exec_name_of(exec, tensors->value),
+                      copy_name(exec, tensors->value),
+                      tensors->order,
+                      first,
+                      n,
+                      NULL,
+                      values};
+        nets_init_param(exec->net, param, seed, first, n, values);
+        MM_TRY(copy_ordered(&t));
+        t.in = zeros;
+        t.copy = NULL;
+        for (int k = 0; k < NETS_OPTIMIZER_STATES && tensors->state[k] >= 0; k++) {
+            t.name = nets_exec_name_of(exec, tensors->state[k]);
+            MM_TRY(copy_ordered(&t));
+        }
+    }
+    return MM_OK;
+}
+
+mm_status nets_exec_init(nets_exec *exec, uint64_t seed) {
+    float *values = malloc(NETS_TRANSFER_BYTES), *zeros = calloc(1, NETS_TRANSFER_BYTES);
+    mm_status status = MM_OK;
+    if (!values || !zeros)
+        status = mm_fail(MM_ERR_NOMEM, "net %s: no memory to initialise it", nets_net_name(exec->net));
+    for (int i = 0; status == MM_OK && i < nets_net_params(exec->net); i++)
+        status = init_param(exec, i, seed, values, zeros);
+    free(values);
+    free(zeros);
+    if (status != MM_OK || exec->lowered->rng < 0) return status;
+    const uint32_t none = 0;
+    if (exec->lowered->step >= 0) MM_TRY(mm_persistent_set(exec->manager, NETS_STEP_NAME, 0, &none, sizeof none));
+    const uint32_t rng[NETS_RNG_WORDS] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+    return mm_persistent_set(exec->manager, nets_exec_name_of(exec, exec->lowered->rng), 0, rng, sizeof rng);
+}
+
+mm_status nets_exec_updates(nets_exec *exec, int64_t *updates_out) {
+    if (exec->lowered->rng < 0)
+        return mm_fail(MM_ERR_NOT_FOUND, "net %s: nothing is updated in an evaluation", nets_net_name(exec->net));
+    uint32_t rng[4];
+    MM_TRY(mm_persistent_get(exec->manager, nets_exec_name_of(exec, exec->lowered->rng), 0, rng, sizeof rng));
+    *updates_out = (int64_t)((uint64_t)rng[3] << 32 | rng[2]);
+    return MM_OK;
+}

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: MIT */
+/* One pass of an iteration over a batch or a part of it: what is enqueued for each step; recordings; rehearsals. */
+#include "nets/exec/exec_guard.h"
+#include "nets/exec/exec_internal.h"
+
+static mm_status enqueue_batch(nets_exec *exec, const nets_iteration *it, void *images, void *labels) {
+    const int64_t n = it->pass->lowered->batch;
+    const nets_staged parts[NETS_STAGED] = {
+        {it->images, images, n * nets_exec_image_bytes(exec), exec->lowered->pads_images ? exec->backend : NULL},
+        {it->labels, labels, n * nets_exec_label_bytes(exec), NULL},
+        {it->slot->lr, nets_exec_place(exec, exec->lowered->lr), nets_exec_bytes_of(exec, exec->lowered->lr), NULL},
+    };
+    if (!it->pass->lowered->pass.goes_on) MM_TRY(nets_exec_enqueue_word(exec, it->slot, it->stream));
+    if (exec->staging.stream) return nets_staging_pass(&exec->staging, it->stream, parts);
+    for (int i = 0; i < NETS_STAGED; i++)
+        if (parts[i].to) MM_TRY(nets_staged_copy(&parts[i], parts[i].from, MM_COPY_IN, it->stream));
+    return MM_OK;
+}
+
+static mm_status enqueue_result(const nets_exec *exec, const nets_iteration *it) {
+    nets_result *to = it->slot->result;
+    MM_TRY(
+        mm_copy_async(it->stream, &to->loss, nets_exec_place(exec, exec->lowered->loss), sizeof to->loss, MM_COPY_OUT));
+    MM_TRY(mm_copy_async(it->stream, &to->correct, nets_exec_place(exec, exec->lowered->correct), sizeof to->correct,
+                         MM_COPY_OUT));
+    MM_TRY(nets_exec_enqueue_told(exec, it->slot, it->stream));
+    if (!exec->optimizer.only_finite || exec->lowered->rng < 0) return MM_OK;
+    const uint32_t *rng = nets_exec_place(exec, exec->lowered->rng);
+    return mm_copy_async(it->stream, &to->halted, rng + NETS_RNG_HALTED, sizeof to->halted, MM_COPY_OUT);
+}
+
+/* Checks parameters from `first` on; `loss` NULL: that not. */
+static mm_status enqueue_check(const nets_exec *exec, int first, int n, float most, const float *loss,
+                               mm_stream *stream) {
+    const nets_update_args args = {.params = exec->params + first,
+                                   .n_checked = n,
+                                   .most = most,
+                                   .loss = loss,
+                                   .rng = nets_exec_place(exec, exec->lowered->rng)};
+    return exec->backend->ops->check(exec->backend, &args, stream);
+}
+
+/* Behind the backward step that writes them last: before they are sent. */
+static mm_status check_gradients(const nets_exec *exec, const nets_step *step, mm_stream *stream) {
+    const float most = NETS_GRADIENT_MOST / (float)exec->backend->ranks.n;
+    for (int i = 0; i < NETS_MAX_PARAMS; i++) {
+        const mm_tensor gradient = step->tensors[NETS_DPARAM + i];
+        if (gradient < 0) continue;
+        MM_TRY(enqueue_check(exec, exec->param_of[gradient], 1, most, NULL, stream));
+    }
+    return MM_OK;
+}
+
+/* What else there is to check are sums already. */
+static mm_status agree(nets_exec *exec, mm_stream *stream) {
+    const float *loss = nets_exec_place(exec, exec->lowered->loss);
+    MM_TRY(enqueue_check(exec, exec->n_params, exec->n_checked - exec->n_params, NETS_GRADIENT_MOST, loss, stream));
+    return nets_exec_enqueue_vote(exec, stream);
+}
+
+static mm_status enqueue_update(nets_exec *exec, const nets_step *step, mm_stream *stream) {
+    const bool parts = nets_exec_updates_in_parts(exec);
+    const int first = parts ? step->first_updated : 0, n = parts ? step->n_updated : exec->n_params;
+    const nets_step *last = &exec->lowered->steps[exec->lowered->n_steps - 1];
+    if (!parts && step != last) return MM_OK;
+    if (parts && exec->optimizer.only_finite && step == last - exec->lowered->n_updates + 1)
+        MM_TRY(agree(exec, stream));
+    const nets_update_args args = {.params = exec->params + first,
+                                   .n_params = n,
+                                   .checks = !parts,
+                                   .n_checked = exec->n_checked,
+                                   .most = NETS_GRADIENT_MOST,
+                                   .loss = nets_exec_place(exec, exec->lowered->loss),
+                                   .lr = nets_exec_place(exec, exec->lowered->lr),
+                                   .optimizer = exec->optimizer,
+                                   .goes_on = step != last,
+                                   .rng = nets_exec_place(exec, exec->lowered->rng),
+                                   .step = nets_exec_place(exec, exec->lowered->step)};
+    return exec->backend->ops->update(exec->backend, &args, stream);
+}
+
+/* Adds what a pass has left in the workspace to the gradients of the passes before it. */
+static mm_status enqueue_sums(const nets_exec *exec, const nets_lowered *lowered, const nets_step *step,
+                              mm_stream *stream) {
+    char *workspace = mm_workspace_data(exec->manager);
+    for (int i = 0; i < NETS_MAX_PARAMS; i++) {
+        const mm_tensor sum = step->tensors[NETS_DPARAM + i];
+        if (step->addend[i] < 0) continue;
+        MM_TRY(exec->backend->ops->add(exec->backend, mm_tensor_data(exec->manager, sum),
+                                       (const float *)(workspace + step->addend[i]),
+                                       mm_graph_tensor(lowered->graph, sum)->bytes / (int64_t)sizeof(float), stream));
+    }
+    return MM_OK;
+}
+
+/* The code of a role that the step reads instead of the elements, or writes beside them; if there is one. */
+static void find_code(const nets_exec *exec, const nets_step *step, nets_role r, nets_op_args *args) {
+    const mm_access access = step->phase == MM_BACKWARD ? MM_READ : MM_WRITE;
+    if (!(step->coded_roles & NETS_ROLE_BIT(r))) return;
+    mm_coded *coded = &args->coded[r == NETS_Y ? NETS_CODED_Y : NETS_CODED_X];
+    if (mm_tensor_coded(exec->manager, step->tensors[r], access, coded) && access == MM_READ) args->at[r] = NULL;
+}
+
+/* `again`: a recomputation or a rehearsal, which must not update running statistics. */
+static mm_status enqueue_op(const nets_exec *exec, const nets_lowered *lowered, const nets_step *step,
+                            mm_stream *stream, bool again) {
+    nets_op_args args = {.layer = (uint32_t)step->layer};
+    char *workspace = mm_workspace_data(exec->manager);
+    args.workspace_bytes = (int64_t)mm_workspace_bytes(exec->manager) - step->op_workspace_at;
+    args.at[NETS_WORKSPACE] = args.workspace_bytes > 0 ? workspace + step->op_workspace_at : NULL;
+    for (int r = 0; r < NETS_ROLES; r++) {
+        mm_tensor tensor = step->tensors[r];
+        if (tensor < 0 || (again && step->modified_roles & NETS_ROLE_BIT(r))) continue;
+        args.at[r] = mm_tensor_data(exec->manager, tensor);
+        if (step->sign_roles & NETS_ROLE_BIT(r) && mm_tensor_form(exec->manager, tensor) == MM_FORM_SIGN)
+            args.sign_roles |= NETS_ROLE_BIT(r);
+        if (step->sign_roles && mm_tensor_exact(exec->manager, tensor)) args.exact_roles |= NETS_ROLE_BIT(r);
+        if (again && mm_tensor_given(exec->manager, tensor)) args.given_roles |= NETS_ROLE_BIT(r);
+        find_code(exec, step, r, &args);
+    }
+    for (int i = 0; i < NETS_MAX_PARAMS; i++)
+        if (step->addend[i] >= 0) args.at[NETS_DPARAM + i] = workspace + step->addend[i];
+    MM_TRY(nets_op_enqueue(step->op, step->phase, &args, stream));
+    return enqueue_sums(exec, lowered, step, stream);
+}
+
+mm_status nets_exec_recompute(void *ctx, mm_manager *manager, mm_layer layer, mm_stream *stream) {
+    const nets_exec_pass *pass = ctx;
+    (void)manager;
+    int step = mm_graph_layer(pass->lowered->graph, layer)->step[MM_FORWARD];
+    return enqueue_op(pass->exec, pass->lowered, &pass->lowered->steps[step], stream, true);
+}
+
+/* Each iteration has another batch, so a recording of the data step enqueues nothing. */
+static mm_status run_data(nets_exec *exec, const nets_iteration *it) {
+    void *images = mm_tensor_data(exec->manager, it->pass->lowered->images);
+    void *labels = mm_tensor_data(exec->manager, it->pass->lowered->labels);
+    if (!it->recorded) return enqueue_batch(exec, it, images, labels);
+    it->pass->recorded_images = images;
+    it->pass->recorded_labels = labels;
+    return MM_OK;
+}
+
+/* The last step: the update, or the end of a pass that goes on. */
+static mm_status enqueue_last(nets_exec *exec, const nets_iteration *it, const nets_step *step) {
+    const nets_lowered *lowered = it->pass->lowered;
+    if (!lowered->pass.goes_on) return enqueue_update(exec, step, it->stream);
+    return exec->backend->ops->pass_on(exec->backend, nets_exec_place(exec, exec->lowered->rng), lowered->batch,
+                                       it->stream);
+}
+
+static mm_status enqueue_step(nets_exec *exec, const nets_iteration *it, const nets_step *step) {
+    const nets_lowered *lowered = it->pass->lowered;
+    if (step->phase == MM_UPDATE) return it->rehearsed ? MM_OK : enqueue_last(exec, it, step);
+    if (!step->op) return run_data(exec, it);
+    const bool again = it->rehearsed && step->phase == MM_FORWARD;
+    const bool checks = nets_exec_updates_in_parts(exec) && exec->optimizer.only_finite && !it->rehearsed &&
+                        !lowered->pass.goes_on && step->phase == MM_BACKWARD;
+    MM_TRY(enqueue_op(exec, lowered, step, it->stream, again));
+    return checks ? check_gradients(exec, step, it->stream) : MM_OK;
+}
+
+void nets_exec_watch(nets_exec *exec, nets_watch_fn fn, void *ctx) {
+    exec->watch = fn;
+    exec->watch_ctx = ctx;
+}
+
+static mm_status show(const nets_exec *exec, const nets_step *step, mm_stream *stream) {
+    if (!exec->watch || step->phase != MM_FORWARD) return MM_OK;
+    MM_TRY(mm_stream_sync(stream));
+    return exec->watch(exec->watch_ctx, exec->manager, step);
+}
+
+void nets_exec_mark(nets_exec *exec, nets_mark_fn fn, void *ctx) {
+    exec->mark = fn;
+    exec->mark_ctx = ctx;
+}
+
+static mm_status run_steps(nets_exec *exec, const nets_iteration *it) {
+    const nets_lowered *lowered = it->pass->lowered;
+    for (int i = 0; i < lowered->n_steps; i++) {
+        const nets_step *step = &lowered->steps[i];
+        if (exec->mark) exec->mark(exec->mark_ctx, i);
+        MM_TRY(mm_layer_begin(exec->manager, step->graph_layer, step->phase, it->stream));
+        MM_TRY(enqueue_step(exec, it, step));
+        MM_TRY(show(exec, step, it->stream));
+        MM_TRY(mm_layer_end(exec->manager, step->graph_layer, step->phase));
+    }
+    if (exec->mark) exec->mark(exec->mark_ctx, -1);
+    return MM_OK;
+}
+
+static mm_status run_step_by_step(nets_exec *exec, const nets_iteration *it) {
+    MM_TRY(mm_iteration_begin(exec->manager, it->pass->lowered->graph));
+    MM_TRY(run_steps(exec, it));
+    if (!it->pass->lowered->pass.goes_on) MM_TRY(enqueue_result(exec, it));
+    return it->ahead ? mm_iteration_end_async(exec->manager) : mm_iteration_end(exec->manager);
+}
+
+/* Whether the iteration can be replayed; it is recorded first if it may be. False: it runs step by step, this time or
+ * under this plan. */
+static bool has_recording(nets_exec *exec, nets_exec_pass *pass, mm_stream *stream) {
+    nets_iteration recorded = {.pass = pass, .stream = stream, .recorded = true};
+    if (exec->watch || exec->mark) return false;
+    mm_replay_state_id state = mm_replay_state(exec->manager, pass->lowered->graph);
+    if (state != MM_REPLAY_MAY) return state == MM_REPLAY_READY;
+    mm_status status = mm_record_begin(exec->manager, pass->lowered->graph);
+    if (status == MM_OK) status = run_steps(exec, &recorded);
+    if (status == MM_OK) status = mm_record_end(exec->manager);
+    if (status != MM_OK) mm_iteration_abort(exec->manager);
+    return status == MM_OK;
+}
+
+/* Copies the batch to where the data step would put it. That memory is free: on the compute stream everything before is
+ * done, and nothing of this iteration has begun. */
+static mm_status run_recorded(nets_exec *exec, const nets_iteration *it) {
+    MM_TRY(enqueue_batch(exec, it, it->pass->recorded_images, it->pass->recorded_labels));
+    MM_TRY(mm_iteration_replay(exec->manager, it->pass->lowered->graph));
+    return it->pass->lowered->pass.goes_on ? MM_OK : enqueue_result(exec, it);
+}
+
+/* Forward and backward pass with the batch of an iteration that comes next, whose codes lose what they lose now. The
+ * gradients are kept. */
+static mm_status rehearse(nets_exec *exec, const nets_iteration *it, nets_guard *guard) {
+    nets_iteration rehearsed = *it;
+    rehearsed.rehearsed = true;
+    const bool adds = it->pass->lowered->pass.adds;
+    MM_TRY(mm_manager_sync(exec->manager));
+    if (adds) MM_TRY(nets_guard_save(guard, exec));
+    MM_TRY(mm_rehearsal_begin(exec->manager, it->pass->lowered->graph));
+    mm_status status = run_steps(exec, &rehearsed);
+    if (status == MM_OK) status = mm_stream_sync(it->stream);
+    mm_failure failure;
+    mm_failure_keep(&failure, status);
+    mm_iteration_abort(exec->manager);
+    if (failure.status != MM_OK) return mm_failure_tell(&failure);
+    MM_TRY(nets_guard_keep(guard, exec));
+    return adds ? nets_guard_restore(guard, exec) : MM_OK;
+}
+
+/* An iteration that samples, and whose gradients are compared with rehearsed ones. */
+static mm_status run_guarded(nets_exec *exec, const nets_iteration *it) {
+    nets_guard guard = {0};
+    mm_status status = rehearse(exec, it, &guard);
+    if (status == MM_OK) status = run_step_by_step(exec, it);
+    if (status == MM_OK) status = nets_guard_tell(&guard, exec, it->pass->lowered);
+    nets_guard_fini(&guard);
+    return status;
+}
+
+mm_status nets_exec_run_pass(nets_exec *exec, const nets_iteration *it, int64_t first) {
+    const bool last = first + exec->sub_batch >= exec->batch;
+    nets_iteration pass = *it;
+    pass.pass = &exec->pass[last ? exec->n_passes - 1 : first > 0];
+    pass.images = (const float *)((const char *)it->images + first * nets_exec_image_bytes(exec));
+    pass.labels = (const int32_t *)((const char *)it->labels + first * nets_exec_label_bytes(exec));
+    if (mm_sampling_guards(exec->manager, pass.pass->lowered->graph)) return run_guarded(exec, &pass);
+    return has_recording(exec, pass.pass, it->stream) ? run_recorded(exec, &pass) : run_step_by_step(exec, &pass);
+}

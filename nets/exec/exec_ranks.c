@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/* An executor as one of several ranks: its part of the batch, and a word to the others. */
+#include "nets/exec/exec_internal.h"
+#include "nets/rng.h"
+
+void nets_exec_tell(nets_exec *exec, int32_t word) { exec->word = word; }
+
+mm_status nets_exec_enqueue_word(const nets_exec *exec, const nets_slot *slot, mm_stream *stream) {
+    void *place = nets_exec_place(exec, exec->lowered->told);
+    return place ? mm_copy_async(stream, place, slot->word, sizeof *slot->word, MM_COPY_IN) : MM_OK;
+}
+
+mm_status nets_exec_enqueue_told(const nets_exec *exec, const nets_slot *slot, mm_stream *stream) {
+    const void *place = nets_exec_place(exec, exec->lowered->told);
+    int32_t *to = &slot->result->told;
+    return place ? mm_copy_async(stream, to, place, sizeof *to, MM_COPY_OUT) : MM_OK;
+}
+
+/* If nobody can be asked any more, nothing is updated. */
+static mm_status vote(void *arg) {
+    nets_exec *exec = arg;
+    const mm_status status = exec->backend->ranks.agree(exec->backend->ranks.ctx, exec->slots.vote);
+    if (status != MM_OK) *exec->slots.vote = 1;
+    return status;
+}
+
+mm_status nets_exec_enqueue_vote(nets_exec *exec, mm_stream *stream) {
+    uint32_t *halted = (uint32_t *)nets_exec_place(exec, exec->lowered->rng) + NETS_RNG_HALTED;
+    if (!exec->backend->ranks.agree) return MM_OK;
+    exec->vote = (mm_call){vote, exec};
+    MM_TRY(mm_copy_async(stream, exec->slots.vote, halted, sizeof *halted, MM_COPY_OUT));
+    MM_TRY(mm_call_blocking(stream, &exec->vote, NULL));
+    return mm_copy_async(stream, halted, exec->slots.vote, sizeof *halted, MM_COPY_IN);
+}
+
+mm_status nets_exec_begin_part(const nets_exec *exec, mm_stream *stream) {
+    const int rank = exec->lowered->mode == NETS_TRAIN ? exec->backend->ranks.rank : 0;
+    if (rank == 0) return MM_OK;
+    return exec->backend->ops->pass_on(exec->backend, nets_exec_place(exec, exec->lowered->rng), rank * exec->batch,
+                                       stream);
+}
+
+int64_t nets_exec_sums_begun(const nets_exec *exec) {
+    const nets_ranks *ranks = &exec->backend->ranks;
+    return ranks->n > 1 && ranks->begun ? ranks->begun(ranks->ctx) : 0;
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+/* Lowering: a net, a batch size and a mode become a frozen graph (mm.h) and a table that says, for each of its steps,
+ * which op runs and which tensor has which role. Layers that are fused (fuse.h, unless the backend has no_fuse) are one
+ * layer of the graph. A batch norm that is fused with a ReLU has the batch norm's name, also in its saved tensors; its
+ * output has the ReLU's.
+ *
+ * Managed tensors are called images, labels, <layer>.out; <layer>.mean, <layer>.var, <layer>.index for saved ones; and
+ * grad.<layer>.out, or grad.<layer>.out.1, .2, ... for the parts of a sum over several consumers. Persistent tensors
+ * are shared by name with the other graphs of the net: the parameters, grad.<parameter>, <state>.<parameter> for each
+ * state of the optimizer (optimizer.h: momentum.<parameter>), loss, correct, rng, lr, and step if the optimizer counts;
+ * with bf16 maps bf16.<parameter>, the copy of a weight that is a factor.
+ *
+ * If a tensor has several consumers, each backward writes a gradient map of its own. A later one reads what the earlier
+ * ones have written and adds it to its own. So the last map is the sum, always in the same order. */
+#ifndef NETS_LOWER_LOWER_H
+#define NETS_LOWER_LOWER_H
+
+#include "nets/contract/op.h"
+#include "nets/contract/op_order.h"
+
+typedef enum nets_mode {
+    NETS_TRAIN,
+    NETS_EVAL, /* forward only, with running statistics and without dropout; gives loss and correct */
+} nets_mode;
+
+typedef struct nets_step {
+    int layer; /* of the net; the last one of fused layers; -1: the update, or the end of a pass that goes on */
+    mm_layer graph_layer;
+    mm_phase phase;
+    nets_op *op;                   /* NULL: the data and update steps */
+    mm_tensor tensors[NETS_ROLES]; /* -1: absent */
+    uint64_t sign_roles;           /* bit r: role r may be given as the sign mask (mm_tensor_form) */
+    uint64_t coded_roles;          /* bit r: the step may write, or read, a code of role r (mm_tensor_coded) */
+    uint64_t modified_roles;       /* bit r: the step changes what role r holds */
+    /* Where in the workspace the op leaves the gradient of DPARAM + i, which is then added to what the tensor has
+     * (nets_pass.adds); -1: it writes to the tensor itself. */
+    int64_t addend[NETS_MAX_PARAMS];
+    int64_t op_workspace_at;      /* where the op's own workspace begins: behind the addends */
+    int first_updated, n_updated; /* of an update: its parameters, among the learned ones */
+} nets_step;
+
+/* A parameter's tensors in the graph; -1: absent. All lie in the same order. */
+typedef struct nets_param_tensors {
+    mm_tensor value, copy, gradient, state[NETS_OPTIMIZER_STATES]; /* copy: NETS_W16 */
+    nets_order order;
+} nets_param_tensors;
+
+typedef struct nets_lowered {
+    const nets_net *net; /* borrowed */
+    int64_t batch;
+    nets_mode mode;
+    nets_pass pass;
+    nets_optimizer_id optimizer;
+    mm_graph *graph; /* frozen */
+    nets_step *steps;
+    int n_steps;
+    int n_updates; /* its update's parts, which are the last steps: one, or as many as are worth it where sums come one
+                      after the other (MM_SHARE_AT_ONCE), the last parameters first */
+    nets_param_tensors *params; /* nets_net_params(net) of them */
+    mm_tensor images, labels, loss, correct;
+    bool pads_images; /* `images` have four channels for three, the last zero (nets_backend_ops.pad) */
+    mm_tensor rng;    /* training only: NETS_RNG */
+    mm_tensor
+        told; /* the same, of one of several ranks: i32 [1], its word, which becomes the ranks' sum (nets_exec_tell) */
+    mm_tensor lr;   /* where the graph updates the weights: f32 [1], the learning rate */
+    mm_tensor step; /* the same, of an optimizer that counts: i32 [1], its updates */
+    nets_op **ops;  /* one for each different description */
+    int n_ops;
+} nets_lowered;
+
+/* Lowers a net. `net` and `backend` must outlive the result. MM_ERR_INVALID: the batch is out of range. */
+MM_CHECKED mm_status nets_lower(const nets_net *net, nets_backend *backend, int64_t batch, nets_mode mode,
+                                nets_optimizer_id optimizer, nets_lowered **lowered_out);
+/* The same for one pass of a training whose batch is trained on in sub-batches; `batch` is the pass's. The last
+ * pass's graph has all persistent tensors of the others; the optimizer's are in it alone. */
+MM_CHECKED mm_status nets_lower_pass(const nets_net *net, nets_backend *backend, int64_t batch, nets_mode mode,
+                                     nets_pass pass, nets_optimizer_id optimizer, nets_lowered **lowered_out);
+void nets_lowered_destroy(nets_lowered *lowered);
+
+#endif
