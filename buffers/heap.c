@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Unplanned allocation: a jemalloc arena whose extents come from our own range. */
 #include "buffers/heap_jemalloc.h"
-#include "buffers/heap_size.h"
+#include "buffers/layout/heap_size.h"
+#include "buffers/layout/ranges.h"
 #include "buffers/pool.h"
-#include "buffers/ranges.h"
 
 #include <assert.h>
 #include <inttypes.h>

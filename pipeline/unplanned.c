@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "buffers/heap_size.h"
+#include "buffers/layout/heap_size.h"
 #include "pipeline/internal.h"
 
 /* Chosen: a fragmented heap fails after this time rather than never. Any value far above the time of a step does. */

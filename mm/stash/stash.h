@@ -15,8 +15,8 @@
 
 #include <pthread.h>
 
+#include "buffers/layout/ranges.h"
 #include "buffers/pool.h"
-#include "buffers/ranges.h"
 #include "mm/manager/coverage.h"
 #include "mm/stash/stash_learn.h"
 

@@ -11,7 +11,7 @@
 #ifndef POLICIES_MODNN_MODNN_H
 #define POLICIES_MODNN_MODNN_H
 
-#include "buffers/ranges.h"
+#include "buffers/layout/ranges.h"
 #include "mm/core/plan/runs.h"
 #include "policies/schedule/schedule.h"
 

@@ -4,8 +4,8 @@
  * peak is known before the search. */
 #include <stdlib.h>
 
-#include "buffers/heap_size.h"
-#include "buffers/layout.h"
+#include "buffers/layout/heap_size.h"
+#include "buffers/layout/layout.h"
 #include "mm/core/status.h"
 #include "policies/schedule/schedule.h"
 

@@ -7,7 +7,7 @@
 #ifndef POLICIES_SCHEDULE_SCHEDULE_H
 #define POLICIES_SCHEDULE_SCHEDULE_H
 
-#include "buffers/layout.h"
+#include "buffers/layout/layout.h"
 #include "mm/core/plan/plan.h"
 #include "policies/rules/config.h"
 

@@ -7,7 +7,7 @@
 
 #include <jemalloc/jemalloc.h>
 
-#include "buffers/heap_size.h"
+#include "buffers/layout/heap_size.h"
 
 static void classes_are_jemallocs_and_a_page(void **state) {
     (void)state;

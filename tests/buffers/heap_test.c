@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "buffers/heap_size.h"
+#include "buffers/layout/heap_size.h"
 #include "buffers/pool.h"
 #include "tests/buffers/untouchable.h"
 #include "tests/core/random.h"

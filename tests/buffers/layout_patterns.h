@@ -3,7 +3,7 @@
 #ifndef TESTS_BUFFERS_LAYOUT_PATTERNS_H
 #define TESTS_BUFFERS_LAYOUT_PATTERNS_H
 
-#include "buffers/layout.h"
+#include "buffers/layout/layout.h"
 #include "tests/core/random.h"
 
 typedef struct pattern_items {

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "buffers/ranges.h"
+#include "buffers/layout/ranges.h"
 #include "tests/core/random.h"
 
 static mm_ranges make(int64_t begin, int64_t end) {

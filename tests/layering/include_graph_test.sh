@@ -19,7 +19,7 @@ verdict() { # CASE, whether it passed
 
 # A fault is a line that a file ends with, or a new file; then, what the script must print of it.
 faults=(
-    'buffers/layout.h|#include "mm/device/contract/device.h"|arithmetic may include only'
+    'buffers/layout/layout.h|#include "mm/device/contract/device.h"|arithmetic may include only'
     'mm/core/status.h|#include "policies/policy.h"|core may include only'
     'mm/planning/planning.h|#include "mm/manager/manager.h"|planning may include only'
     'mm/planning/plan_set.h|#include "mm/planning/descend.h"|plan_set may include only'

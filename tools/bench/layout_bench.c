@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "buffers/layout.h"
+#include "buffers/layout/layout.h"
 #include "mm/device/contract/clock.h"
 #include "tools/args.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Private to layout: the items of a placement in the form that its algorithms work on. */
-#ifndef BUFFERS_LAYOUT_PROBLEM_H
-#define BUFFERS_LAYOUT_PROBLEM_H
+#ifndef BUFFERS_LAYOUT_LAYOUT_PROBLEM_H
+#define BUFFERS_LAYOUT_LAYOUT_PROBLEM_H
 
-#include "buffers/layout.h"
+#include "buffers/layout/layout.h"
 
 /* An item of more than zero bytes. Sizes, offsets and heights are in units of the alignment. A time is a rank among the
  * distinct `first` positions. Ranks suffice: two items are alive together exactly if the later one begins while the

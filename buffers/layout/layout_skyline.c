@@ -10,7 +10,7 @@
  *
  * The result depends on the order of importance alone. The search changes that order: a box that found no room below
  * the goal becomes more important ("squeaky wheel" optimisation). */
-#include "buffers/layout_problem.h"
+#include "buffers/layout/layout_problem.h"
 
 #include <stdlib.h>
 #include <string.h>

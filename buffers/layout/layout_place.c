@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The lower bound, and the choice among placements. */
-#include "buffers/layout_problem.h"
+#include "buffers/layout/layout_problem.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

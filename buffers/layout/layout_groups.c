@@ -3,7 +3,7 @@
  * IV-C). Boxes come by size, the largest first. Each joins the first group of which no member is alive together with
  * it, or else begins a new group. A group is as large as its first member; groups lie one after the other. So large
  * boxes share with large ones, but a large place is never split among several small boxes. */
-#include "buffers/layout_problem.h"
+#include "buffers/layout/layout_problem.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "buffers/ranges.h"
+#include "buffers/layout/ranges.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* FreeLunch's two regions: codes one after the other, and k buffers that all feature maps pass through. */
-#include "buffers/layout.h"
+#include "buffers/layout/layout.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The free parts of an address range: a list of spans, ordered by address and coalesced. It never touches the memory,
  * so it serves ranges that the CPU cannot reach, and plain offsets. Not thread-safe. */
-#ifndef BUFFERS_RANGES_H
-#define BUFFERS_RANGES_H
+#ifndef BUFFERS_LAYOUT_RANGES_H
+#define BUFFERS_LAYOUT_RANGES_H
 
 #include "mm/core/status.h"
 

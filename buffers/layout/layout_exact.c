@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "buffers/layout_problem.h"
+#include "buffers/layout/layout_problem.h"
 
 typedef struct piece {
     int64_t size;

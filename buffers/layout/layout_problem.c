@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "buffers/layout_problem.h"
+#include "buffers/layout/layout_problem.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

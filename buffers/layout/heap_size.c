@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "buffers/heap_size.h"
+#include "buffers/layout/heap_size.h"
 
 /* jemalloc's smallest large class. Smaller ones would share slabs, and what one takes would depend on the others. */
 enum { SMALLEST_CLASS = 16384, PAGE = 4096 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Placement of tensors by offset: pure arithmetic, no memory. A position is a place in a plan's issue order.
  * Thread-safe. */
-#ifndef BUFFERS_LAYOUT_H
-#define BUFFERS_LAYOUT_H
+#ifndef BUFFERS_LAYOUT_LAYOUT_H
+#define BUFFERS_LAYOUT_LAYOUT_H
 
 #include "mm/core/status.h"
 

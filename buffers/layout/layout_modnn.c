@@ -2,8 +2,8 @@
 /* moDNN's placement (Chen et al., "moDNN: memory optimal DNN training on GPUs", DATE 2018): simulates an allocator over
  * time. At each time it frees the boxes that have ended; then each box that begins takes a hole of exactly its size,
  * else the lowest hole that fits. */
-#include "buffers/layout_problem.h"
-#include "buffers/ranges.h"
+#include "buffers/layout/layout_problem.h"
+#include "buffers/layout/ranges.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Bytes that an unplanned allocation occupies. Planners reserve by these functions, and the heap accounts by them.
  * Pure. */
-#ifndef BUFFERS_HEAP_SIZE_H
-#define BUFFERS_HEAP_SIZE_H
+#ifndef BUFFERS_LAYOUT_HEAP_SIZE_H
+#define BUFFERS_LAYOUT_HEAP_SIZE_H
 
 #include <stdint.h>
 
