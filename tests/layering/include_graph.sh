@@ -1,7 +1,8 @@
 #!/bin/bash
-# include_graph.sh ROOT LAYERS: the include graph of the sources below ROOT. Fails, and says where, on a file that no
-# layer of the table LAYERS holds; on an include of a layer that the table does not allow; on a circle of files, or of
-# rooms (a folder's files of one layer); on an include that is not a path from ROOT; and on two files with one name.
+# include_graph.sh ROOT LAYERS: the include graph of the sources below ROOT. Fails, and says where, on a file whose
+# folder the table LAYERS does not name; on an include that the table does not allow; on a circle of files, or of
+# folders; on an include that is not a path from ROOT; and on two files with one name. A folder of tests is of the layer
+# "tests".
 # SPDX-License-Identifier: MIT
 set -euo pipefail
 export LC_ALL=C
@@ -19,37 +20,33 @@ grep -E '\.(c|h|cc|cu|cuh)$' "$work/files" >"$work/sources" || { echo "no source
 xargs grep -HnE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' <"$work/sources" >"$work/includes"
 
 failed=0
-awk -v files_out="$work/file_edges" -v rooms_out="$work/room_edges" '
+awk -v files_out="$work/file_edges" -v folders_out="$work/folder_edges" '
     function fault(text) { print text; faults++ }
-    function layer_of(file,    i, best) {
-        for (i = 1; i <= n; i++)
-            if (file ~ pattern[i] && length(pattern[i]) > length(pattern[best])) best = i
-        return owner[best]
-    }
-    function room_of(file) { return layer[file] ":" (match(file, "/[^/]*$") ? substr(file, 1, RSTART - 1) : ".") }
+    function folder_of(file) { return match(file, "/[^/]*$") ? substr(file, 1, RSTART - 1) : "." }
+    function layer_of(file) { return file ~ "^tests/" ? "tests" : folder_of(file) }
     FILENAME == ARGV[1] {
         if (/^#/ || !NF) next
         split($0, field, ":")
-        gsub(/ /, "", field[1])
-        known[field[1]] = 1
+        folder = field[1]
+        gsub(/ /, "", folder)
+        below[folder] = field[2]
         words = split(field[2], word, " ")
         for (i = 1; i <= words; i++) {
-            gsub(/\./, "\\.", word[i])
-            gsub(/\*/, ".*", word[i])
-            pattern[++n] = "^" word[i] "$"
-            owner[n] = field[1]
+            found = word[i] == "*"
+            for (other in known)
+                if (other == word[i] || word[i] ~ "/$" && index(other "/", word[i]) == 1) {
+                    may[folder, other] = 1
+                    found = 1
+                }
+            if (found) may[folder, word[i]] = 1
+            else fault(ARGV[1] ": " folder " names " word[i] ", which is not below it")
         }
-        below[field[1]] = field[3]
-        words = split(field[3], word, " ")
-        for (i = 1; i <= words; i++) {
-            if (word[i] != "*" && !(word[i] in known)) fault(ARGV[1] ": " field[1] " names " word[i] ", which is not below it")
-            may[field[1], word[i]] = 1
-        }
+        known[folder] = 1
         next
     }
     FILENAME == ARGV[2] {
         layer[$0] = layer_of($0)
-        if (layer[$0] == "") fault($0 ": no layer of the table holds it")
+        if (!(layer[$0] in known)) fault($0 ": the table does not name its folder")
         next
     }
     {
@@ -61,13 +58,13 @@ awk -v files_out="$work/file_edges" -v rooms_out="$work/room_edges" '
         a = layer[from]
         b = layer[to]
         if (a != b && !((a, b) in may) && !((a, "*") in may))
-            fault(from ":" at[2] " includes " to ": " a " may include only:" below[a] ", not " b)
+            fault(from ":" at[2] " includes " to ": " a " may include only:" below[a])
         print from, to >files_out
-        if (room_of(from) != room_of(to)) print room_of(from), room_of(to) >rooms_out
+        if (folder_of(from) != folder_of(to)) print folder_of(from), folder_of(to) >folders_out
     }
     END { exit faults > 0 }' "$layers" "$work/sources" "$work/includes" || failed=1
 
-for what in file room; do
+for what in file folder; do
     if ! tsort "$work/${what}_edges" >/dev/null 2>"$work/circle"; then
         echo "a circle of ${what}s:" "$(sed -n 's/^tsort: \([^ ]*\)$/\1/p' "$work/circle" | paste -sd' ')"
         failed=1

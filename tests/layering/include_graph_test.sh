@@ -19,17 +19,17 @@ verdict() { # CASE, whether it passed
 
 # A fault is a line that a file ends with, or a new file; then, what the script must print of it.
 faults=(
-    'buffers/layout/layout.h|#include "mm/device/contract/device.h"|arithmetic may include only'
-    'mm/core/status.h|#include "policies/policy.h"|core may include only'
-    'mm/planning/planning.h|#include "mm/manager/manager.h"|planning may include only'
-    'mm/planning/plan_set.h|#include "mm/planning/descend.h"|plan_set may include only'
-    'mm/planning/descend.h|#include "mm/manager/manager.h"|fallback may include only'
-    'nets/net.h|#include "nets/host/host_ops.h"|networks may include only'
-    'mm/mm.h|  #  include "tests/core/random.h"|api may include only'
+    'buffers/layout/layout.h|#include "mm/device/contract/device.h"|buffers/layout may include only'
+    'mm/core/status.h|#include "policies/policy.h"|mm/core may include only'
+    'mm/core/facts/facts.h|#include "mm/core/plan/plan.h"|mm/core/facts may include only'
+    'mm/planning/planning.h|#include "mm/manager/manager.h"|mm/planning may include only'
+    'mm/manager/manager.h|#include "mm/stash/stash.h"|mm/manager may include only'
+    'nets/net.h|#include "nets/host/host_ops.h"|nets may include only'
+    'mm/mm.h|  #  include "tests/core/random.h"|mm may include only'
     'mm/core/graph/graph.h|#include "mm/core/plan/plan.h"|a circle of files: mm/core/'
-    'tests/core/random.h|#include "tests/suite/suite_rig.h"|a circle of rooms: tests:tests/'
+    'tests/core/random.h|#include "tests/suite/suite_rig.h"|a circle of folders: tests/'
     'mm/core/graph/graph.c|#include "facts.h"|mm/core/graph/graph.c:[0-9]* includes facts.h, which is no path'
-    'cache/line.h||cache/line.h: no layer'
+    'buffers/cache/line.h||buffers/cache/line.h: the table does not name its folder'
     'buffers/schedule.c||one name, several files: buffers/schedule.c policies/schedule/schedule.c'
 )
 
