@@ -1,7 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* mm: keeps the training of a neural network inside a byte budget.
+/* mm: keeps the training of a neural network inside a byte budget. C11, usable from C++.
  *
- * This header is the whole public interface. C11, usable from C++.
+ * Use it in a training loop of your own: declare the steps of an iteration and the tensors that they use once, as a
+ * graph; then call mm_layer_begin and mm_layer_end around each step. A policy decides which feature maps are compressed,
+ * copied to host memory or recomputed between the forward and the backward pass, and the manager does it beside the
+ * computation. The headers:
+ *
+ *   mm.h        the loop: graph, manager, iteration. It includes the others.
+ *   mm_comm.h   several processes train one network: all-reduces of their gradients.
+ *   mm_trace.h  what a manager does: statistics, traces, observing.
+ *   mm_stash.h  the other way in: a framework hands over saved tensors, and nobody declares a graph. Experimental.
+ *   mm_base.h   what these share: status, errors, types.
+ *   mm_deprecated.h  names of version 0.14, which go with 0.17; without them: #define MM_NO_DEPRECATED.
  *
  * Object model
  *   mm_graph    the steps of one iteration, and the tensors that they read and write; declared once, then frozen.
@@ -30,31 +40,23 @@
 #ifndef MM_MM_H
 #define MM_MM_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "mm/mm_base.h"
+#include "mm/mm_comm.h"
+#include "mm/mm_stash.h"
+#include "mm/mm_trace.h"
 
 #ifdef __cplusplus
 extern "C" {
-#endif
-
-#if defined(__GNUC__)
-#define MM_API          __attribute__((visibility("default")))
-#define MM_PRINTF(f, a) __attribute__((format(printf, f, a)))
-#define MM_CHECKED      __attribute__((warn_unused_result))
-#else
-#define MM_API
-#define MM_PRINTF(f, a)
-#define MM_CHECKED
 #endif
 
 /* The version of this header and of the library: as text, which pkg-config's file and 'mm --version' take from here,
  * and as numbers for the preprocessor. The number in the library's soname, libmm.so.1 (mm/BUILD), is another one: it
  * changes when programs that were built against an older library would no longer run.
  *
- * Stable is all that is not marked "May change": it leaves the interface only after a minor version that calls it
- * deprecated. What is marked so (codes in strips, sampling, the stash) may change with any minor version. Constants
- * keep their numbers; those without one count the others of their enum, and grow. mm/CONTRIBUTING.md has the rules. */
+ * Stable is all that is not under the heading "experimental": it leaves the interface only after a minor version that
+ * calls it deprecated. What is experimental (the end of this header, and mm_stash.h) may change with any minor version.
+ * Constants keep their numbers; those without one count the others of their enum, and grow. mm/CONTRIBUTING.md has the
+ * rules. */
 #define MM_VERSION "0.15.0"
 
 #define MM_VERSION_MAJOR 0
@@ -64,58 +66,7 @@ extern "C" {
 /* The library's MM_VERSION. Static. */
 MM_API const char *mm_version(void);
 
-/* ---------------------------------------------------------------- status */
-
-typedef enum mm_status {
-    MM_OK = 0,
-    MM_ERR_INVALID = 1,      /* an invalid argument or declaration */
-    MM_ERR_ORDER = 2,        /* a call out of order */
-    MM_ERR_NOMEM = 3,        /* memory ran out: see "When memory is short" */
-    MM_ERR_INFEASIBLE = 4,   /* the budget is below the plan's minimum */
-    MM_ERR_PLAN = 5,         /* the check refused a plan: a bug in a policy */
-    MM_ERR_DEVICE = 6,       /* a device call or an asynchronous job failed */
-    MM_ERR_IO = 7,           /* a file cannot be read or written */
-    MM_ERR_FORMAT = 8,       /* a file is corrupt or of another kind */
-    MM_ERR_NOT_FOUND = 9,    /* an unknown name */
-    MM_ERR_UNSUPPORTED = 10, /* this build or device cannot do it */
-} mm_status;
-
-/* The status's name, such as "MM_OK". Static. */
-MM_API const char *mm_status_name(mm_status status);
-
-/* The message of this thread's last failure; "" if there was none. Valid until this thread's next failure. */
-MM_API const char *mm_last_error(void);
-
-typedef enum mm_log_level { MM_LOG_ERROR = 0, MM_LOG_WARNING = 1, MM_LOG_INFO = 2, MM_LOG_DEBUG = 3 } mm_log_level;
-
-/* Where a manager's messages go. Any of the manager's threads may call `fn`, but only one at a time; it holds no lock
- * of the manager then. With all members zero, nothing is logged. */
-typedef struct mm_log {
-    void (*fn)(void *ctx, mm_log_level level, const char *message);
-    void *ctx;
-    mm_log_level level; /* messages above it are dropped */
-} mm_log;
-
 /* ---------------------------------------------------------------- graph */
-
-typedef int32_t mm_tensor; /* a tensor's index in its graph, from 0 */
-typedef int32_t mm_layer;  /* a layer's index in its graph, from 0 */
-
-/* Types of elements. Graphs, plans, copies and lossless codecs take all of them. */
-typedef enum mm_dtype {
-    MM_F32 = 0,
-    MM_I32 = 1,
-    MM_U8 = 2,
-    MM_F16 = 3,  /* IEEE binary16 */
-    MM_BF16 = 4, /* the upper half of a binary32 */
-    MM_DTYPES
-} mm_dtype;
-
-/* Bytes of one element; 0 for a number that is no type. */
-MM_API size_t mm_dtype_bytes(mm_dtype dtype);
-
-/* The type's name, such as "f32"; "unknown" for a number that is no type. Static. */
-MM_API const char *mm_dtype_name(mm_dtype dtype);
 
 typedef enum mm_tensor_kind {
     MM_INPUT = 0,           /* a batch's images or labels */
@@ -166,8 +117,8 @@ MM_API const char *mm_layer_kind_name(mm_layer_kind kind);
 
 /* How long a layer's forward step takes. */
 typedef enum mm_layer_cost {
-    MM_LAYER_CHEAP = 0, /* as long as passes over its maps: batch norm, ReLU, pool */
-    MM_LAYER_DEAR = 1,  /* longer, because it multiplies matrices: convolution */
+    MM_LAYER_CHEAP = 0,     /* as long as passes over its maps: batch norm, ReLU, pool */
+    MM_LAYER_EXPENSIVE = 1, /* longer, because it multiplies matrices: convolution */
 } mm_layer_cost;
 
 /* Properties of a layer that policies choose by. */
@@ -179,10 +130,6 @@ typedef struct mm_layer_properties {
 /* The default properties of a kind: MM_LAYER_CONV, _LINEAR and _ATTENTION are dear, all others cheap; MM_LAYER_OTHER,
  * _DATA, _LOSS and _UPDATE are not repeatable, all others are. */
 MM_API mm_layer_properties mm_layer_kind_properties(mm_layer_kind kind);
-
-typedef enum mm_phase { MM_FORWARD = 0, MM_BACKWARD = 1, MM_UPDATE = 2 } mm_phase;
-
-MM_API const char *mm_phase_name(mm_phase phase);
 
 typedef enum mm_access {
     MM_READ = 0,
@@ -200,8 +147,6 @@ typedef enum mm_form {
                           elements the step reads, and may read in a code (mm_graph_allow_code) */
 } mm_form;
 
-enum { MM_RANK_MAX = 8 };
-
 typedef struct mm_tensor_desc {
     const char *name; /* unique in the graph; copied */
     mm_tensor_kind kind;
@@ -217,20 +162,6 @@ typedef struct mm_use {
     mm_access access;
     mm_form form; /* MM_FORM_VALUE; or MM_FORM_SIGN, only for a read of floats */
 } mm_use;
-
-/* A code that a step reads or writes by itself, strip by strip (mm_strips), instead of a codec beside it. May
- * change. */
-typedef struct mm_code_use {
-    mm_tensor tensor; /* a managed tensor of f32 that the step uses */
-    mm_access access; /* MM_READ: where it reads the elements, it can read a code of them. MM_WRITE: when it has read or
-                          written them, it can also write their code */
-    const char *codec;      /* the codec's name, "zfp", whatever its options; copied */
-    size_t workspace_bytes; /* that it needs for this beside its workspace (mm_workspace_data has both), */
-    int workspace_strips;   /* and the bytes of so many strips of elements; only of a read */
-    int passes;             /* how often it decodes all of it; only of a read, at least 1 */
-} mm_code_use;
-
-typedef struct mm_graph mm_graph;
 
 /* Creates an empty graph. The name appears in messages. The caller destroys the graph, after every manager that has
  * prepared it is destroyed, or has forgotten it (mm_manager_forget). */
@@ -288,11 +219,6 @@ MM_API MM_CHECKED mm_status mm_graph_allow_alias(mm_graph *graph, mm_tensor inpu
  * among its first 64 uses. */
 MM_API MM_CHECKED mm_status mm_graph_allow_given(mm_graph *graph, mm_tensor output);
 
-/* Declares for the step added last that it can read or write a code by itself. The policy decides whether it does
- * (mm_tensor_coded). May change. MM_ERR_INVALID: the step does not use the tensor so; not a managed tensor of f32; no
- * codec's name, or one of more than 23 characters; or declared twice. */
-MM_API MM_CHECKED mm_status mm_graph_allow_code(mm_graph *graph, const mm_code_use *code);
-
 /* Declares for the step added last: it can also run with a workspace of `workspace_bytes`, which must be less than all
  * sizes declared for it before. The size is chosen when the graph is planned (mm_workspace_bytes). Results may round
  * differently with another size. */
@@ -306,9 +232,6 @@ MM_API MM_CHECKED mm_status mm_graph_freeze(mm_graph *graph);
 MM_API MM_CHECKED mm_status mm_graph_find_tensor(const mm_graph *graph, const char *name, mm_tensor *tensor_out);
 
 /* ---------------------------------------------------------------- manager */
-
-typedef struct mm_manager mm_manager;
-typedef struct mm_stream mm_stream; /* a device's queue of tasks; where NULL is passed, the caller computes inline */
 
 /* Which thread issues the operations of the side streams. */
 typedef enum mm_issue {
@@ -337,9 +260,6 @@ typedef struct mm_event_info {
 
 /* Called on the thread that drives the manager, with no lock held. It must not call the manager. */
 typedef void (*mm_event_fn)(void *ctx, const mm_event_info *event);
-
-/* Measured times of a graph's steps, codecs and copies, by the names of layers and tensors. */
-typedef struct mm_facts mm_facts;
 
 /* Reads and checks a file of facts, as `mm bench --facts` and mm_facts_save write it. The caller destroys the facts;
  * any number of managers and threads may read them. A manager that gets them (mm_options) plans by the measured times
@@ -571,42 +491,6 @@ MM_API MM_CHECKED mm_status mm_record_end(mm_manager *manager);
 /* Runs a whole iteration as recorded, and ends it like mm_iteration_end_async. MM_ERR_ORDER: there is no recording. */
 MM_API MM_CHECKED mm_status mm_iteration_replay(mm_manager *manager, const mm_graph *graph);
 
-/* ---- Sampling. May change. A policy that chooses the error bounds of its codes by what it measures (comet) lets a
- * graph's first iteration, and every W-th after it, sample: that one runs step by step, its codes lose nothing, and it
- * ends as by mm_iteration_end. mm_replay_state is MM_REPLAY_NO before it; replays do not sample. The loop has nothing
- * to do. It can let the policy compare what its bounds did to the weights' gradients with what it had predicted:
- *
- *   bool guards = mm_sampling_guards(m, graph);
- *   if (guards) {
- *       mm_rehearsal_begin(m, graph);  ... every step of the iteration that comes next, with its batch, but nothing
- *                                          that persists is changed, gradients aside ...
- *       mm_iteration_abort(m);         ... keep the gradients of the weights ...
- *   }
- *   ... the iteration ...
- *   if (guards) mm_sampling_tell(m, graph, weight, deviation of the gradient from the kept one);  for each weight */
-
-/* Whether the next iteration samples, and the policy compares gradients. False for NULL. */
-MM_API bool mm_sampling_guards(const mm_manager *manager, const mm_graph *graph);
-
-/* Begins an iteration that does not sample, is not counted, and can only be aborted. Errors of mm_iteration_begin. */
-MM_API MM_CHECKED mm_status mm_rehearsal_begin(mm_manager *manager, const mm_graph *graph);
-
-/* Tells the standard deviation of the error of a weight's gradient, after the iteration that sampled, before the next.
- * NaN counts as infinite: the guard has the layer's codes lose nothing until the next sample. 0 tightens nothing.
- * MM_ERR_NOT_FOUND: not a weight (MM_WEIGHT) of a layer that was sampled. MM_ERR_ORDER: the last iteration of the graph
- * did not sample. */
-MM_API MM_CHECKED mm_status mm_sampling_tell(mm_manager *manager, const mm_graph *graph, mm_tensor weight,
-                                             double sigma);
-
-/* How many iterations of the graph there were from the last that sampled on, that one included; -1: none has. The next
- * one samples if they are W or more, or -1. With the bounds it is what sampling goes on from. What was sampled is
- * judged by then, so the policy must have been told before. Between iterations. MM_ERR_NOT_FOUND: the graph was not
- * prepared. */
-MM_API MM_CHECKED mm_status mm_sampling_age(mm_manager *manager, const mm_graph *graph, int64_t *age_out);
-/* Sets it: for a state that is loaded, an iteration that a loop undoes, or a graph that runs several times for one
- * update and is to sample once in W updates. Errors as above; MM_ERR_INVALID: below -1. */
-MM_API MM_CHECKED mm_status mm_sampling_age_set(mm_manager *manager, const mm_graph *graph, int64_t age);
-
 /* Gives up the iteration: waits for its streams and drops its managed tensors. Persistent tensors stay as the steps
  * that have run left them. A failure of earlier iterations that were ended without waiting stays, for a later call that
  * waits. The manager can be used afterwards. Outside of an iteration, and for NULL, it does nothing. */
@@ -630,39 +514,6 @@ MM_API void *mm_tensor_data(mm_manager *manager, mm_tensor tensor);
  * (MM_FORM_SIGN), only if the step declared a read of MM_FORM_SIGN; or a code (MM_FORM_CODE), only if it declared that
  * it can read one (mm_graph_allow_code). */
 MM_API mm_form mm_tensor_form(mm_manager *manager, mm_tensor tensor);
-
-/* A code as a row of strips, each of which can be encoded and decoded by itself, by any thread. The elements are f32,
- * in their order. They come in periods (a map's images), whose last strip has the rest of the period:
- *
- *      elements  | strip | strip | rest | strip | strip | rest | ...      strip s of the code is the bytes from
- *                |<--- period_elems --->|                                 s * strip_bytes on
- *
- * May change, mm_coded and mm_tensor_coded too. */
-typedef struct mm_strips mm_strips;
-struct mm_strips {
-    int64_t elems;        /* of the tensor: a multiple of period_elems */
-    int64_t period_elems; /* of a period */
-    int64_t strip_elems;  /* of a strip that is not the last of its period */
-    int64_t strip_bytes;  /* of its code */
-    /* Decode or encode strips first to first + n - 1. elems: of these strips alone. Strips that are worked on at a time
-     * must not be the same. counters: of mm_coded. They never fail. decode: NULL for a code of signs. Both are NULL
-     * on CUDA, where the step's own kernels do so. */
-    void (*decode)(const mm_strips *strips, const void *code, int64_t first, int64_t n, float *elems_out);
-    void (*encode)(const mm_strips *strips, const float *elems, int64_t first, int64_t n, void *code_out,
-                   void *counters);
-    int32_t blocks; /* on CUDA: which kernels of this library can (pipeline/codec/block/code_blocks.h); else 0 */
-};
-
-/* A code that the current step reads or writes. */
-typedef struct mm_coded {
-    const mm_strips *strips; /* valid until the graph is planned anew */
-    void *code;
-    void *counters; /* of the statistics */
-} mm_coded;
-
-/* The code that the current step must write of a tensor (MM_WRITE), or reads in place of its elements (MM_READ). False:
- * there is none. */
-MM_API bool mm_tensor_coded(mm_manager *manager, mm_tensor tensor, mm_access access, mm_coded *coded_out);
 
 /* Whether a managed tensor that the step reads has exactly the bits that were first written to it. If so, the step may
  * recompute from it, exactly, other tensors that depend on it alone, instead of reading them. False if a lossy codec
@@ -697,403 +548,105 @@ MM_API int mm_current_step(const mm_manager *manager);
  * any thread. */
 MM_API int64_t mm_manager_device_bytes(mm_manager *manager);
 
-/* ---------------------------------------------------------------- observing */
-
-typedef struct mm_observe_options {
-    int replan_permille; /* by how much of the planned time iterations may differ, from 1 to 10000; 0: observe
-                            nothing */
-    int window; /* number of iterations of a graph that are compared with its plan at a time, 1 to 100; 0: 10 */
-} mm_observe_options;
-
-/* From now on, iterations are measured, and compared with their plans, a window at a time. Where three quarters of a
- * window's iterations take more than replan_permille longer than their plan, or that much less, the facts of the graph
- * are renewed by the medians of what its steps, codecs and copies took; what did not run keeps the times that it had.
- * Then the policy that runs now plans all graphs again by these facts. The new plans are taken up if they are faster by
- * them (2 % at least), and if no graph goes back to a plan that was left in this way. Weights stay as they would have
- * been, bit for bit: each step keeps its variant, each lossy map its codec, and no other map becomes lossy.
- *
- * That happens when an iteration begins (mm_iteration_begin), at most once in 100 iterations, all graphs' counted. It
- * waits for the iterations before, whose failure mm_iteration_begin then returns, and takes as long as the policy takes
- * to plan. Each such change is logged as a warning, counted (mm_stats.replans), reported (MM_EVENT_REPLAN) and part of
- * a trace; where the plan stays, MM_LOG_INFO says why. mm_policy_set, mm_budget_set and the ladder plan by renewed
- * facts, too, and mm_facts_save saves them.
- *
- * Otherwise nothing waits, and measuring costs what a trace costs (mm_trace_start). Times include what passed since the
- * iteration before, as those of `mm bench --facts` do. On a GPU the first window of a plan runs step by step
- * (mm_replay_state), then one in 100 iterations; recorded iterations are not measured. Nor are those of a loop that
- * leaves more than four running (mm_iteration_end_async).
- *
- * A second call sets other options; facts stay renewed. Between iterations. MM_ERR_INVALID: options out of range, or
- * the manager has no measured times (mm_options.facts). Graphs that these are not of are not compared.
- * MM_ERR_UNSUPPORTED: a GPU, and neither trace_bytes nor measure_times. MM_ERR_NOMEM: nothing is observed then. Else
- * the failure of an iteration that was ended without waiting. */
-MM_API MM_CHECKED mm_status mm_observe(mm_manager *manager, const mm_observe_options *options);
-
-/* ---------------------------------------------------------------- traces */
-
-/* Begins a trace: from now on, until mm_trace_stop, it is kept when each step and operation of each iteration ran.
- * That costs about a hundredth of the time. Nothing waits for it. Iterations are not replayed meanwhile
- * (mm_replay_state). What finds no room in the buffer (mm_options.trace_bytes; a step or an operation takes 16 bytes)
- * is dropped. name: of the run, for the viewer. Between iterations. MM_ERR_ORDER: a trace is under way.
- * MM_ERR_UNSUPPORTED: a GPU, and no trace_bytes. */
-MM_API MM_CHECKED mm_status mm_trace_start(mm_manager *manager, const char *name);
-
-/* Ends the trace in any case, and writes it to a file, in Chrome's "Trace Event Format", which https://ui.perfetto.dev
- * opens (tools/README.md has what is in it). The file appears as a whole, or not at all. *dropped_out (may be NULL):
- * how many steps and operations are not in it. Waits for iterations that were ended without waiting. Between
- * iterations. MM_ERR_ORDER: no trace is under way; MM_ERR_IO; MM_ERR_FORMAT: a name is not UTF-8; else the failure of
- * an iteration. */
-MM_API MM_CHECKED mm_status mm_trace_stop(mm_manager *manager, const char *path, int64_t *dropped_out);
-
-/* ---------------------------------------------------------------- several processes
- *
- * Processes that train one network, each on a part of every batch, add up their gradients. Each has a manager of its
- * own. The graph declares which of its persistent tensors are shared. Its plans then copy each of them to pinned
- * memory, behind the last step that writes it and beside the steps that follow; the caller adds up what the processes
- * have; and the plan copies the sum back before the next MM_UPDATE step that uses it, or the next of all if none does,
- * which waits for it:
- *
- *   compute  ... | backward of c | backward of b | backward of a |               update |
- *   out                          | c             | b             | a |
- *   the caller                        | sum of c      | sum of b      | sum of a |
- *   in                                           | c             | b             | a |
- *
- * That memory is part of mm_options.pinned_bytes. Graphs with the same steps share in the same order, whatever their
- * policies: the order of the steps that write the tensors last.
- *
- * Devices that reach each other need no copies: a tensor that is shared in place stays where it is, and the caller
- * enqueues work that makes it the sum, on a stream of its own beside the computation:
- *
- *   compute  ... | backward of c | backward of b | backward of a |                     update |
- *   sums                         | c             | b             | a | states and results |
- *
- * Gradients are first, in the order of their writers; all else that is shared follows them at once. */
-
-/* When a tensor is shared, and how. */
-typedef enum mm_share {
-    MM_SHARE_NOT = 0,
-    MM_SHARE_AT_ONCE = 1,          /* it goes to pinned memory behind the last step that writes it */
-    MM_SHARE_AT_END = 2,           /* ... behind the last step before the update */
-    MM_SHARE_IN_PLACE_AT_ONCE = 3, /* the same two, in place */
-    MM_SHARE_IN_PLACE_AT_END = 4,
-} mm_share;
-
-/* What becomes of the processes' tensors; the library hands it on (mm_shared). */
-typedef enum mm_shared_as {
-    MM_SHARED_SUM = 0,  /* their sum: of gradients, losses, counts */
-    MM_SHARED_MEAN = 1, /* their mean: of running statistics */
-} mm_shared_as;
-
-/* Declares a persistent tensor as shared: a weight's gradient, a loss, running statistics. mm_graph_freeze refuses
- * (MM_ERR_INVALID) one that no step writes, or that no MM_UPDATE step follows. MM_ERR_ORDER: the graph is frozen.
- * MM_ERR_INVALID: not a persistent tensor of the graph. */
-MM_API MM_CHECKED mm_status mm_graph_share_as(mm_graph *graph, mm_tensor tensor, mm_share when, mm_shared_as as);
-/* The same, as MM_SHARED_SUM. */
-MM_API MM_CHECKED mm_status mm_graph_share(mm_graph *graph, mm_tensor tensor, mm_share when);
-
-/* A shared tensor of an iteration, in pinned memory, where it has the same place as long as the graph has the same
- * plan; or, if it is shared in place, in device memory. Elements are in the tensor's order. A large tensor goes to
- * pinned memory in parts of some MiB, one after the other; they depend on its dims alone. */
-typedef struct mm_shared {
-    const mm_graph *graph;
-    mm_tensor tensor;
-    void *data;
-    int64_t bytes;
-    int64_t offset; /* of `data` in the tensor: not 0 for a part that is not the first */
-    mm_shared_as as;
-} mm_shared;
-
-/* What the caller does with shared tensors. The first two are called on threads of the device or of the manager,
- * `await` under MM_ISSUE_INLINE also on the training thread; they may not call the manager or the device. They may be
- * NULL if all are shared in place, `enqueue` if none is. */
-typedef struct mm_gradient_fns {
-    /* data has what this process has: from now on it is the caller's, until `await` returns. Called in the order above,
-     * for each part. It must not block. */
-    void (*sent)(void *ctx, const mm_shared *shared);
-    /* Returns when data has the sum, which is then copied back. Called in the same order. It may block, and must return
-     * if the sum does not come: its failure is the iteration's. */
-    mm_status (*await)(void *ctx, const mm_shared *shared);
-    /* Enqueues on `stream` what makes the sums of these n tensors, in place. Called in mm_layer_end, by the thread that
-     * calls that; the tensors that are together in one call, and the order of calls, are the same for every policy. It
-     * may enqueue on that stream only, must not block, and may be recorded. A failure is the step's. */
-    mm_status (*enqueue)(void *ctx, const mm_shared *shared, int n, mm_stream *stream);
-} mm_gradient_fns;
-
-/* Sets what becomes of a graph's shared tensors, and prepares the graph if it was not. It stays set when the policy
- * changes. fns NULL, the default: nothing; they come back as they were. None is called in a rehearsal. MM_ERR_INVALID:
- * one that the graph needs is NULL. An iteration that calls the first two cannot be recorded (mm_replay_state), so it
- * runs step by step; the log says so once for each plan. Between iterations; waits for iterations that were ended
- * without waiting, and returns their failure. fns is copied. */
-MM_API MM_CHECKED mm_status mm_gradient_set(mm_manager *manager, const mm_graph *graph, const mm_gradient_fns *fns,
-                                            void *ctx);
-
-/* ---------------------------------------------------------------- statistics */
-
-typedef struct mm_stats {
-    int64_t iterations;
-    int64_t replays;              /* iterations among these that were replayed (mm_iteration_replay) */
-    int64_t predicted_peak_bytes; /* largest peak of the plans run so far: extent in the arena + external tensors */
-    int64_t persistent_bytes;     /* of persistent tensors; part of the peak */
-    int64_t stash_bytes;     /* held from the forward to the backward pass under the current plan, codes included */
-    int64_t outside_bytes;   /* allocated on the device outside of the arena, by libraries */
-    int64_t pinned_bytes;    /* host memory reserved for offloaded tensors: mm_options.pinned_bytes, or less */
-    int64_t compute_busy_ns; /* time the compute stream ran tasks, since creation; 0 if the caller computes inline */
-    int64_t compute_wait_ns; /* time the compute stream, or the caller that computes inline, waited */
-    int64_t codec_busy_ns;   /* time the encode and decode streams ran tasks */
-    int64_t codec_wait_ns;   /* time the computation waited for a codec that ran. Only for iterations that ended with
-                                     mm_iteration_end, on devices whose events are timed */
-    int64_t encodes, decodes;
-    int64_t encoded_bytes; /* bytes of maps that were encoded */
-    /* Bytes of their codes; in pinned memory, of those whose size varies. These are known when the device has encoded:
-     * iterations that still run are counted as far as they are. */
-    int64_t coded_bytes, spilled_bytes;
-    int64_t out_bytes, in_bytes; /* to pinned memory, and back: copied, or written and read there by codecs */
-    int64_t nonfinite_blocks;    /* blocks of zfp, mx and group codes that contained Inf or NaN */
-    int64_t unplanned_allocs;    /* number of allocations at run time; naive forms only */
-    int64_t host_waits;          /* number of mm_layer_begin calls that blocked, for a worker or for an input */
-    int64_t ladder_steps;        /* number of substitutions because memory was short */
-    int64_t replans;             /* number of times that mm_observe changed plans */
-} mm_stats;
-
-/* mm_stats_get for statistics of `stats_bytes` bytes: sizeof(mm_stats) in the caller's header. Members beyond this
- * library's are set to zero. Callers that find functions by name (dlsym) need this one; the function mm_stats_get,
- * which programs that were built with older headers call, fills in the members up to ladder_steps. */
-MM_API void mm_stats_get_sized(mm_manager *manager, mm_stats *stats_out, size_t stats_bytes);
-
-/* The manager's statistics since its creation. From any thread. Does nothing if an argument is NULL. */
-MM_API void mm_stats_get(mm_manager *manager, mm_stats *stats_out);
-#define mm_stats_get(manager, stats_out) mm_stats_get_sized((manager), (stats_out), sizeof(mm_stats))
-
-/* Bytes of the arena that were written (measure_touched). Memory of plans is filled with a pattern before the first
- * plan that takes it runs. The rest of the arena stays zero and costs no memory; zeros that are written there are not
- * seen. */
-typedef struct mm_touched {
-    int64_t total_bytes;      /* all bytes that were touched. If memory was given back and taken back, the larger of the
-                                 counts before and since */
-    int64_t persistent_bytes; /* the part in persistent tensors */
-    int64_t stray_bytes;      /* the part where no plan has placed anything; a bug if not 0 */
-} mm_touched;
-
-/* Counts touched bytes, in a pass over the memory of plans. Between iterations. MM_ERR_ORDER: the manager was created
- * without measure_touched. */
-MM_API MM_CHECKED mm_status mm_touched_get(mm_manager *manager, mm_touched *touched_out);
-
 /* The name, and in *summary_out (may be NULL) a line about it, of the i-th policy, codec or device; NULL past the last.
  * Static strings. */
 MM_API const char *mm_policy_list(size_t i, const char **summary_out);
 MM_API const char *mm_codec_list(size_t i, const char **summary_out);
 MM_API const char *mm_device_list(size_t i, const char **summary_out);
 
-/* ---------------------------------------------------------------- stash
+/* ---------------------------------------------------------------- experimental
  *
- * May change. Holds, inside a budget, what a framework saves in forward passes for backward passes, where nobody can
- * declare a graph beforehand. A tensor is put, got any number of times, and dropped. An iteration begins with a put
- * while there is no entry, and ends when the last entry is dropped.
+ * What follows may change with any minor version. */
+
+/* A code that a step reads or writes by itself, strip by strip (mm_strips), instead of a codec beside it. */
+typedef struct mm_code_use {
+    mm_tensor tensor; /* a managed tensor of f32 that the step uses */
+    mm_access access; /* MM_READ: where it reads the elements, it can read a code of them. MM_WRITE: when it has read or
+                          written them, it can also write their code */
+    const char *codec;      /* the codec's name, "zfp", whatever its options; copied */
+    size_t workspace_bytes; /* that it needs for this beside its workspace (mm_workspace_data has both), */
+    int workspace_strips;   /* and the bytes of so many strips of elements; only of a read */
+    int passes;             /* how often it decodes all of it; only of a read, at least 1 */
+} mm_code_use;
+
+/* Declares for the step added last that it can read or write a code by itself. The policy decides whether it does
+ * (mm_tensor_coded). MM_ERR_INVALID: the step does not use the tensor so; not a managed tensor of f32; no
+ * codec's name, or one of more than 23 characters; or declared twice. */
+MM_API MM_CHECKED mm_status mm_graph_allow_code(mm_graph *graph, const mm_code_use *code);
+
+/* A code as a row of strips, each of which can be encoded and decoded by itself, by any thread. The elements are f32,
+ * in their order. They come in periods (a map's images), whose last strip has the rest of the period:
  *
- *   mm_stash_put(s, &tensor, stream, &entry, &answer)     in the forward pass, for each tensor that is saved
- *       MM_STASH_TAKEN: the caller may release its tensor; MM_STASH_KEPT: it keeps it until it drops the entry
- *   mm_stash_get(s, entry, stream, &data)                 in the backward pass, in any order, any number of times
- *       ... enqueue on `stream` what reads data ...
- *   mm_stash_give_back(s, entry, stream)                  once for each get
- *   mm_stash_drop(s, entry)                               once for each entry
+ *      elements  | strip | strip | rest | strip | strip | rest | ...      strip s of the code is the bytes from
+ *                |<--- period_elems --->|                                 s * strip_bytes on
+ */
+typedef struct mm_strips mm_strips;
+struct mm_strips {
+    int64_t elems;        /* of the tensor: a multiple of period_elems */
+    int64_t period_elems; /* of a period */
+    int64_t strip_elems;  /* of a strip that is not the last of its period */
+    int64_t strip_bytes;  /* of its code */
+    /* Decode or encode strips first to first + n - 1. elems: of these strips alone. Strips that are worked on at a time
+     * must not be the same. counters: of mm_coded. They never fail. decode: NULL for a code of signs. Both are NULL
+     * on CUDA, where the step's own kernels do so. */
+    void (*decode)(const mm_strips *strips, const void *code, int64_t first, int64_t n, float *elems_out);
+    void (*encode)(const mm_strips *strips, const float *elems, int64_t first, int64_t n, void *code_out,
+                   void *counters);
+    int32_t blocks; /* on CUDA: which kernels of this library can (pipeline/codec/block/code_blocks.h); else 0 */
+};
+
+/* A code that the current step reads or writes. */
+typedef struct mm_coded {
+    const mm_strips *strips; /* valid until the graph is planned anew */
+    void *code;
+    void *counters; /* of the statistics */
+} mm_coded;
+
+/* The code that the current step must write of a tensor (MM_WRITE), or reads in place of its elements (MM_READ). False:
+ * there is none. */
+MM_API bool mm_tensor_coded(mm_manager *manager, mm_tensor tensor, mm_access access, mm_coded *coded_out);
+
+/* ---- Sampling. A policy that chooses the error bounds of its codes by what it measures (comet) lets a
+ * graph's first iteration, and every W-th after it, sample: that one runs step by step, its codes lose nothing, and it
+ * ends as by mm_iteration_end. mm_replay_state is MM_REPLAY_NO before it; replays do not sample. The loop has nothing
+ * to do. It can let the policy compare what its bounds did to the weights' gradients with what it had predicted:
  *
- * The first iteration of an order runs unplanned, yet inside the budget: copies to host memory make room. It is exact.
- * Its order, of puts, gets, returns and drops, becomes a graph: a put is a step that writes, the others are steps that
- * read. A thread of the stash plans it by the policy, and proves the plan as any other. Where puts and gets go by turns
- * (a double backward), policies can move less; an order of that kind that does not fit goes on unplanned. From then on,
- * iterations that follow this order run as planned. What their plan never moves, callers keep. An iteration that leaves
- * its plan loses nothing: it goes on unplanned, is counted and logged (off_plan), and learned. 16 orders are
- * remembered.
- *
- * Budget. What lies in the arena, and what callers keep, is together at most device_bytes at any time. Unplanned
- * iterations use pinned memory as far as there is, then ordinary host memory (mm_stash_stats.host_bytes).
- *
- * Streams. `stream` is the caller's current stream. On cuda it is a cudaStream_t that is not being captured (NULL: the
- * legacy default stream), which mm need not know. A tensor that was taken was read in the order of the stream that put
- * had: whatever the caller enqueues there afterwards may overwrite it. On the host `stream` is NULL, callers compute on
- * their own threads, and bytes are there when a call returns.
- *
- * Threads. All functions may be called from any thread, and wait for one another. mm_stash_drop and mm_stash_give_back
- * wait for no other call, and may be called from the log's function. No lock is held while that is called. */
-typedef struct mm_stash mm_stash;
-typedef uint64_t mm_stash_entry; /* never 0; the numbers of entries that were dropped are not used again */
+ *   bool guards = mm_sampling_guards(m, graph);
+ *   if (guards) {
+ *       mm_rehearsal_begin(m, graph);  ... every step of the iteration that comes next, with its batch, but nothing
+ *                                          that persists is changed, gradients aside ...
+ *       mm_iteration_abort(m);         ... keep the gradients of the weights ...
+ *   }
+ *   ... the iteration ...
+ *   if (guards) mm_sampling_report(m, graph, weight, deviation of the gradient from the kept one);  for each weight */
 
-typedef enum mm_stash_answer {
-    MM_STASH_KEPT = 0,  /* the caller keeps its tensor, unchanged, until it drops the entry */
-    MM_STASH_TAKEN = 1, /* the caller may release its tensor, or change it */
-} mm_stash_answer;
+/* Whether the next iteration samples, and the policy compares gradients. False for NULL. */
+MM_API bool mm_sampling_guards(const mm_manager *manager, const mm_graph *graph);
 
-typedef enum mm_stash_flag {
-    MM_STASH_SIGNS = 1, /* readers need exact signs (> 0, or not) beside the values: a ReLU's output */
-    MM_STASH_EXACT = 2, /* never in a lossy code: indices, masks, statistics */
-} mm_stash_flag;
+/* Begins an iteration that does not sample, is not counted, and can only be aborted. Errors of mm_iteration_begin. */
+MM_API MM_CHECKED mm_status mm_rehearsal_begin(mm_manager *manager, const mm_graph *graph);
 
-/* Options of a stash. Later versions add members at the end, as with mm_options. */
-typedef struct mm_stash_options {
-    const char *device; /* as mm_options.device */
-    int64_t
-        device_bytes; /* the budget: for the arena, which is reserved at creation, and what callers keep. Required */
-    int64_t pinned_bytes; /* host memory for what leaves the arena; reserved at creation */
-    const char *policy;   /* "swap-async" (default). Policies that recompute are refused */
-    mm_log log;
-    const mm_facts *facts; /* these as in mm_options */
-    int codec_threads;
-    bool measure_touched;
-    bool unplanned; /* plan nothing: all iterations run unplanned */
-    uint64_t delay_seed;
-    int64_t delay_max_ns;
-    int64_t link_bytes_per_s;
-    /* Called by a put, on its thread, where the device has not the memory for an arena that is to grow: frees what the
-     * program caches there; then it is tried once more. It must call no function of the stash but mm_stash_drop and
-     * mm_stash_give_back. NULL: there is none */
-    void (*reclaim)(void *ctx);
-    void *reclaim_ctx;
-} mm_stash_options;
+/* Tells the standard deviation of the error of a weight's gradient, after the iteration that sampled, before the next.
+ * NaN counts as infinite: the guard has the layer's codes lose nothing until the next sample. 0 tightens nothing.
+ * MM_ERR_NOT_FOUND: not a weight (MM_WEIGHT) of a layer that was sampled. MM_ERR_ORDER: the last iteration of the graph
+ * did not sample. */
+MM_API MM_CHECKED mm_status mm_sampling_report(mm_manager *manager, const mm_graph *graph, mm_tensor weight,
+                                               double sigma);
 
-/* mm_stash_create for options of `options_bytes` bytes; see mm_manager_create_sized. */
-MM_API MM_CHECKED mm_status mm_stash_create_sized(const mm_stash_options *options, size_t options_bytes,
-                                                  mm_stash **stash_out);
-
-/* Creates a stash, with its arena and its threads. The options' strings are copied. MM_ERR_INVALID (a value out of
- * range), MM_ERR_NOT_FOUND (policy, device, codec), MM_ERR_UNSUPPORTED (a policy that recomputes: frameworks have
- * checkpointing of their own), MM_ERR_NOMEM (the budget is above what the device has; both numbers), MM_ERR_DEVICE. */
-MM_CHECKED static inline mm_status mm_stash_create(const mm_stash_options *options, mm_stash **stash_out) {
-    return mm_stash_create_sized(options, sizeof *options, stash_out);
-}
-
-/* Waits for the device, and frees. Entries that are left are lost, pointers to them become invalid, and their number is
- * logged as a warning. No other call may be under way. NULL is legal. */
-MM_API void mm_stash_destroy(mm_stash *stash);
-
-/* A tensor that is put. */
-typedef struct mm_stash_tensor {
-    const void *data;             /* device memory on cuda, memory of the process on the host */
-    mm_dtype dtype;               /* MM_U8 for a type that mm does not have, with the last dimension in bytes */
-    int rank;                     /* 0 to MM_RANK_MAX */
-    int64_t dims[MM_RANK_MAX];    /* outermost first, each at least 1 */
-    int64_t strides[MM_RANK_MAX]; /* in elements; in some order the dimensions follow each other without gaps. All 0: in
-                                     the order of dims */
-    const char *producer;         /* what made it, such as "ReluBackward0", for messages and rules; copied. NULL: "" */
-    uint32_t flags;               /* of mm_stash_flag */
-} mm_stash_tensor;
-
-/* Puts a tensor. On failure there is no new entry, the caller keeps its tensor, and the entries before stay as they
- * were. MM_ERR_INVALID: dimensions, strides or flags. MM_ERR_INFEASIBLE (mm_stash_refusal_get says more): the tensor is
- * larger than the budget; what is held and kept leaves no room for it; or it would begin an iteration of an order that
- * was planned and does not fit: this is told once, and an iteration that begins all the same runs unplanned.
- * MM_ERR_NOMEM: there is no host memory. MM_ERR_DEVICE: a copy failed. */
-MM_API MM_CHECKED mm_status mm_stash_put(mm_stash *stash, const mm_stash_tensor *tensor, void *stream,
-                                         mm_stash_entry *entry_out, mm_stash_answer *answer_out);
-
-/* Gets an entry's bytes, in the order in memory that they had, for tasks that are enqueued on `stream` from now on:
- * device memory, to be read alone, valid until mm_stash_give_back. Further gets of an entry that is held give the same
- * pointer. Of an entry that the caller kept, it is the caller's own: nothing is held, and a return of it is ignored. On
- * failure the entry stays, and can be got again. MM_ERR_NOT_FOUND: there is no such entry. MM_ERR_INFEASIBLE
- * (mm_stash_refusal_get says more): what is held and kept leaves no room. MM_ERR_NOMEM: there is no host memory.
- * MM_ERR_DEVICE: a copy failed. */
-MM_API MM_CHECKED mm_status mm_stash_get(mm_stash *stash, mm_stash_entry entry, void *stream, void **data_out);
-
-/* Gives back what one get gave, when the tasks enqueued on `stream` so far have run. Unknown entries are ignored. */
-MM_API void mm_stash_give_back(mm_stash *stash, mm_stash_entry entry, void *stream);
-
-/* Drops an entry. If it is held, its bytes stay until it is given back for the last time. Unknown entries are
- * ignored. */
-MM_API void mm_stash_drop(mm_stash *stash, mm_stash_entry entry);
-
-/* The iteration's last backward pass has ended. Entries that are left (a graph that is retained, or was never used)
- * belong to no further iteration: they stay, are served unplanned, and the next put begins a new iteration. The order
- * of one that leaves entries is not learned. Not needed where none is left. */
-MM_API void mm_stash_mark(mm_stash *stash);
-
-/* Waits until all orders that were learned are planned. Returns the failure of the newest, as the put would. An order
- * that has no plan for another reason (the check refuses it: a fault of a policy; or puts and gets by turns, and no
- * plan that fits) is told once as a warning, and goes on unplanned. */
-MM_API MM_CHECKED mm_status mm_stash_settle(mm_stash *stash);
-
-/* The latest MM_ERR_INFEASIBLE, as data. */
-typedef struct mm_stash_refusal {
-    int64_t needed_bytes; /* the least budget: for the order; or for the tensor, beside what was held and kept */
-    int64_t device_bytes; /* the budget */
-    int64_t tensor_bytes; /* of the tensor: for which there was no room, or which an order puts, gets or drops where it
-                             needs most */
-    int tensor;           /* its number among the puts of the order, from 0; -1: not known */
-    const char *producer; /* what made it. Strings are valid until the next refusal */
-    const char *policy;   /* that would fit; "": none is known */
-} mm_stash_refusal;
-
-/* False: there was none. */
-MM_API bool mm_stash_refusal_get(mm_stash *stash, mm_stash_refusal *refusal_out);
-
-/* What became of an entry. */
-typedef enum mm_stash_fate {
-    MM_STASH_FATE_UNPLANNED = 0, /* its iteration ran unplanned, or left its plan */
-    MM_STASH_FATE_KEPT = 1,      /* the caller kept it */
-    MM_STASH_FATE_STAYED = 2,    /* it stayed in the arena */
-    MM_STASH_FATE_ENCODED = 3,   /* it was encoded; the code stayed in the arena */
-    MM_STASH_FATE_OFFLOADED = 4, /* it was copied to pinned memory */
-    MM_STASH_FATE_BOTH = 5,      /* it was encoded, and the code copied to pinned memory */
-} mm_stash_fate;
-
-typedef struct mm_stash_line {
-    const char *producer; /* strings are valid until the next put */
-    mm_dtype dtype;
-    uint32_t flags; /* of mm_stash_flag */
-    int64_t bytes;
-    mm_stash_fate fate;
-    const char *codec;  /* "": it was not encoded */
-    int64_t code_bytes; /* of its code, in the iteration before */
-    bool lossy;         /* the code is */
-    int gets;           /* as the order has them: gets of an entry that was held already are not counted */
-} mm_stash_line;
-
-/* Reports about the i-th entry, in the order of puts, of the iteration that ended last. False: there are no more, or
- * that iteration's order is not known (none has ended, it was too long, or entries of it are left). */
-MM_API bool mm_stash_report(mm_stash *stash, int i, mm_stash_line *line_out);
-
-/* Where the plan of the iteration that ended last has bytes, and when. */
-typedef struct mm_stash_segment {
-    int entry;             /* its number in the report; -1: a codec's scratch, or a pool of codes */
-    bool pinned, code;     /* in pinned memory, else in the arena; a code, or a pool of them */
-    int64_t offset, bytes; /* from the beginning of that memory */
-    int first, last;       /* events of the order, from 0 */
-} mm_stash_segment;
-
-/* The i-th segment. False: there are no more, or the iteration had no plan. */
-MM_API bool mm_stash_plan_segment(mm_stash *stash, int i, mm_stash_segment *segment_out);
-
-typedef struct mm_stash_stats {
-    int64_t entries;                    /* that are there now */
-    int64_t kept_bytes;                 /* that callers keep now */
-    int64_t puts, gets;                 /* since creation, as all below */
-    int64_t iterations;                 /* that have ended */
-    int64_t planned;                    /* of these, as planned to their end */
-    int64_t off_plan;                   /* of these, that left their plan */
-    int64_t plans, planning_ns;         /* plans that were made, and the CPU time for them */
-    int64_t peak_bytes;                 /* most bytes at a time: the arena's extent, and what callers keep */
-    int64_t predicted_bytes;            /* the same of the plan that ran last, as planned; 0: none has run */
-    int64_t needed_bytes;               /* the least budget for the order that was planned last; 0: not known */
-    int64_t moved_bytes;                /* of tensors that were taken */
-    int64_t out_bytes, in_bytes;        /* copied to host memory, and back */
-    int64_t encoded_bytes, coded_bytes; /* of tensors that were encoded, and of their codes */
-    int64_t host_bytes;                 /* most bytes of ordinary host memory at a time */
-    int64_t lossy_gets;                 /* gets of what a lossy code gave back */
-    int64_t predicted_kept_bytes;       /* of predicted_bytes, what callers keep; the rest is the arena's extent */
-    int64_t arena_bytes;                /* that the arena may take now; the rest of the budget is for callers */
-} mm_stash_stats;
-
-/* mm_stash_stats_get for statistics of `stats_bytes` bytes; members beyond this library's are set to zero. */
-MM_API void mm_stash_stats_get_sized(mm_stash *stash, mm_stash_stats *stats_out, size_t stats_bytes);
-
-/* Bytes of the arena that iterations touched which ran as planned, the most of any time (measure_touched). While no
- * entry is there. MM_ERR_ORDER: the stash was created without measure_touched. */
-MM_API MM_CHECKED mm_status mm_stash_touched_get(mm_stash *stash, mm_touched *touched_out);
-
-/* The stash's statistics. Does nothing if an argument is NULL. */
-static inline void mm_stash_stats_get(mm_stash *stash, mm_stash_stats *stats_out) {
-    mm_stash_stats_get_sized(stash, stats_out, sizeof *stats_out);
-}
+/* How many iterations of the graph there were from the last that sampled on, that one included; -1: none has. The next
+ * one samples if they are W or more, or -1. With the bounds it is what sampling goes on from. What was sampled is
+ * judged by then, so the policy must have been told before. Between iterations. MM_ERR_NOT_FOUND: the graph was not
+ * prepared. */
+MM_API MM_CHECKED mm_status mm_sampling_age(mm_manager *manager, const mm_graph *graph, int64_t *age_out);
+/* Sets it: for a state that is loaded, an iteration that a loop undoes, or a graph that runs several times for one
+ * update and is to sample once in W updates. Errors as above; MM_ERR_INVALID: below -1. */
+MM_API MM_CHECKED mm_status mm_sampling_age_set(mm_manager *manager, const mm_graph *graph, int64_t age);
 
 #ifdef __cplusplus
 }
+#endif
+
+#ifndef MM_NO_DEPRECATED
+#include "mm/mm_deprecated.h"
 #endif
 #endif

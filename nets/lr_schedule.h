@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The learning rate over time. */
-#ifndef NETS_SCHEDULE_H
-#define NETS_SCHEDULE_H
+#ifndef NETS_LR_SCHEDULE_H
+#define NETS_LR_SCHEDULE_H
 
 #include "mm/core/status.h"
 

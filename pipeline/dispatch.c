@@ -12,15 +12,15 @@
 /* Keeps the first failure, and wakes threads that wait for progress. */
 static void fail_iteration(mm_dispatch *d, mm_status status) {
     pthread_mutex_lock(&d->lock);
-    if (d->failure.status == MM_OK) mm_failure_keep(&d->failure, status);
+    if (d->failure.status == MM_OK) mm_failure_save(&d->failure, status);
     pthread_cond_broadcast(&d->progress);
     pthread_mutex_unlock(&d->lock);
-    mm_unplanned_stop(d->execution);
+    mm_runtime_alloc_stop(d->execution);
 }
 
 mm_status mm_dispatch_failure(mm_dispatch *d) {
     pthread_mutex_lock(&d->lock);
-    mm_status status = mm_failure_tell(&d->failure);
+    mm_status status = mm_failure_restore(&d->failure);
     pthread_mutex_unlock(&d->lock);
     return status;
 }
@@ -33,7 +33,7 @@ static mm_status wait_issued(mm_dispatch *d, mm_stream_id stream, int32_t seq, b
         while (d->issued[stream] < seq && d->failure.status == MM_OK) pthread_cond_wait(&d->progress, &d->lock);
         if (training_thread) d->waited_ns += mm_now_ns() - start;
     }
-    mm_status status = mm_failure_tell(&d->failure);
+    mm_status status = mm_failure_restore(&d->failure);
     pthread_mutex_unlock(&d->lock);
     return status;
 }
@@ -80,15 +80,15 @@ static mm_status issue(mm_dispatch *d, int index) {
     mm_stream *stream = mm_dispatch_stream(d, &p->plan->nodes[node]);
     MM_TRY(enqueue_waits(d, piece));
     const bool is_first = mm_piece_is_first(p->program, piece);
-    if (is_first) MM_TRY(mm_unplanned_take(p, node));
+    if (is_first) MM_TRY(mm_runtime_alloc_take(p, node));
     MM_TRY(mm_traced_piece(p, index, stream));
     if (is_first) MM_TRY(mm_self_check_before(p, node));
     MM_TRY(mm_operation_enqueue(d, piece, stream));
     if (mm_piece_is_last(p->program, piece)) MM_TRY(mm_self_check_after(p, node));
     MM_TRY(record(d, index, stream));
     /* The unoptimised workflow frees after each operation, so it waits for the operation, as cudaFree would. */
-    if (mm_unplanned_uses(p, node)) MM_TRY(mm_event_sync(p->events[index]));
-    if (mm_piece_is_last(p->program, piece)) mm_unplanned_give(p, node);
+    if (mm_runtime_alloc_uses(p, node)) MM_TRY(mm_event_sync(p->events[index]));
+    if (mm_piece_is_last(p->program, piece)) mm_runtime_alloc_give(p, node);
     return MM_OK;
 }
 
@@ -149,9 +149,9 @@ mm_status mm_dispatch_step_begin(mm_dispatch *d, int node, mm_stream *stream, in
         return mm_fail(MM_ERR_INVALID, "the stream is not this manager's compute stream (mm_compute_stream)");
     d->waited_ns = 0;
     if (piece->seq == 0 && d->execution->begin) MM_TRY(mm_event_record(d->execution->begin, d->compute));
-    MM_TRY(mm_unplanned_take(d->execution, node));
+    MM_TRY(mm_runtime_alloc_take(d->execution, node));
     MM_TRY(stream ? enqueue_waits(d, piece) : await_inputs(d, piece));
-    MM_TRY(mm_exchange_step_begin(d, node, stream));
+    MM_TRY(mm_allreduce_step_begin(d, node, stream));
     d->inline_compute = stream == NULL;
     if (d->waited_ns > 0) {
         pthread_mutex_lock(&d->lock);
@@ -191,8 +191,8 @@ mm_status mm_dispatch_step_end(mm_dispatch *d, int node) {
     mm_traced_step_end(p, index);
     MM_TRY(mm_self_check_after(p, node));
     MM_TRY(record(d, index, d->compute));
-    MM_TRY(mm_exchange_step_end(d, node));
-    mm_unplanned_give(p, node);
+    MM_TRY(mm_allreduce_step_end(d, node));
+    mm_runtime_alloc_give(p, node);
     count_codes(d, node);
     for (int i = index + 1; i < p->program->n && p->program->pieces[i].stream != MM_STREAM_COMPUTE; i++)
         mm_worker_push(d->worker[p->program->pieces[i].stream], i);
@@ -268,25 +268,25 @@ static mm_status drain(mm_dispatch *d) {
         mm_stream *stream = any_stream_of(d, s);
         if (!stream) continue;
         mm_status one = mm_stream_sync(stream);
-        if (first.status == MM_OK) mm_failure_keep(&first, one);
+        if (first.status == MM_OK) mm_failure_save(&first, one);
     }
     for (int s = 0; first.status != MM_OK && s <= MM_STREAM_COUNT; s++) {
         mm_stream *stream = any_stream_of(d, s);
         if (stream) mm_stream_reset(stream);
     }
     const mm_status codes = check_codes(d);
-    if (first.status == MM_OK) mm_failure_keep(&first, codes);
+    if (first.status == MM_OK) mm_failure_save(&first, codes);
     mm_traced_collect(d);
-    return mm_failure_tell(&first);
+    return mm_failure_restore(&first);
 }
 
 /* The same for an iteration that has failed or is given up. What failed of it is told already, or nobody's; a failure
  * of the iterations ahead of it is kept. */
 static void drain_lost(mm_dispatch *d) {
     mm_failure ahead = d->ahead_failure;
-    if (d->ahead && ahead.status == MM_OK) mm_failure_keep(&ahead, mm_event_sync(d->behind));
+    if (d->ahead && ahead.status == MM_OK) mm_failure_save(&ahead, mm_event_sync(d->behind));
     /* Damaged codes are only counted. Who counted them is not known: it may have been an iteration ahead. */
-    if (d->ahead && ahead.status == MM_OK) mm_failure_keep(&ahead, check_codes(d));
+    if (d->ahead && ahead.status == MM_OK) mm_failure_save(&ahead, check_codes(d));
     mm_status drained = drain(d);
     (void)drained;
     d->ahead_failure = ahead;
@@ -318,7 +318,7 @@ mm_status mm_dispatch_end(mm_dispatch *d) {
     if (status == MM_OK) add_ns(d, &d->stats.codec_wait_ns, mm_execution_measure(d->execution));
     if (status == MM_OK) mm_traced_end(d->execution);
     mm_traced_collect(d);
-    mm_unplanned_reset(d->execution);
+    mm_runtime_alloc_reset(d->execution);
     d->execution = NULL;
     return status;
 }
@@ -358,7 +358,7 @@ void mm_dispatch_abort(mm_dispatch *d) {
     trace_step_end(d);
     /* Keeps the caller's mm_last_error, which is why it aborts. */
     mm_failure reason;
-    mm_failure_keep(&reason, MM_ERR_ORDER);
+    mm_failure_save(&reason, MM_ERR_ORDER);
     /* Wakes threads that wait for an operation which is dropped here. */
     mm_fail_set("the iteration was aborted");
     fail_iteration(d, MM_ERR_ORDER);
@@ -366,15 +366,15 @@ void mm_dispatch_abort(mm_dispatch *d) {
     for (int s = 0; s < MM_STREAM_COUNT; s++)
         if (d->worker[s]) mm_worker_cancel(d->worker[s]);
     drain_lost(d);
-    mm_failure_tell(&reason);
-    mm_unplanned_reset(d->execution);
+    mm_failure_restore(&reason);
+    mm_runtime_alloc_reset(d->execution);
     d->execution = NULL;
 }
 
 void *mm_dispatch_address(mm_dispatch *d, int segment) {
     const mm_segment *s = &d->execution->plan->segments[segment];
     if (!s->dynamic) return (s->pinned ? d->pinned : d->base) + s->offset;
-    mm_unplanned *u = &d->execution->unplanned;
+    mm_runtime_alloc *u = &d->execution->unplanned;
     pthread_mutex_lock(&u->lock);
     void *address = u->address[segment];
     pthread_mutex_unlock(&u->lock);
@@ -435,7 +435,7 @@ void mm_dispatch_stats_get(mm_dispatch *d, mm_dispatch_stats *stats_out) {
     mm_stream *streams[MM_STREAM_COUNT];
     pthread_mutex_lock(&d->lock);
     *stats_out = d->stats;
-    mm_bodies_add(d, stats_out);
+    mm_variable_codes_add(d, stats_out);
     for (int s = 0; s < MM_STREAM_COUNT; s++) streams[s] = stream_of(d, s);
     pthread_mutex_unlock(&d->lock);
     stats_out->nonfinite_blocks = atomic_load(&d->counters->nonfinite_blocks);

@@ -75,8 +75,8 @@ MM_CHECKED mm_status mm_execution_create(mm_dispatch *dispatch, const mm_program
 /* Tells where on the device the block of numbers lies that its codecs read (pipeline/codec/code_block.h). Without, they
  * find none. To be called before the first iteration. */
 void mm_execution_set_block(mm_execution *execution, const void *block);
-/* Sets what becomes of the plan's shared tensors (mm_gradient_set); NULL: nothing. Its iterations must have ended. */
-void mm_execution_set_gradients(mm_execution *execution, const mm_gradient_fns *fns, void *ctx);
+/* Sets what becomes of the plan's shared tensors (mm_allreduce_set); NULL: nothing. Its iterations must have ended. */
+void mm_execution_set_gradients(mm_execution *execution, const mm_allreduce_fns *fns, void *ctx);
 /* NULL is legal. */
 void mm_execution_destroy(mm_execution *execution);
 
@@ -196,8 +196,8 @@ MM_CHECKED mm_status mm_dispatch_pause(mm_dispatch *dispatch);
 bool mm_dispatch_has_issued(mm_dispatch *dispatch, int node);
 /* Decodes the code in a segment to memory that the device reaches, as large as the map, and waits. scratch: of so many
  * bytes (0: none), as reachable. Errors of mm_codec_decode, and of its task. */
-MM_CHECKED mm_status mm_dispatch_salvage(mm_dispatch *dispatch, int segment, void *map, void *scratch);
-int64_t mm_dispatch_salvage_scratch(const mm_dispatch *dispatch, int segment);
+MM_CHECKED mm_status mm_dispatch_decode_paused(mm_dispatch *dispatch, int segment, void *map, void *scratch);
+int64_t mm_dispatch_decode_scratch(const mm_dispatch *dispatch, int segment);
 
 /* The address of a segment of the running program. */
 void *mm_dispatch_address(mm_dispatch *dispatch, int segment);

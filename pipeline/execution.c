@@ -123,9 +123,9 @@ mm_status mm_execution_create(mm_dispatch *dispatch, const mm_program *program, 
     mm_status status = index_steps(p);
     if (status == MM_OK) status = create_events(p);
     if (status == MM_OK && mm_dispatch_is_timed(dispatch)) status = create_times(p);
-    if (status == MM_OK) status = mm_bodies_init(p);
-    if (status == MM_OK) status = mm_exchange_init(p);
-    if (status == MM_OK) status = mm_unplanned_init(p);
+    if (status == MM_OK) status = mm_variable_codes_init(p);
+    if (status == MM_OK) status = mm_allreduce_init(p);
+    if (status == MM_OK) status = mm_runtime_alloc_init(p);
     if (status == MM_OK) status = mm_self_check_init(p);
     if (status == MM_OK) status = create_measured(p);
     if (status == MM_OK) status = create_strips(p);
@@ -145,9 +145,9 @@ void mm_execution_destroy(mm_execution *p) {
     mm_traced_fini(p);
     mm_execution_unobserve(p);
     mm_self_check_fini(p);
-    mm_unplanned_fini(p);
-    mm_bodies_fini(p);
-    mm_exchange_fini(p);
+    mm_runtime_alloc_fini(p);
+    mm_variable_codes_fini(p);
+    mm_allreduce_fini(p);
     for (int i = 0; p->events && i < p->program->n; i++) mm_event_destroy(p->events[i]);
     mm_event_destroy(p->begin);
     if (p->measured) mm_device_release(p->dispatch->config.device, MM_MEMORY_PINNED, p->measured, measured_bytes(p));

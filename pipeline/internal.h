@@ -21,7 +21,7 @@ static inline bool mm_node_list_has(const mm_node_list *list, int node) {
 }
 
 /* Segments that are placed at run time. Bytes include the heap's rounding (mm_heap_class_bytes). */
-typedef struct mm_unplanned {
+typedef struct mm_runtime_alloc {
     mm_heap *heap[2];          /* [0]: of codes, [1]: of all else; NULL if there are none */
     int64_t capacity[2];       /* the most bytes alive at once in issue order */
     mm_node_list takes, gives; /* dynamic segments by their first user, and by their last */
@@ -36,7 +36,7 @@ typedef struct mm_unplanned {
     int late_head, late_count;
     int64_t frees; /* number of frees so far */
     bool stopped;  /* the iteration has failed: no thread may wait for memory */
-} mm_unplanned;
+} mm_runtime_alloc;
 
 /* State of the self-check: segments to overwrite after each node, and checksums. */
 typedef struct mm_self_check {
@@ -47,14 +47,14 @@ typedef struct mm_self_check {
 } mm_self_check;
 
 /* Codes of the plan that have a body, numbered in the order in which they are encoded. */
-typedef struct mm_bodies {
+typedef struct mm_variable_codes {
     int n;                   /* 0: there are none, and all else is NULL */
     int32_t *of_segment;     /* per segment: number of the code that it is, or that it is the head of; -1: none */
     int32_t *before;         /* per code: the one before it in its pool; -1: it is the first there */
     int32_t *decodes;        /* per code: how often an iteration decodes it */
     mm_body_record *records; /* per code; in pinned memory */
     mm_execution *next;      /* list of the dispatcher's executions with bodies */
-} mm_bodies;
+} mm_variable_codes;
 
 /* What measures write, in pinned memory. They are all on one stream, so one scratch does. */
 typedef struct mm_measured_sums {
@@ -96,16 +96,16 @@ typedef struct mm_traced {
     mm_execution *next; /* list of the dispatcher's executions that were traced */
 } mm_traced;
 
-typedef struct mm_exchange_call mm_exchange_call; /* exchange.c */
+typedef struct mm_allreduce_call mm_allreduce_call; /* exchange.c */
 
-/* What becomes of tensors that processes share (mm_gradient_set). */
-typedef struct mm_exchange {
-    mm_gradient_fns fns; /* all NULL: nothing */
+/* What becomes of tensors that processes share (mm_allreduce_set). */
+typedef struct mm_allreduce {
+    mm_allreduce_fns fns; /* all NULL: nothing */
     void *ctx;
-    mm_exchange_call *calls; /* per piece; NULL: the plan copies nothing that is shared */
-    mm_shared_groups groups; /* of what is shared in place */
-    mm_shared *tensors;      /* scratch: of a group */
-} mm_exchange;
+    mm_allreduce_call *calls;   /* per piece; NULL: the plan copies nothing that is shared */
+    mm_allreduce_groups groups; /* of what is shared in place */
+    mm_allreduce_part *tensors; /* scratch: of a group */
+} mm_allreduce;
 
 struct mm_execution {
     mm_dispatch *dispatch;
@@ -123,10 +123,10 @@ struct mm_execution {
     int64_t *total_ns; /* per node, sum over `timed` iterations; NULL unless config.measure_times */
     int64_t timed;
     bool has_unplanned;
-    mm_unplanned unplanned;
+    mm_runtime_alloc unplanned;
     mm_self_check check;
-    mm_bodies bodies;
-    mm_exchange exchange;
+    mm_variable_codes bodies;
+    mm_allreduce exchange;
     mm_codec_strips *strips; /* per segment: of the code that a step reads or writes by itself; NULL: there is none */
     mm_measured_sums *measured;     /* NULL: the plan measures nothing */
     mm_replay *recorded;            /* the recording; NULL: none */
@@ -166,7 +166,7 @@ struct mm_dispatch {
     /* under the lock */
     int32_t issued[MM_STREAM_COUNT]; /* seq of the last piece issued */
     mm_failure failure;              /* the iteration's first */
-    mm_dispatch_stats stats;         /* without what the records of executions have (mm_bodies_add) */
+    mm_dispatch_stats stats;         /* without what the records of executions have (mm_variable_codes_add) */
     mm_execution *with_bodies;       /* executions whose plans have codes with bodies */
 };
 
@@ -221,42 +221,42 @@ void mm_traced_collect(mm_dispatch *dispatch);
 MM_CHECKED mm_status mm_operation_enqueue(mm_dispatch *dispatch, const mm_piece *piece, mm_stream *stream);
 
 /* ---- bodies.c: codes of variable size. */
-MM_CHECKED mm_status mm_bodies_init(mm_execution *execution);
+MM_CHECKED mm_status mm_variable_codes_init(mm_execution *execution);
 /* Their sizes stay in the dispatcher's statistics. */
-void mm_bodies_fini(mm_execution *execution);
+void mm_variable_codes_fini(mm_execution *execution);
 /* Where the body of the code in a segment of the running program goes or lies; NULL: the code has none. */
 const mm_code_body *mm_body_of(const mm_dispatch *dispatch, int code, mm_code_body *body_out);
 /* Adds what bodies have taken so far. Under the lock. */
-void mm_bodies_add(const mm_dispatch *dispatch, mm_dispatch_stats *stats);
+void mm_variable_codes_add(const mm_dispatch *dispatch, mm_dispatch_stats *stats);
 
 /* ---- exchange.c: tensors that processes share. */
-MM_CHECKED mm_status mm_exchange_init(mm_execution *execution);
-void mm_exchange_fini(mm_execution *execution);
+MM_CHECKED mm_status mm_allreduce_init(mm_execution *execution);
+void mm_allreduce_fini(mm_execution *execution);
 /* Whether functions of the caller's are called which cannot be recorded. */
-bool mm_exchange_is_called(const mm_execution *execution);
+bool mm_allreduce_is_called(const mm_execution *execution);
 /* Behind a copy of a shared tensor to pinned memory, and before the one back: enqueues the caller's function, or waits
  * for the sum where functions of streams may not. */
-MM_CHECKED mm_status mm_exchange_call_async(mm_dispatch *dispatch, const mm_piece *piece, mm_stream *stream);
+MM_CHECKED mm_status mm_allreduce_call_async(mm_dispatch *dispatch, const mm_piece *piece, mm_stream *stream);
 /* Before a step: what it updates with is summed in place. stream NULL: blocks until then. */
-MM_CHECKED mm_status mm_exchange_step_begin(mm_dispatch *dispatch, int node, mm_stream *stream);
+MM_CHECKED mm_status mm_allreduce_step_begin(mm_dispatch *dispatch, int node, mm_stream *stream);
 /* Behind a step: lets the caller enqueue the sums that may begin. */
-MM_CHECKED mm_status mm_exchange_step_end(mm_dispatch *dispatch, int node);
+MM_CHECKED mm_status mm_allreduce_step_end(mm_dispatch *dispatch, int node);
 
 /* ---- unplanned.c: segments placed at run time. No-ops unless execution->has_unplanned. */
-MM_CHECKED mm_status mm_unplanned_init(mm_execution *execution);
-void mm_unplanned_fini(mm_execution *execution);
+MM_CHECKED mm_status mm_runtime_alloc_init(mm_execution *execution);
+void mm_runtime_alloc_fini(mm_execution *execution);
 /* Allocates the dynamic segments that the node is the first to use. Blocks until there is room for them beside the
  * segments that earlier nodes have still to take. */
-MM_CHECKED mm_status mm_unplanned_take(mm_execution *execution, int node);
+MM_CHECKED mm_status mm_runtime_alloc_take(mm_execution *execution, int node);
 /* Frees the dynamic segments that the node is the last to use: after an operation, which has ended, at once; after a
  * step, when its event completes. */
-void mm_unplanned_give(mm_execution *execution, int node);
+void mm_runtime_alloc_give(mm_execution *execution, int node);
 /* Whether the node uses any dynamic segment. */
-bool mm_unplanned_uses(const mm_execution *execution, int node);
+bool mm_runtime_alloc_uses(const mm_execution *execution, int node);
 /* The iteration has failed: threads that wait for memory return its failure. */
-void mm_unplanned_stop(mm_execution *execution);
+void mm_runtime_alloc_stop(mm_execution *execution);
 /* After a drain: frees all segments. */
-void mm_unplanned_reset(mm_execution *execution);
+void mm_runtime_alloc_reset(mm_execution *execution);
 
 /* ---- self_check.c: no-ops unless config.self_check. */
 MM_CHECKED mm_status mm_self_check_init(mm_execution *execution);

@@ -84,11 +84,11 @@ static mm_status copy(mm_dispatch *d, const mm_piece *piece, mm_stream *stream, 
 
 static mm_status offload(mm_dispatch *d, const mm_piece *piece, mm_stream *stream) {
     MM_TRY(copy(d, piece, stream, MM_COPY_OUT, &d->stats.out_bytes));
-    return mm_exchange_call_async(d, piece, stream);
+    return mm_allreduce_call_async(d, piece, stream);
 }
 
 static mm_status prefetch(mm_dispatch *d, const mm_piece *piece, mm_stream *stream) {
-    MM_TRY(mm_exchange_call_async(d, piece, stream));
+    MM_TRY(mm_allreduce_call_async(d, piece, stream));
     return copy(d, piece, stream, MM_COPY_IN, &d->stats.in_bytes);
 }
 

@@ -8,7 +8,7 @@ static const char *unrecordable(const mm_dispatch *d, const mm_execution *p) {
     if (d->config.self_check) return "it is to be checked";
     if (p->total_ns) return "its times are to be measured";
     if (d->timeline) return "it is traced";
-    if (mm_exchange_is_called(p)) return "other processes' gradients are added to its own";
+    if (mm_allreduce_is_called(p)) return "other processes' gradients are added to its own";
     return NULL;
 }
 

@@ -76,7 +76,7 @@ void mm_self_check_fini(mm_execution *p) {
 /* Whether the operation evicts or fetches a map bit for bit: with a lossless codec, or as a copy of the map itself.
  * What processes share comes back as a sum. */
 static bool is_exact(const mm_execution *p, const mm_node *node) {
-    if (mm_graph_tensor(p->plan->graph, node->tensor)->shared != MM_SHARE_NOT) return false;
+    if (mm_graph_tensor(p->plan->graph, node->tensor)->shared != MM_ALLREDUCE_NOT) return false;
     if (node->kind == MM_NODE_OUT || node->kind == MM_NODE_IN)
         return p->plan->segments[node->src].content == MM_CONTENT_RAW;
     int code = node->kind == MM_NODE_ENCODE ? node->dst : node->src;

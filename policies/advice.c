@@ -2,7 +2,7 @@
 #include "policies/advice.h"
 
 #include "mm/core/status.h"
-#include "policies/strategies.h"
+#include "policies/policy_table.h"
 
 /* Of equal ones the first is advised; what is lossless comes first. A policy that fits as published (when=always) fits
  * in its default form, too. */

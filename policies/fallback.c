@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "mm/core/status.h"
-#include "policies/strategies.h"
+#include "policies/policy_table.h"
 
 /* Adds a policy, and takes it over; frees it if an equal one is there already. */
 static void take(mm_fallback *f, const char *step, mm_policy *policy) {

@@ -12,8 +12,8 @@
 #include "mm/core/graph/graph.h"
 #include "mm/core/status.h"
 #include "policies/option_tables.h"
+#include "policies/policy_table.h"
 #include "policies/schedule/schedule.h"
-#include "policies/strategies.h"
 
 static mm_status plan_steps(mm_schedule *s, bool keep_all, mm_plan **plan_out) {
     for (int step = 0; step < mm_graph_steps(s->graph); step++)

@@ -9,7 +9,7 @@
 #include "mm/core/number.h"
 #include "mm/core/status.h"
 #include "policies/options.h"
-#include "policies/strategies.h"
+#include "policies/policy_table.h"
 
 #define ENTRY(name) &mm_policy_##name,
 static const mm_policy_ops *const table[] = {MM_POLICIES(ENTRY)};

@@ -31,7 +31,7 @@
 #include "policies/comet.h"
 #include "policies/engine/engine.h"
 #include "policies/option_tables.h"
-#include "policies/strategies.h"
+#include "policies/policy_table.h"
 
 #define FIELD(name) .field = offsetof(mm_engine_config, name)
 #define WHEN                                                                                                           \

@@ -22,10 +22,10 @@ static mm_status see(session *s, bool marked, kernels *k) {
     MM_TRY(kernels_begin(k));
     if (marked) nets_exec_mark(s->train, mark, k);
     mm_failure failure;
-    mm_failure_keep(&failure, iterate(s));
+    mm_failure_save(&failure, iterate(s));
     nets_exec_mark(s->train, NULL, NULL);
     mm_status ended = kernels_end(k);
-    return failure.status != MM_OK ? mm_failure_tell(&failure) : ended;
+    return failure.status != MM_OK ? mm_failure_restore(&failure) : ended;
 }
 
 /* What a step reads and writes by the plan's account: each of its tensors once for each use. */

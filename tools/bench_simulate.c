@@ -55,7 +55,7 @@ static mm_status does_not_fit(bench *b, const row *r, const simulated_run *run) 
                                   requirement_pinned_of(b->pinned_bytes, INT64_MAX), &free);
     }
     return mm_fail(MM_ERR_INFEASIBLE, "infeasible: needs %s of pinned host memory, --pinned gives %s%s",
-                   MM_SIZE_TOLD(run->pinned_bytes), MM_SIZE_TOLD(b->pinned_bytes), run->pinned_hint);
+                   MM_SIZE_TEXT(run->pinned_bytes), MM_SIZE_TEXT(b->pinned_bytes), run->pinned_hint);
 }
 
 mm_status bench_simulate(bench *b, int policy, row *r) {

@@ -56,7 +56,7 @@ static mm_status read_link(bench *b) {
 
 static mm_status check_subject(const bench *b, const facts_source *source) {
     if (source->is_machine) return MM_OK;
-    target_tell_threads(&b->target, source->path, source->threads);
+    target_log_threads(&b->target, source->path, source->threads);
     if (b->ranks_list)
         return mm_fail(MM_ERR_INVALID,
                        "--simulate %s: facts of one device and its batch; --ranks goes with a machine's "

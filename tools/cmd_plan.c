@@ -178,7 +178,7 @@ static mm_status open_facts(plan_command *c, const char *path) {
     MM_TRY(facts_source_open(path, &c->source));
     MM_TRY(facts_source_study(&c->source, c->study));
     if (c->source.is_machine) return MM_OK;
-    target_tell_threads(&c->target, path, c->source.threads);
+    target_log_threads(&c->target, path, c->source.threads);
     if (!c->max_batch) return MM_OK;
     return mm_fail(MM_ERR_INVALID, "--facts %s: of one batch, cannot go with --max-batch; a machine's rates can", path);
 }

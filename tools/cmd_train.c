@@ -94,7 +94,7 @@ static mm_status save(void *ctx, session *s) {
 /* What was trained is not lost to a failure: the state is as the last whole iteration left it. What --save-every wrote
  * before a run diverged is better: its loss was finite, and not about to overflow. */
 static mm_status save_at_end(train *t, session *s, mm_status status) {
-    if (!t->save || (t->ranks && multi_gpu(t->ranks) >= 0 && multi_check(t->ranks) != MM_OK)) return status;
+    if (!t->save || (t->ranks && comm_gpu(t->ranks) >= 0 && comm_check(t->ranks) != MM_OK)) return status;
     bool diverged = session_diverged(s);
     mm_status saved = diverged && t->saved_iteration > 0 ? MM_OK : save(t, s);
     if (diverged && saved != MM_OK) fprintf(stderr, "mm train: %s\n", mm_last_error());
@@ -113,7 +113,7 @@ static mm_status run_session(train *t, session *s, row *r) {
                        .view = strcmp(t->progress, "full") == 0,
                        .save = save};
     MM_TRY(train_read_schedule(t, last_iteration(t, s), &run.schedule));
-    if (t->state) MM_TRY(train_tell_differences(t, s));
+    if (t->state) MM_TRY(train_log_differences(t, s));
     run.save_period = t->save_period;
     if (t->save_epochs) {
         run.save_period.every *= s->train_size.batches;
@@ -177,11 +177,11 @@ static mm_status save_trace(const train *t, session *s, mm_status status) {
     traces all = {0};
     if (!t->trace) return status;
     mm_failure failure;
-    mm_failure_keep(&failure, status);
+    mm_failure_save(&failure, status);
     mm_status traced = session_trace(s, &all);
     if (traced == MM_OK) traced = traces_save(&all, "train", t->trace);
     traces_fini(&all);
-    return failure.status != MM_OK ? mm_failure_tell(&failure) : traced;
+    return failure.status != MM_OK ? mm_failure_restore(&failure) : traced;
 }
 
 /* Of the policy that ran last. */
@@ -291,9 +291,9 @@ static void tell_of_plan(const train *t) {
 /* Of several ranks, one tells; before they have met, each for itself. */
 static int failed(train *t, mm_status status) {
     const char *rank = t->ranks ? NULL : train_ranks_variable(TRAIN_RANK);
-    t->told |= t->ranks && multi_lost(t->ranks);
+    t->told |= t->ranks && comm_lost(t->ranks);
     if (t->told) return command_status(status);
-    if (t->agreed) mm_fail_prefix("rank %d", multi_rank(t->ranks));
+    if (t->agreed) mm_fail_prefix("rank %d", comm_rank(t->ranks));
     if (rank && strncmp(mm_last_error(), "rank ", 5) != 0) mm_fail_prefix("rank %s", rank);
     return command_failed("train", status);
 }
@@ -424,7 +424,7 @@ int cmd_train(int argc, char **argv) {
     }
     row_end(&r, t.stopped);
     status = MM_OK;
-    const bool tells = !t.ranks || multi_rank(t.ranks) == 0;
+    const bool tells = !t.ranks || comm_rank(t.ranks) == 0;
     if (tells) status = rows_print(json_file_beside(t.json), &r, 1);
     if (status == MM_OK && t.json) status = rows_save(t.json, &r, 1);
     texts_fini(&t.texts);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "mm/core/graph/graph.h"
-#include "mm/core/time/far.h"
+#include "mm/core/time/cache_miss.h"
 #include "mm/core/time/simulate.h"
 #include "mm/manager/measured.h"
 #include "pipeline/codec/codec_facts.h"
@@ -46,8 +46,8 @@ static mm_status make(collector *c, const nets_net *net, int64_t batch, const ta
     MM_TRY(learn_cache(c, target));
     MM_TRY(nets_lower(net, target->backend, batch, NETS_TRAIN, target->optimizer.id, &c->lowered));
     c->threads = target->backend->threads;
-    c->far_bytes = calloc((size_t)mm_graph_steps(c->lowered->graph) + 1, sizeof *c->far_bytes);
-    if (!c->far_bytes) return mm_fail(MM_ERR_NOMEM, "out of memory for facts");
+    c->miss_bytes = calloc((size_t)mm_graph_steps(c->lowered->graph) + 1, sizeof *c->miss_bytes);
+    if (!c->miss_bytes) return mm_fail(MM_ERR_NOMEM, "out of memory for facts");
     return mm_codec_facts_create(c->lowered->graph, c->codecs, (const char(*)[MM_SPEC_CAPACITY])specs, n, &c->facts);
 }
 
@@ -61,7 +61,7 @@ mm_status collector_init(collector *c, const nets_net *net, int64_t batch, const
 
 void collector_fini(collector *c) {
     mm_facts_destroy(c->facts);
-    free(c->far_bytes);
+    free(c->miss_bytes);
     nets_lowered_destroy(c->lowered);
     for (int i = 0; i < MM_MAX_CODECS; i++) mm_codec_destroy(c->codecs[i]);
     memset(c, 0, sizeof *c);
@@ -82,10 +82,10 @@ static int64_t typical_ns(const mm_measured *m, int node, const row *r) {
 
 typedef struct totals {
     int64_t compute, again, codecs, link; /* ns of an iteration */
-    int64_t far_bytes;                    /* of what `compute` is of */
+    int64_t miss_bytes;                   /* of what `compute` is of */
 } totals;
 
-static totals add_up(const mm_measured *m, const int64_t *far_bytes, const row *r) {
+static totals add_up(const mm_measured *m, const int64_t *miss_bytes, const row *r) {
     totals t = {0};
     for (int i = 0; i < m->plan->n_nodes; i++) {
         const mm_node_kind kind = m->plan->nodes[i].kind;
@@ -93,7 +93,7 @@ static totals add_up(const mm_measured *m, const int64_t *far_bytes, const row *
         switch (mm_node_table[kind].cost) {
         case MM_COST_STEP:
             *(kind == MM_NODE_STEP ? &t.compute : &t.again) += ns;
-            if (kind == MM_NODE_STEP) t.far_bytes += far_bytes[i];
+            if (kind == MM_NODE_STEP) t.miss_bytes += miss_bytes[i];
             break;
         case MM_COST_ENCODE:
         case MM_COST_DECODE:
@@ -111,30 +111,30 @@ static totals add_up(const mm_measured *m, const int64_t *far_bytes, const row *
 
 /* Of a run without side streams: how much longer its steps took than the same did in the run that steps are from so
  * far, and how much more they did not find near. Those run again count, too. */
-static void add_far(collector *c, const mm_measured *m, const int64_t *far_bytes, const totals *t, const row *r) {
+static void add_far(collector *c, const mm_measured *m, const int64_t *miss_bytes, const totals *t, const row *r) {
     double farther = 0, longer = 0;
     if (c->cache_bytes == 0 || t->codecs + t->link > 0 || c->steps_from < COLLECT_ALONE) return;
     for (int i = 0; i < m->plan->n_nodes; i++) {
         const mm_node *node = &m->plan->nodes[i];
         int64_t before = mm_simulate_step_ns(c->facts, node) - (node->step == 0 ? c->beyond_ns : 0);
-        farther += (double)(far_bytes[i] - c->far_bytes[node->step]);
+        farther += (double)(miss_bytes[i] - c->miss_bytes[node->step]);
         longer += (double)(typical_ns(m, i, r) - before);
     }
-    c->far_squared += farther * farther;
-    c->far_longer += farther * longer;
+    c->miss_squared += farther * farther;
+    c->miss_longer += farther * longer;
 }
 
-static void add_steps(collector *c, const mm_measured *m, const int64_t *far_bytes, const totals *t, const row *r) {
+static void add_steps(collector *c, const mm_measured *m, const int64_t *miss_bytes, const totals *t, const row *r) {
     bool alone = t->codecs + t->link == 0;
     collect_rank rank = !alone ? COLLECT_BESIDE : strcmp(r->policy, "liveness") == 0 ? COLLECT_LIVENESS : COLLECT_ALONE;
     if (rank < c->steps_from) return;
     c->steps_from = rank;
     c->alone_ns = alone ? t->compute : 0;
-    c->alone_far_bytes = t->far_bytes;
+    c->alone_miss_bytes = t->miss_bytes;
     mm_measured_steps(m, typical_part(r), false, c->facts);
     for (int i = 0; i < m->plan->n_nodes; i++) {
         const mm_node *node = &m->plan->nodes[i];
-        if (node->kind == MM_NODE_STEP) c->far_bytes[node->step] = far_bytes[i];
+        if (node->kind == MM_NODE_STEP) c->miss_bytes[node->step] = miss_bytes[i];
     }
     int64_t beyond = (int64_t)(r->iteration_seconds_median * 1e9) - t->compute - t->again;
     c->beyond_ns = alone && beyond > 0 ? beyond : 0;
@@ -149,7 +149,7 @@ static void add_contention(collector *c, const totals *t, const row *r) {
     if (side <= 0 || c->alone_ns == 0) return;
     if (beside > (double)t->compute) beside = (double)t->compute;
     double codecs = beside * (double)t->codecs / side, link = beside * (double)t->link / side;
-    double longer = (double)(t->compute - c->alone_ns), farther = (double)(t->far_bytes - c->alone_far_bytes);
+    double longer = (double)(t->compute - c->alone_ns), farther = (double)(t->miss_bytes - c->alone_miss_bytes);
     c->contention.cc += codecs * codecs;
     c->contention.cl += codecs * link;
     c->contention.ll += link * link;
@@ -159,11 +159,11 @@ static void add_contention(collector *c, const totals *t, const row *r) {
     c->contention.lf += link * farther;
 }
 
-static void add_run(collector *c, const mm_measured *measured, const int64_t *far_bytes, const row *r) {
+static void add_run(collector *c, const mm_measured *measured, const int64_t *miss_bytes, const row *r) {
     const mm_measured m = *measured;
-    totals t = add_up(&m, far_bytes, r);
-    add_far(c, &m, far_bytes, &t, r);
-    add_steps(c, &m, far_bytes, &t, r);
+    totals t = add_up(&m, miss_bytes, r);
+    add_far(c, &m, miss_bytes, &t, r);
+    add_steps(c, &m, miss_bytes, &t, r);
     add_contention(c, &t, r);
     mm_measured_operations(&m, typical_part(r), c->facts, c->copies);
 }
@@ -175,11 +175,11 @@ mm_status collector_add(collector *c, session *s, const row *r) {
         mm_measured_steps(&m, typical_part(r), true, c->facts);
         return MM_OK;
     }
-    int64_t *far_bytes = calloc((size_t)m.plan->n_nodes + 1, sizeof *far_bytes);
-    if (!far_bytes) return mm_fail(MM_ERR_NOMEM, "out of memory for facts");
-    mm_status status = c->cache_bytes > 0 ? mm_far_bytes(m.plan, c->cache_bytes, far_bytes) : MM_OK;
-    if (status == MM_OK) add_run(c, &m, far_bytes, r);
-    free(far_bytes);
+    int64_t *miss_bytes = calloc((size_t)m.plan->n_nodes + 1, sizeof *miss_bytes);
+    if (!miss_bytes) return mm_fail(MM_ERR_NOMEM, "out of memory for facts");
+    mm_status status = c->cache_bytes > 0 ? mm_cache_miss_bytes(m.plan, c->cache_bytes, miss_bytes) : MM_OK;
+    if (status == MM_OK) add_run(c, &m, miss_bytes, r);
+    free(miss_bytes);
     return status;
 }
 
@@ -216,7 +216,7 @@ static int permille(double part) {
 
 /* The additional time of a byte that is not in the cache, in ns; 0 if the runs do not tell. */
 static double far_ns(const collector *c) {
-    double most = 1e-3 * MM_FAR_PS_MOST, far = c->far_longer > 0 ? c->far_longer / c->far_squared : 0;
+    double most = 1e-3 * MM_FAR_PS_MOST, far = c->miss_longer > 0 ? c->miss_longer / c->miss_squared : 0;
     return far < most ? far : most;
 }
 
@@ -225,7 +225,7 @@ static double far_ns(const collector *c) {
 static void take_far_off(const collector *c, double far, mm_facts *facts) {
     for (int s = 0; s < facts->n_steps; s++)
         for (int v = facts->variant_first[s]; v < facts->variant_first[s + 1]; v++) {
-            int64_t *ns = &facts->variants[v].ns, off = (int64_t)((double)c->far_bytes[s] * far);
+            int64_t *ns = &facts->variants[v].ns, off = (int64_t)((double)c->miss_bytes[s] * far);
             *ns -= off < *ns / 2 ? off : *ns / 2;
         }
     facts->cache_bytes = c->cache_bytes;

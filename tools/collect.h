@@ -9,7 +9,7 @@
  *   link         issue_ns and the rates: the line through the times of all copies. The rates with both directions
  *                busy are measured separately, because no network keeps both busy
  *   far bytes    far_ps_per_byte: a least-squares fit of how much longer or shorter the steps of other runs without
- *                side streams took, to how many more or fewer far bytes (mm/core/time/far.h) they had. Step times are
+ *                side streams took, to how many more or fewer far bytes (mm/core/time/cache_miss.h) they had. Step times are
  *                then reduced to those with warm caches
  *   contention   the two contention_permille: a least-squares fit of how much longer steps took in runs with side
  *                streams, beyond their far bytes, to how long codecs and copies ran beside them
@@ -40,15 +40,15 @@ typedef struct collector {
     nets_lowered *lowered;
     mm_codec *codecs[MM_MAX_CODECS];
     mm_facts *facts;
-    mm_copy_line copies[2];            /* [0] in, [1] out */
-    int64_t both_bytes_per_s;          /* rate of each direction of the link with both busy; 0: not measured */
-    int threads;                       /* CPU threads of the host device; 0: another device */
-    int64_t cache_bytes;               /* of the device; 0: not known */
-    collect_rank steps_from;           /* the run that gave the times of steps */
-    int64_t *far_bytes;                /* per step in that run */
-    int64_t alone_ns, alone_far_bytes; /* sums over the steps of that run, if it had no side streams */
-    int64_t beyond_ns;                 /* time of an iteration of that run in no step */
-    double far_squared, far_longer;    /* sums over runs: additional far bytes squared, and times additional ns */
+    mm_copy_line copies[2];             /* [0] in, [1] out */
+    int64_t both_bytes_per_s;           /* rate of each direction of the link with both busy; 0: not measured */
+    int threads;                        /* CPU threads of the host device; 0: another device */
+    int64_t cache_bytes;                /* of the device; 0: not known */
+    collect_rank steps_from;            /* the run that gave the times of steps */
+    int64_t *miss_bytes;                /* per step in that run */
+    int64_t alone_ns, alone_miss_bytes; /* sums over the steps of that run, if it had no side streams */
+    int64_t beyond_ns;                  /* time of an iteration of that run in no step */
+    double miss_squared, miss_longer;   /* sums over runs: additional far bytes squared, and times additional ns */
     collect_contention contention;
     bool has_pairs;
     device_pairs pairs; /* with has_pairs */

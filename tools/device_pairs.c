@@ -48,7 +48,7 @@ struct bench {
 
 /* ---------------------------------------------------------------- the kinds of work */
 
-static mm_status run_dear(bench *b, mm_stream *stream) {
+static mm_status run_expensive(bench *b, mm_stream *stream) {
     nets_op_args args = {.workspace_bytes = b->workspace_bytes};
     args.at[NETS_X] = b->block[MAP];
     args.at[NETS_Y] = b->block[CONVOLVED];
@@ -85,7 +85,7 @@ static mm_status run_link(bench *b, mm_stream *stream) {
     return mm_copy_async(stream, b->block[COPIED_IN], b->pinned[PINNED_IN], b->bytes, MM_COPY_IN);
 }
 
-static const enqueue_fn WORK[MM_WORK_KINDS] = {[MM_WORK_DEAR] = run_dear,
+static const enqueue_fn WORK[MM_WORK_KINDS] = {[MM_WORK_DEAR] = run_expensive,
                                                [MM_WORK_CHEAP] = run_cheap,
                                                [MM_WORK_ENCODE] = run_encode,
                                                [MM_WORK_DECODE] = run_decode,

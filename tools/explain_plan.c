@@ -24,7 +24,7 @@ static mm_status gather_codecs(explained *e, const plan_case *c) {
     mm_policy_fini(&policy);
     MM_TRY(status);
     MM_TRY(requirement_add_times(c->facts, &c->target, graph, e->codecs.facts));
-    mm_planned_tell(&e->codecs, &c->target.rates);
+    mm_planned_log(&e->codecs, &c->target.rates);
     if (e->nominal) mm_nominal_times(graph, e->codecs.facts);
     e->facts = e->codecs.facts;
     return MM_OK;

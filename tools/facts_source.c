@@ -100,6 +100,6 @@ mm_status facts_source_fill(const facts_source *source, const mm_graph *graph, m
     else
         MM_TRY(mm_facts_apply(source->facts, graph, source->for_run ? MM_FACTS_TIMES : MM_FACTS_ALL, facts));
     json_array_foreach(source->study, i, row) take_ratio(source, row, graph, facts);
-    if (source->ranks > 1) mm_facts_share(facts, source->ranks, source->sum_at);
+    if (source->ranks > 1) mm_facts_set_ranks(facts, source->ranks, source->sum_at);
     return MM_OK;
 }

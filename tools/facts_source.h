@@ -12,7 +12,7 @@ typedef struct facts_source {
     machine machine;
     mm_facts *facts; /* NULL if is_machine */
     bool for_run;    /* for plans that run here: MM_FACTS_TIMES is taken, else MM_FACTS_ALL */
-    int ranks;       /* times are those of one of so many devices (mm_facts_share); 0: of the only one */
+    int ranks;       /* times are those of one of so many devices (mm_facts_set_ranks); 0: of the only one */
     mm_sum_at sum_at;
     /* of facts: */
     char net[128]; /* the network that was measured; "" if the file does not say */

@@ -193,7 +193,7 @@ static int by_correlation(const void *a, const void *b) {
     return (x->correlation > y->correlation) - (x->correlation < y->correlation);
 }
 
-static void settle(kernels *k) {
+static void finish(kernels *k) {
     if (k->n > 1) qsort(k->of, (size_t)k->n, sizeof *k->of, by_begin);
     if (k->n_steps > 1) qsort(k->steps, (size_t)k->n_steps, sizeof *k->steps, by_correlation);
     for (int i = 0; i < k->n; i++) {
@@ -215,7 +215,7 @@ mm_status kernels_end(kernels *k) {
     mm_status status = check(c, c->flush(FLUSH_FORCED), "reading records");
     for (int i = 0; i < N_KINDS; i++) (void)c->disable(KINDS[i]);
     stop(k);
-    settle(k);
+    finish(k);
     if (status == MM_OK && k->out_of_memory) status = mm_fail(MM_ERR_NOMEM, "no memory for all kernels");
     return status;
 }

@@ -34,9 +34,9 @@ mm_status ranks_read(const char *list, const char *sum, const char *sum_at, rank
     if (!list && (sum || sum_at))
         return mm_fail(MM_ERR_INVALID, "--%s: goes with --ranks only", sum ? "sum" : "sum-at");
     ranks_out->sum_at = (mm_sum_at)at;
-    ranks_out->when = when == 0 ? MM_SHARE_AT_ONCE : MM_SHARE_AT_END;
+    ranks_out->when = when == 0 ? MM_ALLREDUCE_AT_ONCE : MM_ALLREDUCE_AT_END;
     if (ranks_out->sum_at == MM_SUM_IN_PLACE)
-        ranks_out->when = when == 0 ? MM_SHARE_IN_PLACE_AT_ONCE : MM_SHARE_IN_PLACE_AT_END;
+        ranks_out->when = when == 0 ? MM_ALLREDUCE_IN_PLACE_AT_ONCE : MM_ALLREDUCE_IN_PLACE_AT_END;
     if (!list) return MM_OK;
     MM_TRY(args_split("--ranks", list, &texts));
     mm_status status = MM_OK;
@@ -58,7 +58,7 @@ mm_status ranks_part(int64_t batch, int n, int64_t *part_out) {
 }
 
 void ranks_use(const ranks *ranks, int n, target *target, facts_source *source) {
-    target->backend->ranks = (nets_ranks){.n = n, .when = ranks->when};
+    target->backend->ranks = (nets_allreduce){.n = n, .when = ranks->when};
     if (source) {
         source->ranks = n;
         source->sum_at = ranks->sum_at;

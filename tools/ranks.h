@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Several devices, each of which trains a part of every batch (nets_ranks): what is asked for, of plans and
+/* Several devices, each of which trains a part of every batch (nets_allreduce): what is asked for, of plans and
  * predictions. */
 #ifndef TOOLS_RANKS_H
 #define TOOLS_RANKS_H
@@ -10,7 +10,7 @@
 typedef struct ranks {
     int n[ARG_TEXTS_MAX]; /* numbers of devices, one after the other */
     int count;            /* of these, at least 1 */
-    mm_share when;
+    mm_allreduce_when when;
     mm_sum_at sum_at;
 } ranks;
 

@@ -42,7 +42,7 @@ static mm_status gather(requirement *r, const nets_net *net, nets_exec_graph gra
     mm_status gathered = mm_planned_init(&r->planned, &r->policy, r->lowered->graph, target->device);
     if (gathered != MM_OK) return mm_fail_in(gathered, "policy %s", policy_spec);
     MM_TRY(requirement_add_times(facts, target, r->lowered->graph, r->planned.facts));
-    mm_planned_tell(&r->planned, &target->rates);
+    mm_planned_log(&r->planned, &target->rates);
     r->stop = target->stop;
     r->base_bytes = base_bytes > 0 ? base_bytes : mm_plan_base(r->lowered->graph);
     return MM_OK;
@@ -144,15 +144,15 @@ mm_status requirement_refuse(int64_t minimum_bytes, int64_t minimum_pinned_bytes
                              requirement_pinned pinned, const requirement_free *free) {
     if (minimum_pinned_bytes > pinned.bytes)
         return mm_fail(MM_ERR_INFEASIBLE, "infeasible: needs at least %s, and %s of pinned memory, held by %s",
-                       MM_SIZE_TOLD(minimum_bytes), MM_SIZE_TOLD(minimum_pinned_bytes), holder);
+                       MM_SIZE_TEXT(minimum_bytes), MM_SIZE_TEXT(minimum_pinned_bytes), holder);
     if (free->device_bytes == 0 || free->device_bytes >= minimum_bytes)
-        return mm_fail(MM_ERR_INFEASIBLE, "infeasible: needs at least %s, held by %s", MM_SIZE_TOLD(minimum_bytes),
+        return mm_fail(MM_ERR_INFEASIBLE, "infeasible: needs at least %s, held by %s", MM_SIZE_TEXT(minimum_bytes),
                        holder);
     return mm_fail(
         MM_ERR_INFEASIBLE,
         "infeasible: with %s of pinned memory%s needs at least %s, held by %s; with %s (--pinned) it needs %s",
-        MM_SIZE_TOLD(pinned.bytes), pinned_from(pinned), MM_SIZE_TOLD(minimum_bytes), holder,
-        MM_SIZE_TOLD(free->pinned_bytes), MM_SIZE_TOLD(free->device_bytes));
+        MM_SIZE_TEXT(pinned.bytes), pinned_from(pinned), MM_SIZE_TEXT(minimum_bytes), holder,
+        MM_SIZE_TEXT(free->pinned_bytes), MM_SIZE_TEXT(free->device_bytes));
 }
 
 mm_status requirement_advise(const nets_net *net, nets_exec_graph graph, const target *target, int64_t device_bytes,
@@ -160,10 +160,10 @@ mm_status requirement_advise(const nets_net *net, nets_exec_graph graph, const t
     const times known = {facts, target};
     requirement r = {0};
     mm_failure refusal;
-    mm_failure_keep(&refusal, MM_ERR_INFEASIBLE);
+    mm_failure_save(&refusal, MM_ERR_INFEASIBLE);
     mm_status status =
         nets_lower_pass(net, target->backend, graph.batch, NETS_TRAIN, graph.pass, target->optimizer.id, &r.lowered);
-    mm_status refused = mm_failure_tell(&refusal);
+    mm_status refused = mm_failure_restore(&refusal);
     if (status == MM_OK) {
         const mm_refused who = {.graph = r.lowered->graph,
                                 .device = target->device,

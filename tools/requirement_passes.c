@@ -5,7 +5,7 @@
 
 #include "mm/core/account/account.h"
 #include "mm/core/status.h"
-#include "policies/strategies.h"
+#include "policies/policy_table.h"
 #include "tools/requirement.h"
 
 /* The graph that updates the weights comes first: it has all persistent tensors of the others. */
@@ -88,13 +88,13 @@ mm_status requirement_advise_apart(const requirement_asked *asked) {
     again.facts = NULL;
     again.may_unfuse = true;
     if (!path || !target_fuses(&open) || !requirement_may_unfuse(&open, asked->policy)) return MM_ERR_INFEASIBLE;
-    mm_failure_keep(&refusal, MM_ERR_INFEASIBLE);
+    mm_failure_save(&refusal, MM_ERR_INFEASIBLE);
     bool fits = false;
     if (requirement_passes_init(&p, &again) == MM_OK) {
         fits = !p.fused && fit(&p, asked);
         requirement_passes_fini(&p);
     }
-    if (!fits) return mm_failure_tell(&refusal);
+    if (!fits) return mm_failure_restore(&refusal);
     return mm_fail(MM_ERR_INFEASIBLE, "%s; with --fuse off it fits, of which %s has no times", refusal.message, path);
 }
 
@@ -203,7 +203,7 @@ const char *requirement_bound_text(const requirement_passes *p, char *buffer, si
         graph = p->r[i].lowered->graph;
     }
     snprintf(buffer, capacity, "no policy needs less than %s: %lld stay on the device, %s uses the rest",
-             MM_SIZE_TOLD(most.bytes), (long long)most.persistent_bytes,
+             MM_SIZE_TEXT(most.bytes), (long long)most.persistent_bytes,
              graph ? mm_graph_step_name(graph, most.step, step, sizeof step) : "nothing");
     return buffer;
 }

@@ -129,12 +129,12 @@ static void tell_unfused(const session *s) {
     snprintf(message, sizeof message, "%.64s, batch %lld, %.64s: layers are not fused: %s%s; the weights are the same",
              nets_net_name(s->config.net), (long long)s->config.batch, s->config.policies.text[0],
              fit ? "that is faster in this budget" : "fused, it needs at least ",
-             fit ? "" : MM_SIZE_TOLD(s->fused_bytes));
+             fit ? "" : MM_SIZE_TEXT(s->fused_bytes));
     session_say(NULL, MM_LOG_WARNING, message);
 }
 
 static mm_status check_last_batch(const session *s) {
-    const int ranks = s->config.ranks ? multi_ranks(s->config.ranks) : 1;
+    const int ranks = s->config.ranks ? comm_size(s->config.ranks) : 1;
     if (!s->config.whole_epochs || s->train_size.last % ranks == 0) return MM_OK;
     return mm_fail(
         MM_ERR_INVALID,

@@ -6,10 +6,10 @@
 
 #include <signal.h>
 
+#include "nets/comm/comm.h"
 #include "nets/exec/exec.h"
 #include "nets/io/reader.h"
 #include "nets/lr_schedule.h"
-#include "nets/multi/multi.h"
 #include "tools/args.h"
 #include "tools/host_memory.h"
 #include "tools/progress.h"
@@ -23,7 +23,7 @@ typedef struct session_config {
     const char *data;
     const char *test_data; /* to evaluate on; NULL: the test set of `data` */
     int64_t batch;         /* of all ranks together */
-    multi *ranks;          /* this process is one of them, and trains its part of each batch, as the target's backend
+    comm *ranks;           /* this process is one of them, and trains its part of each batch, as the target's backend
                               knows; borrowed; NULL: it is alone */
     int64_t sub_batch;     /* train in sub-batches of so many images (nets_exec_create_sub); 0: in whole batches */
     target target;         /* borrowed */
@@ -95,7 +95,7 @@ void session_fini(session *s);
 
 /* Images of n that this process trains. */
 static inline int64_t session_part(const session *s, int64_t n) {
-    return s->config.ranks ? n / multi_ranks(s->config.ranks) : n;
+    return s->config.ranks ? n / comm_size(s->config.ranks) : n;
 }
 
 static inline bool session_is_stopped(const session *s) {

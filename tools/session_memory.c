@@ -85,7 +85,7 @@ void session_memory_end(session *s) {
 static mm_status raise_pinned(session *s, const mm_plan *plan) {
     if (plan->pinned_bytes > s->pinned_most_bytes)
         return mm_fail(MM_ERR_INFEASIBLE, "infeasible: %s needs %s of pinned host memory, %s are %s%s", plan->policy,
-                       MM_SIZE_TOLD(plan->pinned_bytes), MM_SIZE_TOLD(s->pinned_most_bytes),
+                       MM_SIZE_TEXT(plan->pinned_bytes), MM_SIZE_TEXT(s->pinned_most_bytes),
                        session_pinned(s).given ? "given" : "half of what is free; --pinned sets it",
                        mm_plan_pinned_hint(plan));
     if (plan->pinned_bytes > s->pinned_needed_bytes) s->pinned_needed_bytes = plan->pinned_bytes;
@@ -158,7 +158,7 @@ static mm_status check_device(const session *s) {
     int64_t there = free ? info.free_bytes : info.total_bytes;
     if (wanted <= there) return MM_OK;
     return mm_fail(MM_ERR_NOMEM, "%s %s, device %s has %s%s; %s", given ? "the budget is" : "this needs",
-                   MM_SIZE_TOLD(wanted), s->config.target.device, MM_SIZE_TOLD(there), free ? " free" : "",
+                   MM_SIZE_TEXT(wanted), s->config.target.device, MM_SIZE_TEXT(there), free ? " free" : "",
                    given ? "give a smaller one, or end what else uses the device"
                          : "choose a policy that does with less, a smaller batch, or end what else uses the device");
 }
@@ -202,7 +202,7 @@ mm_status session_memory_check_switches(session *s) {
         if (s->need_bytes[p] <= budget) continue;
         s->refused_switch = true;
         return mm_fail(MM_ERR_INFEASIBLE, "infeasible: to switch to %s takes at least %s, the budget is %s%s%s%s",
-                       s->config.policies.text[p], MM_SIZE_TOLD(s->need_bytes[p]), MM_SIZE_TOLD(budget),
+                       s->config.policies.text[p], MM_SIZE_TEXT(s->need_bytes[p]), MM_SIZE_TEXT(budget),
                        given ? "" : ", what ", given ? "" : s->config.policies.text[0],
                        given ? "" : " takes; --budget sets it");
     }

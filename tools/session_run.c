@@ -62,7 +62,7 @@ bool session_diverged(const session *s) { return s->diverged_iteration > 0 && !s
 
 /* This rank's part of a batch. */
 static void take_part(const session *s, nets_batch *batch) {
-    const int64_t rank = s->config.ranks ? multi_rank(s->config.ranks) : 0;
+    const int64_t rank = s->config.ranks ? comm_rank(s->config.ranks) : 0;
     nets_shape image;
     batch->n = session_part(s, batch->n);
     if (rank == 0 || !batch->images || nets_net_shape(s->config.net, 0, 1, &image) != MM_OK) return;
@@ -72,8 +72,8 @@ static void take_part(const session *s, nets_batch *batch) {
 
 /* How many sums this rank has begun so far. */
 static int64_t sums_begun(const session *s) {
-    multi_stats stats = {0};
-    if (s->config.ranks) multi_stats_get(s->config.ranks, &stats);
+    comm_stats stats = {0};
+    if (s->config.ranks) comm_stats_get(s->config.ranks, &stats);
     return stats.begun;
 }
 
@@ -91,7 +91,7 @@ static mm_status start_iteration(session *s, const session_run *run, tally *t) {
     MM_TRY(mm_iteration_number_set(s->manager, s->iteration * passes));
     int64_t host = host_ns(s, exec);
     take_part(s, &batch);
-    if (s->config.ranks) nets_exec_tell(exec, s->config.stop && *s->config.stop);
+    if (s->config.ranks) nets_exec_set_word(exec, s->config.stop && *s->config.stop);
     MM_TRY(s->ahead ? nets_exec_submit(exec, batch.images, batch.labels, batch.n, rate)
                     : nets_exec_iteration(exec, batch.images, batch.labels, batch.n, rate, &next->result));
     t->begun = sums_begun(s);
@@ -113,7 +113,7 @@ static mm_status finish_iteration(session *s, const session_run *run, progress *
     const flight oldest = t->flight[0];
     nets_result result = oldest.result;
     if (s->ahead) MM_TRY(nets_exec_collect(oldest.exec, &result));
-    if (s->config.ranks) MM_TRY(multi_check(s->config.ranks));
+    if (s->config.ranks) MM_TRY(comm_check(s->config.ranks));
     if (isnan(result.loss)) result.loss = NAN; /* without a sign */
     s->stopped |= result.told > 0;
     double end = now(), seconds = end - t->ended, mean = 0;

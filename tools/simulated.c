@@ -143,7 +143,7 @@ static mm_status plan_pass(const simulated *s, int i, const mm_policy *policy, c
     mm_status status = mm_planned_init(&planned, policy, graph, s->target->device);
     if (status != MM_OK) return mm_fail_in(status, "policy %s", policy->spec);
     const bool planned_with = source && source->planned_with;
-    if (!planned_with) mm_planned_tell(&planned, &s->target->rates);
+    if (!planned_with) mm_planned_log(&planned, &s->target->rates);
     if (planned_with) status = source->fill(source->ctx, graph, planned.facts);
     if (status == MM_OK) status = mm_planned_make(&planned, policy, graph, limits);
     if (status == MM_OK && source && !planned_with) status = source->fill(source->ctx, graph, planned.facts);

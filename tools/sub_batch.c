@@ -175,7 +175,7 @@ static mm_status refuse(const requirement_passes *p) {
     const mm_plan *plan = most->planned.plan;
     char holder[256], bound[320];
     return mm_fail(MM_ERR_INFEASIBLE, "infeasible: in sub-batches of one image needs at least %s, held by %s; %s",
-                   MM_SIZE_TOLD(most->minimum_bytes),
+                   MM_SIZE_TEXT(most->minimum_bytes),
                    mm_graph_step_name(plan->graph, plan->peak_step, holder, sizeof holder),
                    requirement_bound_text(p, bound, sizeof bound));
 }
@@ -278,12 +278,12 @@ static mm_status without_number(const char *spec, mm_policy *policy_out) {
 /* What is found at all is found for one image, too. */
 mm_status sub_batch_advise(const sub_batch_case *c) {
     mm_failure refusal;
-    mm_failure_keep(&refusal, MM_ERR_INFEASIBLE);
+    mm_failure_save(&refusal, MM_ERR_INFEASIBLE);
     bool fits = false;
     const mm_status status = requirement_try_passes(c->net, c->batch, 1, c->target, c->policy, c->budget_bytes,
                                                     c->pinned_bytes, c->facts, &fits);
     mm_policy policy;
-    if (status != MM_OK || !fits || without_number(c->policy, &policy) != MM_OK) return mm_failure_tell(&refusal);
+    if (status != MM_OK || !fits || without_number(c->policy, &policy) != MM_OK) return mm_failure_restore(&refusal);
     mm_status told = mm_fail(MM_ERR_INFEASIBLE, "%s; with --sub-batch auto policy %s would fit", refusal.message,
                              MM_BRIEF(policy.spec));
     mm_policy_fini(&policy);

@@ -126,7 +126,7 @@ void target_fini(target *t) {
     t->backend = NULL;
 }
 
-void target_tell_threads(const target *t, const char *facts, int threads) {
+void target_log_threads(const target *t, const char *facts, int threads) {
     if (threads > 0 && t->backend->threads > 0 && threads != t->backend->threads)
         fprintf(stderr, "mm: %s: measured on %d thread%s, this computes on %d: times and workspaces differ\n", facts,
                 threads, threads > 1 ? "s" : "", t->backend->threads);

@@ -133,7 +133,7 @@ int64_t target_staged_bytes(const target *target, const nets_net *net, int64_t b
 
 /* Prints a line on stderr if facts were measured on another number of threads than the target has. facts: their
  * name. */
-void target_tell_threads(const target *target, const char *facts, int threads);
+void target_log_threads(const target *target, const char *facts, int threads);
 
 /* Checks that the device answers. Commands that run on it call this first. */
 MM_CHECKED mm_status target_probe(const target *target);

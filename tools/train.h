@@ -32,7 +32,7 @@ typedef struct train {
     int argc;
     char **argv;
     /* made from the above */
-    multi *ranks;         /* NULL: this process is alone */
+    comm *ranks;          /* NULL: this process is alone */
     char device_text[24]; /* this rank's GPU */
     bool agreed;          /* all ranks have begun well */
     bool stopped;         /* by a signal to this process or to another rank */
@@ -77,14 +77,14 @@ const char *train_ranks_variable(train_variable which);
 /* Starts the ranks that --ranks asks for, or makes this process one of those that --engine says were started.
  * *code_out: the exit status of the ranks that it has started, and waited for; -1: the training is this process's.
  * MM_ERR_INVALID: the options are of no use together, or others were started and would train alone; else errors of
- * multi_open. */
+ * comm_open. */
 MM_CHECKED mm_status train_ranks_begin(train *t, int *code_out);
 /* How many there are, this one included. */
-static inline int train_ranks(const train *t) { return t->ranks ? multi_ranks(t->ranks) : 1; }
+static inline int train_ranks(const train *t) { return t->ranks ? comm_size(t->ranks) : 1; }
 /* Sets t->part. MM_ERR_INVALID: the ranks do not divide the batch. */
 MM_CHECKED mm_status train_ranks_divide(train *t);
 /* Once the target is open: its nets are lowered and run for the ranks. */
-void train_ranks_tell_target(train *t);
+void train_ranks_set_target(train *t);
 /* Tells the others how this rank has begun, and returns how all have: if one has failed, all do; the first of them
  * keeps its message, named by its rank, and others have t->told. Ranks that were started with other options, or start
  * from another state, fail. s: the session, ready for the first iteration; NULL: it has failed, or was stopped. *ended:
@@ -112,7 +112,7 @@ MM_CHECKED mm_status train_open_state(train *t);
 void train_set_options(train *t);
 
 /* Prints on stderr which options differ from the state's. To be called once the state is known to fit the network. */
-MM_CHECKED mm_status train_tell_differences(const train *t, const session *s);
+MM_CHECKED mm_status train_log_differences(const train *t, const session *s);
 
 /* Returns `status`, that of reading an option's value. A failure names the state's file if the value is from the
  * state. */

@@ -193,7 +193,7 @@ static mm_status open_facts(train *t) {
                        "--facts %s: a machine's rates; this takes measured times, which 'mm bench --facts' writes",
                        t->facts);
     t->source.for_run = true;
-    target_tell_threads(&t->target, t->facts, t->source.threads);
+    target_log_threads(&t->target, t->facts, t->source.threads);
     return requirement_follow_facts(&t->target, t->network, &t->source);
 }
 
@@ -206,7 +206,7 @@ mm_status train_configure(train *t, session_config *config) {
         return mm_fail(MM_ERR_INVALID, "--progress %s: must be bar or full", t->progress);
     mm_issue issue;
     MM_TRY(target_init(&t->target));
-    train_ranks_tell_target(t);
+    train_ranks_set_target(t);
     MM_TRY(read_optimizer(t));
     MM_TRY(target_probe(&t->target));
     MM_TRY(target_issue(&t->target, t->issue, &issue));

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nets/multi/multi_shared.h"
+#include "nets/comm/comm_allreduce.h"
 #include "tools/commands.h"
 #include "tools/train.h"
 
@@ -37,7 +37,7 @@ static void be_quiet(train *t) {
 
 /* Ranks on one machine take its GPUs in order, unless one is named. */
 static void choose_device(train *t) {
-    const int gpu = multi_gpu(t->ranks), local = gpu >= 0 ? gpu : multi_local_rank(multi_rank(t->ranks));
+    const int gpu = comm_gpu(t->ranks), local = gpu >= 0 ? gpu : comm_local_rank(comm_rank(t->ranks));
     if (train_ranks(t) < 2 || target_is_host(t->target.device) || strchr(t->target.device, ':')) return;
     snprintf(t->device_text, sizeof t->device_text, "%.8s:%d", t->target.device, local);
     t->target.device = t->device_text;
@@ -54,31 +54,31 @@ static const char *choose_engine(const train *t) {
     return t->engine ? t->engine : target_is_host(t->target.device) ? "mpi" : "nccl";
 }
 
-static mm_status check_engine(const train *t, const multi_config *config) {
+static mm_status check_engine(const train *t, const comm_config *config) {
     const int ranks = (int)t->ranks_wanted;
-    if (strcmp(config->engine, "nccl") != 0) return ranks > 0 ? multi_probe(config, ranks) : MM_OK;
+    if (strcmp(config->engine, "nccl") != 0) return ranks > 0 ? comm_probe(config, ranks) : MM_OK;
     if (target_is_host(t->target.device))
         return mm_fail(MM_ERR_INVALID, "--engine nccl: adds up on GPUs, and --device %s is none; give --device cuda",
                        t->target.device);
     if (config->at_root)
         return mm_fail(MM_ERR_INVALID, "--sum-at root: NCCL adds up in its own order; give --engine mpi");
-    return ranks > 0 ? multi_probe(config, ranks) : MM_OK;
+    return ranks > 0 ? comm_probe(config, ranks) : MM_OK;
 }
 
-static mm_status read_sums(const train *t, mm_share *when_out, bool *at_root_out) {
+static mm_status read_sums(const train *t, mm_allreduce_when *when_out, bool *at_root_out) {
     const bool overlap = strcmp(t->sum, "overlap") == 0, root = strcmp(t->sum_at, "root") == 0;
     if (!overlap && strcmp(t->sum, "end") != 0)
         return mm_fail(MM_ERR_INVALID, "--sum %s: must be overlap or end", t->sum);
     if (!root && strcmp(t->sum_at, "ranks") != 0)
         return mm_fail(MM_ERR_INVALID, "--sum-at %s: must be ranks or root", t->sum_at);
-    *when_out = overlap ? MM_SHARE_AT_ONCE : MM_SHARE_AT_END;
+    *when_out = overlap ? MM_ALLREDUCE_AT_ONCE : MM_ALLREDUCE_AT_END;
     *at_root_out = root;
     return MM_OK;
 }
 
 mm_status train_ranks_begin(train *t, int *code_out) {
-    mm_share when;
-    multi_config config = {
+    mm_allreduce_when when;
+    comm_config config = {
         .engine = choose_engine(t), .ended = command_terminated(), .gpu = named_gpu(t), .lost_out = &t->told};
     *code_out = -1;
     MM_TRY(read_sums(t, &when, &config.at_root));
@@ -94,8 +94,8 @@ mm_status train_ranks_begin(train *t, int *code_out) {
                        started());
     if (!t->engine || t->ranks_wanted == 1) return MM_OK;
     MM_TRY(check_engine(t, &config));
-    MM_TRY(multi_open(&config, &t->ranks));
-    if (multi_rank(t->ranks) > 0)
+    MM_TRY(comm_open(&config, &t->ranks));
+    if (comm_rank(t->ranks) > 0)
         be_quiet(t);
     else if (getenv(TRAIN_STARTED_VARIABLE))
         command_interruptible_by_input();
@@ -116,18 +116,19 @@ mm_status train_ranks_divide(train *t) {
                    (long long)t->batch, (long long)ranks, (long long)less, (long long)(less + ranks));
 }
 
-void train_ranks_tell_target(train *t) {
-    mm_share when = MM_SHARE_AT_ONCE;
+void train_ranks_set_target(train *t) {
+    mm_allreduce_when when = MM_ALLREDUCE_AT_ONCE;
     bool at_root;
     if (train_ranks(t) < 2 || read_sums(t, &when, &at_root) != MM_OK) return;
-    if (multi_gpu(t->ranks) >= 0) when = when == MM_SHARE_AT_END ? MM_SHARE_IN_PLACE_AT_END : MM_SHARE_IN_PLACE_AT_ONCE;
-    t->target.backend->ranks = (nets_ranks){.n = multi_ranks(t->ranks),
-                                            .rank = multi_rank(t->ranks),
-                                            .when = when,
-                                            .fns = &multi_gradient_fns,
-                                            .ctx = t->ranks,
-                                            .begun = multi_shared_begun,
-                                            .agree = multi_shared_agree};
+    if (comm_gpu(t->ranks) >= 0)
+        when = when == MM_ALLREDUCE_AT_END ? MM_ALLREDUCE_IN_PLACE_AT_END : MM_ALLREDUCE_IN_PLACE_AT_ONCE;
+    t->target.backend->ranks = (nets_allreduce){.n = comm_size(t->ranks),
+                                                .rank = comm_rank(t->ranks),
+                                                .when = when,
+                                                .fns = &comm_allreduce_fns,
+                                                .ctx = t->ranks,
+                                                .begun = comm_allreduce_begun,
+                                                .agree = comm_allreduce_agree};
 }
 
 /* ---------------------------------------------------------------- agreeing */
@@ -219,8 +220,8 @@ static int find_wrong(const word *words, int ranks) {
 }
 
 static mm_status judge(train *t, mm_status begun, const word *words, bool *ended) {
-    const int rank = multi_rank(t->ranks), wrong = find_wrong(words, multi_ranks(t->ranks));
-    for (int r = 0; r < multi_ranks(t->ranks); r++) *ended |= words[r].ended != 0;
+    const int rank = comm_rank(t->ranks), wrong = find_wrong(words, comm_size(t->ranks));
+    for (int r = 0; r < comm_size(t->ranks); r++) *ended |= words[r].ended != 0;
     t->agreed = wrong < 0;
     if (wrong < 0) return MM_OK;
     t->told = wrong != rank;
@@ -234,16 +235,16 @@ mm_status train_ranks_agree(train *t, session *s, mm_status begun, bool *ended) 
     write_options(t, own.options, sizeof own.options);
     if (s) begun = write_start(t, s, own.start, sizeof own.start);
     mm_failure failure;
-    mm_failure_keep(&failure, begun);
+    mm_failure_save(&failure, begun);
     own.status = begun;
-    word *words = calloc((size_t)multi_ranks(t->ranks), sizeof *words);
+    word *words = calloc((size_t)comm_size(t->ranks), sizeof *words);
     if (!words) return mm_fail(MM_ERR_NOMEM, "out of memory for what ranks tell each other");
-    mm_status status = multi_gather(t->ranks, &own, sizeof own, words);
+    mm_status status = comm_gather(t->ranks, &own, sizeof own, words);
     if (status == MM_OK) {
-        mm_failure_tell(&failure);
+        mm_failure_restore(&failure);
         status = judge(t, begun, words, ended);
     } else
-        mm_fail_prefix("rank %d", multi_rank(t->ranks));
+        mm_fail_prefix("rank %d", comm_rank(t->ranks));
     free(words);
     return status;
 }
@@ -251,12 +252,12 @@ mm_status train_ranks_agree(train *t, session *s, mm_status begun, bool *ended) 
 /* ---------------------------------------------------------------- the end */
 
 int train_ranks_end(train *t, mm_status status, int code) {
-    int32_t own = 0, all[MULTI_RANKS_MOST];
+    int32_t own = 0, all[COMM_RANKS_MOST];
     if (!t->ranks) return code;
     fflush(NULL);
     /* Not in the engine's own way, which takes a core. */
-    const bool failed = (status != MM_OK && t->agreed) || multi_gather(t->ranks, &own, sizeof own, all) != MM_OK;
-    if (failed) multi_abort(t->ranks, code ? code : EXIT_FAILED);
-    multi_close(t->ranks);
+    const bool failed = (status != MM_OK && t->agreed) || comm_gather(t->ranks, &own, sizeof own, all) != MM_OK;
+    if (failed) comm_abort(t->ranks, code ? code : EXIT_FAILED);
+    comm_close(t->ranks);
     return code;
 }

@@ -146,11 +146,11 @@ static mm_status start_here(start *s, int *code_out) {
     pid_t *processes = calloc((size_t)ranks, sizeof *processes);
     if (!processes) return mm_fail(MM_ERR_NOMEM, "out of memory for the ranks");
     mm_failure failure;
-    mm_failure_keep(&failure, multi_local_start(ranks, become_rank, s, processes));
+    mm_failure_save(&failure, comm_local_start(ranks, become_rank, s, processes));
     if (failure.status != MM_OK) signal_all(processes, ranks, SIGKILL);
     *code_out = wait_for_all(processes, ranks, s);
     free(processes);
-    return mm_failure_tell(&failure);
+    return mm_failure_restore(&failure);
 }
 
 mm_status train_start(const train *t, bool by_mpirun, int *code_out) {

@@ -103,7 +103,7 @@ bool train_has_last_batch(const train *t) {
     return t->epochs > 0 || (last && strcmp(last, "trained") == 0);
 }
 
-mm_status train_tell_differences(const train *t, const session *s) {
+mm_status train_log_differences(const train *t, const session *s) {
     const char *last = session_state_says(t->state, "last_batch"), *net = session_state_says(t->state, "net");
     arg options[TRAIN_STATE_OPTIONS + 1];
     list_options(t, true, options);

@@ -76,12 +76,12 @@ void mm_fail_prefix(const char *format, ...) {
     memcpy(last_message, message, sizeof message);
 }
 
-void mm_failure_keep(mm_failure *failure, mm_status status) {
+void mm_failure_save(mm_failure *failure, mm_status status) {
     failure->status = status;
     if (status != MM_OK) memcpy(failure->message, last_message, sizeof last_message);
 }
 
-mm_status mm_failure_tell(const mm_failure *failure) {
+mm_status mm_failure_restore(const mm_failure *failure) {
     if (failure->status != MM_OK) memmove(last_message, failure->message, sizeof last_message);
     return failure->status;
 }
@@ -134,10 +134,10 @@ const char *mm_size_format(int64_t bytes, char *buffer, size_t capacity) {
     return buffer;
 }
 
-const char *mm_size_tell(int64_t bytes, char buffer[MM_SIZE_TOLD_CAPACITY]) {
+const char *mm_size_text(int64_t bytes, char buffer[MM_SIZE_TEXT_CAPACITY]) {
     char size[32];
     bool large = bytes >= 1 << 10;
-    snprintf(buffer, MM_SIZE_TOLD_CAPACITY, "%lld bytes%s%s%s", (long long)bytes, large ? " (" : "",
+    snprintf(buffer, MM_SIZE_TEXT_CAPACITY, "%lld bytes%s%s%s", (long long)bytes, large ? " (" : "",
              large ? mm_size_format(bytes, size, sizeof size) : "", large ? ")" : "");
     return buffer;
 }

@@ -29,9 +29,9 @@ typedef struct mm_failure {
 } mm_failure;
 
 /* Keeps this thread's last failure, which gave `status`. MM_OK: it keeps none. */
-void mm_failure_keep(mm_failure *failure, mm_status status);
+void mm_failure_save(mm_failure *failure, mm_status status);
 /* Returns the status; unless that is MM_OK, also sets the calling thread's message. */
-mm_status mm_failure_tell(const mm_failure *failure);
+mm_status mm_failure_restore(const mm_failure *failure);
 
 #define MM_TRY(expression)                                                                                             \
     do {                                                                                                               \
@@ -55,11 +55,11 @@ const char *mm_brief(const char *text, char buffer[MM_BRIEF_CAPACITY]);
  * three significant digits. Returns buffer. */
 const char *mm_size_format(int64_t bytes, char *buffer, size_t capacity);
 
-/* Writes a size for a message: "61349376 bytes (58.5MiB)", "17 bytes". Returns buffer. MM_SIZE_TOLD(bytes): the same
+/* Writes a size for a message: "61349376 bytes (58.5MiB)", "17 bytes". Returns buffer. MM_SIZE_TEXT(bytes): the same
  * in a buffer of its own, which lives as long as the enclosing block. */
-enum { MM_SIZE_TOLD_CAPACITY = 48 };
-const char *mm_size_tell(int64_t bytes, char buffer[MM_SIZE_TOLD_CAPACITY]);
-#define MM_SIZE_TOLD(bytes) mm_size_tell(bytes, (char[MM_SIZE_TOLD_CAPACITY]){0})
+enum { MM_SIZE_TEXT_CAPACITY = 48 };
+const char *mm_size_text(int64_t bytes, char buffer[MM_SIZE_TEXT_CAPACITY]);
+#define MM_SIZE_TEXT(bytes) mm_size_text(bytes, (char[MM_SIZE_TEXT_CAPACITY]){0})
 
 /* Reads a size such as "12GiB", "1.5GB", "300MiB", "4096", "64k". GiB and a bare G are powers of 1024, GB is one of
  * 1000. MM_ERR_INVALID: any other text, a negative number, overflow. */

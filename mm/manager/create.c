@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/manager/adopt.h"
+#include "mm/manager/install.h"
 #include "mm/manager/observe.h"
 
 /* No padding follows the last member, so all bytes that a caller's struct has beyond it are members of a later
@@ -68,7 +68,7 @@ static mm_status reserve(mm_manager *m, mm_memory_kind kind, int64_t bytes, mm_p
     if (status != MM_ERR_NOMEM || m->options.no_ladder || bytes > most) return status;
     mm_failure refused;
     char message[256], asked[32], taken[32];
-    mm_failure_keep(&refused, status);
+    mm_failure_save(&refused, status);
     most = most_to_ask(m->device, kind); /* may have changed meanwhile */
     status = reserve_less(m, kind, most < bytes ? most : bytes, bytes / PARTS, pool_out);
     if (status == MM_OK) {
@@ -77,7 +77,7 @@ static mm_status reserve(mm_manager *m, mm_memory_kind kind, int64_t bytes, mm_p
         *pool_out = NULL;
         status = reserve_less(m, kind, most - most / left_per, bytes / PARTS, pool_out);
     }
-    if (status != MM_OK) return mm_failure_tell(&refused);
+    if (status != MM_OK) return mm_failure_restore(&refused);
     snprintf(message, sizeof message, "device %s has less than the %s of %s memory asked for, %s are taken",
              m->options.device, mm_size_format(bytes, asked, sizeof asked),
              kind == MM_MEMORY_DEVICE ? "device" : "pinned",
@@ -156,13 +156,13 @@ void mm_manager_destroy(mm_manager *m) {
     free(m->ready);
     mm_dispatch_destroy(m->dispatch);
     mm_timeline_destroy(m->timeline);
-    mm_mirror_destroy(m->values);
+    mm_upload_destroy(m->values);
     mm_pool_destroy(m->pinned);
     mm_pool_destroy(m->pool);
     mm_device_destroy(m->device);
     mm_plan_set_fini(&m->plans);
     mm_observe_fini(m);
-    mm_directory_fini(&m->directory);
+    mm_persistent_table_fini(&m->directory);
     mm_coverage_fini(&m->coverage);
     pthread_mutex_destroy(&m->lock);
     free(m);

@@ -2,7 +2,7 @@
 /* Makes facts from times that a manager measured. */
 #include <string.h>
 
-#include "mm/manager/adopt.h"
+#include "mm/manager/install.h"
 #include "mm/manager/manager.h"
 #include "mm/manager/measured.h"
 #include "mm/manager/observe.h"
@@ -151,7 +151,7 @@ static mm_status measured_alone(mm_manager *m, const mm_graph *graph, mm_facts *
 
 mm_status mm_facts_save(mm_manager *m, const mm_graph *graph, const char *path) {
     mm_facts *facts;
-    MM_TRY(mm_manager_settle(m, "mm_facts_save"));
+    MM_TRY(mm_manager_drain(m, "mm_facts_save"));
     MM_TRY(mm_check_given(path, "mm_facts_save", "path"));
     const mm_ready *r = mm_manager_find(m, graph);
     const bool is_observed = r && m->observed.permille > 0 && r->prepared->untimed.status == MM_OK;

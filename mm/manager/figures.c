@@ -2,8 +2,8 @@
 /* Statistics, touched bytes, and the lists of policies, codecs and devices. */
 #include <string.h>
 
-#include "mm/manager/adopt.h"
 #include "mm/manager/arena.h"
+#include "mm/manager/install.h"
 #include "mm/manager/measured.h"
 
 /* Members that mm_stats had when mm_stats_get was a function alone. */
@@ -50,7 +50,7 @@ void mm_stats_get_sized(mm_manager *m, mm_stats *stats_out, size_t stats_bytes) 
 }
 
 mm_status mm_touched_get(mm_manager *m, mm_touched *touched_out) {
-    MM_TRY(mm_manager_settle(m, "mm_touched_get"));
+    MM_TRY(mm_manager_drain(m, "mm_touched_get"));
     MM_TRY(mm_check_given(touched_out, "mm_touched_get", "touched_out"));
     if (!m->options.measure_touched)
         return mm_fail(MM_ERR_ORDER, "mm_touched_get: the manager was created without measure_touched");
@@ -58,7 +58,7 @@ mm_status mm_touched_get(mm_manager *m, mm_touched *touched_out) {
 }
 
 mm_status mm_measured_get(mm_manager *m, const mm_graph *graph, mm_measured *measured_out) {
-    MM_TRY(mm_manager_settle(m, "mm_measured_get"));
+    MM_TRY(mm_manager_drain(m, "mm_measured_get"));
     const mm_ready *r = mm_manager_find(m, graph);
     if (!r || !m->options.measure_times)
         return mm_fail(MM_ERR_ORDER, "mm_measured_get: no graph that was run with measure_times");
@@ -77,7 +77,7 @@ mm_status mm_plan_offer(mm_manager *m, mm_plan *plan, int64_t device_bytes) {
 }
 
 mm_status mm_code_sizes(mm_manager *m, const mm_graph *graph, mm_code_size *sizes_out, int capacity, int *n_out) {
-    MM_TRY(mm_manager_settle(m, "mm_code_sizes"));
+    MM_TRY(mm_manager_drain(m, "mm_code_sizes"));
     const mm_ready *r = mm_manager_find(m, graph);
     if (!r) return mm_fail(MM_ERR_ORDER, "mm_code_sizes: %s is not prepared", mm_graph_name(graph));
     *n_out = mm_execution_codes(r->execution, sizes_out, capacity);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "mm/device/contract/clock.h"
-#include "mm/manager/adopt.h"
+#include "mm/manager/install.h"
 #include "mm/manager/observe.h"
 #include "mm/manager/sampling.h"
 #include "mm/manager/states.h"
@@ -68,7 +68,7 @@ mm_status mm_iteration_start(mm_manager *m, const mm_graph *graph, const mm_way 
         now.execution = r->sampling->execution;
         now.samples = true;
     }
-    mm_sampling_settle(r);
+    mm_sampling_judge(r);
     if (way->runs) MM_TRY(mm_manager_send_values(m, r, samples, call));
     MM_TRY(way->begin(m->dispatch, now.execution));
     m->now = now;
@@ -134,9 +134,9 @@ mm_status mm_iteration_finish(mm_manager *m, const mm_way *way, const char *call
         return mm_fail(MM_ERR_ORDER, "%s: %s is %s", call, mm_graph_name(r->prepared->graph), m->now.way->told);
     mm_state_go(m, MM_MOVE_END);
     mm_failure failure;
-    mm_failure_keep(&failure, dispatch_end(m->dispatch));
+    mm_failure_save(&failure, dispatch_end(m->dispatch));
     if (failure.status != MM_OK) way->lost(m, r, &failure);
-    return mm_failure_tell(&failure);
+    return mm_failure_restore(&failure);
 }
 
 static mm_status end(mm_manager *m, const char *call, mm_status (*dispatch_end)(mm_dispatch *dispatch)) {
@@ -173,18 +173,18 @@ mm_status mm_rehearsal_begin(mm_manager *m, const mm_graph *graph) {
     return mm_iteration_start(m, graph, &rehearsal, "mm_rehearsal_begin");
 }
 
-mm_status mm_manager_sync(mm_manager *m) { return mm_manager_settle(m, "mm_manager_sync"); }
+mm_status mm_manager_sync(mm_manager *m) { return mm_manager_drain(m, "mm_manager_sync"); }
 
 void mm_iteration_abort(mm_manager *m) {
     if (!m || !mm_state_may(m, MM_MOVE_ABORT)) return;
     mm_failure reason; /* keeps the caller's mm_last_error */
-    mm_failure_keep(&reason, MM_ERR_DEVICE);
+    mm_failure_save(&reason, MM_ERR_DEVICE);
     mm_state_go(m, MM_MOVE_ABORT);
     mm_dispatch_abort(m->dispatch);
     const mm_iteration *was = &m->now;
     was->way->lost(m, was->ready, was->ran_out.status != MM_OK ? &was->ran_out : &reason);
     forget_largest(m);
-    mm_failure_tell(&reason);
+    mm_failure_restore(&reason);
 }
 
 /* Refuses a call for a step that is not due, or that is illegal in this state. */
@@ -210,7 +210,7 @@ static mm_status check_step(const mm_manager *m, mm_move move, const char *call,
 
 /* Keeps a failure for lack of memory until the iteration is aborted, which then plans anew. Returns `status`. */
 static mm_status note(mm_manager *m, mm_status status) {
-    if (status == MM_ERR_NOMEM) mm_failure_keep(&m->now.ran_out, status);
+    if (status == MM_ERR_NOMEM) mm_failure_save(&m->now.ran_out, status);
     return status;
 }
 

@@ -9,7 +9,7 @@
 #include "mm/manager/coverage.h"
 #include "mm/planning/plan_set.h"
 #include "pipeline/dispatch.h"
-#include "pipeline/mirror.h"
+#include "pipeline/upload.h"
 
 typedef struct mm_sampling mm_sampling; /* sampling.h */
 
@@ -22,10 +22,10 @@ typedef struct mm_ready {
     void **external;       /* per tensor: the user's memory of an external tensor; NULL for others */
     mm_recompute_fn recompute;
     void *recompute_ctx;
-    mm_gradient_fns gradient_fns; /* mm_gradient_set; all NULL: none */
+    mm_allreduce_fns gradient_fns; /* mm_allreduce_set; all NULL: none */
     void *gradient_ctx;
     float *bounds;       /* per tensor: mm_bound_set */
-    mm_mirror *block;    /* what its codecs read on the device; NULL: they read nothing */
+    mm_upload *block;    /* what its codecs read on the device; NULL: they read nothing */
     bool covered;        /* its plan is in the coverage */
     bool has_run;        /* an iteration has run under this plan */
     bool told_untimed;   /* it was logged that the measured times are of another graph */
@@ -83,8 +83,8 @@ struct mm_manager {
     mm_plan_set plans;
     mm_ready *ready; /* one for each prepared graph */
     int n_ready;
-    mm_directory directory;
-    mm_mirror *values;     /* of the tensor MM_VALUES; NULL until it is needed */
+    mm_persistent_table directory;
+    mm_upload *values;     /* of the tensor MM_VALUES; NULL until it is needed */
     mm_coverage coverage;  /* bytes that plans which have run may touch */
     int64_t there_bytes;   /* of the arena; the memory above was given back to the system */
     mm_touched given_back; /* touched bytes of the memory above, counted before it was given back */

@@ -8,7 +8,7 @@
 #include "mm/core/time/facts_renew.h"
 #include "mm/core/time/simulate.h"
 #include "mm/device/contract/clock.h"
-#include "mm/manager/adopt.h"
+#include "mm/manager/install.h"
 #include "mm/manager/sampling.h"
 #include "mm/manager/states.h"
 
@@ -55,7 +55,7 @@ mm_status mm_observe(mm_manager *m, const mm_observe_options *options) {
     MM_TRY(mm_manager_check_idle(m, "mm_observe"));
     MM_TRY(mm_check_given(options, "mm_observe", "options"));
     MM_TRY(check(m, options));
-    MM_TRY(mm_manager_settle(m, "mm_observe"));
+    MM_TRY(mm_manager_drain(m, "mm_observe"));
     observe_none(m);
     m->observed.window = options->window > 0 ? options->window : WINDOW;
     m->observed.permille = options->replan_permille;
@@ -277,7 +277,7 @@ static mm_status take_up(mm_manager *m, mm_draft *draft) {
     MM_TRY(reserve_left(m));
     const int before = m->observed.n_left;
     leave(m, draft);
-    mm_status status = mm_manager_adopt(m, draft);
+    mm_status status = mm_manager_install(m, draft);
     if (status != MM_OK) m->observed.n_left = before;
     return status;
 }
@@ -306,7 +306,7 @@ static void tell(mm_manager *m, const mm_graph *graph, const comparison *c, cons
 
 static mm_status plan_again(mm_manager *m, const mm_graph *graph, const comparison *c) {
     const mm_limits limits = mm_manager_limits(m);
-    mm_attempt again = mm_plan_set_again(&m->plans, &limits);
+    mm_plan_request again = mm_plan_set_again(&m->plans, &limits);
     mm_draft draft;
     verdict v;
     again.same_variants = true;
@@ -363,7 +363,7 @@ mm_status mm_observe_look(mm_manager *m) {
     }
     mm_status settled = MM_OK;
     if (differs(&c, m->observed.permille)) {
-        settled = mm_manager_settle(m, "mm_iteration_begin");
+        settled = mm_manager_drain(m, "mm_iteration_begin");
         if (settled == MM_OK) act(m, graph, &c);
     }
     comparison_fini(&c);

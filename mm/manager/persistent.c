@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "mm/manager/adopt.h"
+#include "mm/manager/install.h"
 #include "mm/manager/states.h"
 
 /* ---------------------------------------------------------------- adding and removing */
@@ -15,33 +15,33 @@ static void count_persistents(mm_manager *m) {
     pthread_mutex_unlock(&m->lock);
 }
 
-mm_status mm_persistent_settle(mm_manager *m, int entries, mm_status status) {
+mm_status mm_persistent_commit(mm_manager *m, int entries, mm_status status) {
     if (status == MM_OK)
         count_persistents(m);
     else
-        mm_directory_cut(&m->directory, entries);
+        mm_persistent_table_cut(&m->directory, entries);
     return status;
 }
 
 mm_status mm_persistent_add(mm_manager *m, const char *name, int64_t bytes) {
-    MM_TRY(mm_manager_settle(m, "mm_persistent_add"));
+    MM_TRY(mm_manager_drain(m, "mm_persistent_add"));
     if (!name) return mm_fail(MM_ERR_INVALID, "mm_persistent_add: a persistent tensor needs a name");
     if (bytes <= 0)
         return mm_fail(MM_ERR_INVALID, "mm_persistent_add: %s has %lld bytes: must be at least 1", name,
                        (long long)bytes);
     if (strcmp(name, MM_VALUES) == 0)
         return mm_fail(MM_ERR_INVALID, "mm_persistent_add: only a graph declares " MM_VALUES);
-    if (mm_directory_find(&m->directory, name))
+    if (mm_persistent_table_find(&m->directory, name))
         return mm_fail(MM_ERR_INVALID, "mm_persistent_add: %s is there already: choose another name", name);
     int entries = m->directory.n;
-    mm_status status = mm_directory_append(&m->directory, name, bytes);
+    mm_status status = mm_persistent_table_append(&m->directory, name, bytes);
     if (status == MM_OK) status = mm_manager_plan_around(m);
-    return mm_persistent_settle(m, entries, status);
+    return mm_persistent_commit(m, entries, status);
 }
 
 static mm_status check_removable(const mm_manager *m, const char *name) {
-    const mm_directory *d = &m->directory;
-    const mm_persistent *entry = name ? mm_directory_find(d, name) : NULL;
+    const mm_persistent_table *d = &m->directory;
+    const mm_persistent *entry = name ? mm_persistent_table_find(d, name) : NULL;
     if (!entry)
         return mm_fail(MM_ERR_NOT_FOUND, "mm_persistent_remove: there is no persistent tensor %s", name ? name : "");
     if (entry->declared)
@@ -53,7 +53,7 @@ static mm_status check_removable(const mm_manager *m, const char *name) {
 }
 
 mm_status mm_persistent_remove(mm_manager *m, const char *name) {
-    MM_TRY(mm_manager_settle(m, "mm_persistent_remove"));
+    MM_TRY(mm_manager_drain(m, "mm_persistent_remove"));
     MM_TRY(check_removable(m, name));
     int64_t before = m->directory.bytes;
     /* Its touched bytes are not stray ones. */
@@ -61,7 +61,7 @@ mm_status mm_persistent_remove(mm_manager *m, const char *name) {
     m->directory.bytes = m->directory.entries[m->directory.n - 1].offset;
     mm_status status = mm_manager_plan_around(m);
     if (status == MM_OK) {
-        mm_directory_cut(&m->directory, m->directory.n - 1);
+        mm_persistent_table_cut(&m->directory, m->directory.n - 1);
         count_persistents(m);
     } else
         m->directory.bytes = before;
@@ -71,7 +71,7 @@ mm_status mm_persistent_remove(mm_manager *m, const char *name) {
 /* ---------------------------------------------------------------- bytes */
 
 void *mm_persistent_data(mm_manager *m, const char *name, size_t *bytes_out) {
-    const mm_persistent *entry = m ? mm_directory_find(&m->directory, name) : NULL;
+    const mm_persistent *entry = m ? mm_persistent_table_find(&m->directory, name) : NULL;
     if (!entry) return NULL;
     if (bytes_out) *bytes_out = (size_t)entry->bytes;
     return (uint8_t *)mm_pool_base(m->pool) + entry->offset;
@@ -80,9 +80,9 @@ void *mm_persistent_data(mm_manager *m, const char *name, size_t *bytes_out) {
 /* Checks the range, and finds its address. */
 static mm_status find(mm_manager *m, const char *call, const char *name, int64_t offset, int64_t bytes,
                       uint8_t **place_out) {
-    MM_TRY(mm_manager_settle(m, call));
+    MM_TRY(mm_manager_drain(m, call));
     MM_TRY(mm_check_given(name, call, "name"));
-    const mm_persistent *entry = mm_directory_find(&m->directory, name);
+    const mm_persistent *entry = mm_persistent_table_find(&m->directory, name);
     if (!entry) return mm_fail(MM_ERR_NOT_FOUND, "%s: no graph of this manager has a persistent tensor %s", call, name);
     if (offset < 0 || bytes < 0 || offset > entry->bytes || bytes > entry->bytes - offset)
         return mm_fail(MM_ERR_INVALID, "%s: %lld bytes at %lld of %s, which has %lld", call, (long long)bytes,

@@ -7,6 +7,6 @@
 
 /* Ends an addition to the directory, which had `entries` entries before. With MM_OK the new ones stay; with a failure
  * they are removed. Returns `status`. */
-MM_CHECKED mm_status mm_persistent_settle(mm_manager *manager, int entries, mm_status status);
+MM_CHECKED mm_status mm_persistent_commit(mm_manager *manager, int entries, mm_status status);
 
 #endif

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* Prepares and forgets graphs; sets external memory and recompute functions. */
-#include "mm/manager/adopt.h"
+#include "mm/manager/install.h"
 #include "mm/manager/observe.h"
 #include "mm/manager/persistent.h"
 #include "mm/manager/states.h"
 
-static mm_status prepare(mm_manager *m, const mm_newcomer *added) {
+static mm_status prepare(mm_manager *m, const mm_new_graph *added) {
     int entries = m->directory.n;
     int64_t base = m->directory.bytes;
-    mm_status status = mm_directory_add(&m->directory, added->graph);
+    mm_status status = mm_persistent_table_add(&m->directory, added->graph);
     /* Plans lie above the persistent tensors, so every plan moves up when those grow. */
     bool moved = m->directory.bytes != base && m->n_ready > 0;
     if (status == MM_OK) status = mm_manager_add(m, added, !moved);
-    if (status == MM_OK) mm_directory_declare(&m->directory, added->graph);
-    return mm_persistent_settle(m, entries, status);
+    if (status == MM_OK) mm_persistent_table_declare(&m->directory, added->graph);
+    return mm_persistent_commit(m, entries, status);
 }
 
 static mm_status check_frozen(const mm_graph *graph) {
@@ -25,14 +25,14 @@ mm_status mm_manager_prepare(mm_manager *m, const mm_graph *graph) {
     MM_TRY(mm_manager_check_idle(m, "mm_manager_prepare"));
     MM_TRY(check_frozen(graph));
     if (mm_manager_find(m, graph)) return MM_OK;
-    MM_TRY(mm_manager_settle(m, "mm_manager_prepare"));
-    return prepare(m, &(mm_newcomer){.graph = graph});
+    MM_TRY(mm_manager_drain(m, "mm_manager_prepare"));
+    return prepare(m, &(mm_new_graph){.graph = graph});
 }
 
 mm_status mm_recompute_set(mm_manager *m, const mm_graph *graph, mm_recompute_fn fn, void *ctx) {
-    MM_TRY(mm_manager_settle(m, "mm_recompute_set"));
+    MM_TRY(mm_manager_drain(m, "mm_recompute_set"));
     MM_TRY(check_frozen(graph));
-    if (!mm_manager_find(m, graph)) MM_TRY(prepare(m, &(mm_newcomer){.graph = graph, .recomputes = fn != NULL}));
+    if (!mm_manager_find(m, graph)) MM_TRY(prepare(m, &(mm_new_graph){.graph = graph, .recomputes = fn != NULL}));
     mm_ready *r = mm_manager_find(m, graph);
     mm_execution_unrecord(r->execution);
     r->prepared->recomputes = fn != NULL;
@@ -41,19 +41,19 @@ mm_status mm_recompute_set(mm_manager *m, const mm_graph *graph, mm_recompute_fn
     return MM_OK;
 }
 
-mm_status mm_gradient_set(mm_manager *m, const mm_graph *graph, const mm_gradient_fns *fns, void *ctx) {
-    MM_TRY(mm_manager_settle(m, "mm_gradient_set"));
+mm_status mm_allreduce_set(mm_manager *m, const mm_graph *graph, const mm_allreduce_fns *fns, void *ctx) {
+    MM_TRY(mm_manager_drain(m, "mm_allreduce_set"));
     MM_TRY(mm_manager_prepare(m, graph));
     for (mm_tensor t = 0; fns && t < mm_graph_tensors(graph); t++) {
         const mm_tensor_info *tensor = mm_graph_tensor(graph, t);
-        if (tensor->shared == MM_SHARE_NOT) continue;
-        if (mm_share_copies(tensor->shared) ? !fns->sent || !fns->await : !fns->enqueue)
-            return mm_fail(MM_ERR_INVALID, "mm_gradient_set: a function that %s needs is NULL", tensor->name);
+        if (tensor->shared == MM_ALLREDUCE_NOT) continue;
+        if (mm_allreduce_copies(tensor->shared) ? !fns->sent || !fns->await : !fns->enqueue)
+            return mm_fail(MM_ERR_INVALID, "mm_allreduce_set: a function that %s needs is NULL", tensor->name);
     }
     mm_ready *r = mm_manager_find(m, graph);
     mm_execution_unrecord(r->execution);
     r->unrecordable = false;
-    r->gradient_fns = fns ? *fns : (mm_gradient_fns){0};
+    r->gradient_fns = fns ? *fns : (mm_allreduce_fns){0};
     r->gradient_ctx = ctx;
     mm_ready_set_gradients(r);
     return MM_OK;
@@ -63,7 +63,7 @@ mm_status mm_manager_forget(mm_manager *m, const mm_graph *graph) {
     MM_TRY(mm_manager_check_idle(m, "mm_manager_forget"));
     mm_ready *r = mm_manager_find(m, graph);
     if (!r) return mm_fail(MM_ERR_NOT_FOUND, "mm_manager_forget: the graph was not prepared");
-    mm_status settled = mm_manager_settle(m, "mm_manager_forget");
+    mm_status settled = mm_manager_drain(m, "mm_manager_forget");
     (void)settled; /* failures of its iterations are dropped (mm.h) */
     r = mm_manager_find(m, graph);
     mm_ready_fini(r);
@@ -74,7 +74,7 @@ mm_status mm_manager_forget(mm_manager *m, const mm_graph *graph) {
 }
 
 mm_status mm_external_set(mm_manager *m, const mm_graph *graph, mm_tensor tensor, void *data) {
-    MM_TRY(mm_manager_settle(m, "mm_external_set"));
+    MM_TRY(mm_manager_drain(m, "mm_external_set"));
     MM_TRY(mm_manager_prepare(m, graph));
     if (tensor < 0 || tensor >= mm_graph_tensors(graph) || mm_graph_tensor(graph, tensor)->ownership != MM_EXTERNAL)
         return mm_fail(MM_ERR_INVALID, "mm_external_set: tensor %d of %s is not external", tensor,

@@ -29,10 +29,10 @@ static const mm_way recorded = {
 mm_status mm_record_begin(mm_manager *m, const mm_graph *graph) {
     MM_TRY(mm_manager_check_idle(m, "mm_record_begin"));
     mm_failure failure;
-    mm_failure_keep(&failure, mm_iteration_start(m, graph, &recorded, "mm_record_begin"));
+    mm_failure_save(&failure, mm_iteration_start(m, graph, &recorded, "mm_record_begin"));
     mm_ready *r = mm_manager_find(m, graph);
     if (failure.status != MM_OK && r) give_up(m, r, &failure);
-    return mm_failure_tell(&failure);
+    return mm_failure_restore(&failure);
 }
 
 mm_status mm_record_end(mm_manager *m) {
@@ -44,7 +44,7 @@ mm_status mm_iteration_replay(mm_manager *m, const mm_graph *graph) {
     mm_ready *r = mm_manager_find(m, graph);
     if (!r || !mm_execution_recorded(r->execution))
         return mm_fail(MM_ERR_ORDER, "mm_iteration_replay: there is no recording (mm_record_begin)");
-    mm_sampling_settle(r);
+    mm_sampling_judge(r);
     MM_TRY(mm_manager_send_values(m, r, false, "mm_iteration_replay"));
     m->now.samples = false;
     mm_iteration_note_begin(m, r);

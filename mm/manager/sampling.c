@@ -64,7 +64,7 @@ static mm_status make_plan(const mm_manager *m, const mm_prepared *p, mm_samplin
         at[MEASURES * i + 1] = before_step(plan, step[MM_BACKWARD], w->gradient);
         at[MEASURES * i + 2] = (mm_measure_at){plan->n_nodes, mm_graph_tensor(p->graph, w->momentum)->persistent};
     }
-    mm_status status = mm_directory_places(&m->directory, p->graph, &places);
+    mm_status status = mm_persistent_table_places(&m->directory, p->graph, &places);
     if (status == MM_OK) status = mm_planned_add_measures(&p->planned, places, at, MEASURES * s->n, &s->planned);
     free(places);
     free(at);
@@ -120,7 +120,7 @@ bool mm_sampling_is_due(const mm_ready *r) {
 }
 
 /* A map that several layers read gets the least of their bounds. */
-void mm_sampling_settle(mm_ready *r) {
+void mm_sampling_judge(mm_ready *r) {
     mm_sampling *s = r->sampling;
     if (!s || !s->pending) return;
     s->pending = false;
@@ -179,23 +179,23 @@ static mm_status find_sampling(const mm_manager *m, const mm_graph *graph, const
     return mm_fail(MM_ERR_NOT_FOUND, "%s: the policy samples nothing of %s", call, mm_graph_name(graph));
 }
 
-mm_status mm_sampling_tell(mm_manager *m, const mm_graph *graph, mm_tensor weight, double sigma) {
+mm_status mm_sampling_report(mm_manager *m, const mm_graph *graph, mm_tensor weight, double sigma) {
     mm_ready *r;
-    MM_TRY(find_sampling(m, graph, "mm_sampling_tell", &r));
+    MM_TRY(find_sampling(m, graph, "mm_sampling_report", &r));
     mm_sampling *s = r->sampling;
-    if (!s->pending) return mm_fail(MM_ERR_ORDER, "mm_sampling_tell: the last iteration of the graph did not sample");
+    if (!s->pending) return mm_fail(MM_ERR_ORDER, "mm_sampling_report: the last iteration of the graph did not sample");
     for (int i = 0; i < s->n; i++) {
         if (s->watched[i].weight != weight) continue;
         s->samples[i].measured_sigma = sigma;
         return MM_OK;
     }
-    return mm_fail(MM_ERR_NOT_FOUND, "mm_sampling_tell: tensor %d is no weight of a layer that is sampled", weight);
+    return mm_fail(MM_ERR_NOT_FOUND, "mm_sampling_report: tensor %d is no weight of a layer that is sampled", weight);
 }
 
 mm_status mm_sampled_get(mm_manager *m, const mm_graph *graph, mm_sampled *sampled_out) {
     mm_ready *r;
     MM_TRY(find_sampling(m, graph, "mm_sampled_get", &r));
-    mm_sampling_settle(r);
+    mm_sampling_judge(r);
     const mm_sampling *s = r->sampling;
     *sampled_out = (mm_sampled){.n = s->n,
                                 .watched = s->watched,
@@ -210,7 +210,7 @@ mm_status mm_sampled_get(mm_manager *m, const mm_graph *graph, mm_sampled *sampl
 mm_status mm_sampling_age(mm_manager *m, const mm_graph *graph, int64_t *age_out) {
     mm_ready *r;
     MM_TRY(find(m, graph, "mm_sampling_age", &r));
-    mm_sampling_settle(r);
+    mm_sampling_judge(r);
     *age_out = r->sampled_age;
     return MM_OK;
 }

@@ -32,7 +32,7 @@ void mm_sampling_destroy(mm_sampling *sampling);
 bool mm_sampling_is_due(const mm_ready *ready);
 /* Gives the verdict on samples that are pending, if there are any: sets the bounds. To be called before an iteration
  * begins, and before the graph is planned anew. */
-void mm_sampling_settle(mm_ready *ready);
+void mm_sampling_judge(mm_ready *ready);
 /* Notes that an iteration has ended. If it sampled, takes what it measured. */
 void mm_sampling_note_end(mm_ready *ready, bool sampled);
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Settings that the user changes between iterations: the policy, the budget. */
-#include "mm/manager/adopt.h"
 #include "mm/manager/arena.h"
+#include "mm/manager/install.h"
 #include "mm/manager/states.h"
 
 const char *mm_policy_now(const mm_manager *m) { return m ? m->plans.policy_now.spec : NULL; }
 
-static mm_status go_over(mm_manager *m, const mm_policy *policy) {
+static mm_status switch_policy(mm_manager *m, const mm_policy *policy) {
     MM_TRY(mm_planned_try_codecs(policy, m->options.device));
-    MM_TRY(mm_manager_settle(m, "mm_policy_set"));
+    MM_TRY(mm_manager_drain(m, "mm_policy_set"));
     return mm_manager_replan(m, policy, "the policy is set");
 }
 
@@ -16,7 +16,7 @@ mm_status mm_policy_set(mm_manager *m, const char *spec) {
     MM_TRY(mm_manager_check_idle(m, "mm_policy_set"));
     mm_policy policy;
     MM_TRY(mm_policy_parse(spec, &policy));
-    mm_status status = go_over(m, &policy);
+    mm_status status = switch_policy(m, &policy);
     if (status != MM_OK) {
         mm_policy_fini(&policy);
         return status;
@@ -38,8 +38,8 @@ mm_status mm_budget_set(mm_manager *m, int64_t device_bytes) {
     if (device_bytes <= 0 || device_bytes > mm_pool_bytes(m->pool))
         return mm_fail(MM_ERR_INVALID,
                        "mm_budget_set: a budget of %s: must be from 1 byte to the %s that were reserved",
-                       MM_SIZE_TOLD(device_bytes), MM_SIZE_TOLD(mm_pool_bytes(m->pool)));
-    MM_TRY(mm_manager_settle(m, "mm_budget_set"));
+                       MM_SIZE_TEXT(device_bytes), MM_SIZE_TEXT(mm_pool_bytes(m->pool)));
+    MM_TRY(mm_manager_drain(m, "mm_budget_set"));
     int64_t before = m->budget_bytes, ceiling = m->ceiling_bytes;
     mm_status status = mm_arena_extend(m, device_bytes);
     put_budget(m, device_bytes);

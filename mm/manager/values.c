@@ -4,47 +4,47 @@
 #include <math.h>
 #include <string.h>
 
-#include "mm/manager/adopt.h"
 #include "mm/manager/bounds.h"
+#include "mm/manager/install.h"
 #include "mm/manager/states.h"
 #include "pipeline/codec/code_block.h"
 
 _Static_assert(MM_VALUES_OWN == sizeof(int64_t), "the iteration's number comes first");
 
 /* NULL: no graph declares values. */
-static mm_status find_mirror(mm_manager *m, mm_mirror **mirror_out) {
-    const mm_persistent *entry = mm_directory_find(&m->directory, MM_VALUES);
+static mm_status find_mirror(mm_manager *m, mm_upload **mirror_out) {
+    const mm_persistent *entry = mm_persistent_table_find(&m->directory, MM_VALUES);
     *mirror_out = m->values;
     if (!entry || m->values) return MM_OK;
-    MM_TRY(mm_mirror_create(m->device, (uint8_t *)mm_pool_base(m->pool) + entry->offset, entry->bytes, &m->values));
+    MM_TRY(mm_upload_create(m->device, (uint8_t *)mm_pool_base(m->pool) + entry->offset, entry->bytes, &m->values));
     *mirror_out = m->values;
     return MM_OK;
 }
 
 static mm_status send(mm_manager *m, const mm_ready *r, bool exactly) {
-    mm_mirror *mirror;
+    mm_upload *mirror;
     mm_stream *stream = mm_dispatch_compute(m->dispatch);
     MM_TRY(find_mirror(m, &mirror));
     if (mirror) {
-        memcpy(mm_mirror_data(mirror), &m->number, sizeof m->number);
-        MM_TRY(mm_mirror_send(mirror, stream));
+        memcpy(mm_upload_data(mirror), &m->number, sizeof m->number);
+        MM_TRY(mm_upload_send(mirror, stream));
     }
     if (!r->block) return MM_OK;
-    mm_code_block *block = mm_mirror_data(r->block);
+    mm_code_block *block = mm_upload_data(r->block);
     block->iteration = m->number;
     const size_t bytes = (size_t)mm_graph_tensors(r->prepared->graph) * sizeof *block->bound;
     exactly ? memset(block->bound, 0, bytes) : memcpy(block->bound, r->bounds, bytes);
-    return mm_mirror_send(r->block, stream);
+    return mm_upload_send(r->block, stream);
 }
 
 mm_status mm_manager_send_values(mm_manager *m, const mm_ready *r, bool exactly, const char *call) {
     mm_failure failure;
-    mm_failure_keep(&failure, send(m, r, exactly));
+    mm_failure_save(&failure, send(m, r, exactly));
     if (failure.status == MM_OK) return MM_OK;
-    mm_status settled = mm_manager_settle(m, call);
+    mm_status settled = mm_manager_drain(m, call);
     (void)settled; /* the same failure, or what came of it */
     mm_stream_reset(mm_dispatch_compute(m->dispatch));
-    return mm_failure_tell(&failure);
+    return mm_failure_restore(&failure);
 }
 
 mm_status mm_iteration_number_set(mm_manager *m, int64_t number) {
@@ -57,9 +57,9 @@ mm_status mm_iteration_number_set(mm_manager *m, int64_t number) {
 
 mm_status mm_values_set(mm_manager *m, int64_t offset, const void *data, int64_t bytes) {
     static const char call[] = "mm_values_set";
-    mm_mirror *mirror;
+    mm_upload *mirror;
     MM_TRY(mm_manager_check_idle(m, call));
-    const mm_persistent *entry = mm_directory_find(&m->directory, MM_VALUES);
+    const mm_persistent *entry = mm_persistent_table_find(&m->directory, MM_VALUES);
     if (!entry) return mm_fail(MM_ERR_NOT_FOUND, "%s: no graph that is prepared declares the tensor " MM_VALUES, call);
     if (offset < MM_VALUES_OWN || bytes < 0 || offset > entry->bytes || bytes > entry->bytes - offset)
         return mm_fail(MM_ERR_INVALID, "%s: %lld bytes at %lld: the caller's are those from %d to %lld", call,
@@ -67,7 +67,7 @@ mm_status mm_values_set(mm_manager *m, int64_t offset, const void *data, int64_t
     if (bytes == 0) return MM_OK;
     MM_TRY(mm_check_given(data, call, "data"));
     MM_TRY(find_mirror(m, &mirror));
-    memcpy((uint8_t *)mm_mirror_data(mirror) + offset, data, (size_t)bytes);
+    memcpy((uint8_t *)mm_upload_data(mirror) + offset, data, (size_t)bytes);
     return MM_OK;
 }
 

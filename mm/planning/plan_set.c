@@ -19,7 +19,7 @@ int mm_prepared_unable(const mm_prepared *p) {
     return -1;
 }
 
-static mm_learned *learned_of(const mm_plan_set *set, const mm_graph *graph) {
+static mm_observed_facts *learned_of(const mm_plan_set *set, const mm_graph *graph) {
     for (int i = 0; i < set->n_learned; i++)
         if (set->learned[i].graph == graph) return &set->learned[i];
     return NULL;
@@ -27,12 +27,12 @@ static mm_learned *learned_of(const mm_plan_set *set, const mm_graph *graph) {
 
 /* Adds measured times to the facts, if there are any of this graph; else keeps in p->untimed why not. */
 static mm_status take_facts(const mm_plan_set *set, mm_prepared *p) {
-    const mm_learned *learned = learned_of(set, p->graph);
+    const mm_observed_facts *learned = learned_of(set, p->graph);
     mm_status status = MM_OK;
     if (set->sources.facts) status = mm_facts_apply(set->sources.facts, p->graph, MM_FACTS_TIMES, p->planned.facts);
     if (status == MM_OK && learned) status = mm_facts_apply(learned->facts, p->graph, MM_FACTS_TIMES, p->planned.facts);
     if (status != MM_ERR_FORMAT) return status;
-    mm_failure_keep(&p->untimed, status);
+    mm_failure_save(&p->untimed, status);
     return MM_OK;
 }
 
@@ -54,7 +54,7 @@ static mm_status keep_variants(const mm_plan_set *set, mm_prepared *p) {
     return MM_OK;
 }
 
-static bool is_for(const mm_offered *o, const mm_attempt *a, const mm_graph *graph) {
+static bool is_for(const mm_ready_made_plan *o, const mm_plan_request *a, const mm_graph *graph) {
     return o->plan && o->device_bytes == a->limits.device_bytes && o->plan->pinned_bytes <= a->limits.pinned_bytes &&
            strcmp(o->plan->policy, a->policy->spec) == 0 && strcmp(o->graph, mm_graph_name(graph)) == 0 &&
            o->steps == mm_graph_steps(graph) && o->tensors == mm_graph_tensors(graph) &&
@@ -62,7 +62,7 @@ static bool is_for(const mm_offered *o, const mm_attempt *a, const mm_graph *gra
 }
 
 /* Takes an offered plan, where there is one of what is asked for. */
-static bool take_offered(const mm_plan_set *set, const mm_attempt *a, const mm_limits *limits, mm_prepared *p) {
+static bool take_offered(const mm_plan_set *set, const mm_plan_request *a, const mm_limits *limits, mm_prepared *p) {
     if (a->least_workspaces || a->stands_in || a->same_variants || learned_of(set, p->graph)) return false;
     for (int i = 0; i < set->n_offered; i++)
         if (is_for(&set->offered[i], a, p->graph) &&
@@ -72,9 +72,9 @@ static bool take_offered(const mm_plan_set *set, const mm_attempt *a, const mm_l
 }
 
 /* Makes the plan within the attempt's limits, with the directory's places of persistent tensors. */
-static mm_status make_within(const mm_plan_set *set, const mm_attempt *a, mm_prepared *p) {
+static mm_status make_within(const mm_plan_set *set, const mm_plan_request *a, mm_prepared *p) {
     int64_t *places;
-    MM_TRY(mm_directory_places(set->sources.directory, p->graph, &places));
+    MM_TRY(mm_persistent_table_places(set->sources.directory, p->graph, &places));
     mm_limits limits = a->limits;
     limits.places = places;
     mm_status status = MM_OK;
@@ -83,11 +83,11 @@ static mm_status make_within(const mm_plan_set *set, const mm_attempt *a, mm_pre
     return status;
 }
 
-static mm_status make_plan(const mm_plan_set *set, const mm_attempt *a, mm_prepared *p, int64_t *need_bytes) {
+static mm_status make_plan(const mm_plan_set *set, const mm_plan_request *a, mm_prepared *p, int64_t *need_bytes) {
     const mm_plan_sources *sources = &set->sources;
     MM_TRY(mm_planned_init(&p->planned, a->policy, p->graph, sources->device));
     MM_TRY(take_facts(set, p));
-    mm_planned_tell(&p->planned, &sources->rates);
+    mm_planned_log(&p->planned, &sources->rates);
     if (a->same_variants)
         MM_TRY(keep_variants(set, p));
     else if (a->least_workspaces)
@@ -103,8 +103,8 @@ static mm_status make_plan(const mm_plan_set *set, const mm_attempt *a, mm_prepa
     return mm_plan_fits(plan, &a->limits);
 }
 
-static mm_status prepare(const mm_plan_set *set, const mm_attempt *a, const mm_newcomer *graph, int64_t *need_bytes,
-                         mm_prepared **prepared_out) {
+static mm_status prepare(const mm_plan_set *set, const mm_plan_request *a, const mm_new_graph *graph,
+                         int64_t *need_bytes, mm_prepared **prepared_out) {
     mm_prepared *p = calloc(1, sizeof *p);
     if (!p) return mm_fail(MM_ERR_NOMEM, "out of memory for the graph %s", mm_graph_name(graph->graph));
     p->graph = graph->graph;
@@ -120,29 +120,30 @@ static mm_status prepare(const mm_plan_set *set, const mm_attempt *a, const mm_n
 /* ---------------------------------------------------------------- drafts */
 
 /* The i-th graph to draft: one of the set's, or the new one. */
-static mm_newcomer graph_at(const mm_plan_set *set, const mm_attempt *a, int i) {
-    return i < set->n ? (mm_newcomer){set->prepared[i]->graph, set->prepared[i]->recomputes} : *a->added;
+static mm_new_graph graph_at(const mm_plan_set *set, const mm_plan_request *a, int i) {
+    return i < set->n ? (mm_new_graph){set->prepared[i]->graph, set->prepared[i]->recomputes} : *a->added;
 }
 
-static mm_status fill(const mm_plan_set *set, const mm_attempt *a, mm_draft *d, mm_refusal *refusal) {
+static mm_status fill(const mm_plan_set *set, const mm_plan_request *a, mm_draft *d, mm_refusal *refusal) {
     int n = set->n + (a->added != NULL);
     d->prepared = calloc((size_t)n + 1, sizeof(mm_prepared *));
     if (!d->prepared) return mm_fail(MM_ERR_NOMEM, "out of memory for %d graphs", n);
     if (a->others_stay) d->n = d->kept = set->n;
     for (int i = 0; i < d->kept; i++) d->prepared[i] = set->prepared[i];
     for (; d->n < n; d->n++) {
-        const mm_newcomer graph = graph_at(set, a, d->n);
+        const mm_new_graph graph = graph_at(set, a, d->n);
         mm_status status = prepare(set, a, &graph, &d->need_bytes, &d->prepared[d->n]);
         if (status == MM_ERR_INFEASIBLE && refusal) {
             *refusal = (mm_refusal){graph.graph, graph.recomputes, d->need_bytes, {0}};
-            mm_failure_keep(&refusal->failure, status);
+            mm_failure_save(&refusal->failure, status);
         }
         MM_TRY(status);
     }
     return MM_OK;
 }
 
-mm_status mm_plan_set_draft(const mm_plan_set *set, const mm_attempt *a, mm_draft *draft_out, mm_refusal *refusal_out) {
+mm_status mm_plan_set_draft(const mm_plan_set *set, const mm_plan_request *a, mm_draft *draft_out,
+                            mm_refusal *refusal_out) {
     mm_draft d = {.least_workspaces = a->least_workspaces, .stands_in = a->stands_in, .step = a->step};
     MM_TRY(mm_policy_copy(a->policy, &d.policy));
     mm_status status = fill(set, a, &d, refusal_out);
@@ -153,11 +154,11 @@ mm_status mm_plan_set_draft(const mm_plan_set *set, const mm_attempt *a, mm_draf
     return status;
 }
 
-mm_attempt mm_plan_set_again(const mm_plan_set *set, const mm_limits *limits) {
-    return (mm_attempt){.policy = &set->policy_now,
-                        .least_workspaces = set->least_workspaces,
-                        .stands_in = !mm_policy_equal(&set->policy_now, &set->policy),
-                        .limits = *limits};
+mm_plan_request mm_plan_set_again(const mm_plan_set *set, const mm_limits *limits) {
+    return (mm_plan_request){.policy = &set->policy_now,
+                             .least_workspaces = set->least_workspaces,
+                             .stands_in = !mm_policy_equal(&set->policy_now, &set->policy),
+                             .limits = *limits};
 }
 
 void mm_plan_set_commit(mm_plan_set *set, mm_draft *d) {
@@ -194,7 +195,7 @@ mm_prepared *mm_plan_set_find(const mm_plan_set *set, const mm_graph *graph) {
 
 mm_status mm_plan_set_facts(const mm_plan_set *set, const mm_prepared *p, mm_facts **facts_out) {
     const mm_facts *from = p->planned.facts;
-    const mm_learned *learned = learned_of(set, p->graph);
+    const mm_observed_facts *learned = learned_of(set, p->graph);
     mm_facts *facts;
     MM_TRY(mm_facts_create(p->graph, from->n_codecs, &facts));
     memcpy(facts->codecs, from->codecs, (size_t)from->n_codecs * sizeof *from->codecs);
@@ -211,13 +212,13 @@ mm_status mm_plan_set_facts(const mm_plan_set *set, const mm_prepared *p, mm_fac
 }
 
 mm_status mm_plan_set_learn(mm_plan_set *set, const mm_graph *graph, mm_facts *facts) {
-    mm_learned *learned = learned_of(set, graph);
+    mm_observed_facts *learned = learned_of(set, graph);
     if (!learned) {
-        mm_learned *more = realloc(set->learned, ((size_t)set->n_learned + 1) * sizeof *more);
+        mm_observed_facts *more = realloc(set->learned, ((size_t)set->n_learned + 1) * sizeof *more);
         if (!more) return mm_fail(MM_ERR_NOMEM, "out of memory for the facts of %s", mm_graph_name(graph));
         set->learned = more;
         learned = &more[set->n_learned++];
-        *learned = (mm_learned){.graph = graph};
+        *learned = (mm_observed_facts){.graph = graph};
     }
     mm_facts_destroy(learned->facts);
     learned->facts = facts;
@@ -225,26 +226,26 @@ mm_status mm_plan_set_learn(mm_plan_set *set, const mm_graph *graph, mm_facts *f
 }
 
 static void unlearn(mm_plan_set *set, const mm_graph *graph) {
-    mm_learned *learned = learned_of(set, graph);
+    mm_observed_facts *learned = learned_of(set, graph);
     if (!learned) return;
     mm_facts_destroy(learned->facts);
     *learned = set->learned[--set->n_learned];
 }
 
 mm_status mm_plan_set_offer(mm_plan_set *set, mm_plan *plan, int64_t device_bytes) {
-    mm_offered *more = realloc(set->offered, ((size_t)set->n_offered + 1) * sizeof *more);
+    mm_ready_made_plan *more = realloc(set->offered, ((size_t)set->n_offered + 1) * sizeof *more);
     if (more) set->offered = more;
     char *name = more ? strdup(mm_graph_name(plan->graph)) : NULL;
     if (!name) {
         mm_plan_destroy(plan);
         return mm_fail(MM_ERR_NOMEM, "out of memory for a plan that is offered");
     }
-    more[set->n_offered++] = (mm_offered){.plan = plan,
-                                          .graph = name,
-                                          .steps = mm_graph_steps(plan->graph),
-                                          .tensors = mm_graph_tensors(plan->graph),
-                                          .tensor_bytes = mm_facts_tensor_bytes(plan->graph),
-                                          .device_bytes = device_bytes};
+    more[set->n_offered++] = (mm_ready_made_plan){.plan = plan,
+                                                  .graph = name,
+                                                  .steps = mm_graph_steps(plan->graph),
+                                                  .tensors = mm_graph_tensors(plan->graph),
+                                                  .tensor_bytes = mm_facts_tensor_bytes(plan->graph),
+                                                  .device_bytes = device_bytes};
     return MM_OK;
 }
 

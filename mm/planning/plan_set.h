@@ -5,7 +5,7 @@
 #define MM_PLANNING_PLAN_SET_H
 
 #include "mm/core/status.h"
-#include "mm/planning/directory.h"
+#include "mm/planning/persistent_table.h"
 #include "mm/planning/planning.h"
 
 /* A graph that has a plan. Its address stays until it is planned anew or forgotten. */
@@ -19,31 +19,31 @@ typedef struct mm_prepared {
 /* What plans are made from, besides their graphs. Borrowed for the set's life. */
 typedef struct mm_plan_sources {
     const char *device;
-    mm_rates rates;                /* of the device */
-    const mm_facts *facts;         /* measured times; NULL: none */
-    const mm_directory *directory; /* places of persistent tensors */
+    mm_rates rates;                       /* of the device */
+    const mm_facts *facts;                /* measured times; NULL: none */
+    const mm_persistent_table *directory; /* places of persistent tensors */
 } mm_plan_sources;
 
 /* Facts of a graph as its iterations have shown them (observe.h). They come before the sources' facts. */
-typedef struct mm_learned {
+typedef struct mm_observed_facts {
     const mm_graph *graph;
     mm_facts *facts;
-} mm_learned;
+} mm_observed_facts;
 
 /* A plan that is there before its graph is prepared (mm_plan_offer). */
-typedef struct mm_offered {
+typedef struct mm_ready_made_plan {
     mm_plan *plan; /* of another graph, which is gone, but was equal; NULL: taken */
     char *graph;   /* that graph's name, */
     int steps, tensors;
     int64_t tensor_bytes; /* and its size (mm_facts_tensor_bytes) */
     int64_t device_bytes; /* that it was made within */
-} mm_offered;
+} mm_ready_made_plan;
 
 typedef struct mm_plan_set {
     mm_plan_sources sources;
-    mm_offered *offered;
+    mm_ready_made_plan *offered;
     int n_offered;
-    mm_learned *learned;
+    mm_observed_facts *learned;
     int n_learned;
     mm_policy policy;      /* the policy that was set */
     mm_policy policy_now;  /* the policy that plans are made by: the same, or a substitute (policies/fallback.h) */
@@ -53,22 +53,22 @@ typedef struct mm_plan_set {
 } mm_plan_set;
 
 /* A graph that is to be prepared. */
-typedef struct mm_newcomer {
+typedef struct mm_new_graph {
     const mm_graph *graph;
     bool recomputes; /* as in mm_prepared */
-} mm_newcomer;
+} mm_new_graph;
 
 /* How to draft plans. */
-typedef struct mm_attempt {
+typedef struct mm_plan_request {
     const mm_policy *policy;
     bool least_workspaces;
     bool stands_in;     /* the policy is a substitute, so a plan that recomputes without mm_recompute_set is refused */
     const char *step;   /* the ladder's step, in a few words (static); NULL: none */
     bool same_variants; /* each step runs in the variant that it has now, so that it gives the same bits */
     mm_limits limits;
-    const mm_newcomer *added; /* a new graph, or NULL */
-    bool others_stay;         /* only `added` is planned */
-} mm_attempt;
+    const mm_new_graph *added; /* a new graph, or NULL */
+    bool others_stay;          /* only `added` is planned */
+} mm_plan_request;
 
 /* Plans that are made, proved and within the limits, and not committed yet. */
 typedef struct mm_draft {
@@ -91,10 +91,10 @@ typedef struct mm_refusal {
 
 /* Drafts plans for all prepared graphs, and for the new one. The caller frees the draft. The set does not change.
  * MM_ERR_INFEASIBLE: a plan does not fit the limits; *refusal_out (may be NULL) is set. */
-MM_CHECKED mm_status mm_plan_set_draft(const mm_plan_set *set, const mm_attempt *attempt, mm_draft *draft_out,
+MM_CHECKED mm_status mm_plan_set_draft(const mm_plan_set *set, const mm_plan_request *attempt, mm_draft *draft_out,
                                        mm_refusal *refusal_out);
 /* An attempt with the policy that runs now, within other limits. */
-mm_attempt mm_plan_set_again(const mm_plan_set *set, const mm_limits *limits);
+mm_plan_request mm_plan_set_again(const mm_plan_set *set, const mm_limits *limits);
 /* Moves the draft's plans into the set, and frees those that they replace. The draft's other members stay. */
 void mm_plan_set_commit(mm_plan_set *set, mm_draft *draft);
 /* Frees the draft, with its plans if they were not committed. */

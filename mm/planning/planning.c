@@ -49,7 +49,7 @@ mm_status mm_planned_init(mm_planned *planned, const mm_policy *policy, const mm
     return status;
 }
 
-void mm_planned_tell(mm_planned *planned, const mm_rates *rates) {
+void mm_planned_log(mm_planned *planned, const mm_rates *rates) {
     mm_facts *facts = planned->facts;
     if (facts->memory_bytes_per_s == 0) facts->memory_bytes_per_s = rates->memory_bytes_per_s;
     if (facts->out_bytes_per_s == 0) facts->out_bytes_per_s = rates->link_bytes_per_s;
@@ -93,7 +93,7 @@ static mm_limits limits_above(const mm_planned *planned, const mm_graph *graph, 
 }
 
 /* Proves a plan that was made within `own`, in place of the earlier one. */
-static mm_status settle(mm_planned *planned, mm_plan *plan, const mm_limits *limits, mm_limits own) {
+static mm_status lower_and_prove(mm_planned *planned, mm_plan *plan, const mm_limits *limits, mm_limits own) {
     own.device_bytes = plan->peak_bytes;
     own.pinned_bytes = plan->pinned_bytes;
     mm_planned made = {.plan = plan};
@@ -114,12 +114,12 @@ static mm_status settle(mm_planned *planned, mm_plan *plan, const mm_limits *lim
 /* With the copies of what the graph shares with other processes, for which the policy leaves room. */
 static mm_status make(const mm_policy *policy, const mm_graph *graph, const mm_facts *facts, mm_limits own,
                       mm_plan **plan_out) {
-    const int64_t shared = mm_plan_shared_bytes(graph);
+    const int64_t shared = mm_plan_allreduce_bytes(graph);
     if (shared == 0) return mm_policy_plan(policy, graph, facts, &own, plan_out);
     own.pinned_bytes = own.pinned_bytes > shared ? own.pinned_bytes - shared : 0;
     mm_plan *plan;
     MM_TRY(mm_policy_plan(policy, graph, facts, &own, &plan));
-    mm_status status = mm_plan_add_shared(plan, plan_out);
+    mm_status status = mm_plan_add_allreduce(plan, plan_out);
     mm_plan_destroy(plan);
     return status;
 }
@@ -129,7 +129,7 @@ mm_status mm_planned_make(mm_planned *planned, const mm_policy *policy, const mm
     const mm_limits own = limits_above(planned, graph, limits);
     mm_plan *plan;
     MM_TRY(make(policy, graph, planned->facts, own, &plan));
-    return settle(planned, plan, limits, own);
+    return lower_and_prove(planned, plan, limits, own);
 }
 
 mm_plan *mm_planned_release(mm_planned *planned) {
@@ -149,7 +149,7 @@ mm_status mm_planned_take(mm_planned *planned, mm_plan **plan, const mm_graph *g
                        (long long)taken->base_bytes, (long long)own.base_bytes);
     *plan = NULL;
     taken->graph = graph;
-    return settle(planned, taken, limits, own);
+    return lower_and_prove(planned, taken, limits, own);
 }
 
 mm_status mm_planned_add_measures(const mm_planned *planned, const int64_t *places, const mm_measure_at *at, int n,

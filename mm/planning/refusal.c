@@ -47,7 +47,7 @@ static mm_trial try_policy(void *ctx, const mm_policy *policy, bool any) {
     mm_planned planned;
     if (mm_planned_init(&planned, policy, r->graph, r->device) != MM_OK) return t; /* the device lacks its codecs */
     bool timed = has_times(r, planned.facts);
-    mm_planned_tell(&planned, &r->rates);
+    mm_planned_log(&planned, &r->rates);
     for (int c = 0; c < planned.facts->n_codecs; c++) t.lossy |= !planned.facts->codecs[c].lossless;
     bool made = timed && mm_planned_make(&planned, policy, r->graph, &limits) == MM_OK;
     if (made && can_run(r, planned.plan)) {
@@ -69,13 +69,13 @@ static mm_status tell(const mm_refused *r, const char *refusal, const mm_advice 
     case MM_ADVICE_PINNED:
         return mm_fail(
             MM_ERR_INFEASIBLE, "%s; no policy would fit with %s of pinned memory%s; with %s, policy %s%s would",
-            refusal, MM_SIZE_TOLD(r->limits.pinned_bytes), from, MM_SIZE_TOLD(advice->takes.pinned_bytes), spec, lossy);
+            refusal, MM_SIZE_TEXT(r->limits.pinned_bytes), from, MM_SIZE_TEXT(advice->takes.pinned_bytes), spec, lossy);
     case MM_ADVICE_NEEDS_LEAST:
         if (r->descended) break;
         if (r->needs_bytes > 0 && advice->takes.bytes >= r->needs_bytes)
             return mm_fail(MM_ERR_INFEASIBLE, "%s; no policy would fit: none needs less", refusal);
         return mm_fail(MM_ERR_INFEASIBLE, "%s; no policy would fit: %s%s needs least, %s", refusal, spec, lossy,
-                       MM_SIZE_TOLD(advice->takes.bytes));
+                       MM_SIZE_TEXT(advice->takes.bytes));
     case MM_ADVICE_NONE:
         break;
     }

@@ -9,30 +9,30 @@
 /* ---------------------------------------------------------------- the turn */
 
 /* Makes what is enqueued from now on come after the caller's tasks; if that fails, waits for these. */
-static void follow(mm_stash *s, const mm_stash_note *note) {
+static void follow(mm_stash *s, const mm_stash_deferred *note) {
     mm_status status = note->failed;
-    if (status == MM_OK) status = mm_lane_follow(s, note->event);
+    if (status == MM_OK) status = mm_stash_sync_wait(s, note->event);
     if (status == MM_OK) return;
-    mm_failure_keep(&s->owed, mm_fail_in(status, "mm_stash_give_back"));
+    mm_failure_save(&s->owed, mm_fail_in(status, "mm_stash_release"));
     if (note->event && note->failed == MM_OK) {
         mm_status ended = mm_event_sync(note->event);
         (void)ended; /* the failure is owed already */
     }
 }
 
-static void read_note(mm_stash *s, mm_stash_note *note) {
+static void read_note(mm_stash *s, mm_stash_deferred *note) {
     mm_stash_slot *e = note->slot;
     if (note->returns) {
         follow(s, note);
         e->held--;
-        mm_stash_note_free(s, note);
+        mm_stash_deferred_free(s, note);
     } else {
         e->dropped = true;
     }
     if (e->held == 0) mm_stash_unhold(s, e);
 }
 
-static void turn_take(mm_stash *s) {
+static void stash_enter(mm_stash *s) {
     pthread_mutex_lock(&s->lock);
     while (s->busy) pthread_cond_wait(&s->changed, &s->lock);
     s->busy = true;
@@ -40,10 +40,10 @@ static void turn_take(mm_stash *s) {
 }
 
 /* Reads notes until there are none. */
-static void turn_leave(mm_stash *s) {
+static void stash_exit(mm_stash *s) {
     pthread_mutex_lock(&s->lock);
     while (s->notes) {
-        mm_stash_note *note = s->notes;
+        mm_stash_deferred *note = s->notes;
         s->notes = note->next;
         if (!s->notes) s->last_note = NULL;
         pthread_mutex_unlock(&s->lock);
@@ -56,41 +56,41 @@ static void turn_leave(mm_stash *s) {
 }
 
 /* Leaves a note to whoever has the turn, or else reads it. Called with the lock, which it gives back. */
-static void leave_note(mm_stash *s, mm_stash_note *note) {
+static void leave_note(mm_stash *s, mm_stash_deferred *note) {
     note->next = NULL;
     *(s->last_note ? &s->last_note->next : &s->notes) = note;
     s->last_note = note;
     const bool mine = !s->busy;
     s->busy = true;
     pthread_mutex_unlock(&s->lock);
-    if (mine) turn_leave(s);
+    if (mine) stash_exit(s);
 }
 
 /* Returns a failure of a drop or a return, once. */
 static mm_status pay(mm_stash *s) {
     mm_failure owed = s->owed;
     s->owed.status = MM_OK;
-    return mm_failure_tell(&owed);
+    return mm_failure_restore(&owed);
 }
 
 /* ---------------------------------------------------------------- put */
 
 /* What the caller enqueues from now on comes after what was enqueued here; if that cannot be said, waits instead. */
 static mm_status lane_leave(mm_stash *s, void *stream) {
-    return mm_lane_leave(s, stream) == MM_OK ? MM_OK : mm_lane_drain(s);
+    return mm_stash_sync_exit(s, stream) == MM_OK ? MM_OK : mm_stash_sync_drain(s);
 }
 
-static mm_status check_size(mm_stash *s, const mm_stash_kind *kind) {
+static mm_status check_size(mm_stash *s, const mm_stash_desc *kind) {
     const int64_t bytes = mm_align(kind->bytes);
     if (bytes <= s->options.device_bytes) return MM_OK;
     mm_stash_note_refusal(s, kind, s->marked ? 0 : s->recorded.n_entries, bytes);
-    return mm_fail(MM_ERR_INFEASIBLE, "a tensor of %s needs %s, the budget is %s", kind->producer, MM_SIZE_TOLD(bytes),
-                   MM_SIZE_TOLD(s->options.device_bytes));
+    return mm_fail(MM_ERR_INFEASIBLE, "a tensor of %s needs %s, the budget is %s", kind->producer, MM_SIZE_TEXT(bytes),
+                   MM_SIZE_TEXT(s->options.device_bytes));
 }
 
 /* On failure nobody reads the caller's tensor any more. */
 static mm_status take_in(mm_stash *s, mm_stash_slot *e, void *data, void *stream) {
-    MM_TRY(mm_lane_enter(s, stream));
+    MM_TRY(mm_stash_sync_enter(s, stream));
     MM_TRY(mm_stash_begin(s, &e->kind));
     MM_TRY(mm_stash_take_in(s, e, data));
     s->stats.entries++;
@@ -98,7 +98,7 @@ static mm_status take_in(mm_stash *s, mm_stash_slot *e, void *data, void *stream
     return e->kept ? MM_OK : lane_leave(s, stream);
 }
 
-static mm_status put(mm_stash *s, const mm_stash_tensor *tensor, const mm_stash_kind *kind, void *stream,
+static mm_status put(mm_stash *s, const mm_stash_tensor *tensor, const mm_stash_desc *kind, void *stream,
                      mm_stash_entry *entry_out, mm_stash_answer *answer_out) {
     mm_stash_slot *e;
     MM_TRY(pay(s));
@@ -124,17 +124,17 @@ static mm_status put(mm_stash *s, const mm_stash_tensor *tensor, const mm_stash_
 
 mm_status mm_stash_put(mm_stash *s, const mm_stash_tensor *tensor, void *stream, mm_stash_entry *entry_out,
                        mm_stash_answer *answer_out) {
-    mm_stash_kind kind;
+    mm_stash_desc kind;
     MM_TRY(mm_check_given(s, "mm_stash_put", "stash"));
     MM_TRY(mm_check_given(tensor, "mm_stash_put", "tensor"));
     MM_TRY(mm_check_given(entry_out, "mm_stash_put", "entry_out"));
     MM_TRY(mm_check_given(answer_out, "mm_stash_put", "answer_out"));
-    MM_TRY(mm_stash_kind_of(tensor, &kind));
-    turn_take(s);
+    MM_TRY(mm_stash_desc_of(tensor, &kind));
+    stash_enter(s);
     mm_failure failure;
-    mm_failure_keep(&failure, put(s, tensor, &kind, stream, entry_out, answer_out));
-    turn_leave(s);
-    return mm_failure_tell(&failure);
+    mm_failure_save(&failure, put(s, tensor, &kind, stream, entry_out, answer_out));
+    stash_exit(s);
+    return mm_failure_restore(&failure);
 }
 
 /* ---------------------------------------------------------------- get, give back, drop */
@@ -155,20 +155,21 @@ static mm_status get_kept(mm_stash *s, mm_stash_slot *e, void **data_out) {
 }
 
 static mm_status get(mm_stash *s, mm_stash_entry entry, void *stream, void **data_out) {
-    mm_stash_note *note;
+    mm_stash_deferred *note;
     MM_TRY(pay(s));
     pthread_mutex_lock(&s->lock);
     mm_stash_slot *e = mm_stash_slot_at(s, entry);
     if (e && e->dropping) e = NULL;
     pthread_mutex_unlock(&s->lock);
     if (!e) return mm_fail(MM_ERR_NOT_FOUND, "mm_stash_get: there is no entry %llu", (unsigned long long)entry);
-    if (s->is_inline) MM_TRY(mm_lane_enter(s, stream)); /* else nothing here waits for what the caller has enqueued */
+    if (s->is_inline)
+        MM_TRY(mm_stash_sync_enter(s, stream)); /* else nothing here waits for what the caller has enqueued */
     if (e->kept) return get_kept(s, e, data_out);
-    MM_TRY(mm_stash_note_new(s, &note));
+    MM_TRY(mm_stash_deferred_new(s, &note));
     const int held = e->held;
     mm_status status = serve(s, e, stream);
     if (status != MM_OK) {
-        mm_stash_note_free(s, note);
+        mm_stash_deferred_free(s, note);
         if (e->held > held && --e->held == 0) mm_stash_unhold(s, e);
         return status;
     }
@@ -186,29 +187,29 @@ static mm_status get(mm_stash *s, mm_stash_entry entry, void *stream, void **dat
 mm_status mm_stash_get(mm_stash *s, mm_stash_entry entry, void *stream, void **data_out) {
     MM_TRY(mm_check_given(s, "mm_stash_get", "stash"));
     MM_TRY(mm_check_given(data_out, "mm_stash_get", "data_out"));
-    turn_take(s);
+    stash_enter(s);
     mm_failure failure;
-    mm_failure_keep(&failure, get(s, entry, stream, data_out));
-    turn_leave(s);
-    return mm_failure_tell(&failure);
+    mm_failure_save(&failure, get(s, entry, stream, data_out));
+    stash_exit(s);
+    return mm_failure_restore(&failure);
 }
 
-void mm_stash_give_back(mm_stash *s, mm_stash_entry entry, void *stream) {
+void mm_stash_release(mm_stash *s, mm_stash_entry entry, void *stream) {
     if (!s) return;
     pthread_mutex_lock(&s->lock);
     mm_stash_slot *e = mm_stash_slot_at(s, entry);
-    mm_stash_note *note = e ? e->gets : NULL;
+    mm_stash_deferred *note = e ? e->gets : NULL;
     if (note) e->gets = note->next;
     pthread_mutex_unlock(&s->lock);
     if (!note) return;
     mm_failure told; /* keeps the caller's mm_last_error */
-    mm_failure_keep(&told, MM_ERR_DEVICE);
+    mm_failure_save(&told, MM_ERR_DEVICE);
     /* Tried twice: without the event nobody knows when the caller has read. */
     note->failed = note->event ? mm_foreign_record(note->event, stream) : MM_OK;
     if (note->failed != MM_OK) note->failed = mm_foreign_record(note->event, stream);
     pthread_mutex_lock(&s->lock);
     leave_note(s, note);
-    mm_failure_tell(&told);
+    mm_failure_restore(&told);
 }
 
 void mm_stash_drop(mm_stash *s, mm_stash_entry entry) {
@@ -241,11 +242,11 @@ static void add_devices(mm_stash *s, mm_stash_stats *stats) {
 
 void mm_stash_stats_get_sized(mm_stash *s, mm_stash_stats *stats_out, size_t stats_bytes) {
     if (!s || !stats_out) return;
-    turn_take(s);
+    stash_enter(s);
     mm_stash_stats stats = s->stats;
     stats.arena_bytes = s->limit_bytes;
     add_devices(s, &stats);
-    turn_leave(s);
+    stash_exit(s);
     memset(stats_out, 0, stats_bytes);
     memcpy(stats_out, &stats, stats_bytes < sizeof stats ? stats_bytes : sizeof stats);
 }
@@ -253,20 +254,20 @@ void mm_stash_stats_get_sized(mm_stash *s, mm_stash_stats *stats_out, size_t sta
 mm_status mm_stash_touched_get(mm_stash *s, mm_touched *touched_out) {
     MM_TRY(mm_check_given(s, "mm_stash_touched_get", "stash"));
     MM_TRY(mm_check_given(touched_out, "mm_stash_touched_get", "touched_out"));
-    turn_take(s);
+    stash_enter(s);
     mm_failure failure;
-    mm_failure_keep(&failure, mm_stash_touched(s, touched_out));
-    turn_leave(s);
-    return mm_failure_tell(&failure);
+    mm_failure_save(&failure, mm_stash_touched(s, touched_out));
+    stash_exit(s);
+    return mm_failure_restore(&failure);
 }
 
 /* ---------------------------------------------------------------- plans */
 
-void mm_stash_mark(mm_stash *s) {
+void mm_stash_iteration_end(mm_stash *s) {
     if (!s) return;
-    turn_take(s);
+    stash_enter(s);
     s->marked = s->stats.entries > 0;
-    turn_leave(s);
+    stash_exit(s);
 }
 
 static mm_status tell_newest(mm_stash *s) {
@@ -274,44 +275,44 @@ static mm_status tell_newest(mm_stash *s) {
     MM_TRY(pay(s));
     if (!o || !mm_learned_fits_not(o)) return MM_OK;
     s->refused = o->refused;
-    return mm_failure_tell(&o->failure);
+    return mm_failure_restore(&o->failure);
 }
 
-mm_status mm_stash_settle(mm_stash *s) {
-    MM_TRY(mm_check_given(s, "mm_stash_settle", "stash"));
-    mm_learner_settle(&s->learner);
-    turn_take(s);
+mm_status mm_stash_wait_planned(mm_stash *s) {
+    MM_TRY(mm_check_given(s, "mm_stash_wait_planned", "stash"));
+    mm_learner_wait(&s->learner);
+    stash_enter(s);
     mm_failure failure;
     if (mm_learner_is_idle(&s->learner))
-        mm_failure_keep(&failure, tell_newest(s));
+        mm_failure_save(&failure, tell_newest(s));
     else
         failure.status = MM_OK;
-    turn_leave(s);
-    return mm_failure_tell(&failure);
+    stash_exit(s);
+    return mm_failure_restore(&failure);
 }
 
 bool mm_stash_refusal_get(mm_stash *s, mm_stash_refusal *refusal_out) {
     if (!s || !refusal_out) return false;
-    turn_take(s);
+    stash_enter(s);
     const mm_stash_refused *r = &s->refused;
     *refusal_out =
         (mm_stash_refusal){r->needed_bytes, r->device_bytes, r->tensor_bytes, r->tensor, r->producer, r->policy};
-    turn_leave(s);
+    stash_exit(s);
     return r->needed_bytes > 0;
 }
 
 bool mm_stash_report(mm_stash *s, int i, mm_stash_line *line_out) {
     if (!s || !line_out) return false;
-    turn_take(s);
-    const bool told = mm_stash_tell_entry(s, i, line_out);
-    turn_leave(s);
+    stash_enter(s);
+    const bool told = mm_stash_report_entry(s, i, line_out);
+    stash_exit(s);
     return told;
 }
 
 bool mm_stash_plan_segment(mm_stash *s, int i, mm_stash_segment *segment_out) {
     if (!s || !segment_out) return false;
-    turn_take(s);
-    const bool told = mm_stash_tell_segment(s, i, segment_out);
-    turn_leave(s);
+    stash_enter(s);
+    const bool told = mm_stash_report_segment(s, i, segment_out);
+    stash_exit(s);
     return told;
 }

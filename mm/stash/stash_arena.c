@@ -59,7 +59,7 @@ mm_status mm_stash_cover(mm_stash *s, const mm_stash_plan *plan) {
     }
     if (!plan->planned.plan) return MM_OK;
     if (!s->is_patterned) { /* what was written without a plan goes */
-        MM_TRY(mm_lane_drain(s));
+        MM_TRY(mm_stash_sync_drain(s));
         mm_pool_trim(s->pool, 0);
         MM_TRY(mm_pool_restore(s->pool, s->limit_bytes));
         mm_coverage_fini(&s->coverage);
@@ -94,7 +94,7 @@ mm_status mm_stash_arena_limit(mm_stash *s, int64_t bytes) {
     bytes = bytes / MM_ALIGN * MM_ALIGN;
     if (bytes == s->limit_bytes) return MM_OK;
     MM_TRY(mm_dispatch_sync(s->dispatch)); /* iterations before may still be using what is given back */
-    MM_TRY(mm_lane_drain(s));
+    MM_TRY(mm_stash_sync_drain(s));
     if (s->is_patterned) MM_TRY(keep_counts(s));
     s->is_patterned = false;
     if (bytes > s->limit_bytes) {

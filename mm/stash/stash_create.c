@@ -37,7 +37,7 @@ static mm_status check_budget(const mm_stash *s) {
     const int64_t most = s->device->ops->knows_free_memory ? info.free_bytes : info.total_bytes;
     if (s->options.device_bytes <= most) return MM_OK;
     return mm_fail(MM_ERR_NOMEM, "mm_stash_create: the budget is %s, and the device %s has %s",
-                   MM_SIZE_TOLD(s->options.device_bytes), s->device->name, MM_SIZE_TOLD(most));
+                   MM_SIZE_TEXT(s->options.device_bytes), s->device->name, MM_SIZE_TEXT(most));
 }
 
 static mm_status open_lane(mm_stash *s) {
@@ -140,7 +140,7 @@ void mm_stash_destroy(mm_stash *s) {
                     (long long)s->stats.entries);
     if (s->dispatch) {
         mm_dispatch_abort(s->dispatch);
-        mm_status drained = mm_lane_drain(s);
+        mm_status drained = mm_stash_sync_drain(s);
         (void)drained; /* nobody is there to be told */
     }
     free(s->follow.order ? s->follow.slots : NULL);

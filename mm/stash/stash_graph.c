@@ -93,7 +93,7 @@ static mm_status add_layer(const build *b, const char *name, mm_layer_kind kind,
 }
 
 static mm_status add_entry(const build *b, int entry, bool backward) {
-    const mm_stash_kind *kind = &b->order->entries[entry];
+    const mm_stash_desc *kind = &b->order->entries[entry];
     const bool bytes = (kind->flags & b->exact) || !mm_dtype_table[kind->dtype].has_sign;
     char name[NAME_BYTES];
     mm_tensor_desc desc = {.name = name, .kind = backward ? MM_SAVED : MM_FEATURE_MAP, .ownership = MM_MANAGED};

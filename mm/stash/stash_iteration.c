@@ -16,7 +16,7 @@ static mm_status begin_unplanned(mm_stash *s) {
     if (s->taken > 0) return MM_OK;
     if (mm_stash_arena_limit(s, s->options.device_bytes - s->stats.kept_bytes) == MM_OK) return MM_OK;
     mm_log_send(&s->options.log, MM_LOG_WARNING, "an iteration runs in %s of the arena: %s",
-                MM_SIZE_TOLD(s->limit_bytes), mm_last_error());
+                MM_SIZE_TEXT(s->limit_bytes), mm_last_error());
     return MM_OK;
 }
 
@@ -28,8 +28,8 @@ static bool is_worth_a_plan(const mm_stash *s) {
 
 /* The iteration is over; entries may be left if it was marked. */
 static void end(mm_stash *s) {
-    s->was_planned = is_following(s) && mm_follow_finish(s);
-    if (is_following(s)) mm_leave(s);
+    s->was_planned = is_following(s) && mm_stash_planned_finish(s);
+    if (is_following(s)) mm_stash_go_off_plan(s);
     if (!s->was_planned) s->learner.last_known = is_worth_a_plan(s) && mm_learner_add(&s->learner, &s->recorded);
     s->stats.planned += s->was_planned;
     s->stats.off_plan += s->left_plan;
@@ -39,10 +39,11 @@ static void end(mm_stash *s) {
     mm_order_clear(&s->recorded);
 }
 
-mm_status mm_stash_begin(mm_stash *s, const mm_stash_kind *first) {
+mm_status mm_stash_begin(mm_stash *s, const mm_stash_desc *first) {
     if (s->stats.entries > 0 && !s->marked) return MM_OK;
     if (s->marked) end(s);
-    if (!s->options.unplanned && s->stats.kept_bytes == 0 && mm_loose_clear(s)) MM_TRY(mm_follow_try(s, first));
+    if (!s->options.unplanned && s->stats.kept_bytes == 0 && mm_stash_unplanned_clear(s))
+        MM_TRY(mm_stash_planned_try(s, first));
     return is_following(s) ? MM_OK : begin_unplanned(s);
 }
 
@@ -50,10 +51,10 @@ mm_status mm_stash_begin(mm_stash *s, const mm_stash_kind *first) {
 
 mm_status mm_stash_take_in(mm_stash *s, mm_stash_slot *e, void *data) {
     e->iteration = s->iteration;
-    const bool follows = is_following(s) && mm_follow_put(s, e, data);
-    if (is_following(s) && !follows) mm_leave(s);
+    const bool follows = is_following(s) && mm_stash_planned_put(s, e, data);
+    if (is_following(s) && !follows) mm_stash_go_off_plan(s);
     if (!follows) e->number = s->recorded.n_entries;
-    if (!follows) MM_TRY(mm_loose_put(s, e, data));
+    if (!follows) MM_TRY(mm_stash_unplanned_put(s, e, data));
     if (e->kept) s->stats.kept_bytes += mm_stash_piece(&e->kind);
     mm_stash_note_peak(s);
     mm_order_put(&s->recorded, &e->kind);
@@ -63,16 +64,16 @@ mm_status mm_stash_take_in(mm_stash *s, mm_stash_slot *e, void *data) {
 /* Whether the plan has the bytes be there. If not, it is left. */
 static bool serve_as_planned(mm_stash *s, mm_stash_slot *e) {
     if (!is_following(s)) return false;
-    if (is_of_now(s, e) && mm_follow_get(s, e)) return true;
+    if (is_of_now(s, e) && mm_stash_planned_get(s, e)) return true;
     if (!is_of_now(s, e)) snprintf(s->follow.why, sizeof s->follow.why, "an entry of an earlier iteration was got");
-    mm_leave(s);
+    mm_stash_go_off_plan(s);
     return false;
 }
 
 static mm_status serve_unplanned(mm_stash *s, mm_stash_slot *e) {
-    if (e->lost) return mm_failure_tell(&s->lost);
+    if (e->lost) return mm_failure_restore(&s->lost);
     if (e->kept) return MM_OK;
-    MM_TRY(mm_loose_bring(s, e));
+    MM_TRY(mm_stash_unplanned_bring(s, e));
     e->place = (uint8_t *)mm_pool_base(s->pool) + e->offset;
     return MM_OK;
 }
@@ -87,7 +88,7 @@ mm_status mm_stash_serve(mm_stash *s, mm_stash_slot *e) {
 
 static void release(mm_stash *s, mm_stash_slot *e) {
     if (e->kept) s->stats.kept_bytes -= mm_stash_piece(&e->kind);
-    mm_loose_free(s, e);
+    mm_stash_unplanned_free(s, e);
     mm_stash_slot_free(s, e);
     if (--s->stats.entries == 0) end(s);
 }
@@ -95,7 +96,8 @@ static void release(mm_stash *s, mm_stash_slot *e) {
 void mm_stash_unhold(mm_stash *s, mm_stash_slot *e) {
     if (is_of_now(s, e)) {
         mm_order_add(&s->recorded, e->dropped ? MM_ORDER_END : MM_ORDER_RETURN, e->number);
-        if (is_following(s) && !(e->dropped ? mm_follow_end : mm_follow_return)(s, e)) mm_leave(s);
+        if (is_following(s) && !(e->dropped ? mm_stash_planned_end : mm_stash_planned_return)(s, e))
+            mm_stash_go_off_plan(s);
     }
     e->place = NULL;
     if (e->dropped) release(s, e);

@@ -7,7 +7,7 @@
 /* ---------------------------------------------------------------- the thread */
 
 static void plan_one(mm_learner *l, mm_learned_order *o) {
-    mm_failure_keep(&o->failure, mm_stash_plan_make(&l->terms, &o->order, &o->plan, &o->refused));
+    mm_failure_save(&o->failure, mm_stash_plan_make(&l->terms, &o->order, &o->plan, &o->refused));
 }
 
 static void *run(void *arg) {
@@ -53,7 +53,7 @@ bool mm_learner_is_idle(mm_learner *l) {
     return idle;
 }
 
-void mm_learner_settle(mm_learner *l) {
+void mm_learner_wait(mm_learner *l) {
     pthread_mutex_lock(&l->lock);
     while (l->queued > 0 || l->planning) pthread_cond_wait(&l->changed, &l->lock);
     pthread_mutex_unlock(&l->lock);
@@ -148,7 +148,7 @@ void mm_learner_note(mm_learner *l, mm_learned_order *o) {
     l->last_known = true;
 }
 
-mm_learned_order *mm_learner_find(mm_learner *l, const mm_stash_kind *first) {
+mm_learned_order *mm_learner_find(mm_learner *l, const mm_stash_desc *first) {
     mm_learned_order *found = NULL;
     pthread_mutex_lock(&l->lock);
     for (int i = 0; i < l->n; i++) {

@@ -63,7 +63,7 @@ bool mm_learner_add(mm_learner *learner, mm_order *order);
 /* The order that an iteration may follow that begins with this entry: the one that came behind the last one the time
  * before, or else the one that was used last. NULL: none is known, or it is not planned yet. One that does not fit is
  * returned if it is that of the iteration before, and there is no other. */
-mm_learned_order *mm_learner_find(mm_learner *learner, const mm_stash_kind *first);
+mm_learned_order *mm_learner_find(mm_learner *learner, const mm_stash_desc *first);
 
 /* Whether it has no plan because it does not fit the budget. Orders without a plan for other reasons (a policy's fault)
  * run unplanned. */
@@ -77,6 +77,6 @@ void mm_learner_note(mm_learner *learner, mm_learned_order *order);
 /* Whether nothing is left to be planned. */
 bool mm_learner_is_idle(mm_learner *learner);
 /* Waits until all that was added is planned. */
-void mm_learner_settle(mm_learner *learner);
+void mm_learner_wait(mm_learner *learner);
 
 #endif

@@ -15,7 +15,7 @@ static bool grow(void **items, int n, int *capacity, size_t item_bytes) {
     return true;
 }
 
-void mm_order_put(mm_order *o, const mm_stash_kind *kind) {
+void mm_order_put(mm_order *o, const mm_stash_desc *kind) {
     void *entries = o->entries;
     if (!o->lost) o->lost = !grow(&entries, o->n_entries, &o->entry_capacity, sizeof *o->entries);
     o->entries = entries;
@@ -50,7 +50,7 @@ void mm_order_fini(mm_order *o) {
     *o = (mm_order){0};
 }
 
-bool mm_stash_kind_equal(const mm_stash_kind *a, const mm_stash_kind *b) {
+bool mm_stash_kind_equal(const mm_stash_desc *a, const mm_stash_desc *b) {
     return a->dtype == b->dtype && a->flags == b->flags && a->rank == b->rank && a->bytes == b->bytes &&
            memcmp(a->dims, b->dims, sizeof a->dims) == 0 && strcmp(a->producer, b->producer) == 0;
 }

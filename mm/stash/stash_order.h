@@ -11,14 +11,14 @@
 #include "mm/core/status.h"
 
 /* What an entry is. */
-typedef struct mm_stash_kind {
+typedef struct mm_stash_desc {
     mm_dtype dtype;
     uint32_t flags;
     int rank;                  /* at least 1 */
     int64_t dims[MM_RANK_MAX]; /* in the order in memory, without dimensions of 1; unused ones are 0 */
     int64_t bytes;
     char producer[64]; /* cut */
-} mm_stash_kind;
+} mm_stash_desc;
 
 typedef enum mm_order_event_kind { MM_ORDER_PUT, MM_ORDER_GET, MM_ORDER_RETURN, MM_ORDER_END } mm_order_event_kind;
 
@@ -28,7 +28,7 @@ typedef struct mm_order_event {
 } mm_order_event;
 
 typedef struct mm_order {
-    mm_stash_kind *entries;
+    mm_stash_desc *entries;
     mm_order_event *events;
     int n_entries, n_events, entry_capacity, event_capacity;
     int open;   /* entries that have not ended */
@@ -40,13 +40,13 @@ typedef struct mm_order {
 enum { MM_ORDER_EVENTS_MOST = 1 << 16 };
 
 /* Add to an order. If that fails, it is lost. What is put is entry n_entries. */
-void mm_order_put(mm_order *order, const mm_stash_kind *kind);
+void mm_order_put(mm_order *order, const mm_stash_desc *kind);
 void mm_order_add(mm_order *order, mm_order_event_kind kind, int entry);
 /* Empties it, and keeps its memory. */
 void mm_order_clear(mm_order *order);
 void mm_order_fini(mm_order *order);
 
-bool mm_stash_kind_equal(const mm_stash_kind *a, const mm_stash_kind *b);
+bool mm_stash_kind_equal(const mm_stash_desc *a, const mm_stash_desc *b);
 bool mm_order_equal(const mm_order *a, const mm_order *b);
 
 #endif

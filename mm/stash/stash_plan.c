@@ -111,7 +111,7 @@ static mm_status plan_rest(const mm_stash_terms *t, const mm_order *o, mm_stash_
         mm_status status = mm_facts_apply(t->facts, p->graph.graph, MM_FACTS_TIMES, p->planned.facts);
         if (status != MM_OK && status != MM_ERR_FORMAT) return status; /* times of another graph are no use */
     }
-    mm_planned_tell(&p->planned, &t->rates);
+    mm_planned_log(&p->planned, &t->rates);
     MM_TRY(mm_planned_make(&p->planned, policy, p->graph.graph, &limits));
     const mm_plan *plan = p->planned.plan;
     p->needed_bytes = plan->peak_bytes + p->kept_bytes;

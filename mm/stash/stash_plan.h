@@ -51,6 +51,6 @@ void mm_stash_plan_fini(mm_stash_plan *plan);
 int64_t mm_stash_plan_extent(const mm_stash_plan *plan);
 
 /* Bytes of the arena, or of pinned memory, that an entry takes. */
-static inline int64_t mm_stash_piece(const mm_stash_kind *kind) { return mm_align(kind->bytes); }
+static inline int64_t mm_stash_piece(const mm_stash_desc *kind) { return mm_align(kind->bytes); }
 
 #endif

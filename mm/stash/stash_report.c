@@ -4,7 +4,7 @@
 
 #include "mm/stash/stash.h"
 
-void mm_stash_note_refusal(mm_stash *s, const mm_stash_kind *kind, int number, int64_t needed_bytes) {
+void mm_stash_note_refusal(mm_stash *s, const mm_stash_desc *kind, int number, int64_t needed_bytes) {
     s->refused = (mm_stash_refused){.needed_bytes = needed_bytes,
                                     .device_bytes = s->options.device_bytes,
                                     .tensor_bytes = kind->bytes,
@@ -48,10 +48,10 @@ static void tell_moves(const mm_learned_order *o, int entry, mm_stash_line *line
                                       : MM_STASH_FATE_STAYED;
 }
 
-bool mm_stash_tell_entry(mm_stash *s, int i, mm_stash_line *line_out) {
+bool mm_stash_report_entry(mm_stash *s, int i, mm_stash_line *line_out) {
     const mm_learned_order *o = order_of(s);
     if (!o || i < 0 || i >= o->order.n_entries) return false;
-    const mm_stash_kind *kind = &o->order.entries[i];
+    const mm_stash_desc *kind = &o->order.entries[i];
     mm_stash_line line = {.producer = kind->producer,
                           .dtype = kind->dtype,
                           .flags = kind->flags,
@@ -76,7 +76,7 @@ static int event_of(const mm_learned_order *o, int node) {
     return event;
 }
 
-bool mm_stash_tell_segment(mm_stash *s, int i, mm_stash_segment *segment_out) {
+bool mm_stash_report_segment(mm_stash *s, int i, mm_stash_segment *segment_out) {
     const mm_plan *plan = plan_of(s);
     if (!plan || i < 0 || i >= plan->n_segments) return false;
     const mm_segment *segment = &plan->segments[i];

@@ -73,8 +73,8 @@ mm_stash_slot *mm_stash_slot_at(const mm_stash *s, mm_stash_entry entry) {
 
 /* ---------------------------------------------------------------- notes */
 
-mm_status mm_stash_note_new(mm_stash *s, mm_stash_note **note_out) {
-    mm_stash_note *note = s->free_notes;
+mm_status mm_stash_deferred_new(mm_stash *s, mm_stash_deferred **note_out) {
+    mm_stash_deferred *note = s->free_notes;
     if (note) {
         s->free_notes = note->next;
     } else {
@@ -92,14 +92,14 @@ mm_status mm_stash_note_new(mm_stash *s, mm_stash_note **note_out) {
     return MM_OK;
 }
 
-void mm_stash_note_free(mm_stash *s, mm_stash_note *note) {
+void mm_stash_deferred_free(mm_stash *s, mm_stash_deferred *note) {
     note->next = s->free_notes;
     s->free_notes = note;
 }
 
-static void destroy_notes(mm_stash_note *note) {
+static void destroy_notes(mm_stash_deferred *note) {
     while (note) {
-        mm_stash_note *next = note->next;
+        mm_stash_deferred *next = note->next;
         mm_event_destroy(note->event);
         free(note);
         note = next;

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "nets/backends/widened.h"
+#include "nets/backends/op_through_f32.h"
 #include "nets/host/host_ops.h"
 
 /* The one table of backends. One that needs more than every build has is an entry behind a define of its own,

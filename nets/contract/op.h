@@ -44,16 +44,16 @@ typedef struct nets_op_args {
 } nets_op_args;
 
 /* Processes that train one network, each on a part of every batch: rank r on the r-th. All zero: there is one. */
-typedef struct nets_ranks {
+typedef struct nets_allreduce {
     int n, rank;
-    mm_share when;              /* gradients and the like are shared (mm_graph_share) */
-    const mm_gradient_fns *fns; /* what becomes of them, for executors; borrowed. NULL: for planning only */
+    mm_allreduce_when when;      /* gradients and the like are shared (mm_graph_allreduce) */
+    const mm_allreduce_fns *fns; /* what becomes of them, for executors; borrowed. NULL: for planning only */
     void *ctx;
     int64_t (*begun)(void *ctx); /* how many sums have begun so far; NULL: it is not known */
     /* Makes *word, at least 0, the sum of the ranks' words. Called once an iteration, on a thread of the device, while
      * sums are under way; blocks until all ranks have called it. NULL: nobody asks the others. */
     mm_status (*agree)(void *ctx, int32_t *word);
-} nets_ranks;
+} nets_allreduce;
 
 /* A training graph's part in one update of the weights. A batch may be trained on in sub-batches, one pass of a graph
  * each; the passes' gradients are added up, and the last pass updates. All zero: the graph's batch is the whole. */
@@ -168,11 +168,11 @@ typedef struct nets_code_needs {
 /* The first member of every backend's and every op's struct. */
 struct nets_backend {
     const nets_backend_ops *ops;
-    int ordinal;      /* of the device, among those of its kind; set by nets_backend_open */
-    bool no_fuse;     /* nets are lowered layer by layer from now on (fuse.h); at first as its configuration says */
-    int threads;      /* how many CPU threads it computes on; 0: it computes on another device */
-    mm_dtype maps;    /* the type of maps in nets lowered for it: MM_F32, or as its precision says */
-    nets_ranks ranks; /* nets are lowered and run for so many processes from now on; at first for one */
+    int ordinal;          /* of the device, among those of its kind; set by nets_backend_open */
+    bool no_fuse;         /* nets are lowered layer by layer from now on (fuse.h); at first as its configuration says */
+    int threads;          /* how many CPU threads it computes on; 0: it computes on another device */
+    mm_dtype maps;        /* the type of maps in nets lowered for it: MM_F32, or as its precision says */
+    nets_allreduce ranks; /* nets are lowered and run for so many processes from now on; at first for one */
     /* Parameters of rank 4, and their gradients, are [out][height][width][in] in its memory (op_order.h). */
     bool channels_last;
 };

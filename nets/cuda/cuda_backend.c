@@ -54,7 +54,7 @@ static void close_cuda(nets_backend *backend) {
     if (cuda->lt) cublasLtDestroy(cuda->lt);
     if (entered) mm_cuda_gpu_leave(cuda->gpu);
     mm_cuda_gpu_close(cuda->gpu);
-    nets_cuda_choices_fini(&cuda->choices);
+    nets_algorithm_cache_fini(&cuda->choices);
     free(cuda);
 }
 
@@ -111,7 +111,7 @@ static mm_status fill(nets_cuda_backend *cuda, int ordinal, const nets_backend_c
         cuda->terms.tensor_core_limit_bytes = NETS_WORKSPACE_TENSOR_CORE_LIMIT_BYTES;
     }
     if (devices) MM_TRY(name_device(ordinal, device));
-    MM_TRY(nets_cuda_choices_init(&cuda->choices, config, device));
+    MM_TRY(nets_algorithm_cache_init(&cuda->choices, config, device));
     cuda->config.algorithms_path = cuda->choices.path;
     return devices && !config->untimed ? open_gpu(cuda, ordinal) : MM_OK;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The ops of device "cuda": convolutions and products by cuDNN and cuBLAS, the rest by own kernels (cuda_kernels.h).
  * Enqueuing neither allocates nor waits, so it can be captured in a CUDA graph. Internal. */
-#ifndef NETS_CUDA_OPS_H
-#define NETS_CUDA_OPS_H
+#ifndef NETS_CUDA_CUDA_OPS_H
+#define NETS_CUDA_CUDA_OPS_H
 
 #include <cublasLt.h>
 #include <cudnn.h>
@@ -10,7 +10,7 @@
 #include "mm/device/cuda/device_cuda.h"
 #include "nets/contract/op.h"
 #include "nets/contract/op_sizes.h"
-#include "nets/cuda/choose/choices.h"
+#include "nets/cuda/choose/algorithm_cache.h"
 #include "nets/cuda/kernels/cuda_kernels.h"
 
 /* The norm of all gradients: the parts of the sum of their squares, and what they are multiplied by for it. */
@@ -24,7 +24,7 @@ typedef struct nets_cuda_backend {
     mm_cuda_gpu *gpu;           /* the GPU of dnn and lt; NULL: there is none, and they are NULL */
     nets_backend_config config; /* its strings belong to `choices` */
     nets_conv_terms terms;      /* of a convolution's gradients; outputs': nets_cudnn_output_terms */
-    nets_cuda_choices choices;
+    nets_algorithm_cache choices;
     cudnnHandle_t dnn;   /* NULL: ops can be described but not enqueued */
     cublasLtHandle_t lt; /* likewise */
     /* Properties of a device that need not be present; NULL: not used. With them, dnn and lt are NULL, and cuDNN still

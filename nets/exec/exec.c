@@ -64,9 +64,9 @@ static mm_status create_pass(nets_exec *exec, nets_mode mode, const nets_exec_gr
         nets_lower_pass(exec->net, exec->backend, graph->batch, mode, graph->pass, exec->optimizer.id, &pass->lowered));
     MM_TRY(mm_recompute_set(exec->manager, pass->lowered->graph, nets_exec_recompute, pass));
     pass->prepared = true;
-    const nets_ranks *ranks = &exec->backend->ranks;
+    const nets_allreduce *ranks = &exec->backend->ranks;
     if (ranks->n < 2 || mode != NETS_TRAIN || graph->pass.goes_on) return MM_OK;
-    return mm_gradient_set(exec->manager, pass->lowered->graph, ranks->fns, ranks->ctx);
+    return mm_allreduce_set(exec->manager, pass->lowered->graph, ranks->fns, ranks->ctx);
 }
 
 static mm_status create(nets_exec *exec, nets_mode mode) {
@@ -87,7 +87,7 @@ static mm_status create(nets_exec *exec, nets_mode mode) {
     MM_TRY(nets_slots_init(&exec->slots, mm_compute_stream(exec->manager), exec->batch * nets_exec_image_bytes(exec),
                            exec->batch * nets_exec_label_bytes(exec)));
     if (mode != NETS_TRAIN) return MM_OK;
-    MM_TRY(nets_kept_init(&exec->kept, exec->manager, exec->lowered));
+    MM_TRY(nets_undo_init(&exec->kept, exec->manager, exec->lowered));
     return collect_params(exec);
 }
 
@@ -143,7 +143,7 @@ void nets_exec_destroy(nets_exec *exec) {
         if (exec->pass[i].prepared && mm_manager_forget(exec->manager, exec->pass[i].lowered->graph) != MM_OK) return;
     nets_staging_fini(&exec->staging);
     nets_slots_fini(&exec->slots);
-    nets_kept_fini(&exec->kept);
+    nets_undo_fini(&exec->kept);
     for (int i = 0; i < exec->n_passes; i++) nets_lowered_destroy(exec->pass[i].lowered);
     nets_backend_close(exec->own_backend);
     free(exec->params);

@@ -18,7 +18,7 @@ typedef struct nets_result {
     float loss;      /* mean over the batch's labels */
     int32_t correct; /* for how many labels their class had the highest score */
     int32_t halted;  /* not 0: the iteration updated nothing (nets_optimizer.only_finite) */
-    int32_t told;    /* sum of what the ranks have told each other with it (nets_exec_tell); 0 without ranks */
+    int32_t told;    /* sum of what the ranks have told each other with it (nets_exec_set_word); 0 without ranks */
 } nets_result;
 
 /* The arrays of a parameter. NETS_STATE + i is the optimizer's i-th state. */
@@ -49,10 +49,10 @@ MM_CHECKED mm_status nets_exec_create_on(const nets_net *net, int64_t batch, net
  * size. MM_ERR_INVALID: the sub-batch is out of range. */
 MM_CHECKED mm_status nets_exec_create_sub(const nets_net *net, int64_t batch, int64_t sub_batch, mm_manager *manager,
                                           nets_backend *backend, const nets_optimizer *optimizer, nets_exec **exec_out);
-/* With a backend of several ranks (nets_ranks), `batch` is this rank's part of a whole batch of ranks.n times as many
+/* With a backend of several ranks (nets_allreduce), `batch` is this rank's part of a whole batch of ranks.n times as many
  * images. Gradients, losses and counts of correct labels are the whole batch's when the update begins, by what
  * ranks.fns make of them; so are results. If memory runs out in an iteration, it is run again only if none of its sums
- * has begun (nets_ranks.begun).
+ * has begun (nets_allreduce.begun).
  *
  * The passes of such an iteration as graphs: of its first, middle and last sub-batches. Returns their number, 1 to
  * 3. */
@@ -66,7 +66,7 @@ int nets_exec_graphs(int64_t batch, int64_t sub_batch, nets_exec_graph graphs_ou
 static inline int64_t nets_exec_passes(int64_t batch, int64_t sub_batch) { return (batch + sub_batch - 1) / sub_batch; }
 /* What this rank tells the others with each iteration from the next one that is submitted on: at first 0, not negative.
  * Every rank's result has the sum; no rank waits for it otherwise than for the result. */
-void nets_exec_tell(nets_exec *exec, int32_t word);
+void nets_exec_set_word(nets_exec *exec, int32_t word);
 /* Destroys the executor; the manager forgets its graph. Call it between iterations and before the manager is destroyed.
  * NULL is legal. */
 void nets_exec_destroy(nets_exec *exec);

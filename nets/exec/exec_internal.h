@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Inside the executor: exec.c (its life), exec_iteration.c, exec_pass.c, exec_ranks.c, exec_params.c; exec_slots.h,
- * exec_kept.h, exec_staging.h. */
+ * exec_undo.h, exec_staging.h. */
 #ifndef NETS_EXEC_EXEC_INTERNAL_H
 #define NETS_EXEC_EXEC_INTERNAL_H
 
 #include "mm/core/graph/graph.h"
 #include "nets/exec/exec.h"
-#include "nets/exec/exec_kept.h"
-#include "nets/exec/exec_slots.h"
+#include "nets/exec/exec_ring.h"
 #include "nets/exec/exec_staging.h"
+#include "nets/exec/exec_undo.h"
 
 /* One pass over a batch, or over a sub-batch of it: a graph of its own. */
 typedef struct nets_exec_pass {
@@ -32,11 +32,11 @@ struct nets_exec {
     int *param_of;             /* per tensor of `lowered`: the parameter whose gradient it is, among these; else -1 */
     mm_call vote;              /* nets_exec_enqueue_vote */
     nets_slots slots;
-    nets_kept kept;       /* in training */
+    nets_undo kept;       /* in training */
     nets_staging staging; /* its stream NULL: batches are copied on the compute stream */
     int64_t ladder_steps; /* mm_stats.ladder_steps when last read */
     int64_t enqueue_ns;   /* nets_exec_enqueue_ns */
-    int32_t word;         /* nets_exec_tell */
+    int32_t word;         /* nets_exec_set_word */
     nets_watch_fn watch;  /* NULL: nobody watches */
     void *watch_ctx;
     nets_mark_fn mark; /* NULL: nobody is told what is issued */
@@ -92,7 +92,7 @@ MM_CHECKED mm_status nets_exec_recompute(void *ctx, mm_manager *manager, mm_laye
 
 /* Before the first pass: this rank's part of the whole batch begins behind those of the ranks before it. */
 MM_CHECKED mm_status nets_exec_begin_part(const nets_exec *exec, mm_stream *stream);
-/* Number of sums that this rank has begun. 0 without nets_ranks.begun. */
+/* Number of sums that this rank has begun. 0 without nets_allreduce.begun. */
 int64_t nets_exec_sums_begun(const nets_exec *exec);
 /* Whether the update has parts, which begin as sums come. With only_finite, each rank then looks at its own gradients
  * as they are written, and the ranks agree before the first part. Clipping needs all sums: the last part does it
@@ -102,9 +102,9 @@ static inline bool nets_exec_updates_in_parts(const nets_exec *exec) {
 }
 /* Sets NETS_RNG's halted word, if any rank's is set, on all of them. */
 MM_CHECKED mm_status nets_exec_enqueue_vote(nets_exec *exec, mm_stream *stream);
-/* Copies this rank's word (nets_exec_tell) to the tensor that becomes the ranks' sum, and that to the result. Nothing
+/* Copies this rank's word (nets_exec_set_word) to the tensor that becomes the ranks' sum, and that to the result. Nothing
  * without ranks. */
 MM_CHECKED mm_status nets_exec_enqueue_word(const nets_exec *exec, const nets_slot *slot, mm_stream *stream);
-MM_CHECKED mm_status nets_exec_enqueue_told(const nets_exec *exec, const nets_slot *slot, mm_stream *stream);
+MM_CHECKED mm_status nets_exec_enqueue_result_word(const nets_exec *exec, const nets_slot *slot, mm_stream *stream);
 
 #endif

@@ -46,7 +46,7 @@ static mm_status run_middle(nets_exec *exec, const nets_iteration *it) {
 
 static mm_status run_iteration(nets_exec *exec, const nets_iteration *it) {
     const int64_t last = (nets_exec_passes(exec->batch, exec->sub_batch) - 1) * exec->sub_batch;
-    MM_TRY(nets_kept_save(&exec->kept, index_of(exec, it->slot), it->stream));
+    MM_TRY(nets_undo_save(&exec->kept, index_of(exec, it->slot), it->stream));
     MM_TRY(nets_exec_begin_part(exec, it->stream));
     if (exec->n_passes > 1) MM_TRY(nets_exec_run_pass(exec, it, 0));
     if (exec->n_passes > 2) MM_TRY(run_middle(exec, it));
@@ -58,19 +58,19 @@ static mm_status run_iteration(nets_exec *exec, const nets_iteration *it) {
 static bool take_back(nets_exec *exec, const nets_slot *slot) {
     bool undone;
     mm_stream *stream = mm_compute_stream(exec->manager);
-    return nets_staging_settle(&exec->staging, stream) == MM_OK &&
-           nets_kept_undo(&exec->kept, index_of(exec, slot), stream, &undone) == MM_OK && undone;
+    return nets_staging_wait(&exec->staging, stream) == MM_OK &&
+           nets_undo_apply(&exec->kept, index_of(exec, slot), stream, &undone) == MM_OK && undone;
 }
 
 /* Aborts an iteration that could not be enqueued, waits for what was enqueued of it, and undoes it. */
 static mm_status undo(nets_exec *exec, nets_iteration *it, mm_status status) {
     mm_failure first;
-    mm_failure_keep(&first, status);
+    mm_failure_save(&first, status);
     mm_iteration_abort(exec->manager);
     mm_status synced = mm_stream_sync(it->stream), settled = mm_manager_sync(exec->manager);
     (void)synced, (void)settled; /* what counts is what failed first */
     it->undone = take_back(exec, it->slot) && set_ages(exec, it->ages) == MM_OK;
-    return mm_failure_tell(&first);
+    return mm_failure_restore(&first);
 }
 
 static mm_status submit(nets_exec *exec, nets_iteration *it, float lr) {
@@ -133,12 +133,12 @@ static mm_status bad_label(const nets_exec *exec, int32_t at) {
 /* The iterations behind one that failed did not run either. */
 static mm_status give_up(nets_exec *exec, const nets_slot *slot, mm_status status) {
     mm_failure failure;
-    mm_failure_keep(&failure, status);
+    mm_failure_save(&failure, status);
     nets_exec_drop(exec);
     mm_status settled = mm_manager_sync(exec->manager); /* tells the same failure, unless it was told already */
-    if (settled != MM_OK) mm_failure_keep(&failure, settled);
+    if (settled != MM_OK) mm_failure_save(&failure, settled);
     take_back(exec, slot);
-    return mm_failure_tell(&failure);
+    return mm_failure_restore(&failure);
 }
 
 /* Undoes an iteration that was halted. Updates were halted from it on, so later iterations changed running statistics

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* One pass of an iteration over a batch or a part of it: what is enqueued for each step; recordings; rehearsals. */
-#include "nets/exec/exec_guard.h"
 #include "nets/exec/exec_internal.h"
+#include "nets/exec/exec_rehearsal.h"
 
 static mm_status enqueue_batch(nets_exec *exec, const nets_iteration *it, void *images, void *labels) {
     const int64_t n = it->pass->lowered->batch;
@@ -23,7 +23,7 @@ static mm_status enqueue_result(const nets_exec *exec, const nets_iteration *it)
         mm_copy_async(it->stream, &to->loss, nets_exec_place(exec, exec->lowered->loss), sizeof to->loss, MM_COPY_OUT));
     MM_TRY(mm_copy_async(it->stream, &to->correct, nets_exec_place(exec, exec->lowered->correct), sizeof to->correct,
                          MM_COPY_OUT));
-    MM_TRY(nets_exec_enqueue_told(exec, it->slot, it->stream));
+    MM_TRY(nets_exec_enqueue_result_word(exec, it->slot, it->stream));
     if (!exec->optimizer.only_finite || exec->lowered->rng < 0) return MM_OK;
     const uint32_t *rng = nets_exec_place(exec, exec->lowered->rng);
     return mm_copy_async(it->stream, &to->halted, rng + NETS_RNG_HALTED, sizeof to->halted, MM_COPY_OUT);
@@ -221,30 +221,30 @@ static mm_status run_recorded(nets_exec *exec, const nets_iteration *it) {
 
 /* Forward and backward pass with the batch of an iteration that comes next, whose codes lose what they lose now. The
  * gradients are kept. */
-static mm_status rehearse(nets_exec *exec, const nets_iteration *it, nets_guard *guard) {
+static mm_status rehearse(nets_exec *exec, const nets_iteration *it, nets_rehearsal *guard) {
     nets_iteration rehearsed = *it;
     rehearsed.rehearsed = true;
     const bool adds = it->pass->lowered->pass.adds;
     MM_TRY(mm_manager_sync(exec->manager));
-    if (adds) MM_TRY(nets_guard_save(guard, exec));
+    if (adds) MM_TRY(nets_rehearsal_save(guard, exec));
     MM_TRY(mm_rehearsal_begin(exec->manager, it->pass->lowered->graph));
     mm_status status = run_steps(exec, &rehearsed);
     if (status == MM_OK) status = mm_stream_sync(it->stream);
     mm_failure failure;
-    mm_failure_keep(&failure, status);
+    mm_failure_save(&failure, status);
     mm_iteration_abort(exec->manager);
-    if (failure.status != MM_OK) return mm_failure_tell(&failure);
-    MM_TRY(nets_guard_keep(guard, exec));
-    return adds ? nets_guard_restore(guard, exec) : MM_OK;
+    if (failure.status != MM_OK) return mm_failure_restore(&failure);
+    MM_TRY(nets_rehearsal_record(guard, exec));
+    return adds ? nets_rehearsal_restore(guard, exec) : MM_OK;
 }
 
 /* An iteration that samples, and whose gradients are compared with rehearsed ones. */
 static mm_status run_guarded(nets_exec *exec, const nets_iteration *it) {
-    nets_guard guard = {0};
+    nets_rehearsal guard = {0};
     mm_status status = rehearse(exec, it, &guard);
     if (status == MM_OK) status = run_step_by_step(exec, it);
-    if (status == MM_OK) status = nets_guard_tell(&guard, exec, it->pass->lowered);
-    nets_guard_fini(&guard);
+    if (status == MM_OK) status = nets_rehearsal_report(&guard, exec, it->pass->lowered);
+    nets_rehearsal_fini(&guard);
     return status;
 }
 

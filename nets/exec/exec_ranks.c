@@ -3,14 +3,14 @@
 #include "nets/exec/exec_internal.h"
 #include "nets/rng.h"
 
-void nets_exec_tell(nets_exec *exec, int32_t word) { exec->word = word; }
+void nets_exec_set_word(nets_exec *exec, int32_t word) { exec->word = word; }
 
 mm_status nets_exec_enqueue_word(const nets_exec *exec, const nets_slot *slot, mm_stream *stream) {
     void *place = nets_exec_place(exec, exec->lowered->told);
     return place ? mm_copy_async(stream, place, slot->word, sizeof *slot->word, MM_COPY_IN) : MM_OK;
 }
 
-mm_status nets_exec_enqueue_told(const nets_exec *exec, const nets_slot *slot, mm_stream *stream) {
+mm_status nets_exec_enqueue_result_word(const nets_exec *exec, const nets_slot *slot, mm_stream *stream) {
     const void *place = nets_exec_place(exec, exec->lowered->told);
     int32_t *to = &slot->result->told;
     return place ? mm_copy_async(stream, to, place, sizeof *to, MM_COPY_OUT) : MM_OK;
@@ -41,6 +41,6 @@ mm_status nets_exec_begin_part(const nets_exec *exec, mm_stream *stream) {
 }
 
 int64_t nets_exec_sums_begun(const nets_exec *exec) {
-    const nets_ranks *ranks = &exec->backend->ranks;
+    const nets_allreduce *ranks = &exec->backend->ranks;
     return ranks->n > 1 && ranks->begun ? ranks->begun(ranks->ctx) : 0;
 }

@@ -32,9 +32,9 @@ void nets_staging_fini(nets_staging *staging) {
     mm_event_destroy(staging->taken);
     if (staging->buffer) {
         mm_failure before;
-        mm_failure_keep(&before, MM_ERR_INFEASIBLE);
+        mm_failure_save(&before, MM_ERR_INFEASIBLE);
         /* If it cannot be removed, it stays in the manager, which is harmless; the earlier error message is kept. */
-        if (mm_persistent_remove(staging->manager, staging->name) != MM_OK) mm_failure_tell(&before);
+        if (mm_persistent_remove(staging->manager, staging->name) != MM_OK) mm_failure_restore(&before);
     }
     memset(staging, 0, sizeof *staging);
 }
@@ -62,7 +62,7 @@ mm_status nets_staging_pass(nets_staging *staging, mm_stream *compute, const net
     return mm_event_record(staging->taken, compute);
 }
 
-mm_status nets_staging_settle(nets_staging *staging, mm_stream *compute) {
+mm_status nets_staging_wait(nets_staging *staging, mm_stream *compute) {
     if (!staging->stream) return MM_OK;
     mm_status status = mm_stream_sync(staging->stream);
     if (status != MM_OK) mm_stream_reset(staging->stream);

@@ -44,6 +44,6 @@ void nets_staging_fini(nets_staging *staging);
 MM_CHECKED mm_status nets_staging_pass(nets_staging *staging, mm_stream *compute, const nets_staged parts[NETS_STAGED]);
 
 /* After a failure, with the compute stream drained: waits for copies under way and clears the stream's failure. */
-MM_CHECKED mm_status nets_staging_settle(nets_staging *staging, mm_stream *compute);
+MM_CHECKED mm_status nets_staging_wait(nets_staging *staging, mm_stream *compute);
 
 #endif

@@ -19,7 +19,7 @@ static int64_t lane_count(int places) {
 }
 
 nets_channels nets_channels_of(int64_t rows, int64_t channels, mm_dtype maps, mm_host_pool *pool) {
-    nets_channels ch = {.lines = nets_lines_best(maps),
+    nets_channels ch = {.lines = nets_simd_map_best(maps),
                         .elem_bytes = mm_dtype_bytes(maps),
                         .pool = pool,
                         .rows = rows,

@@ -8,11 +8,11 @@
 #define NETS_HOST_CHANNELS_H
 
 #include "mm/core/graph/code_strips.h"
-#include "nets/host/lines.h"
-#include "nets/host/pieces.h"
+#include "nets/host/partition.h"
+#include "nets/host/simd_map.h"
 
 typedef struct nets_channels {
-    const nets_lines *lines;
+    const nets_simd_map *lines;
     mm_host_pool *pool;
     nets_cut blocks; /* of chunks */
     int places;      /* how many blocks are worked on at a time */

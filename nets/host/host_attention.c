@@ -17,9 +17,9 @@
 
 #include "mm/core/graph/dtype.h"
 #include "nets/host/host_ops.h"
-#include "nets/host/lines.h"
-#include "nets/host/pieces.h"
-#include "nets/host/rows.h"
+#include "nets/host/partition.h"
+#include "nets/host/simd_map.h"
+#include "nets/host/simd_row.h"
 
 enum { BLOCK = 128 }; /* rows and keys of a block: its scores take 64 KiB, of a cache of 256 KiB at least. Chosen */
 
@@ -31,11 +31,11 @@ enum { WHOLE, LAST_ROWS, LAST_BOTH, SIZES };
 typedef struct attention_op {
     nets_op base;
     const nets_dnn *dnn;
-    const nets_rows *loops;
+    const nets_simd_row *loops;
     int64_t samples, tokens, heads, size;
     nets_cut blocks; /* of tokens */
     nets_dnn_kernel product[PRODUCTS][SIZES];
-    const nets_lines *lines;
+    const nets_simd_map *lines;
     int64_t elem_bytes;       /* of the maps */
     bool widens;              /* they are not f32: a head's are in panels of [tokens, size] */
     int64_t x_pitch, y_pitch; /* elements from token to token, of what is computed with */
@@ -346,13 +346,13 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for an attention");
     op->base.impl = &nets_host_op_attention;
     op->dnn = &((nets_host_backend *)backend)->dnn;
-    op->loops = nets_rows_best();
+    op->loops = nets_simd_row_best();
     op->samples = desc->y.dims[0];
     op->tokens = nets_shape_rows(&desc->y) / op->samples;
     op->heads = desc->attrs.heads;
     op->size = nets_shape_channels(&desc->y) / op->heads;
     op->scale = 1.0f / sqrtf((float)op->size);
-    op->lines = nets_lines_best(desc->maps);
+    op->lines = nets_simd_map_best(desc->maps);
     op->elem_bytes = mm_dtype_table[desc->maps].bytes;
     op->widens = desc->maps != MM_F32;
     op->x_pitch = op->widens ? op->size : row_of_x(op);

@@ -28,7 +28,7 @@
 
 #include "nets/host/channels.h"
 #include "nets/host/host_ops.h"
-#include "nets/host/pieces.h"
+#include "nets/host/partition.h"
 
 /* Primitives and the reorder of their weights, before them (WEIGHTS) or after them (DIFF_WEIGHTS). */
 typedef struct conv_part {

@@ -2,8 +2,8 @@
 /* Elements of one type from those of another. */
 #include "mm/device/host/device_host.h"
 #include "nets/host/host_ops.h"
-#include "nets/host/lines.h"
-#include "nets/host/pieces.h"
+#include "nets/host/partition.h"
+#include "nets/host/simd_map.h"
 
 typedef struct conversion {
     mm_host_pool *pool;
@@ -15,12 +15,12 @@ typedef struct conversion {
 
 static void widen(const void *ctx, int64_t from, int64_t to) {
     const conversion *c = ctx;
-    nets_lines_best(MM_BF16)->widen((const uint16_t *)c->from + from, to - from, (float *)c->to + from);
+    nets_simd_map_best(MM_BF16)->widen((const uint16_t *)c->from + from, to - from, (float *)c->to + from);
 }
 
 static void narrow(const void *ctx, int64_t from, int64_t to) {
     const conversion *c = ctx;
-    nets_lines_best(MM_BF16)->narrow((const float *)c->from + from, to - from, (uint16_t *)c->to + from);
+    nets_simd_map_best(MM_BF16)->narrow((const float *)c->from + from, to - from, (uint16_t *)c->to + from);
 }
 
 static mm_status run(void *arg) {

@@ -6,7 +6,7 @@
 
 #include "mm/core/philox.h"
 #include "nets/host/host_ops.h"
-#include "nets/host/pieces.h"
+#include "nets/host/partition.h"
 
 typedef struct dropout_op {
     nets_op base;

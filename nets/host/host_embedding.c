@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "nets/host/host_ops.h"
-#include "nets/host/pieces.h"
+#include "nets/host/partition.h"
 
 enum { UNIT = 16 }; /* channels of a cache line */
 

@@ -5,17 +5,17 @@
 
 #include "mm/core/graph/dtype.h"
 #include "nets/host/host_ops.h"
-#include "nets/host/lines.h"
-#include "nets/host/pieces.h"
-#include "nets/host/rows.h"
+#include "nets/host/partition.h"
+#include "nets/host/simd_map.h"
+#include "nets/host/simd_row.h"
 
 enum { BLOCK = 1024 }; /* elements: they stay in the fastest cache. Chosen */
 
 typedef struct gelu_op {
     nets_op base;
     mm_host_pool *pool;
-    const nets_rows *loops;
-    const nets_lines *lines;
+    const nets_simd_row *loops;
+    const nets_simd_map *lines;
     int64_t elems, elem_bytes;
     bool tanh;
 } gelu_op;
@@ -48,7 +48,7 @@ static void compute(const gelu_op *op, const float *x, const float *dy, int64_t 
 
 static void run_block(const gelu_run *r, int64_t at, int64_t n) {
     const gelu_op *op = r->op;
-    const nets_lines *lines = op->lines;
+    const nets_simd_map *lines = op->lines;
     const char *earlier = r->earlier ? r->earlier + at : NULL;
     float x[BLOCK], dy[BLOCK];
     if (op->elem_bytes == (int64_t)sizeof(float)) {
@@ -103,8 +103,8 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a gelu");
     op->base.impl = &nets_host_op_gelu;
     op->pool = nets_host_pool(backend);
-    op->loops = nets_rows_best();
-    op->lines = nets_lines_best(desc->maps);
+    op->loops = nets_simd_row_best();
+    op->lines = nets_simd_map_best(desc->maps);
     op->elem_bytes = mm_dtype_table[desc->maps].bytes;
     op->elems = nets_shape_elems(&desc->x[0]);
     op->tanh = desc->attrs.tanh;

@@ -6,15 +6,15 @@
 #include <string.h>
 
 #include "nets/host/host_ops.h"
-#include "nets/host/pieces.h"
-#include "nets/host/rows.h"
+#include "nets/host/partition.h"
+#include "nets/host/simd_row.h"
 
 enum { PARTS = 32, LEAST_ROWS = 64 }; /* parts at most, and rows of one at least; chosen */
 
 typedef struct layer_norm_op {
     nets_op base;
     mm_host_pool *pool;
-    const nets_rows *loops;
+    const nets_simd_row *loops;
     nets_cut cut; /* of rows, for sums over them */
     int64_t rows, channels;
     float eps;
@@ -111,7 +111,7 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a layer norm");
     op->base.impl = &nets_host_op_layer_norm;
     op->pool = nets_host_pool(backend);
-    op->loops = nets_rows_best();
+    op->loops = nets_simd_row_best();
     op->rows = nets_shape_rows(&desc->x[0]);
     op->channels = nets_shape_channels(&desc->x[0]);
     op->cut = nets_cut_of(op->rows, PARTS, 1, LEAST_ROWS);

@@ -18,7 +18,7 @@
 
 #include "nets/host/channels.h"
 #include "nets/host/host_ops.h"
-#include "nets/host/pieces.h"
+#include "nets/host/partition.h"
 
 typedef struct linear_op {
     nets_op base;

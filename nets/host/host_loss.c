@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "nets/host/host_ops.h"
-#include "nets/host/pieces.h"
+#include "nets/host/partition.h"
 
 enum { PARTS = 64, LEAST_LABELS = 256 }; /* pieces at most, and labels of one at least; chosen */
 

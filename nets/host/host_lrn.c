@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "nets/host/host_ops.h"
-#include "nets/host/pieces.h"
+#include "nets/host/partition.h"
 
 enum { LEAST_PIXELS = 64 }; /* of a piece, so that it is worth a thread; chosen */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The ops of device "host": convolutions, products, pools and upsampling by oneDNN, the rest by own loops. Internal. */
-#ifndef NETS_HOST_OPS_H
-#define NETS_HOST_OPS_H
+#ifndef NETS_HOST_HOST_OPS_H
+#define NETS_HOST_HOST_OPS_H
 
 #include "nets/contract/op.h"
 #include "nets/contract/op_sizes.h"

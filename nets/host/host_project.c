@@ -7,7 +7,7 @@
 
 #include "nets/host/channels.h"
 #include "nets/host/host_ops.h"
-#include "nets/host/pieces.h"
+#include "nets/host/partition.h"
 
 enum { CUT_UNIT = 16, LEAST_ROWS = 64, LEAST_CHANNELS = 32 }; /* of a piece; chosen */
 

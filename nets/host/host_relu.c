@@ -15,7 +15,7 @@ typedef struct relu_op {
 
 /* Of all elements alike, so of any range of whole words of the mask. */
 typedef struct gating {
-    const nets_lines *lines;
+    const nets_simd_map *lines;
     int64_t elem_bytes;
     const char *x;
     char *y;

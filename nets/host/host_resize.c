@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "nets/host/host_ops.h"
-#include "nets/host/pieces.h"
+#include "nets/host/partition.h"
 
 typedef struct resize_op {
     nets_op base;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "nets/host/host_ops.h"
-#include "nets/host/pieces.h"
+#include "nets/host/partition.h"
 
 /* to[i] = from[i] + earlier[i]; without `from`, zeros; without `earlier`, nothing is added. `earlier` may be `to`. */
 static void give(float *to, const float *from, const float *earlier, int64_t n) {

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "nets/host/host_ops.h"
-#include "nets/host/pieces.h"
-#include "nets/host/rows.h"
+#include "nets/host/partition.h"
+#include "nets/host/simd_row.h"
 
 /* Of a chunk: bytes of scores, and its least and most rows. Fewer rows make the weight's gradient, which is read and
  * written for each chunk, the slowest part. Chosen. */
@@ -26,7 +26,7 @@ typedef struct chunk_products {
 typedef struct token_loss_op {
     nets_op base;
     const nets_dnn *dnn;
-    const nets_rows *loops;
+    const nets_simd_row *loops;
     nets_cut chunks;           /* of rows */
     chunk_products product[2]; /* of a whole chunk; of the last */
     int64_t rows, rows_per_sample, channels, classes;
@@ -205,7 +205,7 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     op->base.impl = &nets_host_op_token_loss;
     op->base.adds = desc->training && desc->pass.adds;
     op->dnn = &((nets_host_backend *)backend)->dnn;
-    op->loops = nets_rows_best();
+    op->loops = nets_simd_row_best();
     op->rows = nets_shape_rows(&desc->x[0]);
     op->rows_per_sample = op->rows / desc->x[0].dims[0];
     op->channels = nets_shape_channels(&desc->x[0]);

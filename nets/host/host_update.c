@@ -10,7 +10,7 @@
 #include "nets/bf16.h"
 #include "nets/contract/op_sizes.h"
 #include "nets/host/host_ops.h"
-#include "nets/host/pieces.h"
+#include "nets/host/partition.h"
 #include "nets/role.h"
 
 typedef struct update_job {

@@ -107,7 +107,7 @@ static bool thread_has_work(const nets_reader *reader) {
 
 static void publish(nets_reader *reader, position filled, mm_status status) {
     if (status != MM_OK) {
-        mm_failure_keep(&reader->failure, status);
+        mm_failure_save(&reader->failure, status);
     } else {
         bool epoch_end = filled.index == reader->size.batches - 1;
         reader->next = epoch_end ? (position){filled.epoch + 1, 0} : (position){filled.epoch, filled.index + 1};
@@ -146,7 +146,7 @@ mm_status nets_reader_next(nets_reader *reader, nets_batch *batch_out) {
     while (reader->taken == reader->produced && reader->failure.status == MM_OK)
         pthread_cond_wait(&reader->ready, &reader->lock);
     if (reader->taken == reader->produced) {
-        status = mm_failure_tell(&reader->failure);
+        status = mm_failure_restore(&reader->failure);
     } else {
         *batch_out = reader->slots[reader->taken % reader->depth].batch;
         reader->taken++;

@@ -8,7 +8,7 @@
 #include "mm/core/graph/graph.h"
 #include "nets/contract/op_sizes.h"
 #include "nets/lower/fuse.h"
-#include "nets/lower/lower_shared.h"
+#include "nets/lower/lower_allreduce.h"
 #include "nets/net_ops.h"
 
 /* What is known of a layer's output while lowering. */
@@ -445,7 +445,7 @@ static mm_status lower_all(lowering *lo) {
     MM_TRY(fuse(lo));
     find_readers(lo);
     MM_TRY(create_graph(out));
-    MM_TRY(nets_lower_shared(out, lo->backend));
+    MM_TRY(nets_lower_allreduce(out, lo->backend));
     int n = nets_net_layers(out->net);
     for (int i = 0; i < n; i++) MM_TRY(lower_forward(lo, i));
     if (out->mode == NETS_TRAIN) {

@@ -55,13 +55,13 @@ typedef struct nets_lowered {
     nets_step *steps;
     int n_steps;
     int n_updates; /* its update's parts, which are the last steps: one, or as many as are worth it where sums come one
-                      after the other (MM_SHARE_AT_ONCE), the last parameters first */
+                      after the other (MM_ALLREDUCE_AT_ONCE), the last parameters first */
     nets_param_tensors *params; /* nets_net_params(net) of them */
     mm_tensor images, labels, loss, correct;
     bool pads_images; /* `images` have four channels for three, the last zero (nets_backend_ops.pad) */
     mm_tensor rng;    /* training only: NETS_RNG */
     mm_tensor
-        told; /* the same, of one of several ranks: i32 [1], its word, which becomes the ranks' sum (nets_exec_tell) */
+        told; /* the same, of one of several ranks: i32 [1], its word, which becomes the ranks' sum (nets_exec_set_word) */
     mm_tensor lr;   /* where the graph updates the weights: f32 [1], the learning rate */
     mm_tensor step; /* the same, of an optimizer that counts: i32 [1], its updates */
     nets_op **ops;  /* one for each different description */

@@ -13,8 +13,8 @@
 #include "policies/auto/auto_portfolio.h"
 #include "policies/engine/engine.h"
 #include "policies/option_tables.h"
+#include "policies/policy_table.h"
 #include "policies/schedule/nominal.h"
-#include "policies/strategies.h"
 
 /* ---------------------------------------------------------------- the policy */
 

@@ -10,8 +10,8 @@
 #include "mm/core/time/simulate.h"
 #include "policies/auto/auto_search.h"
 #include "policies/engine/engine.h"
-#include "policies/schedule/least_time.h"
-#include "policies/strategies.h"
+#include "policies/policy_table.h"
+#include "policies/schedule/draft_time.h"
 
 /* The first are those that win most often, so that bounds keep the later ones' plans from being placed.
  * Left out is what cannot win: naive, which needs more than liveness and is no faster. Other algorithms of a step round

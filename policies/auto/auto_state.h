@@ -7,7 +7,7 @@
 #include "policies/auto/auto_search.h"
 #include "policies/engine/engine_maps.h"
 #include "policies/policy.h"
-#include "policies/schedule/least_time.h"
+#include "policies/schedule/draft_time.h"
 
 enum { MM_AUTO_KEEP = -1, MM_AUTO_RULES = 64 /* most actions of a menu that are considered */ };
 _Static_assert(4 + 2 * MM_MAX_CODECS <= MM_AUTO_RULES, "codecs are compressed by, and swapped; beside what has none");

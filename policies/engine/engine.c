@@ -6,7 +6,7 @@
 
 #include "mm/core/status.h"
 #include "policies/engine/engine_build.h"
-#include "policies/schedule/least_time.h"
+#include "policies/schedule/draft_time.h"
 
 mm_status mm_engine_plan_maps(const mm_survey *survey, const mm_engine_config *config, const mm_selection *selection,
                               mm_layout_algorithm layout, mm_plan **plan_out) {
@@ -31,7 +31,7 @@ mm_status mm_engine_bound_within(const mm_survey *survey, const mm_engine_config
     MM_TRY(mm_engine_make(&e, survey, config, selection, bounds_out));
     *ns_out = INT64_MAX;
     mm_status status = MM_OK;
-    if (bounds_out->peak_bytes <= device_bytes) status = mm_least_time(e.schedule.plan, survey->facts, ns_out);
+    if (bounds_out->peak_bytes <= device_bytes) status = mm_draft_time(e.schedule.plan, survey->facts, ns_out);
     if (status == MM_OK) *eligible_out = e.maps.eligible;
     if (status == MM_OK && of_rule_out)
         memcpy(of_rule_out, e.maps.of_rule, (size_t)config->n_rules * sizeof *of_rule_out);

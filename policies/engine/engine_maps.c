@@ -92,7 +92,7 @@ static bool readers_code(const mm_schedule *s, const mm_map *m) {
 }
 
 /* Decides which codes of the map steps write and read by themselves. */
-static void settle_coding(const mm_schedule *s, const mm_engine_config *config, mm_map *m) {
+static void choose_coding(const mm_schedule *s, const mm_engine_config *config, mm_map *m) {
     if (config->coding != MM_CODES_IN_STEP || config->codes == MM_REGION_HEAP || m->action != MM_ACTION_CODE) return;
     const int producer = mm_maps_producer(s->graph, m->tensor);
     m->in_step = m->value && codes(s, m->last_forward, m->tensor, MM_WRITE, m->codec) && readers_code(s, m);
@@ -112,7 +112,7 @@ static bool is_named(const mm_schedule *s, const mm_survey *survey, const mm_sel
 
 /* A copy comes back exactly, so it serves readers of signs, too. A lean one is there no longer than its elements are
  * read: a mask serves these readers. Where signs alone are read, nothing is copied. */
-static void settle_swap(const mm_schedule *s, const mm_rule *rule, mm_map *m) {
+static void choose_swap(const mm_schedule *s, const mm_rule *rule, mm_map *m) {
     const int mask = mm_facts_codec(s->facts, mm_mask_spec);
     m->lean = rule->lean;
     if (!m->lean || !m->sign || !takes(s->facts, mask, m->tensor)) {
@@ -127,18 +127,18 @@ static void settle_swap(const mm_schedule *s, const mm_rule *rule, mm_map *m) {
 }
 
 /* Fills in how the rule evicts the map. False: the rule cannot serve the map, and the next one is tried. */
-static bool settle(const mm_schedule *s, mm_maps *maps, const mm_engine_config *config, const mm_rule *rule,
-                   mm_map *m) {
+static bool choose_mode(const mm_schedule *s, mm_maps *maps, const mm_engine_config *config, const mm_rule *rule,
+                        mm_map *m) {
     int mask = mm_facts_codec(s->facts, mm_mask_spec);
     m->action = rule->action;
     if (rule->action == MM_ACTION_RECOMPUTE) {
         const mm_layer producer = mm_graph_tensor(s->graph, m->tensor)->producer;
         m->dear = mm_selector_has_kind(&rule->selector, mm_graph_layer(s->graph, producer)->kind);
-        return mm_recompute_settle(s, maps, config->recompute, m);
+        return mm_recompute_choose(s, maps, config->recompute, m);
     }
     m->codec = -1;
     if (rule->action == MM_ACTION_SWAP) {
-        settle_swap(s, rule, m);
+        choose_swap(s, rule, m);
         return true;
     }
     m->codec = mm_facts_codec(s->facts, rule->codec);
@@ -186,8 +186,8 @@ static bool is_eligible(const mm_schedule *s, mm_maps *maps, const mm_engine_con
         m->rule = r;
         if (maps->level) m->level = maps->level[tensor];
         if (rule->action == MM_ACTION_RECOMPUTE && is_checkpoint(maps, tensor)) continue;
-        if (!settle(s, maps, config, rule, m)) continue;
-        settle_coding(s, config, m);
+        if (!choose_mode(s, maps, config, rule, m)) continue;
+        choose_coding(s, config, m);
         return true;
     }
     return false;
@@ -327,7 +327,7 @@ static void choose(mm_maps *maps, mm_schedule *s, const mm_engine_config *config
      * is there. */
     for (int t = 0; t < n; t++)
         if (s->over[t] >= 0 && maps->map_of[s->over[t]] >= 0) mm_schedule_split(s, t);
-    mm_recompute_settle_keeping(s, maps, config->recompute);
+    mm_recompute_choose_retaining(s, maps, config->recompute);
     order_fetches(maps);
 }
 

@@ -4,7 +4,7 @@
 #define POLICIES_ENGINE_ENGINE_MAPS_H
 
 #include "policies/engine/engine.h"
-#include "policies/engine/nested.h"
+#include "policies/engine/recompute_levels.h"
 
 /* See engine.h. */
 struct mm_survey {

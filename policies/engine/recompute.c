@@ -61,12 +61,12 @@ static bool can_have(query *q, mm_tensor input) {
     return (!m && mm_maps_outlives(s, input, q->when)) || can_make(q, input);
 }
 
-static bool is_dear(const mm_schedule *s, mm_tensor tensor) {
-    return mm_graph_step_properties(s->graph, mm_maps_producer(s->graph, tensor))->cost == MM_LAYER_DEAR;
+static bool is_expensive(const mm_schedule *s, mm_tensor tensor) {
+    return mm_graph_step_properties(s->graph, mm_maps_producer(s->graph, tensor))->cost == MM_LAYER_EXPENSIVE;
 }
 
 /* Whether a dear layer may run again for the tensor. */
-static bool may_be_dear(const query *q, mm_tensor tensor) {
+static bool may_be_expensive(const query *q, mm_tensor tensor) {
     const int map = q->maps->map_of[tensor];
     const mm_map *m = tensor == q->map->tensor ? q->map : map >= 0 ? &q->maps->maps[map] : NULL;
     return q->all || (m && m->action == MM_ACTION_RECOMPUTE && m->dear);
@@ -81,7 +81,7 @@ static bool can_make(query *q, mm_tensor tensor) {
     if (producer < 0 || producer >= q->when) return false;
     const mm_step_info *step = mm_graph_step(s->graph, producer);
     const mm_layer_properties *layer = mm_graph_step_properties(s->graph, producer);
-    if (!layer->repeatable || (layer->cost == MM_LAYER_DEAR && !may_be_dear(q, tensor))) return false;
+    if (!layer->repeatable || (layer->cost == MM_LAYER_EXPENSIVE && !may_be_expensive(q, tensor))) return false;
     if (!s->facts->variants[s->facts->variant_first[producer]].deterministic) return false;
     for (int u = 0; u < step->n_uses; u++) {
         mm_tensor used = step->uses[u].tensor;
@@ -187,7 +187,7 @@ static void pass_on_needs(const mm_schedule *s, mm_maps *maps) {
     }
 }
 
-void mm_recompute_settle_keeping(const mm_schedule *s, mm_maps *maps, mm_recompute_mode mode) {
+void mm_recompute_choose_retaining(const mm_schedule *s, mm_maps *maps, mm_recompute_mode mode) {
     if (mode == MM_RECOMPUTE_NESTED) pass_on_needs(s, maps);
     for (int i = 0; i < maps->n; i++) {
         mm_map *m = &maps->maps[i];
@@ -216,11 +216,11 @@ static bool is_join(const mm_schedule *s, mm_tensor tensor) {
     return false;
 }
 
-bool mm_recompute_settle(const mm_schedule *s, mm_maps *maps, mm_recompute_mode mode, mm_map *m) {
+bool mm_recompute_choose(const mm_schedule *s, mm_maps *maps, mm_recompute_mode mode, mm_map *m) {
     m->codec = -1;
     if (!search(s, maps, mode, m)) return false;
     if (mode == MM_RECOMPUTE_MEMORY && maps->n_met > LONGEST_CHAIN) return false;
-    if (mode == MM_RECOMPUTE_COST && (is_join(s, m->tensor) || is_dear(s, m->tensor)) &&
+    if (mode == MM_RECOMPUTE_COST && (is_join(s, m->tensor) || is_expensive(s, m->tensor)) &&
         joined_bytes(s, maps, m->tensor) > maps->survey->layer_peak)
         return false;
     if (m->exact || !m->sign) {

@@ -8,15 +8,15 @@
 
 /* Decides whether a map can be recomputed, and fills in how. False: it cannot. The maps that it is made of must be
  * decided already. */
-bool mm_recompute_settle(const mm_schedule *schedule, mm_maps *maps, mm_recompute_mode mode, mm_map *map);
+bool mm_recompute_choose(const mm_schedule *schedule, mm_maps *maps, mm_recompute_mode mode, mm_map *map);
 
-/* Joins the segment of a map with those of the maps that it is made of. To be called right after mm_recompute_settle,
+/* Joins the segment of a map with those of the maps that it is made of. To be called right after mm_recompute_choose,
  * once the map is the last of `maps`. */
 void mm_recompute_join(const mm_schedule *schedule, mm_maps *maps, int map);
 
 /* Decides for all recomputed maps whether they are kept after they were made again, or made anew for each use. To be
  * called once all maps are joined. */
-void mm_recompute_settle_keeping(const mm_schedule *schedule, mm_maps *maps, mm_recompute_mode mode);
+void mm_recompute_choose_retaining(const mm_schedule *schedule, mm_maps *maps, mm_recompute_mode mode);
 
 /* Bytes of the largest step: its managed tensors and its workspace. SuperNeurons' l_peak, a lower bound of the peak of
  * any recomputing plan. */

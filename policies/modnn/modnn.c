@@ -13,8 +13,8 @@
 #include "mm/core/time/simulate.h"
 #include "policies/modnn/modnn.h"
 #include "policies/option_tables.h"
+#include "policies/policy_table.h"
 #include "policies/schedule/nominal.h"
-#include "policies/strategies.h"
 
 enum { OFFLOAD }; /* elements of mm_engine_config.own */
 

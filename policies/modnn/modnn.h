@@ -12,7 +12,7 @@
 #define POLICIES_MODNN_MODNN_H
 
 #include "buffers/layout/ranges.h"
-#include "mm/core/plan/runs.h"
+#include "mm/core/plan/interval_map.h"
 #include "policies/schedule/schedule.h"
 
 /* ---------------------------------------------------------------- allocator */
@@ -27,8 +27,8 @@ typedef struct modnn_memory {
     int64_t bytes;
     mm_fit fit;
     mm_ranges free;
-    mm_runs ready;       /* tag: from when on the bytes may be used, in ns */
-    modnn_block *blocks; /* those that are taken, by address */
+    mm_interval_map ready; /* tag: from when on the bytes may be used, in ns */
+    modnn_block *blocks;   /* those that are taken, by address */
     int n;
     bool failed; /* no memory for `ready` */
 } modnn_memory;

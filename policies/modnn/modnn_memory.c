@@ -53,15 +53,15 @@ void mm_modnn_memory_give(modnn_memory *memory, int64_t offset, int64_t ready_ns
     modnn_block *block = mm_modnn_memory_at(memory, offset);
     const int at = (int)(block - memory->blocks);
     mm_ranges_give(&memory->free, offset, block->bytes);
-    if (!mm_runs_tag(&memory->ready, offset, offset + block->bytes, ready_ns)) memory->failed = true;
+    if (!mm_interval_map_tag(&memory->ready, offset, offset + block->bytes, ready_ns)) memory->failed = true;
     memory->n--;
     memmove(block, block + 1, (size_t)(memory->n - at) * sizeof *block);
 }
 
 int64_t mm_modnn_memory_ready(const modnn_memory *memory, int64_t offset, int64_t bytes) {
     int64_t ready = 0;
-    const mm_runs *runs = &memory->ready;
-    for (size_t i = mm_runs_find(runs, offset); i < runs->n && runs->runs[i].begin < offset + bytes; i++)
+    const mm_interval_map *runs = &memory->ready;
+    for (size_t i = mm_interval_map_find(runs, offset); i < runs->n && runs->runs[i].begin < offset + bytes; i++)
         if (runs->runs[i].tag > ready) ready = runs->runs[i].tag;
     return ready;
 }

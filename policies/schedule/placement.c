@@ -214,7 +214,7 @@ mm_status mm_schedule_finish(mm_schedule *s, mm_plan **plan_out) {
     MM_TRY(place_by_life(s, MM_REGION_PINNED));
     stack_regions(s);
     MM_TRY(mm_plan_finish(s->plan));
-    MM_TRY(mm_schedule_guard(s->plan));
+    MM_TRY(mm_schedule_reuse_waits(s->plan));
     *plan_out = s->plan;
     s->plan = NULL;
     return MM_OK;

@@ -106,6 +106,6 @@ MM_CHECKED mm_status mm_schedule_finish(mm_schedule *schedule, mm_plan **plan_ou
 
 /* Adds waits so that the first user of a segment comes after all earlier users of its bytes. The [first, last] nodes of
  * segments that share bytes must not overlap in issue order. Called by mm_schedule_finish. MM_ERR_NOMEM. */
-MM_CHECKED mm_status mm_schedule_guard(mm_plan *plan);
+MM_CHECKED mm_status mm_schedule_reuse_waits(mm_plan *plan);
 
 #endif

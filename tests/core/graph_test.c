@@ -223,8 +223,8 @@ static void values_are_persistent_and_only_read(void **state) {
 static void properties_replace_those_of_the_kind(void **state) {
     mm_graph *graph = *state;
     mm_layer conv = small_layer(graph, "c", MM_LAYER_CONV), other = small_layer(graph, "o", MM_LAYER_OTHER);
-    const mm_layer_properties cheap = {MM_LAYER_CHEAP, true}, unknown = {MM_LAYER_DEAR + 1, true};
-    assert_int_equal(mm_graph_layer(graph, conv)->properties.cost, MM_LAYER_DEAR);
+    const mm_layer_properties cheap = {MM_LAYER_CHEAP, true}, unknown = {MM_LAYER_EXPENSIVE + 1, true};
+    assert_int_equal(mm_graph_layer(graph, conv)->properties.cost, MM_LAYER_EXPENSIVE);
     assert_true(mm_graph_layer(graph, conv)->properties.repeatable);
     assert_false(mm_graph_layer(graph, other)->properties.repeatable);
     assert_int_equal(mm_graph_set_properties(graph, other, &cheap), MM_OK);

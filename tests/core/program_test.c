@@ -240,14 +240,14 @@ static shared_fixture shared_create(int64_t piece_bytes) {
     const mm_layer update = small_layer(f.graph, "update", MM_LAYER_UPDATE);
     small_step(f.graph, conv, MM_BACKWARD, (mm_use[]){{gradient, MM_WRITE, MM_FORM_VALUE}}, 1, 0);
     small_step(f.graph, update, MM_UPDATE, (mm_use[]){{gradient, MM_READ, MM_FORM_VALUE}}, 1, 0);
-    assert_int_equal(mm_graph_share(f.graph, gradient, MM_SHARE_AT_ONCE), MM_OK);
+    assert_int_equal(mm_graph_allreduce(f.graph, gradient, MM_ALLREDUCE_AT_ONCE, MM_REDUCE_SUM), MM_OK);
     assert_int_equal(mm_graph_freeze(f.graph), MM_OK);
     assert_int_equal(mm_facts_create(f.graph, 0, &f.facts), MM_OK);
     f.facts->piece_bytes = piece_bytes;
     assert_int_equal(mm_plan_create(f.graph, &limits, &plan), MM_OK);
     for (int s = 0; s < 2; s++) mm_plan_step(plan, s);
     assert_int_equal(mm_plan_finish(plan), MM_OK);
-    assert_int_equal(mm_plan_add_shared(plan, &f.plan), MM_OK);
+    assert_int_equal(mm_plan_add_allreduce(plan, &f.plan), MM_OK);
     mm_plan_destroy(plan);
     for (int i = 0; i < f.plan->n_nodes; i++) {
         if (f.plan->nodes[i].kind == MM_NODE_OUT) f.out = i;

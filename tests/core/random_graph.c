@@ -396,15 +396,15 @@ static void add_data(builder *b) {
     add_step(b, l->id, MM_FORWARD);
 }
 
-static mm_status share(builder *b, mm_share shares) {
+static mm_status share(builder *b, mm_allreduce_when shares) {
     bool updates = false;
     for (int i = 0; i < b->n_layers; i++) {
         const layer *l = &b->layers[i];
         updates |= l->weight >= 0;
         if (l->weight >= 0 && mm_graph_tensor(b->graph, l->weight_gradient)->ownership == MM_PERSISTENT)
-            MM_TRY(mm_graph_share(b->graph, l->weight_gradient, shares));
+            MM_TRY(mm_graph_allreduce(b->graph, l->weight_gradient, shares, MM_REDUCE_SUM));
     }
-    return updates ? mm_graph_share(b->graph, b->loss, shares) : MM_OK;
+    return updates ? mm_graph_allreduce(b->graph, b->loss, shares, MM_REDUCE_SUM) : MM_OK;
 }
 
 mm_status random_graph_create(const random_graph_options *options, mm_graph **graph_out) {

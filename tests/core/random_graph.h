@@ -10,11 +10,11 @@
 
 typedef struct random_graph_options {
     uint64_t seed;
-    int layers;       /* forward layers, besides the loss */
-    int max_channels; /* maps are at most 2 x 8 x 8 x max_channels */
-    int images;       /* first dimension of maps; 0: 1 or 2 */
-    mm_dtype dtype;   /* of feature and gradient maps: a float type */
-    mm_share shares;  /* how weights' gradients that persist, and the loss, are shared */
+    int layers;               /* forward layers, besides the loss */
+    int max_channels;         /* maps are at most 2 x 8 x 8 x max_channels */
+    int images;               /* first dimension of maps; 0: 1 or 2 */
+    mm_dtype dtype;           /* of feature and gradient maps: a float type */
+    mm_allreduce_when shares; /* how weights' gradients that persist, and the loss, are shared */
 } random_graph_options;
 
 /* A frozen training graph: chains with branches, residual sums, concatenations of many earlier maps, readers of signs,

@@ -658,7 +658,7 @@ typedef struct shared_case {
 
 /* forward; backward of b and of a, which write their gradients; an update. 1000 ns each. A gradient takes 400 ns each
  * way on a link that two devices share, and a core adds two of them in 500 ns. */
-static shared_case shared_create(mm_share when, int ranks, mm_sum_at sum_at) {
+static shared_case shared_create(mm_allreduce_when when, int ranks, mm_sum_at sum_at) {
     shared_case c;
     mm_plan *plan;
     const mm_limits limits = {.base_bytes = 8192 + 2 * GRADIENT_BYTES};
@@ -673,8 +673,8 @@ static shared_case shared_create(mm_share when, int ranks, mm_sum_at sum_at) {
     small_step(c.graph, a, MM_BACKWARD, (mm_use[]){{ga, MM_WRITE, MM_FORM_VALUE}}, 1, 0);
     small_step(c.graph, update, MM_UPDATE, (mm_use[]){{ga, MM_READ, MM_FORM_VALUE}, {gb, MM_READ, MM_FORM_VALUE}}, 2,
                0);
-    assert_int_equal(mm_graph_share(c.graph, ga, when), MM_OK);
-    assert_int_equal(mm_graph_share(c.graph, gb, when), MM_OK);
+    assert_int_equal(mm_graph_allreduce(c.graph, ga, when, MM_REDUCE_SUM), MM_OK);
+    assert_int_equal(mm_graph_allreduce(c.graph, gb, when, MM_REDUCE_SUM), MM_OK);
     assert_int_equal(mm_graph_freeze(c.graph), MM_OK);
     assert_int_equal(mm_facts_create(c.graph, 0, &c.facts), MM_OK);
     assert_int_equal(mm_plan_create(c.graph, &limits, &plan), MM_OK);
@@ -685,59 +685,59 @@ static shared_case shared_create(mm_share when, int ranks, mm_sum_at sum_at) {
     c.facts->out_bytes_per_s = c.facts->in_bytes_per_s = INT64_C(1000000000) * GRADIENT_BYTES / 400;
     c.facts->host_sum_bytes_per_s = INT64_C(1000000000) * GRADIENT_BYTES / 250;
     c.facts->link_sharers = 4;
-    mm_facts_share(c.facts, ranks, sum_at);
+    mm_facts_set_ranks(c.facts, ranks, sum_at);
     assert_int_equal(mm_plan_finish(plan), MM_OK);
-    assert_int_equal(mm_plan_add_shared(plan, &c.plan), MM_OK);
+    assert_int_equal(mm_plan_add_allreduce(plan, &c.plan), MM_OK);
     mm_plan_destroy(plan);
     return c;
 }
 
 /* pieces: of each gradient. */
-static void check_shared_pieces(mm_share when, int ranks, mm_sum_at sum_at, int pieces, int64_t expected_ns) {
+static void check_shared_pieces(mm_allreduce_when when, int ranks, mm_sum_at sum_at, int pieces, int64_t expected_ns) {
     shared_case c = shared_create(when, ranks, sum_at);
     mm_simulation sim;
     c.facts->piece_bytes = GRADIENT_BYTES / pieces;
     assert_int_equal(mm_simulate(c.plan, c.facts, &sim), MM_OK);
     if (sim.iteration_ns < expected_ns - 4 || sim.iteration_ns > expected_ns + 4)
-        fail_msg("%s, %d ranks, place %d: %lld ns, expected %lld", when == MM_SHARE_AT_END ? "end" : "overlap", ranks,
-                 (int)sum_at, (long long)sim.iteration_ns, (long long)expected_ns);
+        fail_msg("%s, %d ranks, place %d: %lld ns, expected %lld", when == MM_ALLREDUCE_AT_END ? "end" : "overlap",
+                 ranks, (int)sum_at, (long long)sim.iteration_ns, (long long)expected_ns);
     mm_simulation_fini(&sim);
     mm_plan_destroy(c.plan);
     mm_facts_destroy(c.facts);
     mm_graph_destroy(c.graph);
 }
 
-static void check_shared(mm_share when, int ranks, mm_sum_at sum_at, int64_t expected_ns) {
+static void check_shared(mm_allreduce_when when, int ranks, mm_sum_at sum_at, int64_t expected_ns) {
     check_shared_pieces(when, ranks, sum_at, 1, expected_ns);
 }
 
 static void sums_of_ranks_follow_each_other_between_the_copies(void **state) {
     (void)state;
     /* One device copies, and adds nothing. Overlapped: the last gradient leaves at 3000. */
-    check_shared(MM_SHARE_AT_ONCE, 1, MM_SUM_AT_ROOT, 4800);
+    check_shared(MM_ALLREDUCE_AT_ONCE, 1, MM_SUM_AT_ROOT, 4800);
     /* Two: 800 a copy. a: out 3000 to 3800, added until 4300, in until 5100. */
-    check_shared(MM_SHARE_AT_ONCE, 2, MM_SUM_AT_ROOT, 6100);
-    check_shared(MM_SHARE_AT_ONCE, 2, MM_SUM_AT_RANKS, 5850); /* each adds a half */
+    check_shared(MM_ALLREDUCE_AT_ONCE, 2, MM_SUM_AT_ROOT, 6100);
+    check_shared(MM_ALLREDUCE_AT_ONCE, 2, MM_SUM_AT_RANKS, 5850); /* each adds a half */
     /* At the end: b out 3000 to 3800, a until 4600; a added until 5100, in until 5900, behind b's. */
-    check_shared(MM_SHARE_AT_END, 2, MM_SUM_AT_ROOT, 6900);
+    check_shared(MM_ALLREDUCE_AT_END, 2, MM_SUM_AT_ROOT, 6900);
     /* By the first device: both out until 4600; each 400 in and 400 out, alone, until 6200; both in until 7800. */
-    check_shared(MM_SHARE_AT_END, 2, MM_SUM_AT_DEVICE, 8800);
+    check_shared(MM_ALLREDUCE_AT_END, 2, MM_SUM_AT_DEVICE, 8800);
     /* In quarters. The last of a goes out until 3800, is added until 3925, and is in at 4125. */
-    check_shared_pieces(MM_SHARE_AT_ONCE, 2, MM_SUM_AT_ROOT, 4, 5125);
+    check_shared_pieces(MM_ALLREDUCE_AT_ONCE, 2, MM_SUM_AT_ROOT, 4, 5125);
     /* The last quarter leaves at 4600; 125, 200. */
-    check_shared_pieces(MM_SHARE_AT_END, 2, MM_SUM_AT_ROOT, 4, 5925);
-    check_shared_pieces(MM_SHARE_AT_END, 2, MM_SUM_AT_DEVICE, 4, 8800);
+    check_shared_pieces(MM_ALLREDUCE_AT_END, 2, MM_SUM_AT_ROOT, 4, 5925);
+    check_shared_pieces(MM_ALLREDUCE_AT_END, 2, MM_SUM_AT_DEVICE, 4, 8800);
 }
 
 static void sums_in_place_run_beside_steps_and_hold_up_the_update(void **state) {
     (void)state;
     /* Two devices send a half of each gradient twice, at half of the link's rate: 800 ns each. */
-    check_shared(MM_SHARE_IN_PLACE_AT_ONCE, 1, MM_SUM_IN_PLACE, 4000);
-    check_shared(MM_SHARE_IN_PLACE_AT_ONCE, 2, MM_SUM_IN_PLACE, 4800); /* b's from 2000, a's from 3000 */
-    check_shared(MM_SHARE_IN_PLACE_AT_END, 2, MM_SUM_IN_PLACE, 5600);  /* both from 3000 */
+    check_shared(MM_ALLREDUCE_IN_PLACE_AT_ONCE, 1, MM_SUM_IN_PLACE, 4000);
+    check_shared(MM_ALLREDUCE_IN_PLACE_AT_ONCE, 2, MM_SUM_IN_PLACE, 4800); /* b's from 2000, a's from 3000 */
+    check_shared(MM_ALLREDUCE_IN_PLACE_AT_END, 2, MM_SUM_IN_PLACE, 5600);  /* both from 3000 */
     /* Four, at a quarter: three quarters twice, 2400 ns each; a's behind b's, which ends at 4400. */
-    check_shared(MM_SHARE_IN_PLACE_AT_ONCE, 4, MM_SUM_IN_PLACE, 7800);
-    shared_case c = shared_create(MM_SHARE_IN_PLACE_AT_ONCE, 2, MM_SUM_IN_PLACE);
+    check_shared(MM_ALLREDUCE_IN_PLACE_AT_ONCE, 4, MM_SUM_IN_PLACE, 7800);
+    shared_case c = shared_create(MM_ALLREDUCE_IN_PLACE_AT_ONCE, 2, MM_SUM_IN_PLACE);
     mm_simulation sim;
     c.facts->issue_ns = 10;
     assert_int_equal(mm_simulate(c.plan, c.facts, &sim), MM_OK);

@@ -88,12 +88,12 @@ static void each_thread_has_its_own_message(void **state) {
 static void a_kept_failure_is_told_again_whatever_failed_since(void **state) {
     (void)state;
     mm_failure kept, none;
-    mm_failure_keep(&kept, mm_fail(MM_ERR_IO, "the first"));
-    mm_failure_keep(&none, MM_OK);
+    mm_failure_save(&kept, mm_fail(MM_ERR_IO, "the first"));
+    mm_failure_save(&none, MM_OK);
     (void)mm_fail(MM_ERR_DEVICE, "the second");
-    assert_int_equal(mm_failure_tell(&none), MM_OK);
+    assert_int_equal(mm_failure_restore(&none), MM_OK);
     assert_string_equal(mm_last_error(), "the second");
-    assert_int_equal(mm_failure_tell(&kept), MM_ERR_IO);
+    assert_int_equal(mm_failure_restore(&kept), MM_ERR_IO);
     assert_string_equal(mm_last_error(), "the first");
 }
 
@@ -108,10 +108,10 @@ static void every_status_has_a_name_of_its_own(void **state) {
 
 static void sizes_are_told_in_bytes_and_in_a_unit(void **state) {
     (void)state;
-    assert_string_equal(MM_SIZE_TOLD(1023), "1023 bytes");
-    assert_string_equal(MM_SIZE_TOLD(1024), "1024 bytes (1KiB)");
-    assert_string_equal(MM_SIZE_TOLD(61349376), "61349376 bytes (58.5MiB)");
-    assert_string_equal(MM_SIZE_TOLD(INT64_MAX), "9223372036854775807 bytes (8388608TiB)");
+    assert_string_equal(MM_SIZE_TEXT(1023), "1023 bytes");
+    assert_string_equal(MM_SIZE_TEXT(1024), "1024 bytes (1KiB)");
+    assert_string_equal(MM_SIZE_TEXT(61349376), "61349376 bytes (58.5MiB)");
+    assert_string_equal(MM_SIZE_TEXT(INT64_MAX), "9223372036854775807 bytes (8388608TiB)");
 }
 
 typedef struct sink {

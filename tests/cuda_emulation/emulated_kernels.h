@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Runs the kernels of cuda_runtime.h, of which this is a part: each block as a set of fibers. */
-#ifndef TESTS_CUDA_EMULATION_KERNELS_H
-#define TESTS_CUDA_EMULATION_KERNELS_H
+#ifndef TESTS_CUDA_EMULATION_EMULATED_KERNELS_H
+#define TESTS_CUDA_EMULATION_EMULATED_KERNELS_H
 
 #include <new>
 #include <stdlib.h>

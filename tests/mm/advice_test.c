@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "mm/planning/descend.h"
+#include "mm/planning/fallback_draft.h"
 #include "tests/mm/manager_rig.h"
 
 enum { SEED = 11, LAYERS = 24, PINNED = 1 << 30 };
@@ -209,16 +209,16 @@ static void it_goes_by_the_facts_that_the_manager_was_given(void **state) {
 /* A plan set of two equal graphs, of which none is prepared. */
 typedef struct two {
     mm_graph *first, *second;
-    mm_directory directory;
+    mm_persistent_table directory;
     mm_plan_set set;
-    mm_attempt attempt; /* all the memory that there may be */
+    mm_plan_request attempt; /* all the memory that there may be */
 } two;
 
 static void two_init(two *t) {
     *t = (two){.first = rig_random_graph(SEED, LAYERS, 8), .second = rig_random_graph(SEED, LAYERS, 8)};
     t->set.sources = (mm_plan_sources){.device = "host", .directory = &t->directory};
-    assert_int_equal(mm_directory_add(&t->directory, t->first), MM_OK);
-    assert_int_equal(mm_directory_add(&t->directory, t->second), MM_OK);
+    assert_int_equal(mm_persistent_table_add(&t->directory, t->first), MM_OK);
+    assert_int_equal(mm_persistent_table_add(&t->directory, t->second), MM_OK);
     assert_int_equal(mm_policy_parse("liveness", &t->set.policy), MM_OK);
     assert_int_equal(mm_policy_copy(&t->set.policy, &t->set.policy_now), MM_OK);
     const mm_limits limits = {.device_bytes = INT64_MAX, .pinned_bytes = PINNED, .base_bytes = t->directory.bytes};
@@ -227,7 +227,7 @@ static void two_init(two *t) {
 
 static void two_fini(two *t) {
     mm_plan_set_fini(&t->set);
-    mm_directory_fini(&t->directory);
+    mm_persistent_table_fini(&t->directory);
     mm_graph_destroy(t->first);
     mm_graph_destroy(t->second);
 }
@@ -235,8 +235,8 @@ static void two_fini(two *t) {
 /* Returns it, prepared. */
 static const mm_prepared *prepare(two *t, const mm_graph *graph) {
     mm_draft draft;
-    const mm_newcomer newcomer = {.graph = graph};
-    mm_attempt attempt = t->attempt;
+    const mm_new_graph newcomer = {.graph = graph};
+    mm_plan_request attempt = t->attempt;
     attempt.added = &newcomer;
     assert_int_equal(mm_plan_set_draft(&t->set, &attempt, &draft, NULL), MM_OK);
     mm_plan_set_commit(&t->set, &draft);
@@ -251,8 +251,8 @@ static void a_draft_changes_nothing_until_it_is_committed(void **state) {
     mm_refusal refusal;
     two_init(&t);
     const mm_prepared *first = prepare(&t, t.first);
-    const mm_newcomer newcomer = {.graph = t.second};
-    mm_attempt attempt = t.attempt;
+    const mm_new_graph newcomer = {.graph = t.second};
+    mm_plan_request attempt = t.attempt;
     attempt.added = &newcomer;
     attempt.others_stay = true;
     attempt.limits.device_bytes = 1;
@@ -283,12 +283,12 @@ static void a_substitute_is_drafted_only_where_memory_is_short(void **state) {
     mm_draft draft;
     two_init(&t);
     const mm_prepared *second = prepare(&t, t.second);
-    mm_wish wish = {.policy = &t.set.policy, .limits = t.attempt.limits};
+    mm_fallback_request wish = {.policy = &t.set.policy, .limits = t.attempt.limits};
     wish.limits.device_bytes = second->planned.plan->peak_bytes - 1;
-    assert_int_equal(mm_wish_draft(&t.set, &wish, &draft), MM_ERR_INFEASIBLE);
+    assert_int_equal(mm_fallback_draft(&t.set, &wish, &draft), MM_ERR_INFEASIBLE);
     assert_non_null(strstr(mm_last_error(), " would fit"));
     wish.is_short = true;
-    assert_int_equal(mm_wish_draft(&t.set, &wish, &draft), MM_OK);
+    assert_int_equal(mm_fallback_draft(&t.set, &wish, &draft), MM_OK);
     assert_true(draft.stands_in && draft.step);
     assert_false(mm_policy_equal(&draft.policy, &t.set.policy));
     assert_true(draft.need_bytes <= wish.limits.device_bytes);

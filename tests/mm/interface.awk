@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Writes a table of what mm.h declares (interface.h). It reads the style that clang-format keeps: a declaration of a
+# Writes a table of what the public headers declare (interface.h). It reads the style that clang-format keeps: a declaration of a
 # function begins a line with MM_API, one of a type with typedef. A constant without a number counts others: it has no
 # value.
 
@@ -22,7 +22,7 @@ function types(parameters, n, part, i, out) {
 }
 
 function of_function(text, name, at, before) {
-    gsub(/(MM_API|MM_CHECKED) */, "", text)
+    gsub(/(MM_API|MM_CHECKED|MM_DEPRECATED\("[^"]*"\)) */, "", text)
     at = index(text, "(")
     before = substr(text, 1, at - 1)
     match(before, /[a-z_0-9]+$/)
@@ -51,11 +51,17 @@ function member(type, name) {
     printf "{\"member\", \"%s.%s\", NULL, offsetof(%s, %s), sizeof(((%s *)0)->%s)},\n", type, name, type, name, type, name
 }
 
-function of_struct(text, type, n, part, i, m, names, j) {
+function of_struct(text, type) {
     type = text
     sub(/^[^{]*\{/, "", text)
     sub(/ *\{.*/, "", type)
     sub(/^(typedef )?struct /, "", type)
+    structs[type] = text
+    print_struct(text, type)
+}
+
+# Also of a deprecated name for a struct.
+function print_struct(text, type, n, part, i, m, names, j) {
     printf "{\"struct\", \"%s\", NULL, 0, sizeof(%s)},\n", type, type
     sub(/\}[^}]*$/, "", text)
     n = split(text, part, ";")
@@ -75,6 +81,7 @@ function of_struct(text, type, n, part, i, m, names, j) {
 }
 
 # Declarations, without comments and breaks of lines.
+FNR == 1 { text = "" }
 /^ *#/ { next }
 {
     line = $0
@@ -104,6 +111,12 @@ function of_struct(text, type, n, part, i, m, names, j) {
         match(text, /[a-z_0-9]+(\)\(.*)?$/)
         name = substr(text, RSTART)
         sub(/\).*/, "", name)
+        split(text, word, " ")
+        if (word[2] in structs) {
+            print_struct(structs[word[2]], name)
+            text = ""
+            next
+        }
         printf "{\"type\", \"%s\", \"%s\", 0, 0},\n", name, text
     }
     text = ""

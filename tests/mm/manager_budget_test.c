@@ -96,7 +96,7 @@ static void one_byte_of_pinned_memory_too_few_is_refused_naming_it(void **state)
         assert_true(n.pinned_bytes > 0 && n.out_bytes > 0 && n.in_bytes > 0);
         mm_options options = {
             .device_bytes = n.device_bytes, .pinned_bytes = n.pinned_bytes - 1, .policy = swapping[p]};
-        snprintf(need, sizeof need, "needs %s of pinned memory; its limit is %lld", MM_SIZE_TOLD(n.pinned_bytes),
+        snprintf(need, sizeof need, "needs %s of pinned memory; its limit is %lld", MM_SIZE_TEXT(n.pinned_bytes),
                  (long long)options.pinned_bytes);
         mm_manager *m = rig_manager(&options);
         assert_int_equal(mm_manager_prepare(m, graph), MM_ERR_INFEASIBLE);

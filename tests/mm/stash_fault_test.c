@@ -72,7 +72,7 @@ static mm_status create(const char *policy, mm_stash **stash_out) {
 }
 
 static void settle(mm_stash *s) {
-    mm_status settled = mm_stash_settle(s);
+    mm_status settled = mm_stash_wait_planned(s);
     (void)settled; /* what is owed, or planning has failed */
 }
 
@@ -159,7 +159,7 @@ static void an_arena_grows_once_the_program_has_freed_what_it_caches(void **stat
     stash_rig r;
     stash_rig_init(&r, s, 71);
     iterate(&r, false);
-    stash_expect_ok(mm_stash_settle(s));
+    stash_expect_ok(mm_stash_wait_planned(s));
     iterate(&r, false); /* all is kept: the arena is smaller */
     const int64_t small = stash_stats_of(s).arena_bytes;
     assert_true(small < 2 * LAYERS * MAP);

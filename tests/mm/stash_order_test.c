@@ -181,7 +181,7 @@ static void an_order_is_planned_once_and_then_followed(void **state) {
         mm_touched touched;
         stash_rig_init(&r, s, 21 + p);
         iterate(&r, PLAIN);
-        mm_status settled = mm_stash_settle(s);
+        mm_status settled = mm_stash_wait_planned(s);
         if (settled != MM_OK) fail_msg("%s: %s", POLICIES[p].spec, mm_last_error());
         for (int i = 0; i < 4; i++) iterate(&r, PLAIN);
         const mm_stash_stats stats = stash_stats_of(s);
@@ -201,7 +201,7 @@ static void an_order_is_planned_once_and_then_followed(void **state) {
 }
 
 static void settle(mm_stash *s) {
-    mm_status settled = mm_stash_settle(s);
+    mm_status settled = mm_stash_wait_planned(s);
     (void)settled; /* some deviations need more than the budget, and run unplanned */
 }
 
@@ -219,7 +219,7 @@ static void iterations_that_leave_their_plan_lose_nothing_and_are_learned(void *
         stash_rig_init(&r, s, 31 + p);
         iterate(&r, PLAIN);
         const int64_t reserved = reserved_bytes();
-        stash_expect_ok(mm_stash_settle(s));
+        stash_expect_ok(mm_stash_wait_planned(s));
         for (int d = PLAIN; d < DEVIATIONS; d++) {
             const int64_t before = stash_stats_of(s).off_plan;
             const int64_t expected = iterate(&r, (deviation)d);
@@ -227,7 +227,7 @@ static void iterations_that_leave_their_plan_lose_nothing_and_are_learned(void *
                 fail_msg("%s: deviation %d: %lld off plan", POLICIES[p].spec, d,
                          (long long)(stash_stats_of(s).off_plan - before));
             /* It is learned, unless it needs more than the budget. */
-            const bool fits = mm_stash_settle(s) == MM_OK;
+            const bool fits = mm_stash_wait_planned(s) == MM_OK;
             const int64_t planned = stash_stats_of(s).planned;
             iterate(&r, (deviation)d);
             if (fits && stash_stats_of(s).planned == planned)
@@ -324,7 +324,7 @@ static void random_iterations_of_two_threads_are_planned_and_give_every_byte_bac
         stash_rig_init(&forwards, s, 41 + p);
         stash_rig_init(&backwards, s, 51 + p);
         iterate_on_two(&forwards, &backwards, PLAIN, true);
-        stash_expect_ok(mm_stash_settle(s));
+        stash_expect_ok(mm_stash_wait_planned(s));
         iterate_on_two(&forwards, &backwards, PLAIN, true);
         assert_int_equal(stash_stats_of(s).planned, 1);
         for (int i = 2; i < ITERATIONS; i++) {
@@ -371,7 +371,7 @@ static void expect_signs(mm_dtype dtype) {
             stash_rig_give_back(&r, &items[i]);
             stash_rig_drop(&r, &items[i]);
         }
-        stash_expect_ok(mm_stash_settle(s));
+        stash_expect_ok(mm_stash_wait_planned(s));
     }
     assert_int_equal(stash_stats_of(s).planned, 2);
     assert_true(stash_stats_of(s).lossy_gets >= 2 * N / 3);
@@ -418,7 +418,7 @@ static void what_does_not_fit_is_refused_with_numbers_and_a_policy_that_would(vo
     stash_rig_init(&r, s, 51);
     assert_false(mm_stash_refusal_get(s, &refusal));
     iterate(&r, PLAIN);
-    stash_expect_refused(mm_stash_settle(s), MM_ERR_INFEASIBLE, "liveness on stash needs at least");
+    stash_expect_refused(mm_stash_wait_planned(s), MM_ERR_INFEASIBLE, "liveness on stash needs at least");
     stash_expect_refused(stash_rig_put(&r, &like, &item), MM_ERR_INFEASIBLE, "would fit");
     assert_int_equal(stash_stats_of(s).entries, 0);
     assert_true(mm_stash_refusal_get(s, &refusal));
@@ -448,7 +448,7 @@ static void what_is_held_while_a_plan_is_left_stays(void **state) {
     stash_item items[LAYERS], more[LAYERS];
     stash_rig_init(&r, s, 53);
     iterate(&r, PLAIN);
-    stash_expect_ok(mm_stash_settle(s));
+    stash_expect_ok(mm_stash_wait_planned(s));
     forward(&r, PLAIN, items);
     int at = LAYERS - 1;
     while (items[at].kept) visit(&r, PLAIN, &items[at--]);
@@ -477,7 +477,7 @@ static void what_is_kept_counts_in_what_would_be_enough(void **state) {
     mm_stash_refusal refusal;
     stash_rig_init(&r, s, 52);
     iterate(&r, PLAIN);
-    stash_expect_ok(mm_stash_settle(s));
+    stash_expect_ok(mm_stash_wait_planned(s));
     forward(&r, PLAIN, items);
     const int64_t kept = stash_stats_of(s).kept_bytes;
     assert_true(kept > 0);
@@ -509,12 +509,12 @@ static void entries_on_their_way_to_pinned_memory_are_moved_on_whole(void **stat
     const struct timespec time = {.tv_nsec = 20000000};
     stash_rig_init(&r, s, 62);
     iterate(&r, PLAIN);
-    stash_expect_ok(mm_stash_settle(s));
+    stash_expect_ok(mm_stash_wait_planned(s));
     for (int i = 0; i < LEFT; i++) stash_expect_ok(stash_rig_put(&r, &like, &left[i]));
     if (r.streams[0]) stash_expect_ok(rig_device_used()->launch(r.streams[0], linger, &time, sizeof time));
     like.data = r.tensor[0];
     stash_expect_ok(mm_stash_put(s, &like, r.handles[0], &late, &answer)); /* the first leaves, behind what lingers */
-    mm_stash_mark(s);
+    mm_stash_iteration_end(s);
     begins.data = r.tensor[1];
     stash_expect_ok(mm_stash_put(s, &begins, r.handles[1], &first, &answer));
     assert_int_equal(answer, MM_STASH_TAKEN); /* else it would be the rig's no more */
@@ -539,21 +539,21 @@ static void entries_that_a_mark_leaves_are_served_while_plans_go_on(void **state
     for (int i = 0; i < 3; i++) stash_expect_ok(stash_rig_put(&r, &like, &left[i]));
     for (int i = 0; i < 4; i++) {
         stash_item items[LAYERS];
-        mm_stash_mark(s);
+        mm_stash_iteration_end(s);
         forward(&r, PLAIN, items);
         if (i == 3) { /* an entry of an earlier iteration: the plan is left */
             stash_expect_ok(stash_rig_get(&r, &left[1]));
             stash_rig_give_back(&r, &left[1]);
         }
         backward(&r, PLAIN, items);
-        mm_stash_mark(s);
+        mm_stash_iteration_end(s);
         if (i == 0) {
             const mm_stash_tensor one = stash_tensor_f32("One", 64);
             stash_item item;
             stash_expect_ok(stash_rig_put(&r, &one, &item));
             stash_rig_drop(&r, &item);
         }
-        stash_expect_ok(mm_stash_settle(s));
+        stash_expect_ok(mm_stash_wait_planned(s));
     }
     for (int i = 0; i < 3; i++) {
         stash_expect_ok(stash_rig_get(&r, &left[i]));
@@ -592,7 +592,7 @@ static void an_order_whose_plan_the_check_refuses_runs_unplanned_and_is_told_onc
     stash_rig r;
     stash_rig_init(&r, s, 61);
     iterate(&r, PLAIN);
-    stash_expect_ok(mm_stash_settle(s));
+    stash_expect_ok(mm_stash_wait_planned(s));
     for (int i = 0; i < 3; i++) iterate(&r, PLAIN);
     assert_int_equal(stash_stats_of(s).iterations, 4);
     assert_int_equal(stash_stats_of(s).planned, 0);
@@ -646,11 +646,11 @@ static void iterations_go_on_while_another_thread_plans(void **state) {
     slow.goes = true;
     pthread_cond_broadcast(&slow.changed);
     pthread_mutex_unlock(&slow.lock);
-    stash_expect_ok(mm_stash_settle(s));
+    stash_expect_ok(mm_stash_wait_planned(s));
     const int planned = slow.planned;
     iterate(&r, PLAIN);
     assert_int_equal(stash_stats_of(s).planned, 1);
-    stash_expect_ok(mm_stash_settle(s));
+    stash_expect_ok(mm_stash_wait_planned(s));
     assert_int_equal(slow.planned, planned);
     stash_rig_fini(&r);
     mm_stash_destroy(s);
@@ -665,7 +665,7 @@ static bool iterate_kind(stash_rig *r, int number) {
     stash_expect_ok(stash_rig_get(r, &item));
     stash_rig_give_back(r, &item);
     stash_rig_drop(r, &item);
-    stash_expect_ok(mm_stash_settle(r->stash));
+    stash_expect_ok(mm_stash_wait_planned(r->stash));
     return stash_stats_of(r->stash).planned > planned;
 }
 

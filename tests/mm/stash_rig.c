@@ -237,7 +237,7 @@ mm_status stash_rig_get(stash_rig *r, stash_item *item) {
 void stash_rig_give_back(stash_rig *r, stash_item *item) {
     const int stream = random_below(&r->random, STASH_RIG_STREAMS);
     enter(r);
-    mm_stash_give_back(r->stash, item->entry, r->handles[stream]);
+    mm_stash_release(r->stash, item->entry, r->handles[stream]);
     leave(r);
     item->held--;
 }

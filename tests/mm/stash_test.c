@@ -58,7 +58,7 @@ static void *run_actor(void *arg) {
         const bool held = items[i].held > 0;
         const stash_item dropped = items[i];
         stash_rig_drop(&r, &items[i]);
-        if (held) mm_stash_give_back(r.stash, dropped.entry, r.handles[0]);
+        if (held) mm_stash_release(r.stash, dropped.entry, r.handles[0]);
     }
     stash_rig_fini(&r);
     return NULL;
@@ -185,7 +185,7 @@ static void wrong_calls_are_refused_and_change_nothing(void **state) {
         stash_expect_refused(mm_stash_put(s, &cases[i].tensor, NULL, &entry, &answer), cases[i].status, cases[i].text);
     assert_int_equal(entry, 0);
     stash_expect_refused(mm_stash_get(s, 12345, NULL, &data), MM_ERR_NOT_FOUND, "no entry 12345");
-    mm_stash_give_back(s, 12345, NULL);
+    mm_stash_release(s, 12345, NULL);
     mm_stash_drop(s, 12345);
     assert_int_equal(stash_stats_of(s).puts, 0);
     mm_stash_destroy(s);

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "nets/cuda/choose/choices.h"
+#include "nets/cuda/choose/algorithm_cache.h"
 #include "tests/nets/cuda_rig.h"
 
 /* A convolution of which the emulated libraries have several algorithms. */
@@ -71,17 +71,17 @@ static inline void algorithms_keep_instead(const algorithms_rig *f, const nets_c
     const int64_t limit = f->config.workspace_limit_bytes;
     const nets_conv_terms terms = {true, limit, limit};
     char line[256];
-    nets_cuda_choices choices;
+    nets_algorithm_cache choices;
     FILE *file = fopen(f->path, "r");
     assert_non_null(file);
     for (int i = 0; i < 2; i++) assert_non_null(fgets(line, sizeof line, file));
     fclose(file);
     line[strcspn(line, " ")] = '\0'; /* the device's name */
-    assert_int_equal(nets_cuda_choices_init(&choices, &f->config, line), MM_OK);
-    assert_non_null(nets_cuda_choices_find(&choices, shape, &terms));
-    const nets_conv_front front = {1, {*choice}};
-    assert_int_equal(nets_cuda_choices_keep(&choices, shape, &terms, &front), MM_OK);
-    nets_cuda_choices_fini(&choices);
+    assert_int_equal(nets_algorithm_cache_init(&choices, &f->config, line), MM_OK);
+    assert_non_null(nets_algorithm_cache_find(&choices, shape, &terms));
+    const nets_conv_pareto front = {1, {*choice}};
+    assert_int_equal(nets_algorithm_cache_store(&choices, shape, &terms, &front), MM_OK);
+    nets_algorithm_cache_fini(&choices);
 }
 
 #endif

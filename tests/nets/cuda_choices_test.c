@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "nets/cuda/choose/choices.h"
-#include "nets/cuda/choose/front.h"
+#include "nets/cuda/choose/algorithm_cache.h"
+#include "nets/cuda/choose/pareto.h"
 
 static const nets_conv_shape SHAPE = {.x = {2, 7, 6, 5},
                                       .y = {2, 4, 3, 8},
@@ -21,7 +21,7 @@ static const nets_conv_shape SHAPE = {.x = {2, 7, 6, 5},
                                       .pad = {1, 1},
                                       .dilation = {1, 1},
                                       .groups = 1};
-static const nets_conv_front FRONT = {
+static const nets_conv_pareto FRONT = {
     .n = 2,
     .of = {{.api = NETS_CONV_GRAPH,
             .algorithm = 31,
@@ -65,23 +65,23 @@ static int teardown(void **state) {
     return 0;
 }
 
-static void open_choices(fixture *f, nets_cuda_choices *choices, const char *device) {
-    assert_int_equal(nets_cuda_choices_init(choices, &f->config, device), MM_OK);
+static void open_choices(fixture *f, nets_algorithm_cache *choices, const char *device) {
+    assert_int_equal(nets_algorithm_cache_init(choices, &f->config, device), MM_OK);
 }
 
 static void keep_one(fixture *f) {
-    nets_cuda_choices choices;
+    nets_algorithm_cache choices;
     open_choices(f, &choices, DEVICE);
-    assert_int_equal(nets_cuda_choices_keep(&choices, &SHAPE, &f->terms, &FRONT), MM_OK);
-    nets_cuda_choices_fini(&choices);
+    assert_int_equal(nets_algorithm_cache_store(&choices, &SHAPE, &f->terms, &FRONT), MM_OK);
+    nets_algorithm_cache_fini(&choices);
 }
 
 static bool finds(fixture *f, const char *device, const nets_conv_shape *shape) {
-    nets_cuda_choices choices;
+    nets_algorithm_cache choices;
     open_choices(f, &choices, device);
-    const nets_conv_front *found = nets_cuda_choices_find(&choices, shape, &f->terms);
+    const nets_conv_pareto *found = nets_algorithm_cache_find(&choices, shape, &f->terms);
     if (found) assert_memory_equal(found, &FRONT, sizeof FRONT);
-    nets_cuda_choices_fini(&choices);
+    nets_algorithm_cache_fini(&choices);
     return found != NULL;
 }
 
@@ -93,22 +93,22 @@ static void what_was_kept_is_found_in_the_file(void **state) {
     assert_int_equal(f->warnings, 0);
 }
 
-static void check_kept(fixture *f, const nets_conv_front *front) {
-    nets_cuda_choices choices;
+static void check_kept(fixture *f, const nets_conv_pareto *front) {
+    nets_algorithm_cache choices;
     open_choices(f, &choices, DEVICE);
-    assert_int_equal(nets_cuda_choices_keep(&choices, &SHAPE, &f->terms, front), MM_OK);
-    nets_cuda_choices_fini(&choices);
+    assert_int_equal(nets_algorithm_cache_store(&choices, &SHAPE, &f->terms, front), MM_OK);
+    nets_algorithm_cache_fini(&choices);
     open_choices(f, &choices, DEVICE);
-    const nets_conv_front *found = nets_cuda_choices_find(&choices, &SHAPE, &f->terms);
+    const nets_conv_pareto *found = nets_algorithm_cache_find(&choices, &SHAPE, &f->terms);
     assert_non_null(found);
     assert_memory_equal(found, front, sizeof *front);
     assert_int_equal(f->warnings, 0);
-    nets_cuda_choices_fini(&choices);
+    nets_algorithm_cache_fini(&choices);
 }
 
 static void
 an_algorithm_a_product_and_as_many_engines_as_can_be_with_the_most_and_longest_knobs_are_found(void **state) {
-    nets_conv_front longest;
+    nets_conv_pareto longest;
     memset(&longest, 0, sizeof longest);
     longest.n = NETS_WORKSPACES;
     for (int a = 0; a < NETS_WORKSPACES; a++) {
@@ -124,15 +124,15 @@ an_algorithm_a_product_and_as_many_engines_as_can_be_with_the_most_and_longest_k
         }
     }
     check_kept(*state, &longest);
-    check_kept(*state, &(nets_conv_front){
+    check_kept(*state, &(nets_conv_pareto){
                            1, {{.api = NETS_CONV_LEGACY, .algorithm = 5, .math = 3, .workspace_bytes = 7, .ns = 1}}});
-    check_kept(*state, &(nets_conv_front){1,
-                                          {{.api = NETS_CONV_PRODUCT,
-                                            .algorithm = 21,
-                                            .workspace_bytes = 7,
-                                            .ns = 9,
-                                            .n_knobs = 3,
-                                            .knobs = {{1, 20}, {2, 4}, {8, 65535}}}}});
+    check_kept(*state, &(nets_conv_pareto){1,
+                                           {{.api = NETS_CONV_PRODUCT,
+                                             .algorithm = 21,
+                                             .workspace_bytes = 7,
+                                             .ns = 9,
+                                             .n_knobs = 3,
+                                             .knobs = {{1, 20}, {2, 4}, {8, 65535}}}}});
 }
 
 static void each_part_of_the_key_counts(void **state) {
@@ -164,13 +164,13 @@ static void without_a_device_those_of_any_count(void **state) {
 
 static void a_choice_takes_the_place_of_the_one_before(void **state) {
     fixture *f = *state;
-    nets_cuda_choices choices;
-    const nets_conv_front before = {1, {{.api = NETS_CONV_LEGACY, .algorithm = 7}}};
+    nets_algorithm_cache choices;
+    const nets_conv_pareto before = {1, {{.api = NETS_CONV_LEGACY, .algorithm = 7}}};
     open_choices(f, &choices, DEVICE);
-    assert_int_equal(nets_cuda_choices_keep(&choices, &SHAPE, &f->terms, &before), MM_OK);
-    assert_int_equal(nets_cuda_choices_keep(&choices, &SHAPE, &f->terms, &FRONT), MM_OK);
+    assert_int_equal(nets_algorithm_cache_store(&choices, &SHAPE, &f->terms, &before), MM_OK);
+    assert_int_equal(nets_algorithm_cache_store(&choices, &SHAPE, &f->terms, &FRONT), MM_OK);
     assert_int_equal(choices.n, 1);
-    nets_cuda_choices_fini(&choices);
+    nets_algorithm_cache_fini(&choices);
     assert_true(finds(f, DEVICE, &SHAPE));
 }
 
@@ -240,16 +240,16 @@ static void an_older_file_is_ignored_with_a_warning(void **state) {
 /* None; as much workspace as the one before; as much time. */
 static void a_file_whose_choices_are_no_front_is_ignored_with_a_warning(void **state) {
     fixture *f = *state;
-    nets_conv_front none[3] = {FRONT, FRONT, FRONT};
+    nets_conv_pareto none[3] = {FRONT, FRONT, FRONT};
     none[0].n = 0;
     none[1].of[1].workspace_bytes = none[1].of[0].workspace_bytes;
     none[2].of[1].ns = none[2].of[0].ns;
     for (int i = 0; i < 3; i++) {
-        nets_cuda_choices choices;
+        nets_algorithm_cache choices;
         unlink(f->path);
         open_choices(f, &choices, DEVICE);
-        assert_int_equal(nets_cuda_choices_keep(&choices, &SHAPE, &f->terms, &none[i]), MM_OK);
-        nets_cuda_choices_fini(&choices);
+        assert_int_equal(nets_algorithm_cache_store(&choices, &SHAPE, &f->terms, &none[i]), MM_OK);
+        nets_algorithm_cache_fini(&choices);
         check_ignored(f);
     }
 }
@@ -265,36 +265,36 @@ static void a_damaged_file_is_written_anew(void **state) {
 
 static void a_file_that_cannot_be_written_is_a_warning(void **state) {
     fixture *f = *state;
-    nets_cuda_choices choices;
+    nets_algorithm_cache choices;
     f->config.algorithms_path = "/nowhere/at/all";
     open_choices(f, &choices, DEVICE);
-    assert_int_equal(nets_cuda_choices_keep(&choices, &SHAPE, &f->terms, &FRONT), MM_OK);
+    assert_int_equal(nets_algorithm_cache_store(&choices, &SHAPE, &f->terms, &FRONT), MM_OK);
     assert_int_equal(f->warnings, 1);
-    assert_non_null(nets_cuda_choices_find(&choices, &SHAPE, &f->terms));
-    nets_cuda_choices_fini(&choices);
+    assert_non_null(nets_algorithm_cache_find(&choices, &SHAPE, &f->terms));
+    nets_algorithm_cache_fini(&choices);
 }
 
 static void without_a_file_choices_are_kept_in_memory(void **state) {
     fixture *f = *state;
-    nets_cuda_choices choices;
+    nets_algorithm_cache choices;
     f->config.algorithms_path = NULL;
     open_choices(f, &choices, DEVICE);
     for (int i = 1; i < 200; i++) {
         nets_conv_shape shape = SHAPE;
         shape.x[0] = i;
-        assert_int_equal(nets_cuda_choices_keep(&choices, &shape, &f->terms, &FRONT), MM_OK);
-        assert_non_null(nets_cuda_choices_find(&choices, &shape, &f->terms));
+        assert_int_equal(nets_algorithm_cache_store(&choices, &shape, &f->terms, &FRONT), MM_OK);
+        assert_non_null(nets_algorithm_cache_find(&choices, &shape, &f->terms));
     }
     assert_int_equal(f->warnings, 0);
-    nets_cuda_choices_fini(&choices);
+    nets_algorithm_cache_fini(&choices);
 }
 
 /* ---------------------------------------------------------------- fronts */
 
-static void check_front(const nets_front_point *points, int n, double slack, const char *expected) {
+static void check_front(const nets_pareto_point *points, int n, double slack, const char *expected) {
     int chosen[4];
     char text[16] = "";
-    const int n_chosen = nets_front_of(points, n, slack, 4, chosen);
+    const int n_chosen = nets_pareto_of(points, n, slack, 4, chosen);
     for (int i = 0; i < n_chosen; i++) snprintf(text + i, sizeof text - (size_t)i, "%d", chosen[i]);
     assert_string_equal(text, expected);
 }
@@ -302,7 +302,7 @@ static void check_front(const nets_front_point *points, int n, double slack, con
 static void a_front_has_the_fastest_within_each_workspace(void **state) {
     (void)state;
     /* In no order: 3 is fastest, 0 and 4 take less, each more time; 1 is slower than 0 and takes more; 2 is as 0. */
-    static const nets_front_point POINTS[] = {{500, 20}, {600, 30}, {500, 20}, {900, 10}, {0, 40}};
+    static const nets_pareto_point POINTS[] = {{500, 20}, {600, 30}, {500, 20}, {900, 10}, {0, 40}};
     check_front(POINTS, 5, 1, "304");
     check_front(POINTS, 3, 1, "0");
     check_front(POINTS, 0, 1, "");
@@ -315,9 +315,9 @@ static void a_front_has_the_fastest_within_each_workspace(void **state) {
  * 2 100 * 1, 3 10 * 90, 4 1 * 10, where what is gone counts no more. */
 static void a_front_of_too_many_keeps_its_ends_and_what_is_worth_most(void **state) {
     (void)state;
-    static const nets_front_point POINTS[] = {{1000, 1}, {990, 2}, {890, 3}, {880, 4}, {790, 94}, {0, 95}};
+    static const nets_pareto_point POINTS[] = {{1000, 1}, {990, 2}, {890, 3}, {880, 4}, {790, 94}, {0, 95}};
     check_front(POINTS, 6, 1, "0235");
-    static const nets_front_point EVEN[] = {{50, 10}, {40, 11}, {30, 13}, {20, 14}, {0, 15}};
+    static const nets_pareto_point EVEN[] = {{50, 10}, {40, 11}, {30, 13}, {20, 14}, {0, 15}};
     check_front(EVEN, 5, 1, "0134");
 }
 

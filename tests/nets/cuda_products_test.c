@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "nets/cuda/libraries/product.h"
+#include "nets/cuda/libraries/gemm.h"
 #include "tests/nets/algorithms_rig.h"
 
 static const nets_op_desc POINTWISE = {
@@ -57,14 +57,14 @@ static unsigned proposed(const nets_conv_shape *shape, nets_direction direction,
     nets_conv_shape s = *shape;
     nets_conv_choice choices[PRODUCTS];
     nets_backend *backend;
-    nets_product product;
+    nets_gemm product;
     unsigned bits = 0;
     int n;
     s.direction = (int)direction;
     s.bf16 = (int)bf16;
     assert_int_equal(nets_backend_open("cuda", &config, &backend), MM_OK);
-    assert_int_equal(nets_product_init(&product, (nets_cuda_backend *)backend, &s), MM_OK);
-    assert_int_equal(nets_product_propose(&product, 1 << 20, deterministic, PRODUCTS, choices, &n), MM_OK);
+    assert_int_equal(nets_gemm_init(&product, (nets_cuda_backend *)backend, &s), MM_OK);
+    assert_int_equal(nets_gemm_propose(&product, 1 << 20, deterministic, PRODUCTS, choices, &n), MM_OK);
     for (int i = 0; i < n; i++) bits |= 1u << choices[i].algorithm;
     nets_backend_close(backend);
     return bits;

@@ -296,20 +296,20 @@ static void maps_of_more_than_2_to_the_31_elements_have_engines(void **state) {
 /* The choices of a network's convolutions, kept as timing would. */
 static int keep_choices(fixture *f, const nets_backend_config *config, nets_conv_choice *kept) {
     nets_cuda_backend *cuda = open_backend(f, config);
-    nets_cuda_choices choices;
+    nets_algorithm_cache choices;
     int n = 0;
-    assert_int_equal(nets_cuda_choices_init(&choices, config, CHOICES_OF), MM_OK);
+    assert_int_equal(nets_algorithm_cache_init(&choices, config, CHOICES_OF), MM_OK);
     for (int i = 0; i < f->n; i += 5)
         for (int part = 0; part < N_PARTS; part++) {
             const nets_conv_shape s = part_of(&f->convs[i], part);
             nets_cudnn_conv conv;
             assert_int_equal(nets_cudnn_conv_init(&conv, cuda, &s, &cuda->terms), MM_OK);
             kept[n] = conv.of[0].choice;
-            const nets_conv_front front = {1, {kept[n++]}};
-            assert_int_equal(nets_cuda_choices_keep(&choices, &s, &cuda->terms, &front), MM_OK);
+            const nets_conv_pareto front = {1, {kept[n++]}};
+            assert_int_equal(nets_algorithm_cache_store(&choices, &s, &cuda->terms, &front), MM_OK);
             nets_cudnn_conv_fini(&conv);
         }
-    nets_cuda_choices_fini(&choices);
+    nets_algorithm_cache_fini(&choices);
     nets_backend_close(&cuda->base);
     return n;
 }

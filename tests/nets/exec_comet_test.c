@@ -264,11 +264,11 @@ static void what_is_told_at_a_wrong_time_or_of_a_wrong_tensor_is_refused(void **
     fixture f;
     mm_sampled s;
     init(&f, "comet:every=4,when=always");
-    assert_int_equal(mm_sampling_tell(f.manager, f.graph, 0, 1), MM_ERR_ORDER);
+    assert_int_equal(mm_sampling_report(f.manager, f.graph, 0, 1), MM_ERR_ORDER);
     iterate(&f, 1);
-    assert_int_equal(mm_sampling_tell(f.manager, f.graph, -1, 1), MM_ERR_NOT_FOUND);
+    assert_int_equal(mm_sampling_report(f.manager, f.graph, -1, 1), MM_ERR_NOT_FOUND);
     expect_ok(mm_sampled_get(f.manager, f.graph, &s));
-    assert_int_equal(mm_sampling_tell(f.manager, f.graph, s.watched[0].weight, 1), MM_ERR_ORDER); /* judged already */
+    assert_int_equal(mm_sampling_report(f.manager, f.graph, s.watched[0].weight, 1), MM_ERR_ORDER); /* judged already */
     assert_int_equal(mm_sampling_age_set(f.manager, f.graph, -2), MM_ERR_INVALID);
     expect_ok(mm_policy_set(f.manager, "liveness"));
     assert_int_equal(mm_sampled_get(f.manager, f.graph, &s), MM_ERR_NOT_FOUND);

@@ -11,7 +11,7 @@
 #include "mm/core/graph/graph.h"
 #include "nets/bf16.h"
 #include "nets/exec/exec.h"
-#include "nets/exec/exec_kept.h"
+#include "nets/exec/exec_undo.h"
 #include "nets/zoo/zoo.h"
 #include "tests/nets/ref_exec.h"
 
@@ -319,22 +319,22 @@ static void the_count_of_updates_is_the_last_that_is_kept(void **state) {
     for (int below = 0; below < 2; below++) { /* all statistics, where somebody gave it its place before */
         fixture f;
         uint32_t counts[NETS_RNG_WORDS] = {11, 12, 13, 14};
-        nets_kept kept = {0};
+        nets_undo kept = {0};
         assert_int_equal(make_manager("liveness", 256 << 20, &f.manager), MM_OK);
         if (below) assert_int_equal(mm_persistent_add(f.manager, "rng", sizeof counts), MM_OK);
         start_in(&f, "tiny");
         const nets_lowered *lowered = nets_exec_lowered(f.train);
         const char *rng = mm_graph_tensor(lowered->graph, lowered->rng)->name;
         assert_int_equal(mm_persistent_set(f.manager, rng, 0, counts, sizeof counts), MM_OK);
-        assert_int_equal(nets_kept_init(&kept, f.manager, lowered), MM_OK);
+        assert_int_equal(nets_undo_init(&kept, f.manager, lowered), MM_OK);
         assert_true(kept.rng_offset >= 0 && kept.rng_offset + (int64_t)sizeof counts <= kept.bytes);
-        assert_int_equal(nets_kept_save(&kept, 0, mm_compute_stream(f.manager)), MM_OK);
+        assert_int_equal(nets_undo_save(&kept, 0, mm_compute_stream(f.manager)), MM_OK);
         assert_int_equal(mm_stream_sync(mm_compute_stream(f.manager)), MM_OK);
         assert_memory_equal(kept.memory + kept.rng_offset, counts, sizeof counts);
         /* From there to its end the copy is one piece of the arena. */
         assert_memory_equal(kept.memory + kept.rng_offset, mm_persistent_data(f.manager, rng, NULL),
                             (size_t)(kept.bytes - kept.rng_offset));
-        nets_kept_fini(&kept);
+        nets_undo_fini(&kept);
         finish(&f);
     }
 }

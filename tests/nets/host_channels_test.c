@@ -44,13 +44,13 @@ static arrays *make_arrays(void) {
     }
     a->in[0][3] = NAN;
     a->in[1][4] = -0.0f;
-    for (int i = 0; i < N_ARRAYS; i++) nets_lines_bf16_portable.narrow(a->in[i], MOST, a->half[i]);
+    for (int i = 0; i < N_ARRAYS; i++) nets_simd_map_bf16_portable.narrow(a->in[i], MOST, a->half[i]);
     for (int i = 0; i < MOST; i++) a->mask[i / 32] |= (uint32_t)(a->in[1][i] > 0) << i % 32;
     return a;
 }
 
 /* Each loop, numbered; false past the last. */
-static bool run_loop(const nets_lines *l, bool half, int loop, arrays *a, int64_t n, int64_t lanes) {
+static bool run_loop(const nets_simd_map *l, bool half, int loop, arrays *a, int64_t n, int64_t lanes) {
     const nets_lanes_map by = {a->lane[0], a->lane[1], a->lane[2]};
     const nets_lanes_gradient gradient = {a->lane[0], a->lane[1], a->lane[2], a->lane[3]};
     const void *map[N_ARRAYS];
@@ -118,13 +118,13 @@ static bool run_loop(const nets_lines *l, bool half, int loop, arrays *a, int64_
 static void every_instruction_set_gives_the_same_bits(void **state) {
     (void)state;
     arrays *a = make_arrays(), *b = make_arrays();
-    if (nets_lines_best(MM_F32) == &nets_lines_portable) skip();
+    if (nets_simd_map_best(MM_F32) == &nets_simd_map_portable) skip();
     for (int i = 0; i < 2 * N_LINES; i++) {
         const bool half = i >= N_LINES;
-        const nets_lines *portable = half ? &nets_lines_bf16_portable : &nets_lines_portable;
+        const nets_simd_map *portable = half ? &nets_simd_map_bf16_portable : &nets_simd_map_portable;
         const int64_t elems = LINES[i % N_LINES].elems, lanes = LINES[i % N_LINES].lanes;
         for (int loop = 0; run_loop(portable, half, loop, a, elems, lanes); loop++) {
-            run_loop(nets_lines_best(half ? MM_BF16 : MM_F32), half, loop, b, elems, lanes);
+            run_loop(nets_simd_map_best(half ? MM_BF16 : MM_F32), half, loop, b, elems, lanes);
             if (memcmp(a->out, b->out, sizeof a->out) != 0)
                 fail_msg("loop %d over %d elements by %d lanes", loop, (int)elems, (int)lanes);
         }
@@ -138,13 +138,13 @@ static void a_gate_by_mask_is_that_by_value_and_lets_no_nan_decide(void **state)
     arrays *a = make_arrays();
     float g[MOST];
     for (int i = 0; i < N_LINES; i++) {
-        nets_lines_best(MM_F32)->gate(a->in[1], NULL, a->in[2], LINES[i].elems, a->out[0]);
-        nets_lines_best(MM_F32)->gate(NULL, a->mask, a->in[2], LINES[i].elems, g);
+        nets_simd_map_best(MM_F32)->gate(a->in[1], NULL, a->in[2], LINES[i].elems, a->out[0]);
+        nets_simd_map_best(MM_F32)->gate(NULL, a->mask, a->in[2], LINES[i].elems, g);
         assert_memory_equal(g, a->out[0], (size_t)LINES[i].elems * sizeof *g);
     }
-    nets_lines_best(MM_F32)->gate(a->in[0], NULL, a->in[2], 8, g);
+    nets_simd_map_best(MM_F32)->gate(a->in[0], NULL, a->in[2], 8, g);
     assert_true(g[3] == 0);
-    nets_lines_best(MM_F32)->rectify(a->in[0], 8, g);
+    nets_simd_map_best(MM_F32)->rectify(a->in[0], 8, g);
     assert_true(isnan(g[3]));
     free(a);
 }

@@ -81,7 +81,7 @@ static mm_graph *with_own_layer(const mm_layer_properties *properties) {
 
 static void a_layer_runs_again_by_its_properties_whatever_its_kind(void **state) {
     (void)state;
-    const mm_layer_properties cheap = {MM_LAYER_CHEAP, true}, dear = {MM_LAYER_DEAR, true},
+    const mm_layer_properties cheap = {MM_LAYER_CHEAP, true}, dear = {MM_LAYER_EXPENSIVE, true},
                               once = {MM_LAYER_CHEAP, false};
     mm_graph *graphs[] = {with_own_layer(NULL), with_own_layer(&cheap), with_own_layer(&dear), with_own_layer(&once)};
     static const int cost[] = {0, 1, 0, 0}, sqrt[] = {0, 1, 1, 0};

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""beside: what mm_torch mirrors of mm.h by hand; and how a budget is divided between a stash and torch's allocator,
+"""beside: what mm_torch mirrors of the public headers by hand; and how a budget is divided between a stash and torch's allocator,
 with an allocator that only counts in torch.cuda's place."""
 
 import ctypes
@@ -16,13 +16,15 @@ from mm_torch import library
 MIB = 1 << 20
 
 
-# ---- mm.h
+# ---- the public headers
 
 def header():
     """Its text without comments, line breaks and macros of declarations."""
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../mm/mm.h")
-    with open(path, encoding="utf-8") as file:
-        text = file.read()
+    text = ""
+    for name in ("mm_base.h", "mm_trace.h", "mm_stash.h", "mm.h"):
+        path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../mm", name)
+        with open(path, encoding="utf-8") as file:
+            text += file.read()
     version = re.search(r'#define MM_VERSION "(.*)"', text).group(1)
     ranks = int(re.search(r"MM_RANK_MAX\b\D*(\d+)", text).group(1))
     return re.sub(r"\s+", " ", re.sub(r"/\*.*?\*/", " ", text, flags=re.S)), version, ranks
@@ -56,7 +58,7 @@ def members(text, name):
             yield found.group(2), kind + found.group(1), 1 if found.group(3) else 0
 
 
-# What a type of mm.h is in ctypes; enums are ints.
+# What a type of theirs is in ctypes; enums are ints.
 TYPES = {"int64_t": ctypes.c_int64, "uint64_t": ctypes.c_uint64, "uint32_t": ctypes.c_uint32, "int": ctypes.c_int,
          "bool": ctypes.c_bool, "char*": ctypes.c_char_p, "void*": ctypes.c_void_p, "mm_facts*": ctypes.c_void_p,
          "mm_dtype": ctypes.c_int, "mm_stash_fate": ctypes.c_int, "mm_log_level": ctypes.c_int, "mm_log": library.Log,

@@ -444,7 +444,7 @@ static void bench_fini(bench *b) {
 }
 
 /* What the options leave open, as the device has it. */
-static mm_status settle(bench *b) {
+static mm_status complete_options(bench *b) {
     const mm_device_ops *kind;
     int ordinal;
     MM_TRY(mm_device_find(b->device_name, &kind, &ordinal));
@@ -479,7 +479,7 @@ int main(int argc, char **argv) {
     mm_status status = args_parse(argc, argv, table, "codec_bench [OPTIONS]",
                                   "Times a device's codecs beside its copy, and beside libzfp.", &help);
     if (status == MM_OK && !help) {
-        status = settle(&b);
+        status = complete_options(&b);
         if (status == MM_OK) status = bench_init(&b);
         if (status == MM_OK) status = run_each(&b);
         if (status == MM_OK && b.json) status = json_file_save(b.json, b.rows), b.rows = NULL;

@@ -38,7 +38,7 @@ static mm_status put(mm_stash *s, int64_t i, void *data, mm_stash_entry *entry_o
 static mm_status read_entry(mm_stash *s, mm_stash_entry entry) {
     void *data;
     MM_TRY(mm_stash_get(s, entry, NULL, &data));
-    mm_stash_give_back(s, entry, NULL);
+    mm_stash_release(s, entry, NULL);
     return MM_OK;
 }
 
@@ -61,7 +61,7 @@ static mm_status measure(const bench *b, const char *policy, void *data, mm_stas
     mm_stash_stats stats;
     MM_TRY(mm_stash_create(&options, &s));
     mm_status status = iterate(b, s, data, entries);
-    if (status == MM_OK) status = mm_stash_settle(s);
+    if (status == MM_OK) status = mm_stash_wait_planned(s);
     if (status == MM_OK) status = iterate(b, s, data, entries);
     mm_stash_stats_get(s, &stats);
     mm_stash_destroy(s);

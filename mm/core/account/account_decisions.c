@@ -77,7 +77,7 @@ static void keep_what_stays(const decider *d) {
 }
 
 /* A code that is moved is made on the device first. */
-static void settle(mm_decision *decision) {
+static void finish_decision(mm_decision *decision) {
     if (decision->kinds & 1u << MM_REMEDY_COMPRESS_SWAP) decision->kinds &= ~(1u << MM_REMEDY_COMPRESS);
     if (decision->kinds == 0) decision->kinds = 1u << MM_REMEDY_KEEP;
 }
@@ -106,7 +106,7 @@ mm_status mm_account_decide(const mm_plan *plan, const mm_facts *facts, const mm
             read_operation(&d, &plan->nodes[i]);
     }
     keep_what_stays(&d);
-    for (int i = 0; i < stash->n_maps; i++) settle(&d.decisions[i]);
+    for (int i = 0; i < stash->n_maps; i++) finish_decision(&d.decisions[i]);
     free(d.map_of);
     *decisions_out = d.decisions;
     return MM_OK;

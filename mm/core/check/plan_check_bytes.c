@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "mm/core/check/plan_check.h"
-#include "mm/core/plan/runs.h"
+#include "mm/core/plan/interval_map.h"
 #include "mm/core/status.h"
 
 /* ---------------------------------------------------------------- sharing
@@ -65,12 +65,12 @@ static mm_status check_handover(const mm_check *c, int old, int heir) {
 }
 
 /* Gives a segment its bytes. Tags of the runs: segments that had theirs last. */
-static mm_status take(const mm_check *c, mm_runs *owners, int segment) {
+static mm_status take(const mm_check *c, mm_interval_map *owners, int segment) {
     const mm_segment *s = &c->plan->segments[segment];
     const int64_t end = s->offset + s->bytes;
-    for (size_t i = mm_runs_find(owners, s->offset); i < owners->n && owners->runs[i].begin < end; i++)
+    for (size_t i = mm_interval_map_find(owners, s->offset); i < owners->n && owners->runs[i].begin < end; i++)
         MM_TRY(check_handover(c, (int)owners->runs[i].tag, segment));
-    return mm_runs_tag(owners, s->offset, end, segment) ? MM_OK : no_memory();
+    return mm_interval_map_tag(owners, s->offset, end, segment) ? MM_OK : no_memory();
 }
 
 static int by_value(const void *a, const void *b) {
@@ -87,7 +87,7 @@ static void sort(int64_t *values, int n) {
 
 /* The segments of one memory that have a place, in the order in which they take it. `arrivals`: room for all. */
 static mm_status share_memory(const mm_check *c, bool pinned, int64_t *arrivals) {
-    mm_runs owners = {0};
+    mm_interval_map owners = {0};
     mm_status status = MM_OK;
     int n = 0;
     for (int i = mm_graph_persistents(c->graph); i < c->plan->n_segments; i++)
@@ -103,15 +103,15 @@ static mm_status share_memory(const mm_check *c, bool pinned, int64_t *arrivals)
 
 /* Checks that no two persistent tensors share a byte. Their places may be in any order. */
 static mm_status check_apart(const mm_check *c) {
-    mm_runs taken = {0}; /* tag: the segment */
+    mm_interval_map taken = {0}; /* tag: the segment */
     mm_status status = MM_OK;
     for (int i = 0; status == MM_OK && i < mm_graph_persistents(c->graph); i++) {
         const mm_segment *s = &c->plan->segments[i];
-        const size_t at = mm_runs_find(&taken, s->offset);
+        const size_t at = mm_interval_map_find(&taken, s->offset);
         if (at < taken.n && taken.runs[at].begin < s->offset + s->bytes)
             status = mm_check_refuse(c, -1, s->tensor, "is given bytes of segment %d, another persistent tensor's",
                                      (int)taken.runs[at].tag);
-        else if (!mm_runs_tag(&taken, s->offset, s->offset + s->bytes, i))
+        else if (!mm_interval_map_tag(&taken, s->offset, s->offset + s->bytes, i))
             status = no_memory();
     }
     free(taken.runs);

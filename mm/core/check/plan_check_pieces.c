@@ -36,7 +36,7 @@ static bool may_be_cut(const mm_check *c, const mm_node *n) {
     bool cut = n->stage < 0 && mm_node_table[n->kind].cost != MM_COST_STEP;
     for (int i = 0; i < 3; i++) cut &= segments[i] < 0 || !c->plan->segments[segments[i]].dynamic;
     const mm_segment *stored = cut ? &c->plan->segments[mm_program_stored(n)] : NULL;
-    return cut && (mm_node_shares(c->plan, n) || (stored->content == MM_CONTENT_CODED && stored->pool < 0));
+    return cut && (mm_node_allreduces(c->plan, n) || (stored->content == MM_CONTENT_CODED && stored->pool < 0));
 }
 
 /* Checks that an operation's pieces cover its rows, the map's bytes and the stored bytes, in order and completely. */

@@ -46,7 +46,7 @@ static bool carries_on(const mm_check *c, int writer, int node, int segment) {
 /* Whether a node writes over what `reader` reads piece by piece: the sum of a shared tensor, over the tensor. */
 static bool comes_back(const mm_check *c, int reader, int node, int segment) {
     const mm_node *r = &c->plan->nodes[reader], *n = &c->plan->nodes[node];
-    return mm_node_shares(c->plan, r) && mm_node_shares(c->plan, n) && r->src == segment && n->dst == segment &&
+    return mm_node_allreduces(c->plan, r) && mm_node_allreduces(c->plan, n) && r->src == segment && n->dst == segment &&
            follows(c, reader, node);
 }
 

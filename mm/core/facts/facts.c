@@ -144,7 +144,7 @@ int mm_facts_step_contention(const mm_facts *facts, mm_work beside) {
     return dear < cheap ? dear : cheap;
 }
 
-void mm_facts_share(mm_facts *facts, int ranks, mm_sum_at sum_at) {
+void mm_facts_set_ranks(mm_facts *facts, int ranks, mm_sum_at sum_at) {
     int64_t *const rates[] = {&facts->out_bytes_per_s, &facts->in_bytes_per_s, &facts->out_both_bytes_per_s,
                               &facts->in_both_bytes_per_s};
     const int sharers = ranks < facts->link_sharers ? ranks : facts->link_sharers;

@@ -44,7 +44,7 @@ typedef struct mm_code_facts {
 
 /* Kinds of work, of which each takes longer while others run. */
 typedef enum mm_work {
-    MM_WORK_DEAR,  /* steps of layers that multiply matrices (MM_LAYER_DEAR) */
+    MM_WORK_DEAR,  /* steps of layers that multiply matrices (MM_LAYER_EXPENSIVE) */
     MM_WORK_CHEAP, /* all other steps */
     MM_WORK_ENCODE,
     MM_WORK_DECODE,
@@ -105,10 +105,10 @@ struct mm_facts {
      * slowed by them, as far as these know; `contention`, if it is known, stands in their place. */
     int contention_permille, link_contention_permille;
     mm_contention contention;
-    /* Of several devices that each run the plan at the same time, on a part of the batch (mm_graph_share). */
+    /* Of several devices that each run the plan at the same time, on a part of the batch (mm_graph_allreduce). */
     int64_t host_sum_bytes_per_s; /* at which a core of the host adds what they share; 0: that takes no time */
     int link_sharers;             /* how many of them share the link's rates; 0: each has its own */
-    int ranks;                    /* how many devices there are: of a run, not of a machine (mm_facts_share); 0: one */
+    int ranks; /* how many devices there are: of a run, not of a machine (mm_facts_set_ranks); 0: one */
     mm_sum_at sum_at;
     int64_t issue_ns; /* time to issue a copy, in addition to that of its bytes; codecs' times include theirs */
     int64_t alloc_ns; /* time of an unplanned allocation or free. The whole device is idle meanwhile, as it is with
@@ -172,7 +172,7 @@ static inline bool mm_work_can_run_beside(mm_work a, mm_work b) {
 
 /* Makes the facts those of one of so many devices (1: the only one): the link's rates are what it gets of them while
  * all copy. ranks: from 1. Once. */
-void mm_facts_share(mm_facts *facts, int ranks, mm_sum_at sum_at);
+void mm_facts_set_ranks(mm_facts *facts, int ranks, mm_sum_at sum_at);
 
 /* How long adding up takes of a tensor that so many devices share. */
 int64_t mm_facts_sum_ns(const mm_facts *facts, int64_t bytes);

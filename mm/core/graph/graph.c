@@ -210,12 +210,12 @@ mm_status mm_graph_set_weight(mm_graph *graph, mm_tensor tensor, mm_tensor weigh
     return MM_OK;
 }
 
-mm_status mm_graph_share_as(mm_graph *graph, mm_tensor tensor, mm_share when, mm_shared_as as) {
-    MM_TRY(check_open(graph, "mm_graph_share"));
+mm_status mm_graph_allreduce(mm_graph *graph, mm_tensor tensor, mm_allreduce_when when, mm_reduce_op as) {
+    MM_TRY(check_open(graph, "mm_graph_allreduce"));
     if (tensor < 0 || tensor >= graph->n_tensors)
-        return mm_fail(MM_ERR_INVALID, "graph %s: mm_graph_share: the graph has no tensor %d", graph->name, tensor);
+        return mm_fail(MM_ERR_INVALID, "graph %s: mm_graph_allreduce: the graph has no tensor %d", graph->name, tensor);
     mm_tensor_info *info = &graph->tensors[tensor];
-    if ((unsigned)when > MM_SHARE_IN_PLACE_AT_END || (unsigned)as > MM_SHARED_MEAN)
+    if ((unsigned)when > MM_ALLREDUCE_IN_PLACE_AT_END || (unsigned)as > MM_REDUCE_MEAN)
         return mm_fail(MM_ERR_INVALID, "graph %s, tensor %s: shared in an unknown way, %d as %d", graph->name,
                        info->name, when, as);
     if (info->ownership != MM_PERSISTENT)
@@ -224,10 +224,6 @@ mm_status mm_graph_share_as(mm_graph *graph, mm_tensor tensor, mm_share when, mm
     info->shared = when;
     info->shared_as = as;
     return MM_OK;
-}
-
-mm_status mm_graph_share(mm_graph *graph, mm_tensor tensor, mm_share when) {
-    return mm_graph_share_as(graph, tensor, when, MM_SHARED_SUM);
 }
 
 mm_status mm_graph_add_layer(mm_graph *graph, const char *name, mm_layer_kind kind, mm_layer *layer_out) {
@@ -267,7 +263,7 @@ mm_status mm_graph_set_properties(mm_graph *graph, mm_layer layer, const mm_laye
     MM_TRY(check_open(graph, "mm_graph_set_properties"));
     MM_TRY(mm_check_given(properties, "mm_graph_set_properties", "properties"));
     MM_TRY(check_layer(graph, "properties", layer));
-    if ((unsigned)properties->cost > MM_LAYER_DEAR)
+    if ((unsigned)properties->cost > MM_LAYER_EXPENSIVE)
         return mm_fail(MM_ERR_INVALID, "graph %s, layer %s: an unknown cost class", graph->name,
                        graph->layers[layer].name);
     graph->layers[layer].properties = *properties;
@@ -473,7 +469,7 @@ static mm_status check_values(const mm_graph *graph) {
 static mm_status check_shared(const mm_graph *graph) {
     for (int t = 0; t < graph->n_tensors; t++) {
         const mm_tensor_info *tensor = &graph->tensors[t];
-        if (tensor->shared == MM_SHARE_NOT) continue;
+        if (tensor->shared == MM_ALLREDUCE_NOT) continue;
         bool written = false, updated = false;
         for (int s = 0; s < graph->n_steps; s++) {
             const mm_step_info *step = &graph->steps[s].info;

@@ -13,12 +13,12 @@ typedef struct mm_tensor_info {
     int rank;
     int64_t dims[MM_RANK_MAX]; /* unused ones are 1 */
     int64_t bytes;
-    int persistent;     /* its number among the persistent tensors, from 0, and that of its segment in every plan
+    int persistent;           /* its number among the persistent tensors, from 0, and that of its segment in every plan
                            (plan.h); -1: it is not persistent */
-    mm_tensor weight;   /* whose gradient or optimizer state it is (mm_graph_set_weight); -1: of none */
-    mm_tensor gradient; /* of a weight: its gradient; -1: it has none that was declared */
-    mm_share shared;    /* whether, and when, other processes' are added to it (mm_graph_share) */
-    mm_shared_as shared_as;
+    mm_tensor weight;         /* whose gradient or optimizer state it is (mm_graph_set_weight); -1: of none */
+    mm_tensor gradient;       /* of a weight: its gradient; -1: it has none that was declared */
+    mm_allreduce_when shared; /* whether, and when, other processes' are added to it (mm_graph_allreduce) */
+    mm_reduce_op shared_as;
     mm_layer producer; /* layer of the first step that writes it; -1: none does */
     int first_use;     /* first and last step that uses it */
     int last_use;
@@ -28,9 +28,11 @@ typedef struct mm_tensor_info {
 } mm_tensor_info;
 
 /* Of a tensor that is shared: whether by copies (else in place), and whether behind the last step before the update. */
-static inline bool mm_share_copies(mm_share share) { return share == MM_SHARE_AT_ONCE || share == MM_SHARE_AT_END; }
-static inline bool mm_share_at_end(mm_share share) {
-    return share == MM_SHARE_AT_END || share == MM_SHARE_IN_PLACE_AT_END;
+static inline bool mm_allreduce_copies(mm_allreduce_when share) {
+    return share == MM_ALLREDUCE_AT_ONCE || share == MM_ALLREDUCE_AT_END;
+}
+static inline bool mm_allreduce_at_end(mm_allreduce_when share) {
+    return share == MM_ALLREDUCE_AT_END || share == MM_ALLREDUCE_IN_PLACE_AT_END;
 }
 
 typedef struct mm_layer_info {

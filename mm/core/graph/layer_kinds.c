@@ -8,8 +8,8 @@ static const struct {
 } kinds[MM_LAYER_KINDS] = {
     [MM_LAYER_OTHER] = {"other", {MM_LAYER_CHEAP, false}},
     [MM_LAYER_DATA] = {"data", {MM_LAYER_CHEAP, false}},
-    [MM_LAYER_CONV] = {"conv", {MM_LAYER_DEAR, true}},
-    [MM_LAYER_LINEAR] = {"linear", {MM_LAYER_DEAR, true}},
+    [MM_LAYER_CONV] = {"conv", {MM_LAYER_EXPENSIVE, true}},
+    [MM_LAYER_LINEAR] = {"linear", {MM_LAYER_EXPENSIVE, true}},
     [MM_LAYER_BATCH_NORM] = {"bn", {MM_LAYER_CHEAP, true}},
     [MM_LAYER_BATCH_NORM_RELU] = {"bn-relu", {MM_LAYER_CHEAP, true}},
     [MM_LAYER_LRN] = {"lrn", {MM_LAYER_CHEAP, true}},
@@ -25,7 +25,7 @@ static const struct {
     [MM_LAYER_EMBEDDING] = {"embedding", {MM_LAYER_CHEAP, true}},
     [MM_LAYER_LAYER_NORM] = {"ln", {MM_LAYER_CHEAP, true}},
     [MM_LAYER_GELU] = {"gelu", {MM_LAYER_CHEAP, true}},
-    [MM_LAYER_ATTENTION] = {"attention", {MM_LAYER_DEAR, true}},
+    [MM_LAYER_ATTENTION] = {"attention", {MM_LAYER_EXPENSIVE, true}},
 };
 
 const char *mm_layer_kind_name(mm_layer_kind kind) {

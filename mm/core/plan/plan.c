@@ -371,13 +371,13 @@ mm_status mm_plan_fits(const mm_plan *plan, const mm_limits *limits) {
     char step[256];
     if (plan->peak_bytes > limits->device_bytes)
         return mm_fail(MM_ERR_INFEASIBLE, "%s on %s needs at least %s, held by %s; the budget is %s",
-                       MM_BRIEF(plan->policy), mm_graph_name(plan->graph), MM_SIZE_TOLD(plan->peak_bytes),
+                       MM_BRIEF(plan->policy), mm_graph_name(plan->graph), MM_SIZE_TEXT(plan->peak_bytes),
                        mm_graph_step_name(plan->graph, plan->peak_step, step, sizeof step),
-                       MM_SIZE_TOLD(limits->device_bytes));
+                       MM_SIZE_TEXT(limits->device_bytes));
     if (plan->pinned_bytes > limits->pinned_bytes)
         return mm_fail(MM_ERR_INFEASIBLE, "%s on %s needs %s of pinned memory; its limit is %s%s",
-                       MM_BRIEF(plan->policy), mm_graph_name(plan->graph), MM_SIZE_TOLD(plan->pinned_bytes),
-                       MM_SIZE_TOLD(limits->pinned_bytes), mm_plan_pinned_hint(plan));
+                       MM_BRIEF(plan->policy), mm_graph_name(plan->graph), MM_SIZE_TEXT(plan->pinned_bytes),
+                       MM_SIZE_TEXT(limits->pinned_bytes), mm_plan_pinned_hint(plan));
     return MM_OK;
 }
 

@@ -304,33 +304,33 @@ typedef struct mm_measure_at {
  * plan's. MM_ERR_NOMEM. The caller destroys the copy. */
 MM_CHECKED mm_status mm_plan_add_measures(const mm_plan *plan, const mm_measure_at *at, int n, mm_plan **plan_out);
 
-/* A copy of a finished plan in which the graph's shared tensors (mm_graph_share) go to pinned memory, behind the last
+/* A copy of a finished plan in which the graph's shared tensors (mm_graph_allreduce) go to pinned memory, behind the last
  * step that writes them, and come back before the update, which waits for them. Their pinned bytes lie above the
  * plan's. MM_ERR_NOMEM. The caller destroys the copy. */
-MM_CHECKED mm_status mm_plan_add_shared(const mm_plan *plan, mm_plan **plan_out);
+MM_CHECKED mm_status mm_plan_add_allreduce(const mm_plan *plan, mm_plan **plan_out);
 /* By how much that makes the plan's pinned bytes more, at most; 0: the graph shares nothing. */
-int64_t mm_plan_shared_bytes(const mm_graph *graph);
+int64_t mm_plan_allreduce_bytes(const mm_graph *graph);
 
 /* Tensors that are shared in place, whose sums begin together: those of the groups before it have begun by then. */
-typedef struct mm_shared_group {
-    int first, n;          /* its tensors: mm_shared_groups.tensors[first] to [first + n - 1] */
+typedef struct mm_allreduce_group {
+    int first, n;          /* its tensors: mm_allreduce_groups.tensors[first] to [first + n - 1] */
     int32_t after, update; /* nodes: the step behind which they may begin, and the one before which they must be done */
     int32_t writer; /* step that writes the gradients last; INT32_MAX: of what is no gradient, or all at the end */
-} mm_shared_group;
+} mm_allreduce_group;
 
 /* In the order in which sums begin, which is the same for all plans of a graph. */
-typedef struct mm_shared_groups {
-    mm_shared_group *groups;
+typedef struct mm_allreduce_groups {
+    mm_allreduce_group *groups;
     int n; /* of groups */
     mm_tensor *tensors;
-} mm_shared_groups;
+} mm_allreduce_groups;
 
-/* MM_ERR_NOMEM. The caller frees them by mm_shared_groups_fini. */
-MM_CHECKED mm_status mm_plan_shared_groups(const mm_plan *plan, mm_shared_groups *groups_out);
+/* MM_ERR_NOMEM. The caller frees them by mm_allreduce_groups_fini. */
+MM_CHECKED mm_status mm_plan_allreduce_groups(const mm_plan *plan, mm_allreduce_groups *groups_out);
 /* Bytes of a group's tensors. */
-int64_t mm_shared_group_bytes(const mm_plan *plan, const mm_shared_groups *groups, int group);
+int64_t mm_allreduce_group_bytes(const mm_plan *plan, const mm_allreduce_groups *groups, int group);
 /* Legal on a zeroed one. */
-void mm_shared_groups_fini(mm_shared_groups *groups);
+void mm_allreduce_groups_fini(mm_allreduce_groups *groups);
 
 /* How a node touches a segment. */
 typedef struct mm_touch {

@@ -60,7 +60,7 @@ static bool is_dynamic(const mm_plan *plan, const mm_node *n) {
 /* The node that this one carries on with, piece by piece; -1: none. Nodes with segments placed at run time are not cut,
  * because these are allocated and freed by node; nor are encodes with a stage, which is copied as a whole. */
 static int find_source(const lowering *d, const mm_node *n) {
-    const bool shares = mm_node_shares(d->plan, n);
+    const bool shares = mm_node_allreduces(d->plan, n);
     const mm_node_kind first = shares ? MM_NODE_OUT : mm_node_table[n->kind].carries_on;
     const mm_stream_id stream = mm_node_stream(first);
     if (first == n->kind || n->wait[stream] < 0) return -1;
@@ -75,9 +75,9 @@ static void divide(lowering *d) {
     for (int i = 0; i < d->plan->n_nodes; i++) {
         const mm_node *n = &d->plan->nodes[i];
         d->source[i] = find_source(d, n);
-        int64_t rows = d->source[i] < 0             ? 0
-                       : mm_node_shares(d->plan, n) ? rows_of_shared(d, mm_graph_tensor(d->plan->graph, n->tensor))
-                                                    : rows_of_piece(d, &d->plan->segments[n->src]);
+        int64_t rows = d->source[i] < 0                 ? 0
+                       : mm_node_allreduces(d->plan, n) ? rows_of_shared(d, mm_graph_tensor(d->plan->graph, n->tensor))
+                                                        : rows_of_piece(d, &d->plan->segments[n->src]);
         if (rows == 0)
             d->source[i] = -1;
         else
@@ -135,7 +135,7 @@ static void set_part(const lowering *d, const mm_node *n, int64_t step_rows, mm_
     if (step_rows == 0) return;
     const mm_code_facts elements = {.split_rows = 1, .split_bytes = tensor->bytes / all};
     const mm_code_facts *form =
-        mm_node_shares(d->plan, n) ? &elements : mm_facts_code(d->facts, stored->codec, n->tensor);
+        mm_node_allreduces(d->plan, n) ? &elements : mm_facts_code(d->facts, stored->codec, n->tensor);
     piece->first_row = index * step_rows;
     piece->rows = piece->first_row + step_rows < all ? step_rows : all - piece->first_row;
     piece->map_offset = tensor->bytes / all * piece->first_row;

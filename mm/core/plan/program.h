@@ -5,7 +5,7 @@
  * Most nodes are one piece. Two nodes are cut into several pieces if the second carries on with the result of the
  * first: ENCODE and the OUT of its code, IN and the DECODE of that code. So a codec and the link work on one map at
  * the same time. Both nodes are cut at the same rows of the map's outermost dimension (images); the codec says where
- * its code may be cut (mm_code_facts.split_rows). So are the OUT of a tensor that processes share (mm_graph_share) and
+ * its code may be cut (mm_code_facts.split_rows). So are the OUT of a tensor that processes share (mm_graph_allreduce) and
  * the IN of its sum, if the tensor is large: part of it comes back while the rest goes out. What others add up piece by
  * piece is the same for all processes: no machine's facts say how large such a piece is.
  *
@@ -52,9 +52,9 @@ static inline int32_t mm_program_stored(const mm_node *op) {
 }
 
 /* Whether the node copies a tensor that processes share, to pinned memory or back. */
-static inline bool mm_node_shares(const mm_plan *plan, const mm_node *n) {
+static inline bool mm_node_allreduces(const mm_plan *plan, const mm_node *n) {
     return (n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN) &&
-           mm_share_copies(mm_graph_tensor(plan->graph, n->tensor)->shared);
+           mm_allreduce_copies(mm_graph_tensor(plan->graph, n->tensor)->shared);
 }
 
 /* Lowers a plan, and borrows it. MM_ERR_PLAN: a node waits for a node that does not exist; MM_ERR_NOMEM. On failure

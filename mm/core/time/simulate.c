@@ -6,7 +6,7 @@
 
 #include "mm/core/plan/program.h"
 #include "mm/core/status.h"
-#include "mm/core/time/far.h"
+#include "mm/core/time/cache_miss.h"
 
 /* Work is counted in millionths of the ns that it takes at full speed, so that a piece whose speed changes goes on from
  * where it is. Rounding errors are less than 1 ns. MM_NS_MOST ns of work fit 64 bits. */
@@ -18,10 +18,10 @@ typedef struct simulator {
     const mm_program *program;
     mm_sim_node *nodes;
     mm_period *spans;                 /* per piece */
-    int64_t *far_bytes;               /* per node; NULL: not known */
+    int64_t *miss_bytes;              /* per node; NULL: not known */
     int64_t *summed_ns;               /* per shared piece out: when its sum is there; NULL: one device */
     int64_t sums_ns;                  /* when the last sum ends that has begun: they follow each other */
-    mm_shared_groups groups;          /* sums in place */
+    mm_allreduce_groups groups;       /* sums in place */
     int begun;                        /* of these */
     int outs_left;                    /* pieces of what devices share that the host does not have yet */
     int64_t *link_bytes;              /* per segment, of a code: bytes that its codec moves over the link; NULL: none */
@@ -104,8 +104,8 @@ static mm_status node_ns(const simulator *s, const mm_node *n, int64_t *ns_out) 
     int64_t ns;
     if (mm_node_runs_step(n)) {
         ns = mm_simulate_node_ns(plan, facts, n);
-        if (s->far_bytes && ns >= 0 && ns <= MM_NS_MOST)
-            ns = add_ns(ns, (double)s->far_bytes[n - plan->nodes] * 1e-3 * (double)facts->far_ps_per_byte);
+        if (s->miss_bytes && ns >= 0 && ns <= MM_NS_MOST)
+            ns = add_ns(ns, (double)s->miss_bytes[n - plan->nodes] * 1e-3 * (double)facts->far_ps_per_byte);
     } else
         ns = operation_ns(s, n);
     if (ns < 0 || ns > MM_NS_MOST)
@@ -145,7 +145,8 @@ static mm_work work_of(const mm_plan *plan, const mm_node *n) {
     case MM_STREAM_IN:
         return MM_WORK_LINK;
     default:
-        return mm_graph_step_properties(plan->graph, n->step)->cost == MM_LAYER_DEAR ? MM_WORK_DEAR : MM_WORK_CHEAP;
+        return mm_graph_step_properties(plan->graph, n->step)->cost == MM_LAYER_EXPENSIVE ? MM_WORK_DEAR
+                                                                                          : MM_WORK_CHEAP;
     }
 }
 
@@ -222,7 +223,7 @@ static mm_status check_facts(const mm_plan *plan, const mm_facts *f) {
 static bool waits_for_all(const simulator *s, const mm_piece *piece) {
     const mm_node *n = &s->plan->nodes[piece->node];
     return s->outs_left > 0 && s->facts->sum_at == MM_SUM_AT_DEVICE && n->kind == MM_NODE_IN &&
-           mm_node_shares(s->plan, n);
+           mm_node_allreduces(s->plan, n);
 }
 
 static bool is_ready(const simulator *s, const mm_piece *piece) {
@@ -261,7 +262,7 @@ static bool updates_with_sums(const simulator *s, int node) {
 static int64_t sum_of(const simulator *s, const mm_piece *piece) {
     const mm_node *n = &s->plan->nodes[piece->node];
     if (updates_with_sums(s, piece->node)) return s->sums_ns > s->now ? s->sums_ns : s->now;
-    if (!s->summed_ns || n->kind != MM_NODE_IN || !mm_node_shares(s->plan, n)) return s->now;
+    if (!s->summed_ns || n->kind != MM_NODE_IN || !mm_node_allreduces(s->plan, n)) return s->now;
     const int64_t there = s->facts->sum_at == MM_SUM_AT_DEVICE ? s->sums_ns : s->summed_ns[piece->wait[MM_STREAM_OUT]];
     return there > s->now ? there : s->now;
 }
@@ -270,7 +271,7 @@ static int64_t sum_of(const simulator *s, const mm_piece *piece) {
  * after the other, when all is on the host. */
 static void begin_sum(simulator *s, const mm_piece *piece) {
     const mm_node *n = &s->plan->nodes[piece->node];
-    if (!s->summed_ns || n->kind != MM_NODE_OUT || !mm_node_shares(s->plan, n)) return;
+    if (!s->summed_ns || n->kind != MM_NODE_OUT || !mm_node_allreduces(s->plan, n)) return;
     const bool one_by_one = s->facts->sum_at == MM_SUM_AT_DEVICE;
     s->outs_left--;
     s->sums_ns =
@@ -283,7 +284,7 @@ static void begin_sum(simulator *s, const mm_piece *piece) {
 static void begin_sums_in_place(simulator *s, int node) {
     for (; s->begun < s->groups.n && s->groups.groups[s->begun].after == node; s->begun++) {
         mm_period *span = &s->spans[s->program->n + s->begun];
-        const int64_t ns = mm_facts_sum_ns(s->facts, mm_shared_group_bytes(s->plan, &s->groups, s->begun));
+        const int64_t ns = mm_facts_sum_ns(s->facts, mm_allreduce_group_bytes(s->plan, &s->groups, s->begun));
         span->start_ns = s->sums_ns > s->now ? s->sums_ns : s->now;
         s->sums_ns = span->end_ns = span->start_ns + (s->facts->ranks > 1 ? ns : 0);
     }
@@ -427,16 +428,16 @@ static void sum_up(const simulator *s, mm_simulation *out) {
 
 static mm_status find_far(simulator *s) {
     if (s->facts->cache_bytes == 0 || s->facts->far_ps_per_byte == 0) return MM_OK;
-    s->far_bytes = malloc(((size_t)s->plan->n_nodes + 1) * sizeof *s->far_bytes);
-    if (!s->far_bytes) return mm_fail(MM_ERR_NOMEM, "out of memory for a simulation");
-    return mm_far_bytes(s->plan, s->facts->cache_bytes, s->far_bytes);
+    s->miss_bytes = malloc(((size_t)s->plan->n_nodes + 1) * sizeof *s->miss_bytes);
+    if (!s->miss_bytes) return mm_fail(MM_ERR_NOMEM, "out of memory for a simulation");
+    return mm_cache_miss_bytes(s->plan, s->facts->cache_bytes, s->miss_bytes);
 }
 
 static mm_status find_sums(simulator *s) {
     if (s->facts->ranks <= 1) return MM_OK;
     for (int i = 0; i < s->program->n; i++) {
         const mm_node *n = &s->plan->nodes[s->program->pieces[i].node];
-        s->outs_left += n->kind == MM_NODE_OUT && mm_node_shares(s->plan, n);
+        s->outs_left += n->kind == MM_NODE_OUT && mm_node_allreduces(s->plan, n);
     }
     s->summed_ns = calloc((size_t)s->program->count[MM_STREAM_OUT] + 1, sizeof *s->summed_ns);
     return s->summed_ns ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for a simulation");
@@ -485,7 +486,7 @@ mm_status mm_program_simulate(const mm_program *program, const mm_facts *facts, 
         for (mm_work beside = 0; beside < MM_WORK_KINDS; beside++)
             s.contention[of][beside] = mm_facts_contention(facts, of, beside);
     s.nodes = calloc((size_t)plan->n_nodes + 1, sizeof *s.nodes);
-    mm_status status = mm_plan_shared_groups(plan, &s.groups);
+    mm_status status = mm_plan_allreduce_groups(plan, &s.groups);
     s.spans = calloc((size_t)program->n + (size_t)s.groups.n + 1, sizeof *s.spans);
     s.ended_ns = calloc((size_t)program->n + 1, sizeof *s.ended_ns);
     if (status == MM_OK && (!s.nodes || !s.spans || !s.ended_ns))
@@ -504,10 +505,10 @@ mm_status mm_program_simulate(const mm_program *program, const mm_facts *facts, 
         free(s.spans);
     }
     free(s.ended_ns);
-    free(s.far_bytes);
+    free(s.miss_bytes);
     free(s.summed_ns);
     free(s.link_bytes);
-    mm_shared_groups_fini(&s.groups);
+    mm_allreduce_groups_fini(&s.groups);
     return status;
 }
 

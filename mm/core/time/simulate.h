@@ -23,7 +23,7 @@ typedef struct mm_simulation {
                                   (mm_program_codec_wait); waits for the link do not count */
     int n_nodes;
     mm_sim_node *nodes;
-    mm_period *spans; /* per piece of the program, then per sum in place (mm_plan_shared_groups) */
+    mm_period *spans; /* per piece of the program, then per sum in place (mm_plan_allreduce_groups) */
     int n_spans;
 } mm_simulation;
 
@@ -41,7 +41,7 @@ int64_t mm_simulate_node_ns(const mm_plan *plan, const mm_facts *facts, const mm
  * its time on the link is added to the codec's; with a pool or a code in pinned memory, the longer of both counts. Such
  * a codec keeps the link busy; this is not in busy_ns of the copy streams. Copies run at the link's rate at each
  * moment, and take issue_ns more. Memory that is allocated or freed at run time takes alloc_ns, with all streams idle.
- * With several ranks (mm_facts_share), all do the same at the same time: what a graph shares (mm_graph_share) is added
+ * With several ranks (mm_facts_set_ranks), all do the same at the same time: what a graph shares (mm_graph_allreduce) is added
  * up on the host in the order in which it got there, one tensor after the other, and the copy back waits for that. Sums
  * in place begin behind the steps that they follow, one after the other, and the update waits for its own; they slow
  * nothing down. The caller frees the result. MM_ERR_INVALID: facts out of range (facts.h); MM_ERR_NOMEM. */

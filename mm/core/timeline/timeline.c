@@ -149,14 +149,14 @@ static void tell_pieces(const mm_program *program, const name_table *names, mm_t
 }
 
 static mm_status tell_sums(const mm_plan *plan, const name_table *names, mm_timeline_plan *to) {
-    mm_shared_groups all;
-    MM_TRY(mm_plan_shared_groups(plan, &all));
+    mm_allreduce_groups all;
+    MM_TRY(mm_plan_allreduce_groups(plan, &all));
     to->sums = malloc(((size_t)all.n + 1) * sizeof *to->sums);
     for (int g = 0; to->sums && g < all.n; g++)
         to->sums[to->n_sums++] = (mm_timeline_sum){.tensor_name = names->tensors[all.tensors[all.groups[g].first]],
                                                    .n = all.groups[g].n,
-                                                   .bytes = mm_shared_group_bytes(plan, &all, g)};
-    mm_shared_groups_fini(&all);
+                                                   .bytes = mm_allreduce_group_bytes(plan, &all, g)};
+    mm_allreduce_groups_fini(&all);
     return to->sums ? MM_OK : no_memory();
 }
 

@@ -43,7 +43,7 @@ typedef struct mm_timeline_flow {
     int32_t first, n;
 } mm_timeline_flow;
 
-/* A sum in place of tensors that processes share (mm_plan_shared_groups). */
+/* A sum in place of tensors that processes share (mm_plan_allreduce_groups). */
 typedef struct mm_timeline_sum {
     const char *tensor_name; /* of the first */
     int n;                   /* of tensors */

@@ -71,8 +71,8 @@ static mm_status account_take(host_device *device, mm_memory_kind kind, int64_t 
     pthread_mutex_unlock(&device->lock);
     if (bytes <= left) return MM_OK;
     return mm_fail(MM_ERR_NOMEM, "host device: %s of %s memory asked, of the machine's %s there are %s left",
-                   MM_SIZE_TOLD(bytes), kind == MM_MEMORY_DEVICE ? "device" : "pinned",
-                   MM_SIZE_TOLD(device->total_bytes), MM_SIZE_TOLD(left));
+                   MM_SIZE_TEXT(bytes), kind == MM_MEMORY_DEVICE ? "device" : "pinned",
+                   MM_SIZE_TEXT(device->total_bytes), MM_SIZE_TEXT(left));
 }
 
 static void account_give(host_device *device, mm_memory_kind kind, int64_t bytes) {
@@ -90,8 +90,8 @@ static mm_status host_reserve(mm_device *base, mm_memory_kind kind, int64_t byte
     if (memory == MAP_FAILED) {
         int error = errno;
         account_give(device, kind, bytes);
-        return mm_fail(MM_ERR_NOMEM, "host device: mapping %s of the machine's %s: %s", MM_SIZE_TOLD(bytes),
-                       MM_SIZE_TOLD(device->total_bytes), strerror(error));
+        return mm_fail(MM_ERR_NOMEM, "host device: mapping %s of the machine's %s: %s", MM_SIZE_TEXT(bytes),
+                       MM_SIZE_TEXT(device->total_bytes), strerror(error));
     }
     /* What other processes read takes a walk through its pages; large pages make it short. A refusal leaves small
      * ones. */

@@ -137,7 +137,7 @@ mm_status host_event_sync(mm_event *event) {
     host_recording *recording = host_event_last(event);
     if (recording == NULL) return MM_OK;
     host_recording_wait(recording);
-    mm_status status = mm_failure_tell(&recording->failure);
+    mm_status status = mm_failure_restore(&recording->failure);
     host_recording_release(recording);
     return status;
 }

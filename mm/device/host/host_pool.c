@@ -55,7 +55,7 @@ static void note_failure(mm_host_pool *pool, int64_t task, mm_status status) {
     pthread_mutex_lock(&pool->lock);
     if (task < pool->failed) {
         pool->failed = task;
-        mm_failure_keep(&pool->failure, status);
+        mm_failure_save(&pool->failure, status);
     }
     pthread_mutex_unlock(&pool->lock);
 }
@@ -73,9 +73,9 @@ static mm_status run_alone(int64_t tasks, mm_host_pool_fn fn, void *ctx) {
     mm_failure first = {.status = MM_OK};
     for (int64_t task = 0; task < tasks; task++) {
         mm_status status = fn(ctx, task, 0);
-        if (first.status == MM_OK) mm_failure_keep(&first, status);
+        if (first.status == MM_OK) mm_failure_save(&first, status);
     }
-    return mm_failure_tell(&first);
+    return mm_failure_restore(&first);
 }
 
 static void pause_a_moment(void) {
@@ -161,7 +161,7 @@ static mm_status close_run(mm_host_pool *pool) {
     while (pool->active > 0) pthread_cond_wait(&pool->finished, &pool->lock);
     bool failed = pool->failed < pool->tasks;
     pthread_mutex_unlock(&pool->lock);
-    return failed ? mm_failure_tell(&pool->failure) : MM_OK;
+    return failed ? mm_failure_restore(&pool->failure) : MM_OK;
 }
 
 mm_status mm_host_pool_run(mm_host_pool *pool, int64_t tasks, mm_host_pool_fn fn, void *ctx) {

@@ -195,7 +195,7 @@ static int64_t run_call(host_stream *stream, host_task *task) {
     stream->tasks.ended_ns = stream->at_ns = times.ended_ns;
     if (status != MM_OK) {
         mm_failure failure;
-        mm_failure_keep(&failure, status);
+        mm_failure_save(&failure, status);
         poison(stream, &failure);
     }
     return times.ended_ns - times.began_ns;
@@ -363,7 +363,7 @@ mm_status host_stream_sync(mm_stream *base) {
     host_stream *stream = (host_stream *)base;
     pthread_mutex_lock(&stream->lock);
     wait_finished_locked(stream, stream->queued);
-    mm_status status = mm_failure_tell(&stream->failure);
+    mm_status status = mm_failure_restore(&stream->failure);
     pthread_mutex_unlock(&stream->lock);
     return status;
 }

@@ -334,8 +334,8 @@ static mm_status make_kept(nets_cudnn_attention *a, const nets_conv_choice kept[
 static mm_status keep(nets_cudnn_attention *a, const nets_conv_terms *terms, const nets_conv_choice of[2]) {
     for (mm_phase phase = MM_FORWARD; phase <= MM_BACKWARD; phase++) {
         const nets_conv_shape key = key_of(&a->of, phase);
-        const nets_conv_front front = {1, {of[phase]}};
-        MM_TRY(nets_cuda_choices_keep(&a->cuda->choices, &key, terms, &front));
+        const nets_conv_pareto front = {1, {of[phase]}};
+        MM_TRY(nets_algorithm_cache_store(&a->cuda->choices, &key, terms, &front));
     }
     return MM_OK;
 }
@@ -369,7 +369,7 @@ static mm_status choose(nets_cudnn_attention *a) {
     nets_conv_choice kept[2] = {{0}, {0}};
     for (mm_phase phase = MM_FORWARD; phase <= MM_BACKWARD; phase++) {
         const nets_conv_shape key = key_of(&a->of, phase);
-        const nets_conv_front *front = nets_cuda_choices_find(&a->cuda->choices, &key, &terms);
+        const nets_conv_pareto *front = nets_algorithm_cache_find(&a->cuda->choices, &key, &terms);
         if (front) kept[phase] = front->of[0];
     }
     const int backward = kept[MM_BACKWARD].api;

@@ -152,7 +152,7 @@ static void add_legacy(nets_cudnn_conv *c, selection *s, int most) {
 }
 
 static mm_status make_product(nets_cudnn_conv *c, selection *s, candidate *a) {
-    MM_TRY(nets_product_make(&c->product, &a->choice, &a->product));
+    MM_TRY(nets_gemm_make(&c->product, &a->choice, &a->product));
     a->choice.workspace_bytes = a->product.workspace_bytes;
     if (a->choice.workspace_bytes > c->terms.limit_bytes)
         return mm_fail(MM_ERR_UNSUPPORTED, "takes %lld bytes of workspace, more than the limit",
@@ -165,8 +165,7 @@ static void add_products(nets_cudnn_conv *c, selection *s, int most) {
     nets_conv_choice proposed[PRODUCTS];
     int n;
     if (!c->product.lt) return;
-    if (nets_product_propose(&c->product, c->terms.limit_bytes, c->terms.deterministic, PRODUCTS, proposed, &n) !=
-        MM_OK)
+    if (nets_gemm_propose(&c->product, c->terms.limit_bytes, c->terms.deterministic, PRODUCTS, proposed, &n) != MM_OK)
         mm_log_send(log_of(c), MM_LOG_DEBUG, "  no more products: %s", mm_last_error());
     for (int i = 0; i < n && s->n < most; i++) {
         candidate *a = &s->of[s->n];
@@ -321,10 +320,10 @@ static void guess(nets_cudnn_conv *c, selection *s) {
 
 /* Of the candidates those that are best with some workspace. */
 static mm_status take_best(nets_cudnn_conv *c, selection *s) {
-    nets_front_point points[CANDIDATES + BEYOND];
+    nets_pareto_point points[CANDIDATES + BEYOND];
     int chosen[NETS_WORKSPACES];
-    for (int i = 0; i < s->n; i++) points[i] = (nets_front_point){s->of[i].choice.workspace_bytes, s->of[i].choice.ns};
-    c->n = nets_front_of(points, s->n, NETS_CUDNN_NO_SLOWER, NETS_WORKSPACES, chosen);
+    for (int i = 0; i < s->n; i++) points[i] = (nets_pareto_point){s->of[i].choice.workspace_bytes, s->of[i].choice.ns};
+    c->n = nets_pareto_of(points, s->n, NETS_CUDNN_NO_SLOWER, NETS_WORKSPACES, chosen);
     if (!c->n)
         return mm_fail(MM_ERR_UNSUPPORTED,
                        "there is no %salgorithm for this convolution within %lld bytes of workspace; the log says at "

@@ -18,7 +18,7 @@ static mm_status make_engine(nets_cudnn_conv *conv, nets_conv_algorithm *a, int6
 
 static mm_status make_product(nets_cudnn_conv *conv, nets_conv_algorithm *a, int64_t *bytes_out) {
     if (!conv->product.lt) return mm_fail(MM_ERR_UNSUPPORTED, "it is no product");
-    MM_TRY(nets_product_make(&conv->product, &a->choice, &a->product));
+    MM_TRY(nets_gemm_make(&conv->product, &a->choice, &a->product));
     *bytes_out = a->product.workspace_bytes;
     return MM_OK;
 }
@@ -39,7 +39,7 @@ static mm_status make_kept(nets_cudnn_conv *conv, const nets_conv_choice *kept) 
 static int used_of(const nets_cudnn_conv *conv, int n) { return conv->cuda->config.deterministic ? 1 : n; }
 
 /* A choice kept by another build of the library may no longer hold. */
-static bool take_kept(nets_cudnn_conv *conv, const nets_conv_front *kept) {
+static bool take_kept(nets_cudnn_conv *conv, const nets_conv_pareto *kept) {
     for (int i = 0; i < used_of(conv, kept->n); i++) {
         if (make_kept(conv, &kept->of[i]) == MM_OK) continue;
         mm_log_send(&conv->cuda->config.log, MM_LOG_DEBUG, "what was kept for a convolution is chosen anew: %s",
@@ -51,7 +51,7 @@ static bool take_kept(nets_cudnn_conv *conv, const nets_conv_front *kept) {
 }
 
 /* Without a device: what takes as much as the one kept for any, or as the limit. */
-static void describe(nets_cudnn_conv *conv, const nets_conv_front *kept) {
+static void describe(nets_cudnn_conv *conv, const nets_conv_pareto *kept) {
     conv->n = kept ? used_of(conv, kept->n) : 1;
     conv->of[0].choice.workspace_bytes = conv->terms.limit_bytes;
     for (int i = 0; kept && i < conv->n; i++) conv->of[i].choice = kept->of[i];
@@ -60,15 +60,15 @@ static void describe(nets_cudnn_conv *conv, const nets_conv_front *kept) {
 static mm_status choose_anew(nets_cudnn_conv *conv) {
     bool timed;
     MM_TRY(nets_cudnn_choose(conv, &timed));
-    nets_conv_front front = {.n = conv->n};
+    nets_conv_pareto front = {.n = conv->n};
     for (int i = 0; i < conv->n; i++) front.of[i] = conv->of[i].choice;
     while (conv->n > used_of(conv, conv->n)) nets_cudnn_plan_fini(&conv->of[--conv->n].plan);
-    return timed ? nets_cuda_choices_keep(&conv->cuda->choices, &conv->shape, &conv->terms, &front) : MM_OK;
+    return timed ? nets_algorithm_cache_store(&conv->cuda->choices, &conv->shape, &conv->terms, &front) : MM_OK;
 }
 
 static mm_status choose(nets_cudnn_conv *conv) {
     nets_cuda_backend *cuda = conv->cuda;
-    const nets_conv_front *kept = nets_cuda_choices_find(&cuda->choices, &conv->shape, &conv->terms);
+    const nets_conv_pareto *kept = nets_algorithm_cache_find(&cuda->choices, &conv->shape, &conv->terms);
     if (!cuda->dnn && !cuda->properties) {
         describe(conv, kept);
         return MM_OK;
@@ -94,7 +94,7 @@ static mm_status init(nets_cudnn_conv *conv) {
     const bool one_type = !s->bf16 || (nets_conv_gives_bf16(s) && s->bf16 != NETS_CONV_BF16_BIAS); /* which it takes */
     const bool has_legacy = one_type && s->pitch == 0 && x <= INT32_MAX && y <= INT32_MAX && !conv->cuda->properties;
     if (has_legacy) MM_TRY(nets_cudnn_legacy_init(&conv->legacy, s));
-    if (nets_product_init(&conv->product, conv->cuda, s) != MM_OK)
+    if (nets_gemm_init(&conv->product, conv->cuda, s) != MM_OK)
         mm_log_send(&conv->cuda->config.log, MM_LOG_DEBUG, "a convolution is left to cuDNN: %s", mm_last_error());
     return choose(conv);
 }
@@ -122,8 +122,8 @@ static const nets_conv_algorithm *fastest_within(const nets_cudnn_conv *conv, in
 }
 
 /* What the parts take if each runs by the fastest of its algorithms within so many bytes. False: one has none. */
-static bool step_within(const nets_cudnn_conv *const parts[], int n_parts, int64_t within, nets_front_point *p) {
-    *p = (nets_front_point){0, 0};
+static bool step_within(const nets_cudnn_conv *const parts[], int n_parts, int64_t within, nets_pareto_point *p) {
+    *p = (nets_pareto_point){0, 0};
     for (int i = 0; i < n_parts; i++) {
         const nets_conv_algorithm *a = parts[i]->n ? fastest_within(parts[i], within) : NULL;
         if (parts[i]->n && !a) return false;
@@ -140,11 +140,11 @@ static int64_t whole_bytes(nets_conv_room room, int64_t library) {
 
 void nets_cudnn_conv_set_workspaces(nets_op *op, mm_phase phase, const nets_cudnn_conv *const parts[], int n_parts,
                                     nets_conv_room room) {
-    nets_front_point points[NETS_FRONT_POINTS] = {{0, 0}};
+    nets_pareto_point points[NETS_FRONT_POINTS] = {{0, 0}};
     int n = 0, chosen[NETS_WORKSPACES];
     int64_t within = INT64_MAX;
     for (; within >= 0 && step_within(parts, n_parts, within, &points[n]); n++) within = points[n].bytes - 1;
-    n = nets_front_of(points, n, 1, NETS_WORKSPACES, chosen);
+    n = nets_pareto_of(points, n, 1, NETS_WORKSPACES, chosen);
     nets_workspaces *w = &op->workspaces[phase];
     for (int i = 0; i < n; i++) {
         const int64_t bytes = whole_bytes(room, points[chosen[i]].bytes);
@@ -155,7 +155,7 @@ void nets_cudnn_conv_set_workspaces(nets_op *op, mm_phase phase, const nets_cudn
 mm_status nets_cudnn_conv_launch(const nets_cudnn_conv *conv, const nets_conv_algorithm *a, void *x, void *y,
                                  void *weights, void *workspace, cudaStream_t stream) {
     if (a->choice.api == NETS_CONV_PRODUCT)
-        return nets_product_enqueue(&conv->product, &a->product, x, y, weights, workspace, stream);
+        return nets_gemm_enqueue(&conv->product, &a->product, x, y, weights, workspace, stream);
     if (a->choice.api == NETS_CONV_GRAPH) return nets_cudnn_plan_enqueue(&a->plan, x, y, weights, workspace);
     return nets_cudnn_legacy_launch(conv, &a->choice, x, y, weights, workspace);
 }

@@ -9,9 +9,9 @@
 #ifndef NETS_CUDA_LIBRARIES_CUDNN_CONV_H
 #define NETS_CUDA_LIBRARIES_CUDNN_CONV_H
 
-#include "nets/cuda/choose/front.h"
+#include "nets/cuda/choose/pareto.h"
 #include "nets/cuda/libraries/cudnn_graph.h"
-#include "nets/cuda/libraries/product.h"
+#include "nets/cuda/libraries/gemm.h"
 
 /* Candidates that take up to this many times the fastest one's time count as equally fast; the one with the least
  * workspace is taken. So it is among those that take less workspace than that one. Chosen as the precision of the
@@ -32,18 +32,18 @@ typedef struct nets_cudnn_legacy {
 /* What can be launched. */
 typedef struct nets_conv_algorithm {
     nets_conv_choice choice;
-    nets_cudnn_plan plan;           /* of an engine */
-    nets_product_algorithm product; /* of a product */
+    nets_cudnn_plan plan;        /* of an engine */
+    nets_gemm_algorithm product; /* of a product */
 } nets_conv_algorithm;
 
 typedef struct nets_cudnn_conv {
     nets_cuda_backend *cuda;
     nets_conv_shape shape;
     nets_conv_terms terms;
-    nets_conv_algorithm of[NETS_WORKSPACES]; /* the choices, in the order of nets_conv_front */
+    nets_conv_algorithm of[NETS_WORKSPACES]; /* the choices, in the order of nets_conv_pareto */
     int n;
     nets_cudnn_legacy legacy;
-    nets_product product;
+    nets_gemm product;
     nets_cudnn_graph graph; /* of the engines among the choices */
     int64_t x_bytes, y_bytes, weights_bytes;
 } nets_cudnn_conv;
@@ -120,7 +120,7 @@ void nets_cudnn_legacy_fini(nets_cudnn_legacy *legacy);
 /* Whether a kept algorithm still takes no more workspace than its choice says. */
 bool nets_cudnn_legacy_holds(const nets_cudnn_conv *conv, const nets_conv_choice *choice);
 
-/* The best allowed algorithms, by the library's timing, in the order of nets_conv_front; `trial` NULL: by its
+/* The best allowed algorithms, by the library's timing, in the order of nets_conv_pareto; `trial` NULL: by its
  * heuristic. Their times are not set. MM_ERR_UNSUPPORTED: there is none. */
 MM_CHECKED mm_status nets_cudnn_legacy_propose(nets_cudnn_conv *conv, const nets_cudnn_trial *trial, int capacity,
                                                nets_conv_choice *choices, int *n_out);

@@ -194,15 +194,15 @@ static void tell(const nets_cudnn_conv *c, const candidate *a) {
 /* The best of the list. Without times they are as fast as their order says. */
 static int choose_from(const nets_cudnn_conv *c, const candidates *list, bool timed, int capacity,
                        nets_conv_choice *choices) {
-    nets_front_point points[CANDIDATES];
+    nets_pareto_point points[CANDIDATES];
     int n = 0, allowed_at[CANDIDATES], chosen[CANDIDATES];
     for (int i = 0; i < list->n; i++) {
         const candidate *a = &list->of[i];
         if (!allowed(c, a)) continue;
-        points[n] = (nets_front_point){(int64_t)a->memory, timed ? (int64_t)((double)a->time * 1e6) : i};
+        points[n] = (nets_pareto_point){(int64_t)a->memory, timed ? (int64_t)((double)a->time * 1e6) : i};
         allowed_at[n++] = i;
     }
-    n = nets_front_of(points, n, NETS_CUDNN_NO_SLOWER, CANDIDATES, chosen);
+    n = nets_pareto_of(points, n, NETS_CUDNN_NO_SLOWER, CANDIDATES, chosen);
     if (n > capacity) n = capacity;
     for (int i = 0; i < n; i++) {
         const candidate *a = &list->of[allowed_at[chosen[i]]];

@@ -90,14 +90,14 @@ static mm_status record(const nets_cuda_timing *t, nets_cuda_timed_fn launch, co
     MM_TRY(
         mm_cuda_check(cudaStreamBeginCapture(t->stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture"));
     mm_failure failure = {.status = MM_OK};
-    for (int i = 0; i < n && failure.status == MM_OK; i++) mm_failure_keep(&failure, launch(ctx, t->stream));
+    for (int i = 0; i < n && failure.status == MM_OK; i++) mm_failure_save(&failure, launch(ctx, t->stream));
     cudaError_t error = cudaStreamEndCapture(t->stream, &graph);
-    if (failure.status == MM_OK) mm_failure_keep(&failure, mm_cuda_check(error, "cudaStreamEndCapture"));
+    if (failure.status == MM_OK) mm_failure_save(&failure, mm_cuda_check(error, "cudaStreamEndCapture"));
     if (failure.status == MM_OK)
-        mm_failure_keep(&failure, mm_cuda_check(cudaGraphInstantiate(exec_out, graph, 0), "cudaGraphInstantiate"));
+        mm_failure_save(&failure, mm_cuda_check(cudaGraphInstantiate(exec_out, graph, 0), "cudaGraphInstantiate"));
     (void)cudaGetLastError();
     if (error == cudaSuccess) (void)cudaGraphDestroy(graph);
-    return mm_failure_tell(&failure);
+    return mm_failure_restore(&failure);
 }
 
 static mm_status time_graph(const nets_cuda_timing *t, cudaGraphExec_t exec, float *ms_out) {

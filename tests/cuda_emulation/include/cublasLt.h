@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* cuBLASLt's product on the CPU, for tests: of <cublasLt.h>, exactly what this project calls, with the real values. */
-#ifndef TESTS_CUDA_EMULATION_CUBLASLT_H
-#define TESTS_CUDA_EMULATION_CUBLASLT_H
+#ifndef TESTS_CUDA_EMULATION_INCLUDE_CUBLASLT_H
+#define TESTS_CUDA_EMULATION_INCLUDE_CUBLASLT_H
 
 #include <cuda_runtime_api.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Of the driver's <cuda.h>, the types and functions of contexts and of virtual memory; the functions are found through
  * cudaGetDriverEntryPointByVersion. See cuda_runtime_api.h. */
-#ifndef TESTS_CUDA_EMULATION_CUDA_H
-#define TESTS_CUDA_EMULATION_CUDA_H
+#ifndef TESTS_CUDA_EMULATION_INCLUDE_CUDA_H
+#define TESTS_CUDA_EMULATION_INCLUDE_CUDA_H
 
 #include <stddef.h>
 

@@ -10,8 +10,8 @@
  * kernel_check_test (cuda.bzl), so does every access that compute-sanitizer would name: check.h.
  *
  * __shared__ variables are one for each stream's thread: right, as blocks run one after another there. */
-#ifndef TESTS_CUDA_EMULATION_CUDA_RUNTIME_H
-#define TESTS_CUDA_EMULATION_CUDA_RUNTIME_H
+#ifndef TESTS_CUDA_EMULATION_INCLUDE_CUDA_RUNTIME_H
+#define TESTS_CUDA_EMULATION_INCLUDE_CUDA_RUNTIME_H
 
 #include <assert.h>
 #include <math.h>

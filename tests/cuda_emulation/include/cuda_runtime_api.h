@@ -6,8 +6,8 @@
  * A stream is a thread with a FIFO. Device memory is a range that the CPU may touch only while work of some stream
  * runs: at other times a touch is a segmentation fault, as on a GPU. It starts as garbage. There is no default stream:
  * calls with stream 0 are refused, since nothing of this project may use it. */
-#ifndef TESTS_CUDA_EMULATION_CUDA_RUNTIME_API_H
-#define TESTS_CUDA_EMULATION_CUDA_RUNTIME_API_H
+#ifndef TESTS_CUDA_EMULATION_INCLUDE_CUDA_RUNTIME_API_H
+#define TESTS_CUDA_EMULATION_INCLUDE_CUDA_RUNTIME_API_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* cuDNN 9.0's convolutions on the CPU, for tests: of <cudnn.h>, exactly what this project calls, with the real values.
  * cudnn_loops.c computes them by plain loops that sum in double; libraries.h is what tests see of them. */
-#ifndef TESTS_CUDA_EMULATION_CUDNN_H
-#define TESTS_CUDA_EMULATION_CUDNN_H
+#ifndef TESTS_CUDA_EMULATION_INCLUDE_CUDNN_H
+#define TESTS_CUDA_EMULATION_INCLUDE_CUDNN_H
 
 #include <stdint.h>
 

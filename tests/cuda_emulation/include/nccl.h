@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* What the engine nccl calls of NCCL. The library is tests/cuda_emulation/nccl.c, which is opened at run time, as NCCL
  * is. */
-#ifndef TESTS_CUDA_EMULATION_NCCL_H
-#define TESTS_CUDA_EMULATION_NCCL_H
+#ifndef TESTS_CUDA_EMULATION_INCLUDE_NCCL_H
+#define TESTS_CUDA_EMULATION_INCLUDE_NCCL_H
 
 #include <stddef.h>
 

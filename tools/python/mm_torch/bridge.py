@@ -98,7 +98,7 @@ class Core:
         self.before = library.Stats()  # of stashes before this one
         self.stash = self.create()
         self.lib_put, self.lib_get = lib.mm_stash_put, lib.mm_stash_get
-        self.give_back, self.drop = lib.mm_stash_give_back, lib.mm_stash_drop
+        self.give_back, self.drop = lib.mm_stash_release, lib.mm_stash_drop
         self.layouts, self.empty = {}, {}
         self.entries = {}  # (storage, version) or (storage, version, offset, layout): a weak reference to its Entry
         self.failure = None  # what a hook raised last
@@ -258,7 +258,7 @@ class Core:
         stream = self.stream() if self.on_cuda else None
         if self.between:  # a backward pass has ended: what it left there belongs to no further iteration
             self.between = False
-            self.lib.mm_stash_mark(self.stash)
+            self.lib.mm_stash_iteration_end(self.stash)
         free, described = layout.description(producer.bytes, layout.exact or producer.flags_of(fn, output))
         described[0].data = data
         answer = entry.answer

@@ -86,10 +86,10 @@ _SIGNATURES = {
     "mm_stash_destroy": (None, c_void_p),
     "mm_stash_put": (c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p),  # entry and answer: of any type
     "mm_stash_get": (c_int, c_void_p, c_uint64, c_void_p, POINTER(c_void_p)),
-    "mm_stash_give_back": (None, c_void_p, c_uint64, c_void_p),
+    "mm_stash_release": (None, c_void_p, c_uint64, c_void_p),
     "mm_stash_drop": (None, c_void_p, c_uint64),
-    "mm_stash_mark": (None, c_void_p),
-    "mm_stash_settle": (c_int, c_void_p),
+    "mm_stash_iteration_end": (None, c_void_p),
+    "mm_stash_wait_planned": (c_int, c_void_p),
     "mm_stash_stats_get_sized": (None, c_void_p, POINTER(Stats), c_size_t),
     "mm_stash_touched_get": (c_int, c_void_p, POINTER(Touched)),
     "mm_stash_refusal_get": (c_bool, c_void_p, POINTER(Refusal)),

@@ -173,7 +173,7 @@ class budget:
         layouts.check_process()
         core = self._core
         try:
-            library.check(core.lib, core.lib.mm_stash_settle(core.stash), core.stash)
+            library.check(core.lib, core.lib.mm_stash_wait_planned(core.stash), core.stash)
         except library.Infeasible as error:
             if core.share is not None:
                 core.share.explain(error)

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: MIT */
+#include "mm/manager/install.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/manager/arena.h"
+#include "mm/manager/sampling.h"
+#include "mm/manager/states.h"
+#include "mm/planning/fallback_draft.h"
+
+/* ---------------------------------------------------------------- plans made ready to run */
+
+void mm_ready_fini(mm_ready *r) {
+    mm_execution_destroy(r->execution);
+    mm_sampling_destroy(r->sampling);
+    mm_upload_destroy(r->block);
+    free(r->bounds);
+    free(r->external);
+}
+
+void mm_ready_set_gradients(mm_ready *r) {
+    mm_execution_set_gradients(r->execution, &r->gradient_fns, r->gradient_ctx);
+    if (r->sampling) mm_execution_set_gradients(r->sampling->execution, &r->gradient_fns, r->gradient_ctx);
+}
+
+static mm_status open_block(const mm_manager *m, mm_ready *r) {
+    const mm_planned *planned = &r->prepared->planned;
+    uint8_t *place = (uint8_t *)mm_pool_base(m->pool) + planned->block_offset;
+    if (planned->block_bytes == 0) return MM_OK;
+    mm_execution_set_block(r->execution, place);
+    return mm_upload_create(m->device, place, planned->block_bytes, &r->block);
+}
+
+/* If the graph was ready before, keeps its external memory, its bounds, the functions that it was given, and
+ * told_untimed. */
+static mm_status ready_init(const mm_manager *m, const mm_policy *policy, mm_prepared *prepared, mm_ready *ready_out) {
+    mm_ready *before = mm_manager_find(m, prepared->graph);
+    if (before) mm_sampling_judge(before);
+    const mm_planned *planned = &prepared->planned;
+    mm_ready r = {.prepared = prepared,
+                  .recompute = before ? before->recompute : NULL,
+                  .recompute_ctx = before ? before->recompute_ctx : NULL,
+                  .gradient_fns = before ? before->gradient_fns : (mm_allreduce_fns){0},
+                  .gradient_ctx = before ? before->gradient_ctx : NULL,
+                  .compared_at = -1,
+                  .sampled_age = before ? before->sampled_age : -1,
+                  .told_untimed = before && before->told_untimed};
+    const size_t n = (size_t)mm_graph_tensors(prepared->graph) + 1;
+    r.external = calloc(n, sizeof *r.external);
+    r.bounds = calloc(n, sizeof *r.bounds);
+    mm_status status = MM_OK;
+    if (!r.external || !r.bounds)
+        status = mm_fail(MM_ERR_NOMEM, "out of memory for the graph %s", mm_graph_name(prepared->graph));
+    if (status == MM_OK && before) {
+        memcpy(r.external, before->external, n * sizeof *r.external);
+        memcpy(r.bounds, before->bounds, n * sizeof *r.bounds);
+    }
+    if (status == MM_OK)
+        status = mm_execution_create(m->dispatch, planned->program, planned->facts, planned->codecs, &r.execution);
+    if (status == MM_OK) status = open_block(m, &r);
+    if (status == MM_OK) status = mm_sampling_create(m, policy, &r);
+    if (status == MM_OK) mm_ready_set_gradients(&r);
+    if (status == MM_OK && m->observed.permille > 0) status = mm_execution_observe(r.execution, m->observed.window);
+    if (status == MM_OK)
+        *ready_out = r;
+    else
+        mm_ready_fini(&r);
+    return status;
+}
+
+/* Zeroes new persistent tensors. This may fail, so it comes before any change. */
+static mm_status zero_added(mm_manager *m) {
+    int64_t base = m->persistent_bytes;
+    if (m->directory.bytes <= base) return MM_OK;
+    if (m->options.measure_touched) MM_TRY(mm_pool_pattern_extend(m->pool, m->directory.bytes));
+    mm_stream *stream = mm_dispatch_compute(m->dispatch);
+    MM_TRY(mm_fill_async(stream, (uint8_t *)mm_pool_base(m->pool) + base, 0, m->directory.bytes - base));
+    mm_status status = mm_stream_sync(stream);
+    if (status != MM_OK) mm_stream_reset(stream);
+    return status;
+}
+
+/* Makes the draft's new plans ready to run: all that may fail. */
+static mm_status make_ready(mm_manager *m, const mm_draft *draft, mm_ready *ready) {
+    mm_status status = MM_OK;
+    int made = draft->kept;
+    for (int i = 0; i < draft->kept; i++) ready[i] = *mm_manager_find(m, draft->prepared[i]->graph);
+    while (status == MM_OK && made < draft->n) {
+        status = ready_init(m, &draft->policy, draft->prepared[made], &ready[made]);
+        if (status == MM_OK) made++;
+    }
+    if (status == MM_OK) status = zero_added(m);
+    for (int i = draft->kept; status != MM_OK && i < made; i++) mm_ready_fini(&ready[i]);
+    return status;
+}
+
+static bool stays(const mm_draft *draft, const mm_prepared *prepared) {
+    for (int i = 0; i < draft->kept; i++)
+        if (draft->prepared[i] == prepared) return true;
+    return false;
+}
+
+static bool has_backward(const mm_graph *graph) {
+    for (int s = 0; s < mm_graph_steps(graph); s++)
+        if (mm_graph_step(graph, s)->phase == MM_BACKWARD) return true;
+    return false;
+}
+
+/* Logs once for each graph that it is planned without measured times. This is no warning for a graph without a backward
+ * pass, where policies have nothing to choose. */
+static void tell_untimed(mm_manager *m, mm_ready *r) {
+    const mm_prepared *p = r->prepared;
+    if (p->untimed.status == MM_OK || r->told_untimed) return;
+    r->told_untimed = true;
+    mm_log_send(&m->options.log, has_backward(p->graph) ? MM_LOG_WARNING : MM_LOG_INFO,
+                "%s is planned without measured times: %s", mm_graph_name(p->graph), p->untimed.message);
+}
+
+mm_status mm_manager_install(mm_manager *m, mm_draft *draft) {
+    mm_ready *ready = malloc(((size_t)draft->n + 1) * sizeof *ready);
+    if (!ready) return mm_fail(MM_ERR_NOMEM, "out of memory for %d graphs", draft->n);
+    mm_status status = make_ready(m, draft, ready);
+    if (status != MM_OK) {
+        free(ready);
+        return status;
+    }
+    for (int i = 0; i < m->n_ready; i++)
+        if (!stays(draft, m->ready[i].prepared)) mm_ready_fini(&m->ready[i]);
+    free(m->ready);
+    m->ready = ready;
+    m->n_ready = draft->n;
+    mm_plan_set_commit(&m->plans, draft);
+    for (int i = draft->kept; i < draft->n; i++) {
+        const mm_prepared *p = ready[i].prepared;
+        tell_untimed(m, &ready[i]);
+        mm_manager_notify(m, MM_EVENT_PLAN, mm_graph_name(p->graph), p->planned.plan->peak_bytes, 0);
+    }
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- the policy, or a substitute */
+
+/* Whether there is less memory than was asked for, and substitutes are allowed. */
+static bool is_short(const mm_manager *m) {
+    if (m->options.no_ladder) return false;
+    return mm_manager_limit_bytes(m) < m->options.device_bytes || mm_pool_bytes(m->pinned) < m->options.pinned_bytes;
+}
+
+/* Reports the substitute that runs from now on. */
+static void tell(mm_manager *m, const mm_draft *draft, const mm_policy *wanted, const char *why) {
+    char need[32], have[32], message[2 * MM_MESSAGE_CAPACITY];
+    const char *now = m->plans.policy_now.spec;
+    snprintf(message, sizeof message, "%s; %s: %s instead of %s needs %s of %s", why, draft->step, MM_BRIEF(now),
+             MM_BRIEF(wanted->spec), mm_size_format(draft->need_bytes, need, sizeof need),
+             mm_size_format(mm_manager_limit_bytes(m), have, sizeof have));
+    mm_manager_step_down(m, now, mm_manager_limit_bytes(m), message);
+}
+
+/* Adopts the draft, and reports it if a substitute runs from now on, or the wanted policy again. */
+static mm_status install(mm_manager *m, mm_draft *draft, const mm_policy *wanted, const char *why) {
+    const mm_plan_set *set = &m->plans;
+    bool new_policy = !mm_policy_equal(&set->policy, wanted);
+    bool other = !mm_policy_equal(&set->policy_now, &draft->policy) || set->least_workspaces != draft->least_workspaces;
+    MM_TRY(mm_manager_install(m, draft));
+    if (draft->stands_in && (new_policy || other))
+        tell(m, draft, wanted, why);
+    else if (other && !new_policy)
+        mm_log_send(&m->options.log, MM_LOG_WARNING, "%s fits again", MM_BRIEF(wanted->spec));
+    return MM_OK;
+}
+
+static mm_status draft_and_install(mm_manager *m, const mm_fallback_request *wish, const char *why) {
+    mm_draft draft;
+    MM_TRY(mm_fallback_draft(&m->plans, wish, &draft));
+    mm_status status = install(m, &draft, wish->policy, why);
+    mm_draft_fini(&draft);
+    return status;
+}
+
+mm_status mm_manager_replan(mm_manager *m, const mm_policy *policy, const char *why) {
+    return draft_and_install(
+        m, &(mm_fallback_request){.policy = policy, .limits = mm_manager_limits(m), .is_short = is_short(m)}, why);
+}
+
+mm_status mm_manager_add(mm_manager *m, const mm_new_graph *added, bool others_stay) {
+    const mm_fallback_request wish = {.policy = &m->plans.policy,
+                                      .limits = mm_manager_limits(m),
+                                      .is_short = is_short(m),
+                                      .added = added,
+                                      .others_stay = others_stay};
+    char why[MM_MESSAGE_CAPACITY];
+    snprintf(why, sizeof why, "%s is added", mm_graph_name(added->graph));
+    return draft_and_install(m, &wish, why);
+}
+
+mm_status mm_manager_plan_around(mm_manager *m) {
+    const mm_limits limits = mm_manager_limits(m);
+    mm_plan_request now = mm_plan_set_again(&m->plans, &limits);
+    mm_draft draft;
+    if (limits.base_bytes > limits.device_bytes)
+        return mm_fail(MM_ERR_INFEASIBLE, "persistent tensors need %s, the budget is %s",
+                       MM_SIZE_TEXT(limits.base_bytes), MM_SIZE_TEXT(limits.device_bytes));
+    MM_TRY(mm_plan_set_draft(&m->plans, &now, &draft, NULL));
+    mm_status status = mm_manager_install(m, &draft);
+    mm_draft_fini(&draft);
+    return status;
+}
+
+/* ---------------------------------------------------------------- memory that runs out */
+
+void mm_manager_run_out(mm_manager *m, const mm_failure *reason) {
+    const mm_graph *graph = m->largest;
+    const mm_ready *r = graph ? mm_manager_find(m, graph) : NULL;
+    if (m->options.no_ladder || !r) return;
+    char why[2 * MM_MESSAGE_CAPACITY];
+    snprintf(why, sizeof why, "in an iteration of %s, %s", mm_graph_name(graph), reason->message);
+    /* Lowers the ceiling by 1/32 of the peak. Chosen: a part that is worth having for others that need the memory. */
+    enum { PART = 32 };
+    int64_t peak = r->prepared->planned.plan->peak_bytes;
+    int64_t ceiling = m->ceiling_bytes, steps = m->ladder_steps;
+    m->ceiling_bytes = peak - peak / PART - 1;
+    if (mm_manager_replan(m, &m->plans.policy, why) != MM_OK) {
+        m->ceiling_bytes = ceiling;
+        mm_log_send(&m->options.log, MM_LOG_ERROR, "memory ran out, and nothing does with less: %s", mm_last_error());
+    } else {
+        if (m->ladder_steps == steps) mm_manager_step_down(m, m->plans.policy_now.spec, mm_manager_limit_bytes(m), why);
+        mm_arena_trim(m);
+    }
+}
+
+mm_status mm_manager_drain(mm_manager *m, const char *what) {
+    MM_TRY(mm_manager_check_idle(m, what));
+    mm_failure failure;
+    mm_failure_save(&failure, mm_dispatch_sync(m->dispatch));
+    if (failure.status == MM_ERR_NOMEM) mm_manager_run_out(m, &failure);
+    m->largest = NULL;
+    return mm_failure_restore(&failure);
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/* Descent of the ladder: drafts plans under the policy that is wanted, if they fit; else under the first of its
+ * substitutes (policies/fallback.h) whose plans fit. Only drafts; the plan set does not change. */
+#ifndef MM_PLANNING_FALLBACK_DRAFT_H
+#define MM_PLANNING_FALLBACK_DRAFT_H
+
+#include "mm/planning/plan_set.h"
+
+typedef struct mm_fallback_request {
+    const mm_policy *policy;
+    mm_limits limits;
+    bool is_short;             /* there is less memory than was asked for, so substitutes may be tried */
+    const mm_new_graph *added; /* a new graph, or NULL */
+    bool others_stay; /* the other graphs keep their plans if the new one fits under the policy that runs now */
+} mm_fallback_request;
+
+/* Drafts plans that fit. The caller frees the draft. MM_ERR_INFEASIBLE: no plans fit; the message says what the policy
+ * needs, and which policy would fit. */
+MM_CHECKED mm_status mm_fallback_draft(const mm_plan_set *set, const mm_fallback_request *wish, mm_draft *draft_out);
+
+#endif

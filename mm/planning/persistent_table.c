@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+#include "mm/planning/persistent_table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/core/plan/plan.h"
+
+const mm_persistent *mm_persistent_table_find(const mm_persistent_table *d, const char *name) {
+    int index = name ? mm_names_find(&d->names, name) : -1;
+    return index < 0 ? NULL : &d->entries[index];
+}
+
+/* Chosen: far above any memory, and sums of a few such numbers do not overflow. mm_graph_freeze has the same limit. */
+static const int64_t MAX_BYTES = INT64_C(1) << 60;
+
+mm_status mm_persistent_table_append(mm_persistent_table *d, const char *tensor, int64_t bytes) {
+    if (bytes > MAX_BYTES - MM_ALIGN - d->bytes)
+        return mm_fail(MM_ERR_INVALID, "persistent tensor %s: with it, persistent tensors have more than 2^60 bytes",
+                       tensor);
+    if ((d->n & (d->n - 1)) == 0) { /* capacity is the next power of two */
+        mm_persistent *entries = realloc(d->entries, (d->n ? 2 * (size_t)d->n : 1) * sizeof *entries);
+        if (!entries) return mm_fail(MM_ERR_NOMEM, "out of memory for the persistent tensor %s", tensor);
+        d->entries = entries;
+    }
+    char *name = strdup(tensor);
+    if (!name || mm_names_add(&d->names, name, d->n) != MM_OK) {
+        free(name);
+        return mm_fail(MM_ERR_NOMEM, "out of memory for the persistent tensor %s", tensor);
+    }
+    d->entries[d->n++] = (mm_persistent){.name = name, .offset = d->bytes, .bytes = bytes};
+    d->bytes += mm_align(bytes);
+    return MM_OK;
+}
+
+mm_status mm_persistent_table_add(mm_persistent_table *d, const mm_graph *graph) {
+    for (int t = 0; t < mm_graph_tensors(graph); t++) {
+        const mm_tensor_info *tensor = mm_graph_tensor(graph, t);
+        if (tensor->ownership != MM_PERSISTENT) continue;
+        int known = mm_names_find(&d->names, tensor->name);
+        if (known >= 0 && d->entries[known].bytes != tensor->bytes)
+            return mm_fail(MM_ERR_INVALID, "graph %s: persistent tensor %s has %lld bytes, but %lld in a graph before",
+                           mm_graph_name(graph), tensor->name, (long long)tensor->bytes,
+                           (long long)d->entries[known].bytes);
+        if (known < 0) MM_TRY(mm_persistent_table_append(d, tensor->name, tensor->bytes));
+    }
+    return MM_OK;
+}
+
+void mm_persistent_table_declare(mm_persistent_table *d, const mm_graph *graph) {
+    for (int t = 0; t < mm_graph_tensors(graph); t++) {
+        const mm_tensor_info *tensor = mm_graph_tensor(graph, t);
+        if (tensor->ownership == MM_PERSISTENT) d->entries[mm_names_find(&d->names, tensor->name)].declared = true;
+    }
+}
+
+mm_status mm_persistent_table_places(const mm_persistent_table *d, const mm_graph *graph, int64_t **places_out) {
+    int64_t *places = malloc(((size_t)mm_graph_persistents(graph) + 1) * sizeof *places);
+    if (!places) return mm_fail(MM_ERR_NOMEM, "out of memory for the persistent tensors of %s", mm_graph_name(graph));
+    for (int t = 0; t < mm_graph_tensors(graph); t++) {
+        const mm_tensor_info *tensor = mm_graph_tensor(graph, t);
+        if (tensor->persistent >= 0) places[tensor->persistent] = mm_persistent_table_find(d, tensor->name)->offset;
+    }
+    *places_out = places;
+    return MM_OK;
+}
+
+void mm_persistent_table_cut(mm_persistent_table *d, int n) {
+    if (d->n <= n) return;
+    mm_names_clear(&d->names);
+    while (d->n > n) {
+        d->n--;
+        d->bytes = d->entries[d->n].offset;
+        free(d->entries[d->n].name);
+    }
+    /* At least half of the slots are free, so adding the names again cannot fail. */
+    for (int i = 0; i < n; i++) {
+        mm_status added = mm_names_add(&d->names, d->entries[i].name, i);
+        (void)added;
+    }
+}
+
+void mm_persistent_table_fini(mm_persistent_table *d) {
+    mm_persistent_table_cut(d, 0);
+    free(d->entries);
+    mm_names_fini(&d->names);
+    memset(d, 0, sizeof *d);
+}

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT */
+/* Entries of an iteration without a plan. A new entry is copied to the lowest free piece of the arena. Where none is
+ * free, entries are copied to host memory, the oldest first, until one is. An entry that is read is copied back in the
+ * same way; it keeps its copy in host memory, so it leaves again without another.
+ *
+ *      the caller's memory --put--> arena --evict--> host memory --bring--> arena
+ *
+ * A held entry stays where it is. Host memory is pinned, and ordinary where pinned memory is used up. Copies are queued
+ * on the lane in the order of the calls, so a piece is free for the next entry at once. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/core/plan/plan.h"
+#include "mm/stash/stash.h"
+
+static uint8_t *arena_at(const mm_stash *s, int64_t offset) { return (uint8_t *)mm_pool_base(s->pool) + offset; }
+
+/* Bytes that a piece of the arena or of pinned memory takes. */
+static int64_t piece(const mm_stash_slot *e) { return mm_stash_piece(&e->kind); }
+
+/* Takes a piece, the lowest that fits. -1: there is none. */
+static mm_status take(mm_stash *s, mm_ranges *ranges, int64_t bytes, int64_t *offset_out) {
+    MM_TRY(mm_ranges_reserve(ranges, s->taken + 2));
+    *offset_out = mm_ranges_take(ranges, bytes, MM_ALIGN, MM_FIT_LOWEST);
+    s->taken += *offset_out >= 0;
+    return MM_OK;
+}
+
+static void give(mm_stash *s, mm_ranges *ranges, int64_t offset, int64_t bytes) {
+    mm_ranges_give(ranges, offset, bytes);
+    s->taken--;
+}
+
+/* ---------------------------------------------------------------- host memory */
+
+static mm_status ordinary_take(mm_stash *s, const mm_stash_slot *e, mm_stash_host *host_out) {
+    void *memory = aligned_alloc(MM_ALIGN, (size_t)piece(e));
+    if (!memory)
+        return mm_fail(MM_ERR_NOMEM, "no host memory for %s of %s", MM_SIZE_TEXT(e->kind.bytes), e->kind.producer);
+    *host_out = (mm_stash_host){memory, -1};
+    s->ordinary_bytes += piece(e);
+    if (s->ordinary_bytes > s->stats.host_bytes) s->stats.host_bytes = s->ordinary_bytes;
+    return MM_OK;
+}
+
+static mm_status host_take(mm_stash *s, const mm_stash_slot *e, mm_stash_host *host_out) {
+    int64_t offset;
+    MM_TRY(take(s, &s->host, piece(e), &offset));
+    if (offset < 0) return ordinary_take(s, e, host_out);
+    *host_out = (mm_stash_host){(uint8_t *)mm_pool_base(s->pinned) + offset, offset};
+    return MM_OK;
+}
+
+/* Ordinary memory must not be copied from or to any more when it goes. */
+static void host_give(mm_stash *s, const mm_stash_slot *e, mm_stash_host *host) {
+    if (!host->memory) return;
+    if (host->offset >= 0) {
+        give(s, &s->host, host->offset, piece(e));
+    } else {
+        mm_status drained = mm_stash_sync_drain(s);
+        if (drained != MM_OK) mm_failure_save(&s->owed, drained);
+        free(host->memory);
+        s->ordinary_bytes -= piece(e);
+    }
+    host->memory = NULL;
+}
+
+mm_status mm_stash_unplanned_host_ordinary(mm_stash *s, mm_stash_slot *e) { return ordinary_take(s, e, &e->host); }
+
+/* ---------------------------------------------------------------- the arena */
+
+static void arena_enter(mm_stash *s, mm_stash_slot *e, int64_t offset) {
+    e->offset = offset;
+    e->newer = NULL;
+    e->older = s->newest;
+    *(s->newest ? &s->newest->newer : &s->oldest) = e;
+    s->newest = e;
+    if (offset + piece(e) > s->extent_bytes) s->extent_bytes = offset + piece(e);
+    mm_stash_note_peak(s);
+}
+
+static void arena_leave(mm_stash *s, mm_stash_slot *e) {
+    if (e->offset < 0) return;
+    *(e->older ? &e->older->newer : &s->oldest) = e->newer;
+    *(e->newer ? &e->newer->older : &s->newest) = e->older;
+    give(s, &s->arena, e->offset, piece(e));
+    e->offset = -1;
+}
+
+/* Copies an entry to host memory, unless it has a copy there, and takes it out of the arena. */
+static mm_status evict(mm_stash *s, mm_stash_slot *e) {
+    if (!e->host.memory) {
+        mm_stash_host host;
+        MM_TRY(host_take(s, e, &host));
+        mm_status status = mm_stash_sync_copy(s, host.memory, arena_at(s, e->offset), e->kind.bytes, MM_COPY_OUT);
+        if (status != MM_OK) {
+            host_give(s, e, &host);
+            return status;
+        }
+        e->host = host;
+        s->stats.out_bytes += e->kind.bytes;
+    }
+    arena_leave(s, e);
+    return MM_OK;
+}
+
+static mm_stash_slot *next_to_leave(const mm_stash *s) {
+    mm_stash_slot *e = s->oldest;
+    while (e && e->held > 0) e = e->newer;
+    return e;
+}
+
+/* What is held and kept leaves no room: with a budget where the entry lies above the last that is held, it would. */
+static mm_status refuse(mm_stash *s, const mm_stash_slot *e) {
+    int64_t held = 0, end = 0;
+    for (const mm_stash_slot *h = s->oldest; h; h = h->newer) {
+        if (h->held == 0) continue;
+        held += piece(h);
+        if (h->offset + piece(h) > end) end = h->offset + piece(h);
+    }
+    const int64_t needed = end + piece(e) + s->stats.kept_bytes;
+    mm_stash_note_refusal(s, &e->kind, e->number, needed);
+    return mm_fail(MM_ERR_INFEASIBLE,
+                   "no room for %s of %s: %s are held, %s kept, and the budget is %s; %s would be enough",
+                   MM_SIZE_TEXT(piece(e)), e->kind.producer, MM_SIZE_TEXT(held), MM_SIZE_TEXT(s->stats.kept_bytes),
+                   MM_SIZE_TEXT(s->options.device_bytes), MM_SIZE_TEXT(needed));
+}
+
+/* Finds room in the arena; entries that are not held leave until there is. */
+static mm_status make_room(mm_stash *s, const mm_stash_slot *e, int64_t *offset_out) {
+    for (;;) {
+        MM_TRY(take(s, &s->arena, piece(e), offset_out));
+        if (*offset_out >= 0) return MM_OK;
+        mm_stash_slot *leaves = next_to_leave(s);
+        if (!leaves) return refuse(s, e);
+        MM_TRY(evict(s, leaves));
+    }
+}
+
+/* Copies an entry's bytes into the arena. On failure it has no place there. */
+static mm_status copy_in(mm_stash *s, mm_stash_slot *e, const void *from, mm_copy_kind kind, int64_t *bytes) {
+    int64_t offset;
+    MM_TRY(make_room(s, e, &offset));
+    mm_status status = mm_stash_sync_copy(s, arena_at(s, offset), from, e->kind.bytes, kind);
+    if (status != MM_OK) {
+        give(s, &s->arena, offset, piece(e));
+        return status;
+    }
+    arena_enter(s, e, offset);
+    *bytes += e->kind.bytes;
+    return MM_OK;
+}
+
+mm_status mm_stash_unplanned_put(mm_stash *s, mm_stash_slot *e, const void *data) {
+    return copy_in(s, e, data, MM_COPY_DEVICE, &s->stats.moved_bytes);
+}
+
+mm_status mm_stash_unplanned_bring(mm_stash *s, mm_stash_slot *e) {
+    return e->offset >= 0 ? MM_OK : copy_in(s, e, e->host.memory, MM_COPY_IN, &s->stats.in_bytes);
+}
+
+void mm_stash_unplanned_free(mm_stash *s, mm_stash_slot *e) {
+    arena_leave(s, e);
+    host_give(s, e, &e->host);
+}
+
+/* ---------------------------------------------------------------- from and to plans */
+
+mm_status mm_stash_unplanned_reserve(mm_stash *s, int n) {
+    MM_TRY(mm_ranges_reserve(&s->arena, (size_t)n + 2));
+    return mm_ranges_reserve(&s->host, (size_t)n + 2);
+}
+
+void mm_stash_unplanned_take_over(mm_stash *s, mm_stash_slot *const *slots, int n) {
+    for (int i = 0; i < n; i++) {
+        mm_stash_slot *e = slots[i];
+        if (!e) continue;
+        if (e->offset >= 0) {
+            mm_ranges_take_at(&s->arena, e->offset, piece(e));
+            s->taken++;
+            arena_enter(s, e, e->offset);
+        }
+        if (e->host.memory && e->host.offset >= 0) {
+            mm_ranges_take_at(&s->host, e->host.offset, piece(e));
+            s->taken++;
+        }
+    }
+}
+
+/* Moves an entry to ordinary memory. What it has in the arena has a copy there then. */
+static mm_status clear(mm_stash *s, mm_stash_slot *e) {
+    mm_stash_host host;
+    if (e->host.memory && e->host.offset < 0) {
+        arena_leave(s, e);
+        return MM_OK;
+    }
+    MM_TRY(ordinary_take(s, e, &host));
+    mm_status status = MM_OK;
+    if (e->host.memory)
+        memcpy(host.memory, e->host.memory, (size_t)e->kind.bytes);
+    else
+        status = mm_stash_sync_copy(s, host.memory, arena_at(s, e->offset), e->kind.bytes, MM_COPY_OUT);
+    if (status != MM_OK) {
+        host_give(s, e, &host);
+        return status;
+    }
+    host_give(s, e, &e->host);
+    arena_leave(s, e);
+    e->host = host;
+    return MM_OK;
+}
+
+bool mm_stash_unplanned_clear(mm_stash *s) {
+    if (s->taken == 0) return true;
+    mm_status drained = mm_stash_sync_drain(s); /* what is on its way to pinned memory is there */
+    bool clears = drained == MM_OK;
+    for (size_t c = 0; clears && c < s->table.n_chunks; c++)
+        for (int i = 0; clears && i < MM_STASH_CHUNK; i++) {
+            mm_stash_slot *e = &s->table.chunks[c][i];
+            if (!e->id || e->kept || e->lost) continue;
+            clears = e->held == 0 && clear(s, e) == MM_OK;
+        }
+    return clears;
+}

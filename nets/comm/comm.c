@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: MIT */
+/* The thread that does what ranks do with each other, and what it is asked for. */
+#include "nets/comm/comm.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "mm/device/contract/clock.h"
+#include "mm/device/host/thread.h"
+#include "nets/comm/comm_chunks.h"
+
+enum {
+    /* The thread sleeps so long at least, and at most, while nothing comes. */
+    NAP_LEAST_NS = 10000,
+    NAP_MOST_NS = 200000,
+    /* comm_config.ended: while nothing comes. Longer than a starter that ends ranks lets them live (mpirun: a second
+     * or two), so that who is left over does not tell of it, too. */
+    ENDED_MS = 3000,
+    LOOK_MS = 100, /* between two looks at whether ranks are there (comm_backend.look) */
+};
+
+static const comm_backend *const engines[] = {
+#ifdef COMM_MPI
+    &comm_mpi,
+#endif
+#ifdef COMM_NCCL
+    &comm_nccl,
+#endif
+};
+enum { ENGINES = sizeof engines / sizeof *engines };
+
+/* A vote: asked for, under way by the thread, and counted. */
+typedef enum vote_state { VOTE_NONE, VOTE_ASKED, VOTE_UNDER_WAY, VOTE_COUNTED } vote_state;
+
+struct comm {
+    const comm_backend *engine;
+    comm_config config;
+    comm_link *link;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    /* under the lock */
+    comm_job *jobs; /* a ring: job i is at i % room */
+    int64_t room, begun, done, awaited;
+    vote_state vote;
+    bool opened, stops, lost;
+    int aborts; /* the exit status; 0: it does not */
+    mm_failure failure;
+    comm_stats stats;
+    /* the thread's own */
+    comm_chunks sums;
+    int64_t job; /* that is cut next */
+    /* The votes of all ranks. The caller of comm_agree sets its own before it asks, and reads them once they are
+     * counted. */
+    int32_t *votes;
+    int *vote_counts, *vote_places;
+};
+
+const char *comm_list(int i, const char **summary_out) {
+    if (i < 0 || i >= ENGINES) return NULL;
+    if (summary_out) *summary_out = engines[i]->summary;
+    return engines[i]->name;
+}
+
+/* ---------------------------------------------------------------- the thread */
+
+/* The next job to cut, if there is room. */
+static bool take_job(comm *m, comm_job *job_out) {
+    if (!comm_chunks_have_room(&m->sums)) return false;
+    pthread_mutex_lock(&m->lock);
+    const bool is = m->job < m->begun;
+    if (is) *job_out = m->jobs[m->job % m->room];
+    pthread_mutex_unlock(&m->lock);
+    return is;
+}
+
+static void finish_job(comm *m) {
+    pthread_mutex_lock(&m->lock);
+    m->jobs[m->done++ % m->room].done_ns = mm_now_ns();
+    pthread_cond_broadcast(&m->changed);
+    pthread_mutex_unlock(&m->lock);
+}
+
+/* A step for each chunk whose turn it is. */
+static mm_status go_on(comm *m, bool *moved_out) {
+    comm_job next;
+    bool last = false, done = false;
+    *moved_out = take_job(m, &next);
+    if (*moved_out) MM_TRY(comm_chunks_begin(&m->sums, &next, &last));
+    m->job += last;
+    MM_TRY(comm_chunks_go_on(&m->sums, moved_out, &done));
+    if (done) finish_job(m);
+    return MM_OK;
+}
+
+static vote_state vote_of(comm *m) {
+    pthread_mutex_lock(&m->lock);
+    const vote_state state = m->vote;
+    pthread_mutex_unlock(&m->lock);
+    return state;
+}
+
+static void set_vote(comm *m, vote_state state) {
+    pthread_mutex_lock(&m->lock);
+    m->vote = state;
+    pthread_cond_broadcast(&m->changed);
+    pthread_mutex_unlock(&m->lock);
+}
+
+static bool is_open(vote_state state) { return state == VOTE_ASKED || state == VOTE_UNDER_WAY; }
+
+static mm_status go_on_voting(comm *m, bool *moved_out) {
+    const vote_state state = vote_of(m);
+    bool done = false;
+    if (state == VOTE_ASKED) {
+        MM_TRY(m->engine->share(m->link, COMM_VOTES, m->votes, m->vote_counts, m->vote_places));
+        set_vote(m, VOTE_UNDER_WAY);
+        *moved_out = true;
+    } else if (state == VOTE_UNDER_WAY) {
+        MM_TRY(m->engine->test(m->link, COMM_VOTES, &done));
+        if (done) set_vote(m, VOTE_COUNTED);
+        *moved_out |= done;
+    }
+    return MM_OK;
+}
+
+static void nap(int64_t ns) {
+    const struct timespec time = {.tv_nsec = ns};
+    nanosleep(&time, NULL);
+}
+
+/* Until all that was begun is done. */
+static mm_status drain(comm *m, int64_t begun) {
+    int64_t ns = NAP_LEAST_NS, moved_ns = mm_now_ns();
+    while (m->job < begun || !comm_chunks_are_done(&m->sums) || is_open(vote_of(m))) {
+        bool moved;
+        MM_TRY(go_on(m, &moved));
+        MM_TRY(go_on_voting(m, &moved));
+        pthread_mutex_lock(&m->lock);
+        const bool aborts = m->aborts != 0;
+        begun = m->begun;
+        pthread_mutex_unlock(&m->lock);
+        if (aborts) return mm_fail(MM_ERR_DEVICE, "the ranks are ended");
+        if (moved || !m->config.ended || !*m->config.ended) moved_ns = mm_now_ns();
+        if (mm_now_ns() - moved_ns > ENDED_MS * INT64_C(1000000))
+            return mm_fail(MM_ERR_DEVICE, "terminated, and for %d s nothing came of other ranks", ENDED_MS / 1000);
+        if (!moved) nap(ns);
+        ns = moved ? NAP_LEAST_NS : ns * 2 > NAP_MOST_NS ? NAP_MOST_NS : ns * 2;
+    }
+    return MM_OK;
+}
+
+static void keep_failure(comm *m, mm_status status) {
+    pthread_mutex_lock(&m->lock);
+    if (status != MM_OK && m->failure.status == MM_OK) mm_failure_save(&m->failure, status);
+    m->lost = m->link && m->link->lost;
+    pthread_cond_broadcast(&m->changed);
+    pthread_mutex_unlock(&m->lock);
+}
+
+/* Sleeps until something changes, or looks whether the ranks are still there. Under the lock. */
+static void rest(comm *m) {
+    struct timespec until;
+    if (!m->engine->look || m->failure.status != MM_OK) {
+        pthread_cond_wait(&m->changed, &m->lock);
+        return;
+    }
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += LOOK_MS * 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    if (pthread_cond_timedwait(&m->changed, &m->lock, &until) == 0) return;
+    pthread_mutex_unlock(&m->lock);
+    const mm_status status = m->engine->look(m->link);
+    pthread_mutex_lock(&m->lock);
+    if (status == MM_OK) return;
+    mm_failure_save(&m->failure, status);
+    m->lost = m->link->lost;
+    pthread_cond_broadcast(&m->changed);
+}
+
+static void work(comm *m) {
+    pthread_mutex_lock(&m->lock);
+    for (;;) {
+        while (m->job == m->begun && !is_open(m->vote) && !m->stops && m->aborts == 0) rest(m);
+        const int64_t begun = m->begun, since = mm_now_ns();
+        if (m->aborts != 0 || (m->job == begun && !is_open(m->vote))) break;
+        pthread_mutex_unlock(&m->lock);
+        const mm_status status = drain(m, begun);
+        if (status != MM_OK) keep_failure(m, status);
+        pthread_mutex_lock(&m->lock);
+        m->stats.busy_ns += mm_now_ns() - since;
+        while (status != MM_OK && !m->stops && m->aborts == 0) pthread_cond_wait(&m->changed, &m->lock);
+        if (status != MM_OK) break;
+    }
+    pthread_mutex_unlock(&m->lock);
+}
+
+static mm_status make_votes(comm *m) {
+    const size_t ranks = (size_t)m->link->ranks;
+    m->votes = calloc(3 * ranks, sizeof *m->votes);
+    if (!m->votes) return mm_fail(MM_ERR_NOMEM, "out of memory for the ranks");
+    m->vote_counts = m->votes + ranks;
+    m->vote_places = m->vote_counts + ranks;
+    for (int r = 0; r < m->link->ranks; r++) {
+        m->vote_counts[r] = 1;
+        m->vote_places[r] = r;
+    }
+    return MM_OK;
+}
+
+static void *run(void *arg) {
+    comm *m = arg;
+    mm_thread_run_soon();
+    mm_status status = m->engine->open(&m->config, &m->link);
+    if (status == MM_OK) status = comm_chunks_init(&m->sums, m->engine, m->link, m->config.at_root);
+    if (status == MM_OK) status = make_votes(m);
+    keep_failure(m, status);
+    pthread_mutex_lock(&m->lock);
+    m->opened = true;
+    pthread_cond_broadcast(&m->changed);
+    pthread_mutex_unlock(&m->lock);
+    if (status == MM_OK) work(m);
+    if (!m->link) return NULL;
+    pthread_mutex_lock(&m->lock);
+    const int aborts = m->aborts;
+    const bool well = m->failure.status == MM_OK;
+    pthread_mutex_unlock(&m->lock);
+    if (aborts != 0) m->engine->abort(m->link, aborts);
+    m->engine->close(m->link, well);
+    return NULL;
+}
+
+/* ---------------------------------------------------------------- a communicator's life */
+
+static mm_status find_engine(const char *name, const comm_backend **engine_out) {
+    for (int i = 0; i < ENGINES; i++)
+        if (strcmp(engines[i]->name, name) == 0) {
+            *engine_out = engines[i];
+            return MM_OK;
+        }
+    if (strcmp(name, "mpi") == 0)
+        return mm_fail(MM_ERR_UNSUPPORTED, "this build has no engine mpi: it was built where there is no MPI (Debian's "
+                                           "openmpi-bin and libopenmpi-dev; then build again)");
+    if (strcmp(name, "nccl") == 0)
+        return mm_fail(MM_ERR_UNSUPPORTED,
+                       "this build has no engine nccl: it was built without CUDA, or where there is no "
+                       "nccl.h (NVIDIA's libnccl-dev; then build again)");
+    return mm_fail(MM_ERR_NOT_FOUND, "unknown engine '%s': must be mpi or nccl", name);
+}
+
+static void destroy(comm *m) {
+    comm_chunks_fini(&m->sums);
+    pthread_mutex_destroy(&m->lock);
+    pthread_cond_destroy(&m->changed);
+    free(m->jobs);
+    free(m->votes);
+    free(m);
+}
+
+/* Signals are for the caller's threads. */
+static int start_thread(comm *m) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int error = pthread_create(&m->thread, NULL, run, m);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
+mm_status comm_open(const comm_config *config, comm **comm_out) {
+    const comm_backend *engine = NULL; /* where there is none, the compiler does not see that it is refused */
+    MM_TRY(find_engine(config->engine, &engine));
+    return comm_open_on(engine, config, comm_out);
+}
+
+mm_status comm_probe(const comm_config *config, int ranks) {
+    const comm_backend *engine = NULL; /* where there is none, the compiler does not see that it is refused */
+    MM_TRY(find_engine(config->engine, &engine));
+    return engine->probe ? engine->probe(config, ranks) : MM_OK;
+}
+
+mm_status comm_open_on(const comm_backend *engine, const comm_config *config, comm **comm_out) {
+    enum { ROOM = 64 };
+    comm *m = calloc(1, sizeof *m);
+    if (m) m->jobs = malloc(ROOM * sizeof *m->jobs);
+    if (!m || !m->jobs) {
+        free(m);
+        return mm_fail(MM_ERR_NOMEM, "out of memory for the ranks");
+    }
+    m->engine = engine;
+    m->config = *config;
+    m->room = ROOM;
+    pthread_mutex_init(&m->lock, NULL);
+    pthread_cond_init(&m->changed, NULL);
+    if (start_thread(m) != 0) {
+        destroy(m);
+        return mm_fail(MM_ERR_NOMEM, "no thread can be started for the ranks");
+    }
+    pthread_mutex_lock(&m->lock);
+    while (!m->opened) pthread_cond_wait(&m->changed, &m->lock);
+    const mm_failure failure = m->failure;
+    pthread_mutex_unlock(&m->lock);
+    if (failure.status != MM_OK) {
+        comm_close(m);
+        return mm_failure_restore(&failure);
+    }
+    *comm_out = m;
+    return MM_OK;
+}
+
+void comm_close(comm *m) {
+    if (!m) return;
+    pthread_mutex_lock(&m->lock);
+    m->stops = true;
+    pthread_cond_broadcast(&m->changed);
+    pthread_mutex_unlock(&m->lock);
+    pthread_join(m->thread, NULL);
+    destroy(m);
+}
+
+void comm_abort(comm *m, int status) {
+    enum { SECONDS = 5 };
+    pthread_mutex_lock(&m->lock);
+    m->aborts = status;
+    pthread_cond_broadcast(&m->changed);
+    pthread_mutex_unlock(&m->lock);
+    sleep(SECONDS); /* the engine ends this process, too */
+    _exit(status);
+}
+
+int comm_rank(const comm *m) { return m->link->rank; }
+int comm_size(const comm *m) { return m->link->ranks; }
+int comm_gpu(const comm *m) { return m->engine->sum ? m->link->gpu : -1; }
+
+int comm_local_rank(int rank) {
+    const char *text = getenv("OMPI_COMM_WORLD_LOCAL_RANK"); /* Open MPI's; elsewhere all are on one machine */
+    return text ? atoi(text) : rank;
+}
+
+/* ---------------------------------------------------------------- what is begun */
+
+/* Under the lock. */
+static bool make_room(comm *m) {
+    if (m->begun - m->awaited < m->room) return true;
+    comm_job *more = malloc(2 * (size_t)m->room * sizeof *more);
+    if (!more) return false;
+    for (int64_t i = m->awaited; i < m->begun; i++) more[i % (2 * m->room)] = m->jobs[i % m->room];
+    free(m->jobs);
+    m->jobs = more;
+    m->room *= 2;
+    return true;
+}
+
+void comm_allreduce_begin(comm *m, comm_op kind, void *data, int64_t elems) {
+    pthread_mutex_lock(&m->lock);
+    /* Behind a failure nothing is begun: it would be taken for what was lost. */
+    if (m->failure.status == MM_OK && !make_room(m))
+        mm_failure_save(&m->failure, mm_fail(MM_ERR_NOMEM, "out of memory to add up gradients"));
+    if (m->failure.status == MM_OK) {
+        m->jobs[m->begun++ % m->room] = (comm_job){.kind = kind, .data = data, .elems = elems};
+        m->stats.begun++;
+        m->stats.bytes += elems * (int64_t)sizeof(int32_t);
+    }
+    pthread_cond_broadcast(&m->changed);
+    pthread_mutex_unlock(&m->lock);
+}
+
+mm_status comm_allreduce_wait(comm *m, int64_t *done_ns_out) {
+    pthread_mutex_lock(&m->lock);
+    const int64_t began = mm_now_ns();
+    while (m->done <= m->awaited && m->failure.status == MM_OK) pthread_cond_wait(&m->changed, &m->lock);
+    m->stats.await_ns += mm_now_ns() - began;
+    mm_status status = MM_OK;
+    if (m->done > m->awaited) {
+        if (done_ns_out) *done_ns_out = m->jobs[m->awaited % m->room].done_ns;
+        m->awaited++;
+    } else
+        status = mm_failure_restore(&m->failure);
+    pthread_mutex_unlock(&m->lock);
+    return status;
+}
+
+mm_status comm_agree(comm *m, int32_t *word) {
+    pthread_mutex_lock(&m->lock);
+    m->votes[m->link->rank] = *word;
+    m->vote = VOTE_ASKED;
+    pthread_cond_broadcast(&m->changed);
+    while (m->vote != VOTE_COUNTED && m->failure.status == MM_OK) pthread_cond_wait(&m->changed, &m->lock);
+    mm_status status = MM_OK;
+    if (m->vote == VOTE_COUNTED) {
+        *word = 0;
+        for (int r = 0; r < m->link->ranks; r++) *word += m->votes[r];
+    } else
+        status = mm_failure_restore(&m->failure);
+    m->vote = VOTE_NONE;
+    pthread_mutex_unlock(&m->lock);
+    return status;
+}
+
+mm_status comm_check(comm *m) {
+    pthread_mutex_lock(&m->lock);
+    const mm_status status = mm_failure_restore(&m->failure);
+    pthread_mutex_unlock(&m->lock);
+    return status;
+}
+
+bool comm_lost(comm *m) {
+    pthread_mutex_lock(&m->lock);
+    const bool is = m->lost;
+    pthread_mutex_unlock(&m->lock);
+    return is;
+}
+
+mm_status comm_allreduce_enqueue(comm *m, const comm_tensor *tensors, int n, void *stream) {
+    if (!m->engine->sum) return mm_fail(MM_ERR_UNSUPPORTED, "the engine %s adds up nothing on a GPU", m->engine->name);
+    MM_TRY(comm_check(m));
+    pthread_mutex_lock(&m->lock);
+    m->stats.begun += n;
+    for (int i = 0; i < n; i++) m->stats.bytes += tensors[i].elems * (int64_t)sizeof(int32_t);
+    pthread_mutex_unlock(&m->lock);
+    return m->engine->sum(m->link, tensors, n, stream);
+}
+
+/* A failure is comm_allreduce_wait's to tell. */
+static bool all_is_awaited(comm *m) {
+    pthread_mutex_lock(&m->lock);
+    const bool is = m->awaited == m->begun || m->failure.status != MM_OK;
+    pthread_mutex_unlock(&m->lock);
+    return is;
+}
+
+mm_status comm_gather(comm *m, const void *mine, int64_t bytes, void *all_out) {
+    if (!all_is_awaited(m)) return mm_fail(MM_ERR_ORDER, "ranks tell each other nothing while sums are under way");
+    const int64_t elems = (bytes + 3) / 4, ranks = m->link->ranks;
+    int32_t *all = calloc((size_t)(elems * ranks), sizeof *all);
+    if (!all) return mm_fail(MM_ERR_NOMEM, "out of memory for what ranks tell each other");
+    memcpy(all + elems * m->link->rank, mine, (size_t)bytes);
+    comm_allreduce_begin(m, COMM_BYTES, all, elems * ranks);
+    mm_status status = comm_allreduce_wait(m, NULL);
+    if (status != MM_OK) return status; /* the engine may still be at it */
+    for (int64_t r = 0; r < ranks; r++) memcpy((char *)all_out + r * bytes, all + r * elems, (size_t)bytes);
+    free(all);
+    return MM_OK;
+}
+
+void comm_stats_get(comm *m, comm_stats *stats_out) {
+    pthread_mutex_lock(&m->lock);
+    *stats_out = m->stats;
+    pthread_mutex_unlock(&m->lock);
+}

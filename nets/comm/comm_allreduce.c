@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+#include "nets/comm/comm_allreduce.h"
+
+#include "mm/core/graph/graph.h"
+#include "mm/device/host/device_host.h"
+
+static comm_op kind_of(const mm_allreduce_part *shared) {
+    if (mm_graph_tensor(shared->graph, shared->tensor)->dtype == MM_I32) return COMM_COUNT;
+    return shared->as == MM_REDUCE_SUM ? COMM_SUM : COMM_MEAN;
+}
+
+static void sent(void *ctx, const mm_allreduce_part *shared) {
+    comm_allreduce_begin(ctx, kind_of(shared), shared->data, shared->bytes / (int64_t)sizeof(float));
+}
+
+static mm_status await(void *ctx, const mm_allreduce_part *shared) {
+    int64_t done_ns;
+    (void)shared;
+    MM_TRY(comm_allreduce_wait(ctx, &done_ns));
+    mm_host_waited_until(done_ns);
+    return MM_OK;
+}
+
+/* NCCL's calls are joined in groups, which must be the same on all ranks. */
+static mm_status enqueue(void *ctx, const mm_allreduce_part *shared, int n, mm_stream *stream) {
+    enum { MOST = 256 };
+    comm_tensor tensors[MOST];
+    for (int from = 0; from < n; from += MOST) {
+        const int some = n - from < MOST ? n - from : MOST;
+        for (int i = 0; i < some; i++) {
+            const mm_allreduce_part *s = &shared[from + i];
+            tensors[i] = (comm_tensor){kind_of(s), s->data, s->bytes / (int64_t)sizeof(float)};
+        }
+        MM_TRY(comm_allreduce_enqueue(ctx, tensors, some, mm_stream_handle(stream)));
+    }
+    return MM_OK;
+}
+
+const mm_allreduce_fns comm_allreduce_fns = {sent, await, enqueue};
+
+mm_status comm_allreduce_agree(void *ctx, int32_t *word) { return comm_agree(ctx, word); }
+
+int64_t comm_allreduce_begun(void *ctx) {
+    comm_stats stats;
+    comm_stats_get(ctx, &stats);
+    return stats.begun;
+}

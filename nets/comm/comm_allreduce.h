@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* What ranks make of the tensors that graphs of nets share (nets_allreduce): sums of gradients, of the loss and of counts
+ * of correct labels; means of running statistics. */
+#ifndef NETS_COMM_COMM_ALLREDUCE_H
+#define NETS_COMM_COMM_ALLREDUCE_H
+
+#include "nets/comm/comm.h"
+
+/* For nets_allreduce.fns; its ctx is the communicator. */
+extern const mm_allreduce_fns comm_allreduce_fns;
+/* For nets_allreduce.begun. */
+int64_t comm_allreduce_begun(void *ctx);
+/* For nets_allreduce.agree. */
+MM_CHECKED mm_status comm_allreduce_agree(void *ctx, int32_t *word);
+
+#endif

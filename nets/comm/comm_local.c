@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: MIT */
+/* How ranks that mm itself has started tell each other something: by sockets that they have inherited, between rank 0
+ * and each other one. Rank 0 collects what all have, and gives all of it to each. MM_RANKS in the environment says
+ * which they are: "RANK/RANKS:FD,FD,..." (comm_local_start).
+ *
+ * One transfer at a time: another is refused, and not mixed with it. It moves no gradients: the engine nccl tells by it
+ * where ranks find each other, and hears by it that one has ended. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "nets/comm/comm_backend.h"
+
+typedef struct local_link {
+    comm_link base;
+    int *sockets; /* of rank 0: per rank, its own is -1. Of others: one */
+    /* A transfer: of each socket, what was received, and then what was sent. */
+    char *data; /* NULL: none is under way */
+    int slot;
+    size_t bytes; /* of all ranks */
+    const int *counts, *places;
+    size_t *received, *sent;
+} local_link;
+
+static int n_sockets(const local_link *l) { return l->base.rank == 0 ? l->base.ranks : 1; }
+
+static void destroy(local_link *l) {
+    for (int i = 0; l->sockets && i < n_sockets(l); i++)
+        if (l->sockets[i] >= 0) close(l->sockets[i]);
+    free(l->sockets);
+    free(l->received);
+    free(l);
+}
+
+static mm_status read_sockets(local_link *l, const char *text) {
+    const int n = n_sockets(l);
+    l->sockets = malloc((size_t)n * sizeof *l->sockets);
+    l->received = calloc(2 * (size_t)n, sizeof *l->received);
+    if (!l->sockets || !l->received) return mm_fail(MM_ERR_NOMEM, "out of memory for the ranks");
+    l->sent = l->received + n;
+    for (int i = 0; i < n; i++) l->sockets[i] = -1;
+    for (int i = l->base.rank == 0; i < n; i++) {
+        char *end;
+        l->sockets[i] = (int)strtol(text, &end, 10);
+        if (end == text || fcntl(l->sockets[i], F_SETFD, FD_CLOEXEC) != 0) {
+            l->sockets[i] = -1;
+            return mm_fail(MM_ERR_INVALID, COMM_LOCAL_VARIABLE ": is none that mm has set");
+        }
+        text = end + (*end == ',');
+    }
+    return MM_OK;
+}
+
+static mm_status local_open(const comm_config *config, comm_link **link_out) {
+    const char *text = getenv(COMM_LOCAL_VARIABLE);
+    int rank, ranks, length = 0;
+    (void)config;
+    if (!text || sscanf(text, "%d/%d:%n", &rank, &ranks, &length) != 2 || length == 0 || ranks < 1 || rank < 0 ||
+        rank >= ranks || ranks > COMM_RANKS_MOST)
+        return mm_fail(MM_ERR_INVALID, "this process is no rank that mm has started");
+    local_link *l = calloc(1, sizeof *l);
+    if (!l) return mm_fail(MM_ERR_NOMEM, "out of memory for the ranks");
+    l->base = (comm_link){.rank = rank, .ranks = ranks};
+    mm_status status = read_sockets(l, text + length);
+    if (status != MM_OK) {
+        destroy(l);
+        return status;
+    }
+    unsetenv(COMM_LOCAL_VARIABLE);
+    *link_out = &l->base;
+    return MM_OK;
+}
+
+static void local_close(comm_link *link, bool well) {
+    (void)well;
+    destroy((local_link *)link);
+}
+
+/* The others hear that its sockets are closed. */
+static void local_abort(comm_link *link, int status) {
+    (void)link;
+    _exit(status);
+}
+
+static mm_status local_share(comm_link *link, int slot, int32_t *data, const int *counts, const int *places) {
+    local_link *l = (local_link *)link;
+    if (l->data) return mm_fail(MM_ERR_ORDER, "ranks that mm has started tell each other one thing at a time");
+    l->slot = slot;
+    l->data = (char *)data;
+    l->counts = counts;
+    l->places = places;
+    l->bytes = 4 * (size_t)(places[link->ranks - 1] + counts[link->ranks - 1]);
+    memset(l->received, 0, 2 * (size_t)n_sockets(l) * sizeof *l->received);
+    return MM_OK;
+}
+
+/* Which rank is at the other end. */
+static int other(const local_link *l, int socket) { return l->base.rank == 0 ? socket : 0; }
+
+static mm_status lost(local_link *l, int socket) {
+    l->base.lost = true;
+    return mm_fail(MM_ERR_DEVICE, "rank %d has ended", other(l, socket));
+}
+
+/* Sends or receives as much as goes at once. */
+static mm_status go_on(local_link *l, int socket, bool sends, char *data, size_t bytes, size_t *at) {
+    while (*at < bytes) {
+        const ssize_t n = sends ? send(l->sockets[socket], data + *at, bytes - *at, MSG_DONTWAIT | MSG_NOSIGNAL)
+                                : recv(l->sockets[socket], data + *at, bytes - *at, MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return MM_OK;
+        if (n <= 0) return lost(l, socket);
+        *at += (size_t)n;
+    }
+    return MM_OK;
+}
+
+/* The root receives each rank's part, and then sends all. */
+static mm_status test_root(local_link *l, bool *done_out) {
+    bool all = true;
+    for (int r = 1; r < l->base.ranks; r++) {
+        const size_t bytes = 4 * (size_t)l->counts[r];
+        MM_TRY(go_on(l, r, false, l->data + 4 * (size_t)l->places[r], bytes, &l->received[r]));
+        all &= l->received[r] == bytes;
+    }
+    *done_out = all;
+    for (int r = 1; all && r < l->base.ranks; r++) {
+        MM_TRY(go_on(l, r, true, l->data, l->bytes, &l->sent[r]));
+        *done_out &= l->sent[r] == l->bytes;
+    }
+    return MM_OK;
+}
+
+/* Another sends its part, and then receives all. */
+static mm_status test_other(local_link *l, bool *done_out) {
+    const size_t own = 4 * (size_t)l->counts[l->base.rank];
+    MM_TRY(go_on(l, 0, true, l->data + 4 * (size_t)l->places[l->base.rank], own, &l->sent[0]));
+    if (l->sent[0] == own) MM_TRY(go_on(l, 0, false, l->data, l->bytes, &l->received[0]));
+    *done_out = l->sent[0] == own && l->received[0] == l->bytes;
+    return MM_OK;
+}
+
+static mm_status local_test(comm_link *link, int slot, bool *done_out) {
+    local_link *l = (local_link *)link;
+    *done_out = !l->data || slot != l->slot;
+    if (*done_out) return MM_OK;
+    MM_TRY(link->rank == 0 ? test_root(l, done_out) : test_other(l, done_out));
+    if (*done_out) l->data = NULL;
+    return MM_OK;
+}
+
+static mm_status local_look(comm_link *link) {
+    local_link *l = (local_link *)link;
+    char byte;
+    for (int i = link->rank == 0; i < n_sockets(l); i++)
+        if (recv(l->sockets[i], &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0) return lost(l, i);
+    return MM_OK;
+}
+
+const comm_backend comm_local = {
+    .name = "local",
+    .summary = "processes that mm has started",
+    .open = local_open,
+    .close = local_close,
+    .abort = local_abort,
+    .share = local_share,
+    .test = local_test,
+    .look = local_look,
+};
+
+const comm_backend *comm_host_backend(void) {
+#ifdef COMM_MPI
+    if (!getenv(COMM_LOCAL_VARIABLE)) return &comm_mpi;
+#endif
+    return &comm_local;
+}
+
+/* ---------------------------------------------------------------- starting */
+
+static void close_all(const int *ends, int n) {
+    for (int i = 0; i < n; i++)
+        if (ends[i] >= 0) close(ends[i]);
+}
+
+mm_status comm_local_start(int ranks, void (*become)(void *ctx, int rank), void *ctx, pid_t *processes_out) {
+    int *ends = malloc(2 * (size_t)ranks * sizeof *ends),
+        started = 0; /* of rank r: [2r] is rank 0's, [2r + 1] its own */
+    char *text = malloc(32 + 12 * (size_t)ranks);
+    mm_status status = ends && text ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory to start ranks");
+    for (int i = 0; ends && i < 2 * ranks; i++) ends[i] = -1;
+    for (int r = 1; status == MM_OK && r < ranks; r++)
+        if (socketpair(AF_UNIX, SOCK_STREAM, 0, &ends[2 * r]) != 0)
+            status = mm_fail(MM_ERR_NOMEM, "no socket can be made for rank %d: %s", r, strerror(errno));
+    for (; status == MM_OK && started < ranks; started++) {
+        int length = sprintf(text, "%d/%d:", started, ranks);
+        for (int r = 1; r < ranks; r++)
+            if (started == 0 || started == r) length += sprintf(text + length, "%d,", ends[2 * r + (started > 0)]);
+        const pid_t child = processes_out[started] = fork();
+        if (child < 0) status = mm_fail(MM_ERR_NOMEM, "rank %d cannot be started: %s", started, strerror(errno));
+        if (child < 0) break;
+        if (child > 0) continue;
+        for (int i = 2; i < 2 * ranks; i++)
+            if (started == 0 ? i % 2 == 1 : i != 2 * started + 1) close(ends[i]);
+        setenv(COMM_LOCAL_VARIABLE, text, 1);
+        become(ctx, started);
+        _exit(127);
+    }
+    for (int r = started; r < ranks; r++) processes_out[r] = -1;
+    if (ends) close_all(ends, 2 * ranks);
+    free(ends);
+    free(text);
+    return status;
+}

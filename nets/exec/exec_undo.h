@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/* Copies of the running statistics and of NETS_RNG from before each iteration. The forward pass changes the statistics
+ * in place, so an iteration that fails half-way is undone from its copy. There is one copy in pinned memory for each
+ * iteration that may be under way; the compute stream writes it. */
+#ifndef NETS_EXEC_EXEC_UNDO_H
+#define NETS_EXEC_EXEC_UNDO_H
+
+#include "nets/exec/exec.h"
+
+typedef struct nets_undo_run nets_undo_run;
+
+typedef struct nets_undo {
+    mm_manager *manager;
+    mm_device *device;
+    uint8_t *memory;
+    int64_t bytes;       /* of one copy; NETS_AHEAD of them lie one after the other */
+    nets_undo_run *runs; /* contiguous ranges of device memory to copy; none in an evaluation, which changes nothing */
+    int n_runs;
+    const char *rng;    /* the name of NETS_RNG's tensor */
+    int64_t rng_offset; /* in a copy */
+} nets_undo;
+
+/* For a training graph that the manager has prepared. Call fini also after a failure. */
+MM_CHECKED mm_status nets_undo_init(nets_undo *kept, mm_manager *manager, const nets_lowered *lowered);
+/* Legal on a zeroed one. No copy may still be enqueued. */
+void nets_undo_fini(nets_undo *kept);
+
+/* Enqueues the copy for the slot with this index. It must be enqueued before anything else of the slot's iteration. */
+MM_CHECKED mm_status nets_undo_save(nets_undo *kept, int slot, mm_stream *stream);
+
+/* Restores what the slot's iteration changed, unless the iteration has updated the weights: then everything stays as it
+ * is, and *undone_out is false. Call it between iterations, with the streams drained; it blocks. */
+MM_CHECKED mm_status nets_undo_apply(nets_undo *kept, int slot, mm_stream *stream, bool *undone_out);
+
+#endif

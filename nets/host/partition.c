@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT */
+#include "nets/host/partition.h"
+
+#include <stdlib.h>
+
+#include "nets/contract/op_sizes.h"
+
+nets_cut nets_cut_of(int64_t items, int pieces, int64_t unit, int64_t least) {
+    int64_t each = (items + pieces - 1) / pieces;
+    each = (nets_larger(each, least) + unit - 1) / unit * unit;
+    if (each > items || pieces == 1) each = items;
+    return (nets_cut){.items = items, .each = each, .pieces = items > 0 ? (int)((items + each - 1) / each) : 0};
+}
+
+int64_t nets_cut_rest(const nets_cut *cut) { return cut->items - cut->each * (cut->pieces - 1); }
+
+int nets_pieces(const mm_host_pool *pool) {
+    int threads = mm_host_pool_threads(pool);
+    return threads == 1 ? 1 : NETS_PIECES_A_THREAD * threads;
+}
+
+/* ---------------------------------------------------------------- own loops */
+
+/* Numbers of a range that is worth a thread: they take some ten microseconds. Chosen. */
+enum { LEAST_ELEMS = 1 << 14 };
+
+typedef struct range_run {
+    nets_cut cut;
+    nets_range_fn fn;
+    const void *ctx;
+} range_run;
+
+static mm_status run_range(void *ctx, int64_t piece, int thread) {
+    const range_run *run = ctx;
+    (void)thread;
+    int64_t from = piece * run->cut.each, to = from + run->cut.each;
+    run->fn(run->ctx, from, to < run->cut.items ? to : run->cut.items);
+    return MM_OK;
+}
+
+void nets_ranges(mm_host_pool *pool, int64_t n, int64_t unit, int64_t item_elems, nets_range_fn fn, const void *ctx) {
+    range_run run = {.cut = nets_cut_of(n, nets_pieces(pool), unit, LEAST_ELEMS / item_elems), .fn = fn, .ctx = ctx};
+    mm_status never_fails = mm_host_pool_run(pool, run.cut.pieces, run_range, &run);
+    (void)never_fails;
+}
+
+/* ---------------------------------------------------------------- kernels */
+
+mm_status nets_piecewise_init(nets_piecewise *p, int n) {
+    p->pieces = calloc((size_t)n, sizeof *p->pieces);
+    if (!p->pieces) return mm_fail(MM_ERR_NOMEM, "no memory for %d pieces of an operation", n);
+    p->n_pieces = n;
+    return MM_OK;
+}
+
+mm_status nets_piecewise_init_cut(nets_piecewise *p, const nets_cut *cut, const nets_piece_arg args[NETS_PIECE_ARGS]) {
+    MM_TRY(nets_piecewise_init(p, cut->pieces));
+    for (int a = 0; a < NETS_PIECE_ARGS; a++) p->arg[a] = args[a].arg;
+    for (int i = 0; i < cut->pieces; i++) {
+        nets_piece *piece = &p->pieces[i];
+        piece->kernel = i == cut->pieces - 1 && nets_cut_rest(cut) != cut->each;
+        for (int a = 0; a < NETS_PIECE_ARGS; a++)
+            piece->offset[a] = i * (cut->each * args[a].bytes_an_item + args[a].bytes_a_piece);
+    }
+    return MM_OK;
+}
+
+void nets_piecewise_measure(nets_piecewise *p) {
+    for (int k = 0; k < NETS_PIECE_KERNELS; k++)
+        p->scratch_bytes = nets_larger(p->scratch_bytes, nets_aligned(p->kernel[k].scratch_bytes));
+}
+
+void nets_piecewise_fini(nets_piecewise *p) {
+    for (int k = 0; k < NETS_PIECE_KERNELS; k++) nets_dnn_kernel_fini(&p->kernel[k]);
+    free(p->pieces);
+    *p = (nets_piecewise){0};
+}
+
+mm_status nets_piecewise_product(const nets_dnn *dnn, const nets_dnn_product_desc *whole, bool by_rows, nets_cut cut,
+                                 bool own_blocks, nets_piecewise *run) {
+    const int64_t sizes[] = {cut.each, nets_cut_rest(&cut)};
+    const int64_t factor = whole->half ? sizeof(uint16_t) : sizeof(float);
+    const int64_t product = whole->half_y ? sizeof(uint16_t) : sizeof(float);
+    nets_dnn_product_desc part = *whole;
+    part.a_stride = whole->a_transposed ? whole->rows : whole->inner;
+    part.b_stride = whole->b_transposed ? whole->inner : whole->columns;
+    part.y_stride = whole->columns;
+    for (int k = 0; k < (sizes[1] == sizes[0] ? 1 : 2); k++) {
+        *(by_rows ? &part.rows : &part.columns) = sizes[k];
+        MM_TRY(nets_dnn_product(dnn, &part, &run->kernel[k]));
+    }
+    nets_piecewise_measure(run);
+    nets_piece_arg args[NETS_PIECE_ARGS] = {
+        {DNNL_ARG_SRC, by_rows ? factor * (whole->a_transposed ? 1 : part.a_stride) : 0, 0},
+        {DNNL_ARG_WEIGHTS, by_rows ? 0 : factor * (whole->b_transposed ? part.b_stride : 1), 0},
+        {DNNL_ARG_DST, own_blocks ? 0 : product * (by_rows ? part.y_stride : 1), 0},
+    };
+    if (whole->bias) args[3] = (nets_piece_arg){DNNL_ARG_BIAS, by_rows ? 0 : (int64_t)sizeof(float), 0};
+    return nets_piecewise_init_cut(run, &cut, args);
+}
+
+int nets_piecewise_places(const nets_dnn *dnn, const nets_piecewise *p) {
+    int threads = mm_host_pool_threads(dnn->pool);
+    return p->n_pieces < threads ? p->n_pieces : threads;
+}
+
+/* With fewer pieces than threads the piece's number: each is run once. */
+int64_t nets_piecewise_place(const nets_dnn *dnn, const nets_piecewise *p, int64_t piece, int thread) {
+    return p->n_pieces < mm_host_pool_threads(dnn->pool) ? piece : thread;
+}
+
+mm_status nets_piecewise_run_one(const nets_dnn *dnn, nets_piecewise *p, int64_t i, int thread,
+                                 void *const at[NETS_PIECE_ARGS], void *scratch) {
+    const nets_piece *piece = &p->pieces[i];
+    nets_dnn_kernel *kernel = &p->kernel[piece->kernel];
+    for (int a = 0; a < NETS_PIECE_ARGS && p->arg[a]; a++)
+        MM_TRY(nets_dnn_bind(kernel, thread, p->arg[a], (char *)at[a] + piece->offset[a]));
+    return nets_dnn_run(dnn, kernel, thread, scratch);
+}
+
+typedef struct piecewise_run {
+    const nets_dnn *dnn;
+    nets_piecewise *p;
+    void *const *at;
+    char *scratch;
+} piecewise_run;
+
+static mm_status run_piece(void *ctx, int64_t piece, int thread) {
+    const piecewise_run *run = ctx;
+    char *scratch = run->scratch + nets_piecewise_place(run->dnn, run->p, piece, thread) * run->p->scratch_bytes;
+    return nets_piecewise_run_one(run->dnn, run->p, piece, thread, run->at, scratch);
+}
+
+mm_status nets_piecewise_run(const nets_dnn *dnn, nets_piecewise *p, void *const at[NETS_PIECE_ARGS], void *scratch) {
+    piecewise_run run = {.dnn = dnn, .p = p, .at = at, .scratch = scratch};
+    return mm_host_pool_run(dnn->pool, p->n_pieces, run_piece, &run);
+}

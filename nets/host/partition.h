@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/* How the host's ops are divided among threads. Internal.
+ *
+ * oneDNN's primitives are made for one thread and run on pieces of a batch, each piece with scratch of its own. Own
+ * loops run on ranges. The pieces, and so the order of all sums, depend only on the shape and the number of threads.
+ *
+ * oneDNN on its own threads (OpenMP) is not faster. Measured with ResNet-50, batch 8, on two cores, in images/s:
+ *
+ *                       alone         with a codec beside it
+ *   OpenMP              8.6 .. 11.2   6.7 .. 7.8
+ *   pieces              8.3 .. 10.7   6.2 .. 7.9
+ *   one thread          6.3           5.9
+ *
+ * OpenMP's threads also wait busily, divide the work equally among cores beforehand, belong to the whole process, and
+ * are unknown to tsan. */
+#ifndef NETS_HOST_PARTITION_H
+#define NETS_HOST_PARTITION_H
+
+#include "mm/device/host/host_pool.h"
+#include "nets/host/onednn.h"
+
+/* A division of items into pieces of `each` items; the last piece has the rest. */
+typedef struct nets_cut {
+    int64_t items, each;
+    int pieces;
+} nets_cut;
+
+/* Cuts items into at most `pieces` pieces of at least `least` items. All but the last are multiples of `unit`. */
+nets_cut nets_cut_of(int64_t items, int pieces, int64_t unit, int64_t least);
+/* How many items the last piece has. */
+int64_t nets_cut_rest(const nets_cut *cut);
+
+/* Pieces for each thread of several: a thread whose core is shared with others takes fewer. Chosen. */
+enum { NETS_PIECES_A_THREAD = 4 };
+int nets_pieces(const mm_host_pool *pool);
+
+/* ---------------------------------------------------------------- own loops */
+
+typedef void (*nets_range_fn)(const void *ctx, int64_t from, int64_t to);
+
+/* Runs fn over [0, n) in ranges. A range is a multiple of `unit` items, and long enough to be worth a thread if an item
+ * has `item_elems` numbers. */
+void nets_ranges(mm_host_pool *pool, int64_t n, int64_t unit, int64_t item_elems, nets_range_fn fn, const void *ctx);
+
+/* ---------------------------------------------------------------- kernels */
+
+enum { NETS_PIECE_ARGS = 4, NETS_PIECE_KERNELS = 8 };
+
+/* One run of a kernel. */
+typedef struct nets_piece {
+    int kernel;                      /* which of those below */
+    int64_t offset[NETS_PIECE_ARGS]; /* of each argument, in bytes */
+} nets_piece;
+
+/* A computation in pieces: runs of a few kernels that differ only in their sizes. */
+typedef struct nets_piecewise {
+    int n_pieces;
+    nets_piece *pieces;
+    nets_dnn_kernel kernel[NETS_PIECE_KERNELS]; /* the unused ones have no primitive */
+    int arg[NETS_PIECE_ARGS];                   /* oneDNN's names of the arguments; 0 ends the list */
+    int64_t scratch_bytes;                      /* of one piece; set by nets_piecewise_measure */
+} nets_piecewise;
+
+/* An argument, and the distance between its memory for one item and the next, and for one piece and the next. */
+typedef struct nets_piece_arg {
+    int arg;
+    int64_t bytes_an_item, bytes_a_piece;
+} nets_piece_arg;
+
+/* Allocates n pieces, for the caller to fill. */
+MM_CHECKED mm_status nets_piecewise_init(nets_piecewise *p, int n);
+/* Makes the pieces of a cut. They use kernel[0], for `each` items; a shorter last piece uses kernel[1]. The caller
+ * makes the kernels. */
+MM_CHECKED mm_status nets_piecewise_init_cut(nets_piecewise *p, const nets_cut *cut,
+                                             const nets_piece_arg args[NETS_PIECE_ARGS]);
+/* Sets scratch_bytes. Call it when the kernels are made. */
+void nets_piecewise_measure(nets_piecewise *p);
+void nets_piecewise_fini(nets_piecewise *p);
+
+/* Makes a product cut by its columns, or by its rows, with arguments SRC, WEIGHTS, DST, and BIAS. own_blocks: each
+ * piece writes to a block of its own, not to its part of the whole. */
+MM_CHECKED mm_status nets_piecewise_product(const nets_dnn *dnn, const nets_dnn_product_desc *whole, bool by_rows,
+                                            nets_cut cut, bool own_blocks, nets_piecewise *p);
+
+/* How many pieces run at a time (places), and the place of a piece that runs on `thread`. */
+int nets_piecewise_places(const nets_dnn *dnn, const nets_piecewise *p);
+int64_t nets_piecewise_place(const nets_dnn *dnn, const nets_piecewise *p, int64_t piece, int thread);
+
+/* Runs all pieces. at[i] is the memory of argument arg[i]; `scratch` has scratch_bytes for each place. */
+MM_CHECKED mm_status nets_piecewise_run(const nets_dnn *dnn, nets_piecewise *p, void *const at[NETS_PIECE_ARGS],
+                                        void *scratch);
+/* Runs one piece, from within a run of the pool, with scratch of its own. */
+MM_CHECKED mm_status nets_piecewise_run_one(const nets_dnn *dnn, nets_piecewise *p, int64_t piece, int thread,
+                                            void *const at[NETS_PIECE_ARGS], void *scratch);
+
+#endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/* Vectorised loops over maps of f32 or bf16 on the CPU, compiled for two instruction sets that give the same bits. They
+ * compute with f32; what they give of bf16 is rounded once (bf16.h). Internal.
+ *
+ * A line is a few rows of [rows, channels], enough elements for a vector loop; each element of a line is a lane.
+ * Arrays with a number for each lane repeat the channels' numbers. The n elements of a call begin with a line; the
+ * last line may be shorter, by whole rows. An output may be an input of the same call. */
+#ifndef NETS_HOST_SIMD_MAP_H
+#define NETS_HOST_SIMD_MAP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "mm/core/graph/graph.h"
+
+/* For each lane, the constants of y = (x - mean) * factor + shift. */
+typedef struct nets_lanes_map {
+    const float *mean, *factor, *shift;
+} nets_lanes_map;
+
+/* For each lane, the constants of dx = ((g - mean_g) - (x - mean) * slope) * factor. */
+typedef struct nets_lanes_gradient {
+    const float *mean, *factor, *mean_g, *slope;
+} nets_lanes_gradient;
+
+typedef struct nets_simd_map {
+    /* Sums in each lane of x - from; `from` NULL: of x. */
+    void (*sums)(const void *x, const float *from, int64_t n, int64_t lanes, float *sum);
+    /* Sums in each lane of (x - mean)^2. */
+    void (*squares)(const void *x, int64_t n, int64_t lanes, const float *mean, float *sum);
+    /* Sums in each lane of g and of g * (x - mean). y NULL: g is dy, and is not written. Else g is dy where y is
+     * positive, 0 elsewhere, and is written. */
+    void (*products)(const void *y, const void *dy, const void *x, int64_t n, int64_t lanes, const float *mean, void *g,
+                     float *sum_g, float *sum_gx);
+    /* The same with y computed again from x, as `map` computes it; g is not written. */
+    void (*products_by_x)(nets_lanes_map y, const void *dy, const void *x, int64_t n, int64_t lanes, float *sum_g,
+                          float *sum_gx);
+    /* y = the map of x. With `relu`, x2 is added unless NULL, then negative numbers become zero. NaN stays NaN, so that
+     * a training that diverges shows. */
+    void (*map)(const void *x, const void *x2, int64_t n, int64_t lanes, nets_lanes_map with, bool relu, void *y);
+    /* y = x + bias; with `relu`, negative numbers become zero. */
+    void (*add_bias)(const void *x, int64_t n, int64_t lanes, const float *bias, bool relu, void *y);
+    /* dx as nets_lanes_gradient says, plus `earlier` unless NULL. */
+    void (*gradient)(const void *g, const void *x, const void *earlier, int64_t n, int64_t lanes,
+                     nets_lanes_gradient with, void *dx);
+    /* The same with g = dy where y, computed again from x, is positive, 0 elsewhere. */
+    void (*gradient_by_x)(nets_lanes_map y, const void *dy, const void *x, const void *earlier, int64_t n,
+                          int64_t lanes, nets_lanes_gradient with, void *dx);
+    /* g = dy where y is positive, 0 elsewhere. `mask`, if not NULL, has y's signs (mm.h's sign mask) in place of y. */
+    void (*gate)(const void *y, const uint32_t *mask, const void *dy, int64_t n, void *g);
+    void (*rectify)(const void *x, int64_t n, void *y); /* negative numbers become zero */
+    void (*add)(const void *a, const void *b, int64_t n, void *sum);
+    void (*add_floats)(const void *a, const float *b, int64_t n, void *sum);
+    void (*widen)(const void *x, int64_t n, float *to); /* to floats; of f32 a copy */
+    void (*narrow)(const float *from, int64_t n, void *y);
+
+} nets_simd_map;
+
+extern const nets_simd_map nets_simd_map_portable, nets_simd_map_avx2; /* of f32; avx2: on x86-64 only */
+extern const nets_simd_map nets_simd_map_bf16_portable, nets_simd_map_bf16_avx2;
+
+/* The loops over maps of the type, for the best instruction set of this processor. */
+const nets_simd_map *nets_simd_map_best(mm_dtype maps);
+
+#endif

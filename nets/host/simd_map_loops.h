@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT */
+/* The loops of lines.h. The including file defines TARGET, the attribute of their instruction set, LINES, the name of
+ * their table, and HALF if the elements are bf16. The pragmas say that elements do not depend on each other; without
+ * them the compiler runs scalar code if an input and an output are the same array. No target fuses products with sums,
+ * so all round alike. */
+#include <string.h>
+
+#include "nets/host/simd_map.h"
+
+#ifdef HALF
+#include "nets/bf16.h"
+typedef uint16_t elem;
+/* What is above this is above zero when it is rounded. */
+#define LEAST 0x1p-134f
+
+TARGET static inline float wide(elem half) {
+    const uint32_t bits = (uint32_t)half << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+TARGET static inline elem rounded(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return nets_bf16_of(bits);
+}
+#else
+typedef float elem;
+#define LEAST          0
+#define wide(value)    (value)
+#define rounded(value) (value)
+#endif
+
+static inline int64_t part(int64_t lanes, int64_t rest) { return rest < lanes ? rest : lanes; }
+
+#define FOR_EACH_LANE(expression)                                                                                      \
+    for (int64_t at = 0; at < n; at += lanes) {                                                                        \
+        int64_t m = part(lanes, n - at);                                                                               \
+        _Pragma("omp simd") for (int64_t i = 0; i < m; i++) { expression; }                                            \
+    }
+
+/* ---------------------------------------------------------------- sums */
+
+TARGET static void sums(const void *map_x, const float *from, int64_t n, int64_t lanes, float *sum) {
+    const elem *x = map_x;
+    for (int64_t i = 0; i < lanes; i++) sum[i] = 0;
+    if (from)
+        FOR_EACH_LANE(sum[i] += wide(x[at + i]) - from[i])
+    else
+        FOR_EACH_LANE(sum[i] += wide(x[at + i]))
+}
+
+TARGET static void squares(const void *map_x, int64_t n, int64_t lanes, const float *mean, float *sum) {
+    const elem *x = map_x;
+    for (int64_t i = 0; i < lanes; i++) sum[i] = 0;
+    FOR_EACH_LANE(float d = wide(x[at + i]) - mean[i]; sum[i] += d * d)
+}
+
+TARGET static void products(const void *map_y, const void *map_dy, const void *map_x, int64_t n, int64_t lanes,
+                            const float *mean, void *map_g, float *sum_g, float *sum_gx) {
+    const elem *y = map_y, *dy = map_dy, *x = map_x;
+    elem *g = map_g;
+    for (int64_t i = 0; i < lanes; i++) sum_g[i] = sum_gx[i] = 0;
+    if (y)
+        FOR_EACH_LANE(float passing = wide(dy[at + i]); float p = wide(y[at + i]) > 0 ? passing : 0;
+                      g[at + i] = rounded(p); sum_g[i] += p; sum_gx[i] += p * (wide(x[at + i]) - mean[i]))
+    else
+        FOR_EACH_LANE(float p = wide(dy[at + i]); sum_g[i] += p; sum_gx[i] += p * (wide(x[at + i]) - mean[i]))
+}
+
+/* y of one lane. Every loop that computes y's signs from x uses this expression, so they agree. */
+#define MAPPED ((wide(x[at + i]) - mean[i]) * factor[i] + shift[i])
+
+TARGET static void products_by_x(nets_lanes_map y, const void *map_dy, const void *map_x, int64_t n, int64_t lanes,
+                                 float *sum_g, float *sum_gx) {
+    const elem *dy = map_dy, *x = map_x;
+    const float *mean = y.mean, *factor = y.factor, *shift = y.shift;
+    for (int64_t i = 0; i < lanes; i++) sum_g[i] = sum_gx[i] = 0;
+    FOR_EACH_LANE(float passing = wide(dy[at + i]); float p = MAPPED > LEAST ? passing : 0; sum_g[i] += p;
+                  sum_gx[i] += p * (wide(x[at + i]) - mean[i]))
+}
+
+/* ---------------------------------------------------------------- maps */
+
+TARGET static void map(const void *map_x, const void *map_x2, int64_t n, int64_t lanes, nets_lanes_map with, bool relu,
+                       void *map_y) {
+    const elem *x = map_x, *x2 = map_x2;
+    elem *y = map_y;
+    const float *mean = with.mean, *factor = with.factor, *shift = with.shift;
+    if (relu && x2)
+        FOR_EACH_LANE(float v = MAPPED + wide(x2[at + i]); y[at + i] = rounded(v < 0 ? 0 : v))
+    else if (relu)
+        FOR_EACH_LANE(float v = MAPPED; y[at + i] = rounded(v < 0 ? 0 : v))
+    else
+        FOR_EACH_LANE(y[at + i] = rounded(MAPPED))
+}
+
+TARGET static void add_bias(const void *map_x, int64_t n, int64_t lanes, const float *bias, bool relu, void *map_y) {
+    const elem *x = map_x;
+    elem *y = map_y;
+    if (relu)
+        FOR_EACH_LANE(float v = wide(x[at + i]) + bias[i]; y[at + i] = rounded(v < 0 ? 0 : v))
+    else
+        FOR_EACH_LANE(y[at + i] = rounded(wide(x[at + i]) + bias[i]))
+}
+
+#define GRADIENT(g) ((((g)-mean_g[i]) - (wide(x[at + i]) - mean[i]) * slope[i]) * to_x[i])
+
+TARGET static void gradient(const void *map_g, const void *map_x, const void *map_earlier, int64_t n, int64_t lanes,
+                            nets_lanes_gradient with, void *map_dx) {
+    const elem *g = map_g, *x = map_x, *earlier = map_earlier;
+    elem *dx = map_dx;
+    const float *mean = with.mean, *to_x = with.factor, *mean_g = with.mean_g, *slope = with.slope;
+    if (earlier)
+        FOR_EACH_LANE(dx[at + i] = rounded(GRADIENT(wide(g[at + i])) + wide(earlier[at + i])))
+    else
+        FOR_EACH_LANE(dx[at + i] = rounded(GRADIENT(wide(g[at + i]))))
+}
+
+TARGET static void gradient_by_x(nets_lanes_map y, const void *map_dy, const void *map_x, const void *map_earlier,
+                                 int64_t n, int64_t lanes, nets_lanes_gradient with, void *map_dx) {
+    const elem *dy = map_dy, *x = map_x, *earlier = map_earlier;
+    elem *dx = map_dx;
+    const float *mean = y.mean, *factor = y.factor, *shift = y.shift;
+    const float *to_x = with.factor, *mean_g = with.mean_g, *slope = with.slope;
+    if (earlier)
+        FOR_EACH_LANE(float passing = wide(dy[at + i]); float p = MAPPED > LEAST ? passing : 0;
+                      dx[at + i] = rounded(GRADIENT(p) + wide(earlier[at + i])))
+    else
+        FOR_EACH_LANE(float passing = wide(dy[at + i]); float p = MAPPED > LEAST ? passing : 0;
+                      dx[at + i] = rounded(GRADIENT(p)))
+}
+
+#undef GRADIENT
+#undef MAPPED
+#undef FOR_EACH_LANE
+
+/* ---------------------------------------------------------------- loops without lanes */
+
+/* Each gradient is loaded even if it does not pass: a conditional load cannot be vectorised. */
+TARGET static void gate_by_value(const elem *y, const elem *dy, int64_t n, elem *g) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        elem passing = dy[i];
+        g[i] = wide(y[i]) > 0 ? passing : 0;
+    }
+}
+
+TARGET static void gate_by_mask(const uint32_t *mask, const elem *dy, int64_t n, elem *g) {
+    uint32_t bits[32]; /* a table: not every processor can shift each lane by another count */
+    for (int k = 0; k < 32; k++) bits[k] = UINT32_C(1) << k;
+    for (int64_t i = 0; i + 32 <= n; i += 32) {
+        uint32_t word = mask[i / 32];
+        const elem *in = dy + i;
+        elem *out = g + i;
+#pragma omp simd
+        for (int k = 0; k < 32; k++) {
+            elem passing = in[k];
+            out[k] = (word & bits[k]) != 0 ? passing : 0;
+        }
+    }
+    for (int64_t i = n / 32 * 32; i < n; i++) g[i] = mask[i / 32] & bits[i % 32] ? dy[i] : 0;
+}
+
+TARGET static void gate(const void *y, const uint32_t *mask, const void *dy, int64_t n, void *g) {
+    if (mask)
+        gate_by_mask(mask, dy, n, g);
+    else
+        gate_by_value(y, dy, n, g);
+}
+
+TARGET static void rectify(const void *map_x, int64_t n, void *map_y) {
+    const elem *x = map_x;
+    elem *y = map_y;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) y[i] = wide(x[i]) < 0 ? 0 : x[i];
+}
+
+TARGET static void add(const void *map_a, const void *map_b, int64_t n, void *map_sum) {
+    const elem *a = map_a, *b = map_b;
+    elem *sum = map_sum;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) sum[i] = rounded(wide(a[i]) + wide(b[i]));
+}
+
+TARGET static void add_floats(const void *map_a, const float *b, int64_t n, void *map_sum) {
+    const elem *a = map_a;
+    elem *sum = map_sum;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) sum[i] = rounded(wide(a[i]) + b[i]);
+}
+
+TARGET static void widen(const void *map_x, int64_t n, float *to) {
+    const elem *x = map_x;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) to[i] = wide(x[i]);
+}
+
+TARGET static void narrow(const float *from, int64_t n, void *map_y) {
+    elem *y = map_y;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) y[i] = rounded(from[i]);
+}
+
+const nets_simd_map LINES = {.sums = sums,
+                             .squares = squares,
+                             .products = products,
+                             .products_by_x = products_by_x,
+                             .map = map,
+                             .add_bias = add_bias,
+                             .gradient = gradient,
+                             .gradient_by_x = gradient_by_x,
+                             .gate = gate,
+                             .rectify = rectify,
+                             .add = add,
+                             .add_floats = add_floats,
+                             .widen = widen,
+                             .narrow = narrow};

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/* Vectorised loops over one row of floats on the CPU, compiled for two instruction sets that give the same bits.
+ * Internal. Sums are f32 in ROW_LANES lanes, which are added in a fixed order. An output may be an input of the same
+ * call. */
+#ifndef NETS_HOST_SIMD_ROW_H
+#define NETS_HOST_SIMD_ROW_H
+
+#include <stdint.h>
+
+typedef struct nets_simd_row {
+    float (*sum)(const float *x, int64_t n);
+    float (*dot)(const float *a, const float *b, int64_t n);
+    /* Of (x - mean)^2. */
+    float (*squares)(const float *x, float mean, int64_t n);
+    /* The largest; NaN counts as the smallest. */
+    float (*top)(const float *x, int64_t n);
+    /* y = e^(scale x - shift), 0 where that is below 2^-126; returns the sum of y. */
+    float (*exps)(const float *x, float scale, float shift, int64_t n, float *y);
+    void (*scale)(const float *x, float factor, int64_t n, float *y);
+    void (*add)(const float *x, int64_t n, float *sum);
+    /* y = (x - mean) factor weight + bias */
+    void (*normalise)(const float *x, float mean, float factor, const float *weight, const float *bias, int64_t n,
+                      float *y);
+    /* The sums of g and of g (x - mean) factor, for g = dy weight; and dy, dy (x - mean) factor added to dbias,
+     * dweight. */
+    void (*normalise_sums)(const float *x, float mean, float factor, const float *weight, const float *dy, int64_t n,
+                           float *dweight, float *dbias, float sums_out[2]);
+    /* dx = factor (g - mean_g - (x - mean) factor mean_gx) */
+    void (*normalise_gradient)(const float *x, float mean, float factor, const float *weight, const float *dy,
+                               const float means[2], int64_t n, float *dx);
+    /* GELU by tanh, and dx = dy times its derivative. */
+    void (*gelu)(const float *x, int64_t n, float *y);
+    void (*gelu_gradient)(const float *x, const float *dy, int64_t n, float *dx);
+} nets_simd_row;
+
+extern const nets_simd_row nets_simd_row_portable, nets_simd_row_avx2; /* avx2: on x86-64 only */
+
+/* The loops for the best instruction set of this processor. */
+const nets_simd_row *nets_simd_row_best(void);
+
+#endif

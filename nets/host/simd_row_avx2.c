@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: MIT */
+/* 8 floats in a vector. */
+#if defined(__x86_64__)
+
+#define TARGET __attribute__((target("avx2")))
+#define ROWS   nets_simd_row_avx2
+#include "nets/host/simd_row_loops.h"
+
+#endif

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: MIT */
+#include "nets/lower/lower_allreduce.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/core/graph/graph.h"
+#include "nets/net_ops.h"
+
+mm_status nets_lower_tensor(mm_graph *graph, mm_tensor_kind kind, mm_ownership ownership, mm_dtype dtype, int rank,
+                            const int64_t *dims, const char *name, mm_tensor *tensor_out) {
+    mm_tensor_desc desc = {.name = name, .kind = kind, .ownership = ownership, .dtype = dtype, .rank = rank};
+    memcpy(desc.dims, dims, (size_t)rank * sizeof dims[0]);
+    return mm_graph_add_tensor(graph, &desc, tensor_out);
+}
+
+/* Its order on the device, and its dims there. */
+static nets_order order_param(const nets_lowered *out, const nets_param *param, bool channels_last,
+                              int64_t dims_out[MM_RANK_MAX]) {
+    const bool reads_images = nets_net_layer(out->net, param->layer)->inputs[0] == 0;
+    const nets_order order =
+        nets_order_of(param->rank, param->dims, channels_last, out->pads_images && reads_images ? 4 : 0);
+    memcpy(dims_out, param->dims, sizeof param->dims);
+    if (channels_last && param->rank == 4) {
+        dims_out[1] = param->dims[2];
+        dims_out[2] = param->dims[3];
+        dims_out[3] = order.there;
+    }
+    return order;
+}
+
+/* Whether products read it, of the layer that has it or of one that is tied to that. */
+static bool is_factor(const nets_net *net, int param) {
+    for (int i = 0; i < nets_net_layers(net); i++)
+        if (nets_factor_of(nets_net_layer(net, i)) == param) return true;
+    return false;
+}
+
+static mm_status add_param_tensors(nets_lowered *out, const nets_backend *backend, int index) {
+    const nets_param *param = nets_net_param(out->net, index);
+    nets_param_tensors *tensors = &out->params[index];
+    int64_t dims[MM_RANK_MAX];
+    tensors->order = order_param(out, param, backend->channels_last, dims);
+    MM_TRY(nets_lower_tensor(out->graph, param->learned ? MM_WEIGHT : MM_STATE, MM_PERSISTENT, MM_F32, param->rank,
+                             dims, param->name, &tensors->value));
+    char name[NETS_PARAM_NAME_CAPACITY + 16];
+    if (backend->maps == MM_BF16 && is_factor(out->net, index)) {
+        snprintf(name, sizeof name, "bf16.%s", param->name);
+        MM_TRY(
+            nets_lower_tensor(out->graph, MM_WEIGHT, MM_PERSISTENT, MM_BF16, param->rank, dims, name, &tensors->copy));
+    }
+    if (!param->learned || out->mode != NETS_TRAIN) return MM_OK;
+    snprintf(name, sizeof name, "grad.%s", param->name);
+    MM_TRY(nets_lower_tensor(out->graph, MM_WEIGHT_GRADIENT, MM_PERSISTENT, MM_F32, param->rank, dims, name,
+                             &tensors->gradient));
+    MM_TRY(mm_graph_set_weight(out->graph, tensors->gradient, tensors->value));
+    if (!nets_lowered_updates(out)) return MM_OK;
+    const nets_optimizer_traits *optimizer = nets_optimizer_traits_of(out->optimizer);
+    for (int k = 0; k < NETS_OPTIMIZER_STATES && optimizer->states[k]; k++) {
+        snprintf(name, sizeof name, "%s.%s", optimizer->states[k], param->name);
+        MM_TRY(nets_lower_tensor(out->graph, MM_OPTIMIZER, MM_PERSISTENT, MM_F32, param->rank, dims, name,
+                                 &tensors->state[k]));
+        MM_TRY(mm_graph_set_weight(out->graph, tensors->state[k], tensors->value));
+    }
+    return MM_OK;
+}
+
+/* What the forward pass changes lies together, and with the count of updates: the executor copies it as one. */
+static mm_status add_params(nets_lowered *out, const nets_backend *backend) {
+    const nets_net *net = out->net;
+    const int64_t words = NETS_RNG_WORDS;
+    for (int learned = 1; learned >= 0; learned--)
+        for (int i = 0; i < nets_net_params(net); i++)
+            if (nets_net_param(net, i)->learned == (learned == 1)) MM_TRY(add_param_tensors(out, backend, i));
+    if (out->mode != NETS_TRAIN) return MM_OK;
+    return nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_I32, 1, &words, "rng", &out->rng);
+}
+
+mm_status nets_lower_allreduce(nets_lowered *out, const nets_backend *backend) {
+    const int64_t one = 1;
+    MM_TRY(add_params(out, backend));
+    MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, NETS_LOSS_NAME, &out->loss));
+    MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_I32, 1, &one, "correct", &out->correct));
+    if (backend->ranks.n > 1 && nets_lowered_updates(out))
+        MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_I32, 1, &one, "told", &out->told));
+    if (nets_lowered_updates(out))
+        MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, "lr", &out->lr));
+    if (nets_lowered_updates(out) && nets_optimizer_traits_of(out->optimizer)->counts)
+        MM_TRY(nets_lower_tensor(out->graph, MM_OPTIMIZER, MM_PERSISTENT, MM_I32, 1, &one, NETS_STEP_NAME, &out->step));
+    nets_shape images, scores;
+    MM_TRY(nets_net_shape(out->net, 0, out->batch, &images));
+    if (out->pads_images) images.dims[images.rank - 1] = 4;
+    MM_TRY(nets_net_shape(out->net, nets_net_layers(out->net) - 1, out->batch, &scores));
+    MM_TRY(
+        nets_lower_tensor(out->graph, MM_INPUT, MM_MANAGED, MM_F32, images.rank, images.dims, "images", &out->images));
+    int rank = nets_net_labels(out->net) == 1 ? 1 : scores.rank - 1;
+    return nets_lower_tensor(out->graph, MM_INPUT, MM_MANAGED, MM_I32, rank, scores.dims, "labels", &out->labels);
+}
+
+/* ---------------------------------------------------------------- the update step */
+
+static mm_status add_last_step(nets_lowered *out, const char *name, const mm_use *uses, size_t n) {
+    nets_step *step = &out->steps[out->n_steps];
+    *step = (nets_step){.layer = -1, .phase = MM_UPDATE};
+    for (int r = 0; r < NETS_ROLES; r++) step->tensors[r] = -1;
+    step->tensors[NETS_RNG] = out->rng;
+    MM_TRY(mm_graph_add_layer(out->graph, name, MM_LAYER_UPDATE, &step->graph_layer));
+    MM_TRY(mm_graph_add_step(out->graph, step->graph_layer, MM_UPDATE, uses, n, 0));
+    out->n_steps++;
+    return MM_OK;
+}
+
+/* The gradients, what the loss says, and running statistics, which become the ranks' mean: all that the update looks at
+ * or that a state has. */
+static mm_status share(nets_lowered *out, mm_allreduce_when when) {
+    MM_TRY(mm_graph_allreduce(out->graph, out->loss, when, MM_REDUCE_SUM));
+    MM_TRY(mm_graph_allreduce(out->graph, out->correct, when, MM_REDUCE_SUM));
+    MM_TRY(mm_graph_allreduce(out->graph, out->told, when, MM_REDUCE_SUM));
+    for (int i = 0; i < nets_net_params(out->net); i++) {
+        const nets_param_tensors *tensors = &out->params[i];
+        const bool learned = nets_net_param(out->net, i)->learned;
+        MM_TRY(mm_graph_allreduce(out->graph, learned ? tensors->gradient : tensors->value, when,
+                                  learned ? MM_REDUCE_SUM : MM_REDUCE_MEAN));
+    }
+    return MM_OK;
+}
+
+/* A part of the update: of parameters `from` to `to`. Gives the number of uses. */
+static size_t list_uses(const nets_lowered *out, int from, int to, mm_use *uses) {
+    size_t n = 0;
+    for (int i = from; i < to; i++) {
+        const nets_param_tensors *tensors = &out->params[i];
+        if (!nets_net_param(out->net, i)->learned) continue;
+        uses[n++] = (mm_use){tensors->gradient, MM_READ, MM_FORM_VALUE};
+        for (int k = 0; k < NETS_OPTIMIZER_STATES && tensors->state[k] >= 0; k++)
+            uses[n++] = (mm_use){tensors->state[k], MM_MODIFY, MM_FORM_VALUE};
+        uses[n++] = (mm_use){tensors->value, MM_MODIFY, MM_FORM_VALUE};
+        if (tensors->copy >= 0) uses[n++] = (mm_use){tensors->copy, MM_MODIFY, MM_FORM_VALUE};
+    }
+    uses[n++] = (mm_use){out->rng, MM_MODIFY, MM_FORM_VALUE};
+    uses[n++] = (mm_use){out->lr, MM_READ, MM_FORM_VALUE};
+    if (out->n_updates == 0) uses[n++] = (mm_use){out->loss, MM_READ, MM_FORM_VALUE};
+    if (out->step >= 0) uses[n++] = (mm_use){out->step, MM_MODIFY, MM_FORM_VALUE};
+    return n;
+}
+
+static int learned_before(const nets_lowered *out, int param) {
+    int n = 0;
+    for (int i = 0; i < param; i++) n += nets_net_param(out->net, i)->learned;
+    return n;
+}
+
+static int64_t gradient_bytes(const nets_lowered *out, int from, int to) {
+    int64_t bytes = 0;
+    for (int i = from; i < to; i++)
+        if (out->params[i].gradient >= 0) bytes += mm_graph_tensor(out->graph, out->params[i].gradient)->bytes;
+    return bytes;
+}
+
+/* Adds parts from the last parameter on, of `least` bytes of gradients each. */
+static mm_status add_updates(nets_lowered *out, int64_t least, mm_use *uses) {
+    const char *optimizer = nets_optimizer_traits_of(out->optimizer)->name;
+    for (int to = nets_net_params(out->net), from = to; to > 0 || out->n_updates == 0; to = from) {
+        do from--;
+        while (from > 0 && (gradient_bytes(out, from, to) < least || gradient_bytes(out, 0, from) == 0));
+        if (from < 0) from = 0;
+        char name[32];
+        const bool whole = from == 0 && to == nets_net_params(out->net);
+        snprintf(name, sizeof name, "%s%s%.0d", optimizer, whole ? "" : ".", whole ? 0 : out->n_updates + 1);
+        nets_step *step = &out->steps[out->n_steps];
+        MM_TRY(add_last_step(out, name, uses, list_uses(out, from, to, uses)));
+        step->first_updated = learned_before(out, from);
+        step->n_updated = learned_before(out, to) - step->first_updated;
+        out->n_updates++;
+    }
+    return MM_OK;
+}
+
+mm_status nets_lower_update(nets_lowered *out, const nets_allreduce *ranks) {
+    /* A part is worth an eighth of all gradients, and some launches. Chosen. */
+    enum { LEAST_BYTES = 64 << 10, PARTS = NETS_UPDATES - 1 };
+    const mm_use image = {out->rng, MM_MODIFY, MM_FORM_VALUE};
+    const int n_params = nets_net_params(out->net);
+    if (out->pass.goes_on) return add_last_step(out, "sub-batch", &image, 1);
+    if (ranks->n > 1) MM_TRY(share(out, ranks->when));
+    int64_t least = gradient_bytes(out, 0, n_params);
+    if (ranks->n > 1 && ranks->when == MM_ALLREDUCE_AT_ONCE)
+        least = least / PARTS > LEAST_BYTES ? (least + PARTS - 1) / PARTS : LEAST_BYTES;
+    mm_use *uses = malloc(((3 + NETS_OPTIMIZER_STATES) * (size_t)n_params + 4) * sizeof *uses);
+    if (!uses) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to lower its update", nets_net_name(out->net));
+    const mm_status status = add_updates(out, least, uses);
+    free(uses);
+    return status;
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+/* Tensors that several processes share: the caller's functions, as tasks of the streams that copy them out and back in;
+ * and of what is shared in place, the stream of the sums. */
+#include <stdlib.h>
+
+#include "pipeline/internal.h"
+
+/* Of a piece of a node that copies a shared tensor. */
+struct mm_allreduce_call {
+    mm_call call;
+    const mm_execution *execution;
+    const mm_piece *piece;
+};
+
+static mm_status run(void *arg) {
+    const mm_allreduce_call *c = arg;
+    const mm_execution *p = c->execution;
+    const mm_node *n = &p->plan->nodes[c->piece->node];
+    const mm_segment *pinned = &p->plan->segments[n->kind == MM_NODE_OUT ? n->dst : n->src];
+    const mm_allreduce_part shared = {.graph = p->plan->graph,
+                                      .tensor = n->tensor,
+                                      .data = p->dispatch->pinned + pinned->offset + c->piece->stored_offset,
+                                      .bytes = c->piece->stored_bytes,
+                                      .offset = c->piece->stored_offset,
+                                      .as = mm_graph_tensor(p->plan->graph, n->tensor)->shared_as};
+    if (n->kind == MM_NODE_OUT) {
+        p->exchange.fns.sent(p->exchange.ctx, &shared);
+        return MM_OK;
+    }
+    const mm_status status = p->exchange.fns.await(p->exchange.ctx, &shared);
+    if (status != MM_OK) mm_fail_prefix("%s", mm_graph_tensor(p->plan->graph, n->tensor)->name);
+    return status;
+}
+
+static mm_status create_stream(mm_dispatch *d) {
+    if (d->sums) return MM_OK;
+    if (!d->ready) MM_TRY(mm_event_create(d->config.device, &d->ready));
+    if (!d->summed) MM_TRY(mm_event_create(d->config.device, &d->summed));
+    return mm_stream_create(d->config.device, "mm-sums", 0, &d->sums);
+}
+
+static mm_status init_groups(mm_execution *p) {
+    int most = 0;
+    MM_TRY(mm_plan_allreduce_groups(p->plan, &p->exchange.groups));
+    for (int g = 0; g < p->exchange.groups.n; g++)
+        if (p->exchange.groups.groups[g].n > most) most = p->exchange.groups.groups[g].n;
+    if (most == 0) return MM_OK;
+    p->exchange.tensors = calloc((size_t)most, sizeof *p->exchange.tensors);
+    return p->exchange.tensors ? create_stream(p->dispatch)
+                               : mm_fail(MM_ERR_NOMEM, "out of memory for a plan's shared tensors");
+}
+
+mm_status mm_allreduce_init(mm_execution *p) {
+    const mm_program *program = p->program;
+    bool any = false;
+    MM_TRY(init_groups(p));
+    for (int i = 0; i < p->plan->n_nodes; i++) any |= mm_node_allreduces(p->plan, &p->plan->nodes[i]);
+    if (!any) return MM_OK;
+    p->exchange.calls = calloc((size_t)program->n, sizeof *p->exchange.calls);
+    if (!p->exchange.calls) return mm_fail(MM_ERR_NOMEM, "out of memory for a plan's shared tensors");
+    for (int i = 0; i < program->n; i++)
+        if (mm_node_allreduces(p->plan, &p->plan->nodes[program->pieces[i].node]))
+            p->exchange.calls[i] = (mm_allreduce_call){{run, &p->exchange.calls[i]}, p, &program->pieces[i]};
+    return MM_OK;
+}
+
+void mm_allreduce_fini(mm_execution *p) {
+    free(p->exchange.calls);
+    free(p->exchange.tensors);
+    mm_allreduce_groups_fini(&p->exchange.groups);
+}
+
+void mm_execution_set_gradients(mm_execution *p, const mm_allreduce_fns *fns, void *ctx) {
+    p->exchange.fns = fns ? *fns : (mm_allreduce_fns){0};
+    p->exchange.ctx = ctx;
+}
+
+bool mm_allreduce_is_called(const mm_execution *p) { return p->exchange.calls && p->exchange.fns.sent; }
+
+mm_status mm_allreduce_call_async(mm_dispatch *d, const mm_piece *piece, mm_stream *stream) {
+    const mm_execution *p = d->execution;
+    if (d->rehearsed || !mm_allreduce_is_called(p)) return MM_OK;
+    mm_allreduce_call *call = &p->exchange.calls[piece - p->program->pieces];
+    if (!call->call.fn) return MM_OK;
+    if (p->plan->nodes[piece->node].kind == MM_NODE_OUT) return mm_call_async(stream, &call->call);
+    /* Once the piece is out, the caller has it: no sum is awaited that never began. */
+    return mm_call_blocking(stream, &call->call, p->events[p->program->at[MM_STREAM_OUT][piece->wait[MM_STREAM_OUT]]]);
+}
+
+/* ---------------------------------------------------------------- in place */
+
+static bool is_summed(const mm_dispatch *d) {
+    return !d->rehearsed && d->execution->exchange.groups.n > 0 && d->execution->exchange.fns.enqueue;
+}
+
+mm_status mm_allreduce_step_begin(mm_dispatch *d, int node, mm_stream *stream) {
+    const mm_allreduce_groups *all = &d->execution->exchange.groups;
+    bool updates = false;
+    if (!is_summed(d)) return MM_OK;
+    for (int g = 0; g < all->n; g++) updates |= all->groups[g].update == node;
+    if (!updates) return MM_OK;
+    MM_TRY(mm_event_record(d->summed, d->sums));
+    return stream ? mm_stream_wait(stream, d->summed) : mm_event_sync(d->summed);
+}
+
+static mm_status enqueue_group(mm_dispatch *d, const mm_allreduce_group *group) {
+    const mm_allreduce *x = &d->execution->exchange;
+    const mm_graph *graph = d->execution->plan->graph;
+    for (int i = 0; i < group->n; i++) {
+        const mm_tensor tensor = x->groups.tensors[group->first + i];
+        const mm_tensor_info *info = mm_graph_tensor(graph, tensor);
+        x->tensors[i] = (mm_allreduce_part){graph,       tensor, mm_dispatch_address(d, info->persistent),
+                                            info->bytes, 0,      info->shared_as};
+    }
+    return x->fns.enqueue(x->ctx, x->tensors, group->n, d->sums);
+}
+
+mm_status mm_allreduce_step_end(mm_dispatch *d, int node) {
+    const mm_allreduce_groups *all = &d->execution->exchange.groups;
+    bool waits = d->inline_compute;
+    if (!is_summed(d)) return MM_OK;
+    for (int g = 0; g < all->n; g++) {
+        if (all->groups[g].after != node) continue;
+        if (!waits) {
+            MM_TRY(mm_event_record(d->ready, d->compute));
+            MM_TRY(mm_stream_wait(d->sums, d->ready));
+            waits = true;
+        }
+        MM_TRY(enqueue_group(d, &all->groups[g]));
+        MM_TRY(mm_traced_sum(d->execution, d->sums));
+    }
+    return MM_OK;
+}

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: MIT */
+/* when=needed: compares plans that act on more and more maps, and takes the fastest that fits. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/core/status.h"
+#include "mm/core/time/simulate.h"
+#include "policies/engine/engine.h"
+#include "policies/schedule/draft_time.h"
+#include "policies/schedule/nominal.h"
+
+/* LIMITS: numbers of maps that are tried in each way; above LARGE_STEPS steps fewer, in proportion, down to
+ * LIMITS_LEAST. All are chosen: 32 numbers are 3 % of the maps apart, and planning the deepest networks takes 0.2 to
+ * 0.8 s, a refusal up to 1.2 s (measured, tools/README.md). DEEPER, the factor of a deeper fetch, is chosen too. */
+enum { LIMITS = 32, LIMITS_LEAST = 8, LARGE_STEPS = 1100, DEEPER = 4 };
+
+/* Shares of the maps that RECOMPUTE_NESTED keeps which are tried for eviction; chosen. */
+enum { SHARES = 3 };
+
+static int limits_of(const mm_graph *graph) {
+    int64_t steps = mm_graph_steps(graph),
+            limits = steps > LARGE_STEPS ? (int64_t)LIMITS * LARGE_STEPS / steps : LIMITS;
+    return limits > LIMITS_LEAST ? (int)limits : LIMITS_LEAST;
+}
+
+/* A way to act on some of the maps. No way is best for all networks, so all are compared. */
+typedef struct way {
+    bool spread; /* maps spread over the network, so that evictions and fetches are; else the first maps, in a row */
+    bool ranked; /* all maps of a rule before any of the next rule's, which may cost more */
+    bool deeper; /* fetches begin earlier, for a slow link */
+    bool placed; /* maps placed by lifetime, which may take less than tensor buffers for all of them */
+    bool loose;  /* codes placed by lifetime too: the sliding workspace is idle half of the time */
+} way;
+
+static const way ways[] = {
+    {.spread = true},
+    {.spread = false},
+    {.spread = true, .deeper = true},
+    {.spread = true, .placed = true},
+    {.spread = true, .deeper = true, .placed = true},
+    {.spread = true, .placed = true, .loose = true},
+    {.spread = true, .ranked = true, .placed = true, .loose = true},
+    {.spread = true, .ranked = true, .deeper = true, .placed = true, .loose = true},
+};
+enum { WAYS = sizeof ways / sizeof *ways };
+
+static bool keeps_codes(const mm_engine_config *config) {
+    for (int r = 0; r < config->n_rules; r++)
+        if (config->rules[r].action == MM_ACTION_CODE) return config->codes == MM_REGION_CODES;
+    return false;
+}
+
+/* Whether the way differs from the ways before it. */
+static bool makes_a_difference(const way *w, const mm_engine_config *config) {
+    const mm_fetch fetch = mm_config_fetch(config);
+    if (w->spread && !w->ranked && fetch == MM_FETCH_DEMAND) return false; /* nothing overlaps with the computation */
+    if (w->deeper && fetch != MM_FETCH_DEPTH) return false;
+    if (w->ranked && config->n_rules < 2) return false;
+    if (w->loose && !w->ranked && !keeps_codes(config)) return false;
+    if (w->ranked && config->buffers == MM_REGION_GENERAL) return true;
+    return !w->placed || (config->buffers == MM_REGION_BUFFERS && config->k == 0);
+}
+
+static mm_engine_config config_of(const way *w, const mm_engine_config *config) {
+    mm_engine_config changed = *config;
+    if (w->deeper) changed.depth *= DEEPER;
+    if (w->placed) changed.buffers = MM_REGION_GENERAL;
+    if (w->loose && config->codes == MM_REGION_CODES) changed.codes = MM_REGION_GENERAL;
+    return changed;
+}
+
+/* ---------------------------------------------------------------- the contest */
+
+/* One of the plans that are compared. */
+typedef struct candidate {
+    way way;
+    mm_selection selection;
+    int order;     /* number of its entry */
+    int64_t bytes; /* its peak; a lower bound until it is placed */
+    int64_t ns;    /* its iteration's time; a lower bound until it is placed; INT64_MAX: it does not fit */
+} candidate;
+
+/* What a candidate took where it was placed. */
+typedef struct placed_before {
+    int64_t bytes, pinned_bytes; /* bytes 0: it was not placed */
+} placed_before;
+
+enum { MOST_CANDIDATES = 1 + WAYS * (LIMITS + 1) };
+
+typedef struct contest {
+    const mm_graph *graph;
+    const mm_facts *facts; /* with times, measured or nominal */
+    mm_limits limits;
+    const mm_engine_config *config;
+    mm_survey *survey;
+    /* A plan that takes so long, or so much, is of no use to the caller: candidates whose bounds say so do not enter.
+     * INT64_MAX: any is. */
+    int64_t below_ns, below_bytes;
+    int eligible, *of_rule; /* number of eligible maps, in all and by rule; behind these, by nesting and rule */
+    bool refused;           /* a candidate needed more buffers than config->k */
+    candidate *candidates;  /* those whose bound is within the pinned memory */
+    int n, entered;
+    candidate best;
+    mm_plan *plan;          /* of the best */
+    bool again;             /* a plan is known that fits */
+    bool fits, fits_pinned; /* the best fits the limits; it fits the pinned memory */
+    candidate least;        /* the placed one with the lowest peak among those within the pinned memory */
+    /* By order and layout; places depend on the limit of pinned memory, not on the budget. */
+    placed_before (*before)[MM_LAYOUT_EXACT + 1];
+} contest;
+
+/* Tie-break: the first to enter. */
+static int by_order(const candidate *x, const candidate *y) { return (x->order > y->order) - (x->order < y->order); }
+
+static int by_bytes(const void *a, const void *b) {
+    const candidate *x = a, *y = b;
+    return x->bytes != y->bytes ? (x->bytes > y->bytes) - (x->bytes < y->bytes) : by_order(x, y);
+}
+
+static int by_ns(const void *a, const void *b) {
+    const candidate *x = a, *y = b;
+    return x->ns != y->ns ? (x->ns > y->ns) - (x->ns < y->ns) : by_order(x, y);
+}
+
+/* A plan that fits beats one that does not; of two that fit, the faster wins. Of two that do not, one within the pinned
+ * memory wins, then the one that needs less. */
+static bool is_better(const contest *c, const candidate *placed, bool fits, bool fits_pinned) {
+    if (!c->plan) return true;
+    if (fits != c->fits) return fits;
+    if (fits) return by_ns(placed, &c->best) < 0;
+    if (fits_pinned != c->fits_pinned) return fits_pinned;
+    return by_bytes(placed, &c->best) < 0;
+}
+
+static mm_status compare_plan(contest *c, candidate *placed, mm_layout_algorithm layout, mm_plan *plan) {
+    bool fits_pinned = plan->pinned_bytes <= c->limits.pinned_bytes;
+    c->before[placed->order][layout] = (placed_before){plan->peak_bytes, plan->pinned_bytes};
+    bool fits = fits_pinned && plan->peak_bytes <= c->limits.device_bytes;
+    mm_status status = fits ? mm_simulated_time(plan, c->facts, &placed->ns) : MM_OK;
+    placed->bytes = plan->peak_bytes;
+    if (status == MM_OK && fits_pinned && by_bytes(placed, &c->least) < 0) c->least = *placed;
+    bool better = status == MM_OK && is_better(c, placed, fits, fits_pinned);
+    mm_plan_destroy(better ? c->plan : plan);
+    if (!better) return status;
+    c->plan = plan;
+    c->best = *placed;
+    c->fits = fits;
+    c->fits_pinned = fits_pinned;
+    return MM_OK;
+}
+
+static mm_status plan_one(contest *c, candidate one, mm_layout_algorithm layout) {
+    mm_engine_config config = config_of(&one.way, c->config);
+    mm_plan *plan;
+    MM_TRY(mm_engine_plan_maps(c->survey, &config, &one.selection, layout, &plan));
+    return compare_plan(c, &one, layout, plan);
+}
+
+/* Whether a plan that was placed in a smaller budget does not fit this one either, where one is known that does. */
+static bool is_known_misfit(contest *c, const candidate *one, mm_layout_algorithm layout) {
+    const placed_before *p = &c->before[one->order][layout];
+    if (!c->again || p->bytes == 0) return false;
+    candidate placed = *one;
+    placed.bytes = p->bytes;
+    const bool fits_pinned = p->pinned_bytes <= c->limits.pinned_bytes;
+    if (fits_pinned && by_bytes(&placed, &c->least) < 0) c->least = placed;
+    return !fits_pinned || p->bytes > c->limits.device_bytes;
+}
+
+/* Turns MM_ERR_INFEASIBLE (more buffers than config->k) into MM_OK, and notes it. */
+static mm_status pass_over_refused(contest *c, mm_status status) {
+    c->refused |= status == MM_ERR_INFEASIBLE;
+    return status == MM_ERR_INFEASIBLE ? MM_OK : status;
+}
+
+static mm_status place(contest *c, const candidate *one, mm_layout_algorithm layout) {
+    if (is_known_misfit(c, one, layout)) return MM_OK;
+    return pass_over_refused(c, plan_one(c, *one, layout));
+}
+
+/* Tries two layouts. Neither dominates: either may cause fewer waits, or end lower. */
+static mm_status place_quickly(contest *c, const candidate *one) {
+    MM_TRY(place(c, one, MM_LAYOUT_MODNN));
+    return place(c, one, MM_LAYOUT_QUICK);
+}
+
+/* ---------------------------------------------------------------- who enters */
+
+/* Adds a candidate by its bounds, if these are within the pinned memory. of_rule_out: may be NULL. */
+static mm_status enter(contest *c, candidate one, int *eligible_out, int *of_rule_out) {
+    mm_engine_config config = config_of(&one.way, c->config);
+    mm_bounds bounds = {.pinned_bytes = INT64_MAX};
+    mm_status status = mm_engine_bound_within(c->survey, &config, &one.selection, c->limits.device_bytes, eligible_out,
+                                              of_rule_out, &bounds, &one.ns);
+    one.bytes = bounds.peak_bytes;
+    const bool useful = one.bytes < c->below_bytes && (c->below_ns == INT64_MAX || one.ns < c->below_ns);
+    if (status == MM_OK && useful && bounds.pinned_bytes <= c->limits.pinned_bytes) c->candidates[c->n++] = one;
+    return pass_over_refused(c, status);
+}
+
+/* One choice of RECOMPUTE_NESTED, with more and more of the maps that the rules behind it evict; none of them, unless
+ * that was entered before. */
+static mm_status enter_shares(contest *c, const way *w, int nesting) {
+    int *of_rule = c->of_rule + (size_t)(1 + nesting) * (size_t)c->config->n_rules, eligible = 0, ignored;
+    candidate one = {.way = *w, .order = ++c->entered, .selection = {.limit = INT32_MAX, .nesting = nesting}};
+    MM_TRY(enter(c, one, &eligible, of_rule));
+    one.selection.of = eligible;
+    one.selection.of_rule = of_rule;
+    for (int share = w->deeper; share < SHARES && of_rule[0] < eligible; share++) {
+        one.order = ++c->entered;
+        one.selection.limit = of_rule[0] + (int)((int64_t)(eligible - of_rule[0]) * share / SHARES);
+        MM_TRY(enter(c, one, &ignored, NULL));
+    }
+    return MM_OK;
+}
+
+/* RECOMPUTE_NESTED: its choices stand for numbers of maps. Where rules behind it evict the maps that it keeps, ways
+ * that take these by rule have all shares of them; of the other ways only that of `always` is in, with the least
+ * memory. */
+static mm_status enter_nestings(contest *c, const way *w) {
+    const int n = mm_survey_nestings(c->survey), step = LIMITS / limits_of(c->graph);
+    int ignored;
+    if (w->ranked) {
+        for (int i = 0; i < n; i += step) MM_TRY(enter_shares(c, w, i));
+        return MM_OK;
+    }
+    for (int i = 0; i < (c->config->n_rules > 1 ? 1 : n); i++) {
+        candidate some = {.way = *w, .order = ++c->entered, .selection = {.limit = INT32_MAX, .nesting = i}};
+        MM_TRY(enter(c, some, &ignored, NULL));
+    }
+    return MM_OK;
+}
+
+static bool is_lean(const mm_engine_config *config) {
+    for (int r = 0; r < config->n_rules; r++)
+        if (config->rules[r].lean) return true;
+    return false;
+}
+
+static mm_status enter_way(contest *c, const way *w) {
+    if (mm_survey_nestings(c->survey) > 0) return enter_nestings(c, w);
+    int limits = limits_of(c->graph);
+    if (w->loose && limits == LIMITS_LEAST) limits /= 2;
+    if (limits > c->eligible) limits = c->eligible;
+    int ignored;
+    const int last = limits + (limits > 0 && is_lean(c->config)); /* all maps, and then gradient maps, too */
+    for (int i = 1; i <= last; i++) {
+        candidate some = {.way = *w, .order = ++c->entered};
+        some.selection = (mm_selection){.limit = (int)((int64_t)c->eligible * (i < limits ? i : limits) / limits)};
+        if (w->spread) some.selection.of = c->eligible;
+        if (w->ranked) some.selection.of_rule = c->of_rule;
+        if (i == last) some.selection = (mm_selection){.limit = INT32_MAX};
+        MM_TRY(enter(c, some, &ignored, NULL));
+    }
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- who wins
+ *
+ * The fastest candidate that fits. Those that are not placed could not have won, by their bounds; so the result is as
+ * if all were placed, whatever the budget. Candidates that may have the lowest peak get a longer search for their
+ * places; those with the fewest live bytes, and those of `always`, an exact one. */
+
+static mm_status find_fastest(contest *c) {
+    qsort(c->candidates, (size_t)c->n, sizeof *c->candidates, by_ns);
+    for (int i = 0; i < c->n && (!c->fits || c->candidates[i].ns <= c->best.ns); i++)
+        if (c->candidates[i].bytes <= c->limits.device_bytes) MM_TRY(place_quickly(c, &c->candidates[i]));
+    return MM_OK;
+}
+
+/* Whether a candidate that needs less memory than the least so far may still win. */
+static bool least_matters(const contest *c) {
+    if (!c->fits) return true;
+    for (int i = 0; i < c->n; i++)
+        if (c->candidates[i].ns <= c->best.ns && c->candidates[i].bytes <= c->least.bytes) return true;
+    return false;
+}
+
+static mm_status find_least(contest *c) {
+    enum { EXACT = 4 }; /* chosen for time */
+    if (!least_matters(c)) return MM_OK;
+    qsort(c->candidates, (size_t)c->n, sizeof *c->candidates, by_bytes);
+    for (int i = 0; i < c->n && c->candidates[i].bytes < c->least.bytes; i++)
+        MM_TRY(place_quickly(c, &c->candidates[i]));
+    for (int i = 0; i < c->n && c->candidates[i].bytes + MM_ALIGN <= c->least.bytes; i++) {
+        const bool exact = i < EXACT || c->candidates[i].selection.limit == INT32_MAX; /* the latter for `always` */
+        MM_TRY(place(c, &c->candidates[i], exact ? MM_LAYOUT_EXACT : MM_LAYOUT_BEST));
+    }
+    return MM_OK;
+}
+
+static mm_status compare(contest *c) {
+    const candidate none = {.selection = {.limit = 0}}, all = {.selection = {.limit = INT32_MAX}};
+    MM_TRY(enter(c, none, &c->eligible, c->of_rule));
+    if (c->n > 0 && c->candidates[0].bytes <= c->limits.device_bytes) MM_TRY(plan_one(c, none, MM_LAYOUT_BEST));
+    if (c->fits) return MM_OK;
+    for (int i = 0; i < WAYS; i++)
+        if (makes_a_difference(&ways[i], c->config)) MM_TRY(enter_way(c, &ways[i]));
+    MM_TRY(find_fastest(c));
+    MM_TRY(find_least(c));
+    /* The plan that keeps all maps is left only because others need too many buffers: returns that failure. */
+    return c->refused && c->best.selection.limit == 0 ? plan_one(c, all, MM_LAYOUT_BEST) : MM_OK;
+}
+
+static mm_status compare_within(contest *c, int64_t device_bytes, int64_t pinned_bytes) {
+    c->limits.device_bytes = device_bytes;
+    c->limits.pinned_bytes = pinned_bytes;
+    mm_plan_destroy(c->plan);
+    c->plan = NULL;
+    c->n = c->entered = 0;
+    c->fits = c->fits_pinned = c->refused = false;
+    c->best = (candidate){0};
+    c->least = (candidate){.bytes = INT64_MAX};
+    return compare(c);
+}
+
+/* If no plan fits, searches again in the budget of the lowest peak found, until that peak does not sink any more. So
+ * the minimum that is reported is the peak of the plan that runs in that budget. */
+static mm_status find_plan(contest *c, int64_t device_bytes, int64_t pinned_bytes) {
+    memset(c->before, 0, MOST_CANDIDATES * sizeof *c->before);
+    c->again = false;
+    MM_TRY(compare_within(c, device_bytes, pinned_bytes));
+    while (c->fits_pinned &&
+           (!c->fits || (c->limits.device_bytes > device_bytes && c->plan->peak_bytes < c->limits.device_bytes))) {
+        c->again = true;
+        MM_TRY(compare_within(c, c->plan->peak_bytes, pinned_bytes));
+    }
+    return MM_OK;
+}
+
+/* Plans without a limit of pinned memory first, and with it only if the result exceeds it. So the plan stays the same
+ * if the limit is set to just what it takes. */
+static mm_status hold(contest *c, const mm_limits *limits) {
+    MM_TRY(find_plan(c, limits->device_bytes, INT64_MAX));
+    return c->plan->pinned_bytes <= limits->pinned_bytes ? MM_OK
+                                                         : find_plan(c, limits->device_bytes, limits->pinned_bytes);
+}
+
+/* Compares once in the limits, without a limit of pinned memory first; a plan that does not fit stays for the caller to
+ * see. */
+static mm_status hold_once(contest *c, const mm_limits *limits) {
+    MM_TRY(compare_within(c, limits->device_bytes, INT64_MAX));
+    return !c->plan || c->plan->pinned_bytes <= limits->pinned_bytes
+               ? MM_OK
+               : compare_within(c, limits->device_bytes, limits->pinned_bytes);
+}
+
+static mm_status begin(contest *c) {
+    c->candidates = malloc(MOST_CANDIDATES * sizeof *c->candidates);
+    c->before = malloc(MOST_CANDIDATES * sizeof *c->before);
+    c->of_rule = calloc((size_t)(1 + LIMITS) * ((size_t)c->config->n_rules + 1), sizeof *c->of_rule);
+    if (!c->candidates || !c->before || !c->of_rule)
+        return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(c->graph));
+    return mm_survey_create(c->graph, c->facts, &c->limits, c->config, &c->survey);
+}
+
+/* Holds the contest, by the facts' times or by nominal ones. *plan_out: the winner. */
+static mm_status run(contest *c, const mm_limits *limits, mm_status (*held)(contest *c, const mm_limits *limits),
+                     mm_plan **plan_out) {
+    mm_facts nominal = {0}, near = *c->facts;
+    mm_status status = MM_OK;
+    near.far_ps_per_byte =
+        0; /* a smaller memory is faster (mm/core/time/cache_miss.h), but that shall not favour evictions */
+    c->limits = *limits;
+    if (mm_nominal_is_due(c->facts)) status = mm_nominal_init(c->graph, &near, &nominal);
+    c->facts = mm_nominal_is_due(c->facts) ? &nominal : &near;
+    if (status == MM_OK) status = begin(c);
+    if (status == MM_OK) status = held(c, limits);
+    if (status == MM_OK)
+        *plan_out = c->plan;
+    else
+        mm_plan_destroy(c->plan);
+    mm_survey_destroy(c->survey);
+    free(c->candidates);
+    free(c->before);
+    free(c->of_rule);
+    c->facts = NULL;
+    mm_nominal_fini(&nominal);
+    return status;
+}
+
+mm_status mm_engine_plan_needed(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                                const mm_engine_config *config, mm_plan **plan_out) {
+    contest c = {.graph = graph, .facts = facts, .config = config, .below_ns = INT64_MAX, .below_bytes = INT64_MAX};
+    return run(&c, limits, hold, plan_out);
+}
+
+mm_status mm_engine_plan_below(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                               const mm_engine_config *config, int64_t below_ns, int64_t below_bytes,
+                               mm_plan **plan_out) {
+    contest c = {.graph = graph, .facts = facts, .config = config, .below_ns = below_ns, .below_bytes = below_bytes};
+    return run(&c, limits, hold_once, plan_out);
+}

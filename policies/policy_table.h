@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* The policies of this build. A new one is a file with an mm_policy_ops, and a name here. */
+#ifndef POLICIES_POLICY_TABLE_H
+#define POLICIES_POLICY_TABLE_H
+
+#include "policies/policy.h"
+
+/* The two baselines (keep.c), presets of the engine (presets.c), modnn (modnn.c) and auto (auto.c), in the order of
+ * `mm policies`. */
+#define MM_POLICIES(X)                                                                                                 \
+    X(naive)                                                                                                           \
+    X(liveness)                                                                                                        \
+    X(freelunch)                                                                                                       \
+    X(swap)                                                                                                            \
+    X(swap_async)                                                                                                      \
+    X(hybrid) X(vdnn_all) X(vdnn_conv) X(cdma) X(modnn) X(comet) X(gist) X(recompute) X(recompute_swap) X(auto) X(rules)
+
+#define MM_POLICY_OPS(name) extern const mm_policy_ops mm_policy_##name;
+MM_POLICIES(MM_POLICY_OPS)
+#undef MM_POLICY_OPS
+
+enum { MM_AUTO_EFFORT }; /* of auto, the element of mm_engine_config.own that says how long it searches; 0: not */
+
+#endif

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT */
+/* An executor that is one of several processes'.
+ *
+ * Memory that runs out: before an iteration has given anything to be added up, it runs again under a plan that needs
+ * less, with the same bits; afterwards it fails, because others have what it gave.
+ *
+ * Gradients that are not finite: whichever rank has them, none updates anything. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "mm/core/graph/graph.h"
+#include "nets/exec/exec.h"
+#include "nets/zoo/zoo.h"
+#include "tests/core/expect.h"
+#include "tests/nets/ref_exec.h"
+#include "tests/suite/device_fault.h"
+
+enum { BATCH = 4, SEED = 5, ITERATIONS = 2 };
+static const nets_optimizer SGD = {.momentum = 0.9f, .weight_decay = 1e-4f, .only_finite = true};
+
+/* The other rank has the same gradients, and a loss of 1. ctx: how many sums have begun. */
+static void sent(void *ctx, const mm_allreduce_part *shared) {
+    const mm_tensor_info *tensor = mm_graph_tensor(shared->graph, shared->tensor);
+    float *elems = shared->data;
+    for (int64_t i = 0; tensor->kind == MM_WEIGHT_GRADIENT && i < shared->bytes / (int64_t)sizeof *elems; i++)
+        elems[i] *= 2;
+    if (strcmp(tensor->name, NETS_LOSS_NAME) == 0) *elems = 1;
+    atomic_fetch_add((atomic_llong *)ctx, 1);
+}
+
+static mm_status await(void *ctx, const mm_allreduce_part *shared) {
+    (void)ctx, (void)shared;
+    return MM_OK;
+}
+
+static int64_t begun(void *ctx) { return atomic_load((atomic_llong *)ctx); }
+
+static const mm_allreduce_fns fns = {.sent = sent, .await = await};
+
+typedef struct votes {
+    int32_t others; /* what the other rank says */
+    int32_t mine;   /* what this one has said last */
+} votes;
+
+static votes voted;
+
+static mm_status agree(void *ctx, int32_t *word) {
+    (void)ctx;
+    if (voted.others < 0) return mm_fail(MM_ERR_DEVICE, "the other rank has ended");
+    voted.mine = *word;
+    *word += voted.others;
+    return MM_OK;
+}
+
+typedef struct run {
+    nets_net *net;
+    mm_manager *manager;
+    nets_backend *backend;
+    nets_exec *exec;
+    float *images;
+    int32_t *labels;
+    atomic_llong begun;
+} run;
+
+static void begin(run *r, const char *net, const nets_optimizer *optimizer) {
+    const mm_options options = {
+        .device_bytes = 16 << 20, .pinned_bytes = 16 << 20, .policy = "liveness", .issue = MM_ISSUE_INLINE};
+    *r = (run){0};
+    voted = (votes){0};
+    expect_ok(nets_zoo_build(net, &r->net));
+    expect_ok(mm_manager_create(&options, &r->manager));
+    expect_ok(nets_backend_open("host", NULL, &r->backend));
+    r->backend->ranks = (nets_allreduce){
+        .n = 2, .when = MM_ALLREDUCE_AT_ONCE, .fns = &fns, .ctx = &r->begun, .begun = begun, .agree = agree};
+    expect_ok(nets_exec_create_on(r->net, BATCH, NETS_TRAIN, r->manager, r->backend, optimizer, &r->exec));
+    expect_ok(nets_exec_init(r->exec, SEED));
+    ref_batch(r->net, BATCH, 1, &r->images, &r->labels);
+}
+
+static void end(run *r) {
+    nets_exec_destroy(r->exec);
+    nets_backend_close(r->backend);
+    mm_manager_destroy(r->manager);
+    nets_net_destroy(r->net);
+    free(r->images);
+    free(r->labels);
+}
+
+static mm_status iterate(run *r) {
+    nets_result result;
+    return nets_exec_iteration(r->exec, r->images, r->labels, BATCH, 0.1f, &result);
+}
+
+static float *weights_of(const run *r, size_t *bytes_out) {
+    size_t n = 0, at = 0;
+    for (int p = 0; p < nets_net_params(r->net); p++) n += (size_t)nets_net_param(r->net, p)->elems;
+    float *weights = malloc(n * sizeof *weights);
+    assert_non_null(weights);
+    for (int p = 0; p < nets_net_params(r->net); p++) {
+        expect_ok(nets_exec_param_get(r->exec, p, NETS_VALUE, weights + at));
+        at += (size_t)nets_net_param(r->net, p)->elems;
+    }
+    *bytes_out = n * sizeof *weights;
+    return weights;
+}
+
+static void memory_that_runs_out_is_made_up_for_only_before_a_sum_has_begun(void **state) {
+    (void)state;
+    run r;
+    size_t bytes;
+    int again = 0, failed = 0;
+    begin(&r, "tiny", &SGD);
+    for (int i = 0; i < ITERATIONS; i++) expect_ok(iterate(&r));
+    float *expected = weights_of(&r, &bytes);
+    end(&r);
+    for (int nth = 1;; nth++) {
+        begin(&r, "tiny", &SGD);
+        expect_ok(iterate(&r));
+        const int64_t before = begun(&r.begun);
+        device_fault_set(DEVICE_FAULT_MEMORY_CALL, nth);
+        const mm_status status = iterate(&r);
+        const bool happened = device_fault_happened();
+        device_fault_set(DEVICE_FAULT_NONE, 0);
+        const int64_t sums = begun(&r.begun) - before;
+        mm_stats stats;
+        mm_stats_get(r.manager, &stats);
+        if (status == MM_OK) {
+            float *weights = weights_of(&r, &bytes);
+            assert_int_equal(sums, before); /* once each */
+            assert_memory_equal(weights, expected, bytes);
+            free(weights);
+        } else {
+            assert_int_equal(status, MM_ERR_NOMEM);
+            /* What runs before the plan, such as copies of what an iteration may have to restore, no plan makes
+             * smaller. */
+            if (sums == 0 && stats.ladder_steps > 0) fail_msg("call %d: did not run again", nth);
+        }
+        again += status == MM_OK && stats.ladder_steps > 0;
+        failed += sums > 0 && status != MM_OK;
+        end(&r);
+        if (!happened) break;
+    }
+    print_message("%d times it ran again, %d times it failed\n", again, failed);
+    assert_true(again > 3 && failed > 10);
+    free(expected);
+}
+
+/* Weights, momenta and the count of iterations. */
+static uint64_t digest_of(const run *r) {
+    uint64_t digest = 14695981039346656037u;
+    for (int p = 0; p < nets_net_params(r->net); p++)
+        for (int part = NETS_VALUE; part <= NETS_STATE; part++) {
+            const int64_t n = nets_net_param(r->net, p)->elems;
+            uint32_t *elems = malloc((size_t)n * sizeof *elems);
+            assert_non_null(elems);
+            if (part != NETS_GRADIENT) expect_ok(nets_exec_param_get(r->exec, p, (nets_part)part, (float *)elems));
+            for (int64_t i = 0; part != NETS_GRADIENT && i < n; i++) digest = (digest ^ elems[i]) * 1099511628211u;
+            free(elems);
+        }
+    return digest;
+}
+
+static void a_rank_that_halts_halts_all(void **state) {
+    (void)state;
+    nets_optimizer going_on = SGD, clipping = SGD;
+    going_on.only_finite = false;
+    clipping.clip_norm = 1;
+    const struct {
+        const char *what;
+        const nets_optimizer *optimizer;
+        float image; /* of the second iteration, one of them */
+        int32_t others, mine;
+        mm_status status;
+        bool halts;
+    } cases[] = {
+        {"nobody halts", &SGD, 1, 0, 0, MM_OK, false},
+        {"the other rank halts", &SGD, 1, 1, 0, MM_OK, true},
+        {"this rank halts", &SGD, NAN, 0, 1, MM_OK, true},
+        {"the other rank is gone", &SGD, 1, -1, 0, MM_ERR_DEVICE, true},
+        {"whatever comes", &going_on, NAN, 1, 0, MM_OK, false},
+        {"clipping looks at sums", &clipping, NAN, 1, 0, MM_OK, true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        run r;
+        begin(&r, "vgg11@32x32,classes=10,thin=16", cases[i].optimizer);
+        assert_true(nets_exec_lowered(r.exec)->n_updates > 2);
+        expect_ok(iterate(&r));
+        const uint64_t before = digest_of(&r);
+        voted.others = cases[i].others;
+        r.images[7] = cases[i].image;
+        nets_result result;
+        const mm_status status = nets_exec_iteration(r.exec, r.images, r.labels, BATCH, 0.1f, &result);
+        if (status != cases[i].status || (digest_of(&r) == before) != cases[i].halts || voted.mine != cases[i].mine)
+            fail_msg("%s: status %d, %s, voted %d", cases[i].what, status,
+                     digest_of(&r) == before ? "halted" : "updated", voted.mine);
+        if (status == MM_OK) assert_int_equal(result.halted != 0, cases[i].halts);
+        end(&r);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_that_runs_out_is_made_up_for_only_before_a_sum_has_begun),
+        cmocka_unit_test(a_rank_that_halts_halts_all),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

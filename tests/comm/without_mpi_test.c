@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/* A build where there is neither MPI nor CUDA knows both engines by name, and says why it has none. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "nets/comm/comm.h"
+
+static void both_engines_are_refused_by_name(void **state) {
+    (void)state;
+    comm *m;
+    assert_null(comm_list(0, NULL));
+    assert_int_equal(comm_open(&(comm_config){.engine = "mpi"}, &m), MM_ERR_UNSUPPORTED);
+    assert_non_null(strstr(mm_last_error(), "this build has no engine mpi"));
+    assert_int_equal(comm_open(&(comm_config){.engine = "nccl"}, &m), MM_ERR_UNSUPPORTED);
+    assert_non_null(strstr(mm_last_error(), "this build has no engine nccl"));
+    assert_int_equal(comm_probe(&(comm_config){.engine = "nccl"}, 2), MM_ERR_UNSUPPORTED);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(both_engines_are_refused_by_name)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
