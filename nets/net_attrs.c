@@ -38,10 +38,6 @@ static const char *value_of(const nets_attr *attr, const nets_attrs *attrs) {
     return (const char *)attrs + attr->offset;
 }
 
-static void copy_value(const nets_attr *attr, const nets_attrs *from, nets_attrs *to) {
-    memcpy((char *)to + attr->offset, value_of(attr, from), attr->bytes);
-}
-
 bool nets_attr_equal(const nets_attr *attr, const nets_attrs *a, const nets_attrs *b) {
     return memcmp(value_of(attr, a), value_of(attr, b), attr->bytes) == 0;
 }
@@ -187,7 +183,9 @@ static mm_status fill_in(const nets_attr *attr, nets_layer *layer) {
     return MM_OK;
 }
 
-mm_status nets_attrs_complete(nets_layer *layer, const nets_shape *in) {
+/* Fills in the defaults of a layer's attributes that are zero, and checks all ranges and rules. `in`: the first input's
+ * shape. */
+static mm_status complete(nets_layer *layer, const nets_shape *in) {
     const nets_attr *attr;
     for (size_t i = 0; (attr = nets_attr_of(layer->op, i)); i++) {
         MM_TRY(fill_in(attr, layer));
@@ -198,31 +196,26 @@ mm_status nets_attrs_complete(nets_layer *layer, const nets_shape *in) {
     return MM_OK;
 }
 
-/* ---------------------------------------------------------------- what was told */
+/* ---------------------------------------------------------------- what follows for a layer */
 
-/* Whether a layer told these attributes becomes one with `layer`'s. */
-static bool becomes(const nets_net *net, const nets_layer *layer, const nets_attrs *told) {
-    nets_shape in[NETS_MAX_INPUTS];
-    for (int i = 0; i < layer->n_inputs; i++) in[i] = nets_net_layer(net, layer->inputs[i])->shape;
-    nets_layer trial = *layer;
-    trial.attrs = *told;
-    return nets_op_infer(&trial, in) == MM_OK && nets_attrs_equal(&trial.attrs, &layer->attrs) &&
-           nets_shape_equal(&trial.shape, &layer->shape);
+static mm_status check_ranks(const nets_layer *layer, const nets_op_info *info, const nets_shape *in) {
+    char text[NETS_SHAPE_TEXT_CAPACITY];
+    for (int i = 0; info->input_rank && i < layer->n_inputs; i++)
+        if (in[i].rank != info->input_rank)
+            return mm_fail(MM_ERR_INVALID, "layer %s: %s takes inputs of %d dimensions, not %s", layer->name,
+                           info->name, info->input_rank, nets_shape_text(&in[i], text));
+    return MM_OK;
 }
 
-mm_status nets_attrs_told(const nets_net *net, int layer, nets_attrs *told_out) {
-    const nets_layer *l = nets_net_layer(net, layer);
-    nets_attrs told = {0};
-    const nets_attr *attr;
-    for (size_t i = 0; (attr = nets_attr_of(l->op, i)); i++) copy_value(attr, &l->attrs, &told);
-    if (!becomes(net, l, &told))
-        return mm_fail(MM_ERR_UNSUPPORTED, "layer %s: has an attribute that %s is not known to take", l->name,
-                       nets_op_name(l->op));
-    for (size_t i = 0; (attr = nets_attr_of(l->op, i)); i++) {
-        nets_attrs less = told;
-        copy_value(attr, &(nets_attrs){0}, &less);
-        if (becomes(net, l, &less)) told = less;
-    }
-    *told_out = told;
-    return MM_OK;
+mm_status nets_op_infer(nets_layer *layer, const nets_shape *in) {
+    const nets_op_info *info = nets_op_info_of(layer->op);
+    if (!info->infer) return MM_OK;
+    MM_TRY(check_ranks(layer, info, in));
+    MM_TRY(complete(layer, in));
+    return info->infer(layer, in);
+}
+
+bool nets_param_is_had(const nets_param_spec *param, const nets_layer *layer) {
+    if (param->without) return !nets_attr_is_told(nets_attr_find(layer->op, param->without), &layer->attrs);
+    return !param->with || nets_attr_is_told(nets_attr_find(layer->op, param->with), &layer->attrs);
 }

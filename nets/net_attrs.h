@@ -66,10 +66,6 @@ const char *nets_attr_default_text(const nets_attr *attr, char text_out[NETS_ATT
  * Rules are not checked. */
 MM_CHECKED mm_status nets_attr_check(const nets_attr *attr, const char *layer, const nets_attrs *attrs);
 
-/* Fills in the defaults of a layer's attributes that are zero, and checks all ranges and rules. `in`: the first input's
- * shape. MM_ERR_INVALID as nets_attr_check. */
-MM_CHECKED mm_status nets_attrs_complete(nets_layer *layer, const nets_shape *in);
-
 /* Whether a and b have the same value of one attribute, and of all attributes that any operation takes. */
 bool nets_attr_equal(const nets_attr *attr, const nets_attrs *a, const nets_attrs *b);
 bool nets_attrs_equal(const nets_attrs *a, const nets_attrs *b);

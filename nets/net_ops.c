@@ -18,34 +18,10 @@ int64_t nets_mul(int64_t a, int64_t b) {
     return product;
 }
 
-/* ---------------------------------------------------------------- shapes */
-
-static mm_status check_ranks(const nets_layer *layer, const nets_op_info *info, const nets_shape *in) {
-    char text[NETS_SHAPE_TEXT_CAPACITY];
-    for (int i = 0; info->input_rank && i < layer->n_inputs; i++)
-        if (in[i].rank != info->input_rank)
-            return mm_fail(MM_ERR_INVALID, "layer %s: %s takes inputs of %d dimensions, not %s", layer->name,
-                           info->name, info->input_rank, nets_shape_text(&in[i], text));
-    return MM_OK;
-}
-
-mm_status nets_op_infer(nets_layer *layer, const nets_shape *in) {
-    const nets_op_info *info = nets_op_info_of(layer->op);
-    if (!info->infer) return MM_OK;
-    MM_TRY(check_ranks(layer, info, in));
-    MM_TRY(nets_attrs_complete(layer, in));
-    return info->infer(layer, in);
-}
-
 /* ---------------------------------------------------------------- parameters */
 
 const nets_param_spec *nets_param_spec_of(nets_op_kind op, int i) {
     return i < NETS_MAX_PARAMS && OPS[op]->params[i].name ? &OPS[op]->params[i] : NULL;
-}
-
-bool nets_param_is_had(const nets_param_spec *param, const nets_layer *layer) {
-    if (param->without) return !nets_attr_is_told(nets_attr_find(layer->op, param->without), &layer->attrs);
-    return !param->with || nets_attr_is_told(nets_attr_find(layer->op, param->with), &layer->attrs);
 }
 
 int nets_factor_of(const nets_layer *layer) {

@@ -18,13 +18,6 @@ static void fail_iteration(mm_dispatch *d, mm_status status) {
     mm_runtime_alloc_stop(d->execution);
 }
 
-mm_status mm_dispatch_failure(mm_dispatch *d) {
-    pthread_mutex_lock(&d->lock);
-    mm_status status = mm_failure_restore(&d->failure);
-    pthread_mutex_unlock(&d->lock);
-    return status;
-}
-
 /* Blocks until piece `seq` of a stream has been issued, or the iteration has failed. */
 static mm_status wait_issued(mm_dispatch *d, mm_stream_id stream, int32_t seq, bool training_thread) {
     pthread_mutex_lock(&d->lock);
@@ -369,16 +362,6 @@ void mm_dispatch_abort(mm_dispatch *d) {
     mm_failure_restore(&reason);
     mm_runtime_alloc_reset(d->execution);
     d->execution = NULL;
-}
-
-void *mm_dispatch_address(mm_dispatch *d, int segment) {
-    const mm_segment *s = &d->execution->plan->segments[segment];
-    if (!s->dynamic) return (s->pinned ? d->pinned : d->base) + s->offset;
-    mm_runtime_alloc *u = &d->execution->unplanned;
-    pthread_mutex_lock(&u->lock);
-    void *address = u->address[segment];
-    pthread_mutex_unlock(&u->lock);
-    return address;
 }
 
 /* ---------------------------------------------------------------- life */

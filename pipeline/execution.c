@@ -15,36 +15,6 @@ static mm_status index_steps(mm_execution *p) {
     return MM_OK;
 }
 
-static mm_status need_event(mm_execution *p, mm_event **events, mm_stream_id stream, int32_t seq) {
-    mm_event **event = &events[p->program->at[stream][seq]];
-    return *event ? MM_OK : mm_event_create(p->dispatch->config.device, event);
-}
-
-/* Events whose times mm_program_codec_wait needs: ends of operations, and of steps before a step that waits for one. */
-static mm_status need_times(mm_execution *p, mm_event **events, const mm_piece *piece) {
-    if (piece->stream != MM_STREAM_COMPUTE) return need_event(p, events, piece->stream, piece->seq);
-    return mm_piece_waits(piece) && piece->seq > 0 ? need_event(p, events, piece->stream, piece->seq - 1) : MM_OK;
-}
-
-bool mm_dispatch_is_timed(const mm_dispatch *d) {
-    return d->config.device->ops->always_timed || d->config.measure_times || d->config.timed;
-}
-
-/* Events for pieces that others wait for, and for those that need_times names. All pieces have one if times are
- * measured, or if segments are placed at run time, because frees wait too. */
-mm_status mm_execution_events(mm_execution *p, mm_event **events) {
-    const mm_dispatch *d = p->dispatch;
-    const bool all = p->has_unplanned || d->config.measure_times;
-    for (int i = 0; i < p->program->n; i++) {
-        const mm_piece *piece = &p->program->pieces[i];
-        if (all) MM_TRY(need_event(p, events, piece->stream, piece->seq));
-        if (mm_dispatch_is_timed(d)) MM_TRY(need_times(p, events, piece));
-        for (int s = 0; s < MM_STREAM_COUNT; s++)
-            if (piece->wait[s] >= 0) MM_TRY(need_event(p, events, (mm_stream_id)s, piece->wait[s]));
-    }
-    return MM_OK;
-}
-
 static mm_status create_events(mm_execution *p) {
     const mm_dispatch_config *config = &p->dispatch->config;
     p->events = calloc((size_t)p->program->n + 1, sizeof(mm_event *));
@@ -135,6 +105,13 @@ mm_status mm_execution_create(mm_dispatch *dispatch, const mm_program *program, 
     }
     *execution_out = p;
     return MM_OK;
+}
+
+bool mm_execution_recorded(const mm_execution *p) { return p->recorded != NULL; }
+
+void mm_execution_unrecord(mm_execution *p) {
+    mm_replay_destroy(p->recorded);
+    p->recorded = NULL;
 }
 
 void mm_execution_set_block(mm_execution *p, const void *block) { p->block = block; }

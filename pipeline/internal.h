@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Private to the pipeline: types and functions that dispatch.c, operation.c, execution.c, replay.c, bodies.c,
- * exchange.c, unplanned.c and self_check.c share. */
+/* Private to the pipeline: types and functions that its files share. From the bottom: running.c, execution_events.c and
+ * window.c; tracing.c, unplanned.c and bodies.c; exchange.c and self_check.c; operation.c and execution.c; dispatch.c
+ * and replay.c. */
 #ifndef PIPELINE_INTERNAL_H
 #define PIPELINE_INTERNAL_H
 

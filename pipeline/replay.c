@@ -73,13 +73,6 @@ void mm_record_abort(mm_dispatch *d) {
     d->recording = false;
 }
 
-bool mm_execution_recorded(const mm_execution *p) { return p->recorded != NULL; }
-
-void mm_execution_unrecord(mm_execution *p) {
-    mm_replay_destroy(p->recorded);
-    p->recorded = NULL;
-}
-
 mm_status mm_dispatch_replay(mm_dispatch *d, mm_execution *p) {
     d->ahead = true;
     MM_TRY(mm_replay_launch(p->recorded, d->compute));

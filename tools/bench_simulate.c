@@ -6,6 +6,13 @@
 #include "tools/bench.h"
 #include "tools/sub_batch.h"
 
+mm_status bench_subject(bench *b, int64_t sub_batch) {
+    if (b->subject.n > 0 && b->subject.sub_batch == sub_batch) return MM_OK;
+    simulated_fini(&b->subject);
+    simulated_fini(&b->apart);
+    return simulated_init(&b->subject, b->net, b->batch, sub_batch, &b->target);
+}
+
 static mm_status fill_times(const void *source, const mm_graph *graph, mm_facts *facts) {
     return facts_source_fill(source, graph, facts);
 }

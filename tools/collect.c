@@ -283,7 +283,8 @@ mm_status collector_measure_device(collector *c, const target *target) {
     return status == MM_OK && !target_is_host(target->device) ? measure_pairs(c, target) : status;
 }
 
-void collector_put_pairs(const device_pairs *pairs, mm_facts *facts) {
+/* The facts' contention of each pair: as measured, else as the facts' two contention_permille have it. */
+static void put_pairs(const device_pairs *pairs, mm_facts *facts) {
     mm_contention found = {.known = true};
     facts->contention.known = false; /* what the two numbers say */
     for (mm_work of = 0; of < MM_WORK_KINDS; of++)
@@ -305,7 +306,7 @@ static void conclude(const collector *c, mm_facts *facts) {
         facts->in_both_bytes_per_s = shared_rate(c->both_bytes_per_s, facts->in_bytes_per_s);
     }
     find_contention(&c->contention, far, &facts->contention_permille, &facts->link_contention_permille);
-    if (c->has_pairs) collector_put_pairs(&c->pairs, facts);
+    if (c->has_pairs) put_pairs(&c->pairs, facts);
 }
 
 mm_status collector_fill(const void *ctx, const mm_graph *graph, mm_facts *facts) {

@@ -70,9 +70,6 @@ MM_CHECKED mm_status collector_measure_variants(collector *c, collect_run run, v
 /* Measures what no run tells: the link with both directions busy, and, but on the host device, the pairs. */
 MM_CHECKED mm_status collector_measure_device(collector *c, const target *target);
 
-/* The facts' contention of each pair: as measured, else as the facts' two contention_permille have it. */
-void collector_put_pairs(const device_pairs *pairs, mm_facts *facts);
-
 /* A time_source.fill: adds the collected times to facts of the same graph, or of an equal one. Codecs that these facts
  * do not have are left out. */
 mm_status collector_fill(const void *collector, const mm_graph *graph, mm_facts *facts);

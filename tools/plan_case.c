@@ -120,13 +120,15 @@ bool plan_case_fits(const plan_case *c) {
     return c->budget_bytes == 0 || plan_case_need(c)->minimum_bytes <= c->budget_bytes;
 }
 
-bool plan_case_interrupted(const plan_case *c) {
+/* Whether the search for the plan of a pass was stopped: it is the best that was found so far. */
+static bool was_interrupted(const plan_case *c) {
     bool cut_short = false;
     for (int i = 0; i < c->passes.n; i++) cut_short |= c->passes.r[i].planned.plan->cut_short;
     return cut_short;
 }
 
-bool plan_case_has_gap(const plan_case *c) {
+/* Whether the bound says something of the plan: it fits, has times, and has no heap, which the bound is not for. */
+static bool has_gap(const plan_case *c) {
     for (int i = 0; i < c->passes.n; i++)
         if (c->passes.r[i].planned.plan->heap_bytes > 0) return false;
     return c->facts && !c->untimed && c->bound_ns < INT64_MAX && plan_case_fits(c);
@@ -254,7 +256,7 @@ static void print_prediction(FILE *file, const plan_case *c) {
         fprintf(file, "  %-22s %14.3f  ms, %.1f %s, %d%% of side streams hidden\n", "predicted step",
                 (double)c->iteration_ns * 1e-6, speed(c, c->iteration_ns), speed_unit(c->sample_tokens),
                 c->sim.hidden_permille / 10);
-    if (plan_case_has_gap(c))
+    if (has_gap(c))
         fprintf(file, "  %-22s %14.3f  ms, %.1f %s: no plan is faster; the gap is %.1f%%\n", "bound",
                 (double)c->bound_ns * 1e-6, speed(c, c->bound_ns), speed_unit(c->sample_tokens),
                 (double)mm_time_bound_gap_permille(c->iteration_ns, c->bound_ns) / 10);
@@ -271,7 +273,7 @@ void plan_case_print(FILE *file, const plan_case *c, bool by_kind) {
                 (long long)c->sub_batch, (long long)nets_exec_passes(c->batch, c->sub_batch),
                 mm_graph_name(plan->graph));
     if (c->searched) print_search(file, c);
-    if (plan_case_interrupted(c))
+    if (was_interrupted(c))
         fprintf(file, "  %-22s interrupted: this is the best plan that was found so far\n", "search");
     print_size(file, "minimum budget", c->passes.least_bytes);
     if (c->passes.least_bytes < c->passes.fused_bytes)
@@ -340,7 +342,7 @@ json_t *plan_case_row(const plan_case *c) {
         (json_int_t)plan->stash_bytes, "compression_workspace_bytes", (json_int_t)plan->code_region_bytes, "buffers",
         plan->buffers, "pinned_bytes", (json_int_t)plan->pinned_bytes, "iteration_seconds_predicted",
         c->facts && !c->untimed ? json_real((double)c->iteration_ns * 1e-9) : json_null(), "status",
-        plan_case_fits(c) ? "ok" : "infeasible", "interrupted", (int)plan_case_interrupted(c));
+        plan_case_fits(c) ? "ok" : "infeasible", "interrupted", (int)was_interrupted(c));
     const mm_pool_sums pools = mm_account_pools(plan);
     if (row && pools.bound_bytes > 0)
         json_object_set_new(row, "pools",
@@ -352,7 +354,7 @@ json_t *plan_case_row(const plan_case *c) {
                                json_pack("{sI sI sI sI}", "offloads", (json_int_t)c->moves.offloads, "prefetches",
                                          (json_int_t)c->moves.prefetches, "moved_bytes", (json_int_t)c->moves.bytes,
                                          "defragmentations", (json_int_t)c->defragmentations));
-    if (row && plan_case_has_gap(c))
+    if (row && has_gap(c))
         json_object_update_new(row, json_pack("{sf sI}", "bound_seconds", (double)c->bound_ns * 1e-9, "gap_permille",
                                               (json_int_t)mm_time_bound_gap_permille(c->iteration_ns, c->bound_ns)));
     if (row && c->searched) json_object_set_new(row, "max_batch", json_integer(c->found.batch));

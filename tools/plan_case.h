@@ -47,11 +47,6 @@ void plan_case_fini(plan_case *c);
 static inline const requirement *plan_case_need(const plan_case *c) { return requirement_most(&c->passes); }
 static inline const mm_plan *plan_case_plan(const plan_case *c) { return plan_case_need(c)->planned.plan; }
 bool plan_case_fits(const plan_case *c);
-/* Whether the search for the plan of a pass was stopped: it is the best that was found so far. */
-bool plan_case_interrupted(const plan_case *c);
-
-/* Whether the bound says something of the plan: it fits, has times, and has no heap, which the bound is not for. */
-bool plan_case_has_gap(const plan_case *c);
 
 /* Prints the plan's figures. by_kind: also the declared bytes and the live bytes at the peak by kind, and the largest
  * segments there. */

@@ -44,7 +44,8 @@ static bool has_speed(const row *r) { return r->images_per_second > 0; }
 
 static bool is_predicted(const row *r) { return !r->simulated && r->iteration_seconds_predicted > 0; }
 
-double row_error(const row *r) {
+/* The simulator's error relative to the measurement; negative: one of the two is not known. */
+static double error_of(const row *r) {
     if (!is_predicted(r) || r->iteration_seconds_median <= 0) return -1;
     double error = r->iteration_seconds_predicted / r->iteration_seconds_median - 1;
     return error < 0 ? -error : error;
@@ -221,11 +222,11 @@ void rows_print_error(FILE *file, const row *rows, int n) {
     double *errors = malloc(((size_t)n + 1) * sizeof *errors);
     int known = 0, own = 0;
     for (int i = 0; errors && i < n; i++) {
-        if (row_error(&rows[i]) < 0) continue;
+        if (error_of(&rows[i]) < 0) continue;
         if (rows[i].calibrated)
             own++;
         else
-            errors[known++] = 100 * row_error(&rows[i]);
+            errors[known++] = 100 * error_of(&rows[i]);
     }
     if (known > 0) {
         qsort(errors, (size_t)known, sizeof *errors, by_value);
@@ -283,7 +284,7 @@ static json_t *to_json(const row *r) {
         r->images_per_second, "iteration_seconds_median", r->iteration_seconds_median, "iteration_seconds_p95",
         r->iteration_seconds_p95, "iteration_seconds_predicted",
         optional(r->iteration_seconds_predicted > 0 ? r->iteration_seconds_predicted : -1), "simulator_error",
-        optional(row_error(r)), "simulated", (int)r->simulated, "calibrated", (int)r->calibrated, "codec_hidden_share",
+        optional(error_of(r)), "simulated", (int)r->simulated, "calibrated", (int)r->calibrated, "codec_hidden_share",
         optional(r->codec_hidden_share), "codec_busy_seconds", r->codec_busy_seconds, "compute_busy_seconds",
         r->compute_busy_seconds, "step_ratio", positive(r->step_ratio), "compute_ratio", positive(r->compute_ratio),
         "host_seconds", positive(r->host_seconds), "host_seconds_per_layer", positive(host_seconds_per_layer(r)),

@@ -70,9 +70,6 @@ void row_times(row *r, int64_t images, double *seconds, double *host_seconds, in
 /* Sets the status of a run that did not fail. */
 void row_end(row *r, bool interrupted);
 
-/* The simulator's error relative to the measurement; negative: one of the two is not known. */
-double row_error(const row *r);
-
 /* The substitute policy that ran at the end; NULL: none. */
 const char *row_stand_in(const row *r);
 

@@ -44,15 +44,6 @@ mm_status sub_batch_read(const char *text, const char *policy_spec, int64_t batc
     return MM_OK;
 }
 
-mm_status sub_batch_find(const char *text, const sub_batch_case *c, int64_t *sub_batch_out) {
-    MM_TRY(sub_batch_read(text, c->policy, c->batch, sub_batch_is_measured(c->facts), sub_batch_out));
-    if (*sub_batch_out > 0) return MM_OK;
-    if (c->budget_bytes > 0) return sub_batch_choose(c, sub_batch_out);
-    if (text) return mm_fail(MM_ERR_INVALID, "--sub-batch auto: needs a --budget to fit into");
-    *sub_batch_out = c->batch;
-    return MM_OK;
-}
-
 mm_status sub_batch_check_facts(const char *option, const facts_source *facts, int64_t batch, int64_t sub_batch) {
     if (!sub_batch_is_measured(facts)) return MM_OK;
     if (facts->batch > 0 && facts->batch != batch)
@@ -252,7 +243,7 @@ static mm_status choose(const sub_batch_case *c, int64_t *n) {
 
 /* Where the device times algorithms, sizes are tried with as little workspace as timing may leave; only what has come
  * through is tried with the ones that it chooses. */
-mm_status sub_batch_choose(const sub_batch_case *given, int64_t *sub_batch_out) {
+static mm_status choose_within(const sub_batch_case *given, int64_t *sub_batch_out) {
     sub_batch_case c = *given;
     struct target untimed = *c.target;
     if (sub_batch_is_measured(c.facts)) c.facts = NULL;
@@ -264,6 +255,15 @@ mm_status sub_batch_choose(const sub_batch_case *given, int64_t *sub_batch_out) 
     target_fini(&untimed);
     c.target = given->target;
     return status == MM_OK ? halve(&c, sub_batch_out) : status;
+}
+
+mm_status sub_batch_find(const char *text, const sub_batch_case *c, int64_t *sub_batch_out) {
+    MM_TRY(sub_batch_read(text, c->policy, c->batch, sub_batch_is_measured(c->facts), sub_batch_out));
+    if (*sub_batch_out > 0) return MM_OK;
+    if (c->budget_bytes > 0) return choose_within(c, sub_batch_out);
+    if (text) return mm_fail(MM_ERR_INVALID, "--sub-batch auto: needs a --budget to fit into");
+    *sub_batch_out = c->batch;
+    return MM_OK;
 }
 
 /* The policy without its own number of images. */

@@ -32,15 +32,13 @@ typedef struct sub_batch_case {
 requirement_asked sub_batch_asked(const sub_batch_case *c, int64_t sub_batch);
 
 /* The same, and chooses it for the budget where that is asked for; without a budget, a policy that asks gets whole
- * batches. MM_ERR_INVALID as above, and: --sub-batch auto without a budget. Errors of sub_batch_choose. */
+ * batches. It chooses as moDNN does (Chen et al., equation 8): the largest in which any 15 % of the steps in a row fit
+ * together, each with its fastest algorithm's workspace, down to a multiple of 64, or to 32, 16 and so on; or a larger
+ * one in which all maps fit. From there it is halved until the policy's plans fit. By a machine's rates, a larger or
+ * smaller one is taken instead while the policy's plan for it is predicted to take a fiftieth less time.
+ * MM_ERR_INVALID as above, and: --sub-batch auto without a budget. MM_ERR_INFEASIBLE: plans do not fit even for one
+ * image: *sub_batch_out is 1, and the message has what they need then. */
 MM_CHECKED mm_status sub_batch_find(const char *text, const sub_batch_case *c, int64_t *sub_batch_out);
-
-/* Chooses it as moDNN does (Chen et al., equation 8): the largest in which any 15 % of the steps in a row fit together,
- * each with its fastest algorithm's workspace, down to a multiple of 64, or to 32, 16 and so on; or a larger one in
- * which all maps fit. From there it is halved until the policy's plans fit. By a machine's rates, a larger or smaller
- * one is taken instead while the policy's plan for it is predicted to take a fiftieth less time. MM_ERR_INFEASIBLE:
- * they do not even for one image: *sub_batch_out is 1, and the message has what they need then. */
-MM_CHECKED mm_status sub_batch_choose(const sub_batch_case *c, int64_t *sub_batch_out);
 
 /* MM_ERR_INVALID: the facts are measured, so of whole batches of one size, and the run is in sub-batches, or of another
  * batch. option: what gave them. */

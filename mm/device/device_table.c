@@ -44,20 +44,6 @@ static mm_status fail_unknown(const char *name, size_t length) {
                    absent(name, length));
 }
 
-/* Writes text such as "there are 2, cuda:0 to cuda:1". */
-static void tell_count(const char *kind, int count, char *text, size_t capacity) {
-    if (count > 1)
-        snprintf(text, capacity, "there are %d, %s:0 to %s:%d", count, kind, kind, count - 1);
-    else
-        snprintf(text, capacity, count == 1 ? "there is 1, %s:0" : "no %s answers here", kind);
-}
-
-mm_status mm_device_fail_ordinal(const char *kind, int ordinal, int count) {
-    char there[64];
-    tell_count(kind, count, there, sizeof there);
-    return mm_fail(MM_ERR_NOT_FOUND, "no device '%s:%d': %s", kind, ordinal, there);
-}
-
 /* A number from 0 to 9999; -1 if `digits` is none. */
 static int read_ordinal(const char *digits) {
     enum { DIGITS_MOST = 4 };
@@ -77,7 +63,7 @@ mm_status mm_device_find(const char *name, const mm_device_ops **ops_out, int *o
     const int count = ordinal == 0 ? 1 : ops->count();
     if (ordinal < 0) {
         char there[64];
-        tell_count(ops->name, count, there, sizeof there);
+        mm_device_tell_count(ops->name, count, there, sizeof there);
         return mm_fail(MM_ERR_INVALID, "device '%s': a number from 0 must follow '%s:'; %s", name, ops->name, there);
     }
     if (count > 0 && ordinal >= count) return mm_device_fail_ordinal(ops->name, ordinal, count);

@@ -106,20 +106,6 @@ void nets_op_destroy(nets_op *op) {
     if (op) op->impl->destroy(op);
 }
 
-nets_workspaces nets_op_workspaces(const nets_op *op, mm_phase phase) {
-    if (op->workspaces[phase].n) return op->workspaces[phase];
-    return (nets_workspaces){1, {op->impl->workspace_bytes ? op->impl->workspace_bytes(op, phase) : 0}};
-}
-
-int64_t nets_op_workspace_bytes(const nets_op *op, mm_phase phase) { return nets_op_workspaces(op, phase).bytes[0]; }
-
-int64_t nets_op_workspace_within(const nets_op *op, mm_phase phase, int64_t bytes) {
-    const nets_workspaces w = nets_op_workspaces(op, phase);
-    for (int i = 0; i < w.n; i++)
-        if (w.bytes[i] <= bytes) return w.bytes[i];
-    return -1;
-}
-
 mm_status nets_op_enqueue(nets_op *op, mm_phase phase, const nets_op_args *args, mm_stream *stream) {
     bool entered;
     MM_TRY(mm_device_enter(stream->device, &entered));

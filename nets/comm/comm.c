@@ -59,12 +59,6 @@ struct comm {
     int *vote_counts, *vote_places;
 };
 
-const char *comm_list(int i, const char **summary_out) {
-    if (i < 0 || i >= ENGINES) return NULL;
-    if (summary_out) *summary_out = engines[i]->summary;
-    return engines[i]->name;
-}
-
 /* ---------------------------------------------------------------- the thread */
 
 /* The next job to cut, if there is room. */
@@ -335,11 +329,6 @@ void comm_abort(comm *m, int status) {
 int comm_rank(const comm *m) { return m->link->rank; }
 int comm_size(const comm *m) { return m->link->ranks; }
 int comm_gpu(const comm *m) { return m->engine->sum ? m->link->gpu : -1; }
-
-int comm_local_rank(int rank) {
-    const char *text = getenv("OMPI_COMM_WORLD_LOCAL_RANK"); /* Open MPI's; elsewhere all are on one machine */
-    return text ? atoi(text) : rank;
-}
 
 /* ---------------------------------------------------------------- what is begun */
 

@@ -45,9 +45,6 @@ typedef struct comm_config {
     bool *lost_out; /* set to true if comm_open fails because another rank cannot begin, which tells why; may be NULL */
 } comm_config;
 
-/* The i-th engine's name, and in *summary_out (may be NULL) a line about it; NULL past the last. */
-const char *comm_list(int i, const char **summary_out);
-
 /* Whether `ranks` ranks of this machine can use the engine, as far as that is known before they are started. Errors as
  * comm_open's; MM_ERR_INVALID: nccl: there are fewer GPUs than ranks; the message has both numbers. */
 MM_CHECKED mm_status comm_probe(const comm_config *config, int ranks);

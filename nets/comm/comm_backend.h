@@ -17,7 +17,7 @@ enum {
 };
 
 typedef struct comm_backend {
-    const char *name, *summary;
+    const char *name;
     /* comm_probe; NULL: nothing can be said before. */
     mm_status (*probe)(const comm_config *config, int ranks);
     mm_status (*open)(const comm_config *config, comm_link **link_out);

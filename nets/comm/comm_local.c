@@ -163,7 +163,6 @@ static mm_status local_look(comm_link *link) {
 
 const comm_backend comm_local = {
     .name = "local",
-    .summary = "processes that mm has started",
     .open = local_open,
     .close = local_close,
     .abort = local_abort,
@@ -214,4 +213,9 @@ mm_status comm_local_start(int ranks, void (*become)(void *ctx, int rank), void 
     free(ends);
     free(text);
     return status;
+}
+
+int comm_local_rank(int rank) {
+    const char *text = getenv("OMPI_COMM_WORLD_LOCAL_RANK"); /* Open MPI's; elsewhere all are on one machine */
+    return text ? atoi(text) : rank;
 }

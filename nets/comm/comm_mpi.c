@@ -167,7 +167,6 @@ static mm_status mpi_test(comm_link *link, int slot, bool *done_out) {
 
 const comm_backend comm_mpi = {
     .name = "mpi",
-    .summary = "processes that mpirun starts; sums on the CPU, in the order of ranks",
     .open = mpi_open,
     .close = mpi_close,
     .abort = mpi_abort,

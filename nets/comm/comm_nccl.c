@@ -310,7 +310,6 @@ static mm_status nccl_test(comm_link *link, int slot, bool *done_out) {
 
 const comm_backend comm_nccl = {
     .name = "nccl",
-    .summary = "a GPU for each rank; sums on the GPUs, in NCCL's order",
     .probe = nccl_probe,
     .open = nccl_open,
     .close = nccl_close,

@@ -158,8 +158,6 @@ const nets_lowered *nets_exec_lowered_pass(const nets_exec *exec, int pass) {
     return pass == 0 ? exec->lowered : exec->pass[pass - 1].lowered;
 }
 
-int nets_exec_threads(const nets_exec *exec) { return exec->backend->threads; }
-
 /* ---------------------------------------------------------------- batches beside the computation */
 
 int64_t nets_exec_stage_bytes(const nets_net *net, int64_t batch) {

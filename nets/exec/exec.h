@@ -78,10 +78,6 @@ const nets_lowered *nets_exec_lowered(const nets_exec *exec);
 enum { NETS_PASSES = 3 };
 const nets_lowered *nets_exec_lowered_pass(const nets_exec *exec, int pass);
 
-/* How many CPU threads it computes on (nets_backend_config.threads); 0: it computes on another device. The same number
- * of threads gives the same bits on every run, under every lossless policy and in every budget. */
-int nets_exec_threads(const nets_exec *exec);
-
 /* The address of a parameter's elements in the device's memory, in its order (op_order.h), the same for the manager's
  * life. NULL if the parameter has no such part: gradients and states exist in training only. The CPU may use the
  * address only on device host. */

@@ -299,14 +299,6 @@ static mm_status run_backward(nets_op *base, const nets_op_args *args) {
     return MM_OK;
 }
 
-static mm_status forward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    return nets_host_enqueue(op, run_forward, args, stream);
-}
-
-static mm_status backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    return nets_host_enqueue(op, run_backward, args, stream);
-}
-
 static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
     const attention_op *op = (const attention_op *)base;
     (void)phase;
@@ -344,7 +336,7 @@ static mm_status make_products(attention_op *op, bool training) {
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     attention_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for an attention");
-    op->base.impl = &nets_host_op_attention;
+    op->base.impl = &nets_host_op_attention.base;
     op->dnn = &((nets_host_backend *)backend)->dnn;
     op->loops = nets_simd_row_best();
     op->samples = desc->y.dims[0];
@@ -371,5 +363,5 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     return MM_OK;
 }
 
-const nets_op_impl nets_host_op_attention = {
-    NETS_DTYPE_BIT(MM_F32) | NETS_DTYPE_BIT(MM_BF16), create, destroy, workspace_bytes, forward, backward};
+const nets_host_impl nets_host_op_attention = NETS_HOST_IMPL(NETS_DTYPE_BIT(MM_F32) | NETS_DTYPE_BIT(MM_BF16), create,
+                                                             destroy, workspace_bytes, run_forward, run_backward);

@@ -98,20 +98,10 @@ static mm_status run_backward(nets_op *base, const nets_op_args *args) {
     return MM_OK;
 }
 
-static mm_status forward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    return nets_host_enqueue(op, run_forward, args, stream);
-}
-
-static mm_status backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    return nets_host_enqueue(op, run_backward, args, stream);
-}
-
-static void destroy(nets_op *op) { free(op); }
-
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     batch_norm_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a batch norm");
-    *op = (batch_norm_op){.base.impl = &nets_host_op_batch_norm,
+    *op = (batch_norm_op){.base.impl = &nets_host_op_batch_norm.base,
                           .channels = nets_channels_of(nets_shape_rows(&desc->x[0]), nets_shape_channels(&desc->x[0]),
                                                        desc->maps, nets_host_pool(backend)),
                           .eps = desc->attrs.eps,
@@ -127,5 +117,6 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     return MM_OK;
 }
 
-const nets_op_impl nets_host_op_batch_norm = {
-    NETS_DTYPE_BIT(MM_F32) | NETS_DTYPE_BIT(MM_BF16), create, destroy, workspace_bytes, forward, backward};
+const nets_host_impl nets_host_op_batch_norm =
+    NETS_HOST_IMPL(NETS_DTYPE_BIT(MM_F32) | NETS_DTYPE_BIT(MM_BF16), create, nets_host_free, workspace_bytes,
+                   run_forward, run_backward);

@@ -194,10 +194,6 @@ static mm_status run_backward(nets_op *base, const nets_op_args *outer) {
                             : run_part(op, &op->dx, args, args->at[NETS_DY], args->at[NETS_DX]);
 }
 
-static mm_status forward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    return nets_host_enqueue(op, run_forward, args, stream);
-}
-
 static mm_status check_earlier(const conv_op *op, const nets_op_args *args) {
     if ((args->at[NETS_EARLIER] != NULL) == op->adds_earlier) return MM_OK;
     return mm_fail(MM_ERR_INVALID, "a convolution was made %s an earlier contribution to its gradient",
@@ -206,7 +202,7 @@ static mm_status check_earlier(const conv_op *op, const nets_op_args *args) {
 
 static mm_status backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
     MM_TRY(check_earlier((const conv_op *)op, args));
-    return nets_host_enqueue(op, run_backward, args, stream);
+    return nets_host_backward(op, args, stream);
 }
 
 static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
@@ -472,18 +468,16 @@ static mm_status create_conv(nets_backend *backend, const nets_op_desc *desc, ne
         return mm_fail(MM_ERR_UNSUPPORTED, "a convolution of bf16 maps with a bias");
     if (half && desc->f32_inputs && desc->wants_dx)
         return mm_fail(MM_ERR_UNSUPPORTED, "a convolution of bf16 maps with a gradient by the batch");
-    return create(backend, desc, &nets_host_op_conv, op_out);
+    return create(backend, desc, &nets_host_op_conv.base, op_out);
 }
 
 static mm_status create_conv_transpose(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
-    return create(backend, desc, &nets_host_op_conv_transpose, op_out);
+    return create(backend, desc, &nets_host_op_conv_transpose.base, op_out);
 }
 
-const nets_op_impl nets_host_op_conv = {NETS_DTYPE_BIT(MM_F32) | NETS_DTYPE_BIT(MM_BF16) | NETS_MIXED,
-                                        create_conv,
-                                        destroy,
-                                        workspace_bytes,
-                                        forward,
-                                        backward};
-const nets_op_impl nets_host_op_conv_transpose = {
-    NETS_DTYPE_BIT(MM_F32), create_conv_transpose, destroy, workspace_bytes, forward, backward};
+#define CONV(maps, create)                                                                                             \
+    { {maps, create, destroy, workspace_bytes, nets_host_forward, backward}, run_forward, run_backward }
+
+const nets_host_impl nets_host_op_conv =
+    CONV(NETS_DTYPE_BIT(MM_F32) | NETS_DTYPE_BIT(MM_BF16) | NETS_MIXED, create_conv);
+const nets_host_impl nets_host_op_conv_transpose = CONV(NETS_DTYPE_BIT(MM_F32), create_conv_transpose);

@@ -61,23 +61,14 @@ static mm_status run_backward(nets_op *base, const nets_op_args *args) {
     return MM_OK;
 }
 
-static mm_status forward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    return nets_host_enqueue(op, run_forward, args, stream);
-}
-
-static mm_status backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    return nets_host_enqueue(op, run_backward, args, stream);
-}
-
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     add_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a sum");
     *op = (add_op){
-        .base.impl = &nets_host_op_add, .pool = nets_host_pool(backend), .elems = nets_shape_elems(&desc->x[0])};
+        .base.impl = &nets_host_op_add.base, .pool = nets_host_pool(backend), .elems = nets_shape_elems(&desc->x[0])};
     *op_out = &op->base;
     return MM_OK;
 }
 
-static void destroy(nets_op *op) { free(op); }
-
-const nets_op_impl nets_host_op_add = {NETS_DTYPE_BIT(MM_F32), create, destroy, NULL, forward, backward};
+const nets_host_impl nets_host_op_add =
+    NETS_HOST_IMPL(NETS_DTYPE_BIT(MM_F32), create, nets_host_free, NULL, run_forward, run_backward);

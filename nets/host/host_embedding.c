@@ -110,29 +110,11 @@ static mm_status run_position_backward(nets_op *base, const nets_op_args *args) 
 
 /* ---------------------------------------------------------------- life */
 
-static mm_status embed(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    return nets_host_enqueue(op, run_forward, args, stream);
-}
-
-static mm_status embed_backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    return nets_host_enqueue(op, run_backward, args, stream);
-}
-
-static mm_status place(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    return nets_host_enqueue(op, run_position_forward, args, stream);
-}
-
-static mm_status place_backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    return nets_host_enqueue(op, run_position_backward, args, stream);
-}
-
-static void destroy(nets_op *op) { free(op); }
-
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     const bool tokens = desc->kind == NETS_EMBEDDING;
     embedding_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for an embedding");
-    op->base.impl = tokens ? &nets_host_op_embedding : &nets_host_op_position;
+    op->base.impl = tokens ? &nets_host_op_embedding.base : &nets_host_op_position.base;
     op->base.adds = tokens && desc->training && (desc->pass.adds || desc->shared);
     op->pool = nets_host_pool(backend);
     op->rows = nets_shape_rows(&desc->y);
@@ -143,5 +125,7 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     return MM_OK;
 }
 
-const nets_op_impl nets_host_op_embedding = {NETS_DTYPE_BIT(MM_F32), create, destroy, NULL, embed, embed_backward};
-const nets_op_impl nets_host_op_position = {NETS_DTYPE_BIT(MM_F32), create, destroy, NULL, place, place_backward};
+const nets_host_impl nets_host_op_embedding =
+    NETS_HOST_IMPL(NETS_DTYPE_BIT(MM_F32), create, nets_host_free, NULL, run_forward, run_backward);
+const nets_host_impl nets_host_op_position =
+    NETS_HOST_IMPL(NETS_DTYPE_BIT(MM_F32), create, nets_host_free, NULL, run_position_forward, run_position_backward);

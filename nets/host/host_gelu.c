@@ -88,20 +88,10 @@ static mm_status run_backward(nets_op *base, const nets_op_args *args) {
     return MM_OK;
 }
 
-static mm_status forward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    return nets_host_enqueue(op, run_forward, args, stream);
-}
-
-static mm_status backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    return nets_host_enqueue(op, run_backward, args, stream);
-}
-
-static void destroy(nets_op *op) { free(op); }
-
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     gelu_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a gelu");
-    op->base.impl = &nets_host_op_gelu;
+    op->base.impl = &nets_host_op_gelu.base;
     op->pool = nets_host_pool(backend);
     op->loops = nets_simd_row_best();
     op->lines = nets_simd_map_best(desc->maps);
@@ -112,5 +102,5 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     return MM_OK;
 }
 
-const nets_op_impl nets_host_op_gelu = {
-    NETS_DTYPE_BIT(MM_F32) | NETS_DTYPE_BIT(MM_BF16), create, destroy, NULL, forward, backward};
+const nets_host_impl nets_host_op_gelu = NETS_HOST_IMPL(NETS_DTYPE_BIT(MM_F32) | NETS_DTYPE_BIT(MM_BF16), create,
+                                                        nets_host_free, NULL, run_forward, run_backward);

@@ -91,25 +91,15 @@ static mm_status run_backward(nets_op *base, const nets_op_args *args) {
     return MM_OK;
 }
 
-static mm_status forward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    return nets_host_enqueue(op, run_forward, args, stream);
-}
-
-static mm_status backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    return nets_host_enqueue(op, run_backward, args, stream);
-}
-
 static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
     const layer_norm_op *op = (const layer_norm_op *)base;
     return phase == MM_FORWARD ? 0 : 2 * op->cut.pieces * op->channels * (int64_t)sizeof(float);
 }
 
-static void destroy(nets_op *op) { free(op); }
-
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     layer_norm_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a layer norm");
-    op->base.impl = &nets_host_op_layer_norm;
+    op->base.impl = &nets_host_op_layer_norm.base;
     op->pool = nets_host_pool(backend);
     op->loops = nets_simd_row_best();
     op->rows = nets_shape_rows(&desc->x[0]);
@@ -120,5 +110,5 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     return MM_OK;
 }
 
-const nets_op_impl nets_host_op_layer_norm = {NETS_DTYPE_BIT(MM_F32), create,  destroy,
-                                              workspace_bytes,        forward, backward};
+const nets_host_impl nets_host_op_layer_norm =
+    NETS_HOST_IMPL(NETS_DTYPE_BIT(MM_F32), create, nets_host_free, workspace_bytes, run_forward, run_backward);

@@ -104,18 +104,10 @@ static mm_status run_backward(nets_op *base, const nets_op_args *args) {
     return MM_OK;
 }
 
-static mm_status forward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    return nets_host_enqueue(op, run_forward, args, stream);
-}
-
-static mm_status backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    return nets_host_enqueue(op, run_backward, args, stream);
-}
-
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     loss_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a loss");
-    op->base.impl = &nets_host_op_loss;
+    op->base.impl = &nets_host_op_loss.base;
     op->classes = nets_shape_channels(&desc->x[0]);
     op->labels = nets_shape_rows(&desc->x[0]);
     op->labels_per_image = op->labels / desc->x[0].dims[0];
@@ -127,6 +119,5 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     return MM_OK;
 }
 
-static void destroy(nets_op *op) { free(op); }
-
-const nets_op_impl nets_host_op_loss = {NETS_DTYPE_BIT(MM_F32), create, destroy, NULL, forward, backward};
+const nets_host_impl nets_host_op_loss =
+    NETS_HOST_IMPL(NETS_DTYPE_BIT(MM_F32), create, nets_host_free, NULL, run_forward, run_backward);

@@ -131,14 +131,6 @@ static mm_status run_backward(nets_op *base, const nets_op_args *args) {
     return MM_OK;
 }
 
-static mm_status forward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    return nets_host_enqueue(op, run_forward, args, stream);
-}
-
-static mm_status backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    return nets_host_enqueue(op, run_backward, args, stream);
-}
-
 static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
     (void)phase;
     const lrn_op *op = (const lrn_op *)base;
@@ -148,7 +140,7 @@ static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     lrn_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a normalisation");
-    op->base.impl = &nets_host_op_lrn;
+    op->base.impl = &nets_host_op_lrn.base;
     op->channels = nets_shape_channels(&desc->x[0]);
     op->pixels = nets_shape_elems(&desc->x[0]) / op->channels;
     op->pool = nets_host_pool(backend);
@@ -164,6 +156,5 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     return MM_OK;
 }
 
-static void destroy(nets_op *op) { free(op); }
-
-const nets_op_impl nets_host_op_lrn = {NETS_DTYPE_BIT(MM_F32), create, destroy, workspace_bytes, forward, backward};
+const nets_host_impl nets_host_op_lrn =
+    NETS_HOST_IMPL(NETS_DTYPE_BIT(MM_F32), create, nets_host_free, workspace_bytes, run_forward, run_backward);

@@ -19,16 +19,28 @@ static inline mm_host_pool *nets_host_pool(const nets_backend *backend) {
 
 extern const nets_backend_ops nets_host_backend_ops;
 
-/* The implementations of the operations, in host_<group>.c. */
-#define NETS_HOST_OP(NAME, name) extern const nets_op_impl nets_host_op_##name;
-NETS_OPS(NETS_HOST_OP)
-#undef NETS_HOST_OP
-
 /* Computes a phase of an op, on the stream's thread. */
 typedef mm_status (*nets_host_fn)(nets_op *op, const nets_op_args *args);
 
-/* Enqueues fn(op, args); `args` is copied. */
-MM_CHECKED mm_status nets_host_enqueue(nets_op *op, nets_host_fn fn, const nets_op_args *args, mm_stream *stream);
+typedef struct nets_host_impl {
+    nets_op_impl base;
+    nets_host_fn forward, backward;
+} nets_host_impl;
+
+#define NETS_HOST_IMPL(maps, create, destroy, workspace_bytes, forward, backward)                                      \
+    { {maps, create, destroy, workspace_bytes, nets_host_forward, nets_host_backward}, forward, backward }
+
+/* The implementations of the operations, in host_<group>.c. */
+#define NETS_HOST_OP(NAME, name) extern const nets_host_impl nets_host_op_##name;
+NETS_OPS(NETS_HOST_OP)
+#undef NETS_HOST_OP
+
+/* nets_op_impl.forward and backward: enqueue those of nets_host_impl. `args` is copied. */
+MM_CHECKED mm_status nets_host_forward(nets_op *op, const nets_op_args *args, mm_stream *stream);
+MM_CHECKED mm_status nets_host_backward(nets_op *op, const nets_op_args *args, mm_stream *stream);
+
+/* nets_op_impl.destroy of ops that own nothing else. */
+void nets_host_free(nets_op *op);
 
 /* host_update.c */
 MM_CHECKED mm_status nets_host_update(nets_backend *backend, const nets_update_args *args, mm_stream *stream);
@@ -41,7 +53,7 @@ MM_CHECKED mm_status nets_host_add(nets_backend *backend, float *sum, const floa
 MM_CHECKED mm_status nets_host_convert(nets_backend *backend, mm_dtype from_type, const void *from, mm_dtype to_type,
                                        void *to, int64_t elems, mm_stream *stream);
 
-/* The windows of a convolution or pool, as oneDNN gets them. */
+/* host_resize.c: the windows of a convolution or pool, as oneDNN gets them. */
 nets_dnn_windows nets_host_windows(const nets_op_desc *desc);
 
 /* sum[i] += addend[i]; `addend` NULL: nothing. The first runs on the calling thread, the second on the pool's. */

@@ -44,14 +44,6 @@ static mm_status run_backward(nets_op *base, const nets_op_args *args) {
     return MM_OK;
 }
 
-static mm_status forward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    return nets_host_enqueue(op, run_forward, args, stream);
-}
-
-static mm_status backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    return nets_host_enqueue(op, run_backward, args, stream);
-}
-
 static int64_t workspace_bytes(const nets_op *op, mm_phase phase) {
     (void)phase;
     return ((const project_op *)op)->workspace_bytes;
@@ -91,7 +83,7 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     project_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a projection");
     op->weight = half ? NETS_W16 : NETS_W;
-    op->base.impl = &nets_host_op_project;
+    op->base.impl = &nets_host_op_project.base;
     op->dnn = &((nets_host_backend *)backend)->dnn;
     op->x_elems = nets_shape_elems(&desc->x[0]);
     op->channels =
@@ -112,5 +104,5 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     return MM_OK;
 }
 
-const nets_op_impl nets_host_op_project = {
-    NETS_DTYPE_BIT(MM_F32) | NETS_DTYPE_BIT(MM_BF16), create, destroy, workspace_bytes, forward, backward};
+const nets_host_impl nets_host_op_project = NETS_HOST_IMPL(NETS_DTYPE_BIT(MM_F32) | NETS_DTYPE_BIT(MM_BF16), create,
+                                                           destroy, workspace_bytes, run_forward, run_backward);

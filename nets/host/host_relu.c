@@ -68,14 +68,6 @@ static mm_status run_backward(nets_op *base, const nets_op_args *args) {
     return MM_OK;
 }
 
-static mm_status forward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    return nets_host_enqueue(op, run_forward, args, stream);
-}
-
-static mm_status backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    return nets_host_enqueue(op, run_backward, args, stream);
-}
-
 static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
     const relu_op *op = (const relu_op *)base;
     if (!op->bias) return 0;
@@ -83,12 +75,10 @@ static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
     return op->channels.scratch_bytes + (chunk ? op->channels.chunk_bytes : 0);
 }
 
-static void destroy(nets_op *op) { free(op); }
-
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     relu_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a relu");
-    *op = (relu_op){.base.impl = &nets_host_op_relu,
+    *op = (relu_op){.base.impl = &nets_host_op_relu.base,
                     .channels = nets_channels_of(nets_shape_rows(&desc->x[0]), nets_shape_channels(&desc->x[0]),
                                                  desc->maps, nets_host_pool(backend)),
                     .bias = desc->attrs.bias,
@@ -97,5 +87,5 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     return MM_OK;
 }
 
-const nets_op_impl nets_host_op_relu = {
-    NETS_DTYPE_BIT(MM_F32) | NETS_DTYPE_BIT(MM_BF16), create, destroy, workspace_bytes, forward, backward};
+const nets_host_impl nets_host_op_relu = NETS_HOST_IMPL(NETS_DTYPE_BIT(MM_F32) | NETS_DTYPE_BIT(MM_BF16), create,
+                                                        nets_host_free, workspace_bytes, run_forward, run_backward);

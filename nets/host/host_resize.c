@@ -2,6 +2,7 @@
 /* What gives an image another size and has no weights: pooling (maximum, average, global average), and upsampling by a
  * whole factor; on oneDNN. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "nets/host/host_ops.h"
 #include "nets/host/partition.h"
@@ -109,14 +110,6 @@ static mm_status run_backward(nets_op *base, const nets_op_args *args) {
     return MM_OK;
 }
 
-static mm_status forward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    return nets_host_enqueue(op, run_forward, args, stream);
-}
-
-static mm_status backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    return nets_host_enqueue(op, run_backward, args, stream);
-}
-
 static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
     const resize_op *op = (const resize_op *)base;
     const nets_piecewise *run = phase == MM_FORWARD ? &op->forward : &op->backward;
@@ -137,6 +130,19 @@ static nets_dnn_pool pool_kind(const nets_op_desc *desc) {
      * come together with it. */
     bool exclude = desc->attrs.exclude_pad || (desc->attrs.ceil_mode && !desc->attrs.pad[0] && !desc->attrs.pad[1]);
     return exclude ? NETS_DNN_POOL_AVG_EXCLUDE_PAD : NETS_DNN_POOL_AVG;
+}
+
+nets_dnn_windows nets_host_windows(const nets_op_desc *desc) {
+    nets_dnn_windows w = {.groups = desc->attrs.groups};
+    memcpy(w.x, desc->x[0].dims, sizeof w.x);
+    memcpy(w.y, desc->y.dims, sizeof w.y);
+    for (int d = 0; d < 2; d++) {
+        w.kernel[d] = desc->attrs.kernel[d];
+        w.stride[d] = desc->attrs.stride[d];
+        w.pad[d] = w.pad_end_least[d] = desc->attrs.pad[d];
+        w.dilation[d] = nets_larger(desc->attrs.dilation[d], 1); /* pools have none */
+    }
+    return w;
 }
 
 static mm_status make_kernel(const nets_dnn *dnn, const nets_op_desc *desc, int64_t images, bool backward,
@@ -179,7 +185,7 @@ static mm_status make(const nets_dnn *dnn, const nets_op_desc *desc, bool backwa
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     resize_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a pool or an upsampling");
-    op->base.impl = nets_host_backend_ops.impls[desc->kind];
+    op->base.impl = backend->ops->impls[desc->kind];
     op->dnn = &((nets_host_backend *)backend)->dnn;
     op->x_elems = nets_shape_elems(&desc->x[0]);
     op->maxima = nets_host_windows(desc);
@@ -196,10 +202,9 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     return MM_OK;
 }
 
-#define RESIZE                                                                                                         \
-    { NETS_DTYPE_BIT(MM_F32), create, destroy, workspace_bytes, forward, backward }
+#define RESIZE NETS_HOST_IMPL(NETS_DTYPE_BIT(MM_F32), create, destroy, workspace_bytes, run_forward, run_backward)
 
-const nets_op_impl nets_host_op_max_pool = RESIZE;
-const nets_op_impl nets_host_op_avg_pool = RESIZE;
-const nets_op_impl nets_host_op_global_avg_pool = RESIZE;
-const nets_op_impl nets_host_op_upsample = RESIZE;
+const nets_host_impl nets_host_op_max_pool = RESIZE;
+const nets_host_impl nets_host_op_avg_pool = RESIZE;
+const nets_host_impl nets_host_op_global_avg_pool = RESIZE;
+const nets_host_impl nets_host_op_upsample = RESIZE;

@@ -75,18 +75,10 @@ static mm_status run_concat_backward(nets_op *base, const nets_op_args *args) {
     return MM_OK;
 }
 
-static mm_status concat_forward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    return nets_host_enqueue(op, run_concat_forward, args, stream);
-}
-
-static mm_status concat_backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    return nets_host_enqueue(op, run_concat_backward, args, stream);
-}
-
 static mm_status create_concat(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     concat_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a concat");
-    op->base.impl = &nets_host_op_concat;
+    op->base.impl = &nets_host_op_concat.base;
     op->pool = nets_host_pool(backend);
     op->pixels = nets_shape_rows(&desc->y);
     op->n_inputs = desc->n_inputs;
@@ -154,18 +146,10 @@ static mm_status run_crop_backward(nets_op *base, const nets_op_args *args) {
     return MM_OK;
 }
 
-static mm_status crop_forward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    return nets_host_enqueue(op, run_crop_forward, args, stream);
-}
-
-static mm_status crop_backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    return nets_host_enqueue(op, run_crop_backward, args, stream);
-}
-
 static mm_status create_crop(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     crop_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a crop");
-    op->base.impl = &nets_host_op_crop;
+    op->base.impl = &nets_host_op_crop.base;
     op->pool = nets_host_pool(backend);
     memcpy(op->x, desc->x[0].dims, sizeof op->x);
     memcpy(op->y, desc->y.dims, sizeof op->y);
@@ -174,9 +158,7 @@ static mm_status create_crop(nets_backend *backend, const nets_op_desc *desc, ne
     return MM_OK;
 }
 
-static void destroy(nets_op *op) { free(op); }
-
-const nets_op_impl nets_host_op_concat = {NETS_DTYPE_BIT(MM_F32), create_concat,  destroy, NULL,
-                                          concat_forward,         concat_backward};
-const nets_op_impl nets_host_op_crop = {NETS_DTYPE_BIT(MM_F32), create_crop,  destroy, NULL,
-                                        crop_forward,           crop_backward};
+const nets_host_impl nets_host_op_concat = NETS_HOST_IMPL(NETS_DTYPE_BIT(MM_F32), create_concat, nets_host_free, NULL,
+                                                          run_concat_forward, run_concat_backward);
+const nets_host_impl nets_host_op_crop =
+    NETS_HOST_IMPL(NETS_DTYPE_BIT(MM_F32), create_crop, nets_host_free, NULL, run_crop_forward, run_crop_backward);

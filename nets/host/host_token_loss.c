@@ -143,14 +143,6 @@ static mm_status run_backward(nets_op *base, const nets_op_args *args) {
     return MM_OK;
 }
 
-static mm_status forward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    return nets_host_enqueue(op, run_forward, args, stream);
-}
-
-static mm_status backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    return nets_host_enqueue(op, run_backward, args, stream);
-}
-
 static int64_t workspace_bytes(const nets_op *op, mm_phase phase) {
     return phase == MM_FORWARD ? ((const token_loss_op *)op)->workspace_bytes : 0;
 }
@@ -202,7 +194,7 @@ static int64_t rows_of_chunk(int64_t rows, int64_t classes) {
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     token_loss_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a loss of tokens");
-    op->base.impl = &nets_host_op_token_loss;
+    op->base.impl = &nets_host_op_token_loss.base;
     op->base.adds = desc->training && desc->pass.adds;
     op->dnn = &((nets_host_backend *)backend)->dnn;
     op->loops = nets_simd_row_best();
@@ -227,5 +219,5 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     return MM_OK;
 }
 
-const nets_op_impl nets_host_op_token_loss = {NETS_DTYPE_BIT(MM_F32), create,  destroy,
-                                              workspace_bytes,        forward, backward};
+const nets_host_impl nets_host_op_token_loss =
+    NETS_HOST_IMPL(NETS_DTYPE_BIT(MM_F32), create, destroy, workspace_bytes, run_forward, run_backward);

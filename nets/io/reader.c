@@ -20,7 +20,6 @@
 
 #define DEFAULT_PREFETCH 3
 #define MAX_PREFETCH     16
-#define MAX_ELEMS        (INT64_C(1) << 28)
 
 static const nets_source_ops *const sources[] = {&nets_source_cifar10,   &nets_source_fashion_mnist,
                                                  &nets_source_synthetic, &nets_source_files,
@@ -312,30 +311,6 @@ void nets_reader_destroy(nets_reader *reader) {
 
 /* ---------------------------------------------------------------- kinds of data */
 
-mm_status nets_source_check_wanted(const char *name, const nets_image_shape *image, const nets_image_shape *wanted) {
-    if (wanted->tokens)
-        return mm_fail(MM_ERR_INVALID, "%s has images, the network wants tokens: text:FILE, tokens:FILE", name);
-    if ((wanted->height == 0 || wanted->height == image->height) &&
-        (wanted->width == 0 || wanted->width == image->width) &&
-        (wanted->channels == 0 || wanted->channels == image->channels) &&
-        (wanted->classes == 0 || wanted->classes == image->classes))
-        return MM_OK;
-    return mm_fail(
-        MM_ERR_INVALID, "%s has images of %lldx%lldx%lld in %lld classes, the network wants %lldx%lldx%lld in %lld",
-        name, (long long)image->height, (long long)image->width, (long long)image->channels, (long long)image->classes,
-        (long long)wanted->height, (long long)wanted->width, (long long)wanted->channels, (long long)wanted->classes);
-}
-
-mm_status nets_source_check_elems(const char *name, const nets_image_shape *image) {
-    int64_t elems;
-    if (image->height >= 1 && image->width >= 1 && image->channels >= 1 &&
-        !__builtin_mul_overflow(image->height, image->width, &elems) &&
-        !__builtin_mul_overflow(elems, image->channels, &elems) && elems <= MAX_ELEMS)
-        return MM_OK;
-    return mm_fail(MM_ERR_INVALID, "%s: images of %lldx%lldx%lld: at most %lld elements", name,
-                   (long long)image->height, (long long)image->width, (long long)image->channels, (long long)MAX_ELEMS);
-}
-
 static const nets_source_ops *find_source(const char *spec, size_t name_length) {
     for (size_t i = 0; i < N_SOURCES; i++)
         if (strlen(sources[i]->name) == name_length && strncmp(sources[i]->name, spec, name_length) == 0)
@@ -362,10 +337,4 @@ mm_status nets_reader_create(const char *spec, const nets_reader_options *option
 bool nets_reader_has_test(const char *spec) {
     const nets_source_ops *ops = find_source(spec, strcspn(spec, ":"));
     return !ops || !ops->one_set;
-}
-
-const char *nets_reader_list(size_t i, const char **summary_out) {
-    if (i >= N_SOURCES) return NULL;
-    *summary_out = sources[i]->summary;
-    return sources[i]->usage;
 }

@@ -53,7 +53,7 @@ typedef struct nets_batch {
 
 /* Opens data and starts to prepare its first batch. `spec` is "cifar10:DIR", where DIR or DIR/cifar-10-batches-bin
  * holds the files of the binary version; "fashion-mnist" or "fashion-mnist:DIR"; "synthetic" or "synthetic:samples=N";
- * "files:IMAGES.npy,LABELS.npy"; or "text:FILE" or "tokens:FILE", for networks of tokens (nets_reader_list).
+ * "files:IMAGES.npy,LABELS.npy"; or "text:FILE" or "tokens:FILE", for networks of tokens.
  * MM_ERR_NOT_FOUND: unknown kind of data. MM_ERR_INVALID: an option or the argument is out of range.
  * MM_ERR_UNSUPPORTED: the data has no labels for pixels. MM_ERR_IO: a file is missing or unreadable. MM_ERR_FORMAT: a
  * file has the wrong size, or is damaged. */
@@ -76,9 +76,5 @@ MM_CHECKED mm_status nets_reader_seek(nets_reader *reader, int64_t epoch, int64_
 /* Whether this kind of data has a test set of its own. If not, a test set is other data of the same kind, opened with
  * NETS_SPLIT_TEST. True for unknown data. */
 bool nets_reader_has_test(const char *spec);
-
-/* The i-th kind of data: the form of its spec ("cifar10:DIR") and a one-line description. NULL past the last. Static
- * strings. */
-const char *nets_reader_list(size_t i, const char **summary_out);
 
 #endif

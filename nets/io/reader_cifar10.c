@@ -150,7 +150,6 @@ static mm_status cifar10_read(nets_source *source, int64_t index, float *image_o
 const nets_source_ops nets_source_cifar10 = {
     .name = "cifar10",
     .usage = "cifar10:DIR",
-    .summary = "CIFAR-10's binary version: 50000 and 10000 images of 32x32x3, 10 classes (tools/fetch-cifar10 DIR)",
     .open = cifar10_open,
     .read = cifar10_read,
     .close = cifar10_close,

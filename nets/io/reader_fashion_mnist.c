@@ -146,8 +146,6 @@ static mm_status fashion_open(const char *argument, const nets_reader_options *o
 const nets_source_ops nets_source_fashion_mnist = {
     .name = "fashion-mnist",
     .usage = "fashion-mnist[:DIR]",
-    .summary = "Fashion-MNIST's IDX files, also as .gz: 60000 and 10000 grey images of 28x28, fitted to the network's "
-               "input, 10 classes (" PACKAGE ")",
     .open = fashion_open,
     .read = fashion_read,
     .close = fashion_close,

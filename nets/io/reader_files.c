@@ -162,7 +162,6 @@ static mm_status files_read_map(nets_source *source, int64_t index, const int64_
 const nets_source_ops nets_source_files = {
     .name = "files",
     .usage = "files:IMAGES.npy,LABELS.npy",
-    .summary = "your own: uint8 images [images, height, width, channels], given as -1 to 1, and their int32 labels",
     .one_set = true,
     .open = files_open,
     .read = files_read,

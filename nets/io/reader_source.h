@@ -10,9 +10,8 @@
 typedef struct nets_source nets_source;
 
 typedef struct nets_source_ops {
-    const char *name;    /* with which a spec begins */
-    const char *usage;   /* the form of a spec */
-    const char *summary; /* one line */
+    const char *name;  /* with which a spec begins */
+    const char *usage; /* the form of a spec */
 
     bool one_set; /* not divided into a training and a test set: either split is all of it */
 

@@ -164,8 +164,6 @@ static mm_status synthetic_open(const char *argument, const nets_reader_options 
 const nets_source_ops nets_source_synthetic = {
     .name = "synthetic",
     .usage = "synthetic[:samples=N]",
-    .summary =
-        "made-up learnable images, or tokens, of the network's shape: N for training (5000), a fifth of it for testing",
     .open = synthetic_open,
     .read = synthetic_read,
     .read_map = synthetic_read_map,

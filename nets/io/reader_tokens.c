@@ -168,7 +168,6 @@ static mm_status tokens_read(nets_source *source, int64_t index, float *image_ou
 const nets_source_ops nets_source_text = {
     .name = "text",
     .usage = "text:FILE",
-    .summary = "a file's bytes as tokens, for a network of tokens; the last tenth is for testing",
     .open = text_open,
     .read = tokens_read,
     .read_map = tokens_read_map,
@@ -178,7 +177,6 @@ const nets_source_ops nets_source_text = {
 const nets_source_ops nets_source_tokens = {
     .name = "tokens",
     .usage = "tokens:FILE",
-    .summary = "a file's 16-bit little-endian numbers as tokens, as text",
     .open = numbers_open,
     .read = tokens_read,
     .read_map = tokens_read_map,

@@ -22,8 +22,3 @@ nets_shape nets_saved_channels(const nets_attrs *attrs, const nets_shape *x, con
     (void)attrs, (void)x;
     return (nets_shape){1, {nets_shape_channels(y)}};
 }
-
-nets_shape nets_saved_elems(const nets_attrs *attrs, const nets_shape *x, const nets_shape *y) {
-    (void)attrs, (void)x;
-    return *y;
-}

@@ -12,9 +12,8 @@ mm_status nets_infer_same(nets_layer *layer, const nets_shape *in);
 int nets_channels_in(const nets_layer *layer, const nets_shape *in, int64_t dims_out[MM_RANK_MAX]);
 int nets_channels_out(const nets_layer *layer, const nets_shape *in, int64_t dims_out[MM_RANK_MAX]);
 
-/* For nets_saved_spec.shape: one number for each of the output's channels, or for each of its elements. */
+/* For nets_saved_spec.shape: one number for each of the output's channels. */
 nets_shape nets_saved_channels(const nets_attrs *attrs, const nets_shape *x, const nets_shape *y);
-nets_shape nets_saved_elems(const nets_attrs *attrs, const nets_shape *x, const nets_shape *y);
 
 /* A layer of a network file. */
 #define LAYER(name, op, inputs, more) "{\"name\": \"" name "\", \"op\": \"" op "\", \"inputs\": [" inputs "]" more "}"

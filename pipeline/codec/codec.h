@@ -141,7 +141,7 @@ bool mm_codec_strips_of(const mm_codec *codec, const mm_shape *shape, mm_codec_s
  * scratch: mm_codec_scratch bytes. All must stay valid until the task is done. inputs: NULL for codecs that need none.
  * Bodies of a pool are encoded on one stream. MM_ERR_INVALID: no body, record or bound where the codec needs one. A
  * body that has no room in its pool and spill fails the task on the host (MM_ERR_INVALID); on CUDA the caller must have
- * made sure of the room (mm_plan_check does): what has none is not written. */
+ * made sure of the room (mm_program_prove does): what has none is not written. */
 MM_CHECKED mm_status mm_codec_encode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
                                      void *dst, void *scratch, const mm_code_inputs *inputs,
                                      mm_codec_counters *counters);

@@ -30,7 +30,7 @@ int64_t mm_auto_left(const mm_auto *a, const mm_auto_map *m, int rule) {
 /* Time of the steps that make a tensor again before step `when`, each once; what a later step reads is there. met: per
  * step, the number of the last search that reached it. */
 static int64_t again_ns(const mm_auto *a, mm_tensor tensor, int when, int *met, int search) {
-    const int producer = mm_maps_producer(a->graph, tensor);
+    const int producer = mm_schedule_producer(a->graph, tensor);
     if (producer < 0 || met[producer] == search) return 0;
     met[producer] = search;
     const mm_step_info *step = mm_graph_step(a->graph, producer);

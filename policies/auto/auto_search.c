@@ -31,90 +31,6 @@ static void choice_fini(mm_auto_choice *c) {
     free(c->gone);
 }
 
-static void copy_choice(const mm_auto *a, const mm_auto_choice *from, mm_auto_choice *to) {
-    const size_t n = (size_t)mm_graph_tensors(a->graph);
-    memcpy(to->rule, from->rule, n);
-    memcpy(to->eager, from->eager, n);
-    to->nesting = from->nesting;
-    to->lead = from->lead;
-}
-
-/* ---------------------------------------------------------------- the best so far */
-
-static bool fits(const mm_auto *a, const mm_plan *plan) {
-    return plan->peak_bytes <= a->limits->device_bytes && plan->pinned_bytes <= a->limits->pinned_bytes;
-}
-
-static bool is_better(const mm_auto *a, const mm_plan *plan, bool plan_fits, int64_t ns) {
-    if (!a->plan) return true;
-    if (plan_fits != a->fits) return plan_fits;
-    if (plan_fits) return ns < a->plan_ns;
-    const bool within = plan->pinned_bytes <= a->limits->pinned_bytes;
-    if (within != (a->plan->pinned_bytes <= a->limits->pinned_bytes)) return within;
-    return plan->peak_bytes < a->plan->peak_bytes;
-}
-
-/* Takes the plan if it is better. */
-static mm_status compare(mm_auto *a, mm_plan *plan, bool *better_out) {
-    int64_t ns = 0;
-    const bool plan_fits = fits(a, plan);
-    mm_status status = plan_fits ? mm_simulated_time(plan, a->facts, &ns) : MM_OK;
-    *better_out = status == MM_OK && is_better(a, plan, plan_fits, ns);
-    mm_plan_destroy(*better_out ? a->plan : plan);
-    if (!*better_out) return status;
-    a->plan = plan;
-    a->plan_ns = ns;
-    a->fits = plan_fits;
-    return MM_OK;
-}
-
-/* Places a->now. *over_out: bytes that the lowest placement is above the budget. */
-static mm_status place(mm_auto *a, bool *better_out, int64_t *over_out) {
-    static const mm_layout_algorithm layouts[] = {MM_LAYOUT_MODNN, MM_LAYOUT_QUICK};
-    const mm_assignment assigned = mm_auto_assignment(a, &a->now);
-    const mm_selection selection = {.assigned = &assigned};
-    *over_out = INT64_MAX;
-    for (int i = 0; i < 2; i++) {
-        mm_plan *plan;
-        bool better;
-        MM_TRY(mm_engine_plan_maps(a->survey, a->menu, &selection, layouts[i], &plan));
-        const int64_t over = plan->peak_bytes - a->limits->device_bytes;
-        if (over < *over_out) *over_out = over;
-        MM_TRY(compare(a, plan, &better));
-        *better_out |= better;
-    }
-    return MM_OK;
-}
-
-bool mm_auto_stopped(const mm_auto *a) { return a->left <= 0 || mm_is_stopped(a->limits->stop); }
-
-mm_status mm_auto_try(mm_auto *a, const mm_auto_weights *w, bool *better_out) {
-    enum { TIGHTER = 3 };
-    a->target = a->aim;
-    *better_out = false;
-    for (int i = 0; i < TIGHTER && !mm_auto_stopped(a); i++) {
-        int64_t over = 0;
-        MM_TRY(mm_auto_relieve(a, w));
-        if (a->draft.bounds.peak_bytes <= a->target) {
-            MM_TRY(mm_auto_restore(a, w));
-            MM_TRY(mm_auto_relieve(a, w));
-        }
-        const bool within = a->draft.bounds.peak_bytes <= a->limits->device_bytes &&
-                            a->draft.bounds.pinned_bytes <= a->limits->pinned_bytes;
-        if (a->plan && (within ? a->fits && a->draft_ns >= a->plan_ns
-                               : a->fits || a->draft.bounds.peak_bytes >= a->plan->peak_bytes))
-            return MM_OK;
-        MM_TRY(place(a, better_out, &over));
-        if (*better_out) {
-            copy_choice(a, &a->now, &a->best);
-            a->best_weights = *w;
-        }
-        if (over <= 0 || !within) return MM_OK;
-        a->target -= over;
-    }
-    return MM_OK;
-}
-
 /* ---------------------------------------------------------------- small changes */
 
 /* Sets a->now to the best with one map locked at another action: a rule, or to be kept. False: it has that action, or
@@ -122,7 +38,7 @@ mm_status mm_auto_try(mm_auto *a, const mm_auto_weights *w, bool *better_out) {
 static bool change_one(mm_auto *a, int map, int rule) {
     mm_auto_map *m = &a->maps[map];
     if (rule == a->best.rule[m->tensor] && !a->best.eager[m->tensor]) return false;
-    copy_choice(a, &a->best, &a->now);
+    mm_auto_copy_choice(a, &a->best, &a->now);
     if (rule >= 0 && !(m->serves >> rule & 1)) return false;
     a->now.rule[m->tensor] = (int8_t)rule;
     a->now.eager[m->tensor] = 0;
@@ -170,7 +86,7 @@ static mm_auto_weights change_some(mm_auto *a) {
     enum { SINGLE = 3, PARTS = 8 }; /* chosen */
     const int rules = a->menu->n_rules < MM_AUTO_RULES ? a->menu->n_rules : MM_AUTO_RULES;
     const int nestings = a->recompute >= 0 ? mm_survey_nestings(a->survey) : 0;
-    copy_choice(a, &a->best, &a->now);
+    mm_auto_copy_choice(a, &a->best, &a->now);
     int n = 1 + next_below(a, SINGLE), kind = next_below(a, 4);
     if (kind == 0) n = 1 + next_below(a, a->n_maps / PARTS + 1);
     const int from = next_below(a, a->n_maps), rule = next_below(a, rules + 1) - 1;
@@ -289,7 +205,7 @@ mm_status mm_auto_search(const mm_graph *graph, const mm_facts *facts, const mm_
     mm_status status = init(&a);
     if (status == MM_OK) status = search(&a, *plan);
     if (status == MM_OK && *plan)
-        status = compare(&a, *plan, &better); /* destroys one of them */
+        status = mm_auto_compare(&a, *plan, &better); /* destroys one of them */
     else if (status != MM_OK)
         mm_plan_destroy(*plan);
     if (status != MM_OK) mm_plan_destroy(a.plan);

@@ -8,7 +8,8 @@ const double mm_auto_links[MM_AUTO_LINKS] = {0.05, 0.15, 0.4, 1, 3, 10};
 /* Copies are slowed down by others, and wait; chosen. */
 const int mm_auto_leads[MM_AUTO_LEADS] = {1000, 1100, 1300, 1600};
 
-void mm_auto_start_kept(mm_auto *a) {
+/* Sets a->now to keep all maps. */
+static void start_kept(mm_auto *a) {
     const size_t n = (size_t)mm_graph_tensors(a->graph);
     memset(a->now.rule, MM_AUTO_KEEP, n);
     memset(a->now.eager, 0, n);
@@ -18,7 +19,7 @@ void mm_auto_start_kept(mm_auto *a) {
 
 /* Recomputes what a choice of nested recomputation does not keep. */
 static void start_nested(mm_auto *a, int nesting) {
-    mm_auto_start_kept(a);
+    start_kept(a);
     a->now.nesting = nesting;
     const uint8_t *level = mm_nesting_levels(&a->survey->nesting, nesting);
     for (int i = 0; i < a->n_maps; i++) {
@@ -43,7 +44,7 @@ static int rule_of(const mm_auto *a, const mm_plan *plan, const mm_node *n) {
 /* Does with each map what a plan does, as far as that is seen: a mask counts for nothing beside what becomes of the
  * elements. */
 static void read_off(mm_auto *a, const mm_plan *plan) {
-    mm_auto_start_kept(a);
+    start_kept(a);
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node *n = &plan->nodes[i];
         if (n->kind == MM_NODE_ENCODE || n->kind == MM_NODE_OUT) {
@@ -96,7 +97,7 @@ static mm_status start_nestings(mm_auto *a, int near, bool deep) {
 /* ---------------------------------------------------------------- by kinds of layers */
 
 static mm_layer_kind kind_of(const mm_auto *a, const mm_auto_map *m) {
-    const int producer = mm_maps_producer(a->graph, m->tensor);
+    const int producer = mm_schedule_producer(a->graph, m->tensor);
     return producer < 0 ? MM_LAYER_OTHER : mm_graph_layer(a->graph, mm_graph_step(a->graph, producer)->layer)->kind;
 }
 
@@ -106,7 +107,7 @@ static mm_layer_kind kind_of(const mm_auto *a, const mm_auto_map *m) {
 static mm_status try_kinds(mm_auto *a, const int8_t *action, int64_t *value_out) {
     const mm_auto_weights w = {.link = 0.4, .capped = true};
     bool better;
-    mm_auto_start_kept(a);
+    start_kept(a);
     for (int i = 0; i < a->n_maps; i++) {
         const mm_auto_map *m = &a->maps[i];
         const int8_t wanted = action[kind_of(a, m)];
@@ -160,7 +161,7 @@ mm_status mm_auto_start(mm_auto *a, const mm_plan *plan) {
     MM_TRY(start_nestings(a, near, false));
     for (int l = 0; l < 2 * MM_AUTO_LINKS && !mm_auto_stopped(a); l++) {
         const mm_auto_weights w = {.link = mm_auto_links[l / 2], .capped = l % 2};
-        mm_auto_start_kept(a);
+        start_kept(a);
         MM_TRY(mm_auto_try(a, &w, &better));
     }
     return start_nestings(a, near, true);

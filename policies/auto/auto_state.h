@@ -113,8 +113,10 @@ MM_CHECKED mm_status mm_auto_relieve(mm_auto *a, const mm_auto_weights *w);
 /* Keeps maps of a->now again that fit within a->target. */
 MM_CHECKED mm_status mm_auto_restore(mm_auto *a, const mm_auto_weights *w);
 
-/* Sets a->now to keep all maps. */
-void mm_auto_start_kept(mm_auto *a);
+void mm_auto_copy_choice(const mm_auto *a, const mm_auto_choice *from, mm_auto_choice *to);
+
+/* Takes the plan as the best so far if it is better, and else destroys it. Errors of mm_simulate. */
+MM_CHECKED mm_status mm_auto_compare(mm_auto *a, mm_plan *plan, bool *better_out);
 
 /* Relieves a->now, restores, and places it if it may win. *better_out: whether it does. MM_ERR_NOMEM, errors of
  * mm_simulate. */

@@ -58,12 +58,8 @@ MM_CHECKED mm_status mm_engine_plan_maps(const mm_survey *survey, const mm_engin
                                          const mm_selection *selection, mm_layout_algorithm layout, mm_plan **plan_out);
 
 /* Lower bounds of that plan's bytes, and of its time by the facts' times; much faster than placing it. *eligible_out:
- * the number of eligible maps; of_rule_out: that of each rule, or NULL. Errors as above. */
-MM_CHECKED mm_status mm_engine_bound_maps(const mm_survey *survey, const mm_engine_config *config,
-                                          const mm_selection *selection, int *eligible_out, int *of_rule_out,
-                                          mm_bounds *bounds_out, int64_t *ns_out);
-
-/* The same; of a plan whose bound exceeds device_bytes *ns_out is INT64_MAX, which takes half of the time to find. */
+ * the number of eligible maps; of_rule_out: that of each rule, or NULL. *ns_out is INT64_MAX where the bound exceeds
+ * device_bytes: to find that takes half of the time. Errors as above. */
 MM_CHECKED mm_status mm_engine_bound_within(const mm_survey *survey, const mm_engine_config *config,
                                             const mm_selection *selection, int64_t device_bytes, int *eligible_out,
                                             int *of_rule_out, mm_bounds *bounds_out, int64_t *ns_out);

@@ -237,7 +237,7 @@ static void want_along(mm_engine *e, const mm_step_info *step, int when) {
         mm_tensor other = step->uses[u].tensor;
         int index = e->maps.map_of[other];
         if (index >= 0 && e->maps.maps[index].along && step->uses[u].access == MM_WRITE && !e->wanted[other] &&
-            !e->made[other] && mm_maps_outlives(&e->schedule, other, when))
+            !e->made[other] && mm_schedule_outlives(&e->schedule, other, when))
             mark_wanted(e, other);
     }
 }
@@ -248,9 +248,9 @@ static mm_status want(mm_engine *e, mm_tensor tensor, int when) {
     int index = e->maps.map_of[tensor];
     mm_map *m = index >= 0 ? &e->maps.maps[index] : NULL;
     if (m && m->action != MM_ACTION_RECOMPUTE) return is_fetched(e, m) ? MM_OK : fetch(e, m);
-    if (e->wanted[tensor] || (mm_maps_outlives(s, tensor, when) && (!m || e->made[tensor]))) return MM_OK;
+    if (e->wanted[tensor] || (mm_schedule_outlives(s, tensor, when) && (!m || e->made[tensor]))) return MM_OK;
     mark_wanted(e, tensor);
-    int producer = mm_maps_producer(s->graph, tensor);
+    int producer = mm_schedule_producer(s->graph, tensor);
     e->again[producer] = true;
     if (producer < e->first_again) e->first_again = producer;
     if (producer > e->last_again) e->last_again = producer;
@@ -275,7 +275,7 @@ static void find_lows(mm_engine *e) {
 
 /* Whether a map that is made again now is kept until its last use. */
 static bool is_kept_on(const mm_engine *e, const mm_map *m) {
-    if (e->maps.cut) return m->level <= e->low[mm_maps_producer(e->schedule.graph, m->tensor)];
+    if (e->maps.cut) return m->level <= e->low[mm_schedule_producer(e->schedule.graph, m->tensor)];
     return !m->anew;
 }
 

@@ -53,19 +53,8 @@ static bool takes(const mm_facts *facts, int codec, mm_tensor tensor) {
     return codec >= 0 && mm_facts_code(facts, codec, tensor)->code_bytes >= 0;
 }
 
-void mm_maps_read_signs_from_value(const mm_schedule *s, mm_map *m) {
-    m->value = true;
-    m->sign = false;
-    m->last_value = s->last_step[m->tensor];
-}
-
-int mm_maps_producer(const mm_graph *graph, mm_tensor tensor) {
-    return mm_graph_layer(graph, mm_graph_tensor(graph, tensor)->producer)->step[MM_FORWARD];
-}
-
-bool mm_maps_outlives(const mm_schedule *s, mm_tensor tensor, int step) { return s->last_step[tensor] >= step; }
-
-int mm_maps_use(const mm_step_info *step, mm_tensor tensor) {
+/* The index of a step's use of a tensor; -1: it does not use it. */
+static int use_of(const mm_step_info *step, mm_tensor tensor) {
     for (int u = 0; u < step->n_uses; u++)
         if (step->uses[u].tensor == tensor) return u;
     return -1;
@@ -74,7 +63,7 @@ int mm_maps_use(const mm_step_info *step, mm_tensor tensor) {
 /* Whether a step can read or write the codec's code of the tensor by itself. */
 static bool codes(const mm_schedule *s, int step, mm_tensor tensor, mm_access access, int codec) {
     const mm_step_info *info = mm_graph_step(s->graph, step);
-    const int use = mm_maps_use(info, tensor);
+    const int use = use_of(info, tensor);
     return use >= 0 && codec >= 0 && mm_step_code_of(s->facts, info, use, access, codec, tensor);
 }
 
@@ -94,7 +83,7 @@ static bool readers_code(const mm_schedule *s, const mm_map *m) {
 /* Decides which codes of the map steps write and read by themselves. */
 static void choose_coding(const mm_schedule *s, const mm_engine_config *config, mm_map *m) {
     if (config->coding != MM_CODES_IN_STEP || config->codes == MM_REGION_HEAP || m->action != MM_ACTION_CODE) return;
-    const int producer = mm_maps_producer(s->graph, m->tensor);
+    const int producer = mm_schedule_producer(s->graph, m->tensor);
     m->in_step = m->value && codes(s, m->last_forward, m->tensor, MM_WRITE, m->codec) && readers_code(s, m);
     m->mask_in_step =
         m->sign && producer >= 0 && codes(s, producer, m->tensor, MM_WRITE, mm_facts_codec(s->facts, mm_mask_spec));
@@ -244,7 +233,7 @@ static int comes_along(const mm_schedule *s, const mm_maps *maps, mm_tensor tens
     const mm_tensor_info *info = mm_graph_tensor(s->graph, tensor);
     if (info->kind != MM_SAVED || info->ownership != MM_MANAGED || info->writes != 1) return -1;
     if (s->plan->alias[tensor] != tensor || info->first_backward <= info->last_forward) return -1;
-    int producer = mm_maps_producer(s->graph, tensor);
+    int producer = mm_schedule_producer(s->graph, tensor);
     if (producer < 0 || info->last_forward != producer) return -1;
     const mm_step_info *step = mm_graph_step(s->graph, producer);
     int with = -1;

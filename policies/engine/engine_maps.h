@@ -73,22 +73,17 @@ MM_CHECKED mm_status mm_maps_init(mm_maps *maps, const mm_survey *survey, mm_sch
                                   const mm_engine_config *config, const mm_selection *selection);
 void mm_maps_fini(mm_maps *maps);
 
-/* The forward step that writes a tensor; -1: none does. */
-int mm_maps_producer(const mm_graph *graph, mm_tensor tensor);
-
-/* The index of a step's use of a tensor; -1: it does not use it. */
-int mm_maps_use(const mm_step_info *step, mm_tensor tensor);
-
 /* With an assignment that says when maps are fetched: the step before which the fetch of a map begins. */
 static inline int mm_maps_fetch_step(const mm_maps *maps, const mm_map *map) {
     const int step = maps->assigned->fetch[map->tensor];
     return step < map->needed ? step : map->needed;
 }
 
-/* Whether `step` or a later one uses the tensor, so that it is still there at `step`. */
-bool mm_maps_outlives(const mm_schedule *schedule, mm_tensor tensor, int step);
-
 /* Makes readers of the map's signs read them from its elements, which come back exactly; it needs no mask then. */
-void mm_maps_read_signs_from_value(const mm_schedule *schedule, mm_map *map);
+static inline void mm_maps_read_signs_from_value(const mm_schedule *schedule, mm_map *map) {
+    map->value = true;
+    map->sign = false;
+    map->last_value = schedule->last_step[map->tensor];
+}
 
 #endif

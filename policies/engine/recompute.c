@@ -58,11 +58,11 @@ static bool can_have(query *q, mm_tensor input) {
         meet(q->maps, input);
         return true;
     }
-    return (!m && mm_maps_outlives(s, input, q->when)) || can_make(q, input);
+    return (!m && mm_schedule_outlives(s, input, q->when)) || can_make(q, input);
 }
 
 static bool is_expensive(const mm_schedule *s, mm_tensor tensor) {
-    return mm_graph_step_properties(s->graph, mm_maps_producer(s->graph, tensor))->cost == MM_LAYER_EXPENSIVE;
+    return mm_graph_step_properties(s->graph, mm_schedule_producer(s->graph, tensor))->cost == MM_LAYER_EXPENSIVE;
 }
 
 /* Whether a dear layer may run again for the tensor. */
@@ -77,7 +77,7 @@ static bool may_be_expensive(const query *q, mm_tensor tensor) {
 static bool can_make(query *q, mm_tensor tensor) {
     const mm_schedule *s = q->schedule;
     if (!meet(q->maps, tensor)) return true;
-    int producer = mm_maps_producer(s->graph, tensor);
+    int producer = mm_schedule_producer(s->graph, tensor);
     if (producer < 0 || producer >= q->when) return false;
     const mm_step_info *step = mm_graph_step(s->graph, producer);
     const mm_layer_properties *layer = mm_graph_step_properties(s->graph, producer);
@@ -202,7 +202,7 @@ void mm_recompute_choose_retaining(const mm_schedule *s, mm_maps *maps, mm_recom
 
 /* Number of maps that the layer which writes the tensor reads. */
 static int count_sources(const mm_graph *graph, mm_tensor tensor) {
-    const mm_step_info *step = mm_graph_step(graph, mm_maps_producer(graph, tensor));
+    const mm_step_info *step = mm_graph_step(graph, mm_schedule_producer(graph, tensor));
     int n = 0;
     for (int u = 0; u < step->n_uses; u++)
         n += step->uses[u].access == MM_READ && mm_graph_tensor(graph, step->uses[u].tensor)->kind == MM_FEATURE_MAP;

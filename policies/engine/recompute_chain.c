@@ -27,7 +27,7 @@ static bool is_stashed(const mm_schedule *s, mm_tensor t) {
 }
 
 bool mm_chain_leaves_out(const mm_schedule *s, mm_tensor map, int last) {
-    const mm_layer_properties *layer = mm_graph_step_properties(s->graph, mm_maps_producer(s->graph, map));
+    const mm_layer_properties *layer = mm_graph_step_properties(s->graph, mm_schedule_producer(s->graph, map));
     return layer->cost == MM_LAYER_CHEAP && layer->repeatable && last_forward_of(s, map) <= last;
 }
 
@@ -165,7 +165,7 @@ static void sum_across(const mm_chains *chains, mm_chain *chain) {
     for (int m = chains->first_map[from]; m < chains->first_map[to + 1]; m++) {
         mm_tensor t = chains->maps[m];
         int last = last_forward_of(chains->schedule, t);
-        int a = find_stage(chain, mm_maps_producer(chains->schedule->graph, t));
+        int a = find_stage(chain, mm_schedule_producer(chains->schedule->graph, t));
         int b = last > to ? chain->n : find_stage(chain, last);
         for (int i = a + 1; i <= b; i++) chain->across[(size_t)a * width + (size_t)i] += bytes_of(chains->schedule, t);
     }
@@ -212,11 +212,11 @@ static mm_status list_maps(mm_chains *c) {
     c->maps = malloc(((size_t)n + 1) * sizeof *c->maps);
     if (next && c->first_map && c->maps) {
         for (int t = 0; t < n; t++)
-            if (is_stashed(s, t)) c->first_map[mm_maps_producer(s->graph, t) + 1]++;
+            if (is_stashed(s, t)) c->first_map[mm_schedule_producer(s->graph, t) + 1]++;
         for (int i = 0; i <= c->n_steps; i++) c->first_map[i + 1] += c->first_map[i];
         memcpy(next, c->first_map, ((size_t)c->n_steps + 1) * sizeof *next);
         for (int t = 0; t < n; t++)
-            if (is_stashed(s, t)) c->maps[next[mm_maps_producer(s->graph, t)]++] = t;
+            if (is_stashed(s, t)) c->maps[next[mm_schedule_producer(s->graph, t)]++] = t;
     }
     free(next);
     return next && c->first_map && c->maps

@@ -17,7 +17,7 @@
 
 bool mm_is_forward_map(const mm_schedule *s, mm_tensor t) {
     const mm_tensor_info *info = mm_graph_tensor(s->graph, t);
-    return info->kind == MM_FEATURE_MAP && info->ownership == MM_MANAGED && mm_maps_producer(s->graph, t) >= 0;
+    return info->kind == MM_FEATURE_MAP && info->ownership == MM_MANAGED && mm_schedule_producer(s->graph, t) >= 0;
 }
 
 static void weigh(mm_cutter *c) {
@@ -25,7 +25,7 @@ static void weigh(mm_cutter *c) {
     for (int i = 0; i < c->n; i++) c->open[i] = mm_graph_step(s->graph, i)->phase == MM_FORWARD;
     for (int t = 0; t < mm_graph_tensors(s->graph); t++) {
         if (!mm_is_forward_map(s, t)) continue;
-        int made = mm_maps_producer(s->graph, t), last = mm_graph_tensor(s->graph, t)->last_forward;
+        int made = mm_schedule_producer(s->graph, t), last = mm_graph_tensor(s->graph, t)->last_forward;
         bool stashed = s->last_step[t] > last;
         int64_t bytes = mm_align(mm_graph_tensor(s->graph, t)->bytes);
         if (stashed) c->weight[made] += bytes, c->total_weight += bytes;
@@ -96,7 +96,7 @@ static void cut(cutter *c, int64_t size) {
 static bool is_read_across(const cutter *c, mm_tensor t) {
     const mm_schedule *s = c->all.schedule;
     if (!mm_is_forward_map(s, t)) return false;
-    int made = mm_maps_producer(s->graph, t), last = mm_graph_tensor(s->graph, t)->last_forward;
+    int made = mm_schedule_producer(s->graph, t), last = mm_graph_tensor(s->graph, t)->last_forward;
     return last > made && c->before[last] > c->before[made];
 }
 

@@ -6,6 +6,7 @@
  *   modnn.c            the policy: options, plans that keep all maps, and the choice among plans
  *   modnn_steps.c      Algorithm 1: prepares each step, chooses its algorithm, ends it
  *   modnn_transfers.c  what leaves for another tensor's bytes, defragmentation, prefetching
+ *   modnn_work.c       which algorithms a step may run by, and the workspace that it needs at least
  *   modnn_memory.c     the allocator
  *   modnn_write.c      the plan                                                                                      */
 #ifndef POLICIES_MODNN_MODNN_H
@@ -162,7 +163,10 @@ void mm_modnn_choice(const modnn *m, int step, int *from_out, int *to_out);
 int64_t mm_modnn_least_work(const modnn *m, int step);
 
 /* Whether what a step makes counts as used at once: it is made in the forward pass for the backward pass alone. */
-bool mm_modnn_is_for_later(const modnn *m, int step, int32_t use, mm_tensor root);
+static inline bool mm_modnn_is_for_later(const modnn *m, int step, int32_t use, mm_tensor root) {
+    return use < m->tensors[root].end && mm_graph_step(m->graph, step)->phase == MM_FORWARD &&
+           mm_graph_step(m->graph, m->uses[use].step)->phase != MM_FORWARD;
+}
 
 /* ---------------------------------------------------------------- transfers */
 

@@ -54,6 +54,16 @@ void mm_schedule_fini(mm_schedule *schedule);
 /* Undoes an in-place pair: `tensor` gets storage of its own. */
 static inline void mm_schedule_split(mm_schedule *schedule, mm_tensor tensor) { schedule->over[tensor] = -1; }
 
+/* The forward step that writes a tensor; -1: none does. */
+static inline int mm_schedule_producer(const mm_graph *graph, mm_tensor tensor) {
+    return mm_graph_layer(graph, mm_graph_tensor(graph, tensor)->producer)->step[MM_FORWARD];
+}
+
+/* Whether `step` or a later one uses the tensor, so that it is still there at `step`. */
+static inline bool mm_schedule_outlives(const mm_schedule *schedule, mm_tensor tensor, int step) {
+    return schedule->last_step[tensor] >= step;
+}
+
 /* Lets each step that is appended from now on run by its variant with the least workspace. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_schedule_least_workspaces(mm_schedule *schedule);
 

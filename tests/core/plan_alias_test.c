@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mm_plan_check on tensors that share storage, and on storage that is written more than once. */
+/* mm_program_prove on tensors that share storage, and on storage that is written more than once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "mm/core/plan/plan.h"
+#include "tests/core/plan_proof.h"
 #include "tests/core/small_graph.h"
 
 enum { BYTES = 1024 };
@@ -96,7 +97,7 @@ static void plan_steps(fixture *f) {
 /* Checks the plan, and ends the fixture. */
 static void expect(fixture *f, mm_status status, const char *first, const char *second) {
     assert_int_equal(mm_plan_finish(f->plan), MM_OK);
-    mm_status got = mm_plan_check(f->plan, f->facts, &f->limits);
+    mm_status got = plan_check(f->plan, f->facts, &f->limits);
     if (got != status) fail_msg("%s: %s", mm_status_name(got), mm_last_error());
     if (status != MM_OK && (!strstr(mm_last_error(), first) || !strstr(mm_last_error(), second)))
         fail_msg("no '%s', '%s' in: %s", first, second, mm_last_error());
@@ -221,7 +222,7 @@ static void expect_exact(fixture *f, int copy, bool exact) {
     bool told[8];
     assert_true(f->plan->n_segments <= 8);
     assert_int_equal(mm_plan_finish(f->plan), MM_OK);
-    if (mm_plan_prove(f->plan, f->facts, &f->limits, told) != MM_OK) fail_msg("%s", mm_last_error());
+    if (plan_prove(f->plan, f->facts, &f->limits, told) != MM_OK) fail_msg("%s", mm_last_error());
     for (int i = 0; i < f->plan->n_segments; i++) assert_int_equal(told[i], i != copy || exact);
     expect(f, MM_OK, "", "");
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mm_plan_check against a second opinion by brute force: over right plans, and over plans broken in one place. Every
+/* mm_program_prove against a second opinion by brute force: over right plans, and over plans broken in one place. Every
  * verdict must agree, in both directions: breaking a plan may be harmless. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,6 +12,7 @@
 #include "mm/core/plan/plan.h"
 #include "tests/core/plan_mutate.h"
 #include "tests/core/plan_oracle.h"
+#include "tests/core/plan_proof.h"
 #include "tests/core/plan_run.h"
 #include "tests/core/random_graph.h"
 #include "tests/core/random_plan.h"
@@ -122,7 +123,7 @@ static mm_status prove(const mm_plan *plan, const mm_facts *facts, const mm_limi
     plan_contents *contents = calloc(n, sizeof *contents);
     assert_true(exact && contents);
     *oracle_out = plan_oracle(plan, facts, limits, contents, why_out);
-    mm_status status = mm_plan_prove(plan, facts, limits, exact);
+    mm_status status = plan_prove(plan, facts, limits, exact);
     if (status == MM_OK && *oracle_out == MM_OK) compare_exact(plan, exact, contents, told);
     free(exact);
     free(contents);
@@ -227,7 +228,7 @@ static void measures_are_added_to_a_right_plan(void **state) {
         const char *why;
         told ignored = {0};
         mm_status oracle;
-        assert_int_equal(mm_plan_prove(w.plan, w.facts, &w.limits, exact), MM_OK);
+        assert_int_equal(plan_prove(w.plan, w.facts, &w.limits, exact), MM_OK);
         const int n = choose_measures(w.plan, exact, at, MOST);
         assert_int_equal(mm_plan_add_measures(w.plan, at, n, &plan), MM_OK);
         if (prove(plan, w.facts, &w.limits, &oracle, &why, &ignored) != MM_OK)
@@ -257,7 +258,7 @@ static void what_check_accepts_computes_the_same_in_every_order(void **state) {
             if (mutation->apply(&m) && plan_walkable(m.plan) && mm_plan_finish(m.plan) == MM_OK) {
                 m.limits.device_bytes = m.limits.pinned_bytes = 1 << 26; /* what is allocated here */
                 /* Of what is refused, only broken waits still leave a plan that can be run at all. */
-                bool accept = mm_plan_check(m.plan, m.facts, &m.limits) == MM_OK;
+                bool accept = plan_check(m.plan, m.facts, &m.limits) == MM_OK;
                 bool can_run = strcmp(mutation->name, "drop_wait") == 0 || accept;
                 bool right = can_run && runs_right(m.plan, m.facts, has_lossy_code(m.plan));
                 if (accept && !right) fail_msg("%s, seed %d: accepted but wrong", mutation->name, (int)seed);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The oracle: checks plans by brute force, without any code of mm_plan_check. It uses a search for reachability
+/* The oracle: checks plans by brute force, without any code of mm_program_prove. It uses a search for reachability
  * instead of vector clocks, all pairs of accesses and segments instead of a sweep, and simulates the bytes in issue
  * order. For small plans. All functions abort when out of memory. */
 #ifndef TESTS_CORE_PLAN_ORACLE_H

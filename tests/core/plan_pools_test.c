@@ -12,6 +12,7 @@
 #include "mm/core/account/account.h"
 #include "mm/core/plan/program.h"
 #include "mm/core/time/simulate.h"
+#include "tests/core/plan_proof.h"
 #include "tests/core/small_graph.h"
 
 /* All of the small graph: `out` is encoded after relu forward, and decoded for loss backward. Each segment has a place
@@ -225,7 +226,7 @@ static void each_rule_is_checked(void **state) {
         fixture *f = own;
         cases[i].change(f);
         if (cases[i].change != pool_is_no_segment) assert_int_equal(mm_plan_finish(f->plan), MM_OK);
-        const mm_status status = mm_plan_check(f->plan, f->facts, &f->limits);
+        const mm_status status = plan_check(f->plan, f->facts, &f->limits);
         if (status != MM_ERR_PLAN || !strstr(mm_last_error(), cases[i].words))
             fail_msg("'%s': %s: %s", cases[i].words, mm_status_name(status), mm_last_error());
         teardown(&own);
@@ -240,7 +241,7 @@ static void pool_of_the_bounds_needs_no_spill(void **state) {
     f->plan->segments[f->spill] = f->plan->segments[f->workspace];
     f->plan->nodes[f->steps[CONV_B]].work = f->spill;
     assert_int_equal(mm_plan_finish(f->plan), MM_OK);
-    if (mm_plan_check(f->plan, f->facts, &f->limits) != MM_OK) fail_msg("%s", mm_last_error());
+    if (plan_check(f->plan, f->facts, &f->limits) != MM_OK) fail_msg("%s", mm_last_error());
     assert_int_equal(f->plan->pinned_bytes, 0);
 }
 
@@ -250,7 +251,7 @@ static void pool_lives_from_the_first_encode_to_the_last_decode(void **state) {
     fixture *f = *state;
     int64_t live[MM_CATEGORIES];
     assert_int_equal(mm_plan_finish(f->plan), MM_OK);
-    if (mm_plan_check(f->plan, f->facts, &f->limits) != MM_OK) fail_msg("%s", mm_last_error());
+    if (plan_check(f->plan, f->facts, &f->limits) != MM_OK) fail_msg("%s", mm_last_error());
     const int pools[] = {f->pool, f->spill};
     for (int i = 0; i < 2; i++) {
         assert_int_equal(seg(f, pools[i])->first_node, f->encode);

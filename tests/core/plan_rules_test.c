@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The rules of mm_plan_check one by one, on a plan made by hand: what breaks each, and what the message says. */
+/* The rules of mm_program_prove one by one, on a plan made by hand: what breaks each, and what the message says. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "mm/core/plan/plan.h"
+#include "tests/core/plan_proof.h"
 #include "tests/core/small_graph.h"
 
 /* All of the small graph: `out` in the place of `map`, its mask and its lossy code made after loss forward, decoded
@@ -120,7 +121,7 @@ static int teardown(void **state) {
 static void expect(fixture *f, mm_status status, const char *words) {
     char copy[200];
     assert_int_equal(mm_plan_finish(f->plan), MM_OK);
-    mm_status got = mm_plan_check(f->plan, f->facts, &f->limits);
+    mm_status got = plan_check(f->plan, f->facts, &f->limits);
     if (got != status)
         fail_msg("expected %s, got %s: %s", mm_status_name(status), mm_status_name(got), mm_last_error());
     strcpy(copy, words);
@@ -338,7 +339,7 @@ static void bindings_beyond_the_end_of_the_plans(void **state) {
     assert_int_equal(mm_plan_finish(f->plan), MM_OK);
     for (int by = 1; by <= 2; by++) {
         last->first_binding++;
-        assert_int_equal(mm_plan_check(f->plan, f->facts, &f->limits), MM_ERR_PLAN);
+        assert_int_equal(plan_check(f->plan, f->facts, &f->limits), MM_ERR_PLAN);
         assert_non_null(strstr(mm_last_error(), "its bindings are out of range"));
     }
 }
@@ -348,17 +349,17 @@ static void what_is_kept_to_the_end_may_count_to_the_end(void **state) {
     f->plan->keeps_all = true;
     expect(f, MM_OK, "");
     f->plan->keeps_all = false; /* but the lives are as they were */
-    assert_int_equal(mm_plan_check(f->plan, f->facts, &f->limits), MM_ERR_PLAN);
+    assert_int_equal(plan_check(f->plan, f->facts, &f->limits), MM_ERR_PLAN);
 }
 
 static void plan_that_was_not_finished(void **state) {
     fixture *f = *state;
     assert_int_equal(mm_plan_finish(f->plan), MM_OK);
     f->plan->peak_bytes -= 100;
-    assert_int_equal(mm_plan_check(f->plan, f->facts, &f->limits), MM_ERR_PLAN);
+    assert_int_equal(plan_check(f->plan, f->facts, &f->limits), MM_ERR_PLAN);
     assert_int_equal(mm_plan_finish(f->plan), MM_OK);
     seg(f, f->code)->last_node--;
-    assert_int_equal(mm_plan_check(f->plan, f->facts, &f->limits), MM_ERR_PLAN);
+    assert_int_equal(plan_check(f->plan, f->facts, &f->limits), MM_ERR_PLAN);
 }
 
 static void facts_of_another_graph(void **state) {
@@ -408,7 +409,7 @@ static mm_status check_made_again(mm_ownership ownership, mm_phase made_in, mm_a
     for (int i = 0; i < 4; i++) plan->bindings[plan->nodes[nodes[i]].first_binding + map_is_use[i]] = segments[i / 2];
     if (codes) assert_true(mm_plan_write_code(plan, nodes[2], 1, -1));
     assert_int_equal(mm_plan_finish(plan), MM_OK);
-    mm_status status = mm_plan_check(plan, facts, &limits);
+    mm_status status = plan_check(plan, facts, &limits);
     mm_plan_destroy(plan);
     mm_facts_destroy(facts);
     mm_graph_destroy(g);

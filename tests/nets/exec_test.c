@@ -352,7 +352,7 @@ static float *gradients_on(int threads, size_t *n_out) {
     f.train = NULL;
     if (nets_exec_create_on(f.net, BATCH, NETS_TRAIN, f.manager, backend, &SGD, &exec) != MM_OK)
         fail_msg("%s", mm_last_error());
-    assert_int_equal(nets_exec_threads(exec), threads);
+    assert_int_equal(backend->threads, threads);
     assert_int_equal(nets_exec_init(exec, 11), MM_OK);
     iterate(&f, exec, BATCH);
     for (int p = 0; p < nets_net_params(f.net); p++) n += (size_t)nets_net_param(f.net, p)->elems;

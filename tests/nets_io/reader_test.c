@@ -439,13 +439,6 @@ static void unknown_data_is_refused_naming_what_there_is(void **state) {
                                          "synthetic[:samples=N], files:IMAGES.npy,LABELS.npy, text:FILE, tokens:FILE");
     assert_int_equal(nets_reader_create("", &options, &reader), MM_ERR_NOT_FOUND);
     assert_int_equal(nets_reader_create("synthetic2", &options, &reader), MM_ERR_NOT_FOUND);
-    const char *summary;
-    assert_string_equal(nets_reader_list(0, &summary), "cifar10:DIR");
-    assert_string_equal(nets_reader_list(1, &summary), "fashion-mnist[:DIR]");
-    assert_string_equal(nets_reader_list(2, &summary), "synthetic[:samples=N]");
-    assert_string_equal(nets_reader_list(3, &summary), "files:IMAGES.npy,LABELS.npy");
-    assert_string_equal(nets_reader_list(4, &summary), "text:FILE");
-    assert_null(nets_reader_list(6, &summary));
 }
 
 int main(void) {

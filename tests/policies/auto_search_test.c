@@ -11,6 +11,7 @@
 #include "mm/core/time/simulate.h"
 #include "policies/auto/auto_search.h"
 #include "policies/schedule/nominal.h"
+#include "tests/core/plan_proof.h"
 #include "tests/core/random_graph.h"
 #include "tests/policies/engine_rig.h"
 
@@ -37,7 +38,7 @@ static mm_plan *plan_assigned(const mm_graph *graph, const mm_facts *facts, cons
     assert_int_equal(mm_survey_create(graph, facts, &limits, menu, &survey), MM_OK);
     const mm_selection selection = {.assigned = assigned};
     assert_int_equal(mm_engine_plan_maps(survey, menu, &selection, MM_LAYOUT_QUICK, &plan), MM_OK);
-    if (mm_plan_check(plan, facts, &limits) != MM_OK) fail_msg("%s", mm_last_error());
+    if (plan_check(plan, facts, &limits) != MM_OK) fail_msg("%s", mm_last_error());
     mm_survey_destroy(survey);
     return plan;
 }
@@ -181,7 +182,7 @@ static found search_within_both(const mm_graph *graph, const mm_facts *facts, in
     if (before_bytes > bytes) assert_true(f.bytes <= before_bytes);
     limits.device_bytes = f.bytes;
     if (limits.pinned_bytes < f.pinned_bytes) limits.pinned_bytes = f.pinned_bytes;
-    if (mm_plan_check(plan, facts, &limits) != MM_OK) fail_msg("%s", mm_last_error());
+    if (plan_check(plan, facts, &limits) != MM_OK) fail_msg("%s", mm_last_error());
     mm_simulation_fini(&before);
     mm_simulation_fini(&after);
     mm_plan_destroy(plan);
@@ -267,7 +268,7 @@ static void expect_found(terse_graph *g, const char *const *operations) {
     mm_nominal_times(graph, facts);
     assert_int_equal(mm_policy_parse("auto", &policy), MM_OK);
     assert_int_equal(mm_auto_search(graph, facts, &limits, &policy.config, 60, &plan), MM_OK);
-    if (mm_plan_check(plan, facts, &limits) != MM_OK) fail_msg("%s", mm_last_error());
+    if (plan_check(plan, facts, &limits) != MM_OK) fail_msg("%s", mm_last_error());
     terse_tell(plan, text, sizeof text);
     for (; *operations; operations++)
         if (!strstr(text, *operations)) fail_msg("no %s: %s", *operations, text);

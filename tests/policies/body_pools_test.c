@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "tests/core/plan_proof.h"
 #include "tests/core/plan_run.h"
 #include "tests/core/random_graph.h"
 #include "tests/policies/engine_rig.h"
@@ -36,7 +37,7 @@ static mm_plan *plan(const mm_graph *graph, const mm_facts *facts, const char *s
     if (mm_policy_plan(&policy, graph, facts, &limits, &plan) != MM_OK) fail_msg("%s: %s", spec, mm_last_error());
     mm_policy_fini(&policy);
     limits.device_bytes = limits.pinned_bytes = INT64_MAX;
-    if (mm_plan_check(plan, facts, &limits) != MM_OK) fail_msg("%s: %s", spec, mm_last_error());
+    if (plan_check(plan, facts, &limits) != MM_OK) fail_msg("%s: %s", spec, mm_last_error());
     return plan;
 }
 

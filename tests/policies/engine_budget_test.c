@@ -11,6 +11,7 @@
 
 #include "mm/core/time/simulate.h"
 #include "policies/schedule/nominal.h"
+#include "tests/core/plan_proof.h"
 #include "tests/core/random_graph.h"
 #include "tests/policies/engine_rig.h"
 
@@ -34,7 +35,7 @@ static outcome plan_within(const mm_graph *graph, const mm_facts *facts, const c
     if (o.status != MM_OK) return o;
     o.device_bytes = limits.device_bytes = plan->peak_bytes;
     o.pinned_bytes = limits.pinned_bytes = plan->pinned_bytes;
-    if (mm_plan_check(plan, facts, &limits) != MM_OK) fail_msg("%s: %s", spec, mm_last_error());
+    if (plan_check(plan, facts, &limits) != MM_OK) fail_msg("%s: %s", spec, mm_last_error());
     assert_int_equal(mm_simulate(plan, facts, &sim), MM_OK);
     o.ns = sim.iteration_ns;
     mm_simulation_fini(&sim);

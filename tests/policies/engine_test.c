@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "mm/core/time/simulate.h"
+#include "tests/core/plan_proof.h"
 #include "tests/core/random_graph.h"
 #include "tests/policies/engine_rig.h"
 
@@ -593,7 +594,7 @@ static void cdma_moves_maps_whole_where_that_is_asked_for_and_loses_nothing(void
         assert_int_equal(mm_policy_parse(cases[c].spec, &policy), MM_OK);
         assert_string_equal(policy.spec, cases[c].spec);
         assert_int_equal(mm_policy_plan(&policy, graph, facts, &limits, &plan), MM_OK);
-        assert_int_equal(mm_plan_check(plan, facts, &limits), MM_OK);
+        assert_int_equal(plan_check(plan, facts, &limits), MM_OK);
         const int encode = op_of(plan, MM_NODE_ENCODE, "g");
         assert_true(encode >= 0);
         assert_string_equal(facts->codecs[plan->segments[plan->nodes[encode].dst].codec].spec, cases[c].codec);

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "mm/core/account/account.h"
+#include "tests/core/plan_proof.h"
 #include "tests/policies/engine_rig.h"
 
 enum { BIG = 32, SMALL = 8, HEAD = UNIT, RESERVE = 2 * UNIT };
@@ -93,7 +94,7 @@ static void plan_gist(const mm_graph *graph, const char *spec, planned *p) {
     assert_int_equal(mm_policy_parse(spec, &policy), MM_OK);
     p->facts = facts_for(graph, &policy);
     if (mm_policy_plan(&policy, graph, p->facts, &limits, &p->plan) != MM_OK) fail_msg("%s", mm_last_error());
-    if (mm_plan_check(p->plan, p->facts, &limits) != MM_OK) fail_msg("%s", mm_last_error());
+    if (plan_check(p->plan, p->facts, &limits) != MM_OK) fail_msg("%s", mm_last_error());
     mm_policy_fini(&policy);
 }
 

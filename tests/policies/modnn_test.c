@@ -10,6 +10,7 @@
 
 #include "mm/core/account/account.h"
 #include "mm/core/time/simulate.h"
+#include "tests/core/plan_proof.h"
 #include "tests/core/random_graph.h"
 #include "tests/policies/engine_rig.h"
 
@@ -26,7 +27,7 @@ static mm_status plan_in(const mm_graph *graph, const mm_facts *facts, const cha
     mm_policy_fini(&policy);
     const mm_limits own = {
         .device_bytes = (*plan_out)->peak_bytes, .pinned_bytes = (*plan_out)->pinned_bytes, .base_bytes = base};
-    if (mm_plan_check(*plan_out, facts, &own) != MM_OK) fail_msg("%s: %s", spec, mm_last_error());
+    if (plan_check(*plan_out, facts, &own) != MM_OK) fail_msg("%s: %s", spec, mm_last_error());
     return mm_plan_fits(*plan_out, &limits);
 }
 

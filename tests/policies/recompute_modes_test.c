@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "tests/core/plan_proof.h"
 #include "tests/policies/terse_graph.h"
 
 enum { MAP = 8 }; /* units */
@@ -293,7 +294,7 @@ static void plan_nested(planned *p, const mm_graph *graph, int64_t budget) {
     assert_int_equal(mm_policy_parse("recompute:mode=nested", &policy), MM_OK);
     assert_int_equal(mm_policy_plan(&policy, graph, p->facts, &limits, &p->plan), MM_OK);
     mm_policy_fini(&policy);
-    if (mm_plan_check(p->plan, p->facts, &limits) != MM_OK) fail_msg("%s", mm_last_error());
+    if (plan_check(p->plan, p->facts, &limits) != MM_OK) fail_msg("%s", mm_last_error());
 }
 
 /* s4 is kept from the forward pass on; s2, once it was made again, until the blocks behind it are done. */
@@ -351,7 +352,7 @@ static void a_step_that_is_not_deterministic_is_not_run_again(void **state) {
         snprintf(spec, sizeof spec, "recompute:mode=%s,when=always", modes[m]);
         assert_int_equal(mm_policy_parse(spec, &policy), MM_OK);
         assert_int_equal(mm_policy_plan(&policy, graph, facts, &limits, &plan), MM_OK);
-        assert_int_equal(mm_plan_check(plan, facts, &limits), MM_OK);
+        assert_int_equal(plan_check(plan, facts, &limits), MM_OK);
         for (int i = 0; i < plan->n_nodes; i++)
             if (plan->nodes[i].kind == MM_NODE_RECOMPUTE) assert_int_not_equal(plan->nodes[i].step, 3);
         mm_plan_destroy(plan);

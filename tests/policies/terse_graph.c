@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "mm/core/status.h"
+#include "tests/core/plan_proof.h"
 
 static void must(mm_status status) {
     if (status != MM_OK) fail_msg("%s", mm_last_error());
@@ -139,7 +140,7 @@ void plan_terse(planned *p, const mm_graph *graph, const char *spec, int64_t cod
     mm_policy_fini(&policy);
     limits.device_bytes = p->plan->peak_bytes;
     limits.pinned_bytes = p->plan->pinned_bytes;
-    must(mm_plan_check(p->plan, p->facts, &limits));
+    must(plan_check(p->plan, p->facts, &limits));
     must(mm_plan_fits(p->plan, &limits));
     limits.device_bytes--;
     assert_int_equal(mm_plan_fits(p->plan, &limits), MM_ERR_INFEASIBLE);

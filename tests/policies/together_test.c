@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "tests/core/plan_proof.h"
 #include "tests/policies/terse_graph.h"
 
 enum { MAP = 8, CODE = 2 }; /* units */
@@ -51,7 +52,7 @@ static void plan_within(planned *p, const mm_graph *graph, const char *spec, int
     assert_int_equal(mm_policy_plan(&policy, graph, p->facts, &limits, &p->plan), MM_OK);
     mm_policy_fini(&policy);
     limits.device_bytes = bytes > 0 ? bytes : p->plan->peak_bytes;
-    if (mm_plan_check(p->plan, p->facts, &limits) != MM_OK) fail_msg("%s", mm_last_error());
+    if (plan_check(p->plan, p->facts, &limits) != MM_OK) fail_msg("%s", mm_last_error());
 }
 
 static int64_t least_of(const mm_graph *graph, const char *spec) {

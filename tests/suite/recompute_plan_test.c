@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What mm_plan_check says of recomputation, rule by rule, on a plan made by hand. */
+/* What mm_program_prove says of recomputation, rule by rule, on a plan made by hand. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "mm/core/plan/plan.h"
+#include "tests/core/plan_proof.h"
 
 /* step        reads                     writes            modifies
  * CONV_F      images weight             map
@@ -176,7 +177,7 @@ static void run_backward(fixture *f, int out, int map) {
 static void expect_finished(fixture *f, mm_status status, const char *words) {
     const mm_limits limits = {.device_bytes = INT64_MAX, .pinned_bytes = INT64_MAX, .base_bytes = BASE};
     char copy[200];
-    mm_status got = mm_plan_check(f->plan, f->facts, &limits);
+    mm_status got = plan_check(f->plan, f->facts, &limits);
     if (got != status)
         fail_msg("expected %s, got %s: %s", mm_status_name(status), mm_status_name(got), mm_last_error());
     strcpy(copy, words);

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "mm/core/account/account.h"
+#include "mm/core/plan/program.h"
 #include "mm/core/time/simulate.h"
 #include "nets/lower/lower.h"
 #include "nets/zoo/zoo.h"
@@ -79,7 +80,11 @@ static mm_status plan_and_check(const bench *b, const mm_graph *graph, subject *
     const mm_limits own = {
         .device_bytes = plan->peak_bytes, .pinned_bytes = plan->pinned_bytes, .base_bytes = limits.base_bytes};
     const int64_t made = cpu_ns();
-    MM_TRY(mm_plan_check(plan, planned->facts, &own));
+    mm_program program;
+    MM_TRY(mm_program_init(plan, planned->facts, &program));
+    mm_status status = mm_program_prove(&program, planned->facts, &own, NULL);
+    mm_program_fini(&program);
+    MM_TRY(status);
     const int64_t checked = cpu_ns();
     s->nodes = plan->n_nodes;
     s->segments = plan->n_segments;

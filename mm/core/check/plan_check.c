@@ -1,52 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "mm/core/check/plan_check.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "mm/core/status.h"
-
-const char *mm_check_node_name(const mm_check *c, int node, char *buffer, size_t capacity) {
-    if (node < 0 || node >= c->plan->n_nodes) return "the plan";
-    int step = node;
-    while (step >= 0 && c->plan->nodes[step].kind != MM_NODE_STEP) step--;
-    char name[256] = "the start";
-    if (step >= 0) mm_graph_step_name(c->graph, c->plan->nodes[step].step, name, sizeof name);
-    const mm_node *n = &c->plan->nodes[node];
-    bool named = n->tensor >= 0 && n->tensor < mm_graph_tensors(c->graph);
-    if (step == node) {
-        snprintf(buffer, capacity, "%s", name);
-    } else if (n->kind == MM_NODE_RECOMPUTE) {
-        char again[256];
-        snprintf(buffer, capacity, "recompute of %s after %s",
-                 mm_graph_step_name(c->graph, n->step, again, sizeof again), name);
-    } else
-        snprintf(buffer, capacity, "%s of %s after %s", mm_node_kind_name(n->kind),
-                 named ? mm_graph_tensor(c->graph, n->tensor)->name : "no tensor", name);
-    return buffer;
-}
-
-mm_status mm_check_refuse(const mm_check *c, int node, mm_tensor tensor, const char *why, ...) {
-    char reason[256], where[320];
-    va_list arguments;
-    va_start(arguments, why);
-    vsnprintf(reason, sizeof reason, why, arguments);
-    va_end(arguments);
-    const mm_graph *graph = c->graph;
-    bool named = tensor >= 0 && tensor < mm_graph_tensors(graph);
-    return mm_fail(MM_ERR_PLAN, "plan %s of %s: %s%s%s: %s", MM_BRIEF(c->plan->policy), mm_graph_name(graph),
-                   mm_check_node_name(c, node, where, sizeof where), named ? ", tensor " : "",
-                   named ? mm_graph_tensor(graph, tensor)->name : "", reason);
-}
-
-mm_status mm_check_refuse_segment(const mm_check *c, int segment, const char *why) {
-    const mm_segment *s = &c->plan->segments[segment];
-    return mm_check_refuse(c, -1, s->tensor, "segment %d (%lld bytes at %lld): %s", segment, (long long)s->bytes,
-                           (long long)s->offset, why);
-}
-
-/* ---------------------------------------------------------------- the passes */
 
 static void check_fini(mm_check *c) {
     free(c->clocks);
@@ -96,18 +53,4 @@ mm_status mm_program_prove(const mm_program *program, const mm_facts *facts, con
     mm_check c = {.plan = plan, .graph = plan->graph, .facts = facts, .limits = limits, .program = program};
     MM_TRY(mm_check_form(&c));
     return prove(&c, exact_out);
-}
-
-mm_status mm_plan_prove(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits, bool *exact_out) {
-    mm_program program;
-    mm_check c = {.plan = plan, .graph = plan->graph, .facts = facts, .limits = limits, .program = &program};
-    MM_TRY(mm_check_form(&c)); /* lowering relies on it */
-    MM_TRY(mm_program_init(plan, facts, &program));
-    mm_status status = prove(&c, exact_out);
-    mm_program_fini(&program);
-    return status;
-}
-
-mm_status mm_plan_check(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits) {
-    return mm_plan_prove(plan, facts, limits, NULL);
 }

@@ -391,36 +391,4 @@ void mm_plan_live_at(const mm_plan *plan, int node, int64_t bytes_out[MM_CATEGOR
 /* MM_ERR_INFEASIBLE if the plan's peak is above the limits; the message is "needs at least N, held by LAYER ...". */
 MM_CHECKED mm_status mm_plan_fits(const mm_plan *plan, const mm_limits *limits);
 
-/* Lowers the plan to its program (program.h), and proves, with one vector clock for each stream:
- *  1. each read of a step finds its tensor in a form that serves it, written completely by the last write before the
- *     reader, and not overwritten since; a decoded lossy code never serves MM_FORM_SIGN,
- *     and is of a managed map or gradient map (mm_tensor_takes_loss). A step reads or writes only codes that it
- *     declares and that have strips; it writes them, new, of elements that it reads or writes in full;
- *  2. two segments share bytes only if all uses of the first happen before the first write of the second (or a step
- *     whose graph allows it writes the second in place over the first, as the first one's last use);
- *  3. device bytes (base, segments, heap with all dynamic segments that can be alive at once, external tensors) are
- *     within the limit, and offsets are aligned;
- *  4. pinned bytes are within their limit;
- *  5. each persistent tensor lies at the place that the limits give, apart from all others; no other segment lies
- *     below the base. It holds a value before the first node, and after the last node exactly what was last written
- *     to it. It is never held in a lossy code. A side stream accesses it only after the first step, because
- *     iterations follow each other on the compute stream;
- *  6. a code has a body in a pool if and only if the facts have a bound for it. A pool and its spill have room for the
- *     bounds of all bodies, and for a chunk if there is a spill. A spill is of one pool alone. A code with a body is
- *     encoded and decoded, and nothing else: not copied over the link, not staged, not read or written by a step;
- *  7. a measure finds its tensor's present value on the device, in f32 and bit for bit as it was computed;
- *  8. nothing is missing or superfluous: each step runs once and in order, each operation's result is used (a measure
- *     uses its source, and the host what it tells), waits are for earlier nodes, sizes of codes are those
- *     of the facts, sizes of workspaces those of the variants.
- * MM_ERR_PLAN: the message names tensor, step and reason. MM_ERR_INFEASIBLE: only a limit is exceeded. MM_ERR_NOMEM.
- * O(n log n), and a move of the runs of bytes behind each segment (runs.h). */
-MM_CHECKED mm_status mm_plan_check(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits);
-
-/* The same, and also finds exact segments. exact_out (may be NULL): per segment, whether all values that it ever holds
- * are bit for bit those that were first computed; for a code, those that were encoded. False for a decoded lossy code,
- * for a recomputation from one or by another variant, for a segment that holds such a value at any time, and for
- * workspaces and pools. */
-MM_CHECKED mm_status mm_plan_prove(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits,
-                                   bool *exact_out);
-
 #endif

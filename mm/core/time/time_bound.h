@@ -2,7 +2,7 @@
 /* A certified lower bound of an iteration's simulated time: no plan for the graph, the facts (their codecs alone) and
  * the limits takes less. Pure arithmetic. Thread-safe.
  *
- * It holds for every plan that mm_plan_check accepts, that places all segments (mm_plan.heap_bytes is 0: the simulator
+ * It holds for every plan that mm_program_prove accepts, that places all segments (mm_plan.heap_bytes is 0: the simulator
  * does not wait for room in the heap), and that runs only repeatable layers again; by mm_simulate with the same facts.
  *
  * PROOF. Take any step c, and the moment at which it starts in the simulation: of each node is then known whether it

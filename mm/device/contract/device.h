@@ -162,6 +162,8 @@ const mm_device_ops *mm_device_table(size_t i);
  * device with that ordinal answers (the message says how many do). MM_ERR_INVALID: the ordinal is not a number. Needs
  * no hardware: if none can be asked, any ordinal is accepted. */
 MM_CHECKED mm_status mm_device_find(const char *name, const mm_device_ops **ops_out, int *ordinal_out);
+/* Writes text such as "there are 2, cuda:0 to cuda:1". */
+void mm_device_tell_count(const char *kind, int count, char *text, size_t capacity);
 /* Returns MM_ERR_NOT_FOUND with the message that `count` devices of the kind answer, and this ordinal is none of
  * them. */
 mm_status mm_device_fail_ordinal(const char *kind, int ordinal, int count);

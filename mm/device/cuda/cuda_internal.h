@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Private to the CUDA device: device_cuda.c (the device, failures), cuda_gpu.c (GPUs by ordinal), cuda_memory.c and
- * cuda_pinned.c (reservations), cuda_stream.c (streams and events), cuda_time.c (times), cuda_work.c and
- * cuda_checksum.cu (copies, fills, checksums), cuda_capture.c (captures).
+/* Private to the CUDA device: device_cuda.c (the device), cuda_error.c (failures), cuda_gpu.c (GPUs by ordinal),
+ * cuda_memory.c and cuda_pinned.c (reservations), cuda_stream.c (streams and events), cuda_time.c (times), cuda_work.c
+ * and cuda_checksum.cu (copies, fills, checksums), cuda_capture.c (captures).
  *
  * Locks: device->lock and stream->lock are never held over a call of CUDA. device->time_lock is held while the origin
  * of times is read or replaced; only callers that ask for times wait for it. No lock is taken while another is held. */
@@ -73,8 +73,12 @@ typedef struct cuda_device {
     cuda_stream *captured;
 } cuda_device;
 
-/* mm_cuda_check for results of the driver. */
+/* cuda_error.c, with mm_cuda_check: the same for results of the driver. */
 mm_status cuda_driver_check(CUresult result, const char *what);
+/* Puts the stream's name before the message of a failure; returns `status`. */
+mm_status cuda_stream_fail(const cuda_stream *stream, mm_status status);
+/* False if cudaEventQuery says cudaErrorNotReady. Leaves no error behind. */
+bool cuda_event_completed(cudaEvent_t event);
 
 /* cuda_gpu.c: looks up a function of the driver. function_out: address of a function pointer. MM_ERR_UNSUPPORTED. */
 mm_status cuda_find_function(const char *symbol, void *function_out);
@@ -83,8 +87,6 @@ mm_status cuda_find_function(const char *symbol, void *function_out);
 
 mm_status cuda_memory_init(cuda_device *device);
 void cuda_memory_fini(cuda_device *device);
-/* Adds a page of free slots for checksums. */
-mm_status cuda_slots_add(cuda_device *device);
 mm_status cuda_reserve(mm_device *base, mm_memory_kind kind, int64_t bytes, void **memory_out);
 void cuda_release(mm_device *base, mm_memory_kind kind, void *memory, int64_t bytes);
 void cuda_trim(mm_device *base, void *memory, int64_t bytes);
@@ -129,10 +131,6 @@ typedef struct cuda_event {
     atomic_long recorded;
 } cuda_event;
 
-/* Puts the stream's name before the message of a failure; returns `status`. */
-mm_status cuda_stream_fail(const cuda_stream *stream, mm_status status);
-/* False if cudaEventQuery says cudaErrorNotReady. Leaves no error behind. */
-bool cuda_event_completed(cudaEvent_t event);
 mm_status cuda_stream_create(mm_device *base, const char *name, int priority, mm_stream **stream_out);
 void cuda_stream_destroy(mm_stream *base);
 mm_status cuda_stream_wait(mm_stream *base, mm_event *event);
@@ -151,9 +149,8 @@ mm_status cuda_foreign_wait(mm_device *base, void *handle, mm_event *event);
 mm_status cuda_time_init(cuda_device *device);
 void cuda_time_fini(cuda_device *device);
 int64_t cuda_event_ns(mm_event *base);
-/* To be called as work is enqueued. A task opens a span of work unless one is open; a pause (a wait, recording or
- * synchronisation) ends it. If CUDA refuses an event, the span is missing from the statistics. */
-void cuda_time_task(cuda_stream *stream);
+/* To be called as work is enqueued. A task (mm_cuda_stream) opens a span of work unless one is open; a pause (a wait,
+ * recording or synchronisation) ends it. If CUDA refuses an event, the span is missing from the statistics. */
 void cuda_time_pause(cuda_stream *stream);
 void cuda_time_wait_begin(cuda_stream *stream);
 void cuda_time_wait_end(cuda_stream *stream);
@@ -166,6 +163,8 @@ void *cuda_stream_handle(mm_stream *base);
 
 mm_status cuda_copy_async(mm_stream *stream, void *dst, const void *src, int64_t bytes, mm_copy_kind kind);
 mm_status cuda_fill_async(mm_stream *stream, void *dst, uint8_t byte, int64_t bytes);
+/* Adds a page of free slots for checksums. */
+mm_status cuda_slots_add(cuda_device *device);
 mm_status cuda_checksum_async(mm_stream *stream, const void *src, int64_t bytes, uint64_t *sum_out);
 mm_status cuda_sums_async(mm_stream *stream, const float *src, int64_t elems, void *scratch, mm_sums *sums_out);
 mm_status cuda_call_async(mm_stream *stream, const mm_call *call);

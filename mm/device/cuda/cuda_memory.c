@@ -13,7 +13,7 @@
 
 /* A chunk has 16 granules (of 2 MiB on GPUs of today, so 32 MiB). Chosen: smaller chunks are given back more exactly,
  * and take more calls of the driver. */
-enum { CHUNK_GRANULES = 16, PAGE_BYTES = 4096 };
+enum { CHUNK_GRANULES = 16 };
 
 struct cuda_range {
     cuda_range *next;
@@ -211,21 +211,6 @@ mm_status cuda_restore(mm_device *base, void *memory, int64_t bytes) {
     MM_TRY(check_free(missing));
     for (int i = first; i <= last; i++)
         if (!range->mapped[i]) MM_TRY(remap_chunk(device, range, i));
-    return MM_OK;
-}
-
-/* ---------------------------------------------------------------- the device's own */
-
-mm_status cuda_slots_add(cuda_device *device) {
-    void *page;
-    MM_TRY(cuda_pinned_reserve(device, PAGE_BYTES, true, &page));
-    cuda_slot *slots = page;
-    pthread_mutex_lock(&device->lock);
-    for (size_t i = 0; i < PAGE_BYTES / sizeof *slots; i++) {
-        slots[i] = (cuda_slot){.device = device, .next_free = device->free_slots};
-        device->free_slots = &slots[i];
-    }
-    pthread_mutex_unlock(&device->lock);
     return MM_OK;
 }
 

@@ -46,19 +46,6 @@ void cuda_stream_destroy(mm_stream *base) {
     free(stream);
 }
 
-cudaStream_t mm_cuda_stream(mm_stream *base) {
-    cuda_stream *stream = (cuda_stream *)base;
-    atomic_fetch_add_explicit(&stream->tasks, 1, memory_order_relaxed);
-    cuda_time_task(stream);
-    return stream->stream;
-}
-
-void *cuda_stream_handle(mm_stream *base) { return mm_cuda_stream(base); }
-
-mm_status cuda_stream_fail(const cuda_stream *stream, mm_status status) {
-    return status == MM_OK ? MM_OK : mm_fail_in(status, "stream %s", stream->name);
-}
-
 mm_status cuda_stream_sync(mm_stream *base) {
     cuda_stream *stream = (cuda_stream *)base;
     cuda_time_pause(stream);
@@ -129,12 +116,6 @@ mm_status cuda_event_record(mm_event *base, mm_stream *stream_base) {
 mm_status cuda_event_sync(mm_event *base) {
     cuda_event *event = (cuda_event *)base;
     return was_recorded(base) ? mm_cuda_check(cudaEventSynchronize(event->event), "cudaEventSynchronize") : MM_OK;
-}
-
-bool cuda_event_completed(cudaEvent_t event) {
-    if (cudaEventQuery(event) != cudaErrorNotReady) return true;
-    cudaGetLastError(); /* clears cudaErrorNotReady, which CUDA keeps as an error */
-    return false;
 }
 
 /* A recording that failed counts as completed. One in a capture has not run. */

@@ -30,6 +30,21 @@ mm_status cuda_fill_async(mm_stream *base, void *dst, uint8_t byte, int64_t byte
 
 /* ---------------------------------------------------------------- checksum: for checks, on one multiprocessor */
 
+enum { PAGE_BYTES = 4096 };
+
+mm_status cuda_slots_add(cuda_device *device) {
+    void *page;
+    MM_TRY(cuda_pinned_reserve(device, PAGE_BYTES, true, &page));
+    cuda_slot *slots = page;
+    pthread_mutex_lock(&device->lock);
+    for (size_t i = 0; i < PAGE_BYTES / sizeof *slots; i++) {
+        slots[i] = (cuda_slot){.device = device, .next_free = device->free_slots};
+        device->free_slots = &slots[i];
+    }
+    pthread_mutex_unlock(&device->lock);
+    return MM_OK;
+}
+
 static mm_status slot_take(cuda_device *device, cuda_slot **slot_out) {
     for (;;) {
         pthread_mutex_lock(&device->lock);

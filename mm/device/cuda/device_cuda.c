@@ -1,24 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* The CUDA device: its table of functions, creation and destruction, and the translation of CUDA's errors. */
+/* The CUDA device: its table of functions, creation and destruction. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "mm/device/cuda/cuda_internal.h"
-
-/* ---------------------------------------------------------------- failures */
-
-mm_status mm_cuda_check(cudaError_t error, const char *what) {
-    if (error == cudaSuccess) return MM_OK;
-    cudaGetLastError(); /* clears it, so that a later launch is not blamed */
-    return mm_fail(error == cudaErrorMemoryAllocation ? MM_ERR_NOMEM : MM_ERR_DEVICE, "cuda: %s: %s, %s", what,
-                   cudaGetErrorName(error), cudaGetErrorString(error));
-}
-
-/* The runtime's error numbers equal the driver's. */
-mm_status cuda_driver_check(CUresult result, const char *what) { return mm_cuda_check((cudaError_t)result, what); }
-
-/* ---------------------------------------------------------------- life */
 
 static mm_status find_driver(cuda_driver *driver) {
     MM_TRY(cuda_find_function("cuMemGetAllocationGranularity", &driver->granularity));

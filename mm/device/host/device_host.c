@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The host device: its table of functions, memory, and time. */
+/* The host device: its table of functions, and memory. */
 #include <assert.h>
 #include <errno.h>
 #include <malloc.h>
@@ -7,17 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "mm/device/host/host_internal.h"
-
-enum { NS_PER_S = 1000000000 };
-
-void host_sleep_until(int64_t ns) {
-    struct timespec until = {.tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S)};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR) continue;
-}
 
 /* Bytes that malloc has handed out in this process. */
 static int64_t heap_bytes(void) {
@@ -44,8 +36,6 @@ mm_status mm_device_host_create(const mm_device_config *config, mm_device **devi
     *device_out = &device->base;
     return MM_OK;
 }
-
-mm_host_pool *mm_host_codec_pool(mm_stream *stream) { return ((host_device *)stream->device)->codec_pool; }
 
 static void host_destroy(mm_device *base) {
     host_device *device = (host_device *)base;
@@ -223,7 +213,7 @@ const mm_device_ops mm_device_host_ops = {
     .charge_alloc = host_charge_alloc,
     .stream_create = host_stream_create,
     .stream_destroy = host_stream_destroy,
-    .stream_wait = host_stream_wait,
+    .stream_wait = host_event_wait,
     .stream_sync = host_stream_sync,
     .stream_reset = host_stream_reset,
     .stream_stats = host_stream_stats,

@@ -1,61 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Events of the host device, and their recordings. */
+/* Events of the host device. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "mm/device/host/host_internal.h"
-
-/* ---------------------------------------------------------------- recordings */
-
-/* A new recording with one reference, the caller's. */
-static host_recording *recording_create(void) {
-    host_recording *recording = calloc(1, sizeof *recording);
-    if (recording == NULL) return NULL;
-    atomic_init(&recording->references, 1);
-    pthread_mutex_init(&recording->lock, NULL);
-    pthread_cond_init(&recording->completed, NULL);
-    return recording;
-}
-
-void host_recording_release(host_recording *recording) {
-    if (atomic_fetch_sub_explicit(&recording->references, 1, memory_order_acq_rel) > 1) return;
-    pthread_mutex_destroy(&recording->lock);
-    pthread_cond_destroy(&recording->completed);
-    free(recording);
-}
-
-bool host_recording_done(host_recording *recording) {
-    pthread_mutex_lock(&recording->lock);
-    bool done = recording->done;
-    pthread_mutex_unlock(&recording->lock);
-    return done;
-}
-
-void host_recording_wait(host_recording *recording) {
-    pthread_mutex_lock(&recording->lock);
-    while (!recording->done) pthread_cond_wait(&recording->completed, &recording->lock);
-    pthread_mutex_unlock(&recording->lock);
-}
-
-void host_recording_complete(host_recording *recording, mm_task_times tasks, int64_t done_ns,
-                             const mm_failure *failure) {
-    pthread_mutex_lock(&recording->lock);
-    recording->failure.status = failure->status;
-    if (failure->status != MM_OK) recording->failure = *failure;
-    recording->done_ns = done_ns;
-    recording->tasks = tasks.began_ns > 0 ? tasks : (mm_task_times){recording->done_ns, recording->done_ns};
-    recording->done = true;
-    pthread_mutex_unlock(&recording->lock);
-    pthread_cond_broadcast(&recording->completed);
-}
-
-static void recording_set_done(host_recording *recording, bool done) {
-    pthread_mutex_lock(&recording->lock);
-    recording->done = done;
-    pthread_mutex_unlock(&recording->lock);
-}
-
-/* ---------------------------------------------------------------- events */
 
 typedef struct host_event {
     mm_event base;
@@ -91,18 +38,18 @@ static bool event_last_reusable(const host_event *event) {
 
 static mm_status record_again(host_event *event, mm_stream *stream) {
     host_recording *recording = event->last;
-    recording_set_done(recording, false);
+    host_recording_set_done(recording, false);
     atomic_fetch_add_explicit(&recording->references, 1, memory_order_relaxed);
     mm_status status = host_stream_record(stream, recording);
     if (status != MM_OK) {
-        recording_set_done(recording, true);
+        host_recording_set_done(recording, true);
         host_recording_release(recording);
     }
     return status;
 }
 
 static mm_status record_anew(host_event *event, mm_stream *stream) {
-    host_recording *recording = recording_create();
+    host_recording *recording = host_recording_create();
     if (recording == NULL) return mm_fail(MM_ERR_NOMEM, "event record: no memory for %zu bytes", sizeof *recording);
     atomic_fetch_add_explicit(&recording->references, 1, memory_order_relaxed);
     mm_status status = host_stream_record(stream, recording);
@@ -124,7 +71,8 @@ mm_status host_event_record(mm_event *base, mm_stream *stream) {
     return status;
 }
 
-host_recording *host_event_last(mm_event *base) {
+/* The event's latest recording; NULL: there is none. The caller gets a reference, and releases it. */
+static host_recording *event_last(mm_event *base) {
     host_event *event = (host_event *)base;
     pthread_mutex_lock(&event->lock);
     host_recording *recording = event->last;
@@ -133,8 +81,10 @@ host_recording *host_event_last(mm_event *base) {
     return recording;
 }
 
+mm_status host_event_wait(mm_stream *stream, mm_event *event) { return host_stream_wait(stream, event_last(event)); }
+
 mm_status host_event_sync(mm_event *event) {
-    host_recording *recording = host_event_last(event);
+    host_recording *recording = event_last(event);
     if (recording == NULL) return MM_OK;
     host_recording_wait(recording);
     mm_status status = mm_failure_restore(&recording->failure);
@@ -143,7 +93,7 @@ mm_status host_event_sync(mm_event *event) {
 }
 
 bool host_event_done(mm_event *event) {
-    host_recording *recording = host_event_last(event);
+    host_recording *recording = event_last(event);
     if (recording == NULL) return true;
     bool done = host_recording_done(recording);
     host_recording_release(recording);
@@ -151,7 +101,7 @@ bool host_event_done(mm_event *event) {
 }
 
 int64_t host_event_ns(mm_event *event) {
-    host_recording *recording = host_event_last(event);
+    host_recording *recording = event_last(event);
     if (recording == NULL) return 0;
     int64_t ns = host_recording_done(recording) ? recording->done_ns : 0;
     host_recording_release(recording);
@@ -159,7 +109,7 @@ int64_t host_event_ns(mm_event *event) {
 }
 
 mm_task_times host_event_tasks(mm_event *event) {
-    host_recording *recording = host_event_last(event);
+    host_recording *recording = event_last(event);
     if (recording == NULL) return (mm_task_times){0};
     mm_task_times times = host_recording_done(recording) ? recording->tasks : (mm_task_times){0};
     host_recording_release(recording);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Private to the host device: device_host.c (memory, the device), host_stream.c (a thread and its queue), host_event.c
- * (events and their recordings), host_work.c (copies, fills, checksums, sums).
+ * and host_recording.c (events and their recordings), host_work.c (copies, fills, checksums, sums).
  *
  * Locks by rank; while a lock is held, only locks of higher rank are taken:
  *     1 event->lock   2 stream->lock   3 recording->lock, device->lock
@@ -27,7 +27,7 @@ typedef struct host_device {
     int64_t link_free_ns[2];   /* out, in: when the simulated link will have finished the copies booked so far */
 } host_device;
 
-/* ---------------------------------------------------------------- recordings (host_event.c) */
+/* ---------------------------------------------------------------- recordings (host_recording.c) */
 
 /* One recording of an event. Each recording is an object of its own, so a waiter sees the completion, time and failure
  * of the one that was the latest when it asked, in whatever order they complete. Reference-counted: the event (its
@@ -43,19 +43,22 @@ typedef struct host_recording {
     mm_failure failure;  /* of the stream, when it reached the recording */
 } host_recording;
 
+/* With one reference, the caller's. NULL: there is no memory. */
+host_recording *host_recording_create(void);
 void host_recording_release(host_recording *recording);
 bool host_recording_done(host_recording *recording);
+void host_recording_set_done(host_recording *recording, bool done);
 void host_recording_wait(host_recording *recording);
 /* tasks: all 0 if there was none. */
 void host_recording_complete(host_recording *recording, mm_task_times tasks, int64_t done_ns,
                              const mm_failure *failure);
 
-/* The event's latest recording; NULL if there is none. The caller gets a reference, and releases it. */
-host_recording *host_event_last(mm_event *event);
+/* ---------------------------------------------------------------- events (host_event.c) */
 
 mm_status host_event_create(mm_device *device, mm_event **event_out);
 void host_event_destroy(mm_event *event);
 mm_status host_event_record(mm_event *event, mm_stream *stream);
+mm_status host_event_wait(mm_stream *stream, mm_event *event);
 mm_status host_event_sync(mm_event *event);
 bool host_event_done(mm_event *event);
 int64_t host_event_ns(mm_event *event);
@@ -65,15 +68,18 @@ mm_task_times host_event_tasks(mm_event *event);
 
 mm_status host_stream_create(mm_device *device, const char *name, int priority, mm_stream **stream_out);
 void host_stream_destroy(mm_stream *stream);
-mm_status host_stream_wait(mm_stream *stream, mm_event *event);
 mm_status host_stream_sync(mm_stream *stream);
 void host_stream_reset(mm_stream *stream);
 void host_stream_stats(mm_stream *stream, mm_stream_stats *stats_out);
+void host_sleep_until(int64_t ns);
 /* For the task that runs: when the device was done with the one before it, and with what the stream waited for
  * meanwhile (clock.h). */
 int64_t host_stream_at(const mm_stream *stream);
 /* Of the task that runs: when it was on the link. The end may be over. */
 void host_stream_on_link(mm_stream *stream, mm_task_times times);
+/* Enqueues a wait for the recording, of which the stream takes over the caller's reference, also on failure. NULL: the
+ * event was never recorded, MM_ERR_ORDER. */
+mm_status host_stream_wait(mm_stream *stream, host_recording *recording);
 /* Enqueues the recording. On success the stream takes over the caller's reference. */
 mm_status host_stream_record(mm_stream *stream, host_recording *recording);
 
@@ -84,9 +90,5 @@ mm_status host_fill_async(mm_stream *stream, void *dst, uint8_t byte, int64_t by
 mm_status host_checksum_async(mm_stream *stream, const void *src, int64_t bytes, uint64_t *sum_out);
 mm_status host_sums_async(mm_stream *stream, const float *src, int64_t elems, void *scratch, mm_sums *sums_out);
 mm_status host_call_async(mm_stream *stream, const mm_call *call);
-
-/* ---------------------------------------------------------------- time (device_host.c) */
-
-void host_sleep_until(int64_t ns);
 
 #endif

@@ -11,11 +11,13 @@
  *      filling  | task | arg ...    | task | task | arg ... |      free      |   under the lock
  *      running  | task | arg ... | task |               free                |   used by the thread alone
  * */
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <time.h>
 
 #include "mm/device/host/host_internal.h"
 #include "mm/device/host/thread.h"
@@ -113,7 +115,7 @@ static mm_status enqueue(mm_stream *base, task_kind kind, host_recording *record
 mm_status mm_host_launch(mm_stream *base, mm_status (*fn)(void *arg), const void *arg, size_t arg_bytes) {
     host_stream *stream = (host_stream *)base;
     host_task *task;
-    if (base->device->ops != &mm_device_host_ops)
+    if (base->device->ops->stream_create != host_stream_create)
         return mm_fail(MM_ERR_UNSUPPORTED, "mm_host_launch on a stream of device %s", base->device->ops->name);
     if (fn == NULL || arg_bytes > MM_HOST_ARG_CAPACITY)
         return mm_fail(MM_ERR_INVALID, "mm_host_launch on stream %s: function %s, argument of %zu bytes, at most %d",
@@ -133,8 +135,7 @@ mm_status host_stream_record(mm_stream *stream, host_recording *recording) {
     return enqueue(stream, TASK_RECORD, recording);
 }
 
-mm_status host_stream_wait(mm_stream *base, mm_event *event) {
-    host_recording *recording = host_event_last(event);
+mm_status host_stream_wait(mm_stream *base, host_recording *recording) {
     if (recording == NULL)
         return mm_fail(MM_ERR_ORDER, "stream %s is to wait for an event that was never recorded",
                        ((host_stream *)base)->name);
@@ -153,6 +154,12 @@ static uint64_t random_next(uint64_t *state) {
     return z ^ (z >> 31);
 }
 
+void host_sleep_until(int64_t ns) {
+    enum { NS_PER_S = 1000000000 };
+    struct timespec until = {.tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S)};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR) continue;
+}
+
 static void delay(host_stream *stream) {
     const mm_device_config *config = &((host_device *)stream->base.device)->config;
     if (config->delay_seed == 0 || config->delay_max_ns == 0) return;
@@ -160,6 +167,8 @@ static void delay(host_stream *stream) {
     stream->at_ns = mm_now_ns() + (int64_t)delay_ns;
     host_sleep_until(stream->at_ns);
 }
+
+mm_host_pool *mm_host_codec_pool(mm_stream *stream) { return ((host_device *)stream->device)->codec_pool; }
 
 int64_t host_stream_at(const mm_stream *stream) { return ((const host_stream *)stream)->at_ns; }
 

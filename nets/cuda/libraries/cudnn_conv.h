@@ -76,6 +76,8 @@ MM_CHECKED mm_status nets_cudnn_conv_init(nets_cudnn_conv *conv, nets_cuda_backe
                                           const nets_conv_terms *terms);
 void nets_cudnn_conv_fini(nets_cudnn_conv *conv);
 
+/* ---------------------------------------------------------------- cudnn_conv_run.c */
+
 /* What else an op has in its workspace. */
 typedef struct nets_conv_room {
     int64_t before; /* bytes in front of the library's workspace */
@@ -103,8 +105,10 @@ MM_CHECKED mm_status nets_cuda_put_earlier(const nets_op_args *args, mm_dtype ma
 MM_CHECKED mm_status nets_cudnn_conv_launch(const nets_cudnn_conv *conv, const nets_conv_algorithm *algorithm, void *x,
                                             void *y, void *weights, void *workspace, cudaStream_t stream);
 
+/* ---------------------------------------------------------------- cudnn_choose.c */
+
 /* Sets conv->of to the best candidates that the precision and the terms allow, and prepares what they need.
- * *timed_out: all candidates were timed (cudnn_choose.c). */
+ * *timed_out: all candidates were timed. */
 MM_CHECKED mm_status nets_cudnn_choose(nets_cudnn_conv *conv, bool *timed_out);
 
 /* ---------------------------------------------------------------- cudnn_legacy.c */

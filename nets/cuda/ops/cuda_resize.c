@@ -35,12 +35,11 @@ static mm_status pool_backward(nets_op *base, const nets_op_args *args, mm_strea
 }
 
 static mm_status create_pool(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
-    (void)backend;
     const nets_attrs *a = &desc->attrs;
     MM_TRY(nets_cuda_check_dims(desc));
     pool_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a pool");
-    op->base.impl = nets_cuda_backend_ops.impls[desc->kind];
+    op->base.impl = backend->ops->impls[desc->kind];
     op->maps = desc->maps;
     op->maximum = desc->kind == NETS_MAX_POOL;
     op->windows =

@@ -18,23 +18,6 @@ typedef struct packed_job {
     mm_codec_counters *counters;
 } packed_job;
 
-bool mm_packed_isa_usable(int i) {
-#if defined(__x86_64__)
-    if (i == 0)
-        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-               __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-               __builtin_cpu_supports("bmi2");
-    if (i == 1) return __builtin_cpu_supports("avx2");
-#endif
-    return i < MM_PACKED_ISAS;
-}
-
-int mm_packed_isa_fastest(void) {
-    int i = 0;
-    while (!mm_packed_isa_usable(i)) i++;
-    return i;
-}
-
 /* Of groups from `from` on, how many are full; the elements of the one that is not, if it is among them. */
 static int64_t full_groups(const mm_packed_layout *layout, int64_t from, int64_t to, int64_t *rest_out) {
     const int64_t full = layout->elems / layout->format.group_elems;

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/* One choice of what is done with maps: as a plan, as its bounds, or as a draft that is not placed. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/core/status.h"
+#include "policies/engine/engine_build.h"
+#include "policies/schedule/draft_time.h"
+
+mm_status mm_engine_plan_maps(const mm_survey *survey, const mm_engine_config *config, const mm_selection *selection,
+                              mm_layout_algorithm layout, mm_plan **plan_out) {
+    mm_engine e;
+    mm_bounds ignored;
+    MM_TRY(mm_engine_make(&e, survey, config, selection, &ignored));
+    if (config->sharing.layout == MM_PLACING_SEARCHED) e.schedule.layout = layout;
+    mm_status status = mm_schedule_finish(&e.schedule, plan_out);
+    mm_engine_fini(&e);
+    return status;
+}
+
+mm_status mm_engine_bound_within(const mm_survey *survey, const mm_engine_config *config, const mm_selection *selection,
+                                 int64_t device_bytes, int *eligible_out, int *of_rule_out, mm_bounds *bounds_out,
+                                 int64_t *ns_out) {
+    mm_engine e;
+    MM_TRY(mm_engine_make(&e, survey, config, selection, bounds_out));
+    *ns_out = INT64_MAX;
+    mm_status status = MM_OK;
+    if (bounds_out->peak_bytes <= device_bytes) status = mm_draft_time(e.schedule.plan, survey->facts, ns_out);
+    if (status == MM_OK) *eligible_out = e.maps.eligible;
+    if (status == MM_OK && of_rule_out)
+        memcpy(of_rule_out, e.maps.of_rule, (size_t)config->n_rules * sizeof *of_rule_out);
+    mm_engine_fini(&e);
+    return status;
+}
+
+static void describe(const mm_engine *e, mm_engine_draft *d) {
+    const mm_schedule *s = &e->schedule;
+    for (int i = mm_graph_persistents(s->graph); i < s->plan->n_segments; i++) {
+        const mm_interval *life = &s->lives[s->segment_group[i]];
+        const bool first = s->plan->segments[i].first_node == life->first && life->first >= 0;
+        if (s->groups[s->segment_group[i]].region == MM_REGION_PINNED || !first) continue;
+        d->spans[i] = (mm_span){.first = life->first, .last = life->last, .bytes = mm_align(life->bytes)};
+    }
+    for (int t = 0; t < mm_graph_tensors(s->graph); t++)
+        d->taken[t] = (int8_t)(e->maps.map_of[t] >= 0 ? e->maps.maps[e->maps.map_of[t]].rule : -1);
+}
+
+mm_status mm_engine_draft_maps(const mm_survey *survey, const mm_engine_config *config, const mm_selection *selection,
+                               mm_engine_draft *d) {
+    mm_engine e;
+    *d = (mm_engine_draft){.plan = NULL};
+    MM_TRY(mm_engine_make(&e, survey, config, selection, &d->bounds));
+    d->spans = calloc((size_t)e.schedule.plan->n_segments + 1, sizeof *d->spans);
+    d->taken = malloc((size_t)mm_graph_tensors(survey->graph) + 1);
+    mm_status status = d->spans && d->taken
+                           ? MM_OK
+                           : mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(survey->graph));
+    if (status == MM_OK) {
+        describe(&e, d);
+        d->plan = e.schedule.plan;
+        e.schedule.plan = NULL;
+    } else
+        mm_engine_draft_fini(d);
+    mm_engine_fini(&e);
+    return status;
+}
+
+void mm_engine_draft_fini(mm_engine_draft *d) {
+    mm_plan_destroy(d->plan);
+    free(d->spans);
+    free(d->taken);
+    *d = (mm_engine_draft){.plan = NULL};
+}
