@@ -19,7 +19,7 @@
  *
  * The paper calls L the average loss; by its equation 5 that is the mean over images of the largest |g| of each. (By
  * the mean of |g| itself sigma comes out 20 to 120 times too small, by the mean of maxima 3 to 6 times: measured,
- * tools/bench/published_comet.) Measures give the largest |g| of the batch; L is that, which errs on the safe side. The
+ * tools/bench/published.) Measures give the largest |g| of the batch; L is that, which errs on the safe side. The
  * paper's gradients are those of the mean loss over the batch, as are ours: g is divided by N already, and L is not
  * scaled. */
 #ifndef POLICIES_COMET_H

@@ -5,7 +5,7 @@
  *             possible: the lean baseline that other policies are compared with. Its options give the less lean ones
  *             of papers: inplace=off,layout=groups is CNTK's (Gist's baseline), with stash=apart Gist's investigation
  *             baseline. algorithms=N runs each step by its N-th variant after the first, or by its last: so all are
- *             measured, one after the other (tools/collect.h) */
+ *             measured, one after the other (tools/measure/collect.h) */
 #include <limits.h>
 #include <stdlib.h>
 

@@ -6,9 +6,9 @@
 #include "mm/core/facts/facts.h"
 #include "pipeline/codec/codec.h"
 #include "policies/policy.h"
-#include "tools/args.h"
-#include "tools/commands.h"
-#include "tools/table.h"
+#include "tools/args/args.h"
+#include "tools/args/commands.h"
+#include "tools/args/table.h"
 
 static const char *text_or(const char *text, const char *otherwise) { return text && *text ? text : otherwise; }
 

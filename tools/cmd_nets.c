@@ -7,9 +7,9 @@
 #include "nets/io/op_list.h"
 #include "nets/net_attrs.h"
 #include "nets/zoo/zoo.h"
-#include "tools/args.h"
-#include "tools/commands.h"
-#include "tools/table.h"
+#include "tools/args/args.h"
+#include "tools/args/commands.h"
+#include "tools/args/table.h"
 
 enum {
     ATTRS_MAX = 32,

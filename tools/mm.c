@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tools/commands.h"
+#include "tools/args/commands.h"
 
 static const struct command {
     const char *name, *summary;

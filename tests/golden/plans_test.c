@@ -17,7 +17,7 @@
 #include "tests/core/expect.h"
 #include "tests/golden/shape_backend.h"
 #include "tests/golden/whole_digest.h"
-#include "tools/facts_source.h"
+#include "tools/facts/facts_source.h"
 
 static const char FILE_NAME[] = "tests/golden/plans.csv", MACHINE[] = "tests/golden/machine.json";
 static const char REWRITE[] = "bazel run //tests/golden:plans_test -- --rewrite";

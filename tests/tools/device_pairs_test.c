@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* How much kinds of work slow each other, told from when they end; and measured on the host device. */
 #include "tests/core/expect.h"
-#include "tools/device_pairs.h"
+#include "tools/measure/device_pairs.h"
 
 static void slowdowns_follow_from_ends_(void **state) {
     (void)state;

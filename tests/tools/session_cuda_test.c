@@ -10,7 +10,7 @@
 #include "nets/zoo/zoo.h"
 #include "tests/core/expect.h"
 #include "tests/cuda_emulation/control.h"
-#include "tools/session.h"
+#include "tools/train/session.h"
 
 enum { BATCH = 16 };
 
@@ -51,15 +51,26 @@ static session_config config_of(const subject *u, int64_t budget_bytes, const ch
     return config;
 }
 
+static need need_of(const subject *u, const char *policy) {
+    const need_case c = {.net = u->net,
+                         .batch = BATCH,
+                         .mode = NETS_TRAIN,
+                         .target = &u->target,
+                         .policy = policy,
+                         .pinned_bytes = INT64_MAX};
+    need n;
+    expect_ok(need_init(&n, &c));
+    return n;
+}
+
 /* They are planned around room for the next batch where the budget has it beside what each of them needs. */
 static bool is_room(const subject *u, int64_t budget_bytes, const char *policy, const char *other) {
     const char *policies[] = {policy, other};
     int64_t least = 0;
     for (int i = 0; i < 2; i++) {
-        requirement r;
-        expect_ok(requirement_init(&r, u->net, requirement_whole(BATCH), NETS_TRAIN, &u->target, policies[i], 0, NULL));
-        if (r.minimum_bytes > least) least = r.minimum_bytes;
-        requirement_fini(&r);
+        need n = need_of(u, policies[i]);
+        if (need_most(&n)->minimum_bytes > least) least = need_most(&n)->minimum_bytes;
+        need_fini(&n);
     }
     return budget_bytes == 0 || least + target_staged_bytes(&u->target, u->net, BATCH) <= budget_bytes;
 }
@@ -100,19 +111,18 @@ static void a_manager_plans_what_was_planned_without_one(void **state) {
     const char *policy = "recompute-swap";
     subject u;
     session s;
-    requirement r;
     row found = {0};
     const session_run run = {.iterations = 1, .schedule = {.rate = 0.01f, .factor = 1}, .quiet = true};
     subject_init(&u, "resnet20");
     session_config config = config_of(&u, budget, policy, NULL);
     expect_ok(session_init(&s, &config));
     expect_ok(session_train(&s, &run, &found));
-    expect_ok(requirement_init(&r, u.net, requirement_whole(BATCH), NETS_TRAIN, &u.target, policy, 0, NULL));
-    assert_true(s.staged_bytes > 0 && r.minimum_bytes + s.staged_bytes < budget);
-    expect_ok(requirement_limit(&r, budget, INT64_MAX, s.staged_bytes));
-    assert_int_equal(found.stash_bytes, r.planned.plan->stash_bytes);
-    assert_int_equal(found.predicted_peak_bytes, r.planned.plan->peak_bytes);
-    requirement_fini(&r);
+    need n = need_of(&u, policy);
+    assert_true(s.staged_bytes > 0 && need_most(&n)->minimum_bytes + s.staged_bytes < budget);
+    expect_ok(need_within(&n, 0, budget, INT64_MAX, s.staged_bytes));
+    assert_int_equal(found.stash_bytes, need_most(&n)->planned.plan->stash_bytes);
+    assert_int_equal(found.predicted_peak_bytes, need_most(&n)->planned.plan->peak_bytes);
+    need_fini(&n);
     session_fini(&s);
     subject_fini(&u);
 }

@@ -6,7 +6,7 @@
 
 #include "nets/zoo/zoo.h"
 #include "tests/core/expect.h"
-#include "tools/session.h"
+#include "tools/train/session.h"
 
 /* How often the first policy was planned for a budget. */
 static struct {
@@ -58,13 +58,20 @@ static row run_config(const session_config *config, int64_t iterations) {
 
 /* ---------------------------------------------------------------- one plan */
 
+static need need_of(const nets_net *net, int64_t batch, const target *target, const char *policy) {
+    const need_case c = {
+        .net = net, .batch = batch, .mode = NETS_TRAIN, .target = target, .policy = policy, .pinned_bytes = INT64_MAX};
+    need n;
+    expect_ok(need_init(&n, &c));
+    return n;
+}
+
 /* As planned without a budget, in just what that takes, and as it runs in that. */
 static void compare(const nets_net *net, int64_t batch, const target *target, const char *policy, bool runs) {
-    requirement own;
-    expect_ok(requirement_init(&own, net, requirement_whole(batch), NETS_TRAIN, target, policy, 0, NULL));
-    const mm_plan told = *own.planned.plan; /* figures */
-    expect_ok(requirement_limit(&own, told.peak_bytes, told.pinned_bytes, 0));
-    const mm_plan *again = own.planned.plan;
+    need own = need_of(net, batch, target, policy);
+    const mm_plan told = *need_most(&own)->planned.plan; /* figures */
+    expect_ok(need_within(&own, 0, told.peak_bytes, told.pinned_bytes, 0));
+    const mm_plan *again = need_most(&own)->planned.plan;
     if (again->stash_bytes != told.stash_bytes || again->peak_bytes != told.peak_bytes ||
         again->pinned_bytes != told.pinned_bytes || again->n_nodes != told.n_nodes)
         fail_msg("%s, batch %lld, %s: stash %lld told, %lld in just that budget; pinned %lld and %lld",
@@ -78,7 +85,7 @@ static void compare(const nets_net *net, int64_t batch, const target *target, co
         assert_int_equal(r.predicted_peak_bytes, told.peak_bytes);
         assert_int_equal(r.minimum_bytes, told.peak_bytes);
     }
-    requirement_fini(&own);
+    need_fini(&own);
 }
 
 /* Before, a plan was told that runs in no budget: of the maps that nothing forces to leave, too. */
@@ -116,21 +123,21 @@ static void in_its_minimum_a_policy_pins_what_the_fastest_plan_takes(void **stat
     t.fuse = "on"; /* else plans of both graphs are compared */
     expect_ok(target_init(&t));
     nets_net *net;
-    requirement own;
     expect_ok(nets_zoo_build("nin-cifar", &net));
-    expect_ok(requirement_init(&own, net, requirement_whole(BATCH), NETS_TRAIN, &t, policy, 0, NULL));
+    need own = need_of(net, BATCH, &t, policy);
+    const need_pass *pass = need_most(&own);
     session_config config = config_of(net, BATCH, &t, policy);
-    config.budget_bytes = own.minimum_bytes;
-    const int64_t lowest = own.planned.plan->pinned_bytes;
-    expect_ok(requirement_limit(&own, own.minimum_bytes, INT64_MAX, 0));
-    counted.budget_bytes = own.minimum_bytes;
+    config.budget_bytes = pass->minimum_bytes;
+    const int64_t lowest = pass->planned.plan->pinned_bytes;
+    expect_ok(need_within(&own, 0, pass->minimum_bytes, INT64_MAX, 0));
+    counted.budget_bytes = pass->minimum_bytes;
     counted.plans = 0;
     const row r = run_config(&config, 1);
     assert_int_equal(counted.plans, 1); /* the manager takes the plan that pinned memory was found by */
-    assert_true(own.planned.plan->pinned_bytes < lowest);
-    assert_int_equal(r.pinned_bytes, own.planned.plan->pinned_bytes);
-    assert_int_equal(r.predicted_peak_bytes, own.planned.plan->peak_bytes);
-    requirement_fini(&own);
+    assert_true(pass->planned.plan->pinned_bytes < lowest);
+    assert_int_equal(r.pinned_bytes, pass->planned.plan->pinned_bytes);
+    assert_int_equal(r.predicted_peak_bytes, pass->planned.plan->peak_bytes);
+    need_fini(&own);
     nets_net_destroy(net);
     target_fini(&t);
 }
@@ -208,7 +215,7 @@ static void a_session_that_is_stopped_plans_no_further(void **state) {
     assert_true(session_stopped_early(&s, begun));
     assert_false(session_stopped_early(&s, MM_ERR_INFEASIBLE));
     assert_null(s.manager);
-    assert_null(s.requirements);
+    assert_null(s.needs);
     session_name_row(&s, &r);
     assert_string_equal(r.net, "tiny");
     assert_int_equal(r.iterations, 0);

@@ -7,7 +7,7 @@
 #include "nets/zoo/zoo.h"
 #include "tests/core/expect.h"
 #include "tests/suite/device_fault.h"
-#include "tools/session.h"
+#include "tools/train/session.h"
 
 enum { ITERATIONS = 6, BATCH = 4 };
 

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "tests/core/expect.h"
-#include "tools/args.h"
-#include "tools/bench_grid.h"
-#include "tools/table.h"
+#include "tools/args/args.h"
+#include "tools/args/table.h"
+#include "tools/compare/bench_grid.h"
 
 /* What a function prints. */
 static char *printed;

@@ -24,9 +24,9 @@
 #include "mm/device/contract/clock.h"
 #include "pipeline/codec/codec_impl.h"
 #include "pipeline/codec/packed/half_host.h"
-#include "tools/args.h"
+#include "tools/args/args.h"
+#include "tools/args/json_file.h"
 #include "tools/bench/samples.h"
-#include "tools/json_file.h"
 
 enum { MAX_ENTRIES = 4 * ARG_TEXTS_MAX + 1, VALUES = 16, CHUNK_BYTES = 16 << 20, WAVES = -1 /* of value_of */ };
 

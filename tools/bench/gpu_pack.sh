@@ -12,7 +12,7 @@ list_libraries() {
         grep -Ev '/(libc|libm|libdl|librt|libpthread|libresolv|ld-linux[^/]*|libcuda|libcudnn[^/]*|libcublas[^/]*|libnv[^/]*)\.so'
 }
 
-SCRIPTS=(tools/bench/{gpu,gpu_tests.sh,gpu_summary.py,gpu_smoke.py,gpu_torch.py,peer_gpt.py,peer_pytorch.py,orders.sh} tools/version mm/mm.h
+SCRIPTS=(tools/bench/{gpu,gpu_tests.sh,gpu_summary.py,gpu_smoke.py,gpu_torch.py,peer_gpt.py,peer_pytorch.py,torch_nets.py,torch_rig.py,orders.sh} tools/version mm/mm.h
     tools/python/mm_torch/*.py)
 
 # Builds the programs, and lists them and the tests among them in $folder.

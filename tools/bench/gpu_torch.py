@@ -14,11 +14,11 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 
 from gpu_summary import lines_of
-from peer_pytorch import LEARNING_RATE, MOMENTUM, WEIGHT_DECAY, build, step_seconds, warm_up
+from torch_nets import build, optimizer_of
+from torch_rig import row_apart, step_seconds, warm_up
 
 LOSSLESS, LOSSY = "swap-async", "freelunch:rate=4,eligible=all"  # others than all would not fit in half
 ROWS = "eager", "save_on_cpu", LOSSLESS, LOSSY
@@ -30,7 +30,7 @@ def made(torch, args):
     torch.manual_seed(1)
     torch.backends.cudnn.benchmark = True
     net = build(torch, "resnet50", "keep").to(args.device)
-    optimizer = torch.optim.SGD(net.parameters(), LEARNING_RATE, MOMENTUM, weight_decay=WEIGHT_DECAY)
+    optimizer = optimizer_of(torch, "resnet50", net, args.device == "cuda")
     criterion = torch.nn.CrossEntropyLoss()
     x = torch.randn(args.batch, 3, args.image_size, args.image_size, device=args.device)
     y = torch.randint(1000, (args.batch,), device=args.device)
@@ -95,20 +95,20 @@ def measured(torch, args, name):
     return row
 
 
+def measure(values, name, budget):
+    """Yields nothing, then the row's figures."""
+    import torch
+    args = argparse.Namespace(**values, budget=budget)
+    yield None
+    yield dict(saved_bytes(torch, args) if name == "saved" else measured(torch, args, name), status="ok")
+
+
 def apart(args, name, budget=0):
     """What a process of its own measures. Its status says how it went."""
-    command = [sys.executable, "-W", "ignore", os.path.abspath(__file__), "--row", name, "--budget", str(budget)]
-    for option in ("device", "batch", "image_size", "iterations", "seconds"):
-        command += ["--" + option.replace("_", "-"), str(getattr(args, option))]
-    row = {"policy": name, "net": "resnet50", "batch": args.batch, "precision": "bf16", "device": args.device, "budget_bytes": budget}
-    try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=args.limit, check=False)
-    except subprocess.TimeoutExpired:
-        return dict(row, status="cut after %d s" % args.limit)
-    if done.returncode:
-        lines = done.stderr.decode(errors="replace").strip().splitlines()
-        return dict(row, status=lines[-1][:300] if lines else "status %d" % done.returncode)
-    return dict(row, status="ok", **json.loads(done.stdout.decode().splitlines()[-1]))
+    values = {key: getattr(args, key) for key in ("device", "batch", "image_size", "iterations", "seconds")}
+    row = {"policy": name, "net": "resnet50", "batch": args.batch, "precision": "bf16", "device": args.device,
+           "budget_bytes": budget}
+    return dict(row, **row_apart("gpu_torch", "measure", [values, name, budget], args.limit))
 
 
 def size(value):
@@ -174,13 +174,7 @@ def main():
     parser.add_argument("--share", type=float, default=0.5,
                         help="of what eager saves, that mm may hold; with few images autocast's copies of weights are most of it")
     parser.add_argument("--json", help="where rows go")
-    parser.add_argument("--row", help=argparse.SUPPRESS)
-    parser.add_argument("--budget", type=int, default=0, help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if not args.row:
-        sys.exit(not compare(args))
-    import torch
-    print(json.dumps(saved_bytes(torch, args) if args.row == "saved" else measured(torch, args, args.row)))
+    sys.exit(not compare(parser.parse_args()))
 
 
 if __name__ == "__main__":

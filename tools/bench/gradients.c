@@ -11,10 +11,10 @@
 
 #include "nets/io/reader.h"
 #include "nets/zoo/zoo.h"
-#include "tools/args.h"
+#include "tools/args/args.h"
+#include "tools/args/json_file.h"
 #include "tools/bench/gradient_compare.h"
 #include "tools/bench/samples.h"
-#include "tools/json_file.h"
 
 static const char exact_policy[] = "liveness";
 static const nets_optimizer sgd = {.momentum = 0.9f, .weight_decay = 1e-4f};

@@ -11,7 +11,7 @@
 
 #include "buffers/layout/layout.h"
 #include "mm/device/contract/clock.h"
-#include "tools/args.h"
+#include "tools/args/args.h"
 
 typedef struct bench {
     const char *instance_list;

@@ -16,7 +16,7 @@
 #include "mm/device/contract/clock.h"
 #include "nets/contract/op.h"
 #include "nets/net_ops.h"
-#include "tools/args.h"
+#include "tools/args/args.h"
 #include "tools/bench/samples.h"
 
 enum { ROLES = NETS_ROLES, COPY_BYTES = 256 << 20 };

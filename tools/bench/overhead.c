@@ -19,7 +19,7 @@
 #include "mm/device/contract/clock.h"
 #include "mm/device/host/device_host.h"
 #include "mm/planning/planning.h"
-#include "tools/args.h"
+#include "tools/args/args.h"
 #include "tools/bench/samples.h"
 
 enum { LAYERS = 64, GOAL_NS = 5000 };

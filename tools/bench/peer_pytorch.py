@@ -8,7 +8,7 @@
                                                      both sides in alternating rounds, in one table
 
 Networks are built here layer by layer as the zoo has them (torchvision's shapes), so torch alone is needed; GPTs (gpt2,
-or gpt,layers=4,width=128,...) are peer_gpt.py's, trained by AdamW. bf16: under torch.autocast. Each run has a process
+or gpt,layers=4,width=128,...) are trained by AdamW. bf16: under torch.autocast. Each run has a process
 of its own: peaks are its own, and one that runs out of memory, or of its time, spoils no other. Rows are saved as they
 are made. As in mm, a batch comes from pinned host memory in every iteration, and nothing waits for the device but the
 last line of a run.
@@ -27,14 +27,12 @@ On the CPU both sides compute on --threads threads, by default on as many as the
 told apart by images or tokens a second (the median of the rounds) and by the process's resident peak. A fair peer needs
 a fast BLAS: Debian's python3-torch with libopenblas0-pthread.
 """
-import argparse
 import contextlib
 import importlib.util
 import json
 import os
 import re
 import resource
-import select
 import shlex
 import signal
 import statistics
@@ -43,191 +41,14 @@ import sys
 import tempfile
 import time
 
-import peer_gpt
 from gpu_summary import make_parser, print_table, rate_of
+from torch_nets import NAMES, batch_of, build, is_known, optimizer_of, sizes_of
+from torch_rig import Apart, reason, step_seconds, warm_up
 
 MODES = ["keep", "channels_last", "checkpoint", "save_on_cpu", "compile:1.0", "compile:0.5", "compile:0.2",
          "compile_checkpoint"]
-WARM_UP, LEAST_ITERATIONS = 8, 3
-LEARNING_RATE, MOMENTUM, WEIGHT_DECAY = 0.1, 0.9, 1e-4
-
-# ---------------------------------------------------------------- networks
-
-
-def bottleneck(nn, cin, width, stride):
-    class Bottleneck(nn.Module):
-        def __init__(self):
-            super().__init__()
-            cout = 4 * width
-            self.main = nn.Sequential(
-                nn.Conv2d(cin, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True),
-                nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True),
-                nn.Conv2d(width, cout, 1, bias=False), nn.BatchNorm2d(cout))
-            self.past = None
-            if stride != 1 or cin != cout:
-                self.past = nn.Sequential(nn.Conv2d(cin, cout, 1, stride, bias=False), nn.BatchNorm2d(cout))
-            self.relu = nn.ReLU(inplace=True)
-
-        def forward(self, x):
-            return self.relu(self.main(x) + (x if self.past is None else self.past(x)))
-
-    return Bottleneck()
-
-
-def resnet(nn, stages):
-    blocks = [nn.Sequential(nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True),
-                            nn.MaxPool2d(3, 2, 1))]
-    cin = 64
-    for stage, n in enumerate(stages):
-        width = 64 << stage
-        for i in range(n):
-            blocks.append(bottleneck(nn, cin, width, 2 if stage and not i else 1))
-            cin = 4 * width
-    blocks.append(nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(cin, 1000)))
-    return blocks
-
-
-def resnet_cifar(nn, n):
-    """Of basic blocks, for 32x32, with projections where the shape changes."""
-    def block(cin, cout, stride):
-        class Basic(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.main = nn.Sequential(nn.Conv2d(cin, cout, 3, stride, 1, bias=False), nn.BatchNorm2d(cout),
-                                          nn.ReLU(inplace=True), nn.Conv2d(cout, cout, 3, 1, 1, bias=False),
-                                          nn.BatchNorm2d(cout))
-                self.past = nn.Identity() if cin == cout else nn.Sequential(
-                    nn.Conv2d(cin, cout, 1, stride, bias=False), nn.BatchNorm2d(cout))
-                self.relu = nn.ReLU(inplace=True)
-
-            def forward(self, x):
-                return self.relu(self.main(x) + self.past(x))
-
-        return Basic()
-
-    blocks = [nn.Sequential(nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU(inplace=True))]
-    for stage in range(3):
-        for i in range(n):
-            first = stage and not i
-            blocks.append(block(16 << (stage - 1) if first else 16 << stage, 16 << stage, 2 if first else 1))
-    blocks.append(nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10)))
-    return blocks
-
-
-def segments_of(nn, layers, n=4):
-    """Plain networks have no blocks: n parts of about as many layers. None begins with a ReLU, which works in place: a
-    part's input must stay as it is to run the part again."""
-    at = [len(layers) * i // n for i in range(n + 1)]
-    for i in range(1, n):
-        while isinstance(layers[at[i]], nn.ReLU):
-            at[i] += 1
-    return [nn.Sequential(*layers[a:b]) for a, b in zip(at, at[1:])]
-
-
-def vgg(nn, groups):
-    layers, cin = [], 3
-    for group, n in enumerate(groups):
-        cout = min(64 << group, 512)
-        for _ in range(n):
-            layers += [nn.Conv2d(cin, cout, 3, padding=1), nn.ReLU(inplace=True)]
-            cin = cout
-        layers.append(nn.MaxPool2d(2))
-    layers += [nn.Flatten(), nn.Linear(512 * 7 * 7, 4096), nn.ReLU(inplace=True), nn.Dropout(),
-               nn.Linear(4096, 4096), nn.ReLU(inplace=True), nn.Dropout(), nn.Linear(4096, 1000)]
-    return segments_of(nn, layers)
-
-
-def alexnet(nn):
-    def conv(cin, cout, kernel, stride=1, pad=1):
-        return [nn.Conv2d(cin, cout, kernel, stride, pad), nn.ReLU(inplace=True)]
-
-    layers = conv(3, 64, 11, 4, 2) + [nn.MaxPool2d(3, 2)] + conv(64, 192, 5, 1, 2) + [nn.MaxPool2d(3, 2)]
-    layers += conv(192, 384, 3) + conv(384, 256, 3) + conv(256, 256, 3) + [nn.MaxPool2d(3, 2), nn.Flatten()]
-    layers += [nn.Dropout(), nn.Linear(256 * 6 * 6, 4096), nn.ReLU(inplace=True), nn.Dropout(),
-               nn.Linear(4096, 4096), nn.ReLU(inplace=True), nn.Linear(4096, 1000)]
-    return segments_of(nn, layers)
-
-
-NETS = {
-    "alexnet": alexnet,
-    "vgg11": lambda nn: vgg(nn, [1, 1, 2, 2, 2]),
-    "vgg16": lambda nn: vgg(nn, [2, 2, 3, 3, 3]),
-    "resnet20": lambda nn: resnet_cifar(nn, 3),
-    "resnet32": lambda nn: resnet_cifar(nn, 5),
-    "resnet50": lambda nn: resnet(nn, [3, 4, 6, 3]),
-    "resnet101": lambda nn: resnet(nn, [3, 4, 23, 3]),
-    "resnet152": lambda nn: resnet(nn, [3, 8, 36, 3]),
-}
-
-NAMES = ", ".join([*NETS, *peer_gpt.FAMILIES])
-CIFAR = ("resnet20", "resnet32")  # images of 32x32 in 10 classes
-
-
-def is_known(net):
-    return net in NETS or peer_gpt.sizes_of(net) is not None
-
 
 # ---------------------------------------------------------------- one run
-
-
-def build(torch, name, mode):
-    nn, sizes = torch.nn, peer_gpt.sizes_of(name)
-    parts = nn.ModuleList(peer_gpt.parts_of(torch, sizes) if sizes else NETS[name](nn))
-    again = len(parts) - 1 if mode.endswith("checkpoint") else 0  # not the last, whose backward comes at once
-
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.parts = parts
-
-        def forward(self, x):
-            for i, part in enumerate(self.parts):
-                if i < again:
-                    x = torch.utils.checkpoint.checkpoint(part, x, use_reentrant=False)
-                else:
-                    x = part(x)
-            return x
-
-    return Net()
-
-
-def step_seconds(torch, cuda, iterate, n):
-    """Seconds of each of n iterations; those on a GPU are enqueued without waiting and timed by events."""
-    if not cuda:
-        times = []
-        for i in range(n):
-            begin = time.perf_counter()
-            iterate(i)
-            times.append(time.perf_counter() - begin)
-        return times
-    events = [torch.cuda.Event(enable_timing=True) for _ in range(n + 1)]
-    events[0].record()
-    for i in range(n):
-        iterate(i)
-        events[i + 1].record()
-    torch.cuda.synchronize()
-    return [a.elapsed_time(b) * 1e-3 for a, b in zip(events, events[1:])]
-
-
-def warm_up(torch, cuda, iterate, seconds):
-    """Iterations that are not measured, and how many fit into so many seconds. The first few choose algorithms, compile
-    and fill the allocator's cache; those after them show how long one takes."""
-    def sync():
-        if cuda:
-            torch.cuda.synchronize()
-
-    for i in range(2 if cuda else 1):
-        iterate(i)
-    sync()
-    begin = time.perf_counter()
-    iterate(0)
-    sync()
-    each = time.perf_counter() - begin
-    fit = max(LEAST_ITERATIONS, int(seconds / each))
-    for i in range(min(WARM_UP, fit // 4) if cuda else 0):
-        iterate(i)
-    sync()
-    return fit
 
 
 def use_memory_budget(torch, budget):
@@ -238,22 +59,6 @@ def use_memory_budget(torch, budget):
     if not hasattr(config, "activation_memory_budget"):
         raise RuntimeError("torch.compile of PyTorch %s has no activation_memory_budget" % torch.__version__)
     config.activation_memory_budget = budget
-
-
-def batch_of(torch, net, batch, image_size):
-    """Samples and their labels on the host."""
-    sizes = peer_gpt.sizes_of(net)
-    if sizes:
-        tokens = torch.randint(sizes["vocabulary"], (batch, sizes["context"] + 1))
-        return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
-    image_size, classes = (32, 10) if net in CIFAR else (image_size, 1000)
-    return torch.randn(batch, 3, image_size, image_size), torch.randint(classes, (batch,))
-
-
-def optimizer_of(torch, net, model, cuda):
-    if peer_gpt.sizes_of(net):
-        return peer_gpt.optimizer_of(torch, model, **({"fused": True} if cuda else {}))
-    return torch.optim.SGD(model.parameters(), LEARNING_RATE, MOMENTUM, weight_decay=WEIGHT_DECAY)
 
 
 def bytes_in_use(torch):
@@ -316,7 +121,7 @@ def measure(net, batch, mode, precision, device, iterations, seconds, cap, image
     beside = bytes_in_use(torch) - base - torch.cuda.memory_reserved() if cuda else 0  # before others begin
     if cuda:
         torch.cuda.reset_peak_memory_stats()
-    tokens = hosts[0][0].shape[1] if peer_gpt.sizes_of(net) else 0
+    tokens = hosts[0][0].shape[1] if sizes_of(net) else 0
     yield None
     while True:
         times = sorted(step_seconds(torch, cuda, iterate, min(iterations, fit)))
@@ -343,89 +148,18 @@ def empty_row(args, net, batch, mode, precision):
             "test_accuracy": None, "iterations": 0, "replays": 0, "status": ""}
 
 
-def reason(stderr, code):
-    """The line that names the error: what is said after it is advice."""
-    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Interrupt)\b", line)]
-    return ((errors or lines or ["exit %d" % code])[-1])[:200]
-
-
 def environment(args):
     """A hard limit is for segments that can grow: else what is lost between blocks counts, too."""
-    here = dict(os.environ)
-    if args.cap:
-        here["PYTORCH_CUDA_ALLOC_CONF"] = here["PYTORCH_ALLOC_CONF"] = "expandable_segments:True"
-    return here
+    names = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF") if args.cap else ()
+    return {name: "expandable_segments:True" for name in names}
 
 
-class Apart:
-    """A mode in a process group of its own, which serves a row for each line that it is sent. What goes wrong becomes
-    the row's status, and ends it."""
-
-    def __init__(self, args, net, batch, mode, precision):
-        self.args, self.empty = args, empty_row(args, net, batch, mode, precision)
-        self.err = tempfile.TemporaryFile("w+")
-        what = json.dumps([net, batch, mode, precision, args.device, args.iterations, args.seconds, args.cap,
-                           args.image_size, args.threads])
-        self.child = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--serve", what],
-                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.err,
-                                      env=environment(args), start_new_session=True)
-        try:
-            self.status = self.answer()["status"]
-        except BaseException:  # an interrupt, which does not reach its group
-            self.close()
-            raise
-
-    def answer(self):
-        """The next line that it writes, in time."""
-        end, line = time.monotonic() + self.args.limit, b""
-        while not line.endswith(b"\n"):
-            left = end - time.monotonic()
-            if left <= 0 or not select.select([self.child.stdout], [], [], left)[0]:
-                return self.close("took more than %g s" % self.args.limit)
-            piece = os.read(self.child.stdout.fileno(), 1 << 16)
-            if not piece:
-                self.child.wait()
-                self.err.seek(0)
-                return self.close(reason(self.err.read(), self.child.returncode))
-            line += piece
-        return json.loads(line)
-
-    def row(self):
-        told = {"status": self.status}
-        if self.status == "ok":
-            with contextlib.suppress(OSError):  # a child that has ended: the answer says why
-                self.child.stdin.write(b"\n")
-                self.child.stdin.flush()
-            told = self.answer()
-        return dict(self.empty, **told)
-
-    def close(self, status="closed"):
-        if self.child.poll() is None:
-            os.killpg(self.child.pid, signal.SIGKILL)
-            self.child.wait()
-        for file in (self.child.stdin, self.child.stdout):
-            with contextlib.suppress(OSError):
-                file.close()
-        self.status = status
-        return {"status": status}
-
-
-def run_apart(args, net, batch, mode, precision):
-    apart = Apart(args, net, batch, mode, precision)
-    try:
-        return apart.row()
-    finally:
-        apart.close()
-
-
-def serve(what):
-    rows = measure(*what)
-    out, sys.stdout = sys.stdout, sys.stderr  # a library that prints spoils no row
-    next(rows)
-    print(json.dumps({"status": "ok"}), file=out, flush=True)
-    for _ in sys.stdin:
-        print(json.dumps(next(rows)), file=out, flush=True)
+def start(args, net, batch, mode, precision):
+    """A process that measures it; and the rest of its rows."""
+    what = [net, batch, mode, precision, args.device, args.iterations, args.seconds, args.cap, args.image_size,
+            args.threads]
+    apart = Apart("peer_pytorch", "measure", what, args.limit, **environment(args))
+    return apart, empty_row(args, net, batch, mode, precision)
 
 
 # ---------------------------------------------------------------- both sides
@@ -479,7 +213,7 @@ def rounds_of(args, net, batch):
     comes first, then PyTorch's modes, then mm's other runs: what is compared is there first. PyTorch's processes begin
     in the first round, one by one, each with a row, for each may take long."""
     runs = [shlex.split(run) for run in args.run or []]
-    adam = ["--optimizer", "adamw"] if peer_gpt.sizes_of(net) else []
+    adam = ["--optimizer", "adamw"] if sizes_of(net) else []
     runs = runs or [["--policies", policy] + adam for policy in args.policies.split(";")]  # each its resident peak
     peers, why, longest = [], why_none(args.device, net), 0
     try:
@@ -493,9 +227,10 @@ def rounds_of(args, net, batch):
                     continue
                 if i == 0:
                     starts = time.monotonic()
-                    peers.append(Apart(args, net, batch, mode, args.precision))
+                    peers.append(start(args, net, batch, mode, args.precision))
                     begin += time.monotonic() - starts  # not what the next rounds take
-                rows.append(peers[j].row())
+                peer, empty = peers[j]
+                rows.append(dict(empty, **peer.row()))
                 yield rows
             for run in runs[1:]:
                 rows += run_mm(args, net, batch, run)
@@ -505,7 +240,7 @@ def rounds_of(args, net, batch):
             if args.end and time.monotonic() + longest > args.end:
                 return
     finally:
-        for peer in peers:
+        for peer, _ in peers:
             peer.close()
 
 
@@ -584,10 +319,7 @@ def parse():
     p.add_argument("--rounds", type=int, default=3, help="of both sides (3)")
     p.add_argument("--threads", type=int, default=0, help="of both sides on the CPU (those it may be scheduled on)")
     p.add_argument("--json", help="the rows, as an array, saved after each")
-    p.add_argument("--serve", help=argparse.SUPPRESS)
     args = p.parse_args()
-    if args.serve:
-        return args
     args.end = time.monotonic() + args.total if args.total else 0
     args.modes = args.modes or ("channels_last" if args.mm else ",".join(MODES))
     args.precision = args.precision or ("fp32" if args.mm else "fp32,tf32")
@@ -629,9 +361,6 @@ def save(path, rows):
 
 def main():
     args = parse()
-    if args.serve:
-        serve(json.loads(args.serve))
-        return
     why = why_none(args.device, args.cases[0][0])
     if why and not args.mm:
         sys.exit("peer_pytorch: " + ("there is no PyTorch here (module torch)" if why == "no torch" else why))
@@ -644,7 +373,11 @@ def main():
     for net, batch in args.cases:
         for precision in args.precision.split(","):
             for mode in args.modes:
-                rows.append(run_apart(args, net, batch, mode, precision))
+                peer, empty = start(args, net, batch, mode, precision)
+                try:
+                    rows.append(dict(empty, **peer.row()))
+                finally:
+                    peer.close()
                 print("%s, batch %s, %s, %s: %s" % (net, batch, precision, mode, rows[-1]["status"]), file=sys.stderr,
                       flush=True)
                 if args.json:

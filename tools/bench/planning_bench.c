@@ -13,10 +13,10 @@
 #include "mm/core/time/simulate.h"
 #include "nets/lower/lower.h"
 #include "nets/zoo/zoo.h"
-#include "tools/args.h"
+#include "tools/args/args.h"
 #include "tools/bench/samples.h"
-#include "tools/facts_source.h"
-#include "tools/requirement.h"
+#include "tools/facts/facts_source.h"
+#include "tools/need/need.h"
 
 enum { GOAL_NS = 1000000000 };
 
@@ -60,12 +60,23 @@ static mm_status simulate(const mm_planned *planned, subject *s) {
     return MM_OK;
 }
 
+static need_case case_of(const bench *b, const nets_net *net) {
+    return (need_case){.net = net,
+                       .batch = b->batch,
+                       .mode = NETS_TRAIN,
+                       .target = &b->target,
+                       .policy = "liveness",
+                       .facts = b->facts,
+                       .pinned_bytes = INT64_MAX};
+}
+
 /* As a refused command does. */
 static mm_status measure_refusal(const bench *b, const nets_net *net, subject *s, bool keep) {
     const int64_t start = cpu_ns();
     mm_status refused = mm_fail(MM_ERR_INFEASIBLE, "refused");
-    refused = requirement_advise(net, requirement_whole(b->batch), &b->target, s->budget_bytes,
-                                 (requirement_pinned){INT64_MAX, true}, b->facts, NULL);
+    need_case c = case_of(b, net);
+    c.budget_bytes = s->budget_bytes;
+    refused = need_advise(&c, true, NULL, 0);
     if (refused != MM_ERR_INFEASIBLE) return refused;
     return keep ? samples_add(&s->refusal, (double)(cpu_ns() - start)) : MM_OK;
 }
@@ -74,7 +85,7 @@ static mm_status plan_and_check(const bench *b, const mm_graph *graph, subject *
                                 bool keep) {
     const mm_limits limits = {
         .device_bytes = s->budget_bytes, .pinned_bytes = INT64_MAX, .base_bytes = mm_plan_base(graph)};
-    MM_TRY(requirement_add_times(b->facts, &b->target, graph, planned->facts));
+    MM_TRY(need_add_times(b->facts, &b->target, graph, planned->facts));
     MM_TRY(mm_policy_plan(&s->policy, graph, planned->facts, &limits, &planned->plan));
     const mm_plan *plan = planned->plan;
     const mm_limits own = {
@@ -152,11 +163,12 @@ static void report(const bench *b, const char *net, const nets_lowered *lowered,
 
 /* What liveness needs, and what no plan can undercut. */
 static mm_status find_range(const bench *b, const nets_net *net, int64_t *least_out, int64_t *most_out) {
-    requirement r;
-    MM_TRY(requirement_init(&r, net, requirement_whole(b->batch), NETS_TRAIN, &b->target, "liveness", 0, b->facts));
-    *least_out = mm_lower_bound_of(r.lowered->graph, r.planned.facts).bytes;
-    *most_out = r.minimum_bytes;
-    requirement_fini(&r);
+    const need_case c = case_of(b, net);
+    need n;
+    MM_TRY(need_init(&n, &c));
+    *least_out = mm_lower_bound_of(need_most(&n)->lowered->graph, need_most(&n)->planned.facts).bytes;
+    *most_out = need_most(&n)->minimum_bytes;
+    need_fini(&n);
     return MM_OK;
 }
 

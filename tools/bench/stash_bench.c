@@ -7,7 +7,7 @@
 
 #include "mm/core/graph/dtype.h"
 #include "mm/mm.h"
-#include "tools/args.h"
+#include "tools/args/args.h"
 
 enum { GOAL_NS = 500000000, UNIT = 4096 };
 

@@ -5,17 +5,23 @@
 #include <string.h>
 
 #include "mm/core/graph/graph.h"
-#include "tools/requirement.h"
+#include "tools/need/need.h"
 
 static mm_status least_budget(const nets_net *net, int64_t batch, mm_options *options) {
     target host = TARGET_DEFAULTS;
-    requirement r;
+    need n;
     MM_TRY(target_init(&host));
-    mm_status status = requirement_init(&r, net, requirement_whole(batch), NETS_TRAIN, &host, options->policy, 0, NULL);
+    const need_case c = {.net = net,
+                         .batch = batch,
+                         .mode = NETS_TRAIN,
+                         .target = &host,
+                         .policy = options->policy,
+                         .pinned_bytes = INT64_MAX};
+    mm_status status = need_init(&n, &c);
     if (status == MM_OK) {
-        options->device_bytes = r.planned.plan->peak_bytes;
-        options->pinned_bytes = r.planned.plan->pinned_bytes;
-        requirement_fini(&r);
+        options->device_bytes = need_most(&n)->planned.plan->peak_bytes;
+        options->pinned_bytes = need_most(&n)->planned.plan->pinned_bytes;
+        need_fini(&n);
     }
     target_fini(&host);
     return status;

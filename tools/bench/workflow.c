@@ -14,10 +14,10 @@
 #include "mm/device/contract/clock.h"
 #include "nets/io/reader.h"
 #include "nets/zoo/zoo.h"
-#include "tools/args.h"
+#include "tools/args/args.h"
+#include "tools/args/json_file.h"
 #include "tools/bench/samples.h"
 #include "tools/bench/trainer.h"
-#include "tools/json_file.h"
 
 enum { LIVENESS, OPTIMISED, VARIANTS = 5 };
 

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: MIT */
+#include "tools/args/args.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/core/number.h"
+
+static void print_help(const arg *table, const char *usage, const char *text) {
+    printf("usage: %s\n\n%s\n\noptions:\n", usage, text);
+    for (const arg *a = table; a->kind != ARG_END; a++) {
+        char left[64];
+        snprintf(left, sizeof left, "%s%s%s", a->name, a->value ? " " : "", a->value ? a->value : "");
+        printf("  %-26s %s%s\n", left, a->help, a->kind == ARG_TEXTS ? "; may be repeated" : "");
+    }
+    printf("  %-26s %s\n", "--version", "the version");
+    printf("  %-26s %s\n", "--help", "this text");
+}
+
+static mm_status set_count(const arg *a, const char *value) {
+    char *end;
+    errno = 0;
+    long long count = strtoll(value, &end, 10);
+    if (errno || end == value || *end || (double)count < a->min || (double)count > a->max)
+        return mm_fail(MM_ERR_INVALID, "%s %s: must be a whole number from %.0f to %.0f", a->name, value, a->min,
+                       a->max);
+    *(int64_t *)a->target = count;
+    return MM_OK;
+}
+
+static mm_status set_number(const arg *a, const char *value) {
+    char *end;
+    double number = strtod(value, &end);
+    if (end == value || *end || !(number >= a->min && number <= a->max))
+        return mm_fail(MM_ERR_INVALID, "%s %s: must be a number from %g to %g", a->name, value, a->min, a->max);
+    *(double *)a->target = number;
+    return MM_OK;
+}
+
+static mm_status set_size(const arg *a, const char *value) {
+    int64_t bytes;
+    if (mm_size_parse(value, &bytes) != MM_OK) return mm_fail_in(MM_ERR_INVALID, "%s", a->name);
+    if (bytes < 0 || (bytes == 0 && a->min >= 0))
+        return mm_fail(MM_ERR_INVALID, "%s %s: must be more than nothing", a->name, value);
+    if ((double)bytes < a->min)
+        return mm_fail(MM_ERR_INVALID, "%s %s: must be at least %.0f bytes", a->name, value, a->min);
+    *(int64_t *)a->target = bytes;
+    return MM_OK;
+}
+
+mm_status args_texts_add(const char *name, arg_texts *texts, const char *text) {
+    if (texts->n == ARG_TEXTS_MAX) return mm_fail(MM_ERR_INVALID, "%s: more than %d of them", name, ARG_TEXTS_MAX);
+    texts->text[texts->n++] = text;
+    return MM_OK;
+}
+
+static mm_status set_value(const arg *a, const char *value) {
+    switch (a->kind) {
+    case ARG_TEXT:
+    case ARG_MAYBE:
+        *(const char **)a->target = value;
+        return MM_OK;
+    case ARG_COUNT:
+        return set_count(a, value);
+    case ARG_NUMBER:
+        return set_number(a, value);
+    case ARG_SIZE:
+        return set_size(a, value);
+    default:
+        return args_texts_add(a->name, a->target, value);
+    }
+}
+
+bool args_given(int argc, char **argv, const char *name) {
+    size_t length = strlen(name);
+    for (int i = 1; i < argc; i++)
+        if (strncmp(argv[i], name, length) == 0 && (!argv[i][length] || argv[i][length] == '=')) return true;
+    return false;
+}
+
+static const arg *find(const arg *table, const char *name, size_t length) {
+    for (const arg *a = table; a->kind != ARG_END; a++)
+        if (strlen(a->name) == length && memcmp(a->name, name, length) == 0) return a;
+    return NULL;
+}
+
+/* The one whose name begins most like it; NULL: none begins as three of its letters. */
+static const arg *find_like(const arg *table, const char *name, size_t length) {
+    enum { LEAST = 5 }; /* with "--" */
+    const arg *best = NULL;
+    size_t most = LEAST - 1;
+    for (const arg *a = table; a->kind != ARG_END; a++) {
+        size_t same = 0;
+        while (same < length && a->name[same] == name[same]) same++;
+        if (same > most) best = a, most = same;
+    }
+    return best;
+}
+
+static mm_status unknown_option(const arg *table, const char *name, size_t length) {
+    const arg *like = find_like(table, name, length);
+    return mm_fail(MM_ERR_INVALID, "unknown option '%s'; %s%s--help lists them", name, like ? like->name : "",
+                   like ? " is one; " : "");
+}
+
+/* Wherever it stands: whoever is lost in the options adds it to what is typed already. */
+static bool asks_for(int argc, char **argv, const char *option) {
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], option) == 0) return true;
+    return false;
+}
+
+/* The argument after `i`, unless that is an option: "--json --quiet" does not name a file. NULL: there is none. */
+static const char *value_after(int argc, char **argv, int *i) {
+    if (*i + 1 >= argc || strncmp(argv[*i + 1], "--", 2) == 0) return NULL;
+    return argv[++*i];
+}
+
+static const arg *find_words(const arg *table) {
+    for (const arg *a = table; a->kind != ARG_END; a++)
+        if (a->kind == ARG_WORDS) return a;
+    return NULL;
+}
+
+/* `given`: the options so far, by their place in the table. Two names of one target are one option. */
+static mm_status check_once(const arg *table, const arg *a, bool given[ARGS_MAX]) {
+    assert(a - table < ARGS_MAX);
+    for (const arg *b = table; b->kind != ARG_END && a->kind != ARG_TEXTS; b++)
+        if (given[b - table] && b->target == a->target)
+            return mm_fail(MM_ERR_INVALID, "%s is given twice%s%s: give it once", a->name, a == b ? "" : ", before as ",
+                           a == b ? "" : b->name);
+    given[a - table] = true;
+    return MM_OK;
+}
+
+/* The option at argv[*i], with its value; or a word. */
+static mm_status parse_one(int argc, char **argv, int *i, const arg *table, bool given[ARGS_MAX]) {
+    const arg *words = find_words(table);
+    if (words && argv[*i][0] != '-') return args_texts_add(words->name, words->target, argv[*i]);
+    const char *equals = strchr(argv[*i], '=');
+    size_t length = equals ? (size_t)(equals - argv[*i]) : strlen(argv[*i]);
+    const arg *a = find(table, argv[*i], length);
+    if (!a) return unknown_option(table, argv[*i], length);
+    MM_TRY(check_once(table, a, given));
+    if (a->kind == ARG_FLAG) {
+        if (equals) return mm_fail(MM_ERR_INVALID, "%s takes no value", a->name);
+        *(bool *)a->target = true;
+        return MM_OK;
+    }
+    const char *value = equals ? equals + 1 : value_after(argc, argv, i);
+    if (!value && a->kind == ARG_MAYBE)
+        value = "";
+    else if (!value || !*value)
+        return mm_fail(MM_ERR_INVALID, "%s needs a value: %s %s", a->name, a->name, a->value);
+    return set_value(a, value);
+}
+
+mm_status args_parse(int argc, char **argv, const arg *table, const char *usage, const char *text, bool *help_out) {
+    bool given[ARGS_MAX] = {false};
+    *help_out = true;
+    if (asks_for(argc, argv, "--help") || asks_for(argc, argv, "-h")) {
+        print_help(table, usage, text);
+        return MM_OK;
+    }
+    if (asks_for(argc, argv, "--version")) {
+        printf("mm %s\n", MM_VERSION);
+        return MM_OK;
+    }
+    *help_out = false;
+    for (int i = 1; i < argc; i++) MM_TRY(parse_one(argc, argv, &i, table, given));
+    return MM_OK;
+}
+
+/* Whether a piece is key=value of the policy before it, rather than a name. */
+static bool is_option(const char *piece, size_t length) {
+    size_t name = strcspn(piece, "=:,");
+    return name < length && piece[name] == '=';
+}
+
+/* The pieces are copied one behind the other, which takes no more room than they have in `text`. */
+static mm_status split(const char *name, const char *text, arg_texts *texts) {
+    char *end = texts->block;
+    for (const char *p = text; *p; p += strcspn(p, ","), p += *p == ',') {
+        size_t length = strcspn(p, ",");
+        if (length == 0) continue;
+        if (texts->n > 0 && is_option(p, length))
+            end[-1] = ',';
+        else
+            MM_TRY(args_texts_add(name, texts, end));
+        memcpy(end, p, length);
+        end[length] = '\0';
+        end += length + 1;
+    }
+    return texts->n > 0 ? MM_OK : mm_fail(MM_ERR_INVALID, "%s %s: names nothing", name, text);
+}
+
+mm_status args_split(const char *name, const char *text, arg_texts *texts_out) {
+    arg_texts texts = {.block = malloc(strlen(text) + 1)};
+    if (!texts.block) return mm_fail(MM_ERR_NOMEM, "out of memory for %s", name);
+    mm_status status = split(name, text, &texts);
+    if (status == MM_OK)
+        *texts_out = texts;
+    else
+        args_texts_fini(&texts);
+    return status;
+}
+
+void args_texts_fini(arg_texts *texts) {
+    free(texts->block);
+    *texts = (arg_texts){0};
+}
+
+mm_status args_rising(const char *name, const char *text, int64_t numbers_out[ARG_TEXTS_MAX], int *n_out) {
+    arg_texts texts;
+    mm_status status = MM_OK;
+    MM_TRY(args_split(name, text, &texts));
+    for (int i = 0; status == MM_OK && i < texts.n; i++) {
+        char *end;
+        numbers_out[i] = strtoll(texts.text[i], &end, 10);
+        if (end == texts.text[i] || *end || numbers_out[i] <= (i ? numbers_out[i - 1] : 0) ||
+            numbers_out[i] > 1000000000)
+            status = mm_fail(MM_ERR_INVALID, "%s %s: must be whole numbers from 1 that rise", name, text);
+    }
+    *n_out = texts.n;
+    args_texts_fini(&texts);
+    return status;
+}
+
+/* ---------------------------------------------------------------- values as texts */
+
+const arg *args_find(const arg *table, const char *name) { return find(table, name, strlen(name)); }
+
+mm_status args_set(const arg *a, const char *text) {
+    if (!*text) return MM_OK;
+    if (a->kind != ARG_TEXTS) return set_value(a, text);
+    args_texts_fini(a->target);
+    return args_split(a->name, text, a->target);
+}
+
+static char *join(const arg_texts *texts) {
+    size_t length = 1;
+    for (int i = 0; i < texts->n; i++) length += strlen(texts->text[i]) + 1;
+    char *all = calloc(1, length);
+    for (int i = 0; all && i < texts->n; i++) {
+        if (i > 0) strcat(all, ",");
+        strcat(all, texts->text[i]);
+    }
+    return all;
+}
+
+char *args_text(const arg *a) {
+    char *text = NULL, number[MM_NUMBER_CAPACITY];
+    switch (a->kind) {
+    case ARG_TEXTS:
+        return join(a->target);
+    case ARG_NUMBER:
+        return strdup(*(const double *)a->target < a->min ? "" : mm_number_format(*(const double *)a->target, number));
+    case ARG_COUNT:
+    case ARG_SIZE: {
+        long long count = *(const int64_t *)a->target, least = (long long)a->min;
+        if (a->kind == ARG_SIZE && least < 1) least = least < 0 ? 0 : 1;
+        return count < least ? strdup("") : asprintf(&text, "%lld", count) < 0 ? NULL : text;
+    }
+    default:
+        return strdup(*(const char *const *)a->target);
+    }
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+#include "tools/args/json_file.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/core/atomic_file.h"
+
+bool json_file_is_output(const char *path) { return path && strcmp(path, "-") == 0; }
+
+FILE *json_file_beside(const char *path) { return json_file_is_output(path) ? stderr : stdout; }
+
+static mm_status print(const char *text) {
+    if (fprintf(stdout, "%s\n", text) >= 0 && fflush(stdout) == 0) return MM_OK;
+    return mm_fail(MM_ERR_IO, "cannot write to standard output: %s", strerror(errno));
+}
+
+mm_status json_file_save(const char *path, json_t *json) {
+    char *text = json ? json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
+    json_decref(json);
+    if (!text) return mm_fail(MM_ERR_NOMEM, "out of memory for %s", path);
+    mm_status status = json_file_is_output(path) ? print(text) : mm_atomic_file_save(path, text, strlen(text));
+    free(text);
+    return status;
+}

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: MIT */
+/* Shared by all picture files. */
+#ifndef TOOLS_ARGS_PICTURE_PAGE_H
+#define TOOLS_ARGS_PICTURE_PAGE_H
+
+#include <stdio.h>
+
+/* Writes a text, escaped for XML. */
+void picture_text(FILE *file, const char *raw);
+
+#endif

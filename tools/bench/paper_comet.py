@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: MIT
+"""The figures of Jin et al. (error-bounded compression):
+
+Trains short runs of small networks: their figures are judged by order only, because the paper's are of ImageNet. Figure
+8: predicted and measured deviation of weights' gradients. Figure 6: the share of errors within it, and what zeros that
+are kept make of it. Figure 9: larger deviations. Figure 10: the ratio as training goes on. Then the overhead and larger
+batches, simulated on MACHINE (tools/facts/titanx.json).
+
+    published comet [MM [MACHINE]] [--data SPEC] [--iterations N] [--every W]
+
+Table 1, whose networks train for hours: published accuracy --policies comet.
+"""
+import json
+import math
+import os
+import statistics
+import sys
+
+from papers import HERE, add_places
+
+LIVENESS = "liveness:inplace=off"  # a framework's allocator, which writes nothing in place
+NEAR = 0.15
+SHARE = 0.682  # of a normal distribution within its deviation
+NETS = ("resnet20", "vgg16@32x32,classes=10,thin=4")
+
+
+def train(paper, options, net, policy):
+    """The row of a run, and the lines of the codecs' log; none of a policy that does not sample."""
+    log = os.path.join(paper.folder, "codecs.log")
+    logs = ["--codec-log", log] if policy.startswith("comet") else []
+    row = paper.rows("train", "--net", net, "--data", options.data, "--batch", "64", "--iterations",
+                     str(options.iterations), "--policy", policy, "--no-measure", *logs)[0]
+    if not logs:
+        return row, []
+    with open(log, encoding="utf-8") as f:
+        return row, [json.loads(line) for line in f]
+
+
+def comet(options, **changed):
+    return "comet:" + ",".join("%s=%s" % c for c in dict(every=options.every, when="always", **changed).items())
+
+
+def measured_layers(lines):
+    """Layers of the lines in which gradients were compared."""
+    return [(line["iteration"], layer) for line in lines for layer in line["layers"] if layer["measured_sigma"]]
+
+
+# ---------------------------------------------------------------- Figures 6, 8, 10
+
+
+def figure_8(paper, net, lines):
+    print("Figure 8, %s: deviation of the error of a weight's gradient, at the last iteration that samples" % net)
+    print("  %-24s %10s  %10s  %9s  %9s  %5s  %s" % ("layer", "measured", "predicted", "predicted", "zeros not", "ratio",
+                                                   "guard"))
+    print("  %-24s %10s  %10s  %9s  %9s" % ("", "", "(sum)", "/ measured", "kept"))
+    found = measured_layers(lines)
+    for iteration, layer in found:
+        if iteration != found[-1][0]:
+            continue
+        off = layer["predicted_sigma"] / layer["measured_sigma"]
+        print("  %-24s %10.3g  %10.3g  %9.2f  %9.2f  %5.1f  %s" %
+              (layer["layer"], layer["measured_sigma"], layer["predicted_sigma"], off,
+               off / math.sqrt(layer["nonzero_share"]), layer["ratio"], layer["guard"]))
+    off = [abs(l["predicted_sigma"] / l["measured_sigma"] - 1) for _, l in found]
+    near = sum(o <= NEAR for o in off) / len(off)
+    print("  sum: %.0f %% of %d are within %.0f %%; the median is %.1f %% off" %
+          (100 * near, len(off), 100 * NEAR, 100 * statistics.median(off)))
+    print("    (others: of maps whose values nearly all lie below the bound, so that errors are not uniform)")
+    off = sorted(l["measured_sigma"] / l["eq9_sigma"] for _, l in found)
+    print("  eq9, L the largest |g| of the batch: measured / predicted %.2f to %.2f, median %.2f (published: near 1)" %
+          (off[0], off[-1], statistics.median(off)))
+    off = [abs(l["predicted_sigma"] / l["measured_sigma"] - 1) for _, l in found]
+    paper.order("%s: predictions are more than %.0f %% off" % (net, 100 * NEAR), statistics.median(off) <= NEAR)
+    print("Figure 6, %s: as predicted, errors of zeros would make it %.2f times as wide" %
+          (net, statistics.median(1 / math.sqrt(l["nonzero_share"]) for _, l in found)))
+    paper.order("%s: keeping zeros does not narrow the errors" % net, all(l["nonzero_share"] < 1 for _, l in found))
+
+
+def figure_6(paper, options, net):
+    rows = paper.rows("--net", net, "--data", options.data, "--batch", "64", "--iterations", "30",
+                      "--policies", "rules:conv-in=compress(eb:abs=0.02),when=always", program=options.gradients)
+    found = [r for r in rows if r["kind"] == "conv" and r["sigma"] > 0]
+    within = [r["within_sigma"] for r in found]
+    print("Figure 6, %s: %.1f %% of errors within their output channel's deviation, %.1f to %.1f by layer (published: %.1f)" %
+          (net, 100 * statistics.mean(within), 100 * min(within), 100 * max(within), 100 * SHARE))
+    paper.order("%s: errors are not normal" % net, abs(statistics.mean(within) - SHARE) <= 0.05)
+
+
+def figure_10(paper, net, row, exact, lines):
+    print("Figure 10, %s: the ratio of maps to codes, by iteration (published: about 13 on AlexNet)" % net)
+    ratios = [(l["iteration"], l["ratio"]) for l in lines if l["ratio"]]
+    print("  " + "  ".join("%d: %.1f" % r for r in ratios))
+    print("  loss at the end %.3f, under liveness %.3f" % (row["loss_last"], exact["loss_last"]))
+    paper.order("%s: maps are not compressed to a fifth" % net, ratios[-1][1] >= 5)
+
+
+def short_runs(paper, options):
+    for net in NETS:
+        exact, _ = train(paper, options, net, "liveness")
+        row, lines = train(paper, options, net, comet(options))
+        figure_8(paper, net, lines)
+        figure_10(paper, net, row, exact, lines)
+    figure_6(paper, options, NETS[0])
+
+
+def figure_9(paper, options):
+    net = NETS[0]
+    print("Figure 9, %s: deviations of 1, 2 and 5 %% of mean |momentum| (published: 5 %% loses accuracy, 1 %% does not)" % net)
+    ratios = []
+    for sigma in ("0.01", "0.02", "0.05"):
+        row, lines = train(paper, options, net, comet(options, sigma=sigma))
+        ratios.append(lines[-1]["ratio"])
+        print("  sigma %s  ratio %5.1f  loss at the end %.3f" % (sigma, ratios[-1], row["loss_last"]))
+    paper.order("a larger deviation does not give a larger ratio", ratios[0] < ratios[1] < ratios[2])
+
+
+# ---------------------------------------------------------------- Figure 11 and the overhead
+
+
+def add_eb(machine):
+    """Rates of eb, if there are none: those of zfp at 4 bits a value, which takes a map to an eighth."""
+    machine["codecs"].setdefault("eb", machine["codecs"]["zfp:rate=4"])
+
+
+def overhead(paper, machine):
+    rates = paper.read_machine(machine)["codecs"]["eb"]
+    print("Overhead, simulated, eb at %.0f and %.0f GB/s: a step under comet against liveness (published: 17 %% on average)" %
+          (rates["encode_bytes_per_s"] / 1e9, rates["decode_bytes_per_s"] / 1e9))
+    found = []
+    for net, batch in (("alexnet-2012", 256), ("vgg16", 32), ("resnet18", 128), ("resnet50", 32)):
+        rows = paper.simulate(net, [batch], [LIVENESS, "comet:when=always"], machine=machine)
+        exact, ours = (r["images_per_second"] for r in rows)
+        found.append(exact / ours - 1)
+        print("  %-14s batch %4d  %5.1f %%  memory %.2f of liveness" %
+              (net, batch, 100 * found[-1], rows[1]["predicted_peak_bytes"] / rows[0]["predicted_peak_bytes"]))
+        paper.order("%s takes more memory under comet" % net, 
+                    rows[1]["predicted_peak_bytes"] < rows[0]["predicted_peak_bytes"])
+    print("  %-14s             %5.1f %%" % ("mean", 100 * statistics.mean(found)))
+    paper.order("the overhead is above a half", statistics.mean(found) <= 0.5)
+
+
+def larger_batches(paper, machine):
+    batches = (32, 64, 128)
+    print("Figure 11, simulated, resnet50: images/s by batch (published: up to 1.27 times)")
+    rows = paper.simulate("resnet50", batches, ["comet:when=always"], machine=machine)
+    speeds = [r["images_per_second"] for r in rows]
+    print("  %s  largest / smallest %.2f" %
+          ("  ".join("%d: %.1f" % s for s in zip(batches, speeds)), speeds[-1] / speeds[0]))
+    paper.order("a larger batch is slower", speeds[-1] >= speeds[0] * 0.999)
+
+
+def add_options(parser):
+    add_places(parser)
+    parser.add_argument("--gradients", default=os.path.join(HERE, "../../bazel-bin/tools/bench/gradients"),
+                        help="the bench of that name")
+    parser.add_argument("--data", default="synthetic", help="as mm train takes it (synthetic)")
+    parser.add_argument("--iterations", type=int, default=61, help="of each short run (61)")
+    parser.add_argument("--every", type=int, default=20, help="iterations from one that samples to the next (20)")
+
+
+def run(paper, options):
+    try:
+        machine = paper.changed(add_eb)
+    except (KeyError, TypeError, AttributeError):
+        sys.exit("%s: names no rates of codecs, as tools/facts/titanx.json does" % paper.machine)
+    short_runs(paper, options)
+    figure_9(paper, options)
+    overhead(paper, machine)
+    larger_batches(paper, machine)
+    return "in order: as published"

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/* Cells of the table that are measured: a network is trained for some iterations. */
+#include <stdio.h>
+#include <string.h>
+
+#include "mm/device/contract/device.h"
+#include "tools/compare/bench.h"
+#include "tools/measure/device_speed.h"
+
+static session_config configure(bench *b, const nets_net *net, int64_t batch, const char *policy) {
+    session_config config = {.net = net,
+                             .data = b->data,
+                             .batch = batch,
+                             .target = b->target,
+                             .pinned_bytes = b->pinned_bytes,
+                             .seed = (uint64_t)b->seed,
+                             .issue = b->issue,
+                             .same_batches = b->same_batches,
+                             .keep_going = true, /* the speed is that of any other loss */
+                             .equal_streams = b->equal_streams,
+                             .stop = b->interrupted,
+                             .alloc_cost_ns = b->alloc_cost_us * 1000,
+                             .texts = &b->texts};
+    config.policies.text[config.policies.n++] = policy;
+    return config;
+}
+
+static mm_status train(const bench *b, session *s, row *r) {
+    session_run run = {.iterations = b->iterations, .schedule = {.rate = BENCH_RATE, .factor = 1}, .quiet = b->quiet};
+    return session_train(s, &run, r);
+}
+
+mm_status bench_calibrate(bench *b, const nets_net *net, int64_t batch, const char *policy, collector *c) {
+    session s;
+    row r = {.batch = batch};
+    session_config config = configure(b, net, batch, policy);
+    config.measure_times = true;
+    mm_status status = session_init(&s, &config);
+    if (session_stopped_early(&s, status)) return MM_OK;
+    MM_TRY(status);
+    status = train(b, &s, &r);
+    if (status == MM_OK && !*b->interrupted) status = collector_add(c, &s, &r);
+    session_fini(&s);
+    return status == MM_OK ? MM_OK : mm_fail_in(status, "measuring %s under %s", nets_net_name(net), policy);
+}
+
+typedef struct calibration {
+    bench *b;
+    const nets_net *net;
+    int64_t batch;
+} calibration;
+
+/* collect_run */
+static mm_status calibrate_by(void *ctx, const char *policy, collector *c) {
+    const calibration *of = ctx;
+    return *of->b->interrupted ? MM_OK : bench_calibrate(of->b, of->net, of->batch, policy, c);
+}
+
+mm_status bench_calibrate_variants(bench *b, const nets_net *net, int64_t batch, collector *c) {
+    calibration of = {b, net, batch};
+    return collector_measure_variants(c, calibrate_by, &of);
+}
+
+/* ---------------------------------------------------------------- measuring */
+
+/* What runs ahead is measured as it runs, without times taken on the way: what its streams do comes from another, short
+ * run. */
+static mm_status profile(const session_config *measured, row *r) {
+    enum { WARM_UP = 2, ITERATIONS = 6 };
+    session s;
+    row timed = {.codec_hidden_share = -1, .batch = r->batch};
+    session_config config = *measured;
+    config.measure = config.trace = false;
+    config.measure_times = true;
+    session_run run = {.iterations = WARM_UP, .schedule = {.rate = BENCH_RATE, .factor = 1}, .quiet = true};
+    mm_status status = session_init(&s, &config);
+    if (session_stopped_early(&s, status)) return MM_OK;
+    MM_TRY(status);
+    status = session_train(&s, &run, &timed);
+    run.iterations += ITERATIONS;
+    if (status == MM_OK) status = session_train(&s, &run, &timed);
+    session_fini(&s);
+    MM_TRY(status);
+    r->codec_hidden_share = timed.codec_hidden_share;
+    r->codec_busy_seconds = timed.codec_busy_seconds;
+    r->compute_busy_seconds = timed.compute_busy_seconds;
+    return MM_OK;
+}
+
+/* Where CUPTI is missing, one line says so, and the table has no kernels. */
+static mm_status see_kernels(bench *b, session *s, const row *r) {
+    if (!b->kernels || *b->interrupted) return MM_OK;
+    mm_status status = bench_kernels(b, s, r);
+    if (status != MM_ERR_UNSUPPORTED) return status;
+    fprintf(stderr, "mm bench: --kernels %s: nothing is written: %s\n", b->kernels, mm_last_error());
+    b->kernels = NULL;
+    return MM_OK;
+}
+
+mm_status bench_measure(bench *b, const nets_net *net, row *r) {
+    session s;
+    session_config config = configure(b, net, r->batch, r->policy);
+    config.sub_batch = r->sub_batch;
+    config.budget_bytes = r->asked_bytes;
+    config.no_ladder = b->no_ladder;
+    config.measure = true;
+    config.measure_times = b->collector != NULL;
+    config.trace = b->trace != NULL;
+    mm_status status = session_init(&s, &config);
+    r->minimum_bytes = s.minimum_bytes;
+    if (session_stopped_early(&s, status)) return MM_OK;
+    MM_TRY(status);
+    status = train(b, &s, r);
+    if (status == MM_OK) status = session_trace(&s, &b->traces);
+    if (status == MM_OK) status = see_kernels(b, &s, r);
+    if (status == MM_OK && config.measure_times) status = collector_add(b->collector, &s, r);
+    config.budget_bytes = s.config.budget_bytes;
+    bool apart = s.ahead && !config.measure_times;
+    session_fini(&s);
+    if (status == MM_OK && apart && !*b->interrupted) status = profile(&config, r);
+    return status;
+}
+
+/* ---------------------------------------------------------------- the codec's speed */
+
+/* The first codec of elements that a policy names. */
+static void first_codec(const bench *b, char spec[MM_SPEC_CAPACITY]) {
+    strcpy(spec, "zfp:rate=6.4");
+    for (int p = 0; p < b->policies.n; p++) {
+        char specs[MM_MAX_CODECS][MM_SPEC_CAPACITY];
+        int n;
+        if (mm_policy_codecs(b->policies.text[p], specs, &n) != MM_OK) continue;
+        for (int i = 0; i < n; i++)
+            if (strncmp(specs[i], "zfp", 3) == 0) {
+                strcpy(spec, specs[i]);
+                return;
+            }
+    }
+}
+
+mm_status bench_codec_speed(const bench *b, int64_t *bytes_per_s_out) {
+    char spec[MM_SPEC_CAPACITY];
+    mm_device *device;
+    device_codec_speed speed = {0};
+    first_codec(b, spec);
+    const mm_device_config config = {.codec_threads = (int)b->target.codec_threads};
+    MM_TRY(mm_device_create(b->target.device, &config, &device));
+    mm_status status = device_speed_codec(device, spec, &speed);
+    mm_device_destroy(device);
+    *bytes_per_s_out = speed.encode;
+    return status;
+}

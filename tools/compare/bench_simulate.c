@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+/* Cells of the table that are simulated: no device, no data, times from a file. */
+#include <stdio.h>
+
+#include "tools/compare/bench.h"
+#include "tools/need/sub_batch.h"
+
+need_case bench_need(const bench *b, const char *policy, int64_t sub_batch, int64_t pinned_bytes) {
+    return (need_case){.net = b->net,
+                       .batch = b->batch,
+                       .sub_batch = sub_batch,
+                       .mode = NETS_TRAIN,
+                       .target = &b->target,
+                       .policy = policy,
+                       .facts = b->source,
+                       .only_facts = true,
+                       .pinned_bytes = pinned_limit(pinned_bytes, INT64_MAX)};
+}
+
+static mm_status plan_within(need *n, int64_t budget_bytes, forecast *f) {
+    const need_case *c = &n->asked;
+    for (int i = 0; i < n->n; i++) MM_TRY(need_within(n, i, budget_bytes, c->pinned_bytes, 0));
+    return forecast_of(n, budget_bytes, c->pinned_bytes, c->facts ? FORECAST_FACTS : FORECAST_NO_TIMES, f, NULL);
+}
+
+/* Without a budget, the pass that needs most gives what it needs to the others. */
+static mm_status plan_asked(need *n, bench_planned *planned) {
+    planned->fused = n->fused;
+    MM_TRY(plan_within(n, n->asked.budget_bytes, &planned->as));
+    if (n->asked.budget_bytes > 0 || !n->asked.facts || n->n == 1) return MM_OK;
+    return plan_within(n, planned->as.peak_bytes, &planned->as);
+}
+
+static int64_t time_of(const forecast *f) { return f->fits && !f->untimed[0] ? f->iteration_ns : INT64_MAX; }
+
+/* Plans with layers that are not fused, and takes that if it is faster; if not both have times, if it needs less. */
+static mm_status plan_apart(const need_case *c, bool timed, int fused_steps, bench_planned *planned) {
+    need apart;
+    bench_planned other = {.fused_bytes = planned->fused_bytes};
+    target_set_fused(c->target, false);
+    mm_status status = need_open(&apart, c);
+    target_set_fused(c->target, true);
+    MM_TRY(status);
+    for (int i = 0; timed && i < apart.n; i++) need_hasten(&apart.pass[i].policy, fused_steps);
+    status = plan_asked(&apart, &other);
+    need_fini(&apart);
+    MM_TRY(status);
+    const bool less = other.as.peak_bytes < planned->as.peak_bytes && other.as.fits >= planned->as.fits;
+    if (timed ? time_of(&other.as) < time_of(&planned->as) : less) *planned = other;
+    return MM_OK;
+}
+
+mm_status bench_plan(const need_case *c, int64_t fused_bytes, bench_planned *planned) {
+    need n;
+    planned->fused_bytes = fused_bytes;
+    MM_TRY(need_open(&n, c));
+    const int steps = mm_graph_steps(n.pass[n.n - 1].lowered->graph);
+    mm_status status = plan_asked(&n, planned);
+    need_fini(&n);
+    MM_TRY(status);
+    const bool fits = c->budget_bytes > 0 && planned->as.fits;
+    const bool timed = fits && c->facts && need_is_near(fused_bytes, steps, c->budget_bytes);
+    if (c->budget_bytes == 0) planned->fused_bytes = planned->as.peak_bytes;
+    if ((fits && !timed) || !need_may_unfuse(c->target, c->policy)) return MM_OK;
+    return plan_apart(c, timed, steps, planned);
+}
+
+/* ---------------------------------------------------------------- rows */
+
+static mm_status does_not_fit(const bench *b, const row *r, const forecast *f) {
+    if (r->asked_bytes > 0 && f->peak_bytes > r->asked_bytes) {
+        bench_planned more = {0}; /* as if nothing limited pinned memory, where something does */
+        const need_case c = bench_need(b, r->policy, r->sub_batch, PINNED_OPEN);
+        if (b->pinned_bytes != PINNED_OPEN) MM_TRY(bench_plan(&c, 0, &more));
+        const need_free free = {more.as.peak_bytes, more.as.pinned_bytes};
+        return need_refuse(r->minimum_bytes, f->pinned_bytes, f->holder, need_pinned_of(b->pinned_bytes, INT64_MAX),
+                           &free);
+    }
+    return mm_fail(MM_ERR_INFEASIBLE, "infeasible: needs %s of pinned host memory, --pinned gives %s%s",
+                   MM_SIZE_TEXT(f->pinned_bytes), MM_SIZE_TEXT(b->pinned_bytes), f->pinned_hint);
+}
+
+static void fill_row(row *r, const forecast *f) {
+    r->predicted_peak_bytes = f->peak_bytes;
+    r->stash_bytes = f->stash_bytes;
+    r->pinned_bytes = f->pinned_bytes;
+    r->moved_bytes = f->moves.bytes;
+    r->steps_again = f->steps_again;
+    r->iteration_seconds_predicted = (double)f->iteration_ns * 1e-9;
+    r->bound_seconds = f->bound_ns < INT64_MAX ? (double)f->bound_ns * 1e-9 : 0;
+    r->images_per_second = (double)r->batch / r->iteration_seconds_predicted;
+    if (f->codec_ns > 0) r->codec_hidden_share = f->hidden_ns / (double)f->codec_ns;
+}
+
+mm_status bench_simulate(bench *b, int policy, row *r) {
+    need_case c = bench_need(b, r->policy, r->sub_batch, b->pinned_bytes);
+    r->simulated = true;
+    MM_TRY(sub_batch_check_facts("--simulate", b->source, b->batch, r->sub_batch));
+    if (b->least[policy].sub_batch != r->sub_batch) {
+        MM_TRY(bench_plan(&c, 0, &b->least[policy].planned));
+        b->least[policy].sub_batch = r->sub_batch;
+    }
+    bench_planned planned = b->least[policy].planned;
+    r->minimum_bytes = planned.as.peak_bytes;
+    c.budget_bytes = r->asked_bytes;
+    if (r->asked_bytes >= planned.as.peak_bytes)
+        MM_TRY(bench_plan(&c, planned.fused_bytes, &planned));
+    else if (r->asked_bytes > 0)
+        planned.as.fits = false; /* nor does any other plan */
+    snprintf(r->fuse, sizeof r->fuse, "%s", planned.fused ? "on" : "off");
+    if (planned.as.cut_short)
+        fprintf(stderr, "mm bench: %s, batch %lld, %s: interrupted: the best plan that was found so far\n", r->net,
+                (long long)r->batch, r->policy);
+    r->budget_bytes = r->asked_bytes > 0 ? r->asked_bytes : planned.as.peak_bytes;
+    if (!planned.as.fits) return does_not_fit(b, r, &planned.as);
+    if (planned.as.untimed[0])
+        return mm_fail(MM_ERR_NOT_FOUND, "%s has no times of %s; 'mm bench --facts' with this policy measures them",
+                       b->source->path, planned.as.untimed);
+    fill_row(r, &planned.as);
+    return MM_OK;
+}

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: MIT */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/args/commands.h"
+#include "tools/args/files.h"
+#include "tools/args/json_file.h"
+#include "tools/compare/bench.h"
+#include "tools/compare/bench_grid.h"
+#include "tools/need/effort.h"
+#include "tools/need/sub_batch.h"
+
+static mm_status print_all(const bench *b) {
+    grid *grids;
+    int n;
+    MM_TRY(rows_print(b->out, b->rows, b->n_rows));
+    MM_TRY(grids_make(b->rows, b->n_rows, &grids, &n));
+    mm_status status = MM_OK;
+    for (int i = 0; status == MM_OK && i < n; i++) status = grid_print(b->out, &grids[i]);
+    if (status == MM_OK && n == 0) status = grid_print_orders(b->out, b->rows, b->n_rows);
+    rows_print_error(b->out, b->rows, b->n_rows);
+    if (status == MM_OK) status = b->svg && n > 0 ? grids_save_picture(b->svg, grids, n) : MM_OK;
+    free(grids);
+    return status;
+}
+
+/* "codec/10": a tenth of the speed of the codec, measured now. */
+static mm_status read_part_of_codec(const bench *b, const char *divisor, int64_t *bytes_per_s_out) {
+    char *end, codec_size[32], link_size[32];
+    int64_t speed;
+    double part = strtod(divisor, &end);
+    if (end == divisor || *end || !(part >= 0.001 && part <= 1e6))
+        return mm_fail(MM_ERR_INVALID, "--link %s: must be a size, or codec/N with N from 0.001 to 1e6", b->link);
+    MM_TRY(bench_codec_speed(b, &speed));
+    *bytes_per_s_out = (int64_t)((double)speed / part) > 0 ? (int64_t)((double)speed / part) : 1;
+    fprintf(b->out, "link: %s/s, a codec that makes %s/s through %g\n",
+            mm_size_format(*bytes_per_s_out, link_size, sizeof link_size),
+            mm_size_format(speed, codec_size, sizeof codec_size), part);
+    return MM_OK;
+}
+
+static mm_status read_link(bench *b) {
+    static const char codec[] = "codec/";
+    int64_t bytes_per_s = 0;
+    if (!b->link) return MM_OK;
+    MM_TRY(target_allows_link(&b->target));
+    if (strncmp(b->link, codec, strlen(codec)) == 0)
+        MM_TRY(read_part_of_codec(b, b->link + strlen(codec), &bytes_per_s));
+    else if (mm_size_parse(b->link, &bytes_per_s) != MM_OK)
+        return mm_fail_in(MM_ERR_INVALID, "--link");
+    else if (bytes_per_s < TARGET_LINK_LEAST)
+        return mm_fail(MM_ERR_INVALID, "--link %s: must be at least %d bytes", b->link, TARGET_LINK_LEAST);
+    target_set_link(&b->target, bytes_per_s);
+    return MM_OK;
+}
+
+static mm_status check_subject(const bench *b, const facts_source *source) {
+    if (source->is_machine) return MM_OK;
+    target_log_threads(&b->target, source->path, source->threads);
+    if (b->ranks_list)
+        return mm_fail(MM_ERR_INVALID,
+                       "--simulate %s: facts of one device and its batch; --ranks goes with a machine's "
+                       "rates",
+                       source->path);
+    if (b->net_list || b->batch_list)
+        return mm_fail(MM_ERR_INVALID,
+                       "--simulate %s: holds the facts of one network and batch; --net and --batch go with a machine's "
+                       "rates",
+                       source->path);
+    if (!source->net[0])
+        return mm_fail(MM_ERR_FORMAT, "facts file %s does not say of which network and batch", source->path);
+    for (int i = 0; i < b->policies.n; i++) {
+        int64_t n;
+        MM_TRY(bench_sub_batch(b, b->policies.text[i], source->batch, &n));
+        if (n > 0) MM_TRY(sub_batch_check_facts("--simulate", source, source->batch, n));
+    }
+    return bench_check_sub_batches(b, source->batch);
+}
+
+/* *of_lists is set where the networks and batches are those of the lists. */
+static mm_status check_source(const bench *b, const char *path, bool *of_lists) {
+    facts_source source;
+    MM_TRY(facts_source_open(path, &source));
+    *of_lists |= source.is_machine;
+    mm_status status = check_subject(b, &source);
+    if (status == MM_OK) status = facts_source_study(&source, b->study);
+    facts_source_close(&source);
+    return status;
+}
+
+static mm_status check_sources(const bench *b) {
+    bool of_lists = b->sources.n == 0;
+    if (b->sources.n > 0 && (b->predict || b->link || b->alloc_cost_us > 0))
+        return mm_fail(MM_ERR_INVALID, "--simulate runs nothing: it cannot go with --predict, --link or --alloc-cost");
+    if (b->trace && (b->sources.n > 0 || b->predict))
+        return mm_fail(MM_ERR_INVALID,
+                       "--trace: is of runs, and cannot go with --simulate or --predict; 'mm plan --facts "
+                       "F --trace' writes predicted iterations");
+    if (b->ranks_list && b->sources.n == 0)
+        return mm_fail(MM_ERR_INVALID, "--ranks: goes with --simulate only; 'mm train --ranks' trains");
+    if (b->study && b->sources.n == 0) return mm_fail(MM_ERR_INVALID, "--study: goes with --simulate only");
+    MM_TRY(bench_check_ranks(b));
+    for (int i = 0; i < b->sources.n; i++) MM_TRY(check_source(b, b->sources.text[i], &of_lists));
+    return of_lists ? bench_check_sub_batches(b, 0) : MM_OK;
+}
+
+static bool are_several(const arg_texts *texts) {
+    const char *first = texts->text[0];
+    return texts->n > 1 || strncmp(first, "sweep", 5) == 0 || strcmp(first, "plans") == 0;
+}
+
+/* It is of throughput against something. */
+static mm_status check_picture(const bench *b) {
+    if (!are_several(&b->budgets) && !are_several(&b->batches) && b->sources.n < 2)
+        return mm_fail(MM_ERR_INVALID,
+                       "--svg %s: there is nothing to draw but over several --budgets, or over several "
+                       "--batch",
+                       b->svg);
+    return MM_OK;
+}
+
+static mm_status check_files(const bench *b) {
+    data_files data;
+    files_data(b->data, &data);
+    named_file files[7 + 2 * ARG_TEXTS_MAX] = {
+        {"--json", b->json, FILE_WRITTEN},   {"--svg", b->svg, FILE_WRITTEN},
+        {"--facts", b->facts, FILE_WRITTEN}, {"--algorithms", b->target.algorithms, FILE_KEPT},
+        {"--data", data.images, FILE_READ},  {"--data", data.labels, FILE_READ},
+        {"--trace", b->trace, FILE_WRITTEN}, {"--kernels", b->kernels, FILE_WRITTEN}};
+    int n = 8;
+    if (b->svg) MM_TRY(check_picture(b));
+    for (int i = 0; i < b->sources.n; i++) files[n++] = (named_file){"--simulate", b->sources.text[i], FILE_READ};
+    for (int i = 0; i < b->nets.n; i++) files[n++] = (named_file){"--net", files_net(b->nets.text[i]), FILE_READ};
+    return files_check(files, n);
+}
+
+static mm_status prepare(bench *b) {
+    MM_TRY(bench_read_lists(b));
+    MM_TRY(ranks_read(b->ranks_list, b->sum, b->sum_at, &b->ranks));
+    if (b->facts && b->ranks_list)
+        return mm_fail(MM_ERR_INVALID, "--facts: are of one device; it cannot go with --ranks");
+    if ((b->facts || b->predict) && target_may_unfuse(&b->target)) b->target.fuse = "on"; /* facts are of one graph */
+    MM_TRY(target_init(&b->target));
+    MM_TRY(bench_check_codecs(b));
+    if (!b->simulate_list) MM_TRY(target_probe(&b->target));
+    MM_TRY(target_issue(&b->target, b->issue_text, &b->issue));
+    MM_TRY(check_sources(b));
+    if (b->kernels && (b->simulate_list || b->predict || strncmp(b->target.device, "cuda", 4) != 0))
+        return mm_fail(MM_ERR_INVALID, "--kernels: kernels are a GPU's, of runs; it goes with --device cuda, and "
+                                       "neither with --simulate nor --predict");
+    if (b->facts &&
+        (b->nets.n > 1 || b->batches.n > 1 || b->sources.n > 1 || strncmp(b->batches.text[0], "sweep", 5) == 0))
+        return mm_fail(MM_ERR_INVALID, "--facts: facts are of one network and one batch; give one of each");
+    MM_TRY(check_files(b));
+    return read_link(b);
+}
+
+static const char help_text[] =
+    "Runs every combination of networks, batches, policies and budgets for some iterations, and prints one table; and\n"
+    "for more than one budget or batch, throughput against it for each policy (- where it does not fit). --svg draws\n"
+    "that. A policy that does not fit a budget is a row that says what it needs. Ctrl-C ends it with the rows so far.\n"
+    "\n"
+    "--budgets takes sizes, 'own' (what the policy's plan needs), 'plans' (what each listed policy's plan needs, one\n"
+    "after the other) and 'sweep[:N]' (N from the least that any of them needs to what liveness needs). --batch\n"
+    "takes numbers and 'sweep[:N]' (N up to the largest batch that any policy fits into the one budget given, and\n"
+    "the largest of each policy).\n"
+    "\n"
+    "--sub-batch computes N images of a batch at a time, and adds up gradients; auto: as many as each budget bears.\n"
+    "Without, a policy's own subbatch= counts. img/s are of whole updates. With auto, 'plans' are of whole batches,\n"
+    "and a sweep begins at what single images need. Facts are of whole batches (--facts, --predict).\n"
+    "\n"
+    "--simulate needs no device and no data: times are the simulator's, from facts measured by 'mm bench --facts'\n"
+    "(of one network and batch; several files may be given), or from a machine's rates, as tools/facts/titanx.json,\n"
+    "for any network and batch.\n"
+    "\n"
+    "--ranks N,M, with a machine's rates: N devices each train an N-th of the batch, and add up gradients, which are\n"
+    "copied to pinned memory and back beside the backward pass (--sum end: behind it), over a link that the machine's\n"
+    "link_sharers share, and added up at its host_sum_bytes_per_s. Budgets are each device's; img/s are of all.\n"
+    "\n"
+    "--facts also runs liveness by all algorithms that steps have besides the fastest, so that all have times, and\n"
+    "measures, but on device host, how much steps, the first listed codec that can be, and copies slow each other.\n"
+    "\n"
+    "--predict measures facts of each network and batch under liveness, recompute:mode=sqrt,when=always,\n"
+    "vdnn-all:when=always, and freelunch:codec=C,eligible=all,when=always for every codec of elements that a listed\n"
+    "policy has. It compares what the simulator makes of them with each listed policy's measured step. Facts are\n"
+    "measured in four rounds, all listed policies in a pass after each but the last; the median of what the rounds\n"
+    "predict is compared with the median of the passes. Nothing is scaled. A policy whose plan is one that facts\n"
+    "were measured of is marked (own), and left out of the error's summary.\n"
+    "\n"
+    "Off a terminal each row is also printed once it is known: with --predict, when its network and batch are\n"
+    "through.\n"
+    "Columns:\n"
+    "  batch                 images of an update; 128/32: 32 of them at a time; 4x64: 4 ranks train 64 each\n"
+    "  predicted, touched    peak bytes on the device: of the plan, and measured as touched\n"
+    "  outside               bytes that libraries took elsewhere\n"
+    "  stash                 bytes held from the forward to the backward pass\n"
+    "  pinned                host memory taken for maps that are swapped, where a policy does that\n"
+    "  img/s                 images a second, by the median iteration\n"
+    "  hidden                share of the codecs' time during which computation did not wait for them\n"
+    "  ratio                 bytes of the maps that were encoded, over bytes of their codes\n"
+    "  host                  on cuda: what the training thread takes to issue an iteration, waiting left out; in all,\n"
+    "                        and by layer (forward and backward); whether it is replayed, or issued step by step\n"
+    "  loss                  of the first iteration and of the last\n"
+    "  simulated             the step that the simulator expected, and how far that is from what was measured\n"
+    "\n"
+    "--kernels writes an array with an element for each run. kernels, of an iteration that is issued step by step:\n"
+    "name, layer, phase, stream, begin_ns, ns, gap_ns (since the stream's last), bytes (what the step reads and\n"
+    "writes by the plan, shared out by time; null beside the computation) and gb_per_s. replayed, of the next\n"
+    "iteration: kernels, their sum kernels_ns, busy_ns, span_ns and idle_ns, when none ran. CUPTI is loaded when it\n"
+    "runs; without, a line says so.\n"
+    "\n"
+    "Keys of --json, in each row (null: not known, or not there):\n"
+    "  net, batch, ranks, sub_batch, device, precision, fuse, codec   sub_batch: images computed at a time;\n"
+    "                               fuse: on or off, also where --fuse auto chose\n"
+    "  threads                      of the machine's CPUs that it computed on; 0: on another device\n"
+    "  policy, policy_effective, ladder_steps   as asked for; what stood in for it at the end, after how many steps\n"
+    "  replans                      of train --replan; else 0\n"
+    "  lossy                        true: a codec of the policy gives other values back; tables say (lossy)\n"
+    "  status                       ok, diverged (a loss was NaN or infinite: null), or why not\n"
+    "  budget_bytes, minimum_bytes  and the least that the policy runs in\n"
+    "  predicted_peak_bytes, peak_bytes   of the plan, and touched\n"
+    "  staged_bytes                 of the plan, on cuda: room for the next batch\n"
+    "  outside_bytes, stash_bytes, pinned_bytes   as in the table\n"
+    "  host_peak_bytes              the most memory that this process had resident while the row was made, planning\n"
+    "                               and data included; null where the system does not count it by row\n"
+    "                               (/proc/self/clear_refs) and an earlier row had more\n"
+    "  host_planned_bytes           what of that the plans explain: pinned_bytes, and on device host the planned peak\n"
+    "  host_other_bytes             the rest: the program, its libraries and what they allocate, data\n"
+    "  workspace_limit_bytes        of --workspace; 0: not given\n"
+    "  images_per_second, iteration_seconds_median, iteration_seconds_p95\n"
+    "  iteration_seconds_predicted, simulator_error   the simulator's, and how far off it is, as a share\n"
+    "  simulated                    true: nothing ran, images_per_second is the simulator's\n"
+    "  calibrated                   true: facts were measured of the same plan\n"
+    "  encoded_bytes, coded_bytes, spilled_bytes   an iteration: of maps that were encoded, of their codes, and of\n"
+    "                               codes of variable size in pinned memory\n"
+    "  codec_hidden_share, codec_busy_seconds, compute_busy_seconds   an iteration, of their streams\n"
+    "  step_ratio                   to the step under liveness, where the table has it\n"
+    "  compute_ratio                the same of the computation beside codecs and copies, on cuda\n"
+    "  host_seconds                 of the training thread, to issue an iteration whose batch is copied, waiting left\n"
+    "                               out; median. On device host, which computes on the same cores, beside other work\n"
+    "  host_seconds_per_layer       the same by the network's layers, each forward and backward\n"
+    "  iterations, replays          and those of them that were recorded work enqueued as a whole, on cuda\n"
+    "  loss_first, loss_last, test_accuracy, test_loss\n"
+    "  tokens_per_second            of networks of tokens; else null\n"
+    "  moved_bytes, steps_again     what an iteration copies over the link, and runs again, by its plan\n"
+    "\n"
+    "  mm bench --net resnet32 --policies naive,liveness,freelunch:rate=4 --budgets plans\n"
+    "  mm bench --net resnet20 --batch 32 --policies all --budgets sweep --svg throughput.svg\n"
+    "  mm bench --simulate tools/facts/titanx.json --net vgg16 --batch sweep --budgets 12GiB --policies all";
+
+int cmd_bench(int argc, char **argv) {
+    bench b = {.policy_list = "naive,liveness,freelunch",
+               .budget_list = "own",
+               .data = "synthetic",
+               .target = TARGET_DEFAULTS,
+               .issue_text = "auto",
+               .iterations = 10,
+               .pinned_bytes = PINNED_OPEN,
+               .effort = EFFORT_OPEN,
+               .seed = 1};
+    const arg table[] = {
+        {"--net", "A,B", "networks (resnet32)", ARG_TEXT, &b.net_list, 0, 0},
+        {"--batch", "N,M", "batch sizes, or sweep[:N] (128)", ARG_TEXT, &b.batch_list, 0, 0},
+        {"--batches", "N,M", "the same", ARG_TEXT, &b.batch_list, 0, 0},
+        {"--sub-batch", "N|auto", "compute so many images at a time; auto: by the budget (policy's subbatch=)",
+         ARG_TEXT, &b.sub_batch, 0, 0},
+        RANKS_ARGS(&b.ranks_list, &b.sum, &b.sum_at),
+        {"--policies", "P,Q", "policies with their options, or all (naive,liveness,freelunch)", ARG_TEXT,
+         &b.policy_list, 0, 0},
+        EFFORT_ARG(&b.effort),
+        {"--budgets", "X,Y", "budgets: 300MiB, own, plans, sweep[:N] (own)", ARG_TEXT, &b.budget_list, 0, 0},
+        {"--iterations", "N", "of each run (10)", ARG_COUNT, &b.iterations, 1, 1e9},
+        {"--data", "SPEC", "cifar10:DIR, fashion-mnist[:DIR], synthetic[:samples=N], files:X.npy,Y.npy (synthetic)",
+         ARG_TEXT, &b.data, 0, 0},
+        TARGET_ARGS(&b.target),
+        TARGET_CODEC_THREADS_ARG(&b.target),
+        TARGET_OPTIMIZER_ARG(&b.target),
+        {"--same-batches", NULL, "the first batches again and again, so that no reader holds a GPU up", ARG_FLAG,
+         &b.same_batches, 0, 0},
+        {"--seed", "N", "of weights and data (1)", ARG_COUNT, &b.seed, 0, 9e15},
+        {"--pinned", "SIZE",
+         "host memory for offloaded maps; 0: none (what the plan needs, at most half of what is free)", ARG_SIZE,
+         &b.pinned_bytes, -1, 0},
+        {"--link", "SIZE",
+         "bytes a second to host memory: 12GB, or codec/10: of that codec's speed, a tenth (memcpy's)", ARG_TEXT,
+         &b.link, 0, 0},
+        {"--alloc-cost", "US", "what an unplanned allocation costs, in microseconds; a GPU: 200 (0)", ARG_COUNT,
+         &b.alloc_cost_us, 0, 1e6},
+        {"--issue", "HOW", "of side streams: thread, or inline, which can be recorded (auto)", ARG_TEXT, &b.issue_text,
+         0, 0},
+        {"--equal-streams", NULL, "codecs and copies as urgent as the computation, which else goes first (cuda)",
+         ARG_FLAG, &b.equal_streams, 0, 0},
+        {"--simulate", "FILE,...", "nothing runs: times from facts, or from a machine's rates", ARG_TEXT,
+         &b.simulate_list, 0, 0},
+        {"--study", "FILE[,LAYOUT]", "for --simulate: what codes of variable size take, by 'mm codecs --study'",
+         ARG_TEXT, &b.study, 0, 0},
+        {"--predict", NULL, "how far the simulator is from what is measured", ARG_FLAG, &b.predict, 0, 0},
+        {"--facts", "FILE", "write the times of steps, codecs and link in these runs, for 'mm plan --facts'", ARG_TEXT,
+         &b.facts, 0, 0},
+        {"--json", "FILE", "the rows as an array; -: to standard output", ARG_TEXT, &b.json, 0, 0},
+        {"--no-ladder", NULL, "if memory is short, fail: no plan that does with less stands in", ARG_FLAG, &b.no_ladder,
+         0, 0},
+        {"--svg", "FILE", "throughput over budget and over batch, drawn", ARG_TEXT, &b.svg, 0, 0},
+        {"--trace", "FILE", "when each step and operation of each run ran, for Perfetto", ARG_TEXT, &b.trace, 0, 0},
+        {"--kernels", "FILE", "the kernels of an iteration of each run, by CUPTI (cuda)", ARG_TEXT, &b.kernels, 0, 0},
+        {"--quiet", NULL, "no progress", ARG_FLAG, &b.quiet, 0, 0},
+        {0},
+    };
+    mm_status status = args_parse(argc, argv, table, "mm bench [OPTIONS]", help_text, &b.help);
+    if (status != MM_OK) return command_failed("bench", status);
+    if (b.help) return EXIT_OK;
+    b.interrupted = b.target.stop = command_interruptible();
+    b.out = json_file_beside(b.json);
+    status = prepare(&b);
+    if (status == MM_OK) {
+        status = bench_run(&b);
+        mm_status saved = bench_save_rows(&b), printed = print_all(&b);
+        if (status == MM_OK) status = saved != MM_OK ? saved : printed;
+        if (b.trace) {
+            mm_status traced = traces_save(&b.traces, "bench", b.trace);
+            if (status == MM_OK) status = traced;
+        }
+        if (b.kernel_rows && b.kernels) {
+            mm_status kept = json_file_save(b.kernels, b.kernel_rows);
+            b.kernel_rows = NULL;
+            if (status == MM_OK) status = kept;
+        }
+    }
+    target_fini(&b.target);
+    bench_free_lists(&b);
+    int code = b.failed ? EXIT_FAILED : *b.interrupted ? EXIT_INTERRUPTED : EXIT_OK;
+    if (status != MM_OK) code = command_failed("bench", status);
+    traces_fini(&b.traces);
+    json_decref(b.kernel_rows);
+    free(b.rows);
+    texts_fini(&b.texts);
+    return code;
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+#include "tools/facts/facts_source.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "mm/core/graph/graph.h"
+#include "mm/core/status.h"
+
+/* "resnet32 train 128": a training graph's name, as nets/lower/lower.c gives it. */
+static void read_subject(const char *name, facts_source *source) {
+    static const char mode[] = " train ";
+    const char *end = strstr(name, mode);
+    long long batch;
+    if (!end || (size_t)(end - name) >= sizeof source->net || sscanf(end + strlen(mode), "%lld", &batch) != 1) return;
+    snprintf(source->net, sizeof source->net, "%.*s", (int)(end - name), name);
+    source->batch = batch;
+}
+
+mm_status facts_source_open(const char *path, facts_source *source_out) {
+    facts_source source = {.path = path};
+    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
+    source.is_machine = root && machine_is(root);
+    mm_status status =
+        source.is_machine ? machine_read(path, root, &source.machine) : mm_facts_load(path, &source.facts);
+    json_decref(root);
+    MM_TRY(status);
+    if (source.facts) {
+        read_subject(source.facts->names->graph, &source);
+        source.threads = source.facts->threads;
+    }
+    *source_out = source;
+    return MM_OK;
+}
+
+void facts_source_close(facts_source *source) {
+    mm_facts_destroy(source->facts);
+    json_decref(source->study);
+    source->facts = NULL;
+    source->study = NULL;
+}
+
+/* ---------------------------------------------------------------- studies */
+
+/* A map's ratio under a codec by its spec; 0: the row has none. */
+static double ratio_of(const json_t *row, const char *spec, const char *layout) {
+    char name[MM_SPEC_CAPACITY];
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(spec, ":"), spec);
+    return json_number_value(json_object_get(json_object_get(json_object_get(row, "ratio"), name), layout));
+}
+
+mm_status facts_source_study(facts_source *source, const char *text) {
+    static const char *const layouts[] = {"nhwc", "nchw", "chwn"};
+    if (!text) return MM_OK;
+    const char *comma = strrchr(text, ',');
+    const char *layout = comma ? comma + 1 : layouts[0];
+    char path[4096];
+    snprintf(path, sizeof path, "%.*s", (int)(comma ? comma - text : (ptrdiff_t)strlen(text)), text);
+    size_t known = 0;
+    while (known < 3 && strcmp(layout, layouts[known]) != 0) known++;
+    if (known == 3) return mm_fail(MM_ERR_INVALID, "--study %s: the layout must be nhwc, nchw or chwn", text);
+    json_error_t error;
+    json_t *rows = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    if (!rows && json_error_code(&error) == json_error_cannot_open_file)
+        return mm_fail(MM_ERR_IO, "study file %s: %s", path, strerror(errno));
+    const json_t *last = rows && json_is_array(rows) ? json_array_get(rows, json_array_size(rows) - 1) : NULL;
+    if (!(ratio_of(last, "zvc", layout) > 0)) {
+        json_decref(rows);
+        return mm_fail(MM_ERR_FORMAT, "study file %s: not rows of 'mm codecs --study --json'", path);
+    }
+    source->study = rows;
+    strcpy(source->layout, layout);
+    return MM_OK;
+}
+
+/* Sets what the code of one map takes, if the study has the map and the codec. */
+static void take_ratio(const facts_source *source, const json_t *row, const mm_graph *graph, mm_facts *facts) {
+    char name[256];
+    const char *layer = json_string_value(json_object_get(row, "layer"));
+    if (!layer) return;
+    snprintf(name, sizeof name, "%s.out", layer);
+    for (int t = 0; t < facts->n_tensors; t++) {
+        if (strcmp(mm_graph_tensor(graph, t)->name, name) != 0) continue;
+        for (int c = 0; c < facts->n_codecs; c++) {
+            mm_code_facts *code = &facts->codes[(size_t)c * (size_t)facts->n_tensors + (size_t)t];
+            const double ratio = ratio_of(row, facts->codecs[c].spec, source->layout);
+            if (code->body_bound_bytes == 0 || !(ratio > 0)) continue;
+            code->body_typical_bytes =
+                ratio > 1 ? (int64_t)((double)code->body_bound_bytes / ratio) : code->body_bound_bytes;
+        }
+    }
+}
+
+mm_status facts_source_fill(const facts_source *source, const mm_graph *graph, mm_facts *facts) {
+    size_t i;
+    json_t *row;
+    if (source->is_machine)
+        MM_TRY(machine_facts(&source->machine, graph, facts));
+    else
+        MM_TRY(mm_facts_apply(source->facts, graph, source->for_run ? MM_FACTS_TIMES : MM_FACTS_ALL, facts));
+    json_array_foreach(source->study, i, row) take_ratio(source, row, graph, facts);
+    if (source->ranks > 1) mm_facts_set_ranks(facts, source->ranks, source->sum_at);
+    return MM_OK;
+}

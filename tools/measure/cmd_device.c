@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: MIT */
+/* mm device: what the library sees of the machine, and a network's facts on it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "nets/io/net_file.h"
+#include "tools/args/commands.h"
+#include "tools/args/files.h"
+#include "tools/args/json_file.h"
+#include "tools/measure/collect.h"
+#include "tools/measure/device_speed.h"
+#include "tools/need/target.h"
+
+typedef struct options {
+    const char *json, *facts, *net, *policy_list;
+    target target; /* device NULL: all */
+    int64_t batch, iterations;
+    bool help;
+    arg_texts policies;
+} options;
+
+/* One device of the build. */
+typedef struct seen {
+    const mm_device_ops *ops;
+    char name[16];      /* "cuda", or "cuda:1" where there are several */
+    char unusable[512]; /* why; "": it can be used */
+    mm_device_description description;
+    mm_memory_info memory;
+    device_speed speed;
+} seen;
+
+static mm_status look(const options *o, const mm_device_ops *ops, const char *name, seen *s) {
+    const mm_device_config config = {.codec_threads = (int)o->target.codec_threads};
+    mm_device *device;
+    *s = (seen){.ops = ops};
+    snprintf(s->name, sizeof s->name, "%s", name);
+    mm_status status = mm_device_create(name, &config, &device);
+    if (status == MM_ERR_NOT_FOUND) {
+        snprintf(s->unusable, sizeof s->unusable, "%s", mm_last_error());
+        return MM_OK;
+    }
+    MM_TRY(status);
+    mm_device_memory_info(device, &s->memory);
+    status = device_speed_measure(device, &s->speed);
+    mm_device_describe(device, &s->description); /* how pinned memory was got */
+    mm_device_destroy(device);
+    return status;
+}
+
+/* ---------------------------------------------------------------- output */
+
+/* "55.1 GB/s" */
+static const char *rate(int64_t bytes_per_s, char buffer[32]) {
+    double gb = (double)bytes_per_s * 1e-9;
+    snprintf(buffer, 32, "%.*f GB/s", gb < 10 ? 2 : gb < 100 ? 1 : 0, gb);
+    return buffer;
+}
+
+static void print_seen(FILE *file, const seen *s) {
+    char a[32], b[32];
+    if (s->unusable[0]) {
+        fprintf(file, "%s\n", s->unusable);
+        return;
+    }
+    fprintf(file, "%s: %s\n", s->name, s->description.model);
+    fprintf(file, "  %-18s %s free of %s\n", "memory", mm_size_format(s->memory.free_bytes, a, sizeof a),
+            mm_size_format(s->memory.total_bytes, b, sizeof b));
+    fprintf(file, "  %-18s %d\n", s->ops->cpu_reaches_memory ? "processors" : "multiprocessors",
+            s->description.processors);
+    if (s->ops->cpu_reaches_memory) fprintf(file, "  %-18s %d, which the process may use\n", "threads", mm_host_cpus());
+    fprintf(file, "  %-18s out %s, in %s\n", "link", rate(s->speed.out, a), rate(s->speed.in, b));
+    fprintf(file, "  %-18s %s each\n", "  both at once", rate(s->speed.both, a));
+    fprintf(file, "  %-18s %s copied\n", "within", rate(s->speed.copy, a));
+    if (!s->ops->cpu_reaches_memory)
+        fprintf(file, "  %-18s got at %s, %s\n", "pinned memory", rate(s->speed.pinned, a), s->description.pinned);
+    for (int i = 0; i < s->speed.n_codecs; i++) {
+        fprintf(file, "  %-18s encode %s", s->speed.codec[i].spec, rate(s->speed.codec[i].encode, a));
+        if (s->speed.codec[i].decode > 0) fprintf(file, ", decode %s", rate(s->speed.codec[i].decode, a));
+        fprintf(file, "\n");
+    }
+}
+
+static json_t *seen_json(const seen *s) {
+    if (s->unusable[0]) return json_pack("{s:s, s:b, s:s}", "device", s->name, "usable", 0, "reason", s->unusable);
+    json_t *codecs = json_array();
+    for (int i = 0; codecs && i < s->speed.n_codecs; i++)
+        json_array_append_new(codecs, json_pack("{s:s, s:I, s:I}", "codec", s->speed.codec[i].spec,
+                                                "encode_bytes_per_s", (json_int_t)s->speed.codec[i].encode,
+                                                "decode_bytes_per_s", (json_int_t)s->speed.codec[i].decode));
+    return json_pack("{s:s, s:b, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:o}", "device", s->name, "usable",
+                     1, "model", s->description.model, "processors", s->description.processors, "free_bytes",
+                     (json_int_t)s->memory.free_bytes, "total_bytes", (json_int_t)s->memory.total_bytes,
+                     "out_bytes_per_s", (json_int_t)s->speed.out, "in_bytes_per_s", (json_int_t)s->speed.in,
+                     "both_bytes_per_s", (json_int_t)s->speed.both, "copy_bytes_per_s", (json_int_t)s->speed.copy,
+                     "pinned_bytes_per_s", (json_int_t)s->speed.pinned, "pinned", s->description.pinned, "codecs",
+                     codecs);
+}
+
+/* That the one named cannot be used is an error. */
+static mm_status show_one(const options *o, const mm_device_ops *ops, const char *name, json_t *all) {
+    seen s;
+    MM_TRY(look(o, ops, name, &s));
+    bool usable = !o->target.device || !s.unusable[0];
+    if (usable) print_seen(json_file_beside(o->json), &s);
+    json_array_append_new(all, seen_json(&s));
+    return usable ? MM_OK : mm_fail(MM_ERR_NOT_FOUND, "%s", s.unusable);
+}
+
+/* By the kind's name where there is one of it, or none answers. */
+static mm_status show_kind(const options *o, const mm_device_ops *ops, json_t *all) {
+    const int count = ops->count();
+    char name[16];
+    if (count <= 1) return show_one(o, ops, ops->name, all);
+    for (int i = 0; i < count; i++) {
+        snprintf(name, sizeof name, "%s:%d", ops->name, i);
+        MM_TRY(show_one(o, ops, name, all));
+    }
+    return MM_OK;
+}
+
+static mm_status show_devices(const options *o, json_t *all) {
+    const mm_device_ops *ops;
+    int ordinal;
+    if (o->target.device) {
+        MM_TRY(mm_device_find(o->target.device, &ops, &ordinal));
+        return show_one(o, ops, o->target.device, all);
+    }
+    for (size_t i = 0; (ops = mm_device_table(i)) != NULL; i++) MM_TRY(show_kind(o, ops, all));
+    return MM_OK;
+}
+
+/* Every device that there is, or the one named. What could be told of it is written in any case. */
+static mm_status show(const options *o) {
+    json_t *all = json_array();
+    mm_status status = show_devices(o, all);
+    if (o->json && json_array_size(all) > 0) {
+        mm_status saved = json_file_save(o->json, all);
+        return status == MM_OK ? saved : status;
+    }
+    json_decref(all);
+    return status;
+}
+
+/* ---------------------------------------------------------------- facts */
+
+/* Every map that they can move or compress is, so that its times are known. */
+#define FACTS_POLICIES "liveness,vdnn-all:when=always,freelunch:when=always"
+
+typedef struct subject {
+    const options *o;
+    const nets_net *net;
+} subject;
+
+/* collect_run */
+static mm_status measure_policy(void *ctx, const char *policy, collector *c) {
+    const subject *of = ctx;
+    const options *o = of->o;
+    session_config config = {.net = of->net,
+                             .data = "synthetic",
+                             .batch = o->batch,
+                             .target = o->target,
+                             .pinned_bytes = PINNED_OPEN,
+                             .seed = 1,
+                             .same_batches = true,
+                             .measure_times = true};
+    config.policies.text[config.policies.n++] = policy;
+    session s;
+    row r = {.batch = o->batch};
+    const float rate = (float)nets_optimizer_traits_of(o->target.optimizer.id)->rate;
+    session_run run = {.iterations = o->iterations, .schedule = {.rate = rate, .factor = 1}, .quiet = true};
+    MM_TRY(session_init(&s, &config));
+    mm_status status = session_train(&s, &run, &r);
+    if (status == MM_OK) status = collector_add(c, &s, &r);
+    session_fini(&s);
+    return status;
+}
+
+static mm_status measure_facts(const options *o, const nets_net *net) {
+    collector c;
+    subject of = {o, net};
+    MM_TRY(collector_init(&c, net, o->batch, &o->target, &o->policies));
+    mm_status status = MM_OK;
+    for (int p = 0; status == MM_OK && p < o->policies.n; p++) status = measure_policy(&of, o->policies.text[p], &c);
+    if (status == MM_OK) status = collector_measure_variants(&c, measure_policy, &of);
+    if (status == MM_OK) status = collector_measure_device(&c, &o->target);
+    if (status == MM_OK) status = collector_save(&c, o->facts);
+    collector_fini(&c);
+    return status;
+}
+
+static mm_status save_facts(options *o) {
+    nets_net *net;
+    if (o->json)
+        return mm_fail(MM_ERR_INVALID, "--json is of what the devices are, --facts of a network: give one of them");
+    if (!o->target.device) o->target.device = "host";
+    if (!o->net) o->net = "resnet32";
+    if (!o->policy_list) o->policy_list = FACTS_POLICIES;
+    if (o->batch == 0) o->batch = 128;
+    if (o->iterations == 0) o->iterations = 10;
+    MM_TRY(target_init(&o->target));
+    MM_TRY(args_split("--policies", o->policy_list, &o->policies));
+    MM_TRY(nets_open(o->net, &net));
+    mm_status status = measure_facts(o, net);
+    nets_net_destroy(net);
+    if (status == MM_OK)
+        printf("facts of %s, batch %lld, on %s: %s\n", o->net, (long long)o->batch, o->target.device, o->facts);
+    return status;
+}
+
+static mm_status check_files(const options *o) {
+    const named_file files[] = {{"--json", o->json, FILE_WRITTEN},
+                                {"--facts", o->facts, FILE_WRITTEN},
+                                {"--net", files_net(o->net), FILE_READ},
+                                {"--algorithms", o->target.algorithms, FILE_KEPT}};
+    return files_check(files, sizeof files / sizeof *files);
+}
+
+static const char help_text[] =
+    "Prints what the library sees: the devices of this build, why one cannot be used, memory, and in about a second\n"
+    "each how fast the link to host memory, copies and codecs are. With --facts instead: trains a network on the\n"
+    "device for a few iterations of each policy and writes the times of its steps, codecs and link to a file, so\n"
+    "that 'mm plan --facts' can plan for that device elsewhere; and, but on host, how much these slow each other.\n"
+    "\n"
+    "  mm device --device cuda --facts resnet50.json --net resnet50 --batch 128";
+
+int cmd_device(int argc, char **argv) {
+    options o = {.target = {.precision = "fp32", .fuse = "on"}};
+    const arg table[] = {
+        {"--device", "NAME", "only this one, as host or cuda:1 (all)", ARG_TEXT, &o.target.device, 0, 0},
+        TARGET_HOW_ARGS(&o.target),
+        TARGET_CODEC_THREADS_ARG(&o.target),
+        TARGET_OPTIMIZER_ARG(&o.target),
+        {"--json", "FILE", "the figures as an array; -: to standard output", ARG_TEXT, &o.json, 0, 0},
+        {"--facts", "FILE", "write a network's facts on the device (host)", ARG_TEXT, &o.facts, 0, 0},
+        {"--net", "NAME", "of the facts: network (resnet32)", ARG_TEXT, &o.net, 0, 0},
+        {"--batch", "N", "of the facts: batch size (128)", ARG_COUNT, &o.batch, 1, 1 << 20},
+        {"--policies", "P,Q", "of the facts: whose codecs and copies (" FACTS_POLICIES ")", ARG_TEXT, &o.policy_list, 0,
+         0},
+        {"--iterations", "N", "of the facts: of each policy, the first not counted (10)", ARG_COUNT, &o.iterations, 2,
+         1e6},
+        {0},
+    };
+    mm_status status = args_parse(argc, argv, table, "mm device [OPTIONS]", help_text, &o.help);
+    if (status == MM_OK && o.help) return EXIT_OK;
+    if (status == MM_OK && o.target.device) status = target_check_device(o.target.device);
+    if (status == MM_OK) status = check_files(&o);
+    bool of_facts = o.net || o.policy_list || o.batch > 0 || o.iterations > 0 || o.target.optimizer_text;
+    if (status == MM_OK && !o.facts && of_facts)
+        status = mm_fail(MM_ERR_INVALID,
+                         "--net, --batch, --policies, --iterations and --optimizer are of --facts FILE: give it, too");
+    if (status == MM_OK && !o.facts && o.target.threads > 0)
+        status = mm_fail(MM_ERR_INVALID, "--threads is of --facts FILE: give it, too");
+    if (status == MM_OK) status = o.facts ? save_facts(&o) : show(&o);
+    target_fini(&o.target);
+    args_texts_fini(&o.policies);
+    return status == MM_OK ? EXIT_OK : command_failed("device", status);
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT */
+#include "tools/need/need.h"
+
+#include <string.h>
+
+#include "mm/core/account/account.h"
+#include "mm/core/status.h"
+#include "policies/schedule/nominal.h"
+
+/* ---------------------------------------------------------------- lowering */
+
+/* A speed that was asked for counts, whatever link the facts are of. Each way has it, with both busy too. */
+static void give_link(mm_facts *facts, int64_t bytes_per_s) {
+    facts->out_bytes_per_s = facts->in_bytes_per_s = bytes_per_s;
+    facts->out_both_bytes_per_s = facts->in_both_bytes_per_s = 0;
+}
+
+mm_status need_add_times(const facts_source *source, const target *target, const mm_graph *graph, mm_facts *facts) {
+    if (source) MM_TRY(facts_source_fill(source, graph, facts));
+    if (source && !source->for_run && target->link_bytes_per_s > 0) give_link(facts, target->link_bytes_per_s);
+    return MM_OK;
+}
+
+mm_status need_lower(const need_case *c, const nets_exec_graph *graph, nets_lowered **lowered_out) {
+    return nets_lower_pass(c->net, c->target->backend, graph->batch, c->mode, graph->pass, c->target->optimizer.id,
+                           lowered_out);
+}
+
+static int list_graphs(const need_case *c, nets_exec_graph graphs[NETS_PASSES]) {
+    return nets_exec_graphs(c->batch, c->sub_batch > 0 ? c->sub_batch : c->batch, graphs);
+}
+
+nets_exec_graph need_last(const need_case *c) {
+    nets_exec_graph graphs[NETS_PASSES];
+    return graphs[list_graphs(c, graphs) - 1];
+}
+
+static mm_status open_pass(need *n, need_pass *p) {
+    const need_case *c = &n->asked;
+    MM_TRY(mm_policy_parse(c->policy, &p->policy));
+    MM_TRY(need_lower(c, &p->graph, &p->lowered));
+    const mm_graph *graph = p->lowered->graph;
+    mm_status status = mm_planned_init(&p->planned, &p->policy, graph, c->target->device);
+    if (status != MM_OK) return mm_fail_in(status, "policy %s", c->policy);
+    MM_TRY(need_add_times(c->facts, c->target, graph, p->planned.facts));
+    if (!c->facts || !c->only_facts) mm_planned_log(&p->planned, &c->target->rates);
+    if (n->base_bytes == 0) n->base_bytes = mm_plan_base(graph);
+    return MM_OK;
+}
+
+/* The last pass comes first: it has the persistent tensors of all. */
+mm_status need_open(need *n, const need_case *c) {
+    nets_exec_graph graphs[NETS_PASSES];
+    *n = (need){.asked = *c, .base_bytes = c->base_bytes, .fused = target_fuses(c->target)};
+    n->n = list_graphs(c, graphs);
+    n->most = n->n - 1;
+    mm_status status = MM_OK;
+    for (int i = n->n - 1; status == MM_OK && i >= 0; i--) {
+        n->pass[i].graph = graphs[i];
+        status = open_pass(n, &n->pass[i]);
+    }
+    if (status != MM_OK) need_fini(n);
+    return status;
+}
+
+void need_fini(need *n) {
+    for (int i = 0; i < n->n; i++) {
+        mm_planned_fini(&n->pass[i].planned);
+        mm_policy_fini(&n->pass[i].policy);
+        nets_lowered_destroy(n->pass[i].lowered);
+    }
+    *n = (need){0};
+}
+
+/* ---------------------------------------------------------------- planning */
+
+static mm_status plan(need_pass *p, const mm_limits *limits) {
+    return mm_planned_make(&p->planned, &p->policy, p->lowered->graph, limits);
+}
+
+mm_status need_within(need *n, int pass, int64_t device_bytes, int64_t pinned_bytes, int64_t staged_bytes) {
+    need_pass *p = &n->pass[pass];
+    const need_room room = {device_bytes, pinned_bytes, staged_bytes};
+    const mm_limits limits = {.device_bytes = device_bytes,
+                              .pinned_bytes = pinned_bytes,
+                              .base_bytes = n->base_bytes + staged_bytes,
+                              .stop = n->asked.target->stop};
+    if (device_bytes > 0 && memcmp(&room, &p->room, sizeof room) == 0) return MM_OK;
+    MM_TRY(plan(p, &limits));
+    p->room = room;
+    return MM_OK;
+}
+
+/* By the plan at hand. */
+static void set_minimum(need_pass *p) {
+    const mm_plan *plan = p->planned.plan;
+    p->minimum_bytes = plan->peak_bytes;
+    p->minimum_pinned_bytes = plan->pinned_bytes;
+    p->minimum_step = plan->peak_step;
+}
+
+mm_status need_limit_pinned(need *n, int pass, int64_t pinned_bytes) {
+    if (n->pass[pass].minimum_pinned_bytes <= pinned_bytes) return MM_OK;
+    MM_TRY(need_within(n, pass, 0, pinned_bytes, 0));
+    set_minimum(&n->pass[pass]);
+    return MM_OK;
+}
+
+mm_status need_least(need *n) {
+    const need_case *c = &n->asked;
+    for (int i = n->n - 1; i >= 0; i--) {
+        need_pass *p = &n->pass[i];
+        MM_TRY(need_within(n, i, 0, INT64_MAX, 0));
+        set_minimum(p);
+        p->free = (need_free){p->minimum_bytes, p->minimum_pinned_bytes};
+        if (c->wants_least || c->budget_bytes == 0 || p->minimum_bytes <= c->budget_bytes)
+            MM_TRY(need_limit_pinned(n, i, c->pinned_bytes));
+        if (p->minimum_bytes > need_most(n)->minimum_bytes) n->most = i;
+    }
+    n->fused_bytes = n->least_bytes = need_most(n)->minimum_bytes;
+    return MM_OK;
+}
+
+bool need_fits(const need *n) {
+    bool all = need_most(n)->minimum_bytes <= n->asked.budget_bytes;
+    for (int i = 0; i < n->n; i++) all &= n->pass[i].minimum_pinned_bytes <= n->asked.pinned_bytes;
+    return all;
+}
+
+/* A plan is not looked for where the bound of what any plan needs is above the limit. */
+static mm_status try_pass(need *n, need_pass *p, bool *fits_out) {
+    const mm_limits limits = {.device_bytes = n->asked.budget_bytes,
+                              .pinned_bytes = n->asked.pinned_bytes,
+                              .base_bytes = n->base_bytes,
+                              .first_fit = true};
+    *fits_out = mm_lower_bound_of(p->lowered->graph, p->planned.facts).bytes <= limits.device_bytes;
+    if (!*fits_out) return MM_OK;
+    MM_TRY(plan(p, &limits));
+    *fits_out = mm_plan_fits(p->planned.plan, &limits) == MM_OK;
+    return MM_OK;
+}
+
+mm_status need_try(const need_case *c, bool *fit_out) {
+    need n;
+    bool fit = true;
+    MM_TRY(need_open(&n, c));
+    mm_status status = MM_OK;
+    for (int i = n.n - 1; status == MM_OK && fit && i >= 0; i--) status = try_pass(&n, &n.pass[i], &fit);
+    need_fini(&n);
+    *fit_out = fit;
+    return status;
+}
+
+/* ---------------------------------------------------------------- times */
+
+mm_status need_simulate(const need *n, int pass, mm_simulation *sim_out) {
+    const need_pass *p = &n->pass[pass];
+    const mm_facts *facts = p->planned.facts;
+    mm_facts nominal;
+    if (!mm_nominal_is_due(facts)) return mm_program_simulate(p->planned.program, facts, sim_out);
+    mm_status status = mm_nominal_init(p->lowered->graph, facts, &nominal);
+    if (status == MM_OK) status = mm_program_simulate(p->planned.program, &nominal, sim_out);
+    mm_nominal_fini(&nominal);
+    return status;
+}
+
+mm_status need_time(need *n, int64_t *ns_out) {
+    int64_t ns = 0;
+    *ns_out = INT64_MAX;
+    if (!need_fits(n)) return MM_OK;
+    for (int i = 0; i < n->n; i++) {
+        mm_simulation sim;
+        MM_TRY(need_within(n, i, n->asked.budget_bytes, n->asked.pinned_bytes, 0));
+        MM_TRY(need_simulate(n, i, &sim));
+        ns += n->pass[i].graph.passes * sim.iteration_ns;
+        mm_simulation_fini(&sim);
+    }
+    *ns_out = ns;
+    return MM_OK;
+}

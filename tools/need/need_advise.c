@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT */
+/* What a policy that does not fit is told: what it needs, and what would fit. */
+#include <stdio.h>
+
+#include "mm/core/account/account.h"
+#include "mm/core/status.h"
+#include "mm/planning/refusal.h"
+#include "tools/need/need.h"
+
+int64_t need_pinned_most(void) {
+    char line[128];
+    long long free_kib = 0;
+    FILE *file = fopen("/proc/meminfo", "r");
+    while (file && free_kib == 0 && fgets(line, sizeof line, file)) sscanf(line, "MemAvailable: %lld kB", &free_kib);
+    if (file) fclose(file);
+    return (int64_t)free_kib * 1024 / 2;
+}
+
+static const char *pinned_from(bool given) { return given ? "" : " (half of what is free)"; }
+
+mm_status need_refuse(int64_t minimum_bytes, int64_t minimum_pinned_bytes, const char *holder, need_pinned pinned,
+                      const need_free *free) {
+    if (minimum_pinned_bytes > pinned.bytes)
+        return mm_fail(MM_ERR_INFEASIBLE, "infeasible: needs at least %s, and %s of pinned memory, held by %s",
+                       MM_SIZE_TEXT(minimum_bytes), MM_SIZE_TEXT(minimum_pinned_bytes), holder);
+    if (free->device_bytes == 0 || free->device_bytes >= minimum_bytes)
+        return mm_fail(MM_ERR_INFEASIBLE, "infeasible: needs at least %s, held by %s", MM_SIZE_TEXT(minimum_bytes),
+                       holder);
+    return mm_fail(
+        MM_ERR_INFEASIBLE,
+        "infeasible: with %s of pinned memory%s needs at least %s, held by %s; with %s (--pinned) it needs %s",
+        MM_SIZE_TEXT(pinned.bytes), pinned_from(pinned.given), MM_SIZE_TEXT(minimum_bytes), holder,
+        MM_SIZE_TEXT(free->pinned_bytes), MM_SIZE_TEXT(free->device_bytes));
+}
+
+const char *need_bound_text(const need *n, char *buffer, size_t capacity) {
+    mm_lower_bound most = {0};
+    const mm_graph *graph = NULL;
+    char step[256];
+    for (int i = 0; i < n->n; i++) {
+        const mm_lower_bound bound = mm_lower_bound_of(n->pass[i].lowered->graph, n->pass[i].planned.facts);
+        if (bound.bytes <= most.bytes || bound.step < 0) continue;
+        most = bound;
+        graph = n->pass[i].lowered->graph;
+    }
+    snprintf(buffer, capacity, "no policy needs less than %s: %lld stay on the device, %s uses the rest",
+             MM_SIZE_TEXT(most.bytes), (long long)most.persistent_bytes,
+             graph ? mm_graph_step_name(graph, most.step, step, sizeof step) : "nothing");
+    return buffer;
+}
+
+/* ---------------------------------------------------------------- other policies */
+
+/* An mm_times_fn. */
+static mm_status add_times(const void *ctx, const mm_graph *graph, mm_facts *facts) {
+    const need_case *c = ctx;
+    return need_add_times(c->facts, c->target, graph, facts);
+}
+
+mm_status need_advise(const need_case *c, bool pinned_given, const mm_policy *refused, int64_t needs_bytes) {
+    const nets_exec_graph last = need_last(c);
+    nets_lowered *lowered;
+    mm_failure refusal;
+    mm_failure_save(&refusal, MM_ERR_INFEASIBLE);
+    mm_status status = need_lower(c, &last, &lowered);
+    mm_status told = mm_failure_restore(&refusal);
+    if (status != MM_OK) return told;
+    const mm_refused who = {.graph = lowered->graph,
+                            .device = c->target->device,
+                            .limits = {.device_bytes = c->budget_bytes,
+                                       .pinned_bytes = c->pinned_bytes,
+                                       .base_bytes = mm_plan_base(lowered->graph),
+                                       .stop = c->target->stop},
+                            .rates = c->target->rates,
+                            .pinned_from = pinned_from(pinned_given),
+                            .add_times = c->facts ? add_times : NULL,
+                            .times = c,
+                            .policy = refused,
+                            .needs_bytes = needs_bytes,
+                            .recomputes = true};
+    told = mm_advise(&who, refusal.message);
+    nets_lowered_destroy(lowered);
+    return told;
+}
+
+/* ---------------------------------------------------------------- the policy itself */
+
+static mm_status advise_apart(const need_case *c) {
+    target open = *c->target;
+    need_case again = *c;
+    need n;
+    mm_failure refusal;
+    const char *path = open.fuse_facts;
+    open.fuse_facts = NULL;
+    again.target = &open;
+    again.facts = NULL;
+    again.may_unfuse = true;
+    if (!path || !target_fuses(&open) || !need_may_unfuse(&open, c->policy)) return MM_ERR_INFEASIBLE;
+    mm_failure_save(&refusal, MM_ERR_INFEASIBLE);
+    bool fits = false;
+    if (need_init(&n, &again) == MM_OK) {
+        fits = !n.fused && need_fits(&n);
+        need_fini(&n);
+    }
+    if (!fits) return mm_failure_restore(&refusal);
+    return mm_fail(MM_ERR_INFEASIBLE, "%s; with --fuse off it fits, of which %s has no times", refusal.message, path);
+}
+
+/* The policy without its own number of images. */
+static mm_status without_number(const char *spec, mm_policy *policy_out) {
+    MM_TRY(mm_policy_parse(spec, policy_out));
+    policy_out->config.sub_batch = policy_out->ops->config.sub_batch;
+    mm_status status = mm_policy_print(policy_out);
+    if (status != MM_OK) mm_policy_fini(policy_out);
+    return status;
+}
+
+/* What is found at all is found for one image, too. */
+static mm_status advise_sub_batch(const need_case *c) {
+    need_case single = *c;
+    mm_policy policy;
+    mm_failure refusal;
+    bool fits = false;
+    single.sub_batch = 1;
+    mm_failure_save(&refusal, MM_ERR_INFEASIBLE);
+    if (need_try(&single, &fits) != MM_OK || !fits || without_number(c->policy, &policy) != MM_OK)
+        return mm_failure_restore(&refusal);
+    mm_status told = mm_fail(MM_ERR_INFEASIBLE, "%s; with --sub-batch auto policy %s would fit", refusal.message,
+                             MM_BRIEF(policy.spec));
+    mm_policy_fini(&policy);
+    return told;
+}
+
+mm_status need_advise_own(const need_case *c) {
+    const mm_status told = advise_apart(c);
+    return c->sub_batch > 1 ? advise_sub_batch(c) : told;
+}

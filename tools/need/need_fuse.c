@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+/* Whether the layers of what is planned are fused (nets/lower/fuse.h). */
+#include <string.h>
+
+#include "mm/core/account/account.h"
+#include "policies/policy_table.h"
+#include "tools/need/need.h"
+
+bool need_may_unfuse(const target *target, const char *policy) {
+    static const char chooses[] = "auto";
+    const size_t length = strlen(chooses);
+    return target_may_unfuse(target) && strcspn(policy, ":") == length && strncmp(policy, chooses, length) == 0;
+}
+
+/* Chosen: within a tenth; and so that plans of both graphs take no more than 3 s in networks of up to 650 steps. There
+ * auto's search has not made the graph of single layers the faster one. */
+enum { NEAR_SHARE = 10, DEEP_STEPS = 650, SMALL_STEPS = 300 };
+
+bool need_is_near(int64_t fused_bytes, int fused_steps, int64_t budget_bytes) {
+    return budget_bytes < fused_bytes + fused_bytes / NEAR_SHARE && fused_steps <= DEEP_STEPS;
+}
+
+void need_hasten(mm_policy *policy, int fused_steps) {
+    int *effort = &policy->config.own[MM_AUTO_EFFORT];
+    if (strcmp(policy->ops->name, "auto") == 0 && *effort == 1 && fused_steps > SMALL_STEPS) *effort = 0;
+}
+
+/* ---------------------------------------------------------------- by measured facts */
+
+static mm_status are_of(const need_case *c, bool *are_out) {
+    const nets_exec_graph whole = need_last(c);
+    nets_lowered *lowered;
+    mm_facts *facts = NULL;
+    MM_TRY(need_lower(c, &whole, &lowered));
+    mm_status status = mm_facts_create(lowered->graph, 0, &facts);
+    if (status == MM_OK) status = facts_source_fill(c->facts, lowered->graph, facts);
+    *are_out = status == MM_OK;
+    mm_facts_destroy(facts);
+    nets_lowered_destroy(lowered);
+    return status == MM_ERR_FORMAT ? MM_OK : status;
+}
+
+/* Facts of neither graph are refused where they are used. */
+mm_status need_follow_facts(target *target, const nets_net *net, const facts_source *facts) {
+    bool fused, apart = false;
+    if (!facts || facts->is_machine || facts->batch == 0 || strcmp(facts->net, nets_net_name(net)) != 0 ||
+        !target_may_unfuse(target))
+        return MM_OK;
+    const need_case c = {.net = net, .batch = facts->batch, .mode = NETS_TRAIN, .target = target, .facts = facts};
+    MM_TRY(are_of(&c, &fused));
+    target_set_fused(target, false);
+    if (!fused) MM_TRY(are_of(&c, &apart));
+    target_set_fused(target, !apart);
+    target->fuse_facts = facts->path;
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- by plans */
+
+static mm_status plan_all(need *n, const need_case *c) {
+    MM_TRY(need_open(n, c));
+    mm_status status = need_least(n);
+    if (status != MM_OK) need_fini(n);
+    return status;
+}
+
+/* Whether a plan of these layers may need less than so many bytes. The bound does not round tensors up, as plans do: up
+ * to so much of a step's. */
+static mm_status may_undercut(const need_case *c, int64_t bytes, bool *may_out) {
+    enum { ROUNDED = 16 * MM_ALIGN };
+    const nets_exec_graph last = need_last(c);
+    nets_lowered *lowered;
+    mm_facts *facts;
+    MM_TRY(need_lower(c, &last, &lowered));
+    mm_status status = mm_facts_create(lowered->graph, 0, &facts);
+    if (status == MM_OK) {
+        const mm_lower_bound bound = mm_lower_bound_of(lowered->graph, facts);
+        *may_out = mm_plan_base(lowered->graph) + bound.bytes - bound.persistent_bytes + ROUNDED < bytes;
+        mm_facts_destroy(facts);
+    }
+    nets_lowered_destroy(lowered);
+    return status;
+}
+
+static int steps_of(const need *n) { return mm_graph_steps(need_most(n)->lowered->graph); }
+
+static mm_status is_faster(need *apart, need *fused, bool *is_out) {
+    int64_t ns, fused_ns;
+    for (int i = 0; i < apart->n; i++) need_hasten(&apart->pass[i].policy, steps_of(fused));
+    MM_TRY(need_time(fused, &fused_ns));
+    MM_TRY(need_time(apart, &ns));
+    *is_out = ns < fused_ns;
+    return MM_OK;
+}
+
+/* Takes what is planned without fusion if it alone fits, or fits and is faster; if none fits, what needs less. */
+static mm_status compare(need *n, need *apart, bool compared) {
+    bool better = !need_fits(n) && apart->least_bytes < n->least_bytes;
+    if (compared) MM_TRY(is_faster(apart, n, &better));
+    const need fused = *n;
+    if (better) {
+        *n = *apart;
+        *apart = fused;
+    }
+    n->fused_bytes = fused.fused_bytes;
+    if (apart->least_bytes < n->least_bytes) n->least_bytes = apart->least_bytes;
+    return MM_OK;
+}
+
+static mm_status choose(need *n) {
+    const need_case c = n->asked;
+    const bool fused_fit = need_fits(n);
+    const bool compared =
+        fused_fit && c.wants_fastest && c.budget_bytes > 0 && need_is_near(n->fused_bytes, steps_of(n), c.budget_bytes);
+    need apart = {0};
+    bool may = compared;
+    if (fused_fit && !c.wants_least && !compared) return MM_OK;
+    target_set_fused(c.target, false);
+    mm_status status = may ? MM_OK : may_undercut(&c, n->fused_bytes, &may);
+    if (status == MM_OK && may) status = plan_all(&apart, &c);
+    target_set_fused(c.target, true);
+    if (status == MM_OK && apart.n > 0) status = compare(n, &apart, compared);
+    need_fini(&apart);
+    return status;
+}
+
+mm_status need_init(need *n, const need_case *c) {
+    MM_TRY(plan_all(n, c));
+    if (!c->may_unfuse || !need_may_unfuse(c->target, c->policy)) return MM_OK;
+    mm_status status = choose(n);
+    if (status != MM_OK) need_fini(n);
+    return status;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+#include "tools/need/ranks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/core/status.h"
+
+/* The index of the word; -1: it is not among them. */
+static int find_word(const char *const *words, int n, const char *word) {
+    for (int i = 0; i < n; i++)
+        if (strcmp(words[i], word) == 0) return i;
+    return -1;
+}
+
+static mm_status read_number(const char *text, int *out) {
+    char *end;
+    const long n = strtol(text, &end, 10);
+    if (end == text || *end || n < 1 || n > MM_RANKS_MOST)
+        return mm_fail(MM_ERR_INVALID, "--ranks %s: must be a whole number from 1 to %d", MM_BRIEF(text),
+                       MM_RANKS_MOST);
+    *out = (int)n;
+    return MM_OK;
+}
+
+mm_status ranks_read(const char *list, const char *sum, const char *sum_at, ranks *ranks_out) {
+    static const char *const sums[] = {"overlap", "end"}, *const places[MM_SUM_PLACES] = {"ranks", "root", "device",
+                                                                                          "nccl"};
+    const int when = sum ? find_word(sums, 2, sum) : 0, at = sum_at ? find_word(places, MM_SUM_PLACES, sum_at) : 0;
+    arg_texts texts;
+    *ranks_out = (ranks){.n = {1}, .count = 1};
+    if (when < 0) return mm_fail(MM_ERR_INVALID, "--sum %s: must be overlap or end", MM_BRIEF(sum));
+    if (at < 0) return mm_fail(MM_ERR_INVALID, "--sum-at %s: must be ranks, root, device or nccl", MM_BRIEF(sum_at));
+    if (!list && (sum || sum_at))
+        return mm_fail(MM_ERR_INVALID, "--%s: goes with --ranks only", sum ? "sum" : "sum-at");
+    ranks_out->sum_at = (mm_sum_at)at;
+    ranks_out->when = when == 0 ? MM_ALLREDUCE_AT_ONCE : MM_ALLREDUCE_AT_END;
+    if (ranks_out->sum_at == MM_SUM_IN_PLACE)
+        ranks_out->when = when == 0 ? MM_ALLREDUCE_IN_PLACE_AT_ONCE : MM_ALLREDUCE_IN_PLACE_AT_END;
+    if (!list) return MM_OK;
+    MM_TRY(args_split("--ranks", list, &texts));
+    mm_status status = MM_OK;
+    for (int i = 0; status == MM_OK && i < texts.n; i++) status = read_number(texts.text[i], &ranks_out->n[i]);
+    ranks_out->count = texts.n;
+    args_texts_fini(&texts);
+    return status;
+}
+
+mm_status ranks_part(int64_t batch, int n, int64_t *part_out) {
+    const int64_t below = batch - batch % n;
+    *part_out = batch / n;
+    if (batch == below) return MM_OK;
+    if (below == 0)
+        return mm_fail(MM_ERR_INVALID, "--batch %lld: is not a multiple of %d ranks; %d is the least", (long long)batch,
+                       n, n);
+    return mm_fail(MM_ERR_INVALID, "--batch %lld: is not a multiple of %d ranks; the nearest are %lld and %lld",
+                   (long long)batch, n, (long long)below, (long long)(below + n));
+}
+
+void ranks_use(const ranks *ranks, int n, target *target, facts_source *source) {
+    target->backend->ranks = (nets_allreduce){.n = n, .when = ranks->when};
+    if (source) {
+        source->ranks = n;
+        source->sum_at = ranks->sum_at;
+    }
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: MIT */
+#include "tools/need/sub_batch.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/core/account/account.h"
+#include "policies/policy.h"
+
+/* moDNN's share of the steps that are to fit together, in thousandths: its authors' choice. */
+enum { WINDOW_PERMILLE = 150 };
+
+/* ---------------------------------------------------------------- what is asked for */
+
+static mm_status parse(const char *text, int64_t batch, int64_t *sub_batch_out) {
+    char *end;
+    *sub_batch_out = *text ? 0 : batch;
+    if (!*text || strcmp(text, "auto") == 0) return MM_OK;
+    errno = 0;
+    const long long n = strtoll(text, &end, 10);
+    if (errno || end == text || *end || n < 1 || n > batch)
+        return mm_fail(MM_ERR_INVALID, "--sub-batch %s: must be from 1 to the batch, %lld, or auto", text,
+                       (long long)batch);
+    *sub_batch_out = n;
+    return MM_OK;
+}
+
+bool sub_batch_is_measured(const facts_source *facts) { return facts && !facts->is_machine; }
+
+mm_status sub_batch_read(const char *text, const char *policy_spec, int64_t batch, bool measured,
+                         int64_t *sub_batch_out) {
+    if (text) return parse(text, batch, sub_batch_out);
+    mm_policy policy;
+    MM_TRY(mm_policy_parse(policy_spec, &policy));
+    const int64_t n = mm_policy_sub_batch(&policy);
+    mm_policy_fini(&policy);
+    if (n > batch)
+        return mm_fail(MM_ERR_INVALID, "policy %s: subbatch=%lld: must be at most the batch, %lld",
+                       MM_BRIEF(policy_spec), (long long)n, (long long)batch);
+    *sub_batch_out = n == MM_SUB_BATCH_OFF ? batch : n != MM_SUB_BATCH_AUTO ? n : measured ? batch : 0;
+    return MM_OK;
+}
+
+mm_status sub_batch_find(const char *text, const need_case *c, int64_t *sub_batch_out) {
+    MM_TRY(sub_batch_read(text, c->policy, c->batch, sub_batch_is_measured(c->facts), sub_batch_out));
+    if (*sub_batch_out > 0) return MM_OK;
+    if (c->budget_bytes > 0) return sub_batch_choose(c, sub_batch_out);
+    if (text) return mm_fail(MM_ERR_INVALID, "--sub-batch auto: needs a --budget to fit into");
+    *sub_batch_out = c->batch;
+    return MM_OK;
+}
+
+mm_status sub_batch_check_facts(const char *option, const facts_source *facts, int64_t batch, int64_t sub_batch) {
+    if (!sub_batch_is_measured(facts)) return MM_OK;
+    if (facts->batch > 0 && facts->batch != batch)
+        return mm_fail(MM_ERR_INVALID, "%s %s: measured of batch %lld, this is of batch %lld; give facts of that",
+                       option, facts->path, (long long)facts->batch, (long long)batch);
+    if (sub_batch == batch) return MM_OK;
+    return mm_fail(MM_ERR_INVALID,
+                   "%s %s: measured of whole batches, this computes %lld of %lld images at a time; a machine's rates "
+                   "serve that, or keep batches whole: --sub-batch %lld",
+                   option, facts->path, (long long)sub_batch, (long long)batch, (long long)batch);
+}
+
+/* Batch norms see less of the batch, which other training loops of this kind leave their users to find out. */
+void sub_batch_warn(const char *command, const nets_net *net, int64_t batch, int64_t sub_batch) {
+    int layer = 0;
+    while (layer < nets_net_layers(net) && nets_net_layer(net, layer)->op != NETS_BATCH_NORM) layer++;
+    if (sub_batch == batch || layer == nets_net_layers(net)) return;
+    fprintf(stderr,
+            "mm %s: --sub-batch %lld: the batch norms of %s normalise %lld image%s at a time, not the batch of %lld\n",
+            command, (long long)sub_batch, nets_net_name(net), (long long)sub_batch, sub_batch == 1 ? "" : "s",
+            (long long)batch);
+}
+
+/* ---------------------------------------------------------------- by the budget */
+
+static need_case in_parts(const need_case *c, int64_t sub_batch) {
+    need_case parts = *c;
+    parts.sub_batch = sub_batch;
+    return parts;
+}
+
+static mm_status window_of(const need_case *c, const nets_exec_graph *pass, int64_t *bytes_out) {
+    nets_lowered *lowered;
+    mm_facts *facts = NULL;
+    MM_TRY(need_lower(c, pass, &lowered));
+    mm_status status = c->facts ? mm_facts_create(lowered->graph, 0, &facts) : MM_OK;
+    if (status == MM_OK && c->facts) status = facts_source_fill(c->facts, lowered->graph, facts);
+    if (status == MM_OK) status = mm_window_bytes(lowered->graph, facts, WINDOW_PERMILLE, bytes_out);
+    mm_facts_destroy(facts);
+    nets_lowered_destroy(lowered);
+    return status;
+}
+
+/* Whether runs of steps fit together, in each pass. */
+static mm_status windows_fit(const need_case *c, int64_t sub_batch, bool *fit_out) {
+    nets_exec_graph graphs[NETS_PASSES];
+    *fit_out = true;
+    for (int i = nets_exec_graphs(c->batch, sub_batch, graphs) - 1; *fit_out && i >= 0; i--) {
+        int64_t bytes;
+        MM_TRY(window_of(c, &graphs[i], &bytes));
+        *fit_out = bytes <= c->budget_bytes;
+    }
+    return MM_OK;
+}
+
+/* The largest whose windows fit; 1 if none does. */
+static mm_status find_by_windows(const need_case *c, int64_t *sub_batch_out) {
+    int64_t fits = 1, over = c->batch + 1;
+    while (over - fits > 1) {
+        const int64_t middle = over > c->batch ? c->batch : fits + (over - fits) / 2;
+        bool fit;
+        MM_TRY(windows_fit(c, middle, &fit));
+        *(fit ? &fits : &over) = middle;
+    }
+    *sub_batch_out = fits;
+    return MM_OK;
+}
+
+/* As devices like it: a multiple of 64, or a power of two. */
+static int64_t rounded(int64_t n) {
+    int64_t power = 1;
+    while (2 * power <= n && power < 64) power *= 2;
+    return n / power * power;
+}
+
+/* What the policy needs in sub-batches of so many images, and whether one fits the budget. */
+static mm_status plan_parts(const need_case *c, int64_t sub_batch, need *n, bool *fits_out) {
+    const need_case parts = in_parts(c, sub_batch);
+    MM_TRY(need_init(n, &parts));
+    *fits_out = need_most(n)->minimum_bytes <= c->budget_bytes;
+    return MM_OK;
+}
+
+static mm_status fits(const need_case *c, int64_t sub_batch, bool *fits_out) {
+    need n;
+    MM_TRY(plan_parts(c, sub_batch, &n, fits_out));
+    need_fini(&n);
+    return MM_OK;
+}
+
+static int64_t next_larger(const need_case *c, int64_t n) {
+    const int64_t more = n < 64 ? 2 * n : n + 64;
+    return more < c->batch ? more : c->batch;
+}
+
+/* Larger ones are as good where all maps fit: then none has to leave. */
+static mm_status climb(const need_case *c, int64_t *n) {
+    need_case kept = *c;
+    kept.policy = "liveness";
+    kept.pinned_bytes = INT64_MAX;
+    while (*n < c->batch) {
+        const int64_t more = next_larger(c, *n);
+        bool fit;
+        MM_TRY(fits(&kept, more, &fit));
+        if (!fit) return MM_OK;
+        *n = more;
+    }
+    return MM_OK;
+}
+
+static mm_status refuse(const need *n) {
+    const need_pass *most = need_most(n);
+    const mm_plan *plan = most->planned.plan;
+    char holder[256], bound[320];
+    return mm_fail(MM_ERR_INFEASIBLE, "infeasible: in sub-batches of one image needs at least %s, held by %s; %s",
+                   MM_SIZE_TEXT(most->minimum_bytes),
+                   mm_graph_step_name(plan->graph, plan->peak_step, holder, sizeof holder),
+                   need_bound_text(n, bound, sizeof bound));
+}
+
+/* Until the policy's plans fit. Batches in parts keep a sum of gradients for each weight, which whole ones do not: if
+ * not even single images fit, the whole batch may. */
+static mm_status halve(const need_case *c, int64_t *n) {
+    const bool divided = *n < c->batch;
+    for (;;) {
+        const int64_t tried = *n;
+        need planned;
+        bool fit, whole = false;
+        MM_TRY(plan_parts(c, tried, &planned, &fit));
+        mm_status status = MM_OK;
+        if (!fit && tried == 1 && divided) status = fits(c, c->batch, &whole);
+        if (status == MM_OK && whole) *n = c->batch;
+        if (status == MM_OK && !fit && *n == 1) status = refuse(&planned);
+        need_fini(&planned);
+        if (status != MM_OK || fit || tried == 1) return status;
+        *n = rounded(tried / 2);
+    }
+}
+
+/* INT64_MAX: the policy's plans do not fit. */
+static mm_status predict(const need_case *c, int64_t sub_batch, int64_t *ns_out) {
+    const need_case parts = in_parts(c, sub_batch);
+    need n;
+    MM_TRY(need_init(&n, &parts));
+    for (int i = 0; i < n.n; i++) need_hasten(&n.pass[i].policy, mm_graph_steps(n.pass[i].lowered->graph));
+    mm_status status = need_time(&n, ns_out);
+    need_fini(&n);
+    return status;
+}
+
+/* Chosen: by how much, in thousandths of the time, another number must be faster. Larger ones copy more over the link,
+ * which a smaller gain is not worth. */
+enum { WORTH_PERMILLE = 20 };
+
+/* Goes on to larger ones, or else to smaller ones, while the policy's plans are predicted to take less time. */
+static mm_status hasten(const need_case *c, int64_t *n) {
+    const int64_t first = *n;
+    int64_t least_ns, ns;
+    MM_TRY(predict(c, first, &least_ns));
+    for (bool larger = true;;) {
+        const int64_t other = larger ? next_larger(c, *n) : rounded(*n / 2);
+        const bool is_other = other != *n && other > 0;
+        if (is_other) MM_TRY(predict(c, other, &ns));
+        if (is_other && ns < least_ns - least_ns / 1000 * WORTH_PERMILLE) {
+            *n = other;
+            least_ns = ns;
+        } else if (larger && *n == first) {
+            larger = false;
+        } else {
+            return MM_OK;
+        }
+    }
+}
+
+static mm_status choose(const need_case *c, int64_t *n) {
+    MM_TRY(find_by_windows(c, n));
+    if (*n < c->batch) *n = rounded(*n);
+    MM_TRY(climb(c, n));
+    MM_TRY(halve(c, n));
+    return c->facts ? hasten(c, n) : MM_OK;
+}
+
+/* Where the device times algorithms, sizes are tried with as little workspace as timing may leave; only what has come
+ * through is tried with the ones that it chooses. */
+mm_status sub_batch_choose(const need_case *given, int64_t *sub_batch_out) {
+    need_case c = *given;
+    struct target untimed = *c.target;
+    if (sub_batch_is_measured(c.facts)) c.facts = NULL;
+    mm_status status = nets_backend_open_bound(untimed.backend, &untimed.backend);
+    if (status == MM_ERR_UNSUPPORTED) return choose(&c, sub_batch_out);
+    MM_TRY(status);
+    c.target = &untimed;
+    status = choose(&c, sub_batch_out);
+    target_fini(&untimed);
+    c.target = given->target;
+    return status == MM_OK ? halve(&c, sub_batch_out) : status;
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT */
+#include "tools/need/target.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "mm/core/plan/plan.h"
+#include "mm/core/status.h"
+#include "mm/device/contract/device.h"
+
+mm_status target_check_device(const char *device) {
+    const mm_device_ops *kind;
+    int ordinal;
+    mm_status status = mm_device_find(device, &kind, &ordinal);
+    return status == MM_OK ? MM_OK : mm_fail_in(status, "--device");
+}
+
+static const mm_device_ops *kind_of(const target *t) {
+    const mm_device_ops *kind;
+    int ordinal;
+    return mm_device_find(t->device, &kind, &ordinal) == MM_OK ? kind : NULL;
+}
+
+bool target_is_host(const char *device) {
+    static const char host[] = "host";
+    return strcspn(device, ":") == strlen(host) && strncmp(device, host, strlen(host)) == 0;
+}
+
+mm_status target_allows_link(const target *t) {
+    if (target_is_host(t->device)) return MM_OK;
+    return mm_fail(MM_ERR_INVALID, "--link: a link of a given speed is device host's, not %s's", t->device);
+}
+
+/* Unknown where no device answers. */
+static void learn_rates(target *t) {
+    const mm_device_config config = {.link_out_bytes_per_s = t->link_bytes_per_s,
+                                     .link_in_bytes_per_s = t->link_bytes_per_s};
+    mm_device *device;
+    t->rates = (mm_rates){0};
+    if (mm_device_create(t->device, &config, &device) != MM_OK) return;
+    mm_device_description description;
+    mm_device_describe(device, &description);
+    mm_device_destroy(device);
+    t->rates = (mm_rates){description.memory_bytes_per_s, description.link_bytes_per_s};
+}
+
+/* What only tensor cores and cuDNN have. */
+static mm_status check_host(const target *t) {
+    if (t->workspace_bytes > 0)
+        return mm_fail(MM_ERR_INVALID, "--workspace: device host has no limit to set; it goes with --device cuda");
+    if (strcmp(t->precision, "tf32") == 0)
+        return mm_fail(MM_ERR_INVALID, "--precision tf32: device host has no such units; it goes with --device cuda");
+    if (t->algorithms)
+        return mm_fail(MM_ERR_INVALID, "--algorithms: device host has none to choose; it goes with --device cuda");
+    return MM_OK;
+}
+
+/* What only this machine's CPUs have. */
+static mm_status check_other(const target *t) {
+    if (t->threads > 0 || t->codec_threads > 0)
+        return mm_fail(MM_ERR_INVALID, "--%sthreads: device %s does not compute on CPUs; it goes with --device host",
+                       t->threads > 0 ? "" : "codec-", t->device);
+    return MM_OK;
+}
+
+static mm_status parse_precision(const char *text, nets_precision *precision_out) {
+    static const char *const names[] = {[NETS_FP32] = "fp32", [NETS_TF32] = "tf32", [NETS_BF16] = "bf16"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strcmp(text, names[i]) != 0) continue;
+        *precision_out = (nets_precision)i;
+        return MM_OK;
+    }
+    return mm_fail(MM_ERR_INVALID, "--precision %s: must be fp32, tf32 or bf16", text);
+}
+
+mm_status target_init(target *t) {
+    MM_TRY(target_check_device(t->device));
+    nets_precision precision;
+    MM_TRY(parse_precision(t->precision, &precision));
+    const bool fuse = strcmp(t->fuse, "off") != 0;
+    if (fuse && strcmp(t->fuse, "on") != 0 && strcmp(t->fuse, "auto") != 0)
+        return mm_fail(MM_ERR_INVALID, "--fuse %s: must be auto, on or off", t->fuse);
+    const char *optimizer = t->optimizer_text ? t->optimizer_text : "sgd";
+    if (nets_optimizer_parse(optimizer, &t->optimizer) != MM_OK)
+        return mm_fail_in(MM_ERR_INVALID, "--optimizer %s", optimizer);
+    MM_TRY(target_is_host(t->device) ? check_host(t) : check_other(t));
+    const nets_backend_config config = {.precision = precision,
+                                        .deterministic = t->deterministic,
+                                        .workspace_limit_bytes = t->workspace_bytes,
+                                        .no_fuse = !fuse,
+                                        .threads = (int)t->threads,
+                                        .algorithms_path = t->algorithms};
+    if (t->link_bytes_per_s > 0) MM_TRY(target_allows_link(t));
+    learn_rates(t);
+    return nets_backend_open(t->device, &config, &t->backend);
+}
+
+/* Of bf16 maps, fused layers round once what single ones round twice: which they are must not depend on the budget. */
+bool target_may_unfuse(const target *t) {
+    return strcmp(t->fuse, "auto") == 0 && !t->fuse_facts && strcmp(t->precision, "bf16") != 0;
+}
+
+bool target_fuses(const target *t) { return !t->backend->no_fuse; }
+
+void target_set_fused(const target *t, bool fused) { t->backend->no_fuse = !fused; }
+
+void target_forget_facts(target *t) {
+    t->fuse_facts = NULL;
+    target_set_fused(t, strcmp(t->fuse, "off") != 0);
+}
+
+const char *target_fuse_text(const target *t) { return target_fuses(t) ? "on" : "off"; }
+
+void target_set_link(target *t, int64_t bytes_per_s) {
+    t->link_bytes_per_s = bytes_per_s;
+    learn_rates(t);
+}
+
+int64_t target_staged_bytes(const target *t, const nets_net *net, int64_t batch) {
+    const mm_device_ops *kind = kind_of(t);
+    return kind && !kind->cpu_reaches_memory ? mm_align(nets_exec_stage_bytes(net, batch)) : 0;
+}
+
+void target_fini(target *t) {
+    nets_backend_close(t->backend);
+    t->backend = NULL;
+}
+
+void target_log_threads(const target *t, const char *facts, int threads) {
+    if (threads > 0 && t->backend->threads > 0 && threads != t->backend->threads)
+        fprintf(stderr, "mm: %s: measured on %d thread%s, this computes on %d: times and workspaces differ\n", facts,
+                threads, threads > 1 ? "s" : "", t->backend->threads);
+}
+
+mm_status target_probe(const target *t) {
+    mm_device *device;
+    MM_TRY(mm_device_create(t->device, NULL, &device));
+    mm_device_destroy(device);
+    return MM_OK;
+}
+
+mm_status target_issue(const target *t, const char *text, mm_issue *issue_out) {
+    bool automatic = strcmp(text, "auto") == 0, threads = automatic && target_is_host(t->device);
+    if (!automatic && strcmp(text, "thread") != 0 && strcmp(text, "inline") != 0)
+        return mm_fail(MM_ERR_INVALID, "--issue %s: must be auto, thread or inline", text);
+    *issue_out = threads || strcmp(text, "thread") == 0 ? MM_ISSUE_THREAD : MM_ISSUE_INLINE;
+    return MM_OK;
+}

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: MIT */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "nets/io/net_file.h"
+#include "tools/args/args.h"
+#include "tools/args/commands.h"
+#include "tools/args/files.h"
+#include "tools/args/json_file.h"
+#include "tools/facts/facts_source.h"
+#include "tools/need/effort.h"
+#include "tools/need/ranks.h"
+#include "tools/need/sub_batch.h"
+#include "tools/plan/explain.h"
+#include "tools/plan/picture.h"
+
+typedef struct plan_command {
+    const char *net, *policy_list, *facts, *study, *json, *svg, *trace, *sub_batch, *ranks_list, *sum, *sum_at;
+    int64_t batch, budget_bytes, pinned_bytes, effort;
+    const volatile sig_atomic_t *interrupted;
+    target target;
+    bool help, explain, chart, max_batch;
+    /* made */
+    int ranks; /* devices; batch is each one's part */
+    arg_texts policies;
+    texts texts; /* policies with an effort */
+    nets_net *network;
+    plan_case *cases; /* one for each policy */
+    int n_cases;
+    facts_source source; /* what --facts names */
+    explain_bound image; /* with explain */
+} plan_command;
+
+/* ---------------------------------------------------------------- planning */
+
+static need_case case_of(const plan_command *c, const char *policy) {
+    return (need_case){.net = c->network,
+                       .batch = c->batch,
+                       .mode = NETS_TRAIN,
+                       .target = &c->target,
+                       .policy = policy,
+                       .facts = c->facts ? &c->source : NULL,
+                       .budget_bytes = c->budget_bytes,
+                       .pinned_bytes = c->pinned_bytes,
+                       .may_unfuse = true};
+}
+
+/* Where none would do, the plan of one image at a time tells what it needs. */
+static mm_status find_sub_batch(const plan_command *c, need_case *asked) {
+    mm_status status = sub_batch_find(c->sub_batch, asked, &asked->sub_batch);
+    if (status != MM_ERR_INFEASIBLE) MM_TRY(status);
+    return sub_batch_check_facts("--facts", asked->facts, c->batch, asked->sub_batch);
+}
+
+static mm_status find_batch(need_case *asked, max_batch *found) {
+    MM_TRY(max_batch_find(asked, found));
+    asked->batch = asked->sub_batch = found->batch > 0 ? found->batch : 1;
+    return MM_OK;
+}
+
+static mm_status plan_one(plan_command *c, const char *policy) {
+    plan_case *one = &c->cases[c->n_cases];
+    *one = (plan_case){.net = c->net,
+                       .asked = case_of(c, policy),
+                       .ranks = c->ranks,
+                       .searched = c->max_batch,
+                       .explained = c->explain};
+    MM_TRY(c->max_batch ? find_batch(&one->asked, &one->found) : find_sub_batch(c, &one->asked));
+    one->asked.wants_fastest = one->asked.wants_least = true;
+    MM_TRY(plan_case_init(one));
+    c->n_cases++;
+    return MM_OK;
+}
+
+static mm_status plan_all(plan_command *c) {
+    c->cases = calloc((size_t)c->policies.n, sizeof *c->cases);
+    if (!c->cases) return mm_fail(MM_ERR_NOMEM, "out of memory for %d plans", c->policies.n);
+    MM_TRY(nets_open(c->net, &c->network));
+    if (c->facts) MM_TRY(need_follow_facts(&c->target, c->network, &c->source));
+    for (int i = 0; i < c->policies.n && (i == 0 || !*c->interrupted); i++) MM_TRY(plan_one(c, c->policies.text[i]));
+    for (int i = c->n_cases; i < c->policies.n; i++)
+        fprintf(stderr, "mm plan: interrupted: %s was not planned\n", c->policies.text[i]);
+    return c->explain ? explain_bound_of(c->network, &c->target, 1, c->facts ? &c->source : NULL, &c->image) : MM_OK;
+}
+
+static void fini(plan_command *c) {
+    for (int i = 0; i < c->n_cases; i++) plan_case_fini(&c->cases[i]);
+    free(c->cases);
+    args_texts_fini(&c->policies);
+    texts_fini(&c->texts);
+    target_fini(&c->target);
+    facts_source_close(&c->source);
+    nets_net_destroy(c->network);
+}
+
+/* ---------------------------------------------------------------- text */
+
+static const plan_case *find_case(const plan_command *c, const char *policy) {
+    for (int i = 0; i < c->n_cases; i++)
+        if (strcmp(plan_case_plan(&c->cases[i])->policy, policy) == 0) return &c->cases[i];
+    return NULL;
+}
+
+static void print_comparison(FILE *file, const plan_command *c) {
+    const plan_case *naive = find_case(c, "naive"), *liveness = find_case(c, "liveness");
+    if (!naive || !liveness) return;
+    if (c->max_batch && naive->found.batch > 0)
+        fprintf(file, "liveness fits %.1fx the batch of naive\n",
+                (double)liveness->asked.batch / (double)naive->asked.batch);
+    if (!c->max_batch)
+        fprintf(file, "liveness needs %.1fx less than naive\n",
+                (double)plan_case_plan(naive)->peak_bytes / (double)plan_case_plan(liveness)->peak_bytes);
+}
+
+static picture_panel panel_of(const plan_case *one) {
+    picture_panel panel = {.account = &one->account};
+    snprintf(panel.name, sizeof panel.name, "%s, batch %lld", plan_case_plan(one)->policy, (long long)one->asked.batch);
+    return panel;
+}
+
+static mm_status print_all(const plan_command *c) {
+    FILE *file = json_file_beside(c->json);
+    bool chart = c->chart || (c->explain && isatty(fileno(file))), utf8 = picture_utf8();
+    for (int i = 0; i < c->n_cases; i++) {
+        plan_case_print(file, &c->cases[i], c->explain);
+        picture_panel panel = panel_of(&c->cases[i]);
+        if (chart) picture_print(file, &panel, c->budget_bytes, utf8);
+        if (c->explain && c->max_batch) MM_TRY(explain_print(file, &c->cases[i], 1, &c->image));
+    }
+    if (c->explain && !c->max_batch) MM_TRY(explain_print(file, c->cases, c->n_cases, &c->image));
+    print_comparison(file, c);
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- files */
+
+static mm_status save_rows(const plan_command *c) {
+    json_t *rows = json_array();
+    mm_status status = rows ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for the rows");
+    for (int i = 0; status == MM_OK && i < c->n_cases; i++) {
+        json_t *row = plan_case_row(&c->cases[i]);
+        if (json_array_append_new(rows, row) != 0)
+            status = mm_fail(MM_ERR_NOMEM, "out of memory for the rows");
+        else if (c->explain)
+            status = explain_row(row, &c->cases[i], &c->image);
+    }
+    if (status == MM_OK) return json_file_save(c->json, rows);
+    json_decref(rows);
+    return status;
+}
+
+static mm_status save_picture(const plan_command *c) {
+    picture_panel *panels = malloc((size_t)c->n_cases * sizeof *panels);
+    if (!panels) return mm_fail(MM_ERR_NOMEM, "out of memory for the picture %s", c->svg);
+    for (int i = 0; i < c->n_cases; i++) panels[i] = panel_of(&c->cases[i]);
+    char title[256];
+    snprintf(title, sizeof title, "%.200s: device memory over one iteration", c->net);
+    picture drawn = {.title = title, .panels = panels, .n_panels = c->n_cases, .budget_bytes = c->budget_bytes};
+    mm_status status = picture_save(c->svg, &drawn);
+    free(panels);
+    return status;
+}
+
+static mm_status save_trace(const plan_command *c) {
+    traces all = {0};
+    mm_status status = MM_OK;
+    for (int i = 0; status == MM_OK && i < c->n_cases; i++) status = plan_case_trace(&c->cases[i], &all);
+    if (status == MM_OK) status = traces_save(&all, "plan", c->trace);
+    traces_fini(&all);
+    return status;
+}
+
+/* ---------------------------------------------------------------- the command */
+
+/* A machine's rates are of any batch, measured facts of one. */
+static mm_status open_facts(plan_command *c, const char *path) {
+    MM_TRY(facts_source_open(path, &c->source));
+    MM_TRY(facts_source_study(&c->source, c->study));
+    if (c->source.is_machine) return MM_OK;
+    target_log_threads(&c->target, path, c->source.threads);
+    if (!c->max_batch) return MM_OK;
+    return mm_fail(MM_ERR_INVALID, "--facts %s: of one batch, cannot go with --max-batch; a machine's rates can", path);
+}
+
+static mm_status check_sub_batch(const plan_command *c) {
+    const facts_source *facts = c->facts ? &c->source : NULL;
+    int64_t n;
+    if (c->sub_batch && c->max_batch) return mm_fail(MM_ERR_INVALID, "--sub-batch and --max-batch: give one of them");
+    for (int i = 0; !c->max_batch && i < c->policies.n; i++) {
+        MM_TRY(sub_batch_read(c->sub_batch, c->policies.text[i], c->batch, sub_batch_is_measured(facts), &n));
+        if (n > 0) MM_TRY(sub_batch_check_facts("--facts", facts, c->batch, n));
+    }
+    return MM_OK;
+}
+
+/* From here on the batch is a device's part. */
+static mm_status read_ranks(plan_command *c) {
+    ranks asked;
+    int64_t part;
+    MM_TRY(ranks_read(c->ranks_list, c->sum, c->sum_at, &asked));
+    c->ranks = asked.n[0];
+    if (asked.count > 1)
+        return mm_fail(MM_ERR_INVALID, "--ranks %s: give one number; mm bench takes several", c->ranks_list);
+    if (c->ranks_list && c->max_batch) return mm_fail(MM_ERR_INVALID, "--ranks and --max-batch: give one of them");
+    MM_TRY(ranks_part(c->batch, c->ranks, &part));
+    c->batch = part;
+    ranks_use(&asked, c->ranks, &c->target, &c->source);
+    if (c->ranks == 1 || !c->facts || c->source.is_machine) return MM_OK;
+    return mm_fail(MM_ERR_INVALID, "--facts %s: of one device and its batch; --ranks goes with a machine's rates",
+                   c->facts);
+}
+
+static mm_status check(plan_command *c) {
+    MM_TRY(target_init(&c->target));
+    MM_TRY(args_split("--policy", c->policy_list, &c->policies));
+    MM_TRY(effort_apply(c->effort, c->policies.text, c->policies.n, &c->texts));
+    if (c->max_batch && c->budget_bytes == 0)
+        return mm_fail(MM_ERR_INVALID, "--max-batch needs a --budget to fit into");
+    if (c->study && !c->facts) return mm_fail(MM_ERR_INVALID, "--study: goes with --facts only");
+    if (c->trace && !c->facts) return mm_fail(MM_ERR_INVALID, "--trace: needs --facts, for times to simulate by");
+    if (c->facts) MM_TRY(open_facts(c, c->facts));
+    MM_TRY(read_ranks(c));
+    MM_TRY(check_sub_batch(c));
+    const named_file files[] = {
+        {"--json", c->json, FILE_WRITTEN},       {"--svg", c->svg, FILE_WRITTEN},
+        {"--trace", c->trace, FILE_WRITTEN},     {"--facts", c->facts, FILE_READ},
+        {"--net", files_net(c->net), FILE_READ}, {"--algorithms", c->target.algorithms, FILE_KEPT}};
+    return files_check(files, sizeof files / sizeof *files);
+}
+
+/* Where none of the policies that were asked for fits, one that does is named. */
+static mm_status advise(const plan_command *c) {
+    for (int i = 0; i < c->n_cases; i++)
+        if (plan_case_fits(&c->cases[i])) return MM_OK;
+    const plan_case *first = &c->cases[0];
+    const need_pass *most = plan_case_need(first);
+    const bool least = first->asked.sub_batch == 1 && c->batch > 1;
+    char bound[320];
+    mm_status misfit = mm_fail(MM_ERR_INFEASIBLE, "%s%s%s", c->n_cases > 1 ? "none of these fits" : "this does not fit",
+                               least ? "; " : "", least ? need_bound_text(&first->need, bound, sizeof bound) : "");
+    const mm_limits limits = {.device_bytes = INT64_MAX, .pinned_bytes = c->pinned_bytes};
+    if (c->n_cases == 1 && mm_plan_fits(plan_case_plan(first), &limits) != MM_OK) misfit = MM_ERR_INFEASIBLE;
+    if (c->budget_bytes == 0 || c->max_batch) return misfit;
+    const bool known = c->n_cases == 1 && plan_case_plan(first)->pinned_bytes <= c->pinned_bytes;
+    need_case refused = case_of(c, c->policies.text[0]);
+    refused.sub_batch = first->asked.sub_batch;
+    misfit = need_advise(&refused, true, known && first->need.n == 1 ? &most->policy : NULL,
+                         known ? most->minimum_bytes : 0);
+    return misfit == MM_ERR_INFEASIBLE ? need_advise_own(&refused) : misfit;
+}
+
+static mm_status run_plan(plan_command *c) {
+    MM_TRY(check(c));
+    MM_TRY(plan_all(c));
+    MM_TRY(print_all(c));
+    if (c->svg) MM_TRY(save_picture(c));
+    if (c->trace) MM_TRY(save_trace(c));
+    if (c->json) MM_TRY(save_rows(c));
+    return *c->interrupted ? MM_OK : advise(c); /* advice takes plans, too */
+}
+
+static const char help_text[] =
+    "Plans a training iteration without a device and without data: the smallest budget in which each policy runs,\n"
+    "which step holds it, and what lies in memory at that step. With --budget, what each policy does in it, and exits\n"
+    "with 1 if one does not fit. With --facts (what 'mm bench --facts' measured, of this network, batch and policies'\n"
+    "codecs; or a machine's rates, as tools/facts/titanx.json) also the step time to expect; over a link as fast as\n"
+    "--link says, where it is given.\n"
+    "\n"
+    "For cuda, a plan has room for the next batch, which comes in while an iteration runs, wherever the budget has\n"
+    "it; without --budget that is what 'mm train' and 'mm bench' take if the device has it free. The minimum does\n"
+    "without.\n"
+    "\n"
+    "--ranks N plans for one of N devices that each train an N-th of the batch, with the copies of gradients that\n"
+    "they add up, in pinned memory; images/s are of all.\n"
+    "\n"
+    "--explain tells what holds the memory: bytes by kind, the largest stashed maps with what could be done with\n"
+    "each and what was decided; where the time goes, by facts or nominal times; what more memory would gain; and\n"
+    "bounds that no plan can undercut. --svg and --chart draw it over the steps of the iteration.\n"
+    "\n"
+    "  mm plan --net resnet32 --batch 128 --policy naive,liveness,freelunch:rate=4 --budget 300MiB --explain\n"
+    "  mm plan --net resnet32 --budget 12GiB --max-batch --svg memory.svg";
+
+int cmd_plan(int argc, char **argv) {
+    plan_command c = {.net = "resnet32",
+                      .policy_list = "naive,liveness,freelunch",
+                      .target = TARGET_DEFAULTS,
+                      .batch = 128,
+                      .pinned_bytes = INT64_MAX,
+                      .effort = EFFORT_OPEN};
+    const arg table[] = {
+        {"--net", "NAME", "network (resnet32)", ARG_TEXT, &c.net, 0, 0},
+        {"--batch", "N", "images an iteration (128)", ARG_COUNT, &c.batch, 1, BATCH_MAX},
+        {"--sub-batch", "N|auto", "compute so many at a time; plans the pass that needs most (policy's subbatch=)",
+         ARG_TEXT, &c.sub_batch, 0, 0},
+        RANKS_ARGS(&c.ranks_list, &c.sum, &c.sum_at),
+        {"--policy", "P,Q", "policies with their options (naive,liveness,freelunch)", ARG_TEXT, &c.policy_list, 0, 0},
+        {"--budget", "SIZE", "plan for it; does it fit?", ARG_SIZE, &c.budget_bytes, 0, 0},
+        {"--pinned", "SIZE", "host memory for offloaded maps (no limit)", ARG_SIZE, &c.pinned_bytes, -1, 0},
+        {"--max-batch", NULL, "plan the largest batch that fits the budget instead", ARG_FLAG, &c.max_batch, 0, 0},
+        EFFORT_ARG(&c.effort),
+        {"--explain", NULL, "what holds the memory, and what could be done", ARG_FLAG, &c.explain, 0, 0},
+        {"--chart", NULL, "memory over the steps; with --explain on a terminal anyway", ARG_FLAG, &c.chart, 0, 0},
+        {"--svg", "FILE", "the same as a picture", ARG_TEXT, &c.svg, 0, 0},
+        {"--trace", "FILE", "with --facts: the predicted iteration as a timeline, for Perfetto", ARG_TEXT, &c.trace, 0,
+         0},
+        TARGET_ARGS(&c.target),
+        TARGET_LINK_ARG(&c.target),
+        TARGET_OPTIMIZER_ARG(&c.target),
+        {"--facts", "FILE", "measured times, or a machine's rates", ARG_TEXT, &c.facts, 0, 0},
+        {"--study", "FILE[,LAYOUT]", "for --facts: what codes of variable size take, by 'mm codecs --study'", ARG_TEXT,
+         &c.study, 0, 0},
+        {"--json", "FILE", "the figures, as an array; -: to standard output", ARG_TEXT, &c.json, 0, 0},
+        {0},
+    };
+    mm_status status = args_parse(argc, argv, table, "mm plan [OPTIONS]", help_text, &c.help);
+    if (status == MM_OK && !c.help) {
+        c.interrupted = c.target.stop = command_interruptible();
+        status = run_plan(&c);
+    }
+    const bool interrupted = c.interrupted && *c.interrupted;
+    bool misfit = false;
+    for (int i = 0; i < c.n_cases; i++) misfit |= !plan_case_fits(&c.cases[i]);
+    fini(&c);
+    if (status != MM_OK) return command_failed("plan", status);
+    if (interrupted && misfit) fprintf(stderr, "mm plan: interrupted: a plan that fits may not have been found yet\n");
+    return interrupted ? EXIT_INTERRUPTED : misfit ? EXIT_FAILED : EXIT_OK;
+}

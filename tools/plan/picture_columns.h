@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/* Shared by both pictures: a plan's accounts as a few stacked layers, over a limited number of columns. */
+#ifndef TOOLS_PLAN_PICTURE_COLUMNS_H
+#define TOOLS_PLAN_PICTURE_COLUMNS_H
+
+#include "mm/core/account/account.h"
+
+/* From the bottom up: bytes that stay lie below those that come and go. */
+typedef enum picture_layer {
+    PICTURE_LASTING, /* weights, their gradients, optimizer state and other persistent tensors */
+    PICTURE_STASH,
+    PICTURE_CODES,
+    PICTURE_BUFFERS,
+    PICTURE_MAPS,
+    PICTURE_GRADIENTS,
+    PICTURE_WORKSPACE,
+    PICTURE_LAYERS
+} picture_layer;
+
+const char *picture_layer_name(picture_layer layer);
+
+/* The bytes of a step up to the top of each layer. */
+void picture_tops(const mm_account_step *step, int64_t tops_out[PICTURE_LAYERS]);
+
+/* The layers that have any byte at any step of an account, as bits. */
+uint32_t picture_layers_of(const mm_account *account);
+
+/* The step, as an index in account->steps, that is drawn in column `column` of `n`. Of the steps that begin in the
+ * column it is the one with most live bytes, so that no peak is lost; if none begins there, it is the one before.
+ * n_steps > 0. */
+int picture_column_step(const mm_account *account, int column, int n);
+/* The column in which a step, an index in account->steps, begins. */
+int picture_column_of(const mm_account *account, int step, int n);
+
+/* The step with the account's peak, as an index in account->steps. */
+int picture_peak(const mm_account *account);
+
+/* The first step of the phase, as an index in account->steps; n_steps if there is none. */
+int picture_phase_begin(const mm_account *account, mm_phase phase);
+
+#endif

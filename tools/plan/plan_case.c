@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: MIT */
+#include "tools/plan/plan_case.h"
+
+#include <string.h>
+
+#include "mm/core/time/time_bound.h"
+#include "tools/args/speed.h"
+#include "tools/need/policy_marks.h"
+
+static mm_status plan_all_within(plan_case *c, int64_t budget_bytes) {
+    for (int i = 0; i < c->need.n; i++)
+        MM_TRY(need_within(&c->need, i, budget_bytes, c->asked.pinned_bytes, c->staged_bytes));
+    return MM_OK;
+}
+
+/* How much more is looked at: 1 GiB; a tenth of a budget below 4 GiB, where 1 GiB would be another network's. */
+static int64_t more_than(int64_t budget_bytes) {
+    const int64_t gib = INT64_C(1) << 30;
+    return budget_bytes < 4 * gib ? budget_bytes / 10 : gib;
+}
+
+/* What a larger budget would gain. The plans in it are not kept. */
+static mm_status look_further(plan_case *c) {
+    const int64_t own = plan_case_need(c)->minimum_bytes + c->staged_bytes;
+    const int64_t budget = c->asked.budget_bytes ? c->asked.budget_bytes : own;
+    forecast more;
+    c->more_bytes = more_than(budget);
+    MM_TRY(plan_all_within(c, budget + c->more_bytes));
+    MM_TRY(forecast_of(&c->need, budget + c->more_bytes, c->asked.pinned_bytes, FORECAST_NOMINAL, &more, NULL));
+    c->more_ns = more.fits ? more.iteration_ns : 0;
+    return MM_OK;
+}
+
+/* As a session does: in the budget, around room for the next batch where there is any. */
+static mm_status plan_in_budget(plan_case *c, int pass) {
+    if (c->asked.budget_bytes < c->need.pass[pass].minimum_bytes && c->staged_bytes == 0 && !c->explained) return MM_OK;
+    return need_within(&c->need, pass, c->asked.budget_bytes, c->asked.pinned_bytes, c->staged_bytes);
+}
+
+static mm_status plan(plan_case *c) {
+    const need_case *asked = &c->asked;
+    MM_TRY(need_init(&c->need, asked));
+    c->staged_bytes = target_staged_bytes(asked->target, asked->net, asked->sub_batch);
+    if (asked->budget_bytes > 0 && asked->budget_bytes < plan_case_need(c)->minimum_bytes + c->staged_bytes)
+        c->staged_bytes = 0;
+    if (c->explained) MM_TRY(look_further(c));
+    for (int i = 0; i < c->need.n; i++) MM_TRY(plan_in_budget(c, i));
+    const forecast_times times = asked->facts ? FORECAST_FACTS : c->explained ? FORECAST_NOMINAL : FORECAST_NO_TIMES;
+    MM_TRY(forecast_of(&c->need, asked->budget_bytes, asked->pinned_bytes, times, &c->forecast, &c->sim));
+    return mm_account_init(plan_case_plan(c), &c->account);
+}
+
+mm_status plan_case_init(plan_case *c) {
+    c->sample_tokens = nets_net_tokens(c->asked.net);
+    mm_status status = plan(c);
+    if (status != MM_OK) plan_case_fini(c);
+    return status;
+}
+
+void plan_case_fini(plan_case *c) {
+    mm_account_fini(&c->account);
+    mm_simulation_fini(&c->sim);
+    need_fini(&c->need);
+}
+
+bool plan_case_fits(const plan_case *c) {
+    const int64_t budget_bytes = c->asked.budget_bytes;
+    return c->forecast.pinned_bytes <= c->asked.pinned_bytes &&
+           (budget_bytes == 0 || plan_case_need(c)->minimum_bytes <= budget_bytes);
+}
+
+bool plan_case_has_gap(const plan_case *c) { return c->forecast.bound_ns < INT64_MAX && plan_case_fits(c); }
+
+static mm_status simulated_timeline(const plan_case *c, mm_timeline *timeline) {
+    const mm_program *program = plan_case_need(c)->planned.program;
+    int plan;
+    MM_TRY(mm_timeline_add_plan(timeline, program, &plan));
+    MM_TRY(mm_timeline_add_memory(timeline, plan, program, plan_case_need(c)->planned.facts));
+    mm_period *spans = mm_timeline_add(timeline, plan, mm_timeline_begin(timeline));
+    if (!spans) return MM_OK; /* counted as dropped */
+    memcpy(spans, c->sim.spans, (size_t)c->sim.n_spans * sizeof *spans);
+    return MM_OK;
+}
+
+mm_status plan_case_trace(const plan_case *c, traces *t) {
+    const mm_plan *plan = plan_case_plan(c);
+    char name[TRACES_NAME_CAPACITY];
+    mm_timeline *timeline;
+    if (c->forecast.untimed[0])
+        return mm_fail(MM_ERR_INVALID, "--trace: %s has no times of %s; 'mm bench --facts' with %s measures them",
+                       c->asked.facts->path, c->forecast.untimed, plan->policy);
+    traces_name(c->net, c->asked.batch, plan->policy,
+                c->asked.budget_bytes > 0 ? c->asked.budget_bytes : plan->peak_bytes, name);
+    MM_TRY(mm_timeline_create(name, 0, &timeline));
+    mm_status status = simulated_timeline(c, timeline);
+    if (status == MM_OK) return traces_add(t, timeline);
+    mm_timeline_destroy(timeline);
+    return status;
+}
+
+/* ---------------------------------------------------------------- text */
+
+static void print_size(FILE *file, const char *what, int64_t bytes) {
+    char size[32];
+    fprintf(file, "  %-22s %14lld  %s\n", what, (long long)bytes, mm_size_format(bytes, size, sizeof size));
+}
+
+static void print_categories(FILE *file, const plan_case *c) {
+    int64_t live[MM_CATEGORIES];
+    mm_plan_live_at(plan_case_plan(c), c->account.peak_node, live);
+    for (int i = 0; i < MM_CATEGORIES; i++) {
+        char label[32];
+        snprintf(label, sizeof label, "  %s", mm_category_name(i));
+        if (live[i] > 0) print_size(file, label, live[i]);
+    }
+}
+
+static void print_kinds(FILE *file, const mm_account *account) {
+    char declared[32], peak[32];
+    fprintf(file, "  %-24s %12s %12s\n", "", "declared", "at the peak");
+    for (int k = 0; k < MM_ACCOUNT_KINDS; k++)
+        if (account->declared[k] || account->at_peak[k])
+            fprintf(file, "    %-22s %12s %12s\n", mm_account_kind_name(k),
+                    mm_size_format(account->declared[k], declared, sizeof declared),
+                    mm_size_format(account->at_peak[k], peak, sizeof peak));
+    fprintf(file, "    %-22s %12s %12s\n", "set apart, idle then", "",
+            mm_size_format(account->idle_bytes, peak, sizeof peak));
+}
+
+/* Who needs it last: what holds it there. */
+static const char *last_user(const mm_plan *plan, const mm_segment *s, char *buffer, size_t capacity) {
+    const mm_node *last = &plan->nodes[s->last_node];
+    if (mm_node_runs_step(last)) return mm_graph_step_name(plan->graph, last->step, buffer, capacity);
+    snprintf(buffer, capacity, "its %s", mm_node_kind_name(last->kind));
+    return buffer;
+}
+
+enum { LARGEST = 10 };
+
+static void print_segments(FILE *file, const mm_account *account) {
+    const mm_plan *plan = account->plan;
+    char name[320], step[256], size[32];
+    int64_t rest = 0;
+    fprintf(file, "  largest of the %d alive at the peak\n", account->n_segments);
+    for (int i = 0; i < account->n_segments; i++) {
+        const mm_segment *s = &plan->segments[account->segments[i]];
+        rest += i >= LARGEST ? s->bytes : 0;
+        if (i >= LARGEST) continue;
+        fprintf(file, "    %10s  %s", mm_size_format(s->bytes, size, sizeof size),
+                mm_account_segment_name(plan, account->segments[i], name, sizeof name));
+        if (s->content != MM_CONTENT_WORK)
+            fprintf(file, "%s, last used by %s", s->content == MM_CONTENT_CODED ? ", coded" : "",
+                    last_user(plan, s, step, sizeof step));
+        fputc('\n', file);
+    }
+    if (rest > 0)
+        fprintf(file, "    %10s  in %d smaller ones\n", mm_size_format(rest, size, sizeof size),
+                account->n_segments - LARGEST);
+}
+
+static void print_search(FILE *file, const plan_case *c) {
+    char next[32], budget[32];
+    mm_size_format(c->asked.budget_bytes, budget, sizeof budget);
+    if (c->found.batch == 0)
+        fprintf(file, "  %-22s none in %s\n", "largest batch", budget);
+    else if (c->found.next_batch == 0)
+        fprintf(file, "  %-22s %14lld  in %s, the most that is tried\n", "largest batch", (long long)c->found.batch,
+                budget);
+    else if (c->found.next_bytes <= c->asked.budget_bytes)
+        fprintf(file, "  %-22s %14lld  in %s; %lld needs more pinned memory\n", "largest batch",
+                (long long)c->found.batch, budget, (long long)c->found.next_batch);
+    else
+        fprintf(file, "  %-22s %14lld  in %s; %lld needs %s more\n", "largest batch", (long long)c->found.batch, budget,
+                (long long)c->found.next_batch,
+                mm_size_format(c->found.next_bytes - c->asked.budget_bytes, next, sizeof next));
+}
+
+static void print_moves(FILE *file, const mm_moves *moves) {
+    char size[32];
+    fprintf(file, "  %-22s %14lld  %s, in %lld offloads and %lld prefetches\n", "moved over the link",
+            (long long)moves->bytes, mm_size_format(moves->bytes, size, sizeof size), (long long)moves->offloads,
+            (long long)moves->prefetches);
+}
+
+static double speed(const plan_case *c, int64_t ns) {
+    return speed_of((double)(c->ranks * c->asked.batch) * 1e9 / (double)ns, c->sample_tokens);
+}
+
+static void print_prediction(FILE *file, const plan_case *c) {
+    if (c->forecast.untimed[0])
+        fprintf(file, "  %-22s none: %s has no times of %s; 'mm bench --facts' with this policy measures them\n",
+                "predicted step", c->asked.facts->path, c->forecast.untimed);
+    else
+        fprintf(file, "  %-22s %14.3f  ms, %.1f %s, %d%% of side streams hidden\n", "predicted step",
+                (double)c->forecast.iteration_ns * 1e-6, speed(c, c->forecast.iteration_ns),
+                speed_unit(c->sample_tokens), c->sim.hidden_permille / 10);
+    if (plan_case_has_gap(c))
+        fprintf(file, "  %-22s %14.3f  ms, %.1f %s: no plan is faster; the gap is %.1f%%\n", "bound",
+                (double)c->forecast.bound_ns * 1e-6, speed(c, c->forecast.bound_ns), speed_unit(c->sample_tokens),
+                (double)mm_time_bound_gap_permille(c->forecast.iteration_ns, c->forecast.bound_ns) / 10);
+}
+
+void plan_case_print(FILE *file, const plan_case *c, bool by_kind) {
+    const mm_plan *plan = plan_case_plan(c);
+    char step[256];
+    fprintf(file, "%s, batch %lld, ", c->net, (long long)(c->ranks * c->asked.batch));
+    if (c->ranks > 1) fprintf(file, "one of %d ranks with %lld images, ", c->ranks, (long long)c->asked.batch);
+    fprintf(file, "%s%s\n", plan->policy, policy_mark(plan->policy));
+    if (c->asked.sub_batch < c->asked.batch)
+        fprintf(file, "  %-22s %14lld  images, %lld passes; the plan is of the one that needs most, %s\n", "sub-batch",
+                (long long)c->asked.sub_batch, (long long)nets_exec_passes(c->asked.batch, c->asked.sub_batch),
+                mm_graph_name(plan->graph));
+    if (c->searched) print_search(file, c);
+    if (c->forecast.cut_short)
+        fprintf(file, "  %-22s interrupted: this is the best plan that was found so far\n", "search");
+    print_size(file, "minimum budget", c->need.least_bytes);
+    if (c->need.least_bytes < c->need.fused_bytes)
+        print_size(file, c->need.fused ? "  layers fused, as here" : "  layers fused; here not", c->need.fused_bytes);
+    if (c->need.fused != target_fuses(c->asked.target) && c->asked.budget_bytes >= c->need.fused_bytes)
+        fprintf(file, "  %-22s not fused: that is faster in this budget\n", "layers");
+    if (c->staged_bytes > 0) print_size(file, "room for the next batch", c->staged_bytes);
+    if (plan->peak_bytes != c->need.least_bytes)
+        print_size(file, c->asked.budget_bytes > 0 ? "planned in the budget" : "planned", plan->peak_bytes);
+    print_size(file, "live bytes at the peak", plan->live_peak_bytes);
+    fprintf(file, "  %-22s %s, step %d of %d\n", "held by",
+            mm_graph_step_name(plan->graph, plan->peak_step, step, sizeof step), plan->peak_step,
+            mm_graph_steps(plan->graph));
+    if (by_kind)
+        print_kinds(file, &c->account);
+    else
+        print_categories(file, c);
+    print_size(file, "stash", plan->stash_bytes);
+    if (plan->code_region_bytes > 0) print_size(file, "compression workspace", plan->code_region_bytes);
+    const mm_pool_sums pools = mm_account_pools(plan);
+    if (pools.bound_bytes > 0) {
+        print_size(file, "pool of codes, reserve", pools.reserve_bytes);
+        if (pools.spill_bytes > 0) print_size(file, "  spill, pinned", pools.spill_bytes);
+        if (pools.pinned_bytes > 0) print_size(file, "  pool, pinned", pools.pinned_bytes);
+        print_size(file, "  codes take at most", pools.bound_bytes);
+    }
+    if (plan->buffers > 0) {
+        char label[32];
+        snprintf(label, sizeof label, "%d tensor buffers", plan->buffers);
+        print_size(file, label, plan->buffer_region_bytes);
+    }
+    if (plan->pinned_bytes > 0) print_size(file, "pinned host memory", plan->pinned_bytes);
+    if (c->forecast.moves.bytes > 0) print_moves(file, &c->forecast.moves);
+    if (c->forecast.defragmentations > 0)
+        fprintf(file, "  %-22s %14lld  times all is put out, and what a step needs fetched again\n", "defragmented",
+                (long long)c->forecast.defragmentations);
+    if (c->asked.facts) print_prediction(file, c);
+    if (plan->pinned_bytes > c->asked.pinned_bytes)
+        fprintf(file, "  %-22s no: more than --pinned%s\n", "fits pinned memory", mm_plan_pinned_hint(plan));
+    if (c->asked.budget_bytes > 0) fprintf(file, "  %-22s %s\n", "fits the budget", plan_case_fits(c) ? "yes" : "no");
+    if (by_kind) print_segments(file, &c->account);
+}
+
+/* ---------------------------------------------------------------- json */
+
+static json_t *at_peak(const plan_case *c) {
+    int64_t live[MM_CATEGORIES];
+    json_t *object = json_object();
+    mm_plan_live_at(plan_case_plan(c), c->account.peak_node, live);
+    for (int i = 0; i < MM_CATEGORIES; i++) json_object_set_new(object, mm_category_name(i), json_integer(live[i]));
+    return object;
+}
+
+json_t *plan_case_row(const plan_case *c) {
+    const mm_plan *plan = plan_case_plan(c);
+    char step[256];
+    json_t *row = json_pack(
+        "{ss sI si sI ss ss ss sb sI sI sI sI sI ss so sI sI si sI so ss sb}", "net", c->net, "batch",
+        (json_int_t)(c->ranks * c->asked.batch), "ranks", c->ranks, "sub_batch", (json_int_t)c->asked.sub_batch,
+        "device", c->asked.target->device, "fuse", c->need.fused ? "on" : "off", "policy", plan->policy, "lossy",
+        (int)policy_is_lossy(plan->policy), "budget_bytes", (json_int_t)c->asked.budget_bytes, "predicted_peak_bytes",
+        (json_int_t)plan->peak_bytes, "minimum_bytes", (json_int_t)c->need.least_bytes, "staged_bytes",
+        (json_int_t)c->staged_bytes, "live_peak_bytes", (json_int_t)plan->live_peak_bytes, "held_by",
+        mm_graph_step_name(plan->graph, plan->peak_step, step, sizeof step), "at_peak", at_peak(c), "stash_bytes",
+        (json_int_t)plan->stash_bytes, "compression_workspace_bytes", (json_int_t)plan->code_region_bytes, "buffers",
+        plan->buffers, "pinned_bytes", (json_int_t)plan->pinned_bytes, "iteration_seconds_predicted",
+        c->asked.facts && !c->forecast.untimed[0] ? json_real((double)c->forecast.iteration_ns * 1e-9) : json_null(),
+        "status", plan_case_fits(c) ? "ok" : "infeasible", "interrupted", (int)c->forecast.cut_short);
+    const mm_pool_sums pools = mm_account_pools(plan);
+    if (row && pools.bound_bytes > 0)
+        json_object_set_new(row, "pools",
+                            json_pack("{sI sI sI sI}", "reserve_bytes", (json_int_t)pools.reserve_bytes, "spill_bytes",
+                                      (json_int_t)pools.spill_bytes, "pinned_bytes", (json_int_t)pools.pinned_bytes,
+                                      "bound_bytes", (json_int_t)pools.bound_bytes));
+    if (row)
+        json_object_update_new(row, json_pack("{sI sI sI sI}", "offloads", (json_int_t)c->forecast.moves.offloads,
+                                              "prefetches", (json_int_t)c->forecast.moves.prefetches, "moved_bytes",
+                                              (json_int_t)c->forecast.moves.bytes, "defragmentations",
+                                              (json_int_t)c->forecast.defragmentations));
+    if (row && plan_case_has_gap(c))
+        json_object_update_new(
+            row, json_pack("{sf sI}", "bound_seconds", (double)c->forecast.bound_ns * 1e-9, "gap_permille",
+                           (json_int_t)mm_time_bound_gap_permille(c->forecast.iteration_ns, c->forecast.bound_ns)));
+    if (row && c->searched) json_object_set_new(row, "max_batch", json_integer(c->found.batch));
+    return row;
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "mm/core/atomic_file.h"
+#include "tools/args/args.h"
+#include "tools/args/commands.h"
+#include "tools/args/files.h"
+#include "tools/report/page.h"
+
+typedef struct report_command {
+    const char *html;
+    arg_texts files;
+    bool help;
+    json_t *data; /* what the page reads: {"mm": version, "files": [{"name", "kind", "data"}]} */
+} report_command;
+
+/* ---------------------------------------------------------------- what a file is */
+
+/* A kind of array: every element is an object that has these keys. "net" and "policy" are texts. */
+typedef struct array_kind {
+    const char *name;
+    const char *keys[5];
+} array_kind;
+
+static const array_kind array_kinds[] = {
+    {"rows", {"net", "policy", "batch", "status", "images_per_second"}},
+    {"plans", {"net", "policy", "batch", "status", "live_peak_bytes"}},
+    {"trace", {"ph", "pid"}},
+};
+
+enum { ARRAY_KINDS = sizeof array_kinds / sizeof *array_kinds };
+
+static bool has_keys(const json_t *element, const array_kind *kind) {
+    for (int k = 0; k < 5 && kind->keys[k]; k++)
+        if (!json_object_get(element, kind->keys[k])) return false;
+    return true;
+}
+
+static bool is_array_of(const json_t *json, const array_kind *kind) {
+    const json_t *element;
+    size_t i;
+    json_array_foreach(json, i, element) if (!has_keys(element, kind)) return false;
+    return json_array_size(json) > 0;
+}
+
+/* NULL: none that a report is made from. */
+static const char *kind_of(const json_t *json) {
+    if (json_is_array(json_object_get(json, "traceEvents"))) return "trace";
+    for (int k = 0; k < ARRAY_KINDS; k++)
+        if (is_array_of(json, &array_kinds[k])) return array_kinds[k].name;
+    return NULL;
+}
+
+static mm_status refuse(const char *path, const char *why) {
+    return mm_fail(MM_ERR_INVALID,
+                   "%s: neither rows ('mm train' or 'mm bench' --json), nor plans ('mm plan --json'), nor a trace "
+                   "(--trace)%s%s",
+                   path, *why ? ": " : "", why);
+}
+
+/* ---------------------------------------------------------------- reading */
+
+static mm_status add_file(report_command *c, const char *path) {
+    json_error_t error;
+    FILE *file = fopen(path, "rb");
+    if (!file) return mm_fail(MM_ERR_IO, "%s: cannot be read: %m", path);
+    json_t *json = json_loadf(file, 0, &error);
+    const int why = errno;
+    const bool unread = ferror(file) != 0;
+    fclose(file);
+    if (unread) return mm_fail(MM_ERR_IO, "%s: cannot be read: %s", path, strerror(why));
+    if (!json && json_error_code(&error) == json_error_out_of_memory)
+        return mm_fail(MM_ERR_NOMEM, "out of memory for %s", path);
+    if (!json) {
+        char why[JSON_ERROR_TEXT_LENGTH + 64];
+        snprintf(why, sizeof why, "not JSON: line %d: %s", error.line, error.text);
+        return refuse(path, why);
+    }
+    const char *kind = kind_of(json);
+    if (!kind) {
+        json_decref(json);
+        return refuse(path, "");
+    }
+    /* A path need not be UTF-8, which texts of JSON are. */
+    json_t *name = json_string(path);
+    json_t *entry = json_pack("{so ss so}", "name", name ? name : json_string("?"), "kind", kind, "data", json);
+    if (json_array_append_new(json_object_get(c->data, "files"), entry) == 0) return MM_OK;
+    return mm_fail(MM_ERR_NOMEM, "out of memory for %s", path);
+}
+
+static mm_status read_all(report_command *c) {
+    c->data = json_pack("{ss s[]}", "mm", MM_VERSION, "files");
+    if (!c->data) return mm_fail(MM_ERR_NOMEM, "out of memory for a report");
+    for (int i = 0; i < c->files.n; i++) MM_TRY(add_file(c, c->files.text[i]));
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- the page */
+
+/* Within a script element no text may look like its end, nor like a comment; a "<" of JSON is in a text, where it may
+ * be written as a number. */
+static void put_data(FILE *page, const char *json) {
+    for (const char *c = json; *c; c++)
+        if (*c == '<')
+            fputs("\\u003c", page);
+        else
+            fputc(*c, page);
+}
+
+static mm_status save(const report_command *c) {
+    char *json = json_dumps(c->data, JSON_COMPACT | JSON_REAL_PRECISION(15)), *bytes = NULL;
+    size_t n_bytes = 0;
+    FILE *page = json ? open_memstream(&bytes, &n_bytes) : NULL;
+    bool good = page;
+    if (page) {
+        fputs(report_page_before, page);
+        put_data(page, json);
+        fputc('\n', page);
+        fputs(report_page_after, page);
+        good &= !ferror(page);
+        good &= fclose(page) == 0;
+    }
+    free(json);
+    mm_status status = good ? mm_atomic_file_save(c->html, bytes, n_bytes)
+                            : mm_fail(MM_ERR_NOMEM, "out of memory for the page %s", c->html);
+    free(bytes);
+    return status;
+}
+
+/* ---------------------------------------------------------------- the command */
+
+static mm_status check(const report_command *c) {
+    named_file files[ARG_TEXTS_MAX + 1];
+    if (c->files.n == 0) return mm_fail(MM_ERR_INVALID, "no FILE given: rows, plans or traces; --help tells which");
+    if (!c->html) return mm_fail(MM_ERR_INVALID, "--html OUT is missing: the page to write");
+    for (int i = 0; i < c->files.n; i++) files[i] = (named_file){"FILE", c->files.text[i], FILE_READ};
+    files[c->files.n] = (named_file){"--html", c->html, FILE_WRITTEN};
+    return files_check(files, c->files.n + 1);
+}
+
+static mm_status run_report(report_command *c) {
+    MM_TRY(check(c));
+    MM_TRY(read_all(c));
+    return save(c);
+}
+
+static const char help_text[] =
+    "Writes one HTML page that shows what mm measured and planned: a file of its own, which needs no network. FILE is\n"
+    "any of these, told apart by what is in them:\n"
+    "\n"
+    "  rows    mm bench --json, mm train --json: images/s over the budget and over the batch, and a table\n"
+    "  plans   mm plan --explain --json: memory over the iteration with every segment behind it, and what is done\n"
+    "          with each map; without --explain a table of what each policy needs\n"
+    "  traces  --trace of mm bench, train or plan: the same memory, and a timeline of the streams\n"
+    "\n"
+    "Point at a picture, or go to it with Tab and use the arrow keys, to read which tensor, layer and action it is;\n"
+    "+ and - zoom, 0 shows all. Tables sort by a click on a column. The page is light or dark as the system is.\n"
+    "\n"
+    "  mm bench --net resnet32 --policies liveness,freelunch,swap-async --budgets sweep --json r.json --trace t.json\n"
+    "  mm plan --net resnet32 --policy liveness,freelunch,swap-async --explain --json p.json\n"
+    "  mm report r.json p.json t.json --html page.html";
+
+int cmd_report(int argc, char **argv) {
+    report_command c = {.html = NULL};
+    const arg table[] = {
+        {"FILE...", NULL, "rows, plans and traces", ARG_WORDS, &c.files, 0, 0},
+        {"--html", "OUT", "the page; replaced as a whole if it is there", ARG_TEXT, &c.html, 0, 0},
+        {0},
+    };
+    mm_status status = args_parse(argc, argv, table, "mm report FILE... --html OUT", help_text, &c.help);
+    if (status == MM_OK && !c.help) status = run_report(&c);
+    json_decref(c.data);
+    return status == MM_OK ? EXIT_OK : command_failed("report", status);
+}

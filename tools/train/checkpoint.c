@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: MIT */
+/* The state of a training as a safetensors file: parameters under torchvision's names, "<state>.<parameter>" for the
+ * optimizer's states (nets/optimizer.h: "momentum.<parameter>"), counts; "bound.<map>" for error bounds that a policy
+ * has chosen (mm/manager/bounds.h), "bound.last.<map>" for those of an epoch's last, smaller batch, and with "first." or
+ * "next." before the map for those of sub-batches before the last; as metadata how far it is, and the options of its
+ * run. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/manager/bounds.h"
+#include "mm/manager/sampled.h"
+#include "nets/io/safetensors.h"
+#include "tools/train/session.h"
+
+enum { NAME_CAPACITY = NETS_PARAM_NAME_CAPACITY + 24, RNG_WORDS = 4, VERSION = 1 };
+
+/* Gradients are no state. */
+static const nets_part PARTS[] = {NETS_VALUE, NETS_STATE, NETS_STATE + 1};
+enum { N_PARTS = sizeof PARTS / sizeof *PARTS };
+_Static_assert(NETS_STATE_LAST == NETS_STATE + 1, "all states are among the parts");
+
+/* A parameter's part as the file has it. */
+static nets_safetensors_tensor describe(const session *s, int index, nets_part part, char name[NAME_CAPACITY]) {
+    const nets_param *param = nets_net_param(s->config.net, index);
+    const nets_optimizer_traits *optimizer = nets_optimizer_traits_of(s->config.target.optimizer.id);
+    if (part == NETS_VALUE)
+        snprintf(name, NAME_CAPACITY, "%s", param->name);
+    else
+        snprintf(name, NAME_CAPACITY, "%s.%s", optimizer->states[part - NETS_STATE], param->name);
+    nets_safetensors_tensor tensor = {.name = name, .dtype = NETS_SAFETENSORS_F32, .rank = param->rank};
+    memcpy(tensor.dims, param->dims, sizeof param->dims);
+    return tensor;
+}
+
+/* Counts: the seed and the iterations; the updates of an optimizer that counts them. */
+static nets_safetensors_tensor describe_count(const session *s, int i) {
+    static const nets_safetensors_tensor COUNTS[] = {
+        {.name = "rng", .dtype = NETS_SAFETENSORS_U32, .rank = 1, .dims = {RNG_WORDS}},
+        {.name = NETS_STEP_NAME, .dtype = NETS_SAFETENSORS_U32, .rank = 1, .dims = {1}}};
+    int n = nets_optimizer_traits_of(s->config.target.optimizer.id)->counts ? 2 : 1;
+    return i < n ? COUNTS[i] : (nets_safetensors_tensor){0};
+}
+
+static bool has_part(const session *s, int param, nets_part part) {
+    return nets_exec_param(s->train, param, part) != NULL;
+}
+
+/* ---------------------------------------------------------------- error bounds */
+
+/* The graphs that may have bounds. */
+typedef struct bounded {
+    const char *prefix;    /* of its bounds' names */
+    const char *age;       /* key of how long ago it was sampled */
+    const mm_graph *graph; /* NULL: the session does not have it */
+} bounded;
+
+enum { BOUNDED = 2 * NETS_PASSES };
+
+/* In the order in which names are looked up: none of the prefixes begins with one before it. */
+static void list_bounded(const session *s, bounded list_out[BOUNDED]) {
+    static const char *const WORDS[BOUNDED][2] = {{"bound.last.first.", "sampled_age_last_first"},
+                                                  {"bound.last.next.", "sampled_age_last_next"},
+                                                  {"bound.last.", "sampled_age_last"},
+                                                  {"bound.first.", "sampled_age_first"},
+                                                  {"bound.next.", "sampled_age_next"},
+                                                  {"bound.", "sampled_age"}};
+    for (int i = 0; i < BOUNDED; i++) {
+        const nets_exec *exec = i < NETS_PASSES ? s->train_last : s->train;
+        const nets_lowered *lowered = exec ? nets_exec_lowered_pass(exec, (i + 1) % NETS_PASSES) : NULL;
+        list_out[i] = (bounded){WORDS[i][0], WORDS[i][1], lowered ? lowered->graph : NULL};
+    }
+}
+
+static nets_safetensors_tensor describe_bound(const bounded *b, mm_tensor tensor, char name[NAME_CAPACITY]) {
+    snprintf(name, NAME_CAPACITY, "%s%s", b->prefix, mm_graph_tensor(b->graph, tensor)->name);
+    return (nets_safetensors_tensor){.name = name, .dtype = NETS_SAFETENSORS_F32, .rank = 1, .dims = {1}};
+}
+
+/* A bound of 0 is that of a tensor without. */
+static mm_status add_bounds_of(const session *s, const bounded *b, nets_safetensors_builder *builder) {
+    for (mm_tensor t = 0; t < mm_graph_tensors(b->graph); t++) {
+        char name[NAME_CAPACITY];
+        float bound;
+        MM_TRY(mm_bound_get(s->manager, b->graph, t, &bound));
+        if (bound == 0) continue;
+        const nets_safetensors_tensor tensor = describe_bound(b, t, name);
+        MM_TRY(nets_safetensors_add(builder, &tensor));
+    }
+    return MM_OK;
+}
+
+static mm_status add_count(nets_safetensors_builder *builder, const char *key, int64_t count);
+
+static mm_status add_bounds(const session *s, nets_safetensors_builder *builder) {
+    bounded list[BOUNDED];
+    list_bounded(s, list);
+    for (int i = 0; i < BOUNDED; i++) {
+        int64_t age;
+        if (!list[i].graph) continue;
+        MM_TRY(mm_sampling_age(s->manager, list[i].graph, &age));
+        if (age < 0) continue;
+        MM_TRY(add_count(builder, list[i].age, age));
+        MM_TRY(add_bounds_of(s, &list[i], builder));
+    }
+    return MM_OK;
+}
+
+/* The bound that has the name in the file; false: it is no bound's. */
+static bool find_bound(const session *s, const char *name, float *bound_out) {
+    bounded list[BOUNDED];
+    list_bounded(s, list);
+    for (int i = 0; i < BOUNDED; i++) {
+        const size_t length = strlen(list[i].prefix);
+        mm_tensor tensor;
+        if (!list[i].graph || strncmp(name, list[i].prefix, length) != 0) continue;
+        return mm_graph_find_tensor(list[i].graph, name + length, &tensor) == MM_OK &&
+               mm_bound_get(s->manager, list[i].graph, tensor, bound_out) == MM_OK;
+    }
+    return false;
+}
+
+static mm_status take_bounds_of(const session *s, const bounded *b, const nets_safetensors_file *file) {
+    for (mm_tensor t = 0; t < mm_graph_tensors(b->graph); t++) {
+        char name[NAME_CAPACITY];
+        const void *data;
+        float bound = 0;
+        const nets_safetensors_tensor want = describe_bound(b, t, name);
+        if (nets_safetensors_find(file, name)) {
+            MM_TRY(nets_safetensors_get(file, &want, &data));
+            MM_TRY(nets_safetensors_read(file, data, 0, &bound, sizeof bound));
+        }
+        mm_status status = mm_bound_set(s->manager, b->graph, t, bound);
+        if (status != MM_OK) return mm_fail_in(MM_ERR_FORMAT, "%s", name);
+    }
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- saving */
+
+/* Names and dims of all tensors: their elements are fetched when the file is written. */
+static mm_status add_tensors(const session *s, nets_safetensors_builder *builder) {
+    for (int i = 0; i < nets_net_params(s->config.net); i++)
+        for (int p = 0; p < N_PARTS; p++) {
+            char name[NAME_CAPACITY];
+            if (!has_part(s, i, PARTS[p])) continue;
+            nets_safetensors_tensor tensor = describe(s, i, PARTS[p], name);
+            MM_TRY(nets_safetensors_add(builder, &tensor));
+        }
+    for (int i = 0; describe_count(s, i).name; i++) {
+        nets_safetensors_tensor count = describe_count(s, i);
+        MM_TRY(nets_safetensors_add(builder, &count));
+    }
+    return add_bounds(s, builder);
+}
+
+static mm_status add_count(nets_safetensors_builder *builder, const char *key, int64_t count) {
+    char text[32];
+    snprintf(text, sizeof text, "%lld", (long long)count);
+    return nets_safetensors_add_metadata(builder, key, text);
+}
+
+static mm_status add_options(const arg *options, nets_safetensors_builder *builder) {
+    for (const arg *a = options; a && a->kind != ARG_END; a++) {
+        char *text = args_text(a);
+        if (!text) return mm_fail(MM_ERR_NOMEM, "no memory to save %s", a->name);
+        mm_status status = nets_safetensors_add_metadata(builder, a->name + 2, text);
+        free(text);
+        MM_TRY(status);
+    }
+    return MM_OK;
+}
+
+/* The place in the data is that of an image, which does not hang on the batch. */
+static mm_status add_metadata(const session *s, const arg *options, nets_safetensors_builder *builder) {
+    const nets_reader_size *size = &s->train_size;
+    int64_t at = s->iteration + s->data_shift;
+    MM_TRY(add_options(options, builder));
+    MM_TRY(nets_safetensors_add_metadata(builder, "net", nets_net_name(s->config.net)));
+    MM_TRY(add_count(builder, "version", VERSION));
+    MM_TRY(add_count(builder, "iteration", s->iteration));
+    MM_TRY(add_count(builder, "epoch", at / size->batches));
+    MM_TRY(add_count(builder, "position", at % size->batches * s->config.batch));
+    return nets_safetensors_add_metadata(builder, "last_batch", s->config.whole_epochs ? "trained" : "left out");
+}
+
+/* nets_safetensors_fetch: a tensor has the same name in the graph as in the file. */
+static mm_status fetch(void *ctx, const nets_safetensors_tensor *tensor, int64_t offset, void *data, int64_t bytes) {
+    const session *s = ctx;
+    const float *values = data;
+    float bound;
+    if (find_bound(s, tensor->name, &bound)) {
+        memcpy(data, &bound, sizeof bound);
+        return MM_OK;
+    }
+    MM_TRY(nets_exec_values_get(s->train, tensor->name, offset, data, bytes));
+    if (s->config.keep_going || tensor->dtype != NETS_SAFETENSORS_F32) return MM_OK;
+    for (int64_t i = 0; i < bytes / (int64_t)sizeof *values; i++)
+        if (!isfinite(values[i]))
+            return mm_fail(MM_ERR_UNSUPPORTED,
+                           "the state after iteration %lld is not saved: training diverged, %s has elements that are "
+                           "NaN or infinite; lower --lr, or --keep-going saves it all the same",
+                           (long long)s->iteration, tensor->name);
+    return MM_OK;
+}
+
+mm_status session_save(session *s, const char *path, const arg *options) {
+    nets_safetensors_builder *builder;
+    MM_TRY(nets_safetensors_builder_create(&builder));
+    mm_status status = add_tensors(s, builder);
+    if (status == MM_OK) status = add_metadata(s, options, builder);
+    if (status == MM_OK) status = nets_safetensors_write_from(builder, path, NETS_TRANSFER_BYTES, fetch, s);
+    nets_safetensors_builder_destroy(builder);
+    return status;
+}
+
+/* Adds a tensor's elements, of four bytes each, to a digest. */
+static mm_status digest_one(session *s, const nets_safetensors_tensor *tensor, uint32_t *piece, uint64_t *digest) {
+    int64_t bytes;
+    MM_TRY(nets_safetensors_bytes(tensor, &bytes));
+    for (int64_t at = 0; at < bytes; at += NETS_TRANSFER_BYTES) {
+        const int64_t n = bytes - at < NETS_TRANSFER_BYTES ? bytes - at : NETS_TRANSFER_BYTES;
+        MM_TRY(nets_exec_values_get(s->train, tensor->name, at, piece, n));
+        for (int64_t i = 0; i < n / (int64_t)sizeof *piece; i++)
+            *digest = (*digest ^ piece[i]) * UINT64_C(0x100000001b3); /* FNV-1a, of words */
+    }
+    return MM_OK;
+}
+
+static mm_status digest_all(session *s, uint32_t *piece, uint64_t *digest) {
+    char name[NAME_CAPACITY];
+    for (int i = 0; i < nets_net_params(s->config.net); i++)
+        for (int p = 0; p < N_PARTS; p++) {
+            if (!has_part(s, i, PARTS[p])) continue;
+            const nets_safetensors_tensor tensor = describe(s, i, PARTS[p], name);
+            MM_TRY(digest_one(s, &tensor, piece, digest));
+        }
+    for (int i = 0; describe_count(s, i).name; i++) {
+        const nets_safetensors_tensor count = describe_count(s, i);
+        MM_TRY(digest_one(s, &count, piece, digest));
+    }
+    return MM_OK;
+}
+
+mm_status session_digest(session *s, uint64_t *digest_out) {
+    uint32_t *piece = malloc(NETS_TRANSFER_BYTES);
+    *digest_out = UINT64_C(0xcbf29ce484222325);
+    mm_status status = piece ? digest_all(s, piece, digest_out) : mm_fail(MM_ERR_NOMEM, "no memory to read the state");
+    free(piece);
+    return status;
+}
+
+/* From the file into the manager, through `piece` of NETS_TRANSFER_BYTES. */
+static mm_status copy_in(session *s, const nets_safetensors_file *file, const nets_safetensors_tensor *tensor,
+                         const void *data, void *piece) {
+    int64_t bytes;
+    MM_TRY(nets_safetensors_bytes(tensor, &bytes));
+    for (int64_t at = 0; at < bytes; at += NETS_TRANSFER_BYTES) {
+        int64_t n = bytes - at < NETS_TRANSFER_BYTES ? bytes - at : NETS_TRANSFER_BYTES;
+        MM_TRY(nets_safetensors_read(file, data, at, piece, n));
+        MM_TRY(nets_exec_values_set(s->train, tensor->name, at, piece, n));
+    }
+    return MM_OK;
+}
+
+static mm_status take_one(session *s, const nets_safetensors_file *file, const nets_safetensors_tensor *want,
+                          void *piece) {
+    const void *data;
+    MM_TRY(nets_safetensors_get(file, want, &data));
+    return piece ? copy_in(s, file, want, data, piece) : MM_OK;
+}
+
+/* Visits everything that a state has: first to see that the file has it all (piece NULL), then to take it. A file of
+ * weights alone leaves the optimizer's states at zero. */
+static mm_status take(session *s, const nets_safetensors_file *file, void *piece) {
+    for (int i = 0; i < nets_net_params(s->config.net); i++)
+        for (int p = 0; p < N_PARTS; p++) {
+            char name[NAME_CAPACITY];
+            if (!has_part(s, i, PARTS[p]) || (PARTS[p] != NETS_VALUE && s->config.reset_optimizer)) continue;
+            nets_safetensors_tensor want = describe(s, i, PARTS[p], name);
+            bool there = PARTS[p] == NETS_VALUE || nets_safetensors_find(file, name);
+            if (there) MM_TRY(take_one(s, file, &want, piece));
+        }
+    for (int i = 0; i < (s->config.reset_optimizer ? 1 : 2) && describe_count(s, i).name; i++) {
+        nets_safetensors_tensor want = describe_count(s, i);
+        if (nets_safetensors_find(file, want.name)) MM_TRY(take_one(s, file, &want, piece));
+    }
+    return MM_OK;
+}
+
+/* 0 if the state does not say, as one of weights alone: the training begins. */
+static mm_status read_count(const nets_safetensors_file *file, const char *path, const char *key, int64_t most,
+                            int64_t *count_out) {
+    const char *text = nets_safetensors_metadata(file, key);
+    char *end;
+    errno = 0;
+    long long count = text ? strtoll(text, &end, 10) : 0;
+    if (text && (errno || end == text || *end || count < 0 || count > most))
+        return mm_fail(MM_ERR_FORMAT, "%s: its %s is '%.32s', not a count from 0 to %lld", path, key, text,
+                       (long long)most);
+    *count_out = count;
+    return MM_OK;
+}
+
+/* Without an optimizer's states bounds are chosen anew. */
+static mm_status take_bounds(const session *s, const nets_safetensors_file *file, const char *path) {
+    bounded list[BOUNDED];
+    list_bounded(s, list);
+    for (int i = 0; i < BOUNDED && !s->config.reset_optimizer; i++) {
+        int64_t age;
+        if (!list[i].graph || !nets_safetensors_metadata(file, list[i].age)) continue;
+        MM_TRY(read_count(file, path, list[i].age, SESSION_ITERATIONS_MAX, &age));
+        MM_TRY(take_bounds_of(s, &list[i], file));
+        MM_TRY(mm_sampling_age_set(s->manager, list[i].graph, age));
+    }
+    return MM_OK;
+}
+
+/* Where the data goes on: at the image where the state was, or the batch's first before it. */
+static int64_t place_in_data(const session *s, int64_t epoch, int64_t position) {
+    int64_t index = position / s->config.batch;
+    return epoch * s->train_size.batches + (index < s->train_size.batches ? index : s->train_size.batches);
+}
+
+static mm_status load(session *s, const nets_safetensors_file *file, const char *path, void *piece) {
+    const uint32_t seed[2] = {(uint32_t)s->config.seed, (uint32_t)(s->config.seed >> 32)};
+    int64_t iteration, epoch, position;
+    MM_TRY(read_count(file, path, "iteration", SESSION_ITERATIONS_MAX, &iteration));
+    MM_TRY(read_count(file, path, "epoch", SESSION_ITERATIONS_MAX, &epoch));
+    MM_TRY(read_count(file, path, "position", INT32_MAX, &position));
+    MM_TRY(take(s, file, NULL));
+    MM_TRY(take(s, file, piece));
+    MM_TRY(take_bounds(s, file, path));
+    s->iteration = iteration;
+    if (!nets_safetensors_metadata(file, "version")) return MM_OK;
+    s->data_shift = place_in_data(s, epoch, position) - iteration;
+    return mm_persistent_set(s->manager, describe_count(s, 0).name, 0, seed, sizeof seed);
+}
+
+mm_status session_load(session *s, const nets_safetensors_file *file, const char *path) {
+    void *piece = malloc(NETS_TRANSFER_BYTES);
+    mm_status status = piece ? load(s, file, path, piece) : mm_fail(MM_ERR_NOMEM, "no memory to load %s", path);
+    free(piece);
+    return status == MM_OK ? MM_OK : mm_fail_in(status, "not a state of %s", nets_net_name(s->config.net));
+}
+
+/* ---------------------------------------------------------------- the run that it is of */
+
+static mm_status take_options(const nets_safetensors_file *file, const char *path, const arg *options, int argc,
+                              char **argv) {
+    int64_t version;
+    MM_TRY(read_count(file, path, "version", INT32_MAX, &version));
+    if (version > VERSION)
+        return mm_fail(MM_ERR_FORMAT, "%s: a state of version %lld, this mm reads up to %d: it takes a newer one", path,
+                       (long long)version, VERSION);
+    for (const arg *a = options; version > 0 && a->kind != ARG_END; a++) {
+        const char *then = nets_safetensors_metadata(file, a->name + 2);
+        if (!then || args_given(argc, argv, a->name)) continue;
+        if (args_set(a, then) != MM_OK) return mm_fail_in(MM_ERR_FORMAT, "%s: what it says of its run cannot be", path);
+    }
+    return MM_OK;
+}
+
+mm_status session_state_open(const char *path, const arg *options, int argc, char **argv,
+                             nets_safetensors_file **file_out) {
+    nets_safetensors_file *file;
+    MM_TRY(nets_safetensors_open(path, &file));
+    mm_status status = take_options(file, path, options, argc, argv);
+    if (status != MM_OK) {
+        nets_safetensors_close(file);
+        return status;
+    }
+    *file_out = file;
+    return MM_OK;
+}
+
+mm_status session_state_tell(const nets_safetensors_file *file, const char *path, const arg *options, int argc,
+                             char **argv) {
+    for (const arg *a = options; nets_safetensors_metadata(file, "version") && a->kind != ARG_END; a++) {
+        const char *then = nets_safetensors_metadata(file, a->name + 2);
+        if (!then || !args_given(argc, argv, a->name)) continue;
+        char *now = args_text(a);
+        if (!now) return mm_fail(MM_ERR_NOMEM, "no memory to compare %s", a->name);
+        if (strcmp(now, then) != 0)
+            fprintf(stderr, "mm train: %s%s%s: %s was trained with%s%s\n", a->name, *now ? " " : "", now, path,
+                    *then ? " " : "out", then);
+        free(now);
+    }
+    return MM_OK;
+}
+
+const char *session_state_says(const nets_safetensors_file *file, const char *key) {
+    return file ? nets_safetensors_metadata(file, key) : NULL;
+}
+
+void session_state_close(nets_safetensors_file *file) { nets_safetensors_close(file); }

@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nets/io/net_file.h"
+#include "tools/args/commands.h"
+#include "tools/args/json_file.h"
+#include "tools/need/effort.h"
+#include "tools/train/train.h"
+
+/* A loaded state may lie beyond several switches: the latest of them counts. */
+static mm_status apply_switches(void *ctx, session *s) {
+    train *t = ctx;
+    const policy_switch *latest = NULL;
+    for (int i = 0; i < t->n_switches; i++) {
+        const policy_switch *candidate = &t->switches[i];
+        if (candidate->iteration <= s->iteration && (!latest || candidate->iteration >= latest->iteration))
+            latest = candidate;
+    }
+    if (!latest || latest->policy == t->policy_now) return MM_OK;
+    MM_TRY(mm_policy_set(s->manager, latest->policy));
+    t->policy_now = latest->policy;
+    return MM_OK;
+}
+
+static mm_status evaluate(const train *t, session *s, row *r) {
+    MM_TRY(session_evaluate(s, t->quiet, &r->test_accuracy, &r->test_loss));
+    if (r->test_accuracy < 0) return MM_OK;
+    FILE *out = json_file_beside(t->json);
+    fprintf(out, "iteration %lld: test accuracy %.2f%%, test loss %.4f", (long long)s->iteration,
+            100 * r->test_accuracy, r->test_loss);
+    if (r->sample_tokens) fprintf(out, ", perplexity %.4f", exp(r->test_loss));
+    fprintf(out, "\n");
+    fflush(out);
+    return MM_OK;
+}
+
+static void say_why_nothing_ran(const train *t, const session *s) {
+    if (*t->interrupted)
+        fprintf(stderr, "mm train: interrupted before the first iteration%s\n",
+                t->save && s->iteration == 0 ? "; there is nothing to save" : "");
+    else
+        fprintf(stderr,
+                "mm train: nothing to train: %s has %lld iterations behind it; --iterations is how many in all\n",
+                t->load, (long long)s->iteration);
+}
+
+/* How many iterations the run has, those behind a loaded state included. */
+static int64_t last_iteration(const train *t, const session *s) {
+    return t->epochs ? t->epochs * s->train_size.batches - s->data_shift : t->iterations;
+}
+
+/* Where training stops to evaluate, and goes on: after each --eval-every iterations; with --epochs after each. */
+static int64_t next_stop(const train *t, const session *s, int64_t end) {
+    const int64_t epoch = s->train_size.batches, shift = t->eval_every ? 0 : s->data_shift;
+    const int64_t every = t->eval_every ? t->eval_every : t->epochs ? epoch : end;
+    const int64_t stop = s->iteration + every - (s->iteration + shift) % every;
+    return t->eval && stop < end ? stop : end;
+}
+
+/* Trains to the end, with an evaluation at each stop if asked; one run otherwise. A loaded state that is at the end
+ * is only evaluated. */
+static mm_status train_all(train *t, session *s, session_run *run, row *r) {
+    const int64_t end = last_iteration(t, s);
+    row all = {0};
+    run->whole = end;
+    do {
+        run->iterations = next_stop(t, s, end);
+        row one = {0};
+        MM_TRY(session_train(s, run, &one));
+        if (all.iterations > 0) {
+            one.loss_first = all.loss_first;
+            one.iterations += all.iterations;
+        }
+        all = one;
+        if (t->eval && !session_is_stopped(s) && !session_diverged(s)) MM_TRY(evaluate(t, s, &all));
+    } while (s->iteration < end && !session_is_stopped(s) && !session_diverged(s));
+    *r = all;
+    return MM_OK;
+}
+
+static mm_status save(void *ctx, session *s) {
+    train *t = ctx;
+    if (s->iteration == 0 || s->iteration == t->saved_iteration) return MM_OK;
+    MM_TRY(session_save(s, t->save, t->options));
+    t->saved_iteration = s->iteration;
+    return MM_OK;
+}
+
+/* What was trained is not lost to a failure: the state is as the last whole iteration left it. What --save-every wrote
+ * before a run diverged is better: its loss was finite, and not about to overflow. */
+static mm_status save_at_end(train *t, session *s, mm_status status) {
+    if (!t->save || (t->ranks && comm_gpu(t->ranks) >= 0 && comm_check(t->ranks) != MM_OK)) return status;
+    bool diverged = session_diverged(s);
+    mm_status saved = diverged && t->saved_iteration > 0 ? MM_OK : save(t, s);
+    if (diverged && saved != MM_OK) fprintf(stderr, "mm train: %s\n", mm_last_error());
+    if (diverged && t->saved_iteration > 0)
+        fprintf(json_file_beside(t->json), "%s: the state after iteration %lld\n", t->save,
+                (long long)t->saved_iteration);
+    return status != MM_OK || diverged ? status : saved;
+}
+
+static mm_status run_session(train *t, session *s, row *r) {
+    session_run run = {.hook = apply_switches,
+                       .hook_ctx = t,
+                       .log = t->log,
+                       .codec_log = t->codec_log,
+                       .quiet = t->quiet,
+                       .view = strcmp(t->progress, "full") == 0,
+                       .save = save};
+    MM_TRY(train_read_schedule(t, last_iteration(t, s), &run.schedule));
+    if (t->state) MM_TRY(train_log_differences(t, s));
+    run.save_period = t->save_period;
+    if (t->save_epochs) {
+        run.save_period.every *= s->train_size.batches;
+        run.save_period.shift = s->data_shift;
+    }
+    t->target.threads = t->target.backend->threads; /* as they are, for the state */
+    mm_status status = train_all(t, s, &run, r);
+    if (status == MM_OK && r->iterations == 0) say_why_nothing_ran(t, s);
+    return save_at_end(t, s, status);
+}
+
+static mm_status open_log(const char *path, FILE **log_out) {
+    if (!path) return MM_OK;
+    *log_out = fopen(path, "w");
+    if (!*log_out) return mm_fail(MM_ERR_IO, "cannot write %s: %s", path, strerror(errno));
+    setvbuf(*log_out, NULL, _IOLBF, BUFSIZ); /* for whoever follows it */
+    return MM_OK;
+}
+
+/* After all that may be refused, so that what is there stays. */
+static mm_status open_logs(train *t) {
+    MM_TRY(open_log(t->log_path, &t->log));
+    if (t->log) fprintf(t->log, "iteration,loss,accuracy,seconds\n");
+    return open_log(t->codec_log_path, &t->codec_log);
+}
+
+static mm_status check_log(const char *path, FILE *log) {
+    if (!log || (!ferror(log) && fflush(log) == 0)) return MM_OK;
+    return mm_fail(MM_ERR_IO, "cannot write %s: %s", path, strerror(errno));
+}
+
+/* A budget, if one is given, that is too small for the policy may do for another. What the policy needs is compared
+ * with others; of sub-batches that is what the largest pass needs, others are planned for the last. */
+static mm_status advise_another(const need_case *c, const train *t, const session *s) {
+    const bool whole = t->sub_batch == 0 || t->sub_batch >= t->part;
+    const bool known = s->minimum_bytes > s->config.budget_bytes;
+    mm_policy policy;
+    if (known && whole) MM_TRY(mm_policy_parse(c->policy, &policy));
+    mm_status status =
+        need_advise(c, session_pinned(s).given, known && whole ? &policy : NULL, known ? s->minimum_bytes : 0);
+    if (known && whole) mm_policy_fini(&policy);
+    return status;
+}
+
+static mm_status advise(const train *t, const session *s, mm_status status) {
+    if (status != MM_ERR_INFEASIBLE || s->refused_switch || t->budget_bytes == 0) return status;
+    need_case c = train_need_case(t);
+    if (!s->refused_by_manager) {
+        need_case planned = c;
+        planned.pinned_bytes = session_pinned(s).bytes;
+        const mm_status advised = advise_another(&planned, t, s);
+        (void)advised; /* what it adds is in the message */
+    }
+    return need_advise_own(&c);
+}
+
+/* Of what ran, even if the run has failed. */
+static mm_status save_trace(const train *t, session *s, mm_status status) {
+    traces all = {0};
+    if (!t->trace) return status;
+    mm_failure failure;
+    mm_failure_save(&failure, status);
+    mm_status traced = session_trace(s, &all);
+    if (traced == MM_OK) traced = traces_save(&all, "train", t->trace);
+    traces_fini(&all);
+    return failure.status != MM_OK ? mm_failure_restore(&failure) : traced;
+}
+
+/* Of the policy that ran last. */
+static mm_status save_facts(const train *t, session *s, const row *r) {
+    if (!t->facts_save || r->iterations == 0) return MM_OK;
+    return mm_facts_save(s->manager, nets_exec_lowered(s->train)->graph, t->facts_save);
+}
+
+/* All that may be refused. *ended_out: it was stopped before the first iteration; the session needs no session_fini. */
+static mm_status begin(train *t, session *s, row *r, bool *ended_out) {
+    session_config config;
+    MM_TRY(train_configure(t, &config));
+    train_set_options(t);
+    mm_status begun = session_init(s, &config);
+    *ended_out = session_stopped_early(s, begun);
+    if (*ended_out) {
+        session_name_row(s, r);
+        say_why_nothing_ran(t, s);
+        return MM_OK;
+    }
+    if (s->refused_data) return train_read_of_state(t, "--data", begun);
+    if (begun != MM_OK) return advise(t, s, begun);
+    if (t->state) begun = session_load(s, t->state, t->load);
+    if (begun != MM_OK) session_fini(s);
+    return begun;
+}
+
+static mm_status run_train(train *t, row *r) {
+    session s = {0};
+    bool ended = false;
+    mm_status begun = begin(t, &s, r, &ended);
+    const bool open = begun == MM_OK && !ended;
+    mm_status status = train_ranks_agree(t, open ? &s : NULL, begun, &ended);
+    t->stopped = ended;
+    if (status != MM_OK || ended) {
+        if (open) session_fini(&s);
+        return status;
+    }
+    status = open_logs(t);
+    if (status == MM_OK) status = run_session(t, &s, r);
+    if (status == MM_OK) status = save_facts(t, &s, r);
+    status = save_trace(t, &s, status);
+    t->stopped = session_is_stopped(&s);
+    session_fini(&s);
+    if (status == MM_OK) status = check_log(t->log_path, t->log);
+    return status == MM_OK ? check_log(t->codec_log_path, t->codec_log) : status;
+}
+
+static const char help_text[] =
+    "Trains a network with all that it needs on the device inside --budget: weights, gradients, optimizer state,\n"
+    "feature maps, workspaces. The policy decides what happens to the feature maps between the forward and the\n"
+    "backward pass. Its plan is proved to fit before the first step; a budget too small is refused, naming the\n"
+    "least that would do and the layer that holds it ('mm plan' tells beforehand). Without --budget it takes what\n"
+    "the plan needs. If the device has less to give, or memory runs out later, a plan that needs less stands in (with\n"
+    "more swapping, recomputation, and so on; never a lossy one for a lossless one), and a line says so.\n"
+    "\n"
+    "files: are images as uint8 [images, height, width, channels], which the network gets as -1 to 1, not augmented,\n"
+    "and int32 labels [images], or [images, height, width] for a network with a label for each pixel, as numpy.save\n"
+    "writes them. They are read while training goes on, not held in memory.\n"
+    "\n"
+    "text: takes a file's bytes as tokens, tokens: its 16-bit numbers, for networks such as gpt. The last tenth is\n"
+    "for --eval. The rest is cut into rows of the network's context; an epoch reads each row once, in a seeded\n"
+    "order.\n"
+    "\n"
+    "A saved state goes on where it stopped, bit for bit: it says its network, data and the place in it, batch,\n"
+    "seed, learning rate and its steps or schedule, optimizer and threads, and policies and budget where a code is\n"
+    "lossy. Paths of data are absolute in it, with links followed. What of it is given with --load and differs is\n"
+    "told; --iterations and --epochs count what it has behind it. --save-every saves on the way; a run that is\n"
+    "killed while it saves leaves the state before. A loss or gradient that is NaN or infinite ends the training\n"
+    "with status diverged and exit 1: that iteration's update is not taken, and --save has the state before it, or\n"
+    "what --save-every wrote. --keep-going trains on. Ctrl-C (or SIGTERM) finishes the iteration, saves if --save is\n"
+    "given, and exits with 130; a second one ends it at once. While auto still searches for its plan, before the\n"
+    "first iteration, the first one ends the run, and there is nothing to save. Otherwise: 0 done, 1 failed or does\n"
+    "not fit, 2 the command line cannot be meant so.\n"
+    "\n"
+    "With --ranks N, or as one of those that mpirun started (--engine mpi), each process trains an N-th of every\n"
+    "batch, in its own --budget, and all add up their gradients, in the same order on every run. Rank 0 reports,\n"
+    "evaluates and saves; its state loads into any number. A batch norm normalises a rank's part; running statistics\n"
+    "become the ranks' mean. On the device cuda, --ranks gives each a GPU, and NCCL adds up there, in its own order;\n"
+    "--engine mpi: as on the host. Figures are the whole batch's, memory is rank 0's. Ctrl-C at the mm that started\n"
+    "them, or SIGINT to any of them, lets all finish the same iteration. An mpirun of yours kills them a second or\n"
+    "two after Ctrl-C. If one fails, all end.\n"
+    "\n"
+    "  mm train --net resnet32 --data cifar10:DIR --epochs 3 --eval --policy freelunch:rate=4 --budget 200MiB\n"
+    "  mm train --net resnet20 --data files:x.npy,y.npy --test-data files:tx.npy,ty.npy --epochs 9 --eval\n"
+    "  mm train --net gpt --data text:FILE --optimizer adamw --lr 6e-4 --lr-schedule cosine,warmup=20 --eval\n"
+    "  mm train --net resnet20 --iterations 300 --switch 100:freelunch --switch 200:liveness --save state\n"
+    "  mm train --net resnet20 --iterations 400 --load state --save state\n"
+    "  mm train --net resnet20 --ranks 2 --threads 1\n"
+    "  mpirun -n 2 mm train --net resnet20 --threads 1 --engine mpi";
+
+static void tell_of_plan(const train *t) {
+    char sub_batch[48] = "";
+    if (t->sub_batch > 0 && t->sub_batch < t->part)
+        snprintf(sub_batch, sizeof sub_batch, " --sub-batch %lld", (long long)t->sub_batch);
+    fprintf(stderr, "'mm plan --net %s --batch %lld%s' tells what each policy needs\n", t->net, (long long)t->batch,
+            sub_batch);
+}
+
+/* Of several ranks, one tells; before they have met, each for itself. */
+static int failed(train *t, mm_status status) {
+    const char *rank = t->ranks ? NULL : train_ranks_variable(TRAIN_RANK);
+    t->told |= t->ranks && comm_lost(t->ranks);
+    if (t->told) return command_status(status);
+    if (t->agreed) mm_fail_prefix("rank %d", comm_rank(t->ranks));
+    if (rank && strncmp(mm_last_error(), "rank ", 5) != 0) mm_fail_prefix("rank %s", rank);
+    return command_failed("train", status);
+}
+
+/* Reads the command line; *t has the defaults. */
+static mm_status read_options(train *t, int argc, char **argv) {
+    const arg table[] = {
+        {"--net", "NAME", "network: 'mm nets' lists them (resnet32)", ARG_TEXT, &t->net, 0, 0},
+        {"--data", "SPEC", "cifar10:DIR, fashion-mnist, synthetic, files:X.npy,Y.npy, text|tokens:FILE (synthetic)",
+         ARG_TEXT, &t->data, 0, 0},
+        {"--test-data", "SPEC", "what --eval evaluates on (the test set of --data)", ARG_TEXT, &t->test_data, 0, 0},
+        {"--batch", "N", "images an iteration (128)", ARG_COUNT, &t->batch, 1, 1 << 20},
+        {"--sub-batch", "N|auto", "compute so many at a time, add up gradients; auto: by --budget (policy's subbatch=)",
+         ARG_TEXT, &t->sub_batch_text, 0, 0},
+        {"--iterations", "N", "train until this many iterations are done (100)", ARG_COUNT, &t->iterations, 1, 1e9},
+        {"--epochs", "N", "... or this many passes over the data", ARG_COUNT, &t->epochs, 1, 1e6},
+        {"--engine", "NAME", "of ranks: mpi, or nccl: a GPU for each; without --ranks: mpirun has started them",
+         ARG_TEXT, &t->engine, 0, 0},
+        {"--ranks", "N", "start N processes, each of which trains an N-th of every batch", ARG_COUNT, &t->ranks_wanted,
+         1, 1024},
+        {"--sum", "WHEN", "gradients of ranks: overlap: beside the backward pass; end: behind it (overlap)", ARG_TEXT,
+         &t->sum, 0, 0},
+        {"--sum-at", "WHERE", "ranks: each rank adds a part; root: rank 0 adds all (ranks)", ARG_TEXT, &t->sum_at, 0,
+         0},
+        TARGET_ARGS(&t->target),
+        TARGET_CODEC_THREADS_ARG(&t->target),
+        {"--budget", "SIZE", "bytes on the device, never exceeded: 300MiB (what --policy's plan needs)", ARG_SIZE,
+         &t->budget_bytes, 0, 0},
+        {"--pinned", "SIZE",
+         "host memory for offloaded maps; 0: none (what the plan needs, at most half of what is free)", ARG_SIZE,
+         &t->pinned_bytes, -1, 0},
+        TARGET_LINK_ARG(&t->target),
+        {"--policy", "NAME[:k=v,..]", "policy: 'mm policies' lists them (liveness; with --budget auto)", ARG_TEXT,
+         &t->policy, 0, 0},
+        EFFORT_ARG(&t->effort),
+        {"--switch", "ITER:POLICY", "go over to POLICY once ITER iterations are done", ARG_TEXTS, &t->switch_texts, 0,
+         0},
+        {"--seed", "N", "of weights, shuffling, augmentation and dropout (1)", ARG_COUNT, &t->seed, 0, 9e15},
+        TARGET_OPTIMIZER_ARG(&t->target),
+        {"--reset-optimizer", NULL, "of --load's state take the weights, but not what its optimizer kept", ARG_FLAG,
+         &t->reset_optimizer, 0, 0},
+        {"--lr", "X", "learning rate (sgd 0.1, adamw 0.001)", ARG_NUMBER, &t->lr, 1e-9, 1e3},
+        {"--lr-step", "ITER", "divide the learning rate by ten at ITER", ARG_TEXTS, &t->lr_texts, 0, 0},
+        {"--lr-schedule", "HOW",
+         "constant, or cosine[,warmup=N]: up in N iterations, down to 0 over the run (constant)", ARG_TEXT,
+         &t->lr_schedule, 0, 0},
+        {"--momentum", "X", "of sgd (0.9)", ARG_NUMBER, &t->momentum, 0, 1},
+        {"--weight-decay", "X", "of weights, biases and batch norms; of gpt's matrices (sgd 0.0001, adamw 0.01)",
+         ARG_NUMBER, &t->weight_decay, 0, 1},
+        {"--clip-norm", "X", "scale gradients down to this norm of all together; 0: do not (0)", ARG_NUMBER,
+         &t->clip_norm, 0, 1e30},
+        {"--eval", NULL, "test accuracy, loss (and perplexity) at the end, with --epochs after each", ARG_FLAG,
+         &t->eval, 0, 0},
+        {"--eval-every", "N", "... and after each N iterations", ARG_COUNT, &t->eval_every, 1, 1e9},
+        {"--load", "FILE", "go on from a saved state (safetensors)", ARG_TEXT, &t->load, 0, 0},
+        {"--save", "FILE", "save weights and optimizer state at the end (safetensors)", ARG_TEXT, &t->save, 0, 0},
+        {"--save-every", "N", "... and after each N iterations, or epochs: 1epoch", ARG_TEXT, &t->save_every, 0, 0},
+        {"--log", "FILE", "a line of CSV for each iteration", ARG_TEXT, &t->log_path, 0, 0},
+        {"--codec-log", "FILE", "a line of JSON for each iteration in which a policy samples (comet)", ARG_TEXT,
+         &t->codec_log_path, 0, 0},
+        {"--trace", "FILE", "when each step and operation ran, for Perfetto", ARG_TEXT, &t->trace, 0, 0},
+        {"--json", "FILE", "the figures, as an array of one row; -: to standard output", ARG_TEXT, &t->json, 0, 0},
+        {"--facts", "FILE", "plan by the times that 'mm bench --facts' measured of this network and batch", ARG_TEXT,
+         &t->facts, 0, 0},
+        {"--facts-save", "FILE", "keep the times that this run measured, for --facts and 'mm plan'", ARG_TEXT,
+         &t->facts_save, 0, 0},
+        {"--replan", "PERCENT", "plan again where iterations take so much more or less than planned (--facts)",
+         ARG_COUNT, &t->replan, 1, 1000},
+        {"--no-measure", NULL, "do not measure the peak (which touches all bytes that plans take)", ARG_FLAG,
+         &t->no_measure, 0, 0},
+        {"--keep-going", NULL, "train on with a loss or gradient that is NaN or infinite, updates included", ARG_FLAG,
+         &t->keep_going, 0, 0},
+        {"--no-ladder", NULL, "if memory is short, fail: no plan that does with less stands in", ARG_FLAG,
+         &t->no_ladder, 0, 0},
+        {"--self-check", NULL, "poison freed bytes and compare lossless copies (slow)", ARG_FLAG, &t->self_check, 0, 0},
+        {"--issue", "HOW", "of side streams: thread: workers; inline: the training thread, can be recorded (auto)",
+         ARG_TEXT, &t->issue, 0, 0},
+        {"--progress", "HOW", "bar; or full: on a terminal also budget, memory by kind, streams (bar)", ARG_TEXT,
+         &t->progress, 0, 0},
+        {"--quiet", NULL, "no progress", ARG_FLAG, &t->quiet, 0, 0},
+        {0},
+    };
+    _Static_assert(sizeof table <= sizeof t->table, "room for all of them");
+    memcpy(t->table, table, sizeof table);
+    t->argc = argc;
+    t->argv = argv;
+    MM_TRY(args_parse(argc, argv, t->table, "mm train [OPTIONS]", help_text, &t->help));
+    if (!t->iterations && !t->epochs) t->iterations = 100;
+    return MM_OK;
+}
+
+/* The row of a run that went well; else the line that says what failed. Returns the exit status. */
+static int tell_end(train *t, row *r, mm_status *status) {
+    const bool tells = !t->ranks || comm_rank(t->ranks) == 0;
+    if (*status != MM_OK) {
+        const int code = failed(t, *status);
+        if (*status == MM_ERR_INFEASIBLE && t->budget_bytes > 0 && !t->ranks) tell_of_plan(t);
+        return code;
+    }
+    row_end(r, t->stopped);
+    if (tells) *status = rows_print(json_file_beside(t->json), r, 1);
+    if (*status == MM_OK && t->json) *status = rows_save(t->json, r, 1);
+    if (*status != MM_OK) return failed(t, *status);
+    if (r->diverged_iteration > 0 && !t->keep_going) return EXIT_FAILED;
+    return t->stopped ? EXIT_INTERRUPTED : EXIT_OK;
+}
+
+/* All but the ranks, once nothing is told any more: rows and messages point to texts, and to options of the state. */
+static void release(train *t) {
+    if (t->log) fclose(t->log);
+    if (t->codec_log) fclose(t->codec_log);
+    target_fini(&t->target);
+    facts_source_close(&t->source);
+    nets_net_destroy(t->network);
+    session_state_close(t->state);
+    free(t->data_path);
+    args_texts_fini(&t->lr_texts);
+    args_texts_fini(&t->switch_texts);
+    texts_fini(&t->texts);
+}
+
+int cmd_train(int argc, char **argv) {
+    train t = {.net = "resnet32",
+               .data = "synthetic",
+               .target = TARGET_DEFAULTS,
+               .policy = "",
+               .issue = "auto",
+               .sum = "overlap",
+               .sum_at = "ranks",
+               .progress = "bar",
+               .batch = 128,
+               .pinned_bytes = PINNED_OPEN,
+               .effort = EFFORT_OPEN,
+               .seed = 1,
+               .lr_schedule = "",
+               .momentum = -1,
+               .weight_decay = -1,
+               .clip_norm = -1};
+    row r = {0};
+    mm_status status = read_options(&t, argc, argv);
+    if (status == MM_OK && t.help) return EXIT_OK;
+    int code = -1;
+    if (status == MM_OK) {
+        t.interrupted = t.target.stop = command_interruptible();
+        status = train_ranks_begin(&t, &code);
+    }
+    if (status != MM_OK || code < 0) {
+        if (status == MM_OK) status = train_open_state(&t);
+        if (status == MM_OK)
+            status = run_train(&t, &r);
+        else if (t.ranks)
+            status = train_ranks_agree(&t, NULL, status, &t.stopped);
+        code = tell_end(&t, &r, &status);
+    }
+    release(&t);
+    return train_ranks_end(&t, status, code);
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT */
+#include "tools/train/session_memory.h"
+
+#include <stdlib.h>
+
+#include "mm/core/graph/graph.h"
+#include "mm/device/contract/device.h"
+#include "mm/manager/measured.h"
+#include "mm/planning/planning.h"
+
+mm_status session_go_on(const session *s) {
+    if (!session_is_stopped(s)) return MM_OK;
+    return mm_fail(MM_ERR_ORDER, "interrupted before the first iteration");
+}
+
+/* What a policy takes at the least, within the pinned memory that there is. */
+static void raise_by(session *s, int p, const need_pass *pass) {
+    if (pass->minimum_bytes > s->need_bytes[p]) s->need_bytes[p] = pass->minimum_bytes;
+    if (p > 0 || pass->minimum_bytes <= s->minimum_bytes) return;
+    s->minimum_bytes = pass->minimum_bytes;
+    s->minimum_pinned_bytes = pass->minimum_pinned_bytes;
+    s->free = pass->free;
+    mm_graph_step_name(pass->lowered->graph, pass->minimum_step, s->holder, sizeof s->holder);
+}
+
+/* One more, for each policy. */
+static mm_status make_room(session *s) {
+    int n = s->n_needs + s->config.policies.n;
+    need *more = realloc(s->needs, (size_t)n * sizeof *more);
+    if (!more) return mm_fail(MM_ERR_NOMEM, "out of memory for %d plans", n);
+    s->needs = more;
+    return MM_OK;
+}
+
+/* Facts are of the first graph, the one to train with. Others are planned without, as the manager does. The first
+ * policy's first plan says whether layers are fused: all graphs share the weights, and the manager its policies. */
+static mm_status find_need(const session *s, int64_t batch, int64_t sub_batch, nets_mode mode, int p,
+                           int64_t base_bytes, need *n) {
+    const session_config *c = &s->config;
+    need_case asked = {.net = c->net,
+                       .batch = batch,
+                       .sub_batch = sub_batch,
+                       .mode = mode,
+                       .target = &c->target,
+                       .policy = c->policies.text[p],
+                       .facts = c->facts,
+                       .budget_bytes = c->budget_bytes,
+                       .pinned_bytes = s->pinned_most_bytes,
+                       .base_bytes = base_bytes,
+                       .may_unfuse = s->n_needs == 0,
+                       .wants_fastest = true};
+    for (;; asked.facts = NULL) {
+        mm_status status = need_init(n, &asked);
+        if (!asked.facts || status != MM_ERR_FORMAT || s->n_needs < c->policies.n) return status;
+    }
+}
+
+mm_status session_memory_raise(session *s, int64_t batch, int64_t sub_batch, nets_mode mode, int64_t *base_bytes) {
+    MM_TRY(make_room(s));
+    for (int p = 0; p < s->config.policies.n; p++) {
+        need *n = &s->needs[s->n_needs];
+        MM_TRY(session_go_on(s));
+        MM_TRY(find_need(s, batch, sub_batch, mode, p, *base_bytes, n));
+        s->n_needs++;
+        if (n->fused != target_fuses(&s->config.target)) {
+            target_set_fused(&s->config.target, false);
+            s->fused_bytes = n->fused_bytes;
+        }
+        *base_bytes = n->base_bytes;
+        raise_by(s, p, need_most(n));
+    }
+    return MM_OK;
+}
+
+void session_memory_end(session *s) {
+    for (int i = 0; i < s->n_needs; i++) need_fini(&s->needs[i]);
+    free(s->needs);
+    s->needs = NULL;
+    s->n_needs = 0;
+}
+
+/* By what the plan at hand takes. */
+static mm_status raise_pinned(session *s, const mm_plan *plan) {
+    if (plan->pinned_bytes > s->pinned_most_bytes)
+        return mm_fail(MM_ERR_INFEASIBLE, "infeasible: %s needs %s of pinned host memory, %s are %s%s", plan->policy,
+                       MM_SIZE_TEXT(plan->pinned_bytes), MM_SIZE_TEXT(s->pinned_most_bytes),
+                       session_pinned(s).given ? "given" : "half of what is free; --pinned sets it",
+                       mm_plan_pinned_hint(plan));
+    if (plan->pinned_bytes > s->pinned_needed_bytes) s->pinned_needed_bytes = plan->pinned_bytes;
+    return MM_OK;
+}
+
+/* A plan may need more of it in a smaller budget, and in a larger one. A batch that is staged may take its part of the
+ * budget at any time. In a budget that is given the fastest plan counts, though it be the minimum; without one, what
+ * the plan with the lowest peak takes is the budget. */
+static mm_status pin(session *s, need *n, int pass) {
+    const int64_t minimum = n->pass[pass].minimum_bytes, budget = s->config.budget_bytes;
+    for (int staged = 0; staged <= (s->staged_bytes > 0); staged++) {
+        int64_t bytes = staged * s->staged_bytes, room = budget - bytes;
+        if (room < minimum) continue;
+        MM_TRY(session_go_on(s));
+        if (staged || s->budget_given || room > minimum)
+            MM_TRY(need_within(n, pass, budget, s->pinned_most_bytes, bytes));
+        MM_TRY(raise_pinned(s, n->pass[pass].planned.plan));
+    }
+    return MM_OK;
+}
+
+/* Pinned memory is reserved once, but by other times a plan may copy more: as much as the plan that needs least. */
+static void pin_for_others(session *s) {
+    const int64_t least = s->minimum_pinned_bytes, most = s->pinned_most_bytes, bytes = least < most ? least : most;
+    if (s->config.replan_percent > 0 && bytes > s->pinned_needed_bytes) s->pinned_needed_bytes = bytes;
+}
+
+mm_status session_memory_pin(session *s) {
+    for (int i = 0; i < s->n_needs; i++)
+        for (int k = 0; k < s->needs[i].n; k++) MM_TRY(pin(s, &s->needs[i], k));
+    pin_for_others(s);
+    return MM_OK;
+}
+
+/* The first policy's plans that were made for the budget. */
+mm_status session_memory_offer(session *s) {
+    for (int i = 0; i < s->n_needs; i += s->config.policies.n)
+        for (int k = 0; k < s->needs[i].n; k++) {
+            need_pass *p = &s->needs[i].pass[k];
+            if (p->room.device_bytes == s->config.budget_bytes)
+                MM_TRY(mm_plan_offer(s->manager, mm_planned_release(&p->planned), p->room.device_bytes));
+        }
+    return MM_OK;
+}
+
+static mm_status look_at_device(const session *s, const mm_device_ops **ops_out, mm_memory_info *info_out) {
+    mm_device *device;
+    MM_TRY(mm_device_create(s->config.target.device, NULL, &device));
+    *ops_out = device->ops;
+    mm_device_memory_info(device, info_out);
+    mm_device_destroy(device);
+    return MM_OK;
+}
+
+void session_memory_begin(session *s) {
+    s->pinned_most_bytes = pinned_limit(s->config.pinned_bytes, need_pinned_most());
+    s->budget_given = s->config.budget_bytes > 0;
+    s->staged_bytes =
+        target_staged_bytes(&s->config.target, s->config.net,
+                            s->config.sub_batch > 0 ? s->config.sub_batch : session_part(s, s->config.batch));
+}
+
+/* Where the device knows what others have, that is not the ladder's affair. */
+static mm_status check_device(const session *s) {
+    const mm_device_ops *ops;
+    mm_memory_info info;
+    int64_t wanted = s->config.budget_bytes > 0 ? s->config.budget_bytes : s->minimum_bytes;
+    MM_TRY(look_at_device(s, &ops, &info));
+    bool given = s->config.budget_bytes > 0, free = s->config.no_ladder || ops->knows_free_memory;
+    int64_t there = free ? info.free_bytes : info.total_bytes;
+    if (wanted <= there) return MM_OK;
+    return mm_fail(MM_ERR_NOMEM, "%s %s, device %s has %s%s; %s", given ? "the budget is" : "this needs",
+                   MM_SIZE_TEXT(wanted), s->config.target.device, MM_SIZE_TEXT(there), free ? " free" : "",
+                   given ? "give a smaller one, or end what else uses the device"
+                         : "choose a policy that does with less, a smaller batch, or end what else uses the device");
+}
+
+/* Memory to leave free: other processes on the device come and go, and libraries allocate beside the arena. Chosen: a
+ * 32nd of what is free, at least 64 MiB. */
+static int64_t margin_of(const mm_memory_info *info) {
+    const int64_t least = INT64_C(64) << 20;
+    return info->free_bytes / 32 > least ? info->free_bytes / 32 : least;
+}
+
+mm_status session_memory_default(session *s) {
+    const mm_device_ops *ops;
+    mm_memory_info info;
+    if (s->config.budget_bytes > 0) return MM_OK;
+    MM_TRY(look_at_device(s, &ops, &info));
+    s->config.budget_bytes = s->minimum_bytes;
+    if (s->staged_bytes <= info.free_bytes - s->minimum_bytes - margin_of(&info))
+        s->config.budget_bytes += s->staged_bytes;
+    return MM_OK;
+}
+
+mm_status session_memory_stage(session *s) {
+    bool room = s->staged_bytes > 0;
+    for (int p = 1; p < s->config.policies.n; p++) room &= s->need_bytes[p] + s->staged_bytes <= s->config.budget_bytes;
+    mm_status status = room ? nets_exec_stage(s->train) : MM_ERR_INFEASIBLE;
+    if (status != MM_ERR_INFEASIBLE) return status;
+    s->staged_bytes = 0; /* a tight budget does without */
+    return MM_OK;
+}
+
+mm_status session_memory_check(const session *s) {
+    if (s->config.budget_bytes == 0 || s->config.budget_bytes >= s->minimum_bytes) return check_device(s);
+    return need_refuse(s->minimum_bytes, s->minimum_pinned_bytes, s->holder, session_pinned(s), &s->free);
+}
+
+mm_status session_memory_check_switches(session *s) {
+    bool given = s->config.budget_bytes > 0;
+    int64_t budget = given ? s->config.budget_bytes : s->minimum_bytes;
+    for (int p = 1; p < s->config.policies.n; p++) {
+        if (s->need_bytes[p] <= budget) continue;
+        s->refused_switch = true;
+        return mm_fail(MM_ERR_INFEASIBLE, "infeasible: to switch to %s takes at least %s, the budget is %s%s%s%s",
+                       s->config.policies.text[p], MM_SIZE_TEXT(s->need_bytes[p]), MM_SIZE_TEXT(budget),
+                       given ? "" : ", what ", given ? "" : s->config.policies.text[0],
+                       given ? "" : " takes; --budget sets it");
+    }
+    return MM_OK;
+}

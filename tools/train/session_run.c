@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT */
+#include <math.h>
+#include <string.h>
+
+#include "mm/device/contract/clock.h"
+#include "mm/manager/measured.h"
+#include "tools/args/speed.h"
+#include "tools/train/codec_log.h"
+#include "tools/train/session_parts.h"
+#include "tools/train/session_view.h"
+
+static double now(void) { return (double)mm_now_ns() * 1e-9; }
+
+/* The state of a run that the row is made of. Of a fixed size, since the heap is counted as outside_bytes. */
+enum { TIMES = 4096 };
+
+/* An iteration that was submitted and not collected; or run to its end, and not yet accounted for. */
+typedef struct flight {
+    nets_exec *exec;
+    int64_t n; /* images */
+    double host_seconds;
+    nets_result result;
+} flight;
+
+typedef struct tally {
+    flight flight[NETS_AHEAD]; /* oldest first */
+    int flying;
+    double ended;          /* when the last one was collected, or, before the first, submitted */
+    double seconds[TIMES]; /* of the last full batches: that of the i-th at i % TIMES */
+    double host_seconds[TIMES];
+    int64_t full_images; /* in a full batch: all that there are, if they are fewer */
+    int64_t full, labels, correct;
+    int64_t begun; /* sums, when the last iteration was submitted that could be */
+    mm_stats before;
+} tally;
+
+static void log_line(FILE *log, int64_t iteration, const nets_result *result, int64_t labels, double seconds) {
+    if (log)
+        fprintf(log, "%lld,%.6g,%.4f,%.6f\n", (long long)iteration, (double)result->loss,
+                (double)result->correct / (double)labels, seconds);
+}
+
+/* What this thread itself has done for iterations so far, waiting left out. */
+static int64_t host_ns(const session *s, const nets_exec *exec) {
+    return nets_exec_enqueue_ns(exec) - mm_host_wait_ns(s->manager);
+}
+
+/* Told once: a loss does not come back from there, as a rule. */
+static void tell_diverged(session *s, int64_t iteration, const nets_result *result) {
+    char message[384];
+    if (s->diverged_iteration > 0) return;
+    s->diverged_iteration = iteration;
+    snprintf(message, sizeof message, "%.64s, batch %lld, %.64s: diverged: the loss of iteration %lld is %g%s%s",
+             nets_net_name(s->config.net), (long long)s->config.batch, s->config.policies.text[0], (long long)iteration,
+             (double)result->loss,
+             result->halted && isfinite(result->loss) ? ", a gradient or running statistic overflows" : "",
+             s->config.keep_going ? "" : "; training ends, that iteration's update is not taken");
+    session_say(NULL, MM_LOG_WARNING, message);
+}
+
+bool session_diverged(const session *s) { return s->diverged_iteration > 0 && !s->config.keep_going; }
+
+/* This rank's part of a batch. */
+static void take_part(const session *s, nets_batch *batch) {
+    const int64_t rank = s->config.ranks ? comm_rank(s->config.ranks) : 0;
+    nets_shape image;
+    batch->n = session_part(s, batch->n);
+    if (rank == 0 || !batch->images || nets_net_shape(s->config.net, 0, 1, &image) != MM_OK) return;
+    batch->images += rank * batch->n * nets_shape_elems(&image);
+    batch->labels += rank * session_labels(s, batch->n);
+}
+
+/* How many sums this rank has begun so far. */
+static int64_t sums_begun(const session *s) {
+    comm_stats stats = {0};
+    if (s->config.ranks) comm_stats_get(s->config.ranks, &stats);
+    return stats.begun;
+}
+
+static mm_status start_iteration(session *s, const session_run *run, tally *t) {
+    nets_batch batch = {.n = s->config.batch};
+    if (!s->config.same_batches || !s->ahead || s->iteration < NETS_AHEAD)
+        MM_TRY(nets_reader_next(s->train_data, &batch));
+    nets_exec *exec = batch.n == s->config.batch ? s->train : s->train_last;
+    float rate = nets_schedule_rate(&run->schedule, s->iteration);
+    if (t->flying == 0) t->ended = now();
+    flight *next = &t->flight[t->flying];
+    *next = (flight){.exec = exec, .n = batch.n};
+    /* Of the first pass; evaluations are not counted. */
+    const int64_t part = session_part(s, s->config.batch), passes = nets_exec_passes(part, session_sub_batch(s, part));
+    MM_TRY(mm_iteration_number_set(s->manager, s->iteration * passes));
+    int64_t host = host_ns(s, exec);
+    take_part(s, &batch);
+    if (s->config.ranks) nets_exec_set_word(exec, s->config.stop && *s->config.stop);
+    MM_TRY(s->ahead ? nets_exec_submit(exec, batch.images, batch.labels, batch.n, rate)
+                    : nets_exec_iteration(exec, batch.images, batch.labels, batch.n, rate, &next->result));
+    t->begun = sums_begun(s);
+    next->host_seconds = (double)(host_ns(s, exec) - host) * 1e-9;
+    t->flying++;
+    s->iteration++;
+    return run->codec_log ? codec_log_write(run->codec_log, s->manager, exec, s->iteration) : MM_OK;
+}
+
+/* What is under way behind an iteration that was undone never was, either. */
+static void drop_flights(session *s, tally *t) {
+    for (int i = 0; i < t->flying; i++) nets_exec_drop(t->flight[i].exec);
+    s->iteration -= t->flying;
+    t->flying = 0;
+}
+
+/* Its time is that since the end of the one before it. */
+static mm_status finish_iteration(session *s, const session_run *run, progress *p, tally *t, row *r) {
+    const flight oldest = t->flight[0];
+    nets_result result = oldest.result;
+    if (s->ahead) MM_TRY(nets_exec_collect(oldest.exec, &result));
+    if (s->config.ranks) MM_TRY(comm_check(s->config.ranks));
+    if (isnan(result.loss)) result.loss = NAN; /* without a sign */
+    s->stopped |= result.told > 0;
+    double end = now(), seconds = end - t->ended, mean = 0;
+    t->ended = end;
+    memmove(t->flight, t->flight + 1, (size_t)--t->flying * sizeof *t->flight);
+    if (oldest.n == t->full_images) {
+        t->host_seconds[t->full % TIMES] = oldest.host_seconds;
+        t->seconds[t->full++ % TIMES] = seconds;
+    }
+    t->labels += session_labels(s, oldest.n);
+    t->correct += result.correct;
+    if (r->iterations++ == 0) r->loss_first = result.loss;
+    r->loss_last = result.loss;
+    int64_t iteration = s->iteration - t->flying, window = t->full < 20 ? t->full : 20;
+    log_line(run->log, iteration, &result, session_labels(s, oldest.n), seconds);
+    for (int64_t i = t->full - window; i < t->full; i++) mean += t->seconds[i % TIMES];
+    const double images_per_second = mean > 0 ? (double)(window * t->full_images) / mean : 0;
+    progress_show(p, iteration, "loss %.4f, accuracy %.1f%%, %.0f %s", r->loss_last,
+                  100.0 * (double)t->correct / (double)t->labels, speed_of(images_per_second, r->sample_tokens),
+                  speed_unit_brief(r->sample_tokens));
+    if (isfinite(result.loss) && !result.halted) return MM_OK;
+    tell_diverged(s, iteration, &result);
+    if (!session_diverged(s)) return MM_OK;
+    drop_flights(s, t);
+    s->iteration--;
+    return MM_OK;
+}
+
+/* The device catches up. What failed, and what was behind it, did not happen. */
+static mm_status land(session *s, const session_run *run, progress *p, tally *t, row *r) {
+    mm_status status = MM_OK;
+    while (status == MM_OK && t->flying > 0) status = finish_iteration(s, run, p, t, r);
+    drop_flights(s, t);
+    return status;
+}
+
+/* A diverged run is at an earlier iteration by then. */
+static mm_status save_if_due(session *s, const session_run *run, progress *p, tally *t, row *r) {
+    const session_period *period = &run->save_period;
+    if (period->every == 0 || (s->iteration + period->shift) % period->every != 0) return MM_OK;
+    MM_TRY(land(s, run, p, t, r));
+    return session_diverged(s) ? MM_OK : run->save(run->hook_ctx, s);
+}
+
+/* Ranks tell each other with each iteration whether they are stopped, and hear it with its result; so all end with the
+ * same one. For that, what they do next must follow from results alone. */
+static mm_status iterate_all(session *s, const session_run *run, progress *p, tally *t, row *r) {
+    while (s->iteration < run->iterations && !session_diverged(s)) {
+        if (session_is_stopped(s)) break;
+        if (run->hook) MM_TRY(run->hook(run->hook_ctx, s));
+        MM_TRY(start_iteration(s, run, t));
+        if (t->flying == (s->ahead ? NETS_AHEAD : 1)) MM_TRY(finish_iteration(s, run, p, t, r));
+        if (!session_diverged(s)) MM_TRY(save_if_due(s, run, p, t, r));
+    }
+    return MM_OK;
+}
+
+static mm_status seek(session *s) {
+    int64_t at = s->iteration + s->data_shift;
+    return nets_reader_seek(s->train_data, at / s->train_size.batches, at % s->train_size.batches);
+}
+
+static int64_t ladder_steps(const session *s) {
+    mm_stats stats;
+    mm_stats_get(s->manager, &stats);
+    return stats.ladder_steps;
+}
+
+/* Where memory ran out and the manager has found a plan that needs less, what was lost is run again: the weights say
+ * how far it came. Not if other ranks have part of what is lost. */
+static mm_status iterate_to_the_end(session *s, const session_run *run, progress *p, tally *t, row *r) {
+    for (;;) {
+        int64_t steps = ladder_steps(s);
+        mm_status status = iterate_all(s, run, p, t, r), landed = land(s, run, p, t, r);
+        if (status == MM_OK) status = landed;
+        if (status != MM_ERR_NOMEM || ladder_steps(s) == steps || sums_begun(s) != t->begun) return status;
+        MM_TRY(nets_exec_updates(s->train, &s->iteration));
+        MM_TRY(seek(s));
+    }
+}
+
+mm_status session_train(session *s, const session_run *run, row *r) {
+    session_name_row(s, r);
+    s->together = s->config.ranks != NULL;
+    MM_TRY(seek(s));
+    const int64_t samples = s->train_size.samples;
+    tally t = {.full_images = samples < s->config.batch ? samples : s->config.batch};
+    mm_stats_get(s->manager, &t.before);
+    progress p;
+    progress_begin(&p, r->policy, s->iteration, run->whole ? run->whole : run->iterations, run->quiet);
+    session_view view;
+    if (run->view) {
+        session_view_begin(&view, s);
+        p.details = session_view_lines;
+        p.details_ctx = &view;
+    }
+    mm_status status = iterate_to_the_end(s, run, &p, &t, r);
+    progress_end(&p);
+    MM_TRY(status);
+    row_times(r, t.full_images, t.seconds, t.host_seconds, t.full < TIMES ? t.full : TIMES);
+    return session_fill_row(s, &t.before, r);
+}

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT */
+#include "tools/train/train.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nets/io/net_file.h"
+#include "policies/policy.h"
+#include "tools/args/files.h"
+#include "tools/need/effort.h"
+#include "tools/need/policy_marks.h"
+#include "tools/need/sub_batch.h"
+
+/* Iterations, or epochs, which are the period's unit then: "100", "1epoch", "5epochs". */
+static mm_status read_save_every(train *t) {
+    const char *text = t->save_every;
+    char *end;
+    if (!text) return MM_OK;
+    if (!t->save) return mm_fail(MM_ERR_INVALID, "--save-every %s: needs --save FILE", text);
+    errno = 0;
+    long long n = strtoll(text, &end, 10);
+    t->save_epochs = strcmp(end, "epoch") == 0 || strcmp(end, "epochs") == 0;
+    if (errno || end == text || (*end && !t->save_epochs) || n < 1 || n > SESSION_ITERATIONS_MAX)
+        return mm_fail(MM_ERR_INVALID, "--save-every %s: must be iterations or epochs, from 1 to %d: 100, 1epoch", text,
+                       SESSION_ITERATIONS_MAX);
+    t->save_period = (session_period){.every = n};
+    return MM_OK;
+}
+
+static mm_status read_switch(train *t, const char *text) {
+    char *colon;
+    if (t->n_switches == SWITCHES_MAX)
+        return mm_fail(MM_ERR_INVALID, "--switch is given more than %d times: give fewer", SWITCHES_MAX);
+    errno = 0;
+    long long iteration = strtoll(text, &colon, 10);
+    if (errno || colon == text || *colon != ':' || iteration < 0)
+        return mm_fail(MM_ERR_INVALID, "--switch %s: must be ITERATION:POLICY, for example 100:freelunch:rate=4", text);
+    if (mm_policy_check(colon + 1) != MM_OK) return mm_fail_in(MM_ERR_INVALID, "--switch %s", text);
+    t->switches[t->n_switches++] = (policy_switch){.iteration = iteration, .policy = colon + 1};
+    return MM_OK;
+}
+
+/* Of the policies that it begins with and goes over to. */
+static mm_status apply_effort(train *t) {
+    const char *policies[SWITCHES_MAX + 1] = {t->policy};
+    for (int i = 0; i < t->n_switches; i++) policies[i + 1] = t->switches[i].policy;
+    MM_TRY(effort_apply(t->effort, policies, t->n_switches + 1, &t->texts));
+    t->policy = policies[0];
+    for (int i = 0; i < t->n_switches; i++) t->switches[i].policy = policies[i + 1];
+    return MM_OK;
+}
+
+/* Once --optimizer is read: its options may be given one by one. All are then as they are, for the state. */
+static mm_status read_optimizer(train *t) {
+    nets_optimizer *optimizer = &t->target.optimizer;
+    if (t->reset_optimizer && !t->load) return mm_fail(MM_ERR_INVALID, "--reset-optimizer: needs --load FILE");
+    if (t->momentum >= 0 && nets_optimizer_set(optimizer, "momentum", t->momentum) != MM_OK)
+        return mm_fail_in(MM_ERR_INVALID, "--momentum %g", t->momentum);
+    if (t->weight_decay >= 0) MM_TRY(nets_optimizer_set(optimizer, "weight-decay", t->weight_decay));
+    if (t->clip_norm >= 0) MM_TRY(nets_optimizer_set(optimizer, "clip-norm", t->clip_norm));
+    if (t->lr <= 0) t->lr = nets_optimizer_traits_of(optimizer->id)->rate;
+    if (optimizer->id != NETS_ADAMW) t->momentum = optimizer->momentum;
+    t->weight_decay = optimizer->weight_decay;
+    t->clip_norm = optimizer->clip_norm;
+    nets_optimizer_text(optimizer, t->optimizer_text);
+    t->target.optimizer_text = t->optimizer_text;
+    return MM_OK;
+}
+
+/* Each --lr-step is an iteration, at which the rate falls to a tenth. `iterations`: of the whole run. */
+static mm_status read_schedule(const train *t, int64_t iterations, nets_schedule *schedule) {
+    *schedule = (nets_schedule){.rate = (float)t->lr, .factor = 0.1f, .iterations = iterations};
+    if (*t->lr_schedule && t->lr_texts.n > 0)
+        return mm_fail(MM_ERR_INVALID, "--lr-schedule %s and --lr-step: give one of them", t->lr_schedule);
+    if (*t->lr_schedule && nets_schedule_parse(t->lr_schedule, schedule) != MM_OK)
+        return mm_fail_in(MM_ERR_INVALID, "--lr-schedule %s", t->lr_schedule);
+    for (int i = 0; i < t->lr_texts.n; i++) {
+        char *end;
+        errno = 0;
+        long long at = strtoll(t->lr_texts.text[i], &end, 10);
+        if (errno || end == t->lr_texts.text[i] || *end || at < 0)
+            return mm_fail(MM_ERR_INVALID, "--lr-step %s: must be an iteration, a whole number from 0 to %lld",
+                           t->lr_texts.text[i], LLONG_MAX);
+        if (i == NETS_SCHEDULE_STEPS)
+            return mm_fail(MM_ERR_INVALID, "--lr-step is given %d times: at most %d", t->lr_texts.n,
+                           NETS_SCHEDULE_STEPS);
+        schedule->at[schedule->n++] = at;
+    }
+    return nets_schedule_check(schedule);
+}
+
+mm_status train_read_schedule(const train *t, int64_t iterations, nets_schedule *schedule) {
+    return train_read_of_state(t, t->lr_texts.n > 0 ? "--lr-step" : "--lr-schedule",
+                               read_schedule(t, iterations, schedule));
+}
+
+static mm_status open_net(train *t) {
+    const char *net = session_state_says(t->state, "net");
+    mm_status status = nets_open(t->net, &t->network);
+    if (status != MM_OK && net && t->net == net)
+        return mm_fail_in(status, "%s is a state of net %s; if that is of a file, give it: --net file:PATH", t->load,
+                          net);
+    MM_TRY(status);
+    return MM_OK;
+}
+
+/* A state that is gone on from may be saved over. */
+static mm_status check_files(const train *t) {
+    bool over = t->load && t->save && files_are_same(t->load, t->save);
+    data_files data, test_data;
+    files_data(t->data, &data);
+    files_data(t->test_data, &test_data);
+    const named_file files[] = {{"--save", t->save, FILE_WRITTEN},
+                                {"--json", t->json, FILE_WRITTEN},
+                                {"--log", t->log_path, FILE_WRITTEN},
+                                {"--codec-log", t->codec_log_path, FILE_WRITTEN},
+                                {"--trace", t->trace, FILE_WRITTEN},
+                                {"--facts-save", t->facts_save, FILE_WRITTEN},
+                                {"--facts", t->facts, FILE_READ},
+                                {"--load", over ? NULL : t->load, FILE_READ},
+                                {"--net", files_net(t->net), FILE_READ},
+                                {"--algorithms", t->target.algorithms, FILE_KEPT},
+                                {"--data", data.images, FILE_READ},
+                                {"--data", data.labels, FILE_READ},
+                                {"--test-data", test_data.images, FILE_READ},
+                                {"--test-data", test_data.labels, FILE_READ}};
+    return files_check(files, sizeof files / sizeof *files);
+}
+
+/* Once all policies are read. */
+static mm_status check_codec_log(const train *t) {
+    bool samples = !t->codec_log_path;
+    for (int i = -1; i < t->n_switches && !samples; i++)
+        samples = policy_samples(i < 0 ? t->policy : t->switches[i].policy);
+    if (samples) return MM_OK;
+    return mm_fail(MM_ERR_INVALID, "--codec-log %s: --policy %s does not sample, as comet does", t->codec_log_path,
+                   MM_BRIEF(t->policy));
+}
+
+static mm_status check_data(const train *t) {
+    if (t->test_data && !t->eval)
+        return mm_fail(MM_ERR_INVALID, "--test-data %s: is what --eval evaluates on; add --eval", t->test_data);
+    if (t->eval && !t->test_data && !nets_reader_has_test(t->data))
+        return mm_fail(MM_ERR_INVALID, "--eval: --data %s has no test set; give one with --test-data", t->data);
+    return MM_OK;
+}
+
+/* Of a number that was given only what follows from it. */
+static mm_status tell_of_sub_batch(const train *t) {
+    int64_t given;
+    const char *source = t->sub_batch_text ? "--sub-batch auto" : t->policy;
+    MM_TRY(sub_batch_read(t->sub_batch_text, t->policy, t->part, false, &given));
+    if (given == 0)
+        fprintf(stderr, "mm train: %s: %lld image%s at a time\n", MM_BRIEF(source), (long long)t->sub_batch,
+                t->sub_batch == 1 ? "" : "s");
+    sub_batch_warn("train", t->network, t->part, t->sub_batch);
+    return MM_OK;
+}
+
+need_case train_need_case(const train *t) {
+    return (need_case){.net = t->network,
+                       .batch = t->part,
+                       .sub_batch = t->sub_batch,
+                       .mode = NETS_TRAIN,
+                       .target = &t->target,
+                       .policy = t->policy,
+                       .facts = t->facts ? &t->source : NULL,
+                       .budget_bytes = t->budget_bytes,
+                       .pinned_bytes = pinned_limit(t->pinned_bytes, need_pinned_most()),
+                       .may_unfuse = true};
+}
+
+static mm_status read_sub_batch(train *t) {
+    need_case c = train_need_case(t);
+    mm_status status = sub_batch_find(t->sub_batch_text, &c, &t->sub_batch);
+    if (status == MM_ERR_INFEASIBLE) {
+        c.sub_batch = 1;
+        c.facts = NULL;
+        return need_advise(&c, t->pinned_bytes != PINNED_OPEN, NULL, 0);
+    }
+    MM_TRY(train_read_of_state(t, t->sub_batch_text ? "--sub-batch" : "--policy", status));
+    MM_TRY(sub_batch_check_facts("--facts", c.facts, t->part, t->sub_batch));
+    if (t->sub_batch == t->part) return MM_OK;
+    MM_TRY(tell_of_sub_batch(t));
+    snprintf(t->sub_batch_number, sizeof t->sub_batch_number, "%lld", (long long)t->sub_batch);
+    return MM_OK;
+}
+
+static mm_status open_facts(train *t) {
+    if (!t->facts) return MM_OK;
+    MM_TRY(facts_source_open(t->facts, &t->source));
+    if (t->source.is_machine)
+        return mm_fail(MM_ERR_INVALID,
+                       "--facts %s: a machine's rates; this takes measured times, which 'mm bench --facts' writes",
+                       t->facts);
+    t->source.for_run = true;
+    target_log_threads(&t->target, t->facts, t->source.threads);
+    return need_follow_facts(&t->target, t->network, &t->source);
+}
+
+mm_status train_configure(train *t, session_config *config) {
+    if (t->iterations && t->epochs) return mm_fail(MM_ERR_INVALID, "--iterations and --epochs: give one of them");
+    MM_TRY(train_ranks_divide(t));
+    MM_TRY(check_data(t));
+    MM_TRY(files_absolute(t->data, &t->data_path));
+    if (strcmp(t->progress, "bar") != 0 && strcmp(t->progress, "full") != 0)
+        return mm_fail(MM_ERR_INVALID, "--progress %s: must be bar or full", t->progress);
+    mm_issue issue;
+    MM_TRY(target_init(&t->target));
+    train_ranks_set_target(t);
+    MM_TRY(read_optimizer(t));
+    MM_TRY(target_probe(&t->target));
+    MM_TRY(target_issue(&t->target, t->issue, &issue));
+    if (!*t->policy) t->policy = t->budget_bytes > 0 ? "auto" : "liveness";
+    MM_TRY(train_read_of_state(t, "--policy", mm_policy_check(t->policy)));
+    for (int i = 0; i < t->switch_texts.n; i++)
+        MM_TRY(train_read_of_state(t, "--switch", read_switch(t, t->switch_texts.text[i])));
+    MM_TRY(apply_effort(t));
+    MM_TRY(check_codec_log(t));
+    MM_TRY(read_save_every(t));
+    MM_TRY(open_net(t));
+    MM_TRY(check_files(t));
+    MM_TRY(open_facts(t));
+    if (t->replan && !t->facts)
+        return mm_fail(MM_ERR_INVALID,
+                       "--replan %lld: needs measured times to compare iterations with: --facts FILE, which "
+                       "'mm bench --facts FILE' writes",
+                       (long long)t->replan);
+    MM_TRY(read_sub_batch(t));
+    if (t->facts_save && t->sub_batch < t->part)
+        return mm_fail(MM_ERR_INVALID, "--facts-save %s: facts are of whole batches, not of %lld images of %lld",
+                       t->facts_save, (long long)t->sub_batch, (long long)t->part);
+    *config = (session_config){.net = t->network,
+                               .data = t->data,
+                               .test_data = t->test_data,
+                               .batch = t->batch,
+                               .ranks = t->ranks,
+                               .sub_batch = t->sub_batch,
+                               .target = t->target,
+                               .budget_bytes = t->budget_bytes,
+                               .pinned_bytes = t->pinned_bytes,
+                               .seed = (uint64_t)t->seed,
+                               .reset_optimizer = t->reset_optimizer,
+                               .whole_epochs = train_has_last_batch(t),
+                               .evaluate = t->eval,
+                               .keep_going = t->keep_going,
+                               .no_ladder = t->no_ladder,
+                               .self_check = t->self_check,
+                               .measure = !t->no_measure,
+                               .trace = t->trace != NULL,
+                               .measure_times = t->facts_save && !t->replan, /* who observes has times */
+                               .replan_percent = (int)t->replan,
+                               .facts = t->facts ? &t->source : NULL,
+                               .stop = t->interrupted,
+                               .issue = issue,
+                               .texts = &t->texts};
+    config->policies.text[config->policies.n++] = t->policy;
+    for (int i = 0; i < t->n_switches; i++) {
+        if (t->iterations > 0 && t->switches[i].iteration >= t->iterations) continue; /* it never comes */
+        config->policies.text[config->policies.n++] = t->switches[i].policy;
+    }
+    return MM_OK;
+}

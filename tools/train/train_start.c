@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT */
+/* Ranks of 'mm train': by mpirun, which finds them also on other machines; or, each with a GPU of this one, by mm
+ * itself. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tools/args/commands.h"
+#include "tools/train/train.h"
+
+/* Copies the command line, but for --ranks and --engine. NULL: no memory. */
+static int copy_arguments(const train *t, char **line) {
+    int n = 0;
+    line[n++] = "train";
+    for (int i = 1; i < t->argc; i++) {
+        if (strcmp(t->argv[i], "--ranks") == 0 || strcmp(t->argv[i], "--engine") == 0)
+            i++;
+        else if (strncmp(t->argv[i], "--ranks=", 8) != 0 && strncmp(t->argv[i], "--engine=", 9) != 0)
+            line[n++] = t->argv[i];
+    }
+    line[n++] = "--engine";
+    return n;
+}
+
+/* Of a rank; under mpirun, behind its own. The caller frees the array. */
+static char **command_line(const train *t, bool by_mpirun, char *program, char *number) {
+    static char *const before[] = {"mpirun", "--bind-to", "none", "--oversubscribe", "-x", TRAIN_STARTED_VARIABLE,
+                                   "-n"};
+    enum { BEFORE = sizeof before / sizeof *before, MORE = 6 };
+    char **line = calloc((size_t)t->argc + BEFORE + MORE, sizeof *line);
+    if (!line) return NULL;
+    int n = 0;
+    for (int i = 0; by_mpirun && i < BEFORE; i++) line[n++] = before[i];
+    if (by_mpirun) line[n++] = number;
+    line[n++] = program;
+    n += copy_arguments(t, line + n);
+    line[n++] = by_mpirun ? "mpi" : "nccl";
+    return line;
+}
+
+/* What is to be started, and how it is told of an interrupt. */
+typedef struct start {
+    const train *t;
+    char **line;
+    int told[2]; /* a pipe: of rank 0's input, or mpirun's, which passes it on to rank 0. Both ends stay open here */
+    bool passed_on;
+} start;
+
+/* In a group of its own, lest a terminal interrupt it, too. */
+static _Noreturn void become(const start *s, bool told, const char *what) {
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (told ? dup2(s->told[0], STDIN_FILENO) < 0 : !freopen("/dev/null", "r", stdin)) _exit(EXIT_FAILED);
+    execvp(s->line[0], s->line);
+    fprintf(stderr, "mm train: --ranks: %s cannot be started: %s\n", what, strerror(errno));
+    _exit(EXIT_FAILED);
+}
+
+/* A signal would kill what has not begun to look for it. */
+static void pass_on(start *s) {
+    if (*s->t->interrupted && !s->passed_on) s->passed_on = write(s->told[1], "\n", 1) == 1;
+}
+
+static void nap(void) {
+    const struct timespec time = {.tv_nsec = 20000000};
+    nanosleep(&time, NULL);
+}
+
+/* ---------------------------------------------------------------- by mpirun */
+
+/* Waits for mpirun. */
+static int wait_for(pid_t child, start *s) {
+    int status = 0;
+    while (waitpid(child, &status, WNOHANG) == 0) {
+        pass_on(s);
+        nap();
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static mm_status start_by_mpirun(start *s, int *code_out) {
+    const pid_t child = fork();
+    if (child == 0) become(s, true, "mpirun (Debian's openmpi-bin has it)");
+    if (child < 0) return mm_fail(MM_ERR_NOMEM, "--ranks: no process can be started: %s", strerror(errno));
+    *code_out = wait_for(child, s);
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- by mm */
+
+enum {
+    PATIENCE_MS = 4000, /* in which ranks end by themselves once one has failed; then they are killed */
+    NAP_MS = 20
+};
+
+static void become_rank(void *ctx, int rank) { become(ctx, rank == 0, "a rank"); }
+
+static void signal_all(const pid_t *processes, int n, int number) {
+    for (int r = 0; r < n; r++)
+        if (processes[r] > 0) kill(processes[r], number);
+}
+
+/* Looks whether a rank has ended; then its process is -1. Returns its exit status, 0 while it runs. A rank that cannot
+ * tell why it has ended is told of. */
+static int reap(pid_t *process, int rank, bool tells) {
+    int status = 0;
+    if (*process <= 0 || waitpid(*process, &status, WNOHANG) == 0) return 0;
+    *process = -1;
+    if (WIFEXITED(status)) return WEXITSTATUS(status);
+    if (tells) fprintf(stderr, "mm train: rank %d was killed by signal %d\n", rank, WTERMSIG(status));
+    return 128 + WTERMSIG(status);
+}
+
+/* Waits for all ranks. One that has failed is the end of all. Returns the exit status of the first that failed, else of
+ * rank 0. */
+static int wait_for_all(pid_t *processes, int n, start *s) {
+    int code = 0, failed_ms = -1;
+    for (bool left = true; left;) {
+        left = false;
+        pass_on(s);
+        for (int r = 0; r < n; r++) {
+            const int one = reap(&processes[r], r, failed_ms < 0);
+            left |= processes[r] > 0;
+            if (one == 0) continue;
+            if (code == 0) code = one;
+            if (one != EXIT_INTERRUPTED && failed_ms < 0) failed_ms = 0;
+        }
+        if (failed_ms >= 0 && failed_ms < PATIENCE_MS)
+            failed_ms += NAP_MS;
+        else if (failed_ms >= 0)
+            signal_all(processes, n, SIGKILL);
+        if (left) nap();
+    }
+    return code;
+}
+
+static mm_status start_here(start *s, int *code_out) {
+    const int ranks = (int)s->t->ranks_wanted;
+    pid_t *processes = calloc((size_t)ranks, sizeof *processes);
+    if (!processes) return mm_fail(MM_ERR_NOMEM, "out of memory for the ranks");
+    mm_failure failure;
+    mm_failure_save(&failure, comm_local_start(ranks, become_rank, s, processes));
+    if (failure.status != MM_OK) signal_all(processes, ranks, SIGKILL);
+    *code_out = wait_for_all(processes, ranks, s);
+    free(processes);
+    return mm_failure_restore(&failure);
+}
+
+mm_status train_start(const train *t, bool by_mpirun, int *code_out) {
+    char program[4096], number[24];
+    int code = -1;
+    const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    program[length > 0 ? length : 0] = 0;
+    snprintf(number, sizeof number, "%lld", (long long)t->ranks_wanted);
+    start s = {.t = t, .line = command_line(t, by_mpirun, program, number)};
+    if (!s.line) return mm_fail(MM_ERR_NOMEM, "out of memory for the command line of ranks");
+    mm_status status = pipe2(s.told, O_CLOEXEC) == 0
+                           ? MM_OK
+                           : mm_fail(MM_ERR_NOMEM, "--ranks: no pipe can be made: %s", strerror(errno));
+    if (status == MM_OK) {
+        fflush(NULL);
+        signal(SIGCHLD, SIG_DFL); /* else a parent's choice may be that nobody learns how children end */
+        setenv(TRAIN_STARTED_VARIABLE, "1", 1);
+        status = (by_mpirun ? start_by_mpirun : start_here)(&s, &code);
+        close(s.told[0]);
+        close(s.told[1]);
+    }
+    free(s.line);
+    if (status == MM_OK) *code_out = code;
+    return status;
+}

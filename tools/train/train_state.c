@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+#include "tools/train/train.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/need/policy_marks.h"
+
+/* What the bits hang on: of policies, and of the budget they plan for, only where a code is lossy. */
+static const char *const RUN_OPTIONS[] = {"--data",        "--batch",     "--seed",     "--lr",           "--lr-step",
+                                          "--lr-schedule", "--optimizer", "--momentum", "--weight-decay", "--clip-norm",
+                                          "--threads",     "--sub-batch", "--precision"},
+                         *const LOSSY_OPTIONS[] = {"--policy", "--switch", "--budget"};
+
+enum {
+    RUN_OPTIONS_N = sizeof RUN_OPTIONS / sizeof *RUN_OPTIONS,
+    LOSSY_OPTIONS_N = sizeof LOSSY_OPTIONS / sizeof *LOSSY_OPTIONS
+};
+_Static_assert(RUN_OPTIONS_N + LOSSY_OPTIONS_N <= TRAIN_STATE_OPTIONS, "room for all of them");
+
+/* The options that a state says, ending with ARG_END. */
+static void list_options(const train *t, bool lossy, arg options[TRAIN_STATE_OPTIONS + 1]) {
+    int n = 0;
+    for (int i = 0; i < RUN_OPTIONS_N; i++) options[n++] = *args_find(t->table, RUN_OPTIONS[i]);
+    for (int i = 0; lossy && i < LOSSY_OPTIONS_N; i++) options[n++] = *args_find(t->table, LOSSY_OPTIONS[i]);
+    options[n] = (arg){0};
+    for (arg *a = options; t->data_path && a->kind != ARG_END; a++)
+        if (a->target == &t->data) a->target = (void *)&t->data_path;
+}
+
+static bool uses_lossy(const train *t) {
+    bool lossy = policy_is_lossy(t->policy);
+    for (int i = 0; i < t->n_switches; i++) lossy |= policy_is_lossy(t->switches[i].policy);
+    return lossy;
+}
+
+/* A run in whole batches says nothing of sub-batches. */
+void train_set_options(train *t) {
+    t->sub_batch_text = t->sub_batch < t->part ? t->sub_batch_number : "";
+    list_options(t, uses_lossy(t), t->options);
+}
+
+mm_status train_read_of_state(const train *t, const char *option, mm_status status) {
+    if (status == MM_OK || !session_state_says(t->state, option + 2) || args_given(t->argc, t->argv, option))
+        return status;
+    bool wrong = status == MM_ERR_INVALID || status == MM_ERR_NOT_FOUND;
+    return mm_fail_in(wrong ? MM_ERR_FORMAT : status, "%s: what it says of its run cannot be", t->load);
+}
+
+/* How a state's run was updated; a state that does not say is of the time when there was SGD alone. NULL: of weights
+ * alone. */
+static const char *state_optimizer(const train *t) {
+    const char *optimizer = session_state_says(t->state, "optimizer");
+    return optimizer ? optimizer : session_state_says(t->state, "iteration") ? "sgd" : NULL;
+}
+
+/* What is not given goes on as in the state; but another optimizer has its own rate and options, and of steps and a
+ * schedule the one that is given counts. */
+static mm_status open_optimizer(train *t) {
+    const char *then = state_optimizer(t), *now = t->target.optimizer_text ? t->target.optimizer_text : "sgd";
+    nets_optimizer parsed;
+    MM_TRY(train_read_of_state(t, "--optimizer", nets_optimizer_parse(now, &parsed)));
+    const size_t length = strcspn(now, ",");
+    if (args_given(t->argc, t->argv, "--lr-step") && !args_given(t->argc, t->argv, "--lr-schedule"))
+        t->lr_schedule = "";
+    if (args_given(t->argc, t->argv, "--lr-schedule") && !args_given(t->argc, t->argv, "--lr-step"))
+        args_texts_fini(&t->lr_texts);
+    if (args_given(t->argc, t->argv, "--optimizer")) { /* with all options */
+        if (!args_given(t->argc, t->argv, "--momentum")) t->momentum = -1;
+        if (!args_given(t->argc, t->argv, "--weight-decay")) t->weight_decay = -1;
+        if (!args_given(t->argc, t->argv, "--clip-norm")) t->clip_norm = -1;
+    }
+    if (!then || (strcspn(then, ",") == length && memcmp(then, now, length) == 0)) return MM_OK;
+    if (!t->reset_optimizer)
+        return mm_fail(MM_ERR_INVALID,
+                       "--optimizer %s: %s was trained with %s; --reset-optimizer takes its weights alone", now,
+                       t->load, then);
+    if (!args_given(t->argc, t->argv, "--lr")) t->lr = 0;
+    return MM_OK;
+}
+
+mm_status train_open_state(train *t) {
+    arg options[TRAIN_STATE_OPTIONS + 1];
+    if (!t->load) return MM_OK;
+    list_options(t, true, options);
+    MM_TRY(session_state_open(t->load, options, t->argc, t->argv, &t->state));
+    const char *net = session_state_says(t->state, "version") ? session_state_says(t->state, "net") : NULL;
+    if (net && !args_given(t->argc, t->argv, "--net")) t->net = net;
+    /* Another policy is not switched as the state's was. */
+    if (args_given(t->argc, t->argv, "--policy") && !args_given(t->argc, t->argv, "--switch"))
+        args_texts_fini(&t->switch_texts);
+    MM_TRY(open_optimizer(t));
+    const bool other = target_is_host(t->target.device) && strcmp(t->target.precision, "tf32") == 0;
+    if (other && !args_given(t->argc, t->argv, "--precision")) t->target.precision = "fp32"; /* as that device rounds */
+    /* Another device has none to set. */
+    if (!target_is_host(t->target.device) && !args_given(t->argc, t->argv, "--threads")) t->target.threads = 0;
+    return MM_OK;
+}
+
+bool train_has_last_batch(const train *t) {
+    const char *last = session_state_says(t->state, "last_batch");
+    return t->epochs > 0 || (last && strcmp(last, "trained") == 0);
+}
+
+mm_status train_log_differences(const train *t, const session *s) {
+    const char *last = session_state_says(t->state, "last_batch"), *net = session_state_says(t->state, "net");
+    arg options[TRAIN_STATE_OPTIONS + 1];
+    list_options(t, true, options);
+    if (last && net && strcmp(net, nets_net_name(t->network)) != 0)
+        fprintf(stderr, "mm train: --net %s: %s was trained with %s\n", t->net, t->load, net);
+    if (s->train_last && last && strcmp(last, "trained") != 0)
+        fprintf(stderr,
+                "mm train: --epochs %lld: an epoch's last, smaller batch is trained on, in %s it was left out\n",
+                (long long)t->epochs, t->load);
+    return session_state_tell(t->state, t->load, options, t->argc, t->argv);
+}
