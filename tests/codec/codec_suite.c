@@ -396,7 +396,7 @@ static void two_streams_at_once_do_not_disturb_each_other(void **state) {
         fill_source(of[i], (uint64_t)i, src[i]);
         run_twice(s, mm_codec_encode, of[i], src[i], bytes[i], code_bytes[i], alone[i]);
     }
-    const int rounds = test_is_slow() ? 3 : 20;
+    const int rounds = test_is_slow() || test_is_sanitized() ? 3 : 20;
     for (int round = 0; round < rounds; round++) {
         for (int i = 0; i < 2; i++)
             enqueue(s, &s->lanes[i], mm_codec_encode, of[i], src[i], bytes[i], code_bytes[i], (uint8_t)round);

@@ -9,6 +9,16 @@
 
 static inline int test_depth(int usual, int deep) { return getenv("MM_TEST_DEEP") ? deep : usual; }
 
+/* Whether a sanitizer looks on, under which a test takes two to ten times as long, and not deep. What it looks for hangs
+ * on the code that runs, not on how often it does. */
+static inline bool test_is_sanitized(void) {
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+    return test_depth(1, 0);
+#else
+    return false;
+#endif
+}
+
 /* Whether each access of a kernel is checked (kernel_check_test), which takes ten times as long, and not deep. */
 static inline bool test_is_slow(void) { return getenv("MM_KERNEL_CHECK") && test_depth(1, 0); }
 

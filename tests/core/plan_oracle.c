@@ -113,25 +113,46 @@ static int first_user(const access *list, int n, int segment) {
     return -1;
 }
 
+/* The nodes that use each segment: of segment s, nodes[first[s]] to nodes[first[s + 1] - 1], in issue order. */
+typedef struct users {
+    int *first, *nodes;
+} users;
+
+static users users_create(const mm_plan *plan, const access *list, int n) {
+    users u = {oracle_allocate((size_t)plan->n_segments + 1, sizeof *u.first),
+               oracle_allocate((size_t)n, sizeof *u.nodes)};
+    int placed = 0;
+    for (int s = 0; s < plan->n_segments; s++) {
+        u.first[s] = placed;
+        for (int i = 0; i < n; i++)
+            if (list[i].segment == s) u.nodes[placed++] = list[i].node;
+    }
+    u.first[plan->n_segments] = placed;
+    return u;
+}
+
 /* All users of `a` end before any of `b`'s starts; but both may have the node where `b` begins: in place (no_races has
  * found whether that is allowed). */
-static bool all_before(const closure *c, const access *list, int n, int a, int b) {
-    int begin = first_user(list, n, b);
-    for (int i = 0; i < n; i++) {
-        if (list[i].segment != a) continue;
-        for (int j = 0; j < n; j++)
-            if (list[j].segment == b && !closure_before(c, list[i].node, list[j].node) &&
-                !(list[i].node == begin && list[j].node == begin))
-                return false;
-    }
+static bool all_before(const closure *c, const users *u, int a, int b) {
+    const int begin = u->nodes[u->first[b]];
+    for (int i = u->first[a]; i < u->first[a + 1]; i++)
+        for (int j = u->first[b]; j < u->first[b + 1]; j++) {
+            const int before = u->nodes[i], after = u->nodes[j];
+            if (!closure_before(c, before, after) && !(before == begin && after == begin)) return false;
+        }
     return true;
 }
 
+/* Each segment has users: good_users has found that. */
 static bool no_mixed_lives(const mm_plan *plan, const closure *c, const access *list, int n) {
-    for (int a = 0; a < plan->n_segments; a++)
-        for (int b = 0; b < a; b++)
-            if (overlap(plan, a, b) && !all_before(c, list, n, a, b) && !all_before(c, list, n, b, a)) return false;
-    return true;
+    users u = users_create(plan, list, n);
+    bool right = true;
+    for (int a = 0; a < plan->n_segments && right; a++)
+        for (int b = 0; b < a && right; b++)
+            right = !overlap(plan, a, b) || all_before(c, &u, a, b) || all_before(c, &u, b, a);
+    free(u.first);
+    free(u.nodes);
+    return right;
 }
 
 /* Somebody comes to something that a recomputation wrote. */

@@ -12,23 +12,35 @@ typedef struct placer {
     const random_plan_options *options;
     uint64_t *random;
     closure closure;
-    access *list;
-    int n;
+    access *list;    /* sorted by segment, each one's in issue order */
+    int *first_user; /* per segment: its first in the list; its last is before the next one's */
     bool *placed;
 } placer;
 
-/* All users of a end before b's first, apart from a last one that writes b in place. */
+/* Sorts accesses by segment and finds where each one's begin. */
+static void sort_by_segment(placer *q) {
+    int n;
+    access *list = plan_accesses(q->plan, &n);
+    const int segments = q->plan->n_segments;
+    q->list = calloc((size_t)n + 1, sizeof *q->list);
+    q->first_user = calloc((size_t)segments + 1, sizeof *q->first_user);
+    if (!q->list || !q->first_user) abort();
+    int sorted = 0;
+    for (int s = 0; s <= segments; s++) {
+        q->first_user[s] = sorted;
+        for (int i = 0; i < n; i++)
+            if (list[i].segment == s) q->list[sorted++] = list[i];
+    }
+    free(list);
+}
+
+/* All users of a end before b's first, apart from a last one that writes b in place. Both have users. */
 static bool comes_before(const placer *q, int a, int b, bool same_offset) {
-    int first = -1;
-    const access *writer = NULL;
-    for (int i = 0; i < q->n && first < 0; i++)
-        if (q->list[i].segment == b) {
-            writer = &q->list[i];
-            first = writer->node;
-        }
-    for (int i = 0; i < q->n; i++) {
+    const access *writer = &q->list[q->first_user[b]];
+    const int first = writer->node;
+    for (int i = q->first_user[a]; i < q->first_user[a + 1]; i++) {
         const access *user = &q->list[i];
-        if (user->segment != a || closure_before(&q->closure, user->node, first)) continue;
+        if (closure_before(&q->closure, user->node, first)) continue;
         if (!same_offset || user->node != first || user->write) return false;
         if (!plan_inplace(q->plan, first, user->use, writer->use)) return false;
     }
@@ -134,13 +146,14 @@ mm_status random_place(mm_plan *plan, const random_plan_options *options, const 
     choose_memory(&q);
     wait_before_free(plan);
     q.closure = closure_create(plan);
-    q.list = plan_accesses(plan, &q.n);
+    sort_by_segment(&q);
     q.placed = calloc((size_t)plan->n_segments + 1, sizeof *q.placed);
     if (!q.placed) abort();
     for (int i = mm_graph_persistents(plan->graph); i < plan->n_segments; i++)
         if (!plan->segments[i].dynamic) place(&q, i, limits->base_bytes);
     closure_destroy(&q.closure);
     free(q.list);
+    free(q.first_user);
     free(q.placed);
     MM_TRY(mm_plan_finish(plan));
     place_heap(plan);

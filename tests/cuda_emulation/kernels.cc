@@ -58,7 +58,7 @@ struct cuda_thread {
     unsigned mask;
     uint64_t value;
     /* what it waited for */
-    lanes got;
+    const lanes *got; /* in running::exchanged */
     int count;
     witness seen;
 };
@@ -68,6 +68,7 @@ struct running {
     const grid *of;
     const void *arguments;
     std::vector<cuda_thread> threads;
+    std::vector<lanes> exchanged; /* by the first thread of an exchange: what all threads of it get */
     std::unique_ptr<char, decltype(&free)> shared{nullptr, free}; /* dynamic; asan watches its ends */
     std::vector<unsigned> order;                                  /* of threads, where it is random */
     bool scattered = false;                                       /* it is, and that of blocks */
@@ -196,6 +197,9 @@ void resume(running *r, cuda_thread *t) {
 
 /* ---------------------------------------------------------------- blocks */
 
+/* Names of one place are one string as a rule. */
+bool same_site(const char *a, const char *b) { return a == b || strcmp(a, b) == 0; }
+
 /* A __syncwarp of these lanes. */
 void meet(cuda_thread *warp, uint32_t with, int count) {
     witness *met[32];
@@ -206,7 +210,8 @@ void meet(cuda_thread *warp, uint32_t with, int count) {
 }
 
 /* Lets those go on whose operation is complete; whether any. */
-bool release_exchanges(cuda_thread *warp, int count) {
+bool release_exchanges(running *r, size_t first, int count) {
+    cuda_thread *warp = &r->threads[first];
     uint32_t alive = 0, waiting = 0;
     for (int l = 0; l < count; l++) {
         alive |= (uint32_t)(warp[l].now != state::ENDED) << l;
@@ -217,10 +222,11 @@ bool release_exchanges(cuda_thread *warp, int count) {
         if (!(waiting >> l & 1)) continue;
         const uint32_t with = warp[l].mask & alive;
         if (with & ~waiting) continue;
-        lanes got = {with, {}};
+        lanes *got = &r->exchanged[first + (size_t)l];
+        got->present = with;
         for (int m = 0; m < 32; m++) {
-            got.value[m] = with >> m & 1 ? warp[m].value : GARBAGE;
-            if ((with >> m & 1) && (warp[m].mask != warp[l].mask || strcmp(warp[m].site, warp[l].site) != 0))
+            got->value[m] = with >> m & 1 ? warp[m].value : GARBAGE;
+            if ((with >> m & 1) && (warp[m].mask != warp[l].mask || !same_site(warp[m].site, warp[l].site)))
                 die("lane %d of a warp is at %s with mask %08x, lane %d at %s with mask %08x", l, warp[l].site,
                     warp[l].mask, m, warp[m].site, warp[m].mask);
         }
@@ -229,7 +235,7 @@ bool release_exchanges(cuda_thread *warp, int count) {
             warp[m].got = got;
             warp[m].now = state::READY;
         }
-        if (strcmp(warp[l].site, "__syncwarp") == 0) meet(warp, with, count);
+        if (same_site(warp[l].site, "__syncwarp")) meet(warp, with, count);
         waiting &= ~with;
         any = true;
     }
@@ -246,7 +252,7 @@ void run_warps(running *r, size_t first, size_t count, bool reverse) {
         }
         any = false;
         for (size_t w = 0; w < count; w += warpSize)
-            any = release_exchanges(&r->threads[first + w], (int)std::min(count - w, (size_t)warpSize)) || any;
+            any = release_exchanges(r, first + w, (int)std::min(count - w, (size_t)warpSize)) || any;
     }
 }
 
@@ -272,7 +278,7 @@ bool release_barrier(running *r) {
         if (t.now == state::ENDED) continue;
         if (!first) first = &t;
         if (t.now == state::AT_EXCHANGE || first->now == state::AT_EXCHANGE || t.line != first->line ||
-            strcmp(t.site, first->site) != 0) {
+            !same_site(t.site, first->site)) {
             const cuda_thread *stuck = &t == first || t.now == state::AT_EXCHANGE ? &t : first;
             const cuda_thread *beside = stuck == &t ? first : &t;
             die("the block cannot go on: %s, %s", where(stuck, one, sizeof one), where(beside, other, sizeof other));
@@ -348,6 +354,7 @@ void run(const grid &of, const void *arguments) {
                 t.index = {x, y, z};
                 r.threads.push_back(t);
             }
+    r.exchanged.resize(r.threads.size());
     launched = &r;
     blockDim = {of.threads.x, of.threads.y, of.threads.z};
     gridDim = {of.blocks.x, of.blocks.y, of.blocks.z};
@@ -398,7 +405,7 @@ const lanes &exchange(const char *operation, unsigned mask, uint64_t value) {
     t->value = value;
     t->now = state::AT_EXCHANGE;
     yield(launched, t->on);
-    return t->got;
+    return *t->got;
 }
 
 } // namespace cuda_emulation

@@ -220,11 +220,15 @@ static bool is_issued_so(const char *device, size_t p, mm_issue issue, device_fa
     return fast || fault == DEVICE_FAULT_DELAY || (p + (size_t)fault) % 2 == (size_t)(issue == MM_ISSUE_THREAD);
 }
 
+/* Under a sanitizer, every policy meets every other fault. */
+static bool is_left_out(size_t p, device_fault fault) { return test_is_sanitized() && (p / 2 + (size_t)fault) % 2; }
+
 static void run_policies(const char *device, mm_issue issue, device_fault fault, bool self_check) {
     suite_net net;
     suite_net_init_dropped(&net, device, BATCH);
     for (size_t p = 0; p < sizeof POLICIES / sizeof *POLICIES; p++)
-        if (is_issued_so(device, p, issue, fault)) run_policy(&net, p, issue, fault, self_check, NULL);
+        if (is_issued_so(device, p, issue, fault) && !is_left_out(p, fault))
+            run_policy(&net, p, issue, fault, self_check, NULL);
     suite_net_fini(&net);
 }
 
@@ -234,7 +238,7 @@ static void run_out(const char *device, mm_issue issue, device_fault fault, bool
     int64_t ladder_steps = 0;
     suite_net_init_dropped(&net, device, BATCH);
     for (size_t p = 0; p < sizeof POLICIES / sizeof *POLICIES; p++)
-        if (!strstr(POLICIES[p], "rate=") && is_issued_so(device, p, issue, fault))
+        if (!strstr(POLICIES[p], "rate=") && is_issued_so(device, p, issue, fault) && !is_left_out(p, fault))
             run_policy(&net, p, issue, fault, self_check, &ladder_steps);
     assert_true(ladder_steps > 0);
     suite_net_fini(&net);

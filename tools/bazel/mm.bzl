@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""mm_library, mm_test, mm_binary: cc_* rules with this project's language level and warnings."""
+"""cc_* rules with this project's language level and warnings, and lists of tests."""
 
 MM_COPTS = [
     "-std=c11",
@@ -27,7 +27,29 @@ def mm_test(name, srcs = None, copts = [], linkopts = [], size = "small", **kw):
         name = name,
         srcs = srcs or [name + ".c"],
         copts = MM_COPTS + copts,
-        linkopts = ["-lcmocka"] + linkopts,
+        linkopts = ["-lcmocka", "-lm"] + linkopts,
         size = size,
+        **kw
+    )
+
+def mm_tests(tests, rule = mm_test, **common):
+    """Tests of one rule, a line each. tests: their names; or a dictionary of names, with the deps that a test has beside
+    the common ones, or a dict() of attributes. An attribute that is a list is added to the common one; any other
+    replaces it."""
+    for name in tests:
+        own = tests[name] if type(tests) == "dict" else {}
+        attributes = dict(common)
+        for key, value in (own if type(own) == "dict" else {"deps": own}).items():
+            attributes[key] = attributes.get(key, []) + value if type(value) == "list" else value
+        rule(name = name, **attributes)
+
+def mm_test_library(name, srcs = None, hdrs = None, visibility = ["//tests:__subpackages__"], **kw):
+    """What several tests share: NAME.c and NAME.h."""
+    mm_library(
+        name = name,
+        testonly = True,
+        srcs = [name + ".c"] if srcs == None else srcs,
+        hdrs = [name + ".h"] if hdrs == None else hdrs,
+        visibility = visibility,
         **kw
     )

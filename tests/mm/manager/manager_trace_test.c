@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "tests/core/trace_check.h"
-#include "tests/mm/manager_rig.h"
+#include "tests/mm/manager/manager_rig.h"
 
 enum { LAYERS = 10, CHANNELS = 4, TRACE_BYTES = 1 << 20 };
 

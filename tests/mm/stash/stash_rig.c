@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "tests/mm/stash_rig.h"
+#include "tests/mm/stash/stash_rig.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "mm/core/graph/dtype.h"
-#include "tests/mm/rig_device.h"
+#include "tests/mm/manager/rig_device.h"
 
 enum { READS = 64, DELAY_NS = 200000 };
 

@@ -16,7 +16,7 @@
 #include "mm/device/contract/device.h"
 #include "mm/manager/measured.h"
 #include "tests/core/trace_check.h"
-#include "tests/mm/manager_rig.h"
+#include "tests/mm/manager/manager_rig.h"
 
 enum { SEEDS = 12, ITERATIONS = 3, MOST = 256, DELAY_NS = 50000 };
 

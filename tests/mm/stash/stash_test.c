@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "mm/core/plan/plan.h"
-#include "tests/mm/rig_device.h"
-#include "tests/mm/stash_rig.h"
+#include "tests/mm/manager/rig_device.h"
+#include "tests/mm/stash/stash_rig.h"
 
 enum { KIB = 1 << 10, THREADS = 2, ITEMS = 24, OPERATIONS = 50000 /* of a thread */ };
 

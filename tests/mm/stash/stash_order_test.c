@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "mm/stash/stash.h"
-#include "tests/mm/rig_device.h"
-#include "tests/mm/stash_rig.h"
+#include "tests/mm/manager/rig_device.h"
+#include "tests/mm/stash/stash_rig.h"
 
 enum { KIB = 1 << 10, LAYERS = 12, MAP = 16 * KIB };
 

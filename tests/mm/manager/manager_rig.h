@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Runs graphs of mock steps (tests/core/random_graph.h) through managers, and, for comparison, in plain memory. */
-#ifndef TESTS_MM_MANAGER_RIG_H
-#define TESTS_MM_MANAGER_RIG_H
+#ifndef TESTS_MM_MANAGER_MANAGER_RIG_H
+#define TESTS_MM_MANAGER_MANAGER_RIG_H
 
 #include "mm/mm.h"
 #include "tests/core/random_graph.h"
-#include "tests/mm/rig_device.h"
+#include "tests/mm/manager/rig_device.h"
 
 /* How steps are computed. On a device whose memory the CPU cannot reach, always RIG_STREAM. */
 typedef enum rig_mode {

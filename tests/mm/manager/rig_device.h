@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The device that mock steps run on, so that the same tests run on both: the host, or, if the environment variable
  * MM_RIG_DEVICE is "cuda" and the test is built with it, emulated CUDA. */
-#ifndef TESTS_MM_RIG_DEVICE_H
-#define TESTS_MM_RIG_DEVICE_H
+#ifndef TESTS_MM_MANAGER_RIG_DEVICE_H
+#define TESTS_MM_MANAGER_RIG_DEVICE_H
 
 #include "mm/mm.h"
 

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "mm/planning/fallback_draft.h"
-#include "tests/mm/manager_rig.h"
+#include "tests/mm/manager/manager_rig.h"
 
 enum { SEED = 11, LAYERS = 24, PINNED = 1 << 30 };
 

@@ -2,8 +2,8 @@
 /* A caller of a stash: tensors of its own in device memory, streams that the stash does not know, and what entries must
  * hold. On the host it computes on its own thread; on emulated CUDA all goes over streams, and is checked when they
  * have run. */
-#ifndef TESTS_MM_STASH_RIG_H
-#define TESTS_MM_STASH_RIG_H
+#ifndef TESTS_MM_STASH_STASH_RIG_H
+#define TESTS_MM_STASH_STASH_RIG_H
 
 #include "mm/device/contract/device.h"
 #include "tests/core/random.h"

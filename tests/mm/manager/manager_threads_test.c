@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "tests/device/host_fixture.h"
-#include "tests/mm/manager_rig.h"
+#include "tests/mm/manager/manager_rig.h"
 
 enum { SEED = 31, LAYERS = 12, ITERATIONS = 12, BUDGET = 1 << 20 };
 

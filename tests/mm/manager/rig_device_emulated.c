@@ -5,7 +5,7 @@
 #include "mm/device/cuda/device_cuda.h"
 #include "tests/cuda_emulation/control.h"
 #include "tests/cuda_emulation/enqueue.h"
-#include "tests/mm/rig_device.h"
+#include "tests/mm/manager/rig_device.h"
 
 enum { ARG_BYTES = 128 };
 

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "mm/core/status.h"
-#include "tests/mm/manager_rig.h"
+#include "tests/mm/manager/manager_rig.h"
 
 enum { SEED = 7, LAYERS = 8, BUDGET = 1 << 20 };
 

@@ -9,9 +9,9 @@
 
 #include <cmocka.h>
 
-#include "tests/mm/alloc_fault.h"
-#include "tests/mm/rig_device.h"
-#include "tests/mm/stash_rig.h"
+#include "tests/mm/manager/rig_device.h"
+#include "tests/mm/stash/alloc_fault.h"
+#include "tests/mm/stash/stash_rig.h"
 #include "tests/suite/device_fault.h"
 
 enum { KIB = 1 << 10, LAYERS = 6, MAP = 8 * KIB };

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "tests/core/deep.h"
-#include "tests/mm/manager_rig.h"
+#include "tests/mm/manager/manager_rig.h"
 
 enum { ITERATIONS = 2, DELAY_NS = 50000 };
 

@@ -13,7 +13,7 @@
 #include "mm/manager/bounds.h"
 #include "mm/manager/measured.h"
 #include "pipeline/codec/code_block.h"
-#include "tests/mm/manager_rig.h"
+#include "tests/mm/manager/manager_rig.h"
 
 enum { ITERATIONS = 40, WORDS = 4, WORD_BYTES = 4 }; /* more iterations than may run at a time */
 

@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "tests/mm/manager_rig.h"
+#include "tests/mm/manager/manager_rig.h"
 
 enum { LAYERS = 20, CHANNELS = 8, LARGE = 64, PINNED = 1 << 24 };
 

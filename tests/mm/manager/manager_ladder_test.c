@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "mm/core/plan/plan.h"
-#include "tests/mm/manager_rig.h"
+#include "tests/mm/manager/manager_rig.h"
 #include "tests/suite/device_fault.h"
 
 enum { LAYERS = 20, CHANNELS = 8, PINNED = 1 << 24 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "tests/mm/alloc_fault.h"
+#include "tests/mm/stash/alloc_fault.h"
 
 #include <stdatomic.h>
 #include <stddef.h>

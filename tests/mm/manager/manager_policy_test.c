@@ -16,7 +16,7 @@
 #include "mm/planning/planning.h"
 #include "tests/core/comma_locale.h"
 #include "tests/core/expect.h"
-#include "tests/mm/manager_rig.h"
+#include "tests/mm/manager/manager_rig.h"
 
 enum { SEED = 21, LAYERS = 10, BUDGET = 1 << 20 };
 

@@ -12,7 +12,7 @@
 
 #include "mm/core/status.h"
 #include "mm/device/contract/device.h"
-#include "tests/mm/manager_rig.h"
+#include "tests/mm/manager/manager_rig.h"
 
 enum { SEED = 11, LAYERS = 12 };
 

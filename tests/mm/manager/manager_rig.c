@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "tests/mm/manager_rig.h"
+#include "tests/mm/manager/manager_rig.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

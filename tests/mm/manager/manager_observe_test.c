@@ -17,7 +17,7 @@
 #include "pipeline/internal.h"
 #include "tests/core/expect.h"
 #include "tests/core/trace_check.h"
-#include "tests/mm/manager_rig.h"
+#include "tests/mm/manager/manager_rig.h"
 
 /* ---------------------------------------------------------------- a device whose link changes
  *

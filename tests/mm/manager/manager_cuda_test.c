@@ -11,7 +11,7 @@
 
 #include "tests/cuda_emulation/control.h"
 #include "tests/cuda_emulation/enqueue.h"
-#include "tests/mm/manager_rig.h"
+#include "tests/mm/manager/manager_rig.h"
 
 enum { SEED = 11, LAYERS = 12, ITERATIONS = 4 };
 

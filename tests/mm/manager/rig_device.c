@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "tests/mm/rig_device.h"
+#include "tests/mm/manager/rig_device.h"
 
 #include <stdio.h>
 #include <stdlib.h>
