@@ -27,7 +27,6 @@ static mm_status open_on(const nets_backend_ops *ops, int ordinal, const nets_ba
                        config->threads, ops->name);
     MM_TRY(ops->open(ordinal, config, backend_out));
     (*backend_out)->ordinal = ordinal;
-    (*backend_out)->no_fuse = config->no_fuse;
     (*backend_out)->maps = config->precision == NETS_BF16 ? MM_BF16 : MM_F32;
     return MM_OK;
 }

@@ -43,18 +43,6 @@ typedef struct nets_op_args {
     uint32_t layer; /* the layer's number: dropout layers need different random numbers */
 } nets_op_args;
 
-/* Processes that train one network, each on a part of every batch: rank r on the r-th. All zero: there is one. */
-typedef struct nets_allreduce {
-    int n, rank;
-    mm_allreduce_when when;      /* gradients and the like are shared (mm_graph_allreduce) */
-    const mm_allreduce_fns *fns; /* what becomes of them, for executors; borrowed. NULL: for planning only */
-    void *ctx;
-    int64_t (*begun)(void *ctx); /* how many sums have begun so far; NULL: it is not known */
-    /* Makes *word, at least 0, the sum of the ranks' words. Called once an iteration, on a thread of the device, while
-     * sums are under way; blocks until all ranks have called it. NULL: nobody asks the others. */
-    mm_status (*agree)(void *ctx, int32_t *word);
-} nets_allreduce;
-
 /* A training graph's part in one update of the weights. A batch may be trained on in sub-batches, one pass of a graph
  * each; the passes' gradients are added up, and the last pass updates. All zero: the graph's batch is the whole. */
 typedef struct nets_pass {
@@ -95,7 +83,6 @@ typedef struct nets_backend_config {
     nets_precision precision;
     bool deterministic;            /* gradients, like outputs, have the same bits for the same inputs every time */
     int64_t workspace_limit_bytes; /* of one library call, never exceeded; 0: NETS_WORKSPACE_LIMIT_BYTES applies */
-    bool no_fuse;                  /* nets are lowered layer by layer (fuse.h) */
     /* Threads of device host; 0: mm_host_cpus. Must be 0 for other devices. The same number gives the same bits;
      * results of different numbers differ by rounding. */
     int threads;
@@ -168,11 +155,9 @@ typedef struct nets_code_needs {
 /* The first member of every backend's and every op's struct. */
 struct nets_backend {
     const nets_backend_ops *ops;
-    int ordinal;          /* of the device, among those of its kind; set by nets_backend_open */
-    bool no_fuse;         /* nets are lowered layer by layer from now on (fuse.h); at first as its configuration says */
-    int threads;          /* how many CPU threads it computes on; 0: it computes on another device */
-    mm_dtype maps;        /* the type of maps in nets lowered for it: MM_F32, or as its precision says */
-    nets_allreduce ranks; /* nets are lowered and run for so many processes from now on; at first for one */
+    int ordinal;   /* of the device, among those of its kind; set by nets_backend_open */
+    int threads;   /* how many CPU threads it computes on; 0: it computes on another device */
+    mm_dtype maps; /* the type of maps in nets lowered for it: MM_F32, or as its precision says */
     /* Parameters of rank 4, and their gradients, are [out][height][width][in] in its memory (op_order.h). */
     bool channels_last;
 };

@@ -58,18 +58,20 @@ int nets_exec_graphs(int64_t batch, int64_t sub_batch, nets_exec_graph graphs_ou
     return middle ? 3 : 2;
 }
 
-static mm_status create_pass(nets_exec *exec, nets_mode mode, const nets_exec_graph *graph, nets_exec_pass *pass) {
+static mm_status create_pass(nets_exec *exec, const nets_lowering *how, const nets_exec_graph *graph,
+                             nets_exec_pass *pass) {
+    nets_lowering of_pass = *how;
+    of_pass.pass = graph->pass;
     pass->exec = exec;
-    MM_TRY(
-        nets_lower_pass(exec->net, exec->backend, graph->batch, mode, graph->pass, exec->optimizer.id, &pass->lowered));
+    MM_TRY(nets_lower(exec->net, exec->backend, graph->batch, &of_pass, &pass->lowered));
     MM_TRY(mm_recompute_set(exec->manager, pass->lowered->graph, nets_exec_recompute, pass));
     pass->prepared = true;
-    const nets_allreduce *ranks = &exec->backend->ranks;
-    if (ranks->n < 2 || mode != NETS_TRAIN || graph->pass.goes_on) return MM_OK;
-    return mm_allreduce_set(exec->manager, pass->lowered->graph, ranks->fns, ranks->ctx);
+    const nets_allreduce *allreduce = &pass->lowered->allreduce;
+    if (allreduce->n < 2 || graph->pass.goes_on) return MM_OK;
+    return mm_allreduce_set(exec->manager, pass->lowered->graph, allreduce->fns, allreduce->ctx);
 }
 
-static mm_status create(nets_exec *exec, nets_mode mode) {
+static mm_status create(nets_exec *exec, const nets_lowering *how) {
     nets_exec_graph graphs[NETS_PASSES] = {{exec->batch, {0}, 1}};
     exec->n_passes = 1;
     MM_TRY(check_device(exec));
@@ -81,27 +83,30 @@ static mm_status create(nets_exec *exec, nets_mode mode) {
     }
     /* The last has all persistent tensors: prepared first, it makes room for the others'. */
     for (int i = exec->n_passes - 1; i >= 0; i--) {
-        MM_TRY(create_pass(exec, mode, &graphs[i], &exec->pass[i]));
+        MM_TRY(create_pass(exec, how, &graphs[i], &exec->pass[i]));
         exec->lowered = exec->pass[exec->n_passes - 1].lowered;
     }
     MM_TRY(nets_slots_init(&exec->slots, mm_compute_stream(exec->manager), exec->batch * nets_exec_image_bytes(exec),
                            exec->batch * nets_exec_label_bytes(exec)));
-    if (mode != NETS_TRAIN) return MM_OK;
+    if (how->mode != NETS_TRAIN) return MM_OK;
     MM_TRY(nets_undo_init(&exec->kept, exec->manager, exec->lowered));
     return collect_params(exec);
 }
 
-static mm_status create_on(const nets_net *net, int64_t batch, int64_t sub_batch, nets_mode mode, mm_manager *manager,
-                           nets_backend *backend, const nets_optimizer *optimizer, nets_exec **exec_out) {
+mm_status nets_exec_create_with(const nets_net *net, int64_t batch, nets_mode mode, mm_manager *manager,
+                                nets_backend *backend, const nets_optimizer *optimizer,
+                                const nets_exec_options *options, nets_exec **exec_out) {
     nets_exec *exec = calloc(1, sizeof *exec);
     if (!exec) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to execute it", nets_net_name(net));
     exec->net = net;
     exec->manager = manager;
     exec->backend = backend;
     exec->batch = batch;
-    exec->sub_batch = sub_batch;
+    exec->sub_batch = options->sub_batch != 0 ? options->sub_batch : batch;
     if (optimizer) exec->optimizer = *optimizer;
-    mm_status status = create(exec, mode);
+    const nets_lowering how = {
+        .mode = mode, .optimizer = exec->optimizer.id, .no_fuse = options->no_fuse, .allreduce = options->allreduce};
+    mm_status status = create(exec, &how);
     nets_exec_stepped_down(exec);
     if (status != MM_OK) {
         nets_exec_destroy(exec);
@@ -113,12 +118,7 @@ static mm_status create_on(const nets_net *net, int64_t batch, int64_t sub_batch
 
 mm_status nets_exec_create_on(const nets_net *net, int64_t batch, nets_mode mode, mm_manager *manager,
                               nets_backend *backend, const nets_optimizer *optimizer, nets_exec **exec_out) {
-    return create_on(net, batch, batch, mode, manager, backend, optimizer, exec_out);
-}
-
-mm_status nets_exec_create_sub(const nets_net *net, int64_t batch, int64_t sub_batch, mm_manager *manager,
-                               nets_backend *backend, const nets_optimizer *optimizer, nets_exec **exec_out) {
-    return create_on(net, batch, sub_batch, NETS_TRAIN, manager, backend, optimizer, exec_out);
+    return nets_exec_create_with(net, batch, mode, manager, backend, optimizer, &(nets_exec_options){0}, exec_out);
 }
 
 mm_status nets_exec_create(const nets_net *net, int64_t batch, nets_mode mode, mm_manager *manager, const char *device,

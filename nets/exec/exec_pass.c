@@ -42,7 +42,7 @@ static mm_status enqueue_check(const nets_exec *exec, int first, int n, float mo
 
 /* Behind the backward step that writes them last: before they are sent. */
 static mm_status check_gradients(const nets_exec *exec, const nets_step *step, mm_stream *stream) {
-    const float most = NETS_GRADIENT_MOST / (float)exec->backend->ranks.n;
+    const float most = NETS_GRADIENT_MOST / (float)exec->lowered->allreduce.n;
     for (int i = 0; i < NETS_MAX_PARAMS; i++) {
         const mm_tensor gradient = step->tensors[NETS_DPARAM + i];
         if (gradient < 0) continue;

@@ -19,14 +19,14 @@ mm_status nets_exec_enqueue_result_word(const nets_exec *exec, const nets_slot *
 /* If nobody can be asked any more, nothing is updated. */
 static mm_status vote(void *arg) {
     nets_exec *exec = arg;
-    const mm_status status = exec->backend->ranks.agree(exec->backend->ranks.ctx, exec->slots.vote);
+    const mm_status status = exec->lowered->allreduce.agree(exec->lowered->allreduce.ctx, exec->slots.vote);
     if (status != MM_OK) *exec->slots.vote = 1;
     return status;
 }
 
 mm_status nets_exec_enqueue_vote(nets_exec *exec, mm_stream *stream) {
     uint32_t *halted = (uint32_t *)nets_exec_place(exec, exec->lowered->rng) + NETS_RNG_HALTED;
-    if (!exec->backend->ranks.agree) return MM_OK;
+    if (!exec->lowered->allreduce.agree) return MM_OK;
     exec->vote = (mm_call){vote, exec};
     MM_TRY(mm_copy_async(stream, exec->slots.vote, halted, sizeof *halted, MM_COPY_OUT));
     MM_TRY(mm_call_blocking(stream, &exec->vote, NULL));
@@ -34,13 +34,13 @@ mm_status nets_exec_enqueue_vote(nets_exec *exec, mm_stream *stream) {
 }
 
 mm_status nets_exec_begin_part(const nets_exec *exec, mm_stream *stream) {
-    const int rank = exec->lowered->mode == NETS_TRAIN ? exec->backend->ranks.rank : 0;
+    const int rank = exec->lowered->allreduce.rank;
     if (rank == 0) return MM_OK;
     return exec->backend->ops->pass_on(exec->backend, nets_exec_place(exec, exec->lowered->rng), rank * exec->batch,
                                        stream);
 }
 
 int64_t nets_exec_sums_begun(const nets_exec *exec) {
-    const nets_allreduce *ranks = &exec->backend->ranks;
-    return ranks->n > 1 && ranks->begun ? ranks->begun(ranks->ctx) : 0;
+    const nets_allreduce *allreduce = &exec->lowered->allreduce;
+    return allreduce->n > 1 && allreduce->begun ? allreduce->begun(allreduce->ctx) : 0;
 }

@@ -8,7 +8,7 @@
 #include "mm/core/graph/graph.h"
 #include "nets/contract/op_sizes.h"
 #include "nets/lower/fuse.h"
-#include "nets/lower/lower_allreduce.h"
+#include "nets/lower/lower_persistent.h"
 #include "nets/net_ops.h"
 
 /* What is known of a layer's output while lowering. */
@@ -26,6 +26,7 @@ typedef struct layer_state {
 typedef struct lowering {
     nets_lowered *out;
     nets_backend *backend;
+    bool no_fuse;
     nets_op_desc *descs; /* of out->ops */
     layer_state *layers;
     nets_fused *fused; /* of each layer */
@@ -398,7 +399,7 @@ static mm_status allocate(lowering *lo) {
 }
 
 static mm_status fuse(lowering *lo) {
-    if (lo->backend->no_fuse) {
+    if (lo->no_fuse) {
         nets_fuse_none(lo->out->net, lo->fused);
         return MM_OK;
     }
@@ -445,34 +446,29 @@ static mm_status lower_all(lowering *lo) {
     MM_TRY(fuse(lo));
     find_readers(lo);
     MM_TRY(create_graph(out));
-    MM_TRY(nets_lower_allreduce(out, lo->backend));
+    MM_TRY(nets_lower_persistent(out, lo->backend));
     int n = nets_net_layers(out->net);
     for (int i = 0; i < n; i++) MM_TRY(lower_forward(lo, i));
     if (out->mode == NETS_TRAIN) {
         for (int i = n - 1; i >= 0; i--) MM_TRY(lower_backward(lo, i));
-        MM_TRY(nets_lower_update(out, &lo->backend->ranks));
+        MM_TRY(nets_lower_update(out));
     }
     return mm_graph_freeze(out->graph);
 }
 
-mm_status nets_lower(const nets_net *net, nets_backend *backend, int64_t batch, nets_mode mode,
-                     nets_optimizer_id optimizer, nets_lowered **lowered_out) {
-    return nets_lower_pass(net, backend, batch, mode, (nets_pass){0}, optimizer, lowered_out);
-}
-
-mm_status nets_lower_pass(const nets_net *net, nets_backend *backend, int64_t batch, nets_mode mode, nets_pass pass,
-                          nets_optimizer_id optimizer, nets_lowered **lowered_out) {
+mm_status nets_lower(const nets_net *net, nets_backend *backend, int64_t batch, const nets_lowering *how,
+                     nets_lowered **lowered_out) {
     nets_lowered *out = calloc(1, sizeof *out);
     if (!out) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to lower it", nets_net_name(net));
     out->net = net;
     out->batch = batch;
-    out->mode = mode;
-    out->pass = pass;
-    if (mode == NETS_TRAIN && backend->ranks.n > 1)
-        out->pass.whole = (pass.whole > 0 ? pass.whole : batch) * backend->ranks.n;
-    out->optimizer = optimizer;
+    out->mode = how->mode;
+    out->pass = how->pass;
+    out->optimizer = how->optimizer;
+    if (how->mode == NETS_TRAIN) out->allreduce = how->allreduce;
+    if (out->allreduce.n > 1) out->pass.whole = (how->pass.whole > 0 ? how->pass.whole : batch) * out->allreduce.n;
     out->images = out->labels = out->loss = out->correct = out->rng = out->lr = out->step = out->told = -1;
-    lowering lo = {.out = out, .backend = backend};
+    lowering lo = {.out = out, .backend = backend, .no_fuse = how->no_fuse};
     mm_status status = lower_all(&lo);
     free(lo.descs);
     free(lo.layers);

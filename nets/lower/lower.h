@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Lowering: a net, a batch size and a mode become a frozen graph (mm.h) and a table that says, for each of its steps,
- * which op runs and which tensor has which role. Layers that are fused (fuse.h, unless the backend has no_fuse) are one
+ * which op runs and which tensor has which role. Layers that are fused (fuse.h, unless nets_lowering.no_fuse) are one
  * layer of the graph. A batch norm that is fused with a ReLU has the batch norm's name, also in its saved tensors; its
  * output has the ReLU's.
  *
@@ -22,6 +22,28 @@ typedef enum nets_mode {
     NETS_TRAIN,
     NETS_EVAL, /* forward only, with running statistics and without dropout; gives loss and correct */
 } nets_mode;
+
+/* All-reduces of processes that train one network, each on a part of every batch: rank r on the r-th. All zero: there is
+ * one process. */
+typedef struct nets_allreduce {
+    int n, rank;
+    mm_allreduce_when when;      /* when gradients and results are all-reduced (mm_graph_allreduce) */
+    const mm_allreduce_fns *fns; /* who all-reduces them, for executors; borrowed. NULL: for planning only */
+    void *ctx;
+    int64_t (*begun)(void *ctx); /* how many all-reduces have begun so far; NULL: not known */
+    /* Makes *word, at least 0, the sum of the ranks' words. Called once an iteration, on a thread of the device, while
+     * all-reduces are under way; blocks until all ranks have called it. NULL: nobody asks the others. */
+    mm_status (*agree)(void *ctx, int32_t *word);
+} nets_allreduce;
+
+/* How a net is lowered, beside its batch and backend. */
+typedef struct nets_lowering {
+    nets_mode mode;
+    nets_optimizer_id optimizer;
+    nets_pass pass;           /* one of several passes, of a training in sub-batches. All zero: the whole batch */
+    bool no_fuse;             /* layer by layer, without fusion (fuse.h) */
+    nets_allreduce allreduce; /* of one rank of several */
+} nets_lowering;
 
 typedef struct nets_step {
     int layer; /* of the net; the last one of fused layers; -1: the update, or the end of a pass that goes on */
@@ -51,6 +73,7 @@ typedef struct nets_lowered {
     nets_mode mode;
     nets_pass pass;
     nets_optimizer_id optimizer;
+    nets_allreduce allreduce;
     mm_graph *graph; /* frozen */
     nets_step *steps;
     int n_steps;
@@ -68,13 +91,11 @@ typedef struct nets_lowered {
     int n_ops;
 } nets_lowered;
 
-/* Lowers a net. `net` and `backend` must outlive the result. MM_ERR_INVALID: the batch is out of range. */
-MM_CHECKED mm_status nets_lower(const nets_net *net, nets_backend *backend, int64_t batch, nets_mode mode,
-                                nets_optimizer_id optimizer, nets_lowered **lowered_out);
-/* The same for one pass of a training whose batch is trained on in sub-batches; `batch` is the pass's. The last
- * pass's graph has all persistent tensors of the others; the optimizer's are in it alone. */
-MM_CHECKED mm_status nets_lower_pass(const nets_net *net, nets_backend *backend, int64_t batch, nets_mode mode,
-                                     nets_pass pass, nets_optimizer_id optimizer, nets_lowered **lowered_out);
+/* Lowers a net. `net` and `backend` must outlive the result, and so must what how->allreduce points to. `batch`: of the
+ * pass; of several ranks, this rank's part. The graph of a training's last pass has all persistent tensors of the other
+ * passes' graphs; the optimizer's are in it alone. MM_ERR_INVALID: the batch is out of range. */
+MM_CHECKED mm_status nets_lower(const nets_net *net, nets_backend *backend, int64_t batch, const nets_lowering *how,
+                                nets_lowered **lowered_out);
 void nets_lowered_destroy(nets_lowered *lowered);
 
 #endif

@@ -77,9 +77,10 @@ static void begin(run *r, const char *net, const nets_optimizer *optimizer) {
     expect_ok(nets_zoo_build(net, &r->net));
     expect_ok(mm_manager_create(&options, &r->manager));
     expect_ok(nets_backend_open("host", NULL, &r->backend));
-    r->backend->ranks = (nets_allreduce){
-        .n = 2, .when = MM_ALLREDUCE_AT_ONCE, .fns = &fns, .ctx = &r->begun, .begun = begun, .agree = agree};
-    expect_ok(nets_exec_create_on(r->net, BATCH, NETS_TRAIN, r->manager, r->backend, optimizer, &r->exec));
+    const nets_exec_options of_two = {
+        .allreduce = {
+            .n = 2, .when = MM_ALLREDUCE_AT_ONCE, .fns = &fns, .ctx = &r->begun, .begun = begun, .agree = agree}};
+    expect_ok(nets_exec_create_with(r->net, BATCH, NETS_TRAIN, r->manager, r->backend, optimizer, &of_two, &r->exec));
     expect_ok(nets_exec_init(r->exec, SEED));
     ref_batch(r->net, BATCH, 1, &r->images, &r->labels);
 }

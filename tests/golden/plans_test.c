@@ -208,9 +208,11 @@ static mm_status find_most(subject *s) {
 static mm_status plan_all(subject *s, rows *all) {
     MM_TRY(facts_source_open(MACHINE, &s->machine));
     s->machine.ranks = s->of->ranks;
-    s->backend = shape_backend(s->of->maps, s->of->ranks);
+    s->backend = shape_backend(s->of->maps);
     MM_TRY(nets_zoo_build(s->of->name, &s->net));
-    MM_TRY(nets_lower(s->net, &s->backend, s->of->batch, NETS_TRAIN, NETS_SGD, &s->lowered));
+    nets_lowering how = {.mode = NETS_TRAIN, .optimizer = NETS_SGD};
+    if (s->of->ranks > 1) how.allreduce = (nets_allreduce){.n = s->of->ranks, .when = MM_ALLREDUCE_AT_ONCE};
+    MM_TRY(nets_lower(s->net, &s->backend, s->of->batch, &how, &s->lowered));
     MM_TRY(find_most(s));
     for (int p = 0; POLICIES[p]; p++) MM_TRY(plan_policy(s, POLICIES[p], all));
     for (int p = 0; s->of->small && SMALL[p]; p++) MM_TRY(plan_policy(s, SMALL[p], all));

@@ -54,8 +54,4 @@ static const nets_backend_ops OPS = {
         },
 };
 
-nets_backend shape_backend(mm_dtype maps, int ranks) {
-    nets_backend backend = {.ops = &OPS, .maps = maps, .threads = 1};
-    if (ranks > 1) backend.ranks = (nets_allreduce){.n = ranks, .when = MM_ALLREDUCE_AT_ONCE};
-    return backend;
-}
+nets_backend shape_backend(mm_dtype maps) { return (nets_backend){.ops = &OPS, .maps = maps, .threads = 1}; }

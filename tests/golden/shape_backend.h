@@ -6,7 +6,7 @@
 
 #include "nets/contract/op.h"
 
-/* For maps of that type, and so many ranks (1: one process). Nothing is to be closed. */
-nets_backend shape_backend(mm_dtype maps, int ranks);
+/* For maps of that type. Nothing is to be closed. */
+nets_backend shape_backend(mm_dtype maps);
 
 #endif

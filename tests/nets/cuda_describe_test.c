@@ -24,7 +24,8 @@ static void every_network_is_described_without_a_device(void **state) {
         nets_lowered *lowered;
         int64_t largest = 0;
         assert_int_equal(nets_zoo_build(name, &net), MM_OK);
-        if (nets_lower(net, backend, 8, NETS_TRAIN, NETS_SGD, &lowered) != MM_OK) fail_msg("%s", mm_last_error());
+        if (nets_lower(net, backend, 8, &(nets_lowering){.mode = NETS_TRAIN, .optimizer = NETS_SGD}, &lowered) != MM_OK)
+            fail_msg("%s", mm_last_error());
         for (int op = 0; op < lowered->n_ops; op++)
             for (mm_phase phase = MM_FORWARD; phase <= MM_BACKWARD; phase++) {
                 int64_t bytes = nets_op_workspace_bytes(lowered->ops[op], phase);

@@ -187,7 +187,8 @@ static void steps_of_a_graph_may_run_with_each_of_their_ops_sizes(void **state) 
         const nets_pass pass = {.whole = 16, .adds = adds, .goes_on = true};
         nets_lowered *lowered;
         int several = 0, behind_gradients = 0;
-        if (nets_lower_pass(net, backend, 8, NETS_TRAIN, pass, NETS_SGD, &lowered) != MM_OK)
+        if (nets_lower(net, backend, 8, &(nets_lowering){.mode = NETS_TRAIN, .optimizer = NETS_SGD, .pass = pass},
+                       &lowered) != MM_OK)
             fail_msg("%s", mm_last_error());
         for (int s = 0; s < lowered->n_steps; s++) {
             const nets_step *step = &lowered->steps[s];

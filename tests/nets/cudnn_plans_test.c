@@ -349,7 +349,8 @@ static void networks_are_lowered_with_what_their_convolutions_take(void **state)
         nets_lowered *lowered;
         int64_t largest = 0;
         assert_int_equal(nets_zoo_build(LOWERED[i].net, &net), MM_OK);
-        if (nets_lower(net, &cuda->base, LOWERED[i].batch, NETS_TRAIN, NETS_SGD, &lowered) != MM_OK)
+        if (nets_lower(net, &cuda->base, LOWERED[i].batch, &(nets_lowering){.mode = NETS_TRAIN, .optimizer = NETS_SGD},
+                       &lowered) != MM_OK)
             fail_msg("%s: %s", LOWERED[i].net, mm_last_error());
         for (int op = 0; op < lowered->n_ops; op++)
             for (mm_phase phase = MM_FORWARD; phase <= MM_BACKWARD; phase++)

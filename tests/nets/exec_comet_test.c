@@ -150,7 +150,8 @@ static void parted_init(parted *p, const char *policy, int64_t sub_batch) {
     init(&p->f, policy);
     nets_exec_destroy(p->f.exec);
     expect_ok(nets_backend_open("host", NULL, &p->backend));
-    expect_ok(nets_exec_create_sub(p->f.net, BATCH, sub_batch, p->f.manager, p->backend, &SGD, &p->f.exec));
+    expect_ok(nets_exec_create_with(p->f.net, BATCH, NETS_TRAIN, p->f.manager, p->backend, &SGD,
+                                    &(nets_exec_options){.sub_batch = sub_batch}, &p->f.exec));
     expect_ok(nets_exec_init(p->f.exec, 11));
     for (int i = 0; i < PARTS; i++) p->graphs[i] = nets_exec_lowered_pass(p->f.exec, i)->graph;
 }

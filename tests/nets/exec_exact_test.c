@@ -48,7 +48,7 @@ static counts count(const char *net_name, const char *policy) {
     mm_manager *manager = make_manager(policy);
     expect_ok(nets_zoo_build(net_name, &net));
     expect_ok(nets_backend_open("host", NULL, &backend));
-    expect_ok(nets_lower(net, backend, BATCH, NETS_TRAIN, NETS_SGD, &lowered));
+    expect_ok(nets_lower(net, backend, BATCH, &(nets_lowering){.mode = NETS_TRAIN, .optimizer = NETS_SGD}, &lowered));
     expect_ok(mm_recompute_set(manager, lowered->graph, nothing_to_compute, NULL));
     expect_ok(mm_iteration_begin(manager, lowered->graph));
     for (int i = 0; i < lowered->n_steps; i++) {

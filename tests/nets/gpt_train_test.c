@@ -62,7 +62,8 @@ static void start(training *t, nets_precision precision, const char *optimizer_t
     }
     const nets_backend_config config = {.precision = precision, .threads = is_host() ? 2 : 0};
     assert_int_equal(nets_backend_open(op_rig_device(), &config, &t->backend), MM_OK);
-    if (nets_exec_create_sub(t->net, BATCH, sub_batch, t->manager, t->backend, &optimizer, &t->exec) != MM_OK)
+    if (nets_exec_create_with(t->net, BATCH, NETS_TRAIN, t->manager, t->backend, &optimizer,
+                              &(nets_exec_options){.sub_batch = sub_batch}, &t->exec) != MM_OK)
         fail_msg("%s", mm_last_error());
     assert_int_equal(nets_exec_init(t->exec, 1), MM_OK);
     set_weights(t);

@@ -19,19 +19,19 @@ typedef struct fixture {
     nets_lowered *lowered;
 } fixture;
 
-static void start_with(fixture *f, const char *net, int64_t batch, nets_mode mode, nets_backend_config config) {
+static void start_with(fixture *f, const char *net, int64_t batch, nets_precision precision, nets_lowering how) {
     assert_int_equal(nets_zoo_build(net, &f->net), MM_OK);
-    assert_int_equal(nets_backend_open("host", &config, &f->backend), MM_OK);
-    if (nets_lower(f->net, f->backend, batch, mode, NETS_SGD, &f->lowered) != MM_OK) fail_msg("%s", mm_last_error());
+    assert_int_equal(nets_backend_open("host", &(nets_backend_config){.precision = precision}, &f->backend), MM_OK);
+    if (nets_lower(f->net, f->backend, batch, &how, &f->lowered) != MM_OK) fail_msg("%s", mm_last_error());
 }
 
 static void start(fixture *f, const char *net, int64_t batch, nets_mode mode) {
-    start_with(f, net, batch, mode, (nets_backend_config){0});
+    start_with(f, net, batch, NETS_FP32, (nets_lowering){.mode = mode, .optimizer = NETS_SGD});
 }
 
 /* Layer by layer, as the net is declared. */
 static void start_unfused(fixture *f, const char *net, int64_t batch, nets_mode mode) {
-    start_with(f, net, batch, mode, (nets_backend_config){.no_fuse = true});
+    start_with(f, net, batch, NETS_FP32, (nets_lowering){.mode = mode, .optimizer = NETS_SGD, .no_fuse = true});
 }
 
 static void finish(fixture *f) {
@@ -174,7 +174,9 @@ static void the_addends_gradient_may_take_the_outputs_place_or_that_of_an_earlie
               nets_add1(f.net, "fc", NETS_LINEAR, &(nets_attrs){.out_channels = 10}, end));
     assert_int_equal(nets_net_finish(f.net), MM_OK);
     assert_int_equal(nets_backend_open("host", NULL, &f.backend), MM_OK);
-    assert_int_equal(nets_lower(f.net, f.backend, 2, NETS_TRAIN, NETS_SGD, &f.lowered), MM_OK);
+    assert_int_equal(
+        nets_lower(f.net, f.backend, 2, &(nets_lowering){.mode = NETS_TRAIN, .optimizer = NETS_SGD}, &f.lowered),
+        MM_OK);
     assert_int_equal(pair_of(&f, "norm backward", "relu.out", "grad.stem.out.2"), '-');
     assert_int_equal(pair_of(&f, "norm backward", "grad.stem.out.1", "grad.stem.out.2"), 'i');
     finish(&f);
@@ -184,7 +186,9 @@ static void a_map_that_a_layer_reads_twice_is_one_use_and_gets_one_gradient(void
     (void)state;
     fixture f = {.net = ref_repeated_net(0.3f)};
     assert_int_equal(nets_backend_open("host", NULL, &f.backend), MM_OK);
-    assert_int_equal(nets_lower(f.net, f.backend, 2, NETS_TRAIN, NETS_SGD, &f.lowered), MM_OK);
+    assert_int_equal(
+        nets_lower(f.net, f.backend, 2, &(nets_lowering){.mode = NETS_TRAIN, .optimizer = NETS_SGD}, &f.lowered),
+        MM_OK);
     assert_int_equal(step_of(&f, "twice forward")->n_uses, 2);
     assert_int_equal(step_of(&f, "twice backward")->n_uses, 3);
     assert_int_equal(use_of(&f, "twice backward", "grad.relu1.out.1")->access, MM_READ);
@@ -196,7 +200,8 @@ static void a_map_that_a_layer_reads_twice_is_one_use_and_gets_one_gradient(void
     finish(&f);
     f.net = ref_repeated_net(0.3f);
     assert_int_equal(nets_backend_open("host", NULL, &f.backend), MM_OK);
-    assert_int_equal(nets_lower(f.net, f.backend, 2, NETS_EVAL, NETS_SGD, &f.lowered), MM_OK);
+    assert_int_equal(
+        nets_lower(f.net, f.backend, 2, &(nets_lowering){.mode = NETS_EVAL, .optimizer = NETS_SGD}, &f.lowered), MM_OK);
     assert_int_equal(step_of(&f, "with_dropped forward")->n_uses, 2);
     finish(&f);
 }
@@ -347,7 +352,9 @@ static void start_concat(fixture *f) {
     nets_add1(f->net, "loss", NETS_LOSS, NULL, cat);
     if (nets_net_finish(f->net) != MM_OK) fail_msg("%s", mm_last_error());
     assert_int_equal(nets_backend_open("host", NULL, &f->backend), MM_OK);
-    if (nets_lower(f->net, f->backend, 2, NETS_TRAIN, NETS_SGD, &f->lowered) != MM_OK) fail_msg("%s", mm_last_error());
+    if (nets_lower(f->net, f->backend, 2, &(nets_lowering){.mode = NETS_TRAIN, .optimizer = NETS_SGD}, &f->lowered) !=
+        MM_OK)
+        fail_msg("%s", mm_last_error());
 }
 
 static void concat_needs_no_map_in_its_backward_and_skips_the_images(void **state) {
@@ -382,7 +389,9 @@ static void later_slices_may_take_the_place_of_earlier_contributions(void **stat
     nets_add1(f.net, "loss", NETS_LOSS, NULL, cat);
     assert_int_equal(nets_net_finish(f.net), MM_OK);
     assert_int_equal(nets_backend_open("host", NULL, &f.backend), MM_OK);
-    assert_int_equal(nets_lower(f.net, f.backend, 2, NETS_TRAIN, NETS_SGD, &f.lowered), MM_OK);
+    assert_int_equal(
+        nets_lower(f.net, f.backend, 2, &(nets_lowering){.mode = NETS_TRAIN, .optimizer = NETS_SGD}, &f.lowered),
+        MM_OK);
     assert_int_equal(pair_of(&f, "crop backward", "grad.b.out.1", "grad.b.out.2"), 'i');
     assert_int_equal(pair_of(&f, "cat backward", "grad.b.out.2", "grad.b.out"), 'i');
     assert_int_equal(step_of(&f, "cat backward")->n_pairs, 1);
@@ -405,7 +414,9 @@ static void a_convolutions_gradient_may_take_the_place_of_the_earlier_one(void *
         nets_add1(f.net, "loss", NETS_LOSS, NULL, sum);
         assert_int_equal(nets_net_finish(f.net), MM_OK);
         assert_int_equal(nets_backend_open("host", NULL, &f.backend), MM_OK);
-        assert_int_equal(nets_lower(f.net, f.backend, 2, NETS_TRAIN, NETS_SGD, &f.lowered), MM_OK);
+        assert_int_equal(
+            nets_lower(f.net, f.backend, 2, &(nets_lowering){.mode = NETS_TRAIN, .optimizer = NETS_SGD}, &f.lowered),
+            MM_OK);
         assert_int_equal(step_of(&f, "c backward")->n_pairs, 0);
         assert_int_equal(pair_of(&f, "b backward", "grad.a.out.1", "grad.a.out"), 'i');
         finish(&f);
@@ -425,7 +436,9 @@ static void normalisation_keeps_only_its_input(void **state) {
     nets_add1(f.net, "loss", NETS_LOSS, NULL, x);
     assert_int_equal(nets_net_finish(f.net), MM_OK);
     assert_int_equal(nets_backend_open("host", NULL, &f.backend), MM_OK);
-    assert_int_equal(nets_lower(f.net, f.backend, 2, NETS_TRAIN, NETS_SGD, &f.lowered), MM_OK);
+    assert_int_equal(
+        nets_lower(f.net, f.backend, 2, &(nets_lowering){.mode = NETS_TRAIN, .optimizer = NETS_SGD}, &f.lowered),
+        MM_OK);
     assert_int_equal(use_of(&f, "lrn backward", "conv.out")->access, MM_READ);
     assert_int_equal(pair_of(&f, "lrn backward", "grad.lrn.out", "grad.conv.out"), 'i');
     assert_int_equal(info(&f, "lrn.out")->first_backward, -1);
@@ -464,8 +477,12 @@ static void batch_out_of_range_is_refused(void **state) {
     fixture f;
     assert_int_equal(nets_zoo_build("resnet20", &f.net), MM_OK);
     assert_int_equal(nets_backend_open("host", NULL, &f.backend), MM_OK);
-    assert_int_equal(nets_lower(f.net, f.backend, 0, NETS_TRAIN, NETS_SGD, &f.lowered), MM_ERR_INVALID);
-    assert_int_equal(nets_lower(f.net, f.backend, INT64_MAX / 2, NETS_TRAIN, NETS_SGD, &f.lowered), MM_ERR_INVALID);
+    assert_int_equal(
+        nets_lower(f.net, f.backend, 0, &(nets_lowering){.mode = NETS_TRAIN, .optimizer = NETS_SGD}, &f.lowered),
+        MM_ERR_INVALID);
+    assert_int_equal(nets_lower(f.net, f.backend, INT64_MAX / 2,
+                                &(nets_lowering){.mode = NETS_TRAIN, .optimizer = NETS_SGD}, &f.lowered),
+                     MM_ERR_INVALID);
     nets_backend_close(f.backend);
     nets_net_destroy(f.net);
 }
@@ -547,7 +564,8 @@ static void products_of_bf16_maps_read_the_copies_of_weights_that_the_update_wri
     for (int n = 0; n < 4; n++) {
         fixture f;
         int copies = 0;
-        start_with(&f, nets[n / 2], 2, n % 2 ? NETS_EVAL : NETS_TRAIN, (nets_backend_config){.precision = NETS_BF16});
+        start_with(&f, nets[n / 2], 2, NETS_BF16,
+                   (nets_lowering){.mode = n % 2 ? NETS_EVAL : NETS_TRAIN, .optimizer = NETS_SGD});
         for (int i = 0; i < 3; i++) {
             const int k = n / 2 * 3 + i;
             assert_string_equal(role_of(&f, known[k].layer, MM_FORWARD, NETS_W16), known[k].factor);

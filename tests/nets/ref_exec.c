@@ -96,10 +96,10 @@ void ref_init(ref_exec *ref, const nets_net *net, int64_t batch, nets_mode mode,
     *ref = (ref_exec){.net = net, .options = options, .optimizer = {.momentum = 0.9f, .weight_decay = 1e-4f}};
     assert_int_equal(mm_device_create("host", NULL, &ref->device), MM_OK);
     assert_int_equal(mm_stream_create(ref->device, "ref", 0, &ref->stream), MM_OK);
-    const nets_backend_config config = {.no_fuse = options.no_fuse, .precision = options.precision};
+    const nets_backend_config config = {.precision = options.precision};
+    const nets_lowering how = {.mode = mode, .optimizer = options.optimizer, .no_fuse = options.no_fuse};
     assert_int_equal(nets_backend_open("host", &config, &ref->backend), MM_OK);
-    if (nets_lower(net, ref->backend, batch, mode, options.optimizer, &ref->lowered) != MM_OK)
-        fail_msg("%s", mm_last_error());
+    if (nets_lower(net, ref->backend, batch, &how, &ref->lowered) != MM_OK) fail_msg("%s", mm_last_error());
     int n = mm_graph_tensors(ref->lowered->graph);
     ref->root = calloc((size_t)n, sizeof *ref->root);
     ref->storage = calloc((size_t)n, sizeof *ref->storage);

@@ -37,15 +37,14 @@ static void take_weights(const nets_net *net, nets_exec *exec, outcome *o) {
 }
 
 static void train(const nets_net *net, const char *device, mm_manager *manager, bool no_fuse, outcome *o) {
-    const nets_backend_config config = {.deterministic = true,
-                                        .no_fuse = no_fuse,
-                                        .workspace_limit_bytes = 1 << 20,
-                                        .algorithms_path = algorithms_file()};
+    const nets_backend_config config = {
+        .deterministic = true, .workspace_limit_bytes = 1 << 20, .algorithms_path = algorithms_file()};
     const nets_optimizer sgd = {.momentum = 0.9f, .weight_decay = 1e-4f};
     nets_backend *backend;
     nets_exec *exec;
     expect_ok(nets_backend_open(device, &config, &backend));
-    expect_ok(nets_exec_create_on(net, BATCH, NETS_TRAIN, manager, backend, &sgd, &exec));
+    expect_ok(nets_exec_create_with(net, BATCH, NETS_TRAIN, manager, backend, &sgd,
+                                    &(nets_exec_options){.no_fuse = no_fuse}, &exec));
     expect_ok(nets_exec_init(exec, 7));
     for (int step = 0; step < STEPS; step++) {
         float *images;

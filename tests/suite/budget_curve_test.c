@@ -35,7 +35,8 @@ static void subject_init(subject *s, const char *name, int64_t batch) {
     s->untimed = false;
     expect_ok(nets_zoo_build(name, &s->net));
     expect_ok(nets_backend_open("host", NULL, &s->backend));
-    expect_ok(nets_lower(s->net, s->backend, batch, NETS_TRAIN, NETS_SGD, &s->lowered));
+    expect_ok(nets_lower(s->net, s->backend, batch, &(nets_lowering){.mode = NETS_TRAIN, .optimizer = NETS_SGD},
+                         &s->lowered));
 }
 
 static void subject_fini(subject *s) {

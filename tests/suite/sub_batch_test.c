@@ -154,9 +154,10 @@ static void sub_batches_that_cannot_be_are_refused(void **state) {
     nets_backend *backend = suite_backend(&s);
     const mm_options options = {.device = s.device, .device_bytes = 64 << 20, .policy = "liveness"};
     assert_int_equal(mm_manager_create(&options, &manager), MM_OK);
-    const int64_t sizes[] = {0, -1, BATCH + 1};
+    const int64_t sizes[] = {-1, BATCH + 1, INT64_MAX};
     for (int i = 0; i < 3; i++)
-        assert_int_equal(nets_exec_create_sub(s.net, BATCH, sizes[i], manager, backend, &SUITE_SGD, &exec),
+        assert_int_equal(nets_exec_create_with(s.net, BATCH, NETS_TRAIN, manager, backend, &SUITE_SGD,
+                                               &(nets_exec_options){.sub_batch = sizes[i]}, &exec),
                          MM_ERR_INVALID);
     mm_manager_destroy(manager);
     nets_backend_close(backend);

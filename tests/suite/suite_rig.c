@@ -94,7 +94,6 @@ nets_backend *suite_backend_on(const suite_net *s, const char *device) {
     const nets_backend_config config = {.deterministic = !s->several,
                                         .precision = s->precision,
                                         .workspace_limit_bytes = 8 << 20,
-                                        .no_fuse = s->no_fuse,
                                         .threads = strcmp(device, "host") == 0 ? SUITE_THREADS : 0,
                                         .algorithms_path = algorithms_file()};
     if (nets_backend_open(device, &config, &backend) != MM_OK) fail_msg("%s", mm_last_error());
@@ -119,7 +118,8 @@ static mm_status plan(const suite_net *s, const nets_exec_graph *graph, const ch
                       nets_backend *backend) {
     mm_policy policy;
     MM_TRY(mm_policy_parse(spec, &policy));
-    MM_TRY(nets_lower_pass(s->net, backend, graph->batch, NETS_TRAIN, graph->pass, NETS_SGD, lowered));
+    const nets_lowering how = {.mode = NETS_TRAIN, .optimizer = NETS_SGD, .pass = graph->pass, .no_fuse = s->no_fuse};
+    MM_TRY(nets_lower(s->net, backend, graph->batch, &how, lowered));
     const int64_t own = mm_plan_base((*lowered)->graph);
     if (own > *base) *base = own;
     mm_limits limits = {.device_bytes = budget, .pinned_bytes = pinned, .base_bytes = *base};
@@ -181,8 +181,8 @@ suite_need suite_needs_within(const suite_net *s, const char *policy, int64_t bu
 
 static mm_status create_exec(suite_run *r) {
     const suite_net *s = r->s;
-    return nets_exec_create_sub(s->net, s->batch, s->sub_batch ? s->sub_batch : s->batch, r->manager, r->backend,
-                                &SUITE_SGD, &r->exec);
+    return nets_exec_create_with(s->net, s->batch, NETS_TRAIN, r->manager, r->backend, &SUITE_SGD,
+                                 &(nets_exec_options){.sub_batch = s->sub_batch, .no_fuse = s->no_fuse}, &r->exec);
 }
 
 void suite_run_init(suite_run *r, const suite_net *s, const mm_options *options) {

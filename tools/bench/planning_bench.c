@@ -118,7 +118,8 @@ static mm_status measure_one(const bench *b, const nets_net *net, const mm_graph
 
 static mm_status lower(const bench *b, const nets_net *net, samples *lowering, bool keep, nets_lowered **lowered_out) {
     const int64_t start = cpu_ns();
-    MM_TRY(nets_lower(net, b->target.backend, b->batch, NETS_TRAIN, NETS_SGD, lowered_out));
+    const nets_lowering how = target_lowering(&b->target, NETS_TRAIN);
+    MM_TRY(nets_lower(net, b->target.backend, b->batch, &how, lowered_out));
     return keep ? samples_add(lowering, (double)(cpu_ns() - start)) : MM_OK;
 }
 

@@ -37,12 +37,11 @@ static int64_t time_of(const forecast *f) { return f->fits && !f->untimed[0] ? f
 static mm_status plan_apart(const need_case *c, bool timed, int fused_steps, bench_planned *planned) {
     need apart;
     bench_planned other = {.fused_bytes = planned->fused_bytes};
-    target_set_fused(c->target, false);
-    mm_status status = need_open(&apart, c);
-    target_set_fused(c->target, true);
-    MM_TRY(status);
+    need_case of_apart = *c;
+    of_apart.apart = true;
+    MM_TRY(need_open(&apart, &of_apart));
     for (int i = 0; timed && i < apart.n; i++) need_hasten(&apart.pass[i].policy, fused_steps);
-    status = plan_asked(&apart, &other);
+    mm_status status = plan_asked(&apart, &other);
     need_fini(&apart);
     MM_TRY(status);
     const bool less = other.as.peak_bytes < planned->as.peak_bytes && other.as.fits >= planned->as.fits;

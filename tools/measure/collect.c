@@ -44,7 +44,8 @@ static mm_status make(collector *c, const nets_net *net, int64_t batch, const ta
     for (int p = 0; p < policies->n; p++) MM_TRY(add_specs(policies->text[p], specs, &n));
     for (int i = 0; i < n; i++) MM_TRY(mm_codec_create(specs[i], target->device, &c->codecs[i]));
     MM_TRY(learn_cache(c, target));
-    MM_TRY(nets_lower(net, target->backend, batch, NETS_TRAIN, target->optimizer.id, &c->lowered));
+    const nets_lowering how = target_lowering(target, NETS_TRAIN);
+    MM_TRY(nets_lower(net, target->backend, batch, &how, &c->lowered));
     c->threads = target->backend->threads;
     c->miss_bytes = calloc((size_t)mm_graph_steps(c->lowered->graph) + 1, sizeof *c->miss_bytes);
     if (!c->miss_bytes) return mm_fail(MM_ERR_NOMEM, "out of memory for facts");

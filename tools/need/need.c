@@ -22,8 +22,10 @@ mm_status need_add_times(const facts_source *source, const target *target, const
 }
 
 mm_status need_lower(const need_case *c, const nets_exec_graph *graph, nets_lowered **lowered_out) {
-    return nets_lower_pass(c->net, c->target->backend, graph->batch, c->mode, graph->pass, c->target->optimizer.id,
-                           lowered_out);
+    nets_lowering how = target_lowering(c->target, c->mode);
+    how.pass = graph->pass;
+    how.no_fuse |= c->apart;
+    return nets_lower(c->net, c->target->backend, graph->batch, &how, lowered_out);
 }
 
 static int list_graphs(const need_case *c, nets_exec_graph graphs[NETS_PASSES]) {
@@ -51,7 +53,7 @@ static mm_status open_pass(need *n, need_pass *p) {
 /* The last pass comes first: it has the persistent tensors of all. */
 mm_status need_open(need *n, const need_case *c) {
     nets_exec_graph graphs[NETS_PASSES];
-    *n = (need){.asked = *c, .base_bytes = c->base_bytes, .fused = target_fuses(c->target)};
+    *n = (need){.asked = *c, .base_bytes = c->base_bytes, .fused = !c->apart && !c->target->apart};
     n->n = list_graphs(c, graphs);
     n->most = n->n - 1;
     mm_status status = MM_OK;

@@ -30,6 +30,7 @@ typedef struct need_case {
     int64_t budget_bytes;      /* 0: none */
     int64_t pinned_bytes;      /* INT64_MAX: no limit */
     int64_t base_bytes;        /* bytes of the persistent tensors; 0: those of the passes' own graphs */
+    bool apart;                /* layers are not fused, whatever the target does */
     /* Where it is open (need_may_unfuse), layers are not fused if fused ones do not fit the budget and others need
      * less; without a budget, if others need less. */
     bool may_unfuse;
@@ -81,7 +82,7 @@ static inline const need_pass *need_most(const need *n) { return &n->pass[n->mos
 /* ---------------------------------------------------------------- planning */
 
 /* Plans all passes within the pinned memory; but without a limit of it where the budget is too small even so
- * (wants_least). The target fuses layers afterwards as before. */
+ * (wants_least). */
 MM_CHECKED mm_status need_init(need *n, const need_case *c);
 /* Legal on a zeroed one. */
 void need_fini(need *n);

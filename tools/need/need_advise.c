@@ -95,7 +95,7 @@ static mm_status advise_apart(const need_case *c) {
     again.target = &open;
     again.facts = NULL;
     again.may_unfuse = true;
-    if (!path || !target_fuses(&open) || !need_may_unfuse(&open, c->policy)) return MM_ERR_INFEASIBLE;
+    if (!path || open.apart || !need_may_unfuse(&open, c->policy)) return MM_ERR_INFEASIBLE;
     mm_failure_save(&refusal, MM_ERR_INFEASIBLE);
     bool fits = false;
     if (need_init(&n, &again) == MM_OK) {

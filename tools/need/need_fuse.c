@@ -46,11 +46,11 @@ mm_status need_follow_facts(target *target, const nets_net *net, const facts_sou
     if (!facts || facts->is_machine || facts->batch == 0 || strcmp(facts->net, nets_net_name(net)) != 0 ||
         !target_may_unfuse(target))
         return MM_OK;
-    const need_case c = {.net = net, .batch = facts->batch, .mode = NETS_TRAIN, .target = target, .facts = facts};
+    need_case c = {.net = net, .batch = facts->batch, .mode = NETS_TRAIN, .target = target, .facts = facts};
     MM_TRY(are_of(&c, &fused));
-    target_set_fused(target, false);
+    c.apart = true;
     if (!fused) MM_TRY(are_of(&c, &apart));
-    target_set_fused(target, !apart);
+    target->apart = apart;
     target->fuse_facts = facts->path;
     return MM_OK;
 }
@@ -108,17 +108,16 @@ static mm_status compare(need *n, need *apart, bool compared) {
 }
 
 static mm_status choose(need *n) {
-    const need_case c = n->asked;
+    need_case c = n->asked;
     const bool fused_fit = need_fits(n);
     const bool compared =
         fused_fit && c.wants_fastest && c.budget_bytes > 0 && need_is_near(n->fused_bytes, steps_of(n), c.budget_bytes);
     need apart = {0};
     bool may = compared;
     if (fused_fit && !c.wants_least && !compared) return MM_OK;
-    target_set_fused(c.target, false);
+    c.apart = true;
     mm_status status = may ? MM_OK : may_undercut(&c, n->fused_bytes, &may);
     if (status == MM_OK && may) status = plan_all(&apart, &c);
-    target_set_fused(c.target, true);
     if (status == MM_OK && apart.n > 0) status = compare(n, &apart, compared);
     need_fini(&apart);
     return status;

@@ -58,7 +58,7 @@ mm_status ranks_part(int64_t batch, int n, int64_t *part_out) {
 }
 
 void ranks_use(const ranks *ranks, int n, target *target, facts_source *source) {
-    target->backend->ranks = (nets_allreduce){.n = n, .when = ranks->when};
+    target->allreduce = (nets_allreduce){.n = n, .when = ranks->when};
     if (source) {
         source->ranks = n;
         source->sum_at = ranks->sum_at;

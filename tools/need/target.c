@@ -87,11 +87,11 @@ mm_status target_init(target *t) {
     const nets_backend_config config = {.precision = precision,
                                         .deterministic = t->deterministic,
                                         .workspace_limit_bytes = t->workspace_bytes,
-                                        .no_fuse = !fuse,
                                         .threads = (int)t->threads,
                                         .algorithms_path = t->algorithms};
     if (t->link_bytes_per_s > 0) MM_TRY(target_allows_link(t));
     learn_rates(t);
+    t->apart = !fuse;
     return nets_backend_open(t->device, &config, &t->backend);
 }
 
@@ -100,16 +100,16 @@ bool target_may_unfuse(const target *t) {
     return strcmp(t->fuse, "auto") == 0 && !t->fuse_facts && strcmp(t->precision, "bf16") != 0;
 }
 
-bool target_fuses(const target *t) { return !t->backend->no_fuse; }
-
-void target_set_fused(const target *t, bool fused) { t->backend->no_fuse = !fused; }
+nets_lowering target_lowering(const target *t, nets_mode mode) {
+    return (nets_lowering){.mode = mode, .optimizer = t->optimizer.id, .no_fuse = t->apart, .allreduce = t->allreduce};
+}
 
 void target_forget_facts(target *t) {
     t->fuse_facts = NULL;
-    target_set_fused(t, strcmp(t->fuse, "off") != 0);
+    t->apart = strcmp(t->fuse, "off") == 0;
 }
 
-const char *target_fuse_text(const target *t) { return target_fuses(t) ? "on" : "off"; }
+const char *target_fuse_text(const target *t) { return t->apart ? "off" : "on"; }
 
 void target_set_link(target *t, int64_t bytes_per_s) {
     t->link_bytes_per_s = bytes_per_s;

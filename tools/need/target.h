@@ -20,6 +20,8 @@ typedef struct target {
     int64_t link_bytes_per_s;   /* host device: rate of the simulated link, each way; 0: as memcpy */
     const char *optimizer_text; /* NULL: "sgd" */
     nets_optimizer optimizer;   /* parsed from optimizer_text */
+    bool apart;                 /* layers are not fused now (nets/lower/fuse.h): --fuse, facts or a budget says so */
+    nets_allreduce allreduce;   /* of one rank of several */
     nets_backend *backend; /* opened with these options; one for the whole command, so that it times algorithms once */
     const volatile sig_atomic_t *stop; /* set by SIGINT: planning ends with the best plan so far; NULL: never */
     mm_rates rates;                    /* of the device; plans without a manager use them as a manager does */
@@ -85,10 +87,8 @@ void target_set_link(target *target, int64_t bytes_per_s);
 
 /* Whether it is left open if layers are fused (nets/lower/fuse.h): --fuse is auto, and no measured facts say it. */
 bool target_may_unfuse(const target *target);
-/* Whether the layers of networks that are lowered for the target are fused. Without target_set_fused: unless --fuse is
- * off, or fuse_facts has them apart. */
-bool target_fuses(const target *target);
-void target_set_fused(const target *target, bool fused);
+/* How networks are lowered for the target. */
+nets_lowering target_lowering(const target *target, nets_mode mode);
 /* Ends fuse_facts: layers are fused again as --fuse says. */
 void target_forget_facts(target *target);
 /* As JSON has it: "on", "off". */

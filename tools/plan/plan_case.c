@@ -216,7 +216,7 @@ void plan_case_print(FILE *file, const plan_case *c, bool by_kind) {
     print_size(file, "minimum budget", c->need.least_bytes);
     if (c->need.least_bytes < c->need.fused_bytes)
         print_size(file, c->need.fused ? "  layers fused, as here" : "  layers fused; here not", c->need.fused_bytes);
-    if (c->need.fused != target_fuses(c->asked.target) && c->asked.budget_bytes >= c->need.fused_bytes)
+    if (c->need.fused == c->asked.target->apart && c->asked.budget_bytes >= c->need.fused_bytes)
         fprintf(file, "  %-22s not fused: that is faster in this budget\n", "layers");
     if (c->staged_bytes > 0) print_size(file, "room for the next batch", c->staged_bytes);
     if (plan->peak_bytes != c->need.least_bytes)

@@ -251,8 +251,8 @@ static mm_status study_drawn(study *s) {
     bool *counted = calloc((size_t)nets_net_layers(s->net), sizeof *counted);
     double *zeros = calloc((size_t)nets_net_layers(s->net), sizeof *zeros);
     mm_status status = counted && zeros ? target_init(&s->target) : mm_fail(MM_ERR_NOMEM, "no memory for the layers");
-    if (status == MM_OK)
-        status = nets_lower(s->net, s->target.backend, s->batch, NETS_TRAIN, s->target.optimizer.id, &lowered);
+    const nets_lowering how = target_lowering(&s->target, NETS_TRAIN);
+    if (status == MM_OK) status = nets_lower(s->net, s->target.backend, s->batch, &how, &lowered);
     if (status == MM_OK) {
         s->lowered = lowered;
         for (int i = 0; i < lowered->n_steps; i++)

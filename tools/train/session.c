@@ -66,11 +66,10 @@ void session_say(void *ctx, mm_log_level level, const char *message) {
 
 static mm_status create_exec(session *s, const graph_wanted *wanted) {
     const session_config *c = &s->config;
-    if (wanted->mode == NETS_TRAIN)
-        return nets_exec_create_sub(c->net, wanted->batch, session_sub_batch(s, wanted->batch), s->manager,
-                                    c->target.backend, &c->target.optimizer, wanted->exec);
-    return nets_exec_create_on(c->net, wanted->batch, wanted->mode, s->manager, c->target.backend, &c->target.optimizer,
-                               wanted->exec);
+    nets_exec_options options = {.no_fuse = c->target.apart, .allreduce = c->target.allreduce};
+    if (wanted->mode == NETS_TRAIN) options.sub_batch = session_sub_batch(s, wanted->batch);
+    return nets_exec_create_with(c->net, wanted->batch, wanted->mode, s->manager, c->target.backend,
+                                 &c->target.optimizer, &options, wanted->exec);
 }
 
 static mm_status raise_memory(session *s, const graph_wanted *wanted, int64_t *base) {
@@ -176,7 +175,6 @@ mm_status session_init(session *s, const session_config *config) {
 
 void session_fini(session *s) {
     session_memory_end(s);
-    if (s->fused_bytes > 0) target_set_fused(&s->config.target, true);
     nets_exec_destroy(s->eval_last);
     nets_exec_destroy(s->eval);
     nets_exec_destroy(s->train_last);

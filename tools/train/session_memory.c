@@ -62,8 +62,8 @@ mm_status session_memory_raise(session *s, int64_t batch, int64_t sub_batch, net
         MM_TRY(session_go_on(s));
         MM_TRY(find_need(s, batch, sub_batch, mode, p, *base_bytes, n));
         s->n_needs++;
-        if (n->fused != target_fuses(&s->config.target)) {
-            target_set_fused(&s->config.target, false);
+        if (n->fused == s->config.target.apart) {
+            s->config.target.apart = true;
             s->fused_bytes = n->fused_bytes;
         }
         *base_bytes = n->base_bytes;

@@ -122,13 +122,13 @@ void train_ranks_set_target(train *t) {
     if (train_ranks(t) < 2 || read_sums(t, &when, &at_root) != MM_OK) return;
     if (comm_gpu(t->ranks) >= 0)
         when = when == MM_ALLREDUCE_AT_END ? MM_ALLREDUCE_IN_PLACE_AT_END : MM_ALLREDUCE_IN_PLACE_AT_ONCE;
-    t->target.backend->ranks = (nets_allreduce){.n = comm_size(t->ranks),
-                                                .rank = comm_rank(t->ranks),
-                                                .when = when,
-                                                .fns = &comm_allreduce_fns,
-                                                .ctx = t->ranks,
-                                                .begun = comm_allreduce_begun,
-                                                .agree = comm_allreduce_agree};
+    t->target.allreduce = (nets_allreduce){.n = comm_size(t->ranks),
+                                           .rank = comm_rank(t->ranks),
+                                           .when = when,
+                                           .fns = &comm_allreduce_fns,
+                                           .ctx = t->ranks,
+                                           .begun = comm_allreduce_begun,
+                                           .agree = comm_allreduce_agree};
 }
 
 /* ---------------------------------------------------------------- agreeing */
@@ -181,7 +181,7 @@ static mm_status write_start(const train *t, session *s, char *text, size_t capa
     snprintf(text, capacity,
              "--device %.*s\n--fuse %s\n%lld iterations done\nbatch %lld of the data next\n"
              "weights and optimizer states of digest %016llx\n",
-             (int)strcspn(t->target.device, ":"), t->target.device, target_fuses(&t->target) ? "on" : "off",
+             (int)strcspn(t->target.device, ":"), t->target.device, target_fuse_text(&s->config.target),
              (long long)s->iteration, (long long)(s->iteration + s->data_shift), (unsigned long long)digest);
     return MM_OK;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "nets/lower/lower_allreduce.h"
+#include "nets/lower/lower_persistent.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,12 +77,12 @@ static mm_status add_params(nets_lowered *out, const nets_backend *backend) {
     return nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_I32, 1, &words, "rng", &out->rng);
 }
 
-mm_status nets_lower_allreduce(nets_lowered *out, const nets_backend *backend) {
+mm_status nets_lower_persistent(nets_lowered *out, const nets_backend *backend) {
     const int64_t one = 1;
     MM_TRY(add_params(out, backend));
     MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, NETS_LOSS_NAME, &out->loss));
     MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_I32, 1, &one, "correct", &out->correct));
-    if (backend->ranks.n > 1 && nets_lowered_updates(out))
+    if (out->allreduce.n > 1 && nets_lowered_updates(out))
         MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_I32, 1, &one, "told", &out->told));
     if (nets_lowered_updates(out))
         MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, "lr", &out->lr));
@@ -113,7 +113,7 @@ static mm_status add_last_step(nets_lowered *out, const char *name, const mm_use
 
 /* The gradients, what the loss says, and running statistics, which become the ranks' mean: all that the update looks at
  * or that a state has. */
-static mm_status share(nets_lowered *out, mm_allreduce_when when) {
+static mm_status add_allreduces(nets_lowered *out, mm_allreduce_when when) {
     MM_TRY(mm_graph_allreduce(out->graph, out->loss, when, MM_REDUCE_SUM));
     MM_TRY(mm_graph_allreduce(out->graph, out->correct, when, MM_REDUCE_SUM));
     MM_TRY(mm_graph_allreduce(out->graph, out->told, when, MM_REDUCE_SUM));
@@ -177,15 +177,16 @@ static mm_status add_updates(nets_lowered *out, int64_t least, mm_use *uses) {
     return MM_OK;
 }
 
-mm_status nets_lower_update(nets_lowered *out, const nets_allreduce *ranks) {
+mm_status nets_lower_update(nets_lowered *out) {
+    const nets_allreduce *allreduce = &out->allreduce;
     /* A part is worth an eighth of all gradients, and some launches. Chosen. */
     enum { LEAST_BYTES = 64 << 10, PARTS = NETS_UPDATES - 1 };
     const mm_use image = {out->rng, MM_MODIFY, MM_FORM_VALUE};
     const int n_params = nets_net_params(out->net);
     if (out->pass.goes_on) return add_last_step(out, "sub-batch", &image, 1);
-    if (ranks->n > 1) MM_TRY(share(out, ranks->when));
+    if (allreduce->n > 1) MM_TRY(add_allreduces(out, allreduce->when));
     int64_t least = gradient_bytes(out, 0, n_params);
-    if (ranks->n > 1 && ranks->when == MM_ALLREDUCE_AT_ONCE)
+    if (allreduce->n > 1 && allreduce->when == MM_ALLREDUCE_AT_ONCE)
         least = least / PARTS > LEAST_BYTES ? (least + PARTS - 1) / PARTS : LEAST_BYTES;
     mm_use *uses = malloc(((3 + NETS_OPTIMIZER_STATES) * (size_t)n_params + 4) * sizeof *uses);
     if (!uses) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to lower its update", nets_net_name(out->net));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The tensors that a net's graphs share by name (parameters, their gradients and states, counts, the result), and the
  * update step. Internal to lowering. */
-#ifndef NETS_LOWER_LOWER_ALLREDUCE_H
-#define NETS_LOWER_LOWER_ALLREDUCE_H
+#ifndef NETS_LOWER_LOWER_PERSISTENT_H
+#define NETS_LOWER_LOWER_PERSISTENT_H
 
 #include "nets/lower/lower.h"
 
@@ -16,11 +16,11 @@ static inline bool nets_lowered_updates(const nets_lowered *out) {
 }
 
 /* Adds all of these tensors and the batch's. Sets out->params, images, labels, loss, correct, rng, lr and step. */
-MM_CHECKED mm_status nets_lower_allreduce(nets_lowered *out, const nets_backend *backend);
+MM_CHECKED mm_status nets_lower_persistent(nets_lowered *out, const nets_backend *backend);
 
 enum { NETS_UPDATES = 9 }; /* at most */
 
 /* Adds the last steps of a training graph: the update, or the end of a pass that goes on. */
-MM_CHECKED mm_status nets_lower_update(nets_lowered *out, const nets_allreduce *ranks);
+MM_CHECKED mm_status nets_lower_update(nets_lowered *out);
 
 #endif
