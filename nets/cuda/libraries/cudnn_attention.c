@@ -108,7 +108,7 @@ typedef struct operation {
     name x, b, y;
 } operation;
 
-enum { OPERATIONS = 23, UNORDERED = 2 /* BACKWARD's last ones, which an unordered backward has instead of the one before them */ };
+enum { OPERATIONS = 23, UNORDERED = 2 /* BACKWARD's last ones, which replace the one before if unordered */ };
 
 static const operation FORWARD[] = {
     {PRODUCT, 0, Q, K_TURNED, SCORES},

@@ -282,7 +282,7 @@ static mm_status time_all(trial *t, nets_cudnn_attention_step steps[2], nets_con
         try_engines(t, phase, &steps[phase], &theirs[phase]);
         if (phase == MM_BACKWARD) try_unordered(t, &steps[phase], &theirs[phase]);
         if (!theirs[phase].api || phase == MM_BACKWARD) break;
-        MM_TRY(launch(&l, t->timing.stream)); /* the backward reads the chosen engine's results, not those of the last one timed */
+        MM_TRY(launch(&l, t->timing.stream)); /* the backward reads the chosen engine's results, not the last one's */
     }
     return MM_OK;
 }
@@ -319,13 +319,14 @@ static mm_status make_kept(nets_cudnn_attention *a, const nets_conv_choice kept[
         nets_cudnn_attention_step *s = &a->steps[phase];
         nets_cuda_attention part = a->of;
         if (kept[phase].math < 1 || part.samples % kept[phase].math)
-            return mm_fail(MM_ERR_INVALID, "a batch of %lld cannot be divided into %d parts", (long long)part.samples, kept[phase].math);
+            return mm_fail(MM_ERR_INVALID, "cannot divide a batch of %lld into %d parts", (long long)part.samples,
+                           kept[phase].math);
         part.samples /= s->parts = kept[phase].math;
         s->unordered = kept[phase].api == NETS_CONV_UNORDERED;
         MM_TRY(nets_cudnn_attention_graph(&s->graph, a->cuda, &part, phase, s->unordered));
         MM_TRY(nets_cudnn_plan_init(&s->plan, &s->graph, &kept[phase]));
         if (s->plan.workspace_bytes > kept[phase].workspace_bytes)
-            return mm_fail(MM_ERR_UNSUPPORTED, "it now takes %lld bytes of workspace",
+            return mm_fail(MM_ERR_UNSUPPORTED, "the cached engine now takes %lld bytes of workspace",
                            (long long)s->plan.workspace_bytes);
     }
     return MM_OK;
@@ -386,7 +387,7 @@ static mm_status choose(nets_cudnn_attention *a) {
         use(a, kept);
         return MM_OK;
     }
-    mm_log_send(log_of(a), MM_LOG_DEBUG, "the cached choice for attention does not hold, chooses anew: %s", mm_last_error());
+    mm_log_send(log_of(a), MM_LOG_DEBUG, "no cached choice for attention holds, chooses anew: %s", mm_last_error());
     drop_steps(a);
     return choose_anew(a, &terms);
 }

@@ -29,7 +29,7 @@ typedef struct selection {
     nets_cuda_timing timing;
     nets_cudnn_graph graph;
     candidate of[CANDIDATES + BEYOND];
-    candidate beyond[BEYOND]; /* over the limit, with tensor cores; timed only if no candidate within the limit uses these */
+    candidate beyond[BEYOND]; /* over the limit, with tensor cores; timed only if no candidate within it uses these */
     int n, n_beyond, compiled;
     bool timed, tensor_core /* a candidate uses them */, incomplete /* some were not timed that should be */;
 } selection;
@@ -325,11 +325,12 @@ static mm_status take_best(nets_cudnn_conv *c, selection *s) {
     for (int i = 0; i < s->n; i++) points[i] = (nets_pareto_point){s->of[i].choice.workspace_bytes, s->of[i].choice.ns};
     c->n = nets_pareto_of(points, s->n, NETS_CUDNN_NO_SLOWER, NETS_WORKSPACES, chosen);
     if (!c->n)
-        return mm_fail(MM_ERR_UNSUPPORTED,
-                       "there is no %salgorithm for this convolution within %lld bytes of workspace; at level debug, the "
-                       "log says why each one was refused%s",
-                       c->terms.deterministic ? "deterministic " : "", (long long)c->terms.limit_bytes,
-                       has_legacy(c) ? "" : "; with a smaller batch there are more");
+        return mm_fail(
+            MM_ERR_UNSUPPORTED,
+            "there is no %salgorithm for this convolution within %lld bytes of workspace; at level debug, the "
+            "log says why each one was refused%s",
+            c->terms.deterministic ? "deterministic " : "", (long long)c->terms.limit_bytes,
+            has_legacy(c) ? "" : "; with a smaller batch there are more");
     bool engines = false;
     for (int i = 0; i < c->n; i++) {
         move(&s->of[chosen[i]], &c->of[i]);

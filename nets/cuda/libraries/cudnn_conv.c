@@ -16,7 +16,8 @@ static mm_status make_engine(nets_cudnn_conv *conv, nets_conv_algorithm *a, int6
 }
 
 static mm_status make_product(nets_cudnn_conv *conv, nets_conv_algorithm *a, int64_t *bytes_out) {
-    if (!conv->product.lt) return mm_fail(MM_ERR_UNSUPPORTED, "cuBLAS cannot compute it as a matrix product");
+    if (!conv->product.lt)
+        return mm_fail(MM_ERR_UNSUPPORTED, "a cached algorithm is cuBLAS's, which cannot compute this");
     MM_TRY(nets_gemm_make(&conv->product, &a->choice, &a->product));
     *bytes_out = a->product.workspace_bytes;
     return MM_OK;
@@ -27,11 +28,11 @@ static mm_status make_kept(nets_cudnn_conv *conv, const nets_conv_choice *kept) 
     int64_t bytes = 0;
     *a = (nets_conv_algorithm){.choice = *kept};
     if (kept->api == NETS_CONV_LEGACY && !nets_cudnn_legacy_holds(conv, kept))
-        return mm_fail(MM_ERR_UNSUPPORTED, "cuDNN no longer has the algorithm, or it takes more workspace");
+        return mm_fail(MM_ERR_UNSUPPORTED, "cuDNN no longer has a cached algorithm, or it takes more workspace");
     if (kept->api == NETS_CONV_GRAPH) MM_TRY(make_engine(conv, a, &bytes));
     if (kept->api == NETS_CONV_PRODUCT) MM_TRY(make_product(conv, a, &bytes));
     if (bytes <= kept->workspace_bytes) return MM_OK;
-    return mm_fail(MM_ERR_UNSUPPORTED, "it now takes %lld bytes of workspace", (long long)bytes);
+    return mm_fail(MM_ERR_UNSUPPORTED, "a cached algorithm now takes %lld bytes of workspace", (long long)bytes);
 }
 
 /* How many of n choices are used. With several, the result's bits would depend on which one a plan has room for. */
@@ -41,7 +42,7 @@ static int used_of(const nets_cudnn_conv *conv, int n) { return conv->cuda->conf
 static bool take_kept(nets_cudnn_conv *conv, const nets_conv_pareto *kept) {
     for (int i = 0; i < used_of(conv, kept->n); i++) {
         if (make_kept(conv, &kept->of[i]) == MM_OK) continue;
-        mm_log_send(&conv->cuda->config.log, MM_LOG_DEBUG, "a cached choice for a convolution does not hold, chooses anew: %s",
+        mm_log_send(&conv->cuda->config.log, MM_LOG_DEBUG, "chooses a convolution's algorithms anew: %s",
                     mm_last_error());
         keep_none(conv);
         return false;
@@ -90,11 +91,13 @@ static mm_status init(nets_cudnn_conv *conv) {
     conv->x_bytes = x * bytes_of(s, NETS_CONV_BY_INPUT);
     conv->y_bytes = y * bytes_of(s, NETS_CONV_FORWARD);
     conv->weights_bytes = weights * bytes_of(s, NETS_CONV_BY_WEIGHTS);
-    const bool one_type = !s->bf16 || (nets_conv_gives_bf16(s) && s->bf16 != NETS_CONV_BF16_BIAS); /* the legacy API wants one type */
+    /* The legacy API wants one type. */
+    const bool one_type = !s->bf16 || (nets_conv_gives_bf16(s) && s->bf16 != NETS_CONV_BF16_BIAS);
     const bool has_legacy = one_type && s->pitch == 0 && x <= INT32_MAX && y <= INT32_MAX && !conv->cuda->properties;
     if (has_legacy) MM_TRY(nets_cudnn_legacy_init(&conv->legacy, s));
     if (nets_gemm_init(&conv->product, conv->cuda, s) != MM_OK)
-        mm_log_send(&conv->cuda->config.log, MM_LOG_DEBUG, "cuBLAS cannot compute a convolution, leaves it to cuDNN: %s", mm_last_error());
+        mm_log_send(&conv->cuda->config.log, MM_LOG_DEBUG, "leaves a convolution to cuDNN, without cuBLAS: %s",
+                    mm_last_error());
     return choose(conv);
 }
 
