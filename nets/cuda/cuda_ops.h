@@ -30,8 +30,7 @@ typedef struct nets_cuda_backend {
     /* cuDNN's description of a device that need not be present; NULL: not used. With it, dnn and lt are NULL, and cuDNN
      * still proposes engines for that device and reports their workspaces. cuBLAS cannot. */
     cudnnBackendDescriptor_t properties;
-    /* Counters of blocks for reductions (reduce.h): in GPU memory, 0 between launches. NULL: no op has needed them
-     * yet. */
+    /* Counters of blocks for reductions (reduce.h): in GPU memory, 0 between launches. NULL: no op needed them. */
     unsigned *counters;
     nets_cuda_norm *norm; /* in GPU memory; the launches of an update share it. NULL: there is no GPU */
     bool told_untimed;    /* the warning that algorithms could not be timed was logged */
@@ -73,8 +72,7 @@ MM_CHECKED mm_status nets_cuda_reduction_init(nets_cuda_reduction *over, nets_cu
 /* Fails if a kernel launch since the last call has failed; `what` names the operation. */
 MM_CHECKED mm_status nets_cuda_launched(const char *what);
 
-/* MM_ERR_UNSUPPORTED: a dimension is too large. Kernels count pixels in 32 bits, and libraries count every dimension in
- * 32 bits. */
+/* MM_ERR_UNSUPPORTED: a dimension is too large. Kernels count pixels, and libraries every dimension, in 32 bits. */
 MM_CHECKED mm_status nets_cuda_check_dims(const nets_op_desc *desc);
 
 /* MM_OK for success; MM_ERR_NOMEM if the library got no memory, else MM_ERR_DEVICE, with the library's own message. */

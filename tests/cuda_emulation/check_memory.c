@@ -10,7 +10,7 @@
 enum { MOST = 4096, PAGE = 4096, KNOWN = 256 };
 
 /* One table for the process, like the runtime. It is changed under the lock and read without: `bytes` is set last, so
- * an access finds a complete piece, or not yet any. */
+ * an access finds a complete piece or none. */
 static check_memory all[MOST];
 static size_t used;
 static long changes; /* so far */

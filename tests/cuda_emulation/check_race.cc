@@ -28,8 +28,8 @@ struct access {
         return other.thread / 32 == mine.thread / 32 && by.clock[other.thread % 32] >= other.clock;
     }
 
-    /* How far apart the two threads are: 1 in a warp, 2 in a block, 3 in two blocks; 0: the other access is this
-     * thread's, or can no longer conflict. */
+    /* How far apart both threads are: 1 in a warp, 2 in a block, 3 in two blocks; 0: there can be no conflict any
+     * more. */
     int apart(record other) const {
         if (!other.is || (other.block == mine.block && other.barrier < mine.barrier)) return 0;
         if (other.block != mine.block) return is_shared(memory) ? 0 : 3;

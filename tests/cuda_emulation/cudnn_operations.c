@@ -81,8 +81,7 @@ int64_t dnn_samples(const dnn_descriptor *graph) {
     return *(const int64_t *)dnn_values(dnn_reference(operation_at(graph, 0), n->x), CUDNN_ATTR_TENSOR_DIMENSIONS);
 }
 
-/* Adds the operation's tensor of that name to the job, unless it is there. Returns its number; -1: the operation has no
- * such tensor. */
+/* Adds the operation's tensor of that name to the job, if it is new. Returns its number; -1: there is none. */
 static int add_tensor(job *j, const dnn_descriptor *operation, cudnnBackendAttributeName_t name,
                       const dnn_descriptor *pack) {
     if (!dnn_find(operation, name)) return -1;
@@ -164,7 +163,7 @@ static float each(const operation *o, const job *j, const int64_t at[4]) {
     }
 }
 
-/* Sums, or takes the maximum, over x's last dimension: of x's elements, or of their products with b's. */
+/* Sums, or takes the maximum, over x's last dimension: of its elements, or their products with b's. */
 static float over(const operation *o, const job *j, const int64_t at[4]) {
     const tensor *x = &j->tensors[o->x];
     const bool product = o->type == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR;

@@ -10,8 +10,8 @@ bool dnn_is_of_operations(const dnn_descriptor *graph);
 /* The samples of the graph's first operation; 1 for a convolution. */
 int64_t dnn_samples(const dnn_descriptor *graph);
 
-/* Enqueues the graph with a pack's tensors. When it runs, it overwrites all of its workspace. time: pretended time of a
- * trial (libraries.h). */
+/* Enqueues the graph with a pack's tensors. It overwrites all of its workspace. time: pretended, of a trial
+ * (libraries.h). */
 cudnnStatus_t dnn_operations_enqueue(cudaStream_t stream, const dnn_descriptor *graph, const dnn_descriptor *pack,
                                      int64_t bytes, double time);
 

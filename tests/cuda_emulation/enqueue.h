@@ -26,8 +26,8 @@ void cuda_emulation_launched(cudaStream_t stream, const char *kernel, long block
 /* Most dynamic shared memory of a kernel's block: what cudaFuncSetAttribute has set, at first 48 KiB. */
 size_t cuda_emulation_shared_limit(const void *function);
 
-/* Checks a launch on the stream without launching: the error is that of a destroyed stream. NULL is the default stream,
- * on which the emulation runs nothing. */
+/* The error that a launch on the stream would have: that of a destroyed stream. NULL is the default stream, on which
+ * the emulation runs nothing. */
 cudaError_t cuda_emulation_launch_check(cudaStream_t stream);
 
 /* Counts a library's call by its name (control.h). Returns the error that was set for it, or the device's. */

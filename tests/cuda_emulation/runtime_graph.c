@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Captures and graphs. A graph holds tasks in the order in which they were enqueued, and runs them in that order on one
- * stream: less parallel than the real one, but never less ordered. It refuses what the real one refuses: see each
- * error. */
+/* Captures and graphs. A graph runs its tasks in the order in which they were enqueued, on one stream: less parallel
+ * than the real one, never less ordered. What the real one refuses is refused: see each error. */
 #include <stdlib.h>
 
 #include "tests/cuda_emulation/runtime.h"

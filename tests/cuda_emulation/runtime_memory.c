@@ -89,8 +89,7 @@ static range *find_granules_locked(CUdeviceptr address, size_t bytes, size_t *fi
     return r;
 }
 
-/* Uses huge pages if the system has them: otherwise opening and closing all memory takes two thirds of a test's
- * time. */
+/* Uses huge pages if there are any: else opening and closing all memory takes two thirds of a test's time. */
 static void prefer_huge_pages(char *base, size_t bytes) { madvise(base, bytes, MADV_HUGEPAGE); }
 
 static range *range_create(size_t bytes) {
@@ -237,7 +236,7 @@ CUresult cuMemAddressReserve(CUdeviceptr *address, size_t bytes, size_t alignmen
     return CUDA_SUCCESS;
 }
 
-/* Functions that free something do so even after a fault, whose error they return: so tests can see that nothing was
+/* Functions that free something do so after a fault, too, though they return its error: tests see that nothing was
  * forgotten. */
 CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes) {
     CUresult error = (CUresult)runtime_enter(CALL_cuMemAddressFree), result = CUDA_ERROR_INVALID_VALUE;

@@ -49,8 +49,7 @@ void cuda_emulation_pass(int64_t ns) {
     pthread_mutex_unlock(&runtime.lock);
 }
 
-/* Opens or closes device memory for a stream: it is open from the stream's first task until the stream has none, or
- * waits. */
+/* Opens or closes device memory: it is open from a stream's first task until the stream has none, or waits. */
 static void open_locked(cudaStream_t stream, bool open) {
     if (open == stream->open) return;
     stream->open = open;

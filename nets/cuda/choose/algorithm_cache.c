@@ -152,8 +152,7 @@ static mm_status append(nets_algorithm_cache *choices, const nets_cached_choice 
     return MM_OK;
 }
 
-/* Where in the text the last line begins; 0: its count or checksum is malformed or wrong. *n_out: the number of lines
- * that it states. */
+/* Where in the text the last line begins; 0: its count or checksum is wrong. *n_out: the number of lines it states. */
 static size_t check_end(const char *text, size_t length, int *n_out) {
     size_t last = length;
     if (length < sizeof HEADER || text[length - 1] != '\n' || strlen(text) != length) return 0;

@@ -15,8 +15,7 @@
 
 typedef enum nets_direction { NETS_CONV_FORWARD, NETS_CONV_BY_INPUT, NETS_CONV_BY_WEIGHTS } nets_direction;
 
-/* The directions of attention's choices (cudnn_attention.h): shape.x is {samples, tokens, heads, channels of a
- * head}. */
+/* The directions of attention's choices (cudnn_attention.h): x has samples, tokens, heads, channels of a head. */
 enum { NETS_ATTENTION_FORWARD = NETS_CONV_BY_WEIGHTS + 1, NETS_ATTENTION_BACKWARD };
 
 /* Which tensors are bf16. NETS_CONV_BF16: x, y and weights, but a product's gradient by the weights is f32. For
@@ -43,15 +42,14 @@ static inline bool nets_conv_is_product(const nets_conv_shape *s) {
 }
 
 /* Whether the result is bf16. Even with bf16 tensors, a product's gradient by the weights is f32, as cuBLASLt can give
- * it. For other convolutions cuDNN 9.19 has no engine that gives f32 (cudnn_plans_test): it sums their gradients in f32
- * and rounds them once. */
+ * it. For other convolutions cuDNN 9.19 has no engine that gives f32 (cudnn_plans_test): it sums in f32 and rounds
+ * once. */
 static inline bool nets_conv_gives_bf16(const nets_conv_shape *s) {
     const bool bf16 = s->bf16 == NETS_CONV_BF16 || s->bf16 == NETS_CONV_BF16_BIAS;
     return bf16 && !(s->direction == NETS_CONV_BY_WEIGHTS && nets_conv_is_product(s));
 }
 
-/* Whether the tensor that direction `giving` computes is bf16. Forward computes y, by input x, by weights the
- * weights. */
+/* Whether the tensor that direction `giving` computes is bf16. (Forward computes y, by input x.) */
 static inline bool nets_conv_is_bf16(const nets_conv_shape *s, nets_direction giving) {
     return (int)giving == s->direction ? nets_conv_gives_bf16(s) : s->bf16 != 0;
 }

@@ -16,8 +16,8 @@ typedef struct nets_pareto_point {
  * time and less workspace. Each is chosen among the points that take less workspace than the one chosen before: of the
  * points that take at most `slack` (>= 1) times the time of the fastest of these, the one with the least workspace. If
  * there are more than `most`, the first and the last stay, and of the others those whose removal would cost the most
- * time, summed over the sizes of workspace in which a point is used. Writes the indexes of the chosen points and
- * returns their number. */
+ * time, summed over the sizes of workspace in which a point is used. Writes the chosen indexes and returns their
+ * number. */
 int nets_pareto_of(const nets_pareto_point *points, int n, double slack, int most, int *chosen_out);
 
 #endif

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Biases of a map's channels, and sums over its rows. The bytes of memory traffic for each f32 element are in
- * brackets. */
+/* Biases of a map's channels, and sums over its rows. In brackets: bytes of memory traffic for an f32 element. */
 #include "nets/cuda/kernels/reduce.h"
 
 /* ---------------------------------------------------------------- y = x + bias [8] */

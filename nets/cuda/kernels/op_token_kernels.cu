@@ -29,8 +29,7 @@ template <typename T> struct look_up {
 };
 
 /* A block takes the token of row blockIdx.x. Only the block of a token's first row sums its gradient; the others
- * return. Each warp sums over its part of the rows, then the warps' sums are added in their order. Lanes have V
- * channels each. */
+ * return. Each warp sums over its part of the rows, then the warps' sums are added in order. A lane has V channels. */
 template <typename T, int V>
 static __global__ void sum_token(nets_cuda_tokens t, const float *tokens, const T *dy, bool adds, float *dweight) {
     __shared__ vec<V> all[WARPS][WARP];

@@ -60,8 +60,8 @@ static __host__ __device__ inline int64_t x_rows(const nets_cuda_windows &w) {
     return (int64_t)w.images * w.x_size[0] * w.x_size[1];
 }
 
-/* Calls fetch(y, x, item) and then take(item) for the places in `in`, row by row. AHEAD of them are fetched before the
- * first is taken. */
+/* Calls fetch(y, x, item) and then take(item) for the places in `in`, row by row; AHEAD are fetched before one is
+ * taken. */
 template <int AHEAD, typename Item, typename Fetch, typename Take>
 static __device__ inline void over(const inside &in, const Fetch &fetch, const Take &take) {
     int y = in.y0, x = in.x0;
@@ -89,7 +89,7 @@ template <typename T, int V, typename With> struct fetched {
 
 /* ---------------------------------------------------------------- maximum */
 
-/* Stores the indices of elements from `at` on: one in a byte, or with halves_index two channels' in a byte. */
+/* Stores the indices of elements from `at` on: one in a byte, or two with halves_index. */
 static __device__ inline void store_index(const nets_cuda_windows &, uint8_t *to, int64_t at, const int (&index)[1]) {
     to[at] = (uint8_t)index[0];
 }
@@ -357,8 +357,7 @@ static __global__ void upsample_backward(upsampling s, const T *dy, const T *ear
 
 /* ---------------------------------------------------------------- launchers */
 
-/* As LAUNCH_MAP, but if channels are a multiple of four, a thread takes at least four: with halves_index, two share a
- * byte. */
+/* As LAUNCH_MAP, but a thread has at least four channels if these are a multiple of four: indices may share a byte. */
 #define LAUNCH_POOL(kernel, T, rows, channels, ...)                                                                    \
     do {                                                                                                               \
         if ((channels) % 4 == 0 && (channels) % PER_LOAD<T> != 0) {                                                    \

@@ -208,8 +208,8 @@ static __device__ inline bool is_last(unsigned *counter, int n) {
 }
 
 /* A Finish has `part`, which adds a part's quantities to sums, `close`, which turns the sums into quantities of the
- * group, both in double, and `finish`, which uses a channel's quantities. FROM_ORIGIN: parts are added as deviations
- * from the first. */
+ * group, both in double, and `finish`, which uses a channel's quantities. FROM_ORIGIN: parts count as deviations from
+ * the first. */
 template <int V, typename Source, typename Finish>
 static __global__ void __launch_bounds__(THREADS, int(Source::BLOCKS))
     reduce(Source source, Finish f, nets_strips s, handed to) {

@@ -117,14 +117,12 @@ NETS_STRIPS_FN int64_t nets_strips_bytes(const nets_strips *s) {
     return (int64_t)s->channels * (8 * (int64_t)s->blocks + 16 * (int64_t)s->groups);
 }
 
-/* How many counters of ended blocks a reduction needs. No kernel's block takes fewer than 8 channels, unless the map
- * has fewer. */
+/* How many counters of ended blocks a reduction needs. A block takes 8 channels or more, unless the map has fewer. */
 NETS_STRIPS_FN int64_t nets_strips_counters(const nets_strips *s) {
     return (int64_t)(s->groups + 1) * nets_strips_ceil(s->channels, 8);
 }
 
-/* A tile: its number, the row of its first pixel, and its width and height inside the image. Its lines are `columns`
- * rows apart. */
+/* A tile: its number, the row of its first pixel, and its size inside the image. Lines are `columns` rows apart. */
 typedef struct nets_tile {
     int number, row, width, height;
 } nets_tile;

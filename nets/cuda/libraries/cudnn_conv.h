@@ -96,11 +96,9 @@ void nets_cudnn_conv_set_workspaces(nets_op *op, mm_phase phase, const nets_cudn
 MM_CHECKED mm_status nets_cudnn_conv_enqueue(const nets_cudnn_conv *conv, void *x, void *y, void *weights,
                                              void *workspace, int64_t workspace_bytes, mm_stream *stream);
 
-/* Checks that EARLIER is present exactly if the product was created to add to it (`adds`: nets_conv_shape.adds).
- * MM_ERR_INVALID. */
+/* Checks that EARLIER is present exactly if the product adds to it (`adds`: nets_conv_shape.adds). MM_ERR_INVALID. */
 MM_CHECKED mm_status nets_cuda_check_earlier(const nets_op_args *args, bool adds);
-/* Copies EARLIER, if present, to DX unless it lies there already. The product then adds to DX in either case, so the
- * bits are the same. */
+/* Copies EARLIER, if present, to DX unless it lies there. The product then adds to DX in any case: the same bits. */
 MM_CHECKED mm_status nets_cuda_put_earlier(const nets_op_args *args, mm_dtype maps, int64_t elems, mm_stream *stream);
 
 /* Enqueues the convolution by this algorithm, on `stream`, to which cuDNN's handle must be set already. */

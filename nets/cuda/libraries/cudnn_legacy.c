@@ -31,8 +31,7 @@ static mm_status describe_conv(const nets_conv_shape *s, cudnnConvolutionDescrip
     return nets_cuda_dnn_check(cudnnSetConvolutionGroupCount(*conv_out, s->groups), "describing a convolution");
 }
 
-/* The least exact math type that the precision allows: FMA is plain float32; the default allows tensor cores with
- * TF32. */
+/* The least exact math type that the precision allows: FMA is plain float32; the default allows TF32. */
 static cudnnMathType_t widest_math(const nets_cudnn_conv *conv) {
     if (conv->shape.bf16) return CUDNN_DEFAULT_MATH; /* tensor cores multiply bf16 exactly */
     switch (conv->cuda->config.precision) {

@@ -108,7 +108,8 @@ static mm_status read_choice(const cublasLtMatmulAlgo_t *algorithm, nets_conv_ch
 
 static mm_status write_choice(cublasLtMatmulAlgo_t *algorithm, const nets_conv_choice *c) {
     if (c->n_knobs != WORDS)
-        return mm_fail(MM_ERR_UNSUPPORTED, "a cached cuBLAS algorithm has %d words instead of %d", c->n_knobs, (int)WORDS);
+        return mm_fail(MM_ERR_UNSUPPORTED, "a cached cuBLAS algorithm has %d words instead of %d", c->n_knobs,
+                       (int)WORDS);
     for (int i = 0; i < WORDS; i++) memcpy(&algorithm->data[i], &c->knobs[i].value, sizeof algorithm->data[i]);
     return MM_OK;
 }
@@ -138,8 +139,7 @@ static mm_status prefer(cublasLtMatmulPreferenceOpaque_t *preference, cublasLtMa
 }
 
 /* The allowed ways to add up partial sums, if a sum is split among blocks. Adding in place has no fixed order. Partial
- * sums stored in the result's type are rounded to it; a bf16 result may be rounded only once, so its partial sums are
- * stored in f32. */
+ * sums stored in the result's type are rounded to it; a bf16 result is rounded once, so its partial sums are f32. */
 static uint32_t reduction_schemes(const nets_gemm *p, bool deterministic) {
     if (p->gives_bf16) return CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     if (deterministic) return CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;

@@ -83,8 +83,7 @@ void nets_cuda_timing_end(nets_cuda_timing *t) {
 
 /* ---------------------------------------------------------------- running */
 
-/* Captures n launches as one graph. What cannot be captured is no candidate: iterations with it could not be
- * replayed. */
+/* Captures n launches as one graph. What cannot be captured is no candidate: it could not be replayed. */
 static mm_status record(const nets_cuda_timing *t, nets_cuda_timed_fn launch, const void *ctx, int n,
                         cudaGraphExec_t *exec_out) {
     cudaGraph_t graph = NULL;

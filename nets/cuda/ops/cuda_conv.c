@@ -105,7 +105,7 @@ static nets_conv_shape shape_of(const nets_op_desc *desc, bool transposed) {
 }
 
 /* bf16 gradients are chosen by the terms of outputs, too: algorithms that are not deterministic add to the result in
- * memory, and would round each addend to bf16. */
+ * memory, and would round each addend. */
 static mm_status make_part(nets_cudnn_conv *part, nets_cuda_backend *cuda, nets_conv_shape shape,
                            nets_direction direction, bool adds, bool is_output) {
     const nets_conv_terms of_outputs = nets_cudnn_output_terms(&cuda->terms);

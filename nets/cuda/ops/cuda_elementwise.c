@@ -92,8 +92,7 @@ static mm_status add_forward(nets_op *op, const nets_op_args *args, mm_stream *s
     return nets_cuda_launched("add");
 }
 
-/* The gradient by one addend: dy plus the earlier contribution, if any. Without one, there is nothing to do if dx is
- * dy. */
+/* The gradient by one addend: dy plus the earlier contribution. Nothing to do if that is NULL and dx is dy. */
 static void add_backward_one(const nets_op *op, const void *dy, const void *earlier, void *dx, mm_stream *stream) {
     if (dx && (earlier || dx != dy)) nets_cuda_sum(maps_of(op), dy, earlier, dx, elems_of(op), mm_cuda_stream(stream));
 }
@@ -164,8 +163,7 @@ _Static_assert(sizeof UPDATES / sizeof *UPDATES == NETS_OPTIMIZERS, "an update f
  * weights. */
 enum { HALT, NORM, MOVE, PASSES };
 
-/* Enqueues a launch for every NETS_CUDA_UPDATE_TENSORS tensors. The last launch of MOVE counts the iteration, unless it
- * is halted. */
+/* A launch for every NETS_CUDA_UPDATE_TENSORS tensors. The last of MOVE counts the iteration, unless it is halted. */
 static void enqueue_pass(int pass, const nets_update_args *args, nets_cuda_norm *norm, nets_cuda_update *update,
                          cudaStream_t stream) {
     int parts = 0;

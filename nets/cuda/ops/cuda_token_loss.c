@@ -23,7 +23,7 @@
 #include "nets/cuda/libraries/cudnn_conv.h"
 
 /* A chunk's bytes of scores, and its least and most rows, multiples of a tile of matrix products. The weight's gradient
- * is read and written for each chunk, so smaller chunks cost time: for each 1024 rows, GPT-2's 309 MB take 0.1 ms on an
+ * is read and written for each chunk, so small chunks cost time: per 1024 rows, GPT-2's 309 MB take 0.1 ms on an
  * H100. */
 enum { CHUNK_BYTES = 200 << 20, ROWS_UNIT = 128, LEAST_ROWS = 128, MOST_ROWS = 2048, CLASSES_UNIT = 8 };
 
