@@ -20,7 +20,7 @@ static void close_cuda(nets_backend *backend) {
     free(cuda);
 }
 
-/* The device and the libraries whose algorithms are chosen, as one word. */
+/* Names the device and the versions of the libraries, as one word. */
 static mm_status name_device(int ordinal, char name[128]) {
     struct cudaDeviceProp properties;
     MM_TRY(mm_cuda_check(cudaGetDeviceProperties(&properties, ordinal), "cudaGetDeviceProperties"));
@@ -35,7 +35,7 @@ static mm_status make_handles(nets_cuda_backend *cuda) {
     return nets_cuda_blas_check(cublasLtCreate(&cuda->lt), "opening the library");
 }
 
-/* Now, because updates may not allocate. */
+/* Allocates the norm when the backend opens, because updates may not allocate. */
 static mm_status take_norm(nets_cuda_backend *cuda) {
     void *norm = NULL;
     MM_TRY(mm_cuda_check(cudaMalloc(&norm, sizeof *cuda->norm), "cudaMalloc"));
@@ -51,7 +51,7 @@ static mm_status enter(nets_backend *backend, bool *entered_out) {
 
 static void leave(nets_backend *backend) { mm_cuda_gpu_leave(((nets_cuda_backend *)backend)->gpu); }
 
-/* Handles are of the GPU that is current when they are made. */
+/* A handle belongs to the GPU that is current when it is created. */
 static mm_status open_gpu(nets_cuda_backend *cuda, int ordinal) {
     bool entered;
     MM_TRY(mm_cuda_gpu_open(ordinal, &cuda->gpu));

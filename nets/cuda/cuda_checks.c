@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Failures of CUDA, cuDNN and cuBLAS as statuses, and what operations check before they call these. */
+/* Turns failures of CUDA, cuDNN and cuBLAS into statuses, and checks what must hold before they are called. */
 #include "nets/cuda/cuda_ops.h"
 
 mm_status nets_cuda_launched(const char *what) { return mm_cuda_check(cudaGetLastError(), what); }
@@ -10,7 +10,7 @@ mm_status nets_cuda_check_dims(const nets_op_desc *desc) {
     for (int side = 0; side < 2; side++) {
         const nets_shape *shape = side ? &desc->y : &desc->x[0];
         if (nets_shape_rows(shape) > most || nets_shape_channels(shape) > most)
-            return mm_fail(MM_ERR_UNSUPPORTED, "a %s of %s: at most %lld pixels, and as many channels",
+            return mm_fail(MM_ERR_UNSUPPORTED, "a %s of %s is too large: at most %lld pixels, and as many channels",
                            nets_op_name(desc->kind), nets_shape_text(shape, text), (long long)most);
     }
     return MM_OK;
@@ -18,7 +18,7 @@ mm_status nets_cuda_check_dims(const nets_op_desc *desc) {
 
 mm_status nets_cuda_dnn_check(cudnnStatus_t status, const char *what) {
     if (status == CUDNN_STATUS_SUCCESS) return MM_OK;
-    (void)cudaGetLastError(); /* what the library's call left: it is told here, a later launch must not be blamed */
+    (void)cudaGetLastError(); /* clear the error that the call left: it is reported here, not by a later launch */
     bool short_of_memory = status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED ||
                            status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
     return mm_fail(short_of_memory ? MM_ERR_NOMEM : MM_ERR_DEVICE, "cuDNN: %s: %s", what, cudnnGetErrorString(status));
@@ -32,7 +32,7 @@ mm_status nets_cuda_blas_check(cublasStatus_t status, const char *what) {
 }
 
 mm_status nets_cuda_dnn_on(nets_cuda_backend *cuda, mm_stream *stream, cudnnHandle_t *handle_out) {
-    if (!cuda->dnn) return mm_fail(MM_ERR_DEVICE, "no CUDA device was there when the network's operations were made");
+    if (!cuda->dnn) return mm_fail(MM_ERR_DEVICE, "no CUDA device was present when the network's operations were created");
     MM_TRY(nets_cuda_dnn_check(cudnnSetStream(cuda->dnn, mm_cuda_stream(stream)), "setting a stream"));
     *handle_out = cuda->dnn;
     return MM_OK;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The ops of device "cuda": convolutions and products by cuDNN and cuBLAS, the rest by own kernels (cuda_kernels.h).
- * Enqueuing neither allocates nor waits, so it can be captured in a CUDA graph. Internal. */
+/* The ops of device "cuda": cuDNN and cuBLAS compute convolutions and matrix products, our own kernels (cuda_kernels.h)
+ * the rest. Enqueuing neither allocates nor waits, so it can be captured in a CUDA graph. Internal. */
 #ifndef NETS_CUDA_CUDA_OPS_H
 #define NETS_CUDA_CUDA_OPS_H
 
@@ -13,7 +13,7 @@
 #include "nets/cuda/choose/algorithm_cache.h"
 #include "nets/cuda/kernels/cuda_kernels.h"
 
-/* The norm of all gradients: the parts of the sum of their squares, and what they are multiplied by for it. */
+/* The norm of all gradients: partial sums of their squares, and the factor that clips the gradients. */
 typedef struct nets_cuda_norm {
     double parts[NETS_CUDA_UPDATE_PARTS];
     float clip;
@@ -23,16 +23,16 @@ typedef struct nets_cuda_backend {
     nets_backend base;
     mm_cuda_gpu *gpu;           /* the GPU of dnn and lt; NULL: there is none, and they are NULL */
     nets_backend_config config; /* its strings belong to `choices` */
-    nets_conv_terms terms;      /* of a convolution's gradients; outputs': nets_cudnn_output_terms */
+    nets_conv_terms terms;      /* for a convolution's gradients; for outputs: nets_cudnn_output_terms */
     nets_algorithm_cache choices;
     cudnnHandle_t dnn;   /* NULL: ops can be described but not enqueued */
     cublasLtHandle_t lt; /* likewise */
-    /* Properties of a device that need not be present; NULL: not used. With them, dnn and lt are NULL, and cuDNN still
-     * proposes engines for that device and tells their workspaces. cuBLAS cannot. */
+    /* cuDNN's description of a device that need not be present; NULL: not used. With it, dnn and lt are NULL, and cuDNN
+     * still proposes engines for that device and reports their workspaces. cuBLAS cannot. */
     cudnnBackendDescriptor_t properties;
-    /* Of blocks in sums (reduce.h): in the GPU's memory, 0 between launches. NULL: no op has needed any. */
+    /* Counters of blocks for reductions (reduce.h): in GPU memory, 0 between launches. NULL: no op needed them. */
     unsigned *counters;
-    nets_cuda_norm *norm; /* in the GPU's memory; an update uses it from launch to launch. NULL: there is no GPU */
+    nets_cuda_norm *norm; /* in GPU memory; the launches of an update share it. NULL: there is no GPU */
     bool told_untimed;    /* the warning that algorithms could not be timed was logged */
 } nets_cuda_backend;
 
@@ -54,25 +54,25 @@ MM_CHECKED mm_status nets_cuda_pad_step(nets_backend *backend, const float *from
 MM_CHECKED mm_status nets_cuda_convert_step(nets_backend *backend, mm_dtype from_type, const void *from,
                                             mm_dtype to_type, void *to, int64_t elems, mm_stream *stream);
 
-/* Of nets_op_impl.maps: the types that our own kernels take. */
+/* The types of maps that our own kernels take, for nets_op_impl.maps. */
 #define NETS_CUDA_MAPS (NETS_DTYPE_BIT(MM_F32) | NETS_DTYPE_BIT(MM_BF16))
 
-/* The gate that a ReLU's output makes: NETS_Y, as elements or as sign mask. */
+/* The gate of a ReLU's gradient: its output NETS_Y, as elements or as a sign mask. */
 static inline nets_cuda_gate nets_cuda_gate_of(const nets_op_args *args) {
     const void *y = args->at[NETS_Y];
     bool by_mask = args->sign_roles & NETS_ROLE_BIT(NETS_Y);
     return (nets_cuda_gate){.y = by_mask ? NULL : y, .mask = by_mask ? y : NULL};
 }
 
-/* What sums over this map go over, with the backend's counters; without a GPU there are none. MM_ERR_NOMEM,
- * MM_ERR_DEVICE, MM_ERR_UNSUPPORTED: it has more channels than there are counters for. */
+/* Describes reductions over a map: how it is cut, and the backend's counters (without a GPU there are none).
+ * MM_ERR_NOMEM, MM_ERR_DEVICE, MM_ERR_UNSUPPORTED: it has more channels than there are counters for. */
 MM_CHECKED mm_status nets_cuda_reduction_init(nets_cuda_reduction *over, nets_cuda_backend *cuda,
                                               const nets_shape *map);
 
 /* Fails if a kernel launch since the last call has failed; `what` names the operation. */
 MM_CHECKED mm_status nets_cuda_launched(const char *what);
 
-/* MM_ERR_UNSUPPORTED: dims are too large. Kernels count pixels in 32 bits, libraries count every dimension so. */
+/* MM_ERR_UNSUPPORTED: a dimension is too large. Kernels count pixels, and libraries every dimension, in 32 bits. */
 MM_CHECKED mm_status nets_cuda_check_dims(const nets_op_desc *desc);
 
 /* MM_OK for success; MM_ERR_NOMEM if the library got no memory, else MM_ERR_DEVICE, with the library's own message. */

@@ -10,13 +10,13 @@
 namespace cuda_emulation {
 namespace {
 
-/* What a launch wrote over, and, once it has run, what it wrote. */
+/* Bytes that a launch overwrote; once it has run, the bytes that it wrote. */
 struct change {
     char *at;
     unsigned char bytes, value[4];
 };
 
-/* Where the variables of one kind for each thread are that the program has: __shared__ ones among them. */
+/* Finds the program's thread-local variables; __shared__ ones are among them. */
 int look_for_own(dl_phdr_info *program, size_t, void *found) {
     for (int i = 0; i < program->dlpi_phnum; i++)
         if (program->dlpi_phdr[i].p_type == PT_TLS)
@@ -24,7 +24,7 @@ int look_for_own(dl_phdr_info *program, size_t, void *found) {
     return 1; /* the first object is the program */
 }
 
-/* This thread's. */
+/* This thread's copy of them, as a piece of memory. */
 struct shared_variables {
     memory_piece piece = {};
     shared_variables() {
@@ -36,7 +36,7 @@ struct shared_variables {
 
 std::mutex one_at_a_time;
 
-/* Of the launch that runs, under the lock. */
+/* The launch that runs; under the lock. */
 struct {
     progress now;
     bool again;
@@ -54,7 +54,7 @@ bool is_index(const void *at) {
            contains(&blockDim, sizeof blockDim, at) || contains(&gridDim, sizeof gridDim, at);
 }
 
-/* What the program cannot write. The first object is the program. */
+/* Looks for the byte in memory that the program cannot write. The first object is the program. */
 int look_for_constant(dl_phdr_info *program, size_t, void *at) {
     for (int i = 0; i < program->dlpi_phnum; i++) {
         const ElfW(Phdr) &part = program->dlpi_phdr[i];
@@ -91,7 +91,7 @@ const char *words_for(const check_memory *m) {
     return "dynamic shared memory";
 }
 
-/* Bytes in no piece of memory, or partly. */
+/* An access to bytes that are not, or only partly, in a piece of memory. */
 void check_elsewhere(const void *at, size_t bytes, use as) {
     if (contains(checked.arguments, at) || contains(checked.own, at)) return;
     if (as == use::READ && is_constant(at)) return;
@@ -121,7 +121,7 @@ void check_access(const void *at, size_t bytes, use as) {
     const witness *w = running;
     if (w && (contains(w->stack, w->stack_bytes, at) || is_index(at))) return;
     check_memory *m = check_memory_at(at);
-    if (!w && (!m || is_shared(m))) return; /* a library's own */
+    if (!w && (!m || is_shared(m))) return; /* a library's own memory */
     if (!m) return check_elsewhere(at, bytes, as);
     const size_t offset = (size_t)((const char *)at - m->base);
     check_inside(m, at, offset, bytes, as);

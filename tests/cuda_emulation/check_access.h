@@ -25,8 +25,8 @@ inline bool is_shared(const check_memory *m) { return m->kind == CHECK_SHARED ||
 /* Checks an access before it happens: that of a CUDA thread, or, if none runs, of an emulated library. */
 void check_access(const void *at, size_t bytes, use as);
 
-/* Dies if another thread, which this one does not come after, accessed the bytes from `offset` on. Calls first(at,
- * bytes) for bytes that the launch is about to write for the first time. */
+/* Dies if the access conflicts with an earlier one of another thread to the bytes from `offset` on, and nothing orders
+ * the two. Calls first(at, bytes) for bytes that the launch is about to write for the first time. */
 void check_race(check_memory *m, size_t offset, size_t bytes, use as, const witness &w, const progress &now,
                 void (*first)(const char *at, size_t bytes));
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* What the compiler calls: for -fsanitize=thread before each access to memory, for -fsanitize=alignment and bounds
- * where an address or an index is wrong. */
+/* What the compiler calls: with -fsanitize=thread before each access to memory, with -fsanitize=alignment and bounds if
+ * an address or an index is wrong. */
 #include "tests/cuda_emulation/check_access.h"
 
 using cuda_emulation::check_access;

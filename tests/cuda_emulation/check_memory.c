@@ -9,14 +9,14 @@
 
 enum { MOST = 4096, PAGE = 4096, KNOWN = 256 };
 
-/* One for the process, as the runtime. Changed under the lock; accesses look without it, and find a piece whole or not
- * yet, as its `bytes` are set last. */
+/* One table for the process, like the runtime. It is changed under the lock and read without: `bytes` is set last, so
+ * an access finds a complete piece or none. */
 static check_memory all[MOST];
 static size_t used;
 static long changes; /* so far */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Zeros, which take memory where they are touched. */
+/* Zeros, whose pages take memory when they are first touched. */
 static void *map(size_t bytes) {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory != MAP_FAILED) return memory;

@@ -4,7 +4,7 @@
 namespace cuda_emulation {
 namespace {
 
-/* One access: who, and when, in the 64 bits of a cell. Never 0. */
+/* One access, packed into the 64 bits of a cell: which thread made it, and when. Never 0. */
 struct record {
     uint64_t block : 22, thread : 10, barrier : 15, clock : 15, atomic : 1, is : 1;
 };
@@ -13,7 +13,7 @@ constexpr uint64_t MOST_BLOCKS = 1 << 22, MOST_MEETINGS = 1 << 15;
 
 record record_of(uint64_t bits) { return of_bits<record>(bits); }
 
-/* The access that is looked at. */
+/* The access to be checked. */
 struct access {
     check_memory *memory;
     size_t offset, bytes;
@@ -21,14 +21,15 @@ struct access {
     const witness &by;
     record mine;
 
-    /* Whether it comes after, or is of this thread. */
+    /* Whether this access comes after the other, or is by the same thread. */
     bool follows(record other) const {
-        if (other.block != mine.block) return is_shared(memory); /* what another block had there is gone */
+        if (other.block != mine.block) return is_shared(memory); /* another block's shared memory is gone */
         if (other.thread == mine.thread || other.barrier < mine.barrier) return true;
         return other.thread / 32 == mine.thread / 32 && by.clock[other.thread % 32] >= other.clock;
     }
 
-    /* How much is between the two of what an access may yet conflict with. */
+    /* How far apart both threads are: 1 in a warp, 2 in a block, 3 in two blocks; 0: there can be no conflict any
+     * more. */
     int apart(record other) const {
         if (!other.is || (other.block == mine.block && other.barrier < mine.barrier)) return 0;
         if (other.block != mine.block) return is_shared(memory) ? 0 : 3;
@@ -46,7 +47,7 @@ struct access {
                    other.atomic ? "changed by an atomic" : what);
     }
 
-    /* Whether it is the launch's first write there. */
+    /* Checks the access against a cell, and updates the cell. Returns whether it is the launch's first write there. */
     bool touch(check_cell *cell) const {
         meet(cell->write, "wrote");
         if (as == use::READ) {

@@ -46,7 +46,7 @@ typedef struct cuda_emulation_launch {
     const char *kernel; /* as MM_LAUNCH has it: "encode<CODE>"; NULL: there was none */
     long blocks, threads /* of a block */;
     size_t shared_bytes; /* dynamic */
-    size_t shared_limit; /* of these, what the kernel has asked for (cudaFuncSetAttribute) */
+    size_t shared_limit; /* the most of it that the kernel may have (cudaFuncSetAttribute) */
     int priority;        /* of the stream: 0, or negative where it is more urgent */
 } cuda_emulation_launch;
 

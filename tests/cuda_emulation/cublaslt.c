@@ -15,7 +15,7 @@ struct cublasLtContext {
     int unused;
 };
 
-/* It stands for a library that is one for the whole process. */
+/* Global, because the real library has one state for the whole process. */
 static atomic_long executed;
 static _Atomic double slowness = 1;
 static atomic_int unreadable = -1;
@@ -67,7 +67,7 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
     return status;
 }
 
-/* ---------------------------------------------------------------- what is opaque */
+/* ---------------------------------------------------------------- the opaque structs */
 
 typedef struct matrix {
     uint64_t rows, columns;
@@ -86,13 +86,13 @@ typedef struct preference {
     uint32_t schemes, alignment[4];
 } preference;
 
-enum { ATTRIBUTES = 9 }; /* as the real one counts them, CUBLASLT_ALGO_CONFIG_* */
+enum { ATTRIBUTES = 9 }; /* attributes of the real one, CUBLASLT_ALGO_CONFIG_* */
 
 typedef struct algorithm {
-    uint32_t config[ATTRIBUTES]; /* by name; the first is its number */
+    uint32_t config[ATTRIBUTES]; /* by attribute; the first is the algorithm's number */
 } algorithm;
 
-/* Into and out of a struct that must be large enough. */
+/* Copy to and from an opaque struct, which must be large enough. */
 #define PUT(opaque, of)                                                                                                \
     do {                                                                                                               \
         _Static_assert(sizeof(of) <= sizeof *(opaque), "it fits");                                                     \
@@ -136,7 +136,7 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasL
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* As the real one: it takes tensors to be aligned as memory is that was just allocated. */
+/* As the real one, it assumes that tensors are aligned like new allocations. */
 cublasStatus_t cublasLtMatmulPreferenceInit(cublasLtMatmulPreference_t of) {
     const preference p = {0, CUBLASLT_REDUCTION_SCHEME_MASK, {256, 256, 256, 256}};
     PUT(of, p);
@@ -164,7 +164,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t o
 typedef struct kind {
     double time;
     uint64_t bytes;
-    uint32_t tile, splits, scheme, stages, cluster; /* as it is proposed, and works only so */
+    uint32_t tile, splits, scheme, stages, cluster; /* as proposed; other values are refused */
     uint32_t alignment;
 } kind;
 
@@ -236,7 +236,7 @@ typedef struct product {
 static uint64_t rows_of(const matrix *m, cublasOperation_t op) { return op == CUBLAS_OP_N ? m->rows : m->columns; }
 static uint64_t columns_of(const matrix *m, cublasOperation_t op) { return op == CUBLAS_OP_N ? m->columns : m->rows; }
 
-/* Whether the matrices are those of one. */
+/* Fills the product. False: the matrices do not fit together. */
 static bool take_product(cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                          cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d, product *p) {
     *p = (product){.beta = 0};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* See include/cudnn.h. The legacy API's algorithms differ in what they ask for only: each direction has one that is
- * fast, needs as much workspace as its tensors, in plain float32 somewhat more than its list says, and (backwards) is
- * not deterministic, two that need little, of which the one that needs less is hardly slower, one that needs none, and
- * one that it cannot. Running one overwrites all the workspace that it asked for. */
+/* See include/cudnn.h. The legacy API's algorithms differ only in what they ask for. Each direction has five: a fast
+ * one, which needs as much workspace as its tensors, in plain float32 somewhat more than its list says, and backwards
+ * is not deterministic; two that need little, of which the one that needs less is hardly slower; one that needs none;
+ * and one that it cannot run. Running one overwrites all the workspace that it asked for. */
 #include <cudnn.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ struct cudnnConvolutionStruct {
     cudnnMathType_t math;
 };
 
-/* It stands for a library that is one for the whole process. */
+/* Global, because the real library has one state for the whole process. */
 static atomic_long timed, listed;
 
 long cuda_emulation_dnn_timed(void) { return atomic_load(&timed); }
@@ -150,7 +150,7 @@ typedef struct algorithm {
     float time;
 } algorithm;
 
-/* Best first. */
+/* Lists the algorithms, best first. */
 static void list_algorithms(const conv_job *j, algorithm list[ALGORITHMS]) {
     static const int NUMBERS[3][ALGORITHMS] = {
         [FORWARD] = {CUDNN_CONVOLUTION_FWD_ALGO_GEMM, 5, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
@@ -223,7 +223,7 @@ static cudnnStatus_t enqueue(cudnnHandle_t handle, conv_job j, int number, const
     return status == CUDNN_STATUS_SUCCESS ? conv_enqueue(handle->stream, &j) : status;
 }
 
-/* Fills found[] from the list: all, or those that `limit` allows first. */
+/* Fills found[] from the list: first those that work within `limit`, then the others with their failures. */
 #define GIVE(list, limit, wanted, got, found, math)                                                                    \
     do {                                                                                                               \
         *(got) = 0;                                                                                                    \

@@ -12,7 +12,7 @@
 #include "tests/cuda_emulation/enqueue.h"
 #include "tests/cuda_emulation/libraries.h"
 
-/* It stands for a library that is one for the whole process. */
+/* Global, because the real library has one state for the whole process. */
 static atomic_long executed;
 static _Atomic double slowness = 1;
 static _Atomic int64_t tensor_core_bytes = ENGINE_TENSOR_CORE_BYTES;
@@ -53,7 +53,7 @@ static int64_t bytes_of(int64_t index) {
     return index == ENGINE_TENSOR_CORE ? atomic_load(&tensor_core_bytes) : TABLE[index].bytes;
 }
 
-/* What each way to guess proposes; a compiled engine with another tile size each time. */
+/* What each heuristic mode proposes; each compiled engine has another tile size. */
 static const struct {
     cudnnBackendHeurMode_t mode;
     int n;
@@ -107,7 +107,7 @@ static bool is_bf16(const dnn_descriptor *tensor) {
     return *(const cudnnDataType_t *)dnn_values(tensor, CUDNN_ATTR_TENSOR_DATA_TYPE) == CUDNN_DATA_BFLOAT16;
 }
 
-/* Of an operation that is complete. */
+/* The job of a complete operation. */
 static conv_job job_of(const dnn_descriptor *d) {
     const operation *o = operation_of(d);
     const int64_t *x = dnn_values(dnn_reference(d, o->x), CUDNN_ATTR_TENSOR_DIMENSIONS);
@@ -133,7 +133,7 @@ static conv_job job_of_graph(const dnn_descriptor *graph) {
     return job_of(dnn_reference(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS));
 }
 
-/* As cuDNN 9.19, it gives no float gradients by the weights of bf16 images. */
+/* As in cuDNN 9.19, no engine gives float gradients by the weights for bf16 images. */
 static bool can(const dnn_descriptor *graph, int64_t index) {
     if (dnn_is_of_operations(graph)) return index >= 0 && index < ENGINES;
     const conv_job j = job_of_graph(graph);
@@ -143,7 +143,7 @@ static bool can(const dnn_descriptor *graph, int64_t index) {
 
 /* ---------------------------------------------------------------- finalizing */
 
-/* Float or bf16, and as NHWC lies without gaps. */
+/* A convolution's tensors are float or bf16, NHWC without gaps. */
 static cudnnStatus_t finalize_tensor(const dnn_descriptor *d) {
     if (dnn_find(d, CUDNN_ATTR_TENSOR_IS_VIRTUAL)) return CUDNN_STATUS_SUCCESS; /* it is not a convolution's */
     const int64_t *dims = dnn_values(d, CUDNN_ATTR_TENSOR_DIMENSIONS);

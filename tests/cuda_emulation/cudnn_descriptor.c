@@ -9,12 +9,12 @@
 #include "tests/cuda_emulation/enqueue.h"
 #include "tests/cuda_emulation/libraries.h"
 
-/* It stands for a library that is one for the whole process. */
+/* Global, because the real library has one state for the whole process. */
 static atomic_long alive;
 
 long cuda_emulation_dnn_descriptors(void) { return atomic_load(&alive); }
 
-/* ---------------------------------------------------------------- what they may have */
+/* ---------------------------------------------------------------- attributes that are allowed */
 
 typedef struct rule {
     cudnnBackendDescriptorType_t of;
@@ -127,7 +127,7 @@ bool dnn_complete(const dnn_descriptor *of) {
     return true;
 }
 
-/* ---------------------------------------------------------------- what they have */
+/* ---------------------------------------------------------------- attributes that were set */
 
 const dnn_attribute *dnn_find(const dnn_descriptor *of, cudnnBackendAttributeName_t name) {
     for (int i = 0; i < of->n; i++)

@@ -62,7 +62,7 @@ static int64_t output_elems(const conv_job *j) {
     return j->of == FORWARD ? conv_y_elems(j) : j->of == BY_INPUT ? conv_x_elems(j) : conv_w_elems(j);
 }
 
-/* Adds what channel o of one of y's pixels has to do with the window's element {ky, kx}, at a pixel of x. */
+/* Adds the products of channel o of a pixel of y, element {ky, kx} of the window, and a pixel of x. */
 static void multiply(const conv_job *j, double *sums, int64_t y_pixel, int64_t x_pixel, int o, int ky, int kx) {
     int per_group = j->y.c / j->groups, channels = j->w.c;
     int64_t y_at = y_pixel * j->y.c + o, x_at = x_pixel * j->x.c + (int64_t)(o / per_group) * channels;
@@ -104,7 +104,7 @@ static void convolve(const conv_job *j) {
     free(sums);
 }
 
-/* The elements as floats to compute with; of a factor, `tf32` rounds them. */
+/* A copy of the elements as floats; with `tf32`, rounded as factors. */
 static float *floats_of(const void *data, int64_t n, bool bf16, bool tf32) {
     float *copy = malloc((size_t)n * sizeof *copy);
     if (!copy) abort();
@@ -132,7 +132,7 @@ bool cuda_emulation_is_trial(const void *data, bool bf16) {
 
 void cuda_emulation_pass_trial(double time) { cuda_emulation_pass((int64_t)(time * 1e12)); }
 
-/* Such sums take long, and nobody reads them. */
+/* Trials are not summed: it would take long, and nobody reads the sums. */
 static bool is_trial(const conv_job *j) {
     return (j->of == BY_INPUT || cuda_emulation_is_trial(j->x_data, j->x_bf16)) &&
            (j->of == FORWARD || cuda_emulation_is_trial(j->y_data, j->y_bf16)) &&

@@ -38,7 +38,7 @@ int64_t conv_x_elems(const conv_job *job);
 int64_t conv_y_elems(const conv_job *job);
 int64_t conv_w_elems(const conv_job *job);
 
-/* Whether the sizes and types fit together: sums over images may be float where these are bf16. */
+/* Whether the sizes and types fit together. With bf16 images, gradients by the weights may be float. */
 bool conv_fits(const conv_job *job);
 
 /* Enqueues a copy of the job. When it runs, it overwrites all of its workspace. */

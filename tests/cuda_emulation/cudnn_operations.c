@@ -24,12 +24,12 @@ typedef struct tensor {
     cudnnDataType_t type;
     bool is_virtual;
     void *data;  /* NULL: virtual, and it is not running */
-    float value; /* of one by value, which `data` is then */
+    float value; /* of a tensor passed by value: `data` points at it */
 } tensor;
 
 typedef struct operation {
     cudnnBackendDescriptorType_t type;
-    int how; /* the pointwise mode, or what reduces */
+    int how; /* the pointwise mode, or the operator of a reduction */
     int64_t axis;
     int x, b, t, y; /* tensors; -1: none */
 } operation;
@@ -47,7 +47,7 @@ static const dnn_descriptor *operation_at(const dnn_descriptor *graph, int i) {
     return ((dnn_descriptor *const *)dnn_values(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS))[i];
 }
 
-/* How a type of operation names its parts. */
+/* cuDNN's names for a type of operation and its attributes. */
 typedef struct names {
     cudnnBackendDescriptorType_t type;
     cudnnBackendAttributeName_t of, how, x, b, t, y;
@@ -81,7 +81,7 @@ int64_t dnn_samples(const dnn_descriptor *graph) {
     return *(const int64_t *)dnn_values(dnn_reference(operation_at(graph, 0), n->x), CUDNN_ATTR_TENSOR_DIMENSIONS);
 }
 
-/* The number of a tensor in the job, to which it is added; -1: the operation has none of that name. */
+/* Adds the operation's tensor of that name to the job, if it is new. Returns its number; -1: there is none. */
 static int add_tensor(job *j, const dnn_descriptor *operation, cudnnBackendAttributeName_t name,
                       const dnn_descriptor *pack) {
     if (!dnn_find(operation, name)) return -1;
@@ -120,7 +120,7 @@ static float load_at(const tensor *t, int64_t offset) {
                : ((const float *)t->data)[offset];
 }
 
-/* What has fewer elements is repeated. */
+/* A dimension with fewer elements repeats its last one. */
 static float load(const tensor *t, const int64_t at[4]) { return load_at(t, offset_of(t, at)); }
 
 static void store(const tensor *t, const int64_t at[4], float value) {
@@ -163,7 +163,7 @@ static float each(const operation *o, const job *j, const int64_t at[4]) {
     }
 }
 
-/* Over the last dimension of x: of its elements, or of their products with b's. */
+/* Sums, or takes the maximum, over x's last dimension: of its elements, or their products with b's. */
 static float over(const operation *o, const job *j, const int64_t at[4]) {
     const tensor *x = &j->tensors[o->x];
     const bool product = o->type == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR;
@@ -201,7 +201,7 @@ static int64_t extent(const tensor *t) {
     return n;
 }
 
-/* On a copy: the job may run again. */
+/* Works on a copy, because the job may run again. */
 static void run(void *arg) {
     job j = *(const job *)arg;
     atomic_fetch_add(&runs, 1);
@@ -217,7 +217,8 @@ static void run(void *arg) {
         if (j.tensors[i].is_virtual) free(j.tensors[i].data);
 }
 
-/* Whether it is the slower backward: a forward turns nothing, and a gradient's sum in memory is rounded by itself. */
+/* Whether the job is the backward that is made slower. A forward has no reshape; an unordered backward rounds its sum
+ * in memory by an identity. */
 static bool is_slower(const job *j) {
     bool turns = false, rounds = false;
     for (int i = 0; i < j->n; i++) {

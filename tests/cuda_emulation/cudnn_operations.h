@@ -5,13 +5,13 @@
 
 #include "tests/cuda_emulation/cudnn_descriptor.h"
 
-/* Whether a graph is of these. */
+/* Whether the graph has such operations, and not a convolution. */
 bool dnn_is_of_operations(const dnn_descriptor *graph);
-/* The first operation's samples; of a convolution 1. */
+/* The samples of the graph's first operation; 1 for a convolution. */
 int64_t dnn_samples(const dnn_descriptor *graph);
 
-/* Enqueues it with a pack's tensors. When it runs, it overwrites all of its workspace; `time`: in a trial,
- * libraries.h. */
+/* Enqueues the graph with a pack's tensors. It overwrites all of its workspace. time: pretended, of a trial
+ * (libraries.h). */
 cudnnStatus_t dnn_operations_enqueue(cudaStream_t stream, const dnn_descriptor *graph, const dnn_descriptor *pack,
                                      int64_t bytes, double time);
 

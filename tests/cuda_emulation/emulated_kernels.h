@@ -13,7 +13,7 @@
 
 constexpr int warpSize = 32;
 
-/* Of the CUDA thread that runs on this thread. __thread, because thread_local variables of other files cost a call. */
+/* Indices of the CUDA thread that this thread runs. __thread: thread_local variables of other files cost a call. */
 extern __thread uint3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace cuda_emulation {

@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/* For libraries that are opened at run time (nccl.c). */
+/* Exports a function to libraries that are opened at run time (nccl.c). */
 #define CUDA_EMULATION_SHOWN __attribute__((visibility("default")))
 
 /* Enqueues run(arg) on the stream; it may access device memory. Takes over `arg` (malloc'd, or NULL), even if it
@@ -19,15 +19,15 @@ extern "C" {
  * run must not change it. */
 CUDA_EMULATION_SHOWN cudaError_t cuda_emulation_enqueue(cudaStream_t stream, void (*run)(void *arg), void *arg);
 
-/* Keeps a kernel's launch, for cuda_emulation_launch_get. The stream exists. */
+/* Records a kernel's launch, for cuda_emulation_launch_get. The stream exists. */
 void cuda_emulation_launched(cudaStream_t stream, const char *kernel, long blocks, long threads, size_t shared_bytes,
                              size_t shared_limit);
 
 /* Most dynamic shared memory of a kernel's block: what cudaFuncSetAttribute has set, at first 48 KiB. */
 size_t cuda_emulation_shared_limit(const void *function);
 
-/* The error of a launch on the stream, without a launch: that of a destroyed stream. NULL is the default stream, on
- * which the emulation runs nothing. */
+/* The error that a launch on the stream would have: that of a destroyed stream. NULL is the default stream, on which
+ * the emulation runs nothing. */
 cudaError_t cuda_emulation_launch_check(cudaStream_t stream);
 
 /* Counts a library's call by its name (control.h). Returns the error that was set for it, or the device's. */

@@ -170,7 +170,7 @@ inline unsigned atomicInc(unsigned *at, unsigned most) {
 #undef CUDA_EMULATION_ATOMICS
 #undef CUDA_EMULATION_ATOMIC
 
-/* Of cuda_launch.h. */
+/* As in cuda_launch.h. */
 inline unsigned long long mm_cuda_load(const unsigned long long *at) { return __atomic_load_n(at, __ATOMIC_RELAXED); }
 inline void mm_cuda_store(unsigned long long *at, unsigned long long word) {
     __atomic_store_n(at, word, __ATOMIC_RELAXED);

@@ -30,12 +30,12 @@ constexpr uint64_t GARBAGE = 0xa5a5a5a5a5a5a5a5;
 
 enum class state { READY, AT_BARRIER, AT_EXCHANGE, ENDED };
 
-/* A stack on which CUDA threads run, one after another as they end. */
+/* A stack for CUDA threads: the next one gets it when the last one has ended. */
 struct fiber {
     std::unique_ptr<char[]> stack;
     ucontext_t birth;
     bool born = false;
-    void *place[5]; /* of __builtin_setjmp: where it goes on */
+    void *place[5]; /* for __builtin_setjmp: where it resumes */
     struct cuda_thread *thread = nullptr;
 #if defined(__SANITIZE_ADDRESS__)
     void *fake_stack = nullptr;
@@ -70,8 +70,8 @@ struct running {
     std::vector<cuda_thread> threads;
     std::vector<lanes> exchanged; /* by the first thread of an exchange: what all threads of it get */
     std::unique_ptr<char, decltype(&free)> shared{nullptr, free}; /* dynamic; asan watches its ends */
-    std::vector<unsigned> order;                                  /* of threads, where it is random */
-    bool scattered = false;                                       /* it is, and that of blocks */
+    std::vector<unsigned> order;                                  /* of threads, if it is random */
+    bool scattered = false;                                       /* the order of threads and blocks is random */
     std::minstd_rand random;
     void *scheduler[5];
     cuda_thread *current = nullptr;
@@ -85,7 +85,7 @@ struct running {
 
 thread_local running *launched;
 
-/* Those that no CUDA thread is on, for this thread's launches: the one used last is used next. */
+/* Fibers without a CUDA thread, for this thread's launches. The one used last is used next. */
 thread_local std::vector<std::unique_ptr<fiber>> idle;
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -96,10 +96,9 @@ thread_local size_t stack_bytes;
 
 /* ---------------------------------------------------------------- fibers */
 
-/* What hops between stacks is not what the compiler takes it for: it must neither be inlined nor looked into for the
- * registers that it leaves alone; nor may tsan count calls that return elsewhere, or its own stack of them
- * overflows; nor may asan take a stack that is left for one that is given up: it would forget what is out of bounds
- * there, with two system calls a hop. */
+/* For functions that switch stacks. The compiler must not inline them, nor analyse which registers they preserve. tsan
+ * must not count their calls, which return elsewhere, or its own stack of calls overflows. asan must not take a stack
+ * that is left for an abandoned one: it would forget what is out of bounds there, with two system calls a switch. */
 #if defined(__clang__)
 #define HOPS __attribute__((noinline, no_sanitize("thread", "address")))
 #else
@@ -135,7 +134,7 @@ void live() {
     }
 }
 
-/* Where it is to begin, once it is entered. */
+/* Sets where the fiber begins when it is first entered. */
 HOPS void fiber_prepare(fiber *f) {
     getcontext(&f->birth);
     f->birth.uc_stack.ss_sp = f->stack.get();
@@ -197,10 +196,10 @@ void resume(running *r, cuda_thread *t) {
 
 /* ---------------------------------------------------------------- blocks */
 
-/* Names of one place are one string as a rule. */
+/* The names of one place in the source are usually one string. */
 bool same_site(const char *a, const char *b) { return a == b || strcmp(a, b) == 0; }
 
-/* A __syncwarp of these lanes. */
+/* Tells the checker of a __syncwarp of the lanes in `with`. */
 void meet(cuda_thread *warp, uint32_t with, int count) {
     witness *met[32];
     int n = 0;
@@ -209,7 +208,7 @@ void meet(cuda_thread *warp, uint32_t with, int count) {
     check_warp(met, n);
 }
 
-/* Lets those go on whose operation is complete; whether any. */
+/* Resumes the lanes whose operation is complete; returns whether there are any. */
 bool release_exchanges(running *r, size_t first, int count) {
     cuda_thread *warp = &r->threads[first];
     uint32_t alive = 0, waiting = 0;
@@ -242,7 +241,7 @@ bool release_exchanges(running *r, size_t first, int count) {
     return any;
 }
 
-/* Runs warps until all of them wait for the block or have ended, or nothing moves. */
+/* Runs warps until all of them wait for the block or have ended, or none can go on. */
 void run_warps(running *r, size_t first, size_t count, bool reverse) {
     for (bool any = true; any;) {
         if (r->scattered) std::shuffle(r->order.begin(), r->order.end(), r->random);
@@ -266,8 +265,8 @@ const char *where(const cuda_thread *t, char *text, size_t capacity) {
     return text;
 }
 
-/* All threads wait or have ended. Opens the barrier; whether any wait there. Since Volta a barrier does not count those
- * that have ended; here it does, as no kernel means it so. */
+/* To be called when all threads wait or have ended. Opens the barrier; returns whether any wait there. Since Volta a
+ * barrier does not wait for threads that have ended; here it is an error, because no kernel intends it. */
 bool release_barrier(running *r) {
     cuda_thread *first = nullptr;
     int count = 0;
@@ -296,7 +295,7 @@ bool release_barrier(running *r) {
     return true;
 }
 
-/* A warp after the other, in odd blocks the last first; scattered, all threads at once. */
+/* Runs a block: one warp after the other, in odd blocks from the last one; if scattered, all threads at once. */
 void run_block(running *r, uint64_t number) {
     const bool reverse = number % 2;
     const size_t threads = r->threads.size(), step = r->scattered ? threads : (size_t)warpSize;

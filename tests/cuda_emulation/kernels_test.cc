@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The kernel language of the emulation: what CUDA's does, and that what would hang there fails here. */
+/* Tests the emulation's kernel language: it does what CUDA's does, and what would hang there fails here. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -24,7 +24,7 @@ cudaStream_t stream_new() {
     return stream;
 }
 
-/* Launches; ends before what it did is looked at. */
+/* Launches the kernel and waits for it. */
 #define RUN(kernel, grid, block, shared, ...)                                                                          \
     do {                                                                                                               \
         const cudaStream_t stream = stream_new();                                                                      \
@@ -309,7 +309,7 @@ __global__ void misaligned(const char *bytes, float4 *out) { *out = __ldg((const
 
 __global__ void traps() { __trap(); }
 
-/* The words that a kernel's launch dies with; "" if it lives. */
+/* The message with which a kernel's launch dies; "" if it lives. */
 template <typename F> void death_of(F launch, char *words, size_t capacity) {
     int ends[2];
     assert_int_equal(pipe(ends), 0);
@@ -340,7 +340,7 @@ template <typename F> void death_of(F launch, char *words, size_t capacity) {
         if (!strstr(words, words_expected)) fail_msg("it said: %s", words);                                            \
     } while (0)
 
-/* Without a stream, whose threads a fork would leave behind. */
+/* Runs a kernel without a stream, whose thread a fork would leave behind. */
 void kernel_alone(const char *name, unsigned threads, void (*body)(const void *)) {
     cuda_emulation::run({name, dim3(1), dim3(threads), 0, body, 0}, nullptr);
 }

@@ -19,17 +19,17 @@ long cuda_emulation_dnn_listed(void);
 /* Makes the engines of the graph API (cudnn_backend.c) take `factor` times as long in trials. At first the factor is
  * 1: they take longer than the legacy algorithms, except for gradients with respect to weights. */
 void cuda_emulation_dnn_slow_engines(double factor);
-/* Sets what cudnnGetVersion tells; at first CUDNN_VERSION, which is 9.0. */
+/* Sets what cudnnGetVersion returns; at first CUDNN_VERSION, which is 9.0. */
 void cuda_emulation_dnn_version(size_t version);
-/* What graphs of several operations give: as they say, at first; every output a tenth too large; other bits each time.
- * Their engines take as much workspace for each sample as for a convolution. They compute in trials, too. */
+/* What graphs of several operations give: the right outputs (at first); every output a tenth too large; other bits each
+ * time. For each sample, their engines take as much workspace as for a convolution. They compute in trials, too. */
 typedef enum cuda_emulation_outputs { OUTPUTS_RIGHT, OUTPUTS_WRONG, OUTPUTS_UNSTEADY } cuda_emulation_outputs;
 void cuda_emulation_dnn_outputs(cuda_emulation_outputs how);
 /* Which of attention's two backwards takes far longer in trials: at first the one that adds to sums in memory. */
 void cuda_emulation_dnn_unordered(bool faster);
 /* Sets the workspace of ENGINE_TENSOR_CORE, at first ENGINE_TENSOR_CORE_BYTES. */
 void cuda_emulation_dnn_tensor_core_bytes(int64_t bytes);
-/* Number of convolutions enqueued by that API since the process began; number of its descriptors that exist. */
+/* Number of convolutions enqueued by the graph API since the process began; number of its descriptors that exist. */
 long cuda_emulation_dnn_executed(void);
 long cuda_emulation_dnn_descriptors(void);
 
@@ -69,14 +69,14 @@ typedef enum cuda_emulation_product {
     PRODUCTS
 } cuda_emulation_product;
 enum { PRODUCT_SPLIT_BYTES = 1100, PRODUCT_INPLACE_BYTES = 300, PRODUCT_TENSOR_CORE_BYTES = 1300 };
-/* Makes the description of this algorithm unreadable; -1, as at first: of none. */
+/* Makes the description of this algorithm unreadable; -1, as at first: of no algorithm. */
 void cuda_emulation_blas_unreadable(int number);
 /* Number of products enqueued since the process began. */
 long cuda_emulation_blas_executed(void);
 
 /* A factor rounded to TF32, which has ten bits of mantissa. */
 float cuda_emulation_tf32(float x);
-/* Whether these factors belong to a trial; and the passing of its pretended time. */
+/* Whether these factors belong to a trial. cuda_emulation_pass_trial lets its pretended time pass. */
 bool cuda_emulation_is_trial(const void *data, bool bf16);
 /* bf16 to float, and float rounded to bf16: to nearest, ties to even. */
 float cuda_emulation_bf16_value(uint16_t half);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* NCCL for emulated GPUs, each of a process of its own: a library that the engine opens at run time. Processes share a
- * file, which rank 0's id names. Each collective is a task of its stream, and waits there for the other ranks', as
- * NCCL's kernels do; sums are in another order than MPI's. Calls are refused that NCCL takes badly: on a stream of
- * another device, outside of a group for several of them, in another order than the other ranks'.
+/* NCCL for emulated GPUs, each in a process of its own: a library that the communicator nccl opens at run time.
+ * Processes share a file, which rank 0's id names. Each collective is a task of its stream, and waits there for the
+ * other ranks', as NCCL's kernels do; it adds in another order than MPI does. Calls that NCCL cannot cope with are
+ * refused: on a stream of another device, outside of a group, in another order than the other ranks'.
  *
- * The first group connects the ranks: its end waits for theirs. MM_EMULATED_NCCL_DIES=RANK in the environment: that
- * rank is killed there, and others say when that wait was aborted. */
+ * The end of the first group connects the ranks, and waits for the others. MM_EMULATED_NCCL_DIES=RANK in the
+ * environment: that rank is killed there, and others say when that wait was aborted. */
 #include <fcntl.h>
 #include <nccl.h>
 #include <sched.h>
@@ -27,7 +27,7 @@ enum { RANKS_MOST = 4, CHUNK = 4096 };
 typedef struct world {
     atomic_int arrived, generation, joined, connected;
     atomic_int broken;          /* the ranks' calls differ */
-    int64_t wanted[RANKS_MOST]; /* what each rank's collective is */
+    int64_t wanted[RANKS_MOST]; /* each rank's collective, as a number */
     int32_t data[RANKS_MOST][CHUNK];
 } world;
 
@@ -54,7 +54,7 @@ static void nap(void) {
     nanosleep(&time, NULL);
 }
 
-/* False: the collective was given up. */
+/* Waits for all ranks. False: the communicator was aborted. */
 static bool meet(struct ncclComm *c) {
     world *w = c->shared;
     const int generation = atomic_load(&w->generation);
@@ -75,7 +75,7 @@ static void reduce(const collective *r, int64_t at, int n) {
     const int ranks = r->comm->ranks;
     for (int i = 0; i < n; i++) {
         float sum = 0;
-        for (int k = ranks - 1; k >= 0; k--) { /* the last rank's first */
+        for (int k = ranks - 1; k >= 0; k--) { /* from the last rank to the first */
             float one;
             memcpy(&one, &w->data[k][i], sizeof one);
             sum = k == ranks - 1 ? one : sum + one;
@@ -165,7 +165,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
     return sized ? ncclSuccess : ncclSystemError;
 }
 
-/* Returns when all ranks have come; the file has no name any more then. */
+/* Returns when all ranks have come; by then, the file has no name any more. */
 ncclResult_t ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank) {
     const int file = open(id.internal, O_RDWR);
     struct ncclComm *c = calloc(1, sizeof *c);
@@ -192,7 +192,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
     return ncclSuccess;
 }
 
-/* What is enqueued may still look at it. */
+/* The communicator is not freed: enqueued tasks may still read it. */
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
     atomic_store(&comm->aborted, true);
     return ncclSuccess;

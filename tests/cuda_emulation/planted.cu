@@ -6,7 +6,7 @@ namespace {
 
 constexpr unsigned ALL = 0xffffffff;
 
-/* The thread's element of all, and of the block's. */
+/* The thread's element: of all, and of its block's. */
 __device__ inline int own() { return (int)(blockIdx.x * blockDim.x + threadIdx.x); }
 __device__ inline int mine() { return (int)threadIdx.x; }
 
@@ -58,7 +58,7 @@ __global__ void writes_a_constant(planted_memory m, bool faulty) {
 
 __global__ void unwritten_shared(planted_memory m, bool faulty) {
     MM_DYNAMIC_SHARED(int, tile);
-    if (!faulty || blockIdx.x == 0) tile[mine()] = 1; /* an earlier block's are not this one's */
+    if (!faulty || blockIdx.x == 0) tile[mine()] = 1; /* what an earlier block wrote does not count */
     m.out[own()] = tile[mine()];
 }
 

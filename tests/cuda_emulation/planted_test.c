@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The checker of kernels finds each planted fault, says which, and leaves its twin without the fault alone. */
+/* The checker of kernels finds and names each planted fault, and accepts its twin without the fault. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -20,7 +20,7 @@ enum { BYTES = PLANTED_ELEMS * sizeof(int) };
 
 #define OK(call) assert_int_equal(call, cudaSuccess)
 
-/* Launches and waits; whether memory is freed before. */
+/* Launches and waits. freed: memory is freed before the launch. */
 static void run(launcher *launch, bool faulty, bool freed) {
     planted_memory m = {0};
     cudaStream_t stream;
@@ -43,7 +43,7 @@ static void run(launcher *launch, bool faulty, bool freed) {
     free(m.host);
 }
 
-/* In a process of its own: the words that it ends with. */
+/* Runs in a child process, and gets the message with which it ends. */
 static void words_of(launcher *launch, bool faulty, bool freed, char *words, size_t capacity) {
     int ends[2], status;
     size_t used = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Private to the emulated runtime. It has globals, because the real library is one for the whole process.
+/* Private to the emulated runtime. It has globals, because the real library has one state for the whole process.
  *
  * One lock guards all (runtime.lock); tasks of streams do not run under it. */
 #ifndef TESTS_CUDA_EMULATION_RUNTIME_H
@@ -103,7 +103,7 @@ typedef enum runtime_call {
 
 /* Counts the call. Returns the error that was set for it, or the device's. */
 cudaError_t runtime_enter(runtime_call call);
-/* Keeps an error for cudaGetLastError, and returns it. */
+/* Saves an error for cudaGetLastError, and returns it. */
 cudaError_t runtime_failed(cudaError_t error);
 /* runtime_enter for a call that only chooses the thread's context; it does not return the device's error. */
 cudaError_t runtime_enter_context(runtime_call call);

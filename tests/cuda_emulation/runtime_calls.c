@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Counting calls, failing on order, and the last error. */
+/* Counts calls, makes one fail as a test ordered, and stores the last error. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static atomic_long calls[CALLS];
 static _Thread_local long calls_here[CALLS];
 static _Thread_local cudaError_t last_error;
 
-/* What is to fail; under runtime.lock. */
+/* The call that is to fail; under runtime.lock. */
 static struct {
     runtime_call call;
     long left; /* calls until then; 0: nothing is ordered */
@@ -159,7 +159,7 @@ void cuda_emulation_reset(void) {
 
 void cuda_emulation_set_last_error(cudaError_t error) { last_error = error; }
 
-/* A fault of the device stays. */
+/* A fault of the device stays until the reset. */
 cudaError_t cudaPeekAtLastError(void) {
     atomic_fetch_add(&calls[CALL_cudaPeekAtLastError], 1);
     calls_here[CALL_cudaPeekAtLastError]++;

@@ -61,10 +61,10 @@ struct CUctx_st {
     int device;
 };
 
-/* Primary ones: there are no others here. */
+/* Primary contexts; there are no others here. */
 static struct CUctx_st contexts[RUNTIME_DEVICES] = {{0}, {1}, {2}, {3}};
 
-/* The last is current. */
+/* The thread's contexts; the last one is current. */
 static _Thread_local struct {
     int n;
     CUcontext at[16];
@@ -162,7 +162,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
     return CUDA_SUCCESS;
 }
 
-/* The runtime's own use keeps the context. */
+/* The context stays, because the runtime uses it, too. */
 CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
     CUresult error = (CUresult)runtime_enter(CALL_cuDevicePrimaryCtxRelease);
     pthread_mutex_lock(&runtime.lock);
@@ -277,14 +277,13 @@ cudaError_t cudaRuntimeGetVersion(int *version) {
     return cudaSuccess;
 }
 
-/* A kernel of the emulation takes what it is given. */
-/* What kernels have asked for of dynamic shared memory; under runtime.lock. */
+/* Dynamic shared memory that kernels have asked for; under runtime.lock. */
 static struct {
     const void *function;
     size_t bytes;
 } shared_limits[256];
 
-/* The function's place there, or a free one; NULL: there is none. */
+/* The function's limit, which is added if it is new; NULL: the table is full. */
 static size_t *shared_limit(const void *function) {
     for (size_t i = 0; i < sizeof shared_limits / sizeof *shared_limits; i++) {
         if (!shared_limits[i].function)
@@ -294,8 +293,8 @@ static size_t *shared_limit(const void *function) {
     return NULL;
 }
 
-/* Static shared memory of every kernel: compilers align and pad what a kernel declares, so that it is more than a
- * kernel's author counts. A GPU refuses static and dynamic memory that are together more than a block may ask for. */
+/* Static shared memory of every kernel: compilers align and pad what a kernel declares, so it is more than the
+ * declarations add up to. A GPU refuses a launch if static and dynamic memory together exceed what a block may have. */
 enum { STATIC_SHARED_BYTES = 6 << 10 };
 
 cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *function) {

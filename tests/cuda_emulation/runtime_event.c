@@ -27,7 +27,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned int flags) {
     return cudaSuccess;
 }
 
-/* What still waits for it has its recording. */
+/* Streams that still wait for the event hold its recording. */
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
     cudaError_t error = runtime_enter(CALL_cudaEventDestroy);
     if (!event) return runtime_failed(cudaErrorInvalidResourceHandle);

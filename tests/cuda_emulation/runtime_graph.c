@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Captures and graphs. A graph keeps what was enqueued in the order in which it was, and is run in that order on one
- * stream: less parallel than the real one, never less ordered. What the real one refuses is refused: see each error. */
+/* Captures and graphs. A graph runs its tasks in the order in which they were enqueued, on one stream: less parallel
+ * than the real one, never less ordered. What the real one refuses is refused: see each error. */
 #include <stdlib.h>
 
 #include "tests/cuda_emulation/runtime.h"
 
-/* Shared by its executables. */
+/* A graph; its executables share it. */
 struct CUgraph_st {
     int references, device;
     task *head, *tail;
@@ -63,14 +63,14 @@ static void clock_merge(capture_clock *into, const capture_clock *from) {
         if (from->nodes[i] > into->nodes[i]) into->nodes[i] = from->nodes[i];
 }
 
-/* The capture of that number that is under way, if it is known by its origin or a stream of it. */
+/* The running capture of that number, if the stream takes part in it or this thread began it. */
 static capture *find_capture(cudaStream_t stream, long number) {
     if (stream->capture) return stream->capture->number == number ? stream->capture : NULL;
     return own.number == number ? own.of : NULL;
 }
 
 cudaError_t capture_wait(cudaStream_t stream, cudaEvent_t event) {
-    if (!event->captured) { /* uncaptured work */
+    if (!event->captured) { /* the event is recorded by uncaptured work */
         if (!event->last) return cudaSuccess;
         capture_invalidate(stream->capture);
         return cudaErrorStreamCaptureIsolation;
@@ -202,7 +202,7 @@ static void graph_run(void *arg) {
     for (const task *t = graph->head; t; t = t->next) task_perform(t);
 }
 
-/* A task is destroyed under the lock. */
+/* Tasks are destroyed under the lock, so this has it. */
 static void graph_done(void *arg) { graph_release_locked(arg); }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Device memory: ranges of addresses, in granules that are mapped and made accessible one by one. The CPU may touch
- * what is accessible only while some stream works (memory_open_locked); at all other times a touch faults, as on a
+ * accessible granules only while some stream works (memory_open_locked); at all other times a touch faults, as on a
  * GPU. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,15 +14,15 @@
 enum {
     GRANULE = CHECK_GRANULE, /* a GPU's is 2 MiB */
     GARBAGE = 0xff,          /* NaN, -1 */
-    PLAIN_GARBAGE = 64, /* granules of cudaMalloc's that are filled with it: workspaces are large and hardly used */
+    PLAIN_GARBAGE = 64,      /* of cudaMalloc: so many are filled; workspaces are large and hardly used */
     HUGE_PAGE = 2 << 20,
 };
 
-/* Physical memory. It goes once it is released and mapped nowhere. */
+/* Physical memory. It is freed once it is released and mapped nowhere. */
 typedef struct physical {
     int device;
     size_t bytes;
-    int mapped; /* granules */
+    int mapped; /* number of granules that map it */
     bool released;
 } physical;
 
@@ -35,8 +35,8 @@ typedef struct range {
     struct range *next;
     char *base;
     size_t bytes, granules;
-    bool plain; /* of cudaMalloc */
-    int device; /* of what is accessible in it; -1: nothing was yet */
+    bool plain; /* made by cudaMalloc */
+    int device; /* of its accessible memory; -1: none yet */
     granule granule[];
 } range;
 
@@ -78,7 +78,7 @@ static range *find_locked(const void *memory) {
     return NULL;
 }
 
-/* Whole granules of one range: whether they are, and which. */
+/* The range of which the bytes are whole granules, and which ones; NULL: they are not. */
 static range *find_granules_locked(CUdeviceptr address, size_t bytes, size_t *first_out, size_t *end_out) {
     range *r = find_locked((void *)address);
     if (!r || bytes == 0) return NULL;
@@ -89,7 +89,7 @@ static range *find_granules_locked(CUdeviceptr address, size_t bytes, size_t *fi
     return r;
 }
 
-/* In huge pages, where the system has them: to open and close all of it takes two thirds of a test's time else. */
+/* Uses huge pages if there are any: else opening and closing all memory takes two thirds of a test's time. */
 static void prefer_huge_pages(char *base, size_t bytes) { madvise(base, bytes, MADV_HUGEPAGE); }
 
 static range *range_create(size_t bytes) {
@@ -127,7 +127,7 @@ static void range_destroy_locked(range *r) {
     runtime.alive.ranges--;
 }
 
-/* Whose device memory it is; -1: nobody's. */
+/* The device whose memory it is; -1: it is not device memory. */
 static int device_of(const void *memory) {
     pthread_mutex_lock(&runtime.lock);
     const range *r = find_locked(memory);
@@ -189,7 +189,7 @@ static void unmap_locked(range *r, size_t first, size_t end) {
     }
 }
 
-/* Memory comes as garbage: what others left in it. */
+/* New memory holds garbage, as if others had used it. */
 static void make_accessible_locked(range *r, size_t first, size_t end) {
     r->device = r->granule[first].memory->device;
     protect(r, first, end, PROT_READ | PROT_WRITE);
@@ -236,7 +236,8 @@ CUresult cuMemAddressReserve(CUdeviceptr *address, size_t bytes, size_t alignmen
     return CUDA_SUCCESS;
 }
 
-/* What ends things does so after a fault too, though it says otherwise: tests can see that nothing was forgotten. */
+/* Functions that free something do so after a fault, too, though they return its error: tests see that nothing was
+ * forgotten. */
 CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes) {
     CUresult error = (CUresult)runtime_enter(CALL_cuMemAddressFree), result = CUDA_ERROR_INVALID_VALUE;
     size_t first, end;
@@ -289,7 +290,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGeneric
     return vacant ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Every mapping that lies in the range wholly does. */
+/* Refuses to unmap a part of a mapping: each that the bytes touch must lie in them as a whole. */
 CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
     CUresult error = (CUresult)runtime_enter(CALL_cuMemUnmap);
     size_t first, end;
@@ -311,7 +312,7 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&runtime.lock);
     range *r = find_granules_locked(address, bytes, &first, &end);
-    bool mapped = r != NULL; /* and is that device's: no other may reach it here */
+    bool mapped = r != NULL; /* and belongs to that device: no other may access it here */
     for (size_t g = first; mapped && g < end; g++)
         mapped = r->granule[g].memory && r->granule[g].memory->device == access->location.id;
     if (mapped) make_accessible_locked(r, first, end);
@@ -416,7 +417,7 @@ cudaError_t cudaFree(void *memory) {
     return ours ? error : runtime_failed(cudaErrorInvalidValue);
 }
 
-/* A page with the size, and then the memory: as CUDA does, aligned to pages only where it is a page or more. */
+/* The memory, after a page that holds its size. As with CUDA, it is aligned to pages only if it is a page or more. */
 enum { PAGE = 4096, SMALL_ALIGNMENT = 512 };
 
 cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned int flags) {
@@ -450,14 +451,14 @@ cudaError_t cudaFreeHost(void *memory) {
     return error;
 }
 
-/* Ranges of the process's own memory, by where they begin. */
+/* Registered ranges of the process's own memory. */
 enum { REGISTERED_MOST = 64 };
 static struct {
     void *memory;
     size_t bytes;
 } registered[REGISTERED_MOST];
 
-/* bytes 0: forgets it. Under runtime.lock. */
+/* Registers a range; bytes 0: forgets it. Under runtime.lock. */
 static cudaError_t register_range(void *memory, size_t bytes) {
     void *wanted = bytes > 0 ? NULL : memory;
     for (int i = 0; i < REGISTERED_MOST; i++)
@@ -594,7 +595,7 @@ cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t 
     return enqueue(stream, fill_run, &(fill){memory, bytes, value}, sizeof(fill));
 }
 
-/* Done when it returns. */
+/* The fill is done when this returns. */
 cudaError_t cudaMemset(void *memory, int value, size_t bytes) {
     ENTER_UNSAFE(cudaMemset);
     const int device = device_of(memory);

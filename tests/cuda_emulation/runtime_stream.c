@@ -35,7 +35,7 @@ void task_perform(const task *t) {
 
 /* ---------------------------------------------------------------- the thread */
 
-static int64_t passed_ns; /* beside the time that there is; under runtime.lock */
+static int64_t passed_ns; /* pretended time, added to the real one; under runtime.lock */
 
 static int64_t now_ns_locked(void) {
     struct timespec now;
@@ -49,7 +49,7 @@ void cuda_emulation_pass(int64_t ns) {
     pthread_mutex_unlock(&runtime.lock);
 }
 
-/* Device memory is open from a stream's first task to when it has none, or stands waiting. */
+/* Opens or closes device memory: it is open from a stream's first task until the stream has none, or waits. */
 static void open_locked(cudaStream_t stream, bool open) {
     if (open == stream->open) return;
     stream->open = open;
@@ -72,7 +72,7 @@ static void perform_locked(cudaStream_t stream, task *t) {
         pthread_mutex_lock(&runtime.lock);
         break;
     case TASK_RECORD:
-        if (!stream->head) open_locked(stream, false); /* who learns of it may look at once */
+        if (!stream->head) open_locked(stream, false); /* before anyone sees the recording */
         t->recording->ns = now_ns_locked();
         t->recording->done = true;
         break;
@@ -176,7 +176,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned int flags, 
     return cudaSuccess;
 }
 
-/* The real one returns at once, and the stream goes when its work is done; this one waits for that. */
+/* The real one returns at once, and the stream ends when its work is done; this one waits for the work. */
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     cudaError_t error = runtime_enter(CALL_cudaStreamDestroy);
     if (!stream) return runtime_failed(cudaErrorInvalidResourceHandle);
@@ -195,14 +195,14 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     return error;
 }
 
-/* A call that waits for a stream that is captured spoils the capture. */
+/* A call that waits for a captured stream makes the capture invalid. */
 static cudaError_t refuse_captured_locked(cudaStream_t stream) {
     if (!stream->capture) return cudaSuccess;
     capture_invalidate(stream->capture);
     return cudaErrorStreamCaptureUnsupported;
 }
 
-/* Until the work is over also where it tells a failure: what it uses may be freed then. */
+/* Waits until the work is over even if it returns a failure: the caller may then free what the work uses. */
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     cudaError_t error = runtime_enter_unsafe(CALL_cudaStreamSynchronize);
     if (!stream) return runtime_failed(cudaErrorInvalidResourceHandle);
@@ -229,7 +229,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
     return runtime_failed(error);
 }
 
-/* Every stream must be known for it, and none of this project's calls needs it. It is here to be counted. */
+/* Not supported, because no code of this project needs it. It exists so that calls are counted. */
 cudaError_t cudaDeviceSynchronize(void) {
     ENTER_UNSAFE(cudaDeviceSynchronize);
     return runtime_failed(cudaErrorNotSupported);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The emulated runtime does what tests that rely on it assume of CUDA. */
+/* The emulated runtime behaves as tests that rely on it expect of CUDA. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -79,7 +79,7 @@ static int child_status(void (*run)(rig *r), rig *r) {
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        signal(SIGSEGV, SIG_DFL); /* cmocka and sanitizers would tell */
+        signal(SIGSEGV, SIG_DFL); /* else cmocka and sanitizers would catch it */
         signal(SIGBUS, SIG_DFL);
         run(r);
         _exit(0);
@@ -132,7 +132,7 @@ static void after_a_fault_work_is_passed_over_and_every_call_fails(void **state)
     rig *r = *state;
     memset(r->host, 9, BYTES);
     OK(cuda_emulation_enqueue(r->a, fault, NULL));
-    (void)cudaMemcpyAsync(r->host, r->device, BYTES, cudaMemcpyDeviceToHost, r->a); /* may be told already */
+    (void)cudaMemcpyAsync(r->host, r->device, BYTES, cudaMemcpyDeviceToHost, r->a); /* may report the fault already */
     assert_int_equal(cudaStreamSynchronize(r->a), cudaErrorIllegalAddress);
     assert_host(r, 9);
     assert_int_equal(cudaEventRecord(r->event, r->b), cudaErrorIllegalAddress);
@@ -235,7 +235,7 @@ static void each_device_has_memory_of_its_own(void **state) {
     OK(cudaSetDevice(0));
 }
 
-/* As CUDA's: to ask makes none, to push leaves what was current below. */
+/* As in CUDA: asking for the device makes no context; pushing one keeps the current one below it. */
 static void contexts_are_made_by_use_and_pushed_on_what_was_current(void **state) {
     (void)state;
     CUcontext one, now;

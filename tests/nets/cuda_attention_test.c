@@ -193,11 +193,11 @@ static void check_refused(algorithms_rig *f, cuda_emulation_outputs how, const c
 }
 
 static void results_that_are_wrong_are_not_taken(void **state) {
-    check_refused(*state, OUTPUTS_WRONG, "are not those of our kernels");
+    check_refused(*state, OUTPUTS_WRONG, "differ too much from our kernels");
 }
 
 static void results_that_differ_from_run_to_run_are_not_taken(void **state) {
-    check_refused(*state, OUTPUTS_UNSTEADY, "have other bits when they are computed again");
+    check_refused(*state, OUTPUTS_UNSTEADY, "have other bits when computed again");
 }
 
 /* One of two samples at a time; then none. */

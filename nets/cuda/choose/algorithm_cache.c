@@ -50,7 +50,7 @@ static int format_choice(const nets_conv_choice *c, char line[LINE_CAPACITY], in
     return at;
 }
 
-/* At most 6500 bytes: the device's name and all numbers with all their digits. */
+/* A line takes at most 6500 bytes: the device's name, and all numbers with all their digits. */
 static int format_line(const nets_cached_choice *k, char line[LINE_CAPACITY]) {
     const int *numbers = (const int *)&k->shape;
     int at = snprintf(line, LINE_CAPACITY, "%s", k->device);
@@ -111,7 +111,7 @@ static bool read_terms(const char **at, nets_conv_terms *terms) {
     return true;
 }
 
-/* What format_line gives, and only that. */
+/* Accepts exactly what format_line writes. */
 static bool parse_line(const char *line, nets_cached_choice *k) {
     size_t length = strcspn(line, " ");
     if (length == 0 || length >= sizeof k->device) return false;
@@ -152,7 +152,7 @@ static mm_status append(nets_algorithm_cache *choices, const nets_cached_choice 
     return MM_OK;
 }
 
-/* Where in the text the last line begins, if it says what came before; else 0. */
+/* Where in the text the last line begins; 0: its count or checksum is wrong. *n_out: the number of lines it states. */
 static size_t check_end(const char *text, size_t length, int *n_out) {
     size_t last = length;
     if (length < sizeof HEADER || text[length - 1] != '\n' || strlen(text) != length) return 0;
@@ -163,18 +163,18 @@ static size_t check_end(const char *text, size_t length, int *n_out) {
     return strcmp(text + last, expected) == 0 ? last : 0;
 }
 
-/* MM_ERR_INVALID: it is not what was written. */
+/* MM_ERR_INVALID: the text is not what write_file wrote. */
 static mm_status parse(nets_algorithm_cache *choices, const char *text, size_t length) {
     int n;
     size_t end = check_end(text, length, &n);
     if (!end || strncmp(text, HEADER, sizeof HEADER - 1) != 0)
-        return mm_fail(MM_ERR_INVALID, "it is cut off, damaged or something else");
+        return mm_fail(MM_ERR_INVALID, "it is truncated, damaged or not a file of algorithms");
     for (size_t at = sizeof HEADER - 1; at < end; at += strcspn(text + at, "\n") + 1) {
         nets_cached_choice k;
         if (!parse_line(text + at, &k)) return mm_fail(MM_ERR_INVALID, "its line at byte %zu cannot be read", at);
         MM_TRY(append(choices, &k));
     }
-    return choices->n == n ? MM_OK : mm_fail(MM_ERR_INVALID, "it has %d lines of %d", choices->n, n);
+    return choices->n == n ? MM_OK : mm_fail(MM_ERR_INVALID, "it has %d lines instead of %d", choices->n, n);
 }
 
 static mm_status read_all(FILE *file, char **text_out, size_t *length_out) {
@@ -198,7 +198,7 @@ static mm_status read_all(FILE *file, char **text_out, size_t *length_out) {
     return MM_OK;
 }
 
-/* A file that is not there is an empty one. */
+/* A missing file counts as empty. */
 static mm_status read_file(nets_algorithm_cache *choices) {
     FILE *file = fopen(choices->path, "rb");
     char *text;
@@ -226,7 +226,7 @@ static mm_status write_file(const nets_algorithm_cache *choices) {
     return status;
 }
 
-/* ---------------------------------------------------------------- the whole */
+/* ---------------------------------------------------------------- the cache */
 
 mm_status nets_algorithm_cache_init(nets_algorithm_cache *choices, const nets_backend_config *config,
                                     const char *device) {
@@ -284,6 +284,6 @@ mm_status nets_algorithm_cache_store(nets_algorithm_cache *choices, const nets_c
     else
         MM_TRY(append(choices, &fresh));
     if (choices->path && write_file(choices) != MM_OK)
-        mm_log_send(&choices->log, MM_LOG_WARNING, "%s; algorithms are not kept", mm_last_error());
+        mm_log_send(&choices->log, MM_LOG_WARNING, "%s; the chosen algorithms are not saved", mm_last_error());
     return MM_OK;
 }

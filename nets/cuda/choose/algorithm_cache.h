@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* The choices of what computes each convolution: algorithms of cuDNN's legacy API, engines of its graph API or, for a
+/* Cache of what computes each convolution: algorithms of cuDNN's legacy API, engines of its graph API or, for a
  * convolution that is a product of matrices, algorithms of cuBLAS; and of what computes attention: engines, or our own
- * kernels. They are chosen once by timing and kept in a file.
+ * kernels. Timing chooses them once; a file stores them.
  *
  * The file is text. It has a line for each convolution, and one for each phase of an attention, with the device, the
  * libraries' versions, everything that the choices depend on, and the choices with their times. Its last line has the
  * number of lines and a checksum of all before. A file of another form is ignored with a warning, and later
- * overwritten. Writers replace the whole file at once, so a reader never sees half of it; of two writers, the last
+ * overwritten. Writers replace the whole file at once, so a reader never sees half of it; of two writers, the later
  * one's choices remain. */
 #ifndef NETS_CUDA_CHOOSE_ALGORITHM_CACHE_H
 #define NETS_CUDA_CHOOSE_ALGORITHM_CACHE_H
@@ -15,11 +15,12 @@
 
 typedef enum nets_direction { NETS_CONV_FORWARD, NETS_CONV_BY_INPUT, NETS_CONV_BY_WEIGHTS } nets_direction;
 
-/* The directions of attention's choices (cudnn_attention.h): x is its samples, tokens, heads and channels of a head. */
+/* The directions of attention's choices (cudnn_attention.h): x has samples, tokens, heads, channels of a head. */
 enum { NETS_ATTENTION_FORWARD = NETS_CONV_BY_WEIGHTS + 1, NETS_ATTENTION_BACKWARD };
 
-/* Tensors of bf16: x, y and weights, but that a product's gradient by the weights is f32; or, of a product, all but its
- * result; or all, where a product adds a bias of bf16 before it rounds its sums (product.h). */
+/* Which tensors are bf16. NETS_CONV_BF16: x, y and weights, but a product's gradient by the weights is f32. For
+ * products only: NETS_CONV_BF16_TO_F32: all but the result; NETS_CONV_BF16_BIAS: all, and a bf16 bias is added to the
+ * sums before they are rounded (gemm.h). */
 typedef enum nets_conv_bf16 { NETS_CONV_BF16 = 1, NETS_CONV_BF16_TO_F32, NETS_CONV_BF16_BIAS } nets_conv_bf16;
 
 /* One direction of a convolution from x to y (NHWC); pairs are {height, width}. */
@@ -32,27 +33,28 @@ typedef struct nets_conv_shape {
     int pitch; /* of a product: elements from row to row of y; 0: its channels */
 } nets_conv_shape;
 
-/* Whether it is a product of matrices: windows are single pixels, and x and y have the same. Rows and columns are
- * counted in 32 bits by some kernels. */
+/* Whether it is a product of matrices: windows are single pixels, and x and y have the same. Some kernels count rows
+ * and columns in 32 bits. */
 static inline bool nets_conv_is_product(const nets_conv_shape *s) {
     for (int d = 0; d < 2; d++)
         if (s->kernel[d] != 1 || s->stride[d] != 1 || s->pad[d] != 0) return false;
     return s->groups == 1 && (int64_t)s->x[0] * s->x[1] <= INT32_MAX / s->x[2];
 }
 
-/* Whether the result is bf16. Gradients by the weights of bf16 images are f32 of a product, as cuBLASLt gives them. For
- * others cuDNN 9.19 has no such engines (cudnn_plans_test): it sums in f32 and rounds them once. */
+/* Whether the result is bf16. Even with bf16 tensors, a product's gradient by the weights is f32, as cuBLASLt can give
+ * it. For other convolutions cuDNN 9.19 has no engine that gives f32 (cudnn_plans_test): it sums in f32 and rounds
+ * once. */
 static inline bool nets_conv_gives_bf16(const nets_conv_shape *s) {
     const bool bf16 = s->bf16 == NETS_CONV_BF16 || s->bf16 == NETS_CONV_BF16_BIAS;
     return bf16 && !(s->direction == NETS_CONV_BY_WEIGHTS && nets_conv_is_product(s));
 }
 
-/* Whether the tensor is bf16 that a direction gives: y, x or weights. */
+/* Whether the tensor that direction `giving` computes is bf16. (Forward computes y, by input x.) */
 static inline bool nets_conv_is_bf16(const nets_conv_shape *s, nets_direction giving) {
     return (int)giving == s->direction ? nets_conv_gives_bf16(s) : s->bf16 != 0;
 }
 
-/* What may be chosen. */
+/* What a choice must satisfy. */
 typedef struct nets_conv_terms {
     bool deterministic;
     int64_t limit_bytes;             /* of workspace */
@@ -60,23 +62,23 @@ typedef struct nets_conv_terms {
 } nets_conv_terms;
 
 typedef enum nets_conv_api {
-    NETS_CONV_UNCHOSEN, /* without a device, and with nothing kept */
+    NETS_CONV_UNCHOSEN, /* no device, and nothing cached */
     NETS_CONV_LEGACY,
     NETS_CONV_GRAPH,
     NETS_CONV_PRODUCT,
     NETS_CONV_OWN,      /* kernels of our own: attention's */
-    NETS_CONV_UNORDERED /* of the graph API: an attention's backward that adds in any order */
+    NETS_CONV_UNORDERED /* graph API: a backward of attention that adds in any order */
 } nets_conv_api;
 
-enum { NETS_CONV_KNOBS = 44 }; /* types of knobs that cuDNN 9 has (CUDNN_KNOB_TYPE_COUNTS) */
+enum { NETS_CONV_KNOBS = 44 }; /* number of types of knobs in cuDNN 9 (CUDNN_KNOB_TYPE_COUNTS) */
 
-/* Numbers are cuDNN's or cuBLAS's own. */
+/* One way to compute. Numbers of algorithms, math types and knobs are those of cuDNN or cuBLAS. */
 typedef struct nets_conv_choice {
     int api;                 /* nets_conv_api */
     int algorithm;           /* graph API: the engine's index; cuBLAS: the algorithm's number */
-    int math;                /* legacy API; of an attention's engine: the parts of its batch; else 0 */
+    int math;                /* legacy API: math type; attention's engine: number of parts of its batch; else 0 */
     int64_t workspace_bytes; /* of the library */
-    int64_t ns;              /* as timed, at least 1; 0: it was not */
+    int64_t ns;              /* measured, at least 1; 0: not timed */
     int n_knobs;             /* an engine's knobs; cuBLAS: the words of the algorithm's description */
     struct nets_conv_knob {
         int type;
@@ -92,9 +94,9 @@ typedef struct nets_conv_pareto {
 } nets_conv_pareto;
 
 typedef struct nets_algorithm_cache {
-    char device[128]; /* device and libraries whose choices are used; "": any, since there is no device */
+    char device[128]; /* the device and libraries whose choices are used; "": no device, choices of any are used */
     int precision;
-    char *path; /* NULL: kept in memory only */
+    char *path; /* NULL: no file, the cache is only in memory */
     mm_log log;
     struct nets_cached_choice *kept;
     int n, capacity;
@@ -110,7 +112,8 @@ void nets_algorithm_cache_fini(nets_algorithm_cache *choices);
 const nets_conv_pareto *nets_algorithm_cache_find(const nets_algorithm_cache *choices, const nets_conv_shape *shape,
                                                   const nets_conv_terms *terms);
 
-/* Keeps choices, replaces older ones, and writes the file. A failure to write is only a warning. MM_ERR_NOMEM. */
+/* Stores the choices for a shape and terms, in place of older ones, and writes the file. A failure to write is only a
+ * warning. MM_ERR_NOMEM. */
 MM_CHECKED mm_status nets_algorithm_cache_store(nets_algorithm_cache *choices, const nets_conv_shape *shape,
                                                 const nets_conv_terms *terms, const nets_conv_pareto *front);
 

@@ -3,7 +3,7 @@
 
 #include <stdbool.h>
 
-/* -1: none takes less than `below`. */
+/* The next point to choose, among those of less than `below` bytes; -1: there is none. */
 static int best_below(const nets_pareto_point *points, int n, double slack, int64_t below) {
     int fastest = -1, best = -1;
     for (int i = 0; i < n; i++)
@@ -15,7 +15,8 @@ static int best_below(const nets_pareto_point *points, int n, double slack, int6
     return best;
 }
 
-/* What is lost without the one at `at`: in the sizes from its own to the one's before, the next one runs. */
+/* The loss if chosen[at] is removed: for sizes of workspace from its own up to that of the point before it, the next,
+ * slower point runs instead. */
 static double loss_without(const nets_pareto_point *points, const int *chosen, int at) {
     const nets_pareto_point *before = &points[chosen[at - 1]], *it = &points[chosen[at]],
                             *next = &points[chosen[at + 1]];

@@ -12,11 +12,12 @@ typedef struct nets_pareto_point {
     int64_t ns;
 } nets_pareto_point;
 
-/* Chooses from n points, at most NETS_FRONT_POINTS, at most `most` >= 2: the fastest first; each next one takes more
- * time and less workspace. Points that take up to `slack` (at least 1) times as long as the fastest among those of less
- * workspace than the one chosen before count as equally fast, and the one of them with the least workspace is chosen.
- * Are there more than `most`, the first and the last stay, and of the others those without which most would be lost:
- * time, summed over the sizes of workspace that one serves. Writes their indexes and returns their number. */
+/* Chooses at most `most` (>= 2) of n points (n <= NETS_FRONT_POINTS). The fastest comes first; each next one takes more
+ * time and less workspace. Each is chosen among the points that take less workspace than the one chosen before: of the
+ * points that take at most `slack` (>= 1) times the time of the fastest of these, the one with the least workspace. If
+ * there are more than `most`, the first and the last stay, and of the others those whose removal would cost the most
+ * time, summed over the sizes of workspace in which a point is used. Writes the chosen indexes and returns their
+ * number. */
 int nets_pareto_of(const nets_pareto_point *points, int n, double slack, int most, int *chosen_out);
 
 #endif

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* How a block of threads computes attention: by the units for f32, or by tensor cores. For op_attention_kernels.cu;
- * C++.
+/* The arithmetic of attention in a block of threads: by the units for f32, or by tensor cores. For
+ * op_attention_kernels.cu; C++.
  *
- * What computes is a type, by_units or by_cores. It has
+ * A block computes the rows of its own tile, and loops over other tiles. The types by_units and by_cores have the same
+ * members:
  *
- *   OWN, OTHER, TEAM   rows of the tile that a block gives, of those that it goes over; threads
- *   rows, columns      tiles in shared memory, to multiply by their rows, and by their columns; both: for either.
- *                      All that a kernel has take less than 48 KiB
- *   ROWS, ...          what a thread has: of scores [ROWS][SCORES], of what the block gives [ROWS][CHANNELS], where
- *                      row(i), column(j) and channel(j) are its places. LANES neighbours share a row; channels come in
- *                      PAIRs
- *   multiply, gather   products of own rows by other rows; sums of scores by other columns */
+ *   OWN, OTHER, TEAM   rows of the own tile; rows of another tile; threads of a block
+ *   own, rows,         tiles in shared memory: the own one; another one, to be multiplied by its rows, by its columns,
+ *   columns, both      or by either. All tiles of a kernel take less than 48 KiB
+ *   ROWS, ...          what a thread has: scores [ROWS][SCORES] and results [ROWS][CHANNELS], at row(i), column(j) and
+ *                      channel(j) of the tile. LANES neighbours share a row; PAIR of its channels are neighbours
+ *   multiply, gather   scores = own rows times other rows; results += scores times other columns */
 #ifndef NETS_CUDA_KERNELS_ATTENTION_TILES_H
 #define NETS_CUDA_KERNELS_ATTENTION_TILES_H
 
@@ -24,8 +24,8 @@ enum { WARP = 32 };
 template <typename T> struct head {
     const T *q, *k, *v;
     int64_t x_pitch, y_pitch; /* elements from token to token */
-    int64_t x_at, y_at;       /* of q, and of y */
-    int64_t row_at;           /* of what is saved by row */
+    int64_t x_at, y_at;       /* offset of q in x; offset in y */
+    int64_t row_at;           /* offset in arrays with one number for each row */
 };
 
 template <typename T> static __device__ inline head<T> head_at(const nets_cuda_attention &a, const T *x) {
@@ -43,7 +43,7 @@ template <typename T> static __device__ inline head<T> head_at(const nets_cuda_a
     return h;
 }
 
-/* V neighbours of a row, as they are stored; zeros behind the last token and the last channel. */
+/* V neighbours of a row, in the stored type; zeros past the last token and the last channel. */
 template <int V, typename T>
 static __device__ inline held<T, V> fetched(const nets_cuda_attention &a, const T *from, int64_t pitch, int64_t row,
                                             int c) {
@@ -54,8 +54,8 @@ static __device__ inline held<T, V> fetched(const nets_cuda_attention &a, const 
 
 /* ---------------------------------------------------------------- by the units for f32 */
 
-/* Heads of up to D channels, a multiple of ACROSS, of maps of T; tiles are f32. Threads are ACROSS, which take the
- * other tile's rows or channels, and DOWN, which take own rows. */
+/* For heads of up to D channels, a multiple of ACROSS, in maps of T; tiles are f32. ACROSS threads share the rows or
+ * the channels of the other tile; DOWN such groups share the own rows. */
 template <int D, typename T_> struct by_units {
     typedef T_ T;
     enum { ACROSS = 16, DOWN = 8, TEAM = ACROSS * DOWN };
@@ -112,7 +112,7 @@ template <int D, typename T_> struct by_units {
         }
     }
 
-    /* Threads pass their scores round in `between`, which is free before and after. */
+    /* Threads exchange their scores in `between`, which is free before and after. */
     static __device__ void gather(const float scores[ROWS][SCORES], const columns &other, exchange *between,
                                   float sums[ROWS][CHANNELS]) {
         for (int i = 0; i < ROWS; i++)
@@ -138,9 +138,8 @@ template <int D, typename T_> struct by_units {
 
 /* ---------------------------------------------------------------- by tensor cores */
 
-/* Heads of bf16 of up to D channels, a multiple of 8. Each warp has 16 own rows; lane 4 g + t has rows g and g + 8.
- * Scores are rounded to bf16 where they multiply; sums are f32. Tiles' pitches are such that a warp's words are in
- * different banks. */
+/* For bf16 heads of up to D channels, a multiple of 8. Each warp has 16 own rows; lane 4 g + t has rows g and g + 8.
+ * Scores are rounded to bf16 to be multiplied; sums are f32. Pitches put a warp's words in different banks. */
 template <int D> struct by_cores {
     typedef bf16 T;
     enum { OWN = D > 64 ? 32 : 64, OTHER = D > 64 ? 16 : 32, TEAM = OWN / 16 * WARP, V = PER_LOAD<bf16> };
@@ -215,7 +214,7 @@ template <int D> struct by_cores {
         const int g = lane() / 4, two = lane() % 4 * 2;
 #pragma unroll
         for (int r = 0; r < OTHER; r += 16) {
-            const int j = r / 4; /* scores j and j + 1 are of rows r + two and the next, j + 2 and j + 3 of 8 later */
+            const int j = r / 4; /* scores j and j + 1: rows r + two and r + two + 1; the next two: rows 8 later */
             const unsigned p[4] = {halves_of(scores[0][j], scores[0][j + 1]), halves_of(scores[1][j], scores[1][j + 1]),
                                    halves_of(scores[0][j + 2], scores[0][j + 3]),
                                    halves_of(scores[1][j + 2], scores[1][j + 3])};
@@ -231,7 +230,7 @@ template <int D> struct by_cores {
         gather(scores, other.by_column, between, sums);
     }
 
-    /* A tile of 8 columns more, of which the lane has two in each of its rows. */
+    /* Adds p q, a tile of 8 columns, of which the lane has two in each of its rows. */
     static __device__ void add(float first[2], float second[2], const unsigned p[4], const unsigned q[2]) {
         float d[4] = {first[0], first[1], second[0], second[1]};
         multiply_tiles(d, p, q);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tiles of codes, as batch norm's kernels have them. For .cu files; C++. */
+/* The tiles of codes that batch norm's kernels encode and decode. For .cu files; C++. */
 #ifndef NETS_CUDA_KERNELS_BATCH_NORM_CODES_H
 #define NETS_CUDA_KERNELS_BATCH_NORM_CODES_H
 
@@ -10,8 +10,8 @@ static __device__ inline code_tile code_tile_of(const nets_strips &s, const nets
     return code_tile(t.number, channel, s.channels, t.row, s.columns, t.width, t.height, inside);
 }
 
-/* The i-th of the thread's tiles. Blocks of threads are those of sums, but begin at the map's end, which sums read
- * last. All threads have as many tiles; of some, tile or channel are outside of the map. */
+/* The thread's i-th tile. Blocks divide the tiles as in sums (reduce.h), but begin at the map's end, which sums read
+ * last. All threads have the same number of tiles; `inside` is false if the tile or the channel is outside the map. */
 static __device__ inline code_tile my_tile(const nets_strips &s, int i, int channel) {
     const int64_t number = ((int64_t)(gridDim.x - 1 - blockIdx.x) * s.each + i) * s.chains + threadIdx.y;
     const bool inside = number < s.tiles;
@@ -19,7 +19,7 @@ static __device__ inline code_tile my_tile(const nets_strips &s, int i, int chan
                         inside && channel < s.channels);
 }
 
-/* A thread has a channel: launches kernel(...) on the variable `stream`, over the tiles of the nets_strips s. */
+/* Launches kernel(...) on the variable `stream`, over the tiles of the nets_strips s; a thread has one channel. */
 #define LAUNCH_TILES(kernel, s, ...)                                                                                   \
     do {                                                                                                               \
         const int64_t lanes_ = lanes_for((s).channels);                                                                \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What batch norm's kernels do of an element, whether they have the map or decode it (op_batch_norm_*kernels.cu): the
- * same bits. For .cu files; C++. */
+/* What batch norm's kernels compute for one element. Those that read the map and those that decode it share this
+ * (op_batch_norm_*kernels.cu), so both give the same bits. For .cu files; C++. */
 #ifndef NETS_CUDA_KERNELS_BATCH_NORM_PARTS_H
 #define NETS_CUDA_KERNELS_BATCH_NORM_PARTS_H
 
@@ -9,7 +9,7 @@
 /* Pixels that a thread loads at once to add them up: chosen so that the registers suffice for BLOCKS_AT_ONCE. */
 enum { SUMMED_ROWS = 2 };
 
-/* scale / sqrt(var + eps) of the thread's channels. */
+/* scale / sqrt(var + eps) for the thread's channels. */
 template <int V> static __device__ inline vec<V> factors(const float *scale, const float *var, float eps, int c) {
     vec<V> f = loaded<V>(scale + c);
     const vec<V> v = loaded<V>(var + c);
@@ -17,7 +17,7 @@ template <int V> static __device__ inline vec<V> factors(const float *scale, con
     return f;
 }
 
-/* What is normalised, of the thread's channels: in the backward the same bits as in the forward. */
+/* Normalises the thread's channels, with the same bits in the backward as in the forward. */
 template <int V> struct affine {
     vec<V> mean, factor, shift;
 
@@ -25,7 +25,7 @@ template <int V> struct affine {
         for (int k = 0; k < V; k++) x.at[k] = fmaf(x.at[k] - mean.at[k], factor.at[k], shift.at[k]);
         return x;
     }
-    /* Of g, where the ReLU of it, as T, is positive. */
+    /* g where the ReLU's output, rounded to T, is positive; else 0. */
     template <typename T> __device__ vec<V> through(vec<V> g, const vec<V> &x) const {
         const vec<V> v = of(x);
         for (int k = 0; k < V; k++) g.at[k] = is_positive<T>(v.at[k]) ? g.at[k] : 0;
@@ -35,7 +35,7 @@ template <int V> struct affine {
 
 /* ---------------------------------------------------------------- backward: sums */
 
-/* Writes the mask's bits of a vector; the word is that of 32 / V threads, so rows are whole words. */
+/* Writes a vector's bits of the mask. 32 / V threads write a word together, so rows must be whole words. */
 template <int V> static __device__ inline void write_signs(uint32_t *mask, int64_t at, const vec<V> &y) {
     constexpr unsigned N = 32 / V;
     const unsigned lane = (threadIdx.y * blockDim.x + threadIdx.x) % 32;
@@ -47,7 +47,7 @@ template <int V> static __device__ inline void write_signs(uint32_t *mask, int64
 }
 static __device__ inline void write_signs(uint32_t *, int64_t, const vec<1> &) {}
 
-/* Of the gradient, and of it times the deviation from the mean. */
+/* Sums of the gradient, and of the gradient times the deviation from the mean. */
 template <typename T, int V, gate_kind GATE> struct gradient_sums_of {
     enum { ROWS = SUMMED_ROWS, BLOCKS = BLOCKS_OF < V, GATE == FROM_X || GATE == BY_VALUE >, MATRICES = 0 };
     typedef sums<V> total;
@@ -78,7 +78,7 @@ template <typename T, int V, gate_kind GATE> struct gradient_sums_of {
     __device__ void take(int64_t at, const item &i, total *t) const {
         vec<V> g = from.get(at, i.g);
         if (GATE == FROM_X) g = by.template through<T>(g, i.x.floats());
-        if (dx2) store(dx2 + at, plus(g, earlier2, at)); /* mostly the first contribution: not worth registers */
+        if (dx2) store(dx2 + at, plus(g, earlier2, at)); /* mostly no earlier2: not worth registers */
         if (GATE == BY_VALUE && mask) write_signs(mask, at, i.g.y.floats());
         for (int k = 0; k < V; k++) {
             t->q[0][k] += g.at[k];
@@ -118,7 +118,7 @@ template <int V> struct by_input {
     }
 };
 
-/* What lies in the scratch one behind the other: sums, two rows of channels, the mask. */
+/* Offsets in the scratch, which begins with the sums: mean_dy and slope of each channel, then the mask. */
 struct places {
     int64_t mean_dy, slope, mask, end;
 };

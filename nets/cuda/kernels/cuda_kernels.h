@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* The launchers of the CUDA backend's own kernels: the interface of the .cu files to C. Each enqueues on the stream and
- * returns; cudaGetLastError tells whether that failed. Tensors are NHWC in device memory, as in op.h; those that are
- * void have elements of `maps`, MM_F32 or MM_BF16. `earlier`, if not NULL, is added to what is written. An output may
- * take an input's place where the operation's description pairs them (net_ops.h).
+ * returns; cudaGetLastError reports a failure. Tensors are NHWC in device memory, as in op.h; void tensors have
+ * elements of type `maps`, MM_F32 or MM_BF16. `earlier`, if not NULL, is added to what is written. An output may lie at
+ * an input's address if the operation's description pairs them (net_ops.h).
  *
- * Grids and the order of every sum depend only on the shapes, so the same inputs give the same bits: of bf16 those of
- * f32, rounded. Loads and stores take 16 bytes at a time if the number of channels is a multiple of so many.
- * Internal. */
+ * Grids and the order of every sum depend only on the shapes, so the same inputs give the same bits. Kernels compute in
+ * f32, and round results to bf16 maps once. Loads and stores take 16 bytes at a time if a pixel's channels are a
+ * multiple of that. Internal. */
 #ifndef NETS_CUDA_KERNELS_CUDA_KERNELS_H
 #define NETS_CUDA_KERNELS_CUDA_KERNELS_H
 
@@ -41,7 +41,7 @@ void nets_cuda_sum(mm_dtype maps, const void *a, const void *b, void *y, int64_t
 /* Elements whose random word is below the threshold become zero, the others are scaled: nets/host/host_dropout.c. */
 typedef struct nets_cuda_dropout {
     const uint32_t *rng; /* NETS_RNG */
-    int64_t image_elems; /* elements of an image: those of the whole batch are counted */
+    int64_t image_elems; /* elements of an image: random words are numbered over the whole batch */
     uint32_t layer, threshold;
     float scale;
 } nets_cuda_dropout;
@@ -52,9 +52,10 @@ void nets_cuda_drop(mm_dtype maps, nets_cuda_dropout how, const void *in, const 
 /* ---------------------------------------------------------------- op_update_kernels.cu */
 
 /* TENSORS: with that many, nets_cuda_update has 31 KB; a kernel's arguments have at most 32764 bytes (CUDA 12.1 on).
- * CHUNK: what a block's threads do at once (op_update_kernels.cu). */
+ * CHUNK: elements that a block's threads update at once (op_update_kernels.cu). */
 enum { NETS_CUDA_UPDATE_TENSORS = 600, NETS_CUDA_UPDATE_CHUNK = 4096 };
-/* Parts of the sum of all gradients' squares, at most. Chosen: more than fit on a GPU at once. */
+/* At most so many partial sums of the gradients' squares, one for each block of threads. Chosen: more than fit on a GPU
+ * at once. */
 enum { NETS_CUDA_UPDATE_PARTS = 1024 };
 
 /* What one launch updates. It is the kernel's argument: a CUDA graph keeps it, and no table is copied to the device.
@@ -63,7 +64,7 @@ typedef struct nets_cuda_update {
     struct {
         float *weight, *state[NETS_OPTIMIZER_STATES];
         const float *gradient;
-        uint16_t *copy; /* the weight's, in bf16; NULL: none */
+        uint16_t *copy; /* the weight's bf16 copy; NULL: none */
         int64_t elems;
     } tensors[NETS_CUDA_UPDATE_TENSORS];
     uint32_t first_block[NETS_CUDA_UPDATE_TENSORS + 1];
@@ -71,27 +72,27 @@ typedef struct nets_cuda_update {
     int n;
     nets_optimizer optimizer;
     const float *lr;
-    const uint32_t *step; /* the number of updates before, of an optimizer that counts */
+    const uint32_t *step; /* the number of earlier updates, if the optimizer counts */
     uint32_t *rng; /* NETS_RNG, whose iteration is advanced, and whose image becomes 0; NULL: it is not touched */
     const uint32_t *halted; /* points at a number other than 0: nothing is updated. NULL: updates are never halted */
-    const float *clip;      /* points at what gradients are multiplied by; NULL: 1 */
+    const float *clip;      /* points at the factor for gradients; NULL: 1 */
 } nets_cuda_update;
 
-/* Sets *halted if the loss is not finite (NULL: it is not looked at), or if one of the update's gradients is NaN or
- * above `most` in magnitude. */
+/* Sets *halted if the loss is not finite (NULL: it is not checked), or if one of the update's gradients is NaN or above
+ * `most` in magnitude. */
 void nets_cuda_update_halt(const nets_cuda_update *update, const float *loss, float most, uint32_t *halted,
                            cudaStream_t stream);
-/* parts[b] becomes the sum of the squares of the update's gradients in every n-th chunk from the b-th on; if `adds`, is
- * increased by it. */
+/* parts[b] becomes the sum of the squares of the update's gradients in every n-th chunk from the b-th on; with `adds`,
+ * that sum is added to it. */
 void nets_cuda_update_squares(const nets_cuda_update *update, double *parts, int n, bool adds, cudaStream_t stream);
-/* What gradients are multiplied by, of the parts of their sum: nets_optimizer.clip_norm. */
+/* Sets *clip to the factor for gradients, from the partial sums of their squares: nets_optimizer.clip_norm. */
 void nets_cuda_update_clip(const double *parts, int n, double clip_norm, float *clip, cudaStream_t stream);
 void nets_cuda_update_sgd(const nets_cuda_update *update, cudaStream_t stream);
 void nets_cuda_update_plain_sgd(const nets_cuda_update *update, cudaStream_t stream);
 void nets_cuda_update_adamw(const nets_cuda_update *update, cudaStream_t stream);
 /* Advances *step by one unless *halted is set. */
 void nets_cuda_update_count(uint32_t *step, const uint32_t *halted, cudaStream_t stream);
-/* Advances NETS_RNG's image. */
+/* Advances NETS_RNG's image by `images`. */
 void nets_cuda_pass_on(uint32_t *rng, int64_t images, cudaStream_t stream);
 
 /* ---------------------------------------------------------------- op_convert_kernels.cu */
@@ -131,8 +132,8 @@ void nets_cuda_transpose(mm_dtype maps, const void *from, void *to, int64_t batc
 /* Pairs are {height, width}. */
 typedef struct nets_cuda_windows {
     int images, channels, x_size[2], y_size[2], kernel[2], stride[2], pad[2];
-    bool exclude_pad;  /* of averages, as nets_attrs has it */
-    bool halves_index; /* of maxima: nets_halves_index */
+    bool exclude_pad;  /* for averages: only pixels inside the image count */
+    bool halves_index; /* for maxima: nets_halves_index */
 } nets_cuda_windows;
 
 /* `index`: NETS_INDEX; NULL: not wanted. The first of equal maxima counts; NaN counts as a maximum. */
@@ -158,25 +159,25 @@ void nets_cuda_upsample_backward(mm_dtype maps, nets_cuda_upsample shape, const 
 /* values[r][c] += bias[c] */
 void nets_cuda_add_bias(mm_dtype maps, void *values, const float *bias, int64_t rows, int64_t channels,
                         cudaStream_t stream);
-/* The same of f32 x, rounded to bf16 y. */
+/* y[r][c] = x[r][c] + bias[c]; x is f32, and y is rounded to bf16. */
 void nets_cuda_add_bias_bf16(const float *x, const float *bias, void *y, int64_t rows, int64_t channels,
                              cudaStream_t stream);
 /* y[r][c] = max(0, x[r][c] + bias[c]) */
 void nets_cuda_bias_relu(mm_dtype maps, const void *x, const float *bias, void *y, int64_t rows, int64_t channels,
                          cudaStream_t stream);
 
-/* What sums go over (reduce.h). */
+/* What a reduction goes over (reduce.h). */
 typedef struct nets_cuda_reduction {
     nets_strips strips;
-    unsigned *counters; /* nets_strips_counters, 0; of one stream's work at a time */
+    unsigned *counters; /* nets_strips_counters of them, all 0; one stream uses them at a time */
 } nets_cuda_reduction;
 
 /* sums[c] = the sum of values[r][c] over r. The scratch has nets_strips_bytes. */
 void nets_cuda_sum_rows(mm_dtype maps, const void *values, const nets_cuda_reduction *over, void *scratch, float *sums,
                         cudaStream_t stream);
 
-/* The gradient of nets_cuda_bias_relu: dx is dy where the gate lets it through, dbias the sum of its rows. The gate
- * must not be open. */
+/* The gradient of nets_cuda_bias_relu: dx is dy where the gate passes it, dbias the sum of its rows. The gate must not
+ * be open. */
 void nets_cuda_bias_relu_backward(mm_dtype maps, const void *dy, nets_cuda_gate gate, const void *earlier, void *dx,
                                   const nets_cuda_reduction *over, void *scratch, float *dbias, cudaStream_t stream);
 
@@ -189,7 +190,7 @@ typedef struct nets_cuda_batch_norm {
     bool keep_mask; /* the gradient's scratch has room for y's sign mask, which saves reading y twice */
 } nets_cuda_batch_norm;
 
-/* Computes the batch's mean and biased variance, and moves the running ones unless they are NULL. */
+/* Computes the batch's mean and biased variance, and updates the running ones unless they are NULL. */
 void nets_cuda_batch_norm_statistics(mm_dtype maps, nets_cuda_batch_norm bn, const void *x, void *scratch, float *mean,
                                      float *var, float *running_mean, float *running_var, cudaStream_t stream);
 /* y = (x - mean) / sqrt(var + eps) * scale + shift, plus x2 unless that is NULL. */
@@ -213,7 +214,7 @@ typedef struct nets_cuda_batch_norm_gradients {
     /* Gradients by x and x2; NULL: not wanted. dx may be dy. dx2 may be earlier2 or, without earlier2, gate.y. */
     void *dx, *dx2;
     float *dscale, *dshift;
-    nets_cuda_code x_code; /* op_batch_norm_decode_kernels.cu: what x is decoded from, in registers; x is NULL */
+    nets_cuda_code x_code; /* from which x is decoded, in registers; x is NULL (op_batch_norm_decode_kernels.cu) */
 } nets_cuda_batch_norm_gradients;
 
 int64_t nets_cuda_batch_norm_backward_bytes(nets_cuda_batch_norm bn);
@@ -222,15 +223,15 @@ void nets_cuda_batch_norm_backward(mm_dtype maps, nets_cuda_batch_norm bn, nets_
 
 /* ---------------------------------------------------------------- op_batch_norm_encode_kernels.cu */
 
-/* As nets_cuda_batch_norm_apply of f32; besides, x's code is written, unless x_code is none, and the mask of y's signs,
- * unless it is NULL. y is not at x. */
+/* As nets_cuda_batch_norm_apply for f32 maps. Also writes x's code, unless x_code is none, and the mask of y's signs,
+ * unless y_mask is NULL. y must not lie at x. */
 void nets_cuda_batch_norm_apply_and_encode(nets_cuda_batch_norm bn, const float *x, const float *x2, const float *mean,
                                            const float *var, const float *scale, const float *shift, float *y,
                                            nets_cuda_code x_code, uint32_t *y_mask, cudaStream_t stream);
 
 /* ---------------------------------------------------------------- op_batch_norm_decode_kernels.cu */
 
-/* As nets_cuda_batch_norm_backward of f32, of x_code; not gated by x. */
+/* As nets_cuda_batch_norm_backward for f32 maps, with x decoded from x_code; gate_by_x is false. */
 void nets_cuda_batch_norm_backward_of_code(nets_cuda_batch_norm bn, nets_cuda_batch_norm_gradients g, void *scratch,
                                            cudaStream_t stream);
 
@@ -253,12 +254,12 @@ void nets_cuda_lrn_backward(mm_dtype maps, nets_cuda_lrn lrn, const void *x, con
 int64_t nets_cuda_loss_bytes(int64_t labels);
 typedef struct nets_cuda_labels {
     const int32_t *of; /* [n] */
-    int64_t n, whole;  /* whole: those of the whole batch, by which losses are divided */
-    int64_t image;     /* how many an image has */
+    int64_t n, whole;  /* n: of these labels; whole: of the whole batch, by which the loss is divided */
+    int64_t image;     /* labels of an image */
     int64_t first;     /* labels of the graph's batch before these */
     int classes;
-    const uint32_t *rng; /* NETS_RNG, for the place of the first image in the batch; NULL: 0 */
-    bool adds;           /* to the loss and the correct ones of earlier passes */
+    const uint32_t *rng; /* NETS_RNG: its image is the place of the first image in the whole batch; NULL: 0 */
+    bool adds;           /* loss and correct labels are added to those of earlier passes */
 } nets_cuda_labels;
 
 /* `probabilities` may be `scores`; NULL: not wanted. `loss`, `correct` (NETS_CORRECT): NULL in a recomputation. */
@@ -267,8 +268,9 @@ void nets_cuda_loss(mm_dtype maps, nets_cuda_labels labels, const void *scores, 
 void nets_cuda_loss_backward(mm_dtype maps, nets_cuda_labels labels, const float *probabilities, const void *earlier,
                              void *dx, cudaStream_t stream);
 
-/* Losses of rows of many scores, `pitch` elements from each other, a multiple of 4. If it `gives`, the gradients by the
- * scores lie over them afterwards: of the maps' type, a row's where its scores began. Otherwise as nets_cuda_loss. */
+/* The loss of rows of many scores. Rows are `pitch` elements apart, a multiple of 4. With `gives`, the gradients by the
+ * scores overwrite the scores: they have the maps' type, and a row begins where its scores began. Otherwise as
+ * nets_cuda_loss. */
 int64_t nets_cuda_token_loss_bytes(int64_t labels);
 void nets_cuda_token_loss(mm_dtype maps, nets_cuda_labels labels, float *scores, int64_t pitch, bool gives,
                           void *scratch, float *loss, int32_t *correct, cudaStream_t stream);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The launchers of the kernels of tokens' operations, as cuda_kernels.h has those of the others. Maps are of the
- * type that is given, f32 or bf16; all else is f32. Internal. */
+/* The launchers of the kernels for operations on tokens; cuda_kernels.h has the others. Maps have type `maps`, f32 or
+ * bf16; all else is f32. Internal. */
 #ifndef NETS_CUDA_KERNELS_CUDA_TOKEN_KERNELS_H
 #define NETS_CUDA_KERNELS_CUDA_TOKEN_KERNELS_H
 
@@ -16,26 +16,27 @@ extern "C" {
 
 /* ---------------------------------------------------------------- op_token_kernels.cu */
 
-/* Of a batch: `rows` tokens, of which a sample has `places`; vocabulary 0: places have the weights. */
+/* A batch of `rows` tokens, `places` in each sample. vocabulary: rows of an embedding's weights; 0 for positions, whose
+ * weights have a row for each place. */
 typedef struct nets_cuda_tokens {
     int64_t rows, places, channels, vocabulary;
 } nets_cuda_tokens;
 
-/* y[row] = weight[tokens[row]]; NaN where that is no token, since a kernel cannot fail the stream: the loss tells. */
+/* y[row] = weight[tokens[row]]; NaN if that is no token: a kernel cannot fail the stream, so the loss shows it. */
 void nets_cuda_embed(mm_dtype maps, nets_cuda_tokens t, const float *tokens, const float *weight, void *y,
                      cudaStream_t stream);
-/* dweight[v] = the sum of dy[row] over the rows whose token is v, in a fixed order; adds: plus what is there. */
+/* dweight[v] = the sum of dy[row] over the rows whose token is v, in a fixed order; adds: it is added to dweight[v]. */
 void nets_cuda_embed_backward(mm_dtype maps, nets_cuda_tokens t, const float *tokens, const void *dy, bool adds,
                               float *dweight, cudaStream_t stream);
 
 /* y[row] = x[row] + weight[place of the row in its sample]; y may be x. */
 void nets_cuda_place(mm_dtype maps, nets_cuda_tokens t, const void *x, const float *weight, void *y,
                      cudaStream_t stream);
-/* dx = dy (+ earlier), unless dx is NULL, or dy itself with nothing to add. */
+/* dx = dy (+ earlier), unless dx is NULL, or dx is dy and `earlier` is NULL. */
 void nets_cuda_place_backward(mm_dtype maps, nets_cuda_tokens t, const void *dy, const void *earlier, void *dx,
                               float *dweight, cudaStream_t stream);
 
-/* by_tanh: the approximation. y may be x, and dx may be dy. */
+/* by_tanh: the approximation by tanh. y may be x, and dx may be dy. */
 void nets_cuda_gelu(mm_dtype maps, bool by_tanh, const void *x, void *y, int64_t n, cudaStream_t stream);
 void nets_cuda_gelu_backward(mm_dtype maps, bool by_tanh, const void *x, const void *dy, const void *earlier, void *dx,
                              int64_t n, cudaStream_t stream);
@@ -60,10 +61,10 @@ void nets_cuda_layer_norm_backward(mm_dtype maps, nets_cuda_layer_norm ln, const
 
 /* ---------------------------------------------------------------- op_attention_kernels.cu */
 
-/* Of a head's channels, and of heads of all samples. */
+/* The most channels of a head, and the most heads of all samples together. */
 enum { NETS_CUDA_HEAD_MOST = 128, NETS_CUDA_HEADS_MOST = 65535 };
 
-/* x has q, k and v, each of heads times `size` channels. */
+/* A token has q, k and v in x, one after the other, each of heads times `size` channels. */
 typedef struct nets_cuda_attention {
     int64_t samples, tokens;
     int heads, size;

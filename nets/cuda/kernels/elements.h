@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Kernels over elements, each of which is computed by itself: so in place or not is the same. For .cu files; C++. */
+/* Kernels that compute each element by itself, so they also work in place. For .cu files; C++. */
 #ifndef NETS_CUDA_KERNELS_ELEMENTS_H
 #define NETS_CUDA_KERNELS_ELEMENTS_H
 
 #include "nets/cuda/kernels/vector.h"
 
-/* f.at<V>(i) gives elements i .. i + V - 1 of f.out, which are of Out; i is a multiple of V. A block does a chunk of
- * them. */
+/* f.at<V>(i) computes elements i .. i + V - 1 of f.out, of type Out; i is a multiple of V. A block computes a chunk. */
 template <typename Out, int V, typename F> static __global__ void over_elements(F f, int64_t n) {
     constexpr int64_t CHUNK = V * AT_ONCE * THREADS;
     const int64_t begin = (int64_t)blockIdx.x * CHUNK, mine = begin + V * threadIdx.x;
@@ -27,7 +26,7 @@ template <typename Out, int V, typename F> static void launch_elements(F f, int6
     MM_LAUNCH(kernel, (unsigned)ceil_div(n, V * AT_ONCE * THREADS), THREADS, 0, stream, f, n);
 }
 
-/* The same; no vector reaches from one row of `channels` into the next. */
+/* As launch_elements, but no vector reaches from one row of `channels` into the next. */
 template <typename Out, int V, typename F>
 static void launch_in_rows(F f, int64_t n, int64_t channels, cudaStream_t stream) {
     if (channels % V)

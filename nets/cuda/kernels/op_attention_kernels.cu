@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
-/* Causal attention (Dao et al. 2022, "FlashAttention"): of the scores, which are the square of the context, no more
- * than a tile per block of threads exists, in shared memory. With s = scale q k for each query and the keys up to it:
+/* Causal attention (Dao et al. 2022, "FlashAttention"). All scores would take the square of the context; each block of
+ * threads has only one tile of them at a time. With s = scale q k for each query and the keys up to it:
  *
- *   attend     a block of threads has a tile of queries and goes over the tiles of keys:
- *                top, l = sum of e^(s - top), o = sum of e^(s - top) v; both are rescaled when a tile raises the top.
+ *   attend     a block of threads has a tile of queries and goes over the tiles of keys; top = the largest s so far:
+ *                l = sum of e^(s - top), o = sum of e^(s - top) v; both are rescaled when a tile raises the top.
  *                y = o / l; log l + top is saved
  *   by_query   the same tiles:                      p = e^(s - saved); ds = p (dy v - y dy); dq = scale sum of ds k
  *   by_key     a tile of keys, and over queries:    the same p and ds;  dv = sum of p dy;    dk = scale sum of ds q
  *
  * So p and ds are computed twice, and every sum has one thread and a fixed order: no atomics.
  *
- * What computes is a type E of attention_tiles.h. */
+ * Kernels are templates over E, by_units or by_cores of attention_tiles.h. */
 #include <math.h>
 
 #include "nets/cuda/kernels/attention_tiles.h"
@@ -19,7 +19,7 @@ enum { WARPS = THREADS / WARP };
 
 /* ---------------------------------------------------------------- what the kernels share */
 
-/* The next tiles of two maps that a block goes over, once all threads have done with those before. */
+/* Loads the next tiles of two maps, once all threads are done with those before. */
 template <typename E, typename X, typename Y>
 static __device__ inline void go_on(const nets_cuda_attention &a, const typename E::T *x, int64_t x_pitch,
                                     const typename E::T *y, int64_t y_pitch, int64_t first, X *x_tile, Y *y_tile) {
@@ -37,7 +37,7 @@ template <typename E> static __device__ inline void clear(float sums[E::ROWS][E:
         for (int j = 0; j < E::CHANNELS; j++) sums[i][j] = 0;
 }
 
-/* Writes the block's rows: factor * sums, plus what is there earlier. */
+/* Writes the block's rows: factors[i] * sums, plus `earlier` unless NULL. */
 template <typename E>
 static __device__ inline void put(const nets_cuda_attention &a, const float sums[E::ROWS][E::CHANNELS],
                                   const float *factors, int64_t first, int64_t pitch, const typename E::T *earlier,
@@ -58,7 +58,7 @@ static __device__ inline void put(const nets_cuda_attention &a, const float sums
 
 /* ---------------------------------------------------------------- forward */
 
-/* Over the LANES that have a row, which are neighbours in a warp; the same in all of them. */
+/* The maximum, or the sum, over the LANES neighbours in a warp that share a row; all of them get it. */
 template <int LANES> static __device__ inline float highest_of_row(float v) {
     for (int apart = LANES / 2; apart > 0; apart /= 2) v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, apart));
     return v;
@@ -78,7 +78,7 @@ static __global__ void __launch_bounds__(E::TEAM, 3)
     __shared__ typename E::columns v;
     __shared__ typename E::exchange between;
     const head<T> h = head_at(a, x);
-    const int64_t first = (int64_t)(gridDim.x - 1 - blockIdx.x) * E::OWN; /* those that see the most keys begin first */
+    const int64_t first = (int64_t)(gridDim.x - 1 - blockIdx.x) * E::OWN; /* blocks with the most keys begin first */
     float o[E::ROWS][E::CHANNELS], top[E::ROWS], l[E::ROWS];
     clear<E>(o);
     for (int i = 0; i < E::ROWS; i++) {
@@ -120,7 +120,7 @@ static __global__ void __launch_bounds__(E::TEAM, 3)
 
 /* ---------------------------------------------------------------- backward */
 
-/* at_y[row] = y dy, of each head's rows; a warp has one. */
+/* at_y[row] = the dot product of y and dy, for each row of each head; a warp computes one. */
 template <typename T>
 static __global__ void dot_rows(nets_cuda_attention a, const T *y, const T *dy, int64_t rows, float *at_y) {
     const int64_t i = (int64_t)blockIdx.x * WARPS + threadIdx.y;
@@ -217,7 +217,7 @@ static __global__ void __launch_bounds__(E::TEAM, 3)
 
 /* ---------------------------------------------------------------- launchers */
 
-/* As floats and bf16, for the kernels. */
+/* Arguments of the kernels; launch casts them to the type of E. */
 struct attention_forward {
     const void *x;
     void *y;
@@ -253,7 +253,7 @@ static void launch(const nets_cuda_attention &a, const attention_gradients &g, c
     MM_LAUNCH(by_key<E>, grid_of<E>(a), E::TEAM, 0, stream, a, x, dy, g.log_sums, g.at_y, earlier, dx);
 }
 
-/* Of bf16, by the cores if rows are whole 16-byte loads. */
+/* bf16 maps use tensor cores if rows are whole 16-byte loads. */
 template <int D, typename What>
 static void launch_by(mm_dtype maps, const nets_cuda_attention &a, const What &what, cudaStream_t stream) {
     if (maps != MM_BF16)

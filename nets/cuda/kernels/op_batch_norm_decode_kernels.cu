@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: MIT
-/* Batch norm's backward by a code of x, which both passes decode in registers and never write:
- * op_batch_norm_kernels.cu's, with 4 x 4 pixels of a channel a thread. Per element they read (r) and write (w), those
- * in brackets only if they are there:
+/* Batch norm's backward from a code of x, which both passes decode in registers. It computes what
+ * op_batch_norm_kernels.cu does, but a thread takes 4 x 4 pixels of a channel. Per element the passes read (r) and
+ * write (w) the arrays listed; those in brackets only if they are there:
  *
  *      sums: r code, dy (y) (earlier2), w (dx2);  then r code, dy (y) (earlier), w dx
  *
- * As there, the second pass reads dx2 instead of dy and y if that is the gated dy. It has no mask of y in the
- * scratch. */
+ * As there, the second pass reads dx2 instead of dy and y if dx2 is the gated dy. No mask of y is in the scratch. */
 #include "nets/cuda/kernels/batch_norm_codes.h"
 
 namespace {
 
-/* gradient_sums_of, of decoded values. */
+/* As gradient_sums_of, but x is decoded. */
 template <typename Code, gate_kind GATE> struct decoded_sums {
     enum { BLOCKS = BLOCKS_AT_ONCE };
     typedef sums<1> total;

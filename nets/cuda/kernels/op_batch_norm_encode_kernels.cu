@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-/* Batch norm's forward that also encodes: what op_batch_norm_kernels.cu applies, element by element, with the code of x
- * and the mask of y's signs beside it, in one pass. A thread has a tile of a channel, 4 x 4 pixels: a block of zfp. Per
- * element it reads x (x2), and writes y and the codes. */
+/* Batch norm's forward that also encodes. In one pass it computes y as op_batch_norm_kernels.cu does, the code of x,
+ * and the mask of y's signs. A thread takes a tile of a channel, 4 x 4 pixels: a block of zfp. Per element it reads x
+ * (x2), and writes y and the codes. */
 #include "nets/cuda/kernels/batch_norm_codes.h"
 
 namespace {
@@ -13,9 +13,9 @@ struct no_code {
     static __device__ void encode(const float *, const code_tile &, void *, unsigned long long *) {}
 };
 
-/* Puts a tile's signs into the mask: `ballot` has pixel i's of the warp. Every thread of a warp calls both. Of a
- * multiple of 32 channels a warp's are a word of each pixel, which one of its threads stores. Of others they are parts
- * of words, which are added to zeros. */
+/* Writes the signs of a warp's tiles to the mask. Every thread of the warp calls `put` for each pixel i, then `store`.
+ * If the channels are a multiple of 32, the signs that a warp has of a pixel are a whole word, which lane i keeps and
+ * stores. Otherwise they are parts of words: `put` adds them to a mask of zeros. */
 struct signs_of_tile {
     uint32_t *mask;
     uint32_t kept;

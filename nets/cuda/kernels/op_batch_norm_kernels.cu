@@ -23,7 +23,7 @@ enum { NORMALISED_ROWS = 2 };
 
 /* ---------------------------------------------------------------- statistics */
 
-/* Mean and sum of squared deviations. */
+/* Number of values, mean, and sum of squared deviations. */
 template <int V> struct moments { float n, q[2][V]; };
 
 template <int V> static __device__ inline void join(moments<V> *a, const moments<V> &b) {
@@ -48,7 +48,7 @@ template <typename T, int V> struct moments_of {
     }
 };
 
-/* Joins parts' means by their deviations from the first part's: that too avoids differences of large sums. */
+/* Joins the parts' means as deviations from the first part's mean, which avoids differences of large sums. */
 struct finish_moments {
     enum { FROM_ORIGIN = 1 };
     float *mean, *var, *running_mean, *running_var;
@@ -62,10 +62,10 @@ struct finish_moments {
     }
     __device__ void finish(int c, const wide &w, double rows) const {
         const double spread = w.q[1] / rows;
-        const float m = (float)w.q[0], v = spread < 0 ? 0 : (float)spread; /* rounding; a NaN stays one */
+        const float m = (float)w.q[0], v = spread < 0 ? 0 : (float)spread; /* below 0 by rounding; a NaN stays */
         mean[c] = m;
         var[c] = v;
-        if (!running_mean) return; /* recomputed: this batch has been counted */
+        if (!running_mean) return; /* a recomputation: this batch was counted before */
         const float unbias = rows > 1 ? (float)(rows / (rows - 1)) : 1.0f;
         running_mean[c] += momentum * (m - running_mean[c]);
         running_var[c] += momentum * (v * unbias - running_var[c]);
@@ -91,8 +91,8 @@ void nets_cuda_batch_norm_statistics(mm_dtype maps, nets_cuda_batch_norm bn, con
 
 /* ---------------------------------------------------------------- forward */
 
-/* How the map is divided among blocks: as many waves as the sums', from the map's end, which these read last: of a map
- * larger than the level-2 cache, the end is still cached. */
+/* How the map is divided among blocks: into as many waves as for the sums, beginning at the map's end. The sums read
+ * the end last, so it is still in the level-2 cache, even if the map is larger. */
 struct division {
     int64_t rows;
     int channels, each; /* each: rows of a block */

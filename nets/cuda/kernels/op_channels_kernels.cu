@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Biases, and sums over rows: of the channels of maps. Bytes of memory traffic for each of a map's are in brackets. */
+/* Biases of a map's channels, and sums over its rows. In brackets: bytes of memory traffic for an f32 element. */
 #include "nets/cuda/kernels/reduce.h"
 
 /* ---------------------------------------------------------------- y = x + bias [8] */
@@ -54,7 +54,7 @@ void nets_cuda_bias_relu(mm_dtype maps, const void *x, const float *bias, void *
 
 /* ---------------------------------------------------------------- sums of rows */
 
-/* [4] */
+/* Sums the values. [4] */
 template <typename T, int V> struct values_of {
     enum { ROWS = AT_ONCE, BLOCKS = BLOCKS_OF<V>, MATRICES = 1 };
     typedef sums<V> total;
@@ -68,7 +68,7 @@ template <typename T, int V> struct values_of {
     }
 };
 
-/* What the gate lets through is written on the way. [12 by value, 8 by mask; 4 more for what came earlier] */
+/* Sums the gradients that the gate passes, and writes them to dx. [12 by value, 8 by mask; 4 more for `earlier`] */
 template <typename T, int V, gate_kind GATE> struct gradients_of {
     enum { ROWS = 2, BLOCKS = BLOCKS_OF<V>, MATRICES = 1 };
     typedef sums<V> total;

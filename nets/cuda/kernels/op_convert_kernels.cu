@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Elements of one type from those of another, eight at a time. */
+/* Converts elements from one type to another, eight at a time. */
 #include "nets/cuda/kernels/storage.h"
 
 #include "nets/cuda/kernels/vector.h"

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT
-/* Layer norm: a warp has a row. The gradients by weight and bias are sums over rows of parts, which hang on the shape
- * alone, and then over the parts, in order. */
+/* Layer norm: a warp has a row. The gradients by weight and bias are summed over the rows of each part, then over the
+ * parts, in order. The parts depend only on the shape. */
 #include "nets/cuda/kernels/cuda_token_kernels.h"
 #include "nets/cuda/kernels/vector.h"
 
-/* PARTS at most, of at least LEAST_ROWS: enough blocks for a GPU, and few sums to add up. HELD: vectors of a row that a
- * lane has in registers. All are chosen. */
+/* At most PARTS parts, of at least LEAST_ROWS rows: enough blocks for a GPU, and few sums to add up. HELD: vectors of a
+ * row that a lane has in registers. All are chosen. */
 enum { WARP = 32, WARPS = THREADS / WARP, PARTS = 256, LEAST_ROWS = 64, HELD = 4 };
 
-/* Channels that a lane takes at a time; the same for both types, and so is the order of sums. */
+/* Channels that a lane takes at a time; the same for both types, so that sums have the same order. */
 enum { SOME = PER_LOAD<bf16> };
 
 static int64_t rows_of_part(int64_t rows) { return larger(LEAST_ROWS, ceil_div(rows, PARTS)); }
 
-/* The same in all lanes. */
+/* The sum over a warp, in all lanes. */
 static __device__ inline float sum_of_warp(float v) {
     for (int apart = WARP / 2; apart > 0; apart /= 2) v += __shfl_xor_sync(0xffffffffu, v, apart);
     return v;
@@ -21,7 +21,7 @@ static __device__ inline float sum_of_warp(float v) {
 
 static __device__ inline int64_t row_of_warp() { return (int64_t)blockIdx.x * WARPS + threadIdx.y; }
 
-/* A lane reads a row's elements again and again, from cache, and writes only those; so y may be x. */
+/* A lane reads its elements of the row several times, from cache, and writes only these; so y may be x. */
 template <typename T, int V>
 static __global__ void normalise(nets_cuda_layer_norm ln, const T *x, const float *weight, const float *bias, T *y,
                                  float *means, float *factors) {
@@ -80,7 +80,7 @@ static __global__ void give_dx(nets_cuda_layer_norm ln, const T *x, const float 
     }
 }
 
-/* What the warps of a block have of a channel's sums, added in their order. */
+/* Adds up the warps' sums of each channel in the order of the warps, and writes the total. */
 template <int V>
 static __device__ inline void put_sums(vec<V> all[2][WARPS][WARP], const vec<V> &by_weight, const vec<V> &by_bias,
                                        int c, int channels, float *sums) {
@@ -93,7 +93,7 @@ static __device__ inline void put_sums(vec<V> all[2][WARPS][WARP], const vec<V> 
     store(sums + ((int64_t)blockIdx.x * 2 + threadIdx.y) * channels + c, sum);
 }
 
-/* sums[part] = {by weight [channels], by bias [channels]} of the part's rows; each warp has every eighth of them. */
+/* sums[part] = {by weight [channels], by bias [channels]} over the part's rows; each warp has every eighth row. */
 template <typename T, int V>
 static __global__ void sum_part(nets_cuda_layer_norm ln, int64_t each, const T *x, const float *means,
                                 const float *factors, const T *dy, float *sums) {
@@ -110,7 +110,7 @@ static __global__ void sum_part(nets_cuda_layer_norm ln, int64_t each, const T *
     put_sums(all, by_weight, by_bias, c, ln.channels, sums);
 }
 
-/* Both in one pass over x and dy, where a warp holds a row: N vectors a lane. */
+/* Computes dx and the sums in one pass over x and dy: a warp holds a row, N vectors a lane. */
 template <typename T, int N>
 static __global__ void __launch_bounds__(THREADS, sizeof(T) == sizeof(bf16) && N < HELD ? 2 : 1)
     give_all(nets_cuda_layer_norm ln, int64_t each, const T *x, const float *weight, const float *means,
@@ -166,7 +166,7 @@ static __global__ void __launch_bounds__(THREADS, sizeof(T) == sizeof(bf16) && N
     }
 }
 
-/* A lane has a sum, of which each warp adds every eighth part. */
+/* Adds up the parts. A lane has one sum; each warp adds every eighth part of it. */
 static __global__ void join_parts(int channels, int parts, const float *sums, float *dweight, float *dbias) {
     __shared__ float all[WARPS][WARP];
     const int i = (int)(blockIdx.x * WARP + threadIdx.x);
@@ -207,7 +207,7 @@ int64_t nets_cuda_layer_norm_backward_bytes(nets_cuda_layer_norm ln) {
     return ceil_div(ln.rows, rows_of_part(ln.rows)) * 2 * ln.channels * (int64_t)sizeof(float);
 }
 
-/* The sums first, or with dx: it may take dy's place. */
+/* Computes the sums before dx, or together with it, because dx may lie at dy. */
 template <typename T>
 static void backward(nets_cuda_layer_norm ln, const void *x, const float *weight, const float *means,
                      const float *factors, const void *dy, const void *earlier, void *scratch, void *dx, float *dweight,

@@ -7,7 +7,7 @@ enum { WARP = 32, WARPS = THREADS / WARP, LOSS_BLOCKS = 1024, NO_LABEL = 0x7ffff
 
 struct part {
     double loss;
-    int32_t correct, bad; /* the first label that is no class, else NO_LABEL */
+    int32_t correct, bad; /* bad: the first label that is no class, else NO_LABEL */
 };
 
 static int64_t loss_blocks(int64_t labels) { return lesser(ceil_div(labels, WARPS), LOSS_BLOCKS); }
@@ -22,7 +22,7 @@ static __device__ inline void join(part *a, const part &b) {
 
 template <typename T> static __device__ inline float score_at(const T *row, int k) { return loaded<1>(row + k).at[0]; }
 
-/* The first of the highest scores, in all lanes. */
+/* Returns the index of the first of the highest scores, in all lanes. */
 template <typename T> static __device__ inline int highest(const T *row, int n, float *score_out) {
     int best = (int)threadIdx.x < n ? (int)threadIdx.x : 0;
     float score = score_at(row, best);
@@ -79,7 +79,7 @@ static __global__ void loss_rows(const T *scores, const int32_t *labels, int64_t
     parts[blockIdx.x] = mine;
 }
 
-/* A label that is no class, told once, stays: NETS_CORRECT. */
+/* The new NETS_CORRECT. Once it reports a label that is no class, it stays. */
 static __device__ inline int32_t count_correct(const nets_cuda_labels &labels, const part &all, int32_t earlier) {
     if (earlier < 0) return earlier;
     if (all.bad == NO_LABEL) return earlier + all.correct;
@@ -158,7 +158,7 @@ void nets_cuda_loss_backward(mm_dtype maps, nets_cuda_labels labels, const float
 
 /* ---------------------------------------------------------------- rows of many scores */
 
-/* Threads of a block, which takes a row. Two such blocks on each multiprocessor have 53 MB of GPT-2's scores, so that
+/* Threads of a block; a block takes a row. Two such blocks on each multiprocessor have 53 MB of GPT-2's scores, so that
  * the second pass over a row mostly finds it in the level-2 cache. */
 enum { ROW_THREADS = 512, ROW_BLOCKS = 2, SCORES_AT_ONCE = 4 };
 

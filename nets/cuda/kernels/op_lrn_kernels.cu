@@ -4,7 +4,7 @@
  *
  *   pixel of thread row 0:  | squares | terms (backward) |   thread row 1: ...
  *
- * A pixel's gradients are written when all its inputs have been read, so in place or not is the same. */
+ * A pixel's gradients are written when all its inputs have been read, so dx may lie at an input. */
 #include "nets/cuda/kernels/vector.h"
 
 enum { SHARED_BYTES = 48 << 10 };
@@ -33,7 +33,7 @@ static __device__ inline float window_sum(const nets_cuda_lrn &l, const float *r
 /* s^-beta */
 static __device__ inline float power_of(const nets_cuda_lrn &l, float s) {
     if (l.beta != 0.75f) return powf(s, -l.beta);
-    const float root = sqrtf(s); /* the usual one, without the power function */
+    const float root = sqrtf(s); /* the usual beta, without powf */
     return 1 / (root * sqrtf(root));
 }
 
@@ -44,8 +44,7 @@ static __device__ inline void clear_ends(const nets_cuda_lrn &l, float *row) {
 template <typename T> static __device__ inline float one(const T *from) { return loaded<1>(from).at[0]; }
 template <typename T> static __device__ inline void put(T *to, float value) { store(to, vec<1>{{value}}); }
 
-/* The loops over a thread's channels begin behind the last for a pixel that is not there: all threads keep to the
- * barriers. */
+/* For a pixel past the last one, a thread's loops over channels end at once: all threads reach the barriers. */
 template <typename T> static __global__ void lrn_forward(nets_cuda_lrn l, const T *x, T *y) {
     MM_DYNAMIC_SHARED(float, rows);
     float *squares = rows + (int)threadIdx.y * padded_row(l);

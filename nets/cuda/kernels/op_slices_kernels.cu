@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* Copies: of rows (concatenation), of rectangles (crop), of pixels that get a channel more, and with rows and columns
- * exchanged (the order of a linear layer's features). */
+/* Copies: of rows (concatenation), of rectangles (crop), of pixels that get a fourth channel, and of matrices that are
+ * transposed (the order of a linear layer's features). */
 #include "nets/cuda/kernels/vector.h"
 
 template <typename T, int V> struct copied { held<T, V> v, earlier; };

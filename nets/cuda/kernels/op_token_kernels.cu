@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Embeddings and GELU. Where sums are taken, their order hangs on the shape alone, and no two threads add to one
+/* Embeddings, positions and GELU. The order of every sum depends only on the shape, and no two threads add to the same
  * number. */
 #include "nets/cuda/kernels/cuda_token_kernels.h"
 #include "nets/cuda/kernels/elements.h"
@@ -8,7 +8,7 @@ enum { WARP = 32, WARPS = THREADS / WARP };
 
 /* ---------------------------------------------------------------- tokens */
 
-/* -1: none of the vocabulary. */
+/* The token that a number stands for; -1: it is none of the vocabulary. */
 static __device__ inline int64_t token_of(float number, int64_t vocabulary) {
     const bool is_token = number >= 0 && number < (float)vocabulary && number == floorf(number);
     return is_token ? (int64_t)number : -1;
@@ -28,9 +28,8 @@ template <typename T> struct look_up {
     }
 };
 
-/* A block's token is that of row blockIdx.x; the first row of a token gives its gradient, the other rows' blocks end.
- * Each warp sums over its part of the rows, then the warps' sums are added in their order. Lanes have V channels
- * each. */
+/* A block takes the token of row blockIdx.x. Only the block of a token's first row sums its gradient; the others
+ * return. Each warp sums over its part of the rows, then the warps' sums are added in order. A lane has V channels. */
 template <typename T, int V>
 static __global__ void sum_token(nets_cuda_tokens t, const float *tokens, const T *dy, bool adds, float *dweight) {
     __shared__ vec<V> all[WARPS][WARP];
@@ -92,7 +91,7 @@ void nets_cuda_embed_backward(mm_dtype maps, nets_cuda_tokens t, const float *to
 /* ---------------------------------------------------------------- places */
 
 template <typename T> struct add_place {
-    int64_t sample; /* elements */
+    int64_t sample; /* elements of a sample */
     const T *x;
     const float *weight;
     T *out;
@@ -102,7 +101,7 @@ template <typename T> struct add_place {
     }
 };
 
-/* Of a sample's elements. */
+/* Sums each element of a sample over all samples. */
 template <typename T> struct sum_places {
     int64_t sample, elems; /* elements of a sample, and of all */
     const T *dy;
@@ -151,14 +150,14 @@ void nets_cuda_place_backward(mm_dtype maps, nets_cuda_tokens t, const void *dy,
 
 /* ---------------------------------------------------------------- GELU */
 
-/* By tanh the share below x is 1 / (1 + e); e is not infinite, for a slope takes its product with the share.
- * __fdividef is off by 2 units in the last place. */
+/* e in the approximation by tanh, in which the share below x is 1 / (1 + e). e stays finite, because the slope needs
+ * the product of e and the share. __fdividef is off by 2 units in the last place. */
 static __device__ inline float power_of(float x) {
     return expf(fminf(-2.0f * 0.7978845608f * (x + 0.044715f * x * x * x), 80.0f));
 }
 
-/* The normal distribution's share below x, and x times its density: the slope is their sum. erfc, because 1 + erf
- * cancels for x below 0. */
+/* The normal distribution's share below x. GELU is x times the share; its slope is the share plus x times the density.
+ * erfc, because 1 + erf cancels for x below 0. */
 template <bool BY_TANH> static __device__ inline float share_below(float x) {
     if (BY_TANH) return __fdividef(1.0f, 1.0f + power_of(x));
     return 0.5f * erfcf(x * -0.7071067812f);

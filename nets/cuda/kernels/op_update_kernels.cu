@@ -24,8 +24,8 @@ static __device__ inline bool is_decayed(const nets_cuda_update &update, int ten
     return update.decayed[tensor / 32] >> tensor % 32 & 1;
 }
 
-/* An optimizer's formula for one element of a tensor: made of the update by each thread, or, where that is dear, by
- * one of a block for all. */
+/* An optimizer's formula for one element of a tensor. `of` makes it from the update: each thread for itself or, if that
+ * is expensive, one thread for its block. */
 struct sgd {
     enum { STATES = 1 };
     float lr, keep, decay;
@@ -79,7 +79,7 @@ static __device__ inline void store_halves(uint16_t *to, const vec<4> &v) {
 
 /* One thread's vector of a tensor. */
 template <class Rule, int V> struct moving {
-    enum { ROOM = Rule::STATES > 0 ? Rule::STATES : 1 }; /* C++ has no array of none */
+    enum { ROOM = Rule::STATES > 0 ? Rule::STATES : 1 }; /* C++ has no array of size 0 */
     vec<V> w, g, state[ROOM];
 
     __device__ void start(const nets_cuda_update &update, int tensor, int64_t i) {
@@ -135,17 +135,17 @@ template <class Rule> static __global__ void move_weights(nets_cuda_update updat
     if (blockIdx.x == 0 && thread == 0 && update.rng && ++update.rng[2] == 0) update.rng[3]++;
 }
 
-/* A launch of its own: all blocks of those before have read the count. */
+/* A launch of its own, since by then all blocks of earlier launches have read the count. */
 static __global__ void count_step(uint32_t *step, const uint32_t *halted) {
     if (!halted || !*halted) ++*step;
 }
 
-/* A launch of its own: while others update, nobody writes what they look at. */
+/* A launch of its own, since no block may write *halted while others read it to update. */
 static __global__ void halt(nets_cuda_update update, const float *loss, float most, uint32_t *halted) {
     const int tensor = tensor_of(update, blockIdx.x);
     const int64_t begin = (int64_t)(blockIdx.x - update.first_block[tensor]) * NETS_CUDA_UPDATE_CHUNK;
     const int64_t chunk = NETS_CUDA_UPDATE_CHUNK, rest = update.tensors[tensor].elems - begin;
-    const int64_t n = rest < chunk ? rest : chunk; /* 0 of no tensor */
+    const int64_t n = rest < chunk ? rest : chunk; /* 0 if there is no tensor */
     const float *gradient = update.tensors[tensor].gradient + begin;
     bool bad = blockIdx.x == 0 && threadIdx.x == 0 && loss && !isfinite(*loss);
     for (int64_t i = threadIdx.x; i < n; i += THREADS) bad |= !(fabsf(gradient[i]) <= most);
@@ -202,7 +202,7 @@ static __global__ void find_clip(const double *parts, int n, double clip_norm, f
     sum = sum_of_block(sum);
     if (threadIdx.x) return;
     const double by = clip_norm / (sqrt(sum) + 1e-6);
-    *clip = by < 1 ? (float)by : 1; /* 1 also of a NaN, which gradients then bring along themselves */
+    *clip = by < 1 ? (float)by : 1; /* 1 for a NaN, too, which the gradients then contain themselves */
 }
 
 void nets_cuda_update_squares(const nets_cuda_update *update, double *parts, int n, bool adds, cudaStream_t stream) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-/* Pooling and upsampling. Backwards gather: an element of the input's gradient asks the outputs that it went into, in
- * their order, so there are no atomics and one order of sums. */
+/* Pooling and upsampling. Backward kernels gather: an element of the input's gradient adds up the gradients of the
+ * outputs that it went into, in their order. So there are no atomics, and sums have one order. */
 #include "nets/cuda/kernels/vector.h"
 
-/* Windows, and divisions by their numbers. */
+/* Windows, and divisors for their sizes and strides. */
 struct windows : nets_cuda_windows {
     image_rows x_rows, y_rows;
     nets_divisor by_stride[2];
@@ -16,7 +16,7 @@ static windows windows_of(const nets_cuda_windows &w) {
             {nets_divisor_of(w.stride[0]), nets_divisor_of(w.stride[1])}};
 }
 
-/* What a window has inside the image: rows y0 .. y1 - 1 and columns x0 .. x1 - 1 of it. */
+/* The part of a window inside the image: its rows y0 .. y1 - 1 and columns x0 .. x1 - 1. */
 struct inside {
     int y0, y1, x0, x1;
 };
@@ -36,16 +36,16 @@ static __device__ inline inside windows_around(const windows &w, const pixel &p)
     return out;
 }
 
-/* How many pixels an average is of. */
+/* By how many pixels an average is divided. */
 static __device__ inline int counted(const windows &w, const inside &in) {
     return w.exclude_pad ? (in.y1 - in.y0) * (in.x1 - in.x0) : w.kernel[0] * w.kernel[1];
 }
 
-/* The same bits by a product where there are. */
+/* v / n. If n is a power of two, a product gives the same bits. */
 template <int V> static __device__ inline vec<V> divided(vec<V> v, int n) {
     const float by = (float)n;
     if ((n & (n - 1)) == 0) {
-        const float inverse = __uint_as_float(0x7f000000u - __float_as_uint(by)); /* of 2^k, 2^-k */
+        const float inverse = __uint_as_float(0x7f000000u - __float_as_uint(by)); /* 2^-k, if `by` is 2^k */
         for (int k = 0; k < V; k++) v.at[k] *= inverse;
     } else {
         for (int k = 0; k < V; k++) v.at[k] /= by;
@@ -60,7 +60,8 @@ static __host__ __device__ inline int64_t x_rows(const nets_cuda_windows &w) {
     return (int64_t)w.images * w.x_size[0] * w.x_size[1];
 }
 
-/* Calls fetch(y, x, item) for the places, row by row, and take(item): AHEAD are fetched before the first is taken. */
+/* Calls fetch(y, x, item) and then take(item) for the places in `in`, row by row; AHEAD are fetched before one is
+ * taken. */
 template <int AHEAD, typename Item, typename Fetch, typename Take>
 static __device__ inline void over(const inside &in, const Fetch &fetch, const Take &take) {
     int y = in.y0, x = in.x0;
@@ -80,7 +81,7 @@ static __device__ inline void over(const inside &in, const Fetch &fetch, const T
     }
 }
 
-/* A vector, and what belongs to it. */
+/* A vector, with a number that belongs to it. */
 template <typename T, int V, typename With> struct fetched {
     held<T, V> v;
     With with;
@@ -88,7 +89,7 @@ template <typename T, int V, typename With> struct fetched {
 
 /* ---------------------------------------------------------------- maximum */
 
-/* Indices of element `at` on: in memory in a byte each, or two channels' in a byte. */
+/* Stores the indices of elements from `at` on: one in a byte, or two with halves_index. */
 static __device__ inline void store_index(const nets_cuda_windows &, uint8_t *to, int64_t at, const int (&index)[1]) {
     to[at] = (uint8_t)index[0];
 }
@@ -112,7 +113,7 @@ static __device__ inline void store_index(const nets_cuda_windows &w, uint8_t *t
         *reinterpret_cast<uint2 *>(to + at) = make_uint2(half[0], half[1]);
 }
 
-/* In a byte each. */
+/* Loaded indices, one in a byte. */
 template <int V> struct indices {
     uint32_t bytes[V / 4 + (V < 4)];
 
@@ -159,7 +160,7 @@ template <typename T, int V> static __global__ void max_pool(windows w, const T 
             best.at[k] = -INFINITY;
             place[k] = (in.y0 - top) * w.kernel[1] + in.x0 - left;
         }
-        typedef fetched<T, V, int> item; /* with its place */
+        typedef fetched<T, V, int> item; /* with its index in the window */
         over<5, item>(
             in,
             [&](int iy, int ix, item *i) {
@@ -238,7 +239,7 @@ template <typename T, int V> static __global__ void avg_pool_backward(windows w,
         held<T, V> before;
         if (earlier) load(earlier + at, &before);
         vec<V> sum = {};
-        typedef fetched<T, V, int> item; /* with how many it is divided by */
+        typedef fetched<T, V, int> item; /* with its divisor */
         over<4, item>(
             windows_around(w, p),
             [&](int oy, int ox, item *i) {
@@ -252,7 +253,7 @@ template <typename T, int V> static __global__ void avg_pool_backward(windows w,
 
 /* ---------------------------------------------------------------- upsampling */
 
-/* An upsampling, and divisions by its numbers. */
+/* An upsampling, and divisors for its sizes and scales. */
 struct upsampling : nets_cuda_upsample {
     int y_size[2];
     image_rows x_rows, y_rows;
@@ -269,14 +270,14 @@ static upsampling upsampling_of(const nets_cuda_upsample &s) {
     return u;
 }
 
-/* Where the middle of pixel `at` of an axis lies in the image before, not beyond the middles of its outermost
+/* Where the middle of output pixel `at` lies on an axis of the input, limited to the middles of the outermost input
  * pixels. */
 static __device__ inline float position(const upsampling &s, int axis, int at) {
     const float p = divided(vec<1>{{(float)at + 0.5f}}, s.scale[axis]).at[0] - 0.5f;
     return fminf(fmaxf(p, 0), (float)(s.x_size[axis] - 1));
 }
 
-/* What pixel `to` of an axis takes of pixel `from` of the image before. */
+/* The weight of input pixel `from` in output pixel `to`, on one axis. */
 static __device__ inline float share(const upsampling &s, int axis, int from, int to) {
     const float distance = fabsf(position(s, axis, to) - (float)from);
     return distance < 1 ? 1 - distance : 0;
@@ -301,7 +302,7 @@ template <typename T, int V> static __global__ void upsample(upsampling s, const
         } else {
             const float py = position(s, 0, p.y), px = position(s, 1, p.x);
             const int top = (int)py, left = (int)px;
-            typedef fetched<T, V, float> item; /* with its share */
+            typedef fetched<T, V, float> item; /* with its weight */
             over<4, item>(
                 {top, min(top + 2, s.x_size[0]), left, min(left + 2, s.x_size[1])},
                 [&](int iy, int ix, item *i) {
@@ -314,7 +315,8 @@ template <typename T, int V> static __global__ void upsample(upsampling s, const
     }
 }
 
-/* Outputs that a pixel of an axis goes into: its own, and if they are interpolated half of those before and after. */
+/* The outputs on an axis that an input pixel goes into: its own and, if they are interpolated, half of those of the
+ * pixels before and after. */
 static __device__ inline void reach(const upsampling &s, int axis, int at, int *begin, int *end) {
     const int more = s.bilinear ? (s.scale[axis] + 1) / 2 : 0;
     *begin = max(0, at * s.scale[axis] - more);
@@ -338,7 +340,7 @@ static __global__ void upsample_backward(upsampling s, const T *dy, const T *ear
         for (int oy = y0; oy < y1; oy++) {
             const float of_row = s.bilinear ? share(s, 0, p.y, oy) : 1;
             if (of_row == 0) continue;
-            typedef fetched<T, V, float> item; /* with its share */
+            typedef fetched<T, V, float> item; /* with its weight */
             over<4, item>(
                 {oy, oy + 1, x0, x1},
                 [&](int, int ox, item *i) {
@@ -355,7 +357,7 @@ static __global__ void upsample_backward(upsampling s, const T *dy, const T *ear
 
 /* ---------------------------------------------------------------- launchers */
 
-/* With halves of bytes for indices, channels are a multiple of four: never one a thread. */
+/* As LAUNCH_MAP, but a thread has at least four channels if these are a multiple of four: indices may share a byte. */
 #define LAUNCH_POOL(kernel, T, rows, channels, ...)                                                                    \
     do {                                                                                                               \
         if ((channels) % 4 == 0 && (channels) % PER_LOAD<T> != 0) {                                                    \

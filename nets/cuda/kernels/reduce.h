@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* Sums over a map's pixels, channel by channel, in one launch. strips.h has the cut and the order of the sums. A block
- * is `chains` threads for each vector of channels. It writes its sums to the scratch, and counts itself; the last block
- * of a group joins the group's, and the last of these the groups', whose sums it uses:
+/* Sums over a map's pixels, channel by channel, in one launch. strips.h says how the map is cut, and in which order
+ * sums are added. A block has `chains` threads for each vector of channels. It writes its sums to the scratch and
+ * increments its group's counter. The last block of a group joins the group's sums; the last of these blocks joins the
+ * groups' sums and uses them. The scratch:
  *
  *   | sums of block 0 [channels], block 1, ... | first quantity of group 0 [channels], second, group 1, ... |
  *
- * Counters are 0 before a launch and after it, so it can be replayed. What blocks hand to one another passes by words,
- * as mm_cuda_load says, between fences. For .cu files; C++. */
+ * Counters are 0 before a launch and after it, so it can be replayed. Blocks pass sums to one another in words, as
+ * mm_cuda_load says, between fences. For .cu files; C++. */
 #ifndef NETS_CUDA_KERNELS_REDUCE_H
 #define NETS_CUDA_KERNELS_REDUCE_H
 
 #include "nets/cuda/kernels/vector.h"
 
-/* Blocks of THREADS on a multiprocessor. Chosen: registers suffice, 64 a thread. */
+/* Blocks of THREADS on a multiprocessor. Chosen: a thread then has 64 registers, which suffice. */
 enum { BLOCKS_AT_ONCE = 4 };
-/* The same where a thread takes V channels: with eight it has 80 registers, or, if it holds much of each, 128. */
+/* The same if a thread takes V channels: with eight it has 80 registers, or, if it holds MUCH of each, 128. */
 template <int V, bool MUCH = false> constexpr int BLOCKS_OF = V <= 4 ? BLOCKS_AT_ONCE : MUCH ? 2 : 3;
 
 /* ---------------------------------------------------------------- first step: what is summed */
@@ -30,7 +31,7 @@ template <int V> static __device__ inline void join(sums<V> *a, const sums<V> &b
  * get the index of the thread's first element in the pixel. ROWS pixels are fetched before the first is taken, so that
  * their loads overlap. BLOCKS: BLOCKS_OF.
  *
- * Takes pixels 0 .. n - 1, those that are inside: of these row(i) is the number in the map. */
+ * take_pixels takes those of pixels 0 .. n - 1 that are inside; row(i) is pixel i's number in the map. */
 template <typename Source, typename Inside, typename Row>
 static __device__ inline void take_pixels(Source &source, typename Source::total *t, int channels, int channel,
                                           unsigned n, const Inside &inside, const Row &row) {
@@ -69,11 +70,11 @@ static __device__ inline void take_chain(Source &source, typename Source::total 
     }
 }
 
-/* What every thread of a block does first of all. A Source that needs something has its own of these two. */
+/* What every thread of a block does first. A Source may overload prepare and take_chain. */
 template <typename Source> static __device__ inline void prepare(const Source &) {}
 
-/* In each of n arrays of a number for each thread, chain i of a lane joins chain i + m / 2, for m = chains, chains / 2,
- * ... 2. Every thread calls it. */
+/* Joins the chains of each lane in a tree, in each of n arrays that have an entry for each thread: chain i joins chain
+ * i + m / 2, for m = chains, chains / 2, ... 2. Every thread calls it. */
 template <typename T> static __device__ inline void join_chains(T *all, int n) {
     const int lanes = (int)blockDim.x, threads = lanes * (int)blockDim.y,
               mine = (int)(threadIdx.y * blockDim.x + threadIdx.x);
@@ -86,7 +87,7 @@ template <typename T> static __device__ inline void join_chains(T *all, int n) {
 
 /* ---------------------------------------------------------------- second step: blocks' sums are joined and used */
 
-/* A channel's sums of several blocks. */
+/* A channel's sums over several blocks. */
 struct wide {
     double q[2];
 };
@@ -96,10 +97,10 @@ static __device__ inline void join(wide *a, const wide &b) {
     a->q[1] += b.q[1];
 }
 
-/* Where blocks leave what other blocks read. */
+/* Where blocks write what other blocks read. */
 struct handed {
-    unsigned long long *blocks, *groups; /* of the scratch */
-    unsigned *counters;                  /* for each tile of channels: one for each group, then one for these */
+    unsigned long long *blocks, *groups; /* in the scratch */
+    unsigned *counters;                  /* for each tile of channels: one for each group, then one for the groups */
 };
 
 static __device__ inline unsigned long long word_of(float a, float b) {
@@ -109,8 +110,8 @@ static __device__ inline unsigned long long word_of(float a, float b) {
 /* How many counters a tile of channels has. */
 static __host__ __device__ inline int counters_of(const nets_strips &s) { return s.groups + 1; }
 
-/* Sums of parts, as they were handed over. A thread loads ROUND parts of AT_ONCE channels before it adds the first: a
- * load from the level-2 cache takes longer than all else, and what is loaded takes registers. */
+/* How the sums of parts are read: from_blocks or from_groups. A thread loads ROUND parts of AT_ONCE channels before it
+ * adds the first: a load from the level-2 cache takes longer than all else, but loaded parts take registers. */
 struct from_blocks {
     enum { ROUND = 5, AT_ONCE = 2 };
     typedef unsigned long long word;
@@ -142,13 +143,13 @@ struct from_groups {
     }
 };
 
-/* Channel k of a thread where blocks' sums are joined: a warp reads neighbouring words. */
+/* The thread's k-th channel when blocks' sums are joined: a warp reads neighbouring words. */
 template <int V> static __device__ inline int joined_channel(int k) {
     return (int)((blockIdx.y * V + k) * blockDim.x + threadIdx.x);
 }
 
-/* Joins the sums of parts first .. end - 1, of so many blocks each. They are the result's of
- * joined_channel(threadIdx.y) in the first V chains, if the map has that channel. */
+/* Joins the sums of parts first .. end - 1, each of `blocks` blocks. In the first V chains, a thread returns the sums
+ * of channel joined_channel(threadIdx.y), if the map has that channel. */
 template <int V, typename Finish, typename From>
 static __device__ inline wide join_parts(const Finish &f, const nets_strips &s, const From &from, int first, int end,
                                          int blocks, wide *all) {
@@ -206,9 +207,9 @@ static __device__ inline bool is_last(unsigned *counter, int n) {
     return last;
 }
 
-/* A Finish has `part`, which adds a part's quantities to sums, `close`, which makes of sums the quantities of their
- * group, both in double, and `finish`, which uses those of a channel. FROM_ORIGIN: parts are added as they lie from the
- * first. */
+/* A Finish has `part`, which adds a part's quantities to sums, `close`, which turns the sums into quantities of the
+ * group, both in double, and `finish`, which uses a channel's quantities. FROM_ORIGIN: parts count as deviations from
+ * the first. */
 template <int V, typename Source, typename Finish>
 static __global__ void __launch_bounds__(THREADS, int(Source::BLOCKS))
     reduce(Source source, Finish f, nets_strips s, handed to) {
@@ -243,7 +244,7 @@ static __global__ void __launch_bounds__(THREADS, int(Source::BLOCKS))
     if (finishes) f.finish(joined, sum, (double)s.rows);
 }
 
-/* In scratch of nets_cuda_reduction_bytes. */
+/* The scratch has nets_strips_bytes. */
 template <int V, typename Source, typename Finish>
 static void sum_up(const Source &source, const Finish &f, const nets_cuda_reduction &over, void *scratch,
                    cudaStream_t stream) {

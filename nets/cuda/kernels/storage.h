@@ -75,7 +75,7 @@ static __device__ inline void load(const float *from, vec<4> *v, bool last = fal
     v->at[2] = f.z;
     v->at[3] = f.w;
 }
-static __device__ inline void load(const float *from, vec<8> *v, bool last = false) { /* beside 8 bf16 */
+static __device__ inline void load(const float *from, vec<8> *v, bool last = false) { /* for kernels with 8 bf16 */
     vec<4> half[2];
     load(from, &half[0], last);
     load(from + 4, &half[1], last);
@@ -92,7 +92,7 @@ static __device__ inline void store(float *to, const vec<8> &v) {
     four[1] = make_float4(v.at[4], v.at[5], v.at[6], v.at[7]);
 }
 
-/* V elements as they are stored: in as few registers until they are computed with, or from then on. */
+/* V elements in the stored type, which takes the fewest registers, until they are computed with or stored. */
 template <typename T, int V> struct held;
 
 template <int V> struct held<float, V> {
@@ -139,14 +139,14 @@ template <int V, typename T> static __device__ inline vec<V> loaded(const T *fro
     return v;
 }
 
-/* Whether v, rounded to T, is positive: half the least bf16 becomes 0. */
+/* Whether v, rounded to T, is positive: half the least bf16 rounds to 0. */
 template <typename T> static __device__ inline bool is_positive(float v) {
     return v > (sizeof(T) == sizeof(bf16) ? 0x1p-134f : 0.0f);
 }
 
 /* ---------------------------------------------------------------- launchers */
 
-/* Calls function<T>(...) of the type of maps, MM_F32 or MM_BF16; that it is no other was checked
+/* Calls function<T>(...) for the type of maps, MM_F32 or MM_BF16. nets_op_create checked that it is no other
  * (nets_op_impl.maps). */
 #define NETS_BY_STORAGE(maps, function, ...)                                                                           \
     do {                                                                                                               \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* How a map is cut for sums over its pixels, channel by channel, and in which order they are added. Both depend on the
  * shape alone, not on the GPU, nor on how many channels a thread takes, nor on whether it reads values or decodes them:
- * the same map gives the same bits. Plain C, that CPU tests add in this order, too.
+ * the same map gives the same bits. Plain C, so that CPU tests can add in this order, too.
  *
  * The cut is that of ZFP's 2-D blocks (pipeline/codec/zfp/zfp_layout.h). An image's pixels are taken as `lines` of
  * `columns`; four lines are a strip, and four columns of a strip a tile: 4 x 4 pixels of all channels, fewer at an
@@ -31,12 +31,12 @@
 #endif
 
 /* LEAST_CHAINS: with 32 vectors of channels they are a block of 256 threads. THREADS: four waves of an H100 or H200,
- * whose 132 multiprocessors hold 1024 threads of 64 registers each. So blocks are many and short: others of higher
- * priority, such as a codec's, begin when the next one ends. */
+ * whose 132 multiprocessors hold 1024 threads of 64 registers each. So blocks are many and short: a kernel of higher
+ * priority, such as a codec's, begins when the next block ends. */
 enum { NETS_STRIPS_LEAST_CHAINS = 8, NETS_STRIPS_THREADS = 4 * 132 * 1024 };
 
-/* Divides numbers below 2^31 by one that the host knows: Granlund and Montgomery, "Division by invariant integers using
- * multiplication" (1994). A GPU has no instruction for it, and takes some twenty. */
+/* Divides numbers below 2^31 by a divisor that the host knows: Granlund and Montgomery, "Division by invariant integers
+ * using multiplication" (1994). A GPU has no instruction for a division, and takes some twenty. */
 typedef struct nets_divisor {
     uint32_t factor;
     int shift;
@@ -56,7 +56,7 @@ NETS_STRIPS_FN unsigned nets_divided(nets_divisor by, unsigned n) {
 typedef struct nets_strips {
     int64_t rows; /* pixels of all images */
     int channels;
-    int plane, columns, lines;     /* of an image: pixels, and how they are taken */
+    int plane, columns, lines;     /* of an image: pixels, taken as `lines` of `columns` */
     int tiles_across, tiles_whole; /* of a strip, of an image */
     nets_divisor by_across, by_whole;
     int tiles;                    /* of all images */
@@ -75,8 +75,8 @@ NETS_STRIPS_FN void nets_strips_divide(nets_strips *s, int each) {
     s->groups = nets_strips_ceil(s->blocks, s->together);
 }
 
-/* Of a map [images, height, width, channels] of fewer than 2^31 pixels. A matrix is one image of width 1, whose tiles
- * have up to 16 rows. */
+/* The cut of a map [images, height, width, channels] of fewer than 2^31 pixels. A matrix is one image of width 1, whose
+ * tiles have up to 16 rows. */
 NETS_STRIPS_FN nets_strips nets_strips_of(int64_t images, int64_t height, int64_t width, int64_t channels) {
     const int64_t vectors = channels % 4 ? channels : channels / 4;
     const int64_t fold = width % 4 == 0 ? 1 : width % 2 == 0 ? 2 : 4; /* lines that make a whole number of tiles */
@@ -106,7 +106,7 @@ NETS_STRIPS_FN int64_t nets_strips_rows_before(const nets_strips *s, int64_t til
     return image * (unsigned)s->plane + 4 * strip * (unsigned)s->columns + (unsigned)(left < 4 ? left : 4) * 4 * across;
 }
 
-/* Pixels in blocks first .. first + n - 1, as far as there are so many. */
+/* Pixels in blocks first .. first + n - 1, as far as these exist. */
 NETS_STRIPS_FN int64_t nets_strips_rows(const nets_strips *s, int64_t first, int64_t n) {
     const int64_t tiles = (int64_t)s->each * s->chains, end = (first + n) * tiles;
     return nets_strips_rows_before(s, end < s->tiles ? end : s->tiles) - nets_strips_rows_before(s, first * tiles);
@@ -117,13 +117,12 @@ NETS_STRIPS_FN int64_t nets_strips_bytes(const nets_strips *s) {
     return (int64_t)s->channels * (8 * (int64_t)s->blocks + 16 * (int64_t)s->groups);
 }
 
-/* Counters of blocks that have ended: no kernel's block takes fewer than 8 channels, unless there are fewer. */
+/* How many counters of ended blocks a reduction needs. A block takes 8 channels or more, unless the map has fewer. */
 NETS_STRIPS_FN int64_t nets_strips_counters(const nets_strips *s) {
     return (int64_t)(s->groups + 1) * nets_strips_ceil(s->channels, 8);
 }
 
-/* A tile: its number, the row of its first pixel, the distance of its lines is `columns`, and how much of it is
- * inside. */
+/* A tile: its number, the row of its first pixel, and its size inside the image. Lines are `columns` rows apart. */
 typedef struct nets_tile {
     int number, row, width, height;
 } nets_tile;
@@ -142,15 +141,15 @@ NETS_STRIPS_FN nets_tile nets_tile_at(const nets_strips *s, int tile) {
 
 /* ---------------------------------------------------------------- mean and squared deviations */
 
-/* Welford's recurrence: x is the n-th value; weight = 1 / n. No difference of large sums. */
+/* Welford's recurrence: x is the n-th value; weight = 1 / n. It avoids differences of large sums. */
 NETS_STRIPS_FN void nets_moments_take(float x, float weight, float *mean, float *squares) {
     const float apart = x - *mean;
     *mean = fmaf(apart, weight, *mean);
     *squares = fmaf(apart, x - *mean, *squares);
 }
 
-/* Joined as by Chan et al., "Algorithms for computing the sample variance" (1983). n: values of the first; share: of
- * the other in both together. */
+/* Joins the moments of two groups as Chan et al., "Algorithms for computing the sample variance" (1983). n: number of
+ * values in the first group; share: the other group's share of all values. */
 NETS_STRIPS_FN void nets_moments_join(float *mean, float *squares, float n, float other_mean, float other_squares,
                                       float share) {
     const float apart = other_mean - *mean;
@@ -158,8 +157,8 @@ NETS_STRIPS_FN void nets_moments_join(float *mean, float *squares, float n, floa
     *squares += other_squares + apart * apart * n * share;
 }
 
-/* Of a part of `rows` pixels, its mean and squares are added to sums over deviations from `origin`, the first part's
- * mean; those of all parts are made their common mean and squares. */
+/* nets_parts_take adds the mean and the squares of a part of `rows` pixels to sums, as deviations from `origin`, the
+ * first part's mean. nets_parts_close turns the sums over all parts into their common mean and squares. */
 NETS_STRIPS_FN void nets_parts_take(double mean, double squares, double origin, double rows, double *sum,
                                     double *sum_squares) {
     const double apart = mean - origin, weighted = rows * apart;

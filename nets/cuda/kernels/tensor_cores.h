@@ -5,15 +5,15 @@
 
 #include "nets/cuda/kernels/storage.h"
 
-/* d += a b, by all lanes of a warp together: a is [16][16] and b [16][8], of bf16; d is [16][8], of f32. Of lane 4 g +
- * t:
+/* d += a b, by all lanes of a warp together: a is [16][16] and b [16][8], of bf16; d is [16][8], of f32. Lane 4 g + t
+ * has:
  *
  *   a   words of two neighbouring columns:  a[g][2t], a[g + 8][2t], a[g][2t + 8], a[g + 8][2t + 8]
  *   b   words of two neighbouring rows:     b[2t][g], b[2t + 8][g]
  *   d   d[g][2t], d[g][2t + 1], d[g + 8][2t], d[g + 8][2t + 1]
  *
- * as PTX's mma.m16n8k16 has them, from compute capability 8.0 on. Elsewhere lanes pass their words round: so on the
- * emulation, where sums are in the order of columns; a GPU's order is its own, and always the same. */
+ * This is PTX's mma.m16n8k16, from compute capability 8.0 on. Elsewhere, such as on the emulation, lanes exchange their
+ * words and add in the order of columns. A GPU's order is its own, and always the same. */
 static __device__ inline void multiply_tiles(float d[4], const unsigned a[4], const unsigned b[2]) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Shared by the .cu files: vectors of channels, and how threads are laid over elements and over maps. C++.
+/* Shared by the .cu files: vectors of channels, and how threads are assigned to elements and maps. C++.
  *
  * A map is rows (pixels) of channels. In a block, blockDim.x threads take neighbouring vectors of V channels, in
  * blockDim.y rows at a time. blockIdx.y is the tile of channels; blockIdx.x is the first stripe of rows. A thread keeps
@@ -11,7 +11,7 @@
 #include "nets/cuda/kernels/storage.h"
 
 #ifndef __CUDACC__
-/* The emulation's compiler does not see that what was not loaded is not used: both have one condition. */
+/* The emulation's compiler does not see that values are used under the same condition as they are loaded. */
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
 
@@ -85,7 +85,7 @@ template <int V> static __device__ inline int my_channel() { return (int)(blockI
 static __device__ inline int64_t my_row() { return (int64_t)blockIdx.x * blockDim.y + threadIdx.y; }
 static __device__ inline int64_t row_step() { return (int64_t)gridDim.x * blockDim.y; }
 
-/* A thread's rows: from `first` down to no less than `least`. */
+/* A thread's rows: from `first` down, `step` apart, to no less than `least`. */
 struct my_rows {
     int first, least, step;
 };

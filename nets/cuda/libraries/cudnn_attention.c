@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Attention as cuDNN's graphs. cuDNN has no operation for causal attention; its engines know it by its operations.
- * These are those that NVIDIA's cudnn-frontend composes for cuDNN 9.19. Of a deterministic backward q's gradient is
- * the product itself; others add to a sum in memory in any order, which is rounded then. */
+/* Attention as cuDNN's graphs. cuDNN has no operation for causal attention; its engines recognise the graph of
+ * operations that NVIDIA's cudnn-frontend composes for cuDNN 9.19, which is built here. In a deterministic backward a
+ * product gives q's gradient directly. An unordered one adds to an f32 sum in memory, in any order, which is then
+ * rounded. */
 #include "nets/cuda/libraries/cudnn_attention.h"
 
 #include <math.h>
@@ -21,7 +22,7 @@ typedef enum name {
     DQ,
     DK,
     DV,
-    AT_Y /* y dy, of each row */,
+    AT_Y /* dot product of y and dy, for each row */,
     SCALE,
     NEVER,
     ONE,
@@ -107,7 +108,7 @@ typedef struct operation {
     name x, b, y;
 } operation;
 
-enum { OPERATIONS = 23, UNORDERED = 2 /* the last ones, in the place of the one before them */ };
+enum { OPERATIONS = 23, UNORDERED = 2 /* BACKWARD's last ones, which replace the one before if unordered */ };
 
 static const operation FORWARD[] = {
     {PRODUCT, 0, Q, K_TURNED, SCORES},
@@ -159,7 +160,7 @@ _Static_assert(NAMES + 2 * OPERATIONS + 1 <= NETS_CUDNN_DESCRIPTORS, "a graph's 
 
 /* ---------------------------------------------------------------- the graph */
 
-/* Dims are samples, heads, tokens, channels; "turned", the last two the other way around. */
+/* Dims are samples, heads, tokens, channels; those of a _TURNED form have the last two exchanged. */
 static mm_status describe_tensor(nets_cudnn_graph *g, const nets_cuda_attention *a, name id,
                                  cudnnBackendDescriptor_t *out) {
     enum { ALIGNMENT = 16 }; /* a head begins at a multiple of 8 elements */
@@ -192,7 +193,7 @@ static mm_status describe_tensor(nets_cudnn_graph *g, const nets_cuda_attention 
                                out);
 }
 
-/* How a kind is described: by itself, unless it is TURN, and as an operation. */
+/* cuDNN's names for a kind of operation: for its own descriptor (TURN has none), and for the operation. */
 /* clang-format off */
 #define POINTWISE                                                                                                      \
     {CUDNN_BACKEND_POINTWISE_DESCRIPTOR, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_ATTR_POINTWISE_MODE,                    \
@@ -287,7 +288,7 @@ void nets_cudnn_attention_step_fini(nets_cudnn_attention_step *step) {
 
 /* ---------------------------------------------------------------- running */
 
-/* In the backward y dy lies in front, of the whole batch, and behind it the sums of an unordered one, of a part. */
+/* The backward's workspace: AT_Y of the whole batch, then DQ_SUM of one part (unordered only), then the plan's own. */
 static int64_t sums_at(const nets_cuda_attention *of) { return nets_aligned(nets_cuda_attention_backward_bytes(*of)); }
 
 static int64_t in_front(const nets_cuda_attention *of, mm_phase phase, int64_t parts, bool unordered) {

@@ -8,12 +8,12 @@
 #include "nets/cuda/libraries/cudnn_conv.h"
 #include "nets/cuda/libraries/timing.h"
 
-enum { PROPOSED = 16, TRIED = 4 /* engines of each phase; each compiles its kernels, which can take seconds */ };
+enum { PROPOSED = 16, TRIED = 4 /* engines of each graph; each compiles its kernels, which can take seconds */ };
 
-/* How far cuDNN's results may be from our kernels' of the same numbers: of a token's head this part of its largest
- * element, and this part of the map's. Both round factors and results to bf16, 2^-9 each, with sums that cancel: so the
- * first is chosen sixteen times as large. The second is for rows that are 0 but for rounding, as q's gradient of a
- * first token. Logarithms are of f32 sums. */
+/* How far cuDNN's results may be from our kernels'. An element may differ by OF_ROW times the largest element of its
+ * row (one head of one token) plus OF_MAP times the largest one of the map. Both round factors and results to bf16,
+ * 2^-9 each, and have sums that cancel: so OF_ROW is chosen sixteen times as large. OF_MAP is for rows that are 0
+ * except for rounding, such as q's gradient of a first token. Logarithms, of f32 sums, may differ by OF_LOG. */
 #define OF_ROW 0x1p-5f
 #define OF_MAP 0x1p-14f
 #define OF_LOG 0x1p-8f
@@ -37,7 +37,7 @@ static const mm_log *log_of(const nets_cudnn_attention *a) { return &a->cuda->co
 
 /* ---------------------------------------------------------------- one candidate */
 
-/* What is launched to be timed. */
+/* The argument of launch. */
 typedef struct launching {
     const trial *trial;
     mm_phase phase;
@@ -61,7 +61,7 @@ static void *output_of(const trial *t, output o) {
     return at[o];
 }
 
-/* Not a number anywhere that the phase has to write, and where it may. */
+/* Fills with NaN what the phase must write, and the workspace, which it may write. */
 static mm_status spoil(const trial *t, mm_phase phase) {
     MM_TRY(mm_cuda_check(cudaMemsetAsync(t->at.workspace, 0xff, (size_t)t->workspace_bytes, t->timing.stream),
                          "cudaMemsetAsync"));
@@ -94,7 +94,7 @@ static float largest(const uint16_t *of, int64_t n) {
     return most;
 }
 
-/* False for what is no number, too. */
+/* NaN does not agree. */
 static bool maps_agree(const uint16_t *got, const uint16_t *expected, int64_t n, int size) {
     const float floor = OF_MAP * largest(expected, n);
     for (int64_t row = 0; row < n; row += size) {
@@ -117,11 +117,11 @@ static mm_status check(const trial *t, mm_phase phase, bool unordered) {
         const void *got = t->got.of[o], *expected = t->expected.of[o];
         if (PHASE_OF[o] != phase) continue;
         if (!unordered && memcmp(got, t->again.of[o], (size_t)t->bytes[o]) != 0)
-            return mm_fail(MM_ERR_UNSUPPORTED, "its %s have other bits when they are computed again", NAMES[o]);
+            return mm_fail(MM_ERR_UNSUPPORTED, "its %s have other bits when computed again", NAMES[o]);
         if (o == OUT_LOG_SUMS
                 ? !logs_agree(got, expected, t->bytes[o] / (int64_t)sizeof(float))
                 : !maps_agree(got, expected, t->bytes[o] / (int64_t)sizeof(uint16_t), t->attention->of.size))
-            return mm_fail(MM_ERR_UNSUPPORTED, "its %s are not those of our kernels", NAMES[o]);
+            return mm_fail(MM_ERR_UNSUPPORTED, "its %s differ too much from our kernels'", NAMES[o]);
     }
     return MM_OK;
 }
@@ -138,7 +138,7 @@ static mm_status time_step(const trial *t, mm_phase phase, const nets_cudnn_atte
     return check(t, phase, step->unordered);
 }
 
-/* ---------------------------------------------------------------- all of them */
+/* ---------------------------------------------------------------- all candidates */
 
 static mm_status start(trial *t) {
     const nets_cuda_attention *of = &t->attention->of;
@@ -184,7 +184,7 @@ static const char *objection(const nets_cudnn_engine *e, bool unordered) {
     return e->coarse_sums ? "does not sum in float32" : NULL;
 }
 
-/* Makes an engine's plan in step->plan, and times it. *hungry_out is set to true if its workspace is too large. */
+/* Creates an engine's plan in step->plan, and times it. *hungry_out is set to true if its workspace is too large. */
 static mm_status try_engine(const trial *t, mm_phase phase, nets_cudnn_attention_step *step, const nets_cudnn_engine *e,
                             int64_t fastest_ns, bool *hungry_out, int64_t *ns_out) {
     MM_TRY(nets_cudnn_plan_init(&step->plan, &step->graph, &e->choice));
@@ -201,7 +201,7 @@ static mm_status try_engine(const trial *t, mm_phase phase, nets_cudnn_attention
     return status;
 }
 
-/* The fastest engine for a batch in so many parts; c->api is NETS_CONV_UNCHOSEN if there is none. */
+/* Finds the fastest engine for a batch in step->parts parts; c->api is NETS_CONV_UNCHOSEN if there is none. */
 static mm_status try_parts(const trial *t, mm_phase phase, nets_cudnn_attention_step *step, nets_conv_choice *c,
                            bool *hungry_out) {
     nets_cudnn_engine engines[PROPOSED];
@@ -239,12 +239,12 @@ static mm_status try_parts(const trial *t, mm_phase phase, nets_cudnn_attention_
     return MM_OK;
 }
 
-/* Whether the batch can be divided so that each part's rows begin at a multiple of 16 bytes, as the graph says. */
+/* Whether the batch can be divided so that each part's rows begin at a multiple of 16 bytes, as the graph declares. */
 static bool divides(const nets_cuda_attention *of, int64_t parts) {
     return of->samples % parts == 0 && nets_cuda_attention_backward_bytes(*of) / parts % 16 == 0;
 }
 
-/* The fastest engine, of a batch in as few parts as the workspace allows. */
+/* Finds the fastest engine for a batch in as few parts as the workspace allows. */
 static void try_engines(const trial *t, mm_phase phase, nets_cudnn_attention_step *step, nets_conv_choice *c) {
     bool hungry = true;
     for (int64_t n = 1; hungry && !c->api && (n == 1 || divides(&t->attention->of, n)); n *= 2) {
@@ -257,7 +257,7 @@ static void try_engines(const trial *t, mm_phase phase, nets_cudnn_attention_ste
     if (!c->api) nets_cudnn_attention_step_fini(step);
 }
 
-/* Of the two backwards the faster one. */
+/* Takes the unordered backward if it is faster. */
 static void try_unordered(const trial *t, nets_cudnn_attention_step *step, nets_conv_choice *c) {
     nets_cudnn_attention_step other = {.unordered = true};
     nets_conv_choice made = {.api = NETS_CONV_UNCHOSEN};
@@ -282,7 +282,7 @@ static mm_status time_all(trial *t, nets_cudnn_attention_step steps[2], nets_con
         try_engines(t, phase, &steps[phase], &theirs[phase]);
         if (phase == MM_BACKWARD) try_unordered(t, &steps[phase], &theirs[phase]);
         if (!theirs[phase].api || phase == MM_BACKWARD) break;
-        MM_TRY(launch(&l, t->timing.stream)); /* the backward reads the chosen one's results, not the last one's */
+        MM_TRY(launch(&l, t->timing.stream)); /* the backward reads the chosen engine's results, not the last one's */
     }
     return MM_OK;
 }
@@ -319,13 +319,14 @@ static mm_status make_kept(nets_cudnn_attention *a, const nets_conv_choice kept[
         nets_cudnn_attention_step *s = &a->steps[phase];
         nets_cuda_attention part = a->of;
         if (kept[phase].math < 1 || part.samples % kept[phase].math)
-            return mm_fail(MM_ERR_INVALID, "a batch of %lld in %d parts", (long long)part.samples, kept[phase].math);
+            return mm_fail(MM_ERR_INVALID, "cannot divide a batch of %lld into %d parts", (long long)part.samples,
+                           kept[phase].math);
         part.samples /= s->parts = kept[phase].math;
         s->unordered = kept[phase].api == NETS_CONV_UNORDERED;
         MM_TRY(nets_cudnn_attention_graph(&s->graph, a->cuda, &part, phase, s->unordered));
         MM_TRY(nets_cudnn_plan_init(&s->plan, &s->graph, &kept[phase]));
         if (s->plan.workspace_bytes > kept[phase].workspace_bytes)
-            return mm_fail(MM_ERR_UNSUPPORTED, "it takes %lld bytes of workspace now",
+            return mm_fail(MM_ERR_UNSUPPORTED, "the cached engine now takes %lld bytes of workspace",
                            (long long)s->plan.workspace_bytes);
     }
     return MM_OK;
@@ -340,7 +341,7 @@ static mm_status keep(nets_cudnn_attention *a, const nets_conv_terms *terms, con
     return MM_OK;
 }
 
-/* Of what failed nothing is kept, as if it had not been asked for. */
+/* If timing fails, our kernels are used, and nothing is cached. */
 static mm_status choose_anew(nets_cudnn_attention *a, const nets_conv_terms *terms) {
     nets_conv_choice own[2] = {{0}, {0}}, theirs[2] = {{0}, {0}};
     trial t = {.attention = a};
@@ -356,7 +357,7 @@ static mm_status choose_anew(nets_cudnn_attention *a, const nets_conv_terms *ter
     else
         drop_steps(a);
     if (status != MM_OK) {
-        mm_log_send(log_of(a), MM_LOG_DEBUG, "attention is left to our kernels, and not timed: %s", mm_last_error());
+        mm_log_send(log_of(a), MM_LOG_DEBUG, "cannot time attention, uses our kernels: %s", mm_last_error());
         return MM_OK;
     }
     mm_log_send(log_of(a), MM_LOG_DEBUG, "  our kernels: %.4f ms; taken: %s", (double)own_ns / 1e6,
@@ -386,7 +387,7 @@ static mm_status choose(nets_cudnn_attention *a) {
         use(a, kept);
         return MM_OK;
     }
-    mm_log_send(log_of(a), MM_LOG_DEBUG, "what was kept for attention is chosen anew: %s", mm_last_error());
+    mm_log_send(log_of(a), MM_LOG_DEBUG, "no cached choice for attention holds, chooses anew: %s", mm_last_error());
     drop_steps(a);
     return choose_anew(a, &terms);
 }

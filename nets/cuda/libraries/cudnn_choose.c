@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /* Choosing what computes a convolution. The candidates are the legacy API's best algorithms by its own timing, the
- * algorithms that cuBLAS proposes for a product, and the engines that the graph API proposes. They are run one after
- * the other in memory that is allocated for that time. This is the only work of this backend that allocates and waits;
- * it happens when an op is created. Chosen are the fastest, and those that take more time and less workspace.
+ * algorithms that cuBLAS proposes for a product, and the engines that the graph API proposes. They run one after the
+ * other in memory that is freed afterwards. This allocates and waits, so it happens when an op is created. The choices
+ * are the fastest, and those that take more time and less workspace.
  *
- * A candidate that fails only means that there are fewer. The log lists, at level debug, each candidate and the reason
- * why another proposal is none. The numbers below are chosen. */
+ * If a candidate fails, there is one less. At level debug, the log lists each candidate, and why any other proposal is
+ * not a candidate. The numbers below are chosen. */
 #include <stdio.h>
 
 #include "nets/cuda/libraries/cudnn_conv.h"
 #include "nets/cuda/libraries/timing.h"
 
 enum {
-    LEGACY = 8,   /* algorithms of the legacy API, which has no more for a direction */
+    LEGACY = 8,   /* algorithms of the legacy API; a direction has no more */
     PRODUCTS = 8, /* algorithms of cuBLAS */
     ENGINES = 9,
     CANDIDATES = LEGACY + PRODUCTS + ENGINES,
     BEYOND = 6,    /* candidates that take more workspace than the limit */
     PROPOSED = 64, /* engines that are considered from each heuristic */
-    COMPILED = 4,  /* candidates whose kernel is compiled when their plan is made, which can take seconds */
+    COMPILED = 4,  /* candidates that compile their kernel when their plan is made, which can take seconds */
     TEXT = 1200,
 };
 
@@ -29,11 +29,11 @@ typedef struct selection {
     nets_cuda_timing timing;
     nets_cudnn_graph graph;
     candidate of[CANDIDATES + BEYOND];
-    candidate beyond[BEYOND]; /* with tensor cores; timed only if no candidate within the limit uses these */
+    candidate beyond[BEYOND]; /* over the limit, with tensor cores; timed only if no candidate within it uses these */
     int n, n_beyond, compiled;
-    bool timed, tensor_core /* one of the candidates is */, incomplete /* not all that should be timed were */;
+    bool timed, tensor_core /* a candidate uses them */, incomplete /* some were not timed that should be */;
 } selection;
-_Static_assert(CANDIDATES + BEYOND <= NETS_FRONT_POINTS, "one front of all");
+_Static_assert(CANDIDATES + BEYOND <= NETS_FRONT_POINTS, "nets_pareto_of takes all");
 
 /* ---------------------------------------------------------------- the log */
 
@@ -73,7 +73,7 @@ static void tell_time(const nets_cudnn_conv *c, const candidate *a, const char *
 /* Warns once: the reason is the same for all convolutions. */
 static void tell_untimed(const nets_cudnn_conv *c) {
     if (!c->cuda->told_untimed)
-        mm_log_send(log_of(c), MM_LOG_WARNING, "a convolution's algorithms are not timed, a guess is taken: %s",
+        mm_log_send(log_of(c), MM_LOG_WARNING, "cannot time a convolution's algorithms, takes a guess: %s",
                     mm_last_error());
     c->cuda->told_untimed = true;
 }
@@ -101,7 +101,7 @@ static void end(const nets_cudnn_conv *c, selection *s) {
     s->memory = (nets_cudnn_trial){0};
 }
 
-/* NULL: there is none. */
+/* NULL: there is no candidate yet. */
 static const candidate *fastest_of(const selection *s) {
     const candidate *fastest = NULL;
     for (int i = 0; i < s->n; i++)
@@ -109,7 +109,7 @@ static const candidate *fastest_of(const selection *s) {
     return fastest;
 }
 
-/* What is launched to be timed. */
+/* The argument of launch. */
 typedef struct launching {
     const nets_cudnn_conv *conv;
     const nets_cudnn_trial *memory;
@@ -134,7 +134,7 @@ static mm_status time_candidate(const nets_cudnn_conv *c, const selection *s, ca
 
 static bool has_legacy(const nets_cudnn_conv *c) { return c->legacy.x != NULL; }
 
-/* At most `most`. A failure here leaves the other candidates. */
+/* Adds at most `most` algorithms of the legacy API. A failure leaves the other candidates. */
 static void add_legacy(nets_cudnn_conv *c, selection *s, int most) {
     nets_conv_choice proposed[LEGACY];
     int n = 0;
@@ -160,13 +160,13 @@ static mm_status make_product(nets_cudnn_conv *c, selection *s, candidate *a) {
     return s->timed ? time_candidate(c, s, a) : MM_OK;
 }
 
-/* Until there are `most` candidates. */
+/* Adds algorithms of cuBLAS until there are `most` candidates. */
 static void add_products(nets_cudnn_conv *c, selection *s, int most) {
     nets_conv_choice proposed[PRODUCTS];
     int n;
     if (!c->product.lt) return;
     if (nets_gemm_propose(&c->product, c->terms.limit_bytes, c->terms.deterministic, PRODUCTS, proposed, &n) != MM_OK)
-        mm_log_send(log_of(c), MM_LOG_DEBUG, "  no more products: %s", mm_last_error());
+        mm_log_send(log_of(c), MM_LOG_DEBUG, "  no more algorithms of cuBLAS: %s", mm_last_error());
     for (int i = 0; i < n && s->n < most; i++) {
         candidate *a = &s->of[s->n];
         *a = (candidate){.choice = proposed[i]};
@@ -194,18 +194,18 @@ static bool is_candidate(const selection *s, const nets_conv_choice *choice) {
     return false;
 }
 
-/* Why an engine is not a candidate; NULL: it is one. TF32 has float32's range; other conversions may not. */
+/* Why an engine is not a candidate; NULL: it is one. A conversion to TF32 keeps float32's range; others may not. */
 static const char *objection(const nets_cudnn_conv *c, const selection *s, const nets_cudnn_engine *e) {
     if (e->unreadable) return "cannot be read";
     if (c->terms.deterministic && e->nondeterministic) return "not deterministic";
     if (e->converts) return "converts its inputs";
     if (e->coarse_sums) return "does not sum in float32";
     if (c->cuda->config.precision == NETS_FP32 && !c->shape.bf16 && e->tensor_core) return "rounds to TF32";
-    if (e->compiles && s->compiled == COMPILED) return "has to be compiled, as others were";
+    if (e->compiles && s->compiled == COMPILED) return "has to be compiled, and enough candidates were";
     return NULL;
 }
 
-/* Into another place, empty before. */
+/* Moves a candidate to an empty place. */
 static void move(candidate *from, candidate *to) {
     *to = *from;
     from->plan = (nets_cudnn_plan){.plan = NULL};
@@ -246,7 +246,7 @@ static void add_engine(nets_cudnn_conv *c, selection *s, const nets_cudnn_engine
     }
 }
 
-/* Until there are `most` candidates. */
+/* Adds engines that a heuristic proposes until there are `most` candidates. */
 static void ask(nets_cudnn_conv *c, selection *s, cudnnBackendHeurMode_t mode, int most) {
     nets_cudnn_engine proposed[PROPOSED];
     int n;
@@ -256,7 +256,7 @@ static void ask(nets_cudnn_conv *c, selection *s, cudnnBackendHeurMode_t mode, i
         if (!is_candidate(s, &proposed[i].choice)) add_engine(c, s, &proposed[i]);
 }
 
-/* B's list repeats A's; FALLBACK's engines are slow, but better than none. */
+/* Mode B's list repeats mode A's; FALLBACK's engines are slow, but better than none. */
 static void add_engines(nets_cudnn_conv *c, selection *s, int most) {
     if (c->shape.pitch > 0 || c->shape.bf16 == NETS_CONV_BF16_BIAS) return;
     if (nets_cudnn_graph_init(&s->graph, c->cuda, &c->shape) != MM_OK) {
@@ -278,7 +278,7 @@ static mm_status take_more(selection *s) {
     return nets_cuda_timing_take(bytes, &s->memory.workspace);
 }
 
-/* Adds candidates beyond the limit, if none within it uses tensor cores and they are much faster. */
+/* If no candidate within the limit uses tensor cores, adds those beyond the limit that are much faster. */
 static void add_beyond(nets_cudnn_conv *c, selection *s) {
     const candidate *fastest = fastest_of(s);
     if (s->tensor_core || !s->n_beyond) return;
@@ -292,7 +292,7 @@ static void add_beyond(nets_cudnn_conv *c, selection *s) {
         if (time_candidate(c, s, a) != MM_OK)
             tell(c, &a->choice, mm_last_error());
         else if (fastest && (double)a->choice.ns > NETS_CUDNN_MUCH_FASTER * (double)fastest->choice.ns)
-            tell(c, &a->choice, "not so much faster that it may take more than the limit");
+            tell(c, &a->choice, "not fast enough to exceed the workspace limit");
         else
             move(a, &s->of[s->n++]);
     }
@@ -310,7 +310,7 @@ static mm_status time_all(nets_cudnn_conv *c, selection *s) {
     return MM_OK;
 }
 
-/* The libraries' own first choice, without timing. */
+/* Takes the libraries' own first choice, without timing. */
 static void guess(nets_cudnn_conv *c, selection *s) {
     s->timed = false;
     add_products(c, s, 1);
@@ -318,18 +318,19 @@ static void guess(nets_cudnn_conv *c, selection *s) {
     if (!s->n) add_engines(c, s, 1);
 }
 
-/* Of the candidates those that are best with some workspace. */
+/* Chooses the candidates that are the best in some size of workspace. */
 static mm_status take_best(nets_cudnn_conv *c, selection *s) {
     nets_pareto_point points[CANDIDATES + BEYOND];
     int chosen[NETS_WORKSPACES];
     for (int i = 0; i < s->n; i++) points[i] = (nets_pareto_point){s->of[i].choice.workspace_bytes, s->of[i].choice.ns};
     c->n = nets_pareto_of(points, s->n, NETS_CUDNN_NO_SLOWER, NETS_WORKSPACES, chosen);
     if (!c->n)
-        return mm_fail(MM_ERR_UNSUPPORTED,
-                       "there is no %salgorithm for this convolution within %lld bytes of workspace; the log says at "
-                       "level debug why each is none%s",
-                       c->terms.deterministic ? "deterministic " : "", (long long)c->terms.limit_bytes,
-                       has_legacy(c) ? "" : "; with a smaller batch there are more");
+        return mm_fail(
+            MM_ERR_UNSUPPORTED,
+            "there is no %salgorithm for this convolution within %lld bytes of workspace; at level debug, the "
+            "log says why each one was refused%s",
+            c->terms.deterministic ? "deterministic " : "", (long long)c->terms.limit_bytes,
+            has_legacy(c) ? "" : "; with a smaller batch there are more");
     bool engines = false;
     for (int i = 0; i < c->n; i++) {
         move(&s->of[chosen[i]], &c->of[i]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What can compute a convolution: what was kept, or is chosen anew. */
+/* Chooses what computes a convolution: the cached choices, or new ones. */
 #include "nets/cuda/libraries/cudnn_conv.h"
 
 static void keep_none(nets_cudnn_conv *conv) {
@@ -16,7 +16,8 @@ static mm_status make_engine(nets_cudnn_conv *conv, nets_conv_algorithm *a, int6
 }
 
 static mm_status make_product(nets_cudnn_conv *conv, nets_conv_algorithm *a, int64_t *bytes_out) {
-    if (!conv->product.lt) return mm_fail(MM_ERR_UNSUPPORTED, "it is no product");
+    if (!conv->product.lt)
+        return mm_fail(MM_ERR_UNSUPPORTED, "a cached algorithm is cuBLAS's, which cannot compute this");
     MM_TRY(nets_gemm_make(&conv->product, &a->choice, &a->product));
     *bytes_out = a->product.workspace_bytes;
     return MM_OK;
@@ -27,21 +28,21 @@ static mm_status make_kept(nets_cudnn_conv *conv, const nets_conv_choice *kept) 
     int64_t bytes = 0;
     *a = (nets_conv_algorithm){.choice = *kept};
     if (kept->api == NETS_CONV_LEGACY && !nets_cudnn_legacy_holds(conv, kept))
-        return mm_fail(MM_ERR_UNSUPPORTED, "there is no such algorithm now, or it takes more workspace");
+        return mm_fail(MM_ERR_UNSUPPORTED, "cuDNN no longer has a cached algorithm, or it takes more workspace");
     if (kept->api == NETS_CONV_GRAPH) MM_TRY(make_engine(conv, a, &bytes));
     if (kept->api == NETS_CONV_PRODUCT) MM_TRY(make_product(conv, a, &bytes));
     if (bytes <= kept->workspace_bytes) return MM_OK;
-    return mm_fail(MM_ERR_UNSUPPORTED, "it takes %lld bytes of workspace now", (long long)bytes);
+    return mm_fail(MM_ERR_UNSUPPORTED, "a cached algorithm now takes %lld bytes of workspace", (long long)bytes);
 }
 
-/* How many of so many choices are used. Results of several would depend on which one a plan has room for. */
+/* How many of n choices are used. With several, the result's bits would depend on which one a plan has room for. */
 static int used_of(const nets_cudnn_conv *conv, int n) { return conv->cuda->config.deterministic ? 1 : n; }
 
-/* A choice kept by another build of the library may no longer hold. */
+/* False: a cached choice no longer holds, for instance since another build of the library made it. */
 static bool take_kept(nets_cudnn_conv *conv, const nets_conv_pareto *kept) {
     for (int i = 0; i < used_of(conv, kept->n); i++) {
         if (make_kept(conv, &kept->of[i]) == MM_OK) continue;
-        mm_log_send(&conv->cuda->config.log, MM_LOG_DEBUG, "what was kept for a convolution is chosen anew: %s",
+        mm_log_send(&conv->cuda->config.log, MM_LOG_DEBUG, "chooses a convolution's algorithms anew: %s",
                     mm_last_error());
         keep_none(conv);
         return false;
@@ -49,7 +50,7 @@ static bool take_kept(nets_cudnn_conv *conv, const nets_conv_pareto *kept) {
     return true;
 }
 
-/* Without a device: what takes as much as the one kept for any, or as the limit. */
+/* Without a device: the choices cached for any device; without any, the limit as the workspace. */
 static void describe(nets_cudnn_conv *conv, const nets_conv_pareto *kept) {
     conv->n = kept ? used_of(conv, kept->n) : 1;
     conv->of[0].choice.workspace_bytes = conv->terms.limit_bytes;
@@ -77,7 +78,7 @@ static mm_status choose(nets_cudnn_conv *conv) {
 
 static int64_t elems(int64_t a, int64_t b, int64_t c, int64_t d) { return a * b * c * d; }
 
-/* Of an element of the tensor that a direction gives. */
+/* Bytes of an element of the tensor that direction `giving` computes. */
 static int64_t bytes_of(const nets_conv_shape *s, nets_direction giving) {
     return nets_conv_is_bf16(s, giving) ? sizeof(uint16_t) : sizeof(float);
 }
@@ -90,11 +91,13 @@ static mm_status init(nets_cudnn_conv *conv) {
     conv->x_bytes = x * bytes_of(s, NETS_CONV_BY_INPUT);
     conv->y_bytes = y * bytes_of(s, NETS_CONV_FORWARD);
     conv->weights_bytes = weights * bytes_of(s, NETS_CONV_BY_WEIGHTS);
-    const bool one_type = !s->bf16 || (nets_conv_gives_bf16(s) && s->bf16 != NETS_CONV_BF16_BIAS); /* which it takes */
+    /* The legacy API wants one type. */
+    const bool one_type = !s->bf16 || (nets_conv_gives_bf16(s) && s->bf16 != NETS_CONV_BF16_BIAS);
     const bool has_legacy = one_type && s->pitch == 0 && x <= INT32_MAX && y <= INT32_MAX && !conv->cuda->properties;
     if (has_legacy) MM_TRY(nets_cudnn_legacy_init(&conv->legacy, s));
     if (nets_gemm_init(&conv->product, conv->cuda, s) != MM_OK)
-        mm_log_send(&conv->cuda->config.log, MM_LOG_DEBUG, "a convolution is left to cuDNN: %s", mm_last_error());
+        mm_log_send(&conv->cuda->config.log, MM_LOG_DEBUG, "leaves a convolution to cuDNN, without cuBLAS: %s",
+                    mm_last_error());
     return choose(conv);
 }
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* Running a convolution: by which of its algorithms, in how much workspace. */
+/* Running a convolution: with which of its algorithms, in how much workspace. */
 #include "mm/core/graph/dtype.h"
 #include "nets/cuda/libraries/cudnn_conv.h"
 
-/* NULL: none takes so little. */
+/* NULL: every algorithm takes more. */
 static const nets_conv_algorithm *fastest_within(const nets_cudnn_conv *conv, int64_t bytes) {
     for (int i = 0; i < conv->n; i++)
         if (conv->of[i].choice.workspace_bytes <= bytes) return &conv->of[i];
     return NULL;
 }
 
-/* What the parts take if each runs by the fastest of its algorithms within so many bytes. False: one has none. */
+/* Workspace and time of the parts if each runs its fastest algorithm within so many bytes. False: a part has none. */
 static bool step_within(const nets_cudnn_conv *const parts[], int n_parts, int64_t within, nets_pareto_point *p) {
     *p = (nets_pareto_point){0, 0};
     for (int i = 0; i < n_parts; i++) {
@@ -54,7 +54,7 @@ mm_status nets_cudnn_conv_enqueue(const nets_cudnn_conv *conv, void *x, void *y,
     const nets_conv_algorithm *a = fastest_within(conv, workspace_bytes);
     cudnnHandle_t dnn;
     if (!a)
-        return mm_fail(MM_ERR_INVALID, "a convolution in %lld bytes of the library's workspace; it takes at least %lld",
+        return mm_fail(MM_ERR_INVALID, "a convolution got %lld bytes for the library's workspace; it takes at least %lld",
                        (long long)workspace_bytes, (long long)conv->of[conv->n - 1].choice.workspace_bytes);
     MM_TRY(nets_cuda_dnn_on(conv->cuda, stream, &dnn));
     return nets_cudnn_conv_launch(conv, a, x, y, weights, workspace, mm_cuda_stream(stream));
@@ -64,8 +64,8 @@ mm_status nets_cudnn_conv_enqueue(const nets_cudnn_conv *conv, void *x, void *y,
 
 mm_status nets_cuda_check_earlier(const nets_op_args *args, bool adds) {
     if ((args->at[NETS_EARLIER] != NULL) == adds) return MM_OK;
-    return mm_fail(MM_ERR_INVALID, "a product was made %s an earlier contribution to its gradient",
-                   adds ? "for" : "without");
+    return mm_fail(MM_ERR_INVALID, "EARLIER does not match: a product was created %s an earlier contribution to its gradient",
+                   adds ? "with" : "without");
 }
 
 mm_status nets_cuda_put_earlier(const nets_op_args *args, mm_dtype maps, int64_t elems, mm_stream *stream) {

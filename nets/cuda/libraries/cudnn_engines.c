@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The engines that cuDNN's graph API proposes for a convolution. */
+/* The engines that cuDNN's graph API proposes for a graph. */
 #include "nets/cuda/libraries/cudnn_graph.h"
 
-/* A newer library may know notes that its header of today does not. */
+/* Capacity for notes: a newer library may know notes that its header of today does not. */
 enum { NOTES = 64 };
 
 static const char ASKING[] = "asking for engines";

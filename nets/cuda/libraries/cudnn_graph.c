@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "nets/cuda/libraries/cudnn_graph.h"
 
-enum { TENSORS = 3, ALIGNMENT = 16 /* of all tensors; kernels make use of no more */ };
+enum { TENSORS = 3, ALIGNMENT = 16 /* bytes, of all tensors; kernels profit from no more */ };
 
 static const int64_t IDS[TENSORS] = {'x', 'y', 'w'};
 
@@ -37,7 +37,7 @@ mm_status nets_cudnn_describe(nets_cudnn_descriptors *made, cudnnBackendDescript
 
 /* ---------------------------------------------------------------- the graph */
 
-/* From dims in the order in which they lie in memory (NHWC, KRSC): cuDNN names them in another, always the same. */
+/* `d` has the dims in memory order (NHWC, KRSC). cuDNN wants them as NCHW (KCRS), whatever the order in memory. */
 static mm_status describe_tensor(nets_cudnn_graph *g, int64_t id, const int64_t d[4], bool bf16,
                                  cudnnBackendDescriptor_t *out) {
     const cudnnDataType_t type = bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
@@ -73,7 +73,7 @@ static mm_status describe_conv(nets_cudnn_graph *g, const nets_conv_shape *s, cu
                                out);
 }
 
-/* How a direction's operation names its parts. */
+/* cuDNN's names for a direction's operation and its attributes. */
 typedef struct operation {
     cudnnBackendDescriptorType_t type;
     cudnnBackendAttributeName_t tensors[TENSORS], conv, alpha, beta;
@@ -216,8 +216,8 @@ void nets_cudnn_plan_fini(nets_cudnn_plan *plan) {
     plan->plan = NULL;
 }
 
-/* Pointers cannot be changed in a descriptor that is finished, so each call has one of its own. Where time counts,
- * iterations are recorded once and this is called no more. */
+/* A finalised descriptor's pointers cannot be changed, so each call creates its own. Where time matters, iterations are
+ * recorded once, and replaying them does not call this. */
 mm_status nets_cudnn_plan_run(const nets_cudnn_plan *plan, int n, const int64_t *ids, void *const *tensors,
                               void *workspace, const char *what) {
     const nets_cudnn_attribute attributes[] = {

@@ -6,7 +6,7 @@
 
 #include "nets/cuda/cuda_ops.h"
 
-/* At least what one call makes: 64 proposed engines and two more; or the graph of attention's gradients. */
+/* Room for what one call creates: 64 proposed engines and two more, or the graph of attention's gradients. */
 enum { NETS_CUDNN_DESCRIPTORS = 96 };
 
 /* The attribute that sets a descriptor's device (ENGINEHEUR, ENGINE, EXECUTION_PLAN) to one that need not be present.
@@ -17,13 +17,13 @@ enum { NETS_CUDNN_DESCRIPTORS = 96 };
 #define NETS_CUDNN_DEVICE_OF(descriptor) ((cudnnBackendAttributeName_t)0)
 #endif
 
-/* Descriptors that were made; each stands behind those it refers to. */
+/* Descriptors that were created; each comes after those it refers to. */
 typedef struct nets_cudnn_descriptors {
     cudnnBackendDescriptor_t of[NETS_CUDNN_DESCRIPTORS];
     int n;
 } nets_cudnn_descriptors;
 
-/* An attribute of a descriptor. One of a count of zero is not set; a list of them ends with one that has no values. */
+/* An attribute of a descriptor; with count 0 it is not set. A list of attributes ends with one that has no values. */
 typedef struct nets_cudnn_attribute {
     cudnnBackendAttributeName_t name;
     cudnnBackendAttributeType_t type;
@@ -32,20 +32,20 @@ typedef struct nets_cudnn_attribute {
 } nets_cudnn_attribute;
 
 typedef struct nets_cudnn_graph {
-    const nets_cuda_backend *cuda; /* its device is the one that plans are for */
+    const nets_cuda_backend *cuda; /* plans are for its device */
     nets_cudnn_descriptors made;
     cudnnBackendDescriptor_t graph; /* one of `made` */
 } nets_cudnn_graph;
 
 /* An engine with the knobs that cuDNN proposes, and its numerical and behaviour notes. */
 typedef struct nets_cudnn_engine {
-    nets_conv_choice choice; /* without the workspace, which only a plan knows */
+    nets_conv_choice choice; /* without the workspace, which only a plan reports */
     bool tensor_core;        /* computes with tensor cores, which round factors to TF32 */
     bool converts;           /* rounds its inputs, perhaps to a smaller range */
     bool coarse_sums;        /* does not sum in float32 */
     bool nondeterministic;
     bool compiles;   /* compiles its kernel when a plan is made */
-    bool unreadable; /* cuDNN did not tell all of this */
+    bool unreadable; /* cuDNN did not report all of this */
 } nets_cudnn_engine;
 
 typedef struct nets_cudnn_plan {
@@ -57,11 +57,11 @@ typedef struct nets_cudnn_plan {
 
 /* MM_OK for success, else MM_ERR_DEVICE or MM_ERR_NOMEM, with cuDNN's own message. */
 MM_CHECKED mm_status nets_cudnn_check(cudnnStatus_t status, const char *what);
-/* Makes an empty descriptor and adds it to `made`. */
+/* Creates an empty descriptor and adds it to `made`. */
 MM_CHECKED mm_status nets_cudnn_make(nets_cudnn_descriptors *made, cudnnBackendDescriptorType_t type, const char *what,
                                      cudnnBackendDescriptor_t *out);
 void nets_cudnn_drop(nets_cudnn_descriptors *made);
-/* Makes a descriptor with these attributes, and finishes it. */
+/* Creates a descriptor with these attributes, and finalises it. */
 MM_CHECKED mm_status nets_cudnn_describe(nets_cudnn_descriptors *made, cudnnBackendDescriptorType_t type,
                                          const char *what, const nets_cudnn_attribute *attributes,
                                          cudnnBackendDescriptor_t *out);
@@ -81,7 +81,8 @@ MM_CHECKED mm_status nets_cudnn_plan_init(nets_cudnn_plan *plan, const nets_cudn
                                           const nets_conv_choice *choice);
 void nets_cudnn_plan_fini(nets_cudnn_plan *plan);
 
-/* Enqueues the plan on the stream of cuDNN's handle: of a graph with these tensors, and of a convolution. */
+/* Enqueue the plan on the stream of cuDNN's handle: nets_cudnn_plan_run with any tensors, given by their ids in the
+ * graph; nets_cudnn_plan_enqueue with those of a convolution. */
 MM_CHECKED mm_status nets_cudnn_plan_run(const nets_cudnn_plan *plan, int n, const int64_t *ids, void *const *tensors,
                                          void *workspace, const char *what);
 MM_CHECKED mm_status nets_cudnn_plan_enqueue(const nets_cudnn_plan *plan, void *x, void *y, void *weights,

@@ -31,14 +31,14 @@ static mm_status describe_conv(const nets_conv_shape *s, cudnnConvolutionDescrip
     return nets_cuda_dnn_check(cudnnSetConvolutionGroupCount(*conv_out, s->groups), "describing a convolution");
 }
 
-/* The math type of a precision: FMA is plain float32; the default allows tensor cores with TF32. */
+/* The least exact math type that the precision allows: FMA is plain float32; the default allows TF32. */
 static cudnnMathType_t widest_math(const nets_cudnn_conv *conv) {
     if (conv->shape.bf16) return CUDNN_DEFAULT_MATH; /* tensor cores multiply bf16 exactly */
     switch (conv->cuda->config.precision) {
     case NETS_FP32:
         return CUDNN_FMA_MATH;
     case NETS_TF32:
-    case NETS_BF16: /* f32 forms of operations */
+    case NETS_BF16: /* for operations that run in f32 */
         return CUDNN_DEFAULT_MATH;
     }
     return CUDNN_FMA_MATH;
@@ -71,7 +71,7 @@ static int64_t library_bytes(const nets_cudnn_conv *c, int algorithm) {
     return status == CUDNN_STATUS_SUCCESS ? (int64_t)bytes : -1;
 }
 
-/* -1: it is none for this convolution. */
+/* An algorithm's workspace; -1: it cannot compute this convolution. */
 static int64_t bytes_of(const nets_cudnn_conv *conv, int algorithm, int math) {
     return conv->legacy.x && set_math(conv, math) == MM_OK ? library_bytes(conv, algorithm) : -1;
 }
@@ -96,15 +96,15 @@ void nets_cudnn_legacy_fini(nets_cudnn_legacy *legacy) {
     *legacy = (nets_cudnn_legacy){0};
 }
 
-/* ---------------------------------------------------------------- its lists */
+/* ---------------------------------------------------------------- cuDNN's lists */
 
-/* What cuDNN's three lists say of an algorithm. */
+/* What cuDNN's list of algorithms for a direction says about one of them. */
 typedef struct candidate {
     int algorithm, math;
     cudnnStatus_t status;
     cudnnDeterminism_t determinism;
     size_t memory;
-    float time; /* ms, of those that were run */
+    float time; /* ms, if it was run */
 } candidate;
 
 typedef struct candidates {
@@ -169,7 +169,7 @@ static mm_status list_candidates(const nets_cudnn_conv *c, const nets_cudnn_tria
     return nets_cuda_dnn_check(status, t ? "timing algorithms" : "listing algorithms");
 }
 
-/* A list may name a wider precision than the one that was set, and give the workspace of that. */
+/* A list may name another math type than FMA, which was set, and give the workspace of that: corrects both. */
 static void round_as_configured(const nets_cudnn_conv *c, candidate *a) {
     if (widest_math(c) != CUDNN_FMA_MATH || a->math == CUDNN_FMA_MATH || a->status != CUDNN_STATUS_SUCCESS) return;
     int64_t bytes = bytes_of(c, a->algorithm, CUDNN_FMA_MATH);
@@ -191,7 +191,7 @@ static void tell(const nets_cudnn_conv *c, const candidate *a) {
                 a->determinism == CUDNN_DETERMINISTIC ? "" : ", not deterministic");
 }
 
-/* The best of the list. Without times they are as fast as their order says. */
+/* Chooses the best ones of the list. If they were not timed, a rank in the list stands for the time. */
 static int choose_from(const nets_cudnn_conv *c, const candidates *list, bool timed, int capacity,
                        nets_conv_choice *choices) {
     nets_pareto_point points[CANDIDATES];
@@ -212,7 +212,7 @@ static int choose_from(const nets_cudnn_conv *c, const candidates *list, bool ti
     return n;
 }
 
-/* Timed twice, and only the second counts: the first run loads the kernel. */
+/* Times all algorithms twice, and only the second time counts: the first run loads the kernels. */
 mm_status nets_cudnn_legacy_propose(nets_cudnn_conv *c, const nets_cudnn_trial *t, int capacity,
                                     nets_conv_choice *choices, int *n_out) {
     candidates list;
@@ -239,7 +239,7 @@ mm_status nets_cudnn_legacy_launch(const nets_cudnn_conv *c, const nets_conv_cho
     int algorithm = choice->algorithm;
     cudnnHandle_t dnn = c->cuda->dnn;
     cudnnStatus_t status = CUDNN_STATUS_BAD_PARAM;
-    MM_TRY(set_math(c, choice->math)); /* of the descriptor that all choices share */
+    MM_TRY(set_math(c, choice->math)); /* all choices share the descriptor */
     switch ((nets_direction)c->shape.direction) {
     case NETS_CONV_FORWARD:
         status = cudnnConvolutionForward(dnn, &one, l->x, x, l->weights, weights, l->conv,

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* cuBLAS's matrices are column by column, so it sees ours transposed: images as [channels, pixels], weights as [in,
- * out].
+/* cuBLAS's matrices are stored column by column, so it sees ours transposed: images as [channels, pixels], weights as
+ * [in, out].
  *
  *   forward      y = weights' x      by input     x = weights y      by weights   weights = x y'
  *
- * An algorithm is kept as the words of its opaque description, which "can be trivially serialized and later restored
- * for use with the same version of cuBLAS" (its reference, cublasLtMatmulAlgo_t): what was timed is what runs, in this
- * process and in the next one. choices.c keeps the version beside it. */
+ * An algorithm is cached as the words of its opaque description, which "can be trivially serialized and later restored
+ * for use with the same version of cuBLAS" (its reference, cublasLtMatmulAlgo_t): the algorithm that was timed is the
+ * one that runs, in this process and in later ones. algorithm_cache.c stores the version with it. */
 #include "nets/cuda/libraries/gemm.h"
 
 #include <string.h>
 
-enum { ALIGNMENT = 16, /* of all tensors; kernels make use of no more */ PROPOSED = 16 };
+enum { ALIGNMENT = 16, /* bytes, of all tensors; kernels profit from no more */ PROPOSED = 16 };
 
 static const cudaDataType_t FLOAT = CUDA_R_32F, BF16 = CUDA_R_16BF;
 
@@ -32,12 +32,12 @@ static mm_status check_description(cublasStatus_t status) {
     return nets_cuda_blas_check(status, "describing a product");
 }
 
-/* size: rows, columns, and elements from column to column. */
+/* size: rows, columns, and elements from one column to the next. */
 static mm_status describe_matrix(cublasLtMatrixLayoutOpaque_t *matrix, bool bf16, const uint64_t size[3]) {
     return check_description(cublasLtMatrixLayoutInit(matrix, bf16 ? BF16 : FLOAT, size[0], size[1], (int64_t)size[2]));
 }
 
-/* cuBLASLt takes the bias's alignment from its pointer, also where it does not read it. */
+/* cuBLASLt derives the bias's alignment from the pointer, even in calls that do not read the bias. */
 static mm_status add_bias(cublasLtMatmulDescOpaque_t *operation, const void *bias) {
     const uint32_t epilogue = CUBLASLT_EPILOGUE_BIAS;
     MM_TRY(check_description(
@@ -108,7 +108,8 @@ static mm_status read_choice(const cublasLtMatmulAlgo_t *algorithm, nets_conv_ch
 
 static mm_status write_choice(cublasLtMatmulAlgo_t *algorithm, const nets_conv_choice *c) {
     if (c->n_knobs != WORDS)
-        return mm_fail(MM_ERR_UNSUPPORTED, "a product's algorithm of %d words, not %d", c->n_knobs, (int)WORDS);
+        return mm_fail(MM_ERR_UNSUPPORTED, "a cached cuBLAS algorithm has %d words instead of %d", c->n_knobs,
+                       (int)WORDS);
     for (int i = 0; i < WORDS; i++) memcpy(&algorithm->data[i], &c->knobs[i].value, sizeof algorithm->data[i]);
     return MM_OK;
 }
@@ -137,16 +138,16 @@ static mm_status prefer(cublasLtMatmulPreferenceOpaque_t *preference, cublasLtMa
     return check_description(cublasLtMatmulPreferenceSetAttribute(preference, name, value, bytes));
 }
 
-/* How parts of sums that are split may be added up. Of parts that are added in place, the order is not fixed. Parts
- * that are stored in the result's type are rounded to it, so a bf16 result, which is rounded once, has them in f32. */
+/* The allowed ways to add up partial sums, if a sum is split among blocks. Adding in place has no fixed order. Partial
+ * sums stored in the result's type are rounded to it; a bf16 result is rounded once, so its partial sums are f32. */
 static uint32_t reduction_schemes(const nets_gemm *p, bool deterministic) {
     if (p->gives_bf16) return CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     if (deterministic) return CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
     return CUBLASLT_REDUCTION_SCHEME_MASK;
 }
 
-/* One algorithm, in a workspace of its caller's, gives the same bits each time (cuBLAS's guide: results
- * reproducibility), but where parts of sums are added in place. */
+/* In its caller's workspace, an algorithm gives the same bits each time (cuBLAS's guide: results reproducibility),
+ * unless partial sums are added in place. */
 static mm_status describe_preference(cublasLtMatmulPreferenceOpaque_t *preference, int64_t limit_bytes,
                                      uint32_t schemes) {
     static const cublasLtMatmulPreferenceAttributes_t ALIGNED[] = {
@@ -181,7 +182,7 @@ mm_status nets_gemm_propose(nets_gemm *p, int64_t limit_bytes, bool deterministi
 
 /* ---------------------------------------------------------------- running */
 
-/* The descriptors are only read: cuBLAS's types do not say so. */
+/* cuBLAS only reads the descriptors, but its parameters are not const. */
 mm_status nets_gemm_enqueue(const nets_gemm *product, const nets_gemm_algorithm *algorithm, void *x, void *y,
                             void *weights, void *workspace, cudaStream_t stream) {
     nets_gemm *p = (nets_gemm *)product;

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* A convolution that is a product of matrices: its windows are single pixels, and x and y have the same pixels.
- * cuBLASLt computes it; its algorithms are candidates beside cuDNN's (cudnn_choose.c). Of NETS_CONV_BF16_BIAS it adds a
- * bias that its caller puts in front of the workspace, to sums in f32. Internal. */
+ * cuBLASLt computes it; its algorithms are candidates beside cuDNN's (cudnn_choose.c). With NETS_CONV_BF16_BIAS it adds
+ * a bias, which its caller puts in front of the workspace, to the f32 sums. Internal. */
 #ifndef NETS_CUDA_LIBRARIES_GEMM_H
 #define NETS_CUDA_LIBRARIES_GEMM_H
 
 #include "nets/cuda/cuda_ops.h"
 
 typedef struct nets_gemm {
-    cublasLtHandle_t lt; /* NULL: it is not a product, cuBLASLt cannot describe it, or there is no device */
+    cublasLtHandle_t lt; /* NULL: not a product, cuBLASLt cannot describe it, or there is no device */
     nets_direction direction;
     float beta;
     cublasComputeType_t compute;
-    bool bf16, gives_bf16; /* the factors; the result */
-    int64_t bias_bytes;    /* in front of the workspace, a bf16 for each of the result's channels; 0: it adds none */
+    bool bf16, gives_bf16; /* type of the factors; type of the result */
+    int64_t bias_bytes;    /* of the bias in front of the workspace, one bf16 per channel of the result; 0: no bias */
     cublasLtMatmulDescOpaque_t operation;
     cublasLtMatrixLayoutOpaque_t a, b, c;
 } nets_gemm;
@@ -27,8 +27,8 @@ typedef struct nets_gemm_algorithm {
 /* `product` must not move afterwards and needs no fini. On failure `lt` is NULL. */
 MM_CHECKED mm_status nets_gemm_init(nets_gemm *product, const nets_cuda_backend *cuda, const nets_conv_shape *shape);
 
-/* The algorithms that cuBLASLt proposes within a limit of workspace, best first. Their workspace_bytes are set by
- * nets_gemm_make only. On failure the first *n_out are valid. */
+/* Lists the algorithms that cuBLASLt proposes within a limit of workspace, best first. Only nets_gemm_make finds out
+ * their workspace_bytes. On failure the first *n_out are valid. */
 MM_CHECKED mm_status nets_gemm_propose(nets_gemm *product, int64_t limit_bytes, bool deterministic, int capacity,
                                        nets_conv_choice *choices, int *n_out);
 

@@ -6,14 +6,14 @@
 
 #include "nets/bf16.h"
 
-/* Chosen. */
+/* These numbers are chosen. */
 enum {
-    SLOW = 2,         /* what takes this many times the fastest one's time is timed by a single run, */
-    SLOW_NS = 50000,  /* and this long: a single run's time has some 10 us of its launch in it */
-    RUNS = 4,         /* of others are timed together; */
-    RUNS_MOST = 32,   /* more of short ones, that: */
-    RUNS_NS = 200000, /* so much is timed */
-    VALUES = 1 << 18, /* after which those of tensors repeat; a power of two */
+    SLOW = 2,         /* a candidate that takes this many times the time of the fastest, */
+    SLOW_NS = 50000,  /* and longer than this, is timed by a single run, which includes some 10 us of launch */
+    RUNS = 4,         /* at least so many runs of others are timed together, */
+    RUNS_MOST = 32,   /* at most so many, */
+    RUNS_NS = 200000, /* and as many as take this long */
+    VALUES = 1 << 18, /* random numbers, which tensors repeat; a power of two */
 };
 
 /* ---------------------------------------------------------------- memory */
@@ -24,8 +24,8 @@ mm_status nets_cuda_timing_take(int64_t bytes, void **memory_out) {
     return mm_cuda_check(error, "cudaMalloc");
 }
 
-/* Numbers of all signs and mantissas in [-1, 1): of data that is all alike kernels are faster, for fewer wires switch
- * and clocks stay higher. xorshift32, always the same numbers. */
+/* Random numbers in [-1, 1), the same in every run (xorshift32). On constant data kernels would be faster: fewer wires
+ * switch, and clocks stay higher. */
 static mm_status make_values(nets_cuda_timing *t) {
     uint32_t x = 2463534242u;
     t->values = malloc(VALUES * sizeof *t->values);
@@ -47,7 +47,7 @@ static mm_status copy(void *to, const void *from, int64_t bytes, enum cudaMemcpy
     return mm_cuda_check(cudaMemcpyAsync(to, from, (size_t)bytes, kind, t->stream), "cudaMemcpyAsync");
 }
 
-/* Begins with the values, and doubles what there is. */
+/* Copies the random numbers to the tensor once, then doubles what is filled. */
 mm_status nets_cuda_timing_tensor(const nets_cuda_timing *t, int64_t bytes, bool bf16, void **memory_out) {
     const int64_t most = VALUES * (int64_t)(bf16 ? sizeof *t->halves : sizeof *t->values);
     int64_t n = bytes < most ? bytes : most;
@@ -83,7 +83,7 @@ void nets_cuda_timing_end(nets_cuda_timing *t) {
 
 /* ---------------------------------------------------------------- running */
 
-/* n launches as one graph. What cannot be captured is no candidate: iterations with it could not be replayed. */
+/* Captures n launches as one graph. What cannot be captured is no candidate: it could not be replayed. */
 static mm_status record(const nets_cuda_timing *t, nets_cuda_timed_fn launch, const void *ctx, int n,
                         cudaGraphExec_t *exec_out) {
     cudaGraph_t graph = NULL;
@@ -109,8 +109,8 @@ static mm_status time_graph(const nets_cuda_timing *t, cudaGraphExec_t exec, flo
     return mm_cuda_check(cudaEventElapsedTime(ms_out, t->begin, t->end), "cudaEventElapsedTime");
 }
 
-/* As a replayed iteration runs them: launched one by one from here, what takes less than some 20 us would be ranked by
- * what its launch costs the host. */
+/* Times launches in a graph, as a replayed iteration runs them. Launched one by one, kernels of less than some 20 us
+ * would be ranked by what their launch costs the host. */
 static mm_status time_launches(const nets_cuda_timing *t, nets_cuda_timed_fn launch, const void *ctx, int n,
                                int64_t *ns_out) {
     cudaGraphExec_t exec;

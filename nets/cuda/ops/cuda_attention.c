@@ -52,8 +52,8 @@ static void destroy(nets_op *base) {
     free(base);
 }
 
-/* cuDNN saves what the backward reads in any case, and adds to no earlier gradient. Its heads begin at multiples of 16
- * bytes. */
+/* cuDNN always saves what the backward reads, cannot add to an earlier gradient, and wants heads that begin at
+ * multiples of 16 bytes. */
 static bool may_be_dnn(const nets_op_desc *desc, int64_t size) {
     return desc->maps == MM_BF16 && size % 8 == 0 && desc->training && desc->wants_dx && !desc->adds_earlier;
 }
@@ -64,8 +64,8 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     if (size > NETS_CUDA_HEAD_MOST || samples * desc->attrs.heads > NETS_CUDA_HEADS_MOST)
         return mm_fail(
             MM_ERR_UNSUPPORTED,
-            "device cuda has attention with heads of at most %d channels, and at most %d heads of all samples; "
-            "these are %lld of %lld",
+            "attention on device cuda takes heads of at most %d channels, and at most %d heads in all samples; "
+            "this one has %lld heads of %lld channels",
             (int)NETS_CUDA_HEAD_MOST, (int)NETS_CUDA_HEADS_MOST, (long long)(samples * desc->attrs.heads),
             (long long)size);
     attention_op *op = calloc(1, sizeof *op);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Batch norm, with the sum and the ReLU behind it where they are of one layer: glue to op_batch_norm_*kernels.cu. It
- * normalises with the biased variance of the batch and keeps the unbiased one in the running statistics, as torch does.
- * The workspace is the scratch of the reductions, and of one with a ReLU alone that ReLU's sign mask. */
+/* Batch norm, with the sum and the ReLU that follow it if they belong to the same layer: glue to
+ * op_batch_norm_*kernels.cu. It normalises with the biased variance of the batch and saves the unbiased one in the
+ * running statistics, as torch does. The workspace is the scratch of the reductions. If there is a ReLU but no sum, the
+ * scratch also has the ReLU's sign mask. */
 #include <stdlib.h>
 
 #include "nets/contract/op_batch_norm.h"
@@ -86,7 +87,7 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
                           .wants_dx = desc->wants_dx,
                           .alone = desc->n_inputs == 1,
                           .maps = desc->maps};
-    /* Codes of images pass through registers: no workspace. They are of f32. */
+    /* Codes are encoded and decoded in registers, without a workspace; only those of f32 images. */
     if (desc->x[0].rank == 4 && desc->maps == MM_F32) op->base.code_needs.passes = op->wants_dx ? 2 : 1;
     mm_status status = nets_cuda_reduction_init(&op->bn.over, (nets_cuda_backend *)backend, &desc->x[0]);
     if (status != MM_OK) {

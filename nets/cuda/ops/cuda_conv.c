@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Convolution and transposed convolution. The transposed one is the gradient of a convolution that leads from its
- * output to its input: the same three parts, the first two with their places exchanged, and that convolution's weights.
- * Biases are added and summed by own kernels. Weights and their gradients are OHWI (op_order.h), as cuDNN wants them.
+ * output to its input, and has that one's weights: its three parts are the same, with forward and gradient by the input
+ * exchanged. Our own kernels add biases and sum their gradients. Weights and their gradients are OHWI (op_order.h), as
+ * cuDNN wants them.
  *
- * A phase's parts use the workspace one after the other. It may have several sizes; a part runs by the fastest
- * algorithm that fits. What is bf16 beside the maps lies in front:
+ * A phase's parts use the workspace one after the other. It may have several sizes; each part runs by its fastest
+ * algorithm that fits. bf16 copies lie in front of the library's workspace:
  *
  *   0           rounded_bytes          + dw16_bytes
- *   | the batch | weights' gradients   | the library's own |   gradients: of the backward, widened behind the library
+ *   | the batch | weights' gradients   | the library's own |   gradients: in the backward; converted to f32 afterwards
  */
 #include <stdlib.h>
 
@@ -15,13 +16,12 @@
 
 typedef struct conv_op {
     nets_op base;
-    nets_cudnn_conv y, dx, dw; /* what gives these; dx and dw are not made where they are not wanted */
+    nets_cudnn_conv y, dx, dw; /* compute Y, DX and DW; dx and dw are not created if they are not wanted */
     bool transposed, training, wants_dx, adds_earlier, bias, bf16;
-    int64_t rounded_bytes; /* in front of the workspace: the batch, which is f32, in bf16; 0: it is not read so */
-    int64_t
-        dw16_bytes; /* behind it in the backward: the weights' gradients in bf16; 0: the library gives them in f32 */
+    int64_t rounded_bytes; /* of the bf16 copy of a batch in f32; 0: none */
+    int64_t dw16_bytes;    /* of the weights' gradients in bf16, in the backward; 0: DW is computed in f32 */
     int64_t x_elems, w_elems, y_rows, y_channels;
-    nets_cuda_reduction by_bias; /* its gradient; zeros where there is none */
+    nets_cuda_reduction by_bias; /* sums the bias's gradient; all zero if there is no bias */
 } conv_op;
 
 static mm_status enqueue(const conv_op *op, const nets_cudnn_conv *part, void *x, void *y, void *weights,
@@ -39,7 +39,7 @@ static void *input_of(const conv_op *op, const nets_op_args *args, mm_stream *st
     return args->at[NETS_WORKSPACE];
 }
 
-/* A part that applies the weights. */
+/* Enqueues a part that applies the weights, and computes Y or DX. */
 static mm_status apply(const conv_op *op, const nets_cudnn_conv *part, const nets_op_args *args, void *in,
                        nets_role out, mm_stream *stream) {
     bool forward = part->shape.direction == NETS_CONV_FORWARD;
@@ -88,7 +88,7 @@ static void destroy(nets_op *base) {
 
 /* ---------------------------------------------------------------- creation */
 
-/* Of the convolution whose weights they are: from the transposed one's output to its input. */
+/* The shape of the convolution that has the weights. For a transposed one, it leads from its output to its input. */
 static nets_conv_shape shape_of(const nets_op_desc *desc, bool transposed) {
     nets_conv_shape s = {.groups = (int)desc->attrs.groups, .bf16 = desc->maps == MM_BF16 ? NETS_CONV_BF16 : 0};
     for (int d = 0; d < 4; d++) {
@@ -104,8 +104,8 @@ static nets_conv_shape shape_of(const nets_op_desc *desc, bool transposed) {
     return s;
 }
 
-/* By the terms of outputs also for bf16 gradients: algorithms that are not deterministic add to the result in memory,
- * and would round each addend to bf16. */
+/* bf16 gradients are chosen by the terms of outputs, too: algorithms that are not deterministic add to the result in
+ * memory, and would round each addend. */
 static mm_status make_part(nets_cudnn_conv *part, nets_cuda_backend *cuda, nets_conv_shape shape,
                            nets_direction direction, bool adds, bool is_output) {
     const nets_conv_terms of_outputs = nets_cudnn_output_terms(&cuda->terms);
@@ -141,10 +141,10 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, const n
     bool transposed = desc->kind == NETS_CONV_TRANSPOSE;
     const bool bf16 = desc->maps == MM_BF16;
     MM_TRY(nets_cuda_check_dims(desc));
-    if (bf16 && desc->attrs.bias) /* the sum would be rounded before the bias is added, and after */
-        return mm_fail(MM_ERR_UNSUPPORTED, "a %s of bf16 maps with a bias", nets_op_name(desc->kind));
+    if (bf16 && desc->attrs.bias) /* it would be rounded twice: before and after the bias is added */
+        return mm_fail(MM_ERR_UNSUPPORTED, "a %s of bf16 maps with a bias is not supported", nets_op_name(desc->kind));
     if (bf16 && desc->f32_inputs && desc->wants_dx)
-        return mm_fail(MM_ERR_UNSUPPORTED, "a %s of bf16 maps with a gradient by the batch", nets_op_name(desc->kind));
+        return mm_fail(MM_ERR_UNSUPPORTED, "a %s of bf16 maps has no gradient for the batch", nets_op_name(desc->kind));
     conv_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a %s", nets_op_name(desc->kind));
     const nets_conv_shape s = shape_of(desc, transposed);

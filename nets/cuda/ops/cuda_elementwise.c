@@ -11,7 +11,7 @@ typedef struct elementwise_op {
     mm_dtype maps;
     int64_t elems, channels;
     nets_cuda_dropout dropout;
-    nets_cuda_reduction by_bias; /* of a ReLU with a bias in training; else zeros */
+    nets_cuda_reduction by_bias; /* sums the bias's gradient; all zero unless this is a ReLU with a bias in training */
 } elementwise_op;
 
 static mm_status create(const nets_op_impl *impl, const nets_op_desc *desc, nets_op **op_out) {
@@ -92,7 +92,7 @@ static mm_status add_forward(nets_op *op, const nets_op_args *args, mm_stream *s
     return nets_cuda_launched("add");
 }
 
-/* The gradient by one addend: dy itself, plus what came earlier. Nothing to do where both share their storage. */
+/* The gradient by one addend: dy plus the earlier contribution. Nothing to do if that is NULL and dx is dy. */
 static void add_backward_one(const nets_op *op, const void *dy, const void *earlier, void *dx, mm_stream *stream) {
     if (dx && (earlier || dx != dy)) nets_cuda_sum(maps_of(op), dy, earlier, dx, elems_of(op), mm_cuda_stream(stream));
 }
@@ -159,10 +159,11 @@ static const update_fn UPDATES[] = {[NETS_SGD] = nets_cuda_update_sgd,
                                     [NETS_ADAMW] = nets_cuda_update_adamw};
 _Static_assert(sizeof UPDATES / sizeof *UPDATES == NETS_OPTIMIZERS, "an update for each");
 
-/* Passes over all tensors, in this order: gradients are looked at, and their squares summed, before any is used. */
+/* Passes over all tensors, in this order: HALT checks the gradients, NORM sums their squares, MOVE updates the
+ * weights. */
 enum { HALT, NORM, MOVE, PASSES };
 
-/* One launch for as many tensors as an argument can list. The last one counts the iteration, unless it is halted. */
+/* A launch for every NETS_CUDA_UPDATE_TENSORS tensors. The last of MOVE counts the iteration, unless it is halted. */
 static void enqueue_pass(int pass, const nets_update_args *args, nets_cuda_norm *norm, nets_cuda_update *update,
                          cudaStream_t stream) {
     int parts = 0;

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /* The fully connected layer: a convolution of images of one pixel, with all features as channels.
  *
- * Features are counted in torch's order, channel by channel. An image of more than one pixel is pixel by pixel, so the
- * whole batch changes its order in the workspace, and its gradient changes back:
+ * Features are counted in torch's order, channel by channel. An image of more than one pixel is stored pixel by pixel,
+ * so the batch is transposed in the workspace, and its gradient is transposed back:
  *
  *   0                  planes_bytes
  *   | images as planes | the library's own |
  *   | the reduction of the bias's gradient |   after the products
  *
- * The library's own may have several sizes; a product runs by the fastest algorithm that fits. A batch in f32, beside
- * bf16 maps, is rounded to bf16 at the planes' end, before its order changes. Of bf16 maps, outputs that get a bias lie
- * in f32 behind the planes, so that the sum is rounded once.
+ * The library's own may have several sizes; a product runs by its fastest algorithm that fits. If the maps are bf16, a
+ * batch in f32 is rounded to bf16 at the planes' end before it is transposed, and outputs that get a bias lie in f32
+ * behind the planes, so that the sum is rounded once.
  *
- * A pass that adds to the gradients of earlier ones (nets_pass) computes those by the weights in blocks of the output's
- * features. The block's columns of dy, copied together, and its gradients lie behind the library's workspace, at the
- * workspace's end; so does the bias's gradient after the products.
+ * A pass that adds to the gradients of earlier ones (nets_pass) computes the weights' gradients in blocks of the
+ * output's features. At the workspace's end, behind the library's own, lie a packed copy of the block's columns of dy
+ * and the block's gradients, and after the products the bias's gradient.
  */
 #include <stdlib.h>
 
@@ -24,24 +24,24 @@
 /* The largest workspace that cuBLAS's documentation recommends, 32 MiB on Hopper; also the limit for tensor cores. */
 #define LIMIT_BYTES (INT64_C(32) << 20)
 
-/* Bytes of a block of weights' gradients that are added, if a row is not more. Chosen: few launches, and less than what
- * the first layers' maps take. */
+/* Bytes of a block of weights' gradients, when they are added; a block has at least four rows, however large. Chosen:
+ * few launches, and less than what the first layers' maps take. */
 enum { BLOCK_BYTES = 8 << 20 };
 
 typedef struct linear_op {
     nets_op base;
-    nets_cudnn_conv y, dx, dw; /* what gives these; dx and dw are not made where they are not wanted */
+    nets_cudnn_conv y, dx, dw; /* compute Y, DX and DW; dx and dw are not created if they are not wanted */
     nets_cudnn_conv dw_rest;   /* dw of the last block, if that is smaller */
     int block;                 /* features of the output whose weights' gradients are computed at a time */
-    int64_t added_bytes;       /* with adds: of a block's columns of dy, and behind them its gradients; else 0 */
+    int64_t added_bytes;       /* with adds: of a block's columns of dy and, behind them, its gradients; else 0 */
     int batch, in, out;
     int64_t pixels, channels; /* of an image */
-    int64_t planes_bytes;     /* of the workspace; with */
-    int64_t rounded_bytes;    /* of the batch in bf16; 0: it is not read so */
-    int64_t sums_bytes;       /* behind them in the forward: f32 outputs without their bias; 0: Y has them */
+    int64_t planes_bytes;     /* of the planes, rounded_bytes included */
+    int64_t rounded_bytes;    /* of the bf16 copy of a batch in f32; 0: none */
+    int64_t sums_bytes;       /* behind the planes in the forward: f32 outputs without their bias; 0: none */
     mm_dtype maps;
     bool training, wants_dx, bias;
-    nets_cuda_reduction by_bias; /* its gradient; zeros where there is none */
+    nets_cuda_reduction by_bias; /* sums the bias's gradient; all zero if there is no bias */
 } linear_op;
 
 static int64_t elem_bytes(const linear_op *op) { return mm_dtype_table[op->maps].bytes; }
@@ -52,7 +52,7 @@ static void *weight(const linear_op *op, const nets_op_args *args) {
 
 static void *planes(const nets_op_args *args) { return args->at[NETS_WORKSPACE]; }
 
-/* Of the workspace of a phase, but for what is added. */
+/* Bytes of a phase's workspace without added_bytes. */
 static int64_t products_bytes(const linear_op *op, mm_phase phase, const nets_op_args *args) {
     const int64_t bytes = nets_op_workspace_within(&op->base, phase, args->workspace_bytes);
     return phase == MM_FORWARD ? bytes : bytes - op->added_bytes;
@@ -169,7 +169,7 @@ static void destroy(nets_op *base) {
 
 /* ---------------------------------------------------------------- creation */
 
-/* Of `out` of the output's features. */
+/* Creates a product for `out` of the output's features. */
 static mm_status make_part(const linear_op *op, nets_cuda_backend *cuda, nets_direction direction, int out,
                            const nets_conv_terms *terms, nets_cudnn_conv *part) {
     const bool to_f32 = direction == NETS_CONV_FORWARD && op->sums_bytes;
@@ -191,7 +191,7 @@ static mm_status make_parts(linear_op *op, nets_backend *backend) {
     return MM_OK;
 }
 
-/* A multiple of four, which kernels take at a time. */
+/* A multiple of four, because kernels take four at a time. */
 static int features_of_block(int in, int out) {
     const int64_t n = BLOCK_BYTES / ((int64_t)in * (int64_t)sizeof(float)) / 4 * 4, block = n > 4 ? n : 4;
     return block < out ? (int)block : out;
@@ -202,11 +202,12 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     int64_t in = pixels * nets_shape_channels(&desc->x[0]);
     MM_TRY(nets_cuda_check_dims(desc));
     if (in > INT32_MAX)
-        return mm_fail(MM_ERR_UNSUPPORTED, "a linear layer of %lld features, at most %d", (long long)in, INT32_MAX);
-    if (desc->maps == MM_BF16 && desc->adds_earlier) /* the gradient would be rounded before it is added, and after */
-        return mm_fail(MM_ERR_UNSUPPORTED, "a linear layer of bf16 maps that adds to an earlier gradient");
+        return mm_fail(MM_ERR_UNSUPPORTED, "a linear layer has %lld input features, at most %d", (long long)in,
+                       INT32_MAX);
+    if (desc->maps == MM_BF16 && desc->adds_earlier) /* or the sum would be rounded twice */
+        return mm_fail(MM_ERR_UNSUPPORTED, "a linear layer of bf16 maps cannot add to an earlier gradient");
     if (desc->maps == MM_BF16 && desc->f32_inputs && desc->wants_dx)
-        return mm_fail(MM_ERR_UNSUPPORTED, "a linear layer of bf16 maps with a gradient by the batch");
+        return mm_fail(MM_ERR_UNSUPPORTED, "a linear layer of bf16 maps has no gradient for the batch");
     linear_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a linear layer");
     op->base.impl = &nets_cuda_op_linear;

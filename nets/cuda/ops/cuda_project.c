@@ -1,41 +1,40 @@
 /* SPDX-License-Identifier: MIT */
-/* The linear layer of tokens, whose weights are [in][out]: as a convolution of single pixels the other way round,
- * from Y's channels to X's.
+/* The linear layer of tokens, whose weights are [in][out]. It is described as a convolution C of single pixels in the
+ * other direction, from Y's channels to X's.
  *
- *   Y = X W          that convolution's gradient by its input, of X
- *   DX = DY W^T      that convolution, of DY
- *   DW = X^T DY      its gradient by its weights
+ *   Y = X W          C's gradient by its input, for X
+ *   DX = DY W^T      C, for DY
+ *   DW = X^T DY      C's gradient by its weights
  *
- * The library adds to an earlier contribution, so that of bf16 maps the sum is rounded once. It also adds a bias to
- * the f32 sums of such maps: the bias is rounded to bf16, which cuBLASLt wants beside a bf16 result, in front of the
- * library's workspace. Where cuBLASLt has no such product, the library gives Y in f32, chunk of rows by chunk, to the
- * workspace, in front of its own; what adds the bias rounds the sums to Y. A batch in f32, beside bf16 maps, is
- * rounded to bf16 at the workspace's begin. */
+ * The library itself adds to an earlier contribution, so that with bf16 maps the sum is rounded once. With bf16 maps it
+ * also adds the bias to its f32 sums. cuBLASLt wants a bf16 bias with a bf16 result, so the bias is rounded; it lies in
+ * front of the library's workspace. If cuBLASLt has no such product, the library writes Y in f32 to the workspace, in
+ * front of its own, one chunk of rows at a time; the kernel that adds the bias rounds the sums to Y. If the maps are
+ * bf16, a batch in f32 is rounded to bf16 at the workspace's beginning. */
 #include <stdlib.h>
 
 #include "mm/core/graph/dtype.h"
 #include "nets/cuda/libraries/cudnn_conv.h"
 
-/* Bytes of a chunk's sums: chosen, so that they stay in a GPU's L2 cache until the bias is added (A100 40 MB, H100 50
- * MB). */
+/* Bytes of a chunk's sums. Chosen: they stay in a GPU's L2 cache until the bias is added (A100 40 MB, H100 50 MB). */
 enum { CHUNK_BYTES = 16 << 20, ROWS_UNIT = 16 };
 
 typedef struct project_op {
     nets_op base;
-    nets_cudnn_conv y[2];   /* what gives Y: of a whole chunk, and of the last one */
-    nets_cudnn_conv dx, dw; /* likewise; not made where they are not wanted */
+    nets_cudnn_conv y[2];   /* compute Y: of a whole chunk, and of the last one */
+    nets_cudnn_conv dx, dw; /* compute DX and DW; not created if they are not wanted */
     int64_t each;           /* rows of a chunk */
-    bool adds_bias;         /* the products do */
-    int64_t rounded_bytes;  /* in front of the workspace: the batch in bf16; 0: it is not read so */
-    int64_t sums_bytes;     /* of a chunk's f32 sums; 0: they are Y's */
+    bool adds_bias;         /* the products add the bias */
+    int64_t rounded_bytes;  /* of the bf16 copy of a batch in f32, in front; 0: none */
+    int64_t sums_bytes;     /* of a chunk's f32 sums; 0: none, products write Y */
     mm_dtype maps;
     nets_role weight;
     int64_t rows, in, out;
     bool bias, adds_earlier;
-    nets_cuda_reduction by_bias; /* its gradient; zeros where there is none */
+    nets_cuda_reduction by_bias; /* sums the bias's gradient; all zero if there is no bias */
 } project_op;
 
-/* Backward. x: what has Y's channels; y: what has X's. */
+/* Enqueues a product of the backward. x: the tensor with Y's channels; y: the tensor with X's. */
 static mm_status multiply(const project_op *op, const nets_cudnn_conv *part, const nets_op_args *args, void *x, void *y,
                           void *weights, mm_stream *stream) {
     const int64_t bytes = nets_op_workspace_within(&op->base, MM_BACKWARD, args->workspace_bytes);
@@ -117,7 +116,7 @@ static mm_status make_y(project_op *op, nets_cuda_backend *cuda, int64_t rows, n
     return nets_cudnn_conv_init(y, cuda, &shape, &terms);
 }
 
-/* Rows of f32 sums that stay in cache. */
+/* Divides the rows into chunks whose f32 sums stay in cache. */
 static mm_status make_chunks(project_op *op, nets_cuda_backend *cuda) {
     const int64_t row_bytes = op->out * (int64_t)sizeof(float), fit = CHUNK_BYTES / row_bytes / ROWS_UNIT * ROWS_UNIT;
     if (op->each > fit) op->each = nets_larger(fit, ROWS_UNIT);
@@ -131,7 +130,7 @@ static mm_status make_outputs(project_op *op, nets_cuda_backend *cuda) {
     op->adds_bias = op->bias && op->maps == MM_BF16;
     const mm_status status = make_y(op, cuda, op->rows, &op->y[1]);
     if (!op->adds_bias || status != MM_ERR_UNSUPPORTED) return status;
-    mm_log_send(&cuda->config.log, MM_LOG_DEBUG, "a projection adds its bias by a kernel of its own: %s",
+    mm_log_send(&cuda->config.log, MM_LOG_DEBUG, "a kernel of its own adds a projection's bias, not the library: %s",
                 mm_last_error());
     op->adds_bias = false;
     return make_chunks(op, cuda);
@@ -161,7 +160,7 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     MM_TRY(nets_cuda_check_dims(desc));
     const bool rounds = desc->maps == MM_BF16 && desc->f32_inputs;
     if (rounds && desc->wants_dx)
-        return mm_fail(MM_ERR_UNSUPPORTED, "a projection of bf16 maps with a gradient by the batch");
+        return mm_fail(MM_ERR_UNSUPPORTED, "a projection of bf16 maps has no gradient for the batch");
     project_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a projection");
     op->base.impl = &nets_cuda_op_project;

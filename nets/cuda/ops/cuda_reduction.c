@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* What a layer's sums go over: the cut of its map, and the backend's counters of blocks (reduce.h). A backend's ops run
- * one at a time, and a launch leaves the counters at 0: all share them. */
+/* Describes a layer's reductions: how its map is cut, and the backend's counters of blocks (reduce.h). All ops share
+ * the counters, because a backend's ops run one at a time and a launch leaves the counters at 0. */
 #include "nets/cuda/cuda_ops.h"
 
-/* 256 KiB: those of a sum over two groups of blocks for 170000 channels, far more than layers have. */
+/* 256 KiB: enough to sum 170000 channels with two groups of blocks, far more than layers have. */
 enum { COUNTERS = 1 << 16 };
 
-/* On a stream of its own: the kernels' streams do not wait for the default one. */
+/* Uses a stream of its own, because the kernels' streams do not wait for the default one. */
 static mm_status clear(void *memory, size_t bytes) {
     cudaStream_t stream;
     MM_TRY(
@@ -17,7 +17,7 @@ static mm_status clear(void *memory, size_t bytes) {
     return status;
 }
 
-/* When the first of the backend's ops needs them. */
+/* Allocates the counters when the first op needs them. */
 static mm_status take_counters(nets_cuda_backend *cuda) {
     void *counters = NULL;
     if (cuda->counters) return MM_OK;
@@ -37,7 +37,7 @@ mm_status nets_cuda_reduction_init(nets_cuda_reduction *over, nets_cuda_backend 
                                               : nets_strips_of(1, rows, 1, channels);
     char text[NETS_SHAPE_TEXT_CAPACITY];
     if (nets_strips_counters(&strips) > COUNTERS)
-        return mm_fail(MM_ERR_UNSUPPORTED, "sums over the pixels of %s: they need %lld counters of blocks, at most %d",
+        return mm_fail(MM_ERR_UNSUPPORTED, "to sum over the pixels of %s takes %lld counters of blocks; there are %d",
                        nets_shape_text(map, text), (long long)nets_strips_counters(&strips), (int)COUNTERS);
     if (cuda->gpu) MM_TRY(take_counters(cuda));
     *over = (nets_cuda_reduction){.strips = strips, .counters = cuda->counters};

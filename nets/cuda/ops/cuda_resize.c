@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What gives an image another size and has no weights: pooling and upsampling; glue to op_windows_kernels.cu. */
+/* Pooling and upsampling, which change an image's size and have no weights: glue to op_windows_kernels.cu. */
 #include <stdlib.h>
 
 #include "nets/cuda/cuda_ops.h"
@@ -51,8 +51,8 @@ static mm_status create_pool(nets_backend *backend, const nets_op_desc *desc, ne
         op->windows.stride[d] = (int)a->stride[d];
         op->windows.pad[d] = (int)a->pad[d];
     }
-    /* What a window in ceil mode has beyond image and padding does not count in either: the IR lets no other padding
-     * come together with it. */
+    /* In ceil mode, a window may reach beyond image and padding; those places do not count in the average. The IR
+     * allows a padding that counts only without ceil mode. */
     op->windows.halves_index = nets_halves_index(a, nets_shape_channels(&desc->y));
     op->windows.exclude_pad = a->exclude_pad || (a->ceil_mode && !a->pad[0] && !a->pad[1]);
     *op_out = &op->base;

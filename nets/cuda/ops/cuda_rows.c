@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What goes pixel by pixel over the channels: local response normalisation and the loss; glue to op_lrn_kernels.cu
- * and op_loss_kernels.cu. */
+/* Operations over each pixel's channels: local response normalisation and the loss; glue to op_lrn_kernels.cu and
+ * op_loss_kernels.cu. */
 #include <stdlib.h>
 
 #include "nets/cuda/cuda_ops.h"
@@ -30,7 +30,7 @@ static mm_status create_lrn(nets_backend *backend, const nets_op_desc *desc, net
     (void)backend;
     MM_TRY(nets_cuda_check_dims(desc));
     int64_t half = desc->attrs.size / 2;
-    if (half >= nets_shape_channels(&desc->x[0])) half = nets_shape_channels(&desc->x[0]) - 1; /* all of them */
+    if (half >= nets_shape_channels(&desc->x[0])) half = nets_shape_channels(&desc->x[0]) - 1; /* all channels */
     const nets_cuda_lrn lrn = {.pixels = nets_shape_rows(&desc->x[0]),
                                .channels = (int)nets_shape_channels(&desc->x[0]),
                                .half = (int)half,
@@ -54,7 +54,7 @@ static mm_status create_lrn(nets_backend *backend, const nets_op_desc *desc, net
 typedef struct loss_op {
     nets_op base;
     mm_dtype maps;           /* of scores; probabilities are f32 */
-    nets_cuda_labels labels; /* without addresses */
+    nets_cuda_labels labels; /* without addresses, which every call sets */
 } loss_op;
 
 static nets_cuda_labels labels_of(const nets_op *op, const nets_op_args *args) {

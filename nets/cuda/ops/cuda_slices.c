@@ -14,7 +14,7 @@ typedef struct concat_op {
     int64_t pixels, channels[NETS_MAX_INPUTS], y_channels;
 } concat_op;
 
-/* What an input has of a pixel. */
+/* Bytes of a pixel in an input. */
 static int64_t bytes_of(const concat_op *op, int input) {
     return op->channels[input] * (int64_t)mm_dtype_bytes(op->maps);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The last product and the loss, chunk of tokens by chunk. In training a chunk's gradients follow its scores at once,
- * so no more than a chunk's scores exist:
+/* The last product and the loss, for one chunk of tokens at a time. In training, a chunk's gradients are computed right
+ * after its scores, so only one chunk's scores exist at a time:
  *
  *   scores = X W^T;   scores := (softmax(scores) - 1 at the label) / labels
  *   Y = scores W;     DW += scores^T X
@@ -9,22 +9,22 @@
  *   | a chunk's scores, then | its rows' losses | bf16: a chunk's | the library's own |       the forward's workspace
  *   | gradients over them    |                  | Y in f32        |
  *
- * Sums over chunks are in order. Of bf16 maps X, W, Y and the gradients by the scores are bf16; scores and DW are f32,
- * and sums too.
+ * Chunks are summed in order. With bf16 maps, X, W, Y and the gradients by the scores are bf16; scores, DW and sums are
+ * f32.
  *
- * Tensor cores ask for rows that begin at multiples of 16 bytes, and their fast kernels for a number of classes that is
- * a multiple of 8 as well: on an H100 the products of GPT-2's 50257 classes took 30 ms a step, divided they take 7. So
- * rows are padded to a multiple of 8 classes, and each product is divided: the classes up to a multiple of 8, and the
- * rest. Y is the sum of both parts, and rounded to bf16 once. */
+ * Tensor cores need rows that begin at multiples of 16 bytes, and their fast kernels also need a number of classes that
+ * is a multiple of 8. So rows are padded to a multiple of 8 classes, and each product is divided: the classes up to a
+ * multiple of 8, and the rest. On an H100 the products of GPT-2's 50257 classes took 30 ms a step; divided they take 7.
+ * Y is the sum of both parts, and rounded to bf16 once. */
 #include <stdlib.h>
 
 #include "mm/core/graph/dtype.h"
 
 #include "nets/cuda/libraries/cudnn_conv.h"
 
-/* Of a chunk: bytes of scores, and its least and most rows, a multiple of a tile of matrix products. The weight's
- * gradient is read and written for each chunk, so fewer rows cost time: GPT-2's 309 MB take 0.1 ms on an H100, for each
- * 1024 rows. */
+/* A chunk's bytes of scores, and its least and most rows, multiples of a tile of matrix products. The weight's gradient
+ * is read and written for each chunk, so small chunks cost time: per 1024 rows, GPT-2's 309 MB take 0.1 ms on an
+ * H100. */
 enum { CHUNK_BYTES = 200 << 20, ROWS_UNIT = 128, LEAST_ROWS = 128, MOST_ROWS = 2048, CLASSES_UNIT = 8 };
 
 /* The two parts of each product: the classes up to a multiple of CLASSES_UNIT, and the rest. Either may be empty. */
@@ -42,12 +42,12 @@ typedef struct token_loss_op {
     int64_t rows, each, channels;
     int64_t classes[DIVIDED];
     int64_t pitch;           /* elements from row to row of scores */
-    nets_cuda_labels labels; /* of all rows, without addresses */
+    nets_cuda_labels labels; /* of all rows, without addresses, which every chunk sets */
     int64_t losses_at, sums_at, library_at;
     bool training;
 } token_loss_op;
 
-/* Gradients lie over the scores, row by row. */
+/* Elements from row to row of the gradients, which overwrite the scores row by row. */
 static int64_t gradients_pitch(const token_loss_op *op) {
     return op->pitch * (int64_t)sizeof(float) / mm_dtype_table[op->maps].bytes;
 }
@@ -62,8 +62,8 @@ typedef struct chunk_at {
     int64_t library_bytes;
 } chunk_at;
 
-/* Enqueues both parts of a product. score_bytes, weight_bytes: of an element of the scores (or of the gradients that
- * lie over them), and of `weights`, which are W or DW. */
+/* Enqueues both parts of a product. score_bytes, weight_bytes: bytes of an element of the scores (or of the gradients
+ * that overwrite them), and of `weights`, which are W or DW. */
 static mm_status enqueue_parts(const token_loss_op *op, const nets_cudnn_conv parts[DIVIDED], const chunk_at *at,
                                void *x, int64_t score_bytes, char *weights, int64_t weight_bytes, mm_stream *stream) {
     for (int64_t i = 0, first = 0; i < DIVIDED; first += op->classes[i++])
@@ -110,7 +110,7 @@ static mm_status forward(nets_op *base, const nets_op_args *args, mm_stream *str
     return nets_cuda_launched("the loss of tokens");
 }
 
-/* The forward has left the gradient in Y. */
+/* The forward left the gradient in Y. */
 static mm_status backward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
     const token_loss_op *op = (const token_loss_op *)base;
     if (args->at[NETS_DX] && (args->at[NETS_DX] != args->at[NETS_Y] || args->at[NETS_EARLIER]))
@@ -179,7 +179,7 @@ static int64_t rows_of_chunk(int64_t rows, int64_t classes) {
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     MM_TRY(nets_cuda_check_dims(desc));
     if (desc->maps == MM_BF16 && desc->adds_earlier)
-        return mm_fail(MM_ERR_UNSUPPORTED, "Y would be rounded before an earlier contribution is added");
+        return mm_fail(MM_ERR_UNSUPPORTED, "a loss of tokens of bf16 maps cannot add to an earlier gradient");
     token_loss_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a loss of tokens");
     const int64_t rows = nets_shape_rows(&desc->x[0]), image = rows / desc->x[0].dims[0];

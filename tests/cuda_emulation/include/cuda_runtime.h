@@ -6,10 +6,10 @@
  * until it waits for others. Odd blocks start their threads in reverse, dynamic shared memory begins as garbage, and
  * reads of lanes that are not there give garbage, so that a forgotten barrier shows. What would hang or be undefined on
  * a GPU (a barrier that some threads never reach or reach elsewhere, a warp operation whose lanes disagree, a
- * misaligned vector access by a cache-hinted load) ends the program with a line that says where: kernels.h. In a
- * kernel_check_test (cuda.bzl), so does every access that compute-sanitizer would name: check.h.
+ * misaligned vector access by a cache-hinted load) ends the program with a line that says where: emulated_kernels.h. In
+ * a kernel_check_test (cuda.bzl), so does every access that compute-sanitizer would name: check.h.
  *
- * __shared__ variables are one for each stream's thread: right, as blocks run one after another there. */
+ * Each stream's thread has its own __shared__ variables; that suffices, because its blocks run one after another. */
 #ifndef TESTS_CUDA_EMULATION_INCLUDE_CUDA_RUNTIME_H
 #define TESTS_CUDA_EMULATION_INCLUDE_CUDA_RUNTIME_H
 

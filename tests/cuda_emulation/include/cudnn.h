@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* cuDNN 9.0's convolutions on the CPU, for tests: of <cudnn.h>, exactly what this project calls, with the real values.
- * cudnn_loops.c computes them by plain loops that sum in double; libraries.h is what tests see of them. */
+ * cudnn_loops.c computes them by plain loops that sum in double; tests control them by libraries.h. */
 #ifndef TESTS_CUDA_EMULATION_INCLUDE_CUDNN_H
 #define TESTS_CUDA_EMULATION_INCLUDE_CUDNN_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the engine nccl calls of NCCL. The library is tests/cuda_emulation/nccl.c, which is opened at run time, as NCCL
- * is. */
+/* The part of NCCL that the communicator nccl calls. tests/cuda_emulation/nccl.c implements it: a library that is
+ * opened at run time, as NCCL is. */
 #ifndef TESTS_CUDA_EMULATION_INCLUDE_NCCL_H
 #define TESTS_CUDA_EMULATION_INCLUDE_NCCL_H
 
