@@ -41,8 +41,8 @@ static int limit_v1(const char *folder) {
     return read_line(path, period, sizeof period) ? cpus_of(atoll(quota), atoll(period)) : 0;
 }
 
-/* The least limit of a group and of those that it is in, up to the root. In a container the group's path may be the
- * machine's, which is not there: then what is at the root is the container's. */
+/* The lowest limit of a control group and its ancestors. In a container the group's path may be the machine's, which
+ * does not exist there; the files at the root are then the container's. */
 static int limit_up_from(const char *root, const char *mount, const char *group, int (*limit)(const char *folder)) {
     char folder[PATH_CAPACITY];
     int least = 0;
