@@ -132,8 +132,8 @@ void mm_stream_destroy(mm_stream *stream) {
 
 static mm_status same_device(const mm_stream *stream, const mm_event *event) {
     if (stream->device == event->device) return MM_OK;
-    return mm_fail(MM_ERR_INVALID, "a stream of device %s cannot use an event of device %s", stream->device->name,
-                   event->device->name);
+    return mm_fail(MM_ERR_INVALID, "a stream of device %s cannot use an event of another device, %s",
+                   stream->device->name, event->device->name);
 }
 
 mm_status mm_stream_wait(mm_stream *stream, mm_event *event) {
@@ -324,7 +324,7 @@ mm_status mm_capture_end(mm_stream *stream, mm_replay **replay_out) {
 mm_status mm_replay_launch(mm_replay *replay, mm_stream *stream) {
     bool entered;
     if (replay->device != stream->device)
-        return mm_fail(MM_ERR_INVALID, "a stream of device %s cannot replay what was captured on device %s",
+        return mm_fail(MM_ERR_INVALID, "a stream of device %s cannot replay what was captured on another device, %s",
                        stream->device->name, replay->device->name);
     MM_TRY(mm_device_enter(stream->device, &entered));
     return leave(stream->device, entered, replay->device->ops->replay_launch(replay, stream));
