@@ -107,8 +107,8 @@ typedef struct mm_stash_tensor {
 /* Puts a tensor. On failure there is no new entry, the caller keeps its tensor, and the entries before stay as they
  * were. MM_ERR_INVALID: dimensions, strides or flags. MM_ERR_INFEASIBLE (mm_stash_refusal_get says more): the tensor is
  * larger than the budget; the held and kept entries leave no room for it; or it would begin an iteration like the last
- * one, whose order does not fit under the policy. The last is returned once: an iteration that begins all the same runs
- * unplanned. MM_ERR_NOMEM: there is no host memory. MM_ERR_DEVICE: a copy failed. */
+ * one, whose order does not fit under the policy. That failure is returned once: an iteration that begins all the same
+ * runs unplanned. MM_ERR_NOMEM: there is no host memory. MM_ERR_DEVICE: a copy failed. */
 MM_API MM_CHECKED mm_status mm_stash_put(mm_stash *stash, const mm_stash_tensor *tensor, void *stream,
                                          mm_stash_entry *entry_out, mm_stash_answer *answer_out);
 
