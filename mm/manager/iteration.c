@@ -147,8 +147,7 @@ static mm_status end(mm_manager *m, const char *call, mm_status (*dispatch_end)(
 }
 
 mm_status mm_iteration_end(mm_manager *m) {
-    MM_TRY(mm_state_check(m, MM_MOVE_END, "mm_iteration_end")); /* after a refusal iterations before may still run, so
-                                                                   `largest` stays */
+    MM_TRY(mm_state_check(m, MM_MOVE_END, "mm_iteration_end")); /* if refused, `largest` stays */
     mm_status status = end(m, "mm_iteration_end", mm_dispatch_end);
     forget_largest(m);
     return status;
