@@ -66,7 +66,7 @@ typedef struct mm_task_times {
 } mm_task_times;
 
 /* Sums over elements of a tensor, each element by its magnitude. -0 is a zero. With a NaN among the elements, the last
- * three are NaN; else, with an infinity, +Inf. Both count as non-zero. */
+ * three members are NaN; else, with an infinity, they are +Inf. Both count as non-zero. */
 typedef struct mm_sums {
     double nonzero; /* number of elements that are not zero */
     double sum_abs, sum_squares, max_abs;
@@ -132,7 +132,7 @@ typedef struct mm_device_ops {
     mm_status (*sums_async)(mm_stream *stream, const float *src, int64_t elems, void *scratch, mm_sums *sums_out);
     mm_status (*call_async)(mm_stream *stream, const mm_call *call);
 
-    /* All NULL where work cannot be captured. */
+    /* All NULL if tasks cannot be captured. */
     mm_status (*capture_begin)(mm_stream *stream);
     mm_status (*capture_end)(mm_stream *stream, mm_replay **replay_out);
     mm_status (*replay_launch)(mm_replay *replay, mm_stream *stream);
@@ -180,8 +180,8 @@ MM_CHECKED mm_status mm_device_enter(mm_device *device, bool *entered_out);
 /* Restores the device that was current before. entered: what mm_device_enter set. */
 void mm_device_leave(mm_device *device, bool entered);
 
-/* Reserves `bytes` (> 0), aligned to 4096 and zero. The host gives pages as they are touched. MM_ERR_NOMEM; the message
- * has the sizes. */
+/* Reserves `bytes` (> 0), aligned to 4096 and zero. The host allocates pages as they are touched. MM_ERR_NOMEM; the
+ * message has the sizes. */
 MM_CHECKED mm_status mm_device_reserve(mm_device *device, mm_memory_kind kind, int64_t bytes, void **memory_out);
 /* memory, bytes: as reserved. Nothing may use it any more. */
 void mm_device_release(mm_device *device, mm_memory_kind kind, void *memory, int64_t bytes);

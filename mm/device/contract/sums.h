@@ -3,8 +3,8 @@
  * order in which they are added up.
  *
  * The elements lie in strips of equal length, a multiple of MM_SUMS_STRIP_ELEMS. In a strip, element i goes to lane i
- * mod MM_SUMS_LANES, and each lane is a chain. Then lane l takes lane l + MM_SUMS_LANES / 2, and so on by halves, down
- * to lane 0. The strips' results are added up in the same way.
+ * mod MM_SUMS_LANES, and each lane adds up its elements in order. Then lane l adds lane l + MM_SUMS_LANES / 2, and so
+ * on by halves, down to lane 0. The strips' results are added up in the same way.
  *
  * A float's square is exact in double precision: it does not matter whether it is fused with the addition. */
 #ifndef MM_DEVICE_CONTRACT_SUMS_H
