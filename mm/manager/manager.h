@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The manager's state, which the files of the session share; its limits, events and warnings. */
+/* The manager's state, which its files share; its limits, events and warnings. */
 #ifndef MM_MANAGER_MANAGER_H
 #define MM_MANAGER_MANAGER_H
 
@@ -18,7 +18,7 @@ typedef struct mm_ready {
     mm_prepared *prepared; /* owned by the plan set */
     mm_execution *execution;
     mm_sampling *sampling; /* NULL: nothing is sampled */
-    int64_t sampled_age;   /* iterations from the last that sampled on, that one included; -1: none has */
+    int64_t sampled_age;   /* iterations since the last that sampled, that one included; -1: none has */
     void **external;       /* per tensor: the user's memory of an external tensor; NULL for others */
     mm_recompute_fn recompute;
     void *recompute_ctx;
@@ -48,7 +48,7 @@ typedef struct mm_observed {
     int n_left;
 } mm_observed;
 
-/* States of a session; states.h has the calls that lead from one to another. */
+/* States of a manager; states.h has the calls that lead from one to another. */
 typedef enum mm_state {
     MM_STATE_NONE,    /* no state: the call is refused (states.c) */
     MM_STATE_IDLE,    /* between iterations */
@@ -89,7 +89,7 @@ struct mm_manager {
     int64_t there_bytes;   /* bytes of the arena that are present; the memory above was given back to the system */
     mm_touched given_back; /* touched bytes of the memory above, counted before it was given back */
     int64_t most_touched;  /* touched bytes in all, counted before memory was last taken back */
-    mm_state state;        /* of the session (states.h) */
+    mm_state state;        /* see states.h */
     mm_iteration now;      /* the iteration under way */
     int64_t number;        /* of the next iteration (mm_iteration_number_set) */
     mm_observed observed;

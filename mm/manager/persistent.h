@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the session needs of persistent.c besides the calls of mm.h. */
+/* What other files need of persistent.c besides the calls of mm.h. */
 #ifndef MM_MANAGER_PERSISTENT_H
 #define MM_MANAGER_PERSISTENT_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A stash's state, which the files of its layer share.
+/* A stash's state, which its files share.
  *
  *   put, get ────────▶ stash_enter (stash.c): one call at a time is inside, and works on all below
  *   drop, release ───▶ deferred ("notes"): the call that is inside processes them before it exits; if none is, the

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* The order of an iteration: the events of its entries, in sequence. Plain data.
  *
- *   put    an entry
- *   get    of an entry that nobody holds
- *   return of an entry that nobody holds any more, and that is not dropped at once
- *   end    of an entry: it is dropped, and nobody holds it */
+ *   put     the entry is put
+ *   get     it is got while nobody holds it
+ *   return  nobody holds it any more, and it is not dropped at once
+ *   end     it is dropped, and nobody holds it */
 #ifndef MM_STASH_STASH_ORDER_H
 #define MM_STASH_STASH_ORDER_H
 
@@ -36,7 +36,7 @@ typedef struct mm_order {
     bool lost;  /* memory ran out, or it became too long, so it is incomplete */
 } mm_order;
 
-/* Longer orders are not learned. Chosen: 20 times the events of a deep network. */
+/* Longer orders are not learned. A deep network has a twentieth of so many events. */
 enum { MM_ORDER_EVENTS_MOST = 1 << 16 };
 
 /* Add an event to an order. If that fails, the order is lost. A put adds entry number n_entries. */
