@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* mm: keeps the training of a neural network inside a byte budget. C11, usable from C++.
+/* mm keeps the training of a neural network inside a byte budget. C11, usable from C++.
  *
  * Use it in a training loop of your own: declare the steps of an iteration and the tensors that they use once, as a
- * graph; then call mm_layer_begin and mm_layer_end around each step. A policy decides which feature maps are compressed,
- * copied to host memory or recomputed between the forward and the backward pass, and the manager does it beside the
- * computation. The headers:
+ * graph; then call mm_layer_begin and mm_layer_end around each step. A policy decides which feature maps are
+ * compressed, copied to host memory or recomputed between the forward and the backward pass, and the manager does it
+ * beside the computation. The headers:
  *
  *   mm.h        the loop: graph, manager, iteration. It includes the others.
  *   mm_comm.h   several processes train one network: all-reduces of their gradients.
@@ -28,7 +28,7 @@
  *   mm_iteration_end(m)
  *
  * Errors. Every function that can fail returns mm_status. mm_last_error() then has one line that says what failed, on
- * which object, and with which numbers. On an error, outputs are untouched. Any function may return MM_ERR_NOMEM for
+ * which object, and with which numbers. On an error, outputs are unchanged. Any function may return MM_ERR_NOMEM for
  * the library's own memory, and MM_ERR_INVALID for a NULL argument; the comments below leave these out. "Between
  * iterations" means: MM_ERR_ORDER while an iteration is under way. Ownership. The caller destroys what a _create or
  * _load function returns. Strings that are passed in are copied, unless the comment says "borrowed". Strings that are
@@ -117,18 +117,18 @@ MM_API const char *mm_layer_kind_name(mm_layer_kind kind);
 
 /* How long a layer's forward step takes. */
 typedef enum mm_layer_cost {
-    MM_LAYER_CHEAP = 0,     /* as long as passes over its maps: batch norm, ReLU, pool */
+    MM_LAYER_CHEAP = 0,     /* about as long as reading and writing its maps: batch norm, ReLU, pool */
     MM_LAYER_EXPENSIVE = 1, /* longer, because it multiplies matrices: convolution */
 } mm_layer_cost;
 
-/* Properties of a layer that policies choose by. */
+/* Properties of a layer that policies take into account. */
 typedef struct mm_layer_properties {
     mm_layer_cost cost;
     bool repeatable; /* its forward step may run again, and then gives the same bits (mm_recompute_fn) */
 } mm_layer_properties;
 
-/* The default properties of a kind: MM_LAYER_CONV, _LINEAR and _ATTENTION are dear, all others cheap; MM_LAYER_OTHER,
- * _DATA, _LOSS and _UPDATE are not repeatable, all others are. */
+/* The default properties of a kind: MM_LAYER_CONV, _LINEAR and _ATTENTION are expensive, all others cheap;
+ * MM_LAYER_OTHER, _DATA, _LOSS and _UPDATE are not repeatable, all others are. */
 MM_API mm_layer_properties mm_layer_kind_properties(mm_layer_kind kind);
 
 typedef enum mm_access {
@@ -143,8 +143,8 @@ typedef enum mm_form {
     MM_FORM_SIGN = 1,  /* only whether each element is > 0. The reader gets either the elements or the exact mask:
                           one bit for each element, least significant bit first, in 32-bit little-endian words.
                           mm_tensor_form says which of the two it got. */
-    MM_FORM_CODE = 2,  /* a code of the elements. No use declares it: mm_tensor_form says it of a tensor whose
-                          elements the step reads, and may read in a code (mm_graph_allow_code) */
+    MM_FORM_CODE = 2,  /* a code of the elements. Never declared in mm_use: mm_tensor_form returns it if the step reads
+                          the tensor in compressed form (mm_graph_allow_code) */
 } mm_form;
 
 typedef struct mm_tensor_desc {
@@ -243,11 +243,12 @@ typedef enum mm_event_kind {
     MM_EVENT_PLAN = 0,            /* a graph was planned: name = graph, bytes = its plan's peak */
     MM_EVENT_POLICY = 1,          /* the policy was set: name = policy */
     MM_EVENT_ITERATION_BEGIN = 2, /* name = graph, bytes = its plan's peak */
-    MM_EVENT_ITERATION_END = 3,   /* name = graph, ns = wall time until the call that ended it; it may still run */
+    MM_EVENT_ITERATION_END = 3,   /* name = graph, ns = wall time from its beginning to the call that ended it; the
+                                     device may still run it */
     MM_EVENT_ABORT = 4,  /* the iteration failed or was aborted, so it has no MM_EVENT_ITERATION_END: name = graph */
     MM_EVENT_WAIT = 5,   /* mm_layer_begin blocked for a worker or an input: name = layer, ns = how long */
     MM_EVENT_LADDER = 6, /* fallback: name = the substitute policy, bytes = what is available to plans now */
-    MM_EVENT_REPLAN = 7, /* mm_observe: a graph has another plan, because iterations did not take what was planned:
+    MM_EVENT_REPLAN = 7, /* mm_observe: a graph got another plan, because its iterations did not take the planned time:
                             name = graph, bytes = the new plan's peak, ns = what an iteration is predicted to take */
 } mm_event_kind;
 
@@ -262,10 +263,10 @@ typedef struct mm_event_info {
 typedef void (*mm_event_fn)(void *ctx, const mm_event_info *event);
 
 /* Reads and checks a file of facts, as `mm bench --facts` and mm_facts_save write it. The caller destroys the facts;
- * any number of managers and threads may read them. A manager that gets them (mm_options) plans by the measured times
- * every graph with the same layers, tensors and sizes as the measured one, substitutes included. It plans other graphs
- * without them, and logs that: as a warning, or as MM_LOG_INFO for a graph without a backward pass, where policies
- * have nothing to choose. MM_ERR_IO, MM_ERR_FORMAT: the message names the file and the place in it. */
+ * any number of managers and threads may read them. A manager that gets them (mm_options) uses the measured times for
+ * every graph whose layers, tensors and sizes equal those of the measured graph, also under substitute policies. It
+ * plans other graphs without them, and logs that: as a warning, or as MM_LOG_INFO for a graph without a backward pass,
+ * where policies have nothing to choose. MM_ERR_IO, MM_ERR_FORMAT: the message names the file and the place in it. */
 MM_API MM_CHECKED mm_status mm_facts_load(const char *path, mm_facts **facts_out);
 /* No manager may still have the facts. NULL is legal. */
 MM_API void mm_facts_destroy(mm_facts *facts);
@@ -289,7 +290,8 @@ typedef struct mm_options {
     bool measure_touched; /* fill the memory of plans with a pattern, so that mm_touched_get can count */
     uint64_t delay_seed;  /* host device, for tests: if not 0, tasks are delayed at random, by at most */
     int64_t delay_max_ns; /* delay_max_ns, so that races show */
-    int64_t link_bytes_per_s; /* host device: rate of the simulated link to pinned memory, each way; 0: as memcpy */
+    int64_t link_bytes_per_s; /* host device: rate of the simulated link to pinned memory, each way; 0: as fast as
+                                 memcpy */
     int64_t alloc_cost_ns;    /* host device: simulated cost of an allocation or free at run time (100000: cudaMalloc of
                                  128 MB on an H200, tools/facts/README.md) */
     int codec_threads;        /* host device: number of threads for one encode or decode; 0: 1 */
@@ -297,18 +299,19 @@ typedef struct mm_options {
     mm_event_fn event_fn;
     void *event_ctx;
     const mm_facts *facts; /* measured times to plan by (mm_facts_load); borrowed until the manager is destroyed. NULL:
-                              plans go by nominal times, scaled to the device's rates of memory and link */
-    const volatile int *stop_search; /* not 0: a policy that searches for a plan ends with the best so far. Set by a
-                                        signal handler or another thread; borrowed as facts are. NULL: it never is */
-    int64_t trace_bytes; /* buffer for the times of a trace (mm_trace_start); 0: 16 MiB, and none on a GPU. More than 0
-                              makes a GPU time its events */
+                              plans use nominal times, scaled to the device's rates of memory and link */
+    const volatile int *stop_search; /* if it becomes not 0, a policy that searches for a plan stops with the best so
+                                        far. A signal handler or another thread sets it; borrowed like facts. NULL:
+                                        searches are never stopped */
+    int64_t trace_bytes; /* buffer for the times of a trace (mm_trace_start); 0: 16 MiB on the host device, none on a
+                            GPU. More than 0 makes a GPU time its events */
 } mm_options;
 
 /* Devices and threads. A device's name is KIND or KIND:N, with N from 0; KIND alone is KIND:0. GPUs are numbered as
  * CUDA_VISIBLE_DEVICES leaves them. An unknown name, or a GPU that does not answer, is refused; the message says how
  * many answer. Managers on several GPUs may run concurrently, in one thread by turns or in several threads. The
  * manager's own threads have its GPU as their current device. In the caller's threads each call makes the GPU current,
- * and then restores what was current before (by cudaSetDevice, or a context of the driver). So the caller's own
+ * and then restores what was current before (set by cudaSetDevice, or a context of the driver). So the caller's own
  * launches between mm_layer_begin and mm_layer_end need cudaSetDevice(N) before, unless N is 0 and no other GPU was
  * set. */
 
@@ -326,9 +329,10 @@ typedef struct mm_options {
  * the start; MM_ERR_NOMEM, with both numbers, for a budget above what the device has free (the host device: above what
  * the machine has). */
 
-/* mm_manager_create for options of `options_bytes` bytes: sizeof(mm_options) in the caller's header. Members beyond are
- * taken as zero. MM_ERR_UNSUPPORTED: the options are longer than this library's, and not zero there, so they are from a
- * newer header. Callers that find functions by name (dlsym) need this one; others call mm_manager_create. */
+/* mm_manager_create for options of `options_bytes` bytes: sizeof(mm_options) in the caller's header. Members beyond
+ * these bytes count as zero. MM_ERR_UNSUPPORTED: the options are longer than this library's, and a byte of what is
+ * beyond is not zero, so they are from a newer header. Callers that find functions by name (dlsym) need this one;
+ * others call mm_manager_create. */
 MM_API MM_CHECKED mm_status mm_manager_create_sized(const mm_options *options, size_t options_bytes,
                                                     mm_manager **manager_out);
 
@@ -341,7 +345,7 @@ MM_CHECKED static inline mm_status mm_manager_create(const mm_options *options, 
 /* Writes the measured times of a graph under its present plan to a file for mm_facts_load: mean times of steps, codecs
  * and copies, over all iterations but the first. The manager must have been created with measure_times. The time of a
  * step includes how much codecs and copies beside it slowed it down; `mm bench --facts` measures several policies, and
- * separates the two. Times that this plan does not measure are those of mm_options.facts. Of a graph that is observed
+ * separates the two. Times that this plan does not measure are those of mm_options.facts. For a graph that is observed
  * (mm_observe), it writes what was learned under all plans that ran, and needs no measure_times. Between iterations.
  * MM_ERR_ORDER: no times were measured; MM_ERR_INVALID: two steps have the same layer name and phase; MM_ERR_IO. */
 MM_API MM_CHECKED mm_status mm_facts_save(mm_manager *manager, const mm_graph *graph, const char *path);
@@ -374,7 +378,7 @@ MM_API MM_CHECKED mm_status mm_policy_set(mm_manager *manager, const char *polic
  * address range stays reserved, so no tensor moves. Plans and checks every prepared graph under the new budget first,
  * down the ladder if necessary. Memory above a smaller budget is given back to the system, except for persistent
  * tensors. Between iterations only. MM_ERR_INFEASIBLE: the message says how much is needed; nothing changed.
- * MM_ERR_NOMEM: others have the memory now. MM_ERR_INVALID: not from 1 to the bytes reserved. */
+ * MM_ERR_NOMEM: other programs have taken the memory meanwhile. MM_ERR_INVALID: not from 1 to the bytes reserved. */
 MM_API MM_CHECKED mm_status mm_budget_set(mm_manager *manager, int64_t device_bytes);
 
 /* Sets the user's memory for an external tensor: at least as large as the tensor, borrowed until it is replaced.
@@ -414,11 +418,11 @@ enum {
  * the caller's values. MM_ERR_NOMEM: at the first call. mm_persistent_set refuses this tensor. */
 MM_API MM_CHECKED mm_status mm_values_set(mm_manager *manager, int64_t offset, const void *data, int64_t bytes);
 
-/* Sets the number of the next iteration. Each iteration that ends, of whatever graph, makes it one more; it begins
- * with 0, as it does again behind INT64_MAX. Steps can read it (MM_VALUES_ITERATION), and codecs that round at random
- * are keyed by it. So a loop that loads a state sets the number that the state had, and a loop that also evaluates, or
- * runs an iteration again, sets it before each iteration: then a resumed run rounds as one that never stopped. Does
- * not wait. Between iterations only. MM_ERR_INVALID: a negative number. */
+/* Sets the number of the next iteration. The manager's first iteration has number 0. Each iteration that ends, of
+ * whatever graph, adds one; 0 follows INT64_MAX. Steps can read it (MM_VALUES_ITERATION), and codecs that round at
+ * random use it as their key. So a loop that loads a state sets the number that the state had, and a loop that also
+ * evaluates, or runs an iteration again, sets it before each iteration: then a resumed run rounds as one that never
+ * stopped. Does not wait. Between iterations only. MM_ERR_INVALID: a negative number. */
 MM_API MM_CHECKED mm_status mm_iteration_number_set(mm_manager *manager, int64_t number);
 
 /* Adds a persistent tensor that no graph declares, zeroed: device memory for the caller's own use. Every prepared
@@ -432,8 +436,8 @@ MM_API MM_CHECKED mm_status mm_persistent_add(mm_manager *manager, const char *n
  * it. MM_ERR_ORDER: persistent tensors that were added later lie above it, and never move. */
 MM_API MM_CHECKED mm_status mm_persistent_remove(mm_manager *manager, const char *name);
 
-/* The manager's compute stream, to be passed to mm_layer_begin. The same for the manager's life; the manager owns
- * it. */
+/* The manager's compute stream, to be passed to mm_layer_begin. It stays the same for the manager's life; the manager
+ * owns it. */
 MM_API mm_stream *mm_compute_stream(mm_manager *manager);
 
 /* The device's own handle of a stream, for launches and libraries: on cuda a cudaStream_t, which the manager owns.
@@ -561,55 +565,57 @@ MM_API const char *mm_device_list(size_t i, const char **summary_out);
 /* A code that a step reads or writes by itself, strip by strip (mm_strips), instead of a codec beside it. */
 typedef struct mm_code_use {
     mm_tensor tensor; /* a managed tensor of f32 that the step uses */
-    mm_access access; /* MM_READ: where it reads the elements, it can read a code of them. MM_WRITE: when it has read or
-                          written them, it can also write their code */
-    const char *codec;      /* the codec's name, "zfp", whatever its options; copied */
-    size_t workspace_bytes; /* that it needs for this beside its workspace (mm_workspace_data has both), */
-    int workspace_strips;   /* and the bytes of so many strips of elements; only of a read */
-    int passes;             /* how often it decodes all of it; only of a read, at least 1 */
+    mm_access access; /* MM_READ: it can read a code in place of the elements. MM_WRITE: it can also write a code of the
+                         elements that it reads or writes */
+    const char *codec;      /* the codec's name without options, such as "zfp"; copied */
+    size_t workspace_bytes; /* extra workspace for this; mm_workspace_data then has both */
+    int workspace_strips;   /* the extra workspace also has room for the elements of so many strips; only for MM_READ */
+    int passes;             /* how many times the step decodes the whole code; only for MM_READ, at least 1 */
 } mm_code_use;
 
 /* Declares for the step added last that it can read or write a code by itself. The policy decides whether it does
- * (mm_tensor_coded). MM_ERR_INVALID: the step does not use the tensor so; not a managed tensor of f32; no
- * codec's name, or one of more than 23 characters; or declared twice. */
+ * (mm_tensor_coded). MM_ERR_INVALID: the step has no such use of the tensor; the tensor is not managed or not f32; the
+ * name is no codec's, or longer than 23 characters; or it is declared twice. */
 MM_API MM_CHECKED mm_status mm_graph_allow_code(mm_graph *graph, const mm_code_use *code);
 
-/* A code as a row of strips, each of which can be encoded and decoded by itself, by any thread. The elements are f32,
- * in their order. They come in periods (a map's images), whose last strip has the rest of the period:
+/* A code as a sequence of strips, each of which any thread can encode and decode by itself. The elements are f32, in
+ * the tensor's order. They are divided into periods (a map's images); a period's last strip has what remains of it:
  *
  *      elements  | strip | strip | rest | strip | strip | rest | ...      strip s of the code is the bytes from
  *                |<--- period_elems --->|                                 s * strip_bytes on
  */
 typedef struct mm_strips mm_strips;
 struct mm_strips {
-    int64_t elems;        /* of the tensor: a multiple of period_elems */
+    int64_t elems;        /* elements of the tensor, a multiple of period_elems */
     int64_t period_elems; /* of a period */
     int64_t strip_elems;  /* of a strip that is not the last of its period */
-    int64_t strip_bytes;  /* of its code */
-    /* Decode or encode strips first to first + n - 1. elems: of these strips alone. Strips that are worked on at a time
-     * must not be the same. counters: of mm_coded. They never fail. decode: NULL for a code of signs. Both are NULL
-     * on CUDA, where the step's own kernels do so. */
+    int64_t strip_bytes;  /* bytes of its code */
+    /* Decode or encode strips first to first + n - 1. elems: those of these strips only. Concurrent calls must work on
+     * different strips. counters: mm_coded.counters. They never fail. decode: NULL for a code of signs. Both are NULL
+     * on CUDA, where the step's own kernels do the work. */
     void (*decode)(const mm_strips *strips, const void *code, int64_t first, int64_t n, float *elems_out);
     void (*encode)(const mm_strips *strips, const float *elems, int64_t first, int64_t n, void *code_out,
                    void *counters);
-    int32_t blocks; /* on CUDA: which kernels of this library can (pipeline/codec/block/code_blocks.h); else 0 */
+    int32_t blocks; /* on CUDA: mm_code_blocks, the device functions for this code (pipeline/codec/block/code_blocks.h);
+                       else 0 */
 };
 
 /* A code that the current step reads or writes. */
 typedef struct mm_coded {
     const mm_strips *strips; /* valid until the graph is planned anew */
     void *code;
-    void *counters; /* of the statistics */
+    void *counters; /* for the statistics: the argument of mm_strips.encode */
 } mm_coded;
 
-/* The code that the current step must write of a tensor (MM_WRITE), or reads in place of its elements (MM_READ). False:
- * there is none. */
+/* Gets the code of a tensor that the current step must write (MM_WRITE), or reads in place of the elements (MM_READ).
+ * False: there is none. */
 MM_API bool mm_tensor_coded(mm_manager *manager, mm_tensor tensor, mm_access access, mm_coded *coded_out);
 
-/* ---- Sampling. A policy that chooses the error bounds of its codes by what it measures (comet) lets a
- * graph's first iteration, and every W-th after it, sample: that one runs step by step, its codes lose nothing, and it
- * ends as by mm_iteration_end. mm_replay_state is MM_REPLAY_NO before it; replays do not sample. The loop has nothing
- * to do. It can let the policy compare what its bounds did to the weights' gradients with what it had predicted:
+/* ---- Sampling. A policy that chooses the error bounds of its codes by measurements (comet) samples: it measures
+ * tensors in a graph's first iteration and in every W-th after it. An iteration that samples runs step by step, with
+ * lossless codes, and ends like mm_iteration_end. mm_replay_state is MM_REPLAY_NO before it; replays do not sample. The
+ * loop need not do anything for that. But it can report what the bounds did to the weights' gradients, and the policy
+ * compares that with what it predicted:
  *
  *   bool guards = mm_sampling_guards(m, graph);
  *   if (guards) {
@@ -626,20 +632,20 @@ MM_API bool mm_sampling_guards(const mm_manager *manager, const mm_graph *graph)
 /* Begins an iteration that does not sample, is not counted, and can only be aborted. Errors of mm_iteration_begin. */
 MM_API MM_CHECKED mm_status mm_rehearsal_begin(mm_manager *manager, const mm_graph *graph);
 
-/* Tells the standard deviation of the error of a weight's gradient, after the iteration that sampled, before the next.
- * NaN counts as infinite: the guard has the layer's codes lose nothing until the next sample. 0 tightens nothing.
+/* Reports the standard deviation of the error of a weight's gradient, after an iteration that sampled and before the
+ * next. NaN counts as infinite: the layer's codes are then lossless until the next sample. 0 tightens no bound.
  * MM_ERR_NOT_FOUND: not a weight (MM_WEIGHT) of a layer that was sampled. MM_ERR_ORDER: the last iteration of the graph
  * did not sample. */
 MM_API MM_CHECKED mm_status mm_sampling_report(mm_manager *manager, const mm_graph *graph, mm_tensor weight,
                                                double sigma);
 
-/* How many iterations of the graph there were from the last that sampled on, that one included; -1: none has. The next
- * one samples if they are W or more, or -1. With the bounds it is what sampling goes on from. What was sampled is
- * judged by then, so the policy must have been told before. Between iterations. MM_ERR_NOT_FOUND: the graph was not
- * prepared. */
+/* The number of iterations of the graph since the last one that sampled, that one included; -1: none has sampled. The
+ * next iteration samples if the number is -1, or at least W. A saved state needs this number and the bounds. The policy
+ * judges pending samples in this call, so call mm_sampling_report before. Between iterations. MM_ERR_NOT_FOUND: the
+ * graph was not prepared. */
 MM_API MM_CHECKED mm_status mm_sampling_age(mm_manager *manager, const mm_graph *graph, int64_t *age_out);
-/* Sets it: for a state that is loaded, an iteration that a loop undoes, or a graph that runs several times for one
- * update and is to sample once in W updates. Errors as above; MM_ERR_INVALID: below -1. */
+/* Sets that number: when a state is loaded, when a loop undoes an iteration, or for a graph that runs several times for
+ * each update and is to sample once in W updates. Errors as above; MM_ERR_INVALID: below -1. */
 MM_API MM_CHECKED mm_status mm_sampling_age_set(mm_manager *manager, const mm_graph *graph, int64_t age);
 
 #ifdef __cplusplus

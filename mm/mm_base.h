@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What all of mm's headers share: status and errors, where messages go, types of elements, and the handles. Include
- * mm/mm.h, which has it. */
+ * mm/mm.h, which includes it. */
 #ifndef MM_MM_BASE_H
 #define MM_MM_BASE_H
 
@@ -34,7 +34,7 @@ typedef enum mm_status {
     MM_OK = 0,
     MM_ERR_INVALID = 1,      /* an invalid argument or declaration */
     MM_ERR_ORDER = 2,        /* a call out of order */
-    MM_ERR_NOMEM = 3,        /* memory ran out: see "When memory is short" */
+    MM_ERR_NOMEM = 3,        /* memory ran out: see "When memory is short" in mm.h */
     MM_ERR_INFEASIBLE = 4,   /* the budget is below the plan's minimum */
     MM_ERR_PLAN = 5,         /* the check refused a plan: a bug in a policy */
     MM_ERR_DEVICE = 6,       /* a device call or an asynchronous job failed */
@@ -52,8 +52,8 @@ MM_API const char *mm_last_error(void);
 
 typedef enum mm_log_level { MM_LOG_ERROR = 0, MM_LOG_WARNING = 1, MM_LOG_INFO = 2, MM_LOG_DEBUG = 3 } mm_log_level;
 
-/* Where a manager's messages go. Any of the manager's threads may call `fn`, but only one at a time; it holds no lock
- * of the manager then. With all members zero, nothing is logged. */
+/* Where a manager's messages go. Any of the manager's threads may call `fn`, but only one at a time, and with no lock
+ * of the manager held. With all members zero, nothing is logged. */
 typedef struct mm_log {
     void (*fn)(void *ctx, mm_log_level level, const char *message);
     void *ctx;
@@ -89,7 +89,7 @@ MM_API const char *mm_phase_name(mm_phase phase);
 
 typedef struct mm_graph mm_graph;     /* mm.h: the steps of an iteration and their tensors */
 typedef struct mm_manager mm_manager; /* mm.h: an arena, a policy, and the threads that move tensors */
-typedef struct mm_stream mm_stream;   /* a device's queue of tasks; where NULL is passed, the caller computes inline */
+typedef struct mm_stream mm_stream;   /* a device's queue of tasks; NULL: the caller computes on its own thread */
 
 /* Measured times of a graph's steps, codecs and copies, by the names of layers and tensors (mm_facts_load). */
 typedef struct mm_facts mm_facts;

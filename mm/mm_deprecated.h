@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Names of version 0.14, which go with version 0.17. mm.h includes this, unless MM_NO_DEPRECATED is defined. */
+/* For programs that were written for version 0.14: its names, which version 0.17 removes. mm.h includes this, unless
+ * MM_NO_DEPRECATED is defined. */
 #ifndef MM_MM_DEPRECATED_H
 #define MM_MM_DEPRECATED_H
 

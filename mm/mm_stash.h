@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* The stash: for a framework whose graph nobody can declare beforehand, such as PyTorch (tools/python). Include mm/mm.h,
- * which has it. Experimental: it may change with any minor version.
+/* For a framework whose graph nobody can declare beforehand, such as PyTorch (tools/python): the stash. Include
+ * mm/mm.h, which includes it. Experimental: it may change with any minor version.
  *
- * Holds, inside a budget, what a framework saves in forward passes for backward passes, where nobody can
- * declare a graph beforehand. A tensor is put, got any number of times, and dropped. An iteration begins with a put
- * while there is no entry, and ends when the last entry is dropped.
+ * A stash holds, inside a budget, the tensors that a framework saves in forward passes for backward passes. A tensor is
+ * put, got any number of times, and dropped. An iteration begins with a put while there is no entry, and ends when the
+ * last entry is dropped.
  *
  *   mm_stash_put(s, &tensor, stream, &entry, &answer)     in the forward pass, for each tensor that is saved
  *       MM_STASH_TAKEN: the caller may release its tensor; MM_STASH_KEPT: it keeps it until it drops the entry
@@ -13,24 +13,24 @@
  *   mm_stash_release(s, entry, stream)                  once for each get
  *   mm_stash_drop(s, entry)                               once for each entry
  *
- * The first iteration of an order runs unplanned, yet inside the budget: copies to host memory make room. It is exact.
- * Its order, of puts, gets, returns and drops, becomes a graph: a put is a step that writes, the others are steps that
- * read. A thread of the stash plans it by the policy, and proves the plan as any other. Where puts and gets go by turns
- * (a double backward), policies can move less; an order of that kind that does not fit goes on unplanned. From then on,
- * iterations that follow this order run as planned. What their plan never moves, callers keep. An iteration that leaves
- * its plan loses nothing: it goes on unplanned, is counted and logged (off_plan), and learned. 16 orders are
- * remembered.
+ * An iteration's order is its sequence of puts, gets, releases and drops. The first iteration with an order runs
+ * unplanned, yet inside the budget: copies to host memory make room, and all bytes stay exact. The order becomes a
+ * graph, in which a put is a step that writes, and the others are steps that read. A thread of the stash plans it under
+ * the policy, and proves the plan like any other. Later iterations that follow this order run as planned; what their
+ * plan never moves, callers keep. If puts and gets alternate (a double backward), policies can move less; such an
+ * order, if it does not fit, goes on unplanned. An iteration that leaves its plan loses nothing: it goes on unplanned,
+ * is counted and logged (off_plan), and its order is learned. A stash remembers 16 orders.
  *
- * Budget. What lies in the arena, and what callers keep, is together at most device_bytes at any time. Unplanned
+ * Budget. The bytes in the arena and those that callers keep are together at most device_bytes at any time. Unplanned
  * iterations use pinned memory as far as there is, then ordinary host memory (mm_stash_stats.host_bytes).
  *
  * Streams. `stream` is the caller's current stream. On cuda it is a cudaStream_t that is not being captured (NULL: the
- * legacy default stream), which mm need not know. A tensor that was taken was read in the order of the stream that put
- * had: whatever the caller enqueues there afterwards may overwrite it. On the host `stream` is NULL, callers compute on
- * their own threads, and bytes are there when a call returns.
+ * legacy default stream), which mm need not know. A taken tensor is copied in the order of the stream that was passed
+ * to put, so work that the caller enqueues there afterwards may overwrite it. On the host `stream` is NULL, callers
+ * compute on their own threads, and bytes are there when a call returns.
  *
  * Threads. All functions may be called from any thread, and wait for one another. mm_stash_drop and mm_stash_release
- * wait for no other call, and may be called from the log's function. No lock is held while that is called. */
+ * wait for no other call, and may be called from mm_log.fn, which runs with no lock held. */
 #ifndef MM_MM_STASH_H
 #define MM_MM_STASH_H
 
@@ -42,7 +42,7 @@ extern "C" {
 #endif
 
 typedef struct mm_stash mm_stash;
-typedef uint64_t mm_stash_entry; /* never 0; the numbers of entries that were dropped are not used again */
+typedef uint64_t mm_stash_entry; /* never 0; the number of a dropped entry is not used again */
 
 typedef enum mm_stash_answer {
     MM_STASH_KEPT = 0,  /* the caller keeps its tensor, unchanged, until it drops the entry */
@@ -50,7 +50,8 @@ typedef enum mm_stash_answer {
 } mm_stash_answer;
 
 typedef enum mm_stash_flag {
-    MM_STASH_SIGNS = 1, /* readers need exact signs (> 0, or not) beside the values: a ReLU's output */
+    MM_STASH_SIGNS = 1, /* readers need exact signs (> 0, or not), even if the values come from a lossy code: a ReLU's
+                           output */
     MM_STASH_EXACT = 2, /* never in a lossy code: indices, masks, statistics */
 } mm_stash_flag;
 
@@ -58,19 +59,19 @@ typedef enum mm_stash_flag {
 typedef struct mm_stash_options {
     const char *device; /* as mm_options.device */
     int64_t
-        device_bytes; /* the budget: for the arena, which is reserved at creation, and what callers keep. Required */
-    int64_t pinned_bytes; /* host memory for what leaves the arena; reserved at creation */
+        device_bytes; /* the budget of the arena, which is reserved at creation, and of what callers keep. Required */
+    int64_t pinned_bytes; /* pinned host memory for what leaves the arena; reserved at creation */
     const char *policy;   /* "swap-async" (default). Policies that recompute are refused */
     mm_log log;
-    const mm_facts *facts; /* these as in mm_options */
+    const mm_facts *facts; /* this and the two below: as in mm_options */
     int codec_threads;
     bool measure_touched;
     bool unplanned; /* plan nothing: all iterations run unplanned */
     uint64_t delay_seed;
     int64_t delay_max_ns;
     int64_t link_bytes_per_s;
-    /* Called by a put, on its thread, where the device has not the memory for an arena that is to grow: frees what the
-     * program caches there; then it is tried once more. It must call no function of the stash but mm_stash_drop and
+    /* A put calls it, on its thread, if the device lacks memory for the arena to grow. It should free what the program
+     * caches on the device; then the stash tries once more. It must call no function of the stash but mm_stash_drop and
      * mm_stash_release. NULL: there is none */
     void (*reclaim)(void *ctx);
     void *reclaim_ctx;
@@ -97,54 +98,55 @@ typedef struct mm_stash_tensor {
     mm_dtype dtype;               /* MM_U8 for a type that mm does not have, with the last dimension in bytes */
     int rank;                     /* 0 to MM_RANK_MAX */
     int64_t dims[MM_RANK_MAX];    /* outermost first, each at least 1 */
-    int64_t strides[MM_RANK_MAX]; /* in elements; in some order the dimensions follow each other without gaps. All 0: in
-                                     the order of dims */
+    int64_t strides[MM_RANK_MAX]; /* in elements; dimensions may lie in any order, but without gaps. All 0: in the order
+                                     of dims */
     const char *producer;         /* what made it, such as "ReluBackward0", for messages and rules; copied. NULL: "" */
     uint32_t flags;               /* of mm_stash_flag */
 } mm_stash_tensor;
 
 /* Puts a tensor. On failure there is no new entry, the caller keeps its tensor, and the entries before stay as they
  * were. MM_ERR_INVALID: dimensions, strides or flags. MM_ERR_INFEASIBLE (mm_stash_refusal_get says more): the tensor is
- * larger than the budget; what is held and kept leaves no room for it; or it would begin an iteration of an order that
- * was planned and does not fit: this is told once, and an iteration that begins all the same runs unplanned.
- * MM_ERR_NOMEM: there is no host memory. MM_ERR_DEVICE: a copy failed. */
+ * larger than the budget; the held and kept entries leave no room for it; or it would begin an iteration like the last
+ * one, whose order does not fit under the policy. That failure is returned once: an iteration that begins all the same
+ * runs unplanned. MM_ERR_NOMEM: there is no host memory. MM_ERR_DEVICE: a copy failed. */
 MM_API MM_CHECKED mm_status mm_stash_put(mm_stash *stash, const mm_stash_tensor *tensor, void *stream,
                                          mm_stash_entry *entry_out, mm_stash_answer *answer_out);
 
-/* Gets an entry's bytes, in the order in memory that they had, for tasks that are enqueued on `stream` from now on:
- * device memory, to be read alone, valid until mm_stash_release. Further gets of an entry that is held give the same
- * pointer. Of an entry that the caller kept, it is the caller's own: nothing is held, and a return of it is ignored. On
- * failure the entry stays, and can be got again. MM_ERR_NOT_FOUND: there is no such entry. MM_ERR_INFEASIBLE
- * (mm_stash_refusal_get says more): what is held and kept leaves no room. MM_ERR_NOMEM: there is no host memory.
- * MM_ERR_DEVICE: a copy failed. */
+/* Gets an entry's bytes, laid out as they were put, for tasks that are enqueued on `stream` from now on. *data_out is
+ * read-only device memory, valid until mm_stash_release; until then the entry is held. Further gets of a held entry
+ * give the same pointer. For an entry that the caller kept, the pointer is the caller's own: nothing is held, and a
+ * release is ignored. On failure the entry stays, and can be got again. MM_ERR_NOT_FOUND: there is no such entry.
+ * MM_ERR_INFEASIBLE (mm_stash_refusal_get says more): the held and kept entries leave no room. MM_ERR_NOMEM: there is
+ * no host memory. MM_ERR_DEVICE: a copy failed. */
 MM_API MM_CHECKED mm_status mm_stash_get(mm_stash *stash, mm_stash_entry entry, void *stream, void **data_out);
 
-/* Gives back what one get gave, when the tasks enqueued on `stream` so far have run. Unknown entries are ignored. */
+/* Ends the hold of one get, once the tasks that are enqueued on `stream` so far have run. Unknown entries are
+ * ignored. */
 MM_API void mm_stash_release(mm_stash *stash, mm_stash_entry entry, void *stream);
 
-/* Drops an entry. If it is held, its bytes stay until it is given back for the last time. Unknown entries are
- * ignored. */
+/* Drops an entry. If it is held, its bytes stay until its last release. Unknown entries are ignored. */
 MM_API void mm_stash_drop(mm_stash *stash, mm_stash_entry entry);
 
-/* The iteration's last backward pass has ended. Entries that are left (a graph that is retained, or was never used)
- * belong to no further iteration: they stay, are served unplanned, and the next put begins a new iteration. The order
- * of one that leaves entries is not learned. Not needed where none is left. */
+/* Says that the iteration's last backward pass has ended. It is needed only if entries are left (of an autograd graph
+ * that is retained, or was never used). They stay, are served unplanned, and belong to no further iteration; the next
+ * put begins a new one. The order of an iteration that leaves entries is not learned. */
 MM_API void mm_stash_iteration_end(mm_stash *stash);
 
-/* Waits until all orders that were learned are planned. Returns the failure of the newest, as the put would. An order
- * that has no plan for another reason (the check refuses it: a fault of a policy; or puts and gets by turns, and no
- * plan that fits) is told once as a warning, and goes on unplanned. */
+/* Waits until all learned orders are planned. If the newest does not fit, returns its failure, as the next put would.
+ * An order that has no plan for another reason (the check refuses the plan, a fault of a policy; or puts and gets
+ * alternate, and no plan fits) is logged once as a warning, and goes on unplanned. */
 MM_API MM_CHECKED mm_status mm_stash_wait_planned(mm_stash *stash);
 
 /* The latest MM_ERR_INFEASIBLE, as data. */
 typedef struct mm_stash_refusal {
-    int64_t needed_bytes; /* the least budget: for the order; or for the tensor, beside what was held and kept */
+    int64_t needed_bytes; /* the least budget that would do: for the order; or for the tensor, beside the held and kept
+                             entries */
     int64_t device_bytes; /* the budget */
-    int64_t tensor_bytes; /* of the tensor: for which there was no room, or which an order puts, gets or drops where it
-                             needs most */
+    int64_t tensor_bytes; /* size of the tensor for which there was no room; or, of an order, of the one at the event
+                             that needs most */
     int tensor;           /* its number among the puts of the order, from 0; -1: not known */
-    const char *producer; /* what made it. Strings are valid until the next refusal */
-    const char *policy;   /* that would fit; "": none is known */
+    const char *producer; /* what made the tensor. Strings are valid until the next refusal */
+    const char *policy;   /* a policy that would fit; "": none is known */
 } mm_stash_refusal;
 
 /* False: there was none. */
@@ -167,36 +169,36 @@ typedef struct mm_stash_line {
     int64_t bytes;
     mm_stash_fate fate;
     const char *codec;  /* "": it was not encoded */
-    int64_t code_bytes; /* of its code, in the iteration before */
-    bool lossy;         /* the code is */
-    int gets;           /* as the order has them: gets of an entry that was held already are not counted */
+    int64_t code_bytes; /* size of its code */
+    bool lossy;         /* the code is lossy */
+    int gets;           /* gets in the order; gets while the entry was held already are not counted */
 } mm_stash_line;
 
 /* Reports about the i-th entry, in the order of puts, of the iteration that ended last. False: there are no more, or
  * that iteration's order is not known (none has ended, it was too long, or entries of it are left). */
 MM_API bool mm_stash_report(mm_stash *stash, int i, mm_stash_line *line_out);
 
-/* Where the plan of the iteration that ended last has bytes, and when. */
+/* A segment of the plan of the iteration that ended last: which bytes it takes, and when. */
 typedef struct mm_stash_segment {
     int entry;             /* its number in the report; -1: a codec's scratch, or a pool of codes */
-    bool pinned, code;     /* in pinned memory, else in the arena; a code, or a pool of them */
+    bool pinned, code;     /* in pinned memory, or else in the arena; a code, or a pool of codes */
     int64_t offset, bytes; /* from the beginning of that memory */
-    int first, last;       /* events of the order, from 0 */
+    int first, last;       /* events of the order, counted from 0 */
 } mm_stash_segment;
 
 /* The i-th segment. False: there are no more, or the iteration had no plan. */
 MM_API bool mm_stash_plan_segment(mm_stash *stash, int i, mm_stash_segment *segment_out);
 
 typedef struct mm_stash_stats {
-    int64_t entries;                    /* that are there now */
-    int64_t kept_bytes;                 /* that callers keep now */
+    int64_t entries;                    /* present now */
+    int64_t kept_bytes;                 /* kept by callers now */
     int64_t puts, gets;                 /* since creation, as all below */
-    int64_t iterations;                 /* that have ended */
-    int64_t planned;                    /* of these, as planned to their end */
-    int64_t off_plan;                   /* of these, that left their plan */
-    int64_t plans, planning_ns;         /* plans that were made, and the CPU time for them */
+    int64_t iterations;                 /* iterations that have ended */
+    int64_t planned;                    /* iterations that followed a plan to their end */
+    int64_t off_plan;                   /* iterations that left their plan */
+    int64_t plans, planning_ns;         /* number of plans made, and the CPU time of planning */
     int64_t peak_bytes;                 /* most bytes at a time: the arena's extent, and what callers keep */
-    int64_t predicted_bytes;            /* the same of the plan that ran last, as planned; 0: none has run */
+    int64_t predicted_bytes;            /* peak_bytes as predicted by the plan that ran last; 0: none has run */
     int64_t needed_bytes;               /* the least budget for the order that was planned last; 0: not known */
     int64_t moved_bytes;                /* of tensors that were taken */
     int64_t out_bytes, in_bytes;        /* copied to host memory, and back */
@@ -204,14 +206,14 @@ typedef struct mm_stash_stats {
     int64_t host_bytes;                 /* most bytes of ordinary host memory at a time */
     int64_t lossy_gets;                 /* gets of what a lossy code gave back */
     int64_t predicted_kept_bytes;       /* of predicted_bytes, what callers keep; the rest is the arena's extent */
-    int64_t arena_bytes;                /* that the arena may take now; the rest of the budget is for callers */
+    int64_t arena_bytes;                /* the arena's limit now; the rest of the budget is for callers */
 } mm_stash_stats;
 
 /* mm_stash_stats_get for statistics of `stats_bytes` bytes; members beyond this library's are set to zero. */
 MM_API void mm_stash_stats_get_sized(mm_stash *stash, mm_stash_stats *stats_out, size_t stats_bytes);
 
-/* Bytes of the arena that iterations touched which ran as planned, the most of any time (measure_touched). While no
- * entry is there. MM_ERR_ORDER: the stash was created without measure_touched. */
+/* Counts the bytes of the arena that planned iterations have touched: the most at any time (measure_touched). Call it
+ * while there is no entry. MM_ERR_ORDER: the stash was created without measure_touched. */
 MM_API MM_CHECKED mm_status mm_stash_touched_get(mm_stash *stash, mm_touched *touched_out);
 
 /* The stash's statistics. Does nothing if an argument is NULL. */

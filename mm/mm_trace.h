@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a manager does, and did: statistics; traces for a viewer; and observing, which plans anew when iterations do not
- * take what was planned. Include mm/mm.h, which has it. */
+/* To see what a manager does and did: statistics, traces for a viewer, and observing, which plans anew when iterations
+ * do not take the planned time. Include mm/mm.h, which includes it. */
 #ifndef MM_MM_TRACE_H
 #define MM_MM_TRACE_H
 
@@ -27,8 +27,9 @@ typedef struct mm_stats {
                                      mm_iteration_end, on devices whose events are timed */
     int64_t encodes, decodes;
     int64_t encoded_bytes; /* bytes of maps that were encoded */
-    /* Bytes of their codes; in pinned memory, of those whose size varies. These are known when the device has encoded:
-     * iterations that still run are counted as far as they are. */
+    /* coded_bytes: size of the codes of these maps. spilled_bytes: the part in pinned memory of codes of variable size.
+     * Both are known once the device has encoded; of iterations that still run, what has been encoded so far is
+     * counted. */
     int64_t coded_bytes, spilled_bytes;
     int64_t out_bytes, in_bytes; /* to pinned memory, and back: copied, or written and read there by codecs */
     int64_t nonfinite_blocks;    /* blocks of zfp, mx and group codes that contained Inf or NaN */
@@ -48,8 +49,8 @@ MM_API void mm_stats_get(mm_manager *manager, mm_stats *stats_out);
 #define mm_stats_get(manager, stats_out) mm_stats_get_sized((manager), (stats_out), sizeof(mm_stats))
 
 /* Bytes of the arena that were written (measure_touched). Memory of plans is filled with a pattern before the first
- * plan that takes it runs. The rest of the arena stays zero and costs no memory; zeros that are written there are not
- * seen. */
+ * plan that uses it runs. The rest of the arena stays zero and costs no memory; zeros that are written there are not
+ * counted. */
 typedef struct mm_touched {
     int64_t total_bytes;      /* all bytes that were touched. If memory was given back and taken back, the larger of the
                                  counts before and since */
@@ -63,16 +64,16 @@ MM_API MM_CHECKED mm_status mm_touched_get(mm_manager *manager, mm_touched *touc
 
 /* ---------------------------------------------------------------- traces */
 
-/* Begins a trace: from now on, until mm_trace_stop, it is kept when each step and operation of each iteration ran.
- * That costs about a hundredth of the time. Nothing waits for it. Iterations are not replayed meanwhile
- * (mm_replay_state). What finds no room in the buffer (mm_options.trace_bytes; a step or an operation takes 16 bytes)
- * is dropped. name: of the run, for the viewer. Between iterations. MM_ERR_ORDER: a trace is under way.
- * MM_ERR_UNSUPPORTED: a GPU, and no trace_bytes. */
+/* Begins a trace, which records until mm_trace_stop when each step and operation of each iteration ran. That costs
+ * about a hundredth of the time. Nothing waits for it. Iterations are not replayed meanwhile (mm_replay_state). A step
+ * or an operation takes 16 bytes of the buffer (mm_options.trace_bytes); what finds no room is dropped. name: the run's
+ * name in the viewer. Between iterations. MM_ERR_ORDER: a trace is under way. MM_ERR_UNSUPPORTED: the device is a GPU,
+ * and trace_bytes is 0. */
 MM_API MM_CHECKED mm_status mm_trace_start(mm_manager *manager, const char *name);
 
 /* Ends the trace in any case, and writes it to a file, in Chrome's "Trace Event Format", which https://ui.perfetto.dev
- * opens (tools/README.md has what is in it). The file appears as a whole, or not at all. *dropped_out (may be NULL):
- * how many steps and operations are not in it. Waits for iterations that were ended without waiting. Between
+ * opens (tools/README.md says what it contains). The file appears as a whole, or not at all. *dropped_out (may be
+ * NULL): how many steps and operations were dropped. Waits for iterations that were ended without waiting. Between
  * iterations. MM_ERR_ORDER: no trace is under way; MM_ERR_IO; MM_ERR_FORMAT: a name is not UTF-8; else the failure of
  * an iteration. */
 MM_API MM_CHECKED mm_status mm_trace_stop(mm_manager *manager, const char *path, int64_t *dropped_out);
@@ -80,33 +81,33 @@ MM_API MM_CHECKED mm_status mm_trace_stop(mm_manager *manager, const char *path,
 /* ---------------------------------------------------------------- observing */
 
 typedef struct mm_observe_options {
-    int replan_permille; /* by how much of the planned time iterations may differ, from 1 to 10000; 0: observe
-                            nothing */
+    int replan_permille; /* by how many thousandths of the planned time iterations may differ from it, 1 to 10000; 0:
+                            observe nothing */
     int window; /* number of iterations of a graph that are compared with its plan at a time, 1 to 100; 0: 10 */
 } mm_observe_options;
 
-/* From now on, iterations are measured, and compared with their plans, a window at a time. Where three quarters of a
- * window's iterations take more than replan_permille longer than their plan, or that much less, the facts of the graph
- * are renewed by the medians of what its steps, codecs and copies took; what did not run keeps the times that it had.
- * Then the policy that runs now plans all graphs again by these facts. The new plans are taken up if they are faster by
- * them (2 % at least), and if no graph goes back to a plan that was left in this way. Weights stay as they would have
- * been, bit for bit: each step keeps its variant, each lossy map its codec, and no other map becomes lossy.
+/* From now on, iterations are measured, and compared with their plans, a window at a time. If three quarters of a
+ * window's iterations take longer than planned by more than replan_permille, or shorter by that much, the median times
+ * of the graph's steps, codecs and copies replace those in its facts; what did not run keeps its times. Then the policy
+ * that runs now plans all graphs again by these facts. The new plans run from then on, if by these facts they are at
+ * least 2 % faster, and if no graph returns to a plan that it left in this way. The weights are the same, bit for bit,
+ * as without observing: each step keeps its variant, each lossy map its codec, and no other map becomes lossy.
  *
- * That happens when an iteration begins (mm_iteration_begin), at most once in 100 iterations, all graphs' counted. It
- * waits for the iterations before, whose failure mm_iteration_begin then returns, and takes as long as the policy takes
- * to plan. Each such change is logged as a warning, counted (mm_stats.replans), reported (MM_EVENT_REPLAN) and part of
- * a trace; where the plan stays, MM_LOG_INFO says why. mm_policy_set, mm_budget_set and the ladder plan by renewed
- * facts, too, and mm_facts_save saves them.
+ * Planning again happens in mm_iteration_begin, at most once in 100 iterations of all graphs together. It waits for the
+ * iterations before, whose failure mm_iteration_begin then returns, and takes as long as the policy takes to plan. Each
+ * change of plan is logged as a warning, counted (mm_stats.replans), reported (MM_EVENT_REPLAN) and part of a trace; if
+ * the plan stays, MM_LOG_INFO says why. mm_policy_set, mm_budget_set and the ladder also plan by the renewed facts, and
+ * mm_facts_save saves them.
  *
- * Otherwise nothing waits, and measuring costs what a trace costs (mm_trace_start). Times include what passed since the
- * iteration before, as those of `mm bench --facts` do. On a GPU the first window of a plan runs step by step
+ * Otherwise nothing waits, and measuring costs what a trace costs (mm_trace_start). An iteration's time counts from the
+ * end of the one before, as in `mm bench --facts`. On a GPU the first window of a plan runs step by step
  * (mm_replay_state), then one in 100 iterations; recorded iterations are not measured. Nor are those of a loop that
- * leaves more than four running (mm_iteration_end_async).
+ * leaves more than four iterations running (mm_iteration_end_async).
  *
  * A second call sets other options; facts stay renewed. Between iterations. MM_ERR_INVALID: options out of range, or
- * the manager has no measured times (mm_options.facts). Graphs that these are not of are not compared.
- * MM_ERR_UNSUPPORTED: a GPU, and neither trace_bytes nor measure_times. MM_ERR_NOMEM: nothing is observed then. Else
- * the failure of an iteration that was ended without waiting. */
+ * the manager has no measured times (mm_options.facts). Graphs without measured times are not compared.
+ * MM_ERR_UNSUPPORTED: the device is a GPU, and neither trace_bytes nor measure_times is set. MM_ERR_NOMEM: nothing is
+ * observed then. Else the failure of an iteration that was ended without waiting. */
 MM_API MM_CHECKED mm_status mm_observe(mm_manager *manager, const mm_observe_options *options);
 
 #ifdef __cplusplus

@@ -15,7 +15,7 @@ static mm_status config_check(const mm_device_config *config) {
                        "device config: times must not be negative: alloc_cost_ns %lld, delay_max_ns %lld",
                        (long long)config->alloc_cost_ns, (long long)config->delay_max_ns);
     if (config->codec_threads < 0 || config->codec_threads > MM_HOST_THREADS_MOST)
-        return mm_fail(MM_ERR_INVALID, "device config: %d threads for codecs, must be 0 (one) to %d",
+        return mm_fail(MM_ERR_INVALID, "device config: codec_threads is %d: must be 0 (one thread) to %d",
                        config->codec_threads, MM_HOST_THREADS_MOST);
     return MM_OK;
 }
@@ -132,8 +132,8 @@ void mm_stream_destroy(mm_stream *stream) {
 
 static mm_status same_device(const mm_stream *stream, const mm_event *event) {
     if (stream->device == event->device) return MM_OK;
-    return mm_fail(MM_ERR_INVALID, "a stream of device %s and an event of another device %s", stream->device->name,
-                   event->device->name);
+    return mm_fail(MM_ERR_INVALID, "a stream of device %s cannot use an event of another device, %s",
+                   stream->device->name, event->device->name);
 }
 
 mm_status mm_stream_wait(mm_stream *stream, mm_event *event) {
@@ -219,13 +219,13 @@ mm_task_times mm_event_tasks(mm_event *event) {
     return times;
 }
 
-/* ---------------------------------------------------------------- streams of others */
+/* ---------------------------------------------------------------- the caller's streams */
 
 bool mm_device_is_inline(const mm_device *device) { return device->ops->foreign_record == NULL; }
 
 static mm_status check_no_handle(const mm_device *device, const void *handle) {
     if (handle == NULL) return MM_OK;
-    return mm_fail(MM_ERR_INVALID, "device %s has no streams of others, and %p must be NULL", device->name, handle);
+    return mm_fail(MM_ERR_INVALID, "device %s: a stream of the caller must be NULL, not %p", device->name, handle);
 }
 
 mm_status mm_foreign_record(mm_event *event, void *handle) {
@@ -249,7 +249,7 @@ mm_status mm_foreign_wait(mm_device *device, void *handle, mm_event *event) {
 
 static mm_status range_check(const char *what, const void *memory, int64_t bytes) {
     if (bytes < 0 || (memory == NULL && bytes > 0))
-        return mm_fail(MM_ERR_INVALID, "%s: %lld bytes at %p", what, (long long)bytes, memory);
+        return mm_fail(MM_ERR_INVALID, "%s: invalid range: %lld bytes at %p", what, (long long)bytes, memory);
     return MM_OK;
 }
 
@@ -304,7 +304,7 @@ mm_status mm_call_blocking(mm_stream *stream, const mm_call *call, mm_event *aft
 
 static mm_status captures_check(const mm_stream *stream) {
     if (stream->device->ops->capture_begin != NULL) return MM_OK;
-    return mm_fail(MM_ERR_UNSUPPORTED, "device %s does not capture work", stream->device->name);
+    return mm_fail(MM_ERR_UNSUPPORTED, "device %s cannot capture tasks", stream->device->name);
 }
 
 mm_status mm_capture_begin(mm_stream *stream) {
@@ -324,8 +324,8 @@ mm_status mm_capture_end(mm_stream *stream, mm_replay **replay_out) {
 mm_status mm_replay_launch(mm_replay *replay, mm_stream *stream) {
     bool entered;
     if (replay->device != stream->device)
-        return mm_fail(MM_ERR_INVALID, "a stream of device %s and work captured on another, %s", stream->device->name,
-                       replay->device->name);
+        return mm_fail(MM_ERR_INVALID, "a stream of device %s cannot replay what was captured on another device, %s",
+                       stream->device->name, replay->device->name);
     MM_TRY(mm_device_enter(stream->device, &entered));
     return leave(stream->device, entered, replay->device->ops->replay_launch(replay, stream));
 }

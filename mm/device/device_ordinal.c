@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is said of how many devices of a kind there are. */
+/* Messages about how many devices of a kind there are. */
 #include <stdio.h>
 
 #include "mm/device/contract/device.h"

@@ -61,8 +61,8 @@ void mm_arena_trim(mm_manager *m) {
     int64_t from = mm_align(limit > m->directory.bytes ? limit : m->directory.bytes);
     if (from >= m->there_bytes) return;
     if (count_given_back(m, from) != MM_OK) {
-        mm_log_send(&m->options.log, MM_LOG_WARNING, "nothing is given back, touched bytes cannot be counted: %s",
-                    mm_last_error());
+        mm_log_send(&m->options.log, MM_LOG_WARNING,
+                    "memory is not given back, because touched bytes cannot be counted: %s", mm_last_error());
         return;
     }
     mm_pool_trim(m->pool, from);
@@ -91,5 +91,5 @@ mm_status mm_arena_extend(mm_manager *m, int64_t bytes) {
     char budget[32];
     return status == MM_OK
                ? MM_OK
-               : mm_fail_in(status, "a budget of %s, more than now", mm_size_format(bytes, budget, sizeof budget));
+               : mm_fail_in(status, "cannot raise the budget to %s", mm_size_format(bytes, budget, sizeof budget));
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A set of byte ranges. The manager keeps in one where plans may write. */
+/* A set of byte ranges. A manager records in one which bytes plans may write. */
 #ifndef MM_MANAGER_COVERAGE_H
 #define MM_MANAGER_COVERAGE_H
 

@@ -78,7 +78,7 @@ static mm_status reserve(mm_manager *m, mm_memory_kind kind, int64_t bytes, mm_p
         status = reserve_less(m, kind, most - most / left_per, bytes / PARTS, pool_out);
     }
     if (status != MM_OK) return mm_failure_restore(&refused);
-    snprintf(message, sizeof message, "device %s has less than the %s of %s memory asked for, %s are taken",
+    snprintf(message, sizeof message, "device %s has less than the %s of %s memory asked for; %s are reserved",
              m->options.device, mm_size_format(bytes, asked, sizeof asked),
              kind == MM_MEMORY_DEVICE ? "device" : "pinned",
              mm_size_format(mm_pool_bytes(*pool_out), taken, sizeof taken));

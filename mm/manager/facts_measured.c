@@ -23,8 +23,9 @@ static mm_code_facts *code_of(const mm_measured *m, const mm_node *node, mm_fact
     return codec < 0 ? NULL : &facts->codes[(size_t)codec * (size_t)facts->n_tensors + (size_t)node->tensor];
 }
 
-/* What a body is measured to take, and a reserve for it: an eighth more, because what it takes changes while a network
- * learns. Chosen. A reserve that the codec's spec sets stays. */
+/* Sets the measured size of a code's body (its part of variable size), and a reserve for it. The reserve is an eighth
+ * larger, because the size changes while a network learns; the eighth is chosen. A reserve that the codec's spec sets
+ * stays. */
 static void set_body(const mm_code_size *size, mm_code_facts *code) {
     const int64_t more = size->body_bytes + size->body_bytes / 8 + 1;
     if (code->body_bound_bytes == 0) return;
@@ -33,8 +34,8 @@ static void set_body(const mm_code_size *size, mm_code_facts *code) {
         code->body_reserve_bytes = more < code->body_bound_bytes ? more : code->body_bound_bytes;
 }
 
-/* Takes over the encode or decode time of a code. One with bytes in pinned memory took the link's time too, so it is
- * kept only where no other run has one. */
+/* Takes over the encode or decode time of a code. A code with bytes in pinned memory took the link's time too, so its
+ * time is used only if no other run has given one. */
 static void set_ns(int64_t ns, const mm_code_size *size, int64_t *ns_out) {
     if (size->spilled_bytes == 0 || *ns_out == 0) *ns_out = ns;
 }
@@ -60,7 +61,7 @@ void mm_measured_operations(const mm_measured *m, double part, mm_facts *facts, 
         mm_code_facts *code = coded ? code_of(m, node, facts) : NULL;
         mm_code_size size = {0};
         if (coded) mm_execution_code(m->execution, i, &size);
-        if (coded && ns == 0 && size.body_bytes == 0) code = NULL; /* it never ran: all iterations sampled */
+        if (coded && ns == 0 && size.body_bytes == 0) code = NULL; /* it never ran: all iterations have sampled */
         switch (cost) {
         case MM_COST_STEP:
         case MM_COST_MEMORY: /* a rate that is not measured */
@@ -98,7 +99,7 @@ static double copy_constant(const mm_copy_line copies[2]) {
 static void take_rate(const mm_copy_line *line, double constant, int64_t *bytes_per_s) {
     double ns = line->ns - line->n * constant;
     if (line->n == 0) return;
-    if (ns <= 0.1 * line->ns) ns = 0.1 * line->ns; /* copies are too small to fit; the tenth is chosen */
+    if (ns <= 0.1 * line->ns) ns = 0.1 * line->ns; /* copies are too small for the fit; the tenth is chosen */
     *bytes_per_s = (int64_t)(line->bytes * 1e9 / ns);
 }
 
@@ -112,7 +113,7 @@ void mm_measured_link(const mm_copy_line copies[2], mm_facts *facts) {
 
 /* ---------------------------------------------------------------- a manager's facts */
 
-/* What bodies of codes took last. */
+/* Takes over the sizes that codes' bodies had last. */
 static void take_bodies(const mm_measured *m, mm_facts *facts) {
     for (int i = 0; i < m->plan->n_nodes; i++) {
         const mm_node *node = &m->plan->nodes[i];
@@ -124,7 +125,7 @@ static void take_bodies(const mm_measured *m, mm_facts *facts) {
     }
 }
 
-/* Where a graph is observed, what was learned of it. */
+/* Makes facts of an observed graph: what was learned of it. */
 static mm_status observed(const mm_manager *m, const mm_ready *r, mm_facts **facts_out) {
     const mm_measured measured = {
         .plan = r->prepared->planned.plan, .facts = r->prepared->planned.facts, .execution = r->execution};
@@ -156,7 +157,8 @@ mm_status mm_facts_save(mm_manager *m, const mm_graph *graph, const char *path) 
     const mm_ready *r = mm_manager_find(m, graph);
     const bool is_observed = r && m->observed.permille > 0 && r->prepared->untimed.status == MM_OK;
     MM_TRY(is_observed ? observed(m, r, &facts) : measured_alone(m, graph, &facts));
-    mm_facts_drop_impossible(facts); /* a rate of one direction may be newer */
+    mm_facts_drop_impossible(facts); /* a new rate of one direction may contradict old rates with both directions
+                                        busy */
     mm_status status = mm_facts_write(facts, graph, path);
     mm_facts_destroy(facts);
     return status;

@@ -6,7 +6,7 @@
 #include "mm/manager/install.h"
 #include "mm/manager/measured.h"
 
-/* Members that mm_stats had when mm_stats_get was a function alone. */
+/* The members that mm_stats had before mm_stats_get became a macro, too. */
 enum { FIRST_STATS_BYTES = offsetof(mm_stats, replans) };
 
 void(mm_stats_get)(mm_manager *m, mm_stats *stats_out) { mm_stats_get_sized(m, stats_out, FIRST_STATS_BYTES); }

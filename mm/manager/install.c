@@ -82,7 +82,7 @@ static mm_status zero_added(mm_manager *m) {
     return status;
 }
 
-/* Makes the draft's new plans ready to run: all that may fail. */
+/* Makes the draft's new plans ready to run. All that may fail happens here. */
 static mm_status make_ready(mm_manager *m, const mm_draft *draft, mm_ready *ready) {
     mm_status status = MM_OK;
     int made = draft->kept;
@@ -152,13 +152,13 @@ static bool is_short(const mm_manager *m) {
 static void tell(mm_manager *m, const mm_draft *draft, const mm_policy *wanted, const char *why) {
     char need[32], have[32], message[2 * MM_MESSAGE_CAPACITY];
     const char *now = m->plans.policy_now.spec;
-    snprintf(message, sizeof message, "%s; %s: %s instead of %s needs %s of %s", why, draft->step, MM_BRIEF(now),
-             MM_BRIEF(wanted->spec), mm_size_format(draft->need_bytes, need, sizeof need),
+    snprintf(message, sizeof message, "%s; %s: %s runs instead of %s, and needs %s of %s", why, draft->step,
+             MM_BRIEF(now), MM_BRIEF(wanted->spec), mm_size_format(draft->need_bytes, need, sizeof need),
              mm_size_format(mm_manager_limit_bytes(m), have, sizeof have));
     mm_manager_step_down(m, now, mm_manager_limit_bytes(m), message);
 }
 
-/* Adopts the draft, and reports it if a substitute runs from now on, or the wanted policy again. */
+/* Installs the draft, and reports it if a substitute runs from now on, or the wanted policy again. */
 static mm_status install(mm_manager *m, mm_draft *draft, const mm_policy *wanted, const char *why) {
     const mm_plan_set *set = &m->plans;
     bool new_policy = !mm_policy_equal(&set->policy, wanted);
@@ -223,7 +223,7 @@ void mm_manager_run_out(mm_manager *m, const mm_failure *reason) {
     m->ceiling_bytes = peak - peak / PART - 1;
     if (mm_manager_replan(m, &m->plans.policy, why) != MM_OK) {
         m->ceiling_bytes = ceiling;
-        mm_log_send(&m->options.log, MM_LOG_ERROR, "memory ran out, and nothing does with less: %s", mm_last_error());
+        mm_log_send(&m->options.log, MM_LOG_ERROR, "memory ran out, and no plan fits into less: %s", mm_last_error());
     } else {
         if (m->ladder_steps == steps) mm_manager_step_down(m, m->plans.policy_now.spec, mm_manager_limit_bytes(m), why);
         mm_arena_trim(m);

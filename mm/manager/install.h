@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Adoption: makes drafted plans ready to run, and zeroes new persistent tensors; then takes up all of them, or none. */
+/* Installs drafted plans: makes them ready to run, and zeroes new persistent tensors; then commits all of them, or
+ * none. */
 #ifndef MM_MANAGER_INSTALL_H
 #define MM_MANAGER_INSTALL_H
 
@@ -7,13 +8,13 @@
 
 /* Makes the draft ready to run, and commits it. On failure nothing changed. The caller frees the draft in any case. */
 MM_CHECKED mm_status mm_manager_install(mm_manager *manager, mm_draft *draft);
-/* Plans all prepared graphs anew under a policy, or, if memory is short, under a substitute from its ladder, and adopts
- * the plans. why: the reason for a substitute, for the log. On failure nothing changed. */
+/* Plans all prepared graphs anew under a policy, or, if memory is short, under a substitute from its ladder, and
+ * installs the plans. why: the reason for a substitute, for the log. On failure nothing changed. */
 MM_CHECKED mm_status mm_manager_replan(mm_manager *manager, const mm_policy *policy, const char *why);
-/* Plans and adopts a new graph. others_stay: the other graphs keep their plans if the new one fits; else they are
- * planned anew. On failure nothing changed. */
+/* Plans a new graph and installs its plan. others_stay: the other graphs keep their plans if the new one fits; else
+ * they are planned anew. On failure nothing changed. */
 MM_CHECKED mm_status mm_manager_add(mm_manager *manager, const mm_new_graph *added, bool others_stay);
-/* Plans all prepared graphs anew under the policy that runs now, within the present limits, and adopts the plans.
+/* Plans all prepared graphs anew under the policy that runs now, within the present limits, and installs the plans.
  * Tries no substitute. On failure nothing changed. */
 MM_CHECKED mm_status mm_manager_plan_around(mm_manager *manager);
 
@@ -24,7 +25,7 @@ void mm_manager_run_out(mm_manager *manager, const mm_failure *reason);
  * needs an idle manager, for messages. MM_ERR_ORDER: an iteration is under way. */
 MM_CHECKED mm_status mm_manager_drain(mm_manager *manager, const char *what);
 
-/* Tells its executions of the functions that mm_allreduce_set was given. */
+/* Passes the functions of mm_allreduce_set to the graph's executions. */
 void mm_ready_set_gradients(mm_ready *ready);
 void mm_ready_fini(mm_ready *ready);
 

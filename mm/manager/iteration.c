@@ -14,8 +14,8 @@
 
 mm_stream *mm_compute_stream(mm_manager *m) { return m ? mm_dispatch_compute(m->dispatch) : NULL; }
 
-/* For mm_touched_get: fills the plan's memory with the pattern, and adds its segments to the coverage, and what codecs
- * read, rounded up to the alignment, because touched bytes are counted in words. */
+/* For mm_touched_get: fills the plan's memory with the pattern, and adds its segments and its codecs' block to the
+ * coverage. They are rounded up to the alignment, because touched bytes are counted in words. */
 static mm_status cover(mm_manager *m, mm_ready *r) {
     const mm_planned *planned = &r->prepared->planned;
     const mm_plan *plan = planned->plan;
@@ -51,7 +51,7 @@ static mm_status check_provided(const mm_ready *r, const char *call) {
                            mm_graph_tensor(graph, t)->name, mm_graph_name(graph));
     int step = mm_prepared_unable(r->prepared);
     if (step < 0) return MM_OK;
-    return mm_fail(MM_ERR_UNSUPPORTED, "policy %s recomputes %s of %s: tell how with mm_recompute_set",
+    return mm_fail(MM_ERR_UNSUPPORTED, "policy %s recomputes %s of %s: set a function for that with mm_recompute_set",
                    MM_BRIEF(plan->policy), mm_graph_step_name(graph, step, name, sizeof name), mm_graph_name(graph));
 }
 
@@ -92,7 +92,7 @@ static void notify_over(mm_manager *m, mm_event_kind kind, const mm_ready *r) {
     mm_manager_notify(m, kind, mm_graph_name(r->prepared->graph), 0, mm_now_ns() - m->now.began_ns);
 }
 
-/* Nothing is under way any more. If iterations ahead have failed, who waits for them will ask which was the largest. */
+/* Called when an iteration is over. If earlier ones have failed, `largest` stays for the call that waits for them. */
 static void forget_largest(mm_manager *m) {
     if (m->state == MM_STATE_IDLE && !mm_dispatch_owes_failure(m->dispatch)) m->largest = NULL;
 }
@@ -146,13 +146,13 @@ static mm_status end(mm_manager *m, const char *call, mm_status (*dispatch_end)(
 }
 
 mm_status mm_iteration_end(mm_manager *m) {
-    MM_TRY(mm_state_check(m, MM_MOVE_END, "mm_iteration_end")); /* refused: iterations ahead may still run */
+    MM_TRY(mm_state_check(m, MM_MOVE_END, "mm_iteration_end")); /* if refused, `largest` stays */
     mm_status status = end(m, "mm_iteration_end", mm_dispatch_end);
     forget_largest(m);
     return status;
 }
 
-/* What was measured is looked at before the next iteration begins. */
+/* Waits for an iteration that samples, because its measurements are read before the next one begins. */
 mm_status mm_iteration_end_async(mm_manager *m) {
     const bool samples = m && m->state != MM_STATE_IDLE && m->now.samples;
     return end(m, "mm_iteration_end_async", samples ? mm_dispatch_end : mm_dispatch_end_async);
@@ -208,7 +208,7 @@ static mm_status check_step(const mm_manager *m, mm_move move, const char *call,
     return m && mm_state_may(m, move) && is_due(m, layer, phase) ? MM_OK : out_of_order(m, move, call, layer, phase);
 }
 
-/* Keeps a failure for lack of memory until the iteration is aborted, which then plans anew. Returns `status`. */
+/* Saves a failure for lack of memory until the iteration is aborted, which then plans anew. Returns `status`. */
 static mm_status note(mm_manager *m, mm_status status) {
     if (status == MM_ERR_NOMEM) mm_failure_save(&m->now.ran_out, status);
     return status;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The manager's state, which the files of the session share; its limits, events and warnings. */
+/* The manager's state, which its files share; its limits, events and warnings. */
 #ifndef MM_MANAGER_MANAGER_H
 #define MM_MANAGER_MANAGER_H
 
@@ -18,14 +18,14 @@ typedef struct mm_ready {
     mm_prepared *prepared; /* owned by the plan set */
     mm_execution *execution;
     mm_sampling *sampling; /* NULL: nothing is sampled */
-    int64_t sampled_age;   /* iterations from the last that sampled on, that one included; -1: none has */
+    int64_t sampled_age;   /* iterations since the last that sampled, that one included; -1: none has */
     void **external;       /* per tensor: the user's memory of an external tensor; NULL for others */
     mm_recompute_fn recompute;
     void *recompute_ctx;
     mm_allreduce_fns gradient_fns; /* mm_allreduce_set; all NULL: none */
     void *gradient_ctx;
     float *bounds;       /* per tensor: mm_bound_set */
-    mm_upload *block;    /* what its codecs read on the device; NULL: they read nothing */
+    mm_upload *block;    /* uploads what its codecs read on the device; NULL: they read nothing */
     bool covered;        /* its plan is in the coverage */
     bool has_run;        /* an iteration has run under this plan */
     bool told_untimed;   /* it was logged that the measured times are of another graph */
@@ -39,16 +39,16 @@ typedef struct mm_left_plan {
     uint64_t digest; /* mm_plan_digest */
 } mm_left_plan;
 
-/* What mm_observe has set, and what became of it (observe.h). */
+/* Settings of mm_observe, and their results so far (observe.h). */
 typedef struct mm_observed {
-    int permille;       /* by which iterations may differ from their plans; 0: nothing is observed */
+    int permille;       /* deviation from the plan that is tolerated; 0: nothing is observed */
     int window;         /* iterations */
     int64_t planned_at; /* mm_manager.iterations when the policy last planned again; 0: it has not */
     mm_left_plan *left;
     int n_left;
 } mm_observed;
 
-/* States of a session; states.h has the calls that lead from one to another. */
+/* States of a manager; states.h has the calls that lead from one to another. */
 typedef enum mm_state {
     MM_STATE_NONE,    /* no state: the call is refused (states.c) */
     MM_STATE_IDLE,    /* between iterations */
@@ -61,10 +61,10 @@ typedef enum mm_state {
 
 typedef struct mm_way mm_way; /* iteration.h */
 
-/* The iteration under way. */
+/* The iteration under way, or the last one. */
 typedef struct mm_iteration {
     mm_ready *ready;           /* its graph */
-    const mm_way *way;         /* how it goes: its steps run, or are recorded */
+    const mm_way *way;         /* its steps run, are recorded, or are rehearsed */
     const mm_planned *planned; /* its plan: the graph's, or the one that samples */
     mm_execution *execution;   /* of that plan */
     bool samples;
@@ -84,12 +84,12 @@ struct mm_manager {
     mm_ready *ready; /* one for each prepared graph */
     int n_ready;
     mm_persistent_table directory;
-    mm_upload *values;     /* of the tensor MM_VALUES; NULL until it is needed */
+    mm_upload *values;     /* uploads the tensor MM_VALUES; NULL until it is needed */
     mm_coverage coverage;  /* bytes that plans which have run may touch */
-    int64_t there_bytes;   /* of the arena; the memory above was given back to the system */
+    int64_t there_bytes;   /* bytes of the arena that are present; the memory above was given back to the system */
     mm_touched given_back; /* touched bytes of the memory above, counted before it was given back */
     int64_t most_touched;  /* touched bytes in all, counted before memory was last taken back */
-    mm_state state;        /* of the session (states.h) */
+    mm_state state;        /* see states.h */
     mm_iteration now;      /* the iteration under way */
     int64_t number;        /* of the next iteration (mm_iteration_number_set) */
     mm_observed observed;

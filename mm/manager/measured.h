@@ -7,8 +7,9 @@
 
 typedef struct mm_measured {
     const mm_plan *plan;
-    const mm_facts *facts; /* that the plan was made by: its codecs are numbered as the plan's segments have them */
-    const mm_execution *execution; /* mm_execution_ns */
+    const mm_facts *facts; /* the facts that the plan was made with; the plan's segments number codecs as these facts
+                              do */
+    const mm_execution *execution; /* has the times (mm_execution_ns) */
 } mm_measured;
 
 /* The measured times of a graph under its present plan. The manager owns all of it, until the policy changes or the
@@ -20,29 +21,28 @@ typedef struct mm_copy_line {
     double n, bytes, ns, bytes_bytes, bytes_ns;
 } mm_copy_line;
 
-/* Puts measured times of steps, times `part`, into facts of the same graph: of each step, into the variant that ran.
- * only_unknown: those stay that the facts have already. */
+/* Puts the measured times of steps, multiplied by `part`, into facts of the same graph: of each step, into the variant
+ * that ran. only_unknown: times that the facts have already stay. */
 void mm_measured_steps(const mm_measured *measured, double part, bool only_unknown, mm_facts *facts);
-/* Puts measured times of encodings and decodings, times `part`, and what bodies of codes took, into facts of the same
- * graph that have these codecs.
- * Adds copies to the lines: [0] in, [1] out. */
+/* Puts the measured times of encodings and decodings, multiplied by `part`, and the sizes of codes' bodies (the parts
+ * of variable size), into facts of the same graph that have these codecs. Adds copies to the lines: [0] in, [1] out. */
 void mm_measured_operations(const mm_measured *measured, double part, mm_facts *facts, mm_copy_line copies[2]);
 /* Fits the lines, and sets issue_ns and the rate of each direction that has copies. */
 void mm_measured_link(const mm_copy_line copies[2], mm_facts *facts);
 
-/* The plan by which a prepared graph runs now; NULL if it is not prepared. The manager owns it, until the policy or the
- * budget changes or the graph is forgotten. */
+/* The plan under which a prepared graph runs now; NULL if it is not prepared. The manager owns it, until the policy or
+ * the budget changes or the graph is forgotten. */
 const mm_plan *mm_plan_now(const mm_manager *manager, const mm_graph *graph);
 
-/* Offers a plan that was made by the manager's policy and facts, within device_bytes and as much pinned memory as it
- * takes or more, of a graph that is equal to one that will be prepared. When that is first prepared within such limits,
- * the plan is proved and taken, rather than made again. Takes the plan, also on failure; its graph may go.
- * MM_ERR_NOMEM. */
+/* Offers a plan for a graph that will be prepared. The plan was made for an equal graph, under the manager's policy and
+ * with its facts, within device_bytes and at least as much pinned memory as it takes. When the graph is first prepared
+ * within such limits, the plan is proved and used, not made again. Takes over the plan, also on failure; the equal
+ * graph may be destroyed. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_plan_offer(mm_manager *manager, mm_plan *plan, int64_t device_bytes);
 
-/* What the codes of a graph's maps took in the iteration that ended last (mm_execution_codes). Waits for iterations
- * that were ended without waiting. *n_out: their number; at most `capacity` are filled in. Between iterations.
- * MM_ERR_ORDER: the graph is not prepared; else the failure of an iteration. */
+/* Sizes of the codes of a graph's maps in the iteration that ended last (mm_execution_codes). Waits for iterations that
+ * were ended without waiting. *n_out: their number; at most `capacity` are filled in. Between iterations. MM_ERR_ORDER:
+ * the graph is not prepared; else the failure of an iteration. */
 MM_CHECKED mm_status mm_code_sizes(mm_manager *manager, const mm_graph *graph, mm_code_size *sizes_out, int capacity,
                                    int *n_out);
 

@@ -70,7 +70,7 @@ mm_status mm_observe(mm_manager *m, const mm_observe_options *options) {
 
 /* ---------------------------------------------------------------- what was measured */
 
-/* A graph's window, beside its plan by the plan's own facts. */
+/* A graph's window compared with its plan, by the facts that the plan was made with. */
 typedef struct comparison {
     int n; /* iterations */
     mm_quartiles measured;
@@ -108,8 +108,9 @@ static mm_status compare(const mm_ready *r, comparison *c_out) {
     return status;
 }
 
-/* Three quarters of the iterations must differ by more than that, and in the same direction. So neither a disturbed one
- * counts, nor a window in the middle of which the machine has changed, of whose times some are of before. */
+/* Three quarters of the iterations must differ by more than that, in the same direction. So a single disturbed
+ * iteration does not count, nor does a window during which the machine changed: some of its times are from before the
+ * change. */
 static bool differs(const comparison *c, int permille) {
     const double more = (double)c->planned_ns * (1 + permille * 1e-3),
                  less = (double)c->planned_ns * (1 - permille * 1e-3);
@@ -131,8 +132,8 @@ mm_status mm_observe_facts(const mm_manager *m, const mm_ready *r, mm_facts **fa
     return status;
 }
 
-/* The present plan goes by the renewed facts, too, from now on: by them it is compared with others, and with what is
- * measured next. */
+/* Gives the renewed facts to the plan set, and to the present plan, too: from now on it is compared by them with other
+ * plans, and with what is measured next. */
 static mm_status learn(mm_manager *m, mm_ready *r, const comparison *c) {
     mm_prepared *p = r->prepared;
     mm_facts *all, *own;
@@ -196,7 +197,7 @@ static bool reads_the_same(const mm_planned *a, const mm_planned *b) {
     return true;
 }
 
-/* Whether each lossy map keeps its codec, no other becomes lossy, and nothing else is computed from one. */
+/* Whether each lossy map keeps its codec, no other map becomes lossy, and each step reads exact what it read exact. */
 static mm_status loses_the_same(const mm_planned *a, const mm_planned *b, bool *same_out) {
     const int n = mm_graph_tensors(a->plan->graph);
     const char **lossy = calloc(2 * (size_t)n + 1, sizeof *lossy);
@@ -209,7 +210,7 @@ static mm_status loses_the_same(const mm_planned *a, const mm_planned *b, bool *
     return MM_OK;
 }
 
-/* Of all graphs whose times are known. */
+/* The predicted time of all graphs with known times, added up. */
 static mm_status expect_all(mm_prepared *const *prepared, int n, int64_t *ns_out) {
     *ns_out = 0;
     for (int i = 0; i < n; i++) {
@@ -221,7 +222,7 @@ static mm_status expect_all(mm_prepared *const *prepared, int n, int64_t *ns_out
     return MM_OK;
 }
 
-/* A draft beside the plans that run. */
+/* A draft compared with the plans that run. */
 typedef struct verdict {
     const char *refused; /* why the draft is not taken up; NULL: it is */
     int64_t now_ns, next_ns;
@@ -244,18 +245,18 @@ static mm_status judge(const mm_manager *m, const mm_draft *draft, verdict *v) {
         loses |= !same;
     }
     const bool gains = (double)v->next_ns <= (double)v->now_ns * (1 - GAIN_PERMILLE * 1e-3);
-    v->refused = !changed ? "the policy plans the same"
-                 : cut    ? "the search for another was interrupted"
-                 : left   ? "the other was left before"
-                 : loses  ? "with the other, other maps would lose bits"
-                 : !gains ? "another gains too little"
+    v->refused = !changed ? "the policy makes the same plan again"
+                 : cut    ? "the search for another plan was interrupted"
+                 : left   ? "the new plan was left before"
+                 : loses  ? "with the new plan, other maps would lose bits"
+                 : !gains ? "the new plan gains too little"
                           : NULL;
     return MM_OK;
 }
 
 /* ---------------------------------------------------------------- planning again */
 
-/* Room for all plans that the draft replaces, before anything changes. */
+/* Makes room to record all plans that the draft replaces, before anything changes. */
 static mm_status reserve_left(mm_manager *m) {
     const size_t most = (size_t)m->observed.n_left + (size_t)m->plans.n;
     mm_left_plan *left = realloc(m->observed.left, (most + 1) * sizeof *left);
@@ -324,7 +325,8 @@ static mm_status plan_again(mm_manager *m, const mm_graph *graph, const comparis
     return MM_OK;
 }
 
-/* A graph that is about to sample is looked at when it has: it may have been rehearsed under its present plan. */
+/* Finds a graph whose window is full. A graph that is about to sample is left until it has sampled: it may have been
+ * rehearsed under its present plan. */
 static mm_ready *find_full(const mm_manager *m) {
     for (int i = 0; i < m->n_ready; i++)
         if (mm_execution_window_is_full(m->ready[i].execution) && !mm_sampling_is_due(&m->ready[i]))
@@ -341,7 +343,7 @@ static void tell_failure(mm_manager *m, const mm_graph *graph) {
                 mm_graph_name(graph), mm_last_error());
 }
 
-/* Once all iterations have ended. */
+/* Call it once all iterations have ended. */
 static void act(mm_manager *m, const mm_graph *graph, const comparison *c) {
     m->observed.planned_at = m->iterations;
     mm_status status = learn(m, mm_manager_find(m, graph), c);

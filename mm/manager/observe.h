@@ -11,7 +11,7 @@
  *                 taken up if: faster by the renewed facts, never left before,
  *                 no variant of a step and no exactness of what a step reads changes
  *
- * It is looked at when an iteration begins, so nothing waits unless there is something to plan. */
+ * Windows are compared when an iteration begins, so nothing waits unless there is something to plan. */
 #ifndef MM_MANAGER_OBSERVE_H
 #define MM_MANAGER_OBSERVE_H
 
@@ -23,8 +23,8 @@ MM_CHECKED mm_status mm_observe_look(mm_manager *manager);
 /* Whether the graph's next iterations are to be measured, so that they must run step by step. Where iterations cannot
  * be recorded, all are. */
 bool mm_observe_measures(const mm_manager *manager, const mm_ready *ready);
-/* Facts of a graph that is observed and planned by measured times, as all that was observed of it shows them, the
- * latest iterations included. The caller destroys them. */
+/* Makes facts of a graph that is observed and planned with measured times, from all that was observed of it, the latest
+ * iterations included. The caller destroys them. */
 MM_CHECKED mm_status mm_observe_facts(const mm_manager *manager, const mm_ready *ready, mm_facts **facts_out);
 void mm_observe_forget(mm_manager *manager, const mm_graph *graph);
 void mm_observe_fini(mm_manager *manager);

@@ -30,7 +30,7 @@ mm_status mm_persistent_add(mm_manager *m, const char *name, int64_t bytes) {
         return mm_fail(MM_ERR_INVALID, "mm_persistent_add: %s has %lld bytes: must be at least 1", name,
                        (long long)bytes);
     if (strcmp(name, MM_VALUES) == 0)
-        return mm_fail(MM_ERR_INVALID, "mm_persistent_add: only a graph declares " MM_VALUES);
+        return mm_fail(MM_ERR_INVALID, "mm_persistent_add: only a graph may declare " MM_VALUES);
     if (mm_persistent_table_find(&m->directory, name))
         return mm_fail(MM_ERR_INVALID, "mm_persistent_add: %s is there already: choose another name", name);
     int entries = m->directory.n;
@@ -45,9 +45,10 @@ static mm_status check_removable(const mm_manager *m, const char *name) {
     if (!entry)
         return mm_fail(MM_ERR_NOT_FOUND, "mm_persistent_remove: there is no persistent tensor %s", name ? name : "");
     if (entry->declared)
-        return mm_fail(MM_ERR_INVALID, "mm_persistent_remove: %s is a graph's, and stays for the manager's life", name);
+        return mm_fail(MM_ERR_INVALID,
+                       "mm_persistent_remove: a graph declares %s, which therefore stays for the manager's life", name);
     if (entry != &d->entries[d->n - 1])
-        return mm_fail(MM_ERR_ORDER, "mm_persistent_remove: %s lies behind %s and never moves",
+        return mm_fail(MM_ERR_ORDER, "mm_persistent_remove: %s was added after %s and never moves",
                        d->entries[d->n - 1].name, name);
     return MM_OK;
 }
@@ -56,7 +57,7 @@ mm_status mm_persistent_remove(mm_manager *m, const char *name) {
     MM_TRY(mm_manager_drain(m, "mm_persistent_remove"));
     MM_TRY(check_removable(m, name));
     int64_t before = m->directory.bytes;
-    /* Its touched bytes are not stray ones. */
+    /* The tensor's touched bytes must not count as stray. */
     if (m->options.measure_touched) MM_TRY(mm_coverage_add(&m->coverage, &(mm_range){0, before}, 1));
     m->directory.bytes = m->directory.entries[m->directory.n - 1].offset;
     mm_status status = mm_manager_plan_around(m);
@@ -85,8 +86,8 @@ static mm_status find(mm_manager *m, const char *call, const char *name, int64_t
     const mm_persistent *entry = mm_persistent_table_find(&m->directory, name);
     if (!entry) return mm_fail(MM_ERR_NOT_FOUND, "%s: no graph of this manager has a persistent tensor %s", call, name);
     if (offset < 0 || bytes < 0 || offset > entry->bytes || bytes > entry->bytes - offset)
-        return mm_fail(MM_ERR_INVALID, "%s: %lld bytes at %lld of %s, which has %lld", call, (long long)bytes,
-                       (long long)offset, name, (long long)entry->bytes);
+        return mm_fail(MM_ERR_INVALID, "%s: %lld bytes at offset %lld exceed %s, which has %lld bytes", call,
+                       (long long)bytes, (long long)offset, name, (long long)entry->bytes);
     *place_out = (uint8_t *)mm_pool_base(m->pool) + entry->offset + offset;
     return MM_OK;
 }

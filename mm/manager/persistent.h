@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* What the session needs of persistent.c besides the calls of mm.h. */
+/* What other files need of persistent.c besides the calls of mm.h. */
 #ifndef MM_MANAGER_PERSISTENT_H
 #define MM_MANAGER_PERSISTENT_H
 
 #include "mm/manager/manager.h"
 
-/* Ends an addition to the directory, which had `entries` entries before. With MM_OK the new ones stay; with a failure
- * they are removed. Returns `status`. */
+/* Ends an addition to the table of persistent tensors, which had `entries` entries before. With MM_OK the new entries
+ * stay; with a failure they are removed. Returns `status`. */
 MM_CHECKED mm_status mm_persistent_commit(mm_manager *manager, int entries, mm_status status);
 
 #endif

@@ -10,7 +10,7 @@
 #include "mm/manager/states.h"
 #include "mm/manager/values.h"
 
-enum { MEASURES = 3 }; /* per layer: its input, the gradient by its output, the momentum */
+enum { MEASURES = 3 }; /* per layer: its input, the gradient of its output, the momentum */
 
 /* ---------------------------------------------------------------- making */
 
@@ -42,7 +42,7 @@ static int node_of(const mm_plan *plan, int step) {
     return node;
 }
 
-/* Right before the step, where it finds the tensor. */
+/* Measures the tensor right before the step, in the segment in which the step finds it. */
 static mm_measure_at before_step(const mm_plan *plan, int step, mm_tensor tensor) {
     const mm_step_info *info = mm_graph_step(plan->graph, step);
     mm_measure_at at = {.before = node_of(plan, step)};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Sampling: for a policy that observes (policies/rules/observer.h), each graph's first iteration and every W-th after it runs
- * a plan that also measures, and loses nothing: bounds are 0 in it. What is measured gives the bounds from then on.
+/* Sampling: under a policy that observes (policies/rules/observer.h), each graph's first iteration and every W-th after
+ * it run a plan that also measures. Their error bounds are 0, so codes are lossless. From the measurements the policy
+ * chooses the bounds of later iterations.
  *
  * The plan is the graph's own with measures added (mm_plan_add_measures), so it takes the same memory. Bounds lie in
  * device memory (values.h), so a recording of the graph's own plan stays valid. */
@@ -16,7 +17,7 @@ struct mm_sampling {
     mm_execution *execution;
     int n; /* layers */
     mm_watched *watched;
-    mm_tensor *coded; /* per layer: the tensor whose code has the bound, the root of its input */
+    mm_tensor *coded; /* per layer: the tensor whose code has the bound, the root of its input's storage */
     mm_layer_sample *samples;
     mm_layer_verdict *verdicts;
     bool pending; /* there are samples without a verdict */
@@ -30,8 +31,8 @@ void mm_sampling_destroy(mm_sampling *sampling);
 
 /* Whether the graph's next iteration that runs step by step samples. */
 bool mm_sampling_is_due(const mm_ready *ready);
-/* Gives the verdict on samples that are pending, if there are any: sets the bounds. To be called before an iteration
- * begins, and before the graph is planned anew. */
+/* Judges pending samples, if there are any, and sets the bounds. To be called before an iteration begins, and before
+ * the graph is planned anew. */
 void mm_sampling_judge(mm_ready *ready);
 /* Notes that an iteration has ended. If it sampled, takes what it measured. */
 void mm_sampling_note_end(mm_ready *ready, bool sampled);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The states of a session, and the calls that lead from one to another.
+/* The states of a manager, and the calls that lead from one to another.
  *
  *            begin                step_begin
  *   IDLE ──────────────▶ BETWEEN ────────────▶ STEP

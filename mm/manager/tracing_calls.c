@@ -19,7 +19,7 @@ mm_status mm_trace_start(mm_manager *m, const char *name) {
     return MM_OK;
 }
 
-/* After all iterations have ended. */
+/* Call it once all iterations have ended. */
 static mm_status take(mm_manager *m, const char *call, mm_timeline **timeline_out) {
     if (!m->timeline) return mm_fail(MM_ERR_ORDER, "%s: no trace is under way (mm_trace_start)", call);
     MM_TRY(mm_dispatch_trace(m->dispatch, NULL));
@@ -31,7 +31,7 @@ static mm_status take(mm_manager *m, const char *call, mm_timeline **timeline_ou
 mm_status mm_trace_take(mm_manager *m, mm_timeline **timeline_out) {
     MM_TRY(mm_manager_check_idle(m, "mm_trace_take"));
     mm_status settled = mm_manager_drain(m, "mm_trace_take");
-    (void)settled; /* the trace is as good without what failed */
+    (void)settled; /* the trace is of use even if an iteration has failed */
     return take(m, "mm_trace_take", timeline_out);
 }
 

@@ -11,7 +11,7 @@
 
 _Static_assert(MM_VALUES_OWN == sizeof(int64_t), "the iteration's number comes first");
 
-/* NULL: no graph declares values. */
+/* *mirror_out NULL: no graph declares MM_VALUES. */
 static mm_status find_mirror(mm_manager *m, mm_upload **mirror_out) {
     const mm_persistent *entry = mm_persistent_table_find(&m->directory, MM_VALUES);
     *mirror_out = m->values;
@@ -42,7 +42,7 @@ mm_status mm_manager_send_values(mm_manager *m, const mm_ready *r, bool exactly,
     mm_failure_save(&failure, send(m, r, exactly));
     if (failure.status == MM_OK) return MM_OK;
     mm_status settled = mm_manager_drain(m, call);
-    (void)settled; /* the same failure, or what came of it */
+    (void)settled; /* it returns the same failure, or one that follows from it */
     mm_stream_reset(mm_dispatch_compute(m->dispatch));
     return mm_failure_restore(&failure);
 }
@@ -62,7 +62,7 @@ mm_status mm_values_set(mm_manager *m, int64_t offset, const void *data, int64_t
     const mm_persistent *entry = mm_persistent_table_find(&m->directory, MM_VALUES);
     if (!entry) return mm_fail(MM_ERR_NOT_FOUND, "%s: no graph that is prepared declares the tensor " MM_VALUES, call);
     if (offset < MM_VALUES_OWN || bytes < 0 || offset > entry->bytes || bytes > entry->bytes - offset)
-        return mm_fail(MM_ERR_INVALID, "%s: %lld bytes at %lld: the caller's are those from %d to %lld", call,
+        return mm_fail(MM_ERR_INVALID, "%s: %lld bytes at offset %lld: the caller's values lie from %d to %lld", call,
                        (long long)bytes, (long long)offset, MM_VALUES_OWN, (long long)entry->bytes);
     if (bytes == 0) return MM_OK;
     MM_TRY(mm_check_given(data, call, "data"));

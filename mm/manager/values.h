@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What the CPU changes between iterations: the values (mm.h: MM_VALUES), one persistent tensor; and of each graph the
- * block that its codecs read (pipeline/codec/code_block.h). Both are copied to the device on the compute stream, before
- * the iteration that they are for. Their addresses stay as long as recordings do, so recordings can read them. */
+/* What the CPU changes between iterations: the values (mm.h: MM_VALUES), which are one persistent tensor; and, of each
+ * graph, the block that its codecs read (pipeline/codec/code_block.h). Both are copied to the device on the compute
+ * stream, before the iteration that they are for. Their addresses stay as long as recordings do, so recordings can read
+ * them. */
 #ifndef MM_MANAGER_VALUES_H
 #define MM_MANAGER_VALUES_H
 

@@ -48,16 +48,15 @@ static mm_status draft_substitute(const mm_plan_set *set, const mm_fallback_requ
                                          .added = wish->added};
         mm_refusal refusal;
         mm_status status = mm_plan_set_draft(set, &attempt, draft_out, &refusal);
-        if (status == MM_ERR_INVALID) continue; /* it plans by times that the facts lack (auto) */
+        if (status == MM_ERR_INVALID) continue; /* it needs measured times, which the facts lack (auto) */
         if (status != MM_ERR_INFEASIBLE) return status;
         if (refusal.need_bytes == 0 || refusal.need_bytes >= least_bytes) continue;
         least_bytes = refusal.need_bytes;
         least = other->policy.spec;
     }
     mm_refusal all = *own;
-    mm_failure_save(&all.failure,
-                    mm_fail(MM_ERR_INFEASIBLE, "%s; of all that could stand in for it, %s needs least: %s",
-                            own->failure.message, MM_BRIEF(least), MM_SIZE_TEXT(least_bytes)));
+    mm_failure_save(&all.failure, mm_fail(MM_ERR_INFEASIBLE, "%s; of all its substitutes, %s needs least: %s",
+                                          own->failure.message, MM_BRIEF(least), MM_SIZE_TEXT(least_bytes)));
     return advise(set, wish, &all, true);
 }
 

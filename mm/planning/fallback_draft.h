@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Descent of the ladder: drafts plans under the policy that is wanted, if they fit; else under the first of its
- * substitutes (policies/fallback.h) whose plans fit. Only drafts; the plan set does not change. */
+/* Goes down the ladder: drafts plans under the wanted policy if they fit, or else under the first of its substitutes
+ * (policies/fallback.h) whose plans fit. The plan set does not change. */
 #ifndef MM_PLANNING_FALLBACK_DRAFT_H
 #define MM_PLANNING_FALLBACK_DRAFT_H
 
@@ -14,8 +14,8 @@ typedef struct mm_fallback_request {
     bool others_stay; /* the other graphs keep their plans if the new one fits under the policy that runs now */
 } mm_fallback_request;
 
-/* Drafts plans that fit. The caller frees the draft. MM_ERR_INFEASIBLE: no plans fit; the message says what the policy
- * needs, and which policy would fit. */
+/* Drafts plans that fit. The caller frees the draft. MM_ERR_INFEASIBLE: no plans fit; the message says how much the
+ * policy needs, and which policy would fit. */
 MM_CHECKED mm_status mm_fallback_draft(const mm_plan_set *set, const mm_fallback_request *wish, mm_draft *draft_out);
 
 #endif

@@ -39,9 +39,9 @@ mm_status mm_persistent_table_add(mm_persistent_table *d, const mm_graph *graph)
         if (tensor->ownership != MM_PERSISTENT) continue;
         int known = mm_names_find(&d->names, tensor->name);
         if (known >= 0 && d->entries[known].bytes != tensor->bytes)
-            return mm_fail(MM_ERR_INVALID, "graph %s: persistent tensor %s has %lld bytes, but %lld in a graph before",
-                           mm_graph_name(graph), tensor->name, (long long)tensor->bytes,
-                           (long long)d->entries[known].bytes);
+            return mm_fail(
+                MM_ERR_INVALID, "graph %s: persistent tensor %s has %lld bytes, but %lld in an earlier graph",
+                mm_graph_name(graph), tensor->name, (long long)tensor->bytes, (long long)d->entries[known].bytes);
         if (known < 0) MM_TRY(mm_persistent_table_append(d, tensor->name, tensor->bytes));
     }
     return MM_OK;

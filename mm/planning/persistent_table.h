@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The directory of a manager's persistent tensors, which its graphs share by name. They lie one after the other from
- * the arena's low end, and never move. */
+/* The table of a manager's persistent tensors, which its graphs share by name. They lie one after the other from the
+ * arena's low end, and never move. */
 #ifndef MM_PLANNING_PERSISTENT_TABLE_H
 #define MM_PLANNING_PERSISTENT_TABLE_H
 
@@ -24,18 +24,18 @@ typedef struct mm_persistent_table {
 /* The entry with that name; NULL: there is none. */
 const mm_persistent *mm_persistent_table_find(const mm_persistent_table *directory, const char *name);
 
-/* Adds the graph's persistent tensors that are not in it yet. MM_ERR_INVALID: one is in it with another size;
- * MM_ERR_NOMEM. On failure entries may have been added; mm_persistent_table_cut removes them. */
+/* Adds the graph's persistent tensors that are not in the table yet. MM_ERR_INVALID: the table has one of them with
+ * another size; MM_ERR_NOMEM. On failure entries may have been added; mm_persistent_table_cut removes them. */
 MM_CHECKED mm_status mm_persistent_table_add(mm_persistent_table *directory, const mm_graph *graph);
 
-/* Marks the graph's persistent tensors, all of which must be in the directory, as declared. */
+/* Marks the graph's persistent tensors, all of which must be in the table, as declared. */
 void mm_persistent_table_declare(mm_persistent_table *directory, const mm_graph *graph);
 
 /* Adds a tensor that no graph declares, whose name must be new. MM_ERR_INVALID: too many bytes in all; MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_persistent_table_append(mm_persistent_table *directory, const char *name, int64_t bytes);
 
-/* Offsets of the graph's persistent tensors, all of which must be in the directory, for mm_limits.places. The caller
- * frees them. MM_ERR_NOMEM. */
+/* Offsets of the graph's persistent tensors, all of which must be in the table, for mm_limits.places. The caller frees
+ * them. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_persistent_table_places(const mm_persistent_table *directory, const mm_graph *graph,
                                                 int64_t **places_out);
 

@@ -25,7 +25,7 @@ static mm_observed_facts *learned_of(const mm_plan_set *set, const mm_graph *gra
     return NULL;
 }
 
-/* Adds measured times to the facts, if there are any of this graph; else keeps in p->untimed why not. */
+/* Adds measured times to the facts, if there are any of this graph; else saves in p->untimed why not. */
 static mm_status take_facts(const mm_plan_set *set, mm_prepared *p) {
     const mm_observed_facts *learned = learned_of(set, p->graph);
     mm_status status = MM_OK;
@@ -61,7 +61,7 @@ static bool is_for(const mm_ready_made_plan *o, const mm_plan_request *a, const 
            o->tensor_bytes == mm_facts_tensor_bytes(graph);
 }
 
-/* Takes an offered plan, where there is one of what is asked for. */
+/* Takes an offered plan, if one matches the request. */
 static bool take_offered(const mm_plan_set *set, const mm_plan_request *a, const mm_limits *limits, mm_prepared *p) {
     if (a->least_workspaces || a->stands_in || a->same_variants || learned_of(set, p->graph)) return false;
     for (int i = 0; i < set->n_offered; i++)
@@ -71,7 +71,7 @@ static bool take_offered(const mm_plan_set *set, const mm_plan_request *a, const
     return false;
 }
 
-/* Makes the plan within the attempt's limits, with the directory's places of persistent tensors. */
+/* Makes the plan within the request's limits, with persistent tensors where the table has them. */
 static mm_status make_within(const mm_plan_set *set, const mm_plan_request *a, mm_prepared *p) {
     int64_t *places;
     MM_TRY(mm_persistent_table_places(set->sources.directory, p->graph, &places));
@@ -95,9 +95,9 @@ static mm_status make_plan(const mm_plan_set *set, const mm_plan_request *a, mm_
     MM_TRY(make_within(set, a, p));
     const mm_plan *plan = p->planned.plan;
     if (a->stands_in && mm_prepared_unable(p) >= 0) {
-        *need_bytes = 0; /* no memory would do */
-        return mm_fail(MM_ERR_INFEASIBLE, "%s recomputes steps of %s, and nobody said how", MM_BRIEF(plan->policy),
-                       mm_graph_name(p->graph));
+        *need_bytes = 0; /* no amount of memory would help */
+        return mm_fail(MM_ERR_INFEASIBLE, "%s recomputes steps of %s, and no mm_recompute_fn is set",
+                       MM_BRIEF(plan->policy), mm_graph_name(p->graph));
     }
     if (plan->peak_bytes > *need_bytes) *need_bytes = plan->peak_bytes;
     return mm_plan_fits(plan, &a->limits);
@@ -202,7 +202,7 @@ mm_status mm_plan_set_facts(const mm_plan_set *set, const mm_prepared *p, mm_fac
     memcpy(facts->codes, from->codes, (size_t)from->n_codecs * (size_t)from->n_tensors * sizeof *from->codes);
     mm_status status = MM_OK;
     if (set->sources.facts) status = mm_facts_apply(set->sources.facts, p->graph, MM_FACTS_TIMES, facts);
-    if (status == MM_ERR_FORMAT) status = MM_OK; /* of another graph */
+    if (status == MM_ERR_FORMAT) status = MM_OK; /* measured on another graph */
     if (status == MM_OK && learned) status = mm_facts_apply(learned->facts, p->graph, MM_FACTS_ALL, facts);
     if (status == MM_OK)
         *facts_out = facts;
@@ -238,7 +238,7 @@ mm_status mm_plan_set_offer(mm_plan_set *set, mm_plan *plan, int64_t device_byte
     char *name = more ? strdup(mm_graph_name(plan->graph)) : NULL;
     if (!name) {
         mm_plan_destroy(plan);
-        return mm_fail(MM_ERR_NOMEM, "out of memory for a plan that is offered");
+        return mm_fail(MM_ERR_NOMEM, "out of memory to store an offered plan");
     }
     more[set->n_offered++] = (mm_ready_made_plan){.plan = plan,
                                                   .graph = name,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The plan set: prepared graphs, each with its plan. New plans are drafted beside these, and then committed all at
- * once, or dropped. It knows a device only by its name, and knows no memory and no thread. */
+ * once, or dropped. It knows a device only by its name, and has to do with neither memory nor threads. */
 #ifndef MM_PLANNING_PLAN_SET_H
 #define MM_PLANNING_PLAN_SET_H
 
@@ -13,7 +13,8 @@ typedef struct mm_prepared {
     const mm_graph *graph;
     mm_planned planned;
     bool recomputes;    /* there is a function that recomputes its layers (mm_recompute_set) */
-    mm_failure untimed; /* why it was planned without the set's measured times; MM_OK: with them, or there are none */
+    mm_failure untimed; /* why it was planned without the set's measured times; MM_OK: it was planned with them, or
+                           there are none */
 } mm_prepared;
 
 /* What plans are made from, besides their graphs. Borrowed for the set's life. */
@@ -30,13 +31,13 @@ typedef struct mm_observed_facts {
     mm_facts *facts;
 } mm_observed_facts;
 
-/* A plan that is there before its graph is prepared (mm_plan_offer). */
+/* A plan that was made before its graph is prepared (mm_plan_offer). */
 typedef struct mm_ready_made_plan {
-    mm_plan *plan; /* of another graph, which is gone, but was equal; NULL: taken */
-    char *graph;   /* that graph's name, */
+    mm_plan *plan; /* made for an equal graph, which is gone; NULL: the plan was taken */
+    char *graph;   /* name of that graph */
     int steps, tensors;
-    int64_t tensor_bytes; /* and its size (mm_facts_tensor_bytes) */
-    int64_t device_bytes; /* that it was made within */
+    int64_t tensor_bytes; /* its size (mm_facts_tensor_bytes) */
+    int64_t device_bytes; /* the budget that the plan was made within */
 } mm_ready_made_plan;
 
 typedef struct mm_plan_set {
@@ -46,7 +47,7 @@ typedef struct mm_plan_set {
     mm_observed_facts *learned;
     int n_learned;
     mm_policy policy;      /* the policy that was set */
-    mm_policy policy_now;  /* the policy that plans are made by: the same, or a substitute (policies/fallback.h) */
+    mm_policy policy_now;  /* the policy that plans are made under: the same, or a substitute (policies/fallback.h) */
     bool least_workspaces; /* plans use the variants with the least workspace, and no others */
     mm_prepared **prepared;
     int n;
@@ -81,7 +82,7 @@ typedef struct mm_draft {
     int64_t need_bytes; /* peak of the largest new plan */
 } mm_draft;
 
-/* Why an attempt was refused. */
+/* Why a request was refused. */
 typedef struct mm_refusal {
     const mm_graph *graph; /* the graph whose plan does not fit */
     bool recomputes;       /* as in mm_prepared */
@@ -93,18 +94,18 @@ typedef struct mm_refusal {
  * MM_ERR_INFEASIBLE: a plan does not fit the limits; *refusal_out (may be NULL) is set. */
 MM_CHECKED mm_status mm_plan_set_draft(const mm_plan_set *set, const mm_plan_request *attempt, mm_draft *draft_out,
                                        mm_refusal *refusal_out);
-/* An attempt with the policy that runs now, within other limits. */
+/* A request with the policy that runs now, within other limits. */
 mm_plan_request mm_plan_set_again(const mm_plan_set *set, const mm_limits *limits);
 /* Moves the draft's plans into the set, and frees those that they replace. The draft's other members stay. */
 void mm_plan_set_commit(mm_plan_set *set, mm_draft *draft);
 /* Frees the draft, with its plans if they were not committed. */
 void mm_draft_fini(mm_draft *draft);
 
-/* Facts of a prepared graph, with the codecs of its plan at the same places, and all variants: by the sources' times,
- * if they are of this graph, and what was learned. MM_ERR_NOMEM. The caller destroys them. */
+/* Makes facts of a prepared graph: its plan's codecs, numbered as in the plan, and all variants; with the sources'
+ * times, if these were measured on this graph, and then what was learned. MM_ERR_NOMEM. The caller destroys them. */
 MM_CHECKED mm_status mm_plan_set_facts(const mm_plan_set *set, const mm_prepared *prepared, mm_facts **facts_out);
-/* Takes over what was learned of a graph, in place of what was learned before. On failure the caller keeps the facts.
- * MM_ERR_NOMEM. Plans stay as they are. */
+/* Takes over facts that were learned of a graph, in place of those learned before. On failure the caller keeps the
+ * facts. MM_ERR_NOMEM. Plans stay as they are. */
 MM_CHECKED mm_status mm_plan_set_learn(mm_plan_set *set, const mm_graph *graph, mm_facts *facts);
 
 /* mm_plan_offer. */

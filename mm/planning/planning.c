@@ -55,7 +55,7 @@ void mm_planned_log(mm_planned *planned, const mm_rates *rates) {
     if (facts->out_bytes_per_s == 0) facts->out_bytes_per_s = rates->link_bytes_per_s;
     if (facts->in_bytes_per_s == 0) facts->in_bytes_per_s = rates->link_bytes_per_s;
     mm_facts_drop_impossible(
-        facts); /* where nothing was copied, the rates with both ways busy may have been measured */
+        facts); /* drops measured rates with both directions busy, if they contradict the rates that were just added */
 }
 
 /* Lowers the plan, and proves the program. */
@@ -75,7 +75,8 @@ static void drop_plan(mm_planned *planned) {
     mm_plan_destroy(planned->plan);
 }
 
-/* Of what its codecs read on the device; 0: none reads any. The facts may have more codecs, from a file. */
+/* Bytes of the block that the policy's codecs read on the device; 0: none reads it. The facts may have more codecs,
+ * from a file. */
 static int64_t block_bytes(const mm_planned *planned, const mm_graph *graph) {
     for (int c = 0; c < MM_MAX_CODECS && planned->codecs[c]; c++) {
         const mm_codec_flags *flags = &planned->codecs[c]->flags;
@@ -84,7 +85,7 @@ static int64_t block_bytes(const mm_planned *planned, const mm_graph *graph) {
     return 0;
 }
 
-/* Where what its codecs read lies, and the limits above it. */
+/* The limits above the block that the codecs read. */
 static mm_limits limits_above(const mm_planned *planned, const mm_graph *graph, const mm_limits *limits) {
     const int64_t block = block_bytes(planned, graph);
     mm_limits own = *limits;
@@ -92,7 +93,7 @@ static mm_limits limits_above(const mm_planned *planned, const mm_graph *graph, 
     return own;
 }
 
-/* Proves a plan that was made within `own`, in place of the earlier one. */
+/* Lowers and proves a plan that was made within `own`; it replaces the earlier one. */
 static mm_status lower_and_prove(mm_planned *planned, mm_plan *plan, const mm_limits *limits, mm_limits own) {
     own.device_bytes = plan->peak_bytes;
     own.pinned_bytes = plan->pinned_bytes;
@@ -111,7 +112,8 @@ static mm_status lower_and_prove(mm_planned *planned, mm_plan *plan, const mm_li
     return MM_OK;
 }
 
-/* With the copies of what the graph shares with other processes, for which the policy leaves room. */
+/* Makes a plan, with the copies of tensors that are all-reduced. The policy plans within the pinned memory that these
+ * leave. */
 static mm_status make(const mm_policy *policy, const mm_graph *graph, const mm_facts *facts, mm_limits own,
                       mm_plan **plan_out) {
     const int64_t shared = mm_plan_allreduce_bytes(graph);
@@ -145,8 +147,8 @@ mm_status mm_planned_take(mm_planned *planned, mm_plan **plan, const mm_graph *g
     const mm_limits own = limits_above(planned, graph, limits);
     mm_plan *taken = *plan;
     if (taken->base_bytes != own.base_bytes)
-        return mm_fail(MM_ERR_PLAN, "the plan of %s lies above %lld bytes, not %lld", mm_graph_name(graph),
-                       (long long)taken->base_bytes, (long long)own.base_bytes);
+        return mm_fail(MM_ERR_PLAN, "the plan of %s begins at offset %lld of the arena, not at %lld",
+                       mm_graph_name(graph), (long long)taken->base_bytes, (long long)own.base_bytes);
     *plan = NULL;
     taken->graph = graph;
     return lower_and_prove(planned, taken, limits, own);

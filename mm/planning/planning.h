@@ -18,7 +18,7 @@ typedef struct mm_planned {
     mm_codec **codecs;    /* MM_MAX_CODECS entries, of which facts->n_codecs are set, the rest NULL */
 } mm_planned;
 
-/* Rates from a device's description (mm_device_description), for plans without measured times. 0: not known. */
+/* Rates from a device's description (mm_device_description), for planning without measured times. 0: not known. */
 typedef struct mm_rates {
     int64_t memory_bytes_per_s, link_bytes_per_s;
 } mm_rates;
@@ -35,26 +35,26 @@ MM_CHECKED mm_status mm_planned_init(mm_planned *planned, const mm_policy *polic
 /* Adds the rates to the facts, unless these have their own. */
 void mm_planned_log(mm_planned *planned, const mm_rates *rates);
 
-/* Makes planned->plan, and replaces an earlier one. If a codec of the policy reads numbers on the device, their block
- * lies right above limits.base_bytes, and the plan above the block: its base has both. The plan is proved within its
- * own size; mm_plan_fits says whether that is within the limits. Errors of mm_policy_plan, and MM_ERR_PLAN. On failure
- * an earlier plan stays. */
+/* Makes planned->plan, and replaces an earlier one. If a codec of the policy reads numbers on the device, the block of
+ * these numbers lies right above limits.base_bytes, and the plan above the block: plan->base_bytes includes both. The
+ * plan is proved within its own size; mm_plan_fits says whether that is within the limits. Errors of mm_policy_plan,
+ * and MM_ERR_PLAN. On failure an earlier plan stays. */
 MM_CHECKED mm_status mm_planned_make(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,
                                      const mm_limits *limits);
 
-/* Ends planned->plan, and gives it to the caller, who destroys it. Its graph need not outlive it any more, unless it is
- * read. */
+/* Gives planned->plan to the caller, who destroys it. The plan's graph may be destroyed before it, if nobody reads the
+ * graph through the plan. */
 mm_plan *mm_planned_release(mm_planned *planned);
 
-/* As mm_planned_make, but takes a plan that was made within these limits of an equal graph, by the same facts. It is
- * proved as any. *plan is NULL then. MM_ERR_PLAN: it is above another base, and stays the caller's; or it is no plan of
- * this graph, and is destroyed. */
+/* As mm_planned_make, but takes over a plan that was made for an equal graph, with the same facts and within these
+ * limits. It is proved like any other; *plan becomes NULL. MM_ERR_PLAN: the plan has another base_bytes, and stays the
+ * caller's; or it is no plan for this graph, and is destroyed. */
 MM_CHECKED mm_status mm_planned_take(mm_planned *planned, mm_plan **plan, const mm_graph *graph,
                                      const mm_limits *limits);
 
-/* Makes a plan that also measures (mm_plan_add_measures) of one that is made. places: of its persistent tensors
- * (mm_limits). *measured_out has no facts and no codecs: those are planned's. Errors of mm_plan_add_measures and
- * mm_program_prove. The caller frees it with mm_planned_fini. */
+/* Makes from planned->plan one that also measures (mm_plan_add_measures). places: as in mm_limits, of its persistent
+ * tensors. *measured_out has no facts and no codecs of its own: it uses those of `planned`. Errors of
+ * mm_plan_add_measures and mm_program_prove. The caller frees it with mm_planned_fini. */
 MM_CHECKED mm_status mm_planned_add_measures(const mm_planned *planned, const int64_t *places, const mm_measure_at *at,
                                              int n, mm_planned *measured_out);
 void mm_planned_fini(mm_planned *planned);

@@ -9,7 +9,7 @@
 #include "policies/advice.h"
 #include "policies/schedule/nominal.h"
 
-/* Up to so many steps auto plans within a second. */
+/* auto plans graphs of up to so many steps within a second. */
 enum { DEEP_STEPS = 1000 };
 
 /* Whether the plan could run, memory aside: if it recomputes, there must be a function for that. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The advice in a refusal: which policy would fit. */
+/* Adds advice to a refusal: which policy would fit. */
 #ifndef MM_PLANNING_REFUSAL_H
 #define MM_PLANNING_REFUSAL_H
 
@@ -18,15 +18,17 @@ typedef struct mm_refused {
     const char *device;
     mm_limits limits;
     mm_rates rates;
-    const char *pinned_from; /* said behind limits.pinned_bytes: where it is from; NULL: the user gave it */
-    mm_times_fn add_times;   /* adds the times that the policy was planned by; NULL: it was planned by the rates */
+    const char *pinned_from; /* follows limits.pinned_bytes in the message: where that limit comes from; NULL: the user
+                                gave it */
+    mm_times_fn add_times;   /* adds the times that the policy was planned with; NULL: it was planned with the rates
+                                only */
     const void *times;       /* ctx of add_times */
     const mm_policy *policy; /* NULL: not known */
-    int64_t needs_bytes;     /* at least, of `policy`; 0: not known */
+    int64_t needs_bytes;     /* the least that `policy` needs; 0: not known */
     bool recomputes;         /* there is a function that recomputes its layers */
-    char *advised;           /* receives the spec of the policy that would fit, or ""; NULL: it is not asked for */
+    char *advised;           /* receives the spec of the policy that would fit, or ""; NULL: not wanted */
     size_t advised_bytes;    /* its capacity */
-    bool quick;              /* few policies are tried, as published: neither auto nor any that recomputes */
+    bool quick;              /* only a few policies are tried, as published: neither auto nor any that recomputes */
     bool descended;          /* the refusal names the substitute that needs least; all of them were tried */
 } mm_refused;
 

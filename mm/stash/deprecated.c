@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What mm_deprecated.h declares: each function is one of the present interface under its old name. */
+/* The functions of mm_deprecated.h: each is one of the present interface under its old name. */
 #include "mm/mm.h"
 
 mm_status mm_graph_share_as(mm_graph *graph, mm_tensor tensor, mm_share when, mm_shared_as as) {

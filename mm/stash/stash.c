@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* The calls of a stash: the turn, puts, gets, notes. */
+/* The calls of a stash. One call at a time is inside it, between stash_enter and stash_exit. Drops and releases are
+ * deferred: they leave a record, a "note", which the call that is inside processes before it exits. */
 #include "mm/stash/stash.h"
 
 #include <string.h>
 
 #include "mm/core/plan/plan.h"
 
-/* ---------------------------------------------------------------- the turn */
+/* ---------------------------------------------------------------- enter and exit */
 
-/* Makes what is enqueued from now on come after the caller's tasks; if that fails, waits for these. */
+/* Makes the stash's stream wait for the caller's tasks before a release; if that fails, blocks until they have run. */
 static void follow(mm_stash *s, const mm_stash_deferred *note) {
     mm_status status = note->failed;
     if (status == MM_OK) status = mm_stash_sync_wait(s, note->event);
@@ -16,7 +17,7 @@ static void follow(mm_stash *s, const mm_stash_deferred *note) {
     mm_failure_save(&s->owed, mm_fail_in(status, "mm_stash_release"));
     if (note->event && note->failed == MM_OK) {
         mm_status ended = mm_event_sync(note->event);
-        (void)ended; /* the failure is owed already */
+        (void)ended; /* the next call returns the failure already */
     }
 }
 
@@ -39,7 +40,7 @@ static void stash_enter(mm_stash *s) {
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Reads notes until there are none. */
+/* Processes notes until there are none, then leaves. */
 static void stash_exit(mm_stash *s) {
     pthread_mutex_lock(&s->lock);
     while (s->notes) {
@@ -55,7 +56,7 @@ static void stash_exit(mm_stash *s) {
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Leaves a note to whoever has the turn, or else reads it. Called with the lock, which it gives back. */
+/* Leaves a note to the call that is inside; if none is, processes it. Called with the lock held, which it releases. */
 static void leave_note(mm_stash *s, mm_stash_deferred *note) {
     note->next = NULL;
     *(s->last_note ? &s->last_note->next : &s->notes) = note;
@@ -66,7 +67,7 @@ static void leave_note(mm_stash *s, mm_stash_deferred *note) {
     if (mine) stash_exit(s);
 }
 
-/* Returns a failure of a drop or a return, once. */
+/* Returns the failure of an earlier drop or release, once. */
 static mm_status pay(mm_stash *s) {
     mm_failure owed = s->owed;
     s->owed.status = MM_OK;
@@ -75,7 +76,7 @@ static mm_status pay(mm_stash *s) {
 
 /* ---------------------------------------------------------------- put */
 
-/* What the caller enqueues from now on comes after what was enqueued here; if that cannot be said, waits instead. */
+/* Makes the caller's stream wait for what was enqueued here; if that fails, blocks until it has run. */
 static mm_status lane_leave(mm_stash *s, void *stream) {
     return mm_stash_sync_exit(s, stream) == MM_OK ? MM_OK : mm_stash_sync_drain(s);
 }
@@ -112,7 +113,7 @@ static mm_status put(mm_stash *s, const mm_stash_tensor *tensor, const mm_stash_
         return status;
     }
     mm_stash_entry entry = mm_stash_slot_publish(s, e);
-    if (status != MM_OK) { /* it is there, and the caller's stream cannot follow: the device has failed */
+    if (status != MM_OK) { /* the entry exists, but the caller's stream cannot be made to wait: the device has failed */
         e->dropped = true;
         mm_stash_unhold(s, e);
         return status;
@@ -137,16 +138,16 @@ mm_status mm_stash_put(mm_stash *s, const mm_stash_tensor *tensor, void *stream,
     return mm_failure_restore(&failure);
 }
 
-/* ---------------------------------------------------------------- get, give back, drop */
+/* ---------------------------------------------------------------- get, release, drop */
 
-/* Makes the bytes be there, and the caller's stream wait for them. */
+/* Makes the bytes available, and the caller's stream wait for them. */
 static mm_status serve(mm_stash *s, mm_stash_slot *e, void *stream) {
     if (e->held == 0) MM_TRY(mm_stash_serve(s, e));
     e->held++;
     return lane_leave(s, stream);
 }
 
-/* What the caller kept is there: nothing is held, and nothing is to be given back. */
+/* The caller has the bytes itself: nothing is held, and nothing is to be released. */
 static mm_status get_kept(mm_stash *s, mm_stash_slot *e, void **data_out) {
     MM_TRY(mm_stash_serve(s, e));
     s->stats.gets++;
@@ -163,7 +164,8 @@ static mm_status get(mm_stash *s, mm_stash_entry entry, void *stream, void **dat
     pthread_mutex_unlock(&s->lock);
     if (!e) return mm_fail(MM_ERR_NOT_FOUND, "mm_stash_get: there is no entry %llu", (unsigned long long)entry);
     if (s->is_inline)
-        MM_TRY(mm_stash_sync_enter(s, stream)); /* else nothing here waits for what the caller has enqueued */
+        MM_TRY(mm_stash_sync_enter(s, stream)); /* it checks that `stream` is NULL; on other devices nothing here has to
+                                                   wait for the caller's tasks */
     if (e->kept) return get_kept(s, e, data_out);
     MM_TRY(mm_stash_deferred_new(s, &note));
     const int held = e->held;
@@ -204,7 +206,7 @@ void mm_stash_release(mm_stash *s, mm_stash_entry entry, void *stream) {
     if (!note) return;
     mm_failure told; /* keeps the caller's mm_last_error */
     mm_failure_save(&told, MM_ERR_DEVICE);
-    /* Tried twice: without the event nobody knows when the caller has read. */
+    /* Tried twice: without the event nobody knows when the caller's tasks have read the bytes. */
     note->failed = note->event ? mm_foreign_record(note->event, stream) : MM_OK;
     if (note->failed != MM_OK) note->failed = mm_foreign_record(note->event, stream);
     pthread_mutex_lock(&s->lock);

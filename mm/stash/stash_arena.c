@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The arena's memory: how much of it is there, and what was touched. */
+/* The arena's memory: how much of it is usable, and how much was touched. */
 #include <stdlib.h>
 
 #include "mm/stash/stash.h"
@@ -25,7 +25,7 @@ static mm_status count(mm_stash *s, int64_t *total_out, int64_t *stray_out) {
     return MM_OK;
 }
 
-/* Keeps what plans have touched so far, the most of it. */
+/* Updates the highest counts of what plans have touched. */
 static mm_status keep_counts(mm_stash *s) {
     int64_t total, stray;
     MM_TRY(mm_dispatch_sync(s->dispatch));
@@ -58,7 +58,7 @@ mm_status mm_stash_cover(mm_stash *s, const mm_stash_plan *plan) {
         return MM_OK;
     }
     if (!plan->planned.plan) return MM_OK;
-    if (!s->is_patterned) { /* what was written without a plan goes */
+    if (!s->is_patterned) { /* clears what was written without a plan */
         MM_TRY(mm_stash_sync_drain(s));
         mm_pool_trim(s->pool, 0);
         MM_TRY(mm_pool_restore(s->pool, s->limit_bytes));
@@ -78,7 +78,7 @@ mm_status mm_stash_touched(mm_stash *s, mm_touched *touched_out) {
     return MM_OK;
 }
 
-/* ---------------------------------------------------------------- how much is there */
+/* ---------------------------------------------------------------- how much is usable */
 
 static mm_status grow(mm_stash *s, int64_t bytes) {
     mm_status status = mm_pool_restore(s->pool, bytes);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* From a tensor as a framework describes it to what its bytes are in memory. */
+/* Converts a tensor as a framework describes it into a description of its bytes in memory. */
 #include <stdio.h>
 
 #include "mm/core/graph/dtype.h"

@@ -11,7 +11,7 @@ const char mm_stash_signs_part[] = "mm.signs";
 
 enum { NAME_BYTES = 128 };
 
-/* Layers that rules name by kind, by a word in the producer's name; the first that matches counts. */
+/* Layer kinds, found by a word in the producer's name; the first match counts. Rules name layers by their kind. */
 static const struct {
     const char *word;
     mm_layer_kind kind;
@@ -40,10 +40,10 @@ static mm_layer_kind kind_of(const char *producer) {
 /* What is being built. */
 typedef struct build {
     const mm_order *order;
-    uint32_t exact; /* flags of entries in which no loss may be */
+    uint32_t exact; /* flags of entries that must not lose anything */
     mm_stash_graph *out;
-    mm_layer *layer;    /* per entry; -1: its backward step is there */
-    int32_t *readers;   /* per entry: steps that read it so far */
+    mm_layer *layer;    /* per entry; -1: the layer has its backward step already */
+    int32_t *readers;   /* per entry: number of steps that read it so far */
     int first_backward; /* event */
     int n_steps;
 } build;
@@ -51,11 +51,11 @@ typedef struct build {
 /* ---------------------------------------------------------------- the backward part
  *
  * Policies expect no feature map after the first backward step, and move a map between its last forward and its first
- * backward use. So what is put in the backward part stays where it is; and so does, as long, what is read in the
- * forward part. */
+ * backward use. So an entry that is put in the backward part is never moved, and one that is read in the forward part
+ * is not moved before its last forward read. */
 
-/* Sets the event with which the backward part begins: while nothing is held, which would be moved then, the one for
- * which least stays. Returns the bytes of that. b->readers: scratch. */
+/* Sets the event with which the backward part begins: the one for which the fewest bytes cannot be moved, among those
+ * at which nothing is held (policies would move held entries there). Returns these bytes. b->readers: scratch. */
 static int64_t find_backward(build *b, const bool *kept) {
     enum { UNREAD, READ, HELD };
     const mm_order *o = b->order;
@@ -114,8 +114,8 @@ static mm_status add_step(build *b, int entry, mm_layer layer, mm_phase phase, m
     return MM_OK;
 }
 
-/* The first step of the backward part that reads an entry is its layer's backward step, each other one a layer's of its
- * own. */
+/* Adds a step that reads an entry. The first in the backward part is the backward step of the entry's layer; every
+ * other one gets a layer of its own. */
 static mm_status add_reader(build *b, int entry, bool backward) {
     mm_layer layer = b->layer[entry];
     char name[NAME_BYTES];
@@ -129,7 +129,8 @@ static mm_status add_reader(build *b, int entry, bool backward) {
     return add_step(b, entry, layer, backward ? MM_BACKWARD : MM_FORWARD, MM_READ);
 }
 
-/* Whether the event right behind, of those of entries that are not kept, ends what the get began. */
+/* The event that ends the step of a get: the next one, not counting events of kept entries, if it is the same entry's;
+ * else the get itself. */
 static int end_of(const build *b, int get) {
     const mm_order *o = b->order;
     int next = get + 1;
@@ -143,7 +144,7 @@ static mm_status add_event(build *b, const bool *kept, int event) {
     const mm_order_event *e = &b->order->events[event];
     mm_stash_graph *out = b->out;
     const bool backward = event >= b->first_backward;
-    if (kept[e->entry] || out->begins[event] == -2) { /* a get has begun its step */
+    if (kept[e->entry] || out->begins[event] == -2) { /* kept by the caller, or part of the step that a get has begun */
         out->begins[event] = -1;
         return MM_OK;
     }

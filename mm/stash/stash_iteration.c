@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* What iterations are, and whether they follow a plan. */
+/* Begins and ends iterations, and passes their events to the plan, if they follow one. */
 #include <stdio.h>
 
 #include "mm/stash/stash.h"
 
 static bool is_following(const mm_stash *s) { return s->follow.order != NULL; }
 
-/* Whether the entry is of the iteration under way, not left from one before. */
+/* Whether the entry was put in the iteration under way, and is not left from one before. */
 static bool is_of_now(const mm_stash *s, const mm_stash_slot *e) { return e->iteration == s->iteration; }
 
 /* ---------------------------------------------------------------- begin and end */
@@ -15,18 +15,18 @@ static mm_status begin_unplanned(mm_stash *s) {
     MM_TRY(mm_stash_cover(s, NULL));
     if (s->taken > 0) return MM_OK;
     if (mm_stash_arena_limit(s, s->options.device_bytes - s->stats.kept_bytes) == MM_OK) return MM_OK;
-    mm_log_send(&s->options.log, MM_LOG_WARNING, "an iteration runs in %s of the arena: %s",
+    mm_log_send(&s->options.log, MM_LOG_WARNING, "an iteration gets only %s of the arena: %s",
                 MM_SIZE_TEXT(s->limit_bytes), mm_last_error());
     return MM_OK;
 }
 
-/* An order without gets is that of a graph which was abandoned. */
+/* An order without gets comes from a forward pass whose backward pass never ran. */
 static bool is_worth_a_plan(const mm_stash *s) {
     const mm_order *o = &s->recorded;
     return !s->options.unplanned && !o->lost && o->open == 0 && o->n_gets > 0;
 }
 
-/* The iteration is over; entries may be left if it was marked. */
+/* Ends the iteration; entries may be left if mm_stash_iteration_end was called. */
 static void end(mm_stash *s) {
     s->was_planned = is_following(s) && mm_stash_planned_finish(s);
     if (is_following(s)) mm_stash_go_off_plan(s);
@@ -61,7 +61,7 @@ mm_status mm_stash_take_in(mm_stash *s, mm_stash_slot *e, void *data) {
     return MM_OK;
 }
 
-/* Whether the plan has the bytes be there. If not, it is left. */
+/* Lets the plan make the bytes available. False: there is no plan, or it cannot; then the iteration goes off plan. */
 static bool serve_as_planned(mm_stash *s, mm_stash_slot *e) {
     if (!is_following(s)) return false;
     if (is_of_now(s, e) && mm_stash_planned_get(s, e)) return true;

@@ -86,7 +86,7 @@ void mm_learner_fini(mm_learner *l) {
 
 /* ---------------------------------------------------------------- what is known */
 
-/* Planning that ran out of memory is tried again. */
+/* An order whose planning ran out of memory is planned again when it comes again. */
 static bool is_tried_again(const mm_learned_order *o) { return o->failure.status == MM_ERR_NOMEM; }
 
 bool mm_learned_fits_not(const mm_learned_order *o) { return o->failure.status == MM_ERR_INFEASIBLE; }
@@ -102,7 +102,7 @@ static mm_learned_order *known(mm_learner *l, const mm_order *order) {
     return found;
 }
 
-/* Makes room for one more: forgets the one that was longest not used, of those that are planned. */
+/* Makes room for one more order: forgets the least recently used one that does not wait to be planned. */
 static bool make_room(mm_learner *l) {
     int oldest = -1;
     if (l->n < MM_LEARNED_MOST) return true;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Orders that were learned, with their plans, and the thread that makes these. */
+/* Learned orders with their plans, and the thread that makes the plans. */
 #ifndef MM_STASH_STASH_LEARN_H
 #define MM_STASH_STASH_LEARN_H
 
@@ -16,7 +16,8 @@ typedef enum mm_learned_state {
     MM_LEARNED_REFUSED, /* has none; `failure` says why */
 } mm_learned_state;
 
-/* Of one order. The thread writes plan, failure and refused before it sets the state; nobody else reads them before. */
+/* A learned order. The thread writes plan, failure and refused before it sets the state; nobody else reads them
+ * before. */
 typedef struct mm_learned_order {
     mm_order order;
     mm_stash_plan plan;
@@ -26,25 +27,25 @@ typedef struct mm_learned_order {
     mm_execution *execution;       /* NULL: not made yet, or all entries are kept */
     bool told;                     /* mm_learner_untold has returned it */
     int64_t used;                  /* when it was last begun or learned; larger is later */
-    struct mm_learned_order *next; /* what followed it last time; NULL: not known */
+    struct mm_learned_order *next; /* the order that followed it last time; NULL: not known */
 } mm_learned_order;
 
 typedef struct mm_learner {
-    mm_dispatch *dispatch; /* of the executions */
+    mm_dispatch *dispatch; /* runs the executions */
     mm_stash_terms terms;
-    mm_policy policy, signing;                 /* of the terms */
-    mm_learned_order *orders[MM_LEARNED_MOST]; /* only whoever has the stash's turn changes these */
+    mm_policy policy, signing;                 /* what terms.policy and terms.signing point to */
+    mm_learned_order *orders[MM_LEARNED_MOST]; /* changed only by the call that is inside the stash */
     int n;
     int64_t clock;
-    mm_learned_order *last; /* of the last iteration whose order is known; NULL: there was none */
-    bool last_known;        /* that was the iteration before */
+    mm_learned_order *last; /* the order of the last iteration whose order is known; NULL: there was none */
+    bool last_known;        /* `last` is the order of the previous iteration */
     volatile int stop;      /* mm_limits.stop */
     pthread_t thread;
     bool has_thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     /* under the lock */
-    mm_learned_order *planning; /* that the thread works on */
+    mm_learned_order *planning; /* the order that the thread plans; NULL: none */
     mm_learned_order *queue[MM_LEARNED_MOST];
     int queued;
     bool ends;
@@ -56,27 +57,29 @@ void mm_learner_init(mm_learner *learner);
 /* Stops the thread, and frees. Executions must be idle. */
 void mm_learner_fini(mm_learner *learner);
 
-/* Takes over an order that has ended (and leaves *order empty), unless it is known, and has it planned. Forgets the
- * order that was longest not used, if there are too many. False: there was no memory for it. */
+/* Takes over the order of an ended iteration (and leaves *order empty), unless it is known already, and has it planned.
+ * If there are too many orders, forgets the least recently used one. False: out of memory, or no order can be forgotten
+ * now. */
 bool mm_learner_add(mm_learner *learner, mm_order *order);
 
-/* The order that an iteration may follow that begins with this entry: the one that came behind the last one the time
- * before, or else the one that was used last. NULL: none is known, or it is not planned yet. One that does not fit is
- * returned if it is that of the iteration before, and there is no other. */
+/* The order to follow in an iteration that begins with this entry: the one that followed `last` the time before, or
+ * else the one that was used most recently. NULL: none is known, or none is planned yet. An order that does not fit is
+ * returned only if it is `last`, and there is no other. */
 mm_learned_order *mm_learner_find(mm_learner *learner, const mm_stash_desc *first);
 
-/* Whether it has no plan because it does not fit the budget. Orders without a plan for other reasons (a policy's fault)
- * run unplanned. */
+/* Whether the order has no plan because it does not fit the budget. Orders without a plan for other reasons (a policy's
+ * fault) run unplanned. */
 bool mm_learned_fits_not(const mm_learned_order *order);
-/* An order that runs unplanned for such a reason, which failure says; each is returned once. NULL: there is none. */
+/* An order that runs unplanned for such another reason, which order->failure says; each is returned once. NULL: there
+ * is none. */
 mm_learned_order *mm_learner_untold(mm_learner *learner);
 
-/* An iteration has followed an order. */
+/* Says that an iteration has followed the order. */
 void mm_learner_note(mm_learner *learner, mm_learned_order *order);
 
 /* Whether nothing is left to be planned. */
 bool mm_learner_is_idle(mm_learner *learner);
-/* Waits until all that was added is planned. */
+/* Waits until all added orders are planned. */
 void mm_learner_wait(mm_learner *learner);
 
 #endif

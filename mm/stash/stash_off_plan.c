@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* An iteration leaves its plan: every entry's bytes are found where the plan has them at that moment, and served from
- * there at run time. Codes are decoded to host memory. */
+/* An iteration leaves its plan: each entry's bytes are found where the plan has them at that moment, and the entry
+ * becomes an unplanned one there. Codes are decoded to host memory. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,8 +13,9 @@ static bool is_done(const mm_stash *s, const mm_plan *plan, int node) {
     return n->kind == MM_NODE_STEP ? n->step < s->follow.step : mm_dispatch_has_issued(s->dispatch, node);
 }
 
-/* The segment that holds a tensor now: the one of its next reader; or, where an operation has still to write that, the
- * one which that operation reads. The plan's proof says that this holds the value. -1: nothing reads it any more. */
+/* The segment that holds a tensor now. That is the segment of its next reader; or, if an operation has yet to write
+ * that one, the segment that the operation reads. The plan's proof guarantees that it holds the value. -1: nothing
+ * reads the tensor any more. */
 static int32_t segment_now(const mm_stash *s, const mm_plan *plan, mm_tensor tensor) {
     int at = 0;
     int32_t segment = -1;
@@ -33,7 +34,7 @@ static int32_t segment_now(const mm_stash *s, const mm_plan *plan, mm_tensor ten
 
 /* ---------------------------------------------------------------- codes */
 
-/* Memory that the device reaches, for one map and a codec's scratch. */
+/* Pinned memory for one decoded map, and for a codec's scratch. */
 typedef struct staging {
     uint8_t *map, *scratch;
     int64_t map_bytes, scratch_bytes;
@@ -72,7 +73,8 @@ static mm_status take_over(mm_stash *s, mm_stash_slot *e, staging *t) {
         return MM_OK;
     }
     const int32_t at = segment_now(s, plan, s->follow.order->plan.graph.tensor[e->number]);
-    if (at < 0) return mm_fail(MM_ERR_PLAN, "tensor %d of %s is in no segment", e->number, e->kind.producer);
+    if (at < 0)
+        return mm_fail(MM_ERR_PLAN, "the plan has no segment that holds tensor %d of %s", e->number, e->kind.producer);
     const mm_segment *segment = &plan->segments[at];
     if (segment->content == MM_CONTENT_CODED) return decode(s, e, at, t);
     e->lossy = !s->follow.order->plan.planned.exact[at];
@@ -105,14 +107,14 @@ static void take_over_all(mm_stash *s, const mm_failure *broken) {
 void mm_stash_go_off_plan(mm_stash *s) {
     mm_stash_planned *f = &s->follow;
     mm_failure told, broken = {.status = MM_OK};
-    mm_failure_save(&told, MM_ERR_ORDER); /* keeps the thread's message */
+    mm_failure_save(&told, MM_ERR_ORDER); /* saves the thread's message */
     mm_log_send(&s->options.log, MM_LOG_WARNING, "an iteration leaves its plan (off_plan): %s", f->why);
     if (f->order->execution) {
         mm_failure_save(&broken, mm_dispatch_pause(s->dispatch));
         take_over_all(s, &broken);
         mm_dispatch_abort(s->dispatch);
     }
-    mm_status counted = mm_stash_cover(s, NULL); /* what is placed from now on is no plan's */
+    mm_status counted = mm_stash_cover(s, NULL); /* what is placed from now on belongs to no plan */
     (void)counted;
     s->left_plan = true;
     mm_stash_unplanned_take_over(s, f->slots, f->order->order.n_entries);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* The order of an iteration: what was put, and when it was got, returned and dropped. Plain data.
+/* The order of an iteration: the events of its entries, in sequence. Plain data.
  *
- *   put    an entry
- *   get    of an entry that nobody holds
- *   return of an entry that nobody holds any more, and that is not dropped at once
- *   end    of an entry: it is dropped, and nobody holds it */
+ *   put     the entry is put
+ *   get     it is got while nobody holds it
+ *   return  nobody holds it any more, and it is not dropped at once
+ *   end     it is dropped, and nobody holds it */
 #ifndef MM_STASH_STASH_ORDER_H
 #define MM_STASH_STASH_ORDER_H
 
@@ -17,7 +17,7 @@ typedef struct mm_stash_desc {
     int rank;                  /* at least 1 */
     int64_t dims[MM_RANK_MAX]; /* in the order in memory, without dimensions of 1; unused ones are 0 */
     int64_t bytes;
-    char producer[64]; /* cut */
+    char producer[64]; /* cut to this length */
 } mm_stash_desc;
 
 typedef enum mm_order_event_kind { MM_ORDER_PUT, MM_ORDER_GET, MM_ORDER_RETURN, MM_ORDER_END } mm_order_event_kind;
@@ -31,18 +31,18 @@ typedef struct mm_order {
     mm_stash_desc *entries;
     mm_order_event *events;
     int n_entries, n_events, entry_capacity, event_capacity;
-    int open;   /* entries that have not ended */
-    int n_gets; /* events that are gets */
-    bool lost;  /* memory ran out, or it was too long: it is not known any more */
+    int open;   /* number of entries that have not ended */
+    int n_gets; /* number of gets */
+    bool lost;  /* memory ran out, or it became too long, so it is incomplete */
 } mm_order;
 
-/* Longer orders are not learned: 20 times a deep network's. */
+/* Longer orders are not learned. A deep network has a twentieth of so many events. */
 enum { MM_ORDER_EVENTS_MOST = 1 << 16 };
 
-/* Add to an order. If that fails, it is lost. What is put is entry n_entries. */
+/* Add an event to an order. If that fails, the order is lost. A put adds entry number n_entries. */
 void mm_order_put(mm_order *order, const mm_stash_desc *kind);
 void mm_order_add(mm_order *order, mm_order_event_kind kind, int entry);
-/* Empties it, and keeps its memory. */
+/* Empties the order, and keeps its memory. */
 void mm_order_clear(mm_order *order);
 void mm_order_fini(mm_order *order);
 

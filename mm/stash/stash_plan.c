@@ -16,7 +16,8 @@ static int64_t cpu_now_ns(void) {
 
 /* ---------------------------------------------------------------- what an order needs, whatever the policy */
 
-/* Room that unplanned service needs beside what is kept: for what is held at a time, and one entry more. */
+/* Bytes that unplanned iterations need beside the kept entries: for the entries that are held at the same time, and one
+ * more. */
 static int64_t margin(const mm_order *o) {
     int64_t held = 0, most = 0, largest = 0;
     bool *holds = calloc((size_t)o->n_entries + 1, sizeof *holds);
@@ -42,8 +43,8 @@ static int64_t total(const mm_order *o) {
 
 /* ---------------------------------------------------------------- plans */
 
-/* Whether held entries stay where they are: between a get and the return, nothing writes to their segments. segment_of,
- * per tensor, and held, per segment: scratch. */
+/* Whether held entries stay where they are: between a get and its return, nothing writes to their segments. Scratch:
+ * segment_of (per tensor), held (per segment). */
 static bool holds_still(const mm_plan *plan, const mm_stash_graph *g, int32_t *segment_of, bool *held) {
     bool still = true;
     for (int i = 0; i < mm_graph_tensors(plan->graph); i++) segment_of[i] = -1;
@@ -85,18 +86,18 @@ static mm_status check_served(const mm_stash_terms *t, const mm_plan *plan, cons
     else if (!unfit && !holds_still(plan, g, segment_of, held))
         unfit = "moves tensors while they are read";
     if (status == MM_OK && unfit)
-        status = mm_fail(MM_ERR_UNSUPPORTED, "policy %s %s, which a stash does not", MM_BRIEF(t->policy->spec), unfit);
+        status = mm_fail(MM_ERR_UNSUPPORTED, "policy %s %s, which a stash cannot do", MM_BRIEF(t->policy->spec), unfit);
     free(segment_of);
     free(held);
     return status;
 }
 
-/* Of orders with more steps, auto takes the first plan that fits: 1.4 s of CPU time for 2000 entries, and 0.7 s with
- * its search for 100 (tools/bench/stash, on a busy machine). */
+/* For orders with more steps, auto takes the first plan that fits, without a search. That takes 1.4 s of CPU time for
+ * 2000 entries; with the search, 100 entries take 0.7 s (tools/bench/stash, on a busy machine). */
 enum { SEARCHED_STEPS = 200 };
 
-/* Plans the entries that are not kept, within what is left of the budget. If it does not fit, the plan is there,
- * too. */
+/* Plans the entries that callers do not keep, within the rest of the budget. p->planned has the plan even if it does
+ * not fit. */
 static mm_status plan_rest(const mm_stash_terms *t, const mm_order *o, mm_stash_plan *p) {
     const uint32_t exact = MM_STASH_EXACT | (t->signing ? 0 : MM_STASH_SIGNS);
     MM_TRY(mm_stash_graph_init(o, p->kept, exact, &p->graph));
@@ -109,7 +110,9 @@ static mm_status plan_rest(const mm_stash_terms *t, const mm_order *o, mm_stash_
     MM_TRY(mm_planned_init(&p->planned, policy, p->graph.graph, t->device));
     if (t->facts) {
         mm_status status = mm_facts_apply(t->facts, p->graph.graph, MM_FACTS_TIMES, p->planned.facts);
-        if (status != MM_OK && status != MM_ERR_FORMAT) return status; /* times of another graph are no use */
+        if (status != MM_OK && status != MM_ERR_FORMAT)
+            return status; /* MM_ERR_FORMAT: the times are of another graph,
+                                                                          and are not used */
     }
     mm_planned_log(&p->planned, &t->rates);
     MM_TRY(mm_planned_make(&p->planned, policy, p->graph.graph, &limits));
@@ -137,8 +140,8 @@ static int64_t mark_unmoved(const mm_stash_plan *p, const mm_order *o, bool *kep
     return bytes;
 }
 
-/* Plans what is not kept, all of which an earlier plan moves: it need not be sought again what to move, which takes
- * longest. */
+/* Plans the entries that are not kept. An earlier plan moves all of them, so the search for what to move, which takes
+ * longest, is left out. */
 static mm_status plan_moved(const mm_stash_terms *t, const mm_order *o, mm_stash_plan *p) {
     mm_stash_terms terms = *t;
     mm_policy policy = *t->policy, signing;
@@ -152,7 +155,7 @@ static mm_status plan_moved(const mm_stash_terms *t, const mm_order *o, mm_stash
     return plan_rest(&terms, o, p);
 }
 
-/* A plan in which callers keep what this one never moves, in its place if it fits. */
+/* Replaces the plan by one in which callers keep the entries that it never moves, if that one fits. */
 static void keep_unmoved(const mm_stash_terms *t, const mm_order *o, mm_stash_plan *p) {
     mm_stash_plan other = {.kept = calloc((size_t)o->n_entries + 1, sizeof *other.kept)};
     if (other.kept) other.kept_bytes = mark_unmoved(p, o, other.kept);
@@ -203,7 +206,8 @@ mm_status mm_stash_plan_make(const mm_stash_terms *t, const mm_order *o, mm_stas
     mm_status status = plan_rest(t, o, &p);
     if (status == MM_OK && !keeps_all) keep_unmoved(t, o, &p);
     if (status == MM_ERR_INFEASIBLE && p.planned.plan) status = refuse(t, o, &p, refused_out);
-    /* Policies cannot move all of such an order. It has run unplanned in the budget, and may go on so. */
+    /* If puts and gets alternate, policies cannot move all entries. The order has run unplanned within the budget, and
+     * may go on so. */
     if (status == MM_ERR_INFEASIBLE && p.graph.by_turns) status = mm_fail(MM_ERR_UNSUPPORTED, "%s", mm_last_error());
     p.cpu_ns = cpu_now_ns() - began_ns;
     *plan_out = p;

@@ -8,7 +8,8 @@
 
 /* ---------------------------------------------------------------- begin */
 
-/* Made when it is first needed, by who has the turn: the dispatcher allows no other. */
+/* Makes the execution when it is first needed, in the call that is inside the stash: the dispatcher allows one thread
+ * only. */
 static mm_status make_execution(mm_stash *s, mm_learned_order *o) {
     const mm_planned *planned = &o->plan.planned;
     if (o->execution || !planned->plan) return MM_OK;
@@ -58,7 +59,8 @@ mm_status mm_stash_planned_try(mm_stash *s, const mm_stash_desc *first) {
     if (!o) return MM_OK;
     if (o->state == MM_LEARNED_REFUSED) {
         s->refused = o->refused;
-        s->learner.last = NULL; /* told: what comes next may be another order that begins the same way, and fits */
+        s->learner.last = NULL; /* it is returned once: the next iteration may have another order, which begins the same
+                                   way, and fits */
         return mm_failure_restore(&o->failure);
     }
     mm_status status = begin(s, o);
@@ -84,7 +86,7 @@ static mm_status step_end(mm_stash *s, int step) {
     return MM_OK;
 }
 
-/* Runs what an event begins and ends, with nothing in between. */
+/* Begins and ends the steps of an event, with no work in between. */
 static mm_status run_event(mm_stash *s, int event) {
     const mm_stash_graph *g = &s->follow.order->plan.graph;
     if (g->begins[event] >= 0) MM_TRY(step_begin(s, g->begins[event]));
@@ -106,8 +108,8 @@ static const mm_order_event *expected(const mm_stash *s) {
     return s->follow.cursor < o->n_events ? &o->events[s->follow.cursor] : NULL;
 }
 
-/* Passes over events of entries that have ended earlier than in the order; and of those that callers keep: no step
- * depends on when they are read. */
+/* Skips events of entries that have ended earlier than in the order, and of those that callers keep, because no step
+ * depends on when these are read. */
 static mm_status skip(mm_stash *s) {
     const mm_stash_planned *f = &s->follow;
     for (const mm_order_event *e; (e = expected(s)) && e->kind != MM_ORDER_PUT; s->follow.cursor++) {
@@ -122,7 +124,7 @@ static bool is_expected(const mm_stash *s, mm_order_event_kind kind, int entry) 
     return e && e->kind == kind && e->entry == entry;
 }
 
-/* The iteration is not as the order: not a failure. */
+/* Says that the iteration differs from the order, which is not a failure. */
 static bool differs(mm_stash *s, const char *what, const mm_stash_slot *slot) {
     snprintf(s->follow.why, sizeof s->follow.why, "%s of tensor %d of %s came out of order", what, slot->number,
              slot->kind.producer);
@@ -174,7 +176,7 @@ bool mm_stash_planned_get(mm_stash *s, mm_stash_slot *slot) {
     return true;
 }
 
-/* A return that the order does not have is one of an entry that ends next. */
+/* Orders leave out a return that the entry's end follows directly, so an end is accepted here. */
 bool mm_stash_planned_return(mm_stash *s, mm_stash_slot *slot) {
     if (fails(s, skip(s))) return false;
     mm_stash_planned *f = &s->follow;

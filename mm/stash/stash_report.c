@@ -12,7 +12,7 @@ void mm_stash_note_refusal(mm_stash *s, const mm_stash_desc *kind, int number, i
     snprintf(s->refused.producer, sizeof s->refused.producer, "%s", kind->producer);
 }
 
-/* The order of the iteration that ended last, if it is known; only one that has run as planned has a plan to tell. */
+/* The order of the iteration that ended last; NULL: it is not known. */
 static const mm_learned_order *order_of(const mm_stash *s) { return s->learner.last_known ? s->learner.last : NULL; }
 
 static const mm_plan *plan_of(const mm_stash *s) {
@@ -67,7 +67,8 @@ bool mm_stash_report_entry(mm_stash *s, int i, mm_stash_line *line_out) {
     return true;
 }
 
-/* The event of the order that the node of the plan belongs to: that of its step, or of the step before it. */
+/* The event of the order to which a node of the plan belongs: the event that begins its step, or the step before the
+ * node. */
 static int event_of(const mm_learned_order *o, int node) {
     const mm_plan *plan = o->plan.planned.plan;
     while (node > 0 && plan->nodes[node].kind != MM_NODE_STEP) node--;

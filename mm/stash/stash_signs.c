@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Rules by which entries with MM_STASH_SIGNS get exact signs beside their lossy codes. */
+/* Adds the rules that give entries with MM_STASH_SIGNS exact signs beside their lossy codes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "mm/stash/stash_plan.h"
 
-/* Whether the rule's codes may lose something. */
+/* Whether the rule's codec is lossy. */
 static mm_status is_lossy(const mm_rule *rule, const char *device, bool *lossy_out) {
     mm_codec *codec;
     *lossy_out = false;
@@ -17,7 +17,7 @@ static mm_status is_lossy(const mm_rule *rule, const char *device, bool *lossy_o
     return MM_OK;
 }
 
-/* The rule for what it names and what needs signs. */
+/* Makes from a rule the one for the same layers that also need signs. */
 static mm_status sign(const mm_rule *rule, mm_rule *signed_out) {
     char codec[sizeof rule->codec + 8];
     mm_rule made = *rule;

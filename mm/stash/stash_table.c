@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* The table of entries, and the notes that drops and returns leave. */
+/* The table of entries, and the records of deferred calls ("notes"). */
 #include <stdlib.h>
 
 #include "mm/stash/stash.h"
 
 /* ---------------------------------------------------------------- slots
  *
- * An entry's number: its slot's index in the low bits, above them how many entries there were before, from 1. */
+ * An entry's number has its slot's index in the low bits; the high bits count the stash's entries, from 1. */
 enum { INDEX_BITS = 24 };
 
 static mm_status no_memory(void) { return mm_fail(MM_ERR_NOMEM, "out of memory for the entries of a stash"); }
@@ -41,7 +41,7 @@ mm_status mm_stash_slot_new(mm_stash *s, mm_stash_slot **slot_out) {
     if (!s->table.free) MM_TRY(add_chunk(s));
     mm_stash_slot *slot = s->table.free;
     s->table.free = slot->next_free;
-    pthread_mutex_lock(&s->lock); /* others may be looking for an entry that it was */
+    pthread_mutex_lock(&s->lock); /* others may be looking up an entry that had this slot */
     *slot = (mm_stash_slot){.index = slot->index, .number = -1, .offset = -1};
     pthread_mutex_unlock(&s->lock);
     slot->drop.slot = slot;

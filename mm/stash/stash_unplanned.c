@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Entries of an iteration without a plan. A new entry is copied to the lowest free piece of the arena. Where none is
  * free, entries are copied to host memory, the oldest first, until one is. An entry that is read is copied back in the
- * same way; it keeps its copy in host memory, so it leaves again without another.
+ * same way. It keeps its copy in host memory, so it can leave again without a further copy.
  *
  *      the caller's memory --put--> arena --evict--> host memory --bring--> arena
  *
- * A held entry stays where it is. Host memory is pinned, and ordinary where pinned memory is used up. Copies are queued
- * on the lane in the order of the calls, so a piece is free for the next entry at once. */
+ * A held entry stays where it is. Host memory is pinned, and ordinary where pinned memory is used up. Copies are
+ * enqueued on the stash's stream in the order of the calls, so a piece can be used for the next entry at once. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ static uint8_t *arena_at(const mm_stash *s, int64_t offset) { return (uint8_t *)
 /* Bytes that a piece of the arena or of pinned memory takes. */
 static int64_t piece(const mm_stash_slot *e) { return mm_stash_piece(&e->kind); }
 
-/* Takes a piece, the lowest that fits. -1: there is none. */
+/* Takes the lowest piece that fits. *offset_out -1: there is none. */
 static mm_status take(mm_stash *s, mm_ranges *ranges, int64_t bytes, int64_t *offset_out) {
     MM_TRY(mm_ranges_reserve(ranges, s->taken + 2));
     *offset_out = mm_ranges_take(ranges, bytes, MM_ALIGN, MM_FIT_LOWEST);
@@ -51,7 +51,7 @@ static mm_status host_take(mm_stash *s, const mm_stash_slot *e, mm_stash_host *h
     return MM_OK;
 }
 
-/* Ordinary memory must not be copied from or to any more when it goes. */
+/* Frees host memory. Before ordinary memory is freed, copies from and to it must have run. */
 static void host_give(mm_stash *s, const mm_stash_slot *e, mm_stash_host *host) {
     if (!host->memory) return;
     if (host->offset >= 0) {
@@ -110,7 +110,7 @@ static mm_stash_slot *next_to_leave(const mm_stash *s) {
     return e;
 }
 
-/* What is held and kept leaves no room: with a budget where the entry lies above the last that is held, it would. */
+/* Held and kept entries leave no room. A budget would be enough in which the entry lies above the last held one. */
 static mm_status refuse(mm_stash *s, const mm_stash_slot *e) {
     int64_t held = 0, end = 0;
     for (const mm_stash_slot *h = s->oldest; h; h = h->newer) {
@@ -126,7 +126,7 @@ static mm_status refuse(mm_stash *s, const mm_stash_slot *e) {
                    MM_SIZE_TEXT(s->options.device_bytes), MM_SIZE_TEXT(needed));
 }
 
-/* Finds room in the arena; entries that are not held leave until there is. */
+/* Finds room in the arena; evicts entries that are not held, until there is room. */
 static mm_status make_room(mm_stash *s, const mm_stash_slot *e, int64_t *offset_out) {
     for (;;) {
         MM_TRY(take(s, &s->arena, piece(e), offset_out));
@@ -137,7 +137,7 @@ static mm_status make_room(mm_stash *s, const mm_stash_slot *e, int64_t *offset_
     }
 }
 
-/* Copies an entry's bytes into the arena. On failure it has no place there. */
+/* Copies an entry's bytes into the arena. On failure the entry has no place there. */
 static mm_status copy_in(mm_stash *s, mm_stash_slot *e, const void *from, mm_copy_kind kind, int64_t *bytes) {
     int64_t offset;
     MM_TRY(make_room(s, e, &offset));
@@ -187,7 +187,7 @@ void mm_stash_unplanned_take_over(mm_stash *s, mm_stash_slot *const *slots, int 
     }
 }
 
-/* Moves an entry to ordinary memory. What it has in the arena has a copy there then. */
+/* Moves an entry to ordinary host memory, out of the arena and of pinned memory. */
 static mm_status clear(mm_stash *s, mm_stash_slot *e) {
     mm_stash_host host;
     if (e->host.memory && e->host.offset < 0) {
@@ -212,7 +212,7 @@ static mm_status clear(mm_stash *s, mm_stash_slot *e) {
 
 bool mm_stash_unplanned_clear(mm_stash *s) {
     if (s->taken == 0) return true;
-    mm_status drained = mm_stash_sync_drain(s); /* what is on its way to pinned memory is there */
+    mm_status drained = mm_stash_sync_drain(s); /* so that copies to pinned memory have arrived */
     bool clears = drained == MM_OK;
     for (size_t c = 0; clears && c < s->table.n_chunks; c++)
         for (int i = 0; clears && i < MM_STASH_CHUNK; i++) {

@@ -22,7 +22,7 @@
 
 typedef struct mm_device mm_device;
 typedef struct mm_event mm_event;
-typedef struct mm_replay mm_replay; /* captured work */
+typedef struct mm_replay mm_replay; /* captured tasks */
 
 typedef enum mm_memory_kind { MM_MEMORY_DEVICE, MM_MEMORY_PINNED } mm_memory_kind;
 typedef enum mm_copy_kind { MM_COPY_DEVICE, MM_COPY_OUT /* device to host */, MM_COPY_IN } mm_copy_kind;
@@ -44,7 +44,7 @@ typedef struct mm_device_description {
     int64_t memory_bytes_per_s, link_bytes_per_s;
     int64_t cache_bytes; /* last-level cache that all processors share; 0: not known */
     int processors;      /* multiprocessors of a GPU, CPUs of the host */
-    const char *pinned;  /* how large blocks of pinned memory are allocated, in a word; static */
+    const char *pinned;  /* in a few words, how large blocks of pinned memory are allocated; static */
 } mm_device_description;
 
 typedef struct mm_memory_info {
@@ -66,7 +66,7 @@ typedef struct mm_task_times {
 } mm_task_times;
 
 /* Sums over elements of a tensor, each element by its magnitude. -0 is a zero. With a NaN among the elements, the last
- * three are NaN; else, with an infinity, +Inf. Both count as non-zero. */
+ * three members are NaN; else, with an infinity, they are +Inf. Both count as non-zero. */
 typedef struct mm_sums {
     double nonzero; /* number of elements that are not zero */
     double sum_abs, sum_squares, max_abs;
@@ -113,7 +113,7 @@ typedef struct mm_device_ops {
     mm_status (*stream_sync)(mm_stream *stream);
     void (*stream_reset)(mm_stream *stream);
     void (*stream_stats)(mm_stream *stream, mm_stream_stats *stats_out);
-    void *(*stream_handle)(mm_stream *stream); /* mm_stream_handle (mm.h); NULL: has none */
+    void *(*stream_handle)(mm_stream *stream); /* mm_stream_handle (mm.h); NULL: streams have none */
 
     mm_status (*event_create)(mm_device *device, mm_event **event_out);
     void (*event_destroy)(mm_event *event);
@@ -132,7 +132,7 @@ typedef struct mm_device_ops {
     mm_status (*sums_async)(mm_stream *stream, const float *src, int64_t elems, void *scratch, mm_sums *sums_out);
     mm_status (*call_async)(mm_stream *stream, const mm_call *call);
 
-    /* All NULL where work cannot be captured. */
+    /* All NULL if tasks cannot be captured. */
     mm_status (*capture_begin)(mm_stream *stream);
     mm_status (*capture_end)(mm_stream *stream, mm_replay **replay_out);
     mm_status (*replay_launch)(mm_replay *replay, mm_stream *stream);
@@ -180,8 +180,8 @@ MM_CHECKED mm_status mm_device_enter(mm_device *device, bool *entered_out);
 /* Restores the device that was current before. entered: what mm_device_enter set. */
 void mm_device_leave(mm_device *device, bool entered);
 
-/* Reserves `bytes` (> 0), aligned to 4096 and zero. The host gives pages as they are touched. MM_ERR_NOMEM; the message
- * has the sizes. */
+/* Reserves `bytes` (> 0), aligned to 4096 and zero. The host allocates pages as they are touched. MM_ERR_NOMEM; the
+ * message has the sizes. */
 MM_CHECKED mm_status mm_device_reserve(mm_device *device, mm_memory_kind kind, int64_t bytes, void **memory_out);
 /* memory, bytes: as reserved. Nothing may use it any more. */
 void mm_device_release(mm_device *device, mm_memory_kind kind, void *memory, int64_t bytes);
@@ -227,14 +227,15 @@ MM_CHECKED mm_status mm_event_sync(mm_event *event);
 bool mm_event_done(mm_event *event);
 /* When the latest recording completed, by CLOCK_MONOTONIC; 0 if it has not, or if events are not timed. */
 int64_t mm_event_ns(mm_event *event);
-/* The tasks that the stream ran between the recording before, of whatever event, and the latest of this one; without
- * any, both are as mm_event_ns. Both 0: the latest has not completed, or the device does not know. */
+/* The time of the tasks that the stream ran between this event's latest recording and the stream's recording before it,
+ * of whatever event. If there was no task, both members equal mm_event_ns. Both 0: the latest recording has not
+ * completed, or the device does not know. */
 mm_task_times mm_event_tasks(mm_event *event);
 
-/* Streams that are not of this mm_device, by the handle that mm_stream_handle has of its own: cuda a cudaStream_t
- * (NULL: the legacy default stream). The caller keeps them alive, and captures nothing on them. Calls for one stream
- * may overlap. On the host the handle must be NULL, and is the calling thread: a recording completes at once, and a
- * wait blocks. */
+/* Streams that belong to the caller, not to this mm_device. handle: what mm_stream_handle returns for a stream; on cuda
+ * a cudaStream_t (NULL: the legacy default stream). The caller keeps them alive, and captures nothing on them. Calls
+ * for one stream may overlap. On the host the handle must be NULL, which stands for the calling thread: a recording
+ * completes at once, and a wait blocks. */
 MM_CHECKED mm_status mm_foreign_record(mm_event *event, void *handle);
 /* The errors of mm_stream_wait. */
 MM_CHECKED mm_status mm_foreign_wait(mm_device *device, void *handle, mm_event *event);
@@ -255,15 +256,14 @@ MM_CHECKED mm_status mm_sums_async(mm_stream *stream, const float *src, int64_t 
                                    mm_sums *sums_out);
 
 /* Calls a function when the tasks before it are done; tasks behind it wait until it has returned. `call` is borrowed
- * until then. It may block only if the device's calls_may_block. On the host a failure poisons the stream; CUDA cannot,
- * and drops it. Not captured. */
+ * until then. It may block only if the device's calls_may_block. On the host a failure of the function poisons the
+ * stream; CUDA cannot do that, and drops the failure. It cannot be captured. */
 MM_CHECKED mm_status mm_call_async(mm_stream *stream, const mm_call *call);
-/* The same of a function that may block, on any device: where the device's calls may not, the caller waits for the
- * event, or (NULL) for all of the stream's tasks, and makes the call itself. The function's failure is returned
- * then. */
+/* The same for a function that may block, on any device. If the device's calls may not block, the calling thread waits
+ * for `after`, or (NULL) for all of the stream's tasks, then calls the function itself, and returns its status. */
 MM_CHECKED mm_status mm_call_blocking(mm_stream *stream, const mm_call *call, mm_event *after);
 
-/* A capture keeps tasks instead of running them; the replay made of it then runs them any number of times with one
+/* A capture collects tasks instead of running them; the replay made from it runs them any number of times with one
  * cheap call (a CUDA graph). Addresses and sizes stay those of the capture. MM_ERR_UNSUPPORTED: the device (host) has
  * no captures; enqueue the tasks each time.
  *

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* The sums of mm_sums_async, defined so that all devices come to the same bits: the number of elements alone gives the
+/* The sums of mm_sums_async, defined so that all devices get the same bits: the number of elements alone gives the
  * order in which they are added up.
  *
- * The elements lie in strips of equal length, a multiple of MM_SUMS_STRIP_ELEMS. In a strip, element i goes to lane
- * i mod MM_SUMS_LANES, and each lane is a chain. Then lane l takes lane l + MM_SUMS_LANES / 2, and so on by halves,
- * down to lane 0. The parts that the strips come to are added up in the same way.
+ * The elements lie in strips of equal length, a multiple of MM_SUMS_STRIP_ELEMS. In a strip, element i goes to lane i
+ * mod MM_SUMS_LANES, and each lane adds up its elements in order. Then lane l adds lane l + MM_SUMS_LANES / 2, and so
+ * on by halves, down to lane 0. The strips' results are added up in the same way.
  *
  * A float's square is exact in double precision: it does not matter whether it is fused with the addition. */
 #ifndef MM_DEVICE_CONTRACT_SUMS_H
@@ -24,11 +24,11 @@
 
 enum { MM_SUMS_LANES = 128, MM_SUMS_STRIP_ELEMS = 1024, MM_SUMS_STRIPS_MOST = 2048 };
 
-/* What a lane or a strip comes to. Its sums mean nothing if it has infinities or NaNs. */
+/* The result of a lane or of a strip. The sums mean nothing if there are infinities or NaNs. */
 typedef struct mm_sums_part {
     double sum_abs, sum_squares;
     int64_t nonzero;
-    uint32_t max_bits; /* of the magnitude that is the largest, NaN being larger than all */
+    uint32_t max_bits; /* bits of the largest magnitude; a NaN counts as larger than any number */
 } mm_sums_part;
 
 static_assert(sizeof(mm_sums_part) * MM_SUMS_STRIPS_MOST == MM_SUMS_SCRATCH_BYTES, "a part for each strip");
@@ -61,9 +61,9 @@ MM_SUMS_FUNCTION mm_sums mm_sums_of(const mm_sums_part *all) {
     return sums;
 }
 
-/* Comes to the part of `elems` elements of a strip, on the host. */
+/* Computes the result of a strip of `elems` elements on the host. */
 void mm_sums_host_strip(const float *src, int64_t elems, mm_sums_part *part_out);
-/* The same bits, without what only some CPUs can do. */
+/* The same bits, without instructions that only some CPUs have. */
 void mm_sums_host_strip_portable(const float *src, int64_t elems, mm_sums_part *part_out);
 
 #endif

@@ -73,11 +73,11 @@ typedef struct cuda_device {
     cuda_stream *captured;
 } cuda_device;
 
-/* cuda_error.c, with mm_cuda_check: the same for results of the driver. */
+/* cuda_error.c: mm_cuda_check for results of the driver. */
 mm_status cuda_driver_check(CUresult result, const char *what);
 /* Puts the stream's name before the message of a failure; returns `status`. */
 mm_status cuda_stream_fail(const cuda_stream *stream, mm_status status);
-/* False if cudaEventQuery says cudaErrorNotReady. Leaves no error behind. */
+/* False if cudaEventQuery returns cudaErrorNotReady. Leaves no error behind. */
 bool cuda_event_completed(cudaEvent_t event);
 
 /* cuda_gpu.c: looks up a function of the driver. function_out: address of a function pointer. MM_ERR_UNSUPPORTED. */
@@ -95,7 +95,7 @@ void cuda_memory_info(mm_device *base, mm_memory_info *info_out);
 
 /* ---------------------------------------------------------------- pinned memory (cuda_pinned.c) */
 
-/* own: memory of the device itself, which cuda_pinned_fini releases. */
+/* own: the device uses the memory itself, and cuda_pinned_fini releases it. */
 mm_status cuda_pinned_reserve(cuda_device *device, int64_t bytes, bool own, void **memory_out);
 void cuda_pinned_release(cuda_device *device, const void *memory);
 void cuda_pinned_fini(cuda_device *device);

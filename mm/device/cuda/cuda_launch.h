@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Every .cu file includes this in place of <cuda_runtime.h>. It launches kernels with MM_LAUNCH, declares dynamic
- * shared memory with MM_DYNAMIC_SHARED, and reads and writes what blocks of a launch hand to one another with
- * mm_cuda_load and mm_cuda_store. In tests the <cuda_runtime.h> of tests/cuda_emulation defines all of it, so that the
- * same files run on the CPU. */
+ * shared memory with MM_DYNAMIC_SHARED, and passes words between blocks of a launch with mm_cuda_load and
+ * mm_cuda_store. In tests the <cuda_runtime.h> of tests/cuda_emulation defines all of it, so that the same files run on
+ * the CPU. */
 #ifndef MM_DEVICE_CUDA_CUDA_LAUNCH_H
 #define MM_DEVICE_CUDA_CUDA_LAUNCH_H
 
@@ -16,7 +16,7 @@
 
 #define MM_DYNAMIC_SHARED(type, name) extern __shared__ __align__(16) type name[]
 
-/* Read and write a word of global memory whole, as the launch's blocks see it now. They order nothing else. */
+/* Read and write a word of global memory atomically, visible to all blocks. They order no other memory access. */
 __device__ __forceinline__ unsigned long long mm_cuda_load(const unsigned long long *at) {
     unsigned long long word;
     asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(__cvta_generic_to_global(at)) : "memory");

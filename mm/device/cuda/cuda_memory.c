@@ -87,7 +87,7 @@ static mm_status remap_chunk(cuda_device *device, cuda_range *range, int chunk) 
     return status;
 }
 
-/* MM_ERR_NOMEM with what was asked and what there is. */
+/* Returns MM_ERR_NOMEM; the message says how much was asked and how much is free. */
 static mm_status tell_shortage(int64_t bytes, size_t free_bytes, size_t total_bytes) {
     char asked[32], left[32], total[32];
     return mm_fail(MM_ERR_NOMEM,

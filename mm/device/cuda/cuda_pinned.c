@@ -18,16 +18,16 @@ enum { PAGE_BYTES = 4096, HUGE_PAGE_BYTES = 2 << 20, LARGE_BYTES = 16 << 20, TOU
 struct cuda_pinned {
     cuda_pinned *next;
     void *memory;
-    void *given;         /* the allocation that `memory` lies in, from a page on */
+    void *given;         /* the allocation; `memory` begins at a page of it */
     size_t mapped_bytes; /* size of `given` if it is mapped here and registered; 0: it is from cudaHostAlloc */
-    bool own;            /* slots of the device itself */
+    bool own;            /* for the device's own slots */
 };
 
 static uintptr_t round_up(uintptr_t value, uintptr_t to) { return (value + to - 1) / to * to; }
 
 /* ---------------------------------------------------------------- mapped here */
 
-/* The number at the start of a file's first line that begins with `key`, after it; INT64_MAX if there is none. */
+/* Finds a file's first line that begins with `key`, and returns the number after that; INT64_MAX if there is none. */
 static int64_t read_number(const char *path, const char *key) {
     char line[128];
     long long value = INT64_MAX;

@@ -52,7 +52,7 @@ mm_status cuda_stream_sync(mm_stream *base) {
     return cuda_stream_fail(stream, mm_cuda_check(cudaStreamSynchronize(stream->stream), "cudaStreamSynchronize"));
 }
 
-/* The call that failed has returned its failure. One that CUDA does not clear is final, and cannot be reset. */
+/* The call that failed has returned the failure. A failure that CUDA does not clear is final, and cannot be reset. */
 void cuda_stream_reset(mm_stream *base) {
     (void)base;
     cudaGetLastError();
@@ -70,7 +70,7 @@ mm_status cuda_stream_wait(mm_stream *base, mm_event *event_base) {
     cuda_stream *stream = (cuda_stream *)base;
     cuda_event *event = (cuda_event *)event_base;
     if (!was_recorded(event_base))
-        return mm_fail(MM_ERR_ORDER, "stream %s is to wait for an event that was never recorded", stream->name);
+        return mm_fail(MM_ERR_ORDER, "stream %s cannot wait for an event that was never recorded", stream->name);
     long recorded = atomic_load(&event->recorded);
     if (recorded != CUDA_EVENT_RECORDED) cuda_capture_join(stream, recorded);
     cuda_time_wait_begin(stream);
@@ -126,7 +126,7 @@ bool cuda_event_done(mm_event *base) {
     return cuda_event_completed(event->event);
 }
 
-/* ---------------------------------------------------------------- streams of others */
+/* ---------------------------------------------------------------- the caller's streams */
 
 mm_status cuda_foreign_record(mm_event *base, void *handle) {
     cuda_event *event = (cuda_event *)base;
@@ -138,7 +138,7 @@ mm_status cuda_foreign_record(mm_event *base, void *handle) {
 mm_status cuda_foreign_wait(mm_device *base, void *handle, mm_event *event) {
     (void)base;
     if (!was_recorded(event))
-        return mm_fail(MM_ERR_ORDER, "a stream of the caller is to wait for an event that was never recorded");
+        return mm_fail(MM_ERR_ORDER, "a stream of the caller cannot wait for an event that was never recorded");
     return mm_cuda_check(cudaStreamWaitEvent((cudaStream_t)handle, ((cuda_event *)event)->event, 0),
                          "cudaStreamWaitEvent on a stream of the caller");
 }

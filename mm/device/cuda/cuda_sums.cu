@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* The sums of sums.h. A warp takes a strip; each of its threads has four neighbouring lanes, and loads them at once.
- * Then one warp adds up what the strips came to, which lies in the scratch. */
+/* The sums of sums.h. One warp sums a strip; each of its threads has four neighbouring lanes, and loads their elements
+ * at once. Then one warp adds up the strips' results, which lie in the scratch. */
 #include "mm/device/cuda/cuda_launch.h"
 
 #define MM_SUMS_FUNCTION static __device__ inline
@@ -32,7 +32,7 @@ static __device__ inline void add_four(own_lanes *to, float4 row) {
     add_element(&to->lane[3], row.w);
 }
 
-/* The tree over the warp's lanes. Thread 0 gets the result. */
+/* Adds up the warp's lanes, by halves. Thread 0 gets the result. */
 static __device__ mm_sums_part fold(own_lanes *of) {
     for (int threads = WARP / 2; threads > 0; threads /= 2)
         for (int k = 0; k < OWN; k++) {
@@ -53,7 +53,7 @@ static __global__ void __launch_bounds__(THREADS)
     const int thread = threadIdx.x % WARP;
     const int64_t strip = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / WARP, first = strip * strip_elems;
     own_lanes lanes;
-    if (strip >= n_strips) return; /* the whole warp does */
+    if (strip >= n_strips) return; /* true for the whole warp */
     const int64_t n = elems - first < strip_elems ? elems - first : strip_elems, rows = n / MM_SUMS_LANES;
     const float4 *row = reinterpret_cast<const float4 *>(src + first) + thread;
     begin(&lanes);

@@ -78,7 +78,8 @@ static void slot_tell(void *arg) {
 mm_status cuda_checksum_async(mm_stream *base, const void *src, int64_t bytes, uint64_t *sum_out) {
     cuda_stream *stream = (cuda_stream *)base;
     cuda_slot *slot;
-    if (stream->capture != 0) return mm_fail(MM_ERR_UNSUPPORTED, "stream %s: checksums are not captured", stream->name);
+    if (stream->capture != 0)
+        return mm_fail(MM_ERR_UNSUPPORTED, "stream %s: a checksum cannot be captured", stream->name);
     MM_TRY(slot_take(cuda_device_of(base), &slot));
     slot->host_out = sum_out;
     cudaStream_t handle = mm_cuda_stream(base);
@@ -103,13 +104,13 @@ mm_status cuda_sums_async(mm_stream *base, const float *src, int64_t elems, void
 static void run_call(void *arg) {
     const mm_call *call = arg;
     mm_status status = call->fn(call->arg);
-    (void)status; /* a function cannot fail its stream */
+    (void)status; /* CUDA offers no way to fail the stream */
 }
 
 mm_status cuda_call_async(mm_stream *base, const mm_call *call) {
     cuda_stream *stream = (cuda_stream *)base;
     if (stream->capture != 0)
-        return mm_fail(MM_ERR_UNSUPPORTED, "stream %s: functions of the CPU are not captured", stream->name);
+        return mm_fail(MM_ERR_UNSUPPORTED, "stream %s: a function of the CPU cannot be captured", stream->name);
     return work_check(stream, cudaLaunchHostFunc(mm_cuda_stream(base), run_call, (void *)call), "cudaLaunchHostFunc",
                       0);
 }

@@ -60,7 +60,7 @@ static mm_status account_take(host_device *device, mm_memory_kind kind, int64_t 
     if (bytes <= left) device->reserved_bytes[kind] += bytes;
     pthread_mutex_unlock(&device->lock);
     if (bytes <= left) return MM_OK;
-    return mm_fail(MM_ERR_NOMEM, "host device: %s of %s memory asked, of the machine's %s there are %s left",
+    return mm_fail(MM_ERR_NOMEM, "host device: cannot reserve %s of %s memory: of the machine's %s, %s are left",
                    MM_SIZE_TEXT(bytes), kind == MM_MEMORY_DEVICE ? "device" : "pinned",
                    MM_SIZE_TEXT(device->total_bytes), MM_SIZE_TEXT(left));
 }
@@ -80,11 +80,11 @@ static mm_status host_reserve(mm_device *base, mm_memory_kind kind, int64_t byte
     if (memory == MAP_FAILED) {
         int error = errno;
         account_give(device, kind, bytes);
-        return mm_fail(MM_ERR_NOMEM, "host device: mapping %s of the machine's %s: %s", MM_SIZE_TEXT(bytes),
+        return mm_fail(MM_ERR_NOMEM, "host device: cannot map %s of the machine's %s: %s", MM_SIZE_TEXT(bytes),
                        MM_SIZE_TEXT(device->total_bytes), strerror(error));
     }
-    /* What other processes read takes a walk through its pages; large pages make it short. A refusal leaves small
-     * ones. */
+    /* When other processes read this memory, the kernel walks through its pages; large pages make that walk short. If
+     * they are refused, small pages work too. */
     if (kind == MM_MEMORY_PINNED) (void)madvise(memory, (size_t)bytes, MADV_HUGEPAGE);
     *memory_out = memory;
     return MM_OK;
@@ -114,7 +114,7 @@ static void look_for_pages(uintptr_t page, size_t pages, unsigned char *in_memor
 
 static bool host_next_written(mm_device *base, const void *memory, int64_t bytes, int64_t *at, int64_t *end_out) {
     (void)base;
-    enum { PAGES = 4096 }; /* asked for with one call; chosen, as many bytes of stack as a page */
+    enum { PAGES = 4096 }; /* asked for with one call; chosen: in_memory takes as much of the stack as a page */
     unsigned char in_memory[PAGES];
     const uintptr_t begin = (uintptr_t)memory, end = begin + (uintptr_t)bytes;
     uintptr_t first = 0; /* first page of the range that is found; 0: none yet */

@@ -13,13 +13,14 @@ enum { MM_HOST_ARG_CAPACITY = 256 };
  * device.h. */
 MM_CHECKED mm_status mm_host_launch(mm_stream *stream, mm_status (*fn)(void *arg), const void *arg, size_t arg_bytes);
 
-/* For a task of the stream that has itself written `bytes` to pinned memory (MM_COPY_OUT), or read them there (IN):
- * books the simulated link for them, as a copy does, and sleeps until a copy that began at began_ns (clock.h) would be
- * over. Returns at once where the link has no rate. */
+/* Called by a task of the stream that has itself written `bytes` to pinned memory (MM_COPY_OUT), or read them there
+ * (MM_COPY_IN): books the simulated link for them, as a copy does, and sleeps until a copy that began at began_ns
+ * (clock.h) would be over. Returns at once if the link has no rate. */
 void mm_host_link_charge(mm_stream *stream, mm_copy_kind kind, int64_t bytes, int64_t began_ns);
 
-/* For a task that only waits for something which no stream does: it was there at ns (clock.h). Copies behind the task
- * begin then, however late its thread woke. Ignored on threads of no stream, and in tasks of other devices. */
+/* Called by a task that only waits for something that no stream does: says that it was there at ns (clock.h). Copies
+ * after the task count as begun then, however late the thread woke. Ignored on threads that are no stream's, and in
+ * tasks of other devices. */
 void mm_host_waited_until(int64_t ns);
 
 /* The pool that operations of codecs on the stream run on (mm_device_config.codec_threads); NULL: the stream's own

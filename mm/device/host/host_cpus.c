@@ -9,7 +9,7 @@
 
 enum { PATH_CAPACITY = 1024 };
 
-/* CPUs that a quota gives, in microseconds of CPU time per period; 0: no limit. */
+/* Number of CPUs that a quota of CPU time in each period allows, both in microseconds; 0: no limit. */
 static int cpus_of(long long quota, long long period) {
     if (quota <= 0 || period <= 0) return 0;
     long long cpus = (quota + period - 1) / period;
@@ -41,8 +41,8 @@ static int limit_v1(const char *folder) {
     return read_line(path, period, sizeof period) ? cpus_of(atoll(quota), atoll(period)) : 0;
 }
 
-/* The least limit of a group and of those that it is in, up to the root. In a container the group's path may be the
- * machine's, which is not there: then what is at the root is the container's. */
+/* The lowest limit of a control group and its ancestors. In a container the group's path may be the machine's, which
+ * does not exist there; the files at the root are then the container's. */
 static int limit_up_from(const char *root, const char *mount, const char *group, int (*limit)(const char *folder)) {
     char folder[PATH_CAPACITY];
     int least = 0;

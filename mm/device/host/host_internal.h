@@ -38,18 +38,19 @@ typedef struct host_recording {
     pthread_cond_t completed;
     bool done;
     int64_t queued_ns;   /* when it was enqueued */
-    mm_task_times tasks; /* of the stream, since its recording before; done_ns if there was none */
-    int64_t done_ns;     /* these and failure are set before `done`, and constant until the object is used again */
-    mm_failure failure;  /* of the stream, when it reached the recording */
+    mm_task_times tasks; /* times of the stream's tasks since its recording before; both done_ns if there was no task */
+    int64_t done_ns;     /* this, tasks and failure are set before `done`, and constant until the object is used
+                            again */
+    mm_failure failure;  /* the stream's, when it reached the recording */
 } host_recording;
 
-/* With one reference, the caller's. NULL: there is no memory. */
+/* A new recording with one reference, the caller's. NULL: out of memory. */
 host_recording *host_recording_create(void);
 void host_recording_release(host_recording *recording);
 bool host_recording_done(host_recording *recording);
 void host_recording_set_done(host_recording *recording, bool done);
 void host_recording_wait(host_recording *recording);
-/* tasks: all 0 if there was none. */
+/* tasks: both times are 0 if there was no task. */
 void host_recording_complete(host_recording *recording, mm_task_times tasks, int64_t done_ns,
                              const mm_failure *failure);
 
@@ -72,10 +73,10 @@ mm_status host_stream_sync(mm_stream *stream);
 void host_stream_reset(mm_stream *stream);
 void host_stream_stats(mm_stream *stream, mm_stream_stats *stats_out);
 void host_sleep_until(int64_t ns);
-/* For the task that runs: when the device was done with the one before it, and with what the stream waited for
- * meanwhile (clock.h). */
+/* Called by the running task: when the device was done with the task before it, and with the events that the stream
+ * waited for in between (clock.h). */
 int64_t host_stream_at(const mm_stream *stream);
-/* Of the task that runs: when it was on the link. The end may be over. */
+/* Called by the running task: says when it used the link. The end may be in the past. */
 void host_stream_on_link(mm_stream *stream, mm_task_times times);
 /* Enqueues a wait for the recording, of which the stream takes over the caller's reference, also on failure. NULL: the
  * event was never recorded, MM_ERR_ORDER. */

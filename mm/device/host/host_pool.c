@@ -33,7 +33,7 @@ struct mm_host_pool {
     int threads, started; /* started: helpers that run; -1: none could be started, and it is not tried again */
     char name[16];
     pool_helper *helpers;
-    atomic_bool busy;        /* a caller has the pool */
+    atomic_bool busy;        /* a caller runs tasks on the pool */
     _Atomic uint64_t round;  /* number of runs; changes under the lock */
     _Atomic int64_t next;    /* the next task to take */
     _Atomic int active;      /* helpers in this run; changes under the lock */

@@ -4,7 +4,6 @@
 
 #include "mm/device/host/host_internal.h"
 
-/* A new recording with one reference, the caller's. */
 host_recording *host_recording_create(void) {
     host_recording *recording = calloc(1, sizeof *recording);
     if (recording == NULL) return NULL;

@@ -49,10 +49,10 @@ typedef struct host_stream {
     char name[16];
     bool urgent;           /* it has most of the work, and seldom sleeps */
     task_buffer running;   /* used by the thread alone */
-    mm_task_times tasks;   /* used by the thread alone: since the last recording; all 0: none */
+    mm_task_times tasks;   /* used by the thread alone: times of tasks since the last recording; both 0: no task */
     uint64_t delay_random; /* used by the thread alone: state of the generator of delays */
     int64_t at_ns;         /* used by the thread alone: when the device was done with the last task */
-    mm_task_times link;    /* used by the thread alone: the last task's time on the link; all 0: it was not on it */
+    mm_task_times link;    /* used by the thread alone: when the last task used the link; both 0: it did not */
     int64_t waited_ns;     /* used by the thread alone: mm_host_waited_until of the task that runs; 0: none */
 
     pthread_mutex_t lock; /* guards what follows */
@@ -116,9 +116,11 @@ mm_status mm_host_launch(mm_stream *base, mm_status (*fn)(void *arg), const void
     host_stream *stream = (host_stream *)base;
     host_task *task;
     if (base->device->ops->stream_create != host_stream_create)
-        return mm_fail(MM_ERR_UNSUPPORTED, "mm_host_launch on a stream of device %s", base->device->ops->name);
+        return mm_fail(MM_ERR_UNSUPPORTED, "mm_host_launch needs a stream of the host device, not of %s",
+                       base->device->ops->name);
     if (fn == NULL || arg_bytes > MM_HOST_ARG_CAPACITY)
-        return mm_fail(MM_ERR_INVALID, "mm_host_launch on stream %s: function %s, argument of %zu bytes, at most %d",
+        return mm_fail(MM_ERR_INVALID,
+                       "mm_host_launch on stream %s: the function is %s; the argument has %zu bytes, at most %d fit",
                        stream->name, fn == NULL ? "missing" : "given", arg_bytes, MM_HOST_ARG_CAPACITY);
     pthread_mutex_lock(&stream->lock);
     mm_status status = append_locked(stream, TASK_CALL, arg_bytes, &task);
@@ -137,7 +139,7 @@ mm_status host_stream_record(mm_stream *stream, host_recording *recording) {
 
 mm_status host_stream_wait(mm_stream *base, host_recording *recording) {
     if (recording == NULL)
-        return mm_fail(MM_ERR_ORDER, "stream %s is to wait for an event that was never recorded",
+        return mm_fail(MM_ERR_ORDER, "stream %s cannot wait for an event that was never recorded",
                        ((host_stream *)base)->name);
     mm_status status = enqueue(base, TASK_WAIT, recording);
     if (status != MM_OK) host_recording_release(recording);
@@ -174,13 +176,13 @@ int64_t host_stream_at(const mm_stream *stream) { return ((const host_stream *)s
 
 void host_stream_on_link(mm_stream *stream, mm_task_times times) { ((host_stream *)stream)->link = times; }
 
-static _Thread_local host_stream *own_stream; /* whose thread this is */
+static _Thread_local host_stream *own_stream; /* the stream whose thread this is */
 
 void mm_host_waited_until(int64_t ns) {
     if (own_stream) own_stream->waited_ns = ns;
 }
 
-/* Keeps the first failure. Only this thread sets it, so it reads it without the lock. */
+/* Saves the first failure. Only the stream's thread sets it, so that thread reads it without the lock. */
 static void poison(host_stream *stream, const mm_failure *failure) {
     if (stream->failure.status != MM_OK) return;
     pthread_mutex_lock(&stream->lock);
@@ -228,7 +230,7 @@ static void run_wait(host_stream *stream, host_recording *recording) {
     host_recording_release(recording);
 }
 
-/* Behind a copy over the link it is complete when the link is done, not when the thread comes to it. */
+/* After a copy over the link, the recording completes when the link is done, not when the thread comes here. */
 static void run_record(host_stream *stream, host_recording *recording) {
     int64_t done_ns = mm_now_ns();
     if (stream->link.ended_ns > 0)
@@ -324,7 +326,7 @@ static mm_status thread_start(host_stream *stream) {
     int error = pthread_create(&stream->thread, NULL, stream_main, stream);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error == 0) return MM_OK;
-    return mm_fail(MM_ERR_DEVICE, "stream %s: its thread does not start: %s", stream->name, strerror(error));
+    return mm_fail(MM_ERR_DEVICE, "stream %s: cannot start its thread: %s", stream->name, strerror(error));
 }
 
 mm_status host_stream_create(mm_device *base, const char *name, int priority, mm_stream **stream_out) {
@@ -333,7 +335,7 @@ mm_status host_stream_create(mm_device *base, const char *name, int priority, mm
     host_stream *stream = calloc(1, sizeof *stream);
     if (stream == NULL) return mm_fail(MM_ERR_NOMEM, "stream %s: no memory for %zu bytes", name, sizeof *stream);
     stream->base.device = base;
-    stream->urgent = priority < 0; /* no more than that: a priority above normal needs a privilege */
+    stream->urgent = priority < 0; /* the thread's own priority stays normal: a higher one needs a privilege */
     snprintf(stream->name, sizeof stream->name, "%s", name);
     pthread_mutex_init(&stream->lock, NULL);
     pthread_cond_init(&stream->work, NULL);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Sums of sums.h on the host. The compiler makes vectors of the loop over lanes, by -O3, and once more for AVX2. */
+/* The sums of sums.h on the host. With -O3 the compiler vectorises the loop over lanes, once for any CPU and once for
+ * AVX2. */
 #include "mm/device/contract/sums.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -8,7 +9,7 @@ enum { TOGETHER = 1 << 20 };
 
 typedef struct lanes {
     double sum_abs[MM_SUMS_LANES], sum_squares[MM_SUMS_LANES];
-    int32_t nonzero[MM_SUMS_LANES]; /* of at most TOGETHER elements; then they are added to the part */
+    int32_t nonzero[MM_SUMS_LANES]; /* counts over at most TOGETHER elements, which are then added to the strip's */
     uint32_t max_bits[MM_SUMS_LANES];
 } lanes;
 

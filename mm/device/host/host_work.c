@@ -18,8 +18,8 @@ typedef struct copy_task {
     mm_copy_kind kind;
 } copy_task;
 
-/* The simulated link does one copy at a time in each direction, for all streams. Returns when this one, which began at
- * began_ns, will have finished, in ns; 0 if no rate is set. */
+/* Books the simulated link, which does one copy at a time in each direction, for all streams. Returns the time at which
+ * this copy, which began at began_ns, will have finished; 0 if no rate is set. */
 static int64_t link_book(host_device *device, mm_copy_kind kind, int64_t bytes, int64_t began_ns) {
     int64_t rate = kind == MM_COPY_OUT ? device->config.link_out_bytes_per_s : device->config.link_in_bytes_per_s;
     if (rate == 0) return 0;
@@ -43,16 +43,16 @@ void mm_host_link_charge(mm_stream *stream, mm_copy_kind kind, int64_t bytes, in
     if (end_ns > 0) sleep_on_link(stream, began_ns, end_ns);
 }
 
-/* How long this thread has run. */
+/* CPU time of this thread. */
 static int64_t thread_ns(void) {
     struct timespec ran;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ran);
     return (int64_t)ran.tv_sec * 1000000000 + ran.tv_nsec;
 }
 
-/* A link needs no thread: it goes on to the next copy of a stream at once. So a copy begins when it is queued and what
- * is before it in its stream has ended, however late the thread that stands for it wakes. It takes as long as the link,
- * or as memcpy where that is slower, without what the thread waits for a core. */
+/* A real link needs no thread: it begins a stream's next copy at once. So a copy counts as begun when it is queued and
+ * the stream's tasks before it have ended, however late the thread wakes. It takes as long as the simulated link, or
+ * the CPU time of memcpy if that is longer; time in which the thread waits for a core does not count. */
 static mm_status copy_run(void *arg) {
     const copy_task *copy = arg;
     const int64_t at_ns = host_stream_at(copy->stream), ran_ns = thread_ns();
@@ -133,7 +133,7 @@ typedef struct sums_task {
     const float *src;
     int64_t elems, strip_elems;
     mm_host_pool *pool;
-    mm_sums_part *parts; /* of strips */
+    mm_sums_part *parts; /* per strip */
     mm_sums *sums_out;
 } sums_task;
 
@@ -167,7 +167,7 @@ mm_status host_sums_async(mm_stream *stream, const float *src, int64_t elems, vo
     return mm_host_launch(stream, sums_run, &task, sizeof task);
 }
 
-/* ---------------------------------------------------------------- functions of the caller's */
+/* ---------------------------------------------------------------- the caller's functions */
 
 static mm_status run_call(void *arg) {
     const mm_call *call = arg;

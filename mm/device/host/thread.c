@@ -15,7 +15,7 @@ typedef struct attributes {
 } attributes;
 
 void mm_thread_run_soon(void) {
-    enum { SLICE_NS = 100000, ITSELF = 0, NO_FLAGS = 0 }; /* the shortest that there is */
+    enum { SLICE_NS = 100000, ITSELF = 0, NO_FLAGS = 0 }; /* SLICE_NS: the shortest that Linux grants */
     attributes now = {0};
     if (syscall(SYS_sched_getattr, ITSELF, &now, sizeof now, NO_FLAGS) != 0 || now.policy != 0) return;
     now.size = sizeof now;

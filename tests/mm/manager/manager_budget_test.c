@@ -452,7 +452,7 @@ static void what_no_graph_declares_can_be_given_back(void **state) {
     assert_int_equal(mm_persistent_add(m, "second", BYTES), MM_OK);
     assert_int_equal(rig_iteration(&r, m, RIG_STREAM), MM_OK);
     assert_int_equal(mm_persistent_remove(m, "first"), MM_ERR_ORDER);
-    assert_says("second lies behind first");
+    assert_says("second was added after first");
     assert_int_equal(mm_persistent_remove(m, "second"), MM_OK);
     assert_int_equal(mm_persistent_remove(m, "first"), MM_OK);
     assert_null(mm_persistent_data(m, "first", NULL));

@@ -90,7 +90,7 @@ static void a_budget_that_others_have_meanwhile_is_refused_until_they_go(void **
     assert_int_equal(mm_budget_set(m, LEAST), MM_OK);
     cuda_emulation_set_memory(TOTAL, OTHERS + 128 * MIB);
     assert_int_equal(mm_budget_set(m, MOST), MM_ERR_NOMEM);
-    expect_says("a budget of 256MiB, more than now: cuda: 192MiB of device memory asked, ");
+    expect_says("cannot raise the budget to 256MiB: cuda: 192MiB of device memory asked, ");
     expect_says(" of the GPU's 1GiB are free");
     assert_int_equal(mm_manager_device_bytes(m), LEAST);
     assert_int_equal(mm_budget_set(m, 2 * LEAST), MM_OK);

@@ -585,7 +585,7 @@ static void what_recomputes_stands_in_only_where_somebody_does(void **state) {
     assert_string_equal(mm_policy_now(f.m), "rules:*=mask");
     iterate(&f);
     assert_int_equal(mm_budget_set(f.m, masks - 1), MM_ERR_INFEASIBLE);
-    assert_non_null(strstr(mm_last_error(), "of all that could stand in for it, rules:*=mask needs least"));
+    assert_non_null(strstr(mm_last_error(), "of all its substitutes, rules:*=mask needs least"));
     assert_int_equal(mm_manager_device_bytes(f.m), masks);
     iterate(&f);
     end(&f);

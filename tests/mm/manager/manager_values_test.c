@@ -194,7 +194,7 @@ static void what_is_not_the_callers_is_refused(void **state) {
     start(&f, (mm_options){0});
     REFUSED(MM_ERR_INVALID, "mm_values_set", mm_values_set(NULL, MM_VALUES_OWN, &one, 4));
     REFUSED(MM_ERR_NOT_FOUND, "declares the tensor mm.values", mm_values_set(f.m, MM_VALUES_OWN, &one, 4));
-    REFUSED(MM_ERR_INVALID, "only a graph declares", mm_persistent_add(f.m, MM_VALUES, 64));
+    REFUSED(MM_ERR_INVALID, "only a graph may declare", mm_persistent_add(f.m, MM_VALUES, 64));
     assert_int_equal(mm_manager_prepare(f.m, f.graph), MM_OK);
     REFUSED(MM_ERR_INVALID, "are those from 8 to 16", mm_values_set(f.m, MM_VALUES_ITERATION, &one, 4));
     REFUSED(MM_ERR_INVALID, "are those from 8 to 16", mm_values_set(f.m, 14, &one, 4));
