@@ -65,7 +65,7 @@ typedef struct exact {
     uint64_t random;
 } exact;
 
-/* Open pieces open[begin] to open[end - 1], which are all open pieces alive from time `from` to `to`. */
+/* Pieces open[begin] to open[end - 1]: all open pieces that live between the times `from` and `to`. */
 typedef struct part {
     int32_t begin, end;
     int32_t from, to;
