@@ -158,8 +158,8 @@ MM_CHECKED mm_status mm_dispatch_trace(mm_dispatch *dispatch, mm_timeline *timel
 MM_CHECKED mm_status mm_execution_observe(mm_execution *execution, int iterations);
 /* Stops observing. The streams must be idle. */
 void mm_execution_unobserve(mm_execution *execution);
-/* Whether `iterations` have ended since observing or the last restart began, without the first one, in which caches
- * warm up. */
+/* Whether `iterations` have ended since observing began or the window was restarted, not counting the first, in which
+ * caches warm up. */
 bool mm_execution_window_is_full(const mm_execution *execution);
 void mm_execution_window_restart(mm_execution *execution);
 

@@ -145,7 +145,7 @@ struct mm_dispatch {
     mm_execution *execution;            /* of the running iteration; NULL between iterations */
     bool inline_compute;                /* the last step ran without a stream */
     bool in_step;                       /* a step has begun and not ended: a range of the trace is open */
-    bool ahead;                         /* streams may still run iterations that have ended */
+    bool ahead;                         /* iterations that mm_dispatch_end_async has ended may still run */
     int64_t damaged_chunks;             /* part of counters->damaged_chunks that was returned as failures */
     mm_event *behind;                   /* end of those iterations; recorded when the next one begins */
     mm_failure ahead_failure;           /* their failure, until a call that waits returns it; MM_OK: none */

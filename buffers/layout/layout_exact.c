@@ -19,6 +19,7 @@
 
 #include "buffers/layout/layout_problem.h"
 
+/* A box of the present section (take_section). */
 typedef struct piece {
     int64_t size;
     int32_t first, last; /* times; see merge_times */

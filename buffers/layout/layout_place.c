@@ -5,9 +5,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Limits of a search's work, in visited tree nodes (mm_layout_search): by box, and in all. Chosen for time: a node took
- * some 3 ns (measured, EPYC Zen 5), so BEST searches for at most 45 ms and QUICK for 6 ms. Any value gives a valid
- * placement; more work can only lower it. */
+/* Limits of a search's work, in visited tree nodes (mm_layout_search): for each box, and in total. Chosen for time: a
+ * node took some 3 ns (measured, EPYC Zen 5), so BEST searches for at most 45 ms and QUICK for 6 ms. Any value gives a
+ * valid placement; more work can only lower it. */
 enum { WORK_PER_BOX = 100000, WORK_MAX = 15000000, QUICK_WORK_PER_BOX = 4000, QUICK_WORK_MAX = 2000000 };
 
 /* EXACT's limit of nodes times boxes. Chosen for time, too: a node takes some 4 ns for each box (measured), so the

@@ -7,12 +7,12 @@
  * which is a multiple of 2^n; the warp's other threads have other tiles in the same way.
  *
  * Each type has
- *      prepare_to_encode, prepare_to_decode      every thread of a block calls one of them, first of all
- *      encode                                    every thread of a warp calls it, together; those that are outside
- *                                                write nothing
- *      decoded, value                            any thread: pixel i's of the code
- *      BLOCKS                                    of 256 threads, of kernels that encode, for whose registers there is
- *                                                room on a multiprocessor
+ *      prepare_to_encode, prepare_to_decode      all threads of a block call one of them, before anything else
+ *      encode                                    all threads of a warp call it together; those outside the map write
+ *                                                nothing
+ *      decoded, value                            the decoded value of pixel i; any thread may call them
+ *      BLOCKS                                    how many blocks of 256 threads of an encoding kernel a multiprocessor
+ *                                                has registers for
  * Pixel (x, y) is number 4 * y + x. When a tile is encoded, pixels outside the map must have the values of the pixels
  * at code_tile.place; when it is decoded, their values are meaningless. */
 #ifndef PIPELINE_CODEC_BLOCK_CODE_BLOCKS_CUDA_H

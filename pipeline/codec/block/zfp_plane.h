@@ -113,7 +113,7 @@ MM_HD uint32_t mm_zfp_plane_encode(uint32_t x, int values, uint32_t *seen, int *
  * follow. Updates n, and sets the length of the code. If the code is cut off, the length is above `left`, and the
  * plane is that of libzfp: it has a one at the coefficient that was being read. */
 MM_HD uint32_t mm_zfp_plane_decode(uint32_t window, int left, int values, int *n, int *length_out) {
-    const int first = *n, last = values - 1 - first; /* last: in the rest, the one with the implied one */
+    const int first = *n, last = values - 1 - first; /* last: in the rest, the coefficient whose one is implied */
     uint32_t code = window >> first, part = MM_UNDOUBLE(code), rest = mm_zfp_part_bits(part);
     int count = mm_zfp_part_count(part);
     while (count < last - MM_ZFP_GOES_ON) {

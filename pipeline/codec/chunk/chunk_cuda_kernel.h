@@ -346,14 +346,14 @@ __device__ __forceinline__ bool decode_chunk(const mm_chunk_work &work, const CO
  *
  *      int encode(uint32_t *values, int n, uint32_t *words, int lane)
  *          values[i]: bits of element 32 i + lane of n, zeros beyond; they may be changed. Returns the words of the
- *          code, at most n - 1. Or n: `values`, as they now are, are the code. Any of SLOT words of shared memory may
- *          be written
+ *          code, at most n - 1; or n if the chunk must be stored raw, as `values` then are. May write all SLOT words
+ *          of shared memory
  *      bool decode(uint32_t *words, int count, int n, uint32_t *values, int lane)
- *          count: less than n. `words` may be changed. False: damaged
+ *          count: less than n. May change `words`. Returns false if the code is damaged
  *
- *      LOSSLESS    whether it keeps every bit. Then there is
+ *      LOSSLESS    whether it keeps every bit; if so, it has
  *      int head(const uint32_t *words, int n)
- *          words of a code before its non-zeros, as mm_chunk_kind has it
+ *          words of a code before its non-zeros (mm_chunk_kind.head)
  *
  * Whole warps call them, and all lanes get the same result. decode may read `words` at once, without a barrier; encode
  * need not end with one. */

@@ -29,7 +29,8 @@ static inline int mm_chunk_raw(const float *src, int n, uint32_t *words) {
     return n;
 }
 
-/* Kernels come in two variants, NAME_portable and, on x86-64, NAME_avx512. Entries: by mm_packed_isa. */
+/* Kernels come in two variants, NAME_portable and, on x86-64, NAME_avx512; the list has one for each instruction set of
+ * packed_host.h. */
 #if defined(__x86_64__)
 #define MM_CHUNK_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,popcnt,lzcnt,bmi2")))
 #define MM_CHUNK_ISA_LIST(name)                                                                                        \

@@ -7,9 +7,9 @@
  *
  *      words 0, 1    where each row's non-zeros end among all of them: row 0 in bits 0 to 15 of word 0, row 1 in bits
  *                    16 to 31, rows 2 and 3 in word 1. The last is k, also where the chunk has fewer rows
- *      (k + 3) / 4   columns: a byte a non-zero, the first in a word's lowest bits, zeros after the last
+ *      (k + 3) / 4   columns: one byte for each non-zero, the first in a word's lowest bits, zeros after the last
  *      the rest      values: k words that are the non-zeros; or their codes as dpr packs them (dpr_value.h), 2, 3 or 4
- *                    a word, the first in its lowest bits, zeros after the last
+ *                    in a word, the first in its lowest bits, zeros after the last
  *
  * With values in a dpr format the codec is lossy: a small value becomes a zero, with its sign, and keeps its entry.
  *

@@ -6,7 +6,7 @@
  * words:
  *
  *      word 0         r, the number of runs of non-zeros
- *      words 1 to r   one run each, in order: its first element in bits 0 to 15, the one after its last in bits 16 to 31
+ *      words 1 to r   one run each, in order: first element in bits 0 to 15, the one after its last in bits 16 to 31
  *      the rest       the non-zeros, in order
  *
  * Runs are as long as possible: there is at least one zero between two. So a chunk of zeros takes one word, and a chunk

@@ -14,9 +14,9 @@
  *      5 bits                  layers, 0 to 31
  *      3 bits                  before, 0 to 6
  *      1 bit                   ones
- *      masks                   bit j of mask i: element 32 i + j is not below E. If before is 0 they are written as
- *                              they are, 32 bits each; else where mask i is not mask i - 2^(before - 1), and the masks
- *                              before the first are all `ones` (eb_mask.h)
+ *      masks                   bit j of mask i: element 32 i + j is not below E. If before is 0: the masks, of 32 bits
+ *                              each; else the bits in which mask i differs from mask i - 2^(before - 1), where masks
+ *                              before the first consist of `ones` bits (eb_mask.h)
  *      low planes of k bits    plane b: bit b of the number u of each of the k values
  *      layers                  layer 1: a bit for each of the k values: u >> low >= 1; layer l: one for each value
  *                              that has a 1 in layer l - 1: u >> low >= l

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* A kernel of zfp_group.h on vectors, LANES blocks at a time. A file for one instruction set includes it once, and
  * before that defines LANES, the types
- *      u32v, i32v, f32v        LANES elements, as GCC's vector extension has them
+ *      u32v, i32v, f32v        vectors of LANES elements (GCC's vector extension)
  * and the functions, all of them FN,
- *      shl(x, s), shr(x, s)    each lane by its own count, 0 for counts of 32 and above (and "negative" ones)
+ *      shl(x, s), shr(x, s)    shift each lane by its own count; 0 for counts of 32 and above (and "negative" ones)
  *      blend(m, a, b)          bits of a where m has ones, else of b
  *      larger(a, b)            maximum, unsigned
  *      bit_length(x)           of x < 2^16: 0 for 0
  *      bit_count(x)            of x < 2^16
- *      bytes_of(table, x)      each byte of x (< 16) replaced by the table's
- *      to_int(x), to_float(x)  as C converts; to_int gives INT32_MIN where that is not defined
+ *      bytes_of(table, x)      each byte of x (< 16) replaced by its entry in the table
+ *      to_int(x), to_float(x)  as C converts; to_int gives INT32_MIN where C's conversion is undefined
  *      any(m)                  whether any bit is set
- *      lane_set(m)             bit l is lane l's, of lanes that are all ones or zeros
+ *      lane_set(m)             set of the lanes that are all ones; the others must be all zeros
  * The functions below compute without loops what mm_zfp_plane_encode and mm_zfp_plane_decode compute with loops. */
 
 /* Lets GCC keep arrays of vectors in registers. Clang does so anyway. */
