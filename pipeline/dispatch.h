@@ -114,7 +114,6 @@ const mm_strips *mm_execution_strips(const mm_execution *execution, int segment)
 /* The codecs' counters, for the functions of those strips. */
 mm_codec_counters *mm_dispatch_counters(const mm_dispatch *dispatch);
 
-/* The node of a step of the graph. */
 int mm_execution_node(const mm_execution *execution, int step);
 
 /* Begins an iteration. Iterations of one dispatcher do not overlap. MM_ERR_NOMEM, MM_ERR_DEVICE. */

@@ -42,7 +42,6 @@ enum { MM_MASK_WORD_BITS = 32 };
 uint16_t mm_mask_infinity(mm_dtype dtype);
 MM_CHECKED mm_status mm_mask_bound(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out);
 int64_t mm_mask_split(const mm_codec *codec, const mm_shape *shape);
-/* The sizes of a mask's strips. */
 mm_strips mm_mask_strips(int64_t elems);
 
 /* For the codec `signs` on CUDA: enqueues mm_signs_value of the n elements of a decoded map, given its mask. */

@@ -63,7 +63,6 @@ AVX512_INLINE void find(mm_eb_quantiser z, const uint32_t *src, int n, found *f)
     f->too_large = f->most > 2 * MM_EB_Q_MOST - 1;
 }
 
-/* The same as mm_eb_choose. */
 AVX512_INLINE mm_eb_prefix choose(const found *f) {
     const unsigned shift = !f->negatives;
     const uint32_t sum = (uint32_t)_mm512_reduce_add_epi32(f->sum); /* below 2^25, since none is too large */
@@ -99,7 +98,6 @@ AVX512_INLINE __m512i elements_of(int n, int block) {
     return _mm512_srlv_epi32(_mm512_set1_epi32(-1), bits); /* shifts by 32 or more give 0 */
 }
 
-/* The same as mm_eb_choose_before. */
 AVX512_INLINE void choose_before(const found *f, int n, mm_eb_prefix *p) {
     const __m512i elements[2] = {elements_of(n, 0), elements_of(n, LANES)};
     __m512i changes[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()}; /* sums, in 16 bits for each distance */
@@ -127,7 +125,6 @@ AVX512_INLINE void choose_before(const found *f, int n, mm_eb_prefix *p) {
     mm_eb_take_before(p, least, n);
 }
 
-/* The same as mm_eb_changes_of. */
 AVX512_INLINE void changes_of(const found *f, int n, mm_eb_prefix p, uint32_t *changes) {
     const int distance = mm_eb_distance(p.before);
     const uint32_t firsts = distance < MM_EB_BLOCKS ? (1u << distance) - 1 : 0xffffffff;
@@ -146,7 +143,6 @@ AVX512_INLINE uint32_t plane_of(const uint32_t *numbers, __m512i bit) {
            (uint32_t)_mm512_test_epi32_mask(_mm512_loadu_si512(numbers + LANES), bit) << LANES;
 }
 
-/* The same as mm_eb_put_numbers; overwrites the numbers. */
 AVX512_INLINE void put_numbers(mm_eb_bit_writer *out, mm_eb_prefix p, found *f) {
     uint32_t *const numbers = f->numbers;
     const int shift = !p.negatives;
@@ -220,7 +216,6 @@ AVX512_INLINE __m512i ones_from(__mmask16 layer, const uint32_t *higher) {
                                  _mm512_maskz_expand_epi32(layer, _mm512_loadu_si512(higher)), _mm512_set1_epi32(1));
 }
 
-/* The same as mm_eb_parts_of. */
 AVX512_INLINE bool parts_of(const uint32_t *string, int count, int n, mm_eb_parts *parts) {
     uint32_t changes[MM_EB_BLOCKS + 1] = {0};
     const mm_eb_prefix p = mm_eb_prefix_of(string[0]);

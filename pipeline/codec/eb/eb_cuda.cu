@@ -109,7 +109,6 @@ struct eb {
 
     static __device__ __forceinline__ unsigned sum_all(unsigned value) { return __reduce_add_sync(ALL, value); }
 
-    /* The same as mm_eb_choose. */
     static __device__ __forceinline__ mm_eb_prefix choose(const uint16_t *numbers, int kept, bool negatives, int lane,
                                                           int *bits_out) {
         unsigned sum = 0, most = 0, halves, bits = 0;
@@ -163,7 +162,6 @@ struct eb {
         return lane >= distance ? mask : ones;
     }
 
-    /* The same as mm_eb_put_masks. */
     static __device__ __forceinline__ void put_masks(bit_writer &out, mm_eb_prefix prefix, uint32_t mine, int n,
                                                      const mm_eb_three &three, int lane) {
         if (prefix.before == 0) {

@@ -54,7 +54,6 @@ mm_packed_draw mm_packed_draw_of(const mm_codec *codec, const mm_code_inputs *in
 const char *mm_packed_format_name(const mm_codec_ops *ops, size_t i);
 MM_CHECKED mm_status mm_packed_bound(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out);
 int64_t mm_packed_split(const mm_codec *codec, const mm_shape *shape);
-/* The sizes of strips. */
 mm_strips mm_packed_strips(const mm_packed_layout *layout);
 
 /* The mm_codec_ops of a packed codec, which is lossy, on a device. own_: its formats and kernels there; draws_: whether
