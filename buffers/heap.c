@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Unplanned allocation: a jemalloc arena whose extents come from our own range. */
+/* Allocation at run time: a jemalloc arena whose extents come from a range of the pool. */
 #include "buffers/heap_jemalloc.h"
 #include "buffers/layout/heap_size.h"
 #include "buffers/layout/ranges.h"
@@ -12,19 +12,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { PAGE = 4096, HEAP_ALIGN = 256, LARGE = 16384 /* jemalloc makes it an extent of its own from here on */ };
+enum { PAGE = 4096, HEAP_ALIGN = 256, LARGE = 16384 /* smallest size that jemalloc gives an extent of its own */ };
 
 extern const char *const je_malloc_conf_2_conf_harder;
 const char *const je_malloc_conf_2_conf_harder = MM_JEMALLOC_CONF;
 
 struct mm_heap {
-    extent_hooks_t hooks; /* first: jemalloc hands it back to the hooks */
+    extent_hooks_t hooks; /* must be first: the hooks cast its address to mm_heap */
     mm_device *device;
     int64_t bytes;
     unsigned arena;
     atomic_int_fast64_t used, allocs;
-    pthread_mutex_t lock; /* of what follows; a leaf: taken under jemalloc's own locks */
-    mm_ranges ranges;     /* addresses; room for extents + 1 spans is reserved, so giving back cannot fail */
+    pthread_mutex_t lock; /* guards ranges and extents; innermost: taken under jemalloc's locks */
+    mm_ranges ranges;     /* free addresses; room for extents + 1 spans is reserved, so mm_ranges_give cannot fail */
     size_t extents;
 };
 
@@ -33,7 +33,7 @@ static void *extent_alloc(extent_hooks_t *hooks, void *at, size_t bytes, size_t 
     (void)arena;
     mm_heap *heap = (mm_heap *)hooks;
     int64_t address = -1;
-    if (at || *zero) return NULL; /* growing in place and zeroed extents are never asked for by the heap */
+    if (at || *zero) return NULL; /* the heap never asks for an extent at a given address, nor for a zeroed one */
     pthread_mutex_lock(&heap->lock);
     if (mm_ranges_reserve(&heap->ranges, heap->extents + 2) == MM_OK) {
         address = mm_ranges_take(&heap->ranges, (int64_t)bytes, (int64_t)align, MM_FIT_CLOSEST);
@@ -80,7 +80,7 @@ static mm_status arena_create(mm_heap *heap) {
     mm_jemalloc_arena_config config = {.extent_hooks = &heap->hooks, .metadata_use_hooks = false};
     size_t length = sizeof heap->arena;
     int error = je_mallctl("experimental.arenas_create_ext", &heap->arena, &length, &config, sizeof config);
-    if (error) return mm_fail(MM_ERR_NOMEM, "jemalloc has no arena for a heap (error %d)", error);
+    if (error) return mm_fail(MM_ERR_NOMEM, "jemalloc could not create an arena for a heap (error %d)", error);
     return MM_OK;
 }
 
@@ -94,8 +94,10 @@ static void arena_command(unsigned arena, const char *command) {
 
 mm_status mm_heap_open(mm_pool *pool, int64_t offset, int64_t bytes, mm_heap **heap_out) {
     if (offset < 0 || offset % PAGE || bytes < 0 || bytes > mm_pool_bytes(pool) - offset) {
-        return mm_fail(MM_ERR_INVALID, "a heap of %" PRId64 " bytes at %" PRId64 " of a pool of %" PRId64, bytes,
-                       offset, mm_pool_bytes(pool));
+        return mm_fail(MM_ERR_INVALID,
+                       "a heap must begin at a multiple of 4096 and lie within its pool: %" PRId64
+                       " bytes at offset %" PRId64 ", pool of %" PRId64,
+                       bytes, offset, mm_pool_bytes(pool));
     }
     mm_heap *heap = calloc(1, sizeof *heap);
     if (!heap) return mm_fail(MM_ERR_NOMEM, "no memory for a heap");
@@ -126,13 +128,13 @@ void mm_heap_close(mm_heap *heap) {
 }
 
 mm_status mm_heap_alloc(mm_heap *heap, int64_t bytes, void **memory_out) {
-    if (bytes < 0) return mm_fail(MM_ERR_INVALID, "an allocation of %" PRId64 " bytes", bytes);
+    if (bytes < 0) return mm_fail(MM_ERR_INVALID, "cannot allocate %" PRId64 " bytes", bytes);
     void *memory = NULL;
     if (bytes <= heap->bytes) {
         int flags = MALLOCX_ARENA(heap->arena) | MALLOCX_TCACHE_NONE | MALLOCX_ALIGN(HEAP_ALIGN);
         size_t size = bytes > LARGE ? (size_t)bytes : LARGE;
         memory = je_mallocx(size, flags);
-        if (!memory) { /* what another thread is freeing may be on its way back to the range */
+        if (!memory) { /* extents that another thread is freeing may not be back in the range yet */
             arena_command(heap->arena, "purge");
             memory = je_mallocx(size, flags);
         }

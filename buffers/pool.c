@@ -12,11 +12,11 @@ struct mm_pool {
     mm_memory_kind kind;
     char *base;
     int64_t bytes;
-    int64_t pattern_bytes; /* what lies above is as it was reserved */
+    int64_t pattern_bytes; /* filled with the pattern; the bytes above are as they were reserved */
 };
 
 mm_status mm_pool_create(mm_device *device, mm_memory_kind kind, int64_t bytes, mm_pool **pool_out) {
-    if (bytes < 0) return mm_fail(MM_ERR_INVALID, "a pool of %" PRId64 " bytes", bytes);
+    if (bytes < 0) return mm_fail(MM_ERR_INVALID, "cannot create a pool of %" PRId64 " bytes", bytes);
     mm_pool *pool = calloc(1, sizeof *pool);
     if (!pool) return mm_fail(MM_ERR_NOMEM, "no memory for a pool");
     *pool = (mm_pool){.device = device, .kind = kind, .bytes = bytes};
@@ -59,18 +59,18 @@ mm_device *mm_pool_device(const mm_pool *pool) { return pool->device; }
  *     |--- the pattern ---|--- zero, as reserved ---|
  *
  * The pattern is one 32-bit word, repeated from the pool's base on. Memory is compared block by block, because most
- * blocks are wholly untouched. BLOCK_BYTES: a page of most systems. PIECE_BYTES: chosen; what one copy to or from a GPU
- * takes, and so the pinned memory that counting needs. Any multiple of WORD is right for both. */
+ * blocks are wholly untouched. BLOCK_BYTES: a page of most systems. PIECE_BYTES (chosen): the size of one copy to or
+ * from a GPU, and so of the pinned buffer. Any multiple of WORD is right for both. */
 
 enum { WORD = 4, BLOCK_BYTES = 4096, PIECE_BYTES = 8 << 20 };
 
-static const uint8_t pattern_word[WORD] = {0xa7, 0xd1, 0x8f, 0x6b}; /* as an f32 3.5e26: no training computes it */
+static const uint8_t pattern_word[WORD] = {0xa7, 0xd1, 0x8f, 0x6b}; /* as an f32: 3.5e26, which no training computes */
 static const uint8_t zero_word[WORD];
 
 /* The content of untouched memory. */
 typedef struct untouched {
-    uint8_t bytes[BLOCK_BYTES + WORD]; /* a word more than a block: a block may begin at any byte of the word */
-    bool zero;                         /* zeros rather than the pattern */
+    uint8_t bytes[BLOCK_BYTES + WORD]; /* one word more than a block: a block may begin inside a word */
+    bool zero;                         /* true: zeros; false: the pattern */
 } untouched;
 
 static void untouched_init(untouched *u, bool zero) {
@@ -79,19 +79,19 @@ static void untouched_init(untouched *u, bool zero) {
     u->zero = zero;
 }
 
-/* offset: that of `memory` in the pool. */
+/* offset: where `memory` lies in the pool. */
 static void fill_pattern(const untouched *u, uint8_t *memory, int64_t offset, int64_t bytes) {
     const uint8_t *pattern = u->bytes + offset % WORD;
     for (; bytes > BLOCK_BYTES; memory += BLOCK_BYTES, bytes -= BLOCK_BYTES) memcpy(memory, pattern, BLOCK_BYTES);
     memcpy(memory, pattern, (size_t)bytes);
 }
 
-/* `bytes`, less than a word, if any of them differs; else 0. */
+/* Returns `bytes` (less than a word) if any of them differs, else 0. */
 static int64_t count_part(const uint8_t *memory, const uint8_t *pattern, int64_t bytes) {
     return memcmp(memory, pattern, (size_t)bytes) != 0 ? bytes : 0;
 }
 
-/* Bytes of the words that differ. Of a word that the range's end cuts, the bytes inside count. */
+/* Bytes of the words that differ. If an end of the range cuts a word, only its bytes inside count. */
 static int64_t count_words(const untouched *u, const uint8_t *memory, int64_t offset, int64_t bytes) {
     const uint8_t *pattern = u->bytes + offset % WORD;
     int64_t begin = (WORD - offset % WORD) % WORD;
@@ -149,7 +149,7 @@ static mm_status with_pieces(const mm_pool *pool, int64_t offset, int64_t bytes,
 
 static mm_status fill_pieces(const mm_pool *pool, const pieces *p, const untouched *u, int64_t *touched) {
     (void)touched;
-    fill_pattern(u, p->pinned, p->offset, PIECE_BYTES); /* every piece has these bytes: PIECE_BYTES is whole words */
+    fill_pattern(u, p->pinned, p->offset, PIECE_BYTES); /* the same for every piece: PIECE_BYTES is whole words */
     for (int64_t done = 0; done < p->bytes; done += PIECE_BYTES) {
         int64_t now = p->bytes - done < PIECE_BYTES ? p->bytes - done : PIECE_BYTES;
         MM_TRY(mm_copy_async(p->stream, pool->base + p->offset + done, p->pinned, now, MM_COPY_IN));
@@ -184,8 +184,9 @@ static mm_status count_pieces(const mm_pool *pool, const pieces *p, const untouc
 
 static mm_status check_range(const mm_pool *pool, int64_t offset, int64_t bytes) {
     if (offset >= 0 && bytes >= 0 && offset <= pool->bytes && bytes <= pool->bytes - offset) return MM_OK;
-    return mm_fail(MM_ERR_INVALID, "range of %" PRId64 " bytes at %" PRId64 " of a pool of %" PRId64, bytes, offset,
-                   pool->bytes);
+    return mm_fail(MM_ERR_INVALID,
+                   "a range must lie within its pool: %" PRId64 " bytes at offset %" PRId64 ", pool of %" PRId64, bytes,
+                   offset, pool->bytes);
 }
 
 mm_status mm_pool_pattern_extend(mm_pool *pool, int64_t bytes) {
@@ -202,8 +203,8 @@ mm_status mm_pool_pattern_extend(mm_pool *pool, int64_t bytes) {
     return MM_OK;
 }
 
-/* Counts against zeros where the CPU reaches: reads only pages that may have been written, because reading an untouched
- * page would take memory. */
+/* Counts words that are not zero, in memory that the CPU reaches. Reads only pages that may have been written, because
+ * reading an untouched page would allocate it. */
 static void count_written(const mm_pool *pool, const untouched *u, int64_t offset, int64_t bytes, int64_t *touched) {
     const uint8_t *memory = (const uint8_t *)pool->base + offset;
     for (int64_t at = 0, end; mm_device_next_written(pool->device, memory, bytes, &at, &end); at = end)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Pool: one reservation of device memory, as large as the budget (a second pool has the pinned memory). Heap:
- * allocation at run time inside a part of a pool. A pool is for one thread at a time; what the heap says of threads
- * stands there. */
+ * allocation at run time inside a part of a pool. One thread at a time may use a pool; the heap is thread-safe. */
 #ifndef BUFFERS_POOL_H
 #define BUFFERS_POOL_H
 
@@ -35,16 +34,16 @@ MM_CHECKED mm_status mm_pool_pattern_extend(mm_pool *pool, int64_t bytes);
 MM_CHECKED mm_status mm_pool_pattern_count(const mm_pool *pool, int64_t offset, int64_t bytes, int64_t *touched_out);
 
 /* A heap in [offset, offset + bytes) of the pool: a jemalloc arena over that range, with its metadata in the C heap, so
- * it works on memory that the CPU cannot reach. offset: a multiple of 4096; bytes are rounded down to one. Borrows the
- * pool until closed. MM_ERR_INVALID (a range outside the pool), MM_ERR_NOMEM. */
+ * it works on memory that the CPU cannot reach. offset: a multiple of 4096; `bytes` is rounded down to such a multiple.
+ * Borrows the pool until closed. MM_ERR_INVALID (a range outside the pool), MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_heap_open(mm_pool *pool, int64_t offset, int64_t bytes, mm_heap **heap_out);
 /* All allocations must be freed first. NULL is legal. */
 void mm_heap_close(mm_heap *heap);
-/* Allocates `bytes`, aligned to 256. Takes as long as an allocation on the device does (mm_device_charge_alloc).
+/* Allocates `bytes`, aligned to 256. Charges the time of an allocation on the device (mm_device_charge_alloc).
  * MM_ERR_INVALID (bytes < 0), MM_ERR_NOMEM; the message has the bytes asked for and those in use. Thread-safe, as are
  * the functions below. */
 MM_CHECKED mm_status mm_heap_alloc(mm_heap *heap, int64_t bytes, void **memory_out);
-void mm_heap_free(mm_heap *heap, void *memory); /* NULL is legal; takes time as mm_heap_alloc does */
+void mm_heap_free(mm_heap *heap, void *memory); /* NULL is legal; charges time, as mm_heap_alloc does */
 int64_t mm_heap_used(const mm_heap *heap);      /* bytes that live allocations occupy (mm_heap_class_bytes) */
 int64_t mm_heap_allocs(const mm_heap *heap);    /* number of allocations so far */
 

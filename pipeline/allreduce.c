@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Tensors that several processes share: the caller's functions, as tasks of the streams that copy them out and back in;
- * and of what is shared in place, the stream of the sums. */
+/* All-reduce of shared tensors by the caller's functions. They are called on the streams that copy a tensor to pinned
+ * memory and back. Tensors that are all-reduced in place have a stream of their own (d->sums). */
 #include <stdlib.h>
 
 #include "pipeline/internal.h"
 
-/* Of a piece of a node that copies a shared tensor. */
+/* The call for one piece of a node that copies a shared tensor. */
 struct mm_allreduce_call {
     mm_call call;
     const mm_execution *execution;
@@ -83,7 +83,7 @@ mm_status mm_allreduce_call_async(mm_dispatch *d, const mm_piece *piece, mm_stre
     mm_allreduce_call *call = &p->exchange.calls[piece - p->program->pieces];
     if (!call->call.fn) return MM_OK;
     if (p->plan->nodes[piece->node].kind == MM_NODE_OUT) return mm_call_async(stream, &call->call);
-    /* Once the piece is out, the caller has it: no sum is awaited that never began. */
+    /* Waits for the copy out and fns.sent. If they fail, fns.await is not called for an all-reduce that never began. */
     return mm_call_blocking(stream, &call->call, p->events[p->program->at[MM_STREAM_OUT][piece->wait[MM_STREAM_OUT]]]);
 }
 

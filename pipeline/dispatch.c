@@ -235,13 +235,13 @@ static mm_stream *stream_of(const mm_dispatch *d, int s) {
     return d->worker[s] ? mm_worker_stream(d->worker[s]) : NULL;
 }
 
-/* ... or MM_STREAM_COUNT: that of the sums. */
+/* The same, and for s = MM_STREAM_COUNT the stream of all-reduces in place. */
 static mm_stream *any_stream_of(const mm_dispatch *d, int s) {
     return s == MM_STREAM_COUNT ? d->sums : stream_of(d, s);
 }
 
-/* MM_ERR_FORMAT: codes were damaged when they were decoded, since this was last asked. A device that cannot fail a task
- * counts them. */
+/* Returns MM_ERR_FORMAT if damaged codes were decoded since the last call. A device whose tasks cannot fail counts
+ * them. */
 static mm_status check_codes(mm_dispatch *d) {
     const int64_t all = atomic_load(&d->counters->damaged_chunks), damaged = all - d->damaged_chunks;
     d->damaged_chunks = all;
@@ -251,8 +251,8 @@ static mm_status check_codes(mm_dispatch *d) {
                : mm_fail(MM_ERR_FORMAT, "%lld chunks of codes were damaged when they were decoded", (long long)damaged);
 }
 
-/* Waits for all streams, and resets them if one has failed. Returns the first failure: that of iterations ahead which
- * is kept, or a stream's. */
+/* Waits for all streams, and resets them if one has failed. Returns the first failure: d->ahead_failure, or else a
+ * stream's. */
 static mm_status drain(mm_dispatch *d) {
     mm_failure first = d->ahead_failure;
     d->ahead_failure.status = MM_OK;
@@ -273,12 +273,12 @@ static mm_status drain(mm_dispatch *d) {
     return mm_failure_restore(&first);
 }
 
-/* The same for an iteration that has failed or is given up. What failed of it is told already, or nobody's; a failure
- * of the iterations ahead of it is kept. */
+/* The same for an iteration that has failed or is aborted. Its own failure is dropped: it is known already. The failure
+ * of iterations that were left running before it stays in d->ahead_failure. */
 static void drain_lost(mm_dispatch *d) {
     mm_failure ahead = d->ahead_failure;
     if (d->ahead && ahead.status == MM_OK) mm_failure_save(&ahead, mm_event_sync(d->behind));
-    /* Damaged codes are only counted. Who counted them is not known: it may have been an iteration ahead. */
+    /* Damaged codes are only counted. They may be those of an iteration that was left running. */
     if (d->ahead && ahead.status == MM_OK) mm_failure_save(&ahead, check_codes(d));
     mm_status drained = drain(d);
     (void)drained;
@@ -349,7 +349,7 @@ bool mm_dispatch_owes_failure(const mm_dispatch *d) { return d->ahead_failure.st
 void mm_dispatch_abort(mm_dispatch *d) {
     if (!d->execution) return;
     trace_step_end(d);
-    /* Keeps the caller's mm_last_error, which is why it aborts. */
+    /* Saves mm_last_error: it may say why the caller aborts. */
     mm_failure reason;
     mm_failure_save(&reason, MM_ERR_ORDER);
     /* Wakes threads that wait for an operation which is dropped here. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What an iteration that will not go on has left, and where: mm_dispatch_pause and what may be called after it. */
+/* Reads the values that an iteration to be aborted holds: mm_dispatch_pause, and what may be called after it. */
 #include "pipeline/internal.h"
 
 mm_status mm_dispatch_pause(mm_dispatch *d) {

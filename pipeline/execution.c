@@ -49,7 +49,7 @@ static mm_status create_measured(mm_execution *p) {
     return MM_OK;
 }
 
-/* Whether steps read or write codes by themselves. */
+/* Whether a step reads or writes a code without its codec. */
 static bool has_coded_steps(const mm_plan *plan) {
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node *n = &plan->nodes[i];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The events that an iteration of a program needs. */
+/* Creates the events that an iteration of a program needs. */
 #include "pipeline/internal.h"
 
 static mm_status need_event(mm_execution *p, mm_event **events, mm_stream_id stream, int32_t seq) {
@@ -18,7 +18,7 @@ bool mm_dispatch_is_timed(const mm_dispatch *d) {
 }
 
 /* Events for pieces that others wait for, and for those that need_times names. All pieces have one if times are
- * measured, or if segments are placed at run time, because frees wait too. */
+ * measured, or if segments are placed at run time, because frees wait for them, too. */
 mm_status mm_execution_events(mm_execution *p, mm_event **events) {
     const mm_dispatch *d = p->dispatch;
     const bool all = p->has_unplanned || d->config.measure_times;

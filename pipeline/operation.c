@@ -22,7 +22,7 @@ static bool is_last(const mm_dispatch *d, const mm_piece *piece) {
     return mm_piece_is_last(d->execution->program, piece);
 }
 
-/* What the codec takes beside the map and the code, which is in that segment. */
+/* The codec's inputs beside the map and the code. code: the code's segment. */
 static mm_code_inputs inputs_of(const mm_dispatch *d, const mm_piece *piece, int code, mm_code_body *body) {
     const mm_plan *plan = d->execution->plan;
     const mm_tensor tensor = plan->nodes[piece->node].tensor;
@@ -111,7 +111,7 @@ _Static_assert(sizeof operations / sizeof *operations == MM_NODE_KINDS, "an entr
 static mm_status enqueue(mm_dispatch *d, const mm_piece *piece, mm_stream *stream) {
     const mm_node_kind kind = d->execution->plan->nodes[piece->node].kind;
     if (!operations[kind])
-        return mm_fail(MM_ERR_UNSUPPORTED, "no operation is known for a %s", mm_node_kind_name(kind));
+        return mm_fail(MM_ERR_UNSUPPORTED, "a node of kind %s is no operation to enqueue", mm_node_kind_name(kind));
     return operations[kind](d, piece, stream);
 }
 

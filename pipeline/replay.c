@@ -5,8 +5,8 @@
 static const char *unrecordable(const mm_dispatch *d, const mm_execution *p) {
     if (d->config.issue != MM_ISSUE_INLINE) return "operations are issued by threads, not inline";
     if (p->has_unplanned) return "its plan places tensors at run time";
-    if (d->config.self_check) return "it is to be checked";
-    if (p->total_ns) return "its times are to be measured";
+    if (d->config.self_check) return "it is checked at run time (self_check)";
+    if (p->total_ns) return "its times are measured (measure_times)";
     if (d->timeline) return "it is traced";
     if (mm_allreduce_is_called(p)) return "other processes' gradients are added to its own";
     return NULL;
@@ -62,7 +62,7 @@ mm_status mm_dispatch_record_end(mm_dispatch *d) {
     return mm_capture_end(d->compute, &p->recorded);
 }
 
-/* Ends the capture too: the stream must not stay in it. */
+/* Also ends the capture: the stream must not stay captured. */
 void mm_record_abort(mm_dispatch *d) {
     if (!d->recording) return;
     mm_replay *replay = NULL;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Segments that are placed at run time: the unoptimised workflow, which allocates and frees for each tensor.
  *
- * Threads take memory without deadlock because it is promised in issue order, for which the plan has room. A node may
- * take its segments before an earlier node only if the earlier node's fit beside them. So the earliest node without its
- * memory waits only for nodes that have all theirs, whatever the order in which threads run. */
+ * Threads do not deadlock, because memory is promised to nodes, and the plan has room for all if it is promised in
+ * issue order. A node may get its promise before an earlier node only if the earlier node's segments still fit. So the
+ * earliest node without a promise waits only for nodes that have all their memory, in whatever order threads run. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,10 +12,10 @@
 #include "buffers/layout/heap_size.h"
 #include "pipeline/internal.h"
 
-/* Chosen: a fragmented heap fails after this time rather than never. Any value far above the time of a step does. */
+/* How long to wait for a free before a fragmented heap counts as full. Chosen: far above the time of a step. */
 enum { PATIENCE_S = 20 };
 
-static mm_status no_memory(void) { return mm_fail(MM_ERR_NOMEM, "out of memory for what a plan places at run time"); }
+static mm_status no_memory(void) { return mm_fail(MM_ERR_NOMEM, "out of memory for a plan's run-time allocation"); }
 
 /* ---------------------------------------------------------------- life */
 
@@ -112,7 +112,7 @@ bool mm_runtime_alloc_uses(const mm_execution *p, int node) {
 
 /* ---------------------------------------------------------------- give */
 
-/* Called without the lock, because a free takes as long as the device's (mm_device_charge_alloc). */
+/* Called without the lock, because it takes as long as a free on the device (mm_device_charge_alloc). */
 static void free_segment(mm_execution *p, int segment) {
     mm_runtime_alloc *u = &p->unplanned;
     pthread_mutex_lock(&u->lock);
@@ -127,8 +127,8 @@ static void free_segment(mm_execution *p, int segment) {
     pthread_mutex_unlock(&u->lock);
 }
 
-/* Frees the oldest segment of `late`, after its step's event. False: there is none, or, unless `wait`, the step still
- * runs. Waits without the lock. */
+/* Frees the oldest segment of `late`, once its step has ended. Returns false if there is none, or if the step still
+ * runs and `wait` is false. Waits without the lock. */
 static bool free_late(mm_execution *p, bool wait) {
     mm_runtime_alloc *u = &p->unplanned;
     pthread_mutex_lock(&u->lock);
@@ -175,7 +175,7 @@ void mm_runtime_alloc_reset(mm_execution *p) {
     for (int i = 0; i < p->plan->n_segments; i++)
         if (u->address[i]) free_segment(p, i);
     memset(u->served, 0, (size_t)p->plan->n_nodes);
-    u->held[0] = u->held[1] = 0; /* includes bytes that were promised and not allocated */
+    u->held[0] = u->held[1] = 0; /* free_segment has not subtracted what was promised but never allocated */
     u->first_unserved = u->late_head = u->late_count = 0;
     u->stopped = false;
 }
@@ -222,7 +222,8 @@ static mm_status wait_for_promise(mm_execution *p, int node) {
     }
 }
 
-/* The promised memory may be fragmented. Blocks until a segment was freed since the count was `frees`, or can be. */
+/* Promised memory may be fragmented. Blocks until a segment has been freed since the count was `frees`, or can be
+ * freed. */
 static mm_status wait_for_free(mm_execution *p, int segment, int64_t frees) {
     mm_runtime_alloc *u = &p->unplanned;
     struct timespec deadline;

@@ -24,8 +24,8 @@ static void find_dominated(const mm_execution *p, const int32_t (*clocks)[MM_STR
     }
 }
 
-/* Persistent tensors and bytes that go over to another segment in place are not dead, nor is what some other stream may
- * still use. */
+/* Whether a segment's bytes are dead after its last user. Persistent tensors are not, nor bytes that another segment
+ * takes over in place, nor those that another stream may still use. */
 static bool dies(const mm_plan *plan, const bool *dominated, int segment) {
     const mm_segment *s = &plan->segments[segment];
     return mm_segment_has_life(s) && s->live_last == s->last_node && dominated[segment];
@@ -73,8 +73,8 @@ void mm_self_check_fini(mm_execution *p) {
     free(p->check.compared);
 }
 
-/* Whether the operation evicts or fetches a map bit for bit: with a lossless codec, or as a copy of the map itself.
- * What processes share comes back as a sum. */
+/* Whether the operation evicts or fetches a map bit for bit: with a lossless codec, or as a copy of the map itself. A
+ * shared tensor is not: it comes back as a sum over ranks. */
 static bool is_exact(const mm_execution *p, const mm_node *node) {
     if (mm_graph_tensor(p->plan->graph, node->tensor)->shared != MM_ALLREDUCE_NOT) return false;
     if (node->kind == MM_NODE_OUT || node->kind == MM_NODE_IN)
@@ -115,7 +115,7 @@ mm_status mm_self_check_end(mm_execution *p) {
         bool wrong = p->check.compared[t] && p->check.before[t] != p->check.after[t];
         p->check.compared[t] = 0;
         if (wrong)
-            return mm_fail(MM_ERR_DEVICE, "self-check: %s came back different from what was put away",
+            return mm_fail(MM_ERR_DEVICE, "self-check: %s came back different from what was evicted",
                            mm_graph_tensor(p->plan->graph, t)->name);
     }
     return MM_OK;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* When the pieces of iterations ran, taken from events: for traces, and for windows (window.c). */
+/* Times at which the pieces of iterations ran, from events: for traces, and for windows (window.c). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,7 +71,7 @@ static mm_status create(mm_execution *p) {
     return MM_OK;
 }
 
-/* Tells the timeline of the program, if it is new to it. */
+/* Adds the program to the timeline, if it is new there. */
 static mm_status describe(mm_execution *p) {
     mm_dispatch *d = p->dispatch;
     if (!d->timeline || p->traced->run == d->traces) return MM_OK;
@@ -83,8 +83,8 @@ static mm_status describe(mm_execution *p) {
 
 /* ---------------------------------------------------------------- times */
 
-/* From when all that it waits for had ended until an event; where the device knows its tasks, from when the first began
- * until the last ended. The stream may have run something else before. */
+/* The time from ready_ns, when all that a piece waits for had ended, to the event at its end. If the device times its
+ * tasks: from the first one's begin to the last one's end, because the stream may have run something else before. */
 static mm_period period_until(mm_event *end, int64_t ready_ns) {
     const mm_task_times tasks = mm_event_tasks(end);
     mm_period period = {ready_ns, mm_event_ns(end)};
@@ -101,7 +101,7 @@ static mm_period period_of(const mm_execution *p, const mm_traced_set *set, int 
     return period_until(set->ends[i], ready_ns);
 }
 
-/* One that was not begun takes no time, behind the step that it follows. */
+/* An all-reduce that was not begun takes no time, right after the step that it follows. */
 static mm_period period_of_sum(const mm_execution *p, const mm_traced_set *set, int sum) {
     const int before = p->program->n + sum - 1;
     const int after = mm_program_piece(p->program, p->exchange.groups.groups[sum].after, 0);
@@ -110,7 +110,7 @@ static mm_period period_of_sum(const mm_execution *p, const mm_traced_set *set, 
     return sum < set->n_sums ? period_until(set->sums[sum], ready_ns) : (mm_period){ready_ns, ready_ns};
 }
 
-/* Takes the times of a set's iteration. One that still runs, of which some are not known, is dropped. */
+/* Takes the times of a set's iteration. If it still runs, so that some are not known, they are dropped. */
 static void collect(mm_execution *p, mm_traced_set *set) {
     mm_timeline *timeline = p->dispatch->timeline;
     bool ended = true;
@@ -146,13 +146,13 @@ static mm_traced_set *oldest(const mm_dispatch *d, mm_execution **of) {
     return first;
 }
 
-/* In the order in which they were begun. */
+/* Takes the oldest iteration's times first. */
 void mm_traced_collect(mm_dispatch *d) {
     mm_execution *p;
     for (mm_traced_set *set; (set = oldest(d, &p));) collect(p, set);
 }
 
-/* Whether the last piece of each stream has. */
+/* Whether the last piece of each stream has ended. */
 static bool has_ended(const mm_execution *p, const mm_traced_set *set) {
     for (int s = 0; s < MM_STREAM_COUNT; s++) {
         const int n = p->program->count[s], last = n > 0 ? p->program->at[s][n - 1] : -1;
@@ -162,7 +162,7 @@ static bool has_ended(const mm_execution *p, const mm_traced_set *set) {
     return true;
 }
 
-/* Of iterations that were left running, as far as they have ended. */
+/* Takes the times of iterations that were left running and have ended. */
 static void collect_ended(mm_dispatch *d) {
     mm_execution *p;
     for (mm_traced_set *set; (set = oldest(d, &p)) && has_ended(p, set);) collect(p, set);

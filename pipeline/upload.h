@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A small block of host memory with a mirror on the device that is updated in stream order: work enqueued before a send
- * sees the old bytes, work enqueued after it the new ones. A send copies the bytes to pinned memory, so they may be
- * changed again at once. */
+/* Upload: a small block of host memory with a copy on the device that is updated in stream order: work enqueued before
+ * a send sees the old bytes, work enqueued after it the new ones. A send copies the bytes to pinned memory, so they may
+ * be changed again at once. */
 #ifndef PIPELINE_UPLOAD_H
 #define PIPELINE_UPLOAD_H
 
@@ -17,7 +17,7 @@ MM_CHECKED mm_status mm_upload_create(mm_device *device, void *target, int64_t b
 /* No send may be under way. NULL is legal. */
 void mm_upload_destroy(mm_upload *mirror);
 
-/* The host's bytes, for the caller to change. The mirror owns them. */
+/* The host's bytes, for the caller to change. The upload owns them. */
 void *mm_upload_data(mm_upload *mirror);
 
 /* Enqueues a copy of the host's bytes, as they are now, to the device. The stream must not be captured. Fails if

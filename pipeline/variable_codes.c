@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Bodies of codes of variable size: where each begins, and what they have taken. A record for each code lies in pinned
- * memory, at an address that is constant for the execution's life, so that recordings keep it. */
+/* Codes of variable size: where each body begins, and how many bytes it took. Each code has a record in pinned memory,
+ * at an address that is constant for the execution's life, so that recordings stay valid. */
 #include <stdlib.h>
 
 #include "pipeline/internal.h"
@@ -9,8 +9,8 @@ static mm_status no_memory(void) { return mm_fail(MM_ERR_NOMEM, "out of memory f
 
 static bool has_body(const mm_plan *plan, int segment) { return segment >= 0 && plan->segments[segment].pool >= 0; }
 
-/* Numbers the codes, and chains those of each pool, in the order in which they are encoded. last: per segment that is a
- * pool, the code that was encoded into it last; -1. */
+/* Numbers the codes, and chains those of each pool, in the order in which they are encoded. last: scratch; per pool (a
+ * segment), the code encoded into it last; -1: none. */
 static void number(const mm_plan *plan, mm_variable_codes *b, int32_t *last) {
     for (int i = 0; i < plan->n_segments; i++) b->of_segment[i] = last[i] = -1;
     for (int i = 0; i < plan->n_nodes; i++) {
@@ -38,7 +38,7 @@ static mm_status make_records(mm_execution *p, int n) {
     number(plan, b, last);
     free(last);
     MM_TRY(mm_device_reserve(p->dispatch->config.device, MM_MEMORY_PINNED, n * (int64_t)sizeof *b->records, &records));
-    b->records = records; /* zeros */
+    b->records = records; /* reserved memory is zero */
     return MM_OK;
 }
 
@@ -55,7 +55,7 @@ mm_status mm_variable_codes_init(mm_execution *p) {
     return MM_OK;
 }
 
-/* Read while the device may write. */
+/* Reads a figure that the device may be writing. */
 static int64_t read_now(const int64_t *figure) { return __atomic_load_n(figure, __ATOMIC_RELAXED); }
 
 static void add_bodies(const mm_variable_codes *b, mm_dispatch_stats *stats) {

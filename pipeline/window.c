@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Windows: what the nodes of a program took in its latest iterations. */
+/* Windows: times of a program's nodes in its latest iterations. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,8 +37,8 @@ mm_status mm_execution_observe(mm_execution *p, int iterations) {
     return MM_OK;
 }
 
-/* What passed since the iteration before, of whatever program, counts to the first step. An iteration with a piece
- * whose time is not known is left out, and so is the first of a window. */
+/* The time since the previous iteration, of any program, counts to the first step. An iteration with a piece whose time
+ * is not known is left out, and so is the first of a window. */
 void mm_window_add(mm_execution *p, const mm_period *periods) {
     mm_window *w = p->window;
     mm_dispatch *d = p->dispatch;

@@ -26,7 +26,7 @@ static void *worker_loop(void *arg) {
     mm_device *device = w->stream->device;
     bool entered;
     mm_status status = mm_device_enter(device, &entered);
-    (void)status; /* each job fails in the same way, and reports it */
+    (void)status; /* if it failed, each job fails in the same way, and reports it */
     pthread_mutex_lock(&w->lock);
     for (;;) {
         while (w->count == 0 && !w->stopping) pthread_cond_wait(&w->work, &w->lock);
@@ -69,7 +69,7 @@ mm_status mm_worker_create(mm_device *device, const char *name, bool threaded, m
     pthread_cond_init(&w->work, NULL);
     pthread_cond_init(&w->idle, NULL);
     if (threaded && !start_thread(w)) {
-        status = mm_fail(MM_ERR_NOMEM, "no thread for the %s worker", name);
+        status = mm_fail(MM_ERR_NOMEM, "cannot start the thread of worker %s", name);
         goto err_stream;
     }
     *worker_out = w;

@@ -8,10 +8,10 @@
 
 typedef struct mm_worker mm_worker;
 
-/* Issues one job; called on the worker's thread. A failure is its own to keep. */
+/* Issues one job; called on the worker's thread. The function must record its failure itself. */
 typedef void (*mm_worker_fn)(void *ctx, int32_t job);
 
-/* name: of the stream (mm_stream_create). threaded false (MM_ISSUE_INLINE): there is no thread, and mm_worker_push runs
+/* name: the stream's (mm_stream_create). threaded false (MM_ISSUE_INLINE): there is no thread, and mm_worker_push runs
  * the job itself. MM_ERR_NOMEM, MM_ERR_DEVICE. */
 MM_CHECKED mm_status mm_worker_create(mm_device *device, const char *name, bool threaded, mm_worker_fn fn, void *ctx,
                                       mm_worker **worker_out);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 #include "buffers/layout/heap_size.h"
 
-/* jemalloc's smallest large class. Smaller ones would share slabs, and what one takes would depend on the others. */
+/* SMALLEST_CLASS: the smallest size that jemalloc does not place in a slab. In a slab, the bytes that an allocation
+ * takes would depend on its neighbours. */
 enum { SMALLEST_CLASS = 16384, PAGE = 4096 };
 
-/* To every large extent jemalloc adds a page, to begin at varying cache lines. (5.3.0 has an option against it, but
- * forgets to read it.) */
+/* jemalloc adds a page to every large extent, so that allocations begin at different cache lines. (5.3.0 has an option
+ * against it, but forgets to read it.) */
 int64_t mm_heap_class_bytes(int64_t bytes) {
     if (bytes < SMALLEST_CLASS) bytes = SMALLEST_CLASS;
-    int64_t step = SMALLEST_CLASS / 4; /* between the classes of a doubling */
+    int64_t step = SMALLEST_CLASS / 4; /* distance of size classes: four to each doubling */
     while (bytes > 8 * step) step *= 2;
     return (bytes + step - 1) / step * step + PAGE;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Bytes that an unplanned allocation occupies. Planners reserve by these functions, and the heap accounts by them.
+/* Bytes that an allocation at run time occupies. Planners reserve by these functions, and the heap accounts by them.
  * Pure. */
 #ifndef BUFFERS_LAYOUT_HEAP_SIZE_H
 #define BUFFERS_LAYOUT_HEAP_SIZE_H

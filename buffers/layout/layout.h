@@ -17,7 +17,8 @@ typedef enum mm_layout_algorithm {
     MM_LAYOUT_MODNN,  /* moDNN (Chen et al., DATE 2018): in order of first use, exact fit, else first fit */
     MM_LAYOUT_QUICK,  /* the best of moDNN and several skyline orders, then a short local search; never above MODNN */
     MM_LAYOUT_BEST,   /* the same with a longer search */
-    MM_LAYOUT_EXACT,  /* BEST; above the lower bound, mm_layout_fit then looks for a placement at it, a short while */
+    MM_LAYOUT_EXACT,  /* BEST; if it is above the lower bound, a short exact search for one at the bound
+                       * (mm_layout_fit) */
     MM_LAYOUT_GROUPS, /* CNTK's static allocator: the largest first, in groups of items that are never alive together */
 } mm_layout_algorithm;
 
@@ -32,14 +33,14 @@ int64_t mm_layout_lower_bound(const mm_interval *items, size_t n, int64_t align)
 MM_CHECKED mm_status mm_layout_place(mm_interval *items, size_t n, mm_layout_algorithm algorithm, int64_t align,
                                      int64_t *height_out);
 
-/* An exact search for a placement of at most `height`, for items whose offsets are one already (mm_layout_place). Takes
- * one node for each item that it tries at an offset, and stops when `*nodes` are used up. A node takes some 4 ns for
- * each item (measured, EPYC Zen 5). Counting nodes, not time, it has the same result everywhere.
+/* Exact search for a placement no higher than `height`. The items' offsets must be a valid placement (mm_layout_place).
+ * Each item tried at an offset costs one node; the search stops when `*nodes` are used up. A node takes some 4 ns for
+ * each item (measured, EPYC Zen 5). It counts nodes, not time, so the result is the same everywhere.
  *
- * *fits_out: whether the items' placement is no higher than `height`; if the search found one, it has replaced the
- * offsets. If not, and *nodes is above 0, there is none. It takes up to 24 MiB of memory, and 2 MiB of stack. More than
- * MM_LAYOUT_EXACT_ITEMS items are not searched; *nodes is 0 then. Errors as of mm_layout_place; MM_ERR_INVALID: an
- * offset below 0, or no multiple of `align`. */
+ * *fits_out: true if the offsets, which the search may have replaced, are no higher than `height`. If it is false and
+ * *nodes is above 0, no such placement exists. The search takes up to 24 MiB of memory, and 2 MiB of stack. More than
+ * MM_LAYOUT_EXACT_ITEMS items are not searched; *nodes is 0 then. Errors as mm_layout_place; MM_ERR_INVALID also if an
+ * offset is below 0 or no multiple of `align`. */
 enum { MM_LAYOUT_EXACT_ITEMS = 4096 };
 MM_CHECKED mm_status mm_layout_fit(mm_interval *items, size_t n, int64_t align, int64_t height, int64_t *nodes,
                                    bool *fits_out);

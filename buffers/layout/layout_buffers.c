@@ -17,11 +17,12 @@ static int compare_key(const void *a, const void *b) {
 }
 
 static mm_status check(const mm_interval *items, size_t n, int64_t align) {
-    if (align <= 0) return mm_fail(MM_ERR_INVALID, "alignment of %" PRId64, align);
+    if (align <= 0) return mm_fail(MM_ERR_INVALID, "the alignment must be above 0, but is %" PRId64, align);
     int64_t left = INT64_C(1) << 62;
     for (size_t i = 0; i < n; i++) {
         if (items[i].bytes < 0 || items[i].bytes > left - align) {
-            return mm_fail(MM_ERR_INVALID, "item %zu has %" PRId64 " bytes", i, items[i].bytes);
+            return mm_fail(MM_ERR_INVALID, "item %zu has %" PRId64 " bytes: negative, or above 2^62 in all", i,
+                           items[i].bytes);
         }
         left -= (items[i].bytes + align - 1) / align * align;
     }
@@ -68,7 +69,7 @@ static mm_status largest_overlap(const mm_interval *items, size_t n, const key *
 
 typedef struct buffer {
     int64_t bytes, offset;
-    int64_t busy_until; /* last position of the item placed last; INT64_MIN if it is empty */
+    int64_t busy_until; /* last position of the latest item placed in it; INT64_MIN: none */
 } buffer;
 
 /* Of the buffers free at `position`: the smallest that fits, else the largest. One is free, because k is at least the
@@ -117,10 +118,11 @@ mm_status mm_layout_buffers(mm_interval *items, size_t n, int want_k, int64_t al
     int needed = 0;
     key *by_first;
     MM_TRY(check(items, n, align));
-    if (want_k < 0) return mm_fail(MM_ERR_INVALID, "%d buffers", want_k);
+    if (want_k < 0) return mm_fail(MM_ERR_INVALID, "cannot place items in %d buffers", want_k);
     for (size_t i = 0; i < n; i++) {
         if (items[i].last < items[i].first) {
-            return mm_fail(MM_ERR_INVALID, "item %zu is alive from %d to %d", i, items[i].first, items[i].last);
+            return mm_fail(MM_ERR_INVALID, "item %zu is alive from %d to %d: it ends before it begins", i,
+                           items[i].first, items[i].last);
         }
     }
     MM_TRY(keys_create(n, &by_first));

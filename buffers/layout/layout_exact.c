@@ -1,33 +1,35 @@
 /* SPDX-License-Identifier: MIT */
-/* Exact placement within a given height: branch and bound, for items that a heuristic does not fit in. What is known
- * of the problem is after MiniMalloc (Moffitt, ASPLOS 2023) and its sources: canonical placements, the room that the
- * boxes of a time need, dominated places, and parts that are solved apart. The bound of boxes that were passed over,
- * the witnesses and the restarts are our own.
+/* Exact placement within a given height: branch and bound, for items that a heuristic does not fit into it. MiniMalloc
+ * (Moffitt, ASPLOS 2023) and its sources have canonical placements, the bound by the sizes of the boxes alive at one
+ * time, dominated places, and independent parts solved separately. Ours are the bound for boxes that were passed over,
+ * the witnesses and the restarts.
  *
  * Any placement can be pushed down until each box stands on another one or on the ground. So it is enough to place
- * boxes by offset (ties by rank), each on what is placed already: its support. A branch either places a box there, or
- * passes over it. A box that is passed over has to stand on one of those that are still open, so it is no lower than
- * the lowest top of those that it lives together with. A branch ends where at some time
+ * boxes in order of offset (ties by rank), each on its support: the highest end of the placed boxes that are alive
+ * together with it. A branch either places the next box there, or passes over it. A box that was passed over must stand
+ * on a box that is still open (not placed), so it is no lower than the lowest possible end of an open box that is alive
+ * together with it. A branch ends when at some time
  *
  *      the lowest open box's offset + sizes of all open boxes > height
  *
- * A search that goes wrong early takes forever, so it is begun again with another order of boxes when it has taken some
- * nodes. Then the number of nodes grows. If one search ends, there is no placement. */
+ * A search that decides wrongly at the beginning may take forever. So after a number of nodes, which grows, it is
+ * restarted with another order of boxes. If a search ends without a placement, there is none. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "buffers/layout/layout_problem.h"
 
+/* A box of the present section (take_section). */
 typedef struct piece {
     int64_t size;
     int32_t first, last; /* times; see merge_times */
-    int32_t box;         /* of the problem */
-    int32_t kind;        /* the first box of the same life and size */
-    int32_t twin;        /* a piece of the same kind that is placed before; -1: none */
+    int32_t box;         /* index in problem->boxes */
+    int32_t kind;        /* index, before ranking, of the first piece with the same times and size */
+    int32_t twin;        /* the piece of the same kind that must be placed before it; -1: none */
     int64_t load;        /* the most bytes alive at one of its times */
 } piece;
 
-/* What pieces are ranked by. */
+/* Value by which pieces are ranked. */
 typedef enum order { BY_LIFE, BY_LOAD, BY_AREA, ORDERS } order;
 
 typedef struct order_key {
@@ -35,7 +37,7 @@ typedef struct order_key {
     piece piece;
 } order_key;
 
-/* A change of a piece, to be undone. */
+/* A piece's values before a change, to undo it. */
 typedef struct change {
     int32_t piece;
     int64_t low, support;
@@ -43,20 +45,20 @@ typedef struct change {
 
 typedef struct exact {
     int64_t height;
-    int32_t n;     /* of the present section */
-    piece *pieces; /* by rank */
+    int32_t n;     /* pieces of the present section */
+    piece *pieces; /* in order of rank */
     /* per piece */
     int64_t *support; /* the highest end of placed pieces that it lives together with */
-    int64_t *low;     /* no placement of the present branch has it lower; above `support` if it was passed over */
+    int64_t *low;     /* lower bound of its offset in the present branch; above `support` if it was passed over */
     int64_t *offset;
     bool *is_placed;
     order_key *keys;
     int32_t *twin_of; /* per kind: its last piece so far */
-    int32_t *open;    /* a part's pieces lie one after the other, those not placed yet first */
+    int32_t *open;    /* all pieces; those of a part lie next to each other, the unplaced ones first */
     /* per time */
-    int64_t *sizes;    /* of open pieces */
+    int64_t *sizes;    /* sum of the open pieces' sizes */
     int32_t *crossing; /* number of open pieces that live at this time and the next */
-    int32_t *witness;  /* a piece of this time; probably the one that begins low enough */
+    int32_t *witness;  /* a piece alive at this time: the one to which may_fit looks first */
     change *changes;
     size_t n_changes, changes_capacity;
     bool is_full;  /* there is no room for more changes */
@@ -64,13 +66,13 @@ typedef struct exact {
     uint64_t random;
 } exact;
 
-/* Open pieces open[begin] to open[end - 1], which are all those that live between the times `from` and `to`. */
+/* Pieces open[begin] to open[end - 1]: all open pieces that live between the times `from` and `to`. */
 typedef struct part {
     int32_t begin, end;
     int32_t from, to;
 } part;
 
-/* A place in the order in which pieces are placed. */
+/* Pieces are placed in ascending order of (offset, piece). */
 typedef struct place {
     int64_t offset;
     int32_t piece;
@@ -96,7 +98,8 @@ static void undo_changes(exact *e, size_t mark) {
     }
 }
 
-/* sign -1: the piece is not open any more. True: a part falls apart. */
+/* Counts the piece as open (sign 1), or as open no longer (sign -1). Returns true if no open piece crosses one of its
+ * times any more, so that the part can be split there. */
 static bool count_open(exact *e, const piece *p, int sign) {
     bool apart = false;
     for (int32_t t = p->first; t <= p->last; t++) e->sizes[t] += sign * p->size;
@@ -114,7 +117,8 @@ static int32_t find_witness(const exact *e, const part *p, int32_t time, int64_t
     return -1;
 }
 
-/* Whether the open pieces of each time from `from` to `to` may fit on each other. None is below `floor`. */
+/* Checks the bound at the top of this file at the times `from` to `to`. No open piece can lie below `floor`. A time may
+ * fit if one open piece alive then, its witness, can lie low enough. */
 static bool may_fit(exact *e, const part *p, int32_t from, int32_t to, int64_t floor) {
     for (int32_t t = from; t <= to; t++) {
         if (e->sizes[t] == 0) continue;
@@ -128,8 +132,8 @@ static bool may_fit(exact *e, const part *p, int32_t from, int32_t to, int64_t f
     return true;
 }
 
-/* A piece at this offset or above would waste room: all of what another open piece takes on its support, or what the
- * pieces of a time need. */
+/* The next piece must be placed below this offset. Above it, another open piece would fit wholly underneath, or the
+ * open pieces of some time would not fit any more. */
 static int64_t ceiling_of(const exact *e, const part *p) {
     int64_t ceiling = INT64_MAX;
     for (int32_t i = p->begin; i < p->end; i++) {
@@ -144,7 +148,8 @@ static int64_t ceiling_of(const exact *e, const part *p) {
 
 /* ---------------------------------------------------------------- the search */
 
-/* Moves the next piece to be placed behind `since`, and below `ceiling`, to the part's end. False: there is none. */
+/* Finds the first place after `since` and below `ceiling`, and moves its piece to the part's end. Returns false if
+ * there is none. */
 static bool next_place(exact *e, const part *p, int64_t ceiling, place *since) {
     place next = {ceiling, -1};
     int32_t at = -1;
@@ -166,8 +171,8 @@ static bool next_place(exact *e, const part *p, int64_t ceiling, place *since) {
 
 static outcome search(exact *e, const part *p, place since);
 
-/* Solves the parts between times that no open piece crosses, one after the other. All such times lie from `first` to
- * `last` - 1, or are ends of the part. */
+/* Splits the part at the times that no open piece crosses, and solves the pieces in between one after the other. All
+ * such times lie from `first` to `last` - 1, or are ends of the part. */
 static outcome search_parts(exact *e, const part *p, int32_t first, int32_t last, place since) {
     part next = {p->begin, p->begin, p->from, 0};
     for (int32_t t = first; t <= last; t++) {
@@ -209,7 +214,8 @@ static outcome search_with(exact *e, const part *p, place at) {
     return result;
 }
 
-/* Passes over `at`, the last piece of the part. False: no placement does. */
+/* Passes over `at`, the last piece of the part. Raises the lower bound of its offset. Returns false if no placement is
+ * left. */
 static bool pass_over(exact *e, const part *p, place at) {
     const piece *passed = &e->pieces[at.piece];
     int64_t low = INT64_MAX;
@@ -224,8 +230,8 @@ static bool pass_over(exact *e, const part *p, place at) {
     return may_fit(e, p, passed->first, passed->last, at.offset);
 }
 
-/* Whether all pieces of the part can be placed behind `since`. Leaves everything as it was, but for the offsets found
- * (and the order within the part); stopped, it leaves what it was at. */
+/* Tries to place all pieces of the part after `since`. Restores everything but the offsets found and the order within
+ * the part. If it is STOPPED, the bounds that pass_over raised remain. */
 static outcome search(exact *e, const part *p, place since) {
     const size_t mark = e->n_changes;
     const int64_t ceiling = ceiling_of(e, p);
@@ -257,7 +263,8 @@ static uint64_t next_random(exact *e) {
     return z ^ z >> 31;
 }
 
-/* Ranks the pieces, the most important first; by up to half more or less than their value, if `shuffled`. */
+/* Ranks the pieces, those of the largest value first. If `shuffled`, a random factor changes each value by up to
+ * half. */
 static void rank_pieces(exact *e, order by, bool shuffled) {
     for (int32_t i = 0; i < e->n; i++) {
         const piece *p = &e->pieces[i];
@@ -276,7 +283,7 @@ static void rank_pieces(exact *e, order by, bool shuffled) {
 
 /* ---------------------------------------------------------------- sections */
 
-/* Opens all pieces of a section, which lives in the times of `all`. */
+/* Opens all pieces of the section `all`. */
 static void open_all(exact *e, const part *all) {
     for (int32_t t = all->from; t <= all->to; t++) e->sizes[t] = e->crossing[t] = 0;
     for (int32_t i = 0; i < e->n; i++) {
@@ -291,8 +298,8 @@ static void open_all(exact *e, const part *all) {
     e->n_changes = 0;
 }
 
-/* Searches with each order in turn. Limits of nodes grow as 1, 2, 1, 4, 1, 2, 1, 8, ..., after Luby et al. (1993).
- * FIRST is chosen: a search that succeeds at once takes little more than a node a piece. */
+/* Searches with each order in turn. Limits of nodes follow 1, 2, 1, 4, 1, 2, 1, 8, ... (Luby et al., 1993), times FIRST
+ * for each piece. FIRST is chosen: a search that succeeds at once takes little more than one node for each piece. */
 static outcome solve_section(exact *e, const part *all, int64_t *nodes) {
     enum { FIRST = 5 };
     for (int64_t round = 1;; round++) {
@@ -308,8 +315,8 @@ static outcome solve_section(exact *e, const part *all, int64_t *nodes) {
     }
 }
 
-/* Numbers times anew: two that follow each other become one if no box ends between them, since all boxes of the first
- * live at the second, too. time_out: per time of the problem. Returns the number of times. */
+/* Renumbers times: successive times become one if no box ends between them, because all boxes alive at the first are
+ * alive at the second, too. time_out: the new time of each time of the problem. Returns the number of new times. */
 static int32_t merge_times(const mm_layout_problem *problem, int32_t *time_out) {
     for (int32_t t = 0; t < problem->times; t++) time_out[t] = 0;
     for (int32_t i = 0; i < problem->n; i++) time_out[problem->boxes[i].last] = 1;
@@ -322,7 +329,8 @@ static int32_t merge_times(const mm_layout_problem *problem, int32_t *time_out) 
     return times;
 }
 
-/* Takes the section that begins with box `begin` of the problem. Returns the box behind it. */
+/* Copies the section that begins with box `begin` to e->pieces. No box of a section is alive together with one of
+ * another section. Returns the box after the section. */
 static int32_t take_section(exact *e, const mm_layout_problem *problem, const int32_t *time, int32_t begin,
                             part *all_out) {
     int32_t i = begin, last = time[problem->boxes[begin].last];
@@ -346,7 +354,10 @@ static int32_t take_section(exact *e, const mm_layout_problem *problem, const in
 /* ---------------------------------------------------------------- the whole */
 
 static mm_status exact_init(exact *e, const mm_layout_problem *problem, int64_t height) {
-    enum { MOST_CHANGES = 1 << 20 }; /* on one path: up to n * n. This is enough for any 1024 pieces, and is 24 MiB */
+    enum {
+        MOST_CHANGES = 1 << 20
+    }; /* one path makes up to n * n changes; this is enough for 1024 pieces, and takes 24
+                                      * MiB */
     const size_t n = (size_t)problem->n, times = (size_t)problem->times;
     *e = (exact){.height = height, .changes_capacity = n * n < MOST_CHANGES ? n * n : MOST_CHANGES};
     e->pieces = malloc(n * sizeof *e->pieces);

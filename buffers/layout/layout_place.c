@@ -5,12 +5,12 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Limits of a search's work, in visited tree nodes (mm_layout_search): by box, and in all. Chosen for time: a node took
- * some 3 ns (measured, EPYC Zen 5), so BEST searches for at most 45 ms and QUICK for 6 ms. Any value gives a valid
- * placement; more work can only lower it. */
+/* Limits of a search's work, in visited tree nodes (mm_layout_search): for each box, and in total. Chosen for time: a
+ * node took some 3 ns (measured, EPYC Zen 5), so BEST searches for at most 45 ms and QUICK for 6 ms. Any value gives a
+ * valid placement; more work can only lower it. */
 enum { WORK_PER_BOX = 100000, WORK_MAX = 15000000, QUICK_WORK_PER_BOX = 4000, QUICK_WORK_MAX = 2000000 };
 
-/* The limit of EXACT's nodes, times boxes. Chosen for time, too: a node takes some 4 ns for each box (measured), so the
+/* EXACT's limit of nodes times boxes. Chosen for time, too: a node takes some 4 ns for each box (measured), so the
  * search takes at most some 40 ms. */
 enum { EXACT_WORK = 10000000 };
 
@@ -60,7 +60,7 @@ mm_status mm_layout_fit(mm_interval *items, size_t n, int64_t align, int64_t hei
     for (size_t i = 0; i < n; i++)
         if (items[i].offset < 0 || (align > 0 && items[i].offset % align != 0))
             return mm_fail(MM_ERR_INVALID,
-                           "item %zu lies at %" PRId64 ", which is no multiple of %" PRId64 " from 0 on", i,
+                           "item %zu lies at %" PRId64 ", but needs a multiple of %" PRId64 " from 0 on", i,
                            items[i].offset, align);
     MM_TRY(mm_layout_problem_init(&problem, items, n, align));
     mm_placement best = {.offset = malloc(((size_t)problem.n + 1) * sizeof *best.offset)};

@@ -11,15 +11,18 @@ static int compare_first(const void *a, const void *b) {
 }
 
 static mm_status check(const mm_interval *items, size_t n, int64_t align) {
-    if (align <= 0) return mm_fail(MM_ERR_INVALID, "alignment of %" PRId64, align);
-    if (n > INT32_MAX / 2) return mm_fail(MM_ERR_INVALID, "%zu items to place, more than %d", n, INT32_MAX / 2);
+    if (align <= 0) return mm_fail(MM_ERR_INVALID, "the alignment must be above 0, but is %" PRId64, align);
+    if (n > INT32_MAX / 2)
+        return mm_fail(MM_ERR_INVALID, "cannot place %zu items: at most %d are allowed", n, INT32_MAX / 2);
     int64_t left = INT64_C(1) << 62;
     for (size_t i = 0; i < n; i++) {
         if (items[i].last < items[i].first) {
-            return mm_fail(MM_ERR_INVALID, "item %zu is alive from %d to %d", i, items[i].first, items[i].last);
+            return mm_fail(MM_ERR_INVALID, "item %zu is alive from %d to %d: it ends before it begins", i,
+                           items[i].first, items[i].last);
         }
         if (items[i].bytes < 0 || items[i].bytes > left - align) {
-            return mm_fail(MM_ERR_INVALID, "item %zu has %" PRId64 " bytes", i, items[i].bytes);
+            return mm_fail(MM_ERR_INVALID, "item %zu has %" PRId64 " bytes: negative, or above 2^62 in all", i,
+                           items[i].bytes);
         }
         left -= (items[i].bytes + align - 1) / align * align;
     }
@@ -34,7 +37,7 @@ static bool are_in_order(const mm_box *boxes, int32_t n) {
     return true;
 }
 
-/* Replaces positions by ranks; boxes are sorted by first. */
+/* Replaces positions by times (mm_box); boxes must be sorted by first. Returns the number of times. */
 static int32_t rank_times(mm_box *boxes, int32_t n, int32_t *position) {
     int32_t times = 0;
     for (int32_t i = 0; i < n; i++) {
@@ -101,7 +104,7 @@ void mm_layout_problem_fini(mm_layout_problem *problem) {
 }
 
 typedef struct order_key {
-    double value; /* the largest first; exact enough, and the same everywhere */
+    double value; /* the largest comes first */
     int32_t box;
 } order_key;
 

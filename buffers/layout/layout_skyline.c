@@ -15,16 +15,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Times [first, last] at one height; `first` is its index. Together stretches cover all times. */
+/* A stretch of the skyline: times [first, last] of one height, stored at index `first`. Together, stretches cover all
+ * times. */
 typedef struct stretch {
     int32_t last;
-    int32_t before; /* first time of the stretch before; -1 */
+    int32_t before; /* `first` of the stretch before it; -1: none */
 } stretch;
 
-/* A node of the tree of boxes that are not placed yet: minima over the boxes below it. Leaves are boxes by first. */
+/* Node of a binary tree over the boxes: minima over the unplaced boxes below it. Leaves are boxes in order of first. */
 typedef struct waiting {
     int32_t last; /* the earliest end; NOBODY: all are placed */
-    int32_t rank; /* the most important one's place in the order */
+    int32_t rank; /* rank (place in the order) of the most important one */
 } waiting;
 
 enum { NOBODY = INT32_MAX };
@@ -41,7 +42,7 @@ typedef struct skyline {
     int32_t time_leaves;
     int64_t *offset;
     int64_t height;
-    int32_t blocked;          /* after a failure: the place in the order of the box without room */
+    int32_t blocked;          /* after a failure: rank of the box that found no room */
     int64_t work, work_limit; /* visited nodes of trees */
     uint64_t random;
 } skyline;
@@ -184,8 +185,8 @@ static void take_out(skyline *s, int32_t box) {
     }
 }
 
-/* The least place in the order among boxes from to end - 1 that are not placed and end by `last`; `best` if none is
- * less. Node i covers boxes first to first + size - 1. */
+/* Smallest rank of the unplaced boxes `from` to `end` - 1 that end at `last` or before; `best` if none is smaller. Node
+ * i covers boxes first to first + size - 1. */
 static int32_t least_rank(skyline *s, int32_t i, int32_t first, int32_t size, int32_t from, int32_t end, int32_t last,
                           int32_t best) {
     s->work++;
@@ -200,7 +201,7 @@ static int32_t least_rank(skyline *s, int32_t i, int32_t first, int32_t size, in
     return best;
 }
 
-/* Place in the order of the most important unplaced box that lives within the stretch at `first`; NOBODY: none does. */
+/* Rank of the most important unplaced box that lives within the stretch at `first`; NOBODY: none does. */
 static int32_t most_important(skyline *s, int32_t first) {
     int32_t last = s->stretches[first].last;
     return least_rank(s, 1, 0, s->box_leaves, s->begin[first], s->begin[last + 1], last, NOBODY);
@@ -208,8 +209,8 @@ static int32_t most_important(skyline *s, int32_t first) {
 
 /* ---------------------------------------------------------------- placing along the skyline */
 
-/* Places all boxes below `goal`, by importance. False: s->blocked is the place in the order of a box without room, or
- * -1 if the work is used up. */
+/* Places all boxes below `goal`, by importance. If it returns false, s->blocked is the rank of the box that found no
+ * room, or -1 if the work limit is reached. */
 static bool place(skyline *s, int64_t goal) {
     line_up(s);
     level(s);
@@ -254,8 +255,8 @@ static void promote(skyline *s, int32_t from, int32_t to) {
     s->work += (from - to) / 8;
 }
 
-/* Searches from the present order: sets a goal between the lower bound and the best, and promotes boxes that block it.
- * REPAIRS is chosen, not tuned: the work bounds the search, whatever it is. */
+/* Searches from the present order: sets a goal between the lower bound and the best height, and promotes boxes that
+ * block it. REPAIRS is chosen, not tuned: the work limit bounds the search anyway. */
 static void search_near(skyline *s, mm_placement *best) {
     enum { REPAIRS = 25 };
     int64_t bound = s->problem->lower_bound, slack = best->height - 1 - bound;

@@ -13,7 +13,7 @@ static mm_status fail_unknown(const char *spec, const char *kind) {
         if (n < 0 || (size_t)n >= sizeof names - used) break;
         used += (size_t)n;
     }
-    return mm_fail(MM_ERR_NOT_FOUND, "codec '%s' for device '%s': there are %s", spec, kind, used ? names : "none");
+    return mm_fail(MM_ERR_NOT_FOUND, "no codec '%s' for device '%s': there are %s", spec, kind, used ? names : "none");
 }
 
 mm_status mm_codec_create(const char *spec, const char *device, mm_codec **codec_out) {
@@ -100,7 +100,7 @@ mm_status mm_codec_encode(const mm_codec *codec, mm_stream *stream, const mm_sha
 mm_status mm_codec_decode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src, void *dst,
                           void *scratch, const mm_code_inputs *inputs, mm_codec_counters *counters) {
     if (!codec->flags.gives_value)
-        return mm_fail(MM_ERR_UNSUPPORTED, "codec %s keeps no values to decode", codec->spec);
+        return mm_fail(MM_ERR_UNSUPPORTED, "codec %s cannot decode: its codes have no values", codec->spec);
     MM_TRY(check_inputs(codec, inputs, false));
     bool entered;
     MM_TRY(mm_device_enter(stream->device, &entered));

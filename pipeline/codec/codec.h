@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The codec contract: encodes a tensor's elements to a code, and decodes it, on the caller's stream and in the caller's
- * buffers. encode and decode never allocate and never synchronise. Codes are the same bytes on every device.
+/* The interface of codecs. A codec encodes a tensor's elements to a code, and decodes it, on the caller's stream and in
+ * the caller's buffers. encode and decode never allocate and never synchronise. Codes are the same bytes on every
+ * device.
  *
  * A code has a fixed size, or a head of a fixed size and a body of a size that nobody knows beforehand
  * (code_body.h). */
@@ -44,8 +45,8 @@ typedef struct mm_code_inputs {
     const int64_t *iteration; /* in device memory: the iteration's number, key of stochastic rounding; NULL: 0 */
     const float *bound;       /* in device memory: the error bound of this map; NULL: the spec has it */
     int32_t tensor;           /* the tensor's number in its graph, key of stochastic rounding */
-    int64_t first;            /* number of the first element in its tensor, which a later piece of a code does not have
-                                 at 0; key of stochastic rounding */
+    int64_t first;            /* index in the tensor of the call's first element: above 0 for later pieces of a code;
+                               * key of stochastic rounding */
 } mm_code_inputs;
 
 typedef struct mm_codec_flags {
@@ -53,14 +54,13 @@ typedef struct mm_codec_flags {
     bool fixed_size;  /* codes have no body */
     bool gives_value; /* there is a decode */
     bool gives_sign;  /* the code is the mask of MM_FORM_SIGN */
-    bool exact_signs; /* what is decoded is > 0 where the element was, and nowhere else; of lossless codecs that goes
-                         without saying */
-    bool reads_iteration, reads_bound; /* these of mm_code_inputs */
+    bool exact_signs; /* a decoded element is > 0 exactly if the element was; lossless implies it */
+    bool reads_iteration, reads_bound; /* it reads these members of mm_code_inputs */
 } mm_codec_flags;
 
-/* What a body is taken to need where nothing is measured. */
+/* Assumed size of a body, if nothing was measured. */
 typedef struct mm_body_nominal {
-    int64_t typical_bytes; /* usually */
+    int64_t typical_bytes; /* expected size */
     int64_t reserve_bytes; /* what plans reserve on the device; at least 1 */
 } mm_body_nominal;
 
@@ -91,8 +91,8 @@ struct mm_codec_ops {
                         void *scratch, const mm_code_inputs *inputs, mm_codec_counters *counters);
     mm_status (*decode)(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src, void *dst,
                         void *scratch, const mm_code_inputs *inputs, mm_codec_counters *counters);
-    /* Fills in strips->strips from the rest of the struct, but for elems; false: a code of this shape has none. NULL:
-     * none has. */
+    /* Fills in strips->strips, except elems, from the rest of the struct; false: codes of this shape have no strips.
+     * NULL: no codes have. */
     bool (*strips)(mm_codec_strips *strips);
 };
 
@@ -122,7 +122,7 @@ void mm_codec_destroy(mm_codec *codec);
 MM_CHECKED mm_status mm_codec_bound(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out);
 /* The most bytes that the body of a code of this shape takes; 0: codes have none. Errors of mm_codec_bound. */
 MM_CHECKED mm_status mm_codec_body_bound(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out);
-/* What the body of a code of this shape is taken to need; zeros: codes have none. Errors of mm_codec_bound. */
+/* Assumed size of the body of a code of this shape; zeros: codes have none. Errors of mm_codec_bound. */
 MM_CHECKED mm_status mm_codec_body_nominal(const mm_codec *codec, const mm_shape *shape, mm_body_nominal *nominal_out);
 /* Bytes of scratch that encode and decode need; 0: none. */
 int64_t mm_codec_scratch(const mm_codec *codec, const mm_shape *shape);
@@ -133,21 +133,21 @@ int64_t mm_codec_scratch(const mm_codec *codec, const mm_shape *shape);
  * encoded. */
 int64_t mm_codec_split(const mm_codec *codec, const mm_shape *shape);
 
-/* The strips of codes of this shape, all of which together are what encode makes; false: steps cannot read and write
- * the code by themselves. Borrows the codec. */
+/* The strips of codes of this shape; together they are what encode makes. false: steps cannot read or write the code
+ * without the codec. Borrows the codec. */
 bool mm_codec_strips_of(const mm_codec *codec, const mm_shape *shape, mm_codec_strips *strips_out);
 
 /* Enqueues the encoding. src: dense elements; dst: at least bound bytes, aligned to 256, all of which are written;
  * scratch: mm_codec_scratch bytes. All must stay valid until the task is done. inputs: NULL for codecs that need none.
- * Bodies of a pool are encoded on one stream. MM_ERR_INVALID: no body, record or bound where the codec needs one. A
- * body that has no room in its pool and spill fails the task on the host (MM_ERR_INVALID); on CUDA the caller must have
- * made sure of the room (mm_program_prove does): what has none is not written. */
+ * All bodies of a pool must be encoded on one stream. MM_ERR_INVALID: no body, record or bound where the codec needs
+ * one. A body that has no room in its pool and spill fails the task on the host (MM_ERR_INVALID); on CUDA the caller
+ * must make sure that there is room (mm_program_prove does): bytes without room are not written. */
 MM_CHECKED mm_status mm_codec_encode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
                                      void *dst, void *scratch, const mm_code_inputs *inputs,
                                      mm_codec_counters *counters);
-/* Enqueues the decoding. src: the code; dst: receives the elements. inputs: the body is where encode had it.
- * MM_ERR_UNSUPPORTED without gives_value. A code with a body that is damaged fails the task on the host with
- * MM_ERR_FORMAT, and is counted on CUDA (damaged_chunks); nothing outside the body's memory is read. */
+/* Enqueues the decoding. src: the code; dst: receives the elements. inputs: the body lies where encode put it.
+ * MM_ERR_UNSUPPORTED without gives_value. A damaged code that has a body fails the task on the host with MM_ERR_FORMAT,
+ * and is counted on CUDA (damaged_chunks); nothing outside the body's memory is read. */
 MM_CHECKED mm_status mm_codec_decode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
                                      void *dst, void *scratch, const mm_code_inputs *inputs,
                                      mm_codec_counters *counters);

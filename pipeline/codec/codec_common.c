@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What codecs of all devices share. */
+/* Functions that codecs of all devices share. */
 #include "pipeline/codec/codec_impl.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 mm_status mm_codec_new(const mm_codec_ops *ops, size_t bytes, mm_codec **codec_out) {
     mm_codec *codec = calloc(1, bytes);
-    if (!codec) return mm_fail(MM_ERR_NOMEM, "codec %s: %zu bytes", ops->name, bytes);
+    if (!codec) return mm_fail(MM_ERR_NOMEM, "codec %s: out of memory for %zu bytes", ops->name, bytes);
     codec->ops = ops;
     codec->flags = ops->flags;
     *codec_out = codec;
@@ -67,7 +67,7 @@ mm_elem_type mm_elem_type_of(mm_dtype dtype) {
 }
 
 int64_t mm_split_rows(const mm_shape *shape, uint64_t row, uint64_t unit) {
-    uint64_t divisor = unit, rest = row % unit; /* greatest common */
+    uint64_t divisor = unit, rest = row % unit; /* ends as the greatest common divisor */
     while (rest > 0) {
         const uint64_t next = divisor % rest;
         divisor = rest, rest = next;
@@ -93,7 +93,7 @@ static mm_status run_piece(void *ctx, int64_t piece, int thread) {
 }
 
 void mm_codec_run_rows(mm_host_pool *pool, int64_t rows, int64_t split, mm_codec_rows_fn fn, const void *job) {
-    enum { PIECES_A_THREAD = 4 }; /* a thread whose core is used by others, too, takes fewer */
+    enum { PIECES_A_THREAD = 4 }; /* several, so that a thread on a busy core takes fewer */
     int64_t pieces = (int64_t)mm_host_pool_threads(pool) * PIECES_A_THREAD, each = rows;
     if (pool && split > 0) each = ((rows + pieces - 1) / pieces + split - 1) / split * split;
     rows_run run = {.rows = rows, .each = each, .fn = fn, .job = job};
@@ -118,7 +118,7 @@ int64_t mm_mask_split(const mm_codec *codec, const mm_shape *shape) {
     return mm_split_rows(shape, (uint64_t)(elems / shape->dims[0]), 64);
 }
 
-enum { STRIP_WORDS = 64 }; /* 2048 elements, 8 KiB: a quarter of a cache of the first level */
+enum { STRIP_WORDS = 64 }; /* 2048 elements, 8 KiB: a quarter of a first-level cache */
 
 mm_strips mm_mask_strips(int64_t elems) {
     return (mm_strips){.elems = elems,

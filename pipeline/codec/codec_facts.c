@@ -6,8 +6,8 @@
 #include "mm/core/graph/graph.h"
 #include "mm/core/plan/plan.h"
 
-/* The least number of rows at which the codec lets a code be cut and both the map and the code are aligned like whole
- * ones, and the bytes of their code. 0: there is none. */
+/* The smallest number of rows after which the codec can split a code, and map and code are aligned to MM_ALIGN. 0:
+ * there is none. *code_bytes_out: bytes of these rows' code. */
 static int64_t split_rows(const mm_codec *codec, mm_shape shape, int64_t map_bytes, int64_t *code_bytes_out) {
     int64_t split = mm_codec_split(codec, &shape), all = shape.dims[0], row_bytes = map_bytes / all;
     if (split <= 0) return 0;
@@ -22,7 +22,7 @@ static int64_t split_rows(const mm_codec *codec, mm_shape shape, int64_t map_byt
 static void fill_code(const mm_codec *codec, const mm_tensor_info *tensor, mm_code_facts *facts) {
     const mm_shape shape = mm_codec_shape(tensor);
     int64_t bytes;
-    if (mm_codec_bound(codec, &shape, &bytes) != MM_OK) return; /* stays "does not take it" */
+    if (mm_codec_bound(codec, &shape, &bytes) != MM_OK) return; /* as initialised: it cannot encode this tensor */
     mm_body_nominal body;
     if (mm_codec_body_bound(codec, &shape, &facts->body_bound_bytes) != MM_OK) return;
     if (mm_codec_body_nominal(codec, &shape, &body) != MM_OK) return;

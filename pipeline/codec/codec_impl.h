@@ -14,7 +14,7 @@ MM_CHECKED mm_status mm_shape_elems(const mm_shape *shape, int64_t *elems_out);
 
 /* The same for a codec of floats. MM_ERR_UNSUPPORTED: the type is not one of them. */
 MM_CHECKED mm_status mm_float_elems(const char *spec, const mm_shape *shape, int64_t *elems_out);
-/* Of a type that mm_float_elems lets pass. */
+/* dtype: one that mm_float_elems accepts. */
 mm_elem_type mm_elem_type_of(mm_dtype dtype);
 
 /* A codec in zeroed memory of `bytes`, for its ops to fill in; mm_codec_free destroys it. MM_ERR_NOMEM. */
@@ -34,18 +34,17 @@ void mm_codec_run_rows(mm_host_pool *pool, int64_t rows, int64_t split, mm_codec
 
 int64_t mm_codec_no_scratch(const mm_codec *codec, const mm_shape *shape);
 
-/* The mask, as MM_FORM_SIGN promises it: one bit per element, set if the element is > 0 (NaN is not), least
- * significant bit first in 32-bit little-endian words, padded with zeros. */
+/* The mask of MM_FORM_SIGN: one bit per element, set if the element is > 0 (NaN is not), least significant bit first in
+ * 32-bit little-endian words, padded with zeros. */
 enum { MM_MASK_WORD_BITS = 32 };
 #define MM_MASK_SUMMARY "whether each element is > 0, one bit an element"
-/* The bits of +Inf of a 16-bit float type; elements with bits from 1 to these are > 0. 0 for MM_F32. */
+/* The bits of +Inf of a 16-bit float type; an element is > 0 if its bits are from 1 to this value. 0 for MM_F32. */
 uint16_t mm_mask_infinity(mm_dtype dtype);
 MM_CHECKED mm_status mm_mask_bound(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out);
 int64_t mm_mask_split(const mm_codec *codec, const mm_shape *shape);
-/* The sizes of a mask's strips. */
 mm_strips mm_mask_strips(int64_t elems);
 
-/* signs on CUDA: enqueues mm_signs_value of the n elements of a decoded map, given its mask. */
+/* For the codec `signs` on CUDA: enqueues mm_signs_value of the n elements of a decoded map, given its mask. */
 MM_CHECKED mm_status mm_signs_mend_cuda(mm_stream *stream, mm_dtype dtype, const void *mask, void *map, int64_t n);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The one table of codecs: a line each, with the devices that have it: everywhere, or the host alone. Each is one
- * mm_codec_NAME_DEVICE_ops. Those of a device that needs more than this machine's C library are behind a define of
- * their own, as mm/device/device_table.c has it. */
+/* The one table of codecs: one line for each, with its devices: all, or the host alone. Each codec of a device is an
+ * mm_codec_NAME_DEVICE_ops. A device that needs more than the C library has a define, as in
+ * mm/device/device_table.c. */
 #include "pipeline/codec/codec.h"
 
 /* clang-format off */

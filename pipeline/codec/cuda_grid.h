@@ -1,27 +1,26 @@
 /* SPDX-License-Identifier: MIT */
-/* How codecs' kernels are cut into blocks, for *_cuda.cu only. Every kernel of a codec takes its grid from here, and
- * steps over its work by gridDim.x * blockDim.x threads. A stride is what a block takes at one step.
+/* The grids of codecs' kernels, for *_cuda.cu only. Every kernel loops over its work in steps of gridDim.x * blockDim.x
+ * threads. A stride is the work of one block in one step.
  *
- * All multiprocessors (no sms=): many blocks of 256 threads, each of which takes about 64 KiB of values in at most 8
- * strides, and ends. Priorities of streams act only where a block begins: one that runs is not pre-empted. If 528
- * blocks (4 on each of an H200's 132 multiprocessors, where zfp's take 57 Ki of 64 Ki registers) stepped over a map of
- * 411 MB, convolutions would find no room for 200 us. With 2 TB/s a multiprocessor takes 15 KB of values a us, so that
- * its four blocks of 64 KiB end within 17 us, one every 4 us, and what is more urgent begins there. All numbers are
- * calculated, none is measured. The size of a stride depends on the codec:
+ * Without sms=, on all multiprocessors: many blocks of 256 threads, each of which processes about 64 KiB of values in
+ * at most 8 strides, and ends. Blocks are short because priorities of streams act only when a block begins: a running
+ * one is not pre-empted. If 528 blocks (4 on each of an H200's 132 multiprocessors; zfp's 4 take 57 Ki of its 64 Ki
+ * registers) looped over a map of 411 MB, convolutions would find no room for 200 us. At 2 TB/s a multiprocessor
+ * processes 15 KB of values per us, so its four blocks of 64 KiB end within 17 us, one every 4 us, and more urgent
+ * blocks begin then. All numbers are calculated, not measured. The size of a stride depends on the codec:
  *
  *      zfp, 2-D         16 KiB     4 strides       1-D 4 KiB, 8; 3-D 64 KiB, 1
  *      dpr, mx, group   4 to 8     8
  *      mask             32         2
- *      chunks           32         2               a warp takes a chunk of 4 KiB; an encode's block eight by a ticket
+ *      chunks           32         2               a warp takes a chunk of 4 KiB; a block of encode takes 8 per ticket
  *
- * What a block does once (tables, its place: some 200 instructions a thread in zfp) is 7 % of 4 strides of 700. Where a
- * map is too small for as many blocks as run at once, blocks take fewer strides, then have fewer threads, that all
- * multiprocessors have some.
+ * The set-up of a block (tables, its position: some 200 instructions per thread in zfp) is 7 % of 4 strides of 700
+ * instructions. If a map is too small for as many blocks as run at once, blocks first take fewer strides, then have
+ * fewer threads, so that all multiprocessors have some.
  *
- * sms=N: at most N blocks of 1024 threads, which step over all. A block is on one multiprocessor, so that they are on
- * at most N; blocks of 256 threads, of which 4 N run at once, would be spread over 4 N multiprocessors first. Kernels
- * of more than 64 registers (zfp's of 3 dimensions: 128) have 512 threads: as many as a multiprocessor has registers
- * for. */
+ * With sms=N: at most N blocks of 1024 threads loop over all the work. A block runs on one multiprocessor, so they use
+ * at most N. 4 N blocks of 256 threads would be spread over 4 N multiprocessors. Kernels of more than 64 registers per
+ * thread (zfp's in 3 dimensions: 128) have 512 threads: as many as a multiprocessor has registers for. */
 #ifndef PIPELINE_CODEC_CUDA_GRID_H
 #define PIPELINE_CODEC_CUDA_GRID_H
 
@@ -34,24 +33,24 @@ namespace {
 constexpr unsigned LEAN_THREADS = 256, FAT_THREADS = 1024, THREADS_OF_WARP = 32;
 constexpr unsigned MOST_STRIDES = 8, BLOCK_BYTES = 64 << 10;
 constexpr unsigned TOGETHER = 4; /* lean blocks of 64 registers a thread that a multiprocessor runs at once */
-constexpr size_t SHARED_UNASKED = 48 << 10;      /* which a block may have of shared memory without asking */
+constexpr size_t SHARED_UNASKED = 48 << 10;      /* shared memory that a block may have by default */
 constexpr uint64_t MOST_BLOCKS = (1u << 31) - 1; /* of a launch */
 
-/* What a kernel has to do, and what it takes. */
+/* A kernel's work, and its limits. */
 struct grid_request {
-    uint64_t threads;      /* each of which does one step's work */
-    unsigned thread_bytes; /* of values that a thread takes at a step */
+    uint64_t threads;      /* threads needed if each did a single step */
+    unsigned thread_bytes; /* values that a thread takes in a step */
     int sms;               /* most multiprocessors; 0: all */
-    unsigned fat_threads;  /* of a block with sms=: the kernel's __launch_bounds__ */
-    unsigned least_warps;  /* of a block, however little work there is */
+    unsigned fat_threads;  /* threads of a block with sms=: the kernel's __launch_bounds__ */
+    unsigned least_warps;  /* fewest warps of a block, however little work there is */
     size_t warp_bytes;     /* dynamic shared memory of a warp */
-    size_t static_bytes;   /* shared memory of a block beside that */
+    size_t static_bytes;   /* static shared memory of a block */
 };
 
 struct codec_grid {
     unsigned blocks, threads;
     size_t shared_bytes;      /* dynamic */
-    size_t most_shared_bytes; /* of a block, static and dynamic, if it asks for that */
+    size_t most_shared_bytes; /* the most that a block can get, static and dynamic */
 };
 
 inline unsigned warps_within(size_t bytes, const grid_request &of, unsigned warps) {
@@ -59,7 +58,7 @@ inline unsigned warps_within(size_t bytes, const grid_request &of, unsigned warp
     return bytes < of.static_bytes + of.warp_bytes ? 1 : (unsigned)((bytes - of.static_bytes) / of.warp_bytes);
 }
 
-/* For a GPU of so many multiprocessors, whose blocks may ask for that much shared memory. */
+/* The grid on a GPU with so many multiprocessors, whose blocks can get so much shared memory. */
 inline codec_grid grid_on(unsigned multiprocessors, size_t most_shared_bytes, const grid_request &of) {
     codec_grid grid = {};
     unsigned warps;
@@ -89,7 +88,7 @@ inline codec_grid grid_on(unsigned multiprocessors, size_t most_shared_bytes, co
     return grid;
 }
 
-/* On the current device. */
+/* The grid on the current device. */
 inline cudaError_t grid_of(const grid_request &of, codec_grid *grid_out) {
     int device, multiprocessors, shared_bytes;
     cudaError_t error = cudaGetDevice(&device);
@@ -100,9 +99,10 @@ inline cudaError_t grid_of(const grid_request &of, codec_grid *grid_out) {
     return error;
 }
 
-/* To be called before a launch whose blocks may have more shared memory than they may without asking. It asks for all
- * there is: the limit is the kernel's, not the launch's, so that a lower one would be in the way of launches of other
- * threads and of recorded ones. The kernel's static shared memory is asked of CUDA: the compiler aligns and pads it. */
+/* Call it before a launch. If blocks need more shared memory than by default, raises the kernel's limit to all there
+ * is. The limit belongs to the kernel, not to the launch, so a lower one would break launches of other threads, and
+ * recorded ones. The size of the kernel's static shared memory comes from CUDA, because the compiler aligns and pads
+ * it. */
 template <typename KERNEL> cudaError_t ask_for_shared(KERNEL *kernel, const grid_request &of, const codec_grid &grid) {
     if (grid.shared_bytes + of.static_bytes <= SHARED_UNASKED) return cudaSuccess;
     cudaFuncAttributes has;

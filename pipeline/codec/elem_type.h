@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Types of a map's elements, as codecs of floats tell them apart. */
+/* Types of a map's elements that codecs of floats distinguish. */
 #ifndef PIPELINE_CODEC_ELEM_TYPE_H
 #define PIPELINE_CODEC_ELEM_TYPE_H
 

@@ -100,11 +100,11 @@ unknown_names_are_answered_with_the_known_() {
     refused 2 "no net resnet33" plan --net resnet33
     refused 2 "no net nope" bench --net tiny,nope
     refused 2 "unknown policy 'nope': there are naive, liveness, freelunch" train --policy nope
-    refused 2 "policy freelunch:codec=nope: codec 'nope' for device 'host'" bench --policies liveness,freelunch:codec=nope
+    refused 2 "policy freelunch:codec=nope: no codec 'nope' for device 'host'" bench --policies liveness,freelunch:codec=nope
     refused 2 "policy freelunch:codec=eb: codec 'eb' has no error bound" bench --policies liveness,freelunch:codec=eb
     refused 2 "unknown policy 'nope'" bench --policies liveness,nope
     refused 2 "unknown policy 'nope'" plan --policy nope
-    refused 2 "policy auto:codecs=nope: codec 'nope' for device 'host'" plan --policy auto:codecs=nope
+    refused 2 "policy auto:codecs=nope: no codec 'nope' for device 'host'" plan --policy auto:codecs=nope
     refused 2 "policy auto: codecs=: a codec has no name" plan --policy auto:codecs=zfp++dpr
     refused 2 "policy auto: codecs=: zfp is given twice" plan --policy auto:codecs=zfp+zfp
     refused 2 "policy auto: codecs=: mask is always among them" plan --policy auto:codecs=mask

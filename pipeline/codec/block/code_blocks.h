@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Codes that kernels of other layers read and write by themselves, beside what else they do with a map: which there
- * are. code_blocks_cuda.h has what they call. Plain C. */
+/* List of the codes that kernels of other layers read and write themselves, together with other work on a map.
+ * code_blocks_cuda.h has the functions. Plain C. */
 #ifndef PIPELINE_CODEC_BLOCK_CODE_BLOCKS_H
 #define PIPELINE_CODEC_BLOCK_CODE_BLOCKS_H
 
@@ -12,7 +12,7 @@
     X(MM_BLOCKS_DPR_FP16, dpr_code<5, 10, 2>) /* dpr:fp16 */                                                           \
     X(MM_BLOCKS_DPR_FP8, dpr_code<4, 3, 4>)   /* dpr:fp8 */
 
-/* mm_strips.blocks. MASK: of signs, as MM_FORM_SIGN has it. */
+/* Values of mm_strips.blocks. MASK: the mask of MM_FORM_SIGN. */
 #define MM_CODE_BLOCKS_NUMBER(number, ...) number,
 typedef enum mm_code_blocks {
     MM_BLOCKS_NONE,

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* Codes in kernels of other layers: a thread encodes and decodes 4 x 4 pixels of a channel, which it has in registers.
- * Bits are those of the codecs. For .cu files; C++.
+/* Codes in kernels of other layers: a thread encodes or decodes 4 x 4 pixels of a channel, which it has in registers.
+ * The codes have the same bits as the codecs'. For .cu files; C++.
  *
- * A map is NHWC. Its tiles of 4 x 4 pixels are the blocks of zfp in two dimensions (zfp_layout.h): of tile t and
- * channel c it is block t * channels + c. The threads of a warp have neighbouring channels of one tile, 2^n of them,
- * the first a multiple of that; what is left of the warp has other tiles, likewise.
+ * A map is NHWC. Its tiles of 4 x 4 pixels are the blocks of zfp in two dimensions (zfp_layout.h): tile t of channel c
+ * is block t * channels + c. 2^n neighbouring threads of a warp have neighbouring channels of one tile, the first of
+ * which is a multiple of 2^n; the warp's other threads have other tiles in the same way.
  *
  * Each type has
- *      prepare_to_encode, prepare_to_decode      every thread of a block calls one of them, first of all
- *      encode                                    every thread of a warp calls it, together; those that are outside
- *                                                write nothing
- *      decoded, value                            any thread: pixel i's of the code
- *      BLOCKS                                    of 256 threads, of kernels that encode, for whose registers there is
- *                                                room on a multiprocessor
- * Pixel (x, y) is number 4 * y + x. To encode a tile, pixels outside of the map have the values of those at
- * code_tile.place; decoded, they are of no use. */
+ *      prepare_to_encode, prepare_to_decode      all threads of a block call one of them, before anything else
+ *      encode                                    all threads of a warp call it together; those outside the map write
+ *                                                nothing
+ *      decoded, value                            the decoded value of pixel i; any thread may call them
+ *      BLOCKS                                    how many blocks of 256 threads of an encoding kernel a multiprocessor
+ *                                                has registers for
+ * Pixel (x, y) is number 4 * y + x. When a tile is encoded, pixels outside the map must have the values of the pixels
+ * at code_tile.place; when it is decoded, their values are meaningless. */
 #ifndef PIPELINE_CODEC_BLOCK_CODE_BLOCKS_CUDA_H
 #define PIPELINE_CODEC_BLOCK_CODE_BLOCKS_CUDA_H
 
@@ -27,10 +27,10 @@ namespace {
 
 /* A thread's part of a tile. */
 struct code_tile {
-    uint64_t block; /* its number */
-    int64_t first;  /* the element of pixel (0, 0) */
+    uint64_t block; /* number of the block */
+    int64_t first;  /* index of the element of pixel (0, 0) */
     line x, y;      /* offsets of pixels along each, in elements */
-    bool inside;    /* the tile and the channel are of the map */
+    bool inside;    /* tile and channel belong to the map */
 
     MM_HD code_tile(int tile, int channel, int channels, int64_t row, int columns, int width, int height,
                     bool is_inside)
@@ -38,7 +38,8 @@ struct code_tile {
           x(line_within((uint32_t)width, (uint32_t)channels)),
           y(line_within((uint32_t)height, (uint32_t)columns * (uint32_t)channels)), inside(is_inside) {}
 
-    /* Of pixel i: whether it is of the map; its element, or that of the pixel whose value stands for it. */
+    /* has: whether pixel i belongs to the map. place: its element, or that of the pixel whose value replaces it;
+     * offset: the same from `first`. */
     MM_HD bool has(int i) const { return inside && i % 4 < x.inside && i / 4 < y.inside; }
     MM_HD int offset(int i) const { return x.offset[i % 4] + y.offset[i / 4]; }
     MM_HD int64_t place(int i) const { return first + offset(i); }
@@ -47,8 +48,8 @@ struct code_tile {
 MM_HD uint32_t thread_of_block() { return threadIdx.y * blockDim.x + threadIdx.x; }
 MM_HD uint32_t threads_of_block() { return blockDim.x * blockDim.y; }
 
-/* zfp of MAXBITS a block. Of whole words, a thread loads and stores its own code; else a warp's threads have 32
- * channels, of a multiple of 32. nonfinite: as mm_zfp_cuda_encode has it. */
+/* zfp with MAXBITS per block. If MAXBITS is a multiple of 32, a thread loads and stores its own code; else a warp's
+ * threads must have 32 channels from a multiple of 32 on. nonfinite: as in mm_zfp_cuda_encode. */
 template <int MAXBITS> struct zfp_code {
     static constexpr int WORDS = (MAXBITS + 31) / 32, BLOCKS = 4;
 
@@ -89,7 +90,8 @@ template <int MAXBITS> struct zfp_code {
     };
 };
 
-/* dpr, PER_WORD values a word: neighbouring channels, whose number is a multiple of PER_WORD, a power of two. */
+/* dpr with PER_WORD (a power of two) values in a word, of neighbouring channels. The number of channels must be a
+ * multiple of PER_WORD. */
 template <int EXPONENT, int MANTISSA, int PER_WORD> struct dpr_code {
     static constexpr int BITS = 1 + EXPONENT + MANTISSA, BLOCKS = 3;
 
@@ -105,7 +107,7 @@ template <int EXPONENT, int MANTISSA, int PER_WORD> struct dpr_code {
             MM_UNROLL for (int apart = 1; apart < PER_WORD; apart *= 2) words[i] |=
                 __shfl_xor_sync(ALL, words[i], apart);
         }
-        /* Not in the loop above: the compiler would make two of it, and split each warp at its shuffles. */
+        /* Not in the loop above: the compiler would split it in two, and each warp at its shuffles. */
         if (part != 0) return;
         MM_UNROLL for (int i = 0; i < 16; i++) if (at.has(i)) to[(unsigned)at.offset(i) / PER_WORD] = words[i];
     }

@@ -6,15 +6,14 @@
  *      fp16    1 sign, 5 exponent, 10 mantissa bits    2 a word    largest 65504
  *      fp10    1, 5, 4                                 3 a word    63488
  *      fp8     1, 4, 3                                 4 a word    240
- * Exponents are biased as IEEE 754 has it. A value is rounded to its mantissa's bits, to nearest, ties to even; what
- * is then beyond the largest finite number becomes that, and what is below the least normal one becomes zero: there
+ * Exponents are biased as in IEEE 754. A value is rounded to the bits of the mantissa, to nearest, ties to even. Then a
+ * value beyond the largest finite number becomes that number, and one below the least normal number becomes zero: there
  * are no denormals. Zeros keep their signs.
  *
  * The paper does not say what becomes of infinities and NaNs. Here they stay what they are: an exponent of all ones
- * with a mantissa of zero is an infinity, with any other a NaN. A NaN keeps its sign, and of its payload only that it
- * is one.
+ * with a mantissa of zero is an infinity, with any other a NaN. A NaN keeps its sign, but not its payload.
  *
- * `exponent` and `mantissa`, their bits, are constants wherever these functions are called. */
+ * `exponent` and `mantissa` are numbers of bits, constants wherever these functions are called. */
 #ifndef PIPELINE_CODEC_BLOCK_DPR_VALUE_H
 #define PIPELINE_CODEC_BLOCK_DPR_VALUE_H
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* One value of the eb codec: plain C functions of its quantiser, the same on every device.
  *
- * With a step s = 63/32 E, |x| >= E becomes a number q = floor(|x| / s + 1/2) and a sign, and that q * s.
- * Float arithmetic errs by less than 2^-8 of a step in all, as long as q <= 2^14: |x| / s by 2^-9, the 1/2 that is
- * added by 2^-10, q * s by 2^-10. So |x - x'| <= s * (1/2 + 2^-8) < E. Each operation is rounded once, to nearest: CUDA
- * must not make one of two (MM_EB_MUL).
+ * E is the error bound, and s = 63/32 E a step. |x| < E becomes 0; else x becomes q = floor(|x| / s + 1/2) and a sign,
+ * which is decoded to x' = q * s with that sign. As long as q <= 2^14, float arithmetic errs by less than 2^-8 of a
+ * step in all: |x| / s by 2^-9, adding 1/2 by 2^-10, q * s by 2^-10. So |x - x'| <= s * (1/2 + 2^-8) < E. Each
+ * operation is rounded once, to nearest: CUDA must not fuse two into one (MM_EB_MUL).
  *
- * A value has a number u, below 2^15, which codes keep (eb_chunk.h): q - 1 where none of its chunk is negative, else
- * 2 (q - 1) + sign. */
+ * Codes keep a number u < 2^15 for a value (eb_chunk.h): q - 1 if its chunk has no negative value, else 2 (q - 1) +
+ * sign. */
 #ifndef PIPELINE_CODEC_BLOCK_EB_VALUE_H
 #define PIPELINE_CODEC_BLOCK_EB_VALUE_H
 
@@ -30,14 +30,14 @@
 #define MM_EB_INVERSE(a) (1.0f / (a))
 #endif
 
-/* Bounds, so that steps, their inverses and all that is decoded are normal floats. */
+/* Limits of E, so that steps, their inverses and all decoded values are normal floats. */
 #define MM_EB_LEAST 1e-30f
 #define MM_EB_MOST  1e30f
 
 enum { MM_EB_Q_MOST = 1 << 14, MM_EB_INFINITY = 0x7f800000 };
 
 typedef struct mm_eb_quantiser {
-    float bound, step, inverse; /* bound 0: none, nothing is lost */
+    float bound, step, inverse; /* bound 0: there is no bound, and nothing is lost */
 } mm_eb_quantiser;
 
 MM_HD mm_eb_quantiser mm_eb_quantiser_of(float bound) {
@@ -49,16 +49,16 @@ MM_HD mm_eb_quantiser mm_eb_quantiser_of(float bound) {
     return z;
 }
 
-/* Whether the float with those bits comes back as 0. */
+/* Whether the float with these bits is decoded as 0. */
 MM_HD bool mm_eb_is_below(mm_eb_quantiser z, uint32_t bits) { return mm_float_of(bits & 0x7fffffff) < z.bound; }
 
-/* An element of a raw chunk. */
+/* An element as it is stored in a raw chunk (eb_chunk.h). */
 MM_HD uint32_t mm_eb_raw(mm_eb_quantiser z, uint32_t bits) { return mm_eb_is_below(z, bits) ? 0 : bits; }
 
 MM_HD bool mm_eb_is_finite(uint32_t bits) { return (bits & 0x7fffffff) < MM_EB_INFINITY; }
 
-/* q of an element that is not below the bound, at least 1; above MM_EB_Q_MOST (or, of a NaN, anything): the chunk is
- * stored raw. */
+/* q (at least 1) of an element that is not below the bound. If it is above MM_EB_Q_MOST, the chunk is stored raw. Of a
+ * NaN: any number. */
 MM_HD uint32_t mm_eb_quantise(mm_eb_quantiser z, uint32_t bits) {
     const float steps = MM_EB_MUL(mm_float_of(bits & 0x7fffffff), z.inverse);
     return steps < 2 * MM_EB_Q_MOST ? (uint32_t)(int32_t)(steps + 0.5f) : 2 * MM_EB_Q_MOST; /* NOLINT: halves go up */
@@ -74,10 +74,10 @@ MM_HD uint32_t mm_eb_value(mm_eb_quantiser z, uint32_t u, bool negatives) {
 
 enum { MM_EB_LAYERS_MOST = 31, MM_EB_PREFIX_BITS = 14 };
 
-/* Its first bits. */
+/* Fields of its first MM_EB_PREFIX_BITS bits; eb_chunk.h says what they mean. */
 typedef struct mm_eb_prefix {
     int low, layers; /* 0 to 15, 0 to MM_EB_LAYERS_MOST */
-    int before;      /* 0: the masks as they are; 1 to 7: changes (eb_mask.h) */
+    int before;      /* 0: the masks themselves are coded; 1 to 7: their changes (eb_mask.h) */
     bool negatives, ones;
 } mm_eb_prefix;
 
@@ -95,15 +95,17 @@ MM_HD mm_eb_prefix mm_eb_prefix_of(uint32_t bits) {
 /* One bit of a string. */
 MM_HD uint32_t mm_eb_bit(const uint32_t *string, int at) { return string[at / 32] >> at % 32 & 1; }
 
-/* `count` (0 to 32) bits of a string, not the first. Reads no word that has none of these bits or the one before. */
+/* `count` (0 to 32) bits of a string from bit `at` > 0 on. Reads no word without one of these bits or the bit before
+ * them. */
 MM_HD uint32_t mm_eb_bits(const uint32_t *string, int at, int count) {
     const unsigned last = (unsigned)(at + count - 1) / 32, first = (unsigned)at / 32 < last ? (unsigned)at / 32 : last;
     const uint64_t bits = string[first] | (uint64_t)string[last] << 32;
     return (uint32_t)(bits >> at % 32 & (((uint64_t)1 << count) - 1));
 }
 
-/* A low that is not above the one to take (eb_chunk.h), of numbers whose sum and largest are given. Proof: halves(low)
- * <= kept means that all u >> low together are at most 2 kept; each is above u / 2^low - 1; so sum / 2^low < 3 kept. */
+/* A lower bound of the prefix's `low` that encode chooses (eb_chunk.h), for numbers u of a given sum and maximum.
+ * Proof: halves(low) <= kept means that the sum of all u >> low is at most 2 kept; each is above u / 2^low - 1; so sum
+ * / 2^low < 3 kept. */
 MM_HD int mm_eb_low_least(uint32_t sum, uint32_t most, uint32_t kept) {
     int low = 0;
     while (sum > 3 * kept << low || most >> low > MM_EB_LAYERS_MOST) low++;

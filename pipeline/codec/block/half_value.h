@@ -3,7 +3,8 @@
  * floats read maps of such elements through them.
  *
  * Widening is exact. Narrowing rounds to nearest, ties to even; a finite value beyond the largest finite number becomes
- * that, so that what a lossy codec adds makes no infinity. Infinities stay, a NaN stays one, with its sign. */
+ * that number, so that the error of a lossy codec makes no infinity. Infinities stay, and a NaN stays a NaN with its
+ * sign. */
 #ifndef PIPELINE_CODEC_BLOCK_HALF_VALUE_H
 #define PIPELINE_CODEC_BLOCK_HALF_VALUE_H
 
@@ -20,7 +21,7 @@ MM_HD uint32_t mm_f16_widen(uint32_t half) {
 MM_HD uint32_t mm_f16_narrow(uint32_t bits) {
     const uint32_t size = bits & 0x7fffffff, sign = bits >> 16 & 0x8000;
     const uint32_t least = size < 0x38800000 ? size : 0x38800000; /* 2^-14, the least normal number */
-    /* The sum has the denormal in its lowest bits. The product is exact, so joined with it or not is the same. */
+    /* The sum has the denormal in its lowest bits. The product is exact, so a fused multiply-add gives the same. */
     const uint32_t denormal = mm_float_bits(mm_float_of(least) * 0x1p24f + 0x1p23f) - mm_float_bits(0x1p23f);
     const uint32_t normal = (size - 0x38000000u + 0xfff + (size >> 13 & 1)) >> 13;
     uint32_t half = size < 0x38800000 ? denormal : normal;

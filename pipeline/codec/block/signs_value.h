@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* One element of the signs codec: a plain C function, the same on every device.
  *
- * What a lossy codec gives for an element gets its sign from the mask, so that it is above zero exactly where the
- * element was:
+ * The mask corrects an element that a lossy codec has decoded, so that it is above zero exactly if the original was:
  *
  *      mask    decoded          becomes
  *      0       a NaN            itself, which is not above zero
@@ -20,7 +19,8 @@
 #define MM_HD static inline __attribute__((always_inline))
 #endif
 
-/* bits: a decoded element's, of a type whose highest bit is `sign` and whose +Inf is `infinity`. */
+/* bits: a decoded element of a type whose highest bit is `sign` and whose +Inf is `infinity`. positive: its bit in the
+ * mask. */
 MM_HD uint32_t mm_signs_value(uint32_t bits, bool positive, uint32_t sign, uint32_t infinity) {
     const bool is_nan = (bits & (sign - 1)) > infinity;
     const uint32_t above = bits & sign || bits == 0 ? 1 : bits;

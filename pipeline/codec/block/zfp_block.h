@@ -3,7 +3,7 @@
  * device. Bits of a finite block, and floats decoded from them, equal those of libzfp 1.0.
  *
  * A block has 4, 4x4 or 4x4x4 values (dims 1, 2, 3), x fastest. The format (P. Lindstrom, Fixed-Rate Compressed
- * Floating-Point Arrays, TVCG 2014, as libzfp has it):
+ * Floating-Point Arrays, TVCG 2014, as in libzfp):
  *   - a zero bit alone means that all values are 0; else follow a one bit and the block's exponent e, in 8 bits;
  *   - the values become 32-bit integers of a common scale, are decorrelated along x, then y, then z, ordered by
  *     frequency and mapped to negabinary;
@@ -13,8 +13,8 @@
  * value i at bits 1 + 2i and 2 + 2i, then zeros. If that does not fit, it is a zero bit and ones: all values are NaN.
  * libzfp decodes both as zeros.
  *
- * A fault of libzfp's that we keep, for equal bits: if all values are below 2^-98, its scale overflows and all integers
- * become INT32_MIN, so decoded values have no correct digit, only a magnitude of at most 2^-95.
+ * We keep a fault of libzfp, so that bits are equal: if all values are below 2^-98, its scale overflows and all
+ * integers become INT32_MIN, so decoded values have no correct digit, only a magnitude of at most 2^-95.
  *
  * Words are 32 bits; block bit i is bit i % 32 of word i / 32. Callers pass `dims` as a constant, so that loops are
  * unrolled and arrays become registers. */
@@ -30,7 +30,7 @@ enum {
     MM_ZFP_HEADER_BITS = 1 + 8,
     MM_ZFP_BITS_PER_VALUE = 32,  /* the highest rate */
     MM_ZFP_SCALE_BIAS = 284,     /* 2^(30 - emax), emax = e - 127, has the exponent field 284 - e */
-    MM_ZFP_NONFINITE = 256,      /* stands for an exponent */
+    MM_ZFP_NONFINITE = 256,      /* exponent of a block with infinities or NaNs */
     MM_ZFP_INT_MIN_EXPONENT = 29 /* highest e whose scale overflows */
 };
 
@@ -46,13 +46,13 @@ enum {
 enum {
     MM_ZFP_MOST_VALUES = 64,
     MM_ZFP_MOST_WORDS = MM_ZFP_MOST_VALUES * MM_ZFP_BITS_PER_VALUE / 32,
-    MM_ZFP_PAD_WORDS = 3, /* words with any content that are read after a block's last */
+    MM_ZFP_PAD_WORDS = 3, /* words after a block's last that are read; their content does not matter */
 };
 
 /* Two's complement becomes negabinary by adding this number, and then flipping these bits. */
 #define MM_ZFP_NEGABINARY UINT32_C(0xaaaaaaaa)
 
-/* Coefficients by frequency: the i-th lies at ORDER[i] in the block. */
+/* Order of coefficients by frequency: the i-th lies at ORDER[i] in the block. */
 #define MM_ZFP_ORDER                                                                                                   \
     { 0, 1, 4, 5, 2, 8, 6, 9, 3, 12, 10, 7, 13, 11, 14, 15 }
 #define MM_ZFP_ORDER_3                                                                                                 \
@@ -77,7 +77,7 @@ MM_HD int mm_zfp_groups(int dims) { return dims == 3 ? 4 : 1; }
 
 /* The block's exponent e; 0: all values are zero; MM_ZFP_NONFINITE. */
 MM_HD int mm_zfp_exponent(const float *values, int dims) {
-    uint32_t top = 0; /* without the sign */
+    uint32_t top = 0; /* largest magnitude: bits without the sign */
     MM_UNROLL for (int i = 0; i < mm_zfp_values(dims); i++) {
         const uint32_t magnitude = mm_float_bits(values[i]) << 1;
         top = magnitude > top ? magnitude : top;
@@ -139,7 +139,7 @@ MM_HD void mm_zfp_transpose(uint32_t words[8]) {
 /* Flips every other plane, the second part of the conversion to negabinary. */
 MM_HD void mm_zfp_flip(uint32_t planes[8]) { MM_UNROLL for (int j = 1; j < 8; j += 2) planes[j] = ~planes[j]; }
 
-/* Place of the i-th coefficient in the block. */
+/* Index in the block of the i-th coefficient by frequency. */
 MM_HD int mm_zfp_order(int dims, int i) {
     const int order_2[16] = MM_ZFP_ORDER, order_3[64] = MM_ZFP_ORDER_3;
     return dims == 1 ? i : dims == 2 ? order_2[i & 15] : order_3[i];
@@ -168,8 +168,8 @@ MM_HD void mm_zfp_halves(const uint32_t *coefficients, int dims, int half, uint3
 }
 
 /* Converts a half of the coefficients to its 16 planes, in place. The j-th word of a group has plane j + 8 in its low
- * 16 bits and plane j in its high 16 bits, with coefficient i at bit i. Most blocks' bits are used up before planes
- * of the lower half, which are then not made. */
+ * 16 bits and plane j in its high 16 bits, with coefficient i at bit i. Most blocks use up their bits before the planes
+ * of the lower half, which are then not computed. */
 MM_HD void mm_zfp_planes(int dims, uint32_t *halves) {
     MM_UNROLL for (int g = 0; g < mm_zfp_groups(dims); g++) {
         mm_zfp_transpose(halves + 8 * g);
@@ -228,7 +228,7 @@ MM_HD void mm_zfp_block_encode(const float *values, int dims, int e, int maxbits
         uint32_t planes[MM_ZFP_MOST_VALUES / 2], lower[MM_ZFP_MOST_VALUES / 2];
         mm_zfp_coefficients(values, dims, e, coefficients);
         mm_zfp_halves(coefficients, dims, 1, planes);
-        mm_zfp_halves(coefficients, dims, 0, lower); /* takes half the registers of what it is made of */
+        mm_zfp_halves(coefficients, dims, 0, lower); /* takes half the registers of `coefficients` */
         mm_zfp_put(&out, 2 * (uint32_t)e + 1, MM_ZFP_HEADER_BITS);
         int n = 0;
         for (int half = 1; half >= 0 && !mm_zfp_full(&out); half--) {
@@ -250,8 +250,8 @@ MM_HD void mm_zfp_block_encode(const float *values, int dims, int e, int maxbits
     mm_zfp_finish(&out);
 }
 
-/* Decodes any block but those of mm_zfp_is_nonfinite, from bit `start` of the words. MM_ZFP_PAD_WORDS words after the
- * block's last must be readable. */
+/* Decodes a block from bit `start` of the words, unless mm_zfp_is_nonfinite holds for it. MM_ZFP_PAD_WORDS words after
+ * the block's last must be readable. */
 MM_HD void mm_zfp_block_decode(const uint32_t *words, int start, int dims, int maxbits, float *values) {
     uint32_t planes[2][MM_ZFP_MOST_VALUES / 2];
     const uint32_t header = mm_zfp_peek(words, start);
@@ -298,14 +298,14 @@ MM_HD uint32_t mm_zfp_nonfinite_word(const float *values, int dims, int maxbits,
     uint32_t word = 0;
     MM_UNROLL for (int i = 0; i < mm_zfp_values(dims); i++) {
         const uint32_t class_ = mm_zfp_class(values[i]);
-        const int low = 1 + 2 * i - 32 * j; /* where its bits would begin */
+        const int low = 1 + 2 * i - 32 * j; /* position of the class in this word */
         if (low >= 0 && low < 32) word |= class_ << low;
         if (low == -1) word |= class_ >> 1;
     }
     return word;
 }
 
-/* Whether a block's code is that of one that is not finite. words: as many as the classes take, with zeros past
+/* Whether a code is that of a block with infinities or NaNs. words: as many as the classes take, with zeros past
  * maxbits. */
 MM_HD bool mm_zfp_is_nonfinite(const uint32_t *words, int dims) {
     uint32_t any = words[0];

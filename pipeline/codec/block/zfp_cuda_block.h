@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* A block of zfp in a thread's registers: encoded and decoded by the kernels of zfp_cuda_*.cu, and by others' that have
- * blocks at hand (code_blocks_cuda.h). zfp_cuda_kernel.h says what bounds it.
+/* Encodes and decodes a block of zfp in a thread's registers: for the kernels of zfp_cuda_*.cu, and for other kernels
+ * that have blocks in registers (code_blocks_cuda.h). zfp_cuda_kernel.h says what limits its speed.
  *
- * Codes of few words (WORDS) are a queue: bits are put in at the upper end and taken at the lower one, and the whole is
- * shifted, a funnel shift a word; no bit's place depends on data. For .cu files. */
+ * A code of few words (WORDS) is a queue: bits enter at the upper end and leave at the lower one, and all words are
+ * shifted, with one funnel shift for each. So no index of a word depends on data. For .cu files. */
 #ifndef PIPELINE_CODEC_BLOCK_ZFP_CUDA_BLOCK_H
 #define PIPELINE_CODEC_BLOCK_ZFP_CUDA_BLOCK_H
 
@@ -31,17 +31,19 @@
 
 namespace {
 
-/* x, of which the compiler knows nothing. */
+/* x, hidden from the compiler's optimisation. */
 MM_HD uint32_t opaque(uint32_t x) {
     asm("" : "+r"(x));
     return x;
 }
 
-/* What the functions of zfp_plane.h give for all bytes and for all parts. Threads beside each other have planes with
- * few and with many ones: loops over them take as long as the longest, lookups do not. A kernel has one of them. */
+/* Tables of the functions of zfp_plane.h, for all bytes (lower, upper) and for all parts (undouble). Neighbouring
+ * threads have planes with few and with many ones: loops over ones take as long as the longest, lookups do not. A
+ * kernel has one of the two kinds. */
 struct tables_of_block {
     union {
-        /* The code of a byte below others: at the upper end, and in the low bits by how much that is to be shifted. */
+        /* lower: the doubled byte at the upper end of the word; in the low bits, the shift that appends the code of the
+         * upper byte. */
         struct {
             uint32_t lower[256];
             uint32_t upper[256];
@@ -55,18 +57,18 @@ MM_HD tables_of_block &tables() {
     return of;
 }
 
-/* Of x < 2^16. */
+/* mm_zfp_double_ones of x < 2^16. */
 MM_HD uint32_t doubled_ones(uint32_t x) {
     const uint32_t lower = tables().lower[opaque(x & 0xff)];
     return __funnelshift_r(lower, tables().upper[opaque(x >> 8)], lower);
 }
 
-/* Twice that and one, of x < 2^15, where the table is made for it. */
+/* 2 * mm_zfp_double_ones(x) + 1 of x < 2^15, if the table was made with after_one. */
 MM_HD uint32_t doubled_ones_after_one(uint32_t x) { return doubled_ones(x); }
 
 MM_HD uint32_t undoubled(uint32_t code) { return tables().undouble[opaque(code & 0x3ff)]; }
 
-/* The larger magnitude, or a NaN if one of them is. */
+/* The larger magnitude, or a NaN if one of the values is. */
 MM_HD float largest_or_nan(float a, float b) {
 #ifdef __CUDA_ARCH__
     float largest;
@@ -77,7 +79,7 @@ MM_HD float largest_or_nan(float a, float b) {
 #endif
 }
 
-/* 32 - above bits of low. */
+/* MM_SPLICE: the low 32 - above bits of `low`, then `high`. */
 MM_HD uint32_t spliced(uint32_t low, uint32_t high, unsigned above) {
     return __funnelshift_rc(__funnelshift_lc(0, low, above), high, above);
 }
@@ -90,8 +92,8 @@ namespace {
 
 constexpr unsigned WARP = 32, ALL = 0xffffffff;
 
-/* Every thread of a block, which has so many, calls one of them, first of all. after_one: for
- * doubled_ones_after_one. */
+/* Makes a table. All `threads` threads of a block call tables_make_doubled or tables_make_undouble before anything
+ * else. after_one: for doubled_ones_after_one. */
 MM_HD void tables_make_doubled(bool after_one, uint32_t thread, uint32_t threads) {
     for (uint32_t i = thread; i < 256; i += threads) {
         const uint32_t doubled = mm_zfp_double_ones(i), above = (after_one ? 23 : 24) - (uint32_t)__popc(i);
@@ -101,7 +103,7 @@ MM_HD void tables_make_doubled(bool after_one, uint32_t thread, uint32_t threads
     __syncthreads();
 }
 
-/* Made by the compiler: kernels would take as long to make it as for a small map. */
+/* Computed by the compiler: a kernel would need as much time for it as for a small map. */
 struct table_of_parts {
     alignas(sizeof(uint4)) uint32_t at[1 << MM_ZFP_PART_BITS];
 
@@ -121,7 +123,8 @@ MM_HD void tables_make_undouble(uint32_t thread, uint32_t threads) {
 
 /* ---------------------------------------------------------------- where a line's values are */
 
-/* A line of four: where each is, for those outside where what stands in for it is, as zfp fills up lines. */
+/* Offsets of the 4 values of a line. For values outside the map: the offset of the value that replaces them, as zfp
+ * pads lines. */
 struct line {
     int inside, offset[4];
 };
@@ -140,8 +143,9 @@ MM_HD line line_within(uint32_t left, uint32_t stride) {
 
 __host__ __device__ inline int words_of(int maxbits) { return (maxbits + 31) / 32; }
 
-/* Of a lane's code of WORDS words, at least 2, the last of them not always full: the word where it begins, of the
- * warp's, at which bit, and whether it goes on into a word more. */
+/* Position of a lane's code of WORDS words (at least 2; the last may not be full) among the warp's words: the word and
+ * bit where it begins, whether it extends into one more word (over), and whether the next lane's code begins in its
+ * last word. */
 template <int WORDS> struct code_place {
     uint32_t word, shift;
     bool over, shares_last;
@@ -155,24 +159,26 @@ template <int WORDS> struct code_place {
 
 template <int WORDS> struct queue {
     uint32_t word[WORDS];
-    int left; /* how many bits more it takes */
+    int left; /* number of bits that still fit */
 };
 
-/* The low `length` < 32 bits of `bits`, which are no more than are left. */
+/* Puts the low `length` < 32 bits of `bits`; they must fit. */
 template <int WORDS> MM_HD void queue_put(queue<WORDS> &q, uint32_t bits, int length) {
     MM_UNROLL for (int j = 0; j < WORDS; j++) q.word[j] =
         __funnelshift_r(q.word[j], j + 1 < WORDS ? q.word[j + 1] : bits, (unsigned)length);
     q.left -= length;
 }
 
-/* What planes so far leave to the next. above: 32 less the length of `seen`. */
+/* What the code of a plane depends on: `seen` has the bits set in higher planes; above is 32 less the length of
+ * `seen`. */
 struct planes_state {
     uint32_t seen;
     int above;
 };
 
-/* The code of a plane, as mm_zfp_plane_encode has it; x may have another plane above. Its last bit is the inserted one,
- * not yet made zero, unless the last coefficient is significant: *last_out has a one at the upper end if it is. */
+/* The code of a plane, as mm_zfp_plane_encode makes it. The upper bits of x may be another plane's. The code's last bit
+ * is the inserted one, not yet made zero, unless the last coefficient is significant: then *last_out has a one at the
+ * upper end. */
 template <int VALUES>
 MM_HD uint32_t plane_encode(uint32_t x, planes_state *state, int *length_out, uint32_t *last_out) {
     const uint32_t rest = MM_DROP(x & mm_zfp_ones(VALUES - 1), state->above);
@@ -184,12 +190,12 @@ MM_HD uint32_t plane_encode(uint32_t x, planes_state *state, int *length_out, ui
     return code;
 }
 
-/* Of a finite block that is not all zeros, and has an exponent e: its bits, but for q->left ones, fewer than 32, that
- * are returned, or zeros.
+/* Puts the bits of a finite, non-zero block of exponent e, except the last q->left (< 32) bits, which it returns (or
+ * zeros).
  *
- * The plane that fills the queue is returned, that no other need look how much room is left. An inserted one is made
- * zero in the queue, where its place is known. The highest plane is zero in most blocks; its bit is put with the
- * header. In a warp whose blocks all have it so, nobody makes it. */
+ * The plane that fills the queue is returned, so that no other plane has to check how much room is left. An inserted
+ * one is made zero in the queue, where its position is known. The highest plane is zero in most blocks, and its bit is
+ * then put with the header: if this holds for all blocks of a warp, the warp skips the plane. */
 template <int DIMS, int WORDS> MM_HD uint32_t planes_put(const float *values, int e, queue<WORDS> *q) {
     constexpr int VALUES = 1 << 2 * DIMS;
     constexpr uint32_t TOP = UINT32_C(1) << 31;
@@ -216,7 +222,7 @@ template <int DIMS, int WORDS> MM_HD uint32_t planes_put(const float *values, in
     return 0;
 }
 
-/* Of a finite block: its maxbits bits, zeros above. */
+/* Encodes a finite block to maxbits bits, with zeros above. */
 template <int DIMS, int WORDS> MM_HD void encode_words(const float *values, int e, int maxbits, uint32_t *words) {
     MM_UNROLL for (int j = 0; j < WORDS; j++) words[j] = 0;
     if (e == 0) return;
@@ -227,7 +233,7 @@ template <int DIMS, int WORDS> MM_HD void encode_words(const float *values, int 
         __funnelshift_r(q.word[j], j + 1 < WORDS ? q.word[j + 1] : 0, (unsigned)(32 * WORDS - maxbits));
 }
 
-/* Of any block; e: exponent_of it, or 0 for the bits of zeros. */
+/* Encodes any block. e: its exponent_of, or 0 to encode zeros. */
 template <int DIMS, int WORDS> MM_HD void block_encode(const float *values, int e, int maxbits, uint32_t *words) {
     if (e != MM_ZFP_NONFINITE) {
         encode_words<DIMS, WORDS>(values, e, maxbits, words);
@@ -243,7 +249,7 @@ template <int WORDS> MM_HD void words_store(const uint32_t *words, uint64_t bloc
         reinterpret_cast<uint4 *>(dst)[block] = make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-/* Of all lanes, to the `count` words that are the warp's: each writes those that its bits begin. */
+/* Stores the codes of all lanes to the warp's `count` words. A lane writes each word whose lowest bit is its own. */
 template <int WORDS>
 MM_HD void words_store_shifted(int maxbits, const uint32_t *words, uint32_t count, uint32_t lane, uint32_t *dst) {
     const code_place<WORDS> at(lane, maxbits);
@@ -261,10 +267,10 @@ MM_HD void words_store_shifted(int maxbits, const uint32_t *words, uint32_t coun
         if ((j == 0 && at.shift > 0) || (j == WORDS && !at.over)) continue;
         if (at.word + j < count) to[j] = shifted[j];
     }
-    if (lane == WARP - 1 && count > (uint32_t)maxbits) dst[count - 1] = 0; /* pads */
+    if (lane == WARP - 1 && count > (uint32_t)maxbits) dst[count - 1] = 0; /* padding */
 }
 
-/* As mm_zfp_exponent, by the largest magnitude of the values, or a NaN. */
+/* The same as mm_zfp_exponent, from the largest magnitude, or a NaN. */
 template <int DIMS> MM_HD int exponent_of(const float *values) {
     float top = 0;
     MM_UNROLL for (int i = 0; i < 1 << 2 * DIMS; i++) top = largest_or_nan(top, values[i]);
@@ -274,11 +280,11 @@ template <int DIMS> MM_HD int exponent_of(const float *values) {
 
 /* ---------------------------------------------------------------- decoding in registers */
 
-/* As mm_zfp_plane_decode, in places of the plane rather than of its rest. *past: bits after the block's end, negative
- * before it; updated. */
+/* The same as mm_zfp_plane_decode, but with bits at their position in the plane, not in its rest. *past: position after
+ * the code less the block's end (negative inside the block); updated. */
 template <int VALUES> MM_HD uint32_t plane_decode(uint32_t window, int *past, int *n, int *length_out) {
     const uint32_t verbatim = UINT32_MAX << *n;
-    uint32_t code = window >> *n, part = MM_UNDOUBLE(code), rest = part << *n; /* and more beyond the plane's last */
+    uint32_t code = window >> *n, part = MM_UNDOUBLE(code), rest = part << *n; /* and bits beyond the plane's last */
     int behind = *n + mm_zfp_part_count(part);
     while (behind < VALUES - 1 - MM_ZFP_GOES_ON) {
         code = MM_SHIFT_RIGHT(code, part >> 16) | 1;
@@ -296,8 +302,8 @@ template <int VALUES> MM_HD uint32_t plane_decode(uint32_t window, int *past, in
     return (window & ~verbatim) | (rest & verbatim);
 }
 
-/* Of any but those of mm_zfp_is_nonfinite; bits past maxbits are zero. The words are spent. Of a block of zeros, all of
- * whose words are 0, a plane is decoded, which is zero. */
+/* Decodes a block for which mm_zfp_is_nonfinite is false. Bits past maxbits must be zero. Overwrites `words`. A block
+ * of zeros takes the same path: it decodes one plane, which is zero. */
 template <int DIMS, int WORDS> MM_HD void decode_words(uint32_t *words, int maxbits, float *values) {
     uint32_t planes[2][8];
     const int e = (int)(words[0] >> 1 & 255);
@@ -323,10 +329,10 @@ template <int DIMS, int WORDS> MM_HD void decode_words(uint32_t *words, int maxb
     mm_zfp_values_of(planes[0], planes[1], DIMS, e, values);
 }
 
-/* As many words as classes take, and one more that may be looked at. */
+/* Number of words that hold the classes, and one more that is read. */
 template <int DIMS> constexpr int class_words = 2 * (1 << 2 * DIMS) / 32 + 2;
 
-/* Of any block, whose words are followed by room for class_words, zeros. The words are spent. */
+/* Decodes any block. words: WORDS words, then class_words zeros. Overwrites `words`. */
 template <int DIMS, int WORDS> MM_HD void block_decode(uint32_t *words, int maxbits, float *values) {
     if (mm_zfp_is_nonfinite(words, DIMS))
         mm_zfp_nonfinite_decode(words, DIMS, maxbits, values);
@@ -346,7 +352,7 @@ template <int WORDS> MM_HD void words_load(const uint32_t *src, uint64_t block, 
     }
 }
 
-/* A lane's, of the `count` words that are the warp's; zeros past maxbits. */
+/* Loads a lane's code from the warp's `count` words; zeros past maxbits. */
 template <int WORDS>
 MM_HD void words_load_shifted(int maxbits, const uint32_t *src, uint32_t count, uint32_t lane, uint32_t *words) {
     const code_place<WORDS> at(lane, maxbits);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The code of one bit plane of a ZFP block, and the bits of a block in memory. A part of zfp_block.h.
  *
- * A plane has 4, 16 or 64 bits, one for each coefficient. n: coefficients up to the n-th were significant (set) in
- * some higher plane. The code of a plane is:
+ * A plane has 4, 16 or 64 bits, one for each coefficient. A coefficient is significant if its bit is set in some higher
+ * plane; n is the number of coefficients up to the last significant one. The code of a plane is:
  *   - the bits of the first n coefficients, verbatim;
  *   - while a coefficient from n on is set: a one, the bits from n up to and including the next one that is set; n is
  *     then the coefficient after it;
@@ -21,37 +21,37 @@
 #include <string.h>
 
 #ifndef MM_UNROLL
-#undef MM_HD /* of headers of one value */
+#undef MM_HD /* which headers of one value define, too */
 #undef MM_HD_CONSTEXPR
 #define MM_HD           static inline
 #define MM_HD_CONSTEXPR MM_HD
 #define MM_UNROLL
-/* by the low five bits of `by` */
+/* shift by the low five bits of `by` */
 #define MM_SHIFT_RIGHT(x, by) ((x) >> ((by)&31))
 #define MM_SHIFT_LEFT(x, by)  ((x) << ((by)&31))
-/* the number of bits of x, 0 for 0; and 32 less that number */
+/* bit length of x (0 for 0); and 32 less that length */
 #define MM_LENGTH32(x)    (32 - MM_ABOVE32(x))
 #define MM_ABOVE32(x)     ((x) ? __builtin_clz(x) : 32)
 #define MM_POPC32(x)      __builtin_popcount(x)
 #define MM_POPC64(x)      __builtin_popcountll(x)
 #define MM_DOUBLE_ONES(x) mm_zfp_double_ones(x)
 #define MM_UNDOUBLE(code) mm_zfp_undouble(code)
-/* x without its low 32 - above bits, of 1 to 32 that are above; and those bits of `low`, then `high` */
+/* DROP: x without its low 32 - above bits (above: 1 to 32). SPLICE: these low bits of `low`, then `high` */
 #define MM_DROP(x, above)           ((x) >> (32 - (above)))
 #define MM_SPLICE(low, high, above) (((low)&mm_zfp_ones(32 - (above))) | (high) << (32 - (above)))
-/* of the bytes 0 to 3 of a and 4 to 7 of b those four, the lowest first */
+/* four of the bytes 0 to 3 of a and 4 to 7 of b, the lowest first */
 #define MM_BYTES(a, b, i, j, k, l)                                                                                     \
     (mm_zfp_byte(a, b, i) | mm_zfp_byte(a, b, j) << 8 | mm_zfp_byte(a, b, k) << 16 | mm_zfp_byte(a, b, l) << 24)
-/* A constant that is hidden from the compiler, if it would make slower code of it. */
+/* A constant, hidden from a compiler that would make slower code of it. */
 #define MM_CONSTANT(x) (x)
-/* A value as a scaled integer. infinite: the scale is infinite (and passed as 0); then libzfp's result, INT32_MIN. */
+/* value * scale as an integer. infinite: the scale is infinite (and passed as 0); the result is libzfp's, INT32_MIN. */
 #define MM_INTEGER(value, scale, infinite) ((infinite) ? (uint32_t)INT32_MIN : (uint32_t)(int32_t)((value) * (scale)))
 #endif
 
 /* The i-th byte of MM_BYTES: of a for i < 4, else of b. */
 MM_HD uint32_t mm_zfp_byte(uint32_t a, uint32_t b, int i) { return (i < 4 ? a : b) >> i % 4 * 8 & 0xff; }
 
-/* The lesser, as unsigned numbers. */
+/* The smaller of two, as unsigned numbers. */
 MM_HD int mm_zfp_least(int a, int b) { return (uint32_t)a < (uint32_t)b ? a : b; }
 
 /* `count` < 32 ones. */
@@ -72,7 +72,8 @@ enum { MM_ZFP_PART_BITS = 10, MM_ZFP_GOES_ON = 64 };
 
 /* Decodes the low MM_ZFP_PART_BITS bits of `code`, which follows the n verbatim bits of a plane. If the first bit is
  * zero, the rest of the plane is zero. Else the plane's bits follow, up to a one that is followed by a zero, where the
- * code ends, or up to the last of these bits; a one whose inserted bit is not among them is left out. The result has
+ * code ends, or up to the last of these bits. If they end with a one, without its inserted bit, that one is left for
+ * the next part. The result has
  *      bits 0 to 15    the bits of the plane
  *      bits 16 to 20   the number of bits of the code that were used, less 1. If the code has not ended: shift it by
  *                      that number, set its first bit, and decode again
@@ -96,7 +97,7 @@ MM_HD uint32_t mm_zfp_part_used(uint32_t part) { return part >> 16 & 31; }
 
 /* ---------------------------------------------------------------- planes of 4 or 16 bits */
 
-/* Encodes plane x of `values` coefficients. *seen: bits that were set in higher planes, whose length is n; updated.
+/* Encodes plane x of `values` coefficients. *seen: bits that were set in higher planes; its length is n; updated.
  * Returns the code, of *length_out <= 31 bits; the bits above are undefined. */
 MM_HD uint32_t mm_zfp_plane_encode(uint32_t x, int values, uint32_t *seen, int *length_out) {
     const uint32_t last = UINT32_C(1) << (values - 1); /* the coefficient whose one is implied */
@@ -122,10 +123,10 @@ MM_HD uint32_t mm_zfp_plane_decode(uint32_t window, int left, int values, int *n
         count += mm_zfp_part_count(part) + MM_ZFP_GOES_ON;
     }
     rest &= mm_zfp_ones(values - 1) >> first;
-    const int behind = first + count; /* negative if the code goes on; as an unsigned number beyond the last */
+    const int behind = first + count; /* negative if the code goes on, which as an unsigned number is beyond the last */
     const int next = mm_zfp_least(behind, values), length = mm_zfp_least(behind, values - 1) + MM_POPC32(rest) + 1;
     /* Sets the implied one, unless the code ended before it, or all coefficients are significant. If the code is cut
-     * off, it lies that many bits lower. */
+     * off, the one lies as many bits lower as are missing. */
     const int after = left - length, at = first > first - after ? first : first - after;
     if (next == values) rest |= UINT32_C(1) << (values - 1) >> at;
     *n = next;
@@ -138,8 +139,8 @@ MM_HD uint32_t mm_zfp_plane_decode(uint32_t window, int left, int values, int *n
 /* Writes up to `maxbits` bits to words; further bits are dropped. */
 typedef struct mm_zfp_writer {
     uint32_t *words;
-    int maxbits, position; /* position: that of the first pending bit, a multiple of 32 */
-    uint64_t pending;      /* `fill` < 32 bits, zeros above */
+    int maxbits, position; /* position: of the first pending bit, a multiple of 32 */
+    uint64_t pending;      /* the last `fill` < 32 bits, zeros above */
     int fill;
 } mm_zfp_writer;
 
@@ -161,7 +162,7 @@ MM_HD void mm_zfp_put(mm_zfp_writer *out, uint32_t bits, int count) {
     out->fill -= 32;
 }
 
-/* Pads with zeros. */
+/* Writes the pending bits, and pads with zeros. */
 MM_HD void mm_zfp_finish(mm_zfp_writer *out) {
     for (; out->position < out->maxbits; out->position += 32, out->pending >>= 32)
         out->words[out->position / 32] = (uint32_t)out->pending;
@@ -225,7 +226,7 @@ MM_HD uint64_t mm_zfp_plane_get(const uint32_t *words, int end, int *position, i
     }
     const int group = at + 1;
     uint64_t rest = 0;
-    uint32_t part, more = 0; /* than the group's first bit */
+    uint32_t part, more = 0; /* 1: not the first part of the group */
     int count = 0;
     bool ended;
     do {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Codes of variable size in chunks: where everything lies. Plain C functions, the same on every device.
+/* Layout of codes of variable size, which consist of chunks. Plain C functions, the same on every device.
  *
- * A chunk is 1024 consecutive elements of the map (of f32 4 KiB, the window of cDMA: Rhu et al., HPCA 2018); the last
+ * A chunk is 1024 consecutive elements of the map (4 KiB of f32, the window of cDMA: Rhu et al., HPCA 2018); the last
  * may be shorter.
  *
  *   head   | int64 begin | uint32 at[0], at[1], ... at[chunks] | padding to 8 bytes |
@@ -13,9 +13,9 @@
  * A chunk's code has at most as many words as the chunk's elements fill. If it has exactly as many, it is the elements
  * themselves ("raw"). So a body is never larger than the map.
  *
- * Codecs know elements of 32 bits. How they take those of 16 bits (f16, bf16):
+ * Codecs process elements of 32 bits. Elements of 16 bits (f16, bf16) are passed to them thus:
  *
- *      lossy       as floats: they are widened, and what is decoded is rounded to them (half_value.h)
+ *      lossy       widened to floats; decoded floats are rounded back (half_value.h)
  *      lossless    their bits, zero-extended. The code has the non-zeros last, a word each; then two share a word:
  *                  | masks, runs or columns | value 0, value 1 | value 2, value 3 | ... |, zeros after the last
  *      deflate     two elements as one of 32 bits */
@@ -30,7 +30,7 @@
 #ifndef MM_HD
 #define MM_HD static inline __attribute__((always_inline))
 #endif
-/* What the host that launches kernels calls, too. */
+/* Of functions that host code calls, too. */
 #ifndef MM_HD_CONSTEXPR
 #define MM_HD_CONSTEXPR MM_HD
 #endif
@@ -38,9 +38,9 @@
 enum {
     MM_CHUNK_ELEMS = 1024,
     MM_CHUNK_MOST_BYTES = 4 * MM_CHUNK_ELEMS,
-    MM_BODY_ALIGN = 256, /* of `begin` */
+    MM_BODY_ALIGN = 256, /* alignment of `begin` */
 };
-/* Elements of a map, at most: at[] counts the words of its body in 32 bits. */
+/* The most elements of a map: at[] counts the body's words in 32 bits. */
 #define MM_CHUNK_MAP_ELEMS_MOST ((int64_t)UINT32_MAX)
 
 MM_HD_CONSTEXPR int64_t mm_chunks(int64_t elems) { return (elems + MM_CHUNK_ELEMS - 1) / MM_CHUNK_ELEMS; }
@@ -61,17 +61,18 @@ MM_HD int64_t mm_body_begin(int64_t end_of_last) {
     return (end_of_last + MM_BODY_ALIGN - 1) / MM_BODY_ALIGN * MM_BODY_ALIGN;
 }
 
-/* Whether a body may begin there: false of a damaged head. */
+/* Whether a body may begin at this position; if not, the head is damaged. */
 MM_HD bool mm_body_begin_is_possible(const mm_code_body *body, int64_t begin) {
     return begin >= 0 && begin % MM_BODY_ALIGN == 0 && begin <= body->pool_bytes + body->spill_bytes;
 }
 
-/* Whether at[i], at[i + 1] may be those of a chunk whose elements fill so many words: false of a damaged head. */
+/* Whether at[i] = from and at[i + 1] = to are possible for a chunk whose elements fill `raw` words; if not, the head is
+ * damaged. */
 MM_HD bool mm_chunk_words_are_possible(uint32_t from, uint32_t to, int raw) {
     return from <= to && to - from <= (uint32_t)raw;
 }
 
-/* How many non-zeros of 16 bits a code of `count` words has, of which the first `head` are others; -1: it is
+/* Number of 16-bit non-zeros in a code of `count` words, the first `head` of which are not non-zeros; -1: it is
  * damaged. */
 MM_HD int mm_chunk_half_values(const uint32_t *words, int count, int head) {
     if (head > count) return -1;
@@ -83,10 +84,10 @@ MM_HD bool mm_chunk_spills(const mm_code_body *body, int64_t position, int64_t b
     return position + bytes > body->pool_bytes;
 }
 
-/* Where a chunk's code of `bytes` (at most MM_CHUNK_MOST_BYTES) at a position lies. What does not end in the pool lies
- * in the spill, whole; so the spill has a chunk more than what the pool lacks:
+/* Address of a chunk's code of `bytes` (at most MM_CHUNK_MOST_BYTES) at a position. A code that does not end in the
+ * pool lies wholly in the spill; so the spill must be one chunk larger than what the pool lacks:
  *      pool  |....[chunk][chun|        spill  |  chunk [chunk][chunk]....|
- * NULL: not in either. position: from `begin`, possible as above, on. */
+ * NULL: there is no room in either. position: `begin` or later; `begin` must be possible as above. */
 MM_HD uint8_t *mm_chunk_place(const mm_code_body *body, int64_t position, int64_t bytes) {
     if (!mm_chunk_spills(body, position, bytes)) return (uint8_t *)body->pool + position;
     const int64_t at = position - body->pool_bytes + MM_CHUNK_MOST_BYTES;

@@ -14,7 +14,7 @@
 #include "pipeline/codec/chunk/zvc_chunk.h"
 
 _Static_assert((int)MM_CHUNK_MOST_BYTES == (int)MM_CHUNK_BYTES, "the room that plans leave for a chunk");
-_Static_assert((int)MM_BODY_ALIGN == (int)MM_ALIGN, "as plans align what they add up");
+_Static_assert((int)MM_BODY_ALIGN == (int)MM_ALIGN, "bodies are aligned as plans align them");
 
 static const mm_chunk_kind *kind_of(const mm_codec_ops *ops) { return *(const mm_chunk_kind *const *)ops->own; }
 
@@ -44,7 +44,7 @@ static mm_status fail_unknown(const mm_codec_ops *ops, const char *text) {
                    own ? own : "", own ? "=, " : "");
 }
 
-/* One "key=value". own: receives the canonical form of the codec's own value. */
+/* Parses one "key=value". own: receives the canonical form of the value of the codec's own parameter. */
 static mm_status take(mm_chunk_codec *codec, char *text, char own[MM_CHUNK_VALUE_CAPACITY]) {
     const mm_codec_ops *ops = codec->base.ops;
     const mm_chunk_kind *kind = kind_of(ops);
@@ -97,11 +97,12 @@ mm_status mm_chunk_create(const mm_codec_ops *ops, const char *params, mm_codec 
 
 /* ---------------------------------------------------------------- kinds */
 
-/* Rhu et al. (cDMA, HPCA 2018): 2.6 times smaller on average, figure 11; AlexNet, which has the fewest zeros of their
- * nets, 49.4 %, takes 0.506 and 1/32. */
+/* Typical: 2.6 times smaller, the average of cDMA's figure 11 (Rhu et al., HPCA 2018). Reserve: AlexNet, with the
+ * fewest zeros of their nets (49.4 %), takes 0.506 + 1/32. */
 const mm_chunk_kind mm_zvc_kind = {.typical_permille = {385}, .reserve_permille = {538}, .head = mm_zvc_head};
 
-/* Maps as in mm codecs --study --draw with cDMA's shares of zeros, in NHWC: six networks on average; AlexNet. */
+/* Maps as of `mm codecs --study --draw` with cDMA's shares of zeros, in NHWC. Typical: the average of six networks;
+ * reserve: AlexNet. */
 const mm_chunk_kind mm_rle_kind = {.typical_permille = {600}, .reserve_permille = {735}, .head = mm_rle_head};
 
 static mm_status take_values(mm_chunk_codec *codec, const char *value, char canonical_out[MM_CHUNK_VALUE_CAPACITY]) {
@@ -116,12 +117,12 @@ static mm_status take_values(mm_chunk_codec *codec, const char *value, char cano
         return MM_OK;
     }
     return mm_fail(MM_ERR_INVALID,
-                   "codec %s: 'values=%s': there are fp16, fp10 and fp8; without, values stay as they are",
+                   "codec %s: 'values=%s': there are fp16, fp10 and fp8; without values=, they are unchanged",
                    codec->base.ops->name, value);
 }
 
-/* cDMA's shares of non-zeros, 0.38 on average and AlexNet's 0.506, times the bytes that one takes, 5, 3, 2 1/3 and 2,
- * over 4; and the rows' ends. */
+/* cDMA's shares of non-zeros (0.38 on average, AlexNet's 0.506), times the bytes of a non-zero (5, 3, 2 1/3, 2) over 4;
+ * plus the ends of rows. */
 const mm_chunk_kind mm_csr_kind = {.formats =
                                        (const char *const[]){"", "values=fp16", "values=fp10", "values=fp8", NULL},
                                    .typical_permille = {477, 287, 224, 192},
@@ -138,7 +139,8 @@ static mm_status take_level(mm_chunk_codec *codec, const char *value, char canon
     return MM_OK;
 }
 
-/* As zvc: in NHWC, as maps lie here, cDMA's figure 11 has it a little behind that; only in NCHW it gains, 2.76. */
+/* As zvc: for maps in NHWC, as ours are, deflate is a little worse than zvc in cDMA's figure 11; in NCHW it reaches
+ * 2.76. */
 const mm_chunk_kind mm_deflate_kind = {
     .typical_permille = {385}, .reserve_permille = {538}, .key = "level", .take = take_level};
 
@@ -154,7 +156,7 @@ static mm_status take_bound(mm_chunk_codec *codec, const char *value, char canon
     return MM_OK;
 }
 
-/* Jin et al. (PPoPP 2021), table 1: 10.7 to 13.5 times smaller on four nets; half of the least is reserved. */
+/* Jin et al. (PPoPP 2021), table 1: 10.7 to 13.5 times smaller on four nets; reserve: half of the smallest ratio. */
 const mm_chunk_kind mm_eb_kind = {.formats = (const char *const[]){"", "abs=0.01", NULL},
                                   .typical_permille = {94},
                                   .reserve_permille = {187},
@@ -188,14 +190,15 @@ mm_status mm_chunk_body_bound(const mm_codec *codec, const mm_shape *shape, int6
     return MM_OK;
 }
 
-/* Shares of non-zeros, in thousandths, that the kinds' figures go by (cDMA's average, AlexNet's), of which elements of
- * 16 bits take half. */
+/* The shares of non-zeros, in thousandths, behind the kinds' figures (cDMA's average, AlexNet's). Non-zeros of 16 bits
+ * take half the bytes. */
 enum { TYPICAL_NONZEROS = 380, RESERVE_NONZEROS = 506 };
 
-/* The share of so many words, at least one. */
+/* Bytes of a share of `words` words, at least one word. */
 static int64_t share(int64_t words, int permille) { return 4 * ((words * permille + 999) / 1000); }
 
-/* What a kind's share of a map of f32 is for a map of that type, as a share of the same: a lossy code is the same. */
+/* Turns a kind's share of a map of f32 into that for the shape's type, still as a share of the map in f32. A lossy code
+ * has the same size for all types. */
 static int share_of(const mm_codec *codec, const mm_shape *shape, int permille, int nonzeros) {
     return shape->dtype == MM_F32 || !codec->flags.lossless ? permille : permille - nonzeros / 2;
 }
@@ -208,7 +211,7 @@ mm_status mm_chunk_body_nominal(const mm_codec *codec, const mm_shape *shape, mm
     MM_TRY(mm_chunk_map_elems(codec, shape, &elems));
     const int typical = share_of(codec, shape, kind->typical_permille[format], TYPICAL_NONZEROS);
     const int reserve = share_of(codec, shape, kind->reserve_permille[format], RESERVE_NONZEROS);
-    const int64_t words = shape->dtype == MM_F32 ? elems : (elems + 1) / 2; /* of the map */
+    const int64_t words = shape->dtype == MM_F32 ? elems : (elems + 1) / 2; /* words of the map */
     *nominal_out = (mm_body_nominal){.typical_bytes = share(elems, typical),
                                      .reserve_bytes = percent > 0 ? share(words, 10 * percent) : share(elems, reserve)};
     return MM_OK;

@@ -14,32 +14,32 @@ extern "C" {
 
 /* One encode or decode of a map. Pointers are to memory that the device reaches. */
 typedef struct mm_chunk_work {
-    int64_t elems;      /* of the map, 1 to MM_CHUNK_MAP_ELEMS_MOST */
+    int64_t elems;      /* elements of the map, 1 to MM_CHUNK_MAP_ELEMS_MOST */
     void *map;          /* encode reads it, decode writes it */
     mm_elem_type type;  /* of its elements */
     void *head;         /* aligned to 8; encode writes all of it, decode reads it */
-    mm_code_body body;  /* `before` and `record` are the encode's only */
+    mm_code_body body;  /* only encode uses `before` and `record` */
     void *scratch;      /* encode: mm_chunk_cuda_scratch_bytes, aligned to 8 */
-    int format;         /* csr: of its values */
-    float abs;          /* eb: the map's error bound, or */
-    const float *bound; /* where it will be; NULL: nowhere */
-    /* Increased by the number of chunks that encode stored raw because of infinities or NaNs, and of those that decode
-     * could not read. NULL: not counted. */
+    int format;         /* csr: params.format */
+    float abs;          /* eb: the map's error bound, if `bound` is NULL */
+    const float *bound; /* eb: address of the error bound when the task runs; NULL: use `abs` */
+    /* nonfinite: increased by the number of chunks that encode stores raw because of infinities or NaNs; damaged: by
+     * the number of chunks that decode cannot read. NULL: not counted. */
     unsigned long long *nonfinite, *damaged;
     int sms; /* at most this many multiprocessors; 0: all */
 } mm_chunk_work;
 
-/* Least number of chunks of a group, which a block takes at a time; with sms=, up to 32. */
+/* Fewest chunks of a group, which a block encodes together; with sms=, up to 32. */
 enum { MM_CHUNK_CUDA_GROUP = 8 };
 
 static inline int64_t mm_chunk_cuda_groups(int64_t elems, int group) { return (mm_chunks(elems) + group - 1) / group; }
 
-/* Bytes of scratch of an encode: four counters, and a state of each group. Whatever it holds, the encode clears it. */
+/* Bytes of an encode's scratch: four counters, and a state for each group. The encode initialises it. */
 static inline int64_t mm_chunk_cuda_scratch_bytes(int64_t elems) {
     return 8 * (4 + mm_chunk_cuda_groups(elems, MM_CHUNK_CUDA_GROUP));
 }
 
-/* Enqueue an encode or a decode. */
+/* Enqueues an encode or a decode. */
 typedef cudaError_t (*mm_chunk_cuda_fn)(cudaStream_t stream, const mm_chunk_work *work);
 
 #define MM_CHUNK_CUDA_DECLARE(name)                                                                                    \

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT */
-/* Kernels of codecs of chunks (chunk_code.h), for *_cuda.cu only. A codec adds how a warp encodes and decodes a chunk.
+/* The kernels of chunk codecs (chunk_code.h), for *_cuda.cu only. Each codec adds functions by which a warp encodes and
+ * decodes a chunk.
  *
- * Encode. A warp turns a chunk into a code in shared memory; the chunks of a block (8, or 32 with sms=) are a
- * group. Where a group's codes
- * begin is the sum of the words of all groups before it, which a single pass finds (D. Merrill, M. Garland, Single-pass
- * Parallel Prefix Scan with Decoupled Look-back, 2016): a block publishes its group's words, adds up what the blocks
- * before have published, back to one that has published its whole sum, and publishes its own. Blocks take groups by
- * tickets, in the order in which they begin, so that each waits only for blocks that have begun. The positions are
- * sums, which no order of blocks changes.
+ * Encode. A warp encodes a chunk to shared memory; the chunks of a block (8, or 32 with sms=) are a group. A group's
+ * codes begin after the words of all groups before it; a single pass adds them up (D. Merrill, M. Garland, Single-pass
+ * Parallel Prefix Scan with Decoupled Look-back, 2016). A block publishes its group's words, adds up the words
+ * published by the blocks before it, back to one that has published its prefix sum, and publishes its own prefix sum.
+ * Blocks draw tickets for groups in the order in which they begin, so each waits only for blocks that have begun. The
+ * order of blocks does not change the positions, which are sums.
  *
  *      map     | chunk | chunk | ...                              a warp each
  *      shared  | code...    | code..     | ...   8 or 32 slots    a block: a group
  *      body    ...|code...|code..|...                             32 words of a warp's are a line of memory
  *
- * A word that blocks hand to one another is read and written by mm_cuda_load and mm_cuda_store. It holds all that it
- * tells, so that no order between words is needed.
+ * Blocks exchange words by mm_cuda_load and mm_cuda_store. Each word has its meaning by itself, so words need no order
+ * among them.
  *
- * Decode. A warp takes a chunk. It copies the code to shared memory, since the body may lie behind the link, where each
- * word should be read once. */
+ * Decode. A warp decodes a chunk. It first copies the code to shared memory, because the body may lie in pinned memory,
+ * behind the link, where each word should be read once. */
 #ifndef PIPELINE_CODEC_CHUNK_CHUNK_CUDA_KERNEL_H
 #define PIPELINE_CODEC_CHUNK_CHUNK_CUDA_KERNEL_H
 
@@ -37,9 +37,9 @@ constexpr int WARP = 32, LINE = 32 /* words */, MOST_GROUP = THREADS / WARP, GRO
 
 __device__ __forceinline__ int lane_of() { return (int)(threadIdx.x % WARP); }
 __device__ __forceinline__ int warp_of() { return (int)(threadIdx.x / WARP); }
-/* Chunks of a group. */
+/* Number of chunks in a group. */
 __device__ __forceinline__ int group_of() { return (int)(blockDim.x / WARP); }
-/* The bits below the lane's. */
+/* Mask of the lanes below this one. */
 __device__ __forceinline__ uint32_t below(int lane) { return (1u << lane) - 1; }
 
 /* The sum of `value` over the lanes below. */
@@ -53,12 +53,12 @@ __device__ __forceinline__ int sum_below(int value, int lane) {
     return sum - value;
 }
 
-/* Words of shared memory for a chunk's code, and those that eb needs beside its own. */
+/* Words of shared memory for a warp: a chunk's code, and scratch of eb. */
 constexpr int SLOT = MM_CHUNK_ELEMS + 3 * WARP;
 
-/* ---------------------------------------------------------------- chunks of which only non-zeros are kept */
+/* ---------------------------------------------------------------- packing non-zeros */
 
-/* values[i] is element 32 i + lane. Lane l gets the mask of those of elements 32 l to 32 l + 31 that are not 0. */
+/* values[i] is element 32 i + lane. Lane l gets the mask of the non-zeros among elements 32 l to 32 l + 31. */
 __device__ __forceinline__ uint32_t mask_nonzeros(const uint32_t *values, int lane) {
     uint32_t mine = 0;
 #pragma unroll
@@ -69,10 +69,10 @@ __device__ __forceinline__ uint32_t mask_nonzeros(const uint32_t *values, int la
     return mine;
 }
 
-/* The bits that are set in all lanes' masks. */
+/* Number of bits that are set in all lanes' masks together. */
 __device__ __forceinline__ int count_all(uint32_t mask) { return (int)__reduce_add_sync(ALL, (unsigned)__popc(mask)); }
 
-/* Calls store(rank, value) for each value that is not 0, of which `rank` are before it. */
+/* Calls store(rank, i, value) for each non-zero values[i]; rank: the number of non-zeros before it. */
 template <typename STORE>
 __device__ __forceinline__ void pack_nonzeros(const uint32_t *values, int lane, const STORE &store) {
     int before = 0;
@@ -84,7 +84,7 @@ __device__ __forceinline__ void pack_nonzeros(const uint32_t *values, int lane, 
     }
 }
 
-/* The other way: mine has lane's mask, and load(rank) gives a value. */
+/* The inverse. mine: the lane's mask; load(rank) returns the non-zero of that rank. */
 template <typename LOAD>
 __device__ __forceinline__ void unpack_nonzeros(uint32_t mine, uint32_t *values, int lane, const LOAD &load) {
     int before = 0;
@@ -100,12 +100,12 @@ __device__ __forceinline__ void unpack_nonzeros(uint32_t mine, uint32_t *values,
 
 constexpr unsigned long long PART = 1ull << 62, SUM = 2ull << 62, WORDS = PART - 1;
 
-/* An encode's scratch. After it comes a state of each group: 0, PART and its words, or SUM and the words of all groups
- * up to it. */
+/* An encode's scratch. A state for each group follows it: 0 at first; then PART + the group's words; then SUM + the
+ * words of all groups up to and including it. */
 struct chunk_scratch {
-    int64_t begin;                        /* of the body */
-    unsigned long long tickets, finished; /* groups that were taken, groups that published their sums */
-    unsigned long long spill_from;        /* the body's words before the first chunk in the spill, and 1; 0: none */
+    int64_t begin;                        /* the body's first position */
+    unsigned long long tickets, finished; /* tickets drawn, groups that have published their sums */
+    unsigned long long spill_from;        /* 1 + the body's words before the first chunk in the spill; 0: none */
 };
 static_assert(sizeof(chunk_scratch) == 4 * sizeof(unsigned long long), "mm_chunk_cuda_scratch_bytes");
 
@@ -113,13 +113,13 @@ __device__ __forceinline__ unsigned long long *states_of(chunk_scratch *scratch)
     return (unsigned long long *)(scratch + 1);
 }
 
-/* Publishes the words of group g. Returns the sum of those of the groups before, when all of them are known. To be
- * called by a whole warp. */
+/* Publishes the words of group g. Waits for the groups before it, and returns the sum of their words. A whole warp
+ * calls it. */
 __device__ __forceinline__ uint64_t words_before(unsigned long long *state, int64_t g, unsigned words, int lane) {
     if (lane == 0 && g > 0) mm_cuda_store(&state[g], PART | words);
     uint64_t sum = 0;
     for (int64_t to = g; to > 0; to -= WARP) {
-        /* lane l looks at the l-th group before `to`; before group 0 nothing is */
+        /* lane l reads the state of the l-th group before `to`; before group 0 the sum is 0 */
         unsigned long long seen;
         do seen = to > lane ? mm_cuda_load(&state[to - 1 - lane]) : (unsigned long long)SUM;
         while (__any_sync(ALL, seen < PART));
@@ -147,16 +147,16 @@ __global__ void __launch_bounds__(THREADS, 1)
 
 /* ---------------------------------------------------------------- encode */
 
-/* A group's codes. Each is in a SLOT of dynamic shared memory. */
+/* A group's codes. Each lies in a SLOT of dynamic shared memory. */
 struct group_codes {
     uint32_t words[MOST_GROUP];
-    uint32_t from[MOST_GROUP + 1]; /* where each begins among them, in words; after the last: all words */
-    uint32_t *place[MOST_GROUP];   /* where each goes to; NULL: there is no room */
+    uint32_t from[MOST_GROUP + 1]; /* where each code begins in the group, in words; the last entry: all words */
+    uint32_t *place[MOST_GROUP];   /* each code's address in the body; NULL: there is no room */
     unsigned long long ticket;
-    int skew; /* where the group begins in a line of memory, in words */
+    int skew; /* where the group begins within a line of memory, in words */
 };
 
-/* What the head and the record tell of the whole body. */
+/* Completes the head and the record, when the size of the whole body is known. */
 __device__ __forceinline__ void tell_of_all(const mm_chunk_work &work, int64_t groups, chunk_scratch *scratch) {
     const int64_t chunks = mm_chunks(work.elems);
     const uint64_t words = mm_cuda_load(&states_of(scratch)[groups - 1]) & WORDS,
@@ -173,7 +173,8 @@ __device__ __forceinline__ void tell_of_all(const mm_chunk_work &work, int64_t g
     record->all_spilled += record->spilled;
 }
 
-/* Finds where the group's codes go to, and tells it in the head. By the first warp: lane i has chunk i's words. */
+/* Finds the addresses of the group's codes, and writes their positions to the head. The first warp calls it; lane i has
+ * chunk i. */
 __device__ __forceinline__ void place_group(const mm_chunk_work &work, group_codes &codes, int64_t g, int64_t groups,
                                             int lane) {
     chunk_scratch *const scratch = (chunk_scratch *)work.scratch;
@@ -196,7 +197,7 @@ __device__ __forceinline__ void place_group(const mm_chunk_work &work, group_cod
     tell_of_all(work, groups, scratch);
 }
 
-/* Writes the group's codes. Warps write whole lines of memory, but where the group ends. */
+/* Writes the group's codes. Warps write whole lines of memory, except at the group's ends. */
 __device__ __forceinline__ void write_group(const group_codes &codes, const uint32_t *slots) {
     const int words = (int)codes.from[WARP];
     int c = 0;
@@ -208,7 +209,7 @@ __device__ __forceinline__ void write_group(const group_codes &codes, const uint
     }
 }
 
-/* Bits of elements 32 i + lane of a chunk of n; zeros beyond. T: uint32_t or uint16_t. */
+/* values[i] = bits of element 32 i + lane of a chunk of n; zeros beyond n. T: uint32_t or uint16_t. */
 template <typename T>
 __device__ __forceinline__ void load_chunk(const T *__restrict__ src, int n, int lane, uint32_t *values) {
     const int left = n - lane;
@@ -222,7 +223,7 @@ __device__ __forceinline__ void load_chunk(const T *__restrict__ src, int n, int
     for (int i = 0; i < GROUPS_OF_32; i++) values[i] = WARP * i < left ? src[WARP * i] : 0;
 }
 
-/* What stands for them. */
+/* The inverse: stores values[i] to element 32 i + lane. */
 template <typename T>
 __device__ __forceinline__ void store_chunk(const uint32_t *values, int n, int lane, T *__restrict__ dst) {
     const int left = n - lane;
@@ -234,7 +235,7 @@ __device__ __forceinline__ void store_chunk(const uint32_t *values, int n, int l
 
 /* ---------------------------------------------------------------- elements of 16 bits (chunk_code.h) */
 
-/* The elements of a chunk as the codec has them. `at`: number of the first. */
+/* Loads a chunk's elements in the form that the codec processes. at: index of the first. */
 template <typename CODE>
 __device__ __forceinline__ void load_elems(const mm_chunk_work &work, int64_t at, int n, int lane, uint32_t *values) {
     if (work.type == MM_ELEM_F32) {
@@ -248,7 +249,7 @@ __device__ __forceinline__ void load_elems(const mm_chunk_work &work, int64_t at
     }
 }
 
-/* The other way; as_bits: values are the elements' bits. */
+/* The inverse. as_bits: values are the elements' bits, not floats. */
 __device__ __forceinline__ void store_elems(uint32_t *values, bool as_bits, const mm_chunk_work &work, int64_t at,
                                             int n, int lane) {
     if (work.type == MM_ELEM_F32) {
@@ -261,13 +262,13 @@ __device__ __forceinline__ void store_elems(uint32_t *values, bool as_bits, cons
     store_chunk(values, n, lane, (uint16_t *)work.map + at);
 }
 
-/* Words from `head` to `words` - 1, the non-zeros, become halves of words. Returns the words of the code. */
+/* Joins the non-zeros, in words `head` to `words` - 1, two to a word. Returns the words of the code. */
 template <typename CODE> __device__ __forceinline__ int join_values(uint32_t *code, int words, int n, int lane) {
     __syncwarp();
     const int head = CODE::head(code, n), values = words - head;
     uint32_t *const value = code + head;
 #pragma unroll 1
-    for (int i = 0; i < values; i += 2 * WARP) { /* what is written was read, or is read no more */
+    for (int i = 0; i < values; i += 2 * WARP) { /* no word is overwritten before it was read */
         const int k = i + 2 * lane;
         const uint32_t low = k < values ? value[k] : 0, high = k + 1 < values ? value[k + 1] : 0;
         __syncwarp();
@@ -277,7 +278,7 @@ template <typename CODE> __device__ __forceinline__ int join_values(uint32_t *co
     return head + (values + 1) / 2;
 }
 
-/* The other way, from the last to the first. -1: the code is damaged. */
+/* The inverse, from the last to the first. Returns -1 if the code is damaged. */
 template <typename CODE> __device__ __forceinline__ int part_values(uint32_t *code, int words, int n, int lane) {
     if (lane < 2 && lane >= words) code[lane] = 0;
     __syncwarp();
@@ -296,7 +297,8 @@ template <typename CODE> __device__ __forceinline__ int part_values(uint32_t *co
     return head + values;
 }
 
-/* Encodes a chunk to `words`. Returns the code's words; mm_chunk_raw_words: it is the elements. */
+/* Encodes a chunk to `words`. Returns the code's words; if they are mm_chunk_raw_words, it is the elements
+ * themselves. */
 template <typename CODE>
 __device__ __forceinline__ int encode_chunk(const mm_chunk_work &work, const CODE &code, int64_t at, int n,
                                             uint32_t *words, int lane) {
@@ -320,7 +322,7 @@ __device__ __forceinline__ int encode_chunk(const mm_chunk_work &work, const COD
     return raw;
 }
 
-/* Decodes a chunk of `count` words to `values`. False: damaged. */
+/* Decodes a chunk's code of `count` words to `values`. Returns false if it is damaged. */
 template <typename CODE>
 __device__ __forceinline__ bool decode_chunk(const mm_chunk_work &work, const CODE &code, int n, int count,
                                              uint32_t *words, uint32_t *values, int lane) {
@@ -340,21 +342,21 @@ __device__ __forceinline__ bool decode_chunk(const mm_chunk_work &work, const CO
     return code.decode(words, count, n, values, lane);
 }
 
-/* A codec, for the kernels: a class CODE made from a (const mm_chunk_work &), with
+/* CODE is the class of a codec. It has a constructor (const mm_chunk_work &), and
  *
  *      int encode(uint32_t *values, int n, uint32_t *words, int lane)
  *          values[i]: bits of element 32 i + lane of n, zeros beyond; they may be changed. Returns the words of the
- *          code, at most n - 1. Or n: `values`, as they now are, are the code. Any of SLOT words of shared memory may
- *          be written
+ *          code, at most n - 1; or n if the chunk must be stored raw, as `values` then are. May write all SLOT words
+ *          of shared memory
  *      bool decode(uint32_t *words, int count, int n, uint32_t *values, int lane)
- *          count: less than n. `words` may be changed. False: damaged
+ *          count: less than n. May change `words`. Returns false if the code is damaged
  *
- *      LOSSLESS    whether it keeps every bit. Then there is
+ *      LOSSLESS    whether it keeps every bit; if so, it has
  *      int head(const uint32_t *words, int n)
- *          words of a code before its non-zeros, as mm_chunk_kind has it
+ *          words of a code before its non-zeros (mm_chunk_kind.head)
  *
- * All are called by whole warps, and return the same to all lanes. Lanes may look at `words` at once on decode, and
- * need nothing after encode. */
+ * Whole warps call them, and all lanes get the same result. decode may read `words` at once, without a barrier; encode
+ * need not end with one. */
 template <typename CODE>
 __global__ void __launch_bounds__(THREADS, 1) encode(mm_chunk_work work, int64_t groups, int turns) {
     MM_DYNAMIC_SHARED(uint32_t, slots);
@@ -383,8 +385,8 @@ __global__ void __launch_bounds__(THREADS, 1) encode(mm_chunk_work work, int64_t
 
 /* ---------------------------------------------------------------- decode */
 
-/* Copies the code of a chunk, whose elements fill n words, to shared memory. Returns its words; -1: the head or the
- * body is damaged. */
+/* Copies the code of a chunk, whose elements fill n words, to shared memory. Returns the code's words; -1: the head or
+ * the body is damaged. */
 __device__ __forceinline__ int fetch_code(const mm_chunk_work &work, int64_t chunk, int n, uint32_t *words, int lane) {
     const int64_t begin = *(const int64_t *)work.head;
     const uint32_t *const at = (const uint32_t *)work.head + 2 + chunk;
@@ -394,7 +396,7 @@ __device__ __forceinline__ int fetch_code(const mm_chunk_work &work, int64_t chu
     const int count = (int)(to - from);
     const uint32_t *const code = (const uint32_t *)mm_chunk_place(&work.body, begin + 4 * (int64_t)from, 4 * count);
     if (!code && count > 0) return -1;
-    const int skew = (int)(from % WARP); /* so that lanes read lines of memory */
+    const int skew = (int)(from % WARP); /* so that a warp reads whole lines of memory */
 #pragma unroll 8
     for (int i = 0; i <= GROUPS_OF_32; i++) {
         const int k = WARP * i + lane - skew;
@@ -431,7 +433,7 @@ inline grid_request request_of(const mm_chunk_work &work) {
     request.thread_bytes = MM_CHUNK_ELEMS / WARP * sizeof(float);
     request.sms = work.sms;
     request.fat_threads = THREADS;
-    request.least_warps = MM_CHUNK_CUDA_GROUP; /* the scratch has room for so many groups */
+    request.least_warps = MM_CHUNK_CUDA_GROUP; /* fewer warps would make more groups than the scratch has room for */
     request.warp_bytes = SLOT * sizeof(uint32_t);
     request.static_bytes = sizeof(group_codes);
     return request;
@@ -453,7 +455,7 @@ template <typename CODE> cudaError_t launch_encode(cudaStream_t stream, const mm
     if (error != cudaSuccess) return error;
     const int turns = (int)((groups + grid.blocks - 1) / grid.blocks);
     MM_LAUNCH(prepare, clear.blocks, clear.threads, 0, stream, (chunk_scratch *)work.scratch, groups, work.body.before);
-    /* With a scratch that is not prepared, encode would wait without end or write out of bounds. */
+    /* If the scratch is not prepared, encode would wait for ever or write out of bounds. */
     error = cudaGetLastError();
     if (error != cudaSuccess) return error;
     MM_LAUNCH(encode<CODE>, grid.blocks, grid.threads, grid.shared_bytes, stream, work, groups,
@@ -473,7 +475,7 @@ template <typename CODE> cudaError_t launch_decode(cudaStream_t stream, const mm
 
 } // namespace
 
-/* The C functions of a codec's class. */
+/* Defines the C functions of a codec from its class. */
 #define MM_CHUNK_CUDA_DEFINE(name, CODE)                                                                               \
     extern "C" cudaError_t mm_##name##_cuda_encode(cudaStream_t stream, const mm_chunk_work *work) {                   \
         return launch_encode<CODE>(stream, *work);                                                                     \

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Chunk codecs on the host device: the jobs.
+/* Chunk codecs on the host device: jobs that run the kernels.
  *
- * Encoding. Threads take tasks of some chunks each. A task encodes its chunks to its stack, waits for its turn, takes
- * the next words of the body, passes the turn on, and copies. Tasks are begun in order, so the one whose turn it is
- * runs; and the bytes are those of a serial loop. */
+ * Encoding. Threads take tasks of some chunks each. A task encodes its chunks to its stack, waits for its turn,
+ * reserves the next words of the body, passes the turn on, and copies its code there. Tasks are begun in order, so the
+ * task whose turn it is always runs; and the bytes are those of a serial loop. */
 #include "pipeline/codec/chunk/chunk_host.h"
 
 #include <sched.h>
@@ -13,14 +13,14 @@
 #include "mm/device/host/device_host.h"
 #include "pipeline/codec/packed/half_host.h"
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "codes are little-endian: here as words are in memory");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "codes are little-endian, as words in memory must be here");
 
 enum { TASK_CHUNKS = 8 };
 
 typedef struct chunk_job {
-    const mm_codec *codec; /* lives as long as jobs run */
+    const mm_codec *codec; /* outlives the job */
     mm_chunk_params params;
-    const float *bound; /* NULL: params has it */
+    const float *bound; /* NULL: params has the bound */
     mm_code_body body;
     const void *src;
     void *dst;
@@ -32,7 +32,7 @@ typedef struct chunk_job {
     mm_codec_counters *counters;
 } chunk_job;
 
-/* Where chunk i of the map begins. */
+/* Address of chunk i of the map. */
 static uint8_t *chunk_of(const chunk_job *job, const void *map, int64_t i) {
     return (uint8_t *)map + i * MM_CHUNK_ELEMS * job->elem_bytes;
 }
@@ -41,8 +41,8 @@ static int raw_words_of(const chunk_job *job, int64_t i) {
     return mm_chunk_raw_words(mm_chunk_elems(job->elems, i), job->type != MM_ELEM_F32);
 }
 
-/* What goes to a pool in pinned memory, or comes from there, does so while the job works; what is spilled is the last
- * of it, and takes the link's time besides (as mm/core/time/simulate.h has it). */
+/* Charges the link's time. Bytes of a pool in pinned memory cross the link while the job works (from began_ns on);
+ * spilled bytes cross it afterwards, and take extra time (as in mm/core/time/simulate.h). */
 static void charge_link(const chunk_job *job, mm_copy_kind kind, int64_t bytes, int64_t began_ns) {
     if (job->stream->device->ops != &mm_device_host_ops) return;
     mm_host_link_charge(job->stream, kind, bytes, job->body.pool_pinned ? began_ns : mm_now_ns());
@@ -60,7 +60,7 @@ static bool has_nonfinite(const float *src, int n) {
     return found;
 }
 
-/* How elements of 16 bits become such as kernels know: chunk_code.h says which. */
+/* In which form elements of 16 bits are passed to kernels (chunk_code.h). */
 typedef enum halves_as { AS_FLOATS, AS_BITS, AS_PAIRS } halves_as;
 
 static const mm_chunk_host *host_of(const chunk_job *job) { return job->codec->ops->own; }
@@ -69,13 +69,13 @@ static halves_as halves_as_of(const chunk_job *job) {
     return !job->codec->flags.lossless ? AS_FLOATS : host_of(job)->kind->head ? AS_BITS : AS_PAIRS;
 }
 
-/* A chunk, as kernels have it. */
+/* A chunk in the form that kernels process. */
 typedef union wide_chunk {
     float value[MM_CHUNK_ELEMS];
     uint32_t bits[MM_CHUNK_ELEMS];
 } wide_chunk;
 
-/* As mm_chunk_encode_fn, of elements of 16 bits; returns mm_chunk_raw_words for a raw chunk. */
+/* The same as mm_chunk_encode_fn, for elements of 16 bits; returns mm_chunk_raw_words for a raw chunk. */
 static int encode_halves(const chunk_job *job, mm_chunk_encode_fn encode, const uint16_t *src, int n, uint32_t *words,
                          bool *nonfinite_out) {
     const int raw = mm_chunk_raw_words(n, true);
@@ -106,7 +106,7 @@ static int encode_halves(const chunk_job *job, mm_chunk_encode_fn encode, const 
     return raw;
 }
 
-/* As mm_chunk_decode_fn, to elements of 16 bits; count: fewer than mm_chunk_raw_words. */
+/* The same as mm_chunk_decode_fn, for elements of 16 bits; count is below mm_chunk_raw_words. */
 static bool decode_halves(const chunk_job *job, mm_chunk_decode_fn decode, const uint32_t *words, int count, int n,
                           uint16_t *dst) {
     const halves_as as = halves_as_of(job);
@@ -139,7 +139,7 @@ typedef struct encode_run {
     mm_chunk_encode_fn encode;
     int64_t begin;
     uint32_t *at;
-    int64_t words; /* that tasks have taken; whose turn it is may use it */
+    int64_t words; /* words that tasks have reserved; only the task whose turn it is may use it */
     _Atomic int64_t turn, spilled_bytes, nonfinite;
 } encode_run;
 
@@ -157,7 +157,7 @@ static mm_status copy_chunk(encode_run *run, int64_t from, const uint32_t *words
     uint8_t *to = mm_chunk_place(body, position, bytes);
     if (!to)
         return mm_fail(MM_ERR_INVALID,
-                       "codec %s: %lld bytes at %lld of a body: outside its pool of %lld bytes and its spill of %lld",
+                       "codec %s: no room for %lld bytes at position %lld in a pool of %lld bytes and a spill of %lld",
                        run->job->codec->spec, (long long)bytes, (long long)position, (long long)body->pool_bytes,
                        (long long)body->spill_bytes);
     memcpy(to, words, (size_t)bytes);
@@ -165,14 +165,14 @@ static mm_status copy_chunk(encode_run *run, int64_t from, const uint32_t *words
     return MM_OK;
 }
 
-/* Has the chunk fetched from memory while the one before is encoded, which would wait for each line. */
+/* Prefetches chunk i while the one before it is encoded, so that encoding does not wait for each cache line. */
 static void fetch_ahead(const chunk_job *job, int64_t i) {
     if (i >= mm_chunks(job->elems)) return;
     const uint8_t *src = chunk_of(job, job->src, i);
     for (int64_t at = 0; at < mm_chunk_elems(job->elems, i) * job->elem_bytes; at += 64) __builtin_prefetch(src + at);
 }
 
-/* One chunk. Returns the code's words, which are fewer than mm_chunk_raw_words unless it is raw. */
+/* Encodes one chunk. Returns the code's words: mm_chunk_raw_words if it is raw, else fewer. */
 static int encode_chunk(encode_run *run, int64_t i, uint32_t *words) {
     const chunk_job *job = run->job;
     const void *src = chunk_of(job, job->src, i);
@@ -213,7 +213,7 @@ static mm_status encode_task(void *ctx, int64_t task, int thread) {
     return status;
 }
 
-/* Others may read it meanwhile. */
+/* Sets a field that others may be reading. */
 static void put(int64_t *field, int64_t value) { __atomic_store_n(field, value, __ATOMIC_RELAXED); }
 
 static void put_record(mm_body_record *record, int64_t begin, int64_t bytes, int64_t spilled) {
@@ -253,7 +253,7 @@ typedef struct decode_run {
     int64_t begin;
 } decode_run;
 
-/* Where a chunk's code lies. False: the head is damaged. */
+/* Finds a chunk's code. Returns false if the head is damaged. */
 static bool find_chunk(const decode_run *run, int64_t i, const uint32_t **words_out, int *count_out) {
     const uint32_t *at = words_begin(run->job->src);
     if (!mm_chunk_words_are_possible(at[i], at[i + 1], raw_words_of(run->job, i))) return false;
@@ -263,7 +263,7 @@ static bool find_chunk(const decode_run *run, int64_t i, const uint32_t **words_
     return *words_out || *count_out == 0;
 }
 
-/* As fetch_ahead: the code, and the lines that will be written. */
+/* Prefetches a chunk's code, and the lines of the map that will be written. */
 static void fetch_chunk(const decode_run *run, int64_t i) {
     const uint32_t *words;
     int count;
@@ -273,7 +273,7 @@ static void fetch_chunk(const decode_run *run, int64_t i) {
     for (int j = 0, n = raw_words_of(run->job, i); j < n; j += 16) __builtin_prefetch(dst + 4 * j, 1);
 }
 
-/* False: damaged. */
+/* Returns false if the chunk is damaged. */
 static bool decode_chunk(const decode_run *run, int64_t i) {
     const chunk_job *job = run->job;
     const int n = mm_chunk_elems(job->elems, i);

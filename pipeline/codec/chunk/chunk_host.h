@@ -12,23 +12,25 @@
 #include "pipeline/codec/chunk/chunk_codec.h"
 #include "pipeline/codec/packed/packed_host.h"
 
-/* Both are called by several threads at once.
+/* Kernels: several threads call them at once.
  *
- * Encodes n (1 to 1024) floats to `words`, which has room for MM_CHUNK_ROOM; all may be written. Returns the code's
- * words if they are fewer than n; else n, and then words[0] to [n - 1] are the elements that decode is to give. */
+ * Encodes n (1 to 1024) floats to `words`, which has room for MM_CHUNK_ROOM words; all may be written. Returns the
+ * number of the code's words if it is below n; else n, and words[0] to words[n - 1] are the elements as decode will
+ * return them. */
 enum { MM_CHUNK_ROOM = 2 * MM_CHUNK_ELEMS };
 typedef int (*mm_chunk_encode_fn)(const mm_chunk_params *params, const float *src, int n, uint32_t *words);
 /* Decodes `count` (< n) words to n floats. False: the code is damaged; dst may have been written. Never reads beyond
  * words[count - 1] or writes beyond dst[n - 1]. */
 typedef bool (*mm_chunk_decode_fn)(const mm_chunk_params *params, const uint32_t *words, int count, int n, float *dst);
 
-/* A chunk that is stored as it is. */
+/* Stores a chunk raw. */
 static inline int mm_chunk_raw(const float *src, int n, uint32_t *words) {
     memcpy(words, src, (size_t)n * sizeof *words);
     return n;
 }
 
-/* Kernels come in two instruction sets, NAME_portable and, on x86-64, NAME_avx512. */
+/* Kernels come in two variants, NAME_portable and, on x86-64, NAME_avx512; the list has one for each instruction set of
+ * packed_host.h. */
 #if defined(__x86_64__)
 #define MM_CHUNK_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,popcnt,lzcnt,bmi2")))
 #define MM_CHUNK_ISA_LIST(name)                                                                                        \
@@ -38,7 +40,7 @@ MM_CHUNK_AVX512 static inline __mmask16 mm_chunk_lanes(int left) {
     return left < 16 ? (__mmask16)((1u << left) - 1) : (__mmask16)0xffff;
 }
 
-/* Puts the values, in their order, where bits of the masks are set, which have 32 elements each; zeros elsewhere. */
+/* Stores the values, in their order, where bits of the masks (of 32 elements each) are set, and zeros elsewhere. */
 MM_CHUNK_AVX512 static inline void mm_chunk_spread_avx512(const uint32_t *value, int n, const uint32_t *masks,
                                                           float *dst) {
     for (int i = 0; i < n; i += 16) {

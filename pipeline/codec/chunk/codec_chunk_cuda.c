@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Codecs of chunks on CUDA: the bits of chunk_host.c. chunk_cuda_kernel.h says how. */
+/* Chunk codecs on CUDA, with the same bits as on the host (chunk_host.c). chunk_cuda_kernel.h has the kernels. */
 #include "mm/device/cuda/device_cuda.h"
 #include "pipeline/codec/chunk/chunk_codec.h"
 #include "pipeline/codec/chunk/chunk_cuda.h"
@@ -17,7 +17,7 @@ static int64_t cuda_scratch(const mm_codec *codec, const mm_shape *shape) {
     return mm_chunk_map_elems(codec, shape, &elems) == MM_OK ? mm_chunk_cuda_scratch_bytes(elems) : 0;
 }
 
-/* All but the map and the head. */
+/* Fills in all members but the map, the head and the scratch. */
 static mm_status work_of(const mm_codec *codec, const mm_shape *shape, const mm_code_inputs *inputs,
                          mm_codec_counters *counters, mm_chunk_work *work_out) {
     const mm_chunk_codec *chunked = (const mm_chunk_codec *)codec;
@@ -58,7 +58,7 @@ static mm_status cuda_decode(const mm_codec *codec, mm_stream *stream, const mm_
     return mm_cuda_check(own->decode(mm_cuda_stream(stream), &work), "decode of a map's chunks");
 }
 
-/* Each codec's; `...`: its flags. */
+/* Defines a codec's ops; `...`: its flags. */
 #define OPS(name, summary, ...)                                                                                        \
     static const chunk_cuda name = {&mm_##name##_kind, mm_##name##_cuda_encode, mm_##name##_cuda_decode};              \
     const mm_codec_ops mm_codec_##name##_cuda_ops =                                                                    \

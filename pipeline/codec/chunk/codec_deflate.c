@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* deflate on the host device: deflate_chunk.h says what it is. */
+/* deflate on the host device: deflate_chunk.h has its format. */
 #include "pipeline/codec/chunk/chunk_host.h"
 #include "pipeline/codec/chunk/deflate_chunk.h"
 
@@ -21,7 +21,7 @@ static bool decode(const mm_chunk_params *params, const uint32_t *words, int cou
     return mm_deflate_decode(words, 4 * count, dst, 4 * n);
 }
 
-/* zlib has what there is for each instruction set. */
+/* zlib chooses the instruction set itself. */
 #if defined(__x86_64__)
 #define EACH_ISA(function)                                                                                             \
     { function, function, function }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* rle and csr on the host device: rle_chunk.h and csr_chunk.h say what they are. Here both go by masks of the
- * non-zeros, 32 elements each; to make them, to put the non-zeros together and to spread them out again is what
- * instruction sets differ in. */
+/* rle and csr on the host device; rle_chunk.h and csr_chunk.h have their formats. Here both use masks of the non-zeros,
+ * of 32 elements each. Instruction sets differ in how masks are made, and non-zeros gathered and spread. */
 #include "pipeline/codec/chunk/chunk_host.h"
 #include "pipeline/codec/chunk/csr_chunk.h"
 #include "pipeline/codec/chunk/rle_chunk.h"
@@ -10,7 +9,7 @@ enum { MASKS = MM_CHUNK_ELEMS / 32 };
 
 /* ---------------------------------------------------------------- masks */
 
-/* Bits beyond the last element are 0. */
+/* Makes the masks. Bits beyond the last element are 0. */
 static inline void masks_portable(const float *src, int n, uint32_t masks[MASKS]) {
     for (int i = 0; i < n; i += 32) {
         uint32_t mask = 0;
@@ -19,7 +18,7 @@ static inline void masks_portable(const float *src, int n, uint32_t masks[MASKS]
     }
 }
 
-/* value: has room for as many as are set, and 15 more. */
+/* Gathers the elements whose bits are set. value: must have room for 15 more. */
 static inline void gather_portable(const float *src, int n, const uint32_t masks[MASKS], uint32_t *value) {
     for (int i = 0; i < n; i += 32)
         for (uint32_t mask = masks[i / 32]; mask; mask &= mask - 1)
@@ -63,11 +62,11 @@ MM_HD int count(const uint32_t masks[MASKS], int n) {
 
 /* ---------------------------------------------------------------- rle */
 
-/* Writes the number of runs and the runs, and returns the former. */
+/* Writes the number of runs, which it returns, and the runs. */
 MM_HD int put_runs(const uint32_t masks[MASKS], int n, uint32_t *words) {
     int runs = 0, first = -1;
     for (int i = 0; i < n; i += 32) {
-        /* Where a run begins or ends: where an element is not as the one before. */
+        /* Set where a run begins or ends, that is, where zero and non-zero change. */
         uint32_t turns = masks[i / 32] ^ (masks[i / 32] << 1 | (uint32_t)(first >= 0));
         if (n - i < 32) turns &= (1u << (n - i)) - 1;
         for (; turns; turns &= turns - 1) {
@@ -81,7 +80,7 @@ MM_HD int put_runs(const uint32_t masks[MASKS], int n, uint32_t *words) {
     return runs;
 }
 
-/* The masks of the runs of a code. False: it is damaged. */
+/* Makes the masks from a code's runs. Returns false if the code is damaged. */
 MM_HD bool take_runs(const uint32_t *words, int all, int n, uint32_t masks[MASKS]) {
     if (all < 1 || words[0] > (uint32_t)(all - 1)) return false;
     const int runs = (int)words[0];
@@ -125,7 +124,7 @@ MM_HD void put_columns(const uint32_t masks[MASKS], int n, uint32_t *words) {
     while (k % 4) columns[k++] = 0;
 }
 
-/* The masks of the columns of a code, and the number of non-zeros; -1: it is damaged. */
+/* Makes the masks from a code's columns. Returns the number of non-zeros, or -1 if the code is damaged. */
 MM_HD int take_columns(mm_csr_values v, const uint32_t *words, int all, int n, uint32_t masks[MASKS]) {
     const uint8_t *columns = (const uint8_t *)(words + MM_CSR_HEAD_WORDS);
     uint16_t ends[MM_CSR_ROWS];
@@ -161,7 +160,7 @@ MM_HD int take_columns(mm_csr_values v, const uint32_t *words, int all, int n, u
             for (int j = 0; j < per_word; j++)                                                                         \
                 values[w * per_word + j] = mm_dpr_decode(packed[w] >> j * (1 + e + m), e, m);
 
-/* Of a dpr format. values: whole words of them, the last filled up with zeros. */
+/* Packs values in a dpr format. values: as many as fill the words, the last word's padded with zeros. */
 MM_HD void pack(int format, const uint32_t *values, int words, uint32_t *packed) {
     int f = 0;
     MM_DPR_FORMATS(PACK)

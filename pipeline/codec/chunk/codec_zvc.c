@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* zvc on the host device. zvc_chunk.h says what it is. */
+/* zvc on the host device. zvc_chunk.h has its format. */
 #include "pipeline/codec/chunk/chunk_host.h"
 #include "pipeline/codec/chunk/zvc_chunk.h"
 

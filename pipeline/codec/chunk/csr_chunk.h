@@ -7,14 +7,14 @@
  *
  *      words 0, 1    where each row's non-zeros end among all of them: row 0 in bits 0 to 15 of word 0, row 1 in bits
  *                    16 to 31, rows 2 and 3 in word 1. The last is k, also where the chunk has fewer rows
- *      (k + 3) / 4   columns: a byte a non-zero, the first in a word's lowest bits, zeros after the last
+ *      (k + 3) / 4   columns: one byte for each non-zero, the first in a word's lowest bits, zeros after the last
  *      the rest      values: k words that are the non-zeros; or their codes as dpr packs them (dpr_value.h), 2, 3 or 4
- *                    a word, the first in its lowest bits, zeros after the last
+ *                    in a word, the first in its lowest bits, zeros after the last
  *
  * With values in a dpr format the codec is lossy: a small value becomes a zero, with its sign, and keeps its entry.
  *
- * 32 lanes encode it as zvc: a lane takes 32 elements and the mask of their non-zeros; prefix sums of popcounts number
- * them. To decode, lanes take non-zeros in turn: that of number j lies in the row that is the count of ends <= j. */
+ * 32 lanes encode it as in zvc: a lane takes 32 elements and the mask of their non-zeros; prefix sums of popcounts
+ * number them. To decode, lanes take non-zeros in turn: non-zero j lies in row r if r ends are <= j. */
 #ifndef PIPELINE_CODEC_CHUNK_CSR_CHUNK_H
 #define PIPELINE_CODEC_CHUNK_CSR_CHUNK_H
 
@@ -25,10 +25,10 @@
 
 enum { MM_CSR_ROW = 256, MM_CSR_ROWS = 4, MM_CSR_HEAD_WORDS = 2 };
 
-/* How values are kept: as they are (all 0), or in a format of dpr. */
+/* Format of the values: unchanged (all members 0), or a format of dpr. */
 typedef struct mm_csr_values {
     int exponent, mantissa; /* bits */
-    int per_word;           /* values that a word holds; 0: as they are */
+    int per_word;           /* values in a word; 0: unchanged */
 } mm_csr_values;
 
 /* Words of a code before its non-zeros. */
@@ -69,8 +69,8 @@ MM_HD int mm_csr_encode(mm_csr_values v, const uint32_t *src, int n, uint32_t *w
     return total;
 }
 
-/* Decodes a code of `count` words, fewer than n, to the bits of n floats. False: it is no code of n elements, and what
- * dst holds is undefined. Reads and writes nothing outside. Bits that an encoder leaves zero are not looked at. */
+/* Decodes a code of `count` words, fewer than n, to the bits of n floats. Returns false if it is no code of n elements;
+ * dst is then undefined. Reads and writes nothing outside. Does not check bits that the encoder leaves zero. */
 MM_HD bool mm_csr_decode(mm_csr_values v, const uint32_t *words, int count, int n, uint32_t *dst) {
     if (count < MM_CSR_HEAD_WORDS) return false;
     const int kept = (int)(words[1] >> 16), bits = 1 + v.exponent + v.mantissa;

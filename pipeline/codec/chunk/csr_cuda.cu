@@ -8,7 +8,7 @@ namespace {
 
 constexpr int LANES_A_ROW = MM_CSR_ROW / WARP;
 
-/* PER_WORD: values that a word holds; 0: as they are. */
+/* PER_WORD: values in a word; 0: unchanged. */
 template <int EXPONENT, int MANTISSA, int PER_WORD> struct csr {
     static constexpr bool LOSSLESS = PER_WORD == 0;
     static constexpr int BITS = 1 + EXPONENT + MANTISSA, EACH = PER_WORD > 0 ? PER_WORD : 1;
@@ -22,7 +22,7 @@ template <int EXPONENT, int MANTISSA, int PER_WORD> struct csr {
         const int end = sum_below(__popc(mine), lane) + __popc(mine), kept = __shfl_sync(ALL, end, WARP - 1);
         const int total = mm_csr_words(format(), kept);
         if (total >= n) return n;
-        /* lane r of two gets the ends of rows 2 r and 2 r + 1 */
+        /* lane r (0 or 1) gets the ends of rows 2 r and 2 r + 1 */
         const int even = __shfl_sync(ALL, end, 2 * LANES_A_ROW * (lane % 2) + LANES_A_ROW - 1);
         const int odd = __shfl_sync(ALL, end, 2 * LANES_A_ROW * (lane % 2) + 2 * LANES_A_ROW - 1);
         if (lane < MM_CSR_HEAD_WORDS) words[lane] = (uint32_t)even | (uint32_t)odd << 16;
@@ -73,9 +73,9 @@ template <int EXPONENT, int MANTISSA, int PER_WORD> struct csr {
   private:
     static __device__ __forceinline__ mm_csr_values format() { return {EXPONENT, MANTISSA, PER_WORD}; }
 
-    /* Which of columns `base` to base + 31 are among those from number `from` to number to - 1, which ascend. */
+    /* Mask of the columns `base` to base + 31 that are among columns[from] to columns[to - 1], which ascend. */
     static __device__ __forceinline__ uint32_t mask_of(const uint8_t *columns, int from, int to, int base) {
-        for (int end = to; from < end;) { /* the first from `base` on */
+        for (int end = to; from < end;) { /* finds the first that is `base` or above */
             const int middle = (from + end) / 2;
             if (columns[middle] < base)
                 from = middle + 1;
@@ -90,7 +90,7 @@ template <int EXPONENT, int MANTISSA, int PER_WORD> struct csr {
 
 } // namespace
 
-/* In the order of the formats that the codec has: values as they are, then those of dpr. */
+/* In the order of mm_chunk_params.format: unchanged values, then the formats of dpr. */
 #define RUN(direction)                                                                                                 \
     extern "C" cudaError_t mm_csr_cuda_##direction(cudaStream_t stream, const mm_chunk_work *work) {                   \
         int i = 0;                                                                                                     \

@@ -6,11 +6,11 @@
 #include <string.h>
 #include <zlib.h>
 
-/* 2^12 bytes, a chunk; and a table of hashes and a list of symbols for as many. deflateInit takes 2^(window + 2) +
+/* A window of 2^12 bytes (a chunk), and hash table and list of symbols for as many. deflateInit needs 2^(window + 2) +
  * 2^(memory + 9) bytes and its struct (zconf.h), inflateInit fewer. */
 enum { WINDOW_BITS = 12, MEMORY_LEVEL = 7, ARENA_BYTES = 112 << 10 };
 
-/* What zlib allocates from: nothing is freed. */
+/* Memory for zlib: allocations follow one another, and nothing is freed. */
 typedef struct arena {
     alignas(max_align_t) char bytes[ARENA_BYTES];
     size_t used;

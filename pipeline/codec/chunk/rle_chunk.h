@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /* One chunk of the rle codec: plain C functions of its format, the same on every device.
  *
- * Run-length encoding of zeros, as cDMA compares with (M. Rhu et al., Compressing DMA Engine, HPCA 2018). A zero is an
- * element whose bits are all 0; -0 is not one. A chunk of n elements (at most 1024) becomes, in 32-bit words:
+ * Run-length encoding of zeros, with which cDMA compares itself (M. Rhu et al., Compressing DMA Engine, HPCA 2018). A
+ * zero is an element whose bits are all 0; -0 is not one. A chunk of n elements (at most 1024) becomes, in 32-bit
+ * words:
  *
  *      word 0         r, the number of runs of non-zeros
- *      words 1 to r   a run each, in order: its first element in bits 0 to 15, the one after its last in bits 16 to 31
+ *      words 1 to r   one run each, in order: first element in bits 0 to 15, the one after its last in bits 16 to 31
  *      the rest       the non-zeros, in order
  *
- * A run is as long as it can be: at least one zero stands between two. So a chunk of zeros takes one word, and one that
- * has no zero takes n + 2.
+ * Runs are as long as possible: there is at least one zero between two. So a chunk of zeros takes one word, and a chunk
+ * without zeros n + 2.
  *
- * The runs' positions, rather than lengths, are what 32 lanes can make and read at once. To encode, a lane takes 32
- * elements that follow one another, and makes a mask m of its non-zeros (32 ballots, of which lane i keeps the i-th).
- * With c, the bit before its first (0 for lane 0), the starts of runs are the bits of m & ~(m << 1 | c), and the ends
- * those of ~m & (m << 1 | c); a run that reaches the chunk's last element ends at n. Prefix sums over lanes of
+ * Runs have positions rather than lengths, so that 32 lanes can write and read them in parallel. To encode, a lane
+ * takes 32 elements that follow one another, and makes a mask m of its non-zeros (32 ballots, of which lane i keeps the
+ * i-th). With c, the bit before its first (0 for lane 0), the starts of runs are the bits of m & ~(m << 1 | c), and the
+ * ends those of ~m & (m << 1 | c); a run that reaches the chunk's last element ends at n. Prefix sums over lanes of
  * popcounts number the starts, the ends and the non-zeros; the i-th start and the i-th end make run i. To decode, both
  * are toggled in a bit array of 1024 bits, of which a prefix xor is the mask; from there on it is as in zvc: a prefix
  * sum of popcounts finds each non-zero. */
@@ -32,10 +33,10 @@
 /* Words of a code before its non-zeros. */
 MM_HD int mm_rle_head(const uint32_t *words, int n) {
     (void)n;
-    return words[0] < 1024 ? 1 + (int)words[0] : 1024; /* of a damaged code */
+    return words[0] < 1024 ? 1 + (int)words[0] : 1024; /* 1024: the code is damaged */
 }
 
-/* Words of the code of n elements, and the runs in it. */
+/* Number of words of the code of n elements. *runs_out: number of runs. */
 MM_HD int mm_rle_words(const uint32_t *src, int n, int *runs_out) {
     int runs = 0, kept = 0;
     for (int i = 0; i < n; i++) {
@@ -63,8 +64,8 @@ MM_HD int mm_rle_encode(const uint32_t *src, int n, uint32_t *words) {
     return total;
 }
 
-/* Decodes a code of `count` words, fewer than n, to the bits of n floats. False: it is no code of n elements, and what
- * dst holds is undefined. Reads and writes nothing outside. */
+/* Decodes a code of `count` words, fewer than n, to the bits of n floats. Returns false if it is no code of n elements;
+ * dst is then undefined. Reads and writes nothing outside. */
 MM_HD bool mm_rle_decode(const uint32_t *words, int count, int n, uint32_t *dst) {
     if (count < 1 || words[0] > (uint32_t)(count - 1)) return false;
     const int runs = (int)words[0];

@@ -6,13 +6,13 @@
 
 namespace {
 
-/* Calls fn(i, at) for each bit of the lanes' masks: it is the i-th of all, and the at-th of the chunk. */
+/* Calls fn(i, at) for each set bit of the lanes' masks: the i-th of all, at element `at` of the chunk. */
 template <typename FN> __device__ __forceinline__ void each_bit(uint32_t mask, int lane, const FN &fn) {
     int i = sum_below(__popc(mask), lane);
     for (uint32_t left = mask; left; left &= left - 1) fn(i++, WARP * lane + __ffs((int)left) - 1);
 }
 
-/* Bits `from` to `to` - 1, of which those from 0 to 31 exist. */
+/* A mask of the bits `from` to `to` - 1 that are within 0 to 31. */
 __device__ __forceinline__ uint32_t bits_between(int from, int to) {
     const uint32_t below_to = to >= 32 ? ALL : (1u << to) - 1;
     return below_to & (from > 0 ? ALL << from : ALL);
@@ -39,7 +39,7 @@ struct rle {
         __syncwarp();
         each_bit(ends, lane, [=](int run, int at) { words[1 + run] |= (uint32_t)at << 16; });
         if (lane == WARP - 1 && mine >> 31)
-            words[runs] |= (uint32_t)MM_CHUNK_ELEMS << 16; /* the last has no end above */
+            words[runs] |= (uint32_t)MM_CHUNK_ELEMS << 16; /* the last run's end is not among `ends` */
         pack_nonzeros(values, lane, [=](int rank, int, uint32_t value) { words[1 + runs + rank] = value; });
         return total;
     }
@@ -61,10 +61,10 @@ struct rle {
     }
 
   private:
-    /* Which of elements `base` to base + 31 lie in runs. */
+    /* Mask of the elements `base` to base + 31 that lie in runs. */
     static __device__ __forceinline__ uint32_t mask_of(const uint32_t *run, int runs, int base) {
         int r = 0;
-        for (int to = runs; r < to;) { /* the first run that ends after `base` */
+        for (int to = runs; r < to;) { /* finds the first run that ends after `base` */
             const int middle = (r + to) / 2;
             if (end_of(run[middle]) <= base)
                 r = middle + 1;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* One chunk of the zvc codec: plain C functions of its format, the same on every device.
  *
- * Zero-value compression (M. Rhu et al., Compressing DMA Engine, HPCA 2018): 32 elements become a mask of those that
- * are not zero, and these. A zero is an element whose bits are all 0; -0 is not one. A chunk of n elements (at
- * most 1024) becomes, in 32-bit words:
+ * Zero-value compression (M. Rhu et al., Compressing DMA Engine, HPCA 2018): 32 elements become a mask of the
+ * non-zeros, and the non-zeros themselves. A zero is an element whose bits are all 0; -0 is not one. A chunk of n
+ * elements (at most 1024) becomes, in 32-bit words:
  *
  *      (n + 31) / 32 masks    bit j of mask i: element 32 i + j is not zero. Bits beyond the last element are 0
  *      the rest               the non-zeros, in order
  *
- * The masks lie together, where the paper has each before its non-zeros: so a warp reads them at once, and a prefix sum
- * of their popcounts finds each non-zero. The sizes are the paper's. */
+ * The paper puts each mask before its non-zeros. Here all masks lie together, so a warp reads them at once, and a
+ * prefix sum of their popcounts finds each non-zero. The sizes are equal. */
 #ifndef PIPELINE_CODEC_CHUNK_ZVC_CHUNK_H
 #define PIPELINE_CODEC_CHUNK_ZVC_CHUNK_H
 
@@ -37,7 +37,7 @@ MM_HD int mm_zvc_encode(const uint32_t *src, int n, uint32_t *words) {
         const int to = n - i < 32 ? n - i : 32;
         uint32_t mask = 0;
         for (int j = 0; j < to; j++) {
-            const uint32_t kept = src[i + j] != 0; /* no branch: zeros come in no order */
+            const uint32_t kept = src[i + j] != 0; /* no branch, because zeros are unpredictable */
             *value = src[i + j];
             value += kept;
             mask |= kept << j;
@@ -56,8 +56,8 @@ MM_HD bool mm_zvc_possible(const uint32_t *words, int count, int n) {
     return total == count && (n % 32 == 0 || words[masks - 1] >> n % 32 == 0);
 }
 
-/* Decodes a code of `count` words, fewer than n, to the bits of n floats. False: it is no code of n elements. Reads and
- * writes nothing outside. */
+/* Decodes a code of `count` words, fewer than n, to the bits of n floats. Returns false if it is no code of n elements.
+ * Reads and writes nothing outside. */
 MM_HD bool mm_zvc_decode(const uint32_t *words, int count, int n, uint32_t *dst) {
     if (!mm_zvc_possible(words, count, n)) return false;
     const uint32_t *value = words + mm_zvc_masks(n);

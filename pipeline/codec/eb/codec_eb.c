@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* eb on the host device. eb_chunk.h says what it is. */
+/* eb on the host device. eb_chunk.h has its format. Functions named as those there, without mm_eb_, compute the
+ * same. */
 #include "pipeline/codec/chunk/chunk_host.h"
 #include "pipeline/codec/eb/eb_chunk.h"
 
@@ -23,11 +24,11 @@ static bool decode_portable(const mm_chunk_params *params, const uint32_t *words
 
 enum { LANES = 16 };
 
-/* What mm_eb_numbers finds; numbers as if there were negatives, of k elements and then zeros. */
+/* Results of mm_eb_numbers. `numbers` are always 2 (q - 1) + sign; zeros follow the k numbers. */
 typedef struct found {
-    uint32_t blocks[2 * MM_EB_BLOCKS]; /* zeros, then masks_of, which are zeros beyond the elements, too */
+    uint32_t blocks[2 * MM_EB_BLOCKS]; /* zeros, then the masks (masks_of); zeros beyond the elements */
     uint32_t numbers[MM_CHUNK_ELEMS + 2 * LANES];
-    __m512i sum; /* in parts */
+    __m512i sum; /* to be summed over lanes */
     uint32_t most;
     int k;
     bool negatives, too_large;
@@ -51,7 +52,7 @@ AVX512_INLINE void find(mm_eb_quantiser z, const uint32_t *src, int n, found *f)
         _mm512_storeu_si512(f->numbers + f->k, _mm512_maskz_compress_epi32(kept, number));
         f->k += __builtin_popcount(kept);
         sum = _mm512_mask_add_epi32(sum, kept, sum, number);
-        most = _mm512_mask_max_epu32(most, kept, most, number); /* what is no int32 is converted to 2^31 */
+        most = _mm512_mask_max_epu32(most, kept, most, number); /* a float beyond int32 is converted to 2^31 */
         any = _mm512_mask_or_epi32(any, kept, any, bits);
         memcpy((uint8_t *)(f->blocks + MM_EB_BLOCKS) + i / 8, &kept, sizeof kept);
     }
@@ -62,7 +63,6 @@ AVX512_INLINE void find(mm_eb_quantiser z, const uint32_t *src, int n, found *f)
     f->too_large = f->most > 2 * MM_EB_Q_MOST - 1;
 }
 
-/* As mm_eb_choose has it. */
 AVX512_INLINE mm_eb_prefix choose(const found *f) {
     const unsigned shift = !f->negatives;
     const uint32_t sum = (uint32_t)_mm512_reduce_add_epi32(f->sum); /* below 2^25, since none is too large */
@@ -83,25 +83,24 @@ AVX512_INLINE mm_eb_prefix choose(const found *f) {
 AVX512_INLINE uint32_t gather(uint32_t bits, uint32_t mask) { return _pext_u32(bits, mask); }
 AVX512_INLINE uint32_t scatter(uint32_t bits, uint32_t mask) { return _pdep_u32(bits, mask); }
 
-/* Ones in each byte. */
+/* Number of ones in each byte. */
 AVX512_INLINE __m512i ones_by_byte(__m512i bits) {
     const __m512i ones = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4)),
                   low = _mm512_set1_epi8(15), high = _mm512_and_si512(_mm512_srli_epi16(bits, 4), low);
     return _mm512_add_epi8(_mm512_shuffle_epi8(ones, _mm512_and_si512(bits, low)), _mm512_shuffle_epi8(ones, high));
 }
 
-/* The elements of 16 blocks from one on, as mm_eb_elements has them. */
+/* mm_eb_elements of the 16 blocks from `block` on. */
 AVX512_INLINE __m512i elements_of(int n, int block) {
     const __m512i iota = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     const __m512i beyond = _mm512_sub_epi32(_mm512_slli_epi32(iota, 5), _mm512_set1_epi32(n - 32 * block - 32));
     const __m512i bits = _mm512_max_epi32(beyond, _mm512_setzero_si512());
-    return _mm512_srlv_epi32(_mm512_set1_epi32(-1), bits); /* by 32 and more: 0 */
+    return _mm512_srlv_epi32(_mm512_set1_epi32(-1), bits); /* shifts by 32 or more give 0 */
 }
 
-/* As mm_eb_choose_before. */
 AVX512_INLINE void choose_before(const found *f, int n, mm_eb_prefix *p) {
     const __m512i elements[2] = {elements_of(n, 0), elements_of(n, LANES)};
-    __m512i changes[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()}; /* 16 bits for each distance */
+    __m512i changes[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()}; /* sums, in 16 bits for each distance */
     uint64_t sums[2];
     uint32_t least = MM_EB_NO_TRY, firsts = 0;
     int next = 0;
@@ -126,7 +125,6 @@ AVX512_INLINE void choose_before(const found *f, int n, mm_eb_prefix *p) {
     mm_eb_take_before(p, least, n);
 }
 
-/* As mm_eb_changes_of. */
 AVX512_INLINE void changes_of(const found *f, int n, mm_eb_prefix p, uint32_t *changes) {
     const int distance = mm_eb_distance(p.before);
     const uint32_t firsts = distance < MM_EB_BLOCKS ? (1u << distance) - 1 : 0xffffffff;
@@ -139,13 +137,12 @@ AVX512_INLINE void changes_of(const found *f, int n, mm_eb_prefix p, uint32_t *c
     changes[MM_EB_BLOCKS] = 0;
 }
 
-/* One bit of each of 32 numbers. */
+/* A word of the same bit of 32 numbers. */
 AVX512_INLINE uint32_t plane_of(const uint32_t *numbers, __m512i bit) {
     return _mm512_test_epi32_mask(_mm512_loadu_si512(numbers), bit) |
            (uint32_t)_mm512_test_epi32_mask(_mm512_loadu_si512(numbers + LANES), bit) << LANES;
 }
 
-/* As mm_eb_put_numbers; the numbers are lost. */
 AVX512_INLINE void put_numbers(mm_eb_bit_writer *out, mm_eb_prefix p, found *f) {
     uint32_t *const numbers = f->numbers;
     const int shift = !p.negatives;
@@ -156,7 +153,7 @@ AVX512_INLINE void put_numbers(mm_eb_bit_writer *out, mm_eb_prefix p, found *f) 
     for (int layer = 1, left = f->k; layer <= p.layers; layer++) {
         const __m512i least = _mm512_set1_epi32(layer << (p.low + shift));
         int next = 0;
-        for (int i = 0; i < left; i += 32) { /* what is behind the numbers is 0 */
+        for (int i = 0; i < left; i += 32) { /* zeros follow the numbers */
             const __m512i number[2] = {_mm512_loadu_si512(numbers + i), _mm512_loadu_si512(numbers + i + LANES)};
             uint32_t ones = 0;
             for (int j = 0; j < 2; j++) {
@@ -195,30 +192,30 @@ MM_CHUNK_AVX512 static int encode_avx512(const mm_chunk_params *params, const fl
     return count < n ? count : raw(z, (const uint32_t *)src, n, words);
 }
 
-/* As many as a chunk has elements, and what may be read or written behind them. */
+/* Room for a chunk's elements, and for what may be read or written beyond them. */
 typedef uint32_t padded[MM_CHUNK_ELEMS + 2 * LANES];
 
-/* 32 bits from a position on. */
+/* The 32 bits from position `at` on. */
 AVX512_INLINE uint32_t bits_at(const uint32_t *string, int at) {
     uint64_t bits;
     memcpy(&bits, string + (unsigned)at / 32, sizeof bits);
     return (uint32_t)(bits >> (unsigned)at % 32);
 }
 
-/* How many of `count` bits are set. */
+/* Number of ones among the `count` bits from position `at` on. */
 AVX512_INLINE int ones_of(const uint32_t *string, int at, int count) {
     int ones = 0;
     for (; count >= 32; count -= 32, at += 32) ones += __builtin_popcount(bits_at(string, at));
     return ones + __builtin_popcount(bits_at(string, at) & ((1u << count) - 1));
 }
 
-/* 16 values' ones in a layer and those after it. higher: ones in those after it, of the values that have one here. */
+/* Of 16 values: number of ones in this layer and those after it. layer: their bits in this layer; higher: number of
+ * ones in later layers, for each value with a one in this layer. */
 AVX512_INLINE __m512i ones_from(__mmask16 layer, const uint32_t *higher) {
     return _mm512_mask_add_epi32(_mm512_setzero_si512(), layer,
                                  _mm512_maskz_expand_epi32(layer, _mm512_loadu_si512(higher)), _mm512_set1_epi32(1));
 }
 
-/* As mm_eb_parts_of. */
 AVX512_INLINE bool parts_of(const uint32_t *string, int count, int n, mm_eb_parts *parts) {
     uint32_t changes[MM_EB_BLOCKS + 1] = {0};
     const mm_eb_prefix p = mm_eb_prefix_of(string[0]);
@@ -237,7 +234,7 @@ AVX512_INLINE bool parts_of(const uint32_t *string, int count, int n, mm_eb_part
             masks[i] =
                 _mm512_xor_si512(masks[i], _mm512_maskz_permutexvar_epi32((__mmask16)(0xffff << by), from, masks[i]));
     }
-    if (distance <= LANES) { /* the last of the first 16 that is as far */
+    if (distance <= LANES) { /* masks 16 to 31 depend on those of 0 to 15, `distance` before */
         const __m512i from = _mm512_or_si512(lane, _mm512_set1_epi32(LANES - distance));
         masks[1] = _mm512_xor_si512(masks[1], _mm512_permutexvar_epi32(from, masks[0]));
     }
@@ -251,8 +248,8 @@ AVX512_INLINE bool parts_of(const uint32_t *string, int count, int n, mm_eb_part
     return !outside && changes[MM_EB_BLOCKS] == 0 && parts->k > 0 && parts->planes + p.low * parts->k <= parts->bits;
 }
 
-/* Ones in all layers but the first, of the values that have one there; and zeros. from: where layers 1 to p.layers
- * begin, and end. Returns one of the two buffers. */
+/* For each value with a one in layer 1: its number of ones in all later layers; then zeros. from: where layers 1 to
+ * p.layers begin, and where the last ends. Returns one of the two buffers. */
 AVX512_INLINE const uint32_t *read_layers(mm_eb_prefix p, const uint32_t *string, const int *from, padded buffers[2]) {
     const int last = from[p.layers] - from[p.layers - 1];
     uint32_t *higher = buffers[0], *here = buffers[1];
@@ -272,14 +269,14 @@ AVX512_INLINE const uint32_t *read_layers(mm_eb_prefix p, const uint32_t *string
     return higher;
 }
 
-/* As mm_eb_value. */
+/* The same as mm_eb_value. */
 AVX512_INLINE __m512i values_of(__m512 step, __m512i u, bool negatives) {
     const __m512i q = _mm512_add_epi32(_mm512_srli_epi32(u, negatives), _mm512_set1_epi32(1));
     const __m512i sign = _mm512_and_si512(_mm512_slli_epi32(u, 31), _mm512_set1_epi32(negatives ? INT32_MIN : 0));
     return _mm512_or_si512(_mm512_castps_si512(_mm512_mul_ps(_mm512_cvtepi32_ps(q), step)), sign);
 }
 
-/* The elements of the k values, in order. False: the layers do not end with the string. */
+/* Decodes the k values, in order. Returns false if the layers do not end with the string. */
 AVX512_INLINE bool read_values(mm_eb_quantiser z, const mm_eb_parts *parts, uint32_t *values) {
     const mm_eb_prefix p = parts->prefix;
     const uint32_t *const string = parts->string;

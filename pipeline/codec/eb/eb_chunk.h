@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* One chunk of the eb codec: plain C functions of its format. eb_value.h says what becomes of a value.
+/* One chunk of the eb codec: plain C functions of its format. eb_value.h has its quantiser.
  *
- * Error-bounded: each value comes back within a bound E (|x - x'| <= E), and what is below E (|x| < E) as 0, as S. Jin
- * et al. ask for training (A Novel Memory-Efficient Deep Learning Training Framework via Error-Bounded Lossy
- * Compression, PPoPP 2021): zeros stay zeros, so that errors do not spread where nothing was. In place of their
- * prediction and Huffman table there is a Rice code for each chunk: one pass, no table.
+ * Error-bounded: each value is decoded within a bound E (|x - x'| <= E), and a value below E (|x| < E) as 0, as S. Jin
+ * et al. require for training (A Novel Memory-Efficient Deep Learning Training Framework via Error-Bounded Lossy
+ * Compression, PPoPP 2021): zeros stay zeros, so that errors do not spread to them. They use prediction and a Huffman
+ * table; here each chunk has a Rice code, which needs one pass and no table.
  *
  * The code of a chunk of n elements (at most 1024), of which k are not below E: nothing if k is 0; else a string of
  * bits in 32-bit words, each word's lowest bit first, and then 0:
@@ -14,31 +14,32 @@
  *      5 bits                  layers, 0 to 31
  *      3 bits                  before, 0 to 6
  *      1 bit                   ones
- *      masks                   bit j of mask i: element 32 i + j is not below E. If before is 0 they are written as
- *                              they are, 32 bits each; else where mask i is not mask i - 2^(before - 1), and the masks
- *                              before the first are all `ones` (eb_mask.h)
+ *      masks                   bit j of mask i: element 32 i + j is not below E. If before is 0: the masks, of 32 bits
+ *                              each; else the bits in which mask i differs from mask i - 2^(before - 1), where masks
+ *                              before the first consist of `ones` bits (eb_mask.h)
  *      low planes of k bits    plane b: bit b of the number u of each of the k values
  *      layers                  layer 1: a bit for each of the k values: u >> low >= 1; layer l: one for each value
  *                              that has a 1 in layer l - 1: u >> low >= l
  *
- * u is q - 1 where none of the k is negative, else 2 (q - 1) + sign. In layers, u >> low is ones and a zero, without
- * the zero where there is no layer after: Rice's code (R. F. Rice, Some Practical Universal Noiseless Coding
- * Techniques, 1979), laid out so that a value's bits are found by counting ones.
+ * u is q - 1 if none of the k values is negative, else 2 (q - 1) + sign. The layers hold u >> low in unary: as many
+ * ones, and a zero, which is left out if there is no further layer. This is Rice's code (R. F. Rice, Some Practical
+ * Universal Noiseless Coding Techniques, 1979), with a layout in which a value's bits are found by counting ones.
  *
  *      u   5 0 9 2 12  with low = 2:  1 0 2 0 3      plane 0  1 0 1 0 0      layer 1  1 0 1 0 1      (u >= 4)
  *                                                    plane 1  0 0 0 1 0      layer 2  0   1   1      (u >= 8)
  *                                                                            layer 3      0   1      (u >= 12)
  *
- * layers is the largest u >> low. low is the least number for which that is at most 31, and for which ceil((u >> low) /
- * 2), over all values, add up to at most k: with one more, each value has a plane's bit more, and these fewer ones. So
- * no other low makes the planes and the layers shorter, but for the zeros that the last layer spares.
+ * layers is the largest u >> low. low is the smallest number for which that is at most 31, and for which the sum of
+ * ceil((u >> low) / 2) over all values is at most k: a low higher by one adds k bits of a plane, and saves as many ones
+ * as this sum. So no other low makes planes and layers shorter, apart from the zeros that the last layer leaves out.
  *
- * before and ones are those with the fewest changes; of several, the first (1 with zeros, 1 with ones, 2 with zeros,
- * ...). Where 11/32 of the bits change, or more, both are 0: in maps without neighbours no fewer bits would come of it.
+ * before and ones are chosen for the fewest changes; of equals, the first (1 with zeros, 1 with ones, 2 with zeros,
+ * ...). If 11/32 of the bits or more change, both are 0: coding changes would then not save bits.
  *
  * Stored raw (chunk_code.h; elements below E are 0): a chunk whose code would not be smaller; one with q > 2^14; and
- * one with an infinity or a NaN, which come back as they are (mm_codec_counters.nonfinite_blocks counts these). With a
- * bound that is none (not from MM_EB_LEAST to MM_EB_MOST), each chunk is stored raw, with all its bits. */
+ * one with an infinity or a NaN, which are decoded unchanged (mm_codec_counters.nonfinite_blocks counts these chunks).
+ * If the bound is not from MM_EB_LEAST to MM_EB_MOST, it counts as none, and each chunk is stored raw, with all its
+ * bits. */
 #ifndef PIPELINE_CODEC_EB_EB_CHUNK_H
 #define PIPELINE_CODEC_EB_EB_CHUNK_H
 
@@ -48,7 +49,7 @@
 
 typedef struct mm_eb_bit_writer {
     uint32_t *next;
-    uint64_t waiting; /* `fill` < 32 bits that are not in memory yet, and zeros */
+    uint64_t waiting; /* `fill` < 32 bits that are not written yet, then zeros */
     int fill;
 } mm_eb_bit_writer;
 
@@ -62,7 +63,7 @@ MM_HD void mm_eb_put(mm_eb_bit_writer *out, uint32_t bits, int count) {
     out->fill -= 32;
 }
 
-/* The same without a branch, for counts that nobody predicts. Writes a word that is not full, too. */
+/* The same without a branch, for counts that are unpredictable. Also writes words that are not full yet. */
 MM_HD void mm_eb_put_some(mm_eb_bit_writer *out, uint32_t bits, int count) {
     const uint64_t waiting = out->waiting | (uint64_t)bits << out->fill;
     const unsigned fill = (unsigned)(out->fill + count), full = fill / 32;
@@ -80,8 +81,8 @@ MM_HD uint32_t *mm_eb_put_rest(mm_eb_bit_writer *out) {
 
 /* ---------------------------------------------------------------- encode */
 
-/* The number u of each of the k elements that are not below the bound; the masks of all blocks. False: to be stored
- * raw. */
+/* Finds the number u of each of the k elements that are not below the bound, and the masks of all blocks. Returns false
+ * if the chunk must be stored raw. */
 MM_HD bool mm_eb_numbers(mm_eb_quantiser z, const uint32_t *src, int n, uint32_t *masks, uint32_t *numbers, int *k_out,
                          bool *negatives_out) {
     uint32_t most = 0, any = 0;
@@ -104,7 +105,7 @@ MM_HD bool mm_eb_numbers(mm_eb_quantiser z, const uint32_t *src, int n, uint32_t
     return most <= MM_EB_Q_MOST && z.bound > 0;
 }
 
-/* Takes low and layers. Returns the bits of planes and layers. */
+/* Chooses low and layers. Returns the bits of planes and layers. */
 MM_HD int mm_eb_choose(const uint32_t *numbers, int k, mm_eb_prefix *p) {
     uint32_t sum = 0, most = 0, halves;
     int bits;
@@ -127,7 +128,7 @@ MM_HD int mm_eb_choose(const uint32_t *numbers, int k, mm_eb_prefix *p) {
     return bits;
 }
 
-/* Where masks are not those before them, for all blocks and one more. masks: zeros beyond n. */
+/* The changes of all blocks (eb_mask.h), and a zero. masks: zeros beyond n. */
 MM_HD void mm_eb_changes_of(const uint32_t *masks, int n, mm_eb_prefix p, uint32_t *changes) {
     const int distance = mm_eb_distance(p.before);
     for (int i = 0; i < MM_EB_BLOCKS; i++) {
@@ -137,7 +138,7 @@ MM_HD void mm_eb_changes_of(const uint32_t *masks, int n, mm_eb_prefix p, uint32
     changes[MM_EB_BLOCKS] = 0;
 }
 
-/* Takes before and ones. */
+/* Chooses before and ones. */
 MM_HD void mm_eb_choose_before(const uint32_t *masks, int n, mm_eb_prefix *p) {
     uint32_t changes[MM_EB_BLOCKS + 1], least = MM_EB_NO_TRY;
     mm_eb_prefix with = {0};
@@ -153,13 +154,13 @@ MM_HD void mm_eb_choose_before(const uint32_t *masks, int n, mm_eb_prefix *p) {
     mm_eb_take_before(p, least, n);
 }
 
-/* The changes' threes. */
+/* The threes of the changes (eb_mask.h). */
 MM_HD void mm_eb_threes_of(const uint32_t *changes, mm_eb_three *threes) {
     for (int t = 0; t < MM_EB_THREES; t++)
         threes[t] = mm_eb_three_of(changes[3 * t], changes[3 * t + 1], changes[3 * t + 2]);
 }
 
-/* Bits that mm_eb_put_masks puts. */
+/* Number of bits that mm_eb_put_masks writes. */
 MM_HD int mm_eb_mask_bits(int n, mm_eb_prefix p, const mm_eb_three *threes) {
     int bits = MM_EB_THREES;
     if (!p.before) return 32 * mm_eb_blocks(n);
@@ -167,7 +168,7 @@ MM_HD int mm_eb_mask_bits(int n, mm_eb_prefix p, const mm_eb_three *threes) {
     return bits;
 }
 
-/* Two words' bits at the mask's places. */
+/* Writes the bits of two words at the mask's places. */
 MM_HD void mm_eb_put_gathered(mm_eb_bit_writer *out, const uint32_t *bits, uint32_t mask,
                               uint32_t (*gather)(uint32_t bits, uint32_t mask)) {
     const int count = MM_EB_COUNT(mask);
@@ -180,7 +181,7 @@ MM_HD void mm_eb_put_gathered(mm_eb_bit_writer *out, const uint32_t *bits, uint3
     }
 }
 
-/* gather: mm_eb_gather, or an instruction that does it. */
+/* gather: mm_eb_gather, or an instruction that computes it. */
 MM_HD void mm_eb_put_masks(mm_eb_bit_writer *out, mm_eb_prefix p, const uint32_t *masks, int n,
                            const mm_eb_three *threes, uint32_t (*gather)(uint32_t bits, uint32_t mask)) {
     uint32_t changed = 0;
@@ -195,7 +196,7 @@ MM_HD void mm_eb_put_masks(mm_eb_bit_writer *out, mm_eb_prefix p, const uint32_t
     for (int t = 0; t < MM_EB_THREES; t++) mm_eb_put_gathered(out, threes[t].rest, threes[t].more, gather);
 }
 
-/* Planes and layers; the numbers are lost. */
+/* Writes planes and layers; overwrites the numbers. */
 MM_HD void mm_eb_put_numbers(mm_eb_bit_writer *out, mm_eb_prefix p, uint32_t *numbers, int k) {
     for (int b = 0; b < p.low; b++)
         for (int i = 0; i < k; i++) mm_eb_put(out, numbers[i] >> b & 1, 1);
@@ -212,7 +213,7 @@ MM_HD void mm_eb_put_numbers(mm_eb_bit_writer *out, mm_eb_prefix p, uint32_t *nu
 }
 
 /* Encodes the bits of n floats. Returns the words of the code, all of which are written; or n, with nothing written, if
- * the chunk is to be stored raw. */
+ * the chunk must be stored raw. */
 MM_HD int mm_eb_encode(mm_eb_quantiser z, const uint32_t *src, int n, uint32_t *words) {
     uint32_t masks[MM_EB_BLOCKS] = {0}, changes[MM_EB_BLOCKS + 1], numbers[1024];
     mm_eb_three threes[MM_EB_THREES];
@@ -238,23 +239,23 @@ MM_HD int mm_eb_encode(mm_eb_quantiser z, const uint32_t *src, int n, uint32_t *
 
 /* ---------------------------------------------------------------- decode */
 
-/* A code, taken apart but for its numbers. */
+/* A parsed code, without its numbers. */
 typedef struct mm_eb_parts {
     const uint32_t *string;
-    int bits, k, planes; /* of the string's words; values; where in the string the planes begin */
+    int bits, k, planes; /* bits of the string's words; number of values; where the planes begin */
     mm_eb_prefix prefix;
     uint32_t masks[MM_EB_BLOCKS];
 } mm_eb_parts;
 
-/* The masks of the changes, by blocks from the first on. */
+/* Computes the masks from the changes, from the first block on. */
 MM_HD void mm_eb_undo_changes(mm_eb_prefix p, const uint32_t *changes, uint32_t *masks) {
     const int distance = p.before ? mm_eb_distance(p.before) : MM_EB_BLOCKS;
     for (int i = 0; i < MM_EB_BLOCKS; i++)
         masks[i] = changes[i] ^ (i >= distance ? masks[i - distance] : 0 - (uint32_t)p.ones);
 }
 
-/* The changes, or the masks themselves, of all blocks and one more; parts->planes: where they end. False: not in the
- * string. scatter: mm_eb_scatter, or an instruction that does it. */
+/* Reads the changes (or the masks themselves) of all blocks and one more; sets parts->planes to where they end. Returns
+ * false if the string is too short. scatter: mm_eb_scatter, or an instruction that computes it. */
 MM_HD bool mm_eb_read_changes(mm_eb_parts *parts, int n, uint32_t *changes,
                               uint32_t (*scatter)(uint32_t bits, uint32_t mask)) {
     const uint32_t *const string = parts->string;
@@ -294,7 +295,7 @@ MM_HD bool mm_eb_read_changes(mm_eb_parts *parts, int n, uint32_t *changes,
     return true;
 }
 
-/* Takes a code of `count` words apart, from 1 to n - 1. False: it is no code of n elements. */
+/* Parses a code of `count` words (1 to n - 1). Returns false if it is no code of n elements. */
 MM_HD bool mm_eb_parts_of(const uint32_t *words, int count, int n, mm_eb_parts *parts,
                           uint32_t (*scatter)(uint32_t bits, uint32_t mask)) {
     uint32_t changes[MM_EB_BLOCKS + 1], outside;
@@ -316,10 +317,10 @@ MM_HD bool mm_eb_parts_of(const uint32_t *words, int count, int n, mm_eb_parts *
 /* Whether the string ends in the last of its words. */
 MM_HD bool mm_eb_ends(const mm_eb_parts *parts, int at) { return at > parts->bits - 32 && at <= parts->bits; }
 
-/* The numbers of the k values. False: the layers do not end with the string. */
+/* Reads the numbers of the k values. Returns false if the layers do not end with the string. */
 MM_HD bool mm_eb_read_numbers(const mm_eb_parts *parts, uint32_t *numbers) {
     const mm_eb_prefix p = parts->prefix;
-    uint16_t of[1024]; /* whose bit in a layer it is */
+    uint16_t of[1024]; /* of[i]: index of the value with the i-th bit of the layer */
     int at = parts->planes, left = parts->k;
     for (int i = 0; i < left; i++) numbers[i] = 0, of[i] = (uint16_t)i;
     for (int b = 0; b < p.low; b++)
@@ -338,8 +339,8 @@ MM_HD bool mm_eb_read_numbers(const mm_eb_parts *parts, uint32_t *numbers) {
     return mm_eb_ends(parts, at);
 }
 
-/* Decodes a code of `count` words, fewer than n, to the bits of n floats. False: it is no code of n elements, or the
- * bound is none. Reads and writes nothing outside. */
+/* Decodes a code of `count` words, fewer than n, to the bits of n floats. Returns false if it is no code of n elements,
+ * or there is no bound. Reads and writes nothing outside. */
 MM_HD bool mm_eb_decode(mm_eb_quantiser z, const uint32_t *words, int count, int n, uint32_t *dst) {
     uint32_t numbers[1024], *number = numbers;
     mm_eb_parts parts;

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
 /* eb on CUDA (eb_chunk.h).
  *
- * Encode. The numbers lie at the end of the same slot of shared memory, in 16 bits each, from word SLOT - 512 on. The
- * code never reaches them: its masks take at most 11 + 352 + 704 bits, and low is at most 14 and layers have at most 3
- * bits a value (half of them, rounded up, are at most 1 a value). Layer by layer the numbers that have a one move to
- * the front.
+ * Encode. The numbers u lie in the last 512 words of the chunk's slot of shared memory, in 16 bits each, from word SLOT
+ * - 512 on. The code never reaches them: its masks take at most 11 + 352 + 704 bits, its planes at most 14 bits per
+ * value, and its layers at most 3 (their halves, rounded up, are at most 1 per value). After each layer, the numbers
+ * with a one in it move to the front.
  *
- * Lane i has block i's mask, and lane t three t.
+ * Lane i has the mask of block i, and lane t has three t (eb_mask.h).
  *
- * Decode. 32 elements at a time, lane l knows which of layer l + 1's bits is the next. */
+ * Decode. A warp decodes 32 elements at a time; lane l keeps the position of the next bit of layer l + 1. Functions
+ * named as those of eb_chunk.h compute the same. */
 #include "pipeline/codec/chunk/chunk_cuda_kernel.h"
 
 #include "pipeline/codec/eb/eb_mask.h"
@@ -20,7 +21,7 @@ static_assert((MM_EB_PREFIX_BITS + 1067 + 17 * MM_CHUNK_ELEMS + 31) / 32 <= SLOT
               "a code and numbers in a slot");
 static_assert(MM_EB_LAYERS_MOST <= WARP, "a layer a lane");
 
-/* As mm_eb_put, by a warp: all lanes have the same. */
+/* mm_eb_put by a warp: all lanes have the same values. */
 struct bit_writer {
     uint32_t *next;
     uint64_t waiting;
@@ -99,7 +100,7 @@ struct eb {
     mm_eb_quantiser z;
     unsigned long long *nonfinite;
 
-    /* A code's string of bits; next: for a lane, where the bits of layer lane + 1 begin that have not been read. */
+    /* A parsed code. next: position of the next unread bit of layer lane + 1. */
     struct string_parts {
         const uint32_t *string;
         int kept, planes, next;
@@ -108,7 +109,6 @@ struct eb {
 
     static __device__ __forceinline__ unsigned sum_all(unsigned value) { return __reduce_add_sync(ALL, value); }
 
-    /* As mm_eb_choose. */
     static __device__ __forceinline__ mm_eb_prefix choose(const uint16_t *numbers, int kept, bool negatives, int lane,
                                                           int *bits_out) {
         unsigned sum = 0, most = 0, halves, bits = 0;
@@ -132,7 +132,7 @@ struct eb {
         return prefix;
     }
 
-    /* As mm_eb_choose_before, mm_eb_threes_of and mm_eb_mask_bits. */
+    /* The same as mm_eb_choose_before, mm_eb_threes_of and mm_eb_mask_bits. */
     static __device__ __forceinline__ int choose_masks(uint32_t mine, int n, int lane, mm_eb_prefix *prefix,
                                                        mm_eb_three *three) {
         const uint32_t elements = mm_eb_elements(n, lane);
@@ -151,7 +151,7 @@ struct eb {
         const uint32_t a = __shfl_sync(ALL, changes, 3 * lane % WARP),
                        b = __shfl_sync(ALL, changes, (3 * lane + 1) % WARP),
                        c = __shfl_sync(ALL, changes, (3 * lane + 2) % WARP);
-        const bool is_three = lane < MM_EB_THREES, is_whole = lane < MM_EB_THREES - 1; /* the last has two blocks */
+        const bool is_three = lane < MM_EB_THREES, is_whole = lane < MM_EB_THREES - 1;
         *three = mm_eb_three_of(is_three ? a : 0, is_three ? b : 0, is_whole ? c : 0);
         return MM_EB_THREES + (int)sum_all((unsigned)mm_eb_three_bits(three));
     }
@@ -162,7 +162,6 @@ struct eb {
         return lane >= distance ? mask : ones;
     }
 
-    /* As mm_eb_put_masks. */
     static __device__ __forceinline__ void put_masks(bit_writer &out, mm_eb_prefix prefix, uint32_t mine, int n,
                                                      const mm_eb_three &three, int lane) {
         if (prefix.before == 0) {
@@ -177,7 +176,7 @@ struct eb {
         put_gathered(out, three.rest, three.more, lane);
     }
 
-    /* Of each three, two words' bits at the mask's places. */
+    /* Writes, for each three, the bits of two words at the mask's places. */
     static __device__ __forceinline__ void put_gathered(bit_writer &out, const uint32_t *bits, uint32_t mask,
                                                         int lane) {
         const uint32_t first = mm_eb_gather(bits[0], mask), second = mm_eb_gather(bits[1], mask);
@@ -188,7 +187,7 @@ struct eb {
         }
     }
 
-    /* As mm_eb_put_numbers, and the last word. */
+    /* The same as mm_eb_put_numbers and mm_eb_put_rest. */
     static __device__ __forceinline__ void put_numbers(bit_writer &out, mm_eb_prefix prefix, uint16_t *numbers,
                                                        int kept, int lane) {
         for (int b = 0; b < prefix.low; b++)
@@ -203,7 +202,7 @@ struct eb {
                 const bool one = number >> prefix.low >= layer;
                 const uint32_t ones = __ballot_sync(ALL, one);
                 out.put(ones, min(left - i, WARP), lane);
-                __syncwarp(); /* all have read theirs */
+                __syncwarp(); /* all lanes have read their numbers */
                 if (one) numbers[next + __popc(ones & below(lane))] = (uint16_t)number;
                 next += __popc(ones);
             }
@@ -213,7 +212,7 @@ struct eb {
         if (out.fill > 0) out.flush(lane);
     }
 
-    /* The lane's mask, and all parts but `next`. False: damaged. */
+    /* Reads the lane's mask, and all of `parts` but `next`. Returns false if the code is damaged. */
     static __device__ __forceinline__ bool read_masks(const uint32_t *string, int bits, int n, int lane,
                                                       uint32_t *mine_out, string_parts *parts) {
         uint32_t mine;
@@ -229,7 +228,7 @@ struct eb {
         return !__any_sync(ALL, outside) && parts->kept > 0 && parts->planes + prefix.low * parts->kept <= bits;
     }
 
-    /* As mm_eb_read_changes, for the lane's block. */
+    /* The same as mm_eb_read_changes, for the lane's block. */
     static __device__ __forceinline__ bool read_changes(int bits, int n, int lane, uint32_t *mine,
                                                         string_parts *parts) {
         const uint32_t *const string = parts->string;
@@ -259,7 +258,7 @@ struct eb {
         return true;
     }
 
-    /* The other way of put_gathered. */
+    /* The inverse of put_gathered. */
     static __device__ __forceinline__ bool read_scattered(const uint32_t *string, int bits, int *at, uint32_t mask,
                                                           uint32_t *scattered, int lane) {
         const int count = __popc(mask), all = 2 * count_all(mask), from = *at + 2 * sum_below(count, lane);
@@ -270,7 +269,7 @@ struct eb {
         return true;
     }
 
-    /* How many of `count` bits are set. */
+    /* Number of ones among the `count` bits from position `at` on. */
     static __device__ __forceinline__ int ones_of(const uint32_t *string, int at, int count, int lane) {
         int ones = 0;
         for (int i = at / WARP + lane; WARP * i < at + count; i += WARP) {
@@ -282,7 +281,7 @@ struct eb {
         return (int)sum_all((unsigned)ones);
     }
 
-    /* False: damaged. */
+    /* Finds where each layer begins. Returns false if the code is damaged. */
     static __device__ __forceinline__ bool read_layers(int bits, int lane, string_parts *parts) {
         const mm_eb_prefix prefix = parts->prefix;
         int at = parts->planes + prefix.low * parts->kept, left = parts->kept;
@@ -296,7 +295,8 @@ struct eb {
         return at > bits - WARP && at <= bits;
     }
 
-    /* The number of the lane's element, if the mask has it; `before` values are before these. */
+    /* The number u of the lane's element, if its bit in `mask` is set. before: number of values before these 32
+     * elements. */
     static __device__ __forceinline__ uint32_t next_numbers(string_parts &parts, uint32_t mask, int before, int lane) {
         uint32_t high = 0, low = 0;
         const int value = before + __popc(mask & below(lane));

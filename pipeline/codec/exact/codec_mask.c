@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mask on the host device: codec_impl.h says what it is. */
+/* mask on the host device: codec_impl.h has its format. */
 #include "pipeline/codec/codec_impl.h"
 
 #if defined(__SSE2__)
@@ -13,7 +13,7 @@ typedef struct mask_job {
     uint8_t *dst;
     uint16_t infinity; /* mm_mask_infinity */
     mm_host_pool *pool;
-    int64_t rows, row_elems, split; /* split: the codec's, of rows */
+    int64_t rows, row_elems, split; /* split: mm_codec_split of the codec */
 } mask_job;
 
 static uint32_t mask_word(const float *src, int64_t elems) {
@@ -46,7 +46,8 @@ static uint32_t mask_word_of_halves(const uint16_t *src, int64_t elems, uint16_t
     return word;
 }
 
-/* Rows that begin with a word, and end with one or are the last. */
+/* Encodes rows `from` to `to` - 1. Each begins at a word of the mask; only the tensor's last row may end within a
+ * word. */
 static void mask_rows(const void *arg, int64_t from, int64_t to) {
     const mask_job *job = arg;
     uint8_t *dst = job->dst + from * job->row_elems / MM_MASK_WORD_BITS * 4;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mask on CUDA: the bits of codec_mask.c. */
+/* mask on CUDA, with the same bits as in codec_mask.c. */
 #include "mm/device/cuda/device_cuda.h"
 #include "pipeline/codec/block/code_blocks.h"
 #include "pipeline/codec/codec_impl.h"

@@ -18,7 +18,7 @@ static int64_t raw_split(const mm_codec *codec, const mm_shape *shape) {
     return mm_split_rows(shape, (uint64_t)(bytes / shape->dims[0]), 8);
 }
 
-/* Both directions. */
+/* Encodes, and decodes. */
 static mm_status raw_copy(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src, void *dst,
                           void *scratch, const mm_code_inputs *inputs, mm_codec_counters *counters) {
     (void)scratch, (void)inputs, (void)counters;
@@ -27,7 +27,7 @@ static mm_status raw_copy(const mm_codec *codec, mm_stream *stream, const mm_sha
     return mm_copy_async(stream, dst, src, bytes, MM_COPY_DEVICE);
 }
 
-enum { STRIP_ELEMS = 2048 }; /* 8 KiB, a quarter of a cache of the first level */
+enum { STRIP_ELEMS = 2048 }; /* 8 KiB: a quarter of a first-level cache */
 
 static void raw_decode_strips(const mm_strips *strips, const void *code, int64_t first, int64_t n, float *elems_out) {
     memcpy(elems_out, (const uint8_t *)code + first * strips->strip_bytes,
@@ -41,7 +41,6 @@ static void raw_encode_strips(const mm_strips *strips, const float *elems, int64
            (size_t)mm_strips_elems(strips, first, n) * sizeof *elems);
 }
 
-/* On the host. */
 static bool raw_host_strips(mm_codec_strips *s) {
     s->strips = (mm_strips){.elems = s->strips.elems,
                             .period_elems = s->strips.elems,
@@ -52,7 +51,7 @@ static bool raw_host_strips(mm_codec_strips *s) {
     return true;
 }
 
-/* On any device: copies are all it takes. */
+/* Works on any device, because it only copies. */
 #define RAW_ON(device_, strips_)                                                                                       \
     const mm_codec_ops mm_codec_raw_##device_##_ops = {                                                                \
         .name = "raw",                                                                                                 \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* signs: a lossy codec whose decoded elements are above zero exactly where the map's are (signs_value.h), on any
- * device. So one map serves a ReLU's backward step, which reads signs, and the convolution behind it, which reads
- * values.
+/* signs: wraps a lossy codec, so that decoded elements are above zero exactly where the map's are (signs_value.h), on
+ * any device. So one decoded map serves both the backward step of a ReLU, which reads signs, and that of the
+ * convolution after it, which reads values.
  *
  *      | the other codec's code, padded with zeros to 256 bytes | mask of the map |
  *
@@ -19,7 +19,7 @@ typedef struct signs_codec {
     mm_codec *mask, *of;
 } signs_codec;
 
-/* mm_codec_ops.own: enqueues mm_signs_value of the n elements of a decoded map, given its mask. */
+/* mm_codec_ops.own. mend: enqueues mm_signs_value for the n elements of a decoded map, given its mask. */
 typedef struct signs_device {
     mm_status (*mend)(mm_stream *stream, mm_dtype dtype, const void *mask, void *map, int64_t n);
 } signs_device;
@@ -73,7 +73,7 @@ static const char *signs_format(const mm_codec_ops *ops, size_t i) {
 
 /* ---------------------------------------------------------------- sizes */
 
-/* Where the mask begins. */
+/* Position of the mask in the code. */
 static mm_status mask_begin(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out) {
     int64_t bytes;
     MM_TRY(mm_codec_bound(signs_of(codec)->of, shape, &bytes));
@@ -101,7 +101,7 @@ static int64_t signs_scratch(const mm_codec *codec, const mm_shape *shape) {
     return mm_codec_scratch(signs_of(codec)->of, shape);
 }
 
-/* ---------------------------------------------------------------- both ways */
+/* ---------------------------------------------------------------- encode and decode */
 
 static mm_status signs_encode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
                               void *dst, void *scratch, const mm_code_inputs *inputs, mm_codec_counters *counters) {
@@ -134,7 +134,7 @@ typedef struct mend_job {
     mm_host_pool *pool;
 } mend_job;
 
-enum { ROW = 1024 }; /* elements that a thread takes at least: whole words of the mask */
+enum { ROW = 1024 }; /* elements of a row: a thread gets whole rows, and so whole words of the mask */
 
 static void mend_rows(const void *arg, int64_t from, int64_t to) {
     const mend_job *job = arg;
@@ -160,10 +160,10 @@ static mm_status mend_host(mm_stream *stream, mm_dtype dtype, const void *mask, 
     static const signs_device device_ = {mend_};                                                                       \
     const mm_codec_ops mm_codec_signs_##device_##_ops = {                                                              \
         .name = "signs",                                                                                               \
-        .summary = "signs:CODEC, a lossy one, with an exact mask beside it: what is decoded is above zero where the "  \
-                   "elements are, and else 0; for maps that are never negative",                                       \
+        .summary = "signs:CODEC, a lossy codec and an exact mask: decoded elements are above zero exactly where the "  \
+                   "map's are, and else 0; for maps that are never negative",                                          \
         .device = #device_,                                                                                            \
-        .flags = {.fixed_size = true, .gives_value = true, .exact_signs = true}, /* as with zfp */                     \
+        .flags = {.fixed_size = true, .gives_value = true, .exact_signs = true}, /* as of signs:zfp */                 \
         .own = &(device_),                                                                                             \
         .create = signs_create,                                                                                        \
         .format = signs_format,                                                                                        \

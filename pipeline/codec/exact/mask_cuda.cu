@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* A warp makes 32 words of 32 elements: for each, its lanes load an element each and vote; lane i keeps the i-th. So
- * loads and stores are coalesced, and 8 loads of a lane are under way at once. */
+/* A warp computes 32 words. For each word, its lanes load one element each and vote; lane i keeps the i-th word. So
+ * loads and stores are coalesced, and a lane has 8 loads in flight. */
 #include "pipeline/codec/exact/mask_cuda.h"
 
 #include "pipeline/codec/cuda_grid.h"

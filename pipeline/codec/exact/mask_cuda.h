@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/* Enqueues the encoding. infinity: for elements of 16 bits mm_mask_infinity, for f32 0. */
+/* Enqueues the encoding. infinity: mm_mask_infinity of the type (0 for f32). */
 cudaError_t mm_mask_cuda_encode(cudaStream_t stream, int64_t elems, const void *src, uint16_t infinity, uint32_t *dst);
 
 #ifdef __cplusplus

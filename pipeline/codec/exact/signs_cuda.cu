@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* signs on CUDA: neighbouring threads take neighbouring elements, and so a word of the mask. */
+/* signs on CUDA. Neighbouring threads take neighbouring elements, so a warp reads one word of the mask at a time. */
 #include "pipeline/codec/exact/signs_cuda.h"
 
 #include "pipeline/codec/cuda_grid.h"
@@ -10,7 +10,7 @@
 
 namespace {
 
-constexpr int EACH = 8; /* elements of a thread, a block's width apart */
+constexpr int EACH = 8; /* elements of a thread in a step, blockDim.x apart */
 
 template <typename T>
 __global__ void __launch_bounds__(LEAN_THREADS)

@@ -11,8 +11,7 @@
 extern "C" {
 #endif
 
-/* Enqueues mm_signs_value of the n elements of a decoded map. infinity: for elements of 16 bits mm_mask_infinity, for
- * f32 0. */
+/* Enqueues mm_signs_value of the n elements of a decoded map. infinity: mm_mask_infinity of the type (0 for f32). */
 cudaError_t mm_signs_cuda_mend(cudaStream_t stream, uint16_t infinity, const uint32_t *mask, void *map, int64_t n);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* dpr on the host device: dpr_value.h, in loops that the compiler makes vectors of. */
+/* dpr on the host device: dpr_value.h in loops that the compiler vectorises. */
 #include <endian.h>
 
 #include "pipeline/codec/block/dpr_value.h"

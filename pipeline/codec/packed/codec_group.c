@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* group on the host device: group_code.h, in loops that the compiler makes vectors of. */
+/* group on the host device: group_code.h in loops that the compiler vectorises. */
 #include <endian.h>
 
 #define MM_PHILOX_FUNCTION MM_PACKED_INLINE
@@ -12,7 +12,7 @@ enum { LANES = MM_GROUP_LANES, EACH = MM_GROUP_EACH };
 
 typedef uint32_t word __attribute__((may_alias));
 
-/* 16 random bits for each element of the group of the tensor with that number, two in a word. */
+/* 16 random bits for each element of a group, two elements in a word. group: the group's index in its tensor. */
 MM_PACKED_INLINE void draw(const mm_packed_draw *from, uint64_t iteration, uint64_t group,
                            uint32_t words[restrict EACH / 2][LANES]) {
     const uint32_t key[2] = {from->seed, from->tensor}, first = (uint32_t)(group * LANES);
@@ -35,7 +35,7 @@ MM_PACKED_INLINE mm_group_head head_of(const word *restrict values, uint32_t lev
     return mm_group_head_of(least, most, levels);
 }
 
-/* Levels of the lanes' elements k, each shifted to its place. */
+/* Adds the level of each lane's element k to the lane's code, shifted to its place. */
 MM_PACKED_INLINE void add_levels(const word *restrict values, int k, const mm_group_head *head,
                                  const uint32_t *restrict random, int bits, int shift, uint32_t *restrict codes) {
     for (int j = 0; j < LANES; j++)

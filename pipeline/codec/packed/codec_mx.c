@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mx on the host device: mx_block.h, in loops that the compiler makes vectors of. */
+/* mx on the host device: mx_block.h in loops that the compiler vectorises. */
 #include <endian.h>
 
 #include "pipeline/codec/packed/mx_block.h"
@@ -7,22 +7,22 @@
 
 typedef uint32_t word __attribute__((may_alias));
 
-/* A group's elements, a byte each. */
+/* A group's elements, one in each byte. */
 typedef union group {
     uint8_t element[MM_MX_GROUP];
     uint64_t unit[MM_MX_UNITS];
 } group;
 
-/* The scale; elements are made with it. */
+/* Encodes a block's elements, one in each byte. Returns its scale. */
 MM_PACKED_INLINE uint32_t encode_block(const word *restrict values, uint8_t *restrict elements, mm_mx_element f) {
-    int32_t largest = 0; /* signed, which every machine compares vectors of */
+    int32_t largest = 0; /* signed, because all machines compare vectors of signed integers */
     for (int i = 0; i < MM_MX_BLOCK; i++) {
         const int32_t size = (int32_t)(values[i] & 0x7fffffff);
         largest = size > largest ? size : largest;
     }
     const uint32_t scale = mm_mx_scale((uint32_t)largest, f), kept = scale == MM_MX_SCALE_NAN ? 0 : 0xffffffff;
     const float inverse = mm_mx_inverse(scale);
-    uint32_t wide[MM_MX_BLOCK]; /* or vectors would be no longer than this block's bytes are */
+    uint32_t wide[MM_MX_BLOCK]; /* 32-bit, or the compiler would use shorter vectors */
     for (int i = 0; i < MM_MX_BLOCK; i++) wide[i] = mm_mx_encode(values[i] & kept, inverse, f);
     for (int i = 0; i < MM_MX_BLOCK; i++) elements[i] = (uint8_t)wide[i];
     return scale;
@@ -38,7 +38,7 @@ MM_PACKED_INLINE int64_t encode(const float *restrict src, int64_t groups, uint8
             dst[b] = (uint8_t)scale;
         }
         for (int u = 0; u < MM_MX_UNITS; u++) g.unit[u] = htole64(mm_mx_squeeze(le64toh(g.unit[u]), f.bits));
-        /* All 8 bytes, of which the next unit overwrites what is not this one's. */
+        /* Stores all 8 bytes; the next unit overwrites those beyond f.bits. */
         uint8_t *units = dst + MM_MX_GROUP_BLOCKS;
         for (int u = 0; u < MM_MX_UNITS - 1; u++) memcpy(units + u * f.bits, &g.unit[u], sizeof g.unit[u]);
         memcpy(units + (MM_MX_UNITS - 1) * f.bits, &g.unit[MM_MX_UNITS - 1], (size_t)f.bits);
@@ -49,7 +49,7 @@ MM_PACKED_INLINE int64_t encode(const float *restrict src, int64_t groups, uint8
 MM_PACKED_INLINE void decode(const uint8_t *restrict src, int64_t groups, float *restrict dst, mm_mx_element f) {
     for (int64_t i = 0; i < groups; i++, dst += MM_MX_GROUP, src += MM_MX_GROUP_BYTES(f.bits)) {
         group g;
-        /* The 8 bytes that end where the unit does: before the first one are the scales. */
+        /* Loads the 8 bytes that end where the unit ends; the scales lie before the first unit. */
         for (int u = 0; u < MM_MX_UNITS; u++) memcpy(&g.unit[u], src + (u + 1) * f.bits, sizeof g.unit[u]);
         for (int u = 0; u < MM_MX_UNITS; u++)
             g.unit[u] = htole64(mm_mx_spread(le64toh(g.unit[u]) >> (64 - 8 * f.bits), f.bits));

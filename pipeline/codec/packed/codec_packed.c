@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Packed codecs on the host device: the jobs. */
+/* Packed codecs on the host device: jobs that run the kernels. */
 #include <string.h>
 
 #include "mm/device/host/device_host.h"
@@ -7,26 +7,26 @@
 #include "pipeline/codec/packed/packed_host.h"
 
 typedef struct packed_job {
-    mm_packed_encode_fn encode; /* or */
+    mm_packed_encode_fn encode; /* set in an encode */
     mm_packed_decode_fn decode;
     const void *src;
     void *dst;
     mm_packed_layout layout;
     mm_packed_draw draw;
-    bool fills_up; /* an incomplete last group, with the last element; else with zeros */
+    bool fills_up; /* pads an incomplete last group with the last element; else with zeros */
     mm_host_pool *pool;
     mm_codec_counters *counters;
 } packed_job;
 
-/* Of groups from `from` on, how many are full; the elements of the one that is not, if it is among them. */
+/* Number of full groups among `from` to `to` - 1. *rest_out: elements of the incomplete group, if it is among them,
+ * else 0. */
 static int64_t full_groups(const mm_packed_layout *layout, int64_t from, int64_t to, int64_t *rest_out) {
     const int64_t full = layout->elems / layout->format.group_elems;
     *rest_out = to > full ? layout->elems - full * layout->format.group_elems : 0;
     return (to < full ? to : full) - from;
 }
 
-/* Of 16-bit elements so many groups as fit a buffer in the cache are widened at a time; of f32 all are read where they
- * are. */
+/* Elements of 16 bits are widened in a buffer that fits in the cache; f32 are used in place. */
 enum { BUFFER_ELEMS = 2048 };
 static int64_t groups_at_once(const mm_packed_layout *layout) {
     return layout->type == MM_ELEM_F32 ? layout->groups : BUFFER_ELEMS / layout->format.group_elems;
@@ -119,11 +119,12 @@ mm_status mm_packed_host_decode(const mm_codec *codec, mm_stream *stream, const 
 
 /* ---------------------------------------------------------------- strips */
 
-/* The job of a strip's groups; to those of the whole map, only the last strip's last group is incomplete. */
+/* The job for the groups of n strips. Only the last group of the tensor's last strip may be incomplete. */
 static packed_job strips_job(const mm_strips *strips, int64_t first, int64_t n) {
     const mm_codec_strips *s = (const mm_codec_strips *)strips;
     packed_job job = {.src = NULL};
-    mm_status known_to_do = mm_packed_layout_of(s->codec, &s->shape, &job.layout); /* strips were made of it */
+    /* it did not fail when the strips were made */
+    mm_status known_to_do = mm_packed_layout_of(s->codec, &s->shape, &job.layout);
     (void)known_to_do;
     job.layout.elems = mm_strips_elems(strips, first, n);
     job.layout.groups = (job.layout.elems + job.layout.format.group_elems - 1) / job.layout.format.group_elems;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Packed codecs on CUDA: the bits of codec_dpr.c, codec_mx.c and codec_group.c. */
+/* Packed codecs on CUDA, with the same bits as in codec_dpr.c, codec_mx.c and codec_group.c. */
 #include "mm/device/cuda/device_cuda.h"
 #include "pipeline/codec/block/code_blocks.h"
 #include "pipeline/codec/block/dpr_value.h"
@@ -41,7 +41,7 @@ static mm_status cuda_decode(const mm_codec *codec, mm_stream *stream, const mm_
         "a packed codec's decode");
 }
 
-/* Kernels have neighbouring channels beside one another, and fill whole groups (code_blocks_cuda.h). */
+/* Kernels with blocks of code (code_blocks_cuda.h) need neighbouring channels in one word, and whole groups. */
 static bool dpr_strips(mm_codec_strips *s) {
     static const mm_code_blocks of_formats[] = {MM_BLOCKS_DPR_FP16, MM_BLOCKS_NONE, MM_BLOCKS_DPR_FP8};
     mm_packed_layout layout;

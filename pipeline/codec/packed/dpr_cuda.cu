@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* dpr on CUDA: a thread takes a group, two words, at a time. */
+/* dpr on CUDA: a thread processes one group (two words) at a time. */
 #include <string.h>
 
 #include "pipeline/codec/packed/packed_cuda_kernel.h"
@@ -56,7 +56,7 @@ cudaError_t launch(cudaStream_t stream, int sms, mm_elem_type type, int64_t elem
     return cudaGetLastError();
 }
 
-/* In the formats' order. Of an encode `map` and `code`, of a decode the others. */
+/* Formats are in the order of MM_DPR_FORMATS. Encode: `map` and `code` are set; decode: `coded` and `dst`. */
 cudaError_t run(cudaStream_t stream, int format, int sms, mm_elem_type type, int64_t elems, const float *map,
                 void *code, const void *coded, float *dst) {
     int i = 0;

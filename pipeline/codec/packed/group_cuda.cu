@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* group on CUDA: a warp takes a group at a time, a thread of it a lane. */
+/* group on CUDA: a warp processes one group at a time, a thread one lane of it. */
 #define MM_PHILOX_FUNCTION static __device__ __forceinline__
 
 #include "pipeline/codec/packed/packed_cuda_kernel.h"
@@ -9,9 +9,9 @@
 
 namespace {
 
-static_assert(MM_GROUP_LANES == WARP, "a lane a thread");
+static_assert(MM_GROUP_LANES == WARP, "one lane for each thread");
 
-/* A lane's code: 16 bits, a word, or two. */
+/* A lane's code: 16 bits, one word, or two words. */
 template <int BITS> struct lane_code {
     static constexpr int WORDS = BITS == 8 ? 2 : 1;
     using word = uint32_t;
@@ -113,7 +113,7 @@ cudaError_t launch(cudaStream_t stream, int sms, mm_elem_type type, int64_t elem
     return cudaGetLastError();
 }
 
-/* In the formats' order. Of an encode `map` and `code`, of a decode the others. */
+/* Formats are in the order of MM_GROUP_FORMATS. Encode: `map` and `code` are set; decode: `coded` and `dst`. */
 cudaError_t run(cudaStream_t stream, int format, int sms, mm_elem_type type, int64_t elems, const float *map,
                 void *code, const void *coded, float *dst, const mm_packed_draw *from, unsigned long long *nonfinite) {
     int i = 0;

@@ -4,7 +4,7 @@
 #include "pipeline/codec/block/signs_value.h"
 #include "pipeline/codec/packed/packed_host.h"
 
-/* Each type's loop by itself, that the compiler makes vectors of it. */
+/* Each type has its own loop, so that the compiler vectorises it. */
 #define DEFINE(isa, target, name)                                                                                      \
     target static void widen_##isa(mm_elem_type type, const uint16_t *restrict src, int64_t n, float *restrict dst) {  \
         if (type == MM_ELEM_BF16)                                                                                      \
@@ -23,7 +23,7 @@ MM_PACKED_EACH_ISA(DEFINE, )
 typedef uint32_t word __attribute__((may_alias));
 typedef uint16_t half __attribute__((may_alias));
 
-/* n: at most 32, all of one word of the mask. */
+/* Of n (at most 32) elements, which share one word of the mask. */
 #define MEND_WORD(elem, sign, infinity)                                                                                \
     for (int64_t i = 0; i < n; i++) elem[i] = mm_signs_value(elem[i], mask >> i & 1, sign, infinity)
 

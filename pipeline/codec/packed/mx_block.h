@@ -11,17 +11,18 @@
  * feature map needs.)
  *
  * The standard's conversion: X = 2^(floor(log2(largest magnitude)) - the exponent of the format's largest number), at
- * least 2^-127; elements are value / X, to nearest, ties to even, denormals among them, at most the largest number.
- * For int8 that is 127 on both sides: -128, which the standard lets be left out, would bias the mean.
+ * least 2^-127. Elements are value / X, rounded to nearest, ties to even, including denormals, and clamped to the
+ * largest number. For int8 that is -127 and 127: -128, which the standard allows to leave out, would bias the mean.
  *
- * The standard leaves what becomes of infinities and NaNs to implementations. Here a block that has one gets the scale
- * NaN and elements of zero: all of it reads as NaN. mm_codec_counters.nonfinite_blocks counts these. Codes from
- * elsewhere are read as the standard says: E4M3's NaN is one, a product beyond the largest float an infinity.
+ * The standard leaves the encoding of infinities and NaNs to implementations. Here a block that has one gets the scale
+ * NaN and elements of zero, and is decoded to NaNs. mm_codec_counters.nonfinite_blocks counts such blocks. Codes of
+ * other encoders are decoded as the standard says: E4M3's NaN to a NaN, a product beyond the largest float to an
+ * infinity.
  *
- * Elements that follow one another in memory make a block. Eight blocks are a group: their scales, then their
- * elements, each block's from the lowest bit of its first byte on, without gaps.
+ * 32 consecutive elements in memory are a block, and eight blocks a group: their scales, then their elements, from the
+ * lowest bit of each block's first byte on, without gaps.
  *      scales 0 to 7 | block 0 | block 1 | ... | block 7        264, 200 or 136 bytes
- * Eight elements, a unit, take whole bytes. */
+ * Eight elements are a unit, which takes whole bytes. */
 #ifndef PIPELINE_CODEC_PACKED_MX_BLOCK_H
 #define PIPELINE_CODEC_PACKED_MX_BLOCK_H
 
@@ -62,9 +63,9 @@ typedef struct mm_mx_element {
 #define MM_MX_PACKED(format, bits, ...) {#format, MM_MX_GROUP, MM_MX_GROUP_BYTES(bits)},
 #define MM_MX_SUMMARY                                                                                                  \
     "OCP Microscaling: fp8 (the default; E4M3), fp6 (E2M3), fp4 (E2M1) or int8, and a scale for each 32 neighbours; "  \
-    "sms=N as zfp has it"
+    "sms=N as for zfp"
 
-/* A block's scale, from the largest of its floats' bits without signs. */
+/* A block's scale. largest: the largest magnitude, as a float's bits. */
 MM_HD uint32_t mm_mx_scale(uint32_t largest, mm_mx_element f) {
     const int scale = (int)(largest >> 23) - f.most;
     if (largest >= 0x7f800000) return MM_MX_SCALE_NAN;
@@ -77,8 +78,8 @@ MM_HD float mm_mx_power(uint32_t scale) { return mm_float_of(scale == 0 ? 0x4000
 /* 1 / X; 0 for MM_MX_SCALE_NAN. */
 MM_HD float mm_mx_inverse(uint32_t scale) { return scale == MM_MX_SCALE_NAN ? 0 : mm_mx_power(254 - scale); }
 
-/* An element's code, from a float's bits and mm_mx_inverse. In a block that is not finite, that is 0, and so is every
- * element. */
+/* An element's code, from a float's bits and mm_mx_inverse. In a block that is not finite, `bits` must be 0, and the
+ * code is 0. */
 MM_HD uint32_t mm_mx_encode(uint32_t bits, float inverse, mm_mx_element f) {
     const int dropped = 23 - f.mantissa;
     const uint32_t least = (uint32_t)(127 + f.least) << 23;
@@ -111,7 +112,7 @@ MM_HD uint32_t mm_mx_decode(uint32_t code, float power, bool is_nan, mm_mx_eleme
     return (mm_float_bits(value * power) & number) | (nan & ~number);
 }
 
-/* Eight elements, one in each byte, to eight times `bits` bits, and back. */
+/* Packs eight elements, one in each byte, into `bits` bytes; mm_mx_spread is the inverse. */
 #define MM_MX_FIELDS(k)                                                                                                \
     (((UINT64_C(1) << (bits << k)) - 1) * (k == 0   ? UINT64_C(0x1000100010001) /* every 16 bits */                    \
                                            : k == 1 ? UINT64_C(0x100000001)                                            \

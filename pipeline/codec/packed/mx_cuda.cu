@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* mx on CUDA: a warp takes a group at a time, a thread of it a unit of 8 elements; four threads have a block. */
+/* mx on CUDA: a warp processes one group at a time, a thread one unit of 8 elements; four threads share a block. */
 #include <string.h>
 
 #include "pipeline/codec/packed/packed_cuda_kernel.h"
@@ -9,15 +9,15 @@
 namespace {
 
 constexpr int BLOCK_THREADS = MM_MX_BLOCK / MM_MX_UNIT;
-static_assert(MM_MX_UNITS == WARP, "a unit a thread");
+static_assert(MM_MX_UNITS == WARP, "one unit for each thread");
 
-/* A format, to be chosen by at compile time. */
+/* A format as a compile-time constant. */
 template <int BITS, int MANTISSA, int LEAST, int MOST, uint32_t TOP, bool INTEGER> struct element {
     static constexpr int bits = BITS;
     static __device__ __forceinline__ mm_mx_element get() { return {BITS, MANTISSA, LEAST, MOST, TOP, INTEGER}; }
 };
 
-/* BITS bytes, which begin on as many as their number has as a factor. */
+/* Stores a unit of BITS bytes, aligned to the largest power of two that divides BITS. */
 template <int BITS> __device__ __forceinline__ void unit_store(uint64_t unit, uint8_t *at);
 template <> __device__ __forceinline__ void unit_store<8>(uint64_t unit, uint8_t *at) {
     *reinterpret_cast<uint2 *>(at) = make_uint2((uint32_t)unit, (uint32_t)(unit >> 32));
@@ -110,7 +110,7 @@ cudaError_t launch(cudaStream_t stream, int sms, mm_elem_type type, int64_t elem
     return cudaGetLastError();
 }
 
-/* In the formats' order. Of an encode `map` and `code`, of a decode the others. */
+/* Formats are in the order of MM_MX_FORMATS. Encode: `map` and `code` are set; decode: `coded` and `dst`. */
 cudaError_t run(cudaStream_t stream, int format, int sms, mm_elem_type type, int64_t elems, const float *map,
                 void *code, const void *coded, float *dst, unsigned long long *nonfinite) {
     int i = 0;

@@ -13,14 +13,14 @@ const char *mm_packed_format_name(const mm_codec_ops *ops, size_t i) {
     return formats[i].name;
 }
 
-/* A parameter that is a number. */
+/* A numeric parameter. */
 typedef struct parameter {
     const char *name, *of;
     int least, most;
     int *value; /* -1: not given yet */
 } parameter;
 
-/* The last one is for codecs that round at random. */
+/* Indices of parameters. SEED: only for codecs that round at random. */
 enum { SMS, SEED, PARAMETERS };
 
 static mm_status fail_format(const mm_codec_ops *ops, const char *params) {
@@ -44,7 +44,7 @@ static mm_status parse_number(const mm_codec_ops *ops, const char *params, const
     return MM_OK;
 }
 
-/* The parameter that the text begins with; NULL: none, it is a format. */
+/* The parameter that the text begins with; NULL: the text is a format. */
 static const parameter *find(const parameter *parameters, int n, const char *text) {
     for (int i = 0; i < n; i++) {
         const size_t length = strlen(parameters[i].name);
@@ -53,7 +53,7 @@ static const parameter *find(const parameter *parameters, int n, const char *tex
     return NULL;
 }
 
-/* One after the other, separated by ':' or ','. */
+/* Parses parameters, separated by ':' or ','. */
 static mm_status parse(const mm_codec_ops *ops, const char *params, int *format, const parameter *parameters) {
     const int n = ops->flags.reads_iteration ? PARAMETERS : SEED;
     for (const char *text = params; *params;) {
@@ -128,7 +128,7 @@ int64_t mm_packed_split(const mm_codec *codec, const mm_shape *shape) {
     return mm_split_rows(shape, (uint64_t)(layout.elems / shape->dims[0]), (uint64_t)layout.format.group_elems);
 }
 
-enum { STRIP_ELEMS = 2048 }; /* about; 8 KiB, a quarter of a cache of the first level */
+enum { STRIP_ELEMS = 2048 }; /* approximate; 8 KiB: a quarter of a first-level cache */
 
 mm_strips mm_packed_strips(const mm_packed_layout *layout) {
     const int64_t group = layout->format.group_elems, groups = group < STRIP_ELEMS ? STRIP_ELEMS / group : 1;

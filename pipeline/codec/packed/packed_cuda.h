@@ -14,10 +14,10 @@
 extern "C" {
 #endif
 
-/* Enqueue the coding of all groups of `elems` elements of a type, in the format with that index, on at most `sms`
- * multiprocessors (0: all). Elements are aligned to 16 bytes, codes to 8. *nonfinite, which the device can write, is
- * increased by the number of blocks that lost finite values because they also have infinities or NaNs; NULL: not
- * counted. draw: for those that round at random. */
+/* Enqueue the encoding or decoding of `elems` elements of a type, in the format with that index, on at most `sms`
+ * multiprocessors (0: all). Elements must be aligned to 16 bytes, codes to 8. *nonfinite, which the device can write,
+ * is increased by the number of blocks that lost finite values because they also have infinities or NaNs; NULL: not
+ * counted. draw: only for codecs that round at random. */
 typedef cudaError_t (*mm_packed_cuda_encode_fn)(cudaStream_t stream, int format, int sms, mm_elem_type type,
                                                 int64_t elems, const void *src, void *dst, const mm_packed_draw *draw,
                                                 unsigned long long *nonfinite);

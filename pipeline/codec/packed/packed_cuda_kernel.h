@@ -18,7 +18,7 @@ namespace {
 
 constexpr unsigned WARP = 32, ALL = 0xffffffff, THREADS = FAT_THREADS /* at most */;
 
-/* For groups of so many threads, each of which takes that many values. */
+/* The grid for `groups` groups of `threads` threads, each of which processes `values` values. */
 inline cudaError_t packed_grid(int64_t groups, unsigned threads, unsigned values, int sms, codec_grid *grid_out) {
     grid_request request = {};
     request.threads = (uint64_t)groups * threads;
@@ -28,13 +28,13 @@ inline cudaError_t packed_grid(int64_t groups, unsigned threads, unsigned values
     return grid_of(request, grid_out);
 }
 
-/* The widest vector, of two or four floats, that divides N floats. */
+/* The widest vector (of two or four floats) whose size divides N. */
 template <int N> struct floats;
 template <> struct floats<2> { using type = float2; };
 template <> struct floats<4> { using type = float4; };
 template <int N> struct together { static constexpr int value = N % 4 == 0 ? 4 : 2; };
 
-/* The same of N elements of 16 bits. */
+/* The same for N elements of 16 bits. */
 template <int N> struct halves_together {
     static constexpr int value = N % 8 == 0 ? 8 : N % 4 == 0 ? 4 : 2;
     using type = typename std::conditional<value == 8, uint4,
@@ -53,7 +53,7 @@ __device__ __forceinline__ void elem_store(float value, mm_elem_type type, int64
         reinterpret_cast<uint16_t *>(dst)[at] = (uint16_t)mm_half_narrow(__float_as_uint(value), type);
 }
 
-/* Loads N elements as floats, from number `at` on, a multiple of N; zeros beyond the last of `elems`. */
+/* Loads N elements as floats, from element `at` (a multiple of N) on; zeros beyond the last of `elems`. */
 template <int N>
 __device__ __forceinline__ void load(const float *__restrict__ src, mm_elem_type type, int64_t elems, int64_t at,
                                      float *values) {
@@ -83,7 +83,8 @@ __device__ __forceinline__ void load(const float *__restrict__ src, mm_elem_type
     for (int i = 0; i < N; i++) values[i] = at + i < elems ? elem_load(src, type, at + i) : 0.0f;
 }
 
-/* Stores what N floats become, from element `at` on, a multiple of N; nothing beyond the last of `elems`. */
+/* Converts N floats to the elements' type and stores them from element `at` (a multiple of N) on; nothing beyond the
+ * last of `elems`. */
 template <int N>
 __device__ __forceinline__ void store(const float *values, mm_elem_type type, int64_t elems, int64_t at,
                                       float *__restrict__ dst) {

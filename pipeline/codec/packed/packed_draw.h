@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The key of a packed codec's random rounding, for host and device. */
+/* Key and counter of a packed codec's random rounding, for host and device. */
 #ifndef PIPELINE_CODEC_PACKED_PACKED_DRAW_H
 #define PIPELINE_CODEC_PACKED_PACKED_DRAW_H
 
@@ -8,7 +8,7 @@
 typedef struct mm_packed_draw {
     uint32_t seed, tensor;
     const int64_t *iteration; /* on the device, read when the task runs; NULL: 0 */
-    int64_t first;            /* number of the first element in its tensor, a multiple of a group's elements */
+    int64_t first;            /* index in the tensor of the first element, a multiple of a group's elements */
 } mm_packed_draw;
 
 #endif

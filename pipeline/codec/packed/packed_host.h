@@ -6,7 +6,7 @@
 #include "pipeline/codec/packed/packed_codec.h"
 
 /* Encode and decode whole groups. encode returns how many blocks lost finite values because they also have infinities
- * or NaNs. `src` and `dst` do not overlap. draw: for those that round at random. */
+ * or NaNs. `src` and `dst` do not overlap. draw: only for codecs that round at random. */
 typedef int64_t (*mm_packed_encode_fn)(const float *src, int64_t groups, uint8_t *dst, const mm_packed_draw *draw);
 typedef void (*mm_packed_decode_fn)(const uint8_t *src, int64_t groups, float *dst);
 
@@ -35,12 +35,12 @@ typedef struct mm_packed_kernels {
 /* mm_codec_ops.own of a packed codec on the host device. */
 typedef struct mm_packed_host {
     mm_packed_formats formats;
-    mm_packed_kernels kernels[MM_PACKED_FORMATS_MOST]; /* of each format */
+    mm_packed_kernels kernels[MM_PACKED_FORMATS_MOST]; /* per format */
 } mm_packed_host;
 
-/* Whether this machine has the i-th instruction set. */
+/* Whether this machine supports the i-th instruction set. */
 bool mm_packed_isa_usable(int i);
-/* The first that it has. */
+/* Index of the first one that it supports. */
 int mm_packed_isa_fastest(void);
 
 /* Members of mm_codec_ops. */

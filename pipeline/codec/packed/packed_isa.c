@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which instruction sets that kernels are compiled for this machine has. */
+/* Finds which of the kernels' instruction sets this machine supports. */
 #include "pipeline/codec/packed/packed_host.h"
 
 bool mm_packed_isa_usable(int i) {

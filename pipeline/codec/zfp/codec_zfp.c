@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* zfp, fixed-rate ZFP, on the host device. zfp_layout.h says which blocks, zfp_block.h what a block's bits are,
- * zfp_group.h how fast. */
+/* zfp (fixed-rate ZFP) on the host device. zfp_layout.h has the order of blocks, zfp_block.h a block's bits,
+ * zfp_group.h the fast kernels. */
 #include "mm/device/host/device_host.h"
 #include "pipeline/codec/codec_impl.h"
 #include "pipeline/codec/packed/half_host.h"
@@ -8,10 +8,10 @@
 #include "pipeline/codec/zfp/zfp_codec.h"
 
 typedef struct zfp_job {
-    const mm_codec *codec; /* lives as long as jobs run */
+    const mm_codec *codec; /* outlives the job */
     const void *src_elems;
     const uint8_t *src_code;
-    void *dst_elems; /* of a decode; else dst_code */
+    void *dst_elems; /* set in a decode; dst_code in an encode */
     uint8_t *dst_code;
     mm_shape shape;
     const mm_zfp_kernel *kernel;
@@ -19,7 +19,7 @@ typedef struct zfp_job {
     mm_codec_counters *counters;
 } zfp_job;
 
-/* Some rows of the tensor: their layout, and where their elements and their code begin. */
+/* Some outermost rows of the tensor: their layout, and the positions of their first element and their code. */
 typedef struct zfp_part {
     mm_zfp_layout layout;
     int64_t elem, byte;
@@ -30,7 +30,7 @@ static int64_t elem_bytes(const zfp_part *part) { return mm_elem_bytes(part->lay
 static zfp_part part_of(const zfp_job *job, int64_t from, int64_t to) {
     zfp_part part = {.elem = 0};
     mm_shape shape = job->shape;
-    mm_status known_to_do; /* of the whole shape it was asked for before */
+    mm_status known_to_do; /* it did not fail for the whole shape */
     if (from > 0) {
         shape.dims[0] = from;
         known_to_do = mm_zfp_codec_layout(job->codec, &shape, &part.layout);
@@ -90,11 +90,11 @@ static mm_status zfp_decode(const mm_codec *codec, mm_stream *stream, const mm_s
 
 /* ---------------------------------------------------------------- strips */
 
-/* The layout of strip number s, as of a map of its own. */
+/* The layout of strip s, as if it were a map of its own. */
 static mm_zfp_layout strip_layout(const mm_strips *strips, int64_t s) {
     const mm_codec_strips *of = (const mm_codec_strips *)strips;
     mm_zfp_layout layout;
-    mm_status known_to_do = mm_zfp_codec_layout(of->codec, &of->shape, &layout); /* strips were made of it */
+    mm_status known_to_do = mm_zfp_codec_layout(of->codec, &of->shape, &layout); /* as when the strips were made */
     (void)known_to_do;
     const int64_t left = layout.rows - s % layout.blocks_y * MM_ZFP_SIDE;
     layout.rows = left < MM_ZFP_SIDE ? left : MM_ZFP_SIDE;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* zfp on CUDA: the bits of codec_zfp.c. zfp_cuda_kernel.h says how. */
+/* zfp on CUDA, with the same bits as in codec_zfp.c. zfp_cuda_kernel.h describes the kernels. */
 #include <stddef.h>
 
 #include "mm/device/cuda/device_cuda.h"
@@ -11,15 +11,15 @@ _Static_assert(sizeof(_Atomic int64_t) == sizeof(unsigned long long), "kernels c
 _Static_assert(offsetof(mm_codec_counters, nonfinite_blocks) == 0,
                "kernels of other layers count at mm_coded.counters");
 
-/* Whether kernels can count along a dimension of that extent: all of it, and in a block. */
+/* Whether the kernels' integers can index a dimension: its whole extent, and the values of a block along it. */
 static bool countable(int64_t extent, int64_t stride) {
     const int64_t others = extent < 4 ? extent - 1 : 3;
     int64_t far;
     return extent <= UINT32_MAX && !__builtin_mul_overflow(others, stride, &far) && far <= INT32_MAX;
 }
 
-/* The work that a shape makes. MM_ERR_UNSUPPORTED where kernels cannot count so far: beyond any GPU's memory, but for
- * single fields of 2^29 elements a row or a plane and more. */
+/* The kernels' work for a shape. MM_ERR_UNSUPPORTED if their integers cannot index it: such maps exceed any GPU's
+ * memory, except single fields with 2^29 elements or more in a row or plane. */
 static mm_status work_of(const mm_codec *codec, const mm_shape *shape, mm_zfp_layout *layout_out,
                          mm_zfp_work *work_out) {
     MM_TRY(mm_zfp_codec_layout(codec, shape, layout_out));
@@ -29,8 +29,8 @@ static mm_status work_of(const mm_codec *codec, const mm_shape *shape, mm_zfp_la
         !countable(l->channels, l->stride_c))
         return mm_fail(
             MM_ERR_UNSUPPORTED,
-            "codec %s on cuda: %lld images of %lld rows of %lld places of %lld channels, %lld, %lld and %lld "
-            "elements from one another: four of each are within 2^31, their numbers 2^32",
+            "codec %s on cuda cannot index %lld images of %lld rows of %lld columns of %lld channels, with strides of "
+            "%lld, %lld and %lld elements: counts must be below 2^32, and three strides below 2^31",
             codec->spec, (long long)images, (long long)l->rows, (long long)l->columns, (long long)l->channels,
             (long long)l->stride_y, (long long)l->stride_x, (long long)l->stride_c);
     *work_out = (mm_zfp_work){
@@ -82,7 +82,8 @@ static mm_status cuda_decode(const mm_codec *codec, mm_stream *stream, const mm_
     return mm_cuda_check(mm_zfp_cuda_decode(mm_cuda_stream(stream), work, src, dst), "zfp's decode");
 }
 
-/* Kernels have whole tiles of maps NHWC, and a warp's codes where these are no whole words (code_blocks_cuda.h). */
+/* Kernels with blocks of code (code_blocks_cuda.h) need maps in NHWC and, if a code is not of whole words, the 32 codes
+ * of a warp. */
 static bool cuda_strips(mm_codec_strips *s) {
     const mm_zfp_spec *spec = &((const mm_zfp_codec *)s->codec)->spec;
     if (s->shape.rank != 4 || spec->channels_first || !mm_zfp_codec_strips(s)) return false;

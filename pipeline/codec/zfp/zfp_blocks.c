@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Codes of 1-D and 3-D blocks, one block after another. */
+/* Encodes and decodes tensors in 1-D and 3-D blocks, one block after another. */
 #include "pipeline/codec/packed/half_host.h"
 #include "pipeline/codec/zfp/zfp_bits.h"
 #include "pipeline/codec/zfp/zfp_code.h"
@@ -7,11 +7,11 @@
 /* Walks the blocks in order. */
 typedef struct cursor {
     const mm_zfp_layout *layout;
-    int64_t left; /* blocks */
+    int64_t left; /* number of blocks left */
     int64_t n, by, bx, bc;
 } cursor;
 
-/* A block: its first value, how much of it is inside, and how far apart values are along x, y and z. */
+/* A block: position of its first value, number of its values inside the map along x, y and z, and their strides. */
 typedef struct place {
     int64_t first;
     int inside[3];
@@ -23,7 +23,7 @@ static int inside_of(int64_t extent, int64_t block) {
     return left < 4 ? (int)left : 4;
 }
 
-/* Whether that begins from zero again. */
+/* Increments a digit. Returns true if it wraps to zero. */
 static bool next(int64_t *digit, int64_t base) {
     *digit = *digit + 1 < base ? *digit + 1 : 0;
     return *digit == 0;
@@ -50,7 +50,7 @@ static place place_next(cursor *at) {
     return p;
 }
 
-/* How zfp fills up a line of which 1 to 4 values are inside. */
+/* How zfp pads a line of which 1 to 4 values are inside: index of the value that is used for each of the 4. */
 static const uint8_t stand_in[5][4] = {{0}, {0, 0, 0, 0}, {0, 1, 1, 0}, {0, 1, 2, 0}, {0, 1, 2, 3}};
 
 static void block_load(const place *p, int values, mm_elem_type type, const void *src, float *block) {
@@ -69,7 +69,8 @@ static void block_store(const place *p, const float *block, mm_elem_type type, v
                               p->first + x * p->stride[0] + y * p->stride[1] + z * p->stride[2]);
 }
 
-/* One function each for constant dims: see zfp_block.h. Whether the block is finite. */
+/* Functions for each number of dims, so that it is a constant (zfp_block.h). encode returns whether the block is
+ * finite. */
 #define BLOCK_FUNCTIONS(dims)                                                                                          \
     static bool encode_##dims(const float *block, int maxbits, uint32_t *words) {                                      \
         const int e = mm_zfp_exponent(block, dims);                                                                    \

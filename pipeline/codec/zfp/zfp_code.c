@@ -4,26 +4,26 @@
 #include "pipeline/codec/packed/half_host.h"
 #include "pipeline/codec/zfp/zfp_bits.h"
 
-/* ---------------------------------------------------------------- where a group's values are */
+/* ---------------------------------------------------------------- positions of a group's values */
 
-/* Walks the blocks in order, in spans: of one place and neighbouring channels, one for each of `lanes`; of tensors of
- * one channel, neighbouring blocks along a row, of one width. */
+/* Walks the blocks in order, in spans of `lanes` blocks: neighbouring channels of one place (bx, by); or, if a tensor
+ * has one channel, neighbouring blocks of equal width along a row. */
 typedef struct cursor {
     const mm_zfp_layout *layout;
-    int64_t left; /* blocks */
+    int64_t left; /* number of blocks left */
     int64_t n, by, bx, c;
-    /* of the place, set where its first channel is entered */
-    int width, height;             /* of a block's part inside the plane */
-    int64_t offset[MM_ZFP_VALUES]; /* from a block's first value to value i, or to what stands in for it outside */
+    /* of the place, set when its first channel is entered */
+    int width, height;             /* the part of a block that is inside the plane */
+    int64_t offset[MM_ZFP_VALUES]; /* from a block's first value to value i, or to its replacement if it is outside */
     /* of the span */
-    int lanes, step; /* from a lane's values to the next one's */
-    int64_t first;   /* the first block's first value */
+    int lanes, step; /* distance between values of neighbouring lanes */
+    int64_t first;   /* position of the first block's first value */
 } cursor;
 
 static cursor cursor_make(const mm_zfp_layout *layout) { return (cursor){.layout = layout, .left = layout->blocks}; }
 
 static void enter_place(cursor *at) {
-    /* how zfp fills up a row, then a column, of which 1 to 4 values are inside */
+    /* how zfp pads a row, then a column, of which 1 to 4 values are inside: index of the value used */
     static const uint8_t stand_in[5][4] = {{0}, {0, 0, 0, 0}, {0, 1, 1, 0}, {0, 1, 2, 0}, {0, 1, 2, 3}};
     const mm_zfp_layout *layout = at->layout;
     const int64_t columns = layout->columns - 4 * at->bx, rows = layout->rows - 4 * at->by;
@@ -45,7 +45,7 @@ static void next_place(cursor *at, int64_t places) {
     at->n++;
 }
 
-/* Sets the span to what comes next, at most `most_lanes` blocks. */
+/* Sets the next span, of at most `most_lanes` blocks. */
 static void next_span(cursor *at, int most_lanes) {
     const mm_zfp_layout *layout = at->layout;
     const bool along_row = layout->channels == 1;
@@ -63,7 +63,7 @@ static void next_span(cursor *at, int most_lanes) {
         next_place(at, 1);
 }
 
-/* Of 16 bits. With constants for type, lanes and step the loops become vectors. */
+/* For elements of 16 bits. If type, lanes and step are constants, the loops are vectorised. */
 static inline __attribute__((always_inline)) void halves_load(float *to, const uint16_t *from, mm_elem_type type,
                                                               int lanes, int64_t step) {
     for (int l = 0; l < lanes; l++) to[l] = mm_float_of(mm_half_widen(from[l * step], type));
@@ -79,7 +79,7 @@ static inline __attribute__((always_inline)) void halves_store(const float *from
      : at->layout->type == MM_ELEM_BF16         ? fn(from, to, MM_ELEM_BF16, MM_ZFP_GROUP, 1)                          \
                                                 : fn(from, to, MM_ELEM_F16, MM_ZFP_GROUP, 1))
 
-/* The same value of each lane, from the tensor's element number `first` on and to there. */
+/* Loads, or stores, the same value of each lane's block. first: index in the map of the first lane's value. */
 static void lanes_load(float *to, const void *map, int64_t first, const cursor *at) {
     if (at->layout->type != MM_ELEM_F32)
         EACH_HALVES(halves_load, to, (const uint16_t *)map + first);
@@ -100,7 +100,7 @@ static void lanes_store(const float *from, void *map, int64_t first, const curso
 
 static int group_count(const cursor *at) { return at->left < MM_ZFP_GROUP ? (int)at->left : MM_ZFP_GROUP; }
 
-/* The next `count` blocks; the lanes beyond get zeros. */
+/* Loads the next `count` blocks; further lanes get zeros. */
 static void group_load(cursor *at, int count, const void *src, mm_zfp_group_values *values_out) {
     if (count < MM_ZFP_GROUP) memset(values_out, 0, sizeof *values_out);
     for (int l = 0; l < count; l += at->lanes) {

@@ -26,7 +26,7 @@ mm_status mm_zfp_codec_bound(const mm_codec *codec, const mm_shape *shape, int64
     return MM_OK;
 }
 
-/* A tensor of lower rank is one field, and its blocks span rows. */
+/* Only rank 4: a tensor of lower rank is one field, whose blocks span rows. */
 int64_t mm_zfp_codec_split(const mm_codec *codec, const mm_shape *shape) {
     mm_zfp_layout layout;
     if (shape->rank != 4 || mm_zfp_codec_layout(codec, shape, &layout) != MM_OK) return 0;

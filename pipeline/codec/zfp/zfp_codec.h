@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Shared by the zfp codecs of all devices: all but encode and decode. */
+/* What the zfp codecs of all devices share: all but encode and decode. */
 #ifndef PIPELINE_CODEC_ZFP_ZFP_CODEC_H
 #define PIPELINE_CODEC_ZFP_ZFP_CODEC_H
 
@@ -18,9 +18,10 @@ MM_CHECKED mm_status mm_zfp_codec_layout(const mm_codec *codec, const mm_shape *
 MM_CHECKED mm_status mm_zfp_codec_bound(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out);
 int64_t mm_zfp_codec_split(const mm_codec *codec, const mm_shape *shape);
 
-enum { MM_ZFP_SIDE = 4 }; /* of a block */
-/* Sets the sizes of strips (mm_codec_ops.strips), all else to nothing: a strip is a row of blocks of an image, all its
- * channels, in memory and in the code one piece. False: the code has none, as it must begin with a word in each. */
+enum { MM_ZFP_SIDE = 4 }; /* values along a block's side */
+/* Sets the sizes of strips (mm_codec_ops.strips), and all other members to zero. A strip is a row of blocks of an image
+ * with all its channels, contiguous in memory and in the code. Returns false if the code has no strips, because their
+ * bits would not end on 64-bit words. */
 bool mm_zfp_codec_strips(mm_codec_strips *strips);
 
 #endif

@@ -10,26 +10,26 @@
 
 #include "pipeline/codec/elem_type.h"
 
-/* Along which dimension a thread loads and stores four values at once, as a float4. */
+/* The dimension along which a thread loads and stores four values at once, as a float4. */
 typedef enum mm_zfp_vectors { MM_ZFP_VECTORS_NONE, MM_ZFP_VECTORS_X, MM_ZFP_VECTORS_C } mm_zfp_vectors;
 
 /* An mm_zfp_layout in the integer widths of the kernels: counts along one dimension have 32 bits (4 strides along a
  * dimension of an image fit 31), counts of images, blocks and code have 64. */
 typedef struct mm_zfp_work {
     int dims, maxbits;
-    mm_elem_type type; /* of the map, which kernels take as one of floats */
+    mm_elem_type type; /* type of the map's elements; kernels get a float pointer */
     uint32_t columns, rows, channels;
     uint32_t stride_x, stride_y, stride_c; /* undefined for an extent of 1 */
-    uint64_t image;                        /* elements */
+    uint64_t image;                        /* elements of an image */
     uint32_t blocks_x, blocks_y, blocks_c;
     uint64_t blocks, code_words /* of 32 bits */;
     bool channels_first;
     int multiprocessors; /* most multiprocessors to use; 0: all */
     /* set by the launchers: */
-    uint32_t step_y, step_x, step_c;    /* distance to a thread's next block, in blocks along each dimension, */
+    uint32_t step_y, step_x, step_c;    /* distance to a thread's next block: in blocks along each dimension, */
     uint64_t step_first;                /* in elements, */
-    uint64_t carry_x, carry_y, carry_c; /* and in elements more where the end of a dimension is passed */
-    uint32_t step_code, step_bit;       /* distance to a lane's next word of its warp's code, in codes and bits */
+    uint64_t carry_x, carry_y, carry_c; /* and in elements to add when a dimension wraps */
+    uint32_t step_code, step_bit;       /* distance to a lane's next word of its warp's code: in codes and bits */
     mm_zfp_vectors vectors;
     bool whole; /* no block is partial */
     bool words; /* a code is 1, 2 or 4 whole words, which its own thread loads and stores */

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-/* Decoding. zfp_cuda_kernel.h says how the work is divided. */
+/* zfp's decode on CUDA. zfp_cuda_kernel.h says how the work is divided. */
 #include "pipeline/codec/zfp/zfp_cuda_kernel.h"
 
 namespace {
 
-/* `count` words from any bit on, zeros past maxbits; past the code's last bit, one word more is looked at, no other. */
+/* Reads COUNT words from bit `start` on; zeros past maxbits. Reads at most one word past the code's last bit. */
 template <int COUNT> MM_HD void words_peek(const uint32_t *shared, int start, int maxbits, uint32_t *words) {
     MM_UNROLL for (int j = 0; j < COUNT; j++) {
         const int left = maxbits - 32 * j;
@@ -14,7 +14,7 @@ template <int COUNT> MM_HD void words_peek(const uint32_t *shared, int start, in
 
 /* ---------------------------------------------------------------- the kernel */
 
-/* WORDS 0: as many as it takes, in shared memory. MAXBITS 0: work.maxbits. */
+/* WORDS: words of a code; 0: any number, in shared memory. MAXBITS 0: work.maxbits. */
 template <int DIMS, int WORDS, int MAXBITS>
 __global__ void __launch_bounds__(most_threads(DIMS), 1)
     decode(mm_zfp_work work, const uint32_t *__restrict__ src, float *__restrict__ dst) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-/* Encoding. zfp_cuda_kernel.h says how the work is divided. */
+/* zfp's encode on CUDA. zfp_cuda_kernel.h says how the work is divided. */
 #include "pipeline/codec/zfp/zfp_cuda_kernel.h"
 
 namespace {
 
-/* Of all lanes, staged: each writes every WARP-th word of the warp's, from the place of its first on. */
+/* Stores the codes of a warp from shared memory: each lane writes every WARP-th word of the warp's. from: where the
+ * lane's first word lies. */
 MM_HD void staged_store(const mm_zfp_work &work, const uint32_t *staged, uint64_t first_block, uint32_t lane,
                         word_place from, uint32_t *dst) {
     const uint32_t maxbits = (uint32_t)work.maxbits;
@@ -22,7 +23,8 @@ MM_HD void staged_store(const mm_zfp_work &work, const uint32_t *staged, uint64_
 
 /* ---------------------------------------------------------------- the kernel */
 
-/* WORDS 0: as many as it takes, in shared memory; so is the one of codes shorter than it. MAXBITS 0: work.maxbits. */
+/* WORDS: words of a code; 0: any number, in shared memory, where a code shorter than one word lies, too. MAXBITS 0:
+ * work.maxbits. */
 template <int DIMS, int WORDS, int MAXBITS>
 __global__ void __launch_bounds__(most_threads(DIMS), 1)
     encode(mm_zfp_work work, const float *__restrict__ src, uint32_t *__restrict__ dst, unsigned long long *nonfinite) {
@@ -38,8 +40,8 @@ __global__ void __launch_bounds__(most_threads(DIMS), 1)
     for (; first < work.blocks; first += (uint64_t)gridDim.x * blockDim.x, place_advance<DIMS>(work, at)) {
         const bool mine = first + lane < work.blocks;
         float values[MM_ZFP_MOST_VALUES];
-        if (!mine) at.first = 0;    /* reads what there is, and writes the zeros that pad the code */
-        if (DIMS < 3 && work.whole) /* with 64 values no registers are left for both */
+        if (!mine) at.first = 0;    /* reads any values, and writes the zeros that pad the code */
+        if (DIMS < 3 && work.whole) /* with 64 values there are no registers left for two variants */
             values_load<DIMS, true>(work, at, src, values);
         else
             values_load<DIMS, false>(work, at, src, values);

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* Shared by the encode and decode kernels. For zfp_cuda_*.cu only.
+/* What zfp's encode and decode kernels share. For zfp_cuda_*.cu only.
  *
- * A thread takes a block, which is all in registers. A warp takes 32 consecutive blocks, whose code begins on a 32-bit
- * word. The grid steps over all blocks. Consecutive blocks are neighbours in memory (neighbouring channels in NHWC,
- * along a row in NCHW), so a warp's loads and stores of values are coalesced. So are those of codes: each thread
- * accesses the words that begin in its block's code; very short or long codes of a warp pass through shared memory. No
- * warp waits for another.
+ * A thread processes a block, which lies in its registers. A warp processes 32 consecutive blocks, whose code begins on
+ * a 32-bit word. The grid loops over all blocks. Consecutive blocks are neighbours in memory (neighbouring channels in
+ * NHWC, along a row in NCHW), so a warp's loads and stores of values are coalesced. So are those of codes: each thread
+ * accesses the words that begin in its block's code; very short and very long codes go through shared memory. No warp
+ * waits for another.
  *
- * What bounds it, counted in the machine code for sm_90 (2-D, NHWC, rate 4, the 9 planes that the slowest of 32 blocks
- * of codec_bench's map has): 36 instructions a value each way, 19 of them for the integer unit, which takes one every
- * other cycle. That is 3.5 TB/s of values on an H200, where memory would allow 3.6. Of a block's, 24 are for each plane
- * to encode and 28 to decode; one more part of a plane's code is 12. Blocks whose bits are spent in the upper 16
- * planes, nearly all, never make the lower ones. README.md has the counts, and those of other rates.
+ * What limits speed, counted in the machine code for sm_90 (2-D, NHWC, rate 4, 9 planes as in the slowest of 32 blocks
+ * of codec_bench's map): 36 instructions for each value in either direction, 19 of them for the integer unit, which
+ * takes one every other cycle. That is 3.5 TB/s of values on an H200, where memory would allow 3.6. A plane takes 24
+ * instructions to encode and 28 to decode; a further part of a plane's code takes 12. Nearly all blocks use up their
+ * bits in the upper 16 planes, and never compute the lower ones. README.md has the counts, also for other rates.
  *
- * Codes of few words (WORDS) are in registers too (zfp_cuda_block.h). Longer ones are in shared memory. */
+ * Codes of few words (WORDS) lie in registers, too (zfp_cuda_block.h). Longer ones lie in shared memory. */
 #ifndef PIPELINE_CODEC_ZFP_ZFP_CUDA_KERNEL_H
 #define PIPELINE_CODEC_ZFP_ZFP_CUDA_KERNEL_H
 
@@ -27,16 +27,17 @@
 
 namespace {
 
-constexpr int WINDOW_WORDS = 3; /* that may be read beyond a code's end */
+constexpr int WINDOW_WORDS = 3; /* words that may be read beyond a code's end */
 
-/* Of a block: those that a multiprocessor's 65536 registers are enough for, at 64 a thread, or 128. */
+/* The most threads of a block, so that a multiprocessor's 65536 registers suffice: for 64 per thread (1-D, 2-D) or
+ * 128. */
 __host__ __device__ constexpr unsigned most_threads(int dims) { return dims == 3 ? FAT_THREADS / 2 : FAT_THREADS; }
 
-/* ---------------------------------------------------------------- where a thread's block is */
+/* ---------------------------------------------------------------- position of a thread's block */
 
 struct place {
-    uint32_t n, y, x, c; /* in blocks */
-    uint64_t first;      /* the block's first value, in elements from the map's */
+    uint32_t n, y, x, c; /* coordinates, in blocks */
+    uint64_t first;      /* index in the map of the block's first value */
 };
 
 __host__ __device__ inline uint32_t digit_of(uint64_t &number, uint32_t base) {
@@ -45,8 +46,8 @@ __host__ __device__ inline uint32_t digit_of(uint64_t &number, uint32_t base) {
     return digit;
 }
 
-/* Elements from a block to the next along each dimension. Modulo 2^64: what is undefined, for an extent of one block,
- * comes to nothing. */
+/* Elements from a block to the next one along each dimension, modulo 2^64. Strides that are undefined (extent of one
+ * block) are only multiplied by 0. */
 struct units {
     uint64_t x, y, c, n;
 
@@ -67,7 +68,7 @@ __host__ __device__ inline place place_of(const mm_zfp_work &work, uint64_t bloc
     return at;
 }
 
-/* Whether a digit is carried, which moves the block by so many elements. */
+/* Wraps a digit that has reached `base`, and adds `by` to `first`. Returns the carry. */
 MM_HD uint32_t wrap(uint32_t &digit, uint32_t base, uint64_t &first, uint64_t by) {
     const bool over = digit >= base;
     if (over) digit -= base, first += by;
@@ -86,7 +87,7 @@ template <int DIMS> MM_HD void place_carry(const mm_zfp_work &work, place &at) {
     }
 }
 
-/* By the grid's threads: digits are added, and carried if need be. n is not kept. */
+/* Advances a place by the grid's threads: adds to the digits, and carries if needed. Does not update n. */
 template <int DIMS> MM_HD void place_advance(const mm_zfp_work &work, place &at) {
     at.c += work.step_c;
     at.x += work.step_x;
@@ -99,11 +100,11 @@ template <bool WHOLE> MM_HD line line_of(uint32_t extent, uint32_t block, uint32
     return line_within(WHOLE ? 4 : extent - 4 * block, stride);
 }
 
-/* The lines along x, y and z of a block; those that its dimensions have not are one value long. */
+/* The lines of a block along x, y and z; lines of dimensions that it does not have are one value long. */
 template <int DIMS> struct lines {
     line x, y, z;
 
-    /* Of the i-th value. */
+    /* offset: of the i-th value, in elements. has: whether it lies inside the map. */
     MM_HD int offset(int i) const {
         return x.offset[i % 4] + (DIMS > 1 ? y.offset[i / 4 % 4] : 0) + (DIMS > 2 ? z.offset[i / 16] : 0);
     }
@@ -128,7 +129,7 @@ MM_HD void values_load(const mm_zfp_work &work, const place &at, const float *__
     const float *first = src + at.first;
     if (work.type != MM_ELEM_F32) {
         const uint16_t *halves = reinterpret_cast<const uint16_t *>(src) + at.first;
-        /* Widened when all are there, and their places are forgotten, which takes fewer registers. */
+        /* Widens after all loads, when their offsets are no longer needed: this takes fewer registers. */
         MM_UNROLL for (int i = 0; i < mm_zfp_values(DIMS); i++) values[i] =
             mm_float_of(MM_CONSTANT(halves[l.offset(i)]));
         MM_UNROLL for (int i = 0; i < mm_zfp_values(DIMS); i++) values[i] =
@@ -153,7 +154,7 @@ MM_HD void values_load(const mm_zfp_work &work, const place &at, const float *__
 template <int DIMS, bool WHOLE>
 MM_HD void values_store(const mm_zfp_work &work, const place &at, const float *values, float *__restrict__ dst) {
     if (work.type != MM_ELEM_F32) {
-        uint32_t narrow[mm_zfp_values(DIMS)]; /* first of all, with registers that places take afterwards */
+        uint32_t narrow[mm_zfp_values(DIMS)]; /* before the offsets, which then reuse registers */
         MM_UNROLL for (int i = 0; i < mm_zfp_values(DIMS); i++) narrow[i] =
             MM_CONSTANT(mm_half_narrow(mm_float_bits(values[i]), work.type));
         const lines<DIMS> l = lines_of<DIMS, WHOLE>(work, at);
@@ -186,7 +187,8 @@ MM_HD void values_store(const mm_zfp_work &work, const place &at, const float *v
 
 /* ---------------------------------------------------------------- a warp's codes, in words that they may share */
 
-/* The words of the code that are a warp's, whose first block this is: with the last block come those that pad it. */
+/* Number of the code's words that belong to the warp whose first block is given; the last warp's include the
+ * padding. */
 MM_HD uint32_t warp_words(const mm_zfp_work &work, uint64_t first_block, uint64_t *first_word_out) {
     *first_word_out = first_block / WARP * (uint32_t)work.maxbits;
     return first_block + WARP < work.blocks ? (uint32_t)work.maxbits : (uint32_t)(work.code_words - *first_word_out);
@@ -194,11 +196,11 @@ MM_HD uint32_t warp_words(const mm_zfp_work &work, uint64_t first_block, uint64_
 
 /* ---------------------------------------------------------------- a warp's codes in shared memory */
 
-/* How far apart the codes of a warp's blocks are staged, when encoded: an odd number of words, so that a warp's
- * accesses meet different banks. */
+/* Distance of the codes of a warp's blocks in shared memory: an odd number of words, so that lanes access different
+ * banks. */
 __host__ __device__ inline int staged_stride(int maxbits) { return words_of(maxbits) | 1; }
 
-/* Of the word j that a lane writes: which block's bits begin it, and at which of its bits. */
+/* Where word j of a warp's code begins: in which block's code, and at which of its bits. */
 struct word_place {
     uint32_t block, bit;
 };
@@ -210,7 +212,8 @@ __host__ __device__ inline word_place word_place_of(uint32_t j, int maxbits) {
     return at;
 }
 
-/* Codes, each at its stride, padded with zeros to whole words, to the code's words without gaps. */
+/* Assembles a word of the warp's code, which has no gaps, from the codes in shared memory, each of which is padded to
+ * whole words. */
 MM_HD uint32_t staged_word(const uint32_t *staged, int maxbits, word_place at) {
     const int words = words_of(maxbits), stride = staged_stride(maxbits);
     uint32_t word = 0;
@@ -225,8 +228,8 @@ MM_HD uint32_t staged_word(const uint32_t *staged, int maxbits, word_place at) {
 
 /* ---------------------------------------------------------------- launches */
 
-/* launch<DIMS, WORDS, MAXBITS>: WORDS that a code is kept in, 0 where it is in shared memory; MAXBITS of the usual
- * rates, 4, 6.4 and 8 bits a value, which are constants to their kernels, 0 for others. */
+/* launch<DIMS, WORDS, MAXBITS>: WORDS of a code in registers, or 0 if it lies in shared memory; MAXBITS is a constant
+ * for the usual rates of 4, 6.4 and 8 bits per value, else 0. */
 #define MM_ZFP_LAUNCH_OF(dims, maxbits, launch)                                                                        \
     ((dims) == 3              ? launch<3, 0>                                                                           \
      : (dims) == 1            ? words_of(maxbits) == 1   ? launch<1, 1>                                                \
@@ -242,7 +245,7 @@ MM_HD uint32_t staged_word(const uint32_t *staged, int maxbits, word_place at) {
      : words_of(maxbits) == 4 ? launch<2, 4>                                                                           \
                               : launch<2, 0>)
 
-/* What a kernel takes whose warps each have so much shared memory beside the tables. */
+/* A kernel's needs, if each warp has `warp_bytes` of shared memory beside the tables. */
 inline grid_request request_of(const mm_zfp_work &work, size_t warp_bytes) {
     grid_request request = {};
     request.threads = work.blocks;
@@ -268,7 +271,7 @@ inline void place_steps(const codec_grid &grid, mm_zfp_work *work) {
     work->carry_c = (first_of_all ? unit.n : unit.x) - work->blocks_c * unit.c;
 }
 
-/* Sets what depends on where values are. */
+/* Sets `whole` and `vectors`, which depend on the extents and on the alignment of the map. */
 inline void place_values(const void *memory, mm_zfp_work *work) {
     const bool whole_x = work->columns % 4 == 0, whole_c = work->dims < 3 || work->channels % 4 == 0;
     work->whole = whole_x && (work->dims == 1 || work->rows % 4 == 0) && whole_c;

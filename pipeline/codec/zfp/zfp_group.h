@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* CPU kernels, which encode or decode a group of 16 blocks at once. Neighbouring blocks are neighbouring channels, so a
+/* CPU kernels that encode or decode a group of 16 blocks at once. Neighbouring blocks are neighbouring channels, so a
  * vector holds the same value, coefficient or plane of many blocks. All kernels make the same bits. */
 #ifndef PIPELINE_CODEC_ZFP_ZFP_GROUP_H
 #define PIPELINE_CODEC_ZFP_ZFP_GROUP_H

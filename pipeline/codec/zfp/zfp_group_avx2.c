@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* 8 blocks in a vector. */
+/* The AVX2 kernel: 8 blocks in a vector. */
 #if defined(__x86_64__)
 
 #include <immintrin.h>
@@ -19,7 +19,7 @@ FN u32v shl(u32v x, u32v s) { return (u32v)_mm256_sllv_epi32((__m256i)x, (__m256
 FN u32v shr(u32v x, u32v s) { return (u32v)_mm256_srlv_epi32((__m256i)x, (__m256i)s); }
 FN u32v blend(u32v m, u32v a, u32v b) { return b ^ (m & (a ^ b)); }
 FN u32v larger(u32v a, u32v b) { return (u32v)_mm256_max_epu32((__m256i)a, (__m256i)b); }
-FN u32v bit_length(u32v x) { /* the exponent of x as a float; 0 has none */
+FN u32v bit_length(u32v x) { /* from the exponent of x as a float; 0 has none */
     const u32v exponent = (u32v)_mm256_cvtepi32_ps((__m256i)x) >> 23;
     return (u32v)_mm256_max_epi32((__m256i)(exponent - 126), _mm256_setzero_si256());
 }

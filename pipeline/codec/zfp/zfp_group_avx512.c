@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* 16 blocks in a vector. */
+/* The AVX-512 kernel: 16 blocks in a vector. */
 #if defined(__x86_64__)
 
 #include <immintrin.h>

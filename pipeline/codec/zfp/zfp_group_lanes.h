@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* A kernel of zfp_group.h on vectors, LANES blocks at a time, for the instruction set of the file that includes this
- * once. That file defines LANES, the types
- *      u32v, i32v, f32v        LANES elements, as GCC's vector extension has them
+/* A kernel of zfp_group.h on vectors, LANES blocks at a time. A file for one instruction set includes it once, and
+ * before that defines LANES, the types
+ *      u32v, i32v, f32v        vectors of LANES elements (GCC's vector extension)
  * and the functions, all of them FN,
- *      shl(x, s), shr(x, s)    each lane by its own count, 0 for counts of 32 and above (and "negative" ones)
+ *      shl(x, s), shr(x, s)    shift each lane by its own count; 0 for counts of 32 and above (and "negative" ones)
  *      blend(m, a, b)          bits of a where m has ones, else of b
  *      larger(a, b)            maximum, unsigned
  *      bit_length(x)           of x < 2^16: 0 for 0
  *      bit_count(x)            of x < 2^16
- *      bytes_of(table, x)      each byte of x (< 16) replaced by the table's
- *      to_int(x), to_float(x)  as C converts; to_int gives INT32_MIN where that is not defined
+ *      bytes_of(table, x)      each byte of x (< 16) replaced by its entry in the table
+ *      to_int(x), to_float(x)  as C converts; to_int gives INT32_MIN where C's conversion is undefined
  *      any(m)                  whether any bit is set
- *      lane_set(m)             bit l is lane l's, of lanes that are all ones or zeros
- * The closed forms below say what mm_zfp_plane_encode and mm_zfp_plane_decode do in loops. */
+ *      lane_set(m)             set of the lanes that are all ones; the others must be all zeros
+ * The functions below compute without loops what mm_zfp_plane_encode and mm_zfp_plane_decode compute with loops. */
 
-/* Makes arrays of vectors registers. Clang does so without it. */
+/* Lets GCC keep arrays of vectors in registers. Clang does so anyway. */
 #if defined(__clang__)
 #define UNROLL
 #else
@@ -85,9 +85,9 @@ FN u32v double_ones(u32v x, u32v *count_out) {
            shl(parts >> 16 & 0xff, (sums >> 8 & 0xff) + 8) | shl(parts >> 24, (sums >> 16 & 0xff) + 12);
 }
 
-/* The code of plane x; n and the code's length are updated. After the n verbatim bits it is a one and the other bits
- * up to the last that is set, with a one put after each one: all but after that last, where it is a zero; nor is there
- * anything for the 16th coefficient's bit, which is implied. */
+/* The code of plane x; updates n, and sets the code's length. After the n verbatim bits come a one and the other bits
+ * up to the last that is set, with a one inserted after each one, but a zero after the last. For the 16th coefficient,
+ * whose bit is implied, there is nothing. */
 FN u32v plane_encode(u32v x, u32v *n, u32v *length_out) {
     const u32v rest = shr(x, *n), first = *n;
     u32v count;
@@ -110,13 +110,14 @@ FN u32v compress(u32v x, u32v out) {
     return x;
 }
 
-/* The inverse: `window` starts with the code, of which `left` bits (none, if negative) are the block's; zeros follow.
+/* The inverse. `window` starts with the code; `left` of its bits belong to the block (none if negative), and zeros
+ * follow.
  *
- * After the n verbatim bits, which bits are the ones put in? The first, and each one after a bit of the plane that is
- * set. That is how a backslash escapes the next character, and is found like that, with one subtraction that ripples
- * through runs of ones (simdjson's find_escaped). The first of them that is zero ends the code. A one is put where the
- * block ends, as libzfp reads there, and one at the window's end, past any code, so that zeros behind the implied
- * last bit end too. */
+ * After the n verbatim bits, which bits were inserted? The first, and each bit after a set bit of the plane. It is as a
+ * backslash escapes the next character, and is found in the same way, with one subtraction that ripples through runs of
+ * ones (simdjson's find_escaped). The first inserted bit that is zero ends the code. A one is put where the block ends,
+ * because libzfp reads one there, and one at the window's end, past any code, so that zeros after the implied last bit
+ * end, too. */
 FN u32v plane_decode(u32v window, u32v left, u32v *n, u32v *length_out) {
     const u32v first = *n, none = equal(first, of(MM_ZFP_VALUES)), odd = of(0xaaaaaaaa);
     const u32v real = shr(window, first), bits = real | shl(of(1), left - first) | UINT32_C(1) << 31;
@@ -150,7 +151,7 @@ FN uint32_t encode_lanes(const mm_zfp_group_values *values, int lane, int maxbit
     UNROLL for (int i = 0; i < MM_ZFP_VALUES; i++) top = larger(top, load(&values->at[i][lane]) & 0x7fffffff);
     const u32v e = (top >> 23) + 1, nonfinite = equal(e, of(MM_ZFP_NONFINITE));
     const u32v some = ~nonfinite & ~equal(top, of(0));
-    /* The scale of a small e is infinite, and q becomes INT32_MIN. */
+    /* For a small e, the scale is infinite, and q becomes INT32_MIN. */
     const u32v overflow = less(e, of(MM_ZFP_INT_MIN_EXPONENT + 1));
     const f32v scale = (f32v)(blend(overflow, of(255), MM_ZFP_SCALE_BIAS - e) << 23);
 

@@ -3,13 +3,13 @@
 
 #include "pipeline/codec/codec_impl.h"
 
-/* The width at which no block is partial in width, if the plane can be cut so. */
+/* The number of columns at which no block is partial in width, if the plane can be reshaped so; else the width. */
 static int64_t unfolded_columns(int64_t height, int64_t width) {
     const int64_t times = width % 4 == 0 ? 1 : width % 2 == 0 ? 2 : 4;
     return height % times == 0 ? width * times : width;
 }
 
-/* Images, rows, columns, channels, and how far apart they are. */
+/* Sets the numbers of images, rows, columns and channels, and the strides. */
 static void place_elements(const mm_shape *shape, bool channels_first, int64_t elems, int64_t *images_out,
                            mm_zfp_layout *layout) {
     int64_t as[4] = {1, 1, 1, 1}; /* NHWC or NCHW */
@@ -25,7 +25,7 @@ static void place_elements(const mm_shape *shape, bool channels_first, int64_t e
     layout->rows = plane / layout->columns;
     layout->channels = as[c];
     *images_out = as[0];
-    if (channels_first && layout->dims < 3) { /* whose planes have nothing to do with one another */
+    if (channels_first && layout->dims < 3) { /* planes are coded independently */
         *images_out *= layout->channels;
         layout->channels = 1;
     }

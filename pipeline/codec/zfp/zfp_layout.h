@@ -38,13 +38,13 @@
 
 typedef struct mm_zfp_layout {
     int dims, maxbits;
-    mm_elem_type type;   /* of elements; those of 16 bits are coded as floats, a block at a time (half_value.h) */
+    mm_elem_type type;   /* type of elements; those of 16 bits are widened to floats for each block (half_value.h) */
     bool channels_first; /* NCHW, with several channels in a block */
     int64_t columns, rows, channels;
     int64_t stride_x, stride_y, stride_c; /* distance of neighbours along x, y and c, in elements */
     int64_t blocks_x, blocks_y, blocks_c;
     int64_t blocks;     /* number of blocks of the tensor */
-    int64_t code_bytes; /* of all blocks, in whole 64-bit words */
+    int64_t code_bytes; /* bytes of all blocks, in whole 64-bit words */
 } mm_zfp_layout;
 
 /* dims: 1 to 3. MM_ERR_UNSUPPORTED: the type is not one of floats, or the code has 2^63 bits or more. */

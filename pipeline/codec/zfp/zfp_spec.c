@@ -9,13 +9,13 @@
 
 enum { DIGITS = 9, MOST_SMS = 1 << 16 };
 
-/* A decimal, as `value` / `one`. */
+/* A decimal number, value / one. */
 typedef struct decimal {
     int64_t value, one;
-    char canonical[24]; /* without needless zeros */
+    char canonical[24]; /* without trailing zeros */
 } decimal;
 
-/* Integers, so that no locale and no rounding matters. */
+/* Parses with integers, so that neither locale nor rounding matters. */
 static bool parse_decimal(const char *text, size_t length, decimal *out) {
     const size_t whole = strspn(text, "0123456789");
     const bool point = whole < length && text[whole] == '.';
@@ -33,7 +33,7 @@ static bool parse_decimal(const char *text, size_t length, decimal *out) {
     return true;
 }
 
-/* The bits of a block, floor(values * rate + 0.5) as libzfp has it; -1 if the rate is out of range. */
+/* The bits of a block, floor(values * rate + 0.5) as in libzfp; -1 if the rate is out of range. */
 static int64_t bits_of(const decimal *rate, int dims) {
     if (rate->value > MM_ZFP_BITS_PER_VALUE * rate->one) return -1;
     const int64_t bits = (2 * mm_zfp_values(dims) * rate->value + rate->one) / (2 * rate->one);
@@ -49,7 +49,7 @@ static mm_status fail_rate(const char *params, int dims) {
 
 enum { KEYS = 4 };
 
-/* One parameter, key=value. `given`: the keys so far. */
+/* Parses one parameter, key=value. given: the keys so far. */
 static mm_status parse_one(const char *params, const char *text, size_t length, bool given[KEYS], decimal *rate,
                            mm_zfp_spec *spec) {
     static const char *const keys[KEYS] = {"rate=", "dims=", "sms=", "layout="};

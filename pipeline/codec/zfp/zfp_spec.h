@@ -7,7 +7,7 @@
 
 #include "mm/core/status.h"
 
-/* Describes them in the summaries of the codecs. */
+/* The parameters, as the codecs' summaries describe them. */
 #define MM_ZFP_SUMMARY                                                                                                 \
     "fixed-rate ZFP, lossy; rate=BITS_PER_VALUE, up to 32, default 6.4; dims=1|2|3, default 2; layout=nhwc|nchw, "     \
     "default nhwc; sms=N, threads of that many of a GPU's multiprocessors, default all"
