@@ -15,10 +15,10 @@ typedef enum mm_account_kind {
     MM_ACCOUNT_REST,  /* the rest of the plan's base: alignment, and persistent tensors of other graphs */
     MM_ACCOUNT_STASH, /* inputs, feature maps and saved tensors that wait for the backward pass, not as codes */
     MM_ACCOUNT_CODE,
-    MM_ACCOUNT_BUFFER,       /* maps in tensor buffers */
-    MM_ACCOUNT_FEATURE_MAP,  /* inputs, feature maps and saved tensors that only one pass uses */
-    MM_ACCOUNT_GRADIENT_MAP, /* */
-    MM_ACCOUNT_WORKSPACE,    /* workspaces of steps, scratch of codecs */
+    MM_ACCOUNT_BUFFER,      /* maps in tensor buffers */
+    MM_ACCOUNT_FEATURE_MAP, /* inputs, feature maps and saved tensors that only one pass uses */
+    MM_ACCOUNT_GRADIENT_MAP,
+    MM_ACCOUNT_WORKSPACE, /* workspaces of steps, scratch of codecs */
     MM_ACCOUNT_KINDS
 } mm_account_kind;
 
@@ -42,9 +42,9 @@ typedef struct mm_account {
     int64_t at_peak[MM_ACCOUNT_KINDS]; /* live bytes there; their sum is plan->live_peak_bytes */
     int64_t lasting[MM_ACCOUNT_KINDS]; /* bytes that are on the device throughout: the base and external tensors */
     int last_forward, first_backward;  /* nodes: mm_plan_turning_point */
-    int64_t idle_bytes;     /* plan->peak_bytes less those live bytes: free parts of regions, gaps between segments */
-    int *segments;          /* indices of those alive on the device at the peak, largest first */
-    int n_segments;         /* */
+    int64_t idle_bytes; /* plan->peak_bytes less those live bytes: free parts of regions, gaps between segments */
+    int *segments;      /* indices of those alive on the device at the peak, largest first */
+    int n_segments;
     mm_account_step *steps; /* in the order of the plan */
     int n_steps;
 } mm_account;
@@ -122,7 +122,7 @@ typedef struct mm_stash_map {
     int64_t held_bytes;
     const mm_stash_reader *readers; /* backward steps that read it, in order */
     int n_readers;
-    mm_remedy *remedies; /* KEEP first; each as if no other map had one */
+    mm_remedy *remedies; /* KEEP first; each as if it were applied to this map alone */
     int n_remedies;
 } mm_stash_map;
 

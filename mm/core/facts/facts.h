@@ -36,8 +36,8 @@ typedef struct mm_code_facts {
     int64_t scratch_bytes;
     int64_t encode_ns, decode_ns;
     /* A code may be cut into parts after every split_rows rows of the outermost dimension; each part is itself a code
-     * of its rows. So many rows take split_bytes of the code. split_bytes and the bytes of these rows in the map are
-     * multiples of MM_ALIGN. The last part takes the rest. 0: the code cannot be cut. */
+     * of its rows. A part takes split_bytes of the code; these and the bytes of its rows in the map are multiples of
+     * MM_ALIGN. The last part takes the rest. 0: the code cannot be cut. */
     int64_t split_rows, split_bytes;
     int64_t strip_elems; /* elements of a strip, if steps can read and write the code themselves (mm_strips); else 0 */
 } mm_code_facts;
@@ -70,7 +70,7 @@ typedef enum mm_sum_at {
                          them. While all ranks send, and while all get the sums, they share the link (link_sharers); in
                          between, the first device has its full rate */
     MM_SUM_IN_PLACE,  /* in a ring of devices, without the host; for tensors all-reduced in place. Partial sums go round
-                        from each device to the next, then the sums do */
+                         from each device to the next, then the sums do */
     MM_SUM_PLACES
 } mm_sum_at;
 
@@ -97,8 +97,7 @@ struct mm_facts {
     int n_codecs;
     mm_codec_facts *codecs;
     mm_code_facts *codes;                              /* [codec * n_tensors + tensor] */
-    int64_t out_bytes_per_s, in_bytes_per_s;           /* rates of the link to the host and back, other direction
-                                                          idle */
+    int64_t out_bytes_per_s, in_bytes_per_s;           /* the link's rates to the host and back, one at a time */
     int64_t out_both_bytes_per_s, in_both_bytes_per_s; /* with both directions busy */
     int64_t memory_bytes_per_s;                        /* rate of the device's memory; nominal times scale with it
                                                           (policies/schedule/nominal.h). 0: not known */

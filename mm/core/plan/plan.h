@@ -160,15 +160,15 @@ typedef struct mm_node {
     int32_t variant;       /* STEP, RECOMPUTE: index among the step's variants in the facts */
     int32_t first_binding; /* STEP, RECOMPUTE: use u has segment bindings[first_binding + u] */
     int32_t first_code;    /* STEP that writes codes: that of use u goes to segment bindings[first_code + u], if that is
-                           not -1; else -1 */
+                              not -1; else -1 */
     uint64_t given;        /* RECOMPUTE: bit u: the output of use u is still held, and is read */
     mm_tensor tensor;      /* operations: the tensor; else -1 */
     int32_t src, dst;      /* operations: segments (a measure has no dst); else -1 */
     int32_t work;          /* segment of the step's workspace or of the codec's scratch; -1: none */
     int32_t stage;    /* ENCODE in the unoptimised workflow: segment to encode to, before the code is copied to dst;
-                           else -1 */
-    int32_t throttle; /* ENCODE right before the OUT of its code: most pieces (program.h) of this and earlier
-                           throttled maps that may be encoded but not copied yet; 0: no limit */
+                         else -1 */
+    int32_t throttle; /* ENCODE right before the OUT of its code: most pieces (program.h) of this and earlier throttled
+                         maps that may be encoded but not copied yet; 0: no limit */
 } mm_node;
 
 /* Whether a node runs a step of the graph, for the first time or again. */
@@ -223,8 +223,8 @@ typedef struct mm_segment {
     int64_t bytes;
     /* filled by mm_plan_finish */
     int32_t first_node, last_node; /* first and last user in issue order; -1: none */
-    int32_t live_last; /* last node at which its bytes count: last_node, or the node before if that step writes
-                                      another segment in place over it */
+    int32_t live_last; /* last node at which its bytes count: last_node, or the node before if that step writes another
+                          segment in place over it */
 } mm_segment;
 
 typedef struct mm_plan {
@@ -340,7 +340,7 @@ void mm_allreduce_groups_fini(mm_allreduce_groups *groups);
 typedef struct mm_touch {
     int32_t segment;
     int32_t use;      /* index of the step's use; -1: a code that the step writes, an operation's source or target, a
-                    workspace, or a pool */
+                         workspace, or a pool */
     mm_access access; /* MM_WRITE for a workspace, and for a pool that a code is encoded into */
     bool work;        /* a workspace, scratch or stage: no other node may use it */
 } mm_touch;

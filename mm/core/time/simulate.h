@@ -17,8 +17,8 @@ typedef struct mm_simulation {
     int64_t busy_ns[MM_STREAM_COUNT];
     int64_t exposed_ns[MM_STREAM_COUNT]; /* time of a side stream in which the compute stream waited for it
                                             (mm_program_waits) */
-    int hidden_permille;       /* share of the side streams' busy time in which the compute stream did not wait:
-                                  1000 * (1 - stall / side busy), clamped; 1000 if they do nothing */
+    int hidden_permille;       /* share of the side streams' busy time in which the compute stream did not wait: 1000 *
+                                  (1 - stall / side busy), clamped; 1000 if they do nothing */
     int codec_hidden_permille; /* share of the codecs' busy time in which the compute stream did not wait for a codec
                                   (mm_program_codec_wait); waits for the link do not count */
     int n_nodes;
