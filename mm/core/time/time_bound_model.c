@@ -7,14 +7,14 @@
 
 #include "mm/core/status.h"
 
-/* Most that the simulator's roundings take from a step, and from an operation in all its pieces, in ns. */
+/* Most ns by which the simulator's roundings shorten a step, and an operation with all its pieces. */
 enum { STEP_ROUNDING = 1, OPERATION_ROUNDING = 16 };
 
 /* ---------------------------------------------------------------- what is fixed */
 
 static double at_least_zero(double x) { return x > 0 ? x : 0; }
 
-/* Bytes over the link, to the host (0) or back (1). */
+/* Time of bytes over the link, to the host (side 0) or back (1). */
 static double link_ns(const mm_facts *facts, int side, double bytes) {
     const int64_t rate = side == 0 ? facts->out_bytes_per_s : facts->in_bytes_per_s;
     return rate > 0 ? bytes / (double)rate * 1e9 : 0;
@@ -62,7 +62,7 @@ static void reduce(double *least, double value) {
     if (value < *least) *least = value;
 }
 
-/* The storage's signs take no more than so many bytes. */
+/* Lowers the bytes of the storage's signs to `bytes`, if these are fewer. */
 static void mask_in(const mm_bound_model *m, mm_bound_storage *storage, double bytes) {
     reduce(&storage->mask_bytes, bytes);
     storage->mask_ns = at_least_zero(link_ns(m->facts, 0, storage->mask_bytes) - OPERATION_ROUNDING);
@@ -106,7 +106,8 @@ static void add_code(mm_bound_model *m, int codec, mm_tensor t) {
     if (!codec_facts->lossless && !mm_tensor_takes_loss(mm_graph_tensor(m->graph, t))) return;
     const bool body = facts->body_bound_bytes > 0;
     const double moved = (double)(body ? facts->body_typical_bytes : facts->code_bytes);
-    /* Steps that code by themselves take longer for it, by less than a codec beside them may delay them. */
+    /* No time if steps read or write the code by themselves: how much longer they take may be less than a codec's
+     * time. */
     const bool by_steps = is_coded_by_steps(m, codec, t);
     const double ns[2] = {by_steps ? 0 : (double)facts->encode_ns, by_steps ? 0 : (double)facts->decode_ns};
     mm_bound_code *code = &m->codes[m->storage_of[t] * m->facts->n_codecs + codec];
@@ -143,7 +144,7 @@ static void find_storages(mm_bound_model *m, mm_tensor *parent) {
     }
 }
 
-/* Who writes and reads the storages. */
+/* Finds the writers and readers of the storages. writes: zeros, per storage. */
 static void find_users(mm_bound_model *m, int32_t *writes) {
     for (int s = 0; s < mm_graph_steps(m->graph); s++) {
         const mm_step_info *step = mm_graph_step(m->graph, s);
@@ -163,7 +164,7 @@ static void find_users(mm_bound_model *m, int32_t *writes) {
     }
 }
 
-/* The inputs and outputs of steps that can run again; not what shares an input's storage. */
+/* Adds the inputs, then the outputs, of a step that can be recomputed, except outputs that share an input's storage. */
 static void add_links(mm_bound_model *m, int s) {
     const mm_step_info *step = mm_graph_step(m->graph, s);
     int n = m->first_link[s];
@@ -243,7 +244,7 @@ static bool may_share(const mm_step_info *step, mm_tensor output) {
     return false;
 }
 
-/* What the step reads, if it is the value that was there at the cut. */
+/* Adds what the step reads, if that is a value from before the cut. */
 static void add_needs(mm_bound_model *m, int s) {
     const mm_step_info *step = mm_graph_step(m->graph, s);
     for (int u = 0; u < step->n_uses; u++) {
@@ -260,7 +261,7 @@ static void add_needs(mm_bound_model *m, int s) {
     }
 }
 
-/* Bytes of what c writes beside what it reads. */
+/* Bytes of the outputs of c that cannot take an input's bytes. */
 static double output_bytes(const mm_bound_model *m) {
     const mm_step_info *step = mm_graph_step(m->graph, m->cut);
     double bytes = 0;
