@@ -254,7 +254,7 @@ static void bad_steps_are_refused(void **state) {
     mm_use unknown = {t + 1, MM_READ, MM_FORM_VALUE};
     EXPECT(MM_ERR_INVALID, "names no tensor", mm_graph_add_step(graph, layer, MM_FORWARD, &unknown, 1, 0));
     mm_use sign_written = {t, MM_WRITE, MM_FORM_SIGN};
-    EXPECT(MM_ERR_INVALID, "sign", mm_graph_add_step(graph, layer, MM_FORWARD, &sign_written, 1, 0));
+    EXPECT(MM_ERR_INVALID, "MM_FORM_SIGN", mm_graph_add_step(graph, layer, MM_FORWARD, &sign_written, 1, 0));
     mm_use access = {t, (mm_access)7, MM_FORM_VALUE};
     EXPECT(MM_ERR_INVALID, "access", mm_graph_add_step(graph, layer, MM_FORWARD, &access, 1, 0));
     EXPECT(MM_ERR_INVALID, "no layer", mm_graph_add_step(graph, layer + 1, MM_FORWARD, twice, 1, 0));
