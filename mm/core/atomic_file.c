@@ -34,7 +34,7 @@ static char *follow(const char *path) {
     return leads_to;
 }
 
-/* Follows links to a file, which need not exist: links stay, and what they lead to is replaced, or made. */
+/* Follows links to the file, which need not exist: so links stay, and what they lead to is replaced, or made. */
 static mm_status resolve(const char *path, char **resolved_out) {
     enum { LINKS_MOST = 40 }; /* as many as the kernel follows (path_resolution(7)) */
     struct stat info;
@@ -79,7 +79,7 @@ static int claim(const char *temp_path) {
         if (fd < 0) errno = EEXIST;
     }
     if (fd < 0) return -1;
-    /* Other errors: the file system has no locks. There, files of killed processes stay. */
+    /* Errors other than EWOULDBLOCK: the file system has no locks; there, files of killed processes stay. */
     bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
     if (locked && is_still(fd, temp_path)) return fd; /* no other process removed it before it was locked */
     close(fd);
@@ -87,8 +87,7 @@ static int claim(const char *temp_path) {
     return -1;
 }
 
-/* Uses the same names in all processes, so that files of killed ones are found. mkstemp would also make the file
- * private. */
+/* Uses the same names in all processes, to find files of killed ones. mkstemp would also make the file private. */
 static int open_beside(const char *path, char **temp_path_out) {
     for (int i = 0; i < MAX_ATTEMPTS; i++) {
         char *temp_path;

@@ -8,8 +8,8 @@ enum { MM_NUMBER_CAPACITY = 32 };
 /* Like strtod. end_out: NULL, or set to the first character after the number. */
 double mm_number_parse(const char *text, char **end_out);
 
-/* Writes a number with the fewest digits, at least 6, that mm_number_parse reads as the same double, or as the same
- * float. Returns text. */
+/* Writes the fewest digits, at least 6, that mm_number_parse reads as the same double, or the same float. Returns
+ * text. */
 const char *mm_number_format(double value, char text[MM_NUMBER_CAPACITY]);
 const char *mm_number_format_float(float value, char text[MM_NUMBER_CAPACITY]);
 

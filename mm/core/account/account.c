@@ -46,8 +46,7 @@ static mm_account_kind kind_of_tensor(const mm_tensor_info *tensor) {
 
 typedef int64_t by_kind[MM_ACCOUNT_KINDS];
 
-/* Whether a segment waits for the backward pass. Its users decide, not live_last: a plan that frees nothing keeps all
- * segments. */
+/* Whether a segment waits for the backward pass: by its users, not by live_last, as some plans free nothing. */
 static bool waits(const mm_account *account, const mm_segment *s) {
     return account->first_backward >= 0 && s->first_node <= account->last_forward &&
            s->last_node >= account->first_backward;

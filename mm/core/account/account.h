@@ -189,14 +189,14 @@ MM_CHECKED mm_status mm_map_account_init(const mm_plan *plan, const mm_facts *fa
 /* ---------------------------------------------------------------- lower bound */
 
 /* moDNN's lower bound (Chen et al., DATE 2018, equation 7). A step needs its inputs, its outputs and a workspace; so
- * every plan needs at least the largest such sum, and the tensors that never leave the device. moDNN means one
+ * every plan needs at least the largest such sum, and the tensors that never leave the device. moDNN's is for a
  * sub-batch of one image: pass a graph of batch 1.
  *
  * A step counts each managed tensor that it uses, and its smallest workspace of the facts' variants. To stay below
  * every plan, a tensor whose sign alone is read counts one bit per element, and an output that may share an input's
  * bytes (in place, or as an alias) counts nothing.
- *   bytes            the largest sum, and all persistent and external tensors
- *   offloaded_bytes  the largest sum with the step's own persistent and external tensors, and no others. Steps of phase
+ *   bytes            the largest sum, plus all persistent and external tensors
+ *   offloaded_bytes  the largest sum, plus the step's own persistent and external tensors only. Steps of phase
  *                    MM_UPDATE are left out, because they work element by element, and so can run in parts
  * Bytes are not rounded up to MM_ALIGN. */
 typedef struct mm_lower_bound {

@@ -77,7 +77,7 @@ static void keep_what_stays(const decider *d) {
     }
 }
 
-/* A code that is swapped is first made on the device: that is not COMPRESS, too. */
+/* A code that is swapped is first made on the device: that does not count as COMPRESS, too. */
 static void finish_decision(mm_decision *decision) {
     if (decision->kinds & 1u << MM_REMEDY_COMPRESS_SWAP) decision->kinds &= ~(1u << MM_REMEDY_COMPRESS);
     if (decision->kinds == 0) decision->kinds = 1u << MM_REMEDY_KEEP;

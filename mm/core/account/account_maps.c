@@ -68,8 +68,7 @@ static int64_t own_bytes(const mm_plan *plan, const mm_facts *facts, const mm_se
     return is_batch(plan, s) ? 0 : s->bytes + body_bytes(plan, facts, s);
 }
 
-/* The most of these bytes alive at one node, without the segments that left_out marks. change: scratch of n_nodes + 1
- * entries. */
+/* The most of these bytes alive at a node, without segments that are left_out. change: scratch, n_nodes + 1 entries. */
 static int64_t peak(const mm_plan *plan, const mm_facts *facts, const bool *left_out, int64_t *change) {
     memset(change, 0, ((size_t)plan->n_nodes + 1) * sizeof *change);
     for (int i = 0; i < plan->n_segments; i++) {

@@ -65,8 +65,7 @@ static mm_status find_maps(accountant *a) {
     }
     a->stash->maps = calloc((size_t)a->stash->n_maps + 1, sizeof *a->stash->maps);
     a->stash->readers = malloc((reads + 1) * sizeof *a->stash->readers);
-    const size_t most = 3 + 2 * (size_t)a->facts->n_codecs; /* KEEP, RECOMPUTE, SWAP, and two for each codec; or a
-                                                               mask */
+    const size_t most = 3 + 2 * (size_t)a->facts->n_codecs; /* KEEP, RECOMPUTE, SWAP; MASK, or two per codec */
     a->stash->remedies = malloc(((size_t)a->stash->n_maps * most + 1) * sizeof *a->stash->remedies);
     if (!a->stash->maps || !a->stash->readers || !a->stash->remedies)
         return mm_fail(MM_ERR_NOMEM, "out of memory for the accounts of %d maps", a->stash->n_maps);

@@ -18,8 +18,8 @@ static void add_user(mm_check *c, int node, int segment) {
     r->last = node;
 }
 
-/* Whether each piece of `node` starts after the pieces of `first` with the same bytes have ended. True only if both
- * nodes are cut. */
+/* Whether each piece of `node` starts after those of `first` with the same bytes have ended. True only if both are
+ * cut. */
 static bool follows(const mm_check *c, int first, int node) {
     const mm_program *p = c->program;
     const mm_stream_id stream = c->plan->nodes[first].stream;
@@ -43,8 +43,7 @@ static bool carries_on(const mm_check *c, int writer, int node, int segment) {
     return w->dst == segment && n->src == segment && follows(c, writer, node);
 }
 
-/* Whether a node overwrites, piece by piece, what `reader` reads: the sum of an all-reduced tensor overwrites the
- * tensor. */
+/* Whether a node overwrites what `reader` reads, piece by piece: a sum comes back over the all-reduced tensor. */
 static bool comes_back(const mm_check *c, int reader, int node, int segment) {
     const mm_node *r = &c->plan->nodes[reader], *n = &c->plan->nodes[node];
     return mm_node_allreduces(c->plan, r) && mm_node_allreduces(c->plan, n) && r->src == segment && n->dst == segment &&

@@ -164,8 +164,7 @@ static double at_device(const mm_facts *f, double bytes) {
            1e-9 * f->ranks * (double)f->issue_ns;
 }
 
-/* In a ring of N devices, each sends and receives at the same time, twice N - 1 parts of N (NCCL's documentation;
- * Patarasuk and Yuan, 2009). */
+/* In a ring of N devices, each sends and receives 2 (N - 1) of N parts at a time (NCCL; Patarasuk and Yuan, 2009). */
 static double in_place(const mm_facts *f, double bytes) {
     const int64_t out = f->out_both_bytes_per_s > 0 ? f->out_both_bytes_per_s : f->out_bytes_per_s;
     const int64_t in = f->in_both_bytes_per_s > 0 ? f->in_both_bytes_per_s : f->in_bytes_per_s;

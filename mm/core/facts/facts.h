@@ -123,8 +123,7 @@ struct mm_facts {
 
 /* Default of piece_bytes. Chosen: copying 4 MiB of a map, compressed to a quarter, takes 20 us and more on links of up
  * to 50 GB/s, which is long beside the two launches and the event of a piece; and maps of some tens of MiB still get
- * several pieces. No file of facts contains it: processes all-reduce piece by piece, so their pieces must be the
- * same. */
+ * several pieces. No file of facts contains it: processes all-reduce piece by piece, and so must have the same. */
 enum { MM_PIECE_BYTES = 4 << 20 };
 
 /* Ranges of times, so that their sums fit 64 bits in the simulator: a step or an operation takes at most 1000 s, each
@@ -180,8 +179,8 @@ int64_t mm_facts_sum_ns(const mm_facts *facts, int64_t bytes);
 
 /* Whether each direction of the link keeps at least a tenth of its rate while both are busy. True if not known. */
 bool mm_facts_link_is_possible(const mm_facts *facts);
-/* Sets the rates with both directions busy to "not known" if they contradict those of one direction, which are measured
- * more reliably. */
+/* Sets the rates with both directions busy to 0, not known, if they contradict the more reliable ones of one
+ * direction. */
 void mm_facts_drop_impossible(mm_facts *facts);
 
 /* Which facts mm_facts_apply takes over. */
@@ -191,8 +190,8 @@ typedef enum mm_facts_part {
                        equal in both */
 } mm_facts_part;
 
-/* Copies into `facts`, which are of `graph`, what `from` has of that graph; the rest stays. from: facts from a file, or
- * of an equal graph. MM_ERR_FORMAT: `from` is of another graph, or has other sizes; MM_ERR_NOMEM. On failure nothing
+/* Copies into `facts`, which are of `graph`, what `from` has of it; the rest stays. from: facts from a file, or of an
+ * equal graph. MM_ERR_FORMAT: `from` is of another graph, or has other sizes; MM_ERR_NOMEM. On failure nothing
  * changes. */
 MM_CHECKED mm_status mm_facts_apply(const mm_facts *from, const mm_graph *graph, mm_facts_part part, mm_facts *facts);
 

@@ -271,8 +271,7 @@ static mm_status load_variant(const loader *l, const json_t *entry, const step_e
     return get_integer(l, entry, where, "ns", 0, MM_NS_MOST, &out->ns);
 }
 
-/* Refuses a file in which no step has a time: its network would be predicted to take no time. A single 0 means "not
- * known". */
+/* Refuses a file in which no step has a time: predictions would be 0. A single 0 means "not known". */
 static mm_status check_timed(const loader *l) {
     const mm_facts *f = l->facts;
     for (int v = 0; v < f->variant_first[f->n_steps]; v++)

@@ -30,7 +30,7 @@ struct mm_graph {
     mm_layer_info *layers;
     step *steps;
     int n_tensors, n_persistents, n_layers, n_steps;
-    mm_names names; /* of tensors, to indices */
+    mm_names names; /* tensors by name */
 };
 
 const char *mm_tensor_kind_name(mm_tensor_kind kind) {
@@ -58,8 +58,7 @@ const char *mm_phase_name(mm_phase phase) {
 
 static mm_status no_memory(const char *what) { return mm_fail(MM_ERR_NOMEM, "out of memory for %s", what); }
 
-/* Makes room for one more item of an array. The capacity is not stored: it is the power of two at or above the
- * count. */
+/* Makes room for one more item of an array. Its capacity is not stored: the power of two at or above its count. */
 static bool grow(void **array, int count, size_t item_bytes) {
     if (count & (count - 1)) return true;
     if (count >= MAX_COUNT) return false;
@@ -279,7 +278,8 @@ static mm_status check_uses(const mm_graph *graph, mm_layer layer, mm_phase phas
             return mm_fail(MM_ERR_INVALID, "%s %s: use %zu names no tensor of the graph", name, mm_phase_name(phase),
                            i);
         const mm_tensor_info *tensor = &graph->tensors[uses[i].tensor];
-        if ((unsigned)uses[i].access > MM_MODIFY || (unsigned)uses[i].form > MM_FORM_SIGN) /* or MM_FORM_CODE */
+        /* MM_FORM_CODE is refused, too. */
+        if ((unsigned)uses[i].access > MM_MODIFY || (unsigned)uses[i].form > MM_FORM_SIGN)
             return mm_fail(MM_ERR_INVALID, "%s %s, tensor %s: unknown access or form", name, mm_phase_name(phase),
                            tensor->name);
         if (uses[i].form == MM_FORM_SIGN && (uses[i].access != MM_READ || !mm_dtype_table[tensor->dtype].has_sign))

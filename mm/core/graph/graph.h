@@ -81,8 +81,7 @@ typedef struct mm_step_info {
 } mm_step_info;
 
 /* Whether the tensor may be held in a lossy code: only managed feature maps and gradient maps may. Saved tensors and
- * batches must come back exactly (mm.h). In a persistent tensor that steps modify, the loss would become part of the
- * training state. */
+ * batches must come back exactly (mm.h). In a persistent tensor, loss would become part of the training state. */
 bool mm_tensor_takes_loss(const mm_tensor_info *tensor);
 
 const char *mm_graph_name(const mm_graph *graph);

@@ -165,8 +165,7 @@ typedef struct mm_node {
     mm_tensor tensor;      /* operations: the tensor; else -1 */
     int32_t src, dst;      /* operations: segments (a measure has no dst); else -1 */
     int32_t work;          /* segment of the step's workspace or of the codec's scratch; -1: none */
-    int32_t stage;    /* ENCODE in the unoptimised workflow: segment to encode to, before the code is copied to dst;
-                         else -1 */
+    int32_t stage;         /* ENCODE in the unoptimised workflow: segment to encode to, before a copy to dst; else -1 */
     int32_t throttle; /* ENCODE right before the OUT of its code: most pieces (program.h) of this and earlier throttled
                          maps that may be encoded but not copied yet; 0: no limit */
 } mm_node;
@@ -179,8 +178,7 @@ static inline bool mm_node_runs_step(const mm_node *node) {
 /* Whether a recomputation is given the output of its use u: it reads it instead of writing it. */
 static inline bool mm_node_is_given(const mm_node *node, int u) { return u < MM_GIVEN_USES && node->given >> u & 1; }
 
-/* How a node accesses its use u. A recomputation only reads given outputs, and persistent tensors that the step
- * modifies. */
+/* How a node accesses its use u. A recomputation only reads given outputs, and modified persistent tensors. */
 static inline mm_access mm_node_access(const mm_node *node, const mm_use *use, int u) {
     if (mm_node_is_given(node, u)) return MM_READ;
     return node->kind == MM_NODE_RECOMPUTE && use->access == MM_MODIFY ? MM_READ : use->access;
@@ -248,9 +246,8 @@ typedef struct mm_plan {
     int64_t code_region_bytes;   /* size of the sliding workspace */
     int64_t buffer_region_bytes; /* size of all tensor buffers */
     int buffers;                 /* number of tensor buffers */
-    bool cut_short;              /* its search was stopped (mm_limits.stop), so it depends on when; for reports only */
-    int defragmentations; /* how often everything was offloaded, and what the next step needs fetched again (modnn); for
-                             reports only */
+    bool cut_short;              /* its search was stopped (mm_limits.stop), so it depends on when; for reports */
+    int defragmentations; /* how often all was offloaded, and what a step needs fetched again (modnn); for reports */
     /* filled by mm_plan_finish */
     int64_t extent_bytes;    /* highest end of a device segment or the heap; at least base_bytes */
     int64_t external_bytes;  /* external tensors of the graph */
@@ -285,8 +282,7 @@ MM_CHECKED mm_status mm_plan_name(mm_plan *plan, const char *policy);
 int mm_plan_step(mm_plan *plan, int step);
 int mm_plan_recompute(mm_plan *plan, int step);
 int mm_plan_op(mm_plan *plan, mm_node_kind kind, mm_tensor tensor, int src, int dst);
-/* Makes the step at `node` write the code of its use `use` to a segment. False: out of memory (mm_last_error is
- * set). */
+/* Makes the step at `node` write its use's code to a segment. False: out of memory (mm_last_error is set). */
 bool mm_plan_write_code(mm_plan *plan, int node, int use, int segment);
 int mm_plan_segment(mm_plan *plan, mm_content content, mm_category category, mm_tensor tensor, int64_t bytes);
 
@@ -296,8 +292,7 @@ void mm_plan_wait(mm_plan *plan, int node, int earlier);
 /* Fills in the derived fields. Call it when all offsets are set. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_plan_finish(mm_plan *plan);
 
-/* A measure to add: of what `segment` holds right before a node, which must be a step but not the first, or after all
- * nodes. */
+/* A measure to add, of what `segment` holds: right before a node, a step but not the first; or after all nodes. */
 typedef struct mm_measure_at {
     int32_t before; /* index of the node; n_nodes: after all nodes */
     int32_t segment;
@@ -328,8 +323,7 @@ typedef struct mm_allreduce_groups {
     mm_tensor *tensors;
 } mm_allreduce_groups;
 
-/* Groups the tensors that a plan all-reduces in place. MM_ERR_NOMEM. The caller frees them by
- * mm_allreduce_groups_fini. */
+/* Groups the tensors that a plan all-reduces in place. MM_ERR_NOMEM. mm_allreduce_groups_fini frees the groups. */
 MM_CHECKED mm_status mm_plan_allreduce_groups(const mm_plan *plan, mm_allreduce_groups *groups_out);
 /* Bytes of a group's tensors. */
 int64_t mm_allreduce_group_bytes(const mm_plan *plan, const mm_allreduce_groups *groups, int group);
@@ -345,14 +339,13 @@ typedef struct mm_touch {
     bool work;        /* a workspace, scratch or stage: no other node may use it */
 } mm_touch;
 
-/* Iterates over the segments that a node touches: a step's uses in their order, then the codes that it writes, source,
- * target, workspace and stage, then, if it encodes or decodes a code with a body, the body's pool and its spill. A
- * segment that is named twice is visited twice. Uses without a segment are skipped. Start with *i = 0. False: there are
- * no more. */
+/* Iterates over the segments that a node touches: a step's uses in their order, the codes that it writes, source,
+ * target, workspace and stage, and, if it encodes or decodes a code with a body, the body's pool and its spill. A
+ * segment that is named twice is visited twice. Uses without a segment are skipped. Start with *i = 0. False: no
+ * more. */
 bool mm_node_next_touch(const mm_plan *plan, const mm_node *node, int *i, mm_touch *touch_out);
 
-/* A hash of what a plan's nodes do and wait for, and where its segments lie. Plans of one graph with the same hash are
- * taken for equal. */
+/* A hash of what a plan's nodes do and wait for, and of where segments lie. Equal hashes are taken for equal plans. */
 uint64_t mm_plan_digest(const mm_plan *plan);
 
 /* Whether the segment has a code, which the step reads in place of the elements of its use. */

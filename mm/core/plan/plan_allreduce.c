@@ -149,8 +149,7 @@ static mm_status rewrite(const mm_plan *plan, shared *list, int n, int32_t *kept
         kept[i] = r.copy->n_nodes;
         mm_plan_rewrite_keep(&r, &plan->nodes[i]);
         for (; update < n && list[update].update == i; update++) mm_plan_wait(r.copy, kept[i], list[update].in_node);
-        for (int before = -1; before != out + in;) { /* if both follow one node, a tensor's copy out comes before its
-                                                        copy in */
+        for (int before = -1; before != out + in;) { /* a tensor's copy out comes first */
             before = out + in;
             if (out < n && list[out].out_at == i) add_out(&r, kept, &list[out++]);
             if (in < out && list[in].in_at == i) add_in(&r, kept, &list[in++]);

@@ -116,7 +116,7 @@ int64_t mm_program_started(const mm_program *program, const int64_t *ended_ns, c
 
 /* Per side stream: how long the computation waited while that stream ran an operation that it needed. For each step
  * that waits, follows the chain of waits backwards: a step waits for a decode, that for a prefetch, that for an
- * offload, that for an encode. Needs the ends of all operations, and of each step before a step that waits for an
+ * offload, that for an encode. Needs the ends of all operations, and of each step before one that waits for an
  * operation. */
 void mm_program_waits(const mm_program *program, const int64_t *ended_ns, int64_t waits_out[MM_STREAM_COUNT]);
 

@@ -37,7 +37,7 @@ static double of_bytes(const copies *c, double ns) {
 }
 
 /* Multiplies a direction's rates by the simulated over the measured time of the bytes: the simulation includes how the
- * directions slow each other down. If the simulated time is next to nothing, the rate is bytes by measured time. */
+ * directions slow each other down. If the simulated time is next to nothing, the rate is bytes over measured time. */
 static void renew_rates(const copies *c, int64_t *alone, int64_t *both) {
     if (c->measured_ns <= 0) return;
     const double measured = of_bytes(c, c->measured_ns), simulated = c->simulated_ns - c->issue_ns;

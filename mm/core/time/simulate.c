@@ -25,8 +25,7 @@ typedef struct simulator {
     mm_allreduce_groups groups;       /* all-reduces in place */
     int begun;                        /* number of groups whose sums have begun */
     int outs_left;                    /* OUT pieces of all-reduced tensors that have not ended yet */
-    int64_t *link_bytes;              /* per segment with a code: bytes that its codec moves over the link; NULL:
-                                         none */
+    int64_t *link_bytes;              /* per segment with a code: bytes its codec moves over the link; NULL: none */
     int32_t ended[MM_STREAM_COUNT];   /* number of pieces that have ended */
     int32_t running[MM_STREAM_COUNT]; /* the piece that runs; -1: none */
     int64_t left[MM_STREAM_COUNT];    /* its remaining work */
@@ -166,8 +165,7 @@ static bool is_link_busy(const simulator *s, mm_stream_id direction) {
     return is_busy(s, direction) || is_moving(s, codec_of(direction));
 }
 
-/* How much longer a stream's work takes beside what else runs, in permille. A codec is not slowed by what it moves
- * itself. */
+/* By how many permille a stream's work takes longer beside what else runs; a codec's own moves do not slow it. */
 static int64_t contention(const simulator *s, mm_stream_id t) {
     const int *beside = s->contention[s->work[t]];
     int permille = 0;
@@ -221,8 +219,7 @@ static mm_status check_facts(const mm_plan *plan, const mm_facts *f) {
 
 /* ---------------------------------------------------------------- time passes */
 
-/* Whether a piece copies a sum back from the first device (MM_SUM_AT_DEVICE) and not all tensors have reached the
- * host. */
+/* Whether a piece copies back a sum of the first device, and not all tensors have reached the host yet. */
 static bool waits_for_all(const simulator *s, const mm_piece *piece) {
     const mm_node *n = &s->plan->nodes[piece->node];
     return s->outs_left > 0 && s->facts->sum_at == MM_SUM_AT_DEVICE && n->kind == MM_NODE_IN &&
@@ -260,8 +257,7 @@ static bool updates_with_sums(const simulator *s, int node) {
     return false;
 }
 
-/* When a piece that starts now can begin its work: a copy back of a sum, and an update, first wait for the sum, and
- * hold up their stream. */
+/* When a piece that starts now begins its work: copies back of a sum, and updates, hold up their stream for the sum. */
 static int64_t sum_of(const simulator *s, const mm_piece *piece) {
     const mm_node *n = &s->plan->nodes[piece->node];
     if (updates_with_sums(s, piece->node)) return s->sums_ns > s->now ? s->sums_ns : s->now;

@@ -15,7 +15,7 @@ typedef struct mm_simulation {
     int64_t compute_ns; /* time in which the compute stream runs steps */
     int64_t stall_ns;   /* time in which it waits, from the first step to the last */
     int64_t busy_ns[MM_STREAM_COUNT];
-    int64_t exposed_ns[MM_STREAM_COUNT]; /* time of a side stream in which the compute stream waited for it
+    int64_t exposed_ns[MM_STREAM_COUNT]; /* side streams: how long the compute stream waited for it
                                             (mm_program_waits) */
     int hidden_permille;       /* share of the side streams' busy time in which the compute stream did not wait: 1000 *
                                   (1 - stall / side busy), clamped; 1000 if they do nothing */

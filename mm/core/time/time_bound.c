@@ -107,8 +107,7 @@ static void search_ellipsoid(search *s, int rounds) {
     }
 }
 
-/* Finds a price of the device's bytes at which all that is needed fits, as the unit of prices. False: all does not fit
- * at any price. */
+/* Finds a price of the device's bytes at which all that is needed fits: the unit of prices. False: there is none. */
 static bool find_scale(search *s) {
     const double share = s->n > 4 ? 1.0 / 3 : 1.0 / 2, all = s->model.before_ns + s->model.after_ns + 1;
     double m[MULTIPLIERS] = {[W_OUT] = share, [W_IN] = share}, slope[MULTIPLIERS];
@@ -129,8 +128,7 @@ static double room_beside(const mm_graph *graph, const mm_limits *limits) {
     return room;
 }
 
-/* The bound for c = step; HUGE_VAL: no plan fits. start: multipliers for which it is evaluated, without a search; or
- * NULL. */
+/* The bound for c = step; HUGE_VAL: no plan fits. start, unless NULL: evaluates it for these multipliers only. */
 static double bound_at(search *s, double room, int step, const double *start) {
     double slope[MULTIPLIERS];
     mm_bound_cut(&s->model, step);
@@ -184,8 +182,7 @@ static double lost_share(const mm_facts *facts, mm_work other) {
     return least;
 }
 
-/* Chooses the multipliers to vary: weights of codecs if there are codecs, the price of pinned memory if it is
- * limited. */
+/* Chooses the multipliers to vary: weights of codecs if there are any, the price of pinned memory if it is limited. */
 static void set_up(search *s, const mm_limits *limits) {
     const mm_facts *facts = s->model.facts;
     bool codecs = false;

@@ -22,14 +22,14 @@
  *                   whole copy in X, and one in Y; or its codec writes to pinned memory and reads from there itself
  *      recomputed   none has started: the step that writes the tensor runs again in Y. It reads its inputs in Y, so
  *                   they are held, too, in one of these four ways
- *    Of a tensor whose sign alone is read, a mask may be held. Tensors that may share one storage count as one; a body
- *    of a code takes its typical bytes on the device, or as long on its codec as these take over the link.
+ *    If only its signs are read, a mask may be held instead. Tensors that may share one storage count as one; a body
+ *    of a code takes its typical bytes on the device, or its codec takes as long as these take over the link.
  *
  * 3. Time. X is at least what steps before c take, each in its fastest variant; at least all copies to the host that
  *    are in X; at least all encodes in X. Y is at least what c, all later steps and what is recomputed take; at least
  *    all copies from the host; at least all decodes, each as long as it takes alone: contention lengthens it.
- *    Steps lose time to contention, too. Let p(w) be by how many permille work w lengthens a step. While the step's
- *    neighbours have a sum of p, its speed is 1000 / (1000 + that sum). So in each ns in which w runs, the step loses
+ *    Steps lose time to contention, too. Let p(w) be by how many permille work w lengthens a step. Beside several
+ *    works, a step's speed is 1000 / (1000 + the sum of their p). So in each ns in which w runs, the step loses
  *    p(w) / (1000 + the sum of p over all kinds) or more; the bound takes the kind of step that loses least. If no step
  *    runs, all of the ns is lost, which is not less: the shares of all kinds are less than 1 together.
  *

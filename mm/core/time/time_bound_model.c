@@ -78,7 +78,7 @@ static mm_bound_storage storage_like(const mm_bound_model *m, const mm_tensor_in
     return storage;
 }
 
-/* Whether use u of the step can read the tensor in a code of a codec of the facts. */
+/* Whether use u of the step can read a code of the tensor, by any codec of the facts. */
 static bool reads_code(const mm_bound_model *m, const mm_step_info *step, int u) {
     for (int c = 0; step->n_codes > 0 && c < m->facts->n_codecs; c++)
         if (mm_step_code_of(m->facts, step, u, MM_READ, c, step->uses[u].tensor)) return true;
@@ -106,8 +106,7 @@ static void add_code(mm_bound_model *m, int codec, mm_tensor t) {
     if (!codec_facts->lossless && !mm_tensor_takes_loss(mm_graph_tensor(m->graph, t))) return;
     const bool body = facts->body_bound_bytes > 0;
     const double moved = (double)(body ? facts->body_typical_bytes : facts->code_bytes);
-    /* No time if steps read or write the code by themselves: how much longer they take may be less than a codec's
-     * time. */
+    /* Steps that read or write the code by themselves count as 0: they may be delayed by less than a codec takes. */
     const bool by_steps = is_coded_by_steps(m, codec, t);
     const double ns[2] = {by_steps ? 0 : (double)facts->encode_ns, by_steps ? 0 : (double)facts->decode_ns};
     mm_bound_code *code = &m->codes[m->storage_of[t] * m->facts->n_codecs + codec];
@@ -120,7 +119,7 @@ static void add_code(mm_bound_model *m, int codec, mm_tensor t) {
     }
 }
 
-/* Gives tensors that may be aliases of each other one storage. */
+/* Gives one storage to all tensors that may be aliases of each other. */
 static void find_storages(mm_bound_model *m, mm_tensor *parent) {
     const int n = mm_graph_tensors(m->graph);
     for (mm_tensor t = 0; t < n; t++) parent[t] = t;

@@ -38,7 +38,7 @@ static mm_bound_amounts code_amounts(const mm_bound_model *m, int at, int way, c
     return amounts;
 }
 
-/* What a way takes; not for recomputation. */
+/* What a way takes, for all ways but recomputation. */
 static mm_bound_amounts amounts_of(const mm_bound_model *m, int at, int way, const mm_bound_amounts *prices) {
     static const double codec[2] = {0, 0};
     const mm_bound_storage *storage = &m->storages[at];

@@ -162,8 +162,7 @@ static mm_status tell_sums(const mm_plan *plan, const name_table *names, mm_time
 
 /* ---------------------------------------------------------------- memory */
 
-/* Copies the steps of the plan's account: each begins with a step of the plan, except the first, which begins with the
- * first node. */
+/* Copies the account's steps: each begins with a step of the plan, the first one with the first node. */
 static mm_status tell_memory(const mm_program *program, mm_timeline_plan *to) {
     const mm_plan *plan = program->plan;
     mm_account account;
@@ -181,7 +180,7 @@ static mm_status tell_memory(const mm_program *program, mm_timeline_plan *to) {
 
 /* ---------------------------------------------------------------- flows */
 
-/* The first step after `node` that uses a segment, as a node; -1: none does. */
+/* The node of the first step after `node` that uses a segment; -1: none does. */
 static int reader_of(const mm_plan *plan, int node, int segment) {
     for (int i = node + 1; i < plan->n_nodes; i++) {
         const mm_node *n = &plan->nodes[i];
@@ -201,8 +200,7 @@ static int operation_before(const mm_plan *plan, int node) {
     return -1;
 }
 
-/* Lists the pieces of the flow that goes through operation `node` to `reader`, from the eviction on. Returns their
- * number. */
+/* Lists the pieces of the flow from an eviction through operation `node` to `reader`. Returns their number. */
 static int links_of(const mm_program *program, int node, int reader, int32_t *links) {
     int n = 1, at = node;
     while ((at = operation_before(program->plan, at)) >= 0) n++;
@@ -218,7 +216,7 @@ static int count_links(const mm_plan *plan, int node) {
     return n;
 }
 
-/* If a node is an operation that brings a map, or its signs, to a step: that step, as a node. -1: it is not. */
+/* The node of the step to which an operation brings a map, or its signs; -1: `node` is no such operation. */
 static int brings_to(const mm_plan *plan, int node) {
     const mm_node *n = &plan->nodes[node];
     const bool brings = !mm_node_runs_step(n) && n->dst >= 0 && !plan->segments[n->dst].pinned;

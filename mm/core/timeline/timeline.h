@@ -67,8 +67,7 @@ typedef struct mm_timeline_plan {
 typedef struct mm_timeline_iteration {
     int32_t plan;
     int64_t number; /* from 1, among all iterations of the run, dropped ones too */
-    int64_t first;  /* its spans begin at spans[first]: one for each of the plan's pieces, then one for each of its
-                       sums */
+    int64_t first;  /* its spans begin at spans[first]: one for each of the plan's pieces, then for each of its sums */
 } mm_timeline_iteration;
 
 /* A policy planned again, because iterations took other times than planned. */
@@ -108,8 +107,7 @@ static inline bool mm_period_is_known(const mm_period *span) { return span->end_
 static inline int64_t mm_timeline_begin(mm_timeline *timeline) { return ++timeline->begun; }
 
 /* Makes room for the spans of an iteration under a plan, one per piece and then one per sum in place. The caller fills
- * them in; a span whose time is not known ends before it starts. NULL: the buffer is full, and the iteration was
- * counted as dropped. */
+ * them in; a span of unknown time ends before it starts. NULL: the buffer is full; the iteration counts as dropped. */
 mm_period *mm_timeline_add(mm_timeline *timeline, int plan, int64_t number);
 
 /* Records that a graph got a new plan. The graph's name is copied. */
@@ -122,8 +120,8 @@ static inline const mm_timeline_iteration *mm_timeline_iteration_at(const mm_tim
     return &timeline->iterations[-1 - i];
 }
 
-/* Adds to a plan of the timeline what lies where in its memory, and what it does with each map (mm_plan_memory). facts:
- * the plan's. MM_ERR_NOMEM. */
+/* Adds to a plan of the timeline what lies where in memory, and its decisions on maps (mm_plan_memory). facts: the
+ * plan's. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_timeline_add_memory(mm_timeline *timeline, int plan, const mm_program *program,
                                             const mm_facts *facts);
 
