@@ -18,8 +18,7 @@ static mm_status fail_errno(const char *path, const char *what) {
     return mm_fail(error == ENOMEM ? MM_ERR_NOMEM : MM_ERR_IO, "%s: %s: %s", path, what, strerror(error));
 }
 
-/* Where a link leads: its target, from the link's own folder. NULL: it is no link, or out of memory. The caller frees
- * it. */
+/* A link's target, relative to the link's folder. NULL: not a link, or out of memory. The caller frees it. */
 static char *follow(const char *path) {
     enum { TARGET_MOST = 4096 };
     char target[TARGET_MOST];
@@ -35,7 +34,7 @@ static char *follow(const char *path) {
     return leads_to;
 }
 
-/* The name behind links, which need not be there yet: so a link keeps pointing at what is replaced, or made. */
+/* Follows links to the file, which need not exist: so links stay, and what they lead to is replaced, or made. */
 static mm_status resolve(const char *path, char **resolved_out) {
     enum { LINKS_MOST = 40 }; /* as many as the kernel follows (path_resolution(7)) */
     struct stat info;
@@ -53,16 +52,16 @@ static mm_status resolve(const char *path, char **resolved_out) {
     return MM_OK;
 }
 
-/* Whether the open file is still that of this name: who had it before may have given it its final name, or removed it.
- * A file of several names is somebody's, put there to be written over. */
+/* Whether the open file still has this name: another process may have given it its final name, or removed it. A file
+ * with several names does not count: somebody else put it there, to have it overwritten. */
 static bool is_still(int fd, const char *temp_path) {
     struct stat opened, named;
     return fstat(fd, &opened) == 0 && lstat(temp_path, &named) == 0 && S_ISREG(opened.st_mode) &&
            opened.st_nlink == 1 && opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
-/* Whoever writes a temporary file holds its lock, which ends with its process: a file that is not locked is what a
- * killed run left. Removes one; it may have another mode than a new one has. */
+/* Removes a temporary file that a killed process left: its writer holds a lock, which ends with the process. The file
+ * is not reused, because its mode may differ from that of a new one. */
 static bool remove_left(const char *temp_path) {
     int fd = open(temp_path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) return false; /* a folder, a link, a file of somebody else */
@@ -71,7 +70,7 @@ static bool remove_left(const char *temp_path) {
     return removed;
 }
 
-/* A new file of this name, locked. -1: it is another's, or cannot be written; then errno tells which. */
+/* Creates a file of this name, and locks it. -1: another process has it (errno is EEXIST), or it cannot be created. */
 static int claim(const char *temp_path) {
     const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
     int fd = open(temp_path, flags, 0666);
@@ -80,15 +79,15 @@ static int claim(const char *temp_path) {
         if (fd < 0) errno = EEXIST;
     }
     if (fd < 0) return -1;
-    /* A file system without locks: what is left there stays there. */
+    /* Errors other than EWOULDBLOCK: the file system has no locks; there, files of killed processes stay. */
     bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
-    if (locked && is_still(fd, temp_path)) return fd; /* nobody took it for one that was left, before it was locked */
+    if (locked && is_still(fd, temp_path)) return fd; /* no other process removed it before it was locked */
     close(fd);
     errno = EEXIST;
     return -1;
 }
 
-/* Names that are the same for all processes instead of mkstemp's, which also would make the file private. */
+/* Uses the same names in all processes, to find files of killed ones. mkstemp would also make the file private. */
 static int open_beside(const char *path, char **temp_path_out) {
     for (int i = 0; i < MAX_ATTEMPTS; i++) {
         char *temp_path;
@@ -178,7 +177,7 @@ mm_status mm_atomic_file_save(const char *path, const void *bytes, size_t n_byte
 }
 
 static mm_status print_to(const mm_atomic_file *file, mm_file_writer writer, const void *ctx) {
-    int fd = fcntl(file->fd, F_DUPFD_CLOEXEC, 0); /* the file's own stays open until it has its name */
+    int fd = fcntl(file->fd, F_DUPFD_CLOEXEC, 0); /* file->fd stays open, with its lock, until commit */
     FILE *stream = fd < 0 ? NULL : fdopen(fd, "w");
     if (!stream) {
         mm_status status = fail_errno(file->path, "writing failed");

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* A file that appears under its name only when it is complete: what writes every file of the library and the command
- * but logs, which are followed while they grow.
+/* A file that appears under its name only when it is complete. The library and the command write every file so, except
+ * logs, which are read while they grow.
  *
  * Until then its name is PATH.N.tmp, and its writer holds a lock on it. Several processes or threads may write one PATH
- * at the same time: each has an N of its own, and the last commit wins. A killed writer leaves its file without the
+ * at the same time: each has an N of its own, and the last commit wins. A killed writer leaves its file without a
  * lock; the next writer of PATH removes it. A link at PATH stays: the file that it leads to is replaced, or made. The
  * file has the mode of a new one, 0666 less the umask. */
 #ifndef MM_CORE_ATOMIC_FILE_H
@@ -20,7 +20,7 @@ typedef struct mm_atomic_file {
 } mm_atomic_file;
 
 /* Creates an empty temporary file for `path`. The caller calls commit or abandon. MM_ERR_IO: the folder is missing or
- * cannot be written, or `path` is not a regular file. MM_ERR_INVALID: it is "". */
+ * cannot be written, or `path` is not a regular file. MM_ERR_INVALID: `path` is "". */
 MM_CHECKED mm_status mm_atomic_file_create(const char *path, mm_atomic_file *file_out);
 
 MM_CHECKED mm_status mm_atomic_file_write(mm_atomic_file *file, const void *bytes, int64_t n_bytes);
@@ -31,13 +31,13 @@ MM_CHECKED mm_status mm_atomic_file_commit(mm_atomic_file *file);
 /* Removes the temporary file. */
 void mm_atomic_file_abandon(mm_atomic_file *file);
 
-/* All of the above for contents that are there as a whole. */
+/* Creates, writes and commits a file whose contents are in memory. */
 MM_CHECKED mm_status mm_atomic_file_save(const char *path, const void *bytes, size_t n_bytes);
 
-/* Writes the contents. Errors of the stream itself are found afterwards. */
+/* Writes the contents. It need not check the stream for errors: the caller does. */
 typedef mm_status (*mm_file_writer)(const void *ctx, FILE *stream);
 
-/* The same for contents that are printed. Also returns errors of the writer. */
+/* The same for contents that `writer` prints. Also returns errors of the writer. */
 MM_CHECKED mm_status mm_atomic_file_print(const char *path, mm_file_writer writer, const void *ctx);
 
 #endif

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The thread's locale becomes C's, of which there is one: nothing is allocated. What it was goes to *before_out. */
+/* Sets the thread's locale to "C", of which there is one: nothing is allocated. *before_out: the previous locale. */
 static locale_t enter_c(locale_t *before_out) {
     const locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     *before_out = uselocale(c);
@@ -27,7 +27,7 @@ double mm_number_parse(const char *text, char **end_out) {
 
 static const char *format(double value, bool as_float, char text[MM_NUMBER_CAPACITY]) {
     locale_t before, c = enter_c(&before);
-    for (int digits = 6; digits <= 17; digits++) { /* 9 do for a float, 17 for a double */
+    for (int digits = 6; digits <= 17; digits++) { /* 9 suffice for a float, 17 for a double */
         snprintf(text, MM_NUMBER_CAPACITY, "%.*g", digits, value);
         const double read = strtod(text, NULL);
         if (as_float ? (float)read == (float)value : read == value) break;

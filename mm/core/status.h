@@ -28,7 +28,7 @@ typedef struct mm_failure {
     char message[MM_MESSAGE_CAPACITY];
 } mm_failure;
 
-/* Keeps this thread's last failure, which gave `status`. MM_OK: it keeps none. */
+/* Saves this thread's last failure, whose status is `status`. MM_OK: there is none. */
 void mm_failure_save(mm_failure *failure, mm_status status);
 /* Returns the status; unless that is MM_OK, also sets the calling thread's message. */
 mm_status mm_failure_restore(const mm_failure *failure);

@@ -364,7 +364,7 @@ static void corrupt_files_are_refused(void **state) {
     write_text(f, "");
     expect_format_error(f, "line 1");
     write_text(f, "[]");
-    expect_format_error(f, "no file of facts");
+    expect_format_error(f, "its format is not");
     write_text(f, "{\"format\": \"mm facts\", \"version\": 3}");
     expect_format_error(f, "version is 3, must be 1 to 2");
 }

@@ -230,7 +230,7 @@ static void properties_replace_those_of_the_kind(void **state) {
     assert_int_equal(mm_graph_set_properties(graph, other, &cheap), MM_OK);
     assert_true(mm_graph_layer(graph, other)->properties.repeatable);
     EXPECT(MM_ERR_INVALID, "layers 0 to 1", mm_graph_set_properties(graph, 2, &cheap));
-    EXPECT(MM_ERR_INVALID, "a part of layer 2, it has layers 0 to 1", mm_graph_add_part(graph, 2, "part"));
+    EXPECT(MM_ERR_INVALID, "a part of layer 2: the graph has layers 0 to 1", mm_graph_add_part(graph, 2, "part"));
     EXPECT(MM_ERR_INVALID, "needs a name", mm_graph_add_part(graph, conv, ""));
     EXPECT(MM_ERR_INVALID, "cost class", mm_graph_set_properties(graph, conv, &unknown));
     EXPECT(MM_ERR_INVALID, "properties is NULL", mm_graph_set_properties(graph, conv, NULL));
@@ -254,11 +254,11 @@ static void bad_steps_are_refused(void **state) {
     mm_use unknown = {t + 1, MM_READ, MM_FORM_VALUE};
     EXPECT(MM_ERR_INVALID, "names no tensor", mm_graph_add_step(graph, layer, MM_FORWARD, &unknown, 1, 0));
     mm_use sign_written = {t, MM_WRITE, MM_FORM_SIGN};
-    EXPECT(MM_ERR_INVALID, "sign", mm_graph_add_step(graph, layer, MM_FORWARD, &sign_written, 1, 0));
+    EXPECT(MM_ERR_INVALID, "MM_FORM_SIGN", mm_graph_add_step(graph, layer, MM_FORWARD, &sign_written, 1, 0));
     mm_use access = {t, (mm_access)7, MM_FORM_VALUE};
     EXPECT(MM_ERR_INVALID, "access", mm_graph_add_step(graph, layer, MM_FORWARD, &access, 1, 0));
-    EXPECT(MM_ERR_INVALID, "no such", mm_graph_add_step(graph, layer + 1, MM_FORWARD, twice, 1, 0));
-    EXPECT(MM_ERR_INVALID, "no such", mm_graph_add_step(graph, layer, (mm_phase)3, twice, 1, 0));
+    EXPECT(MM_ERR_INVALID, "no layer", mm_graph_add_step(graph, layer + 1, MM_FORWARD, twice, 1, 0));
+    EXPECT(MM_ERR_INVALID, "no phase 3", mm_graph_add_step(graph, layer, (mm_phase)3, twice, 1, 0));
     assert_int_equal(mm_graph_steps(graph), 0);
     small_step(graph, layer, MM_FORWARD, twice, 1, 0);
     EXPECT(MM_ERR_INVALID, "l forward already", mm_graph_add_step(graph, layer, MM_FORWARD, twice, 1, 0));

@@ -272,7 +272,7 @@ static void shares_with_no_tensor(void **state) {
     fixture f = fixture_create(false, false, false);
     plan_steps(&f);
     f.plan->alias[f.b] = 1000;
-    expect(&f, MM_ERR_PLAN, "tensor b", "there is none");
+    expect(&f, MM_ERR_PLAN, "tensor b", "does not exist");
 }
 
 int main(void) {

@@ -446,18 +446,18 @@ static void a_step_that_runs_again_writes_no_codes(void **state) {
 static void persistent_tensor_elsewhere_than_its_place(void **state) {
     fixture *f = *state;
     seg(f, D_WEIGHT)->offset += MM_ALIGN;
-    expect(f, MM_ERR_PLAN, "tensor d_weight|lies at 512, but has its place at 256");
+    expect(f, MM_ERR_PLAN, "tensor d_weight|lies at 512, but its place is at 256");
 }
 
 static void places_are_those_of_the_limits(void **state) {
     fixture *f = *state;
     int64_t places[] = {512, 0, 256};
     f->limits.places = places;
-    expect(f, MM_ERR_PLAN, "tensor weight|lies at 0, but has its place at 512");
+    expect(f, MM_ERR_PLAN, "tensor weight|lies at 0, but its place is at 512");
     for (int i = 0; i < 3; i++) seg(f, i)->offset = places[i];
     expect(f, MM_OK, "");
     places[LOSS] = seg(f, LOSS)->offset = 512;
-    expect(f, MM_ERR_PLAN, "tensor loss|is given bytes of segment 0");
+    expect(f, MM_ERR_PLAN, "tensor loss|overlaps segment 0");
     places[LOSS] = seg(f, LOSS)->offset = BASE;
     expect(f, MM_ERR_PLAN, "tensor loss|not below the base of 768 bytes");
 }
@@ -473,7 +473,7 @@ static void persistent_tensor_bound_to_no_or_another_segment(void **state) {
 static void segment_that_only_counts_as_persistent(void **state) {
     fixture *f = *state;
     seg(f, f->out)->category = MM_CAT_PERSISTENT;
-    expect(f, MM_ERR_PLAN, "tensor out|is not one of the graph's persistent tensors");
+    expect(f, MM_ERR_PLAN, "tensor out|is not of a persistent tensor");
 }
 
 /* A gradient goes to pinned memory and comes back. At `late`, after its weight was changed; else before that. */
@@ -526,7 +526,7 @@ static void weight_is_copied_while_it_changes(void **state) {
 static void iteration_ends_with_an_old_weight(void **state) {
     fixture *f = *state;
     send_and_fetch(f, f->g.weight, WEIGHT, true);
-    expect(f, MM_ERR_PLAN, "prefetch of weight|ends with another value of it than was written last");
+    expect(f, MM_ERR_PLAN, "prefetch of weight|does not hold the value that was written last");
 }
 
 static void gradient_that_comes_back_after_its_last_reader_is_still_right(void **state) {
@@ -577,7 +577,7 @@ static void maps_and_persistent_tensors_are_measured_where_they_are_exact(void *
 static void measure_of_what_is_not_its_tensors_value(void **state) {
     fixture *f = *state;
     mm_node *n = measure(f, f->g.out, f->decoded, UPDATE);
-    expect(f, MM_ERR_PLAN, "measure of out|is measured in what a lossy code gave back");
+    expect(f, MM_ERR_PLAN, "measure of out|is measured as it was decoded from a lossy code");
     n->src = f->mask;
     expect(f, MM_ERR_PLAN, "measure of out|its source is a code on the device, not a map on the device");
     n->src = f->out;
@@ -585,7 +585,7 @@ static void measure_of_what_is_not_its_tensors_value(void **state) {
     expect(f, MM_ERR_PLAN, "measure of out|its target is a map on the device, not none");
     n->dst = -1;
     n->work = f->workspace;
-    expect(f, MM_ERR_PLAN, "measure of out|a measure with a workspace");
+    expect(f, MM_ERR_PLAN, "measure of out|is a measure, but has a workspace");
     n->work = -1;
     expect(f, MM_OK, "");
     n->tensor = f->g.d_out;

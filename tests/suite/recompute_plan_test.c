@@ -253,7 +253,7 @@ static void step_that_writes_a_persistent_is_not_recomputed(void **state) {
     int again = mm_plan_recompute(f->plan, LOSS_F);
     bind(f, again, 0, f->seg_saved);
     run_backward(f, f->seg_out, f->seg_map);
-    expect(f, MM_ERR_PLAN, "loss forward|tensor loss|cannot be done again");
+    expect(f, MM_ERR_PLAN, "loss forward|tensor loss|cannot be recomputed");
 }
 
 static void step_that_modifies_a_map_is_not_recomputed(void **state) {
@@ -263,7 +263,7 @@ static void step_that_modifies_a_map_is_not_recomputed(void **state) {
     bind(f, again, 0, f->seg_saved);
     bind(f, again, 2, f->seg_out);
     run_backward(f, f->seg_out, f->seg_map);
-    expect(f, MM_ERR_PLAN, "loss forward|cannot be done again");
+    expect(f, MM_ERR_PLAN, "loss forward|cannot be recomputed");
 }
 
 /* ---------------------------------------------------------------- what it finds */

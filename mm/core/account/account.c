@@ -46,7 +46,7 @@ static mm_account_kind kind_of_tensor(const mm_tensor_info *tensor) {
 
 typedef int64_t by_kind[MM_ACCOUNT_KINDS];
 
-/* Whether a segment waits for the backward pass: by its users, not by how long a plan that frees nothing keeps it. */
+/* Whether a segment waits for the backward pass: by its users, not by live_last, as some plans free nothing. */
 static bool waits(const mm_account *account, const mm_segment *s) {
     return account->first_backward >= 0 && s->first_node <= account->last_forward &&
            s->last_node >= account->first_backward;
@@ -74,7 +74,7 @@ static bool alive_at(const mm_segment *s, int node) {
     return mm_segment_has_life(s) && s->first_node <= node && node <= s->live_last;
 }
 
-/* What is on the device throughout. */
+/* Finds the bytes that are on the device throughout the iteration. */
 static void lasting(const mm_plan *plan, by_kind bytes_out) {
     memset(bytes_out, 0, sizeof(by_kind));
     bytes_out[MM_ACCOUNT_REST] = plan->base_bytes;
@@ -192,7 +192,7 @@ mm_pool_sums mm_account_pools(const mm_plan *plan) {
         const mm_segment *s = &plan->segments[i];
         if (s->content != MM_CONTENT_POOL) continue;
         sums.bound_bytes +=
-            s->spill < 0 ? s->bytes : s->bytes - MM_CHUNK_BYTES; /* a spill's bytes are added as its own */
+            s->spill < 0 ? s->bytes : s->bytes - MM_CHUNK_BYTES; /* the spill is a pool, too, and adds its own bytes */
         *(s->pinned ? &sums.pinned_bytes : &sums.reserve_bytes) += s->bytes;
     }
     sums.pinned_bytes -= sums.spill_bytes;

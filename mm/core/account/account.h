@@ -12,22 +12,22 @@ typedef enum mm_account_kind {
     MM_ACCOUNT_WEIGHT_GRADIENT,
     MM_ACCOUNT_OPTIMIZER,
     MM_ACCOUNT_STATE,
-    MM_ACCOUNT_REST,         /* the rest of the plan's base: alignment, and persistent tensors of other graphs */
-    MM_ACCOUNT_STASH,        /* inputs, feature maps and saved tensors held for the backward pass, not as codes */
-    MM_ACCOUNT_CODE,         /* codes */
-    MM_ACCOUNT_BUFFER,       /* maps in tensor buffers */
-    MM_ACCOUNT_FEATURE_MAP,  /* inputs, feature maps and saved tensors that one pass alone uses */
-    MM_ACCOUNT_GRADIENT_MAP, /* */
-    MM_ACCOUNT_WORKSPACE,    /* workspaces of steps, scratch of codecs */
+    MM_ACCOUNT_REST,  /* the rest of the plan's base: alignment, and persistent tensors of other graphs */
+    MM_ACCOUNT_STASH, /* inputs, feature maps and saved tensors that wait for the backward pass, not as codes */
+    MM_ACCOUNT_CODE,
+    MM_ACCOUNT_BUFFER,      /* maps in tensor buffers */
+    MM_ACCOUNT_FEATURE_MAP, /* inputs, feature maps and saved tensors that only one pass uses */
+    MM_ACCOUNT_GRADIENT_MAP,
+    MM_ACCOUNT_WORKSPACE, /* workspaces of steps, scratch of codecs */
     MM_ACCOUNT_KINDS
 } mm_account_kind;
 
 const char *mm_account_kind_name(mm_account_kind kind);
 
-/* Live bytes of a step and of the operations queued after it: those of the node at which they are most. */
+/* The most live bytes at a node, among a step and the operations queued after it. */
 typedef struct mm_account_step {
-    int step; /* of the graph */
-    int node; /* that node */
+    int step; /* index in the graph */
+    int node; /* the node with the most live bytes */
     int64_t live_bytes;
     int64_t bytes[MM_ACCOUNT_KINDS]; /* live_bytes by kind */
 } mm_account_step;
@@ -41,10 +41,10 @@ typedef struct mm_account {
     int peak_node;                     /* first node at which live bytes are plan->live_peak_bytes */
     int64_t at_peak[MM_ACCOUNT_KINDS]; /* live bytes there; their sum is plan->live_peak_bytes */
     int64_t lasting[MM_ACCOUNT_KINDS]; /* bytes that are on the device throughout: the base and external tensors */
-    int last_forward, first_backward;  /* nodes, as of mm_plan_turning_point */
-    int64_t idle_bytes; /* plan->peak_bytes beyond live bytes: regions that are not full then, gaps between segments */
-    int *segments;      /* alive on the device at the peak, largest first */
-    int n_segments;     /* */
+    int last_forward, first_backward;  /* nodes: mm_plan_turning_point */
+    int64_t idle_bytes; /* plan->peak_bytes less those live bytes: free parts of regions, gaps between segments */
+    int *segments;      /* indices of those alive on the device at the peak, largest first */
+    int n_segments;
     mm_account_step *steps; /* in the order of the plan */
     int n_steps;
 } mm_account;
@@ -56,7 +56,7 @@ void mm_account_fini(mm_account *account);
 /* Writes the name of a segment: its tensor's, "workspace of STEP", or "pool of codes". Returns buffer. */
 const char *mm_account_segment_name(const mm_plan *plan, int segment, char *buffer, size_t capacity);
 
-/* What a segment's bytes are for; of a persistent tensor, that tensor's kind. */
+/* What a segment's bytes are for; for a persistent tensor, that tensor's kind. */
 mm_account_kind mm_account_segment_kind(const mm_account *account, int segment);
 
 /* Bytes of a plan's pools of codes. */
@@ -64,7 +64,7 @@ typedef struct mm_pool_sums {
     int64_t reserve_bytes; /* pools on the device */
     int64_t spill_bytes;   /* spills, in pinned memory */
     int64_t pinned_bytes;  /* other pools in pinned memory */
-    int64_t bound_bytes;   /* the most that bodies may take in all of them */
+    int64_t bound_bytes;   /* the most that bodies may take in all pools and spills */
 } mm_pool_sums;
 
 mm_pool_sums mm_account_pools(const mm_plan *plan);
@@ -72,13 +72,13 @@ mm_pool_sums mm_account_pools(const mm_plan *plan);
 /* What a plan moves over the link in one iteration. */
 typedef struct mm_moves {
     int64_t offloads, prefetches; /* copies to and from pinned memory */
-    int64_t bytes; /* of all of them. What encoders write to pinned memory themselves, bodies of codes of variable size,
-                      is not counted: nobody knows its size beforehand */
+    int64_t bytes; /* bytes of these copies. Bodies of codes that encoders write to pinned memory themselves are not
+                      counted: their size is not known beforehand */
 } mm_moves;
 
 mm_moves mm_account_moves(const mm_plan *plan);
 
-/* Steps that run again in one iteration. */
+/* Number of recomputed steps in one iteration. */
 int mm_account_steps_again(const mm_plan *plan);
 
 /* ---------------------------------------------------------------- stash */
@@ -88,9 +88,9 @@ typedef enum mm_remedy_kind {
     MM_REMEDY_KEEP,
     MM_REMEDY_MASK,      /* a code of the signs, exact; for maps of which the backward pass reads the signs alone */
     MM_REMEDY_COMPRESS,  /* a smaller code; with exact signs beside it if the code is lossy and the signs are read */
-    MM_REMEDY_RECOMPUTE, /* made again by layers that may run again, from tensors on the device */
+    MM_REMEDY_RECOMPUTE, /* recomputed by repeatable layers, from tensors on the device */
     MM_REMEDY_SWAP,      /* copied to host memory and back */
-    MM_REMEDY_COMPRESS_SWAP, /* that code, copied to host memory and back; signs beside it stay */
+    MM_REMEDY_COMPRESS_SWAP, /* such a code, copied to host memory and back; signs beside it stay on the device */
     MM_REMEDY_KINDS
 } mm_remedy_kind;
 
@@ -101,10 +101,10 @@ typedef struct mm_remedy {
     int codec;            /* MASK, COMPRESS, COMPRESS_SWAP: index in the facts; else -1 */
     int sign_codec;       /* COMPRESS, COMPRESS_SWAP: codec of the signs beside it; else -1 */
     uint32_t layer_kinds; /* RECOMPUTE: bit k: layers of mm_layer_kind k run again */
-    /* Bytes that stay on the device, with a code's reserve for its body. RECOMPUTE: bytes of tensors that must be kept
-     * for it, without those that the backward pass reads anyway. */
+    /* Bytes that stay on the device, including a code's reserve for its body. RECOMPUTE: bytes of tensors that must be
+     * kept for it, without those that the backward pass reads anyway. */
     int64_t bytes_left;
-    /* By the facts' times, whether hidden or not: of codecs, copies, or the layers that run again; 0: not known. */
+    /* Time by the facts, hidden or not, of the codecs, the copies or the layers that run again; 0: not known. */
     int64_t ns;
 } mm_remedy;
 
@@ -117,8 +117,8 @@ typedef struct mm_stash_reader {
 typedef struct mm_stash_map {
     mm_tensor tensor; /* the root of its aliases */
     int64_t bytes;
-    /* Bytes that this plan holds of it between the passes: the map, its codes without bodies, which share a pool, or
-     * both. */
+    /* Bytes in which this plan holds it on the device between the passes: the map, its codes, or both. Bodies of codes,
+     * which share a pool, do not count. */
     int64_t held_bytes;
     const mm_stash_reader *readers; /* backward steps that read it, in order */
     int n_readers;
@@ -138,25 +138,24 @@ typedef struct mm_stash_account {
 MM_CHECKED mm_status mm_stash_account_init(const mm_plan *plan, const mm_facts *facts, mm_stash_account *stash_out);
 void mm_stash_account_fini(mm_stash_account *stash);
 
-/* What a plan does with a stashed map, as its nodes tell. */
+/* What a plan's nodes do with a stashed map. */
 typedef struct mm_decision {
-    uint32_t kinds; /* bit k: mm_remedy_kind k is applied; several may be. KEEP: alone */
-    int codec;      /* of its elements, in the facts; -1: none */
-    int64_t
-        ns; /* of operations on it, and of each step that makes it again, alone. A step that makes several maps again
-                   counts with each of them */
+    uint32_t kinds; /* bit k: mm_remedy_kind k is applied. Several may be, but none beside KEEP */
+    int codec;      /* index in the facts of the codec for its elements; -1: none */
+    /* Time alone of the operations on it and of the steps that recompute it. A step that recomputes several maps
+     * counts with each of them. */
+    int64_t ns;
 } mm_decision;
 
-/* *decisions_out: one for each map of the stash, which is of the same plan; the caller frees them. facts: those that
- * the plan was made of, or the same with times. A map that lies on the device from pass to pass is kept, even if a step
- * that makes another map again makes it, too. MM_ERR_NOMEM. O(nodes * uses). */
+/* *decisions_out: one for each map of `stash`, which must be of the same plan; the caller frees them. facts: those that
+ * the plan was made from, with or without times. A map that stays on the device between the passes counts as kept, even
+ * if a step that recomputes another map writes it, too. MM_ERR_NOMEM. O(nodes * uses). */
 MM_CHECKED mm_status mm_account_decide(const mm_plan *plan, const mm_facts *facts, const mm_stash_account *stash,
                                        mm_decision **decisions_out);
 
 /* ---------------------------------------------------------------- maps */
 
-/* What is stashed, by the layers that write and read it, as Gist tells maps apart (Jain et al., ISCA 2018, Figure
- * 3). */
+/* Classes of stashed tensors, by the layers that write and read them, as in Gist (Jain et al., ISCA 2018, Figure 3). */
 typedef enum mm_stash_class {
     MM_STASH_RELU_POOL, /* a ReLU's output that a pool reads, and no convolution */
     MM_STASH_RELU_CONV, /* a ReLU's output that a convolution reads */
@@ -170,8 +169,8 @@ typedef enum mm_stash_class {
 const char *mm_stash_class_name(mm_stash_class class);
 
 typedef struct mm_stash_sum {
-    int64_t bytes;      /* of the maps */
-    int64_t held_bytes; /* that the plan holds of them between the passes; of codes with bodies, their reserve too */
+    int64_t bytes;      /* bytes of the maps */
+    int64_t held_bytes; /* bytes in which the plan holds them between the passes, with the reserves of bodies */
 } mm_stash_sum;
 
 /* A plan's maps as papers on feature maps count them: feature maps, gradient maps, saved tensors and codes; without
@@ -179,7 +178,7 @@ typedef struct mm_stash_sum {
 typedef struct mm_map_account {
     int64_t placed_bytes;    /* as the plan places them, with the workspaces that lie among them */
     int64_t dynamic_bytes;   /* without workspaces, if each were allocated at its first use and freed after its last */
-    int64_t undecoded_bytes; /* the same, if layers computed on codes, without decoded maps */
+    int64_t undecoded_bytes; /* dynamic_bytes if layers computed on codes, without decoded maps */
     mm_stash_sum stash[MM_STASH_CLASSES];
 } mm_map_account;
 
@@ -190,14 +189,14 @@ MM_CHECKED mm_status mm_map_account_init(const mm_plan *plan, const mm_facts *fa
 /* ---------------------------------------------------------------- lower bound */
 
 /* moDNN's lower bound (Chen et al., DATE 2018, equation 7). A step needs its inputs, its outputs and a workspace; so
- * every plan needs at least the largest such sum, and the tensors that never leave the device. moDNN means one
+ * every plan needs at least the largest such sum, and the tensors that never leave the device. moDNN's is for a
  * sub-batch of one image: pass a graph of batch 1.
  *
  * A step counts each managed tensor that it uses, and its smallest workspace of the facts' variants. To stay below
  * every plan, a tensor whose sign alone is read counts one bit per element, and an output that may share an input's
  * bytes (in place, or as an alias) counts nothing.
- *   bytes            the largest sum, and all persistent and external tensors
- *   offloaded_bytes  the largest sum with the step's own persistent and external tensors, and no others. Steps of phase
+ *   bytes            the largest sum, plus all persistent and external tensors
+ *   offloaded_bytes  the largest sum, plus the step's own persistent and external tensors only. Steps of phase
  *                    MM_UPDATE are left out, because they work element by element, and so can run in parts
  * Bytes are not rounded up to MM_ALIGN. */
 typedef struct mm_lower_bound {
@@ -209,10 +208,10 @@ typedef struct mm_lower_bound {
 /* facts NULL: uses the workspaces that the graph declares. */
 mm_lower_bound mm_lower_bound_of(const mm_graph *graph, const mm_facts *facts);
 
-/* What moDNN chooses the sub-batch by (Chen et al., equation 8): the most bytes that a run of consecutive steps uses
- * together, permille of all steps long (1 to 1000; at least one step). Each managed tensor that they use counts once,
- * then the largest workspace among those of their fastest variants (facts NULL: as the graph declares it), and all
- * persistent and external tensors. MM_ERR_NOMEM. O(uses + steps * length). */
+/* The bytes by which moDNN chooses the sub-batch (Chen et al., equation 8): the most that any window of consecutive
+ * steps uses together. A window has `permille` of all steps (1 to 1000), at least one. Each managed tensor that its
+ * steps use counts once. Added are the largest workspace of the steps' fastest variants (facts NULL: as the graph
+ * declares it), and all persistent and external tensors. MM_ERR_NOMEM. O(uses + steps * length). */
 MM_CHECKED mm_status mm_window_bytes(const mm_graph *graph, const mm_facts *facts, int permille, int64_t *bytes_out);
 
 #endif

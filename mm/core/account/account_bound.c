@@ -78,10 +78,10 @@ mm_lower_bound mm_lower_bound_of(const mm_graph *graph, const mm_facts *facts) {
     return bound;
 }
 
-/* ---------------------------------------------------------------- runs of steps */
+/* ---------------------------------------------------------------- windows of steps */
 
-/* Adds the step's uses to those of the run (by 1), or takes them away (by -1): users counts, by tensor, the uses within
- * the run. Returns by how much the bytes of the tensors that are used change. */
+/* Adds a step to the window (by = 1), or removes it (by = -1). users: per tensor, the number of its uses in the window.
+ * Returns by how much the bytes of the tensors that the window uses change. */
 static int64_t count_uses(const mm_graph *graph, int step, int by, int32_t *users) {
     const mm_step_info *info = mm_graph_step(graph, step);
     int64_t change = 0;
@@ -95,7 +95,7 @@ static int64_t count_uses(const mm_graph *graph, int step, int by, int32_t *user
     return change;
 }
 
-/* Of the fastest variant, which is the first. */
+/* The workspace of the fastest variant, which is the first. */
 static int64_t fast_workspace(const mm_graph *graph, const mm_facts *facts, int step) {
     return facts ? facts->variants[facts->variant_first[step]].workspace_bytes
                  : mm_graph_step(graph, step)->workspace_bytes;

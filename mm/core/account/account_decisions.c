@@ -38,7 +38,7 @@ static void read_operation(const decider *d, const mm_node *n) {
     }
 }
 
-/* Codes that the step reads and writes by itself. */
+/* Adds the codes that the step reads and writes by itself. */
 static void read_step(const decider *d, const mm_node *n) {
     const mm_step_info *step = mm_graph_step(d->plan->graph, n->step);
     for (int u = 0; step->n_codes > 0 && u < step->n_uses; u++) {
@@ -64,7 +64,8 @@ static void read_recomputation(const decider *d, const mm_node *n) {
     }
 }
 
-/* Keeps maps whose elements lie on the device from the forward to the backward pass. */
+/* Counts maps as kept if their elements stay on the device from the forward to the backward pass, and they were
+ * recomputed only as a by-product. */
 static void keep_what_stays(const decider *d) {
     int last_forward, first_backward;
     mm_plan_turning_point(d->plan, &last_forward, &first_backward);
@@ -76,7 +77,7 @@ static void keep_what_stays(const decider *d) {
     }
 }
 
-/* A code that is moved is made on the device first. */
+/* A code that is swapped is first made on the device: that does not count as COMPRESS, too. */
 static void finish_decision(mm_decision *decision) {
     if (decision->kinds & 1u << MM_REMEDY_COMPRESS_SWAP) decision->kinds &= ~(1u << MM_REMEDY_COMPRESS);
     if (decision->kinds == 0) decision->kinds = 1u << MM_REMEDY_KEEP;

@@ -15,11 +15,11 @@ typedef struct storage {
     bool stashed;
     int value_reads, sign_reads; /* numbers of reads in the backward pass */
     int map;                     /* index in the stash; -1: not stashed */
-    /* Recomputing it: */
-    bool again;           /* possible */
+    /* Recomputing the storage: */
+    bool again;           /* whether it is possible */
     uint32_t layer_kinds; /* the kinds of layers that run again */
     int64_t kept_bytes;   /* bytes of storages that would have to be kept for it */
-    int64_t ns;           /* of those layers */
+    int64_t ns;           /* time of those layers */
 } storage;
 
 typedef struct accountant {
@@ -65,7 +65,7 @@ static mm_status find_maps(accountant *a) {
     }
     a->stash->maps = calloc((size_t)a->stash->n_maps + 1, sizeof *a->stash->maps);
     a->stash->readers = malloc((reads + 1) * sizeof *a->stash->readers);
-    const size_t most = 3 + 2 * (size_t)a->facts->n_codecs; /* remedies of a map: KEEP, RECOMPUTE, SWAP; or a mask */
+    const size_t most = 3 + 2 * (size_t)a->facts->n_codecs; /* KEEP, RECOMPUTE, SWAP; MASK, or two per codec */
     a->stash->remedies = malloc(((size_t)a->stash->n_maps * most + 1) * sizeof *a->stash->remedies);
     if (!a->stash->maps || !a->stash->readers || !a->stash->remedies)
         return mm_fail(MM_ERR_NOMEM, "out of memory for the accounts of %d maps", a->stash->n_maps);
@@ -111,8 +111,8 @@ static void find_held(accountant *a) {
 
 /* ---------------------------------------------------------------- recomputation */
 
-/* Finds how `output` can be made again by its forward step. Each input is on the device for the backward pass anyway,
- * or is made again too, or has to be kept for it. */
+/* Finds what recomputing `output` by its forward step takes. Each input is held for the backward pass anyway, or is
+ * recomputed too, or must be kept for it. */
 static void consider_step(accountant *a, const mm_step_info *step, mm_tensor output) {
     const mm_layer_info *layer = mm_graph_layer(a->graph, step->layer);
     storage made = {.again = layer->properties.repeatable,
@@ -158,7 +158,7 @@ static mm_remedy *add_remedy(mm_stash_map *map, mm_remedy_kind kind, int64_t byt
     return remedy;
 }
 
-/* To host memory and back. */
+/* Time to copy bytes to host memory and back; 0: not known. */
 static int64_t link_ns(const mm_facts *facts, int64_t bytes) {
     const double out = (double)facts->out_bytes_per_s, in = (double)facts->in_bytes_per_s;
     if (!(out > 0 && in > 0)) return 0;
@@ -176,8 +176,8 @@ static int sign_codec(const mm_facts *facts, mm_tensor tensor) {
     return best;
 }
 
-/* Adds each codec that gives the elements back from fewer bytes. If it is lossy and the signs are read too, the exact
- * signs are held beside it. */
+/* Adds remedies with each codec that gives the elements back and has a smaller code. If the codec is lossy and the
+ * signs are read too, the exact signs are held beside its code. */
 static void add_codes(const accountant *a, mm_stash_map *map, int sign) {
     const bool takes_loss = mm_tensor_takes_loss(mm_graph_tensor(a->graph, map->tensor));
     for (int c = 0; c < a->facts->n_codecs; c++) {

@@ -5,7 +5,7 @@
 
 #include "mm/core/status.h"
 
-/* What is described, and whether memory ran out on the way. */
+/* The plan to describe, its accounts, and whether memory ran out. */
 typedef struct described {
     const mm_plan *plan;
     const mm_facts *facts;
@@ -109,8 +109,8 @@ typedef enum action { KEEP, MASK, COMPRESS, SWAP, COMPRESS_SWAP, RECOMPUTE, ACTI
 
 /* What a plan does with a map, by the segments that hold it. */
 typedef struct decision {
-    uint32_t actions; /* bits */
-    int codec;        /* that gives values back, else of the signs; -1: none */
+    uint32_t actions; /* bit a: action a */
+    int codec;        /* the one that gives values back, else that of the signs; -1: none */
 } decision;
 
 static void decide(const described *d, const mm_segment *s, decision *out) {

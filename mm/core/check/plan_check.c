@@ -14,7 +14,7 @@ static void check_fini(mm_check *c) {
     free(c->ran);
 }
 
-/* Allocates the passes' arrays. To be called after the pass `form`, when the plan's counts can be trusted. */
+/* Allocates the passes' arrays. Call it after the pass `form`, when the plan's counts can be trusted. */
 static mm_status check_init(mm_check *c) {
     const mm_plan *plan = c->plan;
     size_t n_nodes = (size_t)plan->n_nodes, n_tensors = (size_t)mm_graph_tensors(c->graph);

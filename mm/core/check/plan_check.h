@@ -4,7 +4,7 @@
  *
  *   form      all indices are in range, all segments and nodes are well-formed
  *   pools     pools have room for all bodies
- *   pieces    the same for the program; the pieces of each node do its work once
+ *   pieces    the program is well-formed; the pieces of each node do its work once
  *   clocks    for each piece, which pieces of other streams have ended when it ends (mm_program_clocks)
  *   uses      walk in issue order: which value each segment holds, who reads it, who may still use it
  *   sharing   segments that share bytes: all users of one come before the first user of the next
@@ -37,9 +37,9 @@ typedef struct mm_check {
     int32_t (*clocks)[MM_STREAM_COUNT]; /* per piece: mm_program_clocks */
     int32_t *node_at[MM_STREAM_COUNT];  /* per stream and seq of a node: the node */
     mm_residence *residences;           /* per segment */
-    int32_t
-        *current;   /* per tensor: the number of its present value. Each write makes a new value. An alias has the value
-                         of its input; so after a write to shared storage no segment holds the other's value. */
+    /* per tensor: the number of its present value. Each write makes a new value. An alias has the value of its
+     * input; so after a write to shared storage no segment holds the other's value. */
+    int32_t *current;
     int32_t values; /* number of values so far */
     int32_t *seen;  /* per binding of a step that ran: the value that it read or wrote */
     int32_t *ran;   /* per step of the graph: the node that ran it first, for recomputations */

@@ -64,7 +64,7 @@ static mm_status check_handover(const mm_check *c, int old, int heir) {
                            mm_check_node_name(c, active, user, sizeof user));
 }
 
-/* Gives a segment its bytes. Tags of the runs: segments that had theirs last. */
+/* Gives a segment its bytes. owners: byte range → the segment that had it last. */
 static mm_status take(const mm_check *c, mm_interval_map *owners, int segment) {
     const mm_segment *s = &c->plan->segments[segment];
     const int64_t end = s->offset + s->bytes;
@@ -78,14 +78,15 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Segments mostly come in the order wanted. */
+/* Sorts; mostly, the values are sorted already. */
 static void sort(int64_t *values, int n) {
     int i = 1;
     while (i < n && values[i - 1] <= values[i]) i++;
     if (i < n) qsort(values, (size_t)n, sizeof *values, by_value);
 }
 
-/* The segments of one memory that have a place, in the order in which they take it. `arrivals`: room for all. */
+/* Checks the segments in one memory, device or pinned, that are not dynamic, in the order of their first users.
+ * arrivals: room for all segments. */
 static mm_status share_memory(const mm_check *c, bool pinned, int64_t *arrivals) {
     mm_interval_map owners = {0};
     mm_status status = MM_OK;
@@ -109,7 +110,7 @@ static mm_status check_apart(const mm_check *c) {
         const mm_segment *s = &c->plan->segments[i];
         const size_t at = mm_interval_map_find(&taken, s->offset);
         if (at < taken.n && taken.runs[at].begin < s->offset + s->bytes)
-            status = mm_check_refuse(c, -1, s->tensor, "is given bytes of segment %d, another persistent tensor's",
+            status = mm_check_refuse(c, -1, s->tensor, "overlaps segment %d, that of another persistent tensor",
                                      (int)taken.runs[at].tag);
         else if (!mm_interval_map_tag(&taken, s->offset, s->offset + s->bytes, i))
             status = no_memory();
@@ -122,12 +123,12 @@ static mm_status check_apart(const mm_check *c) {
 static mm_status check_places(const mm_check *c) {
     const int64_t *places = c->limits->places;
     int64_t packed = 0, end = 0;
-    bool ascending = true; /* places mostly are; then they lie apart without a further check */
+    bool ascending = true; /* mostly they are; then places need no further check */
     for (int i = 0; i < mm_graph_persistents(c->graph); i++) {
         const mm_segment *s = &c->plan->segments[i];
         const int64_t place = places ? places[i] : packed;
         if (s->offset != place)
-            return mm_check_refuse(c, -1, s->tensor, "lies at %lld, but has its place at %lld", (long long)s->offset,
+            return mm_check_refuse(c, -1, s->tensor, "lies at %lld, but its place is at %lld", (long long)s->offset,
                                    (long long)place);
         if (place < 0 || place % MM_ALIGN != 0 || s->bytes > c->limits->base_bytes ||
             place > c->limits->base_bytes - s->bytes)
@@ -199,7 +200,7 @@ static mm_status check_heap(const mm_check *c) {
         return mm_check_refuse(c, -1, -1, "its heap (%lld bytes at %lld) is out of place", (long long)plan->heap_bytes,
                                (long long)plan->heap_offset);
     if (plan->heap_code_bytes < 0 || plan->heap_code_bytes > plan->heap_bytes || plan->heap_code_bytes % MM_ALIGN != 0)
-        return mm_check_refuse(c, -1, -1, "its heap of %lld bytes has a part of %lld for codes",
+        return mm_check_refuse(c, -1, -1, "its heap of %lld bytes cannot have a part of %lld for codes",
                                (long long)plan->heap_bytes, (long long)plan->heap_code_bytes);
     for (int i = mm_graph_persistents(c->graph); plan->heap_bytes > 0 && i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];
@@ -217,7 +218,7 @@ static mm_status check_heap(const mm_check *c) {
     return status;
 }
 
-/* Checks the plan's sums. */
+/* Checks the plan's totals. */
 static mm_status check_sums(const mm_check *c) {
     const mm_plan *plan = c->plan;
     int64_t extent = plan->heap_bytes > 0 ? plan->heap_offset + plan->heap_bytes : 0, pinned = 0, external = 0;
@@ -236,7 +237,7 @@ static mm_status check_sums(const mm_check *c) {
     }
     if (plan->extent_bytes != extent || plan->pinned_bytes != pinned || plan->external_bytes != external ||
         plan->peak_bytes != mm_check_add_saturated(extent, external))
-        return mm_check_refuse(c, -1, -1, "says a peak of %lld bytes and %lld pinned, it is %lld and %lld",
+        return mm_check_refuse(c, -1, -1, "states a peak of %lld bytes and %lld pinned, but they are %lld and %lld",
                                (long long)plan->peak_bytes, (long long)plan->pinned_bytes,
                                (long long)mm_check_add_saturated(extent, external), (long long)pinned);
     return MM_OK;

@@ -37,7 +37,7 @@ bool mm_check_may_share(const mm_check *c, const mm_step_info *step, mm_tensor i
 
 static bool is_aliased(const mm_check *c, mm_tensor tensor) { return c->plan->alias[tensor] != tensor; }
 
-/* Checks that output `u` of step `s`, if it shares another tensor's storage, is declared equal to one there. */
+/* If output `u` of step `s` shares a storage, checks that the step declares it equal to an input in that storage. */
 static mm_status check_shared_output(const mm_check *c, int s, int u) {
     const mm_step_info *step = mm_graph_step(c->graph, s);
     mm_tensor output = step->uses[u].tensor;
@@ -55,7 +55,7 @@ static mm_status check_aliases(const mm_check *c) {
     for (mm_tensor t = 0; t < n; t++) {
         mm_tensor root = c->plan->alias[t];
         if (!in_range(root, n))
-            return mm_check_refuse(c, -1, t, "shares the storage of tensor %d: there is none", root);
+            return mm_check_refuse(c, -1, t, "shares the storage of tensor %d, which does not exist", root);
         if (c->plan->alias[root] != root)
             return mm_check_refuse(c, -1, t, "shares the storage of %s, which shares another's",
                                    mm_graph_tensor(c->graph, root)->name);
@@ -71,23 +71,24 @@ static mm_status check_content(const mm_check *c, int segment) {
     const mm_segment *s = &c->plan->segments[segment];
     const bool of_none = s->content == MM_CONTENT_WORK || s->content == MM_CONTENT_POOL;
     if (of_none != (s->tensor == -1))
-        return mm_check_refuse_segment(c, segment, "only a workspace or a pool is of no tensor");
+        return mm_check_refuse_segment(c, segment,
+                                       "is a workspace or a pool and has a tensor, or is neither and has none");
     if (s->content != MM_CONTENT_CODED && s->codec != -1)
         return mm_check_refuse_segment(c, segment, "has a codec but holds no code");
     if (of_none) return mm_check_pool_form(c, segment);
     if (!in_range(s->tensor, mm_graph_tensors(c->graph)))
-        return mm_check_refuse_segment(c, segment, "of an unknown tensor");
+        return mm_check_refuse_segment(c, segment, "is of an unknown tensor");
     if (is_external(c, s->tensor) || is_aliased(c, s->tensor))
-        return mm_check_refuse_segment(c, segment, "of a tensor that has no storage of its own in the plan");
+        return mm_check_refuse_segment(c, segment, "is of a tensor that has no storage of its own in the plan");
     if (s->content == MM_CONTENT_RAW) {
         if (s->bytes < mm_graph_tensor(c->graph, s->tensor)->bytes)
-            return mm_check_refuse_segment(c, segment, "smaller than its tensor");
+            return mm_check_refuse_segment(c, segment, "is smaller than its tensor");
         return mm_check_pool_form(c, segment);
     }
-    if (!in_range(s->codec, c->facts->n_codecs)) return mm_check_refuse_segment(c, segment, "of an unknown codec");
+    if (!in_range(s->codec, c->facts->n_codecs)) return mm_check_refuse_segment(c, segment, "is of an unknown codec");
     int64_t code_bytes = mm_facts_code(c->facts, s->codec, s->tensor)->code_bytes;
     if (code_bytes < 0) return mm_check_refuse_segment(c, segment, "its codec does not take this tensor");
-    if (s->bytes != code_bytes) return mm_check_refuse_segment(c, segment, "not of the code's size");
+    if (s->bytes != code_bytes) return mm_check_refuse_segment(c, segment, "is not of the code's size");
     if (!c->facts->codecs[s->codec].lossless && !mm_tensor_takes_loss(mm_graph_tensor(c->graph, s->tensor)))
         return mm_check_refuse_segment(c, segment, "holds a lossy code, which only managed maps and gradients take");
     return mm_check_pool_form(c, segment);
@@ -98,7 +99,7 @@ static mm_status check_persistent(const mm_check *c, int segment) {
     const mm_segment *s = &c->plan->segments[segment];
     if (!in_range(s->tensor, mm_graph_tensors(c->graph)) ||
         mm_graph_tensor(c->graph, s->tensor)->persistent != segment || s->category != MM_CAT_PERSISTENT)
-        return mm_check_refuse_segment(c, segment, "is not that of the persistent tensor of its number");
+        return mm_check_refuse_segment(c, segment, "is not the segment of the persistent tensor with its number");
     if (s->content != MM_CONTENT_RAW || s->codec != -1 || s->pinned || s->dynamic ||
         s->bytes != mm_graph_tensor(c->graph, s->tensor)->bytes)
         return mm_check_refuse_segment(c, segment, "does not hold its tensor's elements on the device");
@@ -109,13 +110,13 @@ static mm_status check_segment(const mm_check *c, int segment) {
     const mm_segment *s = &c->plan->segments[segment];
     if (segment < mm_graph_persistents(c->graph)) return check_persistent(c, segment);
     if (s->category == MM_CAT_PERSISTENT)
-        return mm_check_refuse_segment(c, segment, "is not one of the graph's persistent tensors, and counts as one");
+        return mm_check_refuse_segment(c, segment, "counts as persistent, but is not of a persistent tensor");
     if ((unsigned)s->content >= MM_CONTENTS || (unsigned)s->category >= MM_CATEGORIES)
-        return mm_check_refuse_segment(c, segment, "of an unknown content or category");
+        return mm_check_refuse_segment(c, segment, "is of an unknown content or category");
     if (s->bytes <= 0) return mm_check_refuse_segment(c, segment, "has no bytes");
     if (s->pinned && s->content == MM_CONTENT_WORK)
-        return mm_check_refuse_segment(c, segment, "a workspace in pinned memory");
-    if (s->pinned && s->dynamic) return mm_check_refuse_segment(c, segment, "in pinned memory and yet in the heap");
+        return mm_check_refuse_segment(c, segment, "is a workspace in pinned memory");
+    if (s->pinned && s->dynamic) return mm_check_refuse_segment(c, segment, "is in pinned memory and in the heap, too");
     if (!s->dynamic) {
         if (s->offset % MM_ALIGN != 0) return mm_check_refuse_segment(c, segment, "its offset is not aligned");
         if (s->offset < (s->pinned ? 0 : c->limits->base_bytes))
@@ -133,7 +134,7 @@ static mm_status check_work(const mm_check *c, int node, int64_t bytes) {
     }
     if (!in_range(work, c->plan->n_segments) || c->plan->segments[work].content != MM_CONTENT_WORK ||
         c->plan->segments[work].pinned)
-        return mm_check_refuse(c, node, -1, "its workspace, segment %d, is none", work);
+        return mm_check_refuse(c, node, -1, "its workspace, segment %d, is not one on the device", work);
     if (c->plan->segments[work].bytes >= bytes) return MM_OK;
     return mm_check_refuse(c, node, -1, "its workspace has %lld bytes of the %lld it needs",
                            (long long)c->plan->segments[work].bytes, (long long)bytes);
@@ -165,7 +166,7 @@ static mm_status check_bindings(const mm_check *c, int node) {
     return MM_OK;
 }
 
-/* Checks that the step declares to read the code that it finds where it reads elements. */
+/* If the step finds a code in place of elements, checks that it declares to read it. */
 static mm_status check_code_read(const mm_check *c, int node, int u) {
     const mm_node *n = &c->plan->nodes[node];
     const mm_step_info *step = mm_graph_step(c->graph, n->step);
@@ -192,7 +193,8 @@ static mm_status check_code_written(const mm_check *c, int node, int u) {
     if (code == -1) return MM_OK;
     if (!in_range(code, c->plan->n_segments) || c->plan->segments[code].content != MM_CONTENT_CODED ||
         c->plan->segments[code].pool != -1)
-        return mm_check_refuse(c, node, tensor, "its code goes to segment %d, which is for none", code);
+        return mm_check_refuse(c, node, tensor, "its code goes to segment %d, which is not for a code without a body",
+                               code);
     const mm_segment *s = &c->plan->segments[code];
     if (!is_managed(c, tensor) || s->tensor != c->plan->alias[tensor])
         return mm_check_refuse(c, node, tensor, "its code goes to segment %d, of another tensor", code);
@@ -200,7 +202,7 @@ static mm_status check_code_written(const mm_check *c, int node, int u) {
         return mm_check_refuse(c, node, tensor,
                                "its code goes to segment %d, in pinned memory: steps write those on the device", code);
     if (!in_range(value, c->plan->n_segments) || c->plan->segments[value].content != MM_CONTENT_RAW)
-        return mm_check_refuse(c, node, tensor, "its code is written by a step that has no elements of it");
+        return mm_check_refuse(c, node, tensor, "its code is written by a step that does not have its elements");
     if (!mm_step_code_of(c->facts, step, u, MM_WRITE, s->codec, s->tensor))
         return mm_check_refuse(c, node, tensor, "the step does not write codes of %s", c->facts->codecs[s->codec].spec);
     return MM_OK;
@@ -221,7 +223,7 @@ static mm_status check_codes(const mm_check *c, int node) {
 static mm_status check_run(const mm_check *c, int node) {
     const mm_node *n = &c->plan->nodes[node];
     if (n->tensor != -1 || n->src != -1 || n->dst != -1 || n->stage != -1 || n->throttle != 0)
-        return mm_check_refuse(c, node, -1, "a step with an operation's fields");
+        return mm_check_refuse(c, node, -1, "is a step, but has an operation's fields");
     int first = c->facts->variant_first[n->step], end = c->facts->variant_first[n->step + 1];
     if (!in_range(n->variant, end - first)) return mm_check_refuse(c, node, -1, "has no variant %d", n->variant);
     MM_TRY(check_bindings(c, node));
@@ -248,9 +250,9 @@ static mm_status check_recompute(const mm_check *c, int node, int steps_before) 
         bool managed = is_managed(c, tensor);
         if (step->uses[u].access == (managed ? MM_MODIFY : MM_WRITE) ||
             (managed && step->uses[u].access == MM_WRITE && is_aliased(c, tensor)))
-            return mm_check_refuse(c, node, tensor, "is written in a way that cannot be done again");
+            return mm_check_refuse(c, node, tensor, "is written in a way that cannot be recomputed");
         if (u < MM_GIVEN_USES && n->given >> u & 1 && !(step->given >> u & 1))
-            return mm_check_refuse(c, node, tensor, "is given to a step that does not say what to do with it");
+            return mm_check_refuse(c, node, tensor, "is given to a step that does not declare that it can be");
     }
     return check_run(c, node);
 }
@@ -259,7 +261,7 @@ static mm_status check_stage(const mm_check *c, int node, const mm_segment *code
     const mm_node *n = &c->plan->nodes[node];
     if (n->stage == -1) return MM_OK;
     if (n->kind != MM_NODE_ENCODE || !in_range(n->stage, c->plan->n_segments))
-        return mm_check_refuse(c, node, -1, "its stage, segment %d, is none", n->stage);
+        return mm_check_refuse(c, node, -1, "its stage, segment %d, does not exist, or it is not an encode", n->stage);
     if (code->pool != -1) return mm_check_refuse(c, node, n->tensor, "a code with a body cannot be staged");
     const mm_segment *stage = &c->plan->segments[n->stage];
     if (stage->content != MM_CONTENT_WORK || stage->bytes < code->bytes)
@@ -292,7 +294,7 @@ static mm_status check_end(const mm_check *c, int node, const char *what, int se
     const mm_node *n = &c->plan->nodes[node];
     if (end == MM_END_NONE && segment == -1) return MM_OK;
     if (!in_range(segment, c->plan->n_segments))
-        return mm_check_refuse(c, node, n->tensor, "its %s is no segment", what);
+        return mm_check_refuse(c, node, n->tensor, "its %s is not a segment", what);
     const mm_segment *s = &c->plan->segments[segment];
     if (!is_end(s, end))
         return mm_check_refuse(c, node, n->tensor, "its %s is %s %s, not %s", what, contents[s->content],
@@ -306,18 +308,19 @@ static mm_status check_move(const mm_check *c, int node) {
     const mm_node *n = &c->plan->nodes[node];
     const mm_segment *src = &c->plan->segments[n->src], *dst = &c->plan->segments[n->dst];
     if (src->content != dst->content || src->codec != dst->codec || src->bytes != dst->bytes)
-        return mm_check_refuse(c, node, n->tensor, "source and target are not of one form and size");
+        return mm_check_refuse(c, node, n->tensor, "source and target differ in form or size");
     if (src->pool != -1 || dst->pool != -1)
         return mm_check_refuse(c, node, n->tensor, "a code with a body cannot be copied: nobody knows its size");
-    if (n->work != -1 || n->stage != -1) return mm_check_refuse(c, node, n->tensor, "a copy with a workspace");
+    if (n->work != -1 || n->stage != -1) return mm_check_refuse(c, node, n->tensor, "is a copy, but has a workspace");
     return MM_OK;
 }
 
 static mm_status check_measure(const mm_check *c, int node) {
     const mm_node *n = &c->plan->nodes[node];
     if (mm_graph_tensor(c->graph, n->tensor)->dtype != MM_F32)
-        return mm_check_refuse(c, node, n->tensor, "only f32 is measured");
-    if (n->work != -1 || n->stage != -1) return mm_check_refuse(c, node, n->tensor, "a measure with a workspace");
+        return mm_check_refuse(c, node, n->tensor, "is not f32, and so cannot be measured");
+    if (n->work != -1 || n->stage != -1)
+        return mm_check_refuse(c, node, n->tensor, "is a measure, but has a workspace");
     return MM_OK;
 }
 
@@ -336,7 +339,7 @@ static mm_status check_op(const mm_check *c, int node) {
     const mm_node *n = &c->plan->nodes[node];
     const mm_node_traits *traits = &mm_node_table[n->kind];
     const bool encode = traits->cost == MM_COST_ENCODE;
-    if (n->step != -1) return mm_check_refuse(c, node, -1, "an operation that names a step");
+    if (n->step != -1) return mm_check_refuse(c, node, -1, "is an operation, but names a step");
     if (n->throttle != 0 && (!encode || n->throttle < 0))
         return mm_check_refuse(c, node, n->tensor, "is throttled to %d pieces", n->throttle);
     MM_TRY(check_end(c, node, "source", n->src, traits->src));
@@ -360,12 +363,12 @@ static mm_status check_op(const mm_check *c, int node) {
 static mm_status check_node_place(const mm_check *c, int node, const int32_t *issued) {
     const mm_node *n = &c->plan->nodes[node];
     if ((unsigned)n->kind >= MM_NODE_KINDS || n->stream != mm_node_stream(n->kind))
-        return mm_check_refuse(c, -1, -1, "node %d is of an unknown kind or on another's stream", node);
+        return mm_check_refuse(c, -1, -1, "node %d is of an unknown kind, or on another kind's stream", node);
     if (n->seq != issued[n->stream])
         return mm_check_refuse(c, node, -1, "has number %d on its stream where %d is due", n->seq, issued[n->stream]);
     for (int s = 0; s < MM_STREAM_COUNT; s++) {
         if (n->wait[s] < -1 || (s == (int)n->stream && n->wait[s] != -1))
-            return mm_check_refuse(c, node, -1, "waits for number %d of the %s stream", n->wait[s],
+            return mm_check_refuse(c, node, -1, "waits for number %d of the %s stream, which it cannot", n->wait[s],
                                    mm_stream_id_name(s));
         if (n->wait[s] >= issued[s])
             return mm_check_refuse(c, node, -1, "waits for number %d of the %s stream, which is not issued before it",
@@ -394,6 +397,6 @@ mm_status mm_check_form(const mm_check *c) {
     if (steps != mm_graph_steps(c->graph))
         return mm_check_refuse(c, -1, -1, "has %d of the graph's %d steps", steps, mm_graph_steps(c->graph));
     if (memcmp(issued, c->plan->stream_nodes, sizeof issued) != 0)
-        return mm_check_refuse(c, -1, -1, "does not count its streams' nodes right");
+        return mm_check_refuse(c, -1, -1, "states wrong numbers of nodes on its streams");
     return MM_OK;
 }

@@ -16,7 +16,7 @@ static mm_status check_place(const mm_check *c, int index, const int32_t *issued
     const mm_program *p = c->program;
     const mm_piece *piece = &p->pieces[index];
     if (piece->node < 0 || piece->node >= c->plan->n_nodes || piece->stream != c->plan->nodes[piece->node].stream)
-        return mm_check_refuse(c, -1, -1, "piece %d is of no node, or on another stream than its node", index);
+        return mm_check_refuse(c, -1, -1, "piece %d has no node, or is on another stream than its node", index);
     if (piece->seq != issued[piece->stream] || piece->seq >= p->count[piece->stream] ||
         p->at[piece->stream][piece->seq] != index)
         return mm_check_refuse(c, piece->node, -1, "piece %d has number %d on its stream where %d is due", index,
@@ -29,8 +29,8 @@ static mm_status check_place(const mm_check *c, int index, const int32_t *issued
     return MM_OK;
 }
 
-/* Whether a node may have several pieces: it codes or moves a code without a body, without a stage, and no segment of
- * it is placed at run time, because such segments are allocated and freed as a whole; or it copies a shared tensor. */
+/* Whether a node may have several pieces: it encodes, decodes or copies a code without a body, or copies an all-reduced
+ * tensor; it has no stage; and none of its segments is placed at run time, as these are allocated and freed whole. */
 static bool may_be_cut(const mm_check *c, const mm_node *n) {
     const int32_t segments[] = {n->src, n->dst, n->work};
     bool cut = n->stage < 0 && mm_node_table[n->kind].cost != MM_COST_STEP;
@@ -50,9 +50,8 @@ static mm_status check_parts(const mm_check *c, int node) {
         const mm_piece *piece = &p->pieces[mm_program_piece(p, node, i)];
         if (piece->first_row != row || piece->rows <= 0 || piece->rows > all - row ||
             piece->map_offset != row * row_bytes)
-            return mm_check_refuse(c, node, n->tensor,
-                                   "piece %d is of %lld rows from row %lld on, where row %lld is due", i,
-                                   (long long)piece->rows, (long long)piece->first_row, (long long)row);
+            return mm_check_refuse(c, node, n->tensor, "piece %d has %lld rows from row %lld on, where row %lld is due",
+                                   i, (long long)piece->rows, (long long)piece->first_row, (long long)row);
         if (piece->stored_offset != stored || piece->stored_bytes <= 0 || piece->stored_offset % MM_ALIGN != 0 ||
             piece->map_offset % MM_ALIGN != 0)
             return mm_check_refuse(c, node, n->tensor, "piece %d stores %lld bytes at %lld, where %lld is due", i,
@@ -92,7 +91,7 @@ mm_status mm_check_pieces(const mm_check *c) {
     for (int i = 0; i < c->plan->n_nodes; i++) MM_TRY(check_node(c, i, due));
     for (int s = 0; s < MM_STREAM_COUNT; s++)
         if (issued[s] != p->count[s] || due[s] != p->count[s])
-            return mm_check_refuse(c, -1, -1, "its program does not count the pieces of the %s stream right",
+            return mm_check_refuse(c, -1, -1, "its program has a wrong number of pieces on the %s stream",
                                    mm_stream_id_name(s));
     return MM_OK;
 }

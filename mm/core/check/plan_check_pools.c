@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Pass 2, pools: each has room for all bodies that its codes may have. And the form of pools. */
+/* Pass 2, pools: each pool has room for all bodies of its codes. Also the rules of form for pools (pass 1). */
 #include <stdlib.h>
 
 #include "mm/core/check/plan_check.h"
@@ -16,16 +16,17 @@ static int64_t bound_of(const mm_check *c, const mm_segment *code) {
 mm_status mm_check_pool_form(const mm_check *c, int segment) {
     const mm_segment *s = &c->plan->segments[segment];
     if (s->pool != -1 && (s->content != MM_CONTENT_CODED || !is_pool(c, s->pool)))
-        return mm_check_refuse_segment(c, segment, "names a pool, and is no code, or the pool is none");
+        return mm_check_refuse_segment(c, segment, "names a pool, but it is not a code, or that is not a pool");
     if (s->spill != -1 &&
         (s->content != MM_CONTENT_POOL || s->pinned || !is_pool(c, s->spill) || !c->plan->segments[s->spill].pinned))
         return mm_check_refuse_segment(c, segment,
-                                       "names a spill, and is no pool on the device, or the spill is no pool in "
+                                       "names a spill, but it is not a pool on the device, or that is not a pool in "
                                        "pinned memory");
-    if (s->content == MM_CONTENT_POOL && s->dynamic) return mm_check_refuse_segment(c, segment, "a pool in the heap");
+    if (s->content == MM_CONTENT_POOL && s->dynamic)
+        return mm_check_refuse_segment(c, segment, "is a pool in the heap");
     if (s->content == MM_CONTENT_CODED && (s->pool != -1) != (bound_of(c, s) > 0))
         return mm_check_refuse_segment(c, segment,
-                                       "its codec's codes have bodies and it names no pool, or the reverse");
+                                       "its codec's codes have bodies but it names no pool, or the reverse");
     return MM_OK;
 }
 
@@ -48,9 +49,8 @@ static mm_status check_pool(const mm_check *c, int segment, const demand *demand
         needed = mm_check_add_saturated(needed, MM_CHUNK_BYTES);
     }
     if (room >= needed && needed < INT64_MAX) return MM_OK;
-    return mm_check_refuse(c, -1, -1,
-                           "segment %d, a pool, has room for %lld bytes with its spill, of %lld that it needs", segment,
-                           (long long)room, (long long)needed);
+    return mm_check_refuse(c, -1, -1, "segment %d, a pool, has room for %lld bytes with its spill, but needs %lld",
+                           segment, (long long)room, (long long)needed);
 }
 
 static mm_status add_demands(const mm_check *c, demand *demands) {
@@ -73,7 +73,7 @@ mm_status mm_check_pools(const mm_check *c) {
     const int n = c->plan->n_segments;
     int first = 0;
     while (first < n && c->plan->segments[first].content != MM_CONTENT_POOL) first++;
-    if (first == n) return MM_OK; /* by form, no code has a body */
+    if (first == n) return MM_OK; /* then no code has a body: pass `form` */
     demand *demands = calloc((size_t)n, sizeof *demands);
     if (!demands) return mm_fail(MM_ERR_NOMEM, "out of memory for the proof of a plan");
     mm_status status = add_demands(c, demands);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the check of a plan says of a fault: node, tensor, reason. */
+/* Messages of the check: in which node and tensor the fault is, and why it is one. */
 #include <stdarg.h>
 #include <stdio.h>
 

@@ -18,8 +18,8 @@ static void add_user(mm_check *c, int node, int segment) {
     r->last = node;
 }
 
-/* Whether each piece of a node starts after those pieces of `first` that have its bytes have ended. True only if both
- * nodes are cut. */
+/* Whether each piece of `node` starts after those of `first` with the same bytes have ended. True only if both are
+ * cut. */
 static bool follows(const mm_check *c, int first, int node) {
     const mm_program *p = c->program;
     const mm_stream_id stream = c->plan->nodes[first].stream;
@@ -43,7 +43,7 @@ static bool carries_on(const mm_check *c, int writer, int node, int segment) {
     return w->dst == segment && n->src == segment && follows(c, writer, node);
 }
 
-/* Whether a node writes over what `reader` reads piece by piece: the sum of a shared tensor, over the tensor. */
+/* Whether a node overwrites what `reader` reads, piece by piece: a sum comes back over the all-reduced tensor. */
 static bool comes_back(const mm_check *c, int reader, int node, int segment) {
     const mm_node *r = &c->plan->nodes[reader], *n = &c->plan->nodes[node];
     return mm_node_allreduces(c->plan, r) && mm_node_allreduces(c->plan, n) && r->src == segment && n->dst == segment &&
@@ -64,8 +64,8 @@ static mm_status check_written(const mm_check *c, int node, mm_tensor tensor, in
                            mm_check_node_name(c, r->writer, name, sizeof name));
 }
 
-/* Checks that all earlier users of the segment have ended when the node, which writes it, starts; and that the value
- * there, if an operation wrote it, was used. */
+/* Checks that all earlier users of the segment have ended when the node, which writes it, starts; and that the
+ * segment's value was used, if an operation wrote it. */
 static mm_status check_writable(const mm_check *c, int node, mm_tensor tensor, int segment) {
     const mm_residence *r = &c->residences[segment];
     for (int s = 0; s < MM_STREAM_COUNT; s++) {
@@ -96,7 +96,7 @@ static mm_status use_work(mm_check *c, int node, int segment) {
     if (segment < 0) return MM_OK;
     if (c->residences[segment].first >= 0) {
         char name[320];
-        return mm_check_refuse(c, node, -1, "its workspace, segment %d, is %s's already", segment,
+        return mm_check_refuse(c, node, -1, "its workspace, segment %d, is used by %s, too", segment,
                                mm_check_node_name(c, c->residences[segment].first, name, sizeof name));
     }
     add_user(c, node, segment);
@@ -111,12 +111,12 @@ static mm_status check_serves(const mm_check *c, int node, const mm_use *use, in
     const mm_residence *r = &c->residences[segment];
     MM_TRY(check_written(c, node, use->tensor, segment));
     if (r->value != value)
-        return mm_check_refuse(c, node, use->tensor, "segment %d holds another value than the one due", segment);
+        return mm_check_refuse(c, node, use->tensor, "segment %d holds another value than the one to be read", segment);
     if (s->content == MM_CONTENT_CODED && use->form == MM_FORM_SIGN && !c->facts->codecs[s->codec].gives_sign)
         return mm_check_refuse(c, node, use->tensor, "a code of %s does not serve a reader of signs",
                                c->facts->codecs[s->codec].spec);
     if (use->form == MM_FORM_SIGN && !r->exact)
-        return mm_check_refuse(c, node, use->tensor, "signs are read from what a lossy code gave back");
+        return mm_check_refuse(c, node, use->tensor, "signs are read from what was decoded from a lossy code");
     return MM_OK;
 }
 
@@ -130,7 +130,7 @@ static mm_status check_shared(const mm_check *c, int node, const mm_step_info *s
     return mm_check_refuse(c, node, output, "is not bound to the segment of the tensor whose storage it shares");
 }
 
-/* The step's reads, and its outputs that share an input's storage; before its writes. */
+/* Checks the step's reads, and its outputs that share an input's storage. Comes before its writes. */
 static mm_status step_reads(mm_check *c, int node, const mm_step_info *step, const int32_t *bindings) {
     for (int u = 0; u < step->n_uses; u++) {
         const mm_use *use = &step->uses[u];
@@ -162,14 +162,14 @@ static mm_status step_writes(mm_check *c, int node, const mm_step_info *step, co
     return MM_OK;
 }
 
-/* Whether the segment gives its use what was first written: elements of a lossy code do not. */
+/* Whether the use reads exactly what was first written: not if it decodes elements from a lossy code. */
 static bool serves_exactly(const mm_check *c, const mm_use *use, int segment) {
     const mm_segment *s = &c->plan->segments[segment];
     if (mm_use_is_coded(use, s) && !c->facts->codecs[s->codec].lossless) return false;
     return c->residences[segment].exact;
 }
 
-/* The codes that the step writes, of what it has read or written. */
+/* Checks the codes that the step writes, of what it has read or written. */
 static mm_status step_codes(mm_check *c, int node, const mm_step_info *step, const int32_t *bindings) {
     const mm_node *n = &c->plan->nodes[node];
     for (int u = 0; u < step->n_uses; u++) {
@@ -183,8 +183,8 @@ static mm_status step_codes(mm_check *c, int node, const mm_step_info *step, con
     return MM_OK;
 }
 
-/* Keeps the values that the step read and wrote, for its recomputation. External tensors are in no segment, but their
- * values are numbered too. */
+/* Records the numbers of the values that the step read and wrote, for its recomputation. External tensors are in no
+ * segment, but their values are numbered too. */
 static void remember_values(mm_check *c, int node, const mm_step_info *step, bool written) {
     const int32_t *bindings = &c->plan->bindings[c->plan->nodes[node].first_binding];
     int32_t *seen = &c->seen[c->plan->nodes[node].first_binding];
@@ -264,7 +264,7 @@ static mm_status check_after_begin(const mm_check *c, int node) {
     if (c->clocks[mm_program_piece(c->program, node, 0)][MM_STREAM_COMPUTE] >= 0) return MM_OK;
     return mm_check_refuse(c, node, n->tensor,
                            "touches a persistent tensor without a wait for any step: the iteration "
-                           "before may still be at it");
+                           "before may still use it");
 }
 
 /* Adds a user to the pool of a code's body, and to the pool's spill. */
@@ -275,7 +275,7 @@ static void use_pool(mm_check *c, int node, int code) {
     if (c->plan->segments[pool].spill >= 0) add_user(c, node, c->plan->segments[pool].spill);
 }
 
-/* The operation's read of its source. */
+/* Checks the operation's read of its source. */
 static mm_status read_source(mm_check *c, int node) {
     const mm_node *n = &c->plan->nodes[node];
     MM_TRY(check_after_begin(c, node));
@@ -291,7 +291,7 @@ static mm_status walk_measure(mm_check *c, int node) {
     MM_TRY(read_source(c, node));
     if (src->value != c->current[n->tensor])
         return mm_check_refuse(c, node, n->tensor, "segment %d holds another value than the present one", n->src);
-    if (!src->exact) return mm_check_refuse(c, node, n->tensor, "is measured in what a lossy code gave back");
+    if (!src->exact) return mm_check_refuse(c, node, n->tensor, "is measured as it was decoded from a lossy code");
     return MM_OK;
 }
 
@@ -332,7 +332,7 @@ static mm_status check_segments_after(const mm_check *c) {
         if (r->first < 0) return mm_check_refuse_segment(c, i, "no node uses it");
         if (is_persistent(c, i) && r->value != c->current[s->tensor])
             return mm_check_refuse(c, r->writer, s->tensor,
-                                   "the iteration ends with another value of it than was written last");
+                                   "at the end, its segment does not hold the value that was written last");
         if (r->unread && !is_persistent(c, i))
             return mm_check_refuse(c, r->writer, s->tensor, "its result is not used by anything");
         bool kept = c->plan->keeps_all && s->live_last == c->plan->n_nodes - 1;

@@ -156,7 +156,7 @@ void mm_facts_set_ranks(mm_facts *facts, int ranks, mm_sum_at sum_at) {
 
 static double seconds_of(double bytes, int64_t rate) { return rate > 0 ? bytes / (double)rate : 0; }
 
-/* What goes over the first device's link meanwhile has all of its rates. */
+/* Only the first device copies then: it has the full rates, which mm_facts_set_ranks has divided by `sharers`. */
 static double at_device(const mm_facts *f, double bytes) {
     const int sharers = f->link_sharers > f->ranks ? f->ranks : f->link_sharers;
     const double link = seconds_of((f->ranks - 1) * bytes, f->in_bytes_per_s) + seconds_of(bytes, f->out_bytes_per_s);
@@ -164,8 +164,7 @@ static double at_device(const mm_facts *f, double bytes) {
            1e-9 * f->ranks * (double)f->issue_ns;
 }
 
-/* In a ring each device sends as it receives, N - 1 parts of N, twice (NCCL's documentation; Patarasuk and Yuan,
- * 2009). */
+/* In a ring of N devices, each sends and receives 2 (N - 1) of N parts at a time (NCCL; Patarasuk and Yuan, 2009). */
 static double in_place(const mm_facts *f, double bytes) {
     const int64_t out = f->out_both_bytes_per_s > 0 ? f->out_both_bytes_per_s : f->out_bytes_per_s;
     const int64_t in = f->in_both_bytes_per_s > 0 ? f->in_both_bytes_per_s : f->in_bytes_per_s;

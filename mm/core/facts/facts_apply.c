@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Takes over facts of a file, or of an equal graph, into the facts of a graph. */
+/* Merges facts from a file, or of an equal graph, into the facts of a graph. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ static int64_t sum_bytes(const mm_graph *graph, bool only_maps) {
 
 int64_t mm_facts_tensor_bytes(const mm_graph *graph) { return sum_bytes(graph, true); }
 
-/* Correspondence of steps and tensors. */
+/* Which steps and tensors of `from` correspond to those of the graph. */
 typedef struct matching {
     const mm_facts *from;
     const mm_graph *graph;
@@ -35,7 +35,7 @@ static mm_status check_graph(const matching *m) {
     int steps = names ? names->steps_of_all : m->from->n_steps;
     int tensors = names ? names->tensors_of_all : m->from->n_tensors;
     int64_t bytes = mm_facts_tensor_bytes(m->graph), bytes_there = names ? names->tensor_bytes : bytes;
-    /* Files of before counted all tensors. */
+    /* Older files counted all tensors. */
     const bool same_bytes = bytes == bytes_there || sum_bytes(m->graph, false) == bytes_there;
     if (steps == mm_graph_steps(m->graph) && tensors == mm_graph_tensors(m->graph) && same_bytes) return MM_OK;
     return mm_fail(MM_ERR_FORMAT,
@@ -122,8 +122,9 @@ static mm_status check_codes(const matching *m, const mm_facts *facts) {
                  there->body_bound_bytes == here->body_bound_bytes))
                 continue;
             return mm_fail(MM_ERR_FORMAT,
-                           "%s: the %s code of %s takes %lld bytes and %lld of scratch there, %lld and %lld here, and "
-                           "its body at most %lld and %lld: measured on another device, or with another version",
+                           "%s: the %s code of %s takes %lld bytes and %lld of scratch there, %lld and %lld here; "
+                           "its body takes at most %lld there, %lld here: measured on another device, or with another "
+                           "version",
                            m->origin, m->from->codecs[c].spec, mm_graph_tensor(m->graph, m->tensor_to[t])->name,
                            (long long)there->code_bytes, (long long)there->scratch_bytes, (long long)here->code_bytes,
                            (long long)here->scratch_bytes, (long long)there->body_bound_bytes,
@@ -168,7 +169,7 @@ static void merge_codec(const matching *m, mm_facts_part part, int codec, mm_fac
         const mm_code_facts *from = mm_facts_code(m->from, codec, t);
         mm_code_facts *code = &merged->codes[(size_t)to * (size_t)merged->n_tensors + (size_t)m->tensor_to[t]];
         if (from->code_bytes < 0) continue;
-        const mm_code_facts own = *code; /* what is in no file */
+        const mm_code_facts own = *code; /* splits and strips are in no file */
         *code = *from;
         code->split_rows = own.split_rows;
         code->split_bytes = own.split_bytes;
@@ -176,7 +177,7 @@ static void merge_codec(const matching *m, mm_facts_part part, int codec, mm_fac
     }
 }
 
-/* Number of codecs of `from` without a slot in `old`. */
+/* Number of codecs of `from` for which `old` has no slot. */
 static int missing_slots(const mm_facts *from, const mm_facts *old) {
     int unknown = 0, empty = 0;
     for (int c = 0; c < from->n_codecs; c++) unknown += mm_facts_codec(old, from->codecs[c].spec) < 0;
@@ -184,7 +185,7 @@ static int missing_slots(const mm_facts *from, const mm_facts *old) {
     return unknown > empty ? unknown - empty : 0;
 }
 
-/* Takes over rates and times of the device, which no graph changes. */
+/* Copies the device's rates and times, which do not depend on the graph. */
 static void take_rates(const mm_facts *from, mm_facts *merged) {
     mm_facts rates = *from;
     rates.names = NULL;

@@ -19,7 +19,7 @@
  *         "body_bound_bytes": 0, "body_reserve_bytes": 0, "body_typical_bytes": 0 } } } ] }
  *
  * Steps, codes and `contention` (mm_contention) may be left out; an entry must have all of its keys. Version 1 has no
- * bodies. The counts and the sum of the tensors' bytes identify the graph; its name does not matter. */
+ * sizes of bodies. The counts and the sum of the tensors' bytes identify the graph; its name does not matter. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -32,7 +32,7 @@
 #include "mm/core/status.h"
 
 static const char format_name[] = "mm facts";
-enum { FORMAT_OLDEST = 1, FORMAT_BODIES = 2, FORMAT_VERSION = 2 }; /* FORMAT_BODIES: the first that has bodies */
+enum { FORMAT_OLDEST = 1, FORMAT_BODIES = 2, FORMAT_VERSION = 2 }; /* FORMAT_BODIES: the first with sizes of bodies */
 
 /* ---------------------------------------------------------------- save */
 
@@ -74,7 +74,7 @@ static json_t *codec_json(const mm_graph *graph, const mm_facts *facts, int code
                      codes);
 }
 
-/* Adds what is known of pairs of kinds of work. False: out of memory. */
+/* Adds "contention", a table by pairs of kinds of work. False: out of memory. */
 static bool add_contention(json_t *root, const mm_facts *facts) {
     json_t *table = json_object();
     bool whole = table != NULL;
@@ -120,7 +120,7 @@ static json_t *facts_json(const mm_graph *graph, const mm_facts *facts) {
     return NULL;
 }
 
-/* mm_file_writer */
+/* An mm_file_writer. */
 static mm_status write_json(const void *ctx, FILE *file) {
     if (json_dumpf(ctx, file, JSON_INDENT(1)) == 0 || ferror(file)) return MM_OK;
     return mm_fail(MM_ERR_NOMEM, "out of memory for saving facts");
@@ -165,7 +165,7 @@ static mm_status get_integer(const loader *l, const json_t *object, const char *
     return MM_OK;
 }
 
-/* The same for an int. */
+/* get_integer for an int. */
 static mm_status get_int(const loader *l, const json_t *object, const char *where, const char *key, int low, int high,
                          int *out) {
     int64_t integer;
@@ -184,12 +184,12 @@ static mm_status get_bool(const loader *l, const json_t *object, const char *whe
 }
 
 static const int64_t MAX_BYTES = INT64_C(1) << 62;
-/* Of what a code takes. Chosen: far above any map, and sums of 2^18 such numbers do not overflow. */
+/* Most bytes of a code. Chosen: far above any map, and sums of 2^18 such numbers do not overflow. */
 static const int64_t MAX_CODE_BYTES = INT64_C(1) << 44;
 
 static mm_status load_header(loader *l, const json_t *root) {
     const char *format = json_string_value(json_object_get(root, "format"));
-    if (!format || strcmp(format, format_name) != 0) return bad(l, "", "this is no file of facts");
+    if (!format || strcmp(format, format_name) != 0) return bad(l, "", "its format is not \"mm facts\"");
     MM_TRY(get_int(l, root, "format", "version", FORMAT_OLDEST, FORMAT_VERSION, &l->version));
     const json_t *graph = json_object_get(root, "graph");
     const char *name = json_string_value(json_object_get(graph, "name"));
@@ -200,7 +200,7 @@ static mm_status load_header(loader *l, const json_t *root) {
     return get_integer(l, graph, "graph", "tensor_bytes", 0, INT64_MAX, &names->tensor_bytes);
 }
 
-/* Files that do not know it have none, or null. */
+/* Loads "contention". Where it is not known, files have none, or null. */
 static mm_status load_contention(loader *l, const json_t *table) {
     if (!table || json_is_null(table)) return MM_OK;
     for (mm_work of = 0; of < MM_WORK_KINDS; of++)
@@ -222,13 +222,14 @@ static mm_status load_link(loader *l, const json_t *root) {
     MM_TRY(get_integer(l, link, "link", "in_bytes_per_s", 0, MAX_BYTES, &f->in_bytes_per_s));
     MM_TRY(get_integer(l, link, "link", "out_both_bytes_per_s", 0, MAX_BYTES, &f->out_both_bytes_per_s));
     MM_TRY(get_integer(l, link, "link", "in_both_bytes_per_s", 0, MAX_BYTES, &f->in_both_bytes_per_s));
-    if (!mm_facts_link_is_possible(f)) return bad(l, "link", "less than a tenth of a rate is left with both ways busy");
+    if (!mm_facts_link_is_possible(f))
+        return bad(l, "link", "with both ways busy, a rate is less than a tenth of it alone");
     MM_TRY(get_int(l, root, "device", "contention_permille", 0, MM_CONTENTION_MOST, &f->contention_permille));
     if (json_object_get(root, "link_contention_permille")) /* older files have none */
         MM_TRY(get_int(l, root, "device", "link_contention_permille", 0, MM_CONTENTION_MOST,
                        &f->link_contention_permille));
     MM_TRY(load_contention(l, json_object_get(root, "contention")));
-    if (json_object_get(root, "host_sum_bytes_per_s")) /* nor these */
+    if (json_object_get(root, "host_sum_bytes_per_s")) /* older files have neither of these two */
         MM_TRY(get_integer(l, root, "device", "host_sum_bytes_per_s", 0, MAX_BYTES, &f->host_sum_bytes_per_s));
     if (json_object_get(root, "link_sharers"))
         MM_TRY(get_int(l, root, "device", "link_sharers", 0, MM_RANKS_MOST, &f->link_sharers));
@@ -236,7 +237,7 @@ static mm_status load_link(loader *l, const json_t *root) {
     if (json_object_get(root, "alloc_ns")) /* older files have none */
         MM_TRY(get_integer(l, root, "device", "alloc_ns", 0, MM_ALLOC_NS_MOST, &f->alloc_ns));
     if (json_object_get(root, "threads")) MM_TRY(get_int(l, root, "device", "threads", 0, INT32_MAX, &f->threads));
-    if (!json_object_get(root, "cache_bytes")) return MM_OK; /* nor these */
+    if (!json_object_get(root, "cache_bytes")) return MM_OK; /* older files have neither of these two */
     MM_TRY(get_integer(l, root, "device", "cache_bytes", 0, MAX_BYTES, &f->cache_bytes));
     return get_integer(l, root, "device", "far_ps_per_byte", 0, MM_FAR_PS_MOST, &f->far_ps_per_byte);
 }
@@ -270,7 +271,7 @@ static mm_status load_variant(const loader *l, const json_t *entry, const step_e
     return get_integer(l, entry, where, "ns", 0, MM_NS_MOST, &out->ns);
 }
 
-/* Refuses steps of which none has a time: a network would be predicted to take none. A single 0 means "not known". */
+/* Refuses a file in which no step has a time: predictions would be 0. A single 0 means "not known". */
 static mm_status check_timed(const loader *l) {
     const mm_facts *f = l->facts;
     for (int v = 0; v < f->variant_first[f->n_steps]; v++)
@@ -295,7 +296,7 @@ static mm_status fill_steps(loader *l) {
 static mm_status load_steps(loader *l, const json_t *steps) {
     size_t n = json_array_size(steps), variants = 0;
     mm_facts *f = l->facts;
-    if (n > INT32_MAX) return bad(l, "steps", "too many");
+    if (n > INT32_MAX) return bad(l, "steps", "there are too many");
     l->steps = calloc(n + 1, sizeof *l->steps);
     f->variant_first = calloc(n + 1, sizeof *f->variant_first);
     f->names->layers = calloc(n + 1, sizeof *f->names->layers);
@@ -316,7 +317,7 @@ static mm_status load_steps(loader *l, const json_t *steps) {
     return fill_steps(l);
 }
 
-/* Numbers the tensors that codecs have codes of. */
+/* Numbers the tensors that have codes in the file. */
 static mm_status index_tensors(loader *l, const json_t *codecs) {
     mm_facts *f = l->facts;
     const char *name;
@@ -412,8 +413,7 @@ static mm_status parse(const char *path, json_t **root_out) {
         return MM_OK;
     }
     if (json_error_code(&error) == json_error_cannot_open_file)
-        return mm_fail(MM_ERR_IO, "facts: cannot open %s: %s", path,
-                       strerror(errno)); /* error.text has not all of path */
+        return mm_fail(MM_ERR_IO, "facts: cannot open %s: %s", path, strerror(errno)); /* error.text may cut the path */
     if (json_error_code(&error) == json_error_out_of_memory)
         return mm_fail(MM_ERR_NOMEM, "out of memory for facts file %s", path);
     return mm_fail(MM_ERR_FORMAT, "facts file %s, line %d: %s", path, error.line, error.text);
@@ -460,7 +460,9 @@ static mm_status check_names(const mm_graph *graph) {
 mm_status mm_facts_write(const mm_facts *facts, const mm_graph *graph, const char *path) {
     MM_TRY(check_names(graph));
     json_t *json = facts_json(graph, facts);
-    if (!json) return mm_fail(MM_ERR_NOMEM, "facts of %s: out of memory, or a name is not UTF-8", mm_graph_name(graph));
+    if (!json)
+        return mm_fail(MM_ERR_NOMEM, "cannot save facts of %s: out of memory, or a name is not UTF-8",
+                       mm_graph_name(graph));
     mm_status status = mm_atomic_file_print(path, write_json, json);
     json_decref(json);
     return status;

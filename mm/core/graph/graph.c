@@ -10,8 +10,8 @@
 #include "mm/core/status.h"
 
 static const int64_t MAX_TENSOR_BYTES = INT64_C(1) << 62;
-/* MAX_TOTAL_BYTES: sums over a plan fit 64 bits. MAX_NAME: chosen; messages of MM_MESSAGE_CAPACITY hold a name or two.
- * MAX_COUNT: chosen, far above any network. */
+/* MAX_TOTAL_BYTES: so sums over a plan fit 64 bits. MAX_NAME: chosen; messages of MM_MESSAGE_CAPACITY hold a name or
+ * two. MAX_COUNT: chosen, far above any network. */
 static const int64_t MAX_TOTAL_BYTES = INT64_C(1) << 60;
 enum { MAX_NAME = 200, MAX_COUNT = 1 << 24 };
 
@@ -30,7 +30,7 @@ struct mm_graph {
     mm_layer_info *layers;
     step *steps;
     int n_tensors, n_persistents, n_layers, n_steps;
-    mm_names names; /* of tensors */
+    mm_names names; /* tensors by name */
 };
 
 const char *mm_tensor_kind_name(mm_tensor_kind kind) {
@@ -58,8 +58,7 @@ const char *mm_phase_name(mm_phase phase) {
 
 static mm_status no_memory(const char *what) { return mm_fail(MM_ERR_NOMEM, "out of memory for %s", what); }
 
-/* Makes room for one more item of an array. Its capacity is the power of two at or above its count, so only the count
- * is kept. */
+/* Makes room for one more item of an array. Its capacity is not stored: the power of two at or above its count. */
 static bool grow(void **array, int count, size_t item_bytes) {
     if (count & (count - 1)) return true;
     if (count >= MAX_COUNT) return false;
@@ -181,7 +180,8 @@ static int64_t elements(const mm_tensor_info *tensor) { return tensor->bytes / (
 static mm_status check_kind(const mm_graph *graph, mm_tensor tensor, const char *what,
                             bool (*is)(mm_tensor_kind kind)) {
     if (tensor < 0 || tensor >= graph->n_tensors)
-        return mm_fail(MM_ERR_INVALID, "graph %s: a weight is set: the graph has no tensor %d", graph->name, tensor);
+        return mm_fail(MM_ERR_INVALID, "graph %s: mm_graph_set_weight: the graph has no tensor %d", graph->name,
+                       tensor);
     if (is(graph->tensors[tensor].kind)) return MM_OK;
     return mm_fail(MM_ERR_INVALID, "graph %s, tensor %s: is of the kind %s, not %s", graph->name,
                    graph->tensors[tensor].name, mm_tensor_kind_name(graph->tensors[tensor].kind), what);
@@ -216,10 +216,11 @@ mm_status mm_graph_allreduce(mm_graph *graph, mm_tensor tensor, mm_allreduce_whe
         return mm_fail(MM_ERR_INVALID, "graph %s: mm_graph_allreduce: the graph has no tensor %d", graph->name, tensor);
     mm_tensor_info *info = &graph->tensors[tensor];
     if ((unsigned)when > MM_ALLREDUCE_IN_PLACE_AT_END || (unsigned)as > MM_REDUCE_MEAN)
-        return mm_fail(MM_ERR_INVALID, "graph %s, tensor %s: shared in an unknown way, %d as %d", graph->name,
-                       info->name, when, as);
+        return mm_fail(MM_ERR_INVALID,
+                       "graph %s, tensor %s: cannot be all-reduced: no mm_allreduce_when %d, or no mm_reduce_op %d",
+                       graph->name, info->name, when, as);
     if (info->ownership != MM_PERSISTENT)
-        return mm_fail(MM_ERR_INVALID, "graph %s, tensor %s: only persistent tensors are shared", graph->name,
+        return mm_fail(MM_ERR_INVALID, "graph %s, tensor %s: only persistent tensors can be all-reduced", graph->name,
                        info->name);
     info->shared = when;
     info->shared_as = as;
@@ -243,8 +244,8 @@ mm_status mm_graph_add_layer(mm_graph *graph, const char *name, mm_layer_kind ki
 
 static mm_status check_layer(const mm_graph *graph, const char *what, mm_layer layer) {
     if (layer >= 0 && layer < graph->n_layers) return MM_OK;
-    return mm_fail(MM_ERR_INVALID, "graph %s: %s of layer %d, it has layers 0 to %d", graph->name, what, layer,
-                   graph->n_layers - 1);
+    return mm_fail(MM_ERR_INVALID, "graph %s: cannot set %s of layer %d: the graph has layers 0 to %d", graph->name,
+                   what, layer, graph->n_layers - 1);
 }
 
 mm_status mm_graph_add_part(mm_graph *graph, mm_layer layer, const char *name) {
@@ -264,7 +265,7 @@ mm_status mm_graph_set_properties(mm_graph *graph, mm_layer layer, const mm_laye
     MM_TRY(mm_check_given(properties, "mm_graph_set_properties", "properties"));
     MM_TRY(check_layer(graph, "properties", layer));
     if ((unsigned)properties->cost > MM_LAYER_EXPENSIVE)
-        return mm_fail(MM_ERR_INVALID, "graph %s, layer %s: an unknown cost class", graph->name,
+        return mm_fail(MM_ERR_INVALID, "graph %s, layer %s: unknown cost class", graph->name,
                        graph->layers[layer].name);
     graph->layers[layer].properties = *properties;
     return MM_OK;
@@ -274,13 +275,15 @@ static mm_status check_uses(const mm_graph *graph, mm_layer layer, mm_phase phas
     const char *name = graph->layers[layer].name;
     for (size_t i = 0; i < n; i++) {
         if (uses[i].tensor < 0 || uses[i].tensor >= graph->n_tensors)
-            return mm_fail(MM_ERR_INVALID, "%s %s: use %zu names no tensor", name, mm_phase_name(phase), i);
+            return mm_fail(MM_ERR_INVALID, "%s %s: use %zu names no tensor of the graph", name, mm_phase_name(phase),
+                           i);
         const mm_tensor_info *tensor = &graph->tensors[uses[i].tensor];
-        if ((unsigned)uses[i].access > MM_MODIFY || (unsigned)uses[i].form > MM_FORM_SIGN) /* no use is of a code */
+        /* MM_FORM_CODE is refused, too. */
+        if ((unsigned)uses[i].access > MM_MODIFY || (unsigned)uses[i].form > MM_FORM_SIGN)
             return mm_fail(MM_ERR_INVALID, "%s %s, tensor %s: unknown access or form", name, mm_phase_name(phase),
                            tensor->name);
         if (uses[i].form == MM_FORM_SIGN && (uses[i].access != MM_READ || !mm_dtype_table[tensor->dtype].has_sign))
-            return mm_fail(MM_ERR_INVALID, "%s %s, tensor %s: only a read of floats can be of the sign", name,
+            return mm_fail(MM_ERR_INVALID, "%s %s, tensor %s: MM_FORM_SIGN is only for reads of floats", name,
                            mm_phase_name(phase), tensor->name);
         for (size_t j = 0; j < i; j++)
             if (uses[j].tensor == uses[i].tensor)
@@ -295,13 +298,14 @@ mm_status mm_graph_add_step(mm_graph *graph, mm_layer layer, mm_phase phase, con
     MM_TRY(check_open(graph, "mm_graph_add_step"));
     if (n_uses > 0) MM_TRY(mm_check_given(uses, "mm_graph_add_step", "uses"));
     if (layer < 0 || layer >= graph->n_layers || (unsigned)phase > MM_UPDATE)
-        return mm_fail(MM_ERR_INVALID, "graph %s: a step of layer %d, phase %d: no such", graph->name, layer, phase);
+        return mm_fail(MM_ERR_INVALID, "graph %s: cannot add a step: no layer %d, or no phase %d", graph->name, layer,
+                       phase);
     mm_layer_info *info = &graph->layers[layer];
     if (info->step[phase] >= 0)
         return mm_fail(MM_ERR_INVALID, "graph %s: there is a step %s %s already", graph->name, info->name,
                        mm_phase_name(phase));
     if (workspace_bytes > (size_t)MAX_TENSOR_BYTES)
-        return mm_fail(MM_ERR_INVALID, "%s %s: a workspace above 2^62 bytes", info->name, mm_phase_name(phase));
+        return mm_fail(MM_ERR_INVALID, "%s %s: its workspace is above 2^62 bytes", info->name, mm_phase_name(phase));
     MM_TRY(check_uses(graph, layer, phase, uses, n_uses));
     if (!grow((void **)&graph->steps, graph->n_steps, sizeof *graph->steps)) return no_memory("a graph's steps");
     mm_use *copy = malloc((n_uses ? n_uses : 1) * sizeof *copy);
@@ -326,7 +330,8 @@ static const mm_use *find_use(const mm_step_info *info, mm_tensor tensor) {
 static mm_status add_pair(mm_graph *graph, mm_tensor input, mm_tensor output, bool alias) {
     MM_TRY(check_open(graph, alias ? "mm_graph_allow_alias" : "mm_graph_allow_inplace"));
     const char *what = alias ? "alias" : "in-place pair";
-    if (graph->n_steps == 0) return mm_fail(MM_ERR_ORDER, "graph %s: an %s before any step", graph->name, what);
+    if (graph->n_steps == 0)
+        return mm_fail(MM_ERR_ORDER, "graph %s: an %s is declared before any step", graph->name, what);
     step *last = &graph->steps[graph->n_steps - 1];
     const char *name = graph->layers[last->info.layer].name;
     const mm_use *in = find_use(&last->info, input), *out = find_use(&last->info, output);
@@ -335,10 +340,10 @@ static mm_status add_pair(mm_graph *graph, mm_tensor input, mm_tensor output, bo
                        mm_phase_name(last->info.phase), what);
     const mm_tensor_info *a = &graph->tensors[input], *b = &graph->tensors[output];
     if (a->bytes != b->bytes)
-        return mm_fail(MM_ERR_INVALID, "%s %s: %s and %s differ in size, no %s", name, mm_phase_name(last->info.phase),
-                       a->name, b->name, what);
+        return mm_fail(MM_ERR_INVALID, "%s %s: %s and %s differ in size, so they cannot be an %s", name,
+                       mm_phase_name(last->info.phase), a->name, b->name, what);
     if (a->ownership != MM_MANAGED || b->ownership != MM_MANAGED)
-        return mm_fail(MM_ERR_INVALID, "%s %s: %s and %s are not both managed, no %s", name,
+        return mm_fail(MM_ERR_INVALID, "%s %s: %s and %s are not both managed, so they cannot be an %s", name,
                        mm_phase_name(last->info.phase), a->name, b->name, what);
     if (!grow((void **)&last->pairs, last->info.n_pairs, sizeof *last->pairs)) return no_memory("a step's pairs");
     last->pairs[last->info.n_pairs++] = (mm_pair){.input = input, .output = output, .alias = alias};
@@ -356,20 +361,21 @@ mm_status mm_graph_allow_alias(mm_graph *graph, mm_tensor input, mm_tensor outpu
 
 mm_status mm_graph_allow_given(mm_graph *graph, mm_tensor output) {
     MM_TRY(check_open(graph, "mm_graph_allow_given"));
-    if (graph->n_steps == 0) return mm_fail(MM_ERR_ORDER, "graph %s: what is given, before any step", graph->name);
+    if (graph->n_steps == 0)
+        return mm_fail(MM_ERR_ORDER, "graph %s: a given output is declared before any step", graph->name);
     mm_step_info *last = &graph->steps[graph->n_steps - 1].info;
     const mm_use *out = find_use(last, output);
     if (last->phase != MM_FORWARD || !out || out->access != MM_WRITE || out - last->uses >= MM_GIVEN_USES ||
         graph->tensors[output].ownership != MM_MANAGED)
         return mm_fail(MM_ERR_INVALID,
-                       "%s %s: only what a forward step writes can be given, of its first %d managed "
-                       "tensors",
+                       "%s %s: only managed tensors that a forward step writes can be given, and of its first %d "
+                       "uses only",
                        graph->layers[last->layer].name, mm_phase_name(last->phase), MM_GIVEN_USES);
     last->given |= UINT64_C(1) << (out - last->uses);
     return MM_OK;
 }
 
-/* Whether the use lets the step read or write a code of the tensor. */
+/* Whether the step may declare, for this use, that it reads or writes a code of the tensor. */
 static bool may_code(const mm_graph *graph, const mm_use *use, mm_access access) {
     const mm_tensor_info *tensor = &graph->tensors[use->tensor];
     if (tensor->ownership != MM_MANAGED || tensor->dtype != MM_F32 || use->form != MM_FORM_VALUE) return false;
@@ -386,15 +392,15 @@ static bool is_coded_twice(const mm_step_info *info, int use, mm_access access, 
 mm_status mm_graph_allow_code(mm_graph *graph, const mm_code_use *code) {
     MM_TRY(check_open(graph, "mm_graph_allow_code"));
     MM_TRY(mm_check_given(code, "mm_graph_allow_code", "code"));
-    if (graph->n_steps == 0) return mm_fail(MM_ERR_ORDER, "graph %s: a code before any step", graph->name);
+    if (graph->n_steps == 0) return mm_fail(MM_ERR_ORDER, "graph %s: a code is declared before any step", graph->name);
     step *last = &graph->steps[graph->n_steps - 1];
     const char *name = graph->layers[last->info.layer].name, *phase = mm_phase_name(last->info.phase);
     const mm_use *use = find_use(&last->info, code->tensor);
     if (!use || !may_code(graph, use, code->access))
         return mm_fail(
             MM_ERR_INVALID,
-            "%s %s: a code must be read of managed f32 elements that the step reads, or written of such that "
-            "it reads or writes",
+            "%s %s: a code can be read only in place of managed f32 elements that the step reads, and written only of "
+            "such elements that it reads or writes",
             name, phase);
     const int index = (int)(use - last->info.uses);
     const size_t length = code->codec ? strlen(code->codec) : 0;
@@ -402,7 +408,7 @@ mm_status mm_graph_allow_code(mm_graph *graph, const mm_code_use *code) {
         return mm_fail(MM_ERR_INVALID, "%s %s: a code needs a codec's name, of 1 to %d characters and without options",
                        name, phase, MM_CODEC_NAME_CAPACITY - 1);
     if (is_coded_twice(&last->info, index, code->access, code->codec))
-        return mm_fail(MM_ERR_INVALID, "%s %s: the code of %s by %s is declared twice", name, phase,
+        return mm_fail(MM_ERR_INVALID, "%s %s: the code of %s by codec %s is declared twice", name, phase,
                        graph->tensors[code->tensor].name, code->codec);
     const bool reads = code->access == MM_READ;
     if (code->workspace_bytes > (size_t)MAX_TENSOR_BYTES || code->workspace_strips < 0 ||
@@ -422,12 +428,13 @@ mm_status mm_graph_allow_code(mm_graph *graph, const mm_code_use *code) {
 
 mm_status mm_graph_allow_workspace(mm_graph *graph, size_t workspace_bytes) {
     MM_TRY(check_open(graph, "mm_graph_allow_workspace"));
-    if (graph->n_steps == 0) return mm_fail(MM_ERR_ORDER, "graph %s: a workspace before any step", graph->name);
+    if (graph->n_steps == 0)
+        return mm_fail(MM_ERR_ORDER, "graph %s: a workspace is declared before any step", graph->name);
     step *last = &graph->steps[graph->n_steps - 1];
     int n = last->info.n_less;
     int64_t least = n > 0 ? last->less_bytes[n - 1] : last->info.workspace_bytes;
     if (workspace_bytes >= (size_t)least)
-        return mm_fail(MM_ERR_INVALID, "%s %s: a workspace of %zu bytes is not less than the %lld before",
+        return mm_fail(MM_ERR_INVALID, "%s %s: a workspace of %zu bytes is not smaller than the previous one of %lld",
                        graph->layers[last->info.layer].name, mm_phase_name(last->info.phase), workspace_bytes,
                        (long long)least);
     if (!grow((void **)&last->less_bytes, n, sizeof *last->less_bytes)) return no_memory("a step's workspaces");
@@ -452,7 +459,7 @@ static mm_status account_use(mm_graph *graph, int s, const mm_use *use) {
     return MM_OK;
 }
 
-/* The manager alone writes the values (mm.h). */
+/* Checks the tensor MM_VALUES, which only the manager writes (mm.h). */
 static mm_status check_values(const mm_graph *graph) {
     const int index = mm_names_find(&graph->names, MM_VALUES);
     if (index < 0) return MM_OK;
@@ -465,7 +472,7 @@ static mm_status check_values(const mm_graph *graph) {
     return MM_OK;
 }
 
-/* A shared tensor is whole when an update begins: that is a step behind all that write it. */
+/* Checks that an update step follows the steps that write an all-reduced tensor: its sum must be there before that. */
 static mm_status check_shared(const mm_graph *graph) {
     for (int t = 0; t < graph->n_tensors; t++) {
         const mm_tensor_info *tensor = &graph->tensors[t];
@@ -480,7 +487,8 @@ static mm_status check_shared(const mm_graph *graph) {
             updated = writes ? false : updated || step->phase == MM_UPDATE;
         }
         if (written && updated) continue;
-        return mm_fail(MM_ERR_INVALID, "graph %s, tensor %s: is shared, but no update step follows those that write it",
+        return mm_fail(MM_ERR_INVALID,
+                       "graph %s, tensor %s: is all-reduced, but no update step follows the steps that write it",
                        graph->name, tensor->name);
     }
     return MM_OK;

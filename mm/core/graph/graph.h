@@ -13,11 +13,11 @@ typedef struct mm_tensor_info {
     int rank;
     int64_t dims[MM_RANK_MAX]; /* unused ones are 1 */
     int64_t bytes;
-    int persistent;           /* its number among the persistent tensors, from 0, and that of its segment in every plan
-                           (plan.h); -1: it is not persistent */
-    mm_tensor weight;         /* whose gradient or optimizer state it is (mm_graph_set_weight); -1: of none */
-    mm_tensor gradient;       /* of a weight: its gradient; -1: it has none that was declared */
-    mm_allreduce_when shared; /* whether, and when, other processes' are added to it (mm_graph_allreduce) */
+    int persistent;           /* its index among the persistent tensors, and that of its segment in every plan (plan.h);
+                                 -1: not persistent */
+    mm_tensor weight;         /* the weight whose gradient or optimizer state it is (mm_graph_set_weight); -1: none */
+    mm_tensor gradient;       /* for a weight: its gradient; -1: none was declared */
+    mm_allreduce_when shared; /* whether and when it is all-reduced (mm_graph_allreduce) */
     mm_reduce_op shared_as;
     mm_layer producer; /* layer of the first step that writes it; -1: none does */
     int first_use;     /* first and last step that uses it */
@@ -27,7 +27,8 @@ typedef struct mm_tensor_info {
     int writes;         /* number of steps that write or modify it */
 } mm_tensor_info;
 
-/* Of a tensor that is shared: whether by copies (else in place), and whether behind the last step before the update. */
+/* Whether a tensor is all-reduced through copies in pinned memory; and whether its all-reduce, through copies or in
+ * place, begins only after the last step before the update. */
 static inline bool mm_allreduce_copies(mm_allreduce_when share) {
     return share == MM_ALLREDUCE_AT_ONCE || share == MM_ALLREDUCE_AT_END;
 }
@@ -39,7 +40,7 @@ typedef struct mm_layer_info {
     char *name;
     char **parts; /* names of its further parts (mm_graph_add_part) */
     int n_parts;
-    mm_layer_kind kind; /* a label for rules */
+    mm_layer_kind kind; /* policies' rules name it */
     mm_layer_properties properties;
     int step[3]; /* per phase: its step; -1: none */
 } mm_layer_info;
@@ -70,8 +71,8 @@ typedef struct mm_step_info {
     int n_uses;
     const mm_pair *pairs;
     int n_pairs;
-    uint64_t
-        given; /* bit u: a recomputation can read the output of use u, if it is still there (mm_graph_allow_given) */
+    /* bit u: a recomputation can read the output of use u, if it is still held (mm_graph_allow_given) */
+    uint64_t given;
     const mm_step_code *codes;
     int n_codes;
     int64_t workspace_bytes;
@@ -79,9 +80,8 @@ typedef struct mm_step_info {
     int n_less;
 } mm_step_info;
 
-/* Whether a lossy code may stand for the tensor: for managed maps and their gradients alone. What a step has saved must
- * come back as it was (mm.h), and so must a batch; and of a persistent tensor, a step that modifies it would make the
- * loss a part of the training state. */
+/* Whether the tensor may be held in a lossy code: only managed feature maps and gradient maps may. Saved tensors and
+ * batches must come back exactly (mm.h). In a persistent tensor, loss would become part of the training state. */
 bool mm_tensor_takes_loss(const mm_tensor_info *tensor);
 
 const char *mm_graph_name(const mm_graph *graph);

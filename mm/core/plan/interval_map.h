@@ -21,7 +21,7 @@ typedef struct mm_interval_map {
 /* Index of the first run that ends beyond `offset`; n: none does. */
 size_t mm_interval_map_find(const mm_interval_map *runs, int64_t offset);
 
-/* Tags [begin, end), which is not empty, in place of the tags that it had. False: out of memory. */
+/* Sets the tag of [begin, end), which is not empty, whatever tags it had. False: out of memory. */
 bool mm_interval_map_tag(mm_interval_map *runs, int64_t begin, int64_t end, int64_t tag);
 
 #endif

@@ -67,7 +67,7 @@ int64_t mm_plan_base(const mm_graph *graph) {
     return base;
 }
 
-/* Adds the segments of persistent tensors, which are the plan's first. */
+/* Adds the segments of persistent tensors, which are the plan's first segments. */
 static mm_status add_persistents(mm_plan *plan, const int64_t *places) {
     int64_t end = 0;
     if (!grow((void **)&plan->segments, 0, mm_graph_persistents(plan->graph), sizeof *plan->segments))

@@ -5,30 +5,31 @@
  * NODES are in issue order. A node is a step of the graph on the compute stream, or an operation on a side stream.
  * When a step ends, the operations that follow it in the array, up to the next step, are queued. A node waits for at
  * most one node of each other stream, and so for all nodes before that one on its stream. It waits only for nodes
- * earlier in issue order. So no plan can deadlock, and waits are vector clocks. Some nodes are executed in pieces:
- * program.h.
+ * earlier in issue order. So no plan can deadlock, and vector clocks tell what has ended before a node starts. Some
+ * nodes are executed in pieces: program.h.
  *
- * SEGMENTS say where bytes lie: one for each residence of a tensor (raw, coded, decoded again), and one for each
+ * SEGMENTS say where bytes lie: one for each place and form of a tensor (raw, coded, decoded again), and one for each
  * workspace. The first segments are those of the graph's persistent tensors, in the order of their declaration. Each
  * has one, at a fixed place that the limits give; at the first node it holds what it held after the last node of the
- * iteration before.
+ * previous iteration.
  *
  * A code of variable size has two parts. Its head, of a fixed size, is its segment. Its body lies in a POOL, a segment
  * in which bodies follow one another in the order of the encodes, which are all on one stream. Only the device knows
- * where a body begins. A pool on the device may have a spill, which is a pool in pinned memory, for chunks that it has
- * no room for. Both are one range of positions: a chunk that does not end within the pool lies in the spill. So every
- * chunk has room as long as bodies keep to their bounds. Positions only grow within an iteration: no bytes of a pool
- * are used twice, and the whole pool lives from the first encode of its codes to their last decode.
+ * where a body begins. A body consists of chunks of at most MM_CHUNK_BYTES. A pool on the device may have a spill, a
+ * pool in pinned memory for chunks that it has no room for. The two have one range of positions: a chunk that does not
+ * end within the pool lies in the spill. So every chunk has room, as no body exceeds its bound. Positions only grow
+ * within an iteration: no bytes of a pool are used twice, and the whole pool lives from the first encode of its codes
+ * to their last decode.
  *
- *      positions   0                      pool.bytes              at most the sum of the bounds
+ *      positions   0                      pool.bytes                  at most the sum of the bounds
  *                  | body | body | chunk | chunk      | chunk | body | body ...
  *                  | pool (device)          |
- *      spill                  | one chunk   | chunk   | chunk | body | body ...  |   (a position p of it is at
- *                                                                                     p - pool.bytes + a chunk)
+ *      spill                  | one chunk   | chunk   | chunk | body | body ...  |   (position p is at its offset
+ *                                                                      p - pool.bytes + MM_CHUNK_BYTES)
  *
- * BINDINGS say, for each use of each step, in which segment the step finds or puts the tensor. A step that declares so
- * (mm_graph_allow_code) may find a code where it reads elements, and may also put the code of what it reads or writes
- * into a segment: on the device both times, never in pinned memory.
+ * BINDINGS say, for each use of each step, in which segment the step finds or puts the tensor. A step that declares it
+ * (mm_graph_allow_code) may find a code in place of elements that it reads, and may also put the code of what it reads
+ * or writes into another segment. Both codes are on the device, never in pinned memory.
  *
  *      arena of a manager (one address range; offsets from its base, multiples of 256)
  *      0            base                                                        extent
@@ -40,9 +41,9 @@
 #include "mm/core/facts/facts.h"
 #include "mm/core/graph/graph.h"
 
-enum { MM_ALIGN = 256 }; /* of all offsets; as cudaMalloc aligns (CUDA C++ Programming Guide) */
+enum { MM_ALIGN = 256 }; /* alignment of all offsets, that of cudaMalloc (CUDA C++ Programming Guide) */
 
-/* Bytes of the chunks that bodies consist of, at most: the window of cDMA (Rhu et al., HPCA 2018). */
+/* Most bytes of a chunk of a body: the window of cDMA (Rhu et al., HPCA 2018). */
 enum { MM_CHUNK_BYTES = 4096 };
 
 static inline int64_t mm_align(int64_t bytes) { return (bytes + MM_ALIGN - 1) / MM_ALIGN * MM_ALIGN; }
@@ -50,20 +51,20 @@ static inline int64_t mm_align(int64_t bytes) { return (bytes + MM_ALIGN - 1) / 
 typedef struct mm_limits {
     int64_t device_bytes; /* the budget: base + the plan's segments + external tensors */
     int64_t pinned_bytes;
-    /* Bytes of all graphs' persistent tensors, and above them of what codecs read (mm_planned), at the low end of the
-     * arena, aligned */
+    /* Bytes at the low end of the arena for the persistent tensors of all graphs and, above them, for the block of
+     * numbers that codecs read (mm_planned.block_offset); aligned. */
     int64_t base_bytes;
     /* Offsets of the graph's persistent tensors, in the order of their declaration, below base_bytes; borrowed. NULL:
      * one after the other from 0, as in an arena for this graph alone (mm_plan_base). */
     const int64_t *places;
-    /* Not 0: a planner that searches ends with the best plan that it has. Set by a signal handler, or by another
-     * thread; borrowed. NULL: it never is. */
+    /* If *stop is not 0, a planner that searches ends, with its best plan so far. A signal handler or another thread
+     * sets it; borrowed. NULL: planners do not stop. */
     const volatile int *stop;
-    /* A planner that tries several plans takes the first that fits, and does not search beyond those that it tries. */
+    /* A planner that tries several plans takes the first that fits, and does not search for further ones. */
     bool first_fit;
 } mm_limits;
 
-/* Whether a planner is to end: mm_limits.stop. */
+/* Whether a planner must end: mm_limits.stop. */
 static inline bool mm_is_stopped(const volatile int *stop) { return stop && __atomic_load_n(stop, __ATOMIC_RELAXED); }
 
 /* Streams: name, word. Their number follows from this table. */
@@ -81,10 +82,10 @@ typedef enum mm_stream_id { MM_STREAMS(MM_STREAM_ID) MM_STREAM_COUNT } mm_stream
 const char *mm_stream_id_name(mm_stream_id id);
 
 /* clang-format off */
-/* Kinds of nodes, with their properties (mm_node_traits). The check, the simulator and the lowering go by these. A new
+/* Kinds of nodes, with their properties (mm_node_traits). The check, the simulator and the lowering use these. A new
  * kind needs a line here, one in the pipeline's table of operations (operation.c), and a stream of its own if it shall
- * not delay other kinds. A new cost needs a case wherever operations are checked or timed: without, they do not
- * compile.
+ * not delay other kinds. A new cost needs a case wherever operations are checked or timed: that code does not compile
+ * without.
  *
  * STEP       a step of the graph
  * ENCODE     src raw -> dst coded
@@ -92,11 +93,11 @@ const char *mm_stream_id_name(mm_stream_id id);
  * OUT        src on the device, raw or coded -> dst pinned, the same bytes
  * IN         src pinned -> dst on the device, the same bytes
  * MEASURE    src raw on the device, in f32 -> a record of the execution, which is in no segment: sums over the elements
- *            (mm/device/contract/sums.h). src must hold the tensor's present value, exactly. It reads beside the computation, on
- *            the stream that reads maps in order to encode them
+ *            (mm/device/contract/sums.h). src must hold the tensor's present value, exactly. It runs beside the
+ *            computation, on the encode stream, which also reads maps
  * RECOMPUTE  a forward step that runs again. It must read the values that it read the first time. It writes to new
- *            segments, but not to persistent tensors, which it may only read. An output that it may be given
- *            (mm_graph_allow_given), and that is still there, it reads instead of writing
+ *            segments, but not to persistent tensors, which it may only read. If an output that it may be given
+ *            (mm_graph_allow_given) is still held, it reads that output instead of writing it
  *
  *        name       word         stream   cost      source  target  carries on with */
 #define MM_NODES(X)                                                                                                    \
@@ -115,7 +116,7 @@ typedef enum mm_node_kind { MM_NODES(MM_NODE_KIND) MM_NODE_KINDS } mm_node_kind;
 
 /* What an operation's source or target may be. */
 typedef enum mm_node_end {
-    MM_END_NONE,   /* steps have none, nor has a measure a target */
+    MM_END_NONE,   /* no segment: for steps, and for a measure's target */
     MM_END_RAW,    /* elements on the device: of a map, or of a persistent tensor */
     MM_END_CODED,  /* a code, on the device or in pinned memory */
     MM_END_DEVICE, /* a map or a code on the device */
@@ -138,8 +139,8 @@ typedef struct mm_node_traits {
     mm_stream_id stream;
     mm_node_cost cost;
     mm_node_end src, dst;
-    mm_node_kind carries_on; /* kind of node with which it is cut into pieces, because it carries on with that node's
-                                result (program.h); its own kind: it is not cut with another */
+    mm_node_kind carries_on; /* kind of the node whose result it works on piece by piece, so that both are cut
+                                (program.h); its own kind: none */
 } mm_node_traits;
 
 extern const mm_node_traits mm_node_table[MM_NODE_KINDS];
@@ -153,21 +154,20 @@ typedef struct mm_node {
     mm_node_kind kind;
     mm_stream_id stream;
     int32_t seq; /* number on its stream, from 0, in issue order */
-    int32_t
-        wait[MM_STREAM_COUNT]; /* per other stream: seq of the node that must have ended before it starts; -1: none */
-    int32_t step;              /* STEP, RECOMPUTE: the graph's step; else -1 */
-    int32_t variant;           /* STEP, RECOMPUTE: index among the step's variants in the facts */
-    int32_t first_binding;     /* STEP, RECOMPUTE: use u has segment bindings[first_binding + u] */
-    int32_t first_code; /* STEP: use u writes its tensor's code to segment bindings[first_code + u], if that is not
-                                      -1; -1: it writes no codes */
-    uint64_t given;     /* RECOMPUTE: bit u: the output of use u is still there, and is read */
-    mm_tensor tensor;   /* operations: the tensor; else -1 */
-    int32_t src, dst;   /* operations: segments; a measure has no dst; else -1 */
-    int32_t work;       /* segment of the step's workspace or of the codec's scratch; -1: none */
-    int32_t stage;      /* ENCODE in the unoptimised workflow: segment to encode to, before the copy to dst;
-                                      else -1 */
-    int32_t throttle;   /* ENCODE right before the OUT of its code: most pieces (program.h) that may be
-                                      encoded and not copied yet, of this and earlier throttled maps; 0: no limit */
+    /* per other stream: seq of the node that must have ended before this one starts; -1: none */
+    int32_t wait[MM_STREAM_COUNT];
+    int32_t step;          /* STEP, RECOMPUTE: the graph's step; else -1 */
+    int32_t variant;       /* STEP, RECOMPUTE: index among the step's variants in the facts */
+    int32_t first_binding; /* STEP, RECOMPUTE: use u has segment bindings[first_binding + u] */
+    int32_t first_code;    /* STEP that writes codes: that of use u goes to segment bindings[first_code + u], if that is
+                              not -1; else -1 */
+    uint64_t given;        /* RECOMPUTE: bit u: the output of use u is still held, and is read */
+    mm_tensor tensor;      /* operations: the tensor; else -1 */
+    int32_t src, dst;      /* operations: segments (a measure has no dst); else -1 */
+    int32_t work;          /* segment of the step's workspace or of the codec's scratch; -1: none */
+    int32_t stage;         /* ENCODE in the unoptimised workflow: segment to encode to, before a copy to dst; else -1 */
+    int32_t throttle; /* ENCODE right before the OUT of its code: most pieces (program.h) of this and earlier throttled
+                         maps that may be encoded but not copied yet; 0: no limit */
 } mm_node;
 
 /* Whether a node runs a step of the graph, for the first time or again. */
@@ -175,10 +175,10 @@ static inline bool mm_node_runs_step(const mm_node *node) {
     return node->kind == MM_NODE_STEP || node->kind == MM_NODE_RECOMPUTE;
 }
 
-/* Whether a recomputation is given the output of its use u, and reads it. */
+/* Whether a recomputation is given the output of its use u: it reads it instead of writing it. */
 static inline bool mm_node_is_given(const mm_node *node, int u) { return u < MM_GIVEN_USES && node->given >> u & 1; }
 
-/* How a node accesses its use u. A recomputation reads given outputs, and persistent tensors that the step modifies. */
+/* How a node accesses its use u. A recomputation only reads given outputs, and modified persistent tensors. */
 static inline mm_access mm_node_access(const mm_node *node, const mm_use *use, int u) {
     if (mm_node_is_given(node, u)) return MM_READ;
     return node->kind == MM_NODE_RECOMPUTE && use->access == MM_MODIFY ? MM_READ : use->access;
@@ -213,7 +213,7 @@ typedef struct mm_segment {
     mm_category category;
     mm_tensor tensor; /* the tensor that it holds; -1 for MM_CONTENT_WORK and MM_CONTENT_POOL */
     int32_t codec;    /* CODED: index in the facts' codecs; else -1 */
-    int32_t pool;     /* CODED: segment of the pool that has the body; -1: the code has no body. Else -1 */
+    int32_t pool;     /* CODED with a body: segment of the pool that has the body; else -1 */
     int32_t spill;    /* POOL on the device: segment of its spill, a pool in pinned memory; else -1 */
     bool pinned;      /* in pinned host memory, else on the device */
     bool dynamic;     /* placed at run time in the heap region (the unoptimised workflow); offset unused */
@@ -221,8 +221,8 @@ typedef struct mm_segment {
     int64_t bytes;
     /* filled by mm_plan_finish */
     int32_t first_node, last_node; /* first and last user in issue order; -1: none */
-    int32_t live_last; /* last node at which its bytes count: last_node, or the node before if that step writes
-                                      another segment in place over it */
+    int32_t live_last; /* last node at which its bytes count: last_node, or the node before if that step writes another
+                          segment in place over it */
 } mm_segment;
 
 typedef struct mm_plan {
@@ -235,31 +235,31 @@ typedef struct mm_plan {
     int n_segments;
     int32_t *bindings; /* -1: external tensor */
     int n_bindings;
-    bool keeps_all;     /* no bytes are used again: written segments count as alive to the end (naive) */
-    mm_tensor *alias;   /* per tensor of the graph: the root, whose storage it shares; roots have themselves. Tensors
-                           alias only along mm_graph_allow_alias pairs. The step that "writes" an aliased tensor binds
-                           it to the root's segment and writes nothing */
-    int64_t base_bytes; /* of the limits that it was made for */
+    bool keeps_all;     /* bytes are never used again: written segments count as alive to the end (naive) */
+    mm_tensor *alias;   /* per tensor of the graph: the root, whose storage it shares; a root has itself. Tensors alias
+                           only along mm_graph_allow_alias pairs. The step that "writes" an aliased tensor binds it to
+                           the root's segment and writes nothing */
+    int64_t base_bytes; /* base_bytes of the limits that it was made for */
     int64_t heap_offset, heap_bytes; /* region of dynamic segments; 0, 0: none */
     int64_t heap_code_bytes;     /* low part of the heap, for codes. Codes live long: among short-lived maps they would
                                     leave no hole large enough for a map */
     int64_t code_region_bytes;   /* size of the sliding workspace */
     int64_t buffer_region_bytes; /* size of all tensor buffers */
     int buffers;                 /* number of tensor buffers */
-    bool cut_short;       /* the search for it was stopped (mm_limits.stop), so that it depends on when; for people */
-    int defragmentations; /* how often all was put out, and what a step needs fetched again (modnn); for people */
+    bool cut_short;              /* its search was stopped (mm_limits.stop), so it depends on when; for reports */
+    int defragmentations; /* how often all was offloaded, and what a step needs fetched again (modnn); for reports */
     /* filled by mm_plan_finish */
     int64_t extent_bytes;    /* highest end of a device segment or the heap; at least base_bytes */
     int64_t external_bytes;  /* external tensors of the graph */
     int64_t peak_bytes;      /* extent + external: the device limit that the plan needs */
     int64_t pinned_bytes;    /* highest end of a pinned segment */
     int64_t live_peak_bytes; /* most bytes alive at a node: base + segments + external. No placement can need less */
-    int peak_step;           /* graph step where that is reached */
+    int peak_step;           /* graph step at that node */
     int64_t stash_bytes;     /* segments, codes too, alive from the last forward step into the first backward step */
 } mm_plan;
 
-/* Whether a segment is on the device and counts from its first to its last node. Persistent tensors do not: they count
- * in base_bytes. */
+/* Whether a segment's bytes count among the device's live bytes from its first to its last node. Those of persistent
+ * tensors do not: they are in base_bytes. */
 static inline bool mm_segment_has_life(const mm_segment *s) {
     return !s->pinned && s->first_node >= 0 && s->category != MM_CAT_PERSISTENT;
 }
@@ -267,8 +267,8 @@ static inline bool mm_segment_has_life(const mm_segment *s) {
 /* Bytes of a graph's persistent tensors, aligned, one after the other: the base of an arena for this graph alone. */
 int64_t mm_plan_base(const mm_graph *graph);
 
-/* A plan without nodes, with the segments of the persistent tensors. Each tensor is its own root. Borrows the graph.
- * MM_ERR_NOMEM. The caller destroys it. */
+/* Creates a plan without nodes, with the segments of the persistent tensors. Each tensor is its own root. Borrows the
+ * graph. MM_ERR_NOMEM. The caller destroys it. */
 MM_CHECKED mm_status mm_plan_create(const mm_graph *graph, const mm_limits *limits, mm_plan **plan_out);
 /* NULL is legal. */
 void mm_plan_destroy(mm_plan *plan);
@@ -282,21 +282,19 @@ MM_CHECKED mm_status mm_plan_name(mm_plan *plan, const char *policy);
 int mm_plan_step(mm_plan *plan, int step);
 int mm_plan_recompute(mm_plan *plan, int step);
 int mm_plan_op(mm_plan *plan, mm_node_kind kind, mm_tensor tensor, int src, int dst);
-/* Makes the step at `node` write the code of its use's tensor to a segment. False: out of memory (mm_last_error is
- * set). */
+/* Makes the step at `node` write its use's code to a segment. False: out of memory (mm_last_error is set). */
 bool mm_plan_write_code(mm_plan *plan, int node, int use, int segment);
 int mm_plan_segment(mm_plan *plan, mm_content content, mm_category category, mm_tensor tensor, int64_t bytes);
 
 /* Makes node `node` wait for node `earlier` (indices in issue order). Does nothing if both are on one stream. */
 void mm_plan_wait(mm_plan *plan, int node, int earlier);
 
-/* Fills in the derived fields. To be called when all offsets are set. MM_ERR_NOMEM. */
+/* Fills in the derived fields. Call it when all offsets are set. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_plan_finish(mm_plan *plan);
 
-/* Where a plan is to measure: what `segment` holds right before a node, which must be a step and not the first,
- * or after all nodes. */
+/* A measure to add, of what `segment` holds: right before a node, a step but not the first; or after all nodes. */
 typedef struct mm_measure_at {
-    int32_t before; /* n_nodes: after all nodes */
+    int32_t before; /* index of the node; n_nodes: after all nodes */
     int32_t segment;
 } mm_measure_at;
 
@@ -304,73 +302,72 @@ typedef struct mm_measure_at {
  * plan's. MM_ERR_NOMEM. The caller destroys the copy. */
 MM_CHECKED mm_status mm_plan_add_measures(const mm_plan *plan, const mm_measure_at *at, int n, mm_plan **plan_out);
 
-/* A copy of a finished plan in which the graph's shared tensors (mm_graph_allreduce) go to pinned memory, behind the last
- * step that writes them, and come back before the update, which waits for them. Their pinned bytes lie above the
- * plan's. MM_ERR_NOMEM. The caller destroys the copy. */
+/* A copy of a finished plan in which tensors that are all-reduced through copies (mm_graph_allreduce) go to pinned
+ * memory, after the last step that writes them, and come back before the update, which waits for them. Their pinned
+ * bytes lie above the plan's. MM_ERR_NOMEM. The caller destroys the copy. */
 MM_CHECKED mm_status mm_plan_add_allreduce(const mm_plan *plan, mm_plan **plan_out);
-/* By how much that makes the plan's pinned bytes more, at most; 0: the graph shares nothing. */
+/* The most pinned bytes that this adds; 0: no tensor is all-reduced through copies. */
 int64_t mm_plan_allreduce_bytes(const mm_graph *graph);
 
-/* Tensors that are shared in place, whose sums begin together: those of the groups before it have begun by then. */
+/* Tensors whose all-reduces in place begin together, when those of earlier groups have begun. */
 typedef struct mm_allreduce_group {
     int first, n;          /* its tensors: mm_allreduce_groups.tensors[first] to [first + n - 1] */
-    int32_t after, update; /* nodes: the step behind which they may begin, and the one before which they must be done */
-    int32_t writer; /* step that writes the gradients last; INT32_MAX: of what is no gradient, or all at the end */
+    int32_t after, update; /* nodes: they may begin after the one, and must be done before the other */
+    int32_t writer; /* the graph's step that writes these gradients last; INT32_MAX: no gradients, or all at the end */
 } mm_allreduce_group;
 
-/* In the order in which sums begin, which is the same for all plans of a graph. */
+/* Groups in the order in which they begin, which is the same for all plans of a graph. */
 typedef struct mm_allreduce_groups {
     mm_allreduce_group *groups;
-    int n; /* of groups */
+    int n; /* number of groups */
     mm_tensor *tensors;
 } mm_allreduce_groups;
 
-/* MM_ERR_NOMEM. The caller frees them by mm_allreduce_groups_fini. */
+/* Groups the tensors that a plan all-reduces in place. MM_ERR_NOMEM. mm_allreduce_groups_fini frees the groups. */
 MM_CHECKED mm_status mm_plan_allreduce_groups(const mm_plan *plan, mm_allreduce_groups *groups_out);
 /* Bytes of a group's tensors. */
 int64_t mm_allreduce_group_bytes(const mm_plan *plan, const mm_allreduce_groups *groups, int group);
 /* Legal on a zeroed one. */
 void mm_allreduce_groups_fini(mm_allreduce_groups *groups);
 
-/* How a node touches a segment. */
+/* A use of a segment by a node. */
 typedef struct mm_touch {
     int32_t segment;
-    int32_t use; /* index of the step's use; -1: a code that it writes, source or target of an operation, a workspace,
-                         or a pool */
+    int32_t use;      /* index of the step's use; -1: a code that the step writes, an operation's source or target, a
+                         workspace, or a pool */
     mm_access access; /* MM_WRITE for a workspace, and for a pool that a code is encoded into */
     bool work;        /* a workspace, scratch or stage: no other node may use it */
 } mm_touch;
 
-/* Iterates over the segments that a node touches: a step's uses in their order, then the codes that it writes, source,
- * target, workspace and stage, then, if it encodes or decodes a code with a body, the pool of that and the pool's
- * spill. A segment that is named twice is a touch twice. Uses without a segment are skipped. Start with *i = 0. False:
- * there are no more. */
+/* Iterates over the segments that a node touches: a step's uses in their order, the codes that it writes, source,
+ * target, workspace and stage, and, if it encodes or decodes a code with a body, the body's pool and its spill. A
+ * segment that is named twice is visited twice. Uses without a segment are skipped. Start with *i = 0. False: no
+ * more. */
 bool mm_node_next_touch(const mm_plan *plan, const mm_node *node, int *i, mm_touch *touch_out);
 
-/* A number that tells plans of one graph apart: by what their nodes do and wait for, and where segments lie. Plans with
- * the same are taken for equal. */
+/* A hash of what a plan's nodes do and wait for, and of where segments lie. Equal hashes are taken for equal plans. */
 uint64_t mm_plan_digest(const mm_plan *plan);
 
-/* Whether the step finds a code in the segment, where it reads the elements of its use. */
+/* Whether the segment has a code, which the step reads in place of the elements of its use. */
 static inline bool mm_use_is_coded(const mm_use *use, const mm_segment *segment) {
     return use->form == MM_FORM_VALUE && segment->content == MM_CONTENT_CODED;
 }
 
-/* The segment of the code that a node writes of its use u; -1: none. */
+/* The segment to which a node writes the code of its use u; -1: none. */
 static inline int32_t mm_node_code(const mm_plan *plan, const mm_node *node, int u) {
     return node->first_code < 0 ? -1 : plan->bindings[node->first_code + u];
 }
 
-/* The step's declaration by which it can read or write the codec's code of its use u by itself; NULL: it cannot, or the
- * code has no strips. tensor: the root. */
+/* The step's declaration (mm_graph_allow_code) that it can read or write the codec's code of its use `use` by itself;
+ * NULL: it cannot, or the code has no strips. tensor: the root. */
 const mm_step_code *mm_step_code_of(const mm_facts *facts, const mm_step_info *step, int use, mm_access access,
                                     int codec, mm_tensor tensor);
 
 /* Bytes of a step's workspace: its variant's, and what it needs for the codes that it reads and writes. */
 int64_t mm_node_work_bytes(const mm_plan *plan, const mm_facts *facts, const mm_node *node);
 
-/* Time that a step takes longer for the codes that it reads and writes, those of its use u alone unless u is -1: that
- * of the codec beside it, less a pass over the map in memory, if the memory's rate is known. */
+/* How much longer a step takes for the codes that it reads and writes (u: for that use's alone; -1: for all). A code
+ * takes the codec's time, less a pass over the map in memory if the memory's rate is known. */
 int64_t mm_node_codes_ns(const mm_plan *plan, const mm_facts *facts, const mm_node *node, int u);
 
 /* The root of a tensor's storage. */
@@ -382,7 +379,7 @@ void mm_plan_turning_point(const mm_plan *plan, int *last_forward_out, int *firs
 /* Bytes of the spills of the plan's pools. */
 int64_t mm_plan_spill_bytes(const mm_plan *plan);
 
-/* What else a user can do who has too little pinned memory for the plan, for the end of a message; "": nothing. */
+/* For the end of a message about too little pinned memory: what else the user can do; "": nothing. */
 const char *mm_plan_pinned_hint(const mm_plan *plan);
 
 /* Live bytes by category at a node, base and external tensors included (the latter as feature maps). */

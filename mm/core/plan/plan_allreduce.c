@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* Adds the copies of tensors that several processes share (mm_graph_allreduce) to a plan that is made already.
+/* Adds the copies of all-reduced tensors (mm_graph_allreduce) to a finished plan.
  *
  *   compute  ... | backward of c | backward of b | backward of a |              update |
  *   out                          | grad c        | grad b        | grad a |
  *   (host)                                | sum c         | sum b         | sum a |
  *   in                                            | grad c        | grad b        | grad a |
  *
- * The copies out are in the order of the steps that write the tensors last, which is every process's, whatever its
- * policy; so are the copies in. A copy in waits on its stream for the sum, and would hold up what follows there: the
- * copies in come behind all fetches of the plan's own.
+ * The copies out are in the order of the steps that write the tensors last; so are the copies in. This order is the
+ * same in all processes, whatever their policies. A copy in waits on its stream for the sum, and would hold up what
+ * follows on that stream. So the copies in come after all of the plan's own fetches before the update.
  *
- * What is shared in place needs no copies: mm_plan_allreduce_groups tells behind which steps its sums begin. */
+ * Tensors all-reduced in place need no copies: mm_plan_allreduce_groups says after which steps their sums begin. */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -20,14 +20,14 @@
 typedef struct shared {
     mm_tensor tensor;
     int32_t written;           /* the last node that writes it */
-    int32_t first_update;      /* the first update behind that, */
-    int32_t used_before;       /* and the last node before it that uses the tensor */
-    int32_t update;            /* the first one that uses it; the first of all, if none does */
-    int32_t used;              /* the last node before the update that uses it */
+    int32_t first_update;      /* the first update step after `written` */
+    int32_t used_before;       /* the last node before first_update that uses the tensor */
+    int32_t update;            /* the first update after `written` that uses it; if none does, first_update */
+    int32_t used;              /* the last node before `update` that uses it */
     int32_t after;             /* the step that the copy out waits for */
-    int32_t out_at, in_at;     /* nodes that the copies follow; they do not fall along the list */
-    int32_t pinned;            /* segment, in the copy of the plan */
-    int32_t out_node, in_node; /* there; -1: not yet */
+    int32_t out_at, in_at;     /* nodes that the copies follow; neither decreases along the list */
+    int32_t pinned;            /* its segment in pinned memory, in the copy of the plan */
+    int32_t out_node, in_node; /* nodes of its copies, in the copy of the plan; -1: not added yet */
 } shared;
 
 static int by_writer(const void *a, const void *b) {
@@ -35,7 +35,7 @@ static int by_writer(const void *a, const void *b) {
     return x->written != y->written ? (x->written < y->written ? -1 : 1) : x->tensor - y->tensor;
 }
 
-/* copies: those that are copied, else those that are shared in place. */
+/* Lists the tensors that are all-reduced through copies, else (copies: false) in place. Returns their number. */
 static int list_shared(const mm_graph *graph, bool copies, shared *list) {
     int n = 0;
     for (mm_tensor t = 0; t < mm_graph_tensors(graph); t++)
@@ -51,7 +51,7 @@ static bool is_update(const mm_plan *plan, int node) {
            mm_graph_step(plan->graph, plan->nodes[node].step)->phase == MM_UPDATE;
 }
 
-/* Finds the nodes that matter to each. by_segment: per persistent segment, its entry; NULL: it is not shared. */
+/* Finds each tensor's writers, users and updates. by_segment: per persistent segment, its entry; NULL: not listed. */
 static void find_users(const mm_plan *plan, shared *const *by_segment, shared *list, int n) {
     const int persistents = mm_graph_persistents(plan->graph);
     for (int i = 0; i < plan->n_nodes; i++) {
@@ -80,7 +80,7 @@ static void find_users(const mm_plan *plan, shared *const *by_segment, shared *l
     }
 }
 
-/* The last of the operations that follow the step before a node or at it: those stay together. */
+/* The last node before the next step. Copies follow it, so that the operations after a step stay together. */
 static int32_t behind(const mm_plan *plan, int32_t node) {
     while (node + 1 < plan->n_nodes && !mm_node_runs_step(&plan->nodes[node + 1])) node++;
     return node;
@@ -88,7 +88,7 @@ static int32_t behind(const mm_plan *plan, int32_t node) {
 
 static int32_t later(int32_t a, int32_t b) { return a > b ? a : b; }
 
-/* The step that a tensor's sum may begin behind, as far as its writers are concerned. */
+/* The node after which a tensor's sum may begin, as far as its writers are concerned. */
 static int32_t complete(const mm_plan *plan, const shared *s) {
     int32_t node = s->written;
     if (!mm_allreduce_at_end(mm_graph_tensor(plan->graph, s->tensor)->shared)) return node;
@@ -96,7 +96,8 @@ static int32_t complete(const mm_plan *plan, const shared *s) {
     return node;
 }
 
-/* Where the copies go; the list is sorted. A copy in is no later than those that follow it. */
+/* Finds where the copies go. The list is sorted by writer. An update that is later than that of a following tensor is
+ * replaced by that one, so that copies in keep the list's order. */
 static void place(const mm_plan *plan, shared *list, int n) {
     int last_fetch = -1, last_out = -1, last_in = -1;
     for (int k = n - 2; k >= 0; k--)
@@ -148,7 +149,7 @@ static mm_status rewrite(const mm_plan *plan, shared *list, int n, int32_t *kept
         kept[i] = r.copy->n_nodes;
         mm_plan_rewrite_keep(&r, &plan->nodes[i]);
         for (; update < n && list[update].update == i; update++) mm_plan_wait(r.copy, kept[i], list[update].in_node);
-        for (int before = -1; before != out + in;) { /* where both follow a node, a tensor's out is before its in */
+        for (int before = -1; before != out + in;) { /* a tensor's copy out comes first */
             before = out + in;
             if (out < n && list[out].out_at == i) add_out(&r, kept, &list[out++]);
             if (in < out && list[in].in_at == i) add_in(&r, kept, &list[in++]);
@@ -165,7 +166,7 @@ int64_t mm_plan_allreduce_bytes(const mm_graph *graph) {
     return bytes;
 }
 
-/* A list's room, and what else finding its users takes. */
+/* A list of all-reduced tensors, with an index by segment. */
 typedef struct finder {
     shared *list, **by_segment;
     int n;
@@ -176,12 +177,12 @@ static void finder_fini(finder *f) {
     free(f->by_segment);
 }
 
-/* Fini also after a failure. */
+/* Call finder_fini also after a failure. */
 static mm_status find(const mm_plan *plan, bool copies, finder *f) {
     const mm_graph *graph = plan->graph;
     *f = (finder){.list = malloc(((size_t)mm_graph_tensors(graph) + 1) * sizeof *f->list),
                   .by_segment = calloc((size_t)mm_graph_persistents(graph) + 1, sizeof *f->by_segment)};
-    if (!f->list || !f->by_segment) return mm_fail(MM_ERR_NOMEM, "out of memory for shared tensors");
+    if (!f->list || !f->by_segment) return mm_fail(MM_ERR_NOMEM, "out of memory for all-reduced tensors");
     f->n = list_shared(graph, copies, f->list);
     for (int k = 0; k < f->n; k++) f->by_segment[mm_graph_tensor(graph, f->list[k].tensor)->persistent] = &f->list[k];
     find_users(plan, f->by_segment, f->list, f->n);
@@ -192,7 +193,7 @@ mm_status mm_plan_add_allreduce(const mm_plan *plan, mm_plan **plan_out) {
     finder f;
     mm_status status = find(plan, true, &f);
     int32_t *kept = malloc(((size_t)plan->n_nodes + 1) * sizeof *kept);
-    if (status == MM_OK && !kept) status = mm_fail(MM_ERR_NOMEM, "out of memory for shared tensors");
+    if (status == MM_OK && !kept) status = mm_fail(MM_ERR_NOMEM, "out of memory for all-reduced tensors");
     if (status == MM_OK) {
         qsort(f.list, (size_t)f.n, sizeof *f.list, by_writer);
         place(plan, f.list, f.n);
@@ -205,8 +206,8 @@ mm_status mm_plan_add_allreduce(const mm_plan *plan, mm_plan **plan_out) {
 
 /* ---------------------------------------------------------------- in place */
 
-/* The group that a tensor belongs to: by the update, gradients by their writers, then all else. No policy changes the
- * order of these. At the end there is one group only. */
+/* The group of a tensor. Groups are ordered by update; for an update, gradients by their last writers, then all other
+ * tensors. No policy changes this order. What is all-reduced at the end is one group. */
 static mm_allreduce_group group_of(const mm_plan *plan, const shared *s) {
     const mm_tensor_info *tensor = mm_graph_tensor(plan->graph, s->tensor);
     const bool gradient = tensor->kind == MM_WEIGHT_GRADIENT, at_end = mm_allreduce_at_end(tensor->shared);
@@ -224,7 +225,7 @@ static int by_group(const void *a, const void *b) {
     return x->first - y->first;
 }
 
-/* groups: one of each tensor, which has its number in `first`. Joins those of one group. */
+/* Joins the entries of a group. At first there is an entry for each tensor, with the tensor's number in `first`. */
 static void join_groups(mm_allreduce_groups *all) {
     const int n = all->n;
     mm_allreduce_group *last = NULL;
@@ -264,7 +265,7 @@ mm_status mm_plan_allreduce_groups(const mm_plan *plan, mm_allreduce_groups *gro
         all = (mm_allreduce_groups){.n = f.n,
                                     .groups = malloc((size_t)f.n * sizeof *all.groups),
                                     .tensors = malloc((size_t)f.n * sizeof *all.tensors)};
-        if (!all.groups || !all.tensors) status = mm_fail(MM_ERR_NOMEM, "out of memory for shared tensors");
+        if (!all.groups || !all.tensors) status = mm_fail(MM_ERR_NOMEM, "out of memory for all-reduced tensors");
     }
     for (int k = 0; status == MM_OK && k < f.n; k++) {
         all.groups[k] = group_of(plan, &f.list[k]);

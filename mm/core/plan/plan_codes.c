@@ -22,11 +22,11 @@ const mm_step_code *mm_step_code_of(const mm_facts *facts, const mm_step_info *s
     return NULL;
 }
 
-/* What a code that a step reads or writes by itself adds to its workspace, or to its time. */
+/* Returns what a code that a step reads or writes by itself adds to the step's workspace, or to its time. */
 typedef int64_t (*share_fn)(const mm_plan *plan, const mm_facts *facts, const mm_step_code *declared,
                             const mm_segment *code);
 
-/* Of the node's use u; -1: of all. */
+/* Sums `share` over the codes of the node's use u; -1: of all its uses. */
 static int64_t sum_codes(const mm_plan *plan, const mm_facts *facts, const mm_node *n, int u, share_fn share) {
     int64_t sum = 0;
     const mm_step_info *step = mm_graph_step(plan->graph, n->step);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Adds measures to a plan that is made already, for an iteration that samples. */
+/* Adds measures to a finished plan, for an iteration that samples. */
 #include "mm/core/plan/plan_rewrite.h"
 #include "mm/core/status.h"
 
-/* Appends a measure that waits for all nodes so far. Nodes behind it wait for it through the step that follows. */
+/* Appends a measure that waits for all nodes so far. Later nodes wait for it through the step that follows. */
 static void append_measure(mm_plan_rewrite *r, int32_t segment) {
     const int node = mm_plan_rewrite_add(r, MM_NODE_MEASURE, r->copy->segments[segment].tensor, segment, -1);
     mm_node *added = &r->copy->nodes[node];

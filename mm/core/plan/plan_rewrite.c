@@ -6,7 +6,7 @@
 
 #include "mm/core/status.h"
 
-/* With room for `more` items. */
+/* A copy of n items, with room for `more`. */
 static void *copy_of(const void *from, int n, int more, size_t size) {
     void *copy = malloc(((size_t)n + (size_t)more) * size + 1);
     return copy && n > 0 ? memcpy(copy, from, (size_t)n * size) : copy;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A copy of a finished plan with further operations among its nodes: for measures, and for tensors that several
- * processes share. Segments and their places are the plan's.
+/* Copies a finished plan and inserts further operations: measures, or the copies of an all-reduce. The plan's segments
+ * and their places stay.
  *
  *   mm_plan_rewrite_begin
  *     mm_plan_rewrite_keep for each node of the plan, in order; between them mm_plan_rewrite_add
@@ -12,14 +12,14 @@
 
 typedef struct mm_plan_rewrite {
     mm_plan *copy;
-    int32_t *moved[MM_STREAM_COUNT]; /* by stream and seq of the plan, the seq in the copy */
-    int32_t *all_moved;              /* what they point into */
+    int32_t *moved[MM_STREAM_COUNT]; /* per stream and seq in the plan: the seq in the copy */
+    int32_t *all_moved;              /* the array that `moved` points into */
 } mm_plan_rewrite;
 
-/* Room for so many more nodes and segments. MM_ERR_NOMEM: nothing is left. */
+/* Begins a copy with room for so many more nodes and segments. MM_ERR_NOMEM: there is nothing to free. */
 MM_CHECKED mm_status mm_plan_rewrite_begin(const mm_plan *plan, int more_nodes, int more_segments,
                                            mm_plan_rewrite *rewrite_out);
-/* Appends a node of the plan. Its waits are for the same nodes. */
+/* Appends a copy of a node of the plan. It waits for the same nodes. */
 void mm_plan_rewrite_keep(mm_plan_rewrite *rewrite, const mm_node *node);
 /* Appends an operation without waits: mm_plan_wait adds them. Returns its index. */
 int mm_plan_rewrite_add(mm_plan_rewrite *rewrite, mm_node_kind kind, mm_tensor tensor, int32_t src, int32_t dst);

@@ -12,8 +12,9 @@ typedef struct lowering {
     mm_program *out;
     int32_t *node_at[MM_STREAM_COUNT]; /* per stream and seq: the node; complete before pieces are made */
     int64_t *step_rows;                /* per node: rows of each of its pieces, the last may have fewer; 0: not cut */
-    int32_t *source;                   /* per node: the node whose pieces its own carry on with; -1: none */
-    int32_t *copies;                   /* seq of the OUT pieces of throttled encodes, in issue order */
+    int32_t *source;                   /* per node: the node whose result it works on piece by piece; -1: none */
+    int32_t *copies;                   /* seq of the OUT pieces whose encodes are throttled (mm_node.throttle), in issue
+                                          order */
     int n_copies;
 } lowering;
 
@@ -41,7 +42,7 @@ static int64_t rows_of_piece(const lowering *d, const mm_segment *code) {
     return rows < all ? rows : 0;
 }
 
-/* The same of a shared tensor, of which there may be more. Pieces are aligned. */
+/* The same for an all-reduced tensor, which may have more pieces than MM_PIECES_MOST. Pieces are aligned. */
 static int64_t rows_of_shared(const lowering *d, const mm_tensor_info *tensor) {
     const int64_t all = tensor->dims[0], row_bytes = tensor->bytes / all, bytes = d->facts->piece_bytes;
     int64_t aligned = 1;
@@ -57,7 +58,7 @@ static bool is_dynamic(const mm_plan *plan, const mm_node *n) {
     return false;
 }
 
-/* The node that this one carries on with, piece by piece; -1: none. Nodes with segments placed at run time are not cut,
+/* The node whose result this one works on piece by piece; -1: none. Nodes with segments placed at run time are not cut,
  * because these are allocated and freed by node; nor are encodes with a stage, which is copied as a whole. */
 static int find_source(const lowering *d, const mm_node *n) {
     const bool shares = mm_node_allreduces(d->plan, n);
@@ -269,7 +270,7 @@ int64_t mm_program_started(const mm_program *program, const int64_t *ended_ns, c
     return start;
 }
 
-/* Adds the waits of one step. */
+/* Adds how long one step waited for each side stream. */
 static void add_waits_before(const mm_program *p, const int64_t *ended_ns, const mm_piece *step,
                              int64_t waits[MM_STREAM_COUNT]) {
     int64_t from = ended_ns[p->at[MM_STREAM_COMPUTE][step->seq - 1]], end, start;

@@ -5,9 +5,9 @@
  * Most nodes are one piece. Two nodes are cut into several pieces if the second carries on with the result of the
  * first: ENCODE and the OUT of its code, IN and the DECODE of that code. So a codec and the link work on one map at
  * the same time. Both nodes are cut at the same rows of the map's outermost dimension (images); the codec says where
- * its code may be cut (mm_code_facts.split_rows). So are the OUT of a tensor that processes share (mm_graph_allreduce) and
- * the IN of its sum, if the tensor is large: part of it comes back while the rest goes out. What others add up piece by
- * piece is the same for all processes: no machine's facts say how large such a piece is.
+ * its code may be cut (mm_code_facts.split_rows). The OUT of an all-reduced tensor (mm_graph_allreduce) and the IN of
+ * its sum are cut too, if the tensor is large: part of it comes back while the rest goes out. All processes must cut it
+ * alike, so no machine's facts say how large such a piece is.
  *
  *      whole   encode |0 0 0 0|                  pieces  encode |0|1|2|3|
  *              out            |0 0 0 0|                  out      |0|1|2|3|
@@ -19,8 +19,8 @@
 
 #include "mm/core/plan/plan.h"
 
-/* Most pieces of a node. Chosen: with 8, the first piece, during which the second node cannot work yet, is an eighth
- * of the map; each piece costs two launches and an event. */
+/* Most pieces of a node with a code. Chosen: with 8, the first piece, during which the second node cannot work yet, is
+ * an eighth of the map; each piece costs two launches and an event. */
 enum { MM_PIECES_MOST = 8 };
 
 typedef struct mm_piece {
@@ -29,7 +29,7 @@ typedef struct mm_piece {
     int32_t seq;                   /* number on its stream, from 0, in issue order */
     int32_t wait[MM_STREAM_COUNT]; /* per other stream: seq of the piece, earlier in issue order, that must have ended
                                       before this one starts; -1: none */
-    /* The node's part that it covers; 0 for steps. */
+    /* The part of the node's work that it does; 0 for steps. */
     int64_t first_row, rows;             /* rows of the map's outermost dimension */
     int64_t map_offset;                  /* of these rows in the map, in bytes */
     int64_t stored_offset, stored_bytes; /* of these rows in the stored form (mm_program_stored), in bytes */
@@ -44,14 +44,14 @@ typedef struct mm_program {
     int32_t count[MM_STREAM_COUNT]; /* number of pieces on each stream */
 } mm_program;
 
-/* The segment of an operation that is not the map itself: the code, or the copy of map or code that it makes. Of a
- * measure, which makes none, its source. */
+/* The segment with an operation's stored form: the code that it encodes or decodes, or the copy that it makes. For a
+ * measure, which makes nothing: its source. */
 static inline int32_t mm_program_stored(const mm_node *op) {
     const mm_node_cost cost = mm_node_table[op->kind].cost;
     return cost == MM_COST_DECODE || cost == MM_COST_MEMORY ? op->src : op->dst;
 }
 
-/* Whether the node copies a tensor that processes share, to pinned memory or back. */
+/* Whether the node copies an all-reduced tensor to pinned memory or back. */
 static inline bool mm_node_allreduces(const mm_plan *plan, const mm_node *n) {
     return (n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN) &&
            mm_allreduce_copies(mm_graph_tensor(plan->graph, n->tensor)->shared);
@@ -70,7 +70,7 @@ void mm_program_clocks(const mm_program *program, int32_t (*clocks_out)[MM_STREA
  *  1. each read of a step finds its tensor in a form that serves it, written completely by the last write before the
  *     reader, and not overwritten since; a decoded lossy code never serves MM_FORM_SIGN,
  *     and is of a managed map or gradient map (mm_tensor_takes_loss). A step reads or writes only codes that it
- *     declares and that have strips; it writes them, new, of elements that it reads or writes in full;
+ *     declares and that have strips. It writes them to unused segments, from elements that it reads or writes in full;
  *  2. two segments share bytes only if all uses of the first happen before the first write of the second (or a step
  *     whose graph allows it writes the second in place over the first, as the first one's last use);
  *  3. device bytes (base, segments, heap with all dynamic segments that can be alive at once, external tensors) are
@@ -84,14 +84,14 @@ void mm_program_clocks(const mm_program *program, int32_t (*clocks_out)[MM_STREA
  *     bounds of all bodies, and for a chunk if there is a spill. A spill is of one pool alone. A code with a body is
  *     encoded and decoded, and nothing else: not copied over the link, not staged, not read or written by a step;
  *  7. a measure finds its tensor's present value on the device, in f32 and bit for bit as it was computed;
- *  8. nothing is missing or superfluous: each step runs once and in order, each operation's result is used (a measure
- *     uses its source, and the host what it tells), waits are for earlier nodes, sizes of codes are those
+ *  8. nothing is missing or superfluous: each step runs once and in order, each operation's result is used (that of a
+ *     measure by the host), waits are for earlier nodes, sizes of codes are those
  *     of the facts, sizes of workspaces those of the variants;
  *  9. the pieces of each node cover its rows and its bytes, in order and once; only an operation whose kind may be cut
  *     (mm_node_traits) has several;
  * 10. a piece that reads a part of a code starts after the pieces that write that part have ended.
  * MM_ERR_PLAN: the message names tensor, step and reason. MM_ERR_INFEASIBLE: only a limit is exceeded. MM_ERR_NOMEM.
- * O(n log n), and a move of the runs of bytes behind each segment (runs.h).
+ * O(n log n), and for each segment a move of the later entries of an interval map (interval_map.h).
  * exact_out (may be NULL): per segment, whether all values that it ever holds are bit for bit those that were first
  * computed; for a code, those that were encoded. False for a decoded lossy code, for a recomputation from one or by
  * another variant, for a segment that holds such a value at any time, and for workspaces and pools. */
@@ -114,12 +114,13 @@ void mm_program_node_times(const mm_program *program, const mm_period *periods, 
  * known. */
 int64_t mm_program_started(const mm_program *program, const int64_t *ended_ns, const mm_piece *piece);
 
-/* Per side stream, how long the computation waited while an operation on it ran that it needed. For each step that
- * waits, follows the chain of waits backwards: a step waits for a decode, that for a prefetch, that for an offload,
- * that for an encode. Needs the ends of all operations, and of each step before a step that waits for an operation. */
+/* Per side stream: how long the computation waited while that stream ran an operation that it needed. For each step
+ * that waits, follows the chain of waits backwards: a step waits for a decode, that for a prefetch, that for an
+ * offload, that for an encode. Needs the ends of all operations, and of each step before one that waits for an
+ * operation. */
 void mm_program_waits(const mm_program *program, const int64_t *ended_ns, int64_t waits_out[MM_STREAM_COUNT]);
 
-/* The waits for codecs. */
+/* How long the computation waited for codecs. */
 int64_t mm_program_codec_wait(const mm_program *program, const int64_t *ended_ns);
 
 /* Whether a step waits for an operation. */

@@ -13,8 +13,8 @@ typedef struct walk {
     int64_t used;         /* sum of the bytes that nodes have used so far */
 } walk;
 
-/* Segments placed at run time have no known place; nor have bodies in a pool, whose size is not known either.
- * Persistent tensors are far under every plan: the times of steps are measured with that. */
+/* Segments placed at run time have no known place; neither have bodies in a pool. Persistent tensors are far under
+ * every plan, so measured step times include that. */
 static bool has_place(const mm_segment *s) {
     return !s->pinned && !s->dynamic && s->content != MM_CONTENT_POOL && s->bytes > 0 &&
            s->category != MM_CAT_PERSISTENT;
@@ -53,5 +53,5 @@ mm_status mm_cache_miss_bytes(const mm_plan *plan, int64_t cache_bytes, int64_t 
     for (int iteration = 0; iteration < ITERATIONS; iteration++)
         for (int i = 0; enough && i < plan->n_nodes; i++) enough = visit(&w, &plan->nodes[i], &far_out[i]);
     free(w.last.runs);
-    return enough ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for what a plan finds near");
+    return enough ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for the cache misses of a plan");
 }

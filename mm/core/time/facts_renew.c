@@ -3,7 +3,7 @@
 
 #define RATE_MOST 1e15 /* bytes/s: beyond any link, and within what files of facts may have */
 
-/* What was not known takes what was measured. */
+/* The updated time; what was measured, if the time was not known. */
 static int64_t scaled(int64_t ns, int64_t simulated_ns, int64_t measured_ns) {
     if (measured_ns <= 0) return ns;
     double renewed = (double)measured_ns;
@@ -30,14 +30,14 @@ typedef struct copies {
     double bytes, issue_ns, simulated_ns, measured_ns;
 } copies;
 
-/* Time of the bytes alone. At least a tenth of the whole counts as theirs. Chosen. */
+/* Time of the bytes alone, without issue_ns; at least a tenth of `ns`. Chosen. */
 static double of_bytes(const copies *c, double ns) {
     const double rest = ns - c->issue_ns;
     return rest > 0.1 * ns ? rest : 0.1 * ns;
 }
 
-/* The simulation knows how directions slow each other down, so what it takes the bytes to need is compared with what
- * they needed; unless it takes them to need next to nothing. */
+/* Multiplies a direction's rates by the simulated over the measured time of the bytes: the simulation includes how the
+ * directions slow each other down. If the simulated time is next to nothing, the rate is bytes over measured time. */
 static void renew_rates(const copies *c, int64_t *alone, int64_t *both) {
     if (c->measured_ns <= 0) return;
     const double measured = of_bytes(c, c->measured_ns), simulated = c->simulated_ns - c->issue_ns;
@@ -79,7 +79,7 @@ void mm_facts_renew(const mm_program *program, const mm_facts *planned, const in
             way->measured_ns += (double)measured_ns[i];
             break;
         }
-        case MM_COST_MEMORY: /* a rate that is not measured */
+        case MM_COST_MEMORY: /* the memory's rate stays */
             break;
         }
     }

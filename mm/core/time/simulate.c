@@ -8,8 +8,8 @@
 #include "mm/core/status.h"
 #include "mm/core/time/cache_miss.h"
 
-/* Work is counted in millionths of the ns that it takes at full speed, so that a piece whose speed changes goes on from
- * where it is. Rounding errors are less than 1 ns. MM_NS_MOST ns of work fit 64 bits. */
+/* Work is counted in millionths of a ns at full speed, so that a piece whose speed changes continues from where it is.
+ * Rounding errors are less than 1 ns. MM_NS_MOST ns of work fit 64 bits. */
 enum { FULL_SPEED = 1000000 };
 
 typedef struct simulator {
@@ -19,19 +19,20 @@ typedef struct simulator {
     mm_sim_node *nodes;
     mm_period *spans;                 /* per piece */
     int64_t *miss_bytes;              /* per node; NULL: not known */
-    int64_t *summed_ns;               /* per shared piece out: when its sum is there; NULL: one device */
-    int64_t sums_ns;                  /* when the last sum ends that has begun: they follow each other */
-    mm_allreduce_groups groups;       /* sums in place */
-    int begun;                        /* of these */
-    int outs_left;                    /* pieces of what devices share that the host does not have yet */
-    int64_t *link_bytes;              /* per segment, of a code: bytes that its codec moves over the link; NULL: none */
+    int64_t *summed_ns;               /* per seq of the OUT stream: when the sum of that all-reduced piece ends; NULL:
+                                         one device */
+    int64_t sums_ns;                  /* when the last sum that has begun ends; sums follow each other */
+    mm_allreduce_groups groups;       /* all-reduces in place */
+    int begun;                        /* number of groups whose sums have begun */
+    int outs_left;                    /* OUT pieces of all-reduced tensors that have not ended yet */
+    int64_t *link_bytes;              /* per segment with a code: bytes its codec moves over the link; NULL: none */
     int32_t ended[MM_STREAM_COUNT];   /* number of pieces that have ended */
     int32_t running[MM_STREAM_COUNT]; /* the piece that runs; -1: none */
     int64_t left[MM_STREAM_COUNT];    /* its remaining work */
     int64_t began[MM_STREAM_COUNT];   /* when it began; later than now: it waits for a sum until then */
     int64_t *ended_ns;                /* per piece */
     int64_t busy_ns[MM_STREAM_COUNT];
-    mm_work work[MM_STREAM_COUNT]; /* of the piece that runs */
+    mm_work work[MM_STREAM_COUNT]; /* kind of the piece that runs */
     int contention[MM_WORK_KINDS][MM_WORK_KINDS];
     int64_t now;
 } simulator;
@@ -43,8 +44,7 @@ static int64_t add_ns(int64_t ns, double more) {
     return more < (double)MM_NS_MOST ? ns + (int64_t)more : MM_NS_MOST + 1;
 }
 
-/* Time of bytes at a rate, that of a copy over the link with the other direction idle, or of the memory; 0 if the rate
- * is not known. */
+/* Time of bytes at a rate; 0 if the rate is not known. */
 static int64_t rate_ns(int64_t rate, int64_t bytes) {
     if (rate <= 0) return 0;
     return add_ns(0, (double)bytes / (double)rate * 1e9);
@@ -72,7 +72,7 @@ int64_t mm_simulate_node_ns(const mm_plan *plan, const mm_facts *facts, const mm
     case MM_COST_MEMORY:
         return rate_ns(facts->memory_bytes_per_s, stored->bytes);
     }
-    return -1; /* no cost: refused as out of range */
+    return -1; /* an unknown cost: refused as out of range */
 }
 
 /* Bytes that the node's codec moves over the link. */
@@ -80,8 +80,8 @@ static int64_t link_bytes_of(const simulator *s, const mm_node *n) {
     return s->link_bytes && !mm_node_runs_step(n) ? s->link_bytes[mm_program_stored(n)] : 0;
 }
 
-/* Time of a codec that takes `ns`, and moves bytes over the link besides. What it writes to pinned memory goes over the
- * link while the codec works; what was spilled is added. */
+/* Time of a codec that takes `ns`, and also moves bytes over the link. Moves to and from a code or pool in pinned
+ * memory overlap with the codec's work; moves of spilled bytes add to it. */
 static int64_t codec_ns(const simulator *s, const mm_node *n, int64_t ns, int64_t rate) {
     const int64_t bytes = link_bytes_of(s, n);
     if (bytes == 0 || ns < 0) return ns;
@@ -150,12 +150,12 @@ static mm_work work_of(const mm_plan *plan, const mm_node *n) {
     }
 }
 
-/* The codec that may move over the link in a direction. */
+/* The stream of the codec that may move bytes over the link in a direction. */
 static mm_stream_id codec_of(mm_stream_id direction) {
     return direction == MM_STREAM_OUT ? MM_STREAM_ENCODE : MM_STREAM_DECODE;
 }
 
-/* Whether the codec of a direction of the link writes to pinned memory, or reads from there. */
+/* Whether a codec's stream is writing to pinned memory, or reading from there. */
 static bool is_moving(const simulator *s, mm_stream_id codec) {
     return is_busy(s, codec) && link_bytes_of(s, &s->plan->nodes[s->program->pieces[s->running[codec]].node]) > 0;
 }
@@ -165,7 +165,7 @@ static bool is_link_busy(const simulator *s, mm_stream_id direction) {
     return is_busy(s, direction) || is_moving(s, codec_of(direction));
 }
 
-/* How much longer a stream's work takes beside what else runs; a codec is not slowed by what it moves itself. */
+/* By how many permille a stream's work takes longer beside what else runs; a codec's own moves do not slow it. */
 static int64_t contention(const simulator *s, mm_stream_id t) {
     const int *beside = s->contention[s->work[t]];
     int permille = 0;
@@ -187,7 +187,7 @@ static int64_t speed(const simulator *s, mm_stream_id t) {
     return shared > 0 && shared < alone ? (int64_t)((double)shared / (double)alone * (double)beside) : beside;
 }
 
-/* All entries, of those that are never used, too. */
+/* Checks all entries, even those that are never used. */
 static mm_status check_contention(const mm_plan *plan, const mm_facts *f) {
     const int *all[] = {&f->contention_permille, &f->link_contention_permille, &f->contention.permille[0][0]};
     const int n[] = {1, 1, f->contention.known ? MM_WORK_KINDS * MM_WORK_KINDS : 0};
@@ -203,13 +203,13 @@ static mm_status check_facts(const mm_plan *plan, const mm_facts *f) {
     MM_TRY(check_contention(plan, f));
     if (f->host_sum_bytes_per_s < 0 || f->link_sharers < 0 || f->ranks < 0)
         return mm_fail(MM_ERR_INVALID,
-                       "facts for %s: %d ranks, %d on a link, sums of %lld bytes a second: out of range",
+                       "facts for %s: out of range: ranks %d, link_sharers %d or host_sum_bytes_per_s %lld",
                        mm_graph_name(plan->graph), f->ranks, f->link_sharers, (long long)f->host_sum_bytes_per_s);
     if (f->issue_ns < 0 || f->issue_ns > MM_ALLOC_NS_MOST || f->alloc_ns < 0 || f->alloc_ns > MM_ALLOC_NS_MOST)
-        return mm_fail(MM_ERR_INVALID, "facts for %s: issuing in %lld ns, an allocation in %lld ns: out of range",
+        return mm_fail(MM_ERR_INVALID, "facts for %s: out of range: issue_ns %lld or alloc_ns %lld",
                        mm_graph_name(plan->graph), (long long)f->issue_ns, (long long)f->alloc_ns);
     if (f->cache_bytes < 0 || f->far_ps_per_byte < 0 || f->far_ps_per_byte > MM_FAR_PS_MOST)
-        return mm_fail(MM_ERR_INVALID, "facts for %s: a cache of %lld bytes, %lld ps a byte beyond it: out of range",
+        return mm_fail(MM_ERR_INVALID, "facts for %s: out of range: cache_bytes %lld or far_ps_per_byte %lld",
                        mm_graph_name(plan->graph), (long long)f->cache_bytes, (long long)f->far_ps_per_byte);
     if (mm_facts_link_is_possible(f)) return MM_OK;
     return mm_fail(MM_ERR_INVALID,
@@ -219,7 +219,7 @@ static mm_status check_facts(const mm_plan *plan, const mm_facts *f) {
 
 /* ---------------------------------------------------------------- time passes */
 
-/* Devices get sums from the first device when it has all of them. */
+/* Whether a piece copies back a sum of the first device, and not all tensors have reached the host yet. */
 static bool waits_for_all(const simulator *s, const mm_piece *piece) {
     const mm_node *n = &s->plan->nodes[piece->node];
     return s->outs_left > 0 && s->facts->sum_at == MM_SUM_AT_DEVICE && n->kind == MM_NODE_IN &&
@@ -250,15 +250,14 @@ static const mm_piece *next_piece(const simulator *s, int t) {
     return is_ready(s, piece) ? piece : NULL;
 }
 
-/* Whether the step waits for all sums in place that have begun. */
+/* Whether the step is an update that needs sums in place. It waits for all sums that have begun. */
 static bool updates_with_sums(const simulator *s, int node) {
     for (int g = 0; g < s->begun; g++)
         if (s->groups.groups[g].update == node) return true;
     return false;
 }
 
-/* When a piece can begin that is about to start: a copy of what devices share, or an update, waits for its sum, and
- * holds up its stream. */
+/* When a piece that starts now begins its work: copies back of a sum, and updates, hold up their stream for the sum. */
 static int64_t sum_of(const simulator *s, const mm_piece *piece) {
     const mm_node *n = &s->plan->nodes[piece->node];
     if (updates_with_sums(s, piece->node)) return s->sums_ns > s->now ? s->sums_ns : s->now;
@@ -267,8 +266,8 @@ static int64_t sum_of(const simulator *s, const mm_piece *piece) {
     return there > s->now ? there : s->now;
 }
 
-/* A piece has ended: if it brought what devices share to the host, its sum is next; at the first device all sums, one
- * after the other, when all is on the host. */
+/* Called when a piece has ended. If it brought an all-reduced tensor to the host, its sum begins as soon as earlier
+ * ones have ended; under MM_SUM_AT_DEVICE, all sums begin when the last tensor is on the host. */
 static void begin_sum(simulator *s, const mm_piece *piece) {
     const mm_node *n = &s->plan->nodes[piece->node];
     if (!s->summed_ns || n->kind != MM_NODE_OUT || !mm_node_allreduces(s->plan, n)) return;
@@ -277,10 +276,10 @@ static void begin_sum(simulator *s, const mm_piece *piece) {
     s->sums_ns =
         (one_by_one || s->sums_ns > s->now ? s->sums_ns : s->now) + mm_facts_sum_ns(s->facts, piece->stored_bytes);
     s->summed_ns[piece->seq] = s->sums_ns;
-    if (one_by_one && s->outs_left == 0) s->sums_ns += s->now; /* until then it is how long all sums take */
+    if (one_by_one && s->outs_left == 0) s->sums_ns += s->now; /* before, sums_ns is how long all sums take */
 }
 
-/* A step has ended: the sums in place that follow it begin. */
+/* Called when a node has ended: begins the sums in place that follow it. */
 static void begin_sums_in_place(simulator *s, int node) {
     for (; s->begun < s->groups.n && s->groups.groups[s->begun].after == node; s->begun++) {
         mm_period *span = &s->spans[s->program->n + s->begun];
@@ -308,8 +307,8 @@ static int allocations(const simulator *s, int t) {
     return piece && mm_piece_is_first(s->program, piece) ? count_unplanned(s->plan, piece->node) : 0;
 }
 
-/* If a stream's next piece allocates: when all streams are idle, spends that time and starts the piece. Until then
- * *drains_out is true, and no piece may start. */
+/* If a stream's next piece allocates or frees: waits until all streams are idle, then spends that time and starts the
+ * piece. Until then *drains_out is true, and no piece may start. */
 static mm_status allocate(simulator *s, bool *drains_out) {
     bool idle = true;
     *drains_out = false;
@@ -338,7 +337,7 @@ static mm_status start_pieces(simulator *s, bool *any_out) {
     return MM_OK;
 }
 
-/* Advances the time to the next end of a piece, rounded to the nearest ns, or to a sum that one waits for. */
+/* Advances the time to the next end of a piece, rounded to the nearest ns, or of a sum that a piece waits for. */
 static void advance(simulator *s) {
     int64_t rate[MM_STREAM_COUNT], needed[MM_STREAM_COUNT], step = INT64_MAX;
     for (int t = 0; t < MM_STREAM_COUNT; t++) {
@@ -372,7 +371,7 @@ static mm_status run(simulator *s) {
     }
     for (int t = 0; t < MM_STREAM_COUNT; t++)
         if (s->ended[t] < s->program->count[t])
-            return mm_fail(MM_ERR_PLAN, "plan of %s: the %s stream waits for what never happens",
+            return mm_fail(MM_ERR_PLAN, "plan of %s: the %s stream waits for a piece that never ends",
                            mm_graph_name(s->plan->graph), mm_stream_id_name(t));
     return MM_OK;
 }
@@ -406,7 +405,7 @@ static int64_t compute_span(const simulator *s) {
     return s->nodes[last->node].end_ns - s->nodes[first->node].start_ns;
 }
 
-/* The share of busy_ns, in permille, beyond wait_ns. */
+/* By how much busy_ns exceeds wait_ns, in permille of busy_ns. */
 static int hidden(int64_t busy_ns, int64_t wait_ns) {
     if (busy_ns == 0) return 1000;
     return wait_ns >= busy_ns ? 0 : (int)(1000.0 * (double)(busy_ns - wait_ns) / (double)busy_ns);
@@ -445,11 +444,12 @@ static mm_status find_sums(simulator *s) {
 
 static bool is_moved_code(const mm_segment *s) { return s->content == MM_CONTENT_CODED && s->pool < 0 && s->pinned; }
 
-/* Lays the bodies into their pools by their typical bytes, in issue order: what of each goes over the link. A code
- * without a body that is encoded into pinned memory, or decoded from there, goes over it as a whole. */
+/* Finds how many bytes of each code its codec moves over the link. Bodies are put into their pools in issue order, with
+ * their typical bytes: what a pool on the device has no room for goes over the link. A code without a body that is
+ * encoded into pinned memory, or decoded from there, goes over it as a whole. */
 static mm_status find_link_bytes(simulator *s) {
     const mm_plan *plan = s->plan;
-    int64_t *left; /* per pool: bytes that no body has taken */
+    int64_t *left; /* per pool: bytes that are still free */
     int moved = 0;
     for (int i = 0; i < plan->n_segments; i++)
         moved += plan->segments[i].content == MM_CONTENT_POOL || is_moved_code(&plan->segments[i]);

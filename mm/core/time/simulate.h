@@ -15,15 +15,15 @@ typedef struct mm_simulation {
     int64_t compute_ns; /* time in which the compute stream runs steps */
     int64_t stall_ns;   /* time in which it waits, from the first step to the last */
     int64_t busy_ns[MM_STREAM_COUNT];
-    int64_t exposed_ns[MM_STREAM_COUNT]; /* of a side stream's, in which the compute stream waited for it
+    int64_t exposed_ns[MM_STREAM_COUNT]; /* side streams: how long the compute stream waited for it
                                             (mm_program_waits) */
-    int hidden_permille;       /* share of the side streams' busy time in which the compute stream did not wait:
-                                  1000 * (1 - stall / side busy), clamped; 1000 if they do nothing */
+    int hidden_permille;       /* share of the side streams' busy time in which the compute stream did not wait: 1000 *
+                                  (1 - stall / side busy), clamped; 1000 if they do nothing */
     int codec_hidden_permille; /* share of the codecs' busy time in which the compute stream did not wait for a codec
                                   (mm_program_codec_wait); waits for the link do not count */
     int n_nodes;
     mm_sim_node *nodes;
-    mm_period *spans; /* per piece of the program, then per sum in place (mm_plan_allreduce_groups) */
+    mm_period *spans; /* per piece of the program, then per all-reduce in place (mm_plan_allreduce_groups) */
     int n_spans;
 } mm_simulation;
 
@@ -31,20 +31,21 @@ typedef struct mm_simulation {
  * takes two thirds: it is a batch norm that is given its statistics, and skips one of its three passes over the map. */
 int64_t mm_simulate_step_ns(const mm_facts *facts, const mm_node *node);
 
-/* Time of any node alone: of a copy without the time to issue it, of a codec without copies of what was spilled. */
+/* Time of any node alone: for a copy without the time to issue it, for a codec without what it moves over the link. */
 int64_t mm_simulate_node_ns(const mm_plan *plan, const mm_facts *facts, const mm_node *node);
 
 /* Simulates one iteration. A piece (program.h) starts when its stream is free and the pieces that it waits for have
- * ended. It takes the time in the facts. All work takes longer while other streams work: by
- * what the facts say of each pair of kinds (mm_contention), added up. Steps take longer by their far bytes (far.h).
- * Bodies of codes take their typical bytes, one after the other in their pool. If a part of a body lies in the spill,
- * its time on the link is added to the codec's; with a pool or a code in pinned memory, the longer of both counts. Such
- * a codec keeps the link busy; this is not in busy_ns of the copy streams. Copies run at the link's rate at each
- * moment, and take issue_ns more. Memory that is allocated or freed at run time takes alloc_ns, with all streams idle.
- * With several ranks (mm_facts_set_ranks), all do the same at the same time: what a graph shares (mm_graph_allreduce) is added
- * up on the host in the order in which it got there, one tensor after the other, and the copy back waits for that. Sums
- * in place begin behind the steps that they follow, one after the other, and the update waits for its own; they slow
- * nothing down. The caller frees the result. MM_ERR_INVALID: facts out of range (facts.h); MM_ERR_NOMEM. */
+ * ended. It takes the time in the facts. Contention: all work takes longer while other streams work; the facts have a
+ * delay for each pair of kinds (mm_contention), and delays add up. Steps take longer by their far bytes (cache_miss.h).
+ * Codecs: bodies of codes take their typical bytes, one after the other in their pool. If a part of a body lies in the
+ * spill, its time on the link is added to the codec's; with a pool or a code in pinned memory, the longer of both
+ * counts. Such a codec keeps the link busy; this is not in busy_ns of the copy streams. Copies run at the link's rate
+ * at each moment, and take issue_ns more. An allocation or free at run time takes alloc_ns, with all streams idle.
+ * Several ranks (mm_facts_set_ranks) all do the same at the same time. Sums of tensors that are all-reduced through
+ * copies (mm_graph_allreduce) run on the host one after the other, in the order in which the tensors arrive; the copy
+ * back waits for its sum. All-reduces in place begin after the steps that they follow, one after the other, and the
+ * update waits for its own; they slow nothing down. The caller frees the result. MM_ERR_INVALID: facts out of range
+ * (facts.h); MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_program_simulate(const mm_program *program, const mm_facts *facts,
                                          mm_simulation *simulation_out);
 

@@ -7,22 +7,22 @@
 #include "mm/core/status.h"
 #include "mm/core/time/time_bound_prices.h"
 
-/* What the search varies. The weight of the computation is 1 less the others' on its side. */
+/* The multipliers that the search varies: weights (W_) and prices (P_) of the proof. The computation's weight in X, and
+ * in Y, is 1 less the two others. */
 enum { W_OUT, W_ENCODE, W_IN, W_DECODE, P_DEVICE, P_PINNED, MULTIPLIERS };
 
 typedef struct search {
     mm_bound_model model;
-    double room, pinned; /* bytes on the device beside what is fixed; of pinned memory; HUGE_VAL: no limit */
-    double share[MM_BOUND_RESOURCES]; /* what the computation loses of each ns that a copy or a codec runs */
-    double scale[MULTIPLIERS];        /* of the multipliers in the search's coordinates */
+    double room, pinned; /* bytes on the device beside model.fixed_bytes; bytes of pinned memory, HUGE_VAL: no limit */
+    double share[MM_BOUND_RESOURCES]; /* share of each ns that the computation loses while a copy or a codec runs */
+    double scale[MULTIPLIERS];        /* unit of each multiplier in the search's coordinates */
     int varied[MULTIPLIERS], n;       /* those that are varied; the others are 0 */
     double best, best_at[MULTIPLIERS];
 } search;
 
 /* ---------------------------------------------------------------- the bound for given multipliers */
 
-/* The prices that the weights give: of a ns on a stream that is not the computation's, its own and what the computation
- * loses by it. */
+/* The prices for given multipliers. A ns on a side stream costs its weight, and what the computation loses by it. */
 static mm_bound_amounts prices_of(const search *s, const double *m) {
     const double before = 1 - m[W_OUT] - m[W_ENCODE], after = 1 - m[W_IN] - m[W_DECODE];
     return (mm_bound_amounts){.of = {[MM_BOUND_OUT] = m[W_OUT] + before * s->share[MM_BOUND_OUT],
@@ -34,7 +34,7 @@ static mm_bound_amounts prices_of(const search *s, const double *m) {
                                      [MM_BOUND_PINNED] = m[P_PINNED]}};
 }
 
-/* The bound, and how it changes with each multiplier while no tensor changes its way. */
+/* The bound for given multipliers. slope: its derivatives by the multipliers, while each tensor keeps its way. */
 static double evaluate(search *s, const double *m, double *slope) {
     const mm_bound_amounts prices = prices_of(s, m), sum = mm_bound_cheapest(&s->model, &prices);
     const double *of = sum.of;
@@ -60,7 +60,7 @@ static double evaluate(search *s, const double *m, double *slope) {
 
 /* ---------------------------------------------------------------- the search */
 
-/* A multiplier, or a sum of weights, that is out of range: the direction in which it is. */
+/* Whether a multiplier, or a sum of weights, is out of range; `direction` then points out of the range. */
 static bool is_outside(const search *s, const double *m, double *direction) {
     static const int sides[2][2] = {{W_OUT, W_ENCODE}, {W_IN, W_DECODE}};
     memset(direction, 0, MULTIPLIERS * sizeof *direction);
@@ -107,8 +107,7 @@ static void search_ellipsoid(search *s, int rounds) {
     }
 }
 
-/* Finds a price of the device's bytes at which all that is needed fits: the scale of the search. False: whatever a byte
- * costs, not all fits. */
+/* Finds a price of the device's bytes at which all that is needed fits: the unit of prices. False: there is none. */
 static bool find_scale(search *s) {
     const double share = s->n > 4 ? 1.0 / 3 : 1.0 / 2, all = s->model.before_ns + s->model.after_ns + 1;
     double m[MULTIPLIERS] = {[W_OUT] = share, [W_IN] = share}, slope[MULTIPLIERS];
@@ -129,7 +128,7 @@ static double room_beside(const mm_graph *graph, const mm_limits *limits) {
     return room;
 }
 
-/* The bound at a step; HUGE_VAL: nothing fits. `start`, if not NULL: multipliers, for which alone it is evaluated. */
+/* The bound for c = step; HUGE_VAL: no plan fits. start, unless NULL: evaluates it for these multipliers only. */
 static double bound_at(search *s, double room, int step, const double *start) {
     double slope[MULTIPLIERS];
     mm_bound_cut(&s->model, step);
@@ -150,8 +149,8 @@ static int turn_of(const mm_graph *graph) {
     return 0;
 }
 
-/* The steps other than the turn at which the bound is evaluated, by equal distances: with the multipliers that are best
- * so far. Where that comes within a hundredth of the largest bound, better ones are searched for. */
+/* Besides the turn, the bound is evaluated at SAMPLE steps, at equal distances, for the best multipliers so far. Where
+ * it comes within a hundredth of the largest bound, better multipliers are searched for, SEARCHES times at most. */
 enum { SAMPLE = 96, SEARCHES = 6 };
 
 static double best_bound(search *s, double room, int *step_out) {
@@ -171,7 +170,7 @@ static double best_bound(search *s, double room, int *step_out) {
     return most;
 }
 
-/* The least that any step loses of each ns that the other work runs beside it, whatever else does. */
+/* The least share that any step loses of each ns in which work `other` runs beside it, whatever else runs. */
 static double lost_share(const mm_facts *facts, mm_work other) {
     double least = 1;
     for (mm_work step = MM_WORK_DEAR; step <= MM_WORK_CHEAP; step++) {
@@ -183,7 +182,7 @@ static double lost_share(const mm_facts *facts, mm_work other) {
     return least;
 }
 
-/* What varies: prices of codecs if there are some, of pinned memory if there is a limit. */
+/* Chooses the multipliers to vary: weights of codecs if there are any, the price of pinned memory if it is limited. */
 static void set_up(search *s, const mm_limits *limits) {
     const mm_facts *facts = s->model.facts;
     bool codecs = false;

@@ -2,15 +2,16 @@
 /* A certified lower bound of an iteration's simulated time: no plan for the graph, the facts (their codecs alone) and
  * the limits takes less. Pure arithmetic. Thread-safe.
  *
- * It holds for every plan that mm_program_prove accepts, that places all segments (mm_plan.heap_bytes is 0: the simulator
- * does not wait for room in the heap), and that runs only repeatable layers again; by mm_simulate with the same facts.
+ * It holds for the time that mm_simulate predicts from the same facts, for every plan that mm_program_prove accepts,
+ * that places all segments (mm_plan.heap_bytes is 0: the simulator does not wait for room in the heap), and that
+ * recomputes only repeatable layers.
  *
  * PROOF. Take any step c, and the moment at which it starts in the simulation: of each node is then known whether it
  * has started, and whether it has ended. Let X be the time before that moment, and Y the time from it on.
  *
  * 1. Memory. A segment is alive then if a node that uses it has started and another one, or the same, has not ended.
  *    Segments that share a byte are not alive at the same time: all users of one have ended before the other's first
- *    starts (but for what c itself writes in place, which is left out). So the bytes of all live segments, and those of
+ *    starts (except what c itself writes in place, which is left out). So the bytes of all live segments, and those of
  *    c's outputs and workspace, are at most what the limits have beside the base and external tensors.
  *
  * 2. Values. A managed tensor that is written before c, and read by c or later, is held then. Follow the chain of its
@@ -21,15 +22,16 @@
  *                   whole copy in X, and one in Y; or its codec writes to pinned memory and reads from there itself
  *      recomputed   none has started: the step that writes the tensor runs again in Y. It reads its inputs in Y, so
  *                   they are held, too, in one of these four ways
- *    Of a tensor whose sign alone is read, a mask may be held. Tensors that may share one storage count as one; a body
- *    of a code takes its typical bytes on the device, or as long on its codec as these take over the link.
+ *    If only its signs are read, a mask may be held instead. Tensors that may share one storage count as one; a body
+ *    of a code takes its typical bytes on the device, or its codec takes as long as these take over the link.
  *
  * 3. Time. X is at least what steps before c take, each in its fastest variant; at least all copies to the host that
  *    are in X; at least all encodes in X. Y is at least what c, all later steps and what is recomputed take; at least
- *    all copies from the host; at least all decodes, each as long as it takes alone: contention lengthens it. While
- *    other work runs that takes p of a step's kind, the step's speed is 1000 / (1000 + the p of all that run), so it
- *    loses p of this one / (1000 + the p of all kinds) of each ns or more, by the kind of step that loses least; and
- *    all of it where no step runs, which is not less, since the shares of all kinds are less than 1 together.
+ *    all copies from the host; at least all decodes, each as long as it takes alone: contention lengthens it.
+ *    Steps lose time to contention, too. Let p(w) be by how many permille work w lengthens a step. Beside several
+ *    works, a step's speed is 1000 / (1000 + the sum of their p). So in each ns in which w runs, the step loses
+ *    p(w) / (1000 + the sum of p over all kinds) or more; the bound takes the kind of step that loses least. If no step
+ *    runs, all of the ns is lost, which is not less: the shares of all kinds are less than 1 together.
  *
  * 4. Duality. The least X + Y under 1 to 3 is a linear programme if a tensor may be held in shares of several ways.
  *    Weights of the three bounds of X, and of those of Y, which sum up to 1, and prices of a byte on the device and of
@@ -39,17 +41,16 @@
  *    steps read such an input or a step has several outputs, each is charged a share. Whatever the weights and prices,
  *    this is a bound: the search for good ones (the ellipsoid method; the bound is concave in them) needs no proof.
  *
- * The largest such bound over several steps c is a bound: that at the turn from the forward to the backward pass, and
- * those of a sample of other steps. Roundings of the simulator (at most 1 ns for a piece, speeds to 1e-6) are
- * subtracted. */
+ * The result is the largest such bound over several steps c: the turn from the forward to the backward pass, and a
+ * sample of other steps. Roundings of the simulator (at most 1 ns for a piece, speeds to 1e-6) are subtracted. */
 #ifndef MM_CORE_TIME_TIME_BOUND_H
 #define MM_CORE_TIME_TIME_BOUND_H
 
 #include "mm/core/plan/plan.h"
 
 typedef struct mm_time_bound {
-    int64_t ns; /* INT64_MAX: no plan fits the limits, as far as is known: others may not fit, either */
-    int step;   /* c of the proof */
+    int64_t ns; /* INT64_MAX: no plan fits the limits. If it is less, a plan need not fit, either */
+    int step;   /* the step c that gives this bound */
 } mm_time_bound;
 
 /* device_bytes of the limits: 0 for no limit. MM_ERR_NOMEM. O(steps) for each of some hundred prices: some ms. */

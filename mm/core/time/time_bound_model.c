@@ -7,14 +7,14 @@
 
 #include "mm/core/status.h"
 
-/* Most that the simulator's roundings take from a step, and from an operation in all its pieces, in ns. */
+/* Most ns by which the simulator's roundings shorten a step, and an operation with all its pieces. */
 enum { STEP_ROUNDING = 1, OPERATION_ROUNDING = 16 };
 
 /* ---------------------------------------------------------------- what is fixed */
 
 static double at_least_zero(double x) { return x > 0 ? x : 0; }
 
-/* Bytes over the link, to the host (0) or back (1). */
+/* Time of bytes over the link, to the host (side 0) or back (1). */
 static double link_ns(const mm_facts *facts, int side, double bytes) {
     const int64_t rate = side == 0 ? facts->out_bytes_per_s : facts->in_bytes_per_s;
     return rate > 0 ? bytes / (double)rate * 1e9 : 0;
@@ -62,7 +62,7 @@ static void reduce(double *least, double value) {
     if (value < *least) *least = value;
 }
 
-/* The storage's signs take no more than so many bytes. */
+/* Lowers the bytes of the storage's signs to `bytes`, if these are fewer. */
 static void mask_in(const mm_bound_model *m, mm_bound_storage *storage, double bytes) {
     reduce(&storage->mask_bytes, bytes);
     storage->mask_ns = at_least_zero(link_ns(m->facts, 0, storage->mask_bytes) - OPERATION_ROUNDING);
@@ -78,7 +78,7 @@ static mm_bound_storage storage_like(const mm_bound_model *m, const mm_tensor_in
     return storage;
 }
 
-/* Whether use u of the step can read the tensor in a code of a codec of the facts. */
+/* Whether use u of the step can read a code of the tensor, by any codec of the facts. */
 static bool reads_code(const mm_bound_model *m, const mm_step_info *step, int u) {
     for (int c = 0; step->n_codes > 0 && c < m->facts->n_codecs; c++)
         if (mm_step_code_of(m->facts, step, u, MM_READ, c, step->uses[u].tensor)) return true;
@@ -106,7 +106,7 @@ static void add_code(mm_bound_model *m, int codec, mm_tensor t) {
     if (!codec_facts->lossless && !mm_tensor_takes_loss(mm_graph_tensor(m->graph, t))) return;
     const bool body = facts->body_bound_bytes > 0;
     const double moved = (double)(body ? facts->body_typical_bytes : facts->code_bytes);
-    /* Steps that code by themselves take longer for it, by less than a codec beside them may delay them. */
+    /* Steps that read or write the code by themselves count as 0: they may be delayed by less than a codec takes. */
     const bool by_steps = is_coded_by_steps(m, codec, t);
     const double ns[2] = {by_steps ? 0 : (double)facts->encode_ns, by_steps ? 0 : (double)facts->decode_ns};
     mm_bound_code *code = &m->codes[m->storage_of[t] * m->facts->n_codecs + codec];
@@ -119,7 +119,7 @@ static void add_code(mm_bound_model *m, int codec, mm_tensor t) {
     }
 }
 
-/* Gives tensors that may be aliases of each other one storage. */
+/* Gives one storage to all tensors that may be aliases of each other. */
 static void find_storages(mm_bound_model *m, mm_tensor *parent) {
     const int n = mm_graph_tensors(m->graph);
     for (mm_tensor t = 0; t < n; t++) parent[t] = t;
@@ -143,7 +143,7 @@ static void find_storages(mm_bound_model *m, mm_tensor *parent) {
     }
 }
 
-/* Who writes and reads the storages. */
+/* Finds the writers and readers of the storages. writes: zeros, per storage. */
 static void find_users(mm_bound_model *m, int32_t *writes) {
     for (int s = 0; s < mm_graph_steps(m->graph); s++) {
         const mm_step_info *step = mm_graph_step(m->graph, s);
@@ -163,7 +163,7 @@ static void find_users(mm_bound_model *m, int32_t *writes) {
     }
 }
 
-/* The inputs and outputs of steps that can run again; not what shares an input's storage. */
+/* Adds the inputs, then the outputs, of a step that can be recomputed, except outputs that share an input's storage. */
 static void add_links(mm_bound_model *m, int s) {
     const mm_step_info *step = mm_graph_step(m->graph, s);
     int n = m->first_link[s];
@@ -243,7 +243,7 @@ static bool may_share(const mm_step_info *step, mm_tensor output) {
     return false;
 }
 
-/* What the step reads, if it is the value that was there at the cut. */
+/* Adds what the step reads, if that is a value from before the cut. */
 static void add_needs(mm_bound_model *m, int s) {
     const mm_step_info *step = mm_graph_step(m->graph, s);
     for (int u = 0; u < step->n_uses; u++) {
@@ -260,7 +260,7 @@ static void add_needs(mm_bound_model *m, int s) {
     }
 }
 
-/* Bytes of what c writes beside what it reads. */
+/* Bytes of the outputs of c that cannot take an input's bytes. */
 static double output_bytes(const mm_bound_model *m) {
     const mm_step_info *step = mm_graph_step(m->graph, m->cut);
     double bytes = 0;

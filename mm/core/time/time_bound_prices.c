@@ -3,15 +3,16 @@
 
 #include "mm/core/time/time_bound_prices.h"
 
-/* Ways to hold a storage. Codec k: WAY_CODES + 2 k on the device, and the next in pinned memory. The step s that writes
- * it again: -1 - s. */
+/* Ways to hold a storage. A code of codec k: WAY_CODES + 2 k on the device, WAY_CODES + 2 k + 1 in pinned memory.
+ * Recomputed by step s: -1 - s. */
 enum { WAY_KEPT, WAY_SWAPPED, WAY_MASK, WAY_PINNED_MASK, WAY_CODES };
 
 enum { SIGNS, ELEMENTS }; /* the forms in which a storage is held */
 
 static double larger(double a, double b) { return a > b ? a : b; }
 
-/* A code in pinned memory: copied by the link, or by the codec as it works, whatever is cheaper on each side. */
+/* What a code in pinned memory takes. On each side, a copy moves it or the codec does as it works, whichever is
+ * cheaper. codec, link: ns of the two, to the host and back. */
 static mm_bound_amounts pinned_code(const mm_bound_amounts *prices, const double codec[2], const double link[2]) {
     static const mm_bound_resource on_codec[2] = {MM_BOUND_ENCODE, MM_BOUND_DECODE};
     static const mm_bound_resource on_link[2] = {MM_BOUND_OUT, MM_BOUND_IN};
@@ -37,11 +38,11 @@ static mm_bound_amounts code_amounts(const mm_bound_model *m, int at, int way, c
     return amounts;
 }
 
-/* What a way but recomputation takes. */
+/* What a way takes, for all ways but recomputation. */
 static mm_bound_amounts amounts_of(const mm_bound_model *m, int at, int way, const mm_bound_amounts *prices) {
     static const double codec[2] = {0, 0};
     const mm_bound_storage *storage = &m->storages[at];
-    const double link[2] = {storage->mask_ns, 0}; /* a step reads a mask in pinned memory from there */
+    const double link[2] = {storage->mask_ns, 0}; /* steps read a mask in pinned memory in place */
     mm_bound_amounts amounts = {{0}};
     switch (way) {
     case WAY_KEPT:
@@ -75,7 +76,7 @@ static void consider(const mm_bound_model *m, int at, int form, int way, const m
     storage->way[form] = way;
 }
 
-/* All ways but recomputation. */
+/* Finds the cheapest ways, recomputation aside. */
 static void price_held(const mm_bound_model *m, int at, const mm_bound_amounts *prices) {
     mm_bound_storage *storage = &m->storages[at];
     storage->taken[SIGNS] = storage->taken[ELEMENTS] = 0;
@@ -98,14 +99,14 @@ static void price_held(const mm_bound_model *m, int at, const mm_bound_amounts *
     }
 }
 
-/* The share of an input that a step which runs again is charged: of what its elements take beyond what is needed of it
- * anyway. 0: it is charged nothing. */
+/* The share of an input's cost that each recomputed step is charged; the cost is what its elements take beyond what is
+ * needed of it anyway. 0: the step is charged nothing. */
 static double share_of(const mm_bound_storage *input) {
     if (!input->plain || input->readers == 0 || input->need >= MM_BOUND_VALUE) return 0;
     return input->need == MM_BOUND_SIGN && input->price[SIGNS] >= input->price[ELEMENTS] ? 0 : 1.0 / input->readers;
 }
 
-/* Considers that the step runs again. Its price is divided among its outputs by their bytes. */
+/* Considers recomputing the step. Its price is divided among its outputs by their bytes. */
 static void price_again(mm_bound_model *m, int s, const mm_bound_amounts *prices) {
     double price = m->again_ns[s] * prices->of[MM_BOUND_AGAIN];
     for (int i = m->first_link[s]; i < m->first_link[s + 1]; i++) {
@@ -121,7 +122,7 @@ static void price_again(mm_bound_model *m, int s, const mm_bound_amounts *prices
     }
 }
 
-/* Takes of the step that runs again, and of its inputs, what its outputs take of it. */
+/* Counts a recomputed step, and its inputs, as far as its outputs need it. */
 static void take_again(mm_bound_model *m, int s, mm_bound_amounts *sum) {
     double taken = 0;
     for (int i = m->first_link[s + 1] - 1; i >= m->first_link[s]; i--) {
@@ -137,7 +138,7 @@ static void take_again(mm_bound_model *m, int s, mm_bound_amounts *sum) {
     sum->of[MM_BOUND_AGAIN] += taken * m->again_ns[s];
 }
 
-/* Adds what is taken of the storage in a form, if it is held so. */
+/* Adds what the storage takes in a form, as often as that counts; recomputation is added by take_again. */
 static void add_held(const mm_bound_model *m, int at, int form, const mm_bound_amounts *prices, mm_bound_amounts *sum) {
     const mm_bound_storage *storage = &m->storages[at];
     if (storage->taken[form] == 0 || storage->way[form] < 0) return;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Private to mm/core: what time_bound.h says of a graph, in numbers (time_bound_model.c), and the sum over tensors for
- * given weights and prices (time_bound_prices.c). */
+/* Private to mm/core: for the proof in time_bound.h, a graph's numbers (time_bound_model.c), and the sum over tensors
+ * for given weights and prices (time_bound_prices.c). */
 #ifndef MM_CORE_TIME_TIME_BOUND_PRICES_H
 #define MM_CORE_TIME_TIME_BOUND_PRICES_H
 
 #include "mm/core/plan/plan.h"
 
-/* What a way to hold a tensor takes: ns of streams before the step c and from it on, and bytes. */
+/* What a way to hold a tensor takes: ns of streams, before the step c starts or after, and bytes. */
 typedef enum mm_bound_resource {
     MM_BOUND_OUT,    /* ns of copies to the host, before */
     MM_BOUND_ENCODE, /* ns of encodes, before */
@@ -33,32 +33,33 @@ typedef enum mm_bound_need {
 /* Tensors that may share one storage, because each equals the others. */
 typedef struct mm_bound_storage {
     double bytes, mask_bytes;
-    double copy_ns[2], mask_ns; /* to the host, and back; of a mask, to the host */
+    double copy_ns[2], mask_ns; /* of a copy to the host, and back; of a mask's copy to the host */
     bool plain;                 /* one step alone writes elements to it, once: all readers read that value */
     int32_t first;              /* first step that writes it */
     int32_t readers;            /* steps that can run again and read its elements */
     mm_bound_need need;
-    double price[2]; /* of its cheapest way to give signs, and elements */
+    double price[2]; /* of the cheapest way to hold its signs, and its elements */
     int way[2];      /* that way */
-    double taken[2]; /* how much of it is taken: of what is needed, and by steps that run again */
+    double taken[2]; /* how often that way counts: once if c or a later step needs it, and by shares for
+                        recomputations */
 } mm_bound_storage;
 
-/* The least that any tensor of the storage takes as a code. */
+/* What a code of the storage takes: the least among its tensors. */
 typedef struct mm_bound_code {
     bool possible;
     double device_bytes; /* on the device: of the body, if it has one */
     double pinned_bytes; /* in pinned memory, without a body */
     double ns[2];        /* encode, decode */
-    double link_ns[2];   /* of what a codec moves that writes to pinned memory and reads from there */
+    double link_ns[2];   /* to move the code over the link, and back */
 } mm_bound_code;
 
-/* A storage whose elements a step that can run again reads, or writes. */
+/* A storage whose elements a step that can be recomputed reads, or writes. */
 typedef struct mm_bound_link {
     int32_t storage;
-    double part; /* of what the step writes; < 0: it reads it */
+    double part; /* of the bytes that the step writes; < 0: the step reads it */
 } mm_bound_link;
 
-/* A graph's tensors, by the storage that they may share, and a cut of its steps. */
+/* A graph's storages and steps, and the cut between the steps before c and the others. */
 typedef struct mm_bound_model {
     const mm_graph *graph;
     const mm_facts *facts;
@@ -67,23 +68,23 @@ typedef struct mm_bound_model {
     mm_bound_storage *storages;
     int n_storages;
     mm_bound_code *codes;       /* [storage * number of codecs + codec] */
-    double *step_ns, *again_ns; /* per step: the least that it takes, and takes when it runs again; < 0: it cannot */
-    int32_t *first_link;        /* per step, and one more: */
-    mm_bound_link *links;       /* what it reads and writes if it runs again */
+    double *step_ns, *again_ns; /* per step: its least time, and that of recomputing it; < 0: it cannot be recomputed */
+    int32_t *first_link;        /* per step, and one more entry: its first link */
+    mm_bound_link *links;       /* what recomputing a step reads, then what it writes */
     bool *gone;                 /* per tensor: scratch of mm_bound_cut */
     int cut;                    /* the step c */
     double before_ns, after_ns; /* of the steps before c; of c and the steps after it */
-    double fixed_bytes;         /* on the device while c runs, whatever else is there */
+    double fixed_bytes;         /* on the device while c runs, under every plan */
 } mm_bound_model;
 
 MM_CHECKED mm_status mm_bound_model_init(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                                          mm_bound_model *model_out);
 void mm_bound_model_fini(mm_bound_model *model);
 
-/* Cuts the steps before `step`: finds what is needed from there on. */
+/* Sets c to `step`: finds what c and later steps need. */
 void mm_bound_cut(mm_bound_model *model, int step);
 
-/* The sum over what is needed of the cheapest ways by these prices: what they take. */
+/* What the cheapest ways, at these prices, to hold all that is needed take together. */
 mm_bound_amounts mm_bound_cheapest(mm_bound_model *model, const mm_bound_amounts *prices);
 
 #endif

@@ -11,7 +11,7 @@ static mm_status no_memory(void) { return mm_fail(MM_ERR_NOMEM, "out of memory f
 
 /* ---------------------------------------------------------------- life */
 
-/* The buffer is no part of the heap, which is counted as what libraries allocate (mm_stats.outside_bytes). */
+/* Maps the buffer. It is not on the heap, whose bytes count as allocated by libraries (mm_stats.outside_bytes). */
 static mm_status map_buffer(mm_timeline *t, int64_t bytes) {
     bytes = bytes / (int64_t)sizeof(mm_timeline_iteration) * (int64_t)sizeof(mm_timeline_iteration);
     if (bytes == 0) return MM_OK;
@@ -27,7 +27,7 @@ static mm_status map_buffer(mm_timeline *t, int64_t bytes) {
 
 mm_status mm_timeline_create(const char *name, int64_t buffer_bytes, mm_timeline **timeline_out) {
     if (buffer_bytes < 0)
-        return mm_fail(MM_ERR_INVALID, "a timeline's buffer of %lld bytes: must be at least 0",
+        return mm_fail(MM_ERR_INVALID, "a timeline's buffer cannot have %lld bytes: must be at least 0",
                        (long long)buffer_bytes);
     mm_timeline *t = calloc(1, sizeof *t);
     if (!t) return no_memory();
@@ -162,7 +162,7 @@ static mm_status tell_sums(const mm_plan *plan, const name_table *names, mm_time
 
 /* ---------------------------------------------------------------- memory */
 
-/* Steps as an account divides a plan: each begins with a step, but the first with the first node. */
+/* Copies the account's steps: each begins with a step of the plan, the first one with the first node. */
 static mm_status tell_memory(const mm_program *program, mm_timeline_plan *to) {
     const mm_plan *plan = program->plan;
     mm_account account;
@@ -180,7 +180,7 @@ static mm_status tell_memory(const mm_program *program, mm_timeline_plan *to) {
 
 /* ---------------------------------------------------------------- flows */
 
-/* The first step behind a node that finds a segment's contents; -1: none does. */
+/* The node of the first step after `node` that uses a segment; -1: none does. */
 static int reader_of(const mm_plan *plan, int node, int segment) {
     for (int i = node + 1; i < plan->n_nodes; i++) {
         const mm_node *n = &plan->nodes[i];
@@ -191,7 +191,7 @@ static int reader_of(const mm_plan *plan, int node, int segment) {
     return -1;
 }
 
-/* The operation whose result another carries on with; -1: it evicts a map. */
+/* The operation that made what another one works on; -1: none, because the other one evicts a map. */
 static int operation_before(const mm_plan *plan, int node) {
     const mm_segment *src = &plan->segments[plan->nodes[node].src];
     if (!src->pinned && src->content == MM_CONTENT_RAW) return -1;
@@ -200,7 +200,7 @@ static int operation_before(const mm_plan *plan, int node) {
     return -1;
 }
 
-/* Pieces of a flow that ends with an operation's reader, first link first. Returns their number. */
+/* Lists the pieces of the flow from an eviction through operation `node` to `reader`. Returns their number. */
 static int links_of(const mm_program *program, int node, int reader, int32_t *links) {
     int n = 1, at = node;
     while ((at = operation_before(program->plan, at)) >= 0) n++;
@@ -216,7 +216,7 @@ static int count_links(const mm_plan *plan, int node) {
     return n;
 }
 
-/* Whether a node is an operation that brings a map, or its signs, to a step; which one. */
+/* The node of the step to which an operation brings a map, or its signs; -1: `node` is no such operation. */
 static int brings_to(const mm_plan *plan, int node) {
     const mm_node *n = &plan->nodes[node];
     const bool brings = !mm_node_runs_step(n) && n->dst >= 0 && !plan->segments[n->dst].pinned;

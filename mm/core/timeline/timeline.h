@@ -1,59 +1,57 @@
 /* SPDX-License-Identifier: MIT */
-/* A timeline: when the pieces of iterations ran, with all that is needed to tell of them once their plans are gone. It
- * has a bounded buffer of times; iterations that find no room in it are dropped, and counted. A trace is made of it
- * (mm_timelines_write).
- *
- * Threads: one at a time. */
+/* A timeline: when the pieces of iterations ran. It copies what a trace says about them, because their plans may be
+ * gone by then. Its buffer of times is bounded: iterations that find no room in it are dropped, and counted.
+ * mm_timelines_write makes a trace of it. Threads: one at a time. */
 #ifndef MM_CORE_TIMELINE_TIMELINE_H
 #define MM_CORE_TIMELINE_TIMELINE_H
 
 #include "mm/core/account/account.h"
 #include "mm/core/plan/program.h"
 
-/* 65536 iterations of 16 pieces, or 2600 of ResNet-32's 400. Chosen. */
+/* Enough for 65536 iterations of 16 pieces, or 2600 of ResNet-32, which has 400 pieces. Chosen. */
 enum { MM_TIMELINE_BYTES = 16 << 20 };
 
-/* A piece, as a trace tells of it. */
+/* What a trace says about a piece. */
 typedef struct mm_timeline_piece {
     mm_node_kind kind;
     mm_stream_id stream;
     int32_t step; /* STEP, RECOMPUTE: the graph's step; else -1 */
     mm_phase phase;
-    const char *layer;             /* of the step; of an operation: that made the tensor. NULL: none did */
+    const char *layer;             /* the step's; for an operation, the one that made the tensor. NULL: none */
     const char *tensor_name;       /* operations; else NULL */
     mm_tensor tensor;              /* operations; else -1 */
-    int64_t bytes;                 /* operations: of the tensor's part; steps: of the tensors that it writes */
-    int64_t stored_bytes;          /* operations: of its code or copy (mm_program_stored) */
-    int32_t part, parts;           /* which of the node's pieces it is */
+    int64_t bytes;                 /* operations: of the tensor's part; steps: of the tensors that they write */
+    int64_t stored_bytes;          /* operations: of that part's code or copy (mm_program_stored) */
+    int32_t part, parts;           /* which of the node's pieces it is, and their number */
     int32_t before;                /* index of the piece before it on its stream; -1: none */
-    int32_t due;                   /* operations: of the step after which it is queued; -1: none */
-    int32_t wait[MM_STREAM_COUNT]; /* of the pieces that it waits for; -1: none */
+    int32_t due;                   /* operations: index of the step's piece after which it is queued; -1: none */
+    int32_t wait[MM_STREAM_COUNT]; /* per stream: index of the piece that it waits for; -1: none */
 } mm_timeline_piece;
 
 /* Live bytes of a step and of the operations queued after it: mm_account_step. */
 typedef struct mm_timeline_step {
-    int32_t piece; /* it begins with */
+    int32_t piece; /* index of its first piece */
     int64_t bytes[MM_ACCOUNT_KINDS];
 } mm_timeline_step;
 
-/* The way of a map from where it is evicted to a step that reads it when it is back: links[first] to
- * links[first + n - 1] are indices of pieces, the last of them the reader. */
+/* A map's way from its eviction to the step that reads it when it is back. links[first] to links[first + n - 1] are
+ * indices of pieces; the last one is the reader. */
 typedef struct mm_timeline_flow {
     mm_tensor tensor;
     int32_t first, n;
 } mm_timeline_flow;
 
-/* A sum in place of tensors that processes share (mm_plan_allreduce_groups). */
+/* A group of tensors that are all-reduced in place (mm_plan_allreduce_groups). */
 typedef struct mm_timeline_sum {
-    const char *tensor_name; /* of the first */
-    int n;                   /* of tensors */
+    const char *tensor_name; /* name of the first tensor */
+    int n;                   /* number of tensors */
     int64_t bytes;
 } mm_timeline_sum;
 
 /* A plan that iterations ran. */
 typedef struct mm_timeline_plan {
     char *graph, *policy;
-    char *names; /* of layers and tensors, one after the other */
+    char *names; /* names of layers and tensors, one after the other */
     mm_timeline_piece *pieces;
     int n_pieces;
     mm_timeline_sum *sums;
@@ -63,73 +61,72 @@ typedef struct mm_timeline_plan {
     mm_timeline_flow *flows;
     int n_flows;
     int32_t *links;
-    char *memory; /* JSON (mm_plan_memory); NULL: not told */
+    char *memory; /* JSON (mm_plan_memory); NULL: not added */
 } mm_timeline_plan;
 
 typedef struct mm_timeline_iteration {
     int32_t plan;
-    int64_t number; /* from 1: of all iterations of the run, those that were dropped too */
-    int64_t first;  /* its spans: spans[first] on, one for each of the plan's pieces, then for each of its sums */
+    int64_t number; /* from 1, among all iterations of the run, dropped ones too */
+    int64_t first;  /* its spans begin at spans[first]: one for each of the plan's pieces, then for each of its sums */
 } mm_timeline_iteration;
 
-/* A policy planned again, because iterations did not take what was planned. */
+/* A policy planned again, because iterations took other times than planned. */
 typedef struct mm_timeline_replan {
     const char *graph;
     int64_t at_ns;
-    int64_t measured_ns, planned_ns; /* an iteration under the plan that was left */
-    int64_t left_ns, new_ns;         /* predicted by what was measured: under that plan, and under the new one */
+    int64_t measured_ns, planned_ns; /* time of an iteration under the old plan */
+    int64_t left_ns, new_ns;         /* its prediction from measured times: under the old plan, and under the new one */
 } mm_timeline_replan;
 
 typedef struct mm_timeline {
-    char *name; /* of the run */
+    char *name; /* name of the run */
     mm_timeline_plan *plans;
     int n_plans;
-    mm_timeline_iteration *iterations; /* at the end of the buffer, growing down; [-1 - i] is the i-th */
-    int64_t n_iterations, begun;       /* begun: those that were dropped too */
+    mm_timeline_iteration *iterations; /* from the end of the buffer downwards; [-1 - i] is the i-th */
+    int64_t n_iterations, begun;       /* begun: with those that were dropped */
     mm_period *spans;                  /* at the beginning of the buffer */
     int64_t n_spans;
     int64_t buffer_bytes;
-    int64_t dropped; /* pieces, and replans for which there was no memory */
+    int64_t dropped; /* number of pieces, and of replans, that found no room */
     mm_timeline_replan *replans;
     int n_replans;
 } mm_timeline;
 
-/* An empty timeline. buffer_bytes 0: MM_TIMELINE_BYTES; memory is taken as it is used. MM_ERR_NOMEM, MM_ERR_INVALID:
- * less than 0. The caller destroys it. */
+/* Creates an empty timeline. buffer_bytes: 0 for MM_TIMELINE_BYTES; memory is taken as it is used. MM_ERR_NOMEM.
+ * MM_ERR_INVALID: buffer_bytes is negative. The caller destroys it. */
 MM_CHECKED mm_status mm_timeline_create(const char *name, int64_t buffer_bytes, mm_timeline **timeline_out);
 /* NULL is legal. */
 void mm_timeline_destroy(mm_timeline *timeline);
 
-/* Adds a plan, and copies what is told of it. *plan_out: its index. MM_ERR_NOMEM. */
+/* Adds a plan: copies what a trace says about it. *plan_out: its index. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_timeline_add_plan(mm_timeline *timeline, const mm_program *program, int *plan_out);
 
 static inline bool mm_period_is_known(const mm_period *span) { return span->end_ns >= span->start_ns; }
 
-/* The number of an iteration that begins, from 1. */
+/* Counts an iteration that begins. Returns its number, from 1. */
 static inline int64_t mm_timeline_begin(mm_timeline *timeline) { return ++timeline->begun; }
 
-/* Room for the spans of an iteration under a plan, per piece and then per sum in place, which the caller fills in: for
- * one whose time is not known with an end before the start. NULL: the buffer is full, and the iteration was counted as
- * dropped. */
+/* Makes room for the spans of an iteration under a plan, one per piece and then one per sum in place. The caller fills
+ * them in; a span of unknown time ends before it starts. NULL: the buffer is full; the iteration counts as dropped. */
 mm_period *mm_timeline_add(mm_timeline *timeline, int plan, int64_t number);
 
-/* Notes that the plan of a graph was left. The graph's name is copied. */
+/* Records that a graph got a new plan. The graph's name is copied. */
 void mm_timeline_add_replan(mm_timeline *timeline, const char *graph, const mm_timeline_replan *replan);
 
-/* Pieces that are not in the timeline: of iterations that found no room, and those whose time is not known. */
+/* Number of pieces that are missing: those of iterations that found no room, and those whose time is not known. */
 int64_t mm_timeline_dropped(const mm_timeline *timeline);
 
 static inline const mm_timeline_iteration *mm_timeline_iteration_at(const mm_timeline *timeline, int64_t i) {
     return &timeline->iterations[-1 - i];
 }
 
-/* Adds what lies where in the memory of a plan of the timeline (mm_plan_memory), and so its maps and decisions. facts:
- * the plan's. MM_ERR_NOMEM. */
+/* Adds to a plan of the timeline what lies where in memory, and its decisions on maps (mm_plan_memory). facts: the
+ * plan's. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_timeline_add_memory(mm_timeline *timeline, int plan, const mm_program *program,
                                             const mm_facts *facts);
 
 /* Writes timelines to a file in Chrome's "Trace Event Format", each as a process; tools/README.md says what is in it.
- * Times begin with the earliest of all. The file appears as a whole, or not at all. MM_ERR_IO, MM_ERR_NOMEM,
+ * Times count from the earliest of all. The file appears as a whole, or not at all. MM_ERR_IO, MM_ERR_NOMEM,
  * MM_ERR_FORMAT: a name is not UTF-8. */
 MM_CHECKED mm_status mm_timelines_write(mm_timeline *const *timelines, int n, const char *path);
 

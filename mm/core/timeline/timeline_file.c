@@ -6,8 +6,8 @@
  *   s t f   a flow: a map's way from its eviction over its return to the step that reads it
  *   i   a replan: a policy planned again, because iterations did not take what was planned (mm_observe)
  *   C   the counter "device memory": the live bytes of a step, by kind
- *   M   the names of all that; and "memory": where each byte of a plan lies and why (plan_memory.h), with its graph and
- *       policy */
+ *   M   the names of processes and threads; and "memory": where each byte of a plan lies and why (plan_memory.h), with
+ *       its graph and policy */
 #include <jansson.h>
 #include <stdlib.h>
 
@@ -17,17 +17,17 @@
 #include "mm/core/status.h"
 #include "mm/core/timeline/timeline.h"
 
-/* Threads of a process have numbers of their own, so that no viewer takes two for one. The first is of iterations, the
- * last of sums in place. */
+/* Thread numbers differ between processes, too, so that no viewer confuses two threads. A process's first thread is for
+ * iterations, its last for sums in place. */
 enum { SUMS = 1 + MM_STREAM_COUNT, THREADS };
 
 typedef struct writer {
     FILE *file;
     mm_timeline *const *timelines;
     int n;
-    int64_t origin_ns; /* the earliest time of all */
+    int64_t origin_ns; /* the earliest time in all timelines */
     int64_t flows;     /* number of flows so far */
-    bool any;          /* there is an event */
+    bool any;          /* an event was written */
 } writer;
 
 /* One iteration. */
@@ -45,7 +45,7 @@ static int thread_of_stream(int pid, mm_stream_id stream) { return thread_of(pid
 
 static double us_since_origin(const writer *w, int64_t ns) { return (double)(ns - w->origin_ns) * 1e-3; }
 
-/* Writes an event, and takes over the reference. */
+/* Writes an event, and releases it. */
 static mm_status put(writer *w, json_t *event) {
     if (!event) return mm_fail(MM_ERR_FORMAT, "trace: out of memory, or a name is not UTF-8");
     fputs(w->any ? ",\n" : "\n", w->file);
@@ -152,8 +152,8 @@ static int64_t later(int64_t ns, const scene *s, int32_t piece) {
     return is_known(s, piece) && s->spans[piece].end_ns > ns ? s->spans[piece].end_ns : ns;
 }
 
-/* From when the piece could have run, as far as its own stream goes and the step that it is queued after, until it did;
- * told by what ended last of what it waited for, if that was later. */
+/* Writes the wait of a piece: from when its stream was free and it was queued, until it started. The awaited piece that
+ * ended last names it; if that one ended before, there is no wait. */
 static mm_status put_wait(scene *s, const mm_timeline_piece *p, int64_t start_ns) {
     const int64_t ready_ns = later(later(s->w->origin_ns, s, p->before), s, p->due);
     const mm_timeline_piece *last = NULL;
@@ -220,7 +220,7 @@ static mm_status put_link(scene *s, const mm_timeline_flow *flow, int i) {
                               thread_of_stream(s->pid, s->plan->pieces[piece].stream), "ts",
                               us_since_origin(s->w, s->spans[piece].start_ns), "args", "iteration",
                               (json_int_t)s->number, "tensor_id", (int)flow->tensor);
-    if (event) json_object_set_new(event, "bp", json_string("e")); /* binds to the slice that is there */
+    if (event) json_object_set_new(event, "bp", json_string("e")); /* "bp": "e": binds to the slice around it */
     return put(s->w, event);
 }
 
@@ -290,7 +290,7 @@ static int64_t earliest(const writer *w) {
     return ns == INT64_MAX ? 0 : ns;
 }
 
-/* mm_file_writer */
+/* An mm_file_writer. */
 static mm_status put_all(const void *ctx, FILE *file) {
     writer w = *(const writer *)ctx;
     int64_t dropped = 0;

@@ -380,7 +380,7 @@ static void what_cannot_be_shared_is_refused(void **state) {
     const mm_use own = {lone, MM_MODIFY, 0};
     assert_int_equal(mm_graph_add_step(graph, layer, MM_BACKWARD, &own, 1, 0), MM_OK);
     assert_int_equal(mm_graph_freeze(graph), MM_ERR_INVALID); /* nothing updates */
-    assert_non_null(strstr(mm_last_error(), "sum: is shared, but no update step"));
+    assert_non_null(strstr(mm_last_error(), "sum: is all-reduced, but no update step"));
     const mm_use update[] = {{sum, MM_READ, 0}, {lone, MM_MODIFY, 0}};
     assert_int_equal(mm_graph_add_step(graph, layer, MM_UPDATE, update, 2, 0), MM_OK);
     assert_int_equal(mm_graph_allreduce(graph, lone, MM_ALLREDUCE_AT_ONCE, MM_REDUCE_SUM), MM_OK);
