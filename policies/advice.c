@@ -10,8 +10,7 @@ enum { LIVENESS, AUTO, SWAP_ASYNC = 3, LOSSY = 12 };
 static const struct proposal {
     const mm_policy_ops *ops;
     mm_recompute_mode mode;
-    const char *codec; /* rules: codec of all maps that it can encode, the others are swapped; NULL: the policy's own
-                          rules */
+    const char *codec; /* rules: codec of all maps that it can encode, others are swapped; NULL: the policy's own */
     bool waits;        /* copies what swap-async copies, but waits more: tried only where swap-async does not fit */
     bool once;         /* has one form only: published and default are the same */
     bool quick;        /* tried even with mm_advice_wish.quick */
@@ -90,8 +89,8 @@ static bool fits(const search *s, const mm_trial *t) {
     return is_within(t, s->limits->device_bytes, s->limits->pinned_bytes);
 }
 
-/* Whether a proposal is of this kind (lossy or lossless), fits as published within pinned_bytes, and may be the fastest
- * that does. */
+/* Whether a proposal is of this kind (lossy or lossless), fits as published within pinned_bytes, and may be the
+ * fastest. */
 static bool is_rival(const search *s, int proposal, bool lossy, int64_t pinned_bytes) {
     const int64_t device = s->limits->device_bytes;
     const mm_trial *t = &s->published[proposal];

@@ -19,8 +19,7 @@ typedef enum mm_advice_kind {
     MM_ADVICE_NONE,       /* there is no plan at all */
     MM_ADVICE_FITS,       /* the policy fits */
     MM_ADVICE_PINNED,     /* the policy would fit with more pinned memory */
-    MM_ADVICE_NEEDS_LEAST /* no policy fits; of those within the pinned memory, this one needs the least device
-                             memory */
+    MM_ADVICE_NEEDS_LEAST /* no policy fits; within the pinned memory, this one needs the least device memory */
 } mm_advice_kind;
 
 typedef struct mm_advice {

@@ -17,8 +17,8 @@
 
 #include "policies/policy.h"
 
-/* An upper bound of what fallback.c adds: at most 4 forms of the policy, 8 stronger policies, one that compresses, and
- * auto twice. */
+/* An upper bound of what fallback.c adds: 4 forms of the policy, 8 stronger policies, one that compresses, and auto
+ * twice. */
 enum { MM_FALLBACK_MAX = 15 };
 
 /* A substitute. Its plan uses, for each step, the variant with the smallest workspace. */

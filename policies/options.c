@@ -115,8 +115,7 @@ static mm_status codec_spec(const mm_policy_ops *ops, const mm_option_values *va
     return MM_OK;
 }
 
-/* The rules of a choice. reserve: per cent, or "" for the codecs' own. The caller frees the text. NULL: out of
- * memory. */
+/* The rules of a choice. reserve: per cent, or "" for the codecs' own. The caller frees them. NULL: out of memory. */
 static char *rule_set(const mm_option_desc *d, int chosen, const char *reserve) {
     char *suffix = mm_text_format(*reserve ? ":reserve=%s" : "%s", reserve);
     char *text = suffix ? mm_text_format(d->rules[chosen], suffix, suffix) : NULL;

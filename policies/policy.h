@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The interface of policies. A policy makes a plan from a graph, facts, limits and its configuration. It is a pure
- * function: it uses no device, thread, clock or global, so the same inputs give the same plan everywhere.
- * Thread-safe. */
+ * function, without device, thread, clock or global: the same inputs give the same plan everywhere. Thread-safe. */
 #ifndef POLICIES_POLICY_H
 #define POLICIES_POLICY_H
 
@@ -45,8 +44,8 @@ typedef struct mm_policy_ops {
     const char *name, *summary;
     const mm_option_desc *options; /* ended by a NULL key; NULL: none */
     bool takes_text;               /* the first option may be given without its key: NAME:text,key=value */
-    const char *rules;             /* rules as text, with %s for the codec. NULL: an option gives the rules, or there
-                                      are none */
+    const char *rules;             /* rules as text, with %s for the codec. NULL: an option gives them, or there are
+                                      none */
     mm_engine_config config;       /* the fields that no option sets; without rules */
     /* Plans. If no plan fits the limits, *plan_out is the one with the lowest peak that the configuration allows; the
      * caller finds out with mm_plan_fits. The caller destroys the plan. */
@@ -91,8 +90,7 @@ static inline int mm_policy_sub_batch(const mm_policy *policy) { return policy->
 /* Checks a spec. Errors of mm_policy_parse. */
 MM_CHECKED mm_status mm_policy_check(const char *spec);
 
-/* Writes the specs of the codecs whose facts the policy needs, the mask included if it compresses; returns their
- * number. */
+/* Writes the specs of the codecs whose facts the policy needs, with the mask if it compresses; returns their number. */
 int mm_policy_list_codecs(const mm_policy *policy, char specs_out[MM_MAX_CODECS][MM_SPEC_CAPACITY]);
 
 /* The same for a spec. Errors of mm_policy_parse. */

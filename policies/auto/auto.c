@@ -60,8 +60,7 @@ static mm_status time_masks(const mm_graph *graph, const mm_facts *facts, mm_fac
     return MM_OK;
 }
 
-/* For when no plan without masks fits: plans with masks, whose times are estimated, since that is better than no
- * plan. */
+/* For when no plan without masks fits: plans with masks, whose times are estimated: better than no plan. */
 static mm_status plan_with_masks(mm_portfolio *p, const mm_facts *near, mm_facts *timed, mm_plan **plan) {
     mm_plan *without = *plan;
     mm_status status = time_masks(p->graph, near, timed);

@@ -63,8 +63,7 @@ static change find_change(const mm_auto *a, const mm_auto_weights *w, int p) {
     return best;
 }
 
-/* Acts on maps until the bytes alive are within the target, as far as the draft shows; returns the number of
- * changes. */
+/* Changes actions until the bytes alive are within the target, as far as the draft shows; returns how many. */
 static int relieve_draft(mm_auto *a, const mm_auto_weights *w) {
     int changes = 0;
     for (;;) {
@@ -72,8 +71,7 @@ static int relieve_draft(mm_auto *a, const mm_auto_weights *w) {
         if (a->live[p] <= a->target) return changes;
         const change c = find_change(a, w, p);
         if (c.map < 0) {
-            a->live[p] = INT64_MIN / 2; /* nothing helps here: passes over the node; later changes may still add to
-                                           it */
+            a->live[p] = INT64_MIN / 2; /* nothing helps here, so it skips the node; changes may still be added to it */
             continue;
         }
         mm_auto_map *m = &a->maps[c.map];
@@ -102,11 +100,7 @@ static int bar_refused(mm_auto *a) {
 }
 
 mm_status mm_auto_relieve(mm_auto *a, const mm_auto_weights *w) {
-    enum {
-        ROUNDS = 40,
-        HOPELESS = 16
-    }; /* chosen. HOPELESS: gives up when the draft is slower than the best plan by
-                                            more than this share */
+    enum { ROUNDS = 40, HOPELESS = 16 }; /* chosen; HOPELESS: the share by which a draft is slower than the best plan */
     for (int i = 0; i < a->n_maps; i++) a->maps[i].barred = 0;
     for (int round = 0; round < ROUNDS; round++) {
         MM_TRY(mm_auto_draft(a, &a->now));

@@ -87,7 +87,7 @@ static bool is_named(const mm_engine_config *menu, const mm_engine_config *confi
     return true;
 }
 
-/* Plans with a policy. fastest: looks for a plan that fits and is faster than the best so far; else for one with a low
+/* Plans with a policy. fastest: for a plan that fits and is faster than the best so far; else for one with a low
  * peak. */
 static mm_status try_policy(mm_portfolio *p, const mm_policy *policy, bool fastest) {
     mm_limits limits = *p->limits;
@@ -194,8 +194,7 @@ static mm_status search(mm_portfolio *p) {
         FEWEST = 40,
         MOST = 4000,
         LARGE = 300
-    }; /* for an effort of 1, chosen for time. STEPS: of all drafts together. FEWEST, MOST: drafts. LARGE: steps of a
-          large network */
+    }; /* for an effort of 1; chosen for time. STEPS: of all drafts; FEWEST, MOST: drafts; LARGE: steps of a network */
     const int steps = mm_graph_steps(p->graph);
     const int64_t effort = p->menu->own[MM_AUTO_EFFORT],
                   drafts = STEPS / (p->tried && steps > LARGE ? 2 : 1) / (steps + 1);
@@ -207,10 +206,7 @@ static mm_status search(mm_portfolio *p) {
 
 /* If the budget is small, tries for the smallest plans first: if these do not fit, the refusal is quick. */
 static mm_status try_menu(mm_portfolio *p) {
-    enum {
-        SMALL = 2
-    }; /* times a lower bound of what any plan needs; the smallest plans need at most 1.5 times that
-                           (measured) */
+    enum { SMALL = 2 }; /* times a lower bound of what any plan needs; plans need at most 1.5 times that (measured) */
     const bool small = p->limits->device_bytes < SMALL * mm_lower_bound_of(p->graph, p->facts).bytes;
     if (small && p->ns == INT64_MAX) MM_TRY(try_members(p, false));
     if (small && p->ns == INT64_MAX && !p->searches) return MM_OK;

@@ -136,11 +136,7 @@ static mm_status refine(mm_auto *a) {
 /* In a budget near what any plan needs, tries starts by kinds of layers, with drafts of their own. If they find a
  * better plan, it is refined, with as many drafts. */
 static mm_status search_small(mm_auto *a, int trials) {
-    enum {
-        SMALL = 2,
-        SHARE = 4
-    }; /* chosen. SMALL: budgets below so many times a lower bound; SHARE: a quarter of the
-                                      drafts */
+    enum { SMALL = 2, SHARE = 4 }; /* chosen: budgets below SMALL times a lower bound; a quarter of the drafts */
     if (a->limits->device_bytes >= SMALL * mm_lower_bound_of(a->graph, a->facts).bytes) return MM_OK;
     const int64_t before_ns = a->fits ? a->plan_ns : INT64_MAX;
     a->left = trials / SHARE;

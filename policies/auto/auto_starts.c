@@ -62,8 +62,7 @@ static void read_off(mm_auto *a, const mm_plan *plan) {
     }
 }
 
-/* The choice of nested recomputation whose kept maps differ least from those of a->now; -1: none of them is nearer than
- * keeping all. */
+/* The choice of nested recomputation whose kept maps differ least from those of a->now; -1: keeping all is nearer. */
 static int nearest_nesting(const mm_auto *a) {
     int nearest = -1, least = 0;
     for (int i = 0; i < a->n_maps; i++) least += a->now.rule[a->maps[i].tensor] == a->recompute;

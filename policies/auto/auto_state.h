@@ -37,8 +37,7 @@ typedef struct mm_auto_choice {
     int32_t *fetch, *gone; /* per tensor */
 } mm_auto_choice;
 
-/* OUT: a map's bytes may be reused at once, so the computation may wait for its copy. IN: it is fetched at the last
- * moment. */
+/* OUT: a map's bytes may be reused at once, so steps may wait for its copy. IN: it is fetched at the last moment. */
 enum { MM_AUTO_EAGER_OUT = 1, MM_AUTO_EAGER_IN = 2 };
 
 /* How a search weighs actions. */

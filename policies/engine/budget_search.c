@@ -11,8 +11,7 @@
 
 /* LIMITS: how many numbers of maps are tried in each way; proportionally fewer for more than LARGE_STEPS steps, down to
  * LIMITS_LEAST. All are chosen: 32 numbers are 3 % of the maps apart, and planning the deepest networks takes 0.2 to
- * 0.8 s, a refusal up to 1.2 s (measured, tools/README.md). DEEPER, the factor by which a way deepens fetches, is
- * chosen, too. */
+ * 0.8 s, a refusal up to 1.2 s (measured, tools/README.md). DEEPER, the factor of a deeper fetch, is chosen, too. */
 enum { LIMITS = 32, LIMITS_LEAST = 8, LARGE_STEPS = 1100, DEEPER = 4 };
 
 /* How many shares are tried, for eviction, of the maps that RECOMPUTE_NESTED keeps; chosen. */
@@ -26,8 +25,7 @@ static int limits_of(const mm_graph *graph) {
 
 /* A way to act on some of the maps. No way is best for all networks, so all are compared. */
 typedef struct way {
-    bool spread; /* acts on maps spread evenly over the network, so that copies are spread, too; else on the first
-                    maps */
+    bool spread; /* acts on maps spread evenly over the network, so that copies are spread, too; else on the first */
     bool ranked; /* takes all maps of a rule before any of the next rule's, which may cost more */
     bool deeper; /* fetches begin earlier, for a slow link */
     bool placed; /* places maps by lifetime, which may take less than tensor buffers for all of them */
@@ -95,11 +93,9 @@ typedef struct contest {
     mm_limits limits;
     const mm_engine_config *config;
     mm_survey *survey;
-    /* Candidates that take at least so much, by their bounds, are of no use to the caller and do not enter. INT64_MAX:
-     * no limit. */
+    /* Candidates that take at least so much, by their bounds, are of no use and do not enter. INT64_MAX: no limit. */
     int64_t below_ns, below_bytes;
-    int eligible, *of_rule; /* number of eligible maps. of_rule: the same per rule; then per rule for each choice of
-                               RECOMPUTE_NESTED */
+    int eligible, *of_rule; /* number of eligible maps; of_rule: per rule, then per rule for each nested choice */
     bool refused;           /* a candidate needed more buffers than config->k */
     candidate *candidates;  /* those whose bound is within the pinned memory */
     int n, entered;
@@ -108,8 +104,7 @@ typedef struct contest {
     bool again;             /* a plan is known that fits */
     bool fits, fits_pinned; /* the best fits the limits; it fits the pinned memory */
     candidate least;        /* the placed one with the lowest peak among those within the pinned memory */
-    /* [order][layout]: what a candidate took when it was placed; it depends on the limit of pinned memory, not on the
-     * budget. */
+    /* [order][layout]. Places depend on the limit of pinned memory, not on the budget. */
     placed_before (*before)[MM_LAYOUT_EXACT + 1];
 } contest;
 
@@ -160,8 +155,7 @@ static mm_status plan_one(contest *c, candidate one, mm_layout_algorithm layout)
     return compare_plan(c, &one, layout, plan);
 }
 
-/* Whether the candidate, as it was placed for another budget, does not fit this one, in which another plan is known to
- * fit. */
+/* Whether the candidate, placed before, does not fit this budget, in which another plan is known to fit. */
 static bool is_known_misfit(contest *c, const candidate *one, mm_layout_algorithm layout) {
     const placed_before *p = &c->before[one->order][layout];
     if (!c->again || p->bytes == 0) return false;
@@ -220,8 +214,7 @@ static mm_status enter_shares(contest *c, const way *w, int nesting) {
 }
 
 /* RECOMPUTE_NESTED: its choices stand for numbers of maps. If rules after it evict the maps that it keeps, ranked ways
- * enter shares of these for each choice; the other ways enter only the choice with the least memory, which is that of
- * `always`. */
+ * enter shares of these for each choice; other ways enter only the choice with the least memory, that of `always`. */
 static mm_status enter_nestings(contest *c, const way *w) {
     const int n = mm_survey_nestings(c->survey), step = LIMITS / limits_of(c->graph);
     int ignored;
@@ -341,8 +334,7 @@ static mm_status hold(contest *c, const mm_limits *limits) {
                                                          : find_plan(c, limits->device_bytes, limits->pinned_bytes);
 }
 
-/* Compares once in the limits, without a limit of pinned memory first; a plan that does not fit stays for the caller to
- * see. */
+/* Compares once in the limits, without a limit of pinned memory first; returns a plan that does not fit, too. */
 static mm_status hold_once(contest *c, const mm_limits *limits) {
     MM_TRY(compare_within(c, limits->device_bytes, INT64_MAX));
     return !c->plan || c->plan->pinned_bytes <= limits->pinned_bytes

@@ -23,7 +23,7 @@ static mm_status plan_all_within(const mm_graph *graph, const mm_facts *facts, c
     return status;
 }
 
-/* Plans for all maps. If pinned memory cannot hold the spill, reserves more of the codes' bytes on the device, if these
+/* Plans for all maps. If pinned memory cannot hold the spill, reserves more of the codes' bytes on the device, if they
  * fit. */
 static mm_status plan_all(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                           const mm_engine_config *config, mm_plan **plan_out) {

@@ -32,8 +32,7 @@ static bool has_body(const mm_engine *e, const mm_map *m) {
     return m->codec >= 0 && mm_facts_code(e->schedule.facts, m->codec, m->tensor)->body_bound_bytes > 0;
 }
 
-/* Whether the map, or its code, is copied over the link. A code with a body is not: its codec writes to pinned
- * memory. */
+/* Whether the map, or its code, is copied over the link. Not a code with a body: its codec writes to pinned memory. */
 static bool is_moved(const mm_engine *e, const mm_map *m) {
     return m->action == MM_ACTION_SWAP || (m->action == MM_ACTION_CODE_SWAP && !has_body(e, m));
 }
@@ -205,8 +204,7 @@ static mm_status fetch(mm_engine *e, mm_map *m) {
     return mm_config_fetch(e->config) == MM_FETCH_DEMAND ? MM_OK : mask_late(e, m);
 }
 
-/* Fetches the next map of the queue. Skips maps that a recomputation has fetched already. For a kept map, nothing is
- * fetched. */
+/* Fetches the next map of the queue. Skips maps that a recomputation has fetched. For a kept map, fetches nothing. */
 static mm_status fetch_next(mm_engine *e) {
     while (e->issued < e->maps.n_queue) {
         int index = e->maps.queue[e->issued++];

@@ -24,9 +24,9 @@ typedef struct mm_engine {
     uint8_t *wanted;             /* per tensor: it is to be made again for the next step */
     uint8_t *again;              /* per step: it is to run again, to make wanted tensors */
     int first_again, last_again; /* the first and the last such step */
-    uint8_t *low;     /* RECOMPUTE_NESTED: per step from first_again on, the smallest level of a cut between it and
+    uint8_t *low;                /* RECOMPUTE_NESTED: per step from first_again on, the smallest level of the cuts up to
                          last_again */
-    mm_tensor *wants; /* the wanted tensors */
+    mm_tensor *wants;            /* the wanted tensors */
     int n_wants;
     /* Per step: the last node of an eviction that it must wait for (leave_steps); -1: none. */
     int *leaving;

@@ -14,7 +14,7 @@ enum { MM_FAR_STEPS = 4 };
 typedef struct mm_gradients {
     mm_schedule *schedule;
     const uint8_t *leave;    /* per tensor: it may be moved out */
-    int32_t *node, *segment; /* per tensor: the copy to pinned memory, and the segment it wrote; -1: the map is on the
+    int32_t *node, *segment; /* per tensor: its copy to pinned memory, and the segment written; -1: it is on the
                                 device */
 } mm_gradients;
 

@@ -26,8 +26,7 @@ static bool is_maker_named(const mm_schedule *s, const uint8_t *named, mm_tensor
     return false;
 }
 
-/* Finds the forms of a tensor and of its aliases that the backward pass reads, and the last step that reads
- * elements. */
+/* Finds the forms of a tensor and of its aliases that the backward pass reads, and the last reader of elements. */
 static void backward_reads(const mm_schedule *s, mm_map *m) {
     m->last_value = -1;
     for (int i = m->first_backward; i <= s->last_step[m->tensor]; i++) {
@@ -226,8 +225,8 @@ static bool is_selected(const mm_selection *selection, const mm_map *m, const mm
 }
 
 /* The recomputed map with which a saved tensor (a pool's index map) is made again, because one step writes both, so
- * that the tensor need not be kept; -1: none. A tensor that the step may read when it runs again (mm_graph_allow_given)
- * is kept. */
+ * that the tensor need not be kept; -1: none. What the step may read when it runs again (mm_graph_allow_given) is
+ * kept. */
 static int comes_along(const mm_schedule *s, const mm_maps *maps, mm_tensor tensor) {
     const mm_tensor_info *info = mm_graph_tensor(s->graph, tensor);
     if (info->kind != MM_SAVED || info->ownership != MM_MANAGED || info->writes != 1) return -1;
@@ -262,8 +261,7 @@ static void add_along(mm_maps *maps, const mm_schedule *s, mm_tensor tensor, int
     maps->map_of[tensor] = maps->n++;
 }
 
-/* Decides about one tensor. Tensors come in order of first use, so the maps that a map is made from are decided before
- * it. */
+/* Decides about one tensor. Tensors come in order of first use, so what a map is made from is decided before it. */
 static void choose_one(mm_maps *maps, mm_schedule *s, const mm_engine_config *config, const mm_selection *selection,
                        mm_tensor t) {
     mm_map *m = &maps->maps[maps->n];

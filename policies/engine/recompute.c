@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "policies/engine/recompute.h"
 
-/* RECOMPUTE_MEMORY: most tensors that are made or read for one map; a map that would take more is kept. Otherwise the
- * number of steps that run again would grow with the square of the depth. Chosen: networks of up to 150 layers stay
- * below it. */
+/* RECOMPUTE_MEMORY: most tensors that are made or read for one map; a map that would take more is kept. Otherwise steps
+ * that run again would grow with the square of the depth. Chosen: networks of up to 150 layers stay below. */
 enum { LONGEST_CHAIN = 128 };
 
 /* ---------------------------------------------------------------- which maps can be made again */
@@ -95,8 +94,7 @@ static bool can_make(query *q, mm_tensor tensor) {
 }
 
 /* Finds what the map is made from, back to maps that are kept or fetched. In nested recomputation the search ends at
- * the nearest maps, recomputed or not, since these may be made from any number of others. False: it cannot be made
- * again. */
+ * the nearest maps, recomputed or not, since these may be made from any number of others. False: it cannot be. */
 static bool search(const mm_schedule *s, mm_maps *maps, mm_recompute_mode mode, mm_map *m) {
     query q = {.schedule = s,
                .maps = maps,

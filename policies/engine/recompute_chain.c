@@ -110,8 +110,7 @@ static int backward_of(const mm_schedule *s, int step) {
     return mm_graph_layer(s->graph, mm_graph_step(s->graph, step)->layer)->step[MM_BACKWARD];
 }
 
-/* Adds what the stage's backward steps need, with all its maps there at first; each step frees what it is the last to
- * use. */
+/* Adds what the stage's backward steps need, with all its maps there; each step frees what it is the last to use. */
 static void add_backward(const profile *p, const mm_chains *chains, mm_stage *stage) {
     const mm_schedule *s = p->schedule;
     int begin = -1;

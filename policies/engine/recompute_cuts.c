@@ -6,7 +6,7 @@
  *                                                            again when the backward pass comes to them
  *
  * Chen et al. close a segment when its maps exceed a size (their algorithm 3), and search for the size. A map on a
- * branch around a cut is read across it, too, so cuts are made where few bytes are read across: not within a residual
+ * branch around a cut is read across it, too, so cuts are where few bytes are read across: not within a residual
  * block. */
 #include "policies/engine/recompute_cuts.h"
 

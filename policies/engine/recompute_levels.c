@@ -20,8 +20,8 @@ typedef enum choice {
     FULL,    /* keep all maps of stage s, then go on with s + 1 to t */
     THIN,    /* as FULL, but keep only the maps that are not left out (mm_chain_leaves_out) */
     INNER,   /* s = t: do what the solution of the stage's own (fine) chain says */
-    CUT,     /* CUT + k: run stages s to s + k, keep what later ones read, go on with s + k + 1 to t, then do s to s + k
-                again */
+    CUT,     /* CUT + k: run stages s to s + k, keep what later ones read, go on with s + k + 1 to t, then redo s to s +
+                k */
 } choice;
 
 /* Least time of stages s to t within m slots, and the choice that gives it. The time counts all forward steps from the

@@ -198,8 +198,7 @@ static bool keeps_fastest(const mm_plan *kept, const mm_limits *limits) {
     return fits(kept, limits);
 }
 
-/* Plans one way, with less_bytes less than the limit, and keeps the better plan. *enough_out: whether the plan fits
- * there. */
+/* Plans one way, in less_bytes less than the limit, and keeps the better plan. *enough_out: whether it fits there. */
 static mm_status compare(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                          mm_algorithms algorithms, modnn_way way, int64_t less_bytes, mm_plan **best,
                          bool *enough_out) {

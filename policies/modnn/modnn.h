@@ -62,8 +62,7 @@ typedef struct modnn_need {
     int32_t use;  /* index of the use in modnn.uses */
     bool writes;  /* changes the value */
     bool inplace; /* first written here, in place over another tensor (mm_schedule.over) */
-    int64_t made; /* decided: offset at which the step allocates it; -1: it is there already, or in place over
-                     another */
+    int64_t made; /* decided: offset at which the step allocates it; -1: it was there, or is in place over another */
 } modnn_need;
 
 /* A root's storage, at the present step of the simulation. */

@@ -140,8 +140,7 @@ static mm_status take(modnn *m, int64_t bytes, mm_tensor root, int until, int64_
     return MM_OK;
 }
 
-/* Places what the present step needs and is not there yet. *placed_out: whether all of it, and its least workspace, has
- * room. */
+/* Places what the present step needs and is not there yet. *placed_out: whether that and its workspace have room. */
 static mm_status place_rest(modnn *m, bool *placed_out) {
     *placed_out = false;
     for (int i = m->first_need[m->step]; i < m->first_need[m->step + 1]; i++) {

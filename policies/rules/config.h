@@ -61,8 +61,7 @@ typedef enum mm_fetch {
     MM_FETCH_DEMAND, /* right before the step that needs them */
 } mm_fetch;
 
-/* Which storages share bytes (mm_sharing). The first value of each enumeration is the lean choice; the others are
- * baselines of papers. */
+/* Which storages share bytes (mm_sharing). The first values are the lean choices, the others papers' baselines. */
 typedef enum mm_inplace {
     MM_INPLACE_ON,        /* layers write in place, and equal tensors share storage, where the graph allows it */
     MM_INPLACE_OFF,       /* every tensor has storage of its own while it lives */
@@ -90,8 +89,7 @@ typedef enum mm_when {
     MM_WHEN_ALWAYS, /* act on all maps that the rules name, whatever the budget */
 } mm_when;
 
-/* Which of its variants (facts.h) computes a step. They are in order: the fastest first, each later one with a smaller
- * workspace. */
+/* Which variant (facts.h) computes a step. The fastest is the first; each later one has a smaller workspace. */
 typedef enum mm_algorithms {
     MM_ALGORITHMS_FASTEST, /* the first */
     MM_ALGORITHMS_LEAST,   /* the one with the least workspace (vDNN's memory-optimal choice) */
@@ -119,8 +117,7 @@ enum { MM_OWN_OPTIONS = 4 }; /* most options of a policy with a planner of its o
 /* Who encodes and decodes a map that is compressed on the device. */
 typedef enum mm_coding {
     MM_CODES_BESIDE,  /* a codec on a side stream */
-    MM_CODES_IN_STEP, /* the steps that write and read the map, where they declare so (mm_graph_allow_code); else a
-                         codec */
+    MM_CODES_IN_STEP, /* the steps that write and read the map, where they can (mm_graph_allow_code); else a codec */
     MM_CODES_AUTO,    /* whichever of these two gives a plan that fits; if both do, the faster plan */
 } mm_coding;
 
@@ -132,16 +129,14 @@ typedef struct mm_engine_config {
     mm_fetch fetch;
     int depth;         /* FETCH_DEPTH: maps fetched ahead; 0: evictions and fetches are in line with the steps: a step
                           waits for those issued before it */
-    int leave_steps;   /* n: the n-th step after an eviction waits for the eviction's end; 0: no step does
-                          (asynchronous) */
+    int leave_steps;   /* n: the n-th step after an eviction waits for its end; 0: none does (asynchronous) */
     mm_region buffers; /* where evicted maps lie before they leave and after they are fetched */
     int k;             /* number of tensor buffers; 0: as many as needed */
     mm_recompute_mode recompute;
     mm_region codes; /* where codes that stay on the device lie. HEAP: a code is made elsewhere and copied there (the
                         unoptimised workflow) */
     int throttle;    /* CODE_SWAP: most pieces encoded ahead of the link (mm_node.throttle); 0: no limit */
-    int signs_whole; /* CODE_SWAP with a lossless codec, maps of which signs alone are read: 1: the code of the elements
-                        moves; 0: a mask stays on the device */
+    int signs_whole; /* CODE_SWAP, lossless, maps of which signs alone are read: 1: the code moves; 0: a mask stays */
     mm_coding coding;
     mm_when when;
     mm_sharing sharing;

@@ -19,8 +19,7 @@ const char *mm_policy_kinds(char text_out[MM_POLICY_KINDS_CAPACITY]) {
     return text_out;
 }
 
-/* The kinds that `text`, of this length, names: a kind's name, or * for all; 0: none. A bn-relu counts as bn and as
- * relu. */
+/* The kinds that `text`, of this length, names: a kind's name, or * for all; 0: none. A bn-relu counts as both. */
 static uint32_t kinds_named(const char *text, size_t length) {
     if (length == 1 && *text == '*') return ALL_KINDS;
     for (int k = 0; k < MM_LAYER_KINDS; k++) {

@@ -120,8 +120,7 @@ static mm_status place_buffers(mm_schedule *s, int wanted) {
     return status;
 }
 
-/* Whether a group holds a code. In the heap, codes get a part of their own, because they live long and all else is
- * short-lived. */
+/* Whether a group holds a code. In the heap, codes get a part of their own: they live long, all else does not. */
 static bool holds_code(const mm_schedule *s, int group) {
     for (int i = mm_graph_persistents(s->graph); i < s->plan->n_segments; i++)
         if (s->segment_group[i] == group) return s->plan->segments[i].content == MM_CONTENT_CODED;
