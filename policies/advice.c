@@ -65,7 +65,7 @@ static const choice nothing = {.proposal = -1, .takes = {.bytes = INT64_MAX}};
 
 typedef struct search {
     const mm_advice_wish *wish;
-    const mm_limits *limits; /* of the wish */
+    const mm_limits *limits; /* wish->limits */
     mm_trial_fn try_policy;
     void *ctx;
     mm_trial published[PROPOSALS]; /* per proposal: what it takes as published */

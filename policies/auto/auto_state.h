@@ -65,7 +65,7 @@ typedef struct mm_auto {
     uint64_t random;              /* state of next_below */
     mm_auto_choice now, best;     /* best: the choice of `plan`, if this search made that */
     mm_auto_weights best_weights; /* with which `best` was found; link 0: there is none */
-    /* of the last draft */
+    /* set by the last draft */
     mm_engine_draft draft;
     int64_t draft_ns; /* what it takes if nothing waits for bytes that are used again */
     int64_t *live;    /* per node: bytes alive, base and external included */

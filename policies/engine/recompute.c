@@ -11,7 +11,7 @@ enum { LONGEST_CHAIN = 128 };
 static bool is_changed(const mm_schedule *s, mm_tensor tensor, int after, int before) {
     const mm_tensor_info *info = mm_graph_tensor(s->graph, tensor);
     if (info->writes == 0) return false;
-    const mm_layer_info *writer = mm_graph_layer(s->graph, info->producer); /* of the first write */
+    const mm_layer_info *writer = mm_graph_layer(s->graph, info->producer); /* the layer that writes it first */
     int first = info->last_use;
     for (int phase = MM_FORWARD; phase <= MM_UPDATE; phase++)
         if (writer->step[phase] >= 0 && writer->step[phase] < first) first = writer->step[phase];

@@ -132,7 +132,7 @@ static mm_status tables_init(tables *all, const mm_chains *chains, int64_t slot_
 typedef struct marker {
     const mm_chains *chains;
     const tables *tables;
-    uint8_t *level, *cut; /* of this choice */
+    uint8_t *level, *cut; /* of the choice that is being marked */
 } marker;
 
 /* Gives maps that the steps make this level, unless they have a smaller one. Skips maps that no forward step after

@@ -13,8 +13,8 @@
 #include "mm/core/graph/graph.h"
 
 typedef struct mm_selector_term {
-    const char *text; /* as given, within the selector's text */
-    int length;       /* of the text without its -in */
+    const char *text; /* the term, as given; points into mm_selector.text */
+    int length;       /* length of `text` without its -in */
     uint32_t kinds;   /* bit per mm_layer_kind; 0: layers are matched by `text` */
     bool reads;       /* -in: maps that the layers read, rather than those that they write */
 } mm_selector_term;
@@ -22,7 +22,7 @@ typedef struct mm_selector_term {
 enum { MM_SELECTOR_TERMS = 4 }; /* most terms of a selector: one for a map's writer, some for its readers */
 
 typedef struct mm_selector {
-    char *text; /* as given */
+    char *text; /* the whole selector, as given */
     mm_selector_term terms[MM_SELECTOR_TERMS];
     int n_terms;
 } mm_selector;
