@@ -4,16 +4,16 @@
 #include "mm/core/status.h"
 #include "policies/policy_table.h"
 
-/* Of equal ones the first is advised; what is lossless comes first. A policy that fits as published (when=always) fits
- * in its default form, too. */
+/* The policies that may be advised, lossless ones first. Of equally fast ones the first is advised. A policy that fits
+ * as published (when=always) fits in its default form (when=needed), too. */
 enum { LIVENESS, AUTO, SWAP_ASYNC = 3, LOSSY = 12 };
 static const struct proposal {
     const mm_policy_ops *ops;
     mm_recompute_mode mode;
-    const char *codec; /* rules: for all maps that it takes, the others swapped; NULL: the policy's own rules */
-    bool waits;        /* it copies what swap-async copies, and waits more: for where that does not fit */
-    bool once;         /* it has one form alone */
-    bool quick;        /* it is tried even if few are */
+    const char *codec; /* rules: codec of all maps that it can encode, others are swapped; NULL: the policy's own */
+    bool waits;        /* copies what swap-async copies, but waits more: tried only where swap-async does not fit */
+    bool once;         /* has one form only: published and default are the same */
+    bool quick;        /* tried even with mm_advice_wish.quick */
 } proposals[] = {
     [LIVENESS] = {&mm_policy_liveness, MM_RECOMPUTE_COST, NULL, false, .quick = true},
     [AUTO] = {&mm_policy_auto, MM_RECOMPUTE_NESTED, NULL, false, .once = true},
@@ -34,8 +34,8 @@ static const struct proposal {
 enum { PROPOSALS = sizeof proposals / sizeof *proposals };
 
 static mm_status configure(const struct proposal *p, mm_policy *policy) {
-    if (policy->config.n_rules > 0) policy->config.recompute = p->mode; /* a baseline has none */
-    policy->config.sub_batch = MM_SUB_BATCH_OFF;                        /* what is tried is the graph at hand */
+    if (policy->config.n_rules > 0) policy->config.recompute = p->mode; /* baselines have no rules */
+    policy->config.sub_batch = MM_SUB_BATCH_OFF;                        /* the graph at hand is tried as it is */
     if (p->codec) {
         mm_rules_fini(&policy->config);
         MM_TRY(mm_rules_add(&policy->config, MM_ACTION_CODE, p->codec));
@@ -55,7 +55,7 @@ static mm_status propose(const struct proposal *p, mm_policy *policy_out) {
     return status;
 }
 
-/* A proposal, and what it takes. */
+/* A proposal's index, and what its policy takes. */
 typedef struct choice {
     int proposal; /* -1: none */
     mm_trial takes;
@@ -65,11 +65,11 @@ static const choice nothing = {.proposal = -1, .takes = {.bytes = INT64_MAX}};
 
 typedef struct search {
     const mm_advice_wish *wish;
-    const mm_limits *limits; /* of the wish */
+    const mm_limits *limits; /* wish->limits */
     mm_trial_fn try_policy;
     void *ctx;
-    mm_trial published[PROPOSALS]; /* as published */
-    int n_published;               /* of them were tried */
+    mm_trial published[PROPOSALS]; /* per proposal: what it takes as published */
+    int n_published;               /* number of proposals tried so far */
 } search;
 
 static mm_status try_proposal(const search *s, int proposal, mm_when when, mm_trial *takes_out) {
@@ -89,7 +89,8 @@ static bool fits(const search *s, const mm_trial *t) {
     return is_within(t, s->limits->device_bytes, s->limits->pinned_bytes);
 }
 
-/* Whether a proposal of that kind fits as published within so much pinned memory, and may be the fastest that does. */
+/* Whether a proposal is of this kind (lossy or lossless), fits as published within pinned_bytes, and may be the
+ * fastest. */
 static bool is_rival(const search *s, int proposal, bool lossy, int64_t pinned_bytes) {
     const int64_t device = s->limits->device_bytes;
     const mm_trial *t = &s->published[proposal];
@@ -97,7 +98,7 @@ static bool is_rival(const search *s, int proposal, bool lossy, int64_t pinned_b
     return t->lossy == lossy && is_within(t, device, pinned_bytes);
 }
 
-/* The fastest of them as published. */
+/* The fastest of these rivals as published. */
 static choice fastest(const search *s, bool lossy, int64_t pinned_bytes) {
     choice best = nothing;
     for (int p = 0; p < s->n_published; p++)
@@ -108,8 +109,8 @@ static choice fastest(const search *s, bool lossy, int64_t pinned_bytes) {
 
 static bool was_auto_refused(const search *s) { return s->wish->refused && s->wish->refused->ops == &mm_policy_auto; }
 
-/* auto takes the fastest lossless plan. With codecs it may do more, so without it does not fit either. Whether it fits
- * does not hang on its search, which would take longer than all the rest. */
+/* Tries auto without codecs. If auto was refused with codecs, which may do more, it does not fit without them either.
+ * Its search is turned off: it does not change whether auto fits, and would take longer than all other trials. */
 static mm_status try_auto(const search *s, mm_trial *takes_out) {
     mm_policy policy;
     if (was_auto_refused(s)) {
@@ -124,8 +125,8 @@ static mm_status try_auto(const search *s, mm_trial *takes_out) {
     return MM_OK;
 }
 
-/* Whether a proposal is no rival of those before it. Where auto has a plan, it is at least as good as all others
- * without loss; with little pinned memory they may tell how much would do. */
+/* Whether a proposal need not be tried. Where auto has a plan, no other lossless policy is better. But with a limit of
+ * pinned memory, the others may show how much pinned memory would be enough. */
 static bool is_no_rival(const search *s, int proposal) {
     if (proposal > AUTO && proposal < LOSSY && s->published[AUTO].bytes < INT64_MAX &&
         (s->limits->pinned_bytes == INT64_MAX || s->wish->hopeless))
@@ -133,7 +134,8 @@ static bool is_no_rival(const search *s, int proposal) {
     return proposals[proposal].waits && fits(s, &s->published[SWAP_ASYNC]);
 }
 
-/* Tries all as published, until one without loss fits that is as fast as any, or lossy ones come and one fits. */
+/* Tries the proposals as published. Stops once liveness or auto fits, since nothing is faster; and before the lossy
+ * ones if a lossless one fits. */
 static mm_status try_published(search *s) {
     mm_trial by_auto = nothing.takes;
     bool lossless_fits = false;
@@ -153,7 +155,7 @@ static mm_status try_published(search *s) {
     return MM_OK;
 }
 
-/* Of those of one kind that fit as published the fastest in its default form. */
+/* Finds the fastest policy, in its default form, of those of one kind (lossy or lossless) that fit as published. */
 static mm_status find_fastest(search *s, bool lossy, choice *found) {
     choice best = fastest(s, lossy, s->limits->pinned_bytes);
     const bool again = best.proposal > LIVENESS && !s->wish->published_only;
@@ -173,8 +175,8 @@ static bool may_take(const mm_trial *published, int64_t bytes) {
     return published->bytes / TIMES < bytes;
 }
 
-/* Of those of one kind what needs least, in its default form if that needs less. least_bytes: what one of another kind
- * needs. */
+/* Finds the policy of one kind (lossy or lossless) that needs the least device memory, in its default form if that
+ * needs less. least_bytes: what the best policy of the kind tried before needs. */
 static mm_status find_least(search *s, bool lossy, int64_t least_bytes, choice *found) {
     const int64_t pinned = s->limits->pinned_bytes, device = s->limits->device_bytes;
     *found = nothing;
@@ -203,7 +205,7 @@ static mm_status find(search *s, choice *found) {
     return MM_OK;
 }
 
-/* The fastest that would fit as published if there were pinned memory enough. */
+/* The fastest policy that would fit as published if there were enough pinned memory. */
 static choice find_pinning(const search *s) {
     const choice lossless = fastest(s, false, INT64_MAX);
     return lossless.proposal >= 0 ? lossless : fastest(s, true, INT64_MAX);
@@ -214,7 +216,7 @@ mm_status mm_advice_find(const mm_advice_wish *wish, mm_trial_fn try_policy, voi
     choice found;
     MM_TRY(find(&s, &found));
     mm_advice advice = {.kind = MM_ADVICE_FITS};
-    if (found.takes.bytes > wish->limits->device_bytes) { /* all were tried in vain */
+    if (found.takes.bytes > wish->limits->device_bytes) { /* none fits */
         const choice pinning = find_pinning(&s);
         advice.kind = pinning.proposal >= 0 ? MM_ADVICE_PINNED : MM_ADVICE_NEEDS_LEAST;
         if (pinning.proposal >= 0) found = pinning;

@@ -6,7 +6,7 @@
 
 /* ---------------------------------------------------------------- bounds */
 
-/* The standard deviation that a bound of 1 causes. */
+/* The standard deviation of the weight gradient's error for a bound of 1. */
 static double sigma_of_one(const mm_comet_config *config, const mm_layer_sample *s) {
     if (config->rule == MM_BOUND_EQ9) return config->a * s->gradient_max * sqrt((double)s->batch * s->nonzero_share);
     return sqrt(s->nonzero_share * s->coverage * s->gradient_sum2 / (3 * (double)s->channels));
@@ -34,9 +34,9 @@ mm_layer_verdict mm_comet_observe(const mm_comet_config *config, const mm_layer_
     return v;
 }
 
-/* ---------------------------------------------------------------- what is watched */
+/* ---------------------------------------------------------------- which layers are sampled */
 
-/* The tensor that the step uses so, of a kind; of several the largest. -1: none. */
+/* The largest tensor of this kind that the step uses with this access. -1: none. */
 static mm_tensor used(const mm_graph *graph, const mm_step_info *step, mm_access access, mm_tensor_kind kind) {
     mm_tensor found = -1;
     for (int u = 0; u < step->n_uses; u++) {
@@ -48,8 +48,8 @@ static mm_tensor used(const mm_graph *graph, const mm_step_info *step, mm_access
     return found;
 }
 
-/* The loss's gradient by the layer's output. The step may also read what other layers gave to the gradient by its
- * input, which it adds to: that one is written over. */
+/* The loss's gradient with respect to the layer's output. The step may also read the gradient with respect to its
+ * input, to add to what other layers have put there; that one is skipped, because it is the input of a pair. */
 static mm_tensor output_gradient(const mm_graph *graph, const mm_step_info *step) {
     for (int u = 0; u < step->n_uses; u++) {
         const mm_use *use = &step->uses[u];
@@ -60,7 +60,8 @@ static mm_tensor output_gradient(const mm_graph *graph, const mm_step_info *step
     return -1;
 }
 
-/* The optimizer's first state of as many bytes as the weight. Of SGD that is the momentum, of Adam the mean. */
+/* The optimizer's first state of as many bytes as the weight (the momentum of SGD, the mean of Adam); the weight's
+ * gradient if there is none. */
 static mm_tensor momentum_of(const mm_graph *graph, mm_tensor weight) {
     const mm_tensor_info *info = mm_graph_tensor(graph, weight);
     for (mm_tensor t = 0; t < mm_graph_tensors(graph); t++) {
@@ -70,8 +71,8 @@ static mm_tensor momentum_of(const mm_graph *graph, mm_tensor weight) {
     return info->gradient;
 }
 
-/* Along one dimension: the share of taps that lie within `in` elements, at `out` places. The stride and the padding
- * follow from these. */
+/* Along one dimension: the share of a kernel's taps, over all `out` positions, that lie within the `in` elements rather
+ * than in the padding. Stride and padding are derived from these numbers. */
 static double coverage_along(int64_t in, int64_t out, int64_t taps) {
     const int64_t stride = 2 * in > out ? (2 * in + out) / (2 * out) : 1, missing = (out - 1) * stride + taps - in;
     const int64_t before = missing > 0 ? (missing + 1) / 2 : 0;
@@ -81,7 +82,7 @@ static double coverage_along(int64_t in, int64_t out, int64_t taps) {
     return (double)inside / (double)(out * taps);
 }
 
-/* Of NHWC maps and a square kernel of one group. */
+/* mm_watched.coverage, for NHWC maps and a square kernel of one group; 1 for others. */
 static double coverage_of(const mm_graph *graph, const mm_watched *w) {
     const mm_tensor_info *x = mm_graph_tensor(graph, w->map), *g = mm_graph_tensor(graph, w->gradient);
     const int64_t weights = mm_graph_tensor(graph, w->weight)->bytes / (int64_t)sizeof(float);

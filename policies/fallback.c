@@ -6,7 +6,7 @@
 #include "mm/core/status.h"
 #include "policies/policy_table.h"
 
-/* Adds a policy, and takes it over; frees it if an equal one is there already. */
+/* Adds a policy, which `f` then owns; frees it instead if the list has an equal one. */
 static void take(mm_fallback *f, const char *step, mm_policy *policy) {
     bool known = false;
     for (int i = 0; i < f->n && !known; i++) known = mm_policy_equal(&f->substitutes[i].policy, policy);
@@ -16,8 +16,8 @@ static void take(mm_fallback *f, const char *step, mm_policy *policy) {
         f->substitutes[f->n++] = (mm_substitute){.policy = *policy, .step = step};
 }
 
-/* The same for a policy whose configuration was changed. status: result of the change; if it is a failure, the policy
- * is freed and the failure returned. */
+/* Adds a policy whose configuration was changed. status: the result of that change; on a failure, frees the policy and
+ * returns the failure. */
 static mm_status take_changed(mm_fallback *f, const char *step, mm_policy *policy, mm_status status) {
     if (status == MM_OK) status = mm_policy_print(policy);
     if (status == MM_OK)
@@ -29,7 +29,7 @@ static mm_status take_changed(mm_fallback *f, const char *step, mm_policy *polic
 
 /* ---------------------------------------------------------------- the policy in less memory */
 
-/* Replaces the naive forms, which allocate for each map. */
+/* Replaces the naive forms, which allocate each map at run time, by planned places. */
 static void plan_memory(mm_engine_config *config) {
     if (config->buffers == MM_REGION_HEAP) config->buffers = MM_REGION_BUFFERS;
     if (config->codes == MM_REGION_HEAP) config->codes = MM_REGION_CODES;
@@ -111,11 +111,11 @@ static mm_status add_auto(mm_fallback *f, const char *codec) {
     return status;
 }
 
-/* Policies that act on more maps. */
+/* Adds policies that act on more maps. */
 static mm_status add_stronger(mm_fallback *f, const mm_policy *policy) {
     static const struct {
         const char *step;
-        mm_action actions[2]; /* KEEP: none */
+        mm_action actions[2]; /* MM_ACTION_KEEP: no action */
     } more[] = {{"more swapping", {MM_ACTION_SWAP}},
                 {"recomputing", {MM_ACTION_RECOMPUTE}},
                 {"recomputing and swapping", {MM_ACTION_RECOMPUTE, MM_ACTION_SWAP}}};
@@ -131,14 +131,15 @@ static mm_status add_stronger(mm_fallback *f, const mm_policy *policy) {
     };
     static const mm_action compress[2] = {MM_ACTION_CODE, MM_ACTION_SWAP};
     const mm_engine_config none = {0}, *own = &policy->config;
-    /* Other policies do not choose bounds for its codec; those of auto are its menu. */
+    /* The rules of a policy that observes do not serve others, which choose no error bounds for its codec. The rules of
+     * auto are not rules but its menu of actions. */
     const bool has_rules = !policy->ops->observer && policy->ops != &mm_policy_auto;
     const char *codec = mm_rules_codec(own);
     for (size_t i = 0; has_rules && i < sizeof more / sizeof *more; i++)
         MM_TRY(add_rules(f, own, more[i].step, more[i].actions, NULL));
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         MM_TRY(add_preset(f, others[i].step, others[i].ops, others[i].mode));
-    MM_TRY(add_spec(f, "keeping signs alone", "rules:*=mask")); /* for want of a callback and of pinned memory */
+    MM_TRY(add_spec(f, "keeping signs alone", "rules:*=mask")); /* needs no recompute callback and no pinned memory */
     MM_TRY(add_auto(f, ""));
     if (!*codec || !has_rules) return MM_OK;
     MM_TRY(add_rules(f, &none, "compressing all maps", compress, codec));

@@ -3,28 +3,28 @@
  *
  *   the policy itself
  *   smaller workspaces     for each step the variant with the smallest workspace
- *   planned memory         for naive forms: no allocation for each map, storage used again
+ *   planned memory         for naive forms: places are planned, instead of an allocation for each map
  *   later decodes          only one map fetched ahead
- *   more swapping          maps that the policy keeps are swapped too
+ *   more swapping          maps that the policy does not evict are swapped too
  *   a stronger policy      recompute cheap layers, then also swap; recompute whole segments and swap their inputs; swap
  *                          all maps while the computation waits; recompute all, swap nothing; keep signs alone; any
  *                          action on any map; compress all maps
  *
- * A substitute is lossy only if the policy is, and then it uses the policy's codec. A pure function of the policy's
- * configuration. */
+ * A substitute is lossy only if the policy is, and then it uses the policy's codec. The list depends on the policy's
+ * configuration alone. */
 #ifndef POLICIES_FALLBACK_H
 #define POLICIES_FALLBACK_H
 
 #include "policies/policy.h"
 
-/* An upper bound of what fallback.c adds: at most 4 forms of the policy, 3 and 5 stronger ones, one that
- * compresses, and auto twice. */
+/* An upper bound of what fallback.c adds: 4 forms of the policy, 8 stronger policies, one that compresses, and auto
+ * twice. */
 enum { MM_FALLBACK_MAX = 15 };
 
-/* A substitute. It is planned with the facts' variants of the smallest workspace. */
+/* A substitute. Its plan uses, for each step, the variant with the smallest workspace. */
 typedef struct mm_substitute {
     mm_policy policy;
-    const char *step; /* what was changed, in a few words; static */
+    const char *step; /* what it changes, in a few words; a static string */
 } mm_substitute;
 
 /* The substitutes of a policy, in the order in which to try them; the first is the policy itself. */

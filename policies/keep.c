@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* The two baselines, which keep every feature map from its forward to its backward use.
- *   naive     every tensor has storage of its own, and nothing is freed: the papers' baseline, sum of l_f + sum of l_b
+ *   naive     every tensor has storage of its own, and nothing is freed: the papers' baseline: the sum of
+ *             all layers' forward and backward tensors
  *   liveness  storage is used again after a tensor's last use, aliases share it, and outputs are written in place where
  *             possible: the lean baseline that other policies are compared with. Its options give the less lean ones
  *             of papers: inplace=off,layout=groups is CNTK's (Gist's baseline), with stash=apart Gist's investigation
- *             baseline. algorithms=N runs each step by its N-th variant after the first, or by its last: so all are
- *             measured, one after the other (tools/measure/collect.h) */
+ *             baseline. algorithms=N runs the N-th variant of each step after the first, or its last one if there are
+ *             fewer, so that all variants can be measured, one after the other (tools/measure/collect.h) */
 #include <limits.h>
 #include <stdlib.h>
 
@@ -37,7 +38,8 @@ static mm_status naive_plan(const mm_graph *graph, const mm_facts *facts, const 
 
 enum { OWN_VARIANT, FIRST = 0, LEAST = INT_MAX };
 
-/* The variant of each step: the one after the first by so many, or the last; or the one with the least workspace. */
+/* Chooses each step's variant: the index-th after the first, or the last if there are fewer; LEAST: the one with the
+ * least workspace. */
 static mm_status take_variants(mm_schedule *s, int index) {
     const int *first = s->facts->variant_first;
     if (index == LEAST) return mm_schedule_least_workspaces(s);
@@ -63,7 +65,7 @@ static mm_status liveness_plan(const mm_graph *graph, const mm_facts *facts, con
 
 const mm_policy_ops mm_policy_naive = {
     .name = "naive",
-    .summary = "storage of its own for every tensor, nothing freed: the papers' baseline",
+    .summary = "every tensor has storage of its own, and nothing is freed: the papers' baseline",
     .config = {.sub_batch = MM_SUB_BATCH_OFF},
     .plan = naive_plan,
 };
@@ -85,7 +87,8 @@ static const mm_option_desc liveness_options[] = {
 
 const mm_policy_ops mm_policy_liveness = {
     .name = "liveness",
-    .summary = "freed after the last use, in place and shared where the graph allows: the lean baseline",
+    .summary =
+        "storage freed after its last use, written in place and shared where the graph allows: the lean baseline",
     .options = liveness_options,
     .config = {.sub_batch = MM_SUB_BATCH_OFF},
     .plan = liveness_plan,

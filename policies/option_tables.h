@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Entries of tables of options that several policies have: which storages share bytes (mm_sharing), and how many
- * images are computed at a time. */
+/* Options that several policies have, as entries for their tables: which storages share bytes (mm_sharing), and how
+ * many images are computed at a time. */
 #ifndef POLICIES_OPTION_TABLES_H
 #define POLICIES_OPTION_TABLES_H
 
@@ -13,14 +13,14 @@
         .key = "inplace", .fallback = "on", .type = MM_OPTION_CHOICE,                                                  \
         .field = offsetof(mm_engine_config, sharing.inplace), .choices = "on|off|gradients",                           \
         .values = {MM_INPLACE_ON, MM_INPLACE_OFF, MM_INPLACE_GRADIENTS},                                               \
-        .help = "write in place, and let equal tensors share storage; not (papers); or gradient maps alone"            \
+        .help = "write in place, and let equal tensors share storage; off: neither (papers); or gradient maps only"    \
     }
 #define MM_OPTION_LAYOUT                                                                                               \
     {                                                                                                                  \
         .key = "layout", .fallback = "best", .type = MM_OPTION_CHOICE,                                                 \
         .field = offsetof(mm_engine_config, sharing.layout), .choices = "best|groups",                                 \
         .values = {MM_PLACING_SEARCHED, MM_PLACING_GROUPS},                                                            \
-        .help = "places by a search, or as CNTK's static allocator: by size, in groups that do not live together"      \
+        .help = "search for places, or do as CNTK's static allocator: by size, in groups never alive together"         \
     }
 #define MM_OPTION_STASH                                                                                                \
     {                                                                                                                  \

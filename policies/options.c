@@ -23,7 +23,7 @@ static void set_field(mm_engine_config *config, const mm_option_desc *d, int val
     memcpy((char *)config + d->field, &value, sizeof value);
 }
 
-/* The same of a REAL. */
+/* The configuration's field of a REAL: a double. */
 static double get_real(const mm_engine_config *config, const mm_option_desc *d) {
     double value;
     memcpy(&value, (const char *)config + d->field, sizeof value);
@@ -89,7 +89,7 @@ static void set_fields(const mm_policy_ops *ops, const mm_option_values *values,
 
 enum { RATE_CAPACITY = 24 };
 
-/* The bits of a value that are that part of the 32 of a float, to six decimals, without needless zeros. */
+/* The rate in bits per value: the 32 bits of a float divided by the ratio, with six decimals but no trailing zeros. */
 static void rate_of_ratio(const char *ratio, char rate_out[RATE_CAPACITY]) {
     const long long millionths = (long long)(32e6 / mm_number_parse(ratio, NULL) + 0.5);
     int n = snprintf(rate_out, RATE_CAPACITY, "%lld.%06lld", millionths / 1000000, millionths % 1000000);
@@ -115,7 +115,7 @@ static mm_status codec_spec(const mm_policy_ops *ops, const mm_option_values *va
     return MM_OK;
 }
 
-/* The rules of a set. reserve: the share, or "". The caller frees them. NULL: out of memory. */
+/* The rules of a choice. reserve: per cent, or "" for the codecs' own. The caller frees them. NULL: out of memory. */
 static char *rule_set(const mm_option_desc *d, int chosen, const char *reserve) {
     char *suffix = mm_text_format(*reserve ? ":reserve=%s" : "%s", reserve);
     char *text = suffix ? mm_text_format(d->rules[chosen], suffix, suffix) : NULL;
@@ -149,7 +149,7 @@ static mm_status set_rules(const mm_policy_ops *ops, const mm_option_values *val
     if (status != MM_OK && menu) return mm_fail_in(status, "policy %s", ops->name);
     if (status != MM_OK || mm_engine_codecs(config, specs, MM_MAX_CODECS + 1) <= MM_MAX_CODECS) return status;
     mm_rules_fini(config);
-    return mm_fail(MM_ERR_INVALID, "policy %s: its rules name more than %d codecs, the mask among them", ops->name,
+    return mm_fail(MM_ERR_INVALID, "policy %s: its rules name more than %d codecs, counting the mask", ops->name,
                    MM_MAX_CODECS);
 }
 
@@ -182,7 +182,7 @@ static const char *reserve_of(const mm_engine_config *config) {
     return "";
 }
 
-/* The name of the set that the rules are. */
+/* The name of the choice that gives the configuration's rules. The caller frees it. */
 static char *rule_set_text(const mm_option_desc *d, const mm_engine_config *config) {
     char *rules = mm_rules_print(config), *name = NULL;
     const char *c = "";
@@ -232,7 +232,7 @@ static char *option_text(const mm_option_desc *d, const mm_engine_config *config
         return menu_text(config);
     case MM_OPTION_RESERVE:
         return strdup(reserve_of(config));
-    case MM_OPTION_RATE: /* printed as the option of the codec */
+    case MM_OPTION_RATE: /* printed as codec= */
     case MM_OPTION_RATIO:
         break;
     }

@@ -5,7 +5,7 @@
 
 #include "policies/policy.h"
 
-/* Per entry of ops->options: the value that was given, already checked against the entry; NULL: none. */
+/* The values that were given, one per entry of ops->options and already checked against it; NULL: none was. */
 typedef struct mm_option_values {
     const char *given[MM_OPTION_MAX];
 } mm_option_values;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The policy contract. A policy makes a plan of a graph, facts, limits and its configuration. It is a pure function,
- * with no device, thread, clock or global, so the same inputs give the same plan everywhere. Thread-safe. */
+/* The interface of policies. A policy makes a plan from a graph, facts, limits and its configuration. It is a pure
+ * function, without device, thread, clock or global: the same inputs give the same plan everywhere. Thread-safe. */
 #ifndef POLICIES_POLICY_H
 #define POLICIES_POLICY_H
 
@@ -13,15 +13,15 @@ enum {
     MM_MAX_CODECS = 30, /* most codecs of a policy, the mask included; rules that name more are refused */
 };
 
-/* What an option sets. */
+/* What an option sets: a field of the configuration (config.h), or its rules. */
 typedef enum mm_option_type {
-    MM_OPTION_NUMBER,   /* a field of the configuration, to a number from min to max, or to the value of a choice */
-    MM_OPTION_REAL,     /* a field of the configuration, to a number above 0 and at most max */
-    MM_OPTION_CHOICE,   /* a field of the configuration, to the value of a choice */
+    MM_OPTION_NUMBER,   /* a field: a number from min to max, or the value of a choice */
+    MM_OPTION_REAL,     /* a field: a number above 0 and at most max */
+    MM_OPTION_CHOICE,   /* a field: the value of a choice */
     MM_OPTION_CODEC,    /* the codec of the rules */
-    MM_OPTION_RATE,     /* the codec of the rules, as a rate of zfp */
-    MM_OPTION_RATIO,    /* the same, as the ratio of a map to its code: a number from min to max */
-    MM_OPTION_ELIGIBLE, /* the layers of the rules: the kind that the policy names, or all */
+    MM_OPTION_RATE,     /* the codec of the rules: zfp with this rate */
+    MM_OPTION_RATIO,    /* the same, given as the ratio of a map's bytes to its code's: a number from min to max */
+    MM_OPTION_ELIGIBLE, /* which layers the rules name: the policy's own kind, or all */
     MM_OPTION_RULES,    /* the rules */
     MM_OPTION_RULE_SET, /* the rules, as one of several sets by name */
     MM_OPTION_MENU,     /* the rules, as codecs joined by + (mm_rules_menu) */
@@ -32,25 +32,26 @@ typedef enum mm_option_type {
 typedef struct mm_option_desc {
     const char *key, *fallback, *help; /* fallback: the default, as text */
     mm_option_type type;
-    size_t field;         /* in mm_engine_config: NUMBER, CHOICE: offset of an int or enumeration; REAL: of a double */
+    size_t field;         /* offset in mm_engine_config, of an int or enumeration (NUMBER, CHOICE) or a double (REAL) */
     const char *choices;  /* "a|b|c", at most five; or NULL */
     int values[5];        /* CHOICE, NUMBER: the value of each choice */
     const char *rules[5]; /* RULE_SET: the rules of each choice, with %s twice for the codecs' reserve */
-    int64_t min, max;     /* NUMBER, RESERVE: inclusive; REAL: max alone */
+    int64_t min, max;     /* NUMBER, RATIO, RESERVE: inclusive; REAL: only max */
 } mm_option_desc;
 
-/* A policy: its options, its configuration without them, and its planner. */
+/* A policy: its options, its configuration, and its planner. */
 typedef struct mm_policy_ops {
     const char *name, *summary;
     const mm_option_desc *options; /* ended by a NULL key; NULL: none */
     bool takes_text;               /* the first option may be given without its key: NAME:text,key=value */
-    const char *rules;             /* rules as text, with %s for the codec. NULL: an option gives them, or none */
-    mm_engine_config config;       /* what no option sets; without rules */
+    const char *rules;             /* rules as text, with %s for the codec. NULL: an option gives them, or there are
+                                      none */
+    mm_engine_config config;       /* the fields that no option sets; without rules */
     /* Plans. If no plan fits the limits, *plan_out is the one with the lowest peak that the configuration allows; the
      * caller finds out with mm_plan_fits. The caller destroys the plan. */
     mm_status (*plan)(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                       const mm_engine_config *config, mm_plan **plan_out);
-    /* NULL: the policy does not sample. Else it does so every config.comet.every iterations. */
+    /* NULL: the policy does not sample. Otherwise it samples every config.comet.every iterations. */
     const mm_observer *observer;
 } mm_policy_ops;
 
@@ -58,7 +59,7 @@ typedef struct mm_policy_ops {
 typedef struct mm_policy {
     const mm_policy_ops *ops;
     mm_engine_config config;
-    char *spec; /* text for people: as given, or as printed from the configuration */
+    char *spec; /* text for people: as given to mm_policy_parse, or as mm_policy_print wrote it */
 } mm_policy;
 
 /* The i-th policy; NULL past the last. */
@@ -82,21 +83,21 @@ MM_CHECKED mm_status mm_policy_print(mm_policy *policy);
 /* Whether both have the same planner and configuration; specs are not compared. */
 bool mm_policy_equal(const mm_policy *a, const mm_policy *b);
 
-/* Images that the policy wants computed at a time, MM_SUB_BATCH_OFF or MM_SUB_BATCH_AUTO (config.h). It is for whoever
- * builds the graphs; plans do not depend on it. */
+/* How many images the policy wants computed at a time, or MM_SUB_BATCH_OFF or MM_SUB_BATCH_AUTO (config.h). Whoever
+ * builds the graphs reads it; plans do not depend on it. */
 static inline int mm_policy_sub_batch(const mm_policy *policy) { return policy->config.sub_batch; }
 
 /* Checks a spec. Errors of mm_policy_parse. */
 MM_CHECKED mm_status mm_policy_check(const char *spec);
 
-/* Writes the specs of the codecs whose facts the policy needs, the mask included if it compresses; returns their
- * number. */
+/* Writes the specs of the codecs whose facts the policy needs, with the mask if it compresses; returns their number. */
 int mm_policy_list_codecs(const mm_policy *policy, char specs_out[MM_MAX_CODECS][MM_SPEC_CAPACITY]);
 
 /* The same for a spec. Errors of mm_policy_parse. */
 MM_CHECKED mm_status mm_policy_codecs(const char *spec, char specs_out[MM_MAX_CODECS][MM_SPEC_CAPACITY], int *n_out);
 
-/* Whether the policy can use one of these codecs, by what it makes. MM_ERR_INVALID. */
+/* Checks that the policy can use a codec of its rules: that it gives elements back, and that its codes can be
+ * allocated. MM_ERR_INVALID. */
 MM_CHECKED mm_status mm_policy_check_codec(const mm_policy *policy, const mm_codec_facts *codec);
 
 /* Plans, and sets plan->policy to the spec. The caller destroys the plan. Errors name the policy. */

@@ -19,6 +19,6 @@
 MM_POLICIES(MM_POLICY_OPS)
 #undef MM_POLICY_OPS
 
-enum { MM_AUTO_EFFORT }; /* of auto, the element of mm_engine_config.own that says how long it searches; 0: not */
+enum { MM_AUTO_EFFORT }; /* index of auto's search effort in mm_engine_config.own; an effort of 0: no search */
 
 #endif

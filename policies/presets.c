@@ -9,19 +9,19 @@
  *   vdnn-conv   the same for maps that convolutions read
  *   cdma        cDMA: vdnn-all with codes on the link. cDMA's engine reads memory at most three times as fast as the
  *               link, so that the computation keeps its bandwidth. Here throttle=N paces the encoder by the link: it is
- *               never more than N pieces ahead. Codes of variable size have one piece and need no copy; their encoder
- *               is paced by its multiprocessors, codec=zvc:sms=N
+ *               never more than N pieces ahead. Codes of variable size are one piece and need no copy; codec=zvc:sms=N
+ *               paces their encoder by the multiprocessors that it may use
  *   comet       Jin et al.: compresses what convolutions read within error bounds that follow from what it measures
  *               (comet.h)
  *   recompute   drops outputs of cheap layers, and makes them again when the backward pass needs them (SuperNeurons);
  *               or does so with all layers of a segment (Chen et al.)
- *   recompute-swap  the same within segments, and swaps their inputs asynchronously. Mostly needs less memory than
- *               recompute:mode=sqrt at little more time, because the link has a segment's time for each. Not published,
- *               as far as we know
+ *   recompute-swap  recomputes within segments, and swaps the segments' inputs asynchronously. Mostly needs less
+ *               memory than recompute:mode=sqrt at little more time, because each copy has the time of a whole segment.
+ *               Not published, as far as we know
  *   gist        Gist: a code for each pair of layers. ReLU -> pool: signs (Binarize; the pool keeps an index map,
- *               whatever the policy). ReLU or pool -> convolution: sparse rows (SSDC). All other maps: kept, or in
- *               lossy with fewer bits (DPR), as are the values of sparse rows. In line with the steps, as published
- *               (depth=0)
+ *               whatever the policy). ReLU or pool -> convolution: sparse rows (SSDC). All other maps: kept;
+ *               lossy forms store them, and the values of sparse rows, with fewer bits (DPR). Codecs run in line with
+ *               the steps, as published (depth=0)
  *   rules       the user's own rules
  *
  * Each acts on no more of the maps that its rules name than the budget forces (when=needed), or on all, as published
@@ -44,7 +44,7 @@
 #define DEPTH_OF(otherwise)                                                                                            \
     {                                                                                                                  \
         .key = "depth", .fallback = otherwise, .type = MM_OPTION_NUMBER, FIELD(depth), .min = 0, .max = 1024,          \
-        .help = "maps fetched ahead of the backward pass; when=needed may begin earlier. 0: steps wait for each"       \
+        .help = "maps fetched ahead of the backward pass; when=needed may begin earlier. 0: steps wait for each map"   \
     }
 #define BUFFERS                                                                                                        \
     {                                                                                                                  \
@@ -69,8 +69,8 @@
         .choices = "speed|memory|cost|sqrt|nested",                                                                    \
         .values = {MM_RECOMPUTE_SPEED, MM_RECOMPUTE_MEMORY, MM_RECOMPUTE_COST, MM_RECOMPUTE_SQRT,                      \
                    MM_RECOMPUTE_NESTED},                                                                               \
-        .help = "cheap layers once, anew for each use, or by what it takes; all of about sqrt(n) segments, or of "     \
-                "segments of segments"                                                                                 \
+        .help = "cheap layers run again once, anew for each use, or as their bytes allow; sqrt, nested: all layers, "  \
+                "in about sqrt(n) segments or in segments of segments"                                                 \
     }
 
 static const mm_option_desc freelunch_options[] = {
@@ -104,8 +104,8 @@ static const mm_option_desc freelunch_options[] = {
      FIELD(coding),
      .choices = "auto|in-step|beside",
      .values = {MM_CODES_AUTO, MM_CODES_IN_STEP, MM_CODES_BESIDE},
-     .help =
-         "steps that can write and read codes by themselves do so (in-step), or codecs beside them; or what is faster"},
+     .help = "in-step: steps that can write and read codes do so; beside: codecs beside the steps; auto: the faster "
+             "that fits"},
     WHEN,
     {0},
 };
@@ -159,20 +159,20 @@ static const mm_option_desc comet_options[] = {
      FIELD(comet.every),
      .min = 1,
      .max = 1000000000,
-     .help = "iterations from one that samples, and so sets the bounds, to the next"},
+     .help = "iterations from one that samples, which sets the bounds, to the next"},
     {.key = "sigma",
      .fallback = "0.01",
      .type = MM_OPTION_REAL,
      FIELD(comet.sigma),
      .max = 1,
-     .help = "deviation that is aimed at of the errors of a weight's gradient, as a share of mean |momentum|"},
+     .help = "target: standard deviation of the error of a weight's gradient, as a share of mean |momentum|"},
     {.key = "bound",
      .fallback = "sum",
      .type = MM_OPTION_CHOICE,
      FIELD(comet.rule),
      .choices = "sum|eq9",
      .values = {MM_BOUND_SUM, MM_BOUND_EQ9},
-     .help = "how a bound follows from it: by the sum of the gradient's squares, or as published"},
+     .help = "how a bound follows from sigma: by the sum of the gradient's squares, or by equation 9 as published"},
     {.key = "a", .fallback = "0.32", .type = MM_OPTION_REAL, FIELD(comet.a), .max = 1000, .help = "coefficient of eq9"},
     {.key = "guard",
      .fallback = "on",
@@ -180,13 +180,13 @@ static const mm_option_desc comet_options[] = {
      FIELD(comet.guard),
      .choices = "on|off",
      .values = {1, 0},
-     .help = "tighten bounds whose errors, as measured, exceed what was aimed at"},
+     .help = "tighten a bound whose measured error exceeds the target"},
     DEPTH,
     BUFFERS,
     WHEN,
     {0},
 };
-/* A rule takes a map that those before it do not serve: signs serve only maps that are read by sign alone. */
+/* A map goes to the first rule that names and can serve it. A mask serves only maps of which signs alone are read. */
 #define GIST_RULES(csr, rest) "relu&pool-in=mask;relu&conv-in=compress(" csr "%s);pool&conv-in=compress(" csr "%s)" rest
 #define GIST_LOSSY(format)    GIST_RULES("csr:values=" format, ";*=compress(dpr:" format ")")
 static const mm_option_desc gist_options[] = {
@@ -201,7 +201,8 @@ static const mm_option_desc gist_options[] = {
      .type = MM_OPTION_RESERVE,
      .min = 1,
      .max = 100,
-     .help = "room on the device for sparse rows, in per cent of their maps; more goes to host memory (csr's own)"},
+     .help = "room on the device for sparse rows, in per cent of their maps (default: csr's own); more goes to host "
+             "memory"},
     DEPTH_OF("0"),
     MM_OPTION_INPLACE,
     MM_OPTION_LAYOUT,
@@ -213,7 +214,7 @@ static const mm_option_desc rules_options[] = {
     {.key = "rules",
      .fallback = "*=swap",
      .type = MM_OPTION_RULES,
-     .help = "SELECTOR=ACTION;...: the first that names a map's layer counts"},
+     .help = "SELECTOR=ACTION;...: the first rule that names a map's layer counts"},
     MODE("cost"),
     DEPTH,
     BUFFERS,
@@ -224,7 +225,7 @@ static const mm_option_desc rules_options[] = {
     {0},
 };
 
-/* The fields that a preset does not set otherwise. */
+/* The configuration of a preset: how it fetches and evicts, and where maps lie. */
 #define CONFIG(fetches, leaves, region)                                                                                \
     {                                                                                                                  \
         .fetch = fetches, .leave_steps = leaves, .buffers = region, .codes = MM_REGION_CODES,                          \
@@ -247,25 +248,26 @@ PRESET(mm_policy_swap_async, "swap-async", "maps copied to host memory and back 
        swap_async_options, "*=swap", AHEAD);
 PRESET(mm_policy_hybrid, "hybrid", "convolutions' outputs compressed, other maps swapped, beside the computation",
        hybrid_options, "conv=compress(%s);*=swap", AHEAD);
-PRESET(mm_policy_swap, "swap", "maps used longest ago leave for host memory; the computation waits (SuperNeurons)",
+PRESET(mm_policy_swap, "swap", "maps used longest ago are copied to host memory; the computation waits (SuperNeurons)",
        plain_options, "*=swap", CONFIG(MM_FETCH_DEMAND, 1, MM_REGION_GENERAL));
 PRESET(mm_policy_vdnn_all, "vdnn-all", "every map offloaded at once, prefetched one layer ahead", vdnn_options,
        "*=swap", LAYERWISE);
-PRESET(mm_policy_vdnn_conv, "vdnn-conv", "what convolutions read offloaded at once, prefetched one layer ahead",
+PRESET(mm_policy_vdnn_conv, "vdnn-conv", "maps that convolutions read offloaded at once, prefetched one layer ahead",
        vdnn_options, "conv-in=swap", LAYERWISE);
 PRESET(mm_policy_recompute, "recompute", "outputs of cheap layers, or all of a segment, dropped and made again",
        recompute_options, "*=recompute", CONFIG(MM_FETCH_DEMAND, 0, MM_REGION_GENERAL));
 PRESET(mm_policy_recompute_swap, "recompute-swap",
-       "layers of about sqrt(n) segments run again, what is kept for that swapped beside the computation",
+       "layers of about sqrt(n) segments run again, their inputs swapped beside the computation",
        recompute_swap_options, "*=recompute;*=swap", AHEAD);
 PRESET(mm_policy_cdma, "cdma", "vdnn-all with a compressing copy", cdma_options, "*=compress-swap(%s)", LAYERWISE);
-const mm_policy_ops mm_policy_comet = {.name = "comet",
-                                       .summary = "what convolutions read compressed within bounds that it measures",
-                                       .options = comet_options,
-                                       .rules = "conv-in=compress(%s)",
-                                       .config = AHEAD,
-                                       .plan = mm_engine_plan,
-                                       .observer = &mm_comet_observer};
+const mm_policy_ops mm_policy_comet = {
+    .name = "comet",
+    .summary = "maps that convolutions read, compressed within error bounds that follow from measurements",
+    .options = comet_options,
+    .rules = "conv-in=compress(%s)",
+    .config = AHEAD,
+    .plan = mm_engine_plan,
+    .observer = &mm_comet_observer};
 const mm_policy_ops mm_policy_gist = {.name = "gist",
                                       .summary =
                                           "signs, sparse rows or fewer bits, by the layers that write and read a map",

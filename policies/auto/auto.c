@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* auto: every action on every map, by the portfolio (auto_portfolio.h) and a search; its options, and the times that
- * facts may lack.
+/* auto: any action on any map, with a portfolio (auto_portfolio.h) and a search. Here are its options, and what it does
+ * about times that the facts lack.
  *
  * Its rules are its menu: each names all maps, with one action that a map may get. The codecs, and what is checked and
- * printed of them, follow from the rules, as they do for the engine's presets. A policy takes part whose codecs are all
- * in the menu: without codecs= those that lose nothing. */
+ * printed of them, follow from the rules, as they do for the engine's presets. The portfolio has the policies whose
+ * codecs are all in the menu: without codecs=, only lossless ones. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static bool is_timed(const mm_facts *facts, const char *spec) {
     return false;
 }
 
-/* Checks that the facts have what plans are compared by. */
+/* Checks that the facts have the times by which plans are compared. */
 static mm_status check_facts(const mm_graph *graph, const mm_facts *facts, const mm_engine_config *config) {
     MM_TRY(mm_nominal_check_times(graph, facts));
     char codecs[MM_MAX_CODECS][MM_SPEC_CAPACITY];
@@ -38,13 +38,13 @@ static mm_status check_facts(const mm_graph *graph, const mm_facts *facts, const
     return MM_OK;
 }
 
-/* Files of a machine's rates, or of runs that made none, may lack masks' times. */
+/* For facts that lack masks' times, as those of a machine's rates, or of runs that made no mask, may. */
 static bool makes_no_mask(const mm_facts *facts, const mm_rule *rule) {
     (void)facts;
     return !rule->mask && !rule->lean;
 }
 
-/* The facts, with nominal times of masks. */
+/* Makes a copy of the facts with nominal times for masks. */
 static mm_status time_masks(const mm_graph *graph, const mm_facts *facts, mm_facts *timed) {
     const size_t tensors = (size_t)facts->n_tensors;
     MM_TRY(mm_nominal_init(graph, facts, timed));
@@ -60,7 +60,7 @@ static mm_status time_masks(const mm_graph *graph, const mm_facts *facts, mm_fac
     return MM_OK;
 }
 
-/* Where no plan without masks fits: better one whose time is estimated than none. */
+/* For when no plan without masks fits: plans with masks, whose times are estimated: better than no plan. */
 static mm_status plan_with_masks(mm_portfolio *p, const mm_facts *near, mm_facts *timed, mm_plan **plan) {
     mm_plan *without = *plan;
     mm_status status = time_masks(p->graph, near, timed);
@@ -81,7 +81,7 @@ static mm_status plan_by(mm_portfolio *p, const mm_facts *facts, mm_engine_confi
     mm_facts nominal = {0}, near = *facts;
     mm_status status = mm_engine_check_codecs(facts, menu);
     const bool due = mm_nominal_is_due(facts), unmasked = !due && !is_timed(facts, mm_mask_spec);
-    near.far_ps_per_byte = 0; /* as in needed.c */
+    near.far_ps_per_byte = 0; /* as in budget_search.c */
     p->facts = &near;
     p->menu = menu;
     if (status == MM_OK && due) {
@@ -122,7 +122,7 @@ static const mm_option_desc auto_options[] = {
      .field = offsetof(mm_engine_config, own[MM_AUTO_EFFORT]),
      .min = 0,
      .max = 1000000,
-     .help = "how long it searches beyond the other policies' plans, in multiples; 0: not"},
+     .help = "how long it searches beyond the other policies' plans, in multiples of the default; 0: not at all"},
     MM_OPTION_SUB_BATCH("off"),
     {0},
 };

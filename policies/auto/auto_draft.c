@@ -35,7 +35,7 @@ static mm_status profile(mm_auto *a) {
     return MM_OK;
 }
 
-/* Nodes from and to which the maps' bytes are free, or could be. */
+/* Finds the nodes after and before which each map's bytes are free, or could be (mm_auto_map.from, to). */
 static void find_windows(mm_auto *a) {
     const mm_plan *plan = a->draft.plan;
     mm_touch touch;
@@ -53,7 +53,7 @@ static void find_windows(mm_auto *a) {
             const mm_segment *s = &plan->segments[touch.segment];
             mm_auto_map *m = s->tensor >= 0 && a->map_of[s->tensor] >= 0 ? &a->maps[a->map_of[s->tensor]] : NULL;
             if (!m || s->pinned || s->content != MM_CONTENT_RAW || i <= m->last || i >= m->to) continue;
-            const bool first = m->taken >= 0 && s->first_node <= m->last; /* the storage that it leaves */
+            const bool first = m->taken >= 0 && s->first_node <= m->last; /* the storage that it had before it left */
             if (!first) m->to = i;
         }
     }

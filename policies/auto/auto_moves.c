@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Relieves the nodes at which a draft needs most, and keeps again what fits. */
+/* Relieves the nodes at which a draft needs most, and keeps maps again that fit. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,7 +28,7 @@ static bool is_moved(const mm_auto *a, int rule) {
 typedef struct change {
     int map, rule, eager, first, last;
     int64_t bytes;
-    double price; /* ns for a byte */
+    double price; /* ns per byte */
 } change;
 
 static void offer(change *best, change c, int64_t wanted, double ns) {
@@ -39,7 +39,7 @@ static void offer(change *best, change c, int64_t wanted, double ns) {
 
 /* The cheapest change that frees bytes at node p. */
 static change find_change(const mm_auto *a, const mm_auto_weights *w, int p) {
-    const int64_t wanted = w->capped ? a->live[p] - a->target : INT64_MAX; /* more is of no use here */
+    const int64_t wanted = w->capped ? a->live[p] - a->target : INT64_MAX; /* freeing more is of no use at this node */
     change best = {.map = -1};
     for (int i = 0; i < a->n_maps; i++) {
         const mm_auto_map *m = &a->maps[i];
@@ -63,7 +63,7 @@ static change find_change(const mm_auto *a, const mm_auto_weights *w, int p) {
     return best;
 }
 
-/* Acts on maps until the bytes alive are within the target, as far as the draft tells; returns their number. */
+/* Changes actions until the bytes alive are within the target, as far as the draft shows; returns how many. */
 static int relieve_draft(mm_auto *a, const mm_auto_weights *w) {
     int changes = 0;
     for (;;) {
@@ -71,21 +71,21 @@ static int relieve_draft(mm_auto *a, const mm_auto_weights *w) {
         if (a->live[p] <= a->target) return changes;
         const change c = find_change(a, w, p);
         if (c.map < 0) {
-            a->live[p] = INT64_MIN / 2; /* nothing helps here; changes beside are still added to it */
+            a->live[p] = INT64_MIN / 2; /* nothing helps here, so it skips the node; changes may still be added to it */
             continue;
         }
         mm_auto_map *m = &a->maps[c.map];
         a->now.rule[m->tensor] = (int8_t)c.rule;
         a->now.eager[m->tensor] = (uint8_t)c.eager;
         add_live(a, c.first, c.last, -c.bytes);
-        /* The rest of its copies' time is counted no more. */
+        /* Its bytes are no longer held while it is copied. */
         if (c.eager & MM_AUTO_EAGER_OUT) m->from = m->last + 1;
         if (c.eager & MM_AUTO_EAGER_IN) m->to = m->need - 1;
         changes++;
     }
 }
 
-/* Actions that the draft could not take are not tried again. */
+/* Bars actions that the engine could not take in the draft, and keeps their maps; returns their number. */
 static int bar_refused(mm_auto *a) {
     int refused = 0;
     for (int i = 0; i < a->n_maps; i++) {
@@ -100,7 +100,7 @@ static int bar_refused(mm_auto *a) {
 }
 
 mm_status mm_auto_relieve(mm_auto *a, const mm_auto_weights *w) {
-    enum { ROUNDS = 40, HOPELESS = 16 }; /* chosen; the latter: a draft that is slower by this share than the best */
+    enum { ROUNDS = 40, HOPELESS = 16 }; /* chosen; HOPELESS: the share by which a draft is slower than the best plan */
     for (int i = 0; i < a->n_maps; i++) a->maps[i].barred = 0;
     for (int round = 0; round < ROUNDS; round++) {
         MM_TRY(mm_auto_draft(a, &a->now));

@@ -13,14 +13,14 @@
 #include "policies/policy_table.h"
 #include "policies/schedule/draft_time.h"
 
-/* The first are those that win most often, so that bounds keep the later ones' plans from being placed.
- * Left out is what cannot win: naive, which needs more than liveness and is no faster. Other algorithms of a step round
- * otherwise, so plans have them only where nothing else fits. */
+/* The policies that are tried. Those that win most often come first, so that plans of later ones need not be placed if
+ * their bounds are slower. naive is left out: it needs more than liveness and is no faster. Other algorithms of a step
+ * round otherwise, so plans have them only where nothing else fits. */
 enum { FAST = 1, LEAST = 2, COPIES = 4 };
 static const struct member {
     const char *spec; /* %s: each of the codecs in turn */
-    int flags;        /* FAST: its plan may be the fastest that fits. LEAST: the smallest; those of the others keep
-                         more, or copy more at a time. COPIES: what it does not keep it copies whole, and no more */
+    int flags;        /* FAST: its plan may be the fastest that fits. LEAST: its plan may be the smallest; the other
+                         members keep more, or copy more at a time. COPIES: it copies every map that it does not keep */
 } members[] = {
     {"recompute:mode=nested", FAST},
     {"recompute-swap:mode=nested", FAST | LEAST},
@@ -75,7 +75,7 @@ mm_status mm_portfolio_offer(mm_portfolio *p, mm_plan *plan) {
     return MM_OK;
 }
 
-/* Whether a policy uses no codec but those of a menu. */
+/* Whether a policy's codecs are all in a menu. */
 static bool is_named(const mm_engine_config *menu, const mm_engine_config *config) {
     char known[MM_MAX_CODECS][MM_SPEC_CAPACITY], used[MM_MAX_CODECS][MM_SPEC_CAPACITY];
     const int n = mm_engine_codecs(menu, known, MM_MAX_CODECS), m = mm_engine_codecs(config, used, MM_MAX_CODECS);
@@ -87,7 +87,8 @@ static bool is_named(const mm_engine_config *menu, const mm_engine_config *confi
     return true;
 }
 
-/* Plans by a policy. fastest: for a plan that fits and is faster than the best; else for one with a low peak. */
+/* Plans with a policy. fastest: for a plan that fits and is faster than the best so far; else for one with a low
+ * peak. */
 static mm_status try_policy(mm_portfolio *p, const mm_policy *policy, bool fastest) {
     mm_limits limits = *p->limits;
     mm_plan *plan;
@@ -106,7 +107,8 @@ static mm_status try_policy(mm_portfolio *p, const mm_policy *policy, bool faste
     return mm_portfolio_offer(p, plan);
 }
 
-/* Whether a policy recomputes what no layer can run again: its plans are those of others, and take longer to find. */
+/* Whether a policy recomputes though no layer of the graph can run again: its plans are then those of other policies,
+ * and take longer to find. */
 static bool is_in_vain(const mm_graph *graph, const mm_engine_config *config) {
     bool recomputes = false;
     for (int r = 0; r < config->n_rules; r++) recomputes |= config->rules[r].action == MM_ACTION_RECOMPUTE;
@@ -125,7 +127,7 @@ static mm_status try_spec(mm_portfolio *p, const char *spec, bool fastest) {
     return status;
 }
 
-/* A member with each of the codecs, or as it is. */
+/* Tries a member: with each codec of the menu in turn, if its spec takes one. */
 static mm_status try_member(mm_portfolio *p, const char *member, bool fastest) {
     char codecs[MM_MAX_CODECS][MM_SPEC_CAPACITY];
     const int n = mm_engine_codecs(p->menu, codecs, MM_MAX_CODECS);
@@ -141,12 +143,13 @@ static mm_status try_member(mm_portfolio *p, const char *member, bool fastest) {
     return MM_OK;
 }
 
-/* Whether there is a plan that fits, and no other is wanted. */
+/* Whether there is a plan that fits, and the caller wants no better one. */
 static bool has_enough(const mm_portfolio *p) {
     return p->ns < INT64_MAX && (p->limits->first_fit || mm_is_stopped(p->limits->stop));
 }
 
-/* All members; for the lowest peak those that may have it, the other way round: those that wait need least. */
+/* Tries the members in order. For the lowest peak, only those with LEAST, in reverse order: members that wait, which
+ * need least, are at the end. */
 static mm_status try_members(mm_portfolio *p, bool fastest) {
     enum { MEMBERS = sizeof members / sizeof *members };
     for (int i = 0; i < MEMBERS; i++) {
@@ -159,8 +162,9 @@ static mm_status try_members(mm_portfolio *p, bool fastest) {
     return MM_OK;
 }
 
-/* A bound of plans that keep a map or copy it: what is alive when the backward pass begins, and exceeds the budget, has
- * been copied to the host in the time of the forward pass or longer, and comes back likewise. kept: keeps all maps. */
+/* A lower bound of the time of plans that either keep a map or copy it. The bytes that are alive when the backward pass
+ * begins and exceed the budget have been copied out during the forward pass, and are copied back during the backward
+ * pass. Neither pass is shorter than its copies. kept: the plan that keeps all maps. */
 static int64_t bound_copying(const mm_portfolio *p, const mm_plan *kept) {
     double passes[2] = {0};
     int64_t live[MM_CATEGORIES], excess = -p->limits->device_bytes;
@@ -177,20 +181,20 @@ static int64_t bound_copying(const mm_portfolio *p, const mm_plan *kept) {
         const double ns = rates[i] > 0 ? (double)excess / (double)rates[i] * 1e9 : 0;
         if (ns > passes[i]) passes[i] = ns;
     }
-    return (int64_t)((passes[0] + passes[1]) * 0.999); /* roundings of the simulator */
+    return (int64_t)((passes[0] + passes[1]) * 0.999); /* the simulator rounds */
 }
 
 /* ---------------------------------------------------------------- menus */
 
-/* Searches beyond the portfolio, with a number of drafts that takes about as long for all networks; of large ones half
- * with a second menu, so that both take little longer. */
+/* Searches beyond the portfolio. The number of drafts is chosen so that the search takes about as long for all
+ * networks. For large ones it is halved with a second menu, so that both together take little longer. */
 static mm_status search(mm_portfolio *p) {
     enum {
         STEPS = 400000,
         FEWEST = 40,
         MOST = 4000,
         LARGE = 300
-    }; /* of all drafts, for an effort of 1; chosen for time */
+    }; /* for an effort of 1; chosen for time. STEPS: of all drafts; FEWEST, MOST: drafts; LARGE: steps of a network */
     const int steps = mm_graph_steps(p->graph);
     const int64_t effort = p->menu->own[MM_AUTO_EFFORT],
                   drafts = STEPS / (p->tried && steps > LARGE ? 2 : 1) / (steps + 1);
@@ -200,9 +204,9 @@ static mm_status search(mm_portfolio *p) {
     return mm_portfolio_fits(p, p->plan) ? mm_simulated_time(p->plan, p->facts, &p->ns) : MM_OK;
 }
 
-/* Where the budget is small, the smallest plans come first: if these do not fit, the refusal is quick. */
+/* If the budget is small, tries for the smallest plans first: if these do not fit, the refusal is quick. */
 static mm_status try_menu(mm_portfolio *p) {
-    enum { SMALL = 2 }; /* times a bound of what any plan needs; plans need at most 1.5 times that (measured) */
+    enum { SMALL = 2 }; /* times a lower bound of what any plan needs; plans need at most 1.5 times that (measured) */
     const bool small = p->limits->device_bytes < SMALL * mm_lower_bound_of(p->graph, p->facts).bytes;
     if (small && p->ns == INT64_MAX) MM_TRY(try_members(p, false));
     if (small && p->ns == INT64_MAX && !p->searches) return MM_OK;
@@ -227,7 +231,7 @@ void mm_portfolio_filter(mm_engine_config *menu, const mm_facts *facts,
     menu->n_rules = n;
 }
 
-/* Without lossy codecs, and then with them. */
+/* Plans without lossy codecs, and then with them. */
 static mm_status try_menus(mm_portfolio *p) {
     const mm_engine_config *whole = p->menu;
     mm_engine_config lossless;
@@ -253,7 +257,7 @@ static mm_status plan_within(mm_portfolio *p, mm_plan **plan_out) {
     mm_policy_fini(&liveness);
     if (status == MM_OK) p->copying_ns = bound_copying(p, kept);
     if (status == MM_OK) status = mm_portfolio_offer(p, kept);
-    if (status == MM_OK && p->ns == INT64_MAX) status = try_menus(p); /* else nothing is faster */
+    if (status == MM_OK && p->ns == INT64_MAX) status = try_menus(p); /* if liveness fits, nothing is faster */
     if (status == MM_OK)
         *plan_out = p->plan;
     else

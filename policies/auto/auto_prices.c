@@ -27,8 +27,8 @@ int64_t mm_auto_left(const mm_auto *a, const mm_auto_map *m, int rule) {
     return mm_align(code->code_bytes) + code->body_reserve_bytes;
 }
 
-/* Time of the steps that make a tensor again before step `when`, each once; what a later step reads is there. met: per
- * step, the number of the last search that reached it. */
+/* Time of the steps that make a tensor again before step `when`, each counted once. Tensors that step `when` or a later
+ * one uses are still there. met: per step, the number of the last search that reached it. */
 static int64_t again_ns(const mm_auto *a, mm_tensor tensor, int when, int *met, int search) {
     const int producer = mm_schedule_producer(a->graph, tensor);
     if (producer < 0 || met[producer] == search) return 0;
@@ -49,7 +49,7 @@ bool mm_auto_may(const mm_auto *a, const mm_auto_weights *w, const mm_auto_map *
            mm_nesting_levels(&a->survey->nesting, a->now.nesting)[m->tensor] > 0;
 }
 
-/* Of a codec's ns: what steps lose beside it, on average of both kinds, and a twentieth. Chosen. */
+/* Price of a ns of a codec: what steps beside it lose, averaged over both kinds of work, plus a twentieth. Chosen. */
 static double codec_price(const mm_facts *f, mm_work codec) {
     const double permille =
         (mm_facts_contention(f, MM_WORK_DEAR, codec) + mm_facts_contention(f, MM_WORK_CHEAP, codec)) / 2.0;
@@ -74,7 +74,7 @@ double mm_auto_cost(const mm_auto *a, const mm_auto_weights *w, const mm_auto_ma
     return ns + link * w->link + (exposed > 0 ? exposed : 0);
 }
 
-/* Which rules serve the maps. */
+/* Finds the maps that rule `r` serves, if all tensors are given it (`rule`); adds maps that are new. */
 static mm_status probe(mm_auto *a, const int8_t *rule, int r) {
     const mm_assignment assigned = {.rule = rule};
     const mm_selection selection = {.assigned = &assigned};
@@ -112,7 +112,7 @@ static mm_status probe_all(mm_auto *a) {
     return status;
 }
 
-/* Sorts the maps' indices by a step of theirs: few steps, so by counting. */
+/* Sorts the maps' indices by their last forward (`last`) or first backward step. Counting sort, since steps are few. */
 static mm_status order(const mm_auto *a, bool last, int *out) {
     const int steps = mm_graph_steps(a->graph);
     int *at = calloc((size_t)steps + 2, sizeof *at);
@@ -186,7 +186,7 @@ void mm_auto_time(const mm_auto *a, mm_auto_choice *c) {
             c->gone[m->tensor] = step < m->first_backward ? step : m->first_backward - 1;
     }
     int64_t begin = INT64_MAX;
-    int first = 0; /* backward step */
+    int first = 0; /* the first backward step */
     while (first < steps && mm_graph_step(a->graph, first)->phase != MM_BACKWARD) first++;
     for (int i = a->n_maps - 1; i >= 0; i--) {
         const mm_auto_map *m = &a->maps[a->by_need[i]];

@@ -33,8 +33,8 @@ static void choice_fini(mm_auto_choice *c) {
 
 /* ---------------------------------------------------------------- small changes */
 
-/* Sets a->now to the best with one map locked at another action: a rule, or to be kept. False: it has that action, or
- * the rule does not serve it. */
+/* Sets a->now to the best choice with one map locked at another action: a rule, or MM_AUTO_KEEP. False: it has that
+ * action already, or the rule does not serve it. */
 static bool change_one(mm_auto *a, int map, int rule) {
     mm_auto_map *m = &a->maps[map];
     if (rule == a->best.rule[m->tensor] && !a->best.eager[m->tensor]) return false;
@@ -64,7 +64,7 @@ static mm_status improve(mm_auto *a) {
     return MM_OK;
 }
 
-/* The next of a row of numbers that look random (splitmix64, Steele et al. 2014), below n. */
+/* The next pseudo-random number below n (splitmix64, Steele et al. 2014). */
 static int next_below(mm_auto *a, int n) {
     uint64_t z = a->random += UINT64_C(0x9e3779b97f4a7c15);
     z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -72,7 +72,7 @@ static int next_below(mm_auto *a, int n) {
     return (int)((z ^ z >> 31) % (uint64_t)n);
 }
 
-/* Gives a map an action that serves it, or none, and keeps it at that. */
+/* Gives a map an action that serves it, or keeps it, and locks that; does nothing if the rule does not serve it. */
 static void force(mm_auto *a, int map, int rule) {
     mm_auto_map *m = &a->maps[map];
     if (rule >= 0 && !(m->serves >> rule & 1)) return;
@@ -81,7 +81,8 @@ static void force(mm_auto *a, int map, int rule) {
     m->locked = true;
 }
 
-/* Changes the best in a few places at once: single maps, or a row of them; or weighs otherwise. */
+/* Sets a->now to the best choice, changed in a few places: single maps, or a row of them, or the choice of nested
+ * recomputation. Returns weights, the best ones or others. */
 static mm_auto_weights change_some(mm_auto *a) {
     enum { SINGLE = 3, PARTS = 8 }; /* chosen */
     const int rules = a->menu->n_rules < MM_AUTO_RULES ? a->menu->n_rules : MM_AUTO_RULES;
@@ -114,8 +115,8 @@ static mm_status shake(mm_auto *a) {
 
 /* ---------------------------------------------------------------- budgets */
 
-/* The next lower budget of a row that does not depend on the one given, sixteen to each power of two: what is
- * found there fits in larger budgets, too, so that these give plans that are seldom slower. */
+/* The next lower budget of a fixed row, which has sixteen budgets from each power of two to the next. A plan that is
+ * found there fits all larger budgets, so these seldom get slower plans. */
 static int64_t rung_below(int64_t bytes) {
     enum { RUNGS = 16 };
     int64_t octave = 1;
@@ -125,16 +126,17 @@ static int64_t rung_below(int64_t bytes) {
     return rung < bytes ? rung : rung - (rung > octave ? step : step / 2);
 }
 
-/* Changes the best until drafts are used up. */
+/* Changes the best choice until the drafts are used up. */
 static mm_status refine(mm_auto *a) {
     if (a->best_weights.link == 0 || !a->fits) return MM_OK;
     MM_TRY(improve(a));
     return a->n_maps > 0 ? shake(a) : MM_OK;
 }
 
-/* Near what any plan needs, starts by kinds of layers have drafts of their own, and what they find has, too. */
+/* In a budget near what any plan needs, tries starts by kinds of layers, with drafts of their own. If they find a
+ * better plan, it is refined, with as many drafts. */
 static mm_status search_small(mm_auto *a, int trials) {
-    enum { SMALL = 2, SHARE = 4 }; /* chosen: a budget below so many times a bound; a quarter of the drafts */
+    enum { SMALL = 2, SHARE = 4 }; /* chosen: budgets below SMALL times a lower bound; a quarter of the drafts */
     if (a->limits->device_bytes >= SMALL * mm_lower_bound_of(a->graph, a->facts).bytes) return MM_OK;
     const int64_t before_ns = a->fits ? a->plan_ns : INT64_MAX;
     a->left = trials / SHARE;

@@ -5,7 +5,7 @@
 #include "policies/auto/auto_state.h"
 
 const double mm_auto_links[MM_AUTO_LINKS] = {0.05, 0.15, 0.4, 1, 3, 10};
-/* Copies are slowed down by others, and wait; chosen. */
+/* Copies slow each other down, and wait, so they are given more than their time; chosen. */
 const int mm_auto_leads[MM_AUTO_LEADS] = {1000, 1100, 1300, 1600};
 
 /* Sets a->now to keep all maps. */
@@ -28,7 +28,7 @@ static void start_nested(mm_auto *a, int nesting) {
     }
 }
 
-/* The rule for what a plan does with a map by this operation; -1: the menu has none. */
+/* The menu's rule that does what this operation of a plan does with its map; -1: there is none. */
 static int rule_of(const mm_auto *a, const mm_plan *plan, const mm_node *n) {
     const int codec = plan->segments[n->dst].codec;
     const mm_action action = n->kind == MM_NODE_ENCODE ? MM_ACTION_CODE
@@ -41,8 +41,8 @@ static int rule_of(const mm_auto *a, const mm_plan *plan, const mm_node *n) {
     return MM_AUTO_KEEP;
 }
 
-/* Does with each map what a plan does, as far as that is seen: a mask counts for nothing beside what becomes of the
- * elements. */
+/* Sets a->now to what a plan does with each map, as far as its operations show. A mask counts only if the plan does
+ * nothing else with the map. */
 static void read_off(mm_auto *a, const mm_plan *plan) {
     start_kept(a);
     for (int i = 0; i < plan->n_nodes; i++) {
@@ -62,7 +62,7 @@ static void read_off(mm_auto *a, const mm_plan *plan) {
     }
 }
 
-/* The choice of nested recomputation that keeps nearly the maps that a->now does; -1: to have none comes nearer. */
+/* The choice of nested recomputation whose kept maps differ least from those of a->now; -1: keeping all is nearer. */
 static int nearest_nesting(const mm_auto *a) {
     int nearest = -1, least = 0;
     for (int i = 0; i < a->n_maps; i++) least += a->now.rule[a->maps[i].tensor] == a->recompute;
@@ -79,7 +79,7 @@ static int nearest_nesting(const mm_auto *a) {
     return nearest;
 }
 
-/* All choices of nested recomputation, those next to the given one first: with larger chains, of which more is swapped,
+/* Tries all choices of nested recomputation, those next to `near` first: with larger chains, of which more is swapped,
  * and with smaller ones. */
 static mm_status start_nestings(mm_auto *a, int near, bool deep) {
     const mm_auto_weights w = {.link = 0.4, .capped = true, .deep = deep};
@@ -101,9 +101,9 @@ static mm_layer_kind kind_of(const mm_auto *a, const mm_auto_map *m) {
     return producer < 0 ? MM_LAYER_OTHER : mm_graph_layer(a->graph, mm_graph_step(a->graph, producer)->layer)->kind;
 }
 
-/* Tries an action for each kind of layer, on the maps that it writes; what that does not serve leaves, as do gradient
- * maps where they are idle (engine_gradients.h). *value_out: what the draft takes; of one that does not fit, more than
- * of any that does. */
+/* Tries a choice in which all maps that a kind of layer writes get one action (per kind). Maps that it does not serve
+ * are lean-swapped, and so are idle gradient maps (engine_gradients.h). *value_out: the draft's time; if it does not
+ * fit, its bytes plus more than any time. */
 static mm_status try_kinds(mm_auto *a, const int8_t *action, int64_t *value_out) {
     const mm_auto_weights w = {.link = 0.4, .capped = true};
     bool better;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Trying a choice: whether its plan is the best so far. */
+/* Tries a choice: whether its plan is the best so far. */
 #include <string.h>
 
 #include "mm/core/account/account.h"
@@ -40,7 +40,7 @@ mm_status mm_auto_compare(mm_auto *a, mm_plan *plan, bool *better_out) {
     return MM_OK;
 }
 
-/* Places a->now. *over_out: bytes that the lowest placement is above the budget. */
+/* Places a->now. *over_out: bytes by which the lowest placement exceeds the budget. */
 static mm_status place(mm_auto *a, bool *better_out, int64_t *over_out) {
     static const mm_layout_algorithm layouts[] = {MM_LAYOUT_MODNN, MM_LAYOUT_QUICK};
     const mm_assignment assigned = mm_auto_assignment(a, &a->now);

@@ -3,7 +3,7 @@
 
 #include "mm/core/status.h"
 
-/* Adds a pool in a new group, of which it has the bytes; returns its segment, or -1 (out of memory). */
+/* Adds a pool of these bytes, in a new group; returns its segment, or -1 (out of memory). */
 static int add_pool(mm_schedule *s, bool pinned, int64_t bytes, int *group_out) {
     *group_out = mm_schedule_group(s, pinned ? MM_REGION_PINNED : MM_REGION_GENERAL, bytes);
     return *group_out < 0 ? -1 : mm_schedule_segment(s, MM_CONTENT_POOL, MM_CAT_CODE, -1, bytes, *group_out);
@@ -26,8 +26,8 @@ static void set_size(const mm_body_pools *pools, mm_schedule *s, int pinned, int
     s->groups[pools->pool[pinned].group].bytes = bytes;
 }
 
-/* Bytes of a spill within the pinned memory that all else there leaves, if nothing of it shares bytes. 0: none is
- * needed, or not even a chunk fits. */
+/* Bytes of the spill, at most what all else in pinned memory leaves if nothing there shares bytes. 0: none is needed,
+ * or not even a chunk fits. */
 static int64_t spill_bytes(const mm_schedule *s, int64_t reserve, int64_t bound, int64_t pinned_bytes) {
     int64_t room = pinned_bytes;
     for (int g = 0; g < s->n_groups; g++)

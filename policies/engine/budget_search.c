@@ -9,12 +9,12 @@
 #include "policies/schedule/draft_time.h"
 #include "policies/schedule/nominal.h"
 
-/* LIMITS: numbers of maps that are tried in each way; above LARGE_STEPS steps fewer, in proportion, down to
+/* LIMITS: how many numbers of maps are tried in each way; proportionally fewer for more than LARGE_STEPS steps, down to
  * LIMITS_LEAST. All are chosen: 32 numbers are 3 % of the maps apart, and planning the deepest networks takes 0.2 to
- * 0.8 s, a refusal up to 1.2 s (measured, tools/README.md). DEEPER, the factor of a deeper fetch, is chosen too. */
+ * 0.8 s, a refusal up to 1.2 s (measured, tools/README.md). DEEPER, the factor of a deeper fetch, is chosen, too. */
 enum { LIMITS = 32, LIMITS_LEAST = 8, LARGE_STEPS = 1100, DEEPER = 4 };
 
-/* Shares of the maps that RECOMPUTE_NESTED keeps which are tried for eviction; chosen. */
+/* How many shares are tried, for eviction, of the maps that RECOMPUTE_NESTED keeps; chosen. */
 enum { SHARES = 3 };
 
 static int limits_of(const mm_graph *graph) {
@@ -25,11 +25,11 @@ static int limits_of(const mm_graph *graph) {
 
 /* A way to act on some of the maps. No way is best for all networks, so all are compared. */
 typedef struct way {
-    bool spread; /* maps spread over the network, so that evictions and fetches are; else the first maps, in a row */
-    bool ranked; /* all maps of a rule before any of the next rule's, which may cost more */
+    bool spread; /* acts on maps spread evenly over the network, so that copies are spread, too; else on the first */
+    bool ranked; /* takes all maps of a rule before any of the next rule's, which may cost more */
     bool deeper; /* fetches begin earlier, for a slow link */
-    bool placed; /* maps placed by lifetime, which may take less than tensor buffers for all of them */
-    bool loose;  /* codes placed by lifetime too: the sliding workspace is idle half of the time */
+    bool placed; /* places maps by lifetime, which may take less than tensor buffers for all of them */
+    bool loose;  /* places codes by lifetime, too: the sliding workspace is idle half of the time */
 } way;
 
 static const way ways[] = {
@@ -75,12 +75,12 @@ static mm_engine_config config_of(const way *w, const mm_engine_config *config) 
 typedef struct candidate {
     way way;
     mm_selection selection;
-    int order;     /* number of its entry */
+    int order;     /* its number in the order of entry */
     int64_t bytes; /* its peak; a lower bound until it is placed */
     int64_t ns;    /* its iteration's time; a lower bound until it is placed; INT64_MAX: it does not fit */
 } candidate;
 
-/* What a candidate took where it was placed. */
+/* What a candidate took when it was placed. */
 typedef struct placed_before {
     int64_t bytes, pinned_bytes; /* bytes 0: it was not placed */
 } placed_before;
@@ -93,23 +93,22 @@ typedef struct contest {
     mm_limits limits;
     const mm_engine_config *config;
     mm_survey *survey;
-    /* A plan that takes so long, or so much, is of no use to the caller: candidates whose bounds say so do not enter.
-     * INT64_MAX: any is. */
+    /* Candidates that take at least so much, by their bounds, are of no use and do not enter. INT64_MAX: no limit. */
     int64_t below_ns, below_bytes;
-    int eligible, *of_rule; /* number of eligible maps, in all and by rule; behind these, by nesting and rule */
+    int eligible, *of_rule; /* number of eligible maps; of_rule: per rule, then per rule for each nested choice */
     bool refused;           /* a candidate needed more buffers than config->k */
     candidate *candidates;  /* those whose bound is within the pinned memory */
     int n, entered;
     candidate best;
-    mm_plan *plan;          /* of the best */
+    mm_plan *plan;          /* the plan of `best` */
     bool again;             /* a plan is known that fits */
     bool fits, fits_pinned; /* the best fits the limits; it fits the pinned memory */
     candidate least;        /* the placed one with the lowest peak among those within the pinned memory */
-    /* By order and layout; places depend on the limit of pinned memory, not on the budget. */
+    /* [order][layout]. Places depend on the limit of pinned memory, not on the budget. */
     placed_before (*before)[MM_LAYOUT_EXACT + 1];
 } contest;
 
-/* Tie-break: the first to enter. */
+/* Breaks ties: the first to enter wins. */
 static int by_order(const candidate *x, const candidate *y) { return (x->order > y->order) - (x->order < y->order); }
 
 static int by_bytes(const void *a, const void *b) {
@@ -156,7 +155,7 @@ static mm_status plan_one(contest *c, candidate one, mm_layout_algorithm layout)
     return compare_plan(c, &one, layout, plan);
 }
 
-/* Whether a plan that was placed in a smaller budget does not fit this one either, where one is known that does. */
+/* Whether the candidate, placed before, does not fit this budget, in which another plan is known to fit. */
 static bool is_known_misfit(contest *c, const candidate *one, mm_layout_algorithm layout) {
     const placed_before *p = &c->before[one->order][layout];
     if (!c->again || p->bytes == 0) return false;
@@ -167,7 +166,7 @@ static bool is_known_misfit(contest *c, const candidate *one, mm_layout_algorith
     return !fits_pinned || p->bytes > c->limits.device_bytes;
 }
 
-/* Turns MM_ERR_INFEASIBLE (more buffers than config->k) into MM_OK, and notes it. */
+/* Turns MM_ERR_INFEASIBLE (it needs more buffers than config->k) into MM_OK, and sets c->refused. */
 static mm_status pass_over_refused(contest *c, mm_status status) {
     c->refused |= status == MM_ERR_INFEASIBLE;
     return status == MM_ERR_INFEASIBLE ? MM_OK : status;
@@ -178,7 +177,7 @@ static mm_status place(contest *c, const candidate *one, mm_layout_algorithm lay
     return pass_over_refused(c, plan_one(c, *one, layout));
 }
 
-/* Tries two layouts. Neither dominates: either may cause fewer waits, or end lower. */
+/* Tries two layouts. Neither is always better: either may cause fewer waits, or need less memory. */
 static mm_status place_quickly(contest *c, const candidate *one) {
     MM_TRY(place(c, one, MM_LAYOUT_MODNN));
     return place(c, one, MM_LAYOUT_QUICK);
@@ -186,7 +185,7 @@ static mm_status place_quickly(contest *c, const candidate *one) {
 
 /* ---------------------------------------------------------------- who enters */
 
-/* Adds a candidate by its bounds, if these are within the pinned memory. of_rule_out: may be NULL. */
+/* Adds a candidate, if its bounds are within the pinned memory and of use to the caller. of_rule_out: may be NULL. */
 static mm_status enter(contest *c, candidate one, int *eligible_out, int *of_rule_out) {
     mm_engine_config config = config_of(&one.way, c->config);
     mm_bounds bounds = {.pinned_bytes = INT64_MAX};
@@ -198,8 +197,8 @@ static mm_status enter(contest *c, candidate one, int *eligible_out, int *of_rul
     return pass_over_refused(c, status);
 }
 
-/* One choice of RECOMPUTE_NESTED, with more and more of the maps that the rules behind it evict; none of them, unless
- * that was entered before. */
+/* Enters one choice of RECOMPUTE_NESTED, with all of the maps that the rules after it evict, and with shares of these:
+ * none (unless another way has entered that), a third, two thirds. */
 static mm_status enter_shares(contest *c, const way *w, int nesting) {
     int *of_rule = c->of_rule + (size_t)(1 + nesting) * (size_t)c->config->n_rules, eligible = 0, ignored;
     candidate one = {.way = *w, .order = ++c->entered, .selection = {.limit = INT32_MAX, .nesting = nesting}};
@@ -214,9 +213,8 @@ static mm_status enter_shares(contest *c, const way *w, int nesting) {
     return MM_OK;
 }
 
-/* RECOMPUTE_NESTED: its choices stand for numbers of maps. Where rules behind it evict the maps that it keeps, ways
- * that take these by rule have all shares of them; of the other ways only that of `always` is in, with the least
- * memory. */
+/* RECOMPUTE_NESTED: its choices stand for numbers of maps. If rules after it evict the maps that it keeps, ranked ways
+ * enter shares of these for each choice; other ways enter only the choice with the least memory, that of `always`. */
 static mm_status enter_nestings(contest *c, const way *w) {
     const int n = mm_survey_nestings(c->survey), step = LIMITS / limits_of(c->graph);
     int ignored;
@@ -257,7 +255,7 @@ static mm_status enter_way(contest *c, const way *w) {
 
 /* ---------------------------------------------------------------- who wins
  *
- * The fastest candidate that fits. Those that are not placed could not have won, by their bounds; so the result is as
+ * The fastest candidate that fits wins. Those that are not placed could not have won, by their bounds: the result is as
  * if all were placed, whatever the budget. Candidates that may have the lowest peak get a longer search for their
  * places; those with the fewest live bytes, and those of `always`, an exact one. */
 
@@ -277,7 +275,7 @@ static bool least_matters(const contest *c) {
 }
 
 static mm_status find_least(contest *c) {
-    enum { EXACT = 4 }; /* chosen for time */
+    enum { EXACT = 4 }; /* chosen, for planning time */
     if (!least_matters(c)) return MM_OK;
     qsort(c->candidates, (size_t)c->n, sizeof *c->candidates, by_bytes);
     for (int i = 0; i < c->n && c->candidates[i].bytes < c->least.bytes; i++)
@@ -336,8 +334,7 @@ static mm_status hold(contest *c, const mm_limits *limits) {
                                                          : find_plan(c, limits->device_bytes, limits->pinned_bytes);
 }
 
-/* Compares once in the limits, without a limit of pinned memory first; a plan that does not fit stays for the caller to
- * see. */
+/* Compares once in the limits, without a limit of pinned memory first; returns a plan that does not fit, too. */
 static mm_status hold_once(contest *c, const mm_limits *limits) {
     MM_TRY(compare_within(c, limits->device_bytes, INT64_MAX));
     return !c->plan || c->plan->pinned_bytes <= limits->pinned_bytes

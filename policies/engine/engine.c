@@ -8,7 +8,7 @@
 #include "policies/engine/engine_build.h"
 #include "policies/schedule/draft_time.h"
 
-/* Where the skyline misses the budget, an exact search may not. */
+/* Plans for all maps. Places are searched for; if the result misses the budget, an exact search may still meet it. */
 static mm_status plan_all_within(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                                  const mm_engine_config *config, mm_plan **plan_out) {
     mm_survey *survey;
@@ -23,8 +23,8 @@ static mm_status plan_all_within(const mm_graph *graph, const mm_facts *facts, c
     return status;
 }
 
-/* Where the pinned memory is too little for a spill, more than the reserve of codes lies on the device, if that fits
- * there. */
+/* Plans for all maps. If pinned memory cannot hold the spill, reserves more of the codes' bytes on the device, if they
+ * fit. */
 static mm_status plan_all(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                           const mm_engine_config *config, mm_plan **plan_out) {
     mm_limits unlimited = *limits;
@@ -134,9 +134,8 @@ mm_status mm_engine_plan(const mm_graph *graph, const mm_facts *facts, const mm_
     if (config->coding == MM_CODES_IN_STEP && has_backward(graph) && !any_reads_code(graph, facts, config))
         return mm_fail(
             MM_ERR_INVALID,
-            "codes=in-step: no step of %s reads codes of %s by itself: batch norms of f32 maps do, of zfp in two "
-            "dimensions (on cuda rate 4, 6.4 or 8) and dpr, on the host also mx and raw; use codes=beside or "
-            "codes=auto",
+            "codes=in-step: no step of %s can read codes of %s: batch norms of f32 maps can, of zfp in two dimensions "
+            "(on cuda: rate 4, 6.4 or 8) and dpr, on the host also of mx and raw; use codes=beside or codes=auto",
             mm_graph_name(graph), mm_rules_codec(config));
     return plan_coded(graph, facts, limits, config, plan_out);
 }

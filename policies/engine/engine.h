@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The engine on which all policies but the two baselines run. Rules say what happens to a map between its last forward
- * and its first backward use; the engine schedules it.
+/* The engine: the planner of most policies. Rules say what happens to a map between its last forward and its first
+ * backward use; the engine schedules it.
  *
  * A rule names layers. It applies to a map if it names a layer whose output lies in the map's storage (conv -> bn ->
  * relu written in place are all three). The first rule that applies and can serve the map is taken; a map without such
@@ -8,41 +8,44 @@
  *
  *   eviction    ENCODE, OUT or both, as the action says; after the last forward step that uses the map
  *   fetch       IN, DECODE or both; ahead of the backward step that needs the map
- *   recompute   forward steps again; right before that backward step                                              */
+ *   recompute   forward steps again; right before that backward step */
 #ifndef POLICIES_ENGINE_ENGINE_H
 #define POLICIES_ENGINE_ENGINE_H
 
 #include "policies/rules/config.h"
 #include "policies/schedule/schedule.h"
 
-enum { MM_LEVEL_STAGE = UINT8_MAX }; /* of a map: it is there only while the backward pass is in its own stage */
+enum {
+    MM_LEVEL_STAGE = UINT8_MAX
+}; /* level of a map that is there only while the backward pass is in the map's stage
+                                        (recompute_chain.h) */
 
-/* An action for each map, whatever the rules' selectors name: the rules are a menu. All arrays are the caller's. */
+/* Gives each map one of the rules, whatever their selectors name: the rules are a menu. The caller owns the arrays. */
 typedef struct mm_assignment {
     const int8_t *rule; /* per tensor: index of its rule; -1: kept. A map that its rule cannot serve is kept */
-    /* Of RECOMPUTE_NESTED, per tensor and per step, as in nested.h; of maps that are made again. NULL: each is made
-     * once, and then kept until its last use. */
+    /* RECOMPUTE_NESTED: per tensor and per step, as in mm_nesting. NULL: each map that is made again is made once, and
+     * then kept until its last use. */
     const uint8_t *level, *cut;
     /* Per tensor. fetch: step before which its fetch begins, at the latest the one that needs it. gone: forward step up
-     * to which its bytes are left alone, so that nothing waits for a copy that may not have ended. NULL: both as the
-     * configuration says (fetch, depth; until the next map has left). */
+     * to which its bytes are not reused, so that nothing waits for a copy that may not have ended. NULL: fetches are as
+     * the configuration says (fetch, depth), and bytes are not reused until the next map has left. */
     const int32_t *fetch, *gone;
 } mm_assignment;
 
 /* Which of the eligible maps (those that a rule serves) the engine acts on; the others are kept. */
 typedef struct mm_selection {
-    int limit; /* number of maps */
-    int of;    /* the number of eligible maps: the selected ones are spread evenly over them. 0: the first ones in order
-                  of first use, which are needed again last */
+    int limit; /* number of maps that are selected */
+    int of;    /* the number of eligible maps, if the selected ones are to be spread evenly over them. 0: the first ones
+                  in order of first use are selected; these are needed again last */
     const int *of_rule; /* per rule, its number of eligible maps: all maps of a rule are selected before any of the next
-                           rule's. Of the last rule that is reached, maps are spread evenly, or the first ones if it
-                           recomputes. NULL: selected whatever their rule */
-    int nesting; /* RECOMPUTE_NESTED: number of the choice, from 0, by which maps are kept (mm_survey_nestings) */
-    const mm_assignment *assigned; /* acts on these maps, and ignores all of the above; NULL: none */
+                           rule's. Of the last rule that is reached, maps are spread evenly, or the first ones taken if
+                           it recomputes. NULL: rules do not matter */
+    int nesting;        /* RECOMPUTE_NESTED: which choice of kept maps, from 0 (mm_survey_nestings) */
+    const mm_assignment *assigned; /* if not NULL, it says which maps are acted on, and all of the above is ignored */
 } mm_selection;
 
-/* What all plans of a graph by one set of rules and one recompute mode have in common, whatever is selected, and
- * however it is fetched and placed. Borrows the arguments until destroyed. MM_ERR_INVALID: a rule names no layer;
+/* What all plans for one graph, one set of rules and one recompute mode share, whatever maps are selected, and however
+ * they are fetched and placed. Borrows the arguments until destroyed. MM_ERR_INVALID: a rule names no layer;
  * MM_ERR_NOMEM. */
 typedef struct mm_survey mm_survey;
 MM_CHECKED mm_status mm_survey_create(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
@@ -57,15 +60,15 @@ void mm_survey_destroy(mm_survey *survey);
 MM_CHECKED mm_status mm_engine_plan_maps(const mm_survey *survey, const mm_engine_config *config,
                                          const mm_selection *selection, mm_layout_algorithm layout, mm_plan **plan_out);
 
-/* Lower bounds of that plan's bytes, and of its time by the facts' times; much faster than placing it. *eligible_out:
- * the number of eligible maps; of_rule_out: that of each rule, or NULL. *ns_out is INT64_MAX where the bound exceeds
- * device_bytes: to find that takes half of the time. Errors as above. */
+/* Lower bounds of that plan's bytes and time; much faster than placing it. *eligible_out: the number of eligible maps;
+ * of_rule_out: the same per rule, or NULL. *ns_out: INT64_MAX if the bound of the bytes exceeds device_bytes; the time
+ * is then not computed, which saves half of the work. Errors as above. */
 MM_CHECKED mm_status mm_engine_bound_within(const mm_survey *survey, const mm_engine_config *config,
                                             const mm_selection *selection, int64_t device_bytes, int *eligible_out,
                                             int *of_rule_out, mm_bounds *bounds_out, int64_t *ns_out);
 
-/* Nodes from and to which the storage of a segment is taken, and bytes of that; 0: it is counted at another segment, or
- * is not placed on the device by lifetime. */
+/* The first and the last node at which a segment's storage is in use, and its bytes. bytes 0: another segment of the
+ * storage counts it, or it is persistent, pinned or unused. */
 typedef struct mm_span {
     int32_t first, last;
     int64_t bytes;
@@ -73,7 +76,7 @@ typedef struct mm_span {
 
 /* A plan without places. */
 typedef struct mm_engine_draft {
-    mm_plan *plan; /* mm_simulate times it as if no bytes were used twice */
+    mm_plan *plan; /* its simulated time is as if no bytes were used twice */
     mm_bounds bounds;
     mm_span *spans; /* per segment */
     int8_t *taken;  /* per tensor: the rule that was taken; -1: it is kept */
@@ -86,15 +89,15 @@ void mm_engine_draft_fini(mm_engine_draft *draft);
 
 /* when=needed: compares plans that act on more and more maps, and returns the fastest that fits the limits; if none
  * fits, the one with the lowest peak. Times are the facts', or nominal ones (nominal.h) if they have none. The set of
- * plans does not depend on the budget, so a larger budget never makes the step slower. It contains the plan of
- * `always`, so its minimum exceeds that of `always` by less than a unit of alignment. MM_ERR_INFEASIBLE: the plan that
- * keeps all maps does not fit, and all others need more than config->k buffers. */
+ * plans does not depend on the budget, so a larger budget never makes the step slower. The set contains the plan of
+ * `always`, so the least budget exceeds that of `always` by less than a unit of alignment. MM_ERR_INFEASIBLE: the plan
+ * that keeps all maps does not fit, and all others need more than config->k buffers. */
 MM_CHECKED mm_status mm_engine_plan_needed(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                                            const mm_engine_config *config, mm_plan **plan_out);
 
-/* One of several contests of the same graph: candidates whose bounds say that they take at least below_ns or
- * below_bytes are passed over (INT64_MAX: none). *plan_out: as that of mm_engine_plan_needed of those that are left, if
- * one of them fits; else one of them with a low peak; NULL if none is left. Facts without times: as above. */
+/* The same for a caller that compares several configurations: skips plans that take at least below_ns or below_bytes by
+ * their bounds (INT64_MAX: no limit). *plan_out: the fastest of the others that fits; if none fits, one with a low
+ * peak; NULL if all were skipped. Facts without times: as above. */
 MM_CHECKED mm_status mm_engine_plan_below(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                                           const mm_engine_config *config, int64_t below_ns, int64_t below_bytes,
                                           mm_plan **plan_out);

@@ -32,13 +32,13 @@ static bool has_body(const mm_engine *e, const mm_map *m) {
     return m->codec >= 0 && mm_facts_code(e->schedule.facts, m->codec, m->tensor)->body_bound_bytes > 0;
 }
 
-/* Whether the map, or its code, is copied over the link. Codecs themselves write bodies to pinned memory. */
+/* Whether the map, or its code, is copied over the link. Not a code with a body: its codec writes to pinned memory. */
 static bool is_moved(const mm_engine *e, const mm_map *m) {
     return m->action == MM_ACTION_SWAP || (m->action == MM_ACTION_CODE_SWAP && !has_body(e, m));
 }
 
-/* Adds an ENCODE after node `after`. passing: the code goes on to pinned memory, so it lies in the general region; or
- * only its head is here, and the body is written to pinned memory. */
+/* Adds an ENCODE after node `after`. passing: the code is for pinned memory. If it has no body, it passes through the
+ * general region; else only its head is on the device, and the codec writes the body to pinned memory. */
 static int encode(mm_engine *e, const mm_map *m, int codec, int after, bool passing, int *code_out) {
     mm_schedule *s = &e->schedule;
     const mm_code_facts *code = mm_facts_code(s->facts, codec, m->tensor);
@@ -72,7 +72,7 @@ static mm_status write_code(mm_engine *e, const mm_map *m, int node, int codec, 
     return MM_OK;
 }
 
-/* The masks of what the step has made, where it writes them itself. */
+/* Makes the step write the masks of its outputs, where mask_in_step says so. */
 static mm_status mask_made(mm_engine *e, int step, int node) {
     const mm_step_info *info = mm_graph_step(e->schedule.graph, step);
     for (int u = 0; info->n_codes > 0 && u < info->n_uses; u++) {
@@ -138,7 +138,7 @@ static mm_status put_away_after(mm_engine *e, int step, int node) {
     return MM_OK;
 }
 
-/* Leaves the bytes of maps that go away alone for as long as the assignment says. */
+/* Keeps the bytes of evicted maps from reuse for as long as the assignment says (mm_assignment.gone). */
 static void hold_until_gone(mm_engine *e) {
     mm_schedule *s = &e->schedule;
     for (int i = 0; assigned(e) && assigned(e)->gone && i < e->maps.n; i++) {
@@ -154,12 +154,12 @@ static void hold_until_gone(mm_engine *e) {
 
 /* ---------------------------------------------------------------- backward: fetch */
 
-/* Whether each map has a step before which its fetch begins. */
+/* Whether the assignment says when fetches begin. */
 static bool is_timed(const mm_engine *e) { return assigned(e) && assigned(e)->fetch; }
 
 static bool has_mask(const mm_engine *e, const mm_map *m) { return e->schedule.sign[m->tensor] >= 0; }
 
-/* Whether it has come back, or need not. */
+/* Whether the map has been fetched, or need not be. */
 static bool is_fetched(const mm_engine *e, const mm_map *m) {
     return m->in_step || e->schedule.value_node[m->tensor] >= 0;
 }
@@ -204,7 +204,7 @@ static mm_status fetch(mm_engine *e, mm_map *m) {
     return mm_config_fetch(e->config) == MM_FETCH_DEMAND ? MM_OK : mask_late(e, m);
 }
 
-/* Fetches the next map of the queue. Those that a recomputation has fetched already are skipped; a kept one counts. */
+/* Fetches the next map of the queue. Skips maps that a recomputation has fetched. For a kept map, fetches nothing. */
 static mm_status fetch_next(mm_engine *e) {
     while (e->issued < e->maps.n_queue) {
         int index = e->maps.queue[e->issued++];
@@ -230,8 +230,7 @@ static void mark_wanted(mm_engine *e, mm_tensor tensor) {
     e->wants[e->n_wants++] = tensor;
 }
 
-/* Also wants the outputs that are only made together with others of the step (mm_map.along), if they are still
- * needed. */
+/* Marks as wanted the outputs that are only made together with others of the step (mm_map.along), if still needed. */
 static void want_along(mm_engine *e, const mm_step_info *step, int when) {
     for (int u = 0; u < step->n_uses; u++) {
         mm_tensor other = step->uses[u].tensor;
@@ -242,7 +241,7 @@ static void want_along(mm_engine *e, const mm_step_info *step, int when) {
     }
 }
 
-/* Makes `tensor` available to step `when`: fetches it, or marks it as wanted, with all that it is made of. */
+/* Makes `tensor` available to step `when`: fetches it, or marks it as wanted, with all that it is made from. */
 static mm_status want(mm_engine *e, mm_tensor tensor, int when) {
     const mm_schedule *s = &e->schedule;
     int index = e->maps.map_of[tensor];
@@ -301,7 +300,8 @@ static mm_status make_wanted(mm_engine *e, int when) {
 
 /* ---------------------------------------------------------------- backward: what a step needs */
 
-/* Fetches all maps that this backward step reads, however small the depth, and recomputes others, unless `ahead`. */
+/* Fetches all evicted maps that this backward step reads, however small the depth. Unless `ahead`, also recomputes
+ * those that were dropped. */
 static mm_status fetch_for(mm_engine *e, int step, bool ahead) {
     if (step >= mm_graph_steps(e->schedule.graph)) return MM_OK;
     const mm_step_info *info = mm_graph_step(e->schedule.graph, step);

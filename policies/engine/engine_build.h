@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Private to the engine: a plan while it is built, step by step, from the maps that are acted on. */
+/* Private to the engine: a plan while it is built, step by step. */
 #ifndef POLICIES_ENGINE_ENGINE_BUILD_H
 #define POLICIES_ENGINE_ENGINE_BUILD_H
 
@@ -12,20 +12,21 @@ typedef struct mm_engine {
     mm_schedule schedule;
     mm_maps maps;
     mm_gradients gradients;
-    int mask;             /* the codec of masks, in the facts */
-    int64_t pinned_bytes; /* the limit */
+    int mask;             /* index of the mask codec in the facts */
+    int64_t pinned_bytes; /* limit of pinned memory */
     mm_body_pools pools;
-    int issued; /* entries of the queue that have had their turn */
+    int issued; /* number of entries of maps.queue that were fetched or skipped */
     /* Groups of the map that was evicted last. They live until the next eviction ends, so that the computation does not
      * wait for an eviction in flight. */
     int32_t holding[3];
     int n_holding;
     uint8_t *made;               /* per tensor: it was made again, and is there */
     uint8_t *wanted;             /* per tensor: it is to be made again for the next step */
-    uint8_t *again;              /* per step: it is to run again for that */
+    uint8_t *again;              /* per step: it is to run again, to make wanted tensors */
     int first_again, last_again; /* the first and the last such step */
-    uint8_t *low;     /* RECOMPUTE_NESTED: per step of them, the smallest level of the cuts between it and the last */
-    mm_tensor *wants; /* the wanted tensors */
+    uint8_t *low;                /* RECOMPUTE_NESTED: per step from first_again on, the smallest level of the cuts up to
+                         last_again */
+    mm_tensor *wants;            /* the wanted tensors */
     int n_wants;
     /* Per step: the last node of an eviction that it must wait for (leave_steps); -1: none. */
     int *leaving;

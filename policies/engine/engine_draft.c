@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One choice of what is done with maps: as a plan, as its bounds, or as a draft that is not placed. */
+/* Makes of one selection of maps a plan, its bounds, or a draft that is not placed. */
 #include <stdlib.h>
 #include <string.h>
 

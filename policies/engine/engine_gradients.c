@@ -36,7 +36,7 @@ static int next_user(const mm_schedule *s, mm_tensor root, int step) {
     return INT_MAX;
 }
 
-/* Adds a copy of the gradient, after node `after`. */
+/* Adds a copy of the gradient map to or from pinned memory, after node `after`. */
 static int copy(const mm_gradients *g, mm_node_kind kind, mm_tensor t, int src, int after, int *segment_out) {
     mm_schedule *s = g->schedule;
     const mm_region region = kind == MM_NODE_OUT ? MM_REGION_PINNED : MM_REGION_GENERAL;

@@ -26,8 +26,7 @@ static bool is_maker_named(const mm_schedule *s, const uint8_t *named, mm_tensor
     return false;
 }
 
-/* Finds the forms of a tensor and of its aliases that the backward pass reads, and the last step that reads
- * elements. */
+/* Finds the forms of a tensor and of its aliases that the backward pass reads, and the last reader of elements. */
 static void backward_reads(const mm_schedule *s, mm_map *m) {
     m->last_value = -1;
     for (int i = m->first_backward; i <= s->last_step[m->tensor]; i++) {
@@ -41,8 +40,7 @@ static void backward_reads(const mm_schedule *s, mm_map *m) {
     }
 }
 
-/* Whether the codec can encode the tensor, and its decoding gives the elements, or such as the tensor's readers
- * bear. */
+/* Whether the codec can encode the tensor, and gives back elements that the tensor's readers accept. */
 static bool codes_value(const mm_schedule *s, int codec, mm_tensor tensor) {
     if (codec < 0 || !s->facts->codecs[codec].gives_value) return false;
     if (mm_facts_code(s->facts, codec, tensor)->code_bytes < 0) return false;
@@ -80,7 +78,7 @@ static bool readers_code(const mm_schedule *s, const mm_map *m) {
     return true;
 }
 
-/* Decides which codes of the map steps write and read by themselves. */
+/* Decides which of the map's codes the steps themselves write and read. */
 static void choose_coding(const mm_schedule *s, const mm_engine_config *config, mm_map *m) {
     if (config->coding != MM_CODES_IN_STEP || config->codes == MM_REGION_HEAP || m->action != MM_ACTION_CODE) return;
     const int producer = mm_schedule_producer(s->graph, m->tensor);
@@ -99,8 +97,8 @@ static bool is_named(const mm_schedule *s, const mm_survey *survey, const mm_sel
     return true;
 }
 
-/* A copy comes back exactly, so it serves readers of signs, too. A lean one is there no longer than its elements are
- * read: a mask serves these readers. Where signs alone are read, nothing is copied. */
+/* A copy comes back exactly, so it serves readers of signs, too. But with a lean rule the elements stay no longer than
+ * they are read, so a mask serves readers of signs; and if signs alone are read, nothing is copied. */
 static void choose_swap(const mm_schedule *s, const mm_rule *rule, mm_map *m) {
     const int mask = mm_facts_codec(s->facts, mm_mask_spec);
     m->lean = rule->lean;
@@ -138,17 +136,17 @@ static bool choose_mode(const mm_schedule *s, mm_maps *maps, const mm_engine_con
     return !m->sign || takes(s->facts, mask, m->tensor);
 }
 
-/* Whether recomputation keeps the map, and makes others of it. */
+/* Whether recomputation keeps the map, and makes others from it. */
 static bool is_checkpoint(const mm_maps *maps, mm_tensor tensor) {
     if (maps->assigned) return false;
     return maps->level ? maps->level[tensor] == 0 : maps->survey->kept[tensor];
 }
 
-/* Most bytes of inputs and saved tensors that stay: statistics of 2048 channels, of which there are many and which a
- * copy of their own would be too much for (chosen). */
+/* Inputs and saved tensors of at most so many bytes stay: these are mostly statistics (here of 2048 channels). There
+ * are many, and a copy of each would cost too much. Chosen. */
 enum { SMALL_BYTES = 8 << 10 };
 
-/* Whether the rule is for tensors of this kind. */
+/* Whether the rule may act on the tensor, by its kind and size. */
 static bool is_for(const mm_rule *rule, const mm_tensor_info *info) {
     if (info->kind == MM_FEATURE_MAP) return true;
     return rule->lean && (info->kind == MM_INPUT || info->kind == MM_SAVED) && info->bytes > SMALL_BYTES;
@@ -213,7 +211,7 @@ static void queue_up(mm_maps *maps, const mm_map *m, bool kept) {
 /* Whether the index-th of n things is picked, if `limit` are picked and spread evenly. */
 static bool is_picked(int64_t index, int64_t limit, int64_t n) { return (index + 1) * limit / n > index * limit / n; }
 
-/* before: the eligible maps before this one. */
+/* before: has the counts of eligible maps before this one. */
 static bool is_selected(const mm_selection *selection, const mm_map *m, const mm_maps *before) {
     if (selection->assigned) return true;
     if (selection->of == 0) return before->eligible < selection->limit;
@@ -226,9 +224,9 @@ static bool is_selected(const mm_selection *selection, const mm_map *m, const mm
     return is_picked(before->of_rule[m->rule], limit, n);
 }
 
-/* The recomputed map with which a saved tensor (a pool's index map) comes along, because their step writes both, so
- * that it need not be kept; -1: there is none. A tensor that the step is given when it runs again
- * (mm_graph_allow_given) is not made. */
+/* The recomputed map with which a saved tensor (a pool's index map) is made again, because one step writes both, so
+ * that the tensor need not be kept; -1: none. What the step may read when it runs again (mm_graph_allow_given) is
+ * kept. */
 static int comes_along(const mm_schedule *s, const mm_maps *maps, mm_tensor tensor) {
     const mm_tensor_info *info = mm_graph_tensor(s->graph, tensor);
     if (info->kind != MM_SAVED || info->ownership != MM_MANAGED || info->writes != 1) return -1;
@@ -263,8 +261,7 @@ static void add_along(mm_maps *maps, const mm_schedule *s, mm_tensor tensor, int
     maps->map_of[tensor] = maps->n++;
 }
 
-/* Decides about one tensor. Tensors come in order of first use, so the maps that a map is made of are decided
- * before. */
+/* Decides about one tensor. Tensors come in order of first use, so what a map is made from is decided before it. */
 static void choose_one(mm_maps *maps, mm_schedule *s, const mm_engine_config *config, const mm_selection *selection,
                        mm_tensor t) {
     mm_map *m = &maps->maps[maps->n];
@@ -284,16 +281,16 @@ static void choose_one(mm_maps *maps, mm_schedule *s, const mm_engine_config *co
         mm_recompute_join(s, maps, maps->n - 1);
         return;
     }
-    /* All tensors whose storage the map takes over in place lie in the buffer. Heap maps take over none: each is an
-     * allocation of its own. Lean maps, which may be small, do not pass through the tensor buffers, nor do maps of
-     * which no codec beside the steps reads or writes the elements. */
+    /* All tensors over which the map is written in place lie in its tensor buffer. Heap maps are written over none:
+     * each is an allocation of its own. Lean maps, which may be small, do not pass through the tensor buffers, nor do
+     * maps of which only steps, and no codec beside them, read and write the elements. */
     if (m->lean || m->in_step || (!m->value && m->mask_in_step)) return;
     if (config->buffers == MM_REGION_HEAP) mm_schedule_split(s, t);
     for (mm_tensor part = t; part >= 0; part = s->over[part]) maps->region_of[part] = (uint8_t)config->buffers;
 }
 
-/* Whether a gradient map leaves: where a lean rule is assigned to it, or names it and all maps are acted on; not with
- * nested recomputation, which has that for each of its choices. */
+/* Whether a gradient map may be moved out: a lean rule is assigned to it, or names it and all maps are selected. The
+ * latter does not count in nested recomputation, where every choice selects all maps. */
 static bool gradient_leaves(const mm_schedule *s, const mm_maps *maps, const mm_engine_config *config,
                             const mm_selection *selection, mm_tensor t) {
     const mm_tensor_info *info = mm_graph_tensor(s->graph, t);
@@ -312,8 +309,8 @@ static void choose(mm_maps *maps, mm_schedule *s, const mm_engine_config *config
     for (int t = 0; t < n; t++) maps->map_of[t] = -1;
     for (int i = 0; i < n; i++) choose_one(maps, s, config, selection, maps->survey->order[i]);
     for (int t = 0; t < n; t++) maps->leaves[t] = gradient_leaves(s, maps, config, selection, t);
-    /* No tensor is written in place over such a map: in the backward pass its elements lie elsewhere, or only its mask
-     * is there. */
+    /* No tensor is written in place over a map that is acted on: in the backward pass its elements lie elsewhere, or
+     * only its mask is there. */
     for (int t = 0; t < n; t++)
         if (s->over[t] >= 0 && maps->map_of[s->over[t]] >= 0) mm_schedule_split(s, t);
     mm_recompute_choose_retaining(s, maps, config->recompute);
@@ -378,7 +375,7 @@ static mm_status order_tensors(mm_survey *survey) {
     return MM_OK;
 }
 
-/* Most choices of RECOMPUTE_NESTED; chosen as LIMITS of needed.c is. */
+/* Most choices of RECOMPUTE_NESTED; chosen as LIMITS of budget_search.c is. */
 enum { NESTINGS = 32 };
 
 static mm_status look_around(mm_survey *survey, const mm_engine_config *config) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "policies/engine/recompute.h"
 
-/* RECOMPUTE_MEMORY: most tensors that are made or read for one map; a map that would take more is kept. Else the number
- * of steps that run again would be the square of the depth. Chosen: networks of up to 150 layers stay below it. */
+/* RECOMPUTE_MEMORY: most tensors that are made or read for one map; a map that would take more is kept. Otherwise steps
+ * that run again would grow with the square of the depth. Chosen: networks of up to 150 layers stay below. */
 enum { LONGEST_CHAIN = 128 };
 
 /* ---------------------------------------------------------------- which maps can be made again */
@@ -11,7 +11,7 @@ enum { LONGEST_CHAIN = 128 };
 static bool is_changed(const mm_schedule *s, mm_tensor tensor, int after, int before) {
     const mm_tensor_info *info = mm_graph_tensor(s->graph, tensor);
     if (info->writes == 0) return false;
-    const mm_layer_info *writer = mm_graph_layer(s->graph, info->producer); /* of the first write */
+    const mm_layer_info *writer = mm_graph_layer(s->graph, info->producer); /* the layer that writes it first */
     int first = info->last_use;
     for (int phase = MM_FORWARD; phase <= MM_UPDATE; phase++)
         if (writer->step[phase] >= 0 && writer->step[phase] < first) first = writer->step[phase];
@@ -26,9 +26,9 @@ static bool is_changed(const mm_schedule *s, mm_tensor tensor, int after, int be
 typedef struct query {
     const mm_schedule *schedule;
     mm_maps *maps;
-    const mm_map *map; /* the search is for; it may be none of `maps` yet */
-    bool all;          /* dear layers may run again too */
-    bool near;         /* what recomputed maps are made of is known to be there, and is not searched again */
+    const mm_map *map; /* the map that the search is for; it may not be in `maps` yet */
+    bool all;          /* expensive layers may run again, too */
+    bool near;         /* the search ends at recomputed maps: what these are made from is known to be available */
     int when;          /* the tensor is needed before this step */
     bool exact;        /* no lossy code was met */
 } query;
@@ -65,7 +65,7 @@ static bool is_expensive(const mm_schedule *s, mm_tensor tensor) {
     return mm_graph_step_properties(s->graph, mm_schedule_producer(s->graph, tensor))->cost == MM_LAYER_EXPENSIVE;
 }
 
-/* Whether a dear layer may run again for the tensor. */
+/* Whether an expensive layer may run again for the tensor. */
 static bool may_be_expensive(const query *q, mm_tensor tensor) {
     const int map = q->maps->map_of[tensor];
     const mm_map *m = tensor == q->map->tensor ? q->map : map >= 0 ? &q->maps->maps[map] : NULL;
@@ -93,8 +93,8 @@ static bool can_make(query *q, mm_tensor tensor) {
     return true;
 }
 
-/* Finds what the map is made of, as far as to maps that are kept or fetched; for nested recomputation, as far as to the
- * next maps, because there is no bound for what these are made of. False: it cannot be made again. */
+/* Finds what the map is made from, back to maps that are kept or fetched. In nested recomputation the search ends at
+ * the nearest maps, recomputed or not, since these may be made from any number of others. False: it cannot be. */
 static bool search(const mm_schedule *s, mm_maps *maps, mm_recompute_mode mode, mm_map *m) {
     query q = {.schedule = s,
                .maps = maps,
@@ -132,7 +132,7 @@ static int made_again(const mm_maps *maps, int i) {
     return map >= 0 && maps->maps[map].action == MM_ACTION_RECOMPUTE ? map : -1;
 }
 
-/* Bytes of the segment that would join the tensor with all segments that the last search reached. */
+/* Bytes of the segment that the tensor and all segments that the last search reached would make together. */
 static int64_t joined_bytes(const mm_schedule *s, mm_maps *maps, mm_tensor tensor) {
     int64_t bytes = bytes_of(s, tensor);
     for (int i = 0; i < maps->n_met; i++) {
@@ -175,7 +175,7 @@ int64_t mm_recompute_layer_peak(const mm_schedule *s) {
     return peak;
 }
 
-/* A map is needed as soon as a map is that is made of it. */
+/* A map is needed as early as any map that is made from it. */
 static void pass_on_needs(const mm_schedule *s, mm_maps *maps) {
     for (int i = maps->n - 1; i >= 0; i--) {
         mm_map *m = &maps->maps[i];

@@ -6,16 +6,16 @@
 
 #include "policies/engine/engine_maps.h"
 
-/* Decides whether a map can be recomputed, and fills in how. False: it cannot. The maps that it is made of must be
- * decided already. */
+/* Decides whether a map can be recomputed, and fills in how. False: it cannot. The maps that it is made from must have
+ * been decided before. */
 bool mm_recompute_choose(const mm_schedule *schedule, mm_maps *maps, mm_recompute_mode mode, mm_map *map);
 
-/* Joins the segment of a map with those of the maps that it is made of. To be called right after mm_recompute_choose,
- * once the map is the last of `maps`. */
+/* Joins the segment of a map with those of the maps that it is made from. Call it right after mm_recompute_choose, once
+ * the map is the last of `maps`. */
 void mm_recompute_join(const mm_schedule *schedule, mm_maps *maps, int map);
 
-/* Decides for all recomputed maps whether they are kept after they were made again, or made anew for each use. To be
- * called once all maps are joined. */
+/* Decides for all recomputed maps whether they are kept once they were made again, or made anew for each use. Call it
+ * once all maps are joined. */
 void mm_recompute_choose_retaining(const mm_schedule *schedule, mm_maps *maps, mm_recompute_mode mode);
 
 /* Bytes of the largest step: its managed tensors and its workspace. SuperNeurons' l_peak, a lower bound of the peak of

@@ -7,14 +7,14 @@
 #include "mm/core/status.h"
 #include "policies/engine/engine_maps.h"
 
-/* What the steps take. */
+/* What each step takes: time and bytes. */
 typedef struct profile {
     const mm_schedule *schedule;
     mm_cutter cutter;
     int64_t *ns;        /* per step */
     int64_t *used;      /* per step: bytes of managed tensors and workspace that it uses */
     int64_t *gradients; /* per step: bytes of gradient maps alive at it */
-    int64_t *carried;   /* per step: of these, those of before it */
+    int64_t *carried;   /* per step: of these, bytes of maps that an earlier step wrote */
     int *cuts;
 } profile;
 
@@ -42,7 +42,7 @@ static void measure_steps(profile *p) {
     for (int i = 0; i < p->cutter.n; i++) {
         const mm_step_info *step = mm_graph_step(s->graph, i);
         if (step->phase != MM_FORWARD) continue;
-        p->ns[i] = variant_of(s, i)->ns + 1; /* with no times known, all steps take the same */
+        p->ns[i] = variant_of(s, i)->ns + 1; /* so that all steps count the same if no times are known */
         p->used[i] = variant_of(s, i)->workspace_bytes;
         for (int u = 0; u < step->n_uses; u++) {
             mm_tensor t = step->uses[u].tensor;
@@ -59,7 +59,7 @@ static bool is_overwritten(const mm_schedule *s, int step, mm_tensor t) {
     return false;
 }
 
-/* Lifetimes of gradient maps, those that share storage as one after the other. */
+/* Adds up gradient maps over their lifetimes. A map that is overwritten in place ends before the next one begins. */
 static void measure_gradients(profile *p) {
     const mm_schedule *s = p->schedule;
     for (int t = 0; t < mm_graph_tensors(s->graph); t++) {
@@ -110,7 +110,7 @@ static int backward_of(const mm_schedule *s, int step) {
     return mm_graph_layer(s->graph, mm_graph_step(s->graph, step)->layer)->step[MM_BACKWARD];
 }
 
-/* Adds what the stage's backward steps need, when all its maps are there: each frees what it is the last to use. */
+/* Adds what the stage's backward steps need, with all its maps there; each step frees what it is the last to use. */
 static void add_backward(const profile *p, const mm_chains *chains, mm_stage *stage) {
     const mm_schedule *s = p->schedule;
     int begin = -1;
@@ -146,7 +146,7 @@ static mm_stage stage_of(const profile *p, const mm_chains *chains, int first, i
     return stage;
 }
 
-/* Stage that a forward step is in. */
+/* The stage that contains a forward step. */
 static int find_stage(const mm_chain *chain, int step) {
     int low = 0, high = chain->n - 1;
     while (low < high) {
@@ -192,7 +192,8 @@ static mm_status chain_init(const profile *p, const mm_chains *chains, int first
     return MM_OK;
 }
 
-/* Cuts steps in at most `most` segments; where that is possible with all allowed places, after each of them. */
+/* Cuts the steps into at most `most` segments: at every allowed place if these are few enough. Sets p->cuts; returns
+ * their number. */
 static int cut(profile *p, int first, int last, int most) {
     int64_t weight = 0;
     int n = 0;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* Private to the engine: the forward pass as a chain of stages, of which nested recomputation chooses.
+/* Private to the engine: the forward pass as a chain of stages, which nested recomputation keeps or runs again.
  *
  *      steps     1   2   3 | 4   5 | 6   7   8   9         stages 1-3, 4-5, 6-9 of a coarse chain
- *                1 | 2 | 3   4 | 5   6 | 7 | 8   9         each is a fine chain itself: 1 | 2 | 3, and so on        */
+ *                1 | 2 | 3   4 | 5   6 | 7 | 8   9         each is a fine chain itself: 1 | 2 | 3, and so on */
 #ifndef POLICIES_ENGINE_RECOMPUTE_CHAIN_H
 #define POLICIES_ENGINE_RECOMPUTE_CHAIN_H
 
 #include "policies/engine/recompute_cuts.h"
 
 /* Most stages of the coarse chain, and of each of its fine chains. Chosen: one stage of 64 is 1.6 % of the network's
- * maps, and the search (nested.c) takes the third power of them. */
+ * maps, and the time of the search (recompute_levels.c) grows with the third power of their number. */
 enum { MM_CHAIN_COARSE = 64, MM_CHAIN_FINE = 20 };
 
 typedef struct mm_stage {
@@ -17,9 +17,9 @@ typedef struct mm_stage {
     int64_t ns;             /* time of its forward steps */
     int64_t cheap_ns;       /* of these, time of the cheap ones whose maps `thin_bytes` leaves out */
     int64_t bytes;          /* maps that it makes and that the backward pass reads */
-    int64_t thin_bytes;     /* of these, maps that dear layers make, or that later stages read */
+    int64_t thin_bytes;     /* of these, maps that expensive layers make, or that later stages read */
     int64_t forward_bytes;  /* most that a forward step uses: maps and workspace */
-    int64_t backward_bytes; /* most that its backward pass needs: its maps, all made before, gradient maps, workspace */
+    int64_t backward_bytes; /* most that its backward pass needs: all its maps, gradient maps and workspace */
     int64_t entry_bytes;    /* gradient maps alive when its backward pass begins */
 } mm_stage;
 
@@ -34,14 +34,14 @@ static inline int64_t mm_chain_across(const mm_chain *chain, int a, int b) {
     return chain->across[(size_t)a * ((size_t)chain->n + 1) + (size_t)b];
 }
 
-/* Both levels, and the maps in order of the steps that make them. */
+/* The coarse chain and its fine ones; the maps are in order of the steps that make them. */
 typedef struct mm_chains {
     const mm_schedule *schedule;
     int n_steps;        /* up to the last forward step */
     mm_chain coarse;    /* all forward steps */
     mm_chain *fine;     /* per stage of the coarse chain */
-    mm_tensor *maps;    /* that the backward pass reads */
-    int32_t *first_map; /* per step, and one more: the first of its maps */
+    mm_tensor *maps;    /* those that the backward pass reads */
+    int32_t *first_map; /* per step, and one more: index of the first of its maps */
 } mm_chains;
 
 /* Borrows the schedule. MM_ERR_NOMEM. */

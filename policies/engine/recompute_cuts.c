@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Where to cut the forward pass for sqrt(n) recomputation.
  *
- *      steps    1   2   3 | 4   5   6   7 | 8   9            a cut after step 3 and one after 7: the maps that steps
- *      maps       a   b   |c  d   e   f   |g  h              beyond read across them (c, g) are kept, a, b, d, e, f
- *                                                            are made again when the backward pass comes to them
+ *      steps    1   2   3 | 4   5   6   7 | 8   9            cuts after steps 3 and 7: maps that later steps read
+ *      maps       a   b   |c  d   e   f   |g  h              across a cut (c, g) are kept; a, b, d, e, f are made
+ *                                                            again when the backward pass comes to them
  *
- * Chen et al. close a segment when its maps exceed a size (their algorithm 3), and search for the size. A map that
- * branches around a cut is read across it too, so a cut is put where little is: not within a residual block. */
+ * Chen et al. close a segment when its maps exceed a size (their algorithm 3), and search for the size. A map on a
+ * branch around a cut is read across it, too, so cuts are where few bytes are read across: not within a residual
+ * block. */
 #include "policies/engine/recompute_cuts.h"
 
 #include <stdlib.h>
@@ -81,7 +82,7 @@ int mm_cutter_cut(const mm_cutter *c, int from, int to, int64_t size, int *cuts)
 
 typedef struct cutter {
     mm_cutter all;
-    int *cuts, n_cuts; /* the cuts for the present size of segments: after these steps */
+    int *cuts, n_cuts; /* the steps after which it cuts, for the present size of segments */
     int *before;       /* per step: number of cuts before it */
 } cutter;
 
@@ -100,7 +101,7 @@ static bool is_read_across(const cutter *c, mm_tensor t) {
     return last > made && c->before[last] > c->before[made];
 }
 
-/* The cuts' peak: bytes of all kept maps, and of the largest segment's maps. */
+/* Estimates the peak with these cuts: bytes of all kept maps, and of the largest segment's maps. */
 static int64_t estimate(const cutter *c) {
     int64_t kept = 0, largest = 0, weight = 0;
     for (int t = 0; t < mm_graph_tensors(c->all.schedule->graph); t++)

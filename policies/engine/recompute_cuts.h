@@ -19,9 +19,9 @@ typedef struct mm_cutter {
 MM_CHECKED mm_status mm_cutter_init(mm_cutter *cutter, const mm_schedule *schedule);
 void mm_cutter_fini(mm_cutter *cutter);
 
-/* Cuts the steps from `from` to before `to` so that segments have at most `size` bytes, if there are allowed places.
- * Each cut is at the place with the least crossing bytes among those that leave its segment at least half of `size`.
- * cuts_out: the steps after which it cuts; room for to - from. Returns their number. */
+/* Cuts the steps from `from` to before `to` so that segments have at most `size` bytes, as far as allowed places
+ * permit. Each cut is at the place with the least crossing bytes among those that leave its segment at least half of
+ * `size`. cuts_out: the steps after which it cuts; room for to - from. Returns their number. */
 int mm_cutter_cut(const mm_cutter *cutter, int from, int to, int64_t size, int *cuts_out);
 
 /* Whether the tensor is a managed feature map that a forward step writes. */

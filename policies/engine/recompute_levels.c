@@ -14,22 +14,22 @@ enum { SLOTS = 160, FACTOR = 3, TABLES = 8 };
 
 static const int64_t NEVER = INT64_C(1) << 60;
 
-/* What to do with stages s to t, when stage s's input is there, and gradients of stage t's output. */
+/* What to do with stages s to t, given the input of stage s and the gradient of stage t's output. */
 typedef enum choice {
     NOTHING, /* there is too little memory */
     FULL,    /* keep all maps of stage s, then go on with s + 1 to t */
-    THIN,    /* the same, without the maps that are left out (mm_chain_leaves_out) */
-    INNER,   /* s = t: as the stage's own chain says */
-    CUT,     /* CUT + k: run stages s to s + k, keep what later ones read, go on with s + k + 1 to t, then come back to
-                s to s + k */
+    THIN,    /* as FULL, but keep only the maps that are not left out (mm_chain_leaves_out) */
+    INNER,   /* s = t: do what the solution of the stage's own (fine) chain says */
+    CUT,     /* CUT + k: run stages s to s + k, keep what later ones read, go on with s + k + 1 to t, then redo s to s +
+                k */
 } choice;
 
-/* Least time of stages s to t within m slots, and what to do for it. The time is that of all forward steps that run
- * from the first time stage s runs. */
+/* Least time of stages s to t within m slots, and the choice that gives it. The time counts all forward steps from the
+ * first run of stage s on. */
 typedef struct table {
     int n;
     uint8_t *choice;   /* [s][t][m] */
-    int64_t ns[SLOTS]; /* of all stages; NEVER: there is too little memory */
+    int64_t ns[SLOTS]; /* [m]: of all stages; NEVER: there is too little memory */
 } table;
 
 static size_t row(const table *t, int first, int last) { return ((size_t)first * (size_t)t->n + (size_t)last) * SLOTS; }
@@ -44,7 +44,7 @@ typedef struct solver {
     const table *inner; /* per stage: table of its own chain; NULL: there are none */
 } solver;
 
-/* To the nearest: what is too much in one place is too little in another. */
+/* Bytes in slots, rounded to the nearest, so that errors tend to cancel. */
 static int slots(const solver *v, int64_t bytes) {
     int64_t n = (bytes + v->slot_bytes / 2) / v->slot_bytes;
     return n < SLOTS ? (int)n : SLOTS;
@@ -52,7 +52,8 @@ static int slots(const solver *v, int64_t bytes) {
 
 static const int64_t zeros[SLOTS];
 
-/* Offers a choice for stages s to t: `own` ns, then `rest` with `taken` slots less, then `left`. */
+/* Offers choice `what` for stages s to t, where there are `least` slots: it takes `own` ns, then rest[] with `taken`
+ * slots less, then left[] with all slots. */
 static void offer(const solver *v, int s, int t, int what, int least, int taken, int64_t own, const int64_t *rest,
                   const int64_t *left) {
     int64_t *ns = v->ns + row(v->table, s, t);
@@ -131,11 +132,11 @@ static mm_status tables_init(tables *all, const mm_chains *chains, int64_t slot_
 typedef struct marker {
     const mm_chains *chains;
     const tables *tables;
-    uint8_t *level, *cut; /* of this choice */
+    uint8_t *level, *cut; /* of the choice that is being marked */
 } marker;
 
-/* Gives that level to maps that the steps make, unless they have a smaller one: to those that steps after `across`
- * read, or, of those that are left out of a stage that ends with `thin`, to none. */
+/* Gives maps that the steps make this level, unless they have a smaller one. Skips maps that no forward step after
+ * `across` reads, and, if thin >= 0, those that a stage ending with step `thin` leaves out. */
 static void mark(const marker *k, int first, int last, int across, int thin, uint8_t level) {
     const mm_schedule *s = k->chains->schedule;
     for (int m = k->chains->first_map[first]; m < k->chains->first_map[last + 1]; m++) {
@@ -146,7 +147,8 @@ static void mark(const marker *k, int first, int last, int across, int thin, uin
     }
 }
 
-/* coarse: the number of the stage whose chain it is; -1: it is the coarse chain itself. */
+/* Marks the maps and cuts of stages s to t, for m slots. coarse: index of the stage whose fine chain it is; -1: it is
+ * the coarse chain itself. */
 static void mark_stages(const marker *k, int coarse, int s, int t, int m, uint8_t level) {
     const mm_chain *chain = coarse < 0 ? &k->chains->coarse : &k->chains->fine[coarse];
     const table *from = coarse < 0 ? &k->tables->coarse : &k->tables->fine[coarse];
@@ -186,7 +188,7 @@ static int64_t total_bytes(const mm_chain *chain) {
 
 static bool serves(const tables *t, int m) { return m < SLOTS && t->coarse.ns[m] < NEVER; }
 
-/* Tables from the coarsest to the finest that serves any amount. */
+/* Makes tables, from the coarsest to the finest that serves any amount of memory. */
 static mm_status make_tables(const mm_chains *chains, int64_t *scratch, tables *all, int *n) {
     int64_t slot_bytes = total_bytes(&chains->coarse) / (SLOTS - 2) + 1;
     for (*n = 0; *n < TABLES;) {
@@ -211,8 +213,8 @@ static void choose(mm_nesting *nesting, const mm_chains *chains, const tables *t
         nesting->n++;
 }
 
-/* The amounts of memory, each by the same share above the last. Returns their number, if there are at most `most`;
- * fills in nothing if nesting is NULL. */
+/* Chooses for a row of amounts of memory, each larger than the last by 1 / share of it. Returns their number; if
+ * nesting is NULL, it only counts them. */
 static int choose_all(mm_nesting *nesting, const mm_chains *chains, const tables *all, int n, int64_t share) {
     int m = 0, count = 0;
     while (!serves(&all[n - 1], m) && m < SLOTS) m++;

@@ -2,9 +2,8 @@
 /* modnn: moDNN (Chen et al., TPDS 2019), section 5.2. Trains in whatever memory there is: what does not fit leaves for
  * pinned memory when an allocation fails, and comes back ahead of its use.
  *
- * Where all maps fit, they stay. Else there are up to two plans, of which the one that is predicted to be faster is
- * taken: one that keeps all maps and runs steps by algorithms with less workspace, and that of Algorithm 1
- * (modnn.h). */
+ * Where all maps fit, they stay. Otherwise it compares a plan that keeps all maps, with algorithms of less workspace,
+ * with plans of Algorithm 1 (modnn.h), and takes the one that is predicted to be fastest. */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +21,7 @@ static const mm_sharing sharing = {0}; /* the lean choices */
 
 /* ---------------------------------------------------------------- plans that keep all maps */
 
-/* variant: per step; taken over. */
+/* variant: per step; the schedule owns it from here on, also on a failure. */
 static mm_status plan_kept(const modnn *m, const mm_limits *limits, int32_t *variant, mm_plan **plan_out) {
     mm_schedule s;
     mm_bounds ignored;
@@ -82,7 +81,8 @@ static bool has_choice(const modnn *m) {
     return false;
 }
 
-/* Makes the plan that keeps all maps fit by algorithms with less workspace, if these suffice; else the smallest. */
+/* If the plan that keeps all maps does not fit, replaces it by one with algorithms of less workspace: one that fits, or
+ * the smallest. */
 static mm_status trim(const modnn *m, const mm_limits *limits, int64_t *room, mm_plan **kept) {
     enum { TRIES = 4 }; /* chosen: a placement seldom exceeds by much what is alive at once */
     if ((*kept)->peak_bytes <= limits->device_bytes || !has_choice(m)) return MM_OK;
@@ -98,7 +98,7 @@ static mm_status trim(const modnn *m, const mm_limits *limits, int64_t *room, mm
     return MM_OK;
 }
 
-/* Keeps all maps: by the algorithms that come first, or in the limits. */
+/* Makes a plan that keeps all maps: with each step's first algorithm, or (GAIN) with such that it fits, if possible. */
 static mm_status keep_all(const modnn *m, const mm_limits *limits, mm_plan **plan_out) {
     int64_t *room = malloc(((size_t)m->n_steps + 1) * sizeof *room);
     if (!room) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(m->graph));
@@ -136,7 +136,7 @@ static mm_status work_init(const mm_graph *graph, const mm_facts *facts, const m
     return status;
 }
 
-/* Plans in so many bytes above the base, or in the least. */
+/* Plans with Algorithm 1 in `bytes` above the base, or in the least that it needs if that is more. */
 static mm_status plan_in(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                          mm_algorithms algorithms, modnn_way way, int64_t bytes, mm_plan **plan_out) {
     work w;
@@ -151,7 +151,8 @@ static bool fits(const mm_plan *plan, const mm_limits *limits) {
     return plan->peak_bytes <= limits->device_bytes && plan->pinned_bytes <= limits->pinned_bytes;
 }
 
-/* Blocks are aligned, so the last one may end beyond its tensor, and then beyond the limit: hence two tries. */
+/* Blocks are aligned, so the last one may end beyond its tensor. A limit that is not aligned is first rounded up, and
+ * then down if the plan exceeds it. */
 static mm_status plan_offloading(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                                  mm_algorithms algorithms, modnn_way way, int64_t external_bytes, mm_plan **plan_out) {
     const int64_t bytes = limits->device_bytes - mm_align(limits->base_bytes) - external_bytes;
@@ -171,8 +172,8 @@ static mm_status time_of(const mm_plan *plan, const mm_facts *facts, int64_t *ns
     return MM_OK;
 }
 
-/* Whether the plan that offloads is to be taken. A plan within the pinned memory goes before one that is not; of two
- * that do not fit, the smaller. */
+/* Whether the plan that offloads is better. One that fits is better than one that does not; of two that fit, the
+ * faster; of two that do not, the smaller, if the one that offloads is within the pinned memory. */
 static mm_status is_better(const mm_plan *offloading, const mm_plan *kept, const mm_facts *facts,
                            const mm_limits *limits, bool *better_out) {
     int64_t ns, kept_ns;
@@ -197,7 +198,7 @@ static bool keeps_fastest(const mm_plan *kept, const mm_limits *limits) {
     return fits(kept, limits);
 }
 
-/* Plans by one way, and keeps the better plan. Returns in *enough_out whether its bytes are enough for any plan. */
+/* Plans one way, in less_bytes less than the limit, and keeps the better plan. *enough_out: whether it fits there. */
 static mm_status compare(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                          mm_algorithms algorithms, modnn_way way, int64_t less_bytes, mm_plan **best,
                          bool *enough_out) {
@@ -213,14 +214,14 @@ static mm_status compare(const mm_graph *graph, const mm_facts *facts, const mm_
     return status;
 }
 
-/* The more steps, the fewer plans: 80 steps take some ms, 10000 a second. */
+/* How many plans to compare: the more steps, the fewer. A plan of 80 steps takes some ms, one of 10000 a second. */
 static int affordable_plans(const mm_graph *graph) {
     enum { PLANS = 32, PLAN_STEPS = 4000 }; /* chosen */
     const int affordable = PLAN_STEPS / (mm_graph_steps(graph) + 1);
     return affordable < 1 ? 1 : affordable < PLANS ? affordable : PLANS;
 }
 
-/* Compares the plan that keeps all maps with those of Algorithm 1: by each way, and in a little less memory, where
+/* Compares the plan that keeps all maps with those of Algorithm 1: in each way, and in a little less memory, where
  * other maps leave, which may be better. */
 static mm_status choose(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits, mm_algorithms algorithms,
                         mm_plan **best) {
@@ -234,10 +235,10 @@ static mm_status choose(const mm_graph *graph, const mm_facts *facts, const mm_l
     return MM_OK;
 }
 
-/* Where the plans need more pinned memory than there is: the lowest one that needs no more. The more device memory,
- * the less leaves, hence bisection between the least that a plan takes and what `best`, the plan that keeps all maps,
- * takes. It does not depend on limits->device_bytes: what is the minimum fits in every larger budget, too. The more
- * steps, the fewer plans. */
+/* For when plans need more pinned memory than there is: finds a plan with a low peak that does not. The more device
+ * memory, the less leaves; so it bisects between the least that a plan takes and what `best`, the plan that keeps all
+ * maps, takes. limits->device_bytes does not matter, so the minimum that is found fits every larger budget, too. The
+ * more steps, the fewer plans. */
 static mm_status find_within_pinned(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                                     mm_algorithms algorithms, int64_t least_bytes, mm_plan **best) {
     enum { PLANS = 12, FEWEST = 3, PLAN_STEPS = 24000 }; /* chosen */
@@ -260,8 +261,8 @@ static mm_status find_within_pinned(const mm_graph *graph, const mm_facts *facts
     return MM_OK;
 }
 
-/* No plan fits: the best of those that need no more than the lowest, as in a budget of just that. What is told of the
- * minimum is then what runs in it. Where only one is compared, and in the least memory, that is the plan at hand. */
+/* For when no plan fits: chooses again as in a budget of just the lowest peak, so that the minimum that is reported is
+ * that of the plan that runs there. If only one plan is compared, in the least memory, it is the plan at hand. */
 static mm_status choose_within(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                                mm_algorithms algorithms, int64_t least_bytes, mm_plan **best) {
     mm_limits own = *limits;
@@ -323,13 +324,13 @@ static const mm_option_desc modnn_options[] = {
      .field = offsetof(mm_engine_config, own[OFFLOAD]),
      .choices = "on|off",
      .values = {1, 0},
-     .help = "copy maps to host memory and back, or keep all"},
+     .help = "copy maps to host memory and back, or keep all on the device"},
     {0},
 };
 
 const mm_policy_ops mm_policy_modnn = {
     .name = "modnn",
-    .summary = "what does not fit leaves when its bytes are needed, and comes back in time (moDNN)",
+    .summary = "maps that do not fit leave when their bytes are needed, and come back in time (moDNN)",
     .options = modnn_options,
     .config = {.sub_batch = MM_SUB_BATCH_AUTO, .algorithms = MM_ALGORITHMS_GAIN, .own = {[OFFLOAD] = 1}},
     .plan = modnn_plan,

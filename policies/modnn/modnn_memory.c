@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The allocator of modnn's simulation. Free spans and taken blocks are two lists by address. */
+/* The allocator of modnn's simulation. Free spans, and blocks in use, are two lists in order of addresses. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,7 @@
 
 /* ---------------------------------------------------------------- what is known beforehand */
 
-/* Time of a variant; that of the step's first where it has none. */
+/* Time of a variant; that of the step's first variant if it has none. */
 static int64_t variant_ns(const modnn *m, int step, int v) {
     const int64_t ns = mm_modnn_variant(m, step, v)->ns;
     return ns > 0 ? ns : mm_modnn_variant(m, step, 0)->ns;
@@ -18,7 +18,7 @@ static bool is_managed(const modnn *m, mm_tensor tensor) {
     return mm_graph_tensor(m->graph, tensor)->ownership == MM_MANAGED;
 }
 
-/* Adds the step's needs, each storage once. Returns the number of all needs so far. */
+/* Adds the step's needs, each storage once, after the first n. Returns the new number. */
 static int add_needs(modnn *m, int step, int n) {
     const mm_step_info *info = mm_graph_step(m->graph, step);
     const int first = n;
@@ -137,7 +137,7 @@ void mm_modnn_fini(modnn *m) {
 
 /* ---------------------------------------------------------------- a step's algorithm */
 
-/* Delay until the workspace's bytes are free; -1: there is no room, nor can there be by letting others leave. */
+/* Delay until a workspace of `bytes` is free; -1: there is no room for it, even if other blocks leave. */
 static int64_t work_delay_ns(modnn *m, int64_t bytes) {
     modnn_scheme scheme;
     if (bytes == 0) return 0;
@@ -150,9 +150,9 @@ static int64_t work_delay_ns(modnn *m, int64_t bytes) {
     return mm_modnn_find_scheme(m, bytes, m->step, m->now, &scheme) ? scheme.ready_ns - m->now : -1;
 }
 
-/* The variant with the largest gain (equation 10): the time that it takes less than the one with the least workspace,
- * without the delays that its workspace causes, to this step and to the next step to fetch for. There is one: room for
- * the least workspace was found. */
+/* The variant with the largest gain (equation 10): the time that it saves over the one with the least workspace, less
+ * the delays that its workspace causes, to this step and to fetches for a later one. There is one: room for the least
+ * workspace was found. */
 static int choose_variant(modnn *m) {
     int from, to, best = -1;
     mm_modnn_choice(m, m->step, &from, &to);

@@ -15,7 +15,7 @@ static int64_t in_ns(const modnn *m, mm_tensor root) { return mm_modnn_copy_ns(m
 
 static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Adds a copy. Copies of a direction are issued in order, so none before the one that was added last. */
+/* Adds a copy. Copies of a direction are issued in order, so it is issued no earlier than the one added last. */
 static int add_transfer(modnn_transfers *t, modnn_transfer transfer) {
     if (t->n == t->capacity) {
         const int capacity = 2 * t->capacity + 64;
@@ -60,7 +60,7 @@ static bool may_leave(const modnn *m, const modnn_block *block, int until) {
     return block->tensor >= 0 && m->tensors[block->tensor].used && mm_modnn_next_step(m, block->tensor) > until;
 }
 
-/* When a block that leaves next has left, and the link is free again: *free_ns. */
+/* When a block that leaves next has left. *free_ns: when the link is free; moved on if the block must be copied. */
 static int64_t leave_ns(const modnn *m, mm_tensor root, int64_t *free_ns) {
     const modnn_tensor *t = &m->tensors[root];
     if (t->copy >= 0) return m->outs.list[t->copy].end_ns;
@@ -106,7 +106,7 @@ bool mm_modnn_find_scheme(const modnn *m, int64_t bytes, int until, int64_t star
     return best.delay_ns < INT64_MAX;
 }
 
-/* A block leaves. What was fetched and not used since need not have been. */
+/* Lets a block leave. If it was fetched and not used since, that fetch is cancelled. */
 static mm_status leave(modnn *m, const modnn_block *block) {
     const mm_tensor root = block->tensor;
     modnn_tensor *t = &m->tensors[root];
@@ -130,7 +130,7 @@ mm_status mm_modnn_offload(modnn *m, const modnn_scheme *scheme) {
 
 /* ---------------------------------------------------------------- what a step needs */
 
-/* Takes bytes; where there is no room, others leave for them. *offset_out: -1 if none can. */
+/* Takes a block; if there is no room, lets others leave for it. *offset_out: -1: there is no room even so. */
 static mm_status take(modnn *m, int64_t bytes, mm_tensor root, int until, int64_t start_ns, int64_t *offset_out) {
     modnn_scheme scheme;
     *offset_out = mm_modnn_memory_take(&m->memory, bytes, root);
@@ -140,7 +140,7 @@ static mm_status take(modnn *m, int64_t bytes, mm_tensor root, int until, int64_
     return MM_OK;
 }
 
-/* Places what is not there yet. *placed_out: whether all of it has room. */
+/* Places what the present step needs and is not there yet. *placed_out: whether that and its workspace have room. */
 static mm_status place_rest(modnn *m, bool *placed_out) {
     *placed_out = false;
     for (int i = m->first_need[m->step]; i < m->first_need[m->step + 1]; i++) {
@@ -168,7 +168,7 @@ static mm_status place_rest(modnn *m, bool *placed_out) {
     return MM_OK;
 }
 
-/* Undoes what the present step has placed and not fetched or made yet. */
+/* Gives back the blocks that were placed for the present step, and neither fetched nor made yet. */
 static void take_back(modnn *m) {
     for (int i = 0; i < m->n_loads; i++) {
         modnn_tensor *t = &m->tensors[m->loads[i]];
@@ -186,7 +186,7 @@ static void take_back(modnn *m) {
     }
 }
 
-/* All out but what the present step uses, if `but_needed`; else all. */
+/* Lets all blocks leave; with `but_needed`, all but those that the present step uses. */
 static mm_status put_all_out(modnn *m, bool but_needed) {
     for (int i = 0; i < m->memory.n;) {
         const modnn_block *block = &m->memory.blocks[i];
@@ -198,8 +198,8 @@ static mm_status put_all_out(modnn *m, bool but_needed) {
     return MM_OK;
 }
 
-/* All out, and what the step needs in again, from the lowest address on. Where the rest fits around what the step needs
- * and is there, that stays. */
+/* Lets all blocks leave, and places what the present step needs, from the lowest address on. Before that, tries to let
+ * what the step needs and is there stay, and to place the rest around it. */
 static mm_status defragment(modnn *m) {
     bool placed;
     m->defragmentations++;
@@ -210,7 +210,7 @@ static mm_status defragment(modnn *m) {
     take_back(m);
     MM_TRY(put_all_out(m, false));
     MM_TRY(place_rest(m, &placed));
-    assert(placed); /* in an empty memory that the step's needs fit */
+    assert(placed); /* the memory is empty, and large enough for the step's needs */
     return MM_OK;
 }
 
@@ -222,7 +222,7 @@ mm_status mm_modnn_place_needs(modnn *m) {
 
 /* ---------------------------------------------------------------- coming back */
 
-/* Adds the prefetch of a tensor that has a place, issued before the present step. */
+/* Adds the prefetch, issued before the present step, of a tensor that has a place. */
 static mm_status fetch(modnn *m, mm_tensor root) {
     modnn_tensor *t = &m->tensors[root];
     int64_t start = later(later(m->ins.free_ns, m->began_ns), m->outs.list[t->copy].end_ns);
@@ -241,8 +241,8 @@ mm_status mm_modnn_load(modnn *m) {
     return MM_OK;
 }
 
-/* Inequality 9, for all that is to be fetched, in order: whether a step is late if fetching begins when the present one
- * has ended. What memory cannot hold at once is not looked at. */
+/* Inequality 9, for all that is to be fetched, in order: whether some step would be late if fetching began when the
+ * present one has ended. Stops at what memory cannot hold at once. */
 static bool is_late(const modnn *m) {
     int64_t ns = 0, bytes = 0;
     for (int i = 0; i < m->n_away; i++) {
@@ -254,8 +254,8 @@ static bool is_late(const modnn *m) {
     return false;
 }
 
-/* Whether what `step` needs has no room unless all is put out: what may not leave until then is too much. All that may
- * leave is taken as having left; what comes in between is used before. */
+/* Whether `step` will have to defragment, because what may not leave before it takes too much. What may leave counts as
+ * gone; so does what steps in between make, unless its first use comes after `step`. */
 static bool will_defragment(const modnn *m, int step) {
     int64_t bytes = m->memory.bytes - m->need_bytes[step];
     for (int i = 0; i < m->memory.n; i++) {
@@ -294,7 +294,7 @@ int64_t mm_modnn_set_back_ns(modnn *m, int64_t work_bytes) {
 }
 
 mm_status mm_modnn_prefetch(modnn *m, int64_t end_ns) {
-    /* A link that is busy until the step ends gains nothing by more. */
+    /* If the link is busy until the step ends, more fetches gain nothing. */
     while (m->n_away > 0 && m->ins.free_ns < end_ns && is_late(m)) {
         const mm_tensor root = m->away[0];
         modnn_tensor *t = &m->tensors[root];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The variants that steps may run by, and the workspace that they need at least. */
+/* The variants that steps may run, and the least workspace that they need. */
 #include "policies/modnn/modnn.h"
 
 void mm_modnn_choice(const modnn *m, int step, int *from_out, int *to_out) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes a plan of what modnn's simulation decided. */
+/* Makes a plan from the decisions of modnn's simulation. */
 #include <stdlib.h>
 
 #include "policies/modnn/modnn.h"
@@ -9,10 +9,10 @@ typedef struct writer {
     mm_schedule *schedule;
     int32_t *out_node, *out_segment; /* per offload */
     int32_t *writer_node;            /* per step: its node */
-    int out, in;                     /* transfers that are written */
+    int out, in;                     /* number of transfers written so far */
 } writer;
 
-/* Settles where a segment lies. */
+/* Sets where a segment lies. */
 static void put_at(mm_schedule *s, int segment, int64_t offset) {
     mm_group *group = &s->groups[s->segment_group[segment]];
     group->region = MM_REGION_GIVEN;
@@ -45,7 +45,7 @@ static mm_status write_prefetch(writer *w, const modnn_transfer *t) {
     return MM_OK;
 }
 
-/* The transfers that are issued when `step` has been. Offloads come first: prefetches take their bytes. */
+/* Writes the transfers that are issued right after `step`. Offloads come first, because prefetches take their bytes. */
 static mm_status write_transfers(writer *w, int step) {
     const modnn *m = w->m;
     for (; w->out < m->outs.n && m->outs.list[w->out].after == step; w->out++) MM_TRY(write_offload(w, w->out));
@@ -61,7 +61,7 @@ static mm_status write_step(writer *w, int step) {
         const modnn_need *need = &m->needs[i];
         if (need->made < 0) continue;
         s->value[need->root] = s->value_node[need->root] = -1;
-        mm_schedule_split(s, need->root); /* it may have lain over another's bytes when it was first made */
+        mm_schedule_split(s, need->root); /* it may have been first made in place over another tensor */
     }
     const int node = mm_schedule_step(s, step, NULL);
     if (node < 0) return MM_ERR_NOMEM;

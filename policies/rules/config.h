@@ -17,7 +17,7 @@ typedef enum mm_region {
     MM_REGIONS
 } mm_region;
 
-/* What a rule does with a map between its last forward and its first backward use. */
+/* What a rule does with a map between the map's last forward and first backward use. */
 typedef enum mm_action {
     MM_ACTION_KEEP,
     MM_ACTION_CODE,      /* compress; the code stays on the device */
@@ -26,42 +26,42 @@ typedef enum mm_action {
     MM_ACTION_RECOMPUTE, /* drop, and compute again from the inputs of its layer */
 } mm_action;
 
-/* Which layers run again, and how long the maps that they make are kept. A dear layer counts as cheap if the map's rule
- * names its kind, as conv=recompute does. */
+/* Which layers run again, and how long the maps that they make are kept. An expensive layer counts as cheap if the
+ * map's rule names its kind, as conv=recompute does. */
 typedef enum mm_recompute_mode {
     MM_RECOMPUTE_SPEED,  /* cheap layers run again once; maps made on the way are kept until their last backward use */
-    MM_RECOMPUTE_MEMORY, /* cheap layers run again for each backward step that needs them; no map is kept, but in chains
-                            of more than 128 tensors */
-    MM_RECOMPUTE_COST,   /* SuperNeurons' cost-aware recomputation. A segment is a set of maps that are made of one
+    MM_RECOMPUTE_MEMORY, /* cheap layers run again for each backward step that needs them, and what they make is not
+                            kept. A map that would take more than 128 tensors to make is not dropped */
+    MM_RECOMPUTE_COST,   /* SuperNeurons' cost-aware recomputation. A segment is a set of maps that are made from one
                             another. SPEED for segments of at most the bytes of the largest layer's step, else MEMORY. A
-                            sum, a concatenation or a dear layer's map that would make its segment larger than that is
-                            kept, as SuperNeurons keeps all sums, because MEMORY takes quadratic time along a chain of
-                            residual blocks */
+                            sum, a concatenation or an expensive layer's map that would make its segment larger than
+                            that is not dropped (SuperNeurons keeps all sums): MEMORY takes quadratic time along a chain
+                            of residual blocks */
     MM_RECOMPUTE_SQRT,   /* all layers, convolutions too, run again once, in about sqrt(n) segments (Chen et al.) */
-    MM_RECOMPUTE_NESTED, /* the same, in segments of segments: as many levels as pay (nested.h) */
+    MM_RECOMPUTE_NESTED, /* as SQRT, in segments of segments: as many levels as pay (recompute_levels.h) */
 } mm_recompute_mode;
 
 typedef struct mm_rule {
     mm_selector selector;
     mm_action action;
     char codec[MM_SPEC_CAPACITY];
-    bool mask; /* CODE: codes are exact masks, so the rule serves only maps of which the signs alone are read */
-    bool lean; /* SWAP: as little as possible stays on the device. Signs are read from a mask: of maps of which they
-                  alone are read, it is made in the forward pass, and nothing is copied; of others when the elements are
-                  back, which leave after their last reader. Between backward steps that are far apart they leave, too.
-                  Inputs and saved tensors are served like maps; gradient maps leave between far steps
-                  (engine_gradients.h) */
+    bool mask; /* CODE: codes are exact masks, so the rule serves only maps of which signs alone are read */
+    bool lean; /* SWAP: as little as possible stays on the device. Signs are read from a mask. If only signs of a map
+                  are read, its mask is made in the forward pass, and nothing is copied. Else the mask is made when the
+                  elements are back, and these leave after their last reader, or between backward steps that are far
+                  apart. Inputs and saved tensors are swapped like maps; gradient maps leave between steps that are far
+                  apart (engine_gradients.h) */
 } mm_rule;
 
 /* When evicted maps are fetched. */
 typedef enum mm_fetch {
-    MM_FETCH_DEPTH,  /* `depth` maps when the backward pass begins, then one more after each map that it finishes with;
-                       of depth 0: DEMAND */
+    MM_FETCH_DEPTH,  /* `depth` maps when the backward pass begins, then one more after each map that it finishes with.
+                        Depth 0: as DEMAND */
     MM_FETCH_LAYER,  /* one backward step ahead (vDNN) */
     MM_FETCH_DEMAND, /* right before the step that needs them */
 } mm_fetch;
 
-/* Which storages share bytes. The first of each is the lean choice; the others are baselines of papers. */
+/* Which storages share bytes (mm_sharing). The first values are the lean choices, the others papers' baselines. */
 typedef enum mm_inplace {
     MM_INPLACE_ON,        /* layers write in place, and equal tensors share storage, where the graph allows it */
     MM_INPLACE_OFF,       /* every tensor has storage of its own while it lives */
@@ -89,27 +89,27 @@ typedef enum mm_when {
     MM_WHEN_ALWAYS, /* act on all maps that the rules name, whatever the budget */
 } mm_when;
 
-/* By which of its variants (facts.h) a step is computed. Variants have ever smaller workspaces, the fastest first. */
+/* Which variant (facts.h) computes a step. The fastest is the first; each later one has a smaller workspace. */
 typedef enum mm_algorithms {
     MM_ALGORITHMS_FASTEST, /* the first */
     MM_ALGORITHMS_LEAST,   /* the one with the least workspace (vDNN's memory-optimal choice) */
-    MM_ALGORITHMS_GAIN, /* the one whose time, and that of the transfers which its workspace forces, is least (modnn) */
+    MM_ALGORITHMS_GAIN,    /* the one with the least time, counting the transfers that its workspace forces (modnn) */
 } mm_algorithms;
 
-/* Images that are computed at a time, if not a number of them. A planner does not read it: whoever builds the graphs
- * does (mm_policy_sub_batch). */
+/* Values of mm_engine_config.sub_batch that are not a number of images. Planners do not read it: whoever builds the
+ * graphs does (mm_policy_sub_batch). */
 enum { MM_SUB_BATCH_OFF = -1, /* the whole batch */ MM_SUB_BATCH_AUTO = 0 /* as many as the budget bears */ };
 
 /* How comet finds the error of a weight gradient (comet.h). */
 typedef enum mm_bound_rule { MM_BOUND_SUM, MM_BOUND_EQ9 } mm_bound_rule;
 
-/* Options of a policy that samples: it chooses error bounds by what it measures (policy.h: mm_observer). */
+/* Options of a policy that samples: it chooses error bounds from measurements (mm_observer). */
 typedef struct mm_comet_config {
     int every; /* iterations from one that samples to the next; 0: the policy does not sample */
     mm_bound_rule rule;
-    int guard;    /* whether a bound is tightened where the error that was measured exceeds its target */
+    int guard;    /* whether a bound is tightened where the measured error exceeds the target */
     double sigma; /* target: the standard deviation of a weight gradient's error, as a share of mean |momentum| */
-    double a;     /* of MM_BOUND_EQ9 */
+    double a;     /* coefficient of MM_BOUND_EQ9 */
 } mm_comet_config;
 
 enum { MM_OWN_OPTIONS = 4 }; /* most options of a policy with a planner of its own */
@@ -117,28 +117,26 @@ enum { MM_OWN_OPTIONS = 4 }; /* most options of a policy with a planner of its o
 /* Who encodes and decodes a map that is compressed on the device. */
 typedef enum mm_coding {
     MM_CODES_BESIDE,  /* a codec on a side stream */
-    MM_CODES_IN_STEP, /* the steps that write and read the map, where they declare so (mm_graph_allow_code); else a
-                         codec */
-    MM_CODES_AUTO,    /* as of these two the plan is that fits, or of two that fit the faster one */
+    MM_CODES_IN_STEP, /* the steps that write and read the map, where they can (mm_graph_allow_code); else a codec */
+    MM_CODES_AUTO,    /* whichever of these two gives a plan that fits; if both do, the faster plan */
 } mm_coding;
 
-/* Configuration of the engine, which plans for all policies but the two baselines; of liveness, `sharing` alone. A
- * policy with a planner of its own has its numbers and choices in `own`, and ignores the rest. */
+/* The configuration of a policy. The engine, which plans for most policies, reads all but `own`. Policies with a
+ * planner of their own (liveness, modnn, auto) have numbers and choices in `own`, and read few other fields. */
 typedef struct mm_engine_config {
     mm_rule *rules; /* owned; a plain copy of the struct borrows them */
     int n_rules;
     mm_fetch fetch;
     int depth;         /* FETCH_DEPTH: maps fetched ahead; 0: evictions and fetches are in line with the steps: a step
-                          waits for those before it */
-    int leave_steps;   /* the n-th step after an eviction waits until it has ended; 0: no step does (asynchronous) */
+                          waits for those issued before it */
+    int leave_steps;   /* n: the n-th step after an eviction waits for its end; 0: none does (asynchronous) */
     mm_region buffers; /* where evicted maps lie before they leave and after they are fetched */
     int k;             /* number of tensor buffers; 0: as many as needed */
     mm_recompute_mode recompute;
-    mm_region codes; /* where codes lie that stay on the device. HEAP: a code is made elsewhere and copied there (the
+    mm_region codes; /* where codes that stay on the device lie. HEAP: a code is made elsewhere and copied there (the
                         unoptimised workflow) */
     int throttle;    /* CODE_SWAP: most pieces encoded ahead of the link (mm_node.throttle); 0: no limit */
-    int signs_whole; /* CODE_SWAP by a lossless codec: maps of which signs alone are read move whole; else their mask is
-                        kept */
+    int signs_whole; /* CODE_SWAP, lossless, maps of which signs alone are read: 1: the code moves; 0: a mask stays */
     mm_coding coding;
     mm_when when;
     mm_sharing sharing;
@@ -148,7 +146,7 @@ typedef struct mm_engine_config {
     int own[MM_OWN_OPTIONS]; /* options of a policy with a planner of its own; its file says what they mean */
 } mm_engine_config;
 
-/* When evicted maps are fetched, with the depth considered. */
+/* When evicted maps are fetched: a depth of 0 counts as DEMAND. */
 static inline mm_fetch mm_config_fetch(const mm_engine_config *config) {
     return config->fetch == MM_FETCH_DEPTH && config->depth == 0 ? MM_FETCH_DEMAND : config->fetch;
 }
@@ -167,11 +165,11 @@ extern const char mm_mask_spec[];
 MM_CHECKED mm_status mm_rules_parse(const char *text, mm_engine_config *config);
 void mm_rules_fini(mm_engine_config *config);
 
-/* Sets config->rules to all actions on all maps: masks, recomputation, swapping, lean swapping, and compression by each
- * of these codecs ("zfp:rate=4+dpr:fp16"; "": none), to stay or to be swapped. They are no rules that mm_rules_parse
- * reads, since the first would leave nothing to others: whoever plans by them chooses for each map. The caller frees
- * them with mm_rules_fini. MM_ERR_INVALID: a codec without a name, with one that is too long, or given twice;
- * MM_ERR_NOMEM. */
+/* Sets config->rules to a menu, each entry for all maps: masks, recomputation, swapping, lean swapping, and compression
+ * by each of these codecs ("zfp:rate=4+dpr:fp16"; "": none), with the code on the device or in host memory.
+ * mm_rules_parse would refuse these rules, since the first leaves nothing to the others: the planner chooses one for
+ * each map. The caller frees them with mm_rules_fini. MM_ERR_INVALID: a codec without a name, with one that is too
+ * long, or given twice; MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_rules_menu(const char *codecs, mm_engine_config *config);
 
 /* The rules as text that mm_rules_parse reads. The caller frees it. NULL: out of memory. */
@@ -184,7 +182,8 @@ MM_CHECKED mm_status mm_rules_add(mm_engine_config *config, mm_action action, co
 MM_CHECKED mm_status mm_config_copy(const mm_engine_config *config, mm_engine_config *copy_out);
 bool mm_config_equal(const mm_engine_config *a, const mm_engine_config *b);
 
-/* Whether the rules can use one of their codecs, by what it makes. MM_ERR_INVALID. */
+/* Checks that the rules can use one of their codecs: that it gives elements back, and that its codes can be allocated.
+ * MM_ERR_INVALID. */
 MM_CHECKED mm_status mm_rules_check_codec(const mm_engine_config *config, const mm_codec_facts *codec);
 
 /* The first codec that the rules name, masks aside; "" if they name none. */

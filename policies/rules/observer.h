@@ -1,51 +1,50 @@
 /* SPDX-License-Identifier: MIT */
-/* What a policy may observe: it chooses the error bounds of its codes by what some iterations, which sample,
- * measured. */
+/* Observers: how a policy chooses the error bounds of its codes from what sampled iterations have measured. */
 #ifndef POLICIES_RULES_OBSERVER_H
 #define POLICIES_RULES_OBSERVER_H
 
 #include "policies/rules/config.h"
 
-/* A layer that is sampled, and the tensors that are measured. */
+/* A layer that is sampled, and the tensors that are measured for it. */
 typedef struct mm_watched {
     mm_layer layer;
-    mm_tensor map;      /* its input, whose code has a bound */
-    mm_tensor gradient; /* the loss's gradient by its output */
+    mm_tensor map;      /* its input, whose code has an error bound */
+    mm_tensor gradient; /* the loss's gradient with respect to its output */
     mm_tensor weight;
     mm_tensor momentum; /* the weight's momentum, or its gradient if the optimizer keeps none */
-    double coverage;    /* share of its products that read the input, and not padding; 1 if shapes do not tell */
+    double coverage;    /* share of its products that read the input rather than padding; 1 if shapes do not tell */
 } mm_watched;
 
 /* What was measured of a layer in one iteration. */
 typedef struct mm_layer_sample {
-    double nonzero_share;  /* R, of its input's elements */
-    double map_max;        /* of the magnitudes of these; 0: not known */
-    double gradient_mean;  /* of |g|; g: the loss's gradient by its output */
-    double gradient_max;   /* of |g| */
-    double gradient_sum2;  /* of g^2 */
-    double momentum_mean;  /* of |momentum| */
-    double coverage;       /* as in mm_watched */
-    int64_t batch;         /* N, images */
-    int64_t channels;      /* C_out, of its output */
-    double measured_sigma; /* of the error of its weight gradient by the bound that held until now; negative: not
+    double nonzero_share;  /* R: share of its input's elements that are not zero */
+    double map_max;        /* largest magnitude of its input's elements; 0: not known */
+    double gradient_mean;  /* mean of |g|; g: the loss's gradient with respect to its output */
+    double gradient_max;   /* largest |g| */
+    double gradient_sum2;  /* sum of g^2 */
+    double momentum_mean;  /* mean of |momentum| */
+    double coverage;       /* see mm_watched */
+    int64_t batch;         /* N: images of the batch */
+    int64_t channels;      /* C_out: channels of its output */
+    double measured_sigma; /* standard deviation of its weight gradient's error under the bound until now; negative: not
                               measured; NaN counts as infinite */
 } mm_layer_sample;
 
 /* What follows from a sample. */
 typedef struct mm_layer_verdict {
-    float before;           /* the bound that held until now */
+    float before;           /* the bound until now */
     double target_sigma;    /* config->sigma * mean |momentum| */
-    double predicted_sigma; /* by the rule, of the bound that held until now */
-    double rule_bound;      /* the bound by which the rule predicts the target */
-    float bound;            /* the bound from now on: at most rule_bound and map_max; 0: nothing may be lost */
+    double predicted_sigma; /* what the rule predicts for `before` */
+    double rule_bound;      /* the bound for which the rule predicts target_sigma */
+    float bound;            /* the bound from now on: at most rule_bound and map_max; 0: the codec loses nothing */
     bool tightened;         /* the guard made it smaller than the rule's */
 } mm_layer_verdict;
 
-/* Pure functions, as planning is. */
+/* Both are pure functions, as planning is. */
 typedef struct mm_observer {
-    /* The layers that are sampled, in their order. watched_out: room for mm_graph_layers. Returns their number. */
+    /* Lists the layers to sample, in order. watched_out: room for mm_graph_layers. Returns their number. */
     int (*watch)(const mm_graph *graph, mm_watched *watched_out);
-    /* From a sample, and the bound that held until now, to the next. */
+    /* Chooses the next bound from a sample and the bound until now (`before`). */
     mm_layer_verdict (*observe)(const mm_comet_config *config, const mm_layer_sample *sample, float before);
 } mm_observer;
 

@@ -60,7 +60,7 @@ static mm_status parse_rule(char *part, mm_rule *rule) {
 
 enum { ACTION_CAPACITY = MM_SPEC_CAPACITY + 32, RULE_CAPACITY = ACTION_CAPACITY + MM_BRIEF_CAPACITY };
 
-/* "compress(zfp:rate=4)". Returns the text. */
+/* Writes the action as in a spec, "compress(zfp:rate=4)"; returns the text. */
 static const char *action_text(const mm_rule *rule, char text[ACTION_CAPACITY]) {
     const struct action_name *a = actions;
     while (a->action != rule->action || a->lean != rule->lean) a++;
@@ -88,8 +88,8 @@ static bool serves_the_same(const mm_rule *a, const mm_rule *b) {
            memcmp(a->codec, b->codec, name) == 0;
 }
 
-/* The rule that leaves nothing to one behind it: it names all that the other names, and serves whatever it names, or
- * what the other serves. NULL: none does. */
+/* Finds the first rule of n that leaves nothing to `rule`: it names all maps that `rule` names, and can serve any map,
+ * or all that `rule` can serve. NULL: none. */
 static const mm_rule *find_covering(const mm_engine_config *config, int n, const mm_rule *rule) {
     for (int r = 0; r < n; r++) {
         const mm_rule *before = &config->rules[r];
@@ -111,9 +111,10 @@ static mm_status check_reached(const mm_engine_config *config, int rule) {
     const mm_rule *r = &config->rules[rule], *before = find_covering(config, rule, r);
     if (!before) return MM_OK;
     char text[2][RULE_CAPACITY];
-    return mm_fail(MM_ERR_INVALID,
-                   "rule '%s' never applies: '%s' before it takes all that it names; leave it out, or write it first",
-                   brief(r, text[0]), brief(before, text[1]));
+    return mm_fail(
+        MM_ERR_INVALID,
+        "rule '%s' never applies: the earlier '%s' takes all maps that it names; leave it out, or write it first",
+        brief(r, text[0]), brief(before, text[1]));
 }
 
 mm_status mm_rules_parse(const char *text, mm_engine_config *config) {
@@ -165,7 +166,8 @@ static mm_status add_to_menu(mm_engine_config *config, mm_action action, bool le
 
 static mm_status add_codec_to_menu(mm_engine_config *config, const char *codec, size_t length) {
     char spec[MM_SPEC_CAPACITY];
-    if (length == 0) return mm_fail(MM_ERR_INVALID, "codecs=: a codec has no name: give codecs as zfp:rate=4+dpr:fp16");
+    if (length == 0)
+        return mm_fail(MM_ERR_INVALID, "codecs=: a codec's name is missing: give codecs as zfp:rate=4+dpr:fp16");
     if (length >= MM_SPEC_CAPACITY)
         return mm_fail(MM_ERR_INVALID, "codecs=%s: a codec's name is longer than %d characters", MM_BRIEF(codec),
                        MM_SPEC_CAPACITY - 1);

@@ -19,8 +19,7 @@ const char *mm_policy_kinds(char text_out[MM_POLICY_KINDS_CAPACITY]) {
     return text_out;
 }
 
-/* The kinds that `text`, of this length, names: a kind's name, or * for all; 0: none. A bn-relu counts as bn and as
- * relu. */
+/* The kinds that `text`, of this length, names: a kind's name, or * for all; 0: none. A bn-relu counts as both. */
 static uint32_t kinds_named(const char *text, size_t length) {
     if (length == 1 && *text == '*') return ALL_KINDS;
     for (int k = 0; k < MM_LAYER_KINDS; k++) {
@@ -94,7 +93,7 @@ static bool covers(const mm_selector_term *t, const mm_selector_term *other) {
     return same || t->kinds == ALL_KINDS || (other->kinds && !(other->kinds & ~t->kinds));
 }
 
-/* Each term must cover one of the other's, since what the other names is named by each of its terms. */
+/* Each term must cover one of the other's terms: a map that the other selector names is named by all of these. */
 bool mm_selector_covers(const mm_selector *s, const mm_selector *other) {
     for (int i = 0; i < s->n_terms; i++) {
         bool covered = false;
@@ -153,8 +152,8 @@ static int distance(const char *a, size_t length, const char *b) {
     return row[n];
 }
 
-/* The nearest name of a kind or of a layer, at a distance of at most 2 and less than half of the text; NULL: none. The
- * limits are chosen. */
+/* The nearest name of a kind or a layer, at a distance of at most 2 and at most half of the text's length; NULL: none.
+ * The limits are chosen. */
 static const char *nearest(const mm_selector_term *t, const mm_graph *graph) {
     int n = mm_graph_layers(graph), best = 3;
     size_t length = (size_t)t->length;

@@ -13,29 +13,29 @@
 #include "mm/core/graph/graph.h"
 
 typedef struct mm_selector_term {
-    const char *text; /* as given, within the selector's text */
-    int length;       /* of the text without its -in */
+    const char *text; /* the term, as given; points into mm_selector.text */
+    int length;       /* length of `text` without its -in */
     uint32_t kinds;   /* bit per mm_layer_kind; 0: layers are matched by `text` */
     bool reads;       /* -in: maps that the layers read, rather than those that they write */
 } mm_selector_term;
 
-enum { MM_SELECTOR_TERMS = 4 }; /* most terms of a selector: one for who writes a map, some for who reads it */
+enum { MM_SELECTOR_TERMS = 4 }; /* most terms of a selector: one for a map's writer, some for its readers */
 
 typedef struct mm_selector {
-    char *text; /* as given */
+    char *text; /* the whole selector, as given */
     mm_selector_term terms[MM_SELECTOR_TERMS];
     int n_terms;
 } mm_selector;
 
-/* Parses a selector; whether it names any layer is found by mm_selector_find. MM_ERR_INVALID: a term without text, or
- * too many; MM_ERR_NOMEM. The caller frees it with mm_selector_fini. */
+/* Parses a selector. mm_selector_find finds out whether it names any layer. MM_ERR_INVALID: a term without text, or too
+ * many; MM_ERR_NOMEM. The caller frees it with mm_selector_fini. */
 MM_CHECKED mm_status mm_selector_parse(const char *text, mm_selector *selector_out);
 void mm_selector_fini(mm_selector *selector);
 
-/* Whether it names, whatever the graph, all maps that the other names. False where that hangs on the graph. */
+/* Whether, in every graph, it names all maps that the other names. False where that depends on the graph. */
 bool mm_selector_covers(const mm_selector *selector, const mm_selector *other);
 
-/* Whether it names maps by the kind of the layers that write them, this one; `*` names none. */
+/* Whether one of its terms names the maps that layers of this kind write, by the kind; `*` does not. */
 bool mm_selector_has_kind(const mm_selector *selector, mm_layer_kind kind);
 
 /* named_out[t * layers + l]: whether term t names layer l, for all MM_SELECTOR_TERMS terms. MM_ERR_INVALID: a term is

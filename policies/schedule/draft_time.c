@@ -27,7 +27,7 @@ static double busiest_ns(const mm_plan *plan, const mm_facts *facts) {
     return most;
 }
 
-/* A bound that ignores slowdowns: without them, the waits that placing adds cannot make any node end earlier. */
+/* A bound that ignores slowdowns: without them, the waits that placement adds cannot make any node end earlier. */
 static mm_status unhindered_ns(const mm_plan *plan, const mm_facts *facts, int64_t *ns_out) {
     mm_facts unhindered = *facts;
     unhindered.contention_permille = unhindered.link_contention_permille = 0;

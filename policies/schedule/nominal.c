@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Nominal times are those of a GPU of the class of tools/facts/titanx.json: about 6 TFLOP/s, 250 GB/s of memory, a
- * link of 12 GB/s, codecs of 25 GB/s, 8 us for a launch. tools/facts/README.md says where these come from. */
+/* Nominal times are those of a GPU like that of tools/facts/titanx.json: about 6 TFLOP/s, 250 GB/s of memory, a link of
+ * 12 GB/s, codecs of 25 GB/s, 8 us for a launch. tools/facts/README.md says where these come from. */
 #include "policies/schedule/nominal.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 #include "mm/core/graph/graph.h"
 
-/* In bytes per ns (GB/s). Dear layers (convolutions, products) take as long as if their tensors moved at
+/* In bytes per ns (GB/s). Expensive layers (convolutions, products) take as long as if their tensors moved at
  * ARITHMETIC_RATE: chosen, about a quarter of the memory's rate, because their arithmetic takes longer than their
  * traffic. Masks are encoded and decoded at the memory's rate. CONTENTION_PERMILLE is chosen; titanx.json has 110 and
  * 50 for codecs and copies. */
@@ -43,8 +43,8 @@ static int64_t step_ns(const mm_graph *graph, const mm_step_info *step, double s
     return ns;
 }
 
-/* With both directions busy each has five sixths of its rate alone: 10 of 12 GB/s (titanx.json, whose ratio was
- * measured on an H200). */
+/* While both directions of the link are busy, each has five sixths of the rate that it has alone: 10 of 12 GB/s
+ * (titanx.json, whose ratio was measured on an H200). */
 static void time_link(int64_t *alone, int64_t *both) {
     if (*alone <= 0) *alone = LINK_BYTES_PER_S;
     if (*both <= 0) *both = *alone - *alone / 6;
@@ -90,8 +90,8 @@ void mm_nominal_fini(mm_facts *nominal) {
 
 mm_status mm_nominal_lacks(const char *what) {
     return mm_fail(MM_ERR_INVALID,
-                   "the facts have no %s, by which it plans: 'mm bench --facts' with this policy measures it; without "
-                   "any times it goes by nominal ones",
+                   "the facts have no %s, which this policy needs: 'mm bench --facts' with this policy measures it; "
+                   "facts without any times would do, too: then nominal times are used",
                    what);
 }
 

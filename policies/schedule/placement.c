@@ -13,7 +13,7 @@
 typedef struct region_items {
     mm_interval *items;
     int32_t *which;
-    int32_t *extra; /* rank, or buffer */
+    int32_t *extra; /* CODES: the group's rank; BUFFERS: its buffer */
     size_t n;
 } region_items;
 
@@ -41,7 +41,7 @@ static mm_status items_init(const mm_schedule *s, mm_region region, region_items
     return MM_OK;
 }
 
-/* Whether a group that is placed by lifetime waits for the backward pass. */
+/* Whether a group that is placed by lifetime is alive from the forward to the backward pass. */
 static bool waits(const mm_group *g, const mm_interval *life, int last_forward, int first_backward) {
     return g->region == MM_REGION_GENERAL && first_backward >= 0 && life->first <= last_forward &&
            life->last >= first_backward;
@@ -72,7 +72,7 @@ static mm_interval *group_lives(const mm_schedule *s, bool keep_all) {
 
 /* ---------------------------------------------------------------- regions: offsets from each region's beginning */
 
-/* Keeps the groups' offsets, and the region's size. */
+/* Stores the groups' offsets and the region's size. */
 static void keep_offsets(mm_schedule *s, mm_region region, const region_items *r, int64_t height) {
     for (size_t i = 0; i < r->n; i++) s->lives[r->which[i]].offset = r->items[i].offset;
     s->region_bytes[region] = height;
@@ -120,8 +120,7 @@ static mm_status place_buffers(mm_schedule *s, int wanted) {
     return status;
 }
 
-/* Whether a group holds a code. In the heap, codes live long and all else is short-lived, so they get separate
- * parts. */
+/* Whether a group holds a code. In the heap, codes get a part of their own: they live long, all else does not. */
 static bool holds_code(const mm_schedule *s, int group) {
     for (int i = mm_graph_persistents(s->graph); i < s->plan->n_segments; i++)
         if (s->segment_group[i] == group) return s->plan->segments[i].content == MM_CONTENT_CODED;
@@ -142,7 +141,7 @@ static mm_status heap_part(const mm_interval *items, size_t n, int64_t *bytes_ou
 static mm_status size_heap(mm_schedule *s) {
     region_items r;
     MM_TRY(items_init(s, MM_REGION_HEAP, &r));
-    /* Codes to the front. */
+    /* Move the codes to the front. */
     size_t codes = 0;
     for (size_t i = 0; i < r.n; i++) {
         r.items[i].bytes = mm_heap_class_bytes(r.items[i].bytes);
@@ -188,8 +187,8 @@ mm_status mm_schedule_close(mm_schedule *s, int wanted_buffers, bool keep_all, m
     return MM_OK;
 }
 
-/* Puts the regions one after the other, and sets the segments' offsets. What the planner has placed lies from the end
- * of the base on: a planner that places one device segment places all. */
+/* Puts the regions one after the other, and sets the segments' offsets. Groups of MM_REGION_GIVEN begin at the end of
+ * the base, as the others do: a planner that places one device segment places all. */
 static void stack_regions(mm_schedule *s) {
     enum { PAGE = 4096 };
     mm_plan *plan = s->plan;

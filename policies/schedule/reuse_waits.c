@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Waits for reused bytes: the first user of a segment waits for the last users, on all streams, of segments that had
+/* Waits for reused bytes: the first user of a segment waits for the last user on each stream of every segment that had
  * its bytes before. */
 #include <stdlib.h>
 
@@ -44,12 +44,12 @@ mm_status mm_schedule_reuse_waits(mm_plan *plan) {
     int32_t *last = last_users(plan);
     int64_t *order = malloc(((size_t)plan->n_segments + 1) * sizeof *order);
     bool enough = last && order;
-    /* Persistent tensors share bytes with nobody. */
+    /* Persistent tensors share bytes with nothing. */
     for (int i = mm_graph_persistents(plan->graph); enough && i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];
         if (!s->dynamic && s->bytes > 0 && s->first_node >= 0) order[n++] = ((int64_t)s->first_node << 32) | i;
     }
-    bool sorted = true; /* segments mostly are */
+    bool sorted = true; /* segments mostly are in this order */
     for (size_t i = 1; enough && i < n; i++) sorted &= order[i - 1] <= order[i];
     if (enough && !sorted) qsort(order, n, sizeof *order, by_first_node);
     for (size_t i = 0; enough && i < n; i++) {

@@ -222,8 +222,8 @@ int mm_schedule_step(mm_schedule *s, int step, const uint8_t *region_of) {
     return make_workspace(s, node, step) < 0 ? -1 : node;
 }
 
-/* Whether use `u`, a write, is given its output when the step runs again: the tensor is still there, and was written
- * only once. */
+/* Whether the step, when it runs again, can read the output of use `u` instead of writing it: the tensor is still
+ * there, and was written only once. */
 static bool is_given(const mm_schedule *s, const mm_step_info *info, int u, const uint8_t *wanted, int when) {
     mm_tensor tensor = info->uses[u].tensor;
     return u < MM_GIVEN_USES && info->given >> u & 1 && !wanted[tensor] && s->plan->alias[tensor] == tensor &&
@@ -279,7 +279,7 @@ int mm_schedule_op(mm_schedule *s, mm_node_kind kind, mm_tensor tensor, int src,
     return mm_plan_op(s->plan, kind, tensor, src, segment);
 }
 
-/* Makes room in the step's workspace for a code that it writes. */
+/* Enlarges the step's workspace for a code that it writes. */
 static int fit_workspace(mm_schedule *s, int node) {
     const int work = s->plan->nodes[node].work;
     const int64_t bytes = mm_node_work_bytes(s->plan, s->facts, &s->plan->nodes[node]);

@@ -14,9 +14,9 @@
 typedef struct mm_group {
     mm_region region;
     int64_t bytes;
-    int32_t hold;   /* lives at least to this node, because an operation in flight may still use it; -1: none */
-    int64_t offset; /* GIVEN: from the end of the base */
-    int32_t rank;   /* CODES: first backward use, by which codes are ordered */
+    int32_t hold;   /* it lives at least to this node, since an operation in flight may still use it; -1: none */
+    int64_t offset; /* GIVEN: offset from the end of the base (mm_limits.base_bytes) */
+    int32_t rank;   /* CODES: the map's first backward use; codes lie in its order */
 } mm_group;
 
 typedef struct mm_schedule {
@@ -25,12 +25,12 @@ typedef struct mm_schedule {
     mm_plan *plan;
     /* per tensor */
     int32_t *last_step;  /* of a root (a tensor that aliases no other): last step that uses it or an alias of it */
-    mm_tensor *over;     /* tensor in whose place it is written; -1: none */
+    mm_tensor *over;     /* the tensor over which it is written in place; -1: none */
     int32_t *value;      /* of a root: the segment that holds its elements now; -1: none */
     int32_t *sign;       /* of a root: the segment of the mask that holds its signs now; -1: none */
     int32_t *value_node; /* the operation that wrote `value`; -1: a step did */
     int32_t *sign_node;  /* the operation that wrote `sign`; -1: none */
-    /* per segment; of persistent tensors': unset */
+    /* per segment; unset for segments of persistent tensors */
     int32_t *segment_group;
     int segment_capacity;
     mm_group *groups;
@@ -38,15 +38,15 @@ typedef struct mm_schedule {
     mm_layout_algorithm layout; /* for regions that are placed by lifetime */
     mm_inplace inplace;         /* which tensors are written in place, and share storage */
     bool apart;                 /* MM_STASH_APART */
-    int32_t *variant;        /* per step: which of its variants (facts.h) it runs by; owned; NULL: the first of each */
-    int32_t workspace_group; /* one for all steps; -1: each step has its own */
-    /* after mm_schedule_close */
+    int32_t *variant;        /* per step: index of the variant (facts.h) that it runs; owned; NULL: the first of each */
+    int32_t workspace_group; /* the group of all steps' workspaces; -1: each step has its own */
+    /* set by mm_schedule_close */
     struct mm_interval *lives;        /* per group: its lifetime, and its offset in its region */
     int64_t region_bytes[MM_REGIONS]; /* for regions placed by lifetime: a lower bound until they are placed */
 } mm_schedule;
 
-/* Begins a plan, with aliases and in-place pairs of outputs with inputs that no later step needs, if `sharing` has
- * them. Borrows graph and facts. MM_ERR_NOMEM. */
+/* Begins a plan. Where `sharing` allows it, finds aliases, and outputs to write in place over inputs that no later step
+ * needs. Borrows graph and facts. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_schedule_init(mm_schedule *schedule, const mm_graph *graph, const mm_facts *facts,
                                       const mm_limits *limits, const mm_sharing *sharing);
 void mm_schedule_fini(mm_schedule *schedule);
@@ -64,7 +64,7 @@ static inline bool mm_schedule_outlives(const mm_schedule *schedule, mm_tensor t
     return schedule->last_step[tensor] >= step;
 }
 
-/* Lets each step that is appended from now on run by its variant with the least workspace. MM_ERR_NOMEM. */
+/* Makes each step that is appended from now on run the variant with the least workspace. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_schedule_least_workspaces(mm_schedule *schedule);
 
 /* Adds a group; returns it, or -1 (out of memory). */
@@ -74,15 +74,15 @@ int mm_schedule_group(mm_schedule *schedule, mm_region region, int64_t bytes);
 int mm_schedule_segment(mm_schedule *schedule, mm_content content, mm_category category, mm_tensor tensor,
                         int64_t bytes, int group);
 
-/* Appends a step. Binds its uses to the tensors' present segments; makes segments for tensors that it is the first to
- * write, in the region region_of[root] (NULL: general), and for its workspace; makes it wait for the operations whose
+/* Appends a step. Binds its uses to the tensors' present segments. Makes segments for its workspace, and for tensors
+ * that it is the first to write, in the region region_of[root] (NULL: general). Makes it wait for the operations whose
  * results it reads. Returns the node, or -1 (out of memory). */
 int mm_schedule_step(mm_schedule *schedule, int step, const uint8_t *region_of);
 
 /* Appends a forward step again, for those of its outputs that are `wanted` (per tensor). A wanted output gets a new
  * segment; or, if it was written in place over an input that is wanted too, that input's place. Other outputs are
- * written to scratch, unless the step is given them (mm_graph_allow_given). when: the backward step that follows.
- * Returns the node, or -1 (out of memory). */
+ * written to scratch, unless they are still there and the step can read them instead (mm_graph_allow_given). when: the
+ * backward step that follows. Returns the node, or -1 (out of memory). */
 int mm_schedule_recompute(mm_schedule *schedule, int step, const uint8_t *wanted, int when);
 
 /* Appends an operation and the segment that it writes, in a new group of the region. `codec` is the index, in the
@@ -92,25 +92,25 @@ int mm_schedule_recompute(mm_schedule *schedule, int step, const uint8_t *wanted
 int mm_schedule_op(mm_schedule *schedule, mm_node_kind kind, mm_tensor tensor, int src, int codec, mm_region region,
                    int64_t bytes, int *segment_out);
 
-/* Makes the step at `node`, the last that was appended, write the code of a tensor that it uses to a new segment, in a
- * new group of the region. Returns the segment; -1: out of memory. */
+/* Makes the step at `node`, the last one appended, write the code of a tensor that it uses to a new segment, in a new
+ * group of the region. Returns the segment; -1: out of memory. */
 int mm_schedule_code(mm_schedule *schedule, int node, mm_tensor tensor, int codec, mm_region region);
 
-/* Adds the codecs' scratch, when all nodes are there: one group for each stream, since a stream runs one operation at a
+/* Adds the codecs' scratch, once all nodes are there: one group for each stream, since a stream runs one operation at a
  * time. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_schedule_scratch(mm_schedule *schedule);
 
-/* Lower bounds of what a plan takes, however it is placed. */
+/* Lower bounds of what a plan takes, wherever its segments are placed. */
 typedef struct mm_bounds {
     int64_t peak_bytes, pinned_bytes;
 } mm_bounds;
 
-/* Ends the list of nodes. Settles the groups' lifetimes, and places the regions that are not placed by lifetime.
+/* Ends the list of nodes. Computes the groups' lifetimes, and places the regions that are not placed by lifetime.
  * wanted_buffers: number of tensor buffers; 0: as many as needed. keep_all: no group's bytes are used again (naive).
  * MM_ERR_INFEASIBLE: more buffers are needed; MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_schedule_close(mm_schedule *schedule, int wanted_buffers, bool keep_all, mm_bounds *bounds_out);
 
-/* Places the other regions, and adds the waits that shared bytes need. The caller gets the plan, and destroys it.
+/* Places the other regions, and adds the waits that shared bytes need. The caller owns the plan, and destroys it.
  * MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_schedule_finish(mm_schedule *schedule, mm_plan **plan_out);
 

@@ -50,8 +50,8 @@ static void a_rule_that_another_leaves_nothing_to_is_refused(void **state) {
     (void)state;
     static const char says[] = "never applies";
     refuse("conv=compress(zfp:rate=4);conv=compress(zfp:rate=8)", "rule 'conv=compress(zfp:rate=8)' never applies",
-           "'conv=compress(zfp:rate=4)' before it takes all");
-    refuse("conv=swap;conv=keep", "rule 'conv=keep' never applies: 'conv=swap' before it takes all", "write it first");
+           "the earlier 'conv=compress(zfp:rate=4)' takes all");
+    refuse("conv=swap;conv=keep", "rule 'conv=keep' never applies: the earlier 'conv=swap' takes all", "write it first");
     refuse("conv=compress(raw);relu=mask;conv=compress(raw)", "rule 'conv=compress(raw)'", says);
     refuse("relu=mask;relu=mask", "rule 'relu=mask'", says);
     refuse("conv-in=keep;conv-in=compress(zfp)", "rule 'conv-in=compress(zfp)'", says);

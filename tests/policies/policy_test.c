@@ -60,7 +60,7 @@ static void more_codecs_than_a_plan_may_have_are_refused(void **state) {
     mm_policy_fini(&p);
     strcat(spec, "*=compress(zfp:rate=31)");
     assert_int_equal(mm_policy_parse(spec, &p), MM_ERR_INVALID);
-    assert_says("more than 30 codecs, the mask among them");
+    assert_says("more than 30 codecs, counting the mask");
 }
 
 static void refuse(const char *spec, mm_status status, const char *word, const char *other) {

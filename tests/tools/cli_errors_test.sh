@@ -105,7 +105,7 @@ unknown_names_are_answered_with_the_known_() {
     refused 2 "unknown policy 'nope'" bench --policies liveness,nope
     refused 2 "unknown policy 'nope'" plan --policy nope
     refused 2 "policy auto:codecs=nope: no codec 'nope' for device 'host'" plan --policy auto:codecs=nope
-    refused 2 "policy auto: codecs=: a codec has no name" plan --policy auto:codecs=zfp++dpr
+    refused 2 "policy auto: codecs=: a codec's name is missing" plan --policy auto:codecs=zfp++dpr
     refused 2 "policy auto: codecs=: zfp is given twice" plan --policy auto:codecs=zfp+zfp
     refused 2 "policy auto: codecs=: mask is always among them" plan --policy auto:codecs=mask
     for command in plan train bench; do

@@ -392,7 +392,7 @@ one_line() {
 
 # Measured without copies, or without a codec, or of another batch: there is nothing to compare its plans by.
 auto_names_what_its_facts_lack_() {
-    local lacks="by which it plans: 'mm bench --facts' with this policy measures it"
+    local lacks="which this policy needs: 'mm bench --facts' with this policy measures it"
     local batch=4
     local -a net=(--net tiny --threads 1)
     expect 0 bench "${net[@]}" --batch 4 --iterations 2 --quiet --policies liveness --facts kept
