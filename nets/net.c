@@ -14,7 +14,7 @@ struct nets_net {
     int n_layers, layers_capacity;
     nets_param *params;
     int n_params, params_capacity;
-    mm_status status; /* of the first add that failed */
+    mm_status status; /* the first failure of an add */
 };
 
 mm_status nets_net_create(const char *name, nets_net **net_out) {
@@ -81,7 +81,7 @@ static mm_status check_output(const nets_layer *layer) {
                    layer->name, nets_shape_text(&layer->shape, text), INT32_MAX);
 }
 
-/* Lets the layer read the weight of the net's embedding, which is [out_channels, channels] as its own would be. */
+/* Ties the layer to the weight of the net's embedding, which must be [out_channels, channels] as its own would be. */
 static mm_status tie(nets_net *net, nets_layer *layer, const nets_shape *in) {
     layer->tied_param = -1;
     if (!layer->attrs.tied) return MM_OK;

@@ -9,7 +9,7 @@ static void copy_value(const nets_attr *attr, const nets_attrs *from, nets_attrs
     memcpy((char *)to + attr->offset, (const char *)from + attr->offset, attr->bytes);
 }
 
-/* Whether a layer told these attributes becomes one with `layer`'s. */
+/* Whether a layer built from the attributes `told` gets the attributes and the shape of `layer`. */
 static bool becomes(const nets_net *net, const nets_layer *layer, const nets_attrs *told) {
     nets_shape in[NETS_MAX_INPUTS];
     for (int i = 0; i < layer->n_inputs; i++) in[i] = nets_net_layer(net, layer->inputs[i])->shape;

@@ -7,8 +7,8 @@
 #include "nets/backends/op_through_f32.h"
 #include "nets/host/host_ops.h"
 
-/* The one table of backends. One that needs more than every build has is an entry behind a define of its own,
- * NETS_BACKEND_<NAME>, that BUILD sets when its flag is on. */
+/* The table of backends. A backend that not every build can have is an entry behind a define, NETS_BACKEND_<NAME>,
+ * which BUILD sets when its flag is on. */
 #ifdef NETS_BACKEND_CUDA
 extern const nets_backend_ops nets_cuda_backend_ops;
 #endif
@@ -95,7 +95,7 @@ mm_status nets_op_create(nets_backend *backend, const nets_op_desc *desc, nets_o
     bool entered = false;
     if (backend->ops->enter) MM_TRY(backend->ops->enter(backend, &entered));
     mm_status status = impl->create(backend, desc, op_out);
-    /* Of bf16 maps an implementation may take some shapes, or some CPUs. */
+    /* With bf16 maps an implementation may support only some shapes, or some CPUs. */
     if (status == MM_ERR_UNSUPPORTED && impl != &nets_op_widened && is_widened(backend, desc))
         status = nets_op_widened.create(backend, desc, op_out);
     if (entered) backend->ops->leave(backend);

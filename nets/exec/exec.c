@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The executor: its life. */
+/* Creates and destroys executors, and stages their batches. */
 #include "nets/exec/exec.h"
 
 #include <stdio.h>
@@ -79,7 +79,7 @@ static mm_status create(nets_exec *exec, nets_mode mode) {
                            nets_net_name(exec->net), (long long)exec->sub_batch, (long long)exec->batch);
         exec->n_passes = nets_exec_graphs(exec->batch, exec->sub_batch, graphs);
     }
-    /* The last has all persistent tensors: prepared first, it makes room for the others'. */
+    /* The last pass's graph has all persistent tensors, so it is prepared first: the others' then have room. */
     for (int i = exec->n_passes - 1; i >= 0; i--) {
         MM_TRY(create_pass(exec, mode, &graphs[i], &exec->pass[i]));
         exec->lowered = exec->pass[exec->n_passes - 1].lowered;
@@ -138,7 +138,7 @@ mm_status nets_exec_create(const nets_net *net, int64_t batch, nets_mode mode, m
 
 void nets_exec_destroy(nets_exec *exec) {
     if (!exec) return;
-    /* Refused only within an iteration, where destroying is not allowed: then the graphs must stay. */
+    /* Forgetting is refused only within an iteration, where destroying is not allowed: then the graphs must stay. */
     for (int i = 0; i < exec->n_passes; i++)
         if (exec->pass[i].prepared && mm_manager_forget(exec->manager, exec->pass[i].lowered->graph) != MM_OK) return;
     nets_staging_fini(&exec->staging);

@@ -24,7 +24,7 @@ typedef enum nets_mode {
 } nets_mode;
 
 typedef struct nets_step {
-    int layer; /* of the net; the last one of fused layers; -1: the update, or the end of a pass that goes on */
+    int layer; /* layer of the net, of fused ones the last; -1: the update, or the end of a pass that goes on */
     mm_layer graph_layer;
     mm_phase phase;
     nets_op *op;                   /* NULL: the data and update steps */
@@ -36,10 +36,10 @@ typedef struct nets_step {
      * (nets_pass.adds); -1: it writes to the tensor itself. */
     int64_t addend[NETS_MAX_PARAMS];
     int64_t op_workspace_at;      /* where the op's own workspace begins: behind the addends */
-    int first_updated, n_updated; /* of an update: its parameters, among the learned ones */
+    int first_updated, n_updated; /* an update's range of the learned parameters */
 } nets_step;
 
-/* A parameter's tensors in the graph; -1: absent. All lie in the same order. */
+/* A parameter's tensors in the graph; -1: absent. All have the same order of elements. */
 typedef struct nets_param_tensors {
     mm_tensor value, copy, gradient, state[NETS_OPTIMIZER_STATES]; /* copy: NETS_W16 */
     nets_order order;
@@ -54,16 +54,16 @@ typedef struct nets_lowered {
     mm_graph *graph; /* frozen */
     nets_step *steps;
     int n_steps;
-    int n_updates; /* its update's parts, which are the last steps: one, or as many as are worth it where sums come one
-                      after the other (MM_ALLREDUCE_AT_ONCE), the last parameters first */
+    /* The number of the update's parts, which are the last steps. There are several only if gradients are all-reduced
+     * one after the other (MM_ALLREDUCE_AT_ONCE); the first part has the last parameters. */
+    int n_updates;
     nets_param_tensors *params; /* nets_net_params(net) of them */
     mm_tensor images, labels, loss, correct;
     bool pads_images; /* `images` have four channels for three, the last zero (nets_backend_ops.pad) */
     mm_tensor rng;    /* training only: NETS_RNG */
-    mm_tensor
-        told; /* the same, of one of several ranks: i32 [1], its word, which becomes the ranks' sum (nets_exec_set_word) */
-    mm_tensor lr;   /* where the graph updates the weights: f32 [1], the learning rate */
-    mm_tensor step; /* the same, of an optimizer that counts: i32 [1], its updates */
+    mm_tensor told; /* on one of several ranks: i32 [1], its word, which is all-reduced (nets_exec_set_word) */
+    mm_tensor lr;   /* if the graph updates the weights: f32 [1], the learning rate */
+    mm_tensor step; /* if its optimizer counts, too: i32 [1], the number of updates */
     nets_op **ops;  /* one for each different description */
     int n_ops;
 } nets_lowered;
@@ -71,8 +71,8 @@ typedef struct nets_lowered {
 /* Lowers a net. `net` and `backend` must outlive the result. MM_ERR_INVALID: the batch is out of range. */
 MM_CHECKED mm_status nets_lower(const nets_net *net, nets_backend *backend, int64_t batch, nets_mode mode,
                                 nets_optimizer_id optimizer, nets_lowered **lowered_out);
-/* The same for one pass of a training whose batch is trained on in sub-batches; `batch` is the pass's. The last
- * pass's graph has all persistent tensors of the others; the optimizer's are in it alone. */
+/* The same for one pass of an iteration in sub-batches; `batch` is the sub-batch's size. The last pass's graph has all
+ * persistent tensors of the other passes' graphs, and it alone has the optimizer's. */
 MM_CHECKED mm_status nets_lower_pass(const nets_net *net, nets_backend *backend, int64_t batch, nets_mode mode,
                                      nets_pass pass, nets_optimizer_id optimizer, nets_lowered **lowered_out);
 void nets_lowered_destroy(nets_lowered *lowered);

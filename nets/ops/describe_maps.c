@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Operations on the elements of maps, and on which of them there are. */
+/* Operations on single elements of maps, and operations that join, crop or enlarge maps. */
 #include "nets/ops/describe.h"
 
 /* ---------------------------------------------------------------- element by element */
@@ -62,7 +62,7 @@ const nets_op_info nets_info_add = {
 };
 /* clang-format on */
 
-/* ---------------------------------------------------------------- channels of several, parts of one */
+/* ---------------------------------------------------------------- joining and cropping */
 
 static mm_status infer_concat(nets_layer *layer, const nets_shape *in) {
     char first[NETS_SHAPE_TEXT_CAPACITY], other[NETS_SHAPE_TEXT_CAPACITY];
