@@ -61,7 +61,7 @@ typedef struct nets_piecewise {
     int64_t scratch_bytes;                      /* of one piece; set by nets_piecewise_measure */
 } nets_piecewise;
 
-/* An argument, and the distance between its memory for one item and the next, and for one piece and the next. */
+/* An argument. Its memory moves by bytes_an_item for each item, and by bytes_a_piece more for each piece. */
 typedef struct nets_piece_arg {
     int arg;
     int64_t bytes_an_item, bytes_a_piece;

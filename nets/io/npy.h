@@ -16,7 +16,7 @@ typedef struct nets_npy {
     int fd;           /* -1: not open */
     nets_npy_type type;
     int rank;
-    int64_t dims[NETS_NPY_MAX_RANK]; /* from 0 */
+    int64_t dims[NETS_NPY_MAX_RANK]; /* each at least 0 */
     int64_t elems;                   /* their product */
     int64_t offset_bytes;            /* of the first element */
 } nets_npy;

@@ -47,17 +47,17 @@ struct nets_reader {
     pthread_t thread;
 
     /* The thread's own. */
-    int32_t *order; /* of epoch order_epoch; NULL: in order */
+    int32_t *order; /* the samples' order in order_epoch; NULL: ascending */
     int64_t order_epoch;
-    float *plain; /* an image before augmentation; NULL: none is done */
+    float *plain; /* an image before augmentation; NULL: images are not augmented */
 
     pthread_mutex_t lock; /* not held while samples are read */
-    pthread_cond_t room;  /* a buffer was released, or something else for the thread to look at */
-    pthread_cond_t ready; /* a batch was produced, or failed */
+    pthread_cond_t room;  /* signalled when a buffer is released, a seek is made or the thread must stop */
+    pthread_cond_t ready; /* signalled when a batch was produced, or failed */
     int64_t released, taken, produced;
     position next;       /* what the thread fills next */
-    uint64_t generation; /* counts seeks: what was begun before one is thrown away */
-    mm_failure failure;  /* of `next` */
+    uint64_t generation; /* counts seeks: a batch that was begun before one is dropped */
+    mm_failure failure;  /* why `next` could not be filled */
     bool stopping;
 };
 
@@ -188,7 +188,7 @@ static mm_status size_of(const nets_source *source, const nets_reader_options *o
     return MM_OK;
 }
 
-/* n elements of `size` bytes, 64-byte aligned; NULL if there is no room, or no such number. */
+/* n elements of `size` bytes, 64-byte aligned; NULL if memory runs out or the size overflows. */
 static void *array_alloc(int64_t n, int64_t size) {
     size_t bytes;
     if (__builtin_mul_overflow(n, size, &bytes) || __builtin_add_overflow(bytes, (size_t)63, &bytes)) return NULL;
@@ -220,7 +220,7 @@ static mm_status buffers_alloc(nets_reader *reader) {
     return MM_OK;
 }
 
-/* All but the thread and what it waits on. */
+/* Frees all but the thread, the lock and the conditions. */
 static void reader_free(nets_reader *reader) {
     for (int i = 0; i < reader->depth; i++) {
         free(reader->slots[i].images);
@@ -232,7 +232,7 @@ static void reader_free(nets_reader *reader) {
     free(reader);
 }
 
-/* Signals are the caller's business, none is handled on the reader's thread. */
+/* Blocks all signals on the reader's thread: they are for the caller's threads. */
 static int thread_start(nets_reader *reader) {
     sigset_t all, before;
     sigfillset(&all);

@@ -18,7 +18,7 @@ typedef enum nets_split { NETS_SPLIT_TRAIN, NETS_SPLIT_TEST } nets_split;
 
 typedef struct nets_image_shape {
     int64_t height, width, channels, classes;
-    bool tokens; /* of a network of tokens: numbers below `classes`, as whole floats, `width` of them */
+    bool tokens; /* a sample is `width` tokens: numbers below `classes`, as floats */
 } nets_image_shape;
 
 typedef struct nets_reader_options {

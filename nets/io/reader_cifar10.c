@@ -26,7 +26,7 @@
 #define SUBFOLDER    "cifar-10-batches-bin"
 #define REMEDY       "run tools/fetch-cifar10 %s, or use --data synthetic"
 
-/* Of the training set, in units of 255. */
+/* Statistics of the training set's bytes divided by 255. */
 static const double channel_mean[CHANNELS] = {0.4914, 0.4822, 0.4465};
 static const double channel_deviation[CHANNELS] = {0.2470, 0.2435, 0.2616};
 

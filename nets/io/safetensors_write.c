@@ -42,7 +42,7 @@ void nets_safetensors_builder_destroy(nets_safetensors_builder *builder) {
     free(builder);
 }
 
-/* A set's member, or a text; refuses what JSON cannot hold. */
+/* Puts a member into a set, or a text under its key; refuses what JSON cannot hold. */
 static mm_status json_put(json_t *object, const char *key, json_t *value) {
     if (!value || json_object_set_new(object, key, value) != 0)
         return mm_fail(MM_ERR_INVALID, "safetensors: %.64s: a name or text that is not UTF-8, or memory ran out", key);
@@ -136,7 +136,7 @@ static mm_status write_header(mm_atomic_file *file, const char *text) {
     return mm_atomic_file_write(file, spaces, (int64_t)padding);
 }
 
-/* Where data comes from that tensors do not have. */
+/* Where the data of tensors without data comes from. */
 typedef struct origin {
     nets_safetensors_fetch fetch;
     void *ctx, *piece;
