@@ -13,13 +13,14 @@ typedef struct schedule_kind {
 
 static mm_status check_steps(const nets_schedule *schedule) {
     if (schedule->n < 0 || schedule->n > NETS_SCHEDULE_STEPS)
-        return mm_fail(MM_ERR_INVALID, "%d steps of the learning rate, at most %d", schedule->n, NETS_SCHEDULE_STEPS);
+        return mm_fail(MM_ERR_INVALID, "the learning rate has %d steps, at most %d are possible", schedule->n,
+                       NETS_SCHEDULE_STEPS);
     if (schedule->n > 0 && (!(schedule->factor > 0) || !isfinite(schedule->factor)))
         return mm_fail(MM_ERR_INVALID, "learning rate's factor %g: must be positive", (double)schedule->factor);
     for (int i = 1; i < schedule->n; i++)
         if (schedule->at[i] <= schedule->at[i - 1])
-            return mm_fail(MM_ERR_INVALID, "learning rate's steps: %lld comes after %lld", (long long)schedule->at[i],
-                           (long long)schedule->at[i - 1]);
+            return mm_fail(MM_ERR_INVALID, "learning rate's steps must rise: %lld comes after %lld",
+                           (long long)schedule->at[i], (long long)schedule->at[i - 1]);
     return MM_OK;
 }
 

@@ -74,7 +74,7 @@ typedef struct nets_attrs {
     bool ceil_mode;
     /* avg_pool: divides by the number of elements inside the image; torch's default is the kernel's */
     bool exclude_pad;
-    int64_t size;     /* lrn: channels of a window, odd */
+    int64_t size;         /* lrn: channels of a window, odd */
     float alpha, beta, k; /* lrn: y = x / (k + alpha / size * sum of x^2)^beta */
     int64_t scale[2];     /* upsample: the factor */
     bool bilinear;        /* upsample: else nearest */
@@ -108,7 +108,7 @@ typedef struct nets_layer {
 typedef struct nets_param {
     char name[NETS_PARAM_NAME_CAPACITY]; /* "layer1.0.conv1.weight" */
     int layer;
-    int place;             /* index in its operation's list (net_ops.h) */
+    int place; /* index in its operation's list (net_ops.h) */
     /* a later layer reads it, too (nets_attrs.tied); that layer writes its gradient, this one adds to it */
     bool shared;
     bool learned, decayed; /* as nets_param_spec */

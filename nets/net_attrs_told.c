@@ -25,7 +25,7 @@ mm_status nets_attrs_told(const nets_net *net, int layer, nets_attrs *told_out) 
     const nets_attr *attr;
     for (size_t i = 0; (attr = nets_attr_of(l->op, i)); i++) copy_value(attr, &l->attrs, &told);
     if (!becomes(net, l, &told))
-        return mm_fail(MM_ERR_UNSUPPORTED, "layer %s: has an attribute that %s is not known to take", l->name,
+        return mm_fail(MM_ERR_UNSUPPORTED, "layer %s: has an attribute that operation %s does not take", l->name,
                        nets_op_name(l->op));
     for (size_t i = 0; (attr = nets_attr_of(l->op, i)); i++) {
         nets_attrs less = told;

@@ -44,8 +44,8 @@ typedef struct nets_param_spec {
     /* Sets dims_out and returns the rank; `in`: the inputs' shapes. */
     int (*shape)(const nets_layer *layer, const nets_shape *in, int64_t dims_out[MM_RANK_MAX]);
     nets_init init;
-    bool learned;        /* false: a running statistic, which the forward pass changes in training */
-    bool decayed;        /* the optimizer's weight decay applies */
+    bool learned; /* false: a running statistic, which the forward pass changes in training */
+    bool decayed; /* the optimizer's weight decay applies */
     /* Input maps are multiplied by it. It must be the first parameter. With bf16 maps its bf16 copy is used
      * (NETS_W16) */
     bool factor;

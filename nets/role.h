@@ -27,8 +27,8 @@ typedef enum nets_role {
      * device that cannot do that writes -1 - i here, i being the first such label's index in the whole batch; that
      * label's loss is NaN and its gradient zero */
     NETS_CORRECT,
-    NETS_DY,         /* gradient of the loss with respect to Y */
-    NETS_DX,         /* gradients with respect to the inputs; absent if no step needs them */
+    NETS_DY, /* gradient of the loss with respect to Y */
+    NETS_DX, /* gradients with respect to the inputs; absent if no step needs them */
     NETS_DX2,
     NETS_DX_LAST = NETS_DX + NETS_MAX_INPUTS - 1,
     NETS_EARLIER, /* sum of the gradients with respect to X from its other consumers, to be added to DX */

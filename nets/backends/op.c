@@ -80,10 +80,11 @@ static mm_status find_impl(const nets_backend *backend, const nets_op_desc *desc
     const nets_op_impl *impl = (unsigned)desc->kind < NETS_OP_KINDS ? backend->ops->impls[desc->kind] : NULL;
     char has[64];
     if (!impl || !impl->create)
-        return mm_fail(MM_ERR_UNSUPPORTED, "device %s has no %s", backend->ops->name, nets_op_name(desc->kind));
+        return mm_fail(MM_ERR_UNSUPPORTED, "device %s has no operation %s", backend->ops->name,
+                       nets_op_name(desc->kind));
     const bool known = (unsigned)desc->maps < MM_DTYPES, taken = known && takes(impl, desc);
     if (!taken && !is_widened(backend, desc))
-        return mm_fail(MM_ERR_UNSUPPORTED, "device %s has no %s of %s maps, only of %s", backend->ops->name,
+        return mm_fail(MM_ERR_UNSUPPORTED, "device %s has no operation %s for %s maps, only for %s", backend->ops->name,
                        nets_op_name(desc->kind), mm_dtype_name(desc->maps), list_dtypes(impl->maps, has));
     *impl_out = taken ? impl : &nets_op_widened;
     return MM_OK;

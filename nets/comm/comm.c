@@ -137,10 +137,10 @@ static mm_status drain(comm *m, int64_t begun) {
         const bool aborts = m->aborts != 0;
         begun = m->begun;
         pthread_mutex_unlock(&m->lock);
-        if (aborts) return mm_fail(MM_ERR_DEVICE, "the ranks are ended");
+        if (aborts) return mm_fail(MM_ERR_DEVICE, "the ranks are being ended");
         if (moved || !m->config.ended || !*m->config.ended) moved_ns = mm_now_ns();
         if (mm_now_ns() - moved_ns > ENDED_MS * INT64_C(1000000))
-            return mm_fail(MM_ERR_DEVICE, "terminated, and for %d s nothing came of other ranks", ENDED_MS / 1000);
+            return mm_fail(MM_ERR_DEVICE, "terminated, and for %d s nothing came from other ranks", ENDED_MS / 1000);
         if (!moved) nap(ns);
         ns = moved ? NAP_LEAST_NS : ns * 2 > NAP_MOST_NS ? NAP_MOST_NS : ns * 2;
     }
@@ -405,7 +405,8 @@ bool comm_lost(comm *m) {
 }
 
 mm_status comm_allreduce_enqueue(comm *m, const comm_tensor *tensors, int n, void *stream) {
-    if (!m->engine->sum) return mm_fail(MM_ERR_UNSUPPORTED, "the engine %s adds up nothing on a GPU", m->engine->name);
+    if (!m->engine->sum)
+        return mm_fail(MM_ERR_UNSUPPORTED, "the engine %s cannot all-reduce on a GPU", m->engine->name);
     MM_TRY(comm_check(m));
     pthread_mutex_lock(&m->lock);
     m->stats.begun += n;
@@ -423,10 +424,10 @@ static bool all_is_awaited(comm *m) {
 }
 
 mm_status comm_gather(comm *m, const void *mine, int64_t bytes, void *all_out) {
-    if (!all_is_awaited(m)) return mm_fail(MM_ERR_ORDER, "ranks tell each other nothing while sums are under way");
+    if (!all_is_awaited(m)) return mm_fail(MM_ERR_ORDER, "ranks cannot gather while an all-reduce is under way");
     const int64_t elems = (bytes + 3) / 4, ranks = m->link->ranks;
     int32_t *all = calloc((size_t)(elems * ranks), sizeof *all);
-    if (!all) return mm_fail(MM_ERR_NOMEM, "out of memory for what ranks tell each other");
+    if (!all) return mm_fail(MM_ERR_NOMEM, "out of memory to gather from the ranks");
     memcpy(all + elems * m->link->rank, mine, (size_t)bytes);
     comm_allreduce_begin(m, COMM_BYTES, all, elems * ranks);
     mm_status status = comm_allreduce_wait(m, NULL);

@@ -41,7 +41,7 @@ typedef enum comm_op {
 
 typedef struct comm_config {
     const char *engine;
-    bool at_root;                       /* rank 0 adds up all elements, instead of each rank a part */
+    bool at_root; /* rank 0 adds up all elements, instead of each rank a part */
     /* Not 0: whoever started the ranks is ending them, so an all-reduce without progress for three seconds fails. NULL:
      * never. */
     const volatile sig_atomic_t *ended;

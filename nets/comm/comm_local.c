@@ -48,7 +48,7 @@ static mm_status read_sockets(local_link *l, const char *text) {
         l->sockets[i] = (int)strtol(text, &end, 10);
         if (end == text || fcntl(l->sockets[i], F_SETFD, FD_CLOEXEC) != 0) {
             l->sockets[i] = -1;
-            return mm_fail(MM_ERR_INVALID, COMM_LOCAL_VARIABLE ": is none that mm has set");
+            return mm_fail(MM_ERR_INVALID, COMM_LOCAL_VARIABLE ": was not set by mm");
         }
         text = end + (*end == ',');
     }
@@ -61,7 +61,7 @@ static mm_status local_open(const comm_config *config, comm_link **link_out) {
     (void)config;
     if (!text || sscanf(text, "%d/%d:%n", &rank, &ranks, &length) != 2 || length == 0 || ranks < 1 || rank < 0 ||
         rank >= ranks || ranks > COMM_RANKS_MOST)
-        return mm_fail(MM_ERR_INVALID, "this process is no rank that mm has started");
+        return mm_fail(MM_ERR_INVALID, "this process is not a rank that mm has started");
     local_link *l = calloc(1, sizeof *l);
     if (!l) return mm_fail(MM_ERR_NOMEM, "out of memory for the ranks");
     l->base = (comm_link){.rank = rank, .ranks = ranks};
@@ -88,7 +88,7 @@ static void local_abort(comm_link *link, int status) {
 
 static mm_status local_share(comm_link *link, int slot, int32_t *data, const int *counts, const int *places) {
     local_link *l = (local_link *)link;
-    if (l->data) return mm_fail(MM_ERR_ORDER, "ranks that mm has started tell each other one thing at a time");
+    if (l->data) return mm_fail(MM_ERR_ORDER, "ranks that mm has started make one transfer at a time");
     l->slot = slot;
     l->data = (char *)data;
     l->counts = counts;

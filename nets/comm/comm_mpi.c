@@ -87,7 +87,8 @@ static mm_status join(mpi_link *l) {
     int level;
     MM_TRY(check(l, mpi->Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level), "Init_thread"));
     if (level < MPI_THREAD_SERIALIZED)
-        return mm_fail(MM_ERR_UNSUPPORTED, "the engine mpi: this MPI does not let a thread of its own call it");
+        return mm_fail(MM_ERR_UNSUPPORTED,
+                       "the engine mpi: this MPI has no MPI_THREAD_SERIALIZED, so a thread of mm cannot call it");
     /* The world's handler is set too: it gets the errors of requests. */
     MM_TRY(check(l, mpi->Comm_set_errhandler(mpi->world, mpi->returns), "Comm_set_errhandler"));
     for (int i = 0; i < COMMS; i++) {
@@ -97,7 +98,7 @@ static mm_status join(mpi_link *l) {
     MM_TRY(check(l, mpi->Comm_rank(mpi->world, &l->base.rank), "Comm_rank"));
     MM_TRY(check(l, mpi->Comm_size(mpi->world, &l->base.ranks), "Comm_size"));
     if (l->base.ranks <= COMM_RANKS_MOST) return MM_OK;
-    return mm_fail(MM_ERR_UNSUPPORTED, "%d ranks: at most %d", l->base.ranks, COMM_RANKS_MOST);
+    return mm_fail(MM_ERR_UNSUPPORTED, "%d ranks: at most %d are possible", l->base.ranks, COMM_RANKS_MOST);
 }
 
 static mm_status mpi_open(const comm_config *config, comm_link **link_out) {

@@ -254,7 +254,7 @@ static mm_status nccl_sum(comm_link *link, const comm_tensor *tensors, int n, vo
     MM_TRY(mm_cuda_gpu_enter(l->gpu, false, &entered));
     ncclComm_t comm = use(l, true);
     mm_status status =
-        comm ? enqueue_group(l, tensors, n, comm, stream) : mm_fail(MM_ERR_DEVICE, "the ranks are ended");
+        comm ? enqueue_group(l, tensors, n, comm, stream) : mm_fail(MM_ERR_DEVICE, "the ranks are being ended");
     use(l, false);
     if (status == MM_OK) status = enqueue_counts(l, tensors, n, stream);
     if (entered) mm_cuda_gpu_leave(l->gpu);

@@ -28,10 +28,10 @@
 enum { NETS_CODED_X, NETS_CODED_Y, NETS_CODED };
 
 typedef struct nets_op_args {
-    void *at[NETS_ROLES];    /* NULL: absent */
+    void *at[NETS_ROLES]; /* NULL: absent */
     /* Size of what is at NETS_WORKSPACE; the op uses the largest of its workspace sizes that fits */
     int64_t workspace_bytes;
-    uint64_t sign_roles;     /* bit r: role r is a sign mask (mm.h, MM_FORM_SIGN) instead of elements */
+    uint64_t sign_roles; /* bit r: role r is a sign mask (mm.h, MM_FORM_SIGN) instead of elements */
     /* Bit r: this is a recomputation, and role r, an output, still has its value; the op reads it and must not write
      * it. Set for all saved tensors with nets_saved_spec.given, or for none. */
     uint64_t given_roles;
@@ -63,8 +63,8 @@ typedef struct nets_pass {
      * several ranks the caller gives the images of this rank's part, which lowering multiplies by the number of
      * ranks. */
     int64_t whole;
-    bool adds;     /* not the first pass: gradients, loss and correct labels are added to those of the passes before */
-    bool goes_on;  /* not the last pass: nothing is updated; NETS_RNG_IMAGE moves on to the next pass's first image */
+    bool adds;    /* not the first pass: gradients, loss and correct labels are added to those of the passes before */
+    bool goes_on; /* not the last pass: nothing is updated; NETS_RNG_IMAGE moves on to the next pass's first image */
 } nets_pass;
 
 typedef struct nets_op_desc {
@@ -78,8 +78,8 @@ typedef struct nets_op_desc {
     int64_t factor_elems;             /* of the weight on the device, if it is a factor (nets_param_spec.factor) */
     nets_shape x[NETS_MAX_INPUTS], y; /* shapes of the inputs and the output, batch included */
     int n_inputs;
-    bool training;     /* false: evaluation, without a backward */
-    bool wants_dx;     /* the backward computes the first input's gradient; the others' DX may be absent in any case */
+    bool training; /* false: evaluation, without a backward */
+    bool wants_dx; /* the backward computes the first input's gradient; the others' DX may be absent in any case */
     /* Every backward has EARLIER; false: none has. It changes which algorithm a convolution chooses */
     bool adds_earlier;
     /* Another layer reads the parameters, too, and has written their gradients: the op adds to them (nets_op.adds). */
@@ -99,8 +99,7 @@ typedef enum nets_precision { NETS_FP32, NETS_TF32, NETS_BF16 } nets_precision;
 typedef struct nets_backend_config {
     nets_precision precision;
     bool deterministic;            /* gradients, like outputs, have the same bits for the same inputs every time */
-    /* Limit for one library call, never exceeded; 0: NETS_WORKSPACE_LIMIT_BYTES applies */
-    int64_t workspace_limit_bytes;
+    int64_t workspace_limit_bytes; /* hard limit for one library call; 0: NETS_WORKSPACE_LIMIT_BYTES applies */
     bool no_fuse;                  /* nets are lowered layer by layer (fuse.h) */
     /* Threads of device host; 0: mm_host_cpus. Must be 0 for other devices. The same number gives the same bits;
      * results of different numbers differ by rounding. */

@@ -31,7 +31,7 @@ struct nets_exec {
     int n_params, n_checked;   /* n_checked: both together */
     /* Per tensor of `lowered`: index in `params` of the parameter whose gradient it is, or -1 */
     int *param_of;
-    mm_call vote;              /* nets_exec_enqueue_vote */
+    mm_call vote; /* nets_exec_enqueue_vote */
     nets_slots slots;
     nets_undo kept;       /* in training */
     nets_staging staging; /* its stream NULL: batches are copied on the compute stream */

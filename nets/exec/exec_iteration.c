@@ -88,7 +88,7 @@ static mm_status submit(nets_exec *exec, nets_iteration *it, float lr) {
 
 static mm_status check_batch(const nets_exec *exec, int64_t n, int room) {
     if (n != exec->batch)
-        return mm_fail(MM_ERR_INVALID, "net %s: %lld images for a batch of %lld", nets_net_name(exec->net),
+        return mm_fail(MM_ERR_INVALID, "net %s: got %lld images for a batch of %lld", nets_net_name(exec->net),
                        (long long)n, (long long)exec->batch);
     if (nets_exec_outstanding(exec) + room <= NETS_AHEAD) return MM_OK;
     return mm_fail(MM_ERR_ORDER, "net %s: %d iterations are submitted and not collected", nets_net_name(exec->net),

@@ -19,8 +19,8 @@ float *nets_exec_param(const nets_exec *exec, int param, nets_part part) {
 }
 
 static mm_status no_part(const nets_exec *exec, int param) {
-    return mm_fail(MM_ERR_NOT_FOUND, "parameter %s of %s has no such part here", nets_net_param(exec->net, param)->name,
-                   nets_net_name(exec->net));
+    return mm_fail(MM_ERR_NOT_FOUND, "parameter %s of %s has no such gradient or optimizer state here",
+                   nets_net_param(exec->net, param)->name, nets_net_name(exec->net));
 }
 
 /* ---------------------------------------------------------------- orders */

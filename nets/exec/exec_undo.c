@@ -60,7 +60,7 @@ mm_status nets_undo_init(nets_undo *kept, mm_manager *manager, const nets_lowere
     kept->manager = manager;
     kept->device = mm_compute_stream(manager)->device;
     kept->runs = calloc((size_t)nets_net_params(net) + 1, sizeof *kept->runs);
-    if (!kept->runs) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to keep its statistics", nets_net_name(net));
+    if (!kept->runs) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to save its statistics", nets_net_name(net));
     for (int i = 0; i < nets_net_params(net); i++)
         if (!nets_net_param(net, i)->learned) add(kept, lowered, lowered->params[i].value);
     add(kept, lowered, lowered->rng);

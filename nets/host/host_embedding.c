@@ -26,7 +26,7 @@ typedef struct embedding_run {
 static mm_status check_tokens(const embedding_op *op, const float *tokens) {
     for (int64_t i = 0; i < op->rows; i++)
         if (!(tokens[i] >= 0 && tokens[i] < (float)op->vocabulary && tokens[i] == (float)(int64_t)tokens[i]))
-            return mm_fail(MM_ERR_INVALID, "token %g at place %lld of sample %lld is not one of %lld",
+            return mm_fail(MM_ERR_INVALID, "token %g at place %lld of sample %lld is not in the vocabulary of %lld",
                            (double)tokens[i], (long long)(i % op->rows_per_sample),
                            (long long)(i / op->rows_per_sample), (long long)op->vocabulary);
     return MM_OK;

@@ -47,7 +47,8 @@ static mm_status enqueue(nets_op *op, nets_host_fn fn, const nets_op_args *args,
     size_t n = 0, capacity = sizeof job.at / sizeof job.at[0];
     for (int r = 0; r < NETS_ROLES; r++) {
         if (!args->at[r]) continue;
-        if (n == capacity) return mm_fail(MM_ERR_UNSUPPORTED, "an operation has more than the %zu tensors that fit a task", capacity);
+        if (n == capacity)
+            return mm_fail(MM_ERR_UNSUPPORTED, "an operation has more than the %zu tensors that fit a task", capacity);
         job.roles |= NETS_ROLE_BIT(r);
         job.at[n++] = args->at[r];
     }

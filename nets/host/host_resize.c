@@ -162,8 +162,8 @@ static mm_status check_indices(const nets_op_desc *desc, const nets_dnn_kernel *
     int64_t bytes = nets_dnn_arg_bytes(kernel, DNNL_ARG_WORKSPACE),
             maxima = nets_shape_elems(&desc->y) / desc->y.dims[0] * images;
     if (desc->kind != NETS_MAX_POOL || !desc->training || bytes == maxima) return MM_OK;
-    return mm_fail(MM_ERR_UNSUPPORTED, "oneDNN has %lld bytes of indices for %lld maxima, not one for each", (long long)bytes,
-                   (long long)maxima);
+    return mm_fail(MM_ERR_UNSUPPORTED, "oneDNN has %lld bytes of indices for %lld maxima, not one for each",
+                   (long long)bytes, (long long)maxima);
 }
 
 static mm_status make(const nets_dnn *dnn, const nets_op_desc *desc, bool backward, nets_piecewise *run) {

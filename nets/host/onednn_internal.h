@@ -43,7 +43,7 @@ typedef struct nets_dnn_op {
     dnnl_prop_kind_t direction; /* for a backward one oneDNN also needs the forward one's description */
     dnnl_alg_kind_t algorithm;
     nets_dnn_layout x, weights, y;
-    nets_dnn_layout bias;            /* of a product */
+    nets_dnn_layout bias; /* of a product */
     /* For a gradient of weights with `half`, which is f32: the forward operation's weights */
     nets_dnn_layout forward_weights;
     nets_dnn_window_dims windows;

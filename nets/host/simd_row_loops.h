@@ -62,7 +62,7 @@ TARGET static float top(const float *x, int64_t n) {
 
 /* 2^k p(r) with x = k ln 2 + r: Cephes' polynomial (expf.c), within 2 units in the last place. NaN stays NaN. */
 TARGET static inline float power_of_e(float x) {
-    const float least = -87.33654f, most = 88.37626f, shifter = 12582912.0f; /* 1.5 2^23: adding it rounds to integers */
+    const float least = -87.33654f, most = 88.37626f, shifter = 12582912.0f; /* 1.5 2^23: rounds when added */
     const float in = x < least ? least : x > most ? most : x;
     const float shifted = in * 1.44269504f + shifter, k = shifted - shifter;
     const float r = (in - k * 0.693359375f) - k * -2.12194440e-4f;

@@ -58,7 +58,7 @@ static mm_status move(input *in) {
         const int result = inflate(s, Z_NO_FLUSH);
         in->ended = result == Z_STREAM_END;
         if (in->ended || result == Z_OK || result == Z_BUF_ERROR) return MM_OK;
-        return mm_fail(MM_ERR_FORMAT, "%s: what gzip compressed is damaged: %s", in->path, s->msg ? s->msg : "");
+        return mm_fail(MM_ERR_FORMAT, "%s: its gzip data is damaged: %s", in->path, s->msg ? s->msg : "");
     }
     const uInt n = s->avail_in < s->avail_out ? s->avail_in : s->avail_out;
     memcpy(s->next_out, s->next_in, n);
@@ -78,7 +78,7 @@ static mm_status take(input *in, size_t n, uint8_t *bytes_out, size_t *taken_out
         if (in->stream.avail_in > 0)
             MM_TRY(move(in));
         else if (in->gzip)
-            return mm_fail(MM_ERR_FORMAT, "%s: ends within what gzip compressed", in->path);
+            return mm_fail(MM_ERR_FORMAT, "%s: ends within its gzip data", in->path);
         else
             in->ended = true;
     }

@@ -284,7 +284,7 @@ static mm_status check_place(parser *p, const char *where, const char *name, net
         return mm_fail(MM_ERR_FORMAT, "%sis a second loss, after %s; a net has one, its last layer", where, p->loss);
     if (p->loss)
         return mm_fail(MM_ERR_FORMAT, "%scomes after the loss, %s, which must be the last layer", where, p->loss);
-    if (strcmp(name, p->data_name) == 0) return mm_fail(MM_ERR_FORMAT, "%sthat name is the input's", where);
+    if (strcmp(name, p->data_name) == 0) return mm_fail(MM_ERR_FORMAT, "%sthat is the input's name", where);
     if (mm_names_find(&p->names, name) >= 0)
         return mm_fail(MM_ERR_FORMAT, "%sthere is another layer of that name before", where);
     if (nets_op_info_of(op)->loss) p->loss = name;

@@ -156,7 +156,7 @@ static mm_status check_size(nets_npy *npy, int64_t file_bytes) {
     fits = fits && !__builtin_add_overflow(npy->offset_bytes, bytes, &end);
     if (fits && end == file_bytes) return MM_OK;
     nets_npy_shape_text(npy, shape);
-    if (!fits) return mm_fail(MM_ERR_FORMAT, "%s: its shape %s is beyond any file", npy->path, shape);
+    if (!fits) return mm_fail(MM_ERR_FORMAT, "%s: its shape %s is too large for any file", npy->path, shape);
     return mm_fail(MM_ERR_FORMAT, "%s: has %lld bytes, its shape %s of %s takes %lld", npy->path, (long long)file_bytes,
                    shape, TYPES[npy->type].name, (long long)end);
 }
@@ -169,7 +169,7 @@ static mm_status read_all(nets_npy *npy) {
     if (fstat(npy->fd, &info) != 0) return mm_fail(MM_ERR_IO, "cannot read %s: %s", npy->path, strerror(errno));
     if (!S_ISREG(info.st_mode)) return mm_fail(MM_ERR_FORMAT, "%s: is no regular file", npy->path);
     MM_TRY(read_header(npy, info.st_size, text));
-    if (!parse_header(text, &h, npy)) return not_npy(npy->path, "its header is no array's of numbers");
+    if (!parse_header(text, &h, npy)) return not_npy(npy->path, "its header is not that of an array of numbers");
     /* Bytes have no byte order, so descr's first character is ignored for uint8. */
     if (strcmp(h.descr + (npy->type == NETS_NPY_UINT8), TYPES[npy->type].descr + (npy->type == NETS_NPY_UINT8)) != 0)
         return mm_fail(MM_ERR_FORMAT, "%s: has elements of type '%s', must be %s ('%s'): save array.astype('%s')",

@@ -245,18 +245,20 @@ static int thread_start(nets_reader *reader) {
 static mm_status options_check(const nets_reader_options *options) {
     if (options->batch < 1) return mm_fail(MM_ERR_INVALID, "batch %lld: must be at least 1", (long long)options->batch);
     if (options->prefetch < 0 || options->prefetch > MAX_PREFETCH)
-        return mm_fail(MM_ERR_INVALID, "prefetch %d: from 1 to %d, or 0", options->prefetch, MAX_PREFETCH);
+        return mm_fail(MM_ERR_INVALID, "prefetch %d: must be from 1 to %d, or 0", options->prefetch, MAX_PREFETCH);
     return MM_OK;
 }
 
 static mm_status label_map_check(const nets_source *source, const int64_t map[2]) {
     if (map[0] == 0 && map[1] == 0) return MM_OK;
     if (!source->ops->read_map)
-        return mm_fail(MM_ERR_UNSUPPORTED, "%s has one label an image, the network wants a map of %lldx%lld",
+        return mm_fail(MM_ERR_UNSUPPORTED,
+                       "%s has one label for each image, but the network wants a label map of %lldx%lld",
                        source->ops->name, (long long)map[0], (long long)map[1]);
     if (map[0] < 1 || map[1] < 1 || map[0] > source->image.height || map[1] > source->image.width)
-        return mm_fail(MM_ERR_INVALID, "a map of %lldx%lld labels for images of %lldx%lld", (long long)map[0],
-                       (long long)map[1], (long long)source->image.height, (long long)source->image.width);
+        return mm_fail(MM_ERR_INVALID, "a label map of %lldx%lld does not fit into images of %lldx%lld",
+                       (long long)map[0], (long long)map[1], (long long)source->image.height,
+                       (long long)source->image.width);
     return MM_OK;
 }
 

@@ -32,7 +32,7 @@ static const double channel_deviation[CHANNELS] = {0.2470, 0.2435, 0.2616};
 
 typedef struct cifar10 {
     nets_source source;
-    int64_t records; /* a file */
+    int64_t records; /* in a file */
     int n_files;
     int fds[TRAIN_FILES]; /* -1: not open */
     char paths[TRAIN_FILES][PATH_MAX];

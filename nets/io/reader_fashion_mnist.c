@@ -36,8 +36,8 @@ typedef struct fashion {
     uint8_t *images, *labels;
     /* In each direction, how many pixels one becomes, and how many become one; either is 1 */
     int64_t enlarged, reduced;
-    int64_t side, top, left;   /* of the fitted image in the network's input */
-    double scale;              /* from a sum of bytes to their mean, from 0 to 1 */
+    int64_t side, top, left; /* of the fitted image in the network's input */
+    double scale;            /* from a sum of bytes to their mean, from 0 to 1 */
 } fashion;
 
 static void fit(fashion *data) {

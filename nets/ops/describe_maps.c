@@ -40,7 +40,7 @@ const nets_op_info nets_info_dropout = {
 static mm_status infer_add(nets_layer *layer, const nets_shape *in) {
     char first[NETS_SHAPE_TEXT_CAPACITY], second[NETS_SHAPE_TEXT_CAPACITY];
     if (!nets_shape_equal(&in[0], &in[1]))
-        return mm_fail(MM_ERR_INVALID, "layer %s: adds %s to %s", layer->name, nets_shape_text(&in[1], second),
+        return mm_fail(MM_ERR_INVALID, "layer %s: cannot add %s to %s", layer->name, nets_shape_text(&in[1], second),
                        nets_shape_text(&in[0], first));
     return nets_infer_same(layer, in);
 }
