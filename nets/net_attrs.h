@@ -32,7 +32,7 @@ typedef enum nets_attr_default {
 typedef struct nets_attr_rule {
     const char *text;  /* "at most half the kernel" */
     const char *other; /* the attribute that it depends on; NULL: none */
-    bool of_input;     /* it depends on the first input's shape */
+    bool of_input;     /* whether it depends on the first input's shape */
     /* Whether element d satisfies it; `in` is the first input's shape. Attributes on earlier lines are filled in. */
     bool (*holds)(const nets_layer *layer, const nets_shape *in, size_t d);
 } nets_attr_rule;

@@ -25,7 +25,7 @@ typedef struct widened_map {
 typedef struct widened_phase {
     widened_map maps[NETS_STEP_USES];
     int n;
-    int64_t bytes; /* of scratch */
+    int64_t bytes; /* of all scratch */
 } widened_phase;
 
 typedef struct widened_op {

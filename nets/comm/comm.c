@@ -266,13 +266,13 @@ static int start_thread(comm *m) {
 }
 
 mm_status comm_open(const comm_config *config, comm **comm_out) {
-    const comm_backend *engine = NULL; /* where there is none, the compiler does not see that it is refused */
+    const comm_backend *engine = NULL; /* the compiler does not see that find_engine sets it or fails */
     MM_TRY(find_engine(config->engine, &engine));
     return comm_open_on(engine, config, comm_out);
 }
 
 mm_status comm_probe(const comm_config *config, int ranks) {
-    const comm_backend *engine = NULL; /* where there is none, the compiler does not see that it is refused */
+    const comm_backend *engine = NULL; /* the compiler does not see that find_engine sets it or fails */
     MM_TRY(find_engine(config->engine, &engine));
     return engine->probe ? engine->probe(config, ranks) : MM_OK;
 }

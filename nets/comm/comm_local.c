@@ -186,8 +186,8 @@ static void close_all(const int *ends, int n) {
 }
 
 mm_status comm_local_start(int ranks, void (*become)(void *ctx, int rank), void *ctx, pid_t *processes_out) {
-    int *ends = malloc(2 * (size_t)ranks * sizeof *ends),
-        started = 0; /* of rank r: [2r] is rank 0's, [2r + 1] its own */
+    /* Sockets: ends[2 r] is rank 0's end of the pair to rank r, ends[2 r + 1] rank r's. */
+    int *ends = malloc(2 * (size_t)ranks * sizeof *ends), started = 0;
     char *text = malloc(32 + 12 * (size_t)ranks);
     mm_status status = ends && text ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory to start ranks");
     for (int i = 0; ends && i < 2 * ranks; i++) ends[i] = -1;

@@ -75,7 +75,7 @@ typedef struct nets_op_desc {
     bool relu;
     mm_dtype maps;                    /* type of X, Y and their gradients */
     uint32_t f32_inputs;              /* bit i: input i is f32, whatever the maps are: it is the batch */
-    int64_t factor_elems;             /* of the weight on the device, if it is a factor (nets_param_spec.factor) */
+    int64_t factor_elems;             /* the weight's on the device, if it is a factor (nets_param_spec.factor) */
     nets_shape x[NETS_MAX_INPUTS], y; /* shapes of the inputs and the output, batch included */
     int n_inputs;
     bool training; /* false: evaluation, without a backward */
@@ -110,7 +110,7 @@ typedef struct nets_backend_config {
 } nets_backend_config;
 
 /* The limits if none is configured. The second applies only to a convolution that tensor cores cannot compute within
- * the first, and that they compute much faster, such as a first layer's gradient by weights. Both are chosen. */
+ * the first, and that they compute much faster, such as a first layer's weights' gradient. Both are chosen. */
 #define NETS_WORKSPACE_LIMIT_BYTES             (INT64_C(256) << 20)
 #define NETS_WORKSPACE_TENSOR_CORE_LIMIT_BYTES (INT64_C(2) << 30)
 
@@ -173,7 +173,7 @@ typedef struct nets_code_needs {
 /* The first member of every backend's and every op's struct. */
 struct nets_backend {
     const nets_backend_ops *ops;
-    int ordinal;          /* of the device, among those of its kind; set by nets_backend_open */
+    int ordinal;          /* the device's, among those of its kind; set by nets_backend_open */
     bool no_fuse;         /* nets are lowered layer by layer from now on (fuse.h); at first as its configuration says */
     int threads;          /* how many CPU threads it computes on; 0: it computes on another device */
     mm_dtype maps;        /* the type of maps in nets lowered for it: MM_F32, or as its precision says */

@@ -25,7 +25,7 @@ struct nets_exec {
     int64_t batch, sub_batch;            /* images of an iteration, and of each pass but the last */
     nets_exec_pass pass[NETS_PASSES];    /* first, middle, last; two: first, last; one: the whole batch */
     int n_passes;
-    const nets_lowered *lowered; /* of the last pass, which updates the weights */
+    const nets_lowered *lowered; /* the last pass's, which updates the weights */
     nets_optimizer optimizer;
     nets_update_param *params; /* what is updated or checked: n_params learned parameters, then running statistics */
     int n_params, n_checked;   /* n_checked: both together */
@@ -33,7 +33,7 @@ struct nets_exec {
     int *param_of;
     mm_call vote; /* nets_exec_enqueue_vote */
     nets_slots slots;
-    nets_undo kept;       /* in training */
+    nets_undo kept;       /* used in training */
     nets_staging staging; /* its stream NULL: batches are copied on the compute stream */
     int64_t ladder_steps; /* mm_stats.ladder_steps when last read */
     int64_t enqueue_ns;   /* nets_exec_enqueue_ns */
@@ -75,10 +75,10 @@ typedef struct nets_iteration {
     const float *images;
     const int32_t *labels;
     nets_slot *slot;
-    bool ahead;                /* it ends without a drain */
+    bool ahead;                /* the iteration ends without a drain */
     bool recorded;             /* its work is being recorded: there is no batch or result yet */
     bool rehearsed;            /* only gradients and results may change of what persists */
-    bool undone;               /* it failed, and what it had changed was restored */
+    bool undone;               /* the iteration failed, and its changes were undone */
     int64_t ages[NETS_PASSES]; /* mm_sampling_age before it; unset if there is one pass */
     mm_stream *stream;
 } nets_iteration;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Iterations: their passes, their results, and what is undone of those that fail. */
+/* Iterations: runs their passes, collects their results, and undoes those that fail. */
 #include <string.h>
 
 #include "mm/device/contract/clock.h"

@@ -14,11 +14,11 @@
 typedef struct nets_channels {
     const nets_simd_map *lines;
     mm_host_pool *pool;
-    nets_cut blocks; /* of chunks */
+    nets_cut blocks; /* cuts the chunks */
     int places;      /* how many blocks are worked on at a time */
     int64_t rows, channels, elems;
-    int64_t elem_bytes;    /* of maps */
-    int64_t lanes;         /* of a line: a multiple of the channels */
+    int64_t elem_bytes;    /* size of a map's element */
+    int64_t lanes;         /* elements of a line: a multiple of the channels */
     int64_t chunk_elems;   /* a multiple of the lanes */
     int64_t scratch_bytes; /* scratch that every function here needs */
     int64_t by_x_bytes;    /* more scratch, for a backward that computes the ReLU's signs again from x */

@@ -34,14 +34,14 @@ typedef struct attention_op {
     const nets_dnn *dnn;
     const nets_simd_row *loops;
     int64_t samples, tokens, heads, size;
-    nets_cut blocks; /* of tokens */
+    nets_cut blocks; /* cuts the tokens */
     nets_dnn_kernel product[PRODUCTS][SIZES];
     const nets_simd_map *lines;
-    int64_t elem_bytes;       /* of the maps */
+    int64_t elem_bytes;       /* size of a map's element */
     bool widens;              /* maps are not f32: a head is copied to panels [tokens, size] */
     int64_t x_pitch, y_pitch; /* elements from token to token, in maps or panels */
-    int64_t scratch_bytes;    /* of a product */
-    int64_t place_bytes;      /* of a thread's part of the workspace */
+    int64_t scratch_bytes;    /* a product's */
+    int64_t place_bytes;      /* a thread's part of the workspace */
     float scale;
 } attention_op;
 
@@ -59,7 +59,7 @@ typedef struct head {
     float *y, *log_sums, *dq, *dk, *dv;
     void *scratch;
     float *s, *dp;  /* of a block */
-    float *o;       /* of a block's rows: [rows, size] */
+    float *o;       /* output of a block's rows, [rows, size] */
     float *top, *l; /* [rows]; in the backward, top is y dy */
 } head;
 

@@ -45,7 +45,7 @@ typedef struct conv_op {
     conv_part y, dx, dw; /* the parts that compute these */
     int64_t images, x_image_elems, y_image_elems;
     int64_t rounded_bytes;  /* the batch in bf16, at the workspace's beginning; 0: it is not rounded */
-    nets_channels channels; /* of the output */
+    nets_channels channels; /* the output's */
     bool bias, transposed, wants_dx, adds_earlier;
     nets_role weight; /* NETS_W; with bf16 maps NETS_W16 */
 } conv_op;

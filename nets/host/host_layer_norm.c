@@ -15,7 +15,7 @@ typedef struct layer_norm_op {
     nets_op base;
     mm_host_pool *pool;
     const nets_simd_row *loops;
-    nets_cut cut; /* of rows, for sums over them */
+    nets_cut cut; /* cuts the rows, for sums over them */
     int64_t rows, channels;
     float eps;
 } layer_norm_op;

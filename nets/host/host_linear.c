@@ -24,12 +24,12 @@ typedef struct linear_op {
     nets_op base;
     const nets_dnn *dnn;
     nets_piecewise y, dx, dw;               /* the products that compute these: SRC, WEIGHTS, DST */
-    nets_cut dw_cut;                        /* of the output's channels */
+    nets_cut dw_cut;                        /* cuts the output's channels */
     nets_piecewise to_planes, from_planes;  /* FROM, TO; not made if an image is one pixel */
     int64_t x_elems, batch, map_bytes;      /* map_bytes: bytes of an element */
     nets_role weight;                       /* NETS_W; with bf16 maps NETS_W16 */
-    nets_channels channels;                 /* of the output */
-    int64_t scratch_bytes, workspace_bytes; /* of either phase */
+    nets_channels channels;                 /* the output's */
+    int64_t scratch_bytes, workspace_bytes; /* either phase's */
     int64_t blocks_at, block_bytes;         /* with adds: where the threads' blocks lie, and the size of one */
     bool bias, wants_dx, maps;
 } linear_op;

@@ -12,7 +12,7 @@ enum { PARTS = 64, LEAST_LABELS = 256 }; /* the most parts, and the least labels
 typedef struct loss_op {
     nets_op base;
     mm_host_pool *pool;
-    nets_cut cut; /* of labels */
+    nets_cut cut; /* cuts the labels */
     int64_t labels, labels_per_image, classes;
     int64_t whole; /* labels of the whole batch */
     bool adds;

@@ -16,12 +16,12 @@
 #include "nets/host/host_ops.h"
 #include "nets/host/partition.h"
 
-enum { LEAST_PIXELS = 64 }; /* of a piece, so that it is worth a thread; chosen */
+enum { LEAST_PIXELS = 64 }; /* least pixels of a piece: so it is worth a thread; chosen */
 
 typedef struct lrn_op {
     nets_op base;
     mm_host_pool *pool;
-    nets_cut cut;                   /* of pixels */
+    nets_cut cut;                   /* cuts the pixels */
     int places;                     /* pieces that are worked on at a time, each with rows of its own */
     int64_t pixels, channels, half; /* how far the window reaches to either side */
     float alpha, beta, k;           /* alpha divided by the window's size */

@@ -9,14 +9,14 @@
 #include "nets/host/host_ops.h"
 #include "nets/host/partition.h"
 
-enum { CUT_UNIT = 16, LEAST_ROWS = 64, LEAST_CHANNELS = 32 }; /* of a piece; chosen */
+enum { CUT_UNIT = 16, LEAST_ROWS = 64, LEAST_CHANNELS = 32 }; /* sizes of pieces; chosen */
 
 typedef struct project_op {
     nets_op base;
     const nets_dnn *dnn;
     nets_piecewise y, dx, dw;
     nets_role weight;       /* NETS_W; with bf16 maps NETS_W16 */
-    nets_channels channels; /* of the output */
+    nets_channels channels; /* the output's */
     int64_t x_elems, workspace_bytes;
     bool bias, wants_dx;
 } project_op;

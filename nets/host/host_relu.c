@@ -5,7 +5,7 @@
 #include "nets/host/channels.h"
 #include "nets/host/host_ops.h"
 
-enum { WORD_BITS = 32 }; /* of a sign mask */
+enum { WORD_BITS = 32 }; /* bits of a sign mask's word */
 
 typedef struct relu_op {
     nets_op base;

@@ -27,8 +27,8 @@ typedef struct token_loss_op {
     nets_op base;
     const nets_dnn *dnn;
     const nets_simd_row *loops;
-    nets_cut chunks;           /* of rows */
-    chunk_products product[2]; /* of a whole chunk; of the last */
+    nets_cut chunks;           /* cuts the rows */
+    chunk_products product[2]; /* a whole chunk's; the last one's */
     int64_t rows, rows_per_sample, channels, classes;
     int64_t whole; /* labels of the whole batch */
     int64_t losses_at, correct_at, scratch_at, workspace_bytes;
@@ -40,8 +40,8 @@ typedef struct token_loss_run {
     const nets_op_args *args;
     int64_t first;  /* the chunk's first row */
     bool gives;     /* computes gradients */
-    float *scores;  /* of the chunk; then their gradients */
-    double *losses; /* of its rows */
+    float *scores;  /* the chunk's; then their gradients */
+    double *losses; /* one for each of its rows */
     int32_t *correct;
 } token_loss_run;
 

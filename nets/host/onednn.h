@@ -29,7 +29,7 @@ typedef struct nets_dnn_windows {
     int64_t x[4], y[4];
     int64_t kernel[2], stride[2], pad[2], dilation[2];
     int64_t pad_end_least[2]; /* the least padding below and on the right; the last window may need more */
-    int64_t groups;           /* of convolutions */
+    int64_t groups;           /* convolutions only */
     bool half, wide_dx;       /* convolutions. half: bf16, but gradients of weights are f32; wide_dx: those of x, too */
 } nets_dnn_windows;
 

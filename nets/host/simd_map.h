@@ -56,7 +56,7 @@ typedef struct nets_simd_map {
 
 } nets_simd_map;
 
-extern const nets_simd_map nets_simd_map_portable, nets_simd_map_avx2; /* of f32; avx2: on x86-64 only */
+extern const nets_simd_map nets_simd_map_portable, nets_simd_map_avx2; /* f32; avx2: on x86-64 only */
 extern const nets_simd_map nets_simd_map_bf16_portable, nets_simd_map_bf16_avx2;
 
 /* The loops over maps of the type, for the best instruction set of this processor. */

@@ -24,7 +24,7 @@ typedef struct nets_image_shape {
 typedef struct nets_reader_options {
     nets_split split;
     int64_t batch;           /* images a batch, from 1 */
-    uint64_t seed;           /* of shuffling and augmentation */
+    uint64_t seed;           /* seeds shuffling and augmentation */
     bool drop_last;          /* leave out an epoch's last batch if it is smaller */
     int prefetch;            /* batch buffers, the caller's own included: 1 to 16; 0: 3, chosen */
     nets_image_shape wanted; /* what the network takes; members of 0 are taken from the data. Data of one fixed shape

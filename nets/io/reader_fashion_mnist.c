@@ -34,9 +34,9 @@ static const double pixel_mean = 0.2860, pixel_deviation = 0.3530;
 typedef struct fashion {
     nets_source source;
     uint8_t *images, *labels;
-    /* In each direction, how many pixels one becomes, and how many become one; either is 1 */
+    /* In each direction, how many pixels one becomes, and how many become one; one of the two is 1. */
     int64_t enlarged, reduced;
-    int64_t side, top, left; /* of the fitted image in the network's input */
+    int64_t side, top, left; /* the fitted image's, in the network's input */
     double scale;            /* from a sum of bytes to their mean, from 0 to 1 */
 } fashion;
 

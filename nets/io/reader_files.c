@@ -15,12 +15,12 @@ enum { HEIGHT = 1, WIDTH, CHANNELS, IMAGE_RANK };
 
 typedef struct files {
     nets_source source;
-    char *paths; /* of both, one after the other */
+    char *paths; /* both, one after the other */
     nets_npy images, labels;
     int64_t image_elems;
-    int64_t label_elems; /* of an image: 1, or one for each pixel */
-    uint8_t *pixels;     /* of one image */
-    int32_t *label_row;  /* of one row of labels */
+    int64_t label_elems; /* labels of an image: 1, or one for each pixel */
+    uint8_t *pixels;     /* one image's */
+    int32_t *label_row;  /* one row */
     float normalised[256];
 } files;
 

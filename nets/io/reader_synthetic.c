@@ -24,7 +24,7 @@ typedef struct synthetic {
     nets_split split;
 } synthetic;
 
-/* In [-1, 1). */
+/* Maps random bits to [-1, 1). */
 static float unit_of(uint64_t bits) { return (float)(int32_t)(bits >> 32) * 0x1p-31f; }
 
 static float pattern_corner(int64_t label, int64_t channel, int64_t gy, int64_t gx) {

@@ -23,9 +23,9 @@ typedef struct tokens {
     nets_source source;
     char *path;
     int fd;
-    int64_t bytes_each; /* of a token: 1 or 2 */
+    int64_t bytes_each; /* bytes of a token: 1 or 2 */
     int64_t first, n;   /* tokens of the split */
-    uint8_t *raw;       /* of one sample and its last label */
+    uint8_t *raw;       /* bytes of one sample and its last label */
 } tokens;
 
 static mm_status read_at(const tokens *data, int64_t token, int64_t n, uint8_t *bytes_out) {

@@ -18,7 +18,7 @@ typedef struct layer_state {
     mm_tensor value;                 /* its output; its input's, if the layer is the identity */
     mm_tensor saved[NETS_MAX_SAVED]; /* -1: it saves no more */
     mm_tensor gradient;              /* the sum of the contributions so far; -1: none yet */
-    int consumers, contributions;    /* of gradients to its own: how many in all, and so far */
+    int consumers, contributions;    /* gradients that add up to its own: in all, and so far */
     int last_reader;                 /* the last layer that reads it; -1: none */
     bool wants_gradient;             /* the layer, or one that it depends on, has parameters */
 } layer_state;
@@ -28,7 +28,7 @@ typedef struct lowering {
     nets_backend *backend;
     nets_op_desc *descs; /* descriptions of out->ops */
     layer_state *layers;
-    nets_fused *fused; /* of each layer */
+    nets_fused *fused; /* one for each layer */
 } lowering;
 
 /* What is computed in a layer's place: the layer, or a batch norm with the sum and the ReLU fused to it; then the layer

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The tensors that a net's graphs share by name (parameters, their gradients and states, counts, the result), and the
- * update step. Internal to lowering. */
+/* Lowers the tensors that all graphs of a net have, by name (parameters, their gradients and states, counts, the
+ * result), and the update step. Internal to lowering. */
 #ifndef NETS_LOWER_LOWER_ALLREDUCE_H
 #define NETS_LOWER_LOWER_ALLREDUCE_H
 
@@ -15,7 +15,7 @@ static inline bool nets_lowered_updates(const nets_lowered *out) {
     return out->mode == NETS_TRAIN && !out->pass.goes_on;
 }
 
-/* Adds all shared tensors and those of the batch. Sets out->params, images, labels, loss, correct, rng, lr and step. */
+/* Adds all these tensors and those of the batch. Sets out->params, images, labels, loss, correct, rng, lr and step. */
 MM_CHECKED mm_status nets_lower_allreduce(nets_lowered *out, const nets_backend *backend);
 
 enum { NETS_UPDATES = 9 }; /* the most parts of an update */
