@@ -64,7 +64,7 @@ typedef struct nets_role_use {
 /* Where an output may be written. */
 typedef enum nets_pairing {
     NETS_OVER,            /* in place of the input */
-    NETS_OVER_OR_EARLIER, /* in place of the input; if EARLIER (role.h) is added to the output, in place of that */
+    NETS_OVER_OR_EARLIER, /* in place of the input; or, if EARLIER (role.h) is added to the output, of EARLIER */
     NETS_EQUAL_OR_EARLIER /* in place of EARLIER if that is added; else it equals the input and may share its storage */
 } nets_pairing;
 

@@ -28,7 +28,7 @@ struct nets_exec {
     const nets_lowered *lowered; /* the last pass's, which updates the weights */
     nets_optimizer optimizer;
     nets_update_param *params; /* what is updated or checked: n_params learned parameters, then running statistics */
-    int n_params, n_checked;   /* n_checked: both together */
+    int n_params, n_checked;   /* n_checked: parameters and statistics together */
     /* Per tensor of `lowered`: index in `params` of the parameter whose gradient it is, or -1 */
     int *param_of;
     mm_call vote; /* nets_exec_enqueue_vote */
@@ -79,7 +79,7 @@ typedef struct nets_iteration {
     bool recorded;             /* its work is being recorded: there is no batch or result yet */
     bool rehearsed;            /* only gradients and results may change of what persists */
     bool undone;               /* the iteration failed, and its changes were undone */
-    int64_t ages[NETS_PASSES]; /* mm_sampling_age before it; unset if there is one pass */
+    int64_t ages[NETS_PASSES]; /* sampling ages before the iteration; unset with one pass */
     mm_stream *stream;
 } nets_iteration;
 

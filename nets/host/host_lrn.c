@@ -16,7 +16,7 @@
 #include "nets/host/host_ops.h"
 #include "nets/host/partition.h"
 
-enum { LEAST_PIXELS = 64 }; /* least pixels of a piece: so it is worth a thread; chosen */
+enum { LEAST_PIXELS = 64 }; /* least pixels of a piece that is worth a thread; chosen */
 
 typedef struct lrn_op {
     nets_op base;
