@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* AdamW's formula (optimizer.h) for one element. All devices compile this text, so the host and the CUDA emulation give
- * the same bits. Elements are computed in float32, the constants of an update in float64. */
+/* AdamW's formula (optimizer.h) for one element. Host and CUDA code both include it, so the host and the CUDA emulation
+ * give the same bits. Elements are computed in float32, the constants of an update in float64. */
 #ifndef NETS_ADAMW_H
 #define NETS_ADAMW_H
 
@@ -13,7 +13,7 @@
 #define NETS_ADAMW_FUNCTION static inline /* .cu files define it with __device__ */
 #endif
 
-/* What all elements of one update have in common. */
+/* The factors of one update, the same for all elements. */
 typedef struct nets_adamw_factors {
     float take1, keep2, take2; /* 1 - beta1, beta2, 1 - beta2 */
     float rate;                /* lr / (1 - beta1^t) */

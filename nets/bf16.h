@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Floats rounded to bf16, in bits: to nearest, ties to even. What is beyond the largest finite number becomes infinity;
- * a NaN stays one. All devices compile this text. */
+/* Rounds a float to bf16, both given as bits: to nearest, ties to even. A value beyond the largest finite bf16 becomes
+ * infinity; a NaN stays a NaN. Host and CUDA code both include this file. */
 #ifndef NETS_BF16_H
 #define NETS_BF16_H
 

@@ -6,7 +6,7 @@
 #include "mm/core/philox.h"
 #include "nets/net_ops.h"
 
-/* FNV-1a: tells the parameters' random numbers apart. */
+/* FNV-1a. The hash of its name gives each parameter random numbers of its own. */
 static uint64_t hash_name(const char *name) {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     for (; *name; name++) hash = (hash ^ (unsigned char)*name) * UINT64_C(0x100000001b3);
@@ -24,7 +24,7 @@ static void draw(const source *s, uint64_t block, double uniform_out[4]) {
     for (int i = 0; i < 4; i++) uniform_out[i] = ((double)words[i] + 0.5) / 4294967296.0;
 }
 
-/* Elements of a parameter: four of them come of one block of random bits. */
+/* Elements first .. first + n - 1 of a parameter. Each block of random bits gives four elements. */
 typedef struct part {
     int64_t first, n;
     float *out;

@@ -13,13 +13,14 @@ typedef struct schedule_kind {
 
 static mm_status check_steps(const nets_schedule *schedule) {
     if (schedule->n < 0 || schedule->n > NETS_SCHEDULE_STEPS)
-        return mm_fail(MM_ERR_INVALID, "%d steps of the learning rate, at most %d", schedule->n, NETS_SCHEDULE_STEPS);
+        return mm_fail(MM_ERR_INVALID, "the learning rate has %d steps, at most %d are possible", schedule->n,
+                       NETS_SCHEDULE_STEPS);
     if (schedule->n > 0 && (!(schedule->factor > 0) || !isfinite(schedule->factor)))
         return mm_fail(MM_ERR_INVALID, "learning rate's factor %g: must be positive", (double)schedule->factor);
     for (int i = 1; i < schedule->n; i++)
         if (schedule->at[i] <= schedule->at[i - 1])
-            return mm_fail(MM_ERR_INVALID, "learning rate's steps: %lld comes after %lld", (long long)schedule->at[i],
-                           (long long)schedule->at[i - 1]);
+            return mm_fail(MM_ERR_INVALID, "learning rate's steps must rise: %lld comes after %lld",
+                           (long long)schedule->at[i], (long long)schedule->at[i - 1]);
     return MM_OK;
 }
 
@@ -35,7 +36,7 @@ static mm_status check_cosine(const nets_schedule *schedule) {
                    (long long)schedule->warmup, (long long)schedule->iterations);
 }
 
-/* The rate is above zero before the end. */
+/* The rate is above zero in every iteration before `iterations`. */
 static float cosine_rate(const nets_schedule *schedule, int64_t iteration) {
     const double pi = 3.14159265358979323846;
     const int64_t warmup = schedule->warmup, at = iteration - warmup, all = schedule->iterations - warmup;

@@ -14,7 +14,7 @@ typedef enum nets_schedule_id {
     NETS_SCHEDULES
 } nets_schedule_id;
 
-/* With all but the rate zero: a constant rate. */
+/* If all members but `rate` are zero, the rate is constant. */
 typedef struct nets_schedule {
     nets_schedule_id id;
     float rate, factor;

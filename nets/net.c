@@ -14,12 +14,12 @@ struct nets_net {
     int n_layers, layers_capacity;
     nets_param *params;
     int n_params, params_capacity;
-    mm_status status; /* of the first add that failed */
+    mm_status status; /* the first failure of an add */
 };
 
 mm_status nets_net_create(const char *name, nets_net **net_out) {
     if (!name || !*name || strlen(name) >= NETS_NAME_CAPACITY)
-        return mm_fail(MM_ERR_INVALID, "a net's name has 1 to %d bytes", NETS_NAME_CAPACITY - 1);
+        return mm_fail(MM_ERR_INVALID, "a net's name must have 1 to %d bytes", NETS_NAME_CAPACITY - 1);
     nets_net *net = calloc(1, sizeof *net);
     if (!net) return mm_fail(MM_ERR_NOMEM, "net %s: no memory", name);
     strcpy(net->name, name);
@@ -81,7 +81,7 @@ static mm_status check_output(const nets_layer *layer) {
                    layer->name, nets_shape_text(&layer->shape, text), INT32_MAX);
 }
 
-/* Lets the layer read the weight of the net's embedding, which is [out_channels, channels] as its own would be. */
+/* Ties the layer to the weight of the net's embedding, which must be [out_channels, channels] as its own would be. */
 static mm_status tie(nets_net *net, nets_layer *layer, const nets_shape *in) {
     layer->tied_param = -1;
     if (!layer->attrs.tied) return MM_OK;
@@ -128,7 +128,8 @@ static mm_status try_add(nets_net *net, const char *name, nets_op_kind op, const
                          int n_inputs) {
     MM_TRY(check_name(net, name));
     const nets_op_info *info = nets_op_info_of(op);
-    if (!info || op == NETS_DATA) return mm_fail(MM_ERR_INVALID, "layer %s: %d is no operation to add", name, (int)op);
+    if (!info || op == NETS_DATA)
+        return mm_fail(MM_ERR_INVALID, "layer %s: %d is not an operation that can be added", name, (int)op);
     MM_TRY(check_arity(name, info, n_inputs));
     nets_layer layer = {.op = op, .n_inputs = n_inputs};
     strcpy(layer.name, name);
@@ -136,7 +137,8 @@ static mm_status try_add(nets_net *net, const char *name, nets_op_kind op, const
     nets_shape in[NETS_MAX_INPUTS];
     for (int i = 0; i < n_inputs; i++) {
         if (inputs[i] < 0 || inputs[i] >= net->n_layers || nets_op_info_of(net->layers[inputs[i]].op)->loss)
-            return mm_fail(MM_ERR_INVALID, "layer %s: input %d is layer %d, which is none before it", name, i,
+            return mm_fail(MM_ERR_INVALID,
+                           "layer %s: input %d is layer %d, which is not an earlier layer with an output", name, i,
                            inputs[i]);
         layer.inputs[i] = inputs[i];
         in[i] = net->layers[inputs[i]].shape;
@@ -156,7 +158,8 @@ int nets_add1(nets_net *net, const char *name, nets_op_kind op, const nets_attrs
 
 static mm_status try_add_data(nets_net *net, const nets_shape *shape, int64_t classes) {
     char text[NETS_SHAPE_TEXT_CAPACITY];
-    if (net->n_layers) return mm_fail(MM_ERR_INVALID, "net %s: data is its first layer, once", net->name);
+    if (net->n_layers)
+        return mm_fail(MM_ERR_INVALID, "net %s: has layers already; data must be its first, added once", net->name);
     if (classes < 1 || classes > INT32_MAX)
         return mm_fail(MM_ERR_INVALID, "net %s: %lld classes: must be from 1 to %d", net->name, (long long)classes,
                        INT32_MAX);

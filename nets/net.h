@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A network as data: layers in order of execution, each with its operation, attributes and inputs. A net knows no
- * device, no batch size, and not how anything is computed; nets/lower/lower.h turns it into graphs.
+/* A network as data: layers in order of execution, each with its operation, attributes and inputs. A net does not say
+ * on which device, with which batch size or how it is computed; nets/lower/lower.h turns it into graphs.
  *
  * A net's shapes are those of one sample, such as an image of {height, width, channels}. With a batch, its size is the
  * outermost dimension: images are NHWC. Names are torchvision's ("layer1.0.conv1", "layer1.0.conv1.weight"), and
@@ -12,8 +12,8 @@
 
 enum { NETS_MAX_INPUTS = 8, NETS_MAX_PARAMS = 6, NETS_NAME_CAPACITY = 96, NETS_PARAM_NAME_CAPACITY = 128 };
 
-/* Every operation except the data. NETS_<FIRST> is its number, nets_info_<second> its description (nets/ops), and
- * nets_host_op_<second> and nets_cuda_op_<second> are its implementations on the devices. */
+/* Every operation except the data, as OP(FIRST, second): NETS_<FIRST> is its number, nets_info_<second> its description
+ * (nets/ops), and nets_host_op_<second> and nets_cuda_op_<second> are its implementations on the devices. */
 /* clang-format off */
 #define NETS_OPS(OP)                     \
     OP(CONV, conv)                       \
@@ -62,17 +62,19 @@ typedef struct nets_shape {
 typedef struct nets_attrs {
     int64_t out_channels; /* conv, conv_transpose, linear, embedding, project, token_loss */
     int64_t kernel[2];    /* conv, conv_transpose, pools */
-    int64_t stride[2];    /* conv, conv_transpose, pools: by default the kernel's */
+    int64_t stride[2];    /* conv, conv_transpose, pools; the pools' default is the kernel */
     /* conv, pools: rows and columns added on each side of the input, zeros in all but max_pool, which skips them;
      * conv_transpose: rows and columns cut off each side of the output */
     int64_t pad[2];
     int64_t output_pad[2]; /* conv_transpose: rows and columns added below and on the right; less than the stride */
-    int64_t dilation[2];   /* conv, conv_transpose: steps between the kernel's elements */
+    int64_t dilation[2];   /* conv, conv_transpose: distance between the kernel's elements */
     int64_t groups;        /* conv, conv_transpose: groups of channels, each convolved by itself */
     bool bias;             /* conv, conv_transpose, linear, project; also a ReLU to which fusion gave one (fuse.h) */
-    bool ceil_mode;   /* pools: the last window may end beyond the padded image, but not begin in the padding behind */
-    bool exclude_pad; /* avg_pool: divide by the number of elements inside the image, not by the kernel's as torch */
-    int64_t size;     /* lrn: channels of a window, odd */
+    /* pools: the last window may end beyond the padded image, if it begins before the padding at the end */
+    bool ceil_mode;
+    /* avg_pool: divides by the number of elements inside the image; torch's default is the kernel's */
+    bool exclude_pad;
+    int64_t size;         /* lrn: channels of a window, odd */
     float alpha, beta, k; /* lrn: y = x / (k + alpha / size * sum of x^2)^beta */
     int64_t scale[2];     /* upsample: the factor */
     bool bilinear;        /* upsample: else nearest */
@@ -83,10 +85,10 @@ typedef struct nets_attrs {
     float momentum;       /* batch_norm: running = (1 - momentum) running + momentum new */
     float p;              /* dropout: the rate of zeros */
     int64_t vocabulary;   /* embedding: how many tokens there are */
-    int64_t heads;        /* attention: parts of the channels that attend each by itself */
-    bool tanh;            /* gelu: approximated by a tanh */
+    int64_t heads;        /* attention: into how many parts, attended separately, the channels are divided */
+    bool tanh;            /* gelu: uses the tanh approximation */
     bool tied;            /* token_loss: its weight is that of the embedding */
-    float deviation;      /* embedding, position, project, token_loss: the standard deviation of their first weights */
+    float deviation;      /* embedding, position, project, token_loss: standard deviation of the initial weights */
 } nets_attrs;
 
 typedef struct nets_layer {
@@ -95,20 +97,21 @@ typedef struct nets_layer {
     int inputs[NETS_MAX_INPUTS]; /* indices of earlier layers */
     int n_inputs;
     nets_attrs attrs; /* defaults filled in */
-    /* Of its output for one sample, at most MM_RANK_MAX - 1 dims. An image: height, width, channels. */
+    /* The shape of its output for one sample, at most MM_RANK_MAX - 1 dims; for images {height, width, channels}. */
     nets_shape shape;
-    int first_param; /* its parameters are [first_param, first_param + n_params) of the net's */
+    int first_param; /* its parameters are the net's [first_param, first_param + n_params) */
     int n_params;
-    int tied_param; /* the embedding's, which it reads as its own first one; -1: none */
+    int tied_param; /* the embedding's weight, which it uses as its own (attrs.tied); -1: none */
 } nets_layer;
 
 /* A tensor of a layer that outlives iterations: learned, or running statistics. */
 typedef struct nets_param {
     char name[NETS_PARAM_NAME_CAPACITY]; /* "layer1.0.conv1.weight" */
     int layer;
-    int place;             /* in its operation's list (net_ops.h) */
-    bool shared;           /* a later layer reads it, too (nets_attrs.tied), and gives the first part of its gradient */
-    bool learned, decayed; /* as the list says */
+    int place; /* index in its operation's list (net_ops.h) */
+    /* a later layer reads it, too (nets_attrs.tied); that layer writes its gradient, this one adds to it */
+    bool shared;
+    bool learned, decayed; /* as nets_param_spec */
     int rank;
     int64_t dims[MM_RANK_MAX]; /* unused ones are 1 */
     int64_t elems;
@@ -121,8 +124,8 @@ typedef struct nets_net nets_net;
 MM_CHECKED mm_status nets_net_create(const char *name, nets_net **net_out);
 void nets_net_destroy(nets_net *net);
 
-/* Adds the data, layer 0: f32 samples of any shape, or images; labels are below `classes`. A builder calls one of them,
- * once, first. */
+/* Adds the data, layer 0: f32 samples of any shape, or images; labels are below `classes`. Call exactly one of the two,
+ * before any other layer is added. */
 int nets_add_samples(nets_net *net, const nets_shape *shape, int64_t classes);
 int nets_add_data(nets_net *net, int64_t height, int64_t width, int64_t channels, int64_t classes);
 
@@ -130,10 +133,11 @@ int nets_add_data(nets_net *net, int64_t height, int64_t width, int64_t channels
  * failure: a bad name or attribute, or an input that does not fit; the message names the layer. */
 int nets_add(nets_net *net, const char *name, nets_op_kind op, const nets_attrs *attrs, const int *inputs,
              int n_inputs);
-/* With one input. */
+/* nets_add with one input. */
 int nets_add1(nets_net *net, const char *name, nets_op_kind op, const nets_attrs *attrs, int input);
 
-/* Checks the whole: one loss, last, whose input has as many channels as there are classes; every other layer used. */
+/* Checks the whole net: its last layer, and no other, is a loss with a score for each class; every other layer is used;
+ * all names differ. */
 MM_CHECKED mm_status nets_net_finish(nets_net *net);
 
 /* Reading a finished net; everything is borrowed from it. */
@@ -147,13 +151,13 @@ const nets_param *nets_net_param(const nets_net *net, int param);
 int nets_net_find_param(const nets_net *net, const char *name);
 /* Labels of one image: 1, or one for each pixel of the loss's input. */
 int64_t nets_net_labels(const nets_net *net);
-/* Tokens of a sample, of a net that begins with an embedding; 0: its samples are no tokens. */
+/* The number of tokens in a sample, if the net begins with an embedding; else 0. */
 int64_t nets_net_tokens(const nets_net *net);
-/* How many learned numbers the net has. */
+/* The number of elements of all learned parameters. */
 int64_t nets_net_learned_elems(const nets_net *net);
 
-/* The shape of a layer's output for a batch; of images {n, height, width, channels}. MM_ERR_INVALID: the batch is below
- * 1, or the output has more than 2^60 elements. */
+/* The shape of a layer's output for a batch; for images {n, height, width, channels}. MM_ERR_INVALID: the batch is
+ * below 1, or the output has more than 2^60 elements. */
 MM_CHECKED mm_status nets_net_shape(const nets_net *net, int layer, int64_t batch, nets_shape *shape_out);
 
 /* How many elements a shape has. */

@@ -54,7 +54,7 @@ bool nets_attr_is_told(const nets_attr *attr, const nets_attrs *told) {
     return !nets_attr_equal(attr, told, &(nets_attrs){0});
 }
 
-/* An element, as a whole number (a flag: 0 or 1) or a real one: the other is 0. */
+/* One element of an attribute, as a whole number (for a flag 0 or 1) or as a real one; the other member is 0. */
 typedef struct elem {
     int64_t whole;
     float real;
@@ -88,7 +88,7 @@ static int print_elem(const nets_attr *attr, const nets_attrs *attrs, size_t i, 
     return snprintf(at, capacity, "%lld", (long long)e.whole);
 }
 
-/* Room for the widest: an element is at most 20 characters and 2 between. */
+/* The widest text: 4 elements of at most 20 characters, with 2 characters between them. */
 _Static_assert(sizeof(int64_t[4]) / sizeof(int64_t) * 22 + 3 <= NETS_ATTR_TEXT_CAPACITY, "texts of up to 4 elements");
 
 const char *nets_attr_text(const nets_attr *attr, const nets_attrs *attrs, char text_out[NETS_ATTR_TEXT_CAPACITY]) {
@@ -156,7 +156,7 @@ mm_status nets_attr_check(const nets_attr *attr, const char *layer, const nets_a
     return MM_OK;
 }
 
-/* With what the rule depends on. */
+/* Fails as out_of_range does, and adds what the rule depends on. */
 static mm_status breaks_rule(const nets_attr *attr, const nets_layer *layer, const nets_shape *in) {
     char input[NETS_SHAPE_TEXT_CAPACITY + 32] = "", shape[NETS_SHAPE_TEXT_CAPACITY],
                                           other[NETS_ATTR_TEXT_CAPACITY + 32] = "", value[NETS_ATTR_TEXT_CAPACITY];
@@ -196,7 +196,7 @@ static mm_status complete(nets_layer *layer, const nets_shape *in) {
     return MM_OK;
 }
 
-/* ---------------------------------------------------------------- what follows for a layer */
+/* ---------------------------------------------------------------- inference */
 
 static mm_status check_ranks(const nets_layer *layer, const nets_op_info *info, const nets_shape *in) {
     char text[NETS_SHAPE_TEXT_CAPACITY];

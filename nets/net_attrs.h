@@ -12,7 +12,7 @@
 
 enum {
     NETS_ATTR_TEXT_CAPACITY = 128,
-    NETS_MAX_EXTENT = 1 << 24 /* of one dimension: sums and products of two are far from overflow */
+    NETS_MAX_EXTENT = 1 << 24 /* the largest dimension: sums and products of two cannot overflow */
 };
 
 typedef enum nets_attr_type {
@@ -21,7 +21,7 @@ typedef enum nets_attr_type {
     NETS_ATTR_REAL
 } nets_attr_type; /* int64_t, bool, float */
 
-/* The default of an attribute that is not given. */
+/* Where the default of an attribute comes from. */
 typedef enum nets_attr_default {
     NETS_DEFAULT_VALUE,
     NETS_DEFAULT_NONE,   /* it must be given */
@@ -32,7 +32,7 @@ typedef enum nets_attr_default {
 typedef struct nets_attr_rule {
     const char *text;  /* "at most half the kernel" */
     const char *other; /* the attribute that it depends on; NULL: none */
-    bool of_input;     /* it depends on the first input's shape */
+    bool of_input;     /* whether it depends on the first input's shape */
     /* Whether element d satisfies it; `in` is the first input's shape. Attributes on earlier lines are filled in. */
     bool (*holds)(const nets_layer *layer, const nets_shape *in, size_t d);
 } nets_attr_rule;
@@ -40,8 +40,8 @@ typedef struct nets_attr_rule {
 typedef struct nets_attr {
     const char *name; /* the field's: "out_channels" */
     nets_attr_type type;
-    size_t offset, bytes; /* in nets_attrs */
-    const char *what;     /* one line */
+    size_t offset, bytes; /* of the field in nets_attrs */
+    const char *what;     /* one-line description */
     nets_attr_default from;
     double value;                       /* each element's default, with NETS_DEFAULT_VALUE */
     double least, most;                 /* each element's range */

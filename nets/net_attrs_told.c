@@ -9,7 +9,7 @@ static void copy_value(const nets_attr *attr, const nets_attrs *from, nets_attrs
     memcpy((char *)to + attr->offset, (const char *)from + attr->offset, attr->bytes);
 }
 
-/* Whether a layer told these attributes becomes one with `layer`'s. */
+/* Whether a layer built from the attributes `told` gets the attributes and the shape of `layer`. */
 static bool becomes(const nets_net *net, const nets_layer *layer, const nets_attrs *told) {
     nets_shape in[NETS_MAX_INPUTS];
     for (int i = 0; i < layer->n_inputs; i++) in[i] = nets_net_layer(net, layer->inputs[i])->shape;
@@ -25,7 +25,7 @@ mm_status nets_attrs_told(const nets_net *net, int layer, nets_attrs *told_out) 
     const nets_attr *attr;
     for (size_t i = 0; (attr = nets_attr_of(l->op, i)); i++) copy_value(attr, &l->attrs, &told);
     if (!becomes(net, l, &told))
-        return mm_fail(MM_ERR_UNSUPPORTED, "layer %s: has an attribute that %s is not known to take", l->name,
+        return mm_fail(MM_ERR_UNSUPPORTED, "layer %s: has an attribute that operation %s does not take", l->name,
                        nets_op_name(l->op));
     for (size_t i = 0; (attr = nets_attr_of(l->op, i)); i++) {
         nets_attrs less = told;

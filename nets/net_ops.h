@@ -37,18 +37,20 @@ typedef struct nets_init {
     double value;
 } nets_init;
 
-/* One of an operation's parameters: NETS_PARAM + i is the i-th. */
+/* One of an operation's parameters; the i-th has the role NETS_PARAM + i. */
 typedef struct nets_param_spec {
     const char *name; /* "weight": the tensor is "<layer>.weight", also in saved states. NULL ends a list */
     const char *dims; /* as text: "out_channels, channels / groups, kernel height, kernel width" */
     /* Sets dims_out and returns the rank; `in`: the inputs' shapes. */
     int (*shape)(const nets_layer *layer, const nets_shape *in, int64_t dims_out[MM_RANK_MAX]);
     nets_init init;
-    bool learned;        /* false: a running statistic, which the forward pass changes in training */
-    bool decayed;        /* the optimizer's weight decay applies */
-    bool factor;         /* maps are multiplied by it; then it is the first. Bf16 maps are by its copy (NETS_W16) */
+    bool learned; /* false: a running statistic, which the forward pass changes in training */
+    bool decayed; /* the optimizer's weight decay applies */
+    /* Input maps are multiplied by it. It must be the first parameter. With bf16 maps its bf16 copy is used
+     * (NETS_W16) */
+    bool factor;
     const char *with;    /* the layer has the parameter if this attribute, a flag, is set; NULL: always */
-    const char *without; /* it has it unless this attribute, a flag, is set; NULL: `with` says it */
+    const char *without; /* the layer has it unless this attribute, a flag, is set; NULL: `with` decides */
 } nets_param_spec;
 
 /* ---------------------------------------------------------------- steps */
@@ -61,9 +63,9 @@ typedef struct nets_role_use {
 
 /* Where an output may be written. */
 typedef enum nets_pairing {
-    NETS_OVER,            /* over the input */
-    NETS_OVER_OR_EARLIER, /* over the input; if EARLIER is added to the output, over EARLIER instead */
-    NETS_EQUAL_OR_EARLIER /* over EARLIER if that is added; else it equals the input and may share its storage */
+    NETS_OVER,            /* in place of the input */
+    NETS_OVER_OR_EARLIER, /* in place of the input; or, if EARLIER (role.h) is added to the output, of EARLIER */
+    NETS_EQUAL_OR_EARLIER /* in place of EARLIER if that is added; else it equals the input and may share its storage */
 } nets_pairing;
 
 typedef struct nets_role_pair {
@@ -71,25 +73,25 @@ typedef struct nets_role_pair {
     nets_pairing pairing;
 } nets_role_pair;
 
-/* A code that the step can read instead of the elements, or write beside them, where the op does
+/* A map's code that the step can read instead of the elements, or write beside them, if the op can
  * (nets_op.code_needs). */
 typedef struct nets_role_code {
     nets_role role; /* NETS_X or NETS_Y; NETS_WORKSPACE (0) ends a list */
     mm_access access;
-    const char *codec; /* its name */
+    const char *codec; /* the codec's name */
 } nets_role_code;
 
 typedef struct nets_step_spec {
-    nets_role_use uses[NETS_STEP_USES]; /* those of absent roles are ignored */
+    nets_role_use uses[NETS_STEP_USES]; /* uses of absent roles are ignored */
     nets_role_pair pairs[NETS_STEP_PAIRS];
     nets_role_code codes[NETS_STEP_CODES + 1];
 } nets_step_spec;
 
-/* A tensor that the forward saves for the backward: NETS_SAVED + i is the i-th. */
+/* A tensor that the forward saves for the backward; the i-th has the role NETS_SAVED + i. */
 typedef struct nets_saved_spec {
     const char *name; /* "<layer>.mean"; NULL ends a list */
     mm_dtype dtype;
-    /* Its shape, from the inputs' and the output's with the batch. */
+    /* Computes its shape from those of the inputs and the output, which include the batch. */
     nets_shape (*shape)(const nets_attrs *attrs, const nets_shape *x, const nets_shape *y);
     bool given; /* a recomputation reads it instead of computing it again (nets_op_args.given_roles) */
 } nets_saved_spec;
@@ -105,7 +107,7 @@ typedef struct nets_op_lowering {
 
 typedef struct nets_op_info {
     const char *name;
-    const char *what;    /* one line */
+    const char *what;    /* one-line description */
     const char *output;  /* as text: the output's shape for an input of height, width, channels */
     const char *example; /* a layer of a network file; NULL: a file cannot have this operation */
     int min_inputs, max_inputs;
@@ -115,9 +117,9 @@ typedef struct nets_op_info {
     /* Sets layer->shape from the inputs' shapes and the complete attributes. NULL: layer->shape is set already. */
     mm_status (*infer)(nets_layer *layer, const nets_shape *in);
     nets_param_spec params[NETS_MAX_PARAMS];
-    bool f32_output; /* f32 whatever the type of maps: probabilities, of which small differences count */
+    bool f32_output; /* the output is f32 even if maps are bf16: probabilities, whose small differences count */
     nets_op_lowering steps;
-    const nets_op_lowering *with_relu; /* the steps if a ReLU is fused behind it (fuse.h); NULL: that is not possible */
+    const nets_op_lowering *with_relu; /* its steps with a fused ReLU (fuse.h); NULL: a ReLU cannot be fused */
 } nets_op_info;
 
 #define NETS_OP_DECLARE(NAME, name) extern const nets_op_info nets_info_##name;
@@ -137,7 +139,7 @@ const char *nets_op_names(char text_out[NETS_OP_NAMES_CAPACITY]);
 const nets_param_spec *nets_param_spec_of(nets_op_kind op, int i);
 /* Whether the layer has the parameter. */
 bool nets_param_is_had(const nets_param_spec *param, const nets_layer *layer);
-/* The net's parameter that the layer's input is multiplied by, its own or an embedding's; -1: none. */
+/* The index of the parameter that the layer's input is multiplied by: its own, or an embedding's if tied; -1: none. */
 int nets_factor_of(const nets_layer *layer);
 /* Initial values as text: "1"; "normal, variance 2 / fan out". Returns text_out. */
 enum { NETS_INIT_TEXT_CAPACITY = 64 };
@@ -145,7 +147,7 @@ const char *nets_init_text(const nets_init *init, char text_out[NETS_INIT_TEXT_C
 /* The parameters as text, "weight [channels], with bias: bias [channels]"; "" if there are none. Returns text_out. */
 const char *nets_params_text(nets_op_kind op, char text_out[NETS_PARAMS_TEXT_CAPACITY]);
 
-/* The operation's steps; `relu`: with a ReLU fused behind it. */
+/* The operation's steps; `relu`: those with a fused ReLU. */
 const nets_op_lowering *nets_op_lowering_of(nets_op_kind op, bool relu);
 
 /* Fills in the layer's attributes, checks them, and sets layer->shape. `in` are the inputs' shapes; NULL for data.

@@ -39,7 +39,7 @@ static double *place(nets_optimizer *optimizer, const nets_optimizer_option *opt
     return (double *)(void *)((char *)optimizer + option->offset);
 }
 
-/* The i-th; NULL: there are no more. */
+/* The optimizer's i-th option; NULL past the last. */
 static const nets_optimizer_option *option_at(const nets_optimizer *optimizer, int i) {
     const nets_optimizer_option *option = &TABLE[optimizer->id].options[i];
     return i < NETS_OPTIMIZER_OPTIONS && option->name ? option : NULL;

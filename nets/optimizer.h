@@ -3,8 +3,8 @@
  *
  * An iteration updates all parameters after the backward pass: with only_finite all gradients must have been read
  * before any parameter changes. Weight decay applies to the parameters that their operation's list marks (net_ops.h).
- * These are all learned ones, biases and batch norms' too, as with torch.optim over model.parameters(); of networks of
- * tokens the matrices alone.
+ * These are all learned ones, biases and batch norms' too, as with torch.optim over model.parameters(); in networks of
+ * tokens only the matrices.
  *
  *   sgd, as torch.optim.SGD without dampening or Nesterov's:
  *       v := momentum v + (g + weight-decay w);   w := w - lr v;   of momentum 0, v is no tensor
@@ -36,8 +36,8 @@ typedef struct nets_optimizer {
      * 1e-6) before the update, as torch.nn.utils.clip_grad_norm_ does. */
     double clip_norm;
     /* An iteration updates nothing if its loss is not finite, or if a gradient or running statistic is NaN or above
-     * NETS_GRADIENT_MOST in magnitude. Nor does any iteration after it. Of ranks whose sums come while they update,
-     * each looks at its own gradients, which may have the ranks' part of that. */
+     * NETS_GRADIENT_MOST in magnitude. Nor does any iteration after it. If ranks update in parts while gradients are
+     * being all-reduced, each checks its own gradients, up to NETS_GRADIENT_MOST divided by the number of ranks. */
     bool only_finite;
 } nets_optimizer;
 
@@ -50,13 +50,13 @@ typedef struct nets_optimizer_option {
 } nets_optimizer_option;
 
 typedef struct nets_optimizer_traits {
-    const char *name; /* also of the graph's update layer */
-    /* Its states: tensors of each parameter's shape and type, "<state>.<parameter>", which begin at zero. NULL: no
-     * more. */
+    const char *name; /* also the name of the graph's update layer */
+    /* Its states. For each, every parameter has a tensor "<state>.<parameter>" of its shape and type, initially zero.
+     * NULL ends the list. */
     const char *states[NETS_OPTIMIZER_STATES];
     bool counts;                                           /* it reads how many updates were made (NETS_STEP_NAME) */
     double rate;                                           /* the default learning rate */
-    nets_optimizer_option options[NETS_OPTIMIZER_OPTIONS]; /* name NULL: no more */
+    nets_optimizer_option options[NETS_OPTIMIZER_OPTIONS]; /* name NULL ends the list */
 } nets_optimizer_traits;
 
 /* The tensor with the number of updates, i32 [1]. */
@@ -85,21 +85,22 @@ typedef struct nets_update_param {
 } nets_update_param;
 
 /* The arguments of a backend's update step, or of a part of it (op.h). `params` is an array in the CPU's memory. All
- * other pointers, its elements' too, are to the device's memory, which the work reads when it runs. */
+ * other pointers, also those in its elements, are to device memory, which is read when the enqueued work runs. */
 typedef struct nets_update_args {
     const nets_update_param *params; /* valid until the work is done */
     int n_params;
-    /* With only_finite: whether `loss`, and the first n_checked of `params`, are checked first; each gradient may have
-     * `most` in magnitude. Those after the first n_params have no weight; their `gradient` is a running statistic. */
+    /* With only_finite: whether `loss` and the gradients of the first n_checked `params` are checked before the update:
+     * they must be finite, the gradients at most `most` in magnitude. Params from n_params on have no weight; their
+     * `gradient` is a running statistic. */
     bool checks;
     int n_checked;
     float most;
     const float *loss; /* [1]; NULL: it is not checked */
     const float *lr;   /* [1] */
     nets_optimizer optimizer;
-    bool goes_on;   /* other parts follow: nothing is counted yet */
-    uint32_t *rng;  /* NETS_RNG: its iteration is advanced by one, or its halted word is set; its image becomes 0 */
-    uint32_t *step; /* [1], of an optimizer that counts: advanced by one unless halted */
+    bool goes_on;   /* more parts of the update follow: rng and step do not change yet */
+    uint32_t *rng;  /* NETS_RNG: the update increments its iteration or sets its halted word; its image becomes 0 */
+    uint32_t *step; /* [1], if the optimizer counts: incremented unless halted */
 } nets_update_args;
 
 #endif

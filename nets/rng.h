@@ -7,7 +7,7 @@ enum {
     NETS_RNG_SEED = 0,      /* and 1: the seed's low and high words */
     NETS_RNG_ITERATION = 2, /* and 3: how many updates were made */
     NETS_RNG_HALTED = 4,    /* not 0: updates are halted (nets_optimizer.only_finite) */
-    NETS_RNG_IMAGE = 5,     /* the place in the whole batch of the graph's first image (nets_pass) */
+    NETS_RNG_IMAGE = 5,     /* the index of the pass's first image in the whole batch (nets_pass) */
     NETS_RNG_WORDS
 };
 

@@ -7,8 +7,8 @@
 #include "nets/backends/op_through_f32.h"
 #include "nets/host/host_ops.h"
 
-/* The one table of backends. One that needs more than every build has is an entry behind a define of its own,
- * NETS_BACKEND_<NAME>, that BUILD sets when its flag is on. */
+/* The table of backends. A backend that not every build can have is an entry behind a define, NETS_BACKEND_<NAME>,
+ * which BUILD sets when its flag is on. */
 #ifdef NETS_BACKEND_CUDA
 extern const nets_backend_ops nets_cuda_backend_ops;
 #endif
@@ -79,10 +79,11 @@ static mm_status find_impl(const nets_backend *backend, const nets_op_desc *desc
     const nets_op_impl *impl = (unsigned)desc->kind < NETS_OP_KINDS ? backend->ops->impls[desc->kind] : NULL;
     char has[64];
     if (!impl || !impl->create)
-        return mm_fail(MM_ERR_UNSUPPORTED, "device %s has no %s", backend->ops->name, nets_op_name(desc->kind));
+        return mm_fail(MM_ERR_UNSUPPORTED, "device %s has no operation %s", backend->ops->name,
+                       nets_op_name(desc->kind));
     const bool known = (unsigned)desc->maps < MM_DTYPES, taken = known && takes(impl, desc);
     if (!taken && !is_widened(backend, desc))
-        return mm_fail(MM_ERR_UNSUPPORTED, "device %s has no %s of %s maps, only of %s", backend->ops->name,
+        return mm_fail(MM_ERR_UNSUPPORTED, "device %s has no operation %s for %s maps, only for %s", backend->ops->name,
                        nets_op_name(desc->kind), mm_dtype_name(desc->maps), list_dtypes(impl->maps, has));
     *impl_out = taken ? impl : &nets_op_widened;
     return MM_OK;
@@ -94,7 +95,7 @@ mm_status nets_op_create(nets_backend *backend, const nets_op_desc *desc, nets_o
     bool entered = false;
     if (backend->ops->enter) MM_TRY(backend->ops->enter(backend, &entered));
     mm_status status = impl->create(backend, desc, op_out);
-    /* Of bf16 maps an implementation may take some shapes, or some CPUs. */
+    /* With bf16 maps an implementation may support only some shapes, or some CPUs. */
     if (status == MM_ERR_UNSUPPORTED && impl != &nets_op_widened && is_widened(backend, desc))
         status = nets_op_widened.create(backend, desc, op_out);
     if (entered) backend->ops->leave(backend);

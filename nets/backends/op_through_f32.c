@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Ops of bf16 maps, through their f32 forms: before a phase the maps that it reads are widened to scratch, and the copy
- * of the weight; after it those that it writes are rounded from there, to nearest, ties to even. All else is f32
- * anyhow. The batch, where a weight multiplies it, is rounded and widened. The scratch is part of the workspace:
+/* Runs an op with bf16 maps through its f32 form. Before a phase, the maps that it reads and the weight's bf16 copy are
+ * widened to f32 in scratch. After it, the maps that it writes are rounded from scratch to bf16, to nearest, ties to
+ * even. All other tensors are f32 already. A batch that a weight multiplies is rounded to bf16 and widened. The scratch
+ * is part of the workspace:
  *
  *      | map | map | ... | weight | workspace of the f32 op |
  *
@@ -15,16 +16,16 @@
 #include "nets/net_ops.h"
 
 typedef struct widened_map {
-    nets_role role;            /* of a map, or NETS_W16 */
-    bool reads, writes, taken; /* taken: an output has its scratch, too */
-    bool f32;                  /* the batch: f32 elements that are read rounded */
-    int64_t elems, at;         /* at: of its scratch, from its beginning, in bytes */
+    nets_role role;            /* a map's, or NETS_W16 */
+    bool reads, writes, taken; /* taken: an output uses its scratch, too */
+    bool f32;                  /* the batch: f32 elements, which are rounded and widened */
+    int64_t elems, at;         /* at: byte offset of its scratch in the workspace */
 } widened_map;
 
 typedef struct widened_phase {
     widened_map maps[NETS_STEP_USES];
     int n;
-    int64_t bytes; /* of scratch */
+    int64_t bytes; /* of all scratch */
 } widened_phase;
 
 typedef struct widened_op {
@@ -39,9 +40,8 @@ static bool is_there(const nets_op_args *args, nets_role role) {
     return args->at[role] && !(args->sign_roles & NETS_ROLE_BIT(role));
 }
 
-/* A map's scratch. If an output lies where another role's tensor does, they have one, so that the op sees what is in
- * place. Two inputs have each its own: over one of them the op may write an output, although the other is in the same
- * place. */
+/* A map's scratch. If an output and another role's tensor have one address, they share scratch, so that the op sees
+ * that it works in place. Two inputs at one address do not: the op may write an output over one of them. */
 static void *scratch_of(const widened_phase *phase, const nets_op_args *args, int map) {
     const widened_map *m = &phase->maps[map];
     for (int i = 0; i < map; i++) {
@@ -83,10 +83,10 @@ static mm_status narrow(const widened_op *op, mm_phase p, const nets_op_args *ar
     return MM_OK;
 }
 
-/* The f32 op reads the copy of the weight as the weight. */
+/* The f32 op reads the widened copy as its weight. */
 static nets_role inner_role(nets_role role) { return role == NETS_W16 ? NETS_W : role; }
 
-/* What the f32 op gets. */
+/* The f32 op's arguments: the maps' scratch instead of the maps. */
 static nets_op_args inner_args(const widened_op *op, mm_phase p, const nets_op_args *args) {
     const widened_phase *phase = &op->phases[p];
     nets_op_args inner = *args;
@@ -95,7 +95,7 @@ static nets_op_args inner_args(const widened_op *op, mm_phase p, const nets_op_a
         if (is_there(args, phase->maps[i].role)) inner.at[inner_role(phase->maps[i].role)] = scratch_of(phase, args, i);
     inner.workspace_bytes = args->workspace_bytes - phase->bytes;
     inner.at[NETS_WORKSPACE] = inner.workspace_bytes > 0 ? workspace + phase->bytes : NULL;
-    inner.exact_roles = 0; /* what is computed again is rounded on the way to its map */
+    inner.exact_roles = 0; /* what the op computed again would lack the rounding to bf16 */
     return inner;
 }
 
@@ -117,7 +117,7 @@ static mm_status backward(nets_op *base, const nets_op_args *args, mm_stream *st
 
 /* ---------------------------------------------------------------- creation */
 
-/* The elements of a role that is a bf16 map which may be there; 0: it is none. */
+/* The elements of a role, if it is a bf16 map of the op; else 0. */
 static int64_t map_elems(const nets_op_desc *desc, nets_role role) {
     static const nets_role firsts[] = {NETS_X, NETS_DX, NETS_EARLIER};
     if (role == NETS_Y || role == NETS_DY)
@@ -131,7 +131,7 @@ static int64_t map_elems(const nets_op_desc *desc, nets_role role) {
     return 0;
 }
 
-/* The elements of a role that is the batch, which the weight multiplies; 0: it is not. */
+/* The elements of a role, if it is the batch and the weight multiplies it; else 0. */
 static int64_t batch_elems(const nets_op_desc *desc, nets_role role) {
     const int i = (int)role - (int)NETS_X;
     const bool is_batch = i >= 0 && i < desc->n_inputs && desc->f32_inputs >> i & 1;
@@ -144,7 +144,7 @@ static int64_t take(widened_phase *phase, int64_t bytes) {
     return at;
 }
 
-/* Where an output's scratch is: over an input's, where the op may write it over that. */
+/* The offset of an output's scratch: that of an input, if the op may write the output in its place; else new bytes. */
 static int64_t place_of(widened_phase *phase, const nets_op_desc *desc, const nets_step_spec *spec, nets_role output,
                         int64_t elems) {
     for (int p = 0; p < NETS_STEP_PAIRS && spec->pairs[p].input != NETS_WORKSPACE; p++) {

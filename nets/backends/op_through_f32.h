@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Any operation of bf16 maps through its f32 form, on devices that convert (nets_backend_ops.convert). Internal. */
+/* Runs any operation with bf16 maps through its f32 form, on devices that convert (nets_backend_ops.convert).
+ * Internal. */
 #ifndef NETS_BACKENDS_OP_THROUGH_F32_H
 #define NETS_BACKENDS_OP_THROUGH_F32_H
 

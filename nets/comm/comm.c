@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The thread that does what ranks do with each other, and what it is asked for. */
+/* A communicator: its thread, which works through all-reduces and votes, and the calls that hand these to it. */
 #include "nets/comm/comm.h"
 
 #include <pthread.h>
@@ -13,13 +13,13 @@
 #include "nets/comm/comm_chunks.h"
 
 enum {
-    /* The thread sleeps so long at least, and at most, while nothing comes. */
+    /* How long the thread sleeps at a time while nothing arrives: doubled from the least to the most. */
     NAP_LEAST_NS = 10000,
     NAP_MOST_NS = 200000,
-    /* comm_config.ended: while nothing comes. Longer than a starter that ends ranks lets them live (mpirun: a second
-     * or two), so that who is left over does not tell of it, too. */
+    /* How long nothing may arrive once comm_config.ended is set. Starters kill ranks sooner than that (mpirun after a
+     * second or two), so ranks that are being ended report nothing. */
     ENDED_MS = 3000,
-    LOOK_MS = 100, /* between two looks at whether ranks are there (comm_backend.look) */
+    LOOK_MS = 100, /* between two calls of comm_backend.look */
 };
 
 static const comm_backend *const engines[] = {
@@ -32,7 +32,7 @@ static const comm_backend *const engines[] = {
 };
 enum { ENGINES = sizeof engines / sizeof *engines };
 
-/* A vote: asked for, under way by the thread, and counted. */
+/* A vote (comm_agree): asked for by the caller, under way on the thread, counted. */
 typedef enum vote_state { VOTE_NONE, VOTE_ASKED, VOTE_UNDER_WAY, VOTE_COUNTED } vote_state;
 
 struct comm {
@@ -47,13 +47,13 @@ struct comm {
     int64_t room, begun, done, awaited;
     vote_state vote;
     bool opened, stops, lost;
-    int aborts; /* the exit status; 0: it does not */
+    int aborts; /* exit status of comm_abort; 0: it was not called */
     mm_failure failure;
     comm_stats stats;
     /* the thread's own */
     comm_chunks sums;
-    int64_t job; /* that is cut next */
-    /* The votes of all ranks. The caller of comm_agree sets its own before it asks, and reads them once they are
+    int64_t job; /* the job that is cut into chunks next */
+    /* The votes of all ranks. The caller of comm_agree writes its own before it asks, and reads all once they are
      * counted. */
     int32_t *votes;
     int *vote_counts, *vote_places;
@@ -61,7 +61,7 @@ struct comm {
 
 /* ---------------------------------------------------------------- the thread */
 
-/* The next job to cut, if there is room. */
+/* Gets the next job to cut, if there is one and room for a chunk. */
 static bool take_job(comm *m, comm_job *job_out) {
     if (!comm_chunks_have_room(&m->sums)) return false;
     pthread_mutex_lock(&m->lock);
@@ -78,7 +78,7 @@ static void finish_job(comm *m) {
     pthread_mutex_unlock(&m->lock);
 }
 
-/* A step for each chunk whose turn it is. */
+/* Begins the next chunk, and moves on those that are under way. */
 static mm_status go_on(comm *m, bool *moved_out) {
     comm_job next;
     bool last = false, done = false;
@@ -126,7 +126,7 @@ static void nap(int64_t ns) {
     nanosleep(&time, NULL);
 }
 
-/* Until all that was begun is done. */
+/* Works until all jobs and votes are done. */
 static mm_status drain(comm *m, int64_t begun) {
     int64_t ns = NAP_LEAST_NS, moved_ns = mm_now_ns();
     while (m->job < begun || !comm_chunks_are_done(&m->sums) || is_open(vote_of(m))) {
@@ -137,10 +137,10 @@ static mm_status drain(comm *m, int64_t begun) {
         const bool aborts = m->aborts != 0;
         begun = m->begun;
         pthread_mutex_unlock(&m->lock);
-        if (aborts) return mm_fail(MM_ERR_DEVICE, "the ranks are ended");
+        if (aborts) return mm_fail(MM_ERR_DEVICE, "the ranks are being ended");
         if (moved || !m->config.ended || !*m->config.ended) moved_ns = mm_now_ns();
         if (mm_now_ns() - moved_ns > ENDED_MS * INT64_C(1000000))
-            return mm_fail(MM_ERR_DEVICE, "terminated, and for %d s nothing came of other ranks", ENDED_MS / 1000);
+            return mm_fail(MM_ERR_DEVICE, "terminated, and for %d s nothing came from other ranks", ENDED_MS / 1000);
         if (!moved) nap(ns);
         ns = moved ? NAP_LEAST_NS : ns * 2 > NAP_MOST_NS ? NAP_MOST_NS : ns * 2;
     }
@@ -155,7 +155,7 @@ static void keep_failure(comm *m, mm_status status) {
     pthread_mutex_unlock(&m->lock);
 }
 
-/* Sleeps until something changes, or looks whether the ranks are still there. Under the lock. */
+/* Sleeps until something changes; now and then calls the backend's `look`. Called under the lock. */
 static void rest(comm *m) {
     struct timespec until;
     if (!m->engine->look || m->failure.status != MM_OK) {
@@ -255,7 +255,7 @@ static void destroy(comm *m) {
     free(m);
 }
 
-/* Signals are for the caller's threads. */
+/* Blocks all signals on the thread: they are for the caller's threads. */
 static int start_thread(comm *m) {
     sigset_t all, before;
     sigfillset(&all);
@@ -266,13 +266,13 @@ static int start_thread(comm *m) {
 }
 
 mm_status comm_open(const comm_config *config, comm **comm_out) {
-    const comm_backend *engine = NULL; /* where there is none, the compiler does not see that it is refused */
+    const comm_backend *engine = NULL; /* the compiler does not see that find_engine sets it or fails */
     MM_TRY(find_engine(config->engine, &engine));
     return comm_open_on(engine, config, comm_out);
 }
 
 mm_status comm_probe(const comm_config *config, int ranks) {
-    const comm_backend *engine = NULL; /* where there is none, the compiler does not see that it is refused */
+    const comm_backend *engine = NULL; /* the compiler does not see that find_engine sets it or fails */
     MM_TRY(find_engine(config->engine, &engine));
     return engine->probe ? engine->probe(config, ranks) : MM_OK;
 }
@@ -322,7 +322,7 @@ void comm_abort(comm *m, int status) {
     m->aborts = status;
     pthread_cond_broadcast(&m->changed);
     pthread_mutex_unlock(&m->lock);
-    sleep(SECONDS); /* the engine ends this process, too */
+    sleep(SECONDS); /* until the backend ends this process, too */
     _exit(status);
 }
 
@@ -346,7 +346,7 @@ static bool make_room(comm *m) {
 
 void comm_allreduce_begin(comm *m, comm_op kind, void *data, int64_t elems) {
     pthread_mutex_lock(&m->lock);
-    /* Behind a failure nothing is begun: it would be taken for what was lost. */
+    /* After a failure nothing is begun, so that nothing is awaited in place of a lost all-reduce. */
     if (m->failure.status == MM_OK && !make_room(m))
         mm_failure_save(&m->failure, mm_fail(MM_ERR_NOMEM, "out of memory to add up gradients"));
     if (m->failure.status == MM_OK) {
@@ -405,7 +405,8 @@ bool comm_lost(comm *m) {
 }
 
 mm_status comm_allreduce_enqueue(comm *m, const comm_tensor *tensors, int n, void *stream) {
-    if (!m->engine->sum) return mm_fail(MM_ERR_UNSUPPORTED, "the engine %s adds up nothing on a GPU", m->engine->name);
+    if (!m->engine->sum)
+        return mm_fail(MM_ERR_UNSUPPORTED, "the engine %s cannot all-reduce on a GPU", m->engine->name);
     MM_TRY(comm_check(m));
     pthread_mutex_lock(&m->lock);
     m->stats.begun += n;
@@ -414,7 +415,7 @@ mm_status comm_allreduce_enqueue(comm *m, const comm_tensor *tensors, int n, voi
     return m->engine->sum(m->link, tensors, n, stream);
 }
 
-/* A failure is comm_allreduce_wait's to tell. */
+/* Whether nothing is left to await. True after a failure, which comm_allreduce_wait then returns. */
 static bool all_is_awaited(comm *m) {
     pthread_mutex_lock(&m->lock);
     const bool is = m->awaited == m->begun || m->failure.status != MM_OK;
@@ -423,14 +424,14 @@ static bool all_is_awaited(comm *m) {
 }
 
 mm_status comm_gather(comm *m, const void *mine, int64_t bytes, void *all_out) {
-    if (!all_is_awaited(m)) return mm_fail(MM_ERR_ORDER, "ranks tell each other nothing while sums are under way");
+    if (!all_is_awaited(m)) return mm_fail(MM_ERR_ORDER, "ranks cannot gather while an all-reduce is under way");
     const int64_t elems = (bytes + 3) / 4, ranks = m->link->ranks;
     int32_t *all = calloc((size_t)(elems * ranks), sizeof *all);
-    if (!all) return mm_fail(MM_ERR_NOMEM, "out of memory for what ranks tell each other");
+    if (!all) return mm_fail(MM_ERR_NOMEM, "out of memory to gather from the ranks");
     memcpy(all + elems * m->link->rank, mine, (size_t)bytes);
     comm_allreduce_begin(m, COMM_BYTES, all, elems * ranks);
     mm_status status = comm_allreduce_wait(m, NULL);
-    if (status != MM_OK) return status; /* the engine may still be at it */
+    if (status != MM_OK) return status; /* `all` is not freed: the backend may still use it */
     for (int64_t r = 0; r < ranks; r++) memcpy((char *)all_out + r * bytes, all + r * elems, (size_t)bytes);
     free(all);
     return MM_OK;

@@ -21,7 +21,7 @@ static mm_status await(void *ctx, const mm_allreduce_part *shared) {
     return MM_OK;
 }
 
-/* NCCL's calls are joined in groups, which must be the same on all ranks. */
+/* A call of comm_allreduce_enqueue is one group of NCCL's, so all ranks must divide the tensors alike. */
 static mm_status enqueue(void *ctx, const mm_allreduce_part *shared, int n, mm_stream *stream) {
     enum { MOST = 256 };
     comm_tensor tensors[MOST];

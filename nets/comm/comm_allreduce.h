@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What ranks make of the tensors that graphs of nets share (nets_allreduce): sums of gradients, of the loss and of counts
- * of correct labels; means of running statistics. */
+/* All-reduces the tensors of nets' graphs through a communicator: sums of gradients, of the loss and of counts of
+ * correct labels; means of running statistics. */
 #ifndef NETS_COMM_COMM_ALLREDUCE_H
 #define NETS_COMM_COMM_ALLREDUCE_H
 

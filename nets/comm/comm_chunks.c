@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What becomes of chunks: to whom which part goes, and the sums. */
+/* Cuts all-reduces into chunks, divides these among ranks, and adds them up. */
 #include "nets/comm/comm_chunks.h"
 
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static int chunk_elems(const comm_chunks *s) {
     return CHUNK_ELEMS / ranks * ranks;
 }
 
-/* Of everybody's bytes, only whole chunks: comm_gather sees to that. */
+/* A gather's job (COMM_BYTES) is one chunk; comm_gather begins it only when nothing else is under way. */
 mm_status comm_chunks_begin(comm_chunks *s, const comm_job *j, bool *last_out) {
     const int slot = (int)(s->cut % COMM_TRANSFERS), ranks = s->link->ranks;
     comm_chunk *c = &s->chunks[slot];
@@ -58,14 +58,14 @@ mm_status comm_chunks_begin(comm_chunks *s, const comm_job *j, bool *last_out) {
                               c->received);
 }
 
-/* Where a rank's part lies that this one adds up: its own is where it was. */
+/* Where rank r's addend lies. This rank's own is still in c->data, unless rank 0 adds up all. */
 static int32_t *part_of(const comm_chunks *s, const comm_chunk *c, int r) {
     if (s->at_root) return c->received + (int64_t)r * c->elems;
     return r == s->link->rank ? c->data + c->places[r] : c->received + c->received_places[r];
 }
 
 static void add_floats(const comm_chunks *s, const comm_chunk *c, int elems, float *sum) {
-    enum { SOME = 1024 }; /* stay in the fastest cache. Chosen */
+    enum { SOME = 1024 }; /* elements: they stay in the fastest cache. Chosen */
     const int ranks = s->link->ranks;
     float some[SOME];
     for (int from = 0; from < elems; from += SOME) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Sums under way: what was begun is cut into chunks, which travel, are added up, and travel back, several at a time.
- * Used by comm.c's thread alone.
+/* All-reduces under way: each is cut into chunks. A chunk is sent in parts to the ranks that add them up, and the sums
+ * are sent to all; several chunks are under way at a time. Only comm.c's thread uses this.
  *
  *   chunk 0   to whom it belongs | added up | to all
  *   chunk 1              to whom it belongs | added up | to all
@@ -10,12 +10,13 @@
 
 #include "nets/comm/comm_backend.h"
 
-/* Something that was begun. COMM_BYTES: data has room for all ranks' elements, and this one's at its place. */
+/* A tensor to all-reduce. COMM_BYTES: a gather; data has room for all ranks' elements, and has this rank's in their
+ * place. */
 typedef struct comm_job {
     comm_op kind;
     int32_t *data;
     int64_t elems;
-    int64_t done_ns; /* when it was done (clock.h) */
+    int64_t done_ns; /* time of its end (mm_now_ns) */
 } comm_job;
 
 /* A chunk of a job under way. */
@@ -23,8 +24,8 @@ typedef struct comm_chunk {
     comm_op kind;
     int32_t *data;
     int elems;
-    bool last;            /* of its job */
-    int *counts, *places; /* per rank: its part */
+    bool last;            /* the last of its job */
+    int *counts, *places; /* per rank: elements and first index of the part that it adds up */
     int *sent_counts, *received_counts, *received_places;
     int32_t *received;
 } comm_chunk;
@@ -34,8 +35,8 @@ typedef struct comm_chunks {
     comm_link *link;
     bool at_root;
     comm_chunk chunks[COMM_TRANSFERS];
-    int64_t at;                   /* in the job that is cut: from that element on */
-    int64_t cut, added, finished; /* chunks that were begun; that were added up and go to all; that are done */
+    int64_t at;                   /* first element, in the job that is being cut, of the next chunk */
+    int64_t cut, added, finished; /* numbers of chunks: begun; added up, and sent to all; done */
 } comm_chunks;
 
 /* MM_ERR_NOMEM. Fini also after a failure; legal on a zeroed one. */
@@ -47,8 +48,8 @@ bool comm_chunks_have_room(const comm_chunks *sums);
 bool comm_chunks_are_done(const comm_chunks *sums);
 /* Begins the next chunk of a job. *last_out: it is the job's last; the next call is for the next job. */
 MM_CHECKED mm_status comm_chunks_begin(comm_chunks *sums, const comm_job *job, bool *last_out);
-/* One step for each of: a chunk that is added up; one that is done. *moved_out: set to true if there was one.
- * *done_out: set to true if a job is done. */
+/* Adds up the next chunk if it has arrived, and finishes the oldest if it has been sent to all. *moved_out: set to true
+ * if it did either. *done_out: set to true if a job is done. */
 MM_CHECKED mm_status comm_chunks_go_on(comm_chunks *sums, bool *moved_out, bool *done_out);
 
 #endif

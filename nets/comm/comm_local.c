@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* How ranks that mm itself has started tell each other something: by sockets that they have inherited, between rank 0
- * and each other one. Rank 0 collects what all have, and gives all of it to each. MM_RANKS in the environment says
- * which they are: "RANK/RANKS:FD,FD,..." (comm_local_start).
+/* The backend local, for ranks that mm itself has started: they talk through inherited sockets between rank 0 and each
+ * other rank. Rank 0 collects what all ranks have, and sends all of it to each. MM_RANKS in the environment names rank
+ * and sockets: "RANK/RANKS:FD,FD,..." (comm_local_start).
  *
- * One transfer at a time: another is refused, and not mixed with it. It moves no gradients: the engine nccl tells by it
- * where ranks find each other, and hears by it that one has ended. */
+ * Only one transfer may be under way; another is refused. It moves no gradients: through it the backend nccl's ranks
+ * find each other, and notice that one has ended. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,11 +17,11 @@
 
 typedef struct local_link {
     comm_link base;
-    int *sockets; /* of rank 0: per rank, its own is -1. Of others: one */
-    /* A transfer: of each socket, what was received, and then what was sent. */
-    char *data; /* NULL: none is under way */
+    int *sockets; /* rank 0 has one per rank, -1 for itself; others have one */
+    /* A transfer: `received` and `sent` have the bytes that each socket has received and sent so far. */
+    char *data; /* NULL: no transfer is under way */
     int slot;
-    size_t bytes; /* of all ranks */
+    size_t bytes; /* of all ranks' data */
     const int *counts, *places;
     size_t *received, *sent;
 } local_link;
@@ -48,7 +48,7 @@ static mm_status read_sockets(local_link *l, const char *text) {
         l->sockets[i] = (int)strtol(text, &end, 10);
         if (end == text || fcntl(l->sockets[i], F_SETFD, FD_CLOEXEC) != 0) {
             l->sockets[i] = -1;
-            return mm_fail(MM_ERR_INVALID, COMM_LOCAL_VARIABLE ": is none that mm has set");
+            return mm_fail(MM_ERR_INVALID, COMM_LOCAL_VARIABLE ": was not set by mm");
         }
         text = end + (*end == ',');
     }
@@ -61,7 +61,7 @@ static mm_status local_open(const comm_config *config, comm_link **link_out) {
     (void)config;
     if (!text || sscanf(text, "%d/%d:%n", &rank, &ranks, &length) != 2 || length == 0 || ranks < 1 || rank < 0 ||
         rank >= ranks || ranks > COMM_RANKS_MOST)
-        return mm_fail(MM_ERR_INVALID, "this process is no rank that mm has started");
+        return mm_fail(MM_ERR_INVALID, "this process is not a rank that mm has started");
     local_link *l = calloc(1, sizeof *l);
     if (!l) return mm_fail(MM_ERR_NOMEM, "out of memory for the ranks");
     l->base = (comm_link){.rank = rank, .ranks = ranks};
@@ -80,7 +80,7 @@ static void local_close(comm_link *link, bool well) {
     destroy((local_link *)link);
 }
 
-/* The others hear that its sockets are closed. */
+/* The other ranks notice that its sockets are closed. */
 static void local_abort(comm_link *link, int status) {
     (void)link;
     _exit(status);
@@ -88,7 +88,7 @@ static void local_abort(comm_link *link, int status) {
 
 static mm_status local_share(comm_link *link, int slot, int32_t *data, const int *counts, const int *places) {
     local_link *l = (local_link *)link;
-    if (l->data) return mm_fail(MM_ERR_ORDER, "ranks that mm has started tell each other one thing at a time");
+    if (l->data) return mm_fail(MM_ERR_ORDER, "ranks that mm has started make one transfer at a time");
     l->slot = slot;
     l->data = (char *)data;
     l->counts = counts;
@@ -98,7 +98,7 @@ static mm_status local_share(comm_link *link, int slot, int32_t *data, const int
     return MM_OK;
 }
 
-/* Which rank is at the other end. */
+/* The rank at the socket's other end. */
 static int other(const local_link *l, int socket) { return l->base.rank == 0 ? socket : 0; }
 
 static mm_status lost(local_link *l, int socket) {
@@ -106,7 +106,7 @@ static mm_status lost(local_link *l, int socket) {
     return mm_fail(MM_ERR_DEVICE, "rank %d has ended", other(l, socket));
 }
 
-/* Sends or receives as much as goes at once. */
+/* Sends or receives as much as it can without blocking. */
 static mm_status go_on(local_link *l, int socket, bool sends, char *data, size_t bytes, size_t *at) {
     while (*at < bytes) {
         const ssize_t n = sends ? send(l->sockets[socket], data + *at, bytes - *at, MSG_DONTWAIT | MSG_NOSIGNAL)
@@ -119,7 +119,7 @@ static mm_status go_on(local_link *l, int socket, bool sends, char *data, size_t
     return MM_OK;
 }
 
-/* The root receives each rank's part, and then sends all. */
+/* Rank 0 receives each rank's part, then sends all parts to each. */
 static mm_status test_root(local_link *l, bool *done_out) {
     bool all = true;
     for (int r = 1; r < l->base.ranks; r++) {
@@ -135,7 +135,7 @@ static mm_status test_root(local_link *l, bool *done_out) {
     return MM_OK;
 }
 
-/* Another sends its part, and then receives all. */
+/* Another rank sends its part, then receives all parts. */
 static mm_status test_other(local_link *l, bool *done_out) {
     const size_t own = 4 * (size_t)l->counts[l->base.rank];
     MM_TRY(go_on(l, 0, true, l->data + 4 * (size_t)l->places[l->base.rank], own, &l->sent[0]));
@@ -186,8 +186,8 @@ static void close_all(const int *ends, int n) {
 }
 
 mm_status comm_local_start(int ranks, void (*become)(void *ctx, int rank), void *ctx, pid_t *processes_out) {
-    int *ends = malloc(2 * (size_t)ranks * sizeof *ends),
-        started = 0; /* of rank r: [2r] is rank 0's, [2r + 1] its own */
+    /* Sockets: ends[2 r] is rank 0's end of the pair to rank r, ends[2 r + 1] rank r's. */
+    int *ends = malloc(2 * (size_t)ranks * sizeof *ends), started = 0;
     char *text = malloc(32 + 12 * (size_t)ranks);
     mm_status status = ends && text ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory to start ranks");
     for (int i = 0; ends && i < 2 * ranks; i++) ends[i] = -1;
@@ -216,6 +216,7 @@ mm_status comm_local_start(int ranks, void (*become)(void *ctx, int rank), void 
 }
 
 int comm_local_rank(int rank) {
-    const char *text = getenv("OMPI_COMM_WORLD_LOCAL_RANK"); /* Open MPI's; elsewhere all are on one machine */
+    /* Open MPI sets it; without it all ranks are taken to be on one machine */
+    const char *text = getenv("OMPI_COMM_WORLD_LOCAL_RANK");
     return text ? atoi(text) : rank;
 }

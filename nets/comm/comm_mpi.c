@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* The engine mpi. MPI's functions are found when it is opened, in one table, so that a process that does not use them
- * runs where there is no MPI.
+/* The backend mpi. Opening it loads MPI and looks up its functions in one table, so that a process that does not use
+ * them runs where there is no MPI.
  *
- * Transfers are MPI's non-blocking collectives. These must be begun in one order on each communicator, by all ranks:
- * those that scatter have one communicator, those that share another, so that a chunk is shared while later ones are
+ * Transfers are MPI's non-blocking collectives, which all ranks must begin in the same order on each MPI communicator.
+ * Scatters, shares and votes each have an MPI communicator, so that a chunk can be shared while later ones are
  * scattered. */
 #include <dlfcn.h>
 #include <mpi.h>
@@ -23,7 +23,7 @@ typedef struct mpi_api {
     CALLS(POINTER)
 #undef POINTER
     MPI_Comm world;
-    MPI_Datatype word; /* of four bytes */
+    MPI_Datatype word; /* a type of four bytes */
     MPI_Errhandler returns;
 } mpi_api;
 
@@ -57,7 +57,7 @@ static mm_status find_constants(void *library, mpi_api *mpi) {
 #endif
 }
 
-/* Its plugins find its symbols only if it is loaded globally. It stays loaded: it leaves threads and handlers
+/* MPI is loaded globally, since its plugins look for its symbols. It is never unloaded: it leaves threads and handlers
  * behind. */
 static mm_status load(mpi_link *l) {
 #ifdef OPEN_MPI
@@ -87,8 +87,9 @@ static mm_status join(mpi_link *l) {
     int level;
     MM_TRY(check(l, mpi->Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level), "Init_thread"));
     if (level < MPI_THREAD_SERIALIZED)
-        return mm_fail(MM_ERR_UNSUPPORTED, "the engine mpi: this MPI does not let a thread of its own call it");
-    /* The world's, too: errors of requests are its handler's. */
+        return mm_fail(MM_ERR_UNSUPPORTED,
+                       "the engine mpi: this MPI has no MPI_THREAD_SERIALIZED, so a thread of mm cannot call it");
+    /* The world's handler is set too: it gets the errors of requests. */
     MM_TRY(check(l, mpi->Comm_set_errhandler(mpi->world, mpi->returns), "Comm_set_errhandler"));
     for (int i = 0; i < COMMS; i++) {
         MM_TRY(check(l, mpi->Comm_dup(mpi->world, &l->comm[i]), "Comm_dup"));
@@ -97,7 +98,7 @@ static mm_status join(mpi_link *l) {
     MM_TRY(check(l, mpi->Comm_rank(mpi->world, &l->base.rank), "Comm_rank"));
     MM_TRY(check(l, mpi->Comm_size(mpi->world, &l->base.ranks), "Comm_size"));
     if (l->base.ranks <= COMM_RANKS_MOST) return MM_OK;
-    return mm_fail(MM_ERR_UNSUPPORTED, "%d ranks: at most %d", l->base.ranks, COMM_RANKS_MOST);
+    return mm_fail(MM_ERR_UNSUPPORTED, "%d ranks: at most %d are possible", l->base.ranks, COMM_RANKS_MOST);
 }
 
 static mm_status mpi_open(const comm_config *config, comm_link **link_out) {
@@ -110,7 +111,7 @@ static mm_status mpi_open(const comm_config *config, comm_link **link_out) {
         free(l);
         return status;
     }
-    prctl(PR_SET_PDEATHSIG, SIGTERM); /* where mpirun is killed itself, it kills nobody */
+    prctl(PR_SET_PDEATHSIG, SIGTERM); /* if mpirun itself is killed, it ends no rank */
     *link_out = &l->base;
     return MM_OK;
 }

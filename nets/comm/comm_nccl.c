@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* The engine nccl: sums on GPUs, each rank's own. NCCL's functions are found when it is opened, in one table, as MPI's
- * are.
+/* The backend nccl: each rank all-reduces on its own GPU. Opening it loads NCCL and looks up its functions in one
+ * table, as comm_mpi.c does MPI's.
  *
- * NCCL moves what lies on devices, on streams; what ranks tell each other goes by the engine that knows how they were
- * started: comm_local where mm has started them, mpi where mpirun has. By it rank 0 tells the others where it is found
- * (ncclUniqueId), and every rank hears that one of them cannot begin, instead of waiting for it. */
+ * NCCL moves only device memory, on streams. All else goes through a second backend, `host`: comm_local if mm has
+ * started the ranks, mpi if mpirun has. Through it rank 0 sends its address (ncclUniqueId) to the others, and every
+ * rank learns if one of them cannot begin, instead of waiting for it. */
 #include <dlfcn.h>
 #include <nccl.h>
 #include <pthread.h>
@@ -28,9 +28,10 @@ typedef struct nccl_api {
 } nccl_api;
 
 enum {
-    COUNTS_MOST = 256, /* elements of all COMM_COUNT of a call. Chosen: nets have two */
-    /* A call of NCCL that lasts longer waits for another rank, as the first ones do, which connect the ranks. Then
-     * abort is what ends it; before, it could free what the call is about to use. Chosen. */
+    COUNTS_MOST = 256, /* most COMM_COUNT elements of one call. Chosen: nets have two */
+    /* How long CommAbort lets a call of NCCL go on. A call that lasts longer is waiting for another rank (the first
+     * calls, which connect the ranks, do), and only CommAbort ends it. Sooner, CommAbort could free what the call is
+     * about to use. Chosen. */
     BLOCKED_MS = 1000,
 };
 
@@ -40,14 +41,14 @@ typedef struct nccl_link {
     comm_link *host_link;
     nccl_api nccl;
     mm_cuda_gpu *gpu;
-    int32_t *counts; /* of all ranks; on the device */
+    int32_t *counts; /* all ranks' counts, in device memory */
     pthread_mutex_t lock;
-    /* under the lock: the training thread enqueues, the engine's aborts */
+    /* under the lock: the training thread enqueues, the communicator's thread aborts */
     ncclComm_t comm;
-    bool used; /* by the training thread */
+    bool used; /* the training thread is using it */
 } nccl_link;
 
-/* What a rank tells the others before it joins them. */
+/* What a rank sends to the others before it joins them. */
 typedef struct hello {
     int32_t status; /* mm_status */
     char message[252];
@@ -56,7 +57,7 @@ typedef struct hello {
 
 /* ---------------------------------------------------------------- NCCL itself */
 
-/* It stays loaded: it leaves threads behind. */
+/* NCCL is never unloaded: it leaves threads behind. */
 static mm_status load(nccl_api *nccl) {
     void *library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
     if (!library)
@@ -95,14 +96,14 @@ static mm_status open_gpu(nccl_link *l) {
                       "the engine nccl: each of %d ranks needs a GPU of its own", l->base.ranks);
 }
 
-/* All that may fail before ranks wait for each other. */
+/* Does what may fail, before the ranks wait for each other. */
 static mm_status get_ready(nccl_link *l, hello *own) {
     MM_TRY(load(&l->nccl));
     MM_TRY(open_gpu(l));
     return l->base.rank == 0 ? check(l, l->nccl.GetUniqueId(&own->id), "GetUniqueId") : MM_OK;
 }
 
-/* Sends everybody's to everybody. */
+/* Sends each rank's hello to all ranks. */
 static mm_status tell_all(const nccl_link *l, hello *all) {
     const struct timespec nap = {.tv_nsec = 1000000};
     int counts[COMM_RANKS_MOST], places[COMM_RANKS_MOST];
@@ -176,7 +177,7 @@ static mm_status nccl_open(const comm_config *config, comm_link **link_out) {
     return MM_OK;
 }
 
-/* The ranks have told each other that they end well, if they do. */
+/* well: the ranks have agreed to end, so NCCL can disconnect; else it is aborted. */
 static void nccl_close(comm_link *link, bool well) {
     nccl_link *l = (nccl_link *)link;
     bool entered;
@@ -205,7 +206,7 @@ static mm_status enqueue_one(const nccl_link *l, const comm_tensor *t, int32_t *
         "AllReduce");
 }
 
-/* All together: NCCL makes few launches of them. */
+/* Enqueues all tensors as one group, for which NCCL needs few launches. */
 static mm_status enqueue_group(const nccl_link *l, const comm_tensor *tensors, int n, ncclComm_t comm,
                                cudaStream_t stream) {
     int64_t at = 0;
@@ -237,7 +238,7 @@ static mm_status enqueue_counts(const nccl_link *l, const comm_tensor *tensors, 
     return MM_OK;
 }
 
-/* The communicator, for the training thread, which has done with it once it says that it is not used. NULL: it was
+/* Gives the training thread NCCL's communicator, and notes whether the thread uses it from now on. NULL: it was
  * aborted. */
 static ncclComm_t use(nccl_link *l, bool used) {
     pthread_mutex_lock(&l->lock);
@@ -253,14 +254,15 @@ static mm_status nccl_sum(comm_link *link, const comm_tensor *tensors, int n, vo
     MM_TRY(mm_cuda_gpu_enter(l->gpu, false, &entered));
     ncclComm_t comm = use(l, true);
     mm_status status =
-        comm ? enqueue_group(l, tensors, n, comm, stream) : mm_fail(MM_ERR_DEVICE, "the ranks are ended");
+        comm ? enqueue_group(l, tensors, n, comm, stream) : mm_fail(MM_ERR_DEVICE, "the ranks are being ended");
     use(l, false);
     if (status == MM_OK) status = enqueue_counts(l, tensors, n, stream);
     if (entered) mm_cuda_gpu_leave(l->gpu);
     return status;
 }
 
-/* From now on nobody takes the communicator; who has it, has done with it, or is blocked. */
+/* Takes NCCL's communicator from the training thread. If that is using it, waits until it is done or must be
+ * blocked. */
 static void give_up(nccl_link *l) {
     const struct timespec nap = {.tv_nsec = 1000000};
     bool used = true;
@@ -273,13 +275,13 @@ static void give_up(nccl_link *l) {
     }
 }
 
-/* A rank that has ended, or a link that is down, leaves sums that never end: they are given up. */
+/* Fails, and aborts the sums, if a rank has ended or a link is down: they would never end. */
 static mm_status nccl_look(comm_link *link) {
     nccl_link *l = (nccl_link *)link;
     ncclResult_t result = ncclSuccess;
     mm_status status = l->host->look ? l->host->look(l->host_link) : MM_OK;
     link->lost = l->host_link->lost;
-    ncclComm_t comm = l->comm; /* nobody but this thread sets it */
+    ncclComm_t comm = l->comm; /* only this thread writes it */
     if (status == MM_OK && comm) {
         status = check(l, l->nccl.CommGetAsyncError(comm, &result), "CommGetAsyncError");
         if (status == MM_OK) status = check(l, result, "AllReduce");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Private to the engine nccl. */
+/* Private to the backend nccl. */
 #ifndef NETS_COMM_COMM_NCCL_H
 #define NETS_COMM_COMM_NCCL_H
 
@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/* sums[i] of all[r * elems + i] over the ranks r, as COMM_COUNT says. Device memory. */
+/* sums[i] = the all[r * elems + i] of all ranks r, added up as COMM_COUNT says. All in device memory. */
 cudaError_t comm_nccl_add_counts(cudaStream_t stream, const int32_t *all, int ranks, int elems, int32_t *sums);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Adds up the ranks' counts: comm_op's COMM_COUNT, of which NCCL has no sum. */
+/* Adds up the ranks' counts as COMM_COUNT says, which no operation of NCCL does. */
 #include "mm/device/cuda/cuda_launch.h"
 #include "nets/comm/comm_nccl.h"
 

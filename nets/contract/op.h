@@ -3,8 +3,8 @@
  *
  * An op is a layer's operation prepared for given shapes on one backend. Everything that needs memory or time, such as
  * creating primitives or choosing algorithms, happens in nets_op_create. Enqueuing puts work on a stream and returns;
- * the pointers are read then. Layers of equal description may share one op, since a backend's ops run one at a time,
- * in the order of one stream.
+ * it copies the addresses, and the work reads the tensors. Layers of equal description may share one op, since a
+ * backend's ops run one at a time, in the order of one stream.
  *
  * An op gets its tensors' addresses by role (role.h), on every device alike. Addresses are 256-byte aligned. Maps have
  * the type that the description says, but for the batch, which is f32, and outputs that the operation keeps in f32
@@ -12,8 +12,8 @@
  * f32, in torchvision's order; an op that needs another order makes a copy in its workspace. Where maps are bf16, a
  * weight that they are multiplied by comes rounded to bf16, in the same order, as W16 instead of W. An op that has W16
  * reads the batch rounded to bf16, to nearest, ties to even, as torch's autocast does; ops without it read the batch as
- * it is. Two inputs may be one tensor. Their DX are then one tensor too, and it is the second one's EARLIER: an op
- * computes its inputs' gradients in order.
+ * it is. Two inputs may be one tensor. Their DX are then one tensor too, which is also the second input's EARLIER: an
+ * op computes its inputs' gradients in order.
  *
  * For the same inputs, forward outputs have the same bits wherever the tensors lie, in place or not. Gradients do so
  * only if the backend is deterministic. */
@@ -24,21 +24,22 @@
 #include "nets/optimizer.h"
 #include "nets/role.h"
 
-/* Which tensors' codes an op may be given. */
+/* The tensors whose codes an op may get, as indices of nets_op_args.coded. */
 enum { NETS_CODED_X, NETS_CODED_Y, NETS_CODED };
 
 typedef struct nets_op_args {
-    void *at[NETS_ROLES];    /* NULL: absent */
-    int64_t workspace_bytes; /* at NETS_WORKSPACE: what the op runs by is the largest of its sizes that fits in them */
-    uint64_t sign_roles;     /* bit r: role r is a sign mask (mm.h, MM_FORM_SIGN) instead of elements */
+    void *at[NETS_ROLES]; /* NULL: absent */
+    /* Size of what is at NETS_WORKSPACE; the op uses the largest of its workspace sizes that fits */
+    int64_t workspace_bytes;
+    uint64_t sign_roles; /* bit r: role r is a sign mask (mm.h, MM_FORM_SIGN) instead of elements */
     /* Bit r: this is a recomputation, and role r, an output, still has its value; the op reads it and must not write
      * it. Set for all saved tensors with nets_saved_spec.given, or for none. */
     uint64_t given_roles;
     /* Bit r: role r has the bits that it had in the forward, so what depends on it alone can be computed again instead
      * of read. Set only for steps that read signs; 0 is always legal. */
     uint64_t exact_roles;
-    /* Codes, by NETS_CODED_*: strips NULL: none. A forward writes them beside the elements. A backward reads them
-     * instead of the elements, whose address is NULL. Only ops with code_needs get any. */
+    /* Codes, by NETS_CODED_*; strips NULL: there is none. A forward writes them beside the elements. A backward reads
+     * them instead of the elements, whose address is NULL. Only ops with code_needs get any. */
     mm_coded coded[NETS_CODED];
     uint32_t layer; /* the layer's number: dropout layers need different random numbers */
 } nets_op_args;
@@ -46,10 +47,12 @@ typedef struct nets_op_args {
 /* A training graph's part in one update of the weights. A batch may be trained on in sub-batches, one pass of a graph
  * each; the passes' gradients are added up, and the last pass updates. All zero: the graph's batch is the whole. */
 typedef struct nets_pass {
-    int64_t whole; /* images of the whole batch, by whose labels the loss is divided; 0: the graph's own. With several
-                      ranks, of this rank's part of it; lowering makes it the whole */
-    bool adds;     /* not the first pass: gradients, loss and correct labels are added to those of the passes before */
-    bool goes_on;  /* not the last pass: nothing is updated; NETS_RNG_IMAGE moves on to the next pass's first image */
+    /* Images of the whole batch, whose number of labels divides the loss; 0: the graph's batch is the whole. With
+     * several ranks the caller gives the images of this rank's part, which lowering multiplies by the number of
+     * ranks. */
+    int64_t whole;
+    bool adds;    /* not the first pass: gradients, loss and correct labels are added to those of the passes before */
+    bool goes_on; /* not the last pass: nothing is updated; NETS_RNG_IMAGE moves on to the next pass's first image */
 } nets_pass;
 
 typedef struct nets_op_desc {
@@ -58,14 +61,15 @@ typedef struct nets_op_desc {
     /* A batch norm is fused with a ReLU: y = max(0, bn(x)), or max(0, bn(x) + x2) if it has two inputs. (A ReLU with
      * attrs.bias is y = max(0, x + b).) The bits are those of the single operations, one after the other. */
     bool relu;
-    mm_dtype maps;                    /* of X, Y and their gradients */
+    mm_dtype maps;                    /* type of X, Y and their gradients */
     uint32_t f32_inputs;              /* bit i: input i is f32, whatever the maps are: it is the batch */
-    int64_t factor_elems;             /* on the device, of the weight, if that is a factor (nets_param_spec.factor) */
-    nets_shape x[NETS_MAX_INPUTS], y; /* of each input, and of the output, with the batch */
+    int64_t factor_elems;             /* the weight's on the device, if it is a factor (nets_param_spec.factor) */
+    nets_shape x[NETS_MAX_INPUTS], y; /* shapes of the inputs and the output, batch included */
     int n_inputs;
-    bool training;     /* false: evaluation, without a backward */
-    bool wants_dx;     /* the backward computes the first input's gradient; the others' DX may be absent in any case */
-    bool adds_earlier; /* every backward has EARLIER; false: none has. Convolutions choose their algorithm by it */
+    bool training; /* false: evaluation, without a backward */
+    bool wants_dx; /* the backward computes the first input's gradient; the others' DX may be absent in any case */
+    /* Every backward has EARLIER; false: none has. It changes which algorithm a convolution chooses */
+    bool adds_earlier;
     /* Another layer reads the parameters, too, and has written their gradients: the op adds to them (nets_op.adds). */
     bool shared;
     nets_pass pass;
@@ -74,15 +78,16 @@ typedef struct nets_op_desc {
 typedef struct nets_backend nets_backend;
 typedef struct nets_op nets_op;
 
-/* To what factors of products may be rounded before they are multiplied; sums are float32. NETS_TF32 is a permission: a
- * device without such units computes in float32. NETS_BF16 is the type of maps, too, and weights are rounded to it
- * before they are multiplied, on every device. Switches over it list all values, so that a new one is not forgotten. */
+/* The type to which factors of products may be rounded before they are multiplied; sums are float32. NETS_TF32 is a
+ * permission: a device without such units computes in float32. With NETS_BF16 maps are bf16, too, and weights are
+ * rounded to bf16 before they are multiplied, on every device. Switches over it list all values, so that a new one is
+ * not forgotten. */
 typedef enum nets_precision { NETS_FP32, NETS_TF32, NETS_BF16 } nets_precision;
 
 typedef struct nets_backend_config {
     nets_precision precision;
     bool deterministic;            /* gradients, like outputs, have the same bits for the same inputs every time */
-    int64_t workspace_limit_bytes; /* of one library call, never exceeded; 0: NETS_WORKSPACE_LIMIT_BYTES applies */
+    int64_t workspace_limit_bytes; /* hard limit for one library call; 0: NETS_WORKSPACE_LIMIT_BYTES applies */
     /* Threads of device host; 0: mm_host_cpus. Must be 0 for other devices. The same number gives the same bits;
      * results of different numbers differ by rounding. */
     int threads;
@@ -92,17 +97,17 @@ typedef struct nets_backend_config {
 } nets_backend_config;
 
 /* The limits if none is configured. The second applies only to a convolution that tensor cores cannot compute within
- * the first, and that they compute much faster, such as a first layer's gradient by weights. Both are chosen. */
+ * the first, and that they compute much faster, such as a first layer's weights' gradient. Both are chosen. */
 #define NETS_WORKSPACE_LIMIT_BYTES             (INT64_C(256) << 20)
 #define NETS_WORKSPACE_TENSOR_CORE_LIMIT_BYTES (INT64_C(2) << 30)
 
 #define NETS_DTYPE_BIT(dtype) (1u << (dtype))
-/* It takes f32 inputs (nets_op_desc.f32_inputs) beside bf16 maps. */
+/* The implementation takes f32 inputs (nets_op_desc.f32_inputs) beside bf16 maps. */
 #define NETS_MIXED (1u << 31)
 
 /* An operation's implementation on a device. All zero: the device has none. */
 typedef struct nets_op_impl {
-    uint32_t maps; /* bit d: it takes maps of mm_dtype d; NETS_MIXED */
+    uint32_t maps; /* bit d: takes maps of mm_dtype d; NETS_MIXED */
     mm_status (*create)(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out);
     void (*destroy)(nets_op *op);
     int64_t (*workspace_bytes)(const nets_op *op, mm_phase phase); /* NULL: none, or nets_op.workspaces has them */
@@ -115,17 +120,17 @@ typedef struct nets_backend_ops {
     mm_status (*open)(int ordinal, const nets_backend_config *config, nets_backend **backend_out);
     void (*close)(nets_backend *backend);
     mm_status (*update)(nets_backend *backend, const nets_update_args *args, mm_stream *stream);
-    /* The check of the update, by itself; of args only what that reads. */
+    /* Only the update's check; reads params, n_checked, most, loss and rng of `args`. */
     mm_status (*check)(nets_backend *backend, const nets_update_args *args, mm_stream *stream);
-    /* The end of a pass that goes on: NETS_RNG_IMAGE is advanced by its images. */
+    /* Ends a pass that goes on: advances NETS_RNG_IMAGE by `images`. */
     mm_status (*pass_on)(nets_backend *backend, uint32_t *rng, int64_t images, mm_stream *stream);
     /* sum[i] += addend[i], f32 in device memory. */
     mm_status (*add)(nets_backend *backend, float *sum, const float *addend, int64_t elems, mm_stream *stream);
-    /* to[p] = {from[3 p], from[3 p + 1], from[3 p + 2], 0} for pixels p: `from` on the device or pinned. NULL: images
-     * have no more channels on the device than in the network. */
+    /* to[p] = {from[3 p], from[3 p + 1], from[3 p + 2], 0} for each pixel p; `from` is device or pinned memory. NULL:
+     * the device never pads images. */
     mm_status (*pad)(nets_backend *backend, const float *from, float *to, int64_t pixels, mm_stream *stream);
-    /* to[i] = from[i], of these types, MM_F32 and MM_BF16, rounded; called within an op's phase. Ops of bf16 maps that
-     * have no implementation run through their f32 form with it (widened.h). NULL: they are refused. */
+    /* to[i] = from[i], rounded, between MM_F32 and MM_BF16; called while an op's phase is enqueued. An op that has no
+     * implementation for bf16 maps runs through its f32 form with it (op_through_f32.h). NULL: it is refused. */
     mm_status (*convert)(nets_backend *backend, mm_dtype from_type, const void *from, mm_dtype to_type, void *to,
                          int64_t elems, mm_stream *stream);
     /* The configuration of a backend that times algorithms when ops are created. The function or its result is NULL if
@@ -137,7 +142,7 @@ typedef struct nets_backend_ops {
     const nets_op_impl *impls[NETS_OP_KINDS]; /* NULL for the data */
 } nets_backend_ops;
 
-/* The sizes of workspace with which a phase of an op runs, each by another algorithm: the fastest first, strictly
+/* The sizes of workspace with which a phase of an op can run, each with another algorithm: the fastest first, strictly
  * decreasing. Algorithms round differently. At most four; chosen: the fastest, the one with the least workspace, and
  * two between. */
 enum { NETS_WORKSPACES = 4 };
@@ -155,7 +160,7 @@ typedef struct nets_code_needs {
 /* The first member of every backend's and every op's struct. */
 struct nets_backend {
     const nets_backend_ops *ops;
-    int ordinal;   /* of the device, among those of its kind; set by nets_backend_open */
+    int ordinal;   /* the device's, among those of its kind; set by nets_backend_open */
     int threads;   /* how many CPU threads it computes on; 0: it computes on another device */
     mm_dtype maps; /* the type of maps in nets lowered for it: MM_F32, or as its precision says */
     /* Parameters of rank 4, and their gradients, are [out][height][width][in] in its memory (op_order.h). */
@@ -163,16 +168,17 @@ struct nets_backend {
 };
 struct nets_op {
     const nets_op_impl *impl;
-    /* With pass.adds or shared parameters: it adds what it computes to DPARAM, in blocks, because the parameters may be
-     * large. Other ops write gradients as ever, whole, to where the executor adds them from. */
+    /* With pass.adds or shared parameters: the op adds what it computes to DPARAM, in blocks, because the parameters
+     * may be large. Other ops write whole gradients to the workspace, from which the executor adds them. */
     bool adds;
     nets_code_needs code_needs; /* passes not 0: it reads and writes the codes that its description names (net_ops.h) */
-    nets_workspaces workspaces[2]; /* of MM_FORWARD and MM_BACKWARD; n 0: the one of workspace_bytes */
+    /* by phase, MM_FORWARD and MM_BACKWARD; n 0: one size, nets_op_impl.workspace_bytes */
+    nets_workspaces workspaces[2];
 };
 
 /* Opens the backend for a device by the device's name ("cuda:1"). `config` NULL: all zero; it is copied with its
  * strings. The device need not be present: a net's workspaces can be computed without it. If they depend on algorithms
- * that are chosen by timing, they are those of the algorithms kept at algorithms_path, else the limit
+ * that are chosen by timing, they are those of the algorithms stored at algorithms_path, else the limit
  * (workspace_limit_bytes or NETS_WORKSPACE_LIMIT_BYTES). Close the backend after its ops are destroyed. Errors are
  * those of mm_device_find. */
 MM_CHECKED mm_status nets_backend_open(const char *device, const nets_backend_config *config,
@@ -184,16 +190,16 @@ void nets_backend_close(nets_backend *backend);
  * backend times nothing anyway. */
 MM_CHECKED mm_status nets_backend_open_bound(const nets_backend *backend, nets_backend **bound_out);
 
-/* Creates an op. Destroy it after its work is done. One of bf16 maps that its implementation cannot compute runs
+/* Creates an op. Destroy it after its work is done. If the implementation cannot compute it with bf16 maps, it runs
  * through its f32 form. MM_ERR_UNSUPPORTED: the backend cannot compute it. MM_ERR_NOMEM. */
 MM_CHECKED mm_status nets_op_create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out);
 void nets_op_destroy(nets_op *op);
 
-/* The sizes of scratch with which a phase runs, MM_FORWARD or MM_BACKWARD. */
+/* The sizes of workspace with which a phase can run, MM_FORWARD or MM_BACKWARD. */
 nets_workspaces nets_op_workspaces(const nets_op *op, mm_phase phase);
-/* The first of them. */
+/* The first, which is the largest and fastest. */
 int64_t nets_op_workspace_bytes(const nets_op *op, mm_phase phase);
-/* The largest of them that fits in `bytes`; -1: none does. */
+/* The largest size that fits in `bytes`; -1: none does. */
 int64_t nets_op_workspace_within(const nets_op *op, mm_phase phase, int64_t bytes);
 
 /* Enqueues a phase. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The executor: its life. */
+/* Creates and destroys executors, and stages their batches. */
 #include "nets/exec/exec.h"
 
 #include <stdio.h>
@@ -41,7 +41,7 @@ static mm_status check_device(const nets_exec *exec) {
     const nets_backend *backend = exec->backend;
     const mm_device *device = mm_compute_stream(exec->manager)->device;
     if (strcmp(backend->ops->name, device->ops->name) == 0 && backend->ordinal == device->ordinal) return MM_OK;
-    return mm_fail(MM_ERR_INVALID, "net %s: operations of device %s:%d for a manager on device %s:%d",
+    return mm_fail(MM_ERR_INVALID, "net %s: its operations are on device %s:%d, but the manager is on device %s:%d",
                    nets_net_name(exec->net), backend->ops->name, backend->ordinal, device->ops->name, device->ordinal);
 }
 
@@ -77,11 +77,11 @@ static mm_status create(nets_exec *exec, const nets_lowering *how) {
     MM_TRY(check_device(exec));
     if (exec->sub_batch != exec->batch) {
         if (exec->sub_batch < 1 || exec->sub_batch > exec->batch)
-            return mm_fail(MM_ERR_INVALID, "net %s: a sub-batch of %lld images, of a batch of %lld",
+            return mm_fail(MM_ERR_INVALID, "net %s: a sub-batch of %lld images must be from 1 to the batch of %lld",
                            nets_net_name(exec->net), (long long)exec->sub_batch, (long long)exec->batch);
         exec->n_passes = nets_exec_graphs(exec->batch, exec->sub_batch, graphs);
     }
-    /* The last has all persistent tensors: prepared first, it makes room for the others'. */
+    /* The last pass's graph has all persistent tensors, so it is prepared first: the others' then have room. */
     for (int i = exec->n_passes - 1; i >= 0; i--) {
         MM_TRY(create_pass(exec, how, &graphs[i], &exec->pass[i]));
         exec->lowered = exec->pass[exec->n_passes - 1].lowered;
@@ -138,7 +138,7 @@ mm_status nets_exec_create(const nets_net *net, int64_t batch, nets_mode mode, m
 
 void nets_exec_destroy(nets_exec *exec) {
     if (!exec) return;
-    /* Refused only within an iteration, where destroying is not allowed: then the graphs must stay. */
+    /* Forgetting is refused only within an iteration, where destroying is not allowed: then the graphs must stay. */
     for (int i = 0; i < exec->n_passes; i++)
         if (exec->pass[i].prepared && mm_manager_forget(exec->manager, exec->pass[i].lowered->graph) != MM_OK) return;
     nets_staging_fini(&exec->staging);
@@ -170,7 +170,7 @@ int64_t nets_exec_stage_bytes(const nets_net *net, int64_t batch) {
 mm_status nets_exec_stage(nets_exec *exec) {
     char name[sizeof exec->staging.name];
     if (exec->staging.stream || nets_exec_outstanding(exec) > 0)
-        return mm_fail(MM_ERR_ORDER, "%s: its batches are staged, or on their way already",
+        return mm_fail(MM_ERR_ORDER, "%s: its batches are staged already, or an iteration is not collected",
                        mm_graph_name(exec->lowered->graph));
     snprintf(name, sizeof name, "batch of %.200s", mm_graph_name(exec->lowered->graph));
     return nets_staging_init(&exec->staging, exec->manager, name, nets_exec_stage_bytes(exec->net, exec->sub_batch));

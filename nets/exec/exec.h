@@ -16,9 +16,9 @@ typedef struct nets_exec nets_exec;
 
 typedef struct nets_result {
     float loss;      /* mean over the batch's labels */
-    int32_t correct; /* for how many labels their class had the highest score */
+    int32_t correct; /* number of labels whose class had the highest score */
     int32_t halted;  /* not 0: the iteration updated nothing (nets_optimizer.only_finite) */
-    int32_t told;    /* sum of what the ranks have told each other with it (nets_exec_set_word); 0 without ranks */
+    int32_t told;    /* sum of the ranks' words for this iteration (nets_exec_set_word); 0 without ranks */
 } nets_result;
 
 /* The arrays of a parameter. NETS_STATE + i is the optimizer's i-th state. */
@@ -36,7 +36,7 @@ typedef enum nets_part {
  * manager has another device. */
 MM_CHECKED mm_status nets_exec_create(const nets_net *net, int64_t batch, nets_mode mode, mm_manager *manager,
                                       const char *device, const nets_optimizer *optimizer, nets_exec **exec_out);
-/* The same with the caller's backend, which is of the manager's device. Several executors may share one; it must
+/* The same with the caller's backend, which must be on the manager's device. Several executors may share one; it must
  * outlive them. Its configuration holds, among others, the number of threads. */
 MM_CHECKED mm_status nets_exec_create_on(const nets_net *net, int64_t batch, nets_mode mode, mm_manager *manager,
                                          nets_backend *backend, const nets_optimizer *optimizer, nets_exec **exec_out);
@@ -65,13 +65,13 @@ MM_CHECKED mm_status nets_exec_create_with(const nets_net *net, int64_t batch, n
 typedef struct nets_exec_graph {
     int64_t batch;
     nets_pass pass;
-    int64_t passes; /* how many of an iteration's are of this graph */
+    int64_t passes; /* how many passes of an iteration run this graph */
 } nets_exec_graph;
 int nets_exec_graphs(int64_t batch, int64_t sub_batch, nets_exec_graph graphs_out[3]);
 /* How many passes an iteration has. */
 static inline int64_t nets_exec_passes(int64_t batch, int64_t sub_batch) { return (batch + sub_batch - 1) / sub_batch; }
-/* What this rank tells the others with each iteration from the next one that is submitted on: at first 0, not negative.
- * Every rank's result has the sum; no rank waits for it otherwise than for the result. */
+/* Sets this rank's word, at first 0 and never negative, for all iterations submitted from now on. Every rank's result
+ * has the sum of all ranks' words (nets_result.told), and no rank waits for it longer than for the result. */
 void nets_exec_set_word(nets_exec *exec, int32_t word);
 /* Destroys the executor; the manager forgets its graph. Call it between iterations and before the manager is destroyed.
  * NULL is legal. */
@@ -79,8 +79,8 @@ void nets_exec_destroy(nets_exec *exec);
 
 /* Its graph; with sub-batches that of the last one, which updates the weights. */
 const nets_lowered *nets_exec_lowered(const nets_exec *exec);
-/* All of its graphs, one for each pass: 0 is the one above, 1 and 2 those of the first and of the middle sub-batches.
- * NULL: it has none of that number. */
+/* All of its graphs, one for each pass: 0 is that of nets_exec_lowered, 1 and 2 those of the first and of the middle
+ * sub-batches. NULL: it has none of that number. */
 enum { NETS_PASSES = 3 };
 const nets_lowered *nets_exec_lowered_pass(const nets_exec *exec, int pass);
 
@@ -110,9 +110,9 @@ enum { NETS_TRANSFER_BYTES = 4 << 20 };
 MM_CHECKED mm_status nets_exec_init(nets_exec *exec, uint64_t seed);
 
 /* Runs one iteration over `n` images (f32 NHWC, normalised) and their labels (nets_net_labels for each image). Blocks
- * until it is done; allocates nothing. In training it updates the weights with the learning rate `lr`. Where the policy
- * guards its bounds (mm.h: mm_sampling_guards), an iteration that samples is rehearsed first: it takes another forward
- * and backward pass, and the CPU's memory for the gradients of convolutions. If memory runs out and the manager steps
+ * until it is done; allocates nothing. In training it updates the weights with the learning rate `lr`. If the policy
+ * guards its error bounds (mm.h: mm_sampling_guards), an iteration that samples is rehearsed first. That takes another
+ * forward and backward pass, and CPU memory for the gradients of convolutions. If memory runs out and the manager steps
  * down its ladder, the iteration is undone and run again under the new plan. On failure the iteration was aborted and
  * the manager is usable. MM_ERR_INVALID: n is not the executor's batch, or a label is not a class. MM_ERR_ORDER: an
  * iteration is submitted and not collected.
@@ -160,19 +160,19 @@ int64_t nets_exec_stage_bytes(const nets_net *net, int64_t batch);
 /* How many iterations are submitted and not collected. */
 int nets_exec_outstanding(const nets_exec *exec);
 
-/* Called behind a forward step when its work is done. mm_tensor_data gives the addresses of the step's tensors, to be
- * read; on device host the CPU may. A failure fails the iteration. */
+/* Called after a forward step, when its work is done. mm_tensor_data gives the addresses of the step's tensors, which
+ * may be read, by the CPU only on device host. A failure fails the iteration. */
 typedef mm_status (*nets_watch_fn)(void *ctx, mm_manager *manager, const nets_step *step);
 
-/* From the next iteration on `fn` sees each forward step; NULL: none. Watched iterations are not replayed, and wait for
- * the device after each forward step. Call it between iterations. */
+/* From the next iteration on `fn` is called after each forward step; NULL: nothing is. Watched iterations are not
+ * replayed, and wait for the device after each forward step. Call it between iterations. */
 void nets_exec_watch(nets_exec *exec, nets_watch_fn fn, void *ctx);
 
-/* Called before a step is issued, with its number in the graph, and with -1 behind the last. */
+/* Called before a step is issued, with its number in the graph, and after the last with -1. */
 typedef void (*nets_mark_fn)(void *ctx, int step);
 
-/* From the next iteration on `fn` is told what is issued; NULL: it is not. Marked iterations are not replayed. Call it
- * between iterations. */
+/* From the next iteration on `fn` is called for each step that is issued; NULL: nothing is. Marked iterations are not
+ * replayed. Call it between iterations. */
 void nets_exec_mark(nets_exec *exec, nets_mark_fn fn, void *ctx);
 
 /* How long the calling thread has spent enqueuing iterations since creation, waits included. Copying batches into

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Inside the executor: exec.c (its life), exec_iteration.c, exec_pass.c, exec_ranks.c, exec_params.c; exec_slots.h,
- * exec_undo.h, exec_staging.h. */
+/* The executor's structs and the functions that its files share: exec.c, exec_iteration.c, exec_pass.c, exec_ranks.c
+ * and exec_params.c. */
 #ifndef NETS_EXEC_EXEC_INTERNAL_H
 #define NETS_EXEC_EXEC_INTERNAL_H
 
@@ -23,23 +23,24 @@ struct nets_exec {
     mm_manager *manager;
     nets_backend *backend, *own_backend; /* own_backend NULL: the caller's */
     int64_t batch, sub_batch;            /* images of an iteration, and of each pass but the last */
-    nets_exec_pass pass[NETS_PASSES];    /* first, middle, last; one: of the whole batch. Two: there is no middle one */
+    nets_exec_pass pass[NETS_PASSES];    /* first, middle, last; two: first, last; one: the whole batch */
     int n_passes;
-    const nets_lowered *lowered; /* of the last pass, which updates the weights */
+    const nets_lowered *lowered; /* the last pass's, which updates the weights */
     nets_optimizer optimizer;
-    nets_update_param *params; /* of the update: n_params learned parameters, then running statistics */
-    int n_params, n_checked;   /* n_checked: both together */
-    int *param_of;             /* per tensor of `lowered`: the parameter whose gradient it is, among these; else -1 */
-    mm_call vote;              /* nets_exec_enqueue_vote */
+    nets_update_param *params; /* what is updated or checked: n_params learned parameters, then running statistics */
+    int n_params, n_checked;   /* n_checked: parameters and statistics together */
+    /* Per tensor of `lowered`: index in `params` of the parameter whose gradient it is, or -1 */
+    int *param_of;
+    mm_call vote; /* nets_exec_enqueue_vote */
     nets_slots slots;
-    nets_undo kept;       /* in training */
+    nets_undo kept;       /* used in training */
     nets_staging staging; /* its stream NULL: batches are copied on the compute stream */
     int64_t ladder_steps; /* mm_stats.ladder_steps when last read */
     int64_t enqueue_ns;   /* nets_exec_enqueue_ns */
     int32_t word;         /* nets_exec_set_word */
-    nets_watch_fn watch;  /* NULL: nobody watches */
+    nets_watch_fn watch;  /* NULL: none */
     void *watch_ctx;
-    nets_mark_fn mark; /* NULL: nobody is told what is issued */
+    nets_mark_fn mark; /* NULL: none */
     void *mark_ctx;
 };
 
@@ -58,7 +59,7 @@ static inline void *nets_exec_place(const nets_exec *exec, mm_tensor tensor) {
     return tensor < 0 ? NULL : mm_persistent_data(exec->manager, nets_exec_name_of(exec, tensor), NULL);
 }
 
-/* Of an image as the network has it. */
+/* The bytes of an image in the network, without padding. */
 static inline int64_t nets_exec_image_bytes(const nets_exec *exec) {
     const int64_t bytes = nets_exec_bytes_of(exec, exec->lowered->images) / exec->lowered->batch;
     return exec->lowered->pads_images ? bytes / 4 * 3 : bytes;
@@ -68,21 +69,21 @@ static inline int64_t nets_exec_label_bytes(const nets_exec *exec) {
     return nets_exec_bytes_of(exec, exec->lowered->labels) / exec->lowered->batch;
 }
 
-/* Where an iteration takes its batch from, and leaves its result; or one pass of it, which takes its sub-batch. */
+/* An iteration, or one pass of it: where its batch or sub-batch comes from, and where the result goes. */
 typedef struct nets_iteration {
     nets_exec_pass *pass;
     const float *images;
     const int32_t *labels;
     nets_slot *slot;
-    bool ahead;                /* it ends without a drain */
+    bool ahead;                /* the iteration ends without a drain */
     bool recorded;             /* its work is being recorded: there is no batch or result yet */
-    bool rehearsed;            /* nothing that persists may change, gradients and results aside */
-    bool undone;               /* it failed, and what it had changed was restored */
-    int64_t ages[NETS_PASSES]; /* of sampling, before it; of several passes */
+    bool rehearsed;            /* only gradients and results may change of what persists */
+    bool undone;               /* the iteration failed, and its changes were undone */
+    int64_t ages[NETS_PASSES]; /* sampling ages before the iteration; unset with one pass */
     mm_stream *stream;
 } nets_iteration;
 
-/* Whether the manager has gone down its ladder since this was asked last. */
+/* Whether the manager has gone down its ladder since the last call. */
 bool nets_exec_stepped_down(nets_exec *exec);
 
 /* Enqueues the pass over the sub-batch that begins with image `first`. */
@@ -90,20 +91,21 @@ MM_CHECKED mm_status nets_exec_run_pass(nets_exec *exec, const nets_iteration *i
 /* mm_recompute_fn; ctx: the pass. */
 MM_CHECKED mm_status nets_exec_recompute(void *ctx, mm_manager *manager, mm_layer layer, mm_stream *stream);
 
-/* Before the first pass: this rank's part of the whole batch begins behind those of the ranks before it. */
+/* To be called before the first pass: advances NETS_RNG_IMAGE to the first image of this rank's part of the whole
+ * batch. */
 MM_CHECKED mm_status nets_exec_begin_part(const nets_exec *exec, mm_stream *stream);
-/* Number of sums that this rank has begun. 0 without nets_allreduce.begun. */
+/* The number of all-reduces that this rank has begun; 0 if that is not known. */
 int64_t nets_exec_sums_begun(const nets_exec *exec);
-/* Whether the update has parts, which begin as sums come. With only_finite, each rank then looks at its own gradients
- * as they are written, and the ranks agree before the first part. Clipping needs all sums: the last part does it
- * all. */
+/* Whether the update runs in parts, each as soon as its gradients are all-reduced. With only_finite, each rank then
+ * checks its own gradients as they are written, and the ranks agree before the first part. Clipping needs all
+ * gradients: then the last part updates all parameters. */
 static inline bool nets_exec_updates_in_parts(const nets_exec *exec) {
     return exec->lowered->n_updates > 1 && !(exec->optimizer.clip_norm > 0);
 }
-/* Sets NETS_RNG's halted word, if any rank's is set, on all of them. */
+/* Sets NETS_RNG's halted word on all ranks if it is set on any. */
 MM_CHECKED mm_status nets_exec_enqueue_vote(nets_exec *exec, mm_stream *stream);
-/* Copies this rank's word (nets_exec_set_word) to the tensor that becomes the ranks' sum, and that to the result. Nothing
- * without ranks. */
+/* Copy this rank's word (nets_exec_set_word) to the tensor that is all-reduced, and that tensor to the result. Without
+ * ranks they do nothing. */
 MM_CHECKED mm_status nets_exec_enqueue_word(const nets_exec *exec, const nets_slot *slot, mm_stream *stream);
 MM_CHECKED mm_status nets_exec_enqueue_result_word(const nets_exec *exec, const nets_slot *slot, mm_stream *stream);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Iterations: their passes, their results, and what is undone of those that fail. */
+/* Iterations: runs their passes, collects their results, and undoes those that fail. */
 #include <string.h>
 
 #include "mm/device/contract/clock.h"
@@ -15,8 +15,8 @@ bool nets_exec_stepped_down(nets_exec *exec) {
 
 static int index_of(const nets_exec *exec, const nets_slot *slot) { return (int)(slot - exec->slots.slot); }
 
-/* Where a policy samples, the ages of the passes' graphs count updates: the middle one's runs for an update count once,
- * and the first of them samples. -1: none has sampled. */
+/* Gets the sampling ages of several passes' graphs. An age counts updates: all runs of the middle graph for an update
+ * count as one, and only the first of them samples. -1: the graph has not sampled. */
 static mm_status get_ages(const nets_exec *exec, int64_t ages[NETS_PASSES]) {
     for (int i = 0; exec->n_passes > 1 && i < exec->n_passes; i++)
         MM_TRY(mm_sampling_age(exec->manager, exec->pass[i].lowered->graph, &ages[i]));
@@ -29,7 +29,7 @@ static mm_status set_ages(const nets_exec *exec, const int64_t ages[NETS_PASSES]
     return MM_OK;
 }
 
-/* The passes between the first and the last, with one graph. Behind its first run an age of 0 keeps it from
+/* Runs the passes between the first and the last, which share a graph. After its first run, an age of 0 keeps it from
  * sampling. */
 static mm_status run_middle(nets_exec *exec, const nets_iteration *it) {
     const mm_graph *graph = exec->pass[1].lowered->graph;
@@ -68,7 +68,7 @@ static mm_status undo(nets_exec *exec, nets_iteration *it, mm_status status) {
     mm_failure_save(&first, status);
     mm_iteration_abort(exec->manager);
     mm_status synced = mm_stream_sync(it->stream), settled = mm_manager_sync(exec->manager);
-    (void)synced, (void)settled; /* what counts is what failed first */
+    (void)synced, (void)settled; /* the first failure is returned */
     it->undone = take_back(exec, it->slot) && set_ages(exec, it->ages) == MM_OK;
     return mm_failure_restore(&first);
 }
@@ -88,7 +88,7 @@ static mm_status submit(nets_exec *exec, nets_iteration *it, float lr) {
 
 static mm_status check_batch(const nets_exec *exec, int64_t n, int room) {
     if (n != exec->batch)
-        return mm_fail(MM_ERR_INVALID, "net %s: %lld images for a batch of %lld", nets_net_name(exec->net),
+        return mm_fail(MM_ERR_INVALID, "net %s: got %lld images for a batch of %lld", nets_net_name(exec->net),
                        (long long)n, (long long)exec->batch);
     if (nets_exec_outstanding(exec) + room <= NETS_AHEAD) return MM_OK;
     return mm_fail(MM_ERR_ORDER, "net %s: %d iterations are submitted and not collected", nets_net_name(exec->net),
@@ -103,12 +103,12 @@ mm_status nets_exec_iteration(nets_exec *exec, const float *images, const int32_
     bool again;
     do {
         nets_iteration it = {.images = images, .labels = labels, .slot = nets_slots_next(&exec->slots)};
-        if (exec->lowered->pads_images) /* by a kernel, which reads pinned memory */
+        if (exec->lowered->pads_images) /* a kernel does that, which reads pinned memory */
             it.images = memcpy(it.slot->images, images, (size_t)(exec->batch * nets_exec_image_bytes(exec)));
         status = submit(exec, &it, lr);
         if (status == MM_OK) return nets_exec_collect(exec, result_out);
-        /* Memory ran out, the manager has a plan that needs less, and nothing has changed: once more. But not if other
-         * ranks have part of what is lost. */
+        /* Memory ran out, the manager has a plan that needs less, and nothing has changed: the iteration runs again,
+         * unless this rank has begun an all-reduce, of which other ranks have a part. */
         again =
             status == MM_ERR_NOMEM && it.undone && nets_exec_stepped_down(exec) && nets_exec_sums_begun(exec) == begun;
     } while (again);
@@ -130,12 +130,12 @@ static mm_status bad_label(const nets_exec *exec, int32_t at) {
                    (long long)(at / nets_net_labels(exec->net)), (long long)nets_net_classes(exec->net));
 }
 
-/* The iterations behind one that failed did not run either. */
+/* Undoes an iteration that failed, and drops those after it, which did not run either. */
 static mm_status give_up(nets_exec *exec, const nets_slot *slot, mm_status status) {
     mm_failure failure;
     mm_failure_save(&failure, status);
     nets_exec_drop(exec);
-    mm_status settled = mm_manager_sync(exec->manager); /* tells the same failure, unless it was told already */
+    mm_status settled = mm_manager_sync(exec->manager); /* returns the same failure, unless it was returned before */
     if (settled != MM_OK) mm_failure_save(&failure, settled);
     take_back(exec, slot);
     return mm_failure_restore(&failure);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A net's parameters and its counts of updates, in the manager; the order of elements that the device wants is known
- * here alone. */
+/* Gets and sets a net's parameters and its counts of updates in the manager. Only this file knows in which order the
+ * device has a parameter's elements. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,8 +19,8 @@ float *nets_exec_param(const nets_exec *exec, int param, nets_part part) {
 }
 
 static mm_status no_part(const nets_exec *exec, int param) {
-    return mm_fail(MM_ERR_NOT_FOUND, "parameter %s of %s has no such part here", nets_net_param(exec->net, param)->name,
-                   nets_net_name(exec->net));
+    return mm_fail(MM_ERR_NOT_FOUND, "parameter %s of %s has no such gradient or optimizer state here",
+                   nets_net_param(exec->net, param)->name, nets_net_name(exec->net));
 }
 
 /* ---------------------------------------------------------------- orders */
@@ -35,7 +35,7 @@ static nets_order order_of(const nets_exec *exec, mm_tensor tensor) {
 }
 _Static_assert(NETS_OPTIMIZER_STATES == 2, "all states are looked at");
 
-/* The name of the bf16 copy of the weight that a tensor is; NULL: it is none that has one. */
+/* The name of the tensor's bf16 copy, if it is a weight that has one; else NULL. */
 static const char *copy_name(const nets_exec *exec, mm_tensor tensor) {
     for (int i = 0; i < nets_net_params(exec->net); i++) {
         const nets_param_tensors *p = &exec->lowered->params[i];
@@ -48,7 +48,7 @@ static const char *copy_name(const nets_exec *exec, mm_tensor tensor) {
  * it. */
 typedef struct transfer {
     nets_exec *exec;
-    const char *name, *copy; /* copy: of its bf16 copy, which is set, too; NULL: it has none */
+    const char *name, *copy; /* copy: its bf16 copy's, which is set, too; NULL: none */
     nets_order order;
     int64_t first, n;
     float *out;
@@ -79,7 +79,7 @@ static mm_status copy_plain(const transfer *t, int64_t at, int64_t n, float *out
     return t->copy ? set_copy(t, at, n, in) : MM_OK;
 }
 
-/* Of n outer rows from row `first` on, what is copied; `rows` has room for them. */
+/* Copies those of the transfer's elements that are in the n outer rows from `first` on; `rows` is scratch for these. */
 static mm_status copy_rows(const transfer *t, int64_t first, int64_t n, float *rows) {
     const int64_t row = t->order.inner * t->order.window, row_there = t->order.there * t->order.window;
     const int64_t at = first * row, last = t->first + t->n;
@@ -98,7 +98,7 @@ static mm_status copy_rows(const transfer *t, int64_t first, int64_t n, float *r
     return t->out ? MM_OK : copy_plain(t, first * row_there, n * row_there, NULL, rows);
 }
 
-/* By as many outer rows as NETS_TRANSFER_BYTES hold, at least one. */
+/* Copies as many outer rows at a time as NETS_TRANSFER_BYTES hold, at least one. */
 static mm_status copy_ordered(const transfer *t) {
     const nets_order *o = &t->order;
     const int64_t row = o->inner * o->window, bytes = o->there * o->window * (int64_t)sizeof(float);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One pass of an iteration over a batch or a part of it: what is enqueued for each step; recordings; rehearsals. */
+/* Runs one pass of an iteration, over a batch or a sub-batch: enqueues each step, records and replays, or rehearses. */
 #include "nets/exec/exec_internal.h"
 #include "nets/exec/exec_rehearsal.h"
 
@@ -29,7 +29,7 @@ static mm_status enqueue_result(const nets_exec *exec, const nets_iteration *it)
     return mm_copy_async(it->stream, &to->halted, rng + NETS_RNG_HALTED, sizeof to->halted, MM_COPY_OUT);
 }
 
-/* Checks parameters from `first` on; `loss` NULL: that not. */
+/* Checks the gradients of n parameters from `first` on, and the loss unless `loss` is NULL. */
 static mm_status enqueue_check(const nets_exec *exec, int first, int n, float most, const float *loss,
                                mm_stream *stream) {
     const nets_update_args args = {.params = exec->params + first,
@@ -40,7 +40,7 @@ static mm_status enqueue_check(const nets_exec *exec, int first, int n, float mo
     return exec->backend->ops->check(exec->backend, &args, stream);
 }
 
-/* Behind the backward step that writes them last: before they are sent. */
+/* Called after the backward step that writes the gradients last, before they are all-reduced. */
 static mm_status check_gradients(const nets_exec *exec, const nets_step *step, mm_stream *stream) {
     const float most = NETS_GRADIENT_MOST / (float)exec->lowered->allreduce.n;
     for (int i = 0; i < NETS_MAX_PARAMS; i++) {
@@ -51,7 +51,7 @@ static mm_status check_gradients(const nets_exec *exec, const nets_step *step, m
     return MM_OK;
 }
 
-/* What else there is to check are sums already. */
+/* Checks what has been all-reduced already, loss and running statistics, and asks the other ranks. */
 static mm_status agree(nets_exec *exec, mm_stream *stream) {
     const float *loss = nets_exec_place(exec, exec->lowered->loss);
     MM_TRY(enqueue_check(exec, exec->n_params, exec->n_checked - exec->n_params, NETS_GRADIENT_MOST, loss, stream));
@@ -79,7 +79,7 @@ static mm_status enqueue_update(nets_exec *exec, const nets_step *step, mm_strea
     return exec->backend->ops->update(exec->backend, &args, stream);
 }
 
-/* Adds what a pass has left in the workspace to the gradients of the passes before it. */
+/* Adds the gradients that a step left in the workspace to those of earlier passes. */
 static mm_status enqueue_sums(const nets_exec *exec, const nets_lowered *lowered, const nets_step *step,
                               mm_stream *stream) {
     char *workspace = mm_workspace_data(exec->manager);
@@ -93,7 +93,7 @@ static mm_status enqueue_sums(const nets_exec *exec, const nets_lowered *lowered
     return MM_OK;
 }
 
-/* The code of a role that the step reads instead of the elements, or writes beside them; if there is one. */
+/* Sets role r's code, which the step reads instead of the elements or writes beside them, if there is one. */
 static void find_code(const nets_exec *exec, const nets_step *step, nets_role r, nets_op_args *args) {
     const mm_access access = step->phase == MM_BACKWARD ? MM_READ : MM_WRITE;
     if (!(step->coded_roles & NETS_ROLE_BIT(r))) return;
@@ -131,7 +131,7 @@ mm_status nets_exec_recompute(void *ctx, mm_manager *manager, mm_layer layer, mm
     return enqueue_op(pass->exec, pass->lowered, &pass->lowered->steps[step], stream, true);
 }
 
-/* Each iteration has another batch, so a recording of the data step enqueues nothing. */
+/* Each iteration has another batch, so while the data step is recorded it only notes where the batch goes. */
 static mm_status run_data(nets_exec *exec, const nets_iteration *it) {
     void *images = mm_tensor_data(exec->manager, it->pass->lowered->images);
     void *labels = mm_tensor_data(exec->manager, it->pass->lowered->labels);
@@ -197,8 +197,8 @@ static mm_status run_step_by_step(nets_exec *exec, const nets_iteration *it) {
     return it->ahead ? mm_iteration_end_async(exec->manager) : mm_iteration_end(exec->manager);
 }
 
-/* Whether the iteration can be replayed; it is recorded first if it may be. False: it runs step by step, this time or
- * under this plan. */
+/* Whether the pass can be replayed; it is recorded now if it has not been and the manager allows it. False: it runs
+ * step by step, this time or as long as the plan is used. */
 static bool has_recording(nets_exec *exec, nets_exec_pass *pass, mm_stream *stream) {
     nets_iteration recorded = {.pass = pass, .stream = stream, .recorded = true};
     if (exec->watch || exec->mark) return false;
@@ -211,16 +211,16 @@ static bool has_recording(nets_exec *exec, nets_exec_pass *pass, mm_stream *stre
     return status == MM_OK;
 }
 
-/* Copies the batch to where the data step would put it. That memory is free: on the compute stream everything before is
- * done, and nothing of this iteration has begun. */
+/* Copies the batch to where the data step would put it, then replays. That memory is free: on the compute stream
+ * everything before is done, and nothing of this iteration has begun. */
 static mm_status run_recorded(nets_exec *exec, const nets_iteration *it) {
     MM_TRY(enqueue_batch(exec, it, it->pass->recorded_images, it->pass->recorded_labels));
     MM_TRY(mm_iteration_replay(exec->manager, it->pass->lowered->graph));
     return it->pass->lowered->pass.goes_on ? MM_OK : enqueue_result(exec, it);
 }
 
-/* Forward and backward pass with the batch of an iteration that comes next, whose codes lose what they lose now. The
- * gradients are kept. */
+/* Runs the forward and backward pass of the next iteration with the codes' present error bounds, and records its
+ * gradients. */
 static mm_status rehearse(nets_exec *exec, const nets_iteration *it, nets_rehearsal *guard) {
     nets_iteration rehearsed = *it;
     rehearsed.rehearsed = true;
@@ -238,7 +238,7 @@ static mm_status rehearse(nets_exec *exec, const nets_iteration *it, nets_rehear
     return adds ? nets_rehearsal_restore(guard, exec) : MM_OK;
 }
 
-/* An iteration that samples, and whose gradients are compared with rehearsed ones. */
+/* Runs a pass that samples, and compares its gradients with rehearsed ones. */
 static mm_status run_guarded(nets_exec *exec, const nets_iteration *it) {
     nets_rehearsal guard = {0};
     mm_status status = rehearse(exec, it, &guard);

@@ -16,7 +16,7 @@ mm_status nets_exec_enqueue_result_word(const nets_exec *exec, const nets_slot *
     return place ? mm_copy_async(stream, to, place, sizeof *to, MM_COPY_OUT) : MM_OK;
 }
 
-/* If nobody can be asked any more, nothing is updated. */
+/* If the other ranks cannot be asked any more, the vote is to halt: nothing is updated. */
 static mm_status vote(void *arg) {
     nets_exec *exec = arg;
     const mm_status status = exec->lowered->allreduce.agree(exec->lowered->allreduce.ctx, exec->slots.vote);

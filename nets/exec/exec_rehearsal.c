@@ -20,7 +20,7 @@ static mm_status no_memory(const nets_exec *exec) {
     return mm_fail(MM_ERR_NOMEM, "net %s: no memory to compare its gradients", nets_net_name(exec->net));
 }
 
-/* Of all learned parameters, or of those that are compared. */
+/* Copies the gradients of all learned parameters, or of those that are compared. */
 static mm_status get_gradients(nets_exec *exec, bool all, float ***gradients_out) {
     const int n = nets_net_params(exec->net);
     float **gradients = *gradients_out = calloc((size_t)n + 1, sizeof *gradients);
@@ -64,7 +64,7 @@ static mm_status tell_one(const nets_rehearsal *guard, nets_exec *exec, const ne
     if (status == MM_OK) {
         const double sigma = deviation(exact, guard->gradients[param], nets_net_param(exec->net, param)->elems);
         status = mm_sampling_report(exec->manager, pass->graph, pass->params[param].value, sigma);
-        if (status == MM_ERR_NOT_FOUND) status = MM_OK; /* a layer whose input has no code */
+        if (status == MM_ERR_NOT_FOUND) status = MM_OK; /* the layer's input has no code */
     }
     free(exact);
     return status;

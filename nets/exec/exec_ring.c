@@ -34,7 +34,7 @@ mm_status nets_slots_init(nets_slots *slots, mm_stream *stream, int64_t images_b
 void nets_slots_fini(nets_slots *slots) {
     for (; slots->collected < slots->submitted; slots->collected++) {
         mm_status ended = mm_event_sync(nets_slots_oldest(slots)->done);
-        (void)ended; /* nobody asked */
+        (void)ended; /* nobody asked for the result */
     }
     for (int i = 0; i < NETS_AHEAD; i++) mm_event_destroy(slots->slot[i].done);
     if (slots->memory) mm_device_release(slots->device, MM_MEMORY_PINNED, slots->memory, slots->bytes);

@@ -12,13 +12,13 @@ typedef struct nets_slot {
     float *lr;
     int32_t *word; /* nets_exec_set_word */
     nets_result *result;
-    mm_event *done; /* recorded behind the iteration's last work */
+    mm_event *done; /* recorded after the iteration's last work */
 } nets_slot;
 
 typedef struct nets_slots {
     nets_slot slot[NETS_AHEAD];
     mm_device *device;
-    int32_t *vote; /* nets_exec_enqueue_vote; one at a time is under way */
+    int32_t *vote; /* for nets_exec_enqueue_vote; at most one is under way */
     void *memory;
     int64_t bytes;
     int64_t submitted, collected; /* iterations; the i-th uses slot i % NETS_AHEAD */

@@ -6,7 +6,7 @@
 
 #include "mm/core/plan/plan.h"
 
-/* The buffer may be written once the compute stream has come here: `taken` is recorded now. */
+/* Records `taken` now: the buffer may be written once the compute stream has come to this point. */
 static mm_status open_staging(nets_staging *staging, mm_manager *manager, const char *name, int64_t bytes) {
     snprintf(staging->name, sizeof staging->name, "%s", name);
     mm_stream *compute = mm_compute_stream(manager);
@@ -66,5 +66,5 @@ mm_status nets_staging_wait(nets_staging *staging, mm_stream *compute) {
     if (!staging->stream) return MM_OK;
     mm_status status = mm_stream_sync(staging->stream);
     if (status != MM_OK) mm_stream_reset(staging->stream);
-    return mm_event_record(staging->taken, compute); /* as it was recorded it tells of the failure */
+    return mm_event_record(staging->taken, compute); /* the earlier record has the failure */
 }

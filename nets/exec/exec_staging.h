@@ -18,16 +18,16 @@ enum { NETS_STAGED = 3 }; /* images, labels, learning rate */
 typedef struct nets_staged {
     const void *from;
     void *to;
-    int64_t bytes;        /* of `from` */
-    nets_backend *padder; /* makes four channels of three on the way to the tensor; NULL: it has what `from` has */
+    int64_t bytes;        /* size of `from` */
+    nets_backend *padder; /* pads three channels to four on the way to the tensor; NULL: no padding */
 } nets_staged;
 
-/* Copies a part to its tensor, from the device's memory or from pinned one. */
+/* Copies a part to its tensor; `from` is device or pinned memory. */
 MM_CHECKED mm_status nets_staged_copy(const nets_staged *part, const void *from, mm_copy_kind kind, mm_stream *stream);
 
 typedef struct nets_staging {
     mm_manager *manager;
-    char name[256];    /* of the buffer */
+    char name[256];    /* the buffer's */
     mm_stream *stream; /* NULL: batches are not staged */
     mm_event *arrived, *taken;
     uint8_t *buffer;

@@ -60,7 +60,7 @@ mm_status nets_undo_init(nets_undo *kept, mm_manager *manager, const nets_lowere
     kept->manager = manager;
     kept->device = mm_compute_stream(manager)->device;
     kept->runs = calloc((size_t)nets_net_params(net) + 1, sizeof *kept->runs);
-    if (!kept->runs) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to keep its statistics", nets_net_name(net));
+    if (!kept->runs) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to save its statistics", nets_net_name(net));
     for (int i = 0; i < nets_net_params(net); i++)
         if (!nets_net_param(net, i)->learned) add(kept, lowered, lowered->params[i].value);
     add(kept, lowered, lowered->rng);
@@ -112,7 +112,7 @@ mm_status nets_undo_apply(nets_undo *kept, int slot, mm_stream *stream, bool *un
     uint32_t now[4];
     *undone_out = true;
     if (kept->n_runs == 0 || memcmp(count_in(kept, slot), NEVER, sizeof NEVER) == 0)
-        return MM_OK; /* it did not begin */
+        return MM_OK; /* the iteration did not begin */
     MM_TRY(mm_persistent_get(kept->manager, kept->rng, 0, now, sizeof now));
     *undone_out = memcmp(now + 2, count_in(kept, slot), sizeof NEVER) == 0;
     mm_status status = *undone_out ? put_back(kept, slot, stream) : MM_OK;

@@ -13,11 +13,11 @@ typedef struct nets_undo {
     mm_manager *manager;
     mm_device *device;
     uint8_t *memory;
-    int64_t bytes;       /* of one copy; NETS_AHEAD of them lie one after the other */
+    int64_t bytes;       /* size of one copy; NETS_AHEAD copies lie one after the other */
     nets_undo_run *runs; /* contiguous ranges of device memory to copy; none in an evaluation, which changes nothing */
     int n_runs;
     const char *rng;    /* the name of NETS_RNG's tensor */
-    int64_t rng_offset; /* in a copy */
+    int64_t rng_offset; /* its offset in a copy */
 } nets_undo;
 
 /* For a training graph that the manager has prepared. Call fini also after a failure. */

@@ -7,10 +7,11 @@
 
 #include "nets/contract/op_sizes.h"
 
-/* A chunk begins with a word of the mask, so it has a multiple of 32 lines. The LEAST numbers are chosen. */
+/* A chunk begins with a word of the sign mask, so it has a multiple of 32 lines. The LEAST numbers are chosen. */
 enum { MASK_BITS = 32, CHUNK_LINES = MASK_BITS, LEAST_LANES = 256, LEAST_CHUNKS = 2 };
 
-/* Lanes that a pass has in all, and for each place: statistics, sums of gradients, gradients. */
+/* How many arrays of lanes passes need: statistics, for each place; sums of gradients, shared and for each place;
+ * gradients, in all. */
 enum { STATISTICS_LANES = 3, SUMS_SHARED = 1, SUMS_LANES = 2, GRADIENT_LANES = 4 };
 
 static int64_t lane_count(int places) {
@@ -37,8 +38,8 @@ nets_channels nets_channels_of(int64_t rows, int64_t channels, mm_dtype maps, mm
     return ch;
 }
 
-/* The parts of the scratch, in order: a number for each lane; a number for each channel, of places and of blocks; then
- * either a chunk for each place or the lines for by_x, which no call needs together. */
+/* The parts of the scratch, in order: arrays of lanes; arrays of channels, two for each place and for each block; then
+ * a chunk for each place, or the arrays of lanes for by_x. No call needs both of the last. */
 typedef struct workspace {
     char *lanes, *parts, *totals, *rest;
     int64_t lane_bytes, channel_bytes, chunk_bytes;
@@ -68,7 +69,7 @@ static double *total_of(const workspace *w, int64_t block, int i) {
 
 /* ---------------------------------------------------------------- blocks */
 
-/* A pass over all chunks. */
+/* A pass over all blocks. */
 typedef struct block_pass {
     const nets_channels *ch;
     const workspace *w;
@@ -99,7 +100,7 @@ static int64_t chunk_at(const nets_channels *ch, int64_t at) {
     return ch->elems - at < ch->chunk_elems ? ch->elems - at : ch->chunk_elems;
 }
 
-/* A block's elements. */
+/* A block's elements: the first, and the one after the last. */
 static int64_t block_begin(const nets_channels *ch, int64_t block) { return block * ch->blocks.each * ch->chunk_elems; }
 static int64_t block_end(const nets_channels *ch, int64_t block) {
     int64_t end = block_begin(ch, block + 1);
@@ -109,12 +110,12 @@ static int64_t block_end(const nets_channels *ch, int64_t block) {
 #define FOR_EACH_CHUNK(ch, block)                                                                                      \
     for (int64_t at = block_begin(ch, block), n; at < block_end(ch, block) && (n = chunk_at(ch, at)) > 0; at += n)
 
-/* Repeats what the first lanes have, one for each channel, for all of them. */
+/* Repeats the first lanes, one for each channel, in all lanes. */
 static void spread(const nets_channels *ch, float *lane) {
     for (int64_t i = ch->channels; i < ch->lanes; i++) lane[i] = lane[i - ch->channels];
 }
 
-/* A number for each channel, in all its lanes. */
+/* Writes each channel's value to all its lanes. */
 static void put(const nets_channels *ch, const float *values, float *lane) {
     for (int64_t c = 0; c < ch->channels; c++) lane[c] = values[c];
     spread(ch, lane);
@@ -142,7 +143,7 @@ static void join_sums(const nets_channels *ch, const workspace *w, int i) {
 
 /* ---------------------------------------------------------------- statistics */
 
-/* Means to the place's part 0, squares about them to its part 1. */
+/* Writes a chunk's means to the place's array 0, and the sums of squared differences from them to array 1. */
 static void measure_chunk(const nets_channels *ch, const workspace *w, int64_t place, const void *x, int64_t n) {
     float *sum = lane_at(w, STATISTICS_LANES * place), *first = lane_at(w, STATISTICS_LANES * place + 1);
     float *mean = lane_at(w, STATISTICS_LANES * place + 2);
@@ -160,13 +161,13 @@ static void measure_chunk(const nets_channels *ch, const workspace *w, int64_t p
     spread(ch, mean);
     ch->lines->squares(x, n, ch->lanes, mean, sum);
     gather(ch, sum, squares);
-    for (int64_t c = 0; c < ch->channels; c++) { /* about the mean before it was rounded */
+    for (int64_t c = 0; c < ch->channels; c++) { /* corrects for the rounding of `mean` */
         double off = means[c] - (double)mean[c], about = squares[c] - rows * off * off;
         squares[c] = about < 0 ? 0 : about;
     }
 }
 
-/* Takes the statistics of so many rows into those of the `before` rows ahead of them. */
+/* Joins the statistics of `rows` rows to those of the `before` rows ahead of them. */
 static void join(const nets_channels *ch, double before, double *mean, double *squares, double rows,
                  const double *more_mean, const double *more_squares) {
     double weight = rows / (before + rows), both = before * weight;
@@ -216,7 +217,8 @@ static nets_lanes_map map_of(const nets_channels *ch, const nets_channels_affine
     return (nets_lanes_map){.mean = mean, .factor = factor, .shift = shift};
 }
 
-/* Encodes the strips from *next on that end at element `end` or before it; NULL: none. elems: the whole map. */
+/* Encodes the strips from *next on that end at or before element `end`, and advances *next. `code` NULL: does nothing.
+ * elems: the whole map. */
 static void encode_to(const mm_coded *code, const float *elems, int64_t end, int64_t *next) {
     if (!code) return;
     const mm_strips *s = code->strips;
@@ -233,7 +235,7 @@ static int64_t strip_from(const mm_coded *code, int64_t at) {
     return mm_strip_begin(code->strips, strip) == at ? strip : strip + 1;
 }
 
-/* Encodes the strips that lie in two blocks or more, each once. */
+/* Encodes the strips that lie in two or more blocks, each once. */
 static void encode_across(const nets_channels *ch, const mm_coded *code, const float *elems) {
     for (int64_t block = 1, after = 0; code && block < ch->blocks.pieces; block++) {
         int64_t strip = strip_from(code, block_begin(ch, block));
@@ -266,7 +268,7 @@ static void normalise_block(const block_pass *pass, int64_t block, int64_t place
         return;
     }
     int64_t x_strip = strip_from(norm->x_code, begin), y_strip = strip_from(norm->y_code, begin);
-    FOR_EACH_CHUNK(ch, block) { /* whose elements are in the cache when they are encoded */
+    FOR_EACH_CHUNK(ch, block) { /* by chunks: elements are in the cache when they are encoded */
         normalise(ch, of, at, n);
         encode_to(norm->x_code, norm->x, at + n, &x_strip);
         encode_to(norm->y_code, norm->y, at + n, &y_strip);
@@ -282,7 +284,7 @@ void nets_channels_normalise(const nets_channels *ch, const nets_channels_norm *
     encode_across(ch, norm->y_code, norm->y);
 }
 
-/* A chunk of what passes the ReLU, by the mask. */
+/* Writes a chunk of dy to `to`, zero where the mask says that y is not positive. Returns `to`. */
 static const void *pass_gate(const nets_channels *ch, const uint32_t *mask, const void *dy, int64_t at, void *to) {
     ch->lines->gate(NULL, mask + at / MASK_BITS, in_map(ch, dy, at), chunk_at(ch, at), to);
     return to;
@@ -312,7 +314,7 @@ static window window_of(const nets_channels *ch, const nets_channels_gradients *
     return (window){.code = g->x_code, .decoded = (float *)g->window + place * elems};
 }
 
-/* Elements at to at + n - 1, at most a chunk; valid until the next call. */
+/* Returns elements `at` to at + n - 1, at most a chunk; valid until the next call. */
 static const void *window_at(window *w, int64_t at, int64_t n) {
     if (!w->code) return (const char *)w->elems + at * w->elem_bytes;
     const mm_strips *s = w->code->strips;
@@ -332,14 +334,14 @@ static const void *window_at(window *w, int64_t at, int64_t n) {
 
 typedef struct backward {
     const nets_channels_gradients *g;
-    bool by_x;        /* y's signs are told from x */
-    nets_lanes_map y; /* then */
-    void *kept;       /* what passes the ReLU, g, is left here for the second pass; NULL: nowhere */
-    const void *from; /* where the second pass finds it */
+    bool by_x;        /* y's signs are computed from x */
+    nets_lanes_map y; /* then: the map from x to y */
+    void *kept;       /* where the first pass writes g, the part of dy that passes the ReLU; NULL: nowhere */
+    const void *from; /* where the second pass reads g or, with by_x or without a ReLU, dy */
     nets_lanes_gradient with;
 } backward;
 
-/* Sums of what passes the ReLU, g, and of g * (x - mean). */
+/* Sums g, the part of dy that passes the ReLU, and g * (x - mean). */
 static void sum_block(const block_pass *pass, int64_t block, int64_t place) {
     const nets_channels *ch = pass->ch;
     const workspace *w = pass->w;
@@ -351,7 +353,7 @@ static void sum_block(const block_pass *pass, int64_t block, int64_t place) {
     for (int i = 0; i < 2; i++) clear(ch, total_of(w, block, i));
     FOR_EACH_CHUNK(ch, block) {
         const void *x = window_at(&xs, at, n), *g_dy = in_map(ch, g->dy, at);
-        if (of->by_x) { /* nothing is written: the second pass tells the signs, too */
+        if (of->by_x) { /* g is not written: the second pass computes the signs, too */
             ch->lines->products_by_x(of->y, g_dy, x, n, ch->lanes, sum, sum_x);
         } else {
             void *to = of->kept ? to_map(ch, of->kept, at) : chunk_of(w, place);
@@ -387,7 +389,7 @@ static void gradient_block(const block_pass *pass, int64_t block, int64_t place)
     FOR_EACH_CHUNK(ch, block) gradient(ch, of, window_at(&xs, at, n), at, n);
 }
 
-/* The sums are the first block's totals. */
+/* Computes the parameters' gradients and the lanes for dx. The sums are the first block's totals. */
 static void conclude_sums(const nets_channels *ch, const nets_channels_gradients *g, const workspace *w) {
     const double *sum = total_of(w, 0, 0), *sum_x = total_of(w, 0, 1);
     for (int64_t c = 0; c < ch->channels; c++) {

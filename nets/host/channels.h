@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Batch norm and biases on the CPU: operations channel by channel over maps [rows, channels] of f32 or bf16. Internal.
  *
- * Elements are grouped into lines (lines.h), lines into chunks that fit the cache, and chunks into blocks, which the
+ * Elements are grouped into lines (simd_map.h), lines into chunks that fit the cache, and chunks into blocks, which the
  * threads share. Sums are f32 within a chunk, and f64 over lanes, chunks and blocks. Their order depends only on the
  * shape and the number of threads. */
 #ifndef NETS_HOST_CHANNELS_H
@@ -14,15 +14,15 @@
 typedef struct nets_channels {
     const nets_simd_map *lines;
     mm_host_pool *pool;
-    nets_cut blocks; /* of chunks */
+    nets_cut blocks; /* cuts the chunks */
     int places;      /* how many blocks are worked on at a time */
     int64_t rows, channels, elems;
-    int64_t elem_bytes;    /* of maps */
-    int64_t lanes;         /* of a line: a multiple of the channels */
+    int64_t elem_bytes;    /* size of a map's element */
+    int64_t lanes;         /* elements of a line: a multiple of the channels */
     int64_t chunk_elems;   /* a multiple of the lanes */
-    int64_t scratch_bytes; /* that every function here needs */
-    int64_t by_x_bytes;    /* more, for gradients whose ReLU is computed again from x */
-    int64_t chunk_bytes;   /* more, for gradients through a ReLU without a dx to write them to */
+    int64_t scratch_bytes; /* scratch that every function here needs */
+    int64_t by_x_bytes;    /* more scratch, for a backward that computes the ReLU's signs again from x */
+    int64_t chunk_bytes;   /* more scratch, for a backward through a ReLU that has no dx to write to */
 } nets_channels;
 
 /* `pool` is borrowed; NULL: only the caller's thread computes. */
@@ -45,26 +45,26 @@ typedef struct nets_channels_norm {
     const void *x, *x2;
     bool relu;
     void *y; /* may be x or x2 */
-    const mm_coded *x_code,
-        *y_code; /* codes of x (which y must not be then) and of y, to be written, of f32; NULL: none */
+    /* Codes of x and of y to be written, for f32 maps; NULL: none. With x_code, y must not be x. */
+    const mm_coded *x_code, *y_code;
 } nets_channels_norm;
 void nets_channels_normalise(const nets_channels *ch, const nets_channels_norm *norm, void *scratch);
 
-/* The gradients of nets_channels_norm by its inputs. With `relu`, dy counts only where y is positive. y is given as
- * elements or as a sign mask (mm.h). Both may be NULL if there was no x2 and x has the forward's bits: then y is
- * computed again. */
+/* The gradients of nets_channels_norm with respect to its inputs. With `relu`, dy counts only where y is positive. y is
+ * given as elements or as a sign mask (mm.h). Both may be NULL if there was no x2 and x has the forward's bits: then y
+ * is computed again. */
 typedef struct nets_channels_gradients {
     nets_channels_affine by;
     bool relu;
     const void *y;
     const uint32_t *mask;
-    const mm_coded *x_code; /* where x is read from, if x is NULL: decoded into the cache, in each pass over it */
-    void *window;           /* then: nets_channels_window_bytes */
+    const mm_coded *x_code; /* if x is NULL, its code: each pass decodes it into the cache */
+    void *window;           /* with x_code: scratch of nets_channels_window_bytes and 2 strips a place */
     const void *x, *dy, *earlier, *earlier2; /* earlier ones are added to dx and dx2; NULL: nothing is added */
     void *dx, *dx2; /* NULL: not wanted. dx may be dy. dx2 may be earlier2 or, without earlier2, y */
     float *dscale, *dshift;
 } nets_channels_gradients;
-/* Bytes of the window of a code that is read, less 2 strips of elements for each place. */
+/* Bytes of `window`, without the 2 strips of elements for each place. */
 int64_t nets_channels_window_bytes(const nets_channels *ch);
 void nets_channels_backward(const nets_channels *ch, const nets_channels_gradients *g, void *scratch);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Causal attention, block by block (Dao et al. 2022, "FlashAttention"): of the scores, which are the square of the
- * context, only one block exists at a time, in the cache. A thread computes a head of a sample alone, in a fixed order.
+ * context, only one block exists at a time, in the cache. One thread computes a whole head of a sample, in a fixed
+ * order.
  *
  *   keys       0     1     2         With s = scale q k, for a block of rows (queries) i and each block of keys j <= i:
  *   rows 0   | \ |     |     |         forward:   top, l = sum of e^(s - top), o = sum of e^(s - top) v; both are
@@ -9,8 +10,8 @@
  *            whole blocks, then half of             dv += p dy; dq += ds k; dk += ds q
  *            the one on the diagonal
  *
- * The input's channels are q, k, v, each of `heads` times `size`. Of bf16 maps a thread has its head in f32 in the
- * workspace, and what it gives is rounded once. */
+ * The input's channels are q, k, v, each of `heads` times `size`. With bf16 maps a thread copies its head to f32 in the
+ * workspace, and rounds the results once. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,9 +24,9 @@
 
 enum { BLOCK = 128 }; /* rows and keys of a block: its scores take 64 KiB, of a cache of 256 KiB at least. Chosen */
 
-/* Products of blocks. The gradients are added to what is there. */
+/* Products of blocks. OUTPUT and the gradients of q, k and v add to their results. */
 enum { SCORES, OUTPUT, BY_P, BY_V, BY_Q, BY_K, PRODUCTS };
-/* The sizes of a block: all but the last rows are whole, and so are the keys but those of the last block's diagonal. */
+/* The sizes of blocks. Only the last block of rows can be smaller, and its keys only in the block on the diagonal. */
 enum { WHOLE, LAST_ROWS, LAST_BOTH, SIZES };
 
 typedef struct attention_op {
@@ -33,14 +34,14 @@ typedef struct attention_op {
     const nets_dnn *dnn;
     const nets_simd_row *loops;
     int64_t samples, tokens, heads, size;
-    nets_cut blocks; /* of tokens */
+    nets_cut blocks; /* cuts the tokens */
     nets_dnn_kernel product[PRODUCTS][SIZES];
     const nets_simd_map *lines;
-    int64_t elem_bytes;       /* of the maps */
-    bool widens;              /* they are not f32: a head's are in panels of [tokens, size] */
-    int64_t x_pitch, y_pitch; /* elements from token to token, of what is computed with */
-    int64_t scratch_bytes;    /* of a product */
-    int64_t place_bytes;      /* of a thread, in the workspace */
+    int64_t elem_bytes;       /* size of a map's element */
+    bool widens;              /* maps are not f32: a head is copied to panels [tokens, size] */
+    int64_t x_pitch, y_pitch; /* elements from token to token, in maps or panels */
+    int64_t scratch_bytes;    /* a product's */
+    int64_t place_bytes;      /* a thread's part of the workspace */
     float scale;
 } attention_op;
 
@@ -58,11 +59,11 @@ typedef struct head {
     float *y, *log_sums, *dq, *dk, *dv;
     void *scratch;
     float *s, *dp;  /* of a block */
-    float *o;       /* of a block's rows: [rows, size] */
+    float *o;       /* output of a block's rows, [rows, size] */
     float *top, *l; /* [rows]; in the backward, top is y dy */
 } head;
 
-/* Blocks i of rows and j of keys. */
+/* The block of rows i and keys j. */
 typedef struct block {
     int64_t row, key, rows, keys;
     int size;
@@ -175,7 +176,7 @@ static mm_status give_rows(const head *h, int64_t i) {
 
 /* ---------------------------------------------------------------- both */
 
-/* A head of a sample in the maps: bytes before its q, k, v, and before its y. */
+/* Where a head of a sample lies in the maps: byte offsets of its q and of its y. */
 typedef struct place {
     int64_t x, y, width; /* width: from q to k, and from k to v */
 } place;
@@ -202,7 +203,7 @@ static head head_of(const attention_run *run, int64_t piece, int thread) {
     return h;
 }
 
-/* It computes with the maps themselves. */
+/* Without panels: the head is in the maps themselves. */
 static void point(const attention_run *run, const place *at, head *h) {
     char *x = run->args->at[NETS_X], *y = run->args->at[NETS_Y], *dx = run->args->at[NETS_DX],
          *dy = run->args->at[NETS_DY];
@@ -223,7 +224,7 @@ static const float *widen(const attention_op *op, const char *from, int64_t row,
     return to;
 }
 
-/* It computes with panels, which hold the maps' elements; those that are given begin at zero. */
+/* With panels: copies the head to them. The gradients' panels begin at zero. */
 static void fill(const attention_run *run, const place *at, head *h) {
     const attention_op *op = run->op;
     const int64_t panel = op->tokens * op->size, rx = row_of_x(op), ry = row_of_y(op);
@@ -242,7 +243,7 @@ static void fill(const attention_run *run, const place *at, head *h) {
     memset(h->dq, 0, (size_t)(3 * panel) * sizeof *h->dq);
 }
 
-/* earlier NULL: there is none. */
+/* Writes a panel to a map, plus `earlier` unless NULL. */
 static void give(const attention_op *op, const float *from, int64_t row, const char *earlier, char *to) {
     for (int64_t t = 0; t < op->tokens; t++) {
         const int64_t at = t * row * op->elem_bytes;

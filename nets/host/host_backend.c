@@ -18,7 +18,7 @@ static void close_host(nets_backend *backend) {
     free(host);
 }
 
-/* It multiplies in float32 and times nothing: of the options, the threads and bf16 maps alone make a difference. */
+/* The host multiplies in float32 and times nothing, so only the options for threads and bf16 maps matter. */
 static mm_status open_host(int ordinal, const nets_backend_config *config, nets_backend **backend_out) {
     (void)ordinal;
     nets_host_backend *host = calloc(1, sizeof *host);

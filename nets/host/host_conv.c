@@ -1,28 +1,29 @@
 /* SPDX-License-Identifier: MIT */
-/* Convolution and transposed convolution, on oneDNN's convolutions. The transposed one is the gradient of a
- * convolution that leads from its output to its input: the same three kernels, the first two with their places
- * exchanged, and that convolution's weights. A bias is added and summed by own loops, the same that a ReLU has where
- * lowering gives it the bias (fuse.h).
+/* Convolution and transposed convolution, on oneDNN's convolutions. The transposed one is the gradient of a convolution
+ * that leads from its output to its input: the same three kernels, forward and data gradient exchanged, and that
+ * convolution's weights. A bias is added and summed by own loops, the same that a ReLU has where lowering gives it the
+ * bias (fuse.h).
  *
- * Weights travel plain and are reordered in the workspace, which a phase's parts use one after the other. A part is
- * computed in pieces of the batch (pieces.h), or of its images where there are few, of which as many as there are
- * threads run at a time; each gives a gradient by the weights of its own, and these are added in order:
+ * Weights come in the plain layout and are reordered in the workspace, which a phase's parts (y; dw, then dx) use one
+ * after the other. A part is computed in pieces of the batch (partition.h), or of rows if there are few images; as many
+ * pieces as there are threads run at a time. Each piece computes a weights' gradient of its own, and these are added in
+ * order:
  *
  *   | scratchpad | scratchpad ... | weights in oneDNN's layout, or the first piece's gradient | further pieces' ...  |
  *     a thread's
  *
  * A pass that adds to the gradients of earlier ones (nets_pass) adds as it reorders, or, without a reorder, from the
- * first piece's place. The bias's gradient comes after what its part takes of the workspace.
+ * first piece's gradient. A bias's gradient that is to be added lies behind the scratch of its sum.
  *
  * There is one algorithm, oneDNN's direct one, so that every plan gives the same bits. oneDNN 2.6.3 has two others:
  * with GEMM it takes 1.3 to 2 times as long and more scratch; with Winograd (windows of 3 x 3, AVX-512) 0.28 to 0.7
  * times as long, but 9 to 136 MiB of scratch instead of less than 16 KiB, and maps in blocks of 16 channels, besides.
  * (CPU time of one core of an EPYC, convolutions of VGG-16 and ResNet-50 at batch 8 and 32.)
  *
- * A gradient by the input that is added to an earlier contribution is computed image by image, each behind what its
- * part takes of the workspace, in a thread's place: so it may be added in that contribution's place.
+ * A data gradient that is added to an earlier one is computed image by image, in a buffer of the thread behind the
+ * part's workspace. So dx may be in the earlier gradient's place.
  *
- * Of bf16 maps the batch, which is f32, is rounded in front of all this. */
+ * With bf16 maps, the batch, which is f32, is first rounded to the workspace's beginning. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,7 +33,7 @@
 
 /* Primitives and the reorder of their weights, before them (WEIGHTS) or after them (DIFF_WEIGHTS). */
 typedef struct conv_part {
-    nets_piecewise run; /* of the input, the output, and the weights */
+    nets_piecewise run; /* kernels of one direction; arguments: input, output, weights */
     nets_dnn_kernel reorder;
     int64_t weights_bytes; /* in oneDNN's layout */
     int64_t scratch_bytes, workspace_bytes;
@@ -41,15 +42,15 @@ typedef struct conv_part {
 typedef struct conv_op {
     nets_op base;
     const nets_dnn *dnn;
-    conv_part y, dx, dw; /* what gives these */
+    conv_part y, dx, dw; /* the parts that compute these */
     int64_t images, x_image_elems, y_image_elems;
-    int64_t rounded_bytes;  /* in front of the workspace: the batch in bf16; 0: it is not read so */
-    nets_channels channels; /* of the output */
+    int64_t rounded_bytes;  /* the batch in bf16, at the workspace's beginning; 0: it is not rounded */
+    nets_channels channels; /* the output's */
     bool bias, transposed, wants_dx, adds_earlier;
-    nets_role weight; /* NETS_W; of bf16 maps NETS_W16 */
+    nets_role weight; /* NETS_W; with bf16 maps NETS_W16 */
 } conv_op;
 
-/* Where the part's primitives find or leave their weights. */
+/* Where the part's primitives read or write their weights. */
 static void *inner_weights(const conv_part *part, const nets_op_args *args, void *plain) {
     return part->workspace_bytes > part->scratch_bytes ? (char *)args->at[NETS_WORKSPACE] + part->scratch_bytes : plain;
 }
@@ -61,7 +62,7 @@ static mm_status reorder(const conv_op *op, conv_part *part, const nets_op_args 
     return nets_dnn_run(op->dnn, &part->reorder, 0, args->at[NETS_WORKSPACE]);
 }
 
-/* A part that applies the weights, to all images. */
+/* Runs a part that reads the weights, over all images. */
 static mm_status run_part(const conv_op *op, conv_part *part, const nets_op_args *args, void *in, void *out) {
     void *weights = inner_weights(part, args, args->at[op->weight]);
     MM_TRY(reorder(op, part, args, args->at[op->weight], weights));
@@ -80,7 +81,7 @@ static void round_range(const void *ctx, int64_t from, int64_t to) {
     r->op->channels.lines->narrow(r->from + from, to - from, r->to + from);
 }
 
-/* What the parts get: of a batch that is rounded, the rounded one, and the workspace behind it. */
+/* The parts' arguments. If the batch is rounded, they get the rounded one and the workspace behind it. */
 static nets_op_args rounded(const conv_op *op, const nets_op_args *args) {
     nets_op_args inner = *args;
     if (!op->rounded_bytes) return inner;
@@ -101,7 +102,7 @@ static mm_status run_forward(nets_op *base, const nets_op_args *outer) {
     return MM_OK;
 }
 
-/* Where the bias's gradient is left to be added: behind the scratch of its sum. */
+/* The offset of a bias's gradient that is to be added: behind the scratch of its sum. */
 static int64_t bias_scratch(const conv_op *op) { return nets_aligned(op->channels.scratch_bytes); }
 
 typedef struct gradients {
@@ -196,7 +197,7 @@ static mm_status run_backward(nets_op *base, const nets_op_args *outer) {
 
 static mm_status check_earlier(const conv_op *op, const nets_op_args *args) {
     if ((args->at[NETS_EARLIER] != NULL) == op->adds_earlier) return MM_OK;
-    return mm_fail(MM_ERR_INVALID, "a convolution was made %s an earlier contribution to its gradient",
+    return mm_fail(MM_ERR_INVALID, "a convolution created %s an earlier gradient to add to was enqueued otherwise",
                    op->adds_earlier ? "for" : "without");
 }
 
@@ -235,7 +236,7 @@ static void destroy(nets_op *base) {
 typedef struct part_desc {
     nets_dnn_conv_kind kind;
     int in, out, weights;
-    bool sums; /* each piece gives weights of its own */
+    bool sums; /* each piece computes a weights' gradient of its own */
 } part_desc;
 
 static const part_desc BY_FORWARD = {NETS_DNN_CONV_FORWARD, DNNL_ARG_SRC, DNNL_ARG_DST, DNNL_ARG_WEIGHTS, false};
@@ -243,8 +244,8 @@ static const part_desc BY_DATA = {NETS_DNN_CONV_BY_DATA, DNNL_ARG_DIFF_DST, DNNL
 static const part_desc BY_WEIGHTS = {NETS_DNN_CONV_BY_WEIGHTS, DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS,
                                      true};
 
-/* Bytes of all pieces' gradients by the weights. Up to SMALL there may be more pieces than threads; beyond LARGE there
- * are fewer. Chosen. */
+/* Bytes of all pieces' weights' gradients. Up to SMALL there may be more pieces than threads; beyond LARGE there are
+ * fewer. Chosen. */
 enum { SMALL_GRADIENTS = 1 << 20, LARGE_GRADIENTS = 64 << 20 };
 
 static int pieces_of(const nets_dnn *dnn, const nets_dnn_windows *w, const part_desc *d) {
@@ -269,7 +270,7 @@ static mm_status make_kernels(const nets_dnn *dnn, const nets_dnn_windows *w, co
     return MM_OK;
 }
 
-/* Of one image, as that argument has it. */
+/* The bytes of one image of an argument. */
 static int64_t image_bytes_of(const nets_dnn_windows *w, int arg) {
     const int64_t *dims = arg == DNNL_ARG_SRC || arg == DNNL_ARG_DIFF_SRC ? w->x : w->y;
     return nets_elems(dims) / dims[0] * (int64_t)(w->half ? sizeof(uint16_t) : sizeof(float));
@@ -277,18 +278,17 @@ static int64_t image_bytes_of(const nets_dnn_windows *w, int arg) {
 
 /* ---------------------------------------------------------------- rows of images */
 
-/* Some rows of each image, which need rows of the other side: of the output those of y, or, of a gradient by x, those
- * of x. */
+/* Some rows of each image: rows of y with the rows of x that they need, or, of a data gradient, rows of x with those of
+ * y. */
 typedef struct row_part {
-    nets_dnn_windows
-        w; /* of these rows alone; padding is what lies beyond the image, or beyond the other side's rows */
+    nets_dnn_windows w; /* windows of these rows; what lies beyond the image or the other side's rows is padding */
     int64_t x_row, y_row;
     int kernel;
 } row_part;
 
 static int64_t ceil_div(int64_t a, int64_t b) { return a > 0 ? (a + b - 1) / b : 0; }
 
-/* False: such a part has no windows of its own, or no whole ones. */
+/* Sets the part of rows `from` to `to` - 1. False: it has no windows, or no whole ones. */
 static bool find_rows(const nets_dnn_windows *w, bool by_x, int64_t from, int64_t to, row_part *part) {
     const int64_t stride = w->stride[0], pad = w->pad[0], reach = w->dilation[0] * (w->kernel[0] - 1);
     int64_t x[2] = {from, to}, y[2] = {from, to}; /* first, behind the last */
@@ -312,7 +312,7 @@ static bool find_rows(const nets_dnn_windows *w, bool by_x, int64_t from, int64_
     return part->w.pad[0] >= 0 && part->w.pad[0] <= reach && end <= reach && -end < stride;
 }
 
-/* Numbers the kernels; false: too many. */
+/* Numbers the kernels; parts of equal windows share one. False: there are too many. */
 static bool number_kernels(row_part *parts, int n) {
     int kernels = 0;
     for (int i = 0; i < n; i++) {
@@ -325,7 +325,7 @@ static bool number_kernels(row_part *parts, int n) {
     return kernels <= NETS_PIECE_KERNELS;
 }
 
-/* Of one row, as that argument has it. */
+/* The bytes of one row of an argument. */
 static int64_t row_bytes_of(const nets_dnn_windows *w, int arg) {
     return image_bytes_of(w, arg) / (arg == DNNL_ARG_SRC || arg == DNNL_ARG_DIFF_SRC ? w->x[1] : w->y[1]);
 }
@@ -386,7 +386,7 @@ static bool make_rows(const nets_dnn *dnn, const nets_dnn_windows *w, const part
 
 /* ---------------------------------------------------------------- parts */
 
-/* Pieces of whole images. `one_by_one`: of one, that leave their output at one place. */
+/* Makes pieces of whole images. one_by_one: of one image each, all with the same output address. */
 static mm_status make_images(const nets_dnn *dnn, const nets_dnn_windows *w, const part_desc *d, bool one_by_one,
                              nets_piecewise *run) {
     nets_cut cut = nets_cut_of(w->x[0], pieces_of(dnn, w, d), 1, 1);
@@ -414,12 +414,12 @@ static mm_status make_part(const conv_op *op, const nets_dnn_windows *w, const p
     return MM_OK;
 }
 
-/* `w`: the convolution's windows; the transposed one's are from its output to its input. */
+/* `w`: the convolution's windows; for a transposed one, those of the convolution from its output to its input. */
 static mm_status make_parts(conv_op *op, const nets_dnn_windows *w, const nets_op_desc *desc) {
     part_desc dw = BY_WEIGHTS;
     MM_TRY(make_part(op, w, op->transposed ? &BY_DATA : &BY_FORWARD, false, &op->y));
     if (!desc->training) return MM_OK;
-    if (op->transposed) { /* x is what that convolution gives */
+    if (op->transposed) { /* x is that convolution's output */
         dw.in = BY_WEIGHTS.out;
         dw.out = BY_WEIGHTS.in;
     }
@@ -464,10 +464,10 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, const n
 static mm_status create_conv(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     const bool half = desc->maps == MM_BF16;
     if (half && !nets_dnn_has_bf16()) return mm_fail(MM_ERR_UNSUPPORTED, "this CPU has no units for bf16");
-    if (half && desc->attrs.bias) /* which would be added to what is rounded */
-        return mm_fail(MM_ERR_UNSUPPORTED, "a convolution of bf16 maps with a bias");
+    if (half && desc->attrs.bias) /* it would be added after rounding */
+        return mm_fail(MM_ERR_UNSUPPORTED, "a convolution with a bias does not take bf16 maps");
     if (half && desc->f32_inputs && desc->wants_dx)
-        return mm_fail(MM_ERR_UNSUPPORTED, "a convolution of bf16 maps with a gradient by the batch");
+        return mm_fail(MM_ERR_UNSUPPORTED, "a convolution of bf16 maps has no gradient with respect to the batch");
     return create(backend, desc, &nets_host_op_conv.base, op_out);
 }
 

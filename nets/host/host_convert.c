@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Elements of one type from those of another. */
+/* Converts elements from bf16 to f32, or back. */
 #include "mm/device/host/device_host.h"
 #include "nets/host/host_ops.h"
 #include "nets/host/partition.h"
@@ -33,7 +33,8 @@ mm_status nets_host_convert(nets_backend *backend, mm_dtype from_type, const voi
                             int64_t elems, mm_stream *stream) {
     const bool widens = from_type == MM_BF16 && to_type == MM_F32;
     if (!widens && !(from_type == MM_F32 && to_type == MM_BF16))
-        return mm_fail(MM_ERR_UNSUPPORTED, "%s from %s", mm_dtype_name(to_type), mm_dtype_name(from_type));
+        return mm_fail(MM_ERR_UNSUPPORTED, "there is no conversion to %s from %s", mm_dtype_name(to_type),
+                       mm_dtype_name(from_type));
     const conversion c = {nets_host_pool(backend), widens ? widen : narrow, from, to, elems};
     return mm_host_launch(stream, run, &c, sizeof c);
 }

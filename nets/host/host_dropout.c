@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Dropout. No mask is stored: the backward draws the same random numbers again. Element e of layer l in iteration i
- * uses word e % 4 of Philox(key = seed, counter = {e / 4, its high word, l, i}). Elements count from the whole batch's
- * first. */
+ * uses word e % 4 of Philox(key = seed, counter = {e / 4, its high word, l, i}). Elements are counted from the whole
+ * batch's first. */
 #include <stdlib.h>
 
 #include "mm/core/philox.h"
@@ -13,7 +13,7 @@ typedef struct dropout_op {
     mm_host_pool *pool;
     int64_t elems, image_elems;
     uint32_t threshold; /* a word below it drops the element */
-    float scale;        /* of the others: 1 / (1 - p) */
+    float scale;        /* multiplies the others: 1 / (1 - p) */
 } dropout_op;
 
 /* out := in with the layer's elements dropped; in may be out. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The residual sum: own loops, element by element, so in place or not is the same. The pragmas tell the compiler
- * that: it would fall back to scalar code where it sees that input and output are one. */
+/* The residual sum: own loops, element by element, so they also work in place. The pragmas tell the compiler so; it
+ * would run scalar code if an input and the output are one array. */
 #include <stdlib.h>
 #include <string.h>
 

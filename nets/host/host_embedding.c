@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Rows of weights for tokens and for their places. A weight's gradient is the sum over its tokens in their order:
- * threads share the channels, or the places, so no two write to one number. */
+/* Embeddings: a row of weights for each token, or for each position. A row's gradient is the sum over its tokens in
+ * order. Threads divide the channels, or the positions, so no two write the same element. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,7 +26,7 @@ typedef struct embedding_run {
 static mm_status check_tokens(const embedding_op *op, const float *tokens) {
     for (int64_t i = 0; i < op->rows; i++)
         if (!(tokens[i] >= 0 && tokens[i] < (float)op->vocabulary && tokens[i] == (float)(int64_t)tokens[i]))
-            return mm_fail(MM_ERR_INVALID, "token %g at place %lld of sample %lld is not one of %lld",
+            return mm_fail(MM_ERR_INVALID, "token %g at place %lld of sample %lld is not in the vocabulary of %lld",
                            (double)tokens[i], (long long)(i % op->rows_per_sample),
                            (long long)(i / op->rows_per_sample), (long long)op->vocabulary);
     return MM_OK;
@@ -47,7 +47,7 @@ static mm_status run_forward(nets_op *base, const nets_op_args *args) {
     return MM_OK;
 }
 
-/* Of units of channels. */
+/* Sums the gradients of units `from` to `to` - 1 of the channels. */
 static void sum_tokens(const void *ctx, int64_t from, int64_t to) {
     const embedding_run *r = ctx;
     const int64_t channels = r->op->channels, first = from * UNIT, end = to * UNIT < channels ? to * UNIT : channels;
@@ -69,7 +69,7 @@ static mm_status run_backward(nets_op *base, const nets_op_args *args) {
     return MM_OK;
 }
 
-/* ---------------------------------------------------------------- places */
+/* ---------------------------------------------------------------- positions */
 
 static void add_places(const void *ctx, int64_t from, int64_t to) {
     const embedding_run *r = ctx;
@@ -108,7 +108,7 @@ static mm_status run_position_backward(nets_op *base, const nets_op_args *args) 
     return MM_OK;
 }
 
-/* ---------------------------------------------------------------- life */
+/* ---------------------------------------------------------------- creation */
 
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     const bool tokens = desc->kind == NETS_EMBEDDING;

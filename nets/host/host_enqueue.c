@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How the work of an operation gets onto a stream. */
+/* Enqueues the work of an operation on a stream. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,12 +7,12 @@
 #include "mm/device/host/device_host.h"
 #include "nets/host/host_ops.h"
 
-/* What a stream's queue takes a copy of: of the roles, which are many, those that are there, in their order. */
+/* What the stream's queue copies. Roles are many, so `at` has only those that are present, in order. */
 typedef struct host_job {
     nets_op *op;
     nets_host_fn fn;
     uint64_t roles, sign_roles, given_roles, exact_roles;
-    uint32_t layer, coded; /* coded, bit i: nets_op_args.coded[i] is there, behind the roles */
+    uint32_t layer, coded; /* coded, bit i: `at` has nets_op_args.coded[i], behind the roles */
     void *at[2 * NETS_MAX_INPUTS + 9];
 } host_job;
 
@@ -47,14 +47,15 @@ static mm_status enqueue(nets_op *op, nets_host_fn fn, const nets_op_args *args,
     size_t n = 0, capacity = sizeof job.at / sizeof job.at[0];
     for (int r = 0; r < NETS_ROLES; r++) {
         if (!args->at[r]) continue;
-        if (n == capacity) return mm_fail(MM_ERR_UNSUPPORTED, "an operation of more than %zu tensors", capacity);
+        if (n == capacity)
+            return mm_fail(MM_ERR_UNSUPPORTED, "an operation has more than the %zu tensors that fit a task", capacity);
         job.roles |= NETS_ROLE_BIT(r);
         job.at[n++] = args->at[r];
     }
     for (int i = 0; i < NETS_CODED; i++) {
         if (!args->coded[i].strips) continue;
         if (n + CODED_WORDS > capacity)
-            return mm_fail(MM_ERR_UNSUPPORTED, "an operation of too many tensors and codes");
+            return mm_fail(MM_ERR_UNSUPPORTED, "an operation has more tensors and codes than fit a task");
         job.coded |= 1u << i;
         memcpy(&job.at[n], &args->coded[i], sizeof args->coded[i]);
         n += CODED_WORDS;

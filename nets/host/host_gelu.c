@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* GELU, element by element; in place or not is the same. bf16 is computed in blocks of f32, and rounded once. */
+/* GELU, element by element, also in place. bf16 is computed in blocks of f32, and rounded once. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -23,7 +23,7 @@ typedef struct gelu_op {
 typedef struct gelu_run {
     const gelu_op *op;
     const char *x, *dy, *earlier;
-    char *out; /* y, or dx where there is dy */
+    char *out; /* y, or dx if dy is not NULL */
 } gelu_run;
 
 /* The normal distribution's share below x; erfc, because 1 + erf cancels for x below 0. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Layer norm: each row by itself. The gradients by weight and bias are sums over rows of parts, which hang on the shape
- * alone, and then over the parts, in order. */
+/* Layer norm: each row by itself. The gradients of weight and bias are summed over the rows of each part, then over the
+ * parts in order; the parts depend only on the shape. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,13 +9,13 @@
 #include "nets/host/partition.h"
 #include "nets/host/simd_row.h"
 
-enum { PARTS = 32, LEAST_ROWS = 64 }; /* parts at most, and rows of one at least; chosen */
+enum { PARTS = 32, LEAST_ROWS = 64 }; /* the most parts, and the least rows of a part; chosen */
 
 typedef struct layer_norm_op {
     nets_op base;
     mm_host_pool *pool;
     const nets_simd_row *loops;
-    nets_cut cut; /* of rows, for sums over them */
+    nets_cut cut; /* cuts the rows, for sums over them */
     int64_t rows, channels;
     float eps;
 } layer_norm_op;
@@ -51,7 +51,7 @@ static float *part_sums(const layer_norm_run *run, int64_t part) {
     return (float *)run->args->at[NETS_WORKSPACE] + part * 2 * run->op->channels;
 }
 
-/* The part's sums of the gradients by weight and bias, one behind the other; dx may be dy. */
+/* Writes dx of the part's rows, and the part's sums: the weight's gradient, behind it the bias's. dx may be dy. */
 static mm_status give_part(void *ctx, int64_t part, int thread) {
     const layer_norm_run *run = ctx;
     const layer_norm_op *op = run->op;

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* The fully connected layer: oneDNN's matrix products over the plain weights, which need no other layout and so no
- * workspace of the weights' size; of bf16 maps as in host_project.c. (Its inner product allocates on every call.) Each
- * is cut by its columns, the gradient by the weights by its rows: so a piece has weights of its own, however small the
- * batch.
+/* The fully connected layer, by oneDNN's matrix products. They read the plain weights, so no workspace of the weights'
+ * size is needed; bf16 maps are computed as in host_project.c. (oneDNN's inner product allocates on every call.)
+ * Products are cut by columns, the weights' gradient by rows: so each piece has its own part of the weights, however
+ * small the batch.
  *
- * Features are counted in torch's order, channel by channel. An image of more than one pixel is pixel by pixel, so the
- * whole batch changes its order in the workspace, and its gradient changes back:
+ * Features are in torch's order, channel by channel. Images of more than one pixel are stored pixel by pixel, so the
+ * batch is reordered in the workspace, and its gradient is reordered back:
  *
  *   0                         scratch_bytes        scratch_bytes + planes
  *   | scratchpads of threads | images as planes   |
  *   | the bias's scratch          |     after the products
  *
- * A pass that adds to the gradients of earlier ones (nets_pass) computes them in smaller pieces, each into a block of
- * its thread's, which lies behind the planes, and adds the block. The bias's gradient lies there after the products.
+ * A pass that adds to the gradients of earlier ones (nets_pass) computes them in smaller pieces, each into its thread's
+ * block behind the planes, and adds the block. After the products, the bias's gradient lies there.
  */
 #include <stdlib.h>
 
@@ -23,13 +23,13 @@
 typedef struct linear_op {
     nets_op base;
     const nets_dnn *dnn;
-    nets_piecewise y, dx, dw;               /* what gives these: of SRC, WEIGHTS, DST */
-    nets_cut dw_cut;                        /* of the output's channels */
-    nets_piecewise to_planes, from_planes;  /* of FROM, TO; not made where an image is one pixel */
-    int64_t x_elems, batch, map_bytes;      /* map_bytes: of an element */
-    nets_role weight;                       /* NETS_W; of bf16 maps NETS_W16 */
-    nets_channels channels;                 /* of the output */
-    int64_t scratch_bytes, workspace_bytes; /* of either phase */
+    nets_piecewise y, dx, dw;               /* the products that compute these: SRC, WEIGHTS, DST */
+    nets_cut dw_cut;                        /* cuts the output's channels */
+    nets_piecewise to_planes, from_planes;  /* FROM, TO; not made if an image is one pixel */
+    int64_t x_elems, batch, map_bytes;      /* map_bytes: bytes of an element */
+    nets_role weight;                       /* NETS_W; with bf16 maps NETS_W16 */
+    nets_channels channels;                 /* the output's */
+    int64_t scratch_bytes, workspace_bytes; /* either phase's */
     int64_t blocks_at, block_bytes;         /* with adds: where the threads' blocks lie, and the size of one */
     bool bias, wants_dx, maps;
 } linear_op;
@@ -43,7 +43,7 @@ static mm_status run(const linear_op *op, nets_piecewise *p, const nets_op_args 
     return nets_piecewise_run(op->dnn, p, at, args->at[NETS_WORKSPACE]);
 }
 
-/* The batch with its features in torch's order. */
+/* Gives the batch with its features in torch's order. */
 static mm_status get_features(linear_op *op, const nets_op_args *args, void **features_out) {
     *features_out = op->maps ? planes(op, args) : args->at[NETS_X];
     return op->maps ? run(op, &op->to_planes, args, args->at[NETS_X], *features_out, NULL) : MM_OK;
@@ -129,8 +129,8 @@ static void destroy(nets_op *base) {
  * Chosen. */
 enum { CUT_UNIT = 16, CUT_LEAST = 64 };
 
-/* Bytes of a block of weights' gradients that are added, if a row is not more. Chosen: two threads' blocks are no more
- * than what a first layer's maps of one image take. */
+/* Bytes of a thread's block, unless a row is larger. Chosen: two threads' blocks are no more than what a first layer's
+ * maps of one image take. */
 enum { BLOCK_BYTES = 2 << 20 };
 
 static nets_cut cut_for_adding(int64_t rows, int64_t row_bytes) {
@@ -138,7 +138,7 @@ static nets_cut cut_for_adding(int64_t rows, int64_t row_bytes) {
     return (nets_cut){.items = rows, .each = each < rows ? each : rows, .pieces = (int)((rows + each - 1) / each)};
 }
 
-/* Of samples of rows of channels. */
+/* Makes the reorder of samples, from pixels to planes or back. */
 static mm_status make_planes(const nets_dnn *dnn, const nets_shape *shape, bool half, bool to_planes,
                              nets_piecewise *run) {
     const int64_t x[4] = {shape->dims[0], 1, nets_shape_rows(shape) / shape->dims[0], nets_shape_channels(shape)};
@@ -199,8 +199,8 @@ static void measure_workspace(linear_op *op) {
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     const bool half = desc->maps == MM_BF16;
     if (half && !nets_dnn_has_bf16()) return mm_fail(MM_ERR_UNSUPPORTED, "this CPU has no units for bf16");
-    if (half && desc->adds_earlier) /* to what is rounded */
-        return mm_fail(MM_ERR_UNSUPPORTED, "a linear layer of bf16 maps whose gradient is added to another");
+    if (half && desc->adds_earlier) /* it would be added after rounding */
+        return mm_fail(MM_ERR_UNSUPPORTED, "a linear layer of bf16 maps cannot add its gradient to an earlier one");
     linear_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a linear layer");
     op->weight = half ? NETS_W16 : NETS_W;

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* Softmax cross-entropy, mean over the labels: a label's scores are a pixel's channels. Rows are a few scores each:
- * plain loops, sums in double, in order, of ranges of rows that hang on the shape alone. */
+/* Softmax cross-entropy, mean over the labels: a label's scores are a pixel's channels. Rows have few scores, so plain
+ * loops serve. Sums are in double and in order, over ranges of rows that depend only on the shape. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "nets/host/host_ops.h"
 #include "nets/host/partition.h"
 
-enum { PARTS = 64, LEAST_LABELS = 256 }; /* pieces at most, and labels of one at least; chosen */
+enum { PARTS = 64, LEAST_LABELS = 256 }; /* the most parts, and the least labels of a part; chosen */
 
 typedef struct loss_op {
     nets_op base;
     mm_host_pool *pool;
-    nets_cut cut; /* of labels */
+    nets_cut cut; /* cuts the labels */
     int64_t labels, labels_per_image, classes;
     int64_t whole; /* labels of the whole batch */
     bool adds;
@@ -25,7 +25,8 @@ static int64_t highest(const float *row, int64_t n) {
     return best;
 }
 
-/* Of one row: the probabilities (where wanted; may be the scores' place) and minus the logarithm of the label's. */
+/* Returns minus the logarithm of the label's probability. Writes the row's probabilities unless NULL; they may be in
+ * the scores' place. */
 static double softmax_row(const float *scores, int64_t n, int64_t label, float *probabilities) {
     float top = scores[highest(scores, n)];
     double sum = 0, at_label = (double)scores[label] - top;

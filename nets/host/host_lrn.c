@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Local response normalisation across channels: y = x / s^beta, s = k + alpha / size * (sum of x^2 over a window). Own
- * loops: the backward finds s again from x, where oneDNN's keeps one or two maps of it for that.
+ * loops: the backward computes s again from x, while oneDNN saves one or two maps for it.
  *
  *   dx = dy / s^beta - 2 alpha beta / size * x * (sum over the window of dy x / s^(beta + 1))
  *
- * A pixel's channels at a time, with rows of them in the workspace, for each thread:
+ * A thread works on a pixel's channels at a time, with these rows in the workspace:
  *
  *   | s^-beta | squares, then the terms of the sums, with half a window of zeros on both sides | sums |
  *
@@ -16,14 +16,14 @@
 #include "nets/host/host_ops.h"
 #include "nets/host/partition.h"
 
-enum { LEAST_PIXELS = 64 }; /* of a piece, so that it is worth a thread; chosen */
+enum { LEAST_PIXELS = 64 }; /* least pixels of a piece that is worth a thread; chosen */
 
 typedef struct lrn_op {
     nets_op base;
     mm_host_pool *pool;
-    nets_cut cut;                   /* of pixels */
+    nets_cut cut;                   /* cuts the pixels */
     int places;                     /* pieces that are worked on at a time, each with rows of its own */
-    int64_t pixels, channels, half; /* of the window: how far it reaches to either side */
+    int64_t pixels, channels, half; /* how far the window reaches to either side */
     float alpha, beta, k;           /* alpha divided by the window's size */
 } lrn_op;
 
@@ -148,7 +148,7 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     op->cut = nets_cut_of(op->pixels, nets_pieces(op->pool), 1, LEAST_PIXELS);
     op->places = op->cut.pieces < threads ? op->cut.pieces : threads;
     op->half = desc->attrs.size / 2;
-    if (op->half >= op->channels) op->half = op->channels - 1; /* all of them */
+    if (op->half >= op->channels) op->half = op->channels - 1; /* the window covers all channels */
     op->alpha = desc->attrs.alpha / (float)desc->attrs.size;
     op->beta = desc->attrs.beta;
     op->k = desc->attrs.k;

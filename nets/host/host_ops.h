@@ -9,7 +9,7 @@
 
 typedef struct nets_host_backend {
     nets_backend base;
-    mm_host_pool *pool; /* whose threads all its ops compute with */
+    mm_host_pool *pool; /* all its ops compute on its threads */
     nets_dnn dnn;
 } nets_host_backend;
 
@@ -56,10 +56,11 @@ MM_CHECKED mm_status nets_host_convert(nets_backend *backend, mm_dtype from_type
 /* host_resize.c: the windows of a convolution or pool, as oneDNN gets them. */
 nets_dnn_windows nets_host_windows(const nets_op_desc *desc);
 
-/* sum[i] += addend[i]; `addend` NULL: nothing. The first runs on the calling thread, the second on the pool's. */
+/* sum[i] += addend[i]; `addend` NULL: they do nothing. The first runs on the calling thread, the second on the
+ * pool's. */
 void nets_host_accumulate(float *sum, const float *addend, int64_t elems);
 void nets_host_accumulate_on(mm_host_pool *pool, float *sum, const float *addend, int64_t elems);
-/* dx = dy, plus what came earlier unless NULL. dx may be either, or NULL: not wanted. */
+/* dx = dy + earlier, or dy if `earlier` is NULL. dx may be either; NULL: it is not wanted. */
 void nets_host_pass_gradient(mm_host_pool *pool, const float *dy, const float *earlier, float *dx, int64_t elems);
 
 #endif

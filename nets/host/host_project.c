@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /* The linear layer of tokens: oneDNN's matrix products over the plain weights, of f32, or of bf16 where the CPU has
- * units for it: then sums are f32, and so are the gradients of the weights; what is a map is rounded once. A batch has
- * many rows, so the output and the gradient by the input are cut by rows; the gradient by the weights is cut by its own
- * rows, each of which sums over the whole batch. */
+ * units for it: then sums and the weights' gradients are f32, and maps are rounded once. A batch has many rows, so the
+ * output and the data gradient are cut by rows; the weights' gradient is cut by its own rows, each of which sums over
+ * the whole batch. */
 #include <stdlib.h>
 
 #include "nets/host/channels.h"
 #include "nets/host/host_ops.h"
 #include "nets/host/partition.h"
 
-enum { CUT_UNIT = 16, LEAST_ROWS = 64, LEAST_CHANNELS = 32 }; /* of a piece; chosen */
+enum { CUT_UNIT = 16, LEAST_ROWS = 64, LEAST_CHANNELS = 32 }; /* sizes of pieces; chosen */
 
 typedef struct project_op {
     nets_op base;
     const nets_dnn *dnn;
     nets_piecewise y, dx, dw;
-    nets_role weight;       /* NETS_W; of bf16 maps NETS_W16 */
-    nets_channels channels; /* of the output */
+    nets_role weight;       /* NETS_W; with bf16 maps NETS_W16 */
+    nets_channels channels; /* the output's */
     int64_t x_elems, workspace_bytes;
     bool bias, wants_dx;
 } project_op;
@@ -78,8 +78,8 @@ static mm_status make_products(project_op *op, const nets_op_desc *desc) {
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     const bool half = desc->maps == MM_BF16;
     if (half && !nets_dnn_has_bf16()) return mm_fail(MM_ERR_UNSUPPORTED, "this CPU has no units for bf16");
-    if (half && desc->adds_earlier) /* to what is rounded */
-        return mm_fail(MM_ERR_UNSUPPORTED, "a projection of bf16 maps whose gradient is added to another");
+    if (half && desc->adds_earlier) /* it would be added after rounding */
+        return mm_fail(MM_ERR_UNSUPPORTED, "a projection of bf16 maps cannot add its gradient to an earlier one");
     project_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a projection");
     op->weight = half ? NETS_W16 : NETS_W;

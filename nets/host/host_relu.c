@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* ReLU, also with the bias that comes before it. In place or not is the same. */
+/* ReLU, also with a bias that is added before it; also in place. */
 #include <stdlib.h>
 
 #include "nets/host/channels.h"
 #include "nets/host/host_ops.h"
 
-enum { WORD_BITS = 32 }; /* of a sign mask */
+enum { WORD_BITS = 32 }; /* bits of a sign mask's word */
 
 typedef struct relu_op {
     nets_op base;
@@ -13,7 +13,7 @@ typedef struct relu_op {
     bool bias, wants_dx;
 } relu_op;
 
-/* Of all elements alike, so of any range of whole words of the mask. */
+/* What the loops read and write. They treat all elements alike; a range begins at a word of the mask. */
 typedef struct gating {
     const nets_simd_map *lines;
     int64_t elem_bytes;

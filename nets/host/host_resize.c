@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What gives an image another size and has no weights: pooling (maximum, average, global average), and upsampling by a
- * whole factor; on oneDNN. */
+/* Operations that change an image's size and have no weights: pooling (maximum, average, global average), and
+ * upsampling by a whole factor; by oneDNN. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,11 +10,11 @@
 typedef struct resize_op {
     nets_op base;
     const nets_dnn *dnn;
-    nets_piecewise forward, backward; /* of inputs, outputs and, of maxima, indices */
+    nets_piecewise forward, backward; /* arguments: input, output, a max pool's indices */
     nets_dnn_windows maxima;          /* a max pool's */
     bool is_max;
     int64_t x_elems;
-    int64_t halves; /* bytes of indices that are kept two in a byte, which oneDNN has one in each; 0: it is none */
+    int64_t halves; /* bytes of a max pool's indices, if two share a byte (oneDNN has one a byte); else 0 */
 } resize_op;
 
 static bool has_nan(const float *x, int64_t n) {
@@ -24,7 +24,7 @@ static bool has_nan(const float *x, int64_t n) {
     return found;
 }
 
-/* The windows of row `at` of y (one pixel's channels): where they hold a NaN, so does y. */
+/* Copies the NaNs in the windows of y's pixel `at` to y. */
 static void keep_nans_of(const nets_dnn_windows *w, const float *x, int64_t at, float *y) {
     const int64_t *xd = w->x, channels = xd[3];
     int64_t ox = at % w->y[2], oy = at / w->y[2] % w->y[1], image = at / (w->y[2] * w->y[1]);
@@ -51,7 +51,8 @@ static void keep_nans_of_images(const void *ctx, int64_t from, int64_t to) {
     for (int64_t at = from * rows; at < to * rows; at++) keep_nans_of(m->w, m->x, at, m->y);
 }
 
-/* oneDNN passes over a NaN, to the least float where there is nothing else: a training that diverges would not show. */
+/* oneDNN's maximum passes over NaNs, and is the least float if there is nothing else: a training that diverges would
+ * not show. */
 static void keep_nans(const resize_op *op, const float *x, float *y) {
     const maxima m = {.w = &op->maxima, .x = x, .y = y};
     int64_t images = op->maxima.x[0];
@@ -61,7 +62,7 @@ static void keep_nans(const resize_op *op, const float *x, float *y) {
 /* ---------------------------------------------------------------- indices in 4 bits */
 
 typedef struct indices {
-    uint8_t *whole, *halves; /* one in a byte, two */
+    uint8_t *whole, *halves; /* one a byte; two a byte */
 } indices;
 
 static void halve(const void *ctx, int64_t from, int64_t to) {
@@ -77,7 +78,7 @@ static void unhalve(const void *ctx, int64_t from, int64_t to) {
     }
 }
 
-/* Where the workspace has room for them, behind what the pieces take. */
+/* The offset in the workspace of oneDNN's indices: behind the pieces' scratch. */
 static int64_t whole_indices(const resize_op *op, const nets_piecewise *run) {
     return nets_aligned(nets_piecewise_places(op->dnn, run) * run->scratch_bytes);
 }
@@ -126,8 +127,8 @@ static void destroy(nets_op *base) {
 
 static nets_dnn_pool pool_kind(const nets_op_desc *desc) {
     if (desc->kind == NETS_MAX_POOL) return NETS_DNN_POOL_MAX;
-    /* What a window in ceil mode has beyond image and padding does not count in either: the IR lets no other padding
-     * come together with it. */
+    /* torch never counts what a window in ceil mode has beyond the padding. So without padding it is excluded; with
+     * padding, such windows are refused (describe_windows.c). */
     bool exclude = desc->attrs.exclude_pad || (desc->attrs.ceil_mode && !desc->attrs.pad[0] && !desc->attrs.pad[1]);
     return exclude ? NETS_DNN_POOL_AVG_EXCLUDE_PAD : NETS_DNN_POOL_AVG;
 }
@@ -156,13 +157,13 @@ static mm_status make_kernel(const nets_dnn *dnn, const nets_op_desc *desc, int6
                     : nets_dnn_pool_forward(dnn, &w, pool_kind(desc), desc->training, kernel_out);
 }
 
-/* Pieces count one byte for each output. */
+/* The pieces' offsets take one byte of indices for each output. */
 static mm_status check_indices(const nets_op_desc *desc, const nets_dnn_kernel *kernel, int64_t images) {
     int64_t bytes = nets_dnn_arg_bytes(kernel, DNNL_ARG_WORKSPACE),
             maxima = nets_shape_elems(&desc->y) / desc->y.dims[0] * images;
     if (desc->kind != NETS_MAX_POOL || !desc->training || bytes == maxima) return MM_OK;
-    return mm_fail(MM_ERR_UNSUPPORTED, "oneDNN keeps %lld bytes of indices for %lld maxima", (long long)bytes,
-                   (long long)maxima);
+    return mm_fail(MM_ERR_UNSUPPORTED, "oneDNN has %lld bytes of indices for %lld maxima, not one for each",
+                   (long long)bytes, (long long)maxima);
 }
 
 static mm_status make(const nets_dnn *dnn, const nets_op_desc *desc, bool backward, nets_piecewise *run) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Concatenation along the channels, and cropping: copies of rectangles, one way in the forward, the other in the
- * backward. An input's gradient may take the place of the earlier contribution that is added to it: each element is
- * read before it is written. */
+ * backward. An input's gradient may be in place of the earlier gradient that is added to it: each element is read
+ * before it is written. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,7 +96,7 @@ typedef struct crop_op {
     int64_t x[4], y[4], offset[2];
 } crop_op;
 
-/* Where the row of the image that becomes row `row` of the crop begins. */
+/* The index in x of the first element of the crop's row `row`. */
 static int64_t place_in_x(const crop_op *op, int64_t image, int64_t row) {
     return ((image * op->x[1] + op->offset[0] + row) * op->x[2] + op->offset[1]) * op->x[3];
 }
@@ -116,7 +116,7 @@ static void crop_images(const void *ctx, int64_t from, int64_t to) {
             memcpy(y, (const float *)args->at[NETS_X] + place_in_x(op, image, row), (size_t)n * sizeof *y);
 }
 
-/* The gradient of what lies between two rows of the crop is zero. */
+/* What lies between two rows of the crop has a zero gradient. */
 static void uncrop_images(const void *ctx, int64_t from, int64_t to) {
     const crop_op *op = ((const crop_run *)ctx)->op;
     const nets_op_args *args = ((const crop_run *)ctx)->args;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The last product and the loss, chunk of tokens by chunk. In training a chunk's gradients follow its scores at once:
+/* The last product and the loss, by chunks of tokens. In training a chunk's gradients follow its scores at once:
  *
  *   scores = x weight^T;   scores := (softmax(scores) - 1 at the label) / labels
  *   y = scores weight;     dweight += scores^T x
@@ -13,12 +13,12 @@
 #include "nets/host/partition.h"
 #include "nets/host/simd_row.h"
 
-/* Of a chunk: bytes of scores, and its least and most rows. Fewer rows make the weight's gradient, which is read and
+/* A chunk's bytes of scores, and its least and most rows. Fewer rows make the weight's gradient, which is read and
  * written for each chunk, the slowest part. Chosen. */
 enum { CHUNK_BYTES = 24 << 20, LEAST_ROWS = 128, MOST_ROWS = 1024 };
 enum { CUT_UNIT = 16, CUT_LEAST = 32 }; /* rows or columns of a piece of a product; chosen */
 
-/* The products of a chunk of some size. */
+/* The products of a chunk. */
 typedef struct chunk_products {
     nets_piecewise scores, y, dweight;
 } chunk_products;
@@ -27,8 +27,8 @@ typedef struct token_loss_op {
     nets_op base;
     const nets_dnn *dnn;
     const nets_simd_row *loops;
-    nets_cut chunks;           /* of rows */
-    chunk_products product[2]; /* of a whole chunk; of the last */
+    nets_cut chunks;           /* cuts the rows */
+    chunk_products product[2]; /* a whole chunk's; the last one's */
     int64_t rows, rows_per_sample, channels, classes;
     int64_t whole; /* labels of the whole batch */
     int64_t losses_at, correct_at, scratch_at, workspace_bytes;
@@ -38,10 +38,10 @@ typedef struct token_loss_op {
 typedef struct token_loss_run {
     token_loss_op *op;
     const nets_op_args *args;
-    int64_t first;  /* row of the chunk */
-    bool gives;     /* gradients */
-    float *scores;  /* of the chunk; then their gradients */
-    double *losses; /* of its rows */
+    int64_t first;  /* the chunk's first row */
+    bool gives;     /* computes gradients */
+    float *scores;  /* the chunk's; then their gradients */
+    double *losses; /* one for each of its rows */
     int32_t *correct;
 } token_loss_run;
 
@@ -59,7 +59,7 @@ static mm_status check_labels(const token_loss_op *op, const nets_op_args *args)
     return MM_OK;
 }
 
-/* Whether no class has a higher score than the label, and none before it the same. */
+/* Whether the label is the first class with the highest score, `top`. */
 static bool is_highest(const float *scores, int64_t n, int32_t label, float top) {
     int64_t k = 0;
     while (k < n && scores[k] != top) k++;

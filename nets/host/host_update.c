@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The update step on the host: see nets/optimizer.h. One pass over all parameters, and one before it that
- * looks for what overflows. */
+/* The update step on the host: see nets/optimizer.h. One pass updates all parameters; with only_finite, one before it
+ * checks the gradients. */
 #include <math.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -66,7 +66,7 @@ static void copy_weight(const nets_update_param *p, int64_t from, int64_t to) {
     }
 }
 
-/* In blocks, which are still in cache when they are copied. */
+/* Updates by blocks, whose weights are still in cache when they are copied. */
 static void update(const nets_update_param *p, const nets_update_args *args, float clip, int64_t from, int64_t to) {
     enum { BLOCK = 8192 };
     for (int64_t at = from; at < to; at += BLOCK) {
@@ -76,7 +76,7 @@ static void update(const nets_update_param *p, const nets_update_args *args, flo
     }
 }
 
-/* Without an exit: then it runs as fast as the memory. */
+/* No early exit, so that the loop vectorises and is bound by memory. */
 static bool overflows(const nets_update_param *p, float most, int64_t from, int64_t to) {
     int32_t bad = 0;
     for (int64_t i = from; i < to; i++) bad |= !(fabsf(p->gradient[i]) <= most);
@@ -90,14 +90,14 @@ static double squares(const nets_update_param *p, int64_t from, int64_t to) {
     return sum;
 }
 
-/* One of the passes over the first n of the list, one behind the other, as one range of elements. */
+/* A pass over the first n parameters, whose elements count as one range, one parameter after the other. */
 typedef struct pass {
     const nets_update_args *args;
     int n;
-    float clip;            /* of the update */
-    atomic_bool *overflow; /* set if something does; NULL: it is the update, or a sum of squares */
-    nets_cut cut;          /* of a sum of squares; its parts: */
-    double *parts;         /* NULL: it is none */
+    float clip;            /* the update multiplies gradients by it */
+    atomic_bool *overflow; /* set if a gradient overflows; NULL: the pass updates, or sums squares */
+    nets_cut cut;          /* a sum of squares: the range's parts */
+    double *parts;         /* their sums; NULL: the pass is another */
 } pass;
 
 static void pass_range(const void *ctx, int64_t from, int64_t to) {
@@ -135,8 +135,8 @@ static mm_status sum_part(void *ctx, int64_t part, int thread) {
     return MM_OK;
 }
 
-/* What gradients are multiplied by (nets_optimizer.clip_norm). Parts hang on the number of elements alone, and are
- * added in order: so do the bits. */
+/* Finds the factor of all gradients (nets_optimizer.clip_norm). The number of partial sums depends only on the number
+ * of elements, and they are added in order, so any number of threads gives the same bits. */
 static mm_status find_clip(const update_job *job, float *clip_out) {
     enum { PARTS = 256, LEAST_ELEMS = 4096 };
     double parts[PARTS] = {0}, sum = 0;

@@ -37,7 +37,7 @@ void nets_dnn_fini(nets_dnn *dnn) {
     *dnn = (nets_dnn){0};
 }
 
-/* ONEDNN_MAX_CPU_ISA is in it. An instruction set has the bits of those that it includes. */
+/* The effective instruction set respects ONEDNN_MAX_CPU_ISA. It has the bits of those that it includes. */
 bool nets_dnn_has_bf16(void) {
     return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
 }
@@ -73,7 +73,7 @@ static mm_status add_memories(const nets_dnn *dnn, const_dnnl_primitive_desc_t p
     return MM_OK;
 }
 
-/* The primitive of a description, which it consumes, with its memories. */
+/* Makes a kernel from a description, which it destroys. */
 static mm_status make_kernel(const nets_dnn *dnn, dnnl_primitive_desc_t pd, const char *what,
                              nets_dnn_kernel *kernel_out) {
     nets_dnn_kernel kernel = {0};
@@ -116,7 +116,8 @@ static mm_status make_attr(bool adds, dnnl_primitive_attr_t *attr_out) {
     return nets_dnn_fail(status, "attributes");
 }
 
-/* By name: the others convert, or are oneDNN's reference. A product by "gemm" takes the units that the CPU has. */
+/* Decides by the implementation's name: others convert to f32, or are oneDNN's reference. "gemm" uses the units that
+ * the CPU has. */
 static bool uses_bf16(const nets_dnn_op *op, const_dnnl_primitive_desc_t description) {
     const char *name = NULL;
     if (dnnl_primitive_desc_query(description, dnnl_query_impl_info_str, 0, &name) != dnnl_success || !name)
@@ -146,7 +147,7 @@ static mm_status describe_hint(const nets_dnn *dnn, const nets_dnn_op *op, dnnl_
     nets_dnn_op forward = *op;
     forward.direction = dnnl_forward_training;
     if (op->half) forward.x.half = forward.y.half = forward.weights.half = true;
-    if (op->half && op->direction == dnnl_backward_weights) /* what these are laid out like is f32 */
+    if (op->half && op->direction == dnnl_backward_weights) /* op->weights is the gradient, which is f32 */
         forward.weights = op->forward_weights;
     return describe(dnn, &forward, NULL, hint_out);
 }
@@ -217,7 +218,7 @@ mm_status nets_dnn_bind(nets_dnn_kernel *kernel, int thread, int arg, const void
 }
 
 mm_status nets_dnn_run(const nets_dnn *dnn, nets_dnn_kernel *kernel, int thread, void *scratch) {
-    omp_set_num_threads(1); /* of the calling thread: what a primitive left to be decided at run time */
+    omp_set_num_threads(1); /* of the calling thread: some primitives choose theirs only now */
     MM_TRY(nets_dnn_bind(kernel, thread, DNNL_ARG_SCRATCHPAD, scratch));
     DNN_TRY(dnnl_primitive_execute(kernel->primitive, dnn->streams[thread], kernel->n_args,
                                    kernel->args + thread * kernel->n_args),

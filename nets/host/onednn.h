@@ -3,7 +3,7 @@
  * primitive with its memory objects. It is made once, then bound to pointers and run any number of times; running it
  * allocates nothing of ours. Activations are NHWC; plain weights are OIHW, grouped ones GOIHW. A kernel runs on the
  * calling thread alone. Several threads of a pool may run one kernel at the same time, each with arguments of its own
- * (pieces.h). */
+ * (partition.h). */
 #ifndef NETS_HOST_ONEDNN_H
 #define NETS_HOST_ONEDNN_H
 
@@ -28,14 +28,14 @@ typedef struct nets_dnn_kernel {
 typedef struct nets_dnn_windows {
     int64_t x[4], y[4];
     int64_t kernel[2], stride[2], pad[2], dilation[2];
-    int64_t pad_end_least[2]; /* the least padding behind the image; the last window may need more */
-    int64_t groups;           /* of convolutions */
-    bool half, wide_dx;       /* of a convolution: half: of bf16 but for gradients by weights, or by x if wide_dx */
+    int64_t pad_end_least[2]; /* the least padding below and on the right; the last window may need more */
+    int64_t groups;           /* convolutions only */
+    bool half, wide_dx;       /* convolutions. half: bf16, but gradients of weights are f32; wide_dx: those of x, too */
 } nets_dnn_windows;
 
-/* A matrix product y[rows, columns] = a[rows, inner] b[inner, columns]. Matrices are stored row by row; a_transposed:
- * a is stored as its transpose; b likewise. The strides are elements from one stored row to the next; 0: a row's own
- * number. */
+/* A matrix product y[rows, columns] = a[rows, inner] b[inner, columns]. Matrices are stored row by row; a_transposed: a
+ * is stored as its transpose; b likewise. The strides are elements from one stored row to the next; 0: rows have no
+ * gaps. */
 typedef struct nets_dnn_product_desc {
     int64_t rows, inner, columns;
     bool a_transposed, b_transposed;
@@ -57,26 +57,25 @@ void nets_dnn_fini(nets_dnn *dnn);
 
 typedef enum nets_dnn_conv_kind {
     NETS_DNN_CONV_FORWARD,
-    NETS_DNN_CONV_BY_DATA,   /* the gradient by x */
-    NETS_DNN_CONV_BY_WEIGHTS /* the gradient by the weights */
+    NETS_DNN_CONV_BY_DATA,   /* the gradient with respect to x */
+    NETS_DNN_CONV_BY_WEIGHTS /* the gradient with respect to the weights */
 } nets_dnn_conv_kind;
 
-/* Makes a convolution's kernel. MM_ERR_UNSUPPORTED: oneDNN has none for the CPU's units of bf16. Its arguments have
- * oneDNN's names: SRC, WEIGHTS, DST, or their DIFF_ ones. The weights are in the layout that the primitive prefers;
- * `like` not NULL: in the layout of that kernel, of the same kind. nets_dnn_weights_reorder converts from and to the
- * plain layout. */
+/* Makes a convolution's kernel. MM_ERR_UNSUPPORTED with `half`: oneDNN has none for the CPU's bf16 units. Its arguments
+ * have oneDNN's names: SRC, WEIGHTS, DST, or their DIFF_ ones. The weights are in the layout that the primitive
+ * prefers; `like` not NULL: in the layout of that kernel, of the same kind. nets_dnn_weights_reorder converts from and
+ * to the plain layout. */
 MM_CHECKED mm_status nets_dnn_conv(const nets_dnn *dnn, const nets_dnn_windows *w, nets_dnn_conv_kind kind,
                                    const nets_dnn_kernel *like, nets_dnn_kernel *kernel_out);
 
 /* A kernel that copies FROM the plain layout TO that of the kernel's argument `arg` (WEIGHTS, DIFF_WEIGHTS), or back;
- * adds: adds it there, element by element. `w` is the one that the kernel was made from. The primitive stays NULL if
- * the layouts are equal. */
+ * adds: it adds instead of copying. The kernel was made from `w`. The primitive stays NULL if the layouts are equal. */
 MM_CHECKED mm_status nets_dnn_weights_reorder(const nets_dnn *dnn, const nets_dnn_windows *w,
                                               const nets_dnn_kernel *kernel, int arg, bool to_plain, bool adds,
                                               nets_dnn_kernel *reorder_out);
 
 /* A product's kernel, with arguments SRC (a), WEIGHTS (b), DST (y) in the layouts described, without reordering, and
- * BIAS. MM_ERR_UNSUPPORTED with `half`: oneDNN has none for the CPU's units of bf16. */
+ * BIAS. MM_ERR_UNSUPPORTED with `half`: oneDNN has none for the CPU's bf16 units. */
 MM_CHECKED mm_status nets_dnn_product(const nets_dnn *dnn, const nets_dnn_product_desc *product,
                                       nets_dnn_kernel *kernel_out);
 

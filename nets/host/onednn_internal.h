@@ -26,27 +26,28 @@ typedef struct nets_dnn_layout {
     dnnl_dims_t dims;
     dnnl_format_tag_t tag; /* dnnl_format_tag_any: the primitive chooses */
     dnnl_dims_t strides;   /* replace the tag if strides[0] is not 0 */
-    bool half;             /* of bf16, not f32 */
+    bool half;             /* bf16, not f32 */
     nets_dnn_md md;        /* borrowed */
 } nets_dnn_layout;
 
-/* Windows in the arrays that oneDNN takes. pad_end: the padding behind the image, which pools in ceil mode can need
- * more of than before it. Dilation counts as oneDNN's does: the elements skipped. */
+/* Windows in the arrays that oneDNN takes. pad_end: the padding below and on the right, of which pools in ceil mode may
+ * need more than of `pad`. Dilation counts as oneDNN's does: the elements skipped. */
 typedef struct nets_dnn_window_dims {
     dnnl_dims_t kernel, stride, pad, pad_end, dilation;
 } nets_dnn_window_dims;
 
-/* A primitive's operation. x, weights and y of a backward one are the gradients where it takes gradients. */
+/* A primitive's operation. In a backward one, x, weights and y stand for their gradients where it takes those. */
 typedef struct nets_dnn_op {
     const char *what;           /* for messages */
     dnnl_primitive_kind_t kind; /* dnnl_convolution, _pooling, _resampling, _matmul, _reorder (x to y) */
-    dnnl_prop_kind_t direction; /* for a backward one, oneDNN also gets the forward one's description */
+    dnnl_prop_kind_t direction; /* for a backward one oneDNN also needs the forward one's description */
     dnnl_alg_kind_t algorithm;
     nets_dnn_layout x, weights, y;
-    nets_dnn_layout bias;            /* of a product */
-    nets_dnn_layout forward_weights; /* with `half`: of the forward one of a gradient by the weights, which are f32 */
+    nets_dnn_layout bias; /* of a product */
+    /* For a gradient of weights with `half`, which is f32: the forward operation's weights */
+    nets_dnn_layout forward_weights;
     nets_dnn_window_dims windows;
-    bool adds; /* of a reorder or product: it adds to y */
+    bool adds; /* a reorder or product adds to y */
     bool half; /* it computes with the CPU's units for bf16, or is refused */
 } nets_dnn_op;
 
@@ -61,7 +62,7 @@ MM_CHECKED mm_status nets_dnn_build(const nets_dnn *dnn, const nets_dnn_op *op, 
 /* The layout of a kernel's argument; NULL if it has none of that name. */
 nets_dnn_md nets_dnn_arg_md(const nets_dnn_kernel *kernel, int arg);
 
-/* Appends to the operations behind a primitive that it adds to its output. */
+/* Makes a primitive with these post-operations add to its output. */
 dnnl_status_t nets_dnn_append_sum(dnnl_post_ops_t ops);
 
 /* Makes oneDNN's description of the operation, with the calls of the version compiled for. `hint`: the forward one's

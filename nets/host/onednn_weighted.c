@@ -50,7 +50,7 @@ mm_status nets_dnn_weights_reorder(const nets_dnn *dnn, const nets_dnn_windows *
     const nets_dnn_layout wanted = {.md = nets_dnn_arg_md(kernel, arg)};
     nets_dnn_layout plain = weights_layout(w);
     plain.half = w->half && arg == DNNL_ARG_WEIGHTS;
-    if (!wanted.md) return mm_fail(MM_ERR_DEVICE, "oneDNN: a convolution without weights");
+    if (!wanted.md) return mm_fail(MM_ERR_DEVICE, "oneDNN: a convolution has no weights");
     const nets_dnn_op op = {
         .what = "a reorder",
         .kind = dnnl_reorder,
@@ -64,7 +64,7 @@ mm_status nets_dnn_weights_reorder(const nets_dnn *dnn, const nets_dnn_windows *
     return MM_OK;
 }
 
-/* Of a matrix that is stored row by row, or as the transposed one is. */
+/* The layout of a matrix that is stored row by row, or whose transpose is. */
 static nets_dnn_layout matrix(int64_t rows, int64_t columns, bool transposed, int64_t stride) {
     nets_dnn_layout layout = {.rank = 2, .dims = {rows, columns}, .tag = transposed ? dnnl_ba : dnnl_ab};
     if (stride == 0 || stride == (transposed ? rows : columns)) return layout;

@@ -48,8 +48,8 @@ enum { NETS_PIECE_ARGS = 4, NETS_PIECE_KERNELS = 8 };
 
 /* One run of a kernel. */
 typedef struct nets_piece {
-    int kernel;                      /* which of those below */
-    int64_t offset[NETS_PIECE_ARGS]; /* of each argument, in bytes */
+    int kernel;                      /* index in nets_piecewise.kernel */
+    int64_t offset[NETS_PIECE_ARGS]; /* each argument's, in bytes */
 } nets_piece;
 
 /* A computation in pieces: runs of a few kernels that differ only in their sizes. */
@@ -58,10 +58,10 @@ typedef struct nets_piecewise {
     nets_piece *pieces;
     nets_dnn_kernel kernel[NETS_PIECE_KERNELS]; /* the unused ones have no primitive */
     int arg[NETS_PIECE_ARGS];                   /* oneDNN's names of the arguments; 0 ends the list */
-    int64_t scratch_bytes;                      /* of one piece; set by nets_piecewise_measure */
+    int64_t scratch_bytes;                      /* one piece's; set by nets_piecewise_measure */
 } nets_piecewise;
 
-/* An argument, and the distance between its memory for one item and the next, and for one piece and the next. */
+/* An argument. Its memory moves by bytes_an_item for each item, and by bytes_a_piece more for each piece. */
 typedef struct nets_piece_arg {
     int arg;
     int64_t bytes_an_item, bytes_a_piece;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* For any processor, of f32; and which to take. */
+/* The loops over f32 maps for any processor, and the choice of loops. */
 #define TARGET
 #define LINES nets_simd_map_portable
 #include "nets/host/simd_map_loops.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Vectorised loops over maps of f32 or bf16 on the CPU, compiled for two instruction sets that give the same bits. They
- * compute with f32; what they give of bf16 is rounded once (bf16.h). Internal.
+ * compute with f32; bf16 results are rounded once (bf16.h). Internal.
  *
- * A line is a few rows of [rows, channels], enough elements for a vector loop; each element of a line is a lane.
- * Arrays with a number for each lane repeat the channels' numbers. The n elements of a call begin with a line; the
- * last line may be shorter, by whole rows. An output may be an input of the same call. */
+ * A line is a few rows of [rows, channels], enough elements for a vector loop; each element of a line is a lane. Arrays
+ * with a number for each lane repeat the channels' numbers. The n elements of a call begin with a line; the last line
+ * may be shorter, by whole rows. An output may be an input of the same call. */
 #ifndef NETS_HOST_SIMD_MAP_H
 #define NETS_HOST_SIMD_MAP_H
 
@@ -51,12 +51,12 @@ typedef struct nets_simd_map {
     void (*rectify)(const void *x, int64_t n, void *y); /* negative numbers become zero */
     void (*add)(const void *a, const void *b, int64_t n, void *sum);
     void (*add_floats)(const void *a, const float *b, int64_t n, void *sum);
-    void (*widen)(const void *x, int64_t n, float *to); /* to floats; of f32 a copy */
+    void (*widen)(const void *x, int64_t n, float *to); /* to floats; f32 is copied */
     void (*narrow)(const float *from, int64_t n, void *y);
 
 } nets_simd_map;
 
-extern const nets_simd_map nets_simd_map_portable, nets_simd_map_avx2; /* of f32; avx2: on x86-64 only */
+extern const nets_simd_map nets_simd_map_portable, nets_simd_map_avx2; /* f32; avx2: on x86-64 only */
 extern const nets_simd_map nets_simd_map_bf16_portable, nets_simd_map_bf16_avx2;
 
 /* The loops over maps of the type, for the best instruction set of this processor. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* 8 floats in a vector. */
+/* The loops over f32 maps with AVX2: 8 floats in a vector. */
 #if defined(__x86_64__)
 
 #define TARGET __attribute__((target("avx2")))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* For any processor, of bf16. */
+/* The loops over bf16 maps for any processor. */
 #define TARGET
 #define HALF
 #define LINES nets_simd_map_bf16_portable

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* 16 bf16 in a vector. */
+/* The loops over bf16 maps with AVX2: 16 elements in a vector. */
 #if defined(__x86_64__)
 
 #define TARGET __attribute__((target("avx2")))

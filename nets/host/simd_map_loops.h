@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The loops of lines.h. The including file defines TARGET, the attribute of their instruction set, LINES, the name of
- * their table, and HALF if the elements are bf16. The pragmas say that elements do not depend on each other; without
- * them the compiler runs scalar code if an input and an output are the same array. No target fuses products with sums,
+/* The loops of simd_map.h. The including file defines TARGET, the attribute of their instruction set, LINES, the name
+ * of their table, and HALF if the elements are bf16. The pragmas say that elements do not depend on each other; without
+ * them the compiler runs scalar code if an input and an output are the same array. No target uses fused multiply-add,
  * so all round alike. */
 #include <string.h>
 
@@ -10,7 +10,7 @@
 #ifdef HALF
 #include "nets/bf16.h"
 typedef uint16_t elem;
-/* What is above this is above zero when it is rounded. */
+/* A value above this is above zero when it is rounded to bf16. */
 #define LEAST 0x1p-134f
 
 TARGET static inline float wide(elem half) {

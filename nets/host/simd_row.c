@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* For any processor, and which to take. */
+/* The loops for any processor, and the choice of loops. */
 #define TARGET
 #define ROWS nets_simd_row_portable
 #include "nets/host/simd_row_loops.h"

@@ -10,22 +10,22 @@
 typedef struct nets_simd_row {
     float (*sum)(const float *x, int64_t n);
     float (*dot)(const float *a, const float *b, int64_t n);
-    /* Of (x - mean)^2. */
+    /* The sum of (x - mean)^2. */
     float (*squares)(const float *x, float mean, int64_t n);
-    /* The largest; NaN counts as the smallest. */
+    /* The largest. A NaN is passed over, unless it is x[0]: then the result is NaN. */
     float (*top)(const float *x, int64_t n);
-    /* y = e^(scale x - shift), 0 where that is below 2^-126; returns the sum of y. */
+    /* y = e^(scale x - shift), or 0 if that is below 2^-126; returns the sum of y. */
     float (*exps)(const float *x, float scale, float shift, int64_t n, float *y);
     void (*scale)(const float *x, float factor, int64_t n, float *y);
     void (*add)(const float *x, int64_t n, float *sum);
     /* y = (x - mean) factor weight + bias */
     void (*normalise)(const float *x, float mean, float factor, const float *weight, const float *bias, int64_t n,
                       float *y);
-    /* The sums of g and of g (x - mean) factor, for g = dy weight; and dy, dy (x - mean) factor added to dbias,
-     * dweight. */
+    /* With g = dy weight: sums_out = the sums of g and of g (x - mean) factor. Adds dy to dbias, and dy (x - mean)
+     * factor to dweight. */
     void (*normalise_sums)(const float *x, float mean, float factor, const float *weight, const float *dy, int64_t n,
                            float *dweight, float *dbias, float sums_out[2]);
-    /* dx = factor (g - mean_g - (x - mean) factor mean_gx) */
+    /* dx = factor (g - means[0] - (x - mean) factor means[1]), with g = dy weight */
     void (*normalise_gradient)(const float *x, float mean, float factor, const float *weight, const float *dy,
                                const float means[2], int64_t n, float *dx);
     /* GELU by tanh, and dx = dy times its derivative. */

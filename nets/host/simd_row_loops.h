@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The loops of rows.h. The including file defines TARGET, the attribute of their instruction set, and ROWS, the name of
- * their table. No target fuses products with sums, so all round alike. */
+/* The loops of simd_row.h. The including file defines TARGET, the attribute of their instruction set, and ROWS, the
+ * name of their table. No target uses fused multiply-add, so all round alike. */
 #include "nets/host/simd_row.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@ enum { ROW_LANES = 16 };
 
 /* ---------------------------------------------------------------- sums */
 
-/* A number for each lane: with index i in the row's whole lines, then in its rest. */
+/* Evaluates the expression for each element i, in lane k = i mod ROW_LANES. */
 #define FOR_LANES(expression)                                                                                          \
     for (int64_t at = 0; at < n; at += ROW_LANES) {                                                                    \
         const int64_t m = n - at < ROW_LANES ? n - at : ROW_LANES;                                                     \
@@ -62,7 +62,7 @@ TARGET static float top(const float *x, int64_t n) {
 
 /* 2^k p(r) with x = k ln 2 + r: Cephes' polynomial (expf.c), within 2 units in the last place. NaN stays NaN. */
 TARGET static inline float power_of_e(float x) {
-    const float least = -87.33654f, most = 88.37626f, shifter = 12582912.0f; /* 1.5 2^23: a float's low bits count */
+    const float least = -87.33654f, most = 88.37626f, shifter = 12582912.0f; /* 1.5 2^23: rounds when added */
     const float in = x < least ? least : x > most ? most : x;
     const float shifted = in * 1.44269504f + shifter, k = shifted - shifter;
     const float r = (in - k * 0.693359375f) - k * -2.12194440e-4f;

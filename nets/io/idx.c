@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* IDX: a magic number 0x000008RR of RR dimensions, each a 32-bit number, all big endian; then the bytes. */
+/* IDX: a magic number 0x000008RR, with RR the number of dimensions; the dimensions, 32 bits each; all big endian. Then
+ * the bytes. */
 #include "nets/io/idx.h"
 
 #include <errno.h>
@@ -15,13 +16,13 @@ enum { CHUNK_BYTES = 1 << 16, UNSIGNED_BYTES = 0x08, WORD_BYTES = 4, GZIP_WINDOW
 typedef struct input {
     const char *path;
     int fd;
-    bool gzip, ended; /* ended: there is no content behind what was taken */
-    z_stream stream;  /* of a plain file: only its places in `chunk` and in the output */
+    bool gzip, ended; /* ended: all content was taken */
+    z_stream stream;  /* for a plain file it has only the positions in `chunk` and in the output */
     uint8_t header[WORD_BYTES * (1 + NETS_IDX_MAX_RANK)];
     uint8_t chunk[CHUNK_BYTES];
 } input;
 
-/* Reads on once the chunk is used up; at the file's end it stays empty. */
+/* Reads the next chunk if this one is used up; at the file's end the chunk stays empty. */
 static mm_status chunk_fill(input *in) {
     if (in->stream.avail_in > 0) return MM_OK;
     ssize_t got;
@@ -50,14 +51,14 @@ static void input_close(input *in) {
     if (in->fd >= 0) close(in->fd);
 }
 
-/* From the chunk to the output, until one of them is used up. */
+/* Moves content from the chunk to the output, until either is used up. */
 static mm_status move(input *in) {
     z_stream *s = &in->stream;
     if (in->gzip) {
         const int result = inflate(s, Z_NO_FLUSH);
         in->ended = result == Z_STREAM_END;
         if (in->ended || result == Z_OK || result == Z_BUF_ERROR) return MM_OK;
-        return mm_fail(MM_ERR_FORMAT, "%s: what gzip compressed is damaged: %s", in->path, s->msg ? s->msg : "");
+        return mm_fail(MM_ERR_FORMAT, "%s: its gzip data is damaged: %s", in->path, s->msg ? s->msg : "");
     }
     const uInt n = s->avail_in < s->avail_out ? s->avail_in : s->avail_out;
     memcpy(s->next_out, s->next_in, n);
@@ -77,7 +78,7 @@ static mm_status take(input *in, size_t n, uint8_t *bytes_out, size_t *taken_out
         if (in->stream.avail_in > 0)
             MM_TRY(move(in));
         else if (in->gzip)
-            return mm_fail(MM_ERR_FORMAT, "%s: ends within what gzip compressed", in->path);
+            return mm_fail(MM_ERR_FORMAT, "%s: ends within its gzip data", in->path);
         else
             in->ended = true;
     }
@@ -125,7 +126,7 @@ static mm_status array_take(input *in, int rank, const int64_t dims[], uint8_t *
     MM_TRY(take(in, n_bytes, bytes_out, &taken));
     if (taken < n_bytes) return mm_fail(MM_ERR_FORMAT, "%s: ends after %zu of its %zu bytes", in->path, taken, n_bytes);
     MM_TRY(take(in, 1, in->header, &taken));
-    MM_TRY(chunk_fill(in)); /* also of a gzip stream's end */
+    MM_TRY(chunk_fill(in)); /* also behind the end of a gzip stream */
     if (taken > 0 || in->stream.avail_in > 0)
         return mm_fail(MM_ERR_FORMAT, "%s: goes on behind its %zu bytes", in->path, n_bytes);
     return MM_OK;

@@ -16,7 +16,7 @@ enum { MAX_FILE_BYTES = 16 << 20 };
 
 /* ---------------------------------------------------------------- print */
 
-/* A JSON string. */
+/* Prints a JSON string. */
 static mm_status print_string(FILE *stream, const char *text) {
     json_t *string = json_string(text);
     if (!string) return mm_fail(MM_ERR_UNSUPPORTED, "the name '%s' is not UTF-8", text);
@@ -65,7 +65,7 @@ static mm_status cannot_read(const char *path, int error) {
     return mm_fail(MM_ERR_IO, "cannot read %s: %s", path, strerror(error));
 }
 
-/* What is no regular file (a pipe) tells no size: so all is read up to the limit, and one byte more. */
+/* Reads up to the limit and one byte more, since a pipe's size is not known. */
 static mm_status read_all(int fd, const char *path, char **text_out, size_t *n_bytes_out) {
     size_t n_bytes = 0, capacity = 1 << 16;
     char *text = malloc(capacity);

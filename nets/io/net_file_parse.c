@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* From JSON to a net. What a layer means is the IR's to judge (net.h); here is only what a file can get wrong: its
- * form, names that are not there, and attributes that would be taken otherwise than they were written. */
+/* Builds a net from JSON. net.h's functions check what layers mean. This file checks only what a file can get wrong:
+ * its form, unknown names, and attributes that would be taken otherwise than they were written. */
 #include <float.h>
 #include <jansson.h>
 #include <math.h>
@@ -12,7 +12,7 @@
 #include "nets/net_attrs.h"
 #include "nets/net_ops.h"
 
-/* Learned numbers and statistics of all layers together: sums of them stay far from overflow. */
+/* The most elements of all parameters together, so that sums of them cannot overflow. */
 static const int64_t MAX_PARAM_ELEMS = INT64_C(1) << 60;
 
 typedef struct parser {
@@ -31,7 +31,7 @@ typedef struct shown {
     char text[256];
 } shown;
 
-enum { SHOWN_TEXT = 108, SHOWN_PATH = 176 }; /* a message names all operations beside a path. Chosen */
+enum { SHOWN_TEXT = 108, SHOWN_PATH = 176 }; /* so that a message has room for a path and all operations. Chosen */
 
 static bool continues_character(char c) { return ((unsigned char)c & 0xC0) == 0x80; }
 
@@ -47,7 +47,7 @@ static shown show(const char *text) {
     return s;
 }
 
-/* A path's end tells more than its beginning. */
+/* A path's end says more than its beginning, which is cut. */
 static shown show_path(const char *path) {
     shown s;
     size_t n = strlen(path);
@@ -112,7 +112,7 @@ static mm_status get_whole(const json_t *object, const char *where, const char *
     return MM_OK;
 }
 
-/* A name as messages, tensors and files can carry it. */
+/* Gets a name that messages, tensors and files can hold. */
 static mm_status get_name(const json_t *object, const char *where, const char **name_out) {
     const char *name;
     MM_TRY(get_text(object, where, "name", &name));
@@ -125,7 +125,7 @@ static mm_status get_name(const json_t *object, const char *where, const char **
     return MM_OK;
 }
 
-/* A comment, if there is one, is text. */
+/* Checks that a comment, if there is one, is text. */
 static mm_status check_comment(const json_t *object, const char *where) {
     const char *text;
     return json_object_get(object, "comment") ? get_text(object, where, "comment", &text) : MM_OK;
@@ -163,7 +163,7 @@ static bool read_elem(const nets_attr *attr, const json_t *value, void *out) {
         memcpy(out, &whole, sizeof whole);
         return json_is_integer(value);
     case NETS_ATTR_REAL:
-        if (real == 0) real = 0; /* no sign on a zero: it is "not told" */
+        if (real == 0) real = 0; /* no sign on a zero: -0 means "not given", too */
         memcpy(out, &real, sizeof real);
         return json_is_number(value) && fabs(number) <= FLT_MAX;
     case NETS_ATTR_FLAG:
@@ -179,7 +179,7 @@ static bool is_of_type(const nets_attr *attr, const json_t *value) {
                                           : json_is_boolean(value);
 }
 
-/* One value stands for all elements. */
+/* Reads an attribute; a single value stands for all its elements. */
 static mm_status read_attr(const nets_attr *attr, const char *name, const char *where, const json_t *value,
                            nets_attrs *attrs) {
     char *out = (char *)attrs + attr->offset;
@@ -209,7 +209,7 @@ static mm_status unknown_attr(const char *where, nets_op_kind op, const char *ke
                    nets_op_name(op), list.length ? list.text : "none");
 }
 
-/* Every key of the layer that is not one of all layers. */
+/* Reads the layer's attributes: all keys but those that every layer has. */
 static mm_status read_attrs(const json_t *object, const char *name, const char *where, nets_op_kind op,
                             nets_attrs *attrs) {
     const char *key;
@@ -223,7 +223,7 @@ static mm_status read_attrs(const json_t *object, const char *name, const char *
     return MM_OK;
 }
 
-/* A zero that the operation takes for "not told" would silently become something else. */
+/* Refuses a zero that means "not given" to the operation: it would silently become the default. */
 static mm_status check_taken_as_written(const json_t *object, const char *where, const nets_layer *layer,
                                         const nets_attrs *written) {
     const nets_attr *attr;
@@ -284,7 +284,7 @@ static mm_status check_place(parser *p, const char *where, const char *name, net
         return mm_fail(MM_ERR_FORMAT, "%sis a second loss, after %s; a net has one, its last layer", where, p->loss);
     if (p->loss)
         return mm_fail(MM_ERR_FORMAT, "%scomes after the loss, %s, which must be the last layer", where, p->loss);
-    if (strcmp(name, p->data_name) == 0) return mm_fail(MM_ERR_FORMAT, "%sthat name is the input's", where);
+    if (strcmp(name, p->data_name) == 0) return mm_fail(MM_ERR_FORMAT, "%sthat is the input's name", where);
     if (mm_names_find(&p->names, name) >= 0)
         return mm_fail(MM_ERR_FORMAT, "%sthere is another layer of that name before", where);
     if (nets_op_info_of(op)->loss) p->loss = name;
@@ -309,7 +309,7 @@ static mm_status add_layer(parser *p, const json_t *object, const char *name, co
     mm_status status = read_attrs(object, name, where, op, &attrs);
     if (status == MM_OK) {
         *added_out = nets_add(p->net, name, op, &attrs, inputs, n_inputs);
-        status = *added_out < 0 ? nets_net_finish(p->net) /* gives what add found */
+        status = *added_out < 0 ? nets_net_finish(p->net) /* returns the failure of nets_add */
                                 : check_taken_as_written(object, where, nets_net_layer(p->net, *added_out), &attrs);
     }
     return status == MM_OK ? MM_OK : mm_fail(status, "%s; see 'mm nets --ops %s'", mm_last_error(), nets_op_name(op));
@@ -399,6 +399,6 @@ mm_status nets_net_parse(const char *path, const char *text, size_t n_bytes, net
         return MM_OK;
     }
     nets_net_destroy(p.net);
-    /* What would be a caller's mistake in C is here the file's. */
+    /* MM_ERR_INVALID, a caller's mistake in C, is the file's fault here. */
     return mm_fail_in(status == MM_ERR_INVALID ? MM_ERR_FORMAT : status, "%s", show_path(path).text);
 }

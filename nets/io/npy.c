@@ -16,7 +16,7 @@
 
 enum { MAGIC_BYTES = 6, MAX_HEADER_BYTES = 1 << 14 };
 
-/* Messages name what NumPy calls the type. */
+/* name and descr are NumPy's names of the type. */
 static const struct {
     const char *name, *descr;
     int64_t bytes;
@@ -40,7 +40,7 @@ static bool take(const char **at, const char *text) {
     return true;
 }
 
-/* 'text', without escapes. */
+/* Takes 'text' or "text", without escapes. */
 static bool take_text(const char **at, char *text_out, size_t capacity) {
     skip_spaces(at);
     char quote = **at;
@@ -64,7 +64,7 @@ static bool take_number(const char **at, int64_t *number_out) {
     return *at > begin;
 }
 
-/* (), (5,), (5, 3): up to NETS_NPY_MAX_RANK numbers. */
+/* Takes (), (5,), (5, 3), ...: up to NETS_NPY_MAX_RANK numbers. */
 static bool take_shape(const char **at, nets_npy *npy) {
     if (!take(at, "(")) return false;
     for (npy->rank = 0; !take(at, ")"); npy->rank++) {
@@ -119,7 +119,7 @@ static mm_status not_npy(const char *path, const char *why) {
     return mm_fail(MM_ERR_FORMAT, "%s: is no .npy file of version 1 or 2: %s; numpy.save writes one", path, why);
 }
 
-/* The header as text; offset_bytes is set. `file_bytes`: the whole file's. */
+/* Gives the header's text, and sets offset_bytes. `file_bytes`: size of the whole file. */
 static mm_status read_header(nets_npy *npy, int64_t file_bytes, char text_out[MAX_HEADER_BYTES + 1]) {
     unsigned char begin[MAGIC_BYTES + 6];
     if (file_bytes < (int64_t)sizeof begin) return not_npy(npy->path, "it is too short");
@@ -156,7 +156,7 @@ static mm_status check_size(nets_npy *npy, int64_t file_bytes) {
     fits = fits && !__builtin_add_overflow(npy->offset_bytes, bytes, &end);
     if (fits && end == file_bytes) return MM_OK;
     nets_npy_shape_text(npy, shape);
-    if (!fits) return mm_fail(MM_ERR_FORMAT, "%s: its shape %s is beyond any file", npy->path, shape);
+    if (!fits) return mm_fail(MM_ERR_FORMAT, "%s: its shape %s is too large for any file", npy->path, shape);
     return mm_fail(MM_ERR_FORMAT, "%s: has %lld bytes, its shape %s of %s takes %lld", npy->path, (long long)file_bytes,
                    shape, TYPES[npy->type].name, (long long)end);
 }
@@ -169,8 +169,8 @@ static mm_status read_all(nets_npy *npy) {
     if (fstat(npy->fd, &info) != 0) return mm_fail(MM_ERR_IO, "cannot read %s: %s", npy->path, strerror(errno));
     if (!S_ISREG(info.st_mode)) return mm_fail(MM_ERR_FORMAT, "%s: is no regular file", npy->path);
     MM_TRY(read_header(npy, info.st_size, text));
-    if (!parse_header(text, &h, npy)) return not_npy(npy->path, "its header is no array's of numbers");
-    /* A byte has no order, whatever is said of it. */
+    if (!parse_header(text, &h, npy)) return not_npy(npy->path, "its header is not that of an array of numbers");
+    /* Bytes have no byte order, so descr's first character is ignored for uint8. */
     if (strcmp(h.descr + (npy->type == NETS_NPY_UINT8), TYPES[npy->type].descr + (npy->type == NETS_NPY_UINT8)) != 0)
         return mm_fail(MM_ERR_FORMAT, "%s: has elements of type '%s', must be %s ('%s'): save array.astype('%s')",
                        npy->path, h.descr, name, TYPES[npy->type].descr, TYPES[npy->type].descr);

@@ -16,9 +16,9 @@ typedef struct nets_npy {
     int fd;           /* -1: not open */
     nets_npy_type type;
     int rank;
-    int64_t dims[NETS_NPY_MAX_RANK]; /* from 0 */
+    int64_t dims[NETS_NPY_MAX_RANK]; /* each at least 0 */
     int64_t elems;                   /* their product */
-    int64_t offset_bytes;            /* of the first element */
+    int64_t offset_bytes;            /* the first element's, in the file */
 } nets_npy;
 
 /* Opens an array of elements of `type`; the caller closes it. MM_ERR_IO: the file is missing or unreadable.

@@ -117,7 +117,7 @@ static mm_status print_json(FILE *stream, nets_op_kind first, nets_op_kind end) 
     return good ? MM_OK : mm_fail(MM_ERR_NOMEM, "cannot print the operations");
 }
 
-/* ---------------------------------------------------------------- all */
+/* ---------------------------------------------------------------- text or JSON */
 
 mm_status nets_op_list_print(FILE *stream, const char *name, bool json) {
     char known[NETS_OP_NAMES_CAPACITY];

@@ -47,17 +47,17 @@ struct nets_reader {
     pthread_t thread;
 
     /* The thread's own. */
-    int32_t *order; /* of epoch order_epoch; NULL: in order */
+    int32_t *order; /* the samples' order in order_epoch; NULL: ascending */
     int64_t order_epoch;
-    float *plain; /* an image before augmentation; NULL: none is done */
+    float *plain; /* an image before augmentation; NULL: images are not augmented */
 
     pthread_mutex_t lock; /* not held while samples are read */
-    pthread_cond_t room;  /* a buffer was released, or something else for the thread to look at */
-    pthread_cond_t ready; /* a batch was produced, or failed */
+    pthread_cond_t room;  /* signalled when a buffer is released, a seek is made or the thread must stop */
+    pthread_cond_t ready; /* signalled when a batch was produced, or failed */
     int64_t released, taken, produced;
     position next;       /* what the thread fills next */
-    uint64_t generation; /* counts seeks: what was begun before one is thrown away */
-    mm_failure failure;  /* of `next` */
+    uint64_t generation; /* counts seeks: a batch that was begun before one is dropped */
+    mm_failure failure;  /* why `next` could not be filled */
     bool stopping;
 };
 
@@ -188,7 +188,7 @@ static mm_status size_of(const nets_source *source, const nets_reader_options *o
     return MM_OK;
 }
 
-/* n elements of `size` bytes, 64-byte aligned; NULL if there is no room, or no such number. */
+/* n elements of `size` bytes, 64-byte aligned; NULL if memory runs out or the size overflows. */
 static void *array_alloc(int64_t n, int64_t size) {
     size_t bytes;
     if (__builtin_mul_overflow(n, size, &bytes) || __builtin_add_overflow(bytes, (size_t)63, &bytes)) return NULL;
@@ -220,7 +220,7 @@ static mm_status buffers_alloc(nets_reader *reader) {
     return MM_OK;
 }
 
-/* All but the thread and what it waits on. */
+/* Frees all but the thread, the lock and the conditions. */
 static void reader_free(nets_reader *reader) {
     for (int i = 0; i < reader->depth; i++) {
         free(reader->slots[i].images);
@@ -232,7 +232,7 @@ static void reader_free(nets_reader *reader) {
     free(reader);
 }
 
-/* Signals are the caller's business, none is handled on the reader's thread. */
+/* Blocks all signals on the reader's thread: they are for the caller's threads. */
 static int thread_start(nets_reader *reader) {
     sigset_t all, before;
     sigfillset(&all);
@@ -245,18 +245,20 @@ static int thread_start(nets_reader *reader) {
 static mm_status options_check(const nets_reader_options *options) {
     if (options->batch < 1) return mm_fail(MM_ERR_INVALID, "batch %lld: must be at least 1", (long long)options->batch);
     if (options->prefetch < 0 || options->prefetch > MAX_PREFETCH)
-        return mm_fail(MM_ERR_INVALID, "prefetch %d: from 1 to %d, or 0", options->prefetch, MAX_PREFETCH);
+        return mm_fail(MM_ERR_INVALID, "prefetch %d: must be from 1 to %d, or 0", options->prefetch, MAX_PREFETCH);
     return MM_OK;
 }
 
 static mm_status label_map_check(const nets_source *source, const int64_t map[2]) {
     if (map[0] == 0 && map[1] == 0) return MM_OK;
     if (!source->ops->read_map)
-        return mm_fail(MM_ERR_UNSUPPORTED, "%s has one label an image, the network wants a map of %lldx%lld",
+        return mm_fail(MM_ERR_UNSUPPORTED,
+                       "%s has one label for each image, but the network wants a label map of %lldx%lld",
                        source->ops->name, (long long)map[0], (long long)map[1]);
     if (map[0] < 1 || map[1] < 1 || map[0] > source->image.height || map[1] > source->image.width)
-        return mm_fail(MM_ERR_INVALID, "a map of %lldx%lld labels for images of %lldx%lld", (long long)map[0],
-                       (long long)map[1], (long long)source->image.height, (long long)source->image.width);
+        return mm_fail(MM_ERR_INVALID, "a label map of %lldx%lld does not fit into images of %lldx%lld",
+                       (long long)map[0], (long long)map[1], (long long)source->image.height,
+                       (long long)source->image.width);
     return MM_OK;
 }
 

@@ -18,13 +18,13 @@ typedef enum nets_split { NETS_SPLIT_TRAIN, NETS_SPLIT_TEST } nets_split;
 
 typedef struct nets_image_shape {
     int64_t height, width, channels, classes;
-    bool tokens; /* of a network of tokens: numbers below `classes`, as whole floats, `width` of them */
+    bool tokens; /* a sample is `width` tokens: numbers below `classes`, as floats */
 } nets_image_shape;
 
 typedef struct nets_reader_options {
     nets_split split;
     int64_t batch;           /* images a batch, from 1 */
-    uint64_t seed;           /* of shuffling and augmentation */
+    uint64_t seed;           /* seeds shuffling and augmentation */
     bool drop_last;          /* leave out an epoch's last batch if it is smaller */
     int prefetch;            /* batch buffers, the caller's own included: 1 to 16; 0: 3, chosen */
     nets_image_shape wanted; /* what the network takes; members of 0 are taken from the data. Data of one fixed shape

@@ -26,13 +26,13 @@
 #define SUBFOLDER    "cifar-10-batches-bin"
 #define REMEDY       "run tools/fetch-cifar10 %s, or use --data synthetic"
 
-/* Of the training set, in units of 255. */
+/* Statistics of the training set's bytes divided by 255. */
 static const double channel_mean[CHANNELS] = {0.4914, 0.4822, 0.4465};
 static const double channel_deviation[CHANNELS] = {0.2470, 0.2435, 0.2616};
 
 typedef struct cifar10 {
     nets_source source;
-    int64_t records; /* a file */
+    int64_t records; /* in a file */
     int n_files;
     int fds[TRAIN_FILES]; /* -1: not open */
     char paths[TRAIN_FILES][PATH_MAX];

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Fashion-MNIST (Xiao et al. 2017): 60000 and 10000 grey images of 28x28 in 10 classes, as MNIST's IDX files.
  *
- * An image is fitted to the network's input: each pixel becomes a square of as many pixels as fit, or, for an input
- * below 28x28, squares of as few pixels as fit become their mean. The result stands in the middle of black, in every
+ * An image is fitted to the network's input: each pixel becomes a square of pixels, as large as fits, or, for an input
+ * below 28x28, squares of pixels, as small as fits, become their mean. The result is centred on black, in every
  * channel. A row becomes
  *
  *   in 32x32: 2 black, 28, 2 black     in 227x227: 1 black, 28 * 8, 2 black     in 16x16: 1 black, 28 / 2, 1 black
  *
- * A gzip stream can only be read from its begin, so the split is held in memory, a byte a pixel: 47 MB for training. */
+ * A gzip stream can only be read from its beginning, so the split is held in memory, a byte a pixel: 47 MB for
+ * training. */
 #include "mm/core/status.h"
 #include "nets/io/idx.h"
 #include "nets/io/reader_source.h"
@@ -23,19 +24,20 @@
 #define CLASSES        10
 #define TRAIN_SAMPLES  60000
 #define TEST_SAMPLES   10000
-#define DEFAULT_FOLDER "/usr/share/datasets/fashion-mnist" /* of Debian's package */
+#define DEFAULT_FOLDER "/usr/share/datasets/fashion-mnist" /* the folder of Debian's package */
 #define PACKAGE        "Debian's package dataset-fashion-mnist"
 #define REMEDY         "install " PACKAGE " (tools/deps fashion-mnist), or use --data synthetic"
 
-/* Of the training set's pixels, in units of 255. */
+/* Statistics of the training set's bytes divided by 255. */
 static const double pixel_mean = 0.2860, pixel_deviation = 0.3530;
 
 typedef struct fashion {
     nets_source source;
     uint8_t *images, *labels;
-    int64_t enlarged, reduced; /* a pixel becomes so many, so many become one, in each direction; one of them is 1 */
-    int64_t side, top, left;   /* of the fitted image in the network's input */
-    double scale;              /* of a sum of pixels */
+    /* In each direction, how many pixels one becomes, and how many become one; one of the two is 1. */
+    int64_t enlarged, reduced;
+    int64_t side, top, left; /* the fitted image's, in the network's input */
+    double scale;            /* from a sum of bytes to their mean, from 0 to 1 */
 } fashion;
 
 static void fit(fashion *data) {
@@ -50,7 +52,7 @@ static void fit(fashion *data) {
     data->scale = 1 / (255.0 * (double)(data->reduced * data->reduced));
 }
 
-/* The fitted image's pixel there, or black beside it, normalised. */
+/* The fitted image's pixel at (y, x), or black outside of it, normalised. */
 static float pixel_at(const fashion *data, const uint8_t *pixels, int64_t y, int64_t x) {
     int64_t sum = 0;
     if (y >= 0 && y < data->side && x >= 0 && x < data->side) {
@@ -74,7 +76,7 @@ static mm_status fashion_read(nets_source *source, int64_t index, float *image_o
     return MM_OK;
 }
 
-/* The file as it is, or as the package has it, compressed. */
+/* Finds the file, plain or, as in the package, compressed. */
 static mm_status find_file(const char *dir, nets_split split, const char *what, char path_out[static PATH_MAX]) {
     static const char *const endings[] = {"", ".gz"};
     const char *name = split == NETS_SPLIT_TRAIN ? "train" : "t10k";

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Data of one's own: images and labels in two .npy files. Neither is held in memory: a sample is read when its batch is
- * made. */
+/* The user's own data: images and labels in two .npy files. Neither is held in memory: a sample is read when its batch
+ * is made. */
 #include "mm/core/status.h"
 #include "nets/io/npy.h"
 #include "nets/io/reader_source.h"
@@ -10,17 +10,17 @@
 
 enum { CHECKED_AT_ONCE = 4096 }; /* labels */
 
-/* The image's dims behind the first, the number of images. */
+/* Indices of the images' dims; dims[0] is the number of images. */
 enum { HEIGHT = 1, WIDTH, CHANNELS, IMAGE_RANK };
 
 typedef struct files {
     nets_source source;
-    char *paths; /* of both, one after the other */
+    char *paths; /* both, one after the other */
     nets_npy images, labels;
     int64_t image_elems;
-    int64_t label_elems; /* of an image: 1, or one for each pixel */
-    uint8_t *pixels;     /* of one image */
-    int32_t *label_row;  /* of one row of labels */
+    int64_t label_elems; /* labels of an image: 1, or one for each pixel */
+    uint8_t *pixels;     /* one image's */
+    int32_t *label_row;  /* one row */
     float normalised[256];
 } files;
 
@@ -57,7 +57,8 @@ static mm_status check_label(const files *data, int64_t place, int32_t label) {
                    (long long)classes);
 }
 
-/* All labels lie in 0..classes-1; where nobody says how many classes there are, the greatest label does. */
+/* Checks that all labels are in 0..classes-1. If the network does not say how many classes there are, the greatest
+ * label does. */
 static mm_status check_labels(files *data, int64_t wanted_classes) {
     int32_t labels[CHECKED_AT_ONCE], greatest = 0;
     data->source.image.classes = wanted_classes ? wanted_classes : INT32_MAX;
@@ -133,7 +134,7 @@ static mm_status read_image(const files *data, int64_t index, float *image_out) 
     return MM_OK;
 }
 
-/* n labels from that place on; a file that was written to since it was opened may hold others. */
+/* Reads n labels from index `place` on, and checks them again, since the file may have changed since it was opened. */
 static mm_status read_labels(const files *data, int64_t place, int64_t n, int32_t *labels_out) {
     MM_TRY(nets_npy_read(&data->labels, place, n, data->label_row));
     for (int64_t i = 0; i < n; i++) MM_TRY(check_label(data, place + i, data->label_row[i]));

@@ -8,7 +8,8 @@
 
 mm_status nets_source_check_wanted(const char *name, const nets_image_shape *image, const nets_image_shape *wanted) {
     if (wanted->tokens)
-        return mm_fail(MM_ERR_INVALID, "%s has images, the network wants tokens: text:FILE, tokens:FILE", name);
+        return mm_fail(MM_ERR_INVALID, "%s has images, but the network wants tokens: give text:FILE or tokens:FILE",
+                       name);
     if ((wanted->height == 0 || wanted->height == image->height) &&
         (wanted->width == 0 || wanted->width == image->width) &&
         (wanted->channels == 0 || wanted->channels == image->channels) &&

@@ -10,13 +10,13 @@
 typedef struct nets_source nets_source;
 
 typedef struct nets_source_ops {
-    const char *name;  /* with which a spec begins */
+    const char *name;  /* a spec begins with it */
     const char *usage; /* the form of a spec */
 
     bool one_set; /* not divided into a training and a test set: either split is all of it */
 
-    /* Opens options->split. `argument`: the spec's text behind the name and colon; NULL: there is none. It reports
-     * every failure that it can find without reading all images. */
+    /* Opens options->split. `argument`: the spec's text behind the name and colon; NULL: there is none. Reports every
+     * failure that can be found without reading all images. */
     mm_status (*open)(const char *argument, const nets_reader_options *options, nets_source **source_out);
 
     /* Reads sample `index`, of 0..samples-1: height * width * channels normalised floats, and its label in
@@ -56,8 +56,8 @@ mm_status nets_source_fashion_mnist_open(const char *dir, const nets_reader_opti
 /* MM_ERR_INVALID: `wanted` names another shape than `image`, the only one of the data called `name`. */
 mm_status nets_source_check_wanted(const char *name, const nets_image_shape *image, const nets_image_shape *wanted);
 
-/* MM_ERR_INVALID: data called `name`, which takes the network's shape, would have images without elements, or of more
- * than 2^28. */
+/* MM_ERR_INVALID: data called `name`, which takes the network's image shape, cannot have images of no elements, or of
+ * more than 2^28. */
 mm_status nets_source_check_elems(const char *name, const nets_image_shape *image);
 
 /* Makes a reader over an open source and takes ownership of the source, also on failure. */

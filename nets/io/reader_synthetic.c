@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Synthetic data: learnable images of any shape that need no file. A sample's class is a smooth colour pattern, its
- * own noise lies over it. With labels for pixels an image is a grid of regions of one colour and class each, under the
- * same noise. The data is fixed: the same for every seed, run and machine (no libm). */
+/* Synthetic data: learnable images of any shape that need no file. A sample is its class's smooth colour pattern under
+ * noise of its own. With labels for pixels an image is a grid of regions of one colour and class each, under the same
+ * noise. The data is fixed: the same for every seed, run and machine (no libm). */
 #include "mm/core/status.h"
 #include "nets/io/reader_random.h"
 #include "nets/io/reader_source.h"
@@ -24,7 +24,7 @@ typedef struct synthetic {
     nets_split split;
 } synthetic;
 
-/* In [-1, 1). */
+/* Maps random bits to [-1, 1). */
 static float unit_of(uint64_t bits) { return (float)(int32_t)(bits >> 32) * 0x1p-31f; }
 
 static float pattern_corner(int64_t label, int64_t channel, int64_t gy, int64_t gx) {
@@ -76,7 +76,7 @@ static mm_status synthetic_read(nets_source *source, int64_t index, float *image
     return MM_OK;
 }
 
-/* The class of a sample's pixel: of the grid's cell that it lies in. */
+/* The class of a sample's pixel, which is that of the pixel's grid cell. */
 static int64_t region_class(const synthetic *data, int64_t index, int64_t y, int64_t x) {
     const nets_image_shape *shape = &data->source.image;
     uint64_t key = nets_random_key(NETS_RANDOM_REGION, DATA_SEED, data->split, (uint64_t)index);
@@ -84,7 +84,7 @@ static int64_t region_class(const synthetic *data, int64_t index, int64_t y, int
     return (int64_t)nets_random_below(nets_random_at(key, (uint64_t)cell), (uint64_t)shape->classes);
 }
 
-/* Each token follows from the one before it, but for one in eight, which is any. */
+/* Each token is computed from the one before it, but one in eight is random. */
 static mm_status write_tokens(const synthetic *data, int64_t index, float *image_out, int32_t *labels_out) {
     const uint64_t classes = (uint64_t)data->source.image.classes;
     const uint64_t key = nets_random_key(NETS_RANDOM_NOISE, DATA_SEED, data->split, (uint64_t)index);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Tokens from a file: the bytes of a text, or 16-bit numbers. A sample is a row of as many tokens as the network takes;
- * each token's label is the one behind it. Samples follow each other without overlap, so an epoch reads every token
- * once, but for a rest that fills no sample:
+ * each token's label is the next token. Samples follow each other without overlap, so an epoch reads every token once,
+ * but for a rest that fills no sample:
  *
  *   | sample 0 | sample 1 | ... | rest |   the last tenth: | sample 0 | ... |
  *   | training: nine tenths            |                   | test           |
@@ -23,9 +23,9 @@ typedef struct tokens {
     nets_source source;
     char *path;
     int fd;
-    int64_t bytes_each; /* of a token: 1 or 2 */
+    int64_t bytes_each; /* bytes of a token: 1 or 2 */
     int64_t first, n;   /* tokens of the split */
-    uint8_t *raw;       /* of one sample and its last label */
+    uint8_t *raw;       /* bytes of one sample and its last label */
 } tokens;
 
 static mm_status read_at(const tokens *data, int64_t token, int64_t n, uint8_t *bytes_out) {
@@ -53,7 +53,7 @@ static mm_status check_token(const tokens *data, int64_t place, int32_t token) {
                    (long long)data->source.image.classes);
 }
 
-/* Of the split. */
+/* Checks the split's tokens. */
 static mm_status check_tokens(const tokens *data) {
     uint8_t raw[CHECKED_BYTES];
     const int64_t most = CHECKED_BYTES / data->bytes_each;
@@ -75,7 +75,7 @@ static mm_status check_network(const tokens *data, const nets_reader_options *op
                    (long long)wanted->height, (long long)wanted->width, (long long)wanted->channels, (long long)labels);
 }
 
-/* Divides the file's tokens. */
+/* Divides the file's tokens into training and test. */
 static mm_status split(tokens *data, int64_t all, const nets_reader_options *options) {
     const int64_t test = all / TEST_SHARE, context = options->wanted.width;
     const bool is_test = options->split == NETS_SPLIT_TEST;
@@ -143,7 +143,7 @@ static mm_status numbers_open(const char *argument, const nets_reader_options *o
     return open_tokens(&nets_source_tokens, 2, argument, options, source_out);
 }
 
-/* A file that was written to since it was opened may hold other tokens. */
+/* Checks the tokens again, since the file may have changed since it was opened. */
 static mm_status tokens_read_map(nets_source *source, int64_t index, const int64_t map[2], float *image_out,
                                  int32_t *labels_out) {
     const tokens *data = (const tokens *)source;
@@ -159,7 +159,7 @@ static mm_status tokens_read_map(nets_source *source, int64_t index, const int64
     return MM_OK;
 }
 
-/* A network of tokens has a label for each; that was checked. */
+/* Never called: check_network refuses networks without a label for each token. */
 static mm_status tokens_read(nets_source *source, int64_t index, float *image_out, int32_t *label_out) {
     (void)index, (void)image_out, (void)label_out;
     return mm_fail(MM_ERR_UNSUPPORTED, "%s: tokens have a label each", ((const tokens *)source)->path);

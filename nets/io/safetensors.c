@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What reading and writing share: element types, sizes, descriptions. */
+/* Element types, sizes and descriptions, for reading and writing. */
 #include "nets/io/safetensors.h"
 
 #include "mm/core/status.h"

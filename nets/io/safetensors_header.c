@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The parser. It trusts nothing: a file may be damaged, cut, made by others or made to harm. */
+/* The parser. It trusts nothing: a file may be damaged, cut short, or made to do harm. */
 #include "nets/io/safetensors_header.h"
 
 #include "mm/core/status.h"
@@ -42,7 +42,7 @@ static mm_status metadata_check(const char *label, json_t *metadata) {
     return MM_OK;
 }
 
-/* Integers of 0 and more; -1 for anything else. */
+/* An integer of at least 0; -1 for anything else. */
 static int64_t natural_of(const json_t *json) {
     return json_is_integer(json) && json_integer_value(json) >= 0 ? json_integer_value(json) : -1;
 }
@@ -99,7 +99,7 @@ static mm_status tensors_parse(nets_safetensors_header *header, const char *labe
     return MM_OK;
 }
 
-/* By place; at the same place those without data come first. */
+/* Orders tensors by the place of their data; at one place, those of no bytes come first. */
 static int compare_places(const void *a, const void *b) {
     const nets_safetensors_tensor *x = a, *y = b;
     int64_t x_bytes = 0, y_bytes = 0;

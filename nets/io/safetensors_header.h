@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A safetensors file's header as data: its parser, and what reading and writing share. */
+/* A safetensors file's header as data: its parser, and functions that reading and writing share. */
 #ifndef NETS_IO_SAFETENSORS_HEADER_H
 #define NETS_IO_SAFETENSORS_HEADER_H
 

@@ -42,10 +42,10 @@ void nets_safetensors_builder_destroy(nets_safetensors_builder *builder) {
     free(builder);
 }
 
-/* A set's member, or a text; refuses what JSON cannot hold. */
+/* Puts a member into a set, or a text under its key; refuses what JSON cannot hold. */
 static mm_status json_put(json_t *object, const char *key, json_t *value) {
     if (!value || json_object_set_new(object, key, value) != 0)
-        return mm_fail(MM_ERR_INVALID, "safetensors: %.64s: a name or text that is not UTF-8, or memory ran out", key);
+        return mm_fail(MM_ERR_INVALID, "safetensors: %.64s: the name or text is not UTF-8, or memory ran out", key);
     return MM_OK;
 }
 
@@ -129,14 +129,14 @@ static mm_status write_header(mm_atomic_file *file, const char *text) {
     size_t length = strlen(text), padding = (HEADER_ALIGN - length % HEADER_ALIGN) % HEADER_ALIGN;
     uint64_t padded = length + padding;
     if (padded > NETS_SAFETENSORS_MAX_HEADER_BYTES)
-        return mm_fail(MM_ERR_INVALID, "%s: a header of %zu bytes, at most %d", file->path, length,
-                       NETS_SAFETENSORS_MAX_HEADER_BYTES);
+        return mm_fail(MM_ERR_INVALID, "%s: its header would have %zu bytes, at most %d are allowed", file->path,
+                       length, NETS_SAFETENSORS_MAX_HEADER_BYTES);
     MM_TRY(mm_atomic_file_write(file, &padded, sizeof padded));
     MM_TRY(mm_atomic_file_write(file, text, (int64_t)length));
     return mm_atomic_file_write(file, spaces, (int64_t)padding);
 }
 
-/* Where data comes from that tensors do not have. */
+/* Where the data of tensors without data comes from. */
 typedef struct origin {
     nets_safetensors_fetch fetch;
     void *ctx, *piece;

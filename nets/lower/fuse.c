@@ -9,8 +9,8 @@ typedef struct fusion {
     nets_fused *fused;
 } fusion;
 
-/* Whether a layer between two others reads the output of `read`. Its consumers add their gradients in the net's order,
- * so nothing may be moved past such a layer. */
+/* Whether a layer between `after` and `before` reads the output of `read`. Consumers of one output add their gradients
+ * in the net's order, so none of them may be moved past another. */
 static bool is_read_between(const nets_net *net, int read, int after, int before) {
     for (int i = after + 1; i < before; i++)
         for (int k = 0; k < nets_net_layer(net, i)->n_inputs; k++)
@@ -25,15 +25,15 @@ static bool can_take(const fusion *f, int norm, int relu) {
            !is_read_between(f->net, layer->inputs[0], norm, relu);
 }
 
-/* The layer whose output this is in evaluation, where a dropout's output is its input. */
+/* The layer that computes `layer`'s output in evaluation, where a dropout's output is its input. */
 static int origin(const fusion *f, int layer) {
     while (nets_op_lowering_of(nets_net_layer(f->net, layer)->op, false)->identity_in_eval)
         layer = nets_net_layer(f->net, layer)->inputs[0];
     return layer;
 }
 
-/* Whether a batch norm's input and what is added to it are one tensor, in training or in evaluation only. Then so are
- * their gradients, which the fused backward cannot add up: it reads the one while it writes the other. */
+/* Whether a batch norm's input and its addend are one tensor, in training or only in evaluation. Then so are their
+ * gradients, which the fused backward cannot add up: it reads the one while it writes the other. */
 static bool adds_own_input(const fusion *f, int norm, int addend) {
     return origin(f, addend) == origin(f, nets_net_layer(f->net, norm)->inputs[0]);
 }
@@ -44,7 +44,8 @@ static void take(const fusion *f, int norm, int addend, int relu) {
     f->fused[norm].within = relu;
 }
 
-/* Of two batch norms the later one, at which the other's output is ready. */
+/* Fuses the sum with one of its inputs that is a batch norm. It tries the later input first: the other's output is
+ * ready when that is computed. */
 static void take_sum(const fusion *f, int sum, int relu) {
     const int *inputs = nets_net_layer(f->net, sum)->inputs;
     int later = inputs[1] > inputs[0];

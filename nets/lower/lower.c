@@ -15,30 +15,31 @@
 typedef struct layer_state {
     mm_layer graph_layer;
     nets_op *op;
-    mm_tensor value;                 /* its output; an input's, where the layer is the identity */
+    mm_tensor value;                 /* its output; its input's, if the layer is the identity */
     mm_tensor saved[NETS_MAX_SAVED]; /* -1: it saves no more */
     mm_tensor gradient;              /* the sum of the contributions so far; -1: none yet */
-    int consumers, contributions;    /* of its gradient: how many there will be, are */
+    int consumers, contributions;    /* gradients that add up to its own: in all, and so far */
     int last_reader;                 /* the last layer that reads it; -1: none */
-    bool wants_gradient;             /* it or something before it has something to learn */
+    bool wants_gradient;             /* the layer, or one that it depends on, has parameters */
 } layer_state;
 
 typedef struct lowering {
     nets_lowered *out;
     nets_backend *backend;
     bool no_fuse;
-    nets_op_desc *descs; /* of out->ops */
+    nets_op_desc *descs; /* descriptions of out->ops */
     layer_state *layers;
-    nets_fused *fused; /* of each layer */
+    nets_fused *fused; /* one for each layer */
 } lowering;
 
-/* What is computed in a layer's place: the layer, or a batch norm and what is behind it, up to the layer. */
+/* What is computed in a layer's place: the layer, or a batch norm with the sum and the ReLU fused to it; then the layer
+ * is that ReLU. */
 typedef struct unit {
     const nets_layer *layer; /* gives operation, parameters and name */
     const nets_layer *bias;  /* gives the bias; NULL: none */
     int inputs[NETS_MAX_INPUTS];
     int n_inputs;
-    bool relu; /* of a batch norm: a ReLU is in it */
+    bool relu; /* a batch norm with a fused ReLU */
 } unit;
 
 static unit unit_of(const lowering *lo, int index) {
@@ -53,7 +54,7 @@ static unit unit_of(const lowering *lo, int index) {
     return u;
 }
 
-/* The first of its inputs that is the same layer's output. */
+/* The unit's first input that comes from the same layer as `input`. */
 static int first_of(const unit *u, int input) {
     int first = 0;
     while (u->inputs[first] != u->inputs[input]) first++;
@@ -79,7 +80,7 @@ static mm_status add_map(lowering *lo, int layer, mm_tensor_kind kind, const cha
     return add_named(lo, layer, kind, wide ? MM_F32 : lo->backend->maps, &shape, prefix, suffix, tensor_out);
 }
 
-/* A layer's parameters in their roles, with their gradients; those of `others` are another layer's. */
+/* Sets a layer's parameters and their gradients by role; the roles in `others` are another layer's. */
 static void map_params(const lowering *lo, const nets_layer *layer, uint64_t others, mm_tensor tensors[NETS_ROLES]) {
     for (int i = layer->first_param; i < layer->first_param + layer->n_params; i++) {
         int place = nets_net_param(lo->out->net, i)->place;
@@ -138,7 +139,7 @@ static mm_status shapes_of(const lowering *lo, const unit *u, int index, nets_sh
     return nets_net_shape(lo->out->net, index, lo->out->batch, y_out);
 }
 
-/* What of the layer is not f32, and which f32 is multiplied. */
+/* Sets the types of the layer's maps and inputs, and the size of its factor. */
 static void set_types(const lowering *lo, const unit *u, nets_op_desc *desc) {
     const int factor = nets_factor_of(u->layer);
     desc->maps = lo->backend->maps;
@@ -160,7 +161,7 @@ static mm_status make_op(lowering *lo, int index) {
     desc.pass = lo->out->pass;
     for (int i = 0; i < u.layer->n_params; i++)
         desc.shared |= desc.training && nets_net_param(lo->out->net, u.layer->first_param + i)->shared;
-    /* A later reader's contribution to the input's gradient is there first. */
+    /* Backward steps run from the last layer on, so a later reader of the input has written its gradient before. */
     desc.adds_earlier = desc.wants_dx && lo->layers[u.inputs[0]].last_reader > index;
     mm_status status = find_op(lo, &desc, &lo->layers[index].op);
     return status == MM_OK ? MM_OK : mm_fail_in(status, "layer %s", u.layer->name);
@@ -179,21 +180,21 @@ static void map_roles(lowering *lo, int index, mm_tensor tensors[NETS_ROLES]) {
     map_params(lo, u.layer, u.bias == u.layer ? 0 : NETS_ROLE_BIT(NETS_B), tensors);
     if (u.bias && u.bias != u.layer) map_params(lo, u.bias, ~NETS_ROLE_BIT(NETS_B), tensors);
     tensors[NETS_LABELS] = lo->out->labels;
-    /* The loss reads it for the place of a pass's images in the batch. */
+    /* The loss reads rng only for the index of a pass's images in the whole batch. */
     if (!nets_op_info_of(u.layer->op)->loss || lo->out->pass.whole > 0) tensors[NETS_RNG] = lo->out->rng;
     tensors[NETS_LOSS_VALUE] = lo->out->loss;
     tensors[NETS_CORRECT] = lo->out->correct;
 }
 
-/* Two roles of a step may be one tensor (op.h), which is a use of it once: of two reads, or where it is written, and
- * then read to be added to. */
+/* Whether the uses have the tensor already. Two roles of a step may be one tensor (op.h), which is one use: two inputs,
+ * or a gradient that the step writes and then adds to. */
 static bool is_used(const mm_use *uses, size_t n, mm_tensor tensor) {
     for (size_t i = 0; i < n; i++)
         if (uses[i].tensor == tensor) return true;
     return false;
 }
 
-/* Whether the step writes it for one input, then adds to it for another. */
+/* Whether the step writes the tensor as one input's gradient, then adds another input's to it. */
 static bool is_written_twice(const nets_step *step, mm_tensor tensor) {
     int times = 0;
     for (int r = NETS_DX; r <= NETS_DX_LAST; r++) times += step->tensors[r] == tensor;
@@ -210,14 +211,16 @@ static mm_status add_pair(mm_graph *graph, const nets_step *step, const nets_rol
                                                   : mm_graph_allow_inplace(graph, input, output);
 }
 
-/* Whether passes before this one, or another step that reads the parameter, have left there what this step adds to. */
+/* Whether the step adds to what the role's tensor has from earlier passes, or from another layer with the same
+ * parameter. */
 static bool adds_to(const nets_step *step, const nets_lowered *out, nets_role role) {
     const bool gradient = role >= NETS_DPARAM && role <= NETS_DPARAM_LAST;
     if (gradient && step->op && step->op->adds) return true;
     return out->pass.adds && (gradient || role == NETS_LOSS_VALUE || role == NETS_CORRECT);
 }
 
-/* Places in the step's workspace what the op leaves there to be added; behind it is the op's own. */
+/* Places the gradients that the executor adds up (nets_step.addend) in the step's workspace; the op's own workspace is
+ * behind them. */
 static void place_addends(const lowering *lo, nets_step *step) {
     for (int i = 0; i < NETS_MAX_PARAMS; i++) {
         const mm_tensor gradient = step->tensors[NETS_DPARAM + i];
@@ -258,7 +261,7 @@ static mm_status add_codes(const lowering *lo, nets_step *step, const nets_step_
     return MM_OK;
 }
 
-/* Adds the step that `spec` describes over the tensors by role, and forgets those that it does not use. */
+/* Adds the step that `spec` describes. Of `tensors`, by role, it takes those that it uses. */
 static mm_status add_step(lowering *lo, int index, mm_phase phase, const nets_step_spec *spec,
                           const mm_tensor tensors[NETS_ROLES]) {
     nets_lowered *out = lo->out;
@@ -279,11 +282,11 @@ static mm_status add_step(lowering *lo, int index, mm_phase phase, const nets_st
         if (is_used(uses, n_uses, tensors[role])) continue;
         if (use->form == MM_FORM_SIGN) step->sign_roles |= NETS_ROLE_BIT(role);
         uses[n_uses++] = (mm_use){tensors[role], access, use->form};
-        /* A graph has no tensor that no step uses; where weights are not updated, they are of it by this. */
+        /* A step must use each tensor of a graph. Without an update, this is the only use of the f32 weight. */
         if (role == NETS_W16 && !nets_lowered_updates(out))
             uses[n_uses++] = (mm_use){tensors[NETS_W], MM_READ, MM_FORM_VALUE};
     }
-    /* The executor puts it there before; it goes to the other ranks with what the loss says. */
+    /* The executor writes this rank's word there before the step; it is all-reduced with the loss. */
     if (phase == MM_FORWARD && out->told >= 0 && step->tensors[NETS_CORRECT] >= 0)
         uses[n_uses++] = (mm_use){out->told, MM_WRITE, MM_FORM_VALUE};
     place_addends(lo, step);
@@ -306,7 +309,7 @@ static mm_status add_saved(lowering *lo, int index, const unit *u, const nets_sa
     return MM_OK;
 }
 
-/* Rules find a layer that is computed in another one's place by its own name, too. */
+/* Makes a policy's rules find a fused layer by its own name, too. */
 static mm_status add_part(lowering *lo, mm_layer computed_by, int layer) {
     return mm_graph_add_part(lo->out->graph, computed_by, nets_net_layer(lo->out->net, layer)->name);
 }
@@ -350,7 +353,7 @@ static mm_status lower_forward(lowering *lo, int index) {
     return MM_OK;
 }
 
-/* One more consumer's gradient map for `input`, and the one before it. */
+/* Adds one more consumer's gradient map of `input`; *earlier_out is the one that the consumer before has written. */
 static mm_status add_contribution(lowering *lo, int input, mm_tensor *earlier_out, mm_tensor *dx_out) {
     layer_state *state = &lo->layers[input];
     if (!state->wants_gradient) return MM_OK;
@@ -410,7 +413,7 @@ static mm_status fuse(lowering *lo) {
     return MM_OK;
 }
 
-/* A pass's graph is told from others of its batch by what it does at its ends. */
+/* The names of passes' graphs of one batch differ by the pass. */
 static mm_status create_graph(nets_lowered *out) {
     char name[NETS_NAME_CAPACITY + 96];
     int n = snprintf(name, sizeof name, "%s %s %lld", nets_net_name(out->net),
@@ -423,8 +426,8 @@ static mm_status create_graph(nets_lowered *out) {
     return mm_graph_create(name, &out->graph);
 }
 
-/* Sets whether images of three channels get a fourth: cuDNN's fast kernels take channels by four. Convolutions of one
- * group read them so; others must not see it. */
+/* Sets whether images of three channels get a fourth, since cuDNN's fast kernels need a multiple of four. Only
+ * convolutions of one group may then read the images: other layers must not see the fourth channel. */
 static mm_status choose_images(lowering *lo) {
     const nets_net *net = lo->out->net;
     nets_shape images;

@@ -46,7 +46,7 @@ typedef struct nets_lowering {
 } nets_lowering;
 
 typedef struct nets_step {
-    int layer; /* of the net; the last one of fused layers; -1: the update, or the end of a pass that goes on */
+    int layer; /* layer of the net, of fused ones the last; -1: the update, or the end of a pass that goes on */
     mm_layer graph_layer;
     mm_phase phase;
     nets_op *op;                   /* NULL: the data and update steps */
@@ -58,10 +58,10 @@ typedef struct nets_step {
      * (nets_pass.adds); -1: it writes to the tensor itself. */
     int64_t addend[NETS_MAX_PARAMS];
     int64_t op_workspace_at;      /* where the op's own workspace begins: behind the addends */
-    int first_updated, n_updated; /* of an update: its parameters, among the learned ones */
+    int first_updated, n_updated; /* an update's range of the learned parameters */
 } nets_step;
 
-/* A parameter's tensors in the graph; -1: absent. All lie in the same order. */
+/* A parameter's tensors in the graph; -1: absent. All have the same order of elements. */
 typedef struct nets_param_tensors {
     mm_tensor value, copy, gradient, state[NETS_OPTIMIZER_STATES]; /* copy: NETS_W16 */
     nets_order order;
@@ -77,17 +77,17 @@ typedef struct nets_lowered {
     mm_graph *graph; /* frozen */
     nets_step *steps;
     int n_steps;
-    int n_updates; /* its update's parts, which are the last steps: one, or as many as are worth it where sums come one
-                      after the other (MM_ALLREDUCE_AT_ONCE), the last parameters first */
+    /* The number of the update's parts, which are the last steps. There are several only if gradients are all-reduced
+     * one after the other (MM_ALLREDUCE_AT_ONCE); the first part has the last parameters. */
+    int n_updates;
     nets_param_tensors *params; /* nets_net_params(net) of them */
     mm_tensor images, labels, loss, correct;
     bool pads_images; /* `images` have four channels for three, the last zero (nets_backend_ops.pad) */
     mm_tensor rng;    /* training only: NETS_RNG */
-    mm_tensor
-        told; /* the same, of one of several ranks: i32 [1], its word, which becomes the ranks' sum (nets_exec_set_word) */
-    mm_tensor lr;   /* where the graph updates the weights: f32 [1], the learning rate */
-    mm_tensor step; /* the same, of an optimizer that counts: i32 [1], its updates */
-    nets_op **ops;  /* one for each different description */
+    mm_tensor told;   /* on one of several ranks: i32 [1], its word, which is all-reduced (nets_exec_set_word) */
+    mm_tensor lr;     /* if the graph updates the weights: f32 [1], the learning rate */
+    mm_tensor step;   /* if its optimizer counts, too: i32 [1], the number of updates */
+    nets_op **ops;    /* one for each different description */
     int n_ops;
 } nets_lowered;
 

@@ -15,7 +15,7 @@ mm_status nets_lower_tensor(mm_graph *graph, mm_tensor_kind kind, mm_ownership o
     return mm_graph_add_tensor(graph, &desc, tensor_out);
 }
 
-/* Its order on the device, and its dims there. */
+/* A parameter's order and dims on the device. */
 static nets_order order_param(const nets_lowered *out, const nets_param *param, bool channels_last,
                               int64_t dims_out[MM_RANK_MAX]) {
     const bool reads_images = nets_net_layer(out->net, param->layer)->inputs[0] == 0;
@@ -30,7 +30,7 @@ static nets_order order_param(const nets_lowered *out, const nets_param *param, 
     return order;
 }
 
-/* Whether products read it, of the layer that has it or of one that is tied to that. */
+/* Whether maps are multiplied by the parameter, in its own layer or in one that is tied to it. */
 static bool is_factor(const nets_net *net, int param) {
     for (int i = 0; i < nets_net_layers(net); i++)
         if (nets_factor_of(nets_net_layer(net, i)) == param) return true;
@@ -66,7 +66,8 @@ static mm_status add_param_tensors(nets_lowered *out, const nets_backend *backen
     return MM_OK;
 }
 
-/* What the forward pass changes lies together, and with the count of updates: the executor copies it as one. */
+/* Learned parameters come first. So what the forward pass changes, running statistics and rng, is contiguous, and the
+ * executor copies it as one range (exec_undo.h). */
 static mm_status add_params(nets_lowered *out, const nets_backend *backend) {
     const nets_net *net = out->net;
     const int64_t words = NETS_RNG_WORDS;
@@ -111,8 +112,8 @@ static mm_status add_last_step(nets_lowered *out, const char *name, const mm_use
     return MM_OK;
 }
 
-/* The gradients, what the loss says, and running statistics, which become the ranks' mean: all that the update looks at
- * or that a state has. */
+/* All-reduces all that the update reads or that a saved state has: sums of gradients, loss, correct and told, means of
+ * running statistics. */
 static mm_status add_allreduces(nets_lowered *out, mm_allreduce_when when) {
     MM_TRY(mm_graph_allreduce(out->graph, out->loss, when, MM_REDUCE_SUM));
     MM_TRY(mm_graph_allreduce(out->graph, out->correct, when, MM_REDUCE_SUM));
@@ -126,7 +127,7 @@ static mm_status add_allreduces(nets_lowered *out, mm_allreduce_when when) {
     return MM_OK;
 }
 
-/* A part of the update: of parameters `from` to `to`. Gives the number of uses. */
+/* Lists the uses of an update of the parameters from `from` to below `to`. Returns their number. */
 static size_t list_uses(const nets_lowered *out, int from, int to, mm_use *uses) {
     size_t n = 0;
     for (int i = from; i < to; i++) {
@@ -158,7 +159,7 @@ static int64_t gradient_bytes(const nets_lowered *out, int from, int to) {
     return bytes;
 }
 
-/* Adds parts from the last parameter on, of `least` bytes of gradients each. */
+/* Adds the update's parts, the last parameters first, each with at least `least` bytes of gradients. */
 static mm_status add_updates(nets_lowered *out, int64_t least, mm_use *uses) {
     const char *optimizer = nets_optimizer_traits_of(out->optimizer)->name;
     for (int to = nets_net_params(out->net), from = to; to > 0 || out->n_updates == 0; to = from) {
@@ -179,7 +180,7 @@ static mm_status add_updates(nets_lowered *out, int64_t least, mm_use *uses) {
 
 mm_status nets_lower_update(nets_lowered *out) {
     const nets_allreduce *allreduce = &out->allreduce;
-    /* A part is worth an eighth of all gradients, and some launches. Chosen. */
+    /* A part has at least an eighth of all gradients, and enough of them to be worth its launches. Chosen. */
     enum { LEAST_BYTES = 64 << 10, PARTS = NETS_UPDATES - 1 };
     const mm_use image = {out->rng, MM_MODIFY, MM_FORM_VALUE};
     const int n_params = nets_net_params(out->net);

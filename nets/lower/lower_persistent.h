@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The tensors that a net's graphs share by name (parameters, their gradients and states, counts, the result), and the
- * update step. Internal to lowering. */
+/* Lowers the tensors that all graphs of a net have, by name (parameters, their gradients and states, counts, the
+ * result), and the update step. Internal to lowering. */
 #ifndef NETS_LOWER_LOWER_PERSISTENT_H
 #define NETS_LOWER_LOWER_PERSISTENT_H
 
@@ -10,15 +10,15 @@
 MM_CHECKED mm_status nets_lower_tensor(mm_graph *graph, mm_tensor_kind kind, mm_ownership ownership, mm_dtype dtype,
                                        int rank, const int64_t *dims, const char *name, mm_tensor *tensor_out);
 
-/* Whether the graph updates the weights, for which it has more tensors. */
+/* Whether the graph updates the weights; if so, it has more tensors. */
 static inline bool nets_lowered_updates(const nets_lowered *out) {
     return out->mode == NETS_TRAIN && !out->pass.goes_on;
 }
 
-/* Adds all of these tensors and the batch's. Sets out->params, images, labels, loss, correct, rng, lr and step. */
+/* Adds all these tensors and those of the batch. Sets out->params, images, labels, loss, correct, rng, lr and step. */
 MM_CHECKED mm_status nets_lower_persistent(nets_lowered *out, const nets_backend *backend);
 
-enum { NETS_UPDATES = 9 }; /* at most */
+enum { NETS_UPDATES = 9 }; /* the most parts of an update */
 
 /* Adds the last steps of a training graph: the update, or the end of a pass that goes on. */
 MM_CHECKED mm_status nets_lower_update(nets_lowered *out);

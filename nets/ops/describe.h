@@ -15,7 +15,7 @@ int nets_channels_out(const nets_layer *layer, const nets_shape *in, int64_t dim
 /* For nets_saved_spec.shape: one number for each of the output's channels. */
 nets_shape nets_saved_channels(const nets_attrs *attrs, const nets_shape *x, const nets_shape *y);
 
-/* A layer of a network file. */
+/* A layer, as it stands in a network file. */
 #define LAYER(name, op, inputs, more) "{\"name\": \"" name "\", \"op\": \"" op "\", \"inputs\": [" inputs "]" more "}"
 
 /* ---------------------------------------------------------------- attributes */
@@ -30,7 +30,7 @@ nets_shape nets_saved_channels(const nets_attrs *attrs, const nets_shape *x, con
 #define KERNEL      NETS_DEFAULT_KERNEL, 0
 #define VALUE(v)    NETS_DEFAULT_VALUE, v
 #define FROM(l, m)  l, m, false, false
-#define ABOVE(l, m) l, m, true, false /* the least excluded */
+#define ABOVE(l, m) l, m, true, false /* the lower bound is excluded */
 #define FLAG        VALUE(0), FROM(0, 1), NULL
 #define EXTENT      FROM(1, NETS_MAX_EXTENT)
 #define EXTENT_OR_0 FROM(0, NETS_MAX_EXTENT)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a net begins with, and what most end with: the batch, fully connected layers, the loss. */
+/* The batch, fully connected layers, and the loss. */
 #include "nets/ops/describe.h"
 
 /* clang-format off */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Operations on the elements of maps, and on which of them there are. */
+/* Operations on single elements of maps, and operations that join, crop or enlarge maps. */
 #include "nets/ops/describe.h"
 
 /* ---------------------------------------------------------------- element by element */
@@ -40,7 +40,7 @@ const nets_op_info nets_info_dropout = {
 static mm_status infer_add(nets_layer *layer, const nets_shape *in) {
     char first[NETS_SHAPE_TEXT_CAPACITY], second[NETS_SHAPE_TEXT_CAPACITY];
     if (!nets_shape_equal(&in[0], &in[1]))
-        return mm_fail(MM_ERR_INVALID, "layer %s: adds %s to %s", layer->name, nets_shape_text(&in[1], second),
+        return mm_fail(MM_ERR_INVALID, "layer %s: cannot add %s to %s", layer->name, nets_shape_text(&in[1], second),
                        nets_shape_text(&in[0], first));
     return nets_infer_same(layer, in);
 }
@@ -62,7 +62,7 @@ const nets_op_info nets_info_add = {
 };
 /* clang-format on */
 
-/* ---------------------------------------------------------------- channels of several, parts of one */
+/* ---------------------------------------------------------------- joining and cropping */
 
 static mm_status infer_concat(nets_layer *layer, const nets_shape *in) {
     char first[NETS_SHAPE_TEXT_CAPACITY], other[NETS_SHAPE_TEXT_CAPACITY];

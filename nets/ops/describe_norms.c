@@ -18,7 +18,7 @@ static const nets_attr_rule ODD = {"odd", NULL, false, is_odd};
 #define READS_CODES .codes = {{NETS_X, MM_READ, "zfp"}, {NETS_X, MM_READ, "dpr"}, {NETS_X, MM_READ, "mx"}, \
                               {NETS_X, MM_READ, "raw"}}
 
-/* With its ReLU, and the sum between them where it has a second input. */
+/* A batch norm fused with a ReLU and, if it has a second input, with the sum between them. */
 static const nets_op_lowering BATCH_NORM_RELU = {
     .kind = MM_LAYER_BATCH_NORM_RELU,
     STATISTICS,

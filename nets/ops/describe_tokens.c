@@ -16,7 +16,7 @@ static int matrix(int64_t rows, int64_t columns, int64_t dims_out[MM_RANK_MAX]) 
 }
 
 /* clang-format off */
-/* GPT-2's. */
+/* The default is GPT-2's. */
 #define DEVIATION ATTR(deviation, "standard deviation of initial weights", VALUE(0.02), ABOVE(0, 16), NULL)
 #define NORMAL    {NETS_INIT_NORMAL, 0}
 /* clang-format on */
@@ -167,7 +167,7 @@ static mm_status infer_attention(nets_layer *layer, const nets_shape *in) {
     return infer_channels(layer, in, nets_shape_channels(in) / 3);
 }
 
-/* Of each token and head: [n, heads, tokens]. */
+/* A number for each token and head: [n, heads, tokens]. */
 static nets_shape saved_heads(const nets_attrs *attrs, const nets_shape *x, const nets_shape *y) {
     (void)x;
     return (nets_shape){3, {y->dims[0], attrs->heads, nets_shape_rows(y) / y->dims[0]}};
@@ -198,8 +198,8 @@ static int token_loss_weight(const nets_layer *layer, const nets_shape *in, int6
     return matrix(layer->attrs.out_channels, nets_shape_channels(in), dims_out);
 }
 
-/* The forward writes Y, the gradient by X, and the weight's gradient: scores exist for a few tokens at a time, and are
- * not computed again. */
+/* The forward writes Y, which is the gradient with respect to X, and the weight's gradient: scores exist for a few
+ * tokens at a time only, and are not computed again. */
 /* clang-format off */
 const nets_op_info nets_info_token_loss = {
     .name = "token_loss",

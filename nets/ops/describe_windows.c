@@ -4,7 +4,7 @@
 
 static const char AXIS[2][8] = {"height", "width"};
 
-/* What a kernel covers of an axis. */
+/* How many elements of an axis a kernel spans. */
 static int64_t reach(const nets_attrs *a, int d) {
     int64_t dilation = a->dilation[d] ? a->dilation[d] : 1; /* pools have none */
     return dilation * (a->kernel[d] - 1) + 1;
@@ -19,7 +19,7 @@ static mm_status infer_windows(nets_layer *layer, const int64_t in[3], int64_t c
             return mm_fail(MM_ERR_INVALID, "layer %s: kernel %lld does not fit into %s %lld padded by %lld",
                            layer->name, (long long)reach(a, d), AXIS[d], (long long)in[d], (long long)a->pad[d]);
         int64_t last = room / a->stride[d];
-        /* torch's rule: one more for the rest, unless it would begin in the padding behind. */
+        /* torch's rule: the rest gets one more window, unless that would begin in the padding at the end. */
         if (a->ceil_mode && room % a->stride[d] && (last + 1) * a->stride[d] < in[d] + a->pad[d]) last++;
         layer->shape.dims[d] = last + 1;
     }
@@ -34,13 +34,13 @@ static bool is_half_kernel(const nets_layer *layer, const nets_shape *in, size_t
     return 2 * layer->attrs.pad[d] <= layer->attrs.kernel[d];
 }
 
-/* The index map names the window's element in one byte. */
+/* The index map has one byte for the index of the window's element. */
 static bool is_small_window(const nets_layer *layer, const nets_shape *in, size_t d) {
     (void)in, (void)d;
     return layer->attrs.kernel[0] * layer->attrs.kernel[1] <= UINT8_MAX;
 }
 
-/* More would be rows that the convolution whose gradient this is does not look at. */
+/* The operation is the gradient of a convolution, which would not read any further rows. */
 static bool is_less_than_stride(const nets_layer *layer, const nets_shape *in, size_t d) {
     (void)in;
     return layer->attrs.output_pad[d] < layer->attrs.stride[d];

@@ -37,7 +37,8 @@ static int grouped(const zoo *z, const char *name, int64_t channels, zoo_window 
                      input);
 }
 
-/* With Caffe's numbers: k = 1, and alpha divided by the window's size (the paper has k = 2 and alpha alone). */
+/* LRN with Caffe's constants: k = 1, and alpha is divided by the window's size (the paper has k = 2 and does not
+ * divide). */
 static int normalise(const zoo *z, const char *name, int input) {
     return nets_add1(z->net, name, NETS_LRN, &(nets_attrs){.size = 5, .alpha = 1e-4f, .beta = 0.75f, .k = 1}, input);
 }

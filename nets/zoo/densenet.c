@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* DenseNets for ImageNet, Huang et al. 2016, as torchvision's: growth 32, bottlenecks of four times the growth. A
- * layer's input is the concatenation of all outputs before it in its block; the next one's is that and its own output,
- * so each concatenation takes the one before instead of all of them again: the same map, of two inputs. */
+ * layer's input is the concatenation of all outputs before it in its block. Each concatenation has two inputs, the one
+ * before it and the layer's output, which gives the same map as joining all outputs again. */
 #include "nets/zoo/layers.h"
 
 enum { GROWTH = 32, BOTTLENECK = 4 };

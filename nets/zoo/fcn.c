@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* FCN-8s on VGG-16, Long, Shelhamer and Darrell 2015: a class for each pixel. Layers are named as in the authors' Caffe
- * model voc-fcn8s. VGG's linear layers are convolutions here; its coarse scores are doubled in size, the scores of the
- * fourth pool added, doubled, those of the third pool added, and brought to the input's size.
+ * model voc-fcn8s. VGG's linear layers are convolutions here. Their coarse scores are doubled in size, and the scores
+ * of the fourth pool are added; the sum is doubled, and those of the third pool are added; that is enlarged to the
+ * input's size.
  *
  * The first convolution pads by 100, so that the last map is larger than the kernel of fc6 for any input; crops cut all
- * of it off again. Their offsets are the model's: how far a map reaches beyond the one that it is added to. */
+ * of it off again. Their offsets are the model's: by how much a map extends beyond the one that it is added to. */
 #include "nets/zoo/layers.h"
 
 static int group(const zoo *z, int index, int convs, int64_t channels, int64_t first_pad, int x) {
@@ -21,7 +22,7 @@ static int score(const zoo *z, const char *name, int input) {
     return nets_add1(z->net, name, NETS_CONV, &attrs, input);
 }
 
-/* `factor` times as large. */
+/* Enlarges scores `factor` times. */
 static int upscore(const zoo *z, const char *name, int64_t factor, int input) {
     const nets_attrs attrs = {
         .out_channels = z->classes, .kernel = {2 * factor, 2 * factor}, .stride = {factor, factor}};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* GPT-2: Radford et al. 2019, "Language models are unsupervised multitask learners". Layers and parameters have the
- * names of the published files (wte, wpe, h.0.ln_1, h.0.attn.c_attn, ...). Residual projections begin smaller, by the
- * root of their number. */
+ * names of the published files (wte, wpe, h.0.ln_1, h.0.attn.c_attn, ...). Initial weights of residual projections are
+ * divided by the root of the number of these. */
 #include <math.h>
 
 #include "nets/zoo/layers.h"

@@ -26,7 +26,7 @@ static int add_unit(const zoo *z, const char *name, unit u, int input) {
 
 enum { UNITS = 6 };
 
-/* Units one after another, ended by one of no channels: <block>.branch<i>.<at>, .<at + 1>, ... */
+/* A chain of units, called <block>.branch<i>.<at>, .<at + 1>, ...; a unit of no channels ends the list. */
 static int chain(const zoo *z, const char *block, int i, int at, const unit units[UNITS], int input) {
     int x = input;
     for (int k = 0; k < UNITS && units[k].channels; k++)
@@ -38,7 +38,7 @@ static int narrow(const zoo *z, const char *name, int input) {
     return zoo_max_pool(z, name, (zoo_window){3, 2, 0}, input);
 }
 
-/* The branch of an average over 3x3 and a 1x1 convolution. */
+/* The branch with an average pool over 3x3 and a 1x1 convolution. */
 static int averaged(const zoo *z, const char *block, int64_t channels, int input) {
     const nets_attrs attrs = {.kernel = {3, 3}, .stride = {1, 1}, .pad = {1, 1}, .exclude_pad = true};
     int x = nets_add1(z->net, zoo_namef("%s.branch3.0", block).text, NETS_AVG_POOL, &attrs, input);
@@ -104,7 +104,7 @@ static int reduction_b(const zoo *z, const char *name, int x) {
     return join(z, name, branches, 3);
 }
 
-/* The two branches that part in a 1x3 and a 3x1 convolution at their ends. */
+/* The end of two branches of inception_c, which part into a 1x3 and a 3x1 convolution. */
 static int parted(const zoo *z, const char *branch, int at, int x) {
     const int parts[] = {add_unit(z, zoo_namef("%s_%da", branch, at).text, (unit){256, 1, 3, SAME}, x),
                          add_unit(z, zoo_namef("%s_%db", branch, at).text, (unit){256, 3, 1, SAME}, x)};

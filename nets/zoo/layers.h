@@ -11,7 +11,7 @@ typedef struct zoo {
     nets_net *net;
     int64_t height, width, classes;                           /* of the input */
     int64_t thin;                                             /* at least 1: divides channels */
-    int64_t layers, tokens_width, heads, context, vocabulary; /* of a network of tokens: ZOO_NUMBERS, in this order */
+    int64_t layers, tokens_width, heads, context, vocabulary; /* of a network of tokens: `numbers`, in this order */
     double dropout;
 } zoo;
 
@@ -39,7 +39,7 @@ zoo_builder zoo_build_tiny;                    /* tiny.c */
 zoo_builder zoo_build_unet;                    /* unet.c */
 zoo_builder zoo_build_vgg;                     /* vgg.c: convolutions of each group */
 
-/* A layer's name, by value: zoo_namef("%s.conv1", block).text. */
+/* A layer's name, returned by value: zoo_namef("%s.conv1", block).text. */
 typedef struct zoo_name {
     char text[NETS_NAME_CAPACITY];
 } zoo_name;

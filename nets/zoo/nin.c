@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Network in network, Lin, Chen and Yan 2013: each convolution is followed by two of 1x1 ("cccp"), the classes are
- * channels that are averaged over the whole map. Layers are named as in the authors' Caffe models, nin_imagenet and
- * cifar10_nin; pools round up as Caffe does. */
+/* Network in network, Lin, Chen and Yan 2013: each convolution is followed by two of 1x1 ("cccp"); the scores are a
+ * channel for each class, averaged over the whole map. Layers are named as in the authors' Caffe models, nin_imagenet
+ * and cifar10_nin; pools round up as Caffe does. */
 #include "nets/zoo/layers.h"
 
 static int conv_relu(const zoo *z, const char *name, int64_t channels, zoo_window window, int input) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* OverFeat's fast model, Sermanet et al. 2013, table 1: 231x231. The second convolution is without padding: only so do
- * its pool's outputs have the 12x12 of the table. Dropout after the first two linear layers, as their section 3.2. */
+/* OverFeat's fast model, Sermanet et al. 2013, table 1: 231x231. The second convolution has no padding: only then does
+ * its pool give the table's 12x12. Dropout after the first two linear layers, as their section 3.2. */
 #include "nets/zoo/layers.h"
 
 void zoo_build_overfeat(const zoo *z, const int numbers[ZOO_NUMBERS]) {

@@ -7,9 +7,9 @@
  *
  * Bottlenecks (the same authors' "Identity mappings in deep residual networks", 2016): depth 9n + 2, with four times
  * the channels between blocks; here with the activation after the sum, as in all networks of this zoo. All three stages
- * begin with a projection, and counting those too the depth is 9n + 5. Of the depths that the Gist paper trains, 509
- * (n = 56) and 851 (n = 94) are neither 6n + 2 nor 9n + 2, but both are 9n + 5: so we read them. (By that count 1202 is
- * one too, n = 133, which is cifar-resnet-bottleneck1199 here; resnet1202 is the 6n + 2 of He et al.) */
+ * begin with a projection; if those are counted too, the depth is 9n + 5. Of the depths that the Gist paper trains, 509
+ * (n = 56) and 851 (n = 94) are neither 6n + 2 nor 9n + 2, but both are 9n + 5, so we take them for that. (1202 is 9n +
+ * 5, too, with n = 133: that is cifar-resnet-bottleneck1199 here, while resnet1202 is the 6n + 2 of He et al.) */
 #include "nets/zoo/layers.h"
 
 static int stem(const zoo *z) {

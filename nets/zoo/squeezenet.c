@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* SqueezeNet 1.0, Iandola et al. 2016, as torchvision's: fire modules squeeze to few channels and expand by 1x1 and 3x3
- * side by side; the classes are channels that are averaged over the whole map. */
+/* SqueezeNet 1.0, Iandola et al. 2016, as torchvision's: fire modules squeeze to few channels, then expand with 1x1 and
+ * 3x3 convolutions side by side; the scores are a channel for each class, averaged over the whole map. */
 #include "nets/zoo/layers.h"
 
 static int conv_relu(const zoo *z, const char *fire, const char *name, int64_t channels, int64_t kernel, int input) {

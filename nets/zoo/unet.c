@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* U-Net, Ronneberger, Fischer and Brox 2015, figure 1: one channel of 572x572 in, two classes for each of 388x388
- * pixels out. All convolutions are without padding, so maps of the contracting path are cropped at all sides before the
- * expanding path joins them. Dropout at the contracting path's end, as their section 3.1 has it. */
+ * pixels out. Convolutions have no padding, so maps of the contracting path are cropped on all sides before the
+ * expanding path joins them. Dropout is at the contracting path's end, as in section 3.1. */
 #include "nets/zoo/layers.h"
 
 enum { DEPTH = 4, FIRST_CHANNELS = 64 };
@@ -23,7 +23,7 @@ static int double_size(const zoo *z, int level, int64_t channels, int x) {
 
 void zoo_build_unet(const zoo *z, const int numbers[ZOO_NUMBERS]) {
     (void)numbers;
-    int passed[DEPTH]; /* to the expanding path */
+    int passed[DEPTH]; /* maps for the expanding path */
     int x = zoo_data(z, 1);
     for (int level = 0; level < DEPTH; level++) {
         x = double_conv(z, "down", level + 1, FIRST_CHANNELS << level, x);

@@ -13,15 +13,15 @@ typedef struct zoo_option {
     const char *name, *metavar;
     size_t offset; /* in struct zoo */
     long least, most;
-    bool real; /* a number from `least` to below `most`; else a whole one, from `least` to `most` */
+    bool real; /* a real number from `least` to below `most`; else a whole one from `least` to `most` */
 } zoo_option;
 
 typedef struct zoo_entry {
     const char *name, *summary;
     zoo_builder *build;
     int numbers[ZOO_NUMBERS];
-    /* Of the input, height and width; 0: a network of tokens, whose layers, width, heads, context and vocabulary are
-     * `numbers`. */
+    /* size: the input's height and width; 0: a network of tokens, whose layers, width, heads, context and vocabulary
+     * are `numbers`. */
     int64_t size, classes;
     /* For a family: reads what follows the name up to its '<'. */
     bool (*parse)(const char *rest, int numbers_out[ZOO_NUMBERS]);
@@ -42,7 +42,7 @@ static const zoo_option TOKEN_OPTIONS[] = {{"layers", "N", offsetof(zoo, layers)
                                            {"dropout", "P", offsetof(zoo, dropout), 0, 1, true},
                                            {.name = NULL}};
 
-/* A number without sign or leading zeros in [low, high], moving `at` behind it; -1 if there is none. */
+/* Reads a number in [low, high], without sign or leading zeros, and moves `at` behind it; -1 if there is none. */
 static long read_number(const char **at, long low, long high) {
     if (**at < '1' || **at > '9') return -1;
     long number = 0;
@@ -53,7 +53,7 @@ static long read_number(const char **at, long low, long high) {
     return number < low ? -1 : number;
 }
 
-/* Depth `per_block` * n + 2. */
+/* Reads a depth of per_block * n + 2 as n. */
 static bool parse_depth(const char *rest, int per_block, int numbers_out[ZOO_NUMBERS]) {
     long depth = read_number(&rest, per_block + 2, MAX_DEPTH);
     if (depth < 0 || *rest || (depth - 2) % per_block) return false;
@@ -69,7 +69,7 @@ static bool parse_bottleneck_depth(const char *rest, int numbers_out[ZOO_NUMBERS
     return parse_depth(rest, 9, numbers_out);
 }
 
-/* Blocks of one to six stages, "3,4,6,3"; or "3-4-6-3", for where commas part networks. */
+/* Reads the blocks of one to six stages: "3,4,6,3", or "3-4-6-3" where commas separate networks. */
 static bool parse_stages(const char *rest, int numbers_out[ZOO_NUMBERS]) {
     for (int stage = 0; stage < 6; stage++) {
         long blocks = read_number(&rest, 1, MAX_BLOCKS);
@@ -201,7 +201,7 @@ static bool read_option(const zoo_option *option, const char **at, zoo *z) {
     return read && value >= (double)option->least && value < (double)option->most;
 }
 
-/* Those of the entry, each at most once, in any order. */
+/* Reads the entry's options, each at most once, in any order. */
 static bool parse_options(const zoo_entry *entry, const char *at, zoo *z) {
     const zoo_option *options = options_of(entry);
     uint32_t had = 0;
@@ -221,7 +221,7 @@ static bool parse_options(const zoo_entry *entry, const char *at, zoo *z) {
     return true;
 }
 
-/* What follows the base name. */
+/* Reads what follows the base name. */
 static bool parse_rest(const zoo_entry *entry, const char *at, zoo *z) {
     if (*at == '@' && !is_of_tokens(entry)) {
         at++;

@@ -5,7 +5,7 @@
  *
  * NAME is an entry of nets_zoo_list, or a member of a family there. Without options a network has the input size and
  * the classes of its paper. HEIGHTxWIDTH, or one number for a square, sets another input size: windows and strides
- * stay, maps and the first linear layer change. A layer whose window does not fit refuses the size. `thin` divides the
+ * stay, maps and the first linear layer change. A size is refused if a layer's window does not fit. `thin` divides the
  * channels of all layers but the last, rounded up, for small instances.
  *
  * A network of tokens has other options: gpt[,layers=N][,width=N][,heads=N][,context=N][,vocabulary=N][,dropout=P], and

@@ -209,7 +209,7 @@ static void a_rank_whose_engine_fails_says_so_and_the_others_give_up_when_they_a
     assert_non_null(failed->wrong);
     assert_string_equal(failed->message, "rank 1: the fake fails");
     assert_non_null(other->wrong);
-    assert_string_equal(other->message, "terminated, and for 3 s nothing came of other ranks");
+    assert_string_equal(other->message, "terminated, and for 3 s nothing came from other ranks");
 }
 
 /* The malloc of comm.c and its kin; this file's own fails when it is told to. */

@@ -156,7 +156,7 @@ static void sums_of_different_shapes_are_refused(void **state) {
     int y = nets_add1(net, "conv", NETS_CONV, &(nets_attrs){.out_channels = 4, .kernel = {1, 1}}, x);
     nets_add(net, "sum", NETS_ADD, NULL, (const int[]){x, y}, 2);
     assert_int_equal(nets_net_finish(net), MM_ERR_INVALID);
-    assert_string_equal(mm_last_error(), "layer sum: adds 8x8x4 to 8x8x3");
+    assert_string_equal(mm_last_error(), "layer sum: cannot add 8x8x4 to 8x8x3");
     nets_net_destroy(net);
 }
 

@@ -121,13 +121,14 @@ static void what_a_device_lacks_is_refused_by_name(void **state) {
     char expected[128];
     op_rig_init(&rig, NETS_RELU, NULL, X, true, true);
     assert_int_equal(nets_op_create(rig.backend, &(nets_op_desc){.kind = NETS_DATA}, &op), MM_ERR_UNSUPPORTED);
-    snprintf(expected, sizeof expected, "device %s has no data", rig.backend->ops->name);
+    snprintf(expected, sizeof expected, "device %s has no operation data", rig.backend->ops->name);
     assert_string_equal(mm_last_error(), expected);
     for (nets_op_kind kind = NETS_DATA + 1; kind < NETS_OP_KINDS; kind++) {
         const uint32_t maps = rig.backend->ops->impls[kind]->maps;
         if (!maps) { /* the device has none of it */
             assert_false(strcmp(rig.backend->ops->name, "host") == 0);
-            snprintf(expected, sizeof expected, "device %s has no %s", rig.backend->ops->name, nets_op_name(kind));
+            snprintf(expected, sizeof expected, "device %s has no operation %s", rig.backend->ops->name,
+                     nets_op_name(kind));
             assert_int_equal(nets_op_create(rig.backend, &(nets_op_desc){.kind = kind}, &op), MM_ERR_UNSUPPORTED);
             assert_string_equal(mm_last_error(), expected);
             continue;
@@ -139,8 +140,8 @@ static void what_a_device_lacks_is_refused_by_name(void **state) {
             desc.kind = kind;
             desc.maps = dtype;
             assert_int_equal(nets_op_create(rig.backend, &desc, &op), MM_ERR_UNSUPPORTED);
-            snprintf(expected, sizeof expected, "device %s has no %s of %s maps, only of f32", rig.backend->ops->name,
-                     nets_op_name(kind), mm_dtype_name(dtype));
+            snprintf(expected, sizeof expected, "device %s has no operation %s for %s maps, only for f32",
+                     rig.backend->ops->name, nets_op_name(kind), mm_dtype_name(dtype));
             assert_memory_equal(mm_last_error(), expected, strlen(expected));
         }
     }

@@ -288,7 +288,7 @@ static void a_token_beyond_the_vocabulary_is_refused(void **state) {
         char message[128];
         open_case(&rig, &CASES[0]);
         op_rig_floats(&rig, NETS_X)[16] = bad[i];
-        snprintf(message, sizeof message, "token %s at place 1 of sample 1 is not one of 11", told[i]);
+        snprintf(message, sizeof message, "token %s at place 1 of sample 1 is not in the vocabulary of 11", told[i]);
         if (is_host())
             expect_failure(&rig, MM_FORWARD, message);
         else

@@ -624,8 +624,8 @@ static void networks_that_make_no_sense_are_refused(void **state) {
     (void)state;
     static const bad_edit edits[] = {
         {"\"name\": \"bn\"", "\"name\": \"conv\"", "layer conv: there is another layer of that name before"},
-        {"\"name\": \"bn\"", "\"name\": \"data\"", "layer data: that name is the input's"},
-        {"[\"bn\", \"conv\"]", "[\"bn\", \"data\"]", "layer sum: adds 8x6x3 to 8x6x4"},
+        {"\"name\": \"bn\"", "\"name\": \"data\"", "layer data: that is the input's name"},
+        {"[\"bn\", \"conv\"]", "[\"bn\", \"data\"]", "layer sum: cannot add 8x6x3 to 8x6x4"},
         {"\"kernel\": 2", "\"kernel\": 9", "layer pool: kernel 9 does not fit into height 8 padded by 0"},
         {"\"inputs\": [\"fc\"]}", "\"inputs\": [\"drop\"]}", "net good: nothing uses layer fc"},
         {"\"op\": \"loss\"", "\"op\": \"relu\"", "no layer is a loss; the last one must be"},

@@ -204,13 +204,13 @@ static void truncated_files_are_refused_wherever_they_end(void **state) {
             expect_refused(f, MM_ERR_FORMAT, &f->labels,
                            !compressed ? (n < 8 ? "within its header" : "of its 5 bytes")
                            : n < 2     ? "within its header"
-                                       : "ends within what gzip compressed");
+                                       : "ends within its gzip data");
         }
         content_save(&whole);
         f->images.n_bytes -= 100;
         content_save(&f->images);
         expect_refused(f, MM_ERR_FORMAT, &f->images,
-                       compressed ? "ends within what gzip compressed" : "ends after 3820 of its 3920 bytes");
+                       compressed ? "ends within its gzip data" : "ends after 3820 of its 3920 bytes");
         unlink(f->images.path);
         unlink(f->labels.path);
     }

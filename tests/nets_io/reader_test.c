@@ -426,7 +426,7 @@ static void labels_of_pixels_are_refused_by_data_that_has_none(void **state) {
     const nets_reader_options options = {.batch = 1, .label_map = {SIDE, SIDE}};
     nets_reader *reader;
     assert_int_equal(nets_reader_create_over(&f->source, &options, &reader), MM_ERR_UNSUPPORTED);
-    assert_string_equal(mm_last_error(), "fake has one label an image, the network wants a map of 4x4");
+    assert_string_equal(mm_last_error(), "fake has one label for each image, but the network wants a label map of 4x4");
     assert_int_equal(times_closed, 1);
 }
 

@@ -165,7 +165,8 @@ static void data_of_images_is_refused_for_a_network_of_tokens(void **state) {
     (void)state;
     snprintf(spec, sizeof spec, "cifar10:%s", dir);
     assert_int_equal(nets_reader_create(spec, &options, &reader), MM_ERR_INVALID);
-    assert_string_equal(mm_last_error(), "cifar10 has images, the network wants tokens: text:FILE, tokens:FILE");
+    assert_string_equal(mm_last_error(),
+                        "cifar10 has images, but the network wants tokens: give text:FILE or tokens:FILE");
 }
 
 int main(void) {
