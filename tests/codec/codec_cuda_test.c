@@ -271,8 +271,8 @@ static void check_formats(rig *r, mm_shape shape, const void *values) {
         }
 }
 
-/* Where kernels are checked, every fifth of what a case goes over. */
-static int step(void) { return test_is_slow() ? 5 : 1; }
+/* Where kernels are checked, every fifth of what a case goes over; under a sanitizer every third. */
+static int step(void) { return test_is_slow() ? 5 : test_is_sanitized() ? 3 : 1; }
 
 static void every_format_on_odd_shapes_and_of_every_family(void **state) {
     rig *r = rig_of(state);

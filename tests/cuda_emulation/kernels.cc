@@ -58,8 +58,9 @@ struct cuda_thread {
     unsigned mask;
     uint64_t value;
     /* what it waited for */
-    const lanes *got; /* in running::exchanged */
+    const lanes *got; /* `exchanged` of the exchange's first lane */
     int count;
+    lanes exchanged;
     witness seen;
 };
 
@@ -68,7 +69,6 @@ struct running {
     const grid *of;
     const void *arguments;
     std::vector<cuda_thread> threads;
-    std::vector<lanes> exchanged; /* by the first thread of an exchange: what all threads of it get */
     std::unique_ptr<char, decltype(&free)> shared{nullptr, free}; /* dynamic; asan watches its ends */
     std::vector<unsigned> order;                                  /* of threads, if it is random */
     bool scattered = false;                                       /* the order of threads and blocks is random */
@@ -209,8 +209,7 @@ void meet(cuda_thread *warp, uint32_t with, int count) {
 }
 
 /* Resumes the lanes whose operation is complete; returns whether there are any. */
-bool release_exchanges(running *r, size_t first, int count) {
-    cuda_thread *warp = &r->threads[first];
+bool release_exchanges(cuda_thread *warp, int count) {
     uint32_t alive = 0, waiting = 0;
     for (int l = 0; l < count; l++) {
         alive |= (uint32_t)(warp[l].now != state::ENDED) << l;
@@ -221,7 +220,7 @@ bool release_exchanges(running *r, size_t first, int count) {
         if (!(waiting >> l & 1)) continue;
         const uint32_t with = warp[l].mask & alive;
         if (with & ~waiting) continue;
-        lanes *got = &r->exchanged[first + (size_t)l];
+        lanes *got = &warp[l].exchanged;
         got->present = with;
         for (int m = 0; m < 32; m++) {
             got->value[m] = with >> m & 1 ? warp[m].value : GARBAGE;
@@ -251,7 +250,7 @@ void run_warps(running *r, size_t first, size_t count, bool reverse) {
         }
         any = false;
         for (size_t w = 0; w < count; w += warpSize)
-            any = release_exchanges(r, first + w, (int)std::min(count - w, (size_t)warpSize)) || any;
+            any = release_exchanges(&r->threads[first + w], (int)std::min(count - w, (size_t)warpSize)) || any;
     }
 }
 
@@ -353,7 +352,6 @@ void run(const grid &of, const void *arguments) {
                 t.index = {x, y, z};
                 r.threads.push_back(t);
             }
-    r.exchanged.resize(r.threads.size());
     launched = &r;
     blockDim = {of.threads.x, of.threads.y, of.threads.z};
     gridDim = {of.blocks.x, of.blocks.y, of.blocks.z};

@@ -33,9 +33,9 @@ def mm_test(name, srcs = None, copts = [], linkopts = [], size = "small", **kw):
     )
 
 def mm_tests(tests, rule = mm_test, **common):
-    """Tests of one rule, a line each. tests: their names; or a dictionary of names, with the deps that a test has beside
-    the common ones, or a dict() of attributes. An attribute that is a list is added to the common one; any other
-    replaces it."""
+    """Tests of one rule, a line each. tests: their names; or a dictionary of names, with the deps that a test has
+    beside the common ones, or a dict() of attributes. An attribute that is a list is added to the common one; any
+    other replaces it."""
     for name in tests:
         own = tests[name] if type(tests) == "dict" else {}
         attributes = dict(common)

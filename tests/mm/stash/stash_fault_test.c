@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "tests/core/deep.h"
 #include "tests/mm/manager/rig_device.h"
 #include "tests/mm/stash/alloc_fault.h"
 #include "tests/mm/stash/stash_rig.h"
@@ -16,13 +17,16 @@
 
 enum { KIB = 1 << 10, LAYERS = 6, MAP = 8 * KIB };
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { EVERY_CALL = 5, EVERY_ALLOCATION = 15 };
-#else
-enum { EVERY_CALL = 1, EVERY_ALLOCATION = 3 };
-#endif
-/* One in so many is made to fail, in a life of its own; 1: each. Others under each policy, but what they allocate
- * differs, so an allocation may have failed under none. */
+/* One call of the device in so many is made to fail, in a life of its own; others under each policy. An odd number: every
+ * other is of memory. */
+static int every_call(void) { return test_is_sanitized() ? 5 : test_depth(3, 1); }
+
+/* One allocation in so many. What policies allocate differs, so an allocation may have failed under none. Emulated CUDA
+ * is slow. */
+static int every_allocation(void) {
+    const int every = test_is_sanitized() ? 15 : test_depth(9, 3);
+    return rig_device_used()->cpu_reaches_memory ? every : 5 * every;
+}
 
 static const char *const POLICIES[] = {
     "rules:*=swap,depth=1,when=always",
@@ -97,8 +101,7 @@ static bool live(const char *policy, uint64_t seed) {
 
 static void one_allocation_in_several_that_fails_loses_nothing(void **state) {
     (void)state;
-    const int every =
-        rig_device_used()->cpu_reaches_memory ? EVERY_ALLOCATION : 5 * EVERY_ALLOCATION; /* emulated: slow */
+    const int every = every_allocation();
     for (int p = 0; p < POLICIES_N; p++) {
         int nth = 1 + p % every, refused = 0;
         for (;; nth += every) {
@@ -117,9 +120,10 @@ static void one_allocation_in_several_that_fails_loses_nothing(void **state) {
 
 static void a_call_of_the_device_that_fails_loses_nothing(void **state) {
     (void)state;
+    const int every = every_call();
     for (int p = 0; p < POLICIES_N; p++) {
-        int nth = 1 + p % EVERY_CALL;
-        for (;; nth += EVERY_CALL) {
+        int nth = 1 + p % every;
+        for (;; nth += every) {
             guard(true);
             device_fault_set(nth % 2 ? DEVICE_FAULT_CALL : DEVICE_FAULT_MEMORY_CALL, nth);
             (void)live(POLICIES[p], (uint64_t)nth);
