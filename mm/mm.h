@@ -413,10 +413,12 @@ enum {
     MM_VALUES_MOST = 4096,
 };
 
-/* Sets `bytes` of the values at `offset`, for iterations that begin from now on. Does not wait; `data` is copied. Call
+/* Deprecated: declare a persistent tensor of your own, and enqueue a copy to it on mm_compute_stream before the iteration.
+ * Sets `bytes` of the values at `offset`, for iterations that begin from now on. Does not wait; `data` is copied. Call
  * it between iterations only. MM_ERR_NOT_FOUND: no prepared graph declares MM_VALUES. MM_ERR_INVALID: bytes outside
  * the caller's values. MM_ERR_NOMEM: at the first call. mm_persistent_set refuses this tensor. */
-MM_API MM_CHECKED mm_status mm_values_set(mm_manager *manager, int64_t offset, const void *data, int64_t bytes);
+MM_API MM_CHECKED MM_DEPRECATED("copy to a persistent tensor on mm_compute_stream") mm_status
+    mm_values_set(mm_manager *manager, int64_t offset, const void *data, int64_t bytes);
 
 /* Sets the number of the next iteration. The manager's first iteration has number 0. Each iteration that ends, of
  * whatever graph, adds one; 0 follows INT64_MAX. Steps can read it (MM_VALUES_ITERATION), and codecs that round at

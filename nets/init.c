@@ -2,16 +2,11 @@
 #include "nets/init.h"
 
 #include <math.h>
+#include <string.h>
 
+#include "mm/core/hash.h"
 #include "mm/core/philox.h"
 #include "nets/net_ops.h"
-
-/* FNV-1a. The hash of its name gives each parameter random numbers of its own. */
-static uint64_t hash_name(const char *name) {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (; *name; name++) hash = (hash ^ (unsigned char)*name) * UINT64_C(0x100000001b3);
-    return hash;
-}
 
 typedef struct source {
     uint32_t key[2], stream[2];
@@ -62,7 +57,8 @@ void nets_init_param(const nets_net *net, int index, uint64_t seed, int64_t firs
     const nets_param *param = nets_net_param(net, index);
     const nets_layer *layer = nets_net_layer(net, param->layer);
     const nets_param *weight = nets_net_param(net, layer->first_param);
-    uint64_t name = hash_name(param->name);
+    /* The hash of its name gives each parameter random numbers of its own. */
+    uint64_t name = mm_hash_bytes(MM_HASH_BEGIN, param->name, strlen(param->name));
     const source s = {{(uint32_t)seed, (uint32_t)(seed >> 32)}, {(uint32_t)name, (uint32_t)(name >> 32)}};
     const nets_init init = nets_param_spec_of(layer->op, param->place)->init;
     switch (init.kind) {

@@ -50,7 +50,7 @@ bool nets_attrs_equal(const nets_attrs *a, const nets_attrs *b) {
     return true;
 }
 
-bool nets_attr_is_told(const nets_attr *attr, const nets_attrs *told) {
+bool nets_attr_is_given(const nets_attr *attr, const nets_attrs *told) {
     return !nets_attr_equal(attr, told, &(nets_attrs){0});
 }
 
@@ -170,7 +170,7 @@ static mm_status breaks_rule(const nets_attr *attr, const nets_layer *layer, con
 }
 
 static mm_status fill_in(const nets_attr *attr, nets_layer *layer) {
-    bool told = nets_attr_is_told(attr, &layer->attrs);
+    bool told = nets_attr_is_given(attr, &layer->attrs);
     char range[NETS_ATTR_TEXT_CAPACITY];
     if (attr->from == NETS_DEFAULT_NONE && !told)
         return mm_fail(MM_ERR_INVALID, "layer %s: \"%s\" is missing; it must be %s", layer->name, attr->name,
@@ -216,6 +216,6 @@ mm_status nets_op_infer(nets_layer *layer, const nets_shape *in) {
 }
 
 bool nets_param_is_had(const nets_param_spec *param, const nets_layer *layer) {
-    if (param->without) return !nets_attr_is_told(nets_attr_find(layer->op, param->without), &layer->attrs);
-    return !param->with || nets_attr_is_told(nets_attr_find(layer->op, param->with), &layer->attrs);
+    if (param->without) return !nets_attr_is_given(nets_attr_find(layer->op, param->without), &layer->attrs);
+    return !param->with || nets_attr_is_given(nets_attr_find(layer->op, param->with), &layer->attrs);
 }

@@ -75,8 +75,8 @@ const char *nets_attr_text(const nets_attr *attr, const nets_attrs *attrs, char 
 
 /* The attributes from which a finished net's layer can be built again: those whose value is the operation's default are
  * zero. MM_ERR_UNSUPPORTED: the layer has a value of an attribute that is not in its operation's list. */
-MM_CHECKED mm_status nets_attrs_told(const nets_net *net, int layer, nets_attrs *told_out);
+MM_CHECKED mm_status nets_attrs_given(const nets_net *net, int layer, nets_attrs *told_out);
 /* Whether the attribute's value is given: not zero. */
-bool nets_attr_is_told(const nets_attr *attr, const nets_attrs *told);
+bool nets_attr_is_given(const nets_attr *attr, const nets_attrs *told);
 
 #endif

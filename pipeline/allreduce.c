@@ -24,10 +24,10 @@ static mm_status run(void *arg) {
                                       .offset = c->piece->stored_offset,
                                       .as = mm_graph_tensor(p->plan->graph, n->tensor)->shared_as};
     if (n->kind == MM_NODE_OUT) {
-        p->exchange.fns.sent(p->exchange.ctx, &shared);
+        p->allreduce.fns.sent(p->allreduce.ctx, &shared);
         return MM_OK;
     }
-    const mm_status status = p->exchange.fns.await(p->exchange.ctx, &shared);
+    const mm_status status = p->allreduce.fns.await(p->allreduce.ctx, &shared);
     if (status != MM_OK) mm_fail_prefix("%s", mm_graph_tensor(p->plan->graph, n->tensor)->name);
     return status;
 }
@@ -41,13 +41,13 @@ static mm_status create_stream(mm_dispatch *d) {
 
 static mm_status init_groups(mm_execution *p) {
     int most = 0;
-    MM_TRY(mm_plan_allreduce_groups(p->plan, &p->exchange.groups));
-    for (int g = 0; g < p->exchange.groups.n; g++)
-        if (p->exchange.groups.groups[g].n > most) most = p->exchange.groups.groups[g].n;
+    MM_TRY(mm_plan_allreduce_groups(p->plan, &p->allreduce.groups));
+    for (int g = 0; g < p->allreduce.groups.n; g++)
+        if (p->allreduce.groups.groups[g].n > most) most = p->allreduce.groups.groups[g].n;
     if (most == 0) return MM_OK;
-    p->exchange.tensors = calloc((size_t)most, sizeof *p->exchange.tensors);
-    return p->exchange.tensors ? create_stream(p->dispatch)
-                               : mm_fail(MM_ERR_NOMEM, "out of memory for a plan's shared tensors");
+    p->allreduce.tensors = calloc((size_t)most, sizeof *p->allreduce.tensors);
+    return p->allreduce.tensors ? create_stream(p->dispatch)
+                                : mm_fail(MM_ERR_NOMEM, "out of memory for a plan's shared tensors");
 }
 
 mm_status mm_allreduce_init(mm_execution *p) {
@@ -56,31 +56,31 @@ mm_status mm_allreduce_init(mm_execution *p) {
     MM_TRY(init_groups(p));
     for (int i = 0; i < p->plan->n_nodes; i++) any |= mm_node_allreduces(p->plan, &p->plan->nodes[i]);
     if (!any) return MM_OK;
-    p->exchange.calls = calloc((size_t)program->n, sizeof *p->exchange.calls);
-    if (!p->exchange.calls) return mm_fail(MM_ERR_NOMEM, "out of memory for a plan's shared tensors");
+    p->allreduce.calls = calloc((size_t)program->n, sizeof *p->allreduce.calls);
+    if (!p->allreduce.calls) return mm_fail(MM_ERR_NOMEM, "out of memory for a plan's shared tensors");
     for (int i = 0; i < program->n; i++)
         if (mm_node_allreduces(p->plan, &p->plan->nodes[program->pieces[i].node]))
-            p->exchange.calls[i] = (mm_allreduce_call){{run, &p->exchange.calls[i]}, p, &program->pieces[i]};
+            p->allreduce.calls[i] = (mm_allreduce_call){{run, &p->allreduce.calls[i]}, p, &program->pieces[i]};
     return MM_OK;
 }
 
 void mm_allreduce_fini(mm_execution *p) {
-    free(p->exchange.calls);
-    free(p->exchange.tensors);
-    mm_allreduce_groups_fini(&p->exchange.groups);
+    free(p->allreduce.calls);
+    free(p->allreduce.tensors);
+    mm_allreduce_groups_fini(&p->allreduce.groups);
 }
 
-void mm_execution_set_gradients(mm_execution *p, const mm_allreduce_fns *fns, void *ctx) {
-    p->exchange.fns = fns ? *fns : (mm_allreduce_fns){0};
-    p->exchange.ctx = ctx;
+void mm_execution_set_allreduce(mm_execution *p, const mm_allreduce_fns *fns, void *ctx) {
+    p->allreduce.fns = fns ? *fns : (mm_allreduce_fns){0};
+    p->allreduce.ctx = ctx;
 }
 
-bool mm_allreduce_is_called(const mm_execution *p) { return p->exchange.calls && p->exchange.fns.sent; }
+bool mm_allreduce_is_called(const mm_execution *p) { return p->allreduce.calls && p->allreduce.fns.sent; }
 
 mm_status mm_allreduce_call_async(mm_dispatch *d, const mm_piece *piece, mm_stream *stream) {
     const mm_execution *p = d->execution;
     if (d->rehearsed || !mm_allreduce_is_called(p)) return MM_OK;
-    mm_allreduce_call *call = &p->exchange.calls[piece - p->program->pieces];
+    mm_allreduce_call *call = &p->allreduce.calls[piece - p->program->pieces];
     if (!call->call.fn) return MM_OK;
     if (p->plan->nodes[piece->node].kind == MM_NODE_OUT) return mm_call_async(stream, &call->call);
     /* Waits for the copy out and fns.sent. If they fail, fns.await is not called for an all-reduce that never began. */
@@ -90,11 +90,11 @@ mm_status mm_allreduce_call_async(mm_dispatch *d, const mm_piece *piece, mm_stre
 /* ---------------------------------------------------------------- in place */
 
 static bool is_summed(const mm_dispatch *d) {
-    return !d->rehearsed && d->execution->exchange.groups.n > 0 && d->execution->exchange.fns.enqueue;
+    return !d->rehearsed && d->execution->allreduce.groups.n > 0 && d->execution->allreduce.fns.enqueue;
 }
 
 mm_status mm_allreduce_step_begin(mm_dispatch *d, int node, mm_stream *stream) {
-    const mm_allreduce_groups *all = &d->execution->exchange.groups;
+    const mm_allreduce_groups *all = &d->execution->allreduce.groups;
     bool updates = false;
     if (!is_summed(d)) return MM_OK;
     for (int g = 0; g < all->n; g++) updates |= all->groups[g].update == node;
@@ -104,7 +104,7 @@ mm_status mm_allreduce_step_begin(mm_dispatch *d, int node, mm_stream *stream) {
 }
 
 static mm_status enqueue_group(mm_dispatch *d, const mm_allreduce_group *group) {
-    const mm_allreduce *x = &d->execution->exchange;
+    const mm_allreduce *x = &d->execution->allreduce;
     const mm_graph *graph = d->execution->plan->graph;
     for (int i = 0; i < group->n; i++) {
         const mm_tensor tensor = x->groups.tensors[group->first + i];
@@ -116,7 +116,7 @@ static mm_status enqueue_group(mm_dispatch *d, const mm_allreduce_group *group) 
 }
 
 mm_status mm_allreduce_step_end(mm_dispatch *d, int node) {
-    const mm_allreduce_groups *all = &d->execution->exchange.groups;
+    const mm_allreduce_groups *all = &d->execution->allreduce.groups;
     bool waits = d->inline_compute;
     if (!is_summed(d)) return MM_OK;
     for (int g = 0; g < all->n; g++) {

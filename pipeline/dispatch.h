@@ -76,7 +76,7 @@ MM_CHECKED mm_status mm_execution_create(mm_dispatch *dispatch, const mm_program
 void mm_execution_set_block(mm_execution *execution, const void *block);
 /* Sets the functions that all-reduce the plan's shared tensors (mm_allreduce_set); NULL: no all-reduce. Its iterations
  * must have ended. */
-void mm_execution_set_gradients(mm_execution *execution, const mm_allreduce_fns *fns, void *ctx);
+void mm_execution_set_allreduce(mm_execution *execution, const mm_allreduce_fns *fns, void *ctx);
 /* NULL is legal. */
 void mm_execution_destroy(mm_execution *execution);
 

@@ -125,10 +125,10 @@ struct mm_execution {
     int64_t *total_ns; /* per node, sum over `timed` iterations; NULL unless config.measure_times */
     int64_t timed;
     bool has_unplanned;
-    mm_runtime_alloc unplanned;
+    mm_runtime_alloc runtime_alloc;
     mm_self_check check;
-    mm_variable_codes bodies;
-    mm_allreduce exchange;
+    mm_variable_codes variable_codes;
+    mm_allreduce allreduce;
     mm_codec_strips *strips;    /* per segment: strips of a code that a step reads or writes without its codec; NULL:
                               * none */
     mm_measured_sums *measured; /* NULL: the plan measures nothing */

@@ -12,7 +12,7 @@ mm_status mm_dispatch_failure(mm_dispatch *d) {
 void *mm_dispatch_address(mm_dispatch *d, int segment) {
     const mm_segment *s = &d->execution->plan->segments[segment];
     if (!s->dynamic) return (s->pinned ? d->pinned : d->base) + s->offset;
-    mm_runtime_alloc *u = &d->execution->unplanned;
+    mm_runtime_alloc *u = &d->execution->runtime_alloc;
     pthread_mutex_lock(&u->lock);
     void *address = u->address[segment];
     pthread_mutex_unlock(&u->lock);

@@ -23,8 +23,8 @@ static mm_status open_heaps(mm_execution *p) {
     const mm_plan *plan = p->plan;
     mm_pool *pool = p->dispatch->config.pool;
     int64_t codes = plan->heap_code_bytes, rest = plan->heap_bytes - codes;
-    if (codes > 0) MM_TRY(mm_heap_open(pool, plan->heap_offset, codes, &p->unplanned.heap[0]));
-    return rest > 0 ? mm_heap_open(pool, plan->heap_offset + codes, rest, &p->unplanned.heap[1]) : MM_OK;
+    if (codes > 0) MM_TRY(mm_heap_open(pool, plan->heap_offset, codes, &p->runtime_alloc.heap[0]));
+    return rest > 0 ? mm_heap_open(pool, plan->heap_offset + codes, rest, &p->runtime_alloc.heap[1]) : MM_OK;
 }
 
 static int part_of(const mm_execution *p, int segment) {
@@ -57,7 +57,7 @@ static mm_status list_segments(const mm_plan *plan, bool last, mm_node_list *lis
 
 /* The most bytes alive at once in issue order. */
 static void find_capacity(mm_execution *p) {
-    mm_runtime_alloc *u = &p->unplanned;
+    mm_runtime_alloc *u = &p->runtime_alloc;
     int64_t live[2] = {0, 0};
     for (int n = 0; n < p->plan->n_nodes; n++) {
         for (int i = u->takes.first[n]; i < u->takes.first[n + 1]; i++) {
@@ -71,7 +71,7 @@ static void find_capacity(mm_execution *p) {
 }
 
 mm_status mm_runtime_alloc_init(mm_execution *p) {
-    mm_runtime_alloc *u = &p->unplanned;
+    mm_runtime_alloc *u = &p->runtime_alloc;
     if (!p->has_unplanned) return MM_OK;
     u->address = calloc((size_t)p->plan->n_segments + 1, sizeof *u->address);
     if (!u->address) return no_memory();
@@ -87,7 +87,7 @@ mm_status mm_runtime_alloc_init(mm_execution *p) {
 }
 
 void mm_runtime_alloc_fini(mm_execution *p) {
-    mm_runtime_alloc *u = &p->unplanned;
+    mm_runtime_alloc *u = &p->runtime_alloc;
     if (!u->address) return;
     if (u->served) mm_runtime_alloc_reset(p);
     for (int i = 0; i < 2; i++) mm_heap_close(u->heap[i]);
@@ -114,7 +114,7 @@ bool mm_runtime_alloc_uses(const mm_execution *p, int node) {
 
 /* Called without the lock, because it takes as long as a free on the device (mm_device_charge_alloc). */
 static void free_segment(mm_execution *p, int segment) {
-    mm_runtime_alloc *u = &p->unplanned;
+    mm_runtime_alloc *u = &p->runtime_alloc;
     pthread_mutex_lock(&u->lock);
     void *memory = u->address[segment];
     u->address[segment] = NULL;
@@ -130,7 +130,7 @@ static void free_segment(mm_execution *p, int segment) {
 /* Frees the oldest segment of `late`, once its step has ended. Returns false if there is none, or if the step still
  * runs and `wait` is false. Waits without the lock. */
 static bool free_late(mm_execution *p, bool wait) {
-    mm_runtime_alloc *u = &p->unplanned;
+    mm_runtime_alloc *u = &p->runtime_alloc;
     pthread_mutex_lock(&u->lock);
     int segment = u->late_head < u->late_count ? u->late[u->late_head] : -1;
     mm_event *event = segment < 0 ? NULL : mm_execution_event(p, p->plan->segments[segment].last_node);
@@ -147,7 +147,7 @@ static bool free_late(mm_execution *p, bool wait) {
 
 void mm_runtime_alloc_give(mm_execution *p, int node) {
     if (!p->has_unplanned) return;
-    mm_runtime_alloc *u = &p->unplanned;
+    mm_runtime_alloc *u = &p->runtime_alloc;
     for (int i = u->gives.first[node]; i < u->gives.first[node + 1]; i++) {
         if (mm_node_is_op(&p->plan->nodes[node])) {
             free_segment(p, u->gives.segments[i]);
@@ -162,7 +162,7 @@ void mm_runtime_alloc_give(mm_execution *p, int node) {
 
 void mm_runtime_alloc_stop(mm_execution *p) {
     if (!p->has_unplanned) return;
-    mm_runtime_alloc *u = &p->unplanned;
+    mm_runtime_alloc *u = &p->runtime_alloc;
     pthread_mutex_lock(&u->lock);
     u->stopped = true;
     pthread_cond_broadcast(&u->changed);
@@ -171,7 +171,7 @@ void mm_runtime_alloc_stop(mm_execution *p) {
 
 void mm_runtime_alloc_reset(mm_execution *p) {
     if (!p->has_unplanned) return;
-    mm_runtime_alloc *u = &p->unplanned;
+    mm_runtime_alloc *u = &p->runtime_alloc;
     for (int i = 0; i < p->plan->n_segments; i++)
         if (u->address[i]) free_segment(p, i);
     memset(u->served, 0, (size_t)p->plan->n_nodes);
@@ -183,14 +183,14 @@ void mm_runtime_alloc_reset(mm_execution *p) {
 /* ---------------------------------------------------------------- take */
 
 static void add_takes(const mm_execution *p, int node, int64_t bytes[2]) {
-    const mm_node_list *takes = &p->unplanned.takes;
+    const mm_node_list *takes = &p->runtime_alloc.takes;
     for (int i = takes->first[node]; i < takes->first[node + 1]; i++)
         bytes[part_of(p, takes->segments[i])] += class_bytes(p, takes->segments[i]);
 }
 
 /* Promises the node its memory, if the segments that earlier nodes have still to take fit beside it. Under the lock. */
 static bool promise(mm_execution *p, int node) {
-    mm_runtime_alloc *u = &p->unplanned;
+    mm_runtime_alloc *u = &p->runtime_alloc;
     int64_t own[2] = {0, 0}, earlier[2] = {0, 0};
     add_takes(p, node, own);
     for (int i = u->first_unserved; i < node; i++)
@@ -206,7 +206,7 @@ static bool promise(mm_execution *p, int node) {
 }
 
 static mm_status wait_for_promise(mm_execution *p, int node) {
-    mm_runtime_alloc *u = &p->unplanned;
+    mm_runtime_alloc *u = &p->runtime_alloc;
     for (;;) {
         pthread_mutex_lock(&u->lock);
         bool promised = promise(p, node);
@@ -225,7 +225,7 @@ static mm_status wait_for_promise(mm_execution *p, int node) {
 /* Promised memory may be fragmented. Blocks until a segment has been freed since the count was `frees`, or can be
  * freed. */
 static mm_status wait_for_free(mm_execution *p, int segment, int64_t frees) {
-    mm_runtime_alloc *u = &p->unplanned;
+    mm_runtime_alloc *u = &p->runtime_alloc;
     struct timespec deadline;
     clock_gettime(CLOCK_REALTIME, &deadline);
     deadline.tv_sec += PATIENCE_S;
@@ -249,7 +249,7 @@ static void count_alloc(mm_dispatch *d) {
 }
 
 static mm_status take_segment(mm_execution *p, int segment) {
-    mm_runtime_alloc *u = &p->unplanned;
+    mm_runtime_alloc *u = &p->runtime_alloc;
     for (;;) {
         pthread_mutex_lock(&u->lock);
         int64_t frees = u->frees;
@@ -271,7 +271,7 @@ static mm_status take_segment(mm_execution *p, int segment) {
 
 mm_status mm_runtime_alloc_take(mm_execution *p, int node) {
     if (!p->has_unplanned) return MM_OK;
-    mm_runtime_alloc *u = &p->unplanned;
+    mm_runtime_alloc *u = &p->runtime_alloc;
     if (!mm_node_list_has(&u->takes, node)) return MM_OK;
     while (free_late(p, false)) continue;
     MM_TRY(wait_for_promise(p, node));

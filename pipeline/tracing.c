@@ -25,7 +25,7 @@ static void set_fini(const mm_execution *p, mm_traced_set *set) {
         for (int i = 0; set->ends && i < p->program->n; i++) mm_event_destroy(set->ends[i]);
         free(set->ends);
     }
-    for (int i = 0; set->sums && i < p->exchange.groups.n; i++) mm_event_destroy(set->sums[i]);
+    for (int i = 0; set->sums && i < p->allreduce.groups.n; i++) mm_event_destroy(set->sums[i]);
     free(set->sums);
     mm_event_destroy(set->begin);
     free(set->inline_steps);
@@ -48,7 +48,7 @@ static mm_status set_init(mm_execution *p, mm_traced_set *set) {
     const size_t n = (size_t)p->program->n + 1;
     if (!set->ends) set->ends = set == p->traced->sets ? p->events : calloc(n, sizeof *set->ends);
     if (!set->inline_steps) set->inline_steps = calloc(n, sizeof *set->inline_steps);
-    if (!set->sums) set->sums = calloc((size_t)p->exchange.groups.n + 1, sizeof *set->sums);
+    if (!set->sums) set->sums = calloc((size_t)p->allreduce.groups.n + 1, sizeof *set->sums);
     if (!set->ends || !set->inline_steps || !set->sums) return no_memory();
     MM_TRY(mm_execution_events(p, set->ends));
     if (!set->begin) MM_TRY(mm_event_create(p->dispatch->config.device, &set->begin));
@@ -59,7 +59,7 @@ static mm_status set_init(mm_execution *p, mm_traced_set *set) {
 static mm_status create(mm_execution *p) {
     if (p->traced) return MM_OK;
     mm_traced *traced = calloc(1, sizeof *traced);
-    const size_t n = (size_t)(p->program->n + p->exchange.groups.n) + 1;
+    const size_t n = (size_t)(p->program->n + p->allreduce.groups.n) + 1;
     if (traced) traced->periods = calloc(n, sizeof *traced->periods);
     if (!traced || !traced->periods) {
         free(traced);
@@ -104,7 +104,7 @@ static mm_period period_of(const mm_execution *p, const mm_traced_set *set, int 
 /* An all-reduce that was not begun takes no time, right after the step that it follows. */
 static mm_period period_of_sum(const mm_execution *p, const mm_traced_set *set, int sum) {
     const int before = p->program->n + sum - 1;
-    const int after = mm_program_piece(p->program, p->exchange.groups.groups[sum].after, 0);
+    const int after = mm_program_piece(p->program, p->allreduce.groups.groups[sum].after, 0);
     int64_t ready_ns = p->ended_ns[after];
     if (sum > 0 && p->traced->periods[before].end_ns > ready_ns) ready_ns = p->traced->periods[before].end_ns;
     return sum < set->n_sums ? period_until(set->sums[sum], ready_ns) : (mm_period){ready_ns, ready_ns};
@@ -123,7 +123,7 @@ static void collect(mm_execution *p, mm_traced_set *set) {
     }
     for (int i = 0; i < set->n_sums; i++) ended &= mm_event_ns(set->sums[i]) > 0;
     const bool told = timeline && set->number > 0;
-    const int pieces = p->program->n, sums = p->exchange.groups.n;
+    const int pieces = p->program->n, sums = p->allreduce.groups.n;
     if (told && !ended) timeline->dropped += pieces + sums;
     if (!ended) return;
     for (int i = 0; i < pieces; i++) p->traced->periods[i] = period_of(p, set, i);

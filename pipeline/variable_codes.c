@@ -25,7 +25,7 @@ static void number(const mm_plan *plan, mm_variable_codes *b, int32_t *last) {
 
 static mm_status make_records(mm_execution *p, int n) {
     const mm_plan *plan = p->plan;
-    mm_variable_codes *b = &p->bodies;
+    mm_variable_codes *b = &p->variable_codes;
     void *records;
     b->of_segment = malloc(((size_t)plan->n_segments + 1) * sizeof *b->of_segment);
     b->before = malloc((size_t)n * sizeof *b->before);
@@ -49,7 +49,7 @@ mm_status mm_variable_codes_init(mm_execution *p) {
     MM_TRY(make_records(p, n));
     mm_dispatch *d = p->dispatch;
     pthread_mutex_lock(&d->lock);
-    p->bodies.next = d->with_bodies;
+    p->variable_codes.next = d->with_bodies;
     d->with_bodies = p;
     pthread_mutex_unlock(&d->lock);
     return MM_OK;
@@ -69,16 +69,16 @@ static void add_bodies(const mm_variable_codes *b, mm_dispatch_stats *stats) {
 }
 
 void mm_variable_codes_add(const mm_dispatch *d, mm_dispatch_stats *stats) {
-    for (const mm_execution *p = d->with_bodies; p; p = p->bodies.next) add_bodies(&p->bodies, stats);
+    for (const mm_execution *p = d->with_bodies; p; p = p->variable_codes.next) add_bodies(&p->variable_codes, stats);
 }
 
 void mm_variable_codes_fini(mm_execution *p) {
     mm_dispatch *d = p->dispatch;
-    mm_variable_codes *b = &p->bodies;
+    mm_variable_codes *b = &p->variable_codes;
     if (b->records) {
         pthread_mutex_lock(&d->lock);
         mm_execution **at = &d->with_bodies;
-        while (*at != p) at = &(*at)->bodies.next;
+        while (*at != p) at = &(*at)->variable_codes.next;
         *at = b->next;
         add_bodies(b, &d->stats);
         pthread_mutex_unlock(&d->lock);
@@ -92,7 +92,7 @@ void mm_variable_codes_fini(mm_execution *p) {
 const mm_code_body *mm_body_of(const mm_dispatch *d, int code, mm_code_body *body_out) {
     const mm_execution *p = d->execution;
     if (!has_body(p->plan, code)) return NULL;
-    const mm_variable_codes *b = &p->bodies;
+    const mm_variable_codes *b = &p->variable_codes;
     const int32_t index = b->of_segment[code];
     const mm_segment *pool = &p->plan->segments[p->plan->segments[code].pool];
     const mm_segment *spill = pool->spill >= 0 ? &p->plan->segments[pool->spill] : NULL;
@@ -114,7 +114,7 @@ void mm_execution_code(const mm_execution *p, int node, mm_code_size *size_out) 
     *size_out =
         (mm_code_size){.tensor = code->tensor, .codec = p->facts->codecs[code->codec].spec, .bytes = code->bytes};
     if (code->pool < 0) return;
-    const mm_body_record *record = &p->bodies.records[p->bodies.of_segment[segment]];
+    const mm_body_record *record = &p->variable_codes.records[p->variable_codes.of_segment[segment]];
     size_out->body_bytes = read_now(&record->bytes);
     size_out->spilled_bytes = read_now(&record->spilled);
     size_out->bytes += size_out->body_bytes;

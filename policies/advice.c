@@ -13,7 +13,7 @@ static const struct proposal {
     const char *codec; /* rules: codec of all maps that it can encode, others are swapped; NULL: the policy's own */
     bool waits;        /* copies what swap-async copies, but waits more: tried only where swap-async does not fit */
     bool once;         /* has one form only: published and default are the same */
-    bool quick;        /* tried even with mm_advice_wish.quick */
+    bool quick;        /* tried even with mm_advice_request.quick */
 } proposals[] = {
     [LIVENESS] = {&mm_policy_liveness, MM_RECOMPUTE_COST, NULL, false, .quick = true},
     [AUTO] = {&mm_policy_auto, MM_RECOMPUTE_NESTED, NULL, false, .once = true},
@@ -64,7 +64,7 @@ typedef struct choice {
 static const choice nothing = {.proposal = -1, .takes = {.bytes = INT64_MAX}};
 
 typedef struct search {
-    const mm_advice_wish *wish;
+    const mm_advice_request *wish;
     const mm_limits *limits; /* wish->limits */
     mm_trial_fn try_policy;
     void *ctx;
@@ -211,7 +211,7 @@ static choice find_pinning(const search *s) {
     return lossless.proposal >= 0 ? lossless : fastest(s, true, INT64_MAX);
 }
 
-mm_status mm_advice_find(const mm_advice_wish *wish, mm_trial_fn try_policy, void *ctx, mm_advice *advice_out) {
+mm_status mm_advice_find(const mm_advice_request *wish, mm_trial_fn try_policy, void *ctx, mm_advice *advice_out) {
     search s = {.wish = wish, .limits = wish->limits, .try_policy = try_policy, .ctx = ctx};
     choice found;
     MM_TRY(find(&s, &found));

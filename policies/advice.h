@@ -29,7 +29,7 @@ typedef struct mm_advice {
 } mm_advice;
 
 /* What mm_advice_find is asked for. */
-typedef struct mm_advice_wish {
+typedef struct mm_advice_request {
     const mm_limits *limits;
     bool published_only;      /* advise policies as published only (when=always), not in their default form */
     bool quick;               /* try few policies: neither auto nor those that recompute */
@@ -37,7 +37,7 @@ typedef struct mm_advice_wish {
     bool hopeless;            /* any plan needs more than the limits, by a lower bound of its bytes */
     const mm_policy *refused; /* NULL: not known */
     mm_trial refused_takes;   /* of `refused`: what it takes at least */
-} mm_advice_wish;
+} mm_advice_request;
 
 /* Finds a policy that fits: a lossless one if there is one, and of several the one with the shortest predicted step. It
  * is advised in its default form (when=needed), whichever form was tried. auto is tried before most others, because its
@@ -47,7 +47,7 @@ typedef struct mm_advice_wish {
  * default form, and the fastest wins. If none fits as published, the default form of the best lossless policy is tried,
  * then that of the best lossy one, unless its published form takes far too much. `quick` leaves out most policies.
  * MM_ERR_NOMEM. */
-MM_CHECKED mm_status mm_advice_find(const mm_advice_wish *wish, mm_trial_fn try_policy, void *ctx,
+MM_CHECKED mm_status mm_advice_find(const mm_advice_request *wish, mm_trial_fn try_policy, void *ctx,
                                     mm_advice *advice_out);
 
 #endif

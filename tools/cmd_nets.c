@@ -31,13 +31,13 @@ static mm_status told_text(const nets_net *net, int index, char text_out[TEXT_CA
     const nets_attr *attr;
     nets_attrs told;
     char value[NETS_ATTR_TEXT_CAPACITY], *end = text_out;
-    MM_TRY(nets_attrs_told(net, index, &told));
+    MM_TRY(nets_attrs_given(net, index, &told));
     *end = '\0';
     for (int i = 0; i < layer->n_inputs; i++)
         end += sprintf(end, "%s%s", i ? ", " : "", nets_net_layer(net, layer->inputs[i])->name);
     const char *separator = "; ";
     for (size_t i = 0; (attr = nets_attr_of(layer->op, i)); i++) {
-        if (!nets_attr_is_told(attr, &told)) continue;
+        if (!nets_attr_is_given(attr, &told)) continue;
         end += sprintf(end, "%s%s=%s", separator, attr->name, nets_attr_text(attr, &told, value));
         separator = " ";
     }

@@ -4,7 +4,7 @@
 
 #include "mm/device/contract/device.h"
 
-void mm_device_tell_count(const char *kind, int count, char *text, size_t capacity) {
+void mm_device_count_text(const char *kind, int count, char *text, size_t capacity) {
     if (count > 1)
         snprintf(text, capacity, "there are %d, %s:0 to %s:%d", count, kind, kind, count - 1);
     else
@@ -13,6 +13,6 @@ void mm_device_tell_count(const char *kind, int count, char *text, size_t capaci
 
 mm_status mm_device_fail_ordinal(const char *kind, int ordinal, int count) {
     char there[64];
-    mm_device_tell_count(kind, count, there, sizeof there);
+    mm_device_count_text(kind, count, there, sizeof there);
     return mm_fail(MM_ERR_NOT_FOUND, "no device '%s:%d': %s", kind, ordinal, there);
 }

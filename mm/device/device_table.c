@@ -63,7 +63,7 @@ mm_status mm_device_find(const char *name, const mm_device_ops **ops_out, int *o
     const int count = ordinal == 0 ? 1 : ops->count();
     if (ordinal < 0) {
         char there[64];
-        mm_device_tell_count(ops->name, count, there, sizeof there);
+        mm_device_count_text(ops->name, count, there, sizeof there);
         return mm_fail(MM_ERR_INVALID, "device '%s': a number from 0 must follow '%s:'; %s", name, ops->name, there);
     }
     if (count > 0 && ordinal >= count) return mm_device_fail_ordinal(ops->name, ordinal, count);

@@ -33,9 +33,9 @@ static mm_status count_touched(const mm_manager *m, int64_t begin, int64_t end, 
 mm_status mm_arena_touched(mm_manager *m, mm_touched *touched_out) {
     mm_touched touched;
     /* Persistent tensors are covered too, because they are zeroed before a plan runs. */
-    MM_TRY(mm_coverage_add(&m->coverage, &(mm_range){0, m->directory.bytes}, 1));
+    MM_TRY(mm_coverage_add(&m->coverage, &(mm_range){0, m->persistents.bytes}, 1));
     MM_TRY(count_touched(m, 0, m->there_bytes, &touched));
-    MM_TRY(add_touched(m, 0, m->directory.bytes, &touched.persistent_bytes));
+    MM_TRY(add_touched(m, 0, m->persistents.bytes, &touched.persistent_bytes));
     touched.total_bytes += m->given_back.total_bytes;
     touched.stray_bytes += m->given_back.stray_bytes;
     if (touched.total_bytes < m->most_touched) touched.total_bytes = m->most_touched;
@@ -58,7 +58,7 @@ static mm_status count_given_back(mm_manager *m, int64_t from) {
 void mm_arena_trim(mm_manager *m) {
     int64_t limit = mm_manager_limit_bytes(m);
     /* Persistent tensors may lie above the limit: they stay when graphs are forgotten. */
-    int64_t from = mm_align(limit > m->directory.bytes ? limit : m->directory.bytes);
+    int64_t from = mm_align(limit > m->persistents.bytes ? limit : m->persistents.bytes);
     if (from >= m->there_bytes) return;
     if (count_given_back(m, from) != MM_OK) {
         mm_log_send(&m->options.log, MM_LOG_WARNING,

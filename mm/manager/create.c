@@ -103,7 +103,7 @@ static mm_status open_parts(mm_manager *m) {
     m->plans.sources = (mm_plan_sources){.device = o->device,
                                          .rates = {description.memory_bytes_per_s, description.link_bytes_per_s},
                                          .facts = o->facts,
-                                         .directory = &m->directory};
+                                         .persistents = &m->persistents};
     o->policy = NULL; /* m->plans has it; the caller's string may go */
     MM_TRY(mm_planned_try_codecs(&m->plans.policy, o->device));
     MM_TRY(mm_policy_copy(&m->plans.policy, &m->plans.policy_now));
@@ -162,7 +162,7 @@ void mm_manager_destroy(mm_manager *m) {
     mm_device_destroy(m->device);
     mm_plan_set_fini(&m->plans);
     mm_observe_fini(m);
-    mm_persistent_table_fini(&m->directory);
+    mm_persistent_table_fini(&m->persistents);
     mm_coverage_fini(&m->coverage);
     pthread_mutex_destroy(&m->lock);
     free(m);

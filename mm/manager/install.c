@@ -20,9 +20,9 @@ void mm_ready_fini(mm_ready *r) {
     free(r->external);
 }
 
-void mm_ready_set_gradients(mm_ready *r) {
-    mm_execution_set_gradients(r->execution, &r->gradient_fns, r->gradient_ctx);
-    if (r->sampling) mm_execution_set_gradients(r->sampling->execution, &r->gradient_fns, r->gradient_ctx);
+void mm_ready_set_allreduce(mm_ready *r) {
+    mm_execution_set_allreduce(r->execution, &r->allreduce_fns, r->gradient_ctx);
+    if (r->sampling) mm_execution_set_allreduce(r->sampling->execution, &r->allreduce_fns, r->gradient_ctx);
 }
 
 static mm_status open_block(const mm_manager *m, mm_ready *r) {
@@ -42,7 +42,7 @@ static mm_status ready_init(const mm_manager *m, const mm_policy *policy, mm_pre
     mm_ready r = {.prepared = prepared,
                   .recompute = before ? before->recompute : NULL,
                   .recompute_ctx = before ? before->recompute_ctx : NULL,
-                  .gradient_fns = before ? before->gradient_fns : (mm_allreduce_fns){0},
+                  .allreduce_fns = before ? before->allreduce_fns : (mm_allreduce_fns){0},
                   .gradient_ctx = before ? before->gradient_ctx : NULL,
                   .compared_at = -1,
                   .sampled_age = before ? before->sampled_age : -1,
@@ -61,7 +61,7 @@ static mm_status ready_init(const mm_manager *m, const mm_policy *policy, mm_pre
         status = mm_execution_create(m->dispatch, planned->program, planned->facts, planned->codecs, &r.execution);
     if (status == MM_OK) status = open_block(m, &r);
     if (status == MM_OK) status = mm_sampling_create(m, policy, &r);
-    if (status == MM_OK) mm_ready_set_gradients(&r);
+    if (status == MM_OK) mm_ready_set_allreduce(&r);
     if (status == MM_OK && m->observed.permille > 0) status = mm_execution_observe(r.execution, m->observed.window);
     if (status == MM_OK)
         *ready_out = r;
@@ -73,10 +73,10 @@ static mm_status ready_init(const mm_manager *m, const mm_policy *policy, mm_pre
 /* Zeroes new persistent tensors. This may fail, so it comes before any change. */
 static mm_status zero_added(mm_manager *m) {
     int64_t base = m->persistent_bytes;
-    if (m->directory.bytes <= base) return MM_OK;
-    if (m->options.measure_touched) MM_TRY(mm_pool_pattern_extend(m->pool, m->directory.bytes));
+    if (m->persistents.bytes <= base) return MM_OK;
+    if (m->options.measure_touched) MM_TRY(mm_pool_pattern_extend(m->pool, m->persistents.bytes));
     mm_stream *stream = mm_dispatch_compute(m->dispatch);
-    MM_TRY(mm_fill_async(stream, (uint8_t *)mm_pool_base(m->pool) + base, 0, m->directory.bytes - base));
+    MM_TRY(mm_fill_async(stream, (uint8_t *)mm_pool_base(m->pool) + base, 0, m->persistents.bytes - base));
     mm_status status = mm_stream_sync(stream);
     if (status != MM_OK) mm_stream_reset(stream);
     return status;

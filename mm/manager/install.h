@@ -26,7 +26,7 @@ void mm_manager_run_out(mm_manager *manager, const mm_failure *reason);
 MM_CHECKED mm_status mm_manager_drain(mm_manager *manager, const char *what);
 
 /* Passes the functions of mm_allreduce_set to the graph's executions. */
-void mm_ready_set_gradients(mm_ready *ready);
+void mm_ready_set_allreduce(mm_ready *ready);
 void mm_ready_fini(mm_ready *ready);
 
 #endif

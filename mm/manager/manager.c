@@ -27,6 +27,6 @@ int64_t mm_manager_limit_bytes(const mm_manager *m) {
 mm_limits mm_manager_limits(const mm_manager *m) {
     return (mm_limits){.device_bytes = mm_manager_limit_bytes(m),
                        .pinned_bytes = mm_pool_bytes(m->pinned),
-                       .base_bytes = m->directory.bytes,
+                       .base_bytes = m->persistents.bytes,
                        .stop = m->options.stop_search};
 }

@@ -22,7 +22,7 @@ typedef struct mm_ready {
     void **external;       /* per tensor: the user's memory of an external tensor; NULL for others */
     mm_recompute_fn recompute;
     void *recompute_ctx;
-    mm_allreduce_fns gradient_fns; /* mm_allreduce_set; all NULL: none */
+    mm_allreduce_fns allreduce_fns; /* mm_allreduce_set; all NULL: none */
     void *gradient_ctx;
     float *bounds;       /* per tensor: mm_bound_set */
     mm_upload *block;    /* uploads what its codecs read on the device; NULL: they read nothing */
@@ -83,7 +83,7 @@ struct mm_manager {
     mm_plan_set plans;
     mm_ready *ready; /* one for each prepared graph */
     int n_ready;
-    mm_persistent_table directory;
+    mm_persistent_table persistents;
     mm_upload *values;     /* uploads the tensor MM_VALUES; NULL until it is needed */
     mm_coverage coverage;  /* bytes that plans which have run may touch */
     int64_t there_bytes;   /* bytes of the arena that are present; the memory above was given back to the system */

@@ -11,7 +11,7 @@
 
 static void count_persistents(mm_manager *m) {
     pthread_mutex_lock(&m->lock);
-    m->persistent_bytes = m->directory.bytes;
+    m->persistent_bytes = m->persistents.bytes;
     pthread_mutex_unlock(&m->lock);
 }
 
@@ -19,7 +19,7 @@ mm_status mm_persistent_commit(mm_manager *m, int entries, mm_status status) {
     if (status == MM_OK)
         count_persistents(m);
     else
-        mm_persistent_table_cut(&m->directory, entries);
+        mm_persistent_table_cut(&m->persistents, entries);
     return status;
 }
 
@@ -31,16 +31,16 @@ mm_status mm_persistent_add(mm_manager *m, const char *name, int64_t bytes) {
                        (long long)bytes);
     if (strcmp(name, MM_VALUES) == 0)
         return mm_fail(MM_ERR_INVALID, "mm_persistent_add: only a graph may declare " MM_VALUES);
-    if (mm_persistent_table_find(&m->directory, name))
+    if (mm_persistent_table_find(&m->persistents, name))
         return mm_fail(MM_ERR_INVALID, "mm_persistent_add: %s is there already: choose another name", name);
-    int entries = m->directory.n;
-    mm_status status = mm_persistent_table_append(&m->directory, name, bytes);
+    int entries = m->persistents.n;
+    mm_status status = mm_persistent_table_append(&m->persistents, name, bytes);
     if (status == MM_OK) status = mm_manager_plan_around(m);
     return mm_persistent_commit(m, entries, status);
 }
 
 static mm_status check_removable(const mm_manager *m, const char *name) {
-    const mm_persistent_table *d = &m->directory;
+    const mm_persistent_table *d = &m->persistents;
     const mm_persistent *entry = name ? mm_persistent_table_find(d, name) : NULL;
     if (!entry)
         return mm_fail(MM_ERR_NOT_FOUND, "mm_persistent_remove: there is no persistent tensor %s", name ? name : "");
@@ -56,23 +56,23 @@ static mm_status check_removable(const mm_manager *m, const char *name) {
 mm_status mm_persistent_remove(mm_manager *m, const char *name) {
     MM_TRY(mm_manager_drain(m, "mm_persistent_remove"));
     MM_TRY(check_removable(m, name));
-    int64_t before = m->directory.bytes;
+    int64_t before = m->persistents.bytes;
     /* The tensor's touched bytes must not count as stray. */
     if (m->options.measure_touched) MM_TRY(mm_coverage_add(&m->coverage, &(mm_range){0, before}, 1));
-    m->directory.bytes = m->directory.entries[m->directory.n - 1].offset;
+    m->persistents.bytes = m->persistents.entries[m->persistents.n - 1].offset;
     mm_status status = mm_manager_plan_around(m);
     if (status == MM_OK) {
-        mm_persistent_table_cut(&m->directory, m->directory.n - 1);
+        mm_persistent_table_cut(&m->persistents, m->persistents.n - 1);
         count_persistents(m);
     } else
-        m->directory.bytes = before;
+        m->persistents.bytes = before;
     return status;
 }
 
 /* ---------------------------------------------------------------- bytes */
 
 void *mm_persistent_data(mm_manager *m, const char *name, size_t *bytes_out) {
-    const mm_persistent *entry = m ? mm_persistent_table_find(&m->directory, name) : NULL;
+    const mm_persistent *entry = m ? mm_persistent_table_find(&m->persistents, name) : NULL;
     if (!entry) return NULL;
     if (bytes_out) *bytes_out = (size_t)entry->bytes;
     return (uint8_t *)mm_pool_base(m->pool) + entry->offset;
@@ -83,7 +83,7 @@ static mm_status find(mm_manager *m, const char *call, const char *name, int64_t
                       uint8_t **place_out) {
     MM_TRY(mm_manager_drain(m, call));
     MM_TRY(mm_check_given(name, call, "name"));
-    const mm_persistent *entry = mm_persistent_table_find(&m->directory, name);
+    const mm_persistent *entry = mm_persistent_table_find(&m->persistents, name);
     if (!entry) return mm_fail(MM_ERR_NOT_FOUND, "%s: no graph of this manager has a persistent tensor %s", call, name);
     if (offset < 0 || bytes < 0 || offset > entry->bytes || bytes > entry->bytes - offset)
         return mm_fail(MM_ERR_INVALID, "%s: %lld bytes at offset %lld exceed %s, which has %lld bytes", call,

@@ -6,13 +6,13 @@
 #include "mm/manager/states.h"
 
 static mm_status prepare(mm_manager *m, const mm_new_graph *added) {
-    int entries = m->directory.n;
-    int64_t base = m->directory.bytes;
-    mm_status status = mm_persistent_table_add(&m->directory, added->graph);
+    int entries = m->persistents.n;
+    int64_t base = m->persistents.bytes;
+    mm_status status = mm_persistent_table_add(&m->persistents, added->graph);
     /* Plans lie above the persistent tensors, so every plan moves up when those grow. */
-    bool moved = m->directory.bytes != base && m->n_ready > 0;
+    bool moved = m->persistents.bytes != base && m->n_ready > 0;
     if (status == MM_OK) status = mm_manager_add(m, added, !moved);
-    if (status == MM_OK) mm_persistent_table_declare(&m->directory, added->graph);
+    if (status == MM_OK) mm_persistent_table_declare(&m->persistents, added->graph);
     return mm_persistent_commit(m, entries, status);
 }
 
@@ -53,9 +53,9 @@ mm_status mm_allreduce_set(mm_manager *m, const mm_graph *graph, const mm_allred
     mm_ready *r = mm_manager_find(m, graph);
     mm_execution_unrecord(r->execution);
     r->unrecordable = false;
-    r->gradient_fns = fns ? *fns : (mm_allreduce_fns){0};
+    r->allreduce_fns = fns ? *fns : (mm_allreduce_fns){0};
     r->gradient_ctx = ctx;
-    mm_ready_set_gradients(r);
+    mm_ready_set_allreduce(r);
     return MM_OK;
 }
 

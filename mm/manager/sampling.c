@@ -64,7 +64,7 @@ static mm_status make_plan(const mm_manager *m, const mm_prepared *p, mm_samplin
         at[MEASURES * i + 1] = before_step(plan, step[MM_BACKWARD], w->gradient);
         at[MEASURES * i + 2] = (mm_measure_at){plan->n_nodes, mm_graph_tensor(p->graph, w->momentum)->persistent};
     }
-    mm_status status = mm_persistent_table_places(&m->directory, p->graph, &places);
+    mm_status status = mm_persistent_table_places(&m->persistents, p->graph, &places);
     if (status == MM_OK) status = mm_planned_add_measures(&p->planned, places, at, MEASURES * s->n, &s->planned);
     free(places);
     free(at);

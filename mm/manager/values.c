@@ -12,8 +12,8 @@
 _Static_assert(MM_VALUES_OWN == sizeof(int64_t), "the iteration's number comes first");
 
 /* *mirror_out NULL: no graph declares MM_VALUES. */
-static mm_status find_mirror(mm_manager *m, mm_upload **mirror_out) {
-    const mm_persistent *entry = mm_persistent_table_find(&m->directory, MM_VALUES);
+static mm_status find_upload(mm_manager *m, mm_upload **mirror_out) {
+    const mm_persistent *entry = mm_persistent_table_find(&m->persistents, MM_VALUES);
     *mirror_out = m->values;
     if (!entry || m->values) return MM_OK;
     MM_TRY(mm_upload_create(m->device, (uint8_t *)mm_pool_base(m->pool) + entry->offset, entry->bytes, &m->values));
@@ -22,12 +22,12 @@ static mm_status find_mirror(mm_manager *m, mm_upload **mirror_out) {
 }
 
 static mm_status send(mm_manager *m, const mm_ready *r, bool exactly) {
-    mm_upload *mirror;
+    mm_upload *upload;
     mm_stream *stream = mm_dispatch_compute(m->dispatch);
-    MM_TRY(find_mirror(m, &mirror));
-    if (mirror) {
-        memcpy(mm_upload_data(mirror), &m->number, sizeof m->number);
-        MM_TRY(mm_upload_send(mirror, stream));
+    MM_TRY(find_upload(m, &upload));
+    if (upload) {
+        memcpy(mm_upload_data(upload), &m->number, sizeof m->number);
+        MM_TRY(mm_upload_send(upload, stream));
     }
     if (!r->block) return MM_OK;
     mm_code_block *block = mm_upload_data(r->block);
@@ -57,17 +57,17 @@ mm_status mm_iteration_number_set(mm_manager *m, int64_t number) {
 
 mm_status mm_values_set(mm_manager *m, int64_t offset, const void *data, int64_t bytes) {
     static const char call[] = "mm_values_set";
-    mm_upload *mirror;
+    mm_upload *upload;
     MM_TRY(mm_manager_check_idle(m, call));
-    const mm_persistent *entry = mm_persistent_table_find(&m->directory, MM_VALUES);
+    const mm_persistent *entry = mm_persistent_table_find(&m->persistents, MM_VALUES);
     if (!entry) return mm_fail(MM_ERR_NOT_FOUND, "%s: no graph that is prepared declares the tensor " MM_VALUES, call);
     if (offset < MM_VALUES_OWN || bytes < 0 || offset > entry->bytes || bytes > entry->bytes - offset)
         return mm_fail(MM_ERR_INVALID, "%s: %lld bytes at offset %lld: the caller's values lie from %d to %lld", call,
                        (long long)bytes, (long long)offset, MM_VALUES_OWN, (long long)entry->bytes);
     if (bytes == 0) return MM_OK;
     MM_TRY(mm_check_given(data, call, "data"));
-    MM_TRY(find_mirror(m, &mirror));
-    memcpy((uint8_t *)mm_upload_data(mirror) + offset, data, (size_t)bytes);
+    MM_TRY(find_upload(m, &upload));
+    memcpy((uint8_t *)mm_upload_data(upload) + offset, data, (size_t)bytes);
     return MM_OK;
 }
 

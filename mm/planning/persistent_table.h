@@ -22,25 +22,25 @@ typedef struct mm_persistent_table {
 } mm_persistent_table;
 
 /* The entry with that name; NULL: there is none. */
-const mm_persistent *mm_persistent_table_find(const mm_persistent_table *directory, const char *name);
+const mm_persistent *mm_persistent_table_find(const mm_persistent_table *persistents, const char *name);
 
 /* Adds the graph's persistent tensors that are not in the table yet. MM_ERR_INVALID: the table has one of them with
  * another size; MM_ERR_NOMEM. On failure entries may have been added; mm_persistent_table_cut removes them. */
-MM_CHECKED mm_status mm_persistent_table_add(mm_persistent_table *directory, const mm_graph *graph);
+MM_CHECKED mm_status mm_persistent_table_add(mm_persistent_table *persistents, const mm_graph *graph);
 
 /* Marks the graph's persistent tensors, all of which must be in the table, as declared. */
-void mm_persistent_table_declare(mm_persistent_table *directory, const mm_graph *graph);
+void mm_persistent_table_declare(mm_persistent_table *persistents, const mm_graph *graph);
 
 /* Adds a tensor that no graph declares, whose name must be new. MM_ERR_INVALID: too many bytes in all; MM_ERR_NOMEM. */
-MM_CHECKED mm_status mm_persistent_table_append(mm_persistent_table *directory, const char *name, int64_t bytes);
+MM_CHECKED mm_status mm_persistent_table_append(mm_persistent_table *persistents, const char *name, int64_t bytes);
 
 /* Offsets of the graph's persistent tensors, all of which must be in the table, for mm_limits.places. The caller frees
  * them. MM_ERR_NOMEM. */
-MM_CHECKED mm_status mm_persistent_table_places(const mm_persistent_table *directory, const mm_graph *graph,
+MM_CHECKED mm_status mm_persistent_table_places(const mm_persistent_table *persistents, const mm_graph *graph,
                                                 int64_t **places_out);
 
 /* Removes all entries but the first n. */
-void mm_persistent_table_cut(mm_persistent_table *directory, int n);
-void mm_persistent_table_fini(mm_persistent_table *directory);
+void mm_persistent_table_cut(mm_persistent_table *persistents, int n);
+void mm_persistent_table_fini(mm_persistent_table *persistents);
 
 #endif

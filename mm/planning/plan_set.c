@@ -74,7 +74,7 @@ static bool take_offered(const mm_plan_set *set, const mm_plan_request *a, const
 /* Makes the plan within the request's limits, with persistent tensors where the table has them. */
 static mm_status make_within(const mm_plan_set *set, const mm_plan_request *a, mm_prepared *p) {
     int64_t *places;
-    MM_TRY(mm_persistent_table_places(set->sources.directory, p->graph, &places));
+    MM_TRY(mm_persistent_table_places(set->sources.persistents, p->graph, &places));
     mm_limits limits = a->limits;
     limits.places = places;
     mm_status status = MM_OK;
@@ -87,7 +87,7 @@ static mm_status make_plan(const mm_plan_set *set, const mm_plan_request *a, mm_
     const mm_plan_sources *sources = &set->sources;
     MM_TRY(mm_planned_init(&p->planned, a->policy, p->graph, sources->device));
     MM_TRY(take_facts(set, p));
-    mm_planned_log(&p->planned, &sources->rates);
+    mm_planned_set_rates(&p->planned, &sources->rates);
     if (a->same_variants)
         MM_TRY(keep_variants(set, p));
     else if (a->least_workspaces)

@@ -20,9 +20,9 @@ typedef struct mm_prepared {
 /* What plans are made from, besides their graphs. Borrowed for the set's life. */
 typedef struct mm_plan_sources {
     const char *device;
-    mm_rates rates;                       /* of the device */
-    const mm_facts *facts;                /* measured times; NULL: none */
-    const mm_persistent_table *directory; /* places of persistent tensors */
+    mm_rates rates;                         /* of the device */
+    const mm_facts *facts;                  /* measured times; NULL: none */
+    const mm_persistent_table *persistents; /* places of persistent tensors */
 } mm_plan_sources;
 
 /* Facts of a graph as its iterations have shown them (observe.h). They come before the sources' facts. */

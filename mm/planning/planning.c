@@ -49,7 +49,7 @@ mm_status mm_planned_init(mm_planned *planned, const mm_policy *policy, const mm
     return status;
 }
 
-void mm_planned_log(mm_planned *planned, const mm_rates *rates) {
+void mm_planned_set_rates(mm_planned *planned, const mm_rates *rates) {
     mm_facts *facts = planned->facts;
     if (facts->memory_bytes_per_s == 0) facts->memory_bytes_per_s = rates->memory_bytes_per_s;
     if (facts->out_bytes_per_s == 0) facts->out_bytes_per_s = rates->link_bytes_per_s;

@@ -33,7 +33,7 @@ MM_CHECKED mm_status mm_planned_try_codecs(const mm_policy *policy, const char *
 MM_CHECKED mm_status mm_planned_init(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,
                                      const char *device);
 /* Adds the rates to the facts, unless these have their own. */
-void mm_planned_log(mm_planned *planned, const mm_rates *rates);
+void mm_planned_set_rates(mm_planned *planned, const mm_rates *rates);
 
 /* Makes planned->plan, and replaces an earlier one. If a codec of the policy reads numbers on the device, the block of
  * these numbers lies right above limits.base_bytes, and the plan above the block: plan->base_bytes includes both. The

@@ -47,7 +47,7 @@ static mm_trial try_policy(void *ctx, const mm_policy *policy, bool any) {
     mm_planned planned;
     if (mm_planned_init(&planned, policy, r->graph, r->device) != MM_OK) return t; /* the device lacks its codecs */
     bool timed = has_times(r, planned.facts);
-    mm_planned_log(&planned, &r->rates);
+    mm_planned_set_rates(&planned, &r->rates);
     for (int c = 0; c < planned.facts->n_codecs; c++) t.lossy |= !planned.facts->codecs[c].lossless;
     bool made = timed && mm_planned_make(&planned, policy, r->graph, &limits) == MM_OK;
     if (made && can_run(r, planned.plan)) {
@@ -94,13 +94,13 @@ static bool is_hopeless(const mm_refused *r) {
 mm_status mm_advise(const mm_refused *refused, const char *refusal) {
     mm_refused ctx = *refused;
     mm_advice advice = {.kind = MM_ADVICE_NONE};
-    const mm_advice_wish wish = {.limits = &refused->limits,
-                                 .published_only = refused->descended || refused->quick,
-                                 .quick = refused->quick,
-                                 .deep = mm_graph_steps(refused->graph) > DEEP_STEPS,
-                                 .hopeless = is_hopeless(refused),
-                                 .refused = refused->needs_bytes > 0 ? refused->policy : NULL,
-                                 .refused_takes = {.bytes = refused->needs_bytes}};
+    const mm_advice_request wish = {.limits = &refused->limits,
+                                    .published_only = refused->descended || refused->quick,
+                                    .quick = refused->quick,
+                                    .deep = mm_graph_steps(refused->graph) > DEEP_STEPS,
+                                    .hopeless = is_hopeless(refused),
+                                    .refused = refused->needs_bytes > 0 ? refused->policy : NULL,
+                                    .refused_takes = {.bytes = refused->needs_bytes}};
     if (mm_advice_find(&wish, try_policy, &ctx, &advice) != MM_OK)
         return mm_fail(MM_ERR_INFEASIBLE, "%s", refusal); /* without advice */
     if (refused->advised && advice.kind == MM_ADVICE_FITS)

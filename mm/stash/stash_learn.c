@@ -155,7 +155,7 @@ mm_learned_order *mm_learner_find(mm_learner *l, const mm_stash_desc *first) {
         mm_learned_order *o = l->orders[i];
         const bool refused = o->state == MM_LEARNED_REFUSED;
         if (o->state == MM_LEARNED_NEW || (refused && (o != l->last || !mm_learned_fits_not(o)))) continue;
-        if (!mm_stash_kind_equal(&o->order.entries[0], first)) continue;
+        if (!mm_stash_desc_equal(&o->order.entries[0], first)) continue;
         if (l->last && l->last->next == o && !refused) {
             found = o;
             break;

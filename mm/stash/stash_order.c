@@ -50,7 +50,7 @@ void mm_order_fini(mm_order *o) {
     *o = (mm_order){0};
 }
 
-bool mm_stash_kind_equal(const mm_stash_desc *a, const mm_stash_desc *b) {
+bool mm_stash_desc_equal(const mm_stash_desc *a, const mm_stash_desc *b) {
     return a->dtype == b->dtype && a->flags == b->flags && a->rank == b->rank && a->bytes == b->bytes &&
            memcmp(a->dims, b->dims, sizeof a->dims) == 0 && strcmp(a->producer, b->producer) == 0;
 }
@@ -60,6 +60,6 @@ bool mm_order_equal(const mm_order *a, const mm_order *b) {
     for (int i = 0; i < a->n_events; i++)
         if (a->events[i].kind != b->events[i].kind || a->events[i].entry != b->events[i].entry) return false;
     for (int i = 0; i < a->n_entries; i++)
-        if (!mm_stash_kind_equal(&a->entries[i], &b->entries[i])) return false;
+        if (!mm_stash_desc_equal(&a->entries[i], &b->entries[i])) return false;
     return true;
 }

@@ -46,7 +46,7 @@ void mm_order_add(mm_order *order, mm_order_event_kind kind, int entry);
 void mm_order_clear(mm_order *order);
 void mm_order_fini(mm_order *order);
 
-bool mm_stash_kind_equal(const mm_stash_desc *a, const mm_stash_desc *b);
+bool mm_stash_desc_equal(const mm_stash_desc *a, const mm_stash_desc *b);
 bool mm_order_equal(const mm_order *a, const mm_order *b);
 
 #endif

@@ -114,7 +114,7 @@ static mm_status plan_rest(const mm_stash_terms *t, const mm_order *o, mm_stash_
             return status; /* MM_ERR_FORMAT: the times are of another graph,
                                                                           and are not used */
     }
-    mm_planned_log(&p->planned, &t->rates);
+    mm_planned_set_rates(&p->planned, &t->rates);
     MM_TRY(mm_planned_make(&p->planned, policy, p->graph.graph, &limits));
     const mm_plan *plan = p->planned.plan;
     p->needed_bytes = plan->peak_bytes + p->kept_bytes;

@@ -144,7 +144,7 @@ bool mm_stash_planned_put(mm_stash *s, mm_stash_slot *slot, void *data) {
     const mm_order *o = &f->order->order;
     const mm_order_event *e = expected(s);
     slot->number = e && e->kind == MM_ORDER_PUT ? e->entry : o->n_entries;
-    if (!e || e->kind != MM_ORDER_PUT || !mm_stash_kind_equal(&o->entries[e->entry], &slot->kind))
+    if (!e || e->kind != MM_ORDER_PUT || !mm_stash_desc_equal(&o->entries[e->entry], &slot->kind))
         return differs(s, "a put", slot);
     if (f->order->plan.kept[e->entry]) {
         slot->kept = data;

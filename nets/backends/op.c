@@ -85,7 +85,7 @@ static mm_status find_impl(const nets_backend *backend, const nets_op_desc *desc
     if (!taken && !is_widened(backend, desc))
         return mm_fail(MM_ERR_UNSUPPORTED, "device %s has no operation %s for %s maps, only for %s", backend->ops->name,
                        nets_op_name(desc->kind), mm_dtype_name(desc->maps), list_dtypes(impl->maps, has));
-    *impl_out = taken ? impl : &nets_op_widened;
+    *impl_out = taken ? impl : &nets_op_through_f32;
     return MM_OK;
 }
 
@@ -96,8 +96,8 @@ mm_status nets_op_create(nets_backend *backend, const nets_op_desc *desc, nets_o
     if (backend->ops->enter) MM_TRY(backend->ops->enter(backend, &entered));
     mm_status status = impl->create(backend, desc, op_out);
     /* With bf16 maps an implementation may support only some shapes, or some CPUs. */
-    if (status == MM_ERR_UNSUPPORTED && impl != &nets_op_widened && is_widened(backend, desc))
-        status = nets_op_widened.create(backend, desc, op_out);
+    if (status == MM_ERR_UNSUPPORTED && impl != &nets_op_through_f32 && is_widened(backend, desc))
+        status = nets_op_through_f32.create(backend, desc, op_out);
     if (entered) backend->ops->leave(backend);
     return status;
 }

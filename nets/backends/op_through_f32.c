@@ -200,7 +200,7 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
         free(op);
         return status;
     }
-    op->base.impl = &nets_op_widened;
+    op->base.impl = &nets_op_through_f32;
     op->base.adds = op->of->adds;
     op->backend = backend;
     take_phase(op, MM_FORWARD, desc, desc->training ? &steps->forward : &steps->eval);
@@ -209,4 +209,4 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     return MM_OK;
 }
 
-const nets_op_impl nets_op_widened = {NETS_DTYPE_BIT(MM_BF16), create, destroy, NULL, forward, backward};
+const nets_op_impl nets_op_through_f32 = {NETS_DTYPE_BIT(MM_BF16), create, destroy, NULL, forward, backward};

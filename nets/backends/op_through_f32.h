@@ -6,6 +6,6 @@
 
 #include "nets/contract/op.h"
 
-extern const nets_op_impl nets_op_widened;
+extern const nets_op_impl nets_op_through_f32;
 
 #endif

@@ -86,8 +86,8 @@ static mm_status create(nets_exec *exec, const nets_lowering *how) {
         MM_TRY(create_pass(exec, how, &graphs[i], &exec->pass[i]));
         exec->lowered = exec->pass[exec->n_passes - 1].lowered;
     }
-    MM_TRY(nets_slots_init(&exec->slots, mm_compute_stream(exec->manager), exec->batch * nets_exec_image_bytes(exec),
-                           exec->batch * nets_exec_label_bytes(exec)));
+    MM_TRY(nets_ring_init(&exec->slots, mm_compute_stream(exec->manager), exec->batch * nets_exec_image_bytes(exec),
+                          exec->batch * nets_exec_label_bytes(exec)));
     if (how->mode != NETS_TRAIN) return MM_OK;
     MM_TRY(nets_undo_init(&exec->kept, exec->manager, exec->lowered));
     return collect_params(exec);
@@ -142,7 +142,7 @@ void nets_exec_destroy(nets_exec *exec) {
     for (int i = 0; i < exec->n_passes; i++)
         if (exec->pass[i].prepared && mm_manager_forget(exec->manager, exec->pass[i].lowered->graph) != MM_OK) return;
     nets_staging_fini(&exec->staging);
-    nets_slots_fini(&exec->slots);
+    nets_ring_fini(&exec->slots);
     nets_undo_fini(&exec->kept);
     for (int i = 0; i < exec->n_passes; i++) nets_lowered_destroy(exec->pass[i].lowered);
     nets_backend_close(exec->own_backend);

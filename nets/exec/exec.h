@@ -18,7 +18,7 @@ typedef struct nets_result {
     float loss;      /* mean over the batch's labels */
     int32_t correct; /* number of labels whose class had the highest score */
     int32_t halted;  /* not 0: the iteration updated nothing (nets_optimizer.only_finite) */
-    int32_t told;    /* sum of the ranks' words for this iteration (nets_exec_set_word); 0 without ranks */
+    int32_t words;   /* sum of the ranks' words for this iteration (nets_exec_set_word); 0 without ranks */
 } nets_result;
 
 /* The arrays of a parameter. NETS_STATE + i is the optimizer's i-th state. */
@@ -71,7 +71,7 @@ int nets_exec_graphs(int64_t batch, int64_t sub_batch, nets_exec_graph graphs_ou
 /* How many passes an iteration has. */
 static inline int64_t nets_exec_passes(int64_t batch, int64_t sub_batch) { return (batch + sub_batch - 1) / sub_batch; }
 /* Sets this rank's word, at first 0 and never negative, for all iterations submitted from now on. Every rank's result
- * has the sum of all ranks' words (nets_result.told), and no rank waits for it longer than for the result. */
+ * has the sum of all ranks' words (nets_result.words), and no rank waits for it longer than for the result. */
 void nets_exec_set_word(nets_exec *exec, int32_t word);
 /* Destroys the executor; the manager forgets its graph. Call it between iterations and before the manager is destroyed.
  * NULL is legal. */

@@ -32,7 +32,7 @@ struct nets_exec {
     /* Per tensor of `lowered`: index in `params` of the parameter whose gradient it is, or -1 */
     int *param_of;
     mm_call vote; /* nets_exec_enqueue_vote */
-    nets_slots slots;
+    nets_ring slots;
     nets_undo kept;       /* used in training */
     nets_staging staging; /* its stream NULL: batches are copied on the compute stream */
     int64_t ladder_steps; /* mm_stats.ladder_steps when last read */

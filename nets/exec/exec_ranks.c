@@ -6,13 +6,13 @@
 void nets_exec_set_word(nets_exec *exec, int32_t word) { exec->word = word; }
 
 mm_status nets_exec_enqueue_word(const nets_exec *exec, const nets_slot *slot, mm_stream *stream) {
-    void *place = nets_exec_place(exec, exec->lowered->told);
+    void *place = nets_exec_place(exec, exec->lowered->word);
     return place ? mm_copy_async(stream, place, slot->word, sizeof *slot->word, MM_COPY_IN) : MM_OK;
 }
 
 mm_status nets_exec_enqueue_result_word(const nets_exec *exec, const nets_slot *slot, mm_stream *stream) {
-    const void *place = nets_exec_place(exec, exec->lowered->told);
-    int32_t *to = &slot->result->told;
+    const void *place = nets_exec_place(exec, exec->lowered->word);
+    int32_t *to = &slot->result->words;
     return place ? mm_copy_async(stream, to, place, sizeof *to, MM_COPY_OUT) : MM_OK;
 }
 

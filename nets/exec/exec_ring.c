@@ -11,7 +11,7 @@ int64_t nets_slot_batch_bytes(int64_t images_bytes, int64_t labels_bytes) {
     return aligned(images_bytes) + aligned(labels_bytes) + SLOT_ALIGN;
 }
 
-mm_status nets_slots_init(nets_slots *slots, mm_stream *stream, int64_t images_bytes, int64_t labels_bytes) {
+mm_status nets_ring_init(nets_ring *slots, mm_stream *stream, int64_t images_bytes, int64_t labels_bytes) {
     slots->device = stream->device;
     slots->bytes = NETS_AHEAD * (nets_slot_batch_bytes(images_bytes, labels_bytes) + SLOT_ALIGN);
     MM_TRY(mm_device_reserve(slots->device, MM_MEMORY_PINNED, slots->bytes, &slots->memory));
@@ -31,7 +31,7 @@ mm_status nets_slots_init(nets_slots *slots, mm_stream *stream, int64_t images_b
     return MM_OK;
 }
 
-void nets_slots_fini(nets_slots *slots) {
+void nets_ring_fini(nets_ring *slots) {
     for (; slots->collected < slots->submitted; slots->collected++) {
         mm_status ended = mm_event_sync(nets_slots_oldest(slots)->done);
         (void)ended; /* nobody asked for the result */

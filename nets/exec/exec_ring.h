@@ -15,24 +15,24 @@ typedef struct nets_slot {
     mm_event *done; /* recorded after the iteration's last work */
 } nets_slot;
 
-typedef struct nets_slots {
+typedef struct nets_ring {
     nets_slot slot[NETS_AHEAD];
     mm_device *device;
     int32_t *vote; /* for nets_exec_enqueue_vote; at most one is under way */
     void *memory;
     int64_t bytes;
     int64_t submitted, collected; /* iterations; the i-th uses slot i % NETS_AHEAD */
-} nets_slots;
+} nets_ring;
 
 /* Bytes of a batch and its learning rate, each part aligned. */
 int64_t nets_slot_batch_bytes(int64_t images_bytes, int64_t labels_bytes);
 
 /* Reserves the memory through the stream's device. Call fini also after a failure. */
-MM_CHECKED mm_status nets_slots_init(nets_slots *slots, mm_stream *stream, int64_t images_bytes, int64_t labels_bytes);
+MM_CHECKED mm_status nets_ring_init(nets_ring *slots, mm_stream *stream, int64_t images_bytes, int64_t labels_bytes);
 /* Waits for iterations that are not collected, and releases the memory. Legal on a zeroed one. */
-void nets_slots_fini(nets_slots *slots);
+void nets_ring_fini(nets_ring *slots);
 
-static inline nets_slot *nets_slots_next(nets_slots *slots) { return &slots->slot[slots->submitted % NETS_AHEAD]; }
-static inline nets_slot *nets_slots_oldest(nets_slots *slots) { return &slots->slot[slots->collected % NETS_AHEAD]; }
+static inline nets_slot *nets_slots_next(nets_ring *slots) { return &slots->slot[slots->submitted % NETS_AHEAD]; }
+static inline nets_slot *nets_slots_oldest(nets_ring *slots) { return &slots->slot[slots->collected % NETS_AHEAD]; }
 
 #endif

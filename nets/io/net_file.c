@@ -28,7 +28,7 @@ static mm_status print_string(FILE *stream, const char *text) {
 static mm_status print_layer(FILE *stream, const nets_net *net, int index) {
     const nets_layer *layer = nets_net_layer(net, index);
     nets_attrs told;
-    MM_TRY(nets_attrs_told(net, index, &told));
+    MM_TRY(nets_attrs_given(net, index, &told));
     fprintf(stream, "    {\"name\": ");
     MM_TRY(print_string(stream, layer->name));
     fprintf(stream, ", \"op\": \"%s\", \"inputs\": [", nets_op_name(layer->op));
@@ -40,7 +40,7 @@ static mm_status print_layer(FILE *stream, const nets_net *net, int index) {
     const nets_attr *attr;
     char text[NETS_ATTR_TEXT_CAPACITY];
     for (size_t i = 0; (attr = nets_attr_of(layer->op, i)); i++)
-        if (nets_attr_is_told(attr, &told))
+        if (nets_attr_is_given(attr, &told))
             fprintf(stream, ", \"%s\": %s", attr->name, nets_attr_text(attr, &told, text));
     fprintf(stream, "}%s\n", index + 1 < nets_net_layers(net) ? "," : "");
     return MM_OK;

@@ -287,8 +287,8 @@ static mm_status add_step(lowering *lo, int index, mm_phase phase, const nets_st
             uses[n_uses++] = (mm_use){tensors[NETS_W], MM_READ, MM_FORM_VALUE};
     }
     /* The executor writes this rank's word there before the step; it is all-reduced with the loss. */
-    if (phase == MM_FORWARD && out->told >= 0 && step->tensors[NETS_CORRECT] >= 0)
-        uses[n_uses++] = (mm_use){out->told, MM_WRITE, MM_FORM_VALUE};
+    if (phase == MM_FORWARD && out->word >= 0 && step->tensors[NETS_CORRECT] >= 0)
+        uses[n_uses++] = (mm_use){out->word, MM_WRITE, MM_FORM_VALUE};
     place_addends(lo, step);
     MM_TRY(add_to_graph(lo, step, uses, n_uses));
     for (int p = 0; p < NETS_STEP_PAIRS && spec->pairs[p].input != NETS_WORKSPACE; p++)
@@ -470,7 +470,7 @@ mm_status nets_lower(const nets_net *net, nets_backend *backend, int64_t batch, 
     out->optimizer = how->optimizer;
     if (how->mode == NETS_TRAIN) out->allreduce = how->allreduce;
     if (out->allreduce.n > 1) out->pass.whole = (how->pass.whole > 0 ? how->pass.whole : batch) * out->allreduce.n;
-    out->images = out->labels = out->loss = out->correct = out->rng = out->lr = out->step = out->told = -1;
+    out->images = out->labels = out->loss = out->correct = out->rng = out->lr = out->step = out->word = -1;
     lowering lo = {.out = out, .backend = backend, .no_fuse = how->no_fuse};
     mm_status status = lower_all(&lo);
     free(lo.descs);

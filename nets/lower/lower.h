@@ -84,7 +84,7 @@ typedef struct nets_lowered {
     mm_tensor images, labels, loss, correct;
     bool pads_images; /* `images` have four channels for three, the last zero (nets_backend_ops.pad) */
     mm_tensor rng;    /* training only: NETS_RNG */
-    mm_tensor told;   /* on one of several ranks: i32 [1], its word, which is all-reduced (nets_exec_set_word) */
+    mm_tensor word;   /* on one of several ranks: i32 [1], its word, which is all-reduced (nets_exec_set_word) */
     mm_tensor lr;     /* if the graph updates the weights: f32 [1], the learning rate */
     mm_tensor step;   /* if its optimizer counts, too: i32 [1], the number of updates */
     nets_op **ops;    /* one for each different description */

@@ -84,7 +84,7 @@ mm_status nets_lower_persistent(nets_lowered *out, const nets_backend *backend) 
     MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, NETS_LOSS_NAME, &out->loss));
     MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_I32, 1, &one, "correct", &out->correct));
     if (out->allreduce.n > 1 && nets_lowered_updates(out))
-        MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_I32, 1, &one, "told", &out->told));
+        MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_I32, 1, &one, "told", &out->word));
     if (nets_lowered_updates(out))
         MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, "lr", &out->lr));
     if (nets_lowered_updates(out) && nets_optimizer_traits_of(out->optimizer)->counts)
@@ -117,7 +117,7 @@ static mm_status add_last_step(nets_lowered *out, const char *name, const mm_use
 static mm_status add_allreduces(nets_lowered *out, mm_allreduce_when when) {
     MM_TRY(mm_graph_allreduce(out->graph, out->loss, when, MM_REDUCE_SUM));
     MM_TRY(mm_graph_allreduce(out->graph, out->correct, when, MM_REDUCE_SUM));
-    MM_TRY(mm_graph_allreduce(out->graph, out->told, when, MM_REDUCE_SUM));
+    MM_TRY(mm_graph_allreduce(out->graph, out->word, when, MM_REDUCE_SUM));
     for (int i = 0; i < nets_net_params(out->net); i++) {
         const nets_param_tensors *tensors = &out->params[i];
         const bool learned = nets_net_param(out->net, i)->learned;

@@ -62,10 +62,6 @@ mm_status mm_float_elems(const char *spec, const mm_shape *shape, int64_t *elems
     return MM_OK;
 }
 
-mm_elem_type mm_elem_type_of(mm_dtype dtype) {
-    return dtype == MM_F16 ? MM_ELEM_F16 : dtype == MM_BF16 ? MM_ELEM_BF16 : MM_ELEM_F32;
-}
-
 int64_t mm_split_rows(const mm_shape *shape, uint64_t row, uint64_t unit) {
     uint64_t divisor = unit, rest = row % unit; /* ends as the greatest common divisor */
     while (rest > 0) {

@@ -4,8 +4,8 @@
 #define PIPELINE_CODEC_CODEC_IMPL_H
 
 #include "mm/device/host/host_pool.h"
+#include "mm/mm_base.h"
 #include "pipeline/codec/codec.h"
-#include "pipeline/codec/elem_type.h"
 
 #define MM_SHAPE_MAX_BYTES ((int64_t)1 << 62)
 
@@ -14,8 +14,6 @@ MM_CHECKED mm_status mm_shape_elems(const mm_shape *shape, int64_t *elems_out);
 
 /* The same for a codec of floats. MM_ERR_UNSUPPORTED: the type is not one of them. */
 MM_CHECKED mm_status mm_float_elems(const char *spec, const mm_shape *shape, int64_t *elems_out);
-/* dtype: one that mm_float_elems accepts. */
-mm_elem_type mm_elem_type_of(mm_dtype dtype);
 
 /* A codec in zeroed memory of `bytes`, for its ops to fill in; mm_codec_free destroys it. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_codec_new(const mm_codec_ops *ops, size_t bytes, mm_codec **codec_out);

@@ -120,7 +120,7 @@ static bool choose_mode(const mm_schedule *s, mm_maps *maps, const mm_engine_con
     m->action = rule->action;
     if (rule->action == MM_ACTION_RECOMPUTE) {
         const mm_layer producer = mm_graph_tensor(s->graph, m->tensor)->producer;
-        m->dear = mm_selector_has_kind(&rule->selector, mm_graph_layer(s->graph, producer)->kind);
+        m->expensive = mm_selector_has_kind(&rule->selector, mm_graph_layer(s->graph, producer)->kind);
         return mm_recompute_choose(s, maps, config->recompute, m);
     }
     m->codec = -1;

@@ -31,7 +31,7 @@ typedef struct mm_map {
     bool value, sign;      /* forms that must be there in the backward pass: elements, mask */
     bool anew;             /* RECOMPUTE: made again for each backward step; else once, and then kept */
     uint8_t level;         /* RECOMPUTE: kept until the backward pass is past a cut of a smaller level (mm_nesting) */
-    bool dear;             /* RECOMPUTE: its rule names its layer's kind, so the layer may be expensive */
+    bool expensive;        /* RECOMPUTE: its rule names its layer's kind, so the layer may be expensive */
     bool exact;            /* RECOMPUTE: comes back bit for bit */
     bool lean;             /* SWAP: moved out between backward readers that are far apart (mm_rule.lean) */
     bool late;             /* SWAP: its mask is made when it has come back, and serves readers of signs from then on */

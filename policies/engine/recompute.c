@@ -69,7 +69,7 @@ static bool is_expensive(const mm_schedule *s, mm_tensor tensor) {
 static bool may_be_expensive(const query *q, mm_tensor tensor) {
     const int map = q->maps->map_of[tensor];
     const mm_map *m = tensor == q->map->tensor ? q->map : map >= 0 ? &q->maps->maps[map] : NULL;
-    return q->all || (m && m->action == MM_ACTION_RECOMPUTE && m->dear);
+    return q->all || (m && m->action == MM_ACTION_RECOMPUTE && m->expensive);
 }
 
 /* Whether a tensor can be made again before step q->when, by layers that may run again, from tensors that are still

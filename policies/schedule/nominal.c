@@ -35,8 +35,8 @@ static double scale_of(const mm_facts *facts) {
 }
 
 static int64_t step_ns(const mm_graph *graph, const mm_step_info *step, double scale) {
-    const bool dear = mm_graph_layer(graph, step->layer)->properties.cost == MM_LAYER_EXPENSIVE;
-    int rate = dear ? ARITHMETIC_RATE : MEMORY_RATE;
+    const bool expensive = mm_graph_layer(graph, step->layer)->properties.cost == MM_LAYER_EXPENSIVE;
+    int rate = expensive ? ARITHMETIC_RATE : MEMORY_RATE;
     int64_t ns = LAUNCH_NS;
     for (int u = 0; u < step->n_uses; u++)
         ns = add_bytes(ns, mm_graph_tensor(graph, step->uses[u].tensor)->bytes, scale * rate);

@@ -22,12 +22,12 @@ enum { MOST = 1 << 14, MOST_BYTES = 8 * MOST };
 
 typedef struct type {
     mm_dtype dtype;
-    mm_elem_type elem;
+    mm_dtype elem;
     int mantissa, least; /* bits of the mantissa; the exponent of the least normal number */
     uint16_t infinity;
 } type;
 
-static const type types[] = {{MM_F16, MM_ELEM_F16, 10, -14, 0x7c00}, {MM_BF16, MM_ELEM_BF16, 7, -126, 0x7f80}};
+static const type types[] = {{MM_F16, MM_F16, 10, -14, 0x7c00}, {MM_BF16, MM_BF16, 7, -126, 0x7f80}};
 enum { TYPES = 2 };
 
 /* ---------------------------------------------------------------- the types, by definition */
@@ -100,10 +100,10 @@ static void floats_narrow_to_the_nearest_element(void **state) {
             }
         }
     /* what lies beyond the largest is the largest, but for infinities */
-    assert_int_equal(mm_half_narrow(0x7f7fffff, MM_ELEM_F16), 0x7bff);
-    assert_int_equal(mm_half_narrow(0xff7fffff, MM_ELEM_BF16), 0xff7f);
-    assert_int_equal(mm_half_narrow(0xff800000, MM_ELEM_F16), 0xfc00);
-    assert_int_equal(mm_half_narrow(0x7f800000, MM_ELEM_BF16), 0x7f80);
+    assert_int_equal(mm_half_narrow(0x7f7fffff, MM_F16), 0x7bff);
+    assert_int_equal(mm_half_narrow(0xff7fffff, MM_BF16), 0xff7f);
+    assert_int_equal(mm_half_narrow(0xff800000, MM_F16), 0xfc00);
+    assert_int_equal(mm_half_narrow(0x7f800000, MM_BF16), 0x7f80);
 }
 
 /* ---------------------------------------------------------------- codecs */

@@ -47,7 +47,7 @@ static void make(const mm_codec *codec, mm_stream *stream, const float *bound, u
     for (int64_t i = 0; i < c->elems; i++)
         if (random_below(random, 4) < drop) map[i] = 0;
     if (c->map.dtype != MM_F32) {
-        mm_halves_narrow(mm_elem_type_of(c->map.dtype), map, c->elems, halves);
+        mm_halves_narrow(c->map.dtype, map, c->elems, halves);
         memcpy(map, halves, (size_t)c->elems * sizeof *halves);
     }
     assert_int_equal(mm_codec_bound(codec, &c->map, &c->head_bytes), MM_OK);

@@ -142,7 +142,7 @@ static void a_codec_takes_longer_beside_steps_by_their_kind(void **state) {
     assert_int_equal(sim.iteration_ns, 7000);
     assert_int_equal(sim.busy_ns[MM_STREAM_ENCODE], 800);
     mm_simulation_fini(&sim);
-    know(f.facts, MM_WORK_ENCODE, MM_WORK_DEAR, 3000); /* a convolution, not beside it */
+    know(f.facts, MM_WORK_ENCODE, MM_WORK_EXPENSIVE, 3000); /* a convolution, not beside it */
     know(f.facts, MM_WORK_CHEAP, MM_WORK_ENCODE, 1000);
     assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_OK);
     assert_int_equal(sim.nodes[f.encode].end_ns, 2800); /* both go on at their slower speeds */

@@ -150,8 +150,8 @@ static void what_cannot_stay_goes_over_the_link_before_and_after(void **state) {
     expect_bound(&s, A_BYTES / 2, INT64_MAX, (325 + 275) * STEP_NS / 100); /* half of each ns of a copy is lost */
     s.facts->contention.known = true; /* dear steps lose least: a quarter, if a decode runs, too */
     s.facts->contention.permille[MM_WORK_CHEAP][MM_WORK_LINK] = 2000;
-    s.facts->contention.permille[MM_WORK_DEAR][MM_WORK_LINK] = 1000;
-    s.facts->contention.permille[MM_WORK_DEAR][MM_WORK_DECODE] = 2000;
+    s.facts->contention.permille[MM_WORK_EXPENSIVE][MM_WORK_LINK] = 1000;
+    s.facts->contention.permille[MM_WORK_EXPENSIVE][MM_WORK_DECODE] = 2000;
     expect_bound(&s, A_BYTES / 2, INT64_MAX, (2625 + 2375) * STEP_NS / 1000);
     subject_destroy(&s);
 }

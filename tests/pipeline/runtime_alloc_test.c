@@ -80,7 +80,7 @@ static void giving_up_reaches_those_who_wait_for_memory(void **state) {
         r.codec.at = encode;
         assert_int_equal(rig_iteration(&r, false, NULL), MM_ERR_DEVICE);
         assert_non_null(strstr(mm_last_error(), "the codec broke"));
-        assert_false(r.execution->unplanned.stopped); /* else nobody would wait for memory any more */
+        assert_false(r.execution->runtime_alloc.stopped); /* else nobody would wait for memory any more */
         r.codec.encode = FAULT_NOWHERE;
         rig_refill(&r, 2);
         assert_int_equal(rig_iteration(&r, false, NULL), MM_OK);

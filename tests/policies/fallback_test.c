@@ -233,7 +233,7 @@ static mm_trial pretend(void *ctx, const mm_policy *policy, bool any) {
     return t;
 }
 
-static void advise_for(world w, mm_advice_wish wish, mm_advice_kind kind, const char *spec, int64_t bytes) {
+static void advise_for(world w, mm_advice_request wish, mm_advice_kind kind, const char *spec, int64_t bytes) {
     const mm_limits limits = {.device_bytes = 100, .pinned_bytes = 10};
     mm_advice advice = {.kind = MM_ADVICE_NONE};
     if (!wish.limits) wish.limits = &limits;
@@ -245,7 +245,7 @@ static void advise_for(world w, mm_advice_wish wish, mm_advice_kind kind, const 
 }
 
 static void advise(world w, bool published_only, mm_advice_kind kind, const char *spec, int64_t bytes) {
-    advise_for(w, (mm_advice_wish){.published_only = published_only}, kind, spec, bytes);
+    advise_for(w, (mm_advice_request){.published_only = published_only}, kind, spec, bytes);
 }
 
 /* auto's plan is at least as good as those of all other lossless policies, which need not be tried then. */
@@ -254,10 +254,10 @@ static void auto_is_advised_where_it_fits_and_stands_for_all_that_lose_nothing(v
     const mm_limits open = {.device_bytes = 100, .pinned_bytes = INT64_MAX};
     const struct taken mixed = {"auto:effort=0", 90, 90, 10, 50, 50}, large = {"auto:effort=0", 120, 120, 10, 50, 50};
     const struct taken vdnn = {"vdnn-all", 90, 90, 10, 40, 40}, lossy = {"freelunch", 90, 90, 0, 9, 9};
-    const mm_advice_wish deep = {.deep = true};
+    const mm_advice_request deep = {.deep = true};
     advise((world){{mixed, vdnn, lossy}}, false, MM_ADVICE_FITS, "auto", 90);
     advise((world){{mixed, {"liveness", 99, 99, 0, 50, 50}}}, false, MM_ADVICE_FITS, "liveness", 99);
-    advise_for((world){{large, vdnn, lossy}}, (mm_advice_wish){.limits = &open}, MM_ADVICE_FITS, "freelunch", 90);
+    advise_for((world){{large, vdnn, lossy}}, (mm_advice_request){.limits = &open}, MM_ADVICE_FITS, "freelunch", 90);
     advise((world){{large, vdnn, lossy}}, false, MM_ADVICE_FITS, "vdnn-all", 90); /* little pinned memory */
     /* Where it takes long, others come first. */
     advise_for((world){{mixed, vdnn, lossy}}, deep, MM_ADVICE_FITS, "vdnn-all", 90);
@@ -265,7 +265,7 @@ static void auto_is_advised_where_it_fits_and_stands_for_all_that_lose_nothing(v
     /* Where it was refused itself, it is not tried again. */
     mm_policy refused;
     assert_int_equal(mm_policy_parse("auto:effort=3", &refused), MM_OK);
-    mm_advice_wish again = {.limits = &open, .refused = &refused, .refused_takes = {.bytes = 110}};
+    mm_advice_request again = {.limits = &open, .refused = &refused, .refused_takes = {.bytes = 110}};
     for (int d = 0; d < 2; d++) {
         again.deep = d;
         advise_for((world){{mixed, vdnn, lossy}}, again, MM_ADVICE_FITS, "freelunch", 90);
@@ -281,7 +281,7 @@ static void few_plans_tell_that_none_fits(void **state) {
     const struct taken large = {"auto:effort=0", 120, 120, 10, 50, 50}, vdnn = {"vdnn-all", 130, 130, 10, 40, 40};
     const struct taken lossy = {"freelunch", 900, 900, 0, 9, 9}, near = {"freelunch", 90, 150, 0, 9, 9};
     enum { LIVENESS_AND_AUTO = 2, LOSSY = 3, AGAIN = 1 };
-    mm_advice_wish deep = {.deep = true, .limits = &open};
+    mm_advice_request deep = {.deep = true, .limits = &open};
     tries = 0;
     advise_for((world){{large, vdnn, lossy}}, deep, MM_ADVICE_NEEDS_LEAST, "auto", 120);
     assert_int_equal(tries, LIVENESS_AND_AUTO + LOSSY);

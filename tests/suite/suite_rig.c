@@ -107,8 +107,8 @@ static mm_status tell_rates(mm_planned *planned, const char *name) {
     MM_TRY(mm_device_create(name, NULL, &device));
     mm_device_describe(device, &description);
     mm_device_destroy(device);
-    mm_planned_log(planned, &(mm_rates){.memory_bytes_per_s = description.memory_bytes_per_s,
-                                        .link_bytes_per_s = description.link_bytes_per_s});
+    mm_planned_set_rates(planned, &(mm_rates){.memory_bytes_per_s = description.memory_bytes_per_s,
+                                              .link_bytes_per_s = description.link_bytes_per_s});
     return MM_OK;
 }
 

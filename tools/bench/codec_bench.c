@@ -77,7 +77,7 @@ typedef struct entry {
 
 typedef struct bench {
     const char *device_name, *shape_text, *type, *codecs, *zeros_text, *json;
-    mm_elem_type elem;
+    mm_dtype elem;
     int64_t elem_bytes;
     int64_t zeros;               /* percent of the map, at random places; or WAVES */
     json_t *rows;                /* NULL: out of memory, or none are wanted */
@@ -255,7 +255,7 @@ static mm_status fill(const bench *b, bool channels_first) {
     for (int64_t at = 0; status == MM_OK && at < elems; at += CHUNK) {
         const int64_t n = elems - at < CHUNK ? elems - at : CHUNK;
         make_values(b, channels_first, at, n, &random, memory);
-        if (b->elem != MM_ELEM_F32) {
+        if (b->elem != MM_F32) {
             mm_halves_narrow(b->elem, memory, n, halves);
             memcpy(memory, halves, (size_t)n * sizeof *halves);
         }
@@ -315,7 +315,7 @@ static mm_status add_codec(bench *b, const char *spec, bool asked) {
     const int64_t scratch_bytes = mm_codec_scratch(codec, &b->shapes[channels_first]);
     if (scratch_bytes > b->scratch_bytes) b->scratch_bytes = scratch_bytes;
     if (strcmp(codec->ops->name, "zfp") != 0 || strstr(codec->spec, "dims=") || !b->on_cpu) return MM_OK;
-    if (b->elem != MM_ELEM_F32) return MM_OK;
+    if (b->elem != MM_F32) return MM_OK;
     MM_TRY(add_libzfp(b, codec, channels_first, code_bytes, peers));
     for (int i = 0; i < 2; i++) ours[i].peer = peers[i];
     return MM_OK;
@@ -342,7 +342,7 @@ static mm_status parse_shape(bench *b) {
     int t = 0;
     while (t < 3 && strcmp(b->type, mm_dtype_name(types[t])) != 0) t++;
     if (t == 3) return mm_fail(MM_ERR_INVALID, "--type %s: must be f32, f16 or bf16", b->type);
-    b->elem = mm_elem_type_of(types[t]);
+    b->elem = types[t];
     b->bytes = b->elem_bytes = (int64_t)mm_dtype_bytes(types[t]);
     bool good = sscanf(b->shape_text, "%" SCNd64 "x%" SCNd64 "x%" SCNd64 "x%" SCNd64 "%c", &d[0], &d[1], &d[2], &d[3],
                        &more) == 4;

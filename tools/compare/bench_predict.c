@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/hash.h"
 #include "tools/compare/bench.h"
 
 enum { ROUNDS = BENCH_PREDICT_ROUNDS, PASSES = ROUNDS - 1, CODEC_POLICY = MM_SPEC_CAPACITY + 64 };
@@ -20,14 +21,11 @@ typedef struct prediction {
 
 /* ---------------------------------------------------------------- plans */
 
-static uint64_t add_hash(uint64_t hash, int64_t value) {
-    for (int i = 0; i < 8; i++) hash = (hash ^ ((uint64_t)value >> 8 * i & 0xff)) * UINT64_C(0x100000001b3);
-    return hash;
-}
+static uint64_t add_hash(uint64_t hash, int64_t value) { return mm_hash_bytes(hash, &value, sizeof value); }
 
 /* Of a plan's nodes in order: equal for plans that do the same. */
 static uint64_t hash_nodes(const mm_plan *plan, const mm_facts *facts) {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    uint64_t hash = MM_HASH_BEGIN;
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node *n = &plan->nodes[i];
         hash = add_hash(add_hash(add_hash(hash, n->kind), n->step), n->tensor);

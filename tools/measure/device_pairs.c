@@ -54,7 +54,7 @@ static mm_status run_expensive(bench *b, mm_stream *stream) {
     args.at[NETS_Y] = b->block[CONVOLVED];
     args.at[NETS_W] = b->weights;
     args.at[NETS_WORKSPACE] = b->workspace;
-    return nets_op_enqueue(b->op[MM_WORK_DEAR], MM_FORWARD, &args, stream);
+    return nets_op_enqueue(b->op[MM_WORK_EXPENSIVE], MM_FORWARD, &args, stream);
 }
 
 static mm_status run_cheap(bench *b, mm_stream *stream) {
@@ -85,7 +85,7 @@ static mm_status run_link(bench *b, mm_stream *stream) {
     return mm_copy_async(stream, b->block[COPIED_IN], b->pinned[PINNED_IN], b->bytes, MM_COPY_IN);
 }
 
-static const enqueue_fn WORK[MM_WORK_KINDS] = {[MM_WORK_DEAR] = run_expensive,
+static const enqueue_fn WORK[MM_WORK_KINDS] = {[MM_WORK_EXPENSIVE] = run_expensive,
                                                [MM_WORK_CHEAP] = run_cheap,
                                                [MM_WORK_ENCODE] = run_encode,
                                                [MM_WORK_DECODE] = run_decode,
@@ -105,7 +105,7 @@ static mm_status create_op(bench *b, nets_backend *backend, mm_work work) {
     const nets_shape map = {4, {b->shape.dims[0], SIDE, SIDE, CHANNELS}};
     nets_op_desc desc = {.kind = NETS_RELU, .maps = MM_F32, .n_inputs = 1, .y = map};
     desc.x[0] = map;
-    if (work == MM_WORK_DEAR) {
+    if (work == MM_WORK_EXPENSIVE) {
         desc.kind = NETS_CONV;
         desc.attrs = (nets_attrs){.out_channels = CHANNELS,
                                   .kernel = {3, 3},
@@ -147,8 +147,8 @@ static mm_status open_bench(bench *b, nets_backend *backend, int64_t images) {
     for (int i = 0; i < BLOCKS; i++) MM_TRY(reserve(b, MM_MEMORY_DEVICE, b->bytes, &b->block[i]));
     for (int i = 0; i < PINNED; i++) MM_TRY(reserve(b, MM_MEMORY_PINNED, b->bytes, &b->pinned[i]));
     MM_TRY(reserve(b, MM_MEMORY_DEVICE, WEIGHT_BYTES, &b->weights));
-    for (mm_work work = MM_WORK_DEAR; work <= MM_WORK_CHEAP; work++) MM_TRY(create_op(b, backend, work));
-    b->workspace_bytes = nets_op_workspace_bytes(b->op[MM_WORK_DEAR], MM_FORWARD);
+    for (mm_work work = MM_WORK_EXPENSIVE; work <= MM_WORK_CHEAP; work++) MM_TRY(create_op(b, backend, work));
+    b->workspace_bytes = nets_op_workspace_bytes(b->op[MM_WORK_EXPENSIVE], MM_FORWARD);
     MM_TRY(reserve(b, MM_MEMORY_DEVICE, b->workspace_bytes, &b->workspace));
     smooth_put(b->pinned[PINNED_IN], b->bytes / 4, -INFINITY);
     mm_stream *stream = b->stream[MM_WORK_DECODE];
@@ -165,7 +165,7 @@ static void close_bench(bench *b) {
         mm_event_destroy(b->begin[i]);
         mm_event_destroy(b->end[i]);
     }
-    for (mm_work work = MM_WORK_DEAR; work <= MM_WORK_CHEAP; work++) nets_op_destroy(b->op[work]);
+    for (mm_work work = MM_WORK_EXPENSIVE; work <= MM_WORK_CHEAP; work++) nets_op_destroy(b->op[work]);
     for (int i = 0; i < 2; i++) {
         mm_device_release(b->device, MM_MEMORY_PINNED, b->of_codec[i], sizeof *b->of_codec[i]);
         mm_device_release(b->device, MM_MEMORY_DEVICE, b->scratch[i], b->scratch_bytes);

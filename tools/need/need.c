@@ -45,7 +45,7 @@ static mm_status open_pass(need *n, need_pass *p) {
     mm_status status = mm_planned_init(&p->planned, &p->policy, graph, c->target->device);
     if (status != MM_OK) return mm_fail_in(status, "policy %s", c->policy);
     MM_TRY(need_add_times(c->facts, c->target, graph, p->planned.facts));
-    if (!c->facts || !c->only_facts) mm_planned_log(&p->planned, &c->target->rates);
+    if (!c->facts || !c->only_facts) mm_planned_set_rates(&p->planned, &c->target->rates);
     if (n->base_bytes == 0) n->base_bytes = mm_plan_base(graph);
     return MM_OK;
 }

@@ -24,7 +24,7 @@ static mm_status gather_codecs(explained *e, const plan_case *c) {
     mm_policy_fini(&policy);
     MM_TRY(status);
     MM_TRY(need_add_times(c->asked.facts, c->asked.target, graph, e->codecs.facts));
-    mm_planned_log(&e->codecs, &c->asked.target->rates);
+    mm_planned_set_rates(&e->codecs, &c->asked.target->rates);
     if (e->nominal) mm_nominal_times(graph, e->codecs.facts);
     e->facts = e->codecs.facts;
     return MM_OK;

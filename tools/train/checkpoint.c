@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/hash.h"
 #include "mm/manager/bounds.h"
 #include "mm/manager/sampled.h"
 #include "nets/io/safetensors.h"
@@ -223,8 +224,7 @@ static mm_status digest_one(session *s, const nets_safetensors_tensor *tensor, u
     for (int64_t at = 0; at < bytes; at += NETS_TRANSFER_BYTES) {
         const int64_t n = bytes - at < NETS_TRANSFER_BYTES ? bytes - at : NETS_TRANSFER_BYTES;
         MM_TRY(nets_exec_values_get(s->train, tensor->name, at, piece, n));
-        for (int64_t i = 0; i < n / (int64_t)sizeof *piece; i++)
-            *digest = (*digest ^ piece[i]) * UINT64_C(0x100000001b3); /* FNV-1a, of words */
+        for (int64_t i = 0; i < n / (int64_t)sizeof *piece; i++) *digest = mm_hash_word(*digest, piece[i]);
     }
     return MM_OK;
 }
@@ -246,7 +246,7 @@ static mm_status digest_all(session *s, uint32_t *piece, uint64_t *digest) {
 
 mm_status session_digest(session *s, uint64_t *digest_out) {
     uint32_t *piece = malloc(NETS_TRANSFER_BYTES);
-    *digest_out = UINT64_C(0xcbf29ce484222325);
+    *digest_out = MM_HASH_BEGIN;
     mm_status status = piece ? digest_all(s, piece, digest_out) : mm_fail(MM_ERR_NOMEM, "no memory to read the state");
     free(piece);
     return status;

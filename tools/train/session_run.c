@@ -115,7 +115,7 @@ static mm_status finish_iteration(session *s, const session_run *run, progress *
     if (s->ahead) MM_TRY(nets_exec_collect(oldest.exec, &result));
     if (s->config.ranks) MM_TRY(comm_check(s->config.ranks));
     if (isnan(result.loss)) result.loss = NAN; /* without a sign */
-    s->stopped |= result.told > 0;
+    s->stopped |= result.words > 0;
     double end = now(), seconds = end - t->ended, mean = 0;
     t->ended = end;
     memmove(t->flight, t->flight + 1, (size_t)--t->flying * sizeof *t->flight);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/hash.h"
 #include "nets/comm/comm_allreduce.h"
 #include "tools/args/commands.h"
 #include "tools/train/train.h"
@@ -145,12 +146,11 @@ typedef struct word {
 /* A number that tells builds apart: of the program's bytes. 0: they cannot be read. */
 static uint64_t build_number(void) {
     unsigned char bytes[65536];
-    uint64_t digest = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
+    uint64_t digest = MM_HASH_BEGIN;
     FILE *file = fopen("/proc/self/exe", "rb");
     size_t n;
     if (!file) return 0;
-    while ((n = fread(bytes, 1, sizeof bytes, file)) > 0)
-        for (size_t i = 0; i < n; i++) digest = (digest ^ bytes[i]) * UINT64_C(0x100000001b3);
+    while ((n = fread(bytes, 1, sizeof bytes, file)) > 0) digest = mm_hash_bytes(digest, bytes, n);
     fclose(file);
     return digest;
 }

@@ -123,7 +123,7 @@ void mm_facts_drop_impossible(mm_facts *facts) {
 }
 
 const char *mm_work_name(mm_work work) {
-    static const char *const names[MM_WORK_KINDS] = {[MM_WORK_DEAR] = "dear",
+    static const char *const names[MM_WORK_KINDS] = {[MM_WORK_EXPENSIVE] = "dear",
                                                      [MM_WORK_CHEAP] = "cheap",
                                                      [MM_WORK_ENCODE] = "encode",
                                                      [MM_WORK_DECODE] = "decode",
@@ -139,9 +139,9 @@ int mm_facts_contention(const mm_facts *facts, mm_work of, mm_work beside) {
 }
 
 int mm_facts_step_contention(const mm_facts *facts, mm_work beside) {
-    const int dear = mm_facts_contention(facts, MM_WORK_DEAR, beside);
+    const int expensive = mm_facts_contention(facts, MM_WORK_EXPENSIVE, beside);
     const int cheap = mm_facts_contention(facts, MM_WORK_CHEAP, beside);
-    return dear < cheap ? dear : cheap;
+    return expensive < cheap ? expensive : cheap;
 }
 
 void mm_facts_set_ranks(mm_facts *facts, int ranks, mm_sum_at sum_at) {

@@ -44,8 +44,8 @@ typedef struct mm_code_facts {
 
 /* Kinds of work. Each may slow the others down (mm_contention). */
 typedef enum mm_work {
-    MM_WORK_DEAR,  /* steps of layers that multiply matrices (MM_LAYER_EXPENSIVE) */
-    MM_WORK_CHEAP, /* all other steps */
+    MM_WORK_EXPENSIVE, /* steps of layers that multiply matrices (MM_LAYER_EXPENSIVE) */
+    MM_WORK_CHEAP,     /* all other steps */
     MM_WORK_ENCODE,
     MM_WORK_DECODE,
     MM_WORK_LINK, /* copies in both directions; the link's rates say how the directions slow each other down */

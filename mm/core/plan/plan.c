@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/hash.h"
 #include "mm/core/status.h"
 
 const char *mm_stream_id_name(mm_stream_id id) {
@@ -381,14 +382,14 @@ mm_status mm_plan_fits(const mm_plan *plan, const mm_limits *limits) {
     return MM_OK;
 }
 
-/* FNV-1a, by words, with a shift that mixes the upper bits down. */
+/* mm_hash_word, with a shift that mixes the upper bits down. */
 static uint64_t mix(uint64_t digest, int64_t word) {
-    digest = (digest ^ (uint64_t)word) * UINT64_C(0x100000001b3);
+    digest = mm_hash_word(digest, (uint64_t)word);
     return digest ^ digest >> 29;
 }
 
 uint64_t mm_plan_digest(const mm_plan *plan) {
-    uint64_t d = UINT64_C(0xcbf29ce484222325);
+    uint64_t d = MM_HASH_BEGIN;
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node *n = &plan->nodes[i];
         const int64_t words[] = {n->kind,  n->step,     n->tensor,  n->src,    n->dst,       n->work,

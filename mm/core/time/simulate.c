@@ -145,7 +145,7 @@ static mm_work work_of(const mm_plan *plan, const mm_node *n) {
     case MM_STREAM_IN:
         return MM_WORK_LINK;
     default:
-        return mm_graph_step_properties(plan->graph, n->step)->cost == MM_LAYER_EXPENSIVE ? MM_WORK_DEAR
+        return mm_graph_step_properties(plan->graph, n->step)->cost == MM_LAYER_EXPENSIVE ? MM_WORK_EXPENSIVE
                                                                                           : MM_WORK_CHEAP;
     }
 }

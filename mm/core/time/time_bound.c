@@ -173,7 +173,7 @@ static double best_bound(search *s, double room, int *step_out) {
 /* The least share that any step loses of each ns in which work `other` runs beside it, whatever else runs. */
 static double lost_share(const mm_facts *facts, mm_work other) {
     double least = 1;
-    for (mm_work step = MM_WORK_DEAR; step <= MM_WORK_CHEAP; step++) {
+    for (mm_work step = MM_WORK_EXPENSIVE; step <= MM_WORK_CHEAP; step++) {
         double all = 1000;
         for (mm_work w = MM_WORK_ENCODE; w < MM_WORK_KINDS; w++) all += mm_facts_contention(facts, step, w);
         const double share = mm_facts_contention(facts, step, other) / all;

@@ -163,7 +163,7 @@ const mm_device_ops *mm_device_table(size_t i);
  * no hardware: if none can be asked, any ordinal is accepted. */
 MM_CHECKED mm_status mm_device_find(const char *name, const mm_device_ops **ops_out, int *ordinal_out);
 /* Writes text such as "there are 2, cuda:0 to cuda:1". */
-void mm_device_tell_count(const char *kind, int count, char *text, size_t capacity);
+void mm_device_count_text(const char *kind, int count, char *text, size_t capacity);
 /* Returns MM_ERR_NOT_FOUND with the message that `count` devices of the kind answer, and this ordinal is none of
  * them. */
 mm_status mm_device_fail_ordinal(const char *kind, int ordinal, int count);

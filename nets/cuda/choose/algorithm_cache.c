@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "mm/core/atomic_file.h"
+#include "mm/core/hash.h"
 
 /* A line of the file. */
 typedef struct nets_cached_choice {
@@ -24,13 +25,6 @@ _Static_assert(sizeof(nets_conv_shape) == 21 * sizeof(int), "a shape is read and
 static const char HEADER[] = "mm: algorithms of convolutions, 8\n";
 
 /* ---------------------------------------------------------------- text */
-
-/* FNV-1a. */
-static uint64_t checksum(const char *text, size_t length) {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; i < length; i++) hash = (hash ^ (unsigned char)text[i]) * UINT64_C(0x100000001b3);
-    return hash;
-}
 
 static int format_number(char line[LINE_CAPACITY], int at, int64_t number) {
     return at + snprintf(line + at, (size_t)(LINE_CAPACITY - at), " %" PRId64, number);
@@ -159,7 +153,7 @@ static size_t check_end(const char *text, size_t length, int *n_out) {
     for (last--; last > 0 && text[last - 1] != '\n';) last--;
     char expected[64];
     if (sscanf(text + last, "end %d", n_out) != 1 || *n_out < 0) return 0;
-    snprintf(expected, sizeof expected, "end %d %016" PRIx64 "\n", *n_out, checksum(text, last));
+    snprintf(expected, sizeof expected, "end %d %016" PRIx64 "\n", *n_out, mm_hash_bytes(MM_HASH_BEGIN, text, last));
     return strcmp(text + last, expected) == 0 ? last : 0;
 }
 
@@ -219,8 +213,8 @@ static mm_status write_file(const nets_algorithm_cache *choices) {
     if (!text) return mm_fail(MM_ERR_NOMEM, "no memory to write %d lines", choices->n);
     memcpy(text, HEADER, length);
     for (int i = 0; i < choices->n; i++) length += (size_t)format_line(&choices->kept[i], text + length);
-    length +=
-        (size_t)snprintf(text + length, size - length, "end %d %016" PRIx64 "\n", choices->n, checksum(text, length));
+    length += (size_t)snprintf(text + length, size - length, "end %d %016" PRIx64 "\n", choices->n,
+                               mm_hash_bytes(MM_HASH_BEGIN, text, length));
     mm_status status = mm_atomic_file_save(choices->path, text, length);
     free(text);
     return status;

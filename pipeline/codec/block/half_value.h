@@ -8,8 +8,8 @@
 #ifndef PIPELINE_CODEC_BLOCK_HALF_VALUE_H
 #define PIPELINE_CODEC_BLOCK_HALF_VALUE_H
 
+#include "mm/mm_base.h"
 #include "pipeline/codec/block/float_bits.h"
-#include "pipeline/codec/elem_type.h"
 
 MM_HD uint32_t mm_f16_widen(uint32_t half) {
     const uint32_t size = half & 0x7fff, sign = (half & 0x8000) << 16;
@@ -39,12 +39,10 @@ MM_HD uint32_t mm_bf16_narrow(uint32_t bits) {
 }
 
 /* The bits of a float, from those of an f16 or a bf16. */
-MM_HD uint32_t mm_half_widen(uint32_t half, mm_elem_type type) {
-    return type == MM_ELEM_BF16 ? half << 16 : mm_f16_widen(half);
-}
+MM_HD uint32_t mm_half_widen(uint32_t half, mm_dtype type) { return type == MM_BF16 ? half << 16 : mm_f16_widen(half); }
 
-MM_HD uint32_t mm_half_narrow(uint32_t bits, mm_elem_type type) {
-    return type == MM_ELEM_BF16 ? mm_bf16_narrow(bits) : mm_f16_narrow(bits);
+MM_HD uint32_t mm_half_narrow(uint32_t bits, mm_dtype type) {
+    return type == MM_BF16 ? mm_bf16_narrow(bits) : mm_f16_narrow(bits);
 }
 
 #endif

@@ -5,8 +5,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include "mm/mm_base.h"
 #include "pipeline/codec/chunk/chunk_code.h"
-#include "pipeline/codec/elem_type.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -16,7 +16,7 @@ extern "C" {
 typedef struct mm_chunk_work {
     int64_t elems;      /* elements of the map, 1 to MM_CHUNK_MAP_ELEMS_MOST */
     void *map;          /* encode reads it, decode writes it */
-    mm_elem_type type;  /* of its elements */
+    mm_dtype type;      /* of its elements */
     void *head;         /* aligned to 8; encode writes all of it, decode reads it */
     mm_code_body body;  /* only encode uses `before` and `record` */
     void *scratch;      /* encode: mm_chunk_cuda_scratch_bytes, aligned to 8 */

@@ -238,7 +238,7 @@ __device__ __forceinline__ void store_chunk(const uint32_t *values, int n, int l
 /* Loads a chunk's elements in the form that the codec processes. at: index of the first. */
 template <typename CODE>
 __device__ __forceinline__ void load_elems(const mm_chunk_work &work, int64_t at, int n, int lane, uint32_t *values) {
-    if (work.type == MM_ELEM_F32) {
+    if (work.type == MM_F32) {
         load_chunk((const uint32_t *)work.map + at, n, lane, values);
         return;
     }
@@ -252,7 +252,7 @@ __device__ __forceinline__ void load_elems(const mm_chunk_work &work, int64_t at
 /* The inverse. as_bits: values are the elements' bits, not floats. */
 __device__ __forceinline__ void store_elems(uint32_t *values, bool as_bits, const mm_chunk_work &work, int64_t at,
                                             int n, int lane) {
-    if (work.type == MM_ELEM_F32) {
+    if (work.type == MM_F32) {
         store_chunk(values, n, lane, (uint32_t *)work.map + at);
         return;
     }
@@ -302,7 +302,7 @@ template <typename CODE> __device__ __forceinline__ int part_values(uint32_t *co
 template <typename CODE>
 __device__ __forceinline__ int encode_chunk(const mm_chunk_work &work, const CODE &code, int64_t at, int n,
                                             uint32_t *words, int lane) {
-    const bool halves = work.type != MM_ELEM_F32;
+    const bool halves = work.type != MM_F32;
     const int raw = mm_chunk_raw_words(n, halves);
     uint32_t values[GROUPS_OF_32];
     load_elems<CODE>(work, at, n, lane, values);
@@ -326,7 +326,7 @@ __device__ __forceinline__ int encode_chunk(const mm_chunk_work &work, const COD
 template <typename CODE>
 __device__ __forceinline__ bool decode_chunk(const mm_chunk_work &work, const CODE &code, int n, int count,
                                              uint32_t *words, uint32_t *values, int lane) {
-    const bool halves = work.type != MM_ELEM_F32;
+    const bool halves = work.type != MM_F32;
     if (count == mm_chunk_raw_words(n, halves)) {
         if (!halves) {
             load_chunk(words, n, lane, values);
@@ -413,7 +413,7 @@ template <typename CODE> __global__ void __launch_bounds__(THREADS, 1) decode(mm
     uint32_t *const slot = slots + warp * SLOT;
     const int64_t chunks = mm_chunks(work.elems), step = (int64_t)gridDim.x * group_of();
     for (int64_t chunk = (int64_t)blockIdx.x * group_of() + warp; chunk < chunks; chunk += step) {
-        const int n = mm_chunk_elems(work.elems, chunk), raw = mm_chunk_raw_words(n, work.type != MM_ELEM_F32);
+        const int n = mm_chunk_elems(work.elems, chunk), raw = mm_chunk_raw_words(n, work.type != MM_F32);
         const int count = fetch_code(work, chunk, raw, slot, lane);
         uint32_t values[GROUPS_OF_32];
         const bool good = count >= 0 && decode_chunk(work, code, n, count, slot, values, lane);

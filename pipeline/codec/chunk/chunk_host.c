@@ -25,7 +25,7 @@ typedef struct chunk_job {
     const void *src;
     void *dst;
     int64_t elems;
-    mm_elem_type type;
+    mm_dtype type;
     int elem_bytes;
     mm_stream *stream;
     mm_host_pool *pool;
@@ -38,7 +38,7 @@ static uint8_t *chunk_of(const chunk_job *job, const void *map, int64_t i) {
 }
 
 static int raw_words_of(const chunk_job *job, int64_t i) {
-    return mm_chunk_raw_words(mm_chunk_elems(job->elems, i), job->type != MM_ELEM_F32);
+    return mm_chunk_raw_words(mm_chunk_elems(job->elems, i), job->type != MM_F32);
 }
 
 /* Charges the link's time. Bytes of a pool in pinned memory cross the link while the job works (from began_ns on);
@@ -180,7 +180,7 @@ static int encode_chunk(encode_run *run, int64_t i, uint32_t *words) {
     bool nonfinite = false;
     int count;
     fetch_ahead(job, i + 1);
-    if (job->type != MM_ELEM_F32) {
+    if (job->type != MM_F32) {
         count = encode_halves(job, run->encode, src, n, words, &nonfinite);
     } else {
         count = run->encode(&job->params, src, n, words);
@@ -286,8 +286,8 @@ static bool decode_chunk(const decode_run *run, int64_t i) {
         memcpy(dst, words, (size_t)(n * job->elem_bytes));
         return true;
     }
-    return job->type == MM_ELEM_F32 ? run->decode(&job->params, words, count, n, dst)
-                                    : decode_halves(job, run->decode, words, count, n, dst);
+    return job->type == MM_F32 ? run->decode(&job->params, words, count, n, dst)
+                               : decode_halves(job, run->decode, words, count, n, dst);
 }
 
 static mm_status decode_task(void *ctx, int64_t task, int thread) {
@@ -330,7 +330,7 @@ static mm_status decode(void *arg) {
 static mm_status enqueue(mm_stream *stream, const mm_shape *shape, const mm_code_inputs *inputs,
                          mm_status (*fn)(void *arg), chunk_job job) {
     MM_TRY(mm_chunk_map_elems(job.codec, shape, &job.elems));
-    job.type = mm_elem_type_of(shape->dtype);
+    job.type = shape->dtype;
     job.elem_bytes = (int)mm_elem_bytes(job.type);
     job.stream = stream;
     job.params = ((const mm_chunk_codec *)job.codec)->params;

@@ -23,7 +23,7 @@ static mm_status work_of(const mm_codec *codec, const mm_shape *shape, const mm_
     const mm_chunk_codec *chunked = (const mm_chunk_codec *)codec;
     mm_chunk_work work = {
         .body = *inputs->body,
-        .type = mm_elem_type_of(shape->dtype),
+        .type = shape->dtype,
         .format = chunked->params.format,
         .abs = chunked->params.bound,
         .bound = codec->flags.reads_bound ? inputs->bound : NULL,

@@ -29,7 +29,7 @@ static int64_t full_groups(const mm_packed_layout *layout, int64_t from, int64_t
 /* Elements of 16 bits are widened in a buffer that fits in the cache; f32 are used in place. */
 enum { BUFFER_ELEMS = 2048 };
 static int64_t groups_at_once(const mm_packed_layout *layout) {
-    return layout->type == MM_ELEM_F32 ? layout->groups : BUFFER_ELEMS / layout->format.group_elems;
+    return layout->type == MM_F32 ? layout->groups : BUFFER_ELEMS / layout->format.group_elems;
 }
 
 static void encode_groups(const void *arg, int64_t from, int64_t to) {
@@ -64,14 +64,14 @@ static void decode_groups(const void *arg, int64_t from, int64_t to) {
     const packed_job *job = arg;
     const mm_packed_format *format = &job->layout.format;
     const uint8_t *src = (const uint8_t *)job->src + from * format->group_bytes;
-    const mm_elem_type type = job->layout.type;
+    const mm_dtype type = job->layout.type;
     int64_t rest;
     const int64_t full = full_groups(&job->layout, from, to, &rest), at_once = groups_at_once(&job->layout);
     for (int64_t g = 0, n; g < full; g += n) {
         float buffer[BUFFER_ELEMS];
         const int64_t first = (from + g) * format->group_elems;
         n = full - g < at_once ? full - g : at_once;
-        float *dst = type == MM_ELEM_F32 ? (float *)job->dst + first : buffer;
+        float *dst = type == MM_F32 ? (float *)job->dst + first : buffer;
         job->decode(src + g * format->group_bytes, n, dst);
         mm_elems_write(type, dst, n * format->group_elems, job->dst, first);
     }

@@ -10,7 +10,7 @@ namespace {
 
 template <int EXPONENT, int MANTISSA, int PER_WORD>
 __global__ void __launch_bounds__(THREADS)
-    encode(mm_elem_type type, int64_t elems, const float *__restrict__ src, uint2 *__restrict__ dst) {
+    encode(mm_dtype type, int64_t elems, const float *__restrict__ src, uint2 *__restrict__ dst) {
     constexpr int GROUP = 2 * PER_WORD, BITS = 1 + EXPONENT + MANTISSA;
     const int64_t groups = (elems + GROUP - 1) / GROUP, step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t g = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; g < groups; g += step) {
@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(THREADS)
 
 template <int EXPONENT, int MANTISSA, int PER_WORD>
 __global__ void __launch_bounds__(THREADS)
-    decode(mm_elem_type type, int64_t elems, const uint2 *__restrict__ src, float *__restrict__ dst) {
+    decode(mm_dtype type, int64_t elems, const uint2 *__restrict__ src, float *__restrict__ dst) {
     constexpr int GROUP = 2 * PER_WORD, BITS = 1 + EXPONENT + MANTISSA;
     const int64_t groups = (elems + GROUP - 1) / GROUP, step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t g = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; g < groups; g += step) {
@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 template <int EXPONENT, int MANTISSA, int PER_WORD>
-cudaError_t launch(cudaStream_t stream, int sms, mm_elem_type type, int64_t elems, const float *map, void *code,
+cudaError_t launch(cudaStream_t stream, int sms, mm_dtype type, int64_t elems, const float *map, void *code,
                    const void *coded, float *dst) {
     codec_grid grid;
     const cudaError_t error = packed_grid((elems + 2 * PER_WORD - 1) / (2 * PER_WORD), 1, 2 * PER_WORD, sms, &grid);
@@ -57,8 +57,8 @@ cudaError_t launch(cudaStream_t stream, int sms, mm_elem_type type, int64_t elem
 }
 
 /* Formats are in the order of MM_DPR_FORMATS. Encode: `map` and `code` are set; decode: `coded` and `dst`. */
-cudaError_t run(cudaStream_t stream, int format, int sms, mm_elem_type type, int64_t elems, const float *map,
-                void *code, const void *coded, float *dst) {
+cudaError_t run(cudaStream_t stream, int format, int sms, mm_dtype type, int64_t elems, const float *map, void *code,
+                const void *coded, float *dst) {
     int i = 0;
 #define LAUNCH(name, exponent, mantissa, per_word)                                                                     \
     if (format == i++) return launch<exponent, mantissa, per_word>(stream, sms, type, elems, map, code, coded, dst);
@@ -69,12 +69,12 @@ cudaError_t run(cudaStream_t stream, int format, int sms, mm_elem_type type, int
 
 } // namespace
 
-extern "C" cudaError_t mm_dpr_cuda_encode(cudaStream_t stream, int format, int sms, mm_elem_type type, int64_t elems,
+extern "C" cudaError_t mm_dpr_cuda_encode(cudaStream_t stream, int format, int sms, mm_dtype type, int64_t elems,
                                           const void *src, void *dst, const mm_packed_draw *, unsigned long long *) {
     return run(stream, format, sms, type, elems, (const float *)src, dst, nullptr, nullptr);
 }
 
-extern "C" cudaError_t mm_dpr_cuda_decode(cudaStream_t stream, int format, int sms, mm_elem_type type, int64_t elems,
+extern "C" cudaError_t mm_dpr_cuda_decode(cudaStream_t stream, int format, int sms, mm_dtype type, int64_t elems,
                                           const void *src, void *dst) {
     return run(stream, format, sms, type, elems, nullptr, nullptr, src, (float *)dst);
 }

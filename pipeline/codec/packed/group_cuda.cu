@@ -25,8 +25,8 @@ __host__ __device__ constexpr int64_t pack_bytes(int bits) { return MM_GROUP_HEA
 
 template <int BITS>
 __global__ void __launch_bounds__(THREADS)
-    encode(mm_elem_type type, int64_t elems, const float *__restrict__ src, uint8_t *__restrict__ dst,
-           mm_packed_draw from, unsigned long long *nonfinite) {
+    encode(mm_dtype type, int64_t elems, const float *__restrict__ src, uint8_t *__restrict__ dst, mm_packed_draw from,
+           unsigned long long *nonfinite) {
     constexpr uint32_t LEVELS = (1u << BITS) - 1;
     constexpr int PER_WORD = MM_GROUP_EACH / lane_code<BITS>::WORDS;
     const int64_t groups = (elems + MM_GROUP_PACK - 1) / MM_GROUP_PACK * 2;
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(THREADS)
 
 template <int BITS>
 __global__ void __launch_bounds__(THREADS)
-    decode(mm_elem_type type, int64_t elems, const uint8_t *__restrict__ src, float *__restrict__ dst) {
+    decode(mm_dtype type, int64_t elems, const uint8_t *__restrict__ src, float *__restrict__ dst) {
     constexpr int PER_WORD = MM_GROUP_EACH / lane_code<BITS>::WORDS;
     const int64_t groups = (elems + MM_GROUP - 1) / MM_GROUP, step = (int64_t)gridDim.x * (blockDim.x / WARP);
     const unsigned lane = threadIdx.x % WARP;
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 template <int BITS>
-cudaError_t launch(cudaStream_t stream, int sms, mm_elem_type type, int64_t elems, const float *map, void *code,
+cudaError_t launch(cudaStream_t stream, int sms, mm_dtype type, int64_t elems, const float *map, void *code,
                    const void *coded, float *dst, const mm_packed_draw *from, unsigned long long *nonfinite) {
     codec_grid grid;
     const cudaError_t error =
@@ -114,8 +114,8 @@ cudaError_t launch(cudaStream_t stream, int sms, mm_elem_type type, int64_t elem
 }
 
 /* Formats are in the order of MM_GROUP_FORMATS. Encode: `map` and `code` are set; decode: `coded` and `dst`. */
-cudaError_t run(cudaStream_t stream, int format, int sms, mm_elem_type type, int64_t elems, const float *map,
-                void *code, const void *coded, float *dst, const mm_packed_draw *from, unsigned long long *nonfinite) {
+cudaError_t run(cudaStream_t stream, int format, int sms, mm_dtype type, int64_t elems, const float *map, void *code,
+                const void *coded, float *dst, const mm_packed_draw *from, unsigned long long *nonfinite) {
     int i = 0;
 #define LAUNCH(bits)                                                                                                   \
     if (format == i++) return launch<bits>(stream, sms, type, elems, map, code, coded, dst, from, nonfinite);
@@ -126,13 +126,13 @@ cudaError_t run(cudaStream_t stream, int format, int sms, mm_elem_type type, int
 
 } // namespace
 
-extern "C" cudaError_t mm_group_cuda_encode(cudaStream_t stream, int format, int sms, mm_elem_type type, int64_t elems,
+extern "C" cudaError_t mm_group_cuda_encode(cudaStream_t stream, int format, int sms, mm_dtype type, int64_t elems,
                                             const void *src, void *dst, const mm_packed_draw *draw,
                                             unsigned long long *nonfinite) {
     return run(stream, format, sms, type, elems, (const float *)src, dst, nullptr, nullptr, draw, nonfinite);
 }
 
-extern "C" cudaError_t mm_group_cuda_decode(cudaStream_t stream, int format, int sms, mm_elem_type type, int64_t elems,
+extern "C" cudaError_t mm_group_cuda_decode(cudaStream_t stream, int format, int sms, mm_dtype type, int64_t elems,
                                             const void *src, void *dst) {
     return run(stream, format, sms, type, elems, nullptr, nullptr, src, (float *)dst, nullptr, nullptr);
 }

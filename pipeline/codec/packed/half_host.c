@@ -6,14 +6,14 @@
 
 /* Each type has its own loop, so that the compiler vectorises it. */
 #define DEFINE(isa, target, name)                                                                                      \
-    target static void widen_##isa(mm_elem_type type, const uint16_t *restrict src, int64_t n, float *restrict dst) {  \
-        if (type == MM_ELEM_BF16)                                                                                      \
+    target static void widen_##isa(mm_dtype type, const uint16_t *restrict src, int64_t n, float *restrict dst) {      \
+        if (type == MM_BF16)                                                                                           \
             for (int64_t i = 0; i < n; i++) dst[i] = mm_float_of((uint32_t)src[i] << 16);                              \
         else                                                                                                           \
             for (int64_t i = 0; i < n; i++) dst[i] = mm_float_of(mm_f16_widen(src[i]));                                \
     }                                                                                                                  \
-    target static void narrow_##isa(mm_elem_type type, const float *restrict src, int64_t n, uint16_t *restrict dst) { \
-        if (type == MM_ELEM_BF16)                                                                                      \
+    target static void narrow_##isa(mm_dtype type, const float *restrict src, int64_t n, uint16_t *restrict dst) {     \
+        if (type == MM_BF16)                                                                                           \
             for (int64_t i = 0; i < n; i++) dst[i] = (uint16_t)mm_bf16_narrow(mm_float_bits(src[i]));                  \
         else                                                                                                           \
             for (int64_t i = 0; i < n; i++) dst[i] = (uint16_t)mm_f16_narrow(mm_float_bits(src[i]));                   \
@@ -47,12 +47,12 @@ void mm_signs_mend(uint16_t infinity, const uint32_t *mask, void *map, int64_t n
     by[mm_packed_isa_fastest()](infinity, mask, map, n);
 }
 
-void mm_halves_widen(mm_elem_type type, const uint16_t *src, int64_t n, float *dst) {
-    static void (*const by[])(mm_elem_type, const uint16_t *, int64_t, float *) = MM_PACKED_ISA_LIST(widen);
+void mm_halves_widen(mm_dtype type, const uint16_t *src, int64_t n, float *dst) {
+    static void (*const by[])(mm_dtype, const uint16_t *, int64_t, float *) = MM_PACKED_ISA_LIST(widen);
     by[mm_packed_isa_fastest()](type, src, n, dst);
 }
 
-void mm_halves_narrow(mm_elem_type type, const float *src, int64_t n, uint16_t *dst) {
-    static void (*const by[])(mm_elem_type, const float *, int64_t, uint16_t *) = MM_PACKED_ISA_LIST(narrow);
+void mm_halves_narrow(mm_dtype type, const float *src, int64_t n, uint16_t *dst) {
+    static void (*const by[])(mm_dtype, const float *, int64_t, uint16_t *) = MM_PACKED_ISA_LIST(narrow);
     by[mm_packed_isa_fastest()](type, src, n, dst);
 }

@@ -46,7 +46,7 @@ template <> __device__ __forceinline__ uint64_t unit_load<4>(const uint8_t *at) 
 }
 
 template <typename ELEMENT>
-__global__ void __launch_bounds__(THREADS) encode(mm_elem_type type, int64_t elems, const float *__restrict__ src,
+__global__ void __launch_bounds__(THREADS) encode(mm_dtype type, int64_t elems, const float *__restrict__ src,
                                                   uint8_t *__restrict__ dst, unsigned long long *nonfinite) {
     const mm_mx_element f = ELEMENT::get();
     const int64_t groups = (elems + MM_MX_GROUP - 1) / MM_MX_GROUP, step = (int64_t)gridDim.x * (blockDim.x / WARP);
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(THREADS) encode(mm_elem_type type, int64_t ele
 
 template <typename ELEMENT>
 __global__ void __launch_bounds__(THREADS)
-    decode(mm_elem_type type, int64_t elems, const uint8_t *__restrict__ src, float *__restrict__ dst) {
+    decode(mm_dtype type, int64_t elems, const uint8_t *__restrict__ src, float *__restrict__ dst) {
     const mm_mx_element f = ELEMENT::get();
     const int64_t units = (elems + MM_MX_UNIT - 1) / MM_MX_UNIT, step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t u = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; u < units; u += step) {
@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 template <typename ELEMENT>
-cudaError_t launch(cudaStream_t stream, int sms, mm_elem_type type, int64_t elems, const float *map, void *code,
+cudaError_t launch(cudaStream_t stream, int sms, mm_dtype type, int64_t elems, const float *map, void *code,
                    const void *coded, float *dst, unsigned long long *nonfinite) {
     codec_grid grid;
     const cudaError_t error = packed_grid((elems + MM_MX_GROUP - 1) / MM_MX_GROUP, WARP, MM_MX_UNIT, sms, &grid);
@@ -111,8 +111,8 @@ cudaError_t launch(cudaStream_t stream, int sms, mm_elem_type type, int64_t elem
 }
 
 /* Formats are in the order of MM_MX_FORMATS. Encode: `map` and `code` are set; decode: `coded` and `dst`. */
-cudaError_t run(cudaStream_t stream, int format, int sms, mm_elem_type type, int64_t elems, const float *map,
-                void *code, const void *coded, float *dst, unsigned long long *nonfinite) {
+cudaError_t run(cudaStream_t stream, int format, int sms, mm_dtype type, int64_t elems, const float *map, void *code,
+                const void *coded, float *dst, unsigned long long *nonfinite) {
     int i = 0;
 #define LAUNCH(name, ...)                                                                                              \
     if (format == i++) return launch<element<__VA_ARGS__>>(stream, sms, type, elems, map, code, coded, dst, nonfinite);
@@ -123,13 +123,13 @@ cudaError_t run(cudaStream_t stream, int format, int sms, mm_elem_type type, int
 
 } // namespace
 
-extern "C" cudaError_t mm_mx_cuda_encode(cudaStream_t stream, int format, int sms, mm_elem_type type, int64_t elems,
+extern "C" cudaError_t mm_mx_cuda_encode(cudaStream_t stream, int format, int sms, mm_dtype type, int64_t elems,
                                          const void *src, void *dst, const mm_packed_draw *,
                                          unsigned long long *nonfinite) {
     return run(stream, format, sms, type, elems, (const float *)src, dst, nullptr, nullptr, nonfinite);
 }
 
-extern "C" cudaError_t mm_mx_cuda_decode(cudaStream_t stream, int format, int sms, mm_elem_type type, int64_t elems,
+extern "C" cudaError_t mm_mx_cuda_decode(cudaStream_t stream, int format, int sms, mm_dtype type, int64_t elems,
                                          const void *src, void *dst) {
     return run(stream, format, sms, type, elems, nullptr, nullptr, src, (float *)dst, nullptr);
 }

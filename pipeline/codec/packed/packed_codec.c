@@ -100,7 +100,7 @@ mm_status mm_packed_layout_of(const mm_codec *codec, const mm_shape *shape, mm_p
     mm_packed_layout layout = {
         .format = formats_of(codec->ops)[packed->format], .number = packed->format, .sms = packed->sms};
     MM_TRY(mm_float_elems(codec->spec, shape, &layout.elems));
-    layout.type = mm_elem_type_of(shape->dtype);
+    layout.type = shape->dtype;
     layout.groups = (layout.elems + layout.format.group_elems - 1) / layout.format.group_elems;
     *layout_out = layout;
     return MM_OK;

@@ -36,7 +36,7 @@ typedef struct mm_packed_codec {
 typedef struct mm_packed_layout {
     mm_packed_format format;
     int number; /* the format's index */
-    mm_elem_type type;
+    mm_dtype type;
     int sms;
     int64_t elems, groups;
 } mm_packed_layout;

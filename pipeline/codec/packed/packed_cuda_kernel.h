@@ -41,13 +41,13 @@ template <int N> struct halves_together {
                                            typename std::conditional<value == 4, uint2, uint32_t>::type>::type;
 };
 
-__device__ __forceinline__ float elem_load(const float *__restrict__ src, mm_elem_type type, int64_t at) {
-    if (type == MM_ELEM_F32) return src[at];
+__device__ __forceinline__ float elem_load(const float *__restrict__ src, mm_dtype type, int64_t at) {
+    if (type == MM_F32) return src[at];
     return __uint_as_float(mm_half_widen(reinterpret_cast<const uint16_t *>(src)[at], type));
 }
 
-__device__ __forceinline__ void elem_store(float value, mm_elem_type type, int64_t at, float *__restrict__ dst) {
-    if (type == MM_ELEM_F32)
+__device__ __forceinline__ void elem_store(float value, mm_dtype type, int64_t at, float *__restrict__ dst) {
+    if (type == MM_F32)
         dst[at] = value;
     else
         reinterpret_cast<uint16_t *>(dst)[at] = (uint16_t)mm_half_narrow(__float_as_uint(value), type);
@@ -55,9 +55,9 @@ __device__ __forceinline__ void elem_store(float value, mm_elem_type type, int64
 
 /* Loads N elements as floats, from element `at` (a multiple of N) on; zeros beyond the last of `elems`. */
 template <int N>
-__device__ __forceinline__ void load(const float *__restrict__ src, mm_elem_type type, int64_t elems, int64_t at,
+__device__ __forceinline__ void load(const float *__restrict__ src, mm_dtype type, int64_t elems, int64_t at,
                                      float *values) {
-    if (type != MM_ELEM_F32 && at + N <= elems) {
+    if (type != MM_F32 && at + N <= elems) {
         using vector = typename halves_together<N>::type;
         uint16_t halves[N];
 #pragma unroll
@@ -86,9 +86,9 @@ __device__ __forceinline__ void load(const float *__restrict__ src, mm_elem_type
 /* Converts N floats to the elements' type and stores them from element `at` (a multiple of N) on; nothing beyond the
  * last of `elems`. */
 template <int N>
-__device__ __forceinline__ void store(const float *values, mm_elem_type type, int64_t elems, int64_t at,
+__device__ __forceinline__ void store(const float *values, mm_dtype type, int64_t elems, int64_t at,
                                       float *__restrict__ dst) {
-    if (type != MM_ELEM_F32 && at + N <= elems) {
+    if (type != MM_F32 && at + N <= elems) {
         using vector = typename halves_together<N>::type;
         uint16_t halves[N];
 #pragma unroll

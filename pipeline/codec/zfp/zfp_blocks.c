@@ -53,7 +53,7 @@ static place place_next(cursor *at) {
 /* How zfp pads a line of which 1 to 4 values are inside: index of the value that is used for each of the 4. */
 static const uint8_t stand_in[5][4] = {{0}, {0, 0, 0, 0}, {0, 1, 1, 0}, {0, 1, 2, 0}, {0, 1, 2, 3}};
 
-static void block_load(const place *p, int values, mm_elem_type type, const void *src, float *block) {
+static void block_load(const place *p, int values, mm_dtype type, const void *src, float *block) {
     for (int i = 0; i < values; i++) {
         const int64_t x = stand_in[p->inside[0]][i % 4], y = stand_in[p->inside[1]][i / 4 % 4];
         const int64_t z = stand_in[p->inside[2]][i / 16];
@@ -61,7 +61,7 @@ static void block_load(const place *p, int values, mm_elem_type type, const void
     }
 }
 
-static void block_store(const place *p, const float *block, mm_elem_type type, void *dst) {
+static void block_store(const place *p, const float *block, mm_dtype type, void *dst) {
     for (int z = 0; z < p->inside[2]; z++)
         for (int y = 0; y < p->inside[1]; y++)
             for (int x = 0; x < p->inside[0]; x++)

@@ -64,24 +64,24 @@ static void next_span(cursor *at, int most_lanes) {
 }
 
 /* For elements of 16 bits. If type, lanes and step are constants, the loops are vectorised. */
-static inline __attribute__((always_inline)) void halves_load(float *to, const uint16_t *from, mm_elem_type type,
-                                                              int lanes, int64_t step) {
+static inline __attribute__((always_inline)) void halves_load(float *to, const uint16_t *from, mm_dtype type, int lanes,
+                                                              int64_t step) {
     for (int l = 0; l < lanes; l++) to[l] = mm_float_of(mm_half_widen(from[l * step], type));
 }
 
-static inline __attribute__((always_inline)) void halves_store(const float *from, uint16_t *to, mm_elem_type type,
+static inline __attribute__((always_inline)) void halves_store(const float *from, uint16_t *to, mm_dtype type,
                                                                int lanes, int64_t step) {
     for (int l = 0; l < lanes; l++) to[l * step] = (uint16_t)mm_half_narrow(mm_float_bits(from[l]), type);
 }
 
 #define EACH_HALVES(fn, from, to)                                                                                      \
     (at->lanes != MM_ZFP_GROUP || at->step != 1 ? fn(from, to, at->layout->type, at->lanes, at->step)                  \
-     : at->layout->type == MM_ELEM_BF16         ? fn(from, to, MM_ELEM_BF16, MM_ZFP_GROUP, 1)                          \
-                                                : fn(from, to, MM_ELEM_F16, MM_ZFP_GROUP, 1))
+     : at->layout->type == MM_BF16              ? fn(from, to, MM_BF16, MM_ZFP_GROUP, 1)                               \
+                                                : fn(from, to, MM_F16, MM_ZFP_GROUP, 1))
 
 /* Loads, or stores, the same value of each lane's block. first: index in the map of the first lane's value. */
 static void lanes_load(float *to, const void *map, int64_t first, const cursor *at) {
-    if (at->layout->type != MM_ELEM_F32)
+    if (at->layout->type != MM_F32)
         EACH_HALVES(halves_load, to, (const uint16_t *)map + first);
     else if (at->step == 1 && at->lanes == MM_ZFP_GROUP)
         memcpy(to, (const float *)map + first, MM_ZFP_GROUP * sizeof *to);
@@ -90,7 +90,7 @@ static void lanes_load(float *to, const void *map, int64_t first, const cursor *
 }
 
 static void lanes_store(const float *from, void *map, int64_t first, const cursor *at) {
-    if (at->layout->type != MM_ELEM_F32)
+    if (at->layout->type != MM_F32)
         EACH_HALVES(halves_store, from, (uint16_t *)map + first);
     else if (at->step == 1 && at->lanes == MM_ZFP_GROUP)
         memcpy((float *)map + first, from, MM_ZFP_GROUP * sizeof *from);

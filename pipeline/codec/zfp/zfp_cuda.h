@@ -8,7 +8,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "pipeline/codec/elem_type.h"
+#include "mm/mm_base.h"
 
 /* The dimension along which a thread loads and stores four values at once, as a float4. */
 typedef enum mm_zfp_vectors { MM_ZFP_VECTORS_NONE, MM_ZFP_VECTORS_X, MM_ZFP_VECTORS_C } mm_zfp_vectors;
@@ -17,7 +17,7 @@ typedef enum mm_zfp_vectors { MM_ZFP_VECTORS_NONE, MM_ZFP_VECTORS_X, MM_ZFP_VECT
  * dimension of an image fit 31), counts of images, blocks and code have 64. */
 typedef struct mm_zfp_work {
     int dims, maxbits;
-    mm_elem_type type; /* type of the map's elements; kernels get a float pointer */
+    mm_dtype type; /* type of the map's elements; kernels get a float pointer */
     uint32_t columns, rows, channels;
     uint32_t stride_x, stride_y, stride_c; /* undefined for an extent of 1 */
     uint64_t image;                        /* elements of an image */

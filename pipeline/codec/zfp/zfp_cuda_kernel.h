@@ -127,7 +127,7 @@ template <int DIMS, bool WHOLE>
 MM_HD void values_load(const mm_zfp_work &work, const place &at, const float *__restrict__ src, float *values) {
     const lines<DIMS> l = lines_of<DIMS, WHOLE>(work, at);
     const float *first = src + at.first;
-    if (work.type != MM_ELEM_F32) {
+    if (work.type != MM_F32) {
         const uint16_t *halves = reinterpret_cast<const uint16_t *>(src) + at.first;
         /* Widens after all loads, when their offsets are no longer needed: this takes fewer registers. */
         MM_UNROLL for (int i = 0; i < mm_zfp_values(DIMS); i++) values[i] =
@@ -153,7 +153,7 @@ MM_HD void values_load(const mm_zfp_work &work, const place &at, const float *__
 
 template <int DIMS, bool WHOLE>
 MM_HD void values_store(const mm_zfp_work &work, const place &at, const float *values, float *__restrict__ dst) {
-    if (work.type != MM_ELEM_F32) {
+    if (work.type != MM_F32) {
         uint32_t narrow[mm_zfp_values(DIMS)]; /* before the offsets, which then reuse registers */
         MM_UNROLL for (int i = 0; i < mm_zfp_values(DIMS); i++) narrow[i] =
             MM_CONSTANT(mm_half_narrow(mm_float_bits(values[i]), work.type));

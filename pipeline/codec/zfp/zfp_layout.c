@@ -40,7 +40,7 @@ mm_status mm_zfp_layout_make(const mm_shape *shape, int dims, bool channels_firs
     int64_t elems, images;
     MM_TRY(mm_float_elems("zfp", shape, &elems));
 
-    mm_zfp_layout layout = {.dims = dims, .maxbits = maxbits, .type = mm_elem_type_of(shape->dtype)};
+    mm_zfp_layout layout = {.dims = dims, .maxbits = maxbits, .type = shape->dtype};
     place_elements(shape, channels_first, elems, &images, &layout);
     layout.blocks_x = (layout.columns + 3) / 4;
     layout.blocks_y = dims == 1 ? 1 : (layout.rows + 3) / 4;

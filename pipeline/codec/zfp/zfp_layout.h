@@ -33,12 +33,12 @@
 #ifndef PIPELINE_CODEC_ZFP_ZFP_LAYOUT_H
 #define PIPELINE_CODEC_ZFP_ZFP_LAYOUT_H
 
+#include "mm/mm_base.h"
 #include "pipeline/codec/codec.h"
-#include "pipeline/codec/elem_type.h"
 
 typedef struct mm_zfp_layout {
     int dims, maxbits;
-    mm_elem_type type;   /* type of elements; those of 16 bits are widened to floats for each block (half_value.h) */
+    mm_dtype type;       /* type of elements; those of 16 bits are widened to floats for each block (half_value.h) */
     bool channels_first; /* NCHW, with several channels in a block */
     int64_t columns, rows, channels;
     int64_t stride_x, stride_y, stride_c; /* distance of neighbours along x, y and c, in elements */

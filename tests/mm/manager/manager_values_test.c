@@ -15,6 +15,8 @@
 #include "pipeline/codec/code_block.h"
 #include "tests/mm/manager/manager_rig.h"
 
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* mm_values_set */
+
 enum { ITERATIONS = 40, WORDS = 4, WORD_BYTES = 4 }; /* more iterations than may run at a time */
 
 /* What a step found: the iteration's number, and the caller's value. */

@@ -216,7 +216,7 @@ typedef struct two {
 
 static void two_init(two *t) {
     *t = (two){.first = rig_random_graph(SEED, LAYERS, 8), .second = rig_random_graph(SEED, LAYERS, 8)};
-    t->set.sources = (mm_plan_sources){.device = "host", .directory = &t->directory};
+    t->set.sources = (mm_plan_sources){.device = "host", .persistents = &t->directory};
     assert_int_equal(mm_persistent_table_add(&t->directory, t->first), MM_OK);
     assert_int_equal(mm_persistent_table_add(&t->directory, t->second), MM_OK);
     assert_int_equal(mm_policy_parse("liveness", &t->set.policy), MM_OK);

@@ -19,7 +19,7 @@ static bool becomes(const nets_net *net, const nets_layer *layer, const nets_att
            nets_shape_equal(&trial.shape, &layer->shape);
 }
 
-mm_status nets_attrs_told(const nets_net *net, int layer, nets_attrs *told_out) {
+mm_status nets_attrs_given(const nets_net *net, int layer, nets_attrs *told_out) {
     const nets_layer *l = nets_net_layer(net, layer);
     nets_attrs told = {0};
     const nets_attr *attr;
