@@ -22,7 +22,7 @@ enum {
     LOOK_MS = 100, /* between two calls of comm_backend.look */
 };
 
-static const comm_backend *const engines[] = {
+static const comm_backend *const backends[] = {
 #ifdef COMM_MPI
     &comm_mpi,
 #endif
@@ -30,13 +30,13 @@ static const comm_backend *const engines[] = {
     &comm_nccl,
 #endif
 };
-enum { ENGINES = sizeof engines / sizeof *engines };
+enum { BACKENDS = sizeof backends / sizeof *backends };
 
 /* A vote (comm_agree): asked for by the caller, under way on the thread, counted. */
 typedef enum vote_state { VOTE_NONE, VOTE_ASKED, VOTE_UNDER_WAY, VOTE_COUNTED } vote_state;
 
 struct comm {
-    const comm_backend *engine;
+    const comm_backend *backend;
     comm_config config;
     comm_link *link;
     pthread_t thread;
@@ -110,11 +110,11 @@ static mm_status go_on_voting(comm *m, bool *moved_out) {
     const vote_state state = vote_of(m);
     bool done = false;
     if (state == VOTE_ASKED) {
-        MM_TRY(m->engine->share(m->link, COMM_VOTES, m->votes, m->vote_counts, m->vote_places));
+        MM_TRY(m->backend->share(m->link, COMM_VOTES, m->votes, m->vote_counts, m->vote_places));
         set_vote(m, VOTE_UNDER_WAY);
         *moved_out = true;
     } else if (state == VOTE_UNDER_WAY) {
-        MM_TRY(m->engine->test(m->link, COMM_VOTES, &done));
+        MM_TRY(m->backend->test(m->link, COMM_VOTES, &done));
         if (done) set_vote(m, VOTE_COUNTED);
         *moved_out |= done;
     }
@@ -158,7 +158,7 @@ static void keep_failure(comm *m, mm_status status) {
 /* Sleeps until something changes; now and then calls the backend's `look`. Called under the lock. */
 static void rest(comm *m) {
     struct timespec until;
-    if (!m->engine->look || m->failure.status != MM_OK) {
+    if (!m->backend->look || m->failure.status != MM_OK) {
         pthread_cond_wait(&m->changed, &m->lock);
         return;
     }
@@ -168,7 +168,7 @@ static void rest(comm *m) {
     until.tv_nsec %= 1000000000;
     if (pthread_cond_timedwait(&m->changed, &m->lock, &until) == 0) return;
     pthread_mutex_unlock(&m->lock);
-    const mm_status status = m->engine->look(m->link);
+    const mm_status status = m->backend->look(m->link);
     pthread_mutex_lock(&m->lock);
     if (status == MM_OK) return;
     mm_failure_save(&m->failure, status);
@@ -209,8 +209,8 @@ static mm_status make_votes(comm *m) {
 static void *run(void *arg) {
     comm *m = arg;
     mm_thread_run_soon();
-    mm_status status = m->engine->open(&m->config, &m->link);
-    if (status == MM_OK) status = comm_chunks_init(&m->sums, m->engine, m->link, m->config.at_root);
+    mm_status status = m->backend->open(&m->config, &m->link);
+    if (status == MM_OK) status = comm_chunks_init(&m->sums, m->backend, m->link, m->config.at_root);
     if (status == MM_OK) status = make_votes(m);
     keep_failure(m, status);
     pthread_mutex_lock(&m->lock);
@@ -223,27 +223,28 @@ static void *run(void *arg) {
     const int aborts = m->aborts;
     const bool well = m->failure.status == MM_OK;
     pthread_mutex_unlock(&m->lock);
-    if (aborts != 0) m->engine->abort(m->link, aborts);
-    m->engine->close(m->link, well);
+    if (aborts != 0) m->backend->abort(m->link, aborts);
+    m->backend->close(m->link, well);
     return NULL;
 }
 
 /* ---------------------------------------------------------------- a communicator's life */
 
-static mm_status find_engine(const char *name, const comm_backend **engine_out) {
-    for (int i = 0; i < ENGINES; i++)
-        if (strcmp(engines[i]->name, name) == 0) {
-            *engine_out = engines[i];
+static mm_status find_backend(const char *name, const comm_backend **backend_out) {
+    for (int i = 0; i < BACKENDS; i++)
+        if (strcmp(backends[i]->name, name) == 0) {
+            *backend_out = backends[i];
             return MM_OK;
         }
     if (strcmp(name, "mpi") == 0)
-        return mm_fail(MM_ERR_UNSUPPORTED, "this build has no engine mpi: it was built where there is no MPI (Debian's "
-                                           "openmpi-bin and libopenmpi-dev; then build again)");
+        return mm_fail(MM_ERR_UNSUPPORTED,
+                       "this build has no communicator mpi: it was built where there is no MPI (Debian's "
+                       "openmpi-bin and libopenmpi-dev; then build again)");
     if (strcmp(name, "nccl") == 0)
         return mm_fail(MM_ERR_UNSUPPORTED,
-                       "this build has no engine nccl: it was built without CUDA, or where there is no "
+                       "this build has no communicator nccl: it was built without CUDA, or where there is no "
                        "nccl.h (NVIDIA's libnccl-dev; then build again)");
-    return mm_fail(MM_ERR_NOT_FOUND, "unknown engine '%s': must be mpi or nccl", name);
+    return mm_fail(MM_ERR_NOT_FOUND, "unknown communicator '%s': must be mpi or nccl", name);
 }
 
 static void destroy(comm *m) {
@@ -266,18 +267,18 @@ static int start_thread(comm *m) {
 }
 
 mm_status comm_open(const comm_config *config, comm **comm_out) {
-    const comm_backend *engine = NULL; /* the compiler does not see that find_engine sets it or fails */
-    MM_TRY(find_engine(config->engine, &engine));
-    return comm_open_on(engine, config, comm_out);
+    const comm_backend *backend = NULL; /* the compiler does not see that find_backend sets it or fails */
+    MM_TRY(find_backend(config->backend, &backend));
+    return comm_open_on(backend, config, comm_out);
 }
 
 mm_status comm_probe(const comm_config *config, int ranks) {
-    const comm_backend *engine = NULL; /* the compiler does not see that find_engine sets it or fails */
-    MM_TRY(find_engine(config->engine, &engine));
-    return engine->probe ? engine->probe(config, ranks) : MM_OK;
+    const comm_backend *backend = NULL; /* the compiler does not see that find_backend sets it or fails */
+    MM_TRY(find_backend(config->backend, &backend));
+    return backend->probe ? backend->probe(config, ranks) : MM_OK;
 }
 
-mm_status comm_open_on(const comm_backend *engine, const comm_config *config, comm **comm_out) {
+mm_status comm_open_on(const comm_backend *backend, const comm_config *config, comm **comm_out) {
     enum { ROOM = 64 };
     comm *m = calloc(1, sizeof *m);
     if (m) m->jobs = malloc(ROOM * sizeof *m->jobs);
@@ -285,7 +286,7 @@ mm_status comm_open_on(const comm_backend *engine, const comm_config *config, co
         free(m);
         return mm_fail(MM_ERR_NOMEM, "out of memory for the ranks");
     }
-    m->engine = engine;
+    m->backend = backend;
     m->config = *config;
     m->room = ROOM;
     pthread_mutex_init(&m->lock, NULL);
@@ -328,7 +329,7 @@ void comm_abort(comm *m, int status) {
 
 int comm_rank(const comm *m) { return m->link->rank; }
 int comm_size(const comm *m) { return m->link->ranks; }
-int comm_gpu(const comm *m) { return m->engine->sum ? m->link->gpu : -1; }
+int comm_gpu(const comm *m) { return m->backend->sum ? m->link->gpu : -1; }
 
 /* ---------------------------------------------------------------- what is begun */
 
@@ -405,14 +406,14 @@ bool comm_lost(comm *m) {
 }
 
 mm_status comm_allreduce_enqueue(comm *m, const comm_tensor *tensors, int n, void *stream) {
-    if (!m->engine->sum)
-        return mm_fail(MM_ERR_UNSUPPORTED, "the engine %s cannot all-reduce on a GPU", m->engine->name);
+    if (!m->backend->sum)
+        return mm_fail(MM_ERR_UNSUPPORTED, "the communicator %s cannot all-reduce on a GPU", m->backend->name);
     MM_TRY(comm_check(m));
     pthread_mutex_lock(&m->lock);
     m->stats.begun += n;
     for (int i = 0; i < n; i++) m->stats.bytes += tensors[i].elems * (int64_t)sizeof(int32_t);
     pthread_mutex_unlock(&m->lock);
-    return m->engine->sum(m->link, tensors, n, stream);
+    return m->backend->sum(m->link, tensors, n, stream);
 }
 
 /* Whether nothing is left to await. True after a failure, which comm_allreduce_wait then returns. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Communicators: they connect the processes that train one network. Each process is a rank, from 0; rank r trains on
  * the r-th part of every batch (nets_allreduce in nets/contract/op.h). A communicator has a backend
- * (comm_config.engine): "mpi" or "nccl".
+ * (comm_config.backend): "mpi" or "nccl".
  *
  * The backend mpi all-reduces tensors in host memory (comm_allreduce_begin). Each rank gets one part of every rank's
  * elements, adds these up in the order of ranks, ((x0 + x1) + x2) + ..., and sends the sum to all. MPI only moves
@@ -40,7 +40,7 @@ typedef enum comm_op {
 } comm_op;
 
 typedef struct comm_config {
-    const char *engine;
+    const char *backend;
     bool at_root; /* rank 0 adds up all elements, instead of each rank a part */
     /* Not 0: whoever started the ranks is ending them, so an all-reduce without progress for three seconds fails. NULL:
      * never. */

@@ -61,7 +61,7 @@ const comm_backend *comm_host_backend(void);
 /* Environment variable of ranks that comm_local_start has started. */
 #define COMM_LOCAL_VARIABLE "MM_RANKS"
 
-/* comm_open with a backend that is in no table; config->engine is not read. */
-MM_CHECKED mm_status comm_open_on(const comm_backend *engine, const comm_config *config, comm **comm_out);
+/* comm_open with a backend that is in no table; config->backend is not read. */
+MM_CHECKED mm_status comm_open_on(const comm_backend *backend, const comm_config *config, comm **comm_out);
 
 #endif

@@ -51,11 +51,11 @@ mm_status comm_chunks_begin(comm_chunks *s, const comm_job *j, bool *last_out) {
     *last_out = c->last;
     if (c->kind == COMM_BYTES) {
         s->added++; /* nothing else is under way */
-        return s->engine->share(s->link, slot, c->data, c->counts, c->places);
+        return s->backend->share(s->link, slot, c->data, c->counts, c->places);
     }
-    if (s->at_root) return s->engine->collect(s->link, slot, c->data, c->elems, c->received);
-    return s->engine->scatter(s->link, slot, c->data, c->sent_counts, c->places, c->received_counts, c->received_places,
-                              c->received);
+    if (s->at_root) return s->backend->collect(s->link, slot, c->data, c->elems, c->received);
+    return s->backend->scatter(s->link, slot, c->data, c->sent_counts, c->places, c->received_counts,
+                               c->received_places, c->received);
 }
 
 /* Where rank r's addend lies. This rank's own is still in c->data, unless rank 0 adds up all. */
@@ -97,19 +97,19 @@ static mm_status add_up(comm_chunks *s, int slot) {
     const bool root = s->at_root;
     const int elems = root ? c->elems : c->counts[rank];
     int32_t *sum = root ? c->data : c->data + c->places[rank];
-    if (root && rank > 0) return s->engine->spread(s->link, slot, c->data, c->elems);
+    if (root && rank > 0) return s->backend->spread(s->link, slot, c->data, c->elems);
     if (c->kind == COMM_COUNT)
         add_counts(s, c, elems, sum);
     else
         add_floats(s, c, elems, (float *)sum);
-    return root ? s->engine->spread(s->link, slot, c->data, c->elems)
-                : s->engine->share(s->link, slot, c->data, c->counts, c->places);
+    return root ? s->backend->spread(s->link, slot, c->data, c->elems)
+                : s->backend->share(s->link, slot, c->data, c->counts, c->places);
 }
 
-mm_status comm_chunks_init(comm_chunks *s, const comm_backend *engine, comm_link *link, bool at_root) {
-    *s = (comm_chunks){.engine = engine, .link = link, .at_root = at_root};
+mm_status comm_chunks_init(comm_chunks *s, const comm_backend *backend, comm_link *link, bool at_root) {
+    *s = (comm_chunks){.backend = backend, .link = link, .at_root = at_root};
     const size_t ranks = (size_t)s->link->ranks, parts = s->at_root ? (s->link->rank == 0 ? ranks : 0) : 1;
-    const size_t received = s->engine->sum ? 1 : (size_t)chunk_elems(s) * parts + ranks;
+    const size_t received = s->backend->sum ? 1 : (size_t)chunk_elems(s) * parts + ranks;
     for (int i = 0; i < COMM_TRANSFERS; i++) {
         comm_chunk *c = &s->chunks[i];
         c->counts = calloc(ranks * 5, sizeof *c->counts);
@@ -131,7 +131,7 @@ mm_status comm_chunks_go_on(comm_chunks *s, bool *moved_out, bool *done_out) {
     bool done = false;
     if (s->added < s->cut) {
         const int slot = (int)(s->added % COMM_TRANSFERS);
-        MM_TRY(s->engine->test(s->link, slot, &done));
+        MM_TRY(s->backend->test(s->link, slot, &done));
         if (done) {
             MM_TRY(add_up(s, slot));
             s->added++;
@@ -140,7 +140,7 @@ mm_status comm_chunks_go_on(comm_chunks *s, bool *moved_out, bool *done_out) {
     }
     if (s->finished == s->added) return MM_OK;
     const int slot = (int)(s->finished % COMM_TRANSFERS);
-    MM_TRY(s->engine->test(s->link, slot, &done));
+    MM_TRY(s->backend->test(s->link, slot, &done));
     if (!done) return MM_OK;
     *moved_out = true;
     *done_out = s->chunks[slot].last;

@@ -31,7 +31,7 @@ typedef struct comm_chunk {
 } comm_chunk;
 
 typedef struct comm_chunks {
-    const comm_backend *engine;
+    const comm_backend *backend;
     comm_link *link;
     bool at_root;
     comm_chunk chunks[COMM_TRANSFERS];
@@ -40,7 +40,7 @@ typedef struct comm_chunks {
 } comm_chunks;
 
 /* MM_ERR_NOMEM. Fini also after a failure; legal on a zeroed one. */
-MM_CHECKED mm_status comm_chunks_init(comm_chunks *sums, const comm_backend *engine, comm_link *link, bool at_root);
+MM_CHECKED mm_status comm_chunks_init(comm_chunks *sums, const comm_backend *backend, comm_link *link, bool at_root);
 void comm_chunks_fini(comm_chunks *sums);
 
 /* Whether another chunk can begin; whether none is under way. */

@@ -39,7 +39,7 @@ typedef struct mpi_link {
 
 static mm_status find(void *library, const char *name, void **symbol_out) {
     *symbol_out = dlsym(library, name);
-    return *symbol_out ? MM_OK : mm_fail(MM_ERR_UNSUPPORTED, "the engine mpi: the MPI here has no %s", name);
+    return *symbol_out ? MM_OK : mm_fail(MM_ERR_UNSUPPORTED, "the communicator mpi: the MPI here has no %s", name);
 }
 
 /* Open MPI's constants are addresses in its library; MPICH's and its kin's are numbers. */
@@ -67,7 +67,8 @@ static mm_status load(mpi_link *l) {
 #endif
     for (size_t i = 0; !l->library && i < sizeof names / sizeof *names; i++)
         l->library = dlopen(names[i], RTLD_NOW | RTLD_GLOBAL);
-    if (!l->library) return mm_fail(MM_ERR_UNSUPPORTED, "the engine mpi: %s (Debian's openmpi-bin has it)", dlerror());
+    if (!l->library)
+        return mm_fail(MM_ERR_UNSUPPORTED, "the communicator mpi: %s (Debian's openmpi-bin has it)", dlerror());
 #define FIND(name) MM_TRY(find(l->library, "MPI_" #name, (void **)&l->mpi.name));
     CALLS(FIND)
 #undef FIND
@@ -88,7 +89,7 @@ static mm_status join(mpi_link *l) {
     MM_TRY(check(l, mpi->Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level), "Init_thread"));
     if (level < MPI_THREAD_SERIALIZED)
         return mm_fail(MM_ERR_UNSUPPORTED,
-                       "the engine mpi: this MPI has no MPI_THREAD_SERIALIZED, so a thread of mm cannot call it");
+                       "the communicator mpi: this MPI has no MPI_THREAD_SERIALIZED, so a thread of mm cannot call it");
     /* The world's handler is set too: it gets the errors of requests. */
     MM_TRY(check(l, mpi->Comm_set_errhandler(mpi->world, mpi->returns), "Comm_set_errhandler"));
     for (int i = 0; i < COMMS; i++) {
@@ -104,7 +105,7 @@ static mm_status join(mpi_link *l) {
 static mm_status mpi_open(const comm_config *config, comm_link **link_out) {
     (void)config;
     mpi_link *l = calloc(1, sizeof *l);
-    if (!l) return mm_fail(MM_ERR_NOMEM, "out of memory for the engine mpi");
+    if (!l) return mm_fail(MM_ERR_NOMEM, "out of memory for the communicator mpi");
     mm_status status = load(l);
     if (status == MM_OK) status = join(l);
     if (status != MM_OK) {

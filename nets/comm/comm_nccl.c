@@ -61,10 +61,10 @@ typedef struct hello {
 static mm_status load(nccl_api *nccl) {
     void *library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
     if (!library)
-        return mm_fail(MM_ERR_UNSUPPORTED, "the engine nccl: %s (NVIDIA's package libnccl2 has it)", dlerror());
+        return mm_fail(MM_ERR_UNSUPPORTED, "the communicator nccl: %s (NVIDIA's package libnccl2 has it)", dlerror());
 #define FIND(name)                                                                                                     \
     if (!(nccl->name = (__typeof__(nccl->name))dlsym(library, "nccl" #name)))                                          \
-        return mm_fail(MM_ERR_UNSUPPORTED, "the engine nccl: the NCCL here has no nccl" #name);
+        return mm_fail(MM_ERR_UNSUPPORTED, "the communicator nccl: the NCCL here has no nccl" #name);
     CALLS(FIND)
 #undef FIND
     return MM_OK;
@@ -79,11 +79,12 @@ static mm_status nccl_probe(const comm_config *config, int ranks) {
     nccl_api nccl;
     const int gpus = mm_cuda_count();
     if (ranks > gpus)
-        return mm_fail(MM_ERR_INVALID, "the engine nccl: %d ranks, %d GPUs answer; each rank needs one of its own",
-                       ranks, gpus);
+        return mm_fail(MM_ERR_INVALID,
+                       "the communicator nccl: %d ranks, %d GPUs answer; each rank needs one of its own", ranks, gpus);
     if (ranks > 1 && config->gpu >= 0)
-        return mm_fail(MM_ERR_INVALID, "the engine nccl: %d ranks, and one GPU is named, cuda:%d; give --device cuda",
-                       ranks, config->gpu);
+        return mm_fail(MM_ERR_INVALID,
+                       "the communicator nccl: %d ranks, and one GPU is named, cuda:%d; give --device cuda", ranks,
+                       config->gpu);
     return load(&nccl);
 }
 
@@ -93,7 +94,7 @@ static mm_status open_gpu(nccl_link *l) {
     const int gpus = mm_cuda_count();
     if (l->base.gpu < gpus) return mm_cuda_gpu_open(l->base.gpu, &l->gpu);
     return mm_fail_in(mm_device_fail_ordinal("cuda", l->base.gpu, gpus),
-                      "the engine nccl: each of %d ranks needs a GPU of its own", l->base.ranks);
+                      "the communicator nccl: each of %d ranks needs a GPU of its own", l->base.ranks);
 }
 
 /* Does what may fail, before the ranks wait for each other. */
@@ -134,7 +135,7 @@ static mm_status join_others(nccl_link *l, const ncclUniqueId *id) {
 
 static mm_status join(nccl_link *l) {
     hello *all = calloc((size_t)l->base.ranks, sizeof *all);
-    if (!all) return mm_fail(MM_ERR_NOMEM, "out of memory for the engine nccl");
+    if (!all) return mm_fail(MM_ERR_NOMEM, "out of memory for the communicator nccl");
     hello *own = &all[l->base.rank];
     own->status = get_ready(l, own);
     if (own->status != MM_OK) snprintf(own->message, sizeof own->message, "%s", mm_last_error());
@@ -158,7 +159,7 @@ static void destroy(nccl_link *l, bool well) {
 
 static mm_status nccl_open(const comm_config *config, comm_link **link_out) {
     nccl_link *l = calloc(1, sizeof *l);
-    if (!l) return mm_fail(MM_ERR_NOMEM, "out of memory for the engine nccl");
+    if (!l) return mm_fail(MM_ERR_NOMEM, "out of memory for the communicator nccl");
     pthread_mutex_init(&l->lock, NULL);
     l->host = comm_host_backend();
     mm_status status = l->host->open(config, &l->host_link);
@@ -216,7 +217,7 @@ static mm_status enqueue_group(const nccl_link *l, const comm_tensor *tensors, i
         const comm_tensor *t = &tensors[i];
         if (t->elems == 0) continue;
         if (t->kind == COMM_COUNT && at + t->elems > COUNTS_MOST)
-            status = mm_fail(MM_ERR_UNSUPPORTED, "the engine nccl: more than %d counts at a time", COUNTS_MOST);
+            status = mm_fail(MM_ERR_UNSUPPORTED, "the communicator nccl: more than %d counts at a time", COUNTS_MOST);
         else
             status = enqueue_one(l, t, l->counts + at * l->base.ranks, comm, stream);
         at += t->kind == COMM_COUNT ? t->elems : 0;

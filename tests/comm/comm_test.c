@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What ranks do with each other, without MPI: each rank is a thread, and the engine copies between their memories. */
+/* What ranks do with each other, without MPI: each rank is a thread, and the backend copies between their memories. */
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -135,19 +135,19 @@ static void fake_abort(comm_link *link, int status) {
     abort();
 }
 
-static const comm_backend engine = {.name = "fake",
-                                    .open = fake_open,
-                                    .close = fake_close,
-                                    .abort = fake_abort,
-                                    .scatter = fake_scatter,
-                                    .collect = fake_collect,
-                                    .share = fake_share,
-                                    .spread = fake_spread,
-                                    .test = fake_test};
+static const comm_backend backend = {.name = "fake",
+                                     .open = fake_open,
+                                     .close = fake_close,
+                                     .abort = fake_abort,
+                                     .scatter = fake_scatter,
+                                     .collect = fake_collect,
+                                     .share = fake_share,
+                                     .spread = fake_spread,
+                                     .test = fake_test};
 
 typedef struct rank_run {
     pthread_t thread;
-    int rank; /* the engine gives ranks in the order in which they open it */
+    int rank; /* the backend gives ranks in the order in which they open it */
     bool at_root;
     uint64_t seed;
     const char *wrong;
@@ -158,8 +158,8 @@ static void *run_rank(void *arg) {
     rank_run *r = arg;
     comm *m;
     volatile sig_atomic_t ended = 0;
-    const comm_config config = {.engine = "fake", .at_root = r->at_root, .ended = &ended};
-    if (comm_open_on(&engine, &config, &m) != MM_OK) {
+    const comm_config config = {.backend = "fake", .at_root = r->at_root, .ended = &ended};
+    if (comm_open_on(&backend, &config, &m) != MM_OK) {
         r->wrong = "not opened";
         return NULL;
     }
@@ -199,7 +199,7 @@ static void sums_are_those_in_the_order_of_ranks(void **state) {
         }
 }
 
-static void a_rank_whose_engine_fails_says_so_and_the_others_give_up_when_they_are_ended(void **state) {
+static void a_rank_whose_backend_fails_says_so_and_the_others_give_up_when_they_are_ended(void **state) {
     (void)state;
     rank_run runs[RANKS_MOST];
     world.fails_at = 3;
@@ -227,7 +227,7 @@ static void behind_a_sum_that_was_lost_no_other_is_taken_for_it(void **state) {
     world.opened = 0;
     memset(world.posts, 0, sizeof world.posts);
     memset(world.taken, 0, sizeof world.taken);
-    assert_int_equal(comm_open_on(&engine, &(comm_config){.engine = "fake"}, &m), MM_OK);
+    assert_int_equal(comm_open_on(&backend, &(comm_config){.backend = "fake"}, &m), MM_OK);
     for (int i = 0; i < ROOM; i++) comm_allreduce_begin(m, COMM_SUM, &sums[i], 1);
     no_memory = true;
     comm_allreduce_begin(m, COMM_SUM, &sums[ROOM], 1);
@@ -283,21 +283,21 @@ static void ranks_that_mm_starts_refuse_to_mix_transfers(void **state) {
     }
 }
 
-static void an_unknown_engine_is_refused(void **state) {
+static void an_unknown_backend_is_refused(void **state) {
     (void)state;
     comm *m;
-    assert_int_equal(comm_open(&(comm_config){.engine = "pigeons"}, &m), MM_ERR_NOT_FOUND);
+    assert_int_equal(comm_open(&(comm_config){.backend = "pigeons"}, &m), MM_ERR_NOT_FOUND);
     assert_non_null(strstr(mm_last_error(), "pigeons"));
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_are_those_in_the_order_of_ranks),
-        cmocka_unit_test(a_rank_whose_engine_fails_says_so_and_the_others_give_up_when_they_are_ended),
+        cmocka_unit_test(a_rank_whose_backend_fails_says_so_and_the_others_give_up_when_they_are_ended),
         cmocka_unit_test(behind_a_sum_that_was_lost_no_other_is_taken_for_it),
         cmocka_unit_test(terminated_ranks_wait_for_each_other),
         cmocka_unit_test(ranks_that_mm_starts_refuse_to_mix_transfers),
-        cmocka_unit_test(an_unknown_engine_is_refused),
+        cmocka_unit_test(an_unknown_backend_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

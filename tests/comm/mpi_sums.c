@@ -15,7 +15,7 @@ static const char *try_apart(comm *m) {
 }
 
 int main(int argc, char **argv) {
-    const comm_config config = {.engine = "mpi", .at_root = argc > 1 && strcmp(argv[1], "root") == 0};
+    const comm_config config = {.backend = "mpi", .at_root = argc > 1 && strcmp(argv[1], "root") == 0};
     comm *m;
     mm_status status = comm_open(&config, &m);
     if (status != MM_OK) {

@@ -19,7 +19,7 @@ needs_two_gpus() {
         skip "there are no two GPUs"
 }
 
-two_gpus_come_to_the_same_weights_whatever_the_plan_and_the_engine_() {
+two_gpus_come_to_the_same_weights_whatever_the_plan_and_the_communicator_() {
     command -v mpirun >/dev/null || skip "there is no mpirun"
     needs_two_gpus
     local options n=0
@@ -27,7 +27,7 @@ two_gpus_come_to_the_same_weights_whatever_the_plan_and_the_engine_() {
         "--policy recompute:when=always --sum end --issue thread"; do
         n=$((n + 1))
         # shellcheck disable=SC2086
-        timeout -s KILL 100 mpirun --bind-to none -n 2 "$mm" "${net[@]}" --iterations 3 $options --engine mpi --save state$n \
+        timeout -s KILL 100 mpirun --bind-to none -n 2 "$mm" "${net[@]}" --iterations 3 $options --comm mpi --save state$n \
             --json row$n >out 2>err </dev/null || fail "status $? with $options"
         equal_tensors state1 state$n
         # Two terms have one sum, whatever the order.
@@ -44,7 +44,7 @@ two_gpus_come_to_the_same_weights_whatever_the_plan_and_the_engine_() {
     (($(count trace '"cat":"sum"') >= 6)) || fail "NCCL's sums are not in the trace"
     says trace '"dropped":0'
     # NCCL where mpirun has started the ranks.
-    timeout -s KILL 100 mpirun --bind-to none -n 2 "$mm" "${net[@]}" --iterations 3 --engine nccl --save state \
+    timeout -s KILL 100 mpirun --bind-to none -n 2 "$mm" "${net[@]}" --iterations 3 --comm nccl --save state \
         >out 2>err </dev/null || fail "status $? under mpirun"
     equal_tensors state1 state
 }
@@ -55,7 +55,7 @@ ranks_of_which_one_copies_slowly_do_not_wait_for_each_other_() {
     command -v mpirun >/dev/null || skip "there is no mpirun"
     needs_two_gpus
     local issue parts=(train --net 'vgg11@32x32,classes=10,thin=8' --batch 4 --device cuda --deterministic --quiet
-        --no-measure --iterations 3 --engine mpi)
+        --no-measure --iterations 3 --comm mpi)
     for issue in inline thread; do
         timeout -s KILL 60 mpirun --bind-to none -n 1 env MM_EMULATED_CUDA_OUT_MS=10 "$mm" "${parts[@]}" --issue $issue : \
             -n 1 "$mm" "${parts[@]}" --issue $issue >out 2>err </dev/null || fail "status $? with --issue $issue"
@@ -63,7 +63,7 @@ ranks_of_which_one_copies_slowly_do_not_wait_for_each_other_() {
 }
 
 ranks_without_a_gpu_each_are_refused_() {
-    refused 2 "--engine nccl: adds up on GPUs, and --device host is none" train --net tiny --ranks 2 --engine nccl
+    refused 2 "--comm nccl: adds up on GPUs, and --device host is none" train --net tiny --ranks 2 --comm nccl
     refused 2 "--sum-at root: NCCL adds up in its own order" "${net[@]}" --ranks 2 --sum-at root
     needs_two_gpus
     refused 2 "8 ranks, 2 GPUs answer" "${net[@]}" --ranks 8
@@ -71,7 +71,7 @@ ranks_without_a_gpu_each_are_refused_() {
     # One that cannot be opened, in case that one is installed.
     mkdir none
     : >none/libnccl.so.2
-    LD_LIBRARY_PATH=none refused 1 "the engine nccl: none/libnccl.so.2" "${net[@]}" --ranks 2
+    LD_LIBRARY_PATH=none refused 1 "the communicator nccl: none/libnccl.so.2" "${net[@]}" --ranks 2
 }
 
 # In the background: starter; ranks: their process ids, once they train.

@@ -25,7 +25,7 @@ needs_mpi() {
 together() {
     local status=0 expected=$1 ranks=$2
     shift 2
-    timeout -s KILL 60 mpirun --bind-to none -n "$ranks" "$mm" "$@" --engine mpi >out 2>err </dev/null || status=$?
+    timeout -s KILL 60 mpirun --bind-to none -n "$ranks" "$mm" "$@" --comm mpi >out 2>err </dev/null || status=$?
     ((status == expected)) || fail "$ranks ranks of mm $*: status $status, expected $expected"
 }
 
@@ -46,8 +46,8 @@ first=("${net[@]}")
 apart() {
     local status=0 expected=$1 text=$2 began=$SECONDS
     shift 2
-    timeout -s KILL 60 mpirun --bind-to none -n 1 "$mm" "${first[@]}" --engine mpi --save state : \
-        -n 1 "$mm" "$@" --engine mpi --save state >out 2>err </dev/null || status=$?
+    timeout -s KILL 60 mpirun --bind-to none -n 1 "$mm" "${first[@]}" --comm mpi --save state : \
+        -n 1 "$mm" "$@" --comm mpi --save state >out 2>err </dev/null || status=$?
     ((status == expected)) || fail "status $status, expected $expected"
     ((SECONDS - began <= seconds)) || fail "they took $((SECONDS - began)) s to end"
     mapfile -t lines < <(grep '^mm' err)
@@ -59,7 +59,7 @@ apart() {
 
 # In the background; what they print goes to out and err. ranks: their process ids, once they train.
 start_together() {
-    mpirun --bind-to none -n 2 "$mm" "${many[@]}" --engine mpi --save state --log log >out 2>err </dev/null &
+    mpirun --bind-to none -n 2 "$mm" "${many[@]}" --comm mpi --save state --log log >out 2>err </dev/null &
     starter=$!
     trap 'kill -KILL $starter 2>/dev/null' EXIT
     wait_for log $'\n3,'
@@ -172,10 +172,10 @@ what_cannot_be_meant_is_refused_() {
     refused 2 "--ranks 0" "${net[@]}" --ranks 0
     refused 2 "--sum never: must be overlap or end" "${net[@]}" --sum never
     refused 2 "--sum-at 3: must be ranks or root" "${net[@]}" --sum-at 3
-    refused 2 "unknown engine 'pigeons'" "${net[@]}" --engine pigeons
-    refused 2 "unknown engine 'pigeons'" "${net[@]}" --engine pigeons --ranks 2
-    OMPI_COMM_WORLD_SIZE=2 refused 2 "each would train alone: give --engine mpi" "${net[@]}"
-    OMPI_COMM_WORLD_SIZE=2 refused 2 "give --engine mpi" "${net[@]}" --ranks 2
+    refused 2 "unknown communicator 'pigeons'" "${net[@]}" --comm pigeons
+    refused 2 "unknown communicator 'pigeons'" "${net[@]}" --comm pigeons --ranks 2
+    OMPI_COMM_WORLD_SIZE=2 refused 2 "each would train alone: give --comm mpi" "${net[@]}"
+    OMPI_COMM_WORLD_SIZE=2 refused 2 "give --comm mpi" "${net[@]}" --ranks 2
     needs_mpi
     # Before they have met, each tells of itself.
     timeout -s KILL 60 mpirun --bind-to none -n 2 "$mm" "${net[@]}" --bogus 1 >out 2>err </dev/null &&
@@ -211,7 +211,7 @@ a_rank_of_another_build_is_refused_() {
     local status=0
     cp "$mm" other && printf x >>other
     timeout -s KILL 60 mpirun --bind-to none -n 1 "$mm" "${net[@]}" --engine mpi : \
-        -n 1 ./other "${net[@]}" --engine mpi >out 2>err </dev/null || status=$?
+        -n 1 ./other "${net[@]}" --comm mpi >out 2>err </dev/null || status=$?
     ((status == 2)) || fail "status $status"
     (($(count err "mm train: ") == 1)) || fail "not one line"
     says err "mm train: rank 1 runs another build of mm than rank 0"
@@ -253,7 +253,7 @@ a_rank_that_fails_on_the_way_ends_all_() {
     needs_mpi
     local status=0 began=$SECONDS
     mkdir folder
-    timeout -s KILL 60 mpirun --bind-to none -n 2 "$mm" "${net[@]}" --engine mpi --save folder/there/state \
+    timeout -s KILL 60 mpirun --bind-to none -n 2 "$mm" "${net[@]}" --comm mpi --save folder/there/state \
         >out 2>err </dev/null || status=$?
     ((status == 1)) || fail "status $status"
     ((SECONDS - began <= seconds)) || fail "they took $((SECONDS - began)) s to end"
@@ -269,8 +269,8 @@ a_rank_whose_memory_runs_out_on_the_way_ends_all_() {
     for options in "--issue thread" "--issue inline --policy swap-async:when=always" "--sum end --no-ladder"; do
         status=0 began=$SECONDS
         # shellcheck disable=SC2086
-        timeout -s KILL 60 mpirun --bind-to none -n 1 "$short" "${many[@]}" $options --engine mpi --save state : \
-            -n 1 env MM_SHORT_AFTER=100 "$short" "${many[@]}" $options --engine mpi --save state \
+        timeout -s KILL 60 mpirun --bind-to none -n 1 "$short" "${many[@]}" $options --comm mpi --save state : \
+            -n 1 env MM_SHORT_AFTER=100 "$short" "${many[@]}" $options --comm mpi --save state \
             >out 2>err </dev/null || status=$?
         ((status == 1)) || fail "$options: status $status"
         ((SECONDS - began <= seconds)) || fail "$options: they took $((SECONDS - began)) s to end"

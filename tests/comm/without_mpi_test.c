@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A build where there is neither MPI nor CUDA knows both engines by name, and says why it has none. */
+/* A build where there is neither MPI nor CUDA knows both backends by name, and says why it has none. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,17 +9,17 @@
 
 #include "nets/comm/comm.h"
 
-static void both_engines_are_refused_by_name(void **state) {
+static void both_backends_are_refused_by_name(void **state) {
     (void)state;
     comm *m;
-    assert_int_equal(comm_open(&(comm_config){.engine = "mpi"}, &m), MM_ERR_UNSUPPORTED);
-    assert_non_null(strstr(mm_last_error(), "this build has no engine mpi"));
-    assert_int_equal(comm_open(&(comm_config){.engine = "nccl"}, &m), MM_ERR_UNSUPPORTED);
-    assert_non_null(strstr(mm_last_error(), "this build has no engine nccl"));
-    assert_int_equal(comm_probe(&(comm_config){.engine = "nccl"}, 2), MM_ERR_UNSUPPORTED);
+    assert_int_equal(comm_open(&(comm_config){.backend = "mpi"}, &m), MM_ERR_UNSUPPORTED);
+    assert_non_null(strstr(mm_last_error(), "this build has no communicator mpi"));
+    assert_int_equal(comm_open(&(comm_config){.backend = "nccl"}, &m), MM_ERR_UNSUPPORTED);
+    assert_non_null(strstr(mm_last_error(), "this build has no communicator nccl"));
+    assert_int_equal(comm_probe(&(comm_config){.backend = "nccl"}, 2), MM_ERR_UNSUPPORTED);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(both_engines_are_refused_by_name)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(both_backends_are_refused_by_name)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

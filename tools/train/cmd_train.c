@@ -254,11 +254,11 @@ static const char help_text[] =
     "first iteration, the first one ends the run, and there is nothing to save. Otherwise: 0 done, 1 failed or does\n"
     "not fit, 2 the command line cannot be meant so.\n"
     "\n"
-    "With --ranks N, or as one of those that mpirun started (--engine mpi), each process trains an N-th of every\n"
+    "With --ranks N, or as one of those that mpirun started (--comm mpi), each process trains an N-th of every\n"
     "batch, in its own --budget, and all add up their gradients, in the same order on every run. Rank 0 reports,\n"
     "evaluates and saves; its state loads into any number. A batch norm normalises a rank's part; running statistics\n"
     "become the ranks' mean. On the device cuda, --ranks gives each a GPU, and NCCL adds up there, in its own order;\n"
-    "--engine mpi: as on the host. Figures are the whole batch's, memory is rank 0's. Ctrl-C at the mm that started\n"
+    "--comm mpi: as on the host. Figures are the whole batch's, memory is rank 0's. Ctrl-C at the mm that started\n"
     "them, or SIGINT to any of them, lets all finish the same iteration. An mpirun of yours kills them a second or\n"
     "two after Ctrl-C. If one fails, all end.\n"
     "\n"
@@ -268,7 +268,7 @@ static const char help_text[] =
     "  mm train --net resnet20 --iterations 300 --switch 100:freelunch --switch 200:liveness --save state\n"
     "  mm train --net resnet20 --iterations 400 --load state --save state\n"
     "  mm train --net resnet20 --ranks 2 --threads 1\n"
-    "  mpirun -n 2 mm train --net resnet20 --threads 1 --engine mpi";
+    "  mpirun -n 2 mm train --net resnet20 --threads 1 --comm mpi";
 
 static void tell_of_plan(const train *t) {
     char sub_batch[48] = "";
@@ -300,8 +300,9 @@ static mm_status read_options(train *t, int argc, char **argv) {
          ARG_TEXT, &t->sub_batch_text, 0, 0},
         {"--iterations", "N", "train until this many iterations are done (100)", ARG_COUNT, &t->iterations, 1, 1e9},
         {"--epochs", "N", "... or this many passes over the data", ARG_COUNT, &t->epochs, 1, 1e6},
-        {"--engine", "NAME", "of ranks: mpi, or nccl: a GPU for each; without --ranks: mpirun has started them",
-         ARG_TEXT, &t->engine, 0, 0},
+        {"--comm", "NAME", "of ranks: mpi, or nccl: a GPU for each; without --ranks: mpirun has started them", ARG_TEXT,
+         &t->comm, 0, 0},
+        {"--engine", "NAME", "the old name of --comm, until 0.17", ARG_TEXT, &t->comm, 0, 0},
         {"--ranks", "N", "start N processes, each of which trains an N-th of every batch", ARG_COUNT, &t->ranks_wanted,
          1, 1024},
         {"--sum", "WHEN", "gradients of ranks: overlap: beside the backward pass; end: behind it (overlap)", ARG_TEXT,

@@ -21,7 +21,7 @@ typedef struct policy_switch {
 typedef struct train {
     /* as given */
     const char *net, *data, *test_data, *policy, *save, *save_every, *load, *json, *log_path, *codec_log_path, *facts,
-        *facts_save, *trace, *progress, *issue, *sub_batch_text, *engine, *sum, *sum_at;
+        *facts_save, *trace, *progress, *issue, *sub_batch_text, *comm, *sum, *sum_at;
     int64_t ranks_wanted, batch, iterations, epochs, budget_bytes, pinned_bytes, effort, seed, replan, eval_every;
     const char *lr_schedule;
     double lr, momentum, weight_decay, clip_norm; /* below their minimum: the optimizer's default */
@@ -74,7 +74,7 @@ MM_CHECKED mm_status train_read_schedule(const train *t, int64_t iterations, net
 typedef enum train_variable { TRAIN_RANKS, TRAIN_RANK } train_variable;
 const char *train_ranks_variable(train_variable which);
 
-/* Starts the ranks that --ranks asks for, or makes this process one of those that --engine says were started.
+/* Starts the ranks that --ranks asks for, or makes this process one of those that --comm says were started.
  * *code_out: the exit status of the ranks that it has started, and waited for; -1: the training is this process's.
  * MM_ERR_INVALID: the options are of no use together, or others were started and would train alone; else errors of
  * comm_open. */

@@ -50,19 +50,19 @@ static int named_gpu(const train *t) {
     return colon ? atoi(colon + 1) : -1;
 }
 
-/* The engine of ranks that are to be started: on GPUs NCCL, unless another is asked for. */
-static const char *choose_engine(const train *t) {
-    return t->engine ? t->engine : target_is_host(t->target.device) ? "mpi" : "nccl";
+/* The communicator of ranks that are to be started: on GPUs NCCL, unless another is asked for. */
+static const char *choose_comm(const train *t) {
+    return t->comm ? t->comm : target_is_host(t->target.device) ? "mpi" : "nccl";
 }
 
-static mm_status check_engine(const train *t, const comm_config *config) {
+static mm_status check_comm(const train *t, const comm_config *config) {
     const int ranks = (int)t->ranks_wanted;
-    if (strcmp(config->engine, "nccl") != 0) return ranks > 0 ? comm_probe(config, ranks) : MM_OK;
+    if (strcmp(config->backend, "nccl") != 0) return ranks > 0 ? comm_probe(config, ranks) : MM_OK;
     if (target_is_host(t->target.device))
-        return mm_fail(MM_ERR_INVALID, "--engine nccl: adds up on GPUs, and --device %s is none; give --device cuda",
+        return mm_fail(MM_ERR_INVALID, "--comm nccl: adds up on GPUs, and --device %s is none; give --device cuda",
                        t->target.device);
     if (config->at_root)
-        return mm_fail(MM_ERR_INVALID, "--sum-at root: NCCL adds up in its own order; give --engine mpi");
+        return mm_fail(MM_ERR_INVALID, "--sum-at root: NCCL adds up in its own order; give --comm mpi");
     return ranks > 0 ? comm_probe(config, ranks) : MM_OK;
 }
 
@@ -80,21 +80,21 @@ static mm_status read_sums(const train *t, mm_allreduce_when *when_out, bool *at
 mm_status train_ranks_begin(train *t, int *code_out) {
     mm_allreduce_when when;
     comm_config config = {
-        .engine = choose_engine(t), .ended = command_terminated(), .gpu = named_gpu(t), .lost_out = &t->told};
+        .backend = choose_comm(t), .ended = command_terminated(), .gpu = named_gpu(t), .lost_out = &t->told};
     *code_out = -1;
     MM_TRY(read_sums(t, &when, &config.at_root));
     if (t->ranks_wanted > 0 && started() > 0)
-        return mm_fail(MM_ERR_INVALID, "--ranks %lld: mpirun has started this process as one of %d: give --engine mpi",
+        return mm_fail(MM_ERR_INVALID, "--ranks %lld: mpirun has started this process as one of %d: give --comm mpi",
                        (long long)t->ranks_wanted, started());
     if (t->ranks_wanted > 1) {
-        MM_TRY(check_engine(t, &config));
-        return train_start(t, strcmp(config.engine, "mpi") == 0, code_out);
+        MM_TRY(check_comm(t, &config));
+        return train_start(t, strcmp(config.backend, "mpi") == 0, code_out);
     }
-    if (!t->engine && started() > 1)
-        return mm_fail(MM_ERR_INVALID, "mpirun has started %d processes, and each would train alone: give --engine mpi",
+    if (!t->comm && started() > 1)
+        return mm_fail(MM_ERR_INVALID, "mpirun has started %d processes, and each would train alone: give --comm mpi",
                        started());
-    if (!t->engine || t->ranks_wanted == 1) return MM_OK;
-    MM_TRY(check_engine(t, &config));
+    if (!t->comm || t->ranks_wanted == 1) return MM_OK;
+    MM_TRY(check_comm(t, &config));
     MM_TRY(comm_open(&config, &t->ranks));
     if (comm_rank(t->ranks) > 0)
         be_quiet(t);
@@ -255,7 +255,7 @@ int train_ranks_end(train *t, mm_status status, int code) {
     int32_t own = 0, all[COMM_RANKS_MOST];
     if (!t->ranks) return code;
     fflush(NULL);
-    /* Not in the engine's own way, which takes a core. */
+    /* Not in the communicator's own way, which takes a core. */
     const bool failed = (status != MM_OK && t->agreed) || comm_gather(t->ranks, &own, sizeof own, all) != MM_OK;
     if (failed) comm_abort(t->ranks, code ? code : EXIT_FAILED);
     comm_close(t->ranks);

@@ -15,17 +15,19 @@
 #include "tools/args/commands.h"
 #include "tools/train/train.h"
 
-/* Copies the command line, but for --ranks and --engine. NULL: no memory. */
+/* Copies the command line, but for --ranks, --comm and its old name. NULL: no memory. */
 static int copy_arguments(const train *t, char **line) {
     int n = 0;
     line[n++] = "train";
     for (int i = 1; i < t->argc; i++) {
-        if (strcmp(t->argv[i], "--ranks") == 0 || strcmp(t->argv[i], "--engine") == 0)
+        if (strcmp(t->argv[i], "--ranks") == 0 || strcmp(t->argv[i], "--comm") == 0 ||
+            strcmp(t->argv[i], "--engine") == 0)
             i++;
-        else if (strncmp(t->argv[i], "--ranks=", 8) != 0 && strncmp(t->argv[i], "--engine=", 9) != 0)
+        else if (strncmp(t->argv[i], "--ranks=", 8) != 0 && strncmp(t->argv[i], "--comm=", 7) != 0 &&
+                 strncmp(t->argv[i], "--engine=", 9) != 0)
             line[n++] = t->argv[i];
     }
-    line[n++] = "--engine";
+    line[n++] = "--comm";
     return n;
 }
 

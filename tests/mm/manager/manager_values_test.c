@@ -198,9 +198,9 @@ static void what_is_not_the_callers_is_refused(void **state) {
     REFUSED(MM_ERR_NOT_FOUND, "declares the tensor mm.values", mm_values_set(f.m, MM_VALUES_OWN, &one, 4));
     REFUSED(MM_ERR_INVALID, "only a graph may declare", mm_persistent_add(f.m, MM_VALUES, 64));
     assert_int_equal(mm_manager_prepare(f.m, f.graph), MM_OK);
-    REFUSED(MM_ERR_INVALID, "are those from 8 to 16", mm_values_set(f.m, MM_VALUES_ITERATION, &one, 4));
-    REFUSED(MM_ERR_INVALID, "are those from 8 to 16", mm_values_set(f.m, 14, &one, 4));
-    REFUSED(MM_ERR_INVALID, "are those from 8 to 16", mm_values_set(f.m, MM_VALUES_OWN, &one, -1));
+    REFUSED(MM_ERR_INVALID, "caller's values lie from 8 to 16", mm_values_set(f.m, MM_VALUES_ITERATION, &one, 4));
+    REFUSED(MM_ERR_INVALID, "caller's values lie from 8 to 16", mm_values_set(f.m, 14, &one, 4));
+    REFUSED(MM_ERR_INVALID, "caller's values lie from 8 to 16", mm_values_set(f.m, MM_VALUES_OWN, &one, -1));
     REFUSED(MM_ERR_INVALID, "data is NULL", mm_values_set(f.m, MM_VALUES_OWN, NULL, 4));
     REFUSED(MM_ERR_INVALID, "is set by mm_values_set", mm_persistent_set(f.m, MM_VALUES, 8, &one, 4));
     REFUSED(MM_ERR_INVALID, "-1: must be 0 or more", mm_iteration_number_set(f.m, -1));
