@@ -198,8 +198,7 @@ static void what_comes_back_is_what_is_updated_with_under_every_policy(void **st
                              seed / 2 % 2};
             run_trial(&t, graph, seed, expected, order, p == 0);
         }
-        rig_needs(graph, "recompute:mode=sqrt,when=always", INT64_MAX, INT64_MAX); /* proves the plan; tests/comm runs
-                                                                                    * it */
+        rig_needs(graph, "recompute:mode=sqrt,when=always", INT64_MAX, INT64_MAX); /* proved here; runs in tests/comm */
         mm_graph_destroy(graph);
     }
     assert_true(tensors > SEEDS); /* the graphs have enough of them */

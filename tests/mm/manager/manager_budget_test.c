@@ -318,8 +318,7 @@ static void options_of_another_headers_size_are_taken_as_far_as_they_are_known(v
     assert_int_equal(mm_manager_create_sized(&options.known, sizeof options, &m), MM_ERR_UNSUPPORTED);
     assert_non_null(strstr(mm_last_error(), "they are of a newer mm.h"));
     assert_null(m);
-    assert_int_equal(mm_manager_create_sized(&options.known, 0, &m), MM_ERR_INVALID); /* no member is passed, so no
-                                                                                       * budget */
+    assert_int_equal(mm_manager_create_sized(&options.known, 0, &m), MM_ERR_INVALID); /* no member, so no budget */
     assert_null(m);
 }
 
