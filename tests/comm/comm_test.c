@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What ranks do with each other, without MPI: each rank is a thread, and a fake backend copies between their memories.
- * */
+/* Ranks without MPI: each rank is a thread, and a fake backend copies between their memories. */
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>

@@ -299,7 +299,7 @@ a_signal_to_a_rank_ends_all_with_the_same_iteration_() {
     done
 }
 
-# Also before mpirun or the ranks are ready for it.
+# It comes even before mpirun or the ranks are ready for it.
 sigint_to_the_mm_that_starts_them_ends_all_at_any_time_() {
     needs_mpi
     local later

@@ -22,7 +22,7 @@ extern const char device_fault_message[];
 enum { DEVICE_FAULT_NEW_PLACE = 0 };
 
 /* From now on, gives the fault to the nth call (from 1) that can have it, and to no other. DEVICE_FAULT_NEW_PLACE: to
- * the first call from a place in the code that has had no fault so since device_fault_forget_places. */
+ * the first call from a place in the code that has had none since device_fault_forget_places. */
 void device_fault_set(device_fault fault, int nth);
 void device_fault_forget_places(void);
 /* Calls are not counted while paused. */

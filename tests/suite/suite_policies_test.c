@@ -18,7 +18,7 @@
 #include "tests/core/deep.h"
 #include "tests/suite/suite_rig.h"
 
-/* Sanitizers need few budgets: they look for races and memory errors. Other builds compare the weights at all. */
+/* Sanitizers need few budgets: they look for races and memory errors, not for wrong weights. */
 static int budgets_of(bool large) {
 #ifdef __SANITIZE_THREAD__
     return 2;
@@ -99,10 +99,10 @@ enum { POLICY_COUNT = sizeof POLICIES / sizeof *POLICIES };
 /* Bounds for ZFP at 8 bits a value, over all networks and budgets:
  *   gradients of the first iteration, all together: |g - exact| / |exact|
  *   parameters after the last: |w - exact| / |exact - initial|
- * The bound of a map's error (pipeline/codec/zfp/zfp_error.h) implies none for what is learned, so these are measured:
- * at most 0.0112 and 0.09, by googlenet, whose last batch norms see eight pixels; rounding alone can make its error
- * three times larger or smaller in three steps. A wrong map (height and width exchanged, NCHW, or a row off) gives
- * gradients that are off by at least four times as much. */
+ * The bound of a map's error (pipeline/codec/zfp/zfp_error.h) implies none for what is learned, so these follow from
+ * measurements: at most 0.0112 and 0.09, by googlenet, whose last batch norms see eight pixels; rounding alone can make
+ * its error three times larger or smaller in three steps. A wrong map (height and width exchanged, NCHW, or a row off)
+ * gives gradients that are off by at least four times as much. */
 static const double GRADIENT_ERROR = 0.02, WEIGHT_ERROR = 0.2;
 
 /* The run under liveness with which policies are compared. */
@@ -333,7 +333,7 @@ static void wrong_map_misses_the_bound(void **state) {
     run_wrong_map(*state, "googlenet@64,classes=5,thin=16", 2);
 }
 
-/* Here the embedding and the last product share weights, and attention and the loss save little of it. */
+/* Here the embedding and the last product share weights, and attention and the loss save little for backward. */
 static void net_of_tokens_under_every_kind_of_policy(void **state) {
     static const char net[] = "gpt,layers=2,width=32,heads=2,context=24,vocabulary=40,dropout=0.1";
     run_net(*state, net, 3, true, NETS_FP32);

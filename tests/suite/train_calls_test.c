@@ -163,8 +163,7 @@ static void a_call_that_fails_is_told_once_and_training_goes_on(void **state) {
 
 /* ---------------------------------------------------------------- memory that runs out */
 
-/* Values and momenta of all parameters after two blocking iterations. The nth call of `fail` fails in the second one.
- * */
+/* Values and momenta of all parameters after two blocking iterations. In the second, the nth call of `fail` fails. */
 static float *weights_after(const char *fail, long nth, int64_t *steps_out, size_t *n_out) {
     loop l;
     nets_result result;

@@ -494,8 +494,7 @@ static void check_fourth_channel(const training *t) {
     free(values);
 }
 
-/* Copies in odd pieces, which end within rows, give the same as one copy; in memory, elements lie as nets_order says.
- * */
+/* Copies in odd pieces, which end within rows, give the same as one copy; in memory elements lie as nets_order says. */
 static void parameters_are_copied_in_torchvisions_order_from_any_place(void **state) {
     (void)state;
     suite_net s;

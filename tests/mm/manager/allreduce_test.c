@@ -251,7 +251,7 @@ static void without_functions_shared_tensors_come_back_as_they_were(void **state
     mm_graph_destroy(graph);
 }
 
-/* Counts messages that all-reduces keep an iteration from being recorded. ctx: int. */
+/* Counts messages which say that all-reduces keep an iteration from being recorded. ctx: int. */
 static void count_unrecorded(void *ctx, mm_log_level level, const char *message) {
     *(int *)ctx += level == MM_LOG_INFO && strstr(message, "runs without a recording") &&
                    strstr(message, "other processes' gradients");

@@ -241,7 +241,7 @@ static void iterate(run *r, int n) {
     for (int i = 0; i < n; i++, r->iterations++) expect_ok(rig_iteration(&r->rig, r->m, RIG_STREAM));
 }
 
-/* As a loop that leaves three iterations running, and replays where it may. */
+/* Runs like a loop that leaves three iterations running, and replays where it may. */
 static void iterate_ahead(run *r, int n) {
     for (int i = 0; i < n; i++, r->iterations++) {
         if (i % 3 == 0) expect_ok(mm_manager_sync(r->m));
@@ -483,7 +483,7 @@ static void changes_meanwhile_are_no_obstacle(void **state) {
     mm_graph_destroy(other);
 }
 
-/* Without mm_options.measure_times. */
+/* The manager was created without measure_times. */
 static void what_was_learned_is_saved(void **state) {
     (void)state;
     run r;

@@ -447,7 +447,7 @@ static void plans_are_made_by_the_facts_that_the_manager_was_given(void **state)
     mm_graph_destroy(other);
 }
 
-/* Once, however many substitutes are tried. */
+/* The warning comes once, however many substitutes are tried. */
 static void a_graph_without_measured_times_is_told_once_where_memory_is_short(void **state) {
     (void)state;
     mm_graph *graph = rig_random_graph(SEED, LAYERS, 6), *other = rig_random_graph(SEED + 1, LAYERS, 4);

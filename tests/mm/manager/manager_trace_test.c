@@ -44,7 +44,7 @@ static void checked(trace_checked *c, const char *what) {
     assert_int_equal(unlink("trace.json"), 0);
 }
 
-/* However steps are computed and issued, and whether or not iterations are waited for. */
+/* Steps are computed and issued in every way, and iterations are waited for or not. */
 static void each_iteration_is_in_the_trace_whole(void **state) {
     (void)state;
     static trace_checked c;
@@ -72,7 +72,7 @@ static void each_iteration_is_in_the_trace_whole(void **state) {
     assert_true(flows > 0);
 }
 
-/* Iterations in flight are dropped if the loop does not wait for too long; the others are whole. */
+/* Iterations in flight are dropped if the loop waits too seldom; the others are whole. */
 static void iterations_on_their_way_are_whole_or_dropped(void **state) {
     (void)state;
     static trace_checked c;

@@ -137,7 +137,7 @@ static void each_iteration_sees_its_own_values(void **state) {
     }
 }
 
-/* As a loop does that has loaded a state. Iterations in flight keep their numbers. */
+/* A loop that has loaded a state sets the number. Iterations in flight keep theirs. */
 static void numbers_go_on_from_the_one_that_is_set(void **state) {
     (void)state;
     for (follow how = DRAINED; how < FOLLOWS; how++) {
