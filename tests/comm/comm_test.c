@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What ranks do with each other, without MPI: each rank is a thread, and the backend copies between their memories. */
+/* Ranks without MPI: each rank is a thread, and a fake backend copies between their memories. */
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -28,15 +28,15 @@ static struct {
     pthread_mutex_t lock;
     int ranks, opened;
     post posts[COMMS][RANKS_MOST][POSTS];
-    int taken[COMMS][POSTS]; /* by how many ranks */
-    int fails_at;            /* the transfer of rank 1 that fails; 0: none */
-    int late_ms;             /* rank 1 begins so much later, and all are terminated; 0: they are not */
+    int taken[COMMS][POSTS]; /* how many ranks have copied the transfer */
+    int fails_at;            /* number of rank 1's transfer that fails; 0: none */
+    int late_ms;             /* how much later rank 1 begins; all ranks are being terminated then. 0: neither */
 } world = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 typedef struct transfer {
     int comm;
     int64_t number;
-    bool whole, taken; /* whole: of rank 0's data all, else of rank r's the part at from_places[r] */
+    bool whole, taken; /* taken: copied to `to` */
     const int32_t *own;
     int32_t *to;
     int counts[RANKS_MOST], from[RANKS_MOST], places[RANKS_MOST];
@@ -78,7 +78,7 @@ static mm_status begin(comm_link *link, int slot, int comm, const int32_t *data,
     post *p = &world.posts[comm][link->rank][(t->number - 1) % POSTS];
     const bool fails = world.fails_at > 0 && link->rank == 1 && t->number == world.fails_at;
     *p = (post){data, t->number};
-    /* Its data is freed when it has failed. */
+    /* The caller frees the data of a transfer that failed. */
     for (int c = 0; fails && c < COMMS; c++) memset(world.posts[c][link->rank], 0, sizeof world.posts[c][link->rank]);
     pthread_mutex_unlock(&world.lock);
     return fails ? mm_fail(MM_ERR_DEVICE, "rank 1: the fake fails") : MM_OK;
@@ -124,7 +124,7 @@ static mm_status fake_test(comm_link *link, int slot, bool *done_out) {
         t->taken = true;
         world.taken[t->comm][at]++;
     }
-    /* What others read of this rank must stay until they have. */
+    /* This rank's data must stay until all others have copied it. */
     *done_out = t->taken && world.taken[t->comm][at] >= link->ranks * (int)((t->number - 1) / POSTS + 1);
     pthread_mutex_unlock(&world.lock);
     return MM_OK;
@@ -147,7 +147,7 @@ static const comm_backend backend = {.name = "fake",
 
 typedef struct rank_run {
     pthread_t thread;
-    int rank; /* the backend gives ranks in the order in which they open it */
+    int rank; /* the backend numbers ranks in the order in which they open it */
     bool at_root;
     uint64_t seed;
     const char *wrong;
@@ -164,7 +164,7 @@ static void *run_rank(void *arg) {
         return NULL;
     }
     r->rank = comm_rank(m);
-    ended = world.late_ms > 0 || (world.fails_at > 0 && r->rank == 0); /* as its parent tells it */
+    ended = world.late_ms > 0 || (world.fails_at > 0 && r->rank == 0); /* as if the parent process had told it to end */
     const struct timespec late = {world.late_ms / 1000, world.late_ms % 1000 * 1000000L};
     if (r->rank == 1) nanosleep(&late, NULL);
     r->wrong = comm_sums_try(m, r->seed);
@@ -212,7 +212,7 @@ static void a_rank_whose_backend_fails_says_so_and_the_others_give_up_when_they_
     assert_string_equal(other->message, "terminated, and for 3 s nothing came from other ranks");
 }
 
-/* The malloc of comm.c and its kin; this file's own fails when it is told to. */
+/* Stands for malloc in comm.c and others (--wrap); fails if no_memory is set. */
 static bool no_memory;
 void *__real_malloc(size_t bytes);
 void *__wrap_malloc(size_t bytes);
@@ -232,14 +232,14 @@ static void behind_a_sum_that_was_lost_no_other_is_taken_for_it(void **state) {
     no_memory = true;
     comm_allreduce_begin(m, COMM_SUM, &sums[ROOM], 1);
     no_memory = false;
-    while (comm_allreduce_wait(m, NULL) != MM_OK) sched_yield(); /* it is not done yet */
+    while (comm_allreduce_wait(m, NULL) != MM_OK) sched_yield(); /* until the first sum is done */
     comm_allreduce_begin(m, COMM_SUM, &sums[ROOM + 1], 1);
     for (int done = 1; done < ROOM; done += comm_allreduce_wait(m, NULL) == MM_OK) sched_yield();
     for (int i = 0; i < 1000; i++) assert_int_equal(comm_allreduce_wait(m, NULL), MM_ERR_NOMEM);
     comm_close(m);
 }
 
-/* As all ranks are terminated at once, by whoever gave them the machine. */
+/* As when a batch system terminates all ranks at once. */
 static void terminated_ranks_wait_for_each_other(void **state) {
     (void)state;
     rank_run runs[RANKS_MOST];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The command mm, whose device has no memory left in the midst of training: once what it does with other ranks has
- * begun as many times as the environment's MM_SHORT_AFTER says. */
+/* The command mm, whose device runs out of memory once as many all-reduces have begun as the environment's
+ * MM_SHORT_AFTER says. */
 #include <stdatomic.h>
 #include <stdlib.h>
 

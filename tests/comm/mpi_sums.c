@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Started by mpirun: this rank's part of comm_sums_try. Exit status 0: all is right; 77: there is no MPI. The argument
- * "root": rank 0 adds up; "apart": the last rank begins another sum than the others, and must be told so. */
+/* Started by mpirun: runs comm_sums_try as one rank. Exit status 0: all is right; 77: there is no MPI. Argument "root":
+ * rank 0 adds up. "apart": the last rank begins a sum of another size than the others; all must get an error (exit
+ * status 3). */
 #include <stdio.h>
 #include <string.h>
 
 #include "tests/comm/comm_sums.h"
 
-/* NULL: the ranks are told of MPI's error. */
+/* NULL: the error is MPI's. */
 static const char *try_apart(comm *m) {
     static float sums[1000];
     comm_allreduce_begin(m, COMM_SUM, sums, comm_rank(m) == comm_size(m) - 1 ? 1000 : 10);

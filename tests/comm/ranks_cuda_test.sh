@@ -1,19 +1,18 @@
 #!/bin/bash
-# mm train as two processes, each on a GPU of its own. On emulated GPUs an emulated NCCL is found, elsewhere the real
-# one.
+# mm train as two processes, each on a GPU of its own. Emulated GPUs have an emulated NCCL; others have the real one.
 # SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../tools/cli.sh"
 
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
-# MPI's plugins leave memory behind, and are unloaded before leaks are looked for: none can be told from ours.
+# MPI's plugins leak, and are unloaded before the leak check, so that their leaks cannot be told from ours.
 export ASAN_OPTIONS=detect_leaks=0
 emulated=$(dirname "$mm")/../tests/cuda_emulation
 [[ ! -e $emulated/libnccl.so.2 ]] || export LD_LIBRARY_PATH=$emulated
 net=(train --net tiny --batch 8 --device cuda --deterministic --quiet --no-measure)
-seconds=${MM_RANKS_SECONDS:-10} # in which all ranks of a failure must have ended
+seconds=${MM_RANKS_SECONDS:-10} # within which all ranks must have ended after a failure
 
-# 'mm device' would measure it, for seconds.
+# Not with 'mm device', which would measure the GPUs for seconds.
 needs_two_gpus() {
     "$mm" train --net tiny --batch 4 --device cuda:1 --iterations 1 --quiet --no-measure >told 2>&1 ||
         skip "there are no two GPUs"
@@ -30,7 +29,7 @@ two_gpus_come_to_the_same_weights_whatever_the_plan_and_the_communicator_() {
         timeout -s KILL 100 mpirun --bind-to none -n 2 "$mm" "${net[@]}" --iterations 3 $options --comm mpi --save state$n \
             --json row$n >out 2>err </dev/null || fail "status $? with $options"
         equal_tensors state1 state$n
-        # Two terms have one sum, whatever the order.
+        # Two terms have the same sum in either order.
         # shellcheck disable=SC2086
         expect 0 "${net[@]}" --iterations 3 $options --ranks 2 --save nccl$n --json row$n.nccl
         equal_tensors state1 nccl$n
@@ -43,14 +42,14 @@ two_gpus_come_to_the_same_weights_whatever_the_plan_and_the_communicator_() {
     equal_tensors state1 traced
     (($(count trace '"cat":"sum"') >= 6)) || fail "NCCL's sums are not in the trace"
     says trace '"dropped":0'
-    # NCCL where mpirun has started the ranks.
+    # NCCL, with ranks that mpirun has started.
     timeout -s KILL 100 mpirun --bind-to none -n 2 "$mm" "${net[@]}" --iterations 3 --comm nccl --save state \
         >out 2>err </dev/null || fail "status $? under mpirun"
     equal_tensors state1 state
 }
 
-# One of which has its gradients on the host when the other has begun to vote, or waits for sums: no function of the CPU
-# may wait for another, since CUDA may run them one after the other.
+# One rank still copies gradients to the host when the other has begun to vote, or waits for sums. No host function on a
+# stream may wait for another one, since CUDA may run them one after the other.
 ranks_of_which_one_copies_slowly_do_not_wait_for_each_other_() {
     command -v mpirun >/dev/null || skip "there is no mpirun"
     needs_two_gpus
@@ -68,16 +67,16 @@ ranks_without_a_gpu_each_are_refused_() {
     needs_two_gpus
     refused 2 "8 ranks, 2 GPUs answer" "${net[@]}" --ranks 8
     refused 2 "2 ranks, and one GPU is named, cuda:1" train --net tiny --batch 8 --device cuda:1 --ranks 2
-    # One that cannot be opened, in case that one is installed.
+    # A library that cannot be opened, in case NCCL is installed.
     mkdir none
     : >none/libnccl.so.2
     LD_LIBRARY_PATH=none refused 1 "the communicator nccl: none/libnccl.so.2" "${net[@]}" --ranks 2
 }
 
-# In the background: starter; ranks: their process ids, once they train.
+# Starts ranks in the background. Sets starter, and ranks to their process ids once they train.
 start_ranks() {
     start "${net[@]}" --iterations 1000000 --ranks 2 --save state --log log
-    starter=$! # a process whose output is read takes its place
+    starter=$! # saved, because reading from a process changes $!
     trap 'kill -KILL $starter 2>/dev/null' EXIT
     wait_for log $'\n3,'
     mapfile -t ranks < <(pgrep -P "$starter")

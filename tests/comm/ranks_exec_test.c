@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* An executor that is one of several processes'.
+/* An executor that is one of several ranks.
  *
- * Memory that runs out: before an iteration has given anything to be added up, it runs again under a plan that needs
- * less, with the same bits; afterwards it fails, because others have what it gave.
+ * Memory runs out: as long as no all-reduce has begun, the iteration runs again under a plan that needs less, with the
+ * same bits; afterwards it fails, because other ranks have what it sent.
  *
- * Gradients that are not finite: whichever rank has them, none updates anything. */
+ * Gradients are not finite: whichever rank has them, no rank updates anything. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,7 +25,7 @@
 enum { BATCH = 4, SEED = 5, ITERATIONS = 2 };
 static const nets_optimizer SGD = {.momentum = 0.9f, .weight_decay = 1e-4f, .only_finite = true};
 
-/* The other rank has the same gradients, and a loss of 1. ctx: how many sums have begun. */
+/* The other rank has the same gradients, and a loss of 1. ctx: how many all-reduces have begun. */
 static void sent(void *ctx, const mm_allreduce_part *shared) {
     const mm_tensor_info *tensor = mm_graph_tensor(shared->graph, shared->tensor);
     float *elems = shared->data;
@@ -45,8 +45,8 @@ static int64_t begun(void *ctx) { return atomic_load((atomic_llong *)ctx); }
 static const mm_allreduce_fns fns = {.sent = sent, .await = await};
 
 typedef struct votes {
-    int32_t others; /* what the other rank says */
-    int32_t mine;   /* what this one has said last */
+    int32_t others; /* the other rank's word */
+    int32_t mine;   /* this rank's last word */
 } votes;
 
 static votes voted;
@@ -134,13 +134,12 @@ static void memory_that_runs_out_is_made_up_for_only_before_a_sum_has_begun(void
         mm_stats_get(r.manager, &stats);
         if (status == MM_OK) {
             float *weights = weights_of(&r, &bytes);
-            assert_int_equal(sums, before); /* once each */
+            assert_int_equal(sums, before); /* each has begun once */
             assert_memory_equal(weights, expected, bytes);
             free(weights);
         } else {
             assert_int_equal(status, MM_ERR_NOMEM);
-            /* What runs before the plan, such as copies of what an iteration may have to restore, no plan makes
-             * smaller. */
+            /* Before the plan, an iteration copies what it may have to restore. A smaller plan does not help there. */
             if (sums == 0 && stats.ladder_steps > 0) fail_msg("call %d: did not run again", nth);
         }
         again += status == MM_OK && stats.ladder_steps > 0;
@@ -153,7 +152,7 @@ static void memory_that_runs_out_is_made_up_for_only_before_a_sum_has_begun(void
     free(expected);
 }
 
-/* Weights, momenta and the count of iterations. */
+/* Digest of all values and states of parameters. */
 static uint64_t digest_of(const run *r) {
     uint64_t digest = 14695981039346656037u;
     for (int p = 0; p < nets_net_params(r->net); p++)
@@ -176,7 +175,7 @@ static void a_rank_that_halts_halts_all(void **state) {
     const struct {
         const char *what;
         const nets_optimizer *optimizer;
-        float image; /* of the second iteration, one of them */
+        float image; /* element 7 of the second batch's images */
         int32_t others, mine;
         mm_status status;
         bool halts;

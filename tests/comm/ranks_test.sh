@@ -1,19 +1,19 @@
 #!/bin/bash
-# mm train as several processes: the same weights as one process that adds up sub-batches; beginnings, ends and
-# failures.
+# mm train as several processes: they end with the weights of one process that adds up sub-batches; how they begin, end
+# and fail.
 # SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../tools/cli.sh"
 
 sums=$(realpath "$2") short=$(realpath "$3")
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
-# MPI's plugins leave memory behind, and are unloaded before leaks are looked for: none can be told from ours.
+# MPI's plugins leak, and are unloaded before the leak check, so that their leaks cannot be told from ours.
 export ASAN_OPTIONS=detect_leaks=0
 any=(train --net 'vgg11@32x32,classes=10,thin=16' --threads 1 --quiet --no-measure)
 net=("${any[@]}" --batch 16 --iterations 6)
 many=("${any[@]}" --batch 16 --iterations 1000000)
 normed=(train --net tiny --batch 8 --threads 1 --quiet --no-measure --iterations 5)
-seconds=${MM_RANKS_SECONDS:-10} # in which all ranks of a failure must have ended
+seconds=${MM_RANKS_SECONDS:-10} # within which all ranks must have ended after a failure
 
 needs_mpi() {
     command -v mpirun >/dev/null || skip "there is no mpirun"
@@ -21,7 +21,8 @@ needs_mpi() {
     [[ $? != 77 ]] || skip "the build or the machine has no MPI"
 }
 
-# together STATUS RANKS ARGUMENT...: mpirun starts as many, within the time; what they print goes to out and err.
+# together STATUS RANKS ARGUMENT...: runs so many ranks of mm under mpirun, with a time limit. Their output goes to out
+# and err.
 together() {
     local status=0 expected=$1 ranks=$2
     shift 2
@@ -29,7 +30,7 @@ together() {
     ((status == expected)) || fail "$ranks ranks of mm $*: status $status, expected $expected"
 }
 
-# None of mpirun's processes is left: they are in the case's folder.
+# Waits until mpirun's processes have ended: those that run in the case's folder.
 none_left() {
     local process began=$SECONDS
     for process in $(pgrep -x 'mm|mm_short|other'); do
@@ -40,8 +41,8 @@ none_left() {
     done
 }
 
-# apart STATUS TEXT OPTIONS...: rank 1 has these options, and rank 0 those of `first`, so that all end, within the time,
-# with one line of mm.
+# apart STATUS TEXT OPTIONS...: rank 0 has the options in `first`, rank 1 has OPTIONS. Both must end in time, with this
+# status and one line of mm, which says TEXT of rank 1.
 first=("${net[@]}")
 apart() {
     local status=0 expected=$1 text=$2 began=$SECONDS
@@ -57,7 +58,7 @@ apart() {
     none_left
 }
 
-# In the background; what they print goes to out and err. ranks: their process ids, once they train.
+# Starts ranks in the background; their output goes to out and err. Sets ranks to their process ids once they train.
 start_together() {
     mpirun --bind-to none -n 2 "$mm" "${many[@]}" --comm mpi --save state --log log >out 2>err </dev/null &
     starter=$!
@@ -67,7 +68,7 @@ start_together() {
     ((${#ranks[@]} == 2)) || fail "${#ranks[@]} processes"
 }
 
-# Ended, whether or not anybody has asked how.
+# Ended, even if its parent has not waited for it.
 is_gone() { # PROCESS
     local key state
     while read -r key state _; do
@@ -76,7 +77,7 @@ is_gone() { # PROCESS
     [[ $state == Z ]]
 }
 
-# await_end: sets status; all ranks are gone.
+# await_end: waits until all ranks have ended, and sets status.
 await_end() {
     local began=$SECONDS
     status=0
@@ -167,7 +168,7 @@ ranks_with_batch_norms_come_to_the_same_every_time_and_report_once_() {
     (($(value row pinned_bytes) > 0)) || fail "no pinned memory is counted"
 }
 
-# What one process cannot train alone by mistake, and what ranks cannot share.
+# Options with which each process would train alone by mistake, or that ranks cannot share.
 what_cannot_be_meant_is_refused_() {
     refused 2 "--ranks 0" "${net[@]}" --ranks 0
     refused 2 "--sum never: must be overlap or end" "${net[@]}" --sum never
@@ -177,7 +178,7 @@ what_cannot_be_meant_is_refused_() {
     OMPI_COMM_WORLD_SIZE=2 refused 2 "each would train alone: give --comm mpi" "${net[@]}"
     OMPI_COMM_WORLD_SIZE=2 refused 2 "give --comm mpi" "${net[@]}" --ranks 2
     needs_mpi
-    # Before they have met, each tells of itself.
+    # Before ranks have met, each reports its own errors.
     timeout -s KILL 60 mpirun --bind-to none -n 2 "$mm" "${net[@]}" --bogus 1 >out 2>err </dev/null &&
         fail "an unknown option is taken"
     mapfile -t lines < <(grep '^mm' err)
@@ -193,7 +194,7 @@ ranks_that_were_started_otherwise_are_refused_() {
     apart 2 "--seed 2, rank 0 has --seed 1" "${net[@]}" --seed 2
     apart 2 "--net tiny, rank 0 has --net vgg11" train --net tiny --threads 1 --quiet --no-measure --batch 16 --iterations 6
     apart 2 "--batch 32, rank 0 has --batch 16" "${any[@]}" --batch 32 --iterations 6
-    apart 2 "--fuse off, rank 0 has --fuse on" "${net[@]}" --fuse off # they would add up other tensors to each other
+    apart 2 "--fuse off, rank 0 has --fuse on" "${net[@]}" --fuse off # they would add up different tensors
 }
 
 ranks_that_start_from_another_state_are_refused_() {
@@ -235,7 +236,7 @@ a_rank_that_is_killed_ends_all_() {
     [[ ! -e state ]] || fail "something was saved"
 }
 
-# It kills the ranks after a second or two. A state that one has saved by then is whole.
+# mpirun kills the ranks after a second or two. If a rank has saved a state by then, the state is whole.
 a_signal_to_mpirun_itself_ends_all_() {
     needs_mpi
     local signal
@@ -262,7 +263,7 @@ a_rank_that_fails_on_the_way_ends_all_() {
     none_left
 }
 
-# Rank 0 has given its part of the sums by then, or waits for rank 1's.
+# By then rank 0 has given its part of the sums, or waits for rank 1's.
 a_rank_whose_memory_runs_out_on_the_way_ends_all_() {
     needs_mpi
     local options status began
@@ -298,7 +299,7 @@ a_signal_to_a_rank_ends_all_with_the_same_iteration_() {
     done
 }
 
-# Before mpirun or the ranks are ready for it, too.
+# It comes even before mpirun or the ranks are ready for it.
 sigint_to_the_mm_that_starts_them_ends_all_at_any_time_() {
     needs_mpi
     local later

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A build where there is neither MPI nor CUDA knows both backends by name, and says why it has none. */
+/* A build without MPI and CUDA knows both backends by name, and says that it does not have them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

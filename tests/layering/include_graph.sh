@@ -1,8 +1,7 @@
 #!/bin/bash
-# include_graph.sh ROOT LAYERS: the include graph of the sources below ROOT. Fails, and says where, on a file whose
-# folder the table LAYERS does not name; on an include that the table does not allow; on a circle of files, or of
-# folders; on an include that is not a path from ROOT; and on two files with one name. A folder of tests is of the layer
-# "tests".
+# include_graph.sh ROOT LAYERS: checks the includes of the sources below ROOT. Reports and fails on a file whose folder
+# the table LAYERS does not name; an include that the table does not allow; a circle of files, or of folders; an include
+# that is not a path from ROOT; and two files with one name. All folders of tests are one layer, "tests".
 # SPDX-License-Identifier: MIT
 set -euo pipefail
 export LC_ALL=C
@@ -11,7 +10,7 @@ cd "$1"
 work=$(mktemp -d "${TEST_TMPDIR:-/tmp}/include_graph.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
-# What git ignores is not of the project.
+# Files that git ignores are not part of the project.
 files() {
     git ls-files --cached --others --exclude-standard 2>/dev/null || find . -name '.?*' -prune -o -type f -printf '%P\n'
 }
@@ -71,7 +70,7 @@ for what in file folder; do
     fi
 done
 
-# A name says what a file is wherever it is seen: in a message, a search, a stack.
+# A file's name must identify it in messages, searches and stack traces.
 twice=$(grep -vE '(^|/)(BUILD|README\.md)$' "$work/files" | sed 's#.*/##' | sort | uniq -d)
 for name in $twice; do
     echo "one name, several files: $(grep -E "(^|/)$name\$" "$work/files" | paste -sd' ')"

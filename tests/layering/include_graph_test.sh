@@ -1,6 +1,6 @@
 #!/bin/bash
-# include_graph_test.sh SCRIPT LAYERS README: the tree that holds README passes include_graph.sh; a copy of it with one
-# fault planted does not, and is told of that fault.
+# include_graph_test.sh SCRIPT LAYERS README: include_graph.sh passes the tree that holds README. With one fault
+# planted in a copy of the tree, it fails and names the fault.
 # SPDX-License-Identifier: MIT
 set -euo pipefail
 script=$(realpath "$1") layers=$(realpath "$2") root=$(dirname "$(realpath "$3")")
@@ -17,7 +17,7 @@ verdict() { # CASE, whether it passed
     fi
 }
 
-# A fault is a line that a file ends with, or a new file; then, what the script must print of it.
+# FILE|LINE|TEXT: the fault is LINE at the end of FILE, which may be new; the script must print TEXT.
 faults=(
     'buffers/layout/layout.h|#include "mm/device/contract/device.h"|buffers/layout may include only'
     'mm/core/status.h|#include "policies/policy.h"|mm/core may include only'

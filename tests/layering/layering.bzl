@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """layer_test: a library may depend, directly and through others, on those listed and on nothing else.
 
-own_archives: the archives of the libraries of this tree that others are made of.
+own_archives: the archives of all libraries of this tree that `deps` link.
 """
 
 def layer_test(name, target, allowed):

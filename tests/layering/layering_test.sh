@@ -1,6 +1,6 @@
 #!/bin/bash
-# layering_test.sh DEPS TARGET ALLOWED...: fails if the file DEPS (labels, a line each) names a library that is neither
-# TARGET nor allowed. What cuda_library makes of one (NAME_toolkit, NAME_emulated) goes by its name.
+# layering_test.sh DEPS TARGET ALLOWED...: fails if the file DEPS (labels, one per line) names a library that is neither
+# TARGET nor allowed. The libraries that cuda_library makes of one (NAME_toolkit, NAME_emulated) count as NAME.
 # SPDX-License-Identifier: MIT
 set -euo pipefail
 deps=$1 target=$2

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""nm -A -g ARCHIVE... | symbol_graph.py CIRCLES: files that call each other in circles are those that CIRCLES lists.
+"""nm -A -g ARCHIVE... | symbol_graph.py CIRCLES: files may call each other only in circles that CIRCLES lists.
 
 File A calls file B if A's object has an undefined symbol that B's object defines. Include graphs do not see such
 circles: one header may declare what several files define. Each line of CIRCLES has the names of the files of one
@@ -18,11 +18,11 @@ def read_calls(lines):
         if not found:
             continue
         member, kind, symbol = found.groups()
-        # Kernels are compiled from a wrapper that is named after the library and the file: tools/bazel/cuda.bzl.
+        # A kernel is compiled from a wrapper, whose name has the library's and the file's: tools/bazel/cuda.bzl.
         file = re.sub(r"^.*_emulated_(.*)_cu$", r"\1", member)
         if kind == "U":
             wanted.append((file, symbol))
-        elif kind in "TDBRC":  # weak symbols are functions of C++ headers, which each caller has
+        elif kind in "TDBRC":  # not weak symbols: functions of C++ headers, which each caller has
             owner[symbol] = file
     calls = {file: {} for file in owner.values()}
     for caller, symbol in wanted:
@@ -57,7 +57,7 @@ def find_circles(calls):
 
 
 def read_listed(path):
-    """{files of a circle}."""
+    """The circles in the file: a set of sets of files."""
     listed = set()
     with open(path, encoding="utf-8") as lines:
         for line in lines:

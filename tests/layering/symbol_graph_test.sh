@@ -1,6 +1,6 @@
 #!/bin/bash
-# symbol_graph_test.sh SCRIPT CIRCLES ARCHIVE...: the files in these archives pass symbol_graph.py; with a circle
-# planted, with one that is listed and not there, and without calls they do not.
+# symbol_graph_test.sh SCRIPT CIRCLES ARCHIVE...: symbol_graph.py passes the files in these archives. It fails on a
+# planted circle, on a listed circle that does not exist, and on an input without calls.
 # SPDX-License-Identifier: MIT
 set -euo pipefail
 script=$1 circles=$2
@@ -9,7 +9,7 @@ work=$(mktemp -d "${TEST_TMPDIR:-/tmp}/symbol_graph_test.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 passed=0 failed=0
 
-# expect CASE SYMBOLS CIRCLES [TEXT]: passes; with a TEXT it fails and says that.
+# expect CASE SYMBOLS CIRCLES [TEXT]: the script must pass; with TEXT it must fail and print TEXT.
 expect() {
     local ok=false said
     echo "[ RUN      ] $1"
@@ -41,7 +41,7 @@ else
 fi
 expect files_call_each_other_in_listed_circles_alone "$work/symbols" "$circles"
 
-# iteration.c calls prepare.c; kernels go by the names of their files.
+# iteration.c calls prepare.c already. A kernel has the name of its file.
 { cat "$work/symbols" && echo 'lib.a:prepare.o: U mm_iteration_begin'; } >"$work/planted"
 expect planted_circle_is_found "$work/planted" "$circles" 'a circle of calls: iteration prepare'
 { cat "$work/symbols" && echo 'lib.a:device_cuda_emulated_cuda_sums_cu.o: U cuda_sums_async'; } >"$work/kernel"

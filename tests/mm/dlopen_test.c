@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* libmm.so as those find it who do not link with it: it opens at run time and works. */
+/* Opens libmm.so at run time and uses it, as a program does that does not link with it. */
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@ static const char library_path[] = "mm/libmm.so";
         f(last_error) f(iteration_begin) f(layer_begin) f(tensor_data) f(layer_end) f(iteration_end)                   \
             f(persistent_data) f(stats_get) f(manager_destroy) f(graph_destroy)
 
-/* Functions of mm.h by their types, to be found in the library. */
+/* Functions of mm.h, looked up in the library. */
 static struct api {
 #define POINTER(name) __typeof__(mm_##name) *name;
     FUNCTIONS(POINTER)
@@ -55,7 +55,7 @@ static void a_layer_runs_in_a_library_opened_at_run_time(void **state) {
     assert_int_equal(mm.graph_add_step(graph, layer, MM_FORWARD, forward, 1, 0), MM_OK);
     assert_int_equal(mm.graph_add_step(graph, layer, MM_BACKWARD, backward, 2, 0), MM_OK);
     assert_int_equal(mm.graph_freeze(graph), MM_OK);
-    /* The heap's jemalloc too. */
+    /* Naive buffers and workspaces, so that the library's jemalloc runs too. */
     mm_options options = {.device_bytes = 1 << 20,
                           .policy = "freelunch:codec=raw,buffers=naive,workspace=naive,when=always"};
     if (mm.manager_create_sized(&options, sizeof options, &m) != MM_OK) fail_msg("%s", mm.last_error());
@@ -80,8 +80,8 @@ static void a_layer_runs_in_a_library_opened_at_run_time(void **state) {
     assert_int_equal(dlclose(library), 0);
 }
 
-/* The emulation of CUDA keeps kernels' shared memory by thread: hundreds of KiB. A library that is opened at run time
- * gets so much only if it was set aside when the program began, so it begins once more. */
+/* The emulation of CUDA keeps kernels' shared memory thread-local: hundreds of KiB. A library that is opened at run
+ * time gets that much only if it was set aside when the program started, so the program restarts itself. */
 static void set_aside_thread_local_memory(char **argv) {
     static const char setting[] = "glibc.rtld.optional_static_tls=1048576";
     const char *now = getenv("GLIBC_TUNABLES");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The example that shows how to embed mm with kernels of one's own, run as a user would. */
+/* Runs the example that embeds mm with CUDA kernels of its own, as a user would. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 
 typedef struct outcome {
     long long budget, peak, replayed, iterations;
-    char first[32], last[32]; /* the loss, as printed: nine digits tell floats apart */
+    char first[32], last[32]; /* the loss as printed: nine digits identify a float */
 } outcome;
 
 static outcome train(const char *arguments) {
@@ -43,7 +43,7 @@ static void every_lossless_policy_trains_to_the_same_loss_mostly_replayed(void *
         assert_string_equal(o.first, expected.first);
         assert_string_equal(o.last, expected.last);
         assert_true(o.peak <= o.budget);
-        assert_int_equal(o.replayed, o.iterations - 2); /* the first under each of two policies runs step by step */
+        assert_int_equal(o.replayed, o.iterations - 2); /* each of two policies runs its first step by step */
     }
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The example that shows how to embed mm, run as a user would. */
+/* Runs the example that embeds mm, as a user would. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 
 #include "tests/core/trace_check.h"
 
-/* Runs it; its output, errors included. Returns its exit status. */
+/* output: what it prints, errors included. Returns its exit status. */
 static int run(const char *arguments, char *output, size_t capacity) {
     char command[256];
     snprintf(command, sizeof command, "tools/example_embed %s 2>&1", arguments);
@@ -28,7 +28,7 @@ static int run(const char *arguments, char *output, size_t capacity) {
 
 typedef struct outcome {
     long long budget, peak;
-    char first[32], last[32]; /* the loss, as printed: nine digits tell floats apart */
+    char first[32], last[32]; /* the loss as printed: nine digits identify a float */
 } outcome;
 
 static outcome train(const char *arguments) {
@@ -65,7 +65,7 @@ static void a_trace_has_all_iterations_and_changes_nothing(void **state) {
     const outcome traced = train(arguments), plain = train("liveness 400000 2");
     assert_string_equal(traced.last, plain.last);
     assert_true(trace_check(path, NULL, &c));
-    assert_int_equal(c.process[0].iterations, 120); /* 60, in two parts */
+    assert_int_equal(c.process[0].iterations, 120); /* 60, of two sub-batches each */
     assert_int_equal(c.dropped, 0);
     assert_int_equal(unlink(path), 0);
     char output[1024];
@@ -73,7 +73,7 @@ static void a_trace_has_all_iterations_and_changes_nothing(void **state) {
     assert_non_null(strstr(output, "MM_ERR_IO: /nowhere/trace: cannot be written"));
 }
 
-/* The sums have the same order, so not even rounding differs. */
+/* Gradients are added up in the same order, so not even rounding differs. */
 static void sub_batches_train_to_the_same_loss_in_less(void **state) {
     (void)state;
     const outcome whole = train("liveness"), halves = train("liveness 400000 2");

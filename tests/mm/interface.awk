@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-# Writes a table of what the public headers declare (interface.h). It reads the style that clang-format keeps: a declaration of a
-# function begins a line with MM_API, one of a type with typedef. A constant without a number counts others: it has no
-# value.
+# Writes a table of what the public headers declare (interface.h). Relies on clang-format's style: a function's
+# declaration begins a line with MM_API, a type's with typedef. An enum constant without "= NUMBER" counts the others,
+# so its value is left out.
 
 BEGIN {
     print "#include \"tests/mm/interface.h\""
@@ -10,7 +10,7 @@ BEGIN {
     print "const interface_entry interface_entries[] = {"
 }
 
-# Without names: "const mm_use *uses, size_t n" becomes "const mm_use *, size_t".
+# Types alone: "const mm_use *uses, size_t n" becomes "const mm_use *, size_t".
 function types(parameters, n, part, i, out) {
     n = split(parameters, part, ",")
     for (i = 1; i <= n; i++) {
@@ -60,7 +60,7 @@ function of_struct(text, type) {
     print_struct(text, type)
 }
 
-# Also of a deprecated name for a struct.
+# type: the struct's name, or a deprecated one.
 function print_struct(text, type, n, part, i, m, names, j) {
     printf "{\"struct\", \"%s\", NULL, 0, sizeof(%s)},\n", type, type
     sub(/\}[^}]*$/, "", text)
@@ -80,7 +80,7 @@ function print_struct(text, type, n, part, i, m, names, j) {
     }
 }
 
-# Declarations, without comments and breaks of lines.
+# Collects declarations, without comments and line breaks.
 FNR == 1 { text = "" }
 /^ *#/ { next }
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What mm.h declares, as interface.awk finds it. */
+/* The table that interface.awk writes of what the public headers declare. */
 #ifndef TESTS_MM_INTERFACE_H
 #define TESTS_MM_INTERFACE_H
 
@@ -7,10 +7,10 @@
 
 typedef struct interface_entry {
     const char *kind; /* function, constant, count (a constant without a number), struct, member, type */
-    const char *name; /* of a member: STRUCT.MEMBER */
-    const char *text; /* the type of a function, what a type is; else NULL */
-    long long value;  /* of a constant; a member's offset */
-    size_t bytes;     /* of a struct or a member */
+    const char *name; /* a member's is STRUCT.MEMBER */
+    const char *text; /* a function's type, or what a type stands for; else NULL */
+    long long value;  /* a constant's value, or a member's offset */
+    size_t bytes;     /* size of a struct or a member */
 } interface_entry;
 
 extern const interface_entry interface_entries[];

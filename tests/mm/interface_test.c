@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What libmm.so and mm.h offer, beside what they offered in their last version (interface_last.txt). With the same
- * soname, programs that were built with the last version must run with this one: functions, constants and structs stay;
- * more of them needs a greater MM_VERSION. mm/CONTRIBUTING.md says when the file is written anew; --print prints it. */
+/* Compares what libmm.so and mm.h offer with their last version (interface_last.txt). With the same soname, programs
+ * that were built with the last version must run with this one: functions, constants and structs stay; new ones need a
+ * greater MM_VERSION. mm/CONTRIBUTING.md says when to renew the file; --print prints its new text. */
 #include <elf.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -61,7 +61,7 @@ static void the_library_shows_the_functions_of_the_header_and_no_other_symbol(vo
         const char *strings = file + sections[sections[s].sh_link].sh_offset;
         for (size_t i = 1; i < sections[s].sh_size / sizeof *symbols; i++) {
             if (symbols[i].st_shndx == SHN_UNDEF || ELF64_ST_BIND(symbols[i].st_info) == STB_LOCAL) continue;
-            if (!is_public(strings + symbols[i].st_name)) fail_msg("%s is shown", strings + symbols[i].st_name);
+            if (!is_public(strings + symbols[i].st_name)) fail_msg("%s is in no header", strings + symbols[i].st_name);
             shown++;
         }
     }
@@ -69,7 +69,7 @@ static void the_library_shows_the_functions_of_the_header_and_no_other_symbol(vo
     free(file);
 }
 
-/* The name that programs linked with the library look for. The caller frees it. */
+/* The name by which linked programs look for the library. The caller frees it. */
 static char *soname(void) {
     size_t bytes;
     char *file = read_file(library_path, &bytes), *name = NULL;
@@ -94,9 +94,9 @@ static void the_version_is_the_same_as_text_and_as_numbers(void **state) {
     assert_string_equal(numbers, MM_VERSION);
 }
 
-/* ---------------------------------------------------------------- versions beside each other */
+/* ---------------------------------------------------------------- comparing versions */
 
-/* An interface as text, a line each: KIND NAME, and what must stay of it. The caller frees it. */
+/* The interface as text, one line each: KIND NAME, then what must not change. The caller frees it. */
 static char *interface_text(void) {
     char *text = NULL, *name = soname();
     size_t length = 0;
@@ -153,7 +153,7 @@ static const line *version_find(const version *v, const char *kind, const char *
     return NULL;
 }
 
-/* Structs that callers pass with their size: they may grow. */
+/* Callers pass the size of these structs, so they may grow. */
 static bool may_grow(const char *name) {
     static const char *const structs[] = {"mm_options", "mm_stats", "mm_stash_options", "mm_stash_stats"};
     for (size_t i = 0; i < sizeof structs / sizeof *structs; i++)
@@ -165,14 +165,14 @@ static bool has_grown(const line *before, const line *now) {
     return strcmp(now->kind, "struct") == 0 && may_grow(now->name) && atol(now->value) > atol(before->value);
 }
 
-/* Whether it is a member of a struct that was there before, and has its size for ever. */
+/* True for a member that is added to an existing struct of fixed size. */
 static bool is_new_member(const version *before, const line *now) {
     char type[96];
     return strcmp(now->kind, "member") == 0 && sscanf(now->name, "%95[^.]", type) == 1 && !may_grow(type) &&
            version_find(before, "struct", type);
 }
 
-/* Tells what a version may not change of the one before, a line each. Their number. */
+/* Writes to `told` which changes this version may not make, one line each. Returns their number. */
 static int compare(const char *before_text, const char *now_text, FILE *told) {
     version before = version_parse(before_text), now = version_parse(now_text);
     int found = 0, later = 0;
@@ -221,10 +221,10 @@ static void each_breach_is_told(void **state) {
         "struct mm_log 24 bytes\nmember mm_log.ctx 8 bytes at 8\n"
         "struct mm_options 16 bytes\nmember mm_options.policy 8 bytes at 8\n";
     static const struct {
-        const char *version; /* after the first one */
+        const char *version; /* of the second interface */
         const char *soname;
-        const char *from, *to; /* what it changes */
-        const char *tells;     /* NULL: it is lawful */
+        const char *from, *to; /* where `first` has `from`, the second has `to` */
+        const char *tells;     /* the message; NULL: the change is allowed */
     } cases[] = {
         {"1.2.3", "libmm.so.1", "", "", NULL},
         {"1.2.2", "libmm.so.1", "", "", "MM_VERSION is not greater"},
@@ -258,12 +258,12 @@ static void each_breach_is_told(void **state) {
         const int found = compare(first, second, file);
         assert_int_equal(fclose(file), 0);
         if (cases[i].tells ? !found || !strstr(told, cases[i].tells) : found)
-            fail_msg("case %zu: %d: %s", i, found, told);
+            fail_msg("case %zu: %d breaches: %s", i, found, told);
         free(told);
     }
 }
 
-/* A change of the real one, each of its lines: what compare is given has all of it. */
+/* Removes each line of the real interface in turn. */
 static void each_line_of_the_interface_is_compared(void **state) {
     (void)state;
     char *now = interface_text(), *without = malloc(strlen(now) + 1);
@@ -271,7 +271,7 @@ static void each_line_of_the_interface_is_compared(void **state) {
     assert_non_null(without);
     assert_non_null(told);
     int lines = 0;
-    for (char *at = strchr(strchr(now, '\n') + 1, '\n') + 1; *at; lines++) { /* behind version and soname */
+    for (char *at = strchr(strchr(now, '\n') + 1, '\n') + 1; *at; lines++) { /* after the lines of version and soname */
         char *next = strchr(at, '\n') + 1;
         sprintf(without, "%.*s%s", (int)(at - now), now, next);
         assert_int_equal(compare(now, without, told), 1);

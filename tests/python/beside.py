@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""beside: what mm_torch mirrors of the public headers by hand; and how a budget is divided between a stash and torch's allocator,
-with an allocator that only counts in torch.cuda's place."""
+"""beside: what mm_torch copies by hand from the public headers; and how a budget is divided between a stash and torch's
+allocator, for which an allocator that only counts stands in torch.cuda's place."""
 
 import ctypes
 import os
@@ -19,7 +19,7 @@ MIB = 1 << 20
 # ---- the public headers
 
 def header():
-    """Its text without comments, line breaks and macros of declarations."""
+    """The headers' text, without comments, line breaks and macros of declarations."""
     text = ""
     for name in ("mm_base.h", "mm_trace.h", "mm_stash.h", "mm.h"):
         path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../mm", name)
@@ -58,7 +58,7 @@ def members(text, name):
             yield found.group(2), kind + found.group(1), 1 if found.group(3) else 0
 
 
-# What a type of theirs is in ctypes; enums are ints.
+# The headers' types in ctypes; enums are ints.
 TYPES = {"int64_t": ctypes.c_int64, "uint64_t": ctypes.c_uint64, "uint32_t": ctypes.c_uint32, "int": ctypes.c_int,
          "bool": ctypes.c_bool, "char*": ctypes.c_char_p, "void*": ctypes.c_void_p, "mm_facts*": ctypes.c_void_p,
          "mm_dtype": ctypes.c_int, "mm_stash_fate": ctypes.c_int, "mm_log_level": ctypes.c_int, "mm_log": library.Log,
@@ -66,7 +66,7 @@ TYPES = {"int64_t": ctypes.c_int64, "uint64_t": ctypes.c_uint64, "uint32_t": cty
 
 
 def differences(text, version, ranks):
-    """Names of what library.py has not as mm.h has it."""
+    """Names that library.py does not have as mm.h has them."""
     if library.version() != version:
         yield "MM_VERSION"
     if library.RANK_MAX != ranks:
@@ -109,7 +109,7 @@ def headers_are_mirrored():
 # ---- torch's allocator
 
 class Cuda:
-    """An allocator in torch.cuda's place. What the program holds is told it; a cap below that is refused."""
+    """An allocator in torch.cuda's place. The program's memory is taken and given by calls; above the cap it fails."""
 
     class OutOfMemoryError(RuntimeError):
         pass
@@ -152,7 +152,7 @@ class Cuda:
 
 
 def chain(m, cuda, working, steps=1, weight=None):
-    """Iterations that save 6 tensors of 1 MiB, while the allocator has `working` bytes more. Gradients."""
+    """Runs iterations that save 6 tensors of 1 MiB while `working` more bytes are taken. Returns gradients."""
     gradients = []
     for _ in range(steps):
         leaf = weight if weight is not None else torch.linspace(-1, 1, MIB // 4).requires_grad_()
@@ -194,7 +194,7 @@ def budgets_are_shared():
     expect("the rest is the stash's", stats.arena_bytes + stats.predicted_kept_bytes <= 24 * MIB - needs, stats)
     expect("iterations are planned", stats.planned >= 2 and stats.off_plan == 0, stats)
     expect("figures go on where a stash is made anew", stats.iterations == 5 and stats.puts == 30, stats)
-    # Torch runs out: the step fails, and the next has more.
+    # Torch runs out of memory: the step fails, and the next one has more.
     try:
         chain(m, cuda, 12 * MIB + MIB // 2)
         expect("torch runs out", False, cuda.allowed)
@@ -204,7 +204,7 @@ def budgets_are_shared():
     before = m._core.share.needs
     chain(m, cuda, 11 * MIB, 3)
     expect("torch has more", m._core.share.needs > before, (before, m._core.share.needs))
-    # It runs out again, where its peak is one of the optimizer, when nothing is kept.
+    # It runs out again, where the optimizer has its peak, and nothing is kept.
     before = m._core.share.needs
     for failed in (True, False, False):
         try:
@@ -226,7 +226,7 @@ def budgets_are_shared():
 
 
 def stash_is_made_anew():
-    """Where there is no memory for it once, the step fails, and the next one works."""
+    """Memory for the stash runs out once: the step fails, and the next one works."""
     cuda = Cuda(1 << 40)
     m = mm.budget(24 * MIB, "swap-async", device="cpu", _cuda=cuda)
     chain(m, cuda, 4 * MIB)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the scripts of tests share: checks that are told and counted, and the running of cases."""
+"""What the tests' scripts share: checks, which print and count failures, and the running of cases."""
 
 import sys
 
@@ -7,11 +7,11 @@ _failed = 0
 
 
 def expect(what, condition, found=""):
-    """Tells what is not so, and goes on."""
+    """Prints a check that failed, and goes on."""
     global _failed
     if not condition:
         _failed += 1
-        print(f"{what}: not so: {found}")
+        print(f"failed: {what}; found {found}")
 
 
 def run(*cases):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""drift [CASE...]: loops that do not do the same in each iteration, by plain torch and inside a budget under a policy
-that moves all that it can. Gradients must be bit-equal, orders be left as often as expected, nothing stay behind, and
-the budget hold."""
+"""drift [CASE...]: loops whose iterations differ, in plain torch and inside a budget, under a policy that moves all
+that it can. Gradients must be bit-equal, iterations leave their plans as often as expected, nothing is left behind, and
+the budget holds."""
 
 import gc
 import sys
@@ -56,7 +56,7 @@ class Loop:
         return nn.functional.cross_entropy(self.net(x, **how), y)
 
     def settle(self):
-        """What was learned is planned before the next step, so that it does not depend on the machine's speed."""
+        """Waits for plans, so that results do not depend on the machine's speed."""
         if self.m:
             self.m.settle()
 
@@ -178,7 +178,7 @@ def evaluation(a):
                 with torch.no_grad():
                     a.found.append(a.loss(16))
             else:
-                out = a.loss(16)  # by mistake with gradients: kept until the next
+                out = a.loss(16)  # by mistake with gradients: its graph lives until the next one
                 a.found.append(out.detach().clone())
     del out
     a.step()
@@ -214,10 +214,10 @@ def left_before_backward(a):
     a.step()
 
 
-# Each case; how many of its iterations run as planned, at least (a step of several does not wait for each plan); and
-# how many leave a plan: one begins by the plan of that before where that begins alike. An iteration that leaves
-# entries, of a graph that is retained until the next one, is not learned. Policies cannot move all of a double
-# backward: with too little it runs unplanned.
+# Each case; how many of its iterations run as planned, at least (a step of several parts does not wait for each plan);
+# and how many leave a plan: an iteration follows the plan of the one before as long as it does the same. An iteration
+# that leaves entries (of a graph that is retained until the next one) is not learned. Policies cannot move all of a
+# double backward: with too little budget it runs unplanned.
 CASES = ((epochs, 6, 0), (dropped_block, 2, 4), (two_forwards, 1, 3), (one_weights_gradient, 6, 0), (retained, 1, 0),
          (double_backward, 0, 0), (double_backward, 2, 1, 700_000), (looked_at, 3, 0), (checkpoint_inside, 2, 0),
          (checkpoint_outside, 2, 1), (abandoned, 6, 0), (evaluation, 2, 0), (exception, 2, 2), (left_before_backward, 3, 0))
@@ -231,7 +231,7 @@ def faults(case, planned, off_plan, budget=BUDGET):
     case(run)
     if len(run.found) != len(plain.found) or not all(torch.equal(p, q) for p, q in zip(run.found, plain.found)):
         yield "its results are not plain torch's"
-    # A budget inside a checkpoint saves what the checkpoint would have run again, and batch norms count that run.
+    # Inside a checkpoint, a budget saves what the checkpoint would have run again, and batch norms count that run.
     state = dict(run.net.named_parameters() if case is checkpoint_outside else run.net.state_dict())
     if not all(torch.equal(value, state[key]) for key, value in plain.net.state_dict().items() if key in state):
         yield "its weights or buffers are not plain torch's"

@@ -149,7 +149,7 @@ for i in range(20):
 
 
 def interrupted():
-    """Ctrl-C at the worst moments: behind a call of the library, and before its result is a tensor."""
+    """Ctrl-C at the worst moments: after a call of the library, before its result is a tensor."""
     def late(function):
         def run(*arguments):
             function(*arguments)
@@ -162,7 +162,7 @@ def interrupted():
     for where, place, change in (("a put", lambda m: (m._core, "lib_put"), late), ("a get", lambda m: (m._core, "lib_get"), late),
                                  ("a capsule", lambda m: (layouts, "_new_capsule"), lambda function: early),
                                  ("a tensor", lambda m: (layouts, "_from_dlpack"), late)):
-        m = mm.budget("48KiB", "swap-async:when=always", **CPU)  # less than a step saves, and what it holds at a time
+        m = mm.budget("48KiB", "swap-async:when=always", **CPU)  # less than a step saves and holds at a time
         for planned in (False, True):
             owner, name = place(m)
             function = getattr(owner, name)
@@ -207,7 +207,7 @@ def in_place():
 
 
 def gradient(function, m=None):
-    """Of one weight, by function(weight)."""
+    """The gradient of one weight, by function(weight)."""
     weight = torch.linspace(-2, 2, 4096).reshape(64, 64).requires_grad_()
     with m or contextlib.nullcontext():
         function(weight).sum().backward()
@@ -232,7 +232,7 @@ def second_gradients():
 
 
 def storages():
-    """What share a storage, and are modified in place, but not views; and storages that get other memory, or none."""
+    """Tensors that share a storage and are modified in place, but are no views; storages whose memory changes."""
     def chunks(weight):  # as LSTM does
         a, b = (weight * 2).unsafe_chunk(2)
         return a.sigmoid_() * b.tanh_()
@@ -311,7 +311,7 @@ def nested():
 
 
 def errors_of(function):
-    """Its result, and what it and its children write to standard error."""
+    """Returns the result, and what the function and its children write to standard error."""
     with tempfile.TemporaryFile() as file:
         before = os.dup(2)
         os.dup2(file.fileno(), 2)
@@ -378,8 +378,8 @@ def left_alone():
                 if name not in ("put_bytes", "held_bytes") and getattr(after, name) != getattr(before, name)}
 
     batch = torch.randn(64, 64)
-    # A temporary that Python holds until the operation returns looks like the program's own. What is left alone is
-    # counted.
+    # A temporary that Python holds until the operation returns looks like a tensor of the program: it is left alone,
+    # and counted.
     before = m.stats
     found = counts(lambda: (weight.exp() * (buffer > 0.5).float()).masked_fill(buffer > 0.5, 0.0))
     expect("temporary masks", found == {"saved": 3, "puts": 1, "held": 2}, found)
@@ -405,7 +405,7 @@ def left_alone():
     with m, torch.autocast("cpu", torch.bfloat16):
         sum(a.sum() for a in (torch.relu(weight), F.dropout(weight.exp(), 0.5), weight.sin() @ weight)).backward()
     flags = {(e.producer, e.signs, e.exact) for e in m.entries()}
-    # Autocast's copies: of the weight, exact; of what is computed from it, not.
+    # Autocast's copy of a weight is exact; a copy of what is computed from it is not.
     for wanted in (("ReluBackward0", True, False), ("", False, True), ("ExpBackward0", False, False),
                    ("ToCopyBackward0", False, True), ("ToCopyBackward0", False, False)):
         expect(f"flags {wanted}", wanted in flags, flags)
@@ -420,7 +420,7 @@ def told():
     for word in ("saved tensors", "minimum budget", "fits the budget        yes"):
         expect(f"plan says {word!r}", word in out.getvalue(), out.getvalue())
     expect("plan has figures", 0 < figures["needed_bytes"] <= figures["saved_bytes"], figures)
-    for few in (60000, 600000):  # below one tensor; below the order
+    for few in (60000, 600000):  # too little for one tensor; too little for the order
         figures = mm.plan(net, models.loss, x, y, few, "liveness", "cpu", out)
         expect(f"plan says that {few} bytes are too few", not figures["fits"] and few < figures["needed_bytes"], figures)
     expect("plan leaves weights and buffers", all(torch.equal(before[k], v) for k, v in net.state_dict().items()))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """torture [--graphs N] [--seed N]: random graphs of views, operations in place, duplicates, recurrent layers,
-checkpoints, storages that are split and resized, and second gradients, each by plain torch and inside a budget with
-side streams that are delayed at random. Both must give the same bits, or refuse in the same words: about one graph in
-ten overwrites what it has saved."""
+checkpoints, storages that are split and resized, and second gradients, each in plain torch and inside a budget whose
+side streams are delayed at random. Both must give the same bits, or refuse in the same words: about one graph in ten
+overwrites what it has saved."""
 
 import argparse
 import gc
@@ -15,7 +15,7 @@ import torch.utils.checkpoint
 
 import mm_torch as mm
 
-ROWS, COLUMNS = 24, 48  # 4.5 KiB: just what is not left alone
+ROWS, COLUMNS = 24, 48  # 4.5 KiB: a little more than what is left alone
 BUDGETS = 80000, 120000, 250000, 1 << 20
 POLICIES = ("liveness", "swap-async", "swap-async:when=always", "freelunch:codec=zvc,eligible=all,when=always")
 
@@ -68,7 +68,7 @@ def build(r, seed):
         a.detach().resize_(4 * ROWS, 2 * COLUMNS)
         return b
 
-    # What overwrites a tensor of the pool, most often one that was saved, is in few graphs.
+    # Operations that overwrite a tensor of the pool, most often a saved one, are in few graphs.
     overwrites = ("mul_", "add_", "relu_", "part_")
     reentrant = r.random() < 0.15  # checkpoints that torch.autograd.grad refuses
     names = sorted(name for name in operations if name not in overwrites or r.random() < 0.15)
@@ -108,7 +108,7 @@ def outcome(seed, m=None):
     except mm.Infeasible:
         raise
     except RuntimeError as error:
-        # Torch names who overwrote the tensor, mm who had made it; and bf16 has a name of its own here.
+        # Torch names what overwrote the tensor, mm what had made it; and bf16 has a name of its own here.
         return re.sub(r", which is output .*?(?=,)|CPUBFloat16Type|torch.BFloat16Tensor", "", str(error))
 
 

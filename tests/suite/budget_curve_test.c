@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Networks at the size of the papers, on a GPU that is not there: its times follow from a few rates. The step never
- * takes longer when the budget grows, nor less than the bound; what fits is planned within it; and the published orders
- * hold. */
+/* Networks of the papers' size on a simulated GPU, whose times follow from a few rates. More budget never makes a step
+ * slower; no time is below the bound; plans stay within their budget; and the published order of policies holds. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,7 +14,7 @@
 #include "tests/core/deep.h"
 #include "tests/core/expect.h"
 
-/* Sanitizers look at how plans are made, which fewer budgets show. */
+/* For sanitizers few budgets are enough: they check how plans are made. */
 static int most_budgets(void) {
 #ifdef __SANITIZE_ADDRESS__
     return 3;
@@ -28,7 +27,7 @@ typedef struct subject {
     nets_net *net;
     nets_backend *backend;
     nets_lowered *lowered;
-    bool untimed; /* planned without times, as the manager does, and then simulated with nominal ones */
+    bool untimed; /* planned without times, as by a manager, and then simulated with nominal ones */
 } subject;
 
 static void subject_init(subject *s, const char *name, int64_t batch) {
@@ -45,8 +44,8 @@ static void subject_fini(subject *s) {
     nets_net_destroy(s->net);
 }
 
-/* A GPU of some 6 TFLOP/s, whose memory moves 250 GB/s, its link 12, its codecs 25: a Titan X with zfp, about. Tensors
- * that a convolution reads and writes are worth their traffic many times over in arithmetic. */
+/* About a Titan X with zfp: 6 TFLOP/s, memory of 250 GB/s, a link of 12, codecs of 25. Convolutions are bound by
+ * arithmetic, so they take longer per byte. */
 static void time_steps(const mm_graph *graph, mm_facts *facts) {
     for (int i = 0; i < mm_graph_steps(graph); i++) {
         const mm_step_info *step = mm_graph_step(graph, i);
@@ -71,7 +70,7 @@ typedef struct outcome {
     int operations;
 } outcome;
 
-/* Of the plan's time, in no more memory than it takes itself. */
+/* Compares the plan's time with the bound for the memory that the plan takes. */
 static void check_bound(const mm_planned *planned, int64_t ns) {
     const mm_plan *plan = planned->plan;
     const mm_limits limits = {
@@ -109,7 +108,7 @@ static outcome plan_within(const subject *s, const char *spec, int64_t budget) {
     return plan_within_both(s, spec, budget, INT64_MAX);
 }
 
-/* At that many budgets, most_budgets() at most, from the least to what liveness takes. */
+/* At `budgets` budgets, but at most most_budgets(), from the policy's least to what liveness takes. */
 static void check_curve(const subject *s, const char *spec, int budgets) {
     outcome liveness = plan_within(s, "liveness", 0), last = {.ns = INT64_MAX};
     char always[160];
@@ -121,8 +120,8 @@ static void check_curve(const subject *s, const char *spec, int budgets) {
         int64_t budget = least + (liveness.device_bytes - least) * b / (budgets - 1);
         outcome o = plan_within(s, spec, budget);
         if (o.device_bytes > budget || o.ns > last.ns)
-            fail_msg("%s: %lld bytes of %lld, %lld ns after %lld", spec, (long long)o.device_bytes, (long long)budget,
-                     (long long)o.ns, (long long)last.ns);
+            fail_msg("%s: takes %lld of %lld bytes, and %lld ns, %lld with less", spec, (long long)o.device_bytes,
+                     (long long)budget, (long long)o.ns, (long long)last.ns);
         last = o;
     }
     assert_int_equal(last.operations, 0);
@@ -171,7 +170,7 @@ static void what_is_run_is_never_slower_with_more_by_nominal_times(void **state)
     check_curves("googlenet", 16, true, 3);
 }
 
-/* By more than half a percent; where another one fits, it fits, too. */
+/* At each budget auto is at most half a percent slower than another policy that fits, or than auto with less memory. */
 static void check_auto(const char *name, int64_t batch, const char *spec, const char *const *others) {
     enum { BUDGETS = 3, SLACK = 200 };
     subject s;
@@ -182,16 +181,16 @@ static void check_auto(const char *name, int64_t batch, const char *spec, const 
         const int64_t budget = least + (most - least) * b / (BUDGETS - 1);
         const outcome o = plan_within(&s, spec, budget);
         if (o.device_bytes > budget || o.ns - o.ns / SLACK > before)
-            fail_msg("%s, %s: %lld bytes of %lld, %lld ns after %lld", name, spec, (long long)o.device_bytes,
-                     (long long)budget, (long long)o.ns, (long long)before);
+            fail_msg("%s, %s: takes %lld of %lld bytes, and %lld ns, %lld with less", name, spec,
+                     (long long)o.device_bytes, (long long)budget, (long long)o.ns, (long long)before);
         before = o.ns;
         for (int p = 0; others[p]; p++) {
             const outcome other = plan_within(&s, others[p], budget);
             if (b == 0 && other.device_bytes < least)
-                fail_msg("%s, %s: needs %lld bytes, %s %lld", name, spec, (long long)least, others[p],
+                fail_msg("%s, %s: needs %lld bytes, but %s %lld", name, spec, (long long)least, others[p],
                          (long long)other.device_bytes);
             if (other.device_bytes <= budget && o.ns - o.ns / SLACK > other.ns)
-                fail_msg("%s, %s in %lld bytes: %lld ns, %s %lld", name, spec, (long long)budget, (long long)o.ns,
+                fail_msg("%s, %s in %lld bytes: %lld ns, but %s %lld", name, spec, (long long)budget, (long long)o.ns,
                          others[p], (long long)other.ns);
         }
     }
@@ -212,7 +211,7 @@ static void auto_is_never_slower_than_others_nor_with_more(void **state) {
     check_auto("tiny", 16, "auto:codecs=zfp:rate=4", lossy);
 }
 
-/* Sessions plan once to learn what pinned memory to take, and again within that. */
+/* Sessions plan once to learn how much pinned memory to take, and again within that. */
 static void auto_plans_the_same_in_the_pinned_memory_that_it_takes(void **state) {
     (void)state;
     const int budgets = most_budgets() - 1;
@@ -224,14 +223,14 @@ static void auto_plans_the_same_in_the_pinned_memory_that_it_takes(void **state)
         const outcome o = plan_within(&s, "auto", budget);
         const outcome again = plan_within_both(&s, "auto", budget, o.pinned_bytes);
         if (again.ns != o.ns || again.device_bytes != o.device_bytes || again.pinned_bytes != o.pinned_bytes)
-            fail_msg("%lld bytes, %lld pinned: %lld ns, then %lld", (long long)budget, (long long)o.pinned_bytes,
-                     (long long)o.ns, (long long)again.ns);
+            fail_msg("auto in %lld bytes, %lld pinned: %lld ns, planned again %lld", (long long)budget,
+                     (long long)o.pinned_bytes, (long long)o.ns, (long long)again.ns);
     }
     subject_fini(&s);
 }
 
-/* FreeLunch's Tables I and III, and SuperNeurons: of what is published; and of what each does in one and the same
- * budget, but for a fortieth, where most of it is hidden anyway. */
+/* The order of FreeLunch's Tables I and III, and of SuperNeurons: for the published policies, and for what each does
+ * within the same budget. There a fortieth is allowed, because most of the copying is hidden anyway. */
 static void check_orders(const char *name, int64_t batch) {
     static const char *const published[] = {"freelunch:when=always", "hybrid:when=always", "swap-async:when=always",
                                             "vdnn-all:when=always", "swap:when=always"};
@@ -242,7 +241,8 @@ static void check_orders(const char *name, int64_t batch) {
     for (int p = 0; p < 5; p++) {
         int64_t ns = plan_within(&s, published[p], 0).ns;
         if (ns < before)
-            fail_msg("%s is ahead of the one before it: %lld, %lld ns", published[p], (long long)ns, (long long)before);
+            fail_msg("%s is faster than the policy before it: %lld, %lld ns", published[p], (long long)ns,
+                     (long long)before);
         before = ns;
     }
     int64_t most = plan_within(&s, "liveness", 0).device_bytes, least = 0;
@@ -255,7 +255,7 @@ static void check_orders(const char *name, int64_t batch) {
         for (int p = 0; p < 4; p++) {
             int64_t ns = plan_within(&s, needed[p], least + (most - least) * b / 4).ns;
             if (ns * 40 < before * 39)
-                fail_msg("%s is ahead of the one before it: %lld, %lld ns", needed[p], (long long)ns,
+                fail_msg("%s is faster than the policy before it: %lld, %lld ns", needed[p], (long long)ns,
                          (long long)before);
             before = ns;
         }
@@ -274,7 +274,7 @@ static void published_orders_hold_for_vgg(void **state) {
     check_orders("vgg16", 16);
 }
 
-/* Chen et al.: what is stashed shrinks from the depth to about its root. */
+/* Chen et al.: about the root of the depth is stashed, instead of all. */
 static void segments_of_a_deep_resnet_take_a_fraction(void **state) {
     (void)state;
     subject s;

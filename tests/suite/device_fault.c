@@ -12,7 +12,7 @@ enum { DELAY_NS = 500000, PLACES = 256 };
 
 const char device_fault_message[] = "a fault on purpose";
 
-/* What the linker puts in a function's place has no context to carry these in. */
+/* Global, because a wrapped function has no context. */
 static atomic_int current, calls_left;
 static atomic_bool by_place;
 static struct {
@@ -43,7 +43,7 @@ void device_fault_pause(bool paused) { atomic_store(&is_paused, paused); }
 
 void device_fault_heaps(bool fail) { atomic_store(&heaps_fail, fail); }
 
-/* Takes the fault for a place that has not had it. */
+/* Takes the fault if this place has not had one. */
 static bool is_new_place(const char *caller) {
     pthread_mutex_lock(&places.lock);
     int i = 0;
@@ -81,7 +81,6 @@ static mm_status delay(void *unused) {
 typedef mm_status launch_call(mm_stream *stream, mm_status (*fn)(void *arg), const void *arg, size_t arg_bytes);
 launch_call __real_mm_host_launch, __wrap_mm_host_launch;
 
-/* Before any call. */
 static mm_status before_call(const char *caller) {
     if (is_due(DEVICE_FAULT_CALL, caller)) return fail(NULL);
     return is_due(DEVICE_FAULT_MEMORY_CALL, caller) ? run_out(NULL) : MM_OK;
@@ -96,7 +95,7 @@ static mm_status before_reserve(mm_memory_kind kind, int64_t bytes, const char *
 
 static mm_status before_heap(void) { return atomic_load(&heaps_fail) ? run_out(NULL) : MM_OK; }
 
-/* Among the work of a stream; at once where none of it runs on the CPU. */
+/* Enqueues fn; calls it at once if the device's work does not run on the CPU. */
 static mm_status enqueue(mm_stream *stream, mm_status (*fn)(void *arg)) {
     return stream->device->ops->cpu_reaches_memory ? __real_mm_host_launch(stream, fn, NULL, 0) : fn(NULL);
 }
@@ -110,8 +109,8 @@ static mm_status before_work(mm_stream *stream, const char *caller) {
     return MM_OK;
 }
 
-/* The function NAME with parameters PARAMS, called with ARGS after BEFORE, which knows the place of the call as
- * CALLER. */
+/* Wraps the function NAME with parameters PARAMS: first BEFORE, then NAME with ARGS. BEFORE may use CALLER, the place
+ * of the call. */
 #define CALLER ((const char *)__builtin_return_address(0))
 #define WRAP(name, before, params, args)                                                                               \
     mm_status __real_##name params;                                                                                    \
@@ -129,7 +128,7 @@ WRAP(mm_stream_create, before_call(CALLER),
 WRAP(mm_event_create, before_call(CALLER), (mm_device * device, mm_event **event_out), (device, event_out))
 WRAP(mm_event_record, before_call(CALLER), (mm_event * event, mm_stream *stream), (event, stream))
 WRAP(mm_stream_wait, before_call(CALLER), (mm_stream * stream, mm_event *event), (stream, event))
-WRAP(mm_copy_async, before_work(stream, CALLER + kind), /* each kind a place of its own */
+WRAP(mm_copy_async, before_work(stream, CALLER + kind), /* a place for each kind of copy */
      (mm_stream *stream, void *dst, const void *src, int64_t bytes, mm_copy_kind kind), (stream, dst, src, bytes, kind))
 WRAP(mm_foreign_record, before_call(CALLER), (mm_event * event, void *handle), (event, handle))
 WRAP(mm_foreign_wait, before_call(CALLER), (mm_device * device, void *handle, mm_event *event), (device, handle, event))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes one call of the device contract fail. The linker redirects the contract's functions here (--wrap), in front of
- * the host device. Calls are counted from device_fault_set on, of all kinds and threads. */
+/* Makes one call of the device contract fail: the linker redirects the contract's functions here (--wrap). Calls of all
+ * kinds and threads are counted, from device_fault_set on. */
 #ifndef TESTS_SUITE_DEVICE_FAULT_H
 #define TESTS_SUITE_DEVICE_FAULT_H
 
@@ -16,25 +16,24 @@ typedef enum device_fault {
     DEVICE_FAULT_MEMORY_TASK,
 } device_fault;
 
-/* The message of the failure, which is MM_ERR_DEVICE or MM_ERR_NOMEM. */
+/* The failure's message. Its status is MM_ERR_DEVICE or MM_ERR_NOMEM. */
 extern const char device_fault_message[];
 
 enum { DEVICE_FAULT_NEW_PLACE = 0 };
 
-/* Gives the fault to the nth call (from 1) from now on that can have it, and to no other. DEVICE_FAULT_NEW_PLACE: to
- * the first call from a place in the code that has not had a fault in this way since device_fault_forget_places. */
+/* From now on, gives the fault to the nth call (from 1) that can have it, and to no other. DEVICE_FAULT_NEW_PLACE: to
+ * the first call from a place in the code that has had none since device_fault_forget_places. */
 void device_fault_set(device_fault fault, int nth);
 void device_fault_forget_places(void);
 /* Calls are not counted while paused. */
 void device_fault_pause(bool paused);
-/* Whether the fault has happened. */
 bool device_fault_happened(void);
 
-/* fail: all unplanned allocations fail from now on. */
+/* fail: from now on all allocations from heaps fail. */
 void device_fault_heaps(bool fail);
 
-/* Makes reservations of more than `bytes` fail with MM_ERR_NOMEM from now on, whatever mm_device_memory_info says; 0:
- * does not. */
+/* From now on, reservations of more than `bytes` fail with MM_ERR_NOMEM, whatever mm_device_memory_info says. 0: none
+ * does. */
 void device_fault_give(mm_memory_kind kind, int64_t bytes);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The device fails while codes go over the link in pieces: at every call of an iteration in turn, in the call, in the
- * task, or by taking long. The iteration says so, nothing is lost, and the next ones compute what they must. */
+/* The device fails while codes are copied in pieces, at each call of an iteration in turn: the call fails, its task
+ * fails, or the task takes long. The iteration reports it, nothing is lost, and the next iterations are right. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@ static void check_iterations(rig *r, uint64_t seed) {
     assert_true(rig_digest(r) == rig_expected(r, seed, 2));
 }
 
-/* Returns at how many calls it failed. */
+/* Returns how many calls have failed. */
 static int check_faults(uint64_t seed, device_fault fault, mm_issue issue, bool on_stream) {
     rig r;
     rig_options options = {.seed = seed,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A device whose Nth call fails, for N from the manager's creation to the end of its iterations: a clear status,
- * nothing left behind, and a manager that goes on. BUILD says which device: the host's, or CUDA's. */
+/* The device's Nth call fails, for N from the manager's creation to the end of its iterations. The status is clear,
+ * nothing is left behind, and the manager goes on. BUILD names the device: host or cuda. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,9 +16,8 @@
 
 enum { ITERATIONS = 2, BATCH = 2 };
 
-/* Every n-th call fails, the first one being another for each policy and fault: together they see all. Under the
- * sanitizers a case takes three to five times as long, and what they look for hangs on the place of a call: like calls
- * free the same memory, and order the same accesses. */
+/* Every n-th call fails. Policies and faults begin at different calls, so together they cover all. Sanitizers take
+ * three to five times as long, and need fewer: like calls free the same memory and order the same accesses. */
 static int sparse(void) {
 #ifdef __SANITIZE_THREAD__
     return 8;
@@ -36,7 +35,7 @@ typedef struct fault_case {
     size_t n;
     device_fault fault;
     int nth;
-    int64_t *ladder_steps; /* of all cases */
+    int64_t *ladder_steps; /* sum over all cases */
 } fault_case;
 
 static void fail_case(const fault_case *c, const char *what) {
@@ -44,7 +43,7 @@ static void fail_case(const fault_case *c, const char *what) {
              c->options.issue == MM_ISSUE_THREAD ? "thread" : "inline", (int)c->fault, c->nth, what);
 }
 
-/* Looking at them is not what may fail. */
+/* Reading the weights must not fail. */
 static float *weights_of(const suite_run *r, size_t *n_out) {
     device_fault_pause(true);
     float *weights = suite_weights(r, n_out);
@@ -67,8 +66,8 @@ static mm_status iterate(suite_run *r) {
     return nets_exec_iteration(r->exec, r->s->images, r->s->labels, r->s->batch, SUITE_RATE, &result);
 }
 
-/* Gradients may have been written by the steps that did run. A failed iteration leaves weights, momenta and running
- * statistics as they were before, or as they are after one that does not fail. */
+/* A failed iteration leaves weights, momenta and running statistics as before, or as after a good iteration. Gradients
+ * may differ: some steps have run. */
 static void expect_whole(const fault_case *c, const suite_run *r, const float *before, const float *after) {
     size_t n;
     float *now = weights_of(r, &n);
@@ -77,7 +76,7 @@ static void expect_whole(const fault_case *c, const suite_run *r, const float *b
     free(now);
 }
 
-/* Memory that runs out may be made do without; then nothing that is learned is different. */
+/* The manager may make do with less memory; what is learned must not change by that. */
 static void expect_learned(const fault_case *c, const suite_run *r, const float *wanted) {
     size_t n;
     float *now = weights_of(r, &n);
@@ -85,7 +84,7 @@ static void expect_learned(const fault_case *c, const suite_run *r, const float 
     free(now);
 }
 
-/* From initial values, as if nothing had been. */
+/* Trains again from the initial values, as if nothing had failed. */
 static void expect_usable(const fault_case *c, suite_run *r) {
     size_t n;
     if (nets_exec_init(r->exec, SUITE_SEED) != MM_OK) fail_case(c, mm_last_error());
@@ -97,7 +96,7 @@ static void expect_usable(const fault_case *c, suite_run *r) {
     free(weights);
 }
 
-/* Whether the fault has happened. */
+/* Returns whether the fault has happened. */
 static bool run_iterations(const fault_case *c, suite_run *r) {
     mm_status status = nets_exec_init(r->exec, SUITE_SEED);
     if (status != MM_OK) expect_clear(c, status);
@@ -115,7 +114,7 @@ static bool run_iterations(const fault_case *c, suite_run *r) {
     mm_stats_get(r->manager, &stats);
     if (c->ladder_steps) *c->ladder_steps += stats.ladder_steps;
     bool good = c->fault == DEVICE_FAULT_DELAY || stats.ladder_steps > 0;
-    if (happened && status == MM_OK && !good) fail_case(c, "a failure was taken for good");
+    if (happened && status == MM_OK && !good) fail_case(c, "a failure was not reported");
     device_fault_set(DEVICE_FAULT_NONE, 0);
     expect_usable(c, r);
     return happened;
@@ -125,7 +124,7 @@ static mm_status create_exec(const fault_case *c, suite_run *r) {
     return nets_exec_create_on(c->net->net, c->net->batch, NETS_TRAIN, r->manager, r->backend, &SUITE_SGD, &r->exec);
 }
 
-/* True if the fault has happened: so the next one is worth a try. */
+/* Returns whether the fault has happened: then the next one is worth a try. */
 static bool run_case(const fault_case *c) {
     suite_run r = {.s = c->net, .backend = suite_backend(c->net)};
     device_fault_set(c->fault, c->nth);
@@ -139,7 +138,7 @@ static bool run_case(const fault_case *c) {
     status = create_exec(c, &r);
     if (status == MM_ERR_INFEASIBLE && is_of_memory(c) && device_fault_happened() &&
         mm_manager_device_bytes(r.manager) < c->options.device_bytes) {
-        /* The device gave less than any plan takes: that is nearly all where oneDNN wants much scratch. */
+        /* The device gave less than any plan takes, which is easily so where oneDNN wants much workspace. */
         device_fault_set(DEVICE_FAULT_NONE, 0);
         suite_run_fini(&r);
         return true;
@@ -157,8 +156,8 @@ static bool run_case(const fault_case *c) {
     return happened;
 }
 
-/* Each call of the host device is made to fail, in strides where there are many. On others, which take a tenth of a
- * second for a case, one of each place in the library that calls. */
+/* On the host each call fails, in strides if there are many. Elsewhere a case takes a tenth of a second, so one call
+ * from each place in the library fails. */
 static void first_fault(fault_case *c, int nth) {
     device_fault_forget_places();
     c->nth = strcmp(c->net->device, "host") == 0 ? 1 + nth % sparse() : DEVICE_FAULT_NEW_PLACE;
@@ -185,7 +184,7 @@ static void run_policy(const suite_net *net, size_t p, mm_issue issue, device_fa
     enum { ALL = 40, STRIDE = 3, PLACES = 5 };
     const char *policy = POLICIES[p];
     suite_need need = suite_needs(net, policy, 0);
-    if (ladder_steps) { /* so that a little less does too */
+    if (ladder_steps) { /* so that a plan with a little less fits too */
         need.device_bytes += need.device_bytes / 10;
         need.pinned_bytes += need.pinned_bytes / 10 + 65536;
     }
@@ -202,7 +201,7 @@ static void run_policy(const suite_net *net, size_t p, mm_issue issue, device_fa
     for (int i = 0; i < ITERATIONS; i++) c.after[i] = suite_expected(net, policy, i + 1, &c.n);
     int threads = host_threads(), cases = 0;
     for (first_fault(&c, (int)p + 3 * (int)fault); run_case(&c); cases++) {
-        /* A GPU's driver begins threads of its own with the first work of some kind, and keeps them. */
+        /* A GPU's driver starts threads with the first work of a kind, and keeps them. */
         if (cases == 0 && strcmp(net->device, "host") != 0 && host_threads() > threads) {
             host_threads_settle(NULL);
             threads = host_threads();
@@ -214,13 +213,13 @@ static void run_policy(const suite_net *net, size_t p, mm_issue issue, device_fa
     for (int i = 0; i < ITERATIONS; i++) free(c.after[i]);
 }
 
-/* A policy is issued in both ways where cases are fast; else in one, in which depends on the fault, too. */
+/* Where cases are fast, a policy is issued in both ways; else in one, which depends on the policy and the fault. */
 static bool is_issued_so(const char *device, size_t p, mm_issue issue, device_fault fault) {
     const bool fast = sparse() == 1 && strcmp(device, "host") == 0;
     return fast || fault == DEVICE_FAULT_DELAY || (p + (size_t)fault) % 2 == (size_t)(issue == MM_ISSUE_THREAD);
 }
 
-/* Under a sanitizer, every policy meets every other fault. */
+/* Under a sanitizer each policy has every other fault only. */
 static bool is_left_out(size_t p, device_fault fault) { return test_is_sanitized() && (p / 2 + (size_t)fault) % 2; }
 
 static void run_policies(const char *device, mm_issue issue, device_fault fault, bool self_check) {
@@ -232,7 +231,7 @@ static void run_policies(const char *device, mm_issue issue, device_fault fault,
     suite_net_fini(&net);
 }
 
-/* Lossless ones: what stands in for them ends with the same bits. */
+/* Lossless policies: their substitutes end with the same bits. */
 static void run_out(const char *device, mm_issue issue, device_fault fault, bool self_check) {
     suite_net net;
     int64_t ladder_steps = 0;
@@ -274,10 +273,10 @@ static void nth_task_is_late(void **state) { run_policies(*state, MM_ISSUE_THREA
 
 /* ---------------------------------------------------------------- between iterations */
 
-/* `other`: a net that has nothing to do with the run's. */
+/* other: a net that is not the run's. */
 typedef mm_status change_fn(suite_run *r, const suite_net *other, nets_exec **made_out);
 
-/* Tries `change` with a fault at its every call; the first time that it succeeds, nothing was left to fail. After each
+/* Tries `change` with a fault at each of its calls, until it succeeds because no call was left to fail. After each
  * failure the manager runs on as before. */
 static void run_change(const char *device, const char *policy, change_fn *change) {
     suite_net net, other;
@@ -300,7 +299,7 @@ static void run_change(const char *device, const char *policy, change_fn *change
             nets_exec_destroy(made);
             made = NULL;
             if (!happened) break;
-            if (status == MM_OK) fail_case(&c, "a failure was taken for good");
+            if (status == MM_OK) fail_case(&c, "a failure was not reported");
         }
     suite_run_fini(&r);
     suite_net_fini(&other);
@@ -318,7 +317,7 @@ static void nth_call_fails_in_a_switch(void **state) {
     run_change(*state, "freelunch:codec=raw,eligible=all,when=always", set_policy);
 }
 
-/* Smaller than the policy needs, so that something stands in for it; switched there; and larger again. */
+/* Makes the budget smaller than the policy needs, switches policies there, and makes it larger again. */
 static mm_status set_budget(suite_run *r, const suite_net *other, nets_exec **made_out) {
     (void)other, (void)made_out;
     suite_need need = suite_needs(r->s, "swap", 0);
@@ -334,7 +333,7 @@ static void nth_call_fails_when_the_budget_changes(void **state) {
     run_change(*state, "vdnn-all:when=always", set_budget);
 }
 
-/* New persistent tensors: every plan moves up. */
+/* Adds persistent tensors, so that every plan moves up. */
 static mm_status add_net(suite_run *r, const suite_net *other, nets_exec **made_out) {
     return nets_exec_create_on(other->net, other->batch, NETS_TRAIN, r->manager, r->backend, &SUITE_SGD, made_out);
 }
@@ -349,8 +348,8 @@ static void nth_call_fails_when_a_graph_is_added(void **state) {
     run_change(*state, "swap-async:when=always", add_net);
 }
 
-/* What the second net's forward pass changes lies beside its weights, behind what both nets use: what is kept aside of
- * it is copied in more than one piece. */
+/* The second net's running statistics lie beside its weights, after what both nets have, so the undo copy has several
+ * pieces. */
 static void nth_call_fails_in_an_iteration_of_a_net_added_to_another(void **state) {
     suite_net first, second;
     suite_run r;
@@ -377,7 +376,7 @@ static void nth_call_fails_in_an_iteration_of_a_net_added_to_another(void **stat
             nets_exec_destroy(added.exec);
             free(before);
             if (!happened) break;
-            if (status == MM_OK) fail_case(&c, "a failure was taken for good");
+            if (status == MM_OK) fail_case(&c, "a failure was not reported");
         }
     suite_run_fini(&r);
     suite_net_fini(&second);

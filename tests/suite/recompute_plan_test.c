@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What mm_program_prove says of recomputation, rule by rule, on a plan made by hand. */
+/* The rules of mm_program_prove for recomputation, one by one, on a plan made by hand. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,10 +29,10 @@ typedef struct fixture {
     mm_tensor images, weight, stats, loss, d_weight, map, out, saved, d_out, d_map;
     mm_facts *facts;
     mm_plan *plan;
-    int nodes[STEPS], again; /* nodes */
-    int64_t used;            /* bytes of the device, and of pinned memory */
+    int nodes[STEPS], again; /* nodes; again: NORM_F's second run */
+    int64_t used;            /* bytes used, of the device and of pinned memory */
     int64_t pinned;
-    int seg_map, seg_out, seg_saved, seg_again; /* segments; seg_again: `out`, made again */
+    int seg_map, seg_out, seg_saved, seg_again; /* segments; seg_again: `out` from the second run */
 } fixture;
 
 static mm_tensor tensor(fixture *f, const char *name, mm_tensor_kind kind, mm_ownership ownership, int64_t bytes) {
@@ -116,7 +116,7 @@ static int teardown(void **state) {
 
 /* ---------------------------------------------------------------- a plan */
 
-/* A segment with bytes that nobody else has. */
+/* A new segment that shares no bytes. */
 static int segment(fixture *f, mm_content content, mm_tensor of, int codec, bool pinned) {
     int64_t bytes = content == MM_CONTENT_CODED ? CODE_BYTES : MAP_BYTES;
     int s = mm_plan_segment(f->plan, content, MM_CAT_FEATURE_MAP, of, bytes);
@@ -131,12 +131,12 @@ static int segment(fixture *f, mm_content content, mm_tensor of, int codec, bool
 
 static int raw(fixture *f, mm_tensor of) { return segment(f, MM_CONTENT_RAW, of, -1, false); }
 
-/* Use `use` of a node. */
+/* Binds use number `use` of a node to a segment. */
 static void bind(fixture *f, int node, int use, int to) {
     f->plan->bindings[f->plan->nodes[node].first_binding + use] = to;
 }
 
-/* The forward steps, every tensor in a segment of its own. */
+/* Adds the forward steps, every tensor in a segment of its own. */
 static void run_forward(fixture *f) {
     f->seg_map = raw(f, f->map);
     f->seg_out = raw(f, f->out);
@@ -151,7 +151,7 @@ static void run_forward(fixture *f) {
     if (mm_graph_step(f->graph, LOSS_F)->n_uses == 3) bind(f, f->nodes[LOSS_F], 2, f->seg_out);
 }
 
-/* NORM_F again, reading `map` from that segment. */
+/* Runs NORM_F again; it reads `map` from that segment. */
 static void norm_again(fixture *f, int map) {
     f->seg_again = raw(f, f->out);
     f->again = mm_plan_recompute(f->plan, NORM_F);
@@ -159,7 +159,7 @@ static void norm_again(fixture *f, int map) {
     bind(f, f->again, 1, f->seg_again);
 }
 
-/* The backward steps, reading `out` and `map` from those segments. */
+/* Adds the backward steps, which read `out` and `map` from those segments. */
 static void run_backward(fixture *f, int out, int map) {
     int d_out = raw(f, f->d_out), d_map = raw(f, f->d_map);
     for (int s = HEAD_B; s < STEPS; s++) f->nodes[s] = mm_plan_step(f->plan, s);
@@ -173,7 +173,7 @@ static void run_backward(fixture *f, int out, int map) {
     bind(f, f->nodes[CONV_B], 1, d_map);
 }
 
-/* Checks a finished plan: the status, and that the message has all the words ("a|b|c"). */
+/* Proves a finished plan: this status, and a message with all the words ("a|b|c"). */
 static void expect_finished(fixture *f, mm_status status, const char *words) {
     const mm_limits limits = {.device_bytes = INT64_MAX, .pinned_bytes = INT64_MAX, .base_bytes = BASE};
     char copy[200];
@@ -203,7 +203,7 @@ static void step_run_again_from_a_kept_map_serves_elements_and_signs(void **stat
 static void step_run_again_may_look_at_persistents_that_it_changed_itself(void **state) {
     fixture *f = *state;
     run_forward(f);
-    norm_again(f, f->seg_map); /* stats has another value than at first: NORM_F itself has changed it */
+    norm_again(f, f->seg_map); /* NORM_F has itself changed `stats` */
     int second = mm_plan_recompute(f->plan, NORM_F), out = raw(f, f->out);
     bind(f, second, 0, f->seg_map);
     bind(f, second, 1, out);
@@ -257,7 +257,7 @@ static void step_that_writes_a_persistent_is_not_recomputed(void **state) {
 }
 
 static void step_that_modifies_a_map_is_not_recomputed(void **state) {
-    fixture *f = *state; /* setup_changing; the loss would do, but for what it does to `out` */
+    fixture *f = *state; /* setup_changing; LOSS_F could run again if it did not modify `out` */
     run_forward(f);
     int again = mm_plan_recompute(f->plan, LOSS_F);
     bind(f, again, 0, f->seg_saved);
@@ -289,7 +289,7 @@ static void map_that_was_modified_since_is_not_the_same_input(void **state) {
 }
 
 static void result_made_before_a_change_does_not_serve_a_reader_after_it(void **state) {
-    fixture *f = *state; /* setup_changing: HEAD_B wants `out` as LOSS_F left it */
+    fixture *f = *state; /* setup_changing: HEAD_B reads `out` as LOSS_F left it */
     run_forward(f);
     norm_again(f, f->seg_map);
     run_backward(f, f->seg_again, f->seg_map);
@@ -298,7 +298,7 @@ static void result_made_before_a_change_does_not_serve_a_reader_after_it(void **
 
 /* ---------------------------------------------------------------- what it is given */
 
-/* HEAD_F again, which writes nothing but what it is given in segment `to`. */
+/* Runs HEAD_F again. It writes nothing: it is given `saved` in segment `to`. */
 static void head_again(fixture *f, int to, uint64_t given) {
     int head = mm_plan_recompute(f->plan, HEAD_F);
     bind(f, head, 0, f->seg_out);
@@ -324,7 +324,7 @@ static void what_is_given_must_be_there_as_it_was_written_first(void **state) {
 }
 
 static void a_step_is_given_only_what_it_says_it_can_do_with(void **state) {
-    fixture *f = *state; /* HEAD_F says nothing */
+    fixture *f = *state; /* HEAD_F allows nothing to be given */
     run_forward(f);
     head_again(f, f->seg_saved, UINT64_C(2));
     run_backward(f, f->seg_out, f->seg_map);
@@ -339,7 +339,7 @@ static void what_is_given_is_bound(void **state) {
     expect(f, MM_ERR_PLAN, "head forward|tensor saved|not bound to a segment");
 }
 
-/* Nothing is read there before they are known to be. */
+/* The proof reads no binding before it knows that it lies within the array. */
 static void bindings_of_what_is_given_lie_within_the_plans(void **state) {
     fixture *f = *state; /* setup_giving */
     static const int32_t wild[] = {INT32_MIN, -1, 1 << 30, INT32_MAX};
@@ -373,7 +373,7 @@ static void input_must_have_been_written(void **state) {
     expect(f, MM_ERR_PLAN, "norm forward|tensor map|before anything was written");
 }
 
-/* `map` goes out after the forward pass and comes back; returns the prefetch. */
+/* Offloads `map` after the forward pass, and prefetches it. Returns the prefetch. */
 static int fetch_map(fixture *f, int *back_out) {
     int away = segment(f, MM_CONTENT_RAW, f->map, -1, true);
     *back_out = raw(f, f->map);
@@ -412,7 +412,7 @@ static void result_is_not_written_over_what_another_stream_still_reads(void **st
 
 /* ---------------------------------------------------------------- how exact it is */
 
-/* NORM_F again from a decoded code of `map`. */
+/* Runs NORM_F again from a decoded code of `map`. */
 static void norm_again_from_code(fixture *f, int codec) {
     run_forward(f);
     int code = segment(f, MM_CONTENT_CODED, f->map, codec, false), back = raw(f, f->map);
@@ -429,7 +429,7 @@ static void signs_are_not_read_from_a_map_made_again_from_a_lossy_copy(void **st
     fixture *f = *state;
     norm_again_from_code(f, LOSSY);
     expect(f, MM_ERR_PLAN, "norm backward|tensor out|lossy");
-    bind(f, f->nodes[NORM_B], 0, f->seg_out); /* elements may be, signs come from the first one */
+    bind(f, f->nodes[NORM_B], 0, f->seg_out); /* elements may be lossy; signs come from the first `out` */
     expect(f, MM_OK, "");
 }
 

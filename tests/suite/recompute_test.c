@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Layers run again under the executor: running statistics see each batch once, dropout drops the same, and a loop that
- * cannot run a layer again is told. */
+/* The executor runs layers again: running statistics see each batch once, dropout drops the same elements, and a loop
+ * that cannot run a layer again gets an error. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,14 +23,13 @@ static int setup(void **state) {
     return 0;
 }
 
-/* Layer by layer. */
 static int setup_unfused(void **state) {
     setup(state);
     ((suite_net *)*state)->no_fuse = true;
     return 0;
 }
 
-/* Of the layer that computes a batch norm, or a ReLU. */
+/* The kind of the layer that computes a batch norm or a ReLU. */
 static mm_layer_kind kind_of(const suite_net *s, mm_layer_kind unfused) {
     return s->no_fuse ? unfused : MM_LAYER_BATCH_NORM_RELU;
 }
@@ -89,7 +88,7 @@ static void batch_norm_is_run_again_with_the_same_bits(void **state) {
     expect_same(*state, "rules:bn=recompute;relu=recompute,when=always", kind_of(*state, MM_LAYER_BATCH_NORM));
 }
 
-/* Of a batch norm that runs again, only the map is written: its statistics are there, and nowhere else. */
+/* A batch norm that runs again writes its map only: it is given the statistics of the first run. */
 static void a_batch_norm_that_runs_again_is_given_its_statistics(void **state) {
     suite_run r;
     int again = 0, given = 0;
@@ -140,7 +139,7 @@ static mm_status iterate(suite_run *r) {
     return nets_exec_iteration(r->exec, r->s->images, r->s->labels, r->s->batch, SUITE_RATE, &result);
 }
 
-/* After a refusal: under another policy the run goes on as if nothing had been. */
+/* After a refusal the run goes on under another policy, with the same results as without it. */
 static void expect_usable(suite_run *r) {
     size_t n, found;
     if (mm_policy_set(r->manager, "liveness") != MM_OK) fail_msg("%s", mm_last_error());

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Policies switched and budgets changed at random between iterations, hundreds of times, in one manager, down to where
- * only the strongest policy fits, so that it stands in for others; and memory that runs out in between. The weights end
- * as if nothing had ever been switched. */
+/* Between iterations, policies and budgets change at random, hundreds of times, in one manager. Some budgets fit the
+ * strongest policy only, which then stands in for others, and memory runs out in between. The weights end as if nothing
+ * had changed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,7 +44,7 @@ static const char *const LOSSLESS[] = {
 };
 enum { LOSSLESS_COUNT = sizeof LOSSLESS / sizeof *LOSSLESS };
 
-/* What any of them needs. */
+/* The most that any of them needs. */
 static void needs_of_all(const suite_net *net, mm_options *options) {
     for (int p = 0; p < LOSSLESS_COUNT; p++) {
         suite_need need = suite_needs(net, LOSSLESS[p], INT64_MAX);
@@ -59,7 +59,7 @@ static void switch_at_random(mm_manager *m, uint64_t *random) {
     if (mm_policy_set(m, spec) != MM_OK) fail_msg("%s: %s", spec, mm_last_error());
 }
 
-/* To between the least that anything does with and all that was reserved. */
+/* Sets a budget between the least of the strongest policy and all that was reserved. */
 static void resize_at_random(mm_manager *m, int64_t least, int64_t reserved, uint64_t *random) {
     if (random_below(random, 4) != 0) return;
     int64_t bytes =
@@ -67,13 +67,13 @@ static void resize_at_random(mm_manager *m, int64_t least, int64_t reserved, uin
     if (mm_budget_set(m, bytes) != MM_OK) fail_msg("%lld bytes: %s", (long long)bytes, mm_last_error());
 }
 
-/* A switch that is refused changes nothing. */
+/* A refused switch changes nothing. */
 static void switch_in_vain(mm_manager *m, uint64_t *random) {
     static const char *const wrong[] = {"no-such-policy", "swap:depth=0", "rules:conv=compress(none)"};
     if (random_below(random, 8) == 0) assert_int_not_equal(mm_policy_set(m, wrong[random_below(random, 3)]), MM_OK);
 }
 
-/* One iteration, with memory that may run out; where it cannot be run again at once, it is here. */
+/* Runs an iteration in which memory may run out; repeats it if the executor has not. */
 static void iterate_short_of_memory(suite_run *r, uint64_t *random, int64_t done) {
     int64_t updates = done;
     while (updates == done) {
@@ -99,7 +99,7 @@ static void check_memory(suite_run *r, int64_t reserved) {
     assert_true(stats.ladder_steps > 0);
 }
 
-/* iterations: on the host; on a GPU, which may be emulated, a quarter of those that are many. */
+/* iterations: on the host. A GPU, which may be emulated, runs a quarter of large numbers. */
 static void run(const char *device, const char *name, mm_issue issue, uint64_t seed, int iterations, bool runs_out) {
     if (strcmp(device, "host") != 0 && iterations > 100) iterations /= 4;
     suite_net net;
@@ -129,7 +129,7 @@ static void run(const char *device, const char *name, mm_issue issue, uint64_t s
     float *weights = suite_weights(&r, &found);
     assert_int_equal(found, n);
     assert_true(suite_same_learned(&net, weights, expected));
-    /* What ran twice has seen its batch twice. */
+    /* An iteration that ran twice has seen its batch twice, so only what is learned is the same. */
     if (!runs_out) assert_memory_equal(weights, expected, n * sizeof *weights);
     check_memory(&r, options.device_bytes);
     free(weights);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Training in sub-batches: the weights of the whole batch but for rounding; for one size of sub-batch the same bits
- * under every lossless policy and budget; less memory. */
+/* Training in sub-batches: the weights are those of whole batches but for rounding; for one size of sub-batch every
+ * lossless policy and budget gives the same bits; and it takes less memory. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -46,7 +46,7 @@ static double distance(const float *a, const float *b, size_t n) {
     return sqrt(apart / size);
 }
 
-/* 5 = 2 + 2 + 1, 5 = 3 + 2, and one image at a time. */
+/* Sub-batches of 2 + 2 + 1, of 3 + 2, and of one image. */
 static void without_batch_norm_only_rounding_differs(void **state) {
     suite_net s;
     float whole_loss, loss;
@@ -59,7 +59,7 @@ static void without_batch_norm_only_rounding_differs(void **state) {
         float *weights = train(&s, "liveness", 0, &loss, &n);
         const double apart = distance(weights, whole, n);
         if (!(apart <= 1e-5) || !(fabsf(loss - whole_loss) <= 1e-4f * whole_loss))
-            fail_msg("sub-batches of %d: weights apart by %g, loss %.9g, %.9g of the whole", (int)sizes[i], apart,
+            fail_msg("sub-batches of %d: weights apart by %g, loss %.9g, whole batch %.9g", (int)sizes[i], apart,
                      (double)loss, (double)whole_loss);
         free(weights);
     }
@@ -94,7 +94,7 @@ static void policies_and_budgets_give_the_same_bits(void **state) {
     suite_net_fini(&s);
 }
 
-/* Batch norms take each sub-batch by itself, and keep their running statistics. */
+/* Batch norms normalise each sub-batch by itself, and update their running statistics. */
 static void with_batch_norm_too(void **state) {
     suite_net s;
     suite_net_init_dropped(&s, *state, BATCH);
@@ -112,13 +112,14 @@ static void maps_of_a_sub_batch_are_all_that_is_in_memory(void **state) {
     s.batch = 8, s.sub_batch = 0;
     const int64_t small = suite_needs(&s, "liveness", 0).device_bytes;
     assert_true(eighth < whole);
-    /* Beside the maps of as many images there is what is added. */
-    if (eighth > small + (int64_t)(5 << 20)) fail_msg("%lld, %lld bytes", (long long)eighth, (long long)small);
+    /* Beyond a batch of that size, memory is needed only for the gradients' sums. */
+    if (eighth > small + (int64_t)(5 << 20))
+        fail_msg("an eighth of a batch takes %lld bytes, a small batch %lld", (long long)eighth, (long long)small);
     s.batch = 64;
     suite_net_fini(&s);
 }
 
-/* Of a later sub-batch too; the update does not happen, and the next iteration begins at the first image again. */
+/* The label is in a later sub-batch. No update happens, and the next iteration begins at the first image again. */
 static void a_label_that_is_no_class_is_told_by_its_place_in_the_batch(void **state) {
     suite_net s;
     suite_net_init(&s, *state, NET, BATCH);
@@ -132,7 +133,7 @@ static void a_label_that_is_no_class_is_told_by_its_place_in_the_batch(void **st
     assert_int_equal(nets_exec_iteration(r.exec, s.images, s.labels, BATCH, SUITE_RATE, &result), MM_ERR_INVALID);
     if (!strstr(mm_last_error(), "image 4 ")) fail_msg("%s", mm_last_error());
     s.labels[4] = right;
-    /* A device that tells of it in NETS_CORRECT has updated the weights by the other labels. */
+    /* Other devices report it only in NETS_CORRECT, after an update with the other labels. */
     if (strcmp(s.device, "host") == 0) {
         float loss = 0, expected = 0;
         size_t n;

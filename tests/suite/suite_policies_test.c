@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Networks x policies x two budgets, the policy's minimum and half way to what liveness needs; deep, five from the one
- * to the other (larger networks: one policy of a kind, three). Lossless policies end with the weights of liveness, bit
- * for bit; lossy ones stay within stated bounds, which a wrong map does not; no byte is touched that was not predicted,
- * none above the budget; nothing runs below the minimum. */
+/* Networks x policies x two budgets: the policy's minimum, and half way to what liveness needs. The deep tier has five
+ * budgets from the one to the other (large networks: three, and one policy of a kind). Lossless policies end with the
+ * weights of liveness, bit for bit; lossy ones stay within stated bounds, which a wrong map exceeds. No byte is touched
+ * that was not predicted or is above the budget; nothing runs below the minimum. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,8 +18,7 @@
 #include "tests/core/deep.h"
 #include "tests/suite/suite_rig.h"
 
-/* Races and faults of memory are looked for at few: whether all steps' weights are right at every budget is seen
- * without. */
+/* Sanitizers need few budgets: they look for races and memory errors, not for wrong weights. */
 static int budgets_of(bool large) {
 #ifdef __SANITIZE_THREAD__
     return 2;
@@ -30,13 +29,14 @@ static int budgets_of(bool large) {
 #endif
 }
 
-/* From the policy's minimum to what liveness needs, `span` more; of two the second is half way there, but deep. */
+/* Budgets from the policy's minimum to what liveness needs, `span` more. If there are two, the second is half way, or
+ * all the way in the deep tier. */
 static int64_t budget_between(int64_t least, int64_t span, int number, int budgets) {
     const int parts = budgets <= 2 ? test_depth(2, 1) : budgets - 1;
     return least + span * number / parts;
 }
 
-/* MM_SUITE_POLICIES: words; only policies whose name has one of them are run. */
+/* MM_SUITE_POLICIES: words. Only policies whose spec contains one of them run. */
 static bool is_wanted(const char *spec) {
     const char *word = getenv("MM_SUITE_POLICIES");
     if (!word) return true;
@@ -51,10 +51,10 @@ enum { ITERATIONS = 3, DELAY_NS = 20000 };
 
 typedef struct suite_policy {
     const char *spec;
-    bool when; /* it takes when=always, too */
+    bool when; /* it takes the option when=always */
     bool lossy;
-    bool bodies; /* its codes have bodies, which may be spilled at any budget */
-    bool large;  /* it runs on large networks, too: of policies that do the same things to a map, one does */
+    bool bodies; /* its codes vary in size, and may be spilled at any budget */
+    bool large;  /* it runs on large networks too: one of the policies that treat a map alike */
 } suite_policy;
 
 static const suite_policy POLICIES[] = {
@@ -81,35 +81,35 @@ static const suite_policy POLICIES[] = {
     {"recompute-swap:mode=nested", true, false, false, false},
     {"auto:effort=0", false, false, false, true},
     {"auto:codecs=zfp:rate=8,effort=0", false, true, false, false},
-#if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__ /* its search takes minutes there */
+#if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__ /* auto's search takes minutes there */
     {"auto", false, false, false, false},
     {"auto:codecs=zfp:rate=8", false, true, false, false},
 #endif
     {"rules:bn=recompute;relu=recompute;*=lean-swap", true, false, false, true},
-    {"rules:*=lean-swap,depth=0", true, false, false, true}, /* images and pools' index maps leave, too */
+    {"rules:*=lean-swap,depth=0", true, false, false, true}, /* images and the pools' index maps leave too */
     {"freelunch:codec=raw,eligible=all", true, false, false, true},
     {"freelunch:rate=8", true, true, false, false},
     {"freelunch:codec=raw,eligible=all,codes=auto", true, false, false, false}, /* steps code by themselves */
     {"hybrid:rate=8", true, true, false, true},
-    {"comet:every=1", true, false, true, true}, /* each iteration samples, and is rehearsed: nothing is lost */
+    {"comet:every=1", true, false, true, true}, /* each iteration is sampled and rehearsed; nothing is lost */
     {"gist:lossless", true, false, true, true},
 };
 enum { POLICY_COUNT = sizeof POLICIES / sizeof *POLICIES };
 
-/* What ZFP at 8 bits a value is held to, over all networks and budgets (pipeline/codec/zfp/zfp_error.h has the bound of a
- * map's error, from which none follows for what is learned). Measured: at most 0.0112 and 0.09, googlenet, whose last
- * batch norms see eight pixels: there three steps make three times as much of the same gradients' error, or as little,
- * as rounding goes. A map that is decoded with height and width exchanged, as NCHW, or a row off, gives gradients that
- * are off by four times that and more.
+/* Bounds for ZFP at 8 bits a value, over all networks and budgets:
  *   gradients of the first iteration, all together: |g - exact| / |exact|
- *   parameters after the last: |w - exact| / |exact - initial| */
+ *   parameters after the last: |w - exact| / |exact - initial|
+ * The bound of a map's error (pipeline/codec/zfp/zfp_error.h) implies none for what is learned, so these follow from
+ * measurements: at most 0.0112 and 0.09, by googlenet, whose last batch norms see eight pixels; rounding alone can make
+ * its error three times larger or smaller in three steps. A wrong map (height and width exchanged, NCHW, or a row off)
+ * gives gradients that are off by at least four times as much. */
 static const double GRADIENT_ERROR = 0.02, WEIGHT_ERROR = 0.2;
 
-/* What several policies are compared with. */
+/* The run under liveness with which policies are compared. */
 typedef struct reference {
     suite_net net;
     int64_t liveness_bytes;
-    float *initial, *first, *weights; /* before, after the first iteration and at the end, under liveness */
+    float *initial, *first, *weights; /* at the start, after the first iteration, and at the end */
     size_t n;
 } reference;
 
@@ -135,7 +135,7 @@ static void check_memory(mm_manager *m, const char *what, int64_t budget) {
                  (long long)touched.stray_bytes, (long long)stats.predicted_peak_bytes, (long long)budget);
 }
 
-/* What was spilled went over the link, too, and came back. */
+/* Compares the copied bytes with the plan's, apart from spills. */
 static void check_moved(mm_manager *m, const char *what, const suite_need *need) {
     mm_stats stats;
     mm_stats_get(m, &stats);
@@ -151,7 +151,7 @@ static void check_moved(mm_manager *m, const char *what, const suite_need *need)
     if (need->spills && stats.spilled_bytes == 0) fail_msg("%s: nothing is spilled", what);
 }
 
-/* How far a is from b, over how far b is from c (NULL: from zero). */
+/* |a - b| / |b - c|; c NULL: zero. */
 static double distance(const float *a, const float *b, const float *c, size_t n) {
     double apart = 0, length = 0;
     for (size_t i = 0; i < n; i++) {
@@ -162,7 +162,7 @@ static double distance(const float *a, const float *b, const float *c, size_t n)
     return sqrt(apart / length);
 }
 
-/* The error of the first iteration's gradients, all of them together. */
+/* The error of all gradients of the first iteration together. */
 static double gradient_error(const reference *ref, const suite_run *r) {
     size_t n, part = ref->n / NETS_PARTS;
     float *weights = suite_weights(r, &n);
@@ -173,10 +173,10 @@ static double gradient_error(const reference *ref, const suite_run *r) {
 
 static void expect_gradients(const reference *ref, const suite_run *r, const char *what) {
     double error = gradient_error(ref, r);
-    if (!(error <= GRADIENT_ERROR)) fail_msg("%s: gradients off by %g, stated %g", what, error, GRADIENT_ERROR);
+    if (!(error <= GRADIENT_ERROR)) fail_msg("%s: gradients off by %g, bound %g", what, error, GRADIENT_ERROR);
 }
 
-/* `lossy`: they must differ where codes are made, or the net would show nothing. */
+/* lossy: the weights must differ if codes were made, or the network would test nothing. */
 static void expect_weights(const reference *ref, const suite_run *r, const char *what, bool lossy) {
     size_t n;
     float *weights = suite_weights(r, &n);
@@ -184,7 +184,7 @@ static void expect_weights(const reference *ref, const suite_run *r, const char 
     mm_stats_get(r->manager, &stats);
     assert_int_equal(n, ref->n);
     double error = lossy ? distance(weights, ref->weights, ref->initial, ref->n / NETS_PARTS) : 0;
-    if (!(error <= WEIGHT_ERROR)) fail_msg("%s: weights off by %g, stated %g", what, error, WEIGHT_ERROR);
+    if (!(error <= WEIGHT_ERROR)) fail_msg("%s: weights off by %g, bound %g", what, error, WEIGHT_ERROR);
     bool same = memcmp(weights, ref->weights, n * sizeof *weights) == 0;
     if (!lossy && !same) fail_msg("%s: other weights than under liveness", what);
     if (lossy && same && stats.decodes > 0) fail_msg("%s: the same weights, though codes are lossy", what);
@@ -208,7 +208,7 @@ static void run_at(const reference *ref, const suite_policy *policy, const char 
     suite_run_fini(&r);
 }
 
-/* The message says how much would do. */
+/* The message must say how much is needed. */
 static void expect_refused(const reference *ref, const char *spec, int64_t bytes, int64_t pinned) {
     mm_manager *manager;
     nets_exec *exec;
@@ -224,27 +224,27 @@ static void expect_refused(const reference *ref, const char *spec, int64_t bytes
     nets_backend_close(backend);
 }
 
-/* A plan of when=needed may use more pinned memory with more of the device's: so it is asked for each budget. */
+/* With when=needed, a larger budget may need more pinned memory, so the need is found for each budget. */
 static void run_budgets(const reference *ref, const suite_policy *policy, const char *spec, int budgets) {
     suite_need least = suite_needs(&ref->net, spec, 0);
     bool always = strstr(spec, "when=always");
     const bool for_images = strncmp(spec, "comet", 5) == 0 || strncmp(spec, "gist", 4) == 0;
     if (policy->when && always && least.operations + least.recomputed == 0 &&
-        !(for_images && nets_net_tokens(ref->net.net))) /* they act on what convolutions and ReLUs read and write */
+        !(for_images && nets_net_tokens(ref->net.net))) /* these act on convolutions and ReLUs */
         fail_msg("%s, %s: does nothing", nets_net_name(ref->net.net), spec);
     int64_t span = ref->liveness_bytes > least.device_bytes ? ref->liveness_bytes - least.device_bytes : 0;
     for (int b = 0; b < budgets; b++) {
         int64_t bytes = budget_between(least.device_bytes, span, b, budgets);
         int64_t pinned = suite_needs(&ref->net, spec, bytes).pinned_bytes;
         suite_need need =
-            suite_needs_within(&ref->net, spec, bytes, pinned); /* may be another plan, the limit being one */
+            suite_needs_within(&ref->net, spec, bytes, pinned); /* may be another plan: pinned memory is limited now */
         assert_true(need.device_bytes <= bytes && need.pinned_bytes <= pinned);
         need.pinned_bytes = pinned;
         run_at(ref, policy, spec, bytes, &need, b);
     }
     expect_refused(ref, spec, least.device_bytes - 1, INT32_MAX);
     if (!always || least.pinned_bytes == 0) return;
-    /* What the pinned memory has no room for may lie on the device, where that fits there by chance. */
+    /* What pinned memory cannot hold may by chance fit on the device. */
     const int64_t less = least.pinned_bytes - 1;
     if (policy->bodies && suite_needs_within(&ref->net, spec, least.device_bytes, less).pinned_bytes <= less) return;
     expect_refused(ref, spec, least.device_bytes, less);
@@ -262,7 +262,7 @@ static void run_net(const char *device, const char *name, int64_t batch, bool la
     for (int p = 0; p < POLICY_COUNT; p++) {
         const suite_policy *policy = &POLICIES[p];
         if ((large && !policy->large) || !is_wanted(policy->spec)) continue;
-        /* What acts whatever the budget has the same plan for all: their ends will do. */
+        /* A policy that acts at any budget has one plan for all: two budgets are enough. */
         run_budgets(&ref, policy, policy->spec, policy->when && !policy->bodies ? budgets : 2);
         if (!policy->when) continue;
         char always[192];
@@ -270,9 +270,10 @@ static void run_net(const char *device, const char *name, int64_t batch, bool la
         run_budgets(&ref, policy, always, policy->bodies ? budgets : 2);
         int64_t least = suite_needs(&ref.net, policy->spec, 0).device_bytes,
                 all = suite_needs(&ref.net, always, 0).device_bytes;
-        /* What is better by less than a unit of alignment is not searched for. */
+        /* The search stops at one unit of alignment. */
         if (least >= all + MM_ALIGN)
-            fail_msg("%s needs at least %lld bytes, %s %lld", policy->spec, (long long)least, always, (long long)all);
+            fail_msg("%s needs at least %lld bytes, but %s %lld", policy->spec, (long long)least, always,
+                     (long long)all);
     }
     free(ref.initial);
     free(ref.first);
@@ -280,11 +281,11 @@ static void run_net(const char *device, const char *name, int64_t batch, bool la
     suite_net_fini(&ref.net);
 }
 
-/* The bound is one that can be missed. */
+/* Wrong maps exceed the bound. */
 static void run_wrong_map(const char *device, const char *name, int64_t batch) {
     reference ref;
     suite_net_init(&ref.net, device, name, batch);
-    if (strcmp(device, "host") != 0) skip(); /* which the wrong maps are made on */
+    if (strcmp(device, "host") != 0) skip(); /* where wrong maps are made */
     ref.first = suite_expected(&ref.net, "liveness", 1, &ref.n);
     for (codec_fault fault = FAULT_NONE; fault <= FAULT_MAP_SHIFTED; fault++) {
         if (fault != FAULT_NONE && fault < FAULT_MAP_TRANSPOSED) continue;
@@ -302,9 +303,9 @@ static void run_wrong_map(const char *device, const char *name, int64_t batch) {
     suite_net_fini(&ref.net);
 }
 
-/* Codes that steps read and write by themselves give the weights that codecs beside them give, bit for bit. */
+/* Codes that steps read and write themselves give the same weights as codecs beside them, bit for bit. */
 static void in_step_gives_the_bits_of_beside(void **state) {
-    static const char *const codecs[] = {"zfp:rate=4", "zfp:rate=8", "dpr:fp16", "mx"}; /* the last on the host alone */
+    static const char *const codecs[] = {"zfp:rate=4", "zfp:rate=8", "dpr:fp16", "mx"}; /* the last: host only */
     const size_t n_codecs = sizeof codecs / sizeof *codecs - (strcmp(*state, "host") != 0);
     suite_net net;
     suite_net_init(&net, *state, "cifar-resnet8,thin=4", 2);
@@ -332,14 +333,13 @@ static void wrong_map_misses_the_bound(void **state) {
     run_wrong_map(*state, "googlenet@64,classes=5,thin=16", 2);
 }
 
-/* The embedding's weights are the last product's, too; attention and the loss leave most of what they compute
- * unsaved. */
+/* Here the embedding and the last product share weights, and attention and the loss save little for backward. */
 static void net_of_tokens_under_every_kind_of_policy(void **state) {
     static const char net[] = "gpt,layers=2,width=32,heads=2,context=24,vocabulary=40,dropout=0.1";
     run_net(*state, net, 3, true, NETS_FP32);
 }
 
-/* Under the sanitizers, what rounds and codes 16 bits runs in tests/nets and tests/codec. */
+/* Under sanitizers, tests/nets and tests/codec run the operations and codecs of 16 bits. */
 #if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
 static void bf16_maps_under_every_kind_of_policy(void **state) {
     run_net(*state, "cifar-resnet8,thin=4", 2, true, NETS_BF16);
@@ -353,8 +353,7 @@ static void bf16_maps_under_every_kind_of_policy(void **state) {
 NET(tiny_under_every_policy, "tiny", 2, false)
 NET(residual_net_under_every_policy, "cifar-resnet8,thin=4", 2, false)
 NET(net_with_lrn_groups_and_dropout_under_every_policy, "alexnet-2012@99,classes=5,thin=16", 1, false)
-/* Planning these takes minutes under the thread sanitizer, and has one thread. Their operations run there in
- * tests/nets. */
+/* The thread sanitizer takes minutes to plan these, on one thread; tests/nets runs their operations under it. */
 #ifndef __SANITIZE_THREAD__
 NET(net_with_inception_blocks_under_every_kind_of_policy, "googlenet@64,classes=5,thin=16", 2, true)
 NET(net_with_concats_of_fire_modules_under_every_kind_of_policy, "squeezenet1_0@64,classes=5,thin=16", 1, true)

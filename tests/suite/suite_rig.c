@@ -33,7 +33,7 @@ static void need_device(const char *name) {
     mm_device_destroy(device);
 }
 
-/* Takes the net over. */
+/* Takes over the net. */
 static void take_net(suite_net *s, const char *device, nets_net *net, int64_t batch) {
     const uint32_t key[2] = {4, 99};
     uint32_t words[4];
@@ -100,7 +100,7 @@ nets_backend *suite_backend_on(const suite_net *s, const char *device) {
     return backend;
 }
 
-/* Plans by what the device says of its memory and link, as its manager does. */
+/* Gives the planner the device's rates of memory and link, as the manager does. */
 static mm_status tell_rates(mm_planned *planned, const char *name) {
     mm_device *device;
     mm_device_description description;
@@ -112,7 +112,7 @@ static mm_status tell_rates(mm_planned *planned, const char *name) {
     return MM_OK;
 }
 
-/* base: of the graphs before; raised to this one's. */
+/* base: the largest base of the graphs so far. */
 static mm_status plan(const suite_net *s, const nets_exec_graph *graph, const char *spec, int64_t budget,
                       int64_t pinned, int64_t *base, nets_lowered **lowered, mm_planned *planned,
                       nets_backend *backend) {
@@ -134,7 +134,8 @@ suite_need suite_needs(const suite_net *s, const char *policy, int64_t budget) {
     return suite_needs_within(s, policy, budget, INT64_MAX);
 }
 
-/* Looks at a plan's pools: a code of zvc takes at least a bit of each element, of elem_bits. */
+/* Finds out whether codes vary in size, and whether some must spill: a code of zvc takes at least one of an element's
+ * elem_bits. */
 static void look_at_pools(const mm_plan *plan, int elem_bits, suite_need *need) {
     for (int i = 0; i < plan->n_segments; i++) {
         const int32_t pool = plan->segments[i].pool;
@@ -223,7 +224,7 @@ float *suite_weights(const suite_run *r, size_t *n_out) {
     const nets_net *net = r->s->net;
     size_t n = 0, at = 0;
     for (int p = 0; p < nets_net_params(net); p++) n += (size_t)nets_net_param(net, p)->elems;
-    float *weights = calloc(NETS_PARTS * n, sizeof *weights); /* zero for what has no gradient */
+    float *weights = calloc(NETS_PARTS * n, sizeof *weights); /* zero where there is no gradient */
     assert_non_null(weights);
     for (nets_part part = NETS_VALUE; part < NETS_PARTS; part++)
         for (int p = 0; p < nets_net_params(net); p++) {

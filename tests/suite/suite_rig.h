@@ -1,60 +1,59 @@
 /* SPDX-License-Identifier: MIT */
-/* Trains small networks of the zoo under managers, and compares results. All failures fail the test, and name the net
+/* Trains small networks of the zoo under managers, and compares results. Any failure fails the test, and names the net
  * and the policy. */
 #ifndef TESTS_SUITE_SUITE_RIG_H
 #define TESTS_SUITE_SUITE_RIG_H
 
 #include "nets/exec/exec.h"
 
-enum { SUITE_SEED = 11, SUITE_THREADS = 3 }; /* threads: of the host device, on every machine */
+enum { SUITE_SEED = 11, SUITE_THREADS = 3 }; /* threads: the host device's, on every machine */
 static const nets_optimizer SUITE_SGD = {.momentum = 0.9f, .weight_decay = 1e-4f};
 static const float SUITE_RATE = 0.02f;
 
-/* Runs a program's tests on each device of this build, or on the one that MM_SUITE_DEVICE names. Returns main's
- * result. */
+/* Runs `run` on each device of this build, or on the one that MM_SUITE_DEVICE names. Returns main's result. */
 int suite_on_each_device(int (*run)(const char *device));
 /* A test whose *state is the device's name. */
 #define SUITE_TEST(function, device) cmocka_unit_test_prestate(function, (void *)(uintptr_t)(device))
 
-/* A network with one batch to train on. */
+/* A network, and one batch to train on. */
 typedef struct suite_net {
-    const char *device; /* to train on */
+    const char *device;
     nets_net *net;
     int64_t batch;
-    int64_t sub_batch; /* train in sub-batches of so many images; 0 at first: in whole batches */
-    bool no_fuse;      /* do not fuse layers; false at first */
+    int64_t sub_batch; /* images in a sub-batch; 0 (at first): whole batches */
+    bool no_fuse;      /* layers are not fused; false at first */
     nets_precision precision;
-    bool several; /* steps may have several algorithms, and gradients other bits each time; false at first */
+    bool several; /* steps may have several algorithms, so gradients may vary in their bits; false at first */
     float *images;
     int32_t *labels;
 } suite_net;
 
 /* name: a network of the zoo. Skips the test if the device is absent. */
 void suite_net_init(suite_net *s, const char *device, const char *name, int64_t batch);
-/* conv bn relu dropout conv bn relu pool fc: very small, and backward steps read all maps but one. */
+/* conv bn relu dropout conv bn relu pool fc: very small; backward steps read all maps but one. */
 void suite_net_init_dropped(suite_net *s, const char *device, int64_t batch);
 void suite_net_fini(suite_net *s);
 
-/* What the policy's plan needs, alone in an arena, when it is given `budget` bytes (0: its minimum). It is proved. With
- * sub-batches: the most that a plan of theirs needs, and the sums of what they do. */
+/* What the policy's plan needs, alone in an arena with `budget` bytes (0: its minimum). The plan is proved. With
+ * sub-batches: the most that one of their plans needs, and the sums of what they do. */
 typedef struct suite_need {
     int64_t device_bytes, pinned_bytes;
-    int64_t out_bytes, in_bytes;         /* over the link in an iteration, without bodies of codes */
-    bool bodies;                         /* codes have bodies */
-    bool spills;                         /* and some lie in pinned memory, whatever they take */
+    int64_t out_bytes, in_bytes;         /* copied in an iteration, without codes of variable size */
+    bool bodies;                         /* codes vary in size */
+    bool spills;                         /* some of them lie in pinned memory, however small they are */
     int operations;                      /* on side streams */
     int recomputed;                      /* steps that are run again */
-    int recomputed_kind[MM_LAYER_KINDS]; /* of them, by the layer's kind */
+    int recomputed_kind[MM_LAYER_KINDS]; /* the same, by the layer's kind */
 } suite_need;
 suite_need suite_needs(const suite_net *s, const char *policy, int64_t budget);
 suite_need suite_needs_within(const suite_net *s, const char *policy, int64_t budget, int64_t pinned);
 
-/* A backend of the net's device, or of another. All backends of a device give the same bits and need the same
+/* A backend of the net's device, or of another one. All backends of a device give the same bits and need the same
  * workspaces. */
 nets_backend *suite_backend(const suite_net *s);
 nets_backend *suite_backend_on(const suite_net *s, const char *device);
 
-/* An executor of the net in a manager of its own, with initial values. */
+/* An executor of the net, with initial values, in a manager of its own. */
 typedef struct suite_run {
     const suite_net *s;
     mm_manager *manager;
@@ -70,11 +69,10 @@ bool suite_same_learned(const suite_net *s, const float *a, const float *b);
 /* Runs one iteration; returns the loss. */
 float suite_iterate(suite_run *r);
 
-/* All parameters (weights, running statistics), then gradients and momenta, one after the other. The caller frees
- * them. */
+/* All parameters (weights, running statistics), then all gradients, then all momenta. The caller frees them. */
 float *suite_weights(const suite_run *r, size_t *n_out);
 
-/* The same after `iterations` of a new run under a policy, with memory to spare. */
+/* suite_weights after `iterations` of a new run under the policy, with memory to spare. */
 float *suite_expected(const suite_net *s, const char *policy, int iterations, size_t *n_out);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the training loop calls of CUDA, counted on the emulation: nothing that synchronises a stream or the device,
- * allocates or frees; how many calls an iteration is; and what becomes of it when one of them fails. */
+/* CUDA's calls in the training loop, counted by the emulation: none synchronises a stream or the device, allocates or
+ * frees; how many an iteration has; and what happens if one fails. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ typedef struct loop {
     nets_exec *exec;
 } loop;
 
-/* net NULL: the smallest. */
+/* net NULL: the smallest network. */
 static void start(loop *l, const char *net, const char *policy, mm_issue issue) {
     const mm_options options = {
         .device = "cuda", .device_bytes = 48 << 20, .pinned_bytes = 16 << 20, .policy = policy, .issue = issue};
@@ -55,7 +55,7 @@ static const char *const POLICIES[] = {"liveness",
                                        "rules:*=compress-swap(zvc),when=always"};
 enum { POLICIES_N = sizeof POLICIES / sizeof *POLICIES };
 
-/* The one thing that it waits for is the event of an iteration that is NETS_AHEAD behind: where its result lies. */
+/* The loop waits only for the event of the iteration NETS_AHEAD before, to collect its result. */
 static void nothing_of_the_loop_synchronises_allocates_or_frees(void **state) {
     (void)state;
     for (int p = 0; p < POLICIES_N; p++)
@@ -73,8 +73,9 @@ static void nothing_of_the_loop_synchronises_allocates_or_frees(void **state) {
         }
 }
 
-/* Statistics kept; batch, labels, rate to the buffer, between two events; from there; the graph; loss, correct, their
- * event; the wait for an earlier one's. A launch, which gives images their fourth channel, asks whether it could be. */
+/* The calls: save statistics; copy batch, labels and rate to the buffer, between two events; copy them from the buffer;
+ * launch the graph; copy loss and correct, record their event; wait for an earlier event. The launch of a kernel, which
+ * adds the images' fourth channel, is checked with a call of its own. */
 static void a_recorded_iteration_takes_seventeen_calls_however_many_layers(void **state) {
     (void)state;
     enum { CALLS = 17 };
@@ -102,7 +103,7 @@ static void a_recorded_iteration_takes_seventeen_calls_however_many_layers(void 
 
 enum { TRAINED = 4 };
 
-/* TRAINED iterations from initial values, submitted ahead. On failure what is outstanding is given up. */
+/* TRAINED iterations from initial values, submitted ahead. After a failure the others are collected. */
 static mm_status train(loop *l, float losses[TRAINED]) {
     nets_result result;
     int collected = 0;
@@ -115,7 +116,7 @@ static mm_status train(loop *l, float losses[TRAINED]) {
     }
     while (status != MM_OK && nets_exec_outstanding(l->exec) > 0) {
         mm_status ended = nets_exec_collect(l->exec, &result);
-        (void)ended; /* those before the one that failed went well */
+        (void)ended; /* those before the failed one have succeeded */
     }
     return status;
 }
@@ -127,7 +128,7 @@ static void expect_training(loop *l, const float expected[TRAINED], const char *
     if (memcmp(losses, expected, sizeof losses) != 0) fail_msg("other losses after %s has failed", after);
 }
 
-/* Recording fails over to none; what else fails is told, and leaves an executor that trains as ever. */
+/* If recording fails, the loop runs without; any other failure is reported, and the executor then trains as ever. */
 static void a_call_that_fails_is_told_once_and_training_goes_on(void **state) {
     (void)state;
     static const char *const names[] = {"cudaMemcpyAsync",      "cudaEventRecord",      "cudaStreamWaitEvent",
@@ -149,21 +150,20 @@ static void a_call_that_fails_is_told_once_and_training_goes_on(void **state) {
             bool happened = cuda_emulation_failed();
             cuda_emulation_fail(names[i], 0, cudaSuccess);
             if (status == MM_OK && memcmp(losses, expected, sizeof losses) != 0)
-                fail_msg("other losses, %s call %ld failed unnoticed", names[i], nths[n]);
+                fail_msg("other losses: the failure of %s, call %ld, went unnoticed", names[i], nths[n]);
             if (status != MM_OK && !happened) fail_msg("%s", mm_last_error());
             told += status != MM_OK;
             passed += status == MM_OK && happened;
             expect_training(&l, expected, names[i]);
         }
     assert_true(told > 6);
-    assert_true(passed >= 3); /* recording */
+    assert_true(passed >= 3); /* those of recording */
     finish(&l);
 }
 
 /* ---------------------------------------------------------------- memory that runs out */
 
-/* Values and momenta of all parameters after two iterations that are waited for; the second begins with `fail` to
- * come. */
+/* Values and momenta of all parameters after two blocking iterations. In the second, the nth call of `fail` fails. */
 static float *weights_after(const char *fail, long nth, int64_t *steps_out, size_t *n_out) {
     loop l;
     nets_result result;
@@ -181,7 +181,7 @@ static float *weights_after(const char *fail, long nth, int64_t *steps_out, size
     int64_t updates;
     expect_ok(nets_exec_updates(l.exec, &updates));
     if (!fail) expect_ok(status);
-    if (updates == 1) /* no smaller plan stood in: it is the caller's to run it again */
+    if (updates == 1) /* no smaller plan stood in, so the caller runs it again */
         expect_ok(nets_exec_iteration(l.exec, l.s.images, l.s.labels, BATCH, SUITE_RATE, &result));
     float *weights = NULL;
     size_t n = 0;
@@ -200,7 +200,7 @@ static float *weights_after(const char *fail, long nth, int64_t *steps_out, size
     return weights;
 }
 
-/* Running statistics too, though the forward pass has changed them. */
+/* Running statistics are restored too, though the forward pass had changed them. */
 static void memory_that_runs_out_at_any_call_leaves_what_an_undisturbed_iteration_does(void **state) {
     (void)state;
     static const char *const names[] = {"kernel_launch", "cudaMemcpyAsync", "cudaEventRecord"};
@@ -213,7 +213,7 @@ static void memory_that_runs_out_at_any_call_leaves_what_an_undisturbed_iteratio
             size_t found = 1;
             float *weights = weights_after(names[i], nth, &steps, &found);
             if (found > 0 && (found != n || memcmp(weights, expected, n * sizeof *weights) != 0))
-                fail_msg("other weights or statistics, %s call %ld ran out of memory", names[i], nth);
+                fail_msg("other weights or statistics after %s, call %ld, ran out of memory", names[i], nth);
             free(weights);
             if (found == 0) break;
         }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Small networks trained on the CUDA device, on a GPU or emulated: whatever the policy and however iterations are
- * issued, the same bits; the host's numbers within rounding. */
+/* Small networks on CUDA, a GPU or emulated: the same bits under every policy and way to issue, and the host's numbers
+ * but for rounding. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,12 +13,12 @@
 
 enum { BATCH = 2, ITERATIONS = 4, BUDGET = 48 << 20, PINNED = 16 << 20 };
 
-/* How an executor's iterations are run. */
+/* How iterations run. */
 typedef enum way {
     BLOCKING, /* nets_exec_iteration, issued by threads: step by step */
     AHEAD,    /* submitted, issued by threads */
-    RECORDED, /* submitted, issued inline: recorded and replayed where that can be */
-    STAGED,   /* the same, and batches come in beside the computation */
+    RECORDED, /* submitted, issued inline: recorded and replayed if possible */
+    STAGED,   /* as RECORDED, and batches are copied in beside the computation */
     WAYS
 } way;
 
@@ -148,8 +148,8 @@ static void expect_same(const outcome *a, const outcome *b, int iterations, cons
 
 /* ---------------------------------------------------------------- cases */
 
-/* The way after w in which the number-th policy is run: all have their turn, under a sanitizer every other of each
- * policy. */
+/* first_way and next_way step through a policy's ways: all of them; under a sanitizer every other, and `number` says
+ * which. */
 static way next_way(way w) { return w + (test_is_sanitized() ? 2 : 1); }
 static way first_way(way first, int number) { return first + (test_is_sanitized() ? number % 2 : 0); }
 
@@ -164,7 +164,7 @@ static void lossless_on(const suite_net *s, const char *const *policies, int n, 
             expect_same(&o, &expected, ITERATIONS, policies[p], w);
             assert_int_equal(o.stats.iterations, ITERATIONS);
             if (w == first_way(first, p)) stats = o.stats;
-            assert_int_equal(o.stats.coded_bytes, stats.coded_bytes); /* of replays, too */
+            assert_int_equal(o.stats.coded_bytes, stats.coded_bytes); /* replays count too */
             assert_int_equal(o.stats.spilled_bytes, stats.spilled_bytes);
             free(o.weights);
         }
@@ -180,7 +180,7 @@ static void lossless_policies_give_liveness_bits_in_every_way(void **state) {
     suite_net_fini(&s);
 }
 
-/* Residual blocks: contributions to gradients meet, maps are needed twice. */
+/* In residual blocks gradients are summed, and maps are read twice. */
 static void residual_networks_do_too(void **state) {
     (void)state;
     static const char *const policies[] = {"recompute:when=always", "swap-async:when=always",
@@ -191,7 +191,7 @@ static void residual_networks_do_too(void **state) {
     suite_net_fini(&s);
 }
 
-/* From its least budget up to what liveness needs. Each way has its turn, but STAGED, whose plans have less room. */
+/* From auto's least budget to what liveness needs. The ways take turns, except STAGED, whose plans have less room. */
 static void auto_at_five_budgets(const char *device) {
     enum { BUDGETS = 5 };
     suite_net s;
@@ -219,7 +219,7 @@ static void auto_at_five_budgets(const char *device) {
 
 static void auto_gives_liveness_bits_at_five_budgets(void **state) {
     (void)state;
-    /* Under a sanitizer its search takes long. On the host suite_policies_test has it there. */
+    /* Under a sanitizer auto's search takes long; suite_policies_test has it on the host. */
     if (!test_is_sanitized()) auto_at_five_budgets("host");
     auto_at_five_budgets("cuda");
 }
@@ -247,8 +247,7 @@ static void lossy_policies_give_the_same_bits_recorded_and_not(void **state) {
     suite_net_fini(&s);
 }
 
-/* Losses and parameters. */
-/* Steps that write and read codes by themselves do what codecs beside them do. */
+/* Compares losses and parameters: steps that read and write codes themselves, with codecs beside them. */
 static void in_step_on(const char *name, const char *codec, way first) {
     char spec[128];
     suite_net s;
@@ -281,7 +280,7 @@ static void codes_in_steps_give_the_bits_of_codes_beside(void **state) {
 }
 
 static void expect_near(const outcome *a, const outcome *b, int iterations, const char *what) {
-    static const double tolerance = 2e-3; /* of float32 sums in other orders, after ten updates */
+    static const double tolerance = 2e-3; /* of float32 sums in another order, after ten updates */
     for (int i = 0; i < iterations; i++)
         if (!(fabs((double)a->losses[i] - (double)b->losses[i]) <= tolerance * fabs((double)b->losses[i])))
             fail_msg("%s: loss %.7g in step %d, not %.7g", what, (double)a->losses[i], i, (double)b->losses[i]);
@@ -292,7 +291,7 @@ static void expect_near(const outcome *a, const outcome *b, int iterations, cons
         norm += (double)b->weights[i] * (double)b->weights[i];
     }
     if (!(sqrt(difference / norm) <= tolerance))
-        fail_msg("%s: weights differ by %.3g of them", what, sqrt(difference / norm));
+        fail_msg("%s: relative difference of the weights %.3g", what, sqrt(difference / norm));
 }
 
 static void ten_steps_agree_with_the_host(void **state) {
@@ -309,8 +308,8 @@ static void ten_steps_agree_with_the_host(void **state) {
     suite_net_fini(&s);
 }
 
-/* By the fastest, those with the least workspace, and some between; recomputed maps by the algorithm of the first
- * time. */
+/* Runs the fastest algorithms, those with the least workspace, and some between. Recomputed maps use their first
+ * algorithm. */
 static void all_algorithms_of_a_step_train_alike(void **state) {
     (void)state;
     static const char *const policies[] = {"liveness:algorithms=1", "liveness:algorithms=least",
@@ -362,7 +361,7 @@ static void policies_change_between_replays(void **state) {
     suite_net_fini(&s);
 }
 
-/* On one GPU it is skipped. Both train at a time, under a lossy policy: kernels of all sorts. */
+/* Skipped on one GPU. Both GPUs train at the same time, under a lossy policy, which uses many kinds of kernels. */
 static void a_second_gpu_gives_the_first_ones_bits(void **state) {
     (void)state;
     static const char *const devices[] = {"cuda:0", "cuda:1"}, policy[] = "hybrid:rate=8,when=always";
@@ -399,7 +398,7 @@ static void operations_of_another_gpu_than_the_managers_are_refused(void **state
     suite_net_fini(&s);
 }
 
-/* Blocking iterations among those that are submitted, and iterations that are undone. */
+/* Blocking iterations and submitted ones take turns, and each begins from initial values. */
 static void staged_batches_come_in_whatever_runs_them(void **state) {
     (void)state;
     suite_net s;
@@ -474,7 +473,7 @@ static void evaluation_shares_the_weights(void **state) {
     suite_net_fini(&s);
 }
 
-/* Of the first convolution's weights, gradient and state, beside the images' three. */
+/* The first convolution's weights, gradient and momentum have a fourth channel of zeros beside the images' three. */
 static void check_fourth_channel(const training *t) {
     const nets_param_tensors *first = &nets_exec_lowered(t->exec)->params[0];
     const mm_tensor parts[] = {first->value, first->gradient, first->state[0]};
@@ -495,7 +494,7 @@ static void check_fourth_channel(const training *t) {
     free(values);
 }
 
-/* Element by element in odd pieces, whose ends cut rows, as at once; in memory as order says. */
+/* Copies in odd pieces, which end within rows, give the same as one copy; in memory elements lie as nets_order says. */
 static void parameters_are_copied_in_torchvisions_order_from_any_place(void **state) {
     (void)state;
     suite_net s;

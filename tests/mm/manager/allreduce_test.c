@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Shared tensors (mm_graph_allreduce): random graphs x policies x ways to run them. What the caller makes of each shared
- * tensor is what the update sees, in plans of every kind; the order is the graph's; failures are the iteration's. */
+/* All-reduced tensors (mm_graph_allreduce): random graphs x policies x ways to run them. Under every policy, updates
+ * see what the caller made of each tensor; the order of tensors is the graph's; a failure fails its iteration alone. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,17 +20,17 @@
 
 enum { SEEDS = 12, ITERATIONS = 3, MOST = 256, DELAY_NS = 50000 };
 
-/* The caller: each shared tensor is halved. */
+/* Instead of adding up, this caller halves each tensor. */
 typedef struct caller {
     pthread_mutex_t lock;
     mm_tensor sent[MOST], awaited[MOST];
     int n_sent, n_awaited;
     int n_groups; /* calls of enqueue */
-    int fails_at; /* the call of await, or enqueue, that fails, from 1; 0: none */
+    int fails_at; /* which call of await or enqueue fails, from 1; 0: none */
     struct halving *halvings;
 } caller;
 
-/* Finite, and another value for each bit. */
+/* Finite values stay finite, and different values different. */
 static void halve(void *data, int64_t bytes) {
     float *elems = data;
     for (int64_t i = 0; i < bytes / 4; i++) elems[i] *= 0.5f;
@@ -54,7 +54,7 @@ static mm_status await(void *ctx, const mm_allreduce_part *shared) {
     return fails ? mm_fail(MM_ERR_IO, "rank 1 is gone") : MM_OK;
 }
 
-/* Halves a tensor in place: through memory of the CPU, which reaches no device's. */
+/* Halves a tensor in place, through a copy in host memory: the CPU may not reach the device's. */
 typedef struct halving {
     mm_call call;
     int64_t bytes;
@@ -108,8 +108,8 @@ static bool writes(const mm_step_info *step, mm_tensor tensor) {
     return false;
 }
 
-/* What the graph's persistent tensors are after ITERATIONS in memory of their own, halved as `sent` does: each before
- * the update that follows its last writer. */
+/* Digest of the graph's persistent tensors after ITERATIONS without a manager. An all-reduced tensor is halved before
+ * the first update after its last writer. */
 static uint64_t expected_digest(const mm_graph *graph, uint64_t seed) {
     plain p;
     plain_init(&p, graph, seed);
@@ -144,7 +144,7 @@ typedef struct trial {
     bool ahead;
 } trial;
 
-/* order: per call, the tensor that was sent in another trial of the graph; the first trial fills it in. */
+/* order: the tensor of each call of `sent`. The first trial of a graph fills it in; the others must have the same. */
 static void run_trial(const trial *t, const mm_graph *graph, uint64_t seed, uint64_t expected, mm_tensor *order,
                       bool first) {
     caller c = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -198,13 +198,13 @@ static void what_comes_back_is_what_is_updated_with_under_every_policy(void **st
                              seed / 2 % 2};
             run_trial(&t, graph, seed, expected, order, p == 0);
         }
-        rig_needs(graph, "recompute:mode=sqrt,when=always", INT64_MAX, INT64_MAX); /* is proved; runs in tests/comm */
+        rig_needs(graph, "recompute:mode=sqrt,when=always", INT64_MAX, INT64_MAX); /* proved here; runs in tests/comm */
         mm_graph_destroy(graph);
     }
-    assert_true(tensors > SEEDS); /* the graphs are worth it */
+    assert_true(tensors > SEEDS); /* the graphs have enough of them */
 }
 
-/* What a policy rehearses is this process's alone, and given up: others would add it, or wait for ever. */
+/* Other ranks would add up what a rehearsal sends, or wait for ever. */
 static void nothing_is_sent_in_a_rehearsal(void **state) {
     (void)state;
     for (int how = MM_ALLREDUCE_AT_ONCE; how <= MM_ALLREDUCE_IN_PLACE_AT_END; how++)
@@ -243,7 +243,6 @@ static void without_functions_shared_tensors_come_back_as_they_were(void **state
     for (int i = 0; i < ITERATIONS; i++) assert_int_equal(rig_iteration(&r, m, RIG_STREAM), MM_OK);
     assert_true(rig_digest(&r, m) == random_graph_reference(graph, 2, ITERATIONS));
     mm_manager_destroy(m);
-    /* Without the pinned memory it is refused. */
     m = rig_manager(&(mm_options){.device_bytes = need.device_bytes, .pinned_bytes = need.pinned_bytes - 1});
     assert_int_equal(mm_manager_prepare(m, graph), MM_ERR_INFEASIBLE);
     assert_non_null(strstr(mm_last_error(), "pinned memory"));
@@ -252,7 +251,7 @@ static void without_functions_shared_tensors_come_back_as_they_were(void **state
     mm_graph_destroy(graph);
 }
 
-/* Counts the messages that say that an iteration is not recorded for the sums' sake. ctx: int. */
+/* Counts messages which say that all-reduces keep an iteration from being recorded. ctx: int. */
 static void count_unrecorded(void *ctx, mm_log_level level, const char *message) {
     *(int *)ctx += level == MM_LOG_INFO && strstr(message, "runs without a recording") &&
                    strstr(message, "other processes' gradients");
@@ -278,7 +277,7 @@ static void a_sum_that_does_not_come_fails_its_iteration_alone(void **state) {
         c.n_sent = c.n_awaited = c.fails_at = 0;
         assert_int_equal(rig_iteration(&r, m, RIG_STREAM), MM_OK);
         assert_int_equal(c.n_awaited, count_shared(graph));
-        /* It is not recorded, and says so once. */
+        /* The iteration is not recorded, and the log says so once. */
         assert_int_not_equal(mm_replay_state(m, graph), MM_REPLAY_READY);
         if (mm_replay_state(m, graph) == MM_REPLAY_MAY && issue == MM_ISSUE_INLINE) {
             assert_int_equal(mm_record_begin(m, graph), MM_ERR_UNSUPPORTED);
@@ -379,12 +378,12 @@ static void what_cannot_be_shared_is_refused(void **state) {
     assert_int_equal(mm_graph_allreduce(graph, sum, MM_ALLREDUCE_AT_ONCE, MM_REDUCE_SUM), MM_OK);
     const mm_use own = {lone, MM_MODIFY, 0};
     assert_int_equal(mm_graph_add_step(graph, layer, MM_BACKWARD, &own, 1, 0), MM_OK);
-    assert_int_equal(mm_graph_freeze(graph), MM_ERR_INVALID); /* nothing updates */
+    assert_int_equal(mm_graph_freeze(graph), MM_ERR_INVALID); /* no update step uses `sum` */
     assert_non_null(strstr(mm_last_error(), "sum: is all-reduced, but no update step"));
     const mm_use update[] = {{sum, MM_READ, 0}, {lone, MM_MODIFY, 0}};
     assert_int_equal(mm_graph_add_step(graph, layer, MM_UPDATE, update, 2, 0), MM_OK);
     assert_int_equal(mm_graph_allreduce(graph, lone, MM_ALLREDUCE_AT_ONCE, MM_REDUCE_SUM), MM_OK);
-    assert_int_equal(mm_graph_freeze(graph), MM_ERR_INVALID); /* the update writes it */
+    assert_int_equal(mm_graph_freeze(graph), MM_ERR_INVALID); /* the update writes `lone` */
     assert_int_equal(mm_graph_allreduce(graph, lone, MM_ALLREDUCE_NOT, MM_REDUCE_SUM), MM_OK);
     assert_int_equal(mm_graph_freeze(graph), MM_OK);
     assert_int_equal(mm_graph_allreduce(graph, sum, MM_ALLREDUCE_AT_ONCE, MM_REDUCE_SUM), MM_ERR_ORDER);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The budget: the least one works, one byte less is refused before anything runs; what was touched is what was
- * predicted; statistics; what a manager cannot be made with. */
+/* The least budget works, and one byte less is refused before anything runs; what is touched was predicted; statistics;
+ * options with which no manager is created. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -165,9 +165,9 @@ static void statistics_count_what_ran(void **state) {
     assert_true(one.encodes > 0);
     assert_true(one.decodes > 0 && one.decodes <= one.encodes);
     assert_true(one.stash_bytes > 0 && one.stash_bytes < one.predicted_peak_bytes);
-    bool timed = rig_device_used()->cpu_reaches_memory; /* the host always is */
+    bool timed = rig_device_used()->cpu_reaches_memory; /* the host always measures times */
     assert_true((one.compute_busy_ns > 0) == timed && (one.codec_busy_ns > 0) == timed);
-    assert_true(one.coded_bytes > 0 && one.coded_bytes < one.encoded_bytes); /* raw, and some masks */
+    assert_true(one.coded_bytes > 0 && one.coded_bytes < one.encoded_bytes); /* raw codes, and some masks */
     assert_int_equal(two.iterations, 2);
     assert_int_equal(two.encodes, 2 * one.encodes);
     assert_int_equal(two.decodes, 2 * one.decodes);
@@ -216,7 +216,7 @@ static void bytes_written_outside_of_every_segment_are_stray(void **state) {
     assert_int_equal(mm_touched_get(m, &touched), MM_OK);
     assert_int_equal(touched.stray_bytes, 64);
     assert_int_equal(touched.total_bytes, 256 + 64);
-    assert_int_equal(mm_budget_set(m, 4096), MM_OK); /* the bytes are gone, that they were there is not */
+    assert_int_equal(mm_budget_set(m, 4096), MM_OK); /* the bytes are released, but count as touched */
     assert_int_equal(mm_touched_get(m, &touched), MM_OK);
     assert_int_equal(touched.stray_bytes, 64);
     assert_int_equal(touched.total_bytes, 256 + 64);
@@ -225,7 +225,6 @@ static void bytes_written_outside_of_every_segment_are_stray(void **state) {
     mm_graph_destroy(graph);
 }
 
-/* Of this process, now. */
 static int64_t resident_bytes(void) {
     long long pages = 0, ignored;
     FILE *file = fopen("/proc/self/statm", "r");
@@ -235,8 +234,8 @@ static int64_t resident_bytes(void) {
     return (int64_t)pages * sysconf(_SC_PAGESIZE);
 }
 
-/* Plans that reach further and further, then a smaller budget, then all of it: the rest stays as it was reserved, and
- * what is written there is found. */
+/* Plans reach further and further; then the budget is made smaller, and whole again. Bytes that no plan takes are never
+ * touched, and a write there is found. */
 static void what_plans_do_not_take_of_a_budget_costs_nothing_and_is_watched(void **state) {
     (void)state;
     enum { BUDGET = 96 << 20, FAR = 90 << 20, COST = 48 << 20 };
@@ -259,7 +258,7 @@ static void what_plans_do_not_take_of_a_budget_costs_nothing_and_is_watched(void
         assert_true(touched.total_bytes <= rig_minimum(graph, "naive"));
     }
     if (rig_device_used()->cpu_reaches_memory) assert_true(resident_bytes() - before < COST);
-    const char *first = NULL; /* of the arena */
+    const char *first = NULL; /* where the arena begins */
     for (int t = 0; t < mm_graph_tensors(graph); t++) {
         const char *place = mm_persistent_data(m, mm_graph_tensor(graph, t)->name, NULL);
         if (place && (!first || place < first)) first = place;
@@ -292,7 +291,7 @@ static void count_event(void *ctx, const mm_event_info *event) {
     ++*(int *)ctx;
 }
 
-/* A caller whose header has fewer members, and one whose header has more. */
+/* A caller whose mm.h has fewer members, and one whose mm.h has more. */
 static void options_of_another_headers_size_are_taken_as_far_as_they_are_known(void **state) {
     (void)state;
     struct {
@@ -305,7 +304,7 @@ static void options_of_another_headers_size_are_taken_as_far_as_they_are_known(v
     const size_t older = offsetof(mm_options, event_fn);
     if (mm_manager_create_sized(&options.known, older, &m) != MM_OK) fail_msg("%s", mm_last_error());
     assert_int_equal(mm_policy_set(m, "naive"), MM_OK);
-    assert_int_equal(events, 0); /* that option does not exist there */
+    assert_int_equal(events, 0); /* the older mm.h has no event_fn */
     mm_manager_destroy(m);
 
     m = NULL;
@@ -319,7 +318,7 @@ static void options_of_another_headers_size_are_taken_as_far_as_they_are_known(v
     assert_int_equal(mm_manager_create_sized(&options.known, sizeof options, &m), MM_ERR_UNSUPPORTED);
     assert_non_null(strstr(mm_last_error(), "they are of a newer mm.h"));
     assert_null(m);
-    assert_int_equal(mm_manager_create_sized(&options.known, 0, &m), MM_ERR_INVALID); /* without a budget */
+    assert_int_equal(mm_manager_create_sized(&options.known, 0, &m), MM_ERR_INVALID); /* no member, so no budget */
     assert_null(m);
 }
 
@@ -406,7 +405,7 @@ static void bytes_of_a_persistent_tensor_are_those_within_it(void **state) {
     }
     assert_int_equal(mm_persistent_remove(m, "mine"), MM_OK);
     assert_int_equal(mm_touched_get(m, &touched), MM_OK);
-    assert_int_equal(touched.stray_bytes, 0); /* its bytes were somebody's when they were touched */
+    assert_int_equal(touched.stray_bytes, 0); /* the bytes belonged to a tensor when they were touched */
     assert_true(touched.total_bytes >= BYTES);
     mm_manager_destroy(m);
 }
@@ -459,7 +458,7 @@ static void what_no_graph_declares_can_be_given_back(void **state) {
     mm_stats_get(m, &stats);
     assert_int_equal(stats.persistent_bytes, before);
     assert_int_equal(rig_iteration(&r, m, RIG_STREAM), MM_OK);
-    assert_int_equal(mm_persistent_add(m, "first", BYTES), MM_OK); /* over what a plan has used meanwhile */
+    assert_int_equal(mm_persistent_add(m, "first", BYTES), MM_OK); /* where a plan has written meanwhile */
     assert_int_equal(mm_persistent_get(m, "first", 0, bytes, BYTES), MM_OK);
     assert_memory_equal(bytes, zeros, BYTES);
     assert_int_equal(rig_iteration(&r, m, RIG_STREAM), MM_OK);
@@ -503,7 +502,7 @@ static void refused(mm_status status, const char *call) {
 
 #define REFUSED(call) refused(call, #call)
 
-/* Every pointer of mm.h that no comment lets be NULL. */
+/* Every pointer argument of mm.h that may not be NULL. */
 static void null_pointers_are_refused_by_the_call_that_was_given_them(void **state) {
     (void)state;
     mm_graph *open, *graph = external_graph(10);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Managers on a CUDA device, emulated, that others use too: a budget above its free memory is refused with both
- * numbers; one that it should have, and does not give, is made do with. */
+/* Managers on an emulated CUDA device that other programs use too. A budget above its free memory is refused with both
+ * numbers. If the device gives less than it says it has, the manager makes do with that. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Managers on the CUDA device, emulated: memory that the CPU cannot reach, streams that the training thread does not
- * wait for, iterations that are recorded and replayed. Steps are mock steps on the compute stream. */
+/* Managers on emulated CUDA: the CPU cannot reach the memory, the training thread does not wait for streams, and
+ * iterations are recorded and replayed. Mock steps run on the compute stream. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,7 +39,7 @@ static void record(rig *r, mm_manager *m) {
     expect_ok("recording", mm_record_end(m));
 }
 
-/* As an executor does: recorded as soon as that may be. */
+/* Records as soon as it may, as an executor does. */
 static mm_status iterate(rig *r, mm_manager *m, follow how) {
     if (how == DRAINED) return rig_iteration(r, m, RIG_STREAM);
     if (how == REPLAYED && mm_replay_state(m, r->graph) == MM_REPLAY_MAY) record(r, m);
@@ -53,7 +53,7 @@ typedef struct fixture {
     mm_manager *m;
 } fixture;
 
-/* Leaves the steps' operands where replays look for them. */
+/* Starts a manager beside others: the emulation is not reset. */
 static void start_beside(fixture *f, const char *policy, mm_issue issue, mm_options options) {
     f->graph = rig_random_graph(SEED, LAYERS, 6);
     rig_need need = rig_needs(f->graph, policy, 0, INT64_MAX);
@@ -114,12 +114,13 @@ static int current_gpu(void) {
     return gpu;
 }
 
-/* By the manager's threads: they have chosen their GPU once. */
+/* How often the manager's threads have chosen a GPU. Each does so once. */
 static long choices_of_workers(void) {
     return cuda_emulation_calls("cuCtxPushCurrent") - cuda_emulation_calls_here("cuCtxPushCurrent");
 }
 
-/* What is another GPU's than the thread's current one is refused: so every thread has the manager's. */
+/* The emulation refuses what belongs to another GPU than the thread's current one, so every thread must have chosen the
+ * manager's. */
 static void a_second_gpu_gives_the_same_results_and_nothing_touches_the_first(void **state) {
     (void)state;
     for (int p = 0; p < POLICIES_N; p++)
@@ -153,7 +154,7 @@ static void managers_on_two_gpus_run_by_turns_whatever_is_current(void **state) 
             strcpy(name, devices[d]);
             start_beside(&f[d], "swap-async:when=always", how == REPLAYED ? MM_ISSUE_INLINE : MM_ISSUE_THREAD,
                          (mm_options){.device = name, .measure_times = how == DRAINED});
-            strcpy(name, "overwritten"); /* the caller's string is the caller's again */
+            strcpy(name, "overwritten"); /* the manager has its own copy of the name */
         }
         for (int i = 0; i < ITERATIONS; i++)
             for (int d = 0; d < 2; d++) {
@@ -187,7 +188,7 @@ static void a_manager_on_a_gpu_that_is_not_there_is_refused(void **state) {
 
 /* ---------------------------------------------------------------- calls */
 
-/* What no thread may call in the training loop. */
+/* Calls that no thread may make in the training loop. */
 static long forbidden_calls(void) { return cuda_emulation_dear_calls() + cuda_emulation_calls("cudaEventSynchronize"); }
 
 static void no_call_of_the_loop_synchronises_or_allocates(void **state) {
@@ -231,7 +232,7 @@ static void the_computation_goes_before_side_streams_unless_they_are_to_be_equal
         finish(&f);
         start(&f, "freelunch:eligible=all,when=always", MM_ISSUE_INLINE, (mm_options){.equal_streams = equal});
         expect_ok("freelunch", iterate(&f.rig, f.m, DRAINED));
-        assert_non_null(cuda_emulation_launch_get(0).kernel); /* a codec's */
+        assert_non_null(cuda_emulation_launch_get(0).kernel); /* the codec's */
         for (long i = 0; cuda_emulation_launch_get(i).kernel; i++)
             assert_int_equal(cuda_emulation_launch_get(i).priority, 0);
         finish(&f);
@@ -332,7 +333,7 @@ static mm_status recompute_nothing(void *ctx, mm_manager *m, mm_layer layer, mm_
     return MM_OK;
 }
 
-/* Who recomputes, and where the user's tensors lie, is in the recorded work. */
+/* A recording holds the recompute callback and the addresses of the user's tensors. */
 static void a_recording_goes_with_what_it_was_made_of(void **state) {
     (void)state;
     fixture f;
@@ -398,7 +399,7 @@ static void a_device_that_refuses_to_record_is_used_without(void **state) {
     }
 }
 
-/* Iterations that were begun, and of them those that have not ended, one way or the other. */
+/* Iterations that were begun, and those of them that have neither ended nor been aborted. */
 typedef struct balance {
     int begun, open;
 } balance;

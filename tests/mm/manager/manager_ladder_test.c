@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory is short: a device that gives less than it was asked for, a budget made smaller than the policy needs, memory
- * that runs out while an iteration runs. Something weaker in need stands in, is told once, and gives way again; results
+/* Memory is short: the device gives less than was asked for, the budget becomes smaller than the policy needs, or
+ * memory runs out in an iteration. A policy that needs less stands in, is reported once, and gives way again; results
  * stay the same bit for bit. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,7 +23,7 @@ typedef struct fixture {
     plain expected;
     mm_manager *m;
     mm_options options;
-    int64_t most, least; /* what liveness takes, and the least of what may stand in for it */
+    int64_t most, least; /* what liveness needs, and the least that a substitute needs */
     int warnings, errors;
     char warning[512]; /* the last */
     int events;
@@ -47,7 +47,7 @@ static void take_event(void *ctx, const mm_event_info *event) {
     snprintf(f->stands_in, sizeof f->stands_in, "%s", event->name);
 }
 
-/* The first random graph on which swapping saves a good part. */
+/* The first random graph of which swapping saves a fifth. */
 static void begin(fixture *f) {
     *f = (fixture){0};
     uint64_t seed = 1;
@@ -82,7 +82,7 @@ static void end(fixture *f) {
     mm_graph_destroy(f->graph);
 }
 
-/* An iteration, here and in plain memory, with equal results. */
+/* Runs an iteration here and in plain memory; the results must be equal. */
 static void iterate(fixture *f) {
     if (rig_iteration(&f->r, f->m, RIG_STREAM) != MM_OK) fail_msg("%s", mm_last_error());
     plain_steps(&f->expected, 0, mm_graph_steps(f->graph));
@@ -178,7 +178,7 @@ static void less_pinned_memory_is_made_do_with(void **state) {
     f.m = rig_manager(&f.options);
     device_fault_give(MM_MEMORY_PINNED, 0);
     expect_told(&f, 1, "of pinned memory asked for");
-    assert_true(f.there_is <= need.pinned_bytes / 2); /* the system keeps the other half */
+    assert_true(f.there_is <= need.pinned_bytes / 2); /* at most half is taken; the system keeps the rest */
     assert_int_equal(rig_bind(&f.r, f.m), MM_OK);
     expect_told(&f, 2, "instead of swap-async:when=always");
     iterate(&f);
@@ -316,13 +316,13 @@ static void memory_that_runs_out_in_an_iteration_makes_a_smaller_plan_for_the_ne
     assert_non_null(strstr(mm_last_error(), device_fault_message));
     device_fault_set(DEVICE_FAULT_NONE, 0);
     expect_told(&f, 1, device_fault_message);
-    assert_true(f.there_is < f.most - f.most / 32); /* by a part that is of use */
+    assert_true(f.there_is < f.most - f.most / 32); /* so much less that it helps */
     assert_true(rig_digest(&f.r, f.m) == before);
     assert_string_not_equal(mm_policy_now(f.m), "liveness");
     iterate(&f);
     assert_int_equal(ladder_steps(&f), 1);
     assert_int_equal(mm_manager_device_bytes(f.m), f.most);
-    /* Others have given theirs back. */
+    /* Other programs have freed memory. */
     assert_int_equal(mm_budget_set(f.m, f.most), MM_OK);
     assert_string_equal(mm_policy_now(f.m), "liveness");
     iterate(&f);
@@ -366,7 +366,7 @@ static void memory_that_runs_out_again_and_again_ends_at_the_smallest_plan(void 
     end(&f);
 }
 
-/* On this thread, so that the same call of the manager always fails. */
+/* Issues on this thread, so that a fault always hits the same call. */
 static void begin_inline(fixture *f) {
     begin(f);
     f->options.issue = MM_ISSUE_INLINE;
@@ -385,12 +385,12 @@ static void memory_that_runs_out_while_a_step_begins_is_found_at_the_abort(void 
     device_fault_set(DEVICE_FAULT_NONE, 0);
     expect_told(&f, 1, device_fault_message);
     assert_int_equal(mm_iteration_begin(f.m, f.graph), MM_OK);
-    mm_iteration_abort(f.m); /* for a reason of the caller's */
+    mm_iteration_abort(f.m); /* for another reason */
     assert_int_equal(f.warnings + f.errors, 1);
     end(&f);
 }
 
-/* Whatever else fails until the abort, the log has why memory ran out; the caller keeps its own last error. */
+/* Whatever else fails before the abort, the log says why memory ran out, and the caller keeps its own last error. */
 static void why_memory_ran_out_is_kept_until_the_abort(void **state) {
     (void)state;
     fixture f;
@@ -408,7 +408,8 @@ static void why_memory_ran_out_is_kept_until_the_abort(void **state) {
     end(&f);
 }
 
-/* Which of several iterations it was is not known: the largest gives way, and no more than it must. */
+/* It is not known which of several iterations ran out, so the largest one's plan becomes smaller, but no smaller than
+ * it must. */
 static void memory_that_runs_out_in_one_of_several_iterations_ahead_is_the_largest_ones(void **state) {
     (void)state;
     fixture f;
@@ -416,7 +417,7 @@ static void memory_that_runs_out_in_one_of_several_iterations_ahead_is_the_large
     begin(&f);
     mm_graph *small = rig_random_graph(1000, 4, 2);
     rig_init(&other, small, 3);
-    f.options.self_check = false; /* which would wait */
+    f.options.self_check = false; /* it would drain */
     f.options.device_bytes = f.most + rig_minimum(small, "liveness");
     f.m = rig_manager(&f.options);
     assert_int_equal(rig_bind(&f.r, f.m), MM_OK);
@@ -425,7 +426,7 @@ static void memory_that_runs_out_in_one_of_several_iterations_ahead_is_the_large
     device_fault_set(DEVICE_FAULT_MEMORY_TASK, 1);
     mm_status status = rig_iteration_ahead(&f.r, f.m, RIG_STREAM);
     if (status == MM_OK) status = rig_iteration_ahead(&other, f.m, RIG_STREAM);
-    assert_int_equal(mm_iteration_end(f.m), MM_ERR_ORDER); /* which changes nothing */
+    assert_int_equal(mm_iteration_end(f.m), MM_ERR_ORDER); /* changes nothing */
     if (status == MM_OK) status = mm_manager_sync(f.m);
     assert_int_equal(status, MM_ERR_NOMEM);
     device_fault_set(DEVICE_FAULT_NONE, 0);
@@ -436,12 +437,12 @@ static void memory_that_runs_out_in_one_of_several_iterations_ahead_is_the_large
     mm_graph_destroy(small);
 }
 
-/* An iteration ahead runs out of memory while the next one is under way, which is given up. */
+/* An iteration in flight runs out of memory after the next one has begun, which is aborted. */
 static void memory_that_runs_out_ahead_of_an_iteration_that_is_given_up_steps_down(void **state) {
     (void)state;
     fixture f;
     begin(&f);
-    f.options.self_check = false; /* which would wait */
+    f.options.self_check = false; /* it would drain */
     f.options.issue = MM_ISSUE_INLINE;
     f.m = rig_manager(&f.options);
     assert_int_equal(rig_bind(&f.r, f.m), MM_OK);
@@ -458,7 +459,7 @@ static void memory_that_runs_out_ahead_of_an_iteration_that_is_given_up_steps_do
     end(&f);
 }
 
-/* The larger one was waited for, or given up: it is not the one that has none. */
+/* The larger iteration was waited for or aborted, so it is the small one that runs out. */
 static void check_small_one_runs_out(bool give_up) {
     fixture f;
     rig other;
@@ -478,11 +479,10 @@ static void check_small_one_runs_out(bool give_up) {
     device_fault_set(DEVICE_FAULT_MEMORY_TASK, 1);
     assert_int_equal(rig_iteration(&other, f.m, RIG_STREAM), MM_ERR_NOMEM);
     device_fault_set(DEVICE_FAULT_NONE, 0);
-    assert_int_equal(f.errors,
-                     1); /* nothing does with less than the small one has: the larger one does not fit there */
+    assert_int_equal(f.errors, 1); /* the larger graph does not fit into less than the small one takes */
     assert_int_equal(f.events, 0);
     assert_string_equal(mm_policy_now(f.m), "liveness");
-    assert_int_equal(mm_policy_set(f.m, "liveness"), MM_OK); /* and there is as much as there was */
+    assert_int_equal(mm_policy_set(f.m, "liveness"), MM_OK); /* the ceiling is as before */
     assert_string_equal(mm_policy_now(f.m), "liveness");
     rig_fini(&other);
     end(&f);
@@ -495,7 +495,7 @@ static void memory_that_runs_out_in_a_small_iteration_is_not_a_larger_ones_that_
     check_small_one_runs_out(true);
 }
 
-/* Of the naive forms, which allocate for each map: the same with planned memory takes their place. */
+/* Naive buffers allocate each map. The same policy with planned memory takes their place. */
 static void an_unplanned_allocation_that_fails_is_not_asked_for_again(void **state) {
     (void)state;
     static const char naive[] = "freelunch:codec=raw,eligible=all,buffers=naive,workspace=naive,when=always";
@@ -524,7 +524,7 @@ static void an_unplanned_allocation_that_fails_is_not_asked_for_again(void **sta
 
 /* ---------------------------------------------------------------- who recomputes, and workspaces */
 
-/* in (external) -> conv -> bn -> loss, backwards; the convolution takes 4096 bytes of scratch, or 256. */
+/* in (external) -> conv -> bn -> loss, and back; conv takes a workspace of 4096 bytes, or of 256. */
 static mm_graph *workspace_graph(void) {
     mm_graph *graph;
     mm_tensor sum;
@@ -576,7 +576,7 @@ static void what_recomputes_stands_in_only_where_somebody_does(void **state) {
     (void)state;
     fixture f;
     begin(&f);
-    f.options.pinned_bytes = 0; /* masks alone help a little, auto's plan for that budget recomputes */
+    f.options.pinned_bytes = 0; /* masks save a little; auto's plan for that budget recomputes */
     f.m = rig_manager(&f.options);
     assert_int_equal(rig_bind(&f.r, f.m), MM_OK);
     const int64_t masks = rig_needs(f.graph, "rules:*=mask", 0, 0).device_bytes;
@@ -591,13 +591,13 @@ static void what_recomputes_stands_in_only_where_somebody_does(void **state) {
     end(&f);
 }
 
-/* Of plans that are made and not run. */
+/* Never called: these plans are not run. */
 static mm_status run_again(void *ctx, mm_manager *m, mm_layer layer, mm_stream *stream) {
     (void)ctx, (void)m, (void)layer, (void)stream;
     return MM_OK;
 }
 
-/* It is for budgets in which recomputing cheap layers and swapping is not enough. */
+/* For budgets in which recomputing cheap layers and swapping the rest is not enough. */
 static void segments_are_recomputed_before_the_computation_waits(void **state) {
     (void)state;
     static const char stronger[] = "recompute-swap:depth=1", waits[] = "swap";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mm_observe: plans follow what is measured; weights do not change by that. */
+/* mm_observe: plans follow the measured times, and weights stay the same. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,12 +21,12 @@
 
 /* ---------------------------------------------------------------- a device whose link changes
  *
- * The linker puts this in the place of what takes the times of an iteration: they are what the simulator says of the
- * plan's facts with the link as it is then. So no test depends on how busy its machine is. */
+ * The linker puts this in the place of mm_window_add, which takes an iteration's times. The times are the simulator's,
+ * for the plan's facts and the device as it is now, so no test depends on the machine's load. */
 
 static struct {
     int64_t link;                        /* bytes/s, each way */
-    int steps_permille, codecs_permille; /* of the facts' times, that steps and codecs take */
+    int steps_permille, codecs_permille; /* times of steps and of codecs, relative to the facts' */
     int64_t now_ns;
 } device;
 
@@ -58,8 +58,8 @@ void __wrap_mm_window_add(mm_execution *p, const mm_period *periods) {
 /* ---------------------------------------------------------------- a chain whose steps take known times */
 
 enum { BLOCKS = 4, MAPS = 2 * BLOCKS + 1, SIDE = 16, STEPS_MOST = 32, CONV_NS = 200000, RELU_NS = 100000 };
-#define FAST_LINK INT64_C(123000000) /* bytes/s: a map takes a third of a ReLU's time, */
-#define SLOW_LINK INT64_C(8000000)   /* and five times its time */
+#define FAST_LINK INT64_C(123000000) /* bytes/s: a copy of a map takes a third of a ReLU's time, */
+#define SLOW_LINK INT64_C(8000000)   /* and here five times as long as a ReLU */
 
 typedef struct chain {
     mm_graph *graph;
@@ -93,7 +93,7 @@ static mm_layer layer(chain *c, const char *what, int i, mm_layer_kind kind) {
     return layer;
 }
 
-/* workspace_bytes: that convolutions may do without in the forward pass; 0: they have none. */
+/* workspace_bytes: in the forward pass convolutions can do without it; 0: they have no workspace. */
 static void chain_init(chain *c, const char *name, size_t workspace_bytes) {
     *c = (chain){0};
     expect_ok(mm_graph_create(name, &c->graph));
@@ -132,8 +132,7 @@ static void chain_init(chain *c, const char *name, size_t workspace_bytes) {
 
 enum { CODEC_NS = 30000 };
 
-/* Facts with the times that the steps are to take, half as long again without their workspace, and with the codecs of a
- * policy. */
+/* Facts with the chain's step times, half as long again without the workspace, and a policy's codecs. */
 static mm_facts *facts_of(const chain *c, const char *spec, int64_t link) {
     mm_policy policy;
     mm_planned planned;
@@ -152,7 +151,7 @@ static mm_facts *facts_of(const chain *c, const char *spec, int64_t link) {
     return facts;
 }
 
-/* What an iteration of the graph's present plan takes by the facts. */
+/* Simulated time of an iteration under the graph's present plan. */
 static int64_t simulated(const mm_manager *m, const chain *c, const mm_facts *facts) {
     mm_simulation simulation;
     expect_ok(mm_simulate(mm_plan_now(m, c->graph), facts, &simulation));
@@ -170,8 +169,8 @@ typedef struct run {
     mm_facts *fast, *slow;
     int64_t budget;
     int iterations;
-    int events, lines; /* replans that were told */
-    char last[512];    /* line of the log that was last about the plan */
+    int events, lines; /* replans: events, and lines of the log */
+    char last[512];    /* the log's last line about the plan */
 } run;
 
 static void note_event(void *ctx, const mm_event_info *event) {
@@ -205,7 +204,7 @@ static mm_manager *manager(run *r, const char *policy, const mm_facts *facts) {
     return m;
 }
 
-/* The budget lies `share` hundredths of the way from what the policy `least_of` needs to what liveness does. */
+/* The budget lies `share` per cent of the way from what the policy `least_of` needs to what liveness needs. */
 static void start_with(run *r, const char *policy, const char *least_of, int share, size_t workspace_bytes) {
     memset(r, 0, sizeof *r);
     chain_init(&r->chain, "chain", workspace_bytes);
@@ -242,7 +241,7 @@ static void iterate(run *r, int n) {
     for (int i = 0; i < n; i++, r->iterations++) expect_ok(rig_iteration(&r->rig, r->m, RIG_STREAM));
 }
 
-/* As a loop that leaves three running, and replays where it may. */
+/* Runs like a loop that leaves three iterations running, and replays where it may. */
 static void iterate_ahead(run *r, int n) {
     for (int i = 0; i < n; i++, r->iterations++) {
         if (i % 3 == 0) expect_ok(mm_manager_sync(r->m));
@@ -267,8 +266,8 @@ static uint64_t plan_of(const run *r) { return mm_plan_digest(mm_plan_now(r->m, 
 
 static void expect_replans(const run *r, int n) {
     if (stats_of(r->m).replans != n || r->events != n || r->lines != n)
-        fail_msg("planned again %lld times, not %d; %d events, %d lines; last: %s", (long long)stats_of(r->m).replans,
-                 n, r->events, r->lines, r->last);
+        fail_msg("planned again %lld times, not %d; %d events, %d lines in the log, the last: %s",
+                 (long long)stats_of(r->m).replans, n, r->events, r->lines, r->last);
 }
 
 static void expect_the_bits(const run *r) {
@@ -277,7 +276,7 @@ static void expect_the_bits(const run *r) {
 
 /* ---------------------------------------------------------------- tests */
 
-/* Acceptance 3 of issue 16. */
+/* The new plan is within 10 % of one that is made with the slow link's facts. */
 static void a_link_that_slows_down_makes_another_plan_once(void **state) {
     (void)state;
     run r;
@@ -296,25 +295,25 @@ static void a_link_that_slows_down_makes_another_plan_once(void **state) {
     assert_true(plan_of(&r) != before);
     assert_true(now <= best + best / 10);
     expect_the_bits(&r);
-    iterate(&r, 100); /* as planned from now on */
+    iterate(&r, 100); /* the times are now as planned */
     expect_replans(&r, 1);
     finish(&r);
 }
 
-/* Where steps take longer alike, no plan is better; it goes by the new times from then on. */
+/* All steps take longer alike, so no plan is better. From then on the new times are the expected ones. */
 static void the_plan_stays_where_another_gains_nothing(void **state) {
     (void)state;
     run r;
     start(&r, "auto");
     observe(r.m, 20, 5);
-    device.steps_permille = 1190; /* the link hardly counts, so it is near the limit, and below it */
+    device.steps_permille = 1190; /* the link hardly counts, so this is just below the limit */
     iterate(&r, 20);
     assert_string_equal(r.last, "");
     device.steps_permille = 1500;
     const uint64_t before = plan_of(&r);
     iterate(&r, 20);
     assert_non_null(strstr(r.last, "keeps its plan"));
-    device.steps_permille = 1000; /* of the renewed times */
+    device.steps_permille = 1000; /* relative to the renewed facts */
     r.last[0] = '\0';
     iterate(&r, 130);
     assert_string_equal(r.last, "");
@@ -324,7 +323,7 @@ static void the_plan_stays_where_another_gains_nothing(void **state) {
     finish(&r);
 }
 
-/* A hundred iterations lie between two plannings. What was left then stays left; who sets a policy gets the best. */
+/* At least a hundred iterations lie between two plannings. A plan that was left stays left, unless a policy is set. */
 static void plans_that_were_left_are_not_taken_up_again(void **state) {
     (void)state;
     run r;
@@ -335,7 +334,7 @@ static void plans_that_were_left_are_not_taken_up_again(void **state) {
     iterate(&r, 6);
     expect_replans(&r, 1);
     const uint64_t second = plan_of(&r);
-    device.steps_permille = 20000; /* beside such steps copies are quick again */
+    device.steps_permille = 20000; /* compared with such slow steps, copies are quick again */
     r.last[0] = '\0';
     iterate(&r, 60);
     assert_string_equal(r.last, "");
@@ -349,7 +348,7 @@ static void plans_that_were_left_are_not_taken_up_again(void **state) {
     finish(&r);
 }
 
-/* A bit for each step that runs with a workspace. */
+/* Bit s is set if step s runs with a workspace. */
 static uint32_t steps_with_workspace(const mm_manager *m, const chain *c) {
     const mm_plan *plan = mm_plan_now(m, c->graph);
     uint32_t steps = 0;
@@ -358,8 +357,8 @@ static uint32_t steps_with_workspace(const mm_manager *m, const chain *c) {
     return steps;
 }
 
-/* With a slow link the policy would have steps do without their workspaces, so that fewer maps leave. They might round
- * differently then. */
+/* With a slow link the policy would run steps without workspaces, so that fewer maps leave; they might round
+ * differently. */
 static void steps_keep_their_variants(void **state) {
     (void)state;
     for (int share = 20; share < 100; share += 40) {
@@ -379,7 +378,7 @@ static void steps_keep_their_variants(void **state) {
     }
 }
 
-/* Of each tensor, whether it is encoded. */
+/* coded[t]: whether tensor t is encoded. */
 static void find_coded(const run *r, bool coded[64]) {
     const mm_plan *plan = mm_plan_now(r->m, r->chain.graph);
     memset(coded, 0, 64 * sizeof *coded);
@@ -388,7 +387,7 @@ static void find_coded(const run *r, bool coded[64]) {
         if (plan->nodes[i].kind == MM_NODE_ENCODE) coded[plan->nodes[i].tensor] = true;
 }
 
-/* No map loses its codec, no other gets one, though the policy would have it so by the new times. */
+/* No map loses its codec or gets one, though with the new times the policy would have it so. */
 static void lossy_maps_keep_their_codecs(void **state) {
     (void)state;
     static const char *const policies[] = {"freelunch:rate=8,eligible=all", "hybrid:rate=8"};
@@ -413,7 +412,7 @@ static void lossy_maps_keep_their_codecs(void **state) {
     assert_true(refused > 0);
 }
 
-/* On a device that can record: measured, then replayed, then measured again. */
+/* A device that can record measures, replays, and measures again. */
 static void iterations_are_measured_between_replays(void **state) {
     (void)state;
     run r;
@@ -435,7 +434,7 @@ static void iterations_are_measured_between_replays(void **state) {
     finish(&r);
 }
 
-/* Budgets and policies are set, iterations aborted, tensors and graphs added, and a trace is written meanwhile. */
+/* Meanwhile budgets and policies are set, iterations aborted, tensors and graphs added, and a trace is written. */
 static void changes_meanwhile_are_no_obstacle(void **state) {
     (void)state;
     static trace_checked checked;
@@ -484,7 +483,7 @@ static void changes_meanwhile_are_no_obstacle(void **state) {
     mm_graph_destroy(other);
 }
 
-/* Without measure_times. */
+/* The manager was created without measure_times. */
 static void what_was_learned_is_saved(void **state) {
     (void)state;
     run r;
@@ -494,7 +493,7 @@ static void what_was_learned_is_saved(void **state) {
     device.link = SLOW_LINK;
     device.steps_permille = 2000;
     iterate(&r, 6);
-    device.steps_permille = 1000; /* of the renewed times */
+    device.steps_permille = 1000; /* relative to the renewed facts */
     iterate(&r, 6);
     expect_ok(mm_facts_save(r.m, r.chain.graph, "facts.json"));
     expect_ok(mm_facts_load("facts.json", &learned));
@@ -531,7 +530,7 @@ static void bad_input_is_refused_and_changes_nothing(void **state) {
     device.link = SLOW_LINK;
     iterate(&r, 20);
     observe(r.m, 20, 4);
-    observe(r.m, 0, 0); /* no longer */
+    observe(r.m, 0, 0); /* ends it */
     iterate(&r, 20);
     expect_replans(&r, 0);
     mm_manager *without = manager(&r, "auto", NULL);
@@ -546,7 +545,7 @@ static void bad_input_is_refused_and_changes_nothing(void **state) {
     finish(&r);
 }
 
-/* A program that was built when mm_stats had fewer members gives a smaller struct to the function. */
+/* A program that was built with an older mm.h passes a smaller mm_stats. */
 static void statistics_of_older_headers_keep_their_size(void **state) {
     (void)state;
     run r;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Calls out of order, iterations given up, external tensors: what is refused says what was expected, and nothing that
- * is refused changes anything. */
+/* Calls out of order, aborted iterations, external tensors. A refusal says what was expected, and changes nothing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -16,7 +15,7 @@
 enum { SEED = 7, LAYERS = 8, BUDGET = 1 << 20 };
 
 typedef struct fixture {
-    mm_graph *graph, *other; /* other: if a test has set it */
+    mm_graph *graph, *other; /* other: NULL unless a test sets it */
     mm_manager *manager;
     rig rig;
 } fixture;
@@ -43,7 +42,7 @@ static mm_layer layer_of(const fixture *f, int step) { return mm_graph_step(f->g
 
 static mm_phase phase_of(const fixture *f, int step) { return mm_graph_step(f->graph, step)->phase; }
 
-/* The last failure was about the order of calls, and its message has each of the words. */
+/* The call failed with MM_ERR_ORDER, and its message has both words. */
 static void assert_out_of_order(mm_status status, const char *word, const char *other) {
     assert_int_equal(status, MM_ERR_ORDER);
     if (!strstr(mm_last_error(), word) || !strstr(mm_last_error(), other))
@@ -63,7 +62,7 @@ static void layer_calls_outside_of_an_iteration_are_refused(void **state) {
     assert_null(mm_tensor_data(f.manager, 0));
     assert_null(mm_workspace_data(f.manager));
     assert_int_equal(mm_current_step(f.manager), -1);
-    mm_iteration_abort(f.manager); /* legal: nothing */
+    mm_iteration_abort(f.manager); /* legal, does nothing */
     assert_int_equal(rig_iteration(&f.rig, f.manager, RIG_INLINE), MM_OK);
     fini(&f);
 }
@@ -186,7 +185,7 @@ static void abort_at_step(const char *policy, rig_mode mode, int steps) {
     int all = mm_graph_steps(f.graph);
     assert_int_equal(mm_iteration_begin(f.manager, f.graph), MM_OK);
     assert_int_equal(rig_steps(&f.rig, f.manager, mode, 0, steps), MM_OK);
-    /* In the middle of the next one. */
+    /* In the middle of the next step. */
     if (steps < all) assert_int_equal(mm_layer_begin(f.manager, layer_of(&f, steps), phase_of(&f, steps), NULL), MM_OK);
     mm_iteration_abort(f.manager);
     plain_steps(&expected, 0, steps);
@@ -227,7 +226,7 @@ static void destroy_within_an_iteration_drains(void **state) {
 
 /* ---------------------------------------------------------------- iterations that have ended and still run */
 
-/* Lingers long enough for a call that does not wait to return meanwhile. */
+/* Takes so long that a call that does not wait returns meanwhile. */
 static mm_status linger(void *arg) {
     nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     atomic_store(*(atomic_bool **)arg, true);
@@ -245,7 +244,7 @@ static mm_status run_ahead(fixture *f, atomic_bool *through) {
     return mm_iteration_end_async(f->manager);
 }
 
-/* The last iteration is one that is recorded and replayed; false where the device cannot. */
+/* The last iteration is recorded and replayed. *can is false if the device cannot record. */
 static mm_status replay_ahead(fixture *f, atomic_bool *through, bool *can) {
     MM_TRY(rig_iteration(&f->rig, f->manager, RIG_STREAM));
     *can = mm_replay_state(f->manager, f->graph) == MM_REPLAY_MAY;
@@ -265,7 +264,7 @@ static mm_status forget(fixture *f) { return mm_manager_forget(f->manager, f->gr
 
 static mm_status remove_persistent(fixture *f) {
     mm_status status = mm_persistent_remove(f->manager, "mine");
-    return status == MM_ERR_NOT_FOUND ? MM_OK : status; /* it has waited before it looks */
+    return status == MM_ERR_NOT_FOUND ? MM_OK : status; /* it waits before it looks for the tensor */
 }
 
 static mm_status other_memory(fixture *f) {
@@ -274,13 +273,13 @@ static mm_status other_memory(fixture *f) {
     return mm_external_set(f->manager, f->graph, labels, f->rig.external[labels]);
 }
 
-/* With the same persistent tensors. */
+/* The graph has the same persistent tensors. */
 static mm_status prepare_another(fixture *f) {
     f->other = rig_random_graph(SEED, LAYERS, 4);
     return mm_manager_prepare(f->manager, f->other);
 }
 
-/* With how many iterations its weights must be. */
+/* The weights are those after `iterations` iterations without a manager. */
 static void expect_weights(fixture *f, int iterations) {
     uint64_t expected;
     expected = random_graph_reference(f->graph, SEED, iterations);
@@ -362,7 +361,7 @@ static void steps_find_the_users_own_pointer_also_after_a_switch(void **state) {
     fini(&f);
 }
 
-/* A graph of one step that modifies persistent tensors of these names, a letter each, of 100 floats. */
+/* A graph of one step, which modifies persistent tensors of 100 floats. Each letter of `names` is a tensor's name. */
 static mm_graph *modifier(const char *names) {
     mm_graph *graph;
     mm_layer layer;
@@ -381,7 +380,7 @@ static mm_graph *modifier(const char *names) {
     return graph;
 }
 
-/* Each at the place that it had first, whatever is declared around it, and in whatever order. */
+/* A tensor stays where it was placed first, whatever is declared around it, in whatever order. */
 static void graphs_find_shared_persistent_tensors_at_one_place(void **state) {
     (void)state;
     static const char *const names[] = {"abc", "dcxa", "xbd"};
@@ -396,7 +395,7 @@ static void graphs_find_shared_persistent_tensors_at_one_place(void **state) {
             const char name[] = {all[t], 0};
             assert_non_null(mm_tensor_data(m, t));
             assert_ptr_equal(mm_tensor_data(m, t), mm_persistent_data(m, name, NULL));
-            assert_false(mm_tensor_exact(m, t)); /* which is asked of managed tensors */
+            assert_false(mm_tensor_exact(m, t)); /* true only of managed tensors */
             for (int other = 0; other < t; other++)
                 assert_ptr_not_equal(mm_tensor_data(m, t), mm_tensor_data(m, other));
         }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Several graphs and changing policies in one manager: persistent tensors stay where and what they are, a change that
- * is refused changes nothing, events tell what happened. */
+/* Several graphs and changing policies in one manager: persistent tensors keep their places and values, a refused
+ * change changes nothing, and events report what happened. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +24,7 @@ static void assert_says(const char *word) {
     if (!strstr(mm_last_error(), word)) fail_msg("'%s' does not say '%s'", mm_last_error(), word);
 }
 
-/* Where the graph's persistent tensors lie, in order of their indices; the caller frees it. */
+/* Addresses of the graph's persistent tensors, in order of their indices. The caller frees them. */
 static void **addresses(const mm_graph *graph, mm_manager *m) {
     void **all = calloc((size_t)mm_graph_tensors(graph) + 1, sizeof *all);
     assert_non_null(all);
@@ -92,7 +92,7 @@ static void a_switch_keeps_persistents_in_place_and_the_results_right(void **sta
         assert_int_equal(rig_digest(&r, m), before);
         assert_int_equal(rig_iteration(&r, m, (rig_mode)(i % RIG_MODES)), MM_OK);
         plain_steps(&expected, 0, mm_graph_steps(graph));
-        if (rig_digest(&r, m) != plain_digest(&expected)) fail_msg("after %s, number %zu", order[i], i);
+        if (rig_digest(&r, m) != plain_digest(&expected)) fail_msg("other results after %s, policy %zu", order[i], i);
     }
     mm_touched touched;
     mm_stats stats;
@@ -138,7 +138,7 @@ static void a_refused_switch_leaves_the_old_policy_at_work(void **state) {
     mm_graph_destroy(graph);
 }
 
-/* Without a graph nothing is planned, so the codecs alone are what can be tried. */
+/* Without a graph nothing is planned: only the codecs can be checked. */
 static void before_a_graph_is_prepared_a_codec_that_cannot_be_had_is_refused(void **state) {
     (void)state;
     mm_options options = {.device_bytes = BUDGET, .policy = "liveness"};
@@ -154,7 +154,7 @@ static void before_a_graph_is_prepared_a_codec_that_cannot_be_had_is_refused(voi
 
 /* ---------------------------------------------------------------- several graphs */
 
-/* One layer that adds its persistent tensors up in place: "shared" of every such graph, and one of its own. */
+/* One layer that modifies two persistent tensors: "shared", which all such graphs have, and one of its own. */
 static mm_graph *small_graph(const char *own, int64_t elems) {
     mm_graph *graph;
     mm_tensor shared, mine;
@@ -193,7 +193,7 @@ static void a_second_graph_adds_persistents_above_those_that_stay(void **state) 
     assert_int_equal(second.persistent_bytes, first.persistent_bytes + 512 + 4096);
     assert_same_addresses(graph, m, places);
     assert_int_equal(rig_digest(&r, m), before);
-    /* New ones are zero, though the first graph's plan had those bytes. */
+    /* New tensors are zero, though the first graph's plan used those bytes. */
     size_t bytes;
     char mine[4000];
     assert_non_null(mm_persistent_data(m, "mine", &bytes));
@@ -252,7 +252,7 @@ static void a_persistent_tensor_of_another_size_is_refused(void **state) {
     assert_says("mine");
     assert_says("3996");
     assert_says("4000");
-    assert_int_equal(mm_manager_prepare(m, one), MM_OK); /* again: nothing */
+    assert_int_equal(mm_manager_prepare(m, one), MM_OK); /* does nothing */
     mm_manager_destroy(m);
     mm_graph_destroy(one);
     mm_graph_destroy(two);
@@ -277,7 +277,7 @@ static void a_forgotten_graph_may_be_destroyed_and_its_persistents_stay(void **s
     assert_int_equal(mm_manager_forget(m, one), MM_OK);
     assert_int_equal(mm_manager_forget(m, one), MM_ERR_NOT_FOUND);
     mm_graph_destroy(one);
-    assert_int_equal(mm_policy_set(m, "naive"), MM_OK); /* plans what is left */
+    assert_int_equal(mm_policy_set(m, "naive"), MM_OK); /* plans the graph that is left */
     rig r;
     rig_init(&r, two, SEED);
     assert_int_equal(rig_iteration(&r, m, RIG_INLINE), MM_OK);
@@ -323,7 +323,7 @@ static void note(journal *j, const char *format, ...) {
 
 static void on_event(void *ctx, const mm_event_info *event) {
     static const char *const names[] = {"plan", "policy", "begin", "end", "abort", "wait"};
-    if (event->kind == MM_EVENT_WAIT) return; /* as the threads happen to run */
+    if (event->kind == MM_EVENT_WAIT) return; /* waits depend on timing */
     note(ctx, "%s %s\n", names[event->kind], event->name);
     assert_int_equal(event->bytes > 0, event->kind == MM_EVENT_PLAN || event->kind == MM_EVENT_ITERATION_BEGIN);
     assert_int_equal(event->ns > 0, event->kind == MM_EVENT_ITERATION_END || event->kind == MM_EVENT_ABORT);
@@ -393,7 +393,7 @@ static void note_warning(void *ctx, mm_log_level level, const char *message) {
     snprintf(t->last, sizeof t->last, "%s", message);
 }
 
-/* A file of facts in which each step of the graph takes so much. */
+/* Facts, read from a file, in which the graph's variant v takes step_ns + v. */
 static mm_facts *facts_of(const mm_graph *graph, int64_t step_ns) {
     char path[4096];
     mm_facts *facts;
@@ -423,7 +423,7 @@ static void plans_are_made_by_the_facts_that_the_manager_was_given(void **state)
     assert_int_equal(mm_manager_prepare(m, graph), MM_OK);
     assert_int_equal(t.warnings, 0);
     static const char *const policies[] = {"liveness", "freelunch:codec=raw,eligible=all"};
-    for (int i = 0; i < 2; i++) { /* of each plan, not the first alone */
+    for (int i = 0; i < 2; i++) { /* every plan is made with them, not only the first */
         assert_int_equal(mm_policy_set(m, policies[i]), MM_OK);
         assert_int_equal(mm_measured_get(m, graph, &measured), MM_OK);
         for (int v = 0; v < measured.facts->variant_first[measured.facts->n_steps]; v++)
@@ -432,7 +432,7 @@ static void plans_are_made_by_the_facts_that_the_manager_was_given(void **state)
     }
     mm_manager_destroy(m);
     m = rig_manager(&options);
-    assert_int_equal(mm_manager_prepare(m, other), MM_OK); /* without, and that is told once */
+    assert_int_equal(mm_manager_prepare(m, other), MM_OK); /* there are no facts for it: reported once */
     assert_int_equal(t.warnings, 1);
     if (!strstr(t.last, "is planned without measured times: facts file") || !strstr(t.last, "is for another graph"))
         fail_msg("%s", t.last);
@@ -447,7 +447,7 @@ static void plans_are_made_by_the_facts_that_the_manager_was_given(void **state)
     mm_graph_destroy(other);
 }
 
-/* However many substitutes are tried for it. */
+/* The warning comes once, however many substitutes are tried. */
 static void a_graph_without_measured_times_is_told_once_where_memory_is_short(void **state) {
     (void)state;
     mm_graph *graph = rig_random_graph(SEED, LAYERS, 6), *other = rig_random_graph(SEED + 1, LAYERS, 4);
@@ -460,7 +460,7 @@ static void a_graph_without_measured_times_is_told_once_where_memory_is_short(vo
     assert_int_equal(mm_budget_set(m, rig_needs(other, "swap", 0, BUDGET).device_bytes), MM_OK);
     assert_int_equal(mm_manager_prepare(m, other), MM_OK);
     assert_string_not_equal(mm_policy_now(m), "liveness");
-    assert_int_equal(t.warnings, 2); /* that, and the step down the ladder */
+    assert_int_equal(t.warnings, 2); /* the missing times, and the step down the ladder */
     mm_manager_destroy(m);
     mm_facts_destroy(facts);
     mm_graph_destroy(graph);
@@ -522,7 +522,7 @@ static void what_a_manager_measured_is_saved_and_serves_another(void **state) {
     mm_graph_destroy(graph);
 }
 
-/* What is taken for a body stays, where no code was made. */
+/* No code was made, so the assumed sizes of variable codes stay. */
 static void nothing_is_learned_of_bodies_without_an_iteration(void **state) {
     (void)state;
     mm_graph *graph = rig_random_graph(SEED, LAYERS, 6);
@@ -544,7 +544,7 @@ static void nothing_is_learned_of_bodies_without_an_iteration(void **state) {
     mm_graph_destroy(graph);
 }
 
-/* With an eighth more in reserve, unless the codec's spec says how much. */
+/* A reserve of an eighth is added, unless the codec's spec says how much. */
 static void what_bodies_of_codes_took_is_saved_and_planned_by(void **state) {
     (void)state;
     enum { CODES = 64 };
@@ -597,7 +597,7 @@ static void what_bodies_of_codes_took_is_saved_and_planned_by(void **state) {
     mm_graph_destroy(graph);
 }
 
-/* ---------------------------------------------------------------- plans that are there before */
+/* ---------------------------------------------------------------- ready-made plans */
 
 static mm_plan *plan_of(const mm_graph *graph, const char *spec, int64_t device_bytes) {
     mm_planned planned;
@@ -613,19 +613,19 @@ static mm_plan *plan_of(const mm_graph *graph, const char *spec, int64_t device_
     return plan;
 }
 
-/* Its maps lie one on top of the other. */
+/* Lays all maps at the same place. */
 static void spoil(mm_plan *plan) {
     for (int i = 0; i < plan->n_segments; i++)
         if (mm_segment_has_life(&plan->segments[i])) plan->segments[i].offset = plan->base_bytes;
 }
 
-/* The graph that it was made of is gone by then. What does not serve is made again. */
+/* The graph with which the plan was made is gone by then. A plan that does not serve is made anew. */
 static void a_plan_that_is_offered_is_taken_where_it_serves(void **state) {
     (void)state;
     static const struct {
-        const char *policy; /* that it was made by */
+        const char *policy; /* with which the plan is made */
         int layers;
-        int64_t device_bytes; /* that it is said to be made within */
+        int64_t device_bytes; /* the limit with which it is offered */
         bool spoilt, taken;
     } cases[] = {
         {"swap:when=always", LAYERS, BUDGET, false, true}, {"swap:when=always", LAYERS, BUDGET - 256, false, false},
@@ -638,7 +638,7 @@ static void a_plan_that_is_offered_is_taken_where_it_serves(void **state) {
         mm_manager *m = rig_manager(&options);
         mm_graph *other = rig_random_graph(SEED, cases[i].layers, 6);
         mm_plan *plan = plan_of(other, cases[i].policy, BUDGET);
-        const mm_node *nodes = plan->nodes; /* where they lie: another plan has its own, as long as this one is there */
+        const mm_node *nodes = plan->nodes; /* identifies the plan: no other can have this address while it exists */
         if (cases[i].spoilt) spoil(plan);
         expect_ok(mm_plan_offer(m, plan, cases[i].device_bytes));
         mm_graph_destroy(other);

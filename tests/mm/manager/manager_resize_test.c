@@ -21,10 +21,10 @@ typedef struct fixture {
     rig r;
     plain expected;
     mm_manager *m;
-    int64_t most, least; /* what the policy takes without and with need */
+    int64_t most, least; /* what liveness needs, and the least that the policy needs */
 } fixture;
 
-/* The first random graph on which the policy can save a good part. */
+/* The first random graph of which the policy saves a tenth. */
 static void begin_with(fixture *f, int channels, mm_options options) {
     static const char policy[] = "swap:when=needed";
     for (f->seed = 1;; f->seed++) {
@@ -53,7 +53,7 @@ static void end(fixture *f) {
     mm_graph_destroy(f->graph);
 }
 
-/* An iteration, here and in plain memory, with equal results. */
+/* Runs an iteration here and in plain memory; the results must be equal. */
 static void iterate(fixture *f) {
     assert_int_equal(rig_iteration(&f->r, f->m, RIG_STREAM), MM_OK);
     plain_steps(&f->expected, 0, mm_graph_steps(f->graph));
@@ -103,7 +103,7 @@ static void a_budget_that_is_too_small_changes_nothing(void **state) {
     iterate(&f);
     assert_int_equal(mm_budget_set(f.m, 1), MM_ERR_INFEASIBLE);
     assert_non_null(strstr(mm_last_error(), "needs at least"));
-    const char *told = strstr(mm_last_error(), "auto needs least: "); /* the ladder ends with it */
+    const char *told = strstr(mm_last_error(), "auto needs least: "); /* the last rung of the ladder */
     assert_non_null(told);
     const int64_t least = strtoll(strchr(told, ':') + 1, NULL, 10);
     assert_int_equal(mm_budget_set(f.m, least - 1), MM_ERR_INFEASIBLE);
@@ -129,7 +129,7 @@ static void budgets_out_of_range_are_refused(void **state) {
     end(&f);
 }
 
-/* Of the arena, whole pages in [begin, end) that are in memory. */
+/* Number of the arena's whole pages in [begin, end) that are in memory. */
 static int resident_pages(fixture *f, int64_t begin, int64_t end) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), base = UINTPTR_MAX;
     for (int t = 0; t < mm_graph_tensors(f->graph); t++) {
@@ -159,7 +159,7 @@ static mm_touched touched(fixture *f) {
 
 static void what_a_smaller_budget_gives_back_leaves_memory(bool measure_touched) {
     fixture f;
-    if (!rig_device_used()->cpu_reaches_memory) skip(); /* it is not among the process's pages */
+    if (!rig_device_used()->cpu_reaches_memory) skip(); /* the arena is not among the process's pages */
     begin_with(&f, LARGE, (mm_options){.measure_touched = measure_touched});
     iterate(&f);
     assert_true(resident_pages(&f, f.least, f.most) > 0);
@@ -195,7 +195,7 @@ static void bytes_touched_before_they_were_given_back_count(void **state) {
     assert_int_equal(after.total_bytes, before.total_bytes);
     assert_int_equal(after.persistent_bytes, before.persistent_bytes);
     iterate(&f);
-    assert_int_equal(touched(&f).total_bytes, before.total_bytes); /* the same ones */
+    assert_int_equal(touched(&f).total_bytes, before.total_bytes); /* the same bytes */
     end(&f);
 }
 

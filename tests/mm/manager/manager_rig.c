@@ -58,7 +58,8 @@ mm_status rig_bind(const rig *r, mm_manager *m) {
 
 /* ---------------------------------------------------------------- steps */
 
-/* What the step under way finds. The stream may still be at the last iteration, which found it in the same place. */
+/* Finds the operands of the step under way. A task of the last iteration may still read `kept`, which then is the same
+ * already and is not written. */
 static void find_operands(const rig *r, mm_manager *m, int s, random_operand kept[RANDOM_USES]) {
     const mm_step_info *step = mm_graph_step(r->graph, s);
     random_operand operands[RANDOM_USES];
@@ -79,7 +80,7 @@ static void find_operands(const rig *r, mm_manager *m, int s, random_operand kep
 
 static mm_status run_task(const rig *r, mm_manager *m, int s, const random_operand *operands, mm_stream *stream) {
     random_task task = {r->graph, s, operands, mm_workspace_data(m), 0};
-    bool codes = false; /* which need a workspace of their own */
+    bool codes = false; /* codes need a workspace of their own */
     for (int u = 0; u < mm_graph_step(r->graph, s)->n_uses; u++)
         codes |= operands[u].read.strips || operands[u].write.strips;
     if (!codes) assert_int_equal(task.workspace != NULL, mm_graph_step(r->graph, s)->workspace_bytes > 0);

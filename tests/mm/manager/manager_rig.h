@@ -7,21 +7,21 @@
 #include "tests/core/random_graph.h"
 #include "tests/mm/manager/rig_device.h"
 
-/* How steps are computed. On a device whose memory the CPU cannot reach, always RIG_STREAM. */
+/* How steps are computed. If the CPU cannot reach the device's memory, always RIG_STREAM. */
 typedef enum rig_mode {
     RIG_INLINE, /* by the caller, between begin and end */
     RIG_STREAM, /* on the compute stream */
-    RIG_MIXED,  /* by turns */
+    RIG_MIXED,  /* alternately */
     RIG_MODES
 } rig_mode;
 
-/* A graph with the user's memory for its external tensors. Several managers may run it, one after the other. */
+/* A graph, and memory for its external tensors. Several managers may run it, one after the other. */
 typedef struct rig {
     const mm_graph *graph;                   /* borrowed */
-    uint64_t seed;                           /* of what tensors hold before the first iteration */
+    uint64_t seed;                           /* of the tensors' first values */
     void **external;                         /* per tensor; NULL unless external */
-    random_operand (*again)[RANDOM_USES];    /* the same, of steps that are recomputed */
-    random_operand (*operands)[RANDOM_USES]; /* per step: a stream's tasks read them until the iteration has ended */
+    random_operand (*again)[RANDOM_USES];    /* as `operands`, for steps that run again */
+    random_operand (*operands)[RANDOM_USES]; /* per step; a stream's tasks read them until the iteration has ended */
 } rig;
 
 void rig_init(rig *rig, const mm_graph *graph, uint64_t seed);
@@ -33,16 +33,16 @@ mm_status rig_bind(const rig *rig, mm_manager *manager);
 /* Begins, runs and ends `count` steps from `first` on; returns the first failure. */
 mm_status rig_steps(rig *rig, mm_manager *manager, rig_mode mode, int first, int count);
 
-/* Recomputes a layer, once in an iteration (mm_recompute_fn); ctx: the rig. */
+/* A mm_recompute_fn. The rig (ctx) has room for one recomputation of each layer in an iteration. */
 mm_status rig_again(void *ctx, mm_manager *manager, mm_layer layer, mm_stream *stream);
 
 /* Runs an iteration; aborts it if a call fails. */
 mm_status rig_iteration(rig *rig, mm_manager *manager, rig_mode mode);
 
-/* The same, without waiting for its end. */
+/* The same, but does not wait for the iteration's end. */
 mm_status rig_iteration_ahead(rig *rig, mm_manager *manager, rig_mode mode);
 
-/* Checksum of all persistent tensors of the graph, which random_graph_reference gives too. */
+/* Checksum of the graph's persistent tensors, to compare with random_graph_reference. */
 uint64_t rig_digest(const rig *rig, mm_manager *manager);
 
 /* ---- what managers need */
@@ -54,17 +54,17 @@ typedef struct rig_need {
     int64_t out_bytes, in_bytes;
 } rig_need;
 
-/* The need of the policy's plan for the graph alone in an arena. The plan is made for that budget, which it may
- * exceed, and is proved. */
+/* What the policy's plan for the graph needs, alone in an arena. The plan is made for this budget, which it may exceed,
+ * and is proved. */
 rig_need rig_needs(const mm_graph *graph, const char *policy, int64_t device_bytes, int64_t pinned_bytes);
 
-/* Peak of the policy's plan for the graph alone in an arena, without a budget. */
+/* Peak of that plan without a budget. */
 int64_t rig_minimum(const mm_graph *graph, const char *policy);
 
-/* A random graph. A failure fails the test. */
+/* A failure fails the test. */
 mm_graph *rig_random_graph(uint64_t seed, int layers, int max_channels);
 
-/* A manager, on rig_device_used() unless the options name a device. A failure fails the test, and names the policy. */
+/* Runs on rig_device_used() unless the options name a device. A failure fails the test, and names the policy. */
 mm_manager *rig_manager(const mm_options *options);
 
 #endif

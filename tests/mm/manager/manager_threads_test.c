@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Managers and threads: two managers at once do not see each other, figures may be asked for from any thread, and
- * nothing is left of a manager that is gone. */
+/* Two managers at once do not affect each other, any thread may read statistics, and nothing is left of a manager that
+ * was destroyed. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,9 +16,9 @@ enum { SEED = 31, LAYERS = 12, ITERATIONS = 12, BUDGET = 1 << 20 };
 
 static const char freelunch[] = "freelunch:codec=raw,eligible=all,when=always";
 
-/* One thread's own manager. cmocka's assertions belong to the main thread, so it reports. */
+/* A thread with its own manager. It reports errors, because cmocka's assertions work on the main thread only. */
 typedef struct trainer {
-    const mm_graph *graph; /* both read the same */
+    const mm_graph *graph; /* both threads read the same graph */
     const char *policy;
     uint64_t seed, digest;
     mm_status status;
@@ -68,7 +68,7 @@ static void two_managers_at_once_do_not_see_each_other(void **state) {
 typedef struct watcher {
     mm_manager *manager;
     atomic_bool stop;
-    bool went_back; /* a figure that only grows became less */
+    bool went_back; /* a counter became smaller */
 } watcher;
 
 static void *watcher_loop(void *arg) {
@@ -95,7 +95,7 @@ static void figures_may_be_asked_for_from_another_thread(void **state) {
     assert_int_equal(pthread_create(&thread, NULL, watcher_loop, &w), 0);
     assert_int_equal(rig_bind(&r, m), MM_OK);
     for (int i = 0; i < ITERATIONS; i++) {
-        /* Streams come to be while it watches. */
+        /* Streams are created while the watcher reads. */
         if (i == 2) assert_int_equal(mm_policy_set(m, freelunch), MM_OK);
         assert_int_equal(rig_iteration(&r, m, RIG_STREAM), MM_OK);
     }
@@ -121,7 +121,7 @@ static void a_manager_leaves_no_thread_behind(void **state) {
         rig_init(&r, graph, SEED);
         assert_int_equal(rig_bind(&r, m), MM_OK);
         assert_int_equal(rig_iteration(&r, m, RIG_STREAM), MM_OK);
-        /* Three streams; workers only where they issue. */
+        /* A thread for each of three streams; with MM_ISSUE_THREAD, two workers. */
         assert_int_equal(host_threads() - before, issue == MM_ISSUE_THREAD ? 5 : 3);
         assert_int_equal(mm_iteration_begin(m, graph), MM_OK);
         assert_int_equal(rig_steps(&r, m, RIG_STREAM, 0, mm_graph_steps(graph) / 2), MM_OK);

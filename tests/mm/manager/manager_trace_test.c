@@ -44,7 +44,7 @@ static void checked(trace_checked *c, const char *what) {
     assert_int_equal(unlink("trace.json"), 0);
 }
 
-/* Whoever computes, whoever issues, and whether each end is waited for. */
+/* Steps are computed and issued in every way, and iterations are waited for or not. */
 static void each_iteration_is_in_the_trace_whole(void **state) {
     (void)state;
     static trace_checked c;
@@ -72,7 +72,7 @@ static void each_iteration_is_in_the_trace_whole(void **state) {
     assert_true(flows > 0);
 }
 
-/* Those that a loop leaves running are lost if nobody looks for too long; the others are whole. */
+/* Iterations in flight are dropped if the loop waits too seldom; the others are whole. */
 static void iterations_on_their_way_are_whole_or_dropped(void **state) {
     (void)state;
     static trace_checked c;
@@ -101,7 +101,7 @@ static void changes_of_policy_and_aborted_iterations_are_no_obstacle(void **stat
     static trace_checked c;
     fixture f;
     start(&f, 2, (mm_options){.policy = POLICIES[1], .trace_bytes = TRACE_BYTES});
-    enum { SET = N_POLICIES - 1 }; /* those that recompute nothing */
+    enum { SET = N_POLICIES - 1 }; /* the policies that do not recompute */
     assert_int_equal(mm_trace_start(f.m, "changes"), MM_OK);
     for (int i = 0; i < SET; i++) {
         assert_int_equal(mm_policy_set(f.m, POLICIES[i]), MM_OK);
@@ -133,7 +133,6 @@ static void what_finds_no_room_is_counted(void **state) {
     finish(&f);
 }
 
-/* A loop that replays where it may runs step by step meanwhile. */
 static void nothing_is_replayed_meanwhile(void **state) {
     (void)state;
     fixture f;
@@ -173,7 +172,7 @@ static void calls_out_of_order_are_refused_and_a_file_is_whole_or_not_there(void
     mm_iteration_abort(f.m);
     REFUSED(MM_ERR_IO, "nowhere/trace.json", mm_trace_stop(f.m, "nowhere/trace.json", NULL));
     REFUSED(MM_ERR_ORDER, "no trace is under way", mm_trace_stop(f.m, "trace.json", NULL));
-    assert_int_equal(mm_trace_start(f.m, "x"), MM_OK); /* and the manager is destroyed */
+    assert_int_equal(mm_trace_start(f.m, "x"), MM_OK); /* the manager is destroyed during a trace */
     assert_int_equal(rig_iteration(&f.rig, f.m, RIG_STREAM), MM_OK);
     finish(&f);
     if (rig_device_used()->cpu_reaches_memory) return;

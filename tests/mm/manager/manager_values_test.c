@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Values that change between iterations (MM_VALUES): each iteration sees its own, whether iterations are waited for,
- * follow each other, or are replayed. A step writes what it sees to a log, which is read at the end. */
+ * run ahead, or are replayed. A step writes what it sees to a log, which is read at the end. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -60,7 +60,7 @@ static void finish(fixture *f) {
 
 typedef struct look {
     const entry *values;
-    int32_t *log; /* how many entries; a gap; the entries */
+    int32_t *log; /* number of entries, a gap, the entries */
     bool fails;
 } look;
 
@@ -72,7 +72,7 @@ static mm_status look_now(void *arg) {
     return MM_OK;
 }
 
-/* The step of an iteration that has begun, or that is recorded. */
+/* Runs the step of an iteration that has begun, or of a recording. */
 static mm_status step(const fixture *f, bool on_stream, bool fails) {
     mm_stream *stream = on_stream ? mm_compute_stream(f->m) : NULL;
     mm_status status = mm_layer_begin(f->m, f->layer, MM_FORWARD, stream);
@@ -122,7 +122,7 @@ static void each_iteration_sees_its_own_values(void **state) {
         for (int i = 0; i < ITERATIONS; i++) {
             int32_t own[2] = {1000 + i, -i};
             if (i > 0) assert_int_equal(mm_values_set(f.m, MM_VALUES_OWN, own, sizeof own), MM_OK);
-            own[0] = own[1] = 77; /* it has been taken */
+            own[0] = own[1] = 77; /* the manager has copied them */
             if (iterate(&f, how, false) != MM_OK) fail_msg("%d: %s", (int)how, mm_last_error());
         }
         assert_int_equal(mm_manager_sync(f.m), MM_OK);
@@ -139,7 +139,7 @@ static void each_iteration_sees_its_own_values(void **state) {
     }
 }
 
-/* As a loop that has loaded a state does. Iterations on their way keep their numbers. */
+/* A loop that has loaded a state sets the number. Iterations in flight keep theirs. */
 static void numbers_go_on_from_the_one_that_is_set(void **state) {
     (void)state;
     for (follow how = DRAINED; how < FOLLOWS; how++) {
@@ -211,7 +211,7 @@ static void what_is_not_the_callers_is_refused(void **state) {
     finish(&f);
 }
 
-/* An iteration fails while others are on their way: it is told once, and then values come as before. */
+/* An iteration fails while others are in flight. One call reports it; then iterations see their values again. */
 static void a_failure_on_the_way_is_told_once_and_values_go_on(void **state) {
     (void)state;
     if (!rig_device_used()->cpu_reaches_memory) return; /* a fault of a GPU is final */
@@ -234,7 +234,7 @@ static void a_failure_on_the_way_is_told_once_and_values_go_on(void **state) {
     finish(&f);
 }
 
-/* The iteration behind one that fails while it runs is aborted: mm_manager_sync still tells, once. */
+/* An iteration is aborted after one in flight has failed: mm_manager_sync still reports the failure, once. */
 static void an_abort_does_not_hide_the_failure_of_an_iteration_ahead(void **state) {
     (void)state;
     if (!rig_device_used()->cpu_reaches_memory) return; /* a fault of a GPU is final */
@@ -274,7 +274,7 @@ static void code_end(coded *c) {
     mm_graph_destroy(c->graph);
 }
 
-/* Of the plan's base, what is not persistent tensors. */
+/* The code block: what the plan's base has beside persistent tensors. */
 static int64_t block_bytes(const coded *c) {
     mm_stats stats;
     mm_stats_get(c->m, &stats);
@@ -296,7 +296,7 @@ static void codecs_have_a_block_exactly_where_one_reads_it(void **state) {
     code_end(&c);
 }
 
-/* It counts in the budget: a byte less than the plan takes with it is refused. */
+/* With one byte less than the plan takes with the code block, it is refused. */
 static void the_budget_has_the_block(void **state) {
     (void)state;
     coded c;
@@ -314,7 +314,7 @@ static void the_budget_has_the_block(void **state) {
 
 static void the_block_has_each_iterations_number_and_the_bounds(void **state) {
     (void)state;
-    if (!rig_device_used()->cpu_reaches_memory) return; /* train_cuda_test.c sees what comes of it */
+    if (!rig_device_used()->cpu_reaches_memory) return; /* train_cuda_test.c checks the effect */
     coded c;
     size_t first_bytes;
     code(&c, reading, 1 << 20);
@@ -332,7 +332,7 @@ static void the_block_has_each_iterations_number_and_the_bounds(void **state) {
         if (i == 12) {
             assert_int_equal(mm_policy_set(c.m, "liveness"), MM_OK);
             assert_int_equal(rig_iteration(&c.rig, c.m, RIG_STREAM), MM_OK);
-            assert_int_equal(mm_policy_set(c.m, reading), MM_OK); /* bounds stay */
+            assert_int_equal(mm_policy_set(c.m, reading), MM_OK); /* error bounds are kept */
         }
         assert_int_equal(mm_bound_set(c.m, graph, i % 3, (float)i / 8), MM_OK);
         assert_int_equal(rig_iteration(&c.rig, c.m, RIG_STREAM), MM_OK);

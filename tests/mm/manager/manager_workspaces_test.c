@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Steps that can be computed in several ways, each with a workspace of its own size: by the size that a step gets it
- * computes, and what it writes tells which way that was. */
+/* Steps with several variants ("ways"), each with a workspace of its own size. A step computes by the size that it
+ * gets, and what it writes shows the way. */
 #include <stdio.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ typedef struct chain {
     mm_layer data, layers[LAYERS];
     mm_tensor x[LAYERS + 1], dx[LAYERS + 1];
     int forward[LAYERS], backward[LAYERS]; /* the way of each step in this iteration */
-    int again;                             /* steps that were run again, all in the way of the first time */
+    int again;                             /* steps that ran again, each in its first way */
 } chain;
 
 static mm_tensor add_map(chain *c, mm_tensor_kind kind, const char *prefix, int i) {
@@ -33,7 +33,7 @@ static void add_step(chain *c, int i, mm_phase phase, const mm_use *uses, size_t
     for (int way = 1; way < WAYS; way++) expect_ok(mm_graph_allow_workspace(c->graph, WORKSPACES[way]));
 }
 
-/* x0 -> x1 -> ... and backwards, each backward step reading its layer's input and output. */
+/* x0 -> x1 -> ... and back. A backward step reads its layer's input and output. */
 static void make_graph(chain *c) {
     expect_ok(mm_graph_create("chain", &c->graph));
     for (int i = 0; i <= LAYERS; i++) c->x[i] = add_map(c, i ? MM_FEATURE_MAP : MM_INPUT, "x", i);
@@ -57,7 +57,7 @@ static void make_graph(chain *c) {
     expect_ok(mm_graph_freeze(c->graph));
 }
 
-/* Writes to all of the workspace, whose size says how to compute. */
+/* Finds the way by the workspace's size, and overwrites the workspace. */
 static int way_of(const chain *c) {
     int way = 0;
     while (way < WAYS && WORKSPACES[way] != mm_workspace_bytes(c->manager)) way++;
@@ -142,7 +142,7 @@ static void end(chain *c) {
     mm_graph_destroy(c->graph);
 }
 
-/* What is run again is run in the way of the first time: the callback sees that, and the maps' readers. */
+/* A recomputed step runs in its first way: the callback and the map's readers check that. */
 static void steps_compute_in_the_way_of_the_workspace_that_the_policy_chose(void **state) {
     (void)state;
     static const struct {
@@ -189,8 +189,8 @@ static void policies_change_the_way_between_iterations(void **state) {
     end(&c);
 }
 
-/* Of every policy: with a byte less than its plan takes, the same policy goes on with the smallest workspaces, whatever
- * it chose before; what it recomputes is computed so both times. */
+/* With a byte less than its plan takes, each policy goes on with the smallest workspaces, whatever it chose before.
+ * What it recomputes is computed the same way both times. */
 static void where_memory_is_short_all_run_in_the_way_that_takes_least(void **state) {
     (void)state;
     static const char *const policies[] = {"liveness", "liveness:algorithms=1",

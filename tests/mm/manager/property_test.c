@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Random graphs x policies x budgets x ways to run them, executed with random delays of the side streams and the
- * self-check on: whatever a policy does without loss, the persistent tensors end as without any manager, bit for bit;
- * what is lossy gives the same however it is run; no byte is touched that was not predicted. */
+/* Random graphs x policies x budgets x ways to run them, with random delays of the side streams and the self-check.
+ * Under a lossless policy the persistent tensors end bit for bit as without a manager; under a lossy one they do not
+ * depend on how it is run; no byte is touched that was not predicted. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,12 +17,12 @@ enum { ITERATIONS = 2, DELAY_NS = 50000 };
 /* One way to run a graph. */
 typedef struct trial {
     const char *policy;
-    int64_t spare_bytes; /* of the budget, above the minimum; or */
+    int64_t spare_bytes; /* above the policy's minimum; counts if device_bytes is 0 */
     int64_t device_bytes, pinned_bytes;
     rig_mode mode;
     mm_issue issue;
-    bool ahead;    /* iterations end without a drain (then without the self-check, which needs one) */
-    uint64_t seed; /* of graph and delays */
+    bool ahead;    /* iterations end without a drain, and so without the self-check */
+    uint64_t seed; /* of the graph and the delays */
 } trial;
 
 static void print_policy(char *spec, size_t capacity, uint64_t *random, const char *codec) {
@@ -41,10 +41,10 @@ static trial random_trial(const char *policy, uint64_t seed, uint64_t *random) {
                    .seed = seed};
 }
 
-/* The whole trial in words, for a failure that must be found again. */
+/* Prints all that is needed to repeat the trial. */
 static void fail_trial(const trial *t, const char *what) {
     static const char *const modes[] = {"inline", "stream", "mixed"};
-    fail_msg("seed %llu, policy %s, %lld bytes to spare (or %lld, and %lld pinned), computed %s, issue %s%s: %s",
+    fail_msg("seed %llu, policy %s, budget minimum + %lld (or %lld, and %lld pinned), computed %s, issue %s%s: %s",
              (unsigned long long)t->seed, t->policy, (long long)t->spare_bytes, (long long)t->device_bytes,
              (long long)t->pinned_bytes, modes[t->mode], t->issue == MM_ISSUE_THREAD ? "thread" : "inline",
              t->ahead ? ", ahead" : "", what);
@@ -68,17 +68,17 @@ static void check_link(const trial *t, mm_manager *m, const rig_need *need) {
     mm_stats stats;
     char text[160];
     mm_stats_get(m, &stats);
-    stats.out_bytes -= stats.spilled_bytes; /* which nobody knows beforehand */
+    stats.out_bytes -= stats.spilled_bytes; /* spills cannot be predicted */
     stats.in_bytes -= stats.spilled_bytes;
     if (stats.out_bytes == ITERATIONS * need->out_bytes && stats.in_bytes == ITERATIONS * need->in_bytes) return;
     snprintf(text, sizeof text,
-             "%lld bytes went out and %lld came in, in each of %d iterations it should be %lld, %lld",
+             "%lld bytes went out and %lld came in; in each of %d iterations it should be %lld and %lld",
              (long long)stats.out_bytes, (long long)stats.in_bytes, ITERATIONS, (long long)need->out_bytes,
              (long long)need->in_bytes);
     fail_trial(t, text);
 }
 
-/* The digest of all persistent tensors after ITERATIONS. */
+/* Returns the digest of the persistent tensors after ITERATIONS. */
 static uint64_t run_trial(const trial *t, const mm_graph *graph) {
     rig r;
     rig_init(&r, graph, t->seed);
@@ -150,8 +150,8 @@ static const char *const swapping[] = {
 };
 enum { SWAPPING = sizeof swapping / sizeof *swapping };
 
-/* A budget between the least that the policy can do with and what it takes to keep everything; and exactly the pinned
- * memory that its plan for that budget needs. */
+/* A budget between the least for the policy and what liveness needs, and exactly the pinned memory of the policy's plan
+ * for it. */
 static trial swapping_trial(const mm_graph *graph, const char *policy, uint64_t seed, uint64_t *random) {
     trial t = random_trial(policy, seed, random);
     int64_t least = rig_needs(graph, policy, 0, INT64_MAX).device_bytes;
@@ -163,7 +163,7 @@ static trial swapping_trial(const mm_graph *graph, const char *policy, uint64_t 
     return t;
 }
 
-/* With one byte of pinned memory less the policy finds another plan that can do with that, or it is refused. */
+/* With one byte of pinned memory less, the policy has another plan that fits, or is refused. */
 static void check_less_pinned(const trial *t, const mm_graph *graph) {
     if (t->pinned_bytes == 0) return;
     mm_options options = {.device_bytes = t->device_bytes, .pinned_bytes = t->pinned_bytes - 1, .policy = t->policy};
@@ -228,8 +228,7 @@ static void when_needed_nothing_is_done_that_the_budget_does_not_force(uint64_t 
     mm_graph_destroy(graph);
 }
 
-/* Of 195 seeds, 39; under the thread sanitizer 20. Deep, all; where the device is emulated, which is slow, every
- * fourth; under a sanitizer every second. */
+/* Sanitizers and emulated CUDA are slow: fewer seeds. The deep tier runs more. */
 static uint64_t seed_stride(void) {
     const bool on_host = rig_device_used()->cpu_reaches_memory;
 #if defined __SANITIZE_THREAD__

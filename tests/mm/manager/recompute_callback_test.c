@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The recompute callback: what it sees, and what it may not do. */
+/* The recompute callback: what it sees, and which calls it may not make. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,13 +18,13 @@ typedef struct loop {
     mm_manager *manager;
     mm_layer layers[LAYERS];
     deed deed;
-    int calls, step; /* mm_current_step within the callback */
+    int calls, step; /* step: mm_current_step within the callback */
 } loop;
 
-/* What refusals say; NULL: the call is legal, and not made. */
+/* Words of the refusals in one state; NULL: the call is legal, and not tried. */
 typedef struct refusals {
-    const char *change;                      /* what belongs between iterations */
-    const char *step_begin, *step_end, *end; /* of the backward step of the last layer; of the iteration */
+    const char *change;                      /* calls that belong between iterations */
+    const char *step_begin, *step_end, *end; /* the last layer's backward step; the iteration's end */
 } refusals;
 
 static void expect_refused(mm_status status, const char *words) {
@@ -71,7 +71,7 @@ static mm_status again(void *ctx, mm_manager *m, mm_layer layer, mm_stream *stre
     return l->deed == FAIL ? MM_ERR_DEVICE : MM_OK;
 }
 
-/* Forward relu is recomputed for the backward step of the layer after it. */
+/* Relu's forward step is recomputed for the backward step of the layer after it. */
 static int set_up(void **state) {
     static loop l;
     static const char *const layers[] = {"data", "conv", "relu", "last"}, *const tensors[] = {"in", "h",  "r",
@@ -176,7 +176,7 @@ static void after_a_failed_callback_only_an_abort_helps(void **state) {
     run_iteration(l);
 }
 
-/* What is recomputed waits for what comes back, and that fails: nothing is tried a second time. */
+/* The recomputation waits for a map whose prefetch fails: nothing is tried a second time. */
 static void after_a_recomputation_that_could_not_begin_only_an_abort_helps(void **state) {
     loop *l = *state;
     bool found = false;
@@ -207,7 +207,7 @@ static void after_a_recomputation_that_could_not_begin_only_an_abort_helps(void 
     run_iteration(l);
 }
 
-/* Which use of a step it is given counts for the first 64 only. This one has twice as many. */
+/* mm_tensor_given knows the first 64 uses of a step only. This step has 128. */
 enum { USES = 128, LAST_GIVEN = 63 };
 
 typedef struct many {
@@ -232,7 +232,7 @@ static mm_tensor add_tensor(mm_graph *graph, const char *name, mm_tensor_kind ki
     return tensor;
 }
 
-/* in -> norm, of which `saved` is use 63 and the map the last one -> last. */
+/* in -> norm -> last. In norm, `saved` is use 63, and the map is the last use. */
 static mm_graph *graph_of_many_uses(many *s) {
     mm_graph *graph;
     mm_layer data, norm, last;
@@ -288,7 +288,7 @@ static void no_use_beyond_those_that_count_is_given(void **state) {
     mm_graph_destroy(graph);
 }
 
-/* Persistent tensors are zeroed when they get their places, whether or not a plan has run since. */
+/* Persistent tensors are zeroed when they get their places, before any plan has run. */
 static void touched_bytes_of_a_graph_prepared_and_not_run_are_not_stray(void **state) {
     (void)state;
     mm_graph *graph;

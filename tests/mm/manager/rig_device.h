@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The device that mock steps run on, so that the same tests run on both: the host, or, if the environment variable
- * MM_RIG_DEVICE is "cuda" and the test is built with it, emulated CUDA. */
+/* The device for mock steps, so that the same tests run on the host and, if MM_RIG_DEVICE is "cuda" and the test is
+ * built with it, on emulated CUDA. */
 #ifndef TESTS_MM_MANAGER_RIG_DEVICE_H
 #define TESTS_MM_MANAGER_RIG_DEVICE_H
 
@@ -13,7 +13,7 @@ typedef struct rig_device {
     /* Enqueues fn(arg) on the stream. `arg` is copied; fn must not change it. */
     mm_status (*launch)(mm_stream *stream, mm_status (*fn)(void *arg), const void *arg, size_t arg_bytes);
 
-    /* Device and pinned memory that is reserved by anybody in this process. NULL: it is not counted. */
+    /* Device and pinned memory that this process has reserved. NULL: it is not counted. */
     int64_t (*reserved_bytes)(void);
 } rig_device;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A refusal says which policy would fit, or which needs least. Plans are drafted, and committed or dropped, without a
- * device. */
+/* A refusal names a policy that would fit, or the policy that needs least. Drafts of plans are committed or dropped; no
+ * device takes part. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@ static mm_status run_again(void *ctx, mm_manager *manager, mm_layer layer, mm_st
     return MM_OK;
 }
 
-/* The policy that the message names would do: it is set, and the graph prepared. */
+/* Checks that the policy in the message fits. */
 static void follow(const mm_graph *graph, int64_t device_bytes, int64_t pinned_bytes, char *policy_out) {
     const char *named = strstr(mm_last_error(), "; policy ");
     if (!named || sscanf(named, "; policy %127s would fit", policy_out) != 1) fail_msg("%s", mm_last_error());
@@ -55,7 +55,7 @@ static void the_policy_that_is_named_fits(void **state) {
         assert_int_equal(mm_manager_prepare(m, graph), MM_ERR_INFEASIBLE);
         assert_non_null(strstr(mm_last_error(), "needs at least"));
         follow(graph, budget, PINNED, policy);
-        assert_null(strstr(policy, "zfp")); /* one without loss would do */
+        assert_null(strstr(policy, "zfp")); /* a lossless policy fits */
         assert_null(strstr(mm_last_error(), "lossy"));
         mm_manager_destroy(m);
     }
@@ -72,14 +72,14 @@ static void recomputing_is_named_only_where_somebody_said_how(void **state) {
         assert_int_equal(mm_manager_prepare(m, graph), MM_ERR_INFEASIBLE);
         assert_null(strstr(mm_last_error(), "recompute"));
         assert_int_equal(mm_recompute_set(m, graph, run_again, NULL), MM_ERR_INFEASIBLE);
-        named += strstr(mm_last_error(), "policy auto") != NULL; /* which recomputes here: all else is ruled out */
+        named += strstr(mm_last_error(), "policy auto") != NULL; /* it recomputes: here nothing else would fit */
         mm_manager_destroy(m);
         mm_graph_destroy(graph);
     }
     assert_true(named > 0);
 }
 
-/* Without pinned memory, and where nothing can be recomputed, compressing is all that is left. */
+/* Without pinned memory and recomputation, only compression is left. */
 static void a_policy_that_loses_something_is_named_as_lossy(void **state) {
     (void)state;
     int named = 0;
@@ -169,7 +169,7 @@ static void a_change_that_is_refused_names_it_too_and_changes_nothing(void **sta
     mm_graph_destroy(graph);
 }
 
-/* Of a graph whose steps are quick, and whose link is so slow that nothing is worth a copy. */
+/* Facts with quick steps, and a link so slow that no copy is worth its time. */
 static mm_facts *slow_link(const mm_graph *graph) {
     mm_facts *facts;
     assert_int_equal(mm_facts_create(graph, 0, &facts), MM_OK);
@@ -178,7 +178,8 @@ static mm_facts *slow_link(const mm_graph *graph) {
     return facts;
 }
 
-/* By nominal rates auto is named; by the facts, too, or what recomputes: nothing that copies. */
+/* With nominal rates the message names auto. With these facts it names auto or a policy that recomputes, none that
+ * copies. */
 static void it_goes_by_the_facts_that_the_manager_was_given(void **state) {
     (void)state;
     int by_rates = 0, by_facts = 0;
@@ -206,12 +207,12 @@ static void it_goes_by_the_facts_that_the_manager_was_given(void **state) {
 
 /* ---------------------------------------------------------------- drafts */
 
-/* A plan set of two equal graphs, of which none is prepared. */
+/* A plan set, and two equal graphs that it does not have yet. */
 typedef struct two {
     mm_graph *first, *second;
     mm_persistent_table directory;
     mm_plan_set set;
-    mm_plan_request attempt; /* all the memory that there may be */
+    mm_plan_request attempt; /* with all the memory that a plan wants */
 } two;
 
 static void two_init(two *t) {
@@ -232,7 +233,6 @@ static void two_fini(two *t) {
     mm_graph_destroy(t->second);
 }
 
-/* Returns it, prepared. */
 static const mm_prepared *prepare(two *t, const mm_graph *graph) {
     mm_draft draft;
     const mm_new_graph newcomer = {.graph = graph};

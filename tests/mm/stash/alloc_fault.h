@@ -5,9 +5,9 @@
 
 #include <stdbool.h>
 
-/* The nth allocation (from 1) from now on, of all threads, fails; 0: none does. */
+/* Makes the nth allocation from now on fail (n from 1, counted over all threads). 0: none fails. */
 void alloc_fault_set(int nth);
-/* Allocations are neither counted nor fail while paused. For the calling thread alone. */
+/* While paused, the calling thread's allocations are not counted and do not fail. */
 void alloc_fault_pause(bool paused);
 bool alloc_fault_happened(void);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A stash of one thread while memory, copies and launches fail, one in each life of a stash: no byte of an entry is
- * lost, and nothing is left behind. */
+/* Memory, copies and launches fail under a stash of one thread, one fault in the life of each stash: no byte of an
+ * entry is lost, and nothing is left behind. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,12 +17,12 @@
 
 enum { KIB = 1 << 10, LAYERS = 6, MAP = 8 * KIB };
 
-/* One call of the device in so many is made to fail, in a life of its own; others under each policy. An odd number: every
- * other is of memory. */
+/* Stride over the device's calls that fail, each in a stash of its own; each policy begins at another call. It is odd,
+ * so that every other fault is one of memory. */
 static int every_call(void) { return test_is_sanitized() ? 5 : test_depth(3, 1); }
 
-/* One allocation in so many. What policies allocate differs, so an allocation may have failed under none. Emulated CUDA
- * is slow. */
+/* Stride over the allocations that fail. Policies allocate differently, so some allocations fail under no policy.
+ * Emulated CUDA is slow. */
 static int every_allocation(void) {
     const int every = test_is_sanitized() ? 15 : test_depth(9, 3);
     return rig_device_used()->cpu_reaches_memory ? every : 5 * every;
@@ -35,13 +35,13 @@ static const char *const POLICIES[] = {
 };
 enum { POLICIES_N = sizeof POLICIES / sizeof *POLICIES };
 
-/* Faults happen in calls of the stash alone. */
+/* Faults happen only inside calls of the stash. */
 static void guard(bool inside) {
     device_fault_pause(!inside);
     alloc_fault_pause(!inside);
 }
 
-/* A call that failed is made once more. */
+/* Repeats a call that failed. */
 static void put(stash_rig *r, int i, stash_item *item) {
     mm_stash_tensor like = stash_tensor_f32(i % 2 ? "ReluBackward0" : "ConvolutionBackward0", MAP / 4);
     if (i == 3) like.dims[0] /= 2;
@@ -77,10 +77,10 @@ static mm_status create(const char *policy, mm_stash **stash_out) {
 
 static void settle(mm_stash *s) {
     mm_status settled = mm_stash_wait_planned(s);
-    (void)settled; /* what is owed, or planning has failed */
+    (void)settled; /* a deferred error, or planning failed */
 }
 
-/* A life of a stash: learning, following, leaving. False: it could not be created. */
+/* A stash learns an order, follows its plan, and leaves it. False: the stash could not be created. */
 static bool live(const char *policy, uint64_t seed) {
     mm_stash *s;
     stash_rig r;
@@ -113,7 +113,7 @@ static void one_allocation_in_several_that_fails_loses_nothing(void **state) {
             alloc_fault_set(0);
             if (!happened) break;
         }
-        assert_true(refused > 0); /* while it was created */
+        assert_true(refused > 0); /* in mm_stash_create */
         assert_true(nth > 100);
     }
 }
@@ -136,7 +136,7 @@ static void a_call_of_the_device_that_fails_loses_nothing(void **state) {
     }
 }
 
-/* A program's cache: while it is full, the arena cannot grow. */
+/* The program's cache of device memory: while it is full, the arena cannot grow. */
 static struct {
     bool full, frees;
     int reclaimed;
@@ -164,7 +164,7 @@ static void an_arena_grows_once_the_program_has_freed_what_it_caches(void **stat
     stash_rig_init(&r, s, 71);
     iterate(&r, false);
     stash_expect_ok(mm_stash_wait_planned(s));
-    iterate(&r, false); /* all is kept: the arena is smaller */
+    iterate(&r, false); /* the caller keeps all entries, so the arena is smaller */
     const int64_t small = stash_stats_of(s).arena_bytes;
     assert_true(small < 2 * LAYERS * MAP);
     for (int frees = 0; frees < 2; frees++) {

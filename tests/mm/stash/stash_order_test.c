@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A stash's orders: an iteration is learned and planned, those after it follow the plan or leave it, and no byte is
+/* A stash learns the order of an iteration and plans it; later iterations follow the plan or leave it, and no byte is
  * lost. */
 #include <pthread.h>
 #include <setjmp.h>
@@ -17,8 +17,8 @@
 
 enum { KIB = 1 << 10, LAYERS = 12, MAP = 16 * KIB };
 
-/* What an iteration does other than the plain one: a put for each layer, then, the last layer first, a get, a return
- * and a drop. */
+/* How an iteration deviates from the plain one, which puts one entry for each layer, and then, from the last layer to
+ * the first, gets, returns and drops it. */
 typedef enum deviation {
     PLAIN,
     SMALLER,   /* a smaller batch */
@@ -26,7 +26,7 @@ typedef enum deviation {
     UNUSED,    /* layer 6 is never got */
     SWAPPED,   /* layers 7 and 8 are got in another order */
     TWICE,     /* layer 3 is got again at the end */
-    RETAINED,  /* nothing is dropped before all was got twice */
+    RETAINED,  /* entries are dropped only after all were got twice */
     ABANDONED, /* nothing is got */
     BROKEN,    /* the backward pass ends in the middle */
     TOGETHER,  /* layers 9 and 10 are held together */
@@ -56,13 +56,13 @@ static void forward(stash_rig *r, deviation d, stash_item *items) {
     }
 }
 
-/* Entries on their way from the thread that reads them to the one that drops them. */
+/* Entries on their way from the thread that reads them to the thread that drops them. */
 typedef struct stash_handover {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     stash_item *handed[LAYERS];
     int n_handed, n_dropped;
-    bool waits; /* the one that reads goes on when an entry is dropped */
+    bool waits; /* the reader goes on only once the other thread has dropped the entry */
     bool over;
 } stash_handover;
 
@@ -72,7 +72,7 @@ static void drop(stash_rig *r, stash_item *item) {
         stash_rig_drop(r, item);
         return;
     }
-    if (item->kept) stash_rig_check(r); /* dropping frees it */
+    if (item->kept) stash_rig_check(r); /* dropping frees its memory */
     pthread_mutex_lock(&h->lock);
     h->handed[h->n_handed++] = item;
     pthread_cond_broadcast(&h->changed);
@@ -118,9 +118,8 @@ static int count_moved(const stash_item *items) {
     return n;
 }
 
-/* Whether the deviation leaves a plan. What the caller kept may be read whenever it likes, and as often. A smaller
- * batch begins with another tensor, so no plan is begun. Where all is dropped, what was still to come is passed
- * over. */
+/* Whether the deviation leaves a plan. Entries that the caller kept may be read at any time. A smaller batch begins
+ * with another tensor, so it begins no plan. If all entries are dropped, the plan's remaining steps are skipped. */
 static bool leaves_plan(deviation d, const stash_item *items) {
     switch (d) {
     case DROPPED:
@@ -142,7 +141,7 @@ static bool leaves_plan(deviation d, const stash_item *items) {
     }
 }
 
-/* Returns whether the iteration is to leave its plan. */
+/* Returns whether the iteration must leave its plan. */
 static bool iterate(stash_rig *r, deviation d) {
     stash_item items[LAYERS], more[LAYERS];
     forward(r, d, items);
@@ -155,7 +154,7 @@ static bool iterate(stash_rig *r, deviation d) {
     return leaves;
 }
 
-/* Policies, and how many maps their budgets hold. */
+/* Policies, and the budget of each, in maps. */
 static const struct {
     const char *spec;
     int maps;
@@ -226,7 +225,7 @@ static void iterations_that_leave_their_plan_lose_nothing_and_are_learned(void *
             if (stash_stats_of(s).off_plan - before != expected)
                 fail_msg("%s: deviation %d: %lld off plan", POLICIES[p].spec, d,
                          (long long)(stash_stats_of(s).off_plan - before));
-            /* It is learned, unless it needs more than the budget. */
+            /* The deviation gets a plan of its own, unless it needs more than the budget. */
             const bool fits = mm_stash_wait_planned(s) == MM_OK;
             const int64_t planned = stash_stats_of(s).planned;
             iterate(&r, (deviation)d);
@@ -237,14 +236,14 @@ static void iterations_that_leave_their_plan_lose_nothing_and_are_learned(void *
             iterate(&r, PLAIN);
         }
         assert_true(stash_stats_of(s).peak_bytes <= budget);
-        /* A new plan takes a little for its counters; leaving one takes nothing that stays. */
+        /* A new plan takes a little memory for its counters; leaving a plan takes none for good. */
         assert_true(reserved_bytes() - reserved < 4 * MAP);
         stash_rig_fini(&r);
         mm_stash_destroy(s);
     }
 }
 
-/* A backward pass on a thread of its own, on streams of its own. */
+/* A backward pass on a thread and streams of its own. */
 typedef struct backward_pass {
     stash_rig *rig;
     deviation d;
@@ -262,7 +261,7 @@ static void *run_backward(void *arg) {
     return NULL;
 }
 
-/* Drops what is handed over, until the backward pass is over. */
+/* Drops the entries that are handed over, until the backward pass has ended. */
 static void drop_handed(stash_rig *r, stash_handover *h) {
     pthread_mutex_lock(&h->lock);
     while (!h->over || h->n_dropped < h->n_handed) {
@@ -280,7 +279,7 @@ static void drop_handed(stash_rig *r, stash_handover *h) {
     pthread_mutex_unlock(&h->lock);
 }
 
-/* An entry more than the order has, while the backward pass runs. */
+/* Puts an entry that the order does not have, while the backward pass runs. */
 static void meddle(stash_rig *r) {
     const mm_stash_tensor like = stash_tensor_f32("Random", 64);
     stash_item item;
@@ -288,8 +287,8 @@ static void meddle(stash_rig *r) {
     visit(r, PLAIN, &item);
 }
 
-/* An iteration whose forward pass and drops are this thread's, and whose backward pass is another's. exactly: its order
- * does not depend on which thread is faster. */
+/* An iteration whose forward pass and drops run on this thread, and whose backward pass runs on another. exactly: its
+ * order does not depend on which thread is faster. */
 static void iterate_on_two(stash_rig *forwards, stash_rig *backwards, deviation d, bool exactly) {
     stash_item items[LAYERS];
     stash_handover h = {.waits = exactly || random_chance(&forwards->random, 80)};
@@ -309,7 +308,7 @@ static void iterate_on_two(stash_rig *forwards, stash_rig *backwards, deviation 
     assert_int_equal(stash_stats_of(forwards->stash).kept_bytes, 0);
 }
 
-/* Orders are learned and planned meanwhile. Some iterations leave their plans, most do not. */
+/* Meanwhile orders are learned and planned, and some iterations leave their plan. */
 static void random_iterations_of_two_threads_are_planned_and_give_every_byte_back(void **state) {
     (void)state;
     enum { ITERATIONS = 62 };
@@ -426,7 +425,7 @@ static void what_does_not_fit_is_refused_with_numbers_and_a_policy_that_would(vo
     assert_true(refusal.needed_bytes > 6 * MAP && refusal.tensor_bytes > 0);
     assert_non_null(strstr(refusal.producer, "Backward0"));
     assert_string_equal(refusal.policy, "swap-async");
-    /* A smaller batch begins with another tensor. */
+    /* A smaller batch begins with another tensor, so it is not refused. */
     iterate(&r, SMALLER);
     assert_int_equal(stash_stats_of(s).iterations, 2);
     stash_rig_fini(&r);
@@ -438,8 +437,8 @@ static void what_does_not_fit_is_refused_with_numbers_and_a_policy_that_would(vo
     stash_expect_refused(mm_stash_create(&unknown, &none), MM_ERR_NOT_FOUND, "swop");
 }
 
-/* Puts that no plan foresaw fill the arena. An entry that was got before them is not moved and not overwritten, though
- * no reader is left by the plan. */
+/* Puts that no plan foresaw fill the arena. An entry that is held since before is neither moved nor overwritten, though
+ * the plan has no later reader for it. */
 static void what_is_held_while_a_plan_is_left_stays(void **state) {
     (void)state;
     mm_stash *s = stash_create(
@@ -465,7 +464,7 @@ static void what_is_held_while_a_plan_is_left_stays(void **state) {
     mm_stash_destroy(s);
 }
 
-/* What the caller keeps is its memory within the budget, and lies beside what is placed at run time. */
+/* The budget must hold what the caller keeps, beside what the stash places at run time. */
 static void what_is_kept_counts_in_what_would_be_enough(void **state) {
     (void)state;
     mm_stash *s = stash_create(
@@ -496,7 +495,7 @@ static mm_status linger(void *arg) {
     return MM_OK;
 }
 
-/* Entries are moved out of pinned memory for a plan: not before they have come there. */
+/* A plan needs the pinned memory, so entries move out of it, but only after they have arrived there. */
 static void entries_on_their_way_to_pinned_memory_are_moved_on_whole(void **state) {
     (void)state;
     enum { LEFT = 6 };
@@ -513,11 +512,11 @@ static void entries_on_their_way_to_pinned_memory_are_moved_on_whole(void **stat
     for (int i = 0; i < LEFT; i++) stash_expect_ok(stash_rig_put(&r, &like, &left[i]));
     if (r.streams[0]) stash_expect_ok(rig_device_used()->launch(r.streams[0], linger, &time, sizeof time));
     like.data = r.tensor[0];
-    stash_expect_ok(mm_stash_put(s, &like, r.handles[0], &late, &answer)); /* the first leaves, behind what lingers */
+    stash_expect_ok(mm_stash_put(s, &like, r.handles[0], &late, &answer)); /* left[0] leaves, after `linger` */
     mm_stash_iteration_end(s);
     begins.data = r.tensor[1];
     stash_expect_ok(mm_stash_put(s, &begins, r.handles[1], &first, &answer));
-    assert_int_equal(answer, MM_STASH_TAKEN); /* else it would be the rig's no more */
+    assert_int_equal(answer, MM_STASH_TAKEN); /* a kept tensor would no longer be the rig's */
     mm_stash_drop(s, late);
     mm_stash_drop(s, first);
     for (int i = 0; i < LEFT; i++) {
@@ -568,7 +567,7 @@ static void entries_that_a_mark_leaves_are_served_while_plans_go_on(void **state
     mm_stash_destroy(s);
 }
 
-/* A fault of a policy: all segments at the same place. */
+/* A faulty policy: all segments lie at offset 0. */
 static mm_status plan_in_one_place(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                                    const mm_engine_config *config, mm_plan **plan_out) {
     const mm_policy_ops *ops = NULL;
@@ -602,7 +601,7 @@ static void an_order_whose_plan_the_check_refuses_runs_unplanned_and_is_told_onc
     mm_stash_destroy(s);
 }
 
-/* A planner that waits in its thread until it is let go. */
+/* A planner that waits on its thread until `goes` is set. */
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -638,7 +637,7 @@ static void iterations_go_on_while_another_thread_plans(void **state) {
     pthread_mutex_lock(&slow.lock);
     while (!slow.works) pthread_cond_wait(&slow.changed, &slow.lock);
     pthread_mutex_unlock(&slow.lock);
-    for (int i = 0; i < 3; i++) iterate(&r, PLAIN); /* would not come back if it waited for the plan */
+    for (int i = 0; i < 3; i++) iterate(&r, PLAIN); /* would hang if it waited for the plan */
     assert_int_equal(stash_stats_of(s).iterations, 4);
     assert_int_equal(stash_stats_of(s).planned, 0);
     assert_false(pthread_equal(slow.thread, pthread_self()));
@@ -656,7 +655,7 @@ static void iterations_go_on_while_another_thread_plans(void **state) {
     mm_stash_destroy(s);
 }
 
-/* An order of its own for each number: one entry, whose size tells it. Returns whether it ran as planned. */
+/* Each number has its own order: one entry of a size of its own. Returns whether the iteration ran as planned. */
 static bool iterate_kind(stash_rig *r, int number) {
     const mm_stash_tensor like = stash_tensor_f32("One", 64 * (1 + number));
     const int64_t planned = stash_stats_of(r->stash).planned;
@@ -677,7 +676,7 @@ static void sixteen_orders_are_remembered_and_the_longest_unused_is_forgotten(vo
     for (int i = 0; i < MM_LEARNED_MOST; i++) assert_false(iterate_kind(&r, i));
     for (int i = MM_LEARNED_MOST; i-- > 0;) assert_true(iterate_kind(&r, i));
     assert_int_equal(stash_stats_of(s).plans, MM_LEARNED_MOST);
-    assert_false(iterate_kind(&r, MM_LEARNED_MOST)); /* in the place of the one that was last first */
+    assert_false(iterate_kind(&r, MM_LEARNED_MOST)); /* replaces number MM_LEARNED_MOST - 1 */
     for (int i = 0; i <= MM_LEARNED_MOST; i++)
         if (i != MM_LEARNED_MOST - 1) assert_true(iterate_kind(&r, i));
     assert_int_equal(stash_stats_of(s).plans, MM_LEARNED_MOST + 1);

@@ -15,7 +15,7 @@
 
 enum { READS = 64, DELAY_NS = 200000 };
 
-/* A copy of what a get gave. */
+/* A copy of what mm_stash_get gave. */
 struct stash_read {
     uint8_t *bytes; /* pinned */
     int64_t n;
@@ -61,7 +61,7 @@ void stash_count_warnings(void *ctx, mm_log_level level, const char *message) {
 
 static bool is_half(mm_dtype dtype) { return dtype == MM_F16 || dtype == MM_BF16; }
 
-/* Between -1 and 1, half of them 0. */
+/* Fills with values between -1 and 1, half of them 0. */
 static void fill_halves(uint64_t seed, mm_dtype dtype, uint8_t *bytes, int64_t n) {
     const uint16_t half = dtype == MM_F16 ? 0x3800 : 0x3f00, free_bits = dtype == MM_F16 ? 0x83ff : 0x807f;
     for (int64_t i = 0; i + 2 <= n; i += 2) {
@@ -71,7 +71,7 @@ static void fill_halves(uint64_t seed, mm_dtype dtype, uint8_t *bytes, int64_t n
     }
 }
 
-/* Floats between -1 and 1, half of them 0, so that codecs have something to do. */
+/* Fills with values between -1 and 1, half of them 0, so that codecs can compress them. */
 static void fill(uint64_t seed, mm_dtype dtype, uint8_t *bytes, int64_t n) {
     uint64_t state = seed;
     if (is_half(dtype)) {
@@ -151,7 +151,7 @@ void stash_rig_fini(stash_rig *r) {
     mm_device_destroy(r->device);
 }
 
-/* Copies on a stream of the caller, or on this thread. */
+/* Copies on a stream of the caller; on the host, on this thread. */
 static void copy(const stash_rig *r, int stream, void *dst, const void *src, int64_t bytes, mm_copy_kind kind) {
     if (is_inline(r))
         memcpy(dst, src, (size_t)bytes);
@@ -164,7 +164,7 @@ static mm_status sleep_on_stream(void *arg) {
     return MM_OK;
 }
 
-/* Now and then a stream falls behind. */
+/* Delays a stream now and then. */
 static void delay(stash_rig *r, int stream) {
     const struct timespec time = {.tv_nsec = random_below(&r->random, DELAY_NS)};
     if (!is_inline(r) && random_chance(&r->random, 2))
@@ -182,7 +182,7 @@ mm_status stash_rig_put(stash_rig *r, const mm_stash_tensor *like, stash_item *i
     stash_item item = {.seed = r->next_seed++, .bytes = bytes_of(like), .dtype = like->dtype};
     mm_stash_tensor tensor = *like;
     if (r->n_reads == READS) stash_rig_check(r);
-    /* Its bytes pass through the copy of a read that nobody has made yet. */
+    /* The bytes pass through the pinned copy of the next read, which is still free. */
     uint8_t *staged = r->reads[r->n_reads].bytes;
     void *memory = r->tensor[stream];
     if (!is_inline(r)) stash_expect_ok(mm_stream_sync(r->streams[stream]));
@@ -223,7 +223,7 @@ mm_status stash_rig_get(stash_rig *r, stash_item *item) {
     delay(r, stream);
     copy(r, stream, read->bytes, data, item->bytes, MM_COPY_OUT);
     item->held++;
-    /* Whichever stream it is given back on has seen the reading. */
+    /* The other stream waits for the read too, so that the entry may be given back on either. */
     if (!is_inline(r)) {
         mm_event *event;
         stash_expect_ok(mm_event_create(r->device, &event));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A stash: bytes come back, in any order, from any thread, and stay within the budget. */
+/* Entries come back from a stash unchanged, in any order, on any thread, and within the budget. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 #include "tests/mm/manager/rig_device.h"
 #include "tests/mm/stash/stash_rig.h"
 
-enum { KIB = 1 << 10, THREADS = 2, ITEMS = 24, OPERATIONS = 50000 /* of a thread */ };
+enum { KIB = 1 << 10, THREADS = 2, ITEMS = 24, OPERATIONS = 50000 /* per thread */ };
 
 /* ---------------------------------------------------------------- random operations */
 
@@ -36,7 +36,7 @@ static void act(stash_rig *r, stash_item *items) {
         stash_rig_drop(r, item);
 }
 
-/* At most two entries are held at a time. */
+/* Lets at most two entries be held at a time. */
 static void settle_held(stash_rig *r, stash_item *items) {
     int held = 0;
     for (int i = 0; i < ITEMS; i++)
@@ -54,7 +54,7 @@ static void *run_actor(void *arg) {
     }
     for (int i = 0; i < ITEMS; i++) {
         if (!items[i].entry) continue;
-        /* A drop while an entry is held waits for the return. */
+        /* The drop of a held entry takes effect when the entry is returned. */
         const bool held = items[i].held > 0;
         const stash_item dropped = items[i];
         stash_rig_drop(&r, &items[i]);
@@ -79,7 +79,7 @@ static void random_operations_of_two_threads_give_every_byte_back(void **state) 
     assert_int_equal(stats.kept_bytes, 0);
     assert_true(stats.peak_bytes <= BUDGET);
     assert_true(stats.out_bytes > 0 && stats.in_bytes > 0);
-    assert_true(stats.host_bytes > 0); /* what pinned memory had no room for */
+    assert_true(stats.host_bytes > 0); /* what did not fit into pinned memory */
     assert_true(stats.puts > OPERATIONS / 10 && stats.gets > OPERATIONS / 10);
     mm_stash_destroy(s);
 }
