@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* How the CUDA backend chooses algorithms for convolutions, on the emulation: what it times, what it caches, what it
- * takes where something fails, and the workspace that follows. "Kept" is cached in the algorithms file. */
+/* How the CUDA backend chooses algorithms for convolutions, on the emulation. "Kept" is cached in the algorithms
+ * file. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,8 +13,7 @@
 
 #include "tests/nets/algorithms_rig.h"
 
-/* Workspaces of the emulated legacy algorithms. The fast one needs as much as all tensors, and more in plain
- * float32. */
+/* Workspaces of the emulated legacy algorithms: the fast one's (EXACT: in plain float32), and a small one's. */
 enum {
     TENSORS_BYTES = 4 * (8 * 144 * 8 + 8 * 144 * 16 + 1152),
     EXACT_BYTES = TENSORS_BYTES + CUDA_EMULATION_FMA_BYTES,
@@ -68,7 +67,7 @@ static void timing_gives_all_memory_back(void **state) {
     assert_int_equal(cuda_emulation_alive_get().device_bytes, before);
 }
 
-/* The last op ran on the rig's stream, which is then destroyed. The next op is still timed. */
+/* The last op's stream is destroyed; the next op is still timed. */
 static void algorithms_are_timed_after_the_last_ones_stream_is_gone(void **state) {
     algorithms_rig *f = *state;
     op_rig rig;
@@ -88,7 +87,7 @@ static void algorithms_are_timed_after_the_last_ones_stream_is_gone(void **state
     op_rig_fini(&rig);
 }
 
-/* Two algorithms fit the first limit. The faster one takes 2000 bytes and gains only 1 %: the smaller one is taken. */
+/* Of the two that fit the first limit, the faster one takes 2000 bytes and gains only 1 %. */
 static void the_limit_bounds_the_workspace_and_of_equals_the_smaller_is_taken(void **state) {
     algorithms_rig *f = *state;
     cuda_emulation_dnn_slow_engines(10);
@@ -123,8 +122,8 @@ static nets_op_desc transposed(void) {
     return desc;
 }
 
-/* To cuDNN a transposed convolution's output is a gradient by the input, for which its fast algorithm is not
- * deterministic. */
+/* To cuDNN a transposed convolution's output is a gradient by the input; its fast algorithm is not deterministic
+ * there. */
 static void outputs_are_deterministic_even_where_gradients_need_not_be(void **state) {
     algorithms_rig *f = *state;
     const nets_op_desc back = transposed();
@@ -194,8 +193,7 @@ static void where_timing_cannot_begin_cudnns_guess_is_taken_and_not_kept(void **
     }
 }
 
-/* The legacy algorithm fails when cuDNN times it (nth 1 and 2), or when we do. The engines are timed all the same, and
- * the best of them is kept. */
+/* It fails when cuDNN times it (nth 1 and 2), or when we do. The best engine is kept. */
 static void a_legacy_algorithm_that_fails_is_left_out(void **state) {
     static const char *const CALLS[] = {"cudaEventRecord",        "cudaEventSynchronize", "cudaEventElapsedTime",
                                         "cudaStreamBeginCapture", "cudaStreamEndCapture", "cudaGraphInstantiate",
@@ -257,7 +255,6 @@ static void an_engine_is_timed_once_and_then_known_also_without_a_device(void **
     assert_int_equal(f->warnings, 0);
 }
 
-/* Then their results can be compared bit by bit. */
 static void rigs_have_the_same_algorithms(void **state) {
     (void)state;
     op_rig rigs[2];
@@ -362,7 +359,7 @@ static void an_engine_that_cannot_be_read_hides_no_other(void **state) {
     }
 }
 
-/* In the emulation all algorithms add in the same order. */
+/* In the emulation all add in the same order. */
 static void engines_compute_what_algorithms_compute(void **state) {
     static const nets_role outputs[] = {NETS_Y, NETS_DX, NETS_DW};
     const nets_attrs attrs = {.out_channels = 12, .kernel = {3, 2}, .stride = {2, 1}, .pad = {1, 0}, .groups = 2};
@@ -405,7 +402,7 @@ static void the_log_says_what_was_tried_and_why_not(void **state) {
     for (size_t i = 0; i < sizeof WHY / sizeof WHY[0]; i++) assert_true(messages_with(f, WHY[i]) > 0);
 }
 
-/* Fails each call of the graph API in turn. Fewer candidates are left, or only the legacy algorithms. */
+/* Fails each call in turn. Fewer candidates are left, or only the legacy algorithms. */
 static void where_the_graph_api_fails_others_are_taken(void **state) {
     static const char *const CALLS[] = {"cudnnBackendCreateDescriptor", "cudnnBackendSetAttribute",
                                         "cudnnBackendFinalize", "cudnnBackendGetAttribute", "cudnnBackendExecute"};
@@ -447,7 +444,7 @@ static void a_launch_of_an_engine_that_fails_is_reported(void **state) {
     op_rig_fini(&rig);
 }
 
-/* Replaces the kept choice: by one that this library does not have, or that needs more workspace in it, say. */
+/* Replaces the kept choice, for example by one that this library lacks. */
 static void keep_instead(algorithms_rig *f, const nets_conv_choice *choice) {
     const nets_conv_shape forward = {.direction = NETS_CONV_FORWARD,
                                      .x = {8, 12, 12, 8},
@@ -489,7 +486,7 @@ static void a_kept_choice_that_no_longer_holds_is_made_anew(void **state) {
     assert_int_equal(algorithms_workspace(f, &CONV, MM_FORWARD), ENGINE_PLAIN_BYTES);
 }
 
-/* The maps have more than 2^31 elements, and more bytes than the emulated device: nothing is timed. */
+/* The maps exceed 2^31 elements and the emulated device's memory: nothing is timed. */
 static void maps_beyond_the_legacy_apis_counters_are_left_to_engines(void **state) {
     algorithms_rig *f = *state;
     nets_backend *backend;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The choice between our kernels for attention and cuDNN's. The emulated cuDNN computes a graph's operations one after
- * the other. So these tests show that the graphs compute attention, and what is chosen when. */
+/* Our kernels for attention or cuDNN's: the choice, and that cuDNN's graphs compute attention. The emulated cuDNN runs
+ * a graph's operations one after the other. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,12 +39,11 @@ static int setup(void **state) {
     return 0;
 }
 
-/* What an op computes from random numbers. */
 typedef struct computed {
     uint16_t y[Y_ELEMS], dx[3 * Y_ELEMS];
     float log_sums[ROWS];
     nets_workspaces workspaces[2];
-    long trials, runs; /* cuDNN's executions: while the op was created; in both phases */
+    long trials, runs; /* cuDNN's executions: while the op is created; in both phases */
 } computed;
 
 static void fill(uint16_t *to, int64_t n, uint32_t seed) {

@@ -66,8 +66,7 @@ static counts count(void) {
     return c;
 }
 
-/* Allows only kernel launches, copies, matrix products, cuDNN's calls that pass pointers, error checks of launches, and
- * the choice of the thread's GPU. */
+/* Allows only launches, copies, products, cuDNN's calls that pass pointers, error checks, and the choice of the GPU. */
 static void check_calls(const counts *before) {
     counts after = count();
     for (size_t i = 0; cuda_emulation_name(i); i++) {
@@ -196,8 +195,7 @@ static void destroy_captured(captured *c) {
     assert_int_equal(cudaGraphDestroy(c->graph), cudaSuccess);
 }
 
-/* One captured graph runs three iterations, each with another learning rate and other dropped elements, and computes
- * what the op computes uncaptured. */
+/* One captured graph runs three iterations; each has another learning rate and other dropped elements. */
 static void captured_work_reads_learning_rate_and_iteration_when_it_runs(void **state) {
     (void)state;
     enum { N = 5000 };

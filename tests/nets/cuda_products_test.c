@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Convolutions that are matrix products, and linear layers, on the emulation: cuBLAS's algorithms are candidates beside
- * cuDNN's, compute the same, and are kept (cached in the algorithms file). */
+/* Convolutions that are matrix products, and linear layers, on the emulation: cuBLAS's algorithms compete with cuDNN's
+ * and compute the same. "Kept" is cached in the algorithms file. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -116,7 +116,7 @@ static void what_is_no_product_is_not_given_to_cublas(void **state) {
     assert_true(cuda_emulation_calls("cublasLtMatmulAlgoGetHeuristic") > asked);
 }
 
-/* They have more bytes than the emulated device: nothing is timed. */
+/* Nothing is timed: the emulated device is too small. */
 static void matrices_of_more_than_2_to_the_31_elements_are_products(void **state) {
     algorithms_rig *f = *state;
     nets_op_desc huge = POINTWISE;
@@ -308,8 +308,8 @@ static void check_output_by_engine(const algorithms_rig *f, nets_op_kind kind, i
     assert_int_equal(algorithms_workspace(f, &desc, MM_FORWARD), bytes);
 }
 
-/* A linear layer's limit is 32 MiB. A convolution of the same shape may take 256 MiB, and more on tensor cores. It does
- * not matter which of the two is chosen first. */
+/* A linear layer may take 32 MiB; a convolution of its shape 256 MiB, on tensor cores more. Either may be chosen
+ * first. */
 static void a_linear_layer_keeps_to_its_own_limit(void **state) {
     static const int64_t TAKES[] = {33 << 20, NETS_WORKSPACE_LIMIT_BYTES + 256};
     algorithms_rig *f = *state;
@@ -328,7 +328,7 @@ static void a_linear_layer_keeps_to_its_own_limit(void **state) {
 
 /* ---------------------------------------------------------------- failures */
 
-/* Fails each call of cuBLAS in turn. Fewer candidates are left, or only cuDNN's. */
+/* Fails each call in turn. Fewer candidates are left, or only cuDNN's. */
 static void where_cublas_fails_others_are_taken(void **state) {
     static const char *const CALLS[] = {"cublasLtMatmulAlgoGetHeuristic",
                                         "cublasLtMatmulAlgoConfigGetAttribute",
@@ -358,7 +358,6 @@ static void where_cublas_fails_others_are_taken(void **state) {
     assert_int_equal(f->warnings, 0);
 }
 
-/* It is proposed between readable ones. */
 static void an_algorithm_that_cannot_be_read_is_skipped(void **state) {
     algorithms_rig *f = *state;
     f->config.precision = NETS_TF32;

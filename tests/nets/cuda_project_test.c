@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Projections (linear layers of token maps) in bf16 with a bias, on the emulation: cuBLASLt computes each as one
- * product that adds the bias; where it cannot, chunks of rows are computed. */
+/* Projections of bf16 tokens with a bias, on the emulation: cuBLASLt computes each as one product that adds the bias;
+ * where it cannot, chunks of rows are computed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,6 @@
 
 #include "tests/nets/algorithms_rig.h"
 
-/* A forward step's output, and the calls that computed it. */
 typedef struct computed {
     uint16_t *y;
     long products, launches; /* launches: of all kernels, products included */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The order of CUDA's sums (strips.h), on the emulation. Kernels give the bits of plain loops in that order, however
- * the map is cut into tiles. The cut is that of ZFP's blocks, and makes several waves of short thread blocks. Kernels
- * that encode or decode tiles give what codecs give. */
+/* The order of CUDA's sums (strips.h), on the emulation: kernels give the bits of plain loops in that order, however
+ * the map is cut into tiles. Tiles are ZFP's blocks. Kernels that encode or decode tiles give what codecs give. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -201,7 +200,7 @@ static nets_cuda_batch_norm_gradients gradients_of(const op_rig *rig, const floa
                                             .dshift = at[NETS_DB]};
 }
 
-/* Runs twice, because kernels must leave the counters at zero. */
+/* Runs twice: kernels must reset the counters. */
 static void check_order(const int64_t x[4], int each) {
     op_rig rig;
     op_rig_init(&rig, NETS_BATCH_NORM, NULL, x, true, true);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Convolutions and products with several algorithms, on the emulation: a step offers several sizes of workspace, and
- * computes by the algorithm of the size that it gets. tests/cuda_emulation has the emulated times. */
+ * computes by the algorithm of the size it gets. The times are those of tests/cuda_emulation. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -94,8 +94,8 @@ static int64_t end_of_what_was_written(const op_rig *rig) {
     return end;
 }
 
-/* The emulated libraries write all bytes that their algorithm asks for, and none behind them. In the emulation all
- * algorithms add in the same order. */
+/* The emulated libraries write exactly the bytes that an algorithm asks for, and all algorithms add in the same
+ * order. */
 static void check_each_workspace(op_rig *rig, mm_phase phase, int at_least) {
     static const nets_role OUTPUTS[] = {NETS_Y, NETS_DX, NETS_DW, NETS_DB};
     const nets_workspaces w = nets_op_workspaces(rig->op, phase);

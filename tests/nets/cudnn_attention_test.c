@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Whether the real cuDNN can describe attention's graphs and proposes engines for them, for a device that is only
- * described to it. It proposes attention's engines, which compile their kernels, only if it finds a driver; the
- * toolkit's stub is enough. Plans would need a real driver. */
+/* The real cuDNN describes attention's graphs, and proposes engines, for a device that is only described to it. These
+ * engines compile their kernels, so it proposes them only if it finds a driver; the toolkit's stub is enough. */
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,7 +22,7 @@ typedef struct fixture {
     nets_cudnn_engine engines[ENGINES];
 } fixture;
 
-/* Loads the driver's library, or its stub, under the name that cuDNN looks for. */
+/* Loads the driver, or its stub, by the name that cuDNN looks for. */
 static void *open_driver(void) {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
     Dl_info cudnn;

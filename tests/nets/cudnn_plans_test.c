@@ -172,7 +172,7 @@ static least plan_engines(fixture *f, const nets_cuda_backend *cuda, const nets_
     return l;
 }
 
-/* Some engines for tensor cores, such as a first layer's, exceed the default limit; tensor cores have a higher one. */
+/* Some engines for tensor cores exceed the default limit; for tensor cores there is a higher one. */
 static void every_convolution_has_deterministic_engines_of_both_precisions_within_the_limits(void **state) {
     fixture *f = *state;
     need_device(f);
@@ -251,7 +251,7 @@ static void check_choice(nets_cuda_backend *cuda, const nets_conv_shape *s, int6
     nets_cudnn_conv_fini(&conv);
 }
 
-/* To save time, each configuration takes every second part of a convolution, in turns. */
+/* To save time, each configuration takes every second part. */
 static void every_configuration_finds_an_engine_within_its_limit(void **state) {
     static const nets_backend_config CONFIGS[] = {
         {.precision = NETS_FP32, .deterministic = true},
@@ -293,7 +293,6 @@ static void maps_of_more_than_2_to_the_31_elements_have_engines(void **state) {
 
 /* ---------------------------------------------------------------- kept choices */
 
-/* Stores choices for a network's convolutions, as timing would. */
 static int keep_choices(fixture *f, const nets_backend_config *config, nets_conv_choice *kept) {
     nets_cuda_backend *cuda = open_backend(f, config);
     nets_algorithm_cache choices;

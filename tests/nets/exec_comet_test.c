@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Training under policy comet, which samples an iteration now and then to choose error bounds of codes: its samples and
- * choices, its predictions, its budget. */
+/* Training under policy comet, which now and then samples an iteration to choose error bounds of its codes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -199,8 +198,7 @@ static void expect_compared(parted *p, bool guard) {
 }
 
 /* 8 = 2 + 2 + 2 + 2: the two passes in the middle share a graph, which samples once. 8 = 3 + 3 + 2: every pass samples.
- * Weights equal to those without rehearsals (guard=off) show that a rehearsal restores the earlier passes'
- * gradients. */
+ * Equal weights show that rehearsals restore the earlier passes' gradients. */
 static void with_sub_batches_every_counts_updates_and_each_pass_is_compared(void **state) {
     (void)state;
     float *weights[2];
@@ -249,7 +247,7 @@ static void a_rehearsal_can_only_be_aborted(void **state) {
     iterate(&f, 1);
     expect_ok(mm_rehearsal_begin(f.manager, f.graph));
     const nets_lowered *lowered = nets_exec_lowered(f.exec);
-    for (int i = 0; i < lowered->n_steps; i++) { /* opens and closes every step without computing */
+    for (int i = 0; i < lowered->n_steps; i++) { /* computes nothing */
         expect_ok(mm_layer_begin(f.manager, lowered->steps[i].graph_layer, lowered->steps[i].phase, NULL));
         expect_ok(mm_layer_end(f.manager, lowered->steps[i].graph_layer, lowered->steps[i].phase));
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Whether a step is told that the map it gets has the exact bits (mm_tensor_exact), under lossless and lossy policies;
- * and a net whose layers read one map twice, under several policies. */
+/* Whether a step learns that its maps have exact bits (mm_tensor_exact), under lossless and lossy policies; and a net
+ * whose layers read one map twice. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

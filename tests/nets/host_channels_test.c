@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The host's loops over channels (simd_map.h) and sums over channels (channels.h): every instruction set gives the
- * portable loop's bits, and sums are right for every shape. */
+/* The host's loops (simd_map.h) and sums over channels (channels.h): every instruction set gives the portable bits. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -149,7 +148,7 @@ static void a_gate_by_mask_is_that_by_value_and_lets_no_nan_decide(void **state)
     free(a);
 }
 
-/* rows x channels: less than a row of vectors, less than a chunk, several chunks, a single row. */
+/* rows x channels: less than a vector, less than a chunk, several chunks, one row. */
 static const int64_t SHAPES[][2] = {{1, 1}, {1, 300}, {50, 3}, {40000, 1}, {3000, 16}, {70, 515}, {20000, 7}};
 enum { N_SHAPES = sizeof SHAPES / sizeof SHAPES[0] };
 
@@ -187,7 +186,7 @@ static void statistics_are_those_in_double_however_far_from_zero(void **state) {
     }
 }
 
-/* Gradients of a fused ReLU, gated by x or by y. Odd cases have a NaN. */
+/* Gated by x or by y; odd cases have a NaN. */
 static void gradients_told_from_x_are_those_told_from_y(void **state) {
     (void)state;
     for (int i = 0; i < 2 * N_SHAPES; i++) {

@@ -157,8 +157,8 @@ static void fused_layers_give_both_gradients_and_need_signs_alone_of_their_outpu
     finish(&f);
 }
 
-/* The gradient that the ReLU lets through to the addend may be written over the map that gave the signs, or over the
- * earlier contribution to which it is added. */
+/* The gradient that the ReLU passes to the addend may be written over the map whose signs decide, or over the earlier
+ * contribution. */
 static void the_addends_gradient_may_take_the_outputs_place_or_that_of_an_earlier_one(void **state) {
     (void)state;
     fixture f;
@@ -293,8 +293,8 @@ static void images_get_no_gradient(void **state) {
     finish(&f);
 }
 
-/* A block's input feeds its first convolution and its sum. The sum's backward runs first, so its contribution is the
- * incoming gradient itself. The convolution's backward adds its own. */
+/* A block's input feeds its first convolution and its sum. The sum's backward runs first: its contribution is the
+ * incoming gradient itself, to which the convolution adds its own. */
 static void two_consumers_contribute_one_after_the_other(void **state) {
     (void)state;
     fixture f;
@@ -425,7 +425,7 @@ static void a_convolutions_gradient_may_take_the_place_of_the_earlier_one(void *
     }
 }
 
-/* oneDNN's LRN would stash a map of its own; ours reads its input again. An upsampling stashes nothing. */
+/* oneDNN's LRN would stash a map of its own. */
 static void normalisation_keeps_only_its_input(void **state) {
     (void)state;
     fixture f;
@@ -521,7 +521,7 @@ static void gradients_and_momenta_belong_to_their_parameters(void **state) {
     finish(&f);
 }
 
-/* Then a policy's rules find every layer by name, fused ones and the dropouts of evaluation (identities) included. */
+/* Then a policy's rules find every layer by name: fused ones, and evaluation's dropouts, too. */
 static void every_layer_of_a_net_is_a_layer_of_the_graph_or_a_part_of_one(void **state) {
     (void)state;
     static const char *const nets[] = {"resnet20", "alexnet-2012"};

@@ -119,9 +119,9 @@ static void pair_init(pair *p, op_rig *rig, bool earlier, bool batch) {
     p->args.workspace_bytes = p->workspace_bytes;
 }
 
-/* Bound on the error of sums, relative to the largest; 0: exact. The host's bf16 units sum in another order. So do its
- * products in attention, which copy rows to f32 more densely than f32 maps have them. In attention a GPU's tensor cores
- * multiply scores rounded to bf16 (see token_ops_test). */
+/* Bound on the error of sums, relative to the largest; 0: exact. The host's bf16 units sum in another order, as do its
+ * products in attention, since rows of its f32 copies are denser. A GPU's tensor cores multiply attention's scores in
+ * bf16 (see token_ops_test). */
 static double bound_of(const pair *p) {
     const nets_param_spec *weight = nets_param_spec_of(p->rig->desc.kind, 0);
     const bool host = strcmp(p->rig->backend->ops->name, "host") == 0;

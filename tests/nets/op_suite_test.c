@@ -142,7 +142,6 @@ static void check_gradients(const op_case *c) {
     op_rig_fini(&rig);
 }
 
-/* Runs a check of op_rig.h on a fresh rig. */
 static void check_fresh(const op_case *c, void (*check)(op_rig *rig)) {
     op_rig rig;
     start(&rig, c, true, true);

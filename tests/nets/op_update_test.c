@@ -145,7 +145,6 @@ static void undecayed_parameters_are_updated_as_without_decay(void **state) {
     }
 }
 
-/* The same bits as with a momentum that is stored and multiplied by 0. */
 static void plain_gradient_descent_needs_no_state(void **state) {
     (void)state;
     enum { ELEMS = 4103 };
@@ -289,7 +288,6 @@ static void optimizers_are_read_as_they_are_told(void **state) {
     }
 }
 
-/* Updates stay halted when later losses are finite. */
 static void a_loss_that_is_not_finite_halts_updates_if_asked(void **state) {
     (void)state;
     enum { ELEMS = 5000 };
@@ -407,7 +405,7 @@ static void an_update_in_parts_is_one_update(void **state) {
     }
 }
 
-/* A GPU needs several launches. Each tensor is updated once, and the update counts once. */
+/* A GPU needs several launches. */
 static void update_of_very_many_tensors(void **state) {
     (void)state;
     enum { TENSORS = 1601, ELEMS = 3 };

@@ -138,7 +138,6 @@ static double loss_along(checked *c, const nets_param *param, const float *base,
  * norms). */
 static const double CHANGE = 1e-4, LARGEST_STEP = 1e-3, LEAST_STEP = 5e-7, ERROR = 1.2e-7, TOLERANCE = 0.05;
 
-/* Expects the loss to have slope `norm` along `direction`. */
 static void expect_slope(checked *c, const nets_param *param, const float *base, const float *direction, double h,
                          double norm) {
     double up = loss_along(c, param, base, direction, h), down = loss_along(c, param, base, direction, -h);

@@ -137,7 +137,7 @@ static void mode_is_that_of_a_new_file(void **state) {
     umask(before);
 }
 
-/* A killed writer's temporary file may be readable by all; the next writer's file must have its own mode. */
+/* A killed writer may have left a file that all can read; the next writer's must have its own mode. */
 static void mode_of_what_was_left_is_not_kept(void **state) {
     const folder *f = *state;
     char left[PATH_MAX];
@@ -188,7 +188,6 @@ static void two_writers_of_one_file_do_not_meet(void **state) {
     assert_int_equal(scratch_count(f->path), 1);
 }
 
-/* Several processes save one file again and again. Each save succeeds, and the file is always one of them whole. */
 static void many_writers_at_once_leave_one_whole_file(void **state) {
     enum { WRITERS = 4, SAVES = 50 };
     const folder *f = *state;

@@ -347,8 +347,8 @@ static void expect_taken(const json_t *layer, const char *key, json_t *value) {
     json_decref(taken);
 }
 
-/* The printed bounds, or the numbers next to them if they are excluded, are accepted. Of whole numbers only the least
- * is tried, since no memory holds the greatest. Attributes that depend on others of the layer are left out. */
+/* The printed bounds, or the numbers next to excluded ones, are accepted. Of whole numbers only the least is tried,
+ * since no memory holds the greatest. Attributes that depend on others are left out. */
 static void expect_bounds_taken(const json_t *layer, const json_t *attr) {
     const char *key = text_of(attr, "name"), *type = text_of(attr, "type");
     const json_t *least = json_object_get(attr, "least"), *most = json_object_get(attr, "most");
@@ -429,7 +429,6 @@ static void what_is_printed_of_operations_is_what_the_parser_enforces(void **sta
     json_decref(ops);
 }
 
-/* The detailed text of one operation: each attribute's name, default, range and meaning, and the example. */
 static void an_operation_is_printed_in_depth(void **state) {
     (void)state;
     char text[8192], line[256], value[NETS_ATTR_TEXT_CAPACITY], range[NETS_ATTR_TEXT_CAPACITY];

@@ -209,7 +209,7 @@ static void training_is_shuffled_by_seed_and_place_and_testing_goes_in_order(voi
 
 /* ---------------------------------------------------------------- what is not */
 
-/* Expects a refusal in one line that names the file. */
+/* One line names the file. */
 static void expect_refused(const folder *f, const nets_reader_options *options, mm_status expected, const char *path,
                            const char *message) {
     nets_reader *reader;
@@ -327,7 +327,6 @@ static void a_file_that_changes_in_use_is_an_error(void **state) {
     source->ops->close(source);
 }
 
-/* A damaged header is refused with the file's name, or is still a valid header. */
 static void damaged_headers_are_refused_or_read(void **state) {
     const folder *f = *state;
     size_t n_bytes;

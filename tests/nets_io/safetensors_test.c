@@ -70,7 +70,7 @@ static void what_is_written_is_read_back(void **state) {
         if (bytes) assert_memory_equal(found->data, tensors[i].data, (size_t)bytes);
         assert_int_equal(nets_safetensors_get(file, &tensors[i], &data), MM_OK);
         assert_ptr_equal(data, found->data);
-        /* The mapping starts at a page, so these addresses show that offsets in the file are aligned to elements. */
+        /* The mapping starts at a page, so this shows that the file aligns its data. */
         if (tensors[i].dtype == NETS_SAFETENSORS_I64) assert_int_equal((uintptr_t)data % 8, 0);
         if (tensors[i].dtype == NETS_SAFETENSORS_F32) assert_int_equal((uintptr_t)data % 4, 0);
     }
@@ -154,7 +154,7 @@ static void data_fetched_in_pieces_makes_the_same_file(void **state) {
     assert_int_equal(most, 8);
     assert_int_equal(bytes, whole_bytes);
     assert_memory_equal(pieces, whole, bytes);
-    /* Without a function to fetch the data nothing is written: the file stays as it is. */
+    /* Without a function to fetch data, the file stays as it is. */
     assert_int_equal(nets_safetensors_write(empty, f->file), MM_ERR_INVALID);
     assert_int_equal(scratch_count(f->path), 1);
     nets_safetensors_builder_destroy(empty);

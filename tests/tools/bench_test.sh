@@ -102,7 +102,7 @@ rows_in_sub_batches_are_of_whole_updates_() {
     [[ $(values rows stash_bytes | head -1) == "$(values plan stash_bytes | head -1)" ]] || fail "the last pass's stash"
 }
 
-# --sub-batch holds for all policies that name none of their own. auto chooses one for each budget.
+# --sub-batch is for policies without their own option; auto chooses for each budget.
 each_policy_has_a_sub_batch_of_its_own_() {
     local -a n
     expect 0 "${simulate[@]}" --budgets 1MiB,2MiB --json rows --policies liveness,vdnn-all:subbatch=9,vdnn-conv:subbatch=auto
@@ -151,7 +151,7 @@ measured_facts_keep_a_policy_that_chooses_to_whole_batches_() {
     (($(value rows sub_batch) < 4)) || fail "by a machine's rates the batch is whole"
 }
 
-# By a machine's rates, auto's choice is as fast as any size that fits.
+# auto's choice is as fast as any size that fits.
 a_sub_batch_that_is_chosen_is_as_fast_as_any_() {
     local plan=(plan --net resnet20 --batch 256 --policy modnn --facts "$(dirname "$machine")/k40.json" --json rows)
     local budget n chosen
@@ -207,7 +207,7 @@ curves_are_drawn_() {
     equal c.svg d.svg
 }
 
-# rules:*=keep and liveness have equal times everywhere; swap equals both wherever they fit.
+# rules:*=keep has liveness's times; swap has them where both fit.
 coinciding_curves_are_told_apart_() {
     expect 0 "${simulate_any[@]}" --batch 8,32,48 --policies 'liveness,rules:*=keep,swap' --budgets 4MiB --svg c.svg
     says c.svg "liveness, rules:*=keep (up to batch 32) (one line: they coincide)"
@@ -265,7 +265,7 @@ four_gpus_are_three_times_as_fast_as_the_ideal_of_one_() {
     awk "BEGIN { exit !(${speeds[2]} * $(value ideal iteration_seconds_predicted) / 256 >= 3.1) }" || fail "${speeds[*]}"
 }
 
-# The k40's convolutions need workspaces, which count in every row's need and in every budget.
+# The k40's convolutions need workspaces, which count in every need and budget.
 needs_are_those_with_the_workspaces_of_the_machine_() {
     local any=(bench --simulate "$(dirname "$machine")/k40.json" --net tiny --batch 32 --quiet --json rows) least
     expect 0 "${any[@]}" --budgets own --policies liveness
@@ -340,8 +340,7 @@ facts_say_what_the_link_does_both_ways_() {
         --quiet
     [[ $(grep -c '"[a-z]*_both_bytes_per_s": [1-9]' facts) == 2 ]] || fail "not measured: $(grep both facts)"
     expect 0 bench --simulate facts --policies liveness,swap:when=always --quiet
-    # As if nothing had been copied alone: the rates of both directions at once are then the only ones. On a busy
-    # machine they may contradict nominal rates.
+    # As if nothing was copied in one direction alone. On a busy machine the other rates may contradict nominal ones.
     sed -i -E 's/"(out|in)_bytes_per_s": [0-9]+/"\1_bytes_per_s": 0/
         s/"(out|in)_both_bytes_per_s": [0-9]+/"\1_both_bytes_per_s": 1/' facts
     expect 0 plan --net tiny --batch 8 --policy swap:when=always --facts facts
@@ -462,7 +461,7 @@ codes_of_variable_size_take_what_a_study_says_() {
         speeds+=("${found[1]}")
     done
     is_less "${speeds[0]}" "${speeds[1]}" || fail "${speeds[*]}"
-    expect 0 "${engine[@]}" # the nominal size of codes is that with a share of 0.615 zeros
+    expect 0 "${engine[@]}" # nominal codes: a share of 0.615 zeros
     is_less "$(values rows images_per_second | tail -1)" "${speeds[1]}" || fail "nominal codes take less than others"
     expect 0 plan --net nin --batch 8 --fuse off --policy cdma:codec=zvc,signs=whole,when=always --json plan \
         --facts "$(dirname "$machine")/titanx-cdma.json" --study study,nchw
@@ -660,7 +659,7 @@ gists_figures_come_out_as_published_() {
     "$published" gist --fast "$mm" "$machine" >out 2>err || fail "not as published: $(<out) $(<err)"
     says out "Figure 14: SSDC's ratio by layer"
     [[ $(tail -1 out) == "in order: Binarize ahead of SSDC"* ]] || fail "$(tail -1 out)"
-    # A stand-in with sparse codes as large as the map: encoding both kinds of maps then needs more than Binarize alone.
+    # Stand-in: sparse codes as large as maps. Encoding both kinds of maps then needs more than Binarize alone.
     # shellcheck disable=SC2016 # expands in the stand-in
     printf '#!/bin/bash\nexec "%s" "${@//reserve=64/reserve=100}"\n' "$mm" >dense
     chmod +x dense

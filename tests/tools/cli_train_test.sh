@@ -83,7 +83,6 @@ sub_batches_train_in_less_with_equal_bits_under_every_policy_() {
     says err "mm train: --sub-batch: half was trained with 3"
 }
 
-# Evaluation needs no more than training does.
 an_evaluation_is_in_sub_batches_too_() {
     local vgg=vgg11@32x32,classes=10,thin=16 least
     local net=(train --net "$vgg" --batch 40 --data synthetic:samples=90 --iterations 3 --eval --quiet)
@@ -122,7 +121,7 @@ a_sub_batch_is_chosen_for_a_budget_() {
     says err "; policy auto would fit"
 }
 
-# What passes of one image would need is said once, and no number is told that --sub-batch would change.
+# Nothing is said twice, nor a number that --sub-batch would change.
 a_refusal_in_sub_batches_says_nothing_twice_() {
     local net=(--net resnet20 --batch 32 --policy modnn:subbatch=4 --budget 4MiB)
     local told="no policy would fit: none needs less; with --sub-batch auto policy modnn would fit"
@@ -230,8 +229,7 @@ dense_net() { # FILE
         {"height": 16, "width": 16, "channels": 3, "classes": 4}, "layers": ['"$layers]}" >"$1"
 }
 
-# Sets the least budgets of auto for dense_net, fused and apart. roomy: a budget in which fused plans fit so well that
-# others are not compared.
+# Sets auto's least budgets for dense_net, fused and apart. roomy: fused plans fit well, so others are not compared.
 dense_minima() {
     dense_net dense.json
     dense=(--net file:dense.json --batch 8)
@@ -363,7 +361,7 @@ pinned_memory_is_a_budget_too_() {
     refused 1 " of pinned memory (half of what is free) needs at least " "${large[@]}" --budget 1600GB
     # A budget too small with any amount of pinned memory is refused at once, without a search for one with less.
     refused 1 " of pinned memory, held by " "${large[@]}" --budget 1GiB
-    # Only what plans need is pinned: no machine has this much.
+    # Only what plans need is pinned.
     expect 0 "${net[@]}" --policy swap:when=always --pinned 1000TB
     ! [[ -s err ]] || fail "it was tried"
 }
@@ -440,7 +438,7 @@ less_memory_than_asked_for_is_made_do_with_() {
 
 # ---------------------------------------------------------------- a loss that is not finite
 
-# The saved state is the one before the diverged iteration.
+# The saved state is that before the iteration.
 a_diverged_training_ends_with_what_was_before_() {
     local lines trained
     expect 1 "${net[@]}" --iterations 40 --lr 900 --eval --save state --json row --log log
@@ -549,7 +547,7 @@ a_state_says_how_its_run_goes_on_() {
     [[ $(<in_two) == *'"epoch":"3"'*'"iteration":"14"'*'"position":"8"'*'"version":"1"'* ]] || fail "it does not say where"
 }
 
-# Images are cropped and flipped (all are one image, so other crops show), and lossy policies are switched.
+# Cropped and flipped images (copies of one, so that other crops show); lossy policies are switched.
 a_state_says_how_augmented_data_and_lossy_policies_go_on_() {
     mkdir data
     { printf '\3' && head -c 3072 /dev/urandom; } >record
@@ -933,8 +931,8 @@ a_text_is_learned_with_equal_bits_under_lossless_policies_() {
     equal_tensors reference file
 }
 
-# A file like GPT-2's published ones: only parameters, and causal masks (which are no parameters), with another
-# program's metadata. The smallest possible update leaves the loaded weights as they are.
+# A file like GPT-2's: parameters, and causal masks, which are none, with another program's metadata. The smallest
+# possible update leaves the loaded weights as they are.
 a_published_gpt_is_loaded_() {
     local run=(train --net "gpt,layers=2,width=16,heads=2,context=16,vocabulary=256" --data text:text --batch 4 --quiet)
     printf '%s ' {1..2000} >text

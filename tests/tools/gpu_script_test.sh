@@ -39,10 +39,10 @@ program() {
     chmod +x "$path"
 }
 
-# The device is measured only once, since that takes seconds when emulated.
+# Measured once: emulated, that takes seconds.
 mkdir "$work/seen" && (cd "$work/seen" && expect 0 device --device cuda --json seen) || exit 1
 
-# seen PATH MM: writes a script that runs MM, but answers `device` with what was measured above.
+# seen PATH MM: writes a script that runs MM, but answers `device` with what was measured.
 seen() {
     program "$1" "[[ \"\$1 \$4\" != 'device --json' ]] || { cp '$work/seen/seen' \"\$5\"; exec cat '$work/seen/out'; }" \
         "exec $2 \"\$@\""
@@ -108,8 +108,8 @@ a_library_that_is_missing_is_named_() {
     says err "libnowhere.so.4"
 }
 
-# packed first|second ARGUMENT...: runs this call of the pack in the folder gpu, with only the commands in the folder
-# bin; its output goes to out and err.
+# packed first|second ARGUMENT...: runs this call in the folder gpu, with only the commands in bin; output in out and
+# err.
 packed() {
     env -i PATH="$PWD/bin" gpu/run "$@" >out 2>err </dev/null || fail "run $*: status $?"
     [[ $(tail -1 out) == "nothing failed" ]] || fail "$(tail -1 out)"
@@ -137,7 +137,7 @@ thin=(--policies "overlap=liveness,freelunch:codec=zfp:rate=4:sms=16,when=always
 thin_second=(--policies gpt2-half=auto --policies resnet152-20GB=recompute:mode=sqrt --policies resnet50-swap=swap-async
     --policies "resnet152-12GiB=freelunch:rate=4,eligible=all" --policies resnet152-44=liveness)
 
-# rounds_without_torch LABEL...: our rows are there; PyTorch's rows say that there is no torch.
+# rounds_without_torch LABEL...: our rows are ok; PyTorch's say "no torch".
 rounds_without_torch() {
     local label
     for label in "$@"; do
@@ -157,7 +157,7 @@ a_pack_needs_neither_this_repository_nor_xz_() {
     mkdir bin
     for name in basename bash cat chmod cp cut date dirname env grep head ls mkdir mktemp mv realpath rm sed sleep sort tail \
         timeout tr; do ln -s "$(type -P $name)" bin/; done
-    # Python without torch; and a warning that ldd prints is no error.
+    # Python without torch; what ldd warns of is no error.
     program bin/python3 "exec $(python3 -c 'import sys; print(sys.executable)') -S \"\$@\""
     program bin/ldd 'echo "$1: /lib/libtinfo.so.6: no version information available (required by $1)"' "exec $(type -P ldd) \"\$@\""
     PATH=$PWD/bin python3 -m tarfile -e gpu.tar.xz gpu

@@ -333,7 +333,6 @@ densenet121 641212668
 vgg16 4126688764"
 }
 
-# auto's plan with the lowest peak is slow, but others fit there, too.
 auto_is_no_slower_in_its_minimum_than_others_() {
     local least lean
     local -a plan=(plan --net vgg16 --batch 2 --facts "$machine" --json row.json)
@@ -371,7 +370,7 @@ auto_fuses_layers_where_that_is_faster_() {
     [[ $(value row.json fuse) == on ]] || fail "layers are not fused in a large budget"
 }
 
-# Training pins only what its plan needs. With just that, the search may go another way.
+# Training pins only what its plan needs, so the search may go another way.
 auto_runs_in_the_budgets_that_its_plans_fit_() {
     local least percent
     local -a run=(--net resnet8 --batch 64 --policy auto --threads 1 --json row.json)
@@ -390,7 +389,7 @@ one_line() {
     (($(wc -l <err) == 1)) || fail "$(wc -l <err) lines"
 }
 
-# Facts without copies, without a codec, or of another batch: auto cannot compare plans by them.
+# Without copies, without a codec, or of another batch: auto cannot compare plans.
 auto_names_what_its_facts_lack_() {
     local lacks="which this policy needs: 'mm bench --facts' with this policy measures it"
     local batch=4
@@ -550,7 +549,7 @@ chart_is_ascii_unless_the_locale_is_utf8_() {
     says out "▲ peak 3.24MiB: avgpool forward"
 }
 
-# By estimated rates: ResNet-152 at batch 384 in 12 GiB without loss, and at batch 256 in 20 GB.
+# ResNet-152 at batch 384 in 12 GiB without loss, and at batch 256 in 20 GB.
 a_large_net_fits_a_small_budget_by_the_estimated_rates_of_an_h200_() {
     expect 0 plan --net resnet152 --batch 384 --budget 12GiB --facts "$h200" \
         --policy recompute-swap,recompute:mode=sqrt,freelunch:rate=4,eligible=all
@@ -596,9 +595,8 @@ variants() {
         here && /"ns"/ { print workspace, $2 + 0 }' "$1"
 }
 
-# tiny's second convolution: 8 channels of 16 x 16, 16 filters of 3 x 3. For 8 images it takes 2359296 multiply-adds and
-# has 32768 elements of output, which run at 4/5 of the rate. A map of 16 x 16 has 16 tiles of 7 x 7, with results of 20
-# x 20.
+# tiny's second convolution: 8 channels of 16 x 16, 16 filters of 3 x 3; for 8 images 2359296 multiply-adds, and 32768
+# elements of output, at 4/5 of the rate. A map has 16 tiles of 7 x 7, with results of 20 x 20.
 a_machines_algorithms_are_variants_each_slower_and_with_less_workspace_() {
     local any='"waste": {"flops_per_s": 1.9e9, "workspace": {"im2col_images": 100}}, "least": {"flops_per_s": 1e9},
         "some": {"flops_per_s": 2e9, "workspace": {"im2col_images": 2}}, "slow": {"flops_per_s": 9e8}'
@@ -638,8 +636,8 @@ a_machines_algorithms_are_variants_each_slower_and_with_less_workspace_() {
     [[ $(value plain minimum_bytes) == "$(value declared minimum_bytes)" ]] || fail "other workspaces"
 }
 
-# Each of the 8 x 16 x 16 x 16 elements of input takes 16 x 2 x 2 multiply-adds. The output has 131072 elements, which
-# run at 16/17 of the rate.
+# Each of 8 x 16 x 16 x 16 elements of input takes 16 x 2 x 2 multiply-adds; 131072 elements of output run at 16/17 of
+# the rate.
 a_transposed_convolution_takes_the_multiply_adds_of_its_input_() {
     with_algorithms least '"least": {"flops_per_s": 1e9}, "plain": {"flops_per_s": 9e9, "stride": 1}'
     expect 0 nets --net tiny --json
@@ -751,7 +749,7 @@ orders_of_a_stash_are_timed_or_refused_in_one_line_() {
     (($(wc -l <err) == 1)) || fail "$(wc -l <err) lines"
 }
 
-# The command opens the facts, here a pipe, after it catches signals and before it plans.
+# The command catches signals, then opens the facts (a pipe), then plans.
 an_interrupted_search_is_told_in_its_row_() {
     mkfifo facts
     start plan --net resnet20 --batch 16 --policy auto,swap --plan-effort 1000000 --budget 8MiB --facts facts --json rows

@@ -118,7 +118,7 @@ def check_pointer(page):
             break
     for text in "takes", "stream", "compute", "iteration":
         holds(text in said, "the tip over a slice lacks %r: %s" % (text, said))
-    # From the first encode on, keys lead to its map's way.
+    # Keys select the first encode.
     page.run("document.querySelectorAll('.timeline .view')[1].focus()")
     for key in "ArrowDown", "ArrowRight":
         page.key(key)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Sessions on the emulated CUDA device: mm plan's needs equal the managers' plans, including what staging (copying the
- * next batch while the device computes) takes of the budget and of free memory. */
+/* Sessions on the emulated CUDA device: their managers plan what was planned for them, with what staging (the next
+ * batch is copied while the device computes) takes of the budget and of free memory. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

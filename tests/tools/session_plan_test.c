@@ -64,7 +64,7 @@ static need need_of(const nets_net *net, int64_t batch, const target *target, co
     return n;
 }
 
-/* Compares the plan made without a budget with the plan in just its bytes, and with a run there if `runs`. */
+/* Compares the plan without a budget with the plan in just its bytes and, if `runs`, with a run there. */
 static void compare(const nets_net *net, int64_t batch, const target *target, const char *policy, bool runs) {
     need own = need_of(net, batch, target, policy);
     const mm_plan told = *need_most(&own)->planned.plan; /* only its figures are used later */
@@ -86,7 +86,7 @@ static void compare(const nets_net *net, int64_t batch, const target *target, co
     need_fini(&own);
 }
 
-/* Once, the announced plan was one that no budget runs: it also moved maps that nothing forces out. */
+/* Once, the announced plan was one that no budget runs. */
 static void what_is_told_of_a_policy_is_what_runs(void **state) {
     (void)state;
     static const struct {
