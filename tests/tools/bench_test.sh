@@ -588,12 +588,12 @@ cdmas_figures_come_in_the_published_order_() {
     printf '%s\n' "#!/bin/bash" "\"$mm\" \"\$@\" || exit" "[[ \$1 != codecs ]] ||" \
         "sed -i 's/\"zvc\"/\"z\"/; s/\"rle\"/\"zvc\"/; s/\"z\"/\"rle\"/' \"\${@: -1}\"" >swapped
     chmod +x swapped
-    ! python3 -S "$published" cdma --quick ./swapped >out 2>err || fail "runs are ahead of masks, and in order too"
+    ! python3 -S "$published" cdma --quick ./swapped >out 2>err || fail "rle ahead of zvc is called in order"
     says out "not in order: Figure 11, nhwc: zvc "
     says out "not in order: Figure 13, Maxwell Titan X, nin: zvc "
-    ! python3 -S "$published" cdma --quick "$mm" cifar10:/nowhere >out 2>err || fail "without data it is in order too"
+    ! python3 -S "$published" cdma --quick "$mm" cifar10:/nowhere >out 2>err || fail "without data it is called in order"
     [[ $(<err) == *"/nowhere"* && $(<err) != *Traceback* ]] || fail "$(<err)"
-    ! python3 -S "$published" cdma --quik >out 2>err || fail "--quik is an option"
+    ! python3 -S "$published" cdma --quik >out 2>err || fail "--quik is accepted"
     says err "unrecognized arguments: --quik"
 }
 
@@ -663,7 +663,7 @@ gists_figures_come_out_as_published_() {
     # shellcheck disable=SC2016 # expands in the stand-in
     printf '#!/bin/bash\nexec "%s" "${@//reserve=64/reserve=100}"\n' "$mm" >dense
     chmod +x dense
-    ! "$published" gist --fast "$PWD/dense" "$machine" >out 2>err || fail "dense maps are in order too"
+    ! "$published" gist --fast "$PWD/dense" "$machine" >out 2>err || fail "sparse codes as large as maps are called in order"
     says out "not in order: AlexNet: SSDC, Binarize, both, in place"
 }
 

@@ -351,7 +351,7 @@ pinned_memory_is_a_budget_too_() {
     # With less pinned memory less is moved out, and more is needed on the device.
     trained less --policy swap --pinned $((pinned / 2))
     equal liveness less
-    (($(values less.json budget_bytes) > budget)) || fail "with half the memory it needs as little"
+    (($(values less.json budget_bytes) > budget)) || fail "with half the pinned memory it needs as little on the device"
     refused 1 "infeasible: with $((pinned / 2)) bytes (" \
         "${net[@]}" --policy swap --pinned $((pinned / 2)) --budget "$budget"
     says err " of pinned memory needs at least $(values less.json budget_bytes) bytes ("
@@ -363,7 +363,7 @@ pinned_memory_is_a_budget_too_() {
     refused 1 " of pinned memory, held by " "${large[@]}" --budget 1GiB
     # Only what plans need is pinned.
     expect 0 "${net[@]}" --policy swap:when=always --pinned 1000TB
-    ! [[ -s err ]] || fail "it was tried"
+    ! [[ -s err ]] || fail "pinning that much was tried"
 }
 
 a_budget_too_small_names_what_would_fit_() {
@@ -433,7 +433,7 @@ less_memory_than_asked_for_is_made_do_with_() {
         ((status == 1)) || equal wanted found
         [[ $status == 1 || $(<err) != *"instead of liveness"* ]] || return 0
     done
-    fail "nothing ever stood in for liveness"
+    fail "no policy ever ran instead of liveness"
 }
 
 # ---------------------------------------------------------------- a loss that is not finite
@@ -544,7 +544,7 @@ goes_on_alone() {
 a_state_says_how_its_run_goes_on_() {
     goes_on_alone 7 --net tiny --batch 4 --data synthetic:samples=18 --seed 5 --lr 0.037 --lr-step 3 --lr-step 9 \
         --momentum 0.7 --weight-decay 0.003 --threads 1
-    [[ $(<in_two) == *'"epoch":"3"'*'"iteration":"14"'*'"position":"8"'*'"version":"1"'* ]] || fail "it does not say where"
+    [[ $(<in_two) == *'"epoch":"3"'*'"iteration":"14"'*'"position":"8"'*'"version":"1"'* ]] || fail "the state does not say where its run goes on"
 }
 
 # Cropped and flipped images (copies of one, so that other crops show); lossy policies are switched.
@@ -709,7 +709,7 @@ what_is_said_and_differs_is_told_() {
     says err "mm train: --seed 2: state was trained with 1"
     says err "mm train: --lr-step 3: state was trained without"
     # The eight images seen so far are one batch of six, and a part of the second.
-    [[ $(<other) == *'"epoch":"1","iteration":"4"'*'"position":"0"'*'"seed":"2"'* ]] || fail "it went on elsewhere"
+    [[ $(<other) == *'"epoch":"1","iteration":"4"'*'"position":"0"'*'"seed":"2"'* ]] || fail "it did not go on behind the images seen"
     expect 0 train --quiet --epochs 1 --load state
     says err "mm train: --epochs 1: an epoch's last, smaller batch is trained on, in state it was left out"
 }
@@ -721,7 +721,7 @@ a_state_without_a_version_says_only_how_far_it_is_() {
     expect 0 "${tiny[@]}" --iterations 4 --load old --save from_old
     [[ ! -s err ]] || fail "something is told"
     expect 0 "${tiny[@]}" --iterations 4 --load state --seed 1 --lr 0.1 --save from_state
-    [[ $(<from_old) == *'"iteration":"4"'*'"lr":"0.1"'*'"seed":"1"'* ]] || fail "it is of another run"
+    [[ $(<from_old) == *'"iteration":"4"'*'"lr":"0.1"'*'"seed":"1"'* ]] || fail "the old state says more than how far it is"
     refused 1 "not a state of resnet32" train --iterations 4 --load old --quiet
 }
 

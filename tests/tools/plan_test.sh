@@ -624,12 +624,12 @@ a_machines_algorithms_are_variants_each_slower_and_with_less_workspace_() {
     equal fast.known facts.known
     with_algorithms least '"least": {"flops_per_s": 1e9}'
     expect 0 plan --net tiny --batch 8 --fuse off --policy naive,swap --facts least --json least.rows
-    [[ $(values least.rows minimum_bytes) != "$(values fast.rows minimum_bytes)" ]] || fail "no workspace is in no plan"
+    [[ $(values least.rows minimum_bytes) != "$(values fast.rows minimum_bytes)" ]] || fail "workspaces change no minimum"
     # The bound for one image counts its workspaces, too: here convolutions can do without any.
     for batch in 8 1; do
         expect 0 plan --net tiny --batch $batch --fuse off --policy naive --facts least --explain --json of_$batch
     done
-    [[ $(value of_8 lower_bound_bytes) == "$(value of_1 batch_lower_bound_bytes)" ]] || fail "other bounds of an image"
+    [[ $(value of_8 lower_bound_bytes) == "$(value of_1 batch_lower_bound_bytes)" ]] || fail "the bound of one image differs"
     # With a machine without algorithms, steps take the workspaces that the graph declares.
     expect 0 plan --net tiny --batch 8 --fuse off --policy naive --facts "$machine" --json plain
     expect 0 plan --net tiny --batch 8 --fuse off --policy naive --json declared
