@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* A test program has one, from the first that asks until its end. */
+/* Set by the first call; valid until the process ends. */
 static char path[512];
 
 static void remove_it(void) { unlink(path); }
@@ -14,7 +14,7 @@ const char *algorithms_file(void) {
     if (path[0]) return path;
     const char *folder = getenv("TEST_TMPDIR");
     snprintf(path, sizeof path, "%s/algorithms.%d", folder ? folder : "/tmp", (int)getpid());
-    remove_it(); /* what another left here that had this number */
+    remove_it(); /* a file that an earlier process with this process id left */
     atexit(remove_it);
     return path;
 }

@@ -5,8 +5,8 @@
 #ifndef TESTS_NETS_ALGORITHMS_FILE_H
 #define TESTS_NETS_ALGORITHMS_FILE_H
 
-/* The path, for nets_backend_config.algorithms_path with deterministic = true. The file is this process's own, and is
- * removed when it ends. */
+/* The path, for nets_backend_config.algorithms_path with deterministic = true. The file belongs to this process and is
+ * removed at its end. */
 const char *algorithms_file(void);
 
 #endif

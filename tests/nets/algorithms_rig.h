@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The rig of tests of the CUDA backend's choice of algorithms, on the emulation. Include it after <cmocka.h>. */
+/* Rig for tests of how the CUDA backend chooses algorithms, on the emulation. Include it after <cmocka.h>. */
 #ifndef TESTS_NETS_ALGORITHMS_RIG_H
 #define TESTS_NETS_ALGORITHMS_RIG_H
 
@@ -11,7 +11,7 @@
 #include "nets/cuda/choose/algorithm_cache.h"
 #include "tests/nets/cuda_rig.h"
 
-/* A convolution of which the emulated libraries have several algorithms. */
+/* A convolution for which the emulated libraries have several algorithms. */
 static const nets_op_desc CONV __attribute__((unused)) = {
     .kind = NETS_CONV,
     .attrs = {.out_channels = 16, .kernel = {3, 3}, .stride = {1, 1}, .pad = {1, 1}, .dilation = {1, 1}, .groups = 1},
@@ -53,7 +53,7 @@ static inline int algorithms_teardown(void **state) {
     return cuda_rig_teardown(state);
 }
 
-/* The workspace of a phase of an op on a new backend. */
+/* Workspace of one phase of an op, on a new backend. */
 static inline int64_t algorithms_workspace(const algorithms_rig *f, const nets_op_desc *desc, mm_phase phase) {
     nets_backend *backend;
     nets_op *op;
@@ -65,7 +65,7 @@ static inline int64_t algorithms_workspace(const algorithms_rig *f, const nets_o
     return bytes;
 }
 
-/* Replaces the file's choices for an output (deterministic, with the configuration's limit) by a single one. */
+/* Replaces the file's choices for an output (deterministic, within the configured limit) by this single one. */
 static inline void algorithms_keep_instead(const algorithms_rig *f, const nets_conv_shape *shape,
                                            const nets_conv_choice *choice) {
     const int64_t limit = f->config.workspace_limit_bytes;
@@ -76,7 +76,7 @@ static inline void algorithms_keep_instead(const algorithms_rig *f, const nets_c
     assert_non_null(file);
     for (int i = 0; i < 2; i++) assert_non_null(fgets(line, sizeof line, file));
     fclose(file);
-    line[strcspn(line, " ")] = '\0'; /* the device's name */
+    line[strcspn(line, " ")] = '\0'; /* the line starts with the device's name */
     assert_int_equal(nets_algorithm_cache_init(&choices, &f->config, line), MM_OK);
     assert_non_null(nets_algorithm_cache_find(&choices, shape, &terms));
     const nets_conv_pareto front = {1, {*choice}};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* How the CUDA backend chooses convolutions' algorithms, on the emulation: what is timed when, what is kept, what
- * stands in where something fails, and what workspace that makes. */
+/* How the CUDA backend chooses algorithms for convolutions, on the emulation. "Kept" is cached in the algorithms
+ * file. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,13 +13,13 @@
 
 #include "tests/nets/algorithms_rig.h"
 
-/* Of the emulated algorithm that is fast, all tensors', and in plain float32 more. */
+/* Workspaces of the emulated legacy algorithms: the fast one's (EXACT: in plain float32), and a small one's. */
 enum {
     TENSORS_BYTES = 4 * (8 * 144 * 8 + 8 * 144 * 16 + 1152),
     EXACT_BYTES = TENSORS_BYTES + CUDA_EMULATION_FMA_BYTES,
     SMALL = 1000
 };
-/* A candidate's launches: one warms up, one shows whether it is worth the others. */
+/* Launches to time one candidate: a warm-up, one that shows whether it is worth more, four more. */
 enum { LAUNCHES = 1 + 1 + 4 };
 
 /* ---------------------------------------------------------------- algorithms */
@@ -67,7 +67,7 @@ static void timing_gives_all_memory_back(void **state) {
     assert_int_equal(cuda_emulation_alive_get().device_bytes, before);
 }
 
-/* The stream that the library ran on last is its manager's, and goes with it. */
+/* The last op's stream is destroyed; the next op is still timed. */
 static void algorithms_are_timed_after_the_last_ones_stream_is_gone(void **state) {
     algorithms_rig *f = *state;
     op_rig rig;
@@ -87,7 +87,7 @@ static void algorithms_are_timed_after_the_last_ones_stream_is_gone(void **state
     op_rig_fini(&rig);
 }
 
-/* Of two algorithms below the first limit, the faster one takes 2000 bytes and is faster by a hundredth. */
+/* Of the two that fit the first limit, the faster one takes 2000 bytes and gains only 1 %. */
 static void the_limit_bounds_the_workspace_and_of_equals_the_smaller_is_taken(void **state) {
     algorithms_rig *f = *state;
     cuda_emulation_dnn_slow_engines(10);
@@ -97,7 +97,7 @@ static void the_limit_bounds_the_workspace_and_of_equals_the_smaller_is_taken(vo
     assert_int_equal(algorithms_workspace(f, &CONV, MM_FORWARD), 0);
 }
 
-/* The list has room for it, the precision that is set has not. */
+/* The fast algorithm fits the limit in TF32, but not in plain float32. */
 static void the_workspace_is_that_of_the_precision_that_is_set(void **state) {
     algorithms_rig *f = *state;
     cuda_emulation_dnn_slow_engines(10);
@@ -122,7 +122,8 @@ static nets_op_desc transposed(void) {
     return desc;
 }
 
-/* A transposed convolution's output is a gradient by the input to cuDNN, whose fast algorithm is not. */
+/* To cuDNN a transposed convolution's output is a gradient by the input; its fast algorithm is not deterministic
+ * there. */
 static void outputs_are_deterministic_even_where_gradients_need_not_be(void **state) {
     algorithms_rig *f = *state;
     const nets_op_desc back = transposed();
@@ -137,7 +138,7 @@ static void outputs_are_deterministic_even_where_gradients_need_not_be(void **st
     }
 }
 
-/* One way it is the convolution's output, the other way the transposed one's gradient. */
+/* cuDNN runs the same forward convolution for both: for CONV's output, and for the gradient of a transposed one. */
 static void an_output_does_not_take_what_was_kept_for_a_gradient(void **state) {
     algorithms_rig *f = *state;
     nets_op_desc back = transposed();
@@ -153,7 +154,7 @@ static void an_output_does_not_take_what_was_kept_for_a_gradient(void **state) {
     }
 }
 
-/* Each of the allocations behind the backend's own: the images, the weights, the workspace. */
+/* cudaMalloc fails for the images, the weights or the workspace; its first call is the backend's own. */
 static void without_memory_to_time_in_cudnns_guess_is_taken_and_not_kept(void **state) {
     algorithms_rig *f = *state;
     f->config.algorithms_path = f->path;
@@ -192,7 +193,7 @@ static void where_timing_cannot_begin_cudnns_guess_is_taken_and_not_kept(void **
     }
 }
 
-/* When cuDNN times it, twice, or when it runs: engines are timed all the same, and their best is kept. */
+/* It fails when cuDNN times it (nth 1 and 2), or when we do. The best engine is kept. */
 static void a_legacy_algorithm_that_fails_is_left_out(void **state) {
     static const char *const CALLS[] = {"cudaEventRecord",        "cudaEventSynchronize", "cudaEventElapsedTime",
                                         "cudaStreamBeginCapture", "cudaStreamEndCapture", "cudaGraphInstantiate",
@@ -254,7 +255,6 @@ static void an_engine_is_timed_once_and_then_known_also_without_a_device(void **
     assert_int_equal(f->warnings, 0);
 }
 
-/* So tests may compare their bits. */
 static void rigs_have_the_same_algorithms(void **state) {
     (void)state;
     op_rig rigs[2];
@@ -274,7 +274,7 @@ static nets_op_desc evaluated(void) {
     return desc;
 }
 
-/* No workspace, to be added, and the legacy algorithm fails. */
+/* There is no candidate: the limit allows no workspace, the gradient is added, and the legacy algorithm fails. */
 static void where_there_is_no_candidate_the_engines_that_always_can_are_asked_for(void **state) {
     algorithms_rig *f = *state;
     nets_op_desc desc = CONV;
@@ -295,7 +295,7 @@ static void where_tensor_cores_need_it_they_may_take_more_than_the_default_limit
     static const struct {
         int64_t limit, takes;
         nets_precision precision;
-        double slow; /* at 0.9 it is a twentieth faster than the legacy algorithm */
+        double slow; /* factor on engines' times; at 0.9 the engine gains only 5 % */
         int64_t expected;
     } CASES[] = {
         {0, MORE, NETS_TF32, 0.1, MORE},
@@ -319,7 +319,7 @@ static void where_tensor_cores_need_it_they_may_take_more_than_the_default_limit
     assert_int_equal(f->warnings, 0);
 }
 
-/* The fifth allocation is of the larger workspace. */
+/* cudaMalloc's sixth call, for the larger workspace, fails once: nothing is kept for the higher limit then. */
 static void more_than_the_default_limit_is_kept_for_it_and_not_for_one_that_is_given(void **state) {
     algorithms_rig *f = *state;
     const nets_op_desc desc = evaluated();
@@ -342,7 +342,7 @@ static void more_than_the_default_limit_is_kept_for_it_and_not_for_one_that_is_g
     assert_int_equal(f->warnings, 0);
 }
 
-/* Each call that reads the first of the first list, whose sixth is the best. */
+/* Fails each call that reads the first engine of the first list. The best engine is the sixth. */
 static void an_engine_that_cannot_be_read_hides_no_other(void **state) {
     algorithms_rig *f = *state;
     const nets_op_desc desc = evaluated();
@@ -359,7 +359,7 @@ static void an_engine_that_cannot_be_read_hides_no_other(void **state) {
     }
 }
 
-/* In the emulation sums do not depend on who sums. */
+/* In the emulation all add in the same order. */
 static void engines_compute_what_algorithms_compute(void **state) {
     static const nets_role outputs[] = {NETS_Y, NETS_DX, NETS_DW};
     const nets_attrs attrs = {.out_channels = 12, .kernel = {3, 2}, .stride = {2, 1}, .pad = {1, 0}, .groups = 2};
@@ -372,7 +372,7 @@ static void engines_compute_what_algorithms_compute(void **state) {
                 cuda_emulation_dnn_slow_engines(fast ? 0.1 : 10);
                 op_rig_init(&rigs[fast], transposed ? NETS_CONV_TRANSPOSE : NETS_CONV, &attrs,
                             (const int64_t[4]){2, 7, 5, 6}, true, true);
-                op_rig_reopen(&rigs[fast], &f->config); /* which keeps nothing: each times anew */
+                op_rig_reopen(&rigs[fast], &f->config); /* its configuration has no file, so each rig times again */
                 if (adds) op_rig_give_earlier(&rigs[fast], rigs[fast].args.at[NETS_X]);
                 long executed = cuda_emulation_dnn_executed();
                 for (mm_phase phase = MM_FORWARD; phase <= MM_BACKWARD; phase++) op_rig_run(&rigs[fast], phase);
@@ -402,7 +402,7 @@ static void the_log_says_what_was_tried_and_why_not(void **state) {
     for (size_t i = 0; i < sizeof WHY / sizeof WHY[0]; i++) assert_true(messages_with(f, WHY[i]) > 0);
 }
 
-/* At any of its calls: then there are fewer candidates, or none but the legacy ones. */
+/* Fails each call in turn. Fewer candidates are left, or only the legacy algorithms. */
 static void where_the_graph_api_fails_others_are_taken(void **state) {
     static const char *const CALLS[] = {"cudnnBackendCreateDescriptor", "cudnnBackendSetAttribute",
                                         "cudnnBackendFinalize", "cudnnBackendGetAttribute", "cudnnBackendExecute"};
@@ -444,7 +444,7 @@ static void a_launch_of_an_engine_that_fails_is_reported(void **state) {
     op_rig_fini(&rig);
 }
 
-/* A choice that this library does not have, or that takes more workspace in it. */
+/* Replaces the kept choice, for example by one that this library lacks. */
 static void keep_instead(algorithms_rig *f, const nets_conv_choice *choice) {
     const nets_conv_shape forward = {.direction = NETS_CONV_FORWARD,
                                      .x = {8, 12, 12, 8},
@@ -486,7 +486,7 @@ static void a_kept_choice_that_no_longer_holds_is_made_anew(void **state) {
     assert_int_equal(algorithms_workspace(f, &CONV, MM_FORWARD), ENGINE_PLAIN_BYTES);
 }
 
-/* Of more than 2^31 elements, and of more bytes than the emulated device has: nothing is timed. */
+/* The maps exceed 2^31 elements and the emulated device's memory: nothing is timed. */
 static void maps_beyond_the_legacy_apis_counters_are_left_to_engines(void **state) {
     algorithms_rig *f = *state;
     nets_backend *backend;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The choice between our kernels for attention and cuDNN's, on the emulation, whose cuDNN computes a graph's operations
- * one after the other. So this shows that the graphs are attention, and what is chosen when. */
+/* Our kernels for attention or cuDNN's: the choice, and that cuDNN's graphs compute attention. The emulated cuDNN runs
+ * a graph's operations one after the other. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 #include "nets/cuda/libraries/cudnn_attention.h"
 #include "tests/nets/algorithms_rig.h"
 
-/* Small: what emulated tensor cores compute takes long. */
+/* Small, because emulated tensor cores are slow. */
 enum { SAMPLES = 2, TOKENS = 20, HEADS = 2, SIZE = 8, WIDTH = HEADS * SIZE, ROWS = SAMPLES * HEADS * TOKENS };
 enum { Y_ELEMS = SAMPLES * TOKENS * WIDTH, FRONT_BYTES = (ROWS * 4 + 255) / 256 * 256 };
 
@@ -27,7 +27,7 @@ static const nets_op_desc ATTENTION = {
     .wants_dx = true,
 };
 
-/* cuDNN is new enough, and faster: emulated, our kernels take much longer than its loops. */
+/* The emulated cuDNN is new enough for attention, and faster than our kernels, which the emulation slows down. */
 static int setup(void **state) {
     if (algorithms_setup(state) != 0) return -1;
     algorithms_rig *f = *state;
@@ -39,12 +39,11 @@ static int setup(void **state) {
     return 0;
 }
 
-/* What an op computes, of random numbers. */
 typedef struct computed {
     uint16_t y[Y_ELEMS], dx[3 * Y_ELEMS];
     float log_sums[ROWS];
     nets_workspaces workspaces[2];
-    long trials, runs; /* how often cuDNN ran when the op was created, and in its phases */
+    long trials, runs; /* cuDNN's executions: while the op is created; in both phases */
 } computed;
 
 static void fill(uint16_t *to, int64_t n, uint32_t seed) {
@@ -108,7 +107,7 @@ static void assert_maps_near(const uint16_t *a, const uint16_t *b, int64_t n) {
             fail_msg("%lld: %g, not %g", (long long)i, (double)widened(a[i]), (double)widened(b[i]));
 }
 
-/* By our kernels, as a deterministic configuration has them: computed once. */
+/* The result of our kernels, which a deterministic configuration takes. Computed once. */
 static const computed *ours(const algorithms_rig *f) {
     static computed c;
     if (c.workspaces[MM_BACKWARD].n) return &c;
@@ -149,7 +148,8 @@ static void a_kept_choice_is_made_again_with_and_without_a_device(void **state) 
         assert_int_equal(algorithms_workspace(f, &ATTENTION, phase), first.workspaces[phase].bytes[0]);
 }
 
-/* In one part, whose sums are in f32 behind what lies in front; its other bits from run to run are no objection. */
+/* A backward that adds in any order is allowed. It computes the whole batch at once, and sums in f32 in the
+ * workspace. */
 static void where_an_unordered_backward_is_faster_it_is_taken_and_kept(void **state) {
     algorithms_rig *f = *state;
     static computed first, again;
@@ -200,14 +200,14 @@ static void results_that_differ_from_run_to_run_are_not_taken(void **state) {
     check_refused(*state, OUTPUTS_UNSTEADY, "have other bits when computed again");
 }
 
-/* One of two samples at a time; then none. */
+/* First the limit allows one sample at a time, then none. */
 static void a_batch_is_divided_until_its_workspace_is_within_the_limit(void **state) {
     algorithms_rig *f = *state;
     static computed c;
     cuda_emulation_dnn_tensor_core_bytes(1 << 20);
     f->config.workspace_limit_bytes = FRONT_BYTES + 2 * ENGINE_PLAIN_BYTES - 1;
     compute(f, &ATTENTION, &c);
-    assert_int_equal(c.runs, 1 + 2); /* forward both fit, for nothing lies in front there */
+    assert_int_equal(c.runs, 1 + 2); /* forward: both samples at once, as FRONT_BYTES are not needed */
     assert_int_equal(c.workspaces[MM_BACKWARD].bytes[0], FRONT_BYTES + ENGINE_PLAIN_BYTES);
     assert_maps_near(c.dx, ours(f)->dx, 3 * (int64_t)Y_ELEMS);
     f->config.workspace_limit_bytes = FRONT_BYTES + ENGINE_PLAIN_BYTES - 1;
@@ -222,7 +222,7 @@ static void cudnn_is_no_candidate_where_it_cannot_be(void **state) {
     desc.adds_earlier = true;
     compute(f, &desc, &c);
     assert_int_equal(c.trials + c.runs, 0);
-    (void)ours(f); /* deterministic */
+    (void)ours(f); /* ours() is deterministic: cuDNN is no candidate */
     cuda_emulation_dnn_version(NETS_CUDNN_ATTENTION_OLDEST - 1);
     compute(f, &ATTENTION, &c);
     assert_int_equal(c.trials + c.runs, 0);

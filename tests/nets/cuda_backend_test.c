@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The CUDA backend beside its numbers, on the emulation: how products are rounded, what enqueuing calls, and that
- * captured work reads from the device's memory what changes. */
+/* The CUDA backend on the emulation, apart from its results: how products are rounded, which calls enqueuing makes, and
+ * that captured work reads the learning rate and iteration from device memory. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -66,8 +66,7 @@ static counts count(void) {
     return c;
 }
 
-/* Launches, copies, products, what cuDNN takes to pass pointers, questions whether launches could be, and the choice of
- * the thread's GPU: nothing else. */
+/* Allows only launches, copies, products, cuDNN's calls that pass pointers, error checks, and the choice of the GPU. */
 static void check_calls(const counts *before) {
     counts after = count();
     for (size_t i = 0; cuda_emulation_name(i); i++) {
@@ -115,7 +114,7 @@ static void enqueuing_calls_nothing_that_allocates_or_waits(void **state) {
     }
 }
 
-/* What fused layers are for. A batch norm's passes over memory are its only launches: the first joins its sums, too. */
+/* A batch norm's passes over memory are its only launches: the first pass also joins its partial sums. */
 static void fused_layers_take_no_launches_of_their_own(void **state) {
     (void)state;
     static const struct {
@@ -161,7 +160,7 @@ static void what_libraries_get_no_memory_for_is_no_failure_of_the_device(void **
         op_rig_run(&rig, MM_FORWARD);
         launches = cuda_emulation_calls("kernel_launch") - launches;
         int out_of_memory = 0;
-        for (long nth = 1; nth <= launches; nth++) { /* a kernel's, or the library's */
+        for (long nth = 1; nth <= launches; nth++) { /* a launch of a kernel of ours, or of the library */
             cuda_emulation_fail("kernel_launch", nth, cudaErrorMemoryAllocation);
             out_of_memory += nets_op_enqueue(rig.op, MM_FORWARD, &rig.args, rig.stream) == MM_ERR_NOMEM;
             assert_true(cuda_emulation_failed());
@@ -196,7 +195,7 @@ static void destroy_captured(captured *c) {
     assert_int_equal(cudaGraphDestroy(c->graph), cudaSuccess);
 }
 
-/* One graph, three iterations: another learning rate and other elements dropped in each, as without a graph. */
+/* One captured graph runs three iterations; each has another learning rate and other dropped elements. */
 static void captured_work_reads_learning_rate_and_iteration_when_it_runs(void **state) {
     (void)state;
     enum { N = 5000 };

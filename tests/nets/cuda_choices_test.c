@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The file of chosen algorithms: what is kept is found again, by its own key only; a damaged file is as good as
- * none. */
+/* The algorithms file: a stored choice is found again, by its own key only; a damaged file counts as none. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -213,8 +212,7 @@ static void a_file_cut_off_or_changed_anywhere_is_ignored_with_a_warning(void **
     assert_true(finds(f, DEVICE, &SHAPE));
 }
 
-/* As it was before engines were choices, before products were, before what is allowed was that of each, and before
- * there were several. */
+/* Versions 1 to 4. Version 2 added engines, 3 products, 4 the tensor cores' limit, 5 several choices for a shape. */
 static void an_older_file_is_ignored_with_a_warning(void **state) {
     fixture *f = *state;
     static const char *const OLD[] = {
@@ -237,7 +235,7 @@ static void an_older_file_is_ignored_with_a_warning(void **state) {
     }
 }
 
-/* None; as much workspace as the one before; as much time. */
+/* No choice; two with equal workspace; two with equal time. */
 static void a_file_whose_choices_are_no_front_is_ignored_with_a_warning(void **state) {
     fixture *f = *state;
     nets_conv_pareto none[3] = {FRONT, FRONT, FRONT};
@@ -301,18 +299,19 @@ static void check_front(const nets_pareto_point *points, int n, double slack, co
 
 static void a_front_has_the_fastest_within_each_workspace(void **state) {
     (void)state;
-    /* In no order: 3 is fastest, 0 and 4 take less, each more time; 1 is slower than 0 and takes more; 2 is as 0. */
+    /* Point 3 is fastest. 0 and 4 take less workspace and more time. 1 is worse than 0; 2 equals 0. */
     static const nets_pareto_point POINTS[] = {{500, 20}, {600, 30}, {500, 20}, {900, 10}, {0, 40}};
     check_front(POINTS, 5, 1, "304");
     check_front(POINTS, 3, 1, "0");
     check_front(POINTS, 0, 1, "");
     check_front(POINTS, 5, 1.5, "304");
-    check_front(POINTS, 5, 2, "04"); /* 0 takes twice the time of 3, 4 twice that of 0, and more than of 3 */
+    check_front(POINTS, 5, 2, "04"); /* 0 takes twice the time of 3; 4 twice that of 0, and more than twice that of 3 */
     check_front(POINTS, 5, 4, "4");
 }
 
-/* Of 0 to 5 the first and the last stay. Without 1, 0's size less 1's is served by 2, and so on: 1 loses 10 * 1,
- * 2 100 * 1, 3 10 * 90, 4 1 * 10, where what is gone counts no more. */
+/* Points 0 and 5, the ends, stay. Without point i, workspaces from its size to that of i-1 run i+1, so removal costs
+ * (time of i+1 - time of i) * (bytes of i-1 - bytes of i): 10, 100, 900 and 90 for points 1 to 4. Removed points do not
+ * count. */
 static void a_front_of_too_many_keeps_its_ends_and_what_is_worth_most(void **state) {
     (void)state;
     static const nets_pareto_point POINTS[] = {{1000, 1}, {990, 2}, {890, 3}, {880, 4}, {790, 94}, {0, 95}};

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The CUDA backend of this build, with the libraries that it really calls, describes every network of the zoo and knows
- * its workspaces without a GPU. (On a machine that has one it is hidden: to time all algorithms of all networks takes
- * long.) */
+/* The CUDA backend of this build, with the real libraries, describes every network of the zoo and knows its workspaces
+ * without a GPU. A machine's own GPU is hidden: timing all algorithms of all networks takes long. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +18,7 @@ static void every_network_is_described_without_a_device(void **state) {
     assert_int_equal(nets_backend_open("cuda", NULL, &backend), MM_OK);
     const char *name, *summary;
     for (size_t i = 0; (name = nets_zoo_list(i, &summary)); i++) {
-        if (strchr(name, '<')) continue; /* a family */
+        if (strchr(name, '<')) continue; /* the name of a family, such as resnet<n> */
         nets_net *net;
         nets_lowered *lowered;
         int64_t largest = 0;
@@ -31,7 +30,7 @@ static void every_network_is_described_without_a_device(void **state) {
                 int64_t bytes = nets_op_workspace_bytes(lowered->ops[op], phase);
                 if (bytes > largest) largest = bytes;
             }
-        assert_true(largest >= NETS_WORKSPACE_LIMIT_BYTES); /* each has a product, whose algorithm is not known */
+        assert_true(largest >= NETS_WORKSPACE_LIMIT_BYTES); /* its product may take the whole limit until timed */
         nets_lowered_destroy(lowered);
         nets_net_destroy(net);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Convolutions that are products of matrices, and linear layers, on the emulation: that cuBLAS's algorithms are chosen
- * from as cuDNN's are, compute the same, and are kept. */
+/* Convolutions that are matrix products, and linear layers, on the emulation: cuBLAS's algorithms compete with cuDNN's
+ * and compute the same. "Kept" is cached in the algorithms file. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,7 +26,7 @@ static const nets_conv_shape FORWARD = {.direction = NETS_CONV_FORWARD,
                                         .stride = {1, 1},
                                         .dilation = {1, 1},
                                         .groups = 1};
-/* What cuDNN's fast algorithm takes in plain float32: all tensors', and more. */
+/* Workspace of cuDNN's fast algorithm in plain float32. */
 enum { ALGORITHM_BYTES = 4 * (8 * 144 * 8 + 8 * 144 * 16 + 128) + CUDA_EMULATION_FMA_BYTES };
 
 static void check_workspaces(algorithms_rig *f, nets_precision precision, bool deterministic, int64_t output,
@@ -50,7 +50,7 @@ static void the_fastest_product_that_is_allowed_is_taken(void **state) {
     assert_int_equal(f->warnings, 0);
 }
 
-/* Which algorithms cuBLAS proposes for a direction, a bit for each. */
+/* The algorithms that cuBLAS proposes for a direction: one bit for each. */
 static unsigned proposed(const nets_conv_shape *shape, nets_direction direction, nets_conv_bf16 bf16,
                          bool deterministic) {
     const nets_backend_config config = {.precision = bf16 ? NETS_BF16 : NETS_FP32};
@@ -70,8 +70,7 @@ static unsigned proposed(const nets_conv_shape *shape, nets_direction direction,
     return bits;
 }
 
-/* Parts of a sum that are rounded to bf16, or added to each other in bf16, would give another result than one
- * rounding. */
+/* Rounding partial sums to bf16, or adding them in bf16, would give another result than rounding once. */
 static void sums_of_bf16_results_are_not_split_in_bf16(void **state) {
     const unsigned inplace = 1u << PRODUCT_INPLACE, rounding = 1u << PRODUCT_ROUNDING, split = 1u << PRODUCT_SPLIT;
     (void)state;
@@ -98,7 +97,7 @@ static void an_algorithm_or_engine_that_is_faster_is_taken(void **state) {
     assert_int_equal(algorithms_workspace(f, &desc, MM_FORWARD), ENGINE_PLAIN_BYTES);
 }
 
-/* Windows of more pixels, gaps, margins, and groups. */
+/* Kernels of several pixels, strides, padding, groups. */
 static void what_is_no_product_is_not_given_to_cublas(void **state) {
     algorithms_rig *f = *state;
     nets_op_desc none[4];
@@ -117,7 +116,7 @@ static void what_is_no_product_is_not_given_to_cublas(void **state) {
     assert_true(cuda_emulation_calls("cublasLtMatmulAlgoGetHeuristic") > asked);
 }
 
-/* And of more bytes than the emulated device has: nothing is timed. */
+/* Nothing is timed: the emulated device is too small. */
 static void matrices_of_more_than_2_to_the_31_elements_are_products(void **state) {
     algorithms_rig *f = *state;
     nets_op_desc huge = POINTWISE;
@@ -145,7 +144,7 @@ static void a_product_is_timed_once_and_then_known_also_without_a_device(void **
 static void without_memory_to_time_in_cublass_guess_is_taken_and_not_kept(void **state) {
     algorithms_rig *f = *state;
     f->config.algorithms_path = f->path;
-    cuda_emulation_fail("cudaMalloc", 2, cudaErrorMemoryAllocation); /* the first is the backend's */
+    cuda_emulation_fail("cudaMalloc", 2, cudaErrorMemoryAllocation); /* the first call is the backend's own */
     assert_int_equal(algorithms_workspace(f, &POINTWISE, MM_FORWARD), 0);
     assert_true(cuda_emulation_failed());
     assert_int_equal(f->warnings, 1);
@@ -169,7 +168,7 @@ static void the_log_says_what_was_tried_and_why_not(void **state) {
 
 /* ---------------------------------------------------------------- what was kept */
 
-/* The words of an algorithm as the emulation has them: its attributes by number, 32 bits each. */
+/* cuBLAS's opaque description of an algorithm, as the emulation lays it out: attributes of 32 bits. */
 static nets_conv_choice kept_product(int number, int64_t bytes, uint32_t tile, uint32_t splits, uint32_t scheme,
                                      uint32_t stages) {
     const uint32_t attributes[16] = {
@@ -188,8 +187,8 @@ static void a_kept_product_that_no_longer_holds_is_made_anew(void **state) {
         kept_product(PRODUCTS, 0, 20, 1, 0, 0),                            /* no such algorithm */
         kept_product(PRODUCT_GONE, 0, 23, 1, 0, 0),                        /* not on this device */
         kept_product(PRODUCT_TENSOR_CORE, 5000, 18, 1, 0, 8),              /* not in this precision */
-        kept_product(PRODUCT_PLAIN, 5000, 20, 4, 0, 0),                    /* not so configured */
-        {.api = NETS_CONV_PRODUCT, .workspace_bytes = 5000, .n_knobs = 7}, /* of another library's many words */
+        kept_product(PRODUCT_PLAIN, 5000, 20, 4, 0, 0),                    /* no such configuration */
+        {.api = NETS_CONV_PRODUCT, .workspace_bytes = 5000, .n_knobs = 7}, /* another library's number of words */
         kept_product(PRODUCT_SPLIT, PRODUCT_SPLIT_BYTES - 1, 20, 4, 2, 12),
     };
     f->config.algorithms_path = f->path;
@@ -207,7 +206,7 @@ static void a_kept_product_that_no_longer_holds_is_made_anew(void **state) {
     assert_int_equal(cuda_emulation_dnn_timed(), timed);
 }
 
-/* The algorithm's own bytes are not all that it takes. */
+/* Without `fits`, one byte less is kept for the algorithm than it takes. */
 static void a_kept_product_that_takes_more_now_is_made_anew(void **state) {
     algorithms_rig *f = *state;
     f->config.algorithms_path = f->path;
@@ -239,8 +238,8 @@ static void a_product_kept_for_what_is_none_is_made_anew(void **state) {
 
 /* ---------------------------------------------------------------- computing */
 
-/* By an algorithm of cuDNN, then by each of cuBLAS's that does not round: in the emulation sums do not depend on who
- * sums. */
+/* Computes by a cuDNN algorithm, then by each cuBLAS algorithm that does not round. In the emulation all add in the
+ * same order. */
 static void check_sums(const nets_op_desc *desc, bool adds) {
     static const struct {
         double slow;
@@ -256,7 +255,7 @@ static void check_sums(const nets_op_desc *desc, bool adds) {
         cuda_emulation_blas_slow_products(BY[way].slow);
         cuda_emulation_dnn_slow_engines(10);
         op_rig_init(&rigs[way], desc->kind, &desc->attrs, desc->x[0].dims, true, true);
-        op_rig_reopen(&rigs[way], &config); /* which keeps nothing: each times anew */
+        op_rig_reopen(&rigs[way], &config); /* its configuration has no file, so each rig times again */
         if (adds) op_rig_give_earlier(&rigs[way], rigs[way].args.at[NETS_X]);
         long executed = cuda_emulation_blas_executed();
         for (mm_phase phase = MM_FORWARD; phase <= MM_BACKWARD; phase++) op_rig_run(&rigs[way], phase);
@@ -301,7 +300,7 @@ static void layers_of_one_shape_are_timed_once(void **state) {
     assert_int_equal(cuda_emulation_dnn_timed(), timed);
 }
 
-/* By an engine, as of a product that cuBLAS proposes nothing for. */
+/* Checks an output that an engine computes, because cuBLAS proposes nothing. */
 static void check_output_by_engine(const algorithms_rig *f, nets_op_kind kind, int64_t bytes) {
     nets_op_desc desc = of_one_pixel(kind);
     desc.training = desc.wants_dx = false;
@@ -309,7 +308,8 @@ static void check_output_by_engine(const algorithms_rig *f, nets_op_kind kind, i
     assert_int_equal(algorithms_workspace(f, &desc, MM_FORWARD), bytes);
 }
 
-/* Whichever is first: 32 MiB, where a convolution of the same shape takes up to 256 MiB, and tensor cores more. */
+/* A linear layer may take 32 MiB; a convolution of its shape 256 MiB, on tensor cores more. Either may be chosen
+ * first. */
 static void a_linear_layer_keeps_to_its_own_limit(void **state) {
     static const int64_t TAKES[] = {33 << 20, NETS_WORKSPACE_LIMIT_BYTES + 256};
     algorithms_rig *f = *state;
@@ -328,7 +328,7 @@ static void a_linear_layer_keeps_to_its_own_limit(void **state) {
 
 /* ---------------------------------------------------------------- failures */
 
-/* At any of its calls: then there are fewer candidates, or none but cuDNN's. */
+/* Fails each call in turn. Fewer candidates are left, or only cuDNN's. */
 static void where_cublas_fails_others_are_taken(void **state) {
     static const char *const CALLS[] = {"cublasLtMatmulAlgoGetHeuristic",
                                         "cublasLtMatmulAlgoConfigGetAttribute",
@@ -358,7 +358,6 @@ static void where_cublas_fails_others_are_taken(void **state) {
     assert_int_equal(f->warnings, 0);
 }
 
-/* Proposed between others that are read. */
 static void an_algorithm_that_cannot_be_read_is_skipped(void **state) {
     algorithms_rig *f = *state;
     f->config.precision = NETS_TF32;

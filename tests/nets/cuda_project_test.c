@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Projections of bf16 maps with a bias, on the emulation: that cuBLASLt adds the bias to a whole product, and what runs
- * where it does not. */
+/* Projections of bf16 tokens with a bias, on the emulation: cuBLASLt computes each as one product that adds the bias;
+ * where it cannot, chunks of rows are computed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,13 +9,12 @@
 
 #include "tests/nets/algorithms_rig.h"
 
-/* What a forward step gives, and what it was made of. */
 typedef struct computed {
     uint16_t *y;
-    long products, launches; /* the second counts products, too */
+    long products, launches; /* launches: of all kernels, products included */
 } computed;
 
-/* In [-1, 1), of bf16's 8 bits. */
+/* In [-1, 1), exact in bf16. */
 static float number(int64_t seed, int64_t i) { return (float)((i * 7919 + seed * 104729) % 256 - 128) / 128; }
 
 static uint16_t half(float value) { return cuda_emulation_bf16(value); }
@@ -26,7 +25,7 @@ static uint16_t *halves(op_rig *rig, int64_t n, int64_t seed) {
     return to;
 }
 
-/* `fails`: the call of the creation that fails, of cublasLtMatmulDescSetAttribute; 0: none. The caller frees y. */
+/* `fails`: which call of cublasLtMatmulDescSetAttribute fails while the op is created; 0: none. The caller frees y. */
 static computed project(const algorithms_rig *f, int64_t rows, int in, int out, int fails) {
     const nets_op_desc desc = {.kind = NETS_PROJECT,
                                .attrs = {.out_channels = out, .bias = true},
@@ -70,7 +69,7 @@ static int setup(void **state) {
     return 0;
 }
 
-/* The widest one's sums in f32 are 16 MiB and more. */
+/* In f32, the widest projection's sums would take over 16 MiB. */
 static void the_projections_of_a_gpts_layer_are_one_product_each(void **state) {
     enum { ROWS = (1 << 17) + 32, WIDTH = 8 };
     static const int CHANNELS[][2] = {{WIDTH, 3 * WIDTH}, {WIDTH, WIDTH}, {WIDTH, 4 * WIDTH}, {4 * WIDTH, WIDTH}};
@@ -79,14 +78,14 @@ static void the_projections_of_a_gpts_layer_are_one_product_each(void **state) {
         const computed c = project(f, ROWS, CHANNELS[i][0], CHANNELS[i][1], 0);
         free(c.y);
         assert_int_equal(c.products, 1);
-        assert_int_equal(c.launches, 2); /* one rounds the bias */
+        assert_int_equal(c.launches, 2); /* the product, and a kernel that rounds the bias */
     }
     assert_int_equal(f->warnings, 0);
 }
 
-/* Where cuBLASLt cannot describe such a product, and where the bias is beyond the limit of the workspace. */
+/* fails 0: the rounded bias exceeds the workspace's limit; 1, 2: cuBLASLt cannot describe such a product. */
 static void without_such_a_product_chunks_get_the_same_sums(void **state) {
-    enum { ROWS = 18, IN = 2, OUT = (1 << 18) + 8 }; /* chunks of 16 rows, and of 2 */
+    enum { ROWS = 18, IN = 2, OUT = (1 << 18) + 8 }; /* chunks of 16 and 2 rows */
     algorithms_rig *f = *state;
     const computed whole = project(f, ROWS, IN, OUT, 0);
     assert_int_equal(whole.products, 1);
@@ -105,7 +104,7 @@ static void without_such_a_product_chunks_get_the_same_sums(void **state) {
 static void a_product_with_a_bias_is_kept_as_such(void **state) {
     algorithms_rig *f = *state;
     f->config.algorithms_path = f->path;
-    free(project(f, 32, 8, 16, 1).y); /* the one without is kept, too */
+    free(project(f, 32, 8, 16, 1).y); /* this keeps a product without the bias, too */
     free(project(f, 32, 8, 16, 0).y);
     const long asked = cuda_emulation_calls("cublasLtMatmulAlgoGetHeuristic");
     const computed c = project(f, 32, 8, 16, 0);

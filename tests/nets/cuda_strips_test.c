@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The order of CUDA's sums (strips.h): kernels give the bits of plain loops in that order, however the map is cut; the
- * cut is ZFP's, and makes several waves of short blocks. Kernels that encode and decode tiles do what codecs do. On the
- * emulation. */
+/* The order of CUDA's sums (strips.h), on the emulation: kernels give the bits of plain loops in that order, however
+ * the map is cut into tiles. Tiles are ZFP's blocks. Kernels that encode or decode tiles give what codecs give. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -60,8 +59,8 @@ static void divisions_by_products_are_those_of_integers(void **state) {
     }
 }
 
-/* Of ResNet-50's maps at batch 128: at least two waves, unless a thread has one tile, and at most five. A wave is what
- * 132 multiprocessors of 1024 threads hold. */
+/* ResNet-50's maps at batch 128 make two to five waves, or fewer if each thread has one tile. A wave is what 132
+ * multiprocessors of 1024 threads run at once. */
 static void maps_of_a_large_network_are_cut_into_several_waves_of_short_blocks(void **state) {
     static const int64_t MAPS[][4] = {
         {128, 112, 112, 64}, {128, 56, 56, 64},  {128, 56, 56, 256},
@@ -78,7 +77,8 @@ static void maps_of_a_large_network_are_cut_into_several_waves_of_short_blocks(v
 
 /* ---------------------------------------------------------------- the order, in plain loops */
 
-/* What chains, blocks and groups hold: mean and squares of n pixels, or two sums. */
+/* The partial sum of a chain, block or group (strips.h): n pixels, and their mean and squared deviations, or two plain
+ * sums. */
 typedef struct part {
     double n, q[2];
 } part;
@@ -86,7 +86,7 @@ typedef struct part {
 typedef struct order {
     nets_strips strips;
     bool moments;
-    const float *x, *dy; /* dy: sums of dy and of dy * (x - mean); of moments NULL */
+    const float *x, *dy; /* dy: sums dy and dy * (x - mean); NULL for moments */
     float mean;
 } order;
 
@@ -186,7 +186,7 @@ static void check_gradients(const op_rig *rig, const order *o, float eps) {
     }
 }
 
-/* Those of a map x, from and to the rig's tensors. */
+/* Arguments of the backward for a map x; the others are the rig's tensors. */
 static nets_cuda_batch_norm_gradients gradients_of(const op_rig *rig, const float *x) {
     float *const *at = (float *const *)rig->args.at;
     return (nets_cuda_batch_norm_gradients){.x = x,
@@ -200,7 +200,7 @@ static nets_cuda_batch_norm_gradients gradients_of(const op_rig *rig, const floa
                                             .dshift = at[NETS_DB]};
 }
 
-/* Twice: the counters are as they were. */
+/* Runs twice: kernels must reset the counters. */
 static void check_order(const int64_t x[4], int each) {
     op_rig rig;
     op_rig_init(&rig, NETS_BATCH_NORM, NULL, x, true, true);
@@ -231,7 +231,7 @@ static void check_order(const int64_t x[4], int each) {
 
 /* ---------------------------------------------------------------- kernels that code */
 
-/* A map that kernels encode, and decode in registers; and what the codec makes of it. */
+/* A map that kernels encode and decode in registers, beside the codec's results. */
 typedef struct coded_map {
     mm_codec *codec;
     mm_shape shape;
@@ -254,8 +254,8 @@ static coded_map code_of(op_rig *rig, const int64_t x[4]) {
     return m;
 }
 
-/* With several tiles a thread: what is written equals what the kernels of maps and the codec write; sums are those of
- * plain loops over the decoded map. */
+/* Each thread has `each` tiles. Kernels that code write what the plain kernels and the codec write; their sums are
+ * those of plain loops over the decoded map. */
 static void check_coded(const int64_t x[4], int each) {
     op_rig rig;
     op_rig_init_fused(&rig, NETS_BATCH_NORM, NULL, x, 1, true, true);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Convolutions and products with several algorithms, on the emulation: which sizes of workspace steps have, and that
- * they compute by the algorithm of the size that they got. The emulated libraries' times are those of
- * tests/cuda_emulation. */
+/* Convolutions and products with several algorithms, on the emulation: a step offers several sizes of workspace, and
+ * computes by the algorithm of the size it gets. The times are those of tests/cuda_emulation. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +11,7 @@
 #include "nets/lower/lower.h"
 #include "tests/nets/algorithms_rig.h"
 
-/* Of the legacy API's algorithms that are fast and small, in f32. */
+/* Workspaces of the legacy API's fast and small algorithms, in f32. */
 enum { FAST = 4 * (8 * 144 * 8 + 8 * 144 * 16 + 1152) + CUDA_EMULATION_FMA_BYTES, SMALL = 1000 };
 
 static nets_workspaces workspaces_of(const algorithms_rig *f, const nets_op_desc *desc, mm_phase phase) {
@@ -40,7 +39,8 @@ static void an_output_has_the_fastest_algorithm_of_each_workspace(void **state) 
     check_sizes(f, &CONV, MM_FORWARD, (nets_workspaces){2, {SMALL, 0}});
 }
 
-/* In ms: by input 1 with all that is asked for, 1.2, 1.8 and 2.1 by engines; by weights 0.4, 0.6 and 0.7 by engines. */
+/* Emulated times in ms. Gradient by input: 1 with FAST, else 1.2, 1.8 and 2.1 by engines; by weights: 0.4, 0.6 and 0.7
+ * by engines. */
 static void a_backward_has_the_fastest_of_both_gradients_in_each_workspace(void **state) {
     algorithms_rig *f = *state;
     nets_op_desc desc = CONV;
@@ -49,13 +49,13 @@ static void a_backward_has_the_fastest_of_both_gradients_in_each_workspace(void 
     desc.wants_dx = false;
     check_sizes(f, &desc, MM_BACKWARD, (nets_workspaces){3, {ENGINE_NONDETERMINISTIC_BYTES, ENGINE_PLAIN_BYTES, 0}});
     desc = CONV;
-    desc.kind = NETS_LINEAR; /* a product, whose fastest algorithm may not compute outputs */
+    desc.kind = NETS_LINEAR; /* a product, whose fastest algorithm is allowed for gradients only */
     desc.x[0].dims[1] = desc.x[0].dims[2] = desc.y.dims[1] = desc.y.dims[2] = 1;
     check_sizes(f, &desc, MM_FORWARD, (nets_workspaces){2, {PRODUCT_SPLIT_BYTES, 0}});
     check_sizes(f, &desc, MM_BACKWARD, (nets_workspaces){2, {PRODUCT_INPLACE_BYTES, 0}});
 }
 
-/* With a file between them, whichever is first: what is kept is the whole front. */
+/* Both configurations share a file, in either order: it stores the whole Pareto front. */
 static void deterministic_steps_have_one_workspace(void **state) {
     algorithms_rig *f = *state;
     f->config.algorithms_path = f->path;
@@ -94,8 +94,8 @@ static int64_t end_of_what_was_written(const op_rig *rig) {
     return end;
 }
 
-/* The emulated libraries write to all that their algorithm asks for, and nothing behind; in the emulation sums do not
- * depend on who sums. */
+/* The emulated libraries write exactly the bytes that an algorithm asks for, and all algorithms add in the same
+ * order. */
 static void check_each_workspace(op_rig *rig, mm_phase phase, int at_least) {
     static const nets_role OUTPUTS[] = {NETS_Y, NETS_DX, NETS_DW, NETS_DB};
     const nets_workspaces w = nets_op_workspaces(rig->op, phase);
@@ -141,7 +141,7 @@ static void a_step_computes_by_the_algorithm_of_the_workspace_that_it_got(void *
     }
 }
 
-/* What is added lies behind the library's workspace, wherever that ends. */
+/* The new gradients, which are added to the earlier ones, lie behind the library's workspace, for each of its sizes. */
 static void a_pass_that_adds_does_too(void **state) {
     algorithms_rig *f = *state;
     op_rig rig;
@@ -177,7 +177,7 @@ static nets_net *small_net(void) {
     return net;
 }
 
-/* Where the executor adds gradients, each size has room for them, too. */
+/* Where the executor adds gradients, each size includes the bytes of the new ones. */
 static void steps_of_a_graph_may_run_with_each_of_their_ops_sizes(void **state) {
     algorithms_rig *f = *state;
     nets_net *net = small_net();
@@ -202,7 +202,7 @@ static void steps_of_a_graph_may_run_with_each_of_their_ops_sizes(void **state) 
             for (int i = 1; i < w.n; i++) assert_int_equal(info->less_bytes[i - 1], step->op_workspace_at + w.bytes[i]);
         }
         assert_int_equal(several, 6);
-        assert_int_equal(behind_gradients, adds ? 2 : 0); /* the linear layer adds by itself */
+        assert_int_equal(behind_gradients, adds ? 2 : 0); /* the convolutions; the linear layer adds by itself */
         nets_lowered_destroy(lowered);
     }
     nets_backend_close(backend);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the real cuDNN makes of attention's graphs, for a device that it is only told of. It compiles attention's
- * kernels, and proposes engines only where it finds a driver; the toolkit's stub of one is enough for that. Plans need
- * a real one. */
+/* The real cuDNN describes attention's graphs, and proposes engines, for a device that is only described to it. These
+ * engines compile their kernels, so it proposes them only if it finds a driver; the toolkit's stub is enough. */
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,7 +22,7 @@ typedef struct fixture {
     nets_cudnn_engine engines[ENGINES];
 } fixture;
 
-/* The library of the driver, which cuDNN looks for by its name. */
+/* Loads the driver, or its stub, by the name that cuDNN looks for. */
 static void *open_driver(void) {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
     Dl_info cudnn;
@@ -55,7 +54,7 @@ static int teardown(void **state) {
     return 0;
 }
 
-/* gpt2, and half of its batch; gpt; sizes that are no powers of two; the largest heads. */
+/* gpt2, and half its batch; gpt; sizes that are no powers of two; the largest heads. */
 static const nets_cuda_attention CASES[] = {
     {16, 1024, 12, 64, 0.125f}, {8, 1024, 12, 64, 0.125f}, {16, 128, 4, 32, 0.1f},
     {2, 300, 3, 72, 0.1f},      {1, 1024, 16, 128, 0.1f},
@@ -78,7 +77,7 @@ static void all_graphs_can_be_described(void **state) {
         }
 }
 
-/* Only these may be chosen. */
+/* The number of engines that may be chosen. */
 static int engines_to_take(fixture *f, const nets_cuda_attention *a, mm_phase phase, bool unordered) {
     nets_cudnn_graph graph;
     int n, good = 0;

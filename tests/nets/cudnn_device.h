@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* An H200 that cuDNN is only told of: it proposes engines for it, and tells their workspaces, without a GPU. Include it
- * after <cmocka.h>. */
+/* An H200 that is only described to cuDNN, which then proposes engines for it, and says their workspaces, without a
+ * GPU. Include it after <cmocka.h>. */
 #ifndef TESTS_NETS_CUDNN_DEVICE_H
 #define TESTS_NETS_CUDNN_DEVICE_H
 
 #include "nets/cuda/cuda_ops.h"
 
-/* The versions of the library that this is written for: older ones plan for no device that they are told of, and what
- * engines a newer one proposes, and what workspace these take, is its own matter. */
+/* The cuDNN versions that these tests are for: older ones cannot plan for a described device; newer ones may propose
+ * other engines and workspaces. */
 enum { OLDEST = 90800, NEWER = 92000 };
 
 #if CUDNN_VERSION >= 90800
-/* What cuDNN 9.19 wants to be told of a device. */
+/* The description that cuDNN 9.19 wants of a device. */
 static const char H200[] =
     "{\"deviceName\":\"NVIDIA H200\",\"deviceVer\":900,\"driverVer\":13000,\"cudaDeviceId\":0,\"pciDeviceId\":0,"
     "\"isTccDriver\":0,\"multiProcessorCount\":132,\"smClockRateKHz\":1980000,\"memClockRateKHz\":3201000,"

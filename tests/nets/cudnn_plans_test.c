@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What the CUDA backend makes of the real cuDNN's proposals for the zoo's convolutions. cuDNN plans for a device that
- * it is only told of, so this needs no GPU; a machine's own is hidden: so a version shows the same everywhere.
- * Nothing is run, and engines that compile their kernels are proposed only where a driver is installed. */
+/* The real cuDNN's engines for the zoo's convolutions. cuDNN plans for a device that is only described to it, so no GPU
+ * is needed; a machine's own is hidden, so that results do not depend on it. Nothing runs. Engines that compile their
+ * kernels are proposed only where a driver is installed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@
 
 static const char CHOICES_OF[] = "NVIDIA_H200/cudnn";
 
-/* 80: what is left of CIFAR-10 after batches of 128. */
+/* Batch 80 is the last of CIFAR-10's after batches of 128. */
 static const struct {
     const char *net;
     int64_t batch;
@@ -33,7 +33,7 @@ static const struct {
     {"resnet50,thin=7", 50}, {"resnet32,thin=5", 7},
 };
 
-/* A convolution forward; its gradient by its input, and that added to an earlier one; its gradient by its weights. */
+/* Forward; gradient by the input; the same, added to an earlier one; gradient by the weights. */
 static const struct {
     nets_direction direction;
     int adds;
@@ -44,7 +44,7 @@ enum { CONVS = 512, ENGINES = 64, N_NETS = sizeof NETS / sizeof NETS[0], N_PARTS
 typedef struct fixture {
     cudnnBackendDescriptor_t properties;
     char path[256];
-    nets_conv_shape convs[CONVS]; /* each once, of no direction */
+    nets_conv_shape convs[CONVS]; /* distinct; the direction is unset */
     int n;
     nets_cudnn_engine engines[ENGINES];
 } fixture;
@@ -137,7 +137,7 @@ static int teardown(void **state) {
 
 /* ---------------------------------------------------------------- engines */
 
-/* The least workspace of an engine that rounds to nothing narrower than TF32 and always gives the same bits. */
+/* Least workspaces of deterministic engines that round to nothing narrower than TF32. */
 typedef struct least {
     int64_t plain, tensor_core;
 } least;
@@ -156,7 +156,7 @@ static void plan_list(fixture *f, const nets_cudnn_graph *g, const nets_conv_sha
                       least *l) {
     int n;
     if (nets_cudnn_engines(g, mode, ENGINES, f->engines, &n) != MM_OK) fail_for(s, "there are no engines");
-    assert_in_range(n, 0, ENGINES - 1); /* so all are seen; of groups one list may be empty */
+    assert_in_range(n, 0, ENGINES - 1); /* fewer than ENGINES, so all are seen; for groups one list may be empty */
     for (int i = 0; i < n; i++) plan_engine(g, s, &f->engines[i], l);
 }
 
@@ -166,13 +166,13 @@ static least plan_engines(fixture *f, const nets_cuda_backend *cuda, const nets_
     if (nets_cudnn_graph_init(&graph, cuda, s) != MM_OK) fail_for(s, "it cannot be described");
     plan_list(f, &graph, s, CUDNN_HEUR_MODE_A, &l);
     const bool enough =
-        s->bf16 && l.tensor_core <= NETS_WORKSPACE_TENSOR_CORE_LIMIT_BYTES; /* these round nothing more */
+        s->bf16 && l.tensor_core <= NETS_WORKSPACE_TENSOR_CORE_LIMIT_BYTES; /* in bf16 they round nothing more */
     if (l.plain > NETS_WORKSPACE_LIMIT_BYTES && !enough) plan_list(f, &graph, s, CUDNN_HEUR_MODE_FALLBACK, &l);
     nets_cudnn_graph_fini(&graph);
     return l;
 }
 
-/* Tensor cores' of a first layer, say, take more than the default limit: that is what the other one is for. */
+/* Some engines for tensor cores exceed the default limit; for tensor cores there is a higher one. */
 static void every_convolution_has_deterministic_engines_of_both_precisions_within_the_limits(void **state) {
     fixture *f = *state;
     need_device(f);
@@ -187,7 +187,7 @@ static void every_convolution_has_deterministic_engines_of_both_precisions_withi
     nets_backend_close(&cuda->base);
 }
 
-/* Of products' f32 gradients by the weights it has none: cuBLASLt gives these. Others' are bf16. */
+/* Gradients by a product's weights are f32: cuDNN has no such engine, cuBLASLt gives these. All others are bf16. */
 static void every_convolution_of_bf16_has_deterministic_engines_within_the_limits(void **state) {
     fixture *f = *state;
     need_device(f);
@@ -212,7 +212,7 @@ static int64_t workspace_of(const nets_cudnn_graph *graph, const nets_conv_choic
     return bytes;
 }
 
-/* As of a split sum over the pixels, whose parts lie in the workspace. */
+/* Its knobs can split the sum over pixels, whose parts lie in the workspace. */
 static void an_engine_takes_another_workspace_by_other_knobs(void **state) {
     const nets_conv_shape s = {.direction = NETS_CONV_BY_WEIGHTS,
                                .x = {256, 56, 56, 64},
@@ -245,13 +245,13 @@ static void an_engine_takes_another_workspace_by_other_knobs(void **state) {
 static void check_choice(nets_cuda_backend *cuda, const nets_conv_shape *s, int64_t limit) {
     nets_cudnn_conv conv;
     if (nets_cudnn_conv_init(&conv, cuda, s, &cuda->terms) != MM_OK) fail_for(s, "nothing is chosen");
-    assert_int_equal(conv.of[0].choice.api, NETS_CONV_GRAPH); /* the other needs a handle */
+    assert_int_equal(conv.of[0].choice.api, NETS_CONV_GRAPH); /* the legacy API would need a handle */
     assert_int_equal(conv.of[0].choice.workspace_bytes, conv.of[0].plan.workspace_bytes);
     assert_in_range(conv.of[0].choice.workspace_bytes, 0, limit);
     nets_cudnn_conv_fini(&conv);
 }
 
-/* Each convolution with both: its parts take turns. */
+/* To save time, each configuration takes every second part. */
 static void every_configuration_finds_an_engine_within_its_limit(void **state) {
     static const nets_backend_config CONFIGS[] = {
         {.precision = NETS_FP32, .deterministic = true},
@@ -270,7 +270,7 @@ static void every_configuration_finds_an_engine_within_its_limit(void **state) {
     }
 }
 
-/* Which the legacy API cannot describe: 3.3 * 10^9 elements. */
+/* The legacy API cannot describe these: 3.3 * 10^9 elements. */
 static void maps_of_more_than_2_to_the_31_elements_have_engines(void **state) {
     const nets_conv_shape conv = {.x = {1024, 224, 224, 64},
                                   .y = {1024, 224, 224, 64},
@@ -293,7 +293,6 @@ static void maps_of_more_than_2_to_the_31_elements_have_engines(void **state) {
 
 /* ---------------------------------------------------------------- kept choices */
 
-/* The choices of a network's convolutions, kept as timing would. */
 static int keep_choices(fixture *f, const nets_backend_config *config, nets_conv_choice *kept) {
     nets_cuda_backend *cuda = open_backend(f, config);
     nets_algorithm_cache choices;
@@ -355,14 +354,14 @@ static void networks_are_lowered_with_what_their_convolutions_take(void **state)
         for (int op = 0; op < lowered->n_ops; op++)
             for (mm_phase phase = MM_FORWARD; phase <= MM_BACKWARD; phase++)
                 largest = nets_larger(largest, nets_op_workspace_bytes(lowered->ops[op], phase));
-        assert_in_range(largest, 1, NETS_WORKSPACE_LIMIT_BYTES - 1); /* which it would be if nothing were known */
+        assert_in_range(largest, 1, NETS_WORKSPACE_LIMIT_BYTES - 1); /* NETS_WORKSPACE_LIMIT_BYTES: unknown */
         nets_lowered_destroy(lowered);
         nets_net_destroy(net);
     }
     nets_backend_close(&cuda->base);
 }
 
-/* Descriptors need no handle; what is asked of them does. */
+/* Without a device there is no handle: descriptors need none, queries do. */
 static void the_legacy_api_gives_every_convolution_the_output_that_the_network_has(void **state) {
     fixture *f = *state;
     for (int i = 0; i < f->n; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Iterations submitted ahead of the device: the same bits as one by one, a failure told where it is collected. */
+/* Iterations submitted ahead of the device: same bits as one by one; a failure is reported when it is collected. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static void start(tiny_run *f, const char *policy, mm_issue issue, uint64_t dela
 
 static float rate_of(int iteration) { return 0.1f / (float)(1 + iteration); }
 
-/* The batch is overwritten at once, as a reader would. */
+/* Overwrites the batch right after submitting it, as a reader would. */
 static void submit(tiny_run *f, int iteration) {
     const nets_lowered *lowered = nets_exec_lowered(f->exec);
     const int64_t *shape = nets_net_layer(f->net, 0)->shape.dims;
@@ -65,7 +65,7 @@ static float *weights_of(const tiny_run *f, size_t *bytes_out) {
     return weights;
 }
 
-/* What an iteration that failed half-way must not have changed: what is learned, or all that there is. */
+/* Compares what an iteration that failed half-way must not change: learned parameters, or all values. */
 static void expect_same(tiny_run *a, tiny_run *b, nets_part part, bool learned_only) {
     for (int p = 0; p < nets_net_params(a->net); p++) {
         const nets_param *param = nets_net_param(a->net, p);
@@ -81,7 +81,7 @@ static void expect_same(tiny_run *a, tiny_run *b, nets_part part, bool learned_o
     }
 }
 
-/* Losses and final weights, one by one. */
+/* Losses and final weights of iterations run one by one. */
 static float *train_blocking(const char *policy, nets_result *results, size_t *bytes_out) {
     tiny_run f;
     start(&f, policy, MM_ISSUE_THREAD, 0);
@@ -165,7 +165,8 @@ static void a_failure_is_told_when_collected_and_voids_what_is_behind_it(void **
     tiny_run_fini(&f);
 }
 
-/* As `start`, but the count of updates lies before all other persistent tensors, because another graph had it first. */
+/* Like `start`, but the update count lies before all other persistent tensors, since another graph declared it
+ * first. */
 static mm_graph *start_with_count_first(tiny_run *f, const char *policy, uint64_t delay_seed) {
     const mm_options options = options_of(policy, MM_ISSUE_THREAD, delay_seed);
     const mm_tensor_desc rng = {"rng", MM_STATE, MM_PERSISTENT, MM_I32, 1, {NETS_RNG_WORDS}};
@@ -184,7 +185,7 @@ static mm_graph *start_with_count_first(tiny_run *f, const char *policy, uint64_
     return first;
 }
 
-/* Also where the next iteration, whose loss is finite, was submitted already. */
+/* The next iteration, with a finite loss, may have been submitted already. */
 static void an_iteration_whose_loss_is_not_finite_changes_nothing(void **state) {
     (void)state;
     static const float VALUES[] = {NAN, INFINITY};
@@ -214,7 +215,7 @@ static void an_iteration_whose_loss_is_not_finite_changes_nothing(void **state) 
         expect_ok(nets_exec_collect(good.exec, &result));
         expect_same(&f, &good, NETS_VALUE, false);
         expect_same(&f, &good, NETS_STATE, false);
-        /* It goes on from there. */
+        /* Training continues from there. */
         f.images[1][7] = kept;
         submit(&f, 1);
         submit(&good, 1);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Training under comet: what it measures and chooses, that its predictions hold, and that it stays within its
- * budget. */
+/* Training under policy comet, which now and then samples an iteration to choose error bounds of its codes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -66,7 +65,7 @@ static int64_t age(fixture *f) {
     return found;
 }
 
-/* Bytes of the maps that codes were made of, per byte of code, in the iteration that ran the graph's own plan last. */
+/* Bytes of encoded maps per byte of code, in the last iteration that ran the graph's own plan. */
 static double ratio(fixture *f) {
     mm_code_size sizes[LAYERS];
     int n;
@@ -97,7 +96,7 @@ static void the_first_iteration_gives_the_bounds_and_each_fourth_after_it_new_on
         const mm_layer_sample *l = &s.samples[i];
         first[i] = s.bounds[s.coded[i]];
         assert_true(first[i] > 0 && first[i] <= s.verdicts[i].bound);
-        assert_true(l->nonzero_share > 0.2 && l->nonzero_share < 1); /* of what ReLUs wrote */
+        assert_true(l->nonzero_share > 0.2 && l->nonzero_share < 1); /* their inputs are outputs of ReLUs */
         assert_true(l->gradient_mean > 0 && l->gradient_max > l->gradient_mean && l->gradient_sum2 > 0);
         assert_true(l->momentum_mean > 0 && l->measured_sigma < 0);
         assert_int_equal(l->batch, BATCH);
@@ -112,7 +111,7 @@ static void the_first_iteration_gives_the_bounds_and_each_fourth_after_it_new_on
     fini(&f);
 }
 
-/* The rule leaves out the padding, and what the filter of small values does: 30 % is twice what they make here. */
+/* The prediction ignores the padding and the filter of small values. 30 % is twice the error that these cause here. */
 static void what_was_predicted_is_measured_and_the_budget_kept(void **state) {
     (void)state;
     fixture f;
@@ -198,8 +197,8 @@ static void expect_compared(parted *p, bool guard) {
     }
 }
 
-/* 8 = 2 + 2 + 2 + 2: the two in the middle have one graph, which samples once. 8 = 3 + 3 + 2: all sample, so that the
- * weights tell whether a rehearsal has left the gradients of the passes before as they were. */
+/* 8 = 2 + 2 + 2 + 2: the two passes in the middle share a graph, which samples once. 8 = 3 + 3 + 2: every pass samples.
+ * Equal weights show that rehearsals restore the earlier passes' gradients. */
 static void with_sub_batches_every_counts_updates_and_each_pass_is_compared(void **state) {
     (void)state;
     float *weights[2];
@@ -221,7 +220,7 @@ static void with_sub_batches_every_counts_updates_and_each_pass_is_compared(void
     free(weights[0]);
 }
 
-/* The last pass's label is none. */
+/* The last pass has an invalid label. */
 static void an_update_that_failed_behind_a_pass_that_sampled_samples_again(void **state) {
     (void)state;
     parted p;
@@ -273,7 +272,7 @@ static void what_is_told_at_a_wrong_time_or_of_a_wrong_tensor_is_refused(void **
     assert_int_equal(mm_sampling_age_set(f.manager, f.graph, -2), MM_ERR_INVALID);
     expect_ok(mm_policy_set(f.manager, "liveness"));
     assert_int_equal(mm_sampled_get(f.manager, f.graph, &s), MM_ERR_NOT_FOUND);
-    assert_int_equal(age(&f), 1); /* as bounds, it stays */
+    assert_int_equal(age(&f), 1); /* the age stays, as bounds do */
     iterate(&f, 1);
     assert_int_equal(age(&f), 2);
     fini(&f);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a step is told of the bits that it is given, under policies that bring them back and those that do not; and that
- * policies make no difference to a net whose layers read one map twice. */
+/* Whether a step learns that its maps have exact bits (mm_tensor_exact), under lossless and lossy policies; and a net
+ * whose layers read one map twice. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,7 +30,7 @@ static mm_manager *make_manager(const char *policy) {
 
 /* ---------------------------------------------------------------- exact or not */
 
-/* Of the feature maps that backward steps read, how many were exact and how many not. Nothing is computed. */
+/* How many feature maps that backward steps read were exact, and how many not. Nothing is computed. */
 typedef struct counts {
     int exact, not_exact;
 } counts;
@@ -83,8 +83,8 @@ static void what_is_kept_or_swapped_or_recomputed_or_of_a_lossless_code_is_exact
     }
 }
 
-/* Its convolutions' outputs are what the batch norms read: all but those of the first layers behind the turning point,
- * which a policy may leave. */
+/* Batch norms read convolutions' outputs. All of these are lossy but those just behind the turning point from forward
+ * to backward, which a policy may leave as they are. */
 static void what_a_lossy_code_gave_back_is_not(void **state) {
     (void)state;
     counts c = count("resnet8", "freelunch:codec=zfp:rate=8,when=always");

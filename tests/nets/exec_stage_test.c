@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Batches that come in beside the computation: on their way while the device is busy, the same bits, counted in the
- * budget, left out where they do not fit. */
+/* Staging: the next batch is copied while the device computes. Same bits; the staging buffer counts in the budget, and
+ * is left out where it does not fit. */
 #include "nets/exec/exec_staging.h"
 #include "tests/core/expect.h"
 #include "tests/device/host_fixture.h"
@@ -19,7 +19,7 @@ static void submit(tiny_run *f, int batch) {
     expect_ok(nets_exec_submit(f->exec, f->images[batch], f->labels[batch], TINY_BATCH, RATE));
 }
 
-/* Losses of ITERATIONS, ahead; the predicted peak. */
+/* Trains with iterations submitted ahead. Returns the predicted peak. */
 static int64_t train(tiny_run *f, float losses[ITERATIONS]) {
     nets_result result;
     mm_stats stats;
@@ -84,7 +84,7 @@ static void the_next_batch_arrives_while_the_computation_is_held(void **state) {
     host_gate_wait_reached(&gate);
     expect_ok(mm_event_sync(staging.arrived));
     assert_memory_equal(staging.buffer, batches[1], sizeof target);
-    assert_memory_equal(target, batches[0], sizeof target); /* what is computed on is left alone */
+    assert_memory_equal(target, batches[0], sizeof target); /* the batch in use is not overwritten */
     host_gate_open(&gate);
     expect_ok(mm_stream_sync(compute));
     assert_memory_equal(target, batches[1], sizeof target);
@@ -149,7 +149,7 @@ static void the_buffer_goes_with_its_executor(void **state) {
     assert_int_equal(persistent_bytes(&f), without + staged_bytes(&f));
     nets_exec_destroy(f.exec);
     assert_int_equal(persistent_bytes(&f), without);
-    expect_ok(nets_exec_iteration(eval, f.images[0], f.labels[0], TINY_BATCH, 0, &result)); /* its plan has moved */
+    expect_ok(nets_exec_iteration(eval, f.images[0], f.labels[0], TINY_BATCH, 0, &result)); /* its plan moved */
     expect_counted(&f, peak);
     expect_ok(nets_exec_create(f.net, TINY_BATCH, NETS_TRAIN, f.manager, "host", &TINY_SGD, &f.exec));
     expect_ok(nets_exec_init(f.exec, TINY_SEED));

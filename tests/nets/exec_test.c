@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The executor under a manager: equal bits to the reference executor, whatever the policy. */
+/* The executor under a manager: under every policy the bits of the reference executor. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -33,7 +33,7 @@ static mm_status make_manager(const char *policy, int64_t bytes, mm_manager **ma
     return mm_manager_create(&options, manager_out);
 }
 
-/* In a manager that is there. */
+/* Opens the net in f->manager, which the caller created. */
 static void start_in(fixture *f, const char *net) {
     assert_int_equal(nets_zoo_build(net, &f->net), MM_OK);
     if (nets_exec_create(f->net, BATCH, NETS_TRAIN, f->manager, "host", &SGD, &f->train) != MM_OK)
@@ -105,7 +105,7 @@ static void tiny_trains_as_the_reference_under_either(void **state) {
     train_as_reference("tiny", "liveness");
 }
 
-/* Layers of samples with any number of dimensions: a matrix here, or an image of one row. */
+/* A net whose samples have any number of dimensions. */
 static nets_net *build_of_samples(const nets_shape *shape) {
     nets_net *net;
     assert_int_equal(nets_net_create("samples", &net), MM_OK);
@@ -125,7 +125,7 @@ static nets_net *build_of_samples(const nets_shape *shape) {
 static void samples_of_any_rank_train_to_the_same_bits(void **state) {
     (void)state;
     static const nets_shape SHAPES[] = {
-        {3, {5, 1, 6}}, {2, {5, 6}}, {7, {1, 5, 1, 1, 1, 1, 6}}}; /* of the same elements */
+        {3, {5, 1, 6}}, {2, {5, 6}}, {7, {1, 5, 1, 1, 1, 1, 6}}}; /* with the same elements */
     float losses[3], *weights[3];
     for (int i = 0; i < 3; i++) {
         fixture f = {.net = build_of_samples(&SHAPES[i])};
@@ -199,7 +199,7 @@ static void initial_values_are_set_again_by_init(void **state) {
     finish(&f);
 }
 
-/* Checks each weight's copy, and returns how many there are. */
+/* Checks each weight's copy; returns their number. */
 static int expect_copies(const fixture *f) {
     int copies = 0;
     for (int p = 0; p < nets_net_params(f->net); p++) {
@@ -313,10 +313,10 @@ static void batch_above_the_budget_is_infeasible(void **state) {
     nets_net_destroy(net);
 }
 
-/* When the count of updates has arrived, everything has: it tells whether an iteration that failed can be undone. */
+/* The update count must arrive last: it tells whether a failed iteration can be undone. */
 static void the_count_of_updates_is_the_last_that_is_kept(void **state) {
     (void)state;
-    for (int below = 0; below < 2; below++) { /* all statistics, where somebody gave it its place before */
+    for (int below = 0; below < 2; below++) { /* below: someone placed the count before all statistics */
         fixture f;
         uint32_t counts[NETS_RNG_WORDS] = {11, 12, 13, 14};
         nets_undo kept = {0};
@@ -331,7 +331,7 @@ static void the_count_of_updates_is_the_last_that_is_kept(void **state) {
         assert_int_equal(nets_undo_save(&kept, 0, mm_compute_stream(f.manager)), MM_OK);
         assert_int_equal(mm_stream_sync(mm_compute_stream(f.manager)), MM_OK);
         assert_memory_equal(kept.memory + kept.rng_offset, counts, sizeof counts);
-        /* From there to its end the copy is one piece of the arena. */
+        /* From the count to its end the copy matches one piece of the arena. */
         assert_memory_equal(kept.memory + kept.rng_offset, mm_persistent_data(f.manager, rng, NULL),
                             (size_t)(kept.bytes - kept.rng_offset));
         nets_undo_fini(&kept);
@@ -339,7 +339,7 @@ static void the_count_of_updates_is_the_last_that_is_kept(void **state) {
     }
 }
 
-/* Gradients of a fresh run after an iteration, one after the other; the caller frees. */
+/* All gradients after one iteration of a fresh run, in one array. The caller frees it. */
 static float *gradients_on(int threads, size_t *n_out) {
     const nets_backend_config config = {.threads = threads};
     fixture f;
@@ -374,7 +374,7 @@ static void so_many_threads_give_the_same_bits_each_time_and_others_the_same_but
     (void)state;
     size_t n;
     float *one = gradients_on(1, &n);
-    static const int THREADS[] = {2, 3, 8, 20}; /* also more than images */
+    static const int THREADS[] = {2, 3, 8, 20}; /* some more than there are images */
     for (size_t t = 0; t < sizeof THREADS / sizeof THREADS[0]; t++) {
         float *first = gradients_on(THREADS[t], &n), *second = gradients_on(THREADS[t], &n);
         double squares = 0, off = 0;

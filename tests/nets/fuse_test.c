@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which layers are computed as one: over the zoo, and where they must not be. */
+/* Which layers are fused: over the zoo, and where they must not be. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,7 +38,7 @@ static int find(const fixture *f, const char *name) {
 
 static const nets_fused *at(const fixture *f, const char *name) { return &f->fused[find(f, name)]; }
 
-/* What a fusion says of one layer, the other one says, too. */
+/* Links between fused layers agree in both directions. */
 static void check_consistent(const fixture *f) {
     for (int i = 0; i < nets_net_layers(f->net); i++) {
         const nets_fused *one = &f->fused[i];
@@ -54,7 +54,7 @@ static void check_consistent(const fixture *f) {
     }
 }
 
-/* How many batch norms run with their ReLU, how many of them with a sum, how many biases move. */
+/* Counts batch norms fused with their ReLU, those of them also fused with a sum, and biases that move into a ReLU. */
 static void expect_zoo(const char *name, int norms, int sums, int biases) {
     fixture f;
     int found[3] = {0};
@@ -73,8 +73,8 @@ static void expect_zoo(const char *name, int norms, int sums, int biases) {
 
 static void what_is_fused_in_the_zoo(void **state) {
     (void)state;
-    /* The stem; three in each of 16 blocks, one of them with the sum. Four batch norms of projections, or those that
-     * the projections are added to, are by themselves. */
+    /* The stem, and three in each of 16 blocks, one of them with the sum. In four blocks a second batch norm, the
+     * projection's or that to which it is added, stays unfused. */
     expect_zoo("resnet50", 1 + 3 * 16, 16, 0);
     expect_zoo("resnet18", 1 + 2 * 8, 8, 0);
     expect_zoo("resnet20", 1 + 2 * 9, 9, 0);
@@ -189,7 +189,7 @@ static void a_sum_without_a_batch_norm(void **state) {
     finish(&f);
 }
 
-/* Its two gradients would be one tensor. */
+/* The gradients by its input and by the addend would be one tensor. */
 static void a_batch_norm_that_its_own_input_is_added_to(void **state) {
     (void)state;
     fixture f;
@@ -203,7 +203,7 @@ static int dropout(nets_net *net, const char *name, int input) {
     return nets_add1(net, name, NETS_DROPOUT, &(nets_attrs){.p = 0.5f}, input);
 }
 
-/* In evaluation, dropout is the identity: the two inputs would be one tensor. */
+/* In evaluation dropout is the identity, so input and addend would be one tensor. */
 static void a_batch_norm_that_its_own_input_is_added_to_through_dropout(void **state) {
     (void)state;
     fixture f;
@@ -242,8 +242,8 @@ static void no_relu_behind_it_or_no_bias_before_it(void **state) {
     finish(&f);
 }
 
-/* Three layers add their gradients by the stem in the order in which they stand. The first batch norm would move behind
- * the second one; the second has nothing between it and its ReLU. */
+/* Three layers contribute gradients to the stem, in the order of the layers. Fusion would move the first batch norm
+ * behind the second; the second has nothing between it and its ReLU. */
 static void no_consumer_of_the_same_map_is_overtaken(void **state) {
     (void)state;
     fixture f;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Fused or not, whole nets give the same bits: losses, parameters, momenta and running statistics after some steps of
- * training, and the scores of an evaluation; on the host, whatever shares storage and wherever signs are given as
- * masks. (On CUDA: train_agree_test.) */
+/* Whole nets give the same bits fused and unfused: losses, parameters, momenta and running statistics after some
+ * training steps, and scores in evaluation. On the host, whether tensors share storage and whether signs are masks. (On
+ * CUDA: train_agree_test.) */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,11 +33,10 @@ static int dropout(nets_net *net, const char *name, int input) {
     return nets_add1(net, name, NETS_DROPOUT, &(nets_attrs){.p = 0.3f}, input);
 }
 
-/* Every pattern, with every way in which the gradients come together: a batch norm that the images go to (nothing
- * before it learns); sums whose other addend is a map that others read before and after (with an earlier contribution),
- * another batch norm, the images, dropout, the batch norm's own input through dropout; maps with three consumers;
- * biases of convolutions and of linear layers; a ReLU that reads no fusible layer. Channels that are no multiple of
- * anything. */
+/* Every fusible pattern with every way in which gradients meet: a batch norm on the images (nothing before it learns);
+ * sums whose addend is a map with readers before and after, another batch norm, the images, a dropout, or the batch
+ * norm's own input through a dropout; maps with three consumers; biases of convolutions and linear layers; a ReLU
+ * behind no fusible layer. Numbers of channels are no multiples of anything. */
 static nets_net *build_patterns(void) {
     nets_net *net;
     assert_int_equal(nets_net_create("patterns", &net), MM_OK);
@@ -58,7 +57,7 @@ static nets_net *build_patterns(void) {
     int both = sum(net, "sum_e", sum(net, "sum_pq", p, q), sum(net, "sum_d", biased, joined));
     int last = relu(net, "relu_f", sum(net, "sum_f", both, stem));
     int twice = dropout(net, "drop_g", dropout(net, "drop_again", last));
-    last = relu(net, "relu_g", sum(net, "sum_g", norm(net, "bn_g", last), twice)); /* one tensor in evaluation */
+    last = relu(net, "relu_g", sum(net, "sum_g", norm(net, "bn_g", last), twice)); /* evaluation: addend = input */
     int apart = dropout(net, "drop_h", last), h = norm(net, "bn_h", conv(net, "conv_h", 13, false, last));
     last = relu(net, "relu_h", sum(net, "sum_h", h, apart));
     int x = nets_add1(net, "pool", NETS_MAX_POOL, &(nets_attrs){.kernel = {2, 2}, .stride = {2, 2}}, last);
@@ -138,7 +137,7 @@ static void every_pattern(void **state) {
     ref_exec fused, unfused;
     ref_init(&fused, net, BATCH, NETS_TRAIN, (ref_options){0}, 1, NULL);
     ref_init(&unfused, net, BATCH, NETS_TRAIN, (ref_options){.no_fuse = true}, 1, NULL);
-    /* Both ways: five ReLUs without a sum, four with one. */
+    /* Steps saved, in both phases: five ReLUs without a sum, four with one. */
     assert_int_equal(unfused.lowered->n_steps - fused.lowered->n_steps, 2 * (5 * 1 + 4 * 2));
     ref_fini(&fused);
     ref_fini(&unfused);
@@ -165,7 +164,7 @@ static void nets_of_the_zoo(void **state) {
     }
 }
 
-/* Fused layers round once what single ones round twice; but storage and masks change no bit of bf16 maps. */
+/* Fused bf16 layers round once where single layers round twice, so only storage and masks are compared here. */
 static void maps_of_bf16_that_share_storage_or_are_masks(void **state) {
     (void)state;
     nets_net *nets[3] = {build_patterns(), ref_repeated_net(0.3f)};

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* A GPT of four layers learns as in PyTorch: from the same weights and batches, by AdamW with warm-up, a cosine and
- * clipped gradients, its losses in float32 differ by at most 1e-4 (references/tokens.py: Gpt). In bf16 the mean of its
- * losses differs by at most 0.3 % from that under PyTorch's autocast. Single losses are not compared: of this small
- * network those under autocast are up to 2.1 % off float32's, and up to 0.33 % off those of autocast itself on another
- * CPU. On the device cuda, whose emulation is slow, two losses are compared; under a sanitizer one. */
+/* A GPT of four layers learns as in PyTorch, from the same weights and batches, by AdamW with warm-up, cosine schedule
+ * and clipped gradients (references/tokens.py: Gpt). In float32, losses differ by at most 1e-4. In bf16, the mean loss
+ * differs by at most 0.3 % from that under PyTorch's autocast; single losses are not compared, as autocast's are up to
+ * 2.1 % off float32's in this small network, and up to 0.33 % off its own on another CPU. On device cuda, whose
+ * emulation is slow, two losses are compared; under a sanitizer one. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,7 +32,7 @@ typedef struct training {
     nets_exec *exec;
 } training;
 
-/* The script's weights: matrices by themselves, norms' scales about 1, biases small. */
+/* Sets the script's weights: matrices as drawn, scales of norms near 1, small biases. */
 static void set_weights(training *t) {
     for (int p = 0; p < nets_net_params(t->net); p++) {
         const nets_param *param = nets_net_param(t->net, p);
@@ -92,8 +92,8 @@ static float iterate(training *t, int step) {
     return result.loss;
 }
 
-/* Trains beside recorded losses. Returns by how much the worst is off, and in mean_out the mean of all, relative to the
- * recorded ones'. */
+/* Trains and compares with recorded losses. Returns the largest relative error; mean_out gets the error of the mean,
+ * relative to the recorded mean. */
 static double train_beside(const char *recorded, nets_precision precision, double *mean_out) {
     const nets_safetensors_tensor want = {.name = recorded, .dtype = NETS_SAFETENSORS_F32, .rank = 1, .dims = {STEPS}};
     nets_safetensors_file *file;
@@ -137,11 +137,11 @@ static void losses_in_bf16_are_those_of_autocast(void **state) {
     assert_true(mean <= 3e-3);
 }
 
-/* Sums of gradients are made in another order then, so the weights are equal but for rounding. */
+/* Sub-batches add gradients in another order, so weights are equal but for rounding. */
 static void sub_batches_learn_as_whole_batches(void **state) {
     training whole, parts;
     (void)state;
-    if (!is_host()) skip(); /* the gradients are read where they lie */
+    if (!is_host()) skip(); /* reads gradients in the device's memory */
     start(&whole, NETS_FP32, "sgd,momentum=0,weight-decay=0", BATCH);
     start(&parts, NETS_FP32, "sgd,momentum=0,weight-decay=0", 1);
     for (int step = 0; step < 3; step++) assert_true(fabsf(iterate(&whole, step) - iterate(&parts, step)) < 1e-5f);

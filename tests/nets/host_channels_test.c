@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The host's loops over lines and channels: every instruction set gives the bits of the portable one, and sums are
- * right whatever the shape. */
+/* The host's loops (simd_map.h) and sums over channels (channels.h): every instruction set gives the portable bits. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +12,7 @@
 #include "mm/core/philox.h"
 #include "nets/host/channels.h"
 
-/* Lines with and without rests of vectors; elements that end within a line and within a mask's word. */
+/* Rows of `lanes` elements: whole vectors or with a rest; `elems` ends within a row, or within a mask's word. */
 static const struct {
     int64_t lanes, elems;
 } LINES[] = {{256, 256 * 9}, {256, 256 * 4 + 33}, {259, 259 * 3 + 37}, {1, 5}, {24, 7}, {1000, 1000}};
@@ -49,7 +48,7 @@ static arrays *make_arrays(void) {
     return a;
 }
 
-/* Each loop, numbered; false past the last. */
+/* Runs a loop by its number; false past the last. */
 static bool run_loop(const nets_simd_map *l, bool half, int loop, arrays *a, int64_t n, int64_t lanes) {
     const nets_lanes_map by = {a->lane[0], a->lane[1], a->lane[2]};
     const nets_lanes_gradient gradient = {a->lane[0], a->lane[1], a->lane[2], a->lane[3]};
@@ -149,11 +148,11 @@ static void a_gate_by_mask_is_that_by_value_and_lets_no_nan_decide(void **state)
     free(a);
 }
 
-/* rows x channels: less than a line, less than a chunk, several chunks, one row. */
+/* rows x channels: less than a vector, less than a chunk, several chunks, one row. */
 static const int64_t SHAPES[][2] = {{1, 1}, {1, 300}, {50, 3}, {40000, 1}, {3000, 16}, {70, 515}, {20000, 7}};
 enum { N_SHAPES = sizeof SHAPES / sizeof SHAPES[0] };
 
-/* Channels lie up to 8000 from zero, deviate by about a half, and drift: the chunks' means differ. */
+/* Channels with means up to 8000 and deviations of about a half. They drift, so the chunks' means differ. */
 static float *drifting(int64_t rows, int64_t channels) {
     float *x = malloc((size_t)(rows * channels) * sizeof *x);
     assert_non_null(x);
@@ -187,7 +186,7 @@ static void statistics_are_those_in_double_however_far_from_zero(void **state) {
     }
 }
 
-/* Where something is not a number, too. */
+/* Gated by x or by y; odd cases have a NaN. */
 static void gradients_told_from_x_are_those_told_from_y(void **state) {
     (void)state;
     for (int i = 0; i < 2 * N_SHAPES; i++) {

@@ -9,8 +9,8 @@
 
 #include "nets/zoo/zoo.h"
 
-/* A CIFAR ResNet's learned parameters from its definition: convolutions without bias, two per channel for each batch
- * norm, the projections of the two narrowing shortcuts, the classifier. */
+/* Learned parameters of a CIFAR ResNet, by its definition: convolutions without bias, two per channel for each batch
+ * norm, projections in the two narrowing shortcuts, the classifier. */
 static int64_t resnet_params(int n) {
     int64_t sum = 3 * 16 * 9 + 2 * 16;
     for (int64_t c = 16; c <= 64; c *= 2) {
@@ -109,7 +109,7 @@ static void batch_out_of_range_is_refused_by_layer(void **state) {
     nets_net_destroy(net);
 }
 
-/* A small net up to its third layer, `what` being the layer that should be refused. */
+/* A small net whose third layer has operation `op` and must be refused. */
 static void expect_refused(const char *name, nets_op_kind op, const nets_attrs *attrs, int input, mm_status expected) {
     nets_net *net;
     assert_int_equal(nets_net_create("bad", &net), MM_OK);
@@ -120,7 +120,7 @@ static void expect_refused(const char *name, nets_op_kind op, const nets_attrs *
     strncpy(message, mm_last_error(), sizeof message - 1);
     message[sizeof message - 1] = 0;
     assert_non_null(strstr(message, *name ? name : "needs a name"));
-    /* The failure stays: what follows does nothing, and finishing reports it. */
+    /* The failure sticks: later calls do nothing, and finishing reports it. */
     assert_int_equal(nets_add1(net, "relu", NETS_RELU, NULL, x), -1);
     assert_int_equal(nets_net_finish(net), expected);
     assert_string_equal(mm_last_error(), message);
@@ -131,7 +131,7 @@ static void bad_layers_are_refused_by_name(void **state) {
     (void)state;
     const nets_attrs conv = {.out_channels = 4, .kernel = {3, 3}};
     nets_attrs bad = conv;
-    bad.kernel[1] = 7; /* of 6 columns */
+    bad.kernel[1] = 7; /* the input has 6 columns */
     expect_refused("wide", NETS_CONV, &bad, -1, MM_ERR_INVALID);
     bad = conv;
     bad.out_channels = 0;
@@ -160,7 +160,7 @@ static void sums_of_different_shapes_are_refused(void **state) {
     nets_net_destroy(net);
 }
 
-/* Finishes data - fc(out) - loss, with an extra layer of that name if given. */
+/* Finishes the net data - fc(out) - loss, with an additional layer named `extra` if not NULL. */
 static mm_status finish_small(int64_t out, const char *extra, bool with_loss) {
     nets_net *net;
     assert_int_equal(nets_net_create("small", &net), MM_OK);

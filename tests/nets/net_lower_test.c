@@ -29,7 +29,7 @@ static void start(fixture *f, const char *net, int64_t batch, nets_mode mode) {
     start_with(f, net, batch, NETS_FP32, (nets_lowering){.mode = mode, .optimizer = NETS_SGD});
 }
 
-/* Layer by layer, as the net is declared. */
+/* Lowers each layer of the net as a step of its own. */
 static void start_unfused(fixture *f, const char *net, int64_t batch, nets_mode mode) {
     start_with(f, net, batch, NETS_FP32, (nets_lowering){.mode = mode, .optimizer = NETS_SGD, .no_fuse = true});
 }
@@ -68,7 +68,8 @@ static const mm_use *use_of(const fixture *f, const char *step, const char *tens
     return NULL;
 }
 
-/* The pair of two tensors in a step: 'a' alias, 'i' in place, '-' none. */
+/* How a step relates two tensors: 'a' the output is an alias of the input, 'i' it may be written in place, '-'
+ * neither. */
 static char pair_of(const fixture *f, const char *step, const char *input, const char *output) {
     const mm_step_info *info = step_of(f, step);
     for (int p = 0; p < info->n_pairs; p++)
@@ -111,8 +112,8 @@ static void evaluation_has_only_forward_steps_and_shares_the_parameters(void **s
     finish(&f);
 }
 
-/* 3 layers before the blocks, 9 blocks of 4, 2 projections of 2 (of the two batch norms that are added, one runs with
- * the sum and the ReLU), 3 layers after. */
+/* 3 layers before the blocks, 9 blocks of 4, 2 projections of 2, 3 layers after. Of the two batch norms that a
+ * projecting block adds, one is fused with the sum and the ReLU. */
 enum { RESNET20_FUSED = 3 + 9 * 4 + 2 * 2 + 3 };
 
 static void fused_layers_are_one_by_the_batch_norms_name(void **state) {
@@ -156,7 +157,8 @@ static void fused_layers_give_both_gradients_and_need_signs_alone_of_their_outpu
     finish(&f);
 }
 
-/* What is let through may take the place of the map whose signs say so, or of the contribution that it is added to. */
+/* The gradient that the ReLU passes to the addend may be written over the map whose signs decide, or over the earlier
+ * contribution. */
 static void the_addends_gradient_may_take_the_outputs_place_or_that_of_an_earlier_one(void **state) {
     (void)state;
     fixture f;
@@ -291,8 +293,8 @@ static void images_get_no_gradient(void **state) {
     finish(&f);
 }
 
-/* A block's input goes to its first convolution and its sum. The sum's backward runs first: its contribution is the
- * incoming gradient itself; the convolution's backward adds it. */
+/* A block's input feeds its first convolution and its sum. The sum's backward runs first: its contribution is the
+ * incoming gradient itself, to which the convolution adds its own. */
 static void two_consumers_contribute_one_after_the_other(void **state) {
     (void)state;
     fixture f;
@@ -339,7 +341,7 @@ static void what_may_run_in_place_is_said(void **state) {
     finish(&f);
 }
 
-/* data - conv - (relu, conv2) - concat of relu, conv2, conv - crop - fc, lowered. */
+/* Lowers data - conv - (relu, conv2) - concat of relu, conv2 and conv - crop - fc. */
 static void start_concat(fixture *f) {
     const nets_attrs conv = {.out_channels = 4, .kernel = {3, 3}, .pad = {1, 1}};
     assert_int_equal(nets_net_create("cat", &f->net), MM_OK);
@@ -374,7 +376,7 @@ static void concat_needs_no_map_in_its_backward_and_skips_the_images(void **stat
     finish(&f);
 }
 
-/* A concat that runs before another consumer of its input in the forward is the later one in the backward. */
+/* A concat that runs before its input's other consumer in the forward runs after it in the backward. */
 static void later_slices_may_take_the_place_of_earlier_contributions(void **state) {
     (void)state;
     fixture f;
@@ -399,7 +401,7 @@ static void later_slices_may_take_the_place_of_earlier_contributions(void **stat
     finish(&f);
 }
 
-/* Of two convolutions of one input, the first one's gradient is the later; of a transposed one and another, too. */
+/* Of two convolutions of one input, the first adds its gradient last. It may be a transposed one. */
 static void a_convolutions_gradient_may_take_the_place_of_the_earlier_one(void **state) {
     (void)state;
     for (int transposed = 0; transposed < 2; transposed++) {
@@ -423,7 +425,7 @@ static void a_convolutions_gradient_may_take_the_place_of_the_earlier_one(void *
     }
 }
 
-/* oneDNN would keep a map for it; a pool keeps bytes, an upsampling nothing. */
+/* oneDNN's LRN would stash a map of its own. */
 static void normalisation_keeps_only_its_input(void **state) {
     (void)state;
     fixture f;
@@ -494,7 +496,7 @@ static void unknown_device_has_no_backend(void **state) {
     assert_non_null(strstr(mm_last_error(), "abacus"));
 }
 
-/* Each learned parameter is the weight of its gradient and its momentum; nothing else is. */
+/* Only learned parameters are the weight of a gradient and a momentum. */
 static void gradients_and_momenta_belong_to_their_parameters(void **state) {
     (void)state;
     fixture f;
@@ -519,7 +521,7 @@ static void gradients_and_momenta_belong_to_their_parameters(void **state) {
     finish(&f);
 }
 
-/* So that rules find it: whatever is fused, and what a dropout of evaluation is. */
+/* Then a policy's rules find every layer by name: fused ones, and evaluation's dropouts, too. */
 static void every_layer_of_a_net_is_a_layer_of_the_graph_or_a_part_of_one(void **state) {
     (void)state;
     static const char *const nets[] = {"resnet20", "alexnet-2012"};
@@ -537,12 +539,12 @@ static void every_layer_of_a_net_is_a_layer_of_the_graph_or_a_part_of_one(void *
             parts += layer->n_parts;
         }
         assert_int_equal(found, nets_net_layers(f.net));
-        assert_true((parts > 0) == (i != 2)); /* AlexNet's dropouts are steps in training, and nothing is fused there */
+        assert_true((parts > 0) == (i != 2)); /* AlexNet in training: nothing is fused, dropouts are steps */
         finish(&f);
     }
 }
 
-/* The tensor in a role of the layer's step; "": none. */
+/* Name of the tensor that has this role in the layer's step; "": none. */
 static const char *role_of(const fixture *f, const char *layer, mm_phase phase, nets_role role) {
     for (int s = 0; s < f->lowered->n_steps; s++) {
         const nets_step *step = &f->lowered->steps[s];

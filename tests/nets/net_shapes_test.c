@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Shapes and parameters that follow from operations and their attributes, and what is refused. Expected values are
- * torch's for the same layers. */
+/* Shapes and parameters by operation and attributes, and refusals. Expected values are torch's for the same layers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -113,7 +112,7 @@ static void one_map_may_be_two_inputs(void **state) {
     nets_net_destroy(net);
 }
 
-/* Two inputs of that op: the data, 8x8x3, and one of 4 channels at half its size. */
+/* Gives `op` two inputs: the data, 8x8x3, and 4 channels at half its size. */
 static void expect_pair_refused(nets_op_kind op, const char *message) {
     nets_net *net;
     assert_int_equal(nets_net_create("bad", &net), MM_OK);
@@ -138,7 +137,7 @@ typedef struct refusal {
     const char *message;
 } refusal;
 
-/* Of an input of 8x9x6. */
+/* For an input of 8x9x6. */
 static const refusal REFUSED[] = {
     {NETS_CONV,
      {.out_channels = 8, .kernel = {1, 1}, .groups = 4},
@@ -213,7 +212,7 @@ static void bad_attributes_are_refused_by_name(void **state) {
     }
 }
 
-/* Each factor is in range; together they are 2^96 pixels. */
+/* Each scale is in range; together they give 2^96 pixels. */
 static void chains_that_overflow_are_refused(void **state) {
     (void)state;
     nets_net *net;

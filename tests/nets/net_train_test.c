@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Whole nets under the reference executor: gradients, learning, and equal bits whatever shares storage. */
+/* Whole nets under the reference executor: gradients, learning, and equal bits whether or not tensors share storage. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 
 static const ref_options PLAIN = {0};
 
-/* Branches: the first ReLU's output has four consumers, one of them a sum whose other addend comes from it as well. */
+/* The first ReLU's output has four consumers. One is a sum whose other addend derives from the same map. */
 static nets_net *build_branches(void) {
     nets_net *net;
     assert_int_equal(nets_net_create("branches", &net), MM_OK);
@@ -36,8 +36,8 @@ static nets_net *build_branches(void) {
     return net;
 }
 
-/* Every other operation: branches of several lengths that meet in concats, one of whose inputs is used again, and one
- * of whose inputs has nothing to learn before it; at the end a label for each pixel. */
+/* All other operations: branches of several lengths that meet in concats. One concat's input is used again, one has
+ * nothing to learn before it. Labels are per pixel. */
 static nets_net *build_operations(void) {
     nets_net *net;
     assert_int_equal(nets_net_create("operations", &net), MM_OK);
@@ -68,7 +68,7 @@ static nets_net *build_operations(void) {
     return net;
 }
 
-/* Moves a parameter from `base` along its gradient's direction by `h`, and gives the loss there. */
+/* The loss with a parameter moved from `base` by `h` along `direction`. */
 static double loss_along(ref_exec *ref, int param, const float *base, const float *direction, double h,
                          const float *images, const int32_t *labels) {
     int64_t n = nets_net_param(ref->net, param)->elems;
@@ -79,8 +79,8 @@ static double loss_along(ref_exec *ref, int param, const float *base, const floa
     return loss;
 }
 
-/* The derivative of the loss along each parameter's gradient is that gradient's norm. The loss is a float near 2 (so
- * differences over 2h = 0.008 carry 6e-5) and has kinks (ReLU, maximum): tolerance 5 % of the norm plus 2e-4. */
+/* The loss's derivative along a parameter's gradient is the gradient's norm. The loss is a float near 2, so differences
+ * over 2h = 0.008 are accurate to 6e-5, and has kinks (ReLU, maximum). Tolerance: 5 % of the norm plus 2e-4. */
 static void check_gradients(const nets_net *net, int64_t batch) {
     ref_exec ref;
     float *images;
@@ -222,8 +222,8 @@ static void bits_of_nets_do_not_depend_on_sharing_or_masks(void **state) {
     }
 }
 
-/* Evaluation of the batch that was just learned: batch norm's running statistics have to have settled for the losses to
- * be near each other; dropout's absence makes it the better one. */
+/* Evaluates the batch that was just learned. The losses are near each other only once batch norm's running statistics
+ * have converged. Evaluation's is lower, as it has no dropout. */
 static void evaluation_follows_training_and_changes_nothing(void **state) {
     (void)state;
     nets_net *net;

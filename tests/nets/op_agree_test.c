@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* CUDA's ops give what the host's give, for the same inputs: copies, masks, choices and maxima bit for bit, sums within
- * a tolerance of the largest number of the tensor. The sizes are those that leave rests: channels that are no multiple
- * of four, single images, single pixels, rows enough for several partial sums. */
+/* CUDA's ops agree with the host's: copies, masks, choices and maxima bit for bit, sums within a tolerance relative to
+ * the tensor's largest number. Sizes leave rests: channels that are no multiple of four, single images, single pixels,
+ * rows for several partial sums. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -44,7 +44,6 @@ static void run(pair *p, mm_phase phase) {
     op_rig_run(&p->cuda, phase);
 }
 
-/* The same input on both sides. */
 static void give(pair *p, nets_role role, const void *bytes, size_t n) {
     memcpy(p->host.args.at[role], bytes, n);
     memcpy(p->cuda.args.at[role], bytes, n);
@@ -122,7 +121,7 @@ static void concat_agrees_bit_for_bit(void **state) {
     (void)state;
     check_concat((const int64_t[]){5, 1, 16, 3}, 4);
     check_concat((const int64_t[]){8, 64, 36}, 3);
-    check_concat((const int64_t[]){4, 6}, 2); /* fours, that begin where none are */
+    check_concat((const int64_t[]){4, 6}, 2); /* vectors of four that start off a multiple of four */
 }
 
 static const nets_attrs POOLS[] = {
@@ -131,7 +130,7 @@ static const nets_attrs POOLS[] = {
     {.kernel = {3, 2}, .stride = {1, 2}, .ceil_mode = true},
 };
 
-/* Of three values, so that most windows have ties. */
+/* Inputs have three values, so that most windows have ties. */
 static void max_pool_agrees_bit_for_bit_also_where_maxima_tie(void **state) {
     (void)state;
     for (int i = 2; i < N_SIZES; i++)
@@ -178,7 +177,7 @@ static void batch_norm_agrees(void **state) {
     check_op(NETS_BATCH_NORM, &(nets_attrs){.eps = 0.01f, .momentum = 0.5f}, (const int64_t[4]){5, 33, 31, 12}, 1e-5);
 }
 
-/* Backwards get what the host's forward gave: where an output is nearly zero its sign need not be the same. */
+/* Gives CUDA's backward the outputs of the host's forward: an output near zero may differ in its sign. */
 static void share_forward(pair *p) {
     const nets_role shared[] = {NETS_Y, NETS_SAVED_MEAN, NETS_SAVED_VAR};
     for (size_t i = 0; i < sizeof shared / sizeof shared[0]; i++)
@@ -265,8 +264,7 @@ static void layer_norm_gelu_and_positions_agree(void **state) {
         check_op(NETS_LAYER_NORM, NULL, (const int64_t[4]){2, 1, 70, channels}, 1e-5);
 }
 
-/* Heads of each size of tile, whole and not; of a size that is no multiple of four; more rows than a tile has, and
- * fewer. */
+/* Heads that fill each size of tile or not; sizes that are no multiple of four; fewer and more rows than a tile. */
 static void attention_agrees(void **state) {
     static const struct {
         int64_t heads, size, tokens;
@@ -277,7 +275,7 @@ static void attention_agrees(void **state) {
                  (const int64_t[4]){2, 1, CASES[i].tokens, 3 * CASES[i].heads * CASES[i].size}, 1e-5);
 }
 
-/* Some tokens are frequent, some are not there. */
+/* Some tokens are frequent, some absent. */
 static void embeddings_agree(void **state) {
     static const int64_t CHANNELS[] = {1, 6, 132};
     (void)state;
@@ -315,8 +313,8 @@ static void convolutions_agree(void **state) {
     check_op(NETS_CONV_TRANSPOSE, &grouped, SIZES[4], 1e-5);
 }
 
-/* Of channels that tensor cores take. */
-/* ResNet-20's, where libraries have other algorithms than for small images. TF32 would be off by a few times 1e-4. */
+/* ResNet-20's convolutions, whose channels tensor cores can take. Libraries have other algorithms for them than for
+ * small images. TF32 would be off by a few times 1e-4. */
 static void convolutions_of_a_network_agree_in_fp32(void **state) {
     static const int64_t MAPS[][4] = {{32, 32, 32, 16}, {32, 16, 16, 32}, {32, 8, 8, 64}};
     (void)state;
@@ -356,7 +354,7 @@ static void check_loss(const int64_t x[4]) {
     assert_true(n <= 2000);
     for (int64_t i = 0; i < n; i++) labels[i] = (int32_t)(i * 7 % x[3]);
     give(&p, NETS_LABELS, labels, 4 * (size_t)n);
-    /* Rounded, so that scores tie. */
+    /* Rounded scores tie. */
     for (int64_t e = 0; e < op_rig_elems(&p.host, NETS_X); e++)
         op_rig_floats(&p.host, NETS_X)[e] = op_rig_floats(&p.cuda, NETS_X)[e] =
             rintf(10 * op_rig_floats(&p.host, NETS_X)[e]) / 5;

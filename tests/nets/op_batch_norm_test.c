@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Batch norm against its formulas (in double): evaluation mode, running statistics, statistics that are given. */
+/* Batch norm against its formulas (in double): evaluation mode, running statistics, given statistics. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -73,7 +73,7 @@ static void training_moves_running_statistics_by_a_tenth_of_the_unbiased_ones(vo
     op_rig_fini(&rig);
 }
 
-/* As if they were not those of the batch: so it is known that they are read, and not made again. */
+/* The given mean 3 and variance 4 are not the batch's: this shows that they are read, and not computed again. */
 static void statistics_that_are_given_are_read_and_left_alone(void **state) {
     (void)state;
     op_rig rig;
@@ -113,8 +113,8 @@ static void evaluation_normalises_with_the_running_statistics_and_keeps_them(voi
     op_rig_fini(&rig);
 }
 
-/* A mean that is a thousand deviations: a difference of sums of squares would have no correct digit. Enough rows that
- * their sums are joined from parts. */
+/* The mean is a thousand deviations: a difference of sums of squares would have no correct digit. There are enough rows
+ * for several partial sums. */
 static void variance_of_values_far_from_zero(void **state) {
     (void)state;
     const int64_t many[4] = {7, 31, 13, 5};
@@ -134,7 +134,7 @@ static void variance_of_values_far_from_zero(void **state) {
     op_rig_fini(&rig);
 }
 
-/* So that a training that diverges shows. */
+/* Then one sees that a training diverges. */
 static void what_is_not_a_number_makes_its_channel_none(void **state) {
     (void)state;
     op_rig rig;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Ops of bf16 maps: what they write is what the f32 op gives for the same elements, rounded once; in attention, and
- * where units for bf16 multiply, but for the order of sums. The f32 ops are held against their definitions
- * elsewhere. */
+/* Ops with bf16 maps write what the f32 op gives for the same elements, rounded once. Attention, and bf16 units of
+ * hardware, may sum in another order. Other tests compare the f32 ops with their definitions. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +16,7 @@
 #include "nets/net_ops.h"
 #include "tests/nets/op_rig.h"
 
-/* To nearest, ties to even, by arithmetic. */
+/* Rounds to bf16, to nearest, ties to even, by arithmetic. */
 static uint16_t nearest(float value) {
     const int exponent = value == 0 ? -126 : ilogb((double)value) < -126 ? -126 : ilogb((double)value);
     const float rounded = (float)ldexp(nearbyint(ldexp((double)value, 7 - exponent)), exponent - 7);
@@ -47,14 +46,14 @@ static void round_role(const op_rig *rig, int r) {
     for (int64_t i = 0; i < rig->bytes[r] / 4; i++) values[i] = widened(nearest(values[i]));
 }
 
-/* The rig's op, and the same of bf16 maps, with roles of its own. */
+/* The rig's f32 op, and the same op with bf16 maps and arguments of its own. */
 typedef struct pair {
     op_rig *rig;
     nets_op *op;
     nets_op_args args;
     int64_t workspace_bytes;
-    bool batch;     /* the input is f32, since it is the batch; a weight multiplies it rounded */
-    bool rounds_dw; /* cuDNN gives the gradient by the weights in bf16: all but products */
+    bool batch;     /* the input is the batch, in f32; it is rounded where a weight multiplies it */
+    bool rounds_dw; /* cuDNN gives the gradient by the weights in bf16, except for products */
 } pair;
 
 static void give(pair *p, int r) {
@@ -68,7 +67,7 @@ static void give(pair *p, int r) {
         ((uint16_t *)p->args.at[r])[i] = nearest(((const float *)p->rig->args.at[r])[i]);
 }
 
-/* The op gets a copy of the weight in its place. */
+/* Gives the op the weight's bf16 copy in place of the weight. */
 static void give_copy(pair *p, nets_op_desc *desc) {
     const float *weight = p->rig->args.at[NETS_W];
     desc->factor_elems = p->rig->bytes[NETS_W] / 4;
@@ -78,7 +77,7 @@ static void give_copy(pair *p, nets_op_desc *desc) {
     for (int64_t i = 0; i < desc->factor_elems; i++) ((uint16_t *)p->args.at[NETS_W16])[i] = nearest(weight[i]);
 }
 
-/* Both get elements of bf16. */
+/* Makes the bf16 op. Both ops get elements that bf16 can represent. */
 static void pair_init(pair *p, op_rig *rig, bool earlier, bool batch) {
     const nets_param_spec *weight = nets_param_spec_of(rig->desc.kind, 0);
     const bool is_cuda = strcmp(rig->backend->ops->name, "cuda") == 0;
@@ -100,7 +99,7 @@ static void pair_init(pair *p, op_rig *rig, bool earlier, bool batch) {
     desc.maps = MM_BF16;
     desc.f32_inputs = batch;
     if (weight && weight->factor) give_copy(p, &desc);
-    if (desc.kind == NETS_PROJECT && desc.attrs.bias && is_cuda) round_role(rig, NETS_B); /* as cuBLASLt reads it */
+    if (desc.kind == NETS_PROJECT && desc.attrs.bias && is_cuda) round_role(rig, NETS_B); /* cuBLASLt has it in bf16 */
     if (nets_op_create(rig->backend, &desc, &p->op) != MM_OK) fail_msg("%s", mm_last_error());
     const bool is_conv = desc.kind == NETS_CONV || desc.kind == NETS_CONV_TRANSPOSE;
     const bool is_product =
@@ -120,9 +119,9 @@ static void pair_init(pair *p, op_rig *rig, bool earlier, bool batch) {
     p->args.workspace_bytes = p->workspace_bytes;
 }
 
-/* How far sums may be off, of the largest; 0: not at all. The host's units for bf16 sum in another order, and so do its
- * products in attention, whose rows of f32 copies lie closer together than those of f32 maps. In attention a GPU's
- * tensor cores multiply scores rounded to bf16 (token_ops_test has the bound). */
+/* Bound on the error of sums, relative to the largest; 0: exact. The host's bf16 units sum in another order, as do its
+ * products in attention, since rows of its f32 copies are denser. A GPU's tensor cores multiply attention's scores in
+ * bf16 (see token_ops_test). */
 static double bound_of(const pair *p) {
     const nets_param_spec *weight = nets_param_spec_of(p->rig->desc.kind, 0);
     const bool host = strcmp(p->rig->backend->ops->name, "host") == 0;
@@ -130,7 +129,7 @@ static double bound_of(const pair *p) {
     return weight && weight->factor && host && !getenv("ONEDNN_MAX_CPU_ISA") ? 1e-5 : 0;
 }
 
-/* To half of bf16's last bit, and the bound. */
+/* Equal but for half of bf16's last bit plus the bound. */
 static void expect_near(const pair *p, int r) {
     const float *want = p->rig->args.at[r];
     const int64_t n = want ? p->rig->bytes[r] / 4 : 0;
@@ -180,9 +179,9 @@ static void check(op_rig *rig, bool earlier, bool batch) {
     pair_init(&p, rig, earlier, batch);
     run(&p, MM_FORWARD);
     if (rig->desc.training) {
-        if (is_map(rig, NETS_Y)) round_role(rig, NETS_Y); /* which the backward may read */
+        if (is_map(rig, NETS_Y)) round_role(rig, NETS_Y); /* the backward may read it */
         run(&p, MM_BACKWARD);
-        if (rig->desc.kind == NETS_BATCH_NORM && rig->desc.relu) { /* its output's signs are computed again */
+        if (rig->desc.kind == NETS_BATCH_NORM && rig->desc.relu) { /* given exact inputs, it recomputes y's signs */
             p.args.exact_roles = NETS_ROLE_BIT(NETS_X) | NETS_STATISTICS_BITS;
             run(&p, MM_BACKWARD);
         }
@@ -206,19 +205,19 @@ static const struct {
     {NETS_CONV_TRANSPOSE, {.out_channels = 8, .kernel = {2, 2}, .stride = {2, 2}, .bias = true}, {2, 4, 3, 16}},
     {NETS_LINEAR, {.out_channels = 10, .bias = true}, {3, 4, 2, 16}},
     {NETS_LINEAR, {.out_channels = 10}, {5, 1, 1, 64}},
-    {NETS_LINEAR, {.out_channels = 16, .bias = true}, {5, 1, 1, 64}}, /* a bias in 16-byte loads */
+    {NETS_LINEAR, {.out_channels = 16, .bias = true}, {5, 1, 1, 64}}, /* the bias is loaded 16 bytes at a time */
     {NETS_LRN, {.size = 5, .alpha = 2, .beta = 0.75f, .k = 2}, {2, 3, 2, 11}},
     {NETS_RELU, {0}, {2, 7, 5, 13}},
     {NETS_MAX_POOL, {.kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}}, {2, 7, 6, 16}},
     {NETS_AVG_POOL, {.kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}}, {2, 7, 6, 16}},
-    {NETS_MAX_POOL, {.kernel = {3, 2}, .stride = {1, 2}}, {2, 7, 6, 12}}, /* halves of a byte for indices */
-    {NETS_MAX_POOL, {.kernel = {5, 5}, .stride = {2, 2}}, {2, 7, 6, 24}}, /* whole ones */
+    {NETS_MAX_POOL, {.kernel = {3, 2}, .stride = {1, 2}}, {2, 7, 6, 12}}, /* indices of 4 bits */
+    {NETS_MAX_POOL, {.kernel = {5, 5}, .stride = {2, 2}}, {2, 7, 6, 24}}, /* indices of 8 bits */
     {NETS_GLOBAL_AVG_POOL, {0}, {2, 7, 6, 16}},
     {NETS_CROP, {.out_size = {3, 2}, .offset = {1, 1}}, {2, 5, 4, 24}},
     {NETS_UPSAMPLE, {.scale = {2, 3}}, {2, 3, 4, 16}},
     {NETS_UPSAMPLE, {.scale = {2, 2}, .bilinear = true}, {2, 3, 4, 5}},
     {NETS_ADD, {0}, {2, 5, 3, 9}},
-    {NETS_ADD, {0}, {3, 33, 21, 8}}, /* several blocks of threads */
+    {NETS_ADD, {0}, {3, 33, 21, 8}}, /* several thread blocks */
     {NETS_BATCH_NORM, {0}, {4, 5, 5, 13}},
     {NETS_BATCH_NORM, {0}, {3, 7, 9, 40}}, /* eight channels a thread */
     {NETS_DROPOUT, {.p = 0.3f}, {2, 5, 5, 13}},
@@ -226,7 +225,7 @@ static const struct {
     {NETS_POSITION, {0}, {2, 1, 90, 24}},
     {NETS_LAYER_NORM, {0}, {2, 7, 1, 24}},
     {NETS_LAYER_NORM, {0}, {2, 7, 1, 20}},
-    {NETS_LAYER_NORM, {0}, {2, 40, 1, 520}}, /* several vectors a lane, several parts of the sums */
+    {NETS_LAYER_NORM, {0}, {2, 40, 1, 520}}, /* several vectors a lane, several partial sums */
     {NETS_GELU, {0}, {2, 7, 1, 24}},
     {NETS_GELU, {.tanh = true}, {3, 33, 21, 5}},
     {NETS_PROJECT, {.out_channels = 12, .bias = true}, {2, 7, 1, 24}},
@@ -242,7 +241,7 @@ static const struct {
 static void an_op_of_bf16_maps_rounds_what_the_f32_op_gives(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
-        for (int mode = 0; mode < 3; mode++) { /* training, evaluation, training on a batch, without its gradient */
+        for (int mode = 0; mode < 3; mode++) { /* training; evaluation; training on the batch, without its gradient */
             op_rig rig;
             if (mode == 1 && nets_op_lowering_of(CASES[i].kind, false)->identity_in_eval) continue;
             if (mode == 2 && !nets_param_spec_of(CASES[i].kind, 0)) continue; /* there is no backward */
@@ -273,7 +272,7 @@ static void earlier_gradients_are_added_before_the_sum_is_rounded(void **state) 
     }
 }
 
-/* In chunks of rows, 16 and 2, where cuBLASLt adds no bias. */
+/* Where cuBLASLt adds no bias, the op takes chunks of 16 and 2 rows. */
 static void a_wide_projection_with_a_bias_is_rounded_once(void **state) {
     const nets_attrs attrs = {.out_channels = (1 << 18) + 8, .bias = true};
     op_rig rig;

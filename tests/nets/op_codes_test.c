@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A batch norm that reads and writes codes by itself gives what it gives beside a codec, bit for bit: codes and masks
- * that it writes are the codec's, gradients that it computes from a code are those of the decoded map. */
+/* A batch norm that encodes and decodes maps by itself gives what it gives beside a codec, bit for bit: its codes and
+ * masks are the codec's, its gradients from a code are those from the decoded map. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 #include "pipeline/codec/codec.h"
 #include "tests/nets/op_rig.h"
 
-/* Partial tiles, strips and words; channels of one warp and of several, and such as leave threads idle. */
+/* Shapes with partial tiles, strips and words; channels of one warp, of several, and such as leave threads idle. */
 static const int64_t SHAPES[][4] = {{2, 7, 7, 32},  {3, 5, 10, 16}, {2, 6, 4, 36}, {1, 9, 13, 64}, {2, 3, 5, 3},
                                     {1, 4, 6, 130}, {5, 2, 2, 8},   {1, 1, 1, 1},  {3, 14, 14, 4}, {1, 13, 9, 2}};
 static const char *const SPECS[] = {"zfp:rate=4", "zfp:rate=6.4", "zfp:rate=8", "dpr:fp16", "dpr:fp8", "mx", "raw"};
@@ -24,11 +24,11 @@ typedef struct coding {
     mm_codec_strips strips;
     mm_shape shape;
     int64_t bytes;
-    void *code, *expected; /* expected: by the codec */
+    void *code, *expected; /* code: by the op; expected: by the codec */
     mm_codec_counters *counters, *expected_counters;
 } coding;
 
-/* False: steps cannot touch such a code. */
+/* False: steps cannot code by themselves in this format. */
 static bool start_coding(op_rig *rig, const char *spec, const int64_t x[4], coding *c) {
     *c = (coding){.shape = {.dtype = MM_F32, .rank = 4, .dims = {x[0], x[1], x[2], x[3]}}};
     assert_int_equal(mm_codec_create(spec, op_rig_device(), &c->codec), MM_OK);
@@ -82,7 +82,7 @@ static void start(op_rig *rig, const int64_t x[4], int n_inputs) {
 
 /* ---------------------------------------------------------------- codes that are written */
 
-/* n_inputs: 0 without a ReLU. y may be x's place if only its mask is coded. */
+/* n_inputs: 0: no ReLU; 2: with a sum. If only the mask is coded, y is written over x. */
 static void check_written(const char *spec, const int64_t x[4], int n_inputs, bool nonfinite) {
     op_rig rig;
     coding values, signs;
@@ -103,7 +103,7 @@ static void check_written(const char *spec, const int64_t x[4], int n_inputs, bo
     if (!coded) rig.args.at[NETS_Y] = memcpy(y, map, bytes);
     if (!coded) rig.args.at[NETS_X] = y;
     run(&rig, MM_FORWARD);
-    if (!nonfinite) assert_memory_equal(y, plain, bytes); /* of NaNs the payload may differ */
+    if (!nonfinite) assert_memory_equal(y, plain, bytes); /* NaNs may have other payloads */
     if (n_inputs > 0) check_code(&signs, "signs");
     if (coded) check_code(&values, nonfinite ? "not finite" : "values");
     if (coded && nonfinite && strncmp(spec, "zfp", 3) == 0)
@@ -202,7 +202,7 @@ static void backward_reads_codes_behind_every_gate(void **state) {
                 check_read(SPECS[by == GATE_MASK ? 0 : 3], SHAPES[1], n_inputs, by, earlier);
 }
 
-/* Which codes a device's steps can touch: those of zfp and dpr, as far as they go on CUDA. */
+/* Whether a device's steps can code by themselves: on CUDA only some forms of zfp and dpr, and masks. */
 static void codes_of_strips_are_known(void **state) {
     static const struct {
         const char *spec;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ReLU and residual sum: exact, so compared bit for bit. */
+/* ReLU and residual sum are exact: compared bit for bit. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -113,7 +113,7 @@ static void add_backward_adds_earlier_contributions_also_in_their_place(void **s
     op_rig_fini(&fresh);
 }
 
-/* An operation, or maps of a type, whatever its shapes: never computed as if it were another one. */
+/* An operation, or a dtype of maps, that the device lacks is refused, and never computed as another one. */
 static void what_a_device_lacks_is_refused_by_name(void **state) {
     (void)state;
     op_rig rig;
@@ -125,7 +125,7 @@ static void what_a_device_lacks_is_refused_by_name(void **state) {
     assert_string_equal(mm_last_error(), expected);
     for (nets_op_kind kind = NETS_DATA + 1; kind < NETS_OP_KINDS; kind++) {
         const uint32_t maps = rig.backend->ops->impls[kind]->maps;
-        if (!maps) { /* the device has none of it */
+        if (!maps) { /* the device lacks the operation */
             assert_false(strcmp(rig.backend->ops->name, "host") == 0);
             snprintf(expected, sizeof expected, "device %s has no operation %s", rig.backend->ops->name,
                      nets_op_name(kind));

@@ -12,7 +12,7 @@ static spot spot_of(const nets_shape *shape, int64_t e) {
     return (spot){e / (d[3] * d[2] * d[1]), e / (d[3] * d[2]) % d[1], e / d[3] % d[2], e % d[3]};
 }
 
-/* X there; 0 outside of the image. */
+/* The element of X at s; 0 outside the image. */
 static double x_at(const op_rig *rig, spot s) {
     const int64_t *d = rig->desc.x[0].dims;
     if (s.y < 0 || s.y >= d[1] || s.x < 0 || s.x >= d[2]) return 0;
@@ -37,7 +37,7 @@ double op_formula_conv(const op_rig *rig, int64_t e) {
     return sum;
 }
 
-/* The place of the input that the kernel's place k puts at `at`; -1 if none does. */
+/* The input position from which kernel position k reaches output position `at`; -1: none. */
 static int64_t before(int64_t at, int64_t k, const nets_attrs *a, int axis) {
     const int64_t moved = at + a->pad[axis] - k * a->dilation[axis];
     return moved >= 0 && moved % a->stride[axis] == 0 ? moved / a->stride[axis] : -1;
@@ -83,8 +83,8 @@ double op_formula_lrn(const op_rig *rig, int64_t e) {
     return x[e] / pow(a->k + (double)a->alpha / (double)a->size * sum, a->beta);
 }
 
-/* Where the middle of pixel `at` of an axis lies in the image before: torch's with align_corners=False, clamped to the
- * middles of the outermost pixels. */
+/* Where the centre of pixel `at` lies in the input image, along one axis: torch's rule with align_corners=False,
+ * clamped to the centres of the outermost pixels. */
 static double position(int64_t at, int64_t scale, int64_t extent) {
     return fmin(fmax(((double)at + 0.5) / (double)scale - 0.5, 0), (double)extent - 1);
 }
@@ -116,7 +116,7 @@ double op_formula_add(const op_rig *rig, int64_t e) {
     return op_rig_floats(rig, NETS_X)[e] + op_rig_floats(rig, NETS_X2)[e];
 }
 
-/* One window: its maximum and where, its sum, its elements inside the image. */
+/* One window: its maximum and that element's index, its sum, the number of its elements inside the image. */
 typedef struct window {
     float max;
     int index, inside;
@@ -143,7 +143,7 @@ static window look(const op_rig *rig, int64_t e) {
     return w;
 }
 
-/* What is not a number stays: else a run that has diverged would look as if it had not. */
+/* NaN stays: else a diverged run would look sound. */
 double op_formula_max_pool(const op_rig *rig, int64_t e) {
     const window w = look(rig, e);
     return isnan(w.sum) ? NAN : w.max;
@@ -151,7 +151,7 @@ double op_formula_max_pool(const op_rig *rig, int64_t e) {
 
 int op_formula_max_index(const op_rig *rig, int64_t e) { return look(rig, e).index; }
 
-/* In ceil mode what lies beyond the padding is never counted. */
+/* In ceil mode, positions beyond the padding never count. */
 double op_formula_avg_pool(const op_rig *rig, int64_t e) {
     const nets_attrs *a = &rig->desc.attrs;
     const window w = look(rig, e);

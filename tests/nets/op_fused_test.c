@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Ops that do what several layers would: they give the bits of those layers' own ops, one after another, in every form
- * that the plan may give them their tensors. */
+/* Fused ops give the bits of the single layers' ops, one after another, in every form that a plan may give their
+ * tensors. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,8 +12,8 @@
 #include "nets/contract/op_batch_norm.h"
 #include "tests/nets/op_rig.h"
 
-/* With rests of vectors, of masks' words, of stripes of rows; of whole words of them; the last two of rows
- * enough for several partial sums. */
+/* Sizes with rests of vectors, of a mask's words and of stripes of rows, and with whole words; the last two have rows
+ * for several partial sums. */
 static const int64_t SIZES[][4] = {{1, 1, 1, 1},  {3, 5, 7, 9},    {2, 9, 8, 24},  {1, 3, 3, 132},
                                    {3, 7, 5, 96}, {4, 33, 31, 12}, {2, 33, 31, 32}};
 enum { N_SIZES = sizeof SIZES / sizeof SIZES[0] };
@@ -36,7 +36,7 @@ static void give_y(op_rig *rig, bool by_mask) {
         by_mask ? op_rig_mask(rig, rig->storage[NETS_Y], op_rig_elems(rig, NETS_Y)) : rig->storage[NETS_Y];
 }
 
-/* What other consumers gave before: the same numbers for the same role. */
+/* Fills an earlier contribution, with the same numbers for the same role. */
 static void give_earlier(op_rig *rig, nets_role role, bool given) {
     float *earlier = op_rig_alloc(rig, rig->bytes[NETS_X]);
     for (int64_t i = 0; i < op_rig_elems(rig, NETS_X); i++) earlier[i] = (float)((i + role) % 17 - 8) / 3;
@@ -50,7 +50,7 @@ typedef struct layers {
     bool residual;
 } layers;
 
-/* A sum that is not a number is none behind the ReLU either, and lets nothing through. */
+/* Makes one element of the addend NaN: ReLU passes NaN on, and lets no gradient through there. */
 static void spoil(op_rig *rig) { op_rig_floats(rig, NETS_X2)[op_rig_elems(rig, NETS_X2) / 2] = NAN; }
 
 static void start_layers(layers *l, const int64_t x[4], bool residual, bool training) {
@@ -130,13 +130,13 @@ static void batch_norm_forward_in_place_gives_the_same_bits(void **state) {
         }
 }
 
-/* Which of the gradients are wanted, and what is given for them. */
+/* Which gradients are wanted, and which arguments are given. */
 typedef struct variant {
     bool by_mask, earlier, earlier2, dx2, dx, in_place, exact;
 } variant;
 
-/* Then y is not read; but of small maps, where nothing is gained, it may be. With a sum before the ReLU, what is known
- * of x alone says nothing of y. */
+/* Says that x and the statistics are exact. The op then need not read y: of large maps without a sum, y is overwritten
+ * here. With a sum, x alone does not determine y's signs. */
 static void give_exact(op_rig *fused, bool residual) {
     enum { LARGE = 1 << 15 };
     fused->args.exact_roles = NETS_ROLE_BIT(NETS_X) | NETS_STATISTICS_BITS;
@@ -144,7 +144,7 @@ static void give_exact(op_rig *fused, bool residual) {
         memset(fused->args.at[NETS_Y], 0xff, (size_t)fused->bytes[NETS_Y] / 32);
 }
 
-/* Over an earlier contribution, or without one over y. */
+/* DX2 is written over its earlier contribution, or else over y. */
 static void give_dx2_inplace(op_rig *fused, variant v) {
     if (v.earlier2)
         fused->args.at[NETS_DX2] = fused->args.at[NETS_EARLIER2];
@@ -196,7 +196,7 @@ static void batch_norm_backward_is_the_layers_whatever_is_given_and_wanted(void 
     }
 }
 
-/* What x has become lets other elements through; y says which. */
+/* x is negated, so gating by it would let other elements through than y does. */
 static void y_is_asked_unless_x_and_its_statistics_are_what_they_were(void **state) {
     (void)state;
     static const uint64_t EXACT[] = {0, NETS_STATISTICS_BITS, NETS_ROLE_BIT(NETS_X),
@@ -222,7 +222,7 @@ static void y_is_asked_unless_x_and_its_statistics_are_what_they_were(void **sta
 
 /* ---------------------------------------------------------------- bias, ReLU */
 
-/* A convolution that only adds its bias. */
+/* `bias`: a convolution that only adds its bias. */
 static void start_bias(op_rig *bias, op_rig *relu, op_rig *fused, const int64_t x[4]) {
     op_rig_init(bias, NETS_CONV, &(nets_attrs){.out_channels = x[3], .kernel = {1, 1}, .groups = x[3], .bias = true}, x,
                 true, true);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Softmax cross-entropy against its formula, and its gradient against differences of the loss (step 0.02; the loss is a
- * float near 2, so differences carry 1e-5: tolerance 2e-3 of the largest gradient, which is near 0.2). */
+/* Softmax cross-entropy against its formula; its gradient against differences of the loss. The step is 0.02; the loss
+ * is a float near 2, so differences are accurate to 1e-5; the tolerance is 2e-3 of the largest gradient, near 0.2. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -51,7 +51,7 @@ static void correct_counts_labels_of_the_highest_score(void **state) {
         op_rig_floats(&rig, NETS_X)[i * CLASSES + 3] = 5;
         op_rig_floats(&rig, NETS_X)[i * CLASSES + LABELS[i]] = i == 0 ? 9 : 5;
     }
-    /* Image 0: its label wins; images 2 and 3: label 3; images 1 and 4: ties, the first wins: labels 0 and 1. */
+    /* Image 0: its label wins. Images 2 and 3: label 3. Images 1 and 4 tie; the first wins: labels 0 and 1. */
     op_rig_run(&rig, MM_FORWARD);
     assert_int_equal(*(int32_t *)rig.args.at[NETS_CORRECT], 5);
     op_rig_floats(&rig, NETS_X)[4 * CLASSES] = 5;
@@ -95,7 +95,7 @@ static void gradient_matches_differences_also_in_place(void **state) {
     op_rig_fini(&rig);
 }
 
-/* The forward of a rig that has a bad label: the stream fails, or, where it cannot, the outputs say which it is. */
+/* Runs a forward with a bad label. On the host the stream fails; on a GPU the outputs name the image. */
 static void check_refused(op_rig *rig, int label, const char *words) {
     assert_int_equal(nets_op_enqueue(rig->op, MM_FORWARD, &rig->args, rig->stream), MM_OK);
     mm_status status = mm_stream_sync(rig->stream);
@@ -117,12 +117,12 @@ static void label_out_of_range_is_refused(void **state) {
     op_rig rig;
     start(&rig, true);
     ((int32_t *)rig.args.at[NETS_LABELS])[2] = CLASSES;
-    ((int32_t *)rig.args.at[NETS_LABELS])[4] = -7; /* the first counts */
+    ((int32_t *)rig.args.at[NETS_LABELS])[4] = -7; /* the first bad label is reported */
     check_refused(&rig, 2, "label 7 of image 2");
     op_rig_fini(&rig);
 }
 
-/* Labels of pixels: the batch's rows, whichever way they are images, rows and columns. */
+/* Labels of pixels count like labels of images: only the number of rows matters. */
 static void pixels_of_a_map_count_as_images_do(void **state) {
     (void)state;
     op_rig images, maps;

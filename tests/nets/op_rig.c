@@ -15,7 +15,7 @@
 #include "nets/net_ops.h"
 #include "tests/nets/algorithms_file.h"
 
-/* What rigs are made on; a test program runs its tests one after another. */
+/* The device of later rigs. */
 static const char *device_name = "host";
 
 bool op_rig_use_device(size_t i) {
@@ -42,8 +42,8 @@ void op_rig_open(op_rig *rig, const nets_backend_config *config) {
         fail_msg("%s", mm_last_error());
 }
 
-/* The host's from the heap, whose ends sanitizers watch; a device's as large as asked, whose ends the checker of
- * kernels watches. */
+/* Host memory is from the heap, whose ends sanitizers watch. A device's has just the size asked for; the kernel checker
+ * watches its ends. */
 void *op_rig_alloc(op_rig *rig, int64_t bytes) {
     void *memory = NULL;
     int64_t size = rig->device->ops->cpu_reaches_memory ? (bytes + 255) / 256 * 256 : bytes;
@@ -74,13 +74,13 @@ static void give(op_rig *rig, nets_role role, int64_t bytes) {
 
 enum { GUARD_BYTES = 4096 };
 
-/* What a phase has to write is not a number before. */
+/* An output starts as NaN. */
 static void give_output(op_rig *rig, nets_role role, int64_t bytes) {
     give(rig, role, bytes);
     memset(rig->storage[role], 0xff, (size_t)bytes);
 }
 
-/* The net of the layer alone gives its output shape and its parameters, which are given places. */
+/* Builds a net of this layer alone for its output shape and parameters, and allocates the parameters. */
 static void infer(op_rig *rig, const nets_attrs *attrs) {
     nets_net *net;
     const int64_t *x = rig->desc.x[0].dims;
@@ -135,14 +135,14 @@ static void make_op(op_rig *rig) {
     give(rig, NETS_WORKSPACE, rig->args.workspace_bytes + GUARD_BYTES);
 }
 
-/* Storage, op and inputs of what the description says. */
+/* Makes storage, op and inputs for rig->desc. */
 static void make_ready(op_rig *rig) {
     give_all(rig);
     make_op(rig);
     const nets_role filled[] = {NETS_X, NETS_X2, NETS_W, NETS_B, NETS_DY};
     for (size_t i = 0; i < sizeof filled / sizeof filled[0]; i++) op_rig_fill(rig, filled[i], (uint32_t)i + 1);
     for (int i = 2; i < rig->desc.n_inputs; i++) op_rig_fill(rig, (nets_role)(NETS_X + i), (uint32_t)i + 100);
-    for (int i = 2; i < NETS_MAX_PARAMS; i++) /* the learned ones: their gradients have a place */
+    for (int i = 2; i < NETS_MAX_PARAMS; i++) /* learned ones have a gradient */
         if (rig->args.at[NETS_DPARAM + i]) op_rig_fill(rig, (nets_role)(NETS_PARAM + i), (uint32_t)i + 200);
     if (!rig->desc.wants_dx) rig->args.at[NETS_DX] = NULL;
 }
@@ -243,7 +243,8 @@ static double objective(op_rig *rig) {
 }
 
 void op_rig_check_gradient(op_rig *rig, nets_role of, nets_role by, float h, double tolerance) {
-    /* Fewer where a forward is many launches, or fibers: such devices are compared with the host, too. */
+    /* Fewer samples where a forward is slow: launches, emulated threads. Such devices are also compared with the
+     * host. */
     int64_t n = op_rig_elems(rig, of), samples = rig->device->ops->cpu_reaches_memory ? 397 : 41;
     int64_t stride = n > samples + 3 ? n / samples : 1;
     float *variable = op_rig_floats(rig, of);
@@ -327,7 +328,7 @@ void op_rig_check_made_for_earlier(op_rig *rig) {
     assert_int_equal(nets_op_enqueue(rig->op, MM_BACKWARD, &rig->args, rig->stream), MM_ERR_INVALID);
 }
 
-/* Moves a role's storage by `shift` bytes within a larger block, contents included. */
+/* Moves a role's storage, with its contents, by `shift` bytes in a larger block. */
 static void move_role(op_rig *rig, nets_role role, int64_t shift) {
     char *block = op_rig_alloc(rig, shift + rig->bytes[role]);
     memcpy(block + shift, rig->storage[role], (size_t)rig->bytes[role]);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Concatenation is a copy: outputs and gradients are compared exactly, element by element. The gradients are also
- * checked against central differences (of a linear function: exact but for rounding; tolerance 1e-3). Where a crop
- * begins, and what is added to its gradient in place. */
+/* Concatenation copies: outputs and gradients are compared exactly. Gradients also match central differences (of a
+ * linear function: exact but for rounding; tolerance 1e-3). A crop: where it begins, and gradients added in place. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +15,7 @@ static const int64_t CHANNELS[INPUTS] = {5, 1, 16, 3}, X[4] = {2, 3, 4, 5};
 
 static void start_concat(op_rig *rig) { op_rig_init_inputs(rig, NETS_CONCAT, NULL, X, CHANNELS, INPUTS, true, true); }
 
-/* Element e of the output is element *at_out of this input. */
+/* Returns the input from which output element e comes; at_out: its element. */
 static int source_of(const op_rig *rig, int64_t e, int64_t *at_out) {
     int64_t c = e % rig->desc.y.dims[3], pixel = e / rig->desc.y.dims[3];
     int input = 0;
@@ -27,8 +26,8 @@ static int source_of(const op_rig *rig, int64_t e, int64_t *at_out) {
 
 static float earlier_at(int input, int64_t at) { return (float)(at % 13 - 6 + input); }
 
-/* The gradients by the inputs, all but those of the bits of `absent`; the inputs of `summed` have an earlier
- * contribution, which the gradient overwrites if in place. */
+/* Checks gradients by all inputs but those in the bits of `absent`. Inputs in `summed` have an earlier contribution;
+ * with `inplace` the gradient is written over it. */
 static void check_concat_backward(op_rig *rig, unsigned absent, unsigned summed, bool inplace) {
     float *earlier[INPUTS] = {NULL};
     for (int i = 0; i < INPUTS; i++) {
@@ -95,7 +94,7 @@ static void concat_adds_earlier_contributions_in_place_or_not(void **state) {
     op_rig_fini(&rig);
 }
 
-/* Leaves the backward the tensors that a lowered graph would give it. */
+/* Leaves the op only the tensors that a lowered graph gives its backward. */
 static void leave_only_gradients(op_rig *rig) {
     for (int r = 0; r < NETS_ROLES; r++)
         if (r != NETS_DY && r != NETS_WORKSPACE && (r < NETS_DX || r > NETS_DX_LAST)) rig->args.at[r] = NULL;
@@ -129,7 +128,7 @@ static void as_many_inputs_as_there_may_be_each_with_an_earlier_contribution(voi
 
 static const int64_t IMAGE[4] = {2, 7, 6, 3};
 
-/* Where an element of the image is in the crop, -1 if it is cut off. */
+/* Index in the crop of an element of the image; -1: cut off. */
 static int64_t place_in_crop(const op_rig *rig, int64_t e) {
     const int64_t *x = rig->desc.x[0].dims, *y = rig->desc.y.dims, *offset = rig->desc.attrs.offset;
     int64_t c = e % x[3], column = e / x[3] % x[2] - offset[1], row = e / (x[3] * x[2]) % x[1] - offset[0];
@@ -141,7 +140,7 @@ static void crop_of_the_middle(void **state) {
     (void)state;
     op_rig rig;
     op_rig_init(&rig, NETS_CROP, &(nets_attrs){.out_size = {4, 3}, .center = true}, IMAGE, true, true);
-    assert_int_equal(rig.desc.attrs.offset[0], 1); /* 3 cut off, half rounded down */
+    assert_int_equal(rig.desc.attrs.offset[0], 1); /* 3 are cut off: half of that, rounded down */
     assert_int_equal(rig.desc.attrs.offset[1], 1);
     op_rig_fini(&rig);
 }

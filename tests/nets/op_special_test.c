@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What only one operation does; what all do is in op_suite_test.c. */
+/* Tests for single operations; op_suite_test.c has those for all. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,7 +10,7 @@
 
 #include "tests/nets/op_formula.h"
 
-/* AlexNet's first: 151 MB of weights. A few megabytes of activations change their layout, the weights do not. */
+/* AlexNet's first linear layer has 151 MB of weights. Only the activations, a few megabytes, are reordered. */
 static void workspace_of_a_linear_layer_is_of_the_size_of_the_activations_not_of_the_weights(void **state) {
     (void)state;
     nets_backend *backend;
@@ -22,7 +22,7 @@ static void workspace_of_a_linear_layer_is_of_the_size_of_the_activations_not_of
                               .n_inputs = 1,
                               .training = true,
                               .wants_dx = true};
-    /* cuBLAS asks for scratch to be fast. */
+    /* cuBLAS wants a workspace for speed. */
     int64_t own = strcmp(op_rig_device(), "host") == 0 ? 4 << 20 : 32 << 20;
     assert_int_equal(nets_backend_open(op_rig_device(), NULL, &backend), MM_OK);
     assert_int_equal(nets_op_create(backend, &fc6, &op), MM_OK);
@@ -43,7 +43,7 @@ static void lrn_constants_that_are_left_out_are_those_of_torch(void **state) {
     op_rig_fini(&rig);
 }
 
-/* On a GPU, blocks take more pixels than one after the other. */
+/* On a GPU, a thread block takes several groups of pixels, one after the other. */
 static void lrn_of_pixels_of_a_second_round_gives_the_bits_of_the_first(void **state) {
     (void)state;
     enum { PIXELS = 130 * 128, CHANNELS = 32, SAME = 64 * CHANNELS, LAST = PIXELS * CHANNELS - SAME };
@@ -61,7 +61,7 @@ static void lrn_of_pixels_of_a_second_round_gives_the_bits_of_the_first(void **s
     op_rig_fini(&rig);
 }
 
-/* Else a run that has diverged would look as if it had not. */
+/* Else a diverged run would look sound. */
 static void max_pool_keeps_what_is_not_a_number(void **state) {
     (void)state;
     const nets_attrs overlapping = {.kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}};

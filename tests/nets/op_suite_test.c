@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What every operation does, over a table of cases: its output is what its definition says, in training and
- * evaluation; gradients match central differences; an earlier contribution is added to the input's gradient; bits
- * depend neither on where tensors lie, nor on whether outputs are written over inputs that they may be written over,
- * nor, of the gradients by parameters, on whether the one by the input is wanted. What only one operation does is
- * tested in its own file. */
+/* Every operation, over a table of cases. Outputs match the definition, in training and evaluation; gradients match
+ * central differences; an earlier contribution is added to the input's gradient. Bits do not depend on where tensors
+ * lie, or on whether outputs are written over inputs where that is allowed. Gradients by parameters do not depend on
+ * whether the input's gradient is wanted. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -45,20 +44,20 @@ static void fill_labels(op_rig *rig) {
 /* ---------------------------------------------------------------- operations */
 
 typedef enum op_check {
-    ADDS_EARLIER_INPLACE = 1, /* and is made for an earlier contribution or for none */
+    ADDS_EARLIER_INPLACE = 1, /* and is created either for an earlier contribution or for none */
     FORWARD_INPLACE = 2,      /* in training */
     EVALUATION_INPLACE = 4,
     BACKWARD_INPLACE = 8,
 } op_check;
 
-/* Differences of what is linear in each argument are exact but for rounding. Of what is curved the step is small, so
- * that the curvature's part stays below the tolerance; a batch norm's sums over all outputs round more. */
+/* For ops linear in each argument, differences are exact but for rounding. For others the step is small enough that
+ * curvature stays below the tolerance. A batch norm sums over all outputs and so rounds more. */
 static const struct operation {
-    double (*formula)(const op_rig *rig, int64_t e); /* NULL: it has its own tests */
+    double (*formula)(const op_rig *rig, int64_t e); /* NULL: tested elsewhere */
     void (*fill)(op_rig *rig);
     double tolerance; /* of the output */
-    float step;       /* of differences; 0: it has its own tests */
-    double deviation; /* of gradients, as a share of the largest */
+    float step;       /* of differences; 0: tested elsewhere */
+    double deviation; /* largest error of gradients, relative to the largest one */
     unsigned checks;
 } OPERATIONS[NETS_OP_KINDS] = {
     [NETS_CONV] = {op_formula_conv, NULL, 1e-4, 0.25f, 1e-3, ADDS_EARLIER_INPLACE},
@@ -82,9 +81,8 @@ typedef struct op_case {
     nets_op_kind kind;
     nets_attrs attrs;
     int64_t x[4];
-    int64_t y[2];       /* height and width of the output; 0: whatever they are */
-    bool sums_by_image; /* the host's library sums up a batch of one, as an earlier contribution asks, in another
-                          order */
+    int64_t y[2];       /* height and width of the output; 0: not checked */
+    bool sums_by_image; /* for batch 1 with an earlier contribution, the host's library sums in another order */
 } op_case;
 
 static const struct operation *operation_of(const op_case *c) { return &OPERATIONS[c->kind]; }
@@ -96,7 +94,7 @@ static void start(op_rig *rig, const op_case *c, bool training, bool wants_dx) {
 
 /* ---------------------------------------------------------------- checks */
 
-/* The index that is kept of output e: in 4 bits where windows have at most 16 elements, of a multiple of 4 channels. */
+/* The index stored for output e: 4 bits if windows have at most 16 elements and channels are a multiple of 4. */
 static int kept_index(const op_rig *rig, int64_t e) {
     const uint8_t *index = rig->args.at[NETS_INDEX];
     const nets_attrs *a = &rig->desc.attrs;
@@ -144,7 +142,6 @@ static void check_gradients(const op_case *c) {
     op_rig_fini(&rig);
 }
 
-/* A check of the rig's, on a fresh one. */
 static void check_fresh(const op_case *c, void (*check)(op_rig *rig)) {
     op_rig rig;
     start(&rig, c, true, true);
@@ -156,7 +153,6 @@ static void check_same(const op_rig *a, const void *b, nets_role role) {
     if (b && memcmp(a->args.at[role], b, (size_t)a->bytes[role]) != 0) fail_msg("role %d has other bits", (int)role);
 }
 
-/* The gradients by parameters are the same, too. */
 static void check_inplace(const op_case *c, bool training, mm_phase phase, nets_role input, nets_role output) {
     op_rig apart, together;
     start(&apart, c, training, training);
@@ -183,7 +179,7 @@ static void check_without_dx(const op_case *c) {
     }
     for (int i = 0; i < NETS_MAX_PARAMS; i++)
         check_same(&with, without.storage[NETS_DPARAM + i], (nets_role)(NETS_DPARAM + i));
-    op_rig_fill(&with, NETS_DY, 5); /* as it was at first: it is only read */
+    op_rig_fill(&with, NETS_DY, 5); /* the value at first: DY is only read */
     check_same(&with, without.storage[NETS_DY], NETS_DY);
     op_rig_fini(&with);
     op_rig_fini(&without);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The update step against its formula, the schedule, the initial values. */
+/* The update step against its formula; learning-rate schedules; initial values. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 #include "nets/zoo/zoo.h"
 #include "tests/nets/op_rig.h"
 
-/* A tensor under update, beside its values as they should be. */
+/* A tensor to update, and w and v: the expected weights and momenta. */
 typedef struct tensor {
     nets_update_param param;
     float *gradient;
@@ -48,7 +48,7 @@ static void step_as_it_should_be(tensor *t, int step, double lr) {
 static void check_tensor(const tensor *t) {
     for (int64_t i = 0; i < t->param.elems; i++)
         assert_true(fabs(t->param.weight[i] - t->w[i]) < 1e-6 && fabs(t->param.state[0][i] - t->v[i]) < 1e-6);
-    for (int64_t i = 0; t->param.copy && i < t->param.elems; i++) { /* 8 bits: at most half of the last one away */
+    for (int64_t i = 0; t->param.copy && i < t->param.elems; i++) { /* error at most half of bf16's last bit */
         const uint32_t bits = (uint32_t)t->param.copy[i] << 16;
         const double weight = (double)t->param.weight[i];
         float copy;
@@ -57,7 +57,7 @@ static void check_tensor(const tensor *t) {
     }
 }
 
-/* Sizes that are no multiple of a vector, or of what a block of a GPU takes. */
+/* Sizes are no multiple of a vector, nor of what a GPU's thread block takes. */
 static void update_follows_torch_for_three_steps(void **state) {
     (void)state;
     enum { TENSORS = 4 };
@@ -108,7 +108,7 @@ static double adamw_as_it_should_be(tensor *t, const nets_optimizer *o, int step
     return moved;
 }
 
-/* Of parameters that weight decay leaves out, the same bits as without any. */
+/* Parameters excluded from weight decay get the same bits as without it. */
 static void undecayed_parameters_are_updated_as_without_decay(void **state) {
     (void)state;
     enum { TENSORS = 70, ELEMS = 5 };
@@ -145,7 +145,6 @@ static void undecayed_parameters_are_updated_as_without_decay(void **state) {
     }
 }
 
-/* The bits of one that keeps a momentum and forgets it. */
 static void plain_gradient_descent_needs_no_state(void **state) {
     (void)state;
     enum { ELEMS = 4103 };
@@ -189,8 +188,8 @@ static double relative_norm(const float *values, const double *expected, int64_t
     return sqrt(off / all);
 }
 
-/* Gradients of a training's sizes, some of them zero; a loss that is not finite in the midst changes nothing, not even
- * the count. */
+/* Gradients have sizes as in training, some are zero. Midway a loss is not finite: that changes nothing, not even the
+ * update count. */
 static void adamw_follows_its_paper_for_ten_steps(void **state) {
     (void)state;
     enum { ELEMS = 8197, STEPS = 10 };
@@ -289,13 +288,12 @@ static void optimizers_are_read_as_they_are_told(void **state) {
     }
 }
 
-/* It stays halted for losses that come later. */
 static void a_loss_that_is_not_finite_halts_updates_if_asked(void **state) {
     (void)state;
     enum { ELEMS = 5000 };
     static const float LOSSES[] = {2, NAN, 2}, FINITE[] = {2, 1, 2}, WRONG[] = {NAN, INFINITY, -1e31f, NAN};
-    /* Of a loss, not asked and asked; of three gradients; of a statistic. From 6 on, the last five by a check of its
-     * own. */
+    /* What is not finite: 0 the loss, without only_finite; 1 the loss; 2 to 4 the gradients; 5 a statistic. 6 to 10: as
+     * 1 to 5, found by a separate check before the update. */
     for (int at = 0; at < 11; at++) {
         const int run = at < 6 ? at : at - 5;
         const bool only_finite = run > 0, apart = at >= 6;
@@ -339,7 +337,7 @@ static void a_loss_that_is_not_finite_halts_updates_if_asked(void **state) {
     }
 }
 
-/* The bound is the caller's; without a loss and tensors, nothing is wrong. */
+/* The caller gives the bound. Without a loss and tensors, nothing is wrong. */
 static void a_check_looks_at_what_it_is_given(void **state) {
     (void)state;
     op_rig rig;
@@ -365,7 +363,7 @@ static void a_check_looks_at_what_it_is_given(void **state) {
     op_rig_fini(&rig);
 }
 
-/* The parts of an update give the bits of the whole, and are counted as one. */
+/* An update in parts gives the bits of the whole, and counts once. */
 static void an_update_in_parts_is_one_update(void **state) {
     (void)state;
     enum { TENSORS = 3, ELEMS = 5 };
@@ -407,7 +405,7 @@ static void an_update_in_parts_is_one_update(void **state) {
     }
 }
 
-/* More than one launch of a GPU lists: each is updated once, and the iteration is counted once. */
+/* A GPU needs several launches. */
 static void update_of_very_many_tensors(void **state) {
     (void)state;
     enum { TENSORS = 1601, ELEMS = 3 };
@@ -432,8 +430,8 @@ static void update_of_very_many_tensors(void **state) {
     op_rig_fini(&rig);
 }
 
-/* Tensors of more than one launch of a GPU, one of them of several chunks and a rest. With a learning rate of -1 from
- * weights of 0, the first weights are the gradients as they were used. */
+/* A GPU needs several launches for so many tensors; one has several chunks and a rest. Weights start at 0 with a
+ * learning rate of -1, so the new weights are the clipped gradients. */
 static void gradients_are_clipped_by_the_norm_of_all_of_them(void **state) {
     (void)state;
     enum { TENSORS = 650, LARGE = 9003, ELEMS = 5, FAR = 640 };

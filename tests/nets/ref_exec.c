@@ -33,7 +33,7 @@ static bool used_later(const ref_exec *ref, mm_tensor root, int step) {
     return false;
 }
 
-/* The storage of a step's other tensors must not be the one that is written. */
+/* Whether another tensor of the step lies in `root`, which is to be written. */
 static bool used_beside(const ref_exec *ref, const mm_step_info *step, mm_tensor root, mm_tensor input) {
     for (int u = 0; u < step->n_uses; u++)
         if (step->uses[u].tensor != input && ref->root[step->uses[u].tensor] == root) return true;
@@ -134,7 +134,7 @@ static uint32_t *make_mask(const void *values, const mm_tensor_info *tensor) {
     const int64_t n = tensor->bytes / (wide ? 4 : 2);
     uint32_t *mask = calloc((size_t)n / 32 + 1, sizeof *mask);
     assert_non_null(mask);
-    for (int64_t i = 0; i < n; i++) /* of bf16: neither zero nor negative */
+    for (int64_t i = 0; i < n; i++) /* as int16, positive bf16 values are above 0 */
         if (wide ? ((const float *)values)[i] > 0 : ((const int16_t *)values)[i] > 0)
             mask[i / 32] |= UINT32_C(1) << (i % 32);
     return mask;

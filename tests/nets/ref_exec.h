@@ -7,12 +7,12 @@
 #include "nets/lower/lower.h"
 
 typedef struct ref_options {
-    bool share;     /* an output is written over its input where the graph allows it and the input is not read again */
+    bool share;     /* outputs are written over inputs where the graph allows it and nothing reads the input again */
     bool sign_mask; /* readers of signs get sign masks */
     bool no_fuse;   /* the net is lowered layer by layer */
     nets_precision precision;
     nets_optimizer_id optimizer;
-    bool exact; /* ops get exact_roles for everything, which is true here */
+    bool exact; /* ops are told that all roles are exact, which is true here */
 } ref_options;
 
 typedef struct ref_exec {
@@ -23,8 +23,8 @@ typedef struct ref_exec {
     nets_backend *backend;
     nets_lowered *lowered;
     void **storage;  /* NULL for tensors that lie in another's storage */
-    mm_tensor *root; /* of each tensor, the one in whose storage it lies */
-    int shared;      /* how many tensors lie in another's storage */
+    mm_tensor *root; /* for each tensor, the one in whose storage it lies */
+    int shared;      /* number of tensors in another's storage */
     void *workspace;
     int64_t workspace_bytes;
     nets_update_param *params;
@@ -32,7 +32,7 @@ typedef struct ref_exec {
     nets_optimizer optimizer;
 } ref_exec;
 
-/* Fails the test if it cannot. Parameters start from `seed`; `like` not NULL: as in that executor. */
+/* Fails the test on an error. Parameters are initialised from `seed`, or copied from `like` if not NULL. */
 void ref_init(ref_exec *ref, const nets_net *net, int64_t batch, nets_mode mode, ref_options options, uint64_t seed,
               const ref_exec *like);
 void ref_fini(ref_exec *ref);
@@ -40,11 +40,11 @@ void ref_fini(ref_exec *ref);
 /* Fills managed tensors and the workspace with NaN, runs one iteration, and returns the loss. */
 float ref_iteration(ref_exec *ref, const float *images, const int32_t *labels, float lr);
 
-/* A tensor's elements by name; fails the test if there is none. */
+/* Elements of the named tensor; fails the test if there is none. */
 void *ref_tensor(const ref_exec *ref, const char *name);
 
-/* A small net with layers that read one map twice: sums and concatenations, of maps with other consumers, of the
- * images, and, in evaluation only, through a dropout of probability `dropped`. Two of its batch norms are fused with a
+/* A small net with layers that read one map twice: sums and concatenations, of maps with other consumers, of the images
+ * and, in evaluation only, through a dropout with probability `dropped`. Two of its batch norms are fused with a
  * ReLU. */
 nets_net *ref_repeated_net(float dropped);
 

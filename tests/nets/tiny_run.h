@@ -16,9 +16,9 @@ typedef struct tiny_run {
     int32_t *labels[TINY_BATCHES];
 } tiny_run;
 
-/* Fails the test if it cannot. */
+/* Fails the test on an error. */
 void tiny_run_init(tiny_run *run, const mm_options *options);
-/* Takes the manager over. */
+/* The same under this manager, which tiny_run_fini destroys. */
 void tiny_run_init_under(tiny_run *run, mm_manager *manager);
 void tiny_run_fini(tiny_run *run);
 

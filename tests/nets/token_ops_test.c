@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Operations of transformers against PyTorch's in float64, of which references/tokens.py recorded some elements:
- * outputs and gradients differ by at most 1e-5 of the largest; of bf16 maps by a unit in their last place, and a bound
- * on sums. And what only these operations do. On each device that has them. */
+/* Operations of transformers, on each device that has them, against PyTorch's in float64. references/tokens.py recorded
+ * some elements. Outputs and gradients differ by at most 1e-5 of the largest; with bf16 maps, by a unit in the last
+ * place plus a bound on sums. And tests of single operations. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,7 +21,7 @@
 static const char REFERENCES[] = "tests/nets/references/tokens.safetensors";
 static const double TOLERANCE = 1e-5;
 
-/* In [-1, 1]; the script's formula. */
+/* In [-1, 1]; same formula as the script's. */
 static float number(int64_t seed, int64_t i) { return (float)((i * 7919 + seed * 104729) % 2003 - 1001) / 1001; }
 
 static void fill(op_rig *rig, nets_role role, int64_t seed, float factor, float shift) {
@@ -34,7 +34,7 @@ typedef struct op_case {
     nets_op_kind kind;
     nets_attrs attrs;
     int64_t x[4];
-    float factor, shift; /* of x */
+    float factor, shift; /* applied to x */
 } op_case;
 
 static const op_case CASES[] = {
@@ -55,7 +55,6 @@ enum { N_CASES = sizeof CASES / sizeof CASES[0] };
 
 static bool is_host(void) { return strcmp(op_rig_device(), "host") == 0; }
 
-/* Whether the device has the operation. */
 static bool has(nets_op_kind kind) {
     nets_backend *backend;
     assert_int_equal(nets_backend_open(op_rig_device(), NULL, &backend), MM_OK);
@@ -94,19 +93,19 @@ static float element(const op_rig *rig, nets_role role, int64_t i) {
     return value;
 }
 
-/* Of bf16, a unit in the last place of the value. On CUDA projections round their bias, 1 at most, to bf16, too. */
+/* bf16: a unit in the last place of `value`. On CUDA, projections also round their bias (at most 1) to bf16. */
 static double last_place(const op_rig *rig, nets_role role, double value) {
     const bool rounds_bias = is_half(rig, role) && role == NETS_Y && rig->desc.kind == NETS_PROJECT && !is_host();
     return (is_half(rig, role) && value != 0 ? ldexp(1, ilogb(value) - 7) : 0) + (rounds_bias ? ldexp(1, -9) : 0);
 }
 
-/* Of the largest element: a bound on sums. For attention in bf16 it is chosen and not derived.
+/* Bound on the error of sums, relative to the largest element. For attention in bf16 it is chosen, not derived.
  *
- * Of bf16 maps, operations that multiply what they computed may round that to bf16 first, off by 2^-9 at most: the loss
- * the scores' gradients; attention its probabilities and the scores' gradients, and its backward reads its rounded
- * output. A sum is then off by at most 2^-9 of the sum of its terms' sizes. In these cases that sum is up to 1.6 times
- * the largest element for the loss, so its bound holds always. For attention's gradients it is up to 8.8 times, 2^-5.8.
- * Errors cancel: with its output rounded, attention is off by 0.0034 (2^-8.2), and 2^-7 is chosen. */
+ * With bf16 maps, operations may round intermediate results to bf16 before multiplying them, with an error of at most
+ * 2^-9: the loss its scores' gradients; attention its probabilities and scores' gradients (and its backward reads its
+ * rounded output). A sum is then off by at most 2^-9 of the sum of its terms' magnitudes. Here that sum is up to 1.6
+ * times the largest element for the loss, so its bound always holds. For attention's gradients it is up to 8.8 times,
+ * which would give 2^-5.8. Errors cancel: measured is 0.0034 (2^-8.2), and 2^-7 is chosen. */
 static double tolerance(const op_rig *rig) {
     if (rig->desc.maps == MM_BF16 && rig->desc.kind == NETS_TOKEN_LOSS) return ldexp(1, -8);
     if (rig->desc.maps == MM_BF16 && rig->desc.kind == NETS_ATTENTION) return ldexp(1, -7);
@@ -120,7 +119,7 @@ static void check(const nets_safetensors_file *file, const op_rig *rig, const op
     char name[64];
     snprintf(name, sizeof name, "%s%s.%s", bf16 ? "bf16." : "", c->name, what);
     const nets_safetensors_tensor *recorded = nets_safetensors_find(file, name);
-    if (!recorded) return; /* as the script records what there is */
+    if (!recorded) return; /* the script records only roles that exist */
     const int64_t n = op_rig_elems(rig, role), step = n / most > 1 ? n / most : 1;
     double largest = 0, deviation = 0;
     assert_int_equal(recorded->dims[0], (n + step - 1) / step);
@@ -145,7 +144,7 @@ static void round_elements(const float *from, int64_t n, uint16_t *to) {
     }
 }
 
-/* The rig gets bf16 maps, and the op of them. On CUDA all of these take such maps themselves. */
+/* Makes the rig's op and maps bf16. On CUDA all of these ops are native in bf16. */
 static void halve(op_rig *rig) {
     static const nets_role roles[] = {NETS_X, NETS_DY};
     const nets_param_spec *weight = nets_param_spec_of(rig->desc.kind, 0);
@@ -253,7 +252,7 @@ static void attention_does_not_see_what_comes_later(void **state) {
     op_rig_fini(&rig);
 }
 
-/* A workspace of blocks, not of the square of the context. */
+/* The workspace is for blocks of scores, not for the square of the context. */
 static void attention_needs_no_memory_for_all_scores(void **state) {
     const int64_t x[4] = {1, 1, 4096, 24};
     op_rig rig;
@@ -270,7 +269,7 @@ static void expect_failure(op_rig *rig, mm_phase phase, const char *message) {
     assert_string_equal(mm_last_error(), message);
 }
 
-/* A GPU does not fail the stream: the token's row is not a number, and the others are what they were. */
+/* On a GPU the stream does not fail: the bad token's row is NaN, and the others are as usual. */
 static void check_no_row(op_rig *rig, int64_t row) {
     const int64_t channels = rig->desc.y.dims[3];
     op_rig_run(rig, MM_FORWARD);
@@ -308,7 +307,7 @@ static void a_label_beyond_the_classes_is_refused(void **state) {
     op_rig_fini(&rig);
 }
 
-/* Of tied weights, the loss writes the gradient, and the embedding adds to it. */
+/* With tied weights, the loss writes the gradient and the embedding adds to it. */
 static void an_embedding_of_shared_weights_adds_its_gradient(void **state) {
     op_rig alone, shared;
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Ten steps of training on CUDA, through the manager, go as on the host: losses within 1e-4 of the first, weights
- * within 1e-4 of the largest of their tensor (measured on the emulation, whose products are summed in double: 1e-6); a
- * second run on CUDA gives the bits of the first, and so does one whose layers are not fused. */
+/* Ten training steps under a manager on CUDA agree with the host: losses within 1e-4 of the first loss, weights within
+ * 1e-4 of their tensor's largest (measured on the emulation, which sums products in double: 1e-6). A second run on
+ * CUDA, and one without fusion, give the same bits. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,9 +14,8 @@
 
 enum { BATCH = 4, STEPS = 10, BATCHES = 3 };
 
-/* What remains of a training. */
 typedef struct outcome {
-    int steps; /* of an iteration */
+    int steps; /* steps of an iteration */
     float loss[STEPS];
     float **weights; /* by parameter */
 } outcome;
@@ -100,7 +99,7 @@ static void train_on(const nets_net *net, const char *device, bool no_fuse, outc
     train(net, device, manager, no_fuse, o);
 }
 
-/* `fused`: how many layers become part of others, so that forward and backward are one step less each. */
+/* `fused`: number of layers fused into others, each of which saves a step forward and backward. */
 static void check_training(nets_net *net, int fused) {
     mm_manager *manager;
     outcome host, cuda, again, apart;
@@ -142,8 +141,8 @@ static int conv(nets_net *net, const char *name, int64_t channels, int64_t kerne
     return nets_add1(net, name, NETS_CONV, &attrs, input);
 }
 
-/* What tiny leaves out: a residual sum, a concat, a crop, a transposed convolution, lrn, upsampling, global pooling;
- * gradients with several contributions; channels that are no fours. */
+/* What network tiny lacks: a residual sum, a concat, a crop, a transposed convolution, LRN, upsampling, global pooling;
+ * several gradient contributions; channels that are no multiple of four. */
 static void branching(void **state) {
     (void)state;
     nets_net *net;
@@ -175,7 +174,6 @@ static void reading_one_map_twice(void **state) {
     check_training(ref_repeated_net(0.3f), 2);
 }
 
-/* A label for each pixel. */
 static void segmenting(void **state) {
     (void)state;
     nets_net *net;
@@ -199,9 +197,8 @@ static int add(nets_net *net, const char *name, int a, int b) {
     return nets_add(net, name, NETS_ADD, NULL, (const int[]){a, b}, 2);
 }
 
-/* All that is fused: batch norm and ReLU, the sum with the input of a block (which has other consumers, before and
- * behind) and with another batch norm's output, biases of convolutions and of a linear layer; of channels that are no
- * fours, too. */
+/* Everything that is fused: batch norm and ReLU; sums with a block's input (which has consumers before and behind) or
+ * with another batch norm; biases of convolutions and a linear layer; also channels that are no multiple of four. */
 static void residual(void **state) {
     (void)state;
     nets_net *net;

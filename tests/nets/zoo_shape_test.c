@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The zoo's nets along their way: shapes of maps, names and shapes of parameters, bytes that others published. */
+/* Layers of the zoo's nets: shapes of maps, names and shapes of parameters, published sizes in bytes. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -93,7 +93,7 @@ static void shapes_of_nin_and_overfeat(void **state) {
                   {"pool3", {6, 6, 384}}, {"cccp8", {6, 6, 1000}}, {"loss", {1, 1, 1000}});
     EXPECT_SHAPES("nin-cifar", {"pool1", {16, 16, 96}}, {"pool2", {8, 8, 192}}, {"cccp6", {8, 8, 10}},
                   {"loss", {1, 1, 10}});
-    /* Sermanet et al. 2013, table 1: inputs of 24, 12, 12, 12 and 6 after the first. */
+    /* Sermanet et al. 2013, table 1: after the first layer, inputs of 24, 12, 12, 12 and 6 rows. */
     EXPECT_SHAPES("overfeat", {"data", {231, 231, 3}}, {"conv1", {56, 56, 96}}, {"conv2", {24, 24, 256}},
                   {"pool2", {12, 12, 256}}, {"conv5", {12, 12, 1024}}, {"pool5", {6, 6, 1024}}, {"fc6", {1, 1, 3072}});
 }
@@ -108,7 +108,7 @@ static void shapes_of_nets_with_labels_of_pixels(void **state) {
     EXPECT_SHAPES("fcn8s-vgg16", {"conv1_1", {422, 422, 64}}, {"pool5", {14, 14, 512}}, {"fc7", {8, 8, 4096}},
                   {"upscore2", {18, 18, 21}}, {"score_pool4c", {18, 18, 21}}, {"upscore_pool4", {38, 38, 21}},
                   {"upscore8", {312, 312, 21}}, {"loss", {224, 224, 21}});
-    /* Whatever the input, each pixel has its scores. */
+    /* For any input size, each pixel has scores. */
     EXPECT_SHAPES("fcn8s-vgg16@500x375,thin=8", {"upscore8", {568, 440, 21}}, {"loss", {500, 375, 21}});
     nets_net *net = build("unet");
     assert_int_equal(nets_net_labels(net), 388 * 388);
@@ -161,7 +161,7 @@ static void parameters_are_called_as_in_torchvision(void **state) {
     }
 }
 
-/* MiB of all layers' outputs but the data's, each in storage of its own, and of the largest. */
+/* MiB of all layers' outputs but the data, each in its own storage; and of the largest one. */
 static void output_sizes(const char *name, int64_t batch, double *sum_out, double *largest_out) {
     nets_net *net = build(name);
     *sum_out = *largest_out = 0;
@@ -175,9 +175,9 @@ static void output_sizes(const char *name, int64_t batch, double *sum_out, doubl
     nets_net_destroy(net);
 }
 
-/* FreeLunch's figures for what naive allocation holds, to the digits given there. All of them are met by counting every
- * layer's output: convolutions, ReLUs, normalisations, pools, linear layers, dropouts, and the probabilities (without
- * which AlexNet's would be 940.1); not the images. */
+/* FreeLunch's figures for naive allocation, with the digits given there. Counting every layer's output meets them all:
+ * convolutions, ReLUs, normalisations, pools, linear layers, dropouts, and the probabilities (without which AlexNet's
+ * would be 940.1), but not the images. */
 static void outputs_take_what_freelunch_says(void **state) {
     (void)state;
     double sum, largest;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The zoo's names and sizes: numbers of parameters against published ones, the syntax of names; GPT-2's parameters. */
+/* The zoo: numbers of parameters against published ones, the syntax of names, GPT-2's parameters. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -45,13 +45,13 @@ static void numbers_of_parameters_are_torchvisions(void **state) {
     expect_counts(known, sizeof known / sizeof known[0]);
 }
 
-/* Of a convolution with bias. */
+/* Parameters of a convolution with bias. */
 static int64_t conv(int64_t in, int64_t out, int64_t kernel) { return (in * kernel * kernel + 1) * out; }
 
-/* gpt2: of the published file, model.safetensors, without the causal masks. alexnet-2012: many ports of it print this
- * number, the paper has "60 million". inception-v4: timm's, of 1000 classes. unet: ports with one channel in and one
- * class have 31,030,593; the second class takes 65 more. overfeat: "145 million" in the paper's table 4, here to the
- * unit from table 1. */
+/* gpt2: the published file, model.safetensors, without causal masks. alexnet-2012: many ports print this number; the
+ * paper says "60 million". inception-v4: timm's, 1000 classes. unet: ports with one input channel and one class have
+ * 31,030,593; the second class adds 65. overfeat: the paper's table 4 says "145 million"; the exact number follows from
+ * its table 1. */
 static void numbers_of_parameters_are_those_published_elsewhere(void **state) {
     (void)state;
     static const count known[] = {{"alexnet-2012", 60965224},
@@ -62,8 +62,8 @@ static void numbers_of_parameters_are_those_published_elsewhere(void **state) {
     expect_counts(known, sizeof known / sizeof known[0]);
 }
 
-/* Those of which no number to the unit is published. fcn8s-vgg16: VGG-16's but for its classifier, scores of 21 classes
- * from three maps, three transposed convolutions without bias. */
+/* Networks without a published exact number. fcn8s-vgg16: VGG-16 without its classifier, scores of 21 classes from
+ * three maps, three transposed convolutions without bias. */
 static void numbers_of_parameters_follow_from_the_definitions(void **state) {
     (void)state;
     static const int64_t channels[] = {64, 128, 256, 512, 512};
@@ -79,7 +79,7 @@ static void numbers_of_parameters_follow_from_the_definitions(void **state) {
     expect_counts(known, sizeof known / sizeof known[0]);
 }
 
-/* A CIFAR bottleneck ResNet's from its definition: n blocks a stage, 4c channels between blocks. */
+/* Parameters of a CIFAR bottleneck ResNet, by definition: n blocks a stage, 4c channels between blocks. */
 static int64_t cifar_bottleneck_params(int64_t n) {
     int64_t sum = 3 * 16 * 9 + 2 * 16, before = 16;
     for (int64_t c = 16; c <= 64; c *= 2) {
@@ -100,7 +100,7 @@ static int convolutions(const nets_net *net, bool with_projections) {
     return n;
 }
 
-/* 9n + 5: of the convolutions, projections included, and the linear layer. */
+/* 9n + 5: convolutions, with projections, and the linear layer. */
 static void resnets_509_and_851_have_as_many_layers_of_weights(void **state) {
     (void)state;
     static const struct {
@@ -156,7 +156,7 @@ static void sizes_and_classes_follow_the_name(void **state) {
     static const struct {
         const char *name;
         int64_t height, width, classes;
-        const char *weight; /* of the classifier */
+        const char *weight; /* the classifier's */
         int64_t inputs;
     } nets[] = {
         {"resnet50@64", 64, 64, 1000, "fc.weight", 2048},
@@ -182,12 +182,12 @@ static void sizes_and_classes_follow_the_name(void **state) {
     }
 }
 
-/* A parameter of a network of 2 blocks, width 96: as the published file has it, in how many blocks, [in, out]. */
+/* A parameter of a GPT of 2 blocks and width 96, as the published file has it; dims are [in, out]. */
 typedef struct gpt_param {
-    const char *name; /* in a block: behind "h.0." and "h.1." */
-    int blocks;       /* 0: it is in none */
+    const char *name; /* in a block: without its prefix "h.0." or "h.1." */
+    int blocks;       /* number of blocks that have it; 0: it is in none */
     int64_t dims[2];
-    double mean, deviation; /* of its initial values */
+    double mean, deviation; /* of the initial values */
 } gpt_param;
 
 static void expect_gpt_param(const nets_net *net, const char *name, const gpt_param *want) {
@@ -211,7 +211,7 @@ static void expect_gpt_param(const nets_net *net, const char *name, const gpt_pa
         fail_msg("%s: mean %g, deviation %g", name, sum / (double)n, sqrt(squares / (double)n));
 }
 
-/* Radford et al., 2.3: normal with 0.02; the weights of residual layers scaled by 1 / sqrt(residual layers), here 4. */
+/* Radford et al., 2.3: normal with deviation 0.02; weights of residual layers scaled by 1 / sqrt(n), here n = 4. */
 static void parameters_of_gpt_are_named_shaped_and_begin_as_published(void **state) {
     static const gpt_param params[] = {
         {"wte.weight", 0, {64, 96}, 0, 0.02},
@@ -263,7 +263,7 @@ static void bad_sizes_are_refused(void **state) {
     }
     assert_int_equal(nets_zoo_build("vgg16@16", &net), MM_ERR_INVALID);
     assert_string_equal(mm_last_error(), "layer features.30: kernel 2 does not fit into height 1 padded by 0");
-    assert_int_equal(nets_zoo_build("alexnet-2012,thin=512", &net), MM_ERR_INVALID); /* one channel in two groups */
+    assert_int_equal(nets_zoo_build("alexnet-2012,thin=512", &net), MM_ERR_INVALID); /* 1 channel for 2 groups */
     assert_non_null(strstr(mm_last_error(), "layer conv2"));
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A small instance of every family trains: the same bits under liveness as under naive, and gradients that differences
- * of the loss confirm. And a net learns classes of pixels. */
+/* A small network of every family trains: liveness gives naive's bits, and differences of the loss confirm gradients.
+ * And a net learns classes of pixels. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -114,7 +114,7 @@ typedef struct checked {
     int32_t *labels;
 } checked;
 
-/* The loss and all gradients, with the weights left as they are and dropout drawing the same numbers each time. */
+/* Computes loss and gradients. Leaves the weights as they are, and dropout draws the same numbers each time. */
 static double loss_of(checked *c) {
     memset(ref_tensor(&c->ref, "rng"), 0, 4 * sizeof(int32_t));
     return (double)ref_iteration(&c->ref, c->images, c->labels, 0);
@@ -128,16 +128,16 @@ static double loss_along(checked *c, const nets_param *param, const float *base,
     return loss;
 }
 
-/* The loss is a float of 1 to 2: a difference of two is off by up to 1.2e-7. It has kinks (ReLU, maximum), the closer
- * together the deeper the net and the steeper the loss. So steps are as small as that error allows: those that change
- * the loss by 1e-4, where it is 0.1 % of the difference, and at most 0.001. The tolerance is for the kinks: all but one
- * of the differences stay below 2.5 %.
+/* The loss is a float of 1 to 2, so a difference of two losses has an error of up to 1.2e-7. It has kinks (ReLU,
+ * maximum), the closer together the deeper the net and the steeper the loss. So steps are as small as that error
+ * allows: they change the loss by 1e-4, of which it is 0.1 %, and are at most 0.001. The tolerance is for kinks; all
+ * differences but one are within 2.5 %.
  *
- * Two kinds of gradients cannot be measured: so flat that the error would hide a fifth of them, and so steep that the
- * step would be lost in the rounding of the weights (at the beginning of deep nets of narrow batch norms). */
+ * Two kinds of gradients cannot be measured: those so flat that the error would exceed a fifth of them, and those so
+ * steep that the step would be lost in the rounding of the weights (the first layers of deep nets with narrow batch
+ * norms). */
 static const double CHANGE = 1e-4, LARGEST_STEP = 1e-3, LEAST_STEP = 5e-7, ERROR = 1.2e-7, TOLERANCE = 0.05;
 
-/* The slope of the loss along a direction is `norm`. */
 static void expect_slope(checked *c, const nets_param *param, const float *base, const float *direction, double h,
                          double norm) {
     double up = loss_along(c, param, base, direction, h), down = loss_along(c, param, base, direction, -h);
@@ -146,8 +146,7 @@ static void expect_slope(checked *c, const nets_param *param, const float *base,
         fail_msg("%s: %s: %g of %g", nets_net_name(c->ref.net), param->name, deviation, norm);
 }
 
-/* The derivative of the loss along a parameter's gradient is that gradient's norm. False: it cannot be
- * measured. */
+/* The loss's derivative along a parameter's gradient is the gradient's norm. False: it cannot be measured. */
 static bool check_param(checked *c, const nets_param *param) {
     char name[160] = "grad.";
     strcat(name, param->name);
@@ -175,7 +174,7 @@ static void check_family(const char *name) {
     ref_init(&c.ref, net, BATCH, NETS_TRAIN, (ref_options){0}, 7, NULL);
     c.ref.optimizer.momentum = 0;
     ref_batch(net, BATCH, 3, &c.images, &c.labels);
-    /* A handful, evenly over all parameters from the first to the last; for one that cannot be measured the next. */
+    /* Checks a handful of parameters, spread evenly; one that cannot be measured is replaced by the next. */
     int n = nets_net_params(net), done = 0;
     for (int p = 0; p < n; p++) {
         if (!nets_net_param(net, p)->learned || p < done * (n - 1) / (PARAMS_CHECKED - 1)) continue;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Files that appear when they are complete. */
+/* Files that get their name only when they are complete. */
 #include "mm/core/atomic_file.h"
 
 #include <setjmp.h>
@@ -86,7 +86,7 @@ static void commit_that_cannot_rename_leaves_nothing(void **state) {
     const folder *f = *state;
     mm_atomic_file file;
     assert_int_equal(mm_atomic_file_create(f->file, &file), MM_OK);
-    /* Meanwhile a folder took the name. */
+    /* Meanwhile a folder has taken the name. */
     assert_int_equal(mkdir(f->file, 0777), 0);
     assert_int_equal(mm_atomic_file_commit(&file), MM_ERR_IO);
     assert_int_equal(scratch_count(f->path), 1);
@@ -137,7 +137,7 @@ static void mode_is_that_of_a_new_file(void **state) {
     umask(before);
 }
 
-/* What a killed writer left may be readable by all; whoever writes next may not want that. */
+/* A killed writer may have left a file that all can read; the next writer's must have its own mode. */
 static void mode_of_what_was_left_is_not_kept(void **state) {
     const folder *f = *state;
     char left[PATH_MAX];
@@ -188,7 +188,6 @@ static void two_writers_of_one_file_do_not_meet(void **state) {
     assert_int_equal(scratch_count(f->path), 1);
 }
 
-/* Processes that write one file again and again: each save succeeds, and the file is one of them whole. */
 static void many_writers_at_once_leave_one_whole_file(void **state) {
     enum { WRITERS = 4, SAVES = 50 };
     const folder *f = *state;
@@ -213,7 +212,7 @@ static void many_writers_at_once_leave_one_whole_file(void **state) {
     assert_int_equal(scratch_count(f->path), 1);
 }
 
-/* A file of another name, a link: neither is written over by the temporary file's name. */
+/* The temporary file's name may be taken: by a hard link, a symbolic link, a pipe. None of them is written to. */
 static void names_that_lead_elsewhere_are_left_alone(void **state) {
     const folder *f = *state;
     char other[PATH_MAX], temporary[PATH_MAX + 16];
@@ -229,7 +228,7 @@ static void names_that_lead_elsewhere_are_left_alone(void **state) {
     assert_int_equal(scratch_count(f->path), 5);
 }
 
-/* This program's fsync stands before the C library's: notes what the name holds by then. */
+/* Replaces the C library's fsync. Counts calls made before the watched name exists. */
 static const char *watched;
 static int synced_before_rename;
 

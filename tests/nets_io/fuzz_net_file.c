@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Thousands of damaged network files: each is refused in one line that names the file, or accepted with a net that
- * prints and reads back. Each lies in memory of exactly its size, so that a sanitizer sees any read beyond. */
+/* Thousands of damaged network files: each is refused in one line that names the file, or accepted as a net that prints
+ * and reads back. Each is exactly as large as its memory, so a sanitizer sees reads beyond. */
 #include "nets/io/net_file.h"
 #include "nets/io/reader_random.h"
 
@@ -30,7 +30,7 @@ static char *print(const nets_net *net, size_t *n_bytes_out) {
     return text;
 }
 
-/* Puts `with` in place of `n` bytes at `at`. Returns the new length; too long a text is left as it is. */
+/* Replaces the `n` bytes at `at` by `with`. Returns the new length; does nothing if the text would be too long. */
 static size_t replace(char *text, size_t n_bytes, size_t at, size_t n, const char *with) {
     size_t length = strlen(with);
     if (n_bytes - n + length > CAPACITY) return n_bytes;
@@ -39,7 +39,7 @@ static size_t replace(char *text, size_t n_bytes, size_t at, size_t n, const cha
     return n_bytes - n + length;
 }
 
-/* One byte becomes another; those that mean something in JSON come more often than by chance. */
+/* Changes one byte; JSON's own characters come more often than by chance. */
 static size_t change_byte(random_numbers *random, char *text, size_t n_bytes) {
     static const char meaning[] = "{}[]\",:0123456789-.eE\\u \n\0tfn";
     size_t at = below(random, n_bytes);
@@ -47,7 +47,7 @@ static size_t change_byte(random_numbers *random, char *text, size_t n_bytes) {
     return n_bytes;
 }
 
-/* A number, text, name or list becomes another: the file stays JSON, and reaches what lies behind its form. */
+/* Changes a number, string, name or list. The file stays JSON, so it gets past the JSON parser. */
 static size_t change_value(random_numbers *random, char *text, size_t n_bytes) {
     static const char *const values[] = {"0",
                                          "-1",
@@ -92,7 +92,7 @@ static size_t change_value(random_numbers *random, char *text, size_t n_bytes) {
     return replace(text, n_bytes, at, n, values[below(random, sizeof values / sizeof *values)]);
 }
 
-/* A piece is left out, or moved over another, or doubled. */
+/* Removes, moves or doubles a piece. */
 static size_t change_piece(random_numbers *random, char *text, size_t n_bytes) {
     size_t at = below(random, n_bytes), from = below(random, n_bytes), length = 1 + below(random, 64);
     if (length > n_bytes - at) length = n_bytes - at;
@@ -104,7 +104,7 @@ static size_t change_piece(random_numbers *random, char *text, size_t n_bytes) {
     return replace(text, n_bytes, at, below(random, 2) ? length : 0, piece);
 }
 
-/* A line, which is a layer, is left out, or changes places with the next. */
+/* Removes a line (a layer), or swaps it with the next. */
 static size_t change_line(random_numbers *random, char *text, size_t n_bytes) {
     size_t begin = below(random, n_bytes), end;
     while (begin > 0 && text[begin - 1] != '\n') begin--;
@@ -132,7 +132,7 @@ static size_t mutate(random_numbers *random, char *text, size_t n_bytes) {
     case 2:
         return change_line(random, text, n_bytes);
     case 3:
-        return below(random, 8) ? n_bytes : below(random, n_bytes); /* cut, seldom: it hides what else changed */
+        return below(random, 8) ? n_bytes : below(random, n_bytes); /* cut, but seldom, as that hides other changes */
     default:
         return change_value(random, text, n_bytes);
     }
@@ -144,7 +144,7 @@ static void check_refused(mm_status status) {
     for (const char *c = mm_last_error(); *c; c++) assert_true((unsigned char)*c >= ' ');
 }
 
-/* Parses a copy of exactly that size; true if it was accepted. */
+/* Parses a copy of exactly this size; true if it was accepted. */
 static bool parse_copy(const char *text, size_t n_bytes) {
     char *copy = malloc(n_bytes ? n_bytes : 1);
     assert_non_null(copy);

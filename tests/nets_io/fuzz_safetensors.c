@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Thousands of damaged safetensors files: each is refused with MM_ERR_FORMAT, or accepted with tensors that lie within
- * it and fill it. Each lies in memory of exactly its size, so that a sanitizer sees any read beyond. */
+ * the file and fill it. Each lies in memory of exactly its size, so that a sanitizer sees reads beyond it. */
 #include "nets/io/reader_random.h"
 #include "nets/io/safetensors_header.h"
 #include "tests/nets_io/scratch.h"
@@ -45,13 +45,13 @@ static uint8_t *valid_file(size_t *n_bytes_out) {
     return bytes;
 }
 
-/* Characters that mean something in a header come more often than by chance. */
+/* A random byte; a header's own characters come more often than by chance. */
 static uint8_t random_byte(random_numbers *random) {
     static const char meaning[] = "{}[]\",:0123456789-.eE\\u F3264IU8";
     return below(random, 2) ? (uint8_t)below(random, 256) : (uint8_t)meaning[below(random, sizeof meaning - 1)];
 }
 
-/* One edit in place, or of the length. `bytes` has room for CAPACITY. Returns the new length. */
+/* One edit; may change the length. `bytes` has room for CAPACITY. Returns the new length. */
 static size_t mutate(random_numbers *random, uint8_t *bytes, size_t n_bytes) {
     if (n_bytes == 0) return 0;
     size_t at = below(random, n_bytes), length = 1 + below(random, 16);
@@ -64,11 +64,11 @@ static size_t mutate(random_numbers *random, uint8_t *bytes, size_t n_bytes) {
     case 2:
         bytes[at] = random_byte(random);
         return n_bytes;
-    case 3: /* leave a piece out */
+    case 3: /* remove a piece */
         if (length > n_bytes - at) length = n_bytes - at;
         memmove(bytes + at, bytes + at + length, n_bytes - at - length);
         return n_bytes - length;
-    case 4: /* put a piece in */
+    case 4: /* insert a piece */
         if (n_bytes + length > CAPACITY) return n_bytes;
         memmove(bytes + at + length, bytes + at, n_bytes - at);
         for (size_t i = 0; i < length; i++) bytes[at + i] = random_byte(random);
@@ -80,13 +80,13 @@ static size_t mutate(random_numbers *random, uint8_t *bytes, size_t n_bytes) {
         memmove(bytes + at, bytes + from, length);
         return n_bytes;
     }
-    default: /* the header's length */
+    default: /* change the length of the header */
         bytes[below(random, n_bytes < 8 ? n_bytes : 8)] = (uint8_t)below(random, 256);
         return n_bytes;
     }
 }
 
-/* The tensors' bytes follow each other up to the end of the file. */
+/* Checks that the tensors' bytes follow each other up to the end of the file. */
 static void check_accepted(const nets_safetensors_header *header, const uint8_t *bytes, size_t n_bytes) {
     const uint8_t *end = header->n_tensors ? header->tensors[0].data : bytes + n_bytes;
     for (int64_t i = 0; i < header->n_tensors; i++) {
@@ -101,7 +101,7 @@ static void check_accepted(const nets_safetensors_header *header, const uint8_t 
     assert_ptr_equal(end, bytes + n_bytes);
 }
 
-/* Parses a copy of exactly that size; true if it was accepted. */
+/* Parses a copy of exactly this size; true if it was accepted. */
 static bool parse_copy(const uint8_t *bytes, size_t n_bytes) {
     uint8_t *copy = malloc(n_bytes ? n_bytes : 1);
     assert_non_null(copy);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Network files: printing and reading give each other back, for every network that there is; bad files are refused in
- * one line with the file and the layer. */
+/* Network files: every network survives printing and reading; bad files are refused in one line that names the file and
+ * the layer. */
 #include "nets/io/net_file.h"
 
 #include <jansson.h>
@@ -19,7 +19,7 @@
 
 /* ---------------------------------------------------------------- helpers */
 
-/* The net's text, to be freed. */
+/* Returns the net's text, which the caller frees. */
 static char *print(const nets_net *net) {
     char *text;
     size_t n_bytes;
@@ -58,7 +58,7 @@ static void assert_nets_equal(const nets_net *a, const nets_net *b) {
     }
 }
 
-/* Prints, reads and prints again; returns the text, to be freed. */
+/* Prints, reads and prints again; returns the text, which the caller frees. */
 static char *expect_round_trip(const nets_net *net) {
     nets_net *reread;
     char *text = print(net);
@@ -71,7 +71,7 @@ static char *expect_round_trip(const nets_net *net) {
     return text;
 }
 
-/* A network of most that there is; the bad ones are edits of it. */
+/* A network with most features; the bad ones are edits of it. */
 static const char good[] = "{\n"
                            "  \"format\": \"mm net\",\n"
                            "  \"version\": 1,\n"
@@ -91,7 +91,7 @@ static const char good[] = "{\n"
                            "  ]\n"
                            "}\n";
 
-/* `good` with its only `from` replaced; to be freed. */
+/* `good` with its only `from` replaced. The caller frees it. */
 static char *edited(const char *from, const char *to) {
     const char *at = strstr(good, from);
     assert_non_null(at);
@@ -117,7 +117,7 @@ static void expect_refused(const char *text, const char *message) {
 
 typedef struct bad_edit {
     const char *from, *to;
-    const char *message; /* what it begins with, after the path */
+    const char *message; /* its beginning, after the path */
 } bad_edit;
 
 static void expect_all_refused(const bad_edit *edits, size_t n) {
@@ -181,7 +181,7 @@ static void attributes_keep_every_bit(void **state) {
 static void values_may_be_written_in_several_ways(void **state) {
     (void)state;
     static const bad_edit same[] = {
-        {"\"kernel\": 2", "\"stride\": [2, 2], \"kernel\": [2, 2]", ""}, /* both as if left out */
+        {"\"kernel\": 2", "\"stride\": [2, 2], \"kernel\": [2, 2]", ""}, /* both are the defaults */
         {"\"op\": \"batch_norm\"", "\"eps\": 1e-5, \"momentum\": 1e-1, \"op\": \"batch_norm\"", ""},
         {"\"p\": 0.3", "\"p\": 3.0e-1, \"comment\": \"a \\u00fc\\n\"", ""},
         {"\"pad\": [1, 0]", "\"stride\": 1, \"bias\": false, \"pad\": [1, 0]", ""},
@@ -239,8 +239,8 @@ static void printing_to_a_full_device_fails(void **state) {
     nets_net_destroy(net);
 }
 
-/* A field of nets_attrs that no operation takes would be lost on the way through a file. What lies between two fields
- * may only be padding. No operation has two lines for a field. */
+/* A field of nets_attrs that no operation takes would be lost in a file: between the fields that are taken there is
+ * only padding. No operation takes a field twice. */
 static void every_attribute_is_taken_by_an_operation(void **state) {
     (void)state;
     bool taken[sizeof(nets_attrs)] = {false};
@@ -275,14 +275,14 @@ static json_t *printed_ops(void) {
     return ops;
 }
 
-/* A network whose first layer is `layer`, reading the data; parsed. The layer stays the caller's. */
+/* Parses a network whose first layer is `layer`, which reads the data. The caller keeps `layer`. */
 static mm_status parse_around(const json_t *layer, nets_net **net_out) {
     json_t *first = json_deep_copy(layer), *inputs = json_object_get(first, "inputs");
     for (size_t i = 0; i < json_array_size(inputs); i++) json_array_set_new(inputs, i, json_string("data"));
     const char *op = json_string_value(json_object_get(first, "op"));
     const bool is_loss = strcmp(op, "loss") == 0, is_of_tokens = strcmp(op, "token_loss") == 0;
     const int channels = strcmp(op, "embedding") == 0 ? 1 : strcmp(op, "attention") == 0 ? 12 : 4;
-    if (is_of_tokens) json_object_del(first, "tied"); /* there is no embedding */
+    if (is_of_tokens) json_object_del(first, "tied"); /* the net has no embedding to tie to */
     const json_int_t told = is_of_tokens ? json_integer_value(json_object_get(first, "out_channels")) : 0;
     const int classes = told > 0 && told <= NETS_MAX_EXTENT ? (int)told : 4;
     const char *name = json_string_value(json_object_get(first, "name"));
@@ -320,7 +320,7 @@ static const char *text_of(const json_t *object, const char *key) {
     return json_string_value(json_object_get(object, key));
 }
 
-/* The number next to a bound, on its outer side: the bound itself where that is excluded. */
+/* The first number outside a bound; the bound itself if it is excluded. */
 static json_t *beyond(const json_t *attr, const char *bound_key, bool excluded, int direction) {
     const json_t *bound = json_object_get(attr, bound_key);
     if (strcmp(text_of(attr, "type"), "whole") == 0) return json_integer(json_integer_value(bound) + direction);
@@ -328,7 +328,7 @@ static json_t *beyond(const json_t *attr, const char *bound_key, bool excluded, 
     return json_real(excluded ? (double)real : (double)nextafterf(real, direction * INFINITY));
 }
 
-/* Just beyond the least and the greatest printed. */
+/* Values just beyond the printed least and greatest are refused. */
 static void expect_range_enforced(const json_t *layer, const json_t *attr) {
     const char *key = text_of(attr, "name"), *allowed = text_of(attr, "allowed");
     if (strcmp(text_of(attr, "type"), "flag") == 0) return;
@@ -347,8 +347,8 @@ static void expect_taken(const json_t *layer, const char *key, json_t *value) {
     json_decref(taken);
 }
 
-/* The bounds printed, or what is next to them where they are excluded; of whole numbers only the least, since no memory
- * holds the greatest. What depends on others of the layer is left out. */
+/* The printed bounds, or the numbers next to excluded ones, are accepted. Of whole numbers only the least is tried,
+ * since no memory holds the greatest. Attributes that depend on others are left out. */
 static void expect_bounds_taken(const json_t *layer, const json_t *attr) {
     const char *key = text_of(attr, "name"), *type = text_of(attr, "type");
     const json_t *least = json_object_get(attr, "least"), *most = json_object_get(attr, "most");
@@ -364,14 +364,14 @@ static void expect_bounds_taken(const json_t *layer, const json_t *attr) {
     expect_taken(layer, key, json_real((double)high));
 }
 
-/* An attribute that is absent is what is printed as its default, and the same if it is told that. */
+/* An absent attribute gets the printed default, and giving the default makes no difference. */
 static void expect_default_given(const json_t *layer, const json_t *attr) {
     const char *key = text_of(attr, "name");
     json_t *absent = json_deep_copy(layer), *value = json_object_get(attr, "default");
     char text[NETS_ATTR_TEXT_CAPACITY], kernel[NETS_ATTR_TEXT_CAPACITY];
     nets_net *net;
     json_object_del(absent, key);
-    json_object_del(absent, "center"); /* it is what makes an offset */
+    json_object_del(absent, "center"); /* it would set the offset */
     for (int told = 0; told < 2; told++) {
         if (told && json_is_null(value)) break;
         if (told) json_object_set(absent, key, value);
@@ -388,13 +388,13 @@ static void expect_default_given(const json_t *layer, const json_t *attr) {
     json_decref(absent);
 }
 
-/* Every operation is printed; its example is a layer that the parser takes; every attribute of the parser's is printed,
- * and its range and default are what the parser enforces. */
+/* Every operation is printed. Its example is a layer that the parser accepts. Every attribute is printed, with the
+ * range and default that the parser enforces. */
 static void what_is_printed_of_operations_is_what_the_parser_enforces(void **state) {
     (void)state;
     json_t *ops = printed_ops(), *op, *attr;
     size_t o, a, n_attrs = 0;
-    assert_int_equal(json_array_size(ops), NETS_OP_KINDS - 1); /* but for data */
+    assert_int_equal(json_array_size(ops), NETS_OP_KINDS - 1); /* all but data */
     json_array_foreach(ops, o, op) {
         const json_t *layer = json_object_get(op, "example"), *attrs = json_object_get(op, "attributes");
         nets_op_kind kind = nets_op_find(text_of(op, "op"));
@@ -429,7 +429,6 @@ static void what_is_printed_of_operations_is_what_the_parser_enforces(void **sta
     json_decref(ops);
 }
 
-/* The lines of one operation, in depth: a name, default and range of each attribute, what it means, and the example. */
 static void an_operation_is_printed_in_depth(void **state) {
     (void)state;
     char text[8192], line[256], value[NETS_ATTR_TEXT_CAPACITY], range[NETS_ATTR_TEXT_CAPACITY];
@@ -654,7 +653,7 @@ static void sizes_that_overflow_are_refused_by_layer(void **state) {
                    "layer fc: its weight has more than 2^60 elements");
 }
 
-/* Each layer's parameters are below the limit of one, and together they are above. */
+/* Each layer's parameters are below the limit for one; their sum is above it. */
 static void parameters_that_overflow_together_are_refused(void **state) {
     (void)state;
     static const char begin[] =
@@ -721,7 +720,7 @@ static void a_name_that_begins_with_file_is_opened_as_one(void **state) {
     assert_string_equal(nets_net_name(net), "good");
     nets_net_destroy(net);
     assert_int_equal(nets_open(path, &net), MM_ERR_NOT_FOUND);
-    assert_non_null(strstr(mm_last_error(), name)); /* what was meant */
+    assert_non_null(strstr(mm_last_error(), name)); /* the message suggests file:PATH */
     assert_int_equal(nets_open("nonesuch", &net), MM_ERR_NOT_FOUND);
     assert_non_null(strstr(mm_last_error(), "resnet32"));
     assert_int_equal(nets_open("file:", &net), MM_ERR_IO);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* CIFAR-10's files: small ones through the source, full-sized ones without content through the public functions. */
+/* CIFAR-10's files: small ones through the source, full-sized sparse ones through the public functions. */
 #include "nets/io/reader_source.h"
 #include "tests/nets_io/scratch.h"
 
@@ -21,7 +21,6 @@
 static const char *const names[] = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
                                     "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin"};
 
-/* A folder of the scratch path's. */
 typedef scratch_folder folder;
 
 static int label_of(int file, int record) { return (file * 3 + record) % 10; }
@@ -81,7 +80,7 @@ static void the_archives_folder_is_found_inside(void **state) {
     source->ops->close(source);
 }
 
-/* Fails reading the 3rd record of the 2nd file, as the message says. */
+/* Expects that the 3rd record of the 2nd file cannot be read, with this message. */
 static void expect_damage(nets_source *source, mm_status expected, const char *path, const char *what) {
     float image[3072];
     int32_t label;

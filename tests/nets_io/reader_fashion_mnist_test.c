@@ -24,7 +24,7 @@ enum {
     FILE_CAPACITY = 8192
 };
 
-/* A file as it is written, and where. */
+/* The content of a file, and its path. */
 typedef struct content {
     uint8_t bytes[FILE_CAPACITY];
     size_t n_bytes;
@@ -51,7 +51,7 @@ static int teardown(void **state) {
     return 0;
 }
 
-/* Of which no two in a square are alike, and none is 0. */
+/* Pixel values. None is 0, and neighbouring ones differ. */
 static uint8_t value_of(int64_t sample, int64_t y, int64_t x) {
     return (uint8_t)(1 + (sample * 41 + y * 28 + x) % 255);
 }
@@ -90,7 +90,7 @@ static void contents_make(folder *f, const char *prefix, bool compressed) {
     content_compress(&f->labels);
 }
 
-/* Both files, whole. */
+/* Writes both files, whole. */
 static folder *folder_fill(void **state, const char *prefix, bool compressed) {
     folder *f = *state;
     contents_make(f, prefix, compressed);
@@ -104,10 +104,10 @@ static mm_status source_open(const folder *f, nets_image_shape wanted, nets_sour
     return nets_source_fashion_mnist_open(f->path, &options, SAMPLES, source_out);
 }
 
-/* What a pixel of the network's input is made of. */
+/* How the image lies in the network's input. */
 typedef struct expected {
     int64_t height, width, channels;
-    int64_t top, left, side; /* of the image in it */
+    int64_t top, left, side; /* of the image, in the input */
     int64_t enlarged, reduced;
 } expected;
 
@@ -174,7 +174,7 @@ static void a_shape_that_no_image_fits_is_refused(void **state) {
 
 /* ---------------------------------------------------------------- damaged files */
 
-/* One line names the file and says `what`. */
+/* Expects a refusal in one line that names the damaged file and contains `what`. */
 static void expect_refused(const folder *f, mm_status status, const content *damaged, const char *what) {
     nets_source *source = NULL;
     assert_int_equal(source_open(f, (nets_image_shape){0}, &source), status);
@@ -192,7 +192,7 @@ static void a_missing_file_is_named_with_the_package(void **state) {
     expect_refused(f, MM_ERR_IO, &f->labels, "not a regular file");
 }
 
-/* At every length; plain files as compressed ones. */
+/* Cuts plain and compressed files at every length. */
 static void truncated_files_are_refused_wherever_they_end(void **state) {
     for (int compressed = 0; compressed < 2; compressed++) {
         folder *f = folder_fill(state, "train", compressed);
@@ -200,7 +200,7 @@ static void truncated_files_are_refused_wherever_they_end(void **state) {
         for (size_t n = 0; n < whole.n_bytes; n++) {
             f->labels.n_bytes = n;
             content_save(&f->labels);
-            /* Of a gzip stream's first byte alone nobody can tell what it is. */
+            /* A gzip stream's first byte alone does not identify it. */
             expect_refused(f, MM_ERR_FORMAT, &f->labels,
                            !compressed ? (n < 8 ? "within its header" : "of its 5 bytes")
                            : n < 2     ? "within its header"
@@ -216,8 +216,7 @@ static void truncated_files_are_refused_wherever_they_end(void **state) {
     }
 }
 
-/* Wherever a bit of the stream is flipped, its checksum at the end included. Most of gzip's header means nothing
- * here. */
+/* Flips a bit of each byte behind gzip's header, most of which is ignored, up to the checksum at the end. */
 static void damaged_gzip_streams_are_refused(void **state) {
     enum { GZIP_HEADER = 10 };
     folder *f = folder_fill(state, "train", true);
@@ -236,7 +235,7 @@ static void damaged_gzip_streams_are_refused(void **state) {
 static void wrong_magic_counts_labels_and_rests_are_refused(void **state) {
     static const struct {
         bool labels;
-        size_t at; /* beyond the end: a byte more */
+        size_t at; /* beyond the end: appends a byte */
         uint8_t byte;
         const char *what;
     } cases[] = {
@@ -277,7 +276,7 @@ static void bytes_behind_a_gzip_stream_are_refused(void **state) {
 
 /* ---------------------------------------------------------------- through the public functions */
 
-/* Zeros of the real counts, which take no room on the disk, behind their headers. */
+/* Writes files of full size that are all zeros (sparse) behind their headers. */
 static void write_black(const char *dir, const char *prefix, uint32_t samples) {
     const uint8_t header[16] = {0, 0, 8, 3, 0, 0, (uint8_t)(samples >> 8), (uint8_t)samples, 0, 0, 0, 28, 0, 0, 0, 28};
     for (int rank = 1; rank <= 3; rank += 2) {

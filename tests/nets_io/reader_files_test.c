@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Data of one's own: .npy files written here, byte for byte as NumPy writes them. */
+/* Users' own data: .npy files written here, byte for byte as NumPy writes them. */
 #include "nets/io/npy.h"
 #include "nets/io/reader_random.h"
 #include "nets/io/reader_source.h"
@@ -50,7 +50,7 @@ static int teardown(void **state) {
     return left;
 }
 
-/* A file of `major` version, its header padded with spaces to a multiple of 64 bytes as NumPy does. */
+/* Writes a .npy file of version `major`, its header padded with spaces to a multiple of 64 bytes as NumPy does. */
 static void write_npy(const char *path, int major, const char *dict, const void *elems, size_t n_bytes) {
     size_t before = major == 1 ? 10 : 12, length = (before + strlen(dict) + 1 + 63) / 64 * 64 - before;
     uint8_t *bytes = malloc(before + length + n_bytes);
@@ -128,7 +128,7 @@ static void both_versions_become_normalised_images(void **state) {
     }
 }
 
-/* 2x2 of 4x3: the row above and the column before are as many as behind, or one fewer. */
+/* The 2x2 labels are the middle of 4x3: rows and columns cut off before are as many as those behind, or one fewer. */
 static void labels_of_pixels_are_the_middles(void **state) {
     const folder *f = *state;
     nets_reader_options options = WANTED;
@@ -147,7 +147,7 @@ static void labels_of_pixels_are_the_middles(void **state) {
     source->ops->close(source);
 }
 
-/* Where nothing is wanted, the shape is the file's and the greatest label says how many classes there are. */
+/* If no shape is asked for, it is the file's, and the greatest label gives the number of classes. */
 static void shape_and_classes_come_from_the_files(void **state) {
     const folder *f = *state;
     nets_reader *reader;
@@ -165,7 +165,7 @@ static void shape_and_classes_come_from_the_files(void **state) {
     assert_true(nets_reader_has_test("synthetic"));
 }
 
-/* The image of a batch is told by its first element. */
+/* Which image batch->images[i] is, by its first element. */
 static int index_of(const nets_batch *batch, int64_t i) {
     for (int image = 0; image < IMAGES; image++)
         if (batch->images[i * ELEMS] == (float)(pixel_of(image, 0) / 127.5 - 1)) return image;
@@ -209,7 +209,7 @@ static void training_is_shuffled_by_seed_and_place_and_testing_goes_in_order(voi
 
 /* ---------------------------------------------------------------- what is not */
 
-/* One line, which names the file. */
+/* One line names the file. */
 static void expect_refused(const folder *f, const nets_reader_options *options, mm_status expected, const char *path,
                            const char *message) {
     nets_reader *reader;
@@ -327,7 +327,6 @@ static void a_file_that_changes_in_use_is_an_error(void **state) {
     source->ops->close(source);
 }
 
-/* Damaged headers are refused with the file's name, or are a header still. */
 static void damaged_headers_are_refused_or_read(void **state) {
     const folder *f = *state;
     size_t n_bytes;

@@ -66,7 +66,7 @@ static void data_is_the_same_for_every_seed_and_differs_between_splits(void **st
     nets_batch a = next_of(first), b = next_of(second);
     assert_memory_equal(a.images, b.images, 10 * ELEMS * sizeof(float));
 
-    /* All training samples at once: sample 0 is among them somewhere. */
+    /* All training samples in one batch, which includes sample 0. */
     nets_reader *train = open_reader("synthetic:samples=20", (nets_reader_options){.batch = 20});
     nets_batch c = next_of(train);
     int of_class_0 = 0;
@@ -137,7 +137,7 @@ static nets_batch open_map(int64_t height, int64_t width, nets_reader **reader_o
     return next_of(*reader_out);
 }
 
-/* Noise is in [-1, 1): pixels of one class are nearer to each other than 2 in every channel, in every image. */
+/* Noise is in [-1, 1), so pixels of one class differ by less than 2 in every channel, in every image. */
 static void pixels_of_one_label_are_of_one_colour(void **state) {
     (void)state;
     nets_reader *reader;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The reader over a source made for it: 4x4 images whose pixels say which sample and which pixel they are. */
+/* The reader over a source made for these tests: 4x4 images whose pixels tell their sample and position. */
 #include "mm/core/status.h"
 #include "nets/io/reader_augment.h"
 #include "nets/io/reader_source.h"
@@ -68,7 +68,7 @@ static nets_batch next_of(nets_reader *reader) {
     return batch;
 }
 
-/* A batch's content as one number per image: equal numbers, equal bits (FNV-1a). */
+/* Digest of a batch's content (FNV-1a): equal bits give equal digests. */
 static uint64_t digest_of(const nets_batch *batch) {
     uint64_t digest = UINT64_C(0xcbf29ce484222325);
     const uint8_t *bytes = (const uint8_t *)batch->images;
@@ -78,7 +78,7 @@ static uint64_t digest_of(const nets_batch *batch) {
     return digest;
 }
 
-/* state: the number of threads that there are without any reader. */
+/* *state: the number of threads without any reader. */
 static int group_setup(void **state) {
     static int threads;
     host_threads_settle(NULL);
@@ -135,7 +135,7 @@ static void drop_last_leaves_the_smaller_batch_out(void **state) {
     nets_reader_destroy(reader);
 }
 
-/* Reads an epoch's labels in their order. */
+/* Reads an epoch's labels, in order. */
 static void read_labels(nets_reader *reader, int32_t labels_out[static SAMPLES]) {
     int64_t n = 0;
     nets_batch batch;
@@ -178,7 +178,7 @@ static void training_shuffles_every_epoch_anew_by_the_seed(void **state) {
 static void every_order_is_as_likely_as_any_other(void **state) {
     (void)state;
     enum { EPOCHS = 4800 };
-    int times[4 * 4 * 4] = {0}; /* by the first three samples of an order of four */
+    int times[4 * 4 * 4] = {0}; /* counts of orders of four samples, by their first three */
     for (int64_t epoch = 0; epoch < EPOCHS; epoch++) {
         int32_t order[4];
         nets_shuffle(1, epoch, 4, order);

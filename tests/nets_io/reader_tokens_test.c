@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Texts and tokens: samples follow each other, labels are the tokens behind, the last tenth is for testing. */
+/* Texts and tokens: samples follow each other, the label of a token is the next token, the last tenth is for
+ * testing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -66,7 +67,7 @@ static void expect_refused(int64_t vocabulary, nets_split split, mm_status statu
     assert_string_equal(mm_last_error(), expected);
 }
 
-/* Reads an epoch; checks that its samples are those of [first, first + samples * CONTEXT], each once. */
+/* Reads an epoch; checks that it has each sample in [first, first + samples * CONTEXT] once. */
 static void expect_epoch(nets_reader *reader, int64_t first, bool in_order) {
     nets_reader_size size;
     nets_batch batch;

@@ -33,7 +33,7 @@ static const nets_safetensors_tensor tensors[] = {
 
 #define N_TENSORS ((int)(sizeof tensors / sizeof *tensors))
 
-/* The tensors from the `first` on, round about, and metadata. */
+/* A builder with all tensors, in rotated order from `first`, and metadata. */
 static nets_safetensors_builder *build(int first) {
     nets_safetensors_builder *builder;
     assert_int_equal(nets_safetensors_builder_create(&builder), MM_OK);
@@ -70,7 +70,7 @@ static void what_is_written_is_read_back(void **state) {
         if (bytes) assert_memory_equal(found->data, tensors[i].data, (size_t)bytes);
         assert_int_equal(nets_safetensors_get(file, &tensors[i], &data), MM_OK);
         assert_ptr_equal(data, found->data);
-        /* The mapping begins at a page: the file's offsets are aligned to elements. */
+        /* The mapping starts at a page, so this shows that the file aligns its data. */
         if (tensors[i].dtype == NETS_SAFETENSORS_I64) assert_int_equal((uintptr_t)data % 8, 0);
         if (tensors[i].dtype == NETS_SAFETENSORS_F32) assert_int_equal((uintptr_t)data % 4, 0);
     }
@@ -121,7 +121,7 @@ static void order_of_adding_does_not_change_the_bytes(void **state) {
     free(first);
 }
 
-/* Gives the data that the tensor has in `tensors`; remembers the largest piece. */
+/* Fetches data from `tensors`; *ctx gets the size of the largest piece. */
 static mm_status fetch_data(void *ctx, const nets_safetensors_tensor *tensor, int64_t offset, void *data_out,
                             int64_t bytes) {
     int64_t *most = ctx;
@@ -154,7 +154,7 @@ static void data_fetched_in_pieces_makes_the_same_file(void **state) {
     assert_int_equal(most, 8);
     assert_int_equal(bytes, whole_bytes);
     assert_memory_equal(pieces, whole, bytes);
-    /* Without anybody to ask, the file stays as it is. */
+    /* Without a function to fetch data, the file stays as it is. */
     assert_int_equal(nets_safetensors_write(empty, f->file), MM_ERR_INVALID);
     assert_int_equal(scratch_count(f->path), 1);
     nets_safetensors_builder_destroy(empty);
@@ -239,7 +239,7 @@ static void tensor_of_another_network_is_named(void **state) {
 /* ---------------------------------------------------------------- damaged files */
 
 typedef struct damage {
-    const char *what; /* in the message */
+    const char *what; /* part of the message */
     const char *header;
     int data_bytes;
 } damage;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Shared by these tests: a folder to write in, and a count of files that a test leaves behind. */
+/* Shared by the tests of this folder: a temporary folder, and a count of files left in it. */
 #ifndef TESTS_NETS_IO_SCRATCH_H
 #define TESTS_NETS_IO_SCRATCH_H
 
@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The state of a case that writes in a folder of its own: `file` is a name in it. */
+/* State of a case with a folder of its own: `file` is a path in it. */
 typedef struct scratch_folder {
     char path[PATH_MAX], file[PATH_MAX];
 } scratch_folder;

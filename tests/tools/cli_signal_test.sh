@@ -1,6 +1,6 @@
 #!/bin/bash
-# Signals, and what else the command does while its threads are at work. Of the command's tests this one runs under the
-# thread sanitizer: all its threads are the library's, which the suites run there.
+# Signals, and what the command does while its threads work. Only this one of the command's tests runs under the thread
+# sanitizer: the suites run the library's threads there.
 # SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
@@ -34,7 +34,7 @@ sigint_finishes_the_iteration_and_saves_() {
     equal at_once state
 }
 
-# Until the one under way catches SIGINT, which is the second bit.
+# Waits until the process catches SIGINT, the second bit of the mask.
 wait_for_handler() {
     local key mask=0
     until ((0x$mask & 2)); do
@@ -64,13 +64,13 @@ sigint_at_any_time_ends_with_a_whole_row_() {
 
 a_second_sigint_ends_it_at_once_() {
     start train --net resnet32 --batch 128 --policy swap-async --iterations 1000000 --json row --log log
-    wait_for log $'\n1,' # what comes before an iteration may end at the first one
+    wait_for log $'\n1,' # the first SIGINT may end what precedes iterations
     while kill -INT $! 2>/dev/null; do sleep 0.01; done
     ended_by_signal
     [[ ! -e row ]] || fail "it went on to the end"
 }
 
-# Sends SIGINT to the one under way, and waits until it has taken it or has ended.
+# Sends SIGINT to the process, and waits until it has taken it or has ended.
 send_and_wait() {
     local key value pending=2
     kill -INT $! 2>/dev/null || return 0
@@ -83,8 +83,8 @@ send_and_wait() {
     done
 }
 
-# As timeout does, which sends a signal to the process and to its group. Two that a busy machine has let the process
-# take only a tenth of a second apart are two, and show nothing.
+# timeout sends a signal to the process and to its group: they count as one. If a busy machine lets the process take
+# them a tenth of a second apart, they are two, and the try shows nothing.
 a_sigint_that_comes_twice_is_one_() {
     local shown=0 tries=0 began took status
     while ((shown < 6)); do
@@ -133,7 +133,7 @@ a_search_that_is_interrupted_ends_with_the_best_plan_() {
     says out "fits the budget        yes"
 }
 
-# Small memory is refused after seconds. The advice, which takes plans too, is left out.
+# After an interrupt, advice, which plans too, is left out.
 a_plan_that_is_interrupted_and_does_not_fit_is_not_told_to_have_failed_() {
     start plan --net resnet1202 --batch 64 --policy auto --budget 1MiB --json row
     wait_for_handler

@@ -1,5 +1,5 @@
 #!/bin/bash
-# mm train: budgets kept to the byte, weights equal to the bit, and states that go on.
+# mm train: budgets kept to the byte, weights equal to the bit, states from which runs go on.
 # SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
@@ -8,7 +8,8 @@ machine=$(realpath "$2")
 net=(train --net resnet8 --batch 8 --quiet)
 tiny=(train --net tiny --batch 4 --quiet)
 
-# trained FILE ARGUMENT...: an "ok" run of resnet8 for 4 iterations whose state goes to FILE, its row to FILE.json.
+# trained FILE ARGUMENT...: runs resnet8 for 4 iterations with status "ok". Its state goes to FILE, its row to
+# FILE.json.
 trained() {
     local file=$1
     shift
@@ -16,7 +17,7 @@ trained() {
     [[ $(values "$file.json" status) == ok ]] || fail "$file.json: not ok"
 }
 
-# The row's measured <= predicted <= budget, and measured within 1 % of predicted.
+# In the row: measured <= predicted <= budget, and measured is within 1 % of predicted.
 kept_its_budget() { # ROW
     local measured predicted budget
     measured=$(values "$1" peak_bytes) predicted=$(values "$1" predicted_peak_bytes) budget=$(values "$1" budget_bytes)
@@ -56,7 +57,7 @@ evaluation_and_smaller_batches_stay_within_the_budget_() {
     [[ $(values row test_accuracy) =~ ^[01]\.[0-9]+$ ]] || fail "no accuracy in the row"
 }
 
-# 8 = 3 + 3 + 2: what two sub-batches do not add up to, and what a resumed run would not.
+# 8 = 3 + 3 + 2: the last pass is smaller.
 sub_batches_train_in_less_with_equal_bits_under_every_policy_() {
     local least whole policy vgg=vgg11@32x32,classes=10,thin=16
     local net=(train --net "$vgg" --batch 8 --quiet) sub=(--sub-batch 3)
@@ -82,7 +83,6 @@ sub_batches_train_in_less_with_equal_bits_under_every_policy_() {
     says err "mm train: --sub-batch: half was trained with 3"
 }
 
-# It needs no more than training does.
 an_evaluation_is_in_sub_batches_too_() {
     local vgg=vgg11@32x32,classes=10,thin=16 least
     local net=(train --net "$vgg" --batch 40 --data synthetic:samples=90 --iterations 3 --eval --quiet)
@@ -94,7 +94,7 @@ an_evaluation_is_in_sub_batches_too_() {
     [[ $(values parts.json test_accuracy) == "$(values whole.json test_accuracy)" ]] || fail "another accuracy"
 }
 
-# The state has the number that was chosen, and goes on with it in any budget.
+# The state has the chosen sub-batch, and runs that load it keep to it in any budget.
 a_sub_batch_is_chosen_for_a_budget_() {
     local vgg=vgg11@32x32,classes=10,thin=16 whole one n
     local net=(train --net "$vgg" --batch 40 --quiet --policy liveness)
@@ -121,7 +121,7 @@ a_sub_batch_is_chosen_for_a_budget_() {
     says err "; policy auto would fit"
 }
 
-# What one image at a time needs is told once, and not beside a number that --sub-batch would replace.
+# Nothing is said twice, nor a number that --sub-batch would change.
 a_refusal_in_sub_batches_says_nothing_twice_() {
     local net=(--net resnet20 --batch 32 --policy modnn:subbatch=4 --budget 4MiB)
     local told="no policy would fit: none needs less; with --sub-batch auto policy modnn would fit"
@@ -131,7 +131,7 @@ a_refusal_in_sub_batches_says_nothing_twice_() {
     says err "$told"
 }
 
-# --sub-batch beats what the policy says; a policy that is switched to changes nothing.
+# --sub-batch overrides the policy's option; switching to a policy with another sub-batch changes nothing.
 a_policy_can_say_the_sub_batch_() {
     local vgg=vgg11@32x32,classes=10,thin=16 whole
     local net=(train --net "$vgg" --batch 8 --quiet)
@@ -210,8 +210,8 @@ layers_that_are_fused_give_the_weights_of_those_that_are_not_() {
     done
 }
 
-# A dense block, small. A batch norm's input has other readers there, so its gradient needs bytes of its own; that of a
-# ReLU alone does not.
+# A small dense block. A batch norm's input has other readers there, so its gradient needs bytes of its own; a single
+# ReLU's does not.
 dense_net() { # FILE
     local i at=conv0 layers='{"name": "conv0", "op": "conv", "inputs": ["data"], "out_channels": 16, "kernel": 3, "pad": 1}'
     for i in 1 2 end; do
@@ -229,7 +229,7 @@ dense_net() { # FILE
         {"height": 16, "width": 16, "channels": 3, "classes": 4}, "layers": ['"$layers]}" >"$1"
 }
 
-# The least that auto needs of it, fused and not. roomy: where fused ones fit well, so that others are not compared.
+# Sets auto's least budgets for dense_net, fused and apart. roomy: fused plans fit well, so others are not compared.
 dense_minima() {
     dense_net dense.json
     dense=(--net file:dense.json --batch 8)
@@ -240,7 +240,7 @@ dense_minima() {
     ((apart < between && between < fused)) || fail "fused $fused, apart $apart"
 }
 
-# FILE on|off ARGUMENT...: what ran, by the row in the file.
+# ran FILE on|off: whether layers were fused, by the row in FILE.
 ran() {
     [[ $(values "$1" fuse) == "$2" ]] || fail "$1: layers fused: $(values "$1" fuse)"
 }
@@ -276,7 +276,7 @@ auto_leaves_layers_apart_where_fused_ones_do_not_fit_() {
     refused 1 "infeasible" "${run[@]}" --budget "$between" --policy liveness
 }
 
-# Masks' times are missing where the runs that were measured made none. The smallest plans need masks.
+# The measured runs made no masks, so the facts have no times for them. The smallest plans need masks.
 auto_makes_masks_that_facts_lack_where_nothing_else_fits_() {
     local dense fused apart between roomy
     dense_minima
@@ -297,7 +297,7 @@ bench_leaves_layers_apart_cell_by_cell_() {
     [[ $(values rows.json minimum_bytes) == *$'\n'"$apart" ]] || fail "$(values rows.json minimum_bytes), apart $apart"
 }
 
-# Measured facts are of one graph, so that one is trained.
+# Measured facts are for one graph, fused or not, so that graph is trained.
 layers_are_fused_as_they_were_measured_() {
     local dense fused apart between roomy
     dense_minima
@@ -348,22 +348,22 @@ pinned_memory_is_a_budget_too_() {
     [[ $(values none.json pinned_bytes) == 0 ]] || fail "pinned memory though there is to be none"
     expect 0 bench --net tiny --batch 8 --iterations 1 --policies swap:when=always --pinned 0 --quiet
     says out "0 bytes are given"
-    # As much as there is: less leaves, and more is needed on the device.
+    # With less pinned memory less is moved out, and more is needed on the device.
     trained less --policy swap --pinned $((pinned / 2))
     equal liveness less
-    (($(values less.json budget_bytes) > budget)) || fail "with half the memory it needs as little"
+    (($(values less.json budget_bytes) > budget)) || fail "with half the pinned memory it needs as little on the device"
     refused 1 "infeasible: with $((pinned / 2)) bytes (" \
         "${net[@]}" --policy swap --pinned $((pinned / 2)) --budget "$budget"
     says err " of pinned memory needs at least $(values less.json budget_bytes) bytes ("
     refused 1 " (--pinned) it needs " "${net[@]}" --policy swap --pinned $((pinned / 2)) --budget "$budget"
-    # A limit that nobody gave is told as such. It pins 1 TB.
+    # A limit that was not given is named as the default. This run would pin 1 TB.
     local large=(train --net vgg16 --batch 40000 --policy swap --quiet)
     refused 1 " of pinned memory (half of what is free) needs at least " "${large[@]}" --budget 1600GB
-    # A budget that is too small with any pinned memory is refused at once: what less of it takes is not looked for.
+    # A budget too small with any amount of pinned memory is refused at once, without a search for one with less.
     refused 1 " of pinned memory, held by " "${large[@]}" --budget 1GiB
-    # No more is taken than plans need: this is more than any machine has.
+    # Only what plans need is pinned.
     expect 0 "${net[@]}" --policy swap:when=always --pinned 1000TB
-    ! [[ -s err ]] || fail "it was tried"
+    ! [[ -s err ]] || fail "pinning that much was tried"
 }
 
 a_budget_too_small_names_what_would_fit_() {
@@ -399,7 +399,7 @@ a_switch_that_does_not_fit_is_refused_before_training_() {
     refused 1 ", what freelunch:rate=4 takes; --budget sets it" \
         "${net[@]}" --policy freelunch:rate=4 --switch 2:liveness --save refused
     [[ ! -e refused ]] || fail "the refused run wrote something"
-    # One that never comes does not count.
+    # A switch that never comes does not count.
     trained state --policy freelunch:rate=4 --switch 4:liveness
     [[ $(values state.json budget_bytes) == "$least_freelunch" ]] || fail "the budget is another one"
 }
@@ -418,13 +418,13 @@ the_policy_at_the_end_is_in_the_row_() {
 
 # ---------------------------------------------------------------- memory that is short
 
-# A limit of the process's memory leaves the arena less than was asked for: how much, differs between machines.
+# A limit on the process's memory leaves the arena less than asked for. How much less differs between machines.
 less_memory_than_asked_for_is_made_do_with_() {
     (ulimit -v 8000000 && "$mm" nets >/dev/null 2>&1) || skip "this build takes more address space than can be limited"
     local run=(train --net resnet20 --batch 128 --iterations 2 --no-measure --quiet --policy liveness) limit status base=50000
     export OMP_NUM_THREADS=1
     expect 0 "${run[@]}" --save wanted
-    # What the libraries of this build take alone.
+    # What the libraries of this build need by themselves.
     until (ulimit -s 256 && ulimit -v $base && exec "$mm" nets >/dev/null 2>&1); do base=$((base + 50000)); done
     for ((limit = base + 600000; limit > base; limit -= 30000)); do
         status=0
@@ -433,12 +433,12 @@ less_memory_than_asked_for_is_made_do_with_() {
         ((status == 1)) || equal wanted found
         [[ $status == 1 || $(<err) != *"instead of liveness"* ]] || return 0
     done
-    fail "nothing ever stood in for liveness"
+    fail "no policy ever ran instead of liveness"
 }
 
 # ---------------------------------------------------------------- a loss that is not finite
 
-# The state saved is that before the iteration.
+# The saved state is that before the iteration.
 a_diverged_training_ends_with_what_was_before_() {
     local lines trained
     expect 1 "${net[@]}" --iterations 40 --lr 900 --eval --save state --json row --log log
@@ -452,7 +452,7 @@ a_diverged_training_ends_with_what_was_before_() {
     says err "diverged: the loss of iteration $((trained + 1)) is "
     expect 0 "${net[@]}" --iterations $trained --lr 900 --save before
     equal before state
-    # Its weights give a loss.
+    # Its weights give a finite loss.
     expect 0 "${net[@]}" --iterations $((trained + 1)) --lr 1e-9 --keep-going --load state --json row
     [[ $(value row loss_first) == [0-9]* ]] || fail "its loss is not finite"
 }
@@ -496,7 +496,7 @@ wide_net() { # CHANNELS: a parameter of so many rows of 12 KiB
 END
 }
 
-# A parameter of more than one piece of what is in memory at a time.
+# The parameter is written in several pieces.
 large_parameters_are_saved_and_loaded_whole_() {
     wide_net 800
     local wide=(train --net file:wide.json --batch 4 --quiet)
@@ -506,7 +506,7 @@ large_parameters_are_saved_and_loaded_whole_() {
     equal at_once in_two
 }
 
-# The row is made after the first save. A copy of the parameter would take 48 MiB, all else takes about 20.
+# The row is made after the first save. A copy of the parameter would take 48 MiB; all else takes about 20.
 no_copy_of_a_large_parameter_is_in_memory_() {
     (ulimit -v 4000000 && exec "$mm" nets) >out 2>err || skip "a sanitizer's own memory is more than that"
     wide_net 4096
@@ -518,7 +518,7 @@ no_copy_of_a_large_parameter_is_in_memory_() {
 }
 
 a_loaded_state_goes_on_in_the_middle_of_epochs_() {
-    for policy in liveness 'rules:*=compress(group:bits=2),when=always'; do # what rounds does not count evaluations
+    for policy in liveness 'rules:*=compress(group:bits=2),when=always'; do # rounding does not count evaluations
         local run=("${tiny[@]}" --policy "$policy" --data synthetic:samples=18)
         expect 0 "${run[@]}" --eval --epochs 3 --save at_once
         expect 0 "${run[@]}" --epochs 1 --save part
@@ -527,7 +527,8 @@ a_loaded_state_goes_on_in_the_middle_of_epochs_() {
     done
 }
 
-# goes_on_alone ITERATIONS ARGUMENT...: twice as many in one go are as many, and as many more without a word of how.
+# goes_on_alone ITERATIONS ARGUMENT...: a run of twice as many equals one in two halves, the second given only the
+# state.
 goes_on_alone() {
     local half=$1
     shift
@@ -539,14 +540,14 @@ goes_on_alone() {
     differ half in_two
 }
 
-# Dropout, shuffling over an epoch's end, steps of the rate before and behind.
+# The run has dropout, shuffles over an epoch's end, and its rate steps before and after the save.
 a_state_says_how_its_run_goes_on_() {
     goes_on_alone 7 --net tiny --batch 4 --data synthetic:samples=18 --seed 5 --lr 0.037 --lr-step 3 --lr-step 9 \
         --momentum 0.7 --weight-decay 0.003 --threads 1
-    [[ $(<in_two) == *'"epoch":"3"'*'"iteration":"14"'*'"position":"8"'*'"version":"1"'* ]] || fail "it does not say where"
+    [[ $(<in_two) == *'"epoch":"3"'*'"iteration":"14"'*'"position":"8"'*'"version":"1"'* ]] || fail "the state does not say where its run goes on"
 }
 
-# Images that are cropped and flipped, of which each would be seen; a lossy policy that is switched.
+# Cropped and flipped images (copies of one, so that other crops show); lossy policies are switched.
 a_state_says_how_augmented_data_and_lossy_policies_go_on_() {
     mkdir data
     { printf '\3' && head -c 3072 /dev/urandom; } >record
@@ -564,7 +565,7 @@ comet_goes_on_bit_for_bit_and_logs_what_it_measures_() {
     ((${#lines[@]} == 3)) || fail "${#lines[@]} lines in the log, not those of iterations 1, 4 and 7"
     [[ ${lines[0]} == '{"iteration":1,'*'"measured_sigma":null,"guard":"off"'* ]] || fail "first line: ${lines[0]}"
     [[ ${lines[1]} == '{"iteration":4,'*'"guard":"kept"'* ]] || fail "second line: ${lines[1]}"
-    for at in 4 5; do # right after one that sampled, and later
+    for at in 4 5; do # right after an iteration that sampled, and later
         expect 0 "${comet[@]}" --iterations $at --save part
         expect 0 "${net[@]}" --load part --iterations 8 --save resumed --codec-log resumed.log
         equal_tensors whole resumed
@@ -576,7 +577,7 @@ comet_goes_on_bit_for_bit_and_logs_what_it_measures_() {
     ((${#lines[@]} == 6)) || fail "${#lines[@]} lines in the log, not those of two iterations of three passes"
 }
 
-# Each pass has bounds of its own: 6 = 2 + 2 + 2, and 3 = 2 + 1 at an epoch's end.
+# Each pass has its own bounds: 6 = 2 + 2 + 2, and 3 = 2 + 1 at an epoch's end.
 bounds_of_sub_batches_go_on_bit_for_bit_() {
     local comet=(train --net resnet8@8x8 --batch 6 --sub-batch 2 --data synthetic:samples=15 --quiet
         --policy "comet:every=3,when=always")
@@ -603,7 +604,7 @@ bounds_that_cannot_be_are_refused_() {
     [[ ! -e log ]] || fail "a refused run wrote its log"
 }
 
-# Half the maps' bytes; states are fp32 and load into either precision.
+# Maps take half the bytes. States are fp32 and load into either precision.
 bf16_has_equal_bits_under_lossless_policies_() {
     local policy state n=0 data=$PWD/text
     local tokens=gpt,layers=2,width=16,heads=2,context=16,vocabulary=256
@@ -656,7 +657,7 @@ states_of_another_optimizer_are_refused_() {
     expect 0 "${tiny[@]}" --iterations 4 --load sgd --optimizer adamw --reset-optimizer --save adamw
     [[ $(<adamw) == *'"lr":"0.001"'*'"optimizer":"adamw,weight-decay=0.01,'* ]] || fail "options of another optimizer"
     refused 2 "--optimizer sgd: adamw was trained with adamw," "${tiny[@]}" --load adamw --optimizer sgd
-    # Anew, its count begins, too: not the bits of one that goes on.
+    # A reset also restarts the update count, so the bits differ from those of a run that goes on.
     expect 0 train --quiet --iterations 6 --load adamw --save on
     expect 0 train --quiet --iterations 6 --load adamw --reset-optimizer --save anew
     differ on anew
@@ -683,7 +684,7 @@ a_rate_falls_as_a_cosine_() {
     equal_tensors reference constant
     expect 0 "${tiny[@]}" --iterations 6 --lr-schedule cosine,warmup=2 --save cosine
     differ reference cosine
-    # The schedule is that of the whole run: one that was interrupted goes on with it.
+    # The schedule spans the whole run; an interrupted run goes on with it.
     local run=(--net resnet8 --batch 8 --iterations 300)
     start train "${run[@]}" --lr-schedule cosine,warmup=9 --optimizer adamw --save half --log log --quiet
     wait_for log $'\n3,'
@@ -707,20 +708,20 @@ what_is_said_and_differs_is_told_() {
     says err "mm train: --batch 6: state was trained with 4"
     says err "mm train: --seed 2: state was trained with 1"
     says err "mm train: --lr-step 3: state was trained without"
-    # The eight images that were seen are one batch of six, and a part of the second.
-    [[ $(<other) == *'"epoch":"1","iteration":"4"'*'"position":"0"'*'"seed":"2"'* ]] || fail "it went on elsewhere"
+    # The eight images seen so far are one batch of six, and a part of the second.
+    [[ $(<other) == *'"epoch":"1","iteration":"4"'*'"position":"0"'*'"seed":"2"'* ]] || fail "it did not go on behind the images seen"
     expect 0 train --quiet --epochs 1 --load state
     says err "mm train: --epochs 1: an epoch's last, smaller batch is trained on, in state it was left out"
 }
 
-# As it was before states said so: the defaults.
+# States of older versions say nothing about the run: defaults hold.
 a_state_without_a_version_says_only_how_far_it_is_() {
     expect 0 "${tiny[@]}" --iterations 2 --seed 5 --lr 0.03 --save state
     sed 's/"version":"1"/"versiom":"1"/' state >old
     expect 0 "${tiny[@]}" --iterations 4 --load old --save from_old
     [[ ! -s err ]] || fail "something is told"
     expect 0 "${tiny[@]}" --iterations 4 --load state --seed 1 --lr 0.1 --save from_state
-    [[ $(<from_old) == *'"iteration":"4"'*'"lr":"0.1"'*'"seed":"1"'* ]] || fail "it is of another run"
+    [[ $(<from_old) == *'"iteration":"4"'*'"lr":"0.1"'*'"seed":"1"'* ]] || fail "the old state says more than how far it is"
     refused 1 "not a state of resnet32" train --iterations 4 --load old --quiet
 }
 
@@ -763,7 +764,7 @@ states_are_saved_on_the_way_() {
     ((done_by >= 6 && done_by % 3 == 0)) || fail "saved at $done_by"
     expect 0 "${tiny[@]}" --iterations "$done_by" --save at_once
     equal at_once state
-    # By epochs; and a run that is saved on the way is the same.
+    # By epochs. Saving on the way changes nothing.
     expect 0 "${tiny[@]}" --data synthetic:samples=18 --epochs 2 --eval --save state --save-every 1epoch
     expect 0 "${tiny[@]}" --data synthetic:samples=18 --epochs 2 --save at_once
     equal at_once state
@@ -806,7 +807,7 @@ saving_replaces_what_a_link_points_to_() {
     expect 0 "${tiny[@]}" --iterations 4 --load target
 }
 
-# The pinned memory for it is that which its plan takes in the budget, not that of the least plan.
+# Pinned memory is sized for the policy's plan in the budget, not for its least plan.
 a_switch_without_a_budget_is_as_one_with_the_same_given_() {
     local options=(train --net "vgg11@32x32,thin=8" --batch 4 --iterations 2 --policy recompute --switch 1:recompute-swap
         --quiet)
@@ -818,7 +819,7 @@ a_switch_without_a_budget_is_as_one_with_the_same_given_() {
 
 # ---------------------------------------------------------------- data of one's own
 
-# npy FILE TYPE SHAPE BYTES...: a .npy file of version 1, its elements as printf's escapes.
+# npy FILE TYPE SHAPE BYTES...: writes a .npy file of version 1; elements are printf escapes.
 npy() {
     local file=$1 header="{'descr': '$2', 'fortran_order': False, 'shape': ($3,), }"
     printf -v header '%-117s\n' "$header"
@@ -827,7 +828,7 @@ npy() {
     printf '%b' "$@" >>"$file"
 }
 
-# Eight images of 4x4x3, each of its label's brightness, so that they can be learned.
+# Eight images of 4x4x3. Brightness depends on the label, so that they can be learned.
 own_data() { # IMAGES LABELS
     local i elem pixels=() labels=()
     for ((i = 0; i < 8; i++)); do
@@ -838,7 +839,7 @@ own_data() { # IMAGES LABELS
     npy "$2" '<i4' 8 "${labels[@]}"
 }
 
-own=(train --net "resnet8@4x4,classes=4" --quiet --batch 4 --threads 1) # what 8 images teach hangs on the last bit
+own=(train --net "resnet8@4x4,classes=4" --quiet --batch 4 --threads 1) # learning from 8 images depends on the last bit
 
 measured_times_are_planned_by_() {
     local plan=(--net tiny --batch 4 --policy hybrid:when=needed --budget) least
@@ -893,7 +894,7 @@ data_of_ones_own_that_does_not_go_with_the_network_is_refused_() {
     refused 2 "--save and --data name the same file, y.npy" "${own[@]}" --data files:x.npy,y.npy --save y.npy
 }
 
-# The text's last tenth is evaluated on, with the same bits under every lossless policy; each moves bytes or runs steps
+# The text's last tenth is for evaluation. Every lossless policy gives the same bits; each moves bytes or runs steps
 # again.
 a_text_is_learned_with_equal_bits_under_lossless_policies_() {
     local i need precision policy
@@ -922,7 +923,7 @@ a_text_is_learned_with_equal_bits_under_lossless_policies_() {
         done
     done
     expect 0 "${run[@]:0:1}" "${run[@]:2}" "${net[@]}" --sub-batch 8 --save parts
-    says err " 11/30 loss" # progress is of the whole run, not up to the next evaluation
+    says err " 11/30 loss" # progress counts the whole run, not up to the next evaluation
     differ reference parts
     expect 0 nets "${net[@]}" --json
     cp out gpt.json
@@ -930,8 +931,8 @@ a_text_is_learned_with_equal_bits_under_lossless_policies_() {
     equal_tensors reference file
 }
 
-# As GPT-2's files are published: parameters alone and causal masks, which are no parameters, with metadata of another
-# program. An update as small as can be asked for leaves the weights as they were loaded.
+# A file like GPT-2's: parameters, and causal masks, which are none, with another program's metadata. The smallest
+# possible update leaves the loaded weights as they are.
 a_published_gpt_is_loaded_() {
     local run=(train --net "gpt,layers=2,width=16,heads=2,context=16,vocabulary=256" --data text:text --batch 4 --quiet)
     printf '%s ' {1..2000} >text
@@ -976,7 +977,7 @@ sys.exit(len(names) != 28 or any(published[name] != loaded[name] for name in nam
 END
 }
 
-# one_line TEXT ARGUMENT...: training of "${run[@]}" is refused with it; nothing starts, and no file is written.
+# one_line TEXT ARGUMENT...: "${run[@]}" is refused in one line with TEXT; nothing starts, and no file is written.
 one_line() {
     refused 2 "$1" "${run[@]}" "${@:2}"
     (($(wc -l <err) == 1)) || fail "$(wc -l <err) lines"
@@ -1013,7 +1014,7 @@ what_cannot_be_learned_of_a_text_is_one_line_() {
     one_line "net resnet20: ',vocabulary=9' after its name; expected @HEIGHTxWIDTH" --net resnet20,vocabulary=9
     one_line "bytes: has tokens, each with a label; the network takes 32x32x3" --net resnet20 --data text:bytes
     one_line "clip-norm" --net gpt --clip-norm -1
-    # In f32, batch norms read the codes.
+    # In f32, batch norms decode codes by themselves.
     local -a steps=(--net tiny --batch 4 --policy "freelunch:codec=dpr:fp8,codes=in-step,when=always")
     run=(train --iterations 2 --quiet --save state --json row.json --trace trace.json)
     one_line "batch norms of f32 maps can" "${steps[@]}" --precision bf16

@@ -1,6 +1,6 @@
 #!/bin/bash
-# columns_test.sh COLUMNS: what tools/columns.awk, which tools/lint runs, takes for comments and prose. Each case is a
-# file of one line too long, in its place; those whose names begin with an x are told, the others are not.
+# columns_test.sh COLUMNS: which lines tools/columns.awk, which tools/lint runs, takes for comments and prose. Each case
+# is a file with one line that is too long; the script must report those whose names begin with x, and no others.
 # SPDX-License-Identifier: MIT
 set -euo pipefail
 columns=$(realpath "$1")
@@ -30,7 +30,7 @@ printf 'a = "%s"\n' "$l" >15.py
 printf '# %s\n' "$l" >xBUILD
 printf 'echo "%s" # %s\n' a "$l" >x16.sh
 printf 'echo "%s # a"\n' "$l" >17.sh
-printf '/* %s\n' a >18.c # a comment that a file does not end is not the next one's
+printf '/* %s\n' a >18.c # a comment left open must not continue into the next file
 printf 'int %s;\n' "$l" >19.c
 
 passed=0 failed=0

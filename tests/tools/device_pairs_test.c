@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How much kinds of work slow each other, told from when they end; and measured on the host device. */
+/* How much two kinds of work slow each other: computed from when both end, and measured on the host device. */
 #include "tests/core/expect.h"
 #include "tools/measure/device_pairs.h"
 
@@ -10,11 +10,11 @@ static void slowdowns_follow_from_ends_(void **state) {
         int permille[2];
     } cases[] = {
         {{1000, 1000}, {1000, 1000}, {0, 0}},
-        {{1000, 1000}, {2000, 2000}, {1000, 1000}}, /* each at half its speed */
-        {{1000, 2000}, {1500, 2500}, {500, 500}},   /* 1500 beside, which are 1000 of the other's; 1000 alone */
+        {{1000, 1000}, {2000, 2000}, {1000, 1000}}, /* each runs at half its speed */
+        {{1000, 2000}, {1500, 2500}, {500, 500}},   /* 1500 together do 1000 of each; the second's rest is alone */
         {{2000, 1000}, {2500, 1500}, {500, 500}},   /* the same, the other way round */
-        {{1000, 1000}, {1000, 2000}, {0, MM_CONTENTION_MOST}}, /* the second waited for all of the first */
-        {{1000, 1000}, {900, 1000}, {0, 0}},                   /* faster than alone: chance */
+        {{1000, 1000}, {1000, 2000}, {0, MM_CONTENTION_MOST}}, /* the second waits for all of the first */
+        {{1000, 1000}, {900, 1000}, {0, 0}},                   /* faster than alone, by chance */
         {{1000, 1000}, {50000, 50000}, {MM_CONTENTION_MOST, MM_CONTENTION_MOST}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -50,7 +50,7 @@ static void pairs_are_measured_with_and_without_a_codec_(void **state) {
     assert_int_equal(mm_codec_create("zfp:rate=4", "host", &codec), MM_OK);
     assert_int_equal(mm_codec_create("mask", "host", &mask), MM_OK);
     assert_true(device_pairs_takes(codec));
-    assert_false(device_pairs_takes(mask)); /* gives no value */
+    assert_false(device_pairs_takes(mask)); /* a mask decodes to no values */
     if (device_pairs_measure(device, backend, codec, 2, &pairs) != MM_OK) fail_msg("%s", mm_last_error());
     expect_pairs(&pairs, true);
     if (device_pairs_measure(device, backend, NULL, 1, &pairs) != MM_OK) fail_msg("%s", mm_last_error());

@@ -1,5 +1,5 @@
 #!/bin/bash
-# tools/bench/gpu and what it prints, with CUDA emulated: no step of it is run for the first time on a GPU.
+# tools/bench/gpu and what it prints, with CUDA emulated, so that no step of it runs for the first time on a GPU.
 # SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 # shellcheck disable=SC2016 # lines of programs that are written here
@@ -12,7 +12,7 @@ if ! command -v python3 >/dev/null; then
     exit 0
 fi
 
-# script STATUS ARGUMENT...: runs it; what it prints goes to the files out and err.
+# script STATUS ARGUMENT...: runs tools/bench/gpu; its output goes to the files out and err.
 script() {
     local status=0 expected=$1
     shift
@@ -20,7 +20,7 @@ script() {
     ((status == expected)) || fail "gpu $*: status $status, expected $expected"
 }
 
-# refused_script TEXT ARGUMENT...: one line that says TEXT.
+# refused_script TEXT ARGUMENT...: it is refused in one line that contains TEXT.
 refused_script() {
     local text=$1 lines
     shift
@@ -30,7 +30,7 @@ refused_script() {
     ((${#lines[@]} == 1)) || fail "gpu $*: ${#lines[@]} lines"
 }
 
-# $1: a path; the rest: lines of a shell script.
+# program PATH LINE...: writes a shell script.
 program() {
     local path=$1
     shift
@@ -39,23 +39,23 @@ program() {
     chmod +x "$path"
 }
 
-# What the device can do is measured once: emulated, that takes seconds.
+# Measured once: emulated, that takes seconds.
 mkdir "$work/seen" && (cd "$work/seen" && expect 0 device --device cuda --json seen) || exit 1
 
-# $1: becomes a mm that is the one of $2, and knows that already.
+# seen PATH MM: writes a script that runs MM, but answers `device` with what was measured.
 seen() {
     program "$1" "[[ \"\$1 \$4\" != 'device --json' ]] || { cp '$work/seen/seen' \"\$5\"; exec cat '$work/seen/out'; }" \
         "exec $2 \"\$@\""
 }
 
-# What --pack makes: the programs of this build; $@: the tests that need CUDA.
+# prebuilt TEST...: what --pack makes, from the programs of this build; TEST: tests that need CUDA.
 prebuilt() {
     mkdir -p pre/tools/bench pre/lib pre/mm
     ln -sf "$root/mm/libmm.so" pre/mm/
     seen pre/tools/mm-seen "$mm"
     ln -sf mm-seen pre/tools/mm
     ln -sf "$root/tools/bench/codec_bench" pre/tools/bench/
-    # Its sizes are a GPU's: emulated and under a sanitizer it takes minutes.
+    # A stand-in: op_bench's sizes suit a GPU; emulated, and under a sanitizer, it takes minutes.
     program pre/tools/bench/op_bench \
         'echo "  relu, backward                                   15     1.5      2.5      3.5 us   0.75 x"' \
         '[[ $* != *"--workspace 1200MiB" ]] || us=2.25' \
@@ -108,14 +108,14 @@ a_library_that_is_missing_is_named_() {
     says err "libnowhere.so.4"
 }
 
-# $@: of call first or second, in the folder gpu; out and err as ever. Nothing of this machine but what is in the folder
-# bin.
+# packed first|second ARGUMENT...: runs this call in the folder gpu, with only the commands in bin; output in out and
+# err.
 packed() {
     env -i PATH="$PWD/bin" gpu/run "$@" >out 2>err </dev/null || fail "run $*: status $?"
     [[ $(tail -1 out) == "nothing failed" ]] || fail "$(tail -1 out)"
 }
 
-# $1: first or second; $2: its seconds, of which its parts take nearly all.
+# call_fits first|second SECONDS: the call's parts take nearly all of its seconds.
 call_fits() {
     local line seconds=0 word
     line=$(head -1 out)
@@ -124,7 +124,7 @@ call_fits() {
     ((seconds == BASH_REMATCH[2] && seconds > $2 - 20 && seconds <= $2)) || fail "$seconds s: $line"
 }
 
-# ok_steps STEP...: each was run, and went well.
+# ok_steps STEP...: each ran, and went well.
 ok_steps() {
     local step
     for step in "$@"; do
@@ -137,7 +137,7 @@ thin=(--policies "overlap=liveness,freelunch:codec=zfp:rate=4:sms=16,when=always
 thin_second=(--policies gpt2-half=auto --policies resnet152-20GB=recompute:mode=sqrt --policies resnet50-swap=swap-async
     --policies "resnet152-12GiB=freelunch:rate=4,eligible=all" --policies resnet152-44=liveness)
 
-# rounds_without_torch LABEL...: ours ran, and PyTorch's rows say why not.
+# rounds_without_torch LABEL...: our rows are ok; PyTorch's say "no torch".
 rounds_without_torch() {
     local label
     for label in "$@"; do
@@ -153,11 +153,11 @@ a_pack_needs_neither_this_repository_nor_xz_() {
     XZ_OPT=-0 script 0 --pack gpu.tar.xz --prebuilt pre
     says out "python3 -m tarfile -e gpu.tar.xz gpu && gpu/run first && gpu/run second"
     (($(stat -c %s gpu.tar.xz) < 48 << 20)) || fail "too large"
-    # What a machine is expected to have.
+    # What every machine is expected to have.
     mkdir bin
     for name in basename bash cat chmod cp cut date dirname env grep head ls mkdir mktemp mv realpath rm sed sleep sort tail \
         timeout tr; do ln -s "$(type -P $name)" bin/; done
-    # Without torch, wherever; nor is what ldd only mentions an error.
+    # Python without torch; what ldd warns of is no error.
     program bin/python3 "exec $(python3 -c 'import sys; print(sys.executable)') -S \"\$@\""
     program bin/ldd 'echo "$1: /lib/libtinfo.so.6: no version information available (required by $1)"' "exec $(type -P ldd) \"\$@\""
     PATH=$PWD/bin python3 -m tarfile -e gpu.tar.xz gpu
@@ -189,7 +189,7 @@ a_pack_needs_neither_this_repository_nor_xz_() {
     text=$(sed '1,/^== goals$/d' results/summary.txt)
     (($(wc -l <<<"$text") == 28)) || fail "goals: $text"
     [[ $text != *"no row"* ]] || fail "a goal without a figure: $text"
-    # The summary of it all is what the output ends with, and short.
+    # The output ends with a short summary of everything.
     text=$(sed -n '/^== steps$/,/^results: /p' out | sed '$d')
     ((${#text} > 2000 && ${#text} <= 10000)) || fail "a summary of ${#text} characters"
 }
@@ -239,8 +239,7 @@ torch_inside_budgets_is_tried_without_a_gpu_() {
     local python=python3
     ! /usr/bin/python3 -c 'import torch' 2>/dev/null || python=/usr/bin/python3
     prebuilt
-    # libmm.so with the emulation in it has more thread-local data than is kept free for libraries that are opened
-    # later.
+    # libmm.so with the emulation has more thread-local data than is reserved for libraries that are loaded later.
     GLIBC_TUNABLES=glibc.rtld.optional_static_tls=16384 PYTHON=$python script 0 --quick --tiny --only torch --prebuilt "$PWD/pre" "$PWD/results"
     if grep -q "^torch.*skipped: no torch" results/steps.txt; then skip "no torch"; fi
     ok_steps torch
@@ -319,8 +318,8 @@ END
 
 # ---------------------------------------------------------------- the summary
 
-# row NET BATCH POLICY IMAGES/S PEAK [REPLAYS [POLICY_THAT_RAN [WORKSPACE]]]: as mm and peer_pytorch.py write it, but
-# for what no summary reads.
+# row NET BATCH POLICY IMAGES/S PEAK [REPLAYS [POLICY_THAT_RAN [WORKSPACE]]]: a row as mm and peer_pytorch.py write it,
+# with only what summaries read.
 row() {
     printf '{"net": "%s", "batch": %d, "precision": "tf32", "policy": "%s", "budget_bytes": 6e9, "images_per_second": %s,' "$1" \
         "$2" "$3" "$4"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# mm plan: that its accounts add up, that the largest batch is the largest, and that its pictures are pictures.
+# mm plan: its accounts add up, the largest batch is the largest, its pictures are well-formed.
 # SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
@@ -11,7 +11,7 @@ stash=$(realpath "$5")
 h100=$(realpath "$6")
 policies=naive,liveness,freelunch:eligible=all
 
-# explained NET BATCH POLICY: the row to row.json
+# explained NET BATCH POLICY: plans with --explain; the row goes to row.json.
 explained() { expect 0 plan --net "$1" --batch "$2" --policy "$3" --explain --json row.json; }
 
 # ---------------------------------------------------------------- accounts
@@ -31,7 +31,7 @@ explain_tells_what_holds_the_memory_() {
     [[ $(<out) != *declared* && $(<out) != *"than naive"* ]] || fail "explains without being asked"
 }
 
-# at_most A B WHAT: A is at most B, but for rounding
+# at_most A B WHAT: A is at most B, but for rounding.
 at_most() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a <= b * 1.000001 + 1e-12) }' || fail "$3: $1 > $2"; }
 
 what_was_decided_is_read_off_the_plan_() {
@@ -87,12 +87,12 @@ more_memory_and_what_is_needed_at_the_peak_are_told_() {
     says out "the peak is at "
     expect 0 plan --net resnet8 --batch 32 --policy liveness --explain
     says out "that wait for other"
-    # Nearly all that is there at its peak is what one step uses.
+    # One step uses nearly everything that is in memory at the peak.
     expect 0 plan --net vgg11@32x32,classes=10,thin=4 --batch 64 --policy swap:when=always --explain --json row.json
     says out "swapping cannot help: the peak is at"
 }
 
-# speed TYPE CODEC: GB/s of its encoding, as printed
+# speed TYPE CODEC: GB/s of its encoding, as printed.
 speed() { sed -n "s|^ *$1 .*encode *\([0-9.]*\) GB/s.*  $2 (lossy)\$|\1|p" out; }
 
 codecs_are_told_by_the_type_of_elements_() {
@@ -214,7 +214,7 @@ a_plan_is_made_for_the_budget_() {
         fail "$(<row.json)"
 }
 
-# The skyline's best is 15 % above the live bytes; the rest is alignment.
+# The best skyline placement is 15 % above the live bytes. The exact search is above them only by alignment.
 the_exact_search_of_places_reaches_the_live_bytes_() {
     expect 0 plan --net resnet110 --batch 4 --policy swap --json row.json
     (($(value row.json minimum_bytes) * 1000 <= $(value row.json live_peak_bytes) * 1001)) || fail "$(<row.json)"
@@ -269,11 +269,11 @@ pinned_memory_can_be_limited_() {
     expect 0 plan --net resnet8 --policy swap --budget 20MiB --max-batch --pinned 1MiB --json less.json
     (($(value less.json batch) < $(value more.json batch) && $(value less.json pinned_bytes) <= 1 << 20)) ||
         fail "$(<less.json)"
-    # The least plan would need 184 MiB of it, the one in the budget needs 8.
+    # The plan with the lowest peak would need 184 MiB of pinned memory, the one for the budget needs 8.
     expect 0 plan --net resnet20 --batch 128 --policy modnn:subbatch=off --budget 200MB --pinned 50MB --json row.json
     (($(value row.json minimum_bytes) <= 200000000 && $(value row.json pinned_bytes) <= 50000000)) ||
         fail "$(<row.json)"
-    # Its weights are most of what it needs: parts of the batch, which keep a sum of gradients for each, need more.
+    # Weights are most of what it needs. Sub-batches, each with a sum of gradients, would need more.
     expect 0 plan --net alexnet@64x64,thin=4 --batch 4 --policy modnn --json row.json
     least=$(value row.json minimum_bytes)
     expect 0 plan --net alexnet@64x64,thin=4 --batch 4 --policy modnn --budget "$least"
@@ -292,7 +292,7 @@ a_policy_of_any_length_is_planned_and_named_in_full_() {
     [[ $(values rows policy | tail -1) == "$rules,when=always" && $(values rows status | tail -1) == ok ]] || fail "$(<rows)"
 }
 
-# A search with more actions may end elsewhere; here it did.
+# A search with more actions may end in a slower plan; for this network it once did.
 naming_codecs_makes_no_plan_slower_() {
     local -a plan=(plan --net resnet32 --batch 128 --threads 2 --budget 63MiB --facts "$h200" --json)
     expect 0 "${plan[@]}" lossless.json --policy auto
@@ -312,7 +312,7 @@ twenty_codecs_are_planned_with_() {
     sed 's/"codecs": {/"codecs": {'"$(for i in {1..40}; do printf '"c%d": {"encode_bytes_per_s": 1e9, "decode_bytes_per_s": 1e9}, ' "$i"; done)/" \
         "$machine" >many
     expect 0 plan --net tiny --batch 8 --policy swap --facts many
-    # Texts of ten thousand characters are named in brief.
+    # Messages shorten texts of ten thousand characters.
     long=$(printf '%010000d' 0)
     refused 2 "zfp:rate=000" plan --net tiny --policy "auto:codecs=zfp:rate=$long"
     refused 2 "name is longer than 63 characters" plan --net tiny --policy "rules:*=compress(zfp:rate=$long)"
@@ -321,7 +321,7 @@ twenty_codecs_are_planned_with_() {
     refused 2 "has no such layer" plan --net tiny --policy "rules:conv$long=swap"
 }
 
-# The bounds are those of batch 64 when auto was asked for; what it needs is at most 1.15 times as much.
+# These bounds are from when auto was written, for batch 64; auto needs at most 1.15 times as much.
 autos_least_budget_is_near_the_full_batch_bound_() {
     local net bound
     while read -r net bound; do
@@ -333,7 +333,6 @@ densenet121 641212668
 vgg16 4126688764"
 }
 
-# Its plan of the lowest peak is a slow one, but not all that fit there are.
 auto_is_no_slower_in_its_minimum_than_others_() {
     local least lean
     local -a plan=(plan --net vgg16 --batch 2 --facts "$machine" --json row.json)
@@ -345,7 +344,7 @@ auto_is_no_slower_in_its_minimum_than_others_() {
     at_most "$(value row.json iteration_seconds_predicted)" "$lean" "auto in its minimum, after lean-swap"
 }
 
-# Near the minimum of fused layers, plans of single ones can be faster.
+# Near the least budget of fused layers, plans of single layers can be faster.
 auto_fuses_layers_where_that_is_faster_() {
     local fuse budget
     local -A takes
@@ -366,12 +365,12 @@ auto_fuses_layers_where_that_is_faster_() {
     expect 0 train "${net[@]}" --budget "$budget" --iterations 1 --quiet # by nominal times
     [[ $(value row.json fuse) == off ]] || fail "layers are fused in training"
     says err "layers are not fused: that is faster in this budget; the weights are the same"
-    # In a larger budget they are compared no more.
+    # In a larger budget fused and single layers are not compared.
     expect 0 plan "${net[@]}" --facts "$machine" --budget $((budget * 2))
     [[ $(value row.json fuse) == on ]] || fail "layers are not fused in a large budget"
 }
 
-# What is pinned is what its plan takes; with no more than that the search may take another way.
+# Training pins only what its plan needs, so the search may go another way.
 auto_runs_in_the_budgets_that_its_plans_fit_() {
     local least percent
     local -a run=(--net resnet8 --batch 64 --policy auto --threads 1 --json row.json)
@@ -382,7 +381,7 @@ auto_runs_in_the_budgets_that_its_plans_fit_() {
     done
 }
 
-# one_line TEXT FACTS POLICY: mm plan and mm train of "${net[@]}" and $batch refuse the facts with it.
+# one_line TEXT FACTS POLICY: mm plan and mm train of "${net[@]}" and $batch refuse the facts in one line with TEXT.
 one_line() {
     refused 2 "$1" plan "${net[@]}" --batch "$batch" --facts "$2" --policy "$3"
     (($(wc -l <err) == 1)) || fail "$(wc -l <err) lines"
@@ -390,7 +389,7 @@ one_line() {
     (($(wc -l <err) == 1)) || fail "$(wc -l <err) lines"
 }
 
-# Measured without copies, or without a codec, or of another batch: there is nothing to compare its plans by.
+# Without copies, without a codec, or of another batch: auto cannot compare plans.
 auto_names_what_its_facts_lack_() {
     local lacks="which this policy needs: 'mm bench --facts' with this policy measures it"
     local batch=4
@@ -407,7 +406,7 @@ auto_names_what_its_facts_lack_() {
     one_line "--facts swapped: measured of batch 4, this is of batch 8; give facts of that" swapped auto
 }
 
-# Maps in bf16. auto needs at most half of what liveness does; the gap to what no plan is faster than is told.
+# Maps in bf16. auto needs at most half of what liveness does. The gap to the bound on any plan's time is printed.
 gpt2_in_bf16_needs_at_most_8_gb_() {
     expect 0 plan --net gpt2 --batch 16 --precision bf16 --policy liveness,auto --explain --json rows \
         --facts "${h200%/*}/h200-bf16-estimated.json"
@@ -430,7 +429,7 @@ where_nothing_fits_a_policy_that_would_is_named_() {
     [[ ! -s err ]] || fail "one fits"
 }
 
-# The one that is named is the fastest of those without loss, by the same times as the plans.
+# The named policy is the fastest lossless one, by the same facts as the plans.
 the_policy_that_is_named_is_the_fastest_by_the_facts_given_() {
     local named policy budget ns
     local -a plan=(plan --net resnet8 --batch 32)
@@ -550,7 +549,7 @@ chart_is_ascii_unless_the_locale_is_utf8_() {
     says out "▲ peak 3.24MiB: avgpool forward"
 }
 
-# By rates that are estimated: ResNet-152 at batch 384 in 12 GiB, with nothing lost, and at batch 256 in 20 GB.
+# ResNet-152 at batch 384 in 12 GiB without loss, and at batch 256 in 20 GB.
 a_large_net_fits_a_small_budget_by_the_estimated_rates_of_an_h200_() {
     expect 0 plan --net resnet152 --batch 384 --budget 12GiB --facts "$h200" \
         --policy recompute-swap,recompute:mode=sqrt,freelunch:rate=4,eligible=all
@@ -580,14 +579,14 @@ a_links_speed_counts_more_than_that_of_the_facts_() {
         fail "over such a link: $(value row iteration_seconds_predicted) s, with --link ${seconds[0]} s"
 }
 
-# with_algorithms FILE ALGORITHMS: the machine, with these. Its memory and launches take no time, and 8192 elements of
-# output have half of a rate.
+# with_algorithms FILE ALGORITHMS: writes the machine with these algorithms. Memory and launches take no time; 8192
+# elements of output run at half the rate.
 with_algorithms() {
     sed 's/"launch_ns": [0-9]*/"launch_ns": 0/; s/"memory_bytes_per_s": [0-9.e]*/"memory_bytes_per_s": 1e18/
         s/"codecs": {/"half_rate_elems": 8192, "algorithms": {'"${2//$'\n'/}"'}, &/' "$machine" >"$1"
 }
 
-# variants FILE LAYER PHASE: a line for each of the step's: workspace, ns.
+# variants FILE LAYER PHASE: workspace and ns of each variant of the step, one a line.
 variants() {
     awk -F '[:,]' -v layer="\"$2\"" -v phase="\"$3\"" '
         /"layer"/ { here = index($2, layer) }
@@ -596,9 +595,8 @@ variants() {
         here && /"ns"/ { print workspace, $2 + 0 }' "$1"
 }
 
-# The second convolution of tiny: 8 channels of 16 x 16, 16 filters of 3 x 3, for 8 images 2359296 multiply-adds and
-# 32768 elements of output, which 4/5 of a rate are for. In tiles of 7 x 7 each map of 16 x 16 has 16, whose results
-# would be 20 x 20.
+# tiny's second convolution: 8 channels of 16 x 16, 16 filters of 3 x 3; for 8 images 2359296 multiply-adds, and 32768
+# elements of output, at 4/5 of the rate. A map has 16 tiles of 7 x 7, with results of 20 x 20.
 a_machines_algorithms_are_variants_each_slower_and_with_less_workspace_() {
     local any='"waste": {"flops_per_s": 1.9e9, "workspace": {"im2col_images": 100}}, "least": {"flops_per_s": 1e9},
         "some": {"flops_per_s": 2e9, "workspace": {"im2col_images": 2}}, "slow": {"flops_per_s": 9e8}'
@@ -609,37 +607,37 @@ a_machines_algorithms_are_variants_each_slower_and_with_less_workspace_() {
     expect 0 bench --simulate fast --net tiny --batch 8 --fuse off --policies liveness --facts facts --quiet
     expected="794624 1512369 460800 2304000 147456 2949120 0 5898240"
     [[ $(variants facts conv2 forward | xargs) == "$expected" ]] || fail "forward: $(variants facts conv2 forward)"
-    expected="794624 3024738 460800 4608000 147456 5898240 0 11796480" # both gradients
+    expected="794624 3024738 460800 4608000 147456 5898240 0 11796480" # twice the time, for two gradients
     [[ $(variants facts conv2 backward | xargs) == "$expected" ]] || fail "backward: $(variants facts conv2 backward)"
-    # Tiles are written and read: where memory is slow, they are not worth it.
+    # Tiles are written and read, so they do not pay where memory is slow.
     sed 's/"memory_bytes_per_s": 1e18/"memory_bytes_per_s": 2e8/' fast >slow
     expect 0 bench --simulate slow --net tiny --batch 8 --fuse off --policies liveness --facts of_slow --quiet
     expected="147456 2949120 0 5898240"
     [[ $(variants of_slow conv2 forward | xargs) == "$expected" ]] || fail "slow: $(variants of_slow conv2 forward)"
     [[ $(variants facts conv1 forward) == "0 1382400" ]] || fail "other kernel: $(variants facts conv1 forward)"
-    # Facts that were written out give the same plans, and the bound counts the least workspaces.
+    # Facts written out give the same plans, and the bound counts the least workspaces.
     for facts in fast facts; do
         expect 0 plan --net tiny --batch 8 --fuse off --policy naive,swap --facts $facts --explain --json $facts.rows
-        # Of codecs that did not run they have no rates.
+        # They have no rates of codecs that did not run.
         grep -Ev '"(seconds|encode_bytes_per_s|decode_bytes_per_s)"' $facts.rows >$facts.known
     done
     equal fast.known facts.known
     with_algorithms least '"least": {"flops_per_s": 1e9}'
     expect 0 plan --net tiny --batch 8 --fuse off --policy naive,swap --facts least --json least.rows
-    [[ $(values least.rows minimum_bytes) != "$(values fast.rows minimum_bytes)" ]] || fail "no workspace is in no plan"
-    # The bound of one image counts its workspaces, too: none of a convolution.
+    [[ $(values least.rows minimum_bytes) != "$(values fast.rows minimum_bytes)" ]] || fail "workspaces change no minimum"
+    # The bound for one image counts its workspaces, too: here convolutions can do without any.
     for batch in 8 1; do
         expect 0 plan --net tiny --batch $batch --fuse off --policy naive --facts least --explain --json of_$batch
     done
-    [[ $(value of_8 lower_bound_bytes) == "$(value of_1 batch_lower_bound_bytes)" ]] || fail "other bounds of an image"
-    # A machine without algorithms takes what the graph declares, as ever.
+    [[ $(value of_8 lower_bound_bytes) == "$(value of_1 batch_lower_bound_bytes)" ]] || fail "the bound of one image differs"
+    # With a machine without algorithms, steps take the workspaces that the graph declares.
     expect 0 plan --net tiny --batch 8 --fuse off --policy naive --facts "$machine" --json plain
     expect 0 plan --net tiny --batch 8 --fuse off --policy naive --json declared
     [[ $(value plain minimum_bytes) == "$(value declared minimum_bytes)" ]] || fail "other workspaces"
 }
 
-# Each of 8 x 16 x 16 x 16 elements of the input takes 16 x 2 x 2 multiply-adds, though the output has as many channels;
-# 131072 elements of output have 16/17 of the rate.
+# Each of 8 x 16 x 16 x 16 elements of input takes 16 x 2 x 2 multiply-adds; 131072 elements of output run at 16/17 of
+# the rate.
 a_transposed_convolution_takes_the_multiply_adds_of_its_input_() {
     with_algorithms least '"least": {"flops_per_s": 1e9}, "plain": {"flops_per_s": 9e9, "stride": 1}'
     expect 0 nets --net tiny --json
@@ -649,8 +647,8 @@ a_transposed_convolution_takes_the_multiply_adds_of_its_input_() {
     [[ $(variants facts up forward) == "0 4456448" ]] || fail "$(variants facts up forward)"
 }
 
-# predicted PRECISION BUDGET POLICY MEASURED: images/s of ResNet-50 at batch 128, within a tenth of what an H100 did (of
-# fp32 with its units for TF32, whose rates the file has).
+# predicted PRECISION BUDGET POLICY MEASURED: predicted images/s of ResNet-50 at batch 128 are within a tenth of those
+# measured on an H100. (fp32 ran on TF32 units, whose rates the file has.)
 predicted() {
     expect 0 bench --simulate "$h100" --net resnet50 --batch 128 --precision "$1" --budgets "$2" --policies "$3" --quiet \
         --json rows
@@ -704,7 +702,7 @@ a_plan_for_a_link_is_that_which_runs_over_it_() {
 
 # ---------------------------------------------------------------- the benches of planning
 
-# bench STATUS ARGUMENT...: as expect, of the bench `planning`, or of $bench.
+# bench_says STATUS ARGUMENT...: like expect, for the bench `planning`, or for $bench.
 bench_says() {
     local status=0 expected=$1
     shift
@@ -751,7 +749,7 @@ orders_of_a_stash_are_timed_or_refused_in_one_line_() {
     (($(wc -l <err) == 1)) || fail "$(wc -l <err) lines"
 }
 
-# The facts are read after the signals are caught, and before a plan is made.
+# The command catches signals, then opens the facts (a pipe), then plans.
 an_interrupted_search_is_told_in_its_row_() {
     mkfifo facts
     start plan --net resnet20 --batch 16 --policy auto,swap --plan-effort 1000000 --budget 8MiB --facts facts --json rows

@@ -1,7 +1,7 @@
 #!/bin/bash
-# readme_test.sh MM README...: the commands that the READMEs show, those that take no time, run as printed; and where a
-# block follows that shows what the last of them prints, it prints the same lines, but for numbers and what lies in
-# memory at the peak: workspaces depend on the machine.
+# readme_test.sh MM README...: quick commands shown in READMEs run as printed. If the next block shows the output of the
+# last of them, the output has the same lines. Numbers are not compared, nor what lies in memory at the peak, since
+# workspaces depend on the machine.
 # SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
@@ -9,13 +9,13 @@
 top=$PWD
 readmes=("${@:2}")
 
-# Workspaces depend on how many threads there are: what READMEs show is of one.
+# Workspaces depend on the number of threads; READMEs show output for one thread.
 mm() {
     if [[ $1 == plan ]]; then "$mm" "$@" --threads 1; else "$mm" "$@"; fi
 }
 
-# commands FILE: the lines of its blocks of shell that run mm. A block that follows goes to shown.N, N: of the last
-# line.
+# commands FILE: lines of its sh blocks that run mm. A block that follows them goes to shown.N, N the number of the last
+# such line.
 commands() {
     awk '/^```sh$/ { shell = 1; next }
          /^```$/ && shell { shell = 0; near = 2; next }
@@ -26,7 +26,7 @@ commands() {
          { near-- }' "$1"
 }
 
-# What the lines of a plan are called, but for those of the kinds of memory.
+# Labels of the lines of a plan, but not those of the kinds of memory.
 labels() { sed -nE '/^    /d; s/([^ ])  .*/\1/; p' "$1"; }
 
 run() { # README

@@ -78,13 +78,13 @@ def check_counts(page):
     expect(page.run("document.documentElement.dataset.ready"), "yes", "the script's end")
     expect(page.run("[...document.querySelectorAll('main section')].map((s) => s.id)"),
            ["throughput", "runs", "plans", "memory", "timeline", "maps"], "sections")
-    # Of each of two networks (one by another name): over the budget for two batches, over the batch.
+    # Two networks (one under another name), each with charts over the budget for two batches, and over the batch.
     expect(number(page, ".chart svg"), 2 * 3, "charts")
-    # A mark for each row in its chart over the budget, and in that over the batch.
+    # Each row has a mark in its chart over the budget and in that over the batch.
     expect(number(page, ".chart .mark"), 2 * (2 * POLICIES + 2 * POLICIES), "marks")
     expect(number(page, "#runs tbody tr"), 2 * 2 * POLICIES, "rows of runs")
     expect(number(page, "#plans tbody tr"), POLICIES, "rows of plans")
-    # Of plans, and of the trace's runs of both batches.
+    # Pictures of the plans, and of the trace's runs with both batches.
     expect(number(page, ".memory canvas"), 2 * 3 * POLICIES, "canvases of memory")
     expect(number(page, ".memory button[value=addresses]"), 3 * POLICIES, "pictures with segments")
     expect(number(page, ".timeline canvas"), 2 * 2 * POLICIES, "canvases of timelines")
@@ -109,7 +109,7 @@ def check_pointer(page):
     for text in "layer", "action", "computed by", "address", "alive":
         holds(text in said, "the tip over a segment lacks %r: %s" % (text, said))
     page.run("document.querySelector('.timeline .zoom button:last-child').click()")
-    for share in 0.5, 0.4, 0.6, 0.3, 0.7, 0.45, 0.55:  # where a measured run computes
+    for share in 0.5, 0.4, 0.6, 0.3, 0.7, 0.45, 0.55:  # one of these points is in a compute slice
         x, y = center(page, ".timeline .view", share, 0.25)
         page.move(x, y)
         page.settle()
@@ -118,7 +118,7 @@ def check_pointer(page):
             break
     for text in "takes", "stream", "compute", "iteration":
         holds(text in said, "the tip over a slice lacks %r: %s" % (text, said))
-    # From the first encode on, keys lead to its map's way.
+    # Keys select the first encode.
     page.run("document.querySelectorAll('.timeline .view')[1].focus()")
     for key in "ArrowDown", "ArrowRight":
         page.key(key)

@@ -1,12 +1,12 @@
 #!/bin/bash
-# mm report's page in a headless Chromium: what is drawn, what answers to the pointer and to keys, both themes, a narrow
+# mm report's page in a headless Chromium: what is drawn, what answers to pointer and keys, both themes, a narrow
 # window; and a page of damaged files. Skipped where there is no Chromium ('tools/deps report' installs one).
 # SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
 script=$(realpath "$2")
 
-# What passes for rows, plans and a trace, and has other types, lacks parts, or has numbers out of all bounds.
+# Files that pass for rows, plans and a trace, but have wrong types, missing parts, or numbers out of all bounds.
 damaged_files() {
     cat >rows_bad.json <<'END'
 [{"net": ["<b>"], "policy": {}, "batch": "many", "status": 7, "images_per_second": 1e308, "budget_bytes": 1},

@@ -1,5 +1,5 @@
 #!/bin/bash
-# mm report without a browser: what it takes and refuses, and that the page has the data and nothing that runs from it.
+# mm report without a browser: what it accepts and refuses; the page has the data, and none of it can run as a script.
 # SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
@@ -32,7 +32,7 @@ END
     for text in http:// https:// "src=" "@import" "url("; do
         (($(sed 's/http:\/\/www.w3.org\/2000\/svg//' page.html | grep -cF -- "$text") == 0)) || fail "it has $text"
     done
-    # What was there is replaced; options may stand anywhere.
+    # An old file is replaced; options may stand anywhere.
     echo '[' >page.html
     expect 0 report --html=page.html rows.json
     says page.html '"kind":"rows"'

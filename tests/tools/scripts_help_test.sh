@@ -1,5 +1,5 @@
 #!/bin/bash
-# Every script tells what it is for and its version, and does nothing else. What tools/lint and .ci/run find, they tell.
+# Every script has --help and --version, which do nothing else. tools/lint and .ci/run report what they find.
 # SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
@@ -7,7 +7,7 @@
 header=$(realpath "$1")
 root=$PWD
 
-# ask SCRIPT ARGUMENT: what it prints goes to out. Whatever it would run answers with a failure.
+# ask SCRIPT ARGUMENT: its output goes to out. Any command that it runs would fail.
 ask() {
     local script=$1 status=0
     shift
@@ -37,7 +37,7 @@ every_script_has_help_and_a_version_() {
     done
 }
 
-# tree SCRIPT...: a tree of its own with these scripts.
+# tree SCRIPT...: makes a tree with only these scripts.
 tree() {
     mkdir -p .ci tools
     local script
@@ -64,7 +64,8 @@ ci_fails_if_lint_or_a_test_does_and_ends_with_the_count_() {
     done
 }
 
-# A toolkit whose nvcc makes code of LINES instructions, a jump to itself and padding, in place of CUDA's.
+# Stands in for CUDA's toolkit: nvcc makes code of as many instructions as the source has lines, then a jump to itself
+# and padding.
 stand_in_nvcc() {
     mkdir -p cuda/bin
     cat >cuda/bin/nvcc <<'END'
@@ -127,7 +128,7 @@ lint_finds_what_was_planted_() {
     planted : say "say: no line SPDX-License-Identifier: MIT"
 }
 
-# planted LINE FILE TEXT: with this line tools/lint fails, and says TEXT.
+# planted LINE FILE TEXT: with LINE appended to FILE, tools/lint fails and says TEXT.
 planted() {
     cp "$2" was
     echo "$1" >>"$2"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Sessions on the CUDA device, emulated: what is planned for them is what their managers plan, with all that batches
- * that come in beside the computation take of the budget, and of what is free. */
+/* Sessions on the emulated CUDA device: their managers plan what was planned for them, with what staging (the next
+ * batch is copied while the device computes) takes of the budget and of free memory. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static void subject_fini(subject *u) {
     nets_net_destroy(u->net);
 }
 
-/* other NULL: no policy will be switched to. */
+/* other: a policy to switch to later; NULL: none. */
 static session_config config_of(const subject *u, int64_t budget_bytes, const char *policy, const char *other) {
     session_config config = {.net = u->net,
                              .data = "synthetic:samples=32",
@@ -63,7 +63,8 @@ static need need_of(const subject *u, const char *policy) {
     return n;
 }
 
-/* They are planned around room for the next batch where the budget has it beside what each of them needs. */
+/* Whether the budget has room for the next batch beside the least that each policy needs. Then plans leave that
+ * room. */
 static bool is_room(const subject *u, int64_t budget_bytes, const char *policy, const char *other) {
     const char *policies[] = {policy, other};
     int64_t least = 0;
@@ -75,7 +76,7 @@ static bool is_room(const subject *u, int64_t budget_bytes, const char *policy, 
     return budget_bytes == 0 || least + target_staged_bytes(&u->target, u->net, BATCH) <= budget_bytes;
 }
 
-/* Returns whether there is room for batches beside the computation. */
+/* Returns whether batches are staged. */
 static bool switch_to_and_fro(const subject *u, int64_t budget_bytes, const char *policy, const char *other) {
     session_config config = config_of(u, budget_bytes, policy, other);
     session s;
@@ -91,7 +92,7 @@ static bool switch_to_and_fro(const subject *u, int64_t budget_bytes, const char
     return room;
 }
 
-/* A plan may need more pinned memory in a smaller budget, and the manager has no more than was asked for. */
+/* In a smaller budget a plan may need more pinned memory, and the manager has no more than it got at first. */
 static void policies_that_will_be_switched_to_fit_whatever_the_budget(void **state) {
     (void)state;
     enum { LEAST = 9620000, STRIDE = 220000, BUDGETS = 6 };
@@ -149,7 +150,7 @@ static void without_a_budget_batches_come_in_beside_the_computation_where_much_i
     subject_fini(&u);
 }
 
-/* The calls of an iteration, when those that come only once are over. */
+/* CUDA calls per iteration, after the calls that are made only once. */
 static long train(const subject *u, mm_issue issue, row *found) {
     enum { WARM_UP = 2, COUNTED = 2 };
     session s;
@@ -199,7 +200,7 @@ static void a_row_has_the_device_as_it_was_asked_for(void **state) {
     assert_true(target_is_host("host:0") && target_is_host("host") && !target_is_host("hos"));
 }
 
-/* Loads a state unless that is NULL, and saves one. */
+/* Loads state `from` unless NULL, trains, and saves state `to`. */
 static void pass_through(const subject *u, int iterations, const char *from, const char *to) {
     session s;
     nets_safetensors_file *file;
@@ -227,7 +228,7 @@ static void assert_same_file(const char *a, const char *b) {
     for (int i = 0; i < 2; i++) fclose(files[i]);
 }
 
-/* Convolutions' weights and states lie in another order on CUDA than on the host and in files. */
+/* On CUDA, convolutions' weights and their states have another memory order than on the host and in files. */
 static void states_of_host_and_cuda_are_the_same_bytes(void **state) {
     (void)state;
     const char *root = getenv("TEST_TMPDIR");

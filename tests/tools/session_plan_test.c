@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a session says of itself: the plan that runs is the one that was told, and the host's memory is counted by
- * session. */
+/* What a session reports: the plan it announces is the one that runs, and host memory is counted by session. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +7,7 @@
 #include "tests/core/expect.h"
 #include "tools/train/session.h"
 
-/* How often the first policy was planned for a budget. */
+/* Counts how often the first policy is planned for a budget. */
 static struct {
     int64_t budget_bytes;
     int plans;
@@ -35,7 +34,7 @@ static session_config config_of(const nets_net *net, int64_t batch, const target
     return config;
 }
 
-/* threads 0: all cores. */
+/* threads: 0: all cores. */
 static target host_of(int64_t threads) {
     target t = TARGET_DEFAULTS;
     t.threads = threads;
@@ -45,7 +44,6 @@ static target host_of(int64_t threads) {
 
 static target host(void) { return host_of(0); }
 
-/* Runs a few iterations. */
 static row run_config(const session_config *config, int64_t iterations) {
     const session_run run = {.iterations = iterations, .schedule = {.rate = 0.001f, .factor = 1}, .quiet = true};
     session s;
@@ -66,10 +64,10 @@ static need need_of(const nets_net *net, int64_t batch, const target *target, co
     return n;
 }
 
-/* As planned without a budget, in just what that takes, and as it runs in that. */
+/* Compares the plan without a budget with the plan in just its bytes and, if `runs`, with a run there. */
 static void compare(const nets_net *net, int64_t batch, const target *target, const char *policy, bool runs) {
     need own = need_of(net, batch, target, policy);
-    const mm_plan told = *need_most(&own)->planned.plan; /* figures */
+    const mm_plan told = *need_most(&own)->planned.plan; /* only its figures are used later */
     expect_ok(need_within(&own, 0, told.peak_bytes, told.pinned_bytes, 0));
     const mm_plan *again = need_most(&own)->planned.plan;
     if (again->stash_bytes != told.stash_bytes || again->peak_bytes != told.peak_bytes ||
@@ -88,7 +86,7 @@ static void compare(const nets_net *net, int64_t batch, const target *target, co
     need_fini(&own);
 }
 
-/* Before, a plan was told that runs in no budget: of the maps that nothing forces to leave, too. */
+/* Once, the announced plan was one that no budget runs. */
 static void what_is_told_of_a_policy_is_what_runs(void **state) {
     (void)state;
     static const struct {
@@ -114,13 +112,13 @@ static void what_is_told_of_a_policy_is_what_runs(void **state) {
     target_fini(&t);
 }
 
-/* The plan with the lowest peak moves all that can leave; the fastest in that budget need not. */
+/* The plan with the lowest peak moves all maps that can leave; the fastest plan in that budget need not. */
 static void in_its_minimum_a_policy_pins_what_the_fastest_plan_takes(void **state) {
     (void)state;
     enum { BATCH = 4 };
     static const char policy[] = "auto";
     target t = TARGET_DEFAULTS;
-    t.fuse = "on"; /* else plans of both graphs are compared */
+    t.fuse = "on"; /* else plans of the fused and the unfused graph are compared */
     expect_ok(target_init(&t));
     nets_net *net;
     expect_ok(nets_zoo_build("nin-cifar", &net));
@@ -133,7 +131,7 @@ static void in_its_minimum_a_policy_pins_what_the_fastest_plan_takes(void **stat
     counted.budget_bytes = pass->minimum_bytes;
     counted.plans = 0;
     const row r = run_config(&config, 1);
-    assert_int_equal(counted.plans, 1); /* the manager takes the plan that pinned memory was found by */
+    assert_int_equal(counted.plans, 1); /* the manager takes over the plan by which pinned memory was sized */
     assert_true(pass->planned.plan->pinned_bytes < lowest);
     assert_int_equal(r.pinned_bytes, pass->planned.plan->pinned_bytes);
     assert_int_equal(r.predicted_peak_bytes, pass->planned.plan->peak_bytes);
@@ -150,7 +148,7 @@ static void the_stash_is_that_of_whole_batches(void **state) {
     session_config config = config_of(net, 16, &t, "liveness");
     row even = run_config(&config, 1);
     config.whole_epochs = true;
-    row odd = run_config(&config, 2); /* the second has 8 images */
+    row odd = run_config(&config, 2); /* the second iteration has 8 images */
     assert_int_equal(odd.iterations, 2);
     assert_int_equal(odd.stash_bytes, even.stash_bytes);
     nets_net_destroy(net);
@@ -177,8 +175,8 @@ static void the_hosts_memory_is_counted_by_session(void **state) {
     target_fini(&t);
 }
 
-/* Of the budget only what the plan takes is in memory. One thread: with several, how much of its scratch memory oneDNN
- * touches differs from run to run. */
+/* Only what the plan uses of the budget is in memory. One thread: with several, the scratch memory that oneDNN touches
+ * differs from run to run. */
 static void a_large_budget_takes_no_memory(void **state) {
     (void)state;
     enum { BUDGET = 1 << 30, COST = 64 << 20 };

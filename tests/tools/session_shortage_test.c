@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A training whose memory runs out at any time goes on with what needs less, and ends with the weights of one that had
- * enough: also of iterations that were submitted ahead. */
+/* Memory runs out at some point of training, also with iterations submitted ahead. Training goes on with a policy that
+ * needs less, and ends with the same weights as with enough memory. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@ static session_config config_of(const nets_net *net, const target *target) {
     return config;
 }
 
-/* All that is learned, and running statistics, in one piece. */
+/* Learned parameters and running statistics, in one array. */
 static float *learned(const session *s, size_t *n_out) {
     const nets_net *net = s->config.net;
     size_t n = 0, most = 0;
@@ -42,7 +42,7 @@ static mm_status train(session *s, row *r) {
     return session_train(s, &run, r);
 }
 
-/* Whether memory ran out at the nth task. */
+/* Trains, and memory runs out at the nth task. Returns whether there was such a task. */
 static bool run_short(const nets_net *net, const target *target, int nth, const float *expected, size_t n,
                       int64_t *steps) {
     session_config config = config_of(net, target);
@@ -52,7 +52,7 @@ static bool run_short(const nets_net *net, const target *target, int nth, const 
     expect_ok(session_init(&s, &config));
     device_fault_set(DEVICE_FAULT_MEMORY_TASK, nth);
     mm_status status = train(&s, &r);
-    if (status == MM_ERR_NOMEM && s.iteration < ITERATIONS) { /* between iterations: it goes on where it stopped */
+    if (status == MM_ERR_NOMEM && s.iteration < ITERATIONS) { /* between iterations: another call continues */
         device_fault_set(DEVICE_FAULT_NONE, 0);
         r = (row){0};
         status = train(&s, &r);
@@ -95,7 +95,7 @@ static void memory_that_runs_out_at_any_task_changes_no_weight(void **state) {
     nets_net_destroy(net);
 }
 
-/* Then training fails, with the iterations before it in place. */
+/* Training fails, and keeps the iterations before. */
 static void memory_that_runs_out_without_a_ladder_ends_the_training(void **state) {
     (void)state;
     nets_net *net;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tables as text, and what a bench prints of its rows. */
+/* Tables as text, and how a bench prints its rows. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "tools/args/table.h"
 #include "tools/compare/bench_grid.h"
 
-/* What a function prints. */
+/* Text printed between begin() and end(). */
 static char *printed;
 static size_t printed_bytes;
 
@@ -18,7 +18,7 @@ static FILE *begin(void) {
     return file;
 }
 
-/* Ends it; every line is within the width, and none ends in a space. */
+/* Every line fits the width, and none ends in a space. */
 static void end(FILE *file) {
     fclose(file);
     for (const char *line = printed; *line; line += strcspn(line, "\n"), line += *line == '\n') {

@@ -1,6 +1,6 @@
 #!/bin/bash
-# What is kept of when things ran. Traces that plan, bench and train write: valid by the format's rules, whole, with the
-# bytes of the plans; and facts that train saves.
+# Traces that plan, bench and train write: valid by the format's rules, complete, with the plans' bytes. And facts that
+# train saves.
 # SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
@@ -81,7 +81,7 @@ a_trace_goes_where_a_link_leads_() {
     refused 1 "circle" plan --net tiny --batch 4 --policy liveness --facts "$machine" --trace circle
 }
 
-# Facts of a fast link, a run with a slow one: the plan follows, the weights do not.
+# Facts say that the link is fast, the run has a slow one: it is planned again, and the weights stay the same.
 a_run_plans_again_where_the_link_is_slower_than_planned_() {
     local what=(--net resnet8 --batch 8 --iterations 14 --quiet --link 8MiB --facts facts) least pinned
     expect 0 plan --net resnet8 --batch 8 --policy liveness,swap:when=always --json rows

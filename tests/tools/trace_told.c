@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* trace_told TRACE [ROWS]: checks a trace (tests/core/trace_check.h), with ROWS against what plans have at each step.
- * Prints for each process, by name=value: iterations, flows, counters, slices, waits, memories (of plans), replans, the
- * seconds of its iterations, and of each stream the busy seconds. Last the number of slices that were dropped. */
+/* trace_told TRACE [ROWS]: checks a trace (tests/core/trace_check.h), and with ROWS compares it with the plans' bytes
+ * at each step. Prints for each process, as name=value: iterations, flows, counters, slices, waits, memories (of
+ * plans), replans, seconds of all iterations, and each stream's busy seconds. Then the number of dropped slices. */
 #include <stdio.h>
 
 #include "tests/core/trace_check.h"

@@ -22,7 +22,7 @@ MOST_BF16 = 251
 
 
 def number(seed, *shape):
-    """In [-1, 1], as float32 has it."""
+    """Numbers in [-1, 1], rounded to float32."""
     n = 1
     for size in shape:
         n *= size
@@ -40,7 +40,7 @@ def record(name, tensor):
 
 
 def rounded(tensor):
-    """To bfloat16, to nearest, ties to even."""
+    """Rounds to bfloat16, to nearest, ties to even."""
     return tensor.float().bfloat16().double()
 
 
