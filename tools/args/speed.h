@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Speeds are told in tokens of networks of tokens, in images of others. sample_tokens: of a sample; 0: an image. */
+/* Speeds: tokens a second for networks of tokens, images a second for others. sample_tokens: tokens in a sample; 0:
+ * a sample is an image. */
 #ifndef TOOLS_ARGS_SPEED_H
 #define TOOLS_ARGS_SPEED_H
 
