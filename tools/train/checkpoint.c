@@ -35,8 +35,8 @@ static nets_safetensors_tensor describe(const session *s, int index, nets_part p
     return tensor;
 }
 
-/* The i-th count: 0: state of the random numbers; 1: number of updates, if the optimizer counts them. name NULL: no
- * such count. */
+/* The i-th count. 0: the seed and the number of iterations; 1: the number of updates, if the optimizer counts them.
+ * name NULL: no such count. */
 static nets_safetensors_tensor describe_count(const session *s, int i) {
     static const nets_safetensors_tensor COUNTS[] = {
         {.name = "rng", .dtype = NETS_SAFETENSORS_U32, .rank = 1, .dims = {RNG_WORDS}},
