@@ -320,6 +320,6 @@ mm_status collector_fill(const void *ctx, const mm_graph *graph, mm_facts *facts
 }
 
 mm_status collector_save(const collector *c, const char *path) {
-    if (c->steps_from != COLLECT_NONE) conclude(c, c->facts); /* else nothing was measured */
+    if (c->steps_from != COLLECT_NONE) conclude(c, c->facts); /* else facts came whole, from a file */
     return mm_facts_write(c->facts, c->lowered->graph, path);
 }

@@ -22,7 +22,7 @@ typedef struct ranks {
             "when gradients are added up: overlap: during the backward pass; end: after it (overlap)", ARG_TEXT, sum,  \
             0, 0),                                                                                                     \
         ARG("--sum-at", "WHERE",                                                                                       \
-            "who adds up: ranks: each a part; root: one core; device: the first; nccl: all, in place (ranks)",         \
+            "who adds up: ranks: a part each; root: one core; device: the first; nccl: in place (ranks)",         \
             ARG_TEXT, at, 0, 0)
 
 /* Reads the options' texts; NULL: not given. MM_ERR_INVALID: the message names the option. */

@@ -88,7 +88,7 @@ mm_status plan_case_trace(const plan_case *c, traces *t) {
     char name[TRACES_NAME_CAPACITY];
     mm_timeline *timeline;
     if (c->forecast.untimed[0])
-        return mm_fail(MM_ERR_INVALID, "--trace: %s has no times for %s; 'mm bench --facts' with %s measures them",
+        return mm_fail(MM_ERR_INVALID, "--trace: %s has no times of %s; 'mm bench --facts' with %s measures them",
                        c->asked.facts->path, c->forecast.untimed, plan->policy);
     traces_name(c->net, c->asked.batch, plan->policy,
                 c->asked.budget_bytes > 0 ? c->asked.budget_bytes : plan->peak_bytes, name);
@@ -189,7 +189,7 @@ static double speed(const plan_case *c, int64_t ns) {
 
 static void print_prediction(FILE *file, const plan_case *c) {
     if (c->forecast.untimed[0])
-        fprintf(file, "  %-22s none: %s has no times for %s; 'mm bench --facts' with this policy measures them\n",
+        fprintf(file, "  %-22s none: %s has no times of %s; 'mm bench --facts' with this policy measures them\n",
                 "predicted step", c->asked.facts->path, c->forecast.untimed);
     else
         fprintf(file, "  %-22s %14.3f  ms, %.1f %s, %d%% of side streams hidden\n", "predicted step",
@@ -212,7 +212,7 @@ void plan_case_print(FILE *file, const plan_case *c, bool by_kind) {
                 "sub-batch", (long long)c->asked.sub_batch,
                 (long long)nets_exec_passes(c->asked.batch, c->asked.sub_batch), mm_graph_name(plan->graph));
     if (c->searched) print_search(file, c);
-    if (c->forecast.cut_short) fprintf(file, "  %-22s interrupted: this is the best plan found so far\n", "search");
+    if (c->forecast.cut_short) fprintf(file, "  %-22s interrupted: this is the best plan that was found so far\n", "search");
     print_size(file, "minimum budget", c->need.least_bytes);
     if (c->need.least_bytes < c->need.fused_bytes)
         print_size(file, c->need.fused ? "  layers fused, as here" : "  layers fused; here not", c->need.fused_bytes);
