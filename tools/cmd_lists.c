@@ -21,7 +21,6 @@ static bool only_help(int argc, char **argv, const char *usage, const char *text
     return status != MM_OK || help;
 }
 
-/* Prints a name in its column, and its description, wrapped, in the next. */
 static void print_entry(int indent, int width, const char *name, const char *text) {
     int at = printf("%*s%-*s ", indent, "", width, name);
     table_wrap(stdout, at, at, text);

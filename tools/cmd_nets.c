@@ -100,9 +100,9 @@ static mm_status show(const char *name, const char *op, bool json) {
 
 static const char help_text[] =
     "Lists the networks that --net takes. With --net, lists the layers of one network; shapes are height x width x\n"
-    "channels of one image. --json prints it as a network file, which --net file:PATH reads in every command.\n"
-    "--ops lists the operations that a network file may have, with their attributes, defaults, ranges and shapes.\n"
-    "--ops NAME describes one of them: what each attribute means, and an example.\n"
+    "channels of one image. --json prints it as a network file, which --net file:PATH reads in every command. --ops\n"
+    "lists the operations that a network file may have, with their attributes, defaults, ranges and shapes. --ops\n"
+    "NAME describes one of them: what each attribute means, and an example.\n"
     "\n"
     "  mm nets --net resnet20 --json > my.json\n"
     "  mm nets --ops conv\n"

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* An example of your own training loop on mm: two linear layers with a ReLU between them, in plain C, on synthetic data.
+/* An example of your own training loop on mm: two linear layers with a ReLU between them, in plain C, synthetic data.
  *
  *     cc example_embed.c $(pkg-config --cflags --libs mm) -lm -o example_embed
  *     ./example_embed [POLICY [BUDGET_BYTES [SUB_BATCHES [TRACE]]]]
  *
  * declare() declares the graph once. In iterate(), each step runs between mm_layer_begin and mm_layer_end, and asks
- * there where its tensors lie. main() makes a manager with a budget, trains, and changes the policy half-way. TRACE
- * names a file to write; a viewer such as https://ui.perfetto.dev then shows when each step and each operation of mm
- * ran.
+ * there where its tensors lie. main() makes a manager with a budget, trains, and changes the policy half-way. TRACE is
+ * a file to write, which shows in a viewer such as https://ui.perfetto.dev when each step and operation of mm ran.
  *
- * With sub-batches, each update takes several iterations of mm. Each iteration computes one part of the batch, so that
- * only that part's maps are in memory. Each part has a graph of its own in the same manager. The first part writes the
- * gradients, later parts add to them (MODIFY), and the last part updates the weights. Persistent tensors with the same
- * name are one tensor in all graphs. */
+ * With sub-batches, each update takes several iterations of mm, each over one part of the batch, so that only a part's
+ * maps are in memory. Each part has a graph of its own in the same manager. The first part writes the gradients, later
+ * parts add to them (MODIFY), and the last updates the weights. Persistent tensors of one name are one tensor. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>

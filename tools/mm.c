@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mm: the command; runs the subcommand that its first argument names. */
+/* The command mm: runs the subcommand named first. */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>

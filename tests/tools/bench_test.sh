@@ -523,7 +523,7 @@ every_measured_run_is_predicted_() {
         swap | swap-async | recompute) [[ ${calibrated[i]} == false ]] || fail "no facts were measured of swap" ;;
         esac
     done
-    local what="simulator error of $held runs without facts of their own"
+    local what="simulator error of $held runs without own facts"
     [[ $(tail -1 out) =~ ^$what:\ median\ [0-9.]+%,\ p90\ [0-9.]+%,\ max\ [0-9.]+%$ ]] || fail "$(tail -1 out)"
 }
 

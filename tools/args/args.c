@@ -125,8 +125,7 @@ static const arg *find_words(const arg *table) {
     return NULL;
 }
 
-/* Refuses an option that was given before. given[i]: option i of the table was given. Entries with the same target
- * are names of one option. */
+/* Refuses an option given before (given[i]: option i of the table). Entries with one target are one option. */
 static mm_status check_once(const arg *table, const arg *a, bool given[ARGS_MAX]) {
     assert(a - table < ARGS_MAX);
     for (const arg *b = table; b->kind != ARG_END && a->kind != ARG_TEXTS; b++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Command-line options. A table describes a command's options; args_parse parses by it and prints --help from it.
- * Only options of kind ARG_TEXTS may be given more than once; --help says so. */
+/* Command-line options. A table describes a command's options; args_parse parses by it and prints --help from it. Only
+ * options of kind ARG_TEXTS may be given more than once; --help says so. */
 #ifndef TOOLS_ARGS_ARGS_H
 #define TOOLS_ARGS_ARGS_H
 
@@ -15,7 +15,7 @@ typedef enum arg_kind {
     ARG_NUMBER, /* double within [min, max] */
     ARG_SIZE,   /* int64_t bytes, at least min: 12GiB. More than 0, unless min is below 0 */
     ARG_TEXTS,  /* arg_texts: may be repeated; each points into argv */
-    ARG_WORDS, /* arg_texts: all arguments that are no options, "mm report FILE..."; the name is for help and messages */
+    ARG_WORDS,  /* arg_texts: all arguments that are no options, "mm report FILE..."; name: for help and messages */
 } arg_kind;
 
 enum { ARG_TEXTS_MAX = 64, ARGS_MAX = 64 /* most options of a command */ };
@@ -52,25 +52,24 @@ bool args_given(int argc, char **argv, const char *name);
 /* The option with that name; NULL: there is none. */
 const arg *args_find(const arg *table, const char *name);
 
-/* Sets an option as the command line would. "" changes nothing. ARG_TEXTS: replaces the texts with those of
- * args_split, which the caller frees with args_texts_fini. ARG_TEXT: the target borrows the text. MM_ERR_INVALID. */
+/* Sets an option as the command line would. "" changes nothing. ARG_TEXTS: replaces the texts with those of args_split,
+ * which the caller frees with args_texts_fini. ARG_TEXT: the target borrows the text. MM_ERR_INVALID. */
 MM_CHECKED mm_status args_set(const arg *a, const char *text);
 
 /* An option's value as text for args_set; "" for a number below its minimum, which stands for "not set". Not for flags.
  * The caller frees it. NULL: out of memory. */
 char *args_text(const arg *a);
 
-/* Splits "a,b,c" at its commas. A piece key=value belongs to the piece before it, so
- * "naive,freelunch:rate=4,depth=2" is two policies. name: the option, for messages. The caller frees the texts with
- * args_texts_fini. MM_ERR_INVALID: no text, or more than ARG_TEXTS_MAX; MM_ERR_NOMEM. */
+/* Splits "a,b,c" at its commas. A piece key=value belongs to the piece before it, so "naive,freelunch:rate=4,depth=2"
+ * is two policies. name: the option, for messages. The caller frees the texts with args_texts_fini. MM_ERR_INVALID: no
+ * text, or more than ARG_TEXTS_MAX; MM_ERR_NOMEM. */
 MM_CHECKED mm_status args_split(const char *name, const char *text, arg_texts *texts_out);
 void args_texts_fini(arg_texts *texts);
 
-/* Reads rising whole numbers from 1 to 1e9: "1,100,1000". name: the option, for messages. MM_ERR_INVALID,
- * MM_ERR_NOMEM. */
+/* Reads rising whole numbers, 1 to 1e9: "1,100,1000". name: for messages. MM_ERR_INVALID, MM_ERR_NOMEM. */
 MM_CHECKED mm_status args_rising(const char *name, const char *text, int64_t numbers_out[ARG_TEXTS_MAX], int *n_out);
 
-/* Appends a text, which the list borrows. name: the option, for messages. MM_ERR_INVALID: more than ARG_TEXTS_MAX. */
+/* Appends a text, and borrows it. name: for messages. MM_ERR_INVALID: more than ARG_TEXTS_MAX. */
 MM_CHECKED mm_status args_texts_add(const char *name, arg_texts *texts, const char *text);
 
 #endif

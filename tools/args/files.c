@@ -32,8 +32,7 @@ static bool follow(const char *path, char next[PATH_MAX]) {
     return snprintf(next, PATH_MAX, "%.*s%s", folder, path, to) < PATH_MAX;
 }
 
-/* The absolute path of a file, with links followed, whether or not it exists. False: its folder does not exist, or
- * links lead in a circle. */
+/* The absolute path, with links followed, of a file that may not exist. False: no such folder, or a circle of links. */
 static bool resolve(const char *path, char real[PATH_MAX]) {
     char at[PATH_MAX], next[PATH_MAX];
     if (realpath(path, real)) return true;

@@ -26,22 +26,19 @@ bool files_are_same(const char *a, const char *b);
 /* The path in "file:PATH" of --net; NULL for other networks. */
 const char *files_net(const char *net);
 
-/* The files that --data names: both of files:IMAGES,LABELS; the one of text:FILE or tokens:FILE is in `images`.
- * NULL: none. */
+/* The files of --data files:IMAGES,LABELS; that of text:FILE or tokens:FILE is in `images`. NULL: none. */
 typedef struct data_files {
     char text[2 * PATH_MAX];
     const char *images, *labels; /* point into text */
 } data_files;
 void files_data(const char *spec, data_files *files_out);
 
-/* Makes the paths in a --data spec ("files:...", "cifar10:...", "fashion-mnist:...", "text:..." or "tokens:...")
- * absolute, with links followed. The caller frees the spec. NULL for other data, and for files that do not exist.
- * MM_ERR_NOMEM. */
+/* Makes the paths in --data's value absolute (files:, cifar10:, fashion-mnist:, text:, tokens:), with links followed.
+ * The caller frees the new value. NULL for other data, and for files that do not exist. MM_ERR_NOMEM. */
 MM_CHECKED mm_status files_absolute(const char *spec, char **spec_out);
 
-/* Checks a command's files before it does anything. MM_ERR_IO: a file that will be written is not writable.
- * MM_ERR_INVALID: it is also another option's file, which writing would destroy; or it is "-", and the option is not
- * --json. */
+/* Checks a command's files before it does anything. MM_ERR_IO: a file to be written is not writable. MM_ERR_INVALID:
+ * writing it would destroy another option's file; or it is "-", which only --json may be. */
 MM_CHECKED mm_status files_check(const named_file *files, int n);
 
 #endif

@@ -16,8 +16,7 @@ bool json_file_is_output(const char *path);
 /* Where a command whose JSON goes to `path` (NULL: nowhere) prints its other output: stderr if JSON goes to stdout. */
 FILE *json_file_beside(const char *path);
 
-/* Writes the JSON, and releases the caller's reference to it. MM_ERR_NOMEM if json is NULL; MM_ERR_IO: the message
- * names the path. */
+/* Writes the JSON, and releases the caller's reference. MM_ERR_NOMEM if json is NULL; MM_ERR_IO names the path. */
 MM_CHECKED mm_status json_file_save(const char *path, json_t *json);
 
 #endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Speeds: tokens a second for networks of tokens, images a second for others. sample_tokens: tokens in a sample; 0:
- * a sample is an image. */
+/* Speeds: in tokens/s for networks of tokens, else in images/s. sample_tokens: tokens of a sample; 0: an image. */
 #ifndef TOOLS_ARGS_SPEED_H
 #define TOOLS_ARGS_SPEED_H
 

@@ -205,8 +205,8 @@ static void end(line *l) {
     *l = (line){.file = l->file};
 }
 
-/* Prints a cell that is too wide for its column, and ends the line. The next cells go on in the next line, in their
- * own columns. */
+/* Prints a cell too wide for its column, and ends the line. The next cells follow on the next line, in their
+ * columns. */
 static void put_long(line *l, const char *text, int width) {
     int at = l->at + l->fill + (l->begun ? GAP : 0);
     fprintf(l->file, "%*s", at - l->at, "");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A source of times: either a facts file, measured for one network and batch, or a machine file, whose rates give
- * the times of any network and batch. */
+/* A source of times: either a facts file, measured for one network and batch, or a machine file, whose rates give the
+ * times of any network and batch. */
 #ifndef TOOLS_FACTS_FACTS_SOURCE_H
 #define TOOLS_FACTS_FACTS_SOURCE_H
 
@@ -28,8 +28,8 @@ MM_CHECKED mm_status facts_source_open(const char *path, facts_source *source_ou
 void facts_source_close(facts_source *source);
 
 /* Adds typical sizes of variable codes from FILE, the JSON of `mm codecs --study`. text: "FILE" or "FILE,LAYOUT";
- * LAYOUT defaults to nhwc, that of maps on the device. If FILE has several iterations, the last one is used. NULL:
- * adds nothing. MM_ERR_IO, MM_ERR_FORMAT: the message names the file; MM_ERR_INVALID: no such layout. */
+ * LAYOUT defaults to nhwc, that of maps on the device. If FILE has several iterations, the last one is used. NULL: adds
+ * nothing. MM_ERR_IO, MM_ERR_FORMAT: the message names the file; MM_ERR_INVALID: no such layout. */
 MM_CHECKED mm_status facts_source_study(facts_source *source, const char *text);
 
 /* Sets the times in the facts of a graph, and the typical sizes of the codes that the study has. Errors of

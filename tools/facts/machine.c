@@ -217,7 +217,7 @@ mm_status machine_read(const char *path, const json_t *root, machine *machine_ou
 
 static double elems(const mm_tensor_info *t) { return (double)t->bytes / (double)mm_dtype_bytes(t->dtype); }
 
-/* The tensor of that kind that the step uses with that access; of several, the one of the highest rank. NULL: none. */
+/* The tensor of this kind and access that a step uses; of several, the one of highest rank. NULL: none. */
 static const mm_tensor_info *find_use(const mm_graph *graph, const mm_step_info *step, mm_tensor_kind kind,
                                       mm_access access) {
     const mm_tensor_info *found = NULL;
@@ -237,14 +237,14 @@ typedef struct product {
     const mm_tensor_info *filtered; /* convolution: the map each of whose elements takes one filter's multiply-adds */
 } product;
 
-/* Whether a convolution is transposed. Then dims[0] of its weight are the input's channels, else the output's. If
- * both have as many, it is transposed if the output is at least twice as high as the input. */
+/* Whether a convolution is transposed: dims[0] of its weight are the input's channels, else the output's. If both are
+ * equal, the output's height decides. */
 static bool is_transposed(const product *p) {
     if (p->w->dims[0] != p->y->dims[3]) return true;
     return p->w->dims[0] == p->x->dims[3] && p->y->dims[1] >= 2 * p->x->dims[1];
 }
 
-/* Attention: two products of each token's channels with those of the tokens before it, on average half of all. */
+/* Attention: two products of each token's channels with those of, on average, half of all tokens. */
 static product attention_of(const product *maps) {
     product p = *maps;
     if (!p.x || !p.y || p.y->rank < 2) return (product){0};
@@ -253,8 +253,7 @@ static product attention_of(const product *maps) {
     return p;
 }
 
-/* The product that a layer computes. A convolution applies a filter for each element of its output; a transposed
- * one, for each element of its input. */
+/* A layer's product. A convolution applies a filter for each element of its output; a transposed one, of its input. */
 static product product_of(const mm_graph *graph, mm_layer layer) {
     const mm_layer_info *info = mm_graph_layer(graph, layer);
     int forward = info->step[MM_FORWARD];
@@ -305,7 +304,7 @@ static int64_t workspace_bytes(const machine_algorithm *a, const product *p) {
     return (int64_t)fmin(ceil(bytes), MOST);
 }
 
-/* Whether the step is a backward step that computes two gradients: of the weights and of the input. */
+/* Whether a backward step computes two gradients: of the weights and of the input. */
 static bool is_twice(const mm_graph *graph, const mm_step_info *step) {
     return step->phase == MM_BACKWARD && find_use(graph, step, MM_GRADIENT_MAP, MM_WRITE);
 }
@@ -319,7 +318,7 @@ static double times(const mm_graph *graph, const mm_step_info *step) {
     return 1 + is_twice(graph, step);
 }
 
-/* Seconds of a step's arithmetic. algorithm NULL: at the machine's rate for the kind of product. */
+/* algorithm NULL: at the machine's rate for this kind of product. */
 static double arithmetic_s(const machine *m, const mm_graph *graph, const mm_step_info *step, const product *p,
                            const machine_algorithm *algorithm) {
     if (p->multiply_adds == 0 || step->phase == MM_UPDATE) return 0;
@@ -383,8 +382,8 @@ static int by_time(const void *a, const void *b) {
     return (x->workspace_bytes > y->workspace_bytes) - (x->workspace_bytes < y->workspace_bytes);
 }
 
-/* The algorithms for a convolution's step that are worth having: each is slower than the one before and needs less
- * workspace. Returns their number; 0: the machine has none for this step. */
+/* The algorithms worth having for a convolution's step: each is slower than the one before, with less workspace.
+ * Returns their number; 0: the machine has none for this step. */
 static int algorithms_of(const machine *m, const mm_graph *graph, const mm_step_info *step, const product *p,
                          mm_variant out[MACHINE_ALGORITHMS]) {
     int n = 0, kept = 0;
@@ -430,8 +429,7 @@ static mm_status set_variants(const machine *m, const mm_graph *graph, mm_facts 
 
 /* ---------------------------------------------------------------- codecs */
 
-/* The machine's entry for a codec and element type. An entry of the type beats one of any type; then the whole spec
- * beats the name. */
+/* The entry for a codec and element type. The type's entries beat those of any type; then the spec beats the name. */
 static const machine_codec *find_codec(const machine *m, const char *spec, mm_dtype type) {
     const machine_codec *found = NULL;
     int found_rank = 0;

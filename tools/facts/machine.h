@@ -20,20 +20,18 @@
  * A step takes the longer of its arithmetic and its traffic, plus a launch:
  *   arithmetic   two operations for each multiply-add of convolutions and linear layers, at their rate.
  *                winograd_flops_per_s is for 3x3 convolutions of stride 1. A backward step takes twice as many, or as
- *                many if no gradient with respect to the input is needed. Attention is counted as flash attention: two
- *                products over the causal half forward, five backward, at attention_flops_per_s (default
- *                linear_flops_per_s)
+ *                many without a gradient with respect to the input. Attention is flash attention's: two products of
+ *                the causal half forward, five backward, at attention_flops_per_s (default linear_flops_per_s)
  *   traffic      the bytes of all tensors that it reads and writes, at memory_bytes_per_s, times `passes` of its
  *                layer's kind (default 1; bn-relu defaults to bn's): a batch norm reads its input twice
  * A step whose output only shares storage (the gradient of a sum) costs just the launch. A codec takes the map's bytes
  * at its rate, plus a launch. A codec is looked up by its whole spec, then by its name.
  *
- * types (default none): rates of arithmetic and codecs for one element type of maps (f32, bf16, ...). What a type does
- * not list is taken from the rates and codecs of the whole machine.
+ * types (default none): rates of arithmetic and codecs by the element type of maps (f32, bf16, ...). What a type does
+ * not list is as for the whole machine.
  *
- * host_sum_bytes_per_s (default none: adding takes no time) and link_sharers (default 1) are for several devices that
- * each train a part of a batch: how fast a core of the host adds up what they send, and how many of them share the
- * link's rates (mm_facts).
+ * host_sum_bytes_per_s (default none: adding takes no time) and link_sharers (default 1), if several devices each train
+ * a part of a batch: how fast a core of the host adds what they send, and how many share the link's rates (mm_facts).
  *
  * contention (default none): permille by kinds of work, as in facts files (mm/core/facts/facts_file.c). It replaces
  * contention_permille and link_contention_permille.
@@ -42,18 +40,16 @@
  * elements runs at n / (n + half_rate_elems) of its rate.
  *
  * algorithms (default none): ways to compute a convolution. flops_per_s replaces conv_flops_per_s and
- * winograd_flops_per_s; it counts the operations of direct convolution, whatever the algorithm does. kernel and stride
- * limit the algorithm to one kernel size or stride (input height over output height, rounded; for a transposed
- * convolution, output over input). The workspace, by default none, is one of:
- *   im2col_images      the im2col matrix (its rows are the elements that a filter reads) of so many images, or of the
- *                      batch if that is smaller
+ * winograd_flops_per_s; it counts the operations of direct convolution. kernel and stride limit the algorithm to one
+ * kernel size or stride (input height over output height, rounded; of a transposed convolution, output over input). The
+ * workspace, by default none, is one of:
+ *   im2col_images      the im2col matrix of so many images, or of the batch if that is smaller
  *   tile, tile_bytes   all maps and filters as transformed tiles of tile_bytes each. A channel of an output of h x h
  *                      elements has ceil(h / (tile - k + 1)) tiles each way with a kernel of k x k; a filter has one
  *                      tile a channel. The step also writes and reads them once. flops_per_s holds for tiles that lie
  *                      wholly inside the output
- * Each convolution's step, forward or backward, gets as variants the algorithms that are worth having: each is slower
- * than the one before and needs less workspace. Variants that the graph declares for it are dropped: they belong to the
- * device at hand. */
+ * Each convolution's step, forward or backward, gets as variants the algorithms worth having: each is slower than the
+ * one before, with less workspace. Variants that the graph declares for it are dropped: they are the present device's. */
 #ifndef TOOLS_FACTS_MACHINE_H
 #define TOOLS_FACTS_MACHINE_H
 
@@ -105,8 +101,8 @@ bool machine_is(const json_t *root);
 /* Reads a machine file's content. path: for messages. MM_ERR_FORMAT: the message says what is wrong. */
 MM_CHECKED mm_status machine_read(const char *path, const json_t *root, machine *machine_out);
 
-/* Sets all times in the facts, and the variants of steps for which the machine has algorithms. The facts must
- * already have codecs and sizes of codes. MM_ERR_NOMEM: nothing is changed. */
+/* Sets all times in the facts, and the variants of steps for which the machine has algorithms. The facts must already
+ * have codecs and sizes of codes. MM_ERR_NOMEM: nothing is changed. */
 MM_CHECKED mm_status machine_facts(const machine *machine, const mm_graph *graph, mm_facts *facts);
 
 #endif

@@ -216,11 +216,11 @@ static mm_status check_files(const options *o) {
 }
 
 static const char help_text[] =
-    "Lists the devices of this build: memory, and how fast the link to host memory, copies and codecs are, which "
-    "takes\n"
-    "about a second each; or why a device cannot be used. With --facts instead, trains a network on the device for a\n"
-    "few iterations under each policy, and writes the times of its steps, codecs and link to a file, with which\n"
-    "'mm plan --facts' plans for that device elsewhere. On GPUs it also measures how much these slow each other.\n"
+    "Lists the devices of this build: memory, and how fast the link to host memory, copies and codecs are, which\n"
+    "takes about a second each; or why a device cannot be used. With --facts instead, trains a network on the device\n"
+    "for a few iterations under each policy, and writes the times of its steps, codecs and link to a file, with\n"
+    "which 'mm plan --facts' plans for that device elsewhere. On GPUs it also measures how much these slow each\n"
+    "other.\n"
     "\n"
     "  mm device --device cuda --facts resnet50.json --net resnet50 --batch 128";
 

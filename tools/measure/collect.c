@@ -69,8 +69,8 @@ void collector_fini(collector *c) {
     memset(c, 0, sizeof *c);
 }
 
-/* The ratio of the median iteration to the mean, at most 1. Nodes' times are means over all iterations but the
- * first, and include disturbed iterations; multiplied by this ratio they are those of a typical iteration. */
+/* Median over mean of the iterations' times, at most 1. Nodes' times are means, which include disturbed iterations;
+ * times this ratio, they are those of a typical iteration. */
 static double typical_part(const row *r) {
     double part = r->iteration_seconds_mean > 0 ? r->iteration_seconds_median / r->iteration_seconds_mean : 1;
     return part < 1 ? part : 1;
@@ -111,8 +111,8 @@ static totals add_up(const mm_measured *m, const int64_t *miss_bytes, const row 
     return t;
 }
 
-/* Adds a run without side streams to the fit of far_ps_per_byte: how much longer its steps, recomputed ones
- * included, took than in the run that has given the step times so far, and how many more far bytes they had. */
+/* Adds a run without side streams to the fit of far_ps_per_byte: how much longer its steps, recomputed ones included,
+ * took than in the run that has given the step times so far, and how many more far bytes they had. */
 static void add_far(collector *c, const mm_measured *m, const int64_t *miss_bytes, const totals *t, const row *r) {
     double farther = 0, longer = 0;
     if (c->cache_bytes == 0 || t->codecs + t->link > 0 || c->steps_from < COLLECT_ALONE) return;
@@ -143,8 +143,7 @@ static void add_steps(collector *c, const mm_measured *m, const int64_t *miss_by
     c->facts->variants[c->facts->variant_first[0]].ns += c->beyond_ns;
 }
 
-/* Adds a run with side streams to the fit of contention. Side-stream work that held up the computation did not run
- * beside it; the rest is shared out between codecs and link. */
+/* Adds a run with side streams to the fit of contention. What held up the computation did not run beside it. */
 static void add_contention(collector *c, const totals *t, const row *r) {
     double side = (double)(t->codecs + t->link);
     double held_up = r->iteration_seconds_median * 1e9 - (double)(t->compute + t->again + c->beyond_ns);
@@ -223,8 +222,8 @@ static double far_ns(const collector *c) {
     return far < most ? far : most;
 }
 
-/* Subtracts the time of far bytes from the steps' times, for all variants alike. At least half of a step's time
- * stays; chosen. */
+/* Subtracts the time of far bytes from the steps' times, for all variants alike. At least half of a step's time stays;
+ * chosen. */
 static void take_far_off(const collector *c, double far, mm_facts *facts) {
     for (int s = 0; s < facts->n_steps; s++)
         for (int v = facts->variant_first[s]; v < facts->variant_first[s + 1]; v++) {

@@ -34,8 +34,8 @@ typedef struct collect_contention {
     double cf, lf;
 } collect_contention;
 
-/* How well a run suits for the times of steps, from worst to best: no run; with side streams; without; without,
- * under liveness. */
+/* How well a run suits for the times of steps, from worst to best: no run; with side streams; without; without, under
+ * liveness. */
 typedef enum collect_rank { COLLECT_NONE, COLLECT_BESIDE, COLLECT_ALONE, COLLECT_LIVENESS } collect_rank;
 
 typedef struct collector {
@@ -65,8 +65,8 @@ void collector_fini(collector *c);
 /* Adds the times that a session measured (mm_options.measure_times). r: the row of its run. */
 MM_CHECKED mm_status collector_add(collector *c, session *s, const row *r);
 
-/* Calls `run` for each policy liveness:algorithms=N whose variants have no times yet. `run` trains under the policy
- * and calls collector_add. */
+/* Calls `run` for each policy liveness:algorithms=N whose variants have no times yet. `run` trains under the policy and
+ * calls collector_add. */
 typedef mm_status (*collect_run)(void *ctx, const char *policy, collector *c);
 MM_CHECKED mm_status collector_measure_variants(collector *c, collect_run run, void *ctx);
 

@@ -11,8 +11,8 @@ enum { CHANNELS = 64, SIDE = 16, IMAGE_BYTES = CHANNELS * SIDE * SIDE * 4, WEIGH
 enum { SIDES = MM_WORK_KINDS, ROUNDS = 3, TIMES_MAX = 1 << 14, GROWTH = 8 };
 enum { MEMORY_PART = 64 }; /* a block takes at most 1/64 of the free memory. Chosen: all together take a sixth */
 
-/* Chosen. Maps grow until the shortest work takes SHORTEST_NS, which is long against its launch, or the longest
- * takes LONGEST_NS. A run takes RUN_NS, which is long against the error of an event's time. */
+/* Chosen. Maps grow until the shortest work takes SHORTEST_NS, long against its launch, or the longest LONGEST_NS. A
+ * run takes RUN_NS, long against the error of an event's time. */
 static const int64_t SHORTEST_NS = 50000, LONGEST_NS = 4000000, RUN_NS = 3000000;
 
 enum { MAP, CONVOLVED, CLIPPED, CODE, CODE_READ, DECODED, COPIED_IN, BODY, BODY_READ, BLOCKS };
@@ -178,8 +178,7 @@ static void close_bench(bench *b) {
 
 /* ---------------------------------------------------------------- measuring */
 
-/* Runs kinds of work beside each other. Enqueues them in turn, so that all begin at about the same time. end_ns:
- * when each ended, counted from when the first began. */
+/* Runs kinds of work beside each other, enqueued in turn. end_ns: when each ended, from when the first began. */
 static mm_status run(bench *b, const mm_work *works, int n, int64_t *end_ns) {
     int64_t begin = INT64_MAX;
     for (int i = 0; i < n; i++) MM_TRY(mm_event_record(b->begin[works[i]], b->stream[works[i]]));
@@ -227,8 +226,8 @@ static mm_status time_once(bench *b, int64_t *shortest_out, int64_t *longest_out
     return MM_OK;
 }
 
-/* Sets how often each kind is enqueued so that all runs take about the same time, and times them alone. Beside a
- * much shorter run, a run's slowdown would be lost in the noise. */
+/* Sets how often each kind is enqueued so that all runs take about the same time, and times them alone. Beside a much
+ * shorter run, a run's slowdown would be lost in the noise. */
 static mm_status time_runs(bench *b) {
     int64_t length = RUN_NS;
     for (mm_work work = 0; work < MM_WORK_KINDS; work++)

@@ -10,9 +10,8 @@
 
 enum { STREAMS = 2, BLOCKS = 4 };
 
-/* A block is a feature map of images of 64 KiB. It takes 1/512 of the free memory, but at least LEAST_IMAGES (2 MiB)
- * and at most MOST_IMAGES (256 MiB). Chosen: the largest block exceeds a large device's cache, and all blocks
- * together take a small part of the memory. */
+/* A block is a feature map of images of 64 KiB: 1/512 of the free memory, within LEAST_IMAGES (2 MiB) and MOST_IMAGES
+ * (256 MiB). Chosen: the largest exceeds a large device's cache, and all blocks take a small part of the memory. */
 enum { CHANNELS = 64, SIDE = 16, IMAGE_BYTES = CHANNELS * SIDE * SIDE * 4, LEAST_IMAGES = 32, MOST_IMAGES = 4096 };
 
 /* In pinned memory: inputs of codecs with variable codes or an error bound. */

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Constants and records as in cupti_activity.h. CUPTI extends records only at their ends; what is read here has had
- * the same place since CUDA 11. */
+/* Constants and records as in cupti_activity.h. CUPTI extends records only at their ends; what is read here has had the
+ * same place since CUDA 11. */
 enum { KIND_DRIVER = 4, KIND_RUNTIME = 5, KIND_KERNEL = 10, KIND_EXTERNAL = 39 };
 enum { EXTERNAL_CUSTOM = 3, BUFFER_BYTES = 4 << 20, FLUSH_FORCED = 1 };
 

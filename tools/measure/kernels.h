@@ -32,8 +32,7 @@ typedef struct kernels {
 /* Records all kernels from now on. Only one recording at a time in a process, because CUPTI's callbacks have no
  * context. MM_ERR_UNSUPPORTED: there is no CUPTI, or it refuses; MM_ERR_NOMEM. */
 MM_CHECKED mm_status kernels_begin(kernels *k);
-/* From now on, kernels that the calling thread launches belong to `step`; -1: to none. Call it between kernels_begin
- * and kernels_end. */
+/* Kernels that the calling thread launches from now on belong to `step`; -1: to none. Legal while recording. */
 void kernels_step(kernels *k, int step);
 /* Ends the recording. The device must be idle. On failure the records are incomplete. */
 MM_CHECKED mm_status kernels_end(kernels *k);

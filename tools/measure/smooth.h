@@ -5,8 +5,7 @@
 
 #include <stdint.h>
 
-/* Fills `values` with smooth values, half of them below zero, as a batch norm makes them. Values below `least` are
- * raised to it: with least 0 they are as a ReLU makes them. */
+/* Smooth values, half of them below zero, as after a batch norm; raised to `least` (0: as after a ReLU). */
 static inline void smooth_put(float *values, int64_t n, float least) {
     uint32_t state = 1;
     float level = 0;

@@ -30,8 +30,8 @@ typedef struct forecast {
     int64_t bound_ns;
 } forecast;
 
-/* budget_bytes 0: no budget, so any plan fits. most_out: receives the simulation of the pass with the largest
- * minimum, unless times is FORECAST_NO_TIMES; the caller ends it with mm_simulation_fini. NULL: not wanted. */
+/* budget_bytes 0: no budget, so any plan fits. most_out: receives the simulation of the pass with the largest minimum,
+ * unless times is FORECAST_NO_TIMES; the caller ends it with mm_simulation_fini. NULL: not wanted. */
 MM_CHECKED mm_status forecast_of(const need *n, int64_t budget_bytes, int64_t pinned_bytes, forecast_times times,
                                  forecast *forecast_out, mm_simulation *most_out);
 

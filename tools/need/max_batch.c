@@ -44,17 +44,15 @@ static mm_status climb(search *s) {
     return MM_OK;
 }
 
-/* Narrows the gap between a batch that fits and one that does not, until they are neighbours. It interpolates
- * linearly, and every third time bisects, so that it is not much slower than bisection if bytes do not grow
- * linearly. */
+/* Narrows the gap between a batch that fits and one that does not, by linear interpolation. Every third time it
+ * bisects, in case bytes do not grow linearly. */
 static mm_status close_in(search *s) {
     for (int i = 1; s->over - s->fits > 1; i++)
         MM_TRY(probe(s, i % 3 == 0 ? s->fits + (s->over - s->fits) / 2 : straight(s, s->fits + 1, s->over - 1)));
     return MM_OK;
 }
 
-/* Finds the largest batch from what is known so far, which may be nothing. Goes on if the batch after the first that
- * does not fit does fit. */
+/* Finds the largest batch from what is known so far. Goes on if the batch after the first that does not fit fits. */
 static mm_status find(search *s) {
     int64_t over;
     do {
@@ -80,8 +78,8 @@ static mm_status descend(search *s) {
     return s->fits > 0 ? close_in(s) : MM_OK;
 }
 
-/* Finds the batch with timed workspaces, starting at `bound`, the result with the least workspaces: a batch that
- * does not fit even with those hardly fits with larger ones. So algorithms are timed for few batches. */
+/* Finds the batch with timed workspaces, from `bound`, the result with the least workspaces: larger batches hardly fit
+ * with larger workspaces. So algorithms are timed for few batches. */
 static mm_status find_below(search *s, const search *bound) {
     s->over = bound->over;
     s->over_bytes = bound->over_bytes;

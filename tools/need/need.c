@@ -93,7 +93,6 @@ mm_status need_within(need *n, int pass, int64_t device_bytes, int64_t pinned_by
     return MM_OK;
 }
 
-/* Takes the pass's minimum from its present plan. */
 static void set_minimum(need_pass *p) {
     const mm_plan *plan = p->planned.plan;
     p->minimum_bytes = plan->peak_bytes;

@@ -31,10 +31,10 @@ typedef struct need_case {
     int64_t pinned_bytes;      /* INT64_MAX: no limit */
     int64_t base_bytes;        /* bytes of the persistent tensors; 0: take them from the passes' graphs */
     bool apart;                /* do not fuse layers, whatever the target says */
-    /* If fusing is left open (need_may_unfuse): does not fuse layers if fused ones do not fit the budget and single ones
-     * need less; without a budget, if single ones need less. */
+    /* If fusing is left open (need_may_unfuse): single layers if fused ones do not fit the budget and need more;
+     * without a budget, if fused ones need more. */
     bool may_unfuse;
-    /* ... and also if fused ones only just fit (need_is_near) and single ones are faster, which takes plans of both. */
+    /* ... also if fused ones only just fit (need_is_near) and single ones are faster, which takes plans of both. */
     bool wants_fastest;
     /* Slow. Finds least_bytes of fused and of single layers even if fused ones fit, and finds minima within the pinned
      * memory even if the budget is too small for the minimum without that limit. */
@@ -81,8 +81,8 @@ static inline const need_pass *need_most(const need *n) { return &n->pass[n->mos
 
 /* ---------------------------------------------------------------- planning */
 
-/* Lowers and plans all passes, within the pinned memory. If the budget is too small even with unlimited pinned
- * memory, the minima are those with unlimited pinned memory, unless wants_least. */
+/* Lowers and plans all passes, within the pinned memory. If the budget is too small even with unlimited pinned memory,
+ * the minima are those with unlimited pinned memory, unless wants_least. */
 MM_CHECKED mm_status need_init(need *n, const need_case *c);
 /* Legal on an all-zero struct. */
 void need_fini(need *n);
@@ -95,24 +95,23 @@ MM_CHECKED mm_status need_least(need *n);
 MM_CHECKED mm_status need_lower(const need_case *c, const nets_exec_graph *graph, nets_lowered **lowered_out);
 /* The pass that updates the weights. Its graph has the persistent tensors of all passes. */
 nets_exec_graph need_last(const need_case *c);
-/* Adds the source's times to the facts of a graph. If the target has a link of a set speed, takes the link's rates
- * from it, unless source->for_run. source NULL: adds nothing. Errors of facts_source_fill. */
+/* Adds the source's times to the facts of a graph. If the target has a link of a set speed, takes the link's rates from
+ * it, unless source->for_run. source NULL: adds nothing. Errors of facts_source_fill. */
 MM_CHECKED mm_status need_add_times(const facts_source *source, const target *target, const mm_graph *graph,
                                     mm_facts *facts);
 
 /* Plans a pass anew within these limits, unless its present plan was made for them. device_bytes 0, or no plan fits:
- * the plan has the lowest peak within the pinned memory. staged_bytes: size of a staging buffer beside the
- * persistent tensors (target_staged_bytes), or 0. */
+ * the plan has the lowest peak within the pinned memory. staged_bytes: size of a staging buffer beside the persistent
+ * tensors (target_staged_bytes), or 0. */
 MM_CHECKED mm_status need_within(need *n, int pass, int64_t device_bytes, int64_t pinned_bytes, int64_t staged_bytes);
-/* If the pass's smallest plan takes more pinned memory than pinned_bytes, plans it anew within that limit, and
- * updates its minimum. If the policy cannot do with so little, the plan still takes more. */
+/* If the pass's smallest plan takes more pinned memory than pinned_bytes, plans it anew within that limit, and updates
+ * its minimum. If the policy cannot do with so little, the plan still takes more. */
 MM_CHECKED mm_status need_limit_pinned(need *n, int pass, int64_t pinned_bytes);
 
-/* Simulates a pass with the facts' times, or with nominal ones if the facts have none. The caller ends the
- * simulation with mm_simulation_fini. */
+/* Simulates a pass with the facts' times, or nominal ones if they have none. The caller calls mm_simulation_fini. */
 MM_CHECKED mm_status need_simulate(const need *n, int pass, mm_simulation *sim_out);
-/* Predicts the time of an iteration within the case's budget and pinned memory. INT64_MAX: no plan of the policy
- * fits them. */
+/* Predicts the time of an iteration within the case's budget and pinned memory. INT64_MAX: no plan of the policy fits
+ * them. */
 MM_CHECKED mm_status need_time(need *n, int64_t *ns_out);
 
 /* Whether the minima fit the case's budget and pinned memory. */
@@ -124,14 +123,14 @@ MM_CHECKED mm_status need_try(const need_case *c, bool *fit_out);
 
 /* Whether planning may choose to fuse layers or not: target_may_unfuse, and the policy is auto. */
 bool need_may_unfuse(const target *target, const char *policy);
-/* Whether plans of single layers may be faster in this budget: it is little more than fused_bytes, the minimum of
- * the fused graph, which has fused_steps steps. False if the graph is so large that planning both takes long. */
+/* Whether plans of single layers may be faster in this budget: it is little more than fused_bytes, the minimum of the
+ * fused graph, which has fused_steps steps. False if the graph is so large that planning both takes long. */
 bool need_is_near(int64_t fused_bytes, int fused_steps, int64_t budget_bytes);
 /* Makes planning faster if the policy is auto and the graph is not small: auto then only compares the plans of other
  * policies, and does not search beyond them. */
 void need_hasten(mm_policy *policy, int fused_steps);
-/* Measured facts belong to one graph. With --fuse auto, makes the target fuse layers, or not, as in that graph.
- * facts NULL, or a machine's: changes nothing. */
+/* Measured facts belong to one graph. With --fuse auto, makes the target fuse layers, or not, as in that graph. facts
+ * NULL, or a machine's: changes nothing. */
 MM_CHECKED mm_status need_follow_facts(target *target, const nets_net *net, const facts_source *facts);
 
 /* ---------------------------------------------------------------- refusals and advice (need_advise.c) */
@@ -142,8 +141,8 @@ typedef struct need_pinned {
     bool given; /* the user set it; else it is need_pinned_most(), and refusals say so */
 } need_pinned;
 
-/* The most pinned memory that a plan may take if the user sets no limit: half of the machine's free memory (chosen:
- * the other half is for the rest of the system). 0: unknown. */
+/* The most pinned memory that a plan may take if the user sets no limit: half of the machine's free memory (chosen: the
+ * other half is for the rest of the system). 0: unknown. */
 int64_t need_pinned_most(void);
 /* From --pinned's value; if that is PINNED_OPEN, the limit is `otherwise`. */
 static inline need_pinned need_pinned_of(int64_t option, int64_t otherwise) {
@@ -155,8 +154,8 @@ static inline need_pinned need_pinned_of(int64_t option, int64_t otherwise) {
 MM_CHECKED mm_status need_refuse(int64_t minimum_bytes, int64_t minimum_pinned_bytes, const char *holder,
                                  need_pinned pinned, const need_free *free);
 
-/* Writes the lower bound of any policy for these passes (mm_lower_bound_of) as text: the bytes, how many of them
- * stay on the device, and the step that uses the rest. Returns buffer. */
+/* Writes the lower bound of any policy for these passes (mm_lower_bound_of) as text: the bytes, how many of them stay
+ * on the device, and the step that uses the rest. Returns buffer. */
 const char *need_bound_text(const need *n, char *buffer, size_t capacity);
 
 /* Adds to the refusal in mm_last_error the name of a policy that would fit (mm_advise). Returns MM_ERR_INFEASIBLE.

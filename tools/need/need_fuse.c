@@ -12,9 +12,8 @@ bool need_may_unfuse(const target *target, const char *policy) {
     return target_may_unfuse(target) && strcspn(policy, ":") == length && strncmp(policy, chooses, length) == 0;
 }
 
-/* NEAR_SHARE: a budget is near the minimum if at most a tenth above it. DEEP_STEPS and SMALL_STEPS are chosen so
- * that planning both graphs takes at most 3 s. Between the two, auto's search is left out (need_hasten): it has not
- * made the graph of single layers the faster one there. */
+/* Chosen: a budget is near the minimum if at most a tenth above it, and planning both graphs takes at most 3 s. Above
+ * SMALL_STEPS, auto's search is left out: it has not made single layers the faster ones there. */
 enum { NEAR_SHARE = 10, DEEP_STEPS = 650, SMALL_STEPS = 300 };
 
 bool need_is_near(int64_t fused_bytes, int fused_steps, int64_t budget_bytes) {
@@ -28,7 +27,6 @@ void need_hasten(mm_policy *policy, int fused_steps) {
 
 /* ---------------------------------------------------------------- choosing by measured facts */
 
-/* Whether the measured facts belong to the graph of this case. */
 static mm_status are_of(const need_case *c, bool *are_out) {
     const nets_exec_graph whole = need_last(c);
     nets_lowered *lowered;
@@ -66,8 +64,8 @@ static mm_status plan_all(need *n, const need_case *c) {
     return status;
 }
 
-/* Whether a plan of these layers may need less than `bytes`. Plans round tensors up, the bound does not: ROUNDED
- * allows for that in one step. */
+/* Whether a plan of these layers may need less than `bytes`. Plans round tensors up, the bound does not: ROUNDED allows
+ * for that in one step. */
 static mm_status may_undercut(const need_case *c, int64_t bytes, bool *may_out) {
     enum { ROUNDED = 16 * MM_ALIGN };
     const nets_exec_graph last = need_last(c);

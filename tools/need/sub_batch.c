@@ -173,8 +173,8 @@ static mm_status refuse(const need *n) {
                    need_bound_text(n, bound, sizeof bound));
 }
 
-/* Halves the sub-batch until the policy's plans fit. Sub-batches need a sum of gradients for each weight, whole
- * batches do not. So if not even single images fit, tries the whole batch. */
+/* Halves the sub-batch until the policy's plans fit. Sub-batches need a sum of gradients for each weight, whole batches
+ * do not. So if not even single images fit, tries the whole batch. */
 static mm_status halve(const need_case *c, int64_t *n) {
     const bool divided = *n < c->batch;
     for (;;) {
@@ -235,8 +235,8 @@ static mm_status choose(const need_case *c, int64_t *n) {
     return c->facts ? hasten(c, n) : MM_OK;
 }
 
-/* If the device times algorithms, chooses a size with lower bounds of their workspaces first, and only then plans
- * with the timed algorithms, from that size down. */
+/* If the device times algorithms, chooses a size with lower bounds of their workspaces first, and only then plans with
+ * the timed algorithms, from that size down. */
 mm_status sub_batch_choose(const need_case *given, int64_t *sub_batch_out) {
     need_case c = *given;
     struct target untimed = *c.target;

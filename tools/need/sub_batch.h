@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* The sub-batch is the number of images of a batch that are computed at a time (nets_exec_create_sub). --sub-batch
- * sets it, else the policy's option `subbatch`. */
+/* The sub-batch is the number of images of a batch that are computed at a time (nets_exec_create_sub). --sub-batch sets
+ * it, else the policy's option `subbatch`. */
 #ifndef TOOLS_NEED_SUB_BATCH_H
 #define TOOLS_NEED_SUB_BATCH_H
 
 #include "tools/need/need.h"
 
-/* Reads the sub-batch: from 1 to the batch, or 0 for the largest that suits the budget. text: the value of
- * --sub-batch; NULL: not given, the policy sets it; "": whole batches, as in a saved state. measured: the facts were
- * measured with whole batches, so a policy with subbatch=auto gets whole batches. MM_ERR_INVALID: not `auto` nor
- * from 1 to the batch; the message names the option. */
+/* Reads the sub-batch: from 1 to the batch, or 0 for the largest that suits the budget. text: the value of --sub-batch;
+ * NULL: not given, the policy sets it; "": whole batches, as in a saved state. measured: the facts were measured with
+ * whole batches, so a policy with subbatch=auto gets whole batches. MM_ERR_INVALID: not `auto` nor from 1 to the batch;
+ * the message names the option. */
 MM_CHECKED mm_status sub_batch_read(const char *text, const char *policy, int64_t batch, bool measured,
                                     int64_t *sub_batch_out);
 
@@ -22,10 +22,10 @@ bool sub_batch_is_measured(const facts_source *facts);
 MM_CHECKED mm_status sub_batch_find(const char *text, const need_case *c, int64_t *sub_batch_out);
 
 /* Chooses the sub-batch as moDNN does (Chen et al., equation 8): the largest in which any 15 % of the steps in a row
- * fit together, with the largest workspace of their fastest algorithms, rounded down to a multiple of 64, or to 32,
- * 16 and so on. Takes a larger one if all maps fit with it. Halves it until the policy's plans fit. With a machine's
- * rates, then takes larger or smaller ones while each is predicted to be faster by a fiftieth. MM_ERR_INFEASIBLE:
- * not even one image fits: *sub_batch_out is 1, and the message says what one image needs. */
+ * fit together, with the largest workspace of their fastest algorithms, rounded down to a multiple of 64, or to 32, 16
+ * and so on. Takes a larger one if all maps fit with it. Halves it until the policy's plans fit. With a machine's
+ * rates, then takes larger or smaller ones while each is predicted to be faster by a fiftieth. MM_ERR_INFEASIBLE: not
+ * even one image fits: *sub_batch_out is 1, and the message says what one image needs. */
 MM_CHECKED mm_status sub_batch_choose(const need_case *c, int64_t *sub_batch_out);
 
 /* Checks that facts suit a run. MM_ERR_INVALID: they were measured, with whole batches of one size, and the run has

@@ -12,8 +12,7 @@
 
 typedef struct target {
     const char *device, *precision, *fuse, *algorithms; /* algorithms NULL: no file stores choices */
-    const char
-        *fuse_facts; /* --fuse auto: file of measured facts, whose graph decides if layers are fused; NULL: none */
+    const char *fuse_facts; /* --fuse auto: file of measured facts, as whose graph layers are fused; NULL: none */
     bool deterministic;
     int64_t threads;            /* of the host device; 0: all CPUs that the process may use */
     int64_t codec_threads;      /* host device: threads for one encode or decode; 0: 1 */
@@ -90,8 +89,8 @@ MM_CHECKED mm_status target_allows_link(const target *target);
 /* Sets the link's rate after target_init, and updates `rates`. */
 void target_set_link(target *target, int64_t bytes_per_s);
 
-/* Whether planning may choose not to fuse layers (nets/lower/fuse.h): --fuse is auto, no measured facts decide it,
- * and the precision is not bf16. */
+/* Whether planning may choose not to fuse layers: --fuse is auto, no measured facts decide it, and maps are not
+ * bf16. */
 bool target_may_unfuse(const target *target);
 /* How networks are lowered for the target. */
 nets_lowering target_lowering(const target *target, nets_mode mode);
@@ -112,8 +111,7 @@ void target_log_threads(const target *target, const char *facts, int threads);
 /* Checks that the device answers. Commands that run on it call this first. */
 MM_CHECKED mm_status target_probe(const target *target);
 
-/* Parses --issue: "thread", "inline", or "auto": thread for device host; inline for others, which can record and
- * need it for that. */
+/* Parses --issue: "thread", "inline", or "auto": thread for device host, else inline, which recording needs. */
 MM_CHECKED mm_status target_issue(const target *target, const char *text, mm_issue *issue_out);
 
 #endif

@@ -173,8 +173,7 @@ static mm_status print_map(FILE *file, const plan_case *cases, const explained *
 
 enum { CASES_MAX = 64 };
 
-/* Prints stashed maps by class, and the bytes of all maps, without weights, workspaces and the batch, as papers
- * count them. */
+/* Prints stashed maps by class, and all maps without weights, workspaces and the batch, as papers count them. */
 static mm_status print_classes(FILE *file, const plan_case *c, const explained *e) {
     mm_map_account account;
     char whole[32], held[32], placed[32];
@@ -200,9 +199,8 @@ static mm_status print_maps(FILE *file, const plan_case *cases, const explained 
         total += stash->maps[i].bytes;
         rest += i >= EXPLAIN_MAPS ? stash->maps[i].bytes : 0;
     }
-    fprintf(file,
-            "%s, batch %lld: the largest of %d stashed maps of %s; bytes held on the device until the backward pass\n",
-            cases->net, (long long)cases->asked.batch, stash->n_maps, mm_size_format(total, size, sizeof size));
+    fprintf(file, "%s, batch %lld: the largest of %d stashed maps of %s; bytes that stay on the device\n", cases->net,
+            (long long)cases->asked.batch, stash->n_maps, mm_size_format(total, size, sizeof size));
     for (int i = 0; i < stash->n_maps && i < EXPLAIN_MAPS; i++) MM_TRY(print_map(file, cases, e, n, &stash->maps[i]));
     if (rest > 0)
         fprintf(file, "  %10s  in %d smaller ones\n", mm_size_format(rest, size, sizeof size),

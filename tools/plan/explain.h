@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* mm plan --explain: the largest stashed maps with what could be done with each (remedies) and what was decided;
- * where the time goes (explain_plan.h); lower bounds; and all accounts as JSON. */
+/* mm plan --explain: the largest stashed maps with what could be done with each (remedies) and what was decided; where
+ * the time goes (explain_plan.h); lower bounds; and all accounts as JSON. */
 #ifndef TOOLS_PLAN_EXPLAIN_H
 #define TOOLS_PLAN_EXPLAIN_H
 
@@ -25,10 +25,9 @@ MM_CHECKED mm_status explain_bound_of(const nets_net *net, const target *target,
  * what each case holds by class of maps; and the bounds of one image (`image`) and of the cases' batch. */
 MM_CHECKED mm_status explain_print(FILE *file, const plan_case *cases, int n, const explain_bound *image);
 
-/* Adds to a case's row the keys kinds, peak_segments, stashed_maps, maps (mm_map_account), timeline (live bytes at
- * each step, by kind), memory (mm_plan_memory), and those of explain_plan_row; the bounds of `image` as
- * lower_bound_bytes, _held_by, _offloaded_bytes and _offloaded_held_by; and those of the case's batch with the
- * prefix batch_ before. */
+/* Adds to a case's row the keys kinds, peak_segments, stashed_maps, maps (mm_map_account), timeline (live bytes at each
+ * step, by kind), memory (mm_plan_memory), and those of explain_plan_row; the bounds of `image` as lower_bound_bytes,
+ * _held_by, _offloaded_bytes and _offloaded_held_by; and those of the case's batch with the prefix batch_ before. */
 MM_CHECKED mm_status explain_row(json_t *row, const plan_case *c, const explain_bound *image);
 
 #endif

@@ -129,8 +129,8 @@ static coding sum_coding(const explained *e, const mm_graph *graph, int codec, m
     return sum;
 }
 
-/* Iterates over pairs of codec and type that have maps. *at: 0 at first; moved past the pair that is returned.
- * False: no more. */
+/* Iterates over pairs of codec and type that have maps. *at: 0 at first; moved past the pair that is returned. False:
+ * no more. */
 static bool next_coding(const explained *e, const plan_case *c, int *at, coding *coding_out) {
     const mm_graph *graph = plan_case_plan(c)->graph;
     const int n = e->facts->n_codecs;

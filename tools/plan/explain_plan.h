@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The part of mm plan --explain about one policy's plan: how far codecs compress the stashed maps, what the plan
- * does with them, where its time goes, how much faster it would be with more memory, and what is needed at the peak. */
+/* The part of mm plan --explain about one policy's plan: how far codecs compress the stashed maps, what the plan does
+ * with them, where its time goes, how much faster it would be with more memory, and what is needed at the peak. */
 #ifndef TOOLS_PLAN_EXPLAIN_PLAN_H
 #define TOOLS_PLAN_EXPLAIN_PLAN_H
 

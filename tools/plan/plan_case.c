@@ -212,7 +212,8 @@ void plan_case_print(FILE *file, const plan_case *c, bool by_kind) {
                 "sub-batch", (long long)c->asked.sub_batch,
                 (long long)nets_exec_passes(c->asked.batch, c->asked.sub_batch), mm_graph_name(plan->graph));
     if (c->searched) print_search(file, c);
-    if (c->forecast.cut_short) fprintf(file, "  %-22s interrupted: this is the best plan that was found so far\n", "search");
+    if (c->forecast.cut_short)
+        fprintf(file, "  %-22s interrupted: this is the best plan that was found so far\n", "search");
     print_size(file, "minimum budget", c->need.least_bytes);
     if (c->need.least_bytes < c->need.fused_bytes)
         print_size(file, c->need.fused ? "  layers fused, as here" : "  layers fused; here not", c->need.fused_bytes);

@@ -44,8 +44,8 @@ bool plan_case_has_gap(const plan_case *c);
  * largest segments at the peak. */
 void plan_case_print(FILE *file, const plan_case *c, bool by_kind);
 
-/* Adds the simulated iteration of plan_case_need's pass. Errors of traces_add; MM_ERR_INVALID: nothing was
- * simulated, because the facts lack the time of an operation. */
+/* Adds the simulated iteration of plan_case_need's pass. Errors of traces_add; MM_ERR_INVALID: nothing was simulated,
+ * because the facts lack the time of an operation. */
 MM_CHECKED mm_status plan_case_trace(const plan_case *c, traces *t);
 
 /* The plan's figures as a JSON object; keys are stable. NULL: out of memory. */

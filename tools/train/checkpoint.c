@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Saves and loads the state of a training as a safetensors file. Its tensors are: parameters, under torchvision's
- * names; the optimizer's states (nets/optimizer.h) as "<state>.<parameter>", such as "momentum.<parameter>"; counts;
- * and error bounds that a policy has chosen (mm/manager/bounds.h) as "bound.<map>", or "bound.last.<map>" for an
- * epoch's last, smaller batch. With sub-batches, "first." or "next." before <map> says that the bound is for the
- * first or a middle sub-batch. Its metadata are the progress, and the options of the run. */
+/* The state of a training as a safetensors file. Tensors: parameters, under torchvision's names; the optimizer's states
+ * (nets/optimizer.h) as "<state>.<parameter>"; counts; and error bounds that a policy chose (mm/manager/bounds.h) as
+ * "bound.<map>", or "bound.last.<map>" for an epoch's last, smaller batch. With sub-batches, "first." or "next." before
+ * <map> means the first or a middle sub-batch. Metadata: the progress, and the options of the run. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -35,8 +34,7 @@ static nets_safetensors_tensor describe(const session *s, int index, nets_part p
     return tensor;
 }
 
-/* The i-th count. 0: the seed and the number of iterations; 1: the number of updates, if the optimizer counts them.
- * name NULL: no such count. */
+/* Count i. 0: seed and number of iterations; 1: number of updates, if the optimizer counts them. name NULL: none. */
 static nets_safetensors_tensor describe_count(const session *s, int i) {
     static const nets_safetensors_tensor COUNTS[] = {
         {.name = "rng", .dtype = NETS_SAFETENSORS_U32, .rank = 1, .dims = {RNG_WORDS}},
@@ -174,7 +172,7 @@ static mm_status add_options(const arg *options, nets_safetensors_builder *build
     return MM_OK;
 }
 
-/* Saves the position in the data as the number of an image in its epoch, so that another batch size can go on there. */
+/* The position in the data is saved in images, so that a run with another batch size can go on there. */
 static mm_status add_metadata(const session *s, const arg *options, nets_safetensors_builder *builder) {
     const nets_reader_size *size = &s->train_size;
     int64_t at = s->iteration + s->data_shift;

@@ -53,8 +53,7 @@ static int64_t last_iteration(const train *t, const session *s) {
     return t->epochs ? t->epochs * s->train_size.batches - s->data_shift : t->iterations;
 }
 
-/* The next iteration at which training pauses to evaluate: every --eval-every iterations, else after each epoch if
- * the run's length is given in epochs, else at the end. */
+/* The next iteration at which training pauses to evaluate: each --eval-every, with --epochs each epoch, or the end. */
 static int64_t next_stop(const train *t, const session *s, int64_t end) {
     const int64_t epoch = s->train_size.batches, shift = t->eval_every ? 0 : s->data_shift;
     const int64_t every = t->eval_every ? t->eval_every : t->epochs ? epoch : end;
@@ -145,8 +144,8 @@ static mm_status check_log(const char *path, FILE *log) {
     return mm_fail(MM_ERR_IO, "cannot write %s: %s", path, strerror(errno));
 }
 
-/* Adds to the refusal a policy that would fit the budget. The refused policy is passed on only for whole batches:
- * with sub-batches its minimum is the largest pass's, while other policies are planned for the last pass. */
+/* Adds to the refusal a policy that would fit the budget. The refused policy is passed on only for whole batches: with
+ * sub-batches its minimum is the largest pass's, while other policies are planned for the last pass. */
 static mm_status advise_another(const need_case *c, const train *t, const session *s) {
     const bool whole = t->sub_batch == 0 || t->sub_batch >= t->part;
     const bool known = s->minimum_bytes > s->config.budget_bytes;
@@ -188,8 +187,7 @@ static mm_status save_facts(const train *t, session *s, const row *r) {
     return mm_facts_save(s->manager, nets_exec_lowered(s->train)->graph, t->facts_save);
 }
 
-/* Does all that may be refused: checks options, creates the session, loads the state. *ended_out: the run was
- * stopped before the first iteration; the session then needs no session_fini. */
+/* Does all that may be refused. *ended_out: stopped before the first iteration; the session needs no session_fini. */
 static mm_status begin(train *t, session *s, row *r, bool *ended_out) {
     session_config config;
     MM_TRY(train_configure(t, &config));
@@ -230,24 +228,21 @@ static mm_status run_train(train *t, row *r) {
 }
 
 static const char help_text[] =
-    "Trains a network, and keeps all that it needs on the device inside --budget: weights, gradients, optimizer "
-    "state,\n"
-    "feature maps, workspaces. The policy decides what happens to feature maps between the forward and the backward\n"
-    "pass. Its plan is proved to fit before the first step. If the budget is too small, mm names the smallest one "
-    "that\n"
-    "would do and the layer that needs it ('mm plan' shows this beforehand). Without --budget, the budget is what the\n"
-    "plan needs. If the device has less memory, or memory runs out later, a plan that needs less takes over (with "
-    "more\n"
-    "swapping, recomputation and so on; never a lossy plan for a lossless one), and a line on stderr says so.\n"
+    "Trains a network, and keeps all that it needs on the device inside --budget: weights, gradients, optimizer\n"
+    "state, feature maps, workspaces. The policy decides what happens to feature maps between the forward and the\n"
+    "backward pass. Its plan is proved to fit before the first step. If the budget is too small, mm names the\n"
+    "smallest one that would do and the layer that needs it ('mm plan' shows this beforehand). Without --budget, the\n"
+    "budget is what the plan needs. If the device has less memory, or memory runs out later, a plan that needs less\n"
+    "takes over (with more swapping, recomputation and so on; never a lossy plan for a lossless one), and a line on\n"
+    "stderr says so.\n"
     "\n"
     "--data files: reads images as uint8 [images, height, width, channels] and labels as int32 [images], or [images,\n"
     "height, width] for a network with a label for each pixel, as numpy.save writes them. The network gets pixels\n"
     "scaled to -1 to 1, not augmented. The files are read during training, not held in memory.\n"
     "\n"
-    "--data text: takes a file's bytes as tokens, tokens: its 16-bit numbers, for networks such as gpt. The last "
-    "tenth\n"
-    "is for --eval. The rest is cut into rows of the network's context length; an epoch reads each row once, in an\n"
-    "order set by --seed.\n"
+    "--data text: takes a file's bytes as tokens, tokens: its 16-bit numbers, for networks such as gpt. The last\n"
+    "tenth is for --eval. The rest is cut into rows of the network's context length; an epoch reads each row once,\n"
+    "in an order set by --seed.\n"
     "\n"
     "--load continues from a saved state, bit for bit. The state holds network, data and the position in it, batch,\n"
     "seed, learning rate and its steps or schedule, optimizer and threads, and if codes are lossy, policies and\n"
@@ -255,24 +250,19 @@ static const char help_text[] =
     "on stderr names those that differ. --iterations and --epochs count those of the state too. --save-every also\n"
     "saves during the run; a run that is killed while it saves leaves the previous state.\n"
     "\n"
-    "If a loss or gradient is NaN or infinite, training ends with status diverged and exit 1, without that "
-    "iteration's\n"
-    "update; --save then has the state before it, or what --save-every wrote last. --keep-going trains on. Ctrl-C (or\n"
-    "SIGTERM) finishes the iteration, saves if --save is given, and exits with 130; a second Ctrl-C ends mm at once.\n"
-    "Before the first iteration, while auto searches for its plan, the first Ctrl-C ends the run without saving. "
-    "Other\n"
-    "exit codes: 0 done, 1 failed or does not fit, 2 the command line is wrong.\n"
+    "If a loss or gradient is NaN or infinite, training ends with status diverged and exit 1, without that\n"
+    "iteration's update; --save then has the state before it, or what --save-every wrote last. --keep-going trains\n"
+    "on. Ctrl-C (or SIGTERM) finishes the iteration, saves if --save is given, and exits with 130; a second Ctrl-C\n"
+    "ends mm at once. Before the first iteration, while auto searches for its plan, the first Ctrl-C ends the run\n"
+    "without saving. Other exit codes: 0 done, 1 failed or does not fit, 2 the command line is wrong.\n"
     "\n"
     "With --ranks N, or under your own mpirun (--engine mpi), each of N processes (ranks) trains an N-th of every\n"
-    "batch, in its own --budget. They add up their gradients, in the same order on every run. Rank 0 reports, "
-    "evaluates\n"
-    "and saves; any number of ranks can load its state. Batch norms normalise each rank's part; running statistics "
-    "are\n"
-    "the mean over ranks. With --device cuda, --ranks gives each rank a GPU, and NCCL adds up there, in its own "
-    "order;\n"
-    "--engine mpi adds up as on the host. Figures are of the whole batch, memory is rank 0's. After Ctrl-C at the mm\n"
-    "that started the ranks, or SIGINT to any of them, all finish the same iteration. Your own mpirun kills them a\n"
-    "second or two after Ctrl-C. If one rank fails, all end.\n"
+    "batch, in its own --budget. They add up their gradients, in the same order on every run. Rank 0 reports,\n"
+    "evaluates and saves; any number of ranks can load its state. Batch norms normalise each rank's part; running\n"
+    "statistics are the mean over ranks. With --device cuda, --ranks gives each rank a GPU, and NCCL adds up there,\n"
+    "in its own order; --engine mpi adds up as on the host. Figures are of the whole batch, memory is rank 0's.\n"
+    "After Ctrl-C at the mm that started the ranks, or SIGINT to any of them, all finish the same iteration. Your\n"
+    "own mpirun kills them a second or two after Ctrl-C. If one rank fails, all end.\n"
     "\n"
     "  mm train --net resnet32 --data cifar10:DIR --epochs 3 --eval --policy freelunch:rate=4 --budget 200MiB\n"
     "  mm train --net resnet20 --data files:x.npy,y.npy --test-data files:tx.npy,ty.npy --epochs 9 --eval\n"
@@ -403,8 +393,8 @@ static int tell_end(train *t, row *r, mm_status *status) {
     return t->stopped ? EXIT_INTERRUPTED : EXIT_OK;
 }
 
-/* Frees all but the ranks. Call it when nothing more is printed: rows and messages point to t->texts and to the
- * state's options. */
+/* Frees all but the ranks. Call it when nothing more is printed: rows and messages point to t->texts and to the state's
+ * options. */
 static void release(train *t) {
     if (t->log) fclose(t->log);
     if (t->codec_log) fclose(t->codec_log);

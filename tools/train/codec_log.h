@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The log of a policy that samples: one line with a JSON object for each iteration that samples. With sub-batches,
- * each graph samples on its own and has lines of its own. */
+/* The log of a policy that samples: one line with a JSON object for each iteration that samples. With sub-batches, each
+ * graph samples on its own and has lines of its own. */
 #ifndef TOOLS_TRAIN_CODEC_LOG_H
 #define TOOLS_TRAIN_CODEC_LOG_H
 

@@ -14,8 +14,8 @@ typedef struct host_memory {
 /* Begins to measure. Linux has one peak for the process, so an earlier measurement ends. */
 void host_memory_begin(host_memory *memory);
 
-/* The peak since host_memory_begin, in bytes. 0: unknown, because the system has no figure, or because the peak
- * could not be reset and was higher before. */
+/* The peak since host_memory_begin, in bytes. 0: unknown, because the system has no figure, or because the peak could
+ * not be reset and was higher before. */
 int64_t host_memory_peak(const host_memory *memory);
 
 #endif

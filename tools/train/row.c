@@ -152,8 +152,8 @@ static void simulated_cell(table *t, const row *r) {
     table_cell(t, "%s", cell);
 }
 
-/* The columns of the table, in order. A row that did not run fills only the columns with `names`; its status follows
- * in place of figures. */
+/* The columns of the table, in order. A row that did not run fills only the columns with `names`; its status follows in
+ * place of figures. */
 static const struct column {
     table_column shown;
     void (*cell)(table *t, const row *r);
@@ -233,8 +233,8 @@ void rows_print_error(FILE *file, const row *rows, int n) {
     if (known > 0) {
         qsort(errors, (size_t)known, sizeof *errors, by_value);
         fprintf(file, "\nsimulator error of %d runs%s: median %.1f%%, p90 %.1f%%, max %.1f%%\n", known,
-                own > 0 ? " without facts of their own" : "", median(errors, known),
-                errors[(int)(0.9 * (known - 1) + 0.5)], errors[known - 1]);
+                own > 0 ? " without own facts" : "", median(errors, known), errors[(int)(0.9 * (known - 1) + 0.5)],
+                errors[known - 1]);
     }
     free(errors);
 }

@@ -81,8 +81,7 @@ MM_CHECKED mm_status rows_print(FILE *file, const row *rows, int n);
 /* Prints one row as a line of its own. */
 void row_print_line(FILE *file, const row *r);
 
-/* Prints a line with the simulator's errors (median, p90, max) over all rows that are not calibrated; nothing if
- * there are no such rows. */
+/* Prints a line with the simulator's errors over all rows that are not calibrated; nothing if there are none. */
 void rows_print_error(FILE *file, const row *rows, int n);
 
 /* Writes rows as a JSON array, atomically. MM_ERR_IO names the path. */

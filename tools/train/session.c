@@ -141,8 +141,8 @@ static mm_status check_last_batch(const session *s) {
         (long long)s->train_size.last, ranks);
 }
 
-/* Plans the training graph before it opens the data, so that a batch too large for memory is refused before its
- * images are allocated. The training graph has all persistent tensors, so `base` is the same for all graphs. */
+/* Plans the training graph before it opens the data, so that a batch too large for memory is refused before its images
+ * are allocated. The training graph has all persistent tensors, so `base` is the same for all graphs. */
 static mm_status init(session *s) {
     int64_t base = 0;
     session_memory_begin(s);

@@ -86,9 +86,9 @@ typedef struct session {
 
 enum { SESSION_ITERATIONS_MAX = 1000000000 }; /* chosen, far above any training */
 
-/* Plans, then creates the manager and the graphs. MM_ERR_INFEASIBLE: the budget is below the minimum; minimum_bytes
- * and holder are set. MM_ERR_ORDER: config.stop was set during the call (session_stopped_early). On failure the
- * session needs no session_fini. */
+/* Plans, then creates the manager and the graphs. MM_ERR_INFEASIBLE: the budget is below the minimum; minimum_bytes and
+ * holder are set. MM_ERR_ORDER: config.stop was set during the call (session_stopped_early). On failure the session
+ * needs no session_fini. */
 MM_CHECKED mm_status session_init(session *s, const session_config *config);
 void session_fini(session *s);
 
@@ -114,8 +114,8 @@ static inline bool session_stopped_early(const session *s, mm_status begun) {
 /* Sets the row's members that are known before the session runs. */
 void session_name_row(const session *s, row *row_out);
 
-/* Called before each iteration of a training run, when session.iteration iterations have been submitted. May switch
- * the policy. */
+/* Called before each iteration of a training run, when session.iteration iterations have been submitted. May switch the
+ * policy. */
 typedef mm_status (*session_hook)(void *ctx, session *s);
 
 /* Due when (iteration + shift) is a multiple of `every`; every 0: never. */
@@ -147,17 +147,17 @@ MM_CHECKED mm_status session_train(session *s, const session_run *run, row *row_
  * that failed. */
 MM_CHECKED mm_status session_trace(session *s, traces *all);
 
-/* Evaluates on the test data: the share of images whose label scored highest, and the mean loss. Both are negative
- * if the evaluation was stopped. */
+/* Evaluates on the test data: the share of images whose label scored highest, and the mean loss. Both are negative if
+ * the evaluation was stopped. */
 MM_CHECKED mm_status session_evaluate(session *s, bool quiet, double *accuracy_out, double *loss_out);
 
-/* A saved state. It is opened before the session begins, because its metadata has the options of the run (names
- * without "--"). */
+/* A saved state. It is opened before the session begins, because its metadata has the options of the run (names without
+ * "--"). */
 typedef struct nets_safetensors_file nets_safetensors_file;
 
-/* Opens the file, and sets each of the options (ended by ARG_END) that the state has and the arguments do not. A
- * state without a version (an older one, or weights alone) sets none. The options' texts point into the file.
- * MM_ERR_IO; MM_ERR_FORMAT: not a state, a newer version, or an impossible value of an option. */
+/* Opens the file, and sets each of the options (ended by ARG_END) that the state has and the arguments do not. A state
+ * without a version (an older one, or weights alone) sets none. The options' texts point into the file. MM_ERR_IO;
+ * MM_ERR_FORMAT: not a state, a newer version, or an impossible value of an option. */
 MM_CHECKED mm_status session_state_open(const char *path, const arg *options, int argc, char **argv,
                                         nets_safetensors_file **file_out);
 /* Prints a line on stderr for each option whose value in the arguments differs from the state's. MM_ERR_NOMEM. */

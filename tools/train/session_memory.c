@@ -32,9 +32,9 @@ static mm_status make_room(session *s) {
     return MM_OK;
 }
 
-/* Plans a batch under policy p. Measured facts belong to the first graph, the training graph; other graphs are
- * planned without them, as in the manager. Only the first plan of the first policy chooses whether layers are fused:
- * all graphs and policies must agree on that. */
+/* Plans a batch under policy p. Measured facts belong to the first graph, the training graph; other graphs are planned
+ * without them, as in the manager. Only the first plan of the first policy chooses whether layers are fused: all graphs
+ * and policies must agree on that. */
 static mm_status find_need(const session *s, int64_t batch, int64_t sub_batch, nets_mode mode, int p,
                            int64_t base_bytes, need *n) {
     const session_config *c = &s->config;
@@ -91,10 +91,9 @@ static mm_status raise_pinned(session *s, const mm_plan *plan) {
     return MM_OK;
 }
 
-/* Raises the pinned memory needed to that of a pass's plans: one for the whole budget, and one for the budget less
- * the bytes for staging, since either may run. Each must be made: a plan may need more pinned memory in a smaller
- * budget and in a larger one. If the user set the budget, the plan is the fastest within it, even if it is the
- * minimum. Else the budget is the minimum, and the plan that needs it exists already. */
+/* Raises the pinned memory needed to that of a pass's plans with and without staging: either may run, and neither
+ * always needs more. In a budget of the user's, the plan is the fastest, even at the minimum; else the budget is the
+ * minimum, whose plan exists already. */
 static mm_status pin(session *s, need *n, int pass) {
     const int64_t minimum = n->pass[pass].minimum_bytes, budget = s->config.budget_bytes;
     for (int staged = 0; staged <= (s->staged_bytes > 0); staged++) {
@@ -108,8 +107,8 @@ static mm_status pin(session *s, need *n, int pass) {
     return MM_OK;
 }
 
-/* Pinned memory is reserved once, but planning again with other times (--replan) may copy more. Reserves as much as
- * the plan with the lowest peak needs. */
+/* Pinned memory is reserved once, but planning again (--replan) may need more: as much as the plan with the lowest
+ * peak. */
 static void pin_for_others(session *s) {
     const int64_t least = s->minimum_pinned_bytes, most = s->pinned_most_bytes, bytes = least < most ? least : most;
     if (s->config.replan_percent > 0 && bytes > s->pinned_needed_bytes) s->pinned_needed_bytes = bytes;
@@ -150,8 +149,7 @@ void session_memory_begin(session *s) {
                             s->config.sub_batch > 0 ? s->config.sub_batch : session_part(s, s->config.batch));
 }
 
-/* Checks that the device has the memory: as much free, if the device knows what other processes use, or if there is
- * no ladder of substitutes to cope with less; otherwise as much in all. */
+/* Checks that the device has the memory: free, if it knows what others use or no ladder could cope; else in all. */
 static mm_status check_device(const session *s) {
     const mm_device_ops *ops;
     mm_memory_info info;
@@ -166,8 +164,8 @@ static mm_status check_device(const session *s) {
                          : "choose a policy that needs less or a smaller batch, or end what else uses the device");
 }
 
-/* Memory to leave free, because other processes use the device and libraries allocate beside the arena. Chosen: a
- * 32nd of the free memory, at least 64 MiB. */
+/* Memory to leave free, because other processes use the device and libraries allocate beside the arena. Chosen: a 32nd
+ * of the free memory, at least 64 MiB. */
 static int64_t margin_of(const mm_memory_info *info) {
     const int64_t least = INT64_C(64) << 20;
     return info->free_bytes / 32 > least ? info->free_bytes / 32 : least;

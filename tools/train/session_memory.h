@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Finds by planning what a session's policies need, and checks that there is so much memory. session_init and its
- * parts call these functions. */
+/* Finds by planning what a session's policies need, and checks that there is so much memory. session_init and its parts
+ * call these functions. */
 #ifndef TOOLS_TRAIN_SESSION_MEMORY_H
 #define TOOLS_TRAIN_SESSION_MEMORY_H
 
@@ -12,9 +12,8 @@ MM_CHECKED mm_status session_go_on(const session *s);
 /* Finds the limit of pinned memory, and the bytes for staging batches. */
 void session_memory_begin(session *s);
 
-/* Plans one more batch under each policy, and raises the policies' minima to what it needs. sub_batch: images
- * computed at a time; equals batch without sub-batches. *base_bytes: bytes of the persistent tensors of all graphs;
- * 0: unknown, and set to those of this batch's graphs. */
+/* Plans one more batch, and raises each policy's minimum to what it needs. sub_batch: images computed at a time; equals
+ * batch without sub-batches. *base_bytes: bytes of all graphs' persistent tensors; 0: unknown, set to this batch's. */
 MM_CHECKED mm_status session_memory_raise(session *s, int64_t batch, int64_t sub_batch, nets_mode mode,
                                           int64_t *base_bytes);
 
@@ -31,8 +30,8 @@ void session_memory_end(session *s);
 /* Stages batches if the device needs it and all policies that the run switches to still fit. */
 MM_CHECKED mm_status session_memory_stage(session *s);
 
-/* If the user set no budget, sets it to the first policy's minimum, plus the bytes for staging if the device has
- * enough free memory. */
+/* If the user set no budget, sets it to the first policy's minimum, plus the bytes for staging if the device has enough
+ * free memory. */
 MM_CHECKED mm_status session_memory_default(session *s);
 
 /* Checks that the first policy fits the budget, and that the budget fits the device. MM_ERR_INFEASIBLE. */

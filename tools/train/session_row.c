@@ -33,8 +33,8 @@ static void fill_shares(const mm_stats *before, const mm_stats *after, row *r) {
     r->spilled_bytes = (double)(after->spilled_bytes - before->spilled_bytes) / n;
 }
 
-/* Sets the figures of the plans for full batches: the largest stash of any pass, and the bytes that an iteration
- * moves and the steps that it recomputes. */
+/* Sets the figures of the plans for full batches: the largest stash of any pass, and the bytes that an iteration moves
+ * and the steps that it recomputes. */
 static void fill_plans(const session *s, row *r) {
     const nets_lowered *pass;
     r->stash_bytes = r->moved_bytes = r->steps_again = 0;

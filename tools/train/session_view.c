@@ -45,7 +45,6 @@ static void tell_memory(const session *s, char line[PROGRESS_LINE_BYTES]) {
     mm_account_fini(&account);
 }
 
-/* Appends bytes as a rate per second, unless they are 0. */
 static void add_rate(char line[PROGRESS_LINE_BYTES], const char *what, int64_t bytes, double seconds) {
     if (bytes == 0) return;
     add_size(line, what, (int64_t)((double)bytes / seconds));

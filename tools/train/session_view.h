@@ -13,8 +13,8 @@ typedef struct session_view {
 
 void session_view_begin(session_view *view, const session *session);
 
-/* A progress_details. The lines show the policy; the budget and what the plan holds at its peak, by kind; how busy
- * the streams were since the lines were last shown, and the share of the codecs' time that has been hidden so far. */
+/* A progress_details. The lines show the policy; the budget and what the plan holds at its peak, by kind; how busy the
+ * streams were since the lines were last shown, and the share of the codecs' time that has been hidden so far. */
 int session_view_lines(void *view, char lines[PROGRESS_LINES][PROGRESS_LINE_BYTES]);
 
 #endif

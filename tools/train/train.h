@@ -70,15 +70,14 @@ MM_CHECKED mm_status train_read_schedule(const train *t, int64_t iterations, net
 
 /* ---- train_ranks.c */
 
-/* The environment variables by which an mpirun (Open MPI, MPICH, Intel MPI) passes each process the number of
- * processes and its rank. NULL: not started by mpirun. */
+/* The environment variables by which an mpirun (Open MPI, MPICH, Intel MPI) passes each process the number of processes
+ * and its rank. NULL: not started by mpirun. */
 typedef enum train_variable { TRAIN_RANKS, TRAIN_RANK } train_variable;
 const char *train_ranks_variable(train_variable which);
 
-/* With --ranks, starts the ranks and waits for them; *code_out is then their exit status. With --engine alone,
- * connects this process to the ranks that mpirun started. *code_out -1: this process is to train. MM_ERR_INVALID:
- * the options contradict each other, or mpirun started several processes and --engine is missing. Else errors of
- * comm_open. */
+/* With --ranks, starts the ranks and waits for them; *code_out is then their exit status. With --engine alone, connects
+ * this process to the ranks that mpirun started. *code_out -1: this process is to train. MM_ERR_INVALID: the options
+ * contradict each other, or mpirun started several processes and --engine is missing. Else errors of comm_open. */
 MM_CHECKED mm_status train_ranks_begin(train *t, int *code_out);
 /* The number of ranks, this one included. */
 static inline int train_ranks(const train *t) { return t->ranks ? comm_size(t->ranks) : 1; }
@@ -97,9 +96,9 @@ int train_ranks_end(train *t, mm_status status, int code);
 
 /* ---- train_start.c */
 
-/* Starts --ranks processes with this process's command line, and waits for them. An interrupt is passed on to rank 0
- * as a byte on its standard input; TRAIN_STARTED_VARIABLE in the environment makes rank 0 watch that. *code_out:
- * their exit status. MM_ERR_NOMEM. */
+/* Starts --ranks processes with this process's command line, and waits for them. An interrupt is passed on to rank 0 as
+ * a byte on its standard input; TRAIN_STARTED_VARIABLE in the environment makes rank 0 watch that. *code_out: their
+ * exit status. MM_ERR_NOMEM. */
 #define TRAIN_STARTED_VARIABLE "MM_STARTED"
 MM_CHECKED mm_status train_start(const train *t, bool by_mpirun, int *code_out);
 

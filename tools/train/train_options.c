@@ -53,8 +53,8 @@ static mm_status apply_effort(train *t) {
     return MM_OK;
 }
 
-/* Merges --momentum, --weight-decay and --clip-norm into the parsed --optimizer, and writes the values in use back
- * to these options, for the saved state. */
+/* Merges --momentum, --weight-decay and --clip-norm into the parsed --optimizer, and writes the values in use back to
+ * these options, for the saved state. */
 static mm_status read_optimizer(train *t) {
     nets_optimizer *optimizer = &t->target.optimizer;
     if (t->reset_optimizer && !t->load) return mm_fail(MM_ERR_INVALID, "--reset-optimizer: needs --load FILE");
@@ -132,7 +132,7 @@ static mm_status check_files(const train *t) {
     return files_check(files, sizeof files / sizeof *files);
 }
 
-/* Checks that a policy of the run samples, if --codec-log is given. Call it once all policies are read. */
+/* Call it once all policies are read. */
 static mm_status check_codec_log(const train *t) {
     bool samples = !t->codec_log_path;
     for (int i = -1; i < t->n_switches && !samples; i++)
@@ -150,7 +150,7 @@ static mm_status check_data(const train *t) {
     return MM_OK;
 }
 
-/* Prints the sub-batch if the user did not give a number, and warns of its effect on batch norms. */
+/* Prints the sub-batch, unless the user gave a number, and its effect on batch norms. */
 static mm_status tell_of_sub_batch(const train *t) {
     int64_t given;
     const char *source = t->sub_batch_text ? "--sub-batch auto" : t->policy;

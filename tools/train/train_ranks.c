@@ -172,8 +172,8 @@ static void write_options(const train *t, char *text, size_t capacity) {
     }
 }
 
-/* Writes what else must be equal on all ranks for their gradients to match: the kind of device, which sets the
- * layout of gradients; whether layers are fused, which each rank's budget may decide; and the state to start from. */
+/* Writes what else must be equal on all ranks for their gradients to match: the kind of device, which sets the layout
+ * of gradients; whether layers are fused, which each rank's budget may decide; and the state to start from. */
 static mm_status write_start(const train *t, session *s, char *text, size_t capacity) {
     uint64_t digest;
     MM_TRY(session_digest(s, &digest));

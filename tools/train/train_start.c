@@ -28,8 +28,7 @@ static int copy_arguments(const train *t, char **line) {
     return n;
 }
 
-/* The command line that starts a rank, or mpirun with the ranks' command line. The caller frees the array. NULL: out
- * of memory. */
+/* The command line of a rank, or of mpirun with the ranks'. The caller frees the array. NULL: out of memory. */
 static char **command_line(const train *t, bool by_mpirun, char *program, char *number) {
     static char *const before[] = {"mpirun", "--bind-to", "none", "--oversubscribe", "-x", TRAIN_STARTED_VARIABLE,
                                    "-n"};
@@ -53,8 +52,8 @@ typedef struct start {
     bool passed_on;
 } start;
 
-/* Turns a forked child into a rank or mpirun. It gets a process group of its own, so that Ctrl-C in the terminal
- * reaches only the parent. told: its standard input is the pipe. */
+/* Turns a forked child into a rank or mpirun, in its own process group, so that the terminal's Ctrl-C reaches only the
+ * parent. told: its standard input is the pipe. */
 static _Noreturn void become(const start *s, bool told, const char *what) {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -76,7 +75,6 @@ static void nap(void) {
 
 /* ---------------------------------------------------------------- by mpirun */
 
-/* Waits for mpirun. Returns its exit status. */
 static int wait_for(pid_t child, start *s) {
     int status = 0;
     while (waitpid(child, &status, WNOHANG) == 0) {
@@ -119,8 +117,8 @@ static int reap(pid_t *process, int rank, bool tells) {
     return 128 + WTERMSIG(status);
 }
 
-/* Waits for all ranks. If one fails, the others are killed after PATIENCE_MS. Returns the first exit status that is
- * not 0, else 0. */
+/* Waits for all ranks. If one fails, the others are killed after PATIENCE_MS. Returns the first exit status that is not
+ * 0, else 0. */
 static int wait_for_all(pid_t *processes, int n, start *s) {
     int code = 0, failed_ms = -1;
     for (bool left = true; left;) {

@@ -54,9 +54,8 @@ static const char *state_optimizer(const train *t) {
     return optimizer ? optimizer : session_state_says(t->state, "iteration") ? "sgd" : NULL;
 }
 
-/* Resolves the optimizer's options between command line and state. What the command line does not give is as in the
- * state, except: --optimizer resets its own options and, if it names another optimizer, the learning rate; and of
- * --lr-step and --lr-schedule, the one that is given overrides the state's other one. */
+/* Options that are not given are as in the state, except: --optimizer resets its own options and, if it is another
+ * optimizer, the learning rate; and --lr-step and --lr-schedule each override the state's other one. */
 static mm_status open_optimizer(train *t) {
     const char *then = state_optimizer(t), *now = t->target.optimizer_text ? t->target.optimizer_text : "sgd";
     nets_optimizer parsed;
