@@ -49,7 +49,7 @@
  *                      tile a channel. The step also writes and reads them once. flops_per_s holds for tiles that lie
  *                      wholly inside the output
  * Each convolution's step, forward or backward, gets as variants the algorithms worth having: each is slower than the
- * one before, with less workspace. Variants that the graph declares for it are dropped: they are the present device's. */
+ * one before, with less workspace. Variants that the graph declares are dropped: they are the present device's. */
 #ifndef TOOLS_FACTS_MACHINE_H
 #define TOOLS_FACTS_MACHINE_H
 

@@ -15,7 +15,7 @@ typedef struct max_batch {
 
 /* Finds the batch by planning: tries growing batches until one does not fit, then bisects. A plan's bytes grow with the
  * batch, except for gaps in its placement. So the batch after the first that does not fit is tried too, and the search
- * * goes on from there if it fits. If the backend times algorithms, the search first uses lower bounds of their
+ * goes on from there if it fits. If the backend times algorithms, the search first uses lower bounds of their
  * workspaces, so that few are timed. The case's own batch is ignored; its facts must be a machine's, or NULL. */
 MM_CHECKED mm_status max_batch_find(const need_case *c, max_batch *found_out);
 

@@ -36,7 +36,7 @@ static inline int64_t pinned_limit(int64_t option, int64_t otherwise) {
 #define TARGET_DEFAULTS                                                                                                \
     { .device = "host", .precision = "fp32", .fuse = "auto" }
 
-/* Options for a command's table: the device (TARGET_ARGS alone), and how to compute on it (both). */
+/* Options for a command's table. TARGET_ARGS: device and how to compute on it; TARGET_HOW_ARGS: only how. */
 #define TARGET_ARGS(t)                                                                                                 \
     ARG("--device", "NAME", "device to compute on, or to plan for: host, cuda, cuda:1 (host)", ARG_TEXT, &(t)->device, \
         0, 0),                                                                                                         \

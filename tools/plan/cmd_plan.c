@@ -265,8 +265,8 @@ static mm_status run_plan(plan_command *c) {
 static const char help_text[] =
     "Plans a training iteration without a device and without data. Prints the smallest budget in which each policy\n"
     "runs, the step that needs it, and what lies in memory at that step. With --budget, plans for that budget, and\n"
-    "exits with 1 if a policy does not fit. With --facts, also predicts the time of an iteration; FILE is what 'mm\n"
-    "bench --facts' measured for this network, batch and the policies' codecs, or a machine file, such as\n"
+    "exits with 1 if a policy does not fit. With --facts, also predicts the time of an iteration; FILE is what\n"
+    "'mm bench --facts' measured for this network, batch and the policies' codecs, or a machine file, such as\n"
     "tools/facts/titanx.json. --link replaces the link's speed.\n"
     "\n"
     "For cuda, a plan has room for the next batch, which is copied in while an iteration runs, if the budget has\n"

@@ -149,7 +149,7 @@ void session_memory_begin(session *s) {
                             s->config.sub_batch > 0 ? s->config.sub_batch : session_part(s, s->config.batch));
 }
 
-/* Checks that the device has the memory: free, if it knows what others use or no ladder could cope; else in all. */
+/* Checks the device's memory: what is free, if it knows what others use or no ladder can cope; else all of it. */
 static mm_status check_device(const session *s) {
     const mm_device_ops *ops;
     mm_memory_info info;
