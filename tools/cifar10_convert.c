@@ -2,8 +2,8 @@
 /* cifar10_convert SHEETS OUT: turns CIFAR-10 as PNG sheets and label lists into the files of its binary version.
  *
  * SHEETS holds data_batch_1..5.png and test_batch.png, each 1024 x 10000: a row is one image, 32x32 RGB pixels in
- * reading order; train_lables.json and test_lables.json are arrays of the labels in the same order. OUT gets
- * data_batch_1..5.bin and test_batch.bin: of each image its label byte, then its planes R, G, B. */
+ * reading order. train_lables.json and test_lables.json are arrays of the labels in the same order. OUT gets
+ * data_batch_1..5.bin and test_batch.bin: for each image its label byte, then its red, green and blue planes. */
 #include <jansson.h>
 #include <png.h>
 #include <stdbool.h>
@@ -22,7 +22,7 @@ static bool path_make(char path_out[static PATH_BYTES], const char *dir, const c
     return snprintf(path_out, PATH_BYTES, "%s/%s%s", dir, name, suffix) < PATH_BYTES || complain(dir, "name too long");
 }
 
-/* The sheet's pixels, to be freed; NULL after a complaint. */
+/* Returns the sheet's pixels, which the caller frees. NULL: failed; the reason has been printed. */
 static uint8_t *sheet_read(const char *path) {
     png_image image = {.version = PNG_IMAGE_VERSION};
     uint8_t *pixels = NULL;
@@ -34,7 +34,7 @@ static uint8_t *sheet_read(const char *path) {
     if (image.width != PIXELS || image.height != IMAGES)
         complain(path, "not a sheet of 1024 x 10000 pixels");
     else if (!(pixels = malloc(PNG_IMAGE_SIZE(image))))
-        complain(path, "no memory");
+        complain(path, "out of memory");
     else if (!png_image_finish_read(&image, NULL, pixels, 0, NULL)) {
         complain(path, image.message);
         free(pixels);
@@ -50,13 +50,13 @@ static void record_make(const uint8_t *pixels, uint8_t label, uint8_t *record_ou
         for (int c = 0; c < CHANNELS; c++) record_out[1 + c * PIXELS + p] = pixels[p * CHANNELS + c];
 }
 
-/* `labels` from `first` on are the sheet's. */
+/* labels[first] is the label of the sheet's first image. */
 static bool records_write(const char *path, FILE *file, const uint8_t *pixels, const json_t *labels, size_t first) {
     uint8_t record[1 + CHANNELS * PIXELS];
     for (size_t i = 0; i < IMAGES; i++) {
         const json_t *label = json_array_get(labels, first + i);
         if (!json_is_integer(label) || json_integer_value(label) < 0 || json_integer_value(label) >= CLASSES)
-            return complain(path, "a label is missing or not one of 0 to 9");
+            return complain(path, "a label is missing, or is not a number from 0 to 9");
         record_make(pixels + i * PIXELS * CHANNELS, (uint8_t)json_integer_value(label), record);
         if (fwrite(record, sizeof record, 1, file) != 1) return complain(path, "cannot be written");
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mm policies, mm codecs: what there is. */
+/* mm policies and mm codecs: list the policies and the codecs. */
 #include <stdio.h>
 #include <string.h>
 
@@ -21,14 +21,13 @@ static bool only_help(int argc, char **argv, const char *usage, const char *text
     return status != MM_OK || help;
 }
 
-/* A name in a column of its own, and what it is, wrapped. */
 static void print_entry(int indent, int width, const char *name, const char *text) {
     int at = printf("%*s%-*s ", indent, "", width, name);
     table_wrap(stdout, at, at, text);
     printf("\n");
 }
 
-/* The i-th codec; that of several devices is one. */
+/* Codec i of the table. NULL: past the end, or an earlier entry is the same codec for another device. */
 static const mm_codec_ops *codec_once(size_t i) {
     const mm_codec_ops *ops = mm_codec_table(i);
     for (size_t j = 0; ops && j < i; j++)
@@ -36,9 +35,9 @@ static const mm_codec_ops *codec_once(size_t i) {
     return ops;
 }
 
-/* A row of the codec in one of its formats; what it is stands beside the first. */
+/* Adds a row for the codec in one of its formats. Only the first format's row has the codec's summary. */
 static mm_status add_codec(table *t, const mm_codec_ops *ops, const char *format, bool first) {
-    const mm_shape map = {MM_F32, 4, {16, 32, 32, 48}}; /* any of whole blocks */
+    const mm_shape map = {MM_F32, 4, {16, 32, 32, 48}}; /* any shape of whole blocks */
     char spec[MM_SPEC_CAPACITY];
     mm_codec *codec;
     mm_body_nominal body;
@@ -65,8 +64,8 @@ int cmd_codecs(int argc, char **argv) {
     int code;
     if (args_given(argc, argv, "--study")) return cmd_study(argc, argv);
     if (only_help(argc, argv, "mm codecs",
-                  "Lists the codecs that a policy's codec= takes, and what each makes of a value.\n"
-                  "'mm codecs --study' measures what they make of a network's maps; its --help tells more.",
+                  "Lists the codecs that a policy's codec= takes, and the bits that each needs for a value.\n"
+                  "'mm codecs --study' measures them on a network's maps; see its --help.",
                   &code))
         return code;
     table *t = NULL;
@@ -90,7 +89,7 @@ static void print_option(const mm_option_desc *o) {
     print_entry(4, 10, o->key, text);
 }
 
-/* All kinds of layers, on lines that a help text's indentation leaves. */
+/* Lists all kinds of layers, wrapped and indented for the help text of mm policies. */
 static const char *wrap_kinds(char text_out[2 * MM_POLICY_KINDS_CAPACITY]) {
     enum { INDENT = 12, WIDTH = 84 };
     char kinds[MM_POLICY_KINDS_CAPACITY];
@@ -113,19 +112,20 @@ static const char *wrap_kinds(char text_out[2 * MM_POLICY_KINDS_CAPACITY]) {
 int cmd_policies(int argc, char **argv) {
     int code;
     char kinds[2 * MM_POLICY_KINDS_CAPACITY], text[1280];
-    snprintf(text, sizeof text,
-             "Lists the policies that --policy takes, each with its options: NAME:key=value,key=value.\n"
-             "\n"
-             "The rules of 'rules' are SELECTOR=ACTION, the first that names a map's layer counts:\n"
-             "  SELECTOR  *, a kind of layer, or layers by name, with * and ? (layer1.*.conv2); with -in what such a\n"
-             "            layer reads (conv-in). Kinds:\n"
-             "            %s\n"
-             "            (bn and relu name a bn-relu, too: a batch norm and its ReLU in one layer)\n"
-             "  ACTION    keep, mask, recompute, swap, lean-swap, compress(CODEC) or compress-swap(CODEC), as\n"
-             "            compress(zfp)\n"
-             "\n"
-             "  mm plan --policy 'rules:conv=compress(zfp:rate=4);relu=mask;*=swap'",
-             wrap_kinds(kinds));
+    snprintf(
+        text, sizeof text,
+        "Lists the policies that --policy takes, each with its options: NAME:key=value,key=value.\n"
+        "\n"
+        "The rules of 'rules' are SELECTOR=ACTION; the first that matches a map's layer applies:\n"
+        "  SELECTOR  *, a kind of layer, or names of layers, with * and ? (layer1.*.conv2). With -in: the maps that\n"
+        "            such a layer reads (conv-in). Kinds:\n"
+        "            %s\n"
+        "            (bn and relu also match bn-relu: a batch norm and its ReLU in one layer)\n"
+        "  ACTION    keep, mask, recompute, swap, lean-swap, compress(CODEC) or compress-swap(CODEC), as\n"
+        "            compress(zfp)\n"
+        "\n"
+        "  mm plan --policy 'rules:conv=compress(zfp:rate=4);relu=mask;*=swap'",
+        wrap_kinds(kinds));
     if (only_help(argc, argv, "mm policies", text, &code)) return code;
     for (size_t i = 0; mm_policy_table(i); i++) {
         const mm_policy_ops *ops = mm_policy_table(i);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mm nets: the networks that there are, or one of them, layer by layer. */
+/* mm nets: lists the networks, or the layers of one. */
 #include <stdio.h>
 #include <string.h>
 
@@ -25,7 +25,7 @@ static int64_t learned_elems(const nets_net *net, const nets_layer *layer) {
     return sum;
 }
 
-/* "conv1, bn1; kernel=3 stride=2": what a layer reads, and its attributes. */
+/* Lists the layers that a layer reads, and its attributes: "conv1, bn1; kernel=3 stride=2". */
 static mm_status told_text(const nets_net *net, int index, char text_out[TEXT_CAPACITY]) {
     const nets_layer *layer = nets_net_layer(net, index);
     const nets_attr *attr;
@@ -86,7 +86,7 @@ static void print_list(void) {
 static mm_status show(const char *name, const char *op, bool json) {
     if (name && op) return mm_fail(MM_ERR_INVALID, "--net prints a network and --ops the operations: give one of them");
     if (op) return nets_op_list_print(stdout, *op ? op : NULL, json);
-    if (!name && json) return mm_fail(MM_ERR_INVALID, "--json prints one network, or --ops: say which with --net");
+    if (!name && json) return mm_fail(MM_ERR_INVALID, "--json needs --net (which network to print) or --ops");
     if (!name) {
         print_list();
         return MM_OK;
@@ -99,10 +99,10 @@ static mm_status show(const char *name, const char *op, bool json) {
 }
 
 static const char help_text[] =
-    "Lists the networks that --net takes; with --net, the layers of one: shapes are height x width x channels of one\n"
-    "image. --json prints it as a network file, which --net file:PATH reads, here and in the other commands.\n"
-    "--ops lists the operations that a network file may have, with their attributes, defaults, ranges and shapes;\n"
-    "with a name, one of them, what each attribute means, and an example.\n"
+    "Lists the networks that --net takes. With --net, lists the layers of one network; shapes are height x width x\n"
+    "channels of one image. --json prints it as a network file, which --net file:PATH reads in every command. --ops\n"
+    "lists the operations that a network file may have, with their attributes, defaults, ranges and shapes. --ops\n"
+    "NAME describes one of them: what each attribute means, and an example.\n"
     "\n"
     "  mm nets --net resnet20 --json > my.json\n"
     "  mm nets --ops conv\n"

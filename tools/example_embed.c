@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* A training loop of one's own on mm: two linear layers with a ReLU between them, in plain C, on made data.
+/* An example of your own training loop on mm: two linear layers with a ReLU between them, in plain C, synthetic data.
  *
  *     cc example_embed.c $(pkg-config --cflags --libs mm) -lm -o example_embed
  *     ./example_embed [POLICY [BUDGET_BYTES [SUB_BATCHES [TRACE]]]]
  *
- * The graph is declared once (declare). Each iteration runs its steps between mm_layer_begin and mm_layer_end, and asks
- * there where the tensors lie (iterate). main makes a manager with a budget, trains, and changes the policy
- * half-way. TRACE is a file that then shows, in a viewer such as https://ui.perfetto.dev, when each step and each
- * operation of mm ran.
+ * declare() declares the graph once. In iterate(), each step runs between mm_layer_begin and mm_layer_end, and asks
+ * there where its tensors lie. main() makes a manager with a budget, trains, and changes the policy half-way. TRACE is
+ * a file to write, which shows in a viewer such as https://ui.perfetto.dev when each step and operation of mm ran.
  *
- * With sub-batches, each update takes several iterations of mm, over a part of the batch each: no more than a part's
- * maps are in memory. Each part has a graph of its own in the same manager. The first writes the gradients, those
- * behind it add to them (MODIFY), and the last updates the weights. Persistent tensors of one name are one tensor. */
+ * With sub-batches, each update takes several iterations of mm, each over one part of the batch, so that only a part's
+ * maps are in memory. Each part has a graph of its own in the same manager. The first part writes the gradients, later
+ * parts add to them (MODIFY), and the last updates the weights. Persistent tensors of one name are one tensor. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -27,18 +26,18 @@ static void check(mm_status status) {
     exit(1);
 }
 
-/* ---- the graph: every tensor, and which step reads and writes which, in the order of execution */
+/* ---- the graph: all tensors, and the steps in order of execution, with the tensors that each reads and writes */
 
-enum { X, LABELS, W1, W2, DW1, DW2, LOSS, H, R, Y, DY, DR, DH, TENSORS }; /* a graph counts its tensors from 0 */
+enum { X, LABELS, W1, W2, DW1, DW2, LOSS, H, R, Y, DY, DR, DH, TENSORS }; /* a graph numbers its tensors from 0 */
 static const mm_tensor_desc tensors[TENSORS] = {
-    [X] = {"x", MM_INPUT, MM_EXTERNAL, MM_F32, 2, {BATCH, INPUTS}}, /* memory of our own */
+    [X] = {"x", MM_INPUT, MM_EXTERNAL, MM_F32, 2, {BATCH, INPUTS}}, /* in our own memory */
     [LABELS] = {"labels", MM_INPUT, MM_EXTERNAL, MM_I32, 1, {BATCH}},
-    [W1] = {"w1", MM_WEIGHT, MM_PERSISTENT, MM_F32, 2, {INPUTS, HIDDEN}}, /* mm's, outliving iterations */
+    [W1] = {"w1", MM_WEIGHT, MM_PERSISTENT, MM_F32, 2, {INPUTS, HIDDEN}}, /* in mm's memory; outlives iterations */
     [W2] = {"w2", MM_WEIGHT, MM_PERSISTENT, MM_F32, 2, {HIDDEN, CLASSES}},
     [DW1] = {"dw1", MM_WEIGHT_GRADIENT, MM_PERSISTENT, MM_F32, 2, {INPUTS, HIDDEN}},
     [DW2] = {"dw2", MM_WEIGHT_GRADIENT, MM_PERSISTENT, MM_F32, 2, {HIDDEN, CLASSES}},
     [LOSS] = {"loss", MM_STATE, MM_PERSISTENT, MM_F32, 1, {1}},
-    [H] = {"h", MM_FEATURE_MAP, MM_MANAGED, MM_F32, 2, {BATCH, HIDDEN}}, /* mm's to place, compress and free */
+    [H] = {"h", MM_FEATURE_MAP, MM_MANAGED, MM_F32, 2, {BATCH, HIDDEN}}, /* mm places, compresses and frees it */
     [R] = {"r", MM_FEATURE_MAP, MM_MANAGED, MM_F32, 2, {BATCH, HIDDEN}},
     [Y] = {"y", MM_FEATURE_MAP, MM_MANAGED, MM_F32, 2, {BATCH, CLASSES}},
     [DY] = {"dy", MM_GRADIENT_MAP, MM_MANAGED, MM_F32, 2, {BATCH, CLASSES}},
@@ -47,7 +46,7 @@ static const mm_tensor_desc tensors[TENSORS] = {
 };
 static mm_layer linear1, relu1, linear2, softmax2;
 
-/* The part of the batch that is declared, or computed. */
+/* The part of the batch that is being declared or computed. */
 static int rows; /* images */
 static bool first, last;
 static void set_part(int part, int parts) {
@@ -60,10 +59,10 @@ static void set_part(int part, int parts) {
 #define SIGN(t)                    ((mm_use){t, MM_READ, MM_FORM_SIGN})
 #define WRITE(t)                   ((mm_use){t, MM_WRITE, MM_FORM_VALUE})
 #define MODIFY(t)                  ((mm_use){t, MM_MODIFY, MM_FORM_VALUE})
-#define SUM(t)                     (first ? WRITE(t) : MODIFY(t)) /* over the parts of the batch */
+#define SUM(t)                     (first ? WRITE(t) : MODIFY(t)) /* summed over the parts of the batch */
 #define WEIGHT(t)                  (last ? MODIFY(t) : READ(t))   /* the last part updates it */
 #define STEP(layer, phase, n, ...) check(mm_graph_add_step(graph, layer, phase, (mm_use[n]){__VA_ARGS__}, n, 0))
-/* Part `part` of `parts`, counted from 0. */
+/* Declares the graph of part `part` of `parts`; parts count from 0. */
 static mm_graph *declare(int part, int parts) {
     char name[32];
     mm_graph *graph;
@@ -81,7 +80,7 @@ static mm_graph *declare(int part, int parts) {
     check(mm_graph_add_layer(graph, "softmax2", MM_LAYER_LOSS, &softmax2));
     STEP(linear1, MM_FORWARD, 3, READ(X), READ(W1), WRITE(H));
     STEP(relu1, MM_FORWARD, 2, READ(H), WRITE(R));
-    check(mm_graph_allow_inplace(graph, H, R)); /* of the last step: R may be written over H */
+    check(mm_graph_allow_inplace(graph, H, R)); /* the last step may write R over H */
     STEP(linear2, MM_FORWARD, 3, READ(R), READ(W2), WRITE(Y));
     STEP(softmax2, MM_BACKWARD, 4, READ(Y), READ(LABELS), WRITE(DY), SUM(LOSS));
     STEP(linear2, MM_BACKWARD, 5, READ(R), WEIGHT(W2), READ(DY), WRITE(DR), SUM(DW2));
@@ -92,7 +91,7 @@ static mm_graph *declare(int part, int parts) {
     return graph;
 }
 
-/* ---- what the steps compute: nothing here knows of mm, but for the form in which signs come */
+/* ---- what the steps compute. Only relu_back depends on mm: it reads signs in the form that mm gives. */
 
 static void linear(const float *x, const float *w, float *y, int in, int out) {
     for (int i = 0; i < rows * out; i++) {
@@ -116,7 +115,7 @@ static void relu(const float *x, float *y) {
 }
 static void relu_back(const void *y, mm_form form, const float *dy, float *dx) {
     const float *value = y;
-    const uint32_t *mask = form == MM_FORM_SIGN ? y : NULL; /* the exact signs of values that were compressed */
+    const uint32_t *mask = form == MM_FORM_SIGN ? y : NULL; /* one bit for each value: is it positive? */
     for (int i = 0; i < rows * HIDDEN; i++) dx[i] = (mask ? mask[i / 32] >> i % 32 & 1 : value[i] > 0) ? dy[i] : 0;
 }
 static void softmax(const float *x, const int32_t *label, float *dx, float *loss) {
@@ -129,9 +128,10 @@ static void softmax(const float *x, const int32_t *label, float *dx, float *loss
     }
 }
 
-/* ---- the loop. Steps compute on this thread: begin gets no stream, and returns when the step's inputs are there. */
+/* ---- the loop. Steps compute on this thread: mm_layer_begin gets no stream, so it returns when the inputs are
+ * ready. */
 
-#define AT(t)                  mm_tensor_data(m, t) /* until the step ends; in another step it may lie elsewhere */
+#define AT(t)                  mm_tensor_data(m, t) /* valid until the step ends; the tensor may move between steps */
 #define RUN(l, phase, compute) (check(mm_layer_begin(m, l, phase, NULL)), compute, check(mm_layer_end(m, l, phase)))
 
 static void iterate(mm_manager *m, const mm_graph *graph) {

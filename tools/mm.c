@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mm: the command. */
+/* The command mm: runs the subcommand named first. */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -13,9 +13,9 @@ static const struct command {
 } commands[] = {
     {"train", "train a network inside a byte budget", cmd_train},
     {"bench", "compare networks, policies and budgets: one table", cmd_bench},
-    {"plan", "will it fit, and what holds the memory? (no device, no data)", cmd_plan},
+    {"plan", "will it fit, and what takes the memory? (needs no device and no data)", cmd_plan},
     {"report", "rows, plans and traces as one HTML page", cmd_report},
-    {"device", "what the library sees: devices, memory, speeds", cmd_device},
+    {"device", "show the devices, their memory and their speed", cmd_device},
     {"nets", "list the networks", cmd_nets},
     {"policies", "list the policies and their options", cmd_policies},
     {"codecs", "list the codecs", cmd_codecs},
@@ -26,9 +26,9 @@ enum { N_COMMANDS = sizeof commands / sizeof *commands };
 static void print_help(FILE *file) {
     fprintf(file, "mm: trains neural networks inside a byte budget\n\nusage: mm COMMAND [OPTIONS]\n\n");
     for (int i = 0; i < N_COMMANDS; i++) fprintf(file, "  %-10s %s\n", commands[i].name, commands[i].summary);
-    fprintf(file, "\n'mm COMMAND --help' tells more, 'mm --version' the version. For a start:\n"
-                  "  mm plan --net resnet32 --batch 128      what does each policy need?\n"
-                  "  mm bench --net resnet20 --batch 32      what does each cost?\n"
+    fprintf(file, "\n'mm COMMAND --help' describes a command, 'mm --version' prints the version. To start:\n"
+                  "  mm plan --net resnet32 --batch 128      how much memory does each policy need?\n"
+                  "  mm bench --net resnet20 --batch 32      how much time does each cost?\n"
                   "  mm train --net resnet20 --iterations 50 --policy freelunch:rate=8\n");
 }
 
@@ -60,7 +60,7 @@ static int run(int argc, char **argv) {
     return run_command(argc - 1, argv + 1);
 }
 
-/* Output that did not reach its file is a failure, though the work was done. */
+/* The command fails if its output could not be written, even if the rest succeeded. */
 int main(int argc, char **argv) {
     int code = run(argc, argv);
     errno = 0;

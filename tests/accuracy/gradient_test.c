@@ -28,6 +28,7 @@
 #include "nets/zoo/zoo.h"
 #include "tests/accuracy/codec_fault.h"
 #include "tests/core/expect.h"
+#include "tests/core/test_case.h"
 #include "tools/bench/gradient_compare.h"
 
 enum { BATCH = 16, WARM_UP = 4, SEED = 1 };
@@ -135,8 +136,7 @@ static void expect_equal_bits(fixture *f, const char *policy) {
 
 /* ---------------------------------------------------------------- right */
 
-static void gradients_under_lossy_codecs_stay_above_the_thresholds(void **state) {
-    (void)state;
+TEST_CASE(gradients_under_lossy_codecs_stay_above_the_thresholds) {
     fixture f;
     start(&f, "resnet20");
     for (int i = 0; i < LOSSY; i++) {
@@ -149,8 +149,7 @@ static void gradients_under_lossy_codecs_stay_above_the_thresholds(void **state)
     finish(&f);
 }
 
-static void gradients_without_loss_are_equal_bit_for_bit(void **state) {
-    (void)state;
+TEST_CASE(gradients_without_loss_are_equal_bit_for_bit) {
     fixture f;
     start(&f, "resnet20");
     expect_equal_bits(&f, "naive");
@@ -165,8 +164,7 @@ static void gradients_without_loss_are_equal_bit_for_bit(void **state) {
 }
 
 /* Both ReLUs of this net feed layers whose backward does not read them: only their masks are kept. */
-static void gradients_through_masks_alone_are_equal_bit_for_bit(void **state) {
-    (void)state;
+TEST_CASE(gradients_through_masks_alone_are_equal_bit_for_bit) {
     fixture f;
     start(&f, "tiny");
     expect_equal_bits(&f, "freelunch:codec=raw,eligible=all,when=always");
@@ -184,8 +182,7 @@ static void expect_below(fixture *f, const threshold *t, codec_fault fault) {
         fail_msg("%s: fault %d passes, with a smallest cosine of %.6f", t->policy, (int)fault, figure->cosine);
 }
 
-static void a_wrong_mask_misses_the_threshold(void **state) {
-    (void)state;
+TEST_CASE(a_wrong_mask_misses_the_threshold) {
     fixture f;
     start(&f, "resnet20");
     for (int i = 0; i < ZFP; i++) {
@@ -198,8 +195,7 @@ static void a_wrong_mask_misses_the_threshold(void **state) {
 }
 
 /* ZFP gives few of a ReLU's zeros back as zeros. */
-static void the_mask_of_a_lossy_map_misses_the_threshold(void **state) {
-    (void)state;
+TEST_CASE(the_mask_of_a_lossy_map_misses_the_threshold) {
     fixture f;
     start(&f, "resnet20");
     for (int i = 0; i < ZFP; i++)
@@ -207,8 +203,7 @@ static void the_mask_of_a_lossy_map_misses_the_threshold(void **state) {
     finish(&f);
 }
 
-static void a_wrong_mapping_misses_the_threshold(void **state) {
-    (void)state;
+TEST_CASE(a_wrong_mapping_misses_the_threshold) {
     fixture f;
     start(&f, "resnet20");
     for (int i = 0; i < ZFP; i++)
@@ -219,8 +214,7 @@ static void a_wrong_mapping_misses_the_threshold(void **state) {
 
 /* ---------------------------------------------------------------- the comparison itself */
 
-static void figures_tell_equal_opposite_zero_and_nonfinite_gradients(void **state) {
-    (void)state;
+TEST_CASE(figures_tell_equal_opposite_zero_and_nonfinite_gradients) {
     nets_net *net;
     expect_ok(nets_zoo_build("tiny", &net));
     const size_t elems = (size_t)nets_net_learned_elems(net);
@@ -250,17 +244,4 @@ static void figures_tell_equal_opposite_zero_and_nonfinite_gradients(void **stat
     free(tested);
     free(figures);
     nets_net_destroy(net);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_under_lossy_codecs_stay_above_the_thresholds),
-        cmocka_unit_test(gradients_without_loss_are_equal_bit_for_bit),
-        cmocka_unit_test(gradients_through_masks_alone_are_equal_bit_for_bit),
-        cmocka_unit_test(a_wrong_mask_misses_the_threshold),
-        cmocka_unit_test(the_mask_of_a_lossy_map_misses_the_threshold),
-        cmocka_unit_test(a_wrong_mapping_misses_the_threshold),
-        cmocka_unit_test(figures_tell_equal_opposite_zero_and_nonfinite_gradients),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdint.h>
+
+#include "tests/core/test_case.h"
 
 static int (*heap_probe)(void);
 
@@ -17,8 +13,7 @@ static void *probe(void *unused) {
 }
 
 /* The main thread, which used it, ends after it was closed, and then runs a destructor of it. */
-static void a_library_with_a_heap_opens_works_in_threads_and_closes(void **state) {
-    (void)state;
+TEST_CASE(a_library_with_a_heap_opens_works_in_threads_and_closes) {
     pthread_t thread;
     void *result = (void *)1;
     void *library = dlopen("tests/buffers/libheap_probe.so", RTLD_NOW | RTLD_LOCAL);
@@ -30,11 +25,4 @@ static void a_library_with_a_heap_opens_works_in_threads_and_closes(void **state
     pthread_join(thread, &result);
     assert_null(result);
     assert_int_equal(dlclose(library), 0);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_library_with_a_heap_opens_works_in_threads_and_closes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

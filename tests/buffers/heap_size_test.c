@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #include <jemalloc/jemalloc.h>
 
 #include "buffers/layout/heap_size.h"
+#include "tests/core/test_case.h"
 
-static void classes_are_jemallocs_and_a_page(void **state) {
-    (void)state;
+TEST_CASE(classes_are_jemallocs_and_a_page) {
     for (int64_t bytes = 16384; bytes < INT64_C(1) << 40; bytes += 1 + bytes / 97) {
         for (int64_t near = bytes - 1; near <= bytes + 1; near++) {
             if (near < 16384) continue;
@@ -19,16 +14,14 @@ static void classes_are_jemallocs_and_a_page(void **state) {
     }
 }
 
-static void small_sizes_take_the_smallest_class(void **state) {
-    (void)state;
+TEST_CASE(small_sizes_take_the_smallest_class) {
     assert_int_equal(mm_heap_class_bytes(0), 16384 + 4096);
     assert_int_equal(mm_heap_class_bytes(1), 16384 + 4096);
     assert_int_equal(mm_heap_class_bytes(16384), 16384 + 4096);
     assert_int_equal(mm_heap_class_bytes(16385), 20480 + 4096);
 }
 
-static void a_region_holds_what_is_alive_and_less_than_twice_that_and_a_page(void **state) {
-    (void)state;
+TEST_CASE(a_region_holds_what_is_alive_and_less_than_twice_that_and_a_page) {
     assert_int_equal(mm_heap_region_bytes(0, 0), 0);
     for (int64_t live = 16384; live < INT64_C(1) << 38; live = live * 3 / 2 + 1) {
         for (int64_t largest = 1; largest <= live; largest = largest * 3 + 7) {
@@ -38,13 +31,4 @@ static void a_region_holds_what_is_alive_and_less_than_twice_that_and_a_page(voi
             assert_int_equal(region % 4096, 0);
         }
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(classes_are_jemallocs_and_a_page),
-        cmocka_unit_test(small_sizes_take_the_smallest_class),
-        cmocka_unit_test(a_region_holds_what_is_alive_and_less_than_twice_that_and_a_page),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,4 @@
 /* SPDX-License-Identifier: MIT */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #include <pthread.h>
 #include <stdio.h>
@@ -13,6 +8,7 @@
 #include "buffers/pool.h"
 #include "tests/buffers/untouchable.h"
 #include "tests/core/random.h"
+#include "tests/core/test_case.h"
 
 enum { MIB = 1 << 20 };
 
@@ -46,8 +42,7 @@ static void *alloc(mm_heap *heap, int64_t bytes) {
     return memory;
 }
 
-static void allocations_are_aligned_and_inside(void **state) {
-    (void)state;
+TEST_CASE(allocations_are_aligned_and_inside) {
     fixture f = fixture_open(64 * MIB);
     mm_heap *heap = open_heap(&f, 4096, 64 * MIB - 4096 - 100);
     char *begin = (char *)mm_pool_base(f.pool) + 4096, *end = (char *)mm_pool_base(f.pool) + 64 * MIB - 4096;
@@ -77,8 +72,7 @@ static void allocations_are_aligned_and_inside(void **state) {
     fixture_close(&f);
 }
 
-static void a_class_is_exactly_what_an_allocation_takes(void **state) {
-    (void)state;
+TEST_CASE(a_class_is_exactly_what_an_allocation_takes) {
     fixture f = fixture_open(64 * MIB);
     for (int64_t bytes = 1; bytes < 40 * MIB; bytes = bytes * 5 / 3 + 1) {
         void *memory = NULL;
@@ -94,8 +88,7 @@ static void a_class_is_exactly_what_an_allocation_takes(void **state) {
     fixture_close(&f);
 }
 
-static void a_full_heap_says_so_and_serves_again_after_a_free(void **state) {
-    (void)state;
+TEST_CASE(a_full_heap_says_so_and_serves_again_after_a_free) {
     fixture f = fixture_open(64 * MIB);
     mm_heap *heap = open_heap(&f, 0, 64 * MIB);
     void *first = alloc(heap, 30 * MIB), *second = alloc(heap, 20 * MIB), *third = NULL;
@@ -113,8 +106,7 @@ static void a_full_heap_says_so_and_serves_again_after_a_free(void **state) {
     fixture_close(&f);
 }
 
-static void ranges_outside_of_the_pool_are_refused(void **state) {
-    (void)state;
+TEST_CASE(ranges_outside_of_the_pool_are_refused) {
     fixture f = fixture_open(MIB);
     mm_heap *heap = NULL;
     assert_int_equal(mm_heap_open(f.pool, 0, MIB + 1, &heap), MM_ERR_INVALID);
@@ -125,8 +117,7 @@ static void ranges_outside_of_the_pool_are_refused(void **state) {
     fixture_close(&f);
 }
 
-static void an_empty_heap_gives_nothing(void **state) {
-    (void)state;
+TEST_CASE(an_empty_heap_gives_nothing) {
     fixture f = fixture_open(MIB);
     mm_heap *heap = open_heap(&f, 0, 4095);
     void *memory = NULL;
@@ -145,8 +136,7 @@ static int64_t mapped_pages(void) {
 }
 
 /* The address space: an arena that is not destroyed keeps 2 MiB of it, and there are only 4095 of them. */
-static void opening_and_closing_leaves_nothing(void **state) {
-    (void)state;
+TEST_CASE(opening_and_closing_leaves_nothing) {
     enum { ROUNDS = 5000, WARM = 10, PAGES_OF_8_MIB = 2048 };
     fixture f = fixture_open(64 * MIB);
     int64_t before = 0;
@@ -162,8 +152,7 @@ static void opening_and_closing_leaves_nothing(void **state) {
     fixture_close(&f);
 }
 
-static void two_heaps_do_not_see_each_other(void **state) {
-    (void)state;
+TEST_CASE(two_heaps_do_not_see_each_other) {
     fixture f = fixture_open(64 * MIB);
     mm_heap *low = open_heap(&f, 0, 32 * MIB), *high = open_heap(&f, 32 * MIB, 32 * MIB);
     char *middle = (char *)mm_pool_base(f.pool) + 32 * MIB;
@@ -235,8 +224,7 @@ static void sequence_run(sequence *s, mm_heap *heap, int operations) {
     while (s->n > 0) free_one(s, heap);
 }
 
-static void random_sequences_fit_in_the_region_they_are_given(void **state) {
-    (void)state;
+TEST_CASE(random_sequences_fit_in_the_region_they_are_given) {
     enum { SEQUENCES = 4000, OPERATIONS = 200 };
     fixture f = fixture_open(INT64_C(1024) * MIB);
     for (uint64_t seed = 0; seed < SEQUENCES; seed++) {
@@ -269,8 +257,7 @@ static void *work(void *arg) {
     return NULL;
 }
 
-static void threads_share_a_heap(void **state) {
-    (void)state;
+TEST_CASE(threads_share_a_heap) {
     enum { THREADS = 4 };
     fixture f = fixture_open(64 * MIB);
     mm_heap *heap = open_heap(&f, 0, 64 * MIB);
@@ -288,19 +275,4 @@ static void threads_share_a_heap(void **state) {
     mm_heap_free(heap, alloc(heap, 50 * MIB));
     mm_heap_close(heap);
     fixture_close(&f);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(allocations_are_aligned_and_inside),
-        cmocka_unit_test(a_class_is_exactly_what_an_allocation_takes),
-        cmocka_unit_test(a_full_heap_says_so_and_serves_again_after_a_free),
-        cmocka_unit_test(ranges_outside_of_the_pool_are_refused),
-        cmocka_unit_test(an_empty_heap_gives_nothing),
-        cmocka_unit_test(opening_and_closing_leaves_nothing),
-        cmocka_unit_test(two_heaps_do_not_see_each_other),
-        cmocka_unit_test(random_sequences_fit_in_the_region_they_are_given),
-        cmocka_unit_test(threads_share_a_heap),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

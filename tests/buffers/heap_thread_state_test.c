@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* What tools/bazel/jemalloc.bzl cuts off jemalloc's thread state is never touched: checked with the whole of it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "buffers/heap_jemalloc.h"
+#include "tests/core/test_case.h"
 
 enum { STATE_BYTES = 0xa48, RANGE_BYTES = 64 << 20, PIECES = 20, THREADS = 4 };
 
@@ -84,19 +80,11 @@ static void *use_arenas(void *failed_out) {
     return NULL;
 }
 
-static void nothing_behind_the_cut_is_touched(void **state) {
-    (void)state;
+TEST_CASE(nothing_behind_the_cut_is_touched) {
     pthread_t threads[THREADS];
     bool failed[THREADS + 1];
     for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, use_arenas, &failed[i]), 0);
     use_arenas(&failed[THREADS]);
     for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
     for (int i = 0; i <= THREADS; i++) assert_false(failed[i]);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_behind_the_cut_is_touched),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,19 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #include <string.h>
 
 #include "mm/mm.h"
 #include "tests/buffers/layout_patterns.h"
+#include "tests/core/test_case.h"
 
 enum { ALIGN = 256 };
 
-static void codes_follow_one_another_in_order_of_rank(void **state) {
-    (void)state;
+TEST_CASE(codes_follow_one_another_in_order_of_rank) {
     mm_interval codes[] = {{.bytes = 300}, {.bytes = 256}, {.bytes = 0}, {.bytes = 1}};
     const int32_t rank[] = {7, 3, 3, 5};
     int64_t height = -1;
@@ -25,8 +20,7 @@ static void codes_follow_one_another_in_order_of_rank(void **state) {
     assert_int_equal(height, 1024);
 }
 
-static void sliding_refuses_bad_sizes(void **state) {
-    (void)state;
+TEST_CASE(sliding_refuses_bad_sizes) {
     mm_interval code = {.bytes = -1};
     const int32_t rank = 0;
     int64_t height = -1;
@@ -37,8 +31,7 @@ static void sliding_refuses_bad_sizes(void **state) {
 }
 
 /* Each map lives until the next but one is made: encoded beside the next layer's computation. */
-static void a_linear_network_needs_three_buffers(void **state) {
-    (void)state;
+TEST_CASE(a_linear_network_needs_three_buffers) {
     enum { N = 20 };
     mm_interval items[N];
     int32_t buffer[N];
@@ -50,8 +43,7 @@ static void a_linear_network_needs_three_buffers(void **state) {
     assert_int_equal(height, 3 * 1024);
 }
 
-static void too_few_buffers_are_refused_with_the_number_needed(void **state) {
-    (void)state;
+TEST_CASE(too_few_buffers_are_refused_with_the_number_needed) {
     mm_interval items[] = {{.bytes = 1, .first = 0, .last = 2}, {.bytes = 1, .first = 2, .last = 2}};
     int32_t buffer[2];
     int k = -1;
@@ -64,8 +56,7 @@ static void too_few_buffers_are_refused_with_the_number_needed(void **state) {
     assert_int_equal(height, 512);
 }
 
-static void bad_items_are_refused(void **state) {
-    (void)state;
+TEST_CASE(bad_items_are_refused) {
     mm_interval reversed = {.bytes = 1, .first = 1, .last = 0};
     int32_t buffer;
     int k = -1;
@@ -75,8 +66,7 @@ static void bad_items_are_refused(void **state) {
     assert_int_equal(mm_layout_buffers(&reversed, 1, -1, ALIGN, &buffer, &k, &height), MM_ERR_INVALID);
 }
 
-static void an_item_takes_the_closest_fit_or_the_smallest_enlargement(void **state) {
-    (void)state;
+TEST_CASE(an_item_takes_the_closest_fit_or_the_smallest_enlargement) {
     mm_interval items[] = {
         {.bytes = 100, .first = 0, .last = 0}, {.bytes = 50, .first = 0, .last = 0},
         {.bytes = 10, .first = 0, .last = 0},  {.bytes = 40, .first = 1, .last = 1},
@@ -92,8 +82,7 @@ static void an_item_takes_the_closest_fit_or_the_smallest_enlargement(void **sta
     assert_int_equal(height, 120 + 50 + 10);
 }
 
-static void no_items_need_no_buffer(void **state) {
-    (void)state;
+TEST_CASE(no_items_need_no_buffer) {
     int k = -1;
     int64_t height = -1;
     assert_int_equal(mm_layout_buffers(NULL, 0, 0, ALIGN, NULL, &k, &height), MM_OK);
@@ -101,8 +90,7 @@ static void no_items_need_no_buffer(void **state) {
     assert_int_equal(height, 0);
 }
 
-static void training_lifetimes_pass_one_at_a_time(void **state) {
-    (void)state;
+TEST_CASE(training_lifetimes_pass_one_at_a_time) {
     enum { DEPTH = 60, CAPACITY = 2000 };
     for (const pattern *p = training_patterns; p->name; p++) {
         pattern_items items = {.random = 3};
@@ -132,18 +120,4 @@ static void training_lifetimes_pass_one_at_a_time(void **state) {
         assert_int_equal(height, sum);
         pattern_fini(&items);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(codes_follow_one_another_in_order_of_rank),
-        cmocka_unit_test(sliding_refuses_bad_sizes),
-        cmocka_unit_test(a_linear_network_needs_three_buffers),
-        cmocka_unit_test(too_few_buffers_are_refused_with_the_number_needed),
-        cmocka_unit_test(bad_items_are_refused),
-        cmocka_unit_test(an_item_takes_the_closest_fit_or_the_smallest_enlargement),
-        cmocka_unit_test(no_items_need_no_buffer),
-        cmocka_unit_test(training_lifetimes_pass_one_at_a_time),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

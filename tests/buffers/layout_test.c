@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "tests/buffers/layout_patterns.h"
+#include "tests/core/test_case.h"
 
 enum { ALIGN = 256 };
 
@@ -47,21 +43,18 @@ static int64_t place(mm_interval *items, size_t n, mm_layout_algorithm algorithm
     return height;
 }
 
-static void no_items_have_height_zero(void **state) {
-    (void)state;
+TEST_CASE(no_items_have_height_zero) {
     assert_int_equal(place(NULL, 0, MM_LAYOUT_BEST, ALIGN), 0);
     assert_int_equal(mm_layout_lower_bound(NULL, 0, ALIGN), 0);
 }
 
-static void zero_bytes_take_no_room(void **state) {
-    (void)state;
+TEST_CASE(zero_bytes_take_no_room) {
     mm_interval items[] = {{.bytes = 0, .first = 0, .last = 9}, {.bytes = 10, .first = 0, .last = 3}};
     assert_int_equal(place(items, 2, MM_LAYOUT_BEST, ALIGN), ALIGN);
     assert_valid(items, 2, ALIGN, ALIGN);
 }
 
-static void bad_items_are_refused(void **state) {
-    (void)state;
+TEST_CASE(bad_items_are_refused) {
     int64_t height = -1;
     mm_interval reversed = {.bytes = 1, .first = 2, .last = 1};
     mm_interval negative = {.bytes = -1, .first = 0, .last = 1};
@@ -76,8 +69,7 @@ static void bad_items_are_refused(void **state) {
 }
 
 /* The hole of 30 is lower, the one of 20 fits exactly. */
-static void modnn_prefers_the_exact_fit(void **state) {
-    (void)state;
+TEST_CASE(modnn_prefers_the_exact_fit) {
     mm_interval items[] = {
         {.bytes = 30, .first = 0, .last = 0}, {.bytes = 10, .first = 0, .last = 2},
         {.bytes = 20, .first = 0, .last = 0}, {.bytes = 10, .first = 0, .last = 2},
@@ -87,8 +79,7 @@ static void modnn_prefers_the_exact_fit(void **state) {
     assert_int_equal(items[4].offset, 40);
 }
 
-static void modnn_takes_the_first_fit_otherwise(void **state) {
-    (void)state;
+TEST_CASE(modnn_takes_the_first_fit_otherwise) {
     mm_interval items[] = {
         {.bytes = 30, .first = 0, .last = 0}, {.bytes = 10, .first = 0, .last = 2},
         {.bytes = 20, .first = 0, .last = 0}, {.bytes = 10, .first = 0, .last = 2},
@@ -99,8 +90,7 @@ static void modnn_takes_the_first_fit_otherwise(void **state) {
 }
 
 /* In order of first use the long item lands above the short one, and the next short one above that. */
-static void best_is_below_modnn_where_order_matters(void **state) {
-    (void)state;
+TEST_CASE(best_is_below_modnn_where_order_matters) {
     mm_interval items[] = {
         {.bytes = 10, .first = 0, .last = 0},
         {.bytes = 20, .first = 0, .last = 1},
@@ -111,8 +101,7 @@ static void best_is_below_modnn_where_order_matters(void **state) {
 }
 
 /* A place is not split: two small items that live together do not both take that of the large one before them. */
-static void groups_are_as_large_as_their_largest_item(void **state) {
-    (void)state;
+TEST_CASE(groups_are_as_large_as_their_largest_item) {
     mm_interval items[] = {
         {.bytes = 10, .first = 1, .last = 2},
         {.bytes = 30, .first = 0, .last = 0},
@@ -128,8 +117,7 @@ static void groups_are_as_large_as_their_largest_item(void **state) {
 }
 
 /* Gist's example (Figure 7), in its MB: X is needed again at the end. Encoded, it leaves its place to others. */
-static void groups_are_those_of_gists_example(void **state) {
-    (void)state;
+TEST_CASE(groups_are_those_of_gists_example) {
     mm_interval kept[] = {{.bytes = 10, .first = 0, .last = 9},
                           {.bytes = 8, .first = 1, .last = 2},
                           {.bytes = 6, .first = 3, .last = 4},
@@ -155,8 +143,7 @@ static void make_random(pattern_items *out) {
     }
 }
 
-static void random_items_never_overlap_and_best_is_never_above_modnn(void **state) {
-    (void)state;
+TEST_CASE(random_items_never_overlap_and_best_is_never_above_modnn) {
     static const int64_t aligns[] = {1, 4, 256, 1000};
     for (int i = 0; i < 3000; i++) {
         pattern_items items = {.random = (uint64_t)i};
@@ -179,8 +166,7 @@ static void random_items_never_overlap_and_best_is_never_above_modnn(void **stat
     }
 }
 
-static void placement_is_the_same_every_time(void **state) {
-    (void)state;
+TEST_CASE(placement_is_the_same_every_time) {
     for (int i = 0; i < 20; i++) {
         pattern_items items = {.random = (uint64_t)i}, again = {.random = (uint64_t)i};
         make_random(&items);
@@ -226,8 +212,7 @@ static void measure_gap(const pattern *p, int depth, int seeds) {
     assert_true(best.worst <= p->worst_permille / 10.0);
 }
 
-static void training_lifetimes_are_within_one_percent_of_the_bound_on_average(void **state) {
-    (void)state;
+TEST_CASE(training_lifetimes_are_within_one_percent_of_the_bound_on_average) {
     print_message("above the lower bound, mean and worst\n%-18s %6s %6s %6s | %9s %9s | %9s %9s\n", "lifetimes",
                   "depth", "items", "cases", "moDNN", "", "best", "");
     for (const pattern *p = training_patterns; p->name; p++) {
@@ -241,8 +226,7 @@ static void training_lifetimes_are_within_one_percent_of_the_bound_on_average(vo
 
 /* As many items as a network of 1202 layers has, and more; unstructured lifetimes too, which the search cannot solve.
  */
-static void ten_thousand_items_are_placed(void **state) {
-    (void)state;
+TEST_CASE(ten_thousand_items_are_placed) {
     pattern_items items = {.random = 1};
     for (int i = 0; i < 10000; i++) {
         int first = random_below(&items.random, 3000);
@@ -291,8 +275,7 @@ static bool fit(const pattern_items *items, int64_t align, int64_t height, int64
     return fits;
 }
 
-static void exact_search_finds_the_optimum_of_small_instances_and_proves_it(void **state) {
-    (void)state;
+TEST_CASE(exact_search_finds_the_optimum_of_small_instances_and_proves_it) {
     for (int i = 0; i < 1500; i++) {
         pattern_items items = {.random = (uint64_t)i};
         mm_interval copy[8];
@@ -314,8 +297,7 @@ static void exact_search_finds_the_optimum_of_small_instances_and_proves_it(void
 
 /* Six bytes are alive at most, but no placement takes less than seven. Small instances of this kind are rare: one in a
  * million drawn at random. */
-static void exact_search_proves_that_no_placement_reaches_the_bound(void **state) {
-    (void)state;
+TEST_CASE(exact_search_proves_that_no_placement_reaches_the_bound) {
     const mm_interval hard[] = {{.bytes = 3, .first = 0, .last = 0}, {.bytes = 1, .first = 1, .last = 2},
                                 {.bytes = 1, .first = 1, .last = 4}, {.bytes = 2, .first = 2, .last = 4},
                                 {.bytes = 3, .first = 0, .last = 1}, {.bytes = 3, .first = 5, .last = 5},
@@ -366,8 +348,7 @@ static void make_cut(pattern_items *out, int pieces) {
 }
 
 /* No byte may be idle at any position, so a heuristic hardly succeeds. */
-static void exact_search_puts_a_rectangle_together_that_was_cut_into_pieces(void **state) {
-    (void)state;
+TEST_CASE(exact_search_puts_a_rectangle_together_that_was_cut_into_pieces) {
     enum { CASES = 20 };
     int skyline = 0, exact = 0;
     int64_t used = 0;
@@ -393,8 +374,7 @@ static void exact_search_puts_a_rectangle_together_that_was_cut_into_pieces(void
     assert_true(exact == CASES && skyline < CASES / 2);
 }
 
-static void exact_search_stops_after_its_nodes_and_leaves_the_offsets(void **state) {
-    (void)state;
+TEST_CASE(exact_search_stops_after_its_nodes_and_leaves_the_offsets) {
     pattern_items items = {.random = 1}, same = {.random = 1};
     make_cut(&items, 64);
     make_cut(&same, 64);
@@ -416,8 +396,7 @@ static void exact_search_stops_after_its_nodes_and_leaves_the_offsets(void **sta
     pattern_fini(&same);
 }
 
-static void exact_search_keeps_a_placement_that_fits_and_refuses_bad_offsets(void **state) {
-    (void)state;
+TEST_CASE(exact_search_keeps_a_placement_that_fits_and_refuses_bad_offsets) {
     mm_interval items[] = {{.bytes = 100, .first = 0, .last = 1, .offset = 0},
                            {.bytes = 100, .first = 1, .last = 2, .offset = 512}};
     bool fits = false;
@@ -434,8 +413,7 @@ static void exact_search_keeps_a_placement_that_fits_and_refuses_bad_offsets(voi
     assert_int_equal(mm_layout_fit(items, 2, ALIGN, 768, &nodes, &fits), MM_ERR_INVALID);
 }
 
-static void exact_search_passes_over_what_is_too_large_for_it(void **state) {
-    (void)state;
+TEST_CASE(exact_search_passes_over_what_is_too_large_for_it) {
     pattern_items items = {0};
     int64_t nodes = PLENTY;
     for (int i = 0; i <= MM_LAYOUT_EXACT_ITEMS; i++) pattern_add(&items, 1, 0, 0);
@@ -447,28 +425,4 @@ static void exact_search_passes_over_what_is_too_large_for_it(void **state) {
     assert_true(fit(&items, 1, 1000, &nodes));
     assert_int_equal(nodes, PLENTY - 1000);
     pattern_fini(&items);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_items_have_height_zero),
-        cmocka_unit_test(zero_bytes_take_no_room),
-        cmocka_unit_test(bad_items_are_refused),
-        cmocka_unit_test(modnn_prefers_the_exact_fit),
-        cmocka_unit_test(modnn_takes_the_first_fit_otherwise),
-        cmocka_unit_test(best_is_below_modnn_where_order_matters),
-        cmocka_unit_test(groups_are_as_large_as_their_largest_item),
-        cmocka_unit_test(groups_are_those_of_gists_example),
-        cmocka_unit_test(random_items_never_overlap_and_best_is_never_above_modnn),
-        cmocka_unit_test(placement_is_the_same_every_time),
-        cmocka_unit_test(exact_search_finds_the_optimum_of_small_instances_and_proves_it),
-        cmocka_unit_test(exact_search_proves_that_no_placement_reaches_the_bound),
-        cmocka_unit_test(exact_search_puts_a_rectangle_together_that_was_cut_into_pieces),
-        cmocka_unit_test(exact_search_stops_after_its_nodes_and_leaves_the_offsets),
-        cmocka_unit_test(exact_search_keeps_a_placement_that_fits_and_refuses_bad_offsets),
-        cmocka_unit_test(exact_search_passes_over_what_is_too_large_for_it),
-        cmocka_unit_test(training_lifetimes_are_within_one_percent_of_the_bound_on_average),
-        cmocka_unit_test(ten_thousand_items_are_placed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #include <string.h>
 #include <sys/mman.h>
 
 #include "buffers/pool.h"
 #include "tests/buffers/untouchable.h"
+#include "tests/core/test_case.h"
 
 enum { BYTES = 20 << 20 };
 
@@ -43,8 +39,7 @@ static int64_t count(const fixture *f, int64_t offset, int64_t bytes) {
     return touched;
 }
 
-static void an_empty_pool_has_no_base(void **state) {
-    (void)state;
+TEST_CASE(an_empty_pool_has_no_base) {
     mm_device *device;
     mm_pool *pool;
     assert_int_equal(mm_device_create("host", NULL, &device), MM_OK);
@@ -59,8 +54,7 @@ static void an_empty_pool_has_no_base(void **state) {
     mm_device_destroy(device);
 }
 
-static void a_pool_reserves_exactly_its_bytes_and_gives_them_back(void **state) {
-    (void)state;
+TEST_CASE(a_pool_reserves_exactly_its_bytes_and_gives_them_back) {
     mm_device *device;
     mm_pool *pool;
     mm_memory_info info;
@@ -74,8 +68,7 @@ static void a_pool_reserves_exactly_its_bytes_and_gives_them_back(void **state) 
     mm_device_destroy(device);
 }
 
-static void too_large_a_pool_is_no_memory(void **state) {
-    (void)state;
+TEST_CASE(too_large_a_pool_is_no_memory) {
     mm_device *device;
     mm_pool *pool = NULL;
     assert_int_equal(mm_device_create("host", NULL, &device), MM_OK);
@@ -105,15 +98,9 @@ static void what_is_written_is_counted_by_words(bool reachable) {
     fixture_close(&f);
 }
 
-static void written_words_are_counted(void **state) {
-    (void)state;
-    what_is_written_is_counted_by_words(true);
-}
+TEST_CASE(written_words_are_counted) { what_is_written_is_counted_by_words(true); }
 
-static void written_words_are_counted_where_the_cpu_cannot_look(void **state) {
-    (void)state;
-    what_is_written_is_counted_by_words(false);
-}
+TEST_CASE(written_words_are_counted_where_the_cpu_cannot_look) { what_is_written_is_counted_by_words(false); }
 
 static void a_pattern_grows_from_any_byte(bool reachable) {
     static const int64_t ends[] = {0, 1, 1001, 1003, 6004, 5000, (8 << 20) + 7, BYTES - 3, BYTES};
@@ -128,8 +115,7 @@ static void a_pattern_grows_from_any_byte(bool reachable) {
     fixture_close(&f);
 }
 
-static void patterns_grow_from_any_byte(void **state) {
-    (void)state;
+TEST_CASE(patterns_grow_from_any_byte) {
     a_pattern_grows_from_any_byte(true);
     a_pattern_grows_from_any_byte(false);
 }
@@ -165,14 +151,12 @@ static void what_is_beyond_the_pattern_is_counted_and_left_alone(bool reachable)
     fixture_close(&f);
 }
 
-static void beyond_the_pattern_bytes_are_counted_and_cost_nothing(void **state) {
-    (void)state;
+TEST_CASE(beyond_the_pattern_bytes_are_counted_and_cost_nothing) {
     what_is_beyond_the_pattern_is_counted_and_left_alone(true);
     what_is_beyond_the_pattern_is_counted_and_left_alone(false);
 }
 
-static void what_was_trimmed_has_no_pattern_any_more(void **state) {
-    (void)state;
+TEST_CASE(what_was_trimmed_has_no_pattern_any_more) {
     enum { KEPT = 5000 };
     fixture f = fixture_open(true);
     extend(&f, BYTES);
@@ -187,8 +171,7 @@ static void what_was_trimmed_has_no_pattern_any_more(void **state) {
     fixture_close(&f);
 }
 
-static void ranges_outside_of_the_pool_are_refused(void **state) {
-    (void)state;
+TEST_CASE(ranges_outside_of_the_pool_are_refused) {
     fixture f = fixture_open(true);
     int64_t touched = -1;
     assert_int_equal(mm_pool_pattern_extend(f.pool, BYTES + 1), MM_ERR_INVALID);
@@ -197,19 +180,4 @@ static void ranges_outside_of_the_pool_are_refused(void **state) {
     assert_int_equal(mm_pool_pattern_count(f.pool, 0, -1, &touched), MM_ERR_INVALID);
     assert_int_equal(touched, -1);
     fixture_close(&f);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_empty_pool_has_no_base),
-        cmocka_unit_test(a_pool_reserves_exactly_its_bytes_and_gives_them_back),
-        cmocka_unit_test(too_large_a_pool_is_no_memory),
-        cmocka_unit_test(written_words_are_counted),
-        cmocka_unit_test(written_words_are_counted_where_the_cpu_cannot_look),
-        cmocka_unit_test(patterns_grow_from_any_byte),
-        cmocka_unit_test(beyond_the_pattern_bytes_are_counted_and_cost_nothing),
-        cmocka_unit_test(what_was_trimmed_has_no_pattern_any_more),
-        cmocka_unit_test(ranges_outside_of_the_pool_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

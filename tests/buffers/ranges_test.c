@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #include <string.h>
 
 #include "buffers/layout/ranges.h"
 #include "tests/core/random.h"
+#include "tests/core/test_case.h"
 
 static mm_ranges make(int64_t begin, int64_t end) {
     mm_ranges ranges;
@@ -16,15 +12,13 @@ static mm_ranges make(int64_t begin, int64_t end) {
     return ranges;
 }
 
-static void an_empty_range_gives_nothing(void **state) {
-    (void)state;
+TEST_CASE(an_empty_range_gives_nothing) {
     mm_ranges ranges = make(10, 10);
     assert_int_equal(mm_ranges_take(&ranges, 1, 1, MM_FIT_LOWEST), -1);
     mm_ranges_fini(&ranges);
 }
 
-static void spans_given_back_coalesce_on_both_sides(void **state) {
-    (void)state;
+TEST_CASE(spans_given_back_coalesce_on_both_sides) {
     mm_ranges ranges = make(0, 30);
     for (int64_t i = 0; i < 3; i++) assert_int_equal(mm_ranges_take(&ranges, 10, 1, MM_FIT_LOWEST), 10 * i);
     assert_int_equal(ranges.n, 0);
@@ -37,8 +31,7 @@ static void spans_given_back_coalesce_on_both_sides(void **state) {
     mm_ranges_fini(&ranges);
 }
 
-static void each_fit_takes_its_span(void **state) {
-    (void)state;
+TEST_CASE(each_fit_takes_its_span) {
     const struct {
         mm_fit fit;
         int64_t offset;
@@ -57,8 +50,7 @@ static void each_fit_takes_its_span(void **state) {
     mm_ranges_fini(&ranges);
 }
 
-static void alignment_leaves_the_rest_free(void **state) {
-    (void)state;
+TEST_CASE(alignment_leaves_the_rest_free) {
     mm_ranges ranges = make(10, 200);
     assert_int_equal(mm_ranges_take(&ranges, 10, 64, MM_FIT_LOWEST), 64);
     assert_int_equal(ranges.n, 2);
@@ -70,8 +62,7 @@ static void alignment_leaves_the_rest_free(void **state) {
 }
 
 /* Against a map of bytes. */
-static void random_takes_and_gives_match_a_byte_map(void **state) {
-    (void)state;
+TEST_CASE(random_takes_and_gives_match_a_byte_map) {
     enum { BYTES = 500, PIECES = 64 };
     uint64_t random = 1;
     for (int round = 0; round < 200; round++) {
@@ -106,15 +97,4 @@ static void random_takes_and_gives_match_a_byte_map(void **state) {
         assert_int_equal(ranges.free[0].end, BYTES);
         mm_ranges_fini(&ranges);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_empty_range_gives_nothing),
-        cmocka_unit_test(spans_given_back_coalesce_on_both_sides),
-        cmocka_unit_test(each_fit_takes_its_span),
-        cmocka_unit_test(alignment_leaves_the_rest_free),
-        cmocka_unit_test(random_takes_and_gives_match_a_byte_map),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

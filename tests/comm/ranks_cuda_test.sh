@@ -62,8 +62,8 @@ ranks_of_which_one_copies_slowly_do_not_wait_for_each_other_() {
 }
 
 ranks_without_a_gpu_each_are_refused_() {
-    refused 2 "--comm nccl: adds up on GPUs, and --device host is none" train --net tiny --ranks 2 --comm nccl
-    refused 2 "--sum-at root: NCCL adds up in its own order" "${net[@]}" --ranks 2 --sum-at root
+    refused 2 "--comm nccl: works on GPUs only, and --device host is none" train --net tiny --ranks 2 --comm nccl
+    refused 2 "--sum-at root: NCCL cannot add up on one rank" "${net[@]}" --ranks 2 --sum-at root
     needs_two_gpus
     refused 2 "8 ranks, 2 GPUs answer" "${net[@]}" --ranks 8
     refused 2 "2 ranks, and one GPU is named, cuda:1" train --net tiny --batch 8 --device cuda:1 --ranks 2

@@ -185,7 +185,7 @@ what_cannot_be_meant_is_refused_() {
     ((${#lines[@]} > 0)) || fail "nothing is said"
     [[ $(printf '%s\n' "${lines[@]}" | grep -cv '^mm train: rank [01]: .*--bogus') == 0 ]] || fail "not of a rank"
     together 2 3 "${net[@]}"
-    says err "--batch 16: 3 ranks cannot share it evenly; 15 and 18 are the nearest that they can"
+    says err "--batch 16: 3 ranks cannot share it evenly; the nearest batches are 15 and 18"
     (($(count err "mm train: rank 0: ") == 1)) || fail "not one line"
 }
 
@@ -223,7 +223,7 @@ a_rank_that_cannot_begin_ends_all_() {
     apart 1 "infeasible: needs at least" "${net[@]}" --budget 1MiB
     apart 2 "unknown policy" "${net[@]}" --policy nonsense
     apart 1 "device host has" "${net[@]}" --budget 1000TiB
-    apart 1 "of pinned host memory, 0 bytes are given" "${net[@]}" --pinned 0
+    apart 1 "of pinned host memory, but only 0 bytes are given" "${net[@]}" --pinned 0
 }
 
 a_rank_that_is_killed_ends_all_() {

@@ -127,9 +127,9 @@ sub_batches_that_cannot_be_are_refused_before_anything_runs_() {
     refused 2 "--facts: measures whole batches" "${measure[@]}" --sub-batch 2 --facts facts
     refused 2 "--predict: measures whole batches" "${measure[@]}" --policies vdnn-all:subbatch=2 --predict
     expect 0 "${measure[@]}" --policies vdnn-all:subbatch=auto --facts facts
-    refused 2 "--simulate facts: measured of whole batches" bench --simulate facts --policies vdnn-all:subbatch=4
-    refused 2 "--facts facts: measured of whole batches" plan --facts facts --net tiny --batch 8 --sub-batch 4
-    refused 2 "--facts facts: measured of whole batches" train --facts facts --net tiny --batch 8 --sub-batch 4
+    refused 2 "--simulate facts: was measured with whole batches" bench --simulate facts --policies vdnn-all:subbatch=4
+    refused 2 "--facts facts: was measured with whole batches" plan --facts facts --net tiny --batch 8 --sub-batch 4
+    refused 2 "--facts facts: was measured with whole batches" train --facts facts --net tiny --batch 8 --sub-batch 4
 }
 
 # A machine's rates fit any sub-batch; measured facts fit only the batch that was measured.
@@ -143,10 +143,10 @@ measured_facts_keep_a_policy_that_chooses_to_whole_batches_() {
     expect 0 bench --simulate facts --policies modnn --budgets 400KB,sweep:2 --threads 1 --json rows --quiet
     [[ $(rows_with rows status ok) == 3 && $(rows_with rows sub_batch 4) == 3 ]] || fail "not three rows of batch 4"
     expect 1 bench --simulate facts --policies modnn --sub-batch auto --budgets sweep:2 --threads 1 --json rows --quiet
-    [[ $(values rows status) == *"measured of whole batches"*$'\n'ok ]] ||
+    [[ $(values rows status) == *"measured with whole batches"*$'\n'ok ]] ||
         fail "one that is asked for: $(values rows status)"
-    refused 2 "facts: measured of batch 4, this is of batch 8" plan "${run[@]}" --batch 8
-    refused 2 "facts: measured of batch 4, this is of batch 8" plan "${run[@]}" --batch 8 --sub-batch 4
+    refused 2 "facts: was measured with batch 4, but this is batch 8" plan "${run[@]}" --batch 8
+    refused 2 "facts: was measured with batch 4, but this is batch 8" plan "${run[@]}" --batch 8 --sub-batch 4
     expect 0 plan --net tiny --policy modnn --budget 300KB --facts "$machine" --batch 4 --json rows
     (($(value rows sub_batch) < 4)) || fail "by a machine's rates the batch is whole"
 }
@@ -317,7 +317,7 @@ facts_are_of_their_own_optimizer_() {
     expect 0 device --net tiny --batch 8 --iterations 2 --policies liveness --optimizer adamw --facts adamw
     expect 0 plan --net tiny --batch 8 --policy liveness --optimizer adamw --facts adamw
     refused 2 "--optimizer adam: no optimizer 'adam'" bench --net tiny --optimizer adam
-    refused 2 "--optimizer are of --facts FILE: give it, too" device --optimizer adamw
+    refused 2 "--optimizer need --facts FILE" device --optimizer adamw
 }
 
 facts_say_of_how_many_threads_they_are_() {
@@ -327,12 +327,12 @@ facts_say_of_how_many_threads_they_are_() {
     expect 0 plan --net tiny --batch 8 --policy liveness --facts two --threads 2
     [[ ! -s err ]] || fail "told what does not differ"
     expect 0 plan --net tiny --batch 8 --policy liveness --facts two --threads 3
-    says err "mm: two: measured on 2 threads, this computes on 3: times and workspaces differ"
+    says err "mm: two: was measured on 2 threads, but this computes on 3: times and workspaces differ"
     expect 0 bench --simulate two --policies liveness --threads 1 --quiet
-    says err "measured on 2 threads, this computes on 1"
+    says err "measured on 2 threads, but this computes on 1"
     refused 2 "--threads" plan --net tiny --threads 0
     refused 2 "--codec-threads" bench --net tiny --codec-threads 257
-    refused 2 "--threads is of --facts FILE" device --threads 2
+    refused 2 "--threads needs --facts FILE" device --threads 2
 }
 
 facts_say_what_the_link_does_both_ways_() {
@@ -380,9 +380,9 @@ ranks_share_the_link_and_their_sums_hide_() {
     refused 2 "--sum-at all: must be ranks, root, device or nccl" "${ranks[@]/root/all}" --ranks 4
     refused 2 "--ranks 0: must be a whole number from 1" "${ranks[@]}" --ranks 4,0
     refused 2 "--batch 256: is not a multiple of 3 ranks; the nearest are 255 and 258" "${ranks[@]}" --ranks 3
-    refused 2 "--batch 2: is not a multiple of 3 ranks; 3 is the least" plan --net tiny --batch 2 --ranks 3
+    refused 2 "--batch 2: is not a multiple of 3 ranks; the smallest is 3" plan --net tiny --batch 2 --ranks 3
     refused 2 "--sum never: must be overlap or end" "${ranks[@]}" --ranks 2 --sum never
-    refused 2 "--sum: goes with --ranks only" plan --net tiny --sum end
+    refused 2 "--sum: needs --ranks" plan --net tiny --sum end
     refused 2 "--ranks: goes with --simulate only" bench --net tiny --ranks 2
     refused 2 "--batch sweep: is of one device" "${ranks[@]/#256/sweep}" --ranks 2 --budgets 12GiB
     refused 2 "--ranks and --max-batch" plan --net tiny --ranks 2 --max-batch --budget 1GiB
@@ -471,10 +471,10 @@ codes_of_variable_size_take_what_a_study_says_() {
 
 bad_studies_are_refused_() {
     refused 2 "--study: goes with --simulate only" bench --net tiny --study study --quiet
-    refused 2 "--study: goes with --facts only" plan --net tiny --study study
+    refused 2 "--study: needs --facts" plan --net tiny --study study
     refused 1 "study file study: No such file" "${simulate[@]}" --study study
     echo '[{"layer": "relu1", "ratio": {"csr": {"nhwc": 2}}}]' >study
-    refused 1 "study file study: not rows" "${simulate[@]}" --study study
+    refused 1 "study file study: does not hold rows" "${simulate[@]}" --study study
     refused 2 "the layout must be nhwc, nchw or chwn" "${simulate[@]}" --study study,hwcn
 }
 
@@ -523,7 +523,7 @@ every_measured_run_is_predicted_() {
         swap | swap-async | recompute) [[ ${calibrated[i]} == false ]] || fail "no facts were measured of swap" ;;
         esac
     done
-    local what="simulator error of $held runs that no facts were measured of"
+    local what="simulator error of $held runs without own facts"
     [[ $(tail -1 out) =~ ^$what:\ median\ [0-9.]+%,\ p90\ [0-9.]+%,\ max\ [0-9.]+%$ ]] || fail "$(tail -1 out)"
 }
 

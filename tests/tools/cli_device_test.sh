@@ -113,7 +113,7 @@ runs_on_cuda_are_replayed_and_have_a_link_of_their_own_() {
     positive rows host_seconds_per_layer
     expect 0 "${run[@]}" --json rows --issue thread
     [[ $(value rows replays) == 0 ]] || fail "replayed with --issue thread"
-    refused 2 "--link: a link of a given speed is device host's, not cuda's" "${run[@]}" --link codec/10
+    refused 2 "--link: only device host has a link whose speed can be set, not cuda" "${run[@]}" --link codec/10
 }
 
 # A transformer whose operations are all native on the device, with clipped gradients. States are f32, so a run in f32
@@ -155,7 +155,7 @@ plans_for_cuda_are_those_that_run_there_() {
     mapfile -t rooms < <(values rows staged_bytes) # liveness has none in swap-async's budget
     ((rooms[0] > 0 && rooms[1] == rooms[0] && rooms[2] == rooms[0] && rooms[3] == 0)) ||
         fail "no room for batches in what the plans need: ${rooms[*]}"
-    refused 2 "--link: a link of a given speed is device host's, not cuda's" plan "${options[@]}" --link 1GB
+    refused 2 "--link: only device host has a link whose speed can be set, not cuda" plan "${options[@]}" --link 1GB
 }
 
 # Algorithms are stored with the limit under which they were chosen.

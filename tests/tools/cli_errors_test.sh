@@ -87,9 +87,9 @@ workspaces_are_a_size_and_not_the_hosts_() {
         # shellcheck disable=SC2086 # words
         for size in x -1 5QiB; do refused 2 "--workspace: size '$size' is not understood" $command --workspace $size; done
         # shellcheck disable=SC2086
-        refused 2 "--workspace 0: must be more than nothing" $command --workspace 0
+        refused 2 "--workspace 0: must be more than 0 bytes" $command --workspace 0
         # shellcheck disable=SC2086
-        refused 2 "--workspace: device host has no limit to set; it goes with --device cuda" $command --workspace 1MiB
+        refused 2 "--workspace: device host has no limit to set; use it with --device cuda" $command --workspace 1MiB
     done
     [[ ! -e facts ]] || fail "facts were written"
 }
@@ -111,7 +111,7 @@ unknown_names_are_answered_with_the_known_() {
     for command in plan train bench; do
         refused 2 "--plan-effort -1: must be a whole number from 0 to 1000000" $command --plan-effort -1
     done
-    refused 2 "no policy here searches for its plan, as auto does" plan --policy liveness --plan-effort 2
+    refused 2 "none of the policies has an effort to set, as auto has" plan --policy liveness --plan-effort 2
     refused 2 "aaa...': there are naive, liveness" train --policy "$(printf 'a%.0s' {1..300})"
     refused 2 "there are raw, mask, zfp, dpr, mx" train --policy freelunch:codec=nope
     refused 2 "unknown data 'nope': there are cifar10:DIR, fashion-mnist[:DIR], synthetic" "${train[@]}" --data nope
@@ -144,17 +144,17 @@ policy_options_out_of_range_are_refused_() {
 
 what_only_a_gpu_has_is_not_the_hosts_() {
     for command in train plan bench; do
-        refused 2 "--precision tf32: device host has no such units; it goes with --device cuda" $command --precision tf32
+        refused 2 "--precision tf32: device host has no such units; use it with --device cuda" $command --precision tf32
         refused 2 "--precision fp16: must be fp32, tf32 or bf16" $command --precision fp16
-        refused 2 "--algorithms: device host has none to choose; it goes with --device cuda" $command --algorithms file
+        refused 2 "--algorithms: device host has none to choose from; use it with --device cuda" $command --algorithms file
         refused 2 "--link 12: must be at least 100000 bytes" $command --link 12
     done
 }
 
 options_that_do_nothing_together_are_refused_() {
-    refused 2 "are of --facts FILE: give it, too" device --net tiny
-    refused 2 "are of --facts FILE: give it, too" device --iterations 5
-    refused 2 "--facts of a network: give one of them" device --facts facts --json seen
+    refused 2 "need --facts FILE" device --net tiny
+    refused 2 "need --facts FILE" device --iterations 5
+    refused 2 "--facts a network: give one of them" device --facts facts --json seen
     refused 2 "--svg chart.svg: there is nothing to draw but over several --budgets" bench --net tiny --svg chart.svg
     [[ ! -e chart.svg && ! -e facts ]] || fail "a file was written"
 }
@@ -181,8 +181,8 @@ switches_that_make_no_sense_are_refused_() {
 bench_reads_all_lists_before_the_first_run_() {
     refused 2 "--budgets 0: must be more than nothing" bench --net tiny --batch 4 --budgets own,0
     refused 2 "size 'x' is not understood" bench --net tiny --batch 4 --budgets plans,x
-    refused 2 "--net ,: names nothing" bench --net ,
-    refused 2 "--policies ,,: names nothing" bench --policies ,,
+    refused 2 "--net ,: the list is empty" bench --net ,
+    refused 2 "--policies ,,: the list is empty" bench --policies ,,
     refused 2 "one of each" bench --net tiny,resnet20 --facts facts
 }
 
@@ -195,7 +195,7 @@ budgets_that_cannot_be_read_are_refused_() {
     done
     refused 2 "is too large" train --budget 1000000000000GiB
     refused 2 "is too large" train --budget 9223372036854775808
-    refused 2 "--budget 0: must be more than nothing" train --budget 0
+    refused 2 "--budget 0: must be more than 0 bytes" train --budget 0
 }
 
 images_larger_than_can_be_counted_are_refused_() {
@@ -261,7 +261,7 @@ states_that_are_none_are_refused_() {
     refused 1 "not a state of tiny: other: of another network: its tensor conv1.weight is" "${train[@]}" --load other
     for iteration in x - ' '; do
         sed "s/\"iteration\":\"2\"/\"iteration\":\"$iteration\"/" state >uncounted
-        refused 1 "its iteration is '$iteration', not a count" "${train[@]}" --load uncounted
+        refused 1 "metadata iteration is '$iteration', not a count" "${train[@]}" --load uncounted
     done
     expect 0 "${train[@]}" --load state
 }

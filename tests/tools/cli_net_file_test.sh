@@ -71,7 +71,7 @@ bad_files_are_named_with_the_layer_() {
         refused 1 'bad.json: line 13, column 0: ' $command --net file:bad.json
         refused 2 "a network file is given as file:my.json" $command --net my.json
     done
-    refused 2 "--json prints one network" nets --json
+    refused 2 "--json needs --net" nets --json
     refused 2 "no operation 'nope'; there are conv, " nets --ops nope
     refused 2 "give one of them" nets --ops --net tiny
     refused 2 "no net nope" nets --net nope

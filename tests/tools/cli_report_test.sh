@@ -137,8 +137,8 @@ a_study_draws_maps_with_a_share_of_zeros_() {
 }
 
 what_a_study_cannot_do_is_one_line_() {
-    refused 2 "--iterations 3,2: must be whole numbers from 1 that rise" codecs --study --iterations 3,2
-    # It is refused before it trains.
+    refused 2 "--iterations 3,2: must be rising whole numbers, from 1 to 1e9" codecs --study --iterations 3,2
+    # Before it trains.
     refused 1 "/nowhere/x: cannot be written" codecs --study --net tiny --iterations 1 --json /nowhere/x
     refused 2 "no net nope" codecs --study --net nope
     refused 2 "--draw 2: must be" codecs --study --draw 2

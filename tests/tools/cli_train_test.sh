@@ -109,7 +109,7 @@ a_sub_batch_is_chosen_for_a_budget_() {
     says err "--sub-batch auto: $n images at a time"
     expect 0 "${net[@]}" --load state --iterations 5 --json row
     [[ $(values row sub_batch) == "$n" ]] || fail "goes on with $(values row sub_batch)"
-    refused 1 "infeasible: in sub-batches of one image needs at least $one bytes" "${net[@]}" \
+    refused 1 "infeasible: sub-batches of one image need at least $one bytes" "${net[@]}" \
         --budget $((one - 1)) --sub-batch auto
     says err "stay on the device, classifier.3 backward uses the rest; policy auto would fit"
     refused 1 "; with --sub-batch auto policy liveness would fit" "${net[@]}" --budget "$one"
@@ -117,7 +117,7 @@ a_sub_batch_is_chosen_for_a_budget_() {
     expect 1 plan --net $vgg --batch 40 --policy liveness --budget "$one"
     says err "; with --sub-batch auto policy liveness would fit"
     expect 1 plan --net $vgg --batch 40 --sub-batch auto --policy liveness --budget $((one - 1))
-    says err "this does not fit; no policy needs less than "
+    says err "this policy does not fit; no policy needs less than "
     says err "; policy auto would fit"
 }
 
@@ -305,7 +305,7 @@ layers_are_fused_as_they_were_measured_() {
     expect 0 "${measure[@]}" --facts of_fused
     expect 0 "${measure[@]}" --facts of_apart --fuse off
     local run=(train "${dense[@]}" --quiet --iterations 2)
-    refused 1 "with --fuse off it fits, of which of_fused has no times" "${run[@]}" --budget "$between" --facts of_fused
+    refused 1 "it fits with --fuse off, but of_fused has no times for that" "${run[@]}" --budget "$between" --facts of_fused
     refused 1 "of_apart is for another graph" "${run[@]}" --budget "$between" --facts of_apart --fuse on
     expect 0 "${run[@]}" --budget "$between" --facts of_apart --json row.json
     ran row.json off
@@ -314,7 +314,7 @@ layers_are_fused_as_they_were_measured_() {
     expect 0 plan "${dense[@]}" --policy liveness --facts of_fused --json plan.json
     ran plan.json on
     expect 1 plan "${dense[@]}" --policy auto --facts of_fused --budget "$between"
-    says err "with --fuse off it fits, of which of_fused has no times"
+    says err "it fits with --fuse off, but of_fused has no times for that"
     local measured=(bench --net tiny --batch 4 --policies liveness --quiet --iterations 2)
     expect 0 "${measured[@]}" --facts of_apart --fuse off
     expect 0 "${measured[@]}" --facts of_fused
@@ -393,7 +393,7 @@ switching_keeps_the_weights_and_the_budget_() {
 a_switch_that_does_not_fit_is_refused_before_training_() {
     local least_liveness least_freelunch
     least_liveness=$(minimum resnet8 8 liveness) least_freelunch=$(minimum resnet8 8 freelunch:rate=4)
-    refused 1 "infeasible: to switch to liveness takes at least $least_liveness bytes (" \
+    refused 1 "infeasible: switching to liveness needs at least $least_liveness bytes (" \
         "${net[@]}" --policy freelunch:rate=4 --switch 2:liveness --budget "$least_freelunch" --save refused
     says err "the budget is $least_freelunch bytes ("
     refused 1 ", what freelunch:rate=4 takes; --budget sets it" \
@@ -598,8 +598,8 @@ bounds_that_cannot_be_are_refused_() {
     refused 2 "must be a number above 0" "${net[@]}" --policy comet:sigma=0
     refused 2 "must be one of sum|eq9" "${net[@]}" --policy comet:bound=max
     refused 2 "has no error bound" "${net[@]}" --policy freelunch:codec=eb
-    refused 2 "does not sample" "${net[@]}" --policy liveness --codec-log log
-    refused 2 "does not sample" "${net[@]}" --policy comet:codec=zvc --codec-log log
+    refused 2 "needs a policy that samples" "${net[@]}" --policy liveness --codec-log log
+    refused 2 "needs a policy that samples" "${net[@]}" --policy comet:codec=zvc --codec-log log
     refused 2 "name the same file" "${net[@]}" --policy comet --codec-log log --log log
     [[ ! -e log ]] || fail "a refused run wrote its log"
 }
@@ -711,7 +711,7 @@ what_is_said_and_differs_is_told_() {
     # The eight images seen so far are one batch of six, and a part of the second.
     [[ $(<other) == *'"epoch":"1","iteration":"4"'*'"position":"0"'*'"seed":"2"'* ]] || fail "it did not go on behind the images seen"
     expect 0 train --quiet --epochs 1 --load state
-    says err "mm train: --epochs 1: an epoch's last, smaller batch is trained on, in state it was left out"
+    says err "mm train: --epochs 1: trains on an epoch's last, smaller batch too, which state left out"
 }
 
 # States of older versions say nothing about the run: defaults hold.
@@ -729,7 +729,7 @@ states_that_say_what_cannot_be_are_refused_() {
     expect 0 "${tiny[@]}" --iterations 2 --save state --lr-step 7
     sed 's/"lr-step":"7"/"lr-step":"x"/' state >decay
     sed 's/"version":"1"/"version":"9"/' state >newer
-    refused 1 "newer: a state of version 9, this mm reads up to 1" train --load newer
+    refused 1 "newer: the state has version 9, but this mm reads versions up to 1" train --load newer
     sed 's/"batch":"4"/"batch":"0"/' state >wrong
     refused 1 "wrong: what it says of its run cannot be: --batch 0" train --load wrong
     refused 1 "decay: what it says of its run cannot be: --lr-step x: must be an iteration" train --load decay --quiet
@@ -738,9 +738,9 @@ states_that_say_what_cannot_be_are_refused_() {
     sed 's/"optimizer":"sgd/"optimizer":"sgx/' state >optimizer
     refused 1 "optimizer: what it says of its run cannot be: " train --load optimizer --quiet
     sed 's/"position":"8"/"position":"x"/' state >place
-    refused 1 "its position is 'x', not a count" train --load place --quiet
+    refused 1 "metadata position is 'x', not a count" train --load place --quiet
     sed 's/"net":"tiny"/"net":"mine"/' state >mine
-    refused 2 "mine is a state of net mine; if that is of a file, give it: --net file:PATH" train --load mine
+    refused 2 "mine is a state of net mine; if that net is in a file, name it: --net file:PATH" train --load mine
 }
 
 data_of_less_than_a_batch_has_figures_() {
@@ -793,7 +793,7 @@ a_state_at_the_end_is_only_evaluated_() {
     local accuracy
     read -r accuracy <out
     expect 0 "${tiny[@]}" --iterations 3 --load state --save again --eval --data synthetic:samples=40 --json row
-    says err "nothing to train: state has 3 iterations behind it"
+    says err "nothing to train: state has done 3 iterations already"
     says out "$accuracy"
     equal state again
     [[ $(values row net) == tiny && $(values row iterations) == 0 ]] || fail "the row is of something else"
@@ -850,7 +850,7 @@ measured_times_are_planned_by_() {
     [[ ! -s err ]] || fail "$(<err)"
     [[ $(values row minimum_bytes) == $(values planned minimum_bytes) ]] || fail "other minima"
     [[ $(values row predicted_peak_bytes) == $(values planned predicted_peak_bytes) ]] || fail "other plans"
-    refused 2 "--facts facts: measured of batch 4, this is of batch 8" train --net tiny --batch 8 --facts facts \
+    refused 2 "--facts facts: was measured with batch 4, but this is batch 8" train --net tiny --batch 8 --facts facts \
         --iterations 2 --quiet
     sed 's/"workspace_bytes": 0/"workspace_bytes": 64/' facts >others
     refused 1 "has other workspaces there than here" "${tiny[@]}" --facts others --iterations 2

@@ -291,7 +291,7 @@ kernels_are_told_by_cupti_or_a_line_says_why_not_() {
     LD_LIBRARY_PATH=$PWD expect 0 "${bench[@]}"
     [[ $(grep -c "^mm bench: --kernels kernels.json: nothing is written: .*CUPTI" err) == 1 && ! -e kernels.json ]] || fail "not told"
     LD_LIBRARY_PATH=$root/tests/tools FAKE_CUPTI_REFUSES=1 expect 0 "${bench[@]}"
-    says err "nothing is written: CUPTI: noting kernels: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (15)"
+    says err "nothing is written: CUPTI: recording kernels: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (15)"
     LD_LIBRARY_PATH=$root/tests/tools expect 0 "${bench[@]}"
     [[ ! -s err ]] || fail "more than the table"
     python3 - <<'END' || fail "kernels.json"

@@ -20,7 +20,7 @@ explain_tells_what_holds_the_memory_() {
     expect 0 plan --net tiny --batch 32 --policy $policies --explain
     for text in "declared  at the peak" "stashed feature maps" "weight gradients" "optimizer state" \
         "alive at the peak" "stashed maps of" "relu1.out, made by relu1 (relu)" "relu1 backward (sign)" \
-        "as mask, for only the sign is read: 32KiB" "bn2 backward (value)" "recomputed (bn-relu)" "swapped: 0B" \
+        "as mask, because only the sign is read: 32KiB" "bn2 backward (value)" "recomputed (bn-relu)" "swapped: 0B" \
         "freelunch:eligible=all: mask" "lower bounds (moDNN, equation 7)" "weights offloaded" \
         "x less than naive"; do
         says out "$text"
@@ -110,7 +110,7 @@ codecs_are_told_by_the_type_of_elements_() {
     is_less "$(speed bf16 zfp:rate=4)" 1.01 || fail "$(speed bf16 zfp:rate=4) GB/s, not what the type's rates say"
     is_less 5 "$any" || fail "$any GB/s by the rates of any type"
     expect 0 "${plan[@]}" --precision bf16
-    says out "by element type, by nominal times"
+    says out "element type, by nominal times"
 }
 
 kinds_add_up_to_what_the_plan_needs_() {
@@ -403,7 +403,7 @@ auto_names_what_its_facts_lack_() {
     sed '/"layer": "relu1"/,/"ns":/s/"ns": [0-9]*/"ns": 0/' swapped >untimed
     one_line "policy auto: the facts have no time of relu1 forward, $lacks" untimed auto
     batch=8
-    one_line "--facts swapped: measured of batch 4, this is of batch 8; give facts of that" swapped auto
+    one_line "--facts swapped: was measured with batch 4, but this is batch 8; give facts measured with that" swapped auto
 }
 
 # Maps in bf16. auto needs at most half of what liveness does. The gap to the bound on any plan's time is printed.
@@ -421,7 +421,7 @@ where_nothing_fits_a_policy_that_would_is_named_() {
     expect 0 plan --net resnet8 --batch 8 --policy liveness --json row.json
     local below=$(($(value row.json minimum_bytes) - 1))
     expect 1 plan --net resnet8 --batch 8 --policy naive,liveness --budget $below
-    says err "none of these fits; policy "
+    says err "none of these policies fits; policy "
     local named
     named=$(<err) named=${named#*; policy } named=${named%% would fit*}
     expect 0 plan --net resnet8 --batch 8 --policy "$named" --budget $below
@@ -492,7 +492,7 @@ largest_batch_takes_a_machines_rates_but_no_facts_of_one_batch_() {
     done
     refused 1 "cannot open none.json" plan --net tiny --max-batch --budget 1MiB --facts none.json
     expect 0 bench --simulate "$machine" --net tiny --batch 8 --policies liveness --facts facts --quiet
-    refused 2 "--facts facts: of one batch, cannot go with --max-batch" plan --net tiny --max-batch --budget 1MiB \
+    refused 2 "--facts facts: was measured for one batch; with --max-batch, give a machine file" plan --net tiny --max-batch --budget 1MiB \
         --facts facts
 }
 
@@ -681,7 +681,7 @@ bad_algorithms_are_refused_() {
     of '"fft": {"flops_per_s": 1e9, "workspace": {"tile": 32}}' "algorithms: fft: workspace: tile_bytes is missing"
     of '"fft": {"flops_per_s": 1e9, "workspace": {"im2col_images": -1}}' "algorithms: fft: workspace: im2col_images is -1, must be 0 to"
     of "$(for i in {1..16}; do printf '"a%d": {"flops_per_s": 1e9}, ' "$i"; done)\"a17\": {\"flops_per_s\": 1e9}" \
-        "algorithms: there are 17, must be at most 16"
+        "algorithms: 17 entries, at most 16 are allowed"
     sed 's/"codecs": {/"half_rate_elems": -1, &/' "$machine" >bad
     refused 1 "machine file bad: half_rate_elems is -1, must be 0 to" plan --net tiny --policy naive --facts bad
 }

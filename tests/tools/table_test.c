@@ -229,7 +229,7 @@ static void lists_of_policies_have_no_longest_text(void **state) {
     assert_string_equal(texts.text[2], "swap:when=always");
     args_texts_fini(&texts);
     assert_int_equal(args_split("--policies", ",,", &texts), MM_ERR_INVALID);
-    assert_string_equal(mm_last_error(), "--policies ,,: names nothing");
+    assert_string_equal(mm_last_error(), "--policies ,,: the list is empty");
 }
 
 int main(void) {

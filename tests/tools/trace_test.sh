@@ -59,7 +59,7 @@ facts_that_a_run_saves_are_planned_by_() {
     is_less 0 "$seconds" || fail "a step of $seconds seconds"
     expect 0 train "${what[@]}" --iterations 2 --quiet --facts facts --facts-save again
     refused 1 "no iteration of resnet8" train "${what[@]}" --iterations 1 --quiet --facts-save once
-    refused 2 "--facts-save once: facts are of whole batches" train "${what[@]}" --sub-batch 4 --facts-save once
+    refused 2 "--facts-save once: facts need whole batches" train "${what[@]}" --sub-batch 4 --facts-save once
     refused 2 "--facts-save and --facts name the same file" train "${what[@]}" --facts facts --facts-save facts
     [[ ! -e once ]] || fail "something was written"
 }

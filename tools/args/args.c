@@ -44,7 +44,7 @@ static mm_status set_size(const arg *a, const char *value) {
     int64_t bytes;
     if (mm_size_parse(value, &bytes) != MM_OK) return mm_fail_in(MM_ERR_INVALID, "%s", a->name);
     if (bytes < 0 || (bytes == 0 && a->min >= 0))
-        return mm_fail(MM_ERR_INVALID, "%s %s: must be more than nothing", a->name, value);
+        return mm_fail(MM_ERR_INVALID, "%s %s: must be more than 0 bytes", a->name, value);
     if ((double)bytes < a->min)
         return mm_fail(MM_ERR_INVALID, "%s %s: must be at least %.0f bytes", a->name, value, a->min);
     *(int64_t *)a->target = bytes;
@@ -52,7 +52,7 @@ static mm_status set_size(const arg *a, const char *value) {
 }
 
 mm_status args_texts_add(const char *name, arg_texts *texts, const char *text) {
-    if (texts->n == ARG_TEXTS_MAX) return mm_fail(MM_ERR_INVALID, "%s: more than %d of them", name, ARG_TEXTS_MAX);
+    if (texts->n == ARG_TEXTS_MAX) return mm_fail(MM_ERR_INVALID, "%s: more than %d values", name, ARG_TEXTS_MAX);
     texts->text[texts->n++] = text;
     return MM_OK;
 }
@@ -87,9 +87,9 @@ static const arg *find(const arg *table, const char *name, size_t length) {
     return NULL;
 }
 
-/* The one whose name begins most like it; NULL: none begins as three of its letters. */
+/* The option that shares the longest prefix with `name`; NULL: none shares three letters. */
 static const arg *find_like(const arg *table, const char *name, size_t length) {
-    enum { LEAST = 5 }; /* with "--" */
+    enum { LEAST = 5 }; /* characters, with "--" */
     const arg *best = NULL;
     size_t most = LEAST - 1;
     for (const arg *a = table; a->kind != ARG_END; a++) {
@@ -106,14 +106,14 @@ static mm_status unknown_option(const arg *table, const char *name, size_t lengt
                    like ? " is one; " : "");
 }
 
-/* Wherever it stands: whoever is lost in the options adds it to what is typed already. */
+/* Whether the option is anywhere on the command line: users append --help to what they have typed. */
 static bool asks_for(int argc, char **argv, const char *option) {
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], option) == 0) return true;
     return false;
 }
 
-/* The argument after `i`, unless that is an option: "--json --quiet" does not name a file. NULL: there is none. */
+/* The argument after argv[*i], or NULL if there is none or it is an option: "--json --quiet" names no file. */
 static const char *value_after(int argc, char **argv, int *i) {
     if (*i + 1 >= argc || strncmp(argv[*i + 1], "--", 2) == 0) return NULL;
     return argv[++*i];
@@ -125,7 +125,7 @@ static const arg *find_words(const arg *table) {
     return NULL;
 }
 
-/* `given`: the options so far, by their place in the table. Two names of one target are one option. */
+/* Refuses an option given before (given[i]: option i of the table). Entries with one target are one option. */
 static mm_status check_once(const arg *table, const arg *a, bool given[ARGS_MAX]) {
     assert(a - table < ARGS_MAX);
     for (const arg *b = table; b->kind != ARG_END && a->kind != ARG_TEXTS; b++)
@@ -136,7 +136,7 @@ static mm_status check_once(const arg *table, const arg *a, bool given[ARGS_MAX]
     return MM_OK;
 }
 
-/* The option at argv[*i], with its value; or a word. */
+/* Parses the option at argv[*i] with its value, or a word. */
 static mm_status parse_one(int argc, char **argv, int *i, const arg *table, bool given[ARGS_MAX]) {
     const arg *words = find_words(table);
     if (words && argv[*i][0] != '-') return args_texts_add(words->name, words->target, argv[*i]);
@@ -174,13 +174,13 @@ mm_status args_parse(int argc, char **argv, const arg *table, const char *usage,
     return MM_OK;
 }
 
-/* Whether a piece is key=value of the policy before it, rather than a name. */
+/* Whether a piece is an option key=value of the policy in the piece before, not a name of its own. */
 static bool is_option(const char *piece, size_t length) {
     size_t name = strcspn(piece, "=:,");
     return name < length && piece[name] == '=';
 }
 
-/* The pieces are copied one behind the other, which takes no more room than they have in `text`. */
+/* Copies the pieces one after the other into texts->block. They need no more bytes than `text` has. */
 static mm_status split(const char *name, const char *text, arg_texts *texts) {
     char *end = texts->block;
     for (const char *p = text; *p; p += strcspn(p, ","), p += *p == ',') {
@@ -194,7 +194,7 @@ static mm_status split(const char *name, const char *text, arg_texts *texts) {
         end[length] = '\0';
         end += length + 1;
     }
-    return texts->n > 0 ? MM_OK : mm_fail(MM_ERR_INVALID, "%s %s: names nothing", name, text);
+    return texts->n > 0 ? MM_OK : mm_fail(MM_ERR_INVALID, "%s %s: the list is empty", name, text);
 }
 
 mm_status args_split(const char *name, const char *text, arg_texts *texts_out) {
@@ -222,14 +222,14 @@ mm_status args_rising(const char *name, const char *text, int64_t numbers_out[AR
         numbers_out[i] = strtoll(texts.text[i], &end, 10);
         if (end == texts.text[i] || *end || numbers_out[i] <= (i ? numbers_out[i - 1] : 0) ||
             numbers_out[i] > 1000000000)
-            status = mm_fail(MM_ERR_INVALID, "%s %s: must be whole numbers from 1 that rise", name, text);
+            status = mm_fail(MM_ERR_INVALID, "%s %s: must be rising whole numbers, from 1 to 1e9", name, text);
     }
     *n_out = texts.n;
     args_texts_fini(&texts);
     return status;
 }
 
-/* ---------------------------------------------------------------- values as texts */
+/* ---------------------------------------------------------------- converting options from and to text */
 
 const arg *args_find(const arg *table, const char *name) { return find(table, name, strlen(name)); }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Command-line options, parsed by a table, from which --help is printed too. An option that is given twice is refused,
- * unless it is of kind ARG_TEXTS; --help says that those may be repeated. */
+/* Command-line options. A table describes a command's options; args_parse parses by it and prints --help from it. Only
+ * options of kind ARG_TEXTS may be given more than once; --help says so. */
 #ifndef TOOLS_ARGS_ARGS_H
 #define TOOLS_ARGS_ARGS_H
 
@@ -10,21 +10,21 @@ typedef enum arg_kind {
     ARG_END,
     ARG_FLAG,   /* bool */
     ARG_TEXT,   /* const char *: points into argv */
-    ARG_MAYBE,  /* the same; "" if no value follows */
+    ARG_MAYBE,  /* as ARG_TEXT; "" if no value follows */
     ARG_COUNT,  /* int64_t within [min, max] */
     ARG_NUMBER, /* double within [min, max] */
     ARG_SIZE,   /* int64_t bytes, at least min: 12GiB. More than 0, unless min is below 0 */
     ARG_TEXTS,  /* arg_texts: may be repeated; each points into argv */
-    ARG_WORDS,  /* arg_texts: what is not an option, "mm report FILE..."; its name is one for --help and messages */
+    ARG_WORDS,  /* arg_texts: all arguments that are no options, "mm report FILE..."; name: for help and messages */
 } arg_kind;
 
 enum { ARG_TEXTS_MAX = 64, ARGS_MAX = 64 /* most options of a command */ };
 
-/* A list of texts. A plain copy of the struct borrows its block. */
+/* A list of texts. A plain copy of the struct shares its block. */
 typedef struct arg_texts {
     int n;
-    const char *text[ARG_TEXTS_MAX]; /* each in argv, in the block, or owned by the caller that added it */
-    char *block;                     /* memory of args_split; NULL: none */
+    const char *text[ARG_TEXTS_MAX]; /* borrowed: points into argv, into the block, or to a text of the caller */
+    char *block;                     /* allocated by args_split; NULL: none */
 } arg_texts;
 
 typedef struct arg {
@@ -36,7 +36,7 @@ typedef struct arg {
     double min, max;
 } arg;
 
-/* A row of a table, for headers that have rows for several commands. */
+/* One option as an initialiser, for headers that define options of several commands. */
 #define ARG(name, value, help, kind, target, min, max)                                                                 \
     { name, value, help, kind, target, min, max }
 
@@ -46,30 +46,30 @@ typedef struct arg {
 MM_CHECKED mm_status args_parse(int argc, char **argv, const arg *table, const char *usage, const char *text,
                                 bool *help_out);
 
-/* Whether the option is among the arguments. */
+/* Whether the option `name` is among the arguments, also as name=VALUE. */
 bool args_given(int argc, char **argv, const char *name);
 
 /* The option with that name; NULL: there is none. */
 const arg *args_find(const arg *table, const char *name);
 
-/* Sets an option as the command line would. "" leaves it as it is. Texts are split (args_split); the caller frees them
- * with args_texts_fini. Other text is borrowed by the target. MM_ERR_INVALID. */
+/* Sets an option as the command line would. "" changes nothing. ARG_TEXTS: replaces the texts with those of args_split,
+ * which the caller frees with args_texts_fini. ARG_TEXT: the target borrows the text. MM_ERR_INVALID. */
 MM_CHECKED mm_status args_set(const arg *a, const char *text);
 
 /* An option's value as text for args_set; "" for a number below its minimum, which stands for "not set". Not for flags.
  * The caller frees it. NULL: out of memory. */
 char *args_text(const arg *a);
 
-/* Splits "a,b,c". Commas within a policy do not split: a piece key=value belongs to the piece before, so
- * "naive,freelunch:rate=4,depth=2" is two. name: the option, for messages. The caller frees the texts with
- * args_texts_fini. MM_ERR_INVALID: more than ARG_TEXTS_MAX; MM_ERR_NOMEM. */
+/* Splits "a,b,c" at its commas. A piece key=value belongs to the piece before it, so "naive,freelunch:rate=4,depth=2"
+ * is two policies. name: the option, for messages. The caller frees the texts with args_texts_fini. MM_ERR_INVALID: no
+ * text, or more than ARG_TEXTS_MAX; MM_ERR_NOMEM. */
 MM_CHECKED mm_status args_split(const char *name, const char *text, arg_texts *texts_out);
 void args_texts_fini(arg_texts *texts);
 
-/* Reads "1,100,1000": numbers from 1 to 1e9 that rise. name: the option, for messages. MM_ERR_INVALID, MM_ERR_NOMEM. */
+/* Reads rising whole numbers, 1 to 1e9: "1,100,1000". name: for messages. MM_ERR_INVALID, MM_ERR_NOMEM. */
 MM_CHECKED mm_status args_rising(const char *name, const char *text, int64_t numbers_out[ARG_TEXTS_MAX], int *n_out);
 
-/* Adds a text, and borrows it. MM_ERR_INVALID: more than ARG_TEXTS_MAX. */
+/* Appends a text, and borrows it. name: for messages. MM_ERR_INVALID: more than ARG_TEXTS_MAX. */
 MM_CHECKED mm_status args_texts_add(const char *name, arg_texts *texts, const char *text);
 
 #endif

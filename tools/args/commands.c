@@ -17,13 +17,13 @@ int command_status(mm_status status) {
     return status == MM_ERR_INVALID || status == MM_ERR_NOT_FOUND ? EXIT_USAGE : EXIT_FAILED;
 }
 
-/* The only globals: a signal handler has no other way to be heard. */
+/* Globals, because a signal handler has no other way to pass on a signal. */
 static volatile sig_atomic_t interrupted, terminated;
 static struct timespec interrupted_at;
 
-enum { TWICE_MS = 100 }; /* within which two are one: timeout sends its own to the process, and again to its group */
+enum { TWICE_MS = 100 }; /* signals this close count as one: `timeout` signals the process, then its group */
 
-/* Of input, the first byte counts alone: its end follows it. */
+/* Input arrived, or ended. Never a second interrupt: a byte of input is followed by the end of input. */
 static void on_input(int number) {
     (void)number;
     if (interrupted) return;
@@ -31,7 +31,7 @@ static void on_input(int number) {
     interrupted = 1;
 }
 
-/* A second one ends the process: the first may not be looked at for long, while plans are made. */
+/* The second signal ends the process, because the command may not look at `interrupted` for long while it plans. */
 static void on_interrupt(int number) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);

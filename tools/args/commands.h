@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The subcommands of mm. Each takes its own argc and argv, argv[0] being its name, and returns the exit status. */
+/* The subcommands of mm. Each gets its arguments, with its name as argv[0], and returns the exit status. */
 #ifndef TOOLS_ARGS_COMMANDS_H
 #define TOOLS_ARGS_COMMANDS_H
 
@@ -22,15 +22,15 @@ int cmd_study(int argc, char **argv); /* mm codecs --study */
 /* Prints "mm COMMAND: message" to stderr, and returns the exit status: EXIT_USAGE for MM_ERR_INVALID and
  * MM_ERR_NOT_FOUND, which are faults of the command line, else EXIT_FAILED. */
 int command_failed(const char *command, mm_status status);
-/* The exit status alone. */
+/* The same exit status, without the message. */
 int command_status(mm_status status);
 
-/* From now on SIGINT and SIGTERM only set the variable that is returned; the command looks at it and ends by itself. */
+/* From now on, the first SIGINT or SIGTERM only sets the variable returned; the command polls it and ends by itself. */
 const volatile sig_atomic_t *command_interruptible(void);
-/* So does from now on the first byte that comes, or has come, by standard input, or its end. Input waits where a signal
- * would end a process that is not ready for it. */
+/* From now on, a byte on standard input, or its end, sets that variable too, also if it came before this call. A parent
+ * can so stop a child that is still starting, which a signal would kill. */
 void command_interruptible_by_input(void);
-/* Set by SIGTERM alone. */
+/* The variable that SIGTERM sets, and SIGINT does not. */
 const volatile sig_atomic_t *command_terminated(void);
 
 #endif

@@ -9,10 +9,9 @@
 
 #include "nets/io/safetensors.h"
 
-/* More than a path may lead through. */
-enum { LINKS_MAX = 64 };
+enum { LINKS_MAX = 64 }; /* symbolic links in a row; Linux follows at most 40 */
 
-/* The name of a file that is not there, in the folder behind links. */
+/* The absolute path, without links, of a file that does not exist. False: its folder does not exist. */
 static bool resolve_new(const char *path, char real[PATH_MAX]) {
     char folder[PATH_MAX], behind[PATH_MAX];
     const char *slash = strrchr(path, '/');
@@ -22,7 +21,7 @@ static bool resolve_new(const char *path, char real[PATH_MAX]) {
     return snprintf(real, PATH_MAX, "%s/%s", behind, slash ? slash + 1 : path) < PATH_MAX;
 }
 
-/* What the link `path` leads to, from where `path` is seen. */
+/* The target of the link `path`, relative to the folder that `path` is relative to. False: not a link. */
 static bool follow(const char *path, char next[PATH_MAX]) {
     char to[PATH_MAX];
     ssize_t length = readlink(path, to, sizeof to - 1);
@@ -33,7 +32,7 @@ static bool follow(const char *path, char next[PATH_MAX]) {
     return snprintf(next, PATH_MAX, "%.*s%s", folder, path, to) < PATH_MAX;
 }
 
-/* The file's name behind links, be it there or not. False: its folder is not, or links lead in a circle. */
+/* The absolute path, with links followed, of a file that may not exist. False: no such folder, or a circle of links. */
 static bool resolve(const char *path, char real[PATH_MAX]) {
     char at[PATH_MAX], next[PATH_MAX];
     if (realpath(path, real)) return true;
@@ -56,7 +55,7 @@ const char *files_net(const char *net) {
     return net && strncmp(net, prefix, sizeof prefix - 1) == 0 ? net + sizeof prefix - 1 : NULL;
 }
 
-/* Of data in one file or folder: the length of the prefix before its path; 0: it is other data. */
+/* Length of the prefix before the path, for data in one file or folder; 0: other data. */
 static size_t one_path(const char *spec, bool *folder_out) {
     static const struct {
         const char *prefix;
@@ -83,7 +82,7 @@ void files_data(const char *spec, data_files *files_out) {
         return;
     }
     char *comma = strchr(files_out->text, ',');
-    if (!comma) return; /* for the reader to refuse */
+    if (!comma) return; /* the reader of the data refuses it */
     *comma = '\0';
     files_out->images = files_out->text;
     files_out->labels = comma + 1;
@@ -99,8 +98,7 @@ mm_status files_absolute(const char *spec, char **spec_out) {
     if (one > 0 ? !realpath(spec + one, first)
                 : !files.images || !realpath(files.images, first) || !realpath(files.labels, second))
         return MM_OK;
-    if (one == 0 && (strchr(first, ',') || strchr(second, ',')))
-        return MM_OK; /* which the reader could not tell apart */
+    if (one == 0 && (strchr(first, ',') || strchr(second, ','))) return MM_OK; /* the reader splits at the comma */
     int length = one > 0 ? asprintf(spec_out, "%.*s%s", (int)one, spec, first)
                          : asprintf(spec_out, "files:%s,%s", first, second);
     if (length >= 0) return MM_OK;
@@ -108,7 +106,7 @@ mm_status files_absolute(const char *spec, char **spec_out) {
     return mm_fail(MM_ERR_NOMEM, "out of memory for the path of %s", spec);
 }
 
-/* JSON may go to standard output. */
+/* False for --json -, which is standard output. */
 static bool is_file(const named_file *f) {
     return f->path && !(strcmp(f->option, "--json") == 0 && strcmp(f->path, "-") == 0);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Files that a command's options name. */
+/* Checks the files that a command's options name, and resolves their paths. */
 #ifndef TOOLS_ARGS_FILES_H
 #define TOOLS_ARGS_FILES_H
 
@@ -26,19 +26,19 @@ bool files_are_same(const char *a, const char *b);
 /* The path in "file:PATH" of --net; NULL for other networks. */
 const char *files_net(const char *net);
 
-/* The files of --data files:IMAGES,LABELS, or the one of text:FILE and tokens:FILE, as images; NULL: there is none. */
+/* The files of --data files:IMAGES,LABELS; that of text:FILE or tokens:FILE is in `images`. NULL: none. */
 typedef struct data_files {
     char text[2 * PATH_MAX];
-    const char *images, *labels; /* in it */
+    const char *images, *labels; /* point into text */
 } data_files;
 void files_data(const char *spec, data_files *files_out);
 
-/* The same data, "files:...", "cifar10:...", "fashion-mnist:...", "text:..." or "tokens:...", by absolute paths with
- * links followed, which the caller frees; NULL for other data, and for files that are not there. MM_ERR_NOMEM. */
+/* Makes the paths in --data's value absolute (files:, cifar10:, fashion-mnist:, text:, tokens:), with links followed.
+ * The caller frees the new value. NULL for other data, and for files that do not exist. MM_ERR_NOMEM. */
 MM_CHECKED mm_status files_absolute(const char *spec, char **spec_out);
 
-/* Before anything is done: MM_ERR_IO: one that is to be written cannot be. MM_ERR_INVALID: it is named twice, so that
- * what is written first, or was there to be read, would be lost; or it is "-", which only --json may be. */
+/* Checks a command's files before it does anything. MM_ERR_IO: a file to be written is not writable. MM_ERR_INVALID:
+ * writing it would destroy another option's file; or it is "-", which only --json may be. */
 MM_CHECKED mm_status files_check(const named_file *files, int n);
 
 #endif

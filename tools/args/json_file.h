@@ -10,13 +10,13 @@
 
 #include "mm/core/status.h"
 
-/* Whether the path stands for standard output. NULL: it does not. */
+/* Whether the path is "-", standard output. path may be NULL. */
 bool json_file_is_output(const char *path);
 
 /* Where a command whose JSON goes to `path` (NULL: nowhere) prints its other output: stderr if JSON goes to stdout. */
 FILE *json_file_beside(const char *path);
 
-/* Writes the JSON, and takes over the reference. MM_ERR_NOMEM if json is NULL; MM_ERR_IO names the path. */
+/* Writes the JSON, and releases the caller's reference. MM_ERR_NOMEM if json is NULL; MM_ERR_IO names the path. */
 MM_CHECKED mm_status json_file_save(const char *path, json_t *json);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Shared by all picture files. */
+/* Text in pictures, SVG and HTML. */
 #ifndef TOOLS_ARGS_PICTURE_PAGE_H
 #define TOOLS_ARGS_PICTURE_PAGE_H
 

@@ -15,7 +15,7 @@ void progress_begin(progress *p, const char *what, int64_t from, int64_t total, 
     *p = (progress){.what = what, .from = from, .total = total, .terminal = isatty(2), .quiet = quiet, .began = now()};
 }
 
-/* Columns of the terminal: a line that wrapped could not be redrawn. */
+/* Columns of the terminal. The bar must fit: a line that wrapped could not be redrawn. */
 static int terminal_columns(void) {
     struct winsize size;
     return ioctl(2, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
@@ -23,7 +23,7 @@ static int terminal_columns(void) {
 
 enum { BAR_MAX = 24, BAR_MIN = 4 };
 
-/* " [###...]" in what `room` there is, up to BAR_MAX; nothing if that is too little. */
+/* Draws " [###...]" into `room` columns, at most BAR_MAX wide; draws nothing if the bar would be below BAR_MIN. */
 static void draw_bar(int room, int64_t done, int64_t total, char bar[static BAR_MAX + 4]) {
     int width = room - 3 < BAR_MAX ? room - 3 : BAR_MAX;
     bar[0] = '\0';
@@ -35,7 +35,7 @@ static void draw_bar(int room, int64_t done, int64_t total, char bar[static BAR_
     strcpy(bar + 2 + width, "]");
 }
 
-/* The cursor stays in the bar's line, so that a message takes its place and not that of the last detail. */
+/* Moves the cursor back to the bar's line, so that a message overwrites the bar and not the last detail. */
 static void show_details(progress *p, int columns) {
     char lines[PROGRESS_LINES][PROGRESS_LINE_BYTES];
     const int n = p->details ? p->details(p->details_ctx, lines) : 0;

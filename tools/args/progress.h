@@ -7,7 +7,7 @@
 
 enum { PROGRESS_LINES = 3, PROGRESS_LINE_BYTES = 320 };
 
-/* Makes lines that a terminal shows below the bar, each of which is cut to its columns. Returns their number. */
+/* Makes the lines to show below the bar on a terminal, which cuts each to its width. Returns their number. */
 typedef int (*progress_details)(void *ctx, char lines[PROGRESS_LINES][PROGRESS_LINE_BYTES]);
 
 typedef struct progress {
@@ -19,7 +19,7 @@ typedef struct progress {
     void *details_ctx;
 } progress;
 
-/* `from` of the total are done already; the time that is left is told from what is done since. */
+/* Begins with `from` of `total` done already. The time left is extrapolated from what is done after this call. */
 void progress_begin(progress *p, const char *what, int64_t from, int64_t total, bool quiet);
 /* Shows `done` of total, followed by the formatted text. */
 void progress_show(progress *p, int64_t done, const char *format, ...) MM_PRINTF(3, 4);

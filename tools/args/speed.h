@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Speeds are told in tokens of networks of tokens, in images of others. sample_tokens: of a sample; 0: an image. */
+/* Speeds: in tokens/s for networks of tokens, else in images/s. sample_tokens: tokens of a sample; 0: an image. */
 #ifndef TOOLS_ARGS_SPEED_H
 #define TOOLS_ARGS_SPEED_H
 

@@ -7,7 +7,7 @@
 
 enum { GAP = 2, NOTE = -1 };
 
-/* A cell, or the note of a row: where its text begins. */
+/* A cell, or a row's note (table_note; column NOTE). text: where its text begins in table.text. */
 typedef struct cell {
     int row, column;
     size_t text;
@@ -19,14 +19,14 @@ struct table {
     table_shape shape;
     cell *cells; /* row by row */
     int n_cells, cells_capacity;
-    char *text; /* of all cells, each ended by a NUL */
+    char *text; /* the texts of all cells, each ended by a NUL */
     size_t text_bytes, text_capacity;
     bool failed; /* memory ran out */
 };
 
 mm_status table_create(const table_column *columns, int n_columns, table_shape shape, table **table_out) {
     if (n_columns > TABLE_COLUMNS)
-        return mm_fail(MM_ERR_INVALID, "a table of %d columns: at most %d", n_columns, TABLE_COLUMNS);
+        return mm_fail(MM_ERR_INVALID, "the table has %d columns; at most %d are allowed", n_columns, TABLE_COLUMNS);
     table *t = calloc(1, sizeof *t);
     if (!t) return mm_fail(MM_ERR_NOMEM, "out of memory for a table");
     memcpy(t->columns, columns, (size_t)n_columns * sizeof *columns);
@@ -105,11 +105,10 @@ typedef struct layout {
     bool dropped[TABLE_COLUMNS];
 } layout;
 
-/* Whether a column's texts go on below where they do not fit. */
+/* Whether a column's texts are wrapped into further lines if they do not fit. */
 static bool is_wrapped(const table *t, int column) { return column == t->n_columns - 1 && t->columns[column].left; }
 
-/* The width that a column has for a text. A long text has a line of its own, and one of several words can be
- * wrapped. */
+/* The width that a text needs in its column: none if it is long enough to end its line, or can be wrapped. */
 static int shown_width(const table *t, int column, const char *text) {
     int width = (int)strlen(text);
     return width > TABLE_CELL || (is_wrapped(t, column) && strchr(text, ' ')) ? 0 : width;
@@ -154,7 +153,7 @@ static void drop(const table *t, layout *l) {
 
 /* ---------------------------------------------------------------- printing */
 
-/* How much of a word that is wider than a line is put into `room`: up to a comma or semicolon, if it has one there. */
+/* How much of a word that is wider than a line to print in `room` columns: up to the last comma or semicolon within. */
 static int part_of(const char *word, int length, int room) {
     int part = room < length ? room : length;
     for (int i = part; i > 0 && part < length; i--)
@@ -163,7 +162,7 @@ static int part_of(const char *word, int length, int room) {
 }
 
 void table_wrap(FILE *file, int at, int indent, const char *text) {
-    bool fresh = true; /* the line has nothing of the text yet */
+    bool fresh = true; /* no space is needed before the next word */
     while (*text == ' ') text++;
     while (*text) {
         int length = (int)strcspn(text, " "), gap = fresh ? 0 : 1;
@@ -175,13 +174,13 @@ void table_wrap(FILE *file, int at, int indent, const char *text) {
         if (wide) length = part_of(text, length, TABLE_WIDTH - at - gap);
         at += fprintf(file, "%*s%.*s", gap, "", length, text);
         text += length;
-        fresh = *text != ' ' && *text != '\0'; /* of a word that goes on there is no space */
+        fresh = *text != ' ' && *text != '\0'; /* the rest of a cut word: on the next line, no space */
         if (fresh) at = TABLE_WIDTH;
         while (*text == ' ') text++;
     }
 }
 
-/* Ends a line without spaces at its end: cells hold back what fills them up. */
+/* A line that is being printed. Padding is held back until the next text, so that no line ends with spaces. */
 typedef struct line {
     FILE *file;
     int at, fill; /* columns written, and spaces held back */
@@ -206,7 +205,8 @@ static void end(line *l) {
     *l = (line){.file = l->file};
 }
 
-/* A cell too wide for its column: ends its line, and the next cells stand where they would. */
+/* Prints a cell too wide for its column, and ends the line. The next cells follow on the next line, in their
+ * columns. */
 static void put_long(line *l, const char *text, int width) {
     int at = l->at + l->fill + (l->begun ? GAP : 0);
     fprintf(l->file, "%*s", at - l->at, "");
@@ -254,7 +254,7 @@ static void print_dropped(FILE *file, const table *t, const layout *l) {
     if (n > 0) fputs(")\n", file);
 }
 
-/* As many columns in each part as have room beside the first. */
+/* Each part has as many columns as fit beside the first. */
 static void print_folded(FILE *file, const table *t, const layout *all) {
     for (int c = 1; c < t->n_columns;) {
         layout part = {.width = {all->width[0]}};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Tables of text that fit TABLE_WIDTH columns, on a terminal or off it. If a table is too wide, columns are dropped in
- * the order of their `drop`, and a line below says which; or the table is split into parts, one under the other. After
- * a cell wider than TABLE_CELL the row goes on in the next line; but the last column, if aligned to the left, is
- * wrapped. */
+/* Tables of text that fit TABLE_WIDTH characters, whatever the terminal's width. If a table is too wide, columns are
+ * dropped in the order of their `drop`, and a line below says which; or the table is split into parts, one under the
+ * other. After a cell wider than TABLE_CELL the row continues on the next line. The last column, if aligned to the
+ * left, is wrapped instead. */
 #ifndef TOOLS_ARGS_TABLE_H
 #define TOOLS_ARGS_TABLE_H
 
@@ -15,7 +15,7 @@ enum { TABLE_WIDTH = 100, TABLE_CELL = 40, TABLE_COLUMNS = 257 };
 
 typedef struct table_column {
     const char *head; /* borrowed */
-    bool left;        /* aligned; numbers are to the right */
+    bool left;        /* aligned to the left; else to the right, as numbers */
     int drop;         /* 1: dropped first, then 2, ...; 0: never */
 } table_column;
 
@@ -34,10 +34,10 @@ void table_destroy(table *t);
 /* table_row begins a row, table_cell adds its next cell. If memory runs out, table_print returns MM_ERR_NOMEM. */
 void table_row(table *t);
 void table_cell(table *t, const char *format, ...) MM_PRINTF(2, 3);
-/* Ends the row with a text of any length in place of its remaining cells; it is wrapped into further lines. */
+/* Ends the row with a note in place of its remaining cells: a text of any length, which is wrapped. */
 void table_note(table *t, const char *format, ...) MM_PRINTF(2, 3);
 
-/* Prints the table. MM_ERR_NOMEM. Write errors stay with the stream (ferror). */
+/* Prints the table. MM_ERR_NOMEM. Does not check for write errors; ferror() has them. */
 MM_CHECKED mm_status table_print(FILE *file, const table *t);
 
 /* Prints text wrapped at spaces to TABLE_WIDTH columns. at: the column where the first line begins; indent: that of

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* A keeper of texts: owns copies until texts_fini. */
+/* A set of texts: owns copies of them until texts_fini. */
 #ifndef TOOLS_ARGS_TEXTS_H
 #define TOOLS_ARGS_TEXTS_H
 
-/* A zeroed keeper is empty. Not thread-safe. */
+/* All zero: empty. Not thread-safe. */
 typedef struct texts {
     char **text;
     int n;

@@ -30,8 +30,8 @@ mm_status traces_save(const traces *t, const char *command, const char *path) {
     for (int i = 0; i < t->n; i++) dropped += mm_timeline_dropped(t->timelines[i]);
     MM_TRY(mm_timelines_write(t->timelines, t->n, path));
     if (dropped > 0)
-        fprintf(stderr, "mm %s: %s: %lld slices are not in it: its buffer was full, or their times were not known\n",
-                command, path, (long long)dropped);
+        fprintf(stderr, "mm %s: %s lacks %lld slices: the buffer was full, or their times were unknown\n", command,
+                path, (long long)dropped);
     return MM_OK;
 }
 

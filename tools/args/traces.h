@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Timelines of several runs, which become one trace: a file for a viewer of timelines. */
+/* Collects timelines of several runs and writes them as one trace, a file for a timeline viewer. */
 #ifndef TOOLS_ARGS_TRACES_H
 #define TOOLS_ARGS_TRACES_H
 
@@ -19,11 +19,10 @@ const char *traces_name(const char *net, int64_t batch, const char *policy, int6
 /* Takes over the timeline, on failure too. MM_ERR_NOMEM. */
 MM_CHECKED mm_status traces_add(traces *t, mm_timeline *timeline);
 
-/* Writes all (mm_timelines_write), and says on stderr how many slices were dropped, if any were. command: for that
- * line. */
+/* Writes all timelines (mm_timelines_write). Warns on stderr, as `command`, if slices were dropped. */
 MM_CHECKED mm_status traces_save(const traces *t, const char *command, const char *path);
 
-/* Legal on a zeroed one. */
+/* Legal on an all-zero struct. */
 void traces_fini(traces *t);
 
 #endif

@@ -8,7 +8,7 @@
 #include "mm/core/graph/graph.h"
 #include "mm/core/status.h"
 
-/* "resnet32 train 128": a training graph's name, as nets/lower/lower.c gives it. */
+/* Takes network and batch from a training graph's name, which nets/lower/lower.c makes: "resnet32 train 128". */
 static void read_subject(const char *name, facts_source *source) {
     static const char mode[] = " train ";
     const char *end = strstr(name, mode);
@@ -43,7 +43,7 @@ void facts_source_close(facts_source *source) {
 
 /* ---------------------------------------------------------------- studies */
 
-/* A map's ratio under a codec by its spec; 0: the row has none. */
+/* The compression ratio of the row's map under the codec of `spec`; 0: the row has none. */
 static double ratio_of(const json_t *row, const char *spec, const char *layout) {
     char name[MM_SPEC_CAPACITY];
     snprintf(name, sizeof name, "%.*s", (int)strcspn(spec, ":"), spec);
@@ -67,14 +67,14 @@ mm_status facts_source_study(facts_source *source, const char *text) {
     const json_t *last = rows && json_is_array(rows) ? json_array_get(rows, json_array_size(rows) - 1) : NULL;
     if (!(ratio_of(last, "zvc", layout) > 0)) {
         json_decref(rows);
-        return mm_fail(MM_ERR_FORMAT, "study file %s: not rows of 'mm codecs --study --json'", path);
+        return mm_fail(MM_ERR_FORMAT, "study file %s: does not hold rows of 'mm codecs --study --json'", path);
     }
     source->study = rows;
     strcpy(source->layout, layout);
     return MM_OK;
 }
 
-/* Sets what the code of one map takes, if the study has the map and the codec. */
+/* Sets the typical sizes of one map's codes from its row of the study. */
 static void take_ratio(const facts_source *source, const json_t *row, const mm_graph *graph, mm_facts *facts) {
     char name[256];
     const char *layer = json_string_value(json_object_get(row, "layer"));

@@ -75,7 +75,7 @@ static mm_status read_passes(const reader *r, const json_t *passes, machine *m) 
     return MM_OK;
 }
 
-/* Nothing is changed where the object has no such key. */
+/* Leaves *out unchanged if the object does not have the key. */
 static mm_status get_if_there(const reader *r, const json_t *object, const char *where, const char *key, double low,
                               double high, double *out) {
     return json_object_get(object, key) ? get_number(r, object, where, key, low, high, out) : MM_OK;
@@ -86,7 +86,7 @@ static mm_status read_codecs(const reader *r, const json_t *codecs, int type, ma
     json_t *entry;
     json_object_foreach((json_t *)codecs, spec, entry) {
         if (m->n_codecs == MACHINE_CODECS)
-            return mm_fail(MM_ERR_FORMAT, "machine file %s: codecs: there are more than %d", r->path, MACHINE_CODECS);
+            return mm_fail(MM_ERR_FORMAT, "machine file %s: codecs: more than %d entries", r->path, MACHINE_CODECS);
         if (strlen(spec) >= MM_SPEC_CAPACITY)
             return mm_fail(MM_ERR_FORMAT, "machine file %s: codecs: the name %s has %zu characters, at most %d",
                            r->path, MM_BRIEF(spec), strlen(spec), MM_SPEC_CAPACITY - 1);
@@ -99,7 +99,7 @@ static mm_status read_codecs(const reader *r, const json_t *codecs, int type, ma
     return MM_OK;
 }
 
-/* A rate that the object does not say stays as it is. */
+/* Rates that the object does not have stay as they are. */
 static mm_status read_rates_if_there(const reader *r, const json_t *object, const char *where, machine_rates *rates) {
     MM_TRY(get_if_there(r, object, where, "conv_flops_per_s", LEAST_RATE, MOST_RATE, &rates->conv));
     MM_TRY(get_if_there(r, object, where, "winograd_flops_per_s", LEAST_RATE, MOST_RATE, &rates->winograd));
@@ -107,7 +107,7 @@ static mm_status read_rates_if_there(const reader *r, const json_t *object, cons
     return get_if_there(r, object, where, "attention_flops_per_s", LEAST_RATE, MOST_RATE, &rates->attention);
 }
 
-/* The machine's own rates, which hold for every type; then what types have of their own. */
+/* Reads the machine's rates as those of every type. read_types then overwrites those that a type has of its own. */
 static mm_status read_rates(const reader *r, const json_t *root, machine *m) {
     machine_rates own;
     MM_TRY(get_rate(r, root, "", "conv_flops_per_s", &own.conv));
@@ -136,7 +136,7 @@ static mm_status read_types(const reader *r, const json_t *types, machine *m) {
     return MM_OK;
 }
 
-/* By kinds of work (mm_contention); machines may have none. */
+/* Reads the contention between kinds of work (mm_contention). table NULL: the file has none. */
 static mm_status read_contention(const reader *r, const json_t *table, mm_contention *out) {
     out->known = table != NULL;
     for (mm_work of = 0; table && of < MM_WORK_KINDS; of++)
@@ -167,7 +167,7 @@ static mm_status read_algorithms(const reader *r, const json_t *algorithms, mach
     json_object_foreach((json_t *)algorithms, name, entry) {
         char where[128];
         if (m->n_algorithms == MACHINE_ALGORITHMS)
-            return mm_fail(MM_ERR_FORMAT, "machine file %s: algorithms: there are %zu, must be at most %d", r->path,
+            return mm_fail(MM_ERR_FORMAT, "machine file %s: algorithms: %zu entries, at most %d are allowed", r->path,
                            json_object_size(algorithms), MACHINE_ALGORITHMS);
         machine_algorithm *a = &m->algorithms[m->n_algorithms++];
         snprintf(where, sizeof where, "algorithms: %.64s: ", name);
@@ -217,7 +217,7 @@ mm_status machine_read(const char *path, const json_t *root, machine *machine_ou
 
 static double elems(const mm_tensor_info *t) { return (double)t->bytes / (double)mm_dtype_bytes(t->dtype); }
 
-/* The tensor of a forward step of that kind and access, of the highest rank; NULL. */
+/* The tensor of this kind and access that a step uses; of several, the one of highest rank. NULL: none. */
 static const mm_tensor_info *find_use(const mm_graph *graph, const mm_step_info *step, mm_tensor_kind kind,
                                       mm_access access) {
     const mm_tensor_info *found = NULL;
@@ -229,22 +229,22 @@ static const mm_tensor_info *find_use(const mm_graph *graph, const mm_step_info 
 }
 
 typedef struct product {
-    double multiply_adds; /* of the forward pass; 0: the layer multiplies nothing */
-    double outputs;       /* elements that it makes */
+    double multiply_adds; /* of the forward step; 0: the layer is no product */
+    double outputs;       /* elements of the output */
     bool linear, winograd, attention;
     mm_dtype type; /* of the maps */
     const mm_tensor_info *x, *w, *y;
-    const mm_tensor_info *filtered; /* of a convolution: each of its elements takes a filter's multiply-adds */
+    const mm_tensor_info *filtered; /* convolution: the map each of whose elements takes one filter's multiply-adds */
 } product;
 
-/* A transposed convolution's weight begins with the channels of its input. Where the output has as many, only the
- * output's size tells. */
+/* Whether a convolution is transposed: dims[0] of its weight are the input's channels, else the output's. If both are
+ * equal, the output's height decides. */
 static bool is_transposed(const product *p) {
     if (p->w->dims[0] != p->y->dims[3]) return true;
     return p->w->dims[0] == p->x->dims[3] && p->y->dims[1] >= 2 * p->x->dims[1];
 }
 
-/* Two products of each token's channels with half of all tokens'. */
+/* Attention: two products of each token's channels with those of, on average, half of all tokens. */
 static product attention_of(const product *maps) {
     product p = *maps;
     if (!p.x || !p.y || p.y->rank < 2) return (product){0};
@@ -253,7 +253,7 @@ static product attention_of(const product *maps) {
     return p;
 }
 
-/* A convolution's multiply-adds: each element of the output times a filter. A transposed one's: each of the input. */
+/* A layer's product. A convolution applies a filter for each element of its output; a transposed one, of its input. */
 static product product_of(const mm_graph *graph, mm_layer layer) {
     const mm_layer_info *info = mm_graph_layer(graph, layer);
     int forward = info->step[MM_FORWARD];
@@ -278,13 +278,13 @@ static product product_of(const mm_graph *graph, mm_layer layer) {
     return p;
 }
 
-/* Tiles that an algorithm cuts an image's map of one channel into. */
+/* Number of tiles into which an algorithm cuts one channel of one image. */
 static double tiles_of(const machine_algorithm *a, const product *p) {
     return ceil((double)p->y->dims[1] / (a->tile - (double)p->w->dims[2] + 1)) *
            ceil((double)p->y->dims[2] / (a->tile - (double)p->w->dims[3] + 1));
 }
 
-/* The share of those tiles' results that are elements of the output. */
+/* The share of the tiles' results that are elements of the output; the rest is cut off at the edges. */
 static double used_share(const machine_algorithm *a, const product *p) {
     const double results = (a->tile - (double)p->w->dims[2] + 1) * (a->tile - (double)p->w->dims[3] + 1);
     return (double)(p->y->dims[1] * p->y->dims[2]) / (tiles_of(a, p) * results);
@@ -304,13 +304,13 @@ static int64_t workspace_bytes(const machine_algorithm *a, const product *p) {
     return (int64_t)fmin(ceil(bytes), MOST);
 }
 
-/* Whether it is a backward step that computes two gradients. */
+/* Whether a backward step computes two gradients: of the weights and of the input. */
 static bool is_twice(const mm_graph *graph, const mm_step_info *step) {
     return step->phase == MM_BACKWARD && find_use(graph, step, MM_GRADIENT_MAP, MM_WRITE);
 }
 
-/* How often it takes its layer's multiply-adds. A loss with a product computes both gradients in its forward step; an
- * attention computes its scores again in the backward one, which has five products for two. */
+/* How many times its layer's forward multiply-adds a step computes. A loss with a product computes both gradients in
+ * its forward step. An attention has two products forward, and five backward, as it computes its scores again. */
 static double times(const mm_graph *graph, const mm_step_info *step) {
     const mm_layer_kind kind = mm_graph_layer(graph, step->layer)->kind;
     if (kind == MM_LAYER_LOSS) return step->phase == MM_FORWARD ? 3 : 0;
@@ -318,7 +318,7 @@ static double times(const mm_graph *graph, const mm_step_info *step) {
     return 1 + is_twice(graph, step);
 }
 
-/* algorithm NULL: at the machine's own rate. */
+/* algorithm NULL: at the machine's rate for this kind of product. */
 static double arithmetic_s(const machine *m, const mm_graph *graph, const mm_step_info *step, const product *p,
                            const machine_algorithm *algorithm) {
     if (p->multiply_adds == 0 || step->phase == MM_UPDATE) return 0;
@@ -333,7 +333,7 @@ static double arithmetic_s(const machine *m, const mm_graph *graph, const mm_ste
     return 2 * p->multiply_adds * times(graph, step) / rate;
 }
 
-/* Whether the step only passes it on: it is given its input's storage, and writes nothing. */
+/* Whether a tensor is an output that only shares its input's storage: the step writes no bytes of it. */
 static bool is_passed_on(const mm_step_info *step, mm_tensor tensor) {
     for (int p = 0; p < step->n_pairs; p++)
         if (step->pairs[p].alias && step->pairs[p].output == tensor) return true;
@@ -356,7 +356,7 @@ static int64_t nanoseconds(double seconds) { return seconds < 1e3 ? (int64_t)(se
 
 static int64_t step_ns(const machine *m, const mm_graph *graph, const mm_step_info *step, const product *p,
                        const machine_algorithm *algorithm) {
-    if (mm_graph_layer(graph, step->layer)->kind == MM_LAYER_DATA) return 0; /* beside the training */
+    if (mm_graph_layer(graph, step->layer)->kind == MM_LAYER_DATA) return 0; /* runs beside the training */
     double arithmetic = arithmetic_s(m, graph, step, p, algorithm);
     double passes = m->passes[mm_graph_layer(graph, step->layer)->kind];
     double bytes = passes * traffic_bytes(graph, step);
@@ -382,8 +382,8 @@ static int by_time(const void *a, const void *b) {
     return (x->workspace_bytes > y->workspace_bytes) - (x->workspace_bytes < y->workspace_bytes);
 }
 
-/* The algorithms that a convolution's step may take: each slower than the one before, with less workspace. Returns how
- * many. 0: the machine names none for it. */
+/* The algorithms worth having for a convolution's step: each is slower than the one before, with less workspace.
+ * Returns their number; 0: the machine has none for this step. */
 static int algorithms_of(const machine *m, const mm_graph *graph, const mm_step_info *step, const product *p,
                          mm_variant out[MACHINE_ALGORITHMS]) {
     int n = 0, kept = 0;
@@ -429,7 +429,7 @@ static mm_status set_variants(const machine *m, const mm_graph *graph, mm_facts 
 
 /* ---------------------------------------------------------------- codecs */
 
-/* The codec's own spec counts before its name, and rates of the type before those of any. */
+/* The entry for a codec and element type. The type's entries beat those of any type; then the spec beats the name. */
 static const machine_codec *find_codec(const machine *m, const char *spec, mm_dtype type) {
     const machine_codec *found = NULL;
     int found_rank = 0;

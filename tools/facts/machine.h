@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A machine described by a few rates, from which the times of any graph's steps, codecs and copies follow. For
- * machines that are not at hand; measured facts are better (mm bench --facts).
+/* A machine file describes a machine by a few rates, from which the times of any graph's steps, codecs and copies
+ * follow. It is for machines that you do not have; measured facts are better (mm bench --facts).
  *
  *   { "format": "mm machine", "version": 1, "name": "titanx", "memory_bytes": 12884901888,
  *     "conv_flops_per_s": ..., "winograd_flops_per_s": ..., "linear_flops_per_s": ..., "memory_bytes_per_s": ...,
@@ -18,37 +18,38 @@
  *       "Winograd": { "kernel": 3, "stride": 1, "flops_per_s": ..., "workspace": { "tile": 6, "tile_bytes": 144 } } } }
  *
  * A step takes the longer of its arithmetic and its traffic, plus a launch:
- *   arithmetic   two operations for each multiply-add of convolutions and linear layers, at their rate;
- *                winograd_flops_per_s is for 3x3 convolutions of stride 1. A backward step does it twice, or once if no
- *                gradient with respect to the input is needed. Attention's are flash attention's: two products of the
- *                causal half going forward, five going back, at attention_flops_per_s (default linear_flops_per_s)
+ *   arithmetic   two operations for each multiply-add of convolutions and linear layers, at their rate.
+ *                winograd_flops_per_s is for 3x3 convolutions of stride 1. A backward step takes twice as many, or as
+ *                many without a gradient with respect to the input. Attention is flash attention's: two products of
+ *                the causal half forward, five backward, at attention_flops_per_s (default linear_flops_per_s)
  *   traffic      the bytes of all tensors that it reads and writes, at memory_bytes_per_s, times `passes` of its
- *                layer's kind (default 1; bn-relu has those of bn): a batch norm reads its input twice
+ *                layer's kind (default 1; bn-relu defaults to bn's): a batch norm reads its input twice
  * A step whose output only shares storage (the gradient of a sum) costs just the launch. A codec takes the map's bytes
- * at its rate, plus a launch. Codecs are looked up by their whole spec, then by name.
+ * at its rate, plus a launch. A codec is looked up by its whole spec, then by its name.
  *
- * types (default none): other rates of arithmetic and codecs by the element type of maps (f32, bf16, ...). The four
- * rates above hold for steps whose maps are of no listed type, or where the type does not say; codecs likewise.
+ * types (default none): rates of arithmetic and codecs by the element type of maps (f32, bf16, ...). What a type does
+ * not list is as for the whole machine.
  *
- * host_sum_bytes_per_s (default none: that takes no time) and link_sharers (default 1): of several devices that train
- * parts of a batch: how fast a core of the host adds what they send, and how many of them share the link's rates
- * (mm_facts).
+ * host_sum_bytes_per_s (default none: adding takes no time) and link_sharers (default 1), if several devices each train
+ * a part of a batch: how fast a core of the host adds what they send, and how many share the link's rates (mm_facts).
  *
- * contention (default none): permille by kinds of work, as in files of facts (mm/core/facts/facts_file.c); it stands in the
- * place of the two numbers.
+ * contention (default none): permille by kinds of work, as in facts files (mm/core/facts/facts_file.c). It replaces
+ * contention_permille and link_contention_permille.
  *
- * half_rate_elems (default 0) makes convolutions that are too small to fill the device slower: one with n elements of
- * output has n / (n + half_rate_elems) of its rate.
+ * half_rate_elems (default 0) slows down convolutions that are too small to fill the device: one whose output has n
+ * elements runs at n / (n + half_rate_elems) of its rate.
  *
- * algorithms (default none): ways to compute a convolution. Each has a rate in the place of conv_flops_per_s and
- * winograd_flops_per_s, counted as if computed directly; may be for one kernel size or stride (of the input's height
- * over the output's, rounded; of a transposed one the other way round); and has a workspace, none by default:
- *   im2col_images      the matrix whose rows are what each filter reads, of so many images, or of all if they are fewer
- *   tile, tile_bytes   all maps and filters in transformed tiles: a map of h x h elements of output and a kernel of k
- *                      has ceil(h / (tile - k + 1)) tiles each way, of tile_bytes each, and a filter has one a channel.
- *                      They are written and read once; the rate is that of tiles of which nothing is cut off
- * A convolution's step, forward or backward, then has the variants of the facts that are worth having: each slower than
- * the one before, with less workspace. What the graph declares for it is of the device at hand, and does not count. */
+ * algorithms (default none): ways to compute a convolution. flops_per_s replaces conv_flops_per_s and
+ * winograd_flops_per_s; it counts the operations of direct convolution. kernel and stride limit the algorithm to one
+ * kernel size or stride (input height over output height, rounded; of a transposed convolution, output over input). The
+ * workspace, by default none, is one of:
+ *   im2col_images      the im2col matrix of so many images, or of the batch if that is smaller
+ *   tile, tile_bytes   all maps and filters as transformed tiles of tile_bytes each. A channel of an output of h x h
+ *                      elements has ceil(h / (tile - k + 1)) tiles each way with a kernel of k x k; a filter has one
+ *                      tile a channel. The step also writes and reads them once. flops_per_s holds for tiles that lie
+ *                      wholly inside the output
+ * Each convolution's step, forward or backward, gets as variants the algorithms worth having: each is slower than the
+ * one before, with less workspace. Variants that the graph declares are dropped: they are the present device's. */
 #ifndef TOOLS_FACTS_MACHINE_H
 #define TOOLS_FACTS_MACHINE_H
 
@@ -58,22 +59,22 @@
 
 enum { MACHINE_CODECS = 64, MACHINE_ALGORITHMS = 16, MACHINE_ANY_TYPE = MM_DTYPES };
 
-/* Multiplications and additions of a step, a second. */
+/* Operations (multiplications and additions) a second, by kind of product. */
 typedef struct machine_rates {
     double conv, winograd, linear, attention;
 } machine_rates;
 
 typedef struct machine_codec {
-    char spec[MM_SPEC_CAPACITY]; /* or name */
-    int type;                    /* mm_dtype of the maps; MACHINE_ANY_TYPE */
+    char spec[MM_SPEC_CAPACITY]; /* or its name alone */
+    int type;                    /* mm_dtype of the maps, or MACHINE_ANY_TYPE */
     double encode_bytes_per_s, decode_bytes_per_s;
 } machine_codec;
 
 typedef struct machine_algorithm {
-    double kernel, stride; /* of the convolutions that it computes; 0: any */
+    double kernel, stride; /* that it is limited to; 0: any */
     double flops_per_s;
-    double im2col_images;    /* workspace: im2col's matrix of so many */
-    double tile, tile_bytes; /* or transformed tiles; 0: none */
+    double im2col_images;    /* workspace: the im2col matrix of so many images; 0: none */
+    double tile, tile_bytes; /* workspace: transformed tiles; 0: none */
 } machine_algorithm;
 
 typedef struct machine {
@@ -94,14 +95,14 @@ typedef struct machine {
     int n_algorithms;
 } machine;
 
-/* Whether a file's content describes a machine. */
+/* Whether a JSON file is a machine file. root: its content. */
 bool machine_is(const json_t *root);
 
-/* Reads a machine. path: for messages. MM_ERR_FORMAT: the message says what is wrong. */
+/* Reads a machine file's content. path: for messages. MM_ERR_FORMAT: the message says what is wrong. */
 MM_CHECKED mm_status machine_read(const char *path, const json_t *root, machine *machine_out);
 
-/* Sets all times in the facts, and the variants of steps that the machine has algorithms for. Codecs and sizes of codes
- * must be there already. MM_ERR_NOMEM: nothing is changed. */
+/* Sets all times in the facts, and the variants of steps for which the machine has algorithms. The facts must already
+ * have codecs and sizes of codes. MM_ERR_NOMEM: nothing is changed. */
 MM_CHECKED mm_status machine_facts(const machine *machine, const mm_graph *graph, mm_facts *facts);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mm device: what the library sees of the machine, and a network's facts on it. */
+/* mm device: shows the devices, or measures a network's facts on one. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@
 
 typedef struct options {
     const char *json, *facts, *net, *policy_list;
-    target target; /* device NULL: all */
+    target target; /* target.device NULL: all devices */
     int64_t batch, iterations;
     bool help;
     arg_texts policies;
@@ -22,8 +22,8 @@ typedef struct options {
 /* One device of the build. */
 typedef struct seen {
     const mm_device_ops *ops;
-    char name[16];      /* "cuda", or "cuda:1" where there are several */
-    char unusable[512]; /* why; "": it can be used */
+    char name[16];      /* "cuda", or "cuda:1" if there are several */
+    char unusable[512]; /* why the device cannot be used; "": it can */
     mm_device_description description;
     mm_memory_info memory;
     device_speed speed;
@@ -42,7 +42,7 @@ static mm_status look(const options *o, const mm_device_ops *ops, const char *na
     MM_TRY(status);
     mm_device_memory_info(device, &s->memory);
     status = device_speed_measure(device, &s->speed);
-    mm_device_describe(device, &s->description); /* how pinned memory was got */
+    mm_device_describe(device, &s->description); /* after the measurement: says how pinned memory was allocated */
     mm_device_destroy(device);
     return status;
 }
@@ -96,7 +96,7 @@ static json_t *seen_json(const seen *s) {
                      codecs);
 }
 
-/* That the one named cannot be used is an error. */
+/* Shows one device. If the user named it (--device) and it cannot be used, that is an error. */
 static mm_status show_one(const options *o, const mm_device_ops *ops, const char *name, json_t *all) {
     seen s;
     MM_TRY(look(o, ops, name, &s));
@@ -106,7 +106,7 @@ static mm_status show_one(const options *o, const mm_device_ops *ops, const char
     return usable ? MM_OK : mm_fail(MM_ERR_NOT_FOUND, "%s", s.unusable);
 }
 
-/* By the kind's name where there is one of it, or none answers. */
+/* Shows all devices of a kind, under the kind's name if there is at most one. */
 static mm_status show_kind(const options *o, const mm_device_ops *ops, json_t *all) {
     const int count = ops->count();
     char name[16];
@@ -129,7 +129,7 @@ static mm_status show_devices(const options *o, json_t *all) {
     return MM_OK;
 }
 
-/* Every device that there is, or the one named. What could be told of it is written in any case. */
+/* Shows all devices, or the named one. --json is written also after a failure, with what is known. */
 static mm_status show(const options *o) {
     json_t *all = json_array();
     mm_status status = show_devices(o, all);
@@ -143,7 +143,8 @@ static mm_status show(const options *o) {
 
 /* ---------------------------------------------------------------- facts */
 
-/* Every map that they can move or compress is, so that its times are known. */
+/* Default --policies. With when=always they copy or compress every map that they can, so that all times are
+ * measured. */
 #define FACTS_POLICIES "liveness,vdnn-all:when=always,freelunch:when=always"
 
 typedef struct subject {
@@ -151,7 +152,7 @@ typedef struct subject {
     const nets_net *net;
 } subject;
 
-/* collect_run */
+/* A collect_run. */
 static mm_status measure_policy(void *ctx, const char *policy, collector *c) {
     const subject *of = ctx;
     const options *o = of->o;
@@ -190,8 +191,7 @@ static mm_status measure_facts(const options *o, const nets_net *net) {
 
 static mm_status save_facts(options *o) {
     nets_net *net;
-    if (o->json)
-        return mm_fail(MM_ERR_INVALID, "--json is of what the devices are, --facts of a network: give one of them");
+    if (o->json) return mm_fail(MM_ERR_INVALID, "--json describes devices, --facts a network: give one of them");
     if (!o->target.device) o->target.device = "host";
     if (!o->net) o->net = "resnet32";
     if (!o->policy_list) o->policy_list = FACTS_POLICIES;
@@ -216,28 +216,28 @@ static mm_status check_files(const options *o) {
 }
 
 static const char help_text[] =
-    "Prints what the library sees: the devices of this build, why one cannot be used, memory, and in about a second\n"
-    "each how fast the link to host memory, copies and codecs are. With --facts instead: trains a network on the\n"
-    "device for a few iterations of each policy and writes the times of its steps, codecs and link to a file, so\n"
-    "that 'mm plan --facts' can plan for that device elsewhere; and, but on host, how much these slow each other.\n"
+    "Lists the devices of this build: memory, and how fast the link to host memory, copies and codecs are, which\n"
+    "takes about a second each; or why a device cannot be used. With --facts instead, trains a network on the device\n"
+    "for a few iterations under each policy, and writes the times of its steps, codecs and link to a file, with\n"
+    "which 'mm plan --facts' plans for that device elsewhere. On GPUs it also measures how much these slow each\n"
+    "other.\n"
     "\n"
     "  mm device --device cuda --facts resnet50.json --net resnet50 --batch 128";
 
 int cmd_device(int argc, char **argv) {
     options o = {.target = {.precision = "fp32", .fuse = "on"}};
     const arg table[] = {
-        {"--device", "NAME", "only this one, as host or cuda:1 (all)", ARG_TEXT, &o.target.device, 0, 0},
+        {"--device", "NAME", "show only this device: host, cuda:1 (all)", ARG_TEXT, &o.target.device, 0, 0},
         TARGET_HOW_ARGS(&o.target),
         TARGET_CODEC_THREADS_ARG(&o.target),
         TARGET_OPTIMIZER_ARG(&o.target),
-        {"--json", "FILE", "the figures as an array; -: to standard output", ARG_TEXT, &o.json, 0, 0},
+        {"--json", "FILE", "write the figures as an array; -: to standard output", ARG_TEXT, &o.json, 0, 0},
         {"--facts", "FILE", "write a network's facts on the device (host)", ARG_TEXT, &o.facts, 0, 0},
-        {"--net", "NAME", "of the facts: network (resnet32)", ARG_TEXT, &o.net, 0, 0},
-        {"--batch", "N", "of the facts: batch size (128)", ARG_COUNT, &o.batch, 1, 1 << 20},
-        {"--policies", "P,Q", "of the facts: whose codecs and copies (" FACTS_POLICIES ")", ARG_TEXT, &o.policy_list, 0,
-         0},
-        {"--iterations", "N", "of the facts: of each policy, the first not counted (10)", ARG_COUNT, &o.iterations, 2,
-         1e6},
+        {"--net", "NAME", "with --facts: network (resnet32)", ARG_TEXT, &o.net, 0, 0},
+        {"--batch", "N", "with --facts: batch size (128)", ARG_COUNT, &o.batch, 1, 1 << 20},
+        {"--policies", "P,Q", "with --facts: policies to run (" FACTS_POLICIES ")", ARG_TEXT, &o.policy_list, 0, 0},
+        {"--iterations", "N", "with --facts: iterations of each policy; the first does not count (10)", ARG_COUNT,
+         &o.iterations, 2, 1e6},
         {0},
     };
     mm_status status = args_parse(argc, argv, table, "mm device [OPTIONS]", help_text, &o.help);
@@ -246,10 +246,9 @@ int cmd_device(int argc, char **argv) {
     if (status == MM_OK) status = check_files(&o);
     bool of_facts = o.net || o.policy_list || o.batch > 0 || o.iterations > 0 || o.target.optimizer_text;
     if (status == MM_OK && !o.facts && of_facts)
-        status = mm_fail(MM_ERR_INVALID,
-                         "--net, --batch, --policies, --iterations and --optimizer are of --facts FILE: give it, too");
+        status = mm_fail(MM_ERR_INVALID, "--net, --batch, --policies, --iterations and --optimizer need --facts FILE");
     if (status == MM_OK && !o.facts && o.target.threads > 0)
-        status = mm_fail(MM_ERR_INVALID, "--threads is of --facts FILE: give it, too");
+        status = mm_fail(MM_ERR_INVALID, "--threads needs --facts FILE");
     if (status == MM_OK) status = o.facts ? save_facts(&o) : show(&o);
     target_fini(&o.target);
     args_texts_fini(&o.policies);

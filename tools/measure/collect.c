@@ -21,7 +21,8 @@ static mm_status add_specs(const char *policy_spec, char specs[MM_MAX_CODECS][MM
         while (known < *n && strcmp(specs[known], used[u]) != 0) known++;
         if (known < *n) continue;
         if (*n == MM_MAX_CODECS)
-            return mm_fail(MM_ERR_UNSUPPORTED, "facts of more than %d codecs at once", MM_MAX_CODECS);
+            return mm_fail(MM_ERR_UNSUPPORTED, "the policies have more than %d codecs; measure facts with fewer",
+                           MM_MAX_CODECS);
         strcpy(specs[(*n)++], used[u]);
     }
     return MM_OK;
@@ -68,8 +69,8 @@ void collector_fini(collector *c) {
     memset(c, 0, sizeof *c);
 }
 
-/* A node's time in a typical iteration. The program has the mean of all but the first, which those that were disturbed
- * are in; a run is told by its median. */
+/* Median over mean of the iterations' times, at most 1. Nodes' times are means, which include disturbed iterations;
+ * times this ratio, they are those of a typical iteration. */
 static double typical_part(const row *r) {
     double part = r->iteration_seconds_mean > 0 ? r->iteration_seconds_median / r->iteration_seconds_mean : 1;
     return part < 1 ? part : 1;
@@ -82,8 +83,8 @@ static int64_t typical_ns(const mm_measured *m, int node, const row *r) {
 /* ---------------------------------------------------------------- steps and contention */
 
 typedef struct totals {
-    int64_t compute, again, codecs, link; /* ns of an iteration */
-    int64_t miss_bytes;                   /* of what `compute` is of */
+    int64_t compute, again, codecs, link; /* ns of an iteration; again: recomputed steps */
+    int64_t miss_bytes;                   /* far bytes of the steps in `compute` */
 } totals;
 
 static totals add_up(const mm_measured *m, const int64_t *miss_bytes, const row *r) {
@@ -98,7 +99,7 @@ static totals add_up(const mm_measured *m, const int64_t *miss_bytes, const row 
             break;
         case MM_COST_ENCODE:
         case MM_COST_DECODE:
-        case MM_COST_MEMORY: /* read beside the computation, as codecs do */
+        case MM_COST_MEMORY: /* uses memory beside the computation, as codecs do */
             t.codecs += ns;
             break;
         case MM_COST_LINK_OUT:
@@ -110,8 +111,8 @@ static totals add_up(const mm_measured *m, const int64_t *miss_bytes, const row 
     return t;
 }
 
-/* Of a run without side streams: how much longer its steps took than the same did in the run that steps are from so
- * far, and how much more they did not find near. Those run again count, too. */
+/* Adds a run without side streams to the fit of far_ps_per_byte: how much longer its steps, recomputed ones included,
+ * took than in the run that has given the step times so far, and how many more far bytes they had. */
 static void add_far(collector *c, const mm_measured *m, const int64_t *miss_bytes, const totals *t, const row *r) {
     double farther = 0, longer = 0;
     if (c->cache_bytes == 0 || t->codecs + t->link > 0 || c->steps_from < COLLECT_ALONE) return;
@@ -142,7 +143,7 @@ static void add_steps(collector *c, const mm_measured *m, const int64_t *miss_by
     c->facts->variants[c->facts->variant_first[0]].ns += c->beyond_ns;
 }
 
-/* Of the side streams' work, what was not beside computation held it up. */
+/* Adds a run with side streams to the fit of contention. What held up the computation did not run beside it. */
 static void add_contention(collector *c, const totals *t, const row *r) {
     double side = (double)(t->codecs + t->link);
     double held_up = r->iteration_seconds_median * 1e9 - (double)(t->compute + t->again + c->beyond_ns);
@@ -186,7 +187,7 @@ mm_status collector_add(collector *c, session *s, const row *r) {
 
 /* ---------------------------------------------------------------- variants */
 
-/* Whether there is no time yet of the variant of that index, or the last, of a step that has several. */
+/* Whether a step with several variants has no time yet for variant `variant`, or for its last one if it has fewer. */
 static bool lacks(const collector *c, int variant) {
     for (int s = 0; s < c->facts->n_steps; s++) {
         const int first = c->facts->variant_first[s], last = c->facts->variant_first[s + 1] - 1;
@@ -207,7 +208,7 @@ mm_status collector_measure_variants(collector *c, collect_run run, void *ctx) {
     return status;
 }
 
-/* ---------------------------------------------------------------- what follows */
+/* ---------------------------------------------------------------- computing the facts */
 
 /* As permille, at most MM_CONTENTION_MOST: on a disturbed machine the measured slowdown can be arbitrarily large. */
 static int permille(double part) {
@@ -215,14 +216,14 @@ static int permille(double part) {
     return permille > MM_CONTENTION_MOST ? MM_CONTENTION_MOST : permille > 0 ? (int)permille : 0;
 }
 
-/* The additional time of a byte that is not in the cache, in ns; 0 if the runs do not tell. */
+/* The additional time of a far byte, in ns; 0 if the runs do not show any. */
 static double far_ns(const collector *c) {
     double most = 1e-3 * MM_FAR_PS_MOST, far = c->miss_longer > 0 ? c->miss_longer / c->miss_squared : 0;
     return far < most ? far : most;
 }
 
-/* Takes the time of bytes that were not in the cache off the steps' times, of all variants alike. At least half of a
- * step's time stays. Chosen. */
+/* Subtracts the time of far bytes from the steps' times, for all variants alike. At least half of a step's time stays;
+ * chosen. */
 static void take_far_off(const collector *c, double far, mm_facts *facts) {
     for (int s = 0; s < facts->n_steps; s++)
         for (int v = facts->variant_first[s]; v < facts->variant_first[s + 1]; v++) {
@@ -244,7 +245,7 @@ static void find_contention(const collect_contention *sums, double far, int *cod
         codecs = (s->cy * s->ll - s->ly * s->cl) / determinant;
         link = (s->ly * s->cc - s->cy * s->cl) / determinant;
     }
-    if (determinant <= 1e-6 * s->cc * s->ll || codecs < 0 || link < 0) { /* one of them, or both alike */
+    if (determinant <= 1e-6 * s->cc * s->ll || codecs < 0 || link < 0) { /* give one of them the whole slowdown */
         codecs = s->cc > 0 && (link <= 0 || s->ll == 0) ? s->cy / s->cc : 0;
         link = s->ll > 0 && codecs <= 0 ? s->ly / s->ll : 0;
     }
@@ -259,7 +260,7 @@ static int64_t shared_rate(int64_t both, int64_t alone) {
     return alone > 0 && both > alone ? alone : both < least ? least : both;
 }
 
-/* What the device cannot compute is left out. */
+/* Measures the pairs, unless the device cannot compute the work. */
 static mm_status measure_pairs(collector *c, const target *target) {
     mm_device *device;
     const mm_codec *codec = NULL;
@@ -284,10 +285,10 @@ mm_status collector_measure_device(collector *c, const target *target) {
     return status == MM_OK && !target_is_host(target->device) ? measure_pairs(c, target) : status;
 }
 
-/* The facts' contention of each pair: as measured, else as the facts' two contention_permille have it. */
+/* Sets the facts' contention of each pair: as measured, else as the facts' two contention_permille say. */
 static void put_pairs(const device_pairs *pairs, mm_facts *facts) {
     mm_contention found = {.known = true};
-    facts->contention.known = false; /* what the two numbers say */
+    facts->contention.known = false; /* so that mm_facts_contention uses the two numbers */
     for (mm_work of = 0; of < MM_WORK_KINDS; of++)
         for (mm_work beside = 0; beside < MM_WORK_KINDS; beside++) {
             const int measured = pairs->permille[of][beside];
@@ -318,6 +319,6 @@ mm_status collector_fill(const void *ctx, const mm_graph *graph, mm_facts *facts
 }
 
 mm_status collector_save(const collector *c, const char *path) {
-    if (c->steps_from != COLLECT_NONE) conclude(c, c->facts); /* else they are a machine's */
+    if (c->steps_from != COLLECT_NONE) conclude(c, c->facts); /* else facts came whole, from a file */
     return mm_facts_write(c->facts, c->lowered->graph, path);
 }

@@ -6,19 +6,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A map is of images of 64 KiB. */
+/* A map consists of images of 64 KiB. */
 enum { CHANNELS = 64, SIDE = 16, IMAGE_BYTES = CHANNELS * SIDE * SIDE * 4, WEIGHT_BYTES = CHANNELS * CHANNELS * 9 * 4 };
 enum { SIDES = MM_WORK_KINDS, ROUNDS = 3, TIMES_MAX = 1 << 14, GROWTH = 8 };
-enum { MEMORY_PART = 64 }; /* a block takes at most so large a part of the free memory. Chosen: all take a sixth */
+enum { MEMORY_PART = 64 }; /* a block takes at most 1/64 of the free memory. Chosen: all together take a sixth */
 
-/* Chosen: the shortest work is long beside its launch; the maps grow no more once the longest takes that long; and each
- * run is long beside what an event's time is off. */
+/* Chosen. Maps grow until the shortest work takes SHORTEST_NS, long against its launch, or the longest LONGEST_NS. A
+ * run takes RUN_NS, long against the error of an event's time. */
 static const int64_t SHORTEST_NS = 50000, LONGEST_NS = 4000000, RUN_NS = 3000000;
 
 enum { MAP, CONVOLVED, CLIPPED, CODE, CODE_READ, DECODED, COPIED_IN, BODY, BODY_READ, BLOCKS };
 enum { PINNED_OUT, PINNED_IN, PINNED };
 
-/* In pinned memory: what codecs with a body and with an error bound take. */
+/* In pinned memory: inputs of codecs with variable codes or an error bound. */
 typedef struct pinned_inputs {
     mm_body_record record;
     float bound;
@@ -35,14 +35,14 @@ struct bench {
     void *block[BLOCKS], *pinned[PINNED], *weights, *workspace;
     int64_t workspace_bytes, scratch_bytes;
     nets_op *op[MM_WORK_CHEAP + 1]; /* by mm_work */
-    /* [0]: of the encode, [1]: of the decode and of what it reads */
+    /* [0]: for the encode that is measured; [1]: for the decode, and the encode that makes its input */
     void *scratch[2];
     pinned_inputs *of_codec[2];
     mm_code_body body[2];
     mm_code_inputs inputs[2];
     mm_stream *stream[SIDES];
     mm_event *begin[SIDES], *end[SIDES];
-    int times[SIDES]; /* how often each is enqueued in a run */
+    int times[SIDES]; /* how often a run enqueues each kind */
     int64_t alone_ns[SIDES];
 };
 
@@ -74,7 +74,7 @@ static mm_status run_decode(bench *b, mm_stream *stream) {
                            &b->inputs[1], NULL);
 }
 
-/* What run_decode reads. */
+/* Encodes the code that run_decode reads. */
 static mm_status encode_to_read(bench *b) {
     return mm_codec_encode(b->codec, b->stream[MM_WORK_DECODE], &b->shape, b->block[MAP], b->block[CODE_READ],
                            b->scratch[1], &b->inputs[1], NULL);
@@ -95,7 +95,7 @@ static bool is_had(const bench *b, mm_work work) {
     return b->codec || (work != MM_WORK_ENCODE && work != MM_WORK_DECODE);
 }
 
-/* ---------------------------------------------------------------- what they need */
+/* ---------------------------------------------------------------- memory, streams and the codec */
 
 static mm_status reserve(const bench *b, mm_memory_kind kind, int64_t bytes, void **memory_out) {
     return bytes > 0 ? mm_device_reserve(b->device, kind, bytes, memory_out) : MM_OK;
@@ -123,7 +123,7 @@ static mm_status open_codec(bench *b) {
     for (int i = 0; i < 2; i++) {
         MM_TRY(reserve(b, MM_MEMORY_DEVICE, b->scratch_bytes, &b->scratch[i]));
         MM_TRY(reserve(b, MM_MEMORY_PINNED, sizeof *b->of_codec[i], (void **)&b->of_codec[i]));
-        b->of_codec[i]->bound = 0.01f; /* of values up to about 7: put_map */
+        b->of_codec[i]->bound = 0.01f; /* values go up to about 7: smooth_put */
         b->body[i] =
             (mm_code_body){.pool = b->block[BODY + i], .pool_bytes = b->bytes, .record = &b->of_codec[i]->record};
         b->inputs[i] = (mm_code_inputs){.body = &b->body[i], .bound = &b->of_codec[i]->bound};
@@ -178,7 +178,7 @@ static void close_bench(bench *b) {
 
 /* ---------------------------------------------------------------- measuring */
 
-/* Enqueues the kinds in turn, so that all begin at about the same time. end_ns: after the first began. */
+/* Runs kinds of work beside each other, enqueued in turn. end_ns: when each ended, from when the first began. */
 static mm_status run(bench *b, const mm_work *works, int n, int64_t *end_ns) {
     int64_t begin = INT64_MAX;
     for (int i = 0; i < n; i++) MM_TRY(mm_event_record(b->begin[works[i]], b->stream[works[i]]));
@@ -211,7 +211,7 @@ static mm_status time_alone(bench *b, mm_work work) {
     return MM_OK;
 }
 
-/* How long each takes once, and of steps and the codec's work the shortest and the longest. */
+/* Times each kind run once, and finds the shortest and longest of these times, without the link. */
 static mm_status time_once(bench *b, int64_t *shortest_out, int64_t *longest_out) {
     *shortest_out = INT64_MAX;
     *longest_out = 0;
@@ -226,8 +226,8 @@ static mm_status time_once(bench *b, int64_t *shortest_out, int64_t *longest_out
     return MM_OK;
 }
 
-/* Every kind as often as makes runs of about the same length: how much the longer of two runs lost to a much shorter
- * one would be lost in what both vary by. */
+/* Sets how often each kind is enqueued so that all runs take about the same time, and times them alone. Beside a much
+ * shorter run, a run's slowdown would be lost in the noise. */
 static mm_status time_runs(bench *b) {
     int64_t length = RUN_NS;
     for (mm_work work = 0; work < MM_WORK_KINDS; work++)
@@ -281,7 +281,7 @@ static mm_status measure_pairs(bench *b, device_pairs *pairs) {
     return MM_OK;
 }
 
-/* Measures the pairs if so many images make the kinds long enough, or if there cannot be more. */
+/* Measures the pairs if with so many images the work takes long enough, or if there can be no more images (last). */
 static mm_status try_images(bench *b, nets_backend *backend, int64_t images, bool last, bool *done_out,
                             device_pairs *pairs) {
     int64_t shortest, longest;

@@ -10,11 +10,11 @@
 
 enum { STREAMS = 2, BLOCKS = 4 };
 
-/* Blocks are feature maps of images of 64 KiB: from 32 (2 MiB) to 4096 (256 MiB), by default 1/512 of the free memory.
- * Chosen: the most is more than a large device's cache, and all blocks together are a small part of the memory. */
+/* A block is a feature map of images of 64 KiB: 1/512 of the free memory, within LEAST_IMAGES (2 MiB) and MOST_IMAGES
+ * (256 MiB). Chosen: the largest exceeds a large device's cache, and all blocks take a small part of the memory. */
 enum { CHANNELS = 64, SIDE = 16, IMAGE_BYTES = CHANNELS * SIDE * SIDE * 4, LEAST_IMAGES = 32, MOST_IMAGES = 4096 };
 
-/* In pinned memory: what codecs with a body and with an error bound take. */
+/* In pinned memory: inputs of codecs with variable codes or an error bound. */
 typedef struct pinned_inputs {
     mm_body_record record;
     float bound;
@@ -24,20 +24,21 @@ typedef struct bench {
     mm_device *device;
     int64_t bytes; /* of each block */
     mm_stream *stream[STREAMS];
-    uint8_t *block[BLOCKS]; /* device memory; the last is for bodies */
+    uint8_t *block[BLOCKS]; /* device memory; the last is the pool of variable codes */
     uint8_t *pinned[STREAMS];
-    mm_shape shape; /* of the block's bytes as a feature map */
+    mm_shape shape; /* of a block as a feature map */
     mm_codec *codec;
     void *scratch; /* of the codec */
     pinned_inputs *of_codec;
     mm_code_body body;
     mm_code_inputs inputs;
-    double pinned_seconds; /* to get what is pinned */
+    double pinned_seconds; /* to allocate `pinned` */
 } bench;
 
 static double now(void) { return (double)mm_now_ns() * 1e-9; }
 
-/* ---------------------------------------------------------------- what is measured: each enqueues a block's worth */
+/* ---------------------------------------------------------------- the work that is measured; each enqueues one
+ * block */
 
 static mm_status copy_out(bench *b) {
     return mm_copy_async(b->stream[0], b->pinned[0], b->block[0], b->bytes, MM_COPY_OUT);
@@ -77,10 +78,10 @@ static mm_status run(bench *b, mm_status (*work)(bench *b), int times, double *s
     return MM_OK;
 }
 
-/* How long runs last together that tell a rate. Chosen. */
+/* Repetitions must last this long together to give a rate. Chosen. */
 static const double ENOUGH_SECONDS = 0.03;
 
-/* Bytes a second. After a warm-up run, the number of runs is doubled until they last long enough. */
+/* Measures bytes per second. After a warm-up, doubles the number of repetitions until they last long enough. */
 static mm_status measure(bench *b, mm_status (*work)(bench *b), int64_t *rate_out) {
     enum { TIMES_MAX = 4096 };
     double seconds;
@@ -101,7 +102,7 @@ static mm_status measure_both(bench *b, device_codec_speed *speed) {
     return b->codec->flags.gives_value ? measure(b, decode, &speed->decode) : MM_OK;
 }
 
-/* A codec that takes long enough for the smallest block is measured with that. */
+/* Measures encode and decode. A codec that takes long enough for the smallest block is measured with that block. */
 static mm_status measure_ways(bench *b, device_codec_speed *speed_out) {
     const int64_t images = b->shape.dims[0];
     device_codec_speed speed = {0};
@@ -123,7 +124,7 @@ static mm_status measure_codec(bench *b, const char *spec, device_codec_speed *s
     int64_t scratch_bytes = mm_codec_scratch(b->codec, &b->shape);
     mm_status status = mm_codec_bound(b->codec, &b->shape, &bound);
     if (status == MM_OK && bound > b->bytes)
-        status = mm_fail(MM_ERR_UNSUPPORTED, "%s: a code can be larger than its map, which is not measured", spec);
+        status = mm_fail(MM_ERR_UNSUPPORTED, "%s: cannot be measured, because a code can be larger than its map", spec);
     if (status == MM_OK && scratch_bytes > 0)
         status = mm_device_reserve(b->device, MM_MEMORY_DEVICE, scratch_bytes, &b->scratch);
     if (status == MM_OK) status = measure_ways(b, speed_out);
@@ -133,7 +134,7 @@ static mm_status measure_codec(bench *b, const char *spec, device_codec_speed *s
     return status;
 }
 
-/* One that cannot be measured is left out. */
+/* Measures all codecs of the device, except those that cannot be measured. */
 static mm_status measure_codecs(bench *b, device_speed *speed) {
     const mm_codec_ops *ops;
     for (size_t i = 0; (ops = mm_codec_table(i)) != NULL && speed->n_codecs < DEVICE_CODECS_MAX; i++) {
@@ -157,7 +158,7 @@ static mm_status open_bench(bench *b) {
     for (int i = 0; i < BLOCKS; i++)
         MM_TRY(mm_device_reserve(b->device, MM_MEMORY_DEVICE, b->bytes, (void **)&b->block[i]));
     MM_TRY(mm_device_reserve(b->device, MM_MEMORY_PINNED, sizeof *b->of_codec, (void **)&b->of_codec));
-    b->of_codec->bound = 0.01f; /* of values up to about 7: put_map */
+    b->of_codec->bound = 0.01f; /* values go up to about 7: smooth_put */
     b->body = (mm_code_body){.pool = b->block[BLOCKS - 1], .pool_bytes = b->bytes, .record = &b->of_codec->record};
     b->inputs = (mm_code_inputs){.body = &b->body, .bound = &b->of_codec->bound};
     double start = now();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Measures a device's speed, with the device contract alone. */
+/* Measures a device's speed, using only the device contract (mm/device/contract/) and codecs. */
 #ifndef TOOLS_MEASURE_DEVICE_SPEED_H
 #define TOOLS_MEASURE_DEVICE_SPEED_H
 
@@ -15,17 +15,17 @@ typedef struct device_codec_speed {
 /* Bytes per second. */
 typedef struct device_speed {
     int64_t out, in; /* copies between device and pinned memory, the other direction idle */
-    int64_t both;    /* each direction with both busy */
+    int64_t both;    /* each direction while both are busy */
     int64_t pinned;  /* allocation of pinned memory; on the host its pages are not touched yet */
     int64_t copy;    /* copies within the device; each byte is read and written */
     int n_codecs;
     device_codec_speed codec[DEVICE_CODECS_MAX];
 } device_speed;
 
-/* Measures all figures. Takes about a second, and some hundred MB of the device. */
+/* Measures all figures. Takes about a second, and some hundred MB on the device. */
 MM_CHECKED mm_status device_speed_measure(mm_device *device, device_speed *speed_out);
 
-/* Measures the link alone: out, in, both. The rest is 0. */
+/* Measures only the link: out, in, both. The rest is 0. */
 MM_CHECKED mm_status device_speed_link(mm_device *device, device_speed *speed_out);
 
 /* Measures one codec. MM_ERR_UNSUPPORTED: its code can be larger than the map. */

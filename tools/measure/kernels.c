@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of cupti_activity.h, whose records only grow at their ends: what is read here has stood in its place since CUDA
- * 11. */
+/* Constants and records as in cupti_activity.h. CUPTI extends records only at their ends; what is read here has had the
+ * same place since CUDA 11. */
 enum { KIND_DRIVER = 4, KIND_RUNTIME = 5, KIND_KERNEL = 10, KIND_EXTERNAL = 39 };
 enum { EXTERNAL_CUSTOM = 3, BUFFER_BYTES = 4 << 20, FLUSH_FORCED = 1 };
 
@@ -26,7 +26,7 @@ typedef struct kernel_record { /* CUpti_ActivityKernel4 and later */
 } kernel_record;
 _Static_assert(offsetof(kernel_record, start) == 16 && offsetof(kernel_record, correlation) == 92 &&
                    offsetof(kernel_record, name) == 104,
-               "as CUPTI lays it out, in 8 bytes");
+               "kernel_record has CUPTI's layout, aligned to 8 bytes");
 
 typedef struct external_record { /* CUpti_ActivityExternalCorrelation */
     uint32_t kind, external_kind;
@@ -50,10 +50,10 @@ typedef struct cupti {
     bool pushed;
 } cupti;
 
-/* CUPTI's callbacks, which come from threads of its own, have no context. */
+/* Globals, because CUPTI calls back from its own threads and passes no context. noted: where records go. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static kernels *noted;
-static bool registered; /* once in a process is enough */
+static bool registered; /* callbacks are registered, once in a process */
 
 /* ---------------------------------------------------------------- records */
 
@@ -116,13 +116,13 @@ static mm_status check(const cupti *c, int result, const char *what) {
     const char *text = NULL;
     if (result == 0) return MM_OK;
     if (c->text) (void)c->text(result, &text);
-    return mm_fail(MM_ERR_UNSUPPORTED, "CUPTI: %s: %s (%d)", what, text ? text : "it fails", result);
+    return mm_fail(MM_ERR_UNSUPPORTED, "CUPTI: %s: %s (%d)", what, text ? text : "failed", result);
 }
 
 static mm_status load(cupti *c) {
     static const char *const FILES[] = {"libcupti.so", "libcupti.so.13", "libcupti.so.12"};
     for (size_t i = 0; i < sizeof FILES / sizeof *FILES && !c->library; i++) c->library = dlopen(FILES[i], RTLD_NOW);
-    if (!c->library) return mm_fail(MM_ERR_UNSUPPORTED, "no CUPTI is found (libcupti.so, in LD_LIBRARY_PATH)");
+    if (!c->library) return mm_fail(MM_ERR_UNSUPPORTED, "CUPTI was not found (libcupti.so, in LD_LIBRARY_PATH)");
     const struct {
         void *to;
         const char *name;
@@ -142,7 +142,7 @@ static mm_status load(cupti *c) {
     return MM_OK;
 }
 
-/* Which kinds of records: kernels; and calls, for which alone CUPTI tells what was pushed. */
+/* The kinds of records to enable: kernels, and API calls, since CUPTI links only calls to the step that was pushed. */
 static const int KINDS[] = {KIND_EXTERNAL, KIND_RUNTIME, KIND_DRIVER, KIND_KERNEL};
 enum { N_KINDS = sizeof KINDS / sizeof *KINDS };
 
@@ -150,11 +150,11 @@ static mm_status start(cupti *c) {
     MM_TRY(load(c));
     if (!registered) MM_TRY(check(c, c->callbacks(request, complete), "registering callbacks"));
     registered = true;
-    for (int i = 0; i < N_KINDS; i++) MM_TRY(check(c, c->enable(KINDS[i]), "noting kernels"));
+    for (int i = 0; i < N_KINDS; i++) MM_TRY(check(c, c->enable(KINDS[i]), "recording kernels"));
     return MM_OK;
 }
 
-/* The library stays: CUPTI cannot be unloaded while CUDA is in use. */
+/* Stops, without unloading the library: CUPTI cannot be unloaded while CUDA is in use. */
 static void stop(kernels *k) {
     pthread_mutex_lock(&lock);
     noted = NULL;
@@ -165,7 +165,7 @@ static void stop(kernels *k) {
 
 mm_status kernels_begin(kernels *k) {
     *k = (kernels){.cupti = calloc(1, sizeof *k->cupti)};
-    if (!k->cupti) return mm_fail(MM_ERR_NOMEM, "no memory to note kernels");
+    if (!k->cupti) return mm_fail(MM_ERR_NOMEM, "out of memory to record kernels");
     pthread_mutex_lock(&lock);
     noted = k;
     pthread_mutex_unlock(&lock);
@@ -181,7 +181,7 @@ void kernels_step(kernels *k, int step) {
     c->pushed = step >= 0 && c->push(EXTERNAL_CUSTOM, (uint64_t)step) == 0;
 }
 
-/* ---------------------------------------------------------------- what was noted */
+/* ---------------------------------------------------------------- evaluating the records */
 
 static int by_begin(const void *a, const void *b) {
     const kernel *x = a, *y = b;
@@ -216,7 +216,7 @@ mm_status kernels_end(kernels *k) {
     for (int i = 0; i < N_KINDS; i++) (void)c->disable(KINDS[i]);
     stop(k);
     finish(k);
-    if (status == MM_OK && k->out_of_memory) status = mm_fail(MM_ERR_NOMEM, "no memory for all kernels");
+    if (status == MM_OK && k->out_of_memory) status = mm_fail(MM_ERR_NOMEM, "out of memory for all kernels");
     return status;
 }
 

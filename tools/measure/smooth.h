@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Values that are something like a map's, to measure with. */
+/* Values to measure with that resemble those of a feature map. */
 #ifndef TOOLS_MEASURE_SMOOTH_H
 #define TOOLS_MEASURE_SMOOTH_H
 
 #include <stdint.h>
 
-/* Smooth, and half of them below zero, as a batch norm gives them; none below `least`: 0 gives what a ReLU gives. */
+/* Smooth values, half of them below zero, as after a batch norm; raised to `least` (0: as after a ReLU). */
 static inline void smooth_put(float *values, int64_t n, float least) {
     uint32_t state = 1;
     float level = 0;

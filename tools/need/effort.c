@@ -33,6 +33,6 @@ mm_status effort_apply(int64_t effort, const char **policies, int n, texts *text
     bool any = false;
     for (int i = 0; i < n && effort != EFFORT_OPEN; i++) MM_TRY(apply(effort, &policies[i], texts, &any));
     if (any || effort == EFFORT_OPEN) return MM_OK;
-    return mm_fail(MM_ERR_INVALID, "--plan-effort %lld: no policy here searches for its plan, as auto does",
+    return mm_fail(MM_ERR_INVALID, "--plan-effort %lld: none of the policies has an effort to set, as auto has",
                    (long long)effort);
 }

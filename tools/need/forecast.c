@@ -8,9 +8,9 @@
 #include "mm/core/status.h"
 #include "mm/core/time/time_bound.h"
 
-/* ---------------------------------------------------------------- what has no time */
+/* ---------------------------------------------------------------- operations without a time */
 
-/* Whether any step has a time: without, the simulated iteration takes none. */
+/* Whether the facts have a time for any step of the plan. If not, a simulated iteration would take no time. */
 static bool has_step_times(const mm_plan *plan, const mm_facts *facts) {
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node *n = &plan->nodes[i];
@@ -40,8 +40,7 @@ static const char *untimed_of(const mm_plan *plan, const mm_facts *facts, const 
     return NULL;
 }
 
-/* The name of an operation that the facts have no time of, so that a simulation would count it as 0; NULL: there is
- * none. */
+/* The name of an operation for which the facts have no time: a simulation would count it as 0. NULL: none. */
 static const char *find_untimed(const mm_plan *plan, const mm_facts *facts) {
     if (!has_step_times(plan, facts)) return "the steps";
     for (int i = 0; i < plan->n_nodes; i++) {
@@ -65,7 +64,7 @@ static void add_bytes(const mm_plan *plan, int64_t budget_bytes, int64_t pinned_
     f->cut_short |= plan->cut_short;
 }
 
-/* Of a pass that is run `passes` times. */
+/* Adds the work of a pass that an iteration runs `passes` times. */
 static void add_work(const mm_plan *plan, int64_t passes, forecast *f) {
     const mm_moves moves = mm_account_moves(plan);
     f->moves.offloads += passes * moves.offloads;

@@ -3,9 +3,9 @@
 
 typedef struct search {
     need_case asked;
-    int64_t fits, fits_bytes; /* the largest batch known to fit, 0: none, and what its plan needs */
-    int64_t over, over_bytes; /* the smallest above it known not to; 0: none */
-    int64_t bytes_per_image;  /* about */
+    int64_t fits, fits_bytes; /* the largest batch known to fit, and its plan's peak; 0: none */
+    int64_t over, over_bytes; /* the smallest larger batch known not to fit; 0: none */
+    int64_t bytes_per_image;  /* estimate */
 } search;
 
 static mm_status probe(search *s, int64_t batch) {
@@ -14,7 +14,7 @@ static mm_status probe(search *s, int64_t batch) {
     s->asked.batch = s->asked.sub_batch = batch;
     MM_TRY(need_init(&n, &s->asked));
     mm_status status = need_limit_pinned(&n, 0, pinned_bytes);
-    /* In the budget, what pinned memory has no room for may lie on the device. */
+    /* A plan for the whole budget may hold on the device what pinned memory has no room for. */
     if (status == MM_OK && need_most(&n)->planned.plan->pinned_bytes > pinned_bytes)
         status = need_within(&n, 0, budget_bytes, pinned_bytes, 0);
     int64_t bytes = need_most(&n)->planned.plan->peak_bytes, pinned = need_most(&n)->planned.plan->pinned_bytes;
@@ -28,14 +28,14 @@ static mm_status probe(search *s, int64_t batch) {
     return MM_OK;
 }
 
-/* Where the budget would be reached if bytes grew in a straight line, within [lowest, highest]. */
+/* The batch that would just fill the budget if bytes grew linearly, clamped to [lowest, highest]. */
 static int64_t straight(const search *s, int64_t lowest, int64_t highest) {
     int64_t more = s->bytes_per_image > 0 ? (s->asked.budget_bytes - s->fits_bytes) / s->bytes_per_image : 0;
     if (more > highest - s->fits) return highest;
     return s->fits + more < lowest ? lowest : s->fits + more;
 }
 
-/* Upwards in growing strides until a batch does not fit. */
+/* Tries larger batches, in growing strides, until one does not fit. */
 static mm_status climb(search *s) {
     for (int64_t stride = 1; s->over == 0 && s->fits < BATCH_MAX; stride *= 2) {
         int64_t next = s->fits + stride < BATCH_MAX ? s->fits + stride : BATCH_MAX;
@@ -44,15 +44,15 @@ static mm_status climb(search *s) {
     return MM_OK;
 }
 
-/* Between one that fits and one that does not, until they are neighbours; each third time halfway, so that a bent line
- * does not take longer than halving. */
+/* Narrows the gap between a batch that fits and one that does not, by linear interpolation. Every third time it
+ * bisects, in case bytes do not grow linearly. */
 static mm_status close_in(search *s) {
     for (int i = 1; s->over - s->fits > 1; i++)
         MM_TRY(probe(s, i % 3 == 0 ? s->fits + (s->over - s->fits) / 2 : straight(s, s->fits + 1, s->over - 1)));
     return MM_OK;
 }
 
-/* From what is known, at first nothing. */
+/* Finds the largest batch from what is known so far. Goes on if the batch after the first that does not fit fits. */
 static mm_status find(search *s) {
     int64_t over;
     do {
@@ -68,7 +68,7 @@ static mm_status find(search *s) {
     return MM_OK;
 }
 
-/* From a batch that is known not to fit downwards, by what the bytes per image are about, until one fits. */
+/* Tries smaller batches than one that does not fit, by the estimated bytes per image, until one fits. */
 static mm_status descend(search *s) {
     for (int64_t stride = 1; s->fits == 0 && s->over > 1; stride *= 2) {
         int64_t less = s->bytes_per_image > 0 ? (s->over_bytes - s->asked.budget_bytes) / s->bytes_per_image : 0;
@@ -78,15 +78,15 @@ static mm_status descend(search *s) {
     return s->fits > 0 ? close_in(s) : MM_OK;
 }
 
-/* What does not fit without any workspace hardly fits with some: the search is among what does, so that few are
- * timed. */
+/* Finds the batch with timed workspaces, from `bound`, the result with the least workspaces: larger batches hardly fit
+ * with larger workspaces. So algorithms are timed for few batches. */
 static mm_status find_below(search *s, const search *bound) {
     s->over = bound->over;
     s->over_bytes = bound->over_bytes;
     s->bytes_per_image = bound->bytes_per_image;
     if (bound->fits > 0) MM_TRY(probe(s, bound->fits));
     if (s->fits == 0) MM_TRY(descend(s));
-    if (s->over > 0 && s->over == bound->over) { /* not yet with its workspaces */
+    if (s->over > 0 && s->over == bound->over) { /* known only from `bound`: try it with timed workspaces */
         s->over = 0;
         MM_TRY(probe(s, bound->over));
     }

@@ -9,7 +9,7 @@
 
 /* ---------------------------------------------------------------- lowering */
 
-/* A speed that was asked for counts, whatever link the facts are of. Each way has it, with both busy too. */
+/* Replaces the facts' link by one of the speed that the user set, each way, also while both ways are busy. */
 static void give_link(mm_facts *facts, int64_t bytes_per_s) {
     facts->out_bytes_per_s = facts->in_bytes_per_s = bytes_per_s;
     facts->out_both_bytes_per_s = facts->in_both_bytes_per_s = 0;
@@ -50,7 +50,7 @@ static mm_status open_pass(need *n, need_pass *p) {
     return MM_OK;
 }
 
-/* The last pass comes first: it has the persistent tensors of all. */
+/* Opens the last pass first: its graph has the persistent tensors of all passes. */
 mm_status need_open(need *n, const need_case *c) {
     nets_exec_graph graphs[NETS_PASSES];
     *n = (need){.asked = *c, .base_bytes = c->base_bytes, .fused = !c->apart && !c->target->apart};
@@ -93,7 +93,6 @@ mm_status need_within(need *n, int pass, int64_t device_bytes, int64_t pinned_by
     return MM_OK;
 }
 
-/* By the plan at hand. */
 static void set_minimum(need_pass *p) {
     const mm_plan *plan = p->planned.plan;
     p->minimum_bytes = plan->peak_bytes;
@@ -129,7 +128,7 @@ bool need_fits(const need *n) {
     return all;
 }
 
-/* A plan is not looked for where the bound of what any plan needs is above the limit. */
+/* Whether the pass has a plan within the budget. Does not plan if the lower bound of any plan is above the budget. */
 static mm_status try_pass(need *n, need_pass *p, bool *fits_out) {
     const mm_limits limits = {.device_bytes = n->asked.budget_bytes,
                               .pinned_bytes = n->asked.pinned_bytes,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a policy that does not fit is told: what it needs, and what would fit. */
+/* Messages for a policy that does not fit: what it needs, and what would fit. */
 #include <stdio.h>
 
 #include "mm/core/account/account.h"
@@ -103,10 +103,11 @@ static mm_status advise_apart(const need_case *c) {
         need_fini(&n);
     }
     if (!fits) return mm_failure_restore(&refusal);
-    return mm_fail(MM_ERR_INFEASIBLE, "%s; with --fuse off it fits, of which %s has no times", refusal.message, path);
+    return mm_fail(MM_ERR_INFEASIBLE, "%s; it fits with --fuse off, but %s has no times for that", refusal.message,
+                   path);
 }
 
-/* The policy without its own number of images. */
+/* The policy without its option subbatch. */
 static mm_status without_number(const char *spec, mm_policy *policy_out) {
     MM_TRY(mm_policy_parse(spec, policy_out));
     policy_out->config.sub_batch = policy_out->ops->config.sub_batch;
@@ -115,7 +116,7 @@ static mm_status without_number(const char *spec, mm_policy *policy_out) {
     return status;
 }
 
-/* What is found at all is found for one image, too. */
+/* Tries one image at a time: if any sub-batch fits, that one does. */
 static mm_status advise_sub_batch(const need_case *c) {
     need_case single = *c;
     mm_policy policy;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Whether the layers of what is planned are fused (nets/lower/fuse.h). */
+/* Chooses whether the layers of a plan's network are fused (nets/lower/fuse.h). */
 #include <string.h>
 
 #include "mm/core/account/account.h"
@@ -12,8 +12,8 @@ bool need_may_unfuse(const target *target, const char *policy) {
     return target_may_unfuse(target) && strcspn(policy, ":") == length && strncmp(policy, chooses, length) == 0;
 }
 
-/* Chosen: within a tenth; and so that plans of both graphs take no more than 3 s in networks of up to 650 steps. There
- * auto's search has not made the graph of single layers the faster one. */
+/* Chosen: a budget is near the minimum if at most a tenth above it, and planning both graphs takes at most 3 s. Above
+ * SMALL_STEPS, auto's search is left out: it has not made single layers the faster ones there. */
 enum { NEAR_SHARE = 10, DEEP_STEPS = 650, SMALL_STEPS = 300 };
 
 bool need_is_near(int64_t fused_bytes, int fused_steps, int64_t budget_bytes) {
@@ -25,7 +25,7 @@ void need_hasten(mm_policy *policy, int fused_steps) {
     if (strcmp(policy->ops->name, "auto") == 0 && *effort == 1 && fused_steps > SMALL_STEPS) *effort = 0;
 }
 
-/* ---------------------------------------------------------------- by measured facts */
+/* ---------------------------------------------------------------- choosing by measured facts */
 
 static mm_status are_of(const need_case *c, bool *are_out) {
     const nets_exec_graph whole = need_last(c);
@@ -40,7 +40,7 @@ static mm_status are_of(const need_case *c, bool *are_out) {
     return status == MM_ERR_FORMAT ? MM_OK : status;
 }
 
-/* Facts of neither graph are refused where they are used. */
+/* If the facts belong to neither graph, whoever uses them refuses them. */
 mm_status need_follow_facts(target *target, const nets_net *net, const facts_source *facts) {
     bool fused, apart = false;
     if (!facts || facts->is_machine || facts->batch == 0 || strcmp(facts->net, nets_net_name(net)) != 0 ||
@@ -55,7 +55,7 @@ mm_status need_follow_facts(target *target, const nets_net *net, const facts_sou
     return MM_OK;
 }
 
-/* ---------------------------------------------------------------- by plans */
+/* ---------------------------------------------------------------- choosing by plans */
 
 static mm_status plan_all(need *n, const need_case *c) {
     MM_TRY(need_open(n, c));
@@ -64,8 +64,8 @@ static mm_status plan_all(need *n, const need_case *c) {
     return status;
 }
 
-/* Whether a plan of these layers may need less than so many bytes. The bound does not round tensors up, as plans do: up
- * to so much of a step's. */
+/* Whether a plan of these layers may need less than `bytes`. Plans round tensors up, the bound does not: ROUNDED allows
+ * for that in one step. */
 static mm_status may_undercut(const need_case *c, int64_t bytes, bool *may_out) {
     enum { ROUNDED = 16 * MM_ALIGN };
     const nets_exec_graph last = need_last(c);
@@ -93,7 +93,8 @@ static mm_status is_faster(need *apart, need *fused, bool *is_out) {
     return MM_OK;
 }
 
-/* Takes what is planned without fusion if it alone fits, or fits and is faster; if none fits, what needs less. */
+/* Takes the plans without fusion into *n if only they fit, or if both fit (compared) and they are faster; if neither
+ * fits, if they need less. */
 static mm_status compare(need *n, need *apart, bool compared) {
     bool better = !need_fits(n) && apart->least_bytes < n->least_bytes;
     if (compared) MM_TRY(is_faster(apart, n, &better));

@@ -4,7 +4,7 @@
 #include "mm/core/status.h"
 #include "mm/planning/planning.h"
 
-/* Whether a codec that the policy names is of a kind. */
+/* Whether `is` holds for a codec that the policy names. */
 static bool names_codec(const char *policy, bool (*is)(const mm_codec *codec)) {
     char specs[MM_MAX_CODECS][MM_SPEC_CAPACITY];
     mm_codec *codec;
@@ -23,7 +23,7 @@ static bool is_lossy(const mm_codec *codec) { return !codec->flags.lossless; }
 static bool reads_bound(const mm_codec *codec) { return codec->flags.reads_bound; }
 
 bool policy_is_lossy(const char *policy) { return names_codec(policy, is_lossy); }
-/* A policy that does not observe cannot be planned with such a codec. */
+/* Only policies that observe can be planned with such a codec. */
 bool policy_samples(const char *policy) { return names_codec(policy, reads_bound); }
 
 const char *policy_mark(const char *policy) { return policy_is_lossy(policy) ? " (lossy)" : ""; }

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* What the codecs that a policy names make of it. */
+/* Properties that a policy has because of the codecs that it names. */
 #ifndef TOOLS_NEED_POLICY_MARKS_H
 #define TOOLS_NEED_POLICY_MARKS_H
 
 #include <stdbool.h>
 
-/* Whether training under a policy is lossy: a codec that it names gives other values back. False of what is no
- * policy. */
+/* Whether a policy is lossy: it names a lossy codec. False if the text is not a policy. */
 bool policy_is_lossy(const char *policy);
-/* Whether it samples: it observes, and a codec that it names takes its bounds from that. False of what is no policy. */
+/* Whether a policy samples: it names a codec whose error bounds the policy sets from what it observes in training.
+ * False if the text is not a policy. */
 bool policy_samples(const char *policy);
-/* What stands behind a policy's name in every table: " (lossy)", or "". */
+/* The text that tables print after a policy's name: " (lossy)" or "". */
 const char *policy_mark(const char *policy);
 
 #endif

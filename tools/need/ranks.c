@@ -31,8 +31,7 @@ mm_status ranks_read(const char *list, const char *sum, const char *sum_at, rank
     *ranks_out = (ranks){.n = {1}, .count = 1};
     if (when < 0) return mm_fail(MM_ERR_INVALID, "--sum %s: must be overlap or end", MM_BRIEF(sum));
     if (at < 0) return mm_fail(MM_ERR_INVALID, "--sum-at %s: must be ranks, root, device or nccl", MM_BRIEF(sum_at));
-    if (!list && (sum || sum_at))
-        return mm_fail(MM_ERR_INVALID, "--%s: goes with --ranks only", sum ? "sum" : "sum-at");
+    if (!list && (sum || sum_at)) return mm_fail(MM_ERR_INVALID, "--%s: needs --ranks", sum ? "sum" : "sum-at");
     ranks_out->sum_at = (mm_sum_at)at;
     ranks_out->when = when == 0 ? MM_ALLREDUCE_AT_ONCE : MM_ALLREDUCE_AT_END;
     if (ranks_out->sum_at == MM_SUM_IN_PLACE)
@@ -51,8 +50,8 @@ mm_status ranks_part(int64_t batch, int n, int64_t *part_out) {
     *part_out = batch / n;
     if (batch == below) return MM_OK;
     if (below == 0)
-        return mm_fail(MM_ERR_INVALID, "--batch %lld: is not a multiple of %d ranks; %d is the least", (long long)batch,
-                       n, n);
+        return mm_fail(MM_ERR_INVALID, "--batch %lld: is not a multiple of %d ranks; the smallest is %d",
+                       (long long)batch, n, n);
     return mm_fail(MM_ERR_INVALID, "--batch %lld: is not a multiple of %d ranks; the nearest are %lld and %lld",
                    (long long)batch, n, (long long)below, (long long)(below + n));
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Several devices, each of which trains a part of every batch (nets_allreduce): what is asked for, of plans and
- * predictions. */
+/* Options for plans and predictions of several devices (ranks), each of which trains a part of every batch
+ * (nets_allreduce). */
 #ifndef TOOLS_NEED_RANKS_H
 #define TOOLS_NEED_RANKS_H
 
@@ -8,31 +8,32 @@
 #include "tools/need/target.h"
 
 typedef struct ranks {
-    int n[ARG_TEXTS_MAX]; /* numbers of devices, one after the other */
-    int count;            /* of these, at least 1 */
+    int n[ARG_TEXTS_MAX]; /* numbers of devices to plan for */
+    int count;            /* entries of n, at least 1 */
     mm_allreduce_when when;
     mm_sum_at sum_at;
 } ranks;
 
-/* Rows of a command's table of options. */
+/* Options for a command's table. */
 #define RANKS_ARGS(list, sum, at)                                                                                      \
     ARG("--ranks", "N", "devices that each train an N-th of the batch; their gradients are added up (1)", ARG_TEXT,    \
         list, 0, 0),                                                                                                   \
-        ARG("--sum", "WHEN", "gradients of ranks: overlap: beside the backward pass; end: behind it (overlap)",        \
-            ARG_TEXT, sum, 0, 0),                                                                                      \
+        ARG("--sum", "WHEN",                                                                                           \
+            "when gradients are added up: overlap: during the backward pass; end: after it (overlap)", ARG_TEXT, sum,  \
+            0, 0),                                                                                                     \
         ARG("--sum-at", "WHERE",                                                                                       \
-            "ranks: each adds a part; root: one core; device: the first one; nccl: all, in place (ranks)", ARG_TEXT,   \
+            "who adds up: ranks: a part each; root: one core; device: the first; nccl: in place (ranks)", ARG_TEXT,    \
             at, 0, 0)
 
 /* Reads the options' texts; NULL: not given. MM_ERR_INVALID: the message names the option. */
 MM_CHECKED mm_status ranks_read(const char *list, const char *sum, const char *sum_at, ranks *ranks_out);
 
-/* How many images of the batch each of n devices trains. MM_ERR_INVALID: n does not divide it; the message names the
- * nearest batches that it does. */
+/* How many images of the batch each of n devices trains. MM_ERR_INVALID: n does not divide the batch; the message names
+ * the nearest batches that n divides. */
 MM_CHECKED mm_status ranks_part(int64_t batch, int n, int64_t *part_out);
 
-/* From now on networks are lowered for the target as one of n devices trains them, and times of the source are those of
- * one of them. source NULL: there is none. */
+/* From now on, networks are lowered for the target as one of n devices trains them, and the source gives the times of
+ * one of these devices. source may be NULL. */
 void ranks_use(const ranks *ranks, int n, target *target, facts_source *source);
 
 #endif

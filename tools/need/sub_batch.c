@@ -9,10 +9,10 @@
 #include "mm/core/account/account.h"
 #include "policies/policy.h"
 
-/* moDNN's share of the steps that are to fit together, in thousandths: its authors' choice. */
+/* In moDNN's rule, any such share of consecutive steps must fit into memory together. Its authors' choice. */
 enum { WINDOW_PERMILLE = 150 };
 
-/* ---------------------------------------------------------------- what is asked for */
+/* ---------------------------------------------------------------- reading the option */
 
 static mm_status parse(const char *text, int64_t batch, int64_t *sub_batch_out) {
     char *end;
@@ -55,16 +55,17 @@ mm_status sub_batch_find(const char *text, const need_case *c, int64_t *sub_batc
 mm_status sub_batch_check_facts(const char *option, const facts_source *facts, int64_t batch, int64_t sub_batch) {
     if (!sub_batch_is_measured(facts)) return MM_OK;
     if (facts->batch > 0 && facts->batch != batch)
-        return mm_fail(MM_ERR_INVALID, "%s %s: measured of batch %lld, this is of batch %lld; give facts of that",
+        return mm_fail(MM_ERR_INVALID,
+                       "%s %s: was measured with batch %lld, but this is batch %lld; give facts measured with that",
                        option, facts->path, (long long)facts->batch, (long long)batch);
     if (sub_batch == batch) return MM_OK;
     return mm_fail(MM_ERR_INVALID,
-                   "%s %s: measured of whole batches, this computes %lld of %lld images at a time; a machine's rates "
-                   "serve that, or keep batches whole: --sub-batch %lld",
+                   "%s %s: was measured with whole batches, but this computes %lld of %lld images at a time; give a "
+                   "machine file, or compute batches whole: --sub-batch %lld",
                    option, facts->path, (long long)sub_batch, (long long)batch, (long long)batch);
 }
 
-/* Batch norms see less of the batch, which other training loops of this kind leave their users to find out. */
+/* With sub-batches, batch norms normalise fewer images, which changes what is trained. */
 void sub_batch_warn(const char *command, const nets_net *net, int64_t batch, int64_t sub_batch) {
     int layer = 0;
     while (layer < nets_net_layers(net) && nets_net_layer(net, layer)->op != NETS_BATCH_NORM) layer++;
@@ -75,7 +76,7 @@ void sub_batch_warn(const char *command, const nets_net *net, int64_t batch, int
             (long long)batch);
 }
 
-/* ---------------------------------------------------------------- by the budget */
+/* ---------------------------------------------------------------- choosing by the budget */
 
 static need_case in_parts(const need_case *c, int64_t sub_batch) {
     need_case parts = *c;
@@ -95,7 +96,7 @@ static mm_status window_of(const need_case *c, const nets_exec_graph *pass, int6
     return status;
 }
 
-/* Whether runs of steps fit together, in each pass. */
+/* Whether every window (consecutive steps, WINDOW_PERMILLE of all) of every pass fits the budget. */
 static mm_status windows_fit(const need_case *c, int64_t sub_batch, bool *fit_out) {
     nets_exec_graph graphs[NETS_PASSES];
     *fit_out = true;
@@ -107,7 +108,7 @@ static mm_status windows_fit(const need_case *c, int64_t sub_batch, bool *fit_ou
     return MM_OK;
 }
 
-/* The largest whose windows fit; 1 if none does. */
+/* The largest sub-batch whose windows fit; 1 if none does. */
 static mm_status find_by_windows(const need_case *c, int64_t *sub_batch_out) {
     int64_t fits = 1, over = c->batch + 1;
     while (over - fits > 1) {
@@ -120,14 +121,14 @@ static mm_status find_by_windows(const need_case *c, int64_t *sub_batch_out) {
     return MM_OK;
 }
 
-/* As devices like it: a multiple of 64, or a power of two. */
+/* Rounds down to a multiple of 64, or below 64 to a power of two: sizes that suit devices. */
 static int64_t rounded(int64_t n) {
     int64_t power = 1;
     while (2 * power <= n && power < 64) power *= 2;
     return n / power * power;
 }
 
-/* What the policy needs in sub-batches of so many images, and whether one fits the budget. */
+/* Finds what the policy needs with sub-batches of this size, and whether that fits the budget. */
 static mm_status plan_parts(const need_case *c, int64_t sub_batch, need *n, bool *fits_out) {
     const need_case parts = in_parts(c, sub_batch);
     MM_TRY(need_init(n, &parts));
@@ -147,7 +148,7 @@ static int64_t next_larger(const need_case *c, int64_t n) {
     return more < c->batch ? more : c->batch;
 }
 
-/* Larger ones are as good where all maps fit: then none has to leave. */
+/* Takes larger sub-batches while all maps fit the budget (policy liveness), so that none has to be evicted. */
 static mm_status climb(const need_case *c, int64_t *n) {
     need_case kept = *c;
     kept.policy = "liveness";
@@ -166,14 +167,14 @@ static mm_status refuse(const need *n) {
     const need_pass *most = need_most(n);
     const mm_plan *plan = most->planned.plan;
     char holder[256], bound[320];
-    return mm_fail(MM_ERR_INFEASIBLE, "infeasible: in sub-batches of one image needs at least %s, held by %s; %s",
+    return mm_fail(MM_ERR_INFEASIBLE, "infeasible: sub-batches of one image need at least %s, held by %s; %s",
                    MM_SIZE_TEXT(most->minimum_bytes),
                    mm_graph_step_name(plan->graph, plan->peak_step, holder, sizeof holder),
                    need_bound_text(n, bound, sizeof bound));
 }
 
-/* Until the policy's plans fit. Batches in parts keep a sum of gradients for each weight, which whole ones do not: if
- * not even single images fit, the whole batch may. */
+/* Halves the sub-batch until the policy's plans fit. Sub-batches need a sum of gradients for each weight, whole batches
+ * do not. So if not even single images fit, tries the whole batch. */
 static mm_status halve(const need_case *c, int64_t *n) {
     const bool divided = *n < c->batch;
     for (;;) {
@@ -191,7 +192,7 @@ static mm_status halve(const need_case *c, int64_t *n) {
     }
 }
 
-/* INT64_MAX: the policy's plans do not fit. */
+/* Predicts the time of an iteration with this sub-batch. INT64_MAX: the policy's plans do not fit. */
 static mm_status predict(const need_case *c, int64_t sub_batch, int64_t *ns_out) {
     const need_case parts = in_parts(c, sub_batch);
     need n;
@@ -202,11 +203,11 @@ static mm_status predict(const need_case *c, int64_t sub_batch, int64_t *ns_out)
     return status;
 }
 
-/* Chosen: by how much, in thousandths of the time, another number must be faster. Larger ones copy more over the link,
- * which a smaller gain is not worth. */
+/* Chosen: another sub-batch is taken only if it is faster by this share of the time. A smaller gain is not worth the
+ * extra copies over the link that larger sub-batches cause. */
 enum { WORTH_PERMILLE = 20 };
 
-/* Goes on to larger ones, or else to smaller ones, while the policy's plans are predicted to take less time. */
+/* Takes larger sub-batches, or if the next larger is not faster, smaller ones, while that is predicted to be faster. */
 static mm_status hasten(const need_case *c, int64_t *n) {
     const int64_t first = *n;
     int64_t least_ns, ns;
@@ -234,8 +235,8 @@ static mm_status choose(const need_case *c, int64_t *n) {
     return c->facts ? hasten(c, n) : MM_OK;
 }
 
-/* Where the device times algorithms, sizes are tried with as little workspace as timing may leave; only what has come
- * through is tried with the ones that it chooses. */
+/* If the device times algorithms, chooses a size with lower bounds of their workspaces first, and only then plans with
+ * the timed algorithms, from that size down. */
 mm_status sub_batch_choose(const need_case *given, int64_t *sub_batch_out) {
     need_case c = *given;
     struct target untimed = *c.target;

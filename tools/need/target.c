@@ -28,10 +28,10 @@ bool target_is_host(const char *device) {
 
 mm_status target_allows_link(const target *t) {
     if (target_is_host(t->device)) return MM_OK;
-    return mm_fail(MM_ERR_INVALID, "--link: a link of a given speed is device host's, not %s's", t->device);
+    return mm_fail(MM_ERR_INVALID, "--link: only device host has a link whose speed can be set, not %s", t->device);
 }
 
-/* Unknown where no device answers. */
+/* Asks the device for its rates; all 0, unknown, if it does not answer. */
 static void learn_rates(target *t) {
     const mm_device_config config = {.link_out_bytes_per_s = t->link_bytes_per_s,
                                      .link_in_bytes_per_s = t->link_bytes_per_s};
@@ -44,21 +44,21 @@ static void learn_rates(target *t) {
     t->rates = (mm_rates){description.memory_bytes_per_s, description.link_bytes_per_s};
 }
 
-/* What only tensor cores and cuDNN have. */
+/* Refuses options of GPUs for the host device. */
 static mm_status check_host(const target *t) {
     if (t->workspace_bytes > 0)
-        return mm_fail(MM_ERR_INVALID, "--workspace: device host has no limit to set; it goes with --device cuda");
+        return mm_fail(MM_ERR_INVALID, "--workspace: device host has no limit to set; use it with --device cuda");
     if (strcmp(t->precision, "tf32") == 0)
-        return mm_fail(MM_ERR_INVALID, "--precision tf32: device host has no such units; it goes with --device cuda");
+        return mm_fail(MM_ERR_INVALID, "--precision tf32: device host has no such units; use it with --device cuda");
     if (t->algorithms)
-        return mm_fail(MM_ERR_INVALID, "--algorithms: device host has none to choose; it goes with --device cuda");
+        return mm_fail(MM_ERR_INVALID, "--algorithms: device host has none to choose from; use it with --device cuda");
     return MM_OK;
 }
 
-/* What only this machine's CPUs have. */
+/* Refuses options of CPUs for another device. */
 static mm_status check_other(const target *t) {
     if (t->threads > 0 || t->codec_threads > 0)
-        return mm_fail(MM_ERR_INVALID, "--%sthreads: device %s does not compute on CPUs; it goes with --device host",
+        return mm_fail(MM_ERR_INVALID, "--%sthreads: device %s does not compute on CPUs; use it with --device host",
                        t->threads > 0 ? "" : "codec-", t->device);
     return MM_OK;
 }
@@ -95,7 +95,7 @@ mm_status target_init(target *t) {
     return nets_backend_open(t->device, &config, &t->backend);
 }
 
-/* Of bf16 maps, fused layers round once what single ones round twice: which they are must not depend on the budget. */
+/* False for bf16: fused layers round maps once, single ones twice, and results must not depend on the budget. */
 bool target_may_unfuse(const target *t) {
     return strcmp(t->fuse, "auto") == 0 && !t->fuse_facts && strcmp(t->precision, "bf16") != 0;
 }
@@ -128,8 +128,8 @@ void target_fini(target *t) {
 
 void target_log_threads(const target *t, const char *facts, int threads) {
     if (threads > 0 && t->backend->threads > 0 && threads != t->backend->threads)
-        fprintf(stderr, "mm: %s: measured on %d thread%s, this computes on %d: times and workspaces differ\n", facts,
-                threads, threads > 1 ? "s" : "", t->backend->threads);
+        fprintf(stderr, "mm: %s: was measured on %d thread%s, but this computes on %d: times and workspaces differ\n",
+                facts, threads, threads > 1 ? "s" : "", t->backend->threads);
 }
 
 mm_status target_probe(const target *t) {

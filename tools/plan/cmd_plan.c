@@ -21,15 +21,15 @@ typedef struct plan_command {
     const volatile sig_atomic_t *interrupted;
     target target;
     bool help, explain, chart, max_batch;
-    /* made */
-    int ranks; /* devices; batch is each one's part */
+    /* derived from the options */
+    int ranks; /* number of devices; `batch` is then one device's part */
     arg_texts policies;
-    texts texts; /* policies with an effort */
+    texts texts; /* owns policies' texts with an effort added */
     nets_net *network;
     plan_case *cases; /* one for each policy */
     int n_cases;
-    facts_source source; /* what --facts names */
-    explain_bound image; /* with explain */
+    facts_source source; /* the file of --facts */
+    explain_bound image; /* lower bound of one image, if `explain` */
 } plan_command;
 
 /* ---------------------------------------------------------------- planning */
@@ -46,7 +46,7 @@ static need_case case_of(const plan_command *c, const char *policy) {
                        .may_unfuse = true};
 }
 
-/* Where none would do, the plan of one image at a time tells what it needs. */
+/* Finds the sub-batch. If none fits (MM_ERR_INFEASIBLE), it is one image, so that the plan shows what that needs. */
 static mm_status find_sub_batch(const plan_command *c, need_case *asked) {
     mm_status status = sub_batch_find(c->sub_batch, asked, &asked->sub_batch);
     if (status != MM_ERR_INFEASIBLE) MM_TRY(status);
@@ -173,14 +173,15 @@ static mm_status save_trace(const plan_command *c) {
 
 /* ---------------------------------------------------------------- the command */
 
-/* A machine's rates are of any batch, measured facts of one. */
+/* Opens --facts. Measured facts hold for one batch only, so --max-batch needs a machine's rates. */
 static mm_status open_facts(plan_command *c, const char *path) {
     MM_TRY(facts_source_open(path, &c->source));
     MM_TRY(facts_source_study(&c->source, c->study));
     if (c->source.is_machine) return MM_OK;
     target_log_threads(&c->target, path, c->source.threads);
     if (!c->max_batch) return MM_OK;
-    return mm_fail(MM_ERR_INVALID, "--facts %s: of one batch, cannot go with --max-batch; a machine's rates can", path);
+    return mm_fail(MM_ERR_INVALID, "--facts %s: was measured for one batch; with --max-batch, give a machine file",
+                   path);
 }
 
 static mm_status check_sub_batch(const plan_command *c) {
@@ -194,7 +195,7 @@ static mm_status check_sub_batch(const plan_command *c) {
     return MM_OK;
 }
 
-/* From here on the batch is a device's part. */
+/* Reads --ranks. From now on c->batch is one device's part. */
 static mm_status read_ranks(plan_command *c) {
     ranks asked;
     int64_t part;
@@ -207,7 +208,7 @@ static mm_status read_ranks(plan_command *c) {
     c->batch = part;
     ranks_use(&asked, c->ranks, &c->target, &c->source);
     if (c->ranks == 1 || !c->facts || c->source.is_machine) return MM_OK;
-    return mm_fail(MM_ERR_INVALID, "--facts %s: of one device and its batch; --ranks goes with a machine's rates",
+    return mm_fail(MM_ERR_INVALID, "--facts %s: was measured on one device; with --ranks, give a machine file",
                    c->facts);
 }
 
@@ -217,8 +218,8 @@ static mm_status check(plan_command *c) {
     MM_TRY(effort_apply(c->effort, c->policies.text, c->policies.n, &c->texts));
     if (c->max_batch && c->budget_bytes == 0)
         return mm_fail(MM_ERR_INVALID, "--max-batch needs a --budget to fit into");
-    if (c->study && !c->facts) return mm_fail(MM_ERR_INVALID, "--study: goes with --facts only");
-    if (c->trace && !c->facts) return mm_fail(MM_ERR_INVALID, "--trace: needs --facts, for times to simulate by");
+    if (c->study && !c->facts) return mm_fail(MM_ERR_INVALID, "--study: needs --facts");
+    if (c->trace && !c->facts) return mm_fail(MM_ERR_INVALID, "--trace: needs --facts, for the times to simulate");
     if (c->facts) MM_TRY(open_facts(c, c->facts));
     MM_TRY(read_ranks(c));
     MM_TRY(check_sub_batch(c));
@@ -229,7 +230,7 @@ static mm_status check(plan_command *c) {
     return files_check(files, sizeof files / sizeof *files);
 }
 
-/* Where none of the policies that were asked for fits, one that does is named. */
+/* If none of the policies fits, refuses, and names a policy that does. */
 static mm_status advise(const plan_command *c) {
     for (int i = 0; i < c->n_cases; i++)
         if (plan_case_fits(&c->cases[i])) return MM_OK;
@@ -237,7 +238,8 @@ static mm_status advise(const plan_command *c) {
     const need_pass *most = plan_case_need(first);
     const bool least = first->asked.sub_batch == 1 && c->batch > 1;
     char bound[320];
-    mm_status misfit = mm_fail(MM_ERR_INFEASIBLE, "%s%s%s", c->n_cases > 1 ? "none of these fits" : "this does not fit",
+    mm_status misfit = mm_fail(MM_ERR_INFEASIBLE, "%s%s%s",
+                               c->n_cases > 1 ? "none of these policies fits" : "this policy does not fit",
                                least ? "; " : "", least ? need_bound_text(&first->need, bound, sizeof bound) : "");
     const mm_limits limits = {.device_bytes = INT64_MAX, .pinned_bytes = c->pinned_bytes};
     if (c->n_cases == 1 && mm_plan_fits(plan_case_plan(first), &limits) != MM_OK) misfit = MM_ERR_INFEASIBLE;
@@ -257,26 +259,26 @@ static mm_status run_plan(plan_command *c) {
     if (c->svg) MM_TRY(save_picture(c));
     if (c->trace) MM_TRY(save_trace(c));
     if (c->json) MM_TRY(save_rows(c));
-    return *c->interrupted ? MM_OK : advise(c); /* advice takes plans, too */
+    return *c->interrupted ? MM_OK : advise(c); /* advice takes time: it plans too */
 }
 
 static const char help_text[] =
-    "Plans a training iteration without a device and without data: the smallest budget in which each policy runs,\n"
-    "which step holds it, and what lies in memory at that step. With --budget, what each policy does in it, and exits\n"
-    "with 1 if one does not fit. With --facts (what 'mm bench --facts' measured, of this network, batch and policies'\n"
-    "codecs; or a machine's rates, as tools/facts/titanx.json) also the step time to expect; over a link as fast as\n"
-    "--link says, where it is given.\n"
+    "Plans a training iteration without a device and without data. Prints the smallest budget in which each policy\n"
+    "runs, the step that needs it, and what lies in memory at that step. With --budget, plans for that budget, and\n"
+    "exits with 1 if a policy does not fit. With --facts, also predicts the time of an iteration; FILE is what\n"
+    "'mm bench --facts' measured for this network, batch and the policies' codecs, or a machine file, such as\n"
+    "tools/facts/titanx.json. --link replaces the link's speed.\n"
     "\n"
-    "For cuda, a plan has room for the next batch, which comes in while an iteration runs, wherever the budget has\n"
-    "it; without --budget that is what 'mm train' and 'mm bench' take if the device has it free. The minimum does\n"
-    "without.\n"
+    "For cuda, a plan has room for the next batch, which is copied in while an iteration runs, if the budget has\n"
+    "that room. Without --budget, 'mm train' and 'mm bench' take that room if the device has the memory free. The\n"
+    "minimum budget is without it.\n"
     "\n"
-    "--ranks N plans for one of N devices that each train an N-th of the batch, with the copies of gradients that\n"
-    "they add up, in pinned memory; images/s are of all.\n"
+    "--ranks N plans for one of N devices that each train an N-th of the batch. Gradients that are added up also\n"
+    "take pinned memory. images/s are those of all devices.\n"
     "\n"
-    "--explain tells what holds the memory: bytes by kind, the largest stashed maps with what could be done with\n"
-    "each and what was decided; where the time goes, by facts or nominal times; what more memory would gain; and\n"
-    "bounds that no plan can undercut. --svg and --chart draw it over the steps of the iteration.\n"
+    "--explain shows what needs the memory: bytes by kind, and the largest stashed maps with what could be done with\n"
+    "each and what was decided; where the time goes, by facts or nominal times; how much faster more memory would\n"
+    "be; and bounds that no plan can undercut. --svg and --chart draw the memory over the steps of the iteration.\n"
     "\n"
     "  mm plan --net resnet32 --batch 128 --policy naive,liveness,freelunch:rate=4 --budget 300MiB --explain\n"
     "  mm plan --net resnet32 --budget 12GiB --max-batch --svg memory.svg";
@@ -291,26 +293,26 @@ int cmd_plan(int argc, char **argv) {
     const arg table[] = {
         {"--net", "NAME", "network (resnet32)", ARG_TEXT, &c.net, 0, 0},
         {"--batch", "N", "images an iteration (128)", ARG_COUNT, &c.batch, 1, BATCH_MAX},
-        {"--sub-batch", "N|auto", "compute so many at a time; plans the pass that needs most (policy's subbatch=)",
+        {"--sub-batch", "N|auto", "compute N images at a time; plan the pass that needs most (policy's subbatch=)",
          ARG_TEXT, &c.sub_batch, 0, 0},
         RANKS_ARGS(&c.ranks_list, &c.sum, &c.sum_at),
         {"--policy", "P,Q", "policies with their options (naive,liveness,freelunch)", ARG_TEXT, &c.policy_list, 0, 0},
-        {"--budget", "SIZE", "plan for it; does it fit?", ARG_SIZE, &c.budget_bytes, 0, 0},
+        {"--budget", "SIZE", "plan for this budget, and check that it fits", ARG_SIZE, &c.budget_bytes, 0, 0},
         {"--pinned", "SIZE", "host memory for offloaded maps (no limit)", ARG_SIZE, &c.pinned_bytes, -1, 0},
         {"--max-batch", NULL, "plan the largest batch that fits the budget instead", ARG_FLAG, &c.max_batch, 0, 0},
         EFFORT_ARG(&c.effort),
-        {"--explain", NULL, "what holds the memory, and what could be done", ARG_FLAG, &c.explain, 0, 0},
-        {"--chart", NULL, "memory over the steps; with --explain on a terminal anyway", ARG_FLAG, &c.chart, 0, 0},
-        {"--svg", "FILE", "the same as a picture", ARG_TEXT, &c.svg, 0, 0},
-        {"--trace", "FILE", "with --facts: the predicted iteration as a timeline, for Perfetto", ARG_TEXT, &c.trace, 0,
-         0},
+        {"--explain", NULL, "explain what needs the memory and what could be done", ARG_FLAG, &c.explain, 0, 0},
+        {"--chart", NULL, "draw memory over the steps (also by --explain on a terminal)", ARG_FLAG, &c.chart, 0, 0},
+        {"--svg", "FILE", "draw memory over the steps as a picture", ARG_TEXT, &c.svg, 0, 0},
+        {"--trace", "FILE", "with --facts: write the predicted iteration as a timeline, for Perfetto", ARG_TEXT,
+         &c.trace, 0, 0},
         TARGET_ARGS(&c.target),
         TARGET_LINK_ARG(&c.target),
         TARGET_OPTIMIZER_ARG(&c.target),
-        {"--facts", "FILE", "measured times, or a machine's rates", ARG_TEXT, &c.facts, 0, 0},
-        {"--study", "FILE[,LAYOUT]", "for --facts: what codes of variable size take, by 'mm codecs --study'", ARG_TEXT,
+        {"--facts", "FILE", "predict times: a file of measured facts, or a machine file", ARG_TEXT, &c.facts, 0, 0},
+        {"--study", "FILE[,LAYOUT]", "with --facts: sizes of variable codes, from 'mm codecs --study'", ARG_TEXT,
          &c.study, 0, 0},
-        {"--json", "FILE", "the figures, as an array; -: to standard output", ARG_TEXT, &c.json, 0, 0},
+        {"--json", "FILE", "write the figures as an array; -: to standard output", ARG_TEXT, &c.json, 0, 0},
         {0},
     };
     mm_status status = args_parse(argc, argv, table, "mm plan [OPTIONS]", help_text, &c.help);

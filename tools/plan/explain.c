@@ -72,7 +72,7 @@ static void print_remedy(FILE *file, const mm_facts *facts, const mm_remedy *r) 
     case MM_REMEDY_KINDS:
         return;
     case MM_REMEDY_MASK:
-        fprintf(file, "as %s, for only the sign is read", facts->codecs[r->codec].spec);
+        fprintf(file, "as %s, because only the sign is read", facts->codecs[r->codec].spec);
         break;
     case MM_REMEDY_COMPRESS:
         print_code(file, facts, r);
@@ -100,7 +100,7 @@ static int find_map(const mm_stash_account *stash, mm_tensor tensor) {
 
 static const char *form_name(mm_form form) { return form == MM_FORM_SIGN ? "sign" : "value"; }
 
-/* A label, and behind it what is printed to `text` until it is ended, wrapped. */
+/* A line that is printed as a label and a wrapped text: what is written to `text` between told_begin and told_end. */
 typedef struct told {
     FILE *text;
     char *bytes;
@@ -109,7 +109,7 @@ typedef struct told {
 
 static mm_status told_begin(told *t) {
     t->text = open_memstream(&t->bytes, &t->n_bytes);
-    return t->text ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for what holds the memory");
+    return t->text ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for the explanation");
 }
 
 static mm_status told_end(told *t, FILE *file, const char *label) {
@@ -120,7 +120,7 @@ static mm_status told_end(told *t, FILE *file, const char *label) {
         fputc('\n', file);
     }
     free(t->bytes);
-    return whole ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for what holds the memory");
+    return whole ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for the explanation");
 }
 
 static mm_status print_readers(FILE *file, const mm_graph *graph, const mm_stash_map *map) {
@@ -173,12 +173,12 @@ static mm_status print_map(FILE *file, const plan_case *cases, const explained *
 
 enum { CASES_MAX = 64 };
 
-/* What is stashed by class, and all maps without weights, workspaces and the batch, as papers count them. */
+/* Prints stashed maps by class, and all maps without weights, workspaces and the batch, as papers count them. */
 static mm_status print_classes(FILE *file, const plan_case *c, const explained *e) {
     mm_map_account account;
     char whole[32], held[32], placed[32];
     MM_TRY(mm_map_account_init(plan_case_plan(c), plan_case_need(c)->planned.facts, &e->stash, &account));
-    fprintf(file, "%s, batch %lld, %s: stashed maps by who writes and reads them, and what is held of them\n", c->net,
+    fprintf(file, "%s, batch %lld, %s: stashed maps by who writes and reads them, and bytes held of them\n", c->net,
             (long long)c->asked.batch, plan_case_plan(c)->policy);
     for (int i = 0; i < MM_STASH_CLASSES; i++)
         if (account.stash[i].bytes > 0)
@@ -199,8 +199,8 @@ static mm_status print_maps(FILE *file, const plan_case *cases, const explained 
         total += stash->maps[i].bytes;
         rest += i >= EXPLAIN_MAPS ? stash->maps[i].bytes : 0;
     }
-    fprintf(file, "%s, batch %lld: the largest of %d stashed maps of %s; bytes left on the device meanwhile\n",
-            cases->net, (long long)cases->asked.batch, stash->n_maps, mm_size_format(total, size, sizeof size));
+    fprintf(file, "%s, batch %lld: the largest of %d stashed maps of %s; bytes that stay on the device\n", cases->net,
+            (long long)cases->asked.batch, stash->n_maps, mm_size_format(total, size, sizeof size));
     for (int i = 0; i < stash->n_maps && i < EXPLAIN_MAPS; i++) MM_TRY(print_map(file, cases, e, n, &stash->maps[i]));
     if (rest > 0)
         fprintf(file, "  %10s  in %d smaller ones\n", mm_size_format(rest, size, sizeof size),
@@ -211,7 +211,8 @@ static mm_status print_maps(FILE *file, const plan_case *cases, const explained 
 mm_status explain_print(FILE *file, const plan_case *cases, int n, const explain_bound *image) {
     explained e[CASES_MAX] = {0};
     int made = 0;
-    mm_status status = n <= CASES_MAX ? MM_OK : mm_fail(MM_ERR_INVALID, "at most %d policies", CASES_MAX);
+    mm_status status =
+        n <= CASES_MAX ? MM_OK : mm_fail(MM_ERR_INVALID, "--explain takes at most %d policies", CASES_MAX);
     while (status == MM_OK && made < n) {
         status = explained_init(&e[made], &cases[made]);
         made += status == MM_OK;
@@ -312,7 +313,7 @@ static mm_status add_map_account(json_t *row, const plan_case *c, const explaine
     return json_object_set_new(row, "maps", object) == 0 ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for the rows");
 }
 
-/* A bound as four keys that begin with `prefix`. */
+/* Adds a bound as four keys that begin with `prefix`. */
 static int add_bound(json_t *row, const char *prefix, const explain_bound *b) {
     char key[64];
     int failed = 0;
@@ -325,7 +326,7 @@ static int add_bound(json_t *row, const char *prefix, const explain_bound *b) {
     return failed;
 }
 
-/* Live bytes of every step in order, by kind. */
+/* For each kind, an array of the live bytes at every step, in order. */
 static json_t *timeline_json(const mm_account *account) {
     json_t *object = json_object();
     for (int k = 0; k < MM_ACCOUNT_KINDS; k++) {

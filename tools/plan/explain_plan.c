@@ -75,7 +75,7 @@ json_t *explained_kinds_json(uint32_t kinds) {
 
 /* ---------------------------------------------------------------- sums */
 
-/* The maps about which the same was decided. */
+/* Sums over the maps with the same decision. */
 typedef struct decided {
     uint32_t kinds;
     int maps;
@@ -89,7 +89,7 @@ static int larger_first(const void *a, const void *b) {
     return (x->bytes < y->bytes) - (x->bytes > y->bytes);
 }
 
-/* Fills in the groups, the one of most bytes first; those without maps are last. */
+/* Fills in the sums, sorted by bytes, the largest first. Those without maps come last. */
 static void sum_decisions(const explained *e, decided sums[DECIDED]) {
     for (uint32_t k = 0; k < DECIDED; k++) sums[k] = (decided){.kinds = k};
     for (int i = 0; i < e->stash.n_maps; i++) {
@@ -101,7 +101,7 @@ static void sum_decisions(const explained *e, decided sums[DECIDED]) {
     qsort(sums, DECIDED, sizeof *sums, larger_first);
 }
 
-/* What a codec makes of the maps of one element type that it could hold. */
+/* Sums over the maps of one element type that a codec could compress. */
 typedef struct coding {
     int codec, maps;
     mm_dtype type;
@@ -129,8 +129,8 @@ static coding sum_coding(const explained *e, const mm_graph *graph, int codec, m
     return sum;
 }
 
-/* Fills in the first one that has maps, from `*at` on, which begins at 0, and moves that behind it; false: there is
- * none. */
+/* Iterates over pairs of codec and type that have maps. *at: 0 at first; moved past the pair that is returned. False:
+ * no more. */
 static bool next_coding(const explained *e, const plan_case *c, int *at, coding *coding_out) {
     const mm_graph *graph = plan_case_plan(c)->graph;
     const int n = e->facts->n_codecs;
@@ -142,13 +142,13 @@ static bool next_coding(const explained *e, const plan_case *c, int *at, coding 
 
 static double ratio_of(const coding *k) { return (double)k->map_bytes / (double)k->code_bytes; }
 
-/* Bytes of maps a second; 0: not known. */
+/* Bytes of maps a second; 0: unknown. */
 static double rate_of(const coding *k, int64_t ns) { return ns > 0 ? (double)k->map_bytes / (double)ns * 1e9 : 0; }
 
-/* Where the time of an iteration, of the pass that needs most, goes. */
+/* Where the time of an iteration goes; with sub-batches, that of the pass with the largest minimum. */
 typedef struct spent {
-    int64_t steps_ns, again_ns; /* alone */
-    int64_t slowed_ns;          /* beside side streams, and by far bytes */
+    int64_t steps_ns, again_ns; /* of steps and recomputed steps, without contention */
+    int64_t slowed_ns;          /* slowdown by side streams and cache misses */
 } spent;
 
 static spent sum_times(const plan_case *c, const explained *e) {
@@ -163,11 +163,11 @@ static spent sum_times(const plan_case *c, const explained *e) {
     return t;
 }
 
-/* What is alive at the peak. */
+/* The bytes alive at the peak. */
 typedef struct peak {
     int64_t step_bytes;       /* what the step reads and writes, with its workspace */
     int64_t persistent_bytes; /* the base, and external tensors */
-    int64_t other_bytes;      /* of other steps */
+    int64_t other_bytes;      /* kept for other steps */
     char step[256];
 } peak;
 
@@ -190,7 +190,7 @@ static peak find_peak(const plan_case *c) {
     return p;
 }
 
-/* The share of the peak, in permille, below which nothing that could leave gains anything. Chosen. */
+/* If other_bytes are at most this share of the peak, swapping is said not to help. Chosen. */
 enum { LITTLE_PERMILLE = 50 };
 
 static bool is_all_needed(const peak *p, const mm_plan *plan) {
@@ -207,7 +207,7 @@ static void print_decisions(FILE *file, const plan_case *c, const explained *e) 
     decided sums[DECIDED];
     char kinds[EXPLAINED_KINDS], size[32];
     sum_decisions(e, sums);
-    fprintf(file, "%s, batch %lld, %s: what is done with stashed maps, and how long that takes, alone\n", c->net,
+    fprintf(file, "%s, batch %lld, %s: what is done with stashed maps, and how long that takes by itself\n", c->net,
             (long long)c->asked.batch, plan_case_plan(c)->policy);
     for (int i = 0; i < DECIDED && sums[i].maps > 0; i++)
         fprintf(file, "  %10s  %5d  %10.3f ms  %s\n", mm_size_format(sums[i].bytes, size, sizeof size), sums[i].maps,
@@ -219,7 +219,7 @@ static void print_codings(FILE *file, const plan_case *c, const explained *e) {
     for (int at = 0, n = 0; next_coding(e, c, &at, &k); n++) {
         const mm_codec_facts *codec = &e->facts->codecs[k.codec];
         if (n == 0)
-            fprintf(file, "%s, batch %lld, %s: what codecs make of maps, by element type%s\n", c->net,
+            fprintf(file, "%s, batch %lld, %s: compression of maps, by codec and element type%s\n", c->net,
                     (long long)c->asked.batch, plan_case_plan(c)->policy, e->nominal ? ", by nominal times" : "");
         fprintf(file, "  %10s  %9.2fx", mm_dtype_name(k.type), ratio_of(&k));
         if (k.encode_ns > 0 && k.decode_ns > 0)

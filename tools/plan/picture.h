@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Draws live device memory over the steps of an iteration, stacked by purpose. */
+/* Draws live device memory over the steps of an iteration, stacked by use. */
 #ifndef TOOLS_PLAN_PICTURE_H
 #define TOOLS_PLAN_PICTURE_H
 
@@ -14,9 +14,9 @@ typedef struct picture_panel {
 
 typedef struct picture {
     const char *title;
-    const picture_panel *panels; /* drawn one below the other, in one scale */
+    const picture_panel *panels; /* drawn one below the other, to the same scale */
     int n_panels;
-    int64_t budget_bytes; /* a line across; 0: none */
+    int64_t budget_bytes; /* drawn as a line across; 0: none */
 } picture;
 
 /* Writes a self-contained SVG file, atomically. MM_ERR_IO names the path, MM_ERR_NOMEM. */

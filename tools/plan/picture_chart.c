@@ -9,7 +9,7 @@
 
 enum { COLUMNS = 68, ROWS = 12 };
 
-/* How a layer's area looks. */
+/* The characters that a chart is drawn with. */
 typedef struct glyphs {
     const char *layer[PICTURE_LAYERS];
     const char *budget, *axis, *corner, *line, *mark, *boundary;
@@ -50,7 +50,7 @@ typedef struct chart {
     int64_t top, budget; /* bytes */
 } chart;
 
-/* What the middle of a cell shows; row 0 is the highest. */
+/* The glyph of a cell: that of the layer at the middle of its height. Row 0 is the highest. */
 static const char *cell(const chart *c, int row, const int64_t tops[PICTURE_LAYERS]) {
     double middle = (double)c->top * (ROWS - row - 0.5) / ROWS;
     for (int l = 0; l < PICTURE_LAYERS; l++)
@@ -83,7 +83,7 @@ static void print_axis(const chart *c) {
     fprintf(c->file, "\n%12sforward%*s\n", "", turn > 7 ? turn - 7 + 8 : 0, turn > 7 ? "backward" : "");
 }
 
-/* The n-th entry of the legend, four in a row. */
+/* Prints the n-th entry of the legend, four to a line. */
 static void print_entry(const chart *c, int n, const char *glyph, const char *name) {
     enum { IN_A_ROW = 4, INDENT = 12 };
     bool first = n % IN_A_ROW == 0;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Shared by both pictures: a plan's accounts as a few stacked layers, over a limited number of columns. */
+/* Shared by the SVG and the terminal chart: a plan's account as a few stacked layers over a limited number of
+ * columns. */
 #ifndef TOOLS_PLAN_PICTURE_COLUMNS_H
 #define TOOLS_PLAN_PICTURE_COLUMNS_H
 
 #include "mm/core/account/account.h"
 
-/* From the bottom up: bytes that stay lie below those that come and go. */
+/* Layers from the bottom up: bytes that stay are below those that come and go. */
 typedef enum picture_layer {
     PICTURE_LASTING, /* weights, their gradients, optimizer state and other persistent tensors */
     PICTURE_STASH,
@@ -19,15 +20,14 @@ typedef enum picture_layer {
 
 const char *picture_layer_name(picture_layer layer);
 
-/* The bytes of a step up to the top of each layer. */
+/* For each layer, the bytes of the step in it and in all layers below. */
 void picture_tops(const mm_account_step *step, int64_t tops_out[PICTURE_LAYERS]);
 
-/* The layers that have any byte at any step of an account, as bits. */
+/* The layers that have bytes at some step, as bits. */
 uint32_t picture_layers_of(const mm_account *account);
 
-/* The step, as an index in account->steps, that is drawn in column `column` of `n`. Of the steps that begin in the
- * column it is the one with most live bytes, so that no peak is lost; if none begins there, it is the one before.
- * n_steps > 0. */
+/* The step, as an index in account->steps, that is drawn in column `column` of `n`: of the steps that begin in the
+ * column, the one with most live bytes, so that no peak is lost; if none begins there, the step before. n_steps > 0. */
 int picture_column_step(const mm_account *account, int column, int n);
 /* The column in which a step, an index in account->steps, begins. */
 int picture_column_of(const mm_account *account, int step, int n);

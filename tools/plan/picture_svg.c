@@ -29,10 +29,10 @@ enum {
     BOTTOM = 12,
     ONE_PLOT = 380,
     MANY_PLOT = 210,
-    CHARACTER = 7 /* about the width of one in the legend */
+    CHARACTER = 7 /* approximate width of a character in the legend */
 };
 
-/* Okabe and Ito's colours, which most colour-blind eyes tell apart; what stays is grey. */
+/* Okabe and Ito's colours, which most colour-blind people can tell apart. Bytes that stay are grey. */
 static const char *const COLOURS[PICTURE_LAYERS] = {
     [PICTURE_LASTING] = "#8a8f98",   [PICTURE_STASH] = "#0072b2", [PICTURE_CODES] = "#009e73",
     [PICTURE_BUFFERS] = "#cc79a7",   [PICTURE_MAPS] = "#56b4e9",  [PICTURE_GRADIENTS] = "#e69f00",
@@ -42,7 +42,7 @@ static const char *const COLOURS[PICTURE_LAYERS] = {
 typedef struct page {
     FILE *file;
     const picture *picture;
-    int64_t tick, top; /* bytes between two lines of the grid; at the upper edge of every plot */
+    int64_t tick, top; /* bytes: between two lines of the grid; at the upper edge of every plot */
     int plot_height;
 } page;
 
@@ -55,7 +55,7 @@ typedef struct plot {
 
 /* ---------------------------------------------------------------- scale */
 
-/* The least power of two of bytes of which at most `lines` reach `bytes`. */
+/* The smallest power of two such that at most `lines` grid lines reach `bytes`. */
 static int64_t tick_for(int64_t bytes, int lines) {
     int64_t tick = 1;
     while (tick * lines < bytes) tick *= 2;
@@ -67,7 +67,7 @@ static void set_scale(page *p) {
     for (int i = 0; i < p->picture->n_panels; i++)
         if (p->picture->panels[i].account->plan->peak_bytes > most)
             most = p->picture->panels[i].account->plan->peak_bytes;
-    most += most / 8; /* room for a label above the highest */
+    most += most / 8; /* room for a label above the peak */
     p->plot_height = p->picture->n_panels == 1 ? ONE_PLOT : MANY_PLOT;
     p->tick = tick_for(most, p->picture->n_panels == 1 ? 10 : 6);
     p->top = most;
@@ -92,8 +92,8 @@ static void draw_grid(const plot *p) {
     }
 }
 
-/* Each layer as the area from the ground up to its top, the highest first, so that lower ones cover it and no seam
- * shows between them. */
+/* Draws each layer as the area from the axis to its top, the highest layer first. Lower layers then cover its lower
+ * part, and no seam shows between them. */
 static void draw_layers(const plot *p) {
     FILE *f = p->page->file;
     uint32_t layers = picture_layers_of(p->account);
@@ -201,7 +201,7 @@ static void draw_panel(const page *page, const picture_panel *panel, double y) {
 
 /* ---------------------------------------------------------------- the page */
 
-/* Draws the legend, or only measures it (NULL). Returns its rows. */
+/* Draws the legend; file NULL: only measures it. Returns its number of rows. */
 static int legend(FILE *file, uint32_t layers) {
     int x = LEFT, row = 0;
     for (int l = 0; l < PICTURE_LAYERS; l++) {

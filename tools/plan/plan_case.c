@@ -13,13 +13,14 @@ static mm_status plan_all_within(plan_case *c, int64_t budget_bytes) {
     return MM_OK;
 }
 
-/* How much more is looked at: 1 GiB; a tenth of a budget below 4 GiB, where 1 GiB would be another network's. */
+/* How much larger the larger budget is: 1 GiB, or a tenth of a budget below 4 GiB, for which 1 GiB would be too
+ * much. */
 static int64_t more_than(int64_t budget_bytes) {
     const int64_t gib = INT64_C(1) << 30;
     return budget_bytes < 4 * gib ? budget_bytes / 10 : gib;
 }
 
-/* What a larger budget would gain. The plans in it are not kept. */
+/* Finds the time of an iteration in a larger budget. The plans for it are replaced by later ones. */
 static mm_status look_further(plan_case *c) {
     const int64_t own = plan_case_need(c)->minimum_bytes + c->staged_bytes;
     const int64_t budget = c->asked.budget_bytes ? c->asked.budget_bytes : own;
@@ -31,7 +32,7 @@ static mm_status look_further(plan_case *c) {
     return MM_OK;
 }
 
-/* As a session does: in the budget, around room for the next batch where there is any. */
+/* Plans a pass as a session does: in the budget, with room for staging the next batch if there is any. */
 static mm_status plan_in_budget(plan_case *c, int pass) {
     if (c->asked.budget_bytes < c->need.pass[pass].minimum_bytes && c->staged_bytes == 0 && !c->explained) return MM_OK;
     return need_within(&c->need, pass, c->asked.budget_bytes, c->asked.pinned_bytes, c->staged_bytes);
@@ -77,7 +78,7 @@ static mm_status simulated_timeline(const plan_case *c, mm_timeline *timeline) {
     MM_TRY(mm_timeline_add_plan(timeline, program, &plan));
     MM_TRY(mm_timeline_add_memory(timeline, plan, program, plan_case_need(c)->planned.facts));
     mm_period *spans = mm_timeline_add(timeline, plan, mm_timeline_begin(timeline));
-    if (!spans) return MM_OK; /* counted as dropped */
+    if (!spans) return MM_OK; /* the timeline counts it as dropped */
     memcpy(spans, c->sim.spans, (size_t)c->sim.n_spans * sizeof *spans);
     return MM_OK;
 }
@@ -123,11 +124,11 @@ static void print_kinds(FILE *file, const mm_account *account) {
             fprintf(file, "    %-22s %12s %12s\n", mm_account_kind_name(k),
                     mm_size_format(account->declared[k], declared, sizeof declared),
                     mm_size_format(account->at_peak[k], peak, sizeof peak));
-    fprintf(file, "    %-22s %12s %12s\n", "set apart, idle then", "",
+    fprintf(file, "    %-22s %12s %12s\n", "reserved, but idle", "",
             mm_size_format(account->idle_bytes, peak, sizeof peak));
 }
 
-/* Who needs it last: what holds it there. */
+/* The last user of a segment, which keeps it alive. */
 static const char *last_user(const mm_plan *plan, const mm_segment *s, char *buffer, size_t capacity) {
     const mm_node *last = &plan->nodes[s->last_node];
     if (mm_node_runs_step(last)) return mm_graph_step_name(plan->graph, last->step, buffer, capacity);
@@ -141,7 +142,7 @@ static void print_segments(FILE *file, const mm_account *account) {
     const mm_plan *plan = account->plan;
     char name[320], step[256], size[32];
     int64_t rest = 0;
-    fprintf(file, "  largest of the %d alive at the peak\n", account->n_segments);
+    fprintf(file, "  largest of the %d segments alive at the peak\n", account->n_segments);
     for (int i = 0; i < account->n_segments; i++) {
         const mm_segment *s = &plan->segments[account->segments[i]];
         rest += i >= LARGEST ? s->bytes : 0;
@@ -164,7 +165,7 @@ static void print_search(FILE *file, const plan_case *c) {
     if (c->found.batch == 0)
         fprintf(file, "  %-22s none in %s\n", "largest batch", budget);
     else if (c->found.next_batch == 0)
-        fprintf(file, "  %-22s %14lld  in %s, the most that is tried\n", "largest batch", (long long)c->found.batch,
+        fprintf(file, "  %-22s %14lld  in %s; larger ones are not tried\n", "largest batch", (long long)c->found.batch,
                 budget);
     else if (c->found.next_bytes <= c->asked.budget_bytes)
         fprintf(file, "  %-22s %14lld  in %s; %lld needs more pinned memory\n", "largest batch",
@@ -207,9 +208,9 @@ void plan_case_print(FILE *file, const plan_case *c, bool by_kind) {
     if (c->ranks > 1) fprintf(file, "one of %d ranks with %lld images, ", c->ranks, (long long)c->asked.batch);
     fprintf(file, "%s%s\n", plan->policy, policy_mark(plan->policy));
     if (c->asked.sub_batch < c->asked.batch)
-        fprintf(file, "  %-22s %14lld  images, %lld passes; the plan is of the one that needs most, %s\n", "sub-batch",
-                (long long)c->asked.sub_batch, (long long)nets_exec_passes(c->asked.batch, c->asked.sub_batch),
-                mm_graph_name(plan->graph));
+        fprintf(file, "  %-22s %14lld  images, %lld passes; this is the plan of the pass that needs most, %s\n",
+                "sub-batch", (long long)c->asked.sub_batch,
+                (long long)nets_exec_passes(c->asked.batch, c->asked.sub_batch), mm_graph_name(plan->graph));
     if (c->searched) print_search(file, c);
     if (c->forecast.cut_short)
         fprintf(file, "  %-22s interrupted: this is the best plan that was found so far\n", "search");
@@ -246,8 +247,8 @@ void plan_case_print(FILE *file, const plan_case *c, bool by_kind) {
     if (plan->pinned_bytes > 0) print_size(file, "pinned host memory", plan->pinned_bytes);
     if (c->forecast.moves.bytes > 0) print_moves(file, &c->forecast.moves);
     if (c->forecast.defragmentations > 0)
-        fprintf(file, "  %-22s %14lld  times all is put out, and what a step needs fetched again\n", "defragmented",
-                (long long)c->forecast.defragmentations);
+        fprintf(file, "  %-22s %14lld  times: all maps are swapped out, and those that a step needs are fetched\n",
+                "defragmented", (long long)c->forecast.defragmentations);
     if (c->asked.facts) print_prediction(file, c);
     if (plan->pinned_bytes > c->asked.pinned_bytes)
         fprintf(file, "  %-22s no: more than --pinned%s\n", "fits pinned memory", mm_plan_pinned_hint(plan));

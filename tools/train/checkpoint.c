@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The state of a training as a safetensors file: parameters under torchvision's names, "<state>.<parameter>" for the
- * optimizer's states (nets/optimizer.h: "momentum.<parameter>"), counts; "bound.<map>" for error bounds that a policy
- * has chosen (mm/manager/bounds.h), "bound.last.<map>" for those of an epoch's last, smaller batch, and with "first." or
- * "next." before the map for those of sub-batches before the last; as metadata how far it is, and the options of its
- * run. */
+/* The state of a training as a safetensors file. Tensors: parameters, under torchvision's names; the optimizer's states
+ * (nets/optimizer.h) as "<state>.<parameter>"; counts; and error bounds that a policy chose (mm/manager/bounds.h) as
+ * "bound.<map>", or "bound.last.<map>" for an epoch's last, smaller batch. With sub-batches, "first." or "next." before
+ * <map> means the first or a middle sub-batch. Metadata: the progress, and the options of the run. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -18,12 +17,12 @@
 
 enum { NAME_CAPACITY = NETS_PARAM_NAME_CAPACITY + 24, RNG_WORDS = 4, VERSION = 1 };
 
-/* Gradients are no state. */
+/* The parts of a parameter that are saved: all but the gradient. */
 static const nets_part PARTS[] = {NETS_VALUE, NETS_STATE, NETS_STATE + 1};
 enum { N_PARTS = sizeof PARTS / sizeof *PARTS };
-_Static_assert(NETS_STATE_LAST == NETS_STATE + 1, "all states are among the parts");
+_Static_assert(NETS_STATE_LAST == NETS_STATE + 1, "PARTS has all states");
 
-/* A parameter's part as the file has it. */
+/* Name, type and dims of a parameter's part in the file. */
 static nets_safetensors_tensor describe(const session *s, int index, nets_part part, char name[NAME_CAPACITY]) {
     const nets_param *param = nets_net_param(s->config.net, index);
     const nets_optimizer_traits *optimizer = nets_optimizer_traits_of(s->config.target.optimizer.id);
@@ -36,7 +35,7 @@ static nets_safetensors_tensor describe(const session *s, int index, nets_part p
     return tensor;
 }
 
-/* Counts: the seed and the iterations; the updates of an optimizer that counts them. */
+/* Count i. 0: seed and number of iterations; 1: number of updates, if the optimizer counts them. name NULL: none. */
 static nets_safetensors_tensor describe_count(const session *s, int i) {
     static const nets_safetensors_tensor COUNTS[] = {
         {.name = "rng", .dtype = NETS_SAFETENSORS_U32, .rank = 1, .dims = {RNG_WORDS}},
@@ -51,16 +50,16 @@ static bool has_part(const session *s, int param, nets_part part) {
 
 /* ---------------------------------------------------------------- error bounds */
 
-/* The graphs that may have bounds. */
+/* A graph that may have error bounds. */
 typedef struct bounded {
-    const char *prefix;    /* of its bounds' names */
-    const char *age;       /* key of how long ago it was sampled */
+    const char *prefix;    /* of the names of its bounds */
+    const char *age;       /* metadata key: iterations since it sampled */
     const mm_graph *graph; /* NULL: the session does not have it */
 } bounded;
 
 enum { BOUNDED = 2 * NETS_PASSES };
 
-/* In the order in which names are looked up: none of the prefixes begins with one before it. */
+/* Lists all graphs in the order in which find_bound compares prefixes: longer prefixes come before their beginnings. */
 static void list_bounded(const session *s, bounded list_out[BOUNDED]) {
     static const char *const WORDS[BOUNDED][2] = {{"bound.last.first.", "sampled_age_last_first"},
                                                   {"bound.last.next.", "sampled_age_last_next"},
@@ -80,7 +79,7 @@ static nets_safetensors_tensor describe_bound(const bounded *b, mm_tensor tensor
     return (nets_safetensors_tensor){.name = name, .dtype = NETS_SAFETENSORS_F32, .rank = 1, .dims = {1}};
 }
 
-/* A bound of 0 is that of a tensor without. */
+/* Adds the bounds of one graph. A bound of 0 means that the tensor has none. */
 static mm_status add_bounds_of(const session *s, const bounded *b, nets_safetensors_builder *builder) {
     for (mm_tensor t = 0; t < mm_graph_tensors(b->graph); t++) {
         char name[NAME_CAPACITY];
@@ -109,7 +108,7 @@ static mm_status add_bounds(const session *s, nets_safetensors_builder *builder)
     return MM_OK;
 }
 
-/* The bound that has the name in the file; false: it is no bound's. */
+/* Finds a bound by its name in the file. False: the name is not a bound's. */
 static bool find_bound(const session *s, const char *name, float *bound_out) {
     bounded list[BOUNDED];
     list_bounded(s, list);
@@ -141,7 +140,7 @@ static mm_status take_bounds_of(const session *s, const bounded *b, const nets_s
 
 /* ---------------------------------------------------------------- saving */
 
-/* Names and dims of all tensors: their elements are fetched when the file is written. */
+/* Adds names and dims of all tensors. Their elements are fetched when the file is written. */
 static mm_status add_tensors(const session *s, nets_safetensors_builder *builder) {
     for (int i = 0; i < nets_net_params(s->config.net); i++)
         for (int p = 0; p < N_PARTS; p++) {
@@ -166,7 +165,7 @@ static mm_status add_count(nets_safetensors_builder *builder, const char *key, i
 static mm_status add_options(const arg *options, nets_safetensors_builder *builder) {
     for (const arg *a = options; a && a->kind != ARG_END; a++) {
         char *text = args_text(a);
-        if (!text) return mm_fail(MM_ERR_NOMEM, "no memory to save %s", a->name);
+        if (!text) return mm_fail(MM_ERR_NOMEM, "out of memory to save %s", a->name);
         mm_status status = nets_safetensors_add_metadata(builder, a->name + 2, text);
         free(text);
         MM_TRY(status);
@@ -174,7 +173,7 @@ static mm_status add_options(const arg *options, nets_safetensors_builder *build
     return MM_OK;
 }
 
-/* The place in the data is that of an image, which does not hang on the batch. */
+/* The position in the data is saved in images, so that a run with another batch size can go on there. */
 static mm_status add_metadata(const session *s, const arg *options, nets_safetensors_builder *builder) {
     const nets_reader_size *size = &s->train_size;
     int64_t at = s->iteration + s->data_shift;
@@ -187,7 +186,7 @@ static mm_status add_metadata(const session *s, const arg *options, nets_safeten
     return nets_safetensors_add_metadata(builder, "last_batch", s->config.whole_epochs ? "trained" : "left out");
 }
 
-/* nets_safetensors_fetch: a tensor has the same name in the graph as in the file. */
+/* A nets_safetensors_fetch. Tensors other than bounds have the same name in the graph as in the file. */
 static mm_status fetch(void *ctx, const nets_safetensors_tensor *tensor, int64_t offset, void *data, int64_t bytes) {
     const session *s = ctx;
     const float *values = data;
@@ -202,7 +201,7 @@ static mm_status fetch(void *ctx, const nets_safetensors_tensor *tensor, int64_t
         if (!isfinite(values[i]))
             return mm_fail(MM_ERR_UNSUPPORTED,
                            "the state after iteration %lld is not saved: training diverged, %s has elements that are "
-                           "NaN or infinite; lower --lr, or --keep-going saves it all the same",
+                           "NaN or infinite; lower --lr, or save it all the same with --keep-going",
                            (long long)s->iteration, tensor->name);
     return MM_OK;
 }
@@ -217,7 +216,7 @@ mm_status session_save(session *s, const char *path, const arg *options) {
     return status;
 }
 
-/* Adds a tensor's elements, of four bytes each, to a digest. */
+/* Adds a tensor's elements, of four bytes each, to a digest. piece: a buffer of NETS_TRANSFER_BYTES. */
 static mm_status digest_one(session *s, const nets_safetensors_tensor *tensor, uint32_t *piece, uint64_t *digest) {
     int64_t bytes;
     MM_TRY(nets_safetensors_bytes(tensor, &bytes));
@@ -247,12 +246,13 @@ static mm_status digest_all(session *s, uint32_t *piece, uint64_t *digest) {
 mm_status session_digest(session *s, uint64_t *digest_out) {
     uint32_t *piece = malloc(NETS_TRANSFER_BYTES);
     *digest_out = MM_HASH_BEGIN;
-    mm_status status = piece ? digest_all(s, piece, digest_out) : mm_fail(MM_ERR_NOMEM, "no memory to read the state");
+    mm_status status =
+        piece ? digest_all(s, piece, digest_out) : mm_fail(MM_ERR_NOMEM, "out of memory to read the state");
     free(piece);
     return status;
 }
 
-/* From the file into the manager, through `piece` of NETS_TRANSFER_BYTES. */
+/* Copies a tensor from the file to the manager through `piece`, a buffer of NETS_TRANSFER_BYTES. */
 static mm_status copy_in(session *s, const nets_safetensors_file *file, const nets_safetensors_tensor *tensor,
                          const void *data, void *piece) {
     int64_t bytes;
@@ -272,8 +272,8 @@ static mm_status take_one(session *s, const nets_safetensors_file *file, const n
     return piece ? copy_in(s, file, want, data, piece) : MM_OK;
 }
 
-/* Visits everything that a state has: first to see that the file has it all (piece NULL), then to take it. A file of
- * weights alone leaves the optimizer's states at zero. */
+/* Loads all parameters and counts. piece NULL: only checks that the file has them. A file of weights alone is legal:
+ * the optimizer's states stay zero. */
 static mm_status take(session *s, const nets_safetensors_file *file, void *piece) {
     for (int i = 0; i < nets_net_params(s->config.net); i++)
         for (int p = 0; p < N_PARTS; p++) {
@@ -290,7 +290,7 @@ static mm_status take(session *s, const nets_safetensors_file *file, void *piece
     return MM_OK;
 }
 
-/* 0 if the state does not say, as one of weights alone: the training begins. */
+/* Reads a count from the metadata; 0 if there is none, as in a file of weights alone. */
 static mm_status read_count(const nets_safetensors_file *file, const char *path, const char *key, int64_t most,
                             int64_t *count_out) {
     const char *text = nets_safetensors_metadata(file, key);
@@ -298,13 +298,13 @@ static mm_status read_count(const nets_safetensors_file *file, const char *path,
     errno = 0;
     long long count = text ? strtoll(text, &end, 10) : 0;
     if (text && (errno || end == text || *end || count < 0 || count > most))
-        return mm_fail(MM_ERR_FORMAT, "%s: its %s is '%.32s', not a count from 0 to %lld", path, key, text,
+        return mm_fail(MM_ERR_FORMAT, "%s: metadata %s is '%.32s', not a count from 0 to %lld", path, key, text,
                        (long long)most);
     *count_out = count;
     return MM_OK;
 }
 
-/* Without an optimizer's states bounds are chosen anew. */
+/* Loads the error bounds. With --reset-optimizer, the policy chooses them anew instead. */
 static mm_status take_bounds(const session *s, const nets_safetensors_file *file, const char *path) {
     bounded list[BOUNDED];
     list_bounded(s, list);
@@ -318,7 +318,7 @@ static mm_status take_bounds(const session *s, const nets_safetensors_file *file
     return MM_OK;
 }
 
-/* Where the data goes on: at the image where the state was, or the batch's first before it. */
+/* Number of the batch, over all epochs, that has the image where the state stopped. */
 static int64_t place_in_data(const session *s, int64_t epoch, int64_t position) {
     int64_t index = position / s->config.batch;
     return epoch * s->train_size.batches + (index < s->train_size.batches ? index : s->train_size.batches);
@@ -341,19 +341,20 @@ static mm_status load(session *s, const nets_safetensors_file *file, const char 
 
 mm_status session_load(session *s, const nets_safetensors_file *file, const char *path) {
     void *piece = malloc(NETS_TRANSFER_BYTES);
-    mm_status status = piece ? load(s, file, path, piece) : mm_fail(MM_ERR_NOMEM, "no memory to load %s", path);
+    mm_status status = piece ? load(s, file, path, piece) : mm_fail(MM_ERR_NOMEM, "out of memory to load %s", path);
     free(piece);
     return status == MM_OK ? MM_OK : mm_fail_in(status, "not a state of %s", nets_net_name(s->config.net));
 }
 
-/* ---------------------------------------------------------------- the run that it is of */
+/* ---------------------------------------------------------------- options of the saved run */
 
 static mm_status take_options(const nets_safetensors_file *file, const char *path, const arg *options, int argc,
                               char **argv) {
     int64_t version;
     MM_TRY(read_count(file, path, "version", INT32_MAX, &version));
     if (version > VERSION)
-        return mm_fail(MM_ERR_FORMAT, "%s: a state of version %lld, this mm reads up to %d: it takes a newer one", path,
+        return mm_fail(MM_ERR_FORMAT,
+                       "%s: the state has version %lld, but this mm reads versions up to %d: use a newer mm", path,
                        (long long)version, VERSION);
     for (const arg *a = options; version > 0 && a->kind != ARG_END; a++) {
         const char *then = nets_safetensors_metadata(file, a->name + 2);
@@ -382,7 +383,7 @@ mm_status session_state_tell(const nets_safetensors_file *file, const char *path
         const char *then = nets_safetensors_metadata(file, a->name + 2);
         if (!then || !args_given(argc, argv, a->name)) continue;
         char *now = args_text(a);
-        if (!now) return mm_fail(MM_ERR_NOMEM, "no memory to compare %s", a->name);
+        if (!now) return mm_fail(MM_ERR_NOMEM, "out of memory to compare %s", a->name);
         if (strcmp(now, then) != 0)
             fprintf(stderr, "mm train: %s%s%s: %s was trained with%s%s\n", a->name, *now ? " " : "", now, path,
                     *then ? " " : "out", then);

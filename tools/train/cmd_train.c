@@ -11,7 +11,7 @@
 #include "tools/need/effort.h"
 #include "tools/train/train.h"
 
-/* A loaded state may lie beyond several switches: the latest of them counts. */
+/* Switches to the policy of the latest switch that is due. A loaded state may be past several switches. */
 static mm_status apply_switches(void *ctx, session *s) {
     train *t = ctx;
     const policy_switch *latest = NULL;
@@ -44,16 +44,16 @@ static void say_why_nothing_ran(const train *t, const session *s) {
                 t->save && s->iteration == 0 ? "; there is nothing to save" : "");
     else
         fprintf(stderr,
-                "mm train: nothing to train: %s has %lld iterations behind it; --iterations is how many in all\n",
+                "mm train: nothing to train: %s has done %lld iterations already; --iterations counts those too\n",
                 t->load, (long long)s->iteration);
 }
 
-/* How many iterations the run has, those behind a loaded state included. */
+/* The number of iterations at which the run ends, including those of a loaded state. */
 static int64_t last_iteration(const train *t, const session *s) {
     return t->epochs ? t->epochs * s->train_size.batches - s->data_shift : t->iterations;
 }
 
-/* Where training stops to evaluate, and goes on: after each --eval-every iterations; with --epochs after each. */
+/* The next iteration at which training pauses to evaluate: each --eval-every, with --epochs each epoch, or the end. */
 static int64_t next_stop(const train *t, const session *s, int64_t end) {
     const int64_t epoch = s->train_size.batches, shift = t->eval_every ? 0 : s->data_shift;
     const int64_t every = t->eval_every ? t->eval_every : t->epochs ? epoch : end;
@@ -61,8 +61,8 @@ static int64_t next_stop(const train *t, const session *s, int64_t end) {
     return t->eval && stop < end ? stop : end;
 }
 
-/* Trains to the end, with an evaluation at each stop if asked; one run otherwise. A loaded state that is at the end
- * is only evaluated. */
+/* Trains to the end, and with --eval evaluates at each stop. A loaded state that is already at the end is only
+ * evaluated. */
 static mm_status train_all(train *t, session *s, session_run *run, row *r) {
     const int64_t end = last_iteration(t, s);
     row all = {0};
@@ -90,8 +90,8 @@ static mm_status save(void *ctx, session *s) {
     return MM_OK;
 }
 
-/* What was trained is not lost to a failure: the state is as the last whole iteration left it. What --save-every wrote
- * before a run diverged is better: its loss was finite, and not about to overflow. */
+/* Saves the state also after a failure: it is as the last whole iteration left it. But if a run diverged, keeps what
+ * --save-every wrote before, because the loss was further from overflow then. */
 static mm_status save_at_end(train *t, session *s, mm_status status) {
     if (!t->save || (t->ranks && comm_gpu(t->ranks) >= 0 && comm_check(t->ranks) != MM_OK)) return status;
     bool diverged = session_diverged(s);
@@ -118,7 +118,7 @@ static mm_status run_session(train *t, session *s, row *r) {
         run.save_period.every *= s->train_size.batches;
         run.save_period.shift = s->data_shift;
     }
-    t->target.threads = t->target.backend->threads; /* as they are, for the state */
+    t->target.threads = t->target.backend->threads; /* the actual number, for the saved state */
     mm_status status = train_all(t, s, &run, r);
     if (status == MM_OK && r->iterations == 0) say_why_nothing_ran(t, s);
     return save_at_end(t, s, status);
@@ -128,11 +128,11 @@ static mm_status open_log(const char *path, FILE **log_out) {
     if (!path) return MM_OK;
     *log_out = fopen(path, "w");
     if (!*log_out) return mm_fail(MM_ERR_IO, "cannot write %s: %s", path, strerror(errno));
-    setvbuf(*log_out, NULL, _IOLBF, BUFSIZ); /* for whoever follows it */
+    setvbuf(*log_out, NULL, _IOLBF, BUFSIZ); /* write each line at once, for `tail -f` */
     return MM_OK;
 }
 
-/* After all that may be refused, so that what is there stays. */
+/* Opens the logs once nothing can be refused any more, so that a refused run does not overwrite existing files. */
 static mm_status open_logs(train *t) {
     MM_TRY(open_log(t->log_path, &t->log));
     if (t->log) fprintf(t->log, "iteration,loss,accuracy,seconds\n");
@@ -144,8 +144,8 @@ static mm_status check_log(const char *path, FILE *log) {
     return mm_fail(MM_ERR_IO, "cannot write %s: %s", path, strerror(errno));
 }
 
-/* A budget, if one is given, that is too small for the policy may do for another. What the policy needs is compared
- * with others; of sub-batches that is what the largest pass needs, others are planned for the last. */
+/* Adds to the refusal a policy that would fit the budget. The refused policy is passed on only for whole batches: with
+ * sub-batches its minimum is the largest pass's, while other policies are planned for the last pass. */
 static mm_status advise_another(const need_case *c, const train *t, const session *s) {
     const bool whole = t->sub_batch == 0 || t->sub_batch >= t->part;
     const bool known = s->minimum_bytes > s->config.budget_bytes;
@@ -164,12 +164,12 @@ static mm_status advise(const train *t, const session *s, mm_status status) {
         need_case planned = c;
         planned.pinned_bytes = session_pinned(s).bytes;
         const mm_status advised = advise_another(&planned, t, s);
-        (void)advised; /* what it adds is in the message */
+        (void)advised; /* its advice is in mm_last_error */
     }
     return need_advise_own(&c);
 }
 
-/* Of what ran, even if the run has failed. */
+/* Writes the trace of what ran, even if the run failed. */
 static mm_status save_trace(const train *t, session *s, mm_status status) {
     traces all = {0};
     if (!t->trace) return status;
@@ -181,13 +181,13 @@ static mm_status save_trace(const train *t, session *s, mm_status status) {
     return failure.status != MM_OK ? mm_failure_restore(&failure) : traced;
 }
 
-/* Of the policy that ran last. */
+/* Writes the facts measured under the policy that ran last. */
 static mm_status save_facts(const train *t, session *s, const row *r) {
     if (!t->facts_save || r->iterations == 0) return MM_OK;
     return mm_facts_save(s->manager, nets_exec_lowered(s->train)->graph, t->facts_save);
 }
 
-/* All that may be refused. *ended_out: it was stopped before the first iteration; the session needs no session_fini. */
+/* Does all that may be refused. *ended_out: stopped before the first iteration; the session needs no session_fini. */
 static mm_status begin(train *t, session *s, row *r, bool *ended_out) {
     session_config config;
     MM_TRY(train_configure(t, &config));
@@ -228,39 +228,41 @@ static mm_status run_train(train *t, row *r) {
 }
 
 static const char help_text[] =
-    "Trains a network with all that it needs on the device inside --budget: weights, gradients, optimizer state,\n"
-    "feature maps, workspaces. The policy decides what happens to the feature maps between the forward and the\n"
-    "backward pass. Its plan is proved to fit before the first step; a budget too small is refused, naming the\n"
-    "least that would do and the layer that holds it ('mm plan' tells beforehand). Without --budget it takes what\n"
-    "the plan needs. If the device has less to give, or memory runs out later, a plan that needs less stands in (with\n"
-    "more swapping, recomputation, and so on; never a lossy one for a lossless one), and a line says so.\n"
+    "Trains a network, and keeps all that it needs on the device inside --budget: weights, gradients, optimizer\n"
+    "state, feature maps, workspaces. The policy decides what happens to feature maps between the forward and the\n"
+    "backward pass. Its plan is proved to fit before the first step. If the budget is too small, mm names the\n"
+    "smallest one that would do and the layer that needs it ('mm plan' shows this beforehand). Without --budget, the\n"
+    "budget is what the plan needs. If the device has less memory, or memory runs out later, a plan that needs less\n"
+    "takes over (with more swapping, recomputation and so on; never a lossy plan for a lossless one), and a line on\n"
+    "stderr says so.\n"
     "\n"
-    "files: are images as uint8 [images, height, width, channels], which the network gets as -1 to 1, not augmented,\n"
-    "and int32 labels [images], or [images, height, width] for a network with a label for each pixel, as numpy.save\n"
-    "writes them. They are read while training goes on, not held in memory.\n"
+    "--data files: reads images as uint8 [images, height, width, channels] and labels as int32 [images], or [images,\n"
+    "height, width] for a network with a label for each pixel, as numpy.save writes them. The network gets pixels\n"
+    "scaled to -1 to 1, not augmented. The files are read during training, not held in memory.\n"
     "\n"
-    "text: takes a file's bytes as tokens, tokens: its 16-bit numbers, for networks such as gpt. The last tenth is\n"
-    "for --eval. The rest is cut into rows of the network's context; an epoch reads each row once, in a seeded\n"
-    "order.\n"
+    "--data text: takes a file's bytes as tokens, tokens: its 16-bit numbers, for networks such as gpt. The last\n"
+    "tenth is for --eval. The rest is cut into rows of the network's context length; an epoch reads each row once,\n"
+    "in an order set by --seed.\n"
     "\n"
-    "A saved state goes on where it stopped, bit for bit: it says its network, data and the place in it, batch,\n"
-    "seed, learning rate and its steps or schedule, optimizer and threads, and policies and budget where a code is\n"
-    "lossy. Paths of data are absolute in it, with links followed. What of it is given with --load and differs is\n"
-    "told; --iterations and --epochs count what it has behind it. --save-every saves on the way; a run that is\n"
-    "killed while it saves leaves the state before. A loss or gradient that is NaN or infinite ends the training\n"
-    "with status diverged and exit 1: that iteration's update is not taken, and --save has the state before it, or\n"
-    "what --save-every wrote. --keep-going trains on. Ctrl-C (or SIGTERM) finishes the iteration, saves if --save is\n"
-    "given, and exits with 130; a second one ends it at once. While auto still searches for its plan, before the\n"
-    "first iteration, the first one ends the run, and there is nothing to save. Otherwise: 0 done, 1 failed or does\n"
-    "not fit, 2 the command line cannot be meant so.\n"
+    "--load continues from a saved state, bit for bit. The state holds network, data and the position in it, batch,\n"
+    "seed, learning rate and its steps or schedule, optimizer and threads, and if codes are lossy, policies and\n"
+    "budget. Its data paths are absolute, with links followed. Options given with --load replace the state's; a line\n"
+    "on stderr names those that differ. --iterations and --epochs count those of the state too. --save-every also\n"
+    "saves during the run; a run that is killed while it saves leaves the previous state.\n"
     "\n"
-    "With --ranks N, or as one of those that mpirun started (--comm mpi), each process trains an N-th of every\n"
-    "batch, in its own --budget, and all add up their gradients, in the same order on every run. Rank 0 reports,\n"
-    "evaluates and saves; its state loads into any number. A batch norm normalises a rank's part; running statistics\n"
-    "become the ranks' mean. On the device cuda, --ranks gives each a GPU, and NCCL adds up there, in its own order;\n"
-    "--comm mpi: as on the host. Figures are the whole batch's, memory is rank 0's. Ctrl-C at the mm that started\n"
-    "them, or SIGINT to any of them, lets all finish the same iteration. An mpirun of yours kills them a second or\n"
-    "two after Ctrl-C. If one fails, all end.\n"
+    "If a loss or gradient is NaN or infinite, training ends with status diverged and exit 1, without that\n"
+    "iteration's update; --save then has the state before it, or what --save-every wrote last. --keep-going trains\n"
+    "on. Ctrl-C (or SIGTERM) finishes the iteration, saves if --save is given, and exits with 130; a second Ctrl-C\n"
+    "ends mm at once. Before the first iteration, while auto searches for its plan, the first Ctrl-C ends the run\n"
+    "without saving. Other exit codes: 0 done, 1 failed or does not fit, 2 the command line is wrong.\n"
+    "\n"
+    "With --ranks N, or under your own mpirun (--comm mpi), each of N processes (ranks) trains an N-th of every\n"
+    "batch, in its own --budget. They add up their gradients, in the same order on every run. Rank 0 reports,\n"
+    "evaluates and saves; any number of ranks can load its state. Batch norms normalise each rank's part; running\n"
+    "statistics are the mean over ranks. With --device cuda, --ranks gives each rank a GPU, and NCCL adds up there,\n"
+    "in its own order; --comm mpi adds up as on the host. Figures are of the whole batch, memory is rank 0's.\n"
+    "After Ctrl-C at the mm that started the ranks, or SIGINT to any of them, all finish the same iteration. Your\n"
+    "own mpirun kills them a second or two after Ctrl-C. If one rank fails, all end.\n"
     "\n"
     "  mm train --net resnet32 --data cifar10:DIR --epochs 3 --eval --policy freelunch:rate=4 --budget 200MiB\n"
     "  mm train --net resnet20 --data files:x.npy,y.npy --test-data files:tx.npy,ty.npy --epochs 9 --eval\n"
@@ -274,11 +276,11 @@ static void tell_of_plan(const train *t) {
     char sub_batch[48] = "";
     if (t->sub_batch > 0 && t->sub_batch < t->part)
         snprintf(sub_batch, sizeof sub_batch, " --sub-batch %lld", (long long)t->sub_batch);
-    fprintf(stderr, "'mm plan --net %s --batch %lld%s' tells what each policy needs\n", t->net, (long long)t->batch,
+    fprintf(stderr, "'mm plan --net %s --batch %lld%s' shows what each policy needs\n", t->net, (long long)t->batch,
             sub_batch);
 }
 
-/* Of several ranks, one tells; before they have met, each for itself. */
+/* Prints why the run failed. Once the ranks are connected, only one of them prints. */
 static int failed(train *t, mm_status status) {
     const char *rank = t->ranks ? NULL : train_ranks_variable(TRAIN_RANK);
     t->told |= t->ranks && comm_lost(t->ranks);
@@ -288,7 +290,7 @@ static int failed(train *t, mm_status status) {
     return command_failed("train", status);
 }
 
-/* Reads the command line; *t has the defaults. */
+/* Reads the command line into *t, which has the defaults. */
 static mm_status read_options(train *t, int argc, char **argv) {
     const arg table[] = {
         {"--net", "NAME", "network: 'mm nets' lists them (resnet32)", ARG_TEXT, &t->net, 0, 0},
@@ -296,19 +298,20 @@ static mm_status read_options(train *t, int argc, char **argv) {
          ARG_TEXT, &t->data, 0, 0},
         {"--test-data", "SPEC", "what --eval evaluates on (the test set of --data)", ARG_TEXT, &t->test_data, 0, 0},
         {"--batch", "N", "images an iteration (128)", ARG_COUNT, &t->batch, 1, 1 << 20},
-        {"--sub-batch", "N|auto", "compute so many at a time, add up gradients; auto: by --budget (policy's subbatch=)",
-         ARG_TEXT, &t->sub_batch_text, 0, 0},
+        {"--sub-batch", "N|auto",
+         "compute N images at a time, add up gradients; auto: by --budget (policy's subbatch=)", ARG_TEXT,
+         &t->sub_batch_text, 0, 0},
         {"--iterations", "N", "train until this many iterations are done (100)", ARG_COUNT, &t->iterations, 1, 1e9},
         {"--epochs", "N", "... or this many passes over the data", ARG_COUNT, &t->epochs, 1, 1e6},
-        {"--comm", "NAME", "of ranks: mpi, or nccl: a GPU for each; without --ranks: mpirun has started them", ARG_TEXT,
-         &t->comm, 0, 0},
+        {"--comm", "NAME", "how ranks communicate: mpi, or nccl: a GPU each; without --ranks: mpirun started them",
+         ARG_TEXT, &t->comm, 0, 0},
         {"--engine", "NAME", "the old name of --comm, until 0.17", ARG_TEXT, &t->comm, 0, 0},
         {"--ranks", "N", "start N processes, each of which trains an N-th of every batch", ARG_COUNT, &t->ranks_wanted,
          1, 1024},
-        {"--sum", "WHEN", "gradients of ranks: overlap: beside the backward pass; end: behind it (overlap)", ARG_TEXT,
-         &t->sum, 0, 0},
-        {"--sum-at", "WHERE", "ranks: each rank adds a part; root: rank 0 adds all (ranks)", ARG_TEXT, &t->sum_at, 0,
-         0},
+        {"--sum", "WHEN", "when ranks add up gradients: overlap: during the backward pass; end: after it (overlap)",
+         ARG_TEXT, &t->sum, 0, 0},
+        {"--sum-at", "WHERE", "who adds up gradients: ranks: each rank a part; root: rank 0 all (ranks)", ARG_TEXT,
+         &t->sum_at, 0, 0},
         TARGET_ARGS(&t->target),
         TARGET_CODEC_THREADS_ARG(&t->target),
         {"--budget", "SIZE", "bytes on the device, never exceeded: 300MiB (what --policy's plan needs)", ARG_SIZE,
@@ -320,54 +323,53 @@ static mm_status read_options(train *t, int argc, char **argv) {
         {"--policy", "NAME[:k=v,..]", "policy: 'mm policies' lists them (liveness; with --budget auto)", ARG_TEXT,
          &t->policy, 0, 0},
         EFFORT_ARG(&t->effort),
-        {"--switch", "ITER:POLICY", "go over to POLICY once ITER iterations are done", ARG_TEXTS, &t->switch_texts, 0,
-         0},
-        {"--seed", "N", "of weights, shuffling, augmentation and dropout (1)", ARG_COUNT, &t->seed, 0, 9e15},
+        {"--switch", "ITER:POLICY", "switch to POLICY after ITER iterations", ARG_TEXTS, &t->switch_texts, 0, 0},
+        {"--seed", "N", "random seed of weights, shuffling, augmentation and dropout (1)", ARG_COUNT, &t->seed, 0,
+         9e15},
         TARGET_OPTIMIZER_ARG(&t->target),
-        {"--reset-optimizer", NULL, "of --load's state take the weights, but not what its optimizer kept", ARG_FLAG,
+        {"--reset-optimizer", NULL, "take only the weights of --load's state, not its optimizer's state", ARG_FLAG,
          &t->reset_optimizer, 0, 0},
         {"--lr", "X", "learning rate (sgd 0.1, adamw 0.001)", ARG_NUMBER, &t->lr, 1e-9, 1e3},
         {"--lr-step", "ITER", "divide the learning rate by ten at ITER", ARG_TEXTS, &t->lr_texts, 0, 0},
-        {"--lr-schedule", "HOW",
-         "constant, or cosine[,warmup=N]: up in N iterations, down to 0 over the run (constant)", ARG_TEXT,
-         &t->lr_schedule, 0, 0},
-        {"--momentum", "X", "of sgd (0.9)", ARG_NUMBER, &t->momentum, 0, 1},
-        {"--weight-decay", "X", "of weights, biases and batch norms; of gpt's matrices (sgd 0.0001, adamw 0.01)",
+        {"--lr-schedule", "HOW", "constant, or cosine[,warmup=N]: rises for N iterations, then falls to 0 (constant)",
+         ARG_TEXT, &t->lr_schedule, 0, 0},
+        {"--momentum", "X", "sgd's momentum (0.9)", ARG_NUMBER, &t->momentum, 0, 1},
+        {"--weight-decay", "X", "for weights, biases and batch norms; for gpt, matrices only (sgd 0.0001, adamw 0.01)",
          ARG_NUMBER, &t->weight_decay, 0, 1},
-        {"--clip-norm", "X", "scale gradients down to this norm of all together; 0: do not (0)", ARG_NUMBER,
+        {"--clip-norm", "X", "scale all gradients down if their joint norm is larger; 0: never (0)", ARG_NUMBER,
          &t->clip_norm, 0, 1e30},
-        {"--eval", NULL, "test accuracy, loss (and perplexity) at the end, with --epochs after each", ARG_FLAG,
+        {"--eval", NULL, "print test accuracy, loss (and perplexity) at the end, with --epochs after each", ARG_FLAG,
          &t->eval, 0, 0},
         {"--eval-every", "N", "... and after each N iterations", ARG_COUNT, &t->eval_every, 1, 1e9},
-        {"--load", "FILE", "go on from a saved state (safetensors)", ARG_TEXT, &t->load, 0, 0},
+        {"--load", "FILE", "continue from a saved state (safetensors)", ARG_TEXT, &t->load, 0, 0},
         {"--save", "FILE", "save weights and optimizer state at the end (safetensors)", ARG_TEXT, &t->save, 0, 0},
         {"--save-every", "N", "... and after each N iterations, or epochs: 1epoch", ARG_TEXT, &t->save_every, 0, 0},
-        {"--log", "FILE", "a line of CSV for each iteration", ARG_TEXT, &t->log_path, 0, 0},
-        {"--codec-log", "FILE", "a line of JSON for each iteration in which a policy samples (comet)", ARG_TEXT,
+        {"--log", "FILE", "write a line of CSV for each iteration", ARG_TEXT, &t->log_path, 0, 0},
+        {"--codec-log", "FILE", "write a line of JSON for each iteration in which a policy samples (comet)", ARG_TEXT,
          &t->codec_log_path, 0, 0},
-        {"--trace", "FILE", "when each step and operation ran, for Perfetto", ARG_TEXT, &t->trace, 0, 0},
-        {"--json", "FILE", "the figures, as an array of one row; -: to standard output", ARG_TEXT, &t->json, 0, 0},
-        {"--facts", "FILE", "plan by the times that 'mm bench --facts' measured of this network and batch", ARG_TEXT,
+        {"--trace", "FILE", "write when each step and operation ran, for Perfetto", ARG_TEXT, &t->trace, 0, 0},
+        {"--json", "FILE", "write the figures as an array of one row; -: to standard output", ARG_TEXT, &t->json, 0, 0},
+        {"--facts", "FILE", "plan with times that 'mm bench --facts' measured for this network and batch", ARG_TEXT,
          &t->facts, 0, 0},
-        {"--facts-save", "FILE", "keep the times that this run measured, for --facts and 'mm plan'", ARG_TEXT,
+        {"--facts-save", "FILE", "write the times that this run measures, for --facts and 'mm plan'", ARG_TEXT,
          &t->facts_save, 0, 0},
-        {"--replan", "PERCENT", "plan again where iterations take so much more or less than planned (--facts)",
+        {"--replan", "PERCENT", "plan again if iterations take PERCENT more or less time than planned (needs --facts)",
          ARG_COUNT, &t->replan, 1, 1000},
-        {"--no-measure", NULL, "do not measure the peak (which touches all bytes that plans take)", ARG_FLAG,
+        {"--no-measure", NULL, "do not measure the peak (measuring touches all bytes that plans use)", ARG_FLAG,
          &t->no_measure, 0, 0},
-        {"--keep-going", NULL, "train on with a loss or gradient that is NaN or infinite, updates included", ARG_FLAG,
+        {"--keep-going", NULL, "train on, updates included, if a loss or gradient is NaN or infinite", ARG_FLAG,
          &t->keep_going, 0, 0},
-        {"--no-ladder", NULL, "if memory is short, fail: no plan that does with less stands in", ARG_FLAG,
+        {"--no-ladder", NULL, "if memory is short, fail; do not switch to a plan that needs less", ARG_FLAG,
          &t->no_ladder, 0, 0},
         {"--self-check", NULL, "poison freed bytes and compare lossless copies (slow)", ARG_FLAG, &t->self_check, 0, 0},
-        {"--issue", "HOW", "of side streams: thread: workers; inline: the training thread, can be recorded (auto)",
+        {"--issue", "HOW", "who issues side streams: thread: workers; inline: training thread, can be recorded (auto)",
          ARG_TEXT, &t->issue, 0, 0},
-        {"--progress", "HOW", "bar; or full: on a terminal also budget, memory by kind, streams (bar)", ARG_TEXT,
+        {"--progress", "HOW", "bar; full: on a terminal, also show budget, memory by kind, streams (bar)", ARG_TEXT,
          &t->progress, 0, 0},
         {"--quiet", NULL, "no progress", ARG_FLAG, &t->quiet, 0, 0},
         {0},
     };
-    _Static_assert(sizeof table <= sizeof t->table, "room for all of them");
+    _Static_assert(sizeof table <= sizeof t->table, "train.table has room for all options");
     memcpy(t->table, table, sizeof table);
     t->argc = argc;
     t->argv = argv;
@@ -376,7 +378,7 @@ static mm_status read_options(train *t, int argc, char **argv) {
     return MM_OK;
 }
 
-/* The row of a run that went well; else the line that says what failed. Returns the exit status. */
+/* Prints and saves the row of a run that succeeded, or prints why it failed. Returns the exit status. */
 static int tell_end(train *t, row *r, mm_status *status) {
     const bool tells = !t->ranks || comm_rank(t->ranks) == 0;
     if (*status != MM_OK) {
@@ -392,7 +394,8 @@ static int tell_end(train *t, row *r, mm_status *status) {
     return t->stopped ? EXIT_INTERRUPTED : EXIT_OK;
 }
 
-/* All but the ranks, once nothing is told any more: rows and messages point to texts, and to options of the state. */
+/* Frees all but the ranks. Call it when nothing more is printed: rows and messages point to t->texts and to the state's
+ * options. */
 static void release(train *t) {
     if (t->log) fclose(t->log);
     if (t->codec_log) fclose(t->codec_log);

@@ -10,30 +10,30 @@
 #include "mm/manager/sampled.h"
 #include "policies/comet.h"
 
-/* What the codes of the plan took when they were last made with bounds. */
+/* The bytes of the plan's codes when they were last encoded with error bounds. */
 typedef struct sizes {
     mm_code_size *code;
     int n;
-    bool made; /* some were */
+    bool made; /* some were encoded */
 } sizes;
 
 static mm_status read_sizes(mm_manager *manager, const mm_graph *graph, sizes *sizes_out) {
     const int capacity = mm_graph_tensors(graph) + 1;
     sizes_out->code = malloc((size_t)capacity * sizeof *sizes_out->code);
-    if (!sizes_out->code) return mm_fail(MM_ERR_NOMEM, "no memory for the sizes of %d codes", capacity);
+    if (!sizes_out->code) return mm_fail(MM_ERR_NOMEM, "out of memory for the sizes of %d codes", capacity);
     MM_TRY(mm_code_sizes(manager, graph, sizes_out->code, capacity, &sizes_out->n));
     for (int i = 0; i < sizes_out->n; i++) sizes_out->made |= sizes_out->code[i].body_bytes > 0;
     return MM_OK;
 }
 
-/* Bytes of the tensor's code; 0: none was made with a bound yet. */
+/* Bytes of the tensor's code; 0: not yet encoded with a bound. */
 static int64_t code_bytes(const sizes *all, mm_tensor tensor) {
     for (int i = 0; i < all->n && all->made; i++)
         if (all->code[i].tensor == tensor && strncmp(all->code[i].codec, "mask", 4) != 0) return all->code[i].bytes;
     return 0;
 }
 
-/* A number, or null where there is none. */
+/* A JSON number; null if there is none, or it is not finite. */
 static json_t *number(double value, bool is_there) {
     return is_there && isfinite(value) ? json_real(value) : json_null();
 }
@@ -43,7 +43,7 @@ static const char *guard_word(const mm_sampled *sampled, int layer) {
     return sampled->verdicts[layer].tightened ? "tightened" : "kept";
 }
 
-/* What a rule predicts of the bound that held until now. */
+/* The sigma that a rule predicts for the error bound that held until now. */
 static json_t *predicted(const mm_sampled *sampled, int layer, mm_bound_rule rule) {
     mm_comet_config config = sampled->config;
     config.rule = rule;
@@ -69,7 +69,7 @@ static json_t *layer_object(const mm_graph *graph, const mm_sampled *sampled, co
                      guard_word(sampled, layer));
 }
 
-/* Of all maps together; each counts once. */
+/* The compression ratio of all maps together. A map that several layers read counts once. */
 static double ratio_of_all(const mm_graph *graph, const mm_sampled *sampled, const sizes *all) {
     int64_t maps = 0, codes = 0;
     for (int i = 0; i < sampled->n; i++) {
@@ -95,7 +95,7 @@ static mm_status write_line(FILE *file, const mm_graph *graph, const mm_sampled 
     if (text) fprintf(file, "%s\n", text);
     json_decref(line);
     free(text);
-    return text ? MM_OK : mm_fail(MM_ERR_NOMEM, "no memory for a line of the codecs' log");
+    return text ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for a line of the codecs' log");
 }
 
 static mm_status write_pass(FILE *file, mm_manager *manager, const nets_lowered *pass, int64_t iteration) {
@@ -111,7 +111,7 @@ static mm_status write_pass(FILE *file, mm_manager *manager, const nets_lowered 
     return status;
 }
 
-/* In the order in which an iteration runs them. */
+/* Writes the passes in the order in which an iteration runs them. */
 mm_status codec_log_write(FILE *file, mm_manager *manager, const nets_exec *exec, int64_t iteration) {
     for (int i = 1; i <= NETS_PASSES; i++) {
         const nets_lowered *pass = nets_exec_lowered_pass(exec, i % NETS_PASSES);

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-/* "high-water mark" of what is resident; 0: not told. */
+/* The process's peak of resident memory ("high-water mark"), in bytes; 0: unknown. */
 static int64_t most_resident(void) {
     char line[128];
     long long kib = 0;
@@ -13,7 +13,7 @@ static int64_t most_resident(void) {
     return (int64_t)kib * 1024;
 }
 
-/* Linux counts it anew when 5 is written here (proc(5)); some containers do not let it be. */
+/* Resets the peak: Linux does when 5 is written here (proc(5)). False: refused, as in some containers. */
 static bool count_anew(void) {
     FILE *file = fopen("/proc/self/clear_refs", "we");
     if (!file) return false;

@@ -56,7 +56,8 @@ static void expected_cell(const row *r, char *cell) {
              100 * (r->iteration_seconds_predicted / r->iteration_seconds_median - 1), r->calibrated ? " (own)" : "");
 }
 
-/* The host's own device is issued to as to any other, but who waits for the machine's cores there is anybody. */
+/* Whether host_seconds says anything: on the host device the training thread competes with the computation for
+ * cores. */
 static bool has_host_time(const row *r) { return r->host_seconds > 0 && !target_is_host(r->device); }
 
 static double host_seconds_per_layer(const row *r) { return r->layers > 0 ? r->host_seconds / (double)r->layers : 0; }
@@ -131,7 +132,7 @@ static void host_cell(table *t, const row *r) {
         table_cell(t, "-");
 }
 
-/* A loss that grows without bound keeps a narrow cell: the exponent tells enough of it. */
+/* Writes large losses with an exponent, so that the cell stays narrow. */
 static const char *loss_text(double loss, char text[CELL]) {
     snprintf(text, CELL, fabs(loss) < 1e4 || !isfinite(loss) ? "%.2f" : "%.2e", loss);
     return text;
@@ -151,7 +152,8 @@ static void simulated_cell(table *t, const row *r) {
     table_cell(t, "%s", cell);
 }
 
-/* The columns of the table, in order. What did not run has a name, but no figures: its status stands in their place. */
+/* The columns of the table, in order. A row that did not run fills only the columns with `names`; its status follows in
+ * place of figures. */
 static const struct column {
     table_column shown;
     void (*cell)(table *t, const row *r);
@@ -231,31 +233,31 @@ void rows_print_error(FILE *file, const row *rows, int n) {
     if (known > 0) {
         qsort(errors, (size_t)known, sizeof *errors, by_value);
         fprintf(file, "\nsimulator error of %d runs%s: median %.1f%%, p90 %.1f%%, max %.1f%%\n", known,
-                own > 0 ? " that no facts were measured of" : "", median(errors, known),
-                errors[(int)(0.9 * (known - 1) + 0.5)], errors[known - 1]);
+                own > 0 ? " without own facts" : "", median(errors, known), errors[(int)(0.9 * (known - 1) + 0.5)],
+                errors[known - 1]);
     }
     free(errors);
 }
 
 /* ---------------------------------------------------------------- JSON */
 
-/* JSON has no number that is not finite. */
+/* null if not finite, which JSON cannot express. */
 static json_t *number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
 static json_t *optional(double value) { return value < 0 ? json_null() : number(value); }
 
 static json_t *positive(double value) { return optional(value > 0 ? value : -1); }
 
-/* 0: not known. */
+/* 0, unknown, becomes null. */
 static json_t *known_bytes(int64_t bytes) { return bytes > 0 ? json_integer(bytes) : json_null(); }
 
-/* What of the process's memory no plan explains: the program, its libraries and their buffers, data. */
+/* The part of the process's memory that is not planned: the program, its libraries and their buffers, data. */
 static json_t *host_other_bytes(const row *r) {
     int64_t rest = r->host_peak_bytes - r->host_planned_bytes;
     return r->host_peak_bytes > 0 ? json_integer(rest > 0 ? rest : 0) : json_null();
 }
 
-/* null where nothing ran. */
+/* null if nothing ran. */
 static json_t *code_bytes(const row *r, double bytes) {
     return r->iteration_seconds_median > 0 ? json_integer((json_int_t)bytes) : json_null();
 }

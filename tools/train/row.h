@@ -12,55 +12,53 @@
 
 typedef struct row {
     char net[NETS_NAME_CAPACITY], device[16], precision[8], fuse[8], codec[MM_SPEC_CAPACITY];
-    const char *policy; /* borrowed from the options, or from a table */
-    const char
-        *policy_now; /* the policy at the end, if it is a substitute or was switched to; else NULL. Borrowed from the
-                               session's texts */
-    bool lossy;      /* a policy that it is switched to is lossy */
-    int64_t ladder_steps;          /* substitutions because memory was short */
-    int64_t replans;               /* mm_stats.replans */
-    int threads;                   /* CPU threads that it computed on; 0: on another device */
-    int64_t batch, sub_batch;      /* sub_batch: images of a pass; the batch, unless it is trained on in sub-batches */
-    int ranks;                     /* devices, or processes, that share the batch; 0: one */
+    const char *policy;       /* borrowed from the options, or from a table */
+    const char *policy_now;   /* policy at the end, if a substitute or switched to; else NULL. In the session's texts */
+    bool lossy;               /* a policy that the run switches to is lossy */
+    int64_t ladder_steps;     /* substitutions because memory was short */
+    int64_t replans;          /* mm_stats.replans */
+    int threads;              /* CPU threads that computed; 0: not the host device */
+    int64_t batch, sub_batch; /* sub_batch: images of a pass; equals batch without sub-batches */
+    int ranks;                /* devices, or processes, that share the batch; 0: one */
     int64_t workspace_limit_bytes; /* of one convolution; 0: the device's default */
     int64_t asked_bytes;           /* the budget that the user set; 0: what the policy needs */
     int64_t budget_bytes;
     int64_t peak_bytes;           /* measured: touched bytes and external tensors; 0: not measured */
     int64_t predicted_peak_bytes; /* of the plans that ran */
-    int64_t minimum_bytes;        /* the smallest budget in which it runs */
+    int64_t minimum_bytes;        /* the smallest budget in which the policy runs */
     int64_t pinned_bytes;         /* host memory reserved for maps */
     int64_t host_peak_bytes;      /* peak of the process's resident memory; 0: not known */
-    int64_t host_planned_bytes;   /* planned part of it: pinned memory, and on the host device the arena */
+    int64_t host_planned_bytes;   /* planned part of host_peak_bytes: pinned memory, and on the host device the arena */
     int64_t staged_bytes;         /* part of the plans for staging the next batch */
     int64_t outside_bytes;
     int64_t stash_bytes;
-    int64_t moved_bytes;      /* over the link in an iteration, by its plans (mm_moves) */
-    int64_t steps_again;      /* that an iteration runs again, by its plans */
-    double images_per_second; /* by the median iteration; 0: nothing ran */
+    int64_t moved_bytes;      /* copied over the link in an iteration, as planned (mm_moves) */
+    int64_t steps_again;      /* steps that an iteration recomputes, as planned */
+    double images_per_second; /* at the median iteration's time; 0: nothing ran */
     double iteration_seconds_median, iteration_seconds_p95;
     double iteration_seconds_mean;      /* without the first iteration, if there are more */
     double host_seconds;                /* median time of the training thread to issue an iteration; 0: not measured */
-    int64_t layers;                     /* number of layers that it issues */
-    double codec_hidden_share;          /* negative: no codec ran */
-    double encoded_bytes, coded_bytes;  /* an iteration: of maps that were encoded, of their codes */
-    double spilled_bytes;               /* part of the codes of variable size that was in pinned memory */
+    int64_t layers;                     /* number of layers of the training graph */
+    double codec_hidden_share;          /* share of the codecs' time not waited for; negative: no codec ran */
+    double encoded_bytes, coded_bytes;  /* per iteration: encoded maps; their codes */
+    double spilled_bytes;               /* part of the variable codes that spilled to pinned memory */
     double codec_busy_seconds;          /* busy time of the codecs' streams per iteration */
     double compute_busy_seconds;        /* busy time of the compute stream per iteration; 0: not measured */
-    double step_ratio, compute_ratio;   /* times relative to liveness in the same table; 0: it is not there */
+    double step_ratio, compute_ratio;   /* times relative to liveness's row in the same table; 0: no such row */
     double loss_first, loss_last;       /* may be NaN or infinite */
-    int64_t diverged_iteration;         /* the first whose loss or gradient was not finite, from 1; 0: none */
+    int64_t diverged_iteration;         /* first iteration, from 1, whose loss or gradient was not finite; 0: none */
     double test_accuracy;               /* negative: not evaluated */
-    double test_loss;                   /* if it is */
-    int64_t sample_tokens;              /* of a network of tokens, whose speed is told in tokens; else 0 */
-    int64_t iterations, replays;        /* replays: iterations among these that were replayed */
+    double test_loss;                   /* if evaluated */
+    int64_t sample_tokens;              /* tokens of a sample, if the network reads tokens; else 0 */
+    int64_t iterations, replays;        /* replays: how many of the iterations were replays */
     double iteration_seconds_predicted; /* by the simulator; 0: not simulated */
-    double bound_seconds;               /* no plan takes less; 0: not known */
+    double bound_seconds;               /* lower bound of the time under any plan; 0: unknown */
     bool simulated;                     /* nothing ran; the times are the simulator's */
     bool calibrated;                    /* the simulator's facts were measured under the same plan */
     char status[MM_MESSAGE_CAPACITY];   /* "ok", "diverged", "interrupted", or what went wrong */
 } row;
 
-/* Images of the batch that each of its devices trains. */
+/* Images of the batch that each rank trains. */
 static inline int64_t row_part(const row *r) { return r->ranks > 1 ? r->batch / r->ranks : r->batch; }
 
 /* Sets the row's times from n iterations of `images` images each; sorts both arrays. seconds: times of the iterations;
@@ -83,7 +81,7 @@ MM_CHECKED mm_status rows_print(FILE *file, const row *rows, int n);
 /* Prints one row as a line of its own. */
 void row_print_line(FILE *file, const row *r);
 
-/* Prints a line that sums up the simulator's errors, without calibrated rows; nothing if there are none. */
+/* Prints a line with the simulator's errors over all rows that are not calibrated; nothing if there are none. */
 void rows_print_error(FILE *file, const row *rows, int n);
 
 /* Writes rows as a JSON array, atomically. MM_ERR_IO names the path. */

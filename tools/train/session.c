@@ -38,7 +38,7 @@ static mm_status open_data(session *s) {
     return MM_OK;
 }
 
-/* The graphs that will share the arena: {batch, mode}, the training graph first. */
+/* A graph that will share the arena. list_graphs lists the training graph first. */
 typedef struct graph_wanted {
     int64_t batch;
     nets_mode mode;
@@ -58,7 +58,7 @@ static int list_graphs(session *s, graph_wanted wanted[4]) {
     return n;
 }
 
-/* On a line of its own, whatever the progress has left on it. */
+/* On a terminal, first clears the line, where the progress bar may be. */
 void session_say(void *ctx, mm_log_level level, const char *message) {
     (void)ctx, (void)level;
     fprintf(stderr, "%smm: %s\n", isatty(fileno(stderr)) ? "\r\033[K" : "", message);
@@ -88,7 +88,7 @@ static mm_status open_manager(session *s) {
     const session_config *c = &s->config;
     mm_options options = {.device = c->target.device,
                           .device_bytes = c->budget_bytes,
-                          .pinned_bytes = s->pinned_needed_bytes, /* taken at once: no more than what is used */
+                          .pinned_bytes = s->pinned_needed_bytes, /* the manager reserves it at once */
                           .link_bytes_per_s = c->target.link_bytes_per_s,
                           .policy = c->policies.text[0],
                           .no_ladder = c->no_ladder,
@@ -120,7 +120,7 @@ static mm_status open_manager(session *s) {
     return c->trace ? start_trace(s) : MM_OK;
 }
 
-/* Told once it is clear that the plans fit. */
+/* Warns that layers are not fused. Called once the plans are known to fit. */
 static void tell_unfused(const session *s) {
     char message[384];
     if (s->fused_bytes == 0) return;
@@ -137,12 +137,12 @@ static mm_status check_last_batch(const session *s) {
     if (!s->config.whole_epochs || s->train_size.last % ranks == 0) return MM_OK;
     return mm_fail(
         MM_ERR_INVALID,
-        "--epochs: an epoch's last batch has %lld images, which %d ranks cannot share; --iterations leaves it out",
+        "--epochs: an epoch's last batch has %lld images, which %d ranks cannot share; --iterations omits that batch",
         (long long)s->train_size.last, ranks);
 }
 
-/* The training graph comes before the data: a batch that no memory holds is refused before its images take some. It has
- * all persistent tensors, so its base is all graphs' base. */
+/* Plans the training graph before it opens the data, so that a batch too large for memory is refused before its images
+ * are allocated. The training graph has all persistent tensors, so `base` is the same for all graphs. */
 static mm_status init(session *s) {
     int64_t base = 0;
     session_memory_begin(s);

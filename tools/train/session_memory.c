@@ -13,7 +13,7 @@ mm_status session_go_on(const session *s) {
     return mm_fail(MM_ERR_ORDER, "interrupted before the first iteration");
 }
 
-/* What a policy takes at the least, within the pinned memory that there is. */
+/* Raises policy p's minimum to that of a pass. */
 static void raise_by(session *s, int p, const need_pass *pass) {
     if (pass->minimum_bytes > s->need_bytes[p]) s->need_bytes[p] = pass->minimum_bytes;
     if (p > 0 || pass->minimum_bytes <= s->minimum_bytes) return;
@@ -23,7 +23,7 @@ static void raise_by(session *s, int p, const need_pass *pass) {
     mm_graph_step_name(pass->lowered->graph, pass->minimum_step, s->holder, sizeof s->holder);
 }
 
-/* One more, for each policy. */
+/* Makes room for one more need for each policy. */
 static mm_status make_room(session *s) {
     int n = s->n_needs + s->config.policies.n;
     need *more = realloc(s->needs, (size_t)n * sizeof *more);
@@ -32,8 +32,9 @@ static mm_status make_room(session *s) {
     return MM_OK;
 }
 
-/* Facts are of the first graph, the one to train with. Others are planned without, as the manager does. The first
- * policy's first plan says whether layers are fused: all graphs share the weights, and the manager its policies. */
+/* Plans a batch under policy p. Measured facts belong to the first graph, the training graph; other graphs are planned
+ * without them, as in the manager. Only the first plan of the first policy chooses whether layers are fused: all graphs
+ * and policies must agree on that. */
 static mm_status find_need(const session *s, int64_t batch, int64_t sub_batch, nets_mode mode, int p,
                            int64_t base_bytes, need *n) {
     const session_config *c = &s->config;
@@ -79,20 +80,20 @@ void session_memory_end(session *s) {
     s->n_needs = 0;
 }
 
-/* By what the plan at hand takes. */
+/* Raises the pinned memory needed to that of a plan. */
 static mm_status raise_pinned(session *s, const mm_plan *plan) {
     if (plan->pinned_bytes > s->pinned_most_bytes)
-        return mm_fail(MM_ERR_INFEASIBLE, "infeasible: %s needs %s of pinned host memory, %s are %s%s", plan->policy,
-                       MM_SIZE_TEXT(plan->pinned_bytes), MM_SIZE_TEXT(s->pinned_most_bytes),
+        return mm_fail(MM_ERR_INFEASIBLE, "infeasible: %s needs %s of pinned host memory, but only %s are %s%s",
+                       plan->policy, MM_SIZE_TEXT(plan->pinned_bytes), MM_SIZE_TEXT(s->pinned_most_bytes),
                        session_pinned(s).given ? "given" : "half of what is free; --pinned sets it",
                        mm_plan_pinned_hint(plan));
     if (plan->pinned_bytes > s->pinned_needed_bytes) s->pinned_needed_bytes = plan->pinned_bytes;
     return MM_OK;
 }
 
-/* A plan may need more of it in a smaller budget, and in a larger one. A batch that is staged may take its part of the
- * budget at any time. In a budget that is given the fastest plan counts, though it be the minimum; without one, what
- * the plan with the lowest peak takes is the budget. */
+/* Raises the pinned memory needed to that of a pass's plans with and without staging: either may run, and neither
+ * always needs more. In a budget of the user's, the plan is the fastest, even at the minimum; else the budget is the
+ * minimum, whose plan exists already. */
 static mm_status pin(session *s, need *n, int pass) {
     const int64_t minimum = n->pass[pass].minimum_bytes, budget = s->config.budget_bytes;
     for (int staged = 0; staged <= (s->staged_bytes > 0); staged++) {
@@ -106,7 +107,8 @@ static mm_status pin(session *s, need *n, int pass) {
     return MM_OK;
 }
 
-/* Pinned memory is reserved once, but by other times a plan may copy more: as much as the plan that needs least. */
+/* Pinned memory is reserved once, but planning again (--replan) may need more: as much as the plan with the lowest
+ * peak. */
 static void pin_for_others(session *s) {
     const int64_t least = s->minimum_pinned_bytes, most = s->pinned_most_bytes, bytes = least < most ? least : most;
     if (s->config.replan_percent > 0 && bytes > s->pinned_needed_bytes) s->pinned_needed_bytes = bytes;
@@ -119,7 +121,7 @@ mm_status session_memory_pin(session *s) {
     return MM_OK;
 }
 
-/* The first policy's plans that were made for the budget. */
+/* Offers the first policy's plans that were made for the budget. */
 mm_status session_memory_offer(session *s) {
     for (int i = 0; i < s->n_needs; i += s->config.policies.n)
         for (int k = 0; k < s->needs[i].n; k++) {
@@ -147,7 +149,7 @@ void session_memory_begin(session *s) {
                             s->config.sub_batch > 0 ? s->config.sub_batch : session_part(s, s->config.batch));
 }
 
-/* Where the device knows what others have, that is not the ladder's affair. */
+/* Checks the device's memory: what is free, if it knows what others use or no ladder can cope; else all of it. */
 static mm_status check_device(const session *s) {
     const mm_device_ops *ops;
     mm_memory_info info;
@@ -159,11 +161,11 @@ static mm_status check_device(const session *s) {
     return mm_fail(MM_ERR_NOMEM, "%s %s, device %s has %s%s; %s", given ? "the budget is" : "this needs",
                    MM_SIZE_TEXT(wanted), s->config.target.device, MM_SIZE_TEXT(there), free ? " free" : "",
                    given ? "give a smaller one, or end what else uses the device"
-                         : "choose a policy that does with less, a smaller batch, or end what else uses the device");
+                         : "choose a policy that needs less or a smaller batch, or end what else uses the device");
 }
 
-/* Memory to leave free: other processes on the device come and go, and libraries allocate beside the arena. Chosen: a
- * 32nd of what is free, at least 64 MiB. */
+/* Memory to leave free, because other processes use the device and libraries allocate beside the arena. Chosen: a 32nd
+ * of the free memory, at least 64 MiB. */
 static int64_t margin_of(const mm_memory_info *info) {
     const int64_t least = INT64_C(64) << 20;
     return info->free_bytes / 32 > least ? info->free_bytes / 32 : least;
@@ -185,7 +187,7 @@ mm_status session_memory_stage(session *s) {
     for (int p = 1; p < s->config.policies.n; p++) room &= s->need_bytes[p] + s->staged_bytes <= s->config.budget_bytes;
     mm_status status = room ? nets_exec_stage(s->train) : MM_ERR_INFEASIBLE;
     if (status != MM_ERR_INFEASIBLE) return status;
-    s->staged_bytes = 0; /* a tight budget does without */
+    s->staged_bytes = 0; /* the budget is too tight for staging */
     return MM_OK;
 }
 
@@ -200,7 +202,7 @@ mm_status session_memory_check_switches(session *s) {
     for (int p = 1; p < s->config.policies.n; p++) {
         if (s->need_bytes[p] <= budget) continue;
         s->refused_switch = true;
-        return mm_fail(MM_ERR_INFEASIBLE, "infeasible: to switch to %s takes at least %s, the budget is %s%s%s%s",
+        return mm_fail(MM_ERR_INFEASIBLE, "infeasible: switching to %s needs at least %s, the budget is %s%s%s%s",
                        s->config.policies.text[p], MM_SIZE_TEXT(s->need_bytes[p]), MM_SIZE_TEXT(budget),
                        given ? "" : ", what ", given ? "" : s->config.policies.text[0],
                        given ? "" : " takes; --budget sets it");

@@ -5,7 +5,7 @@
 #include "tools/need/policy_marks.h"
 #include "tools/train/session_parts.h"
 
-/* The share of the codecs' time during which the computation did not wait for them; it may have waited for others. */
+/* The share of the codecs' time during which the computation did not wait for them. */
 static double hidden_share(const mm_stats *before, const mm_stats *after) {
     double busy = (double)(after->codec_busy_ns - before->codec_busy_ns);
     double wait = (double)(after->codec_wait_ns - before->codec_wait_ns);
@@ -15,13 +15,14 @@ static double hidden_share(const mm_stats *before, const mm_stats *after) {
 
 static void copy_text(char *to, size_t capacity, const char *from) { snprintf(to, capacity, "%s", from); }
 
-/* What the plan explains of the process's memory: on the host device the arena is part of it, and external tensors. */
+/* Sets the process's memory and its planned part: pinned memory; on the host device also the arena and external
+ * tensors. */
 static void fill_host_memory(const session *s, row *r) {
     r->host_planned_bytes = r->pinned_bytes + (s->ahead ? 0 : r->predicted_peak_bytes);
     r->host_peak_bytes = host_memory_peak(&s->host_before);
 }
 
-/* An iteration's share. The device has ended them all. */
+/* Sets the averages per iteration. All iterations have ended. */
 static void fill_shares(const mm_stats *before, const mm_stats *after, row *r) {
     const double n = (double)r->iterations;
     if (n == 0) return;
@@ -32,8 +33,8 @@ static void fill_shares(const mm_stats *before, const mm_stats *after, row *r) {
     r->spilled_bytes = (double)(after->spilled_bytes - before->spilled_bytes) / n;
 }
 
-/* Of the plans of full batches, whatever ran last: the most that a pass over a sub-batch holds, and what an iteration
- * moves and runs again. */
+/* Sets the figures of the plans for full batches: the largest stash of any pass, and the bytes that an iteration moves
+ * and the steps that it recomputes. */
 static void fill_plans(const session *s, row *r) {
     const nets_lowered *pass;
     r->stash_bytes = r->moved_bytes = r->steps_again = 0;
@@ -70,7 +71,7 @@ mm_status session_fill_row(session *s, const mm_stats *before, row *r) {
     MM_TRY(mm_touched_get(s->manager, &touched));
     r->peak_bytes = touched.total_bytes;
     if (touched.stray_bytes == 0) return MM_OK;
-    return mm_fail(MM_ERR_PLAN, "%lld bytes were written where no plan puts anything: a bug of mm",
+    return mm_fail(MM_ERR_PLAN, "%lld bytes were written that no plan uses: a bug of mm",
                    (long long)touched.stray_bytes);
 }
 

@@ -11,10 +11,10 @@
 
 static double now(void) { return (double)mm_now_ns() * 1e-9; }
 
-/* The state of a run that the row is made of. Of a fixed size, since the heap is counted as outside_bytes. */
+/* How many iterations' times a run keeps. The arrays are not on the heap, which would count as outside_bytes. */
 enum { TIMES = 4096 };
 
-/* An iteration that was submitted and not collected; or run to its end, and not yet accounted for. */
+/* An iteration that was submitted and not yet collected, or has ended and is not yet counted. */
 typedef struct flight {
     nets_exec *exec;
     int64_t n; /* images */
@@ -25,12 +25,12 @@ typedef struct flight {
 typedef struct tally {
     flight flight[NETS_AHEAD]; /* oldest first */
     int flying;
-    double ended;          /* when the last one was collected, or, before the first, submitted */
-    double seconds[TIMES]; /* of the last full batches: that of the i-th at i % TIMES */
+    double ended;          /* when the last iteration ended; if none is in flight, when the next is submitted */
+    double seconds[TIMES]; /* of the last full batches; full batch i is at i % TIMES */
     double host_seconds[TIMES];
-    int64_t full_images; /* in a full batch: all that there are, if they are fewer */
+    int64_t full_images; /* images of a full batch, or of all data if that is smaller */
     int64_t full, labels, correct;
-    int64_t begun; /* sums, when the last iteration was submitted that could be */
+    int64_t begun; /* sums_begun() when the last iteration was submitted */
     mm_stats before;
 } tally;
 
@@ -40,12 +40,12 @@ static void log_line(FILE *log, int64_t iteration, const nets_result *result, in
                 (double)result->correct / (double)labels, seconds);
 }
 
-/* What this thread itself has done for iterations so far, waiting left out. */
+/* Time that this thread has spent issuing iterations so far, without waiting. */
 static int64_t host_ns(const session *s, const nets_exec *exec) {
     return nets_exec_enqueue_ns(exec) - mm_host_wait_ns(s->manager);
 }
 
-/* Told once: a loss does not come back from there, as a rule. */
+/* Warns at the first iteration whose loss or gradient is not finite. Later ones rarely recover. */
 static void tell_diverged(session *s, int64_t iteration, const nets_result *result) {
     char message[384];
     if (s->diverged_iteration > 0) return;
@@ -54,13 +54,13 @@ static void tell_diverged(session *s, int64_t iteration, const nets_result *resu
              nets_net_name(s->config.net), (long long)s->config.batch, s->config.policies.text[0], (long long)iteration,
              (double)result->loss,
              result->halted && isfinite(result->loss) ? ", a gradient or running statistic overflows" : "",
-             s->config.keep_going ? "" : "; training ends, that iteration's update is not taken");
+             s->config.keep_going ? "" : "; training ends without that iteration's update");
     session_say(NULL, MM_LOG_WARNING, message);
 }
 
 bool session_diverged(const session *s) { return s->diverged_iteration > 0 && !s->config.keep_going; }
 
-/* This rank's part of a batch. */
+/* Reduces a batch to this rank's part. */
 static void take_part(const session *s, nets_batch *batch) {
     const int64_t rank = s->config.ranks ? comm_rank(s->config.ranks) : 0;
     nets_shape image;
@@ -70,7 +70,7 @@ static void take_part(const session *s, nets_batch *batch) {
     batch->labels += rank * session_labels(s, batch->n);
 }
 
-/* How many sums this rank has begun so far. */
+/* How many all-reduces this rank has begun so far. */
 static int64_t sums_begun(const session *s) {
     comm_stats stats = {0};
     if (s->config.ranks) comm_stats_get(s->config.ranks, &stats);
@@ -86,7 +86,7 @@ static mm_status start_iteration(session *s, const session_run *run, tally *t) {
     if (t->flying == 0) t->ended = now();
     flight *next = &t->flight[t->flying];
     *next = (flight){.exec = exec, .n = batch.n};
-    /* Of the first pass; evaluations are not counted. */
+    /* The number of the iteration's first pass. Evaluations do not count. */
     const int64_t part = session_part(s, s->config.batch), passes = nets_exec_passes(part, session_sub_batch(s, part));
     MM_TRY(mm_iteration_number_set(s->manager, s->iteration * passes));
     int64_t host = host_ns(s, exec);
@@ -101,20 +101,20 @@ static mm_status start_iteration(session *s, const session_run *run, tally *t) {
     return run->codec_log ? codec_log_write(run->codec_log, s->manager, exec, s->iteration) : MM_OK;
 }
 
-/* What is under way behind an iteration that was undone never was, either. */
+/* Discards all iterations in flight, after an earlier one was undone. */
 static void drop_flights(session *s, tally *t) {
     for (int i = 0; i < t->flying; i++) nets_exec_drop(t->flight[i].exec);
     s->iteration -= t->flying;
     t->flying = 0;
 }
 
-/* Its time is that since the end of the one before it. */
+/* Finishes the oldest iteration. Its time is that since the iteration before it ended. */
 static mm_status finish_iteration(session *s, const session_run *run, progress *p, tally *t, row *r) {
     const flight oldest = t->flight[0];
     nets_result result = oldest.result;
     if (s->ahead) MM_TRY(nets_exec_collect(oldest.exec, &result));
     if (s->config.ranks) MM_TRY(comm_check(s->config.ranks));
-    if (isnan(result.loss)) result.loss = NAN; /* without a sign */
+    if (isnan(result.loss)) result.loss = NAN; /* drop the sign, which would be printed */
     s->stopped |= result.words > 0;
     double end = now(), seconds = end - t->ended, mean = 0;
     t->ended = end;
@@ -142,7 +142,7 @@ static mm_status finish_iteration(session *s, const session_run *run, progress *
     return MM_OK;
 }
 
-/* The device catches up. What failed, and what was behind it, did not happen. */
+/* Finishes all iterations in flight. If one fails, discards it and the later ones. */
 static mm_status land(session *s, const session_run *run, progress *p, tally *t, row *r) {
     mm_status status = MM_OK;
     while (status == MM_OK && t->flying > 0) status = finish_iteration(s, run, p, t, r);
@@ -150,7 +150,7 @@ static mm_status land(session *s, const session_run *run, progress *p, tally *t,
     return status;
 }
 
-/* A diverged run is at an earlier iteration by then. */
+/* Saves if due, once the iterations in flight are finished, unless one diverged: the run then went back. */
 static mm_status save_if_due(session *s, const session_run *run, progress *p, tally *t, row *r) {
     const session_period *period = &run->save_period;
     if (period->every == 0 || (s->iteration + period->shift) % period->every != 0) return MM_OK;
@@ -158,8 +158,8 @@ static mm_status save_if_due(session *s, const session_run *run, progress *p, ta
     return session_diverged(s) ? MM_OK : run->save(run->hook_ctx, s);
 }
 
-/* Ranks tell each other with each iteration whether they are stopped, and hear it with its result; so all end with the
- * same one. For that, what they do next must follow from results alone. */
+/* Each rank sends with each iteration whether it is stopped, and gets the others' answer with the result. So all end
+ * with the same iteration, provided that what they do next depends only on results. */
 static mm_status iterate_all(session *s, const session_run *run, progress *p, tally *t, row *r) {
     while (s->iteration < run->iterations && !session_diverged(s)) {
         if (session_is_stopped(s)) break;
@@ -182,8 +182,8 @@ static int64_t ladder_steps(const session *s) {
     return stats.ladder_steps;
 }
 
-/* Where memory ran out and the manager has found a plan that needs less, what was lost is run again: the weights say
- * how far it came. Not if other ranks have part of what is lost. */
+/* Trains to the end. If memory runs out and the manager finds a plan that needs less, repeats the lost iterations, from
+ * the number of updates made; not if other ranks have taken part in one of them. */
 static mm_status iterate_to_the_end(session *s, const session_run *run, progress *p, tally *t, row *r) {
     for (;;) {
         int64_t steps = ladder_steps(s);

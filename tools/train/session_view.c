@@ -26,7 +26,7 @@ static void add_size(char line[PROGRESS_LINE_BYTES], const char *what, int64_t b
     add(line, what, mm_size_format(bytes, size, sizeof size));
 }
 
-/* Of the pass over full batches. What is there throughout is one sum: it does not change. */
+/* Writes the memory line, for the pass over full batches. Persistent kinds are added up to one figure. */
 static void tell_memory(const session *s, char line[PROGRESS_LINE_BYTES]) {
     const mm_plan *plan = mm_plan_now(s->manager, nets_exec_lowered(s->train)->graph);
     mm_account account;
@@ -45,7 +45,6 @@ static void tell_memory(const session *s, char line[PROGRESS_LINE_BYTES]) {
     mm_account_fini(&account);
 }
 
-/* Of a second. */
 static void add_rate(char line[PROGRESS_LINE_BYTES], const char *what, int64_t bytes, double seconds) {
     if (bytes == 0) return;
     add_size(line, what, (int64_t)((double)bytes / seconds));

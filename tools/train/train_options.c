@@ -14,7 +14,7 @@
 #include "tools/need/policy_marks.h"
 #include "tools/need/sub_batch.h"
 
-/* Iterations, or epochs, which are the period's unit then: "100", "1epoch", "5epochs". */
+/* Reads --save-every: a number of iterations or of epochs: "100", "1epoch", "5epochs". */
 static mm_status read_save_every(train *t) {
     const char *text = t->save_every;
     char *end;
@@ -43,7 +43,7 @@ static mm_status read_switch(train *t, const char *text) {
     return MM_OK;
 }
 
-/* Of the policies that it begins with and goes over to. */
+/* Applies --plan-effort to the first policy and those of switches. */
 static mm_status apply_effort(train *t) {
     const char *policies[SWITCHES_MAX + 1] = {t->policy};
     for (int i = 0; i < t->n_switches; i++) policies[i + 1] = t->switches[i].policy;
@@ -53,7 +53,8 @@ static mm_status apply_effort(train *t) {
     return MM_OK;
 }
 
-/* Once --optimizer is read: its options may be given one by one. All are then as they are, for the state. */
+/* Merges --momentum, --weight-decay and --clip-norm into the parsed --optimizer, and writes the values in use back to
+ * these options, for the saved state. */
 static mm_status read_optimizer(train *t) {
     nets_optimizer *optimizer = &t->target.optimizer;
     if (t->reset_optimizer && !t->load) return mm_fail(MM_ERR_INVALID, "--reset-optimizer: needs --load FILE");
@@ -70,7 +71,8 @@ static mm_status read_optimizer(train *t) {
     return MM_OK;
 }
 
-/* Each --lr-step is an iteration, at which the rate falls to a tenth. `iterations`: of the whole run. */
+/* Reads the schedule. Each --lr-step is an iteration at which the rate falls to a tenth. iterations: of the whole
+ * run. */
 static mm_status read_schedule(const train *t, int64_t iterations, nets_schedule *schedule) {
     *schedule = (nets_schedule){.rate = (float)t->lr, .factor = 0.1f, .iterations = iterations};
     if (*t->lr_schedule && t->lr_texts.n > 0)
@@ -101,13 +103,13 @@ static mm_status open_net(train *t) {
     const char *net = session_state_says(t->state, "net");
     mm_status status = nets_open(t->net, &t->network);
     if (status != MM_OK && net && t->net == net)
-        return mm_fail_in(status, "%s is a state of net %s; if that is of a file, give it: --net file:PATH", t->load,
-                          net);
+        return mm_fail_in(status, "%s is a state of net %s; if that net is in a file, name it: --net file:PATH",
+                          t->load, net);
     MM_TRY(status);
     return MM_OK;
 }
 
-/* A state that is gone on from may be saved over. */
+/* Checks the files that options name. --save may overwrite --load's file. */
 static mm_status check_files(const train *t) {
     bool over = t->load && t->save && files_are_same(t->load, t->save);
     data_files data, test_data;
@@ -130,14 +132,14 @@ static mm_status check_files(const train *t) {
     return files_check(files, sizeof files / sizeof *files);
 }
 
-/* Once all policies are read. */
+/* Call it once all policies are read. */
 static mm_status check_codec_log(const train *t) {
     bool samples = !t->codec_log_path;
     for (int i = -1; i < t->n_switches && !samples; i++)
         samples = policy_samples(i < 0 ? t->policy : t->switches[i].policy);
     if (samples) return MM_OK;
-    return mm_fail(MM_ERR_INVALID, "--codec-log %s: --policy %s does not sample, as comet does", t->codec_log_path,
-                   MM_BRIEF(t->policy));
+    return mm_fail(MM_ERR_INVALID, "--codec-log %s: needs a policy that samples, as comet; --policy %s does not",
+                   t->codec_log_path, MM_BRIEF(t->policy));
 }
 
 static mm_status check_data(const train *t) {
@@ -148,7 +150,7 @@ static mm_status check_data(const train *t) {
     return MM_OK;
 }
 
-/* Of a number that was given only what follows from it. */
+/* Prints the sub-batch, unless the user gave a number, and its effect on batch norms. */
 static mm_status tell_of_sub_batch(const train *t) {
     int64_t given;
     const char *source = t->sub_batch_text ? "--sub-batch auto" : t->policy;
@@ -194,8 +196,7 @@ static mm_status open_facts(train *t) {
     MM_TRY(facts_source_open(t->facts, &t->source));
     if (t->source.is_machine)
         return mm_fail(MM_ERR_INVALID,
-                       "--facts %s: a machine's rates; this takes measured times, which 'mm bench --facts' writes",
-                       t->facts);
+                       "--facts %s: is a machine file; give measured facts, which 'mm bench --facts' writes", t->facts);
     t->source.for_run = true;
     target_log_threads(&t->target, t->facts, t->source.threads);
     return need_follow_facts(&t->target, t->network, &t->source);
@@ -231,7 +232,8 @@ mm_status train_configure(train *t, session_config *config) {
                        (long long)t->replan);
     MM_TRY(read_sub_batch(t));
     if (t->facts_save && t->sub_batch < t->part)
-        return mm_fail(MM_ERR_INVALID, "--facts-save %s: facts are of whole batches, not of %lld images of %lld",
+        return mm_fail(MM_ERR_INVALID,
+                       "--facts-save %s: facts need whole batches, but this computes %lld of %lld images at a time",
                        t->facts_save, (long long)t->sub_batch, (long long)t->part);
     *config = (session_config){.net = t->network,
                                .data = t->data,
@@ -251,7 +253,7 @@ mm_status train_configure(train *t, session_config *config) {
                                .self_check = t->self_check,
                                .measure = !t->no_measure,
                                .trace = t->trace != NULL,
-                               .measure_times = t->facts_save && !t->replan, /* who observes has times */
+                               .measure_times = t->facts_save && !t->replan, /* --replan measures times anyway */
                                .replan_percent = (int)t->replan,
                                .facts = t->facts ? &t->source : NULL,
                                .stop = t->interrupted,
@@ -259,7 +261,7 @@ mm_status train_configure(train *t, session_config *config) {
                                .texts = &t->texts};
     config->policies.text[config->policies.n++] = t->policy;
     for (int i = 0; i < t->n_switches; i++) {
-        if (t->iterations > 0 && t->switches[i].iteration >= t->iterations) continue; /* it never comes */
+        if (t->iterations > 0 && t->switches[i].iteration >= t->iterations) continue; /* it is after the end */
         config->policies.text[config->policies.n++] = t->switches[i].policy;
     }
     return MM_OK;

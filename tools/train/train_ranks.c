@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* 'mm train' as one of several processes: they find each other, begin and end together. */
+/* 'mm train' as one of several processes (ranks): connects them, checks that they agree, and ends them together. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,13 +22,13 @@ const char *train_ranks_variable(train_variable which) {
     return NULL;
 }
 
-/* How many processes some mpirun has started, this one among them; 0: none has. */
+/* How many processes mpirun has started, including this one; 0: it was not started by mpirun. */
 static int started(void) {
     const char *ranks = train_ranks_variable(TRAIN_RANKS);
     return ranks ? atoi(ranks) : 0;
 }
 
-/* Rank 0 evaluates, reports and saves. */
+/* Removes the options that only rank 0 obeys: evaluating, reporting, saving. */
 static void be_quiet(train *t) {
     t->save = t->save_every = t->json = t->log_path = t->codec_log_path = t->trace = t->facts_save = NULL;
     t->eval = false;
@@ -36,7 +36,7 @@ static void be_quiet(train *t) {
     t->quiet = true;
 }
 
-/* Ranks on one machine take its GPUs in order, unless one is named. */
+/* Gives the ranks of a machine its GPUs in order, unless --device names one. */
 static void choose_device(train *t) {
     const int gpu = comm_gpu(t->ranks), local = gpu >= 0 ? gpu : comm_local_rank(comm_rank(t->ranks));
     if (train_ranks(t) < 2 || target_is_host(t->target.device) || strchr(t->target.device, ':')) return;
@@ -50,7 +50,7 @@ static int named_gpu(const train *t) {
     return colon ? atoi(colon + 1) : -1;
 }
 
-/* The communicator of ranks that are to be started: on GPUs NCCL, unless another is asked for. */
+/* The communicator for ranks that mm starts: --comm, else NCCL on GPUs and MPI on the host. */
 static const char *choose_comm(const train *t) {
     return t->comm ? t->comm : target_is_host(t->target.device) ? "mpi" : "nccl";
 }
@@ -59,10 +59,10 @@ static mm_status check_comm(const train *t, const comm_config *config) {
     const int ranks = (int)t->ranks_wanted;
     if (strcmp(config->backend, "nccl") != 0) return ranks > 0 ? comm_probe(config, ranks) : MM_OK;
     if (target_is_host(t->target.device))
-        return mm_fail(MM_ERR_INVALID, "--comm nccl: adds up on GPUs, and --device %s is none; give --device cuda",
+        return mm_fail(MM_ERR_INVALID, "--comm nccl: works on GPUs only, and --device %s is none; give --device cuda",
                        t->target.device);
     if (config->at_root)
-        return mm_fail(MM_ERR_INVALID, "--sum-at root: NCCL adds up in its own order; give --comm mpi");
+        return mm_fail(MM_ERR_INVALID, "--sum-at root: NCCL cannot add up on one rank; give --comm mpi");
     return ranks > 0 ? comm_probe(config, ranks) : MM_OK;
 }
 
@@ -110,10 +110,10 @@ mm_status train_ranks_divide(train *t) {
     t->part = t->batch / ranks;
     if (less == t->batch) return MM_OK;
     if (less == 0)
-        return mm_fail(MM_ERR_INVALID, "--batch %lld: %lld ranks cannot share it; %lld is the least that they can",
+        return mm_fail(MM_ERR_INVALID, "--batch %lld: %lld ranks cannot share it; the smallest batch for them is %lld",
                        (long long)t->batch, (long long)ranks, (long long)ranks);
     return mm_fail(MM_ERR_INVALID,
-                   "--batch %lld: %lld ranks cannot share it evenly; %lld and %lld are the nearest that they can",
+                   "--batch %lld: %lld ranks cannot share it evenly; the nearest batches are %lld and %lld",
                    (long long)t->batch, (long long)ranks, (long long)less, (long long)(less + ranks));
 }
 
@@ -134,16 +134,16 @@ void train_ranks_set_target(train *t) {
 
 /* ---------------------------------------------------------------- agreeing */
 
-/* What a rank tells the others before the first iteration. */
+/* What a rank sends to the others before the first iteration. */
 typedef struct word {
     int32_t status; /* mm_status */
-    int32_t ended;  /* it was stopped */
+    int32_t ended;  /* the rank was stopped */
     uint64_t build;
     char options[1536]; /* "--net vgg11\n--batch 64\n..." */
-    char start[256];    /* from what it goes on, in lines, too; "": it has failed or was stopped */
+    char start[256];    /* write_start()'s lines; "": the rank failed or was stopped */
 } word;
 
-/* A number that tells builds apart: of the program's bytes. 0: they cannot be read. */
+/* A digest of the program's bytes, to tell builds apart. 0: they cannot be read. */
 static uint64_t build_number(void) {
     unsigned char bytes[65536];
     uint64_t digest = MM_HASH_BEGIN;
@@ -155,7 +155,7 @@ static uint64_t build_number(void) {
     return digest;
 }
 
-/* The options that ranks must have in common. */
+/* Writes the options that must be equal on all ranks. */
 static void write_options(const train *t, char *text, size_t capacity) {
     static const char *const names[] = {"--net",         "--data",      "--batch",    "--seed",
                                         "--iterations",  "--epochs",    "--lr",       "--lr-step",
@@ -172,9 +172,8 @@ static void write_options(const train *t, char *text, size_t capacity) {
     }
 }
 
-/* What decides which elements are added up to which, and the state that they change: equal on all ranks, though no
- * option that they have in common says so. Layers are fused, or not, by each rank's budget; gradients lie in the
- * device's order. */
+/* Writes what else must be equal on all ranks for their gradients to match: the kind of device, which sets the layout
+ * of gradients; whether layers are fused, which each rank's budget may decide; and the state to start from. */
 static mm_status write_start(const train *t, session *s, char *text, size_t capacity) {
     uint64_t digest;
     MM_TRY(session_digest(s, &digest));
@@ -186,15 +185,16 @@ static mm_status write_start(const train *t, session *s, char *text, size_t capa
     return MM_OK;
 }
 
-/* The length of the line at `at`. */
+/* The length of the line that begins at `at`. */
 static int line_length(const char *at) { return (int)strcspn(at, "\n"); }
 
-/* Whether the ranks start otherwise. One that was stopped does not start. */
+/* Whether rank r starts differently from rank 0. False if one of them does not start, since it failed or was
+ * stopped. */
 static bool starts_otherwise(const word *words, int r) {
     return words[0].start[0] && words[r].start[0] && strcmp(words[r].start, words[0].start) != 0;
 }
 
-/* The first line in which rank r differs from rank 0. */
+/* Reports the first line in which rank r differs from rank 0. */
 static mm_status tell_difference(const word *words, int r) {
     const bool options = strcmp(words[r].options, words[0].options) != 0;
     const char *one = options ? words[0].options : words[0].start, *other = options ? words[r].options : words[r].start;
@@ -208,7 +208,7 @@ static mm_status tell_difference(const word *words, int r) {
                    one);
 }
 
-/* The first rank that has failed, or that was started otherwise than rank 0; -1: none. */
+/* The first rank that failed, or else the first that differs from rank 0; -1: none. */
 static int find_wrong(const word *words, int ranks) {
     for (int r = 0; r < ranks; r++)
         if (words[r].status != MM_OK) return r;
@@ -238,7 +238,7 @@ mm_status train_ranks_agree(train *t, session *s, mm_status begun, bool *ended) 
     mm_failure_save(&failure, begun);
     own.status = begun;
     word *words = calloc((size_t)comm_size(t->ranks), sizeof *words);
-    if (!words) return mm_fail(MM_ERR_NOMEM, "out of memory for what ranks tell each other");
+    if (!words) return mm_fail(MM_ERR_NOMEM, "out of memory for the messages of ranks");
     mm_status status = comm_gather(t->ranks, &own, sizeof own, words);
     if (status == MM_OK) {
         mm_failure_restore(&failure);
@@ -255,7 +255,7 @@ int train_ranks_end(train *t, mm_status status, int code) {
     int32_t own = 0, all[COMM_RANKS_MOST];
     if (!t->ranks) return code;
     fflush(NULL);
-    /* Not in the communicator's own way, which takes a core. */
+    /* Waits in comm_gather, not in the backend's own call, which would keep a core busy. */
     const bool failed = (status != MM_OK && t->agreed) || comm_gather(t->ranks, &own, sizeof own, all) != MM_OK;
     if (failed) comm_abort(t->ranks, code ? code : EXIT_FAILED);
     comm_close(t->ranks);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Ranks of 'mm train': by mpirun, which finds them also on other machines; or, each with a GPU of this one, by mm
- * itself. */
+/* Starts the ranks of 'mm train --ranks': by mpirun, or, if each gets a GPU and NCCL connects them, by mm itself. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -15,7 +14,7 @@
 #include "tools/args/commands.h"
 #include "tools/train/train.h"
 
-/* Copies the command line, but for --ranks, --comm and its old name. NULL: no memory. */
+/* Copies the command line without --ranks and --comm, and ends it with --comm. Returns the number of arguments. */
 static int copy_arguments(const train *t, char **line) {
     int n = 0;
     line[n++] = "train";
@@ -31,7 +30,7 @@ static int copy_arguments(const train *t, char **line) {
     return n;
 }
 
-/* Of a rank; under mpirun, behind its own. The caller frees the array. */
+/* The command line of a rank, or of mpirun with the ranks'. The caller frees the array. NULL: out of memory. */
 static char **command_line(const train *t, bool by_mpirun, char *program, char *number) {
     static char *const before[] = {"mpirun", "--bind-to", "none", "--oversubscribe", "-x", TRAIN_STARTED_VARIABLE,
                                    "-n"};
@@ -47,15 +46,16 @@ static char **command_line(const train *t, bool by_mpirun, char *program, char *
     return line;
 }
 
-/* What is to be started, and how it is told of an interrupt. */
+/* What to start, and the pipe that passes an interrupt on. */
 typedef struct start {
     const train *t;
     char **line;
-    int told[2]; /* a pipe: of rank 0's input, or mpirun's, which passes it on to rank 0. Both ends stay open here */
+    int told[2]; /* pipe to the standard input of rank 0, or of mpirun, which forwards it. Both ends stay open here */
     bool passed_on;
 } start;
 
-/* In a group of its own, lest a terminal interrupt it, too. */
+/* Turns a forked child into a rank or mpirun, in its own process group, so that the terminal's Ctrl-C reaches only the
+ * parent. told: its standard input is the pipe. */
 static _Noreturn void become(const start *s, bool told, const char *what) {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -65,7 +65,7 @@ static _Noreturn void become(const start *s, bool told, const char *what) {
     _exit(EXIT_FAILED);
 }
 
-/* A signal would kill what has not begun to look for it. */
+/* Passes an interrupt on through the pipe. A signal would kill a rank that does not yet handle it. */
 static void pass_on(start *s) {
     if (*s->t->interrupted && !s->passed_on) s->passed_on = write(s->told[1], "\n", 1) == 1;
 }
@@ -77,7 +77,6 @@ static void nap(void) {
 
 /* ---------------------------------------------------------------- by mpirun */
 
-/* Waits for mpirun. */
 static int wait_for(pid_t child, start *s) {
     int status = 0;
     while (waitpid(child, &status, WNOHANG) == 0) {
@@ -98,7 +97,7 @@ static mm_status start_by_mpirun(start *s, int *code_out) {
 /* ---------------------------------------------------------------- by mm */
 
 enum {
-    PATIENCE_MS = 4000, /* in which ranks end by themselves once one has failed; then they are killed */
+    PATIENCE_MS = 4000, /* once a rank has failed, the others have this long to end; then they are killed */
     NAP_MS = 20
 };
 
@@ -109,8 +108,8 @@ static void signal_all(const pid_t *processes, int n, int number) {
         if (processes[r] > 0) kill(processes[r], number);
 }
 
-/* Looks whether a rank has ended; then its process is -1. Returns its exit status, 0 while it runs. A rank that cannot
- * tell why it has ended is told of. */
+/* Checks whether a rank has ended, and if so sets *process to -1. Returns its exit status, 0 while it runs. tells:
+ * print a line if a signal killed it. */
 static int reap(pid_t *process, int rank, bool tells) {
     int status = 0;
     if (*process <= 0 || waitpid(*process, &status, WNOHANG) == 0) return 0;
@@ -120,8 +119,8 @@ static int reap(pid_t *process, int rank, bool tells) {
     return 128 + WTERMSIG(status);
 }
 
-/* Waits for all ranks. One that has failed is the end of all. Returns the exit status of the first that failed, else of
- * rank 0. */
+/* Waits for all ranks. If one fails, the others are killed after PATIENCE_MS. Returns the first exit status that is not
+ * 0, else 0. */
 static int wait_for_all(pid_t *processes, int n, start *s) {
     int code = 0, failed_ms = -1;
     for (bool left = true; left;) {
@@ -168,7 +167,7 @@ mm_status train_start(const train *t, bool by_mpirun, int *code_out) {
                            : mm_fail(MM_ERR_NOMEM, "--ranks: no pipe can be made: %s", strerror(errno));
     if (status == MM_OK) {
         fflush(NULL);
-        signal(SIGCHLD, SIG_DFL); /* else a parent's choice may be that nobody learns how children end */
+        signal(SIGCHLD, SIG_DFL); /* if the parent set SIG_IGN, waitpid would not see children end */
         setenv(TRAIN_STARTED_VARIABLE, "1", 1);
         status = (by_mpirun ? start_by_mpirun : start_here)(&s, &code);
         close(s.told[0]);

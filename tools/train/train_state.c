@@ -7,7 +7,7 @@
 
 #include "tools/need/policy_marks.h"
 
-/* What the bits hang on: of policies, and of the budget they plan for, only where a code is lossy. */
+/* The options that decide the bits of the result. Policies and the budget do only if a code is lossy. */
 static const char *const RUN_OPTIONS[] = {"--data",        "--batch",     "--seed",     "--lr",           "--lr-step",
                                           "--lr-schedule", "--optimizer", "--momentum", "--weight-decay", "--clip-norm",
                                           "--threads",     "--sub-batch", "--precision"},
@@ -17,9 +17,9 @@ enum {
     RUN_OPTIONS_N = sizeof RUN_OPTIONS / sizeof *RUN_OPTIONS,
     LOSSY_OPTIONS_N = sizeof LOSSY_OPTIONS / sizeof *LOSSY_OPTIONS
 };
-_Static_assert(RUN_OPTIONS_N + LOSSY_OPTIONS_N <= TRAIN_STATE_OPTIONS, "room for all of them");
+_Static_assert(RUN_OPTIONS_N + LOSSY_OPTIONS_N <= TRAIN_STATE_OPTIONS, "a state has room for all options");
 
-/* The options that a state says, ending with ARG_END. */
+/* Lists the options that a state holds, ending with ARG_END. */
 static void list_options(const train *t, bool lossy, arg options[TRAIN_STATE_OPTIONS + 1]) {
     int n = 0;
     for (int i = 0; i < RUN_OPTIONS_N; i++) options[n++] = *args_find(t->table, RUN_OPTIONS[i]);
@@ -35,7 +35,7 @@ static bool uses_lossy(const train *t) {
     return lossy;
 }
 
-/* A run in whole batches says nothing of sub-batches. */
+/* The state of a run in whole batches has an empty --sub-batch. */
 void train_set_options(train *t) {
     t->sub_batch_text = t->sub_batch < t->part ? t->sub_batch_number : "";
     list_options(t, uses_lossy(t), t->options);
@@ -48,15 +48,14 @@ mm_status train_read_of_state(const train *t, const char *option, mm_status stat
     return mm_fail_in(wrong ? MM_ERR_FORMAT : status, "%s: what it says of its run cannot be", t->load);
 }
 
-/* How a state's run was updated; a state that does not say is of the time when there was SGD alone. NULL: of weights
- * alone. */
+/* The optimizer of a state's run. States from before there was a choice do not name it: sgd. NULL: weights alone. */
 static const char *state_optimizer(const train *t) {
     const char *optimizer = session_state_says(t->state, "optimizer");
     return optimizer ? optimizer : session_state_says(t->state, "iteration") ? "sgd" : NULL;
 }
 
-/* What is not given goes on as in the state; but another optimizer has its own rate and options, and of steps and a
- * schedule the one that is given counts. */
+/* Options that are not given are as in the state, except: --optimizer resets its own options and, if it is another
+ * optimizer, the learning rate; and --lr-step and --lr-schedule each override the state's other one. */
 static mm_status open_optimizer(train *t) {
     const char *then = state_optimizer(t), *now = t->target.optimizer_text ? t->target.optimizer_text : "sgd";
     nets_optimizer parsed;
@@ -66,7 +65,7 @@ static mm_status open_optimizer(train *t) {
         t->lr_schedule = "";
     if (args_given(t->argc, t->argv, "--lr-schedule") && !args_given(t->argc, t->argv, "--lr-step"))
         args_texts_fini(&t->lr_texts);
-    if (args_given(t->argc, t->argv, "--optimizer")) { /* with all options */
+    if (args_given(t->argc, t->argv, "--optimizer")) { /* --optimizer sets all its options */
         if (!args_given(t->argc, t->argv, "--momentum")) t->momentum = -1;
         if (!args_given(t->argc, t->argv, "--weight-decay")) t->weight_decay = -1;
         if (!args_given(t->argc, t->argv, "--clip-norm")) t->clip_norm = -1;
@@ -74,7 +73,7 @@ static mm_status open_optimizer(train *t) {
     if (!then || (strcspn(then, ",") == length && memcmp(then, now, length) == 0)) return MM_OK;
     if (!t->reset_optimizer)
         return mm_fail(MM_ERR_INVALID,
-                       "--optimizer %s: %s was trained with %s; --reset-optimizer takes its weights alone", now,
+                       "--optimizer %s: %s was trained with %s; use --reset-optimizer to take only its weights", now,
                        t->load, then);
     if (!args_given(t->argc, t->argv, "--lr")) t->lr = 0;
     return MM_OK;
@@ -87,13 +86,14 @@ mm_status train_open_state(train *t) {
     MM_TRY(session_state_open(t->load, options, t->argc, t->argv, &t->state));
     const char *net = session_state_says(t->state, "version") ? session_state_says(t->state, "net") : NULL;
     if (net && !args_given(t->argc, t->argv, "--net")) t->net = net;
-    /* Another policy is not switched as the state's was. */
+    /* Another policy does not follow the state's switches. */
     if (args_given(t->argc, t->argv, "--policy") && !args_given(t->argc, t->argv, "--switch"))
         args_texts_fini(&t->switch_texts);
     MM_TRY(open_optimizer(t));
     const bool other = target_is_host(t->target.device) && strcmp(t->target.precision, "tf32") == 0;
-    if (other && !args_given(t->argc, t->argv, "--precision")) t->target.precision = "fp32"; /* as that device rounds */
-    /* Another device has none to set. */
+    if (other && !args_given(t->argc, t->argv, "--precision"))
+        t->target.precision = "fp32"; /* the host rounds as fp32 */
+    /* Only the host device has threads to set. */
     if (!target_is_host(t->target.device) && !args_given(t->argc, t->argv, "--threads")) t->target.threads = 0;
     return MM_OK;
 }
@@ -110,8 +110,7 @@ mm_status train_log_differences(const train *t, const session *s) {
     if (last && net && strcmp(net, nets_net_name(t->network)) != 0)
         fprintf(stderr, "mm train: --net %s: %s was trained with %s\n", t->net, t->load, net);
     if (s->train_last && last && strcmp(last, "trained") != 0)
-        fprintf(stderr,
-                "mm train: --epochs %lld: an epoch's last, smaller batch is trained on, in %s it was left out\n",
+        fprintf(stderr, "mm train: --epochs %lld: trains on an epoch's last, smaller batch too, which %s left out\n",
                 (long long)t->epochs, t->load);
     return session_state_tell(t->state, t->load, options, t->argc, t->argv);
 }
