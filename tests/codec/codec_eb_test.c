@@ -2,17 +2,13 @@
 /* eb: the bound holds in float arithmetic for every bound and value, and chunks are bit for bit what eb_chunk.h says,
  * by a reference that computes in doubles and writes bit by bit. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "pipeline/codec/chunk/chunk_host.h"
 #include "pipeline/codec/eb/eb_chunk.h"
 #include "tests/codec/codec_data.h"
+#include "tests/core/test_case.h"
 
 enum { CHUNK = 1024, DAMAGED = 8000 };
 
@@ -43,8 +39,7 @@ static void check_value(mm_eb_quantiser z, float x) {
 
 /* Bounds of all exponents, and for each the values around every border between two of the quantiser's numbers, where
  * errors are largest. */
-static void every_value_is_within_the_bound(void **state) {
-    (void)state;
+TEST_CASE(every_value_is_within_the_bound) {
     uint64_t random = codec_seed(1);
     for (int exponent = -100; exponent <= 100; exponent++) {
         const bool all = exponent % 50 == 0;
@@ -67,8 +62,7 @@ static void every_value_is_within_the_bound(void **state) {
     }
 }
 
-static void what_is_no_bound_loses_nothing(void **state) {
-    (void)state;
+TEST_CASE(what_is_no_bound_loses_nothing) {
     const float bounds[] = {0, -0.0f, -1, NAN, INFINITY, 1e-31f, 1e31f, 1e-45f};
     const float src[8] = {1, 0, 0, 0, 0, 0, -0.0f, 1e-30f};
     for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) {
@@ -220,8 +214,7 @@ static void check_chunk(float bound, const float *src, int n) {
     free(have);
 }
 
-static void chunks_are_what_the_header_says(void **state) {
-    (void)state;
+TEST_CASE(chunks_are_what_the_header_says) {
     static const int lengths[] = {1, 2, 3, 31, 32, 33, 63, 64, 257, 1000, 1023, CHUNK};
     static const float bounds[] = {1e-30f, 1e-4f, 0.01f, 0.3f, 4, 1e30f};
     static float src[CHUNK];
@@ -238,8 +231,7 @@ static void chunks_are_what_the_header_says(void **state) {
 }
 
 /* Each element is kept or not as the one `distance` blocks before, or the first ones as all, but for some. */
-static void masks_repeat_at_each_distance(void **state) {
-    (void)state;
+TEST_CASE(masks_repeat_at_each_distance) {
     static const int lengths[] = {33, 352, 353, 700, 992, 993, CHUNK};
     static float src[CHUNK];
     static uint32_t code[CHUNK], bits[CHUNK];
@@ -280,8 +272,7 @@ static void check_by_hand(const float (*at)[2], int values, const uint32_t *code
     assert_memory_equal(back, expected, sizeof expected);
 }
 
-static void chunks_by_hand(void **state) {
-    (void)state;
+TEST_CASE(chunks_by_hand) {
     /* steps of 63/32; u = 5 0 9 2 12, the header's example; blocks 0 and 2 change, a's and c's of the first three */
     const float example[][2] = {{3, 11.8f}, {4, 1.25f}, {31, 19.7f}, {64, 5.9f}, {66, 25.6f}};
     check_by_hand(
@@ -305,8 +296,7 @@ static void chunks_by_hand(void **state) {
 }
 
 /* A value far from the others makes no more than 31 layers, also where fewer planes would be shorter. */
-static void an_outlier_makes_few_layers(void **state) {
-    (void)state;
+TEST_CASE(an_outlier_makes_few_layers) {
     static float src[CHUNK];
     static uint32_t bits[CHUNK], words[CHUNK];
     for (int i = 0; i < CHUNK; i++) src[i] = 1;
@@ -322,8 +312,7 @@ static void an_outlier_makes_few_layers(void **state) {
 }
 
 /* Words that no encoder makes. */
-static void impossible_codes_are_refused(void **state) {
-    (void)state;
+TEST_CASE(impossible_codes_are_refused) {
     enum { ONE = 1 << 10 | 1 << 14 }; /* each block as the one before, changes in the first three */
     static const struct {
         int count;
@@ -357,8 +346,7 @@ static void impossible_codes_are_refused(void **state) {
 
 /* A damaged code is refused, or is another code, the same one for each instruction set: nothing outside its words and
  * elements is touched. */
-static void damage_is_refused_or_harmless(void **state) {
-    (void)state;
+TEST_CASE(damage_is_refused_or_harmless) {
     uint64_t random = codec_seed(7);
     static float src[CHUNK];
     const mm_chunk_params params = {.bound = 0.05f};
@@ -394,18 +382,4 @@ static void damage_is_refused_or_harmless(void **state) {
     }
     mm_codec_destroy(codec);
     assert_true(refused > DAMAGED / 8);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_value_is_within_the_bound),
-        cmocka_unit_test(what_is_no_bound_loses_nothing),
-        cmocka_unit_test(chunks_are_what_the_header_says),
-        cmocka_unit_test(masks_repeat_at_each_distance),
-        cmocka_unit_test(chunks_by_hand),
-        cmocka_unit_test(an_outlier_makes_few_layers),
-        cmocka_unit_test(impossible_codes_are_refused),
-        cmocka_unit_test(damage_is_refused_or_harmless),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

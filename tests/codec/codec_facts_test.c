@@ -1,20 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* What planners are told about codecs: where codes may be cut, and what bodies take. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #include "mm/core/graph/graph.h"
 #include "mm/core/plan/plan.h"
 #include "pipeline/codec/codec_facts.h"
 #include "tests/core/random_graph.h"
+#include "tests/core/test_case.h"
 
 /* A cut leaves the map and the code aligned behind it, as codecs may rely on; it is where the codec allows one, and
  * none is left out that comes before. */
-static void codes_are_cut_where_map_and_code_are_aligned(void **state) {
-    (void)state;
+TEST_CASE(codes_are_cut_where_map_and_code_are_aligned) {
     static const char specs[][MM_SPEC_CAPACITY] = {"raw", "mask", "zfp:rate=6.4", "zfp:rate=32", "dpr:fp10", "mx"};
     enum { SPECS = sizeof specs / sizeof *specs };
     mm_codec *codecs[SPECS];
@@ -57,8 +52,7 @@ static void codes_are_cut_where_map_and_code_are_aligned(void **state) {
 
 /* reserve= says what is reserved of a map; what it is bound to and usually takes does not change. Codes of fixed size
  * have no body. */
-static void bodies_have_a_bound_a_reserve_and_a_typical_size(void **state) {
-    (void)state;
+TEST_CASE(bodies_have_a_bound_a_reserve_and_a_typical_size) {
     static const char specs[][MM_SPEC_CAPACITY] = {"zvc", "zvc:reserve=1", "zvc:reserve=100", "mask", "csr:values=fp8"};
     enum { SPECS = sizeof specs / sizeof *specs };
     mm_codec *codecs[SPECS];
@@ -93,12 +87,4 @@ static void bodies_have_a_bound_a_reserve_and_a_typical_size(void **state) {
     for (int c = 0; c < SPECS; c++) mm_codec_destroy(codecs[c]);
     mm_facts_destroy(facts);
     mm_graph_destroy(graph);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(codes_are_cut_where_map_and_code_are_aligned),
-        cmocka_unit_test(bodies_have_a_bound_a_reserve_and_a_typical_size),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The chunks of rle, csr and zvc: codes word by word as their headers have them, every float, and damage. Each buffer
  * has exactly the words that its function may touch, so that the address sanitizer sees one more. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "pipeline/codec/chunk/chunk_host.h"
 #include "pipeline/codec/chunk/csr_chunk.h"
@@ -15,6 +10,7 @@
 #include "pipeline/codec/chunk/rle_chunk.h"
 #include "pipeline/codec/chunk/zvc_chunk.h"
 #include "tests/codec/codec_data.h"
+#include "tests/core/test_case.h"
 
 enum { CHUNK = 1024, DAMAGED = 4000 };
 
@@ -106,8 +102,7 @@ static int round_trip(const format *f, const uint32_t *src, int n) {
     return count;
 }
 
-static void rle_has_the_runs_and_then_what_is_not_zero(void **state) {
-    (void)state;
+TEST_CASE(rle_has_the_runs_and_then_what_is_not_zero) {
     const uint32_t minus_zero = 0x80000000;
     const uint32_t src[12] = {0, 7, 8, 0, 0, 0, minus_zero, 0, 0, 0, 0, 9};
     const uint32_t code[] = {3, 1 | 3 << 16, 6 | 7 << 16, 11 | 12 << 16, 7, 8, minus_zero, 9};
@@ -117,8 +112,7 @@ static void rle_has_the_runs_and_then_what_is_not_zero(void **state) {
     assert_int_equal(round_trip(&formats[0], src, 12), 8);
 }
 
-static void zvc_has_the_masks_and_then_what_is_not_zero(void **state) {
-    (void)state;
+TEST_CASE(zvc_has_the_masks_and_then_what_is_not_zero) {
     const uint32_t minus_zero = 0x80000000;
     uint32_t src[70] = {0}, words[3 + 70];
     src[0] = 7, src[31] = minus_zero, src[33] = 1, src[69] = 0x7f800001;
@@ -127,8 +121,7 @@ static void zvc_has_the_masks_and_then_what_is_not_zero(void **state) {
     assert_memory_equal(words, code, sizeof code);
 }
 
-static void csr_has_the_rows_ends_and_a_byte_a_column(void **state) {
-    (void)state;
+TEST_CASE(csr_has_the_rows_ends_and_a_byte_a_column) {
     uint32_t src[600] = {0};
     src[3] = 0x3f800000; /* row 0; 1, 2 and 1e-6 in fp10, whose least normal number is 2^-14: 0x0f0, 0x100, 0 */
     src[255] = 0x40000000;
@@ -144,8 +137,7 @@ static void csr_has_the_rows_ends_and_a_byte_a_column(void **state) {
     assert_memory_equal(words, small, sizeof small);
 }
 
-static void zeros_take_a_word_or_two_and_dense_chunks_are_no_smaller(void **state) {
-    (void)state;
+TEST_CASE(zeros_take_a_word_or_two_and_dense_chunks_are_no_smaller) {
     uint32_t *src = words_of(CHUNK);
     memset(src, 0, CHUNK * sizeof *src);
     for (int f = 0; f < FORMATS; f++)
@@ -166,8 +158,7 @@ static void zeros_take_a_word_or_two_and_dense_chunks_are_no_smaller(void **stat
 }
 
 /* Any length; NaNs with payloads and infinities, too. */
-static void every_float_comes_back(void **state) {
-    (void)state;
+TEST_CASE(every_float_comes_back) {
     static const int lengths[] = {1, 2, 3, 4, 31, 32, 33, 255, 256, 257, 511, 513, 768, 1000, 1023, CHUNK};
     static const uint32_t special[] = {0x7f800000, 0xff800000, 0x7fc00000, 0x7f800001, 0xffffffff, 1, 0x80000000};
     for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++) {
@@ -187,8 +178,7 @@ static void every_float_comes_back(void **state) {
 }
 
 /* A damaged code is refused, or is another code: it decodes to as many elements, and nothing else is touched. */
-static void damage_is_refused_or_harmless(void **state) {
-    (void)state;
+TEST_CASE(damage_is_refused_or_harmless) {
     uint64_t random = codec_seed(5);
     for (int f = 0; f < FORMATS; f++) {
         int refused = 0;
@@ -214,8 +204,7 @@ static void damage_is_refused_or_harmless(void **state) {
     }
 }
 
-static void each_fault_of_a_code_is_refused(void **state) {
-    (void)state;
+TEST_CASE(each_fault_of_a_code_is_refused) {
     static const struct {
         int format, count;
         uint32_t words[6];
@@ -250,8 +239,7 @@ static void each_fault_of_a_code_is_refused(void **state) {
 }
 
 /* Every chunk codec of the host: all instruction sets that this machine has give the bits of the portable form. */
-static void every_instruction_set_gives_the_same_bits(void **state) {
-    (void)state;
+TEST_CASE(every_instruction_set_gives_the_same_bits) {
     static const int lengths[] = {1, 15, 16, 17, 31, 32, 33, 48, 100, 511, 1000, 1023, CHUNK};
     static const float bounds[] = {0, 1e-4f, 0.02f, 0.5f, 1e10f};
     static uint32_t src[CHUNK], words[2][MM_CHUNK_ROOM], *back[2];
@@ -319,8 +307,7 @@ static void same_as_the_header(const format *f, const mm_chunk_host *host, const
     free(words);
 }
 
-static void each_instruction_set_makes_the_codes_of_the_headers(void **state) {
-    (void)state;
+TEST_CASE(each_instruction_set_makes_the_codes_of_the_headers) {
     uint64_t random = codec_seed(9);
     for (int f = 0; f < FORMATS; f++) {
         mm_codec *codec;
@@ -341,8 +328,7 @@ static void each_instruction_set_makes_the_codes_of_the_headers(void **state) {
     }
 }
 
-static void parameters_are_said_in_one_line(void **state) {
-    (void)state;
+TEST_CASE(parameters_are_said_in_one_line) {
     static const struct {
         const char *spec, *says;
     } bad[] = {
@@ -379,20 +365,4 @@ static void parameters_are_said_in_one_line(void **state) {
         assert_int_equal(body.reserve_bytes, good[i].reserve_bytes);
         mm_codec_destroy(codec);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rle_has_the_runs_and_then_what_is_not_zero),
-        cmocka_unit_test(zvc_has_the_masks_and_then_what_is_not_zero),
-        cmocka_unit_test(csr_has_the_rows_ends_and_a_byte_a_column),
-        cmocka_unit_test(zeros_take_a_word_or_two_and_dense_chunks_are_no_smaller),
-        cmocka_unit_test(every_float_comes_back),
-        cmocka_unit_test(damage_is_refused_or_harmless),
-        cmocka_unit_test(each_fault_of_a_code_is_refused),
-        cmocka_unit_test(every_instruction_set_gives_the_same_bits),
-        cmocka_unit_test(each_instruction_set_makes_the_codes_of_the_headers),
-        cmocka_unit_test(parameters_are_said_in_one_line),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

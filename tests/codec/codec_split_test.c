@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* mm_codec_split's answers, and what threads make of pieces. That pieces are what it promises: codec_suite.c. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "pipeline/codec/codec.h"
+#include "tests/core/test_case.h"
 
 static int64_t split(const char *spec, mm_shape shape) {
     mm_codec *codec = NULL;
@@ -23,8 +19,7 @@ static mm_shape images(int64_t n, int64_t h, int64_t w, int64_t c) {
     return (mm_shape){.dtype = MM_F32, .rank = 4, .dims = {n, h, w, c}};
 }
 
-static void raw_is_split_where_rows_end_on_8_bytes(void **state) {
-    (void)state;
+TEST_CASE(raw_is_split_where_rows_end_on_8_bytes) {
     assert_int_equal(split("raw", images(9, 2, 2, 2)), 1);
     assert_int_equal(split("raw", images(9, 3, 3, 3)), 2);
     assert_int_equal(split("raw", (mm_shape){MM_U8, 4, {9, 3, 3, 3}}), 8);
@@ -32,16 +27,14 @@ static void raw_is_split_where_rows_end_on_8_bytes(void **state) {
     assert_int_equal(split("raw", (mm_shape){MM_F32, 1, {9, 1, 1, 1}}), 2);
 }
 
-static void mask_is_split_where_rows_end_on_64_elements(void **state) {
-    (void)state;
+TEST_CASE(mask_is_split_where_rows_end_on_64_elements) {
     assert_int_equal(split("mask", images(65, 8, 8, 3)), 1);
     assert_int_equal(split("mask", images(65, 4, 4, 2)), 2);
     assert_int_equal(split("mask", images(65, 3, 3, 3)), 64);
     assert_int_equal(split("mask", (mm_shape){MM_I32, 4, {65, 8, 8, 3}}), 0);
 }
 
-static void zfp_is_split_where_an_images_blocks_end_on_64_bits(void **state) {
-    (void)state;
+TEST_CASE(zfp_is_split_where_an_images_blocks_end_on_64_bits) {
     assert_int_equal(split("zfp:rate=4", images(65, 4, 4, 1)), 1);
     assert_int_equal(split("zfp:rate=2", images(65, 4, 4, 1)), 2);
     assert_int_equal(split("zfp:rate=2", images(65, 8, 8, 1)), 1);
@@ -56,8 +49,7 @@ static void zfp_is_split_where_an_images_blocks_end_on_64_bits(void **state) {
     assert_int_equal(split("zfp:rate=1.5,dims=3", images(65, 3, 3, 4)), 2);
 }
 
-static void packed_codecs_are_split_where_their_groups_end(void **state) {
-    (void)state;
+TEST_CASE(packed_codecs_are_split_where_their_groups_end) {
     assert_int_equal(split("dpr:fp16", images(65, 3, 3, 1)), 4); /* of 4 elements */
     assert_int_equal(split("dpr:fp10", images(65, 2, 2, 2)), 3); /* of 6 */
     assert_int_equal(split("dpr:fp10", images(65, 3, 2, 1)), 1);
@@ -106,8 +98,7 @@ static void check_strips(const char *spec, mm_shape shape) {
     mm_codec_destroy(codec);
 }
 
-static void strips_make_the_code_of_the_whole_map(void **state) {
-    (void)state;
+TEST_CASE(strips_make_the_code_of_the_whole_map) {
     static const char *const specs[] = {"zfp:rate=4", "zfp:rate=8", "dpr:fp16", "dpr:fp10", "mx", "raw", "mask"};
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
         check_strips(specs[i], images(3, 16, 16, 16));
@@ -117,8 +108,7 @@ static void strips_make_the_code_of_the_whole_map(void **state) {
     }
 }
 
-static void what_is_not_cut_at_words_or_needs_more_than_its_elements_has_no_strips(void **state) {
-    (void)state;
+TEST_CASE(what_is_not_cut_at_words_or_needs_more_than_its_elements_has_no_strips) {
     static const char *const none[] = {"zfp:rate=4,dims=1", "zfp:rate=4,dims=3", "zfp:rate=6.4", "group:bits=4", "zvc"};
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
         const mm_shape shape = images(2, 8, 8, 3);
@@ -130,8 +120,7 @@ static void what_is_not_cut_at_words_or_needs_more_than_its_elements_has_no_stri
     }
 }
 
-static void what_has_no_smaller_piece_or_is_not_taken_is_not_split(void **state) {
-    (void)state;
+TEST_CASE(what_has_no_smaller_piece_or_is_not_taken_is_not_split) {
     assert_int_equal(split("raw", images(1, 2, 2, 2)), 0);
     assert_int_equal(split("raw", images(2, 3, 3, 3)), 0);
     assert_int_equal(split("mask", images(64, 3, 3, 3)), 0);
@@ -141,8 +130,7 @@ static void what_has_no_smaller_piece_or_is_not_taken_is_not_split(void **state)
     assert_int_equal(split("raw", images(4, 0, 1, 1)), 0);
 }
 
-static void the_batch_does_not_change_it(void **state) {
-    (void)state;
+TEST_CASE(the_batch_does_not_change_it) {
     assert_int_equal(split("zfp:rate=6.4", images((int64_t)1 << 31, 7, 7, 3)), 8);
     assert_int_equal(split("raw", images((int64_t)1 << 40, 3, 3, 3)), 2);
 }
@@ -180,8 +168,7 @@ static void code_on(const char *spec, int threads, coded *out) {
     free(elems);
 }
 
-static void threads_give_the_code_and_the_elements_of_one(void **state) {
-    (void)state;
+TEST_CASE(threads_give_the_code_and_the_elements_of_one) {
     static const char *const SPECS[] = {
         "zfp:rate=6.4", "zfp:rate=4,dims=3", "zfp:rate=4,layout=nchw", "mask", "dpr:fp10", "mx:fp6", "group:bits=4"};
     coded *one = malloc(sizeof *one), *several = malloc(sizeof *several);
@@ -197,19 +184,4 @@ static void threads_give_the_code_and_the_elements_of_one(void **state) {
         }
     free(one);
     free(several);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(raw_is_split_where_rows_end_on_8_bytes),
-        cmocka_unit_test(mask_is_split_where_rows_end_on_64_elements),
-        cmocka_unit_test(zfp_is_split_where_an_images_blocks_end_on_64_bits),
-        cmocka_unit_test(packed_codecs_are_split_where_their_groups_end),
-        cmocka_unit_test(strips_make_the_code_of_the_whole_map),
-        cmocka_unit_test(what_is_not_cut_at_words_or_needs_more_than_its_elements_has_no_strips),
-        cmocka_unit_test(what_has_no_smaller_piece_or_is_not_taken_is_not_split),
-        cmocka_unit_test(the_batch_does_not_change_it),
-        cmocka_unit_test(threads_give_the_code_and_the_elements_of_one),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

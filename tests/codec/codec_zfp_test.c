@@ -1,19 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* The zfp codec's specs, sizes and counters, and its error, on host streams. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zfp.h>
 
-#include <cmocka.h>
-
 #include "mm/device/host/device_host.h"
 #include "pipeline/codec/codec.h"
 #include "tests/codec/codec_data.h"
+#include "tests/core/test_case.h"
 
 static mm_codec *create(const char *spec) {
     mm_codec *codec = NULL;
@@ -29,8 +25,7 @@ static int64_t bound(const char *spec, const mm_shape *shape) {
     return bytes;
 }
 
-static void specs_of_one_rate_have_one_canonical_form(void **state) {
-    (void)state;
+TEST_CASE(specs_of_one_rate_have_one_canonical_form) {
     static const char *const pairs[][2] = {
         {"zfp", "zfp:rate=6.4"},
         {"zfp:rate=4", "zfp:rate=4"},
@@ -58,8 +53,7 @@ static void specs_of_one_rate_have_one_canonical_form(void **state) {
     }
 }
 
-static void parameters_that_are_no_rate_in_range_are_invalid_and_the_message_says_why(void **state) {
-    (void)state;
+TEST_CASE(parameters_that_are_no_rate_in_range_are_invalid_and_the_message_says_why) {
     static const char *const specs[][2] = {{"zfp:rate=0", "0.53125 to 32"},
                                            {"zfp:rate=33", "0.53125 to 32"},
                                            {"zfp:rate=abc", "abc"},
@@ -95,8 +89,7 @@ static void parameters_that_are_no_rate_in_range_are_invalid_and_the_message_say
     }
 }
 
-static void a_rate_gives_the_bits_that_libzfp_gives(void **state) {
-    (void)state;
+TEST_CASE(a_rate_gives_the_bits_that_libzfp_gives) {
     zfp_stream *stream = zfp_stream_open(NULL);
     assert_non_null(stream);
     static const int least[] = {0, 213, 54, 14};
@@ -111,8 +104,7 @@ static void a_rate_gives_the_bits_that_libzfp_gives(void **state) {
     zfp_stream_close(stream);
 }
 
-static void sizes_beyond_31_bits_are_exact(void **state) {
-    (void)state;
+TEST_CASE(sizes_beyond_31_bits_are_exact) {
     const mm_shape big = {MM_F32, 4, {1024, 128, 128, 256}}; /* 2^32 elements */
     assert_true(bound("zfp:rate=4", &big) == (int64_t)1 << 31);
     assert_true(bound("zfp:rate=32", &big) == (int64_t)1 << 34);
@@ -120,8 +112,7 @@ static void sizes_beyond_31_bits_are_exact(void **state) {
     assert_true(bound("zfp:rate=0.6", &ragged) == (12 * (((int64_t)1 << 31) + 1) * 10 + 63) / 64 * 8);
 }
 
-static void a_code_beyond_63_bits_is_unsupported(void **state) {
-    (void)state;
+TEST_CASE(a_code_beyond_63_bits_is_unsupported) {
     const mm_shape shape = {MM_F32, 4, {(int64_t)1 << 56, 1, 1, 1}};
     mm_codec *codec = create("zfp:rate=32");
     int64_t bytes = 5;
@@ -130,8 +121,7 @@ static void a_code_beyond_63_bits_is_unsupported(void **state) {
     mm_codec_destroy(codec);
 }
 
-static void other_types_are_unsupported(void **state) {
-    (void)state;
+TEST_CASE(other_types_are_unsupported) {
     mm_codec *codec = create("zfp");
     int64_t bytes = 5;
     assert_int_equal(mm_codec_bound(codec, &(mm_shape){MM_I32, 1, {16, 1, 1, 1}}, &bytes), MM_ERR_UNSUPPORTED);
@@ -172,8 +162,7 @@ static double rms_error(const char *spec, const float *src) {
     return sqrt(sum / ELEMS);
 }
 
-static void more_bits_are_less_error_and_32_are_nearly_none(void **state) {
-    (void)state;
+TEST_CASE(more_bits_are_less_error_and_32_are_nearly_none) {
     float *src = malloc(ELEMS * sizeof *src);
     assert_non_null(src);
     codec_data_fill(src, ELEMS, FAMILY_UNIFORM, 11);
@@ -189,8 +178,7 @@ static void more_bits_are_less_error_and_32_are_nearly_none(void **state) {
 }
 
 /* The blocks span width and height, not channels: what is smooth there costs little, whatever the channels are. */
-static void maps_smooth_in_space_and_rough_in_channels_keep_their_digits(void **state) {
-    (void)state;
+TEST_CASE(maps_smooth_in_space_and_rough_in_channels_keep_their_digits) {
     float *src = malloc(ELEMS * sizeof *src);
     assert_non_null(src);
     for (int i = 0; i < ELEMS; i++) {
@@ -201,8 +189,7 @@ static void maps_smooth_in_space_and_rough_in_channels_keep_their_digits(void **
     free(src);
 }
 
-static void blocks_that_are_not_finite_are_counted_once_each(void **state) {
-    (void)state;
+TEST_CASE(blocks_that_are_not_finite_are_counted_once_each) {
     float *src = malloc(ELEMS * sizeof *src), *back = malloc(ELEMS * sizeof *back);
     assert_true(src && back);
     codec_data_fill(src, ELEMS, FAMILY_UNIFORM, 12);
@@ -219,19 +206,4 @@ static void blocks_that_are_not_finite_are_counted_once_each(void **state) {
     round_trip("zfp:rate=4", src, back, NULL);
     free(src);
     free(back);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(specs_of_one_rate_have_one_canonical_form),
-        cmocka_unit_test(parameters_that_are_no_rate_in_range_are_invalid_and_the_message_says_why),
-        cmocka_unit_test(a_rate_gives_the_bits_that_libzfp_gives),
-        cmocka_unit_test(sizes_beyond_31_bits_are_exact),
-        cmocka_unit_test(a_code_beyond_63_bits_is_unsupported),
-        cmocka_unit_test(other_types_are_unsupported),
-        cmocka_unit_test(more_bits_are_less_error_and_32_are_nearly_none),
-        cmocka_unit_test(maps_smooth_in_space_and_rough_in_channels_keep_their_digits),
-        cmocka_unit_test(blocks_that_are_not_finite_are_counted_once_each),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

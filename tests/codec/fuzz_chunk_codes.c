@@ -2,18 +2,14 @@
 /* Damaged codes of every codec whose codes have bodies: bits of the head, the table and the body flipped, parts of them
  * overwritten, pools too short. A decode succeeds or says MM_ERR_FORMAT. All memory is of exactly the size that the
  * codec may touch, so that the address sanitizer sees an access outside. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "pipeline/codec/codec_impl.h"
 #include "pipeline/codec/packed/half_host.h"
 #include "tests/codec/codec_data.h"
+#include "tests/core/test_case.h"
 
 enum { CODES = 1500, DAMAGES = 10, ELEMS_MOST = 5000, AFTER = 512 /* where a body begins that is not the first */ };
 
@@ -141,8 +137,7 @@ static void fuzz(const char *spec, mm_device *device) {
     mm_codec_destroy(codec);
 }
 
-static void damaged_codes_are_refused_or_harmless(void **state) {
-    (void)state;
+TEST_CASE(damaged_codes_are_refused_or_harmless) {
     mm_device *device;
     const mm_codec_ops *ops;
     const char *format;
@@ -158,9 +153,4 @@ static void damaged_codes_are_refused_or_harmless(void **state) {
         }
     assert_true(codecs > 0);
     mm_device_destroy(device);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(damaged_codes_are_refused_or_harmless)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

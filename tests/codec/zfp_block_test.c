@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Every kernel against libzfp, block by block, at every number of bits. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "pipeline/codec/zfp/zfp_group.h"
 #include "tests/codec/codec_data.h"
 #include "tests/codec/zfp_reference.h"
+#include "tests/core/test_case.h"
 
 enum { CODE_BYTES = MM_ZFP_MAX_BITS / 8 };
 
@@ -75,8 +71,7 @@ static void make_blocks(zfp_reference *reference, int first_family, uint64_t see
     }
 }
 
-static void every_kernel_makes_and_reads_the_bits_of_libzfp_for_every_family(void **state) {
-    (void)state;
+TEST_CASE(every_kernel_makes_and_reads_the_bits_of_libzfp_for_every_family) {
     for (int maxbits = MM_ZFP_MIN_BITS; maxbits <= MM_ZFP_MAX_BITS; maxbits++) {
         zfp_reference *reference = zfp_reference_create(maxbits, CODE_BYTES);
         for (int round = 0; round < FAMILIES; round++) {
@@ -94,8 +89,7 @@ static void every_kernel_makes_and_reads_the_bits_of_libzfp_for_every_family(voi
 }
 
 /* Blocks of one family in all lanes: lanes that stop early, or all at once. */
-static void every_kernel_makes_the_bits_of_libzfp_for_groups_of_one_family(void **state) {
-    (void)state;
+TEST_CASE(every_kernel_makes_the_bits_of_libzfp_for_groups_of_one_family) {
     static const int bits[] = {9, 10, 16, 31, 32, 33, 48, 63, 64, 65, 96, 102, 127, 128, 129, 256, 511, 512};
     for (size_t b = 0; b < sizeof bits / sizeof bits[0]; b++) {
         zfp_reference *reference = zfp_reference_create(bits[b], CODE_BYTES);
@@ -115,8 +109,7 @@ static void every_kernel_makes_the_bits_of_libzfp_for_groups_of_one_family(void 
 }
 
 /* Codes that no encoder makes are read as libzfp reads them, cut off anywhere. */
-static void every_kernel_reads_random_bits_as_libzfp_does(void **state) {
-    (void)state;
+TEST_CASE(every_kernel_reads_random_bits_as_libzfp_does) {
     uint64_t random = codec_seed(5);
     for (int maxbits = MM_ZFP_MIN_BITS; maxbits <= MM_ZFP_MAX_BITS; maxbits++) {
         zfp_reference *reference = zfp_reference_create(maxbits, CODE_BYTES);
@@ -138,8 +131,7 @@ static void every_kernel_reads_random_bits_as_libzfp_does(void **state) {
 }
 
 /* All planes, and all values of n: what the codes of single planes must be for kernels to agree on blocks. */
-static void a_plane_is_decoded_to_what_was_encoded(void **state) {
-    (void)state;
+TEST_CASE(a_plane_is_decoded_to_what_was_encoded) {
     for (int first = 0; first <= MM_ZFP_VALUES; first++)
         for (uint32_t plane = 0; plane < 1u << MM_ZFP_VALUES; plane++) {
             uint32_t seen = mm_zfp_ones(first);
@@ -157,8 +149,7 @@ static void a_plane_is_decoded_to_what_was_encoded(void **state) {
         }
 }
 
-static void a_transpose_twice_is_the_identity_and_moves_bit_j_of_word_i_to_bit_i_of_word_j(void **state) {
-    (void)state;
+TEST_CASE(a_transpose_twice_is_the_identity_and_moves_bit_j_of_word_i_to_bit_i_of_word_j) {
     uint64_t random = codec_seed(6);
     uint32_t words[8], moved[8];
     for (int i = 0; i < 8; i++) words[i] = (uint32_t)random_next(&random);
@@ -172,8 +163,7 @@ static void a_transpose_twice_is_the_identity_and_moves_bit_j_of_word_i_to_bit_i
     assert_memory_equal(moved, words, sizeof words);
 }
 
-static void planes_are_the_bits_of_negabinary_coefficients(void **state) {
-    (void)state;
+TEST_CASE(planes_are_the_bits_of_negabinary_coefficients) {
     uint64_t random = codec_seed(7);
     uint32_t coefficients[MM_ZFP_VALUES], planes[8];
     for (int i = 0; i < MM_ZFP_VALUES; i++) coefficients[i] = (uint32_t)random_next(&random);
@@ -188,8 +178,7 @@ static void planes_are_the_bits_of_negabinary_coefficients(void **state) {
     }
 }
 
-static void every_kernel_names_exactly_the_blocks_that_are_not_finite(void **state) {
-    (void)state;
+TEST_CASE(every_kernel_names_exactly_the_blocks_that_are_not_finite) {
     static const uint32_t specials[] = {0x7f800000, 0xff800000, 0x7fc00000, 0xffc00001, 0x7f800001};
     for (size_t s = 0; s < sizeof specials / sizeof specials[0]; s++)
         for (int lane = 0; lane < MM_ZFP_GROUP; lane++) {
@@ -203,25 +192,10 @@ static void every_kernel_names_exactly_the_blocks_that_are_not_finite(void **sta
         }
 }
 
-static void the_portable_kernel_is_usable_everywhere_and_the_last(void **state) {
-    (void)state;
+TEST_CASE(the_portable_kernel_is_usable_everywhere_and_the_last) {
     size_t n = 0;
     while (mm_zfp_kernel_usable(n)) n++;
     assert_true(n >= 1);
     assert_ptr_equal(mm_zfp_kernel_usable(n - 1), &mm_zfp_kernel_portable);
     for (size_t k = 0; k < n; k++) print_message("usable: %s\n", mm_zfp_kernel_usable(k)->name);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_portable_kernel_is_usable_everywhere_and_the_last),
-        cmocka_unit_test(a_transpose_twice_is_the_identity_and_moves_bit_j_of_word_i_to_bit_i_of_word_j),
-        cmocka_unit_test(planes_are_the_bits_of_negabinary_coefficients),
-        cmocka_unit_test(a_plane_is_decoded_to_what_was_encoded),
-        cmocka_unit_test(every_kernel_makes_and_reads_the_bits_of_libzfp_for_every_family),
-        cmocka_unit_test(every_kernel_makes_the_bits_of_libzfp_for_groups_of_one_family),
-        cmocka_unit_test(every_kernel_reads_random_bits_as_libzfp_does),
-        cmocka_unit_test(every_kernel_names_exactly_the_blocks_that_are_not_finite),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

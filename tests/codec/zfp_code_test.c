@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Whole tensors: which blocks, in which order, where their bits are, and what of blocks that are not finite. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "pipeline/codec/zfp/zfp_code.h"
 #include "tests/codec/codec_data.h"
 #include "tests/codec/zfp_reference.h"
+#include "tests/core/test_case.h"
 
 enum { GUARD = 64 };
 
@@ -94,8 +90,7 @@ static void other_dims(mm_shape shape, bool channels_first, int maxbits, codec_f
     }
 }
 
-static void codes_are_those_of_libzfp_for_all_widths_heights_and_channel_counts(void **state) {
-    (void)state;
+TEST_CASE(codes_are_those_of_libzfp_for_all_widths_heights_and_channel_counts) {
     static const int64_t sides[] = {1, 2, 3, 4, 5, 7, 8, 14, 28, 32}, channels[] = {1, 3, 16, 24, 33};
     static const int bits[] = {64, 9, 102, 33, 257};
     int round = 0;
@@ -111,8 +106,7 @@ static void codes_are_those_of_libzfp_for_all_widths_heights_and_channel_counts(
 }
 
 /* Blocks begin at every bit of a word, and codes end at every bit. */
-static void codes_are_those_of_libzfp_at_every_number_of_bits(void **state) {
-    (void)state;
+TEST_CASE(codes_are_those_of_libzfp_at_every_number_of_bits) {
     for (int maxbits = MM_ZFP_MIN_BITS; maxbits <= MM_ZFP_MAX_BITS; maxbits++) {
         const bool channels_first = maxbits % 2;
         each_kernel(nhwc(1, 7, 6, 19), channels_first, maxbits, (codec_family)(maxbits % FAMILIES));
@@ -121,8 +115,7 @@ static void codes_are_those_of_libzfp_at_every_number_of_bits(void **state) {
     }
 }
 
-static void tensors_of_lower_rank_are_one_field(void **state) {
-    (void)state;
+TEST_CASE(tensors_of_lower_rank_are_one_field) {
     const mm_shape shapes[] = {
         {.dtype = MM_F32, .rank = 1, .dims = {1, 1, 1, 1}},
         {.dtype = MM_F32, .rank = 1, .dims = {1003, 1, 1, 1}},
@@ -146,8 +139,7 @@ static void tensors_of_lower_rank_are_one_field(void **state) {
     assert_true(image.columns == 6 && image.rows == 5 && image.channels == 7 && image.blocks == 8);
 }
 
-static void blocks_of_1_and_3_dims_are_counted(void **state) {
-    (void)state;
+TEST_CASE(blocks_of_1_and_3_dims_are_counted) {
     const mm_zfp_layout line = layout_dims(nhwc(3, 7, 6, 5), 1, 10), cube = layout_dims(nhwc(3, 8, 6, 9), 3, 100);
     assert_true(line.blocks_x == 11 && line.blocks_y == 1 && line.blocks_c == 5 && line.blocks == 3 * 55);
     assert_int_equal(line.code_bytes, (3 * 55 * 10 + 63) / 64 * 8);
@@ -155,8 +147,7 @@ static void blocks_of_1_and_3_dims_are_counted(void **state) {
     assert_int_equal(cube.code_bytes, (2700 + 63) / 64 * 8);
 }
 
-static void planes_are_refolded_where_that_leaves_no_block_partial_in_width(void **state) {
-    (void)state;
+TEST_CASE(planes_are_refolded_where_that_leaves_no_block_partial_in_width) {
     static const struct {
         int64_t height, width, columns, rows, blocks;
     } cases[] = {
@@ -182,8 +173,7 @@ static void block_bits(const uint8_t *code, int64_t number, int maxbits, uint8_t
 
 /* One map stored both ways: by the definition of both orders, block for block the same code, and the same values
  * again. */
-static void channels_first_make_the_blocks_of_channels_last_in_another_order(void **state) {
-    (void)state;
+TEST_CASE(channels_first_make_the_blocks_of_channels_last_in_another_order) {
     static const int64_t sides[][4] = {{2, 9, 8, 6}, {3, 14, 14, 5}, {1, 7, 7, 3}, {2, 4, 12, 9}, {1, 3, 2, 1}};
     static const int bits[] = {0, 19, 102, 300};
     for (size_t s = 0; s < sizeof sides / sizeof sides[0]; s++)
@@ -224,8 +214,7 @@ static void channels_first_make_the_blocks_of_channels_last_in_another_order(voi
 }
 
 /* A block that is not finite: classes of its values; libzfp reads zeros there, and the blocks beside it as ever. */
-static void classes_survive_where_they_fit_and_libzfp_reads_zeros(void **state) {
-    (void)state;
+TEST_CASE(classes_survive_where_they_fit_and_libzfp_reads_zeros) {
     const mm_shape shape = nhwc(1, 8, 4, 19);
     for (int maxbits = MM_ZFP_CLASS_BITS; maxbits <= MM_ZFP_MAX_BITS; maxbits += 7) {
         const mm_zfp_layout layout = layout_of(shape, maxbits);
@@ -261,8 +250,7 @@ static void classes_survive_where_they_fit_and_libzfp_reads_zeros(void **state) 
     }
 }
 
-static void a_block_too_short_for_classes_is_all_nan(void **state) {
-    (void)state;
+TEST_CASE(a_block_too_short_for_classes_is_all_nan) {
     const mm_shape shape = nhwc(2, 4, 4, 9);
     const int64_t elems = elems_of(&shape);
     float src[2 * 16 * 9], have[2 * 16 * 9];
@@ -281,8 +269,7 @@ static void a_block_too_short_for_classes_is_all_nan(void **state) {
 }
 
 /* The values that fill up a partial block are of its own, so what is outside cannot make it one. */
-static void partial_blocks_that_are_not_finite_restore_what_is_inside(void **state) {
-    (void)state;
+TEST_CASE(partial_blocks_that_are_not_finite_restore_what_is_inside) {
     const mm_shape shape = nhwc(1, 5, 5, 2);
     const mm_zfp_layout layout = layout_of(shape, 64);
     assert_int_equal(layout.blocks, 8);
@@ -302,8 +289,7 @@ static void partial_blocks_that_are_not_finite_restore_what_is_inside(void **sta
 }
 
 /* Documented, because it is libzfp's: below 2^-98 only the magnitude survives. */
-static void blocks_below_the_scale_decode_to_something_as_small(void **state) {
-    (void)state;
+TEST_CASE(blocks_below_the_scale_decode_to_something_as_small) {
     const mm_shape shape = nhwc(1, 4, 4, 16);
     const mm_zfp_layout layout = layout_of(shape, 128);
     float src[256], have[256];
@@ -314,20 +300,4 @@ static void blocks_below_the_scale_decode_to_something_as_small(void **state) {
     mm_zfp_code_decode(mm_zfp_kernel_usable(0), &layout, code, have);
     for (int i = 0; i < 256; i++) assert_true(fabsf(have[i]) <= 0x1p-95f);
     guarded_free(code, layout.code_bytes, 0);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(planes_are_refolded_where_that_leaves_no_block_partial_in_width),
-        cmocka_unit_test(codes_are_those_of_libzfp_for_all_widths_heights_and_channel_counts),
-        cmocka_unit_test(codes_are_those_of_libzfp_at_every_number_of_bits),
-        cmocka_unit_test(tensors_of_lower_rank_are_one_field),
-        cmocka_unit_test(blocks_of_1_and_3_dims_are_counted),
-        cmocka_unit_test(channels_first_make_the_blocks_of_channels_last_in_another_order),
-        cmocka_unit_test(classes_survive_where_they_fit_and_libzfp_reads_zeros),
-        cmocka_unit_test(a_block_too_short_for_classes_is_all_nan),
-        cmocka_unit_test(partial_blocks_that_are_not_finite_restore_what_is_inside),
-        cmocka_unit_test(blocks_below_the_scale_decode_to_something_as_small),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

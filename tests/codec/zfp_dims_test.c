@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Blocks of every number of dimensions by the portable functions against libzfp, at every number of bits; what they
  * make of a bit more is zfp_block_test.c's. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "pipeline/codec/block/zfp_block.h"
 #include "tests/codec/codec_data.h"
 #include "tests/codec/zfp_reference.h"
+#include "tests/core/test_case.h"
 
 enum { CODE_BYTES = 4 * MM_ZFP_MOST_WORDS, FILL = 0x5a };
 
@@ -91,23 +87,13 @@ static void every_number_of_bits(int dims) {
     }
 }
 
-static void blocks_of_4_are_libzfps(void **state) {
-    (void)state;
-    every_number_of_bits(1);
-}
+TEST_CASE(blocks_of_4_are_libzfps) { every_number_of_bits(1); }
 
-static void blocks_of_16_are_libzfps(void **state) {
-    (void)state;
-    every_number_of_bits(2);
-}
+TEST_CASE(blocks_of_16_are_libzfps) { every_number_of_bits(2); }
 
-static void blocks_of_64_are_libzfps(void **state) {
-    (void)state;
-    every_number_of_bits(3);
-}
+TEST_CASE(blocks_of_64_are_libzfps) { every_number_of_bits(3); }
 
-static void planes_of_4_are_decoded_to_what_was_encoded(void **state) {
-    (void)state;
+TEST_CASE(planes_of_4_are_decoded_to_what_was_encoded) {
     for (int first = 0; first <= 4; first++)
         for (uint32_t plane = 0; plane < 16; plane++) {
             uint32_t seen = mm_zfp_ones(first);
@@ -122,8 +108,7 @@ static void planes_of_4_are_decoded_to_what_was_encoded(void **state) {
 }
 
 /* Random planes with few and with many ones. */
-static void planes_of_64_are_decoded_to_what_was_encoded(void **state) {
-    (void)state;
+TEST_CASE(planes_of_64_are_decoded_to_what_was_encoded) {
     uint64_t random = codec_seed(64);
     for (int first = 0; first <= 64; first++)
         for (int round = 0; round < 64; round++) {
@@ -143,8 +128,7 @@ static void planes_of_64_are_decoded_to_what_was_encoded(void **state) {
         }
 }
 
-static void classes_survive_where_they_fit_and_libzfp_reads_zeros(void **state) {
-    (void)state;
+TEST_CASE(classes_survive_where_they_fit_and_libzfp_reads_zeros) {
     const uint32_t specials[4] = {0x3f800000, 0x7f800000, 0xff800000, 0x7fc00000};
     for (int dims = 1; dims <= 3; dims++)
         for (int maxbits = MM_ZFP_MIN_BITS; maxbits <= MM_ZFP_BITS_PER_VALUE * mm_zfp_values(dims); maxbits += 5) {
@@ -168,16 +152,4 @@ static void classes_survive_where_they_fit_and_libzfp_reads_zeros(void **state) 
             for (int i = 0; i < values; i++) assert_true(have[i] == 0);
             zfp_reference_destroy(reference);
         }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(planes_of_4_are_decoded_to_what_was_encoded),
-        cmocka_unit_test(planes_of_64_are_decoded_to_what_was_encoded),
-        cmocka_unit_test(blocks_of_4_are_libzfps),
-        cmocka_unit_test(blocks_of_16_are_libzfps),
-        cmocka_unit_test(blocks_of_64_are_libzfps),
-        cmocka_unit_test(classes_survive_where_they_fit_and_libzfp_reads_zeros),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

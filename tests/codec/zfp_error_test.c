@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* The stated bound of fixed-rate ZFP's error holds for blocks of every kind, and is no idle one. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "pipeline/codec/codec.h"
 #include "pipeline/codec/zfp/zfp_error.h"
 #include "tests/core/random.h"
+#include "tests/core/test_case.h"
 
 enum { BLOCKS = 4096, VALUES = 16 };
 
@@ -84,8 +79,7 @@ static double measure(const mm_codec *codec, mm_stream *stream, value_fn *kind, 
     return most;
 }
 
-static void no_block_is_off_by_more_than_the_bound(void **state) {
-    (void)state;
+TEST_CASE(no_block_is_off_by_more_than_the_bound) {
     mm_device *device;
     mm_stream *stream;
     assert_int_equal(mm_device_create("host", NULL, &device), MM_OK);
@@ -110,19 +104,10 @@ static void no_block_is_off_by_more_than_the_bound(void **state) {
     mm_device_destroy(device);
 }
 
-static void each_bit_of_rate_is_a_plane(void **state) {
-    (void)state;
+TEST_CASE(each_bit_of_rate_is_a_plane) {
     for (int rate = 3; rate <= 31; rate++) {
         assert_int_equal(mm_zfp_certain_planes(VALUES * rate), rate - 2);
         assert_true(mm_zfp_max_error(VALUES * rate) < mm_zfp_max_error(VALUES * (rate - 1)));
     }
     assert_int_equal(mm_zfp_certain_planes(9), 0);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_block_is_off_by_more_than_the_bound),
-        cmocka_unit_test(each_bit_of_rate_is_a_plane),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

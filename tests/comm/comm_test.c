@@ -2,19 +2,15 @@
 /* Ranks without MPI: each rank is a thread, and a fake backend copies between their memories. */
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "nets/comm/comm_backend.h"
 #include "tests/comm/comm_sums.h"
+#include "tests/core/test_case.h"
 
 enum { RANKS_MOST = 4, POSTS = 8, COMMS = 3 };
 
@@ -188,8 +184,7 @@ static void run_ranks(int ranks, bool at_root, uint64_t seed, rank_run *runs) {
     for (int r = 0; r < ranks; r++) pthread_join(runs[r].thread, NULL);
 }
 
-static void sums_are_those_in_the_order_of_ranks(void **state) {
-    (void)state;
+TEST_CASE(sums_are_those_in_the_order_of_ranks) {
     for (int ranks = 1; ranks <= RANKS_MOST; ranks++)
         for (int root = 0; root < 2; root++) {
             rank_run runs[RANKS_MOST];
@@ -199,8 +194,7 @@ static void sums_are_those_in_the_order_of_ranks(void **state) {
         }
 }
 
-static void a_rank_whose_backend_fails_says_so_and_the_others_give_up_when_they_are_ended(void **state) {
-    (void)state;
+TEST_CASE(a_rank_whose_backend_fails_says_so_and_the_others_give_up_when_they_are_ended) {
     rank_run runs[RANKS_MOST];
     world.fails_at = 3;
     run_ranks(2, false, 77, runs);
@@ -218,8 +212,7 @@ void *__real_malloc(size_t bytes);
 void *__wrap_malloc(size_t bytes);
 void *__wrap_malloc(size_t bytes) { return no_memory ? NULL : __real_malloc(bytes); }
 
-static void behind_a_sum_that_was_lost_no_other_is_taken_for_it(void **state) {
-    (void)state;
+TEST_CASE(behind_a_sum_that_was_lost_no_other_is_taken_for_it) {
     enum { ROOM = 64 };
     static float sums[ROOM + 2];
     comm *m;
@@ -240,8 +233,7 @@ static void behind_a_sum_that_was_lost_no_other_is_taken_for_it(void **state) {
 }
 
 /* As when a batch system terminates all ranks at once. */
-static void terminated_ranks_wait_for_each_other(void **state) {
-    (void)state;
+TEST_CASE(terminated_ranks_wait_for_each_other) {
     rank_run runs[RANKS_MOST];
     world.late_ms = 1200;
     run_ranks(2, false, 5, runs);
@@ -272,8 +264,7 @@ static void become(void *ctx, int rank) {
     _exit(0);
 }
 
-static void ranks_that_mm_starts_refuse_to_mix_transfers(void **state) {
-    (void)state;
+TEST_CASE(ranks_that_mm_starts_refuse_to_mix_transfers) {
     pid_t processes[2];
     assert_int_equal(comm_local_start(2, become, NULL, processes), MM_OK);
     for (int r = 0; r < 2; r++) {
@@ -283,21 +274,8 @@ static void ranks_that_mm_starts_refuse_to_mix_transfers(void **state) {
     }
 }
 
-static void an_unknown_backend_is_refused(void **state) {
-    (void)state;
+TEST_CASE(an_unknown_backend_is_refused) {
     comm *m;
     assert_int_equal(comm_open(&(comm_config){.backend = "pigeons"}, &m), MM_ERR_NOT_FOUND);
     assert_non_null(strstr(mm_last_error(), "pigeons"));
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_are_those_in_the_order_of_ranks),
-        cmocka_unit_test(a_rank_whose_backend_fails_says_so_and_the_others_give_up_when_they_are_ended),
-        cmocka_unit_test(behind_a_sum_that_was_lost_no_other_is_taken_for_it),
-        cmocka_unit_test(terminated_ranks_wait_for_each_other),
-        cmocka_unit_test(ranks_that_mm_starts_refuse_to_mix_transfers),
-        cmocka_unit_test(an_unknown_backend_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

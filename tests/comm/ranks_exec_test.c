@@ -6,19 +6,15 @@
  *
  * Gradients are not finite: whichever rank has them, no rank updates anything. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "mm/core/graph/graph.h"
 #include "nets/exec/exec.h"
 #include "nets/zoo/zoo.h"
 #include "tests/core/expect.h"
+#include "tests/core/test_case.h"
 #include "tests/nets/ref_exec.h"
 #include "tests/suite/device_fault.h"
 
@@ -112,8 +108,7 @@ static float *weights_of(const run *r, size_t *bytes_out) {
     return weights;
 }
 
-static void memory_that_runs_out_is_made_up_for_only_before_a_sum_has_begun(void **state) {
-    (void)state;
+TEST_CASE(memory_that_runs_out_is_made_up_for_only_before_a_sum_has_begun) {
     run r;
     size_t bytes;
     int again = 0, failed = 0;
@@ -167,8 +162,7 @@ static uint64_t digest_of(const run *r) {
     return digest;
 }
 
-static void a_rank_that_halts_halts_all(void **state) {
-    (void)state;
+TEST_CASE(a_rank_that_halts_halts_all) {
     nets_optimizer going_on = SGD, clipping = SGD;
     going_on.only_finite = false;
     clipping.clip_norm = 1;
@@ -203,12 +197,4 @@ static void a_rank_that_halts_halts_all(void **state) {
         if (status == MM_OK) assert_int_equal(result.halted != 0, cases[i].halts);
         end(&r);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_that_runs_out_is_made_up_for_only_before_a_sum_has_begun),
-        cmocka_unit_test(a_rank_that_halts_halts_all),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

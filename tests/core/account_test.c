@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "mm/core/account/account.h"
 #include "mm/core/account/plan_memory.h"
 #include "tests/core/random_graph.h"
 #include "tests/core/random_plan.h"
 #include "tests/core/small_graph.h"
+#include "tests/core/test_case.h"
 
 enum { SEEDS = 24 };
 
@@ -116,8 +112,7 @@ static bool is_encoded(const mm_plan *plan, const char *root) {
     return has_node(plan, MM_NODE_ENCODE, root);
 }
 
-static void segments_as_json_add_up_to_the_live_bytes_of_every_node(void **state) {
-    (void)state;
+TEST_CASE(segments_as_json_add_up_to_the_live_bytes_of_every_node) {
     int swapped = 0, coded = 0;
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         world w = world_create(seed);
@@ -147,8 +142,7 @@ static void segments_as_json_add_up_to_the_live_bytes_of_every_node(void **state
 
 /* ---------------------------------------------------------------- accounts */
 
-static void kinds_at_the_peak_add_up_to_what_the_plan_needs(void **state) {
-    (void)state;
+TEST_CASE(kinds_at_the_peak_add_up_to_what_the_plan_needs) {
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         world w = world_create(seed);
         assert_int_equal(sum(w.account.at_peak), w.plan->live_peak_bytes);
@@ -169,8 +163,7 @@ static void kinds_at_the_peak_add_up_to_what_the_plan_needs(void **state) {
     }
 }
 
-static void every_step_has_the_most_that_is_alive_until_the_next(void **state) {
-    (void)state;
+TEST_CASE(every_step_has_the_most_that_is_alive_until_the_next) {
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         world w = world_create(seed);
         int64_t highest = 0;
@@ -195,8 +188,7 @@ static void every_step_has_the_most_that_is_alive_until_the_next(void **state) {
     }
 }
 
-static void every_segment_has_a_name(void **state) {
-    (void)state;
+TEST_CASE(every_segment_has_a_name) {
     int again = 0;
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         world w = world_create(seed);
@@ -218,8 +210,7 @@ static void every_segment_has_a_name(void **state) {
     assert_true(again > 0);
 }
 
-static void declared_tensors_are_all_counted_once(void **state) {
-    (void)state;
+TEST_CASE(declared_tensors_are_all_counted_once) {
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         world w = world_create(seed);
         int64_t tensors = 0, counted = 0;
@@ -234,8 +225,7 @@ static void declared_tensors_are_all_counted_once(void **state) {
 
 /* ---------------------------------------------------------------- lower bound */
 
-static void no_plan_needs_less_than_the_lower_bound(void **state) {
-    (void)state;
+TEST_CASE(no_plan_needs_less_than_the_lower_bound) {
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         world w = world_create(seed);
         mm_lower_bound bound = mm_lower_bound_of(w.graph, w.facts);
@@ -247,8 +237,7 @@ static void no_plan_needs_less_than_the_lower_bound(void **state) {
     }
 }
 
-static void lower_bound_is_what_the_largest_step_uses(void **state) {
-    (void)state;
+TEST_CASE(lower_bound_is_what_the_largest_step_uses) {
     small_graph g = small_graph_create();
     int64_t persistent = SMALL_IMAGE_BYTES + 2 * SMALL_WEIGHT_BYTES + 4;
     mm_lower_bound bound = mm_lower_bound_of(g.graph, NULL);
@@ -282,8 +271,7 @@ static int64_t window_of(const mm_graph *graph, int length) {
     return rest + most;
 }
 
-static void a_window_is_what_steps_in_a_row_use_together(void **state) {
-    (void)state;
+TEST_CASE(a_window_is_what_steps_in_a_row_use_together) {
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
         world w = world_create(seed);
         const int n = mm_graph_steps(w.graph);
@@ -297,8 +285,7 @@ static void a_window_is_what_steps_in_a_row_use_together(void **state) {
     }
 }
 
-static void a_window_has_the_workspace_of_the_fastest_variants(void **state) {
-    (void)state;
+TEST_CASE(a_window_has_the_workspace_of_the_fastest_variants) {
     small_graph g = small_graph_create();
     mm_facts *facts;
     int64_t declared, bytes;
@@ -317,8 +304,7 @@ static void a_window_has_the_workspace_of_the_fastest_variants(void **state) {
     mm_graph_destroy(g.graph);
 }
 
-static void lower_bound_takes_the_smallest_workspace(void **state) {
-    (void)state;
+TEST_CASE(lower_bound_takes_the_smallest_workspace) {
     small_graph g = small_graph_create();
     mm_facts *facts;
     assert_int_equal(mm_facts_create(g.graph, 0, &facts), MM_OK);
@@ -340,8 +326,7 @@ static void lower_bound_takes_the_smallest_workspace(void **state) {
 
 /* ---------------------------------------------------------------- stash */
 
-static void stash_lists_what_the_backward_pass_reads_largest_first(void **state) {
-    (void)state;
+TEST_CASE(stash_lists_what_the_backward_pass_reads_largest_first) {
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         world w = world_create(seed);
         mm_stash_account stash;
@@ -463,8 +448,7 @@ static const mm_remedy *remedy_of(const mm_stash_map *map, mm_remedy_kind kind) 
     return NULL;
 }
 
-static void maps_that_wait_for_the_backward_pass_are_told_from_those_that_do_not(void **state) {
-    (void)state;
+TEST_CASE(maps_that_wait_for_the_backward_pass_are_told_from_those_that_do_not) {
     enum { BN_F = 1, LAST_F = 3, RELU_B = 5 };
     stash_graph g = stash_graph_create(true);
     mm_account account;
@@ -487,8 +471,7 @@ static void maps_that_wait_for_the_backward_pass_are_told_from_those_that_do_not
     stash_graph_destroy(&g);
 }
 
-static void map_read_by_sign_alone_can_be_a_mask(void **state) {
-    (void)state;
+TEST_CASE(map_read_by_sign_alone_can_be_a_mask) {
     stash_graph g = stash_graph_create(false);
     mm_stash_account stash;
     assert_int_equal(mm_stash_account_init(g.plan, g.facts, &stash), MM_OK);
@@ -508,8 +491,7 @@ static void map_read_by_sign_alone_can_be_a_mask(void **state) {
     stash_graph_destroy(&g);
 }
 
-static void lossy_code_of_a_map_read_by_sign_too_has_the_mask_beside_it(void **state) {
-    (void)state;
+TEST_CASE(lossy_code_of_a_map_read_by_sign_too_has_the_mask_beside_it) {
     stash_graph g = stash_graph_create(true);
     mm_stash_account stash;
     assert_int_equal(mm_stash_account_init(g.plan, g.facts, &stash), MM_OK);
@@ -526,8 +508,7 @@ static void lossy_code_of_a_map_read_by_sign_too_has_the_mask_beside_it(void **s
     stash_graph_destroy(&g);
 }
 
-static void saved_tensor_takes_no_loss(void **state) {
-    (void)state;
+TEST_CASE(saved_tensor_takes_no_loss) {
     stash_graph g = stash_graph_create(true);
     mm_stash_account stash;
     assert_int_equal(mm_stash_account_init(g.plan, g.facts, &stash), MM_OK);
@@ -540,8 +521,7 @@ static void saved_tensor_takes_no_loss(void **state) {
     stash_graph_destroy(&g);
 }
 
-static void map_made_by_layers_that_may_run_again_from_what_is_there_can_be_recomputed(void **state) {
-    (void)state;
+TEST_CASE(map_made_by_layers_that_may_run_again_from_what_is_there_can_be_recomputed) {
     stash_graph g = stash_graph_create(true);
     mm_stash_account stash;
     assert_int_equal(mm_stash_account_init(g.plan, g.facts, &stash), MM_OK);
@@ -575,8 +555,7 @@ static int code_segment(mm_plan *plan, mm_tensor tensor, int codec) {
 }
 
 /* Operations are read off the nodes, wherever they stand. */
-static void decisions_are_what_the_nodes_do(void **state) {
-    (void)state;
+TEST_CASE(decisions_are_what_the_nodes_do) {
     enum { LOSSY, MASK, RELU_F = 2 };
     stash_graph g = stash_graph_create(true);
     mm_stash_account stash;
@@ -615,8 +594,7 @@ static void decisions_are_what_the_nodes_do(void **state) {
 }
 
 /* relu makes c of b. */
-static void what_a_map_is_made_of_says_whether_it_is_recomputed(void **state) {
-    (void)state;
+TEST_CASE(what_a_map_is_made_of_says_whether_it_is_recomputed) {
     static const struct {
         mm_layer_kind producer; /* of b */
         bool b_is_read, b_is_changed, possible;
@@ -654,28 +632,4 @@ static void what_a_map_is_made_of_says_whether_it_is_recomputed(void **state) {
         mm_plan_destroy(plan);
         mm_graph_destroy(g);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(segments_as_json_add_up_to_the_live_bytes_of_every_node),
-        cmocka_unit_test(kinds_at_the_peak_add_up_to_what_the_plan_needs),
-        cmocka_unit_test(every_step_has_the_most_that_is_alive_until_the_next),
-        cmocka_unit_test(every_segment_has_a_name),
-        cmocka_unit_test(declared_tensors_are_all_counted_once),
-        cmocka_unit_test(no_plan_needs_less_than_the_lower_bound),
-        cmocka_unit_test(lower_bound_is_what_the_largest_step_uses),
-        cmocka_unit_test(a_window_is_what_steps_in_a_row_use_together),
-        cmocka_unit_test(a_window_has_the_workspace_of_the_fastest_variants),
-        cmocka_unit_test(lower_bound_takes_the_smallest_workspace),
-        cmocka_unit_test(stash_lists_what_the_backward_pass_reads_largest_first),
-        cmocka_unit_test(maps_that_wait_for_the_backward_pass_are_told_from_those_that_do_not),
-        cmocka_unit_test(map_read_by_sign_alone_can_be_a_mask),
-        cmocka_unit_test(lossy_code_of_a_map_read_by_sign_too_has_the_mask_beside_it),
-        cmocka_unit_test(saved_tensor_takes_no_loss),
-        cmocka_unit_test(map_made_by_layers_that_may_run_again_from_what_is_there_can_be_recomputed),
-        cmocka_unit_test(decisions_are_what_the_nodes_do),
-        cmocka_unit_test(what_a_map_is_made_of_says_whether_it_is_recomputed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

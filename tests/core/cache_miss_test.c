@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "mm/core/time/cache_miss.h"
 #include "tests/core/small_graph.h"
+#include "tests/core/test_case.h"
 
 /* The small graph's maps, one after the other. Bytes that an iteration uses, before each step:
  *   CONV_F 0   RELU_F 4000   LOSS_F 12000   LOSS_B 16000   RELU_B 24000   CONV_B 36000   UPDATE 40000, end 40000 */
@@ -53,8 +49,7 @@ static void expect_far(fixture *f, int64_t cache_bytes, const int64_t expected[S
     for (int s = 0; s < SMALL_STEPS; s++) assert_int_equal(f->far[s], expected[s]);
 }
 
-static void what_was_used_longer_ago_than_the_cache_holds_is_far(void **state) {
-    (void)state;
+TEST_CASE(what_was_used_longer_ago_than_the_cache_holds_is_far) {
     fixture f = fixture_create();
     /* The map after 28000 others, the output after 8000, its gradient after 20000, the map's after 24000. */
     expect_far(&f, 28000, (int64_t[SMALL_STEPS]){0});
@@ -64,24 +59,21 @@ static void what_was_used_longer_ago_than_the_cache_holds_is_far(void **state) {
     fixture_destroy(&f);
 }
 
-static void bytes_that_another_tensor_had_are_near(void **state) {
-    (void)state;
+TEST_CASE(bytes_that_another_tensor_had_are_near) {
     fixture f = fixture_create();
     f.plan->segments[f.d_out].offset = 0; /* the map's, used 4000 bytes before */
     expect_far(&f, 19999, (int64_t[SMALL_STEPS]){[RELU_B] = 4000});
     fixture_destroy(&f);
 }
 
-static void a_part_may_be_near(void **state) {
-    (void)state;
+TEST_CASE(a_part_may_be_near) {
     fixture f = fixture_create();
     f.plan->segments[f.d_map].offset = 2000; /* the second half of the map */
     expect_far(&f, 20000, (int64_t[SMALL_STEPS]){[CONV_F] = 2000, [RELU_B] = 2000});
     fixture_destroy(&f);
 }
 
-static void pinned_memory_and_what_has_no_place_are_not_counted(void **state) {
-    (void)state;
+TEST_CASE(pinned_memory_and_what_has_no_place_are_not_counted) {
     fixture f = fixture_create();
     f.plan->segments[f.map].pinned = true;
     f.plan->segments[f.d_map].dynamic = true;
@@ -90,8 +82,7 @@ static void pinned_memory_and_what_has_no_place_are_not_counted(void **state) {
     fixture_destroy(&f);
 }
 
-static void a_copy_brings_its_bytes_near(void **state) {
-    (void)state;
+TEST_CASE(a_copy_brings_its_bytes_near) {
     fixture f = fixture_create();
     int host = segment(&f, f.g.map, 0);
     f.plan->segments[host].pinned = true;
@@ -101,15 +92,4 @@ static void a_copy_brings_its_bytes_near(void **state) {
     assert_int_equal(far[CONV_F], 0);
     assert_int_equal(far[SMALL_STEPS], 4000);
     fixture_destroy(&f);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_used_longer_ago_than_the_cache_holds_is_far),
-        cmocka_unit_test(bytes_that_another_tensor_had_are_near),
-        cmocka_unit_test(a_part_may_be_near),
-        cmocka_unit_test(pinned_memory_and_what_has_no_place_are_not_counted),
-        cmocka_unit_test(a_copy_brings_its_bytes_near),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* mm_program_prove on tensors that share storage, and on storage that is written more than once. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "mm/core/plan/plan.h"
 #include "tests/core/plan_proof.h"
 #include "tests/core/small_graph.h"
+#include "tests/core/test_case.h"
 
 enum { BYTES = 1024 };
 
@@ -106,36 +102,31 @@ static void expect(fixture *f, mm_status status, const char *first, const char *
     mm_graph_destroy(f->graph);
 }
 
-static void each_with_storage_of_its_own(void **state) {
-    (void)state;
+TEST_CASE(each_with_storage_of_its_own) {
     fixture f = fixture_create(true, false, false);
     plan_steps(&f);
     expect(&f, MM_OK, "", "");
 }
 
-static void one_that_does_not_change_shares(void **state) {
-    (void)state;
+TEST_CASE(one_that_does_not_change_shares) {
     fixture f = fixture_create(true, false, true);
     plan_steps(&f);
     expect(&f, MM_OK, "", "");
 }
 
-static void one_that_changes_shares_when_nobody_reads_the_other_after(void **state) {
-    (void)state;
+TEST_CASE(one_that_changes_shares_when_nobody_reads_the_other_after) {
     fixture f = fixture_create(false, true, false);
     plan_steps(&f);
     expect(&f, MM_OK, "", "");
 }
 
-static void change_of_one_makes_the_others_stale(void **state) {
-    (void)state;
+TEST_CASE(change_of_one_makes_the_others_stale) {
     fixture f = fixture_create(false, true, true);
     plan_steps(&f);
     expect(&f, MM_ERR_PLAN, "join forward, tensor b", "another value");
 }
 
-static void step_changes_the_storage_that_it_also_reads(void **state) {
-    (void)state;
+TEST_CASE(step_changes_the_storage_that_it_also_reads) {
     fixture f = fixture_create(true, true, false);
     plan_steps(&f);
     expect(&f, MM_ERR_PLAN, "change forward, tensor a", "change forward, which uses it");
@@ -158,8 +149,7 @@ static int add_copy(fixture *f, int raw, int writer, int *copy_out) {
 /* r, used from step JOIN on. */
 static int plan_copy(fixture *f, int *copy_out) { return add_copy(f, f->raw[0], plan_step(f, FIRST), copy_out); }
 
-static void output_shares_the_other_copy_of_its_input(void **state) {
-    (void)state;
+TEST_CASE(output_shares_the_other_copy_of_its_input) {
     for (int wrong = 0; wrong < 2; wrong++) {
         fixture f = fixture_create(false, false, true);
         int copy, decode = plan_copy(&f, &copy);
@@ -175,8 +165,7 @@ static void output_shares_the_other_copy_of_its_input(void **state) {
     }
 }
 
-static void decoded_copy_is_overwritten_before_anyone_reads_it(void **state) {
-    (void)state;
+TEST_CASE(decoded_copy_is_overwritten_before_anyone_reads_it) {
     fixture f = fixture_create(false, false, false);
     int copy, decode = plan_copy(&f, &copy);
     for (int s = SPLIT; s <= JOIN; s++) plan_step(&f, s);
@@ -186,8 +175,7 @@ static void decoded_copy_is_overwritten_before_anyone_reads_it(void **state) {
     expect(&f, MM_ERR_PLAN, "decode of r", "overwritten before anything has used it");
 }
 
-static void writer_does_not_wait_for_a_decode_into_its_segment(void **state) {
-    (void)state;
+TEST_CASE(writer_does_not_wait_for_a_decode_into_its_segment) {
     fixture f = fixture_create(false, false, false);
     int copy;
     plan_copy(&f, &copy);
@@ -197,8 +185,7 @@ static void writer_does_not_wait_for_a_decode_into_its_segment(void **state) {
     expect(&f, MM_ERR_PLAN, "again forward, tensor r", "without a wait for decode of r");
 }
 
-static void writer_does_not_wait_for_an_encode_of_what_it_overwrites(void **state) {
-    (void)state;
+TEST_CASE(writer_does_not_wait_for_an_encode_of_what_it_overwrites) {
     fixture f = fixture_create(false, false, false);
     int copy;
     plan_copy(&f, &copy);
@@ -206,8 +193,7 @@ static void writer_does_not_wait_for_an_encode_of_what_it_overwrites(void **stat
     expect(&f, MM_ERR_PLAN, "again forward, tensor r", "without a wait for encode of r");
 }
 
-static void decoded_value_is_older_than_what_was_written_since(void **state) {
-    (void)state;
+TEST_CASE(decoded_value_is_older_than_what_was_written_since) {
     fixture f = fixture_create(false, false, false);
     int copy, decode = plan_copy(&f, &copy);
     for (int s = SPLIT; s <= AGAIN; s++) mm_plan_wait(f.plan, plan_step(&f, s), decode);
@@ -227,8 +213,7 @@ static void expect_exact(fixture *f, int copy, bool exact) {
     expect(f, MM_OK, "", "");
 }
 
-static void what_a_lossy_code_gave_back_is_not_exact_for_being_written_anew_after_its_reader(void **state) {
-    (void)state;
+TEST_CASE(what_a_lossy_code_gave_back_is_not_exact_for_being_written_anew_after_its_reader) {
     for (int lossless = 0; lossless < 2; lossless++) {
         fixture f = fixture_create(false, false, false);
         f.facts->codecs[0].lossless = lossless;
@@ -243,8 +228,7 @@ static void what_a_lossy_code_gave_back_is_not_exact_for_being_written_anew_afte
     }
 }
 
-static void what_a_lossy_code_gave_back_is_not_exact_for_being_modified(void **state) {
-    (void)state;
+TEST_CASE(what_a_lossy_code_gave_back_is_not_exact_for_being_modified) {
     for (int lossless = 0; lossless < 2; lossless++) {
         fixture f = fixture_create(false, false, false);
         f.facts->codecs[0].lossless = lossless;
@@ -259,38 +243,16 @@ static void what_a_lossy_code_gave_back_is_not_exact_for_being_modified(void **s
     }
 }
 
-static void shares_with_a_tensor_that_shares_itself(void **state) {
-    (void)state;
+TEST_CASE(shares_with_a_tensor_that_shares_itself) {
     fixture f = fixture_create(false, true, true);
     plan_steps(&f);
     f.plan->alias[f.b] = f.a;
     expect(&f, MM_ERR_PLAN, "tensor b", "which shares another's");
 }
 
-static void shares_with_no_tensor(void **state) {
-    (void)state;
+TEST_CASE(shares_with_no_tensor) {
     fixture f = fixture_create(false, false, false);
     plan_steps(&f);
     f.plan->alias[f.b] = 1000;
     expect(&f, MM_ERR_PLAN, "tensor b", "does not exist");
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_with_storage_of_its_own),
-        cmocka_unit_test(one_that_does_not_change_shares),
-        cmocka_unit_test(one_that_changes_shares_when_nobody_reads_the_other_after),
-        cmocka_unit_test(change_of_one_makes_the_others_stale),
-        cmocka_unit_test(step_changes_the_storage_that_it_also_reads),
-        cmocka_unit_test(output_shares_the_other_copy_of_its_input),
-        cmocka_unit_test(decoded_copy_is_overwritten_before_anyone_reads_it),
-        cmocka_unit_test(writer_does_not_wait_for_a_decode_into_its_segment),
-        cmocka_unit_test(writer_does_not_wait_for_an_encode_of_what_it_overwrites),
-        cmocka_unit_test(decoded_value_is_older_than_what_was_written_since),
-        cmocka_unit_test(what_a_lossy_code_gave_back_is_not_exact_for_being_written_anew_after_its_reader),
-        cmocka_unit_test(what_a_lossy_code_gave_back_is_not_exact_for_being_modified),
-        cmocka_unit_test(shares_with_a_tensor_that_shares_itself),
-        cmocka_unit_test(shares_with_no_tensor),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

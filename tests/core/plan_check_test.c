@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* mm_program_prove against a second opinion by brute force: over right plans, and over plans broken in one place. Every
  * verdict must agree, in both directions: breaking a plan may be harmless. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "mm/core/plan/plan.h"
 #include "tests/core/plan_mutate.h"
@@ -16,6 +11,7 @@
 #include "tests/core/plan_run.h"
 #include "tests/core/random_graph.h"
 #include "tests/core/random_plan.h"
+#include "tests/core/test_case.h"
 
 enum { GRAPHS = 60, PLANS = 4, ROUNDS = 4, MUTATIONS = 137 };
 
@@ -130,8 +126,7 @@ static mm_status prove(const mm_plan *plan, const mm_facts *facts, const mm_limi
     return status;
 }
 
-static void check_accepts_random_right_plans(void **state) {
-    (void)state;
+TEST_CASE(check_accepts_random_right_plans) {
     int ops = 0, trips = 0, measures[2] = {0}, /* maps, persistent tensors */ inplace = 0, aliases = 0, dynamic = 0,
         pinned = 0, waits = 0, recomputes = 0, bodies = 0, spills = 0, pinned_pools = 0,
         moves[2] = {0}; /* raw, coded */
@@ -216,8 +211,7 @@ static int choose_measures(const mm_plan *plan, const bool *exact, mm_measure_at
     return n;
 }
 
-static void measures_are_added_to_a_right_plan(void **state) {
-    (void)state;
+TEST_CASE(measures_are_added_to_a_right_plan) {
     enum { MOST = 64 };
     int added = 0;
     for (uint64_t seed = 0; seed < GRAPHS; seed++) {
@@ -246,8 +240,7 @@ static void measures_are_added_to_a_right_plan(void **state) {
     assert_true(added > 500);
 }
 
-static void what_check_accepts_computes_the_same_in_every_order(void **state) {
-    (void)state;
+TEST_CASE(what_check_accepts_computes_the_same_in_every_order) {
     int accepted = 0, seen_wrong = 0, refused = 0;
     for (uint64_t seed = 0; seed < GRAPHS; seed++) {
         world w = world_create(seed, 3 + (int)(seed % 12));
@@ -300,8 +293,7 @@ static void compare_verdicts(const world *w, const mutation *mutation, uint64_t 
     mm_plan_destroy(m.plan);
 }
 
-static void check_and_brute_force_agree_on_every_mutant(void **state) {
-    (void)state;
+TEST_CASE(check_and_brute_force_agree_on_every_mutant) {
     tally tallies[MUTATIONS] = {0}, all = {0};
     assert_null(mutation_at(MUTATIONS));
     for (uint64_t seed = 0; seed < GRAPHS * PLANS; seed++) {
@@ -328,14 +320,4 @@ static void check_and_brute_force_agree_on_every_mutant(void **state) {
                   all.told.exact, all.told.inexact, all.told.both);
     assert_true(all.told.exact > 10000 && all.told.inexact > 1000 && all.told.both > 100);
     assert_true(all.rejected > 10000 && all.infeasible > 500 && all.harmless > 1000);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(check_accepts_random_right_plans),
-        cmocka_unit_test(measures_are_added_to_a_right_plan),
-        cmocka_unit_test(what_check_accepts_computes_the_same_in_every_order),
-        cmocka_unit_test(check_and_brute_force_agree_on_every_mutant),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

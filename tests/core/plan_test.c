@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Building plans and their accounts; facts as they are made. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "mm/core/plan/plan.h"
 #include "tests/core/small_graph.h"
+#include "tests/core/test_case.h"
 
 typedef struct fixture {
     small_graph g;
@@ -50,8 +46,7 @@ static void plan_everything(fixture *f, int segments[4]) {
     *binding(f, RELU_B, 2) = *binding(f, CONV_B, 1) = segments[3];
 }
 
-static void new_plan_is_empty_and_shares_nothing(void **state) {
-    (void)state;
+TEST_CASE(new_plan_is_empty_and_shares_nothing) {
     fixture f = fixture_create();
     assert_int_equal(f.plan->n_nodes, 0);
     assert_int_equal(f.plan->base_bytes, 512);
@@ -59,8 +54,7 @@ static void new_plan_is_empty_and_shares_nothing(void **state) {
     fixture_destroy(&f);
 }
 
-static void graph_must_be_frozen(void **state) {
-    (void)state;
+TEST_CASE(graph_must_be_frozen) {
     mm_graph *graph;
     mm_plan *plan = NULL;
     assert_int_equal(mm_graph_create("open", &graph), MM_OK);
@@ -69,8 +63,7 @@ static void graph_must_be_frozen(void **state) {
     mm_graph_destroy(graph);
 }
 
-static void nodes_are_numbered_on_their_streams(void **state) {
-    (void)state;
+TEST_CASE(nodes_are_numbered_on_their_streams) {
     fixture f = fixture_create();
     int a = mm_plan_step(f.plan, 0), b = mm_plan_op(f.plan, MM_NODE_ENCODE, f.g.map, 3, 4);
     int c = mm_plan_step(f.plan, 1), d = mm_plan_op(f.plan, MM_NODE_DECODE, f.g.map, 4, 5);
@@ -89,8 +82,7 @@ static void nodes_are_numbered_on_their_streams(void **state) {
     fixture_destroy(&f);
 }
 
-static void the_later_of_two_waits_on_one_stream_counts(void **state) {
-    (void)state;
+TEST_CASE(the_later_of_two_waits_on_one_stream_counts) {
     fixture f = fixture_create();
     for (int s = 0; s < 3; s++) mm_plan_step(f.plan, s);
     int op = mm_plan_op(f.plan, MM_NODE_ENCODE, f.g.out, 0, 1);
@@ -102,8 +94,7 @@ static void the_later_of_two_waits_on_one_stream_counts(void **state) {
     fixture_destroy(&f);
 }
 
-static void finish_finds_lives_extent_and_peak(void **state) {
-    (void)state;
+TEST_CASE(finish_finds_lives_extent_and_peak) {
     fixture f = fixture_create();
     int s[4];
     plan_everything(&f, s);
@@ -130,8 +121,7 @@ static void finish_finds_lives_extent_and_peak(void **state) {
     fixture_destroy(&f);
 }
 
-static void both_of_two_segments_that_do_not_share_count_at_the_step_between(void **state) {
-    (void)state;
+TEST_CASE(both_of_two_segments_that_do_not_share_count_at_the_step_between) {
     fixture f = fixture_create();
     int s[4];
     plan_everything(&f, s);
@@ -144,8 +134,7 @@ static void both_of_two_segments_that_do_not_share_count_at_the_step_between(voi
     fixture_destroy(&f);
 }
 
-static void finish_twice_gives_the_same(void **state) {
-    (void)state;
+TEST_CASE(finish_twice_gives_the_same) {
     fixture f = fixture_create();
     int s[4];
     plan_everything(&f, s);
@@ -156,8 +145,7 @@ static void finish_twice_gives_the_same(void **state) {
     fixture_destroy(&f);
 }
 
-static void heap_and_pinned_memory_are_counted_apart(void **state) {
-    (void)state;
+TEST_CASE(heap_and_pinned_memory_are_counted_apart) {
     fixture f = fixture_create();
     int s[4];
     plan_everything(&f, s);
@@ -172,8 +160,7 @@ static void heap_and_pinned_memory_are_counted_apart(void **state) {
     fixture_destroy(&f);
 }
 
-static void fits_says_how_much_is_needed_and_where(void **state) {
-    (void)state;
+TEST_CASE(fits_says_how_much_is_needed_and_where) {
     fixture f = fixture_create();
     int s[4];
     plan_everything(&f, s);
@@ -193,14 +180,12 @@ static void fits_says_how_much_is_needed_and_where(void **state) {
     fixture_destroy(&f);
 }
 
-static void destroy_takes_null(void **state) {
-    (void)state;
+TEST_CASE(destroy_takes_null) {
     mm_plan_destroy(NULL);
     mm_facts_destroy(NULL);
 }
 
-static void new_facts_have_one_variant_a_step_and_no_code(void **state) {
-    (void)state;
+TEST_CASE(new_facts_have_one_variant_a_step_and_no_code) {
     small_graph g = small_graph_create();
     mm_facts *facts;
     assert_int_equal(mm_facts_create(g.graph, 2, &facts), MM_OK);
@@ -219,8 +204,7 @@ static void new_facts_have_one_variant_a_step_and_no_code(void **state) {
     mm_graph_destroy(g.graph);
 }
 
-static void codecs_are_found_by_their_spec(void **state) {
-    (void)state;
+TEST_CASE(codecs_are_found_by_their_spec) {
     small_graph g = small_graph_create();
     mm_facts *facts;
     assert_int_equal(mm_facts_create(g.graph, 2, &facts), MM_OK);
@@ -232,22 +216,4 @@ static void codecs_are_found_by_their_spec(void **state) {
     assert_int_equal(mm_facts_code(facts, 1, g.out)->code_bytes, 12);
     mm_facts_destroy(facts);
     mm_graph_destroy(g.graph);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(new_plan_is_empty_and_shares_nothing),
-        cmocka_unit_test(graph_must_be_frozen),
-        cmocka_unit_test(nodes_are_numbered_on_their_streams),
-        cmocka_unit_test(the_later_of_two_waits_on_one_stream_counts),
-        cmocka_unit_test(finish_finds_lives_extent_and_peak),
-        cmocka_unit_test(both_of_two_segments_that_do_not_share_count_at_the_step_between),
-        cmocka_unit_test(finish_twice_gives_the_same),
-        cmocka_unit_test(heap_and_pinned_memory_are_counted_apart),
-        cmocka_unit_test(fits_says_how_much_is_needed_and_where),
-        cmocka_unit_test(destroy_takes_null),
-        cmocka_unit_test(new_facts_have_one_variant_a_step_and_no_code),
-        cmocka_unit_test(codecs_are_found_by_their_spec),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

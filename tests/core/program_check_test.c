@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* The check of programs against a second opinion by brute force: programs of random plans, as they are lowered and
  * broken in one place. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "mm/core/plan/program.h"
 #include "tests/core/plan_oracle.h"
 #include "tests/core/random_graph.h"
 #include "tests/core/random_plan.h"
+#include "tests/core/test_case.h"
 
 typedef struct world {
     mm_graph *graph;
@@ -112,8 +108,7 @@ static bool all_in_order(const world *w, const closure *nodes, int *pairs_out, i
 
 /* Whatever the plan keeps in order because both touch the same bytes, and everything that ends before something else
  * begins to be counted on, is in order piece by piece. */
-static void pieces_keep_the_order_of_all_that_share_bytes(void **state) {
-    (void)state;
+TEST_CASE(pieces_keep_the_order_of_all_that_share_bytes) {
     int pairs = 0, carried = 0;
     for (uint64_t seed = 0; seed < 80; seed++) {
         world w = world_create(seed);
@@ -128,8 +123,7 @@ static void pieces_keep_the_order_of_all_that_share_bytes(void **state) {
 
 /* What a node's end tells of others' ends stays true; and every piece waits for earlier ones only, so none waits for
  * ever. */
-static void ends_tell_what_they_told_and_waits_are_for_earlier_pieces(void **state) {
-    (void)state;
+TEST_CASE(ends_tell_what_they_told_and_waits_are_for_earlier_pieces) {
     for (uint64_t seed = 0; seed < 80; seed++) {
         world w = world_create(seed);
         closure nodes = closure_create(w.plan);
@@ -148,8 +142,7 @@ static void ends_tell_what_they_told_and_waits_are_for_earlier_pieces(void **sta
     }
 }
 
-static void rows_of_all_pieces_are_those_of_the_map(void **state) {
-    (void)state;
+TEST_CASE(rows_of_all_pieces_are_those_of_the_map) {
     int divided = 0, throttled = 0;
     for (uint64_t seed = 0; seed < 80; seed++) {
         world w = world_create(seed);
@@ -181,8 +174,7 @@ static mm_status prove(const world *w) {
 }
 
 /* A wait less, or one for the piece before. The check refuses it unless all that shares bytes is in order without. */
-static void a_wait_is_missed_where_bytes_are_shared(void **state) {
-    (void)state;
+TEST_CASE(a_wait_is_missed_where_bytes_are_shared) {
     int accepted = 0, refused = 0, stricter = 0, ignored = 0;
     for (uint64_t seed = 0; seed < 40; seed++) {
         world w = world_create(seed);
@@ -274,8 +266,7 @@ static bool spoil(world *w, int index, spoiling how) {
     }
 }
 
-static void a_program_that_is_not_its_plan_is_refused(void **state) {
-    (void)state;
+TEST_CASE(a_program_that_is_not_its_plan_is_refused) {
     int refused[SPOILINGS] = {0};
     for (uint64_t seed = 1; seed < 9; seed++) {
         world w = world_create(seed);
@@ -295,8 +286,7 @@ static void a_program_that_is_not_its_plan_is_refused(void **state) {
 }
 
 /* What is placed at run time is allocated and freed as a whole. */
-static void what_is_placed_at_run_time_is_not_cut(void **state) {
-    (void)state;
+TEST_CASE(what_is_placed_at_run_time_is_not_cut) {
     int refused = 0;
     for (uint64_t seed = 1; seed < 9; seed++) {
         world w = world_create(seed);
@@ -314,16 +304,4 @@ static void what_is_placed_at_run_time_is_not_cut(void **state) {
         world_destroy(&w);
     }
     assert_true(refused > 20);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pieces_keep_the_order_of_all_that_share_bytes),
-        cmocka_unit_test(ends_tell_what_they_told_and_waits_are_for_earlier_pieces),
-        cmocka_unit_test(rows_of_all_pieces_are_those_of_the_map),
-        cmocka_unit_test(what_is_placed_at_run_time_is_not_cut),
-        cmocka_unit_test(a_wait_is_missed_where_bytes_are_shared),
-        cmocka_unit_test(a_program_that_is_not_its_plan_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

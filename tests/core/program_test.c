@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Lowering a plan to its program: which nodes are cut into pieces, where, and what the pieces wait for. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #include "mm/core/plan/program.h"
 #include "tests/core/small_graph.h"
+#include "tests/core/test_case.h"
 
 /* ---------------------------------------------------------------- by hand */
 
@@ -107,8 +103,7 @@ static void check_pair(const fixture *f, int first, int second, int waited_by_fi
     }
 }
 
-static void a_code_and_its_copy_are_cut_at_the_same_rows(void **state) {
-    (void)state;
+TEST_CASE(a_code_and_its_copy_are_cut_at_the_same_rows) {
     fixture f = fixture_create();
     assert_counts(&f, 5, 5);
     check_pair(&f, f.encode, f.out, f.steps[RELU_F]);
@@ -119,8 +114,7 @@ static void a_code_and_its_copy_are_cut_at_the_same_rows(void **state) {
     fixture_destroy(&f);
 }
 
-static void pieces_end_where_the_codec_allows_and_are_not_too_many(void **state) {
-    (void)state;
+TEST_CASE(pieces_end_where_the_codec_allows_and_are_not_too_many) {
     fixture f = fixture_create();
     f.facts->piece_bytes = 4 * 210; /* up to the next cut */
     assert_counts(&f, 4, 4);
@@ -136,8 +130,7 @@ static void pieces_end_where_the_codec_allows_and_are_not_too_many(void **state)
     fixture_destroy(&f);
 }
 
-static void what_cannot_be_cut_stays_whole(void **state) {
-    (void)state;
+TEST_CASE(what_cannot_be_cut_stays_whole) {
     fixture f = fixture_create();
     f.facts->piece_bytes = SMALL_MAP_BYTES;
     assert_counts(&f, 1, 1);
@@ -159,8 +152,7 @@ static void what_cannot_be_cut_stays_whole(void **state) {
     fixture_destroy(&f);
 }
 
-static void maps_that_move_as_they_are_stay_whole(void **state) {
-    (void)state;
+TEST_CASE(maps_that_move_as_they_are_stay_whole) {
     fixture f = fixture_create();
     for (int i = 1; i < 4; i++) {
         f.plan->segments[f.segments[i]].content = MM_CONTENT_RAW;
@@ -170,8 +162,7 @@ static void maps_that_move_as_they_are_stay_whole(void **state) {
     fixture_destroy(&f);
 }
 
-static void waiting_for_what_is_not_there_is_refused(void **state) {
-    (void)state;
+TEST_CASE(waiting_for_what_is_not_there_is_refused) {
     fixture f = fixture_create();
     f.plan->nodes[f.out].wait[MM_STREAM_ENCODE] = 7;
     assert_int_equal(mm_program_init(f.plan, f.facts, &f.program), MM_ERR_PLAN);
@@ -180,8 +171,7 @@ static void waiting_for_what_is_not_there_is_refused(void **state) {
 
 /* ---------------------------------------------------------------- throttle */
 
-static void a_throttled_encode_waits_for_the_copy_of_an_earlier_piece(void **state) {
-    (void)state;
+TEST_CASE(a_throttled_encode_waits_for_the_copy_of_an_earlier_piece) {
     fixture f = fixture_create();
     for (int ahead = 1; ahead <= 6; ahead++) {
         f.plan->nodes[f.encode].throttle = ahead;
@@ -195,8 +185,7 @@ static void a_throttled_encode_waits_for_the_copy_of_an_earlier_piece(void **sta
     fixture_destroy(&f);
 }
 
-static void a_throttle_goes_on_from_one_map_to_the_next(void **state) {
-    (void)state;
+TEST_CASE(a_throttle_goes_on_from_one_map_to_the_next) {
     fixture f = fixture_create();
     f.facts->piece_bytes = SMALL_MAP_BYTES; /* whole */
     f.plan->nodes[f.encode].throttle = 1;
@@ -269,8 +258,7 @@ static mm_status prove_shared(const shared_fixture *f) {
     return mm_program_prove(&f->program, f->facts, &limits, NULL);
 }
 
-static void sums_come_back_while_the_rest_of_a_shared_tensor_goes_out(void **state) {
-    (void)state;
+TEST_CASE(sums_come_back_while_the_rest_of_a_shared_tensor_goes_out) {
     shared_fixture f = shared_create(300 * 4); /* 300 rows, rounded up to 256 bytes: 320 */
     const int32_t *first = f.program.first, *last = f.program.last;
     assert_int_equal(last[f.out] - first[f.out], 3);
@@ -303,18 +291,4 @@ static void sums_come_back_while_the_rest_of_a_shared_tensor_goes_out(void **sta
     assert_int_equal(f.program.n, 4); /* a small one stays whole */
     assert_int_equal(prove_shared(&f), MM_OK);
     shared_destroy(&f);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_code_and_its_copy_are_cut_at_the_same_rows),
-        cmocka_unit_test(pieces_end_where_the_codec_allows_and_are_not_too_many),
-        cmocka_unit_test(what_cannot_be_cut_stays_whole),
-        cmocka_unit_test(maps_that_move_as_they_are_stay_whole),
-        cmocka_unit_test(waiting_for_what_is_not_there_is_refused),
-        cmocka_unit_test(a_throttled_encode_waits_for_the_copy_of_an_earlier_piece),
-        cmocka_unit_test(a_throttle_goes_on_from_one_map_to_the_next),
-        cmocka_unit_test(sums_come_back_while_the_rest_of_a_shared_tensor_goes_out),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "mm/core/plan/program.h"
 #include "mm/core/time/simulate.h"
 #include "tests/core/random_graph.h"
 #include "tests/core/random_plan.h"
 #include "tests/core/small_graph.h"
+#include "tests/core/test_case.h"
 
 /* The small graph: steps of 1000 ns, a codec that takes 500 each way; `out` is encoded after relu, decoded for
  * loss backward. Nothing is placed: times do not depend on it. */
@@ -55,8 +51,7 @@ static void fixture_destroy(fixture *f) {
     mm_graph_destroy(f->g.graph);
 }
 
-static void steps_alone_take_the_sum_of_their_times(void **state) {
-    (void)state;
+TEST_CASE(steps_alone_take_the_sum_of_their_times) {
     fixture f = fixture_create(false, 500);
     mm_simulation sim;
     assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_OK);
@@ -71,8 +66,7 @@ static void steps_alone_take_the_sum_of_their_times(void **state) {
     fixture_destroy(&f);
 }
 
-static void codec_beside_the_computation_is_hidden(void **state) {
-    (void)state;
+TEST_CASE(codec_beside_the_computation_is_hidden) {
     fixture f = fixture_create(true, 0);
     mm_simulation sim;
     assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_OK);
@@ -90,8 +84,7 @@ static void codec_beside_the_computation_is_hidden(void **state) {
     fixture_destroy(&f);
 }
 
-static void compute_waits_for_a_slow_decode(void **state) {
-    (void)state;
+TEST_CASE(compute_waits_for_a_slow_decode) {
     fixture f = fixture_create(true, 0);
     f.facts->codes[f.g.out].decode_ns = 1500;
     mm_simulation sim;
@@ -109,8 +102,7 @@ static void compute_waits_for_a_slow_decode(void **state) {
     fixture_destroy(&f);
 }
 
-static void contention_slows_a_step_only_while_a_side_stream_works(void **state) {
-    (void)state;
+TEST_CASE(contention_slows_a_step_only_while_a_side_stream_works) {
     fixture f = fixture_create(true, 500);
     f.facts->codes[f.g.out] = (mm_code_facts){.code_bytes = 1000, .encode_ns = 300, .decode_ns = 0};
     mm_simulation sim;
@@ -130,8 +122,7 @@ static void know(mm_facts *facts, mm_work of, mm_work beside, int permille) {
     facts->contention.permille[of][beside] = permille;
 }
 
-static void a_codec_takes_longer_beside_steps_by_their_kind(void **state) {
-    (void)state;
+TEST_CASE(a_codec_takes_longer_beside_steps_by_their_kind) {
     fixture f = fixture_create(true, 9000); /* pairs stand in its place */
     mm_simulation sim;
     f.facts->codes[f.g.out].encode_ns = 500;
@@ -157,8 +148,7 @@ static void a_codec_takes_longer_beside_steps_by_their_kind(void **state) {
 }
 
 /* The decode of the plan begins with its encode, only for its time's sake. */
-static void an_encode_and_a_decode_at_once_count_twice(void **state) {
-    (void)state;
+TEST_CASE(an_encode_and_a_decode_at_once_count_twice) {
     fixture f = fixture_create(true, 250);
     mm_simulation sim;
     f.plan->nodes[f.decode].wait[MM_STREAM_ENCODE] = -1;
@@ -177,8 +167,7 @@ static void an_encode_and_a_decode_at_once_count_twice(void **state) {
     fixture_destroy(&f);
 }
 
-static void a_codec_that_works_in_pinned_memory_takes_as_long_as_the_link(void **state) {
-    (void)state;
+TEST_CASE(a_codec_that_works_in_pinned_memory_takes_as_long_as_the_link) {
     fixture f = fixture_create(true, 0);
     f.plan->segments[f.plan->nodes[f.encode].dst].pinned = true;
     f.facts->out_bytes_per_s = INT64_C(1000000000000) / 800; /* of 1000 bytes */
@@ -237,8 +226,7 @@ static void check_copy(const mm_simulation *sim, int node, int64_t start_ns, int
     assert_in_range(sim->nodes[node].end_ns, end_ns - 1, end_ns + 1); /* the rate is rounded */
 }
 
-static void copies_take_their_bytes_at_the_rate_of_their_way(void **state) {
-    (void)state;
+TEST_CASE(copies_take_their_bytes_at_the_rate_of_their_way) {
     link_fixture l = link_create(false);
     l.f.facts->out_bytes_per_s = rate_for(400);
     l.f.facts->in_bytes_per_s = rate_for(2600);
@@ -256,8 +244,7 @@ static void copies_take_their_bytes_at_the_rate_of_their_way(void **state) {
     fixture_destroy(&l.f);
 }
 
-static void a_copy_is_slower_only_while_the_other_way_is_busy(void **state) {
-    (void)state;
+TEST_CASE(a_copy_is_slower_only_while_the_other_way_is_busy) {
     link_fixture l = link_create(true);
     l.f.facts->out_bytes_per_s = rate_for(400);
     l.f.facts->in_bytes_per_s = rate_for(500);
@@ -276,8 +263,7 @@ static void a_copy_is_slower_only_while_the_other_way_is_busy(void **state) {
     fixture_destroy(&l.f);
 }
 
-static void copies_and_codecs_slow_the_steps_each_by_its_own(void **state) {
-    (void)state;
+TEST_CASE(copies_and_codecs_slow_the_steps_each_by_its_own) {
     link_fixture l = link_create(false);
     l.f.facts->out_bytes_per_s = rate_for(250);
     l.f.facts->contention_permille = 9000;
@@ -297,8 +283,7 @@ static void copies_and_codecs_slow_the_steps_each_by_its_own(void **state) {
     fixture_destroy(&f);
 }
 
-static void a_copy_takes_longer_beside_steps_and_not_beside_the_other_way(void **state) {
-    (void)state;
+TEST_CASE(a_copy_takes_longer_beside_steps_and_not_beside_the_other_way) {
     link_fixture l = link_create(true);
     l.f.facts->out_bytes_per_s = rate_for(400);
     l.f.facts->in_bytes_per_s = rate_for(500);
@@ -312,8 +297,7 @@ static void a_copy_takes_longer_beside_steps_and_not_beside_the_other_way(void *
     fixture_destroy(&l.f);
 }
 
-static void a_copy_takes_its_issuing_and_its_bytes(void **state) {
-    (void)state;
+TEST_CASE(a_copy_takes_its_issuing_and_its_bytes) {
     link_fixture l = link_create(false);
     l.f.facts->out_bytes_per_s = rate_for(400);
     l.f.facts->in_bytes_per_s = rate_for(500);
@@ -327,8 +311,7 @@ static void a_copy_takes_its_issuing_and_its_bytes(void **state) {
 }
 
 /* The code is placed at run time: allocated for its encoding, freed with its decoding. */
-static void memory_is_allocated_with_every_stream_idle(void **state) {
-    (void)state;
+TEST_CASE(memory_is_allocated_with_every_stream_idle) {
     fixture f = fixture_create(true, 0);
     f.plan->segments[f.plan->nodes[f.encode].dst].dynamic = true;
     f.plan->heap_bytes = 4096;
@@ -358,8 +341,7 @@ static void memory_is_allocated_with_every_stream_idle(void **state) {
 }
 
 /* The first, the third and the last step use a map each, and nothing else has a place. */
-static void what_a_step_does_not_find_near_takes_longer(void **state) {
-    (void)state;
+TEST_CASE(what_a_step_does_not_find_near_takes_longer) {
     fixture f = fixture_create(false, 0);
     int maps[2], between = mm_plan_segment(f.plan, MM_CONTENT_RAW, MM_CAT_FEATURE_MAP, f.g.out, SMALL_MAP_BYTES);
     f.plan->segments[between].offset = 8192;
@@ -388,8 +370,7 @@ static void what_a_step_does_not_find_near_takes_longer(void **state) {
     fixture_destroy(&f);
 }
 
-static void copies_over_a_link_of_unknown_speed_take_no_time(void **state) {
-    (void)state;
+TEST_CASE(copies_over_a_link_of_unknown_speed_take_no_time) {
     link_fixture l = link_create(false);
     mm_simulation sim;
     assert_int_equal(mm_simulate(l.f.plan, l.f.facts, &sim), MM_OK);
@@ -455,30 +436,26 @@ static void check_pieces(piece_fixture *p, const int64_t starts[4], const int64_
     mm_simulation_fini(&sim);
 }
 
-static void a_slow_encode_is_followed_by_the_copy_of_its_last_piece(void **state) {
-    (void)state;
+TEST_CASE(a_slow_encode_is_followed_by_the_copy_of_its_last_piece) {
     piece_fixture p = piece_create(800, 400, 2000);
     check_pieces(&p, (const int64_t[]){0, 200, 900, 1000}, (const int64_t[]){800, 900, 1300, 3000});
     fixture_destroy(&p.f);
 }
 
-static void a_slow_link_begins_with_the_first_piece_and_goes_on_without_a_pause(void **state) {
-    (void)state;
+TEST_CASE(a_slow_link_begins_with_the_first_piece_and_goes_on_without_a_pause) {
     piece_fixture p = piece_create(400, 800, 40);
     check_pieces(&p, (const int64_t[]){0, 100, 900, 1100}, (const int64_t[]){400, 900, 1700, 1710});
     fixture_destroy(&p.f);
 }
 
-static void whole_maps_are_copied_after_they_were_encoded(void **state) {
-    (void)state;
+TEST_CASE(whole_maps_are_copied_after_they_were_encoded) {
     piece_fixture p = piece_create(400, 800, 40);
     p.f.facts->piece_bytes = SMALL_MAP_BYTES;
     check_pieces(&p, (const int64_t[]){0, 400, 1200, 2000}, (const int64_t[]){400, 1200, 2000, 2040});
     fixture_destroy(&p.f);
 }
 
-static void waits_for_the_link_are_no_waits_for_the_codec(void **state) {
-    (void)state;
+TEST_CASE(waits_for_the_link_are_no_waits_for_the_codec) {
     piece_fixture p = piece_create(400, 800, 40);
     mm_simulation sim;
     mm_plan_wait(p.f.plan, p.f.steps[LOSS_B], p.f.decode);
@@ -495,8 +472,7 @@ static void waits_for_the_link_are_no_waits_for_the_codec(void **state) {
     fixture_destroy(&p.f);
 }
 
-static void every_piece_on_the_link_is_issued(void **state) {
-    (void)state;
+TEST_CASE(every_piece_on_the_link_is_issued) {
     piece_fixture p = piece_create(400, 800, 40);
     p.f.facts->issue_ns = 10;
     mm_simulation sim;
@@ -507,8 +483,7 @@ static void every_piece_on_the_link_is_issued(void **state) {
     fixture_destroy(&p.f);
 }
 
-static void a_throttled_encode_goes_at_the_pace_of_the_link(void **state) {
-    (void)state;
+TEST_CASE(a_throttled_encode_goes_at_the_pace_of_the_link) {
     piece_fixture p = piece_create(400, 800, 40);
     mm_simulation sim;
     p.f.plan->nodes[p.f.encode].throttle = 1; /* in turn: 100 of encoding, 200 of copying */
@@ -525,8 +500,7 @@ static void a_throttled_encode_goes_at_the_pace_of_the_link(void **state) {
     fixture_destroy(&p.f);
 }
 
-static void the_step_takes_its_variants_time(void **state) {
-    (void)state;
+TEST_CASE(the_step_takes_its_variants_time) {
     fixture f = fixture_create(false, 0);
     f.facts->variants = realloc(f.facts->variants, (SMALL_STEPS + 1) * sizeof *f.facts->variants);
     assert_non_null(f.facts->variants);
@@ -540,8 +514,7 @@ static void the_step_takes_its_variants_time(void **state) {
     fixture_destroy(&f);
 }
 
-static void live_bytes_are_those_of_the_plans_accounts(void **state) {
-    (void)state;
+TEST_CASE(live_bytes_are_those_of_the_plans_accounts) {
     for (uint64_t seed = 0; seed < 40; seed++) {
         mm_graph *graph;
         mm_facts *facts;
@@ -611,8 +584,7 @@ static int check_overlap(const mm_plan *plan, const mm_facts *facts, const mm_si
     return overlapping;
 }
 
-static void random_plans_run_as_early_as_their_waits_allow(void **state) {
-    (void)state;
+TEST_CASE(random_plans_run_as_early_as_their_waits_allow) {
     int overlapping = 0;
     for (uint64_t seed = 100; seed < 140; seed++) {
         mm_graph *graph;
@@ -711,8 +683,7 @@ static void check_shared(mm_allreduce_when when, int ranks, mm_sum_at sum_at, in
     check_shared_pieces(when, ranks, sum_at, 1, expected_ns);
 }
 
-static void sums_of_ranks_follow_each_other_between_the_copies(void **state) {
-    (void)state;
+TEST_CASE(sums_of_ranks_follow_each_other_between_the_copies) {
     /* One device copies, and adds nothing. Overlapped: the last gradient leaves at 3000. */
     check_shared(MM_ALLREDUCE_AT_ONCE, 1, MM_SUM_AT_ROOT, 4800);
     /* Two: 800 a copy. a: out 3000 to 3800, added until 4300, in until 5100. */
@@ -729,8 +700,7 @@ static void sums_of_ranks_follow_each_other_between_the_copies(void **state) {
     check_shared_pieces(MM_ALLREDUCE_AT_END, 2, MM_SUM_AT_DEVICE, 4, 8800);
 }
 
-static void sums_in_place_run_beside_steps_and_hold_up_the_update(void **state) {
-    (void)state;
+TEST_CASE(sums_in_place_run_beside_steps_and_hold_up_the_update) {
     /* Two devices send a half of each gradient twice, at half of the link's rate: 800 ns each. */
     check_shared(MM_ALLREDUCE_IN_PLACE_AT_ONCE, 1, MM_SUM_IN_PLACE, 4000);
     check_shared(MM_ALLREDUCE_IN_PLACE_AT_ONCE, 2, MM_SUM_IN_PLACE, 4800); /* b's from 2000, a's from 3000 */
@@ -754,8 +724,7 @@ static void sums_in_place_run_beside_steps_and_hold_up_the_update(void **state) 
     mm_graph_destroy(c.graph);
 }
 
-static void times_out_of_range_are_refused(void **state) {
-    (void)state;
+TEST_CASE(times_out_of_range_are_refused) {
     fixture f = fixture_create(true, 0);
     mm_simulation sim;
     f.facts->variants[2].ns = -1;
@@ -782,8 +751,7 @@ static void times_out_of_range_are_refused(void **state) {
     fixture_destroy(&f);
 }
 
-static void a_plan_that_cannot_end_is_refused(void **state) {
-    (void)state;
+TEST_CASE(a_plan_that_cannot_end_is_refused) {
     fixture f = fixture_create(true, 0);
     mm_simulation sim;
     f.plan->nodes[f.encode].wait[MM_STREAM_DECODE] = 0; /* and decode waits for it */
@@ -791,8 +759,7 @@ static void a_plan_that_cannot_end_is_refused(void **state) {
     fixture_destroy(&f);
 }
 
-static void a_measure_takes_its_bytes_at_the_memorys_rate_beside_the_steps(void **state) {
-    (void)state;
+TEST_CASE(a_measure_takes_its_bytes_at_the_memorys_rate_beside_the_steps) {
     fixture f = fixture_create(true, 1000);
     const int measure = mm_plan_op(f.plan, MM_NODE_MEASURE, f.g.out, f.plan->nodes[f.encode].src, -1);
     mm_simulation sim;
@@ -810,39 +777,4 @@ static void a_measure_takes_its_bytes_at_the_memorys_rate_beside_the_steps(void 
     assert_int_equal(sim.nodes[measure].end_ns, 4000);
     mm_simulation_fini(&sim);
     fixture_destroy(&f);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_alone_take_the_sum_of_their_times),
-        cmocka_unit_test(codec_beside_the_computation_is_hidden),
-        cmocka_unit_test(compute_waits_for_a_slow_decode),
-        cmocka_unit_test(contention_slows_a_step_only_while_a_side_stream_works),
-        cmocka_unit_test(a_codec_takes_longer_beside_steps_by_their_kind),
-        cmocka_unit_test(an_encode_and_a_decode_at_once_count_twice),
-        cmocka_unit_test(a_copy_takes_longer_beside_steps_and_not_beside_the_other_way),
-        cmocka_unit_test(a_codec_that_works_in_pinned_memory_takes_as_long_as_the_link),
-        cmocka_unit_test(copies_take_their_bytes_at_the_rate_of_their_way),
-        cmocka_unit_test(a_copy_is_slower_only_while_the_other_way_is_busy),
-        cmocka_unit_test(copies_and_codecs_slow_the_steps_each_by_its_own),
-        cmocka_unit_test(a_copy_takes_its_issuing_and_its_bytes),
-        cmocka_unit_test(a_measure_takes_its_bytes_at_the_memorys_rate_beside_the_steps),
-        cmocka_unit_test(memory_is_allocated_with_every_stream_idle),
-        cmocka_unit_test(what_a_step_does_not_find_near_takes_longer),
-        cmocka_unit_test(copies_over_a_link_of_unknown_speed_take_no_time),
-        cmocka_unit_test(a_slow_encode_is_followed_by_the_copy_of_its_last_piece),
-        cmocka_unit_test(a_slow_link_begins_with_the_first_piece_and_goes_on_without_a_pause),
-        cmocka_unit_test(whole_maps_are_copied_after_they_were_encoded),
-        cmocka_unit_test(waits_for_the_link_are_no_waits_for_the_codec),
-        cmocka_unit_test(every_piece_on_the_link_is_issued),
-        cmocka_unit_test(a_throttled_encode_goes_at_the_pace_of_the_link),
-        cmocka_unit_test(the_step_takes_its_variants_time),
-        cmocka_unit_test(live_bytes_are_those_of_the_plans_accounts),
-        cmocka_unit_test(random_plans_run_as_early_as_their_waits_allow),
-        cmocka_unit_test(sums_of_ranks_follow_each_other_between_the_copies),
-        cmocka_unit_test(sums_in_place_run_beside_steps_and_hold_up_the_update),
-        cmocka_unit_test(times_out_of_range_are_refused),
-        cmocka_unit_test(a_plan_that_cannot_end_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,32 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "mm/core/number.h"
 #include "mm/core/status.h"
 #include "tests/core/comma_locale.h"
+#include "tests/core/test_case.h"
 
-static void fail_keeps_the_message_and_gives_the_status(void **state) {
-    (void)state;
+TEST_CASE(fail_keeps_the_message_and_gives_the_status) {
     assert_int_equal(mm_fail(MM_ERR_IO, "file %s, %d bytes", "a", 5), MM_ERR_IO);
     assert_string_equal(mm_last_error(), "file a, 5 bytes");
 }
 
-static void fail_may_quote_the_last_message(void **state) {
-    (void)state;
+TEST_CASE(fail_may_quote_the_last_message) {
     (void)mm_fail(MM_ERR_IO, "inner");
     (void)mm_fail(MM_ERR_IO, "outer of %s", mm_last_error());
     assert_string_equal(mm_last_error(), "outer of inner");
 }
 
-static void fail_in_puts_a_prefix_before_the_message(void **state) {
-    (void)state;
+TEST_CASE(fail_in_puts_a_prefix_before_the_message) {
     (void)mm_fail(MM_ERR_NOMEM, "no room");
     assert_int_equal(mm_fail_in(MM_ERR_NOMEM, "graph %s", "g"), MM_ERR_NOMEM);
     assert_string_equal(mm_last_error(), "graph g: no room");
@@ -40,8 +32,7 @@ static void expect_cut(const char *begin, const char *end) {
     assert_string_equal(message + strlen(message) - strlen(end), end);
 }
 
-static void long_messages_are_cut_where_dots_say_so_and_keep_the_reason(void **state) {
-    (void)state;
+TEST_CASE(long_messages_are_cut_where_dots_say_so_and_keep_the_reason) {
     char text[2 * MM_MESSAGE_CAPACITY];
     memset(text, 'x', sizeof text - 1);
     text[sizeof text - 1] = '\0';
@@ -62,8 +53,7 @@ static mm_status tries(mm_status status, bool *passed) {
     return MM_OK;
 }
 
-static void try_forwards_failures_only(void **state) {
-    (void)state;
+TEST_CASE(try_forwards_failures_only) {
     bool passed = false;
     assert_int_equal(tries(MM_ERR_DEVICE, &passed), MM_ERR_DEVICE);
     assert_false(passed);
@@ -76,8 +66,7 @@ static void *fail_elsewhere(void *unused) {
     return unused;
 }
 
-static void each_thread_has_its_own_message(void **state) {
-    (void)state;
+TEST_CASE(each_thread_has_its_own_message) {
     pthread_t thread;
     (void)mm_fail(MM_ERR_IO, "mine");
     assert_int_equal(pthread_create(&thread, NULL, fail_elsewhere, NULL), 0);
@@ -85,8 +74,7 @@ static void each_thread_has_its_own_message(void **state) {
     assert_string_equal(mm_last_error(), "mine");
 }
 
-static void a_kept_failure_is_told_again_whatever_failed_since(void **state) {
-    (void)state;
+TEST_CASE(a_kept_failure_is_told_again_whatever_failed_since) {
     mm_failure kept, none;
     mm_failure_save(&kept, mm_fail(MM_ERR_IO, "the first"));
     mm_failure_save(&none, MM_OK);
@@ -97,8 +85,7 @@ static void a_kept_failure_is_told_again_whatever_failed_since(void **state) {
     assert_string_equal(mm_last_error(), "the first");
 }
 
-static void every_status_has_a_name_of_its_own(void **state) {
-    (void)state;
+TEST_CASE(every_status_has_a_name_of_its_own) {
     for (int a = MM_OK; a <= MM_ERR_UNSUPPORTED; a++) {
         assert_memory_equal(mm_status_name(a), "MM_", 3);
         for (int b = MM_OK; b < a; b++) assert_string_not_equal(mm_status_name(a), mm_status_name(b));
@@ -106,8 +93,7 @@ static void every_status_has_a_name_of_its_own(void **state) {
     assert_string_equal(mm_status_name((mm_status)1000), "unknown status");
 }
 
-static void sizes_are_told_in_bytes_and_in_a_unit(void **state) {
-    (void)state;
+TEST_CASE(sizes_are_told_in_bytes_and_in_a_unit) {
     assert_string_equal(MM_SIZE_TEXT(1023), "1023 bytes");
     assert_string_equal(MM_SIZE_TEXT(1024), "1024 bytes (1KiB)");
     assert_string_equal(MM_SIZE_TEXT(61349376), "61349376 bytes (58.5MiB)");
@@ -127,8 +113,7 @@ static void take_message(void *ctx, mm_log_level level, const char *message) {
     strncpy(s->last, message, sizeof s->last - 1);
 }
 
-static void log_drops_what_is_above_its_level(void **state) {
-    (void)state;
+TEST_CASE(log_drops_what_is_above_its_level) {
     sink s = {0};
     mm_log log = {.fn = take_message, .ctx = &s, .level = MM_LOG_WARNING}, silent = {0};
     mm_log_send(&log, MM_LOG_INFO, "no");
@@ -142,8 +127,7 @@ static void log_drops_what_is_above_its_level(void **state) {
     mm_log_send(NULL, MM_LOG_ERROR, "nobody hears");
 }
 
-static void sizes_are_written_for_people(void **state) {
-    (void)state;
+TEST_CASE(sizes_are_written_for_people) {
     static const struct {
         int64_t bytes;
         const char *text;
@@ -164,8 +148,7 @@ static void sizes_are_written_for_people(void **state) {
         assert_string_equal(mm_size_format(cases[i].bytes, buffer, sizeof buffer), cases[i].text);
 }
 
-static void sizes_are_read_in_every_unit(void **state) {
-    (void)state;
+TEST_CASE(sizes_are_read_in_every_unit) {
     static const struct {
         const char *text;
         int64_t bytes;
@@ -191,8 +174,7 @@ static void sizes_are_read_in_every_unit(void **state) {
     }
 }
 
-static void numbers_have_a_point_in_every_locale(void **state) {
-    (void)state;
+TEST_CASE(numbers_have_a_point_in_every_locale) {
     char text[MM_NUMBER_CAPACITY], *end;
     int64_t bytes = 0;
     comma_locale_enter();
@@ -208,8 +190,7 @@ static void numbers_have_a_point_in_every_locale(void **state) {
     comma_locale_leave();
 }
 
-static void numbers_are_as_short_as_they_can_be_to_be_read_back(void **state) {
-    (void)state;
+TEST_CASE(numbers_are_as_short_as_they_can_be_to_be_read_back) {
     char text[MM_NUMBER_CAPACITY];
     assert_string_equal(mm_number_format(10, text), "10");
     assert_string_equal(mm_number_format(1.0 / 3, text), "0.3333333333333333");
@@ -217,8 +198,7 @@ static void numbers_are_as_short_as_they_can_be_to_be_read_back(void **state) {
     assert_string_equal(mm_number_format_float(1.0f / 3, text), "0.33333334");
 }
 
-static void what_is_no_size_is_refused(void **state) {
-    (void)state;
+TEST_CASE(what_is_no_size_is_refused) {
     static const char *const texts[] = {"", "-1", "GiB", "1XB", "1GiBs", "1e30", "9223372036854775808", " 1", "nan"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         int64_t bytes = 5;
@@ -229,8 +209,7 @@ static void what_is_no_size_is_refused(void **state) {
     assert_int_equal(mm_size_parse(NULL, &bytes), MM_ERR_INVALID);
 }
 
-static void what_is_written_exactly_is_read_back(void **state) {
-    (void)state;
+TEST_CASE(what_is_written_exactly_is_read_back) {
     char buffer[32];
     for (int64_t unit = 1; unit <= INT64_C(1) << 40; unit *= 1024)
         for (int64_t n = 1; n < 1024; n += 37) {
@@ -238,26 +217,4 @@ static void what_is_written_exactly_is_read_back(void **state) {
             assert_int_equal(mm_size_parse(mm_size_format(n * unit, buffer, sizeof buffer), &bytes), MM_OK);
             assert_int_equal(bytes, n * unit);
         }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fail_keeps_the_message_and_gives_the_status),
-        cmocka_unit_test(fail_may_quote_the_last_message),
-        cmocka_unit_test(fail_in_puts_a_prefix_before_the_message),
-        cmocka_unit_test(long_messages_are_cut_where_dots_say_so_and_keep_the_reason),
-        cmocka_unit_test(try_forwards_failures_only),
-        cmocka_unit_test(each_thread_has_its_own_message),
-        cmocka_unit_test(a_kept_failure_is_told_again_whatever_failed_since),
-        cmocka_unit_test(every_status_has_a_name_of_its_own),
-        cmocka_unit_test(sizes_are_told_in_bytes_and_in_a_unit),
-        cmocka_unit_test(log_drops_what_is_above_its_level),
-        cmocka_unit_test(sizes_are_written_for_people),
-        cmocka_unit_test(sizes_are_read_in_every_unit),
-        cmocka_unit_test(numbers_have_a_point_in_every_locale),
-        cmocka_unit_test(numbers_are_as_short_as_they_can_be_to_be_read_back),
-        cmocka_unit_test(what_is_no_size_is_refused),
-        cmocka_unit_test(what_is_written_exactly_is_read_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

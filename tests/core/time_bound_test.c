@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The bound of an iteration's time: below every plan that the check accepts, and what it is where that is known. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "mm/core/status.h"
 #include "mm/core/time/simulate.h"
@@ -15,6 +9,7 @@
 #include "tests/core/random_graph.h"
 #include "tests/core/random_plan.h"
 #include "tests/core/small_graph.h"
+#include "tests/core/test_case.h"
 
 static void set_rates(mm_facts *facts, uint64_t seed) {
     facts->out_bytes_per_s = facts->in_bytes_per_s = INT64_C(1) << (24 + seed % 8);
@@ -42,8 +37,7 @@ static int64_t bound_of(const mm_plan *plan, const mm_facts *facts) {
     return bound.ns;
 }
 
-static void random_plans_take_at_least_the_bound(void **state) {
-    (void)state;
+TEST_CASE(random_plans_take_at_least_the_bound) {
     int compared = 0;
     for (uint64_t seed = 0; seed < 60; seed++) {
         mm_graph *graph;
@@ -126,8 +120,7 @@ static void expect_bound(const subject *s, int64_t beside, int64_t pinned, int64
                  (long long)bound.ns, (long long)expected);
 }
 
-static void without_a_limit_it_is_the_time_of_the_steps(void **state) {
-    (void)state;
+TEST_CASE(without_a_limit_it_is_the_time_of_the_steps) {
     subject s = subject_create(MM_LAYER_OTHER);
     const mm_limits limits = {.pinned_bytes = INT64_MAX};
     mm_time_bound bound;
@@ -138,8 +131,7 @@ static void without_a_limit_it_is_the_time_of_the_steps(void **state) {
     subject_destroy(&s);
 }
 
-static void what_cannot_stay_goes_over_the_link_before_and_after(void **state) {
-    (void)state;
+TEST_CASE(what_cannot_stay_goes_over_the_link_before_and_after) {
     subject s = subject_create(MM_LAYER_OTHER);
     expect_bound(&s, 0, INT64_MAX, 8 * STEP_NS); /* 5 out beside two steps, 3 back beside two */
     expect_bound(&s, 0, A_BYTES, 8 * STEP_NS);
@@ -156,8 +148,7 @@ static void what_cannot_stay_goes_over_the_link_before_and_after(void **state) {
     subject_destroy(&s);
 }
 
-static void what_can_run_again_takes_its_time_again(void **state) {
-    (void)state;
+TEST_CASE(what_can_run_again_takes_its_time_again) {
     subject s = subject_create(MM_LAYER_CONV);
     expect_bound(&s, 0, 0, 5 * STEP_NS);
     expect_bound(&s, A_BYTES / 2, 0, 9 * STEP_NS / 2);
@@ -190,8 +181,7 @@ static mm_graph *sharing(bool may) {
     return graph;
 }
 
-static void what_may_share_a_storage_takes_it_once(void **state) {
-    (void)state;
+TEST_CASE(what_may_share_a_storage_takes_it_once) {
     for (int may = 0; may < 2; may++) {
         subject s = {.graph = sharing(may)};
         const mm_limits limits = {.device_bytes = A_BYTES};
@@ -204,8 +194,7 @@ static void what_may_share_a_storage_takes_it_once(void **state) {
 }
 
 /* u, from which v and w are made, which are read at the end. In between nothing can be held. */
-static void what_two_recomputations_read_is_made_once(void **state) {
-    (void)state;
+TEST_CASE(what_two_recomputations_read_is_made_once) {
     subject s;
     mm_tensor t[3];
     mm_layer layers[3];
@@ -233,22 +222,8 @@ static void what_two_recomputations_read_is_made_once(void **state) {
     subject_destroy(&s);
 }
 
-static void a_gap_is_a_share_of_the_bound(void **state) {
-    (void)state;
+TEST_CASE(a_gap_is_a_share_of_the_bound) {
     assert_int_equal(mm_time_bound_gap_permille(1100, 1000), 100);
     assert_int_equal(mm_time_bound_gap_permille(1000, 1000), 0);
     assert_int_equal(mm_time_bound_gap_permille(1000, 0), INT64_MAX);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_a_limit_it_is_the_time_of_the_steps),
-        cmocka_unit_test(what_cannot_stay_goes_over_the_link_before_and_after),
-        cmocka_unit_test(what_can_run_again_takes_its_time_again),
-        cmocka_unit_test(what_may_share_a_storage_takes_it_once),
-        cmocka_unit_test(what_two_recomputations_read_is_made_once),
-        cmocka_unit_test(a_gap_is_a_share_of_the_bound),
-        cmocka_unit_test(random_plans_take_at_least_the_bound),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

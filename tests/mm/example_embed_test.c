@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Runs the example that embeds mm, as a user would. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "tests/core/test_case.h"
 #include "tests/core/trace_check.h"
 
 /* output: what it prints, errors included. Returns its exit status. */
@@ -40,8 +36,7 @@ static outcome train(const char *arguments) {
     return o;
 }
 
-static void every_lossless_policy_trains_to_the_same_loss(void **state) {
-    (void)state;
+TEST_CASE(every_lossless_policy_trains_to_the_same_loss) {
     static const char *const policies[] = {"liveness", "naive", "freelunch:eligible=all,codec=raw,when=always",
                                            "freelunch:eligible=all,codec=raw,workspace=naive,when=always 1000000"};
     outcome expected = train("");
@@ -54,8 +49,7 @@ static void every_lossless_policy_trains_to_the_same_loss(void **state) {
     }
 }
 
-static void a_trace_has_all_iterations_and_changes_nothing(void **state) {
-    (void)state;
+TEST_CASE(a_trace_has_all_iterations_and_changes_nothing) {
     static trace_checked c;
     char path[] = "/tmp/example_embed.XXXXXX", arguments[128];
     const int file = mkstemp(path);
@@ -74,8 +68,7 @@ static void a_trace_has_all_iterations_and_changes_nothing(void **state) {
 }
 
 /* Gradients are added up in the same order, so not even rounding differs. */
-static void sub_batches_train_to_the_same_loss_in_less(void **state) {
-    (void)state;
+TEST_CASE(sub_batches_train_to_the_same_loss_in_less) {
     const outcome whole = train("liveness"), halves = train("liveness 400000 2");
     const char *const arguments[] = {"naive 400000 2", "liveness 400000 4",
                                      "freelunch:eligible=all,codec=raw,when=always 400000 2"};
@@ -88,15 +81,13 @@ static void sub_batches_train_to_the_same_loss_in_less(void **state) {
     assert_non_null(strstr(output, "must be 1, 2 or 4"));
 }
 
-static void a_lossy_policy_gives_relu_exact_signs_and_trains(void **state) {
-    (void)state;
+TEST_CASE(a_lossy_policy_gives_relu_exact_signs_and_trains) {
     outcome o = train("freelunch:eligible=all,rate=8,when=always"), exact = train("liveness");
     assert_string_not_equal(o.last, exact.last);
     assert_true(atof(o.last) < atof(o.first) / 2);
 }
 
-static void the_least_budget_trains_and_a_byte_less_is_refused(void **state) {
-    (void)state;
+TEST_CASE(the_least_budget_trains_and_a_byte_less_is_refused) {
     char arguments[64], output[1024];
     outcome o = train("liveness");
     snprintf(arguments, sizeof arguments, "liveness %lld", o.peak);
@@ -107,8 +98,7 @@ static void the_least_budget_trains_and_a_byte_less_is_refused(void **state) {
     assert_int_equal(strlen(output), strcspn(output, "\n") + 1); /* one line */
 }
 
-static void what_makes_no_sense_is_refused_in_one_line(void **state) {
-    (void)state;
+TEST_CASE(what_makes_no_sense_is_refused_in_one_line) {
     static const char *const wrong[] = {"hope", "naive 1000", "naive 0", "freelunch:rate=99"};
     static const char *const says[] = {"naive, liveness, freelunch", "needs at least", "device_bytes", "99"};
     for (int i = 0; i < 4; i++) {
@@ -117,16 +107,4 @@ static void what_makes_no_sense_is_refused_in_one_line(void **state) {
         if (!strstr(output, says[i])) fail_msg("%s: '%s' does not say '%s'", wrong[i], output, says[i]);
         assert_int_equal(strlen(output), strcspn(output, "\n") + 1);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_lossless_policy_trains_to_the_same_loss),
-        cmocka_unit_test(a_trace_has_all_iterations_and_changes_nothing),
-        cmocka_unit_test(sub_batches_train_to_the_same_loss_in_less),
-        cmocka_unit_test(a_lossy_policy_gives_relu_exact_signs_and_trains),
-        cmocka_unit_test(the_least_budget_trains_and_a_byte_less_is_refused),
-        cmocka_unit_test(what_makes_no_sense_is_refused_in_one_line),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

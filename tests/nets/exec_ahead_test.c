@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tests/core/expect.h"
+#include "tests/core/test_case.h"
 #include "tests/nets/tiny_run.h"
 
 enum { ITERATIONS = 6 };
@@ -118,16 +119,14 @@ static void submitted_ahead(const char *policy, mm_issue issue) {
     tiny_run_fini(&f);
 }
 
-static void results_and_weights_are_those_of_blocking_iterations(void **state) {
-    (void)state;
+TEST_CASE(results_and_weights_are_those_of_blocking_iterations) {
     for (int p = 0; p < POLICIES_N; p++) {
         submitted_ahead(POLICIES[p], MM_ISSUE_THREAD);
         submitted_ahead(POLICIES[p], MM_ISSUE_INLINE);
     }
 }
 
-static void more_than_the_ring_holds_is_refused_and_so_is_collecting_nothing(void **state) {
-    (void)state;
+TEST_CASE(more_than_the_ring_holds_is_refused_and_so_is_collecting_nothing) {
     tiny_run f;
     nets_result result;
     start(&f, "liveness", MM_ISSUE_THREAD, 0);
@@ -140,8 +139,7 @@ static void more_than_the_ring_holds_is_refused_and_so_is_collecting_nothing(voi
     tiny_run_fini(&f);
 }
 
-static void a_failure_is_told_when_collected_and_voids_what_is_behind_it(void **state) {
-    (void)state;
+TEST_CASE(a_failure_is_told_when_collected_and_voids_what_is_behind_it) {
     tiny_run f;
     nets_result result;
     start(&f, "swap-async", MM_ISSUE_THREAD, 0);
@@ -186,8 +184,7 @@ static mm_graph *start_with_count_first(tiny_run *f, const char *policy, uint64_
 }
 
 /* The next iteration, with a finite loss, may have been submitted already. */
-static void an_iteration_whose_loss_is_not_finite_changes_nothing(void **state) {
-    (void)state;
+TEST_CASE(an_iteration_whose_loss_is_not_finite_changes_nothing) {
     static const float VALUES[] = {NAN, INFINITY};
     for (int v = 0; v < 2; v++) {
         tiny_run f, good;
@@ -228,8 +225,7 @@ static void an_iteration_whose_loss_is_not_finite_changes_nothing(void **state) 
     }
 }
 
-static void a_policy_is_switched_with_iterations_under_way(void **state) {
-    (void)state;
+TEST_CASE(a_policy_is_switched_with_iterations_under_way) {
     nets_result expected[ITERATIONS], result;
     size_t bytes;
     tiny_run f;
@@ -250,8 +246,7 @@ static void a_policy_is_switched_with_iterations_under_way(void **state) {
     tiny_run_fini(&f);
 }
 
-static void an_executor_is_destroyed_with_iterations_under_way(void **state) {
-    (void)state;
+TEST_CASE(an_executor_is_destroyed_with_iterations_under_way) {
     for (int p = 0; p < POLICIES_N; p++) {
         tiny_run f;
         start(&f, POLICIES[p], MM_ISSUE_THREAD, 29);
@@ -261,8 +256,7 @@ static void an_executor_is_destroyed_with_iterations_under_way(void **state) {
     }
 }
 
-static void parts_that_are_not_there_are_not_found(void **state) {
-    (void)state;
+TEST_CASE(parts_that_are_not_there_are_not_found) {
     tiny_run f;
     nets_exec *eval;
     float value[4096];
@@ -277,17 +271,4 @@ static void parts_that_are_not_there_are_not_found(void **state) {
     expect_ok(mm_persistent_set(f.manager, "loss", 4, value, 0));
     nets_exec_destroy(eval);
     tiny_run_fini(&f);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(results_and_weights_are_those_of_blocking_iterations),
-        cmocka_unit_test(more_than_the_ring_holds_is_refused_and_so_is_collecting_nothing),
-        cmocka_unit_test(a_failure_is_told_when_collected_and_voids_what_is_behind_it),
-        cmocka_unit_test(an_iteration_whose_loss_is_not_finite_changes_nothing),
-        cmocka_unit_test(a_policy_is_switched_with_iterations_under_way),
-        cmocka_unit_test(an_executor_is_destroyed_with_iterations_under_way),
-        cmocka_unit_test(parts_that_are_not_there_are_not_found),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Training under policy comet, which now and then samples an iteration to choose error bounds of its codes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "mm/core/graph/graph.h"
 #include "mm/manager/bounds.h"
@@ -14,6 +9,7 @@
 #include "mm/manager/sampled.h"
 #include "nets/exec/exec.h"
 #include "nets/zoo/zoo.h"
+#include "tests/core/test_case.h"
 #include "tests/nets/ref_exec.h"
 
 enum { BATCH = 8, EVERY = 4, LAYERS = 64 };
@@ -80,8 +76,7 @@ static double ratio(fixture *f) {
     return codes > 0 ? maps / codes : 0;
 }
 
-static void the_first_iteration_gives_the_bounds_and_each_fourth_after_it_new_ones(void **state) {
-    (void)state;
+TEST_CASE(the_first_iteration_gives_the_bounds_and_each_fourth_after_it_new_ones) {
     fixture f;
     mm_sampled s;
     init(&f, "comet:every=4,when=always");
@@ -112,8 +107,7 @@ static void the_first_iteration_gives_the_bounds_and_each_fourth_after_it_new_on
 }
 
 /* The prediction ignores the padding and the filter of small values. 30 % is twice the error that these cause here. */
-static void what_was_predicted_is_measured_and_the_budget_kept(void **state) {
-    (void)state;
+TEST_CASE(what_was_predicted_is_measured_and_the_budget_kept) {
     fixture f;
     mm_sampled s;
     mm_touched touched;
@@ -199,8 +193,7 @@ static void expect_compared(parted *p, bool guard) {
 
 /* 8 = 2 + 2 + 2 + 2: the two passes in the middle share a graph, which samples once. 8 = 3 + 3 + 2: every pass samples.
  * Equal weights show that rehearsals restore the earlier passes' gradients. */
-static void with_sub_batches_every_counts_updates_and_each_pass_is_compared(void **state) {
-    (void)state;
+TEST_CASE(with_sub_batches_every_counts_updates_and_each_pass_is_compared) {
     float *weights[2];
     size_t n;
     for (int i = 0; i < 4; i++) {
@@ -221,8 +214,7 @@ static void with_sub_batches_every_counts_updates_and_each_pass_is_compared(void
 }
 
 /* The last pass has an invalid label. */
-static void an_update_that_failed_behind_a_pass_that_sampled_samples_again(void **state) {
-    (void)state;
+TEST_CASE(an_update_that_failed_behind_a_pass_that_sampled_samples_again) {
     parted p;
     nets_result result;
     parted_init(&p, "comet:every=2,when=always", 2);
@@ -240,8 +232,7 @@ static void an_update_that_failed_behind_a_pass_that_sampled_samples_again(void 
     parted_fini(&p);
 }
 
-static void a_rehearsal_can_only_be_aborted(void **state) {
-    (void)state;
+TEST_CASE(a_rehearsal_can_only_be_aborted) {
     fixture f;
     init(&f, "comet:every=4,when=always");
     iterate(&f, 1);
@@ -259,8 +250,7 @@ static void a_rehearsal_can_only_be_aborted(void **state) {
     fini(&f);
 }
 
-static void what_is_told_at_a_wrong_time_or_of_a_wrong_tensor_is_refused(void **state) {
-    (void)state;
+TEST_CASE(what_is_told_at_a_wrong_time_or_of_a_wrong_tensor_is_refused) {
     fixture f;
     mm_sampled s;
     init(&f, "comet:every=4,when=always");
@@ -276,16 +266,4 @@ static void what_is_told_at_a_wrong_time_or_of_a_wrong_tensor_is_refused(void **
     iterate(&f, 1);
     assert_int_equal(age(&f), 2);
     fini(&f);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_iteration_gives_the_bounds_and_each_fourth_after_it_new_ones),
-        cmocka_unit_test(what_was_predicted_is_measured_and_the_budget_kept),
-        cmocka_unit_test(with_sub_batches_every_counts_updates_and_each_pass_is_compared),
-        cmocka_unit_test(an_update_that_failed_behind_a_pass_that_sampled_samples_again),
-        cmocka_unit_test(a_rehearsal_can_only_be_aborted),
-        cmocka_unit_test(what_is_told_at_a_wrong_time_or_of_a_wrong_tensor_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Whether a step learns that its maps have exact bits (mm_tensor_exact), under lossless and lossy policies; and a net
  * whose layers read one map twice. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "nets/exec/exec.h"
 #include "nets/zoo/zoo.h"
+#include "tests/core/test_case.h"
 #include "tests/nets/ref_exec.h"
 
 enum { BATCH = 6, ITERATIONS = 3 };
@@ -73,8 +69,7 @@ static counts count(const char *net_name, const char *policy) {
     return c;
 }
 
-static void what_is_kept_or_swapped_or_recomputed_or_of_a_lossless_code_is_exact(void **state) {
-    (void)state;
+TEST_CASE(what_is_kept_or_swapped_or_recomputed_or_of_a_lossless_code_is_exact) {
     static const char *const policies[] = {"naive", "liveness", "vdnn-all:when=always", "recompute:when=always",
                                            "freelunch:codec=raw,when=always"};
     for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++) {
@@ -85,8 +80,7 @@ static void what_is_kept_or_swapped_or_recomputed_or_of_a_lossless_code_is_exact
 
 /* Batch norms read convolutions' outputs. All of these are lossy but those just behind the turning point from forward
  * to backward, which a policy may leave as they are. */
-static void what_a_lossy_code_gave_back_is_not(void **state) {
-    (void)state;
+TEST_CASE(what_a_lossy_code_gave_back_is_not) {
     counts c = count("resnet8", "freelunch:codec=zfp:rate=8,when=always");
     assert_true(c.not_exact > 3);
     assert_true(c.exact > 0);
@@ -133,8 +127,7 @@ static void train_as_reference(const nets_net *net, const char *policy, const ne
     mm_manager_destroy(manager);
 }
 
-static void a_net_of_layers_that_read_one_map_twice_trains_as_the_reference(void **state) {
-    (void)state;
+TEST_CASE(a_net_of_layers_that_read_one_map_twice_trains_as_the_reference) {
     static const char *const policies[] = {
         "naive",
         "liveness",
@@ -156,13 +149,4 @@ static void a_net_of_layers_that_read_one_map_twice_trains_as_the_reference(void
             train_as_reference(net, policies[i], &optimizer);
     }
     nets_net_destroy(net);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_kept_or_swapped_or_recomputed_or_of_a_lossless_code_is_exact),
-        cmocka_unit_test(what_a_lossy_code_gave_back_is_not),
-        cmocka_unit_test(a_net_of_layers_that_read_one_map_twice_trains_as_the_reference),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
  * is left out where it does not fit. */
 #include "nets/exec/exec_staging.h"
 #include "tests/core/expect.h"
+#include "tests/core/test_case.h"
 #include "tests/device/host_fixture.h"
 #include "tests/nets/tiny_run.h"
 
@@ -46,8 +47,7 @@ static void expect_counted(tiny_run *f, int64_t predicted) {
     assert_true(touched.total_bytes <= predicted);
 }
 
-static void the_buffer_is_counted_and_changes_no_bit(void **state) {
-    (void)state;
+TEST_CASE(the_buffer_is_counted_and_changes_no_bit) {
     static const char *const policies[] = {"liveness", "swap-async:when=always", "naive", "recompute:when=always"};
     for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
         tiny_run plain, staged;
@@ -65,8 +65,7 @@ static void the_buffer_is_counted_and_changes_no_bit(void **state) {
     }
 }
 
-static void the_next_batch_arrives_while_the_computation_is_held(void **state) {
-    (void)state;
+TEST_CASE(the_next_batch_arrives_while_the_computation_is_held) {
     enum { WORDS = 1000 };
     static float batches[BATCHES][WORDS], target[WORDS];
     mm_manager *manager;
@@ -92,8 +91,7 @@ static void the_next_batch_arrives_while_the_computation_is_held(void **state) {
     mm_manager_destroy(manager);
 }
 
-static void a_budget_without_room_for_it_trains_without(void **state) {
-    (void)state;
+TEST_CASE(a_budget_without_room_for_it_trains_without) {
     tiny_run f;
     float expected[ITERATIONS], losses[ITERATIONS];
     start(&f, "liveness", 64 << 20);
@@ -112,8 +110,7 @@ static void a_budget_without_room_for_it_trains_without(void **state) {
     tiny_run_fini(&f);
 }
 
-static void it_is_refused_twice_and_under_way(void **state) {
-    (void)state;
+TEST_CASE(it_is_refused_twice_and_under_way) {
     tiny_run f;
     nets_exec *other;
     nets_result result;
@@ -135,8 +132,7 @@ static int64_t persistent_bytes(const tiny_run *f) {
     return stats.persistent_bytes;
 }
 
-static void the_buffer_goes_with_its_executor(void **state) {
-    (void)state;
+TEST_CASE(the_buffer_goes_with_its_executor) {
     tiny_run f;
     nets_exec *eval;
     nets_result result;
@@ -160,8 +156,7 @@ static void the_buffer_goes_with_its_executor(void **state) {
     tiny_run_fini(&f);
 }
 
-static void after_a_failure_batches_come_in_again(void **state) {
-    (void)state;
+TEST_CASE(after_a_failure_batches_come_in_again) {
     tiny_run f, plain;
     nets_result result;
     float losses[ITERATIONS], expected[ITERATIONS];
@@ -179,16 +174,4 @@ static void after_a_failure_batches_come_in_again(void **state) {
     train(&f, losses);
     assert_memory_equal(losses, expected, sizeof losses);
     tiny_run_fini(&f);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_buffer_is_counted_and_changes_no_bit),
-        cmocka_unit_test(the_next_batch_arrives_while_the_computation_is_held),
-        cmocka_unit_test(a_budget_without_room_for_it_trains_without),
-        cmocka_unit_test(it_is_refused_twice_and_under_way),
-        cmocka_unit_test(the_buffer_goes_with_its_executor),
-        cmocka_unit_test(after_a_failure_batches_come_in_again),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* The executor under a manager: under every policy the bits of the reference executor. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "mm/core/graph/graph.h"
 #include "nets/bf16.h"
 #include "nets/exec/exec.h"
 #include "nets/exec/exec_undo.h"
 #include "nets/zoo/zoo.h"
+#include "tests/core/test_case.h"
 #include "tests/nets/ref_exec.h"
 
 enum { BATCH = 8, ITERATIONS = 3 };
@@ -89,18 +86,11 @@ static void train_as_reference(const char *net, const char *policy) {
     finish(&f);
 }
 
-static void resnet20_trains_as_the_reference_under_naive(void **state) {
-    (void)state;
-    train_as_reference("resnet20", "naive");
-}
+TEST_CASE(resnet20_trains_as_the_reference_under_naive) { train_as_reference("resnet20", "naive"); }
 
-static void resnet20_trains_as_the_reference_under_liveness(void **state) {
-    (void)state;
-    train_as_reference("resnet20", "liveness");
-}
+TEST_CASE(resnet20_trains_as_the_reference_under_liveness) { train_as_reference("resnet20", "liveness"); }
 
-static void tiny_trains_as_the_reference_under_either(void **state) {
-    (void)state;
+TEST_CASE(tiny_trains_as_the_reference_under_either) {
     train_as_reference("tiny", "naive");
     train_as_reference("tiny", "liveness");
 }
@@ -122,8 +112,7 @@ static nets_net *build_of_samples(const nets_shape *shape) {
     return net;
 }
 
-static void samples_of_any_rank_train_to_the_same_bits(void **state) {
-    (void)state;
+TEST_CASE(samples_of_any_rank_train_to_the_same_bits) {
     static const nets_shape SHAPES[] = {
         {3, {5, 1, 6}}, {2, {5, 6}}, {7, {1, 5, 1, 1, 1, 1, 6}}}; /* with the same elements */
     float losses[3], *weights[3];
@@ -151,8 +140,7 @@ static void samples_of_any_rank_train_to_the_same_bits(void **state) {
     for (int i = 0; i < 3; i++) free(weights[i]);
 }
 
-static void operations_of_images_refuse_other_shapes_by_name(void **state) {
-    (void)state;
+TEST_CASE(operations_of_images_refuse_other_shapes_by_name) {
     nets_net *net;
     assert_int_equal(nets_net_create("samples", &net), MM_OK);
     int data = nets_add_samples(net, &(nets_shape){2, {5, 6}}, 4);
@@ -165,8 +153,7 @@ static void operations_of_images_refuse_other_shapes_by_name(void **state) {
     nets_net_destroy(net);
 }
 
-static void smaller_batch_and_evaluation_share_the_parameters(void **state) {
-    (void)state;
+TEST_CASE(smaller_batch_and_evaluation_share_the_parameters) {
     fixture f;
     nets_exec *last, *eval;
     start(&f, "tiny", "liveness");
@@ -188,8 +175,7 @@ static void smaller_batch_and_evaluation_share_the_parameters(void **state) {
     finish(&f);
 }
 
-static void initial_values_are_set_again_by_init(void **state) {
-    (void)state;
+TEST_CASE(initial_values_are_set_again_by_init) {
     fixture f;
     start(&f, "tiny", "liveness");
     float first = iterate(&f, f.train, BATCH).loss;
@@ -214,8 +200,7 @@ static int expect_copies(const fixture *f) {
     return copies;
 }
 
-static void copies_in_bf16_follow_weights_whatever_sets_them(void **state) {
-    (void)state;
+TEST_CASE(copies_in_bf16_follow_weights_whatever_sets_them) {
     const float some[] = {0.123456f, -7.654321f, 3e38f};
     fixture f;
     nets_backend *backend;
@@ -239,8 +224,7 @@ static void copies_in_bf16_follow_weights_whatever_sets_them(void **state) {
     nets_backend_close(backend);
 }
 
-static void wrong_batch_or_label_is_refused_and_the_executor_stays_usable(void **state) {
-    (void)state;
+TEST_CASE(wrong_batch_or_label_is_refused_and_the_executor_stays_usable) {
     fixture f;
     nets_result result;
     start(&f, "tiny", "liveness");
@@ -277,8 +261,7 @@ static mm_status watch(void *ctx, mm_manager *manager, const nets_step *step) {
     return MM_OK;
 }
 
-static void a_watcher_sees_each_forward_step_when_it_is_done(void **state) {
-    (void)state;
+TEST_CASE(a_watcher_sees_each_forward_step_when_it_is_done) {
     fixture f;
     start(&f, "resnet20", "liveness");
     const nets_result before = iterate(&f, f.train, BATCH);
@@ -300,8 +283,7 @@ static void a_watcher_sees_each_forward_step_when_it_is_done(void **state) {
     finish(&f);
 }
 
-static void batch_above_the_budget_is_infeasible(void **state) {
-    (void)state;
+TEST_CASE(batch_above_the_budget_is_infeasible) {
     nets_net *net;
     mm_manager *manager;
     nets_exec *exec;
@@ -314,8 +296,7 @@ static void batch_above_the_budget_is_infeasible(void **state) {
 }
 
 /* The update count must arrive last: it tells whether a failed iteration can be undone. */
-static void the_count_of_updates_is_the_last_that_is_kept(void **state) {
-    (void)state;
+TEST_CASE(the_count_of_updates_is_the_last_that_is_kept) {
     for (int below = 0; below < 2; below++) { /* below: someone placed the count before all statistics */
         fixture f;
         uint32_t counts[NETS_RNG_WORDS] = {11, 12, 13, 14};
@@ -370,8 +351,7 @@ static float *gradients_on(int threads, size_t *n_out) {
     return all;
 }
 
-static void so_many_threads_give_the_same_bits_each_time_and_others_the_same_but_for_rounding(void **state) {
-    (void)state;
+TEST_CASE(so_many_threads_give_the_same_bits_each_time_and_others_the_same_but_for_rounding) {
     size_t n;
     float *one = gradients_on(1, &n);
     static const int THREADS[] = {2, 3, 8, 20}; /* some more than there are images */
@@ -391,30 +371,9 @@ static void so_many_threads_give_the_same_bits_each_time_and_others_the_same_but
     free(one);
 }
 
-static void a_number_of_threads_that_no_machine_has_is_refused(void **state) {
-    (void)state;
+TEST_CASE(a_number_of_threads_that_no_machine_has_is_refused) {
     nets_backend *backend;
     const nets_backend_config config = {.threads = 100000};
     assert_int_equal(nets_backend_open("host", &config, &backend), MM_ERR_INVALID);
     assert_non_null(strstr(mm_last_error(), "100000 threads"));
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(resnet20_trains_as_the_reference_under_naive),
-        cmocka_unit_test(resnet20_trains_as_the_reference_under_liveness),
-        cmocka_unit_test(tiny_trains_as_the_reference_under_either),
-        cmocka_unit_test(samples_of_any_rank_train_to_the_same_bits),
-        cmocka_unit_test(operations_of_images_refuse_other_shapes_by_name),
-        cmocka_unit_test(smaller_batch_and_evaluation_share_the_parameters),
-        cmocka_unit_test(initial_values_are_set_again_by_init),
-        cmocka_unit_test(copies_in_bf16_follow_weights_whatever_sets_them),
-        cmocka_unit_test(wrong_batch_or_label_is_refused_and_the_executor_stays_usable),
-        cmocka_unit_test(the_count_of_updates_is_the_last_that_is_kept),
-        cmocka_unit_test(a_watcher_sees_each_forward_step_when_it_is_done),
-        cmocka_unit_test(batch_above_the_budget_is_infeasible),
-        cmocka_unit_test(so_many_threads_give_the_same_bits_each_time_and_others_the_same_but_for_rounding),
-        cmocka_unit_test(a_number_of_threads_that_no_machine_has_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

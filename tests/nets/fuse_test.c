@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Which layers are fused: over the zoo, and where they must not be. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "nets/lower/fuse.h"
 #include "nets/zoo/zoo.h"
+#include "tests/core/test_case.h"
 
 typedef struct fixture {
     nets_net *net;
@@ -71,8 +67,7 @@ static void expect_zoo(const char *name, int norms, int sums, int biases) {
     finish(&f);
 }
 
-static void what_is_fused_in_the_zoo(void **state) {
-    (void)state;
+TEST_CASE(what_is_fused_in_the_zoo) {
     /* The stem, and three in each of 16 blocks, one of them with the sum. In four blocks a second batch norm, the
      * projection's or that to which it is added, stays unfused. */
     expect_zoo("resnet50", 1 + 3 * 16, 16, 0);
@@ -85,8 +80,7 @@ static void what_is_fused_in_the_zoo(void **state) {
     expect_zoo("densenet121", 1 + 2 * 58 + 3 + 1, 0, 0);
 }
 
-static void the_later_one_of_two_batch_norms_takes_the_sum(void **state) {
-    (void)state;
+TEST_CASE(the_later_one_of_two_batch_norms_takes_the_sum) {
     fixture f;
     assert_int_equal(nets_zoo_build("resnet50", &f.net), MM_OK);
     fuse(&f);
@@ -99,8 +93,7 @@ static void the_later_one_of_two_batch_norms_takes_the_sum(void **state) {
     finish(&f);
 }
 
-static void nothing_is_fused_unless_asked(void **state) {
-    (void)state;
+TEST_CASE(nothing_is_fused_unless_asked) {
     fixture f;
     assert_int_equal(nets_zoo_build("tiny", &f.net), MM_OK);
     fuse(&f);
@@ -148,8 +141,7 @@ static void expect_alone(const fixture *f, const char *relu_name) {
     assert_int_equal(at(f, relu_name)->biased, -1);
 }
 
-static void a_batch_norm_that_two_layers_read(void **state) {
-    (void)state;
+TEST_CASE(a_batch_norm_that_two_layers_read) {
     fixture f;
     int x = begin(&f);
     x = norm(f.net, "bn", x);
@@ -158,8 +150,7 @@ static void a_batch_norm_that_two_layers_read(void **state) {
     finish(&f);
 }
 
-static void a_bias_whose_sum_two_layers_read(void **state) {
-    (void)state;
+TEST_CASE(a_bias_whose_sum_two_layers_read) {
     fixture f;
     int x = begin(&f);
     x = conv(f.net, "conv", true, x);
@@ -169,8 +160,7 @@ static void a_bias_whose_sum_two_layers_read(void **state) {
     finish(&f);
 }
 
-static void a_sum_that_two_layers_read(void **state) {
-    (void)state;
+TEST_CASE(a_sum_that_two_layers_read) {
     fixture f;
     int stem = begin(&f), x = norm(f.net, "bn", conv(f.net, "conv", false, stem));
     x = sum(f.net, "sum", x, stem);
@@ -179,8 +169,7 @@ static void a_sum_that_two_layers_read(void **state) {
     finish(&f);
 }
 
-static void a_sum_without_a_batch_norm(void **state) {
-    (void)state;
+TEST_CASE(a_sum_without_a_batch_norm) {
     fixture f;
     int stem = begin(&f);
     end(&f, relu(f.net, "relu", sum(f.net, "sum", conv(f.net, "conv", true, stem), stem)));
@@ -190,8 +179,7 @@ static void a_sum_without_a_batch_norm(void **state) {
 }
 
 /* The gradients by its input and by the addend would be one tensor. */
-static void a_batch_norm_that_its_own_input_is_added_to(void **state) {
-    (void)state;
+TEST_CASE(a_batch_norm_that_its_own_input_is_added_to) {
     fixture f;
     int stem = begin(&f);
     end(&f, relu(f.net, "relu", sum(f.net, "sum", norm(f.net, "bn", stem), stem)));
@@ -204,8 +192,7 @@ static int dropout(nets_net *net, const char *name, int input) {
 }
 
 /* In evaluation dropout is the identity, so input and addend would be one tensor. */
-static void a_batch_norm_that_its_own_input_is_added_to_through_dropout(void **state) {
-    (void)state;
+TEST_CASE(a_batch_norm_that_its_own_input_is_added_to_through_dropout) {
     fixture f;
     int stem = begin(&f), late = dropout(f.net, "late", dropout(f.net, "later", stem));
     int x = relu(f.net, "relu1", sum(f.net, "sum1", norm(f.net, "bn1", stem), late));
@@ -219,8 +206,7 @@ static void a_batch_norm_that_its_own_input_is_added_to_through_dropout(void **s
     finish(&f);
 }
 
-static void dropout_of_another_map_may_be_added(void **state) {
-    (void)state;
+TEST_CASE(dropout_of_another_map_may_be_added) {
     fixture f;
     int stem = begin(&f), dropped = dropout(f.net, "drop", stem);
     int x = norm(f.net, "bn", conv(f.net, "conv", false, stem));
@@ -230,8 +216,7 @@ static void dropout_of_another_map_may_be_added(void **state) {
     finish(&f);
 }
 
-static void no_relu_behind_it_or_no_bias_before_it(void **state) {
-    (void)state;
+TEST_CASE(no_relu_behind_it_or_no_bias_before_it) {
     fixture f;
     int stem = begin(&f), x = norm(f.net, "bn", stem);
     x = dropout(f.net, "drop", x);
@@ -244,8 +229,7 @@ static void no_relu_behind_it_or_no_bias_before_it(void **state) {
 
 /* Three layers contribute gradients to the stem, in the order of the layers. Fusion would move the first batch norm
  * behind the second; the second has nothing between it and its ReLU. */
-static void no_consumer_of_the_same_map_is_overtaken(void **state) {
-    (void)state;
+TEST_CASE(no_consumer_of_the_same_map_is_overtaken) {
     fixture f;
     int stem = begin(&f), a = norm(f.net, "a", stem), b = norm(f.net, "b", stem);
     int x = sum(f.net, "sum", relu(f.net, "relu_a", a), relu(f.net, "relu_b", b));
@@ -255,8 +239,7 @@ static void no_consumer_of_the_same_map_is_overtaken(void **state) {
     finish(&f);
 }
 
-static void nor_one_of_the_addend(void **state) {
-    (void)state;
+TEST_CASE(nor_one_of_the_addend) {
     fixture f;
     int stem = begin(&f), a = norm(f.net, "a", conv(f.net, "conv_a", false, stem));
     int x = sum(f.net, "sum", a, stem), b = conv(f.net, "conv_b", false, stem);
@@ -265,8 +248,7 @@ static void nor_one_of_the_addend(void **state) {
     finish(&f);
 }
 
-static void biases_move_from_convolutions_and_linear_layers(void **state) {
-    (void)state;
+TEST_CASE(biases_move_from_convolutions_and_linear_layers) {
     fixture f;
     int x = begin(&f);
     x = relu(f.net, "relu1", conv(f.net, "conv", true, x));
@@ -280,24 +262,4 @@ static void biases_move_from_convolutions_and_linear_layers(void **state) {
     assert_int_equal(at(&f, "relu3")->biased, find(&f, "hidden"));
     assert_true(at(&f, "hidden")->no_bias && !at(&f, "fc")->no_bias);
     finish(&f);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_fused_in_the_zoo),
-        cmocka_unit_test(the_later_one_of_two_batch_norms_takes_the_sum),
-        cmocka_unit_test(nothing_is_fused_unless_asked),
-        cmocka_unit_test(a_batch_norm_that_two_layers_read),
-        cmocka_unit_test(a_bias_whose_sum_two_layers_read),
-        cmocka_unit_test(a_sum_that_two_layers_read),
-        cmocka_unit_test(a_sum_without_a_batch_norm),
-        cmocka_unit_test(a_batch_norm_that_its_own_input_is_added_to),
-        cmocka_unit_test(a_batch_norm_that_its_own_input_is_added_to_through_dropout),
-        cmocka_unit_test(dropout_of_another_map_may_be_added),
-        cmocka_unit_test(no_relu_behind_it_or_no_bias_before_it),
-        cmocka_unit_test(no_consumer_of_the_same_map_is_overtaken),
-        cmocka_unit_test(nor_one_of_the_addend),
-        cmocka_unit_test(biases_move_from_convolutions_and_linear_layers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,16 +2,12 @@
 /* Whole nets give the same bits fused and unfused: losses, parameters, momenta and running statistics after some
  * training steps, and scores in evaluation. On the host, whether tensors share storage and whether signs are masks. (On
  * CUDA: train_agree_test.) */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "nets/zoo/zoo.h"
+#include "tests/core/test_case.h"
 #include "tests/nets/ref_exec.h"
 
 enum { BATCH = 3, STEPS = 4 };
@@ -131,8 +127,7 @@ static void check(nets_net *net) {
     nets_net_destroy(net);
 }
 
-static void every_pattern(void **state) {
-    (void)state;
+TEST_CASE(every_pattern) {
     nets_net *net = build_patterns();
     ref_exec fused, unfused;
     ref_init(&fused, net, BATCH, NETS_TRAIN, (ref_options){0}, 1, NULL);
@@ -144,13 +139,9 @@ static void every_pattern(void **state) {
     check(net);
 }
 
-static void maps_that_a_layer_reads_twice(void **state) {
-    (void)state;
-    check(ref_repeated_net(0.3f));
-}
+TEST_CASE(maps_that_a_layer_reads_twice) { check(ref_repeated_net(0.3f)); }
 
-static void nets_of_the_zoo(void **state) {
-    (void)state;
+TEST_CASE(nets_of_the_zoo) {
     static const char *const names[] = {"tiny",
                                         "resnet8",
                                         "resnet18@32,classes=5,thin=8",
@@ -165,8 +156,7 @@ static void nets_of_the_zoo(void **state) {
 }
 
 /* Fused bf16 layers round once where single layers round twice, so only storage and masks are compared here. */
-static void maps_of_bf16_that_share_storage_or_are_masks(void **state) {
-    (void)state;
+TEST_CASE(maps_of_bf16_that_share_storage_or_are_masks) {
     nets_net *nets[3] = {build_patterns(), ref_repeated_net(0.3f)};
     if (nets_zoo_build("googlenet@64,classes=5,thin=16", &nets[2]) != MM_OK) fail_msg("%s", mm_last_error());
     for (int n = 0; n < 3; n++) {
@@ -183,14 +173,4 @@ static void maps_of_bf16_that_share_storage_or_are_masks(void **state) {
         free(labels);
         nets_net_destroy(nets[n]);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_pattern),
-        cmocka_unit_test(maps_that_a_layer_reads_twice),
-        cmocka_unit_test(nets_of_the_zoo),
-        cmocka_unit_test(maps_of_bf16_that_share_storage_or_are_masks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

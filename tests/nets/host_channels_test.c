@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* The host's loops (simd_map.h) and sums over channels (channels.h): every instruction set gives the portable bits. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "mm/core/philox.h"
 #include "nets/host/channels.h"
+#include "tests/core/test_case.h"
 
 /* Rows of `lanes` elements: whole vectors or with a rest; `elems` ends within a row, or within a mask's word. */
 static const struct {
@@ -114,8 +110,7 @@ static bool run_loop(const nets_simd_map *l, bool half, int loop, arrays *a, int
     }
 }
 
-static void every_instruction_set_gives_the_same_bits(void **state) {
-    (void)state;
+TEST_CASE(every_instruction_set_gives_the_same_bits) {
     arrays *a = make_arrays(), *b = make_arrays();
     if (nets_simd_map_best(MM_F32) == &nets_simd_map_portable) skip();
     for (int i = 0; i < 2 * N_LINES; i++) {
@@ -132,8 +127,7 @@ static void every_instruction_set_gives_the_same_bits(void **state) {
     free(b);
 }
 
-static void a_gate_by_mask_is_that_by_value_and_lets_no_nan_decide(void **state) {
-    (void)state;
+TEST_CASE(a_gate_by_mask_is_that_by_value_and_lets_no_nan_decide) {
     arrays *a = make_arrays();
     float g[MOST];
     for (int i = 0; i < N_LINES; i++) {
@@ -162,8 +156,7 @@ static float *drifting(int64_t rows, int64_t channels) {
     return x;
 }
 
-static void statistics_are_those_in_double_however_far_from_zero(void **state) {
-    (void)state;
+TEST_CASE(statistics_are_those_in_double_however_far_from_zero) {
     for (int i = 0; i < N_SHAPES; i++) {
         int64_t rows = SHAPES[i][0], channels = SHAPES[i][1];
         nets_channels ch = nets_channels_of(rows, channels, MM_F32, NULL);
@@ -187,8 +180,7 @@ static void statistics_are_those_in_double_however_far_from_zero(void **state) {
 }
 
 /* Gated by x or by y; odd cases have a NaN. */
-static void gradients_told_from_x_are_those_told_from_y(void **state) {
-    (void)state;
+TEST_CASE(gradients_told_from_x_are_those_told_from_y) {
     for (int i = 0; i < 2 * N_SHAPES; i++) {
         int64_t rows = SHAPES[i / 2][0], channels = SHAPES[i / 2][1], elems = rows * channels;
         nets_channels ch = nets_channels_of(rows, channels, MM_F32, NULL);
@@ -225,8 +217,7 @@ static void gradients_told_from_x_are_those_told_from_y(void **state) {
     }
 }
 
-static void a_biass_gradient_is_the_sum_in_double(void **state) {
-    (void)state;
+TEST_CASE(a_biass_gradient_is_the_sum_in_double) {
     for (int i = 0; i < N_SHAPES; i++) {
         int64_t rows = SHAPES[i][0], channels = SHAPES[i][1], elems = rows * channels;
         nets_channels ch = nets_channels_of(rows, channels, MM_F32, NULL);
@@ -253,15 +244,4 @@ static void a_biass_gradient_is_the_sum_in_double(void **state) {
         free(y);
         free(dy);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_instruction_set_gives_the_same_bits),
-        cmocka_unit_test(a_gate_by_mask_is_that_by_value_and_lets_no_nan_decide),
-        cmocka_unit_test(statistics_are_those_in_double_however_far_from_zero),
-        cmocka_unit_test(gradients_told_from_x_are_those_told_from_y),
-        cmocka_unit_test(a_biass_gradient_is_the_sum_in_double),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* The IR: shapes, parameters, refusals; the zoo's nets by their published parameter counts. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "nets/zoo/zoo.h"
+#include "tests/core/test_case.h"
 
 /* Learned parameters of a CIFAR ResNet, by its definition: convolutions without bias, two per channel for each batch
  * norm, projections in the two narrowing shortcuts, the classifier. */
@@ -20,8 +16,7 @@ static int64_t resnet_params(int n) {
     return sum + 64 * 10 + 10;
 }
 
-static void resnets_have_the_published_numbers_of_parameters(void **state) {
-    (void)state;
+TEST_CASE(resnets_have_the_published_numbers_of_parameters) {
     static const struct {
         const char *name;
         int n;
@@ -43,8 +38,7 @@ static void resnets_have_the_published_numbers_of_parameters(void **state) {
     assert_int_equal(resnet_params(5), 466906);
 }
 
-static void parameters_are_called_as_torchvision_does(void **state) {
-    (void)state;
+TEST_CASE(parameters_are_called_as_torchvision_does) {
     nets_net *net;
     assert_int_equal(nets_zoo_build("resnet20", &net), MM_OK);
     static const struct {
@@ -74,8 +68,7 @@ static void parameters_are_called_as_torchvision_does(void **state) {
     nets_net_destroy(net);
 }
 
-static void shapes_shrink_by_stage(void **state) {
-    (void)state;
+TEST_CASE(shapes_shrink_by_stage) {
     nets_net *net;
     assert_int_equal(nets_zoo_build("resnet32", &net), MM_OK);
     int found = 0;
@@ -98,8 +91,7 @@ static void shapes_shrink_by_stage(void **state) {
     nets_net_destroy(net);
 }
 
-static void batch_out_of_range_is_refused_by_layer(void **state) {
-    (void)state;
+TEST_CASE(batch_out_of_range_is_refused_by_layer) {
     nets_net *net;
     nets_shape shape;
     assert_int_equal(nets_zoo_build("resnet20", &net), MM_OK);
@@ -127,8 +119,7 @@ static void expect_refused(const char *name, nets_op_kind op, const nets_attrs *
     nets_net_destroy(net);
 }
 
-static void bad_layers_are_refused_by_name(void **state) {
-    (void)state;
+TEST_CASE(bad_layers_are_refused_by_name) {
     const nets_attrs conv = {.out_channels = 4, .kernel = {3, 3}};
     nets_attrs bad = conv;
     bad.kernel[1] = 7; /* the input has 6 columns */
@@ -148,8 +139,7 @@ static void bad_layers_are_refused_by_name(void **state) {
     expect_refused("", NETS_RELU, NULL, -1, MM_ERR_INVALID);
 }
 
-static void sums_of_different_shapes_are_refused(void **state) {
-    (void)state;
+TEST_CASE(sums_of_different_shapes_are_refused) {
     nets_net *net;
     assert_int_equal(nets_net_create("bad", &net), MM_OK);
     int x = nets_add_data(net, 8, 8, 3, 10);
@@ -173,8 +163,7 @@ static mm_status finish_small(int64_t out, const char *extra, bool with_loss) {
     return status;
 }
 
-static void unfinished_nets_are_refused(void **state) {
-    (void)state;
+TEST_CASE(unfinished_nets_are_refused) {
     assert_int_equal(finish_small(10, NULL, true), MM_OK);
     assert_int_equal(finish_small(10, NULL, false), MM_ERR_INVALID);
     assert_int_equal(finish_small(9, NULL, true), MM_ERR_INVALID);
@@ -183,8 +172,7 @@ static void unfinished_nets_are_refused(void **state) {
     assert_non_null(strstr(mm_last_error(), "nothing uses layer dead"));
 }
 
-static void two_layers_of_one_name_are_refused(void **state) {
-    (void)state;
+TEST_CASE(two_layers_of_one_name_are_refused) {
     nets_net *net;
     assert_int_equal(nets_net_create("small", &net), MM_OK);
     int x = nets_add_data(net, 2, 2, 3, 10);
@@ -196,8 +184,7 @@ static void two_layers_of_one_name_are_refused(void **state) {
     nets_net_destroy(net);
 }
 
-static void zoo_builds_all_that_it_lists(void **state) {
-    (void)state;
+TEST_CASE(zoo_builds_all_that_it_lists) {
     const char *name, *summary;
     size_t i;
     for (i = 0; (name = nets_zoo_list(i, &summary)); i++) {
@@ -211,8 +198,7 @@ static void zoo_builds_all_that_it_lists(void **state) {
     assert_true(i >= 8);
 }
 
-static void unknown_nets_are_not_found_and_the_message_lists_what_there_is(void **state) {
-    (void)state;
+TEST_CASE(unknown_nets_are_not_found_and_the_message_lists_what_there_is) {
     static const char *const unknown[] = {"nope",      "resnet",    "resnet21",           "resnet2",
                                           "resnet020", "resnet20x", "cifar-resnet<6n+2>", "resnet99998"};
     for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
@@ -223,8 +209,7 @@ static void unknown_nets_are_not_found_and_the_message_lists_what_there_is(void 
     }
 }
 
-static void depths_of_imagenet_names_need_the_long_form(void **state) {
-    (void)state;
+TEST_CASE(depths_of_imagenet_names_need_the_long_form) {
     nets_net *net;
     assert_int_equal(nets_zoo_build("resnet152", &net), MM_OK);
     assert_int_equal(nets_net_classes(net), 1000);
@@ -235,21 +220,4 @@ static void depths_of_imagenet_names_need_the_long_form(void **state) {
     assert_int_equal(nets_zoo_build("resnet8", &net), MM_OK);
     assert_int_equal(nets_net_learned_elems(net), resnet_params(1));
     nets_net_destroy(net);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(resnets_have_the_published_numbers_of_parameters),
-        cmocka_unit_test(parameters_are_called_as_torchvision_does),
-        cmocka_unit_test(shapes_shrink_by_stage),
-        cmocka_unit_test(batch_out_of_range_is_refused_by_layer),
-        cmocka_unit_test(bad_layers_are_refused_by_name),
-        cmocka_unit_test(sums_of_different_shapes_are_refused),
-        cmocka_unit_test(unfinished_nets_are_refused),
-        cmocka_unit_test(two_layers_of_one_name_are_refused),
-        cmocka_unit_test(zoo_builds_all_that_it_lists),
-        cmocka_unit_test(unknown_nets_are_not_found_and_the_message_lists_what_there_is),
-        cmocka_unit_test(depths_of_imagenet_names_need_the_long_form),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Lowering: the graphs that nets become. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "mm/core/graph/graph.h"
 #include "nets/lower/lower.h"
 #include "nets/zoo/zoo.h"
+#include "tests/core/test_case.h"
 #include "tests/nets/ref_exec.h"
 
 typedef struct fixture {
@@ -81,8 +77,7 @@ static char pair_of(const fixture *f, const char *step, const char *input, const
 /* 4 layers before the blocks, 9 blocks of 7, 2 projections of 2, 3 layers after. */
 enum { RESNET20_LAYERS = 4 + 9 * 7 + 2 * 2 + 3 };
 
-static void training_has_a_step_for_each_layer_both_ways_and_an_update(void **state) {
-    (void)state;
+TEST_CASE(training_has_a_step_for_each_layer_both_ways_and_an_update) {
     fixture f;
     start_unfused(&f, "resnet20", 4, NETS_TRAIN);
     assert_true(mm_graph_frozen(f.lowered->graph));
@@ -96,8 +91,7 @@ static void training_has_a_step_for_each_layer_both_ways_and_an_update(void **st
     finish(&f);
 }
 
-static void evaluation_has_only_forward_steps_and_shares_the_parameters(void **state) {
-    (void)state;
+TEST_CASE(evaluation_has_only_forward_steps_and_shares_the_parameters) {
     fixture f;
     start_unfused(&f, "resnet20", 4, NETS_EVAL);
     assert_int_equal(mm_graph_steps(f.lowered->graph), RESNET20_LAYERS);
@@ -116,8 +110,7 @@ static void evaluation_has_only_forward_steps_and_shares_the_parameters(void **s
  * projecting block adds, one is fused with the sum and the ReLU. */
 enum { RESNET20_FUSED = 3 + 9 * 4 + 2 * 2 + 3 };
 
-static void fused_layers_are_one_by_the_batch_norms_name(void **state) {
-    (void)state;
+TEST_CASE(fused_layers_are_one_by_the_batch_norms_name) {
     fixture f;
     start(&f, "resnet20", 4, NETS_TRAIN);
     assert_int_equal(mm_graph_layers(f.lowered->graph), RESNET20_FUSED + 1);
@@ -135,8 +128,7 @@ static void fused_layers_are_one_by_the_batch_norms_name(void **state) {
     finish(&f);
 }
 
-static void fused_layers_give_both_gradients_and_need_signs_alone_of_their_output(void **state) {
-    (void)state;
+TEST_CASE(fused_layers_give_both_gradients_and_need_signs_alone_of_their_output) {
     fixture f;
     start(&f, "resnet20", 4, NETS_TRAIN);
     const char *step = "layer1.1.bn2 backward";
@@ -159,8 +151,7 @@ static void fused_layers_give_both_gradients_and_need_signs_alone_of_their_outpu
 
 /* The gradient that the ReLU passes to the addend may be written over the map whose signs decide, or over the earlier
  * contribution. */
-static void the_addends_gradient_may_take_the_outputs_place_or_that_of_an_earlier_one(void **state) {
-    (void)state;
+TEST_CASE(the_addends_gradient_may_take_the_outputs_place_or_that_of_an_earlier_one) {
     fixture f;
     start(&f, "resnet20", 4, NETS_TRAIN);
     assert_int_equal(pair_of(&f, "layer1.1.bn2 backward", "layer1.1.relu2.out", "grad.layer1.0.relu2.out.1"), 'i');
@@ -184,8 +175,7 @@ static void the_addends_gradient_may_take_the_outputs_place_or_that_of_an_earlie
     finish(&f);
 }
 
-static void a_map_that_a_layer_reads_twice_is_one_use_and_gets_one_gradient(void **state) {
-    (void)state;
+TEST_CASE(a_map_that_a_layer_reads_twice_is_one_use_and_gets_one_gradient) {
     fixture f = {.net = ref_repeated_net(0.3f)};
     assert_int_equal(nets_backend_open("host", NULL, &f.backend), MM_OK);
     assert_int_equal(
@@ -208,8 +198,7 @@ static void a_map_that_a_layer_reads_twice_is_one_use_and_gets_one_gradient(void
     finish(&f);
 }
 
-static void a_fused_bias_is_the_relus(void **state) {
-    (void)state;
+TEST_CASE(a_fused_bias_is_the_relus) {
     static const nets_mode modes[] = {NETS_TRAIN, NETS_EVAL};
     for (size_t m = 0; m < 2; m++) {
         fixture f;
@@ -226,8 +215,7 @@ static void a_fused_bias_is_the_relus(void **state) {
     }
 }
 
-static void first_access_of_every_managed_tensor_is_a_write(void **state) {
-    (void)state;
+TEST_CASE(first_access_of_every_managed_tensor_is_a_write) {
     static const char *const nets[] = {"resnet20", "tiny"};
     for (size_t n = 0; n < 2; n++) {
         fixture f;
@@ -244,8 +232,7 @@ static void first_access_of_every_managed_tensor_is_a_write(void **state) {
     }
 }
 
-static void tensors_are_named_and_kept_as_documented(void **state) {
-    (void)state;
+TEST_CASE(tensors_are_named_and_kept_as_documented) {
     fixture f;
     start(&f, "tiny", 4, NETS_TRAIN);
     static const struct {
@@ -280,8 +267,7 @@ static void tensors_are_named_and_kept_as_documented(void **state) {
     finish(&f);
 }
 
-static void images_get_no_gradient(void **state) {
-    (void)state;
+TEST_CASE(images_get_no_gradient) {
     fixture f;
     start(&f, "resnet20", 4, NETS_TRAIN);
     for (int t = 0; t < mm_graph_tensors(f.lowered->graph); t++)
@@ -295,8 +281,7 @@ static void images_get_no_gradient(void **state) {
 
 /* A block's input feeds its first convolution and its sum. The sum's backward runs first: its contribution is the
  * incoming gradient itself, to which the convolution adds its own. */
-static void two_consumers_contribute_one_after_the_other(void **state) {
-    (void)state;
+TEST_CASE(two_consumers_contribute_one_after_the_other) {
     fixture f;
     start_unfused(&f, "resnet20", 4, NETS_TRAIN);
     assert_int_equal(use_of(&f, "layer1.1.add backward", "grad.layer1.0.relu2.out.1")->access, MM_WRITE);
@@ -309,8 +294,7 @@ static void two_consumers_contribute_one_after_the_other(void **state) {
     finish(&f);
 }
 
-static void relu_needs_only_the_sign_of_its_output(void **state) {
-    (void)state;
+TEST_CASE(relu_needs_only_the_sign_of_its_output) {
     fixture f;
     start_unfused(&f, "resnet20", 4, NETS_TRAIN);
     assert_int_equal(use_of(&f, "layer1.0.relu1 backward", "layer1.0.relu1.out")->form, MM_FORM_SIGN);
@@ -324,8 +308,7 @@ static void relu_needs_only_the_sign_of_its_output(void **state) {
     finish(&f);
 }
 
-static void what_may_run_in_place_is_said(void **state) {
-    (void)state;
+TEST_CASE(what_may_run_in_place_is_said) {
     fixture f;
     start_unfused(&f, "resnet20", 4, NETS_TRAIN);
     assert_int_equal(pair_of(&f, "relu forward", "bn1.out", "relu.out"), 'i');
@@ -359,8 +342,7 @@ static void start_concat(fixture *f) {
         fail_msg("%s", mm_last_error());
 }
 
-static void concat_needs_no_map_in_its_backward_and_skips_the_images(void **state) {
-    (void)state;
+TEST_CASE(concat_needs_no_map_in_its_backward_and_skips_the_images) {
     fixture f;
     start_concat(&f);
     assert_int_equal(step_of(&f, "cat forward")->n_uses, 5);
@@ -377,8 +359,7 @@ static void concat_needs_no_map_in_its_backward_and_skips_the_images(void **stat
 }
 
 /* A concat that runs before its input's other consumer in the forward runs after it in the backward. */
-static void later_slices_may_take_the_place_of_earlier_contributions(void **state) {
-    (void)state;
+TEST_CASE(later_slices_may_take_the_place_of_earlier_contributions) {
     fixture f;
     assert_int_equal(nets_net_create("late", &f.net), MM_OK);
     int data = nets_add_data(f.net, 4, 4, 3, 10);
@@ -402,8 +383,7 @@ static void later_slices_may_take_the_place_of_earlier_contributions(void **stat
 }
 
 /* Of two convolutions of one input, the first adds its gradient last. It may be a transposed one. */
-static void a_convolutions_gradient_may_take_the_place_of_the_earlier_one(void **state) {
-    (void)state;
+TEST_CASE(a_convolutions_gradient_may_take_the_place_of_the_earlier_one) {
     for (int transposed = 0; transposed < 2; transposed++) {
         fixture f;
         assert_int_equal(nets_net_create("fork", &f.net), MM_OK);
@@ -426,8 +406,7 @@ static void a_convolutions_gradient_may_take_the_place_of_the_earlier_one(void *
 }
 
 /* oneDNN's LRN would stash a map of its own. */
-static void normalisation_keeps_only_its_input(void **state) {
-    (void)state;
+TEST_CASE(normalisation_keeps_only_its_input) {
     fixture f;
     assert_int_equal(nets_net_create("lrn", &f.net), MM_OK);
     int x = nets_add_data(f.net, 4, 4, 3, 10);
@@ -453,8 +432,7 @@ static void normalisation_keeps_only_its_input(void **state) {
     finish(&f);
 }
 
-static void dropout_is_the_identity_in_evaluation(void **state) {
-    (void)state;
+TEST_CASE(dropout_is_the_identity_in_evaluation) {
     fixture f;
     start(&f, "tiny", 4, NETS_EVAL);
     assert_int_equal(find(&f, "dropout.out"), -1);
@@ -463,8 +441,7 @@ static void dropout_is_the_identity_in_evaluation(void **state) {
     finish(&f);
 }
 
-static void equal_layers_share_one_op(void **state) {
-    (void)state;
+TEST_CASE(equal_layers_share_one_op) {
     fixture small, large;
     start(&small, "resnet20", 4, NETS_TRAIN);
     start(&large, "resnet110", 4, NETS_TRAIN);
@@ -474,8 +451,7 @@ static void equal_layers_share_one_op(void **state) {
     finish(&large);
 }
 
-static void batch_out_of_range_is_refused(void **state) {
-    (void)state;
+TEST_CASE(batch_out_of_range_is_refused) {
     fixture f;
     assert_int_equal(nets_zoo_build("resnet20", &f.net), MM_OK);
     assert_int_equal(nets_backend_open("host", NULL, &f.backend), MM_OK);
@@ -489,16 +465,14 @@ static void batch_out_of_range_is_refused(void **state) {
     nets_net_destroy(f.net);
 }
 
-static void unknown_device_has_no_backend(void **state) {
-    (void)state;
+TEST_CASE(unknown_device_has_no_backend) {
     nets_backend *backend;
     assert_int_equal(nets_backend_open("abacus", NULL, &backend), MM_ERR_NOT_FOUND);
     assert_non_null(strstr(mm_last_error(), "abacus"));
 }
 
 /* Only learned parameters are the weight of a gradient and a momentum. */
-static void gradients_and_momenta_belong_to_their_parameters(void **state) {
-    (void)state;
+TEST_CASE(gradients_and_momenta_belong_to_their_parameters) {
     fixture f;
     int weights = 0, of_weights = 0;
     start(&f, "resnet20", 2, NETS_TRAIN);
@@ -522,8 +496,7 @@ static void gradients_and_momenta_belong_to_their_parameters(void **state) {
 }
 
 /* Then a policy's rules find every layer by name: fused ones, and evaluation's dropouts, too. */
-static void every_layer_of_a_net_is_a_layer_of_the_graph_or_a_part_of_one(void **state) {
-    (void)state;
+TEST_CASE(every_layer_of_a_net_is_a_layer_of_the_graph_or_a_part_of_one) {
     static const char *const nets[] = {"resnet20", "alexnet-2012"};
     for (int i = 0; i < 4; i++) {
         fixture f;
@@ -556,8 +529,7 @@ static const char *role_of(const fixture *f, const char *layer, mm_phase phase, 
     return NULL;
 }
 
-static void products_of_bf16_maps_read_the_copies_of_weights_that_the_update_writes(void **state) {
-    (void)state;
+TEST_CASE(products_of_bf16_maps_read_the_copies_of_weights_that_the_update_writes) {
     static const char *const nets[] = {"tiny", "gpt,layers=1,width=8,heads=2,context=4"};
     static const struct {
         const char *layer, *factor, *weight;
@@ -585,34 +557,4 @@ static void products_of_bf16_maps_read_the_copies_of_weights_that_the_update_wri
         assert_int_equal(copies, n < 2 ? 3 : 5); /* conv1, conv2, fc; wte, and four projections */
         finish(&f);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(training_has_a_step_for_each_layer_both_ways_and_an_update),
-        cmocka_unit_test(evaluation_has_only_forward_steps_and_shares_the_parameters),
-        cmocka_unit_test(fused_layers_are_one_by_the_batch_norms_name),
-        cmocka_unit_test(fused_layers_give_both_gradients_and_need_signs_alone_of_their_output),
-        cmocka_unit_test(the_addends_gradient_may_take_the_outputs_place_or_that_of_an_earlier_one),
-        cmocka_unit_test(a_map_that_a_layer_reads_twice_is_one_use_and_gets_one_gradient),
-        cmocka_unit_test(a_fused_bias_is_the_relus),
-        cmocka_unit_test(first_access_of_every_managed_tensor_is_a_write),
-        cmocka_unit_test(tensors_are_named_and_kept_as_documented),
-        cmocka_unit_test(images_get_no_gradient),
-        cmocka_unit_test(two_consumers_contribute_one_after_the_other),
-        cmocka_unit_test(relu_needs_only_the_sign_of_its_output),
-        cmocka_unit_test(what_may_run_in_place_is_said),
-        cmocka_unit_test(concat_needs_no_map_in_its_backward_and_skips_the_images),
-        cmocka_unit_test(later_slices_may_take_the_place_of_earlier_contributions),
-        cmocka_unit_test(a_convolutions_gradient_may_take_the_place_of_the_earlier_one),
-        cmocka_unit_test(normalisation_keeps_only_its_input),
-        cmocka_unit_test(dropout_is_the_identity_in_evaluation),
-        cmocka_unit_test(equal_layers_share_one_op),
-        cmocka_unit_test(batch_out_of_range_is_refused),
-        cmocka_unit_test(unknown_device_has_no_backend),
-        cmocka_unit_test(gradients_and_momenta_belong_to_their_parameters),
-        cmocka_unit_test(every_layer_of_a_net_is_a_layer_of_the_graph_or_a_part_of_one),
-        cmocka_unit_test(products_of_bf16_maps_read_the_copies_of_weights_that_the_update_writes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

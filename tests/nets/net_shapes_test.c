@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Shapes and parameters by operation and attributes, and refusals. Expected values are torch's for the same layers. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "nets/net.h"
+#include "tests/core/test_case.h"
 
 typedef struct shape_case {
     nets_op_kind op;
@@ -65,8 +60,7 @@ static const shape_case SHAPES[] = {
     {NETS_LINEAR, {.out_channels = 4096}, {6, 6, 256}, {1, 1, 4096}, {4096, 9216, 1, 1}},
 };
 
-static void shapes_and_weights_are_those_of_torch(void **state) {
-    (void)state;
+TEST_CASE(shapes_and_weights_are_those_of_torch) {
     for (size_t i = 0; i < sizeof SHAPES / sizeof SHAPES[0]; i++) {
         const shape_case *c = &SHAPES[i];
         nets_net *net;
@@ -83,8 +77,7 @@ static void shapes_and_weights_are_those_of_torch(void **state) {
     }
 }
 
-static void concat_adds_up_channels(void **state) {
-    (void)state;
+TEST_CASE(concat_adds_up_channels) {
     nets_net *net;
     int inputs[NETS_MAX_INPUTS + 1];
     assert_int_equal(nets_net_create("net", &net), MM_OK);
@@ -100,8 +93,7 @@ static void concat_adds_up_channels(void **state) {
     nets_net_destroy(net);
 }
 
-static void one_map_may_be_two_inputs(void **state) {
-    (void)state;
+TEST_CASE(one_map_may_be_two_inputs) {
     nets_net *net;
     assert_int_equal(nets_net_create("twice", &net), MM_OK);
     int data = nets_add_data(net, 4, 5, 3, 10);
@@ -125,8 +117,7 @@ static void expect_pair_refused(nets_op_kind op, const char *message) {
     nets_net_destroy(net);
 }
 
-static void inputs_that_do_not_fit_together_are_refused(void **state) {
-    (void)state;
+TEST_CASE(inputs_that_do_not_fit_together_are_refused) {
     expect_pair_refused(NETS_CONCAT, "layer pair: its input 1 is 4x4, not 8x8 as the first");
     expect_pair_refused(NETS_CROP, "layer pair: crop takes 1 input, not 2");
 }
@@ -201,8 +192,7 @@ static const refusal REFUSED[] = {
     {NETS_UPSAMPLE, {.scale = {1 << 25, 1}}, "layer bad: \"scale\" must be from 1 to 16777216, not [33554432, 1]"},
 };
 
-static void bad_attributes_are_refused_by_name(void **state) {
-    (void)state;
+TEST_CASE(bad_attributes_are_refused_by_name) {
     for (size_t i = 0; i < sizeof REFUSED / sizeof REFUSED[0]; i++) {
         nets_net *net;
         assert_int_equal(nets_net_create("bad", &net), MM_OK);
@@ -213,8 +203,7 @@ static void bad_attributes_are_refused_by_name(void **state) {
 }
 
 /* Each scale is in range; together they give 2^96 pixels. */
-static void chains_that_overflow_are_refused(void **state) {
-    (void)state;
+TEST_CASE(chains_that_overflow_are_refused) {
     nets_net *net;
     assert_int_equal(nets_net_create("large", &net), MM_OK);
     int x = nets_add_data(net, 1, 1, 1, 10);
@@ -233,8 +222,7 @@ static void chains_that_overflow_are_refused(void **state) {
     nets_net_destroy(net);
 }
 
-static void defaults_are_filled_in(void **state) {
-    (void)state;
+TEST_CASE(defaults_are_filled_in) {
     nets_net *net;
     assert_int_equal(nets_net_create("net", &net), MM_OK);
     int x = nets_add_data(net, 8, 8, 4, 10);
@@ -247,8 +235,7 @@ static void defaults_are_filled_in(void **state) {
     nets_net_destroy(net);
 }
 
-static void a_loss_of_a_map_has_a_label_for_each_pixel(void **state) {
-    (void)state;
+TEST_CASE(a_loss_of_a_map_has_a_label_for_each_pixel) {
     for (int map = 0; map < 2; map++) {
         nets_net *net;
         assert_int_equal(nets_net_create("net", &net), MM_OK);
@@ -262,18 +249,4 @@ static void a_loss_of_a_map_has_a_label_for_each_pixel(void **state) {
         assert_int_equal(nets_net_labels(net), map ? 24 : 1);
         nets_net_destroy(net);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shapes_and_weights_are_those_of_torch),
-        cmocka_unit_test(concat_adds_up_channels),
-        cmocka_unit_test(one_map_may_be_two_inputs),
-        cmocka_unit_test(inputs_that_do_not_fit_together_are_refused),
-        cmocka_unit_test(bad_attributes_are_refused_by_name),
-        cmocka_unit_test(chains_that_overflow_are_refused),
-        cmocka_unit_test(defaults_are_filled_in),
-        cmocka_unit_test(a_loss_of_a_map_has_a_label_for_each_pixel),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

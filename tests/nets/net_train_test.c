@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Whole nets under the reference executor: gradients, learning, and equal bits whether or not tensors share storage. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "nets/zoo/zoo.h"
 #include "tests/core/deep.h"
+#include "tests/core/test_case.h"
 #include "tests/nets/ref_exec.h"
 
 static const ref_options PLAIN = {0};
@@ -115,29 +112,25 @@ static void check_gradients(const nets_net *net, int64_t batch) {
     ref_fini(&ref);
 }
 
-static void gradients_of_branches_match_differences(void **state) {
-    (void)state;
+TEST_CASE(gradients_of_branches_match_differences) {
     nets_net *net = build_branches();
     check_gradients(net, 6);
     nets_net_destroy(net);
 }
 
-static void gradients_of_all_operations_match_differences(void **state) {
-    (void)state;
+TEST_CASE(gradients_of_all_operations_match_differences) {
     nets_net *net = build_operations();
     check_gradients(net, 3);
     nets_net_destroy(net);
 }
 
-static void gradients_of_maps_that_a_layer_reads_twice_match_differences(void **state) {
-    (void)state;
+TEST_CASE(gradients_of_maps_that_a_layer_reads_twice_match_differences) {
     nets_net *net = ref_repeated_net(0);
     check_gradients(net, 6);
     nets_net_destroy(net);
 }
 
-static void gradients_of_a_residual_net_match_differences(void **state) {
-    (void)state;
+TEST_CASE(gradients_of_a_residual_net_match_differences) {
     nets_net *net;
     assert_int_equal(nets_zoo_build("resnet8", &net), MM_OK);
     check_gradients(net, 4);
@@ -162,16 +155,14 @@ static void loss_falls_on_a_fixed_batch(const nets_net *net, float lr) {
     ref_fini(&ref);
 }
 
-static void two_steps_decrease_the_loss_of_resnet20(void **state) {
-    (void)state;
+TEST_CASE(two_steps_decrease_the_loss_of_resnet20) {
     nets_net *net;
     assert_int_equal(nets_zoo_build("resnet20", &net), MM_OK);
     loss_falls_on_a_fixed_batch(net, 0.02f);
     nets_net_destroy(net);
 }
 
-static void two_steps_decrease_the_loss_of_tiny(void **state) {
-    (void)state;
+TEST_CASE(two_steps_decrease_the_loss_of_tiny) {
     nets_net *net;
     assert_int_equal(nets_zoo_build("tiny", &net), MM_OK);
     loss_falls_on_a_fixed_batch(net, 0.05f);
@@ -206,8 +197,7 @@ static void bits_do_not_depend_on_sharing_or_masks(const nets_net *net) {
     ref_fini(&plain);
 }
 
-static void bits_of_nets_do_not_depend_on_sharing_or_masks(void **state) {
-    (void)state;
+TEST_CASE(bits_of_nets_do_not_depend_on_sharing_or_masks) {
     nets_net *net = build_branches();
     bits_do_not_depend_on_sharing_or_masks(net);
     nets_net_destroy(net);
@@ -224,8 +214,7 @@ static void bits_of_nets_do_not_depend_on_sharing_or_masks(void **state) {
 
 /* Evaluates the batch that was just learned. The losses are near each other only once batch norm's running statistics
  * have converged. Evaluation's is lower, as it has no dropout. */
-static void evaluation_follows_training_and_changes_nothing(void **state) {
-    (void)state;
+TEST_CASE(evaluation_follows_training_and_changes_nothing) {
     nets_net *net;
     ref_exec train, eval, in_place;
     float *images;
@@ -249,18 +238,4 @@ static void evaluation_follows_training_and_changes_nothing(void **state) {
     free(images);
     free(labels);
     nets_net_destroy(net);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_of_branches_match_differences),
-        cmocka_unit_test(gradients_of_all_operations_match_differences),
-        cmocka_unit_test(gradients_of_maps_that_a_layer_reads_twice_match_differences),
-        cmocka_unit_test(gradients_of_a_residual_net_match_differences),
-        cmocka_unit_test(two_steps_decrease_the_loss_of_resnet20),
-        cmocka_unit_test(two_steps_decrease_the_loss_of_tiny),
-        cmocka_unit_test(bits_of_nets_do_not_depend_on_sharing_or_masks),
-        cmocka_unit_test(evaluation_follows_training_and_changes_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

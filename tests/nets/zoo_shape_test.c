@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Layers of the zoo's nets: shapes of maps, names and shapes of parameters, published sizes in bytes. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "nets/zoo/zoo.h"
+#include "tests/core/test_case.h"
 
 static nets_net *build(const char *name) {
     nets_net *net;
@@ -42,8 +38,7 @@ static void expect_shapes(const char *name, const shape *shapes, size_t n) {
 #define EXPECT_SHAPES(name, ...)                                                                                       \
     expect_shapes(name, (const shape[]){__VA_ARGS__}, sizeof((const shape[]){__VA_ARGS__}) / sizeof(shape))
 
-static void shapes_of_alexnets_and_vgg(void **state) {
-    (void)state;
+TEST_CASE(shapes_of_alexnets_and_vgg) {
     EXPECT_SHAPES("alexnet", {"features.0", {55, 55, 64}}, {"features.2", {27, 27, 64}}, {"features.5", {13, 13, 192}},
                   {"features.12", {6, 6, 256}}, {"classifier.1", {1, 1, 4096}}, {"loss", {1, 1, 1000}});
     EXPECT_SHAPES("alexnet-2012", {"data", {227, 227, 3}}, {"conv1", {55, 55, 96}}, {"norm1", {55, 55, 96}},
@@ -54,8 +49,7 @@ static void shapes_of_alexnets_and_vgg(void **state) {
     EXPECT_SHAPES("vgg101", {"features.0", {224, 224, 64}}, {"features.200", {7, 7, 512}}, {"loss", {1, 1, 1000}});
 }
 
-static void shapes_of_residual_nets(void **state) {
-    (void)state;
+TEST_CASE(shapes_of_residual_nets) {
     EXPECT_SHAPES("resnet18", {"conv1", {112, 112, 64}}, {"maxpool", {56, 56, 64}}, {"layer1.1.relu2", {56, 56, 64}},
                   {"layer2.0.downsample.1", {28, 28, 128}}, {"layer4.1.relu2", {7, 7, 512}}, {"loss", {1, 1, 1000}});
     EXPECT_SHAPES("resnet50", {"layer1.0.downsample.0", {56, 56, 256}}, {"layer2.0.conv1", {56, 56, 128}},
@@ -66,8 +60,7 @@ static void shapes_of_residual_nets(void **state) {
                   {"layer3.55.relu3", {8, 8, 256}}, {"loss", {1, 1, 10}});
 }
 
-static void shapes_of_nets_of_branches(void **state) {
-    (void)state;
+TEST_CASE(shapes_of_nets_of_branches) {
     EXPECT_SHAPES("googlenet", {"conv1.conv", {112, 112, 64}}, {"maxpool1", {56, 56, 64}}, {"maxpool2", {28, 28, 192}},
                   {"inception3a.cat", {28, 28, 256}}, {"inception3b.cat", {28, 28, 480}}, {"maxpool3", {14, 14, 480}},
                   {"inception4e.cat", {14, 14, 832}}, {"inception5b.cat", {7, 7, 1024}}, {"loss", {1, 1, 1000}});
@@ -87,8 +80,7 @@ static void shapes_of_nets_of_branches(void **state) {
                   {"features.denseblock4.denselayer16.cat", {7, 7, 1024}}, {"loss", {1, 1, 1000}});
 }
 
-static void shapes_of_nin_and_overfeat(void **state) {
-    (void)state;
+TEST_CASE(shapes_of_nin_and_overfeat) {
     EXPECT_SHAPES("nin", {"conv1", {54, 54, 96}}, {"pool1", {27, 27, 96}}, {"pool2", {13, 13, 256}},
                   {"pool3", {6, 6, 384}}, {"cccp8", {6, 6, 1000}}, {"loss", {1, 1, 1000}});
     EXPECT_SHAPES("nin-cifar", {"pool1", {16, 16, 96}}, {"pool2", {8, 8, 192}}, {"cccp6", {8, 8, 10}},
@@ -98,8 +90,7 @@ static void shapes_of_nin_and_overfeat(void **state) {
                   {"pool2", {12, 12, 256}}, {"conv5", {12, 12, 1024}}, {"pool5", {6, 6, 1024}}, {"fc6", {1, 1, 3072}});
 }
 
-static void shapes_of_nets_with_labels_of_pixels(void **state) {
-    (void)state;
+TEST_CASE(shapes_of_nets_with_labels_of_pixels) {
     /* Ronneberger et al. 2015, figure 1. */
     EXPECT_SHAPES("unet", {"data", {572, 572, 1}}, {"down1.conv2", {568, 568, 64}}, {"down4.conv2", {64, 64, 512}},
                   {"bottom5.conv2", {28, 28, 1024}}, {"up4.crop", {56, 56, 512}}, {"up4.cat", {56, 56, 1024}},
@@ -118,8 +109,7 @@ static void shapes_of_nets_with_labels_of_pixels(void **state) {
     nets_net_destroy(net);
 }
 
-static void parameters_are_called_as_in_torchvision(void **state) {
-    (void)state;
+TEST_CASE(parameters_are_called_as_in_torchvision) {
     static const struct {
         const char *net, *param;
         int64_t dims[4];
@@ -178,25 +168,11 @@ static void output_sizes(const char *name, int64_t batch, double *sum_out, doubl
 /* FreeLunch's figures for naive allocation, with the digits given there. Counting every layer's output meets them all:
  * convolutions, ReLUs, normalisations, pools, linear layers, dropouts, and the probabilities (without which AlexNet's
  * would be 940.1), but not the images. */
-static void outputs_take_what_freelunch_says(void **state) {
-    (void)state;
+TEST_CASE(outputs_take_what_freelunch_says) {
     double sum, largest;
     output_sizes("alexnet-2012", 128, &sum, &largest);
     assert_true(fabs(sum - 940.5) < 0.05);
     assert_true(fabs(largest - 141.8) < 0.05);
     output_sizes("resnet152@227", 24, &sum, &largest);
     assert_true(fabs(largest - 76.15) < 0.005);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shapes_of_alexnets_and_vgg),
-        cmocka_unit_test(shapes_of_residual_nets),
-        cmocka_unit_test(shapes_of_nets_of_branches),
-        cmocka_unit_test(shapes_of_nin_and_overfeat),
-        cmocka_unit_test(shapes_of_nets_with_labels_of_pixels),
-        cmocka_unit_test(parameters_are_called_as_in_torchvision),
-        cmocka_unit_test(outputs_take_what_freelunch_says),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,16 +2,13 @@
 /* A small network of every family trains: liveness gives naive's bits, and differences of the loss confirm gradients.
  * And a net learns classes of pixels. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "nets/exec/exec.h"
 #include "nets/io/reader.h"
 #include "nets/zoo/zoo.h"
+#include "tests/core/test_case.h"
 #include "tests/nets/ref_exec.h"
 
 enum { BATCH = 2, STEPS = 2, PARAMS_CHECKED = 6 };
@@ -86,8 +83,7 @@ static void stop(trained *t) {
     mm_manager_destroy(t->manager);
 }
 
-static void every_family_trains_under_liveness_as_under_naive(void **state) {
-    (void)state;
+TEST_CASE(every_family_trains_under_liveness_as_under_naive) {
     for (size_t i = 0; i < sizeof SMALL / sizeof SMALL[0]; i++) {
         nets_net *net = build(SMALL[i]);
         float *images;
@@ -187,8 +183,7 @@ static void check_family(const char *name) {
     nets_net_destroy(net);
 }
 
-static void gradients_of_every_family_match_differences(void **state) {
-    (void)state;
+TEST_CASE(gradients_of_every_family_match_differences) {
     for (size_t i = 0; i < sizeof SMALL / sizeof SMALL[0]; i++) check_family(SMALL[i]);
 }
 
@@ -207,8 +202,7 @@ static nets_net *build_pixels(void) {
     return net;
 }
 
-static void a_net_learns_the_classes_of_synthetic_pixels(void **state) {
-    (void)state;
+TEST_CASE(a_net_learns_the_classes_of_synthetic_pixels) {
     enum { IMAGES = 8, ITERATIONS = 60 };
     nets_net *net = build_pixels();
     const mm_options options = {.device = "host", .device_bytes = 32 << 20, .policy = "liveness", .self_check = true};
@@ -235,13 +229,4 @@ static void a_net_learns_the_classes_of_synthetic_pixels(void **state) {
     nets_exec_destroy(exec);
     mm_manager_destroy(manager);
     nets_net_destroy(net);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_family_trains_under_liveness_as_under_naive),
-        cmocka_unit_test(gradients_of_every_family_match_differences),
-        cmocka_unit_test(a_net_learns_the_classes_of_synthetic_pixels),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,13 +3,10 @@
  * and reads back. Each is exactly as large as its memory, so a sanitizer sees reads beyond. */
 #include "nets/io/net_file.h"
 #include "nets/io/reader_random.h"
+#include "tests/core/test_case.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { ROUNDS = 12000, MAX_EDITS = 4, CAPACITY = 8192 };
 
@@ -185,8 +182,7 @@ static void mutants_of(const char *valid, size_t n_valid, uint64_t seed) {
     assert_in_range(accepted, ROUNDS / 200, ROUNDS / 2);
 }
 
-static void mutants_of_a_built_in_are_refused_or_come_back(void **state) {
-    (void)state;
+TEST_CASE(mutants_of_a_built_in_are_refused_or_come_back) {
     nets_net *net;
     size_t n_valid;
     assert_int_equal(nets_open("resnet8", &net), MM_OK);
@@ -234,8 +230,7 @@ static const char of_tokens[] =
     "    {\"name\": \"loss\", \"op\": \"token_loss\", \"inputs\": [\"act\"], \"out_channels\": 7, \"tied\": true}\n  ]\n}\n";
 /* clang-format on */
 
-static void mutants_with_every_operation_are_refused_or_come_back(void **state) {
-    (void)state;
+TEST_CASE(mutants_with_every_operation_are_refused_or_come_back) {
     for (int op = 0; op < NETS_OP_KINDS; op++) {
         char text[64];
         snprintf(text, sizeof text, "\"op\": \"%s\"", nets_op_name((nets_op_kind)op));
@@ -243,12 +238,4 @@ static void mutants_with_every_operation_are_refused_or_come_back(void **state) 
     }
     mutants_of(of_every_op, sizeof of_every_op - 1, ROUNDS);
     mutants_of(of_tokens, sizeof of_tokens - 1, ROUNDS / 4);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(mutants_of_a_built_in_are_refused_or_come_back),
-        cmocka_unit_test(mutants_with_every_operation_are_refused_or_come_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,14 +3,11 @@
  * the file and fill it. Each lies in memory of exactly its size, so that a sanitizer sees reads beyond it. */
 #include "nets/io/reader_random.h"
 #include "nets/io/safetensors_header.h"
+#include "tests/core/test_case.h"
 #include "tests/nets_io/scratch.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { ROUNDS = 30000, MAX_EDITS = 4, CAPACITY = 2048 };
 
@@ -119,8 +116,7 @@ static bool parse_copy(const uint8_t *bytes, size_t n_bytes) {
     return status == MM_OK;
 }
 
-static void mutants_are_refused_or_whole(void **state) {
-    (void)state;
+TEST_CASE(mutants_are_refused_or_whole) {
     size_t n_valid;
     uint8_t *valid = valid_file(&n_valid);
     assert_true(parse_copy(valid, n_valid));
@@ -138,9 +134,4 @@ static void mutants_are_refused_or_whole(void **state) {
     /* Flips within names and data are harmless, most others are not. */
     assert_in_range(accepted, ROUNDS / 100, ROUNDS / 2);
     free(valid);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(mutants_are_refused_or_whole)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,16 +5,13 @@
 
 #include <jansson.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "nets/io/op_list.h"
 #include "nets/net_ops.h"
 #include "nets/zoo/zoo.h"
+#include "tests/core/test_case.h"
 #include "tests/nets_io/scratch.h"
 
 /* ---------------------------------------------------------------- helpers */
@@ -139,8 +136,7 @@ static void expect_built_in_round_trip(const char *name) {
     nets_net_destroy(net);
 }
 
-static void every_net_of_the_zoo_comes_back_equal(void **state) {
-    (void)state;
+TEST_CASE(every_net_of_the_zoo_comes_back_equal) {
     const char *name;
     for (size_t i = 0; (name = nets_zoo_list(i, NULL)); i++)
         if (!strchr(name, '<')) expect_built_in_round_trip(name);
@@ -148,8 +144,7 @@ static void every_net_of_the_zoo_comes_back_equal(void **state) {
     expect_built_in_round_trip("cifar-resnet50");
 }
 
-static void a_printed_file_read_and_printed_has_the_same_bytes(void **state) {
-    (void)state;
+TEST_CASE(a_printed_file_read_and_printed_has_the_same_bytes) {
     nets_net *net;
     assert_int_equal(nets_net_parse("good", good, strlen(good), &net), MM_OK);
     char *text = expect_round_trip(net);
@@ -158,8 +153,7 @@ static void a_printed_file_read_and_printed_has_the_same_bytes(void **state) {
     nets_net_destroy(net);
 }
 
-static void attributes_keep_every_bit(void **state) {
-    (void)state;
+TEST_CASE(attributes_keep_every_bit) {
     static const float rates[] = {0.1f, 1 / 3.0f, 0x1.fffffep-1f, 0x1p-149f, 0x1.234568p-20f, 0.5f};
     for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
         nets_net *net;
@@ -178,8 +172,7 @@ static void attributes_keep_every_bit(void **state) {
     }
 }
 
-static void values_may_be_written_in_several_ways(void **state) {
-    (void)state;
+TEST_CASE(values_may_be_written_in_several_ways) {
     static const bad_edit same[] = {
         {"\"kernel\": 2", "\"stride\": [2, 2], \"kernel\": [2, 2]", ""}, /* both are the defaults */
         {"\"op\": \"batch_norm\"", "\"eps\": 1e-5, \"momentum\": 1e-1, \"op\": \"batch_norm\"", ""},
@@ -200,8 +193,7 @@ static void values_may_be_written_in_several_ways(void **state) {
     }
 }
 
-static void names_with_quotes_and_other_alphabets_come_back(void **state) {
-    (void)state;
+TEST_CASE(names_with_quotes_and_other_alphabets_come_back) {
     nets_net *net;
     assert_int_equal(nets_net_create("q\"\\/ \xC3\xBC", &net), MM_OK);
     int x = nets_add_data(net, 2, 2, 3, 10);
@@ -212,8 +204,7 @@ static void names_with_quotes_and_other_alphabets_come_back(void **state) {
     nets_net_destroy(net);
 }
 
-static void a_name_that_json_cannot_hold_is_not_printed(void **state) {
-    (void)state;
+TEST_CASE(a_name_that_json_cannot_hold_is_not_printed) {
     nets_net *net;
     char text[4096];
     assert_int_equal(nets_net_create("\xFF", &net), MM_OK);
@@ -227,8 +218,7 @@ static void a_name_that_json_cannot_hold_is_not_printed(void **state) {
     nets_net_destroy(net);
 }
 
-static void printing_to_a_full_device_fails(void **state) {
-    (void)state;
+TEST_CASE(printing_to_a_full_device_fails) {
     nets_net *net;
     assert_int_equal(nets_zoo_build("resnet20", &net), MM_OK);
     FILE *stream = fopen("/dev/full", "w");
@@ -241,8 +231,7 @@ static void printing_to_a_full_device_fails(void **state) {
 
 /* A field of nets_attrs that no operation takes would be lost in a file: between the fields that are taken there is
  * only padding. No operation takes a field twice. */
-static void every_attribute_is_taken_by_an_operation(void **state) {
-    (void)state;
+TEST_CASE(every_attribute_is_taken_by_an_operation) {
     bool taken[sizeof(nets_attrs)] = {false};
     const nets_attr *attr;
     for (nets_op_kind op = 0; op < NETS_OP_KINDS; op++)
@@ -390,8 +379,7 @@ static void expect_default_given(const json_t *layer, const json_t *attr) {
 
 /* Every operation is printed. Its example is a layer that the parser accepts. Every attribute is printed, with the
  * range and default that the parser enforces. */
-static void what_is_printed_of_operations_is_what_the_parser_enforces(void **state) {
-    (void)state;
+TEST_CASE(what_is_printed_of_operations_is_what_the_parser_enforces) {
     json_t *ops = printed_ops(), *op, *attr;
     size_t o, a, n_attrs = 0;
     assert_int_equal(json_array_size(ops), NETS_OP_KINDS - 1); /* all but data */
@@ -429,8 +417,7 @@ static void what_is_printed_of_operations_is_what_the_parser_enforces(void **sta
     json_decref(ops);
 }
 
-static void an_operation_is_printed_in_depth(void **state) {
-    (void)state;
+TEST_CASE(an_operation_is_printed_in_depth) {
     char text[8192], line[256], value[NETS_ATTR_TEXT_CAPACITY], range[NETS_ATTR_TEXT_CAPACITY];
     for (nets_op_kind op = NETS_CONV; op < NETS_OP_KINDS; op++) {
         const nets_op_info *info = nets_op_info_of(op);
@@ -466,8 +453,7 @@ static void an_operation_is_printed_in_depth(void **state) {
 
 /* ---------------------------------------------------------------- bad files */
 
-static void what_is_no_json_is_refused_with_line_and_column(void **state) {
-    (void)state;
+TEST_CASE(what_is_no_json_is_refused_with_line_and_column) {
     static const bad_edit edits[] = {
         {"\"version\": 1,", "\"version\": 1", "line 4, column 8: '}' expected near '\"name\"'"},
         {"\"kernel\": 2, ", "\"kernel\": two, ", "line 10, column 71: invalid token near 'two'"},
@@ -486,8 +472,7 @@ static void what_is_no_json_is_refused_with_line_and_column(void **state) {
     assert_int_equal(nets_net_parse("nul", "{}\0", 3, &net), MM_ERR_FORMAT);
 }
 
-static void deep_nesting_is_refused(void **state) {
-    (void)state;
+TEST_CASE(deep_nesting_is_refused) {
     enum { DEPTH = 1000000 };
     char *text = malloc(DEPTH + 1);
     assert_non_null(text);
@@ -497,8 +482,7 @@ static void deep_nesting_is_refused(void **state) {
     free(text);
 }
 
-static void a_header_that_is_wrong_is_refused(void **state) {
-    (void)state;
+TEST_CASE(a_header_that_is_wrong_is_refused) {
     static const bad_edit edits[] = {
         {"  \"format\": \"mm net\",\n", "", "\"format\" is missing"},
         {"\"mm net\"", "\"mm facts\"", "\"format\" must be \"mm net\", not \"mm facts\""},
@@ -527,8 +511,7 @@ static void a_header_that_is_wrong_is_refused(void **state) {
     expect_refused("{\"format\": \"mm net\", \"version\": 1, \"name\": \"x\", \"layers\": []}", "\"input\" is missing");
 }
 
-static void a_layer_of_the_wrong_form_is_refused(void **state) {
-    (void)state;
+TEST_CASE(a_layer_of_the_wrong_form_is_refused) {
     static const bad_edit edits[] = {
         {"{\"name\": \"bn\", \"op\": \"batch_norm\", \"inputs\": [\"conv\"]}", "\"bn\"",
          "layers[1]: must be an object, not text"},
@@ -552,8 +535,7 @@ static void a_layer_of_the_wrong_form_is_refused(void **state) {
     EXPECT_ALL_REFUSED(edits);
 }
 
-static void attributes_that_an_operation_does_not_take_are_refused(void **state) {
-    (void)state;
+TEST_CASE(attributes_that_an_operation_does_not_take_are_refused) {
     static const bad_edit edits[] = {
         {"\"out_channels\": 4", "\"outchannels\": 4",
          "layer conv: \"outchannels\" is no attribute of conv, which takes out_channels, kernel, stride, pad"},
@@ -565,8 +547,7 @@ static void attributes_that_an_operation_does_not_take_are_refused(void **state)
     EXPECT_ALL_REFUSED(edits);
 }
 
-static void attributes_of_the_wrong_type_or_range_are_refused(void **state) {
-    (void)state;
+TEST_CASE(attributes_of_the_wrong_type_or_range_are_refused) {
     static const bad_edit edits[] = {
         {"\"out_channels\": 4", "\"out_channels\": 4.0",
          "layer conv: \"out_channels\" must be a whole number, not a number with a fraction"},
@@ -596,8 +577,7 @@ static void attributes_of_the_wrong_type_or_range_are_refused(void **state) {
     EXPECT_ALL_REFUSED(edits);
 }
 
-static void inputs_that_are_not_earlier_layers_are_refused(void **state) {
-    (void)state;
+TEST_CASE(inputs_that_are_not_earlier_layers_are_refused) {
     static const bad_edit edits[] = {
         {"[\"bn\", \"conv\"]", "[\"bn\", \"cnov\"]", "layer sum: its input \"cnov\" is no layer"},
         {"\"inputs\": [\"conv\"]", "\"inputs\": [\"bn\"]",
@@ -619,8 +599,7 @@ static void inputs_that_are_not_earlier_layers_are_refused(void **state) {
     free(many);
 }
 
-static void networks_that_make_no_sense_are_refused(void **state) {
-    (void)state;
+TEST_CASE(networks_that_make_no_sense_are_refused) {
     static const bad_edit edits[] = {
         {"\"name\": \"bn\"", "\"name\": \"conv\"", "layer conv: there is another layer of that name before"},
         {"\"name\": \"bn\"", "\"name\": \"data\"", "layer data: that is the input's name"},
@@ -637,8 +616,7 @@ static void networks_that_make_no_sense_are_refused(void **state) {
     EXPECT_ALL_REFUSED(edits);
 }
 
-static void sizes_that_overflow_are_refused_by_layer(void **state) {
-    (void)state;
+TEST_CASE(sizes_that_overflow_are_refused_by_layer) {
     static const bad_edit edits[] = {
         {"\"height\": 8, \"width\": 6", "\"height\": 2147483647, \"width\": 2147483647",
          "input: layer data: its output is 2147483647x2147483647x3: each must be from 1 to"},
@@ -654,8 +632,7 @@ static void sizes_that_overflow_are_refused_by_layer(void **state) {
 }
 
 /* Each layer's parameters are below the limit for one; their sum is above it. */
-static void parameters_that_overflow_together_are_refused(void **state) {
-    (void)state;
+TEST_CASE(parameters_that_overflow_together_are_refused) {
     static const char begin[] =
         "{\"format\": \"mm net\", \"version\": 1, \"name\": \"sum\", \"input\": {\"height\": 1, "
         "\"width\": 1, \"channels\": 16777216, \"classes\": 10}, \"layers\": [";
@@ -682,8 +659,7 @@ static void expect_not_loaded(const char *path, mm_status expected, const char *
     assert_non_null(strstr(mm_last_error(), message));
 }
 
-static void files_that_cannot_be_read_are_named(void **state) {
-    (void)state;
+TEST_CASE(files_that_cannot_be_read_are_named) {
     char dir[PATH_MAX], path[PATH_MAX];
     scratch_create(dir);
     expect_not_loaded(scratch_join(dir, "none", path), MM_ERR_IO, "No such file");
@@ -697,8 +673,7 @@ static void files_that_cannot_be_read_are_named(void **state) {
     scratch_remove(dir);
 }
 
-static void a_long_path_does_not_hide_the_message(void **state) {
-    (void)state;
+TEST_CASE(a_long_path_does_not_hide_the_message) {
     char path[1024];
     nets_net *net;
     memset(path, 'p', sizeof path);
@@ -709,8 +684,7 @@ static void a_long_path_does_not_hide_the_message(void **state) {
     free(text);
 }
 
-static void a_name_that_begins_with_file_is_opened_as_one(void **state) {
-    (void)state;
+TEST_CASE(a_name_that_begins_with_file_is_opened_as_one) {
     char dir[PATH_MAX], path[PATH_MAX], name[PATH_MAX + 8];
     nets_net *net;
     scratch_create(dir);
@@ -725,33 +699,4 @@ static void a_name_that_begins_with_file_is_opened_as_one(void **state) {
     assert_non_null(strstr(mm_last_error(), "resnet32"));
     assert_int_equal(nets_open("file:", &net), MM_ERR_IO);
     scratch_remove(dir);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_net_of_the_zoo_comes_back_equal),
-        cmocka_unit_test(a_printed_file_read_and_printed_has_the_same_bytes),
-        cmocka_unit_test(attributes_keep_every_bit),
-        cmocka_unit_test(values_may_be_written_in_several_ways),
-        cmocka_unit_test(names_with_quotes_and_other_alphabets_come_back),
-        cmocka_unit_test(a_name_that_json_cannot_hold_is_not_printed),
-        cmocka_unit_test(printing_to_a_full_device_fails),
-        cmocka_unit_test(every_attribute_is_taken_by_an_operation),
-        cmocka_unit_test(what_is_printed_of_operations_is_what_the_parser_enforces),
-        cmocka_unit_test(an_operation_is_printed_in_depth),
-        cmocka_unit_test(what_is_no_json_is_refused_with_line_and_column),
-        cmocka_unit_test(deep_nesting_is_refused),
-        cmocka_unit_test(a_header_that_is_wrong_is_refused),
-        cmocka_unit_test(a_layer_of_the_wrong_form_is_refused),
-        cmocka_unit_test(attributes_that_an_operation_does_not_take_are_refused),
-        cmocka_unit_test(attributes_of_the_wrong_type_or_range_are_refused),
-        cmocka_unit_test(inputs_that_are_not_earlier_layers_are_refused),
-        cmocka_unit_test(networks_that_make_no_sense_are_refused),
-        cmocka_unit_test(sizes_that_overflow_are_refused_by_layer),
-        cmocka_unit_test(parameters_that_overflow_together_are_refused),
-        cmocka_unit_test(files_that_cannot_be_read_are_named),
-        cmocka_unit_test(a_long_path_does_not_hide_the_message),
-        cmocka_unit_test(a_name_that_begins_with_file_is_opened_as_one),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

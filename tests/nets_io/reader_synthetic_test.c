@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "nets/io/reader.h"
+#include "tests/core/test_case.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static nets_reader *open_reader(const char *spec, nets_reader_options options) {
     nets_reader *reader;
@@ -20,8 +17,7 @@ static nets_batch next_of(nets_reader *reader) {
     return batch;
 }
 
-static void defaults_are_those_of_a_small_cifar10(void **state) {
-    (void)state;
+TEST_CASE(defaults_are_those_of_a_small_cifar10) {
     nets_reader_size train, test;
     nets_reader *reader = open_reader("synthetic", (nets_reader_options){.batch = 64});
     nets_reader_size_get(reader, &train);
@@ -37,8 +33,7 @@ static void defaults_are_those_of_a_small_cifar10(void **state) {
     assert_int_equal(train.image.classes, 10);
 }
 
-static void any_shape_is_filled_with_finite_values(void **state) {
-    (void)state;
+TEST_CASE(any_shape_is_filled_with_finite_values) {
     static const nets_image_shape shapes[] = {
         {1, 1, 1, 1, false}, {1, 7, 2, 3, false}, {5, 3, 4, 7, false}, {17, 2, 1, 1000, false}};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
@@ -56,8 +51,7 @@ static void any_shape_is_filled_with_finite_values(void **state) {
     }
 }
 
-static void data_is_the_same_for_every_seed_and_differs_between_splits(void **state) {
-    (void)state;
+TEST_CASE(data_is_the_same_for_every_seed_and_differs_between_splits) {
     enum { ELEMS = 32 * 32 * 3 };
     nets_reader *first =
         open_reader("synthetic", (nets_reader_options){.batch = 10, .split = NETS_SPLIT_TEST, .seed = 1});
@@ -98,8 +92,7 @@ static int nearest(const float *image, const float *means, int64_t elems, int cl
     return best;
 }
 
-static void classes_learned_from_training_are_found_in_test(void **state) {
-    (void)state;
+TEST_CASE(classes_learned_from_training_are_found_in_test) {
     enum { SIDE = 16, ELEMS = SIDE * SIDE * 3, CLASSES = 8, PER_CLASS = 50 };
     nets_image_shape shape = {SIDE, SIDE, 3, CLASSES, false};
     float *means = calloc(CLASSES * ELEMS, sizeof *means);
@@ -138,8 +131,7 @@ static nets_batch open_map(int64_t height, int64_t width, nets_reader **reader_o
 }
 
 /* Noise is in [-1, 1), so pixels of one class differ by less than 2 in every channel, in every image. */
-static void pixels_of_one_label_are_of_one_colour(void **state) {
-    (void)state;
+TEST_CASE(pixels_of_one_label_are_of_one_colour) {
     nets_reader *reader;
     nets_batch batch = open_map(24, 20, &reader);
     int counts[3] = {0};
@@ -165,8 +157,7 @@ static void pixels_of_one_label_are_of_one_colour(void **state) {
     nets_reader_destroy(reader);
 }
 
-static void a_smaller_map_has_the_labels_of_the_middle(void **state) {
-    (void)state;
+TEST_CASE(a_smaller_map_has_the_labels_of_the_middle) {
     nets_reader *whole, *middle;
     nets_batch a = open_map(24, 20, &whole), b = open_map(9, 14, &middle);
     assert_memory_equal(a.images, b.images, 4 * 24 * 20 * 2 * sizeof(float));
@@ -178,8 +169,7 @@ static void a_smaller_map_has_the_labels_of_the_middle(void **state) {
     nets_reader_destroy(middle);
 }
 
-static void maps_larger_than_the_image_are_refused(void **state) {
-    (void)state;
+TEST_CASE(maps_larger_than_the_image_are_refused) {
     static const int64_t maps[][2] = {{33, 32}, {32, 33}, {0, 4}, {4, 0}, {-1, -1}};
     for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) {
         const nets_reader_options options = {.batch = 1, .label_map = {maps[i][0], maps[i][1]}};
@@ -189,8 +179,7 @@ static void maps_larger_than_the_image_are_refused(void **state) {
     }
 }
 
-static void bad_arguments_are_refused(void **state) {
-    (void)state;
+TEST_CASE(bad_arguments_are_refused) {
     static const char *const specs[] = {"synthetic:",
                                         "synthetic:samples=",
                                         "synthetic:samples=0",
@@ -208,18 +197,4 @@ static void bad_arguments_are_refused(void **state) {
         options.wanted = shapes[i];
         assert_int_equal(nets_reader_create("synthetic", &options, &reader), MM_ERR_INVALID);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults_are_those_of_a_small_cifar10),
-        cmocka_unit_test(any_shape_is_filled_with_finite_values),
-        cmocka_unit_test(data_is_the_same_for_every_seed_and_differs_between_splits),
-        cmocka_unit_test(classes_learned_from_training_are_found_in_test),
-        cmocka_unit_test(pixels_of_one_label_are_of_one_colour),
-        cmocka_unit_test(a_smaller_map_has_the_labels_of_the_middle),
-        cmocka_unit_test(maps_larger_than_the_image_are_refused),
-        cmocka_unit_test(bad_arguments_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,13 +2,9 @@
 /* A codec's job that fails reaches whoever waits for it: the step that begins, where the caller computes inline or the
  * job could not even be issued; else the end of the iteration. Weights are not updated from garbage, and the dispatcher
  * goes on. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "tests/core/test_case.h"
 #include "tests/device/host_fixture.h"
 #include "tests/pipeline/dispatch_rig.h"
 
@@ -98,40 +94,33 @@ static void check_failures(fault_case c) {
     }
 }
 
-static void encode_that_cannot_be_issued_is_told_to_the_step_that_waits(void **state) {
-    (void)state;
+TEST_CASE(encode_that_cannot_be_issued_is_told_to_the_step_that_waits) {
     check_failures((fault_case){.policy = sliding, .encode = FAULT_ISSUE});
     check_failures((fault_case){.policy = sliding, .encode = FAULT_ISSUE, .on_stream = true});
 }
 
-static void decode_that_cannot_be_issued_is_told_to_the_step_that_waits(void **state) {
-    (void)state;
+TEST_CASE(decode_that_cannot_be_issued_is_told_to_the_step_that_waits) {
     check_failures((fault_case){.policy = sliding, .decode = FAULT_ISSUE});
     check_failures((fault_case){.policy = sliding, .decode = FAULT_ISSUE, .on_stream = true});
 }
 
-static void encode_that_fails_running_is_told_to_the_inline_step_that_waits(void **state) {
-    (void)state;
+TEST_CASE(encode_that_fails_running_is_told_to_the_inline_step_that_waits) {
     check_failures((fault_case){.policy = sliding, .encode = FAULT_RUN});
 }
 
-static void decode_that_fails_running_is_told_to_the_inline_step_that_waits(void **state) {
-    (void)state;
+TEST_CASE(decode_that_fails_running_is_told_to_the_inline_step_that_waits) {
     check_failures((fault_case){.policy = sliding, .decode = FAULT_RUN});
 }
 
-static void encode_that_fails_running_poisons_the_stream_and_is_told_at_the_end(void **state) {
-    (void)state;
+TEST_CASE(encode_that_fails_running_poisons_the_stream_and_is_told_at_the_end) {
     check_failures((fault_case){.policy = sliding, .encode = FAULT_RUN, .on_stream = true, .told_at_end = true});
 }
 
-static void decode_that_fails_running_poisons_the_stream_and_is_told_at_the_end(void **state) {
-    (void)state;
+TEST_CASE(decode_that_fails_running_poisons_the_stream_and_is_told_at_the_end) {
     check_failures((fault_case){.policy = sliding, .decode = FAULT_RUN, .on_stream = true, .told_at_end = true});
 }
 
-static void failures_of_the_unoptimised_workflow_are_told_to_the_step_that_waits(void **state) {
-    (void)state;
+TEST_CASE(failures_of_the_unoptimised_workflow_are_told_to_the_step_that_waits) {
     for (int stream = 0; stream < 2; stream++) {
         check_failures((fault_case){.policy = naive, .encode = FAULT_ISSUE, .on_stream = stream});
         check_failures((fault_case){.policy = naive, .encode = FAULT_RUN, .on_stream = stream});
@@ -140,8 +129,7 @@ static void failures_of_the_unoptimised_workflow_are_told_to_the_step_that_waits
     }
 }
 
-static void the_message_names_the_operation_that_could_not_be_issued(void **state) {
-    (void)state;
+TEST_CASE(the_message_names_the_operation_that_could_not_be_issued) {
     rig r;
     rig_options options = {.seed = 3, .layers = LAYERS, .policy = sliding};
     rig_init(&r, &options);
@@ -152,8 +140,7 @@ static void the_message_names_the_operation_that_could_not_be_issued(void **stat
 }
 
 /* Whichever map it is in: of checksums that differ, either may be the larger one. */
-static void a_wrong_bit_of_any_decode_fails_the_self_check(void **state) {
-    (void)state;
+TEST_CASE(a_wrong_bit_of_any_decode_fails_the_self_check) {
     rig r;
     rig_options options = {.seed = 3, .layers = LAYERS, .policy = sliding, .self_check = true};
     rig_init(&r, &options);
@@ -170,8 +157,7 @@ static void a_wrong_bit_of_any_decode_fails_the_self_check(void **state) {
     rig_fini(&r);
 }
 
-static void a_users_failed_step_is_told_at_the_end_and_updates_nothing(void **state) {
-    (void)state;
+TEST_CASE(a_users_failed_step_is_told_at_the_end_and_updates_nothing) {
     rig r;
     int64_t waited_ns;
     uint64_t seed = seed_with_updates_last(1);
@@ -211,8 +197,7 @@ static void begin_and_abort(rig *r, int steps, bool own) {
 
 /* An iteration that ended without waiting fails while it runs; the one behind it is given up. Who waits next is told,
  * once. */
-static void an_abort_leaves_the_failure_of_iterations_ahead_to_who_waits(void **state) {
-    (void)state;
+TEST_CASE(an_abort_leaves_the_failure_of_iterations_ahead_to_who_waits) {
     static const struct {
         fault_place place;
         mm_status status;
@@ -243,8 +228,7 @@ static void an_abort_leaves_the_failure_of_iterations_ahead_to_who_waits(void **
         }
 }
 
-static void the_failure_of_what_is_given_up_is_nobodys(void **state) {
-    (void)state;
+TEST_CASE(the_failure_of_what_is_given_up_is_nobodys) {
     rig r;
     rig_options options = {.seed = 3, .layers = LAYERS, .policy = sliding, .delay_max_ns = 200000};
     rig_init(&r, &options);
@@ -257,8 +241,7 @@ static void the_failure_of_what_is_given_up_is_nobodys(void **state) {
 
 /* The iteration behind one that fails while it runs cannot be issued: its end tells its own failure, who waits next the
  * other's. */
-static void an_iteration_that_fails_leaves_the_failure_of_those_ahead_too(void **state) {
-    (void)state;
+TEST_CASE(an_iteration_that_fails_leaves_the_failure_of_those_ahead_too) {
     rig r;
     int64_t waited_ns;
     rig_options options = {.seed = 3, .layers = LAYERS, .policy = sliding, .issue = MM_ISSUE_INLINE};
@@ -288,23 +271,4 @@ static void an_iteration_that_fails_leaves_the_failure_of_those_ahead_too(void *
     assert_int_equal(mm_dispatch_sync(r.dispatch), MM_OK);
     check_recovery(&r, 3);
     rig_fini(&r);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(encode_that_cannot_be_issued_is_told_to_the_step_that_waits),
-        cmocka_unit_test(decode_that_cannot_be_issued_is_told_to_the_step_that_waits),
-        cmocka_unit_test(encode_that_fails_running_is_told_to_the_inline_step_that_waits),
-        cmocka_unit_test(decode_that_fails_running_is_told_to_the_inline_step_that_waits),
-        cmocka_unit_test(encode_that_fails_running_poisons_the_stream_and_is_told_at_the_end),
-        cmocka_unit_test(decode_that_fails_running_poisons_the_stream_and_is_told_at_the_end),
-        cmocka_unit_test(failures_of_the_unoptimised_workflow_are_told_to_the_step_that_waits),
-        cmocka_unit_test(the_message_names_the_operation_that_could_not_be_issued),
-        cmocka_unit_test(a_wrong_bit_of_any_decode_fails_the_self_check),
-        cmocka_unit_test(a_users_failed_step_is_told_at_the_end_and_updates_nothing),
-        cmocka_unit_test(an_abort_leaves_the_failure_of_iterations_ahead_to_who_waits),
-        cmocka_unit_test(the_failure_of_what_is_given_up_is_nobodys),
-        cmocka_unit_test(an_iteration_that_fails_leaves_the_failure_of_those_ahead_too),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

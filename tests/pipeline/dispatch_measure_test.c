@@ -2,15 +2,11 @@
 /* Measures: what they find in maps, gradient maps and persistent tensors is what a loop finds that computes the steps
  * in memory of its own; and every iteration has the bits of one without. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "mm/core/plan/plan.h"
+#include "tests/core/test_case.h"
 #include "tests/pipeline/dispatch_rig.h"
 
 enum { LAYERS = 10, SEEDS = 12, ITERATIONS = 3 };
@@ -99,8 +95,7 @@ static int compare(const rig *r, const mm_sums *expected, mm_tensor_kind kind) {
     return n;
 }
 
-static void measures_find_what_a_loop_finds(void **state) {
-    (void)state;
+TEST_CASE(measures_find_what_a_loop_finds) {
     static const mm_tensor_kind kinds[] = {MM_FEATURE_MAP, MM_GRADIENT_MAP, MM_WEIGHT, MM_WEIGHT_GRADIENT};
     int compared[sizeof kinds / sizeof *kinds] = {0};
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
@@ -132,11 +127,4 @@ static void measures_find_what_a_loop_finds(void **state) {
         rig_fini(&r);
     }
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) assert_true(compared[k] > 50);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(measures_find_what_a_loop_finds),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

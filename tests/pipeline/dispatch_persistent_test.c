@@ -2,15 +2,11 @@
 /* Operations on persistent tensors: gradients go to pinned memory and come back before the update, weights are copied
  * while the forward pass reads them. Every iteration has the bits of one without, also where iterations follow each
  * other without a wait. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "mm/core/plan/program.h"
+#include "tests/core/test_case.h"
 #include "tests/pipeline/dispatch_rig.h"
 
 enum { LAYERS = 10, SEEDS = 12, ITERATIONS = 4 };
@@ -73,8 +69,7 @@ static mm_plan *with_trips(const mm_plan *plan, const mm_limits *limits) {
     return made;
 }
 
-static void gradients_and_weights_travel_and_every_bit_stays(void **state) {
-    (void)state;
+TEST_CASE(gradients_and_weights_travel_and_every_bit_stays) {
     int64_t trips = 0;
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         rig r;
@@ -103,11 +98,4 @@ static void gradients_and_weights_travel_and_every_bit_stays(void **state) {
         rig_fini(&r);
     }
     assert_true(trips > 0);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_and_weights_travel_and_every_bit_stays),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Codes that go over the link in pieces while they are encoded and decoded: the same bits as whole, whoever issues, in
  * the same counts; a piece that fails poisons what follows; the encoder keeps to its throttle. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "mm/core/plan/program.h"
+#include "tests/core/test_case.h"
 #include "tests/pipeline/dispatch_rig.h"
 
 enum { LAYERS = 14, IMAGES = 16 };
@@ -44,16 +40,14 @@ static void check_offload(const char *policy, uint64_t seed, int way) {
     rig_fini(&r);
 }
 
-static void offload_in_pieces_gives_the_same_bits(void **state) {
-    (void)state;
+TEST_CASE(offload_in_pieces_gives_the_same_bits) {
     static const char *const policies[] = {offload, "cdma:codec=raw,throttle=0,when=always",
                                            "cdma:codec=raw,throttle=1,when=always", "cdma:codec=raw,when=always"};
     for (uint64_t seed = 1; seed <= 24; seed++) check_offload(policies[seed % 4], seed, (int)(seed / 4 % 4));
 }
 
 /* Copies and codecs that lose nothing take every type of floats. */
-static void maps_of_every_type_come_back(void **state) {
-    (void)state;
+TEST_CASE(maps_of_every_type_come_back) {
     static const char *const policies[] = {offload, "swap-async:when=always", "rules:rules=*=compress(raw),when=always",
                                            "rules:rules=relu=mask;*=swap,when=always"};
     for (int p = 0; p < 4; p++)
@@ -73,8 +67,7 @@ static void maps_of_every_type_come_back(void **state) {
         }
 }
 
-static void the_graphs_have_maps_to_divide(void **state) {
-    (void)state;
+TEST_CASE(the_graphs_have_maps_to_divide) {
     int encodes = 0, decodes = 0;
     for (uint64_t seed = 1; seed <= 24; seed++) {
         rig r;
@@ -119,8 +112,7 @@ static uint64_t lossy_digest(uint64_t seed, int64_t piece_bytes, mm_dispatch_sta
     return digest;
 }
 
-static void pieces_of_a_lossy_code_are_the_code_and_are_counted_as_it(void **state) {
-    (void)state;
+TEST_CASE(pieces_of_a_lossy_code_are_the_code_and_are_counted_as_it) {
     for (uint64_t from = 1, i = 0; i < 3; i++, from++) {
         uint64_t seed = seed_with_pieces("rules:rules=*=compress-swap(zfp:rate=8),when=always", 3) + (i > 0 ? from : 0);
         mm_dispatch_stats whole, pieces;
@@ -170,8 +162,7 @@ static void check_failures(const char *policy, mm_issue issue, bool on_stream) {
     rig_fini(&r);
 }
 
-static void any_piece_that_fails_is_told_and_the_next_iteration_goes_well(void **state) {
-    (void)state;
+TEST_CASE(any_piece_that_fails_is_told_and_the_next_iteration_goes_well) {
     check_failures(offload, MM_ISSUE_THREAD, true);
     check_failures(offload, MM_ISSUE_INLINE, false);
     check_failures("cdma:codec=raw,throttle=1,when=always", MM_ISSUE_THREAD, false);
@@ -179,8 +170,7 @@ static void any_piece_that_fails_is_told_and_the_next_iteration_goes_well(void *
 }
 
 /* Whoever gives up while a throttled encode waits for a copy to be issued is not held up by it. */
-static void giving_up_does_not_wait_for_pieces(void **state) {
-    (void)state;
+TEST_CASE(giving_up_does_not_wait_for_pieces) {
     rig r;
     uint64_t seed = seed_with_pieces("cdma:codec=raw,throttle=1,when=always", 3);
     rig_options options = {.seed = seed,
@@ -205,16 +195,4 @@ static void giving_up_does_not_wait_for_pieces(void **state) {
     must_iterate(&r, true);
     assert_true(rig_digest(&r) == rig_expected(&r, seed, 1));
     rig_fini(&r);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(maps_of_every_type_come_back),
-        cmocka_unit_test(the_graphs_have_maps_to_divide),
-        cmocka_unit_test(offload_in_pieces_gives_the_same_bits),
-        cmocka_unit_test(pieces_of_a_lossy_code_are_the_code_and_are_counted_as_it),
-        cmocka_unit_test(any_piece_that_fails_is_told_and_the_next_iteration_goes_well),
-        cmocka_unit_test(giving_up_does_not_wait_for_pieces),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Whose time it was: what nodes took, and whom the computation waited for. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 
-#include <cmocka.h>
-
+#include "tests/core/test_case.h"
 #include "tests/pipeline/dispatch_rig.h"
 
 enum { LAYERS = 14, IMAGES = 16, SLOW_NS = 3000000 };
@@ -16,8 +12,7 @@ static void must_iterate(rig *r, bool on_stream) {
 
 /* Every step and operation has its time after the first iteration, which warms up: the first step too, and those in
  * pieces. */
-static void every_node_is_measured_from_the_second_iteration_on(void **state) {
-    (void)state;
+TEST_CASE(every_node_is_measured_from_the_second_iteration_on) {
     for (int way = 0; way < 4; way++) {
         rig r;
         rig_options options = {.seed = 1,
@@ -37,8 +32,7 @@ static void every_node_is_measured_from_the_second_iteration_on(void **state) {
 }
 
 /* The first iteration does not count, neither its times nor that it was one. */
-static void an_operations_time_is_that_of_one_iteration(void **state) {
-    (void)state;
+TEST_CASE(an_operations_time_is_that_of_one_iteration) {
     rig r;
     rig_options options = {
         .seed = 1, .layers = LAYERS, .policy = "freelunch:codec=raw,eligible=all,when=always", .measure_times = true};
@@ -68,16 +62,14 @@ static mm_dispatch_stats stats_of(const char *policy, int64_t encode_ns, bool on
 
 /* Steps of microseconds cannot hide encodes of milliseconds; they wait for them directly, or for the copies of what
  * they made. */
-static void slow_encodes_are_waited_for(void **state) {
-    (void)state;
+TEST_CASE(slow_encodes_are_waited_for) {
     for (int on_stream = 0; on_stream < 2; on_stream++) {
         assert_true(stats_of("freelunch:codec=raw,eligible=all,when=always", SLOW_NS, on_stream).codec_wait_ns > 0);
         assert_true(stats_of("cdma:codec=raw,when=always", SLOW_NS, on_stream).codec_wait_ns > 0);
     }
 }
 
-static void where_there_is_no_codec_none_is_waited_for(void **state) {
-    (void)state;
+TEST_CASE(where_there_is_no_codec_none_is_waited_for) {
     for (int on_stream = 0; on_stream < 2; on_stream++) {
         mm_dispatch_stats stats = stats_of("swap:when=always", 0, on_stream);
         assert_true(stats.out_bytes > 0);
@@ -89,8 +81,7 @@ static void where_there_is_no_codec_none_is_waited_for(void **state) {
 
 /* Slices of encodes begin and end with their tasks. That of a task that was set aside right at its end is too long, so
  * the closest of some tries counts. */
-static void a_traces_busy_time_is_that_of_the_statistics(void **state) {
-    (void)state;
+TEST_CASE(a_traces_busy_time_is_that_of_the_statistics) {
     double least = 1;
     for (int try = 0; try < 10 && least > 0.02; try++) {
         rig r;
@@ -118,15 +109,4 @@ static void a_traces_busy_time_is_that_of_the_statistics(void **state) {
         rig_fini(&r);
     }
     assert_true(least <= 0.02);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_node_is_measured_from_the_second_iteration_on),
-        cmocka_unit_test(an_operations_time_is_that_of_one_iteration),
-        cmocka_unit_test(slow_encodes_are_waited_for),
-        cmocka_unit_test(a_traces_busy_time_is_that_of_the_statistics),
-        cmocka_unit_test(where_there_is_no_codec_none_is_waited_for),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* The unoptimised workflow, which allocates and frees for each tensor while threads run ahead of each other: they never
  * lock each other out, however slow the codec is and however tight the heap. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "buffers/heap_jemalloc.h"
 #include "pipeline/internal.h"
+#include "tests/core/test_case.h"
 #include "tests/pipeline/dispatch_rig.h"
 
 enum { LAYERS = 30, ENCODE_NS = 1000000 };
@@ -31,8 +27,7 @@ static void check_slow_codec(uint64_t seed, const char *policy, bool on_stream) 
     rig_fini(&r);
 }
 
-static void steps_that_run_ahead_leave_slow_encodes_their_memory(void **state) {
-    (void)state;
+TEST_CASE(steps_that_run_ahead_leave_slow_encodes_their_memory) {
     for (uint64_t seed = 1; seed <= 12; seed++) {
         check_slow_codec(seed, naive, seed % 2);
         check_slow_codec(seed, "freelunch:codec=raw,eligible=all,buffers=naive,when=always", seed % 3 == 0);
@@ -41,8 +36,7 @@ static void steps_that_run_ahead_leave_slow_encodes_their_memory(void **state) {
 }
 
 /* A step's memory is free for others when the step has run, not when it was enqueued. */
-static void what_slow_steps_use_is_not_given_to_others(void **state) {
-    (void)state;
+TEST_CASE(what_slow_steps_use_is_not_given_to_others) {
     for (uint64_t seed = 1; seed <= 4; seed++) {
         rig r;
         rig_options options = {.seed = seed, .layers = LAYERS, .policy = naive, .step_ns = 200000};
@@ -54,8 +48,7 @@ static void what_slow_steps_use_is_not_given_to_others(void **state) {
     }
 }
 
-static void every_dynamic_segment_is_allocated_once_an_iteration(void **state) {
-    (void)state;
+TEST_CASE(every_dynamic_segment_is_allocated_once_an_iteration) {
     rig r;
     mm_dispatch_stats stats;
     int dynamic = 0;
@@ -71,8 +64,7 @@ static void every_dynamic_segment_is_allocated_once_an_iteration(void **state) {
 }
 
 /* Waits for memory must end when the iteration is given up: steps run ahead of encodes until they are short of it. */
-static void giving_up_reaches_those_who_wait_for_memory(void **state) {
-    (void)state;
+TEST_CASE(giving_up_reaches_those_who_wait_for_memory) {
     for (int encode = 0; encode < 12; encode++) {
         rig r;
         init(&r, 2, naive, MM_ISSUE_THREAD);
@@ -90,8 +82,7 @@ static void giving_up_reaches_those_who_wait_for_memory(void **state) {
 }
 
 /* A heap that is left open keeps its number, and the next one gets another. */
-static void a_program_closes_its_heaps(void **state) {
-    (void)state;
+TEST_CASE(a_program_closes_its_heaps) {
     enum { PROGRAMS = 4 };
     unsigned arenas[PROGRAMS];
     for (int i = 0; i < PROGRAMS; i++) {
@@ -103,15 +94,4 @@ static void a_program_closes_its_heaps(void **state) {
         assert_int_equal(je_mallctl("arenas.narenas", &arenas[i], &length, NULL, 0), 0);
     }
     assert_int_equal(arenas[PROGRAMS - 1], arenas[0]);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_that_run_ahead_leave_slow_encodes_their_memory),
-        cmocka_unit_test(what_slow_steps_use_is_not_given_to_others),
-        cmocka_unit_test(every_dynamic_segment_is_allocated_once_an_iteration),
-        cmocka_unit_test(a_program_closes_its_heaps),
-        cmocka_unit_test(giving_up_reaches_those_who_wait_for_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Codes of variable size: the same bits wherever their bodies lie, sizes that are known when they were encoded, and
  * damage that a device can only count. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "mm/core/plan/program.h"
 #include "mm/core/status.h"
+#include "tests/core/test_case.h"
 #include "tests/pipeline/dispatch_rig.h"
 
 enum { LAYERS = 14, CODES = 64 };
@@ -27,8 +23,7 @@ static void must_iterate(rig *r, bool on_stream) {
     if (rig_iteration(r, on_stream, NULL) != MM_OK) fail_msg("%s", mm_last_error());
 }
 
-static void every_way_to_issue_gives_the_same_bits(void **state) {
-    (void)state;
+TEST_CASE(every_way_to_issue_gives_the_same_bits) {
     for (uint64_t seed = 1; seed <= 20; seed++) {
         rig r;
         rig_options options = {.seed = seed,
@@ -76,8 +71,7 @@ static sums sum_sizes(const rig *r) {
 
 /* Each iteration adds what its codes took, also those that are not waited for, and what ran under a program that is
  * gone. */
-static void statistics_have_the_sizes_of_all_iterations(void **state) {
-    (void)state;
+TEST_CASE(statistics_have_the_sizes_of_all_iterations) {
     for (int p = 0; p < POLICIES_N; p++) {
         rig r;
         rig_options options = {.seed = 3, .layers = LAYERS, .policy = POLICIES[p], .images = 16};
@@ -114,8 +108,7 @@ static void statistics_have_the_sizes_of_all_iterations(void **state) {
 static int64_t link_ns(int64_t bytes, int64_t rate) { return (int64_t)((double)bytes / (double)rate * 1e9); }
 
 /* What lies in a pool in pinned memory, or was spilled, takes the link's time, on its way there and back. */
-static void bodies_in_pinned_memory_take_the_links_time(void **state) {
-    (void)state;
+TEST_CASE(bodies_in_pinned_memory_take_the_links_time) {
     enum { RATE = 1000000 };
     for (int p = 1; p <= 2; p++) {
         rig r;
@@ -132,8 +125,7 @@ static void bodies_in_pinned_memory_take_the_links_time(void **state) {
     }
 }
 
-static void damage_that_is_counted_fails_the_iteration_that_is_waited_for(void **state) {
-    (void)state;
+TEST_CASE(damage_that_is_counted_fails_the_iteration_that_is_waited_for) {
     rig r;
     rig_options options = {.seed = 3, .layers = LAYERS, .policy = POLICIES[0]};
     rig_init(&r, &options);
@@ -146,14 +138,4 @@ static void damage_that_is_counted_fails_the_iteration_that_is_waited_for(void *
     assert_int_equal(mm_dispatch_sync(r.dispatch), MM_ERR_FORMAT);
     must_iterate(&r, true);
     rig_fini(&r);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_way_to_issue_gives_the_same_bits),
-        cmocka_unit_test(statistics_have_the_sizes_of_all_iterations),
-        cmocka_unit_test(bodies_in_pinned_memory_take_the_links_time),
-        cmocka_unit_test(damage_that_is_counted_fails_the_iteration_that_is_waited_for),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* An action for each map (mm_assignment), and the search for the best of them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "mm/core/time/simulate.h"
 #include "policies/auto/auto_search.h"
 #include "policies/schedule/nominal.h"
 #include "tests/core/plan_proof.h"
 #include "tests/core/random_graph.h"
+#include "tests/core/test_case.h"
 #include "tests/policies/engine_rig.h"
 
 enum { MASK, RECOMPUTE, COMPRESS, SWAP, LEAN, RULES, KEEP = -1 };
@@ -70,8 +66,7 @@ static mm_graph *six(void) {
     return terse_freeze(&g);
 }
 
-static void each_map_gets_the_action_that_it_is_assigned(void **state) {
-    (void)state;
+TEST_CASE(each_map_gets_the_action_that_it_is_assigned) {
     char text[512];
     mm_graph *graph = six();
     mm_facts *facts = terse_facts(graph, CODE * UNIT);
@@ -111,8 +106,7 @@ static void each_map_gets_the_action_that_it_is_assigned(void **state) {
 }
 
 /* Whatever each map is assigned: it is kept where that cannot be. */
-static void any_assignment_gives_a_plan_that_is_proved(void **state) {
-    (void)state;
+TEST_CASE(any_assignment_gives_a_plan_that_is_proved) {
     int seen[MM_NODE_KINDS] = {0};
     for (uint64_t seed = 1; seed <= 60; seed++) {
         mm_graph *graph;
@@ -195,8 +189,7 @@ static found search_within(const mm_graph *graph, const mm_facts *facts, int64_t
 }
 
 /* In a larger budget it takes at most half a percent longer: the starts differ, and none is best for all budgets. */
-static void a_search_keeps_to_its_budget_and_never_loses_to_what_it_began_with(void **state) {
-    (void)state;
+TEST_CASE(a_search_keeps_to_its_budget_and_never_loses_to_what_it_began_with) {
     enum { GRAPHS = 10, BUDGETS = 8 };
     static const char *const incumbents[] = {"swap", NULL, "recompute", "liveness", NULL};
     int gained = 0;
@@ -229,8 +222,7 @@ static void a_search_keeps_to_its_budget_and_never_loses_to_what_it_began_with(v
 }
 
 /* A plan that takes more pinned memory than there is is left for a slower one that does not. */
-static void a_search_keeps_to_its_pinned_memory(void **state) {
-    (void)state;
+TEST_CASE(a_search_keeps_to_its_pinned_memory) {
     int within = 0;
     for (uint64_t seed = 1; seed <= 10; seed++) {
         mm_graph *graph;
@@ -279,8 +271,7 @@ static void expect_found(terse_graph *g, const char *const *operations) {
 }
 
 /* What is in the way are the images and a pool's indices. */
-static void images_and_indices_leave_where_maps_do_not_suffice(void **state) {
-    (void)state;
+TEST_CASE(images_and_indices_leave_where_maps_do_not_suffice) {
     terse_graph g;
     terse_init(&g, "pooled");
     terse_map(&g, "images", MM_INPUT, 40);
@@ -298,8 +289,7 @@ static void images_and_indices_leave_where_maps_do_not_suffice(void **state) {
 }
 
 /* What is in the way is a gradient that a residual sum holds while its block is gone through. */
-static void idle_gradients_leave_where_maps_do_not_suffice(void **state) {
-    (void)state;
+TEST_CASE(idle_gradients_leave_where_maps_do_not_suffice) {
     static const struct {
         const char *layer, *forward, *backward;
     } layers[] = {{"conv1", "x1 =x2", "x1 h d"},
@@ -320,16 +310,4 @@ static void idle_gradients_leave_where_maps_do_not_suffice(void **state) {
     for (int i = LAYERS - 1; i >= 0; i--)
         terse_step(&g, layers[i].layer, MM_LAYER_CONV, MM_BACKWARD, layers[i].backward);
     expect_found(&g, (const char *[]){">d", "<d", NULL});
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_map_gets_the_action_that_it_is_assigned),
-        cmocka_unit_test(a_search_keeps_to_its_pinned_memory),
-        cmocka_unit_test(images_and_indices_leave_where_maps_do_not_suffice),
-        cmocka_unit_test(idle_gradients_leave_where_maps_do_not_suffice),
-        cmocka_unit_test(any_assignment_gives_a_plan_that_is_proved),
-        cmocka_unit_test(a_search_keeps_to_its_budget_and_never_loses_to_what_it_began_with),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* The engine's plans with codes of variable size: heads as slots, bodies in one pool with its spill. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "tests/core/plan_proof.h"
 #include "tests/core/plan_run.h"
 #include "tests/core/random_graph.h"
+#include "tests/core/test_case.h"
 #include "tests/policies/engine_rig.h"
 
 enum { HEAD = 16, RESERVE = 3 * UNIT, BOUND = MAP * UNIT, TYPICAL = 2 * UNIT, MAPS = 4 };
@@ -53,8 +49,7 @@ static int find_pools(const mm_plan *plan, const mm_segment *found[3]) {
     return n;
 }
 
-static void bodies_lie_in_one_pool_with_a_spill(void **state) {
-    (void)state;
+TEST_CASE(bodies_lie_in_one_pool_with_a_spill) {
     mm_graph *graph = row(false);
     mm_facts *facts = body_facts(graph);
     const mm_segment *pools[3];
@@ -81,8 +76,7 @@ static void bodies_lie_in_one_pool_with_a_spill(void **state) {
     mm_graph_destroy(graph);
 }
 
-static void without_pinned_memory_the_pool_has_room_for_all(void **state) {
-    (void)state;
+TEST_CASE(without_pinned_memory_the_pool_has_room_for_all) {
     mm_graph *graph = row(false);
     mm_facts *facts = body_facts(graph);
     const mm_segment *pools[3];
@@ -110,8 +104,7 @@ static void without_pinned_memory_the_pool_has_room_for_all(void **state) {
 }
 
 /* With less than the spill: what does not fit there lies on the device, where that fits the budget. */
-static void a_spill_takes_no_more_than_the_pinned_memory(void **state) {
-    (void)state;
+TEST_CASE(a_spill_takes_no_more_than_the_pinned_memory) {
     static const char spec[] = "rules:*=compress(zfp:rate=8),when=always";
     enum { SPILL = MAPS * (BOUND - RESERVE) + MM_CHUNK_BYTES, LESS = SPILL - UNIT };
     mm_graph *graph = row(false);
@@ -149,8 +142,7 @@ static void a_spill_takes_no_more_than_the_pinned_memory(void **state) {
     mm_graph_destroy(graph);
 }
 
-static void swapped_codes_are_encoded_into_pinned_memory(void **state) {
-    (void)state;
+TEST_CASE(swapped_codes_are_encoded_into_pinned_memory) {
     mm_graph *graph = row(false);
     mm_facts *facts = body_facts(graph);
     const mm_segment *pools[3];
@@ -174,8 +166,7 @@ static void swapped_codes_are_encoded_into_pinned_memory(void **state) {
     mm_graph_destroy(graph);
 }
 
-static void codes_of_variable_size_are_not_allocated_at_run_time(void **state) {
-    (void)state;
+TEST_CASE(codes_of_variable_size_are_not_allocated_at_run_time) {
     mm_graph *graph = row(false);
     mm_facts *facts = body_facts(graph);
     const mm_limits limits = {.device_bytes = INT64_MAX, .pinned_bytes = INT64_MAX};
@@ -191,8 +182,7 @@ static void codes_of_variable_size_are_not_allocated_at_run_time(void **state) {
 }
 
 /* On random graphs, whatever is spilled, every order that the waits allow computes what memory without a plan does. */
-static void plans_with_pools_compute_the_same(void **state) {
-    (void)state;
+TEST_CASE(plans_with_pools_compute_the_same) {
     static const struct {
         const char *spec;
         int64_t device_bytes, pinned_bytes;
@@ -235,16 +225,4 @@ static void plans_with_pools_compute_the_same(void **state) {
     }
     print_message("%d bodies, %d spills\n", bodies, spills);
     assert_true(bodies > 100 && spills > 20);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bodies_lie_in_one_pool_with_a_spill),
-        cmocka_unit_test(without_pinned_memory_the_pool_has_room_for_all),
-        cmocka_unit_test(a_spill_takes_no_more_than_the_pinned_memory),
-        cmocka_unit_test(swapped_codes_are_encoded_into_pinned_memory),
-        cmocka_unit_test(codes_of_variable_size_are_not_allocated_at_run_time),
-        cmocka_unit_test(plans_with_pools_compute_the_same),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,17 +2,13 @@
 /* The error bounds that comet chooses: its formula against convolutions whose inputs are given random errors, the
  * guard, values that are no bounds; and which tensors of a graph it watches. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "policies/comet.h"
 #include "policies/policy.h"
 #include "tests/core/random.h"
+#include "tests/core/test_case.h"
 
 static const mm_comet_config by_sum = {.every = 1000, .rule = MM_BOUND_SUM, .guard = 1, .sigma = 0.01, .a = 0.32};
 static const mm_comet_config by_eq9 = {.every = 1000, .rule = MM_BOUND_EQ9, .guard = 1, .sigma = 0.01, .a = 0.32};
@@ -89,8 +85,7 @@ static double *random_gradient(const conv *c, uint64_t *random, mm_layer_sample 
 
 /* The formula, in which C_out is the number of channels that the sum of squares is shared by, must be within the
  * measurement's own error: 1 / sqrt(2 * 10 trials * at least 216 weights) is 1.5 %, so 6 % is four times that. */
-static void the_predicted_error_is_that_of_random_errors(void **state) {
-    (void)state;
+TEST_CASE(the_predicted_error_is_that_of_random_errors) {
     static const conv cases[] = {{.images = 4, .side = 5, .in = 3, .out = 8, .groups = 1},
                                  {.images = 4, .side = 5, .in = 3, .out = 8, .groups = 1, .zeros = 0.6},
                                  {.images = 1, .side = 7, .in = 8, .out = 4, .groups = 1, .zeros = 0.3},
@@ -108,8 +103,7 @@ static void the_predicted_error_is_that_of_random_errors(void **state) {
     }
 }
 
-static void a_bound_gives_the_share_of_the_momentum(void **state) {
-    (void)state;
+TEST_CASE(a_bound_gives_the_share_of_the_momentum) {
     const conv c = {.images = 4, .side = 5, .in = 3, .out = 8, .groups = 1, .zeros = 0.5};
     uint64_t random = 11;
     mm_layer_sample sample;
@@ -135,8 +129,7 @@ static const mm_layer_sample plain = {.nonzero_share = 0.5,
                                       .channels = 4,
                                       .measured_sigma = -1};
 
-static void rules_are_as_written(void **state) {
-    (void)state;
+TEST_CASE(rules_are_as_written) {
     assert_float_equal(mm_comet_sigma(&by_sum, &plain, 2), 2, 1e-12);
     assert_float_equal(mm_comet_sigma(&by_eq9, &plain, 2), 2 * 0.08, 1e-12);
     assert_float_equal(mm_comet_observe(&by_sum, &plain, 0).bound, 0.03, 1e-7);
@@ -145,8 +138,7 @@ static void rules_are_as_written(void **state) {
     assert_true(mm_comet_sigma(&by_sum, &plain, 0) == 0);
 }
 
-static void the_guard_tightens_what_exceeds_its_target_and_no_other(void **state) {
-    (void)state;
+TEST_CASE(the_guard_tightens_what_exceeds_its_target_and_no_other) {
     mm_layer_sample s = plain;
     mm_comet_config off = by_sum;
     off.guard = 0;
@@ -169,8 +161,7 @@ static void the_guard_tightens_what_exceeds_its_target_and_no_other(void **state
     assert_false(mm_comet_observe(&by_sum, &s, 0.02F).tightened);
 }
 
-static void what_is_no_bound_loses_nothing(void **state) {
-    (void)state;
+TEST_CASE(what_is_no_bound_loses_nothing) {
     mm_layer_sample s = plain;
     s.gradient_sum2 = 0; /* no gradient: as before */
     assert_true(mm_comet_observe(&by_sum, &s, 0.25F).bound == 0.25F);
@@ -194,8 +185,7 @@ static void what_is_no_bound_loses_nothing(void **state) {
     assert_true(mm_comet_observe(&by_sum, &s, 0.25F).bound == 0);
 }
 
-static void no_bound_leaves_nothing_of_the_map_that_was_sampled(void **state) {
-    (void)state;
+TEST_CASE(no_bound_leaves_nothing_of_the_map_that_was_sampled) {
     mm_layer_sample s = plain;
     s.map_max = 0.01;
     mm_layer_verdict v = mm_comet_observe(&by_sum, &s, 0);
@@ -288,8 +278,7 @@ static void build(net *t) {
     assert_int_equal(mm_graph_freeze(g), MM_OK);
 }
 
-static void convolutions_with_learned_weights_are_watched(void **state) {
-    (void)state;
+TEST_CASE(convolutions_with_learned_weights_are_watched) {
     net t;
     mm_watched watched[8];
     build(&t);
@@ -307,8 +296,7 @@ static void convolutions_with_learned_weights_are_watched(void **state) {
     mm_graph_destroy(t.graph);
 }
 
-static void a_spec_has_its_options(void **state) {
-    (void)state;
+TEST_CASE(a_spec_has_its_options) {
     mm_policy p;
     assert_int_equal(mm_policy_parse("comet:bound=eq9,sigma=2e-2,guard=off,a=0.5,every=50", &p), MM_OK);
     assert_true(p.config.comet.sigma == 0.02 && p.config.comet.a == 0.5 && p.config.comet.rule == MM_BOUND_EQ9);
@@ -326,18 +314,4 @@ static void a_spec_has_its_options(void **state) {
                                         "comet:bound=eq8", "comet:guard=1",  "comet:a=infinity", "comet:b=1"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         if (mm_policy_check(wrong[i]) != MM_ERR_INVALID) fail_msg("%s is taken", wrong[i]);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_predicted_error_is_that_of_random_errors),
-        cmocka_unit_test(a_bound_gives_the_share_of_the_momentum),
-        cmocka_unit_test(rules_are_as_written),
-        cmocka_unit_test(the_guard_tightens_what_exceeds_its_target_and_no_other),
-        cmocka_unit_test(what_is_no_bound_loses_nothing),
-        cmocka_unit_test(no_bound_leaves_nothing_of_the_map_that_was_sampled),
-        cmocka_unit_test(convolutions_with_learned_weights_are_watched),
-        cmocka_unit_test(a_spec_has_its_options),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

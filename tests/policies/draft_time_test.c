@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "mm/core/time/simulate.h"
 #include "policies/schedule/draft_time.h"
 #include "tests/core/random_graph.h"
 #include "tests/core/random_plan.h"
+#include "tests/core/test_case.h"
 
 typedef struct fixture {
     mm_graph *graph;
@@ -56,8 +52,7 @@ static void drop_waits(mm_plan *plan) {
         for (int s = MM_STREAM_COMPUTE + 1; s < MM_STREAM_COUNT; s++) plan->nodes[i].wait[s] = -1;
 }
 
-static void no_plan_is_faster_whatever_waits_are_added(void **state) {
-    (void)state;
+TEST_CASE(no_plan_is_faster_whatever_waits_are_added) {
     for (uint64_t seed = 0; seed < 200; seed++) {
         fixture f = fixture_create(seed);
         int64_t ns = simulated_ns(&f), least;
@@ -70,8 +65,7 @@ static void no_plan_is_faster_whatever_waits_are_added(void **state) {
     }
 }
 
-static void where_nothing_is_slowed_down_it_is_what_the_plan_takes(void **state) {
-    (void)state;
+TEST_CASE(where_nothing_is_slowed_down_it_is_what_the_plan_takes) {
     for (uint64_t seed = 0; seed < 40; seed++) {
         fixture f = fixture_create(seed);
         f.facts->contention_permille = f.facts->link_contention_permille = 0;
@@ -83,12 +77,4 @@ static void where_nothing_is_slowed_down_it_is_what_the_plan_takes(void **state)
         assert_true(least >= ns - 16 * f.plan->n_nodes - ns / 100000);
         fixture_destroy(&f);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_plan_is_faster_whatever_waits_are_added),
-        cmocka_unit_test(where_nothing_is_slowed_down_it_is_what_the_plan_takes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

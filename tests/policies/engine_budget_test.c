@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* The engine of rules within limits: buffers, pinned memory, budgets; and the times that it goes by where none are
  * known. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "mm/core/time/simulate.h"
 #include "policies/schedule/nominal.h"
 #include "tests/core/plan_proof.h"
 #include "tests/core/random_graph.h"
+#include "tests/core/test_case.h"
 #include "tests/policies/engine_rig.h"
 
 typedef struct outcome {
@@ -46,8 +42,7 @@ static outcome plan_within(const mm_graph *graph, const mm_facts *facts, const c
     return o;
 }
 
-static void too_few_buffers_are_refused_or_passed_over(void **state) {
-    (void)state;
+TEST_CASE(too_few_buffers_are_refused_or_passed_over) {
     mm_graph *graph = row(false);
     mm_facts *facts = terse_facts(graph, CODE * UNIT);
     int64_t much = INT64_C(1) << 40;
@@ -67,8 +62,7 @@ static void too_few_buffers_are_refused_or_passed_over(void **state) {
     mm_graph_destroy(graph);
 }
 
-static void nominal_times_are_for_all_but_what_is_known(void **state) {
-    (void)state;
+TEST_CASE(nominal_times_are_for_all_but_what_is_known) {
     mm_graph *graph = row(false);
     mm_facts *facts = terse_facts(graph, CODE * UNIT);
     facts->out_bytes_per_s = INT64_C(450000000);
@@ -86,8 +80,7 @@ static void nominal_times_are_for_all_but_what_is_known(void **state) {
 }
 
 /* Four times the memory's rate: maps go by four times as fast, and so does all but the link. */
-static void nominal_times_go_by_the_rate_of_the_devices_memory(void **state) {
-    (void)state;
+TEST_CASE(nominal_times_go_by_the_rate_of_the_devices_memory) {
     mm_graph *graph = row(false);
     mm_facts *facts[3];
     const int64_t rates[3] = {0, INT64_C(250000000000), INT64_C(1000000000000)};
@@ -122,8 +115,7 @@ static mm_graph *apart_then_together(void) {
     return terse_freeze(&g);
 }
 
-static void a_plan_that_takes_more_buffers_than_there_are_is_passed_over_for_one_that_fits(void **state) {
-    (void)state;
+TEST_CASE(a_plan_that_takes_more_buffers_than_there_are_is_passed_over_for_one_that_fits) {
     mm_graph *graph = apart_then_together();
     mm_facts *facts = terse_facts(graph, CODE * UNIT);
     int64_t much = INT64_C(1) << 40;
@@ -137,8 +129,7 @@ static void a_plan_that_takes_more_buffers_than_there_are_is_passed_over_for_one
     mm_graph_destroy(graph);
 }
 
-static void too_little_pinned_memory_is_refused_naming_it(void **state) {
-    (void)state;
+TEST_CASE(too_little_pinned_memory_is_refused_naming_it) {
     mm_graph *graph = row(false);
     mm_facts *facts = terse_facts(graph, CODE * UNIT);
     int64_t much = INT64_C(1) << 40;
@@ -170,8 +161,7 @@ static mm_graph *normed(void) {
     return terse_freeze(&g);
 }
 
-static void a_lean_swaps_minimum_has_a_mask_where_signs_are_read(void **state) {
-    (void)state;
+TEST_CASE(a_lean_swaps_minimum_has_a_mask_where_signs_are_read) {
     mm_graph *graph = normed();
     mm_facts *facts = terse_facts(graph, -1);
     const int64_t base = 128 * UNIT, much = INT64_C(1) << 40;
@@ -184,8 +174,7 @@ static void a_lean_swaps_minimum_has_a_mask_where_signs_are_read(void **state) {
     mm_graph_destroy(graph);
 }
 
-static void the_step_never_takes_longer_with_a_larger_budget(void **state) {
-    (void)state;
+TEST_CASE(the_step_never_takes_longer_with_a_larger_budget) {
     static const char *const policies[] = {
         "swap:",
         "swap-async:",
@@ -240,17 +229,4 @@ static void the_step_never_takes_longer_with_a_larger_budget(void **state) {
         mm_graph_destroy(graph);
     }
     assert_true(refused == GRAPHS && acted > GRAPHS && slower > GRAPHS / 2);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(too_few_buffers_are_refused_or_passed_over),
-        cmocka_unit_test(nominal_times_are_for_all_but_what_is_known),
-        cmocka_unit_test(nominal_times_go_by_the_rate_of_the_devices_memory),
-        cmocka_unit_test(a_plan_that_takes_more_buffers_than_there_are_is_passed_over_for_one_that_fits),
-        cmocka_unit_test(too_little_pinned_memory_is_refused_naming_it),
-        cmocka_unit_test(a_lean_swaps_minimum_has_a_mask_where_signs_are_read),
-        cmocka_unit_test(the_step_never_takes_longer_with_a_larger_budget),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

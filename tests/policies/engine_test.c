@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* The engine of rules: their text, which rule serves which map, and when maps leave and come back in each preset. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "mm/core/time/simulate.h"
 #include "tests/core/plan_proof.h"
 #include "tests/core/random_graph.h"
+#include "tests/core/test_case.h"
 #include "tests/policies/engine_rig.h"
 
 /* ---------------------------------------------------------------- rules */
@@ -24,8 +20,7 @@ static void refuse(const char *rules, const char *word, const char *other) {
     assert_says(other);
 }
 
-static void wrong_rules_are_refused_with_what_would_be_right(void **state) {
-    (void)state;
+TEST_CASE(wrong_rules_are_refused_with_what_would_be_right) {
     refuse("conv", "'conv'", "SELECTOR=ACTION");
     refuse("conv=swap;relu", "'relu'", "SELECTOR=ACTION");
     refuse("-in=swap", "'-in=...'", "conv-in");
@@ -46,12 +41,12 @@ static void wrong_rules_are_refused_with_what_would_be_right(void **state) {
     refuse("*=swap,conv=swap", "'conv'", "rules, mode, depth, k, inplace, layout, stash, when");
 }
 
-static void a_rule_that_another_leaves_nothing_to_is_refused(void **state) {
-    (void)state;
+TEST_CASE(a_rule_that_another_leaves_nothing_to_is_refused) {
     static const char says[] = "never applies";
     refuse("conv=compress(zfp:rate=4);conv=compress(zfp:rate=8)", "rule 'conv=compress(zfp:rate=8)' never applies",
            "the earlier 'conv=compress(zfp:rate=4)' takes all");
-    refuse("conv=swap;conv=keep", "rule 'conv=keep' never applies: the earlier 'conv=swap' takes all", "write it first");
+    refuse("conv=swap;conv=keep", "rule 'conv=keep' never applies: the earlier 'conv=swap' takes all",
+           "write it first");
     refuse("conv=compress(raw);relu=mask;conv=compress(raw)", "rule 'conv=compress(raw)'", says);
     refuse("relu=mask;relu=mask", "rule 'relu=mask'", says);
     refuse("conv-in=keep;conv-in=compress(zfp)", "rule 'conv-in=compress(zfp)'", says);
@@ -67,8 +62,7 @@ static void a_rule_that_another_leaves_nothing_to_is_refused(void **state) {
     refuse("*=keep;*=lean-swap", "rule '*=lean-swap'", says);
 }
 
-static void good_rules_are_taken_with_or_without_their_key(void **state) {
-    (void)state;
+TEST_CASE(good_rules_are_taken_with_or_without_their_key) {
     static const char *const good[] = {
         "rules",
         "rules:*=swap",
@@ -107,8 +101,7 @@ static void refuse_plan(const mm_graph *graph, const char *rules, const char *wo
     mm_facts_destroy(facts);
 }
 
-static void a_selector_that_names_nothing_is_refused_with_what_it_could_be(void **state) {
-    (void)state;
+TEST_CASE(a_selector_that_names_nothing_is_refused_with_what_it_could_be) {
     mm_graph *graph = row(false);
     refuse_plan(graph, "covn=swap", "rule 'covn=...': graph row has no such layer", "is it conv?");
     refuse_plan(graph, "rleu=keep;*=swap", "'rleu=...'", "is it relu?");
@@ -155,8 +148,7 @@ static bool waits(const mm_plan *plan, int node, int op) {
 
 /* ---------------------------------------------------------------- presets */
 
-static void vdnn_lets_a_transfer_overlap_with_one_layer_only(void **state) {
-    (void)state;
+TEST_CASE(vdnn_lets_a_transfer_overlap_with_one_layer_only) {
     mm_graph *graph = row(false);
     planned p;
     char text[512];
@@ -181,8 +173,7 @@ static void vdnn_lets_a_transfer_overlap_with_one_layer_only(void **state) {
     mm_graph_destroy(graph);
 }
 
-static void vdnn_fetches_one_layer_ahead_past_updates(void **state) {
-    (void)state;
+TEST_CASE(vdnn_fetches_one_layer_ahead_past_updates) {
     mm_graph *graph = row(true);
     planned p;
     char text[512];
@@ -194,8 +185,7 @@ static void vdnn_fetches_one_layer_ahead_past_updates(void **state) {
     mm_graph_destroy(graph);
 }
 
-static void cdma_paces_its_codec_by_the_link(void **state) {
-    (void)state;
+TEST_CASE(cdma_paces_its_codec_by_the_link) {
     static const struct {
         const char *spec;
         int pieces;
@@ -222,8 +212,7 @@ static void cdma_paces_its_codec_by_the_link(void **state) {
     mm_graph_destroy(graph);
 }
 
-static void swap_stops_the_computation_while_a_map_leaves_and_comes_back(void **state) {
-    (void)state;
+TEST_CASE(swap_stops_the_computation_while_a_map_leaves_and_comes_back) {
     mm_graph *graph = row(false);
     planned p;
     char text[512];
@@ -248,8 +237,7 @@ static void swap_stops_the_computation_while_a_map_leaves_and_comes_back(void **
     mm_graph_destroy(graph);
 }
 
-static void swap_async_goes_through_persistent_buffers_and_stops_for_none(void **state) {
-    (void)state;
+TEST_CASE(swap_async_goes_through_persistent_buffers_and_stops_for_none) {
     mm_graph *graph = row(false);
     planned p;
     char text[512];
@@ -273,8 +261,7 @@ static void swap_async_goes_through_persistent_buffers_and_stops_for_none(void *
     mm_graph_destroy(graph);
 }
 
-static void cdmas_code_is_on_the_device_only_around_its_transfer(void **state) {
-    (void)state;
+TEST_CASE(cdmas_code_is_on_the_device_only_around_its_transfer) {
     mm_graph *graph = row(false);
     planned p;
     char text[512];
@@ -297,8 +284,7 @@ static void cdmas_code_is_on_the_device_only_around_its_transfer(void **state) {
 }
 
 /* Even where the bytes that it goes to have been free for long. */
-static void a_synchronous_fetch_waits_for_the_step_before_it(void **state) {
-    (void)state;
+TEST_CASE(a_synchronous_fetch_waits_for_the_step_before_it) {
     static const char *const policies[] = {"swap:when=always", "vdnn-all:when=always", "vdnn-conv:when=always",
                                            "cdma:codec=test-lossless,when=always"};
     int fetches = 0;
@@ -375,8 +361,7 @@ static void check_actions(const char *spec, bool value, int64_t code_bytes, cons
     check_actions_with(MM_LAYER_RELU, spec, value, code_bytes, expected);
 }
 
-static void a_selector_names_the_layer_that_makes_or_reads_a_map(void **state) {
-    (void)state;
+TEST_CASE(a_selector_names_the_layer_that_makes_or_reads_a_map) {
     check_actions("rules:conv=swap", true, -1, "c= out");
     check_actions("rules:conv-in=swap", true, -1, "g= out");
     check_actions("rules:relu-in=swap", true, -1, "f= out");
@@ -402,8 +387,7 @@ static const char *swapped(const mm_graph *graph, const char *spec, char text[64
     return text;
 }
 
-static void a_selector_names_layers_by_name(void **state) {
-    (void)state;
+TEST_CASE(a_selector_names_layers_by_name) {
     static const char *const cases[][2] = {
         {"rules:conv2=swap", "x2"},
         {"rules:conv2-in=swap", "x1"},
@@ -429,8 +413,7 @@ static void a_selector_names_layers_by_name(void **state) {
 }
 
 /* A rule for either finds it; one for it alone finds nothing else. */
-static void a_batch_norm_with_its_relu_is_named_by_both(void **state) {
-    (void)state;
+TEST_CASE(a_batch_norm_with_its_relu_is_named_by_both) {
     static const char *const selectors[] = {"bn", "relu", "bn-relu"};
     char spec[64];
     for (size_t i = 0; i < sizeof selectors / sizeof selectors[0]; i++) {
@@ -446,8 +429,7 @@ static void a_batch_norm_with_its_relu_is_named_by_both(void **state) {
     check_actions_with(MM_LAYER_BATCH_NORM, "rules:relu=swap", true, -1, "");
 }
 
-static void the_first_rule_that_names_a_map_and_can_serve_it_counts(void **state) {
-    (void)state;
+TEST_CASE(the_first_rule_that_names_a_map_and_can_serve_it_counts) {
     check_actions("rules:conv=keep;*=swap", true, -1, "f= out g= out p= out");
     check_actions("rules:conv=compress(zfp:rate=8);*=swap", true, CODE * UNIT, "f= out g= out c=zfp:rate=8 p= out");
     /* The codec does not take the map. */
@@ -457,8 +439,7 @@ static void the_first_rule_that_names_a_map_and_can_serve_it_counts(void **state
     check_actions("hybrid:rate=8", true, CODE * UNIT, "f= out g= out c=zfp:rate=8 p= out");
 }
 
-static void a_mask_serves_only_a_map_of_which_only_the_sign_is_read(void **state) {
-    (void)state;
+TEST_CASE(a_mask_serves_only_a_map_of_which_only_the_sign_is_read) {
     check_actions("rules:*=mask", false, -1, "g=mask");
     check_actions("rules:*=mask", true, -1, "");
     check_actions("rules:relu=mask;relu=swap", false, -1, "g=mask");
@@ -488,8 +469,7 @@ static mm_graph *apart(int few) {
     return terse_freeze(&g);
 }
 
-static void a_lean_swap_keeps_signs_as_a_mask_and_elements_no_longer_than_they_are_read(void **state) {
-    (void)state;
+TEST_CASE(a_lean_swap_keeps_signs_as_a_mask_and_elements_no_longer_than_they_are_read) {
     mm_graph *graph = mixed(MM_LAYER_RELU, true);
     planned p;
     char text[512];
@@ -512,8 +492,7 @@ static void a_lean_swap_keeps_signs_as_a_mask_and_elements_no_longer_than_they_a
     check_actions("rules:*=lean-swap", false, -1, "f= out g=mask c= out p= out");
 }
 
-static void a_lean_map_is_not_there_between_far_readers_nor_are_images_and_indices(void **state) {
-    (void)state;
+TEST_CASE(a_lean_map_is_not_there_between_far_readers_nor_are_images_and_indices) {
     mm_graph *graph = apart(40), *with_few = apart(32);
     planned p;
     char text[512];
@@ -540,8 +519,7 @@ static void a_lean_map_is_not_there_between_far_readers_nor_are_images_and_indic
     mm_graph_destroy(with_few);
 }
 
-static void a_gradient_is_not_there_while_no_near_step_uses_it(void **state) {
-    (void)state;
+TEST_CASE(a_gradient_is_not_there_while_no_near_step_uses_it) {
     terse_graph g;
     planned p;
     char text[512];
@@ -575,8 +553,7 @@ static void a_gradient_is_not_there_while_no_near_step_uses_it(void **state) {
     mm_graph_destroy(graph);
 }
 
-static void cdma_moves_maps_whole_where_that_is_asked_for_and_loses_nothing(void **state) {
-    (void)state;
+TEST_CASE(cdma_moves_maps_whole_where_that_is_asked_for_and_loses_nothing) {
     static const struct {
         const char *spec;
         bool lossless;
@@ -606,8 +583,7 @@ static void cdma_moves_maps_whole_where_that_is_asked_for_and_loses_nothing(void
     mm_graph_destroy(graph);
 }
 
-static void a_synchronous_offload_is_awaited_with_a_mask_behind_it(void **state) {
-    (void)state;
+TEST_CASE(a_synchronous_offload_is_awaited_with_a_mask_behind_it) {
     terse_graph t;
     planned p;
     terse_init(&t, "two_leave");
@@ -625,31 +601,4 @@ static void a_synchronous_offload_is_awaited_with_a_mask_behind_it(void **state)
     assert_true(waits(p.plan, last, op_of(p.plan, MM_NODE_ENCODE, "b")));
     planned_done(&p);
     mm_graph_destroy(graph);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wrong_rules_are_refused_with_what_would_be_right),
-        cmocka_unit_test(a_rule_that_another_leaves_nothing_to_is_refused),
-        cmocka_unit_test(good_rules_are_taken_with_or_without_their_key),
-        cmocka_unit_test(vdnn_lets_a_transfer_overlap_with_one_layer_only),
-        cmocka_unit_test(vdnn_fetches_one_layer_ahead_past_updates),
-        cmocka_unit_test(cdma_paces_its_codec_by_the_link),
-        cmocka_unit_test(swap_stops_the_computation_while_a_map_leaves_and_comes_back),
-        cmocka_unit_test(swap_async_goes_through_persistent_buffers_and_stops_for_none),
-        cmocka_unit_test(cdmas_code_is_on_the_device_only_around_its_transfer),
-        cmocka_unit_test(a_synchronous_fetch_waits_for_the_step_before_it),
-        cmocka_unit_test(a_selector_names_the_layer_that_makes_or_reads_a_map),
-        cmocka_unit_test(a_selector_that_names_nothing_is_refused_with_what_it_could_be),
-        cmocka_unit_test(a_selector_names_layers_by_name),
-        cmocka_unit_test(a_batch_norm_with_its_relu_is_named_by_both),
-        cmocka_unit_test(the_first_rule_that_names_a_map_and_can_serve_it_counts),
-        cmocka_unit_test(a_mask_serves_only_a_map_of_which_only_the_sign_is_read),
-        cmocka_unit_test(a_lean_swap_keeps_signs_as_a_mask_and_elements_no_longer_than_they_are_read),
-        cmocka_unit_test(a_lean_map_is_not_there_between_far_readers_nor_are_images_and_indices),
-        cmocka_unit_test(a_gradient_is_not_there_while_no_near_step_uses_it),
-        cmocka_unit_test(cdma_moves_maps_whole_where_that_is_asked_for_and_loses_nothing),
-        cmocka_unit_test(a_synchronous_offload_is_awaited_with_a_mask_behind_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* What may stand in for a policy: only what can be meant, weaker first, and never lossy for lossless. And which is
  * advised where one is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "mm/core/status.h"
 #include "pipeline/codec/codec.h"
 #include "policies/advice.h"
 #include "policies/fallback.h"
+#include "tests/core/test_case.h"
 
 static const char *const POLICIES[] = {
     "naive",
@@ -60,8 +56,7 @@ static void lossy_codecs(const char *spec, char text[256]) {
     }
 }
 
-static void what_stands_in_is_lossy_only_as_the_policy_is(void **state) {
-    (void)state;
+TEST_CASE(what_stands_in_is_lossy_only_as_the_policy_is) {
     for (int p = 0; p < COUNT; p++) {
         mm_fallback ladder;
         char own[256], its[256];
@@ -76,8 +71,7 @@ static void what_stands_in_is_lossy_only_as_the_policy_is(void **state) {
     }
 }
 
-static void it_begins_with_the_policy_itself_and_names_nothing_twice(void **state) {
-    (void)state;
+TEST_CASE(it_begins_with_the_policy_itself_and_names_nothing_twice) {
     for (int p = 0; p < COUNT; p++) {
         mm_fallback ladder;
         const mm_substitute *rungs = climb(&ladder, POLICIES[p]);
@@ -103,8 +97,7 @@ static void expect(const char *spec, const char *const *wanted) {
     mm_fallback_fini(&ladder);
 }
 
-static void steps_come_in_the_order_from_later_decodes_to_stronger_policies(void **state) {
-    (void)state;
+TEST_CASE(steps_come_in_the_order_from_later_decodes_to_stronger_policies) {
     expect("freelunch:rate=8,k=9", (const char *const[]){"freelunch:rate=8,k=9", "freelunch:codec=zfp:rate=8,depth=1",
                                                          "rules:conv=compress(zfp:rate=8);*=swap,depth=1",
                                                          "rules:conv=compress(zfp:rate=8);*=recompute,depth=1", NULL});
@@ -127,8 +120,7 @@ static bool leaves_none(const mm_engine_config *config) {
            (last->action == MM_ACTION_KEEP || last->action == MM_ACTION_SWAP);
 }
 
-static void segments_run_again_come_after_cheap_layers_and_before_the_computation_waits(void **state) {
-    (void)state;
+TEST_CASE(segments_run_again_come_after_cheap_layers_and_before_the_computation_waits) {
     for (int p = 0; p < COUNT; p++) {
         mm_fallback ladder;
         if (strcmp(POLICIES[p], "swap") == 0 || strcmp(POLICIES[p], "recompute-swap") == 0) continue;
@@ -142,8 +134,7 @@ static void segments_run_again_come_after_cheap_layers_and_before_the_computatio
 }
 
 /* However it is written: what was tried is not tried again. */
-static void what_does_the_same_as_the_policy_is_not_named_again(void **state) {
-    (void)state;
+TEST_CASE(what_does_the_same_as_the_policy_is_not_named_again) {
     static const char *const same[] = {"swap", "swap:when=needed", "recompute:mode=sqrt,when=needed",
                                        "recompute-swap:mode=sqrt,depth=1",
                                        "rules:rules=*=compress(zfp:rate=4);*=swap,depth=1"};
@@ -157,8 +148,7 @@ static void what_does_the_same_as_the_policy_is_not_named_again(void **state) {
     }
 }
 
-static void the_last_resort_is_any_action_on_any_map(void **state) {
-    (void)state;
+TEST_CASE(the_last_resort_is_any_action_on_any_map) {
     for (int p = 0; p < COUNT; p++) {
         mm_fallback ladder;
         const mm_substitute *rungs = climb(&ladder, POLICIES[p]);
@@ -169,8 +159,7 @@ static void the_last_resort_is_any_action_on_any_map(void **state) {
     }
 }
 
-static void it_ends_with_the_codec_of_the_policy_for_all_maps(void **state) {
-    (void)state;
+TEST_CASE(it_ends_with_the_codec_of_the_policy_for_all_maps) {
     mm_fallback ladder;
     const mm_substitute *rungs = climb(&ladder, "rules:relu=mask;conv=compress(zfp:rate=4)");
     int n = ladder.n;
@@ -184,8 +173,7 @@ static void it_ends_with_the_codec_of_the_policy_for_all_maps(void **state) {
 }
 
 /* Rungs are made of the policy's own rules, whatever they take. */
-static void a_long_policy_has_all_rungs_in_full(void **state) {
-    (void)state;
+TEST_CASE(a_long_policy_has_all_rungs_in_full) {
     char rules[2048] = "", spec[2100], wanted[2200];
     for (int i = 0; i < 60; i++) sprintf(rules + strlen(rules), "conv%d=compress(zfp:rate=4);", i);
     strcat(rules, "relu=mask");
@@ -249,8 +237,7 @@ static void advise(world w, bool published_only, mm_advice_kind kind, const char
 }
 
 /* auto's plan is at least as good as those of all other lossless policies, which need not be tried then. */
-static void auto_is_advised_where_it_fits_and_stands_for_all_that_lose_nothing(void **state) {
-    (void)state;
+TEST_CASE(auto_is_advised_where_it_fits_and_stands_for_all_that_lose_nothing) {
     const mm_limits open = {.device_bytes = 100, .pinned_bytes = INT64_MAX};
     const struct taken mixed = {"auto:effort=0", 90, 90, 10, 50, 50}, large = {"auto:effort=0", 120, 120, 10, 50, 50};
     const struct taken vdnn = {"vdnn-all", 90, 90, 10, 40, 40}, lossy = {"freelunch", 90, 90, 0, 9, 9};
@@ -275,8 +262,7 @@ static void auto_is_advised_where_it_fits_and_stands_for_all_that_lose_nothing(v
 }
 
 /* In a deep network each plan takes long. */
-static void few_plans_tell_that_none_fits(void **state) {
-    (void)state;
+TEST_CASE(few_plans_tell_that_none_fits) {
     const mm_limits open = {.device_bytes = 100, .pinned_bytes = INT64_MAX};
     const struct taken large = {"auto:effort=0", 120, 120, 10, 50, 50}, vdnn = {"vdnn-all", 130, 130, 10, 40, 40};
     const struct taken lossy = {"freelunch", 900, 900, 0, 9, 9}, near = {"freelunch", 90, 150, 0, 9, 9};
@@ -299,16 +285,14 @@ static void few_plans_tell_that_none_fits(void **state) {
     advise_for((world){{large, pinning, lossy}}, deep, MM_ADVICE_PINNED, "vdnn-all", 90);
 }
 
-static void nested_recomputation_is_advised(void **state) {
-    (void)state;
+TEST_CASE(nested_recomputation_is_advised) {
     for (int swaps = 0; swaps < 2; swaps++) {
         const char *spec = swaps ? "recompute-swap:mode=nested" : "recompute:mode=nested";
         advise((world){{{spec, 90, 60, 5, 7, 9}, {"recompute", 95, 95, 0, 8, 8}}}, false, MM_ADVICE_FITS, spec, 90);
     }
 }
 
-static void the_first_that_fits_is_advised_and_a_lossless_one_before_the_others(void **state) {
-    (void)state;
+TEST_CASE(the_first_that_fits_is_advised_and_a_lossless_one_before_the_others) {
     advise((world){{{"liveness", 90, 90, 0, 9, 9}, {"recompute", 20, 20, 0, 9, 9}}}, false, MM_ADVICE_FITS, "liveness",
            90);
     advise((world){{{"liveness", 101, 101, 0, 9, 9}, {"recompute:mode=sqrt", 60, 100, 0, 9, 9}}}, false, MM_ADVICE_FITS,
@@ -320,8 +304,7 @@ static void the_first_that_fits_is_advised_and_a_lossless_one_before_the_others(
            "rules:*=compress(zfp:rate=4);*=swap", 100);
 }
 
-static void of_those_that_fit_the_fastest_is_advised(void **state) {
-    (void)state;
+TEST_CASE(of_those_that_fit_the_fastest_is_advised) {
     const world both = {{{"swap-async", 100, 60, 10, 70, 99}, {"recompute:mode=sqrt", 100, 70, 0, 60, 95}}};
     advise(both, false, MM_ADVICE_FITS, "recompute:mode=sqrt", 100);
     advise(both, true, MM_ADVICE_FITS, "recompute:mode=sqrt", 70);
@@ -346,8 +329,7 @@ static void of_those_that_fit_the_fastest_is_advised(void **state) {
            MM_ADVICE_PINNED, "swap-async", 60);
 }
 
-static void where_none_fits_more_pinned_memory_is_advised_or_what_needs_least(void **state) {
-    (void)state;
+TEST_CASE(where_none_fits_more_pinned_memory_is_advised_or_what_needs_least) {
     advise((world){{{"swap", 50, 50, 11, 9, 9}, {"recompute", 101, 101, 0, 9, 9}}}, false, MM_ADVICE_PINNED, "swap",
            50);
     advise((world){{{"liveness", 130, 130, 0, 9, 9}, {"recompute", 110, 120, 0, 9, 9}}}, false, MM_ADVICE_NEEDS_LEAST,
@@ -357,24 +339,4 @@ static void where_none_fits_more_pinned_memory_is_advised_or_what_needs_least(vo
     advise((world){{{"recompute", 120, 120, 0, 9, 9}, {"hybrid", 115, 119, 0, 9, 9}}}, false, MM_ADVICE_NEEDS_LEAST,
            "hybrid", 115);
     advise((world){0}, false, MM_ADVICE_NONE, NULL, 0);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_stands_in_is_lossy_only_as_the_policy_is),
-        cmocka_unit_test(it_begins_with_the_policy_itself_and_names_nothing_twice),
-        cmocka_unit_test(the_last_resort_is_any_action_on_any_map),
-        cmocka_unit_test(it_ends_with_the_codec_of_the_policy_for_all_maps),
-        cmocka_unit_test(steps_come_in_the_order_from_later_decodes_to_stronger_policies),
-        cmocka_unit_test(segments_run_again_come_after_cheap_layers_and_before_the_computation_waits),
-        cmocka_unit_test(what_does_the_same_as_the_policy_is_not_named_again),
-        cmocka_unit_test(the_first_that_fits_is_advised_and_a_lossless_one_before_the_others),
-        cmocka_unit_test(of_those_that_fit_the_fastest_is_advised),
-        cmocka_unit_test(auto_is_advised_where_it_fits_and_stands_for_all_that_lose_nothing),
-        cmocka_unit_test(few_plans_tell_that_none_fits),
-        cmocka_unit_test(nested_recomputation_is_advised),
-        cmocka_unit_test(where_none_fits_more_pinned_memory_is_advised_or_what_needs_least),
-        cmocka_unit_test(a_long_policy_has_all_rungs_in_full),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

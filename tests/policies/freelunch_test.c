@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* FreeLunch's plans of small graphs: how many buffers, where codes lie, when what is decoded, and the peak. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "tests/core/test_case.h"
 #include "tests/policies/terse_graph.h"
 
 enum { CONVS = 6, MAP = 8, CODE = 2 }; /* of the chain; units */
@@ -38,8 +34,7 @@ static mm_graph *chain(void) {
 
 /* ---------------------------------------------------------------- the linear network */
 
-static void a_linear_network_takes_three_buffers_and_the_peak_is_their_sum(void **state) {
-    (void)state;
+TEST_CASE(a_linear_network_takes_three_buffers_and_the_peak_is_their_sum) {
     mm_graph *graph = chain();
     planned p;
     plan_terse(&p, graph, "freelunch:rate=8", CODE * UNIT);
@@ -52,8 +47,7 @@ static void a_linear_network_takes_three_buffers_and_the_peak_is_their_sum(void 
     mm_graph_destroy(graph);
 }
 
-static void a_deeper_decode_takes_more_buffers(void **state) {
-    (void)state;
+TEST_CASE(a_deeper_decode_takes_more_buffers) {
     static const int buffers[] = {0, 3, 3, 3, 4, 5, 6, 6}; /* by depth; there are six maps */
     mm_graph *graph = chain();
     for (int depth = 1; depth <= 7; depth++) {
@@ -67,8 +61,7 @@ static void a_deeper_decode_takes_more_buffers(void **state) {
     mm_graph_destroy(graph);
 }
 
-static void codes_lie_one_after_the_other_by_first_backward_use(void **state) {
-    (void)state;
+TEST_CASE(codes_lie_one_after_the_other_by_first_backward_use) {
     mm_graph *graph = chain();
     planned p;
     int64_t offset = -1;
@@ -100,8 +93,7 @@ static void tell_backward(const mm_plan *plan, char *text, size_t capacity) {
     }
 }
 
-static void decodes_run_ahead_by_the_depth_then_follow_one_by_one(void **state) {
-    (void)state;
+TEST_CASE(decodes_run_ahead_by_the_depth_then_follow_one_by_one) {
     mm_graph *graph = chain();
     planned p;
     char text[512];
@@ -119,8 +111,7 @@ static void decodes_run_ahead_by_the_depth_then_follow_one_by_one(void **state) 
 }
 
 /* Each step waits for the encode before it, each decode for the step before it; so the map's bytes are free at once. */
-static void at_depth_zero_codecs_are_in_line_with_the_steps(void **state) {
-    (void)state;
+TEST_CASE(at_depth_zero_codecs_are_in_line_with_the_steps) {
     mm_graph *graph = chain();
     planned p;
     char text[512];
@@ -146,8 +137,7 @@ static void at_depth_zero_codecs_are_in_line_with_the_steps(void **state) {
     mm_graph_destroy(graph);
 }
 
-static void each_map_is_encoded_after_its_last_forward_use(void **state) {
-    (void)state;
+TEST_CASE(each_map_is_encoded_after_its_last_forward_use) {
     mm_graph *graph = chain();
     planned p;
     plan_terse(&p, graph, "freelunch:rate=8", CODE * UNIT);
@@ -179,8 +169,7 @@ static mm_status plan_status(const mm_graph *graph, const char *spec) {
     return status;
 }
 
-static void too_few_buffers_are_refused_naming_how_many_it_takes(void **state) {
-    (void)state;
+TEST_CASE(too_few_buffers_are_refused_naming_how_many_it_takes) {
     mm_graph *graph = chain();
     planned p;
     assert_int_equal(plan_status(graph, "freelunch:rate=8,when=always,k=2"), MM_ERR_INFEASIBLE);
@@ -220,8 +209,7 @@ static mm_graph *residual_chain(int blocks) {
     return terse_freeze(&g);
 }
 
-static void a_residual_network_takes_one_buffer_more_and_no_more_however_deep(void **state) {
-    (void)state;
+TEST_CASE(a_residual_network_takes_one_buffer_more_and_no_more_however_deep) {
     for (int blocks = 2; blocks <= 8; blocks += 3) {
         mm_graph *graph = residual_chain(blocks);
         planned p;
@@ -264,8 +252,7 @@ static int count_nodes(const mm_plan *plan, mm_node_kind kind) {
     return n;
 }
 
-static void a_map_of_which_only_the_sign_is_read_is_masked_and_not_decoded(void **state) {
-    (void)state;
+TEST_CASE(a_map_of_which_only_the_sign_is_read_is_masked_and_not_decoded) {
     mm_graph *graph = rectified(false);
     planned p;
     plan_terse(&p, graph, "freelunch:rate=8", CODE * UNIT);
@@ -278,8 +265,7 @@ static void a_map_of_which_only_the_sign_is_read_is_masked_and_not_decoded(void 
     mm_graph_destroy(graph);
 }
 
-static void a_lossy_code_of_a_relus_output_has_the_exact_mask_beside_it(void **state) {
-    (void)state;
+TEST_CASE(a_lossy_code_of_a_relus_output_has_the_exact_mask_beside_it) {
     mm_graph *graph = rectified(true);
     planned p;
     plan_terse(&p, graph, "freelunch:rate=8", CODE * UNIT);
@@ -299,8 +285,7 @@ static void a_lossy_code_of_a_relus_output_has_the_exact_mask_beside_it(void **s
     mm_graph_destroy(graph);
 }
 
-static void only_what_a_convolution_began_is_eligible_unless_all_is(void **state) {
-    (void)state;
+TEST_CASE(only_what_a_convolution_began_is_eligible_unless_all_is) {
     terse_graph g;
     planned p;
     terse_init(&g, "eligible");
@@ -325,8 +310,7 @@ static void only_what_a_convolution_began_is_eligible_unless_all_is(void **state
 
 /* ---------------------------------------------------------------- the unoptimised workflow, codecs */
 
-static void the_unoptimised_workflow_places_codes_or_maps_at_run_time(void **state) {
-    (void)state;
+TEST_CASE(the_unoptimised_workflow_places_codes_or_maps_at_run_time) {
     mm_graph *graph = chain();
     planned p;
     plan_terse(&p, graph, "freelunch:rate=8,workspace=naive", CODE * UNIT);
@@ -346,31 +330,11 @@ static void the_unoptimised_workflow_places_codes_or_maps_at_run_time(void **sta
     mm_graph_destroy(graph);
 }
 
-static void a_codec_without_facts_is_refused_by_name(void **state) {
-    (void)state;
+TEST_CASE(a_codec_without_facts_is_refused_by_name) {
     mm_graph *graph = chain();
     assert_int_equal(plan_status(graph, "freelunch:rate=7"), MM_ERR_INVALID);
     assert_says("zfp:rate=7");
     assert_int_equal(plan_status(graph, "freelunch:codec=mask"), MM_ERR_INVALID);
     assert_says("mask");
     mm_graph_destroy(graph);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_linear_network_takes_three_buffers_and_the_peak_is_their_sum),
-        cmocka_unit_test(a_deeper_decode_takes_more_buffers),
-        cmocka_unit_test(codes_lie_one_after_the_other_by_first_backward_use),
-        cmocka_unit_test(decodes_run_ahead_by_the_depth_then_follow_one_by_one),
-        cmocka_unit_test(at_depth_zero_codecs_are_in_line_with_the_steps),
-        cmocka_unit_test(each_map_is_encoded_after_its_last_forward_use),
-        cmocka_unit_test(too_few_buffers_are_refused_naming_how_many_it_takes),
-        cmocka_unit_test(a_residual_network_takes_one_buffer_more_and_no_more_however_deep),
-        cmocka_unit_test(a_map_of_which_only_the_sign_is_read_is_masked_and_not_decoded),
-        cmocka_unit_test(a_lossy_code_of_a_relus_output_has_the_exact_mask_beside_it),
-        cmocka_unit_test(only_what_a_convolution_began_is_eligible_unless_all_is),
-        cmocka_unit_test(the_unoptimised_workflow_places_codes_or_maps_at_run_time),
-        cmocka_unit_test(a_codec_without_facts_is_refused_by_name),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Gist: which map gets which code, and the account of maps by the layers that write and read them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "mm/core/account/account.h"
 #include "tests/core/plan_proof.h"
+#include "tests/core/test_case.h"
 #include "tests/policies/engine_rig.h"
 
 enum { BIG = 32, SMALL = 8, HEAD = UNIT, RESERVE = 2 * UNIT };
@@ -112,8 +108,7 @@ static const char *codes_of(const planned *p, char *text, size_t capacity) {
     return text;
 }
 
-static void each_pair_of_layers_has_its_code(void **state) {
-    (void)state;
+TEST_CASE(each_pair_of_layers_has_its_code) {
     static const char *const cases[][2] = {
         {"gist:when=always", "r1 mask, p1 csr, r2 csr"},
         {"gist:lossless,when=always,depth=2", "r1 mask, p1 csr, r2 csr"},
@@ -135,8 +130,7 @@ static void each_pair_of_layers_has_its_code(void **state) {
     mm_graph_destroy(graph);
 }
 
-static void its_spec_is_printed_as_it_is_read(void **state) {
-    (void)state;
+TEST_CASE(its_spec_is_printed_as_it_is_read) {
     static const char *const cases[][2] = {
         {"gist", "gist:lossless"},
         {"gist:codes=lossy=fp10,depth=0,when=always", "gist:lossy=fp10,when=always"},
@@ -162,8 +156,7 @@ static void its_spec_is_printed_as_it_is_read(void **state) {
 #define RULES                                                                                                          \
     "rules:relu&pool-in=mask;relu&conv-in=compress(csr);pool&conv-in=compress(csr),when=always,depth=0,layout=groups"
 
-static void maps_are_told_by_who_writes_and_who_reads_them(void **state) {
-    (void)state;
+TEST_CASE(maps_are_told_by_who_writes_and_who_reads_them) {
     mm_graph *graph = convnet();
     for (int gist = 0; gist < 2; gist++) {
         planned p;
@@ -196,13 +189,4 @@ static void maps_are_told_by_who_writes_and_who_reads_them(void **state) {
         planned_done(&p);
     }
     mm_graph_destroy(graph);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_pair_of_layers_has_its_code),
-        cmocka_unit_test(its_spec_is_printed_as_it_is_read),
-        cmocka_unit_test(maps_are_told_by_who_writes_and_who_reads_them),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

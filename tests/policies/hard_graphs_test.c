@@ -3,6 +3,7 @@
 
 #include "mm/mm.h"
 #include "tests/core/expect.h"
+#include "tests/core/test_case.h"
 #include "tests/policies/terse_graph.h"
 
 enum { BUDGET = 1 << 20 };
@@ -37,8 +38,7 @@ static const char *const RECOMPUTING[] = {"recompute:mode=speed,when=always",
 static const char *const SHARING[] = {"liveness", "swap-async:when=always", "recompute:when=always", "modnn", NULL};
 
 /* relu reads u before the sum is accumulated into it: u as relu saw it is gone. */
-static void what_was_made_of_a_map_changed_since_is_not_recomputed(void **state) {
-    (void)state;
+TEST_CASE(what_was_made_of_a_map_changed_since_is_not_recomputed) {
     terse_graph g;
     terse_init(&g, "changed");
     maps(&g, MM_INPUT, "i");
@@ -55,8 +55,7 @@ static void what_was_made_of_a_map_changed_since_is_not_recomputed(void **state)
 }
 
 /* A backward step updates weights that another layer's forward step, due to run again after it, has read. */
-static void what_was_made_with_weights_updated_since_is_not_recomputed(void **state) {
-    (void)state;
+TEST_CASE(what_was_made_with_weights_updated_since_is_not_recomputed) {
     terse_graph g;
     terse_init(&g, "updated");
     terse_persistent(&g, "w", UNITS);
@@ -73,8 +72,7 @@ static void what_was_made_with_weights_updated_since_is_not_recomputed(void **st
 }
 
 /* The backward pass reads a map's elements, and under the name of its alias its signs. */
-static void signs_read_through_an_alias_are_kept_beside_a_lossy_code(void **state) {
-    (void)state;
+TEST_CASE(signs_read_through_an_alias_are_kept_beside_a_lossy_code) {
     terse_graph g;
     terse_init(&g, "alias");
     maps(&g, MM_INPUT, "i");
@@ -100,8 +98,7 @@ static void start_equal(terse_graph *g, const char *name) {
 }
 
 /* The equal output must not change with the input. */
-static void an_output_does_not_share_the_storage_of_an_input_that_is_changed_later(void **state) {
-    (void)state;
+TEST_CASE(an_output_does_not_share_the_storage_of_an_input_that_is_changed_later) {
     terse_graph g;
     start_equal(&g, "root");
     terse_step(&g, "change", MM_LAYER_ADD, MM_FORWARD, "+u");
@@ -110,8 +107,7 @@ static void an_output_does_not_share_the_storage_of_an_input_that_is_changed_lat
 }
 
 /* It may be written over the one, element by element, and reads the same storage under the other's name at will. */
-static void an_output_is_not_put_over_what_its_step_also_reads_otherwise(void **state) {
-    (void)state;
+TEST_CASE(an_output_is_not_put_over_what_its_step_also_reads_otherwise) {
     terse_graph g;
     start_equal(&g, "twice");
     terse_step(&g, "sum", MM_LAYER_ADD, MM_FORWARD, "u a =v");
@@ -119,8 +115,7 @@ static void an_output_is_not_put_over_what_its_step_also_reads_otherwise(void **
     assert_planned(&g, SHARING);
 }
 
-static void tensors_whose_sum_overflows_are_refused(void **state) {
-    (void)state;
+TEST_CASE(tensors_whose_sum_overflows_are_refused) {
     mm_graph *g;
     mm_layer layer;
     mm_use uses[4];
@@ -140,16 +135,4 @@ static void tensors_whose_sum_overflows_are_refused(void **state) {
     expect_ok(mm_graph_add_step(g, layer, MM_FORWARD, uses, 4, 0));
     assert_int_equal(mm_graph_freeze(g), MM_ERR_INVALID);
     mm_graph_destroy(g);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_made_of_a_map_changed_since_is_not_recomputed),
-        cmocka_unit_test(what_was_made_with_weights_updated_since_is_not_recomputed),
-        cmocka_unit_test(signs_read_through_an_alias_are_kept_beside_a_lossy_code),
-        cmocka_unit_test(an_output_does_not_share_the_storage_of_an_input_that_is_changed_later),
-        cmocka_unit_test(an_output_is_not_put_over_what_its_step_also_reads_otherwise),
-        cmocka_unit_test(tensors_whose_sum_overflows_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* modnn: what leaves, what comes back and when, by hand-computed schedules; and random graphs in all budgets. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "mm/core/account/account.h"
 #include "mm/core/time/simulate.h"
 #include "tests/core/plan_proof.h"
 #include "tests/core/random_graph.h"
+#include "tests/core/test_case.h"
 #include "tests/policies/engine_rig.h"
 
 #define MUCH (INT64_C(1) << 40)
@@ -73,8 +69,7 @@ static void forward(terse_graph *g, const char *layer, const char *uses) {
 /* The paper's Figure 6. When g is made, all is taken: |a 2|b 2|n 4|e 2|f 2|. n was not used yet. a and b have left by
  * then: their copies take from 1 to 5. e and f would have at 8: e is made at 4, f at 5. b comes after I: the link is
  * busy with a until then. */
-static void contiguous_maps_leave_whose_leaving_delays_least(void **state) {
-    (void)state;
+TEST_CASE(contiguous_maps_leave_whose_leaving_delays_least) {
     terse_graph g;
     terse_init(&g, "scheme");
     maps(&g, "a2 b2 n4 e2 f2 g4");
@@ -93,8 +88,7 @@ static void contiguous_maps_leave_whose_leaving_delays_least(void **state) {
 }
 
 /* x leaves twice. Its copy stays, so the second time nothing is copied. */
-static void what_has_a_copy_leaves_without_a_second_one(void **state) {
-    (void)state;
+TEST_CASE(what_has_a_copy_leaves_without_a_second_one) {
     terse_graph g;
     terse_init(&g, "copy");
     maps(&g, "x4 p8 q8");
@@ -111,8 +105,7 @@ static void what_has_a_copy_leaves_without_a_second_one(void **state) {
 }
 
 /* A step that changes x makes its copy stale: then it is copied out again. */
-static void what_was_changed_since_is_copied_out_again(void **state) {
-    (void)state;
+TEST_CASE(what_was_changed_since_is_copied_out_again) {
     terse_graph g;
     terse_init(&g, "changed");
     maps(&g, "x4 p8 q8");
@@ -131,8 +124,7 @@ static void what_was_changed_since_is_copied_out_again(void **state) {
 
 /* When d is made, |z 1|a 2|free 2|c 2|free 2|: room enough, in two parts. a and c may not leave, since no step has used
  * them; so all leave. */
-static void fragments_are_joined_by_putting_all_out(void **state) {
-    (void)state;
+TEST_CASE(fragments_are_joined_by_putting_all_out) {
     terse_graph g;
     terse_init(&g, "fragments");
     maps(&g, "z1 a2 b2 c2 d4 y9");
@@ -165,8 +157,7 @@ static mm_graph *late(int x) {
 }
 
 /* Inequality 9. After I3 there are 3 units left until S is due; after I2, 6. */
-static void a_map_is_fetched_when_waiting_would_be_late_and_not_before(void **state) {
-    (void)state;
+TEST_CASE(a_map_is_fetched_when_waiting_would_be_late_and_not_before) {
     static const int units[] = {1, 1, 1, 1, 3, 3, 3, 3, 1};
     mm_graph *graph = late(3);
     assert_tells(graph, by_hand(graph, units), "modnn", 8, 0, "X >x Y P O I1 I2 I3 <x I4 S");
@@ -209,8 +200,7 @@ static void assert_gains(int slow, int units, const char *spec, int variant, con
 }
 
 /* Equation 10: what the faster algorithm saves, less the delay that its workspace causes. */
-static void an_algorithm_is_chosen_by_its_gain(void **state) {
-    (void)state;
+TEST_CASE(an_algorithm_is_chosen_by_its_gain) {
     assert_gains(6, 14, "modnn", 0, "X U C V");        /* there is room */
     assert_gains(6, 10, "modnn", 1, "X U C V");        /* 4 saved, 7 waited */
     assert_gains(22, 10, "modnn", 0, "X >x U C <x V"); /* 20 saved, 7 and 8 waited */
@@ -235,8 +225,7 @@ static mm_status status_in(const mm_graph *graph, const mm_facts *facts, int uni
 }
 
 /* By other times than all, plans would be wrong without anybody's notice. Where all fits, none is needed. */
-static void facts_without_a_time_that_is_needed_are_refused_naming_it(void **state) {
-    (void)state;
+TEST_CASE(facts_without_a_time_that_is_needed_are_refused_naming_it) {
     mm_graph *graph = late(3);
     mm_facts *facts = by_hand(graph, NULL);
     assert_int_equal(status_in(graph, facts, 8), MM_OK);
@@ -254,8 +243,7 @@ static void facts_without_a_time_that_is_needed_are_refused_naming_it(void **sta
 }
 
 /* All maps fit, by the slower variant: whether letting x leave would be faster, copies' times say. */
-static void what_fits_by_slower_variants_is_compared_by_all_times(void **state) {
-    (void)state;
+TEST_CASE(what_fits_by_slower_variants_is_compared_by_all_times) {
     mm_graph *graph = two_variants();
     mm_facts *facts = by_hand(graph, NULL);
     mm_plan *plan;
@@ -270,8 +258,7 @@ static void what_fits_by_slower_variants_is_compared_by_all_times(void **state) 
 }
 
 /* With too little pinned memory for what has to leave, the plan keeps all, and says what that takes. */
-static void without_pinned_memory_all_is_kept(void **state) {
-    (void)state;
+TEST_CASE(without_pinned_memory_all_is_kept) {
     mm_graph *graph = late(3);
     mm_facts *facts = by_hand(graph, NULL);
     mm_plan *plan;
@@ -288,8 +275,7 @@ static void without_pinned_memory_all_is_kept(void **state) {
 }
 
 /* In 8 units a and b leave; pinned memory has room for one of them. */
-static void in_little_pinned_memory_the_lowest_plan_lets_less_leave(void **state) {
-    (void)state;
+TEST_CASE(in_little_pinned_memory_the_lowest_plan_lets_less_leave) {
     terse_graph g;
     mm_plan *plan;
     terse_init(&g, "two");
@@ -406,8 +392,7 @@ static void order_variants(mm_facts *facts, uint64_t seed) {
         }
 }
 
-static void plans_fit_from_their_minimum_to_what_keeping_all_takes(void **state) {
-    (void)state;
+TEST_CASE(plans_fit_from_their_minimum_to_what_keeping_all_takes) {
     static const char *const specs[] = {"modnn", "modnn:algorithms=fastest", "modnn:algorithms=least"};
     enum { GRAPHS = 60 };
     tally sum = {0};
@@ -427,21 +412,4 @@ static void plans_fit_from_their_minimum_to_what_keeping_all_takes(void **state)
         mm_graph_destroy(graph);
     }
     assert_true(sum.moved > 4 * GRAPHS && sum.defragmented > GRAPHS && sum.slowed > GRAPHS && sum.squeezed > 0);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(contiguous_maps_leave_whose_leaving_delays_least),
-        cmocka_unit_test(what_has_a_copy_leaves_without_a_second_one),
-        cmocka_unit_test(what_was_changed_since_is_copied_out_again),
-        cmocka_unit_test(fragments_are_joined_by_putting_all_out),
-        cmocka_unit_test(a_map_is_fetched_when_waiting_would_be_late_and_not_before),
-        cmocka_unit_test(an_algorithm_is_chosen_by_its_gain),
-        cmocka_unit_test(facts_without_a_time_that_is_needed_are_refused_naming_it),
-        cmocka_unit_test(what_fits_by_slower_variants_is_compared_by_all_times),
-        cmocka_unit_test(without_pinned_memory_all_is_kept),
-        cmocka_unit_test(in_little_pinned_memory_the_lowest_plan_lets_less_leave),
-        cmocka_unit_test(plans_fit_from_their_minimum_to_what_keeping_all_takes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

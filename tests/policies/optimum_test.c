@@ -4,18 +4,13 @@
  * The optimum is that of Checkmate (Jain et al., MLSys 2020), made so that it is below every plan without a link: stage
  * t runs step t for the first time, and before it any forward steps again. A value is held from one stage to the next,
  * or made in a stage from values that are held or made there. What is held while step t runs, and what t uses, fits. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "mm/core/time/simulate.h"
 #include "mm/core/time/time_bound.h"
 #include "tests/core/expect.h"
 #include "tests/core/random.h"
+#include "tests/core/test_case.h"
 #include "tests/policies/milp.h"
 #include "tests/policies/terse_graph.h"
 
@@ -207,8 +202,7 @@ static void compare(const subject *s, const mm_limits *limits, uint64_t seed, bo
     tally->met += met;
 }
 
-static void the_optimum_is_between_the_bound_and_every_plan(void **state) {
-    (void)state;
+TEST_CASE(the_optimum_is_between_the_bound_and_every_plan) {
     tally tally = {0};
     if (!milp_is_there()) skip();
     for (uint64_t seed = 1; seed <= 12; seed++) {
@@ -226,11 +220,4 @@ static void the_optimum_is_between_the_bound_and_every_plan(void **state) {
     }
     assert_int_equal(tally.optima, 48);
     assert_true(tally.met >= 30 && tally.above_steps >= 20);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_optimum_is_between_the_bound_and_every_plan),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Policies' specs, and what the baselines make of small graphs: who shares storage with whom, and the exact peak. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "tests/core/test_case.h"
 #include "tests/policies/terse_graph.h"
 
 static void assert_says(const char *word) {
@@ -16,8 +12,7 @@ static void assert_says(const char *word) {
 
 /* ---------------------------------------------------------------- specs */
 
-static void a_spec_is_taken_apart(void **state) {
-    (void)state;
+TEST_CASE(a_spec_is_taken_apart) {
     mm_policy p;
     assert_int_equal(mm_policy_parse("freelunch:codec=zfp:rate=4,depth=3,eligible=all", &p), MM_OK);
     assert_string_equal(p.ops->name, "freelunch");
@@ -34,8 +29,7 @@ static void a_spec_is_taken_apart(void **state) {
     mm_policy_fini(&p);
 }
 
-static void a_spec_and_its_rules_may_have_any_length(void **state) {
-    (void)state;
+TEST_CASE(a_spec_and_its_rules_may_have_any_length) {
     enum { RULES = 300 };
     char spec[RULES * 16 + 64] = "rules:";
     mm_policy p;
@@ -50,8 +44,7 @@ static void a_spec_and_its_rules_may_have_any_length(void **state) {
     mm_policy_fini(&p);
 }
 
-static void more_codecs_than_a_plan_may_have_are_refused(void **state) {
-    (void)state;
+TEST_CASE(more_codecs_than_a_plan_may_have_are_refused) {
     char spec[MM_MAX_CODECS * 64] = "rules:";
     mm_policy p;
     for (int i = 1; i < MM_MAX_CODECS; i++)
@@ -70,8 +63,7 @@ static void refuse(const char *spec, mm_status status, const char *word, const c
     assert_says(other);
 }
 
-static void wrong_specs_are_refused_with_what_would_be_right(void **state) {
-    (void)state;
+TEST_CASE(wrong_specs_are_refused_with_what_would_be_right) {
     char endless[400];
     memset(endless, 'x', sizeof endless - 1);
     endless[sizeof endless - 1] = '\0';
@@ -116,8 +108,7 @@ static void wrong_specs_are_refused_with_what_would_be_right(void **state) {
            "codec", "too long");
 }
 
-static void every_listed_option_has_a_fallback_that_it_accepts(void **state) {
-    (void)state;
+TEST_CASE(every_listed_option_has_a_fallback_that_it_accepts) {
     const mm_policy_ops *ops;
     for (size_t i = 0; (ops = mm_policy_table(i)); i++) {
         assert_true(strlen(ops->summary) > 0);
@@ -137,8 +128,7 @@ static void every_listed_option_has_a_fallback_that_it_accepts(void **state) {
 }
 
 /* The fallback leaves out policies that are equal to one it has: none may be equal that plans otherwise. */
-static void each_number_and_choice_counts_when_policies_are_compared(void **state) {
-    (void)state;
+TEST_CASE(each_number_and_choice_counts_when_policies_are_compared) {
     const mm_policy_ops *ops;
     for (size_t i = 0; (ops = mm_policy_table(i)); i++)
         for (const mm_option_desc *d = ops->options; d && d->key; d++) {
@@ -155,8 +145,7 @@ static void each_number_and_choice_counts_when_policies_are_compared(void **stat
 }
 
 /* Printed in the shortest form, which is parsed to the same configuration. */
-static void a_policy_is_printed_as_it_is_parsed(void **state) {
-    (void)state;
+TEST_CASE(a_policy_is_printed_as_it_is_parsed) {
     static const char *const cases[][2] = {
         {"naive", "naive"},
         {"freelunch:rate=6.4,eligible=conv,buffers=persistent,when=needed", "freelunch"},
@@ -203,8 +192,7 @@ static void a_policy_is_printed_as_it_is_parsed(void **state) {
     mm_policy_fini(&other);
 }
 
-static void a_policy_says_how_many_images_it_wants_computed_at_a_time(void **state) {
-    (void)state;
+TEST_CASE(a_policy_says_how_many_images_it_wants_computed_at_a_time) {
     static const struct {
         const char *spec;
         int sub_batch;
@@ -259,8 +247,7 @@ static mm_graph *conv_bn_relu(void) {
     return terse_freeze(&g);
 }
 
-static void naive_takes_the_sum_of_all_tensors(void **state) {
-    (void)state;
+TEST_CASE(naive_takes_the_sum_of_all_tensors) {
     mm_graph *graph = conv_bn_relu();
     planned p;
     plan_terse(&p, graph, "naive", 0);
@@ -270,8 +257,7 @@ static void naive_takes_the_sum_of_all_tensors(void **state) {
     mm_graph_destroy(graph);
 }
 
-static void naive_has_one_workspace_as_large_as_the_largest(void **state) {
-    (void)state;
+TEST_CASE(naive_has_one_workspace_as_large_as_the_largest) {
     terse_graph g;
     planned p;
     terse_init(&g, "workspaces");
@@ -290,8 +276,7 @@ static void naive_has_one_workspace_as_large_as_the_largest(void **state) {
     mm_graph_destroy(graph);
 }
 
-static void liveness_writes_relu_and_gradients_in_place_but_keeps_what_bn_needs(void **state) {
-    (void)state;
+TEST_CASE(liveness_writes_relu_and_gradients_in_place_but_keeps_what_bn_needs) {
     mm_graph *graph = conv_bn_relu();
     planned p;
     plan_terse(&p, graph, "liveness", 0);
@@ -308,8 +293,7 @@ static void liveness_writes_relu_and_gradients_in_place_but_keeps_what_bn_needs(
 }
 
 /* Baselines of papers: nothing in place; in groups; what waits for the backward pass apart from all else. */
-static void liveness_without_inplace_and_with_its_stash_apart_is_the_papers_baseline(void **state) {
-    (void)state;
+TEST_CASE(liveness_without_inplace_and_with_its_stash_apart_is_the_papers_baseline) {
     mm_graph *graph = conv_bn_relu();
     planned p;
     plan_terse(&p, graph, "liveness:inplace=off", 0);
@@ -337,8 +321,7 @@ static void liveness_without_inplace_and_with_its_stash_apart_is_the_papers_base
     mm_graph_destroy(graph);
 }
 
-static void an_input_that_is_needed_later_is_not_overwritten(void **state) {
-    (void)state;
+TEST_CASE(an_input_that_is_needed_later_is_not_overwritten) {
     terse_graph g;
     planned p;
     terse_init(&g, "needed");
@@ -382,8 +365,7 @@ static mm_graph *residual(bool accumulate) {
     return terse_freeze(&g);
 }
 
-static void a_residual_sum_is_written_over_one_addend_and_its_gradients_are_one(void **state) {
-    (void)state;
+TEST_CASE(a_residual_sum_is_written_over_one_addend_and_its_gradients_are_one) {
     mm_graph *graph = residual(false);
     planned p;
     plan_terse(&p, graph, "liveness", 0);
@@ -400,8 +382,7 @@ static void a_residual_sum_is_written_over_one_addend_and_its_gradients_are_one(
     mm_graph_destroy(graph);
 }
 
-static void a_gradient_that_is_added_to_has_storage_of_its_own(void **state) {
-    (void)state;
+TEST_CASE(a_gradient_that_is_added_to_has_storage_of_its_own) {
     mm_graph *graph = residual(true);
     planned p;
     plan_terse(&p, graph, "liveness", 0);
@@ -413,8 +394,7 @@ static void a_gradient_that_is_added_to_has_storage_of_its_own(void **state) {
     mm_graph_destroy(graph);
 }
 
-static void storage_has_one_heir(void **state) {
-    (void)state;
+TEST_CASE(storage_has_one_heir) {
     terse_graph g;
     planned p;
     terse_init(&g, "heirs");
@@ -457,8 +437,7 @@ static mm_graph *with_algorithms(void) {
     return terse_freeze(&g);
 }
 
-static void each_step_runs_by_the_algorithm_that_the_policy_asks_for(void **state) {
-    (void)state;
+TEST_CASE(each_step_runs_by_the_algorithm_that_the_policy_asks_for) {
     static const struct {
         const char *spec;
         int variants[5], units[5]; /* per step: its variant, its workspace */
@@ -485,36 +464,11 @@ static void each_step_runs_by_the_algorithm_that_the_policy_asks_for(void **stat
     mm_graph_destroy(graph);
 }
 
-static void the_plan_says_whose_it_is(void **state) {
-    (void)state;
+TEST_CASE(the_plan_says_whose_it_is) {
     mm_graph *graph = residual(false);
     planned p;
     plan_terse(&p, graph, "freelunch:rate=8,depth=3", UNIT);
     assert_string_equal(p.plan->policy, "freelunch:rate=8,depth=3");
     planned_done(&p);
     mm_graph_destroy(graph);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_spec_is_taken_apart),
-        cmocka_unit_test(a_spec_and_its_rules_may_have_any_length),
-        cmocka_unit_test(more_codecs_than_a_plan_may_have_are_refused),
-        cmocka_unit_test(wrong_specs_are_refused_with_what_would_be_right),
-        cmocka_unit_test(every_listed_option_has_a_fallback_that_it_accepts),
-        cmocka_unit_test(each_number_and_choice_counts_when_policies_are_compared),
-        cmocka_unit_test(a_policy_is_printed_as_it_is_parsed),
-        cmocka_unit_test(a_policy_says_how_many_images_it_wants_computed_at_a_time),
-        cmocka_unit_test(each_step_runs_by_the_algorithm_that_the_policy_asks_for),
-        cmocka_unit_test(naive_takes_the_sum_of_all_tensors),
-        cmocka_unit_test(naive_has_one_workspace_as_large_as_the_largest),
-        cmocka_unit_test(liveness_writes_relu_and_gradients_in_place_but_keeps_what_bn_needs),
-        cmocka_unit_test(liveness_without_inplace_and_with_its_stash_apart_is_the_papers_baseline),
-        cmocka_unit_test(an_input_that_is_needed_later_is_not_overwritten),
-        cmocka_unit_test(a_residual_sum_is_written_over_one_addend_and_its_gradients_are_one),
-        cmocka_unit_test(a_gradient_that_is_added_to_has_storage_of_its_own),
-        cmocka_unit_test(storage_has_one_heir),
-        cmocka_unit_test(the_plan_says_whose_it_is),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* What is run again in each mode, when, and what it saves. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "tests/core/plan_proof.h"
+#include "tests/core/test_case.h"
 #include "tests/policies/terse_graph.h"
 
 enum { MAP = 8 }; /* units */
@@ -80,8 +76,7 @@ static mm_graph *with_own_layer(const mm_layer_properties *properties) {
     return terse_freeze(&g);
 }
 
-static void a_layer_runs_again_by_its_properties_whatever_its_kind(void **state) {
-    (void)state;
+TEST_CASE(a_layer_runs_again_by_its_properties_whatever_its_kind) {
     const mm_layer_properties cheap = {MM_LAYER_CHEAP, true}, dear = {MM_LAYER_EXPENSIVE, true},
                               once = {MM_LAYER_CHEAP, false};
     mm_graph *graphs[] = {with_own_layer(NULL), with_own_layer(&cheap), with_own_layer(&dear), with_own_layer(&once)};
@@ -96,8 +91,7 @@ static void a_layer_runs_again_by_its_properties_whatever_its_kind(void **state)
 }
 
 /* In `memory` the convolution's map is made anew for each of its two readers. */
-static void a_rule_that_names_a_dear_kind_means_it_in_every_mode(void **state) {
-    (void)state;
+TEST_CASE(a_rule_that_names_a_dear_kind_means_it_in_every_mode) {
     static const char without[] = "data conv p1 loss loss' ~p1 p1' conv'",
                       with[] = "data conv p1 loss loss' ~conv ~p1 p1' conv'",
                       anew[] = "data conv p1 loss loss' ~conv ~p1 p1' ~conv conv'",
@@ -116,15 +110,13 @@ static void a_rule_that_names_a_dear_kind_means_it_in_every_mode(void **state) {
 
 /* ---------------------------------------------------------------- a segment of cheap layers */
 
-static void speed_runs_a_segment_once_and_keeps_what_it_makes(void **state) {
-    (void)state;
+TEST_CASE(speed_runs_a_segment_once_and_keeps_what_it_makes) {
     mm_graph *graph = chain(3, 0);
     expect(graph, "recompute:mode=speed", "data conv p1 p2 p3 loss loss' ~p1 ~p2 ~p3 p3' p2' p1' conv'");
     mm_graph_destroy(graph);
 }
 
-static void memory_runs_it_anew_for_each_backward_step_and_keeps_nothing(void **state) {
-    (void)state;
+TEST_CASE(memory_runs_it_anew_for_each_backward_step_and_keeps_nothing) {
     mm_graph *graph = chain(3, 0);
     expect(graph, "recompute:mode=memory", "data conv p1 p2 p3 loss loss' ~p1 ~p2 ~p3 p3' ~p1 ~p2 p2' ~p1 p1' conv'");
     /* x0, the one before and the one that is made; then d(i) and d(i-1) beside x(i) and x0. */
@@ -132,8 +124,7 @@ static void memory_runs_it_anew_for_each_backward_step_and_keeps_nothing(void **
     mm_graph_destroy(graph);
 }
 
-static void what_memory_holds_does_not_grow_with_the_segment(void **state) {
-    (void)state;
+TEST_CASE(what_memory_holds_does_not_grow_with_the_segment) {
     mm_graph *shorter = chain(4, 0), *longer = chain(9, 0);
     assert_int_equal(peak_of(longer, "recompute:mode=memory"), peak_of(shorter, "recompute:mode=memory"));
     assert_int_equal(peak_of(longer, "recompute:mode=speed"),
@@ -144,8 +135,7 @@ static void what_memory_holds_does_not_grow_with_the_segment(void **state) {
 }
 
 /* Else the steps that run again would be the square of the depth: 28680 here. */
-static void memory_keeps_a_map_where_its_chain_would_be_long(void **state) {
-    (void)state;
+TEST_CASE(memory_keeps_a_map_where_its_chain_would_be_long) {
     enum { POOLS = 240 };
     mm_graph *graph = chain(POOLS, 0);
     assert_in_range(count_again(graph, "recompute:mode=memory"), 32 * POOLS, 64 * POOLS);
@@ -153,8 +143,7 @@ static void memory_keeps_a_map_where_its_chain_would_be_long(void **state) {
 }
 
 /* A backward step of a pool takes three maps, the segment of n pools n: cost is as memory from the fourth on. */
-static void cost_runs_a_segment_anew_only_if_it_takes_more_than_the_largest_layer(void **state) {
-    (void)state;
+TEST_CASE(cost_runs_a_segment_anew_only_if_it_takes_more_than_the_largest_layer) {
     for (int n = 2; n <= 6; n++) {
         mm_graph *graph = chain(n, 0);
         const char *as = n <= 3 ? "recompute:mode=speed" : "recompute:mode=memory";
@@ -172,8 +161,7 @@ static void cost_runs_a_segment_anew_only_if_it_takes_more_than_the_largest_laye
     mm_graph_destroy(wide);
 }
 
-static void cost_is_the_default(void **state) {
-    (void)state;
+TEST_CASE(cost_is_the_default) {
     mm_graph *graph = chain(6, 0);
     assert_int_equal(count_again(graph, "recompute"), count_again(graph, "recompute:mode=cost"));
     assert_int_not_equal(count_again(graph, "recompute"), count_again(graph, "recompute:mode=speed"));
@@ -211,8 +199,7 @@ static mm_graph *residual(int blocks) {
     return terse_freeze(&g);
 }
 
-static void a_sum_is_made_again_from_the_sums_before_it(void **state) {
-    (void)state;
+TEST_CASE(a_sum_is_made_again_from_the_sums_before_it) {
     mm_graph *graph = residual(2);
     expect(graph, "recompute:mode=speed",
            "stem a1 r1 b1 s1 a2 r2 b2 s2 loss ~s1 ~s2 loss' s2' ~r2 b2' r2' a2' s1' ~r1 b1' r1' a1' stem'");
@@ -223,8 +210,7 @@ static void a_sum_is_made_again_from_the_sums_before_it(void **state) {
 }
 
 /* Along a chain of this many residual blocks memory takes quadratic time, and cost does not. */
-static void cost_keeps_a_sum_here_and_there_so_that_each_is_made_once(void **state) {
-    (void)state;
+TEST_CASE(cost_keeps_a_sum_here_and_there_so_that_each_is_made_once) {
     enum { BLOCKS = 24 };
     mm_graph *graph = residual(BLOCKS);
     assert_true(count_again(graph, "recompute:mode=memory") > BLOCKS * BLOCKS);
@@ -247,8 +233,7 @@ static bool runs_again(const planned *p, const char *layer) {
     return false;
 }
 
-static void within_segments_convolutions_run_again_and_each_layer_once(void **state) {
-    (void)state;
+TEST_CASE(within_segments_convolutions_run_again_and_each_layer_once) {
     enum { BLOCKS = 16 };
     mm_graph *graph = residual(BLOCKS);
     planned p;
@@ -272,8 +257,7 @@ static void within_segments_convolutions_run_again_and_each_layer_once(void **st
     mm_graph_destroy(graph);
 }
 
-static void what_segments_hold_grows_with_the_root_of_the_depth(void **state) {
-    (void)state;
+TEST_CASE(what_segments_hold_grows_with_the_root_of_the_depth) {
     mm_graph *shallow = residual(12), *deep = residual(48);
     int64_t fixed = (2 + 1) * UNIT, stash[2];
     stash[0] = peak_of(shallow, "recompute:mode=sqrt") - fixed;
@@ -298,8 +282,7 @@ static void plan_nested(planned *p, const mm_graph *graph, int64_t budget) {
 }
 
 /* s4 is kept from the forward pass on; s2, once it was made again, until the blocks behind it are done. */
-static void nested_segments_are_made_again_from_maps_that_were_made_again(void **state) {
-    (void)state;
+TEST_CASE(nested_segments_are_made_again_from_maps_that_were_made_again) {
     mm_graph *graph = residual(8);
     planned p;
     char text[2048];
@@ -319,8 +302,7 @@ static void nested_segments_are_made_again_from_maps_that_were_made_again(void *
     mm_graph_destroy(graph);
 }
 
-static void nested_segments_fit_half_of_what_segments_need_at_three_forward_passes(void **state) {
-    (void)state;
+TEST_CASE(nested_segments_fit_half_of_what_segments_need_at_three_forward_passes) {
     enum { BLOCKS = 60 };
     mm_graph *graph = residual(BLOCKS);
     planned p;
@@ -338,8 +320,7 @@ static void nested_segments_fit_half_of_what_segments_need_at_three_forward_pass
     mm_graph_destroy(graph);
 }
 
-static void a_step_that_is_not_deterministic_is_not_run_again(void **state) {
-    (void)state;
+TEST_CASE(a_step_that_is_not_deterministic_is_not_run_again) {
     static const char *const modes[] = {"speed", "memory", "cost", "sqrt", "nested"};
     mm_graph *graph = chain(3, 0);
     mm_limits limits = {.device_bytes = INT64_MAX, .base_bytes = UNIT};
@@ -360,25 +341,4 @@ static void a_step_that_is_not_deterministic_is_not_run_again(void **state) {
         mm_facts_destroy(facts);
     }
     mm_graph_destroy(graph);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_layer_runs_again_by_its_properties_whatever_its_kind),
-        cmocka_unit_test(a_rule_that_names_a_dear_kind_means_it_in_every_mode),
-        cmocka_unit_test(speed_runs_a_segment_once_and_keeps_what_it_makes),
-        cmocka_unit_test(memory_runs_it_anew_for_each_backward_step_and_keeps_nothing),
-        cmocka_unit_test(what_memory_holds_does_not_grow_with_the_segment),
-        cmocka_unit_test(memory_keeps_a_map_where_its_chain_would_be_long),
-        cmocka_unit_test(cost_runs_a_segment_anew_only_if_it_takes_more_than_the_largest_layer),
-        cmocka_unit_test(cost_is_the_default),
-        cmocka_unit_test(a_sum_is_made_again_from_the_sums_before_it),
-        cmocka_unit_test(cost_keeps_a_sum_here_and_there_so_that_each_is_made_once),
-        cmocka_unit_test(within_segments_convolutions_run_again_and_each_layer_once),
-        cmocka_unit_test(what_segments_hold_grows_with_the_root_of_the_depth),
-        cmocka_unit_test(nested_segments_are_made_again_from_maps_that_were_made_again),
-        cmocka_unit_test(nested_segments_fit_half_of_what_segments_need_at_three_forward_passes),
-        cmocka_unit_test(a_step_that_is_not_deterministic_is_not_run_again),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* What is compressed, swapped and run again in one plan: in which turn, and which of it first. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "tests/core/plan_proof.h"
+#include "tests/core/test_case.h"
 #include "tests/policies/terse_graph.h"
 
 enum { MAP = 8, CODE = 2 }; /* units */
@@ -63,8 +59,7 @@ static int64_t least_of(const mm_graph *graph, const char *spec) {
     return bytes;
 }
 
-static void what_is_fetched_runs_ahead_no_farther_in_a_deeper_net(void **state) {
-    (void)state;
+TEST_CASE(what_is_fetched_runs_ahead_no_farther_in_a_deeper_net) {
     static const char *const specs[] = {
         "rules:conv=compress(zfp:rate=8);pool=recompute",
         "rules:conv=swap;pool=recompute",
@@ -86,8 +81,7 @@ static void what_is_fetched_runs_ahead_no_farther_in_a_deeper_net(void **state) 
 }
 
 /* The map that a pool's output is made of is fetched for that, ahead of the maps of earlier layers. */
-static void what_something_is_made_of_is_fetched_in_the_turn_of_that(void **state) {
-    (void)state;
+TEST_CASE(what_something_is_made_of_is_fetched_in_the_turn_of_that) {
     char text[1024];
     mm_graph *graph = blocks(3);
     planned p;
@@ -99,8 +93,7 @@ static void what_something_is_made_of_is_fetched_in_the_turn_of_that(void **stat
 }
 
 /* With the outputs of all pools made again it fits: nothing need be swapped, which the computation would wait for. */
-static void what_one_rule_does_comes_before_what_the_next_does(void **state) {
-    (void)state;
+TEST_CASE(what_one_rule_does_comes_before_what_the_next_does) {
     mm_graph *graph = blocks(12);
     int64_t budget = least_of(graph, "rules:pool=recompute,when=always");
     planned p;
@@ -117,8 +110,7 @@ static void what_one_rule_does_comes_before_what_the_next_does(void **state) {
 }
 
 /* A region of their own is idle while the maps are: placed by their lives, codes take what those leave. */
-static void codes_take_the_room_that_maps_leave_where_it_is_short(void **state) {
-    (void)state;
+TEST_CASE(codes_take_the_room_that_maps_leave_where_it_is_short) {
     mm_graph *graph = blocks(12);
     int64_t published = least_of(graph, "freelunch:rate=8,eligible=all,when=always");
     int64_t least = least_of(graph, "freelunch:rate=8,eligible=all");
@@ -152,8 +144,7 @@ static mm_graph *pooled(void) {
     return terse_freeze(&g);
 }
 
-static void a_pool_that_runs_again_makes_its_index_once_unless_it_would_be_another(void **state) {
-    (void)state;
+TEST_CASE(a_pool_that_runs_again_makes_its_index_once_unless_it_would_be_another) {
     static const struct {
         const char *spec, *words;
         bool again; /* the index, too */
@@ -178,8 +169,7 @@ static void a_pool_that_runs_again_makes_its_index_once_unless_it_would_be_anoth
     mm_graph_destroy(graph);
 }
 
-static void recompute_swap_swaps_what_segments_are_made_of(void **state) {
-    (void)state;
+TEST_CASE(recompute_swap_swaps_what_segments_are_made_of) {
     mm_graph *graph = blocks(24);
     planned kept, swapped;
     plan_terse(&kept, graph, "recompute:mode=sqrt", CODE * UNIT);
@@ -192,16 +182,4 @@ static void recompute_swap_swaps_what_segments_are_made_of(void **state) {
     planned_done(&kept);
     planned_done(&swapped);
     mm_graph_destroy(graph);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_fetched_runs_ahead_no_farther_in_a_deeper_net),
-        cmocka_unit_test(what_something_is_made_of_is_fetched_in_the_turn_of_that),
-        cmocka_unit_test(what_one_rule_does_comes_before_what_the_next_does),
-        cmocka_unit_test(codes_take_the_room_that_maps_leave_where_it_is_short),
-        cmocka_unit_test(a_pool_that_runs_again_makes_its_index_once_unless_it_would_be_another),
-        cmocka_unit_test(recompute_swap_swaps_what_segments_are_made_of),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,7 @@
 #include "policies/schedule/nominal.h"
 #include "tests/core/deep.h"
 #include "tests/core/expect.h"
+#include "tests/core/test_case.h"
 
 /* For sanitizers few budgets are enough: they check how plans are made. */
 static int most_budgets(void) {
@@ -149,23 +150,13 @@ static void check_curves(const char *name, int64_t batch, bool untimed, int budg
     subject_fini(&s);
 }
 
-static void resnet_is_never_slower_with_more(void **state) {
-    (void)state;
-    check_curves("resnet20", 64, false, 5);
-}
+TEST_CASE(resnet_is_never_slower_with_more) { check_curves("resnet20", 64, false, 5); }
 
-static void googlenet_is_never_slower_with_more(void **state) {
-    (void)state;
-    check_curves("googlenet", 16, false, 5);
-}
+TEST_CASE(googlenet_is_never_slower_with_more) { check_curves("googlenet", 16, false, 5); }
 
-static void vgg_is_never_slower_with_more(void **state) {
-    (void)state;
-    check_curves("vgg16", 16, false, 5);
-}
+TEST_CASE(vgg_is_never_slower_with_more) { check_curves("vgg16", 16, false, 5); }
 
-static void what_is_run_is_never_slower_with_more_by_nominal_times(void **state) {
-    (void)state;
+TEST_CASE(what_is_run_is_never_slower_with_more_by_nominal_times) {
     check_curves("resnet20", 64, true, 9);
     check_curves("googlenet", 16, true, 3);
 }
@@ -197,8 +188,7 @@ static void check_auto(const char *name, int64_t batch, const char *spec, const 
     subject_fini(&s);
 }
 
-static void auto_is_never_slower_than_others_nor_with_more(void **state) {
-    (void)state;
+TEST_CASE(auto_is_never_slower_than_others_nor_with_more) {
     static const char *const lossless[] = {
         "swap", "swap-async",     "vdnn-all",  "vdnn-conv",           "modnn:subbatch=off",
         "cdma", "recompute-swap", "recompute", "recompute:mode=sqrt", "gist:lossless",
@@ -212,8 +202,7 @@ static void auto_is_never_slower_than_others_nor_with_more(void **state) {
 }
 
 /* Sessions plan once to learn how much pinned memory to take, and again within that. */
-static void auto_plans_the_same_in_the_pinned_memory_that_it_takes(void **state) {
-    (void)state;
+TEST_CASE(auto_plans_the_same_in_the_pinned_memory_that_it_takes) {
     const int budgets = most_budgets() - 1;
     subject s;
     subject_init(&s, "resnet20", 16);
@@ -263,20 +252,15 @@ static void check_orders(const char *name, int64_t batch) {
     subject_fini(&s);
 }
 
-static void published_orders_hold_for_resnets(void **state) {
-    (void)state;
+TEST_CASE(published_orders_hold_for_resnets) {
     check_orders("resnet32", 128);
     check_orders("resnet50", 16);
 }
 
-static void published_orders_hold_for_vgg(void **state) {
-    (void)state;
-    check_orders("vgg16", 16);
-}
+TEST_CASE(published_orders_hold_for_vgg) { check_orders("vgg16", 16); }
 
 /* Chen et al.: about the root of the depth is stashed, instead of all. */
-static void segments_of_a_deep_resnet_take_a_fraction(void **state) {
-    (void)state;
+TEST_CASE(segments_of_a_deep_resnet_take_a_fraction) {
     subject s;
     subject_init(&s, "resnet152", 16);
     int64_t base = mm_plan_base(s.lowered->graph);
@@ -285,19 +269,4 @@ static void segments_of_a_deep_resnet_take_a_fraction(void **state) {
     assert_true(4 * (segments.device_bytes - base) < kept);
     assert_true(segments.ns < all.ns * 3 / 2); /* one more forward pass is a third of a step */
     subject_fini(&s);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(resnet_is_never_slower_with_more),
-        cmocka_unit_test(googlenet_is_never_slower_with_more),
-        cmocka_unit_test(vgg_is_never_slower_with_more),
-        cmocka_unit_test(what_is_run_is_never_slower_with_more_by_nominal_times),
-        cmocka_unit_test(auto_is_never_slower_than_others_nor_with_more),
-        cmocka_unit_test(auto_plans_the_same_in_the_pinned_memory_that_it_takes),
-        cmocka_unit_test(published_orders_hold_for_resnets),
-        cmocka_unit_test(published_orders_hold_for_vgg),
-        cmocka_unit_test(segments_of_a_deep_resnet_take_a_fraction),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* The device fails while codes are copied in pieces, at each call of an iteration in turn: the call fails, its task
  * fails, or the task takes long. The iteration reports it, nothing is lost, and the next iterations are right. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "tests/core/test_case.h"
 #include "tests/pipeline/dispatch_rig.h"
 #include "tests/suite/device_fault.h"
 
@@ -53,18 +49,10 @@ static int check_faults(uint64_t seed, device_fault fault, mm_issue issue, bool 
     return calls;
 }
 
-static void a_device_that_fails_at_any_call_is_told_and_recovered_from(void **state) {
-    (void)state;
+TEST_CASE(a_device_that_fails_at_any_call_is_told_and_recovered_from) {
     assert_true(check_faults(4, DEVICE_FAULT_CALL, MM_ISSUE_THREAD, true) > 100);
     assert_true(check_faults(4, DEVICE_FAULT_CALL, MM_ISSUE_INLINE, false) > 100);
     assert_true(check_faults(4, DEVICE_FAULT_TASK, MM_ISSUE_THREAD, false) > 50);
     assert_true(check_faults(4, DEVICE_FAULT_TASK, MM_ISSUE_INLINE, true) > 50);
     assert_true(check_faults(4, DEVICE_FAULT_DELAY, MM_ISSUE_THREAD, true) > 50);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_device_that_fails_at_any_call_is_told_and_recovered_from),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

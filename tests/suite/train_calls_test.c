@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tests/core/expect.h"
+#include "tests/core/test_case.h"
 #include "tests/cuda_emulation/control.h"
 #include "tests/suite/suite_rig.h"
 
@@ -56,8 +57,7 @@ static const char *const POLICIES[] = {"liveness",
 enum { POLICIES_N = sizeof POLICIES / sizeof *POLICIES };
 
 /* The loop waits only for the event of the iteration NETS_AHEAD before, to collect its result. */
-static void nothing_of_the_loop_synchronises_allocates_or_frees(void **state) {
-    (void)state;
+TEST_CASE(nothing_of_the_loop_synchronises_allocates_or_frees) {
     for (int p = 0; p < POLICIES_N; p++)
         for (int issue = MM_ISSUE_THREAD; issue <= MM_ISSUE_INLINE; issue++) {
             loop l;
@@ -76,8 +76,7 @@ static void nothing_of_the_loop_synchronises_allocates_or_frees(void **state) {
 /* The calls: save statistics; copy batch, labels and rate to the buffer, between two events; copy them from the buffer;
  * launch the graph; copy loss and correct, record their event; wait for an earlier event. The launch of a kernel, which
  * adds the images' fourth channel, is checked with a call of its own. */
-static void a_recorded_iteration_takes_seventeen_calls_however_many_layers(void **state) {
-    (void)state;
+TEST_CASE(a_recorded_iteration_takes_seventeen_calls_however_many_layers) {
     enum { CALLS = 17 };
     static const char *const policies[] = {"hybrid:rate=8,when=always", "rules:*=compress(zvc:reserve=20),when=always"};
     for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
@@ -129,8 +128,7 @@ static void expect_training(loop *l, const float expected[TRAINED], const char *
 }
 
 /* If recording fails, the loop runs without; any other failure is reported, and the executor then trains as ever. */
-static void a_call_that_fails_is_told_once_and_training_goes_on(void **state) {
-    (void)state;
+TEST_CASE(a_call_that_fails_is_told_once_and_training_goes_on) {
     static const char *const names[] = {"cudaMemcpyAsync",      "cudaEventRecord",      "cudaStreamWaitEvent",
                                         "kernel_launch",        "cudaGraphLaunch",      "cudaStreamBeginCapture",
                                         "cudaStreamEndCapture", "cudaGraphInstantiate", "cudaEventSynchronize"};
@@ -201,8 +199,7 @@ static float *weights_after(const char *fail, long nth, int64_t *steps_out, size
 }
 
 /* Running statistics are restored too, though the forward pass had changed them. */
-static void memory_that_runs_out_at_any_call_leaves_what_an_undisturbed_iteration_does(void **state) {
-    (void)state;
+TEST_CASE(memory_that_runs_out_at_any_call_leaves_what_an_undisturbed_iteration_does) {
     static const char *const names[] = {"kernel_launch", "cudaMemcpyAsync", "cudaEventRecord"};
     int64_t steps = 0;
     size_t n = 1;
@@ -219,14 +216,4 @@ static void memory_that_runs_out_at_any_call_leaves_what_an_undisturbed_iteratio
         }
     assert_true(steps >= 3);
     free(expected);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_of_the_loop_synchronises_allocates_or_frees),
-        cmocka_unit_test(a_recorded_iteration_takes_seventeen_calls_however_many_layers),
-        cmocka_unit_test(a_call_that_fails_is_told_once_and_training_goes_on),
-        cmocka_unit_test(memory_that_runs_out_at_any_call_leaves_what_an_undisturbed_iteration_does),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

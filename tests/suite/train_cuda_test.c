@@ -9,6 +9,7 @@
 #include "mm/core/graph/graph.h"
 #include "tests/core/deep.h"
 #include "tests/core/expect.h"
+#include "tests/core/test_case.h"
 #include "tests/suite/suite_rig.h"
 
 enum { BATCH = 2, ITERATIONS = 4, BUDGET = 48 << 20, PINNED = 16 << 20 };
@@ -172,8 +173,7 @@ static void lossless_on(const suite_net *s, const char *const *policies, int n, 
     free(expected.weights);
 }
 
-static void lossless_policies_give_liveness_bits_in_every_way(void **state) {
-    (void)state;
+TEST_CASE(lossless_policies_give_liveness_bits_in_every_way) {
     suite_net s;
     suite_net_init_dropped(&s, "cuda", BATCH);
     lossless_on(&s, LOSSLESS, LOSSLESS_N, BLOCKING);
@@ -181,8 +181,7 @@ static void lossless_policies_give_liveness_bits_in_every_way(void **state) {
 }
 
 /* In residual blocks gradients are summed, and maps are read twice. */
-static void residual_networks_do_too(void **state) {
-    (void)state;
+TEST_CASE(residual_networks_do_too) {
     static const char *const policies[] = {"recompute:when=always", "swap-async:when=always",
                                            "rules:*=compress(zvc:reserve=20),when=always"};
     suite_net s;
@@ -217,15 +216,13 @@ static void auto_at_five_budgets(const char *device) {
     suite_net_fini(&s);
 }
 
-static void auto_gives_liveness_bits_at_five_budgets(void **state) {
-    (void)state;
+TEST_CASE(auto_gives_liveness_bits_at_five_budgets) {
     /* Under a sanitizer auto's search takes long; suite_policies_test has it on the host. */
     if (!test_is_sanitized()) auto_at_five_budgets("host");
     auto_at_five_budgets("cuda");
 }
 
-static void lossy_policies_give_the_same_bits_recorded_and_not(void **state) {
-    (void)state;
+TEST_CASE(lossy_policies_give_the_same_bits_recorded_and_not) {
     static const char *const policies[] = {"freelunch:rate=8,when=always", "hybrid:rate=8,when=always",
                                            "rules:*=compress(group:bits=2),when=always", "comet:every=2,when=always"};
     suite_net s;
@@ -271,8 +268,7 @@ static void in_step_on(const char *name, const char *codec, way first) {
     suite_net_fini(&s);
 }
 
-static void codes_in_steps_give_the_bits_of_codes_beside(void **state) {
-    (void)state;
+TEST_CASE(codes_in_steps_give_the_bits_of_codes_beside) {
     in_step_on("cifar-resnet8,thin=4", "zfp:rate=4", BLOCKING);
     in_step_on("cifar-resnet8,thin=4", "dpr:fp8", STAGED);
     in_step_on("resnet18@32,classes=5,thin=16", "zfp:rate=8", STAGED);
@@ -294,8 +290,7 @@ static void expect_near(const outcome *a, const outcome *b, int iterations, cons
         fail_msg("%s: relative difference of the weights %.3g", what, sqrt(difference / norm));
 }
 
-static void ten_steps_agree_with_the_host(void **state) {
-    (void)state;
+TEST_CASE(ten_steps_agree_with_the_host) {
     enum { STEPS = 10 };
     suite_net s;
     suite_net_init_dropped(&s, "cuda", BATCH);
@@ -310,8 +305,7 @@ static void ten_steps_agree_with_the_host(void **state) {
 
 /* Runs the fastest algorithms, those with the least workspace, and some between. Recomputed maps use their first
  * algorithm. */
-static void all_algorithms_of_a_step_train_alike(void **state) {
-    (void)state;
+TEST_CASE(all_algorithms_of_a_step_train_alike) {
     static const char *const policies[] = {"liveness:algorithms=1", "liveness:algorithms=least",
                                            "vdnn-all:algorithms=least,when=always", "recompute:mode=sqrt,when=always"};
     suite_net s;
@@ -332,8 +326,7 @@ static void all_algorithms_of_a_step_train_alike(void **state) {
     suite_net_fini(&s);
 }
 
-static void policies_change_between_replays(void **state) {
-    (void)state;
+TEST_CASE(policies_change_between_replays) {
     enum { EACH = 3 };
     static const char *const policies[] = {"swap-async:when=always", "liveness", "recompute:when=always"};
     suite_net s;
@@ -362,8 +355,7 @@ static void policies_change_between_replays(void **state) {
 }
 
 /* Skipped on one GPU. Both GPUs train at the same time, under a lossy policy, which uses many kinds of kernels. */
-static void a_second_gpu_gives_the_first_ones_bits(void **state) {
-    (void)state;
+TEST_CASE(a_second_gpu_gives_the_first_ones_bits) {
     static const char *const devices[] = {"cuda:0", "cuda:1"}, policy[] = "hybrid:rate=8,when=always";
     suite_net s;
     outcome o[2];
@@ -383,8 +375,7 @@ static void a_second_gpu_gives_the_first_ones_bits(void **state) {
     suite_net_fini(&s);
 }
 
-static void operations_of_another_gpu_than_the_managers_are_refused(void **state) {
-    (void)state;
+TEST_CASE(operations_of_another_gpu_than_the_managers_are_refused) {
     suite_net s;
     suite_net_init_dropped(&s, "cuda:1", BATCH);
     training t = {.s = &s, .backend = suite_backend_on(&s, "cuda:0")};
@@ -399,8 +390,7 @@ static void operations_of_another_gpu_than_the_managers_are_refused(void **state
 }
 
 /* Blocking iterations and submitted ones take turns, and each begins from initial values. */
-static void staged_batches_come_in_whatever_runs_them(void **state) {
-    (void)state;
+TEST_CASE(staged_batches_come_in_whatever_runs_them) {
     suite_net s;
     training t;
     outcome expected;
@@ -423,8 +413,7 @@ static void staged_batches_come_in_whatever_runs_them(void **state) {
     suite_net_fini(&s);
 }
 
-static void a_label_that_is_no_class_is_told_when_collected(void **state) {
-    (void)state;
+TEST_CASE(a_label_that_is_no_class_is_told_when_collected) {
     suite_net s;
     training t;
     nets_result result;
@@ -452,8 +441,7 @@ static void a_label_that_is_no_class_is_told_when_collected(void **state) {
     suite_net_fini(&s);
 }
 
-static void evaluation_shares_the_weights(void **state) {
-    (void)state;
+TEST_CASE(evaluation_shares_the_weights) {
     suite_net s;
     training t;
     nets_exec *eval;
@@ -495,8 +483,7 @@ static void check_fourth_channel(const training *t) {
 }
 
 /* Copies in odd pieces, which end within rows, give the same as one copy; in memory elements lie as nets_order says. */
-static void parameters_are_copied_in_torchvisions_order_from_any_place(void **state) {
-    (void)state;
+TEST_CASE(parameters_are_copied_in_torchvisions_order_from_any_place) {
     suite_net s;
     training t;
     suite_net_init_dropped(&s, "cuda", BATCH);
@@ -531,24 +518,4 @@ static void parameters_are_copied_in_torchvisions_order_from_any_place(void **st
     assert_true(reordered > 0);
     finish(&t);
     suite_net_fini(&s);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lossless_policies_give_liveness_bits_in_every_way),
-        cmocka_unit_test(residual_networks_do_too),
-        cmocka_unit_test(auto_gives_liveness_bits_at_five_budgets),
-        cmocka_unit_test(lossy_policies_give_the_same_bits_recorded_and_not),
-        cmocka_unit_test(codes_in_steps_give_the_bits_of_codes_beside),
-        cmocka_unit_test(ten_steps_agree_with_the_host),
-        cmocka_unit_test(all_algorithms_of_a_step_train_alike),
-        cmocka_unit_test(policies_change_between_replays),
-        cmocka_unit_test(a_second_gpu_gives_the_first_ones_bits),
-        cmocka_unit_test(operations_of_another_gpu_than_the_managers_are_refused),
-        cmocka_unit_test(staged_batches_come_in_whatever_runs_them),
-        cmocka_unit_test(a_label_that_is_no_class_is_told_when_collected),
-        cmocka_unit_test(evaluation_shares_the_weights),
-        cmocka_unit_test(parameters_are_copied_in_torchvisions_order_from_any_place),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

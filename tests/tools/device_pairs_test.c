@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* How much two kinds of work slow each other: computed from when both end, and measured on the host device. */
 #include "tests/core/expect.h"
+#include "tests/core/test_case.h"
 #include "tools/measure/device_pairs.h"
 
-static void slowdowns_follow_from_ends_(void **state) {
-    (void)state;
+TEST_CASE(slowdowns_follow_from_ends_) {
     static const struct {
         int64_t alone_ns[2], end_ns[2];
         int permille[2];
@@ -39,8 +39,7 @@ static void expect_pairs(const device_pairs *pairs, bool codec) {
         }
 }
 
-static void pairs_are_measured_with_and_without_a_codec_(void **state) {
-    (void)state;
+TEST_CASE(pairs_are_measured_with_and_without_a_codec_) {
     mm_device *device;
     nets_backend *backend;
     mm_codec *codec, *mask;
@@ -59,12 +58,4 @@ static void pairs_are_measured_with_and_without_a_codec_(void **state) {
     mm_codec_destroy(codec);
     nets_backend_close(backend);
     mm_device_destroy(device);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slowdowns_follow_from_ends_),
-        cmocka_unit_test(pairs_are_measured_with_and_without_a_codec_),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
 #include "nets/io/safetensors.h"
 #include "nets/zoo/zoo.h"
 #include "tests/core/expect.h"
+#include "tests/core/test_case.h"
 #include "tests/cuda_emulation/control.h"
 #include "tools/train/session.h"
 
@@ -93,8 +94,7 @@ static bool switch_to_and_fro(const subject *u, int64_t budget_bytes, const char
 }
 
 /* In a smaller budget a plan may need more pinned memory, and the manager has no more than it got at first. */
-static void policies_that_will_be_switched_to_fit_whatever_the_budget(void **state) {
-    (void)state;
+TEST_CASE(policies_that_will_be_switched_to_fit_whatever_the_budget) {
     enum { LEAST = 9620000, STRIDE = 220000, BUDGETS = 6 };
     subject u;
     int rooms = 0;
@@ -106,8 +106,7 @@ static void policies_that_will_be_switched_to_fit_whatever_the_budget(void **sta
     subject_fini(&u);
 }
 
-static void a_manager_plans_what_was_planned_without_one(void **state) {
-    (void)state;
+TEST_CASE(a_manager_plans_what_was_planned_without_one) {
     const int64_t budget = 17000000;
     const char *policy = "recompute-swap";
     subject u;
@@ -128,8 +127,7 @@ static void a_manager_plans_what_was_planned_without_one(void **state) {
     subject_fini(&u);
 }
 
-static void without_a_budget_batches_come_in_beside_the_computation_where_much_is_free(void **state) {
-    (void)state;
+TEST_CASE(without_a_budget_batches_come_in_beside_the_computation_where_much_is_free) {
     const size_t others = 64 * MIB;
     subject u;
     session s;
@@ -167,8 +165,7 @@ static long train(const subject *u, mm_issue issue, row *found) {
     return calls;
 }
 
-static void a_replayed_iteration_takes_the_host_fewer_calls_than_layers(void **state) {
-    (void)state;
+TEST_CASE(a_replayed_iteration_takes_the_host_fewer_calls_than_layers) {
     subject u;
     row replayed = {0}, stepwise = {0};
     subject_init(&u, "resnet8");
@@ -180,8 +177,7 @@ static void a_replayed_iteration_takes_the_host_fewer_calls_than_layers(void **s
     subject_fini(&u);
 }
 
-static void a_row_has_the_device_as_it_was_asked_for(void **state) {
-    (void)state;
+TEST_CASE(a_row_has_the_device_as_it_was_asked_for) {
     subject u;
     row found = {0};
     subject_init_on(&u, "resnet8", "cuda:1");
@@ -229,8 +225,7 @@ static void assert_same_file(const char *a, const char *b) {
 }
 
 /* On CUDA, convolutions' weights and their states have another memory order than on the host and in files. */
-static void states_of_host_and_cuda_are_the_same_bytes(void **state) {
-    (void)state;
+TEST_CASE(states_of_host_and_cuda_are_the_same_bytes) {
     const char *root = getenv("TEST_TMPDIR");
     char paths[3][512];
     for (int i = 0; i < 3; i++) snprintf(paths[i], sizeof paths[i], "%s/state%d", root ? root : "/tmp", i);
@@ -248,16 +243,4 @@ static void states_of_host_and_cuda_are_the_same_bytes(void **state) {
         subject_fini(&host);
     }
     for (int i = 0; i < 3; i++) assert_int_equal(unlink(paths[i]), 0);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(policies_that_will_be_switched_to_fit_whatever_the_budget),
-        cmocka_unit_test(a_manager_plans_what_was_planned_without_one),
-        cmocka_unit_test(a_replayed_iteration_takes_the_host_fewer_calls_than_layers),
-        cmocka_unit_test(a_row_has_the_device_as_it_was_asked_for),
-        cmocka_unit_test(states_of_host_and_cuda_are_the_same_bytes),
-        cmocka_unit_test(without_a_budget_batches_come_in_beside_the_computation_where_much_is_free),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 
 #include "nets/zoo/zoo.h"
 #include "tests/core/expect.h"
+#include "tests/core/test_case.h"
 #include "tools/train/session.h"
 
 /* Counts how often the first policy is planned for a budget. */
@@ -87,8 +88,7 @@ static void compare(const nets_net *net, int64_t batch, const target *target, co
 }
 
 /* Once, the announced plan was one that no budget runs. */
-static void what_is_told_of_a_policy_is_what_runs(void **state) {
-    (void)state;
+TEST_CASE(what_is_told_of_a_policy_is_what_runs) {
     static const struct {
         const char *net;
         int64_t batch;
@@ -113,8 +113,7 @@ static void what_is_told_of_a_policy_is_what_runs(void **state) {
 }
 
 /* The plan with the lowest peak moves all maps that can leave; the fastest plan in that budget need not. */
-static void in_its_minimum_a_policy_pins_what_the_fastest_plan_takes(void **state) {
-    (void)state;
+TEST_CASE(in_its_minimum_a_policy_pins_what_the_fastest_plan_takes) {
     enum { BATCH = 4 };
     static const char policy[] = "auto";
     target t = TARGET_DEFAULTS;
@@ -140,8 +139,7 @@ static void in_its_minimum_a_policy_pins_what_the_fastest_plan_takes(void **stat
     target_fini(&t);
 }
 
-static void the_stash_is_that_of_whole_batches(void **state) {
-    (void)state;
+TEST_CASE(the_stash_is_that_of_whole_batches) {
     target t = host();
     nets_net *net;
     expect_ok(nets_zoo_build("tiny", &net));
@@ -157,8 +155,7 @@ static void the_stash_is_that_of_whole_batches(void **state) {
 
 /* ---------------------------------------------------------------- the host's memory */
 
-static void the_hosts_memory_is_counted_by_session(void **state) {
-    (void)state;
+TEST_CASE(the_hosts_memory_is_counted_by_session) {
     target t = host();
     nets_net *net;
     expect_ok(nets_zoo_build("resnet20", &net));
@@ -177,8 +174,7 @@ static void the_hosts_memory_is_counted_by_session(void **state) {
 
 /* Only what the plan uses of the budget is in memory. One thread: with several, the scratch memory that oneDNN touches
  * differs from run to run. */
-static void a_large_budget_takes_no_memory(void **state) {
-    (void)state;
+TEST_CASE(a_large_budget_takes_no_memory) {
     enum { BUDGET = 1 << 30, COST = 64 << 20 };
     target t = host_of(1);
     nets_net *net;
@@ -198,8 +194,7 @@ static void a_large_budget_takes_no_memory(void **state) {
 
 /* ---------------------------------------------------------------- stopped early */
 
-static void a_session_that_is_stopped_plans_no_further(void **state) {
-    (void)state;
+TEST_CASE(a_session_that_is_stopped_plans_no_further) {
     const volatile sig_atomic_t stop = 1;
     target t = host();
     nets_net *net;
@@ -219,16 +214,4 @@ static void a_session_that_is_stopped_plans_no_further(void **state) {
     assert_int_equal(r.iterations, 0);
     nets_net_destroy(net);
     target_fini(&t);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_told_of_a_policy_is_what_runs),
-        cmocka_unit_test(in_its_minimum_a_policy_pins_what_the_fastest_plan_takes),
-        cmocka_unit_test(the_stash_is_that_of_whole_batches),
-        cmocka_unit_test(the_hosts_memory_is_counted_by_session),
-        cmocka_unit_test(a_large_budget_takes_no_memory),
-        cmocka_unit_test(a_session_that_is_stopped_plans_no_further),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

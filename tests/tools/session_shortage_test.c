@@ -6,6 +6,7 @@
 
 #include "nets/zoo/zoo.h"
 #include "tests/core/expect.h"
+#include "tests/core/test_case.h"
 #include "tests/suite/device_fault.h"
 #include "tools/train/session.h"
 
@@ -72,8 +73,7 @@ static bool run_short(const nets_net *net, const target *target, int nth, const 
     return happened;
 }
 
-static void memory_that_runs_out_at_any_task_changes_no_weight(void **state) {
-    (void)state;
+TEST_CASE(memory_that_runs_out_at_any_task_changes_no_weight) {
     nets_net *net;
     session s;
     row r = {0};
@@ -96,8 +96,7 @@ static void memory_that_runs_out_at_any_task_changes_no_weight(void **state) {
 }
 
 /* Training fails, and keeps the iterations before. */
-static void memory_that_runs_out_without_a_ladder_ends_the_training(void **state) {
-    (void)state;
+TEST_CASE(memory_that_runs_out_without_a_ladder_ends_the_training) {
     nets_net *net;
     session s;
     row r = {0};
@@ -117,12 +116,4 @@ static void memory_that_runs_out_without_a_ladder_ends_the_training(void **state
     session_fini(&s);
     target_fini(&target);
     nets_net_destroy(net);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_that_runs_out_at_any_task_changes_no_weight),
-        cmocka_unit_test(memory_that_runs_out_without_a_ladder_ends_the_training),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tests/core/expect.h"
+#include "tests/core/test_case.h"
 #include "tools/args/args.h"
 #include "tools/args/table.h"
 #include "tools/compare/bench_grid.h"
@@ -50,8 +51,7 @@ static void print(const table_column *columns, int n, table_shape shape, const c
     table_destroy(t);
 }
 
-static void columns_are_aligned_and_those_without_figures_left_out(void **state) {
-    (void)state;
+TEST_CASE(columns_are_aligned_and_those_without_figures_left_out) {
     static const table_column columns[] = {{"name", true, 0}, {"bytes", false, 0}, {"host", false, 0}, {"s", true, 0}};
     static const char *const cells[] = {"a", "1", "-", "ok", "longer", "1234567", "-", "not"};
     print(columns, 4, TABLE_DROPPING, cells, 2);
@@ -60,8 +60,7 @@ static void columns_are_aligned_and_those_without_figures_left_out(void **state)
                 "longer  1234567  not\n");
 }
 
-static void what_has_no_room_is_dropped_in_order_and_named(void **state) {
-    (void)state;
+TEST_CASE(what_has_no_room_is_dropped_in_order_and_named) {
     static const char wide[] = "3333333333333333333333333333333333333333";
     static const table_column columns[] = {
         {"kept", true, 0}, {"second", false, 2}, {"first", false, 1}, {"z", false, 0}};
@@ -76,8 +75,7 @@ static void what_has_no_room_is_dropped_in_order_and_named(void **state) {
     free(printed);
 }
 
-static void a_cell_that_is_too_wide_goes_on_below_and_nothing_is_cut(void **state) {
-    (void)state;
+TEST_CASE(a_cell_that_is_too_wide_goes_on_below_and_nothing_is_cut) {
     static const table_column columns[] = {{"policy", true, 0}, {"img/s", false, 0}};
     static const char *const cells[] = {"swap", "12.5", "rules:conv=compress(zfp:rate=4);relu=mask;*=swap", "100.0"};
     print(columns, 2, TABLE_DROPPING, cells, 2);
@@ -87,8 +85,7 @@ static void a_cell_that_is_too_wide_goes_on_below_and_nothing_is_cut(void **stat
                 "        100.0\n");
 }
 
-static void a_last_word_keeps_its_line_and_costs_a_column(void **state) {
-    (void)state;
+TEST_CASE(a_last_word_keeps_its_line_and_costs_a_column) {
     static const char wide[] = "3333333333333333333333333333333333333333";
     static const table_column columns[] = {
         {"first", false, 1}, {"policy", true, 0}, {"host", true, 0}, {"status", true, 0}};
@@ -103,8 +100,7 @@ static void a_last_word_keeps_its_line_and_costs_a_column(void **state) {
     free(printed);
 }
 
-static void a_note_of_any_length_is_wrapped(void **state) {
-    (void)state;
+TEST_CASE(a_note_of_any_length_is_wrapped) {
     static const table_column columns[] = {{"policy", true, 0}, {"img/s", false, 0}};
     table *t;
     char words[40 * 8 + 1] = "";
@@ -124,8 +120,7 @@ static void a_note_of_any_length_is_wrapped(void **state) {
     free(printed);
 }
 
-static void a_folded_table_repeats_its_first_column(void **state) {
-    (void)state;
+TEST_CASE(a_folded_table_repeats_its_first_column) {
     table_column columns[31] = {{"policy", true, 0}};
     const char *cells[31] = {"liveness"};
     for (int c = 1; c < 31; c++) columns[c].head = "100MiB", cells[c] = c % 2 ? "1000.5" : "-";
@@ -161,8 +156,7 @@ static row make_row(const char *policy, const char *now, double speed) {
                  .status = "ok"};
 }
 
-static void a_stand_in_is_named_in_the_ranking_and_marked_in_the_grid(void **state) {
-    (void)state;
+TEST_CASE(a_stand_in_is_named_in_the_ranking_and_marked_in_the_grid) {
     row rows[] = {make_row("naive", "liveness", 20), make_row("swap", "swap", 10), make_row("swap", "swap", 11)};
     FILE *file = begin();
     expect_ok(grid_print_orders(file, rows, 2));
@@ -183,8 +177,7 @@ static void a_stand_in_is_named_in_the_ranking_and_marked_in_the_grid(void **sta
     free(printed);
 }
 
-static void rows_fit_the_page_whatever_the_policys_length(void **state) {
-    (void)state;
+TEST_CASE(rows_fit_the_page_whatever_the_policys_length) {
     static const char rules[] =
         "rules:rules=conv=compress(zfp:rate=4);linear=compress(zfp:rate=8);relu=mask;bn=recompute;"
         "pool=swap;add=swap;dropout=recompute;concat=swap;*=swap,depth=1,when=needed";
@@ -201,8 +194,7 @@ static void rows_fit_the_page_whatever_the_policys_length(void **state) {
     free(printed);
 }
 
-static void a_loss_without_bound_keeps_its_cell_narrow(void **state) {
-    (void)state;
+TEST_CASE(a_loss_without_bound_keeps_its_cell_narrow) {
     row rows[] = {make_row("swap", NULL, 1), make_row("naive", NULL, 1)};
     rows[0].loss_last = 73073762684318515200.0;
     rows[1].loss_last = 9999.0;
@@ -216,8 +208,7 @@ static void a_loss_without_bound_keeps_its_cell_narrow(void **state) {
 
 /* ---------------------------------------------------------------- lists */
 
-static void lists_of_policies_have_no_longest_text(void **state) {
-    (void)state;
+TEST_CASE(lists_of_policies_have_no_longest_text) {
     char text[4096] = "naive,,rules:", *end_ = text + strlen(text);
     for (int i = 0; i < 200; i++) end_ += sprintf(end_, "conv=swap;");
     strcpy(end_, "*=keep,depth=1,k=2,swap:when=always");
@@ -230,20 +221,4 @@ static void lists_of_policies_have_no_longest_text(void **state) {
     args_texts_fini(&texts);
     assert_int_equal(args_split("--policies", ",,", &texts), MM_ERR_INVALID);
     assert_string_equal(mm_last_error(), "--policies ,,: the list is empty");
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(columns_are_aligned_and_those_without_figures_left_out),
-        cmocka_unit_test(what_has_no_room_is_dropped_in_order_and_named),
-        cmocka_unit_test(a_cell_that_is_too_wide_goes_on_below_and_nothing_is_cut),
-        cmocka_unit_test(a_last_word_keeps_its_line_and_costs_a_column),
-        cmocka_unit_test(a_note_of_any_length_is_wrapped),
-        cmocka_unit_test(a_folded_table_repeats_its_first_column),
-        cmocka_unit_test(a_stand_in_is_named_in_the_ranking_and_marked_in_the_grid),
-        cmocka_unit_test(rows_fit_the_page_whatever_the_policys_length),
-        cmocka_unit_test(a_loss_without_bound_keeps_its_cell_narrow),
-        cmocka_unit_test(lists_of_policies_have_no_longest_text),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

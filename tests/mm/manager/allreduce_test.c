@@ -2,19 +2,15 @@
 /* All-reduced tensors (mm_graph_allreduce): random graphs x policies x ways to run them. Under every policy, updates
  * see what the caller made of each tensor; the order of tensors is the graph's; a failure fails its iteration alone. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "mm/core/status.h"
 #include "mm/device/contract/device.h"
 #include "mm/manager/measured.h"
+#include "tests/core/test_case.h"
 #include "tests/core/trace_check.h"
 #include "tests/mm/manager/manager_rig.h"
 
@@ -178,8 +174,7 @@ static void run_trial(const trial *t, const mm_graph *graph, uint64_t seed, uint
     free_halvings(&c);
 }
 
-static void what_comes_back_is_what_is_updated_with_under_every_policy(void **state) {
-    (void)state;
+TEST_CASE(what_comes_back_is_what_is_updated_with_under_every_policy) {
     static const char *const policies[] = {"liveness",
                                            "naive",
                                            "swap-async:when=always",
@@ -205,8 +200,7 @@ static void what_comes_back_is_what_is_updated_with_under_every_policy(void **st
 }
 
 /* Other ranks would add up what a rehearsal sends, or wait for ever. */
-static void nothing_is_sent_in_a_rehearsal(void **state) {
-    (void)state;
+TEST_CASE(nothing_is_sent_in_a_rehearsal) {
     for (int how = MM_ALLREDUCE_AT_ONCE; how <= MM_ALLREDUCE_IN_PLACE_AT_END; how++)
         for (int issue = 0; issue < 2; issue++) {
             mm_graph *graph = create_graph(4, (mm_allreduce_when)how);
@@ -231,8 +225,7 @@ static void nothing_is_sent_in_a_rehearsal(void **state) {
         }
 }
 
-static void without_functions_shared_tensors_come_back_as_they_were(void **state) {
-    (void)state;
+TEST_CASE(without_functions_shared_tensors_come_back_as_they_were) {
     mm_graph *graph = create_graph(2, MM_ALLREDUCE_AT_ONCE);
     rig r;
     rig_init(&r, graph, 2);
@@ -257,8 +250,7 @@ static void count_unrecorded(void *ctx, mm_log_level level, const char *message)
                    strstr(message, "other processes' gradients");
 }
 
-static void a_sum_that_does_not_come_fails_its_iteration_alone(void **state) {
-    (void)state;
+TEST_CASE(a_sum_that_does_not_come_fails_its_iteration_alone) {
     for (int issue = 0; issue < 2; issue++) {
         mm_graph *graph = create_graph(4, MM_ALLREDUCE_AT_ONCE);
         const rig_need need = rig_needs(graph, "liveness", INT64_MAX, INT64_MAX);
@@ -293,8 +285,7 @@ static void a_sum_that_does_not_come_fails_its_iteration_alone(void **state) {
     }
 }
 
-static void sums_in_place_take_no_pinned_memory_and_fail_their_step(void **state) {
-    (void)state;
+TEST_CASE(sums_in_place_take_no_pinned_memory_and_fail_their_step) {
     mm_graph *graph = create_graph(4, MM_ALLREDUCE_IN_PLACE_AT_ONCE);
     const rig_need need = rig_needs(graph, "liveness", INT64_MAX, INT64_MAX);
     assert_int_equal(need.pinned_bytes, 0);
@@ -318,8 +309,7 @@ static void sums_in_place_take_no_pinned_memory_and_fail_their_step(void **state
     mm_graph_destroy(graph);
 }
 
-static void sums_in_place_are_in_traces(void **state) {
-    (void)state;
+TEST_CASE(sums_in_place_are_in_traces) {
     static const struct {
         rig_mode mode;
         bool ahead;
@@ -356,8 +346,7 @@ static void sums_in_place_are_in_traces(void **state) {
     }
 }
 
-static void what_cannot_be_shared_is_refused(void **state) {
-    (void)state;
+TEST_CASE(what_cannot_be_shared_is_refused) {
     mm_graph *graph;
     mm_tensor map, sum, lone;
     mm_layer layer;
@@ -391,17 +380,4 @@ static void what_cannot_be_shared_is_refused(void **state) {
     assert_int_equal(mm_allreduce_set(m, graph, &(mm_allreduce_fns){.sent = sent}, NULL), MM_ERR_INVALID);
     mm_manager_destroy(m);
     mm_graph_destroy(graph);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_comes_back_is_what_is_updated_with_under_every_policy),
-        cmocka_unit_test(nothing_is_sent_in_a_rehearsal),
-        cmocka_unit_test(without_functions_shared_tensors_come_back_as_they_were),
-        cmocka_unit_test(a_sum_that_does_not_come_fails_its_iteration_alone),
-        cmocka_unit_test(sums_in_place_take_no_pinned_memory_and_fail_their_step),
-        cmocka_unit_test(sums_in_place_are_in_traces),
-        cmocka_unit_test(what_cannot_be_shared_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

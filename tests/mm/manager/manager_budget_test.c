@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* The least budget works, and one byte less is refused before anything runs; what is touched was predicted; statistics;
  * options with which no manager is created. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "mm/core/status.h"
 #include "mm/device/contract/device.h"
+#include "tests/core/test_case.h"
 #include "tests/mm/manager/manager_rig.h"
 
 enum { SEED = 11, LAYERS = 12 };
@@ -31,8 +27,7 @@ static void assert_says(const char *word) {
 
 /* ---------------------------------------------------------------- least budget */
 
-static void one_byte_under_the_minimum_is_refused_naming_it_and_the_layer(void **state) {
-    (void)state;
+TEST_CASE(one_byte_under_the_minimum_is_refused_naming_it_and_the_layer) {
     mm_graph *graph = rig_random_graph(SEED, LAYERS, 4);
     for (int p = 0; p < POLICIES; p++) {
         char need[64];
@@ -56,8 +51,7 @@ static void one_byte_under_the_minimum_is_refused_naming_it_and_the_layer(void *
     mm_graph_destroy(graph);
 }
 
-static void the_minimum_runs_and_touches_no_more_than_predicted(void **state) {
-    (void)state;
+TEST_CASE(the_minimum_runs_and_touches_no_more_than_predicted) {
     mm_graph *graph = rig_random_graph(SEED, LAYERS, 4);
     for (int p = 0; p < POLICIES; p++) {
         mm_options options = {
@@ -84,8 +78,7 @@ static void the_minimum_runs_and_touches_no_more_than_predicted(void **state) {
     mm_graph_destroy(graph);
 }
 
-static void one_byte_of_pinned_memory_too_few_is_refused_naming_it(void **state) {
-    (void)state;
+TEST_CASE(one_byte_of_pinned_memory_too_few_is_refused_naming_it) {
     static const char *const swapping[] = {"swap:when=always",     "swap-async:when=always",
                                            "vdnn-all:when=always", "vdnn-conv:when=always",
                                            "cdma:when=always",     "hybrid:rate=8,when=always"};
@@ -130,8 +123,7 @@ static mm_graph *external_graph(int64_t elems) {
     return graph;
 }
 
-static void external_tensors_count_in_the_budget(void **state) {
-    (void)state;
+TEST_CASE(external_tensors_count_in_the_budget) {
     mm_graph *graph = external_graph(1000);
     assert_int_equal(rig_minimum(graph, "naive"), 256 + 4000);
     mm_options options = {.device_bytes = 256 + 3999, .policy = "naive"};
@@ -148,8 +140,7 @@ static void external_tensors_count_in_the_budget(void **state) {
 
 /* ---------------------------------------------------------------- figures */
 
-static void statistics_count_what_ran(void **state) {
-    (void)state;
+TEST_CASE(statistics_count_what_ran) {
     mm_graph *graph = rig_random_graph(SEED, LAYERS, 4);
     mm_options options = {
         .device_bytes = 1 << 22, .policy = "freelunch:codec=raw,eligible=all,when=always", .pinned_bytes = 1};
@@ -183,8 +174,7 @@ static void statistics_count_what_ran(void **state) {
     mm_graph_destroy(graph);
 }
 
-static void touched_bytes_need_the_pattern_from_the_start(void **state) {
-    (void)state;
+TEST_CASE(touched_bytes_need_the_pattern_from_the_start) {
     mm_touched touched;
     mm_options options = {.device_bytes = 4096};
     mm_manager *m = rig_manager(&options);
@@ -200,8 +190,7 @@ static void touched_bytes_need_the_pattern_from_the_start(void **state) {
     mm_manager_destroy(m);
 }
 
-static void bytes_written_outside_of_every_segment_are_stray(void **state) {
-    (void)state;
+TEST_CASE(bytes_written_outside_of_every_segment_are_stray) {
     mm_graph *graph = external_graph(10);
     mm_touched touched;
     mm_options options = {.device_bytes = 65536, .measure_touched = true};
@@ -236,8 +225,7 @@ static int64_t resident_bytes(void) {
 
 /* Plans reach further and further; then the budget is made smaller, and whole again. Bytes that no plan takes are never
  * touched, and a write there is found. */
-static void what_plans_do_not_take_of_a_budget_costs_nothing_and_is_watched(void **state) {
-    (void)state;
+TEST_CASE(what_plans_do_not_take_of_a_budget_costs_nothing_and_is_watched) {
     enum { BUDGET = 96 << 20, FAR = 90 << 20, COST = 48 << 20 };
     static const char *const growing[] = {"freelunch:rate=8,eligible=all,when=always", "liveness", "naive"};
     mm_graph *graph = rig_random_graph(SEED, LAYERS, 4);
@@ -292,8 +280,7 @@ static void count_event(void *ctx, const mm_event_info *event) {
 }
 
 /* A caller whose mm.h has fewer members, and one whose mm.h has more. */
-static void options_of_another_headers_size_are_taken_as_far_as_they_are_known(void **state) {
-    (void)state;
+TEST_CASE(options_of_another_headers_size_are_taken_as_far_as_they_are_known) {
     struct {
         mm_options known;
         int64_t newer[2];
@@ -322,8 +309,7 @@ static void options_of_another_headers_size_are_taken_as_far_as_they_are_known(v
     assert_null(m);
 }
 
-static void a_persistent_tensor_that_no_graph_declares_moves_the_plans_up(void **state) {
-    (void)state;
+TEST_CASE(a_persistent_tensor_that_no_graph_declares_moves_the_plans_up) {
     enum { BYTES = 1000, TAKEN = 1024 };
     mm_graph *graph = rig_random_graph(SEED, LAYERS, 4);
     int64_t minimum = rig_minimum(graph, "liveness");
@@ -368,8 +354,7 @@ static void a_persistent_tensor_that_no_graph_declares_moves_the_plans_up(void *
     mm_graph_destroy(graph);
 }
 
-static void bytes_of_a_persistent_tensor_are_those_within_it(void **state) {
-    (void)state;
+TEST_CASE(bytes_of_a_persistent_tensor_are_those_within_it) {
     enum { BYTES = 1000 };
     static const struct {
         int64_t offset, bytes;
@@ -410,8 +395,7 @@ static void bytes_of_a_persistent_tensor_are_those_within_it(void **state) {
     mm_manager_destroy(m);
 }
 
-static void what_a_graph_that_was_refused_declares_can_be_given_back(void **state) {
-    (void)state;
+TEST_CASE(what_a_graph_that_was_refused_declares_can_be_given_back) {
     mm_graph *graph = rig_random_graph(SEED, LAYERS, 4);
     const mm_tensor_info *tensor = NULL;
     for (int t = 0; t < mm_graph_tensors(graph) && !tensor; t++)
@@ -426,8 +410,7 @@ static void what_a_graph_that_was_refused_declares_can_be_given_back(void **stat
     mm_graph_destroy(graph);
 }
 
-static void what_no_graph_declares_can_be_given_back(void **state) {
-    (void)state;
+TEST_CASE(what_no_graph_declares_can_be_given_back) {
     enum { BYTES = 1024 };
     mm_graph *graph = rig_random_graph(SEED, LAYERS, 4);
     int64_t minimum = rig_minimum(graph, "liveness");
@@ -471,8 +454,7 @@ static void what_no_graph_declares_can_be_given_back(void **state) {
     mm_graph_destroy(graph);
 }
 
-static void a_budget_beyond_the_machine_is_refused_with_the_sizes(void **state) {
-    (void)state;
+TEST_CASE(a_budget_beyond_the_machine_is_refused_with_the_sizes) {
     mm_options options = {.device_bytes = INT64_C(1) << 60};
     assert_int_equal(create(&options), MM_ERR_NOMEM);
     assert_says("1152921504606846976");
@@ -483,8 +465,7 @@ static void a_budget_beyond_the_machine_is_refused_with_the_sizes(void **state) 
     assert_says("pinned");
 }
 
-static void senseless_options_are_refused(void **state) {
-    (void)state;
+TEST_CASE(senseless_options_are_refused) {
     assert_int_equal(create(NULL), MM_ERR_INVALID);
     assert_int_equal(create(&(mm_options){.device_bytes = 0}), MM_ERR_INVALID);
     assert_says("device_bytes");
@@ -503,8 +484,7 @@ static void refused(mm_status status, const char *call) {
 #define REFUSED(call) refused(call, #call)
 
 /* Every pointer argument of mm.h that may not be NULL. */
-static void null_pointers_are_refused_by_the_call_that_was_given_them(void **state) {
-    (void)state;
+TEST_CASE(null_pointers_are_refused_by_the_call_that_was_given_them) {
     mm_graph *open, *graph = external_graph(10);
     mm_tensor tensor;
     mm_layer layer;
@@ -578,8 +558,7 @@ static void null_pointers_are_refused_by_the_call_that_was_given_them(void **sta
     mm_graph_destroy(graph);
 }
 
-static void unknown_names_are_answered_with_those_there_are(void **state) {
-    (void)state;
+TEST_CASE(unknown_names_are_answered_with_those_there_are) {
     assert_int_equal(create(&(mm_options){.device_bytes = 4096, .device = "abacus"}), MM_ERR_NOT_FOUND);
     assert_says("abacus");
     assert_says("host");
@@ -593,27 +572,4 @@ static void unknown_names_are_answered_with_those_there_are(void **state) {
     assert_says("zfp");
     assert_int_equal(create(&(mm_options){.device_bytes = 4096, .policy = "freelunch:rate=99"}), MM_ERR_INVALID);
     assert_says("99");
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_byte_under_the_minimum_is_refused_naming_it_and_the_layer),
-        cmocka_unit_test(the_minimum_runs_and_touches_no_more_than_predicted),
-        cmocka_unit_test(one_byte_of_pinned_memory_too_few_is_refused_naming_it),
-        cmocka_unit_test(external_tensors_count_in_the_budget),
-        cmocka_unit_test(statistics_count_what_ran),
-        cmocka_unit_test(touched_bytes_need_the_pattern_from_the_start),
-        cmocka_unit_test(bytes_written_outside_of_every_segment_are_stray),
-        cmocka_unit_test(what_plans_do_not_take_of_a_budget_costs_nothing_and_is_watched),
-        cmocka_unit_test(options_of_another_headers_size_are_taken_as_far_as_they_are_known),
-        cmocka_unit_test(a_persistent_tensor_that_no_graph_declares_moves_the_plans_up),
-        cmocka_unit_test(bytes_of_a_persistent_tensor_are_those_within_it),
-        cmocka_unit_test(what_a_graph_that_was_refused_declares_can_be_given_back),
-        cmocka_unit_test(what_no_graph_declares_can_be_given_back),
-        cmocka_unit_test(a_budget_beyond_the_machine_is_refused_with_the_sizes),
-        cmocka_unit_test(senseless_options_are_refused),
-        cmocka_unit_test(null_pointers_are_refused_by_the_call_that_was_given_them),
-        cmocka_unit_test(unknown_names_are_answered_with_those_there_are),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

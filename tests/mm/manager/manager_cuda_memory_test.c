@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Managers on an emulated CUDA device that other programs use too. A budget above its free memory is refused with both
  * numbers. If the device gives less than it says it has, the manager makes do with that. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "mm/mm.h"
+#include "tests/core/test_case.h"
 #include "tests/cuda_emulation/control.h"
 
 enum { MIB = 1 << 20, TOTAL = 1024 * MIB, OTHERS = 700 * MIB, FREE = TOTAL - OTHERS };
@@ -53,8 +49,7 @@ static void expect_says(const char *words) {
     if (!strstr(mm_last_error(), words)) fail_msg("'%s' does not say '%s'", mm_last_error(), words);
 }
 
-static void a_budget_above_free_memory_is_refused_with_both_numbers(void **state) {
-    (void)state;
+TEST_CASE(a_budget_above_free_memory_is_refused_with_both_numbers) {
     told t = {0};
     mm_manager *m = NULL;
     begin();
@@ -66,8 +61,7 @@ static void a_budget_above_free_memory_is_refused_with_both_numbers(void **state
     end(m);
 }
 
-static void memory_that_is_free_and_not_given_is_made_do_with(void **state) {
-    (void)state;
+TEST_CASE(memory_that_is_free_and_not_given_is_made_do_with) {
     told t = {0};
     mm_manager *m = NULL;
     begin();
@@ -80,8 +74,7 @@ static void memory_that_is_free_and_not_given_is_made_do_with(void **state) {
     end(m);
 }
 
-static void a_budget_that_others_have_meanwhile_is_refused_until_they_go(void **state) {
-    (void)state;
+TEST_CASE(a_budget_that_others_have_meanwhile_is_refused_until_they_go) {
     enum { MOST = 256 * MIB, LEAST = 64 * MIB };
     told t = {0};
     mm_manager *m = NULL;
@@ -100,8 +93,7 @@ static void a_budget_that_others_have_meanwhile_is_refused_until_they_go(void **
     end(m);
 }
 
-static void a_budget_that_the_gpu_gives_in_part_leaves_no_part_of_it_taken(void **state) {
-    (void)state;
+TEST_CASE(a_budget_that_the_gpu_gives_in_part_leaves_no_part_of_it_taken) {
     enum { MOST = 64 * MIB, LEAST = 16 * MIB };
     told t = {0};
     mm_manager *m = NULL;
@@ -116,14 +108,4 @@ static void a_budget_that_the_gpu_gives_in_part_leaves_no_part_of_it_taken(void 
     assert_int_equal(mm_budget_set(m, MOST), MM_OK);
     assert_true(cuda_emulation_alive_get().device_bytes > taken);
     end(m);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_budget_above_free_memory_is_refused_with_both_numbers),
-        cmocka_unit_test(memory_that_is_free_and_not_given_is_made_do_with),
-        cmocka_unit_test(a_budget_that_the_gpu_gives_in_part_leaves_no_part_of_it_taken),
-        cmocka_unit_test(a_budget_that_others_have_meanwhile_is_refused_until_they_go),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Managers on emulated CUDA: the CPU cannot reach the memory, the training thread does not wait for streams, and
  * iterations are recorded and replayed. Mock steps run on the compute stream. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "tests/core/test_case.h"
 #include "tests/cuda_emulation/control.h"
 #include "tests/cuda_emulation/enqueue.h"
 #include "tests/mm/manager/manager_rig.h"
@@ -91,8 +87,7 @@ static uint64_t expected_digest(const mm_graph *graph, int iterations) {
     return expected;
 }
 
-static void results_are_those_without_a_manager(void **state) {
-    (void)state;
+TEST_CASE(results_are_those_without_a_manager) {
     for (int p = 0; p < POLICIES_N; p++)
         for (int issue = MM_ISSUE_THREAD; issue <= MM_ISSUE_INLINE; issue++)
             for (follow how = DRAINED; how < FOLLOWS; how++) {
@@ -121,8 +116,7 @@ static long choices_of_workers(void) {
 
 /* The emulation refuses what belongs to another GPU than the thread's current one, so every thread must have chosen the
  * manager's. */
-static void a_second_gpu_gives_the_same_results_and_nothing_touches_the_first(void **state) {
-    (void)state;
+TEST_CASE(a_second_gpu_gives_the_same_results_and_nothing_touches_the_first) {
     for (int p = 0; p < POLICIES_N; p++)
         for (int issue = MM_ISSUE_THREAD; issue <= MM_ISSUE_INLINE; issue++)
             for (follow how = DRAINED; how < FOLLOWS; how++) {
@@ -143,8 +137,7 @@ static void a_second_gpu_gives_the_same_results_and_nothing_touches_the_first(vo
             }
 }
 
-static void managers_on_two_gpus_run_by_turns_whatever_is_current(void **state) {
-    (void)state;
+TEST_CASE(managers_on_two_gpus_run_by_turns_whatever_is_current) {
     static const char *const devices[] = {"cuda:0", "cuda:1"};
     for (follow how = DRAINED; how < FOLLOWS; how++) {
         fixture f[2];
@@ -173,8 +166,7 @@ static void managers_on_two_gpus_run_by_turns_whatever_is_current(void **state) 
     }
 }
 
-static void a_manager_on_a_gpu_that_is_not_there_is_refused(void **state) {
-    (void)state;
+TEST_CASE(a_manager_on_a_gpu_that_is_not_there_is_refused) {
     static const char *const names[] = {"cuda:2", "cuda:x", "host:1"};
     cuda_emulation_reset();
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -191,8 +183,7 @@ static void a_manager_on_a_gpu_that_is_not_there_is_refused(void **state) {
 /* Calls that no thread may make in the training loop. */
 static long forbidden_calls(void) { return cuda_emulation_dear_calls() + cuda_emulation_calls("cudaEventSynchronize"); }
 
-static void no_call_of_the_loop_synchronises_or_allocates(void **state) {
-    (void)state;
+TEST_CASE(no_call_of_the_loop_synchronises_or_allocates) {
     enum { WARM_UP = 2 };
     for (int p = 1; p < POLICIES_N; p++) /* the naive forms allocate: that is what they are */
         for (int issue = MM_ISSUE_THREAD; issue <= MM_ISSUE_INLINE; issue++)
@@ -209,8 +200,7 @@ static void no_call_of_the_loop_synchronises_or_allocates(void **state) {
             }
 }
 
-static void a_replayed_iteration_is_one_call(void **state) {
-    (void)state;
+TEST_CASE(a_replayed_iteration_is_one_call) {
     fixture f;
     start(&f, "swap-async:when=always", MM_ISSUE_INLINE, (mm_options){0});
     for (int i = 0; i < 2; i++) expect_ok("swap-async", iterate(&f.rig, f.m, REPLAYED));
@@ -220,8 +210,7 @@ static void a_replayed_iteration_is_one_call(void **state) {
     finish(&f);
 }
 
-static void the_computation_goes_before_side_streams_unless_they_are_to_be_equal(void **state) {
-    (void)state;
+TEST_CASE(the_computation_goes_before_side_streams_unless_they_are_to_be_equal) {
     for (int equal = 0; equal < 2; equal++) {
         fixture f;
         start(&f, "swap-async:when=always", MM_ISSUE_INLINE, (mm_options){.equal_streams = equal});
@@ -239,8 +228,7 @@ static void the_computation_goes_before_side_streams_unless_they_are_to_be_equal
     }
 }
 
-static void figures_count_replays_as_iterations(void **state) {
-    (void)state;
+TEST_CASE(figures_count_replays_as_iterations) {
     mm_stats stats[2];
     for (int how = AHEAD; how <= REPLAYED; how++) {
         fixture f;
@@ -275,8 +263,7 @@ static void keep_line(void *ctx, mm_log_level level, const char *message) {
     snprintf(l->last, sizeof l->last, "%s", message);
 }
 
-static void what_cannot_be_recorded_runs_without_and_says_so_once(void **state) {
-    (void)state;
+TEST_CASE(what_cannot_be_recorded_runs_without_and_says_so_once) {
     static const struct {
         const char *policy, *why;
         mm_issue issue;
@@ -308,8 +295,7 @@ static void what_cannot_be_recorded_runs_without_and_says_so_once(void **state) 
     }
 }
 
-static void a_recording_goes_with_its_plan_and_is_made_again(void **state) {
-    (void)state;
+TEST_CASE(a_recording_goes_with_its_plan_and_is_made_again) {
     fixture f;
     start(&f, "liveness", MM_ISSUE_INLINE, (mm_options){.device_bytes = 4 << 20});
     int done = 0;
@@ -334,8 +320,7 @@ static mm_status recompute_nothing(void *ctx, mm_manager *m, mm_layer layer, mm_
 }
 
 /* A recording holds the recompute callback and the addresses of the user's tensors. */
-static void a_recording_goes_with_what_it_was_made_of(void **state) {
-    (void)state;
+TEST_CASE(a_recording_goes_with_what_it_was_made_of) {
     fixture f;
     mm_tensor labels;
     start(&f, "liveness", MM_ISSUE_INLINE, (mm_options){0});
@@ -353,8 +338,7 @@ static void a_recording_goes_with_what_it_was_made_of(void **state) {
     finish(&f);
 }
 
-static void a_recording_that_is_given_up_leaves_nothing_and_is_not_tried_again(void **state) {
-    (void)state;
+TEST_CASE(a_recording_that_is_given_up_leaves_nothing_and_is_not_tried_again) {
     fixture f;
     lines logged = {0};
     start(&f, "swap-async:when=always", MM_ISSUE_INLINE, (mm_options){.log = {keep_line, &logged, MM_LOG_INFO}});
@@ -374,8 +358,7 @@ static void a_recording_that_is_given_up_leaves_nothing_and_is_not_tried_again(v
     finish(&f);
 }
 
-static void a_device_that_refuses_to_record_is_used_without(void **state) {
-    (void)state;
+TEST_CASE(a_device_that_refuses_to_record_is_used_without) {
     static const char *const calls[] = {"cudaStreamBeginCapture", "cudaStreamEndCapture", "cudaGraphInstantiate"};
     for (int c = 0; c < 3; c++) {
         fixture f;
@@ -411,8 +394,7 @@ static void keep_balance(void *ctx, const mm_event_info *event) {
     b->open -= event->kind == MM_EVENT_ITERATION_END || event->kind == MM_EVENT_ABORT;
 }
 
-static void a_replay_that_fails_is_told_as_ended(void **state) {
-    (void)state;
+TEST_CASE(a_replay_that_fails_is_told_as_ended) {
     fixture f;
     balance b = {0};
     start(&f, "liveness", MM_ISSUE_INLINE, (mm_options){.event_fn = keep_balance, .event_ctx = &b});
@@ -427,8 +409,7 @@ static void a_replay_that_fails_is_told_as_ended(void **state) {
     finish(&f);
 }
 
-static void touched_bytes_are_counted_in_memory_that_the_cpu_cannot_reach(void **state) {
-    (void)state;
+TEST_CASE(touched_bytes_are_counted_in_memory_that_the_cpu_cannot_reach) {
     fixture f;
     mm_touched touched;
     mm_stats stats;
@@ -441,8 +422,7 @@ static void touched_bytes_are_counted_in_memory_that_the_cpu_cannot_reach(void *
     finish(&f);
 }
 
-static void touched_bytes_are_counted_before_memory_is_given_back(void **state) {
-    (void)state;
+TEST_CASE(touched_bytes_are_counted_before_memory_is_given_back) {
     static const char policy[] = "swap:when=needed";
     enum { MOST = 64 << 20 };
     fixture f;
@@ -463,8 +443,7 @@ static void touched_bytes_are_counted_before_memory_is_given_back(void **state) 
     finish(&f);
 }
 
-static void memory_that_ran_out_is_given_back(void **state) {
-    (void)state;
+TEST_CASE(memory_that_ran_out_is_given_back) {
     static const char policy[] = "swap-async:when=always";
     enum { MOST = 64 << 20 };
     fixture f;
@@ -478,27 +457,4 @@ static void memory_that_ran_out_is_given_back(void **state) {
     assert_true(cuda_emulation_alive_get().device_bytes < there / 2);
     expect_ok(policy, iterate(&f.rig, f.m, DRAINED));
     finish(&f);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(results_are_those_without_a_manager),
-        cmocka_unit_test(a_second_gpu_gives_the_same_results_and_nothing_touches_the_first),
-        cmocka_unit_test(managers_on_two_gpus_run_by_turns_whatever_is_current),
-        cmocka_unit_test(a_manager_on_a_gpu_that_is_not_there_is_refused),
-        cmocka_unit_test(no_call_of_the_loop_synchronises_or_allocates),
-        cmocka_unit_test(a_replayed_iteration_is_one_call),
-        cmocka_unit_test(the_computation_goes_before_side_streams_unless_they_are_to_be_equal),
-        cmocka_unit_test(figures_count_replays_as_iterations),
-        cmocka_unit_test(what_cannot_be_recorded_runs_without_and_says_so_once),
-        cmocka_unit_test(a_recording_goes_with_its_plan_and_is_made_again),
-        cmocka_unit_test(a_recording_goes_with_what_it_was_made_of),
-        cmocka_unit_test(a_recording_that_is_given_up_leaves_nothing_and_is_not_tried_again),
-        cmocka_unit_test(a_device_that_refuses_to_record_is_used_without),
-        cmocka_unit_test(a_replay_that_fails_is_told_as_ended),
-        cmocka_unit_test(touched_bytes_are_counted_in_memory_that_the_cpu_cannot_reach),
-        cmocka_unit_test(memory_that_ran_out_is_given_back),
-        cmocka_unit_test(touched_bytes_are_counted_before_memory_is_given_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

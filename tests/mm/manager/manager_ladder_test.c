@@ -2,16 +2,11 @@
 /* Memory is short: the device gives less than was asked for, the budget becomes smaller than the policy needs, or
  * memory runs out in an iteration. A policy that needs less stands in, is reported once, and gives way again; results
  * stay the same bit for bit. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "mm/core/plan/plan.h"
+#include "tests/core/test_case.h"
 #include "tests/mm/manager/manager_rig.h"
 #include "tests/suite/device_fault.h"
 
@@ -102,8 +97,7 @@ static void expect_told(const fixture *f, int times, const char *words) {
 
 /* ---------------------------------------------------------------- a device that gives less */
 
-static void a_device_that_gives_less_is_made_do_with(void **state) {
-    (void)state;
+TEST_CASE(a_device_that_gives_less_is_made_do_with) {
     fixture f;
     begin(&f);
     device_fault_give(MM_MEMORY_DEVICE, (f.most + f.least) / 2);
@@ -125,8 +119,7 @@ static void a_device_that_gives_less_is_made_do_with(void **state) {
     end(&f);
 }
 
-static void a_device_that_gives_all_is_not_warned_of(void **state) {
-    (void)state;
+TEST_CASE(a_device_that_gives_all_is_not_warned_of) {
     fixture f;
     begin_with_manager(&f);
     iterate(&f);
@@ -135,8 +128,7 @@ static void a_device_that_gives_all_is_not_warned_of(void **state) {
     end(&f);
 }
 
-static void without_a_ladder_less_is_an_error(void **state) {
-    (void)state;
+TEST_CASE(without_a_ladder_less_is_an_error) {
     fixture f;
     begin(&f);
     f.options.no_ladder = true;
@@ -151,8 +143,7 @@ static void without_a_ladder_less_is_an_error(void **state) {
     end(&f);
 }
 
-static void a_device_that_gives_next_to_nothing_is_an_error(void **state) {
-    (void)state;
+TEST_CASE(a_device_that_gives_next_to_nothing_is_an_error) {
     char asked[32];
     fixture f;
     begin(&f);
@@ -166,8 +157,7 @@ static void a_device_that_gives_next_to_nothing_is_an_error(void **state) {
     end(&f);
 }
 
-static void less_pinned_memory_is_made_do_with(void **state) {
-    (void)state;
+TEST_CASE(less_pinned_memory_is_made_do_with) {
     fixture f;
     begin(&f);
     rig_need need = rig_needs(f.graph, "swap-async:when=always", INT64_MAX, INT64_MAX);
@@ -185,8 +175,7 @@ static void less_pinned_memory_is_made_do_with(void **state) {
     end(&f);
 }
 
-static void a_policy_that_fits_what_was_given_is_not_replaced(void **state) {
-    (void)state;
+TEST_CASE(a_policy_that_fits_what_was_given_is_not_replaced) {
     fixture f;
     begin(&f);
     f.options.policy = "swap:when=needed";
@@ -202,8 +191,7 @@ static void a_policy_that_fits_what_was_given_is_not_replaced(void **state) {
 
 /* ---------------------------------------------------------------- the budget */
 
-static void a_smaller_budget_is_met_by_a_stand_in_until_it_grows_again(void **state) {
-    (void)state;
+TEST_CASE(a_smaller_budget_is_met_by_a_stand_in_until_it_grows_again) {
     fixture f;
     begin_with_manager(&f);
     iterate(&f);
@@ -221,8 +209,7 @@ static void a_smaller_budget_is_met_by_a_stand_in_until_it_grows_again(void **st
     end(&f);
 }
 
-static void every_budget_down_to_the_least_gives_the_same_results(void **state) {
-    (void)state;
+TEST_CASE(every_budget_down_to_the_least_gives_the_same_results) {
     enum { BUDGETS = 24 };
     fixture f;
     begin_with_manager(&f);
@@ -235,8 +222,7 @@ static void every_budget_down_to_the_least_gives_the_same_results(void **state) 
     end(&f);
 }
 
-static void below_all_that_may_stand_in_the_least_is_named_and_nothing_changes(void **state) {
-    (void)state;
+TEST_CASE(below_all_that_may_stand_in_the_least_is_named_and_nothing_changes) {
     fixture f;
     begin_with_manager(&f);
     assert_int_equal(mm_budget_set(f.m, f.least / 2), MM_ERR_INFEASIBLE);
@@ -255,8 +241,7 @@ static void below_all_that_may_stand_in_the_least_is_named_and_nothing_changes(v
     end(&f);
 }
 
-static void without_a_ladder_a_budget_below_the_policys_need_is_refused(void **state) {
-    (void)state;
+TEST_CASE(without_a_ladder_a_budget_below_the_policys_need_is_refused) {
     fixture f;
     begin(&f);
     f.options.no_ladder = true;
@@ -267,8 +252,7 @@ static void without_a_ladder_a_budget_below_the_policys_need_is_refused(void **s
     end(&f);
 }
 
-static void a_policy_that_is_set_while_memory_is_short_is_run_once_it_fits(void **state) {
-    (void)state;
+TEST_CASE(a_policy_that_is_set_while_memory_is_short_is_run_once_it_fits) {
     fixture f;
     begin_with_manager(&f);
     assert_int_equal(mm_budget_set(f.m, f.least), MM_OK);
@@ -281,8 +265,7 @@ static void a_policy_that_is_set_while_memory_is_short_is_run_once_it_fits(void 
     end(&f);
 }
 
-static void a_graph_that_is_added_while_memory_is_short_finds_a_place(void **state) {
-    (void)state;
+TEST_CASE(a_graph_that_is_added_while_memory_is_short_finds_a_place) {
     fixture f;
     begin(&f);
     mm_graph *small = rig_random_graph(1000, 4, 2);
@@ -305,8 +288,7 @@ static void a_graph_that_is_added_while_memory_is_short_finds_a_place(void **sta
 
 /* ---------------------------------------------------------------- in the middle of an iteration */
 
-static void memory_that_runs_out_in_an_iteration_makes_a_smaller_plan_for_the_next(void **state) {
-    (void)state;
+TEST_CASE(memory_that_runs_out_in_an_iteration_makes_a_smaller_plan_for_the_next) {
     fixture f;
     begin_with_manager(&f);
     iterate(&f);
@@ -330,8 +312,7 @@ static void memory_that_runs_out_in_an_iteration_makes_a_smaller_plan_for_the_ne
 }
 
 /* A refused budget does not make the device able to give what it could not. */
-static void after_a_refused_budget_memory_that_ran_out_is_still_short(void **state) {
-    (void)state;
+TEST_CASE(after_a_refused_budget_memory_that_ran_out_is_still_short) {
     fixture f;
     begin_with_manager(&f);
     device_fault_set(DEVICE_FAULT_MEMORY_TASK, 1);
@@ -348,8 +329,7 @@ static void after_a_refused_budget_memory_that_ran_out_is_still_short(void **sta
     end(&f);
 }
 
-static void memory_that_runs_out_again_and_again_ends_at_the_smallest_plan(void **state) {
-    (void)state;
+TEST_CASE(memory_that_runs_out_again_and_again_ends_at_the_smallest_plan) {
     fixture f;
     begin_with_manager(&f);
     int64_t steps = -1;
@@ -374,8 +354,7 @@ static void begin_inline(fixture *f) {
     assert_int_equal(rig_bind(&f->r, f->m), MM_OK);
 }
 
-static void memory_that_runs_out_while_a_step_begins_is_found_at_the_abort(void **state) {
-    (void)state;
+TEST_CASE(memory_that_runs_out_while_a_step_begins_is_found_at_the_abort) {
     fixture f;
     begin_inline(&f);
     iterate(&f);
@@ -391,8 +370,7 @@ static void memory_that_runs_out_while_a_step_begins_is_found_at_the_abort(void 
 }
 
 /* Whatever else fails before the abort, the log says why memory ran out, and the caller keeps its own last error. */
-static void why_memory_ran_out_is_kept_until_the_abort(void **state) {
-    (void)state;
+TEST_CASE(why_memory_ran_out_is_kept_until_the_abort) {
     fixture f;
     begin_inline(&f);
     iterate(&f);
@@ -410,8 +388,7 @@ static void why_memory_ran_out_is_kept_until_the_abort(void **state) {
 
 /* It is not known which of several iterations ran out, so the largest one's plan becomes smaller, but no smaller than
  * it must. */
-static void memory_that_runs_out_in_one_of_several_iterations_ahead_is_the_largest_ones(void **state) {
-    (void)state;
+TEST_CASE(memory_that_runs_out_in_one_of_several_iterations_ahead_is_the_largest_ones) {
     fixture f;
     rig other;
     begin(&f);
@@ -438,8 +415,7 @@ static void memory_that_runs_out_in_one_of_several_iterations_ahead_is_the_large
 }
 
 /* An iteration in flight runs out of memory after the next one has begun, which is aborted. */
-static void memory_that_runs_out_ahead_of_an_iteration_that_is_given_up_steps_down(void **state) {
-    (void)state;
+TEST_CASE(memory_that_runs_out_ahead_of_an_iteration_that_is_given_up_steps_down) {
     fixture f;
     begin(&f);
     f.options.self_check = false; /* it would drain */
@@ -489,15 +465,13 @@ static void check_small_one_runs_out(bool give_up) {
     mm_graph_destroy(small);
 }
 
-static void memory_that_runs_out_in_a_small_iteration_is_not_a_larger_ones_that_has_ended(void **state) {
-    (void)state;
+TEST_CASE(memory_that_runs_out_in_a_small_iteration_is_not_a_larger_ones_that_has_ended) {
     check_small_one_runs_out(false);
     check_small_one_runs_out(true);
 }
 
 /* Naive buffers allocate each map. The same policy with planned memory takes their place. */
-static void an_unplanned_allocation_that_fails_is_not_asked_for_again(void **state) {
-    (void)state;
+TEST_CASE(an_unplanned_allocation_that_fails_is_not_asked_for_again) {
     static const char naive[] = "freelunch:codec=raw,eligible=all,buffers=naive,workspace=naive,when=always";
     for (int issue = MM_ISSUE_THREAD; issue <= MM_ISSUE_INLINE; issue++) {
         fixture f;
@@ -554,8 +528,7 @@ static size_t workspace_of(mm_manager *m, const mm_graph *graph) {
     return bytes;
 }
 
-static void smaller_workspaces_are_the_first_step(void **state) {
-    (void)state;
+TEST_CASE(smaller_workspaces_are_the_first_step) {
     fixture f = {0};
     mm_graph *graph = workspace_graph();
     mm_options options = {.device_bytes = 256 + 4096, .log = {take_message, &f, MM_LOG_WARNING}};
@@ -572,8 +545,7 @@ static void smaller_workspaces_are_the_first_step(void **state) {
     mm_graph_destroy(graph);
 }
 
-static void what_recomputes_stands_in_only_where_somebody_does(void **state) {
-    (void)state;
+TEST_CASE(what_recomputes_stands_in_only_where_somebody_does) {
     fixture f;
     begin(&f);
     f.options.pinned_bytes = 0; /* masks save a little; auto's plan for that budget recomputes */
@@ -598,8 +570,7 @@ static mm_status run_again(void *ctx, mm_manager *m, mm_layer layer, mm_stream *
 }
 
 /* For budgets in which recomputing cheap layers and swapping the rest is not enough. */
-static void segments_are_recomputed_before_the_computation_waits(void **state) {
-    (void)state;
+TEST_CASE(segments_are_recomputed_before_the_computation_waits) {
     static const char stronger[] = "recompute-swap:depth=1", waits[] = "swap";
     static const char *const weaker[] = {"rules:*=swap,depth=1", "rules:*=recompute,depth=1",
                                          "rules:*=recompute;*=swap,depth=1"};
@@ -626,34 +597,4 @@ static void segments_are_recomputed_before_the_computation_waits(void **state) {
         mm_graph_destroy(graph);
     }
     assert_int_equal(taken, 3);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_device_that_gives_less_is_made_do_with),
-        cmocka_unit_test(a_device_that_gives_all_is_not_warned_of),
-        cmocka_unit_test(without_a_ladder_less_is_an_error),
-        cmocka_unit_test(a_device_that_gives_next_to_nothing_is_an_error),
-        cmocka_unit_test(less_pinned_memory_is_made_do_with),
-        cmocka_unit_test(a_policy_that_fits_what_was_given_is_not_replaced),
-        cmocka_unit_test(a_smaller_budget_is_met_by_a_stand_in_until_it_grows_again),
-        cmocka_unit_test(every_budget_down_to_the_least_gives_the_same_results),
-        cmocka_unit_test(below_all_that_may_stand_in_the_least_is_named_and_nothing_changes),
-        cmocka_unit_test(without_a_ladder_a_budget_below_the_policys_need_is_refused),
-        cmocka_unit_test(a_policy_that_is_set_while_memory_is_short_is_run_once_it_fits),
-        cmocka_unit_test(a_graph_that_is_added_while_memory_is_short_finds_a_place),
-        cmocka_unit_test(memory_that_runs_out_in_an_iteration_makes_a_smaller_plan_for_the_next),
-        cmocka_unit_test(after_a_refused_budget_memory_that_ran_out_is_still_short),
-        cmocka_unit_test(memory_that_runs_out_again_and_again_ends_at_the_smallest_plan),
-        cmocka_unit_test(memory_that_runs_out_while_a_step_begins_is_found_at_the_abort),
-        cmocka_unit_test(why_memory_ran_out_is_kept_until_the_abort),
-        cmocka_unit_test(memory_that_runs_out_in_one_of_several_iterations_ahead_is_the_largest_ones),
-        cmocka_unit_test(memory_that_runs_out_ahead_of_an_iteration_that_is_given_up_steps_down),
-        cmocka_unit_test(memory_that_runs_out_in_a_small_iteration_is_not_a_larger_ones_that_has_ended),
-        cmocka_unit_test(an_unplanned_allocation_that_fails_is_not_asked_for_again),
-        cmocka_unit_test(smaller_workspaces_are_the_first_step),
-        cmocka_unit_test(what_recomputes_stands_in_only_where_somebody_does),
-        cmocka_unit_test(segments_are_recomputed_before_the_computation_waits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

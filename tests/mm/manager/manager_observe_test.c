@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* mm_observe: plans follow the measured times, and weights stay the same. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "mm/core/facts/facts.h"
 #include "mm/core/time/simulate.h"
@@ -16,6 +11,7 @@
 #include "mm/planning/planning.h"
 #include "pipeline/internal.h"
 #include "tests/core/expect.h"
+#include "tests/core/test_case.h"
 #include "tests/core/trace_check.h"
 #include "tests/mm/manager/manager_rig.h"
 
@@ -277,8 +273,7 @@ static void expect_the_bits(const run *r) {
 /* ---------------------------------------------------------------- tests */
 
 /* The new plan is within 10 % of one that is made with the slow link's facts. */
-static void a_link_that_slows_down_makes_another_plan_once(void **state) {
-    (void)state;
+TEST_CASE(a_link_that_slows_down_makes_another_plan_once) {
     run r;
     start(&r, "auto");
     observe(r.m, 20, 0);
@@ -301,8 +296,7 @@ static void a_link_that_slows_down_makes_another_plan_once(void **state) {
 }
 
 /* All steps take longer alike, so no plan is better. From then on the new times are the expected ones. */
-static void the_plan_stays_where_another_gains_nothing(void **state) {
-    (void)state;
+TEST_CASE(the_plan_stays_where_another_gains_nothing) {
     run r;
     start(&r, "auto");
     observe(r.m, 20, 5);
@@ -324,8 +318,7 @@ static void the_plan_stays_where_another_gains_nothing(void **state) {
 }
 
 /* At least a hundred iterations lie between two plannings. A plan that was left stays left, unless a policy is set. */
-static void plans_that_were_left_are_not_taken_up_again(void **state) {
-    (void)state;
+TEST_CASE(plans_that_were_left_are_not_taken_up_again) {
     run r;
     start(&r, "auto");
     observe(r.m, 20, 4);
@@ -359,8 +352,7 @@ static uint32_t steps_with_workspace(const mm_manager *m, const chain *c) {
 
 /* With a slow link the policy would run steps without workspaces, so that fewer maps leave; they might round
  * differently. */
-static void steps_keep_their_variants(void **state) {
-    (void)state;
+TEST_CASE(steps_keep_their_variants) {
     for (int share = 20; share < 100; share += 40) {
         run r;
         start_with(&r, "modnn", "swap:when=always", share, 3 * 4096);
@@ -388,8 +380,7 @@ static void find_coded(const run *r, bool coded[64]) {
 }
 
 /* No map loses its codec or gets one, though with the new times the policy would have it so. */
-static void lossy_maps_keep_their_codecs(void **state) {
-    (void)state;
+TEST_CASE(lossy_maps_keep_their_codecs) {
     static const char *const policies[] = {"freelunch:rate=8,eligible=all", "hybrid:rate=8"};
     static const char *const always[] = {"freelunch:rate=8,eligible=all,when=always", "hybrid:rate=8,when=always"};
     int refused = 0;
@@ -413,8 +404,7 @@ static void lossy_maps_keep_their_codecs(void **state) {
 }
 
 /* A device that can record measures, replays, and measures again. */
-static void iterations_are_measured_between_replays(void **state) {
-    (void)state;
+TEST_CASE(iterations_are_measured_between_replays) {
     run r;
     start(&r, "auto");
     const bool records = !rig_device_used()->cpu_reaches_memory;
@@ -435,8 +425,7 @@ static void iterations_are_measured_between_replays(void **state) {
 }
 
 /* Meanwhile budgets and policies are set, iterations aborted, tensors and graphs added, and a trace is written. */
-static void changes_meanwhile_are_no_obstacle(void **state) {
-    (void)state;
+TEST_CASE(changes_meanwhile_are_no_obstacle) {
     static trace_checked checked;
     run r;
     mm_graph *other = rig_random_graph(3, 6, 4);
@@ -484,8 +473,7 @@ static void changes_meanwhile_are_no_obstacle(void **state) {
 }
 
 /* The manager was created without measure_times. */
-static void what_was_learned_is_saved(void **state) {
-    (void)state;
+TEST_CASE(what_was_learned_is_saved) {
     run r;
     mm_facts *learned;
     start(&r, "swap:when=always");
@@ -514,8 +502,7 @@ static void refused(mm_manager *m, mm_observe_options options, mm_status status,
     if (mm_observe(m, &options) != status || !strstr(mm_last_error(), words)) fail_msg("'%s'", mm_last_error());
 }
 
-static void bad_input_is_refused_and_changes_nothing(void **state) {
-    (void)state;
+TEST_CASE(bad_input_is_refused_and_changes_nothing) {
     run r;
     start(&r, "auto");
     assert_int_equal(mm_observe(NULL, &(mm_observe_options){.replan_permille = 200}), MM_ERR_INVALID);
@@ -546,8 +533,7 @@ static void bad_input_is_refused_and_changes_nothing(void **state) {
 }
 
 /* A program that was built with an older mm.h passes a smaller mm_stats. */
-static void statistics_of_older_headers_keep_their_size(void **state) {
-    (void)state;
+TEST_CASE(statistics_of_older_headers_keep_their_size) {
     run r;
     mm_stats stats;
     start(&r, "auto");
@@ -558,20 +544,4 @@ static void statistics_of_older_headers_keep_their_size(void **state) {
     assert_int_equal(stats.ladder_steps, 0);
     assert_true(stats.replans == INT64_C(0x5555555555555555));
     finish(&r);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_link_that_slows_down_makes_another_plan_once),
-        cmocka_unit_test(the_plan_stays_where_another_gains_nothing),
-        cmocka_unit_test(plans_that_were_left_are_not_taken_up_again),
-        cmocka_unit_test(steps_keep_their_variants),
-        cmocka_unit_test(lossy_maps_keep_their_codecs),
-        cmocka_unit_test(iterations_are_measured_between_replays),
-        cmocka_unit_test(changes_meanwhile_are_no_obstacle),
-        cmocka_unit_test(what_was_learned_is_saved),
-        cmocka_unit_test(bad_input_is_refused_and_changes_nothing),
-        cmocka_unit_test(statistics_of_older_headers_keep_their_size),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Calls out of order, aborted iterations, external tensors. A refusal says what was expected, and changes nothing. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
-
 #include "mm/core/status.h"
+#include "tests/core/test_case.h"
 #include "tests/mm/manager/manager_rig.h"
 
 enum { SEED = 7, LAYERS = 8, BUDGET = 1 << 20 };
@@ -51,8 +47,7 @@ static void assert_out_of_order(mm_status status, const char *word, const char *
 
 /* ---------------------------------------------------------------- order */
 
-static void layer_calls_outside_of_an_iteration_are_refused(void **state) {
-    (void)state;
+TEST_CASE(layer_calls_outside_of_an_iteration_are_refused) {
     fixture f;
     init(&f, "liveness");
     assert_int_equal(rig_bind(&f.rig, f.manager), MM_OK);
@@ -67,8 +62,7 @@ static void layer_calls_outside_of_an_iteration_are_refused(void **state) {
     fini(&f);
 }
 
-static void a_step_before_its_turn_is_refused_naming_the_one_that_is_due(void **state) {
-    (void)state;
+TEST_CASE(a_step_before_its_turn_is_refused_naming_the_one_that_is_due) {
     fixture f;
     char due[256];
     init(&f, "liveness");
@@ -86,8 +80,7 @@ static void a_step_before_its_turn_is_refused_naming_the_one_that_is_due(void **
     fini(&f);
 }
 
-static void a_step_under_way_must_be_ended_first(void **state) {
-    (void)state;
+TEST_CASE(a_step_under_way_must_be_ended_first) {
     fixture f;
     char due[256];
     init(&f, "liveness");
@@ -104,8 +97,7 @@ static void a_step_under_way_must_be_ended_first(void **state) {
     fini(&f);
 }
 
-static void after_the_last_step_only_the_end_is_due(void **state) {
-    (void)state;
+TEST_CASE(after_the_last_step_only_the_end_is_due) {
     fixture f;
     init(&f, "liveness");
     assert_int_equal(rig_bind(&f.rig, f.manager), MM_OK);
@@ -118,8 +110,7 @@ static void after_the_last_step_only_the_end_is_due(void **state) {
     fini(&f);
 }
 
-static void what_belongs_between_iterations_is_refused_within_one(void **state) {
-    (void)state;
+TEST_CASE(what_belongs_between_iterations_is_refused_within_one) {
     fixture f;
     mm_touched touched;
     init(&f, "liveness");
@@ -137,8 +128,7 @@ static void what_belongs_between_iterations_is_refused_within_one(void **state) 
     fini(&f);
 }
 
-static void a_stream_of_another_manager_is_refused(void **state) {
-    (void)state;
+TEST_CASE(a_stream_of_another_manager_is_refused) {
     fixture f, other;
     init(&f, "liveness");
     init(&other, "liveness");
@@ -153,8 +143,7 @@ static void a_stream_of_another_manager_is_refused(void **state) {
     fini(&f);
 }
 
-static void only_what_the_step_uses_has_an_address(void **state) {
-    (void)state;
+TEST_CASE(only_what_the_step_uses_has_an_address) {
     fixture f;
     init(&f, "naive");
     assert_int_equal(rig_bind(&f.rig, f.manager), MM_OK);
@@ -200,8 +189,7 @@ static void abort_at_step(const char *policy, rig_mode mode, int steps) {
     fini(&f);
 }
 
-static void abort_at_any_step_keeps_persistents_and_the_next_iteration_is_right(void **state) {
-    (void)state;
+TEST_CASE(abort_at_any_step_keeps_persistents_and_the_next_iteration_is_right) {
     static const char *const policies[] = {
         "liveness",
         "freelunch:codec=raw,eligible=all,when=always",
@@ -214,8 +202,7 @@ static void abort_at_any_step_keeps_persistents_and_the_next_iteration_is_right(
         for (int s = 0; s <= steps; s++) abort_at_step(policies[p], (rig_mode)(s % RIG_MODES), s);
 }
 
-static void destroy_within_an_iteration_drains(void **state) {
-    (void)state;
+TEST_CASE(destroy_within_an_iteration_drains) {
     fixture f;
     init(&f, "freelunch:codec=raw,eligible=all,when=always");
     assert_int_equal(rig_bind(&f.rig, f.manager), MM_OK);
@@ -286,8 +273,7 @@ static void expect_weights(fixture *f, int iterations) {
     assert_true(rig_digest(&f->rig, f->manager) == expected);
 }
 
-static void calls_between_iterations_wait_for_those_that_still_run(void **state) {
-    (void)state;
+TEST_CASE(calls_between_iterations_wait_for_those_that_still_run) {
     static const struct {
         const char *name;
         mm_status (*call)(fixture *f);
@@ -320,8 +306,7 @@ static void calls_between_iterations_wait_for_those_that_still_run(void **state)
 
 /* ---------------------------------------------------------------- external tensors */
 
-static void an_external_tensor_without_memory_is_named(void **state) {
-    (void)state;
+TEST_CASE(an_external_tensor_without_memory_is_named) {
     fixture f;
     mm_tensor labels;
     init(&f, "liveness");
@@ -335,8 +320,7 @@ static void an_external_tensor_without_memory_is_named(void **state) {
     fini(&f);
 }
 
-static void memory_for_a_tensor_that_is_not_external_is_refused(void **state) {
-    (void)state;
+TEST_CASE(memory_for_a_tensor_that_is_not_external_is_refused) {
     fixture f;
     int memory = 0;
     mm_tensor loss;
@@ -348,8 +332,7 @@ static void memory_for_a_tensor_that_is_not_external_is_refused(void **state) {
     fini(&f);
 }
 
-static void steps_find_the_users_own_pointer_also_after_a_switch(void **state) {
-    (void)state;
+TEST_CASE(steps_find_the_users_own_pointer_also_after_a_switch) {
     fixture f;
     mm_tensor labels;
     init(&f, "liveness");
@@ -381,8 +364,7 @@ static mm_graph *modifier(const char *names) {
 }
 
 /* A tensor stays where it was placed first, whatever is declared around it, in whatever order. */
-static void graphs_find_shared_persistent_tensors_at_one_place(void **state) {
-    (void)state;
+TEST_CASE(graphs_find_shared_persistent_tensors_at_one_place) {
     static const char *const names[] = {"abc", "dcxa", "xbd"};
     mm_graph *graphs[3];
     mm_manager *m = rig_manager(&(mm_options){.device_bytes = 1 << 20, .policy = "liveness", .self_check = true});
@@ -406,30 +388,8 @@ static void graphs_find_shared_persistent_tensors_at_one_place(void **state) {
     for (int g = 0; g < 3; g++) mm_graph_destroy(graphs[g]);
 }
 
-static void a_persistent_tensor_of_no_manager_is_unknown(void **state) {
-    (void)state;
+TEST_CASE(a_persistent_tensor_of_no_manager_is_unknown) {
     size_t bytes = 17;
     assert_null(mm_persistent_data(NULL, "w", &bytes));
     assert_int_equal(bytes, 17);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_persistent_tensor_of_no_manager_is_unknown),
-        cmocka_unit_test(graphs_find_shared_persistent_tensors_at_one_place),
-        cmocka_unit_test(layer_calls_outside_of_an_iteration_are_refused),
-        cmocka_unit_test(a_step_before_its_turn_is_refused_naming_the_one_that_is_due),
-        cmocka_unit_test(a_step_under_way_must_be_ended_first),
-        cmocka_unit_test(after_the_last_step_only_the_end_is_due),
-        cmocka_unit_test(what_belongs_between_iterations_is_refused_within_one),
-        cmocka_unit_test(a_stream_of_another_manager_is_refused),
-        cmocka_unit_test(only_what_the_step_uses_has_an_address),
-        cmocka_unit_test(abort_at_any_step_keeps_persistents_and_the_next_iteration_is_right),
-        cmocka_unit_test(destroy_within_an_iteration_drains),
-        cmocka_unit_test(calls_between_iterations_wait_for_those_that_still_run),
-        cmocka_unit_test(an_external_tensor_without_memory_is_named),
-        cmocka_unit_test(memory_for_a_tensor_that_is_not_external_is_refused),
-        cmocka_unit_test(steps_find_the_users_own_pointer_also_after_a_switch),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,21 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* Several graphs and changing policies in one manager: persistent tensors keep their places and values, a refused
  * change changes nothing, and events report what happened. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "mm/core/account/account.h"
 #include "mm/manager/measured.h"
 #include "mm/planning/planning.h"
 #include "tests/core/comma_locale.h"
 #include "tests/core/expect.h"
+#include "tests/core/test_case.h"
 #include "tests/mm/manager/manager_rig.h"
 
 enum { SEED = 21, LAYERS = 10, BUDGET = 1 << 20 };
@@ -42,8 +38,7 @@ static void assert_same_addresses(const mm_graph *graph, mm_manager *m, void **b
 
 /* ---------------------------------------------------------------- specs */
 
-static void numbers_in_specs_have_a_point_in_programs_whose_locale_has_a_comma(void **state) {
-    (void)state;
+TEST_CASE(numbers_in_specs_have_a_point_in_programs_whose_locale_has_a_comma) {
     static const char *const specs[] = {"rules:*=compress(eb:abs=0.5),when=always", "freelunch:ratio=2.5,when=always",
                                         "comet:sigma=0.02,when=always"};
     mm_graph *graph = rig_random_graph(SEED, LAYERS, 6);
@@ -65,8 +60,7 @@ static void numbers_in_specs_have_a_point_in_programs_whose_locale_has_a_comma(v
 
 /* ---------------------------------------------------------------- switching */
 
-static void a_switch_keeps_persistents_in_place_and_the_results_right(void **state) {
-    (void)state;
+TEST_CASE(a_switch_keeps_persistents_in_place_and_the_results_right) {
     static const char *const order[] = {
         "liveness",
         "freelunch:codec=raw,eligible=all,when=always",
@@ -107,8 +101,7 @@ static void a_switch_keeps_persistents_in_place_and_the_results_right(void **sta
     mm_graph_destroy(graph);
 }
 
-static void a_refused_switch_leaves_the_old_policy_at_work(void **state) {
-    (void)state;
+TEST_CASE(a_refused_switch_leaves_the_old_policy_at_work) {
     mm_graph *graph = rig_random_graph(SEED, LAYERS, 6);
     int64_t budget = rig_minimum(graph, "liveness");
     assert_true(budget < rig_minimum(graph, "naive"));
@@ -139,8 +132,7 @@ static void a_refused_switch_leaves_the_old_policy_at_work(void **state) {
 }
 
 /* Without a graph nothing is planned: only the codecs can be checked. */
-static void before_a_graph_is_prepared_a_codec_that_cannot_be_had_is_refused(void **state) {
-    (void)state;
+TEST_CASE(before_a_graph_is_prepared_a_codec_that_cannot_be_had_is_refused) {
     mm_options options = {.device_bytes = BUDGET, .policy = "liveness"};
     mm_manager *m = rig_manager(&options);
     assert_int_equal(mm_policy_set(m, "freelunch:codec=gzip"), MM_ERR_NOT_FOUND);
@@ -171,8 +163,7 @@ static mm_graph *small_graph(const char *own, int64_t elems) {
     return graph;
 }
 
-static void a_second_graph_adds_persistents_above_those_that_stay(void **state) {
-    (void)state;
+TEST_CASE(a_second_graph_adds_persistents_above_those_that_stay) {
     mm_graph *graph = rig_random_graph(SEED, LAYERS, 6), *small = small_graph("mine", 1000);
     mm_options options = {.device_bytes = BUDGET, .policy = "liveness", .measure_touched = true};
     mm_manager *m = rig_manager(&options);
@@ -218,8 +209,7 @@ static void a_second_graph_adds_persistents_above_those_that_stay(void **state) 
     mm_graph_destroy(small);
 }
 
-static void a_second_graph_that_does_not_fit_changes_nothing(void **state) {
-    (void)state;
+TEST_CASE(a_second_graph_that_does_not_fit_changes_nothing) {
     mm_graph *graph = rig_random_graph(SEED, LAYERS, 6), *small = small_graph("mine", 1000);
     mm_options options = {.device_bytes = rig_minimum(graph, "liveness") + 4095, .policy = "liveness"};
     mm_manager *m = rig_manager(&options);
@@ -242,8 +232,7 @@ static void a_second_graph_that_does_not_fit_changes_nothing(void **state) {
     mm_graph_destroy(small);
 }
 
-static void a_persistent_tensor_of_another_size_is_refused(void **state) {
-    (void)state;
+TEST_CASE(a_persistent_tensor_of_another_size_is_refused) {
     mm_graph *one = small_graph("mine", 1000), *two = small_graph("mine", 999);
     mm_options options = {.device_bytes = BUDGET};
     mm_manager *m = rig_manager(&options);
@@ -264,8 +253,7 @@ static void expect_last(mm_manager *m, float expected) {
     assert_true(last == expected);
 }
 
-static void a_forgotten_graph_may_be_destroyed_and_its_persistents_stay(void **state) {
-    (void)state;
+TEST_CASE(a_forgotten_graph_may_be_destroyed_and_its_persistents_stay) {
     mm_graph *one = small_graph("mine", 1000), *two = small_graph("yours", 1000);
     mm_options options = {.device_bytes = BUDGET};
     mm_manager *m = rig_manager(&options);
@@ -293,8 +281,7 @@ static void a_forgotten_graph_may_be_destroyed_and_its_persistents_stay(void **s
     mm_graph_destroy(again);
 }
 
-static void a_graph_that_is_not_frozen_is_refused(void **state) {
-    (void)state;
+TEST_CASE(a_graph_that_is_not_frozen_is_refused) {
     mm_graph *graph;
     mm_options options = {.device_bytes = BUDGET};
     mm_manager *m = rig_manager(&options);
@@ -333,8 +320,7 @@ static void on_log(void *ctx, mm_log_level level, const char *message) {
     note(ctx, "log %d %s\n", (int)level, strstr(message, "liveness") ? "policy" : message);
 }
 
-static void events_and_log_tell_what_happened_in_order(void **state) {
-    (void)state;
+TEST_CASE(events_and_log_tell_what_happened_in_order) {
     journal j = {""};
     mm_graph *one = small_graph("one", 1000), *two = small_graph("two", 1000);
     mm_options options = {.device_bytes = BUDGET,
@@ -361,8 +347,7 @@ static void events_and_log_tell_what_happened_in_order(void **state) {
     mm_graph_destroy(two);
 }
 
-static void lists_name_all_there_is(void **state) {
-    (void)state;
+TEST_CASE(lists_name_all_there_is) {
     static const char *(*const lists[])(size_t, const char **) = {mm_policy_list, mm_codec_list, mm_device_list};
     static const char *const expected[] = {"naive liveness freelunch ", "raw mask zfp ", "host "};
     for (int l = 0; l < 3; l++) {
@@ -409,8 +394,7 @@ static mm_facts *facts_of(const mm_graph *graph, int64_t step_ns) {
     return facts;
 }
 
-static void plans_are_made_by_the_facts_that_the_manager_was_given(void **state) {
-    (void)state;
+TEST_CASE(plans_are_made_by_the_facts_that_the_manager_was_given) {
     mm_graph *graph = rig_random_graph(SEED, LAYERS, 6), *other = rig_random_graph(SEED + 1, LAYERS, 4);
     mm_facts *facts = facts_of(graph, 1000);
     told t = {0};
@@ -448,8 +432,7 @@ static void plans_are_made_by_the_facts_that_the_manager_was_given(void **state)
 }
 
 /* The warning comes once, however many substitutes are tried. */
-static void a_graph_without_measured_times_is_told_once_where_memory_is_short(void **state) {
-    (void)state;
+TEST_CASE(a_graph_without_measured_times_is_told_once_where_memory_is_short) {
     mm_graph *graph = rig_random_graph(SEED, LAYERS, 6), *other = rig_random_graph(SEED + 1, LAYERS, 4);
     mm_facts *facts = facts_of(graph, 1000);
     told t = {0};
@@ -467,8 +450,7 @@ static void a_graph_without_measured_times_is_told_once_where_memory_is_short(vo
     mm_graph_destroy(other);
 }
 
-static void what_a_manager_measured_is_saved_and_serves_another(void **state) {
-    (void)state;
+TEST_CASE(what_a_manager_measured_is_saved_and_serves_another) {
     char path[4096];
     const char *root = getenv("TEST_TMPDIR");
     snprintf(path, sizeof path, "%s/facts-saved", root ? root : "/tmp");
@@ -523,8 +505,7 @@ static void what_a_manager_measured_is_saved_and_serves_another(void **state) {
 }
 
 /* No code was made, so the assumed sizes of variable codes stay. */
-static void nothing_is_learned_of_bodies_without_an_iteration(void **state) {
-    (void)state;
+TEST_CASE(nothing_is_learned_of_bodies_without_an_iteration) {
     mm_graph *graph = rig_random_graph(SEED, LAYERS, 6);
     mm_manager *m = rig_manager(&(mm_options){
         .device_bytes = BUDGET, .measure_times = true, .policy = "rules:*=compress(zvc:reserve=100),when=always"});
@@ -545,8 +526,7 @@ static void nothing_is_learned_of_bodies_without_an_iteration(void **state) {
 }
 
 /* A reserve of an eighth is added, unless the codec's spec says how much. */
-static void what_bodies_of_codes_took_is_saved_and_planned_by(void **state) {
-    (void)state;
+TEST_CASE(what_bodies_of_codes_took_is_saved_and_planned_by) {
     enum { CODES = 64 };
     static const char *const policies[] = {"rules:*=compress(zvc),when=always",
                                            "rules:*=compress(zvc:reserve=30),when=always"};
@@ -620,8 +600,7 @@ static void spoil(mm_plan *plan) {
 }
 
 /* The graph with which the plan was made is gone by then. A plan that does not serve is made anew. */
-static void a_plan_that_is_offered_is_taken_where_it_serves(void **state) {
-    (void)state;
+TEST_CASE(a_plan_that_is_offered_is_taken_where_it_serves) {
     static const struct {
         const char *policy; /* with which the plan is made */
         int layers;
@@ -658,27 +637,4 @@ static void a_plan_that_is_offered_is_taken_where_it_serves(void **state) {
         mm_manager_destroy(m);
     }
     mm_graph_destroy(graph);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_in_specs_have_a_point_in_programs_whose_locale_has_a_comma),
-        cmocka_unit_test(a_switch_keeps_persistents_in_place_and_the_results_right),
-        cmocka_unit_test(a_refused_switch_leaves_the_old_policy_at_work),
-        cmocka_unit_test(before_a_graph_is_prepared_a_codec_that_cannot_be_had_is_refused),
-        cmocka_unit_test(a_second_graph_adds_persistents_above_those_that_stay),
-        cmocka_unit_test(a_second_graph_that_does_not_fit_changes_nothing),
-        cmocka_unit_test(a_persistent_tensor_of_another_size_is_refused),
-        cmocka_unit_test(a_forgotten_graph_may_be_destroyed_and_its_persistents_stay),
-        cmocka_unit_test(a_graph_that_is_not_frozen_is_refused),
-        cmocka_unit_test(events_and_log_tell_what_happened_in_order),
-        cmocka_unit_test(lists_name_all_there_is),
-        cmocka_unit_test(plans_are_made_by_the_facts_that_the_manager_was_given),
-        cmocka_unit_test(a_graph_without_measured_times_is_told_once_where_memory_is_short),
-        cmocka_unit_test(what_a_manager_measured_is_saved_and_serves_another),
-        cmocka_unit_test(nothing_is_learned_of_bodies_without_an_iteration),
-        cmocka_unit_test(what_bodies_of_codes_took_is_saved_and_planned_by),
-        cmocka_unit_test(a_plan_that_is_offered_is_taken_where_it_serves),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

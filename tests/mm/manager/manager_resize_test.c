@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* mm_budget_set: smaller, larger again, or refused; nothing moves and nothing is lost. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "tests/core/test_case.h"
 #include "tests/mm/manager/manager_rig.h"
 
 enum { LAYERS = 20, CHANNELS = 8, LARGE = 64, PINNED = 1 << 24 };
@@ -66,8 +62,7 @@ static int64_t moved_bytes(fixture *f) {
     return stats.out_bytes;
 }
 
-static void a_smaller_budget_makes_maps_leave_and_a_larger_one_lets_them_stay(void **state) {
-    (void)state;
+TEST_CASE(a_smaller_budget_makes_maps_leave_and_a_larger_one_lets_them_stay) {
     fixture f;
     begin(&f);
     iterate(&f);
@@ -83,8 +78,7 @@ static void a_smaller_budget_makes_maps_leave_and_a_larger_one_lets_them_stay(vo
     end(&f);
 }
 
-static void every_budget_between_gives_the_same_results(void **state) {
-    (void)state;
+TEST_CASE(every_budget_between_gives_the_same_results) {
     enum { BUDGETS = 16 };
     fixture f;
     begin(&f);
@@ -96,8 +90,7 @@ static void every_budget_between_gives_the_same_results(void **state) {
     end(&f);
 }
 
-static void a_budget_that_is_too_small_changes_nothing(void **state) {
-    (void)state;
+TEST_CASE(a_budget_that_is_too_small_changes_nothing) {
     fixture f;
     begin(&f);
     iterate(&f);
@@ -115,8 +108,7 @@ static void a_budget_that_is_too_small_changes_nothing(void **state) {
     end(&f);
 }
 
-static void budgets_out_of_range_are_refused(void **state) {
-    (void)state;
+TEST_CASE(budgets_out_of_range_are_refused) {
     fixture f;
     begin(&f);
     assert_int_equal(mm_budget_set(f.m, 0), MM_ERR_INVALID);
@@ -170,18 +162,13 @@ static void what_a_smaller_budget_gives_back_leaves_memory(bool measure_touched)
     end(&f);
 }
 
-static void what_is_given_back_leaves_memory(void **state) {
-    (void)state;
-    what_a_smaller_budget_gives_back_leaves_memory(false);
-}
+TEST_CASE(what_is_given_back_leaves_memory) { what_a_smaller_budget_gives_back_leaves_memory(false); }
 
-static void what_is_given_back_leaves_memory_where_touched_bytes_are_counted(void **state) {
-    (void)state;
+TEST_CASE(what_is_given_back_leaves_memory_where_touched_bytes_are_counted) {
     what_a_smaller_budget_gives_back_leaves_memory(true);
 }
 
-static void bytes_touched_before_they_were_given_back_count(void **state) {
-    (void)state;
+TEST_CASE(bytes_touched_before_they_were_given_back_count) {
     fixture f;
     begin_with(&f, LARGE, (mm_options){.measure_touched = true});
     iterate(&f);
@@ -199,8 +186,7 @@ static void bytes_touched_before_they_were_given_back_count(void **state) {
     end(&f);
 }
 
-static void persistent_tensors_stay_under_a_budget_below_them(void **state) {
-    (void)state;
+TEST_CASE(persistent_tensors_stay_under_a_budget_below_them) {
     fixture f;
     begin_with(&f, LARGE, (mm_options){0});
     iterate(&f);
@@ -209,18 +195,4 @@ static void persistent_tensors_stay_under_a_budget_below_them(void **state) {
     assert_int_equal(mm_budget_set(f.m, 1), MM_OK);
     assert_true(rig_digest(&f.r, f.m) == digest);
     end(&f);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_smaller_budget_makes_maps_leave_and_a_larger_one_lets_them_stay),
-        cmocka_unit_test(every_budget_between_gives_the_same_results),
-        cmocka_unit_test(a_budget_that_is_too_small_changes_nothing),
-        cmocka_unit_test(budgets_out_of_range_are_refused),
-        cmocka_unit_test(what_is_given_back_leaves_memory),
-        cmocka_unit_test(what_is_given_back_leaves_memory_where_touched_bytes_are_counted),
-        cmocka_unit_test(bytes_touched_before_they_were_given_back_count),
-        cmocka_unit_test(persistent_tensors_stay_under_a_budget_below_them),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,17 +2,13 @@
 /* Values that change between iterations (MM_VALUES): each iteration sees its own, whether iterations are waited for,
  * run ahead, or are replayed. A step writes what it sees to a log, which is read at the end. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "mm/core/plan/plan.h"
 #include "mm/manager/bounds.h"
 #include "mm/manager/measured.h"
 #include "pipeline/codec/code_block.h"
+#include "tests/core/test_case.h"
 #include "tests/mm/manager/manager_rig.h"
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* mm_values_set */
@@ -111,8 +107,7 @@ static entry entry_at(const fixture *f, int i) {
     return e;
 }
 
-static void each_iteration_sees_its_own_values(void **state) {
-    (void)state;
+TEST_CASE(each_iteration_sees_its_own_values) {
     for (follow how = INLINE; how < FOLLOWS; how++) {
         if (how == INLINE && !rig_device_used()->cpu_reaches_memory) continue;
         fixture f;
@@ -140,8 +135,7 @@ static void each_iteration_sees_its_own_values(void **state) {
 }
 
 /* A loop that has loaded a state sets the number. Iterations in flight keep theirs. */
-static void numbers_go_on_from_the_one_that_is_set(void **state) {
-    (void)state;
+TEST_CASE(numbers_go_on_from_the_one_that_is_set) {
     for (follow how = DRAINED; how < FOLLOWS; how++) {
         fixture f;
         start(&f, (mm_options){.issue = MM_ISSUE_INLINE, .delay_seed = 3, .delay_max_ns = 300000});
@@ -156,8 +150,7 @@ static void numbers_go_on_from_the_one_that_is_set(void **state) {
     }
 }
 
-static void numbers_begin_again_behind_the_largest(void **state) {
-    (void)state;
+TEST_CASE(numbers_begin_again_behind_the_largest) {
     static const int64_t numbers[] = {INT64_MAX - 1, INT64_MAX, 0, 1};
     fixture f;
     start(&f, (mm_options){0});
@@ -167,8 +160,7 @@ static void numbers_begin_again_behind_the_largest(void **state) {
     finish(&f);
 }
 
-static void a_part_of_the_values_is_set_and_the_rest_stays(void **state) {
-    (void)state;
+TEST_CASE(a_part_of_the_values_is_set_and_the_rest_stays) {
     fixture f;
     start(&f, (mm_options){0});
     assert_int_equal(mm_manager_prepare(f.m, f.graph), MM_OK);
@@ -189,8 +181,7 @@ static void a_part_of_the_values_is_set_and_the_rest_stays(void **state) {
         if (!strstr(mm_last_error(), word)) fail_msg("no '%s' in: %s", word, mm_last_error());                         \
     } while (0)
 
-static void what_is_not_the_callers_is_refused(void **state) {
-    (void)state;
+TEST_CASE(what_is_not_the_callers_is_refused) {
     fixture f;
     const int32_t one = 1;
     start(&f, (mm_options){0});
@@ -212,8 +203,7 @@ static void what_is_not_the_callers_is_refused(void **state) {
 }
 
 /* An iteration fails while others are in flight. One call reports it; then iterations see their values again. */
-static void a_failure_on_the_way_is_told_once_and_values_go_on(void **state) {
-    (void)state;
+TEST_CASE(a_failure_on_the_way_is_told_once_and_values_go_on) {
     if (!rig_device_used()->cpu_reaches_memory) return; /* a fault of a GPU is final */
     fixture f;
     mm_stats stats;
@@ -235,8 +225,7 @@ static void a_failure_on_the_way_is_told_once_and_values_go_on(void **state) {
 }
 
 /* An iteration is aborted after one in flight has failed: mm_manager_sync still reports the failure, once. */
-static void an_abort_does_not_hide_the_failure_of_an_iteration_ahead(void **state) {
-    (void)state;
+TEST_CASE(an_abort_does_not_hide_the_failure_of_an_iteration_ahead) {
     if (!rig_device_used()->cpu_reaches_memory) return; /* a fault of a GPU is final */
     fixture f;
     start(&f, (mm_options){.issue = MM_ISSUE_INLINE});
@@ -281,8 +270,7 @@ static int64_t block_bytes(const coded *c) {
     return mm_plan_now(c->m, c->graph)->base_bytes - stats.persistent_bytes;
 }
 
-static void codecs_have_a_block_exactly_where_one_reads_it(void **state) {
-    (void)state;
+TEST_CASE(codecs_have_a_block_exactly_where_one_reads_it) {
     static const char *const policies[] = {"liveness", reading, "rules:*=compress(dpr:fp8),when=always",
                                            "rules:conv=compress(group);*=swap", "swap"};
     coded c;
@@ -297,8 +285,7 @@ static void codecs_have_a_block_exactly_where_one_reads_it(void **state) {
 }
 
 /* With one byte less than the plan takes with the code block, it is refused. */
-static void the_budget_has_the_block(void **state) {
-    (void)state;
+TEST_CASE(the_budget_has_the_block) {
     coded c;
     code(&c, "liveness", 1 << 20);
     const int64_t need = rig_needs(c.graph, reading, 0, INT64_MAX).device_bytes;
@@ -312,8 +299,7 @@ static void the_budget_has_the_block(void **state) {
     code_end(&c);
 }
 
-static void the_block_has_each_iterations_number_and_the_bounds(void **state) {
-    (void)state;
+TEST_CASE(the_block_has_each_iterations_number_and_the_bounds) {
     if (!rig_device_used()->cpu_reaches_memory) return; /* train_cuda_test.c checks the effect */
     coded c;
     size_t first_bytes;
@@ -347,8 +333,7 @@ static void the_block_has_each_iterations_number_and_the_bounds(void **state) {
     code_end(&c);
 }
 
-static void bounds_that_cannot_be_are_refused(void **state) {
-    (void)state;
+TEST_CASE(bounds_that_cannot_be_are_refused) {
     coded c;
     float bound = 5;
     code(&c, "liveness", 1 << 20);
@@ -366,21 +351,4 @@ static void bounds_that_cannot_be_are_refused(void **state) {
     mm_iteration_abort(c.m);
     mm_graph_destroy(other);
     code_end(&c);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_iteration_sees_its_own_values),
-        cmocka_unit_test(numbers_go_on_from_the_one_that_is_set),
-        cmocka_unit_test(numbers_begin_again_behind_the_largest),
-        cmocka_unit_test(a_part_of_the_values_is_set_and_the_rest_stays),
-        cmocka_unit_test(what_is_not_the_callers_is_refused),
-        cmocka_unit_test(an_abort_does_not_hide_the_failure_of_an_iteration_ahead),
-        cmocka_unit_test(codecs_have_a_block_exactly_where_one_reads_it),
-        cmocka_unit_test(the_budget_has_the_block),
-        cmocka_unit_test(the_block_has_each_iterations_number_and_the_bounds),
-        cmocka_unit_test(bounds_that_cannot_be_are_refused),
-        cmocka_unit_test(a_failure_on_the_way_is_told_once_and_values_go_on),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 
 #include "mm/mm.h"
 #include "tests/core/expect.h"
+#include "tests/core/test_case.h"
 
 enum { LAYERS = 9, ELEMS = 1024, WAYS = 3, BUDGET = 1 << 20, PINNED = 1 << 20 };
 static const size_t WORKSPACES[WAYS] = {32768, 12288, 256};
@@ -143,8 +144,7 @@ static void end(chain *c) {
 }
 
 /* A recomputed step runs in its first way: the callback and the map's readers check that. */
-static void steps_compute_in_the_way_of_the_workspace_that_the_policy_chose(void **state) {
-    (void)state;
+TEST_CASE(steps_compute_in_the_way_of_the_workspace_that_the_policy_chose) {
     static const struct {
         const char *policy;
         int way;
@@ -174,8 +174,7 @@ static void steps_compute_in_the_way_of_the_workspace_that_the_policy_chose(void
         }
 }
 
-static void policies_change_the_way_between_iterations(void **state) {
-    (void)state;
+TEST_CASE(policies_change_the_way_between_iterations) {
     chain c;
     begin(&c, "liveness", MM_ISSUE_THREAD);
     iterate(&c);
@@ -191,8 +190,7 @@ static void policies_change_the_way_between_iterations(void **state) {
 
 /* With a byte less than its plan takes, each policy goes on with the smallest workspaces, whatever it chose before.
  * What it recomputes is computed the same way both times. */
-static void where_memory_is_short_all_run_in_the_way_that_takes_least(void **state) {
-    (void)state;
+TEST_CASE(where_memory_is_short_all_run_in_the_way_that_takes_least) {
     static const char *const policies[] = {"liveness", "liveness:algorithms=1",
                                            "vdnn-all:algorithms=fastest,when=always",
                                            "recompute:mode=sqrt,when=always"};
@@ -214,13 +212,4 @@ static void where_memory_is_short_all_run_in_the_way_that_takes_least(void **sta
         assert_true(c.forward[0] < WAYS - 1);
         end(&c);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_compute_in_the_way_of_the_workspace_that_the_policy_chose),
-        cmocka_unit_test(policies_change_the_way_between_iterations),
-        cmocka_unit_test(where_memory_is_short_all_run_in_the_way_that_takes_least),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

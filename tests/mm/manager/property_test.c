@@ -2,14 +2,10 @@
 /* Random graphs x policies x budgets x ways to run them, with random delays of the side streams and the self-check.
  * Under a lossless policy the persistent tensors end bit for bit as without a manager; under a lossy one they do not
  * depend on how it is run; no byte is touched that was not predicted. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 
-#include <cmocka.h>
-
 #include "tests/core/deep.h"
+#include "tests/core/test_case.h"
 #include "tests/mm/manager/manager_rig.h"
 
 enum { ITERATIONS = 2, DELAY_NS = 50000 };
@@ -245,38 +241,16 @@ static void each_seed(uint64_t first, uint64_t last, void (*property)(uint64_t s
     for (uint64_t seed = first; seed <= last; seed += stride) property(seed);
 }
 
-static void results_of_lossless_policies_are_those_without_a_manager(void **state) {
-    (void)state;
-    each_seed(1, 60, lossless_policies);
-}
+TEST_CASE(results_of_lossless_policies_are_those_without_a_manager) { each_seed(1, 60, lossless_policies); }
 
-static void results_of_a_lossy_policy_do_not_depend_on_how_it_is_run(void **state) {
-    (void)state;
-    each_seed(1001, 1040, lossy_policies);
-}
+TEST_CASE(results_of_a_lossy_policy_do_not_depend_on_how_it_is_run) { each_seed(1001, 1040, lossy_policies); }
 
-static void results_of_swapping_policies_are_those_without_a_manager(void **state) {
-    (void)state;
-    each_seed(2001, 2050, swapping_policies);
-}
+TEST_CASE(results_of_swapping_policies_are_those_without_a_manager) { each_seed(2001, 2050, swapping_policies); }
 
-static void results_of_a_lossy_swapping_policy_do_not_depend_on_how_it_is_run(void **state) {
-    (void)state;
+TEST_CASE(results_of_a_lossy_swapping_policy_do_not_depend_on_how_it_is_run) {
     each_seed(3001, 3025, lossy_swapping_policies);
 }
 
-static void policies_that_act_when_needed_do_nothing_with_what_liveness_needs(void **state) {
-    (void)state;
+TEST_CASE(policies_that_act_when_needed_do_nothing_with_what_liveness_needs) {
     each_seed(4001, 4020, when_needed_nothing_is_done_that_the_budget_does_not_force);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(results_of_lossless_policies_are_those_without_a_manager),
-        cmocka_unit_test(results_of_a_lossy_policy_do_not_depend_on_how_it_is_run),
-        cmocka_unit_test(results_of_swapping_policies_are_those_without_a_manager),
-        cmocka_unit_test(results_of_a_lossy_swapping_policy_do_not_depend_on_how_it_is_run),
-        cmocka_unit_test(policies_that_act_when_needed_do_nothing_with_what_liveness_needs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* A refusal names a policy that would fit, or the policy that needs least. Drafts of plans are committed or dropped; no
  * device takes part. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "mm/planning/fallback_draft.h"
+#include "tests/core/test_case.h"
 #include "tests/mm/manager/manager_rig.h"
 
 enum { SEED = 11, LAYERS = 24, PINNED = 1 << 30 };
@@ -37,8 +33,7 @@ static void follow(const mm_graph *graph, int64_t device_bytes, int64_t pinned_b
     mm_manager_destroy(m);
 }
 
-static void the_policy_that_is_named_fits(void **state) {
-    (void)state;
+TEST_CASE(the_policy_that_is_named_fits) {
     char policy[128];
     mm_graph *graph = rig_random_graph(SEED, LAYERS, 8);
     int64_t naive = rig_minimum(graph, "naive"), liveness = rig_minimum(graph, "liveness");
@@ -62,8 +57,7 @@ static void the_policy_that_is_named_fits(void **state) {
     mm_graph_destroy(graph);
 }
 
-static void recomputing_is_named_only_where_somebody_said_how(void **state) {
-    (void)state;
+TEST_CASE(recomputing_is_named_only_where_somebody_said_how) {
     int named = 0;
     for (uint64_t seed = 1; seed <= 4; seed++) {
         mm_graph *graph = rig_random_graph(seed, LAYERS, 8);
@@ -80,8 +74,7 @@ static void recomputing_is_named_only_where_somebody_said_how(void **state) {
 }
 
 /* Without pinned memory and recomputation, only compression is left. */
-static void a_policy_that_loses_something_is_named_as_lossy(void **state) {
-    (void)state;
+TEST_CASE(a_policy_that_loses_something_is_named_as_lossy) {
     int named = 0;
     for (uint64_t seed = 1; seed <= 12 && named == 0; seed++) {
         mm_graph *graph = rig_random_graph(seed, LAYERS, 8);
@@ -96,8 +89,7 @@ static void a_policy_that_loses_something_is_named_as_lossy(void **state) {
     assert_true(named > 0);
 }
 
-static void without_pinned_memory_nothing_that_swaps_is_named(void **state) {
-    (void)state;
+TEST_CASE(without_pinned_memory_nothing_that_swaps_is_named) {
     mm_graph *graph = rig_random_graph(SEED, LAYERS, 8);
     int64_t budget = rig_minimum(graph, "liveness") - 1;
     char policy[128];
@@ -108,8 +100,7 @@ static void without_pinned_memory_nothing_that_swaps_is_named(void **state) {
     mm_graph_destroy(graph);
 }
 
-static void where_only_pinned_memory_is_missing_that_is_said(void **state) {
-    (void)state;
+TEST_CASE(where_only_pinned_memory_is_missing_that_is_said) {
     char policy[128];
     long long pinned;
     mm_graph *graph = rig_random_graph(SEED, LAYERS, 8);
@@ -128,8 +119,7 @@ static void where_only_pinned_memory_is_missing_that_is_said(void **state) {
     mm_graph_destroy(graph);
 }
 
-static void below_what_any_needs_the_least_is_named_and_does(void **state) {
-    (void)state;
+TEST_CASE(below_what_any_needs_the_least_is_named_and_does) {
     char policy[128], lossy[16] = "";
     long long bytes;
     mm_graph *graph = rig_random_graph(SEED, LAYERS, 8);
@@ -150,8 +140,7 @@ static void below_what_any_needs_the_least_is_named_and_does(void **state) {
     mm_graph_destroy(graph);
 }
 
-static void a_change_that_is_refused_names_it_too_and_changes_nothing(void **state) {
-    (void)state;
+TEST_CASE(a_change_that_is_refused_names_it_too_and_changes_nothing) {
     char policy[128];
     mm_graph *graph = rig_random_graph(SEED, LAYERS, 8);
     int64_t liveness = rig_minimum(graph, "liveness");
@@ -180,8 +169,7 @@ static mm_facts *slow_link(const mm_graph *graph) {
 
 /* With nominal rates the message names auto. With these facts it names auto or a policy that recomputes, none that
  * copies. */
-static void it_goes_by_the_facts_that_the_manager_was_given(void **state) {
-    (void)state;
+TEST_CASE(it_goes_by_the_facts_that_the_manager_was_given) {
     int by_rates = 0, by_facts = 0;
     for (uint64_t seed = 1; seed <= 4; seed++) {
         mm_graph *graph = rig_random_graph(seed, LAYERS, 8);
@@ -244,8 +232,7 @@ static const mm_prepared *prepare(two *t, const mm_graph *graph) {
     return mm_plan_set_find(&t->set, graph);
 }
 
-static void a_draft_changes_nothing_until_it_is_committed(void **state) {
-    (void)state;
+TEST_CASE(a_draft_changes_nothing_until_it_is_committed) {
     two t;
     mm_draft draft;
     mm_refusal refusal;
@@ -277,8 +264,7 @@ static void a_draft_changes_nothing_until_it_is_committed(void **state) {
     two_fini(&t);
 }
 
-static void a_substitute_is_drafted_only_where_memory_is_short(void **state) {
-    (void)state;
+TEST_CASE(a_substitute_is_drafted_only_where_memory_is_short) {
     two t;
     mm_draft draft;
     two_init(&t);
@@ -296,20 +282,4 @@ static void a_substitute_is_drafted_only_where_memory_is_short(void **state) {
     assert_ptr_equal(mm_plan_set_find(&t.set, t.second), second);
     mm_draft_fini(&draft);
     two_fini(&t);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_policy_that_is_named_fits),
-        cmocka_unit_test(recomputing_is_named_only_where_somebody_said_how),
-        cmocka_unit_test(a_policy_that_loses_something_is_named_as_lossy),
-        cmocka_unit_test(without_pinned_memory_nothing_that_swaps_is_named),
-        cmocka_unit_test(where_only_pinned_memory_is_missing_that_is_said),
-        cmocka_unit_test(below_what_any_needs_the_least_is_named_and_does),
-        cmocka_unit_test(it_goes_by_the_facts_that_the_manager_was_given),
-        cmocka_unit_test(a_change_that_is_refused_names_it_too_and_changes_nothing),
-        cmocka_unit_test(a_draft_changes_nothing_until_it_is_committed),
-        cmocka_unit_test(a_substitute_is_drafted_only_where_memory_is_short),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Memory, copies and launches fail under a stash of one thread, one fault in the life of each stash: no byte of an
  * entry is lost, and nothing is left behind. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "tests/core/deep.h"
+#include "tests/core/test_case.h"
 #include "tests/mm/manager/rig_device.h"
 #include "tests/mm/stash/alloc_fault.h"
 #include "tests/mm/stash/stash_rig.h"
@@ -99,8 +95,7 @@ static bool live(const char *policy, uint64_t seed) {
     return true;
 }
 
-static void one_allocation_in_several_that_fails_loses_nothing(void **state) {
-    (void)state;
+TEST_CASE(one_allocation_in_several_that_fails_loses_nothing) {
     const int every = every_allocation();
     for (int p = 0; p < POLICIES_N; p++) {
         int nth = 1 + p % every, refused = 0;
@@ -118,8 +113,7 @@ static void one_allocation_in_several_that_fails_loses_nothing(void **state) {
     }
 }
 
-static void a_call_of_the_device_that_fails_loses_nothing(void **state) {
-    (void)state;
+TEST_CASE(a_call_of_the_device_that_fails_loses_nothing) {
     const int every = every_call();
     for (int p = 0; p < POLICIES_N; p++) {
         int nth = 1 + p % every;
@@ -155,8 +149,7 @@ static void reclaim(void *ctx) {
     if (cache.frees) cache.full = false;
 }
 
-static void an_arena_grows_once_the_program_has_freed_what_it_caches(void **state) {
-    (void)state;
+TEST_CASE(an_arena_grows_once_the_program_has_freed_what_it_caches) {
     enum { MAPS = 3 };
     mm_stash *s = stash_create((mm_stash_options){
         .device_bytes = 2 * LAYERS * MAP, .policy = "liveness", .reclaim = reclaim, .reclaim_ctx = &cache});
@@ -184,13 +177,4 @@ static void an_arena_grows_once_the_program_has_freed_what_it_caches(void **stat
     }
     stash_rig_fini(&r);
     mm_stash_destroy(s);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_arena_grows_once_the_program_has_freed_what_it_caches),
-        cmocka_unit_test(a_call_of_the_device_that_fails_loses_nothing),
-        cmocka_unit_test(one_allocation_in_several_that_fails_loses_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,16 +2,12 @@
 /* A stash learns the order of an iteration and plans it; later iterations follow the plan or leave it, and no byte is
  * lost. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
-
 #include "mm/stash/stash.h"
+#include "tests/core/test_case.h"
 #include "tests/mm/manager/rig_device.h"
 #include "tests/mm/stash/stash_rig.h"
 
@@ -168,8 +164,7 @@ static const struct {
 };
 enum { POLICIES_N = sizeof POLICIES / sizeof *POLICIES };
 
-static void an_order_is_planned_once_and_then_followed(void **state) {
-    (void)state;
+TEST_CASE(an_order_is_planned_once_and_then_followed) {
     for (int p = 0; p < POLICIES_N; p++) {
         const int64_t budget = POLICIES[p].maps * MAP;
         mm_stash *s = stash_create((mm_stash_options){.device_bytes = budget,
@@ -208,8 +203,7 @@ static int64_t reserved_bytes(void) {
     return rig_device_used()->reserved_bytes ? rig_device_used()->reserved_bytes() : 0;
 }
 
-static void iterations_that_leave_their_plan_lose_nothing_and_are_learned(void **state) {
-    (void)state;
+TEST_CASE(iterations_that_leave_their_plan_lose_nothing_and_are_learned) {
     for (int p = 0; p < POLICIES_N; p++) {
         const int64_t budget = POLICIES[p].maps * MAP;
         mm_stash *s = stash_create(
@@ -309,8 +303,7 @@ static void iterate_on_two(stash_rig *forwards, stash_rig *backwards, deviation 
 }
 
 /* Meanwhile orders are learned and planned, and some iterations leave their plan. */
-static void random_iterations_of_two_threads_are_planned_and_give_every_byte_back(void **state) {
-    (void)state;
+TEST_CASE(random_iterations_of_two_threads_are_planned_and_give_every_byte_back) {
     enum { ITERATIONS = 62 };
     for (int p = 0; p < POLICIES_N; p++) {
         const int64_t budget = POLICIES[p].maps * MAP;
@@ -399,15 +392,13 @@ static void expect_signs(mm_dtype dtype) {
     mm_stash_destroy(s);
 }
 
-static void lossy_codes_keep_signs_that_are_asked_for_and_exact_entries(void **state) {
-    (void)state;
+TEST_CASE(lossy_codes_keep_signs_that_are_asked_for_and_exact_entries) {
     expect_signs(MM_F32);
     expect_signs(MM_F16);
     expect_signs(MM_BF16);
 }
 
-static void what_does_not_fit_is_refused_with_numbers_and_a_policy_that_would(void **state) {
-    (void)state;
+TEST_CASE(what_does_not_fit_is_refused_with_numbers_and_a_policy_that_would) {
     mm_stash *s = stash_create(
         (mm_stash_options){.device_bytes = 6 * MAP, .pinned_bytes = (LAYERS + 2) * MAP, .policy = "liveness"});
     stash_rig r;
@@ -439,8 +430,7 @@ static void what_does_not_fit_is_refused_with_numbers_and_a_policy_that_would(vo
 
 /* Puts that no plan foresaw fill the arena. An entry that is held since before is neither moved nor overwritten, though
  * the plan has no later reader for it. */
-static void what_is_held_while_a_plan_is_left_stays(void **state) {
-    (void)state;
+TEST_CASE(what_is_held_while_a_plan_is_left_stays) {
     mm_stash *s = stash_create(
         (mm_stash_options){.device_bytes = 6 * MAP, .pinned_bytes = 2 * (LAYERS + 2) * MAP, .policy = "swap-async"});
     stash_rig r;
@@ -465,8 +455,7 @@ static void what_is_held_while_a_plan_is_left_stays(void **state) {
 }
 
 /* The budget must hold what the caller keeps, beside what the stash places at run time. */
-static void what_is_kept_counts_in_what_would_be_enough(void **state) {
-    (void)state;
+TEST_CASE(what_is_kept_counts_in_what_would_be_enough) {
     mm_stash *s = stash_create(
         (mm_stash_options){.device_bytes = 6 * MAP, .pinned_bytes = (LAYERS + 2) * MAP, .policy = "swap-async"});
     stash_rig r;
@@ -496,8 +485,7 @@ static mm_status linger(void *arg) {
 }
 
 /* A plan needs the pinned memory, so entries move out of it, but only after they have arrived there. */
-static void entries_on_their_way_to_pinned_memory_are_moved_on_whole(void **state) {
-    (void)state;
+TEST_CASE(entries_on_their_way_to_pinned_memory_are_moved_on_whole) {
     enum { LEFT = 6 };
     mm_stash *s = stash_create((mm_stash_options){.device_bytes = LEFT * MAP, .pinned_bytes = (LAYERS + 2) * MAP});
     stash_rig r;
@@ -528,8 +516,7 @@ static void entries_on_their_way_to_pinned_memory_are_moved_on_whole(void **stat
     mm_stash_destroy(s);
 }
 
-static void entries_that_a_mark_leaves_are_served_while_plans_go_on(void **state) {
-    (void)state;
+TEST_CASE(entries_that_a_mark_leaves_are_served_while_plans_go_on) {
     mm_stash *s = stash_create((mm_stash_options){.device_bytes = 6 * MAP, .pinned_bytes = (LAYERS + 2) * MAP});
     stash_rig r;
     stash_item left[3];
@@ -578,8 +565,7 @@ static mm_status plan_in_one_place(const mm_graph *graph, const mm_facts *facts,
     return MM_OK;
 }
 
-static void an_order_whose_plan_the_check_refuses_runs_unplanned_and_is_told_once(void **state) {
-    (void)state;
+TEST_CASE(an_order_whose_plan_the_check_refuses_runs_unplanned_and_is_told_once) {
     int warnings = 0;
     mm_stash *s = stash_create((mm_stash_options){.device_bytes = 6 * MAP,
                                                   .pinned_bytes = (LAYERS + 2) * MAP,
@@ -624,8 +610,7 @@ static mm_status plan_slowly(const mm_graph *graph, const mm_facts *facts, const
     return ops->plan(graph, facts, limits, config, plan_out);
 }
 
-static void iterations_go_on_while_another_thread_plans(void **state) {
-    (void)state;
+TEST_CASE(iterations_go_on_while_another_thread_plans) {
     mm_stash *s = stash_create(
         (mm_stash_options){.device_bytes = 6 * MAP, .pinned_bytes = (LAYERS + 2) * MAP, .policy = "swap-async"});
     mm_policy_ops ops = *s->learner.policy.ops;
@@ -668,8 +653,7 @@ static bool iterate_kind(stash_rig *r, int number) {
     return stash_stats_of(r->stash).planned > planned;
 }
 
-static void sixteen_orders_are_remembered_and_the_longest_unused_is_forgotten(void **state) {
-    (void)state;
+TEST_CASE(sixteen_orders_are_remembered_and_the_longest_unused_is_forgotten) {
     mm_stash *s = stash_create((mm_stash_options){.device_bytes = 6 * MAP});
     stash_rig r;
     stash_rig_init(&r, s, 81);
@@ -684,22 +668,4 @@ static void sixteen_orders_are_remembered_and_the_longest_unused_is_forgotten(vo
     assert_int_equal(stash_stats_of(s).off_plan, 0);
     stash_rig_fini(&r);
     mm_stash_destroy(s);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_order_is_planned_once_and_then_followed),
-        cmocka_unit_test(iterations_that_leave_their_plan_lose_nothing_and_are_learned),
-        cmocka_unit_test(lossy_codes_keep_signs_that_are_asked_for_and_exact_entries),
-        cmocka_unit_test(what_does_not_fit_is_refused_with_numbers_and_a_policy_that_would),
-        cmocka_unit_test(an_order_whose_plan_the_check_refuses_runs_unplanned_and_is_told_once),
-        cmocka_unit_test(iterations_go_on_while_another_thread_plans),
-        cmocka_unit_test(sixteen_orders_are_remembered_and_the_longest_unused_is_forgotten),
-        cmocka_unit_test(what_is_held_while_a_plan_is_left_stays),
-        cmocka_unit_test(what_is_kept_counts_in_what_would_be_enough),
-        cmocka_unit_test(entries_on_their_way_to_pinned_memory_are_moved_on_whole),
-        cmocka_unit_test(entries_that_a_mark_leaves_are_served_while_plans_go_on),
-        cmocka_unit_test(random_iterations_of_two_threads_are_planned_and_give_every_byte_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Entries come back from a stash unchanged, in any order, on any thread, and within the budget. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "mm/core/plan/plan.h"
+#include "tests/core/test_case.h"
 #include "tests/mm/manager/rig_device.h"
 #include "tests/mm/stash/stash_rig.h"
 
@@ -64,8 +60,7 @@ static void *run_actor(void *arg) {
     return NULL;
 }
 
-static void random_operations_of_two_threads_give_every_byte_back(void **state) {
-    (void)state;
+TEST_CASE(random_operations_of_two_threads_give_every_byte_back) {
     enum { BUDGET = 96 * KIB };
     mm_stash *s = stash_create((mm_stash_options){.device_bytes = BUDGET, .pinned_bytes = 16 * KIB, .unplanned = true});
     actor actors[THREADS];
@@ -86,8 +81,7 @@ static void random_operations_of_two_threads_give_every_byte_back(void **state) 
 
 /* ---------------------------------------------------------------- calls */
 
-static void what_is_put_first_leaves_first_and_comes_back(void **state) {
-    (void)state;
+TEST_CASE(what_is_put_first_leaves_first_and_comes_back) {
     enum { N = 6, BYTES = 16 * KIB };
     mm_stash *s =
         stash_create((mm_stash_options){.device_bytes = 2 * BYTES, .pinned_bytes = N * BYTES, .unplanned = true});
@@ -115,8 +109,7 @@ static void what_is_put_first_leaves_first_and_comes_back(void **state) {
     mm_stash_destroy(s);
 }
 
-static void held_entries_stay_and_one_too_many_is_refused_with_numbers(void **state) {
-    (void)state;
+TEST_CASE(held_entries_stay_and_one_too_many_is_refused_with_numbers) {
     enum { BYTES = 16 * KIB };
     mm_stash *s = stash_create((mm_stash_options){.device_bytes = 2 * BYTES, .unplanned = true});
     stash_rig r;
@@ -153,8 +146,7 @@ static void held_entries_stay_and_one_too_many_is_refused_with_numbers(void **st
     mm_stash_destroy(s);
 }
 
-static void wrong_calls_are_refused_and_change_nothing(void **state) {
-    (void)state;
+TEST_CASE(wrong_calls_are_refused_and_change_nothing) {
     static float elems[64];
     mm_stash *s;
     mm_stash_entry entry = 0;
@@ -192,8 +184,7 @@ static void wrong_calls_are_refused_and_change_nothing(void **state) {
     mm_stash_destroy(NULL);
 }
 
-static void dense_tensors_of_any_order_and_a_dropped_number_stay_apart(void **state) {
-    (void)state;
+TEST_CASE(dense_tensors_of_any_order_and_a_dropped_number_stay_apart) {
     mm_stash *s = stash_create((mm_stash_options){.device_bytes = 64 * KIB});
     stash_rig r;
     stash_item items[4], before;
@@ -224,8 +215,7 @@ static void dense_tensors_of_any_order_and_a_dropped_number_stay_apart(void **st
     mm_stash_destroy(s);
 }
 
-static void entries_that_are_left_are_freed_and_told(void **state) {
-    (void)state;
+TEST_CASE(entries_that_are_left_are_freed_and_told) {
     int warnings = 0;
     mm_stash *s = stash_create((mm_stash_options){
         .device_bytes = 4 * KIB, .unplanned = true, .log = {stash_count_warnings, &warnings, MM_LOG_WARNING}});
@@ -238,16 +228,4 @@ static void entries_that_are_left_are_freed_and_told(void **state) {
     stash_rig_fini(&r);
     mm_stash_destroy(s);
     assert_int_equal(warnings, 1);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_put_first_leaves_first_and_comes_back),
-        cmocka_unit_test(held_entries_stay_and_one_too_many_is_refused_with_numbers),
-        cmocka_unit_test(wrong_calls_are_refused_and_change_nothing),
-        cmocka_unit_test(dense_tensors_of_any_order_and_a_dropped_number_stay_apart),
-        cmocka_unit_test(entries_that_are_left_are_freed_and_told),
-        cmocka_unit_test(random_operations_of_two_threads_give_every_byte_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
