@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/core/test_case.h"
 
 /* The program's numbers get a comma. */
 static inline void comma_locale_enter(void) {

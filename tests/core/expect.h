@@ -3,14 +3,8 @@
 #ifndef TESTS_CORE_EXPECT_H
 #define TESTS_CORE_EXPECT_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "mm/mm.h"
+#include "tests/core/test_case.h"
 
 /* Fails the test with mm_last_error unless the call returns MM_OK. A macro, so that the caller's line is reported. */
 #define expect_ok(call)                                                                                                \
