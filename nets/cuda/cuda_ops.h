@@ -46,18 +46,14 @@ NETS_OPS(NETS_CUDA_OP)
 /* nets_op_impl.destroy of ops that own nothing else. */
 void nets_cuda_free(nets_op *op);
 
-/* cuda_update.c */
+/* cuda_update.c; the padding: cuda_slices.c; the conversion: cuda_convert.c */
 MM_CHECKED mm_status nets_cuda_update_step(nets_backend *backend, const nets_update_args *args, mm_stream *stream);
 mm_status nets_cuda_check_step(nets_backend *backend, const nets_update_args *args, mm_stream *stream);
 MM_CHECKED mm_status nets_cuda_pass_on_step(nets_backend *backend, uint32_t *rng, int64_t images, mm_stream *stream);
 MM_CHECKED mm_status nets_cuda_add_step(nets_backend *backend, float *sum, const float *addend, int64_t elems,
                                         mm_stream *stream);
-
-/* cuda_slices.c */
 MM_CHECKED mm_status nets_cuda_pad_step(nets_backend *backend, const float *from, float *to, int64_t pixels,
                                         mm_stream *stream);
-
-/* cuda_convert.c */
 MM_CHECKED mm_status nets_cuda_convert_step(nets_backend *backend, mm_dtype from_type, const void *from,
                                             mm_dtype to_type, void *to, int64_t elems, mm_stream *stream);
 

@@ -41,8 +41,6 @@ static mm_status place_backward(nets_op *base, const nets_op_args *args, mm_stre
     return nets_cuda_launched("positions' gradient");
 }
 
-/* ---------------------------------------------------------------- creation */
-
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     (void)backend;
     MM_TRY(nets_cuda_check_dims(desc));

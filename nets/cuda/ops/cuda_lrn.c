@@ -39,9 +39,7 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
                        lrn.channels, 2 * lrn.half + 1);
     lrn_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for an lrn");
-    op->base.impl = &nets_cuda_op_lrn;
-    op->maps = desc->maps;
-    op->lrn = lrn;
+    *op = (lrn_op){.base.impl = &nets_cuda_op_lrn, .maps = desc->maps, .lrn = lrn};
     *op_out = &op->base;
     return MM_OK;
 }

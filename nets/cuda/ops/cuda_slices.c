@@ -94,8 +94,6 @@ static mm_status create_crop(nets_backend *backend, const nets_op_desc *desc, ne
     return MM_OK;
 }
 
-/* ---------------------------------------------------------------- batches */
-
 mm_status nets_cuda_pad_step(nets_backend *backend, const float *from, float *to, int64_t pixels, mm_stream *stream) {
     bool entered;
     (void)backend;
