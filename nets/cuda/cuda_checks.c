@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Turns failures of CUDA, cuDNN and cuBLAS into statuses, and checks what must hold before they are called. */
+/* What ops share: turns failures of CUDA, cuDNN and cuBLAS into statuses, checks what must hold before they are called,
+ * and frees ops that own nothing else. */
+#include <stdlib.h>
+
 #include "nets/cuda/cuda_ops.h"
 
 mm_status nets_cuda_launched(const char *what) { return mm_cuda_check(cudaGetLastError(), what); }
@@ -32,8 +35,11 @@ mm_status nets_cuda_blas_check(cublasStatus_t status, const char *what) {
 }
 
 mm_status nets_cuda_dnn_on(nets_cuda_backend *cuda, mm_stream *stream, cudnnHandle_t *handle_out) {
-    if (!cuda->dnn) return mm_fail(MM_ERR_DEVICE, "no CUDA device was present when the network's operations were created");
+    if (!cuda->dnn)
+        return mm_fail(MM_ERR_DEVICE, "no CUDA device was present when the network's operations were created");
     MM_TRY(nets_cuda_dnn_check(cudnnSetStream(cuda->dnn, mm_cuda_stream(stream)), "setting a stream"));
     *handle_out = cuda->dnn;
     return MM_OK;
 }
+
+void nets_cuda_free(nets_op *op) { free(op); }

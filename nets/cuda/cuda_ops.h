@@ -43,7 +43,10 @@ extern const nets_backend_ops nets_cuda_backend_ops;
 NETS_OPS(NETS_CUDA_OP)
 #undef NETS_CUDA_OP
 
-/* cuda_elementwise.c */
+/* nets_op_impl.destroy of ops that own nothing else. */
+void nets_cuda_free(nets_op *op);
+
+/* cuda_update.c; the padding: cuda_slices.c; the conversion: cuda_convert.c */
 MM_CHECKED mm_status nets_cuda_update_step(nets_backend *backend, const nets_update_args *args, mm_stream *stream);
 mm_status nets_cuda_check_step(nets_backend *backend, const nets_update_args *args, mm_stream *stream);
 MM_CHECKED mm_status nets_cuda_pass_on_step(nets_backend *backend, uint32_t *rng, int64_t images, mm_stream *stream);

@@ -3,9 +3,9 @@
 
 #include <math.h>
 #include <stddef.h>
-#include <string.h>
 
 #include "nets/contract/op_sizes.h"
+#include "nets/host/channels_codes.h"
 
 /* A chunk begins with a word of the sign mask, so it has a multiple of 32 lines. The LEAST numbers are chosen. */
 enum { MASK_BITS = 32, CHUNK_LINES = MASK_BITS, LEAST_LANES = 256, LEAST_CHUNKS = 2 };
@@ -217,35 +217,6 @@ static nets_lanes_map map_of(const nets_channels *ch, const nets_channels_affine
     return (nets_lanes_map){.mean = mean, .factor = factor, .shift = shift};
 }
 
-/* Encodes the strips from *next on that end at or before element `end`, and advances *next. `code` NULL: does nothing.
- * elems: the whole map. */
-static void encode_to(const mm_coded *code, const float *elems, int64_t end, int64_t *next) {
-    if (!code) return;
-    const mm_strips *s = code->strips;
-    int64_t n = 0;
-    while (mm_strip_begin(s, *next + n) < s->elems && mm_strip_begin(s, *next + n + 1) <= end) n++;
-    if (n > 0) s->encode(s, elems + mm_strip_begin(s, *next), *next, n, code->code, code->counters);
-    *next += n;
-}
-
-/* The first strip that begins at element `at` or behind it. */
-static int64_t strip_from(const mm_coded *code, int64_t at) {
-    if (!code) return 0;
-    const int64_t strip = mm_strip_of(code->strips, at);
-    return mm_strip_begin(code->strips, strip) == at ? strip : strip + 1;
-}
-
-/* Encodes the strips that lie in two or more blocks, each once. */
-static void encode_across(const nets_channels *ch, const mm_coded *code, const float *elems) {
-    for (int64_t block = 1, after = 0; code && block < ch->blocks.pieces; block++) {
-        int64_t strip = strip_from(code, block_begin(ch, block));
-        if (mm_strip_begin(code->strips, strip) == block_begin(ch, block)) continue;
-        if (--strip < after) continue;
-        encode_to(code, elems, mm_strip_begin(code->strips, strip + 1), &strip);
-        after = strip;
-    }
-}
-
 typedef struct normalising {
     const nets_channels_norm *norm;
     nets_lanes_map with;
@@ -267,11 +238,11 @@ static void normalise_block(const block_pass *pass, int64_t block, int64_t place
         normalise(ch, of, begin, block_end(ch, block) - begin);
         return;
     }
-    int64_t x_strip = strip_from(norm->x_code, begin), y_strip = strip_from(norm->y_code, begin);
+    int64_t x_strip = nets_strip_from(norm->x_code, begin), y_strip = nets_strip_from(norm->y_code, begin);
     FOR_EACH_CHUNK(ch, block) { /* by chunks: elements are in the cache when they are encoded */
         normalise(ch, of, at, n);
-        encode_to(norm->x_code, norm->x, at + n, &x_strip);
-        encode_to(norm->y_code, norm->y, at + n, &y_strip);
+        nets_encode_to(norm->x_code, norm->x, at + n, &x_strip);
+        nets_encode_to(norm->y_code, norm->y, at + n, &y_strip);
     }
 }
 
@@ -279,9 +250,10 @@ void nets_channels_normalise(const nets_channels *ch, const nets_channels_norm *
     const workspace w = divide(ch, scratch);
     const normalising of = {.norm = norm,
                             .with = map_of(ch, &norm->by, lane_at(&w, 0), lane_at(&w, 1), lane_at(&w, 2))};
+    const int64_t block_elems = block_begin(ch, 1);
     run_blocks((block_pass){.ch = ch, .w = &w, .of = &of, .fn = normalise_block});
-    encode_across(ch, norm->x_code, norm->x);
-    encode_across(ch, norm->y_code, norm->y);
+    nets_encode_across(norm->x_code, norm->x, block_elems, ch->blocks.pieces);
+    nets_encode_across(norm->y_code, norm->y, block_elems, ch->blocks.pieces);
 }
 
 /* Writes a chunk of dy to `to`, zero where the mask says that y is not positive. Returns `to`. */
@@ -290,46 +262,10 @@ static const void *pass_gate(const nets_channels *ch, const uint32_t *mask, cons
     return to;
 }
 
-/* The decoded strips around a chunk of a code: elements begin to end - 1.
- *
- *      strips  |    s    |   s + 1  |   s + 2  |
- *      chunk          |  at ... at + n  |
- *      window  begin                            end     what is before `at` is dropped when the next chunk is asked for
- */
-typedef struct window {
-    const mm_coded *code; /* NULL: the elements themselves are read */
-    const void *elems;
-    int64_t elem_bytes;
-    float *decoded;
-    int64_t begin, end;
-} window;
-
-int64_t nets_channels_window_bytes(const nets_channels *ch) {
-    return ch->places * nets_aligned(ch->chunk_elems * (int64_t)sizeof(float));
-}
-
-static window window_of(const nets_channels *ch, const nets_channels_gradients *g, int64_t place) {
-    if (g->x) return (window){.elems = g->x, .elem_bytes = ch->elem_bytes};
+static nets_code_window window_of(const nets_channels *ch, const nets_channels_gradients *g, int64_t place) {
+    if (g->x) return (nets_code_window){.elems = g->x, .elem_bytes = ch->elem_bytes};
     const int64_t elems = ch->chunk_elems + 2 * g->x_code->strips->strip_elems;
-    return (window){.code = g->x_code, .decoded = (float *)g->window + place * elems};
-}
-
-/* Returns elements `at` to at + n - 1, at most a chunk; valid until the next call. */
-static const void *window_at(window *w, int64_t at, int64_t n) {
-    if (!w->code) return (const char *)w->elems + at * w->elem_bytes;
-    const mm_strips *s = w->code->strips;
-    if (at < w->begin || at >= w->end) {
-        w->begin = w->end = mm_strip_begin(s, mm_strip_of(s, at));
-    } else {
-        memmove(w->decoded, w->decoded + (at - w->begin), (size_t)(w->end - at) * sizeof *w->decoded);
-        w->begin = at;
-    }
-    while (w->end < at + n) {
-        const int64_t strip = mm_strip_of(s, w->end);
-        s->decode(s, w->code->code, strip, 1, w->decoded + (w->end - w->begin));
-        w->end += mm_strips_elems(s, strip, 1);
-    }
-    return w->decoded + (at - w->begin);
+    return (nets_code_window){.code = g->x_code, .decoded = (float *)g->window + place * elems};
 }
 
 typedef struct backward {
@@ -349,10 +285,10 @@ static void sum_block(const block_pass *pass, int64_t block, int64_t place) {
     const nets_channels_gradients *g = of->g;
     float *mean = lane_at(w, 0), *sum = lane_at(w, SUMS_SHARED + SUMS_LANES * place);
     float *sum_x = lane_at(w, SUMS_SHARED + SUMS_LANES * place + 1);
-    window xs = window_of(ch, g, place);
+    nets_code_window xs = window_of(ch, g, place);
     for (int i = 0; i < 2; i++) clear(ch, total_of(w, block, i));
     FOR_EACH_CHUNK(ch, block) {
-        const void *x = window_at(&xs, at, n), *g_dy = in_map(ch, g->dy, at);
+        const void *x = nets_code_window_at(&xs, at, n), *g_dy = in_map(ch, g->dy, at);
         if (of->by_x) { /* g is not written: the second pass computes the signs, too */
             ch->lines->products_by_x(of->y, g_dy, x, n, ch->lanes, sum, sum_x);
         } else {
@@ -381,12 +317,12 @@ static void gradient_block(const block_pass *pass, int64_t block, int64_t place)
     const nets_channels *ch = pass->ch;
     const backward *of = pass->of;
     const int64_t begin = block_begin(ch, block);
-    window xs = window_of(ch, of->g, place);
+    nets_code_window xs = window_of(ch, of->g, place);
     if (!xs.code) {
         gradient(ch, of, in_map(ch, of->g->x, begin), begin, block_end(ch, block) - begin);
         return;
     }
-    FOR_EACH_CHUNK(ch, block) gradient(ch, of, window_at(&xs, at, n), at, n);
+    FOR_EACH_CHUNK(ch, block) gradient(ch, of, nets_code_window_at(&xs, at, n), at, n);
 }
 
 /* Computes the parameters' gradients and the lanes for dx. The sums are the first block's totals. */

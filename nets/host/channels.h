@@ -22,7 +22,7 @@ typedef struct nets_channels {
     int64_t chunk_elems;   /* a multiple of the lanes */
     int64_t scratch_bytes; /* scratch that every function here needs */
     int64_t by_x_bytes;    /* more scratch, for a backward that computes the ReLU's signs again from x */
-    int64_t chunk_bytes;   /* more scratch, for a backward through a ReLU that has no dx to write to */
+    int64_t chunk_bytes;   /* more scratch, a chunk for each place, for a backward through a ReLU without dx */
 } nets_channels;
 
 /* `pool` is borrowed; NULL: only the caller's thread computes. */
@@ -58,14 +58,12 @@ typedef struct nets_channels_gradients {
     bool relu;
     const void *y;
     const uint32_t *mask;
-    const mm_coded *x_code; /* if x is NULL, its code: each pass decodes it into the cache */
-    void *window;           /* with x_code: scratch of nets_channels_window_bytes and 2 strips a place */
+    const mm_coded *x_code;                  /* if x is NULL, its code: each pass decodes it into the cache */
+    void *window;                            /* with x_code: scratch of chunk_bytes and 2 strips a place */
     const void *x, *dy, *earlier, *earlier2; /* earlier ones are added to dx and dx2; NULL: nothing is added */
     void *dx, *dx2; /* NULL: not wanted. dx may be dy. dx2 may be earlier2 or, without earlier2, y */
     float *dscale, *dshift;
 } nets_channels_gradients;
-/* Bytes of `window`, without the 2 strips of elements for each place. */
-int64_t nets_channels_window_bytes(const nets_channels *ch);
 void nets_channels_backward(const nets_channels *ch, const nets_channels_gradients *g, void *scratch);
 
 /* y = x + bias, or max(0, x + bias). y may be x. */

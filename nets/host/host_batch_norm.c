@@ -110,7 +110,7 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
                           .training = desc->training,
                           .wants_dx = desc->wants_dx};
     op->by_x = desc->relu && desc->n_inputs == 1 && gains_by_x(&op->channels);
-    op->base.code_needs = (nets_code_needs){.workspace_bytes = nets_channels_window_bytes(&op->channels),
+    op->base.code_needs = (nets_code_needs){.workspace_bytes = op->channels.chunk_bytes,
                                             .workspace_strips = 2 * op->channels.places,
                                             .passes = op->wants_dx ? 2 : 1};
     *op_out = &op->base;

@@ -154,7 +154,7 @@ void nets_cuda_upsample_forward(mm_dtype maps, nets_cuda_upsample shape, const v
 void nets_cuda_upsample_backward(mm_dtype maps, nets_cuda_upsample shape, const void *dy, const void *earlier, void *dx,
                                  cudaStream_t stream);
 
-/* ---------------------------------------------------------------- op_channels_kernels.cu */
+/* ---------------------------------------------------------------- op_bias_kernels.cu */
 
 /* values[r][c] += bias[c] */
 void nets_cuda_add_bias(mm_dtype maps, void *values, const float *bias, int64_t rows, int64_t channels,

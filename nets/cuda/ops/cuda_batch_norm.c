@@ -72,8 +72,6 @@ static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
     return phase == MM_FORWARD ? nets_strips_bytes(&op->bn.over.strips) : nets_cuda_batch_norm_backward_bytes(op->bn);
 }
 
-static void destroy(nets_op *op) { free(op); }
-
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     MM_TRY(nets_cuda_check_dims(desc));
     batch_norm_op *op = calloc(1, sizeof *op);
@@ -91,11 +89,12 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     if (desc->x[0].rank == 4 && desc->maps == MM_F32) op->base.code_needs.passes = op->wants_dx ? 2 : 1;
     mm_status status = nets_cuda_reduction_init(&op->bn.over, (nets_cuda_backend *)backend, &desc->x[0]);
     if (status != MM_OK) {
-        destroy(&op->base);
+        free(op);
         return status;
     }
     *op_out = &op->base;
     return MM_OK;
 }
 
-const nets_op_impl nets_cuda_op_batch_norm = {NETS_CUDA_MAPS, create, destroy, workspace_bytes, forward, backward};
+const nets_op_impl nets_cuda_op_batch_norm = {NETS_CUDA_MAPS,  create,  nets_cuda_free,
+                                              workspace_bytes, forward, backward};

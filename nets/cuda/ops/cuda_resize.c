@@ -98,13 +98,11 @@ static mm_status create_upsample(nets_backend *backend, const nets_op_desc *desc
     return MM_OK;
 }
 
-static void destroy(nets_op *op) { free(op); }
-
 #define POOL                                                                                                           \
-    { NETS_CUDA_MAPS, create_pool, destroy, NULL, pool_forward, pool_backward }
+    { NETS_CUDA_MAPS, create_pool, nets_cuda_free, NULL, pool_forward, pool_backward }
 
 const nets_op_impl nets_cuda_op_max_pool = POOL;
 const nets_op_impl nets_cuda_op_avg_pool = POOL;
 const nets_op_impl nets_cuda_op_global_avg_pool = POOL;
-const nets_op_impl nets_cuda_op_upsample = {NETS_CUDA_MAPS, create_upsample,  destroy,
+const nets_op_impl nets_cuda_op_upsample = {NETS_CUDA_MAPS, create_upsample,  nets_cuda_free,
                                             NULL,           upsample_forward, upsample_backward};

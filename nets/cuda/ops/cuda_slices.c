@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Concatenation along the channels, and cropping: glue to op_slices_kernels.cu. */
+/* Concatenation along the channels, cropping, and a batch's fourth channel: glue to op_slices_kernels.cu. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -94,8 +94,16 @@ static mm_status create_crop(nets_backend *backend, const nets_op_desc *desc, ne
     return MM_OK;
 }
 
-static void destroy(nets_op *op) { free(op); }
+mm_status nets_cuda_pad_step(nets_backend *backend, const float *from, float *to, int64_t pixels, mm_stream *stream) {
+    bool entered;
+    (void)backend;
+    MM_TRY(mm_device_enter(stream->device, &entered));
+    nets_cuda_pad_pixels(MM_F32, from, to, pixels, mm_cuda_stream(stream));
+    mm_status status = nets_cuda_launched("a batch's fourth channel");
+    mm_device_leave(stream->device, entered);
+    return status;
+}
 
-const nets_op_impl nets_cuda_op_concat = {NETS_CUDA_MAPS, create_concat,  destroy,
+const nets_op_impl nets_cuda_op_concat = {NETS_CUDA_MAPS, create_concat,  nets_cuda_free,
                                           NULL,           concat_forward, concat_backward};
-const nets_op_impl nets_cuda_op_crop = {NETS_CUDA_MAPS, create_crop, destroy, NULL, crop_forward, crop_backward};
+const nets_op_impl nets_cuda_op_crop = {NETS_CUDA_MAPS, create_crop, nets_cuda_free, NULL, crop_forward, crop_backward};
