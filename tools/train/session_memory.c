@@ -5,7 +5,7 @@
 
 #include "mm/core/graph/graph.h"
 #include "mm/device/contract/device.h"
-#include "mm/manager/measured.h"
+#include "mm/manager/prepare.h"
 #include "mm/planning/planning.h"
 
 mm_status session_go_on(const session *s) {

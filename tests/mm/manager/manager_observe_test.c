@@ -12,7 +12,7 @@
 
 #include "mm/core/facts/facts.h"
 #include "mm/core/time/simulate.h"
-#include "mm/manager/measured.h"
+#include "mm/manager/prepare.h"
 #include "mm/planning/planning.h"
 #include "pipeline/internal.h"
 #include "tests/core/expect.h"

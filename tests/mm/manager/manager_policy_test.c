@@ -12,7 +12,9 @@
 #include <cmocka.h>
 
 #include "mm/core/account/account.h"
-#include "mm/manager/measured.h"
+#include "mm/manager/facts_measured.h"
+#include "mm/manager/figures.h"
+#include "mm/manager/prepare.h"
 #include "mm/planning/planning.h"
 #include "tests/core/comma_locale.h"
 #include "tests/core/expect.h"
