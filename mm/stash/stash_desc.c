@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Converts a tensor as a framework describes it into a description of its bytes in memory. */
+#include "mm/stash/stash_desc.h"
+
 #include <stdio.h>
 
 #include "mm/core/graph/dtype.h"
