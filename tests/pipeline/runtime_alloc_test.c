@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "buffers/heap_jemalloc.h"
-#include "pipeline/internal.h"
+#include "pipeline/execution.h"
 #include "tests/pipeline/dispatch_rig.h"
 
 enum { LAYERS = 30, ENCODE_NS = 1000000 };

@@ -14,7 +14,7 @@
 #include "mm/core/time/simulate.h"
 #include "mm/manager/prepare.h"
 #include "mm/planning/planning.h"
-#include "pipeline/internal.h"
+#include "pipeline/execution.h"
 #include "tests/core/expect.h"
 #include "tests/core/trace_check.h"
 #include "tests/mm/manager/manager_rig.h"
