@@ -5,6 +5,7 @@
 
 #include "mm/core/status.h"
 #include "policies/policy_table.h"
+#include "policies/rules/rules.h"
 
 /* Adds a policy, which `f` then owns; frees it instead if the list has an equal one. */
 static void take(mm_fallback *f, const char *step, mm_policy *policy) {

@@ -11,6 +11,7 @@
 #include "policies/auto/auto_search.h"
 #include "policies/engine/engine.h"
 #include "policies/policy_table.h"
+#include "policies/rules/rules.h"
 #include "policies/schedule/draft_time.h"
 
 /* The policies that are tried. Those that win most often come first, so that plans of later ones need not be placed if

@@ -6,6 +6,7 @@
 
 #include "mm/core/status.h"
 #include "policies/engine/engine_build.h"
+#include "policies/rules/rules.h"
 #include "policies/schedule/draft_time.h"
 
 /* Plans for all maps. Places are searched for; if the result misses the budget, an exact search may still meet it. */

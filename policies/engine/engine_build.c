@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "mm/core/status.h"
+#include "policies/rules/rules.h"
 
 static const mm_assignment *assigned(const mm_engine *e) { return e->maps.assigned; }
 

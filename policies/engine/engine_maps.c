@@ -6,6 +6,7 @@
 
 #include "mm/core/status.h"
 #include "policies/engine/recompute.h"
+#include "policies/rules/rules.h"
 
 /* Whether any of the layers that read a tensor in the forward pass is named. */
 static bool is_reader_named(const mm_schedule *s, const uint8_t *named, mm_tensor tensor) {

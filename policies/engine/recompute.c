@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "policies/engine/recompute.h"
 
+#include "policies/rules/rules.h"
+
 /* RECOMPUTE_MEMORY: most tensors that are made or read for one map; a map that would take more is kept. Otherwise steps
  * that run again would grow with the square of the depth. Chosen: networks of up to 150 layers stay below. */
 enum { LONGEST_CHAIN = 128 };

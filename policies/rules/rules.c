@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Parses and prints rules: "conv=compress(zfp:rate=4);conv-in=keep;layer1.*=swap;relu=mask;*=swap". */
+#include "policies/rules/rules.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -13,6 +13,7 @@
 #include "pipeline/codec/codec.h"
 #include "policies/advice.h"
 #include "policies/fallback.h"
+#include "policies/rules/rules.h"
 
 static const char *const POLICIES[] = {
     "naive",
